@@ -1,0 +1,23 @@
+# Every outside library, with the oldest version that is known to work
+# (Debian 12's). Targets are used by name below common/, services/ and tools/.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(absl CONFIG REQUIRED)  # 20220623: no absl/log, no status macros
+find_package(nlohmann_json 3.11 CONFIG REQUIRED)
+find_package(CLI11 2.1 CONFIG REQUIRED)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.40)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash>=0.8)
+find_package(OpenSSL 3.0 REQUIRED)  # libcrypto: SHA-256 of weights
+
+if(FORETOKEN_SERVICES)
+  # Module mode: Debian's protobuf installs no ProtobufConfig.cmake.
+  find_package(Protobuf 3.21 REQUIRED)
+  find_package(gRPC 1.51 CONFIG REQUIRED)
+endif()
+if(FORETOKEN_TESTS)
+  find_package(GTest 1.12 CONFIG REQUIRED)
+endif()
+if(FORETOKEN_BENCHMARKS)
+  find_package(benchmark 1.7 CONFIG REQUIRED)
+endif()

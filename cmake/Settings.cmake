@@ -1,0 +1,24 @@
+# Language level, output folders, build speed.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+
+# Floating-point results are part of the contract (bit-exact output): the
+# compiler may neither contract a*b+c on its own nor reorder.
+set(FORETOKEN_FP_FLAGS -ffp-contract=off -fno-fast-math)
+
+find_program(FORETOKEN_CCACHE ccache)
+if(FORETOKEN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${FORETOKEN_CCACHE}")
+endif()
+find_program(FORETOKEN_MOLD mold)
+if(FORETOKEN_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+if(FORETOKEN_SANITIZE)
+  add_compile_options(-fsanitize=${FORETOKEN_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${FORETOKEN_SANITIZE})
+endif()

@@ -1,0 +1,41 @@
+// A read-only memory-mapped file.
+//
+// Thread-compatible. The bytes stay valid for the object's life; a file that
+// another process truncates under the map raises SIGBUS, as with any mmap:
+// replace model files by rename, never in place.
+#ifndef FORETOKEN_COMMON_BASE_MAPPED_FILE_H_
+#define FORETOKEN_COMMON_BASE_MAPPED_FILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace foretoken {
+
+class MappedFile {
+ public:
+  // NotFound, PermissionDenied or Internal, naming the path. An empty file maps
+  // to an empty span.
+  static absl::StatusOr<MappedFile> Open(const std::string& path);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  absl::Span<const uint8_t> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+
+ private:
+  void Unmap();
+
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_BASE_MAPPED_FILE_H_

@@ -1,0 +1,53 @@
+// A fixed team of threads that runs one parallel loop at a time.
+//
+// Made for many short loops a second (a forward pass has hundreds): workers
+// spin for a bounded while after a loop, then sleep on a futex, so that an idle
+// or crowded machine loses no core to waiting. The caller takes part in every
+// loop. Which thread runs which index is not defined; callers write results by
+// index only, so the thread count never changes a bit of output.
+//
+// Owned by one thread: only the creating owner may call ParallelFor.
+#ifndef FORETOKEN_COMMON_BASE_THREAD_POOL_H_
+#define FORETOKEN_COMMON_BASE_THREAD_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+namespace foretoken {
+
+class ThreadPool {
+ public:
+  // `threads` counts the caller: 1 starts no thread at all.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls body(i) once for every i in [0, count), on any thread; returns when
+  // all are done. Indices are handed out one by one: give each enough work
+  // (some microseconds).
+  void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> body);
+
+ private:
+  void WorkerMain();
+  void RunIndices();
+
+  std::vector<std::thread> workers_;
+  // Loop state, written by the owner before `epoch_` is raised.
+  const absl::FunctionRef<void(int64_t)>* body_ = nullptr;
+  int64_t count_ = 0;
+  alignas(64) std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<uint32_t> running_{0};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_BASE_THREAD_POOL_H_

@@ -1,0 +1,73 @@
+// Drafter: proposes a token tree for the next round of one request.
+//
+// The replay tool and the services drive every model-free drafter through this
+// one interface, so that what is measured is what runs.
+//
+//   StartRequest -> (Draft -> Commit)*        and again for the next request
+//
+// A drafter sees committed tokens only: never the future, and never, unless its
+// options say so, another request's prompt. Owned by one thread.
+#ifndef FORETOKEN_COMMON_DRAFTING_DRAFTER_H_
+#define FORETOKEN_COMMON_DRAFTING_DRAFTER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/base/types.h"
+
+namespace foretoken {
+
+// A proposed tree; parents precede children, equal siblings are one node.
+// Reused between rounds, so that drafting allocates nothing in the steady
+// state.
+struct DraftTree {
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> parents;  // kRootParent hangs on the last committed token
+  std::vector<float> probs;      // estimated probability that the whole path to
+                                 // this node is accepted, 0..1
+
+  int size() const { return static_cast<int>(tokens.size()); }
+  void Clear() {
+    tokens.clear();
+    parents.clear();
+    probs.clear();
+  }
+  // Index of the new node.
+  int32_t Add(TokenId token, int32_t parent, float prob) {
+    tokens.push_back(token);
+    parents.push_back(parent);
+    probs.push_back(prob);
+    return size() - 1;
+  }
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  // A new request whose prompt (BOS included) is `prompt`. State of the
+  // request before is dropped; shared state (history, pool) stays.
+  virtual void StartRequest(absl::Span<const TokenId> prompt) = 0;
+
+  // The last round committed `tokens`, bonus included: tokens.size() - 1 draft
+  // tokens were accepted. The first call after StartRequest holds the token
+  // that prefill gave and follows no draft.
+  virtual void Commit(absl::Span<const TokenId> tokens) = 0;
+
+  // Replaces `tree` by a draft of at most `max_nodes` nodes for what follows
+  // the committed tokens. May be empty.
+  virtual void Draft(int max_nodes, DraftTree& tree) = 0;
+
+  // Drops what was kept from earlier requests.
+  virtual void ForgetShared() {}
+
+  // Bytes held for the present request, and for all requests together.
+  virtual size_t RequestBytes() const { return 0; }
+  virtual size_t SharedBytes() const { return 0; }
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_DRAFTER_H_

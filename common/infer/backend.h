@@ -1,0 +1,117 @@
+// Backend: one target or draft model, its KV cache, and forward passes over
+// rows of many sessions.
+//
+// There is one primitive: rows with parent rows and a token back for each.
+// Prefill is a chain of rows, decoding one row, verification a token tree, a
+// lookahead window a forest; a pass may hold all of them at once. What a row
+// computes depends on the tokens of its own path only (committed context, then
+// its ancestors), to the bit: see "Row invariance" in the implementation notes.
+//
+//   Open -> (Forward -> Commit)* -> Close
+//
+// Owned by one thread (the engine thread), which makes every call.
+#ifndef FORETOKEN_COMMON_INFER_BACKEND_H_
+#define FORETOKEN_COMMON_INFER_BACKEND_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+#include "common/infer/model_config.h"
+#include "common/sampling/sampler.h"
+
+namespace foretoken {
+
+using SessionId = int64_t;
+
+// Which rows of a PassSession get a token (and logits).
+enum class RowOutputs { kNone, kLastRow, kAllRows };
+
+// One session's share of a pass. Spans are borrowed for the call.
+struct PassSession {
+  SessionId session = -1;
+  absl::Span<const TokenId> tokens;   // [rows], at least one
+  absl::Span<const int32_t> parents;  // [rows], topological; kRootParent hangs
+                                      // on the committed context
+  RowOutputs outputs = RowOutputs::kAllRows;
+  // Draws the tokens; nullptr is plain arg max. Its length() must be the
+  // session's committed length: rows' paths are added to it.
+  const SamplingState* sampling = nullptr;
+};
+
+// outputs[s][r]: the model's token after row r of session s. kNone gives an
+// empty list, kLastRow one entry.
+struct PassResult {
+  std::vector<std::vector<SampledToken>> outputs;
+};
+
+struct OpenedSession {
+  SessionId session = -1;
+  int64_t reused_tokens = 0;  // already committed from the prefix cache
+};
+
+struct KvUsage {
+  int64_t pages_total = 0;
+  int64_t pages_free = 0;    // unused or evictable at once
+  int64_t pages_cached = 0;  // of those, held for prefix reuse
+  int64_t sessions = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const ModelConfig& config() const = 0;
+
+  // Everything that may change a bit of output: weights hash, precision,
+  // backend, ISA path, kernel version, block sizes. Not the thread count.
+  virtual std::string numerics_fingerprint() const = 0;
+
+  // A new session. Tokens of `prompt` that the prefix cache holds for
+  // `cache_scope` are committed at once (whole pages, and never all of
+  // `prompt`: at least its last token is left to compute). An empty scope
+  // shares nothing. ResourceExhausted over the session limit.
+  virtual absl::StatusOr<OpenedSession> Open(
+      absl::string_view cache_scope, absl::Span<const TokenId> prompt) = 0;
+
+  // Frees the session; its full pages stay cached for its scope until memory
+  // is needed. NotFound for an unknown session (also below).
+  virtual absl::Status Close(SessionId session) = 0;
+
+  // Tokens whose KV is committed.
+  virtual absl::StatusOr<int64_t> CommittedLength(SessionId session) const = 0;
+
+  // Makes sure that the session can grow to `length` committed tokens.
+  // ResourceExhausted, with nothing changed, if pages are short.
+  virtual absl::Status Reserve(SessionId session, int64_t length) = 0;
+
+  // Runs all rows in one pass. InvalidArgument names session and row for a
+  // token outside the vocabulary, a parent out of order, a position past the
+  // model's limit, more rows than max_rows(). Uncommitted rows of the pass
+  // before are dropped.
+  virtual absl::Status Forward(absl::Span<const PassSession> pass,
+                               PassResult& result) = 0;
+
+  // Appends rows of the session's last pass to its context, KV bit for bit:
+  // `rows` is a path that starts at a child of the context. The others are
+  // dropped. May be called once per session and pass.
+  virtual absl::Status Commit(SessionId session,
+                              absl::Span<const int32_t> rows) = 0;
+
+  // Logits of an output row of the last pass, fp32, [vocab_size]; valid until
+  // the next call. For tests and tools: the serving path samples inside.
+  virtual absl::StatusOr<absl::Span<const float>> Logits(SessionId session,
+                                                         int32_t row) = 0;
+
+  virtual int32_t max_rows() const = 0;  // of one pass, all sessions together
+  virtual KvUsage kv_usage() const = 0;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_BACKEND_H_

@@ -1,0 +1,3 @@
+#include "common/infer/model_config.h"
+#include "common/infer/backend.h"
+#include "common/infer/model_weights.h"

@@ -1,0 +1,2 @@
+#include "common/sampling/sampling_params.h"
+#include "common/sampling/sampler.h"

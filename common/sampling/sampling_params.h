@@ -1,0 +1,45 @@
+// What a request asks of sampling, and the check that it makes sense.
+//
+// Meanings and order follow the field: penalties and logit bias, temperature,
+// top-k, top-p, min-p. Everything here changes which token the target writes;
+// nothing about speculation does.
+#ifndef FORETOKEN_COMMON_SAMPLING_SAMPLING_PARAMS_H_
+#define FORETOKEN_COMMON_SAMPLING_SAMPLING_PARAMS_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/types.h"
+
+namespace foretoken {
+
+struct SamplingParams {
+  float temperature = 0.0f;         // 0 is greedy; up to 100
+  int32_t top_k = 0;                // 0 is off
+  float top_p = 1.0f;               // (0, 1], 1 is off
+  float min_p = 0.0f;               // [0, 1], 0 is off
+  float repetition_penalty = 1.0f;  // > 0; over prompt and output
+  float presence_penalty = 0.0f;    // [-2, 2]; over the output
+  float frequency_penalty = 0.0f;   // [-2, 2]; over the output
+  std::vector<std::pair<TokenId, float>> logit_bias;  // bias in [-100, 100]
+  uint64_t seed = 0;
+
+  // Tokens that may not be drawn before min_tokens of output exist: the end
+  // tokens and the stop token ids (empty with ignore_eos only if the caller
+  // leaves them out).
+  int32_t min_tokens = 0;
+  std::vector<TokenId> end_tokens;
+
+  // Log-probabilities to report: of the chosen token and of the `logprobs`
+  // most likely, from the raw logits. -1 is off, 0 the chosen token alone.
+  int32_t logprobs = -1;
+
+  // InvalidArgument names the field, its value and the range.
+  absl::Status Validate(int32_t vocab_size) const;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_SAMPLING_SAMPLING_PARAMS_H_

@@ -1,0 +1,24 @@
+// foretoken: the command line. Each subcommand has its own file.
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "tools/cli/command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Foretoken: lossless speculative decoding."};
+  app.require_subcommand(1);
+  foretoken::cli::Run run;
+  foretoken::cli::AddGenerateCommand(app, run);
+  foretoken::cli::AddTokenizeCommands(app, run);
+  foretoken::cli::AddConvertCommand(app, run);
+  foretoken::cli::AddBenchCommand(app, run);
+  foretoken::cli::AddReplayCommand(app, run);
+  foretoken::cli::AddPriorCommand(app, run);
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = run();
+  if (status.ok()) return 0;
+  const std::string message = status.ToString();
+  std::fprintf(stderr, "foretoken: %s\n", message.c_str());
+  return 1;
+}
