@@ -1,0 +1,194 @@
+// Lints the public contracts: names, packages, and that no field number ever
+// changes its meaning.
+#include <google/protobuf/compiler/importer.h>
+#include <google/protobuf/descriptor.h>
+
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/test_data.h"
+
+namespace foretoken {
+namespace {
+
+namespace pb = ::google::protobuf;
+
+constexpr char kFolder[] = "foretoken/v1";
+
+bool IsCamelCase(const std::string& name) {
+  return std::regex_match(name, std::regex("([A-Z][a-z0-9]*)+"));
+}
+bool IsSnakeCase(const std::string& name) {
+  return std::regex_match(name, std::regex("[a-z][a-z0-9]*(_[a-z0-9]+)*"));
+}
+
+// DrafterStats -> DRAFTER_STATS
+std::string UpperSnake(const std::string& camel) {
+  std::string out;
+  for (char c : camel) {
+    if (absl::ascii_isupper(c) && !out.empty()) out += '_';
+    out += absl::ascii_toupper(c);
+  }
+  return out;
+}
+
+class ErrorPrinter : public pb::compiler::MultiFileErrorCollector {
+ public:
+  void AddError(const std::string& file, int line, int column,
+                const std::string& message) override {
+    ADD_FAILURE() << file << ":" << line << ":" << column << ": " << message;
+  }
+};
+
+class ProtoLintTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string root = testing::SourcePath("protos");
+    tree_.MapPath("", root);
+    for (const auto& entry :
+         std::filesystem::directory_iterator(root + "/" + kFolder)) {
+      if (entry.path().extension() != ".proto") continue;
+      const pb::FileDescriptor* file = importer_.Import(
+          absl::StrCat(kFolder, "/", entry.path().filename().string()));
+      ASSERT_NE(file, nullptr) << entry.path();
+      files_.push_back(file);
+    }
+    ASSERT_FALSE(files_.empty());
+  }
+
+  // Every message, nested ones included.
+  std::vector<const pb::Descriptor*> Messages() const {
+    std::vector<const pb::Descriptor*> messages;
+    for (const auto* file : files_) {
+      for (int i = 0; i < file->message_type_count(); ++i) {
+        messages.push_back(file->message_type(i));
+      }
+    }
+    for (size_t i = 0; i < messages.size(); ++i) {
+      for (int j = 0; j < messages[i]->nested_type_count(); ++j) {
+        if (messages[i]->nested_type(j)->options().map_entry()) continue;
+        messages.push_back(messages[i]->nested_type(j));
+      }
+    }
+    return messages;
+  }
+
+  std::vector<const pb::EnumDescriptor*> Enums() const {
+    std::vector<const pb::EnumDescriptor*> enums;
+    for (const auto* file : files_) {
+      for (int i = 0; i < file->enum_type_count(); ++i) {
+        enums.push_back(file->enum_type(i));
+      }
+    }
+    for (const auto* message : Messages()) {
+      for (int i = 0; i < message->enum_type_count(); ++i) {
+        enums.push_back(message->enum_type(i));
+      }
+    }
+    return enums;
+  }
+
+  ErrorPrinter errors_;
+  pb::compiler::DiskSourceTree tree_;
+  pb::compiler::Importer importer_{&tree_, &errors_};
+  std::vector<const pb::FileDescriptor*> files_;
+};
+
+TEST_F(ProtoLintTest, EveryFileIsProto3InThePackageOfItsFolder) {
+  for (const auto* file : files_) {
+    EXPECT_EQ(file->package(), "foretoken.v1") << file->name();
+    EXPECT_EQ(file->syntax(), pb::FileDescriptor::SYNTAX_PROTO3)
+        << file->name();
+  }
+}
+
+TEST_F(ProtoLintTest, NamesFollowTheStyleGuide) {
+  for (const auto* message : Messages()) {
+    EXPECT_TRUE(IsCamelCase(message->name())) << message->full_name();
+    for (int i = 0; i < message->field_count(); ++i) {
+      EXPECT_TRUE(IsSnakeCase(message->field(i)->name()))
+          << message->field(i)->full_name();
+    }
+  }
+  for (const auto* type : Enums()) {
+    const std::string prefix = UpperSnake(type->name()) + "_";
+    EXPECT_EQ(type->FindValueByNumber(0)->name(), prefix + "UNSPECIFIED")
+        << type->full_name();
+    for (int i = 0; i < type->value_count(); ++i) {
+      EXPECT_THAT(type->value(i)->name(), ::testing::StartsWith(prefix));
+    }
+  }
+}
+
+TEST_F(ProtoLintTest, MethodsAreNamedAfterTheirMessages) {
+  std::set<std::string> services;
+  for (const auto* file : files_) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      const pb::ServiceDescriptor* service = file->service(i);
+      services.insert(service->name());
+      for (int j = 0; j < service->method_count(); ++j) {
+        const pb::MethodDescriptor* method = service->method(j);
+        EXPECT_THAT(method->input_type()->name(),
+                    ::testing::EndsWith("Request"))
+            << method->full_name();
+        EXPECT_THAT(method->output_type()->name(),
+                    ::testing::EndsWith("Response"))
+            << method->full_name();
+      }
+    }
+  }
+  EXPECT_THAT(services,
+              ::testing::ElementsAre("Crest", "DraftWorker", "Generation",
+                                     "TrieDrafter", "Verifier"));
+}
+
+// field_numbers.golden holds "message number name type" for every field ever
+// published. A field may go only if its number becomes reserved.
+TEST_F(ProtoLintTest, NoFieldNumberChangesItsMeaning) {
+  const std::string path =
+      testing::SourcePath("tests/unit/protos/field_numbers.golden");
+  const auto golden = ReadFile(path);
+  FORETOKEN_ASSERT_OK(golden);
+  std::map<std::string, const pb::Descriptor*> by_name;
+  std::set<std::string> present;
+  for (const auto* message : Messages()) {
+    by_name[message->full_name()] = message;
+    for (int i = 0; i < message->field_count(); ++i) {
+      const pb::FieldDescriptor* field = message->field(i);
+      present.insert(absl::StrCat(message->full_name(), " ", field->number(),
+                                  " ", field->name(), " ", field->type_name()));
+    }
+  }
+  std::set<std::string> known;
+  for (const absl::string_view line :
+       absl::StrSplit(*golden, '\n', absl::SkipEmpty())) {
+    known.insert(std::string(line));
+    if (present.count(std::string(line)) > 0) continue;
+    const std::vector<std::string> parts = absl::StrSplit(line, ' ');
+    ASSERT_EQ(parts.size(), 4u) << line;
+    int number = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(parts[1], &number)) << line;
+    const auto message = by_name.find(parts[0]);
+    EXPECT_TRUE(message == by_name.end() ||
+                message->second->IsReservedNumber(number))
+        << "gone without `reserved`: " << line;
+  }
+  for (const std::string& line : present) {
+    EXPECT_TRUE(known.count(line) > 0) << "add to " << path << ": " << line;
+  }
+}
+
+}  // namespace
+}  // namespace foretoken
