@@ -19,8 +19,8 @@ Sha256::Sha256() : context_(std::make_unique<Context>()) {
 Sha256::~Sha256() = default;
 
 Sha256& Sha256::Update(absl::Span<const uint8_t> bytes) {
-  FORETOKEN_CHECK(
-      EVP_DigestUpdate(context_->evp, bytes.data(), bytes.size()) == 1);
+  FORETOKEN_CHECK(EVP_DigestUpdate(context_->evp, bytes.data(), bytes.size()) ==
+                  1);
   return *this;
 }
 
@@ -31,8 +31,7 @@ Sha256& Sha256::Update(absl::string_view text) {
 Sha256Digest Sha256::Finish() {
   Sha256Digest digest;
   unsigned size = 0;
-  FORETOKEN_CHECK(
-      EVP_DigestFinal_ex(context_->evp, digest.data(), &size) == 1);
+  FORETOKEN_CHECK(EVP_DigestFinal_ex(context_->evp, digest.data(), &size) == 1);
   return digest;
 }
 

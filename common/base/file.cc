@@ -92,8 +92,8 @@ class GzLineReader : public LineReader {
                            : static_cast<const char*>(newline) - from;
       if (line.size() + n > kMaxLineBytes) {
         return absl::ResourceExhaustedError(
-            absl::StrCat(stream_.path(), ":", line_number_ + 1,
-                         ": line over ", kMaxLineBytes, " bytes"));
+            absl::StrCat(stream_.path(), ":", line_number_ + 1, ": line over ",
+                         kMaxLineBytes, " bytes"));
       }
       line.append(from, n);
       begin_ += n;

@@ -13,8 +13,7 @@ constexpr int kMaxDepth = 64;
 
 absl::StatusOr<Json> ParseJson(absl::string_view text) {
   bool too_deep = false;
-  const auto watch_depth = [&too_deep](int depth, Json::parse_event_t,
-                                       Json&) {
+  const auto watch_depth = [&too_deep](int depth, Json::parse_event_t, Json&) {
     if (depth > kMaxDepth) too_deep = true;
     return !too_deep;
   };

@@ -35,11 +35,10 @@ namespace internal {
 void Log(LogLevel level, const char* file, int line, const std::string& text) {
   if (level < min_level.load(std::memory_order_relaxed)) return;
   static constexpr char kLetters[] = {'I', 'W', 'E'};
-  WriteLine(absl::StrCat(
-      std::string(1, kLetters[static_cast<int>(level)]), " ",
-      absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", absl::Now(),
-                       absl::UTCTimeZone()),
-      " ", Basename(file), ":", line, " ", text, "\n"));
+  WriteLine(absl::StrCat(std::string(1, kLetters[static_cast<int>(level)]), " ",
+                         absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", absl::Now(),
+                                          absl::UTCTimeZone()),
+                         " ", Basename(file), ":", line, " ", text, "\n"));
 }
 
 void CheckFailed(const char* file, int line, const char* what) {

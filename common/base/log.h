@@ -1,4 +1,5 @@
-// One-line structured logs on stderr: "I 2026-01-31T12:00:00.123Z file.cc:12 msg".
+// One-line structured logs on stderr: "I 2026-01-31T12:00:00.123Z file.cc:12
+// msg".
 //
 // Thread-safe: a line is written by one write(2). Never log prompts, tokens of
 // users, or credentials.
@@ -22,8 +23,8 @@ void Log(LogLevel level, const char* file, int line, const std::string& text);
 }  // namespace foretoken
 
 // FORETOKEN_LOG(kInfo, "listening on ", address);
-#define FORETOKEN_LOG(level, ...)                                      \
-  ::foretoken::internal::Log(::foretoken::LogLevel::level, __FILE__, \
-                             __LINE__, absl::StrCat(__VA_ARGS__))
+#define FORETOKEN_LOG(level, ...)                                              \
+  ::foretoken::internal::Log(::foretoken::LogLevel::level, __FILE__, __LINE__, \
+                             absl::StrCat(__VA_ARGS__))
 
 #endif  // FORETOKEN_COMMON_BASE_LOG_H_

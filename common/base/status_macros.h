@@ -13,10 +13,10 @@
 
 // Evaluates a Status expression; returns it from the enclosing function unless
 // it is OK.
-#define FORETOKEN_RETURN_IF_ERROR(expr)                     \
-  do {                                                      \
-    absl::Status foretoken_status_ = (expr);                \
-    if (!foretoken_status_.ok()) return foretoken_status_;  \
+#define FORETOKEN_RETURN_IF_ERROR(expr)                    \
+  do {                                                     \
+    absl::Status foretoken_status_ = (expr);               \
+    if (!foretoken_status_.ok()) return foretoken_status_; \
   } while (false)
 
 // FORETOKEN_ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));
@@ -35,7 +35,8 @@ namespace foretoken {
 inline absl::Status Annotate(const absl::Status& status,
                              const std::string& what) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
+  return absl::Status(status.code(),
+                      absl::StrCat(what, ": ", status.message()));
 }
 
 }  // namespace foretoken

@@ -27,9 +27,8 @@ MATCHER_P2(StatusIs, code, message_matcher, "has the wanted status") {
   const absl::Status status = GetStatus(arg);
   *result_listener << status.ToString();
   return status.code() == code &&
-         ::testing::ExplainMatchResult(message_matcher,
-                                       std::string(status.message()),
-                                       result_listener);
+         ::testing::ExplainMatchResult(
+             message_matcher, std::string(status.message()), result_listener);
 }
 
 }  // namespace foretoken::testing

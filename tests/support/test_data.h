@@ -18,10 +18,10 @@ std::optional<std::string> OptionalData(const std::string& relative);
 
 // Skips the test, aloud, unless the optional data has `relative`; else defines
 // the string `variable` with its path.
-#define FORETOKEN_DATA_OR_SKIP(variable, relative)                      \
-  const std::optional<std::string> variable##_optional =                \
-      ::foretoken::testing::OptionalData(relative);                     \
-  if (!variable##_optional.has_value())                                 \
+#define FORETOKEN_DATA_OR_SKIP(variable, relative)                          \
+  const std::optional<std::string> variable##_optional =                    \
+      ::foretoken::testing::OptionalData(relative);                         \
+  if (!variable##_optional.has_value())                                     \
     GTEST_SKIP() << "optional test data not on this machine: " << relative; \
   const std::string& variable = *variable##_optional
 

@@ -13,15 +13,17 @@ using ::foretoken::testing::StatusIs;
 using ::testing::HasSubstr;
 
 TEST(ParseJsonTest, GivesTheOffsetOfAnError) {
-  EXPECT_THAT(ParseJson("{\"a\": }"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("column")));
+  EXPECT_THAT(
+      ParseJson("{\"a\": }"),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("column")));
 }
 
 TEST(ParseJsonTest, RefusesDeepNestingWithoutFillingTheStack) {
   const std::string deep(1'000'000, '[');
   EXPECT_FALSE(ParseJson(deep).ok());
-  EXPECT_THAT(ParseJson(std::string(70, '[') + std::string(70, ']')),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("deeper")));
+  EXPECT_THAT(
+      ParseJson(std::string(70, '[') + std::string(70, ']')),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("deeper")));
   FORETOKEN_EXPECT_OK(ParseJson(std::string(60, '[') + std::string(60, ']')));
 }
 
