@@ -13,8 +13,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
+#include "common/sampling/filter.h"
 #include "common/sampling/sampling_params.h"
 
 namespace foretoken {
@@ -24,6 +26,8 @@ struct TokenLogprob {
   float logprob = 0.0f;
 };
 
+// Logprobs are the log-softmax of the raw logits, before penalties, bias and
+// temperature; -infinity for a logit of -infinity or NaN.
 struct SampledToken {
   TokenId token = -1;
   float logprob = 0.0f;                    // only if params.logprobs >= 0
@@ -31,15 +35,25 @@ struct SampledToken {
 };
 
 // The committed tokens of one session as the penalties see them.
-// Owned by one thread; const methods may be called concurrently.
+// Owned by one thread; const methods may be called concurrently, each thread
+// with a Scratch of its own.
 class SamplingState {
  public:
+  // Buffers that keep their capacity from call to call; any state, any row.
+  struct Scratch {
+    std::vector<float> logits;          // adjusted copy
+    std::vector<float> raw;             // the raw row without NaN
+    std::vector<Candidate> candidates;  // what the filters left
+    absl::flat_hash_map<TokenId, int32_t> path_counts;
+  };
+
   // `params` must have passed Validate. `prompt_length` tokens (BOS included)
   // are prompt, whatever is appended after them is output.
   SamplingState(SamplingParams params, int64_t prompt_length,
                 int32_t vocab_size);
 
-  // Prompt tokens and then committed output tokens, in order.
+  // Prompt tokens and then committed output tokens, in order; each inside the
+  // vocabulary.
   void Append(absl::Span<const TokenId> tokens);
 
   const SamplingParams& params() const { return params_; }
@@ -49,17 +63,39 @@ class SamplingState {
 
   // The token that follows `path` after the appended tokens; its position (for
   // the noise and min_tokens) is length() + path.size(). `logits`:
-  // [vocab_size], fp32. `scratch` is reused between calls of one thread.
-  struct Scratch;
+  // [vocab_size], fp32.
+  //
+  // In this order: repetition penalty on every token of prompt and output
+  // (logit / r above 0, logit * r below), then for tokens of the output
+  // frequency_penalty * count and presence_penalty are taken off, then
+  // logit_bias is added, then end tokens are banned while fewer than
+  // min_tokens of output exist; temperature; top-k, top-p, min-p. Tokens of
+  // `path` count as committed ones, prompt up to prompt_length().
+  //
+  // NaN counts as -infinity. Where nothing above -infinity is left the token
+  // is 0.
   SampledToken Sample(absl::Span<const float> logits,
                       absl::Span<const TokenId> path, Scratch& scratch) const;
 
  private:
+  bool counts_tokens() const;
+  // True and scratch.logits filled if anything differs from the raw logits.
+  bool Adjust(absl::Span<const float> logits, absl::Span<const TokenId> path,
+              Scratch& scratch) const;
+  void ApplyPenalties(absl::Span<const TokenId> path, Scratch& scratch) const;
+  float Penalised(float logit, int32_t output_count) const;
+  TokenId Draw(absl::Span<const float> logits, int64_t position,
+               Scratch& scratch) const;
+  void ReportLogprobs(absl::Span<const float> logits, Scratch& scratch,
+                      SampledToken& result) const;
+
   SamplingParams params_;
   int64_t prompt_length_;
   int32_t vocab_size_;
   int64_t length_ = 0;
-  // Filled by whoever implements this header; see sampler.cc.
+  // Every token seen, with how often in the output (0: in the prompt only).
+  // Kept only while a penalty is on.
+  absl::flat_hash_map<TokenId, int32_t> output_counts_;
 };
 
 }  // namespace foretoken

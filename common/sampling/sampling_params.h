@@ -6,6 +6,7 @@
 #ifndef FORETOKEN_COMMON_SAMPLING_SAMPLING_PARAMS_H_
 #define FORETOKEN_COMMON_SAMPLING_SAMPLING_PARAMS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -15,15 +16,19 @@
 
 namespace foretoken {
 
+inline constexpr int32_t kMaxLogprobs = 20;
+inline constexpr size_t kMaxTokenListSize = 1024;  // logit_bias, end_tokens
+
 struct SamplingParams {
   float temperature = 0.0f;         // 0 is greedy; up to 100
   int32_t top_k = 0;                // 0 is off
   float top_p = 1.0f;               // (0, 1], 1 is off
   float min_p = 0.0f;               // [0, 1], 0 is off
-  float repetition_penalty = 1.0f;  // > 0; over prompt and output
+  float repetition_penalty = 1.0f;  // (0, 100]; over prompt and output
   float presence_penalty = 0.0f;    // [-2, 2]; over the output
   float frequency_penalty = 0.0f;   // [-2, 2]; over the output
   std::vector<std::pair<TokenId, float>> logit_bias;  // bias in [-100, 100]
+                                                      // each token once
   uint64_t seed = 0;
 
   // Tokens that may not be drawn before min_tokens of output exist: the end
@@ -33,10 +38,12 @@ struct SamplingParams {
   std::vector<TokenId> end_tokens;
 
   // Log-probabilities to report: of the chosen token and of the `logprobs`
-  // most likely, from the raw logits. -1 is off, 0 the chosen token alone.
+  // most likely (up to kMaxLogprobs), from the raw logits. -1 is off, 0 the
+  // chosen token alone.
   int32_t logprobs = -1;
 
-  // InvalidArgument names the field, its value and the range.
+  // InvalidArgument names the field, its value and the range: NaN and
+  // infinities, ids outside the vocabulary or named twice, lists too long.
   absl::Status Validate(int32_t vocab_size) const;
 };
 

@@ -1,0 +1,166 @@
+#include "common/sampling/filter.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "common/base/check.h"
+#include "common/sampling/fixed_math.h"
+
+namespace foretoken {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// Candidates are binned by their distance below the maximum, kBinsPerUnit bins
+// to 1.0; the last bin takes all that is further away. Binning is monotone, so
+// only the bin in which a limit falls has to be ordered exactly.
+constexpr int kBins = 2048;
+constexpr float kBinsPerUnit = 64.0f;
+
+int BinOf(float distance) {  // >= 0; may be infinite
+  return distance < kBins / kBinsPerUnit
+             ? static_cast<int>(distance * kBinsPerUnit)
+             : kBins - 1;
+}
+
+// Moves the best `count` candidates of [begin, end) to its front.
+void Partition(std::vector<Candidate>& all, size_t begin, size_t count) {
+  if (begin + count >= all.size()) return;
+  std::nth_element(all.begin() + begin, all.begin() + begin + count, all.end(),
+                   ComesBefore);
+}
+
+// Keeps the shortest prefix, in order, whose probability reaches top_p.
+// `kept` holds the candidates left by top-k (or all that weigh anything).
+void ApplyTopP(float max_logit, const SamplingParams& params,
+               std::vector<Candidate>& kept) {
+  const auto scaled = [&](const Candidate& c) {
+    return ScaledLogit(c.logit, max_logit, params.temperature);
+  };
+  std::array<uint64_t, kBins> weight_of_bin{};
+  uint64_t total = 0;
+  for (const Candidate& c : kept) {
+    const float x = scaled(c);
+    const uint64_t weight = FixedWeight(x);
+    weight_of_bin[BinOf(-x)] += weight;
+    total += weight;
+  }
+  // A candidate stays while the weight before it is below the limit.
+  const uint64_t limit = static_cast<uint64_t>(
+      static_cast<double>(params.top_p) * static_cast<double>(total));
+  uint64_t before = 0;
+  int edge = 0;
+  while (edge + 1 < kBins && before + weight_of_bin[edge] < limit) {
+    before += weight_of_bin[edge++];
+  }
+  const auto bin_of = [&](const Candidate& c) { return BinOf(-scaled(c)); };
+  kept.erase(
+      std::remove_if(kept.begin(), kept.end(),
+                     [&](const Candidate& c) { return bin_of(c) > edge; }),
+      kept.end());
+  const auto on_edge =
+      std::partition(kept.begin(), kept.end(),
+                     [&](const Candidate& c) { return bin_of(c) < edge; });
+  std::sort(on_edge, kept.end(), ComesBefore);
+  auto last = on_edge;
+  while (last != kept.end() && (before < limit || last == kept.begin())) {
+    before += FixedWeight(scaled(*last));
+    ++last;
+  }
+  kept.erase(last, kept.end());
+}
+
+}  // namespace
+
+TokenId ArgMax(absl::Span<const float> logits) {
+  // Lane-wise maxima first, then the first index that holds the maximum: both
+  // loops vectorise. `x > best` is false for NaN.
+  constexpr size_t kLanes = 32;
+  std::array<float, kLanes> lanes;
+  lanes.fill(kMinusInfinity);
+  const float* data = logits.data();
+  const size_t size = logits.size();
+  size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = data[i + lane] > lanes[lane] ? data[i + lane] : lanes[lane];
+    }
+  }
+  float best = kMinusInfinity;
+  for (; i < size; ++i) best = data[i] > best ? data[i] : best;
+  for (const float lane : lanes) best = lane > best ? lane : best;
+  if (best == kMinusInfinity) return 0;
+  i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    bool found = false;
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      found |= data[i + lane] == best;
+    }
+    if (found) break;
+  }
+  while (data[i] != best) ++i;
+  return static_cast<TokenId>(i);
+}
+
+void SelectTopK(absl::Span<const float> logits, int32_t k,
+                std::vector<Candidate>& kept) {
+  kept.clear();
+  const TokenId size = static_cast<TokenId>(logits.size());
+  if (k >= size) {
+    for (TokenId id = 0; id < size; ++id) kept.push_back({logits[id], id});
+    return;
+  }
+  const float max_logit = logits[ArgMax(logits)];
+  std::array<int32_t, kBins> count_of_bin{};
+  const auto bin_of = [&](float logit) {
+    return logit == max_logit ? 0 : BinOf(max_logit - logit);
+  };
+  for (const float logit : logits) ++count_of_bin[bin_of(logit)];
+  int edge = 0;
+  for (int32_t before = 0; before + count_of_bin[edge] < k; ++edge) {
+    before += count_of_bin[edge];
+  }
+  for (TokenId id = 0; id < size; ++id) {
+    if (bin_of(logits[id]) <= edge) kept.push_back({logits[id], id});
+  }
+  Partition(kept, 0, k);
+  kept.resize(k);
+}
+
+void SelectTopKSorted(absl::Span<const float> logits, int32_t k,
+                      std::vector<Candidate>& kept) {
+  SelectTopK(logits, k, kept);
+  std::sort(kept.begin(), kept.end(), ComesBefore);
+}
+
+void Filter(absl::Span<const float> logits, float max_logit,
+            const SamplingParams& params, std::vector<Candidate>& kept) {
+  const TokenId size = static_cast<TokenId>(logits.size());
+  const auto scaled = [&](float logit) {
+    return ScaledLogit(logit, max_logit, params.temperature);
+  };
+  if (params.top_k > 0 && params.top_k < size) {
+    SelectTopK(logits, params.top_k, kept);
+  } else {
+    // What weighs nothing comes after all that top-p may keep, and min-p
+    // leaves out everything below e^-28 of the best unless it is almost 0.
+    const float lowest = params.top_p < 1.0f ? -28.0f : -90.0f;
+    kept.clear();
+    for (TokenId id = 0; id < size; ++id) {
+      if (scaled(logits[id]) >= lowest) kept.push_back({logits[id], id});
+    }
+  }
+  if (params.top_p < 1.0f) ApplyTopP(max_logit, params, kept);
+  if (params.min_p > 0.0f) {
+    kept.erase(std::remove_if(kept.begin(), kept.end(),
+                              [&](const Candidate& c) {
+                                return FixedExp(scaled(c.logit)) < params.min_p;
+                              }),
+               kept.end());
+  }
+  FORETOKEN_CHECK(!kept.empty());
+}
+
+}  // namespace foretoken

@@ -1,0 +1,211 @@
+#include "common/sampling/sampler.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/sampling/fixed_math.h"
+#include "common/sampling/position_noise.h"
+
+namespace foretoken {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+bool HasNan(absl::Span<const float> logits) {
+  int nans = 0;
+  for (const float logit : logits) nans += logit != logit;
+  return nans > 0;
+}
+
+// The best score so far: scaled logit plus noise, ties to the lowest id.
+struct Winner {
+  float score = kMinusInfinity;
+  TokenId id = 0;
+  void Offer(float new_score, TokenId new_id) {
+    if (new_score > score || (new_score == score && new_id < id)) {
+      score = new_score;
+      id = new_id;
+    }
+  }
+};
+
+// Arg max of scaled logit + noise over the whole row. Starting from the best
+// logit's own score, almost every id is ruled out by an upper bound of its
+// noise before a logarithm is taken; rounding is monotone, so the bounds are
+// exact.
+TokenId DrawFromAll(absl::Span<const float> logits, TokenId best,
+                    float temperature, uint64_t seed, int64_t position) {
+  const float max_logit = logits[best];
+  const auto scaled = [&](TokenId id) {
+    return ScaledLogit(logits[id], max_logit, temperature);
+  };
+  Winner winner;
+  winner.id = best;
+  winner.score = scaled(best) + GumbelNoise(seed, position, best);
+  const TokenId size = static_cast<TokenId>(logits.size());
+  for (TokenId begin = 0; begin < size; begin += 4) {
+    const TokenId end = std::min(begin + 4, size);
+    float highest = kMinusInfinity;
+    for (TokenId id = begin; id < end; ++id) {
+      highest = std::max(highest, scaled(id));
+    }
+    if (highest + kMaxGumbel < winner.score) continue;
+    const PhiloxWords noise = NoiseBlock(seed, position, begin / 4);
+    for (TokenId id = begin; id < end; ++id) {
+      const uint32_t word = noise.word[id - begin];
+      const float x = scaled(id);
+      if (x + GumbelUpperBound(word) < winner.score) continue;
+      winner.Offer(x + GumbelFromWord(word), id);
+    }
+  }
+  return winner.id;
+}
+
+}  // namespace
+
+SamplingState::SamplingState(SamplingParams params, int64_t prompt_length,
+                             int32_t vocab_size)
+    : params_(std::move(params)),
+      prompt_length_(prompt_length),
+      vocab_size_(vocab_size) {}
+
+bool SamplingState::counts_tokens() const {
+  return params_.repetition_penalty != 1.0f ||
+         params_.presence_penalty != 0.0f || params_.frequency_penalty != 0.0f;
+}
+
+void SamplingState::Append(absl::Span<const TokenId> tokens) {
+  if (counts_tokens()) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool output = length_ + static_cast<int64_t>(i) >= prompt_length_;
+      output_counts_[tokens[i]] += output ? 1 : 0;
+    }
+  }
+  length_ += static_cast<int64_t>(tokens.size());
+}
+
+float SamplingState::Penalised(float logit, int32_t output_count) const {
+  const float r = params_.repetition_penalty;
+  if (r != 1.0f) logit = logit > 0.0f ? logit / r : logit * r;
+  if (output_count > 0) {
+    logit -= params_.frequency_penalty * static_cast<float>(output_count);
+    logit -= params_.presence_penalty;
+  }
+  return logit;
+}
+
+void SamplingState::ApplyPenalties(absl::Span<const TokenId> path,
+                                   Scratch& scratch) const {
+  auto& path_counts = scratch.path_counts;
+  path_counts.clear();
+  for (size_t i = 0; i < path.size(); ++i) {
+    const bool output = length_ + static_cast<int64_t>(i) >= prompt_length_;
+    path_counts[path[i]] += output ? 1 : 0;
+  }
+  for (const auto& [token, count] : output_counts_) {
+    if (path_counts.contains(token)) continue;
+    scratch.logits[token] = Penalised(scratch.logits[token], count);
+  }
+  for (const auto& [token, count] : path_counts) {
+    const auto before = output_counts_.find(token);
+    const int32_t all =
+        count + (before == output_counts_.end() ? 0 : before->second);
+    scratch.logits[token] = Penalised(scratch.logits[token], all);
+  }
+}
+
+bool SamplingState::Adjust(absl::Span<const float> logits,
+                           absl::Span<const TokenId> path,
+                           Scratch& scratch) const {
+  const int64_t position = length_ + static_cast<int64_t>(path.size());
+  const bool bans_end = position - prompt_length_ < params_.min_tokens &&
+                        !params_.end_tokens.empty();
+  const bool clean = params_.temperature == 0.0f || !HasNan(logits);
+  if (!counts_tokens() && params_.logit_bias.empty() && !bans_end && clean) {
+    return false;
+  }
+  scratch.logits.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    scratch.logits[i] = logits[i] == logits[i] ? logits[i] : kMinusInfinity;
+  }
+  if (counts_tokens()) ApplyPenalties(path, scratch);
+  for (const auto& [token, bias] : params_.logit_bias) {
+    scratch.logits[token] += bias;
+  }
+  if (bans_end) {
+    for (const TokenId token : params_.end_tokens) {
+      scratch.logits[token] = kMinusInfinity;
+    }
+  }
+  return true;
+}
+
+TokenId SamplingState::Draw(absl::Span<const float> logits, int64_t position,
+                            Scratch& scratch) const {
+  const TokenId best = ArgMax(logits);
+  const float max_logit = logits[best];
+  // (A row of nothing but NaN and -infinity: ArgMax gave 0.)
+  if (params_.temperature == 0.0f || !(max_logit > kMinusInfinity)) return best;
+  const bool filters = (params_.top_k > 0 && params_.top_k < vocab_size_) ||
+                       params_.top_p < 1.0f || params_.min_p > 0.0f;
+  if (!filters) {
+    return DrawFromAll(logits, best, params_.temperature, params_.seed,
+                       position);
+  }
+  Filter(logits, max_logit, params_, scratch.candidates);
+  Winner winner;
+  winner.id = best;
+  for (const Candidate& c : scratch.candidates) {
+    const float x = ScaledLogit(c.logit, max_logit, params_.temperature);
+    if (x + kMaxGumbel < winner.score) continue;
+    winner.Offer(x + GumbelNoise(params_.seed, position, c.id), c.id);
+  }
+  return winner.id;
+}
+
+void SamplingState::ReportLogprobs(absl::Span<const float> logits,
+                                   Scratch& scratch,
+                                   SampledToken& result) const {
+  if (HasNan(logits)) {
+    scratch.raw.assign(logits.begin(), logits.end());
+    for (float& logit : scratch.raw) {
+      if (logit != logit) logit = kMinusInfinity;
+    }
+    logits = scratch.raw;
+  }
+  const float max_logit = logits[ArgMax(logits)];
+  uint64_t total = 0;
+  for (const float logit : logits) {
+    total += FixedWeight(ScaledLogit(logit, max_logit, 1.0f));
+  }
+  const float log_total = FixedLog(static_cast<float>(total) / kWeightOne);
+  const auto logprob = [&](TokenId id) {
+    if (logits[id] == kMinusInfinity) return kMinusInfinity;
+    return ScaledLogit(logits[id], max_logit, 1.0f) - log_total;
+  };
+  result.logprob = logprob(result.token);
+  if (params_.logprobs == 0) return;
+  SelectTopKSorted(logits, params_.logprobs, scratch.candidates);
+  result.top_logprobs.reserve(scratch.candidates.size());
+  for (const Candidate& c : scratch.candidates) {
+    result.top_logprobs.push_back({c.id, logprob(c.id)});
+  }
+}
+
+SampledToken SamplingState::Sample(absl::Span<const float> logits,
+                                   absl::Span<const TokenId> path,
+                                   Scratch& scratch) const {
+  FORETOKEN_CHECK(logits.size() == static_cast<size_t>(vocab_size_));
+  const int64_t position = length_ + static_cast<int64_t>(path.size());
+  SampledToken result;
+  const bool adjusted = Adjust(logits, path, scratch);
+  result.token =
+      Draw(adjusted ? absl::Span<const float>(scratch.logits) : logits,
+           position, scratch);
+  if (params_.logprobs >= 0) ReportLogprobs(logits, scratch, result);
+  return result;
+}
+
+}  // namespace foretoken
