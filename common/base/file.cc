@@ -56,6 +56,7 @@ class GzStream {
   }
 
   const std::string& path() const { return path_; }
+  int64_t file_offset() const { return gzoffset(file_); }
 
  private:
   GzStream(gzFile file, std::string path)
@@ -67,11 +68,14 @@ class GzStream {
 
 class GzLineReader : public LineReader {
  public:
-  explicit GzLineReader(GzStream stream)
-      : stream_(std::move(stream)), buffer_(kChunkBytes) {}
+  GzLineReader(GzStream stream, size_t max_line_bytes)
+      : stream_(std::move(stream)),
+        max_line_bytes_(max_line_bytes),
+        buffer_(kChunkBytes) {}
 
   absl::StatusOr<bool> Next(std::string& line) override {
     line.clear();
+    terminated_ = false;
     bool any = false;
     while (true) {
       if (begin_ == end_) {
@@ -90,29 +94,34 @@ class GzLineReader : public LineReader {
       const size_t n = newline == nullptr
                            ? end_ - begin_
                            : static_cast<const char*>(newline) - from;
-      if (line.size() + n > kMaxLineBytes) {
+      if (line.size() + n > max_line_bytes_) {
         return absl::ResourceExhaustedError(
             absl::StrCat(stream_.path(), ":", line_number_ + 1, ": line over ",
-                         kMaxLineBytes, " bytes"));
+                         max_line_bytes_, " bytes"));
       }
       line.append(from, n);
       begin_ += n;
       if (newline != nullptr) {
         ++begin_;
         ++line_number_;
+        terminated_ = true;
         return true;
       }
     }
   }
 
   int64_t line_number() const override { return line_number_; }
+  bool terminated() const override { return terminated_; }
+  int64_t file_offset() const override { return stream_.file_offset(); }
 
  private:
   GzStream stream_;
+  size_t max_line_bytes_;
   std::vector<char> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
   int64_t line_number_ = 0;
+  bool terminated_ = false;
 };
 
 }  // namespace
@@ -163,9 +172,9 @@ absl::Status WriteFileAtomically(const std::string& path,
 }
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
-    const std::string& path) {
+    const std::string& path, size_t max_line_bytes) {
   FORETOKEN_ASSIGN_OR_RETURN(GzStream stream, GzStream::Open(path));
-  return std::make_unique<GzLineReader>(std::move(stream));
+  return std::make_unique<GzLineReader>(std::move(stream), max_line_bytes);
 }
 
 }  // namespace foretoken

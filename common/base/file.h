@@ -31,7 +31,7 @@ absl::Status WriteFileAtomically(const std::string& path,
 class LineReader {
  public:
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(
-      const std::string& path);
+      const std::string& path, size_t max_line_bytes = kMaxLineBytes);
   virtual ~LineReader() = default;
 
   // True and the next line without its newline; false at the end.
@@ -41,6 +41,14 @@ class LineReader {
 
   // Of the line that Next gave last, from 1.
   virtual int64_t line_number() const = 0;
+
+  // True where the line that Next gave last ended in a newline: only the last
+  // line of a file may lack one.
+  virtual bool terminated() const = 0;
+
+  // Bytes of the file, as it lies on disk, that were consumed so far: for
+  // progress bars.
+  virtual int64_t file_offset() const = 0;
 
   static constexpr size_t kMaxLineBytes = size_t{64} << 20;
 };

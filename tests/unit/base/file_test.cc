@@ -52,6 +52,29 @@ TEST(LineReaderTest, GivesEveryLineWithAndWithoutAFinalNewline) {
   }
 }
 
+TEST(LineReaderTest, TellsWhetherALineEndedInANewline) {
+  testing::TempDir dir;
+  auto reader = LineReader::Open(dir.Write("x", "a\nb"));
+  FORETOKEN_ASSERT_OK(reader);
+  std::string line;
+  ASSERT_TRUE(*(*reader)->Next(line));
+  EXPECT_TRUE((*reader)->terminated());
+  ASSERT_TRUE(*(*reader)->Next(line));
+  EXPECT_FALSE((*reader)->terminated());
+}
+
+TEST(LineReaderTest, RefusesALineOverTheLimitByFileAndLine) {
+  testing::TempDir dir;
+  const std::string path = dir.Write("x", "ab\n" + std::string(100, 'a'));
+  auto reader = LineReader::Open(path, 99);
+  FORETOKEN_ASSERT_OK(reader);
+  std::string line;
+  ASSERT_TRUE(*(*reader)->Next(line));
+  EXPECT_THAT((*reader)->Next(line),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr(path + ":2: line over 99 bytes")));
+}
+
 TEST(WriteFileAtomicallyTest, ReplacesAndLeavesNoTemporaryFile) {
   testing::TempDir dir;
   const std::string path = dir.Write("x", "old");

@@ -1,0 +1,280 @@
+#include "common/drafting/corpus_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/json.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTextFields[] = {"output", "text", "prompt"};
+
+bool IsJsonl(absl::string_view path) {
+  absl::ConsumeSuffix(&path, ".gz");
+  return absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".ndjson");
+}
+
+std::string Where(const std::string& file, int64_t line) {
+  return absl::StrCat(file, ":", line);
+}
+
+// A row's id as text; recorded sets number their rows or name them.
+absl::StatusOr<std::string> IdOf(const Json& row) {
+  const auto id = row.find("id");
+  if (id == row.end()) return absl::NotFoundError("field \"id\" is missing");
+  if (id->is_string()) return id->get<std::string>();
+  if (id->is_number_integer()) return id->dump();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "field \"id\" is a ", id->type_name(), ", want a string or an integer"));
+}
+
+absl::StatusOr<std::string> TextOf(Json& row) {
+  for (const char* field : kTextFields) {
+    const auto text = row.find(field);
+    if (text == row.end()) continue;
+    if (!text->is_string()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field \"", field, "\" is a ", text->type_name(), ", want a string"));
+    }
+    return std::move(text->get_ref<std::string&>());
+  }
+  return absl::InvalidArgumentError(
+      "none of the fields \"output\", \"text\", \"prompt\"");
+}
+
+absl::StatusOr<Json> ParseRow(const std::string& line) {
+  FORETOKEN_ASSIGN_OR_RETURN(Json row, ParseJson(line));
+  if (!row.is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a JSON ", row.type_name(), ", want an object"));
+  }
+  return row;
+}
+
+// Errors of what stands in the corpus, as against those of reading it.
+bool IsBadInput(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status);
+}
+
+bool IsBlank(const std::string& line) {
+  return line.find_first_not_of(" \t\r") == std::string::npos;
+}
+
+}  // namespace
+
+std::vector<std::string> DefaultCorpusSuffixes() {
+  return {".py",  ".c",   ".h",  ".cc",    ".cpp",    ".hpp",    ".cu",
+          ".rs",  ".go",  ".js", ".ts",    ".java",   ".kt",     ".swift",
+          ".cs",  ".rb",  ".pl", ".php",   ".scala",  ".lua",    ".sh",
+          ".sql", ".txt", ".md", ".jsonl", ".ndjson", ".txt.gz", ".jsonl.gz"};
+}
+
+size_t FindInvalidUtf8(const std::string& text) {
+  const auto* p = reinterpret_cast<const uint8_t*>(text.data());
+  const size_t n = text.size();
+  size_t i = 0;
+  while (i < n) {
+    // Text is ASCII for long stretches: eight bytes at a time.
+    uint64_t word;
+    while (i + 8 <= n) {
+      std::memcpy(&word, p + i, 8);
+      if ((word & 0x8080808080808080ull) != 0) break;
+      i += 8;
+    }
+    if (i >= n) break;
+    const uint8_t lead = p[i];
+    if (lead < 0x80) {
+      ++i;
+      continue;
+    }
+    const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (lead < 0xc2 || lead > 0xf4 || i + length > n) return i;
+    for (size_t k = 1; k < length; ++k) {
+      if ((p[i + k] & 0xc0) != 0x80) return i;
+    }
+    const uint8_t second = p[i + 1];
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
+        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) {
+      return i;
+    }
+    i += length;
+  }
+  return std::string::npos;
+}
+
+absl::StatusOr<std::unique_ptr<CorpusReader>> CorpusReader::Open(
+    CorpusOptions options) {
+  if (options.paths.empty()) {
+    return absl::InvalidArgumentError("corpus: no path given");
+  }
+  std::unique_ptr<CorpusReader> reader(new CorpusReader(std::move(options)));
+  FORETOKEN_RETURN_IF_ERROR(reader->ListFiles());
+  FORETOKEN_RETURN_IF_ERROR(reader->ReadExcludedIds());
+  return reader;
+}
+
+absl::Status CorpusReader::ListFiles() {
+  for (const std::string& path : options_.paths) {
+    std::error_code error;
+    if (fs::is_directory(path, error)) {
+      FORETOKEN_RETURN_IF_ERROR(AddFolder(path));
+    } else {
+      FORETOKEN_RETURN_IF_ERROR(AddFile(path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CorpusReader::AddFolder(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  fs::recursive_directory_iterator entries(folder, error);
+  for (; !error && entries != fs::recursive_directory_iterator();
+       entries.increment(error)) {
+    std::error_code unreadable;  // a dangling link, say: not a file
+    if (!entries->is_regular_file(unreadable)) continue;
+    const std::string path = entries->path().string();
+    const bool wanted = std::any_of(
+        options_.suffixes.begin(), options_.suffixes.end(),
+        [&](const std::string& s) { return absl::EndsWith(path, s); });
+    if (wanted) found.push_back(path);
+  }
+  if (error) {
+    return absl::ErrnoToStatus(error.value(), absl::StrCat(folder, ": list"));
+  }
+  if (found.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, ": no file with a source or text suffix in it"));
+  }
+  std::sort(found.begin(), found.end());
+  for (const std::string& path : found) {
+    FORETOKEN_RETURN_IF_ERROR(AddFile(path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CorpusReader::AddFile(const std::string& path) {
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path, error);
+  if (error) {
+    return absl::ErrnoToStatus(error.value(), absl::StrCat(path, ": open"));
+  }
+  files_.push_back(path);
+  file_bytes_.push_back(bytes);
+  total_bytes_ += bytes;
+  return absl::OkStatus();
+}
+
+absl::Status CorpusReader::ReadExcludedIds() {
+  for (const std::string& path : options_.exclude_id_files) {
+    FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> lines,
+                               LineReader::Open(path, options_.max_line_bytes));
+    std::string line;
+    while (true) {
+      FORETOKEN_ASSIGN_OR_RETURN(const bool more, lines->Next(line));
+      if (!more) break;
+      if (IsBlank(line)) continue;
+      absl::StatusOr<Json> row = ParseRow(line);
+      absl::StatusOr<std::string> id =
+          row.ok() ? IdOf(*row) : absl::StatusOr<std::string>(row.status());
+      if (!id.ok()) {
+        return Annotate(absl::InvalidArgumentError(id.status().message()),
+                        Where(path, lines->line_number()));
+      }
+      excluded_ids_.insert(*std::move(id));
+    }
+  }
+  return absl::OkStatus();
+}
+
+uint64_t CorpusReader::done_bytes() const {
+  if (lines_ == nullptr) return finished_bytes_;
+  return finished_bytes_ + static_cast<uint64_t>(lines_->file_offset());
+}
+
+absl::StatusOr<bool> CorpusReader::Next(CorpusDocument& document) {
+  while (file_ < files_.size()) {
+    if (lines_ == nullptr) {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          lines_, LineReader::Open(files_[file_], options_.max_line_bytes));
+    }
+    row_refused_ = false;
+    const absl::StatusOr<bool> found =
+        IsJsonl(files_[file_]) ? NextRow(document) : NextText(document);
+    if (found.ok() && *found) {
+      ++documents_;
+      return true;
+    }
+    if (!found.ok()) {
+      if (!options_.skip_invalid || !IsBadInput(found.status())) return found;
+      ++invalid_;
+      if (row_refused_) continue;
+    }
+    finished_bytes_ += file_bytes_[file_];
+    ++file_;
+    lines_.reset();
+  }
+  return false;
+}
+
+absl::StatusOr<bool> CorpusReader::NextRow(CorpusDocument& document) {
+  while (true) {
+    FORETOKEN_ASSIGN_OR_RETURN(const bool more, lines_->Next(line_));
+    if (!more) return false;
+    if (IsBlank(line_)) continue;
+    const absl::StatusOr<bool> taken = TakeRow(document);
+    if (!taken.ok()) {
+      row_refused_ = true;
+      return Annotate(taken.status(),
+                      Where(files_[file_], lines_->line_number()));
+    }
+    if (*taken) return true;
+  }
+}
+
+absl::StatusOr<bool> CorpusReader::TakeRow(CorpusDocument& document) {
+  FORETOKEN_ASSIGN_OR_RETURN(Json row, ParseRow(line_));
+  if (!excluded_ids_.empty()) {
+    const absl::StatusOr<std::string> id = IdOf(row);
+    if (!id.ok() && !absl::IsNotFound(id.status())) return id.status();
+    if (id.ok() && excluded_ids_.contains(*id)) {
+      ++excluded_;
+      return false;
+    }
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(document.text, TextOf(row));
+  document.source = files_[file_];
+  document.line = lines_->line_number();
+  return !document.text.empty();
+}
+
+absl::StatusOr<bool> CorpusReader::NextText(CorpusDocument& document) {
+  document.text.clear();
+  document.source = files_[file_];
+  document.line = 0;
+  while (document.text.size() < kTextDocumentBytes) {
+    FORETOKEN_ASSIGN_OR_RETURN(const bool more, lines_->Next(line_));
+    if (!more) break;
+    if (FindInvalidUtf8(line_) != std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Where(files_[file_], lines_->line_number()),
+                       ": invalid UTF-8 at byte ", FindInvalidUtf8(line_) + 1));
+    }
+    if (document.line == 0) document.line = lines_->line_number();
+    document.text += line_;
+    if (lines_->terminated()) document.text += '\n';
+  }
+  return !document.text.empty();
+}
+
+}  // namespace foretoken

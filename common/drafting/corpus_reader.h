@@ -1,0 +1,110 @@
+// The documents of a corpus as a stream, in a fixed order.
+//
+// A corpus is a list of paths. Each is one of
+//   - a JSONL file (.jsonl, .ndjson, gzip or plain): one object a line, whose
+//     text is the first of the string fields `output`, `text`, `prompt` that is
+//     there, and whose `id`, if any, may be excluded;
+//   - any other file, gzip or plain: text, one document, cut at line ends into
+//     documents of about kTextDocumentBytes where it is larger;
+//   - a folder: its files whose names end in one of `suffixes`, sorted by path,
+//     each as above. Links to files are followed, links to folders are not.
+//
+// Memory is bounded by the longest line allowed, whatever the corpus size. The
+// same corpus gives the same documents in the same order every time.
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_DRAFTING_CORPUS_READER_H_
+#define FORETOKEN_COMMON_DRAFTING_CORPUS_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/file.h"
+
+namespace foretoken {
+
+// Name endings of the files that are taken from a folder, unless told.
+std::vector<std::string> DefaultCorpusSuffixes();
+
+struct CorpusOptions {
+  std::vector<std::string> paths;
+  // JSONL files whose rows carry an `id` (recorded sets): corpus rows with one
+  // of these ids are left out, so that nothing is measured on its own text.
+  std::vector<std::string> exclude_id_files;
+  std::vector<std::string> suffixes = DefaultCorpusSuffixes();
+  size_t max_line_bytes = size_t{16} << 20;
+  // Leaves documents that are not valid UTF-8, JSON lines that do not parse and
+  // lines that are too long out, and counts them, instead of failing.
+  bool skip_invalid = false;
+};
+
+struct CorpusDocument {
+  std::string text;    // valid UTF-8, never empty
+  std::string source;  // the file it came from
+  int64_t line = 0;    // of its first byte in that file, from 1
+};
+
+class CorpusReader {
+ public:
+  static constexpr size_t kTextDocumentBytes = size_t{1} << 20;
+
+  // Lists the files and reads the excluded ids. NotFound names a missing path,
+  // InvalidArgument a folder without a single file to take, or an id file with
+  // a row that has no id.
+  static absl::StatusOr<std::unique_ptr<CorpusReader>> Open(
+      CorpusOptions options);
+
+  // True and the next document; false at the end of the corpus. Errors name
+  // file, line and field: InvalidArgument (bad JSON, no text field, invalid
+  // UTF-8, broken gzip), ResourceExhausted (line over the limit).
+  absl::StatusOr<bool> Next(CorpusDocument& document);
+
+  const std::vector<std::string>& files() const { return files_; }
+
+  // Progress, in bytes as they lie on disk.
+  uint64_t total_bytes() const { return total_bytes_; }
+  uint64_t done_bytes() const;
+
+  int64_t documents() const { return documents_; }  // given so far
+  int64_t excluded() const { return excluded_; }    // left out for their id
+  int64_t invalid() const { return invalid_; }      // left out, skip_invalid
+
+ private:
+  explicit CorpusReader(CorpusOptions options) : options_(std::move(options)) {}
+
+  absl::Status ListFiles();
+  absl::Status AddFolder(const std::string& folder);
+  absl::Status AddFile(const std::string& path);
+  absl::Status ReadExcludedIds();
+  absl::StatusOr<bool> NextRow(CorpusDocument& document);
+  absl::StatusOr<bool> NextText(CorpusDocument& document);
+  // Parses one JSONL line; false where its id is excluded or its text empty.
+  absl::StatusOr<bool> TakeRow(CorpusDocument& document);
+
+  CorpusOptions options_;
+  std::vector<std::string> files_;
+  std::vector<uint64_t> file_bytes_;  // [files]
+  absl::flat_hash_set<std::string> excluded_ids_;
+  uint64_t total_bytes_ = 0;
+  uint64_t finished_bytes_ = 0;  // of the files before the present one
+  size_t file_ = 0;              // index of the present file
+  std::unique_ptr<LineReader> lines_;
+  std::string line_;
+  bool row_refused_ = false;  // the last error is of one row: the rest is sound
+  int64_t documents_ = 0;
+  int64_t excluded_ = 0;
+  int64_t invalid_ = 0;
+};
+
+// Offset of the first byte that is not part of valid UTF-8 (RFC 3629: no
+// overlong forms, no surrogates), or npos.
+size_t FindInvalidUtf8(const std::string& text);
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_CORPUS_READER_H_
