@@ -1,9 +1,12 @@
 // ModelConfig: the shape of a decoder-only transformer, read from a Hugging
-// Face directory's config.json.
+// Face directory's config.json and generation_config.json.
 //
 // Families: Llama, Mistral, Qwen2, Qwen3. What the engine does not support is
 // refused while parsing, by file, field and value: nothing is ignored that
-// would change an output.
+// would change an output. Both layouts of the rotary fields are read: the
+// older `rope_theta` + `rope_scaling` and the newer `rope_parameters`.
+//
+// A plain value; thread-compatible.
 #ifndef FORETOKEN_COMMON_INFER_MODEL_CONFIG_H_
 #define FORETOKEN_COMMON_INFER_MODEL_CONFIG_H_
 
@@ -11,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/json.h"
 #include "common/base/types.h"
@@ -19,16 +23,34 @@ namespace foretoken {
 
 enum class ModelFamily { kLlama, kMistral, kQwen2, kQwen3 };
 
+// The `model_type` of config.json: "llama", "mistral", "qwen2", "qwen3".
+const char* ModelFamilyName(ModelFamily family);
+
+// How the rotary frequencies are stretched. With inv_freq[i] =
+// theta^(-2i / head_dim): kLinear divides each by `factor`; kLlama3 divides
+// those whose wavelength 2 pi / inv_freq exceeds original_max_positions /
+// low_freq_factor, leaves those below original_max_positions /
+// high_freq_factor, and blends in between.
 struct RopeScaling {
   enum class Type { kNone, kLinear, kLlama3 };
   Type type = Type::kNone;
   float factor = 1.0f;
-  float low_freq_factor = 1.0f;   // llama3 only
-  float high_freq_factor = 4.0f;  // llama3 only
+  float low_freq_factor = 1.0f;        // llama3 only
+  float high_freq_factor = 4.0f;       // llama3 only; over low_freq_factor
   int32_t original_max_positions = 0;  // llama3 only
 };
 
 struct ModelConfig {
+  // Largest sizes that are taken. Products of two of them fit int64 with room.
+  static constexpr int32_t kMaxModelWidth = 1 << 16;  // d_model
+  static constexpr int32_t kMaxLayers = 1024;
+  static constexpr int32_t kMaxHeads = 1024;
+  static constexpr int32_t kMaxHeadDim = 1024;
+  static constexpr int32_t kMaxFeedForward = 1 << 20;  // d_ff
+  static constexpr int32_t kMaxVocabulary = 1 << 22;
+  static constexpr int32_t kMaxPositions = 1 << 24;
+  static constexpr int32_t kMaxEndTokens = 64;
+
   ModelFamily family = ModelFamily::kLlama;
   int32_t d_model = 0;
   int32_t n_layers = 0;
@@ -42,16 +64,26 @@ struct ModelConfig {
   float rope_theta = 10000.0f;
   RopeScaling rope_scaling;
   bool tied_embeddings = false;
-  bool qkv_bias = false;      // q, k and v projections
-  bool output_bias = false;   // o projection (Llama's attention_bias)
-  bool mlp_bias = false;      // gate, up and down projections
-  bool qk_norm = false;       // RMSNorm per head on q and k (Qwen3)
-  std::vector<TokenId> eos_tokens;
-  TokenId bos_token = -1;     // -1: none
+  bool qkv_bias = false;            // q, k and v projections
+  bool output_bias = false;         // o projection (Llama's attention_bias)
+  bool mlp_bias = false;            // gate, up and down projections
+  bool qk_norm = false;             // RMSNorm per head on q and k (Qwen3)
+  std::vector<TokenId> eos_tokens;  // ascending, each once
+  TokenId bos_token = -1;           // -1: none
 
-  // InvalidArgument or Unimplemented, naming `file` and field.
+  // Reads config.json. InvalidArgument for a missing, mistyped or absurd
+  // field, Unimplemented for one that asks for what the engine lacks; both
+  // name `file`, the field and its value. Never crashes on any JSON.
   static absl::StatusOr<ModelConfig> FromJson(const Json& json,
                                               const std::string& file);
+
+  // Takes eos_token_id and bos_token_id from generation_config.json, where
+  // given, in place of config.json's. Its sampling defaults are not applied.
+  absl::Status MergeGenerationConfig(const Json& json, const std::string& file);
+
+  // The limits above and how the fields fit together; for a config that was
+  // not read from a file. InvalidArgument names the first bad field.
+  absl::Status Validate() const;
 };
 
 }  // namespace foretoken

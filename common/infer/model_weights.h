@@ -1,7 +1,8 @@
 // ModelWeights: the checkpoint's tensors as they lie in the memory-mapped
 // safetensors files, checked for names and shapes, not yet converted.
 //
-// Thread-compatible. Tensors borrow the maps that this object owns.
+// Thread-compatible: const methods may be called concurrently, digest()
+// included. Tensors borrow the maps that this object owns.
 #ifndef FORETOKEN_COMMON_INFER_MODEL_WEIGHTS_H_
 #define FORETOKEN_COMMON_INFER_MODEL_WEIGHTS_H_
 
@@ -14,33 +15,36 @@
 #include "absl/types/span.h"
 #include "common/base/digest.h"
 #include "common/infer/model_config.h"
+#include "common/infer/weight_types.h"
 
 namespace foretoken {
 
-enum class WeightType { kFloat32, kFloat16, kBFloat16 };
-
 // Row-major [rows, cols]; a vector has rows == 1. Empty (data == nullptr)
-// where the model has no such tensor.
+// where the model has no such tensor. `data` need not be aligned: read it
+// through CopyTo, ConvertToFloat32 or memcpy.
 struct WeightTensor {
   const uint8_t* data = nullptr;
   WeightType type = WeightType::kFloat32;
   int64_t rows = 0;
   int64_t cols = 0;
   bool present() const { return data != nullptr; }
-  // Converts elements [begin, begin + out.size()) to fp32.
+  int64_t size() const { return rows * cols; }  // elements
+  int64_t bytes() const { return size() * WeightTypeBytes(type); }
+  // Converts elements [begin, begin + out.size()) to fp32, exactly. The range
+  // must lie in the tensor.
   void CopyTo(int64_t begin, absl::Span<float> out) const;
 };
 
 struct LayerWeights {
-  WeightTensor attention_norm;                // [d_model]
-  WeightTensor q, k, v;                       // [heads * head_dim, d_model]
-  WeightTensor q_bias, k_bias, v_bias;        // if qkv_bias
-  WeightTensor q_norm, k_norm;                // [head_dim], if qk_norm
-  WeightTensor o, o_bias;                     // [d_model, n_heads * head_dim]
-  WeightTensor ffn_norm;                      // [d_model]
-  WeightTensor gate, up;                      // [d_ff, d_model]
-  WeightTensor gate_bias, up_bias;            // if mlp_bias
-  WeightTensor down, down_bias;               // [d_model, d_ff]
+  WeightTensor attention_norm;          // [d_model]
+  WeightTensor q, k, v;                 // [heads * head_dim, d_model]
+  WeightTensor q_bias, k_bias, v_bias;  // if qkv_bias
+  WeightTensor q_norm, k_norm;          // [head_dim], if qk_norm
+  WeightTensor o, o_bias;               // [d_model, n_heads * head_dim]
+  WeightTensor ffn_norm;                // [d_model]
+  WeightTensor gate, up;                // [d_ff, d_model]
+  WeightTensor gate_bias, up_bias;      // if mlp_bias
+  WeightTensor down, down_bias;         // [d_model, d_ff]
 };
 
 class ModelWeights {
@@ -48,14 +52,24 @@ class ModelWeights {
   virtual ~ModelWeights() = default;
 
   // Opens `directory`: config.json, generation_config.json if there,
-  // model.safetensors or model.safetensors.index.json with its shards.
-  // Errors name file, tensor and what was wanted.
+  // model.safetensors or model.safetensors.index.json with its shards. Every
+  // tensor of the model must be there with its shape, and no other but rotary
+  // tables and an output matrix equal to the tied embedding. Errors name file,
+  // tensor, what was found and what was wanted: NotFound for missing files,
+  // InvalidArgument for bad ones, Unimplemented for what is not supported.
   static absl::StatusOr<std::unique_ptr<ModelWeights>> Load(
       const std::string& directory);
 
-  // Seeded random weights of the given shape, for benchmarks and tests.
+  // Seeded random weights of the given shape, for benchmarks and tests: each
+  // a function of seed, tensor and index alone. Matrices are uniform with
+  // standard deviation 1/sqrt(cols) (those that write to the residual stream
+  // divided by sqrt(2 n_layers) more), so that activations stay near 1.
+  // InvalidArgument for a bad shape, ResourceExhausted over kMaxRandomBytes or
+  // without memory.
   static absl::StatusOr<std::unique_ptr<ModelWeights>> Random(
       const ModelConfig& config, WeightType type, uint64_t seed);
+
+  static constexpr int64_t kMaxRandomBytes = int64_t{1} << 38;
 
   virtual const ModelConfig& config() const = 0;
   virtual const WeightTensor& embedding() const = 0;   // [vocab, d_model]
@@ -63,7 +77,8 @@ class ModelWeights {
   virtual const WeightTensor& final_norm() const = 0;  // [d_model]
   virtual absl::Span<const LayerWeights> layers() const = 0;  // [n_layers]
 
-  // SHA-256 over names, types, shapes and bytes of every tensor.
+  // SHA-256 over names, types, shapes and bytes of every tensor, however it
+  // is cut into files. Computed at the first call, which reads every byte.
   virtual const Sha256Digest& digest() const = 0;
 };
 

@@ -1,0 +1,225 @@
+#include "common/infer/model_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/base/call_once.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/infer/checkpoint_files.h"
+#include "common/infer/random_weights.h"
+#include "common/infer/tensor_layout.h"
+
+namespace foretoken {
+namespace {
+
+// Where the bytes come from: maps of a checkpoint or one block of memory.
+struct Storage {
+  CheckpointFiles files;
+  AnonymousMemory memory;
+};
+
+class StoredWeights : public ModelWeights {
+ public:
+  explicit StoredWeights(const ModelConfig& config)
+      : config_(config), slots_(LayOutTensors(config_, tensors_)) {}
+
+  const ModelConfig& config() const override { return config_; }
+  const WeightTensor& embedding() const override { return tensors_.embedding; }
+  const WeightTensor& output() const override { return tensors_.output; }
+  const WeightTensor& final_norm() const override {
+    return tensors_.final_norm;
+  }
+  absl::Span<const LayerWeights> layers() const override {
+    return tensors_.layers;
+  }
+
+  const Sha256Digest& digest() const override {
+    absl::call_once(digest_once_, [this] { digest_ = ComputeDigest(); });
+    return digest_;
+  }
+
+  absl::Span<const TensorSlot> slots() const { return slots_; }
+
+  // To be called once the slots' tensors are set.
+  void Adopt(Storage storage) {
+    storage_ = std::move(storage);
+    if (config_.tied_embeddings) tensors_.output = tensors_.embedding;
+  }
+
+ private:
+  Sha256Digest ComputeDigest() const {
+    std::vector<const TensorSlot*> by_name;
+    for (const TensorSlot& slot : slots_) by_name.push_back(&slot);
+    std::sort(by_name.begin(), by_name.end(),
+              [](const TensorSlot* a, const TensorSlot* b) {
+                return a->name < b->name;
+              });
+    Sha256 sha;
+    for (const TensorSlot* slot : by_name) {
+      const WeightTensor& tensor = *slot->tensor;
+      sha.Update(absl::StrCat(slot->name, " ", WeightTypeName(tensor.type), " ",
+                              ShapeText(slot->shape()), "\n"));
+      sha.Update(absl::MakeConstSpan(tensor.data, tensor.bytes()));
+    }
+    return sha.Finish();
+  }
+
+  const ModelConfig config_;
+  ModelTensors tensors_;
+  const std::vector<TensorSlot> slots_;  // into tensors_
+  Storage storage_;
+  mutable absl::once_flag digest_once_;
+  mutable Sha256Digest digest_;
+};
+
+std::optional<WeightType> WeightTypeOf(const std::string& dtype) {
+  for (const WeightType type :
+       {WeightType::kFloat32, WeightType::kFloat16, WeightType::kBFloat16}) {
+    if (dtype == WeightTypeName(type)) return type;
+  }
+  return std::nullopt;
+}
+
+// Tables that old checkpoints store and that follow from the config.
+bool IsRotaryTable(const std::string& name) {
+  return absl::EndsWith(name, "rotary_emb.inv_freq");
+}
+
+absl::Status CheckedTensorError(const CheckpointTensor& stored,
+                                const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      stored.file, ": tensor ", absl::CEscape(stored.tensor.name), " ", what));
+}
+
+absl::Status BindTensor(const CheckpointFiles& files,
+                        const std::string& directory, const TensorSlot& slot) {
+  const auto found = files.tensors.find(slot.name);
+  if (found == files.tensors.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory, ": tensor ", slot.name, " is missing, want ",
+                     ShapeText(slot.shape())));
+  }
+  const CheckpointTensor& stored = found->second;
+  if (stored.tensor.shape != slot.shape()) {
+    return CheckedTensorError(
+        stored,
+        absl::StrCat("has shape ", ShapeText(stored.tensor.shape), ", want ",
+                     ShapeText(slot.shape()), " by config.json"));
+  }
+  const std::optional<WeightType> type = WeightTypeOf(stored.tensor.dtype);
+  if (!type) {
+    return CheckedTensorError(stored,
+                              absl::StrCat("has type ", stored.tensor.dtype,
+                                           ", want F32, F16 or BF16"));
+  }
+  *slot.tensor = {stored.tensor.data.data(), *type, slot.rows, slot.cols};
+  return absl::OkStatus();
+}
+
+// A tied model may store its output matrix too, as long as it is the same.
+absl::Status CheckTiedOutput(const CheckpointFiles& files,
+                             const CheckpointTensor& output) {
+  const auto embedding = files.tensors.find("model.embed_tokens.weight");
+  const SafetensorsTensor& other = embedding->second.tensor;
+  if (output.tensor.dtype != other.dtype || output.tensor.data != other.data) {
+    return CheckedTensorError(output,
+                              "differs from model.embed_tokens.weight, but "
+                              "config.json: tie_word_embeddings is true");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNothingElse(const CheckpointFiles& files,
+                              const StoredWeights& weights) {
+  std::set<std::string> wanted;
+  for (const TensorSlot& slot : weights.slots()) wanted.insert(slot.name);
+  for (const auto& [name, stored] : files.tensors) {
+    if (wanted.contains(name) || IsRotaryTable(name)) continue;
+    if (name == kOutputTensorName && weights.config().tied_embeddings) {
+      FORETOKEN_RETURN_IF_ERROR(CheckTiedOutput(files, stored));
+      continue;
+    }
+    return CheckedTensorError(
+        stored, absl::StrCat("is unexpected: the ",
+                             ModelFamilyName(weights.config().family),
+                             " model of config.json has none of that name"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelConfig> LoadConfig(const std::string& directory) {
+  const std::string path = absl::StrCat(directory, "/config.json");
+  FORETOKEN_ASSIGN_OR_RETURN(const Json json, ReadModelJson(path));
+  FORETOKEN_ASSIGN_OR_RETURN(ModelConfig config,
+                             ModelConfig::FromJson(json, path));
+  const std::string generation =
+      absl::StrCat(directory, "/generation_config.json");
+  std::error_code ignored;
+  if (std::filesystem::exists(generation, ignored)) {
+    FORETOKEN_ASSIGN_OR_RETURN(const Json more, ReadModelJson(generation));
+    FORETOKEN_RETURN_IF_ERROR(config.MergeGenerationConfig(more, generation));
+  }
+  return config;
+}
+
+}  // namespace
+
+void WeightTensor::CopyTo(int64_t begin, absl::Span<float> out) const {
+  const int64_t count = static_cast<int64_t>(out.size());
+  FORETOKEN_CHECK(present() && begin >= 0 && count <= size() - begin);
+  ConvertToFloat32(type, data + begin * WeightTypeBytes(type), out);
+}
+
+absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Load(
+    const std::string& directory) {
+  FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config, LoadConfig(directory));
+  Storage storage;
+  FORETOKEN_ASSIGN_OR_RETURN(storage.files, CheckpointFiles::Open(directory));
+  auto weights = std::make_unique<StoredWeights>(config);
+  for (const TensorSlot& slot : weights->slots()) {
+    FORETOKEN_RETURN_IF_ERROR(BindTensor(storage.files, directory, slot));
+  }
+  FORETOKEN_RETURN_IF_ERROR(CheckNothingElse(storage.files, *weights));
+  weights->Adopt(std::move(storage));
+  return weights;
+}
+
+absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
+    const ModelConfig& config, WeightType type, uint64_t seed) {
+  FORETOKEN_RETURN_IF_ERROR(config.Validate());
+  auto weights = std::make_unique<StoredWeights>(config);
+  constexpr int64_t kAlignment = 64;
+  int64_t total = 0;
+  for (const TensorSlot& slot : weights->slots()) {
+    const int64_t bytes = slot.rows * slot.cols * WeightTypeBytes(type);
+    total += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    if (total > kMaxRandomBytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("random weights: more than ", kMaxRandomBytes,
+                       " bytes for this shape"));
+    }
+  }
+  Storage storage;
+  FORETOKEN_ASSIGN_OR_RETURN(storage.memory, AnonymousMemory::Allocate(total));
+  int64_t offset = 0;
+  uint64_t index = 0;
+  for (const TensorSlot& slot : weights->slots()) {
+    uint8_t* data = storage.memory.data() + offset;
+    FillRandomTensor(slot, config, type, MixRandom(seed, index++), data);
+    *slot.tensor = {data, type, slot.rows, slot.cols};
+    offset += (slot.tensor->bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  weights->Adopt(std::move(storage));
+  return weights;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,48 @@
+// Seeded random tensors, cheap enough to fill a gigabyte in about a second.
+//
+// Element i depends on (key, i) alone: a counter-based generator, so that no
+// order of filling and no thread count can change it.
+#ifndef FORETOKEN_COMMON_INFER_RANDOM_WEIGHTS_H_
+#define FORETOKEN_COMMON_INFER_RANDOM_WEIGHTS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "common/infer/model_config.h"
+#include "common/infer/tensor_layout.h"
+#include "common/infer/weight_types.h"
+
+namespace foretoken {
+
+// Zeroed memory straight from the kernel, in huge pages where it has them.
+// Thread-compatible.
+class AnonymousMemory {
+ public:
+  // ResourceExhausted if the kernel has no such block.
+  static absl::StatusOr<AnonymousMemory> Allocate(int64_t bytes);
+
+  AnonymousMemory() = default;
+  AnonymousMemory(AnonymousMemory&& other) noexcept;
+  AnonymousMemory& operator=(AnonymousMemory&& other) noexcept;
+  ~AnonymousMemory();
+
+  uint8_t* data() const { return data_; }  // page-aligned
+
+ private:
+  void Unmap();
+
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// A well-mixed function of both words (the finaliser of splitmix64).
+uint64_t MixRandom(uint64_t key, uint64_t counter);
+
+// Writes rows * cols elements of `type` at `data`, which must be 4-byte
+// aligned. Matrices are uniform around 0, norms around 1.
+void FillRandomTensor(const TensorSlot& slot, const ModelConfig& config,
+                      WeightType type, uint64_t key, uint8_t* data);
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_RANDOM_WEIGHTS_H_
