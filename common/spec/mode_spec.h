@@ -1,0 +1,91 @@
+// ModeSpec: a drafting mode and its parameters as a request or a command line
+// names them: `prompt_lookup:max_n=3,match=latest`.
+//
+//   MODE[:key=value[,key=value]...]
+//
+// Names and keys are lower-case letters, digits and underscores. Values end at
+// a comma, may not be empty, and mean what the reader of the mode says. Which
+// modes exist and what they take is known where they are built; a parameter
+// nobody reads is refused, never ignored.
+//
+//   ModeReader read(spec);
+//   options.max_n = read.Int("max_n", 3, 1, 16);
+//   options.latest = read.Choice("match", {"first", "latest"}) == 1;
+//   FORETOKEN_RETURN_IF_ERROR(read.Finish());
+//
+// Thread-compatible.
+#ifndef FORETOKEN_COMMON_SPEC_MODE_SPEC_H_
+#define FORETOKEN_COMMON_SPEC_MODE_SPEC_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace foretoken {
+
+class ModeSpec {
+ public:
+  static constexpr size_t kMaxLength = 1024;  // of the text
+  static constexpr size_t kMaxParameters = 32;
+
+  // InvalidArgument says which part of `text` is wrong and what was wanted.
+  static absl::StatusOr<ModeSpec> Parse(absl::string_view text);
+
+  // From parts, with the same checks: for requests that carry them apart.
+  static absl::StatusOr<ModeSpec> Create(
+      std::string name,
+      std::vector<std::pair<std::string, std::string>> parameters);
+
+  const std::string& name() const { return name_; }
+  // In the order given; keys are distinct.
+  const std::vector<std::pair<std::string, std::string>>& parameters() const {
+    return parameters_;
+  }
+  std::string ToString() const;  // Parse's inverse
+
+ private:
+  std::string name_;
+  std::vector<std::pair<std::string, std::string>> parameters_;
+};
+
+// Reads a spec's parameters with their types and ranges. Getters give the
+// default for an absent key, and for a bad value, which Finish reports.
+// Borrows the spec. Owned by one thread.
+class ModeReader {
+ public:
+  explicit ModeReader(const ModeSpec& spec) : spec_(spec) {}
+
+  int64_t Int(absl::string_view key, int64_t default_value, int64_t min,
+              int64_t max);
+  double Double(absl::string_view key, double default_value, double min,
+                double max);
+  bool Bool(absl::string_view key, bool default_value);  // 0, 1, false, true
+  std::string String(absl::string_view key, absl::string_view default_value);
+  // The index of the value among `options`; the first is the default.
+  int Choice(absl::string_view key,
+             std::initializer_list<absl::string_view> options);
+
+  // InvalidArgument for the first bad value, or for the first key that no
+  // getter asked for (it lists those that were).
+  absl::Status Finish() const;
+
+ private:
+  // The value of `key`, nullptr if absent. Remembers that it was asked for.
+  const std::string* Find(absl::string_view key);
+  void Fail(absl::string_view key, const std::string& value,
+            const std::string& want);
+
+  const ModeSpec& spec_;
+  std::vector<std::string> asked_;
+  absl::Status status_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_SPEC_MODE_SPEC_H_
