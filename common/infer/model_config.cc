@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/infer/json_fields.h"
+#include "common/infer/model_config_rope.h"
+#include "common/infer/unsupported_fields.h"
 
 namespace foretoken {
 namespace {
@@ -29,118 +31,6 @@ constexpr FamilyTraits kFamilies[] = {
     {ModelFamily::kQwen2, "qwen2", "Qwen2ForCausalLM", 0, false, -1, -1},
     {ModelFamily::kQwen3, "qwen3", "Qwen3ForCausalLM", 128, false, -1, -1},
 };
-
-// Fields that none of the four families has, or has at this value only; any
-// other value is a model that computes something else. Absent and null pass.
-enum class Harmless { kAbsent, kFalse, kZero, kOne, kEmpty };
-struct FixedField {
-  const char* field;
-  Harmless harmless;
-};
-constexpr FixedField kFixedFields[] = {
-    // Compressed weights.
-    {"quantization_config", Harmless::kAbsent},
-    {"compression_config", Harmless::kAbsent},
-    // Mixtures of experts.
-    {"num_experts", Harmless::kZero},
-    {"num_local_experts", Harmless::kZero},
-    {"n_routed_experts", Harmless::kZero},
-    {"n_shared_experts", Harmless::kZero},
-    {"num_experts_per_tok", Harmless::kZero},
-    {"moe_intermediate_size", Harmless::kZero},
-    {"shared_expert_intermediate_size", Harmless::kZero},
-    // Another attention.
-    {"kv_lora_rank", Harmless::kAbsent},
-    {"q_lora_rank", Harmless::kAbsent},
-    {"v_head_dim", Harmless::kAbsent},
-    {"attention_multiplier", Harmless::kOne},
-    {"attention_scale", Harmless::kOne},
-    {"attn_scale", Harmless::kOne},
-    {"query_pre_attn_scalar", Harmless::kAbsent},
-    {"attn_logit_softcapping", Harmless::kZero},
-    {"attn_temperature_tuning", Harmless::kFalse},
-    {"attention_chunk_size", Harmless::kZero},
-    {"attention_sinks", Harmless::kFalse},
-    {"scale_attn_by_inverse_layer_idx", Harmless::kFalse},
-    {"clip_qkv", Harmless::kAbsent},
-    {"alibi", Harmless::kFalse},
-    {"use_qk_norm", Harmless::kFalse},
-    {"qk_layernorm", Harmless::kFalse},
-    {"num_kv_shared_layers", Harmless::kZero},
-    {"add_cross_attention", Harmless::kFalse},
-    {"is_encoder_decoder", Harmless::kFalse},
-    // Another rotary embedding.
-    {"partial_rotary_factor", Harmless::kOne},
-    {"rotary_pct", Harmless::kOne},
-    {"rope_interleaved", Harmless::kFalse},
-    {"rope_interleave", Harmless::kFalse},
-    {"no_rope_layers", Harmless::kEmpty},
-    {"no_rope_layer_interval", Harmless::kZero},
-    // Another residual stream or head.
-    {"final_logit_softcapping", Harmless::kZero},
-    {"logit_scale", Harmless::kOne},
-    {"logits_scaling", Harmless::kOne},
-    {"lm_head_multiplier", Harmless::kOne},
-    {"embedding_multiplier", Harmless::kOne},
-    {"residual_multiplier", Harmless::kOne},
-    {"scale_emb", Harmless::kOne},
-    {"scale_depth", Harmless::kOne},
-    {"dim_model_base", Harmless::kAbsent},
-    {"use_parallel_residual", Harmless::kFalse},
-    {"pretraining_tp", Harmless::kOne},
-};
-
-bool IsHarmless(const Json& value, Harmless harmless) {
-  switch (harmless) {
-    case Harmless::kAbsent:
-      return false;
-    case Harmless::kFalse:
-      return value.is_boolean() && !value.get<bool>();
-    case Harmless::kZero:
-      return value.is_number() && value.get<double>() == 0.0;
-    case Harmless::kOne:
-      return value.is_number() && value.get<double>() == 1.0;
-    case Harmless::kEmpty:
-      return value.is_array() && value.empty();
-  }
-  return false;
-}
-
-const char* HarmlessText(Harmless harmless) {
-  switch (harmless) {
-    case Harmless::kAbsent:
-      return "none: the engine does not support it";
-    case Harmless::kFalse:
-      return "false";
-    case Harmless::kZero:
-      return "0";
-    case Harmless::kOne:
-      return "1";
-    case Harmless::kEmpty:
-      return "an empty list";
-  }
-  return "";
-}
-
-absl::Status CheckFixedFields(const JsonFields& fields) {
-  for (const FixedField& fixed : kFixedFields) {
-    const Json* value = fields.Find(fixed.field);
-    if (value != nullptr && !IsHarmless(*value, fixed.harmless)) {
-      return fields.Unsupported(fixed.field, HarmlessText(fixed.harmless));
-    }
-  }
-  // Code that comes with the checkpoint may compute anything.
-  const Json* auto_map = fields.Find("auto_map");
-  if (auto_map != nullptr && auto_map->is_object()) {
-    for (const char* name : {"AutoModelForCausalLM", "AutoModel"}) {
-      if (auto_map->contains(name)) {
-        return fields.Unsupported(
-            "auto_map", absl::StrCat("no ", name, " of the checkpoint's own"));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<const FamilyTraits*> ReadFamily(const JsonFields& fields) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::optional<std::string> model_type,
@@ -318,104 +208,6 @@ absl::Status CheckSlidingWindow(const JsonFields& fields,
                    config.max_positions));
 }
 
-// Reads the stretch out of `rope_scaling` or `rope_parameters`.
-absl::Status ReadScaling(const JsonFields& rope, ModelConfig& config) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<std::string> rope_type,
-                             rope.String("rope_type"));
-  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<std::string> old_type,
-                             rope.String("type"));
-  if (rope_type && old_type && *rope_type != *old_type) {
-    return rope.Invalid("type",
-                        absl::StrCat("the same as rope_type ", *rope_type));
-  }
-  const char* type_field = rope_type ? "rope_type" : "type";
-  const std::string type =
-      rope_type ? *rope_type : old_type.value_or("default");
-  const Json* partial = rope.Find("partial_rotary_factor");
-  if (partial != nullptr && !IsHarmless(*partial, Harmless::kOne)) {
-    return rope.Unsupported("partial_rotary_factor", "1");
-  }
-
-  RopeScaling& scaling = config.rope_scaling;
-  if (type == "default") return absl::OkStatus();
-  if (type != "linear" && type != "llama3") {
-    return rope.Unsupported(type_field, "default, linear or llama3");
-  }
-  FORETOKEN_ASSIGN_OR_RETURN(const double factor,
-                             rope.RequiredNumber("factor", 1.0, 1e6));
-  scaling.factor = static_cast<float>(factor);
-  if (type == "linear") {
-    scaling.type = RopeScaling::Type::kLinear;
-    return absl::OkStatus();
-  }
-  scaling.type = RopeScaling::Type::kLlama3;
-  FORETOKEN_ASSIGN_OR_RETURN(const double low,
-                             rope.RequiredNumber("low_freq_factor", 1e-3, 1e6));
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const double high, rope.RequiredNumber("high_freq_factor", 1e-3, 1e6));
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const int64_t original,
-      rope.RequiredInteger("original_max_position_embeddings", 1,
-                           ModelConfig::kMaxPositions));
-  scaling.low_freq_factor = static_cast<float>(low);
-  scaling.high_freq_factor = static_cast<float>(high);
-  scaling.original_max_positions = static_cast<int32_t>(original);
-  if (!(scaling.high_freq_factor > scaling.low_freq_factor)) {
-    return rope.Invalid("high_freq_factor",
-                        absl::StrCat("more than low_freq_factor ", low));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadRope(const JsonFields& fields, const std::string& file,
-                      ModelConfig& config) {
-  constexpr double kMinTheta = 1.0;
-  constexpr double kMaxTheta = 1e12;
-  const Json* scaling = fields.Find("rope_scaling");
-  const Json* parameters = fields.Find("rope_parameters");
-  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<double> theta,
-                             fields.Number("rope_theta", kMinTheta, kMaxTheta));
-  config.rope_theta = static_cast<float>(theta.value_or(10000.0));
-  if (scaling != nullptr && parameters != nullptr && *scaling != *parameters) {
-    return fields.Invalid("rope_scaling",
-                          "the same as rope_parameters, or one of them only");
-  }
-  const Json* rope_object = parameters != nullptr ? parameters : scaling;
-  if (rope_object == nullptr) return absl::OkStatus();
-  const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
-  if (!rope_object->is_object()) return fields.Invalid(name, "an object");
-
-  const JsonFields rope(*rope_object, file, absl::StrCat(name, "."));
-  for (const char* layer_type : {"full_attention", "sliding_attention"}) {
-    if (rope.Find(layer_type) != nullptr) {
-      return rope.Unsupported(layer_type,
-                              "one rotary embedding for all layers");
-    }
-  }
-  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<double> inner_theta,
-                             rope.Number("rope_theta", kMinTheta, kMaxTheta));
-  if (inner_theta) {
-    if (theta && *theta != *inner_theta) {
-      return rope.Invalid("rope_theta",
-                          absl::StrCat("the same as rope_theta ", *theta));
-    }
-    config.rope_theta = static_cast<float>(*inner_theta);
-  }
-  FORETOKEN_RETURN_IF_ERROR(ReadScaling(rope, config));
-
-  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> outer_original,
-                             fields.Integer("original_max_position_embeddings",
-                                            1, ModelConfig::kMaxPositions));
-  const RopeScaling& read = config.rope_scaling;
-  if (read.type == RopeScaling::Type::kLlama3 && outer_original &&
-      *outer_original != read.original_max_positions) {
-    return fields.Invalid(
-        "original_max_position_embeddings",
-        absl::StrCat(read.original_max_positions, " as in ", name));
-  }
-  return absl::OkStatus();
-}
-
 // `field` as one id or a list of ids; nothing where it is absent.
 absl::StatusOr<std::optional<std::vector<TokenId>>> ReadTokens(
     const JsonFields& fields, const char* field, int32_t vocab_size) {
@@ -476,7 +268,7 @@ absl::StatusOr<ModelConfig> ModelConfig::FromJson(const Json& json,
   }
   const JsonFields fields(json, file);
   FORETOKEN_ASSIGN_OR_RETURN(const FamilyTraits* traits, ReadFamily(fields));
-  FORETOKEN_RETURN_IF_ERROR(CheckFixedFields(fields));
+  FORETOKEN_RETURN_IF_ERROR(CheckUnsupportedFields(fields));
 
   ModelConfig config;
   config.family = traits->family;
