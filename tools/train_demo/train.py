@@ -1,0 +1,127 @@
+"""Trains the target, or distils the draft, on windows of 1,024 tokens.
+
+Resumable: run the same command again after a stop. Ends at --tokens or after
+--minutes of training, whichever is first; the learning rate follows.
+With --teacher the loss is the divergence from the teacher's distribution, on
+the text and on what the teacher itself wrote (sample.py).
+"""
+import argparse
+import os
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import model as models
+from optimizer import make_optimizers, set_progress
+
+WINDOW = 1024
+
+
+class Mixture:
+    """Random windows; each source with its share."""
+
+    def __init__(self, sources, seed):
+        self.arrays = [np.fromfile(p, dtype=np.uint16) for p, _ in sources]
+        shares = np.array([s for _, s in sources])
+        self.shares = shares / shares.sum()
+        self.random = np.random.default_rng(seed)
+
+    def batch(self, size):
+        rows = []
+        for source in self.random.choice(len(self.arrays), size,
+                                         p=self.shares):
+            ids = self.arrays[source]
+            begin = self.random.integers(0, len(ids) - WINDOW - 1)
+            rows.append(ids[begin:begin + WINDOW + 1].astype(np.int64))
+        return torch.from_numpy(np.stack(rows))
+
+
+def loss_of(model, teacher, ids):
+    logits = model(ids[:, :-1]).float()
+    flat = logits.reshape(-1, logits.shape[-1])
+    if teacher is None:
+        return F.cross_entropy(flat, ids[:, 1:].reshape(-1))
+    with torch.no_grad():
+        wanted = F.log_softmax(teacher(ids[:, :-1]).float(), dim=-1)
+    return F.kl_div(F.log_softmax(flat, dim=-1),
+                    wanted.reshape(flat.shape), log_target=True,
+                    reduction="batchmean")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--role", choices=["target", "draft"], required=True)
+    parser.add_argument("--source", nargs=2, action="append", required=True,
+                        metavar=("FILE", "SHARE"))
+    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--teacher", help="checkpoint of the target")
+    parser.add_argument("--tokens", type=float, required=True)
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--compile", action="store_true")
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+
+    shape = models.TARGET if args.role == "target" else models.DRAFT
+    model = models.Llama(shape).to(args.device)
+    teacher = None
+    if args.teacher:
+        teacher = models.load_model(args.teacher, args.device).eval()
+    optimizers = make_optimizers(model)
+    state = {"tokens": 0, "seconds": 0.0, "steps": 0}
+    if os.path.exists(args.checkpoint):
+        saved = torch.load(args.checkpoint, map_location=args.device,
+                           weights_only=True)
+        model.load_state_dict(saved["model"])
+        for o, s in zip(optimizers, saved["optimizers"]):
+            o.load_state_dict(s)
+        state = saved["state"]
+        print(f"resumed at {state}", flush=True)
+    sources = [(path, float(share)) for path, share in args.source]
+    data = Mixture(sources, seed=args.seed * 1_000_003 + state["steps"])
+    print(f"{args.role}: {sum(p.numel() for p in model.parameters())} "
+          f"parameters", flush=True)
+    forward = torch.compile(model) if args.compile else model
+
+    mean, saved_at = None, time.monotonic()
+    while True:
+        progress = max(state["tokens"] / args.tokens,
+                       state["seconds"] / (60 * args.minutes))
+        if progress >= 1:
+            break
+        begin = time.monotonic()
+        set_progress(optimizers, progress)
+        ids = data.batch(args.batch).to(args.device)
+        with torch.autocast(args.device, dtype=torch.bfloat16):
+            loss = loss_of(forward, teacher, ids)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for o in optimizers:
+            o.step()
+            o.zero_grad(set_to_none=True)
+        value = loss.item()
+        mean = value if mean is None else 0.97 * mean + 0.03 * value
+        state["tokens"] += args.batch * WINDOW
+        state["steps"] += 1
+        state["seconds"] += time.monotonic() - begin
+        if state["steps"] % 20 == 0:
+            print(f"step {state['steps']} tokens {state['tokens']} "
+                  f"loss {mean:.4f} progress {progress:.3f} "
+                  f"tok/s {state['tokens'] / state['seconds']:.0f}",
+                  flush=True)
+        if time.monotonic() - saved_at > 180:
+            models.save_checkpoint(args.checkpoint, model, optimizers, state)
+            saved_at = time.monotonic()
+    models.save_checkpoint(args.checkpoint, model, optimizers, state)
+    print(f"done: {state}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
