@@ -14,6 +14,7 @@ if(FORETOKEN_SERVICES)
   # Module mode: Debian's protobuf installs no ProtobufConfig.cmake.
   find_package(Protobuf 3.21 REQUIRED)
   find_package(gRPC 1.51 CONFIG REQUIRED)
+  find_package(prometheus-cpp CONFIG REQUIRED)  # 1.0; states none
 endif()
 if(FORETOKEN_TESTS)
   find_package(GTest 1.12 CONFIG REQUIRED)

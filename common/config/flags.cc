@@ -1,0 +1,256 @@
+#include "common/config/flags.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace foretoken {
+namespace {
+
+constexpr char kHelpPayload[] = "foretoken/help";
+constexpr char kUsagePayload[] = "foretoken/usage";
+
+template <typename T>
+std::string RangeText(const FlagRange<T>& range) {
+  return absl::StrCat("want ", range.min, "..", range.max);
+}
+
+// All integers go through int64: SimpleAtoi refuses what does not fit.
+template <typename T>
+std::string SetInteger(const std::string& text, FlagRange<T> range, T* field) {
+  T value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < range.min ||
+      value > range.max) {
+    return RangeText(range);
+  }
+  *field = value;
+  return "";
+}
+
+}  // namespace
+
+struct Flags::Flag {
+  std::string name;
+  std::string default_text;
+  Setter set;
+  CLI::Option* option = nullptr;  // nullptr: environment only
+  bool secret = false;
+  bool list = false;
+  std::vector<std::string> from_argv;
+  std::vector<std::string> value;  // as given; empty: the default
+};
+
+std::string EnvironmentName(absl::string_view flag) {
+  return absl::StrCat(
+      "FORETOKEN_",
+      absl::StrReplaceAll(absl::AsciiStrToUpper(flag), {{"-", "_"}}));
+}
+
+Flags::Flags(const std::string& program, const std::string& description)
+    : app_(std::make_unique<CLI::App>(description, program)) {}
+Flags::~Flags() = default;
+
+Flags::Flag& Flags::Add(const std::string& name, const std::string& help,
+                        const std::string& default_text, Setter set) {
+  auto flag = std::make_unique<Flag>();
+  flag->name = name;
+  flag->default_text = default_text;
+  flag->set = std::move(set);
+  flag->option = app_->add_option("--" + name, flag->from_argv,
+                                  absl::StrCat(help, " [", default_text, "] ($",
+                                               EnvironmentName(name), ")"));
+  flag->option->expected(1)->take_last();
+  flags_.push_back(std::move(flag));
+  return *flags_.back();
+}
+
+void Flags::Int(const std::string& name, int32_t* field,
+                FlagRange<int32_t> range, const std::string& help) {
+  Add(name, help, absl::StrCat(*field),
+      [=](const auto& text) { return SetInteger(text.front(), range, field); });
+}
+
+void Flags::Int64(const std::string& name, int64_t* field,
+                  FlagRange<int64_t> range, const std::string& help) {
+  Add(name, help, absl::StrCat(*field),
+      [=](const auto& text) { return SetInteger(text.front(), range, field); });
+}
+
+void Flags::Double(const std::string& name, double* field,
+                   FlagRange<double> range, const std::string& help) {
+  Add(name, help, absl::StrCat(*field), [=](const auto& text) {
+    double value = 0;
+    // The negated form also refuses NaN.
+    if (!absl::SimpleAtod(text.front(), &value) ||
+        !(value >= range.min && value <= range.max)) {
+      return RangeText(range);
+    }
+    *field = value;
+    return std::string();
+  });
+}
+
+void Flags::Bool(const std::string& name, bool* field,
+                 const std::string& help) {
+  Flag& flag =
+      Add(name, help, *field ? "true" : "false", [=](const auto& text) {
+        return absl::SimpleAtob(text.front(), field) ? std::string()
+                                                     : "want true or false";
+      });
+  // A bare --name leaves no text behind: it stands for "true".
+  flag.option->expected(0, 1)->default_str("true");
+}
+
+void Flags::Duration(const std::string& name, absl::Duration* field,
+                     FlagRange<absl::Duration> range, const std::string& help) {
+  Add(name, help, absl::FormatDuration(*field), [=](const auto& text) {
+    absl::Duration value;
+    if (!absl::ParseDuration(text.front(), &value) || value < range.min ||
+        value > range.max) {
+      return absl::StrCat("want a duration with its unit, ",
+                          absl::FormatDuration(range.min), "..",
+                          absl::FormatDuration(range.max));
+    }
+    *field = value;
+    return std::string();
+  });
+}
+
+void Flags::String(const std::string& name, std::string* field,
+                   const std::string& help) {
+  Add(name, help, *field, [=](const auto& text) {
+    *field = text.front();
+    return std::string();
+  });
+}
+
+void Flags::Choice(const std::string& name, std::string* field,
+                   const std::vector<std::string>& choices,
+                   const std::string& help) {
+  const std::string wanted = absl::StrJoin(choices, "|");
+  Add(name, absl::StrCat(help, ": ", wanted), *field,
+      [=](const auto& text) -> std::string {
+        for (const std::string& choice : choices) {
+          if (choice != text.front()) continue;
+          *field = choice;
+          return "";
+        }
+        return absl::StrCat("want ", wanted);
+      });
+}
+
+void Flags::List(const std::string& name, std::vector<std::string>* field,
+                 const std::string& help) {
+  Flag& flag = Add(name, help, absl::StrJoin(*field, ","),
+                   [=](const auto& text) -> std::string {
+                     field->clear();
+                     for (const std::string& part : text) {
+                       for (absl::string_view item :
+                            absl::StrSplit(part, ',', absl::SkipWhitespace())) {
+                         item = absl::StripAsciiWhitespace(item);
+                         field->emplace_back(item);
+                       }
+                     }
+                     return "";
+                   });
+  flag.list = true;
+  flag.option->expected(1)->take_all();
+}
+
+void Flags::Secret(const std::string& name, std::string* field,
+                   const std::string& help) {
+  auto flag = std::make_unique<Flag>();
+  flag->name = name;
+  flag->secret = true;
+  flag->set = [=](const auto& text) {
+    *field = text.front();
+    return std::string();
+  };
+  flags_.push_back(std::move(flag));
+  app_->footer(absl::StrCat(app_->get_footer(), "\n$", EnvironmentName(name),
+                            ": ", help));
+}
+
+void Flags::Require(const std::string& name,
+                    std::function<std::string()> rule) {
+  rules_.emplace_back(name, std::move(rule));
+}
+
+// The flag's text by precedence, into its field.
+void Flags::TakeValue(Flag& flag, std::vector<std::string>& problems) {
+  if (flag.option != nullptr && flag.option->count() > 0) {
+    flag.value = flag.from_argv;
+    if (flag.value.empty()) flag.value = {"true"};
+    if (!flag.list) flag.value = {flag.value.back()};
+  } else if (const char* text = std::getenv(EnvironmentName(flag.name).c_str());
+             text != nullptr && *text != '\0') {
+    flag.value = {text};
+  } else {
+    return;
+  }
+  const std::string wanted = flag.set(flag.value);
+  if (wanted.empty()) return;
+  problems.push_back(absl::StrCat("--", flag.name, "=",
+                                  absl::StrJoin(flag.value, ","), " (",
+                                  EnvironmentName(flag.name), "): ", wanted));
+}
+
+absl::Status Flags::Parse(int argc, const char* const* argv) {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    absl::Status help = absl::CancelledError(app_->help());
+    help.SetPayload(kHelpPayload, absl::Cord());
+    return help;
+  } catch (const CLI::Error& error) {
+    absl::Status bad =
+        absl::InvalidArgumentError(absl::StrCat(error.what(), "\nsee --help"));
+    bad.SetPayload(kUsagePayload, absl::Cord());
+    return bad;
+  }
+  std::vector<std::string> problems;
+  for (const auto& flag : flags_) TakeValue(*flag, problems);
+  for (const auto& [name, rule] : rules_) {
+    const std::string wanted = rule();
+    if (wanted.empty()) continue;
+    problems.push_back(
+        absl::StrCat("--", name, " (", EnvironmentName(name), "): ", wanted));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  absl::Status bad = absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+  bad.SetPayload(kUsagePayload, absl::Cord());
+  return bad;
+}
+
+std::string Flags::Effective() const {
+  std::vector<std::string> parts;
+  for (const auto& flag : flags_) {
+    std::string value = flag->value.empty() ? flag->default_text
+                                            : absl::StrJoin(flag->value, ",");
+    if (flag->secret) value = flag->value.empty() ? "(unset)" : "****";
+    parts.push_back(absl::StrCat(flag->name, "=", value));
+  }
+  return absl::StrJoin(parts, " ");
+}
+
+int ExitWithError(const absl::Status& status) {
+  const std::string message(status.message());
+  if (status.GetPayload(kHelpPayload).has_value()) {
+    std::fputs(message.c_str(), stdout);
+    return 0;
+  }
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  return status.GetPayload(kUsagePayload).has_value() ? 2 : 1;
+}
+
+}  // namespace foretoken

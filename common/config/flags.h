@@ -1,0 +1,108 @@
+// Flags of a service: flag over FORETOKEN_* environment over default.
+//
+//   Flags flags("foretoken-verifier", "Runs the target model.");
+//   flags.Int("max-tree-nodes", &options.max_tree_nodes, {1, 256},
+//             "Draft nodes of one tree");
+//   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
+//
+// Every value that does not fit, and every rule given with Require that does
+// not hold, is reported together, by flag and environment name:
+//
+//   --max-tree-nodes=0 (FORETOKEN_MAX_TREE_NODES): want 1..256
+//
+// Secrets come from the environment or from files, never from argv, where any
+// local user could read them. Owned by one thread, used at start only.
+#ifndef FORETOKEN_COMMON_CONFIG_FLAGS_H_
+#define FORETOKEN_COMMON_CONFIG_FLAGS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace foretoken {
+
+template <typename T>
+struct FlagRange {
+  T min;
+  T max;
+};
+
+class Flags {
+ public:
+  Flags(const std::string& program, const std::string& description);
+  ~Flags();
+  Flags(const Flags&) = delete;
+  Flags& operator=(const Flags&) = delete;
+
+  // Names are kebab-case without dashes in front; the value that a field holds
+  // when it is registered is its default. Fields must outlive Parse.
+  void Int(const std::string& name, int32_t* field, FlagRange<int32_t> range,
+           const std::string& help);
+  void Int64(const std::string& name, int64_t* field, FlagRange<int64_t> range,
+             const std::string& help);
+  void Double(const std::string& name, double* field, FlagRange<double> range,
+              const std::string& help);
+  // --name, --name=true, --name=false.
+  void Bool(const std::string& name, bool* field, const std::string& help);
+  // "250ms", "30s", "5m".
+  void Duration(const std::string& name, absl::Duration* field,
+                FlagRange<absl::Duration> range, const std::string& help);
+  void String(const std::string& name, std::string* field,
+              const std::string& help);
+  // One of `choices`.
+  void Choice(const std::string& name, std::string* field,
+              const std::vector<std::string>& choices, const std::string& help);
+  // a,b or the flag repeated.
+  void List(const std::string& name, std::vector<std::string>* field,
+            const std::string& help);
+  // From the environment alone: FORETOKEN_<NAME>; never shown.
+  void Secret(const std::string& name, std::string* field,
+              const std::string& help);
+
+  // A rule over several fields, checked once all are read: an empty string if
+  // it holds, else what was wanted. Reported under flag `name`.
+  void Require(const std::string& name, std::function<std::string()> rule);
+
+  // InvalidArgument with every problem, one a line. --help is a Cancelled
+  // status that holds the text: see ExitWithError. May be called once.
+  absl::Status Parse(int argc, const char* const* argv);
+
+  // "name=value name=value", secrets masked: to be logged once, after Parse.
+  std::string Effective() const;
+
+ private:
+  struct Flag;
+  // Turns the text into the field; an empty string, or what was wanted.
+  using Setter = std::function<std::string(const std::vector<std::string>&)>;
+
+  Flag& Add(const std::string& name, const std::string& help,
+            const std::string& default_text, Setter set);
+  void TakeValue(Flag& flag, std::vector<std::string>& problems);
+
+  std::unique_ptr<CLI::App> app_;
+  std::vector<std::unique_ptr<Flag>> flags_;
+  std::vector<std::pair<std::string, std::function<std::string()>>> rules_;
+};
+
+// FORETOKEN_MAX_TREE_NODES of max-tree-nodes.
+std::string EnvironmentName(absl::string_view flag);
+
+// What main returns for a status of Parse or of start-up: help goes to stdout
+// and gives 0, an error to stderr and gives 1 (2 for a bad command line).
+int ExitWithError(const absl::Status& status);
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_CONFIG_FLAGS_H_

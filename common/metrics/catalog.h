@@ -1,0 +1,136 @@
+// Every metric that Foretoken exports: name, help, label and bucket bounds in
+// one place, which dashboards and alerts are tested against.
+//
+// The field's names where it has them (those of vLLM), prefixed `foretoken_`.
+// Counts are exported and PromQL divides: accept length is
+//   1 + rate(foretoken_spec_decode_num_accepted_tokens_total)
+//       / rate(foretoken_rounds_total).
+#ifndef FORETOKEN_COMMON_METRICS_CATALOG_H_
+#define FORETOKEN_COMMON_METRICS_CATALOG_H_
+
+#include "absl/types/span.h"
+
+namespace foretoken::metrics {
+
+enum class Kind { kCounter, kGauge, kHistogram };
+
+struct Spec {
+  const char* name;
+  Kind kind;
+  const char* help;
+  const char* label = nullptr;           // at most one; from a closed set
+  absl::Span<const double> bounds = {};  // histograms: upper bounds, ascending
+};
+
+// Bounds. Latencies reach from an in-process round to a long generation.
+inline constexpr double kLatencyBounds[] = {
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
+    0.5,    1.0,   2.5,    5.0,   10.0, 30.0,  60.0, 300.0};
+inline constexpr double kRowBounds[] = {1,  2,   4,   8,   16,   32,
+                                        64, 128, 256, 512, 1024, 2048};
+inline constexpr double kNodeBounds[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
+
+// Accepted positions 0..kMaxPositions-2 have a label each; deeper ones share
+// the last.
+inline constexpr int kMaxPositions = 16;
+
+// Served requests and RPCs.
+inline constexpr Spec kRequests = {
+    "foretoken_requests_total", Kind::kCounter,
+    "Requests ended, by status code (OK, CANCELLED, ...)", "code"};
+inline constexpr Spec kRequestsRunning = {
+    "foretoken_requests_running", Kind::kGauge, "Generate calls in progress"};
+inline constexpr Spec kPromptTokens = {"foretoken_prompt_tokens_total",
+                                       Kind::kCounter,
+                                       "Prompt tokens of admitted requests"};
+inline constexpr Spec kGenerationTokens = {"foretoken_generation_tokens_total",
+                                           Kind::kCounter,
+                                           "Tokens generated and kept"};
+inline constexpr Spec kTimeToFirstToken = {
+    "foretoken_time_to_first_token_seconds", Kind::kHistogram,
+    "From the call to the first token", nullptr, kLatencyBounds};
+inline constexpr Spec kInterTokenLatency = {
+    "foretoken_inter_token_latency_seconds", Kind::kHistogram,
+    "Time of a round over the tokens that it gave", nullptr, kLatencyBounds};
+inline constexpr Spec kRequestLatency = {
+    "foretoken_e2e_request_latency_seconds", Kind::kHistogram,
+    "From the call to its end, served requests", nullptr, kLatencyBounds};
+
+// Speculation, counted where rounds are driven.
+inline constexpr Spec kRounds = {"foretoken_rounds_total", Kind::kCounter,
+                                 "Verification rounds, also without drafts"};
+inline constexpr Spec kNumDrafts = {"foretoken_spec_decode_num_drafts_total",
+                                    Kind::kCounter,
+                                    "Rounds that verified a draft"};
+inline constexpr Spec kNumDraftTokens = {
+    "foretoken_spec_decode_num_draft_tokens_total", Kind::kCounter,
+    "Draft tokens verified"};
+inline constexpr Spec kNumAcceptedTokens = {
+    "foretoken_spec_decode_num_accepted_tokens_total", Kind::kCounter,
+    "Draft tokens accepted"};
+inline constexpr Spec kNumAcceptedPerPosition = {
+    "foretoken_spec_decode_num_accepted_tokens_per_pos_total", Kind::kCounter,
+    "Draft tokens accepted, by depth below the last committed token",
+    "position"};
+inline constexpr Spec kDraftedByDrafter = {
+    "foretoken_drafted_tokens_total", Kind::kCounter,
+    "Draft tokens verified, by every drafter that proposed them", "drafter"};
+inline constexpr Spec kAcceptedByDrafter = {
+    "foretoken_accepted_tokens_total", Kind::kCounter,
+    "Draft tokens accepted, by the drafter they are credited to", "drafter"};
+inline constexpr Spec kDegradedRounds = {
+    "foretoken_degraded_rounds_total", Kind::kCounter,
+    "Rounds that went on without a drafter that was asked", "drafter"};
+inline constexpr Spec kPhaseLatency = {
+    "foretoken_phase_latency_seconds", Kind::kHistogram,
+    "Time of a round's phase: draft, verify", "phase", kLatencyBounds};
+inline constexpr Spec kTreeNodes = {"foretoken_tree_nodes", Kind::kHistogram,
+                                    "Draft nodes of a round's tree", nullptr,
+                                    kNodeBounds};
+inline constexpr Spec kFailovers = {
+    "foretoken_verifier_failovers_total", Kind::kCounter,
+    "Sessions replayed on a verifier after theirs was lost"};
+
+// The engine.
+inline constexpr Spec kSessions = {"foretoken_sessions", Kind::kGauge,
+                                   "Sessions open, waiting ones included"};
+inline constexpr Spec kStreams = {"foretoken_streams", Kind::kGauge,
+                                  "Verify streams open"};
+inline constexpr Spec kEngineQueue = {"foretoken_engine_queue_length",
+                                      Kind::kGauge,
+                                      "Messages waiting for the engine thread"};
+inline constexpr Spec kSessionsRefused = {
+    "foretoken_sessions_refused_total", Kind::kCounter,
+    "Sessions refused, by status code", "code"};
+inline constexpr Spec kKvPagesTotal = {"foretoken_kv_pages", Kind::kGauge,
+                                       "KV cache pages in all"};
+inline constexpr Spec kKvPagesFree = {
+    "foretoken_kv_pages_free", Kind::kGauge,
+    "KV cache pages that are unused or evictable at once"};
+inline constexpr Spec kKvPagesCached = {
+    "foretoken_kv_pages_cached", Kind::kGauge,
+    "Free KV cache pages that are kept for prefix reuse"};
+inline constexpr Spec kPasses = {"foretoken_passes_total", Kind::kCounter,
+                                 "Forward passes"};
+inline constexpr Spec kPassLatency = {
+    "foretoken_pass_latency_seconds", Kind::kHistogram,
+    "Time of a forward pass, commit included", nullptr, kLatencyBounds};
+inline constexpr Spec kPassRows = {"foretoken_pass_rows", Kind::kHistogram,
+                                   "Rows of a pass, all sessions together",
+                                   nullptr, kRowBounds};
+inline constexpr Spec kPrefixReused = {
+    "foretoken_prefix_reused_tokens_total", Kind::kCounter,
+    "Prompt tokens taken from the prefix cache"};
+inline constexpr Spec kPreemptions = {"foretoken_preemptions_total",
+                                      Kind::kCounter,
+                                      "Sessions preempted for KV pages"};
+inline constexpr Spec kReplays = {"foretoken_replays_total", Kind::kCounter,
+                                  "Preempted sessions that were replayed"};
+
+// What each service exports.
+absl::Span<const Spec* const> OrchestratorCatalog();
+absl::Span<const Spec* const> VerifierCatalog();
+
+}  // namespace foretoken::metrics
+
+#endif  // FORETOKEN_COMMON_METRICS_CATALOG_H_

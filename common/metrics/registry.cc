@@ -1,0 +1,103 @@
+#include "common/metrics/registry.h"
+
+#include <exception>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/base/check.h"
+#include "prometheus/exposer.h"
+#include "prometheus/text_serializer.h"
+
+namespace foretoken::metrics {
+namespace {
+
+prometheus::Labels LabelsOf(const Spec& spec, const std::string& value) {
+  FORETOKEN_CHECK((spec.label == nullptr) == value.empty());
+  if (spec.label == nullptr) return {};
+  return {{spec.label, value}};
+}
+
+}  // namespace
+
+Registry::Registry() : registry_(std::make_shared<prometheus::Registry>()) {}
+
+prometheus::Counter& Registry::GetCounter(const Spec& spec,
+                                          const std::string& value) {
+  FORETOKEN_CHECK(spec.kind == Kind::kCounter);
+  return prometheus::BuildCounter()
+      .Name(spec.name)
+      .Help(spec.help)
+      .Register(*registry_)
+      .Add(LabelsOf(spec, value));
+}
+
+prometheus::Gauge& Registry::GetGauge(const Spec& spec) {
+  FORETOKEN_CHECK(spec.kind == Kind::kGauge);
+  return prometheus::BuildGauge()
+      .Name(spec.name)
+      .Help(spec.help)
+      .Register(*registry_)
+      .Add({});
+}
+
+prometheus::Histogram& Registry::GetHistogram(const Spec& spec,
+                                              const std::string& value) {
+  FORETOKEN_CHECK(spec.kind == Kind::kHistogram);
+  return prometheus::BuildHistogram()
+      .Name(spec.name)
+      .Help(spec.help)
+      .Register(*registry_)
+      .Add(LabelsOf(spec, value), prometheus::Histogram::BucketBoundaries(
+                                      spec.bounds.begin(), spec.bounds.end()));
+}
+
+std::string Registry::Text() const {
+  return prometheus::TextSerializer().Serialize(registry_->Collect());
+}
+
+void AddExposerFlags(Flags& flags, const std::string& default_address,
+                     ExposerOptions* options) {
+  options->address = default_address;
+  flags.String("metrics-address", &options->address,
+               "HOST:PORT of the /metrics page, empty for none");
+}
+
+Exposer::Exposer() = default;
+Exposer::~Exposer() = default;
+
+absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
+    const ExposerOptions& options, Registry& registry) {
+  std::unique_ptr<Exposer> result(new Exposer());
+  if (options.address.empty()) return result;
+  // Two threads: one may hang on a slow scraper.
+  constexpr int kThreads = 2;
+  try {
+    result->exposer_ =
+        std::make_unique<prometheus::Exposer>(options.address, kThreads);
+    result->exposer_->RegisterCollectable(registry.prometheus());
+    const std::vector<int> ports = result->exposer_->GetListeningPorts();
+    if (!ports.empty()) result->port_ = ports.front();
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("metrics address ", options.address, ": ", error.what()));
+  }
+  return result;
+}
+
+absl::StatusOr<double> SampleValue(absl::string_view page,
+                                   absl::string_view sample) {
+  for (absl::string_view line : absl::StrSplit(page, '\n')) {
+    if (!absl::ConsumePrefix(&line, sample) ||
+        !absl::ConsumePrefix(&line, " ")) {
+      continue;
+    }
+    double value = 0;
+    if (absl::SimpleAtod(line, &value)) return value;
+  }
+  return absl::NotFoundError(absl::StrCat("metrics: no sample ", sample));
+}
+
+}  // namespace foretoken::metrics

@@ -1,0 +1,82 @@
+// Registry: the metrics of one process, and the /metrics page that shows them.
+//
+// Services look their children up once, at start, and keep the references;
+// incrementing is lock-free (prometheus-cpp). Every metric comes from the
+// catalog: a Spec of the wrong kind or label is a bug and aborts.
+// Thread-safe.
+#ifndef FORETOKEN_COMMON_METRICS_REGISTRY_H_
+#define FORETOKEN_COMMON_METRICS_REGISTRY_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/config/flags.h"
+#include "common/metrics/catalog.h"
+#include "prometheus/counter.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace prometheus {
+class Exposer;
+}
+
+namespace foretoken::metrics {
+
+class Registry {
+ public:
+  Registry();
+
+  // The child of `spec`; `value` fills its label and is empty where it has
+  // none. The reference lives as long as the registry.
+  prometheus::Counter& GetCounter(const Spec& spec, const std::string& value);
+  prometheus::Gauge& GetGauge(const Spec& spec);
+  prometheus::Histogram& GetHistogram(const Spec& spec,
+                                      const std::string& value);
+
+  // The page in Prometheus' text format.
+  std::string Text() const;
+
+  std::shared_ptr<prometheus::Registry> prometheus() { return registry_; }
+
+ private:
+  std::shared_ptr<prometheus::Registry> registry_;
+};
+
+struct ExposerOptions {
+  // "" switches the page off; port 0 takes a free one.
+  std::string address = "127.0.0.1:0";
+};
+
+// --metrics-address, with `default_address` as its default.
+void AddExposerFlags(Flags& flags, const std::string& default_address,
+                     ExposerOptions* options);
+
+// Serves GET /metrics of a registry until destroyed, on two threads. Plain
+// HTTP: beyond loopback only where the address says so.
+class Exposer {
+ public:
+  // Unavailable names the address that could not be bound.
+  static absl::StatusOr<std::unique_ptr<Exposer>> Start(
+      const ExposerOptions& options, Registry& registry);
+  ~Exposer();
+
+  int port() const { return port_; }  // 0 when off
+
+ private:
+  Exposer();
+  std::unique_ptr<prometheus::Exposer> exposer_;
+  int port_ = 0;
+};
+
+// The value of one sample in a /metrics page: `sample` is the name with its
+// labels, `a_total{code="OK"}`. NotFound if the page has none. For tests and
+// tools.
+absl::StatusOr<double> SampleValue(absl::string_view page,
+                                   absl::string_view sample);
+
+}  // namespace foretoken::metrics
+
+#endif  // FORETOKEN_COMMON_METRICS_REGISTRY_H_
