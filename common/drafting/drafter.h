@@ -6,7 +6,11 @@
 //   StartRequest -> (Draft -> Commit)*        and again for the next request
 //
 // A drafter sees committed tokens only: never the future, and never, unless its
-// options say so, another request's prompt. Owned by one thread.
+// options say so, another request's prompt. State is of two kinds: the
+// request's own, which StartRequest drops, and shared state (history, pool),
+// which serves later requests. Whether committed output becomes shared state is
+// an option of the drafter: replay's "cold" makes drafters that keep nothing,
+// "online" ones that do. Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_DRAFTER_H_
 #define FORETOKEN_COMMON_DRAFTING_DRAFTER_H_
 
@@ -24,9 +28,10 @@ namespace foretoken {
 // state.
 struct DraftTree {
   std::vector<TokenId> tokens;
-  std::vector<int32_t> parents;  // kRootParent hangs on the last committed token
-  std::vector<float> probs;      // estimated probability that the whole path to
-                                 // this node is accepted, 0..1
+  std::vector<int32_t>
+      parents;               // kRootParent hangs on the last committed token
+  std::vector<float> probs;  // estimated probability that the whole path to
+                             // this node is accepted, 0..1
 
   int size() const { return static_cast<int>(tokens.size()); }
   void Clear() {
@@ -60,12 +65,23 @@ class Drafter {
   // the committed tokens. May be empty.
   virtual void Draft(int max_nodes, DraftTree& tree) = 0;
 
-  // Drops what was kept from earlier requests.
+  // Adds the output of a finished request, its end token included where it had
+  // one, to the shared state; nothing where the drafter has none. Not between
+  // StartRequest and the request's last Commit.
+  virtual void AddHistory(absl::Span<const TokenId> output) {
+    static_cast<void>(output);
+  }
+
+  // Drops what was kept from earlier requests and by AddHistory. The next call
+  // is AddHistory or StartRequest.
   virtual void ForgetShared() {}
 
-  // Bytes held for the present request, and for all requests together.
+  // Bytes held for the present request, and for all requests together, and the
+  // number of tokens that the shared state stands for. Memory-mapped priors are
+  // not counted.
   virtual size_t RequestBytes() const { return 0; }
   virtual size_t SharedBytes() const { return 0; }
+  virtual int64_t SharedTokens() const { return 0; }
 };
 
 }  // namespace foretoken

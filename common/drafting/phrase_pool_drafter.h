@@ -1,0 +1,58 @@
+// The drafter `phrase_pool`: Ouroboros' pool by itself, without a draft model.
+//
+// Every window of prompt and committed tokens enters the pool; the draft is the
+// K newest phrases of the last token, merged by path. For tables only: with the
+// shared pool kept, prompts of other requests stand in it too.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_DRAFTING_PHRASE_POOL_DRAFTER_H_
+#define FORETOKEN_COMMON_DRAFTING_PHRASE_POOL_DRAFTER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/drafting/drafter.h"
+#include "common/drafting/phrase_pool.h"
+
+namespace foretoken {
+
+struct PhrasePoolDrafterOptions {
+  static constexpr int kMaxSuffixes = 64;
+
+  PhrasePoolOptions pool;
+  int suffixes = 3;  // K, 1..kMaxSuffixes
+  // What a request put into the pool serves later ones. Otherwise every request
+  // starts with what AddHistory gave, and nothing else.
+  bool keep = false;
+};
+
+class PhrasePoolDrafter final : public Drafter {
+ public:
+  explicit PhrasePoolDrafter(const PhrasePoolDrafterOptions& options);
+
+  void StartRequest(absl::Span<const TokenId> prompt) override;
+  void Commit(absl::Span<const TokenId> tokens) override;
+  void Draft(int max_nodes, DraftTree& tree) override;
+  void AddHistory(absl::Span<const TokenId> output) override;
+  void ForgetShared() override;
+  size_t RequestBytes() const override;
+  size_t SharedBytes() const override;
+  int64_t SharedTokens() const override;  // phrases: one stands for a token
+
+ private:
+  void Append(TokenId token);
+  void StartFromHistory();
+
+  const PhrasePoolDrafterOptions options_;
+  PhrasePool pool_;               // the one that drafts
+  std::vector<TokenId> warm_;     // snapshot of what AddHistory gave, if !keep
+  bool history_in_pool_ = false;  // and not in warm_ yet: no request since
+  std::vector<TokenId> window_;   // the request's last phrase_tokens tokens
+  std::vector<absl::Span<const TokenId>> newest_;  // scratch of Draft
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_PHRASE_POOL_DRAFTER_H_

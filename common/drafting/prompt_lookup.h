@@ -1,0 +1,68 @@
+// Prompt lookup: a chain copied from where the last tokens stood before.
+//
+// For n = max_n down to 1: find the last n committed tokens earlier in prompt
+// and output; the first occurrence wins (or the latest, by option); the draft
+// is the up to `tokens` tokens that followed it.
+//
+// The context is never scanned: every n-gram is indexed once, when its
+// continuation is known, as one 4-byte position per n. A draft costs max_n hash
+// look-ups however long the context is.
+//
+// Source: Saxena 2023, "Prompt Lookup Decoding".
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_DRAFTING_PROMPT_LOOKUP_H_
+#define FORETOKEN_COMMON_DRAFTING_PROMPT_LOOKUP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/drafting/drafter.h"
+
+namespace foretoken {
+
+struct PromptLookupOptions {
+  static constexpr int kMaxN = 16;
+  static constexpr int kMaxTokens = 256;
+  enum class Match { kFirst, kLatest };
+
+  int max_n = 3;    // longest n-gram, 1..kMaxN
+  int tokens = 10;  // longest draft, 1..kMaxTokens
+  Match match = Match::kFirst;
+  // Tokens of a context beyond this are not indexed, so that memory is bounded
+  // (at most 4 + 12 * max_n bytes a token).
+  int max_context = 1 << 20;
+};
+
+class PromptLookupDrafter final : public Drafter {
+ public:
+  explicit PromptLookupDrafter(const PromptLookupOptions& options);
+
+  void StartRequest(absl::Span<const TokenId> prompt) override;
+  void Commit(absl::Span<const TokenId> tokens) override;
+  void Draft(int max_nodes, DraftTree& tree) override;
+  size_t RequestBytes() const override;
+
+ private:
+  // Open addressing over ends of n-grams (the index of the last token); the
+  // n-gram itself is read from context_, so that a hit is never a collision.
+  struct Index {
+    std::vector<int32_t> slots;  // power of two, -1 is free
+    int32_t used = 0;
+  };
+
+  size_t Slot(const Index& index, int n, const TokenId* ngram) const;
+  void IndexNgramEndingAt(int32_t end);
+  void Grow(Index& index, int n, size_t slots);
+  void Append(TokenId token);
+
+  const PromptLookupOptions options_;
+  std::vector<TokenId> context_;
+  std::vector<TokenId> tail_;   // the last max_n tokens, oldest first
+  std::vector<Index> indices_;  // [max_n], for n = 1..max_n
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_PROMPT_LOOKUP_H_

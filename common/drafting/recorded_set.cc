@@ -1,0 +1,182 @@
+#include "common/drafting/recorded_set.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+namespace {
+
+// The template's own end-of-turn mark in prompts; always the end token.
+constexpr absl::string_view kEndMark = "</s>";
+
+absl::Status Wrong(absl::string_view field, absl::string_view want) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("field \"", field, "\": want ", want));
+}
+
+// The string at `field`; a missing field is an error unless `fallback` is
+// given.
+absl::StatusOr<std::string> StringField(const Json& object, const char* field,
+                                        const char* fallback = nullptr) {
+  const auto it = object.find(field);
+  if (it == object.end()) {
+    if (fallback != nullptr) return std::string(fallback);
+    return Wrong(field, "a string, have nothing");
+  }
+  if (!it->is_string()) return Wrong(field, "a string");
+  return it->get<std::string>();
+}
+
+// Appends the ids of `text`, after checking that they say what it says.
+absl::Status EncodeChecked(const Tokenizer& tokenizer, absl::string_view text,
+                           const char* field, std::vector<TokenId>& ids) {
+  const std::vector<TokenId> encoded = tokenizer.Encode(text);
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string back, tokenizer.Decode(encoded));
+  if (absl::string_view(back) != text) {
+    size_t at = 0;
+    while (at < back.size() && at < text.size() && back[at] == text[at]) ++at;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "field \"", field, "\": the tokenizer's ids do not give back the text ",
+        "from byte ", at, " on (", text.size(), " bytes in, ", back.size(),
+        " bytes out); want the tokenizer of this set"));
+  }
+  ids.insert(ids.end(), encoded.begin(), encoded.end());
+  return absl::OkStatus();
+}
+
+absl::Status EncodePrompt(const Tokenizer& tokenizer, absl::string_view text,
+                          std::vector<TokenId>& ids) {
+  if (tokenizer.bos_token() >= 0) ids.push_back(tokenizer.bos_token());
+  while (true) {
+    const size_t mark = tokenizer.eos_token() < 0 ? absl::string_view::npos
+                                                  : text.find(kEndMark);
+    FORETOKEN_RETURN_IF_ERROR(EncodeChecked(tokenizer, text.substr(0, mark),
+                                            "prompt_text_full", ids));
+    if (mark == absl::string_view::npos) return absl::OkStatus();
+    ids.push_back(tokenizer.eos_token());
+    text.remove_prefix(mark + kEndMark.size());
+  }
+}
+
+absl::Status ReadTurn(const Json& json, const Tokenizer& tokenizer,
+                      RecordedTurn& turn) {
+  if (!json.is_object()) return absl::InvalidArgumentError("want an object");
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string prompt,
+                             StringField(json, "prompt_text_full"));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string output,
+                             StringField(json, "output_text"));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string finish,
+                             StringField(json, "finish", "eos"));
+  if (finish != "eos" && finish != "length") {
+    return Wrong("finish",
+                 absl::StrCat("\"eos\" or \"length\", have \"", finish, "\""));
+  }
+  turn.hit_length_limit = finish == "length";
+  FORETOKEN_RETURN_IF_ERROR(EncodePrompt(tokenizer, prompt, turn.prompt));
+  FORETOKEN_RETURN_IF_ERROR(
+      EncodeChecked(tokenizer, output, "output_text", turn.output));
+  if (!turn.hit_length_limit && tokenizer.eos_token() >= 0) {
+    turn.output.push_back(tokenizer.eos_token());
+  }
+  if (turn.output.empty()) return Wrong("output_text", "at least one token");
+  return absl::OkStatus();
+}
+
+// `category`: of the row, by `task` where present.
+absl::StatusOr<std::string> Category(const Json& row) {
+  if (row.contains("task")) return StringField(row, "task");
+  return StringField(row, "category", "all");
+}
+
+absl::Status ReadRow(const Json& row, const Tokenizer& tokenizer,
+                     RecordedSet& set, int64_t& tokens) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string id, StringField(row, "id"));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string category, Category(row));
+  const auto turns = row.find("turns");
+  if (turns == row.end() || !turns->is_array() || turns->empty()) {
+    return Wrong("turns", "a list of at least one turn");
+  }
+  for (size_t i = 0; i < turns->size(); ++i) {
+    RecordedTurn turn{id, category, {}, {}, false};
+    FORETOKEN_RETURN_IF_ERROR(Annotate(ReadTurn((*turns)[i], tokenizer, turn),
+                                       absl::StrCat("turn ", i)));
+    tokens += static_cast<int64_t>(turn.prompt.size() + turn.output.size());
+    if (tokens > kMaxRecordedTokens) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the set has more than ", kMaxRecordedTokens,
+                       " tokens; replay it in parts"));
+    }
+    set.turns.push_back(std::move(turn));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ForEachRow(const std::string& path,
+                        absl::FunctionRef<absl::Status(const Json&)> visit) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
+                             LineReader::Open(path));
+  std::string line;
+  while (true) {
+    FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader->Next(line));
+    if (!more) return absl::OkStatus();
+    if (line.empty()) continue;
+    const std::string where = absl::StrCat(path, ":", reader->line_number());
+    const absl::StatusOr<Json> row = ParseJson(line);
+    if (!row.ok()) return Annotate(row.status(), where);
+    if (!row->is_object()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": want an object a line"));
+    }
+    FORETOKEN_RETURN_IF_ERROR(Annotate(visit(*row), where));
+  }
+}
+
+}  // namespace
+
+int64_t RecordedSet::prompt_tokens() const {
+  int64_t sum = 0;
+  for (const RecordedTurn& turn : turns) sum += turn.prompt.size();
+  return sum;
+}
+
+int64_t RecordedSet::output_tokens() const {
+  int64_t sum = 0;
+  for (const RecordedTurn& turn : turns) sum += turn.output.size();
+  return sum;
+}
+
+absl::StatusOr<RecordedSet> ReadRecordedSet(const std::string& path,
+                                            const Tokenizer& tokenizer) {
+  RecordedSet set;
+  set.file = path;
+  int64_t tokens = 0;
+  FORETOKEN_RETURN_IF_ERROR(ForEachRow(path, [&](const Json& row) {
+    return ReadRow(row, tokenizer, set, tokens);
+  }));
+  if (set.turns.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": no recorded turns"));
+  }
+  return set;
+}
+
+absl::StatusOr<std::vector<std::string>> ReadRecordedIds(
+    const std::string& path) {
+  std::vector<std::string> ids;
+  FORETOKEN_RETURN_IF_ERROR(
+      ForEachRow(path, [&](const Json& row) -> absl::Status {
+        FORETOKEN_ASSIGN_OR_RETURN(std::string id, StringField(row, "id"));
+        ids.push_back(std::move(id));
+        return absl::OkStatus();
+      }));
+  return ids;
+}
+
+}  // namespace foretoken

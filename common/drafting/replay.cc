@@ -1,0 +1,181 @@
+#include "common/drafting/replay.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+namespace {
+
+double NowUs(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return now.tv_sec * 1e6 + now.tv_nsec * 1e-3;
+}
+
+// CPU time is read inside wall time, so that a sample of either holds one read
+// of the CPU clock at most.
+class Stopwatch {
+ public:
+  Stopwatch()
+      : wall_us_(NowUs(CLOCK_MONOTONIC)),
+        cpu_us_(NowUs(CLOCK_THREAD_CPUTIME_ID)) {}
+  void Stop() {
+    cpu_us_ = NowUs(CLOCK_THREAD_CPUTIME_ID) - cpu_us_;
+    wall_us_ = NowUs(CLOCK_MONOTONIC) - wall_us_;
+  }
+  double cpu_us() const { return cpu_us_; }
+  double wall_us() const { return wall_us_; }
+
+ private:
+  double wall_us_;
+  double cpu_us_;
+};
+
+}  // namespace
+
+float Percentile(std::vector<float>& samples, double share) {
+  if (samples.empty()) return 0;
+  const size_t rank = std::min(
+      samples.size() - 1, static_cast<size_t>(std::floor(
+                              share * static_cast<double>(samples.size()))));
+  std::nth_element(samples.begin(), samples.begin() + rank, samples.end());
+  return samples[rank];
+}
+
+struct Replayer::TurnCounts {
+  int64_t tokens = 0;
+  int64_t rounds = 0;
+  int64_t tree_nodes = 0;
+  int64_t rounds_without_accept = 0;
+};
+
+Replayer::Replayer(Drafter& drafter, int max_tree_nodes)
+    : drafter_(drafter), max_tree_nodes_(max_tree_nodes) {
+  FORETOKEN_CHECK(max_tree_nodes >= 1);
+  // The thread clock is a system call and can cost more than a draft.
+  constexpr int kReads = 2001;
+  std::vector<float> cpu(kReads), wall(kReads);
+  for (int i = 0; i < kReads; ++i) {
+    Stopwatch watch;
+    watch.Stop();
+    cpu[i] = static_cast<float>(watch.cpu_us());
+    wall[i] = static_cast<float>(watch.wall_us());
+  }
+  clock_cpu_us_ = Percentile(cpu, 0.5);
+  clock_wall_us_ = Percentile(wall, 0.5);
+}
+
+absl::Status Replayer::CheckTree() const {
+  const int size = tree_.size();
+  if (size > max_tree_nodes_ || tree_.parents.size() != tree_.tokens.size() ||
+      tree_.probs.size() != tree_.tokens.size()) {
+    return absl::InternalError(absl::StrCat(
+        "draft of ", size, " nodes, ", tree_.parents.size(), " parents, ",
+        tree_.probs.size(), " estimates, want at most ", max_tree_nodes_));
+  }
+  for (int node = 0; node < size; ++node) {
+    if (tree_.parents[node] < kRootParent || tree_.parents[node] >= node) {
+      return absl::InternalError(
+          absl::StrCat("draft node ", node, " has parent ", tree_.parents[node],
+                       ", want -1..", node - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
+                                  TurnCounts& counts) {
+  const absl::Span<const TokenId> output(turn.output);
+  const auto commit = [&](absl::Span<const TokenId> tokens) {
+    Stopwatch watch;
+    drafter_.Commit(tokens);
+    watch.Stop();
+    costs_.insert_cpu_us += std::max(0.0, watch.cpu_us() - clock_cpu_us_);
+    costs_.insert_wall_us += std::max(0.0, watch.wall_us() - clock_wall_us_);
+  };
+  Stopwatch start_watch;
+  drafter_.StartRequest(turn.prompt);
+  start_watch.Stop();
+  costs_.prompt_cpu_us += std::max(0.0, start_watch.cpu_us() - clock_cpu_us_);
+  commit(output.subspan(0, 1));
+  for (size_t done = 1; done < output.size();) {
+    Stopwatch watch;
+    drafter_.Draft(max_tree_nodes_, tree_);
+    watch.Stop();
+    costs_.draft_cpu_us.push_back(
+        static_cast<float>(std::max(0.0, watch.cpu_us() - clock_cpu_us_)));
+    costs_.draft_wall_us.push_back(
+        static_cast<float>(std::max(0.0, watch.wall_us() - clock_wall_us_)));
+    FORETOKEN_RETURN_IF_ERROR(CheckTree());
+
+    // Parents precede children and equal siblings are one node, so one scan
+    // meets the accepted path in order.
+    size_t accepted = 0;
+    int32_t at = kRootParent;
+    for (int32_t node = 0;
+         node < tree_.size() && done + accepted < output.size(); ++node) {
+      if (tree_.parents[node] == at &&
+          tree_.tokens[node] == output[done + accepted]) {
+        at = node;
+        ++accepted;
+      }
+    }
+    const size_t committed = std::min(accepted + 1, output.size() - done);
+    commit(output.subspan(done, committed));
+    done += committed;
+    ++counts.rounds;
+    counts.tokens += static_cast<int64_t>(committed);
+    counts.tree_nodes += tree_.size();
+    counts.rounds_without_accept += accepted == 0;
+  }
+  costs_.prompt_tokens += static_cast<int64_t>(turn.prompt.size());
+  costs_.inserted_tokens += static_cast<int64_t>(output.size());
+  costs_.request_tokens +=
+      static_cast<int64_t>(turn.prompt.size() + output.size());
+  costs_.request_bytes += static_cast<double>(drafter_.RequestBytes());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ReplaySetResult> Replayer::Replay(
+    const RecordedSet& set, absl::Span<const RecordedSet> history,
+    Progress progress) {
+  drafter_.ForgetShared();
+  for (const RecordedSet& past : history) {
+    for (const RecordedTurn& turn : past.turns) {
+      drafter_.AddHistory(turn.output);
+    }
+  }
+  ReplaySetResult result;
+  result.file = set.file;
+  result.prompt_tokens = set.prompt_tokens();
+  result.output_tokens = set.output_tokens();
+  for (size_t i = 0; i < set.turns.size(); ++i) {
+    const RecordedTurn& turn = set.turns[i];
+    TurnCounts counts;
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(ReplayTurn(turn, counts),
+                 absl::StrCat(set.file, ": turn ", i, " (", turn.id, ")")));
+    const auto add = [&](ReplayCounts& sum) {
+      ++sum.turns;
+      sum.tokens += counts.tokens;
+      sum.rounds += counts.rounds;
+    };
+    add(result.all);
+    if (!turn.hit_length_limit) add(result.without_loops);
+    add(result.categories[turn.category]);
+    result.tree_nodes += counts.tree_nodes;
+    result.rounds_without_accept += counts.rounds_without_accept;
+    progress(static_cast<int64_t>(i) + 1);
+  }
+  costs_.history_bytes += static_cast<double>(drafter_.SharedBytes());
+  costs_.history_tokens += drafter_.SharedTokens();
+  return result;
+}
+
+}  // namespace foretoken
