@@ -1,1 +1,84 @@
 #include "common/text/tokenizer.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+#include "common/text/sentencepiece_tokenizer.h"
+#include "common/text/tokenizer_config.h"
+
+namespace foretoken {
+namespace {
+
+constexpr uint64_t kMaxTokenizerBytes = uint64_t{256} << 20;
+
+bool IsDirectory(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool IsFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadFile(
+    const std::string& path, const TokenizerConfig& config) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string bytes,
+                             ReadFile(path, kMaxTokenizerBytes));
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+      MakeSentencePieceTokenizer(bytes, config);
+  if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);
+  return tokenizer;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
+    const std::string& path) {
+  if (!IsDirectory(path)) return LoadFile(path, TokenizerConfig());
+  TokenizerConfig config;
+  const std::string config_path = absl::StrCat(path, "/tokenizer_config.json");
+  if (IsFile(config_path)) {
+    FORETOKEN_ASSIGN_OR_RETURN(config, ReadTokenizerConfig(config_path));
+  }
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.json.gz", "tokenizer.model"}) {
+    const std::string file = absl::StrCat(path, "/", name);
+    if (IsFile(file)) return LoadFile(file, config);
+  }
+  return absl::NotFoundError(absl::StrCat(
+      path, ": holds no tokenizer.json, tokenizer.json.gz or tokenizer.model"));
+}
+
+Tokenizer::Tokenizer(Parts parts)
+    : vocabulary_(std::move(parts.vocabulary)),
+      rules_(parts.rules),
+      bos_token_(parts.bos_token),
+      eos_token_(parts.eos_token),
+      prompt_prefix_(std::move(parts.prompt_prefix)),
+      prompt_suffix_(std::move(parts.prompt_suffix)),
+      fingerprint_(vocabulary_.Fingerprint()) {}
+
+std::vector<TokenId> Tokenizer::EncodePrompt(absl::string_view text) const {
+  std::vector<TokenId> ids = prompt_prefix_;
+  const std::vector<TokenId> body = Encode(text);
+  ids.insert(ids.end(), body.begin(), body.end());
+  ids.insert(ids.end(), prompt_suffix_.begin(), prompt_suffix_.end());
+  return ids;
+}
+
+absl::StatusOr<std::string> Tokenizer::Decode(
+    absl::Span<const TokenId> ids) const {
+  std::string text;
+  Detokenizer detokenizer(*this);
+  FORETOKEN_RETURN_IF_ERROR(detokenizer.Push(ids, text));
+  detokenizer.Flush(text);
+  return text;
+}
+
+}  // namespace foretoken

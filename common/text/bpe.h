@@ -1,0 +1,96 @@
+// Byte-pair encoding: the merge table and the merging of one piece of text.
+//
+// The caller cuts text into symbols (characters or bytes) with an id each; the
+// table says which two neighbours merge, into what, and in which order: the
+// pair of lowest rank first, the leftmost among equals. That is what both
+// SentencePiece (rank = place of the score) and Hugging Face (rank = place in
+// the list of merges) do.
+//
+// Source: Sennrich et al., arXiv:1508.07909, "Byte Pair Encoding".
+// Thread-compatible: const methods may be called concurrently.
+#ifndef FORETOKEN_COMMON_TEXT_BPE_H_
+#define FORETOKEN_COMMON_TEXT_BPE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace foretoken {
+
+struct BpeSymbol {
+  int32_t id = kNoMerge;  // index into the table's symbols
+  uint32_t begin = 0;     // first byte in the piece of text; ends where the
+                          // next symbol begins
+
+  static constexpr int32_t kNoMerge = -1;  // of symbols that never merge
+};
+
+class BpeMerges {
+ public:
+  struct Merge {
+    uint32_t rank = kNone;  // lower merges first
+    int32_t merged = 0;     // id of the symbol that the two become
+
+    static constexpr uint32_t kNone = UINT32_MAX;
+  };
+
+  // Buffers that a caller keeps between pieces, so that none is allocated
+  // anew. Owned by one thread.
+  class Scratch;
+
+  explicit BpeMerges(size_t expected_pairs = 0);
+
+  // Ids are >= 0. A pair that is added twice takes the later merge, as in
+  // Hugging Face's tables.
+  void Add(int32_t left, int32_t right, Merge merge);
+
+  // rank kNone where the two do not merge.
+  Merge Find(int32_t left, int32_t right) const;
+
+  // Merges `symbols` in place until nothing merges. O(n log n).
+  void Apply(std::vector<BpeSymbol>& symbols, Scratch& scratch) const;
+
+  size_t size() const { return size_; }
+
+ private:
+  struct Slot {
+    uint64_t key = kEmpty;
+    Merge merge;
+  };
+  static constexpr uint64_t kEmpty = UINT64_MAX;
+
+  size_t Home(uint64_t key) const;
+  void Grow(size_t capacity);
+  void ApplyToFew(std::vector<BpeSymbol>& symbols, Scratch& scratch) const;
+  void ApplyToMany(std::vector<BpeSymbol>& symbols, Scratch& scratch) const;
+
+  std::vector<Slot> slots_;  // open addressing, a power of two, half full
+  int shift_ = 0;
+  size_t size_ = 0;
+};
+
+class BpeMerges::Scratch {
+ public:
+  // Pairs looked up and heap entries handled since the start: what tests use
+  // to see that the work grows with the text and not with its square.
+  uint64_t work() const { return work_; }
+
+ private:
+  friend class BpeMerges;
+  struct Candidate {
+    uint32_t rank;
+    uint32_t left;   // index of the left symbol
+    uint32_t right;  // of the right one, to see whether both still stand
+    uint32_t end;    // where the right one ended when this was found
+    int32_t merged;
+  };
+  std::vector<Merge> pairs_;
+  std::vector<Candidate> heap_;
+  std::vector<uint32_t> next_;
+  std::vector<uint32_t> previous_;
+  uint64_t work_ = 0;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_TEXT_BPE_H_

@@ -1,0 +1,135 @@
+#include "common/text/sentencepiece_normalizer.h"
+
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
+#include "common/text/utf8.h"
+
+namespace foretoken {
+namespace {
+
+// The fields of one unit of a darts-clone double array.
+bool HasLeaf(uint32_t unit) { return (unit >> 8) & 1; }
+uint32_t Value(uint32_t unit) { return unit & 0x7FFFFFFF; }
+uint32_t Label(uint32_t unit) { return unit & 0x800000FF; }
+uint32_t Offset(uint32_t unit) {
+  return (unit >> 10) << ((unit & (1u << 9)) >> 6);
+}
+
+}  // namespace
+
+absl::StatusOr<SentencePieceNormalizer> SentencePieceNormalizer::Create(
+    const SentencePieceModel& model) {
+  SentencePieceNormalizer result;
+  result.add_dummy_prefix_ = model.add_dummy_prefix;
+  result.remove_extra_whitespaces_ = model.remove_extra_whitespaces;
+  result.space_ = model.escape_whitespaces ? kSpaceSymbol : " ";
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePieceModel::Piece& piece = model.pieces[id];
+    if (piece.type == SentencePieceModel::PieceType::kUserDefined) {
+      result.user_defined_.Add(piece.text, static_cast<int32_t>(id));
+    }
+  }
+  FORETOKEN_RETURN_IF_ERROR(
+      Annotate(result.LoadTable(model.precompiled_charsmap),
+               "normalizer_spec.precompiled_charsmap"));
+  return result;
+}
+
+absl::Status SentencePieceNormalizer::LoadTable(absl::string_view table) {
+  if (table.empty()) return absl::OkStatus();
+  uint32_t trie_bytes = 0;
+  if (table.size() < sizeof trie_bytes) {
+    return absl::InvalidArgumentError("cut short");
+  }
+  std::memcpy(&trie_bytes, table.data(), sizeof trie_bytes);
+  table.remove_prefix(sizeof trie_bytes);
+  if (trie_bytes == 0 || trie_bytes % sizeof(uint32_t) != 0 ||
+      trie_bytes > table.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a trie of ", trie_bytes, " bytes, in ", table.size()));
+  }
+  units_.resize(trie_bytes / sizeof(uint32_t));
+  std::memcpy(units_.data(), table.data(), trie_bytes);
+  rewrites_ = std::string(table.substr(trie_bytes));
+  if (rewrites_.empty() || rewrites_.back() != '\0') {
+    return absl::InvalidArgumentError("the rewrites do not end with a zero");
+  }
+  return absl::OkStatus();
+}
+
+bool SentencePieceNormalizer::FindInTable(absl::string_view text,
+                                          Prefix& found) const {
+  if (units_.empty()) return false;
+  bool any = false;
+  size_t node = Offset(units_[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const uint8_t byte = static_cast<uint8_t>(text[i]);
+    node ^= byte;
+    if (node >= units_.size() || Label(units_[node]) != byte) break;
+    const uint32_t unit = units_[node];
+    node ^= Offset(unit);
+    if (node >= units_.size()) break;
+    if (!HasLeaf(unit)) continue;
+    const uint32_t rewrite = Value(units_[node]);
+    if (rewrite >= rewrites_.size()) break;
+    found.normalized = absl::string_view(rewrites_.data() + rewrite);
+    found.consumed = i + 1;
+    any = true;
+  }
+  return any;
+}
+
+SentencePieceNormalizer::Prefix SentencePieceNormalizer::NormalizePrefix(
+    absl::string_view text) const {
+  const PrefixTrie::Match match = user_defined_.Longest(text);
+  if (match.length > 0) return {text.substr(0, match.length), match.length};
+  Prefix prefix;
+  if (FindInTable(text, prefix)) return prefix;
+  const Utf8Step step = NextUtf8(text);
+  if (step.kind != Utf8Step::kCharacter) return {kReplacementCharacter, 1};
+  return {text.substr(0, step.length), step.length};
+}
+
+std::string SentencePieceNormalizer::Normalize(absl::string_view text) const {
+  std::string out;
+  if (remove_extra_whitespaces_) {
+    while (!text.empty()) {
+      const Prefix prefix = NormalizePrefix(text);
+      if (prefix.normalized != " ") break;
+      text.remove_prefix(prefix.consumed);
+    }
+  }
+  if (text.empty()) return out;
+  out.reserve(text.size() + text.size() / 2 + space_.size());
+  if (add_dummy_prefix_) out.append(space_.data(), space_.size());
+  bool after_space = remove_extra_whitespaces_;
+  while (!text.empty()) {
+    const Prefix prefix = NormalizePrefix(text);
+    text.remove_prefix(prefix.consumed);
+    absl::string_view piece = prefix.normalized;
+    while (after_space && absl::ConsumePrefix(&piece, " ")) {
+    }
+    if (piece.empty()) continue;
+    for (const char c : piece) {
+      if (c == ' ') {
+        out.append(space_.data(), space_.size());
+      } else {
+        out.push_back(c);
+      }
+    }
+    after_space = remove_extra_whitespaces_ && absl::EndsWith(piece, " ");
+  }
+  if (remove_extra_whitespaces_) {
+    absl::string_view kept = out;
+    while (absl::ConsumeSuffix(&kept, space_)) {
+    }
+    out.resize(kept.size());
+  }
+  return out;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,321 @@
+#include "common/text/sentencepiece_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/text/bpe.h"
+#include "common/text/sentencepiece_model.h"
+#include "common/text/sentencepiece_normalizer.h"
+#include "common/text/utf8.h"
+
+namespace foretoken {
+namespace {
+
+using PieceType = SentencePieceModel::PieceType;
+
+// Pieces as symbols of the merge table. Ids of pieces are symbols; characters
+// that stand in pieces without being one get symbols after them.
+struct SymbolTable {
+  BpeMerges merges;
+  absl::flat_hash_map<uint32_t, int32_t> by_code_point;
+  std::vector<TokenId> outputs;  // symbol -> id
+  bool merges_cross_spaces = false;
+};
+
+bool Mergeable(PieceType type) {
+  return type == PieceType::kNormal || type == PieceType::kUserDefined;
+}
+
+// True if the piece holds a space symbol after another character.
+bool CrossesSpace(absl::string_view piece) {
+  while (absl::StartsWith(piece, kSpaceSymbol)) piece.remove_prefix(3);
+  return absl::StrContains(piece, kSpaceSymbol);
+}
+
+// Score -> place in the order of merging; equal scores share a place.
+std::vector<uint32_t> RankPieces(const SentencePieceModel& model) {
+  std::vector<float> scores;
+  for (const auto& piece : model.pieces) scores.push_back(piece.score);
+  std::sort(scores.begin(), scores.end(), std::greater<float>());
+  scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
+  std::vector<uint32_t> ranks;
+  for (const auto& piece : model.pieces) {
+    const auto at = std::lower_bound(scores.begin(), scores.end(), piece.score,
+                                     std::greater<float>());
+    ranks.push_back(static_cast<uint32_t>(at - scores.begin()));
+  }
+  return ranks;
+}
+
+// Symbols of all single characters that the text may bring.
+void AddCharacters(const SentencePieceModel& model, TokenId unknown,
+                   SymbolTable& table,
+                   absl::flat_hash_map<absl::string_view, int32_t>& symbols) {
+  table.outputs.resize(model.pieces.size());
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const auto& piece = model.pieces[id];
+    table.outputs[id] = static_cast<TokenId>(id);
+    if (Mergeable(piece.type)) symbols[piece.text] = static_cast<int32_t>(id);
+    const Utf8Step step = NextUtf8(piece.text);
+    // A control piece of one character is met by its id, too; only pieces that
+    // a name keeps apart from text (<s>, <0x0A>) never are.
+    if (step.length == piece.text.size()) {
+      symbols[piece.text] = static_cast<int32_t>(id);
+      table.by_code_point[step.code_point] = static_cast<int32_t>(id);
+    }
+  }
+  for (const auto& piece : model.pieces) {
+    if (piece.type != PieceType::kNormal) continue;
+    for (absl::string_view rest = piece.text; !rest.empty();) {
+      const Utf8Step step = NextUtf8(rest);
+      const int32_t next = static_cast<int32_t>(table.outputs.size());
+      if (table.by_code_point.emplace(step.code_point, next).second) {
+        symbols[rest.substr(0, step.length)] = next;
+        table.outputs.push_back(unknown);
+      }
+      rest.remove_prefix(step.length);
+    }
+  }
+}
+
+SymbolTable BuildSymbols(const SentencePieceModel& model, TokenId unknown) {
+  SymbolTable table;
+  absl::flat_hash_map<absl::string_view, int32_t> symbols;
+  AddCharacters(model, unknown, table, symbols);
+  const std::vector<uint32_t> ranks = RankPieces(model);
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const auto& piece = model.pieces[id];
+    if (piece.type != PieceType::kNormal) continue;
+    const absl::string_view text = piece.text;
+    if (CrossesSpace(text)) table.merges_cross_spaces = true;
+    for (size_t cut = NextUtf8(text).length; cut < text.size();
+         cut += NextUtf8(text.substr(cut)).length) {
+      const auto left = symbols.find(text.substr(0, cut));
+      if (left == symbols.end()) continue;
+      const auto right = symbols.find(text.substr(cut));
+      if (right == symbols.end()) continue;
+      table.merges.Add(left->second, right->second,
+                       {ranks[id], static_cast<int32_t>(id)});
+    }
+  }
+  return table;
+}
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  SentencePieceTokenizer(Parts parts, SentencePieceNormalizer normalizer,
+                         SymbolTable table, TokenId unknown,
+                         std::vector<TokenId> byte_tokens)
+      : Tokenizer(std::move(parts)),
+        normalizer_(std::move(normalizer)),
+        table_(std::move(table)),
+        unknown_(unknown),
+        byte_tokens_(std::move(byte_tokens)) {
+    ascii_.fill(BpeSymbol::kNoMerge);
+    for (const auto& [code_point, symbol] : table_.by_code_point) {
+      if (code_point < ascii_.size()) ascii_[code_point] = symbol;
+    }
+  }
+
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(
+      const SentencePieceModel& model, const TokenizerConfig& config);
+
+  std::vector<TokenId> Encode(absl::string_view text) const override;
+
+ private:
+  struct Output {
+    std::vector<TokenId> ids;
+    bool after_unknown = false;  // the last id is a run of unknown characters
+  };
+  struct Buffers {
+    std::vector<BpeSymbol> symbols;
+    BpeMerges::Scratch scratch;
+  };
+
+  // Text without user-defined pieces.
+  void EncodePlain(absl::string_view text, Buffers& buffers,
+                   Output& output) const;
+  // Text that no merge crosses the ends of.
+  void EncodeSegment(absl::string_view text, Buffers& buffers,
+                     Output& output) const;
+  void AppendSymbol(int32_t symbol, absl::string_view text,
+                    Output& output) const;
+  static Parts MakeParts(const SentencePieceModel& model,
+                         const TokenizerConfig& config);
+
+  const SentencePieceNormalizer normalizer_;
+  const SymbolTable table_;
+  const TokenId unknown_;
+  const std::vector<TokenId> byte_tokens_;  // by byte; empty: no fallback
+  std::array<int32_t, 128> ascii_;
+};
+
+Tokenizer::Parts SentencePieceTokenizer::MakeParts(
+    const SentencePieceModel& model, const TokenizerConfig& config) {
+  Parts parts;
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const auto& piece = model.pieces[id];
+    const TokenId token = static_cast<TokenId>(id);
+    const std::string text = SpaceSymbolsToSpaces(piece.text);
+    switch (piece.type) {
+      case PieceType::kControl:
+        parts.vocabulary.Add(token, piece.text, "", TokenKind::kSpecial);
+        break;
+      case PieceType::kUnknown:
+        parts.vocabulary.Add(token, piece.text, model.unk_surface,
+                             TokenKind::kUnknown);
+        break;
+      case PieceType::kByte: {
+        const std::string byte(1, static_cast<char>(ByteOfPiece(piece.text)));
+        parts.vocabulary.Add(token, byte, byte, TokenKind::kByte);
+        break;
+      }
+      default:
+        parts.vocabulary.Add(token, text, text, TokenKind::kText);
+        break;
+    }
+    if (piece.type != PieceType::kControl) continue;
+    if (piece.text == config.bos_token.value_or(model.bos_piece)) {
+      parts.bos_token = token;
+    }
+    if (piece.text == config.eos_token.value_or(model.eos_piece)) {
+      parts.eos_token = token;
+    }
+  }
+  parts.rules.malformed = DecodeRules::Malformed::kByte;
+  parts.rules.leading_space =
+      model.remove_extra_whitespaces
+          ? DecodeRules::LeadingSpace::kStripUntilText
+      : model.add_dummy_prefix ? DecodeRules::LeadingSpace::kStripFromFirstToken
+                               : DecodeRules::LeadingSpace::kKeep;
+  if (config.add_bos_token.value_or(true) && parts.bos_token >= 0) {
+    parts.prompt_prefix = {parts.bos_token};
+  }
+  if (config.add_eos_token.value_or(false) && parts.eos_token >= 0) {
+    parts.prompt_suffix = {parts.eos_token};
+  }
+  return parts;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
+    const SentencePieceModel& model, const TokenizerConfig& config) {
+  FORETOKEN_ASSIGN_OR_RETURN(SentencePieceNormalizer normalizer,
+                             SentencePieceNormalizer::Create(model));
+  TokenId unknown = -1;
+  std::vector<TokenId> byte_tokens(model.byte_fallback ? 256 : 0);
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const auto& piece = model.pieces[id];
+    if (piece.type == PieceType::kUnknown) unknown = static_cast<TokenId>(id);
+    if (piece.type == PieceType::kByte) {
+      byte_tokens[ByteOfPiece(piece.text)] = static_cast<TokenId>(id);
+    }
+  }
+  return std::make_unique<SentencePieceTokenizer>(
+      MakeParts(model, config), std::move(normalizer),
+      BuildSymbols(model, unknown), unknown, std::move(byte_tokens));
+}
+
+std::vector<TokenId> SentencePieceTokenizer::Encode(
+    absl::string_view text) const {
+  const std::string normalized = normalizer_.Normalize(text);
+  Output output;
+  output.ids.reserve(normalized.size() / 3);
+  Buffers buffers;
+  const PrefixTrie& user_defined = normalizer_.user_defined();
+  absl::string_view rest = normalized;
+  size_t plain = 0;  // bytes of `rest` that hold no user-defined piece
+  while (!user_defined.empty() && plain < rest.size()) {
+    const PrefixTrie::Match match = user_defined.Longest(rest.substr(plain));
+    if (match.length == 0) {
+      plain += NextUtf8(rest.substr(plain)).length;
+      continue;
+    }
+    EncodePlain(rest.substr(0, plain), buffers, output);
+    output.ids.push_back(match.value);
+    output.after_unknown = false;
+    rest.remove_prefix(plain + match.length);
+    plain = 0;
+  }
+  EncodePlain(rest, buffers, output);
+  return std::move(output.ids);
+}
+
+void SentencePieceTokenizer::EncodePlain(absl::string_view text,
+                                         Buffers& buffers,
+                                         Output& output) const {
+  if (table_.merges_cross_spaces) {
+    EncodeSegment(text, buffers, output);
+    return;
+  }
+  while (!text.empty()) {
+    size_t end = 0;
+    while (absl::StartsWith(text.substr(end), kSpaceSymbol)) end += 3;
+    end = std::min(text.find(kSpaceSymbol, end), text.size());
+    EncodeSegment(text.substr(0, end), buffers, output);
+    text.remove_prefix(end);
+  }
+}
+
+void SentencePieceTokenizer::EncodeSegment(absl::string_view text,
+                                           Buffers& buffers,
+                                           Output& output) const {
+  std::vector<BpeSymbol>& symbols = buffers.symbols;
+  symbols.clear();
+  for (size_t at = 0; at < text.size();) {
+    const uint8_t byte = static_cast<uint8_t>(text[at]);
+    const uint32_t begin = static_cast<uint32_t>(at);
+    if (byte < ascii_.size()) {
+      symbols.push_back({ascii_[byte], begin});
+      ++at;
+      continue;
+    }
+    const Utf8Step step = NextUtf8(text.substr(at));
+    const auto symbol = table_.by_code_point.find(step.code_point);
+    symbols.push_back({symbol == table_.by_code_point.end()
+                           ? BpeSymbol::kNoMerge
+                           : symbol->second,
+                       begin});
+    at += step.length;
+  }
+  table_.merges.Apply(symbols, buffers.scratch);
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const size_t end =
+        i + 1 < symbols.size() ? symbols[i + 1].begin : text.size();
+    AppendSymbol(symbols[i].id,
+                 text.substr(symbols[i].begin, end - symbols[i].begin), output);
+  }
+}
+
+void SentencePieceTokenizer::AppendSymbol(int32_t symbol,
+                                          absl::string_view text,
+                                          Output& output) const {
+  const TokenId id =
+      symbol == BpeSymbol::kNoMerge ? unknown_ : table_.outputs[symbol];
+  const bool is_unknown = id == unknown_;
+  if (is_unknown && !byte_tokens_.empty()) {
+    for (const char byte : text) {
+      output.ids.push_back(byte_tokens_[static_cast<uint8_t>(byte)]);
+    }
+  } else if (!is_unknown || !output.after_unknown) {
+    output.ids.push_back(id);
+  }
+  output.after_unknown = is_unknown && byte_tokens_.empty();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
+    absl::string_view bytes, const TokenizerConfig& config) {
+  FORETOKEN_ASSIGN_OR_RETURN(const SentencePieceModel model,
+                             ParseSentencePieceModel(bytes));
+  return SentencePieceTokenizer::Create(model, config);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,25 @@
+// What a model directory says about prompts, beside the vocabulary itself.
+#ifndef FORETOKEN_COMMON_TEXT_TOKENIZER_CONFIG_H_
+#define FORETOKEN_COMMON_TEXT_TOKENIZER_CONFIG_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace foretoken {
+
+// tokenizer_config.json; a field that is missing or null is nullopt.
+struct TokenizerConfig {
+  std::optional<bool> add_bos_token;
+  std::optional<bool> add_eos_token;
+  std::optional<std::string> bos_token;  // the token's text
+  std::optional<std::string> eos_token;
+};
+
+// InvalidArgument naming file, field and value for fields of a wrong type.
+absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& path);
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_TEXT_TOKENIZER_CONFIG_H_

@@ -1,0 +1,37 @@
+#include "common/text/vocabulary.h"
+
+#include "common/base/check.h"
+
+namespace foretoken {
+namespace {
+
+void UpdateWithInteger(Sha256& hash, uint64_t value) {
+  uint8_t bytes[8];  // little-endian on every machine
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
+  hash.Update(absl::MakeConstSpan(bytes));
+}
+
+}  // namespace
+
+bool Vocabulary::Add(TokenId id, absl::string_view content,
+                     absl::string_view bytes, TokenKind kind) {
+  FORETOKEN_CHECK(id >= 0 && id < kMaxSize && kind != TokenKind::kAbsent);
+  if (id >= size()) tokens_.resize(id + 1);
+  Token& token = tokens_[id];
+  if (token.kind != TokenKind::kAbsent) return false;
+  token = {std::string(content), std::string(bytes), kind};
+  return true;
+}
+
+Sha256Digest Vocabulary::Fingerprint() const {
+  Sha256 hash;
+  UpdateWithInteger(hash, tokens_.size());
+  for (const Token& token : tokens_) {
+    UpdateWithInteger(hash, static_cast<uint64_t>(token.kind));
+    UpdateWithInteger(hash, token.content.size());
+    hash.Update(absl::string_view(token.content));
+  }
+  return hash.Finish();
+}
+
+}  // namespace foretoken
