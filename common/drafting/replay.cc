@@ -39,7 +39,7 @@ class Stopwatch {
 
 }  // namespace
 
-float Percentile(std::vector<float>& samples, double share) {
+float Percentile(std::vector<float> samples, double share) {
   if (samples.empty()) return 0;
   const size_t rank = std::min(
       samples.size() - 1, static_cast<size_t>(std::floor(

@@ -69,8 +69,7 @@ struct ReplayCosts {
 };
 
 // The value below which `share` (0..1) of the samples lie; 0 without samples.
-// Reorders `samples`.
-float Percentile(std::vector<float>& samples, double share);
+float Percentile(std::vector<float> samples, double share);
 
 class Replayer {
  public:
@@ -88,7 +87,7 @@ class Replayer {
                                          absl::Span<const RecordedSet> history,
                                          Progress progress);
 
-  ReplayCosts& costs() { return costs_; }
+  const ReplayCosts& costs() const { return costs_; }
 
  private:
   struct TurnCounts;

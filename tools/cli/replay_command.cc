@@ -1,5 +1,125 @@
+// foretoken replay: how far every draft would have been accepted, measured on
+// recorded outputs (common/drafting/replay.h).
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "common/drafting/drafter_factory.h"
+#include "common/drafting/recorded_set.h"
+#include "common/drafting/replay.h"
+#include "common/drafting/replay_report.h"
+#include "common/spec/mode_spec.h"
+#include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
 
 namespace foretoken::cli {
-void AddReplayCommand(CLI::App&, Run&) {}
+namespace {
+
+struct Flags {
+  std::vector<std::string> recorded;
+  std::vector<std::string> history;
+  std::string tokenizer;
+  std::string mode;
+  std::string state = "cold";
+  int max_tree_nodes = 64;
+  bool json = false;
+};
+
+absl::StatusOr<std::vector<RecordedSet>> ReadSets(
+    const std::vector<std::string>& paths, const Tokenizer& tokenizer) {
+  std::vector<RecordedSet> sets;
+  for (const std::string& path : paths) {
+    FORETOKEN_ASSIGN_OR_RETURN(RecordedSet set,
+                               ReadRecordedSet(path, tokenizer));
+    sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+absl::Status Print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+      std::fflush(stdout) != 0) {
+    return absl::DataLossError("stdout: cannot write");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Replay(const Flags& flags) {
+  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                             Tokenizer::Load(flags.tokenizer));
+  DrafterResources resources;
+  resources.keep_history = flags.state == "online";
+  resources.preloaded_history = !flags.history.empty();
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Drafter> drafter,
+                             MakeDrafter(mode, resources));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<RecordedSet> history,
+                             ReadSets(flags.history, *tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<RecordedSet> sets,
+                             ReadSets(flags.recorded, *tokenizer));
+
+  Replayer replayer(*drafter, flags.max_tree_nodes);
+  std::vector<ReplaySetResult> results;
+  for (const RecordedSet& set : sets) {
+    Progress bar("replay " + set.file, set.turns.size(), "turns",
+                 isatty(STDERR_FILENO) != 0);
+    FORETOKEN_ASSIGN_OR_RETURN(
+        ReplaySetResult result,
+        replayer.Replay(set, history, [&](int64_t done) { bar.Set(done); }));
+    results.push_back(std::move(result));
+  }
+  const ReplayCostSummary costs(replayer.costs());
+  return Print(
+      flags.json
+          ? DumpJson(ReplayJson(mode.ToString(), flags.max_tree_nodes, results,
+                                costs)) +
+                "\n"
+          : ReplayTable(mode.ToString(), flags.max_tree_nodes, results, costs));
+}
+
+}  // namespace
+
+void AddReplayCommand(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand(
+      "replay", "Measure a drafter on recorded outputs, without a model");
+  const auto flags = std::make_shared<Flags>();
+  command
+      ->add_option("--recorded", flags->recorded,
+                   "Recorded sets, JSONL, gzip or plain")
+      ->required();
+  command
+      ->add_option("--tokenizer", flags->tokenizer,
+                   "tokenizer.json, tokenizer.model or a model directory")
+      ->required();
+  command
+      ->add_option("--mode", flags->mode,
+                   "off | prompt_lookup | ngram_trie | phrase_pool, "
+                   "with parameters as MODE:key=value,...")
+      ->required();
+  command
+      ->add_option("--max-tree-nodes", flags->max_tree_nodes,
+                   "Draft nodes a round at most")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--state", flags->state,
+                   "cold: nothing is kept between turns; online: state is "
+                   "kept from turn to turn of a set")
+      ->check(CLI::IsMember({"cold", "online"}))
+      ->capture_default_str();
+  command->add_option("--history", flags->history,
+                      "Recorded sets whose outputs stand in the history "
+                      "before the first turn of every set");
+  command->add_flag("--json", flags->json, "One line of JSON on stdout");
+  command->callback(
+      [flags, &run] { run = [flags] { return Replay(*flags); }; });
+}
+
 }  // namespace foretoken::cli
