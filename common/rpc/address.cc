@@ -1,0 +1,67 @@
+#include "common/rpc/address.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/un.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace foretoken::rpc {
+namespace {
+
+constexpr absl::string_view kUnixPrefix = "unix:";
+
+// "host" of "host:port", brackets taken off; empty if there is no port.
+absl::string_view HostOf(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos) return "";
+  absl::string_view host = address.substr(0, colon);
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  return host;
+}
+
+}  // namespace
+
+bool IsUnixAddress(const std::string& address) {
+  return absl::StartsWith(address, kUnixPrefix);
+}
+
+absl::Status ValidateAddress(const std::string& address) {
+  if (IsUnixAddress(address)) {
+    const size_t length = address.size() - kUnixPrefix.size();
+    if (length > 0 && length < sizeof(sockaddr_un::sun_path)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("address ", address, ": want a path of 1..",
+                     sizeof(sockaddr_un::sun_path) - 1, " bytes"));
+  }
+  const absl::string_view view = address;
+  int port = -1;
+  if (HostOf(view).empty() ||
+      !absl::SimpleAtoi(view.substr(view.rfind(':') + 1), &port) || port < 0 ||
+      port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address \"", address, "\": want HOST:PORT or unix:/PATH"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsLocalAddress(const std::string& address) {
+  if (IsUnixAddress(address)) return true;
+  const std::string host(HostOf(address));
+  if (host == "localhost") return true;
+  in_addr v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
+    return (ntohl(v4.s_addr) >> 24) == 127;
+  }
+  in6_addr v6{};
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
+         IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+}  // namespace foretoken::rpc

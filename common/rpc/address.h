@@ -1,0 +1,23 @@
+// Addresses as flags name them: "host:port" (port 0 takes a free one),
+// "[::1]:port", "unix:/path/to.sock".
+#ifndef FORETOKEN_COMMON_RPC_ADDRESS_H_
+#define FORETOKEN_COMMON_RPC_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace foretoken::rpc {
+
+// InvalidArgument names the address and what was wanted.
+absl::Status ValidateAddress(const std::string& address);
+
+bool IsUnixAddress(const std::string& address);
+
+// Reachable from this machine only: a Unix socket, localhost, 127.0.0.0/8,
+// ::1. A host name other than localhost is never taken for local.
+bool IsLocalAddress(const std::string& address);
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_ADDRESS_H_

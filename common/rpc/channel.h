@@ -1,0 +1,50 @@
+// Channels to other services, and what every outgoing call carries.
+#ifndef FORETOKEN_COMMON_RPC_CHANNEL_H_
+#define FORETOKEN_COMMON_RPC_CHANNEL_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/config/flags.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+
+namespace foretoken::rpc {
+
+struct ChannelOptions {
+  bool insecure = false;  // allow a peer beyond this machine without TLS
+  std::string tls_ca;     // PEM roots; given: TLS
+  std::string tls_cert;   // PEM client certificate and key (mTLS)
+  std::string tls_key;
+  std::string tls_name;    // server name to expect, if not the address's
+  std::string token_file;  // bearer token to send
+  int32_t max_message_bytes = 16 << 20;
+  // Longest pause between two attempts to connect.
+  absl::Duration max_reconnect_backoff = absl::Seconds(1);
+};
+
+// --<prefix>-insecure, --<prefix>-tls-ca, ...
+void AddChannelFlags(Flags& flags, const std::string& prefix,
+                     ChannelOptions* options);
+
+// Connects lazily and reconnects by itself. InvalidArgument for an address
+// beyond this machine without TLS or `insecure`, and for a token that would
+// cross such a channel in the clear.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
+    const std::string& address, const ChannelOptions& options);
+
+// The token that calls of these options carry; "" without a token file.
+absl::StatusOr<std::string> ReadToken(const ChannelOptions& options);
+
+// Sets deadline and `authorization`. An infinite deadline sets none.
+void PrepareCall(grpc::ClientContext& context, absl::Time deadline,
+                 const std::string& token);
+
+// The deadline of an incoming call; InfiniteFuture if it has none.
+absl::Time DeadlineOf(std::chrono::system_clock::time_point deadline);
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_CHANNEL_H_

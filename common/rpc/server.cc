@@ -1,0 +1,243 @@
+#include "common/rpc/server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/address.h"
+#include "common/rpc/auth.h"
+#include "common/rpc/signals.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+
+namespace foretoken::rpc {
+namespace {
+
+constexpr uint64_t kMaxPemBytes = uint64_t{1} << 20;
+// Between the end of a drain and the end of every handler.
+constexpr absl::Duration kCancelGrace = absl::Seconds(2);
+constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
+
+std::chrono::system_clock::time_point ToChrono(absl::Time time) {
+  return absl::ToChronoTime(time);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(
+    const ServerOptions& options) {
+  grpc::SslServerCredentialsOptions ssl(
+      options.tls_client_ca.empty()
+          ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+          : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
+  FORETOKEN_ASSIGN_OR_RETURN(pair.private_key,
+                             ReadFile(options.tls_key, kMaxPemBytes));
+  FORETOKEN_ASSIGN_OR_RETURN(pair.cert_chain,
+                             ReadFile(options.tls_cert, kMaxPemBytes));
+  ssl.pem_key_cert_pairs.push_back(std::move(pair));
+  if (!options.tls_client_ca.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(ssl.pem_root_certs,
+                               ReadFile(options.tls_client_ca, kMaxPemBytes));
+  }
+  return grpc::SslServerCredentials(ssl);
+}
+
+// Without TLS, "local" credentials carry plain HTTP/2 like insecure ones, but
+// check that the peer is on this machine and can run a token check.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
+    const ServerOptions& options, const std::string& address) {
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  if (!options.tls_cert.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(credentials, TlsCredentials(options));
+  } else if (!IsLocalAddress(address)) {
+    return grpc::InsecureServerCredentials();
+  } else {
+    credentials = grpc::experimental::LocalServerCredentials(
+        IsUnixAddress(address) ? UDS : LOCAL_TCP);
+  }
+  if (!options.token_file.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(BearerTokens tokens,
+                               BearerTokens::Load(options.token_file));
+    credentials->SetAuthMetadataProcessor(
+        MakeBearerProcessor(std::move(tokens)));
+  }
+  return credentials;
+}
+
+void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
+  const auto ms = [](absl::Duration d) {
+    return static_cast<int>(absl::ToInt64Milliseconds(d));
+  };
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             options.max_concurrent_streams);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                             ms(options.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             ms(options.keepalive_timeout));
+  // A client that pings more often than this is told to go away.
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      ms(options.keepalive_time) / 2);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
+  // Two processes on one port would each get half of the calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+std::string WithPort(const std::string& address, int port) {
+  if (IsUnixAddress(address)) return address;
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+}
+
+}  // namespace
+
+absl::Status ServerOptions::Validate() const {
+  for (const std::string& address : listen) {
+    FORETOKEN_RETURN_IF_ERROR(ValidateAddress(address));
+    if (IsLocalAddress(address) || !tls_cert.empty()) continue;
+    if (!token_file.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("listen address ", address,
+                       " is not loopback and bearer tokens would cross it in "
+                       "the clear: want TLS (--tls-cert, --tls-key)"));
+    }
+    if (!insecure) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("listen address ", address,
+                       " is not loopback: want TLS (--tls-cert, --tls-key) or "
+                       "--insecure"));
+    }
+  }
+  if (tls_cert.empty() != tls_key.empty()) {
+    return absl::InvalidArgumentError("want --tls-cert and --tls-key together");
+  }
+  if (!tls_client_ca.empty() && tls_cert.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-client-ca: want --tls-cert and --tls-key with it");
+  }
+  return absl::OkStatus();
+}
+
+void AddServerFlags(Flags& flags, const std::string& default_listen,
+                    ServerOptions* options) {
+  options->listen = {default_listen};
+  flags.List("listen", &options->listen, "Addresses: HOST:PORT or unix:/PATH");
+  flags.Bool("insecure", &options->insecure,
+             "Allow a listener beyond loopback without TLS");
+  flags.String("tls-cert", &options->tls_cert, "PEM certificate chain");
+  flags.String("tls-key", &options->tls_key, "PEM private key");
+  flags.String("tls-client-ca", &options->tls_client_ca,
+               "PEM roots that client certificates must come from (mTLS)");
+  flags.String("auth-token-file", &options->token_file,
+               "Bearer tokens, one a line; calls without one are refused");
+  flags.Bool("reflection", &options->reflection, "Serve gRPC reflection");
+  flags.Int("max-message-bytes", &options->max_message_bytes,
+            {1 << 10, 1 << 30}, "Largest message");
+  flags.Int("max-concurrent-streams", &options->max_concurrent_streams,
+            {1, 1 << 20}, "Calls at once on one connection");
+  flags.Duration("keepalive-time", &options->keepalive_time,
+                 {absl::Seconds(1), absl::Hours(2)},
+                 "Silence after which a peer is pinged");
+  flags.Duration("keepalive-timeout", &options->keepalive_timeout,
+                 {absl::Seconds(1), absl::Minutes(10)},
+                 "Time a pinged peer has to answer");
+  flags.Duration("drain-timeout", &options->drain_timeout,
+                 {absl::ZeroDuration(), absl::Hours(1)},
+                 "Time that running work has after SIGTERM");
+  flags.Require("listen", [options] {
+    return options->listen.empty() ? std::string("want an address")
+                                   : std::string(options->Validate().message());
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, const std::vector<Servable*>& servables) {
+  FORETOKEN_RETURN_IF_ERROR(options.Validate());
+  grpc::EnableDefaultHealthCheckService(true);
+  if (options.reflection)
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+
+  grpc::ServerBuilder builder;
+  SetLimits(options, builder);
+  std::vector<int> ports(options.listen.size(), 0);
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    FORETOKEN_ASSIGN_OR_RETURN(const auto credentials,
+                               MakeCredentials(options, options.listen[i]));
+    builder.AddListeningPort(options.listen[i], credentials, &ports[i]);
+  }
+  for (Servable* servable : servables) {
+    builder.RegisterService(servable->grpc_service());
+  }
+  std::unique_ptr<Server> server(new Server());
+  server->servables_ = servables;
+  server->server_ = builder.BuildAndStart();
+  if (server->server_ == nullptr) {
+    // gRPC binds in order and stops at the first address that fails.
+    const size_t failed =
+        std::find(ports.begin(), ports.end(), 0) - ports.begin();
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ",
+        failed < ports.size() ? options.listen[failed] : "any address",
+        options.tls_cert.empty() ? "" : " (or its TLS files are not usable)"));
+  }
+  for (size_t i = 0; i < ports.size(); ++i) {
+    server->addresses_.push_back(WithPort(options.listen[i], ports[i]));
+  }
+  server->SetServing(true);
+  return server;
+}
+
+Server::~Server() {
+  if (server_ != nullptr) server_->Shutdown(ToChrono(absl::Now()));
+}
+
+std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  return server_->InProcessChannel(arguments);
+}
+
+void Server::SetServing(bool serving) {
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  health->SetServingStatus("", serving);
+  for (const Servable* servable : servables_) {
+    health->SetServingStatus(servable->health_name(), serving);
+  }
+}
+
+bool Server::Drain(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  SetServing(false);
+  for (Servable* servable : servables_) servable->BeginDrain();
+  const auto idle = [this] {
+    for (const Servable* servable : servables_) {
+      if (!servable->Idle()) return false;
+    }
+    return true;
+  };
+  while (!idle() && absl::Now() < deadline) absl::SleepFor(kDrainPoll);
+  const bool clean = idle();
+  server_->Shutdown(
+      ToChrono(absl::Now() + (clean ? kCancelGrace : absl::ZeroDuration())));
+  return clean;
+}
+
+int ServeUntilSignal(Server& server, absl::Duration drain_timeout) {
+  for (const std::string& address : server.addresses()) {
+    FORETOKEN_LOG(kInfo, "listening on ", address);
+  }
+  const int signal_number = WaitForSignal();
+  FORETOKEN_LOG(kInfo, "signal ", signal_number, ": draining for at most ",
+                absl::FormatDuration(drain_timeout));
+  const bool clean = server.Drain(drain_timeout);
+  FORETOKEN_LOG(kInfo, clean ? "drained" : "drain timed out: work cancelled");
+  return 0;
+}
+
+}  // namespace foretoken::rpc

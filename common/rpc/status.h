@@ -1,0 +1,31 @@
+// absl::Status to gRPC and back: the one place that maps them.
+//
+// Codes have the same numbers on both sides. A retry hint travels as
+// google.rpc.RetryInfo in the status details and, inside the process, as a
+// payload of the absl::Status.
+// Thread-safe.
+#ifndef FORETOKEN_COMMON_RPC_STATUS_H_
+#define FORETOKEN_COMMON_RPC_STATUS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "grpcpp/support/status.h"
+
+namespace foretoken::rpc {
+
+grpc::Status ToGrpcStatus(const absl::Status& status);
+absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// The same status with a hint when to try again (at least 1 ms).
+absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);
+std::optional<absl::Duration> RetryAfter(const absl::Status& status);
+
+// Label of a metric: "OK", "RESOURCE_EXHAUSTED", as gRPC writes them.
+std::string CodeName(absl::StatusCode code);
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_STATUS_H_

@@ -1,0 +1,42 @@
+#include "common/rpc/status.h"
+
+#include "foretoken/v1/status_details.pb.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace foretoken::rpc {
+namespace {
+
+TEST(RpcStatusTest, EveryCodeAndMessageComesBack) {
+  for (int code = 1; code <= 16; ++code) {
+    const absl::Status status(static_cast<absl::StatusCode>(code), "what");
+    const grpc::Status wire = ToGrpcStatus(status);
+    EXPECT_EQ(wire.error_code(), code);
+    EXPECT_EQ(FromGrpcStatus(wire), status);
+  }
+  EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok());
+  EXPECT_TRUE(FromGrpcStatus(grpc::Status::OK).ok());
+}
+
+TEST(RpcStatusTest, ARetryHintTravelsAsGoogleRpcRetryInfo) {
+  const absl::Status status = WithRetryAfter(
+      absl::ResourceExhaustedError("full"), absl::Milliseconds(1250));
+  const grpc::Status wire = ToGrpcStatus(status);
+
+  v1::StatusDetails details;
+  ASSERT_TRUE(details.ParseFromString(wire.error_details()));
+  EXPECT_EQ(details.code(), 8);
+  ASSERT_EQ(details.details_size(), 1);
+  EXPECT_EQ(details.details(0).type_url(),
+            "type.googleapis.com/google.rpc.RetryInfo");
+  EXPECT_EQ(RetryAfter(FromGrpcStatus(wire)), absl::Milliseconds(1250));
+}
+
+TEST(RpcStatusTest, NoHintAndBrokenDetailsGiveNone) {
+  EXPECT_EQ(RetryAfter(absl::ResourceExhaustedError("full")), std::nullopt);
+  const grpc::Status broken(grpc::StatusCode::UNAVAILABLE, "x", "\xff\xff\xff");
+  EXPECT_EQ(FromGrpcStatus(broken), absl::UnavailableError("x"));
+}
+
+}  // namespace
+}  // namespace foretoken::rpc
