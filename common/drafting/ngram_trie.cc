@@ -39,7 +39,7 @@ void NgramTrie::Clear(int64_t expected_tokens) {
       static_cast<size_t>(std::clamp<int64_t>(expected_tokens, 0, max_tokens_));
   text_ = std::vector<TokenId>(PowerOfTwoAtLeast(std::max(expected, kMinText)));
   begin_ = end_ = 0;
-  nodes_ = {};
+  nodes_ = std::vector<Node>();  // gives the memory back
   // Two to three nodes a token; room for the first output tokens as well.
   nodes_.reserve(
       1 + std::min(2 * expected + kMinText, static_cast<size_t>(max_nodes_)));
@@ -264,10 +264,15 @@ void NgramTrie::PushCandidate(uint32_t count, const Place& place, TokenId token,
   const uint64_t key = static_cast<uint64_t>(count) << 32 |
                        static_cast<uint64_t>(kMaxN - place.depth) << 26 |
                        ((uint32_t{1} << 26) - 1 - discovered_++);
-  heap_.push_back({key, place, token, tree_parent});
-  std::push_heap(
-      heap_.begin(), heap_.end(),
-      [](const Candidate& a, const Candidate& b) { return a.key < b.key; });
+  if (best_.size() >= wanted_) {
+    // As many better ones are known as will be taken.
+    if (best_.empty() || key < best_.front().key) return;
+    best_.erase(best_.begin());
+  }
+  const auto at = std::upper_bound(
+      best_.begin(), best_.end(), key,
+      [](uint64_t k, const Candidate& other) { return k < other.key; });
+  best_.insert(at, {key, place, token, tree_parent});
 }
 
 uint64_t NgramTrie::PushChildren(const Place& place, int32_t tree_parent) {
@@ -300,17 +305,17 @@ int NgramTrie::Draft(absl::Span<const TokenId> context, int longest_match,
         !HasContinuation(place)) {
       continue;
     }
-    heap_.clear();
+    best_.clear();
     discovered_ = 0;
+    wanted_ = static_cast<size_t>(max_nodes);
     const float total = static_cast<float>(PushChildren(place, kRootParent));
-    while (!heap_.empty() && tree.size() < max_nodes) {
-      std::pop_heap(
-          heap_.begin(), heap_.end(),
-          [](const Candidate& a, const Candidate& b) { return a.key < b.key; });
-      const Candidate best = heap_.back();
-      heap_.pop_back();
-      const int32_t node = tree.Add(best.token, best.tree_parent,
-                                    static_cast<float>(best.key >> 32) / total);
+    while (!best_.empty() && tree.size() < max_nodes) {
+      const Candidate best = best_.back();
+      best_.pop_back();
+      --wanted_;
+      const int32_t node =
+          tree.Add(best.token, best.tree_parent,
+                   std::min(1.0f, static_cast<float>(best.key >> 32) / total));
       PushChildren(best.place, node);
     }
     return length;
@@ -321,8 +326,7 @@ int NgramTrie::Draft(absl::Span<const TokenId> context, int longest_match,
 size_t NgramTrie::MemoryBytes() const {
   return text_.capacity() * sizeof(TokenId) + nodes_.capacity() * sizeof(Node) +
          slots_.capacity() * sizeof(int32_t) +
-         open_.capacity() * sizeof(int32_t) +
-         heap_.capacity() * sizeof(Candidate);
+         open_.capacity() * sizeof(int32_t);
 }
 
 size_t NgramTrie::MaxBytes() const {

@@ -65,7 +65,9 @@ class NgramTrie {
   int n() const { return n_; }
   int64_t tokens() const { return end_ - begin_; }  // in the window
   int64_t nodes() const { return live_nodes_; }     // without the root
+  // Of the trie; Draft's scratch (at most 48 bytes a node drafted) is extra.
   size_t MemoryBytes() const;
+  // What MemoryBytes never exceeds: under 300 bytes a token of max_tokens.
   size_t MaxBytes() const;
 
  private:
@@ -136,7 +138,10 @@ class NgramTrie {
   // For each start whose window is not complete: the node of the window so
   // far, kNone when that is (below) its own leaf. Indexed by start modulo n.
   std::vector<int32_t> open_;
-  std::vector<Candidate> heap_;  // scratch of Draft
+  // Scratch of Draft: the best candidates, worst first, no more than nodes are
+  // still wanted.
+  std::vector<Candidate> best_;
+  size_t wanted_ = 0;
   uint32_t discovered_ = 0;
 };
 

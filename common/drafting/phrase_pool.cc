@@ -202,9 +202,10 @@ absl::Status PhrasePool::MergeOlder(absl::Span<const TokenId> snapshot) {
 }
 
 void PhrasePool::Clear() {
-  tokens_.clear();
-  links_.clear();
-  keys_.clear();
+  // Gives the memory back.
+  tokens_ = std::vector<TokenId>();
+  links_ = std::vector<Links>();
+  keys_ = absl::flat_hash_map<TokenId, Key>();
   newest_ = oldest_ = free_ = kNone;
   size_ = 0;
 }

@@ -37,7 +37,7 @@ PromptLookupDrafter::PromptLookupDrafter(const PromptLookupOptions& options)
 }
 
 void PromptLookupDrafter::StartRequest(absl::Span<const TokenId> prompt) {
-  context_ = {};
+  context_ = std::vector<TokenId>();  // gives the memory back
   context_.reserve(std::min<size_t>(prompt.size() + prompt.size() / 2,
                                     options_.max_context));
   tail_.clear();
