@@ -1,15 +1,10 @@
 #include "common/infer/llama2c.h"
 
-#include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
@@ -239,18 +234,13 @@ absl::StatusOr<Llama2cFiles> ConvertLlama2c(absl::Span<const uint8_t> bytes,
   return files;
 }
 
-absl::Status ConvertLlama2cFile(const std::string& checkpoint,
-                                const std::string& directory) {
-  FORETOKEN_ASSIGN_OR_RETURN(const MappedFile map,
-                             MappedFile::Open(checkpoint));
-  FORETOKEN_ASSIGN_OR_RETURN(const Llama2cFiles files,
-                             ConvertLlama2c(map.bytes(), checkpoint));
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        directory, ": cannot make this directory: ", error.message()));
-  }
+absl::StatusOr<Llama2cFiles> ConvertLlama2cFile(const std::string& path) {
+  FORETOKEN_ASSIGN_OR_RETURN(const MappedFile map, MappedFile::Open(path));
+  return ConvertLlama2c(map.bytes(), path);
+}
+
+absl::Status WriteLlama2cFiles(const Llama2cFiles& files,
+                               const std::string& directory) {
   const std::string prefix = directory + "/";
   FORETOKEN_RETURN_IF_ERROR(
       WriteFileAtomically(prefix + "model.safetensors", files.safetensors));

@@ -25,8 +25,7 @@
 
 namespace foretoken {
 
-// What is written, in the order in which it is written: the config comes last,
-// so that a directory with one is complete.
+// The model and the bytes of its three files.
 struct Llama2cFiles {
   ModelConfig config;
   std::string safetensors;        // model.safetensors, fp32
@@ -40,10 +39,13 @@ struct Llama2cFiles {
 absl::StatusOr<Llama2cFiles> ConvertLlama2c(absl::Span<const uint8_t> bytes,
                                             const std::string& file);
 
-// Converts the file `checkpoint` into `directory`, which is made if it is not
-// there. Nothing is written unless the checkpoint is whole.
-absl::Status ConvertLlama2cFile(const std::string& checkpoint,
-                                const std::string& directory);
+// The same for the file at `path`.
+absl::StatusOr<Llama2cFiles> ConvertLlama2cFile(const std::string& path);
+
+// Writes the files into `directory`, which must be there. The config comes
+// last, so that a directory with one is complete.
+absl::Status WriteLlama2cFiles(const Llama2cFiles& files,
+                               const std::string& directory);
 
 }  // namespace foretoken
 

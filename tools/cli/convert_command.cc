@@ -1,5 +1,123 @@
+// foretoken convert: checkpoints of other programs as Hugging Face directories.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/status_macros.h"
+#include "common/infer/llama2c.h"
+#include "common/text/llama2c_tokenizer.h"
+#include "common/text/sentencepiece_model.h"
 #include "tools/cli/command.h"
 
 namespace foretoken::cli {
-void AddConvertCommand(CLI::App&, Run&) {}
+namespace {
+
+struct ConvertOptions {
+  std::string checkpoint;
+  std::string tokenizer;
+  std::string out;
+};
+
+constexpr uint64_t kMaxTokenizerBytes = uint64_t{256} << 20;
+
+struct TokenizerFiles {
+  std::string model;   // tokenizer.model
+  std::string config;  // tokenizer_config.json
+};
+
+std::string TokenizerConfigJson(const SentencePieceModel& model) {
+  const auto piece = [&model](size_t id) { return model.pieces[id].text; };
+  return Json{{"tokenizer_class", "LlamaTokenizer"},
+              {"add_bos_token", true},
+              {"add_eos_token", false},
+              {"unk_token", piece(0)},
+              {"bos_token", piece(1)},
+              {"eos_token", piece(2)}}
+             .dump(2, ' ', false, Json::error_handler_t::replace) +
+         "\n";
+}
+
+// A .bin of llama2.c is rewritten as a SentencePiece model; a .model is one
+// already, and is copied once it is known to fit.
+absl::StatusOr<TokenizerFiles> ConvertTokenizer(const std::string& path,
+                                                int32_t vocab_size) {
+  const bool is_model = absl::EndsWith(path, ".model");
+  if (!is_model && !absl::EndsWith(path, ".bin")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tokenizer: ", path, ", want a .bin or .model file"));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(std::string bytes,
+                             ReadFile(path, kMaxTokenizerBytes));
+  absl::StatusOr<SentencePieceModel> model =
+      is_model ? ParseSentencePieceModel(bytes)
+               : ParseLlama2cTokenizer(bytes, vocab_size);
+  if (!model.ok()) return Annotate(model.status(), path);
+  if (model->pieces.size() != static_cast<size_t>(vocab_size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": has ", model->pieces.size(),
+                     " tokens, want the checkpoint's ", vocab_size));
+  }
+  TokenizerFiles files;
+  files.config = TokenizerConfigJson(*model);
+  files.model =
+      is_model ? std::move(bytes) : SerializeSentencePieceModel(*model);
+  return files;
+}
+
+// Nothing is written unless both files are sound.
+absl::Status ConvertLlama2cModel(const ConvertOptions& options) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Llama2cFiles model,
+                             ConvertLlama2cFile(options.checkpoint));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const TokenizerFiles tokenizer,
+      ConvertTokenizer(options.tokenizer, model.config.vocab_size));
+  std::error_code error;
+  std::filesystem::create_directories(options.out, error);
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--out: ", options.out, ": cannot be made: ", error.message()));
+  }
+  FORETOKEN_RETURN_IF_ERROR(
+      WriteFileAtomically(options.out + "/tokenizer.model", tokenizer.model));
+  FORETOKEN_RETURN_IF_ERROR(WriteFileAtomically(
+      options.out + "/tokenizer_config.json", tokenizer.config));
+  FORETOKEN_RETURN_IF_ERROR(WriteLlama2cFiles(model, options.out));
+  std::fprintf(stderr, "wrote %s: %d layers, d_model %d, vocabulary %d\n",
+               options.out.c_str(), model.config.n_layers, model.config.d_model,
+               model.config.vocab_size);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddConvertCommand(CLI::App& app, Run& run) {
+  CLI::App* convert = app.add_subcommand(
+      "convert", "Convert a checkpoint to a Hugging Face directory");
+  convert->require_subcommand(1);
+  CLI::App* llama2c = convert->add_subcommand(
+      "llama2c", "A llama2.c checkpoint (legacy format) and its tokenizer");
+  const auto options = std::make_shared<ConvertOptions>();
+  llama2c
+      ->add_option("--checkpoint", options->checkpoint,
+                   "The llama2.c checkpoint, a .bin file")
+      ->required();
+  llama2c
+      ->add_option("--tokenizer", options->tokenizer,
+                   "Its tokenizer: a llama2.c .bin or a SentencePiece .model")
+      ->required();
+  llama2c
+      ->add_option("--out", options->out,
+                   "The directory to write; made if it is not there")
+      ->required();
+  llama2c->callback([&run, options] {
+    run = [options] { return ConvertLlama2cModel(*options); };
+  });
+}
+
 }  // namespace foretoken::cli
