@@ -9,79 +9,112 @@ namespace {
 // far shorter than a scheduler's time slice.
 constexpr int kSpins = 2000;
 
+constexpr uint32_t kOpen = 1u << 15;
+constexpr uint32_t kInsideMask = kOpen - 1;
+constexpr int kEpochShift = 16;
+
 inline void CpuRelax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-// Returns once `value` differs from `old`: bounded spin, then futex.
-void AwaitChange(const std::atomic<uint32_t>& value, uint32_t old) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    CpuRelax();
-  }
-  while (value.load(std::memory_order_acquire) == old) {
-    value.wait(old, std::memory_order_acquire);
-  }
-}
-
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  FORETOKEN_CHECK(threads >= 1);
+  FORETOKEN_CHECK(threads >= 1 && threads <= kMaxThreads);
   workers_.reserve(threads - 1);
   for (int i = 1; i < threads; ++i) {
-    workers_.emplace_back([this] { WorkerMain(); });
+    workers_.emplace_back([this, i] { WorkerMain(i); });
   }
 }
 
 ThreadPool::~ThreadPool() {
   stop_.store(true, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();
+  state_.fetch_add(1u << kEpochShift, std::memory_order_release);
+  state_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
 void ThreadPool::ParallelFor(int64_t count,
                              absl::FunctionRef<void(int64_t)> body) {
+  ParallelForThreads(count, [&](int64_t i, int) { body(i); });
+}
+
+void ThreadPool::ParallelForThreads(
+    int64_t count, absl::FunctionRef<void(int64_t, int)> body) {
   if (workers_.empty() || count <= 1) {
-    for (int64_t i = 0; i < count; ++i) body(i);
+    for (int64_t i = 0; i < count; ++i) body(i, 0);
     return;
   }
   body_ = &body;
   count_ = count;
   next_.store(0, std::memory_order_relaxed);
-  running_.store(static_cast<uint32_t>(workers_.size()),
-                 std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();
-  RunIndices();
-  // Every worker has to leave the loop before its state may change again.
-  for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;
-       left = running_.load(std::memory_order_acquire)) {
-    AwaitChange(running_, left);
+  // Nobody is inside and the loop is closed, so the low bits are all zero.
+  state_.fetch_add((1u << kEpochShift) + kOpen, std::memory_order_release);
+  state_.notify_all();
+  RunIndices(0);
+
+  uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  for (int i = 0; i < kSpins && (state & kInsideMask) != 0; ++i) {
+    CpuRelax();
+    state = state_.load(std::memory_order_acquire);
+  }
+  while (true) {
+    const uint32_t emptied = emptied_.load(std::memory_order_acquire);
+    if ((state_.load(std::memory_order_acquire) & kInsideMask) == 0) break;
+    emptied_.wait(emptied, std::memory_order_acquire);
   }
   body_ = nullptr;
 }
 
-void ThreadPool::RunIndices() {
+void ThreadPool::RunIndices(int thread) {
   const int64_t count = count_;
   for (int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count;
        i = next_.fetch_add(1, std::memory_order_relaxed)) {
-    (*body_)(i);
+    (*body_)(i, thread);
   }
 }
 
-void ThreadPool::WorkerMain() {
+bool ThreadPool::Join() {
+  uint32_t state = state_.load(std::memory_order_relaxed);
+  while ((state & kOpen) != 0) {
+    if (state_.compare_exchange_weak(state, state + 1,
+                                     std::memory_order_acquire,
+                                     std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void ThreadPool::Leave() {
+  const uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
+  if ((before & kOpen) == 0 && (before & kInsideMask) == 1) {
+    emptied_.fetch_add(1, std::memory_order_release);
+    emptied_.notify_one();
+  }
+}
+
+void ThreadPool::WorkerMain(int thread) {
+  // An epoch that comes round again after 65536 loops slept through costs this
+  // worker one loop; nobody waits for it.
   uint32_t seen = 0;
   while (true) {
-    AwaitChange(epoch_, seen);
-    ++seen;
+    uint32_t state = state_.load(std::memory_order_acquire);
+    for (int i = 0; i < kSpins && (state >> kEpochShift) == seen; ++i) {
+      CpuRelax();
+      state = state_.load(std::memory_order_acquire);
+    }
+    while ((state >> kEpochShift) == seen) {
+      state_.wait(state, std::memory_order_acquire);
+      state = state_.load(std::memory_order_acquire);
+    }
+    seen = state >> kEpochShift;
     if (stop_.load(std::memory_order_relaxed)) return;
-    RunIndices();
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      running_.notify_all();
+    if (Join()) {
+      RunIndices(thread);
+      Leave();
     }
   }
 }

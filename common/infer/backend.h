@@ -29,6 +29,10 @@ namespace foretoken {
 
 using SessionId = int64_t;
 
+// What weights, GEMM inputs and KV are rounded to; the rest is fp32. fp32 is
+// the oracle, bf16 the default.
+enum class Precision { kFloat32, kBFloat16 };
+
 // Which rows of a PassSession get a token (and logits).
 enum class RowOutputs { kNone, kLastRow, kAllRows };
 

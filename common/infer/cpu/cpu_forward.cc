@@ -1,0 +1,370 @@
+#include "common/infer/cpu/cpu_forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+namespace {
+
+// Rows of one tile of a matrix product: 64 KiB of sums, which stay in L2 beside
+// the block of weights.
+constexpr int64_t kRowTile = 256;
+// Rows of one task where work is by row.
+constexpr int64_t kRowsPerTask = 4;
+// Queries of one attention task: they share each block of keys that is read.
+constexpr int32_t kQueriesPerTask = 64;
+
+void AddBias(const std::vector<float>& bias, int64_t block, const CpuOps& ops,
+             float* tile_row) {
+  if (bias.empty()) return;
+  ops.add(tile_row, bias.data() + block * kGemmColumns, kGemmColumns);
+}
+
+}  // namespace
+
+absl::StatusOr<RowBuffer> RowBuffer::Create(int64_t rows, int64_t columns,
+                                            int64_t element_bytes) {
+  RowBuffer buffer;
+  buffer.stride_ = PadTo(columns * element_bytes, 64) + 64;
+  FORETOKEN_ASSIGN_OR_RETURN(buffer.data_,
+                             HugeBuffer::Allocate(rows * buffer.stride_));
+  return buffer;
+}
+
+CpuForward::CpuForward(const CpuModel& model, const CpuOps& ops, KvStore& store,
+                       ThreadPool& pool)
+    : model_(model),
+      ops_(ops),
+      store_(store),
+      pool_(pool),
+      rotary_(model.config()) {}
+
+absl::StatusOr<std::unique_ptr<CpuForward>> CpuForward::Create(
+    const CpuModel& model, const CpuOps& ops, KvStore& store, ThreadPool& pool,
+    int32_t max_rows) {
+  std::unique_ptr<CpuForward> forward(new CpuForward(model, ops, store, pool));
+  FORETOKEN_RETURN_IF_ERROR(forward->Allocate(max_rows));
+  return forward;
+}
+
+absl::Status CpuForward::Allocate(int32_t max_rows) {
+  const ModelConfig& config = model_.config();
+  const int64_t element = model_.element_bytes();
+  const int64_t d_model = PadTo(config.d_model, kGemmColumns);
+  const int64_t heads = int64_t{config.n_heads} * model_.head_dim_padded();
+  const int64_t kv_heads =
+      int64_t{config.n_kv_heads} * model_.head_dim_padded();
+  const int64_t qkv = PadTo(heads + 2 * kv_heads, kGemmColumns);
+  FORETOKEN_ASSIGN_OR_RETURN(hidden_, RowBuffer::Create(max_rows, d_model, 4));
+  FORETOKEN_ASSIGN_OR_RETURN(x_, RowBuffer::Create(max_rows, d_model, element));
+  FORETOKEN_ASSIGN_OR_RETURN(qkv_, RowBuffer::Create(max_rows, qkv, 4));
+  FORETOKEN_ASSIGN_OR_RETURN(attention_,
+                             RowBuffer::Create(max_rows, heads, element));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      activated_, RowBuffer::Create(max_rows, model_.d_ff_padded(), element));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      angles_, RowBuffer::Create(max_rows, 2 * rotary_.half(), 4));
+  FORETOKEN_ASSIGN_OR_RETURN(final_,
+                             RowBuffer::Create(max_rows, d_model, element));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      logits_, RowBuffer::Create(std::min(kLogitRows, max_rows),
+                                 model_.head().blocks() * kGemmColumns, 4));
+
+  const int32_t group = config.n_heads / config.n_kv_heads;
+  const int32_t queries = std::max(kQueriesPerTask, group);
+  threads_.resize(pool_.threads());
+  for (Thread& thread : threads_) {
+    thread.tile.resize(2 * kRowTile * kGemmColumns);
+    thread.row.resize(std::max<int64_t>(d_model, model_.head_dim_padded()));
+    thread.states.resize(int64_t{queries} * (2 + model_.head_dim_padded()));
+    thread.query.resize(queries);
+    thread.key_count.resize(queries);
+    thread.state.resize(queries);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuForward::Run(const PassPlan& plan) {
+  FORETOKEN_RETURN_IF_ERROR(store_.PrepareTiles(plan));
+  LoadRows(plan);
+  PlanAttention(plan);
+  for (int32_t i = 0; i < model_.config().n_layers; ++i) Layer(plan, i);
+  NormRows(static_cast<int64_t>(plan.output_rows.size()), model_.final_norm(),
+           plan.output_rows, final_);
+  return absl::OkStatus();
+}
+
+void CpuForward::LoadRows(const PassPlan& plan) {
+  const int64_t rows = static_cast<int64_t>(plan.rows.size());
+  pool_.ParallelFor((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t i) {
+    const int64_t end = std::min(rows, (i + 1) * kRowsPerTask);
+    for (int64_t r = i * kRowsPerTask; r < end; ++r) {
+      model_.CopyEmbedding(plan.rows[r].token, hidden_.f32(r));
+      rotary_.Angles(plan.rows[r].position, angles_.f32(r),
+                     angles_.f32(r) + rotary_.half());
+    }
+  });
+}
+
+void CpuForward::PlanAttention(const PassPlan& plan) {
+  const int32_t group = model_.config().n_heads / model_.config().n_kv_heads;
+  const int32_t rows_per_task = std::max(1, kQueriesPerTask / group);
+  attend_tasks_.clear();
+  for (size_t s = 0; s < plan.sessions.size(); ++s) {
+    const PlanSession& session = plan.sessions[s];
+    for (int32_t r = 0; r < session.rows; r += rows_per_task) {
+      attend_tasks_.push_back({static_cast<int32_t>(s), session.first_row + r,
+                               std::min(rows_per_task, session.rows - r)});
+    }
+  }
+}
+
+void CpuForward::Layer(const PassPlan& plan, int32_t index) {
+  const CpuLayer& layer = model_.layers()[index];
+  const int32_t kv_heads = model_.config().n_kv_heads;
+  const int64_t rows = static_cast<int64_t>(plan.rows.size());
+
+  NormRows(rows, layer.attention_norm, {}, x_);
+  Multiply(layer.qkv, x_, rows, [&](int64_t row, int64_t block, float* tile) {
+    AddBias(layer.qkv_bias, block, ops_, tile);
+    std::memcpy(qkv_.f32(row) + block * kGemmColumns, tile,
+                kGemmColumns * sizeof(float));
+  });
+  pool_.ParallelFor((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t i) {
+    const int64_t end = std::min(rows, (i + 1) * kRowsPerTask);
+    for (int64_t r = i * kRowsPerTask; r < end; ++r) {
+      RotateAndStore(layer, index, r);
+    }
+  });
+  pool_.ParallelFor(
+      static_cast<int64_t>(plan.tiles.size()) * kv_heads, [&](int64_t i) {
+        store_.GatherTile(plan, static_cast<int32_t>(i / kv_heads), index,
+                          static_cast<int32_t>(i % kv_heads));
+      });
+  pool_.ParallelForThreads(
+      static_cast<int64_t>(attend_tasks_.size()) * kv_heads,
+      [&](int64_t i, int thread) {
+        Attend(plan, index, attend_tasks_[i / kv_heads],
+               static_cast<int32_t>(i % kv_heads), threads_[thread]);
+      });
+  AddToHidden(layer.output, layer.output_bias, attention_, rows);
+
+  NormRows(rows, layer.ffn_norm, {}, x_);
+  GateUp(layer, rows);
+  AddToHidden(layer.down, layer.down_bias, activated_, rows);
+}
+
+void CpuForward::NormRows(int64_t rows, const std::vector<float>& weight,
+                          absl::Span<const int32_t> source, RowBuffer& out) {
+  const int n = model_.d_model_padded();
+  pool_.ParallelForThreads(
+      (rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t i, int thread) {
+        float* normed = threads_[thread].row.data();
+        const int64_t end = std::min(rows, (i + 1) * kRowsPerTask);
+        for (int64_t r = i * kRowsPerTask; r < end; ++r) {
+          ops_.rms_norm(hidden_.f32(source.empty() ? r : source[r]),
+                        weight.data(), n, model_.config().d_model,
+                        model_.config().rms_norm_eps, normed);
+          StoreRounded(normed, n, out.row(r));
+        }
+      });
+}
+
+void CpuForward::StoreRounded(const float* values, int64_t n,
+                              uint8_t* out) const {
+  if (model_.precision() == Precision::kBFloat16) {
+    ops_.to_bf16(values, static_cast<int>(n), reinterpret_cast<uint16_t*>(out));
+  } else {
+    std::memcpy(out, values, n * sizeof(float));
+  }
+}
+
+void CpuForward::MultiplyTile(const PackedMatrix& w, int64_t block,
+                              const RowBuffer& x, int64_t first_row,
+                              int64_t rows, float* tile) const {
+  GemmArgs args;
+  args.x = x.row(first_row);
+  args.x_stride = x.stride();
+  args.weights = w.block(block);
+  args.weight_bytes = w.block_bytes();
+  args.rows = static_cast<int32_t>(rows);
+  args.tile = tile;
+  if (model_.precision() == Precision::kBFloat16) {
+    ops_.gemm_bf16(args);
+  } else {
+    ops_.gemm_fp32(args);
+  }
+}
+
+void CpuForward::Multiply(
+    const PackedMatrix& w, const RowBuffer& x, int64_t rows,
+    absl::FunctionRef<void(int64_t, int64_t, float*)> body) {
+  pool_.ParallelForThreads(w.blocks(), [&](int64_t block, int thread) {
+    float* tile = threads_[thread].tile.data();
+    for (int64_t first = 0; first < rows; first += kRowTile) {
+      const int64_t now = std::min(kRowTile, rows - first);
+      MultiplyTile(w, block, x, first, now, tile);
+      for (int64_t r = 0; r < now; ++r) {
+        body(first + r, block, tile + r * kGemmColumns);
+      }
+    }
+  });
+}
+
+void CpuForward::AddToHidden(const PackedMatrix& w,
+                             const std::vector<float>& bias, const RowBuffer& x,
+                             int64_t rows) {
+  Multiply(w, x, rows, [&](int64_t row, int64_t block, float* tile) {
+    AddBias(bias, block, ops_, tile);
+    ops_.add(hidden_.f32(row) + block * kGemmColumns, tile, kGemmColumns);
+  });
+}
+
+void CpuForward::GateUp(const CpuLayer& layer, int64_t rows) {
+  const PackedMatrix& w = layer.gate_up;
+  pool_.ParallelForThreads(w.blocks() / 2, [&](int64_t pair, int thread) {
+    float* gate = threads_[thread].tile.data();
+    float* up = gate + kRowTile * kGemmColumns;
+    for (int64_t first = 0; first < rows; first += kRowTile) {
+      const int64_t now = std::min(kRowTile, rows - first);
+      MultiplyTile(w, 2 * pair, x_, first, now, gate);
+      MultiplyTile(w, 2 * pair + 1, x_, first, now, up);
+      for (int64_t r = 0; r < now; ++r) {
+        float* gate_row = gate + r * kGemmColumns;
+        float* up_row = up + r * kGemmColumns;
+        AddBias(layer.gate_up_bias, 2 * pair, ops_, gate_row);
+        AddBias(layer.gate_up_bias, 2 * pair + 1, ops_, up_row);
+        ops_.swiglu(gate_row, up_row, kGemmColumns, gate_row);
+        StoreRounded(gate_row, kGemmColumns,
+                     activated_.row(first + r) +
+                         pair * kGemmColumns * model_.element_bytes());
+      }
+    }
+  });
+}
+
+void CpuForward::RotateAndStore(const CpuLayer& layer, int32_t index,
+                                int64_t row) {
+  const ModelConfig& config = model_.config();
+  const int n = model_.head_dim_padded();
+  const int half = rotary_.half();
+  const float* cosines = angles_.f32(row);
+  const float* sines = cosines + half;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+  const int64_t head_bytes = n * model_.element_bytes();
+  float* head = qkv_.f32(row);
+  for (int32_t h = 0; h < config.n_heads; ++h, head += n) {
+    if (!layer.q_norm.empty()) {
+      ops_.rms_norm(head, layer.q_norm.data(), n, config.head_dim,
+                    config.rms_norm_eps, head);
+    }
+    ops_.rope(head, cosines, sines, half);
+    ops_.scale(head, scale, n);
+  }
+  uint8_t* keys = store_.ScratchKeys(index, row);
+  for (int32_t h = 0; h < config.n_kv_heads; ++h, head += n) {
+    if (!layer.k_norm.empty()) {
+      ops_.rms_norm(head, layer.k_norm.data(), n, config.head_dim,
+                    config.rms_norm_eps, head);
+    }
+    ops_.rope(head, cosines, sines, half);
+    StoreRounded(head, n, keys + h * head_bytes);
+  }
+  StoreRounded(head, int64_t{n} * config.n_kv_heads,
+               store_.ScratchValues(index, row));
+}
+
+void CpuForward::Attend(const PassPlan& plan, int32_t layer,
+                        const AttendTask& task, int32_t kv_head,
+                        Thread& thread) {
+  const ModelConfig& config = model_.config();
+  const int n = model_.head_dim_padded();
+  const int32_t group = config.n_heads / config.n_kv_heads;
+  const int32_t queries = task.rows * group;
+  for (int32_t i = 0; i < queries; ++i) {
+    thread.query[i] = qkv_.f32(task.first_row + i / group) +
+                      (kv_head * group + i % group) * n;
+    thread.state[i] = thread.states.data() + int64_t{i} * (2 + n);
+    std::fill_n(thread.state[i], 2 + n, 0.0f);
+    thread.state[i][0] = -std::numeric_limits<float>::infinity();
+  }
+  // Queries begin..end of the task read the block at `keys`.
+  const auto attend = [&](const uint8_t* keys, int32_t begin, int32_t end) {
+    AttendArgs args;
+    args.keys = keys;
+    args.values = keys + store_.values_offset();
+    args.head_dim = config.head_dim;
+    args.n = n;
+    args.queries = end - begin;
+    args.query = thread.query.data() + begin;
+    args.key_count = thread.key_count.data() + begin;
+    args.state = thread.state.data() + begin;
+    if (model_.precision() == Precision::kBFloat16) {
+      ops_.attend_bf16(args);
+    } else {
+      ops_.attend_fp32(args);
+    }
+  };
+
+  std::fill_n(thread.key_count.begin(), queries, kAttendKeys);
+  for (const int32_t page : plan.sessions[task.session].pages) {
+    attend(store_.PageKeys(page, layer, kv_head), 0, queries);
+  }
+  const PlanRow* rows = &plan.rows[task.first_row];
+  for (size_t b = 0;; ++b) {
+    bool any = false;
+    for (int32_t r = 0; r < task.rows;) {
+      if (rows[r].tiles.size() <= b) {
+        ++r;
+        continue;
+      }
+      any = true;
+      const int32_t tile = rows[r].tiles[b];
+      const int32_t begin = r;
+      for (; r < task.rows && rows[r].tiles.size() > b &&
+             rows[r].tiles[b] == tile;
+           ++r) {
+        const bool last = rows[r].tiles.size() == b + 1;
+        std::fill_n(thread.key_count.begin() + r * group, group,
+                    last ? rows[r].last_keys : kAttendKeys);
+      }
+      attend(store_.TileKeys(tile, kv_head), begin * group, r * group);
+    }
+    if (!any) break;
+  }
+
+  const int64_t head_bytes = n * model_.element_bytes();
+  for (int32_t i = 0; i < queries; ++i) {
+    float* values = thread.state[i] + 2;
+    ops_.scale(values, 1.0f / thread.state[i][1], n);
+    StoreRounded(values, n,
+                 attention_.row(task.first_row + i / group) +
+                     (kv_head * group + i % group) * head_bytes);
+  }
+}
+
+void CpuForward::ComputeLogits(int64_t first, int64_t count) {
+  FORETOKEN_CHECK(count >= 0 && count <= kLogitRows);
+  if (count == 0) return;
+  const PackedMatrix& w = model_.head();
+  pool_.ParallelForThreads(w.blocks(), [&](int64_t block, int thread) {
+    float* tile = threads_[thread].tile.data();
+    MultiplyTile(w, block, final_, first, count, tile);
+    for (int64_t r = 0; r < count; ++r) {
+      std::memcpy(logits_.f32(r) + block * kGemmColumns,
+                  tile + r * kGemmColumns, kGemmColumns * sizeof(float));
+    }
+  });
+}
+
+absl::Span<const float> CpuForward::logits(int64_t i) const {
+  return absl::MakeConstSpan(logits_.f32(i), model_.config().vocab_size);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,112 @@
+#include "common/infer/cpu/kv_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+namespace {
+
+// Column `slot` of a transposed block of keys.
+template <typename T>
+void PutKey(const uint8_t* from, int64_t head_dim, int64_t slot,
+            uint8_t* keys) {
+  const T* source = reinterpret_cast<const T*>(from);
+  T* out = reinterpret_cast<T*>(keys) + slot;
+  for (int64_t d = 0; d < head_dim; ++d) out[d * kAttendKeys] = source[d];
+}
+
+}  // namespace
+
+int64_t KvStore::PageBytes(const CpuModel& model) {
+  return int64_t{2} * model.config().n_layers * model.config().n_kv_heads *
+         model.head_dim_padded() * kAttendKeys * model.element_bytes();
+}
+
+absl::StatusOr<KvStore> KvStore::Create(const CpuModel& model, int64_t pages,
+                                        int32_t max_rows) {
+  static_assert(kAttendKeys == kKvPageTokens);
+  KvStore store;
+  store.layers_ = model.config().n_layers;
+  store.kv_heads_ = model.config().n_kv_heads;
+  store.head_dim_ = model.config().head_dim;
+  store.element_bytes_ = model.element_bytes();
+  store.head_bytes_ = model.head_dim_padded() * store.element_bytes_;
+  store.keys_bytes_ = store.head_bytes_ * kAttendKeys;
+  store.block_bytes_ = 2 * store.keys_bytes_;
+  store.max_rows_ = max_rows;
+  FORETOKEN_ASSIGN_OR_RETURN(store.pages_,
+                             HugeBuffer::Allocate(pages * PageBytes(model)));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      store.scratch_,
+      HugeBuffer::Allocate(store.layers_ * max_rows * 2 * store.kv_heads_ *
+                           store.head_bytes_));
+  return store;
+}
+
+uint8_t* KvStore::ScratchKeys(int32_t layer, int64_t row) const {
+  return scratch_.data() +
+         (layer * max_rows_ + row) * 2 * kv_heads_ * head_bytes_;
+}
+
+uint8_t* KvStore::ScratchValues(int32_t layer, int64_t row) const {
+  return ScratchKeys(layer, row) + kv_heads_ * head_bytes_;
+}
+
+absl::Status KvStore::PrepareTiles(const PassPlan& plan) {
+  const int64_t want = static_cast<int64_t>(plan.tiles.size());
+  if (want <= tile_capacity_) return absl::OkStatus();
+  // There is at most one tile a row, so this grows to max_rows and stops.
+  const int64_t capacity =
+      std::min(max_rows_, std::max(want, 2 * tile_capacity_));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      tiles_, HugeBuffer::Allocate(capacity * kv_heads_ * block_bytes_));
+  tile_capacity_ = capacity;
+  return absl::OkStatus();
+}
+
+void KvStore::PutRow(int32_t layer, int64_t row, int32_t kv_head, int64_t slot,
+                     uint8_t* block) const {
+  const uint8_t* key = ScratchKeys(layer, row) + kv_head * head_bytes_;
+  if (element_bytes_ == 2) {
+    PutKey<uint16_t>(key, head_dim_, slot, block);
+  } else {
+    PutKey<uint32_t>(key, head_dim_, slot, block);
+  }
+  std::memcpy(block + keys_bytes_ + slot * head_bytes_,
+              ScratchValues(layer, row) + kv_head * head_bytes_, head_bytes_);
+}
+
+void KvStore::GatherTile(const PassPlan& plan, int32_t tile, int32_t layer,
+                         int32_t kv_head) const {
+  const PlanTile& source = plan.tiles[tile];
+  uint8_t* block = TileBlock(tile, kv_head);
+  int64_t slot = source.committed;
+  if (slot > 0) {
+    const uint8_t* page = PageBlock(source.page, layer, kv_head);
+    std::memcpy(block, page, keys_bytes_);
+    std::memcpy(block + keys_bytes_, page + keys_bytes_, slot * head_bytes_);
+  }
+  for (const int32_t row : source.rows) {
+    PutRow(layer, row, kv_head, slot++, block);
+  }
+}
+
+void KvStore::Commit(absl::Span<const int32_t> rows, int64_t begin,
+                     absl::Span<const int32_t> page_table,
+                     ThreadPool& pool) const {
+  const auto copy = [&](int64_t i) {
+    const int32_t layer = static_cast<int32_t>(i / kv_heads_);
+    const int32_t kv_head = static_cast<int32_t>(i % kv_heads_);
+    int64_t position = begin;
+    for (const int32_t row : rows) {
+      PutRow(layer, row, kv_head, position % kAttendKeys,
+             PageBlock(page_table[position / kAttendKeys], layer, kv_head));
+      ++position;
+    }
+  };
+  pool.ParallelFor(layers_ * kv_heads_, copy);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,99 @@
+// CpuOps: the arithmetic of a forward pass, once per instruction set.
+//
+// One table of plain functions is chosen at start. ops_scalar.cc is the
+// definition and runs anywhere; the others (ops_<isa>.cc) are compiled with
+// their own flags and include nothing but intrinsics, this header and
+// ops_simd.inc, so that no inline function escapes to an older machine. For the
+// same reason this header has no functions and includes no others of ours.
+//
+// What makes rows invariant: every function computes each output by one chain
+// of operations whose order depends on the sizes of the model alone. Tiles over
+// rows, columns and K cut that chain without changing it: a partial sum is
+// stored and loaded again as the same fp32.
+//
+// Lengths named `n` are multiples of 16; what lies past a tensor's real length
+// is zero and adds exactly nothing. Buffers need no alignment.
+#ifndef FORETOKEN_COMMON_INFER_CPU_OPS_H_
+#define FORETOKEN_COMMON_INFER_CPU_OPS_H_
+
+#include <cstdint>
+
+namespace foretoken {
+
+enum class CpuIsa { kScalar, kAvx2, kAvx512, kAvx512Bf16 };
+
+// Vector lengths are padded to this many elements.
+inline constexpr int kCpuPad = 16;
+// Output columns of one packed block of weights.
+inline constexpr int kGemmColumns = 64;
+// Keys of one attention block (equal to kKvPageTokens).
+inline constexpr int kAttendKeys = 32;
+
+// tile[r][c] = sum over k, ascending, of x[r][k] * w[k][c].
+//
+// One step of K is 4 bytes of a row and 256 bytes of weights: for bf16 a pair
+// of k (w: [k/2][64][2], the even k first), for fp32 one k (w: [k][64]).
+// bf16: the products of a pair are added even k first on every ISA but
+// avx512bf16, whose instruction has its own order.
+struct GemmArgs {
+  const void* x;         // [rows], rows x_stride bytes apart
+  int64_t x_stride;      // bytes
+  const void* weights;   // one packed block, 64-byte aligned
+  int64_t weight_bytes;  // of the block; as many may follow it, for prefetch
+  int32_t rows;          // >= 1
+  float* tile;           // [rows][64]
+};
+
+// One block of keys for some queries of one kv head, merged into their state
+// by online softmax. Key j's score is the chain over ascending dimensions of
+// query * key; values are added in ascending j.
+struct AttendArgs {
+  const void* keys;    // [head_dim][32]: transposed
+  const void* values;  // [32][n]
+  int32_t head_dim;
+  int32_t n;                  // head_dim padded
+  int32_t queries;            // >= 1
+  const float* const* query;  // [queries] -> [head_dim], scaled
+  const int32_t* key_count;   // [queries], 1..32: keys past it do not exist
+  float* const* state;        // [queries] -> [2 + n]: max, sum, weighted values
+};
+
+struct CpuOps {
+  CpuIsa isa;
+  const char* name;
+
+  void (*gemm_bf16)(const GemmArgs& args);
+  void (*gemm_fp32)(const GemmArgs& args);
+  // Keys and values in bf16 or fp32.
+  void (*attend_bf16)(const AttendArgs& args);
+  void (*attend_fp32)(const AttendArgs& args);
+
+  // out[i] = x[i] / rms(x) * weight[i], the mean taken over `size` elements.
+  void (*rms_norm)(const float* x, const float* weight, int n, int size,
+                   float eps, float* out);
+  // Nearest bf16, ties to even; NaN stays NaN.
+  void (*to_bf16)(const float* x, int n, uint16_t* out);
+  // acc[i] += x[i]
+  void (*add)(float* acc, const float* x, int n);
+  // x[i] *= factor
+  void (*scale)(float* x, float factor, int n);
+  // out[i] = silu(gate[i]) * up[i]
+  void (*swiglu)(const float* gate, const float* up, int n, float* out);
+  // Rotates the pairs (x[i], x[i + half]); half is any length.
+  void (*rope)(float* x, const float* cosines, const float* sines, int half);
+  // Index of the largest, ties to the lowest; NaN never wins. size is any
+  // length >= 1.
+  int32_t (*arg_max)(const float* x, int size);
+  // e^x with x clamped to [-87, 88]; at most 2 units in the last place off.
+  void (*exp)(const float* x, int n, float* out);
+};
+
+// Each is nullptr where this build has no such file.
+const CpuOps* ScalarOps();
+const CpuOps* Avx2Ops();
+const CpuOps* Avx512Ops();
+const CpuOps* Avx512Bf16Ops();
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CPU_OPS_H_

@@ -1,0 +1,115 @@
+#include "common/infer/cpu/ops_probe.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/base/digest.h"
+#include "common/infer/cpu/huge_buffer.h"
+#include "common/infer/cpu/packed_matrix.h"
+#include "common/infer/cpu/rotary.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kSize = 128;
+
+// Numbers in [-2, 2) by a linear congruential generator.
+std::vector<float> Numbers(int64_t count, uint32_t seed) {
+  std::vector<float> out(count);
+  for (float& x : out) {
+    seed = seed * 1664525u + 1013904223u;
+    x = static_cast<float>(seed >> 8) / static_cast<float>(1 << 22) - 2.0f;
+  }
+  return out;
+}
+
+void Hash(Sha256& hash, const std::vector<float>& values) {
+  hash.Update(
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()),
+                          values.size() * sizeof(float)));
+}
+
+std::vector<uint16_t> Bf16(const CpuOps& ops, const std::vector<float>& x) {
+  std::vector<uint16_t> out(x.size());
+  ops.to_bf16(x.data(), static_cast<int>(x.size()), out.data());
+  return out;
+}
+
+void ProbeGemm(const CpuOps& ops, Sha256& hash) {
+  constexpr int kRows = 2;
+  const std::vector<float> x = Numbers(kRows * kSize, 1);
+  const std::vector<float> w = Numbers(kSize * kGemmColumns, 2);
+  const std::vector<uint16_t> x16 = Bf16(ops, x);
+  const std::vector<uint16_t> w16 = Bf16(ops, w);
+  // Copies with the alignment and the room behind that kernels expect.
+  std::vector<float> tile(kRows * kGemmColumns);
+  std::vector<uint8_t> memory(w.size() * sizeof(float) + 64);
+  uint8_t* aligned =
+      memory.data() +
+      (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  GemmArgs args;
+  args.rows = kRows;
+  args.tile = tile.data();
+  args.weights = aligned;
+  args.x = x.data();
+  args.x_stride = kSize * 4;
+  args.weight_bytes = static_cast<int64_t>(w.size()) * 4;
+  std::copy_n(reinterpret_cast<const uint8_t*>(w.data()), args.weight_bytes,
+              aligned);
+  ops.gemm_fp32(args);
+  Hash(hash, tile);
+  args.x = x16.data();
+  args.x_stride = kSize * 2;
+  args.weight_bytes = static_cast<int64_t>(w16.size()) * 2;
+  std::copy_n(reinterpret_cast<const uint8_t*>(w16.data()), args.weight_bytes,
+              aligned);
+  ops.gemm_bf16(args);
+  Hash(hash, tile);
+}
+
+void ProbeAttention(const CpuOps& ops, Sha256& hash) {
+  const std::vector<float> keys = Numbers(kSize * kAttendKeys, 3);
+  const std::vector<float> values = Numbers(kAttendKeys * kSize, 4);
+  const std::vector<float> query = Numbers(kSize, 5);
+  std::vector<float> state(2 + kSize, 0.0f);
+  state[0] = -1e30f;
+  const float* queries[] = {query.data()};
+  float* states[] = {state.data()};
+  const int32_t counts[] = {kAttendKeys - 3};
+  AttendArgs args;
+  args.keys = keys.data();
+  args.values = values.data();
+  args.head_dim = kSize;
+  args.n = kSize;
+  args.queries = 1;
+  args.query = queries;
+  args.key_count = counts;
+  args.state = states;
+  ops.attend_fp32(args);
+  Hash(hash, state);
+}
+
+}  // namespace
+
+std::string ProbeOps(const CpuOps& ops, const ModelConfig& config) {
+  Sha256 hash;
+  ProbeGemm(ops, hash);
+  ProbeAttention(ops, hash);
+  const std::vector<float> a = Numbers(kSize, 6);
+  const std::vector<float> b = Numbers(kSize, 7);
+  std::vector<float> out(kSize);
+  ops.rms_norm(a.data(), b.data(), kSize, kSize, 1e-5f, out.data());
+  Hash(hash, out);
+  ops.swiglu(a.data(), b.data(), kSize, out.data());
+  Hash(hash, out);
+  const Rotary rotary(config);
+  std::vector<float> angles(2 * rotary.half());
+  for (const int64_t position : {1, 77, 1023}) {
+    rotary.Angles(position, angles.data(), angles.data() + rotary.half());
+    Hash(hash, angles);
+  }
+  return HexDigest(hash.Finish()).substr(0, 16);
+}
+
+}  // namespace foretoken

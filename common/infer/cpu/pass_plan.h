@@ -1,0 +1,66 @@
+// PassPlan: one pass, checked and laid out for the kernels.
+//
+// Rows of all sessions are numbered through (the global row); their KV lies in
+// scratch until commit. Attention reads keys in blocks of kAttendKeys path
+// positions. Blocks that are committed whole are read from their pages. The
+// others are gathered into *tiles*, one for each distinct run of rows: a row
+// and those of its ancestors that fall into the same block read one tile, each
+// its own number of keys, so that a prefill chunk has one tile a block and a
+// tree one a leaf.
+#ifndef FORETOKEN_COMMON_INFER_CPU_PASS_PLAN_H_
+#define FORETOKEN_COMMON_INFER_CPU_PASS_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/infer/backend.h"
+#include "common/infer/kv_cache.h"
+#include "common/infer/model_config.h"
+
+namespace foretoken {
+
+struct PlanTile {
+  int32_t page = -1;          // whose first `committed` keys it starts with
+  int32_t committed = 0;      // 0..31
+  std::vector<int32_t> rows;  // global rows of the keys after those
+};
+
+struct PlanSession {
+  SessionId id = -1;
+  int64_t committed = 0;  // length before the pass
+  int32_t first_row = 0;  // global
+  int32_t rows = 0;
+  std::vector<int32_t> pages;  // blocks that are committed whole
+};
+
+struct PlanRow {
+  int32_t session = 0;  // index into PassPlan::sessions
+  TokenId token = 0;
+  int32_t parent = -1;  // global row, or kRootParent
+  int64_t position = 0;
+  std::vector<int32_t> tiles;  // blocks after the whole ones, ascending
+  int32_t last_keys = 0;       // keys in the last of them, 1..32
+};
+
+struct PassPlan {
+  std::vector<PlanSession> sessions;
+  std::vector<PlanRow> rows;
+  std::vector<PlanTile> tiles;
+  std::vector<int32_t> output_rows;  // global
+
+  // Replaces the plan. On an error the plan is empty.
+  absl::Status Build(absl::Span<const PassSession> pass,
+                     const ModelConfig& config, const KvCache& cache,
+                     int32_t max_rows);
+
+ private:
+  absl::Status AddSession(const PassSession& source, const ModelConfig& config,
+                          const KvCache& cache);
+  void AddTiles(const PlanSession& session, const std::vector<int32_t>& pages);
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CPU_PASS_PLAN_H_
