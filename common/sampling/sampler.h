@@ -57,6 +57,8 @@ class SamplingState {
   void Append(absl::Span<const TokenId> tokens);
 
   const SamplingParams& params() const { return params_; }
+  // Changes what is reported, never what is drawn.
+  void set_logprobs(int32_t logprobs) { params_.logprobs = logprobs; }
   int64_t length() const { return length_; }  // tokens appended so far
   int64_t prompt_length() const { return prompt_length_; }
   int32_t vocab_size() const { return vocab_size_; }

@@ -4,15 +4,17 @@
 
 namespace foretoken {
 
-Acceptance Accept(const TokenTree& tree,
-                  absl::Span<const TokenId> target_tokens) {
-  FORETOKEN_CHECK(target_tokens.size() ==
-                  static_cast<size_t>(tree.size()) + 1);
+namespace {
+
+template <typename Acceptable>
+Acceptance Walk(const TokenTree& tree, absl::Span<const TokenId> target_tokens,
+                Acceptable acceptable) {
+  FORETOKEN_CHECK(target_tokens.size() == static_cast<size_t>(tree.size()) + 1);
   Acceptance result;
   int32_t at = kRootParent;
   // Parents precede children, so one scan meets the path in order.
   for (int32_t node = 0; node < tree.size(); ++node) {
-    if (tree.parents()[node] == at &&
+    if (tree.parents()[node] == at && acceptable(node) &&
         tree.tokens()[node] == target_tokens[at + 1]) {
       result.path.push_back(node);
       at = node;
@@ -20,6 +22,21 @@ Acceptance Accept(const TokenTree& tree,
   }
   result.bonus_token = target_tokens[at + 1];
   return result;
+}
+
+}  // namespace
+
+Acceptance Accept(const TokenTree& tree,
+                  absl::Span<const TokenId> target_tokens) {
+  return Walk(tree, target_tokens, [](int32_t) { return true; });
+}
+
+Acceptance Accept(const TokenTree& tree,
+                  absl::Span<const TokenId> target_tokens,
+                  const std::vector<bool>& acceptable) {
+  FORETOKEN_CHECK(acceptable.size() == static_cast<size_t>(tree.size()));
+  return Walk(tree, target_tokens,
+              [&](int32_t node) { return acceptable[node]; });
 }
 
 }  // namespace foretoken

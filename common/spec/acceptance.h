@@ -28,6 +28,12 @@ struct Acceptance {
 Acceptance Accept(const TokenTree& tree,
                   absl::Span<const TokenId> target_tokens);
 
+// The same where some nodes may not be accepted: probes, which are only read,
+// and nodes without a row. `acceptable`: [tree.size()].
+Acceptance Accept(const TokenTree& tree,
+                  absl::Span<const TokenId> target_tokens,
+                  const std::vector<bool>& acceptable);
+
 }  // namespace foretoken
 
 #endif  // FORETOKEN_COMMON_SPEC_ACCEPTANCE_H_

@@ -15,9 +15,9 @@ absl::StatusOr<TokenTree> TokenTree::Create(std::vector<TokenId> tokens,
   }
   for (int i = 0; i < static_cast<int>(tokens.size()); ++i) {
     if (parents[i] < kRootParent || parents[i] >= i) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("token tree: node ", i, " has parent ", parents[i],
-                       ", want -1..", i - 1));
+      return absl::InvalidArgumentError(absl::StrCat("token tree: node ", i,
+                                                     " has parent ", parents[i],
+                                                     ", want -1..", i - 1));
     }
     if (tokens[i] < 0) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -1,4 +1,5 @@
-// Token tree: the shape in which every drafter proposes and the verifier scores.
+// Token tree: the shape in which every drafter proposes and the verifier
+// scores.
 //
 // Node i holds one draft token and a parent index. Parents come before their
 // children, so one forward scan visits every path root-first.

@@ -71,5 +71,13 @@ TEST(AcceptTest, AmongEqualSiblingsTheLowestIndexWins) {
   EXPECT_EQ(got.bonus_token, 7);
 }
 
+TEST(AcceptTest, AProbeIsNeverAcceptedAndAnEqualDraftBesideItIs) {
+  const TokenTree tree = MakeTree({{5, -1}, {6, 0}, {5, -1}, {7, 2}});
+  const Acceptance got =
+      Accept(tree, {5, 6, 0, 7, 9}, /*acceptable=*/{false, true, true, true});
+  EXPECT_THAT(got.path, ElementsAre(2, 3));
+  EXPECT_EQ(got.bonus_token, 9);
+}
+
 }  // namespace
 }  // namespace foretoken

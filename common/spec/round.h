@@ -1,0 +1,92 @@
+// What an orchestrator asks of a verifier and what it gets: plain structs, the
+// same in one process and behind gRPC.
+//
+// A session is a text that grows: the prompt, then one token from prefill, then
+// what the rounds commit. Its length counts committed tokens, prompt included.
+// Row 0 of a round is the last committed token, row i + 1 is node i.
+#ifndef FORETOKEN_COMMON_SPEC_ROUND_H_
+#define FORETOKEN_COMMON_SPEC_ROUND_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/types.h"
+#include "common/sampling/sampler.h"
+#include "common/spec/token_tree.h"
+
+namespace foretoken {
+
+enum class FinishReason {
+  kNone,    // goes on
+  kStop,    // an end token, a stop token id or a stop string
+  kLength,  // max_tokens, or the model's limit
+};
+
+inline constexpr int32_t kMaxRowCandidates = 8;
+
+struct SessionRequest {
+  // Bounds the sharing of prefix pages; empty shares nothing.
+  std::string cache_scope;
+  // The prompt (BOS included); on a replay, the output so far after it.
+  std::vector<TokenId> tokens;
+  int64_t prompt_length = 0;  // of `tokens`, at least 1
+  // Prompt and output never grow beyond this.
+  int64_t max_length = 0;
+  SamplingParams sampling;  // its seed is the one to use
+  // The session ends when one of these is committed.
+  std::vector<TokenId> stop_tokens;
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+// The end of prefill. A session that was opened as a replay (tokens beyond the
+// prompt) gets no token from it: its next round continues where it was.
+struct PrefillResult {
+  int64_t length = 0;                // committed, the new token included
+  std::vector<SampledToken> tokens;  // one, or none on a replay
+  int64_t reused_tokens = 0;         // from the prefix cache
+  FinishReason finish = FinishReason::kNone;
+};
+
+struct RoundRequest {
+  // Committed tokens that the tree builds on: must be the session's length.
+  int64_t length = 0;
+  TokenTree tree;  // may be empty: plain decoding
+  // Rows that are read and never accepted; empty: none, else [tree.size()].
+  std::vector<bool> probe;
+  // Likeliest tokens by raw logits to report for every row, up to
+  // kMaxRowCandidates.
+  int32_t candidates = 0;
+};
+
+// How a round went, in rows of its own session.
+struct RoundStats {
+  int32_t draft_rows = 0;  // of the tree, dropped ones left out
+  int32_t probe_rows = 0;
+  int32_t dropped_nodes = 0;  // past a limit or outside the vocabulary
+  int32_t accepted = 0;       // draft tokens committed
+  int32_t pass_rows = 0;      // of the pass, all sessions together
+  int32_t pass_sessions = 0;
+  absl::Duration queue_time;  // from the request to its pass
+  absl::Duration pass_time;
+};
+
+struct RoundResult {
+  int64_t length = 0;  // after the round
+  // Committed: the accepted path, then the bonus token. tokens[i] is node
+  // path[i] for i < path.size(); where a limit or a stop token cut the path,
+  // the last token kept counts as the bonus.
+  std::vector<SampledToken> tokens;
+  std::vector<int32_t> path;
+  // The target's token after every row, [tree.size() + 1]; -1 where the node
+  // was dropped.
+  std::vector<TokenId> row_tokens;
+  std::vector<std::vector<TokenLogprob>> row_candidates;  // if asked for
+  FinishReason finish = FinishReason::kNone;
+  RoundStats stats;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_SPEC_ROUND_H_

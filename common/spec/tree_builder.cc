@@ -1,0 +1,172 @@
+#include "common/spec/tree_builder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+namespace {
+
+uint64_t ChildKey(int32_t parent, TokenId token) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(parent)) << 32 |
+         static_cast<uint32_t>(token);
+}
+
+absl::Status BadNode(size_t node, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("token tree: node ", node, " ", what));
+}
+
+std::vector<bool> ProbeFlags(const ProposedTree& proposed) {
+  std::vector<bool> probe(proposed.tokens.size(), false);
+  for (const int32_t node : proposed.probes) probe[node] = true;
+  return probe;
+}
+
+}  // namespace
+
+absl::Status TreeBuilder::Check(const ProposedTree& proposed) const {
+  const size_t size = proposed.tokens.size();
+  if (proposed.proposer < 0 || proposed.proposer > kMaxProposer) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("token tree: proposer ", proposed.proposer, ", want 0..",
+                     kMaxProposer));
+  }
+  if (proposed.parents.size() != size ||
+      (!proposed.probs.empty() && proposed.probs.size() != size)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "token tree: ", size, " tokens but ", proposed.parents.size(),
+        " parents and ", proposed.probs.size(), " estimates"));
+  }
+  int32_t last_probe = -1;
+  for (const int32_t node : proposed.probes) {
+    if (node <= last_probe || static_cast<size_t>(node) >= size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token tree: probe ", node, " after ", last_probe,
+                       ", want ascending nodes below ", size));
+    }
+    last_probe = node;
+  }
+  const std::vector<bool> probe = ProbeFlags(proposed);
+  for (size_t i = 0; i < size; ++i) {
+    const int32_t parent = proposed.parents[i];
+    if (parent < kRootParent || parent >= static_cast<int32_t>(i)) {
+      return BadNode(i, absl::StrCat("has parent ", parent, ", want -1..",
+                                     static_cast<int64_t>(i) - 1));
+    }
+    if (proposed.tokens[i] < 0 || proposed.tokens[i] >= vocab_size_) {
+      return BadNode(i, absl::StrCat("has token ", proposed.tokens[i],
+                                     ", want 0..", vocab_size_ - 1));
+    }
+    if (!proposed.probs.empty() &&
+        !(proposed.probs[i] >= 0.0f && proposed.probs[i] <= 1.0f)) {
+      return BadNode(i, absl::StrCat("has estimate ", proposed.probs[i],
+                                     ", want 0..1"));
+    }
+    if (parent != kRootParent && probe[parent] && !probe[i]) {
+      return BadNode(i, absl::StrCat("is a draft below probe ", parent));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void TreeBuilder::Propose(Node& node, int proposer, float prob, bool probe) {
+  // A proposer that comes first in the order of modes wins a tie; a draft's
+  // estimate replaces whatever a probe had.
+  const bool better =
+      prob > node.prob || (prob == node.prob && proposer < node.credited);
+  if (node.probe != probe ? node.probe : better) {
+    node.credited = proposer;
+    node.prob = prob;
+  }
+  node.proposers |= ProposerSet{1} << proposer;
+  node.probe = node.probe && probe;
+}
+
+absl::StatusOr<std::vector<int32_t>> TreeBuilder::Add(
+    const ProposedTree& proposed) {
+  FORETOKEN_RETURN_IF_ERROR(Check(proposed));
+  const std::vector<bool> probe = ProbeFlags(proposed);
+  std::vector<int32_t> handles(proposed.tokens.size());
+  std::vector<float> probs(proposed.tokens.size());
+  for (size_t i = 0; i < handles.size(); ++i) {
+    const int32_t own_parent = proposed.parents[i];
+    const float limit = own_parent == kRootParent ? 1.0f : probs[own_parent];
+    probs[i] = proposed.probs.empty() ? 0.0f
+                                      : std::min(limit, proposed.probs[i]);
+    const int32_t parent =
+        own_parent == kRootParent ? kRootParent : handles[own_parent];
+    const auto [child, fresh] = children_.try_emplace(
+        ChildKey(parent, proposed.tokens[i]), size());
+    handles[i] = child->second;
+    if (fresh) {
+      nodes_.push_back({proposed.tokens[i], parent, 0, proposed.proposer,
+                        probs[i], probe[i]});
+    }
+    Propose(nodes_[handles[i]], proposed.proposer, probs[i], probe[i]);
+  }
+  return handles;
+}
+
+MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes) const {
+  FORETOKEN_CHECK(max_draft_nodes >= 0 && max_nodes >= 0);
+  std::vector<int32_t> drafts, probes;
+  for (int32_t handle = 0; handle < size(); ++handle) {
+    (nodes_[handle].probe ? probes : drafts).push_back(handle);
+  }
+  const size_t kept = std::min<size_t>(
+      {drafts.size(), static_cast<size_t>(max_draft_nodes),
+       static_cast<size_t>(max_nodes)});
+  if (kept < drafts.size()) {
+    // Parents have at least their children's estimate and a smaller handle, so
+    // that every prefix of this order is a tree.
+    std::nth_element(drafts.begin(), drafts.begin() + kept, drafts.end(),
+                     [&](int32_t a, int32_t b) {
+                       return nodes_[a].prob != nodes_[b].prob
+                                  ? nodes_[a].prob > nodes_[b].prob
+                                  : a < b;
+                     });
+    drafts.resize(kept);
+    std::sort(drafts.begin(), drafts.end());
+  }
+
+  MergedTree merged;
+  merged.node_of.assign(nodes_.size(), -1);
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> parents;
+  const auto take = [&](int32_t handle) {
+    const Node& node = nodes_[handle];
+    const int32_t parent =
+        node.parent == kRootParent ? kRootParent : merged.node_of[node.parent];
+    // A probe whose parent did not fit.
+    if (node.parent != kRootParent && parent < 0) return;
+    merged.node_of[handle] = static_cast<int32_t>(tokens.size());
+    tokens.push_back(node.token);
+    parents.push_back(parent);
+    merged.proposers.push_back(node.proposers);
+    merged.credited.push_back(node.credited);
+    merged.probs.push_back(node.prob);
+  };
+  for (const int32_t handle : drafts) take(handle);
+  merged.draft_nodes = static_cast<int>(tokens.size());
+  for (const int32_t handle : probes) {
+    if (tokens.size() == static_cast<size_t>(max_nodes)) break;
+    take(handle);
+  }
+  absl::StatusOr<TokenTree> tree =
+      TokenTree::Create(std::move(tokens), std::move(parents));
+  FORETOKEN_CHECK(tree.ok());
+  merged.tree = *std::move(tree);
+  return merged;
+}
+
+void TreeBuilder::Clear() {
+  nodes_.clear();
+  children_.clear();
+}
+
+}  // namespace foretoken

@@ -1,0 +1,95 @@
+// TreeBuilder: one token tree out of the answers of several drafters.
+//
+// Trees are merged by path: equal siblings are one row, whoever proposed them.
+// A row remembers every proposer; draft wins over probe; its estimate is the
+// highest of its proposers', who is credited where the row is accepted. Then the
+// best rows that fit the budget are taken: estimates never rise along a path, so
+// taking rows best first keeps every path whole.
+//
+// In the built tree draft rows come before probe rows, so that nodes
+// 0 .. draft_nodes-1 are a tree by themselves.
+//
+// Source: SpecInfer, arXiv:2305.09781, "Merge-based speculation"; the
+// probe rows after Lookahead Decoding, arXiv:2402.02057.
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_SPEC_TREE_BUILDER_H_
+#define FORETOKEN_COMMON_SPEC_TREE_BUILDER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+#include "common/spec/token_tree.h"
+
+namespace foretoken {
+
+// Bit p is set for proposer p; lower ones win ties.
+using ProposerSet = uint32_t;
+inline constexpr int kMaxProposer = 31;
+
+// One drafter's answer, borrowed. Parents precede children; -1 hangs on the last
+// committed token.
+struct ProposedTree {
+  int proposer = 0;  // 0..kMaxProposer
+  absl::Span<const TokenId> tokens;
+  absl::Span<const int32_t> parents;
+  // Estimated probability that the whole path to the node is accepted, 0..1;
+  // what exceeds the parent's is cut to it. Empty: unknown, counts as 0.
+  absl::Span<const float> probs;
+  // Nodes that are read but never accepted, ascending. What hangs on one must be
+  // a probe too.
+  absl::Span<const int32_t> probes;
+};
+
+struct MergedTree {
+  TokenTree tree;
+  int draft_nodes = 0;                 // nodes 0..draft_nodes-1; then probes
+  std::vector<ProposerSet> proposers;  // [tree.size()]
+  std::vector<int> credited;           // [tree.size()], highest estimate
+  std::vector<float> probs;            // [tree.size()], that estimate
+  // For every handle that Add gave: its node, or -1 where it did not fit.
+  std::vector<int32_t> node_of;
+};
+
+class TreeBuilder {
+ public:
+  // Tokens at or above `vocab_size` are refused.
+  explicit TreeBuilder(int32_t vocab_size) : vocab_size_(vocab_size) {}
+
+  // Merges `proposed` in. Returns a handle for each of its nodes, for
+  // MergedTree::node_of; equal paths have equal handles. InvalidArgument names
+  // the first bad node, and nothing is merged then.
+  absl::StatusOr<std::vector<int32_t>> Add(const ProposedTree& proposed);
+
+  // The best tree of at most `max_draft_nodes` draft and `max_nodes` nodes in
+  // all; probes go first where space is short, the latest of them first. Ties
+  // go to the node that was added first.
+  MergedTree Build(int max_draft_nodes, int max_nodes) const;
+
+  void Clear();
+  int size() const { return static_cast<int>(nodes_.size()); }
+
+ private:
+  struct Node {
+    TokenId token;
+    int32_t parent;  // handle, or kRootParent
+    ProposerSet proposers;
+    int credited;
+    float prob;
+    bool probe;
+  };
+
+  absl::Status Check(const ProposedTree& proposed) const;
+  void Propose(Node& node, int proposer, float prob, bool probe);
+
+  const int32_t vocab_size_;
+  std::vector<Node> nodes_;
+  absl::flat_hash_map<uint64_t, int32_t> children_;  // (parent, token): handle
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_SPEC_TREE_BUILDER_H_

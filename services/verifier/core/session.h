@@ -1,0 +1,76 @@
+// Session: one request's text on the verifier, and where it stands.
+//
+//   waiting --admit--> prefilling --> ready --SubmitRound--> round pending
+//      ^                                |                        |
+//      +------------ preempt -----------+------------------------+
+//
+// A preempted session loses its KV and keeps its text; admitted again it
+// prefills all but its last token and goes on, to the bit where it was.
+// Owned by the engine thread.
+#ifndef FORETOKEN_SERVICES_VERIFIER_CORE_SESSION_H_
+#define FORETOKEN_SERVICES_VERIFIER_CORE_SESSION_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/infer/backend.h"
+#include "common/sampling/sampler.h"
+#include "common/spec/round.h"
+
+namespace foretoken::verifier {
+
+// Names a session towards the engine's caller; never reused, so that lower
+// means older.
+using SessionKey = int64_t;
+
+// A round that waits for its pass.
+struct PendingRound {
+  RoundRequest request;
+  // Nodes that get a row, ascending; parent of each among the rows (row 0 is
+  // the last committed token), and rows of nodes (-1: dropped).
+  std::vector<int32_t> kept_nodes;
+  std::vector<TokenId> row_tokens;   // [1 + kept]
+  std::vector<int32_t> row_parents;  // [1 + kept]
+  std::vector<int32_t> row_of_node;  // [tree.size()]
+  int32_t max_draft_depth = 0;
+  int64_t order = 0;  // of submission
+  absl::Time submitted;
+  absl::Duration queue_time;  // until its pass
+
+  int32_t rows() const { return static_cast<int32_t>(row_tokens.size()); }
+};
+
+struct Session {
+  SessionKey key = -1;
+  SessionRequest request;       // its `tokens` moved to the member below
+  std::vector<TokenId> tokens;  // committed, prompt first
+  FinishReason finish = FinishReason::kNone;
+
+  // With the backend, while admitted.
+  std::optional<SessionId> backend_session;
+  std::optional<SamplingState> sampling;  // its length() is the KV's
+  int64_t kv_length = 0;
+
+  bool prefill_reported = false;  // the caller has its PrefillResult
+  int64_t reused_tokens = 0;
+  bool was_preempted = false;
+  std::optional<PendingRound> round;
+
+  bool is_replay() const {
+    return static_cast<int64_t>(tokens.size()) > request.prompt_length;
+  }
+  // Prefill ends at this KV length: a fresh prompt is computed whole, and its
+  // last row gives the first token; else the last token is row 0 of the next
+  // round.
+  int64_t prefill_target() const {
+    return static_cast<int64_t>(tokens.size()) - (is_replay() ? 1 : 0);
+  }
+  bool needs_prefill() const { return kv_length < prefill_target(); }
+  bool has_work() const { return !prefill_reported || round.has_value(); }
+};
+
+}  // namespace foretoken::verifier
+
+#endif  // FORETOKEN_SERVICES_VERIFIER_CORE_SESSION_H_

@@ -1,0 +1,204 @@
+// VerifyEngine: the verifier without its network. Sessions, continuous
+// batching, the acceptance walk, admission by KV pages, preemption and replay.
+//
+// Synchronous and deterministic: callers submit, RunPass runs one forward pass
+// over whatever waits and reports what came of it. One engine thread owns the
+// object and drives it; a server feeds it through a queue of its own.
+//
+// A pass holds rounds of many sessions (whole trees, in order of submission)
+// and chunks of prompts (oldest session first). While rounds wait, prefill
+// takes at most prefill_chunk rows, and at least one session of either kind
+// moves in every pass. Which sessions share a pass changes no token
+// (common/infer/backend.h).
+//
+// Memory: a session is admitted when its text and one round fit; a session that
+// needs a page more takes it from the youngest admitted session, which is
+// preempted and later replayed with unchanged output. Waiting sessions are
+// admitted strictly by age, so none starves. A session alone in the cache runs
+// without drafts before it is refused for want of room.
+//
+// Source: continuous batching after Orca (OSDI 2022, "Iteration-level
+// scheduling"); preemption by recomputation after vLLM (arXiv:2309.06180,
+// section 4.5).
+#ifndef FORETOKEN_SERVICES_VERIFIER_CORE_VERIFY_ENGINE_H_
+#define FORETOKEN_SERVICES_VERIFIER_CORE_VERIFY_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/infer/backend.h"
+#include "common/spec/round.h"
+#include "services/verifier/core/round_plan.h"
+#include "services/verifier/core/session.h"
+
+namespace foretoken::verifier {
+
+struct VerifyEngineOptions {
+  int32_t max_sessions = 256;          // open at once, waiting ones included
+  int32_t max_rows_per_pass = 512;     // also bounded by the backend
+  int32_t max_rows_per_session = 321;  // row 0, draft and probe rows of a round
+  int32_t prefill_chunk = 128;         // prompt rows of a pass beside rounds
+  int32_t admission_reserve = 64;      // tokens beyond the text, for one round
+
+  // InvalidArgument names every bad field with its value and range.
+  absl::Status Validate() const;
+};
+
+// Sums since the start; what a metrics adapter exports.
+struct EngineTotals {
+  int64_t passes = 0;
+  int64_t rounds = 0;
+  int64_t rounds_with_drafts = 0;
+  int64_t draft_rows = 0;
+  int64_t probe_rows = 0;
+  int64_t dropped_nodes = 0;
+  int64_t accepted = 0;
+  int64_t committed = 0;      // tokens, those of prefill included
+  int64_t prefill_rows = 0;   // computed, replays included
+  int64_t reused_tokens = 0;  // not computed, thanks to the prefix cache
+  int64_t preemptions = 0;
+  int64_t replays = 0;  // preempted sessions admitted again
+  int64_t replayed_rows = 0;
+};
+
+// Of one pass.
+struct PassStats {
+  int32_t rows = 0;
+  int32_t prefill_rows = 0;
+  int32_t sessions = 0;
+  absl::Duration forward_time;
+};
+
+struct PassReport {
+  struct Prefilled {
+    SessionKey session;
+    PrefillResult result;
+  };
+  struct Round {
+    SessionKey session;
+    RoundResult result;
+  };
+  struct Failure {  // the session is closed
+    SessionKey session;
+    absl::Status status;
+  };
+  std::vector<Prefilled> prefilled;
+  std::vector<Round> rounds;
+  std::vector<Failure> failures;
+  PassStats stats;
+};
+
+class VerifyEngine {
+ public:
+  using Clock = std::function<absl::Time()>;
+
+  // `options` must be valid. The backend is the engine's alone.
+  VerifyEngine(const VerifyEngineOptions& options,
+               std::unique_ptr<Backend> backend, Clock clock = absl::Now);
+  ~VerifyEngine();
+  VerifyEngine(const VerifyEngine&) = delete;
+  VerifyEngine& operator=(const VerifyEngine&) = delete;
+
+  const ModelConfig& model() const { return backend_->config(); }
+  std::string numerics_fingerprint() const {
+    return backend_->numerics_fingerprint();
+  }
+
+  // Checks the request and queues its prefill, which a later pass reports.
+  // InvalidArgument names the field; ResourceExhausted over max_sessions;
+  // DeadlineExceeded.
+  absl::StatusOr<SessionKey> Open(SessionRequest request);
+
+  // Queues a round of an open session. NotFound: no such session;
+  // FailedPrecondition: it builds on another length, prefill is not reported,
+  // a round is already queued, or the session has ended; InvalidArgument: sizes
+  // that do not belong together.
+  absl::Status SubmitRound(SessionKey session, RoundRequest request);
+
+  // Frees the session, whatever it waits for. NotFound.
+  absl::Status Close(SessionKey session);
+
+  // Tokens committed; NotFound.
+  absl::StatusOr<int64_t> Length(SessionKey session) const;
+
+  // True if a pass would do something: rows wait, a session may be admitted, or
+  // a deadline has passed.
+  bool HasWork() const;
+  // The earliest of all sessions; InfiniteFuture if there is none.
+  absl::Time NextDeadline() const;
+
+  // Expires deadlines, admits, runs one forward pass, commits. With nothing to
+  // do it returns an empty report. Whatever befalls a session is in the
+  // report; an error of the backend ends the sessions of the pass.
+  PassReport RunPass();
+
+  int32_t sessions() const { return static_cast<int32_t>(sessions_.size()); }
+  int32_t admitted() const;
+  KvUsage kv_usage() const { return backend_->kv_usage(); }
+  const EngineTotals& totals() const { return totals_; }
+
+ private:
+  // A session's share of the pass in the making.
+  struct Share {
+    Session* session;
+    int32_t prefill_rows;  // 0: its round
+  };
+
+  absl::Status Check(const SessionRequest& request) const;
+  RoundLimits LimitsOf(const Session& session) const;
+  int32_t RowBudget() const;
+
+  void ExpireDeadlines(PassReport& report);
+  void AdmitWaiting(PassReport& report);
+  // False, with nothing changed, if there is no room for the text and
+  // `reserve` tokens more.
+  absl::StatusOr<bool> Admit(Session& session, int64_t reserve);
+  void Preempt(Session& session);
+  void ReleaseBackend(Session& session);
+  void Fail(SessionKey key, absl::Status status, PassReport& report);
+  Session* YoungestAdmitted();
+
+  std::vector<Share> PlanPass(PassReport& report);
+  void TakeRounds(int32_t budget, std::vector<Share>& plan) const;
+  void TakePrefill(int32_t budget, std::vector<Share>& plan) const;
+  // Makes room for what the planned rounds may commit; preempts, and takes
+  // those that lost their room out of the plan.
+  void ReserveRounds(std::vector<Share>& plan, PassReport& report);
+  absl::Status ReserveRound(Session& session);
+
+  absl::Status Forward(const std::vector<Share>& plan, PassResult& result);
+  absl::Status FinishPrefill(Session& session, int32_t rows,
+                             std::vector<SampledToken>& outputs,
+                             PassReport& report);
+  absl::Status FinishRound(Session& session, std::vector<SampledToken>& outputs,
+                           PassReport& report);
+  // Walks the tree, commits tokens to the text, fills all of `result` but
+  // what needs the backend; the rows whose KV is to be committed.
+  std::vector<int32_t> CommitPath(Session& session,
+                                  std::vector<SampledToken>& outputs,
+                                  RoundResult& result);
+  void CommitToken(Session& session, TokenId token);
+
+  const VerifyEngineOptions options_;
+  const std::unique_ptr<Backend> backend_;
+  const Clock clock_;
+  // By key, so by age: iteration is deterministic.
+  std::map<SessionKey, std::unique_ptr<Session>> sessions_;
+  SessionKey next_key_ = 1;
+  int64_t next_order_ = 1;
+  // The oldest waiting session found no room, and none was freed since.
+  bool admission_blocked_ = false;
+  std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
+  EngineTotals totals_;
+};
+
+}  // namespace foretoken::verifier
+
+#endif  // FORETOKEN_SERVICES_VERIFIER_CORE_VERIFY_ENGINE_H_
