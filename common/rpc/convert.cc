@@ -1,0 +1,308 @@
+#include "common/rpc/convert.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken::rpc {
+namespace {
+
+absl::Status CheckSize(const char* field, int size, int limit) {
+  if (size <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", size, " entries, want at most ", limit));
+}
+
+template <typename Repeated>
+std::vector<TokenId> Tokens(const Repeated& field) {
+  return std::vector<TokenId>(field.begin(), field.end());
+}
+
+double Milliseconds(absl::Duration d) { return absl::ToDoubleMilliseconds(d); }
+
+// Committed tokens with their logprobs, where the message has them.
+absl::StatusOr<std::vector<SampledToken>> SampledTokens(
+    const google::protobuf::RepeatedField<int32_t>& ids,
+    const google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& logprobs) {
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("token_ids", ids.size(), kMaxTreeNodes + 1));
+  if (!logprobs.empty() && logprobs.size() != ids.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "logprobs: ", logprobs.size(), " entries, want 0 or ", ids.size()));
+  }
+  std::vector<SampledToken> tokens(ids.size());
+  for (int i = 0; i < ids.size(); ++i) {
+    tokens[i].token = ids[i];
+    if (logprobs.empty()) continue;
+    tokens[i].logprob = logprobs[i].logprob();
+    FORETOKEN_RETURN_IF_ERROR(
+        CheckSize("logprobs.top", logprobs[i].top_size(), kMaxLogprobs));
+    for (const v1::TokenLogprob& top : logprobs[i].top()) {
+      tokens[i].top_logprobs.push_back({top.token(), top.logprob()});
+    }
+  }
+  return tokens;
+}
+
+template <typename Proto>
+void AddTokens(const std::vector<SampledToken>& tokens, bool with_logprobs,
+               Proto* proto) {
+  for (const SampledToken& token : tokens) {
+    proto->add_token_ids(token.token);
+    if (with_logprobs) ToProto(token, proto->add_logprobs());
+  }
+}
+
+}  // namespace
+
+void ToProto(const SamplingParams& params, v1::SamplingParams* proto) {
+  proto->set_temperature(params.temperature);
+  proto->set_top_k(params.top_k);
+  proto->set_top_p(params.top_p);
+  proto->set_min_p(params.min_p);
+  proto->set_repetition_penalty(params.repetition_penalty);
+  proto->set_presence_penalty(params.presence_penalty);
+  proto->set_frequency_penalty(params.frequency_penalty);
+  for (const auto& [token, bias] : params.logit_bias) {
+    (*proto->mutable_logit_bias())[token] = bias;
+  }
+  proto->set_seed(params.seed);
+  proto->set_min_tokens(params.min_tokens);
+  if (params.logprobs >= 0) proto->set_logprobs(params.logprobs);
+}
+
+absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto) {
+  FORETOKEN_RETURN_IF_ERROR(CheckSize("logit_bias",
+                                      static_cast<int>(proto.logit_bias_size()),
+                                      static_cast<int>(kMaxTokenListSize)));
+  SamplingParams params;
+  params.temperature = proto.temperature();
+  params.top_k = proto.top_k();
+  if (proto.has_top_p()) params.top_p = proto.top_p();
+  params.min_p = proto.min_p();
+  if (proto.has_repetition_penalty()) {
+    params.repetition_penalty = proto.repetition_penalty();
+  }
+  params.presence_penalty = proto.presence_penalty();
+  params.frequency_penalty = proto.frequency_penalty();
+  for (const auto& [token, bias] : proto.logit_bias()) {
+    params.logit_bias.emplace_back(token, bias);
+  }
+  if (proto.has_seed()) params.seed = proto.seed();
+  params.min_tokens = proto.min_tokens();
+  if (proto.has_logprobs()) {
+    // -1 is how the struct says "off": the message leaves the field out.
+    if (proto.logprobs() < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "logprobs: ", proto.logprobs(), ", want 0..", kMaxLogprobs));
+    }
+    params.logprobs = proto.logprobs();
+  }
+  return params;
+}
+
+void ToProto(const TokenTree& tree, const std::vector<bool>& probe,
+             v1::TokenTree* proto) {
+  proto->mutable_tokens()->Add(tree.tokens().begin(), tree.tokens().end());
+  proto->mutable_parents()->Add(tree.parents().begin(), tree.parents().end());
+  for (size_t i = 0; i < probe.size(); ++i) {
+    if (probe[i]) proto->add_probes(static_cast<int32_t>(i));
+  }
+}
+
+absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto) {
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("tree.tokens", proto.tokens_size(), kMaxTreeNodes));
+  ProbedTree result;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      result.tree,
+      TokenTree::Create(Tokens(proto.tokens()), Tokens(proto.parents())));
+  if (proto.probes().empty()) return result;
+  result.probe.resize(result.tree.size());
+  int32_t before = -1;
+  for (const int32_t node : proto.probes()) {
+    if (node <= before || node >= result.tree.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tree.probes: node ", node, " after ", before,
+                       ", want ascending nodes below ", result.tree.size()));
+    }
+    result.probe[node] = true;
+    before = node;
+  }
+  return result;
+}
+
+v1::FinishReason ToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kLength:
+      return v1::FINISH_REASON_LENGTH;
+    case FinishReason::kNone:
+      break;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+FinishReason FromProto(v1::FinishReason reason) {
+  if (reason == v1::FINISH_REASON_STOP) return FinishReason::kStop;
+  if (reason == v1::FINISH_REASON_LENGTH) return FinishReason::kLength;
+  return FinishReason::kNone;
+}
+
+void ToProto(const SessionRequest& request, v1::OpenSession* proto) {
+  proto->mutable_token_ids()->Add(request.tokens.begin(), request.tokens.end());
+  proto->set_prompt_length(static_cast<int32_t>(request.prompt_length));
+  ToProto(request.sampling, proto->mutable_sampling());
+  proto->mutable_stop_tokens()->Add(request.stop_tokens.begin(),
+                                    request.stop_tokens.end());
+  proto->mutable_end_tokens()->Add(request.sampling.end_tokens.begin(),
+                                   request.sampling.end_tokens.end());
+  proto->set_max_length(static_cast<int32_t>(request.max_length));
+  proto->set_cache_scope(request.cache_scope);
+}
+
+absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
+  constexpr int kMaxList = static_cast<int>(kMaxTokenListSize);
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("token_ids", proto.token_ids_size(), kMaxTokensPerMessage));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("stop_tokens", proto.stop_tokens_size(), kMaxList));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("end_tokens", proto.end_tokens_size(), kMaxList));
+  SessionRequest request;
+  FORETOKEN_ASSIGN_OR_RETURN(request.sampling, FromProto(proto.sampling()));
+  request.cache_scope = proto.cache_scope();
+  request.tokens = Tokens(proto.token_ids());
+  request.prompt_length = proto.prompt_length();
+  request.max_length = proto.max_length();
+  request.sampling.end_tokens = Tokens(proto.end_tokens());
+  request.stop_tokens = Tokens(proto.stop_tokens());
+  return request;
+}
+
+void ToProto(const RoundRequest& request, v1::Round* proto) {
+  proto->set_committed_length(request.length);
+  if (!request.tree.empty()) {
+    ToProto(request.tree, request.probe, proto->mutable_tree());
+  }
+  proto->set_top_candidates(request.candidates);
+}
+
+absl::StatusOr<RoundRequest> FromProto(const v1::Round& proto) {
+  RoundRequest request;
+  FORETOKEN_ASSIGN_OR_RETURN(ProbedTree tree, FromProto(proto.tree()));
+  request.length = proto.committed_length();
+  request.tree = std::move(tree.tree);
+  request.probe = std::move(tree.probe);
+  request.candidates = proto.top_candidates();
+  if (request.candidates < 0 || request.candidates > kMaxRowCandidates) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("top_candidates: ", request.candidates, ", want 0..",
+                     kMaxRowCandidates));
+  }
+  return request;
+}
+
+void ToProto(const SampledToken& token, v1::TokenLogprobs* proto) {
+  proto->set_logprob(token.logprob);
+  for (const TokenLogprob& top : token.top_logprobs) {
+    v1::TokenLogprob* entry = proto->add_top();
+    entry->set_token(top.token);
+    entry->set_logprob(top.logprob);
+  }
+}
+
+void ToProto(const PrefillResult& result, bool with_logprobs,
+             v1::Prefilled* proto) {
+  proto->set_committed_length(result.length);
+  AddTokens(result.tokens, with_logprobs, proto);
+  proto->set_reused_tokens(static_cast<int32_t>(result.reused_tokens));
+  proto->set_finish_reason(ToProto(result.finish));
+}
+
+absl::StatusOr<PrefillResult> FromProto(const v1::Prefilled& proto) {
+  PrefillResult result;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      result.tokens, SampledTokens(proto.token_ids(), proto.logprobs()));
+  result.length = proto.committed_length();
+  result.reused_tokens = proto.reused_tokens();
+  result.finish = FromProto(proto.finish_reason());
+  return result;
+}
+
+void ToProto(const RoundResult& result, bool with_logprobs, bool with_rows,
+             v1::RoundResult* proto) {
+  proto->set_committed_length(result.length);
+  AddTokens(result.tokens, with_logprobs, proto);
+  proto->mutable_path()->Add(result.path.begin(), result.path.end());
+  if (with_rows) {
+    proto->mutable_row_tokens()->Add(result.row_tokens.begin(),
+                                     result.row_tokens.end());
+  }
+  for (const auto& candidates : result.row_candidates) {
+    v1::RowCandidates* row = proto->add_row_candidates();
+    for (const TokenLogprob& candidate : candidates) {
+      v1::TokenLogprob* entry = row->add_candidates();
+      entry->set_token(candidate.token);
+      entry->set_logprob(candidate.logprob);
+    }
+  }
+  proto->set_finish_reason(ToProto(result.finish));
+  v1::RoundStats* stats = proto->mutable_stats();
+  stats->set_draft_rows(result.stats.draft_rows);
+  stats->set_probe_rows(result.stats.probe_rows);
+  stats->set_dropped_nodes(result.stats.dropped_nodes);
+  stats->set_accepted(result.stats.accepted);
+  stats->set_pass_rows(result.stats.pass_rows);
+  stats->set_pass_sessions(result.stats.pass_sessions);
+  stats->set_queue_ms(Milliseconds(result.stats.queue_time));
+  stats->set_pass_ms(Milliseconds(result.stats.pass_time));
+}
+
+absl::StatusOr<RoundResult> FromProto(const v1::RoundResult& proto,
+                                      int32_t tree_size) {
+  RoundResult result;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      result.tokens, SampledTokens(proto.token_ids(), proto.logprobs()));
+  FORETOKEN_RETURN_IF_ERROR(CheckSize("path", proto.path_size(), tree_size));
+  if (proto.row_tokens_size() != 0 &&
+      proto.row_tokens_size() != tree_size + 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("row_tokens: ", proto.row_tokens_size(),
+                     " entries, want 0 or ", tree_size + 1));
+  }
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("row_candidates", proto.row_candidates_size(), tree_size + 1));
+  result.length = proto.committed_length();
+  for (const int32_t node : proto.path()) {
+    if (node < 0 || node >= tree_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("path: node ", node, ", want 0..", tree_size - 1));
+    }
+    result.path.push_back(node);
+  }
+  result.row_tokens = Tokens(proto.row_tokens());
+  for (const v1::RowCandidates& row : proto.row_candidates()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckSize(
+        "row_candidates.candidates", row.candidates_size(), kMaxRowCandidates));
+    auto& candidates = result.row_candidates.emplace_back();
+    for (const v1::TokenLogprob& entry : row.candidates()) {
+      candidates.push_back({entry.token(), entry.logprob()});
+    }
+  }
+  result.finish = FromProto(proto.finish_reason());
+  const v1::RoundStats& stats = proto.stats();
+  result.stats.draft_rows = stats.draft_rows();
+  result.stats.probe_rows = stats.probe_rows();
+  result.stats.dropped_nodes = stats.dropped_nodes();
+  result.stats.accepted = stats.accepted();
+  result.stats.pass_rows = stats.pass_rows();
+  result.stats.pass_sessions = stats.pass_sessions();
+  result.stats.queue_time = absl::Milliseconds(stats.queue_ms());
+  result.stats.pass_time = absl::Milliseconds(stats.pass_ms());
+  return result;
+}
+
+}  // namespace foretoken::rpc

@@ -1,0 +1,76 @@
+// Proto messages to plain structs and back: proto types end here.
+//
+// FromProto checks sizes and shapes, so that a message of any content gives a
+// struct of bounded size or InvalidArgument by field; what needs the model (a
+// vocabulary, a limit) is checked by whoever has it.
+// Thread-safe.
+#ifndef FORETOKEN_COMMON_RPC_CONVERT_H_
+#define FORETOKEN_COMMON_RPC_CONVERT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/sampling/sampler.h"
+#include "common/sampling/sampling_params.h"
+#include "common/spec/mode_spec.h"
+#include "common/spec/round.h"
+#include "common/spec/token_tree.h"
+#include "foretoken/v1/generation.pb.h"
+#include "foretoken/v1/sampling.pb.h"
+#include "foretoken/v1/token_tree.pb.h"
+#include "foretoken/v1/verifier.pb.h"
+
+namespace foretoken::rpc {
+
+// Bounds of one message.
+inline constexpr int32_t kMaxTokensPerMessage = 1 << 22;
+inline constexpr int32_t kMaxTreeNodes = 4096;
+
+// end_tokens are not part of the message. `seed` is left alone where the
+// message has none.
+void ToProto(const SamplingParams& params, v1::SamplingParams* proto);
+absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto);
+
+struct ProbedTree {
+  TokenTree tree;
+  std::vector<bool> probe;  // empty: none, else [tree.size()]
+};
+void ToProto(const TokenTree& tree, const std::vector<bool>& probe,
+             v1::TokenTree* proto);
+absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto);
+
+v1::FinishReason ToProto(FinishReason reason);
+FinishReason FromProto(v1::FinishReason reason);
+
+// "prompt_lookup:max_n=3" to the message of that mode and back. Unimplemented
+// for a mode that the message does not know, InvalidArgument for a parameter,
+// by name; a config without a mode gives a ModeSpec without a name.
+absl::Status ToProto(const ModeSpec& spec, v1::SpeculationConfig* proto);
+absl::StatusOr<ModeSpec> FromProto(const v1::SpeculationConfig& proto);
+
+// The verifier's session. request_id, fingerprint and want_row_tokens travel
+// beside the struct; its deadline is the call's.
+void ToProto(const SessionRequest& request, v1::OpenSession* proto);
+absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto);
+
+void ToProto(const RoundRequest& request, v1::Round* proto);
+absl::StatusOr<RoundRequest> FromProto(const v1::Round& proto);
+
+// Logprobs are written only if `with_logprobs`.
+void ToProto(const PrefillResult& result, bool with_logprobs,
+             v1::Prefilled* proto);
+absl::StatusOr<PrefillResult> FromProto(const v1::Prefilled& proto);
+
+void ToProto(const RoundResult& result, bool with_logprobs, bool with_rows,
+             v1::RoundResult* proto);
+// Checks the result against the tree it answers.
+absl::StatusOr<RoundResult> FromProto(const v1::RoundResult& proto,
+                                      int32_t tree_size);
+
+void ToProto(const SampledToken& token, v1::TokenLogprobs* proto);
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_CONVERT_H_
