@@ -7,6 +7,7 @@ find_package(absl CONFIG REQUIRED)  # 20220623: no absl/log, no status macros
 find_package(nlohmann_json 3.11 CONFIG REQUIRED)
 find_package(CLI11 2.1 CONFIG REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.40)
+pkg_check_modules(icu REQUIRED IMPORTED_TARGET icu-uc>=72)  # Unicode NFC
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash>=0.8)
 find_package(OpenSSL 3.0 REQUIRED)  # libcrypto: SHA-256 of weights
 

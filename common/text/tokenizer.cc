@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/text/hf_tokenizer.h"
 #include "common/text/sentencepiece_tokenizer.h"
 #include "common/text/tokenizer_config.h"
 
@@ -30,8 +31,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadFile(
     const std::string& path, const TokenizerConfig& config) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::string bytes,
                              ReadFile(path, kMaxTokenizerBytes));
+  // No SentencePiece model begins with a brace: that would be a field of the
+  // deprecated group type.
+  const bool is_json =
+      !bytes.empty() && bytes.find_first_not_of(" \t\r\n") == bytes.find('{');
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
-      MakeSentencePieceTokenizer(bytes, config);
+      is_json ? MakeHfTokenizer(bytes, config)
+              : MakeSentencePieceTokenizer(bytes, config);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);
   return tokenizer;
 }

@@ -57,7 +57,9 @@ class Tokenizer {
     return vocabulary_.bytes(id);
   }
   bool IsSpecial(TokenId id) const {
-    return vocabulary_.kind(id) == TokenKind::kSpecial;
+    return vocabulary_.kind(id) == TokenKind::kSpecial ||
+           (vocabulary_.kind(id) == TokenKind::kUnknown &&
+            TokenBytes(id).empty());
   }
   // True where decoding drops leading space of the whole text (SentencePiece's
   // dummy prefix); decode_rules() says which.

@@ -1,0 +1,249 @@
+#include "common/text/bpe_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/status_macros.h"
+#include "common/text/byte_level.h"
+#include "common/text/json_fields.h"
+#include "common/text/utf8.h"
+#include "common/text/vocabulary.h"
+
+namespace foretoken {
+namespace {
+
+// One entry of "merges": "left right" or ["left", "right"].
+absl::Status SplitMerge(const Json& entry, const std::string& where,
+                        std::string& left, std::string& right) {
+  if (entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
+      entry[1].is_string()) {
+    left = entry[0].get<std::string>();
+    right = entry[1].get<std::string>();
+    return absl::OkStatus();
+  }
+  if (entry.is_string()) {
+    const std::string& text = entry.get_ref<const std::string&>();
+    const size_t space = text.find(' ');
+    if (space != std::string::npos &&
+        text.find(' ', space + 1) == std::string::npos) {
+      left = text.substr(0, space);
+      right = text.substr(space + 1);
+      return absl::OkStatus();
+    }
+  }
+  return BadField(where, entry, "\"left right\" or [\"left\", \"right\"]");
+}
+
+bool CrossesSpace(absl::string_view token) {
+  while (absl::StartsWith(token, kSpaceSymbol)) token.remove_prefix(3);
+  return absl::StrContains(token, kSpaceSymbol);
+}
+
+}  // namespace
+
+absl::StatusOr<BpeModel> BpeModel::Create(const Json& field, bool byte_level) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json type, Member(field, "model", "type"));
+  if (type != "BPE" && !type.is_null()) {
+    return BadField("model.type", type, "BPE; others are not supported");
+  }
+  for (const char* name :
+       {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    FORETOKEN_ASSIGN_OR_RETURN(const Json value, Member(field, "model", name));
+    if (!value.is_null() && value != "" && value != 0) {
+      return BadField(absl::StrCat("model.", name), value,
+                      "nothing; it is not supported");
+    }
+  }
+  BpeModel model;
+  model.byte_level_ = byte_level;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      model.byte_fallback_, BoolMember(field, "model", "byte_fallback", false));
+  FORETOKEN_ASSIGN_OR_RETURN(model.fuse_unknown_,
+                             BoolMember(field, "model", "fuse_unk", false));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      model.ignore_merges_, BoolMember(field, "model", "ignore_merges", false));
+  FORETOKEN_RETURN_IF_ERROR(model.LoadVocabulary(field));
+  FORETOKEN_RETURN_IF_ERROR(model.LoadUnknown(field));
+  FORETOKEN_RETURN_IF_ERROR(model.LoadMerges(field));
+  FORETOKEN_RETURN_IF_ERROR(model.LoadBytes(byte_level));
+  model.IndexCharacters();
+  return model;
+}
+
+absl::Status BpeModel::LoadVocabulary(const Json& model) {
+  const auto vocabulary = model.find("vocab");
+  if (vocabulary == model.end() || !vocabulary->is_object() ||
+      vocabulary->empty()) {
+    return absl::InvalidArgumentError(
+        "model.vocab: want an object that is not empty");
+  }
+  vocabulary_.reserve(vocabulary->size());
+  for (const auto& [token, id] : vocabulary->items()) {
+    if (!id.is_number_integer() || id < 0 || id >= Vocabulary::kMaxSize) {
+      return BadField(absl::StrCat("model.vocab[\"", token, "\"]"), id,
+                      absl::StrCat("0..", Vocabulary::kMaxSize - 1));
+    }
+    vocabulary_[token] = id.get<TokenId>();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeModel::LoadUnknown(const Json& model) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json token,
+                             Member(model, "model", "unk_token"));
+  if (token.is_null()) return absl::OkStatus();
+  if (!token.is_string()) return BadField("model.unk_token", token, "a string");
+  const auto id = vocabulary_.find(token.get<std::string>());
+  if (id == vocabulary_.end()) {
+    return BadField("model.unk_token", token, "a token of model.vocab");
+  }
+  unknown_ = id->second;
+  return absl::OkStatus();
+}
+
+absl::Status BpeModel::LoadMerges(const Json& model) {
+  const auto merges = model.find("merges");
+  if (merges == model.end() || !merges->is_array()) {
+    return absl::InvalidArgumentError("model.merges: want a list");
+  }
+  merges_ = BpeMerges(merges->size());
+  cut_at_spaces_ = !byte_level_ && vocabulary_.contains(kSpaceSymbol);
+  std::string left;
+  std::string right;
+  for (size_t i = 0; i < merges->size(); ++i) {
+    const std::string where = absl::StrCat("model.merges[", i, "]");
+    FORETOKEN_RETURN_IF_ERROR(SplitMerge((*merges)[i], where, left, right));
+    const std::string merged = left + right;
+    TokenId ids[3];
+    const std::string* parts[3] = {&left, &right, &merged};
+    for (int part = 0; part < 3; ++part) {
+      const auto id = vocabulary_.find(*parts[part]);
+      if (id == vocabulary_.end()) {
+        return BadField(where, (*merges)[i],
+                        absl::StrCat("tokens of model.vocab, where there is no "
+                                     "\"",
+                                     *parts[part], "\""));
+      }
+      ids[part] = id->second;
+    }
+    merges_.Add(ids[0], ids[1], {static_cast<uint32_t>(i), ids[2]});
+    if (CrossesSpace(merged)) cut_at_spaces_ = false;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeModel::LoadBytes(bool byte_level) {
+  bytes_.fill(-1);
+  if (!byte_level && !byte_fallback_) return absl::OkStatus();
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string name;
+    if (byte_level) {
+      AppendUtf8(ByteLevelCodePoint(static_cast<uint8_t>(byte)), name);
+    } else {
+      name = absl::StrFormat("<0x%02X>", byte);
+    }
+    const auto id = vocabulary_.find(name);
+    if (id != vocabulary_.end()) {
+      bytes_[byte] = id->second;
+    } else if (!byte_level) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "model.byte_fallback: true, but model.vocab has no ", name));
+    } else if (byte_fallback_ || unknown_ >= 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.vocab: has no \"", name,
+                       "\", and an unknown token or byte_fallback for bytes "
+                       "of a byte-level vocabulary is not supported"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void BpeModel::IndexCharacters() {
+  ascii_.fill(-1);
+  for (const auto& [token, id] : vocabulary_) {
+    if (ignore_merges_) {
+      std::optional<std::string> piece =
+          byte_level_ ? DecodeByteLevel(token) : token;
+      if (piece.has_value()) whole_pieces_[*std::move(piece)] = id;
+    }
+    if (byte_level_) continue;
+    const Utf8Step step = NextUtf8(token.empty() ? " " : token);
+    if (step.length != token.size()) continue;
+    characters_[step.code_point] = id;
+    if (step.code_point < ascii_.size()) ascii_[step.code_point] = id;
+  }
+}
+
+void BpeModel::Encode(absl::string_view piece, Buffers& buffers,
+                      std::vector<TokenId>& ids) const {
+  if (ignore_merges_) {
+    const auto whole = whole_pieces_.find(piece);
+    if (whole != whole_pieces_.end()) {
+      ids.push_back(whole->second);
+      return;
+    }
+  }
+  if (!cut_at_spaces_) return EncodeWhole(piece, buffers, ids);
+  while (!piece.empty()) {
+    size_t end = 0;
+    while (absl::StartsWith(piece.substr(end), kSpaceSymbol)) end += 3;
+    end = std::min(piece.find(kSpaceSymbol, end), piece.size());
+    EncodeWhole(piece.substr(0, end), buffers, ids);
+    piece.remove_prefix(end);
+  }
+}
+
+void BpeModel::EncodeWhole(absl::string_view piece, Buffers& buffers,
+                           std::vector<TokenId>& ids) const {
+  buffers.symbols.clear();
+  if (byte_level_) {
+    AppendBytes(piece, buffers);
+  } else {
+    AppendCharacters(piece, buffers);
+  }
+  merges_.Apply(buffers.symbols, buffers.scratch);
+  for (const BpeSymbol& symbol : buffers.symbols) ids.push_back(symbol.id);
+}
+
+void BpeModel::AppendBytes(absl::string_view piece, Buffers& buffers) const {
+  for (const char byte : piece) {
+    // A byte that the vocabulary lacks is left out, as the original does.
+    const TokenId id = bytes_[static_cast<uint8_t>(byte)];
+    if (id >= 0) buffers.symbols.push_back({id, 0});
+  }
+}
+
+void BpeModel::AppendCharacters(absl::string_view piece,
+                                Buffers& buffers) const {
+  bool after_unknown = false;
+  while (!piece.empty()) {
+    const Utf8Step step = NextUtf8(piece);
+    const absl::string_view character = piece.substr(0, step.length);
+    piece.remove_prefix(step.length);
+    TokenId id = -1;
+    if (step.code_point < ascii_.size()) {
+      id = ascii_[step.code_point];
+    } else if (const auto found = characters_.find(step.code_point);
+               found != characters_.end()) {
+      id = found->second;
+    }
+    if (id < 0 && byte_fallback_) {
+      for (const char byte : character) {
+        buffers.symbols.push_back({bytes_[static_cast<uint8_t>(byte)], 0});
+      }
+      continue;
+    }
+    const bool is_unknown = id < 0;
+    if (is_unknown) id = unknown_;
+    if (id < 0) continue;  // no unknown token: left out, as the original does
+    if (!is_unknown || !fuse_unknown_ || !after_unknown) {
+      buffers.symbols.push_back({id, 0});
+    }
+    after_unknown = is_unknown;
+  }
+}
+
+}  // namespace foretoken

@@ -1,0 +1,301 @@
+#include "common/text/hf_tokenizer.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/json.h"
+#include "common/base/status_macros.h"
+#include "common/text/added_tokens.h"
+#include "common/text/bpe_model.h"
+#include "common/text/hf_decoder.h"
+#include "common/text/hf_post_processor.h"
+#include "common/text/json_fields.h"
+#include "common/text/pre_tokenizer.h"
+#include "common/text/sentencepiece_model.h"
+#include "common/text/text_normalizer.h"
+#include "common/text/utf8.h"
+
+namespace foretoken {
+namespace {
+
+class HfTokenizer : public Tokenizer {
+ public:
+  struct Pipeline {
+    AddedTokenMatcher raw_tokens;
+    AddedTokenMatcher normalized_tokens;
+    TextNormalizer normalizer;
+    PreTokenizer pre_tokenizer;
+    BpeModel model;
+  };
+
+  HfTokenizer(Parts parts, Pipeline pipeline)
+      : Tokenizer(std::move(parts)), pipeline_(std::move(pipeline)) {}
+
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(
+      const Json& file, const TokenizerConfig& config);
+
+  std::vector<TokenId> Encode(absl::string_view text) const override;
+
+ private:
+  struct Work {
+    PreTokenizer::Scratch regex;
+    BpeModel::Buffers bpe;
+    std::vector<TokenId> ids;
+  };
+
+  void EncodeValid(absl::string_view text, bool at_start, Work& work) const;
+  void EncodeBetweenTokens(absl::string_view text, bool at_start,
+                           Work& work) const;
+
+  const Pipeline pipeline_;
+};
+
+// Malformed bytes of a text for a vocabulary that has no bytes of its own.
+std::string ReplaceMalformed(absl::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t valid = ValidUtf8Prefix(text);
+    out.append(text.data(), valid);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    out += kReplacementCharacter;
+    text.remove_prefix(1);
+  }
+  return out;
+}
+
+std::vector<TokenId> HfTokenizer::Encode(absl::string_view text) const {
+  Work work;
+  work.ids.reserve(text.size() / 3);
+  std::string replaced;
+  if (!pipeline_.pre_tokenizer.byte_level() && !IsValidUtf8(text)) {
+    replaced = ReplaceMalformed(text);
+    text = replaced;
+  }
+  bool at_start = true;
+  while (!text.empty()) {
+    const size_t valid = ValidUtf8Prefix(text);
+    EncodeValid(text.substr(0, valid), at_start, work);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    // The regular expressions know characters only: what is none is bytes.
+    pipeline_.model.Encode(text.substr(0, 1), work.bpe, work.ids);
+    text.remove_prefix(1);
+    at_start = false;
+  }
+  return std::move(work.ids);
+}
+
+void HfTokenizer::EncodeValid(absl::string_view text, bool at_start,
+                              Work& work) const {
+  pipeline_.raw_tokens.Split(text, [&](TokenId id, absl::string_view part) {
+    if (id >= 0) {
+      work.ids.push_back(id);
+    } else {
+      EncodeBetweenTokens(part, at_start && part.data() == text.data(), work);
+    }
+  });
+}
+
+void HfTokenizer::EncodeBetweenTokens(absl::string_view text, bool at_start,
+                                      Work& work) const {
+  std::string normalized;
+  if (!pipeline_.normalizer.IsIdentity()) {
+    normalized = pipeline_.normalizer.Normalize(text);
+    text = normalized;
+  }
+  pipeline_.normalized_tokens.Split(
+      text, [&](TokenId id, absl::string_view part) {
+        if (id >= 0) {
+          work.ids.push_back(id);
+          return;
+        }
+        pipeline_.pre_tokenizer.Split(
+            part, at_start && part.data() == text.data(), work.regex,
+            [&](absl::string_view piece) {
+              pipeline_.model.Encode(piece, work.bpe, work.ids);
+            });
+      });
+}
+
+// --- loading ----------------------------------------------------------------
+
+// All tokens by their text: those of the model and the added ones.
+using TokenIds = absl::flat_hash_map<std::string, TokenId>;
+
+// The added tokens must agree with the model's vocabulary.
+absl::StatusOr<TokenIds> JoinTokens(const BpeModel& model,
+                                    const std::vector<AddedToken>& added) {
+  TokenIds ids = model.vocabulary();
+  for (size_t i = 0; i < added.size(); ++i) {
+    const auto [known, is_new] = ids.emplace(added[i].content, added[i].id);
+    if (known->second != added[i].id) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("added_tokens[", i, "].id: ", added[i].id, ", but \"",
+                       added[i].content, "\" is token ", known->second));
+    }
+  }
+  return ids;
+}
+
+TokenKind KindOf(const std::string& content, TokenId id, const BpeModel& model,
+                 const HfDecoder& decoder, bool special) {
+  if (id == model.unknown()) return TokenKind::kUnknown;
+  if (special) return TokenKind::kSpecial;
+  if (decoder.byte_fallback && ByteOfPiece(content) >= 0) {
+    return TokenKind::kByte;
+  }
+  return TokenKind::kText;
+}
+
+absl::StatusOr<Vocabulary> BuildVocabulary(const TokenIds& ids,
+                                           const std::vector<AddedToken>& added,
+                                           const BpeModel& model,
+                                           const HfDecoder& decoder) {
+  absl::flat_hash_map<std::string, bool> is_special;
+  for (const AddedToken& token : added) {
+    is_special[token.content] = token.special;
+  }
+  // By id, so that a clash is always reported for the same token.
+  std::vector<std::pair<TokenId, std::string>> sorted;
+  for (const auto& [content, id] : ids) sorted.emplace_back(id, content);
+  std::sort(sorted.begin(), sorted.end());
+  Vocabulary vocabulary;
+  for (const auto& [id, content] : sorted) {
+    const auto entry = is_special.find(content);
+    const bool special = entry != is_special.end() && entry->second;
+    const TokenKind kind = KindOf(content, id, model, decoder, special);
+    std::string name = content;
+    std::string bytes;
+    if (kind == TokenKind::kByte) {
+      name = bytes = std::string(1, static_cast<char>(ByteOfPiece(content)));
+    } else if (!special) {
+      bytes = decoder.TokenText(content);
+      if (kind == TokenKind::kText) name = bytes;
+    }
+    if (!vocabulary.Add(id, name, bytes, kind)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.vocab, added_tokens: \"", content, "\" has id ",
+                       id, ", which another token has too"));
+    }
+  }
+  return vocabulary;
+}
+
+absl::StatusOr<TokenId> ConfiguredToken(
+    const TokenIds& ids, const std::optional<std::string>& content,
+    const char* field) {
+  if (!content.has_value()) return TokenId{-1};
+  const auto id = ids.find(*content);
+  if (id == ids.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokenizer_config.json: ", field, ": \"", *content,
+                     "\" is not in the vocabulary"));
+  }
+  return id->second;
+}
+
+// What stands around a prompt: the template of the file, unless
+// tokenizer_config.json says otherwise.
+absl::Status SetPromptTokens(bool asked, TokenId token,
+                             std::vector<TokenId>& around, const char* field) {
+  if (!asked) {
+    around.clear();
+  } else if (around.empty()) {
+    if (token < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tokenizer_config.json: ", field, ": true, but no token is named"));
+    }
+    around = {token};
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> HfTokenizer::Create(
+    const Json& file, const TokenizerConfig& config) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json normalizer,
+                             Member(file, "file", "normalizer"));
+  FORETOKEN_ASSIGN_OR_RETURN(const Json pre_tokenizer,
+                             Member(file, "file", "pre_tokenizer"));
+  FORETOKEN_ASSIGN_OR_RETURN(const Json decoder_field,
+                             Member(file, "file", "decoder"));
+  FORETOKEN_ASSIGN_OR_RETURN(const Json post_processor,
+                             Member(file, "file", "post_processor"));
+  FORETOKEN_ASSIGN_OR_RETURN(const Json added_field,
+                             Member(file, "file", "added_tokens"));
+  const auto model_field = file.find("model");
+  if (model_field == file.end()) {
+    return absl::InvalidArgumentError("model: missing; not a tokenizer.json");
+  }
+
+  FORETOKEN_ASSIGN_OR_RETURN(TextNormalizer text_normalizer,
+                             TextNormalizer::Create(normalizer));
+  FORETOKEN_ASSIGN_OR_RETURN(PreTokenizer pre,
+                             PreTokenizer::Create(pre_tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(BpeModel model,
+                             BpeModel::Create(*model_field, pre.byte_level()));
+  FORETOKEN_ASSIGN_OR_RETURN(const HfDecoder decoder,
+                             HfDecoder::Create(decoder_field));
+  if (decoder.byte_level != pre.byte_level()) {
+    return BadField("decoder.type", decoder_field.at("type"),
+                    "ByteLevel as decoder and as pre_tokenizer, or as neither");
+  }
+  if (model.byte_fallback() && !decoder.byte_fallback) {
+    return BadField("decoder.type", decoder_field.at("type"),
+                    "ByteFallback for a model with byte_fallback");
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<AddedToken> added,
+                             ParseAddedTokens(added_field));
+  FORETOKEN_ASSIGN_OR_RETURN(const TokenIds ids, JoinTokens(model, added));
+
+  Parts parts;
+  FORETOKEN_ASSIGN_OR_RETURN(parts.vocabulary,
+                             BuildVocabulary(ids, added, model, decoder));
+  parts.rules = decoder.rules;
+  FORETOKEN_RETURN_IF_ERROR(
+      ParsePostProcessor(post_processor, parts.vocabulary.size(),
+                         parts.prompt_prefix, parts.prompt_suffix));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      parts.bos_token, ConfiguredToken(ids, config.bos_token, "bos_token"));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      parts.eos_token, ConfiguredToken(ids, config.eos_token, "eos_token"));
+  if (parts.bos_token < 0 && parts.prompt_prefix.size() == 1) {
+    parts.bos_token = parts.prompt_prefix[0];
+  }
+  if (config.add_bos_token.has_value()) {
+    FORETOKEN_RETURN_IF_ERROR(
+        SetPromptTokens(*config.add_bos_token, parts.bos_token,
+                        parts.prompt_prefix, "add_bos_token"));
+  }
+  if (config.add_eos_token.has_value()) {
+    FORETOKEN_RETURN_IF_ERROR(
+        SetPromptTokens(*config.add_eos_token, parts.eos_token,
+                        parts.prompt_suffix, "add_eos_token"));
+  }
+
+  Pipeline pipeline{
+      {}, {}, std::move(text_normalizer), std::move(pre), std::move(model)};
+  for (const AddedToken& token : added) {
+    if (token.normalized) {
+      pipeline.normalized_tokens.Add(
+          token, pipeline.normalizer.Normalize(token.content));
+    } else {
+      pipeline.raw_tokens.Add(token, token.content);
+    }
+  }
+  return std::make_unique<HfTokenizer>(std::move(parts), std::move(pipeline));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeHfTokenizer(
+    absl::string_view bytes, const TokenizerConfig& config) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json file, ParseJson(bytes));
+  return HfTokenizer::Create(file, config);
+}
+
+}  // namespace foretoken

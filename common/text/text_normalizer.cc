@@ -1,0 +1,129 @@
+#include "common/text/text_normalizer.h"
+
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+#include <unicode/stringpiece.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/text/json_fields.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kMaxDepth = 8;
+constexpr size_t kMaxSteps = 64;
+// Each Replace may make a text longer by this factor; real ones say 3.
+constexpr size_t kMaxReplacementBytes = 16;
+
+const icu::Normalizer2* IcuNormalizer(int kind, int nfc, int nfd, int nfkc) {
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* form =
+      kind == nfc    ? icu::Normalizer2::getNFCInstance(error)
+      : kind == nfd  ? icu::Normalizer2::getNFDInstance(error)
+      : kind == nfkc ? icu::Normalizer2::getNFKCInstance(error)
+                     : icu::Normalizer2::getNFKDInstance(error);
+  // The tables of these four are part of the library.
+  FORETOKEN_CHECK(U_SUCCESS(error) && form != nullptr);
+  return form;
+}
+
+bool IsAscii(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x80;
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<TextNormalizer> TextNormalizer::Create(const Json& field) {
+  TextNormalizer result;
+  FORETOKEN_RETURN_IF_ERROR(result.AddSteps(field, "normalizer", 0));
+  return result;
+}
+
+absl::Status TextNormalizer::AddSteps(const Json& field,
+                                      const std::string& where, int depth) {
+  if (field.is_null()) return absl::OkStatus();
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string type,
+                             StringMember(field, where, "type"));
+  if (depth > kMaxDepth || steps_.size() >= kMaxSteps) {
+    return BadField(where, type, "fewer normalizers");
+  }
+  if (type == "Sequence") {
+    FORETOKEN_ASSIGN_OR_RETURN(const Json parts,
+                               Member(field, where, "normalizers"));
+    const std::string inner = absl::StrCat(where, ".normalizers");
+    if (!parts.is_array()) return BadField(inner, parts, "a list");
+    for (size_t i = 0; i < parts.size(); ++i) {
+      FORETOKEN_RETURN_IF_ERROR(
+          AddSteps(parts[i], absl::StrCat(inner, "[", i, "]"), depth + 1));
+    }
+    return absl::OkStatus();
+  }
+  Step step;
+  if (type == "NFC") {
+    step.kind = Step::kNfc;
+  } else if (type == "NFD") {
+    step.kind = Step::kNfd;
+  } else if (type == "NFKC") {
+    step.kind = Step::kNfkc;
+  } else if (type == "NFKD") {
+    step.kind = Step::kNfkd;
+  } else if (type == "Prepend") {
+    step.kind = Step::kPrepend;
+    FORETOKEN_ASSIGN_OR_RETURN(step.to, StringMember(field, where, "prepend"));
+  } else if (type == "Replace") {
+    step.kind = Step::kReplace;
+    FORETOKEN_ASSIGN_OR_RETURN(const Json pattern,
+                               Member(field, where, "pattern"));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        step.from,
+        StringMember(pattern, absl::StrCat(where, ".pattern"), "String"));
+    FORETOKEN_ASSIGN_OR_RETURN(step.to, StringMember(field, where, "content"));
+    if (step.from.empty()) {
+      return BadField(absl::StrCat(where, ".pattern.String"), step.from,
+                      "a string that is not empty");
+    }
+  } else {
+    return BadField(absl::StrCat(where, ".type"), type,
+                    "NFC, NFD, NFKC, NFKD, Prepend, Replace or Sequence; "
+                    "others are not supported");
+  }
+  if (step.to.size() > kMaxReplacementBytes) {
+    return BadField(where, step.to,
+                    absl::StrCat("at most ", kMaxReplacementBytes, " bytes"));
+  }
+  steps_.push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+std::string TextNormalizer::Normalize(absl::string_view text) const {
+  std::string current(text);
+  for (const Step& step : steps_) {
+    if (current.empty()) break;
+    if (step.kind == Step::kPrepend) {
+      current.insert(0, step.to);
+    } else if (step.kind == Step::kReplace) {
+      current = absl::StrReplaceAll(current, {{step.from, step.to}});
+    } else if (!IsAscii(current)) {  // every form leaves ASCII as it is
+      std::string normal;
+      icu::StringByteSink<std::string> sink(&normal);
+      UErrorCode error = U_ZERO_ERROR;
+      IcuNormalizer(step.kind, Step::kNfc, Step::kNfd, Step::kNfkc)
+          ->normalizeUTF8(0,
+                          icu::StringPiece(current.data(), static_cast<int32_t>(
+                                                               current.size())),
+                          sink, nullptr, error);
+      FORETOKEN_CHECK(U_SUCCESS(error));
+      current = std::move(normal);
+    }
+  }
+  return current;
+}
+
+}  // namespace foretoken

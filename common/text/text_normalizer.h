@@ -1,0 +1,40 @@
+// The normalizer of a tokenizer.json: Unicode normal forms, Prepend, Replace.
+//
+// Thread-compatible: const methods may be called concurrently.
+#ifndef FORETOKEN_COMMON_TEXT_TEXT_NORMALIZER_H_
+#define FORETOKEN_COMMON_TEXT_TEXT_NORMALIZER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/json.h"
+
+namespace foretoken {
+
+class TextNormalizer {
+ public:
+  // `field`: the value of "normalizer". InvalidArgument names the part of it
+  // that is not supported.
+  static absl::StatusOr<TextNormalizer> Create(const Json& field);
+
+  // `text` must be valid UTF-8.
+  std::string Normalize(absl::string_view text) const;
+  bool IsIdentity() const { return steps_.empty(); }
+
+ private:
+  struct Step {
+    enum Kind { kPrepend, kReplace, kNfc, kNfd, kNfkc, kNfkd };
+    Kind kind = kNfc;
+    std::string from;
+    std::string to;
+  };
+  absl::Status AddSteps(const Json& field, const std::string& where, int depth);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_TEXT_TEXT_NORMALIZER_H_
