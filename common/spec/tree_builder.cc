@@ -32,9 +32,9 @@ std::vector<bool> ProbeFlags(const ProposedTree& proposed) {
 absl::Status TreeBuilder::Check(const ProposedTree& proposed) const {
   const size_t size = proposed.tokens.size();
   if (proposed.proposer < 0 || proposed.proposer > kMaxProposer) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("token tree: proposer ", proposed.proposer, ", want 0..",
-                     kMaxProposer));
+    return absl::InvalidArgumentError(absl::StrCat("token tree: proposer ",
+                                                   proposed.proposer,
+                                                   ", want 0..", kMaxProposer));
   }
   if (proposed.parents.size() != size ||
       (!proposed.probs.empty() && proposed.probs.size() != size)) {
@@ -64,8 +64,8 @@ absl::Status TreeBuilder::Check(const ProposedTree& proposed) const {
     }
     if (!proposed.probs.empty() &&
         !(proposed.probs[i] >= 0.0f && proposed.probs[i] <= 1.0f)) {
-      return BadNode(i, absl::StrCat("has estimate ", proposed.probs[i],
-                                     ", want 0..1"));
+      return BadNode(
+          i, absl::StrCat("has estimate ", proposed.probs[i], ", want 0..1"));
     }
     if (parent != kRootParent && probe[parent] && !probe[i]) {
       return BadNode(i, absl::StrCat("is a draft below probe ", parent));
@@ -96,12 +96,12 @@ absl::StatusOr<std::vector<int32_t>> TreeBuilder::Add(
   for (size_t i = 0; i < handles.size(); ++i) {
     const int32_t own_parent = proposed.parents[i];
     const float limit = own_parent == kRootParent ? 1.0f : probs[own_parent];
-    probs[i] = proposed.probs.empty() ? 0.0f
-                                      : std::min(limit, proposed.probs[i]);
+    probs[i] =
+        proposed.probs.empty() ? 0.0f : std::min(limit, proposed.probs[i]);
     const int32_t parent =
         own_parent == kRootParent ? kRootParent : handles[own_parent];
-    const auto [child, fresh] = children_.try_emplace(
-        ChildKey(parent, proposed.tokens[i]), size());
+    const auto [child, fresh] =
+        children_.try_emplace(ChildKey(parent, proposed.tokens[i]), size());
     handles[i] = child->second;
     if (fresh) {
       nodes_.push_back({proposed.tokens[i], parent, 0, proposed.proposer,
@@ -118,9 +118,9 @@ MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes) const {
   for (int32_t handle = 0; handle < size(); ++handle) {
     (nodes_[handle].probe ? probes : drafts).push_back(handle);
   }
-  const size_t kept = std::min<size_t>(
-      {drafts.size(), static_cast<size_t>(max_draft_nodes),
-       static_cast<size_t>(max_nodes)});
+  const size_t kept =
+      std::min<size_t>({drafts.size(), static_cast<size_t>(max_draft_nodes),
+                        static_cast<size_t>(max_nodes)});
   if (kept < drafts.size()) {
     // Parents have at least their children's estimate and a smaller handle, so
     // that every prefix of this order is a tree.

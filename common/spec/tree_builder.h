@@ -2,15 +2,15 @@
 //
 // Trees are merged by path: equal siblings are one row, whoever proposed them.
 // A row remembers every proposer; draft wins over probe; its estimate is the
-// highest of its proposers', who is credited where the row is accepted. Then the
-// best rows that fit the budget are taken: estimates never rise along a path, so
-// taking rows best first keeps every path whole.
+// highest of its proposers', who is credited where the row is accepted. Then
+// the best rows that fit the budget are taken: estimates never rise along a
+// path, so taking rows best first keeps every path whole.
 //
 // In the built tree draft rows come before probe rows, so that nodes
 // 0 .. draft_nodes-1 are a tree by themselves.
 //
-// Source: SpecInfer, arXiv:2305.09781, "Merge-based speculation"; the
-// probe rows after Lookahead Decoding, arXiv:2402.02057.
+// Source: SpecInfer, arXiv:2305.09781, "Merge-based speculation"; probe rows
+// are what Lookahead Decoding, arXiv:2402.02057, calls its lookahead branch.
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_SPEC_TREE_BUILDER_H_
 #define FORETOKEN_COMMON_SPEC_TREE_BUILDER_H_
@@ -30,8 +30,8 @@ namespace foretoken {
 using ProposerSet = uint32_t;
 inline constexpr int kMaxProposer = 31;
 
-// One drafter's answer, borrowed. Parents precede children; -1 hangs on the last
-// committed token.
+// One drafter's answer, borrowed. Parents precede children; -1 hangs on the
+// last committed token.
 struct ProposedTree {
   int proposer = 0;  // 0..kMaxProposer
   absl::Span<const TokenId> tokens;
@@ -39,8 +39,8 @@ struct ProposedTree {
   // Estimated probability that the whole path to the node is accepted, 0..1;
   // what exceeds the parent's is cut to it. Empty: unknown, counts as 0.
   absl::Span<const float> probs;
-  // Nodes that are read but never accepted, ascending. What hangs on one must be
-  // a probe too.
+  // Nodes that are read but never accepted, ascending. What hangs on one must
+  // be a probe too.
   absl::Span<const int32_t> probes;
 };
 
