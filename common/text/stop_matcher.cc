@@ -1,0 +1,118 @@
+#include "common/text/stop_matcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/text/utf8.h"
+
+namespace foretoken {
+
+absl::StatusOr<StopMatcher> StopMatcher::Create(
+    const std::vector<std::string>& stop_strings) {
+  if (stop_strings.size() > kMaxStrings) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "stop: ", stop_strings.size(), " strings, want at most ", kMaxStrings));
+  }
+  StopMatcher matcher;
+  for (size_t i = 0; i < stop_strings.size(); ++i) {
+    const std::string& text = stop_strings[i];
+    if (text.empty() || text.size() > kMaxStringBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "stop[", i, "]: ", text.size(), " bytes, want 1..", kMaxStringBytes));
+    }
+    if (!IsValidUtf8(text)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("stop[", i, "]: not UTF-8"));
+    }
+    Pattern pattern;
+    pattern.text = text;
+    pattern.fallback.assign(text.size() + 1, 0);
+    size_t border = 0;
+    for (size_t end = 2; end <= text.size(); ++end) {
+      while (border > 0 && text[border] != text[end - 1]) {
+        border = pattern.fallback[border];
+      }
+      if (text[border] == text[end - 1]) ++border;
+      pattern.fallback[end] = border;
+    }
+    matcher.patterns_.push_back(std::move(pattern));
+  }
+  return matcher;
+}
+
+bool StopMatcher::Advance(Pattern& pattern, char byte) {
+  size_t& matched = pattern.matched;
+  while (matched > 0 && pattern.text[matched] != byte) {
+    matched = pattern.fallback[matched];
+  }
+  if (pattern.text[matched] == byte) ++matched;
+  return matched == pattern.text.size();
+}
+
+bool StopMatcher::Push(absl::string_view text, std::string& released) {
+  if (match_begin_.has_value()) return true;
+  size_t may_begin = 0;  // bytes at the end that may begin a stop string
+  for (const char byte : text) {
+    held_.push_back(byte);
+    ++taken_bytes_;
+    size_t complete = 0;
+    may_begin = 0;
+    for (Pattern& pattern : patterns_) {
+      if (Advance(pattern, byte)) {
+        complete = std::max(complete, pattern.text.size());
+      }
+      may_begin = std::max(may_begin, pattern.matched);
+    }
+    if (complete > 0) {
+      match_begin_ = taken_bytes_ - complete;
+      released.append(held_, 0, held_.size() - complete);
+      held_.clear();
+      return true;
+    }
+  }
+  if (!text.empty()) {
+    released.append(held_, 0, held_.size() - may_begin);
+    held_.erase(0, held_.size() - may_begin);
+  }
+  return false;
+}
+
+void StopMatcher::Flush(std::string& released) {
+  released += held_;
+  held_.clear();
+  for (Pattern& pattern : patterns_) pattern.matched = 0;
+}
+
+GeneratedText::GeneratedText(const Tokenizer& tokenizer,
+                             StopMatcher stop_matcher)
+    : detokenizer_(tokenizer), stop_matcher_(std::move(stop_matcher)) {}
+
+absl::StatusOr<bool> GeneratedText::Push(TokenId id, std::string& released) {
+  std::string text;
+  FORETOKEN_RETURN_IF_ERROR(detokenizer_.Push(id, text));
+  text_bytes_ += text.size();
+  // A token that ends inside a character ends where its bytes will stand once
+  // the character is whole.
+  token_ends_.push_back(text_bytes_ + detokenizer_.pending().size());
+  return stop_matcher_.Push(text, released);
+}
+
+bool GeneratedText::Flush(std::string& released) {
+  std::string text;
+  detokenizer_.Flush(text);
+  text_bytes_ += text.size();
+  const bool stopped = stop_matcher_.Push(text, released);
+  stop_matcher_.Flush(released);
+  return stopped;
+}
+
+size_t GeneratedText::tokens_before_stop() const {
+  const std::optional<uint64_t> begin = stop_matcher_.match_begin();
+  if (!begin.has_value()) return token_ends_.size();
+  return std::upper_bound(token_ends_.begin(), token_ends_.end(), *begin) -
+         token_ends_.begin();
+}
+
+}  // namespace foretoken
