@@ -113,6 +113,11 @@ class Backend {
                                                          int32_t row) = 0;
 
   virtual int32_t max_rows() const = 0;  // of one pass, all sessions together
+
+  // Bytes of weights that every pass reads: over the memory's bandwidth, the
+  // floor of its time. 0 if unknown.
+  virtual int64_t weight_bytes_per_pass() const { return 0; }
+
   virtual KvUsage kv_usage() const = 0;
 };
 

@@ -57,7 +57,9 @@ class CpuBackend : public Backend {
   std::string numerics_fingerprint() const override { return fingerprint_; }
   int32_t max_rows() const override { return options_.max_rows; }
   KvUsage kv_usage() const override { return cache_.usage(); }
-  int64_t bytes_per_pass() const { return model_.bytes_per_pass(); }
+  int64_t weight_bytes_per_pass() const override {
+    return model_.bytes_per_pass();
+  }
 
   absl::StatusOr<OpenedSession> Open(
       absl::string_view cache_scope,
@@ -312,10 +314,6 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
   FORETOKEN_LOG(kInfo, "cpu backend: ", ops->name, ", ", threads, " threads, ",
                 pages, " KV pages of ", kKvPageTokens, " tokens");
   return std::unique_ptr<Backend>(std::move(backend));
-}
-
-int64_t CpuBackendBytesPerPass(const Backend& backend) {
-  return static_cast<const CpuBackend&>(backend).bytes_per_pass();
 }
 
 }  // namespace foretoken

@@ -43,9 +43,6 @@ struct CpuOptions {
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     std::unique_ptr<ModelWeights> weights, const CpuOptions& options);
 
-// Bytes of weights that a pass of one row streams through.
-int64_t CpuBackendBytesPerPass(const Backend& backend);
-
 }  // namespace foretoken
 
 #endif  // FORETOKEN_COMMON_INFER_CPU_CPU_BACKEND_H_

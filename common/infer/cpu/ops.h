@@ -86,6 +86,8 @@ struct CpuOps {
   int32_t (*arg_max)(const float* x, int size);
   // e^x with x clamped to [-87, 88]; at most 2 units in the last place off.
   void (*exp)(const float* x, int n, float* out);
+  // Sum of x in any order, size a multiple of 128: as fast as memory is read.
+  float (*stream_sum)(const float* x, int64_t size);
 };
 
 // Each is nullptr where this build has no such file.

@@ -135,6 +135,7 @@ constexpr CpuOps kOps = {
     Rope,
     ArgMax,
     Exp,
+    StreamSum,
 };
 
 }  // namespace

@@ -53,6 +53,7 @@ constexpr CpuOps kOps = {
     Rope,
     ArgMax,
     Exp,
+    StreamSum,
 };
 
 }  // namespace

@@ -44,6 +44,7 @@ constexpr CpuOps kOps = {
     Rope,
     ArgMax,
     Exp,
+    StreamSum,
 };
 
 }  // namespace

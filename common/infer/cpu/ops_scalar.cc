@@ -168,10 +168,20 @@ void Exp(const float* x, int n, float* out) {
   for (int i = 0; i < n; ++i) out[i] = ExpOne(x[i]);
 }
 
+float StreamSum(const float* x, int64_t size) {
+  float lanes[128] = {};
+  for (int64_t i = 0; i < size; i += 128) {
+    for (int j = 0; j < 128; ++j) lanes[j] += x[i + j];
+  }
+  float sum = 0.0f;
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+
 constexpr CpuOps kOps = {
     CpuIsa::kScalar, "scalar", GemmBf16, GemmFp32, Attend<uint16_t>,
     Attend<float>,   RmsNorm,  ToBf16,   Add,      Scale,
-    SwiGlu,          Rope,     ArgMax,   Exp,
+    SwiGlu,          Rope,     ArgMax,   Exp,      StreamSum,
 };
 
 }  // namespace
