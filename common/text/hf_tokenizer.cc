@@ -142,7 +142,7 @@ absl::StatusOr<TokenIds> JoinTokens(const BpeModel& model,
   return ids;
 }
 
-TokenKind KindOf(const std::string& content, TokenId id, const BpeModel& model,
+TokenKind KindOf(absl::string_view content, TokenId id, const BpeModel& model,
                  const HfDecoder& decoder, bool special) {
   if (id == model.unknown()) return TokenKind::kUnknown;
   if (special) return TokenKind::kSpecial;
@@ -155,26 +155,33 @@ TokenKind KindOf(const std::string& content, TokenId id, const BpeModel& model,
 absl::StatusOr<Vocabulary> BuildVocabulary(const TokenIds& ids,
                                            const std::vector<AddedToken>& added,
                                            const BpeModel& model,
+                                           const TextNormalizer& normalizer,
                                            const HfDecoder& decoder) {
-  absl::flat_hash_map<std::string, bool> is_special;
+  absl::flat_hash_map<absl::string_view, const AddedToken*> added_by_content;
   for (const AddedToken& token : added) {
-    is_special[token.content] = token.special;
+    added_by_content[token.content] = &token;
   }
   // By id, so that a clash is always reported for the same token.
-  std::vector<std::pair<TokenId, std::string>> sorted;
+  std::vector<std::pair<TokenId, absl::string_view>> sorted;
   for (const auto& [content, id] : ids) sorted.emplace_back(id, content);
   std::sort(sorted.begin(), sorted.end());
   Vocabulary vocabulary;
   for (const auto& [id, content] : sorted) {
-    const auto entry = is_special.find(content);
-    const bool special = entry != is_special.end() && entry->second;
+    const auto entry = added_by_content.find(content);
+    const AddedToken* token =
+        entry == added_by_content.end() ? nullptr : entry->second;
+    const bool special = token != nullptr && token->special;
     const TokenKind kind = KindOf(content, id, model, decoder, special);
-    std::string name = content;
+    std::string name(content);
     std::string bytes;
     if (kind == TokenKind::kByte) {
       name = bytes = std::string(1, static_cast<char>(ByteOfPiece(content)));
     } else if (!special) {
-      bytes = decoder.TokenText(content);
+      // A token that is looked for in normalised text is written so, too
+      // (tokenizers 0.23).
+      bytes = decoder.TokenText(token != nullptr && token->normalized
+                                    ? normalizer.Normalize(content)
+                                    : name);
       if (kind == TokenKind::kText) name = bytes;
     }
     if (!vocabulary.Add(id, name, bytes, kind)) {
@@ -253,8 +260,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HfTokenizer::Create(
   FORETOKEN_ASSIGN_OR_RETURN(const TokenIds ids, JoinTokens(model, added));
 
   Parts parts;
-  FORETOKEN_ASSIGN_OR_RETURN(parts.vocabulary,
-                             BuildVocabulary(ids, added, model, decoder));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      parts.vocabulary,
+      BuildVocabulary(ids, added, model, text_normalizer, decoder));
   parts.rules = decoder.rules;
   FORETOKEN_RETURN_IF_ERROR(
       ParsePostProcessor(post_processor, parts.vocabulary.size(),

@@ -62,12 +62,10 @@ void AddCharacters(const SentencePieceModel& model, TokenId unknown,
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const auto& piece = model.pieces[id];
     table.outputs[id] = static_cast<TokenId>(id);
-    if (Mergeable(piece.type)) symbols[piece.text] = static_cast<int32_t>(id);
+    if (!Mergeable(piece.type)) continue;
+    symbols[piece.text] = static_cast<int32_t>(id);
     const Utf8Step step = NextUtf8(piece.text);
-    // A control piece of one character is met by its id, too; only pieces that
-    // a name keeps apart from text (<s>, <0x0A>) never are.
     if (step.length == piece.text.size()) {
-      symbols[piece.text] = static_cast<int32_t>(id);
       table.by_code_point[step.code_point] = static_cast<int32_t>(id);
     }
   }
