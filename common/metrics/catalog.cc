@@ -18,7 +18,7 @@ absl::Span<const Spec* const> OrchestratorCatalog() {
 
 absl::Span<const Spec* const> VerifierCatalog() {
   static constexpr const Spec* kAll[] = {
-      &kSessions,     &kStreams,     &kEngineQueue,   &kSessionsRefused,
+      &kSessions,     &kStreams,     &kEngineQueue,   &kSessionsFailed,
       &kKvPagesTotal, &kKvPagesFree, &kKvPagesCached, &kPasses,
       &kPassLatency,  &kPassRows,    &kPrefixReused,  &kPreemptions,
       &kReplays};

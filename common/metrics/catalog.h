@@ -99,9 +99,9 @@ inline constexpr Spec kStreams = {"foretoken_streams", Kind::kGauge,
 inline constexpr Spec kEngineQueue = {"foretoken_engine_queue_length",
                                       Kind::kGauge,
                                       "Messages waiting for the engine thread"};
-inline constexpr Spec kSessionsRefused = {
-    "foretoken_sessions_refused_total", Kind::kCounter,
-    "Sessions refused, by status code", "code"};
+inline constexpr Spec kSessionsFailed = {
+    "foretoken_sessions_failed_total", Kind::kCounter,
+    "Sessions that ended with an error, by status code", "code"};
 inline constexpr Spec kKvPagesTotal = {"foretoken_kv_pages", Kind::kGauge,
                                        "KV cache pages in all"};
 inline constexpr Spec kKvPagesFree = {

@@ -20,7 +20,7 @@ namespace foretoken::rpc {
 namespace {
 
 constexpr uint64_t kMaxPemBytes = uint64_t{1} << 20;
-// Between the end of a drain and the end of every handler.
+// For handlers to end by themselves when a drain has run out of time.
 constexpr absl::Duration kCancelGrace = absl::Seconds(2);
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
 
@@ -223,8 +223,12 @@ bool Server::Drain(absl::Duration timeout) {
   };
   while (!idle() && absl::Now() < deadline) absl::SleepFor(kDrainPoll);
   const bool clean = idle();
-  server_->Shutdown(
-      ToChrono(absl::Now() + (clean ? kCancelGrace : absl::ZeroDuration())));
+  if (!clean) {
+    for (Servable* servable : servables_) servable->EndAll();
+    const absl::Time last = absl::Now() + kCancelGrace;
+    while (!idle() && absl::Now() < last) absl::SleepFor(kDrainPoll);
+  }
+  server_->Shutdown(ToChrono(absl::Now()));
   return clean;
 }
 

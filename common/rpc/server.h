@@ -55,6 +55,8 @@ class Servable {
   virtual void BeginDrain() = 0;
   // No work is left.
   virtual bool Idle() const = 0;
+  // Ends what still runs with UNAVAILABLE, soon after the call.
+  virtual void EndAll() = 0;
 };
 
 class Server {

@@ -1,0 +1,106 @@
+#include "services/verifier/adapters/backend_factory.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+#include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/model_weights.h"
+
+namespace foretoken::verifier {
+namespace {
+
+// The field that a key of --random-model names; nullptr: no such key.
+int32_t* FieldOf(ModelConfig& config, absl::string_view key) {
+  if (key == "d_model") return &config.d_model;
+  if (key == "layers") return &config.n_layers;
+  if (key == "heads") return &config.n_heads;
+  if (key == "kv_heads") return &config.n_kv_heads;
+  if (key == "head_dim") return &config.head_dim;
+  if (key == "d_ff") return &config.d_ff;
+  if (key == "vocab") return &config.vocab_size;
+  if (key == "max_positions") return &config.max_positions;
+  return nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<ModelWeights>> LoadWeights(
+    const BackendOptions& options) {
+  if (!options.model.empty()) return ModelWeights::Load(options.model);
+  FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config,
+                             ParseRandomModel(options.random_model));
+  const WeightType type = options.precision == "fp32" ? WeightType::kFloat32
+                                                      : WeightType::kBFloat16;
+  return ModelWeights::Random(config, type,
+                              static_cast<uint64_t>(options.random_seed));
+}
+
+}  // namespace
+
+void AddBackendFlags(Flags& flags, BackendOptions* options) {
+  flags.String("model", &options->model, "Model directory (Hugging Face)");
+  flags.String("random-model", &options->random_model,
+               "Random weights of a shape instead of --model, for "
+               "measurements: d_model=2048,layers=12,heads=32,kv_heads=4,"
+               "d_ff=5632,vocab=32000");
+  flags.Int64("random-seed", &options->random_seed, {0, int64_t{1} << 62},
+              "Seed of the random weights");
+  flags.Choice("backend", &options->backend, {"auto", "cpu"}, "Engine");
+  flags.Choice("precision", &options->precision, {"bf16", "fp32"},
+               "Of weights and KV cache");
+  flags.Int("threads", &options->threads, {0, 1024},
+            "Threads of a pass, 0 for all processors");
+  flags.Int64("kv-cache-bytes", &options->kv_cache_bytes, {0, int64_t{1} << 44},
+              "KV cache, 0 for the engine's choice");
+  flags.Int("max-rows-per-pass", &options->max_rows, {2, CpuOptions::kMaxRows},
+            "Rows of one pass, all sessions together");
+  flags.Int("max-admitted-sessions", &options->max_backend_sessions,
+            {1, 1 << 16}, "Sessions that hold KV at once");
+  flags.Bool("prefix-reuse", &options->prefix_reuse,
+             "Keep KV of ended sessions for later ones of their scope");
+  flags.Require("model", [options]() -> std::string {
+    if (options->model.empty() == options->random_model.empty()) {
+      return "want either --model or --random-model";
+    }
+    return "";
+  });
+}
+
+absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
+  ModelConfig config;
+  config.max_positions = 4096;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    int32_t* field = FieldOf(config, pair.first);
+    if (field == nullptr || !absl::SimpleAtoi(pair.second, field)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "random model: \"", part,
+          "\", want d_model|layers|heads|kv_heads|head_dim|d_ff|vocab|"
+          "max_positions=NUMBER"));
+    }
+  }
+  if (config.head_dim == 0 && config.n_heads > 0) {
+    config.head_dim = config.d_model / config.n_heads;
+  }
+  FORETOKEN_RETURN_IF_ERROR(Annotate(config.Validate(), "random model"));
+  return config;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
+    const BackendOptions& options) {
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
+                             LoadWeights(options));
+  CpuOptions cpu;
+  cpu.precision =
+      options.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
+  cpu.threads = options.threads;
+  cpu.kv_cache_bytes = options.kv_cache_bytes;
+  cpu.max_rows = options.max_rows;
+  cpu.max_sessions = options.max_backend_sessions;
+  cpu.prefix_reuse = options.prefix_reuse;
+  return MakeCpuBackend(std::move(weights), cpu);
+}
+
+}  // namespace foretoken::verifier

@@ -1,0 +1,43 @@
+// Which model runs on which backend, as flags say it.
+#ifndef FORETOKEN_SERVICES_VERIFIER_ADAPTERS_BACKEND_FACTORY_H_
+#define FORETOKEN_SERVICES_VERIFIER_ADAPTERS_BACKEND_FACTORY_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/config/flags.h"
+#include "common/infer/backend.h"
+#include "common/infer/model_config.h"
+
+namespace foretoken::verifier {
+
+struct BackendOptions {
+  std::string model;         // a Hugging Face directory, or
+  std::string random_model;  // the shape of random weights, for measurements
+  std::string backend = "auto";
+  std::string precision = "bf16";
+  int32_t threads = 0;                 // 0: all processors
+  int64_t kv_cache_bytes = 0;          // 0: the backend's own choice
+  int32_t max_rows = 512;              // of one pass
+  int32_t max_backend_sessions = 256;  // with KV at once
+  bool prefix_reuse = true;
+  int64_t random_seed = 1;
+};
+
+// --model --random-model --backend --precision --threads --kv-cache-bytes
+// --max-rows-per-pass --max-admitted-sessions --prefix-reuse --random-seed
+void AddBackendFlags(Flags& flags, BackendOptions* options);
+
+// "d_model=2048,layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000", further
+// max_positions (4096) and head_dim. InvalidArgument by key.
+absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text);
+
+// Loads or draws the weights; the errors of both name file or field.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
+    const BackendOptions& options);
+
+}  // namespace foretoken::verifier
+
+#endif  // FORETOKEN_SERVICES_VERIFIER_ADAPTERS_BACKEND_FACTORY_H_

@@ -1,0 +1,88 @@
+// SessionProtocol: one Verify stream as a state machine, without gRPC.
+//
+//   new --OpenSession--> opening --> ready --Round--> busy --> ready ... ended
+//
+// Messages of the client and answers of the engine go in, messages for the
+// client and one final status come out. A stale or repeated round is dropped;
+// anything else out of order ends the session with a status. A session whose
+// last message had a finish reason ends by itself. Whatever ends it, the
+// engine's session is closed.
+//
+// Thread-compatible: the owner of the stream holds one lock around every call.
+#ifndef FORETOKEN_SERVICES_VERIFIER_ADAPTERS_SESSION_PROTOCOL_H_
+#define FORETOKEN_SERVICES_VERIFIER_ADAPTERS_SESSION_PROTOCOL_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/spec/round.h"
+#include "foretoken/v1/verifier.pb.h"
+#include "services/verifier/adapters/engine_thread.h"
+
+namespace foretoken::verifier {
+
+struct SessionProtocolOptions {
+  std::string numerics_fingerprint;
+  int32_t max_tree_nodes = 64;  // draft nodes of a round
+  int32_t max_rows = 320;       // draft and probe nodes of a round
+  absl::Duration retry_after = absl::Milliseconds(100);
+};
+
+class SessionProtocol {
+ public:
+  // Where messages go. Called inside the calls below.
+  class Output {
+   public:
+    virtual ~Output() = default;
+    virtual void Send(v1::VerifyResponse message) = 0;
+    virtual void End(const absl::Status& status) = 0;  // once, last
+  };
+
+  // All must outlive the object. `sink` is what the engine is told to call: it
+  // brings the engine's answers back to the methods below.
+  SessionProtocol(const SessionProtocolOptions& options, EnginePort& engine,
+                  Output& output)
+      : options_(options), engine_(engine), output_(output) {}
+
+  // From the client.
+  void OnMessage(const v1::VerifyRequest& message, absl::Time deadline,
+                 const std::shared_ptr<SessionSink>& sink);
+  void OnHalfClose();   // OK, once nothing is under way
+  void OnDisconnect();  // cancelled, out of time or out of reach
+
+  // From the engine.
+  void OnOpened();
+  void OnPrefilled(const PrefillResult& result);
+  void OnRound(const RoundResult& result);
+  void OnFailed(const absl::Status& status);
+
+  bool ended() const { return state_ == State::kEnded; }
+  const std::string& request_id() const { return request_id_; }
+
+ private:
+  enum class State { kNew, kOpening, kReady, kBusy, kEnded };
+
+  absl::Status Open(const v1::OpenSession& message, absl::Time deadline,
+                    const std::shared_ptr<SessionSink>& sink);
+  absl::Status Round(const v1::Round& message);
+  absl::Status CheckTree(const RoundRequest& request) const;
+  void End(absl::Status status);
+
+  const SessionProtocolOptions& options_;
+  EnginePort& engine_;
+  Output& output_;
+  State state_ = State::kNew;
+  Ticket ticket_ = 0;       // 0: none
+  int64_t length_ = 0;      // committed, as last told to the client
+  int64_t round_base_ = 0;  // of the round under way
+  bool half_closed_ = false;
+  bool want_row_tokens_ = false;
+  bool want_logprobs_ = false;
+  std::string request_id_;
+};
+
+}  // namespace foretoken::verifier
+
+#endif  // FORETOKEN_SERVICES_VERIFIER_ADAPTERS_SESSION_PROTOCOL_H_

@@ -1,0 +1,223 @@
+#include "services/verifier/server.h"
+
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/status.h"
+
+namespace foretoken::verifier {
+
+// One stream. gRPC's reactions, the engine's answers and the final status meet
+// under mu_. gRPC keeps the reactor alive until OnDone; the engine may still
+// hold the sink after that, so that the object owns itself until OnDone and the
+// engine shares it.
+class VerifierServer::Stream final
+    : public grpc::ServerBidiReactor<v1::VerifyRequest, v1::VerifyResponse>,
+      public SessionSink,
+      public SessionProtocol::Output {
+ public:
+  // The protocol's sink is the stream itself, hence the two steps.
+  static Stream* Start(VerifierServer& server,
+                       grpc::CallbackServerContext* context) {
+    std::shared_ptr<Stream> stream(new Stream(server, context));
+    absl::MutexLock lock(&stream->mu_);
+    stream->self_ = stream;
+    const absl::Status admitted = server.AdmitStream();
+    stream->admitted_ = admitted.ok();
+    if (admitted.ok()) {
+      stream->StartRead(&stream->request_);
+    } else {
+      stream->End(admitted);
+    }
+    return stream.get();
+  }
+
+  void OnReadDone(bool ok) override {
+    absl::MutexLock lock(&mu_);
+    if (!ok) {
+      protocol_.OnHalfClose();
+      return;
+    }
+    protocol_.OnMessage(request_, deadline_, self_);
+    if (!ending_) StartRead(&request_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    absl::MutexLock lock(&mu_);
+    writing_ = false;
+    if (!ok) protocol_.OnDisconnect();
+    WriteNext();
+  }
+
+  void OnCancel() override {
+    absl::MutexLock lock(&mu_);
+    protocol_.OnDisconnect();
+  }
+
+  void OnDone() override {
+    // No reaction follows; the engine may still call, and finds us ended.
+    if (admitted_) server_.StreamDone();
+    const std::shared_ptr<Stream> last = std::move(self_);
+  }
+
+  void OnOpened() override {
+    absl::MutexLock lock(&mu_);
+    protocol_.OnOpened();
+  }
+  void OnPrefilled(PrefillResult result) override {
+    absl::MutexLock lock(&mu_);
+    protocol_.OnPrefilled(result);
+  }
+  void OnRound(RoundResult result) override {
+    absl::MutexLock lock(&mu_);
+    protocol_.OnRound(result);
+  }
+  void OnFailed(absl::Status status) override {
+    absl::MutexLock lock(&mu_);
+    protocol_.OnFailed(status);
+  }
+
+  // The protocol's output; mu_ is held by whoever called the protocol.
+  void Send(v1::VerifyResponse message) override
+      ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    unsent_.push_back(std::move(message));
+    WriteNext();
+  }
+
+  void End(const absl::Status& status) override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (ending_) return;
+    if (!status.ok()) {
+      server_.metrics_.Failed(status.code());
+      // Cancels, deadlines and refusals are the clients' daily life: counted.
+      if (!absl::IsCancelled(status) && !absl::IsDeadlineExceeded(status) &&
+          !absl::IsResourceExhausted(status)) {
+        FORETOKEN_LOG(kWarning, "session ", protocol_.request_id(),
+                      " ended: ", status.ToString());
+      }
+    }
+    ending_ = true;
+    final_ = status;
+    // An error need not wait for what was still to be said.
+    if (!status.ok()) unsent_.clear();
+    WriteNext();
+  }
+
+ private:
+  Stream(VerifierServer& server, grpc::CallbackServerContext* context)
+      : server_(server),
+        deadline_(rpc::DeadlineOf(context->deadline())),
+        protocol_(server.protocol_, server.engine_, *this) {}
+
+  // Starts the next write, or the end once all is written.
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (writing_ || finished_) return;
+    if (!unsent_.empty()) {
+      response_ = std::move(unsent_.front());
+      unsent_.pop_front();
+      writing_ = true;
+      StartWrite(&response_);
+    } else if (ending_) {
+      finished_ = true;
+      Finish(rpc::ToGrpcStatus(final_));
+    }
+  }
+
+  VerifierServer& server_;
+  const absl::Time deadline_;
+  bool admitted_ = false;
+
+  absl::Mutex mu_;
+  SessionProtocol protocol_ ABSL_GUARDED_BY(mu_);
+  v1::VerifyRequest request_;
+  v1::VerifyResponse response_;  // being written
+  // At most: opened, prefilled, one result.
+  std::deque<v1::VerifyResponse> unsent_ ABSL_GUARDED_BY(mu_);
+  absl::Status final_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<Stream> self_;
+};
+
+VerifierServer::VerifierServer(const VerifierServerOptions& options,
+                               std::unique_ptr<VerifyEngine> engine,
+                               metrics::Registry& registry)
+    : options_(options),
+      metrics_(registry),
+      engine_(options.engine_thread, std::move(engine), &metrics_),
+      protocol_{engine_.numerics_fingerprint(), options.max_tree_nodes,
+                options.max_rows_per_session, options.retry_after} {}
+
+VerifierServer::~VerifierServer() = default;
+
+absl::Status VerifierServer::AdmitStream() {
+  absl::MutexLock lock(&mu_);
+  if (draining_) return absl::UnavailableError("the verifier is draining");
+  if (streams_ >= options_.max_streams) {
+    return rpc::WithRetryAfter(
+        absl::ResourceExhaustedError(
+            absl::StrCat("all ", options_.max_streams, " streams are in use")),
+        options_.retry_after);
+  }
+  ++streams_;
+  metrics_.SetStreams(streams_);
+  return absl::OkStatus();
+}
+
+void VerifierServer::StreamDone() {
+  absl::MutexLock lock(&mu_);
+  --streams_;
+  metrics_.SetStreams(streams_);
+}
+
+grpc::ServerBidiReactor<v1::VerifyRequest, v1::VerifyResponse>*
+VerifierServer::Verify(grpc::CallbackServerContext* context) {
+  return Stream::Start(*this, context);
+}
+
+grpc::ServerUnaryReactor* VerifierServer::GetVerifierInfo(
+    grpc::CallbackServerContext* context, const v1::GetVerifierInfoRequest*,
+    v1::GetVerifierInfoResponse* response) {
+  const EngineSnapshot snapshot = engine_.Snapshot();
+  const ModelConfig& model = engine_.model();
+  response->set_numerics_fingerprint(engine_.numerics_fingerprint());
+  response->set_vocab_size(model.vocab_size);
+  response->set_max_positions(model.max_positions);
+  response->set_max_tree_nodes(options_.max_tree_nodes);
+  response->set_max_rows_per_session(options_.max_rows_per_session);
+  response->set_sessions(static_cast<int32_t>(snapshot.sessions));
+  response->set_kv_pages_total(snapshot.kv.pages_total);
+  response->set_kv_pages_free(snapshot.kv.pages_free);
+  for (const auto& [rows, seconds] : snapshot.pass_seconds) {
+    v1::PassCost* cost = response->add_pass_costs();
+    cost->set_rows(rows);
+    cost->set_milliseconds(seconds * 1e3);
+  }
+  response->set_model(options_.model_name);
+  response->set_tokenizer_fingerprint(options_.tokenizer_fingerprint);
+  response->mutable_end_tokens()->Add(model.eos_tokens.begin(),
+                                      model.eos_tokens.end());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+void VerifierServer::BeginDrain() {
+  absl::MutexLock lock(&mu_);
+  draining_ = true;
+}
+
+bool VerifierServer::Idle() const {
+  absl::MutexLock lock(&mu_);
+  return streams_ == 0;
+}
+
+void VerifierServer::EndAll() {
+  engine_.FailAll(
+      absl::UnavailableError("the verifier is stopping: replay elsewhere"));
+}
+
+}  // namespace foretoken::verifier

@@ -1,0 +1,76 @@
+// The verifier's gRPC service: streams to sessions and back, info, metrics.
+//
+// Each Verify stream is a callback reactor with one read and one write
+// outstanding; all work happens on the engine thread. Thread-safe.
+#ifndef FORETOKEN_SERVICES_VERIFIER_SERVER_H_
+#define FORETOKEN_SERVICES_VERIFIER_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "common/metrics/registry.h"
+#include "common/rpc/server.h"
+#include "foretoken/v1/verifier.grpc.pb.h"
+#include "services/verifier/adapters/engine_metrics.h"
+#include "services/verifier/adapters/engine_thread.h"
+#include "services/verifier/adapters/session_protocol.h"
+
+namespace foretoken::verifier {
+
+struct VerifierServerOptions {
+  std::string model_name = "model";   // shown to clients; never a path
+  std::string tokenizer_fingerprint;  // raw SHA-256; empty: no tokenizer
+  int32_t max_streams = 1024;         // all connections together
+  int32_t max_tree_nodes = 64;
+  int32_t max_rows_per_session = 320;
+  absl::Duration retry_after = absl::Milliseconds(100);
+  EngineThreadOptions engine_thread;
+};
+
+class VerifierServer final : public v1::Verifier::CallbackService,
+                             public rpc::Servable {
+ public:
+  // `registry` must outlive the server.
+  VerifierServer(const VerifierServerOptions& options,
+                 std::unique_ptr<VerifyEngine> engine,
+                 metrics::Registry& registry);
+  ~VerifierServer() override;
+
+  grpc::ServerBidiReactor<v1::VerifyRequest, v1::VerifyResponse>* Verify(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetVerifierInfo(
+      grpc::CallbackServerContext* context,
+      const v1::GetVerifierInfoRequest* request,
+      v1::GetVerifierInfoResponse* response) override;
+
+  grpc::Service* grpc_service() override { return this; }
+  std::string health_name() const override { return "foretoken.v1.Verifier"; }
+  void BeginDrain() override;
+  bool Idle() const override;
+  void EndAll() override;
+
+  EngineThread& engine() { return engine_; }
+
+ private:
+  class Stream;
+
+  // Unavailable while draining, ResourceExhausted over max_streams.
+  absl::Status AdmitStream();
+  void StreamDone();
+
+  const VerifierServerOptions options_;
+  EngineMetrics metrics_;
+  EngineThread engine_;
+  const SessionProtocolOptions protocol_;
+
+  mutable absl::Mutex mu_;
+  int32_t streams_ ABSL_GUARDED_BY(mu_) = 0;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace foretoken::verifier
+
+#endif  // FORETOKEN_SERVICES_VERIFIER_SERVER_H_
