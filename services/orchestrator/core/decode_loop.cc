@@ -1,0 +1,246 @@
+#include "services/orchestrator/core/decode_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+// What ends the output, each token once.
+std::vector<TokenId> StopTokens(const GenerationRequest& request,
+                                const TargetInfo& target) {
+  std::vector<TokenId> tokens = request.stop_token_ids;
+  if (!request.ignore_eos) {
+    tokens.insert(tokens.end(), target.eos_tokens.begin(),
+                  target.eos_tokens.end());
+  }
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  return tokens;
+}
+
+absl::Status CheckTokenIds(absl::string_view field,
+                           const std::vector<TokenId>& tokens,
+                           int32_t vocab_size) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": token ", i, " is ", tokens[i],
+                     ", the vocabulary is 0..", vocab_size - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const GenerationRequest& request, const TargetInfo& target,
+                   const Tokenizer* tokenizer) {
+  if (request.prompt.empty()) {
+    return absl::InvalidArgumentError("prompt: it is empty");
+  }
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckTokenIds("prompt", request.prompt, target.vocab_size));
+  FORETOKEN_RETURN_IF_ERROR(CheckTokenIds(
+      "stop_token_ids", request.stop_token_ids, target.vocab_size));
+  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
+  if (request.max_tokens < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_tokens is ", request.max_tokens, ", want 1 or more"));
+  }
+  if (prompt > target.max_positions ||
+      request.max_tokens > target.max_positions - prompt) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_tokens is ", request.max_tokens, ": with the prompt's ", prompt,
+        " tokens that is over the model's context of ", target.max_positions));
+  }
+  if (tokenizer == nullptr && !request.stop_strings.empty()) {
+    return absl::InvalidArgumentError("stop strings need a tokenizer");
+  }
+  return request.sampling.Validate(target.vocab_size);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DecodeLoop>> DecodeLoop::Create(
+    GenerationRequest request, const TargetInfo& target,
+    const Tokenizer* tokenizer, std::vector<NamedDrafter> drafters,
+    Options options) {
+  request.sampling.end_tokens = StopTokens(request, target);
+  FORETOKEN_RETURN_IF_ERROR(Check(request, target, tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(StopMatcher stop_matcher,
+                             StopMatcher::Create(request.stop_strings));
+  return std::unique_ptr<DecodeLoop>(new DecodeLoop(
+      std::move(request), target, tokenizer, std::move(stop_matcher),
+      std::move(drafters), std::move(options)));
+}
+
+DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
+                       const Tokenizer* tokenizer, StopMatcher stop_matcher,
+                       std::vector<NamedDrafter> drafters, Options options)
+    : request_(std::move(request)),
+      target_(target),
+      options_(std::move(options)),
+      drafters_(std::move(drafters)),
+      text_(request_.prompt),
+      output_(tokenizer, std::move(stop_matcher), request_.sampling.min_tokens),
+      merger_(target.vocab_size, options_.max_tree_nodes),
+      drafts_(drafters_.size()),
+      start_(options_.clock()) {
+  summary_.prompt_tokens = static_cast<int64_t>(text_.size());
+  for (NamedDrafter& drafter : drafters_) {
+    drafter.drafter->StartRequest(text_);
+    summary_.by_drafter.push_back({drafter.name});
+  }
+}
+
+SessionRequest DecodeLoop::OpenRequest() const {
+  SessionRequest session;
+  session.cache_scope = request_.cache_scope;
+  session.tokens = text_;
+  session.prompt_length = summary_.prompt_tokens;
+  session.max_length = summary_.prompt_tokens + request_.max_tokens;
+  session.sampling = request_.sampling;
+  session.stop_tokens = request_.sampling.end_tokens;
+  session.deadline = request_.deadline;
+  return session;
+}
+
+absl::Status DecodeLoop::OnPrefill(const PrefillResult& result, Delta& delta) {
+  const bool replayed = prefilled_;
+  if (done() || result.tokens.size() != (replayed ? 0 : 1) ||
+      result.length != static_cast<int64_t>(text_.size() + !replayed)) {
+    return absl::InternalError(
+        absl::StrCat("prefill ended at ", result.length, " tokens with ",
+                     result.tokens.size(), " new ones, after ", text_.size()));
+  }
+  if (replayed) return absl::OkStatus();
+  prefilled_ = true;
+  first_token_ = options_.clock();
+  summary_.time_to_first_token = first_token_ - start_;
+  summary_.reused_tokens = result.reused_tokens;
+  TakeTokens(result.tokens, {-1}, result.finish, delta);
+  return absl::OkStatus();
+}
+
+RoundRequest DecodeLoop::NextRound() {
+  FORETOKEN_CHECK(prefilled_ && !done());
+  RoundRequest round;
+  round.length = static_cast<int64_t>(text_.size());
+  // A path of d drafts commits d + 1 tokens.
+  const int64_t max_depth =
+      summary_.prompt_tokens + request_.max_tokens - round.length - 1;
+  for (size_t i = 0; i < drafters_.size(); ++i) {
+    drafts_[i].Clear();
+    if (max_depth > 0) {
+      drafters_[i].drafter->Draft(options_.max_tree_nodes, drafts_[i]);
+    }
+  }
+  round_tree_ = merger_.Merge(drafts_, max_depth);
+  round.tree = round_tree_.tree;
+  return round;
+}
+
+absl::Status DecodeLoop::OnRound(const RoundResult& result, Delta& delta) {
+  const size_t count = result.tokens.size();
+  if (done() || count == 0 || result.path.size() + 1 != count ||
+      result.length != static_cast<int64_t>(text_.size() + count)) {
+    return absl::InternalError(absl::StrCat(
+        "a round committed ", count, " tokens along a path of ",
+        result.path.size(), ", to ", result.length, " after ", text_.size()));
+  }
+  std::vector<int32_t> owners;
+  for (const int32_t node : result.path) {
+    if (node < 0 || node >= round_tree_.tree.size()) {
+      return absl::InternalError(absl::StrCat("a round accepted node ", node,
+                                              " of ", round_tree_.tree.size()));
+    }
+    owners.push_back(round_tree_.credited[node]);
+  }
+  owners.push_back(-1);
+  const int64_t taken = TakeTokens(result.tokens, owners, result.finish, delta);
+  ++summary_.rounds;
+  summary_.drafted += round_tree_.tree.size();
+  summary_.accepted += taken - 1;
+  for (const ProposerSet proposers : round_tree_.proposers) {
+    for (size_t i = 0; i < drafters_.size(); ++i) {
+      summary_.by_drafter[i].drafted += (proposers >> i) & 1;
+    }
+  }
+  for (int64_t i = 0; i + 1 < taken; ++i) {
+    ++summary_.by_drafter[owners[i]].accepted;
+  }
+  return absl::OkStatus();
+}
+
+int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
+                               const std::vector<int32_t>& drafters,
+                               FinishReason finish, Delta& delta) {
+  int64_t taken = 0;
+  bool stopped = false;
+  for (size_t i = 0; i < tokens.size() && !stopped; ++i) {
+    text_.push_back(tokens[i].token);
+    pending_.push_back({tokens[i], drafters[i]});
+    ++taken;
+    const bool ends = finish == FinishReason::kStop && i + 1 == tokens.size();
+    if (ends) {
+      output_.PushSilent();
+    } else {
+      stopped = output_.Push(tokens[i].token);
+    }
+  }
+  summary_.decode_time = options_.clock() - first_token_;
+  const auto committed = absl::MakeConstSpan(text_).last(taken);
+  for (NamedDrafter& drafter : drafters_) drafter.drafter->Commit(committed);
+  if (!stopped && finish != FinishReason::kNone) stopped = output_.Finish();
+  Show(delta);
+  if (stopped) finish = FinishReason::kStop;
+  if (finish != FinishReason::kNone) End(finish);
+  return taken;
+}
+
+void DecodeLoop::Show(Delta& delta) {
+  delta.text += output_.TakeText();
+  const int64_t count = output_.TakeTokens();
+  for (int64_t i = 0; i < count; ++i) {
+    Pending& pending = pending_[i];
+    delta.token_ids.push_back(pending.token.token);
+    delta.drafters.push_back(pending.drafter);
+    if (request_.sampling.logprobs >= 0) {
+      delta.logprobs.push_back(std::move(pending.token));
+    }
+  }
+  pending_.erase(pending_.begin(), pending_.begin() + count);
+  summary_.completion_tokens += count;
+}
+
+void DecodeLoop::End(FinishReason finish) {
+  pending_.clear();  // what a stop string cut off
+  summary_.finish = finish;
+  summary_.decoded_tokens =
+      static_cast<int64_t>(text_.size()) - summary_.prompt_tokens - 1;
+}
+
+absl::Status Generate(
+    DecodeLoop& loop, Verifier& verifier,
+    const std::function<absl::Status(const Delta&)>& on_delta) {
+  Delta delta;
+  FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult prefill,
+                             verifier.Open(loop.OpenRequest()));
+  FORETOKEN_RETURN_IF_ERROR(loop.OnPrefill(prefill, delta));
+  FORETOKEN_RETURN_IF_ERROR(on_delta(delta));
+  while (!loop.done()) {
+    FORETOKEN_ASSIGN_OR_RETURN(const RoundResult round,
+                               verifier.Round(loop.NextRound()));
+    delta = Delta();
+    FORETOKEN_RETURN_IF_ERROR(loop.OnRound(round, delta));
+    if (!delta.text.empty() || !delta.token_ids.empty()) {
+      FORETOKEN_RETURN_IF_ERROR(on_delta(delta));
+    }
+  }
+  verifier.Close();
+  return absl::OkStatus();
+}
+
+}  // namespace foretoken::orchestrator

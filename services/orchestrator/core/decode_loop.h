@@ -1,0 +1,158 @@
+// DecodeLoop: one request from prompt to last token, without its network.
+//
+// A state machine: it says what to send to the verifier and takes what comes
+// back, so that any transport (a blocking call, a gRPC stream, a test) can
+// drive it.
+//
+//   OpenRequest -> OnPrefill -> (NextRound -> OnRound)* until done()
+//
+// OpenRequest may be asked for again at any time: it then replays prompt and
+// output, for a session that was lost.
+//
+// Statistics follow one rule (tokens = rounds + accepted): in every round the
+// tokens up to the one that ends the output count, and the last of them counts
+// as the bonus. Tokens of a stop string were committed and count, though they
+// are not shown; tokens after it do not.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DECODE_LOOP_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DECODE_LOOP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/spec/round.h"
+#include "common/text/stop_matcher.h"
+#include "common/text/tokenizer.h"
+#include "services/orchestrator/core/modes.h"
+#include "services/orchestrator/core/output_text.h"
+#include "services/orchestrator/core/tree_merger.h"
+#include "services/orchestrator/core/verifier.h"
+
+namespace foretoken::orchestrator {
+
+struct GenerationRequest {
+  std::vector<TokenId> prompt;  // BOS included, if it has one
+  // With its seed; end_tokens is filled in from the fields below.
+  SamplingParams sampling;
+  int64_t max_tokens = 128;
+  std::vector<TokenId> stop_token_ids;
+  std::vector<std::string> stop_strings;
+  bool ignore_eos = false;  // the model's end tokens are tokens like any other
+  std::string cache_scope;
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+// Of the target model.
+struct TargetInfo {
+  int32_t vocab_size = 0;
+  int64_t max_positions = 0;
+  std::vector<TokenId> eos_tokens;
+};
+
+// What became certain and may be shown.
+struct Delta {
+  std::string text;
+  std::vector<TokenId> token_ids;
+  std::vector<int32_t> drafters;  // per token; -1: the target's own
+  // Per token, if logprobs were asked for.
+  std::vector<SampledToken> logprobs;
+};
+
+struct DrafterCounts {
+  std::string name;
+  int64_t drafted = 0;
+  int64_t accepted = 0;
+};
+
+struct GenerationSummary {
+  FinishReason finish = FinishReason::kNone;
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;  // shown, the end token included
+  int64_t reused_tokens = 0;      // of the prompt, from the prefix cache
+  int64_t rounds = 0;
+  int64_t drafted = 0;
+  int64_t accepted = 0;
+  std::vector<DrafterCounts> by_drafter;
+  absl::Duration time_to_first_token;
+  absl::Duration decode_time;  // from the first token to the last
+  int64_t decoded_tokens = 0;  // in that time
+
+  // Tokens per round; 1 where there was none.
+  double accept_length() const {
+    return rounds == 0 ? 1.0 : 1.0 + static_cast<double>(accepted) / rounds;
+  }
+};
+
+class DecodeLoop {
+ public:
+  using Clock = std::function<absl::Time()>;
+  struct Options {
+    int32_t max_tree_nodes = 64;
+    Clock clock = absl::Now;
+  };
+
+  // Checks the request; InvalidArgument names the field. `tokenizer` may be
+  // null (ids alone, no text and no stop strings) and must outlive the loop.
+  static absl::StatusOr<std::unique_ptr<DecodeLoop>> Create(
+      GenerationRequest request, const TargetInfo& target,
+      const Tokenizer* tokenizer, std::vector<NamedDrafter> drafters,
+      Options options);
+
+  SessionRequest OpenRequest() const;
+  // Internal for an answer that does not fit the state.
+  absl::Status OnPrefill(const PrefillResult& result, Delta& delta);
+  RoundRequest NextRound();
+  absl::Status OnRound(const RoundResult& result, Delta& delta);
+
+  bool done() const { return summary_.finish != FinishReason::kNone; }
+  const GenerationSummary& summary() const { return summary_; }
+  const std::vector<NamedDrafter>& drafters() const { return drafters_; }
+
+ private:
+  struct Pending {  // pushed, not yet shown
+    SampledToken token;
+    int32_t drafter;
+  };
+
+  DecodeLoop(GenerationRequest request, const TargetInfo& target,
+             const Tokenizer* tokenizer, StopMatcher stop_matcher,
+             std::vector<NamedDrafter> drafters, Options options);
+  // Takes over committed tokens up to the one that ends the output; how many.
+  int64_t TakeTokens(const std::vector<SampledToken>& tokens,
+                     const std::vector<int32_t>& drafters, FinishReason finish,
+                     Delta& delta);
+  void End(FinishReason finish);
+  void Show(Delta& delta);
+
+  const GenerationRequest request_;
+  const TargetInfo target_;
+  const Options options_;
+  std::vector<NamedDrafter> drafters_;
+  std::vector<TokenId> text_;  // committed, prompt first
+  OutputText output_;
+  std::vector<Pending> pending_;
+  TreeMerger merger_;
+  std::vector<DraftTree> drafts_;
+  MergedTree round_tree_;
+  absl::Time start_;
+  absl::Time first_token_;
+  bool prefilled_ = false;
+  GenerationSummary summary_;
+};
+
+// Drives `loop` over `verifier` to its end. `on_delta` is called after prefill
+// and every round that shows something.
+absl::Status Generate(
+    DecodeLoop& loop, Verifier& verifier,
+    const std::function<absl::Status(const Delta&)>& on_delta);
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DECODE_LOOP_H_

@@ -1,0 +1,61 @@
+// OutputText: from committed tokens to the text and ids that may be shown.
+//
+// Joins the detokenizer and the stop strings. Text that may yet turn out to
+// begin a stop string is held back, and so are the tokens that wrote it. When a
+// stop string is complete the text ends before it and the ids are those whose
+// bytes end before it.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_OUTPUT_TEXT_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_OUTPUT_TEXT_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "common/base/types.h"
+#include "common/text/detokenizer.h"
+#include "common/text/stop_matcher.h"
+#include "common/text/tokenizer.h"
+
+namespace foretoken::orchestrator {
+
+class OutputText {
+ public:
+  // `tokenizer` may be null: no text then. Text of the first `unchecked_tokens`
+  // tokens (min_tokens) takes no part in a stop string.
+  OutputText(const Tokenizer* tokenizer, StopMatcher stop_matcher,
+             int64_t unchecked_tokens);
+
+  // Adds one committed token; true if it completed a stop string: nothing may
+  // be added any more.
+  bool Push(TokenId token);
+  // Adds a token that writes nothing: an end token.
+  void PushSilent();
+  // No token follows: what was held back may be shown. True if a stop string
+  // was completed by it.
+  bool Finish();
+
+  // What may be shown and was not yet taken.
+  std::string TakeText();
+  // How many more of the tokens may be shown, in order.
+  int64_t TakeTokens();
+
+ private:
+  void ReleaseTokens();
+
+  const Tokenizer* const tokenizer_;
+  std::optional<Detokenizer> detokenizer_;
+  StopMatcher stop_matcher_;
+  int64_t unchecked_tokens_;
+  uint64_t text_bytes_ = 0;      // written so far
+  uint64_t released_bytes_ = 0;  // of them, those that may be shown
+  std::string released_;         // not yet taken
+  std::deque<uint64_t> held_;    // tokens not yet released: end of their bytes
+  int64_t released_tokens_ = 0;  // not yet taken
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_OUTPUT_TEXT_H_

@@ -1,0 +1,28 @@
+// Verifier: one request's session on some verifier, as the orchestrator sees
+// it. The network, retries and moves to another verifier are its affair.
+//
+//   Open -> Round* -> Close
+//
+// Calls block. Owned by one thread.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_VERIFIER_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_VERIFIER_H_
+
+#include "absl/status/statusor.h"
+#include "common/spec/round.h"
+
+namespace foretoken::orchestrator {
+
+class Verifier {
+ public:
+  virtual ~Verifier() = default;
+
+  // Opens the session and waits for the end of prefill.
+  virtual absl::StatusOr<PrefillResult> Open(SessionRequest request) = 0;
+  virtual absl::StatusOr<RoundResult> Round(RoundRequest request) = 0;
+  // Frees the session; harmless without one. Also done on destruction.
+  virtual void Close() = 0;
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_VERIFIER_H_

@@ -1,0 +1,163 @@
+#include "tests/support/fake_backend.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken::testing {
+namespace {
+
+uint64_t Mix(uint64_t state, uint64_t value) {  // splitmix64's finaliser
+  uint64_t x = state * 0x9E3779B97F4A7C15u + value + 0x632BE59BD9B4E019u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+float Unit(uint64_t hash) {  // -1..1
+  return static_cast<float>(hash >> 40) / 8388608.0f - 1.0f;
+}
+
+}  // namespace
+
+std::vector<float> FakeLogits(absl::Span<const TokenId> path,
+                              int32_t vocab_size) {
+  uint64_t whole = 1;
+  for (const TokenId token : path) whole = Mix(whole, token);
+  uint64_t recent = 2;
+  const size_t last = std::min<size_t>(2, path.size());
+  for (const TokenId token : path.last(last)) recent = Mix(recent, token);
+  std::vector<float> logits(vocab_size);
+  for (int32_t id = 0; id < vocab_size; ++id) {
+    logits[id] = 4.0f * Unit(Mix(recent, id)) + 0.2f * Unit(Mix(whole, id));
+  }
+  return logits;
+}
+
+FakeBackend::FakeBackend(const FakeBackendOptions& options)
+    : options_(options),
+      cache_({.pages = options.pages, .max_sessions = options.max_sessions}) {
+  config_.vocab_size = options.vocab_size;
+  config_.max_positions = options.max_positions;
+}
+
+absl::StatusOr<OpenedSession> FakeBackend::Open(
+    absl::string_view cache_scope, absl::Span<const TokenId> prompt) {
+  FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened,
+                             cache_.Open(cache_scope, prompt));
+  Session& session = sessions_[opened.session];
+  const auto reused = prompt.first(opened.reused_tokens);
+  session.committed.assign(reused.begin(), reused.end());
+  return opened;
+}
+
+absl::Status FakeBackend::Close(SessionId session) {
+  sessions_.erase(session);
+  return cache_.Close(session);
+}
+
+absl::StatusOr<int64_t> FakeBackend::CommittedLength(SessionId session) const {
+  return cache_.CommittedLength(session);
+}
+
+absl::Status FakeBackend::Reserve(SessionId session, int64_t length) {
+  return cache_.Reserve(session, length);
+}
+
+std::vector<TokenId> FakeBackend::PathOf(const Session& session, int32_t row) {
+  std::vector<TokenId> path;
+  for (; row != kRootParent; row = session.rows[row].parent) {
+    path.push_back(session.rows[row].token);
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
+                                  PassResult& result) {
+  ++forwards_;
+  if (!fail_next_.ok()) {
+    const absl::Status status = fail_next_;
+    fail_next_ = absl::OkStatus();
+    return status;
+  }
+  result.outputs.clear();
+  last_pass_rows_ = 0;
+  std::set<SessionId> seen;
+  SamplingState::Scratch scratch;
+  for (const PassSession& part : pass) {
+    FORETOKEN_CHECK(seen.insert(part.session).second);
+    FORETOKEN_CHECK(sessions_.count(part.session) == 1);
+    FORETOKEN_CHECK(!part.tokens.empty() &&
+                    part.tokens.size() == part.parents.size());
+    Session& session = sessions_[part.session];
+    const int64_t committed = static_cast<int64_t>(session.committed.size());
+    FORETOKEN_CHECK(part.sampling == nullptr ||
+                    part.sampling->length() == committed);
+    session.rows.clear();
+    session.may_commit = true;
+    const int32_t rows = static_cast<int32_t>(part.tokens.size());
+    last_pass_rows_ += rows;
+    auto& outputs = result.outputs.emplace_back();
+    for (int32_t row = 0; row < rows; ++row) {
+      FORETOKEN_CHECK(part.parents[row] >= kRootParent &&
+                      part.parents[row] < row);
+      FORETOKEN_CHECK(part.tokens[row] >= 0 &&
+                      part.tokens[row] < options_.vocab_size);
+      session.rows.push_back({part.tokens[row], part.parents[row]});
+      const std::vector<TokenId> path = PathOf(session, row);
+      FORETOKEN_CHECK(committed + static_cast<int64_t>(path.size()) <=
+                      options_.max_positions);
+      if (part.outputs == RowOutputs::kNone ||
+          (part.outputs == RowOutputs::kLastRow && row + 1 < rows)) {
+        continue;
+      }
+      std::vector<TokenId> whole = session.committed;
+      whole.insert(whole.end(), path.begin(), path.end());
+      logits_ = FakeLogits(whole, options_.vocab_size);
+      if (part.sampling != nullptr) {
+        outputs.push_back(part.sampling->Sample(logits_, path, scratch));
+      } else {
+        outputs.emplace_back().token = ArgMax(logits_);
+      }
+    }
+  }
+  FORETOKEN_CHECK(last_pass_rows_ <= options_.max_rows);
+  return absl::OkStatus();
+}
+
+absl::Status FakeBackend::Commit(SessionId id, absl::Span<const int32_t> rows) {
+  FORETOKEN_CHECK(sessions_.count(id) == 1);
+  Session& session = sessions_[id];
+  FORETOKEN_CHECK(session.may_commit);
+  session.may_commit = false;
+  std::vector<TokenId> tokens;
+  int32_t at = kRootParent;
+  for (const int32_t row : rows) {
+    FORETOKEN_CHECK(session.rows[row].parent == at);
+    tokens.push_back(session.rows[row].token);
+    at = row;
+  }
+  session.committed.insert(session.committed.end(), tokens.begin(),
+                           tokens.end());
+  return cache_.Append(id, tokens);
+}
+
+absl::StatusOr<absl::Span<const float>> FakeBackend::Logits(SessionId id,
+                                                            int32_t row) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end() ||
+      row >= static_cast<int32_t>(found->second.rows.size())) {
+    return absl::NotFoundError(
+        absl::StrCat("no row ", row, " of session ", id));
+  }
+  std::vector<TokenId> whole = found->second.committed;
+  for (const TokenId token : PathOf(found->second, row)) whole.push_back(token);
+  logits_ = FakeLogits(whole, options_.vocab_size);
+  return absl::MakeConstSpan(logits_);
+}
+
+}  // namespace foretoken::testing
