@@ -1,16 +1,23 @@
 #include "common/drafting/phrase_pool_drafter.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 
 namespace foretoken {
 namespace {
 
-// Estimates: measured on recorded chat, the newest phrase's first token is
-// right in about a quarter of the rounds, each older one's in half as many, and
-// a further token of a phrase in three of four cases.
-constexpr float kNewestProb = 0.25f;
-constexpr float kOlderFactor = 0.5f;
-constexpr float kStepProb = 0.75f;
+// The chance of a phrase's first token, by its place among the newest, and of
+// each further one, given that all before it were right: shares counted on
+// recorded Vicuna-7B outputs to Spec-Bench. The last entries go on. They rank
+// drafts against other drafters' and do not change what is drafted.
+constexpr float kFirstProb[] = {0.32f, 0.14f, 0.09f};
+constexpr float kStepProb[] = {0.49f, 0.63f, 0.70f, 0.75f, 0.78f, 0.82f};
+
+template <size_t kSize>
+float At(const float (&table)[kSize], size_t index) {
+  return table[std::min(index, kSize - 1)];
+}
 
 // The child of `parent` with `token`, or -1. Trees here are small.
 int32_t FindChild(const DraftTree& tree, int32_t parent, TokenId token) {
@@ -54,20 +61,19 @@ void PhrasePoolDrafter::Draft(int max_nodes, DraftTree& tree) {
   tree.Clear();
   if (window_.empty()) return;
   pool_.Newest(window_.back(), options_.suffixes, newest_);
-  float first_prob = kNewestProb;
-  for (const absl::Span<const TokenId> phrase : newest_) {
+  for (size_t rank = 0; rank < newest_.size(); ++rank) {
     int32_t at = kRootParent;
-    float prob = first_prob;
-    for (const TokenId token : phrase.subspan(1)) {
+    float prob = At(kFirstProb, rank);
+    for (size_t i = 1; i < newest_[rank].size(); ++i) {
+      const TokenId token = newest_[rank][i];
       int32_t node = FindChild(tree, at, token);
       if (node < 0) {
         if (tree.size() == max_nodes) return;
         node = tree.Add(token, at, prob);
       }
       at = node;
-      prob = tree.probs[node] * kStepProb;
+      prob = tree.probs[node] * At(kStepProb, i - 1);
     }
-    first_prob *= kOlderFactor;
   }
 }
 

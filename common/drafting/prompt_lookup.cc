@@ -1,6 +1,7 @@
 #include "common/drafting/prompt_lookup.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "common/base/check.h"
 
@@ -9,12 +10,11 @@ namespace {
 
 constexpr size_t kMinSlots = 256;
 
-// What one more copied token is worth when nothing else is known: on recorded
-// chat the mean chance that the next copied token is right, given that all
-// before it were.
-constexpr float kStepProb = 0.8f;
-// The chance of the first one, by the same count.
-constexpr float kFirstProb = 0.3f;
+// The chance that the next copied token is right, given that all before it
+// were, by its place in the copy: shares counted on recorded Vicuna-7B outputs
+// to Spec-Bench. The last entry goes on. They rank drafts against other
+// drafters' and do not change what is drafted.
+constexpr float kStepProb[] = {0.34f, 0.60f, 0.71f, 0.78f, 0.80f, 0.86f};
 
 size_t Hash(const TokenId* ngram, int n) {
   uint64_t hash = 0;
@@ -116,8 +116,9 @@ void PromptLookupDrafter::Draft(int max_nodes, DraftTree& tree) {
     const int length =
         std::min({options_.tokens, max_nodes,
                   static_cast<int>(context_.size()) - (end + 1)});
-    float prob = kFirstProb;
-    for (int i = 0; i < length; ++i, prob *= kStepProb) {
+    float prob = 1.0f;
+    for (int i = 0; i < length; ++i) {
+      prob *= kStepProb[std::min<size_t>(i, std::size(kStepProb) - 1)];
       tree.Add(context_[end + 1 + i], i == 0 ? kRootParent : i - 1, prob);
     }
     return;
