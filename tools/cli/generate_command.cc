@@ -1,5 +1,375 @@
+// foretoken generate: text from a model, in this process.
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/model_weights.h"
+#include "common/spec/mode_spec.h"
+#include "common/text/tokenizer.h"
+#include "services/local/in_process_verifier.h"
+#include "services/orchestrator/core/decode_loop.h"
+#include "services/orchestrator/core/modes.h"
+#include "services/verifier/core/verify_engine.h"
 #include "tools/cli/command.h"
 
 namespace foretoken::cli {
-void AddGenerateCommand(CLI::App&, Run&) {}
+namespace {
+
+constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
+constexpr int kMaxThreads = 1024;
+
+struct Flags {
+  std::string server;
+  bool local = false;
+  std::string model;
+  std::optional<std::string> prompt;
+  std::optional<std::string> prompt_file;
+  std::optional<std::string> prompt_ids;
+  std::string mode = "off";
+  int64_t max_tokens = 128;
+  SamplingParams sampling;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop;
+  std::string stop_token_ids;
+  std::vector<std::string> logit_bias;
+  bool ignore_eos = false;
+  std::string precision = "bf16";
+  int threads = 0;
+  bool json = false;
+};
+
+absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
+                                                   const std::string& text) {
+  std::vector<TokenId> ids;
+  if (text.empty()) return ids;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    TokenId id = 0;
+    if (!absl::SimpleAtoi(part, &id)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, ": '", part.substr(0, 32),
+                       "' is no token id, want numbers with commas between"));
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+absl::Status ParseLogitBias(const std::vector<std::string>& flags,
+                            SamplingParams& sampling) {
+  for (const std::string& flag : flags) {
+    const std::vector<absl::string_view> parts = absl::StrSplit(flag, '=');
+    TokenId id = 0;
+    float bias = 0;
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &id) ||
+        !absl::SimpleAtof(parts[1], &bias)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--logit-bias: '", flag.substr(0, 32), "', want ID=BIAS"));
+    }
+    sampling.logit_bias.emplace_back(id, bias);
+  }
+  return absl::OkStatus();
+}
+
+// The rules between flags that the parser does not know.
+absl::Status CheckFlags(const Flags& flags) {
+  if (!flags.server.empty()) {
+    return absl::UnimplementedError(
+        "--server: this build generates in its own process only, use --local");
+  }
+  if (!flags.local || flags.model.empty()) {
+    return absl::InvalidArgumentError("want --local with --model DIR");
+  }
+  const int prompts = flags.prompt.has_value() + flags.prompt_file.has_value() +
+                      flags.prompt_ids.has_value();
+  if (prompts != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(prompts,
+                     " prompts given, want one of --prompt, --prompt-file and "
+                     "--prompt-ids"));
+  }
+  if (flags.threads < 0 || flags.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--threads is ", flags.threads, ", want 0 (all)..", kMaxThreads));
+  }
+  return absl::OkStatus();
+}
+
+// A padded output matrix is usual; a tokenizer that knows more tokens than the
+// model, or far fewer, belongs to another one.
+absl::Status CheckVocabulary(const Tokenizer& tokenizer, int32_t model_vocab) {
+  const int32_t padding = model_vocab - tokenizer.vocab_size();
+  if (padding >= 0 && padding <= std::max(256, model_vocab / 32)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the tokenizer has ", tokenizer.vocab_size(),
+                   " tokens and the model's vocab_size is ", model_vocab,
+                   ": they do not belong together"));
+}
+
+absl::StatusOr<std::vector<TokenId>> ReadPrompt(const Flags& flags,
+                                                const Tokenizer* tokenizer) {
+  if (flags.prompt_ids.has_value()) {
+    return ParseTokenIds("--prompt-ids", *flags.prompt_ids);
+  }
+  std::string text = flags.prompt.value_or("");
+  if (flags.prompt_file.has_value()) {
+    FORETOKEN_ASSIGN_OR_RETURN(text,
+                               ReadFile(*flags.prompt_file, kMaxPromptBytes));
+  }
+  // A lone BOS token is no prompt of the user's.
+  if (text.empty()) return std::vector<TokenId>();
+  return tokenizer->EncodePrompt(text);
+}
+
+// Null if the directory has none and none is needed.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Flags& flags) {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+      Tokenizer::Load(flags.model);
+  if (absl::IsNotFound(tokenizer.status()) && flags.prompt_ids.has_value() &&
+      flags.stop.empty()) {
+    FORETOKEN_LOG(kWarning, "no tokenizer, so no text: ",
+                  std::string(tokenizer.status().message()));
+    return std::unique_ptr<Tokenizer>();
+  }
+  return tokenizer;
+}
+
+absl::StatusOr<uint64_t> DrawSeed() {
+  std::random_device device;
+  // 53 bits: whole in every JSON reader.
+  return ((uint64_t{device()} << 32) | device()) & ((uint64_t{1} << 53) - 1);
+}
+
+absl::Status Write(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+      std::fflush(stdout) != 0) {
+    return absl::DataLossError("stdout: cannot write");
+  }
+  return absl::OkStatus();
+}
+
+// JSON has no infinity; this is the log of 0 in the field's usage.
+double JsonLogprob(float logprob) {
+  return logprob > -9999.0f ? logprob : -9999.0;
+}
+
+Json LogprobsJson(const std::vector<SampledToken>& tokens) {
+  Json list = Json::array();
+  for (const SampledToken& token : tokens) {
+    Json top = Json::array();
+    for (const TokenLogprob& entry : token.top_logprobs) {
+      top.push_back(
+          {{"token_id", entry.token}, {"logprob", JsonLogprob(entry.logprob)}});
+    }
+    list.push_back({{"token_id", token.token},
+                    {"logprob", JsonLogprob(token.logprob)},
+                    {"top", std::move(top)}});
+  }
+  return list;
+}
+
+struct Output {
+  std::string text;
+  std::vector<TokenId> token_ids;
+  std::vector<SampledToken> logprobs;
+};
+
+double TokensPerSecond(const orchestrator::GenerationSummary& summary) {
+  const double seconds = absl::ToDoubleSeconds(summary.decode_time);
+  return seconds > 0 ? static_cast<double>(summary.decoded_tokens) / seconds
+                     : 0.0;
+}
+
+std::string ResultJson(const std::vector<TokenId>& prompt, const Output& output,
+                       const orchestrator::GenerationSummary& summary,
+                       const std::string& mode,
+                       const SamplingParams& sampling) {
+  Json by_drafter = Json::object();
+  for (const orchestrator::DrafterCounts& counts : summary.by_drafter) {
+    by_drafter[counts.name] = {{"drafted", counts.drafted},
+                               {"accepted", counts.accepted}};
+  }
+  Json json = {
+      {"prompt_token_ids", prompt},
+      {"token_ids", output.token_ids},
+      {"text", output.text},
+      {"finish_reason",
+       summary.finish == FinishReason::kStop ? "stop" : "length"},
+      {"usage",
+       {{"prompt_tokens", summary.prompt_tokens},
+        {"completion_tokens", summary.completion_tokens}}},
+      {"speculation",
+       {{"mode", mode},
+        {"rounds", summary.rounds},
+        {"accept_length", summary.accept_length()},
+        {"drafted_tokens", summary.drafted},
+        {"accepted_tokens", summary.accepted},
+        {"by_drafter", std::move(by_drafter)}}},
+      {"timing",
+       {{"ttft_ms", absl::ToDoubleMilliseconds(summary.time_to_first_token)},
+        {"decode_tokens_per_s", TokensPerSecond(summary)}}},
+      {"seed", sampling.seed}};
+  if (sampling.logprobs >= 0) json["logprobs"] = LogprobsJson(output.logprobs);
+  return DumpJson(json) + "\n";
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
+    const Flags& flags, const Tokenizer* tokenizer) {
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
+                             ModelWeights::Load(flags.model));
+  if (tokenizer != nullptr) {
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(CheckVocabulary(*tokenizer, weights->config().vocab_size),
+                 flags.model));
+  }
+  CpuOptions options;
+  options.precision =
+      flags.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
+  options.threads = flags.threads;
+  options.max_sessions = 1;
+  return MakeCpuBackend(std::move(weights), options);
+}
+
+absl::Status Generate(Flags flags) {
+  FORETOKEN_RETURN_IF_ERROR(CheckFlags(flags));
+  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<orchestrator::NamedDrafter> drafters,
+                             orchestrator::MakeDrafters(mode));
+  orchestrator::GenerationRequest request;
+  request.sampling = flags.sampling;
+  request.max_tokens = flags.max_tokens;
+  request.stop_strings = flags.stop;
+  request.ignore_eos = flags.ignore_eos;
+  FORETOKEN_RETURN_IF_ERROR(ParseLogitBias(flags.logit_bias, request.sampling));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      request.stop_token_ids,
+      ParseTokenIds("--stop-token-ids", flags.stop_token_ids));
+  if (flags.seed.has_value()) {
+    request.sampling.seed = *flags.seed;
+  } else if (request.sampling.temperature > 0.0f) {
+    FORETOKEN_ASSIGN_OR_RETURN(request.sampling.seed, DrawSeed());
+    FORETOKEN_LOG(kInfo, "seed ", request.sampling.seed);
+  }
+
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                             LoadTokenizer(flags));
+  FORETOKEN_ASSIGN_OR_RETURN(request.prompt,
+                             ReadPrompt(flags, tokenizer.get()));
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                             OpenBackend(flags, tokenizer.get()));
+  orchestrator::TargetInfo target;
+  target.vocab_size = backend->config().vocab_size;
+  target.max_positions = backend->config().max_positions;
+  target.eos_tokens = backend->config().eos_tokens;
+  verifier::VerifyEngine engine(verifier::VerifyEngineOptions(),
+                                std::move(backend));
+  local::EngineDriver driver(engine);
+  local::InProcessVerifier verifier(driver);
+
+  const std::vector<TokenId> prompt = request.prompt;
+  const SamplingParams sampling = request.sampling;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<orchestrator::DecodeLoop> loop,
+      orchestrator::DecodeLoop::Create(std::move(request), target,
+                                       tokenizer.get(), std::move(drafters),
+                                       {}));
+  Output output;
+  FORETOKEN_RETURN_IF_ERROR(orchestrator::Generate(
+      *loop, verifier, [&](const orchestrator::Delta& delta) -> absl::Status {
+        if (!flags.json) return Write(delta.text);
+        output.text += delta.text;
+        output.token_ids.insert(output.token_ids.end(), delta.token_ids.begin(),
+                                delta.token_ids.end());
+        output.logprobs.insert(output.logprobs.end(), delta.logprobs.begin(),
+                               delta.logprobs.end());
+        return absl::OkStatus();
+      }));
+  const orchestrator::GenerationSummary& summary = loop->summary();
+  FORETOKEN_LOG(
+      kInfo, summary.completion_tokens, " tokens, ",
+      absl::StrFormat("%.1f tokens/s, accept length %.2f",
+                      TokensPerSecond(summary), summary.accept_length()));
+  if (!flags.json) return Write("\n");
+  return Write(ResultJson(prompt, output, summary, mode.ToString(), sampling));
+}
+
+}  // namespace
+
+void AddGenerateCommand(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand("generate", "Generate text");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("--server", flags->server,
+                      "Address of an orchestrator, host:port");
+  command->add_flag("--local", flags->local, "Run the model in this process");
+  command->add_option("--model", flags->model,
+                      "Model directory in Hugging Face layout");
+  command->add_option("--prompt", flags->prompt,
+                      "Text; BOS is added where the model's files ask for it");
+  command->add_option("--prompt-file", flags->prompt_file,
+                      "Text of the prompt, the whole file as it is");
+  command->add_option("--prompt-ids", flags->prompt_ids,
+                      "Token ids with commas between, taken as they are");
+  command->add_option("--mode", flags->mode, "MODE[:key=value,...]")
+      ->capture_default_str();
+  command->add_option("--max-tokens", flags->max_tokens, "Longest output")
+      ->capture_default_str();
+  SamplingParams& sampling = flags->sampling;
+  command->add_option("--temperature", sampling.temperature, "0 is greedy")
+      ->capture_default_str();
+  command->add_option("--top-k", sampling.top_k, "0 is off");
+  command->add_option("--top-p", sampling.top_p, "1 is off");
+  command->add_option("--min-p", sampling.min_p, "0 is off");
+  command->add_option("--repetition-penalty", sampling.repetition_penalty,
+                      "Over prompt and output, 1 is off");
+  command->add_option("--presence-penalty", sampling.presence_penalty,
+                      "Over the output, -2..2");
+  command->add_option("--frequency-penalty", sampling.frequency_penalty,
+                      "Over the output, -2..2");
+  // One value each: what begins with '-' or holds commas stays whole.
+  command
+      ->add_option("--logit-bias", flags->logit_bias,
+                   "ID=BIAS, -100..100; may be repeated")
+      ->expected(1)
+      ->take_all();
+  command->add_option("--seed", flags->seed,
+                      "Drawn, and printed, where none is given");
+  command
+      ->add_option("--stop", flags->stop,
+                   "Stop string, left out of the text; may be repeated")
+      ->expected(1)
+      ->take_all();
+  command->add_option("--stop-token-ids", flags->stop_token_ids,
+                      "Token ids that end the output, with commas between");
+  command->add_option("--min-tokens", sampling.min_tokens,
+                      "End tokens are banned before");
+  command->add_flag("--ignore-eos", flags->ignore_eos,
+                    "End tokens of the model do not end the output");
+  command->add_option("--logprobs", sampling.logprobs,
+                      "Log-probabilities of the token and of N others");
+  command->add_option("--precision", flags->precision, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  command->add_option("--threads", flags->threads, "0 is all processors");
+  command->add_flag("--json", flags->json, "One JSON object in one line");
+  command->callback(
+      [flags, &run] { run = [flags] { return Generate(*flags); }; });
+}
+
 }  // namespace foretoken::cli
