@@ -37,9 +37,10 @@ absl::Status Detokenizer::Push(TokenId id, std::string& text) {
   const absl::string_view bytes = vocabulary.bytes(id);
   if (bytes.empty()) return absl::OkStatus();
   if (rules_.malformed == Malformed::kByteTokenRun) EmitByteRun(text);
-  const absl::string_view kept =
-      kind == TokenKind::kUnknown ? bytes : StripLeading(bytes);
-  if (kind == TokenKind::kUnknown) at_start_ = false;
+  const bool keep =
+      kind == TokenKind::kUnknown || vocabulary.keeps_leading_space(id);
+  const absl::string_view kept = keep ? bytes : StripLeading(bytes);
+  if (keep) at_start_ = false;
   pending_.append(kept.data(), kept.size());
   EmitCharacters(/*at_end=*/false, text);
   return absl::OkStatus();

@@ -177,6 +177,8 @@ Tokenizer::Parts SentencePieceTokenizer::MakeParts(
       }
       default:
         parts.vocabulary.Add(token, text, text, TokenKind::kText);
+        // A user-defined piece may hold a space as such.
+        if (piece.text[0] == ' ') parts.vocabulary.KeepLeadingSpace(token);
         break;
     }
     if (piece.type != PieceType::kControl) continue;

@@ -19,7 +19,7 @@ bool Vocabulary::Add(TokenId id, absl::string_view content,
   if (id >= size()) tokens_.resize(id + 1);
   Token& token = tokens_[id];
   if (token.kind != TokenKind::kAbsent) return false;
-  token = {std::string(content), std::string(bytes), kind};
+  token = {std::string(content), std::string(bytes), kind, false};
   return true;
 }
 

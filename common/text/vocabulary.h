@@ -34,6 +34,13 @@ class Vocabulary {
   bool Add(TokenId id, absl::string_view content, absl::string_view bytes,
            TokenKind kind);
 
+  // Leading-space rules of decoding leave this token alone: its space is not
+  // one that encoding put in.
+  void KeepLeadingSpace(TokenId id) { tokens_[id].keeps_leading_space = true; }
+  bool keeps_leading_space(TokenId id) const {
+    return Contains(id) && tokens_[id].keeps_leading_space;
+  }
+
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
   bool Contains(TokenId id) const { return id >= 0 && id < size(); }
   // kAbsent and empty for ids outside.
@@ -57,6 +64,7 @@ class Vocabulary {
     std::string content;
     std::string bytes;
     TokenKind kind = TokenKind::kAbsent;
+    bool keeps_leading_space = false;
   };
   std::vector<Token> tokens_;
 };

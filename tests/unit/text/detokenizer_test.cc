@@ -28,6 +28,8 @@ class FakeTokenizer : public Tokenizer {
     parts.vocabulary.Add(256, " a", " a", TokenKind::kText);
     parts.vocabulary.Add(257, "<s>", "", TokenKind::kSpecial);
     parts.vocabulary.Add(258, "<unk>", "?", TokenKind::kUnknown);
+    parts.vocabulary.Add(259, " b", " b", TokenKind::kText);
+    parts.vocabulary.KeepLeadingSpace(259);
     return parts;
   }
 };
@@ -80,6 +82,7 @@ TEST(DetokenizerTest, LeadingSpaceRules) {
   EXPECT_EQ(decode(LeadingSpace::kStripFromText, {' ', 256}), " a");
   EXPECT_EQ(decode(LeadingSpace::kStripAllOfFirstToken, {' ', 256}), " a");
   EXPECT_EQ(decode(LeadingSpace::kStripFromFirstToken, {258, 256}), "? a");
+  EXPECT_EQ(decode(LeadingSpace::kStripFromFirstToken, {259, 256}), " b a");
 }
 
 TEST(DetokenizerTest, FlushStartsAnew) {
@@ -98,9 +101,9 @@ TEST(DetokenizerTest, AnIdOutsideTheVocabularyIsRefusedByValue) {
   const FakeTokenizer tokenizer({}, false);
   Detokenizer detokenizer(tokenizer);
   std::string text;
-  EXPECT_THAT(detokenizer.Push(259, text),
+  EXPECT_THAT(detokenizer.Push(260, text),
               testing::StatusIs(absl::StatusCode::kInvalidArgument,
-                                "token id 259: want 0..258"));
+                                "token id 260: want 0..259"));
 }
 
 }  // namespace
