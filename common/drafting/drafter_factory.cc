@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/drafting/fused_drafter.h"
 #include "common/drafting/ngram_trie_drafter.h"
 #include "common/drafting/phrase_pool_drafter.h"
 #include "common/drafting/prompt_lookup.h"
@@ -65,18 +66,32 @@ absl::StatusOr<std::unique_ptr<Drafter>> MakePhrasePool(
   return std::make_unique<PhrasePoolDrafter>(options);
 }
 
+absl::StatusOr<std::unique_ptr<Drafter>> MakeAuto(
+    ModeReader& read, const DrafterResources& resources) {
+  FusedOptions options;
+  options.prior = resources.prior;
+  options.use_request = read.Bool("request", true);
+  options.use_history =
+      read.Bool("history", true) &&
+      (resources.keep_history || resources.preloaded_history);
+  options.keep_history = resources.keep_history;
+  FORETOKEN_RETURN_IF_ERROR(read.Finish());
+  return MakeFusedDrafter(options);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Drafter>> MakeDrafter(
     const ModeSpec& spec, const DrafterResources& resources) {
   ModeReader read(spec);
+  if (spec.name() == "auto") return MakeAuto(read, resources);
   if (spec.name() == "off") return MakeOff(read);
   if (spec.name() == "prompt_lookup") return MakePromptLookup(read);
   if (spec.name() == "ngram_trie") return MakeNgramTrie(read, resources);
   if (spec.name() == "phrase_pool") return MakePhrasePool(read, resources);
   return absl::InvalidArgumentError(
       absl::StrCat("mode \"", spec.name(),
-                   "\": want off, prompt_lookup, ngram_trie or phrase_pool"));
+                   "\": want auto, off, prompt_lookup, ngram_trie or phrase_pool"));
 }
 
 }  // namespace foretoken

@@ -4,7 +4,7 @@
 //   prompt_lookup:max_n=3,tokens=10,match=first|latest
 //   ngram_trie:n=13,lp=3,num_draft=32,learn=0|1
 //   phrase_pool:w=20,beta=8,k=3
-//   auto
+//   auto:request=1,history=1 (0 leaves a source out)
 #ifndef FORETOKEN_COMMON_DRAFTING_DRAFTER_FACTORY_H_
 #define FORETOKEN_COMMON_DRAFTING_DRAFTER_FACTORY_H_
 

@@ -15,6 +15,7 @@
 #include "common/drafting/recorded_set.h"
 #include "common/drafting/replay.h"
 #include "common/drafting/replay_report.h"
+#include "common/drafting/static_prior.h"
 #include "common/spec/mode_spec.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
@@ -27,6 +28,7 @@ struct Flags {
   std::vector<std::string> history;
   std::string tokenizer;
   std::string mode;
+  std::string prior;
   std::string state = "cold";
   int max_tree_nodes = 64;
   bool json = false;
@@ -58,6 +60,11 @@ absl::Status Replay(const Flags& flags) {
   DrafterResources resources;
   resources.keep_history = flags.state == "online";
   resources.preloaded_history = !flags.history.empty();
+  if (!flags.prior.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        resources.prior,
+        StaticPrior::Open(flags.prior, tokenizer->fingerprint()));
+  }
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Drafter> drafter,
                              MakeDrafter(mode, resources));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<RecordedSet> history,
@@ -100,7 +107,7 @@ void AddReplayCommand(CLI::App& app, Run& run) {
       ->required();
   command
       ->add_option("--mode", flags->mode,
-                   "off | prompt_lookup | ngram_trie | phrase_pool, "
+                   "auto | off | prompt_lookup | ngram_trie | phrase_pool, "
                    "with parameters as MODE:key=value,...")
       ->required();
   command
@@ -117,6 +124,8 @@ void AddReplayCommand(CLI::App& app, Run& run) {
   command->add_option("--history", flags->history,
                       "Recorded sets whose outputs stand in the history "
                       "before the first turn of every set");
+  command->add_option("--prior", flags->prior,
+                      "Static prior of mode auto (foretoken prior build)");
   command->add_flag("--json", flags->json, "One line of JSON on stdout");
   command->callback(
       [flags, &run] { run = [flags] { return Replay(*flags); }; });

@@ -1,0 +1,310 @@
+#include "common/drafting/next_token_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/drafting/fused_tuning.h"
+
+namespace foretoken {
+namespace {
+
+using namespace fused_tuning;  // NOLINT: constants only
+
+constexpr int kLengths = SharedTrust::kCountLengths;
+// A token outside every list: what it is exactly matters to no draft.
+constexpr float kUnknownProbability = 1e-6f;
+// A context that lists everything still leaves this much to the others.
+constexpr float kMaxListed = 0.999f;
+
+const Source kSources[] = {Source::kRequest, Source::kHistory};
+
+struct Link {
+  TrustKind kind;
+  float weight;  // k
+};
+
+// What the visitors below are shown, one method for each form of evidence:
+//   bool Copy(Link, Source, TokenId next);
+//   bool Counts(Link, Source, int length, const Continuations&);
+//   bool Prior(Link, int length, const StaticPrior::List&);
+// False ends the visit.
+
+float Weigh(float odds) { return odds / (1.0f + odds); }
+
+}  // namespace
+
+void Candidates::Clear() {
+  all_.clear();
+  if (++epoch_ == 0) {  // wrapped: old marks could look new
+    std::fill(slots_.begin(), slots_.end(), Slot{});
+    epoch_ = 1;
+  }
+}
+
+void Candidates::Add(TokenId token, float probability) {
+  uint32_t index = (static_cast<uint32_t>(token) * 2654435769u) >> 23;
+  static_assert(kSlots == 1u << 9);
+  for (;; index = (index + 1) % kSlots) {
+    Slot& slot = slots_[index];
+    if (slot.epoch != epoch_) {
+      if (all_.size() == kMaxCandidates) return;
+      slot = {token, epoch_, static_cast<uint32_t>(all_.size())};
+      all_.push_back({token, probability});
+      return;
+    }
+    if (slot.token == token) {
+      all_[slot.index].probability += probability;
+      return;
+    }
+  }
+}
+
+float NextTokenModel::Boost(TokenId token) const {
+  return seen_.test(SeenIndex(token)) ? kSeenBoost : kUnseenBoost;
+}
+
+// --- The chain ---------------------------------------------------------------
+
+template <typename Visitor>
+void NextTokenModel::VisitLinks(const Cursor& cursor, Visitor& visit) const {
+  const CopyState& request = cursor.sources[0].copy;
+  const CopyState& history = cursor.sources[1].copy;
+  const int first = history.length > request.length ? 1 : 0;
+  for (int s : {first, 1 - first}) {
+    const CopyState& copy = cursor.sources[s].copy;
+    if (copy.length == 0 || !sources_[s]->Holds(copy.position + 1)) continue;
+    const TokenId next = sources_[s]->TokenAt(copy.position + 1);
+    if (next < 0) continue;
+    const TrustKind kind =
+        TrustKind::Copy(kSources[s], copy.length, copy.misses);
+    if (!visit.Copy({kind, Weigh(trust_->Factor(kind))}, kSources[s], next)) {
+      return;
+    }
+  }
+  std::array<int, kCountSources> left{kMatchesPerSource, kMatchesPerSource};
+  for (int length = kLengths; length >= 1; --length) {
+    for (int s = 0; s < kCountSources; ++s) {
+      const WindowTrie::Context context =
+          cursor.sources[s].contexts[length - 1];
+      if (context == WindowTrie::kNoContext || left[s] == 0) continue;
+      const WindowTrie::Continuations list = sources_[s]->Of(context);
+      if (list.size == 0) continue;
+      --left[s];
+      const TrustKind kind =
+          TrustKind::Counts(kSources[s], length, list.total, list.size);
+      const float doubt = s == 0 ? kRequestDoubt : kHistoryDoubt;
+      const float trusted =
+          trust_->Factor(kind) * static_cast<float>(list.total);
+      const float weight =
+          trusted / (trusted + doubt * static_cast<float>(list.size));
+      if (!visit.Counts({kind, weight}, kSources[s], length, list)) return;
+    }
+    if (prior_ == nullptr || length >= prior_->order()) continue;
+    const StaticPrior::List& list = PriorList(cursor, length);
+    if (list.size == 0) continue;
+    const TrustKind kind = TrustKind::Prior(length, list.backoff_code);
+    const float listed = std::min(1.0f - list.backoff, kMaxListed);
+    const float trusted = trust_->Factor(kind) * listed;
+    const float weight = trusted / (trusted + 1.0f - listed);
+    if (!visit.Prior({kind, weight}, length, list)) return;
+  }
+}
+
+void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
+                             Candidates& out) const {
+  struct Gather {
+    const NextTokenModel& model;
+    Candidates& out;
+    float floor;        // contributions below it are left out
+    float left = 1.0f;  // share of the chain not yet given out
+
+    bool Take(const Link& link) {
+      left *= 1.0f - link.weight;
+      return left > floor;
+    }
+    bool Copy(const Link& link, Source, TokenId next) {
+      out.Add(next, left * link.weight);
+      return Take(link);
+    }
+    bool Counts(const Link& link, Source, int,
+                const WindowTrie::Continuations& list) {
+      const float unit = left * link.weight / static_cast<float>(list.total);
+      const uint32_t end = std::min(list.size, kMaxContinuations);
+      for (uint32_t i = 0; i < end; ++i) {
+        const float share = unit * static_cast<float>(list.counts[i]);
+        if (share < floor) break;
+        out.Add(static_cast<TokenId>(list.tokens[i]), share);
+      }
+      return Take(link);
+    }
+    bool Prior(const Link& link, int, const StaticPrior::List& list) {
+      const StaticPrior& prior = *model.prior_;
+      const float listed = std::min(1.0f - list.backoff, kMaxListed);
+      const float unit = left * link.weight / std::max(listed, 1e-6f);
+      const uint32_t end = list.first + std::min(list.size, StaticPrior::kHead);
+      for (uint32_t entry = list.first; entry < end; ++entry) {
+        const float share = unit * prior.ProbabilityOf(entry);
+        if (share < floor) break;
+        const TokenId token = prior.TokenOf(entry);
+        out.Add(token, share * model.Boost(token));
+      }
+      return Take(link);
+    }
+  };
+  out.Clear();
+  Gather gather{*this, out, std::max(cutoff * kNegligible, 1e-5f)};
+  VisitLinks(cursor, gather);
+}
+
+const StaticPrior::List& NextTokenModel::PriorList(const Cursor& cursor,
+                                                   int length) const {
+  StaticPrior::List& list = cursor.prior[length - 1];
+  const uint8_t bit = static_cast<uint8_t>(1u << (length - 1));
+  if ((cursor.prior_known & bit) != 0) return list;
+  cursor.prior_known |= bit;
+  if (length == 1) {
+    list = prior_->AfterToken(cursor.token);
+    return list;
+  }
+  list = StaticPrior::List{};
+  if (cursor.before == nullptr) return list;
+  const StaticPrior::List& shorter = PriorList(*cursor.before, length - 1);
+  if (shorter.size == 0) return list;
+  const int64_t entry = prior_->Find(shorter, cursor.token);
+  if (entry >= 0) list = prior_->AfterEntry(static_cast<uint32_t>(entry));
+  return list;
+}
+
+void NextTokenModel::Settle(Cursor& cursor) const {
+  for (int length = 1; prior_ != nullptr && length < prior_->order();
+       ++length) {
+    PriorList(cursor, length);
+  }
+  cursor.before = nullptr;
+}
+
+// --- Moving ------------------------------------------------------------------
+
+void NextTokenModel::Find(const Cursor& from, TokenId token,
+                          Found& found) const {
+  for (int s = 0; s < kCountSources; ++s) {
+    found.counts[s].fill(-1);
+    // What follows a longer context follows the shorter ones too.
+    for (int l = 0; l < kLengths; ++l) {
+      const WindowTrie::Context context = from.sources[s].contexts[l];
+      if (context == WindowTrie::kNoContext) break;
+      const int index = sources_[s]->Of(context).Find(token);
+      if (index < 0) break;
+      found.counts[s][l] = index;
+    }
+  }
+}
+
+void NextTokenModel::Move(const Cursor& from, TokenId token, const Found& found,
+                          Cursor& to) const {
+  to.prior_known = 0;
+  to.before = &from;
+  to.token = token;
+  for (int s = 0; s < kCountSources; ++s) {
+    if (sources_[s] == nullptr) continue;
+    const WindowTrie& text = *sources_[s];
+    auto& contexts = to.sources[s].contexts;
+    contexts.fill(WindowTrie::kNoContext);
+    contexts[0] = text.Root(token);
+    uint32_t latest = WindowTrie::kNoPosition;
+    for (int l = 0; l < kLengths && found.counts[s][l] >= 0; ++l) {
+      const uint32_t link =
+          text.Of(from.sources[s].contexts[l]).links[found.counts[s][l]];
+      if (l + 1 < kLengths) {
+        contexts[l + 1] = link;
+      } else {
+        latest = link;
+      }
+    }
+    to.sources[s].copy = MoveCopy(text, from.sources[s].copy, token, latest);
+  }
+}
+
+// `latest`: where the last kDepth tokens occurred last, or kNoPosition.
+CopyState NextTokenModel::MoveCopy(const WindowTrie& text,
+                                   const CopyState& from, TokenId token,
+                                   uint32_t latest) const {
+  const CopyState fresh{latest, WindowTrie::kDepth, 0};
+  const bool found = latest != WindowTrie::kNoPosition;
+  const TokenId expected = from.length != 0 && text.Holds(from.position + 1)
+                               ? text.TokenAt(from.position + 1)
+                               : TokenId{-1};
+  if (expected < 0) return found ? fresh : CopyState{};
+  if (expected == token) {
+    if (found && from.misses != 0) return fresh;
+    CopyState next{from.position + 1, std::min(from.length + 1, kMaxCopyLength),
+                   from.misses};
+    if (next.length >= kCopyHealed) next.misses = 0;
+    return next;
+  }
+  if (found) return fresh;
+  if (from.length < kMinCopyToRecover || from.misses == kMaxCopyMisses) {
+    return CopyState{};
+  }
+  return {from.position + 1, 1, from.misses + 1};
+}
+
+void NextTokenModel::Advance(const Cursor& from, TokenId token,
+                             Cursor& to) const {
+  Found found;
+  Find(from, token, found);
+  Move(from, token, found, to);
+}
+
+void NextTokenModel::LearnAndAdvance(const Cursor& from, TokenId token,
+                                     Cursor& to) {
+  Found found;
+  Find(from, token, found);
+
+  struct Collect {
+    const NextTokenModel& model;
+    const Found& found;
+    TokenId token;
+    Cursor& to;
+    std::array<TrustLink, Trust::kMaxLinks> links;
+    size_t size = 0;
+
+    bool Add(const Link& link, float share) {
+      links[size++] = {link.kind, link.weight, share};
+      return size < links.size();
+    }
+    bool Copy(const Link& link, Source, TokenId next) {
+      return Add(link, next == token ? 1.0f : 0.0f);
+    }
+    bool Counts(const Link& link, Source source, int length,
+                const WindowTrie::Continuations& list) {
+      const int index = found.counts[static_cast<int>(source)][length - 1];
+      if (index < 0) return Add(link, 0.0f);
+      return Add(link, static_cast<float>(list.counts[index]) /
+                           static_cast<float>(list.total));
+    }
+    bool Prior(const Link& link, int length, const StaticPrior::List& list) {
+      const int64_t entry = model.prior_->Find(list, token);
+      if (length + 1 < model.prior_->order()) {
+        to.prior[length] =
+            entry < 0 ? StaticPrior::List{}
+                      : model.prior_->AfterEntry(static_cast<uint32_t>(entry));
+        to.prior_known |= static_cast<uint8_t>(1u << length);
+      }
+      if (entry < 0) return Add(link, 0.0f);
+      const float listed = std::min(1.0f - list.backoff, kMaxListed);
+      return Add(link,
+                 model.prior_->ProbabilityOf(static_cast<uint32_t>(entry)) /
+                     std::max(listed, 1e-6f) * model.Boost(token));
+    }
+  };
+  Move(from, token, found, to);
+  Collect collect{*this, found, token, to, {}, 0};
+  VisitLinks(from, collect);
+  const float base =
+      prior_ == nullptr ? kUnknownProbability
+                        : std::max(kUnknownProbability, prior_->Unigram(token));
+  trust_->Learn({collect.links.data(), collect.size}, base);
+}
+
+}  // namespace foretoken

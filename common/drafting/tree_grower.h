@@ -1,0 +1,65 @@
+// Grows a draft tree best first: always the node next whose whole path is most
+// likely to be accepted.
+//
+// A node's path probability is what it adds to the expected accept length, so
+// the tree of N nodes that this takes is the best one under the model, and the
+// price of a node, where verifying one more row costs something, is the path
+// probability below which it does not pay.
+//
+// Owned by one thread; keeps its buffers, so that growing allocates nothing in
+// the steady state.
+#ifndef FORETOKEN_COMMON_DRAFTING_TREE_GROWER_H_
+#define FORETOKEN_COMMON_DRAFTING_TREE_GROWER_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "common/drafting/drafter.h"
+#include "common/drafting/next_token_model.h"
+
+namespace foretoken {
+
+class TreeGrower {
+ public:
+  // Replaces `tree` by at most max_nodes nodes of path probability `price` or
+  // more that may follow `root`.
+  void Grow(const NextTokenModel& model, const Cursor& root, int max_nodes,
+            float price, DraftTree& tree);
+
+ private:
+  struct Waiting {
+    float probability;  // of the whole path
+    int32_t parent;
+    TokenId token;
+    uint32_t order;  // of arrival: equals come out first in, first out
+
+    bool operator<(const Waiting& other) const {
+      return probability != other.probability ? probability < other.probability
+                                              : order > other.order;
+    }
+  };
+
+  void Expand(const NextTokenModel& model, const Cursor& cursor,
+              float probability, int32_t node);
+  // Counts one more candidate and raises bar_ to what the best max_nodes_ of
+  // all candidates so far surely reach.
+  void Admit(float probability);
+
+  // Candidates by probability, eight classes an octave over 2^-32 .. 1.
+  static constexpr int kClasses = 256;
+
+  int max_nodes_ = 0;
+  float bar_ = 0;  // candidates below it cannot enter the tree
+  uint32_t arrivals_ = 0;
+  int bar_class_ = 0;
+  int above_ = 0;  // candidates in bar_class_ and above
+  std::array<int, kClasses> class_counts_{};
+  std::vector<Waiting> heap_;
+  std::vector<Cursor> cursors_;  // by node
+  Candidates candidates_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_TREE_GROWER_H_

@@ -1,0 +1,107 @@
+#include "common/drafting/trust.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/check.h"
+#include "common/drafting/fused_tuning.h"
+#include "common/drafting/trust_start.h"
+
+namespace foretoken {
+namespace {
+
+// The layout of kinds: prior, then per source counts and copies.
+constexpr int kCountsBegin =
+    SharedTrust::kPriorLengths * SharedTrust::kPriorClasses;
+constexpr int kPerSource =
+    SharedTrust::kCountLengths * SharedTrust::kCountClasses +
+    SharedTrust::kCopyClasses;
+constexpr int kFastPerSource = SharedTrust::kCountLengths + 2;
+
+// How much and how uniform the evidence is.
+int CountClass(uint32_t total, uint32_t distinct) {
+  if (total == 1) return 0;
+  if (distinct == 1) return total <= 4 ? 1 : 2;
+  if (distinct * 2 > total) return total <= 8 ? 3 : 4;
+  return total <= 20 ? 5 : 6;
+}
+
+int CopyClass(uint32_t length) {
+  if (length <= 7) return length < 7 ? 0 : 1;
+  if (length <= 9) return 2;
+  if (length <= 12) return 3;
+  if (length <= 16) return 4;
+  if (length <= 24) return 5;
+  return length <= 32 ? 6 : 7;
+}
+
+// exp(x) for small x, to second order: a step needs no better.
+float SmallExp(float x) { return 1.0f + x * (1.0f + 0.5f * x); }
+
+}  // namespace
+
+TrustKind TrustKind::Prior(int length, uint8_t backoff_code) {
+  const int row = length - 1;
+  const int column = std::min(backoff_code / 8, SharedTrust::kPriorClasses - 1);
+  return {static_cast<uint16_t>(row * SharedTrust::kPriorClasses + column),
+          static_cast<uint16_t>(row)};
+}
+
+TrustKind TrustKind::Counts(Source source, int length, uint32_t total,
+                            uint32_t distinct) {
+  const int s = static_cast<int>(source);
+  return {static_cast<uint16_t>(kCountsBegin + s * kPerSource +
+                                (length - 1) * SharedTrust::kCountClasses +
+                                CountClass(total, distinct)),
+          static_cast<uint16_t>(SharedTrust::kPriorLengths +
+                                s * kFastPerSource + length - 1)};
+}
+
+TrustKind TrustKind::Copy(Source source, uint32_t length, uint32_t misses) {
+  const int s = static_cast<int>(source);
+  const int column = misses == 0
+                         ? CopyClass(length)
+                         : 8 + static_cast<int>(std::min(length, 8u)) - 1;
+  return {
+      static_cast<uint16_t>(
+          kCountsBegin + s * kPerSource +
+          SharedTrust::kCountLengths * SharedTrust::kCountClasses + column),
+      static_cast<uint16_t>(SharedTrust::kPriorLengths + s * kFastPerSource +
+                            SharedTrust::kCountLengths + (length > 12))};
+}
+
+void SharedTrust::Reset() {
+  static_assert(kTrustStart.size() == kKinds);
+  for (size_t i = 0; i < kKinds; ++i) {
+    factors_[i] = std::exp(static_cast<float>(kTrustStart[i]) / 10.0f);
+  }
+}
+
+float Trust::Learn(absl::Span<const TrustLink> links, float base) {
+  using namespace fused_tuning;  // NOLINT: constants only
+  FORETOKEN_CHECK(links.size() <= kMaxLinks);
+  std::array<float, kMaxLinks> before;
+  float p = base;
+  for (size_t i = links.size(); i-- > 0;) {
+    before[i] = p;
+    p += links[i].weight * (links[i].share - p);
+  }
+  float outer = 1.0f / std::max(p, 1e-9f);
+  for (size_t i = 0; i < links.size(); ++i) {
+    const TrustLink& link = links[i];
+    // d log P / d log g, through k = g o / (1 + g o).
+    const float slope = std::clamp(
+        outer * (link.share - before[i]) * link.weight * (1.0f - link.weight),
+        -1.0f, 1.0f);
+    float& shared = shared_[link.kind.shared];
+    shared = std::clamp(shared * SmallExp(kSharedRate * slope),
+                        1.0f / kMaxSharedFactor, kMaxSharedFactor);
+    float& fast = fast_[link.kind.fast];
+    fast = std::clamp(fast * SmallExp(kRequestRate * slope),
+                      1.0f / kMaxRequestFactor, kMaxRequestFactor);
+    outer *= 1.0f - link.weight;
+  }
+  return p;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,99 @@
+// Trust: how much the evidence of each source at each match length deserves to
+// outweigh what weaker evidence says, learned from what the target wrote.
+//
+// Evidence comes in links, chained from the weakest to the strongest:
+// P <- (1 - k) P + k q, q the share that the link gives a token. A link's own
+// odds o (from its counts) and the trust factor g of its kind make its weight
+// k = g o / (1 + g o). After every committed token each g takes a gradient
+// step that raises log P of that token. g is a factor shared by all requests,
+// which moves slowly, times one of this request, which moves fast and starts
+// at 1.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_DRAFTING_TRUST_H_
+#define FORETOKEN_COMMON_DRAFTING_TRUST_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "common/drafting/window_trie.h"
+
+namespace foretoken {
+
+enum class Source : int { kRequest = 0, kHistory = 1 };
+inline constexpr int kCountSources = 2;
+
+// A kind of evidence: one slot of the shared factors and one of the request's.
+struct TrustKind {
+  uint16_t shared;
+  uint16_t fast;
+
+  // A context of `length` >= 1 tokens in the prior, by its backoff byte.
+  static TrustKind Prior(int length, uint8_t backoff_code);
+  // A match of 1 <= length < WindowTrie::kDepth tokens whose `total`
+  // occurrences have `distinct` continuations.
+  static TrustKind Counts(Source source, int length, uint32_t total,
+                          uint32_t distinct);
+  // A text position whose last `length` tokens match; `misses` wrong ones
+  // before those.
+  static TrustKind Copy(Source source, uint32_t length, uint32_t misses);
+};
+
+// A link of the chain as one token sees it.
+struct TrustLink {
+  TrustKind kind;
+  float weight;  // k
+  float share;   // q of the token
+};
+
+// The factors that requests share. Starts at the values of fused_tuning.h.
+class SharedTrust {
+ public:
+  static constexpr int kPriorLengths = 5;
+  static constexpr int kPriorClasses = 10;
+  static constexpr int kCountLengths = WindowTrie::kDepth - 1;
+  static constexpr int kCountClasses = 7;
+  static constexpr int kCopyClasses = 16;
+  static constexpr int kKinds =
+      kPriorLengths * kPriorClasses +
+      kCountSources * (kCountLengths * kCountClasses + kCopyClasses);
+
+  SharedTrust() { Reset(); }
+  void Reset();
+  float& operator[](size_t kind) { return factors_[kind]; }
+  float operator[](size_t kind) const { return factors_[kind]; }
+
+ private:
+  std::array<float, kKinds> factors_;
+};
+
+class Trust {
+ public:
+  static constexpr int kFastKinds =
+      SharedTrust::kPriorLengths +
+      kCountSources * (SharedTrust::kCountLengths + 2);
+
+  // `shared` outlives the object.
+  explicit Trust(SharedTrust& shared) : shared_(shared) { StartRequest(); }
+  void StartRequest() { fast_.fill(1.0f); }
+
+  float Factor(TrustKind kind) const {
+    return shared_[kind.shared] * fast_[kind.fast];
+  }
+
+  // Learns from one token whose probability below all links is `base`.
+  // `links`: strongest first, at most kMaxLinks. Its probability by the chain.
+  float Learn(absl::Span<const TrustLink> links, float base);
+
+  static constexpr int kMaxLinks = 16;
+
+ private:
+  SharedTrust& shared_;
+  std::array<float, kFastKinds> fast_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_TRUST_H_
