@@ -14,7 +14,8 @@
 // needs more than kNodesPerToken nodes a token (long repeats) is held in a
 // shorter window; either way memory never exceeds MaxBytes().
 //
-// Source: Algorithm 1 of "N-Gram-Trie" (ACL 2025). The paper inserts every
+// Source: Algorithm 1 of Chen et al., "Faster In-Context Learning for LLMs via
+// N-Gram Trie Speculative Decoding" (EMNLP 2025). The paper inserts every
 // window under each of its sub-prefixes, which counts a start up to L_p times
 // and leaves the order the same; here each occurrence counts once.
 //

@@ -4,7 +4,8 @@
 // during decoding; with learn = true committed tokens are inserted as they
 // come. No state outlives a request. Owned by one thread.
 //
-// Source: Algorithm 1 of "N-Gram-Trie" (ACL 2025).
+// Source: Algorithm 1 of Chen et al., "Faster In-Context Learning for LLMs via
+// N-Gram Trie Speculative Decoding" (EMNLP 2025).
 #ifndef FORETOKEN_COMMON_DRAFTING_NGRAM_TRIE_DRAFTER_H_
 #define FORETOKEN_COMMON_DRAFTING_NGRAM_TRIE_DRAFTER_H_
 
