@@ -204,6 +204,8 @@ std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
 }
 
 void Server::SetServing(bool serving) {
+  absl::MutexLock lock(&mu_);
+  serving = serving && !draining_;
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   health->SetServingStatus("", serving);
   for (const Servable* servable : servables_) {
@@ -213,6 +215,10 @@ void Server::SetServing(bool serving) {
 
 bool Server::Drain(absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
+  {
+    absl::MutexLock lock(&mu_);
+    draining_ = true;
+  }
   SetServing(false);
   for (Servable* servable : servables_) servable->BeginDrain();
   const auto idle = [this] {
@@ -228,7 +234,8 @@ bool Server::Drain(absl::Duration timeout) {
     const absl::Time last = absl::Now() + kCancelGrace;
     while (!idle() && absl::Now() < last) absl::SleepFor(kDrainPoll);
   }
-  server_->Shutdown(ToChrono(absl::Now()));
+  // Last messages may still be on their way to clients.
+  server_->Shutdown(ToChrono(absl::Now() + kCancelGrace));
   return clean;
 }
 

@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
 #include "grpcpp/channel.h"
@@ -74,7 +76,8 @@ class Server {
   // A channel without sockets, for services that share the process.
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
-  // Health of every service and of the whole ("").
+  // Health of every service and of the whole (""); NOT_SERVING for good once
+  // a drain has begun.
   void SetServing(bool serving);
 
   // NOT_SERVING, then no new work, then waits until all are idle, at most for
@@ -88,6 +91,8 @@ class Server {
   std::vector<Servable*> servables_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;
+  absl::Mutex mu_;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 // Blocks until SIGTERM or SIGINT (CatchSignals must have run), then drains; a

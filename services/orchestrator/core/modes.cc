@@ -41,4 +41,8 @@ absl::StatusOr<std::vector<NamedDrafter>> MakeDrafters(const ModeSpec& mode) {
   return drafters;
 }
 
+std::vector<std::string> ServedModes() {
+  return std::vector<std::string>(kModes.begin(), kModes.begin() + kServed);
+}
+
 }  // namespace foretoken::orchestrator

@@ -22,6 +22,9 @@ struct NamedDrafter {
 // not serve.
 absl::StatusOr<std::vector<NamedDrafter>> MakeDrafters(const ModeSpec& mode);
 
+// The modes that MakeDrafters builds, in the order of the mode table.
+std::vector<std::string> ServedModes();
+
 }  // namespace foretoken::orchestrator
 
 #endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_MODES_H_

@@ -1,0 +1,83 @@
+// RemoteVerifier: the orchestrator's Verifier over gRPC, which outlives the
+// verifier it runs on.
+//
+// A session whose verifier is lost (killed, drained, unreachable) is replayed,
+// prompt and output, on a verifier with the same numerics fingerprint, where it
+// goes on with exactly the tokens that it would have had. Where only verifiers
+// with another fingerprint are left it ends with ABORTED. Attempts back off up
+// to a bound and stop at the request's deadline, and at failover_timeout
+// without progress.
+//
+// Owned by one thread; Cancel may come from any.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_VERIFIER_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_VERIFIER_H_
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/orchestrator/adapters/verifier_pool.h"
+#include "services/orchestrator/adapters/verify_call.h"
+#include "services/orchestrator/core/verifier.h"
+
+namespace foretoken::orchestrator {
+
+struct RemoteVerifierOptions {
+  absl::Duration failover_timeout = absl::Seconds(60);
+  // For a request that has no output yet.
+  absl::Duration connect_timeout = absl::Seconds(5);
+  absl::Duration first_backoff = absl::Milliseconds(20);
+  absl::Duration max_backoff = absl::Milliseconds(500);
+};
+
+class RemoteVerifier final : public Verifier {
+ public:
+  // `pool` must outlive the object.
+  RemoteVerifier(const RemoteVerifierOptions& options, VerifierPool& pool,
+                 std::string request_id);
+  ~RemoteVerifier() override;
+
+  absl::StatusOr<PrefillResult> Open(SessionRequest request) override;
+  absl::StatusOr<RoundResult> Round(RoundRequest request) override;
+  void Close() override;
+
+  // Ends the call in progress, and all later ones, with Cancelled.
+  void Cancel();
+
+  int64_t failovers() const { return failovers_; }
+  const std::string& numerics_fingerprint() const { return fingerprint_; }
+
+ private:
+  // One attempt on one verifier, prefill included.
+  absl::StatusOr<PrefillResult> OpenOn(VerifierPool::Lease lease);
+  // Attempts until one succeeds, or none may any more.
+  absl::StatusOr<PrefillResult> OpenAnywhere();
+  absl::StatusOr<RoundResult> RoundOnce(const RoundRequest& request);
+  void DropCall();
+  // Sleeps; Cancelled if that came first.
+  absl::Status BackOff(absl::Duration delay);
+  // Makes `call` the one that Cancel ends; false if cancelled already.
+  bool Adopt(std::shared_ptr<VerifyCall> call);
+
+  const RemoteVerifierOptions options_;
+  VerifierPool& pool_;
+  const std::string request_id_;
+  SessionRequest session_;   // tokens: prompt and everything committed since
+  std::string fingerprint_;  // empty until a session was opened
+  std::optional<VerifierPool::Lease> lease_;
+  std::shared_ptr<VerifyCall> call_;
+  int64_t failovers_ = 0;
+
+  absl::Mutex mu_;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<VerifyCall> cancellable_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_VERIFIER_H_

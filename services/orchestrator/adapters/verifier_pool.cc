@@ -1,0 +1,193 @@
+#include "services/orchestrator/adapters/verifier_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/rpc/channel.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+// The same model as far as an orchestrator can tell.
+bool SameModel(const v1::GetVerifierInfoResponse& a,
+               const v1::GetVerifierInfoResponse& b) {
+  return a.vocab_size() == b.vocab_size() &&
+         a.max_positions() == b.max_positions() &&
+         a.tokenizer_fingerprint() == b.tokenizer_fingerprint() &&
+         std::equal(a.end_tokens().begin(), a.end_tokens().end(),
+                    b.end_tokens().begin(), b.end_tokens().end());
+}
+
+}  // namespace
+
+VerifierPool::VerifierPool(const VerifierPoolOptions& options,
+                           std::vector<VerifierEndpoint> endpoints)
+    : options_(options) {
+  {
+    absl::MutexLock lock(&mu_);
+    for (VerifierEndpoint& endpoint : endpoints) {
+      Member& member = members_.emplace_back();
+      member.stub = v1::Verifier::NewStub(endpoint.channel);
+      member.endpoint = std::move(endpoint);
+    }
+  }
+  ProbeAll();
+  prober_ = std::thread([this] { ProbeMain(); });
+}
+
+VerifierPool::~VerifierPool() {
+  {
+    absl::MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  prober_.join();
+}
+
+void VerifierPool::ProbeMain() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&stop_),
+                               options_.probe_interval)) {
+        return;
+      }
+    }
+    ProbeAll();
+  }
+}
+
+void VerifierPool::ProbeAll() {
+  struct Probe {
+    grpc::ClientContext context;
+    v1::GetVerifierInfoRequest request;
+    v1::GetVerifierInfoResponse info;
+    grpc::Status status;
+  };
+  std::vector<std::unique_ptr<Probe>> probes;
+  int pending = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    pending = static_cast<int>(members_.size());
+    for (Member& member : members_) {
+      probes.push_back(std::make_unique<Probe>());
+      Probe* probe = probes.back().get();
+      rpc::PrepareCall(probe->context, absl::Now() + options_.probe_timeout,
+                       member.endpoint.token);
+      member.stub->async()->GetVerifierInfo(
+          &probe->context, &probe->request, &probe->info,
+          [this, probe, &pending](grpc::Status status) {
+            absl::MutexLock done(&mu_);
+            probe->status = std::move(status);
+            --pending;
+          });
+    }
+  }
+  absl::MutexLock listening(&listener_mu_);
+  bool changed = false;
+  bool any_up = false;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto all_done = [&pending] { return pending == 0; };
+    mu_.Await(absl::Condition(&all_done));
+    for (size_t i = 0; i < probes.size(); ++i) {
+      Record(members_[i], probes[i]->status, probes[i]->info);
+    }
+    any_up = std::any_of(members_.begin(), members_.end(),
+                         [](const Member& member) { return member.up; });
+    changed = any_up != any_up_;
+    any_up_ = any_up;
+  }
+  if (changed && listener_) listener_(any_up);
+}
+
+void VerifierPool::SetHealthListener(HealthListener listener) {
+  absl::MutexLock listening(&listener_mu_);
+  listener_ = std::move(listener);
+  bool any_up = false;
+  {
+    absl::MutexLock lock(&mu_);
+    any_up = any_up_;
+  }
+  if (listener_) listener_(any_up);
+}
+
+void VerifierPool::Record(Member& member, const grpc::Status& status,
+                          const v1::GetVerifierInfoResponse& info) {
+  const bool was_up = member.up;
+  member.up = false;
+  if (status.ok()) {
+    if (!info_.has_value()) info_ = info;
+    const bool mismatched = !SameModel(*info_, info);
+    if (mismatched && !member.mismatched) {
+      FORETOKEN_LOG(kError, "verifier ", member.endpoint.name,
+                    " runs another model: not used");
+    }
+    member.mismatched = mismatched;
+    member.up = !mismatched;
+    member.elsewhere = std::max<int64_t>(0, info.sessions() - member.ours);
+  }
+  if (member.up == was_up) return;
+  if (member.up) {
+    FORETOKEN_LOG(kInfo, "verifier ", member.endpoint.name, " is up, numerics ",
+                  info.numerics_fingerprint());
+  } else {
+    FORETOKEN_LOG(kWarning, "verifier ", member.endpoint.name,
+                  " is down: ", status.error_message());
+  }
+}
+
+absl::StatusOr<v1::GetVerifierInfoResponse> VerifierPool::Info() const {
+  absl::MutexLock lock(&mu_);
+  if (info_.has_value()) return *info_;
+  return absl::UnavailableError("no verifier has answered yet");
+}
+
+std::optional<VerifierPool::Lease> VerifierPool::Acquire(
+    const std::set<int>& excluded) {
+  absl::MutexLock lock(&mu_);
+  int best = -1;
+  const auto before = [](const Member& a, const Member& b) {
+    if (a.up != b.up) return a.up;
+    return a.ours + a.elsewhere < b.ours + b.elsewhere;
+  };
+  for (int i = 0; i < static_cast<int>(members_.size()); ++i) {
+    if (members_[i].mismatched || excluded.count(i) > 0) continue;
+    if (best < 0 || before(members_[i], members_[best])) best = i;
+  }
+  if (best < 0) return std::nullopt;
+  ++members_[best].ours;
+  return Lease(this, best);
+}
+
+VerifierPool::Lease::Lease(Lease&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)), index_(other.index_) {}
+
+VerifierPool::Lease::~Lease() {
+  if (pool_ == nullptr) return;
+  absl::MutexLock lock(&pool_->mu_);
+  --pool_->members_[index_].ours;
+}
+
+// Stub, token and name never change after construction.
+v1::Verifier::Stub& VerifierPool::Lease::stub() const
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  return *pool_->members_[index_].stub;
+}
+const std::string& VerifierPool::Lease::token() const
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  return pool_->members_[index_].endpoint.token;
+}
+const std::string& VerifierPool::Lease::name() const
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  return pool_->members_[index_].endpoint.name;
+}
+
+void VerifierPool::Lease::ReportDown() {
+  absl::MutexLock lock(&pool_->mu_);
+  pool_->members_[index_].up = false;
+}
+
+}  // namespace foretoken::orchestrator

@@ -1,0 +1,63 @@
+#include "services/orchestrator/adapters/worker_pool.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace foretoken::orchestrator {
+
+WorkerPool::~WorkerPool() {
+  std::vector<std::thread> threads;
+  {
+    absl::MutexLock lock(&mu_);
+    stop_ = true;
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+absl::Status WorkerPool::Submit(std::function<void()> work) {
+  absl::MutexLock lock(&mu_);
+  const int waiting = static_cast<int>(waiting_.size());
+  if (running_ + waiting >= max_threads_ + max_waiting_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(running_, " requests run and ", waiting,
+                     " wait: that is all there is room for"));
+  }
+  waiting_.push_back(std::move(work));
+  if (idle_ < static_cast<int>(waiting_.size()) &&
+      static_cast<int>(threads_.size()) < max_threads_) {
+    threads_.emplace_back([this] { Main(); });
+  }
+  return absl::OkStatus();
+}
+
+int WorkerPool::active() const {
+  absl::MutexLock lock(&mu_);
+  return running_ + static_cast<int>(waiting_.size());
+}
+
+void WorkerPool::Main() {
+  const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stop_ || !waiting_.empty();
+  };
+  absl::MutexLock lock(&mu_);
+  while (true) {
+    ++idle_;
+    mu_.Await(absl::Condition(&ready));
+    --idle_;
+    if (waiting_.empty()) return;
+    {
+      std::function<void()> work = std::move(waiting_.front());
+      waiting_.pop_front();
+      ++running_;
+      mu_.Unlock();
+      work();
+      work = nullptr;  // what it held goes before it counts as done
+      mu_.Lock();
+    }
+    --running_;
+  }
+}
+
+}  // namespace foretoken::orchestrator

@@ -1,0 +1,46 @@
+// WorkerPool: threads for requests, one each while it runs, started as they are
+// needed, with a bounded line of waiting ones. Thread-safe.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_WORKER_POOL_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_WORKER_POOL_H_
+
+#include <deque>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+
+namespace foretoken::orchestrator {
+
+class WorkerPool {
+ public:
+  WorkerPool(int max_threads, int max_waiting)
+      : max_threads_(max_threads), max_waiting_(max_waiting) {}
+  // Waits for all work, waiting ones included.
+  ~WorkerPool();
+
+  // Runs `work` on a thread of the pool; ResourceExhausted when all threads are
+  // busy and the line is full.
+  absl::Status Submit(std::function<void()> work);
+
+  // Running and waiting.
+  int active() const;
+
+ private:
+  void Main();
+
+  const int max_threads_;
+  const int max_waiting_;
+  mutable absl::Mutex mu_;
+  std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
+  int idle_ ABSL_GUARDED_BY(mu_) = 0;
+  int running_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_WORKER_POOL_H_
