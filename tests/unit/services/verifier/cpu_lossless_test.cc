@@ -1,0 +1,125 @@
+// Losslessness on the real CPU backend with a tiny random model: whatever
+// shares the pass, whatever is drafted, the text is that of plain decoding.
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/model_weights.h"
+#include "gtest/gtest.h"
+#include "services/verifier/core/verify_engine.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/services/verifier/engine_script.h"
+
+namespace foretoken::verifier {
+namespace {
+
+using ::foretoken::testing::RunSessions;
+using ::foretoken::testing::ScriptResult;
+
+constexpr int32_t kVocab = 211;
+
+std::unique_ptr<VerifyEngine> MakeEngine(int threads, int64_t kv_cache_bytes,
+                                         VerifyEngineOptions options = {}) {
+  ModelConfig config;
+  config.d_model = 64;
+  config.n_layers = 2;
+  config.n_heads = 4;
+  config.n_kv_heads = 2;
+  config.head_dim = 16;
+  config.d_ff = 96;
+  config.vocab_size = kVocab;
+  config.max_positions = 512;
+  auto weights = ModelWeights::Random(config, WeightType::kFloat32, 17);
+  EXPECT_TRUE(weights.ok()) << weights.status();
+  CpuOptions cpu;
+  cpu.threads = threads;
+  cpu.kv_cache_bytes = kv_cache_bytes;
+  auto backend = MakeCpuBackend(std::move(*weights), cpu);
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return std::make_unique<VerifyEngine>(options, std::move(*backend));
+}
+
+// Enough variety; penalties and top-p in half of them.
+std::vector<SessionRequest> Requests(int count, float temperature) {
+  std::mt19937 random(count);
+  std::vector<SessionRequest> requests;
+  for (int i = 0; i < count; ++i) {
+    SessionRequest request;
+    request.tokens.resize(1 + random() % 90);
+    for (TokenId& token : request.tokens) token = random() % kVocab;
+    request.prompt_length = static_cast<int64_t>(request.tokens.size());
+    request.max_length = request.prompt_length + 20 + random() % 60;
+    request.cache_scope = i % 2 == 0 ? "shared" : "";
+    request.sampling.temperature = temperature;
+    request.sampling.seed = random();
+    if (i % 2 == 1) {
+      request.sampling.top_p = 0.9f;
+      request.sampling.repetition_penalty = 1.15f;
+      request.sampling.presence_penalty = 0.3f;
+      request.sampling.frequency_penalty = 0.2f;
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+std::vector<std::vector<TokenId>> PlainOutputs(
+    const std::vector<SessionRequest>& requests) {
+  auto engine = MakeEngine(1, 0);
+  std::vector<std::vector<TokenId>> outputs;
+  for (const SessionRequest& request : requests) {  // alone, one by one
+    outputs.push_back(RunSessions(*engine, {request}, {{}}, 0, 1)[0].output);
+  }
+  return outputs;
+}
+
+class CpuLosslessTest : public ::testing::TestWithParam<float> {};
+
+TEST_P(CpuLosslessTest, DraftsAndBatchMatesChangeNoToken) {
+  const auto requests = Requests(16, GetParam());
+  const auto want = PlainOutputs(requests);
+  for (const int mates : {1, 3, 16}) {
+    VerifyEngineOptions options;
+    options.max_rows_per_pass = 150;
+    options.prefill_chunk = 23;
+    auto engine = MakeEngine(mates == 3 ? 2 : 1, 0, options);
+    int64_t accepted = 0;
+    for (size_t begin = 0; begin < requests.size(); begin += mates) {
+      const size_t end = std::min(requests.size(), begin + mates);
+      const std::vector<SessionRequest> batch(requests.begin() + begin,
+                                              requests.begin() + end);
+      const std::vector<std::vector<TokenId>> truths(want.begin() + begin,
+                                                     want.begin() + end);
+      const auto results = RunSessions(*engine, batch, truths, 40, mates);
+      for (size_t i = 0; i < batch.size(); ++i) {
+        ASSERT_EQ(results[i].output, truths[i])
+            << "request " << begin + i << " of batches of " << mates;
+        accepted += results[i].accepted;
+      }
+    }
+    EXPECT_GT(accepted, 50);  // drafts really were taken
+  }
+}
+
+TEST_P(CpuLosslessTest, PreemptionChangesNoToken) {
+  const auto requests = Requests(10, GetParam());
+  const auto want = PlainOutputs(requests);
+  // 8 pages of 32 tokens, K and V, 2 layers, 2 heads of 16, bf16: a request
+  // takes up to 6, and is admitted before it needs them.
+  VerifyEngineOptions options;
+  options.admission_reserve = 1;
+  auto engine = MakeEngine(1, 8 * 32 * 2 * 2 * 2 * 16 * 2, options);
+  const auto results = RunSessions(*engine, requests, want, 30, 9);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(results[i].output, want[i]) << "request " << i;
+  }
+  EXPECT_GT(engine->totals().preemptions, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Temperatures, CpuLosslessTest,
+                         ::testing::Values(0.0f, 0.8f));
+
+}  // namespace
+}  // namespace foretoken::verifier

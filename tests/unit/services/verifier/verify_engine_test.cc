@@ -1,0 +1,478 @@
+#include "services/verifier/core/verify_engine.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/services/verifier/engine_script.h"
+
+namespace foretoken::verifier {
+namespace {
+
+using ::foretoken::testing::FakeBackend;
+using ::foretoken::testing::FakeBackendOptions;
+using ::foretoken::testing::FakeLogits;
+using ::foretoken::testing::RunSessions;
+using ::foretoken::testing::ScriptResult;
+using ::foretoken::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// One engine over a fake backend, and a clock that stands still.
+struct Fixture {
+  explicit Fixture(FakeBackendOptions backend_options = {},
+                   VerifyEngineOptions options = {}) {
+    auto owned = std::make_unique<FakeBackend>(backend_options);
+    backend = owned.get();
+    engine = std::make_unique<VerifyEngine>(options, std::move(owned),
+                                            [this] { return now; });
+  }
+  absl::Time now = absl::FromUnixSeconds(1000);
+  FakeBackend* backend;
+  std::unique_ptr<VerifyEngine> engine;
+};
+
+SessionRequest Request(std::vector<TokenId> prompt, int64_t max_tokens) {
+  SessionRequest request;
+  request.prompt_length = static_cast<int64_t>(prompt.size());
+  request.max_length = request.prompt_length + max_tokens;
+  request.tokens = std::move(prompt);
+  return request;
+}
+
+// Plain decoding by definition, one whole path at a time.
+std::vector<TokenId> Decode(const SessionRequest& request, int32_t vocab_size) {
+  SamplingState state(request.sampling, request.prompt_length, vocab_size);
+  SamplingState::Scratch scratch;
+  std::vector<TokenId> text = request.tokens;
+  state.Append(text);
+  std::vector<TokenId> output;
+  while (static_cast<int64_t>(text.size()) < request.max_length) {
+    const TokenId token =
+        state.Sample(FakeLogits(text, vocab_size), {}, scratch).token;
+    text.push_back(token);
+    state.Append({token});
+    output.push_back(token);
+    const auto& stops = request.stop_tokens;
+    if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
+  }
+  return output;
+}
+
+// Random requests of every kind of sampling.
+std::vector<SessionRequest> RandomRequests(std::mt19937& random, int count,
+                                           int longest_prompt, int max_tokens,
+                                           int32_t vocab_size) {
+  std::vector<SessionRequest> requests;
+  for (int i = 0; i < count; ++i) {
+    std::vector<TokenId> prompt(1 + random() % longest_prompt);
+    for (TokenId& token : prompt) token = random() % vocab_size;
+    SessionRequest request = Request(prompt, 1 + random() % max_tokens);
+    request.cache_scope = i % 3 == 0 ? "" : "shared";
+    SamplingParams& sampling = request.sampling;
+    sampling.seed = random();
+    if (random() % 2 == 0) sampling.temperature = 0.8f;
+    if (random() % 2 == 0) sampling.top_p = 0.9f;
+    if (random() % 2 == 0) sampling.repetition_penalty = 1.2f;
+    if (random() % 2 == 0) sampling.frequency_penalty = 0.3f;
+    if (random() % 2 == 0) request.stop_tokens = {TokenId(random() % 50)};
+    sampling.end_tokens = request.stop_tokens;
+    sampling.min_tokens = random() % 4;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+void ExpectPlainOutput(Fixture& fixture,
+                       const std::vector<SessionRequest>& requests,
+                       int max_nodes, uint32_t seed) {
+  const int32_t vocab_size = fixture.engine->model().vocab_size;
+  std::vector<std::vector<TokenId>> truths;
+  for (const SessionRequest& request : requests) {
+    truths.push_back(Decode(request, vocab_size));
+  }
+  const auto results =
+      RunSessions(*fixture.engine, requests, truths, max_nodes, seed);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_EQ(results[i].output, truths[i])
+        << "request " << i << " seed " << seed;
+    EXPECT_EQ(static_cast<int64_t>(results[i].output.size()),
+              1 + results[i].rounds + results[i].accepted);
+    const bool stopped =
+        std::count(requests[i].stop_tokens.begin(),
+                   requests[i].stop_tokens.end(), truths[i].back()) > 0;
+    EXPECT_EQ(results[i].finish,
+              stopped ? FinishReason::kStop : FinishReason::kLength);
+  }
+  EXPECT_EQ(fixture.engine->sessions(), 0);
+  const KvUsage usage = fixture.engine->kv_usage();
+  EXPECT_EQ(usage.pages_free, usage.pages_total);
+  EXPECT_EQ(usage.sessions, 0);
+}
+
+TEST(VerifyEngineTest, DraftsBatchMatesAndChunksChangeNoToken) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    VerifyEngineOptions options;
+    options.max_rows_per_pass = 20 + random() % 200;
+    options.max_rows_per_session = 1 + random() % 40;
+    options.prefill_chunk = 1 + random() % 30;
+    Fixture fixture({}, options);
+    ExpectPlainOutput(fixture,
+                      RandomRequests(random, 1 + random() % 16, 80, 40, 50),
+                      /*max_nodes=*/random() % 45, seed);
+    EXPECT_EQ(fixture.engine->totals().preemptions, 0);
+  }
+}
+
+TEST(VerifyEngineTest, PreemptionAndReplayChangeNoToken) {
+  int64_t preemptions = 0;
+  int64_t replays = 0;
+  for (uint32_t seed = 100; seed < 130; ++seed) {
+    std::mt19937 random(seed);
+    FakeBackendOptions backend;
+    backend.pages = 8;  // 256 tokens; a request may take 150
+    VerifyEngineOptions options;
+    options.admission_reserve = 1 + random() % 40;
+    Fixture fixture(backend, options);
+    ExpectPlainOutput(fixture, RandomRequests(random, 12, 60, 90, 50),
+                      /*max_nodes=*/30, seed);
+    preemptions += fixture.engine->totals().preemptions;
+    replays += fixture.engine->totals().replays;
+  }
+  EXPECT_GT(preemptions, 50);
+  EXPECT_GT(replays, 50);
+}
+
+TEST(VerifyEngineTest, ASessionThatFillsTheCacheRunsWithoutDraftsToItsEnd) {
+  FakeBackendOptions backend;
+  backend.pages = 2;  // 64 tokens
+  Fixture fixture(backend);
+  const SessionRequest request = Request(std::vector<TokenId>(20, 7), 45);
+  ExpectPlainOutput(fixture, {request}, /*max_nodes=*/40, 5);
+}
+
+TEST(VerifyEngineTest, ASessionLargerThanTheCacheIsRefusedAloneAndByStatus) {
+  FakeBackendOptions backend;
+  backend.pages = 1;
+  Fixture fixture(backend);
+  const SessionKey key =
+      fixture.engine->Open(Request(std::vector<TokenId>(40, 1), 5)).value();
+  const PassReport report = fixture.engine->RunPass();
+  ASSERT_THAT(report.failures, SizeIs(1));
+  EXPECT_EQ(report.failures[0].session, key);
+  EXPECT_THAT(report.failures[0].status,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("more than the whole KV cache")));
+  EXPECT_EQ(fixture.engine->sessions(), 0);
+}
+
+TEST(VerifyEngineTest, AReplayOpenedFromOutsideContinuesTheSameText) {
+  std::mt19937 random(3);
+  for (const SessionRequest& request : RandomRequests(random, 20, 30, 30, 50)) {
+    const std::vector<TokenId> want = Decode(request, 50);
+    if (want.size() < 3) continue;
+    const size_t cut = 1 + random() % (want.size() - 1);
+    SessionRequest replay = request;
+    replay.tokens.insert(replay.tokens.end(), want.begin(), want.begin() + cut);
+    Fixture fixture;
+    const SessionKey key = fixture.engine->Open(replay).value();
+    PassReport report = fixture.engine->RunPass();
+    ASSERT_THAT(report.prefilled, SizeIs(1));
+    EXPECT_THAT(report.prefilled[0].result.tokens, IsEmpty());
+    std::vector<TokenId> output(want.begin(), want.begin() + cut);
+    FinishReason finish = FinishReason::kNone;
+    while (finish == FinishReason::kNone) {
+      RoundRequest round;
+      round.length = request.prompt_length + output.size();
+      FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+      report = fixture.engine->RunPass();
+      ASSERT_THAT(report.rounds, SizeIs(1));
+      output.push_back(report.rounds[0].result.tokens[0].token);
+      finish = report.rounds[0].result.finish;
+    }
+    EXPECT_EQ(output, want);
+  }
+}
+
+TEST(VerifyEngineTest, EveryRowHasTheTargetsTokenAndItsCandidates) {
+  Fixture fixture;
+  const SessionKey key = fixture.engine->Open(Request({1, 2, 3}, 20)).value();
+  const TokenId first =
+      fixture.engine->RunPass().prefilled[0].result.tokens[0].token;
+  RoundRequest round;
+  round.length = 4;
+  round.candidates = 3;
+  // n1 is nonsense and drops n2 below it; n3 is a probe beside them.
+  round.tree = TokenTree::Create({8, 99, 5, 9}, {-1, -1, 1, 0}).value();
+  round.probe = {false, false, false, true};
+  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+  const PassReport report = fixture.engine->RunPass();
+  ASSERT_THAT(report.rounds, SizeIs(1));
+  const RoundResult& result = report.rounds[0].result;
+  const auto target = [&](std::vector<TokenId> path) {
+    path.insert(path.begin(), {1, 2, 3, first});
+    return ArgMax(FakeLogits(path, 50));
+  };
+  EXPECT_THAT(result.row_tokens,
+              ElementsAre(target({}), target({8}), -1, -1, target({8, 9})));
+  ASSERT_THAT(result.row_candidates, SizeIs(5));
+  EXPECT_THAT(result.row_candidates[1], SizeIs(3));
+  EXPECT_EQ(result.row_candidates[1][0].token, target({8}));
+  EXPECT_THAT(result.row_candidates[2], IsEmpty());
+  EXPECT_EQ(result.stats.draft_rows, 1);
+  EXPECT_EQ(result.stats.probe_rows, 1);
+  EXPECT_EQ(result.stats.dropped_nodes, 2);
+  EXPECT_THAT(result.tokens.back().top_logprobs, IsEmpty());  // not asked for
+}
+
+TEST(VerifyEngineTest, AProbeThatIsRightIsReadAndNotAccepted) {
+  Fixture fixture;
+  const SessionRequest request = Request({4, 5}, 20);
+  const std::vector<TokenId> truth = Decode(request, 50);
+  const SessionKey key = fixture.engine->Open(request).value();
+  fixture.engine->RunPass();
+  RoundRequest round;
+  round.length = 3;
+  round.tree = TokenTree::Create({truth[1], truth[2]}, {-1, 0}).value();
+  round.probe = {true, true};
+  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+  const PassReport report = fixture.engine->RunPass();
+  EXPECT_THAT(report.rounds[0].result.path, IsEmpty());
+  EXPECT_THAT(report.rounds[0].result.row_tokens,
+              ElementsAre(truth[1], truth[2], truth[3]));
+}
+
+TEST(VerifyEngineTest, AStopTokenInsideTheAcceptedPathEndsTheRoundThere) {
+  Fixture fixture;
+  SessionRequest request = Request({4, 5}, 20);
+  const std::vector<TokenId> truth = Decode(request, 50);
+  request.stop_tokens = {truth[2]};
+  ASSERT_NE(truth[0], truth[2]);
+  ASSERT_NE(truth[1], truth[2]);
+  const SessionKey key = fixture.engine->Open(request).value();
+  fixture.engine->RunPass();
+  RoundRequest round;
+  round.length = 3;
+  round.tree =
+      TokenTree::Create({truth[1], truth[2], truth[3]}, {-1, 0, 1}).value();
+  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+  const PassReport report = fixture.engine->RunPass();
+  const RoundResult& result = report.rounds[0].result;
+  EXPECT_EQ(result.finish, FinishReason::kStop);
+  EXPECT_THAT(result.path, ElementsAre(0));  // the end token is the bonus
+  ASSERT_THAT(result.tokens, SizeIs(2));
+  EXPECT_EQ(result.tokens[1].token, truth[2]);
+  EXPECT_EQ(result.stats.accepted, 1);
+  EXPECT_THAT(
+      fixture.engine->SubmitRound(key, round),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has ended")));
+}
+
+TEST(VerifyEngineTest, LogprobsComeOnlyWithTheNumberAskedFor) {
+  Fixture fixture;
+  SessionRequest request = Request({4, 5}, 20);
+  request.sampling.logprobs = 2;
+  const SessionKey key = fixture.engine->Open(request).value();
+  const PassReport prefill = fixture.engine->RunPass();
+  EXPECT_THAT(prefill.prefilled[0].result.tokens[0].top_logprobs, SizeIs(2));
+  RoundRequest round;
+  round.length = 3;
+  round.candidates = 8;
+  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+  const PassReport report = fixture.engine->RunPass();
+  EXPECT_THAT(report.rounds[0].result.tokens[0].top_logprobs, SizeIs(2));
+  EXPECT_THAT(report.rounds[0].result.row_candidates[0], SizeIs(8));
+  EXPECT_LT(report.rounds[0].result.tokens[0].logprob, 0.0f);
+}
+
+TEST(VerifyEngineTest, PrefillAndRoundsShareEveryPass) {
+  VerifyEngineOptions options;
+  options.prefill_chunk = 10;
+  Fixture fixture({}, options);
+  const SessionKey fast = fixture.engine->Open(Request({1}, 50)).value();
+  fixture.engine->RunPass();
+  const SessionKey slow =
+      fixture.engine->Open(Request(std::vector<TokenId>(35, 2), 5)).value();
+  int passes = 0;
+  for (bool done = false; !done; ++passes) {
+    RoundRequest round;
+    round.length = fixture.engine->Length(fast).value();
+    FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(fast, round));
+    const PassReport report = fixture.engine->RunPass();
+    EXPECT_THAT(report.rounds, SizeIs(1));  // decoding never waits
+    EXPECT_LE(report.stats.prefill_rows, 10);
+    done = !report.prefilled.empty();
+    if (done) {
+      EXPECT_EQ(report.prefilled[0].session, slow);
+    }
+  }
+  EXPECT_EQ(passes, 4);  // 10 + 10 + 10 + 5
+}
+
+TEST(VerifyEngineTest, ASharedScopeReusesPages) {
+  Fixture fixture;
+  SessionRequest request = Request(std::vector<TokenId>(100, 3), 5);
+  request.cache_scope = "tenant";
+  const SessionKey first = fixture.engine->Open(request).value();
+  EXPECT_EQ(fixture.engine->RunPass().prefilled[0].result.reused_tokens, 0);
+  FORETOKEN_ASSERT_OK(fixture.engine->Close(first));
+  FORETOKEN_ASSERT_OK(fixture.engine->Open(request));
+  const PassReport report = fixture.engine->RunPass();
+  EXPECT_EQ(report.prefilled[0].result.reused_tokens, 96);
+  EXPECT_EQ(report.stats.prefill_rows, 4);
+}
+
+TEST(VerifyEngineTest, DeadlinesAndClosesFreeWhatTheyHeld) {
+  Fixture fixture;
+  SessionRequest request = Request({1, 2}, 5);
+  request.deadline = fixture.now + absl::Seconds(5);
+  const SessionKey key = fixture.engine->Open(request).value();
+  const SessionKey other = fixture.engine->Open(Request({1, 2}, 5)).value();
+  fixture.engine->RunPass();
+  EXPECT_EQ(fixture.engine->NextDeadline(), request.deadline);
+  EXPECT_FALSE(fixture.engine->HasWork());
+  fixture.now += absl::Seconds(5);
+  EXPECT_TRUE(fixture.engine->HasWork());
+  const PassReport report = fixture.engine->RunPass();
+  ASSERT_THAT(report.failures, SizeIs(1));
+  EXPECT_EQ(report.failures[0].session, key);
+  EXPECT_THAT(
+      report.failures[0].status,
+      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("deadline")));
+  FORETOKEN_ASSERT_OK(fixture.engine->Close(other));
+  EXPECT_EQ(fixture.engine->kv_usage().pages_free,
+            fixture.engine->kv_usage().pages_total);
+  EXPECT_THAT(fixture.engine->Close(other),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no session")));
+  EXPECT_THAT(fixture.engine->Open(request),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("")));
+}
+
+TEST(VerifyEngineTest, AnErrorOfTheBackendEndsTheSessionsOfThePassOnly) {
+  Fixture fixture;
+  const SessionKey idle = fixture.engine->Open(Request({1, 2}, 5)).value();
+  fixture.engine->RunPass();
+  const SessionKey hit = fixture.engine->Open(Request({3, 4}, 5)).value();
+  fixture.backend->FailNextForward(absl::InternalError("broken"));
+  const PassReport report = fixture.engine->RunPass();
+  ASSERT_THAT(report.failures, SizeIs(1));
+  EXPECT_EQ(report.failures[0].session, hit);
+  EXPECT_THAT(report.failures[0].status,
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("broken")));
+  RoundRequest round;
+  round.length = 3;
+  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(idle, round));
+  EXPECT_THAT(fixture.engine->RunPass().rounds, SizeIs(1));
+}
+
+TEST(VerifyEngineTest, WaitingSessionsDoNotSpinAndAreAdmittedByAge) {
+  FakeBackendOptions backend;
+  backend.pages = 4;
+  Fixture fixture(backend);
+  const auto prompt = std::vector<TokenId>(60, 1);
+  const SessionKey first = fixture.engine->Open(Request(prompt, 60)).value();
+  fixture.engine->RunPass();
+  const SessionKey second = fixture.engine->Open(Request(prompt, 60)).value();
+  const SessionKey third = fixture.engine->Open(Request({1}, 5)).value();
+  EXPECT_TRUE(fixture.engine->HasWork());
+  EXPECT_THAT(fixture.engine->RunPass().prefilled, IsEmpty());
+  EXPECT_FALSE(fixture.engine->HasWork());  // until something is freed
+  FORETOKEN_ASSERT_OK(fixture.engine->Close(first));
+  EXPECT_TRUE(fixture.engine->HasWork());
+  const PassReport report = fixture.engine->RunPass();
+  ASSERT_THAT(report.prefilled, SizeIs(1));
+  EXPECT_EQ(report.prefilled[0].session, second);
+  FORETOKEN_ASSERT_OK(fixture.engine->Close(second));
+  EXPECT_EQ(fixture.engine->RunPass().prefilled[0].session, third);
+}
+
+TEST(VerifyEngineTest, BadRequestsAreRefusedByField) {
+  Fixture fixture;
+  VerifyEngine& engine = *fixture.engine;
+  const auto refused = [&](SessionRequest request, const std::string& why) {
+    EXPECT_THAT(engine.Open(std::move(request)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  };
+  refused(Request({}, 5), "prompt is empty");
+  refused(Request({1, 50}, 5), "tokens[1] is 50, want 0..49");
+  refused(Request({1}, 0), "max_length is 1");
+  refused(Request({1}, 4096), "the model's context is 4096");
+  SessionRequest request = Request({1}, 5);
+  request.prompt_length = 2;
+  refused(request, "prompt_length is 2");
+  request = Request({1}, 5);
+  request.stop_tokens = {-1};
+  refused(request, "stop_tokens[0] is -1");
+  request = Request({1}, 5);
+  request.sampling.top_p = 0.0f;
+  refused(request, "top_p is 0");
+  EXPECT_EQ(engine.sessions(), 0);
+}
+
+TEST(VerifyEngineTest, RoundsThatDoNotFitAreRefused) {
+  Fixture fixture;
+  VerifyEngine& engine = *fixture.engine;
+  RoundRequest round;
+  round.length = 2;
+  EXPECT_THAT(engine.SubmitRound(7, round),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no session 7")));
+  const SessionKey key = engine.Open(Request({1}, 5)).value();
+  EXPECT_THAT(engine.SubmitRound(key, round),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("not yet answered its prefill")));
+  engine.RunPass();
+  round.length = 3;
+  EXPECT_THAT(engine.SubmitRound(key, round),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("builds on 3 tokens, session 1 has 2")));
+  round.length = 2;
+  round.probe = {true};
+  EXPECT_THAT(engine.SubmitRound(key, round),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("probe has 1 entries for 0 nodes")));
+  round.probe.clear();
+  round.candidates = 9;
+  EXPECT_THAT(engine.SubmitRound(key, round),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("candidates is 9, want 0..8")));
+  round.candidates = 0;
+  FORETOKEN_ASSERT_OK(engine.SubmitRound(key, round));
+  EXPECT_THAT(engine.SubmitRound(key, round),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("not yet answered its round")));
+}
+
+TEST(VerifyEngineTest, SessionsAreLimited) {
+  VerifyEngineOptions options;
+  options.max_sessions = 2;
+  Fixture fixture({}, options);
+  FORETOKEN_ASSERT_OK(fixture.engine->Open(Request({1}, 5)));
+  FORETOKEN_ASSERT_OK(fixture.engine->Open(Request({1}, 5)));
+  EXPECT_THAT(fixture.engine->Open(Request({1}, 5)),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("all 2 sessions")));
+}
+
+TEST(VerifyEngineOptionsTest, NamesEveryBadField) {
+  VerifyEngineOptions options;
+  FORETOKEN_EXPECT_OK(options.Validate());
+  options.max_sessions = 0;
+  options.prefill_chunk = -1;
+  EXPECT_THAT(options.Validate(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       ::testing::AllOf(HasSubstr("max_sessions is 0"),
+                                        HasSubstr("prefill_chunk is -1"))));
+}
+
+}  // namespace
+}  // namespace foretoken::verifier
