@@ -4,10 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/drafting/crest/crest_drafter.h"
 #include "common/drafting/fused_drafter.h"
 #include "common/drafting/ngram_trie_drafter.h"
 #include "common/drafting/phrase_pool_drafter.h"
 #include "common/drafting/prompt_lookup.h"
+#include "common/drafting/rest/rest_drafter.h"
 
 namespace foretoken {
 namespace {
@@ -66,6 +68,32 @@ absl::StatusOr<std::unique_ptr<Drafter>> MakePhrasePool(
   return std::make_unique<PhrasePoolDrafter>(options);
 }
 
+absl::StatusOr<std::unique_ptr<Drafter>> MakeCrest(
+    ModeReader& read, const DrafterResources& resources) {
+  FORETOKEN_RETURN_IF_ERROR(read.Finish());
+  if (resources.crest == nullptr) {
+    return absl::FailedPreconditionError(
+        "mode \"crest\": no CREST datastore was given");
+  }
+  return std::make_unique<CrestDrafter>(resources.crest);
+}
+
+absl::StatusOr<std::unique_ptr<Drafter>> MakeRest(
+    ModeReader& read, const DrafterResources& resources) {
+  RestOptions options;
+  options.exact = read.Bool("exact", options.exact);
+  options.max_n = static_cast<int>(read.Int(
+      "max_n", options.exact ? 4 : options.max_n, 1, RestOptions::kMaxN));
+  options.min_n = static_cast<int>(read.Int(
+      "min_n", std::min(options.min_n, options.max_n), 1, options.max_n));
+  FORETOKEN_RETURN_IF_ERROR(read.Finish());
+  if (resources.rest == nullptr) {
+    return absl::FailedPreconditionError(
+        "mode \"rest\": no REST datastore was given");
+  }
+  return std::make_unique<RestDrafter>(resources.rest, options);
+}
+
 absl::StatusOr<std::unique_ptr<Drafter>> MakeAuto(
     ModeReader& read, const DrafterResources& resources) {
   FusedOptions options;
@@ -89,9 +117,11 @@ absl::StatusOr<std::unique_ptr<Drafter>> MakeDrafter(
   if (spec.name() == "prompt_lookup") return MakePromptLookup(read);
   if (spec.name() == "ngram_trie") return MakeNgramTrie(read, resources);
   if (spec.name() == "phrase_pool") return MakePhrasePool(read, resources);
-  return absl::InvalidArgumentError(
-      absl::StrCat("mode \"", spec.name(),
-                   "\": want auto, off, prompt_lookup, ngram_trie or phrase_pool"));
+  if (spec.name() == "crest") return MakeCrest(read, resources);
+  if (spec.name() == "rest") return MakeRest(read, resources);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "mode \"", spec.name(),
+      "\": want auto, off, prompt_lookup, ngram_trie, phrase_pool, crest or rest"));
 }
 
 }  // namespace foretoken

@@ -17,6 +17,7 @@ using Run = std::function<absl::Status()>;
 
 void AddBenchCommand(CLI::App& app, Run& run);
 void AddConvertCommand(CLI::App& app, Run& run);
+void AddCrestCommand(CLI::App& app, Run& run);
 void AddGenerateCommand(CLI::App& app, Run& run);
 void AddPriorCommand(CLI::App& app, Run& run);
 void AddReplayCommand(CLI::App& app, Run& run);

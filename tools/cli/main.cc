@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   foretoken::cli::AddConvertCommand(app, run);
   foretoken::cli::AddBenchCommand(app, run);
   foretoken::cli::AddReplayCommand(app, run);
+  foretoken::cli::AddCrestCommand(app, run);
   foretoken::cli::AddPriorCommand(app, run);
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = run();

@@ -19,6 +19,7 @@
 #include "common/spec/mode_spec.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
+#include "tools/cli/crest_stores.h"
 
 namespace foretoken::cli {
 namespace {
@@ -29,6 +30,9 @@ struct Flags {
   std::string tokenizer;
   std::string mode;
   std::string prior;
+  std::string crest;
+  std::vector<std::string> rest_corpus;
+  std::vector<std::string> exclude_ids;
   std::string state = "cold";
   int max_tree_nodes = 64;
   bool json = false;
@@ -64,6 +68,15 @@ absl::Status Replay(const Flags& flags) {
     FORETOKEN_ASSIGN_OR_RETURN(
         resources.prior,
         StaticPrior::Open(flags.prior, tokenizer->fingerprint()));
+  }
+  if (!flags.crest.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(resources.crest,
+                               OpenCrestSource(flags.crest, tokenizer.get()));
+  }
+  if (!flags.rest_corpus.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        resources.rest,
+        BuildRestStore(flags.rest_corpus, flags.exclude_ids, *tokenizer));
   }
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Drafter> drafter,
                              MakeDrafter(mode, resources));
@@ -107,7 +120,8 @@ void AddReplayCommand(CLI::App& app, Run& run) {
       ->required();
   command
       ->add_option("--mode", flags->mode,
-                   "auto | off | prompt_lookup | ngram_trie | phrase_pool, "
+                   "auto | off | prompt_lookup | ngram_trie | phrase_pool | crest "
+                   "| rest, "
                    "with parameters as MODE:key=value,...")
       ->required();
   command
@@ -124,6 +138,13 @@ void AddReplayCommand(CLI::App& app, Run& run) {
   command->add_option("--history", flags->history,
                       "Recorded sets whose outputs stand in the history "
                       "before the first turn of every set");
+  command->add_option("--crest", flags->crest,
+                      "CREST datastore of mode crest: snapshot file or name");
+  command->add_option("--rest-corpus", flags->rest_corpus,
+                      "Corpus of mode rest: JSONL, text files or folders");
+  command->add_option("--exclude-ids", flags->exclude_ids,
+                      "JSONL files: rows of the REST corpus with an id of "
+                      "theirs are left out");
   command->add_option("--prior", flags->prior,
                       "Static prior of mode auto (foretoken prior build)");
   command->add_flag("--json", flags->json, "One line of JSON on stdout");

@@ -1,0 +1,36 @@
+#include "common/drafting/crest/crest_drafter.h"
+
+#include <algorithm>
+
+namespace foretoken {
+
+void CrestDrafter::StartRequest(absl::Span<const TokenId> prompt) {
+  tail_.clear();
+  Commit(prompt);
+}
+
+void CrestDrafter::Commit(absl::Span<const TokenId> tokens) {
+  const size_t kept = std::min<size_t>(tokens.size(), kMaxCrestN);
+  tail_.insert(tail_.end(), tokens.end() - kept, tokens.end());
+  if (tail_.size() > kMaxCrestN) {
+    tail_.erase(tail_.begin(), tail_.end() - kMaxCrestN);
+  }
+}
+
+void CrestDrafter::Draft(int max_nodes, DraftTree& tree) {
+  tree.Clear();
+  const absl::StatusOr<int> n = source_->Lookup(tail_, found_);
+  if (!n.ok()) {
+    ++failed_lookups_;
+    return;
+  }
+  if (*n == 0) return;
+  const float all = static_cast<float>(std::max(1u, found_.matches));
+  const int nodes = std::min(max_nodes, found_.size());
+  for (int i = 0; i < nodes; ++i) {
+    tree.Add(found_.tokens[i], found_.parents[i],
+             static_cast<float>(found_.counts[i]) / all);
+  }
+}
+
+}  // namespace foretoken

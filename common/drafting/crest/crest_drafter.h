@@ -1,0 +1,42 @@
+// Drafts the stored token tree of the longest stored n-gram that ends the
+// committed tokens.
+//
+// Source: CREST, arXiv:2408.04678, section 3. Nodes come most frequent first,
+// so a smaller budget takes the front of the tree.
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_DRAFTER_H_
+#define FORETOKEN_COMMON_DRAFTING_CREST_CREST_DRAFTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/drafting/crest/crest_source.h"
+#include "common/drafting/crest/crest_tree.h"
+#include "common/drafting/drafter.h"
+
+namespace foretoken {
+
+class CrestDrafter final : public Drafter {
+ public:
+  explicit CrestDrafter(std::shared_ptr<CrestSource> source)
+      : source_(std::move(source)) {}
+
+  void StartRequest(absl::Span<const TokenId> prompt) override;
+  void Commit(absl::Span<const TokenId> tokens) override;
+  void Draft(int max_nodes, DraftTree& tree) override;
+  size_t SharedBytes() const override { return source_->bytes(); }
+
+  // Look-ups that failed: their rounds went without a draft.
+  int64_t failed_lookups() const { return failed_lookups_; }
+
+ private:
+  const std::shared_ptr<CrestSource> source_;
+  std::vector<TokenId> tail_;  // the last committed tokens
+  CrestTree found_;
+  int64_t failed_lookups_ = 0;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_CREST_CREST_DRAFTER_H_

@@ -1,0 +1,151 @@
+#include "common/drafting/crest/crest_index.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "xxhash.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kOffsetBits = 40;
+constexpr uint64_t kOffsetMask = (uint64_t{1} << kOffsetBits) - 1;
+// A corrupt file must not make a reader allocate by its header alone.
+constexpr uint64_t kLeastRecordBytes = 4;
+
+}  // namespace
+
+uint64_t HashNgram(absl::Span<const TokenId> ngram) {
+  return XXH3_64bits(ngram.data(), ngram.size() * sizeof(TokenId));
+}
+
+absl::Status CheckTotals(const CrestMeta& meta, uint64_t entries,
+                         uint64_t nodes, uint64_t digest_sum) {
+  const struct {
+    const char* what;
+    uint64_t got, want;
+  } totals[] = {{"entries", entries, meta.entries},
+                {"nodes", nodes, meta.nodes},
+                {"record checksum", digest_sum, meta.record_digest_sum}};
+  for (const auto& total : totals) {
+    if (total.got != total.want) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("datastore: ", total.what, " ", total.got,
+                       ", the header says ", total.want));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CrestIndex> CrestIndex::Open(const std::string& path) {
+  CrestIndex index;
+  FORETOKEN_ASSIGN_OR_RETURN(index.file_, MappedFile::Open(path));
+  const absl::Span<const uint8_t> bytes = index.file_.bytes();
+  const auto load = [&]() -> absl::Status {
+    FORETOKEN_ASSIGN_OR_RETURN(index.meta_, DecodeMeta(bytes));
+    const CrestMeta& meta = index.meta_;
+    const uint64_t want =
+        CrestMetaBytes() + meta.table_bytes() + meta.record_bytes;
+    if (bytes.size() != want) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(bytes.size(), " bytes, the header says ", want));
+    }
+    const auto table = bytes.subspan(CrestMetaBytes(), meta.table_bytes());
+    FORETOKEN_ASSIGN_OR_RETURN(index.table_, DecodeTokenTable(table, meta));
+    index.records_ = bytes.subspan(CrestMetaBytes() + meta.table_bytes());
+    if (XXH3_64bits(index.records_.data(), index.records_.size()) !=
+        meta.record_digest) {
+      return absl::InvalidArgumentError("records: checksum differs");
+    }
+    return index.Build();
+  };
+  const absl::Status status = load();
+  if (!status.ok()) return Annotate(status, path);
+  return index;
+}
+
+absl::StatusOr<CrestIndex> CrestIndex::FromRecords(const CrestMeta& meta,
+                                                   TokenTable table,
+                                                   std::string records) {
+  CrestIndex index;
+  index.meta_ = meta;
+  index.table_ = std::move(table);
+  index.owned_ = std::move(records);
+  // A short string may live inside the object, which is moved: keep it out.
+  index.owned_.reserve(64);
+  index.records_ = absl::Span<const uint8_t>(
+      reinterpret_cast<const uint8_t*>(index.owned_.data()),
+      index.owned_.size());
+  FORETOKEN_RETURN_IF_ERROR(index.Build());
+  return index;
+}
+
+absl::Status CrestIndex::Build() {
+  if (meta_.entries > records_.size() / kLeastRecordBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("datastore: ", meta_.entries,
+                                                   " entries in ",
+                                                   records_.size(), " bytes"));
+  }
+  uint64_t slots = 16;
+  while (slots * 5 / 8 < meta_.entries) slots *= 2;
+  slots_.assign(slots, 0);
+  slot_mask_ = slots - 1;
+
+  uint64_t entries = 0;
+  uint64_t nodes = 0;
+  uint64_t digest_sum = 0;
+  RecordView record;
+  CrestTree tree;
+  for (size_t at = 0; at < records_.size(); at += record.bytes) {
+    const absl::Status status =
+        ParseRecord(records_.subspan(at), table_, record, tree);
+    if (!status.ok()) return Annotate(status, absl::StrCat("entry ", entries));
+    if (++entries > meta_.entries) break;
+    nodes += tree.size();
+    digest_sum += XXH3_64bits(records_.data() + at, record.bytes);
+    Insert(HashNgram({record.ngram, static_cast<size_t>(record.n)}), at);
+  }
+  return CheckTotals(meta_, entries, nodes, digest_sum);
+}
+
+void CrestIndex::Insert(uint64_t hash, uint64_t offset) {
+  uint64_t slot = hash & slot_mask_;
+  while (slots_[slot] != 0) slot = (slot + 1) & slot_mask_;
+  slots_[slot] = (hash & ~kOffsetMask) | (offset + 1);
+}
+
+int CrestIndex::Lookup(absl::Span<const TokenId> context,
+                       CrestTree& tree) const {
+  const size_t longest = std::min<size_t>(meta_.max_n, context.size());
+  uint64_t hashes[kMaxCrestN + 1];
+  for (size_t n = longest; n >= meta_.min_n; --n) {
+    hashes[n] = HashNgram(context.last(n));
+    __builtin_prefetch(&slots_[hashes[n] & slot_mask_]);
+  }
+  uint32_t ranks[kMaxCrestN];
+  for (size_t i = 0; i < longest; ++i) {
+    ranks[i] = table_.RankOf(context[context.size() - longest + i]);
+  }
+  for (size_t n = longest; n >= meta_.min_n; --n) {
+    const uint64_t tag = hashes[n] & ~kOffsetMask;
+    for (uint64_t slot = hashes[n] & slot_mask_; slots_[slot] != 0;
+         slot = (slot + 1) & slot_mask_) {
+      if ((slots_[slot] & ~kOffsetMask) != tag) continue;
+      const uint8_t* record =
+          records_.data() + (slots_[slot] & kOffsetMask) - 1;
+      if (DecodeRecordIf(record, {ranks + longest - n, n}, table_, tree)) {
+        return static_cast<int>(n);
+      }
+    }
+  }
+  tree.Clear();
+  return 0;
+}
+
+size_t CrestIndex::bytes() const {
+  return records_.size() + slots_.size() * sizeof(uint64_t) + table_.bytes();
+}
+
+}  // namespace foretoken

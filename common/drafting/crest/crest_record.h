@@ -1,0 +1,88 @@
+// One entry of a CREST datastore as bytes: the n-gram and its token tree.
+//
+//   record  n:1  rank*n  matches:varint  nodes:varint  count of node 0:varint
+//           node*nodes
+//   node    rank  code:1  [parent:varint]  [fall:varint]
+//
+// Tokens are written as ranks in a token table, most frequent first: one byte
+// for ranks below 192, two below 16064, four above. A node's code byte holds
+// its parent index + 1 in the upper six bits (63: the varint holds what is over
+// 63) and in the lower two how far its count lies below that of the node before
+// (3: the varint holds what is over 3). Nodes come most frequent first, so that
+// parents are small numbers and falls mostly 0. About 2.7 bytes a node on chat
+// text; the paper's pickled trees are counted at 5 and more.
+//
+// The same bytes stand in snapshot files, in PostgreSQL rows and in the index.
+// Thread-safe: functions without state.
+#ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_RECORD_H_
+#define FORETOKEN_COMMON_DRAFTING_CREST_CREST_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+#include "common/drafting/crest/crest_tree.h"
+
+namespace foretoken {
+
+inline constexpr int kMaxCrestN = 8;
+inline constexpr int kMaxCrestNodes = 256;
+inline constexpr uint32_t kNoRank = UINT32_MAX;
+
+// Tokens by rank and ranks by token.
+class TokenTable {
+ public:
+  TokenTable() = default;
+  // `by_rank`: distinct tokens, each in 0 .. vocab_size-1. InvalidArgument
+  // names the first rank that breaks this.
+  static absl::StatusOr<TokenTable> Create(std::vector<TokenId> by_rank,
+                                           int32_t vocab_size);
+
+  absl::Span<const TokenId> by_rank() const { return by_rank_; }
+  // kNoRank for a token that the table leaves out.
+  uint32_t RankOf(TokenId token) const {
+    return token >= 0 && static_cast<size_t>(token) < ranks_.size()
+               ? ranks_[token]
+               : kNoRank;
+  }
+  size_t bytes() const {
+    return by_rank_.capacity() * sizeof(TokenId) +
+           ranks_.capacity() * sizeof(uint32_t);
+  }
+
+ private:
+  std::vector<TokenId> by_rank_;
+  std::vector<uint32_t> ranks_;  // [vocab_size]
+};
+
+// Appends the record of `ngram` (1..kMaxCrestN tokens) and `tree` (at most
+// kMaxCrestNodes nodes, counts not rising) to `out`. Every token must be in the
+// table.
+void AppendRecord(absl::Span<const TokenId> ngram, const CrestTree& tree,
+                  const TokenTable& table, std::string& out);
+
+struct RecordView {
+  int n = 0;
+  TokenId ngram[kMaxCrestN];
+  size_t bytes = 0;  // length of the record
+};
+
+// Reads the record at the front of `bytes` with every check: nothing is read
+// beyond the span, whatever it holds. InvalidArgument says what is wrong.
+absl::Status ParseRecord(absl::Span<const uint8_t> bytes,
+                         const TokenTable& table, RecordView& record,
+                         CrestTree& tree);
+
+// The fast way, for bytes that ParseRecord has accepted with this table. False
+// where the record's n-gram is not `ngram`; then `tree` is untouched.
+bool DecodeRecordIf(const uint8_t* record, absl::Span<const uint32_t> ranks,
+                    const TokenTable& table, CrestTree& tree);
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_CREST_CREST_RECORD_H_

@@ -1,0 +1,103 @@
+#include "common/drafting/crest/snapshot_writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+// A rename is on disk once its folder is.
+absl::Status SyncFolderOf(const std::string& path) {
+  const std::filesystem::path parent =
+      std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 || fsync(fd) != 0) {
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    return absl::ErrnoToStatus(error, absl::StrCat(folder, ": sync"));
+  }
+  close(fd);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Create(
+    const std::string& path, const CrestMeta& meta, const TokenTable& table) {
+  std::string temporary = absl::StrCat(path, ".XXXXXX");
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(temporary, ": create"));
+  }
+  std::unique_ptr<SnapshotWriter> writer(
+      new SnapshotWriter(path, std::move(temporary), fd));
+  writer->buffer_.assign(CrestMetaBytes(), '\0');
+  writer->buffer_ += EncodeTokenTable(table, meta);
+  return writer;
+}
+
+SnapshotWriter::SnapshotWriter(std::string path, std::string temporary, int fd)
+    : path_(std::move(path)),
+      temporary_(std::move(temporary)),
+      fd_(fd),
+      offset_(0) {}
+
+SnapshotWriter::~SnapshotWriter() {
+  if (fd_ < 0) return;
+  close(fd_);
+  unlink(temporary_.c_str());
+}
+
+absl::Status SnapshotWriter::Add(uint64_t, absl::string_view record) {
+  buffer_.append(record.data(), record.size());
+  return buffer_.size() < kBufferBytes ? absl::OkStatus() : Flush();
+}
+
+absl::Status SnapshotWriter::Publish(const CrestMeta& meta) {
+  FORETOKEN_CHECK(fd_ >= 0);
+  FORETOKEN_RETURN_IF_ERROR(Flush());
+  FORETOKEN_RETURN_IF_ERROR(WriteAll(EncodeMeta(meta), 0));
+  if (fchmod(fd_, 0644) != 0 || fsync(fd_) != 0 ||
+      rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": publish"));
+  }
+  close(std::exchange(fd_, -1));
+  return SyncFolderOf(path_);
+}
+
+absl::Status SnapshotWriter::Flush() {
+  FORETOKEN_RETURN_IF_ERROR(WriteAll(buffer_, offset_));
+  offset_ += static_cast<int64_t>(buffer_.size());
+  buffer_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotWriter::WriteAll(absl::string_view bytes, int64_t offset) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = pwrite(fd_, bytes.data() + done, bytes.size() - done,
+                             offset + static_cast<int64_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return absl::ErrnoToStatus(n < 0 ? errno : ENOSPC,
+                                 absl::StrCat(temporary_, ": write"));
+    }
+    done += static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace foretoken

@@ -1,0 +1,63 @@
+// Writes a CREST datastore into a file: header, token table, records.
+//
+// The file appears under its name only when it is whole and on disk: it is
+// written beside it, synced and renamed. CrestIndex::Open reads it.
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_DRAFTING_CREST_SNAPSHOT_WRITER_H_
+#define FORETOKEN_COMMON_DRAFTING_CREST_SNAPSHOT_WRITER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/drafting/crest/crest_meta.h"
+#include "common/drafting/crest/crest_record.h"
+
+namespace foretoken {
+
+// Where a finished datastore goes, record by record: a file or PostgreSQL.
+class DatastoreSink {
+ public:
+  virtual ~DatastoreSink() = default;
+
+  // `ngram_hash`: HashNgram of the record's n-gram.
+  virtual absl::Status Add(uint64_t ngram_hash, absl::string_view record) = 0;
+
+  // Makes the datastore visible, whole. The totals in `meta` (entries, nodes,
+  // bytes, digests) count what was added. A sink that is destroyed without it
+  // leaves nothing behind.
+  virtual absl::Status Publish(const CrestMeta& meta) = 0;
+};
+
+class SnapshotWriter : public DatastoreSink {
+ public:
+  // Errors name the path. `meta` and `table` fix the lengths of what stands
+  // before the records.
+  static absl::StatusOr<std::unique_ptr<SnapshotWriter>> Create(
+      const std::string& path, const CrestMeta& meta, const TokenTable& table);
+  ~SnapshotWriter() override;
+  SnapshotWriter(const SnapshotWriter&) = delete;
+  SnapshotWriter& operator=(const SnapshotWriter&) = delete;
+
+  absl::Status Add(uint64_t ngram_hash, absl::string_view record) override;
+  absl::Status Publish(const CrestMeta& meta) override;
+
+ private:
+  SnapshotWriter(std::string path, std::string temporary, int fd);
+
+  absl::Status Flush();
+  absl::Status WriteAll(absl::string_view bytes, int64_t offset);
+
+  const std::string path_;
+  const std::string temporary_;
+  int fd_;
+  std::string buffer_;
+  int64_t offset_;  // in the file, of buffer_'s first byte
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_CREST_SNAPSHOT_WRITER_H_

@@ -1,0 +1,60 @@
+// How many distinct n-grams occur how often: enough to find the top t exactly,
+// and the share of the corpus that they cover.
+#ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_COUNT_HISTOGRAM_H_
+#define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_COUNT_HISTOGRAM_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace foretoken {
+
+// A point of the cumulative frequency curve: the `rank` most frequent n-grams
+// make up `share` of all occurrences.
+struct CoveragePoint {
+  uint64_t rank;
+  double share;
+};
+
+class CountHistogram {
+ public:
+  void Add(uint64_t count) {
+    if (count < kDense) {
+      ++dense_[count];
+    } else {
+      ++sparse_[count];
+    }
+  }
+  void Merge(const CountHistogram& other);
+
+  uint64_t distinct() const;
+  uint64_t occurrences() const;
+  uint64_t With(uint64_t count) const;  // n-grams that occur `count` times
+
+  // The lowest count that the `top` most frequent n-grams reach, at least
+  // min_count, and how many of those with exactly that count are among them.
+  // Without a single n-gram of min_count: {min_count, 0}.
+  struct Threshold {
+    uint64_t count;
+    uint64_t ties;  // to take of those with exactly `count`
+    uint64_t kept;  // in all
+  };
+  Threshold Top(uint64_t top, uint64_t min_count) const;
+
+  // At ranks 1, 2, 5, 10, 20, 50, ... and the last.
+  std::vector<CoveragePoint> Coverage() const;
+
+ private:
+  static constexpr uint64_t kDense = 1024;
+
+  // Calls visit(count, n-grams) from the highest count down.
+  template <typename Visit>
+  void Descend(Visit visit) const;
+
+  std::vector<uint64_t> dense_ = std::vector<uint64_t>(kDense, 0);
+  std::map<uint64_t, uint64_t> sparse_;  // counts from kDense on
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_CREST_BUILD_COUNT_HISTOGRAM_H_

@@ -1,0 +1,430 @@
+#include "common/drafting/crest_build/crest_builder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/digest.h"
+#include "common/base/json.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "common/base/thread_pool.h"
+#include "common/drafting/crest/crest_index.h"
+#include "common/drafting/crest_build/corpus_tokens.h"
+#include "common/drafting/crest_build/memory_use.h"
+#include "common/drafting/crest_build/ngram_runs.h"
+#include "common/drafting/crest_build/ngram_select.h"
+#include "common/drafting/crest_build/token_file.h"
+#include "common/drafting/crest_build/tree_builder.h"
+#include "common/drafting/crest_build/work_folder.h"
+#include "xxhash.h"
+
+namespace foretoken {
+namespace {
+
+// Left free for stacks, stream buffers and the allocator's own slack.
+constexpr uint64_t kReserveBytes = uint64_t{12} << 20;
+constexpr uint64_t kLeastPhaseBytes = uint64_t{16} << 20;
+// Longest record: 256 nodes of at most 14 bytes, and its head.
+constexpr size_t kMaxRecordBytes = 4096;
+constexpr size_t kReadBytes = size_t{1} << 20;
+
+absl::Status CheckField(const char* field, uint64_t value, uint64_t low,
+                        uint64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", value, ", want ", low, "..", high));
+}
+
+void DescribeFile(const std::string& path, Json& out) {
+  std::error_code ignored;
+  out.push_back({path, std::filesystem::file_size(path, ignored),
+                 std::filesystem::last_write_time(path, ignored)
+                     .time_since_epoch()
+                     .count()});
+}
+
+// A digest of all that decides the result.
+std::string BuildKey(const CrestBuildOptions& options,
+                     const Tokenizer& tokenizer, const CorpusReader& corpus) {
+  Json key = {{"format", 1},
+              {"tokenizer", HexDigest(tokenizer.fingerprint())},
+              {"n", {options.min_n, options.max_n}},
+              {"top", options.top},
+              {"min_count", options.min_count},
+              {"tree_nodes", options.tree_nodes},
+              {"max_matches", options.max_matches},
+              {"continuation", options.continuation},
+              {"selection", SelectionName(options.selection)},
+              {"sample", SampleName(options.sample)},
+              {"seed", options.seed},
+              {"skip_invalid", options.corpus.skip_invalid},
+              {"files", Json::array()},
+              {"exclude", Json::array()}};
+  for (const std::string& path : corpus.files()) {
+    DescribeFile(path, key["files"]);
+  }
+  for (const std::string& path : options.corpus.exclude_id_files) {
+    DescribeFile(path, key["exclude"]);
+  }
+  return HexDigest(Sha256().Update(DumpJson(key)).Finish());
+}
+
+TokenTable TableByFrequency(const std::vector<uint64_t>& uses) {
+  std::vector<TokenId> by_rank;
+  for (size_t token = 0; token < uses.size(); ++token) {
+    if (uses[token] > 0) by_rank.push_back(static_cast<TokenId>(token));
+  }
+  std::stable_sort(by_rank.begin(), by_rank.end(),
+                   [&](TokenId a, TokenId b) { return uses[a] > uses[b]; });
+  // Distinct tokens of the vocabulary by construction.
+  return *TokenTable::Create(std::move(by_rank),
+                             static_cast<int32_t>(uses.size()));
+}
+
+class Builder {
+ public:
+  Builder(const CrestBuildOptions& options, const Tokenizer& tokenizer)
+      : options_(options),
+        tokenizer_(tokenizer),
+        layout_{TokenBytesFor(tokenizer.vocab_size()), options.max_n},
+        pool_(options.threads) {}
+
+  absl::StatusOr<CrestBuildReport> Build(SinkFactory open_sink) {
+    CorpusOptions corpus_options = options_.corpus;
+    // A line, its parsed form and its text may be held at once.
+    corpus_options.max_line_bytes = std::clamp<uint64_t>(
+        options_.memory_bytes / 32, 64 << 10, corpus_options.max_line_bytes);
+    FORETOKEN_ASSIGN_OR_RETURN(corpus_,
+                               CorpusReader::Open(std::move(corpus_options)));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        work_, WorkFolder::Open(options_.work_folder,
+                                BuildKey(options_, tokenizer_, *corpus_)));
+    FillMeta();
+    FORETOKEN_RETURN_IF_ERROR(Phase("tokens", &Builder::Tokenise));
+    FORETOKEN_RETURN_IF_ERROR(Phase("runs", &Builder::WriteRuns));
+    FORETOKEN_RETURN_IF_ERROR(Phase("select", &Builder::Select));
+    FORETOKEN_RETURN_IF_ERROR(Phase("trees", &Builder::MakeTrees));
+    const absl::Time start = absl::Now();
+    FORETOKEN_RETURN_IF_ERROR(Publish(open_sink));
+    report_.phases.push_back(
+        {"publish", absl::ToDoubleSeconds(absl::Now() - start), false});
+    report_.peak_memory_bytes = PeakResidentBytes();
+    token_file_.reset();
+    trees_.reset();
+    work_->RemoveAll();
+    return std::move(report_);
+  }
+
+ private:
+  absl::Status Phase(const char* name, absl::Status (Builder::*run)()) {
+    const absl::Time start = absl::Now();
+    const bool resumed = work_->Finished(name) != nullptr;
+    FORETOKEN_RETURN_IF_ERROR((this->*run)());
+    ReleaseFreeMemory();
+    report_.phases.push_back(
+        {name, absl::ToDoubleSeconds(absl::Now() - start), resumed});
+    return absl::OkStatus();
+  }
+
+  // What the present phase may allocate.
+  absl::StatusOr<uint64_t> PhaseMemory() const {
+    const uint64_t taken = ResidentBytes() + kReserveBytes;
+    if (options_.memory_bytes < taken + kLeastPhaseBytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("memory: ", options_.memory_bytes, " bytes, want ",
+                       taken + kLeastPhaseBytes, " at least"));
+    }
+    return options_.memory_bytes - taken;
+  }
+
+  void FillMeta() {
+    CrestMeta& meta = report_.meta;
+    meta.tokenizer_fingerprint = tokenizer_.fingerprint();
+    meta.vocab_size = static_cast<uint32_t>(tokenizer_.vocab_size());
+    meta.min_n = static_cast<uint32_t>(options_.min_n);
+    meta.max_n = static_cast<uint32_t>(options_.max_n);
+    meta.top = options_.top;
+    meta.min_count = options_.min_count;
+    meta.tree_nodes = options_.tree_nodes;
+    meta.max_matches = options_.max_matches;
+    meta.continuation = options_.continuation;
+    meta.selection = options_.selection;
+    meta.sample = options_.sample;
+    meta.seed = options_.seed;
+  }
+
+  absl::Status Tokenise();
+  absl::Status WriteRuns();
+  absl::Status Select();
+  absl::Status MakeTrees();
+  absl::Status Publish(SinkFactory open_sink);
+  absl::Status EncodeInto(const TokenTable& from, const TokenTable& to,
+                          DatastoreSink& sink);
+
+  const CrestBuildOptions& options_;
+  const Tokenizer& tokenizer_;
+  const KeyLayout layout_;
+  ThreadPool pool_;
+  std::unique_ptr<CorpusReader> corpus_;
+  std::unique_ptr<WorkFolder> work_;
+  std::unique_ptr<SpillFile> token_file_;
+  std::unique_ptr<SpillFile> trees_;
+  std::vector<uint64_t> unigrams_;
+  uint64_t selected_ = 0;
+  std::vector<uint64_t> token_uses_;
+  CrestBuildReport report_;
+};
+
+absl::Status Builder::Tokenise() {
+  const Json* done = work_->Finished("tokens");
+  if (done == nullptr) {
+    FORETOKEN_RETURN_IF_ERROR(PhaseMemory().status());
+    FORETOKEN_ASSIGN_OR_RETURN(token_file_, work_->CreateFile("tokens"));
+    TokenFileWriter writer(*token_file_, tokenizer_.vocab_size());
+    {
+      Progress progress("tokenise", corpus_->total_bytes(), "B",
+                        options_.progress);
+      FORETOKEN_RETURN_IF_ERROR(
+          WriteCorpusTokens(*corpus_, tokenizer_, pool_, writer, progress));
+    }
+    FORETOKEN_RETURN_IF_ERROR(work_->Finish("tokens",
+                                            {{"bytes", token_file_->size()},
+                                             {"documents", writer.documents()},
+                                             {"tokens", writer.tokens()},
+                                             {"unigrams", writer.unigrams()},
+                                             {"excluded", corpus_->excluded()},
+                                             {"invalid", corpus_->invalid()}},
+                                            {token_file_.get()}));
+    done = work_->Finished("tokens");
+  } else {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        token_file_,
+        work_->OpenFile("tokens", done->at("bytes").get<uint64_t>()));
+  }
+  unigrams_ = done->at("unigrams").get<std::vector<uint64_t>>();
+  report_.meta.corpus_documents = done->at("documents");
+  report_.meta.corpus_tokens = done->at("tokens");
+  report_.excluded_documents = done->at("excluded");
+  report_.invalid_documents = done->at("invalid");
+  if (report_.meta.corpus_tokens == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("corpus: no text in ", corpus_->files().size(),
+                     corpus_->files().size() == 1 ? " file" : " files"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Builder::WriteRuns() {
+  // Later phases do without the runs.
+  if (work_->Finished("runs") != nullptr) return absl::OkStatus();
+  FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory, PhaseMemory());
+  FORETOKEN_ASSIGN_OR_RETURN(auto file, work_->CreateFile("runs"));
+  const TokenFile tokens(*token_file_, layout_.token_bytes);
+  Progress progress("sort n-grams", tokens.positions(), "tokens",
+                    options_.progress);
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<NgramRun> runs,
+                             WriteNgramRuns(tokens, layout_, options_.min_n,
+                                            memory, pool_, *file, progress));
+  Json list = Json::array();
+  for (const NgramRun& run : runs) list.push_back({run.offset, run.records});
+  return work_->Finish("runs",
+                       {{"bytes", file->size()}, {"runs", std::move(list)}},
+                       {file.get()});
+}
+
+absl::Status Builder::Select() {
+  const Json* done = work_->Finished("select");
+  if (done == nullptr) {
+    FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory, PhaseMemory());
+    const Json& runs_state = *work_->Finished("runs");
+    FORETOKEN_ASSIGN_OR_RETURN(
+        auto run_file,
+        work_->OpenFile("runs", runs_state.at("bytes").get<uint64_t>()));
+    std::vector<NgramRun> runs;
+    uint64_t records = 0;
+    for (const Json& run : runs_state.at("runs")) {
+      runs.push_back({run.at(0), run.at(1)});
+      records += runs.back().records;
+    }
+    FORETOKEN_ASSIGN_OR_RETURN(auto merged, work_->CreateFile("merged"));
+    FORETOKEN_ASSIGN_OR_RETURN(auto candidates,
+                               work_->CreateFile("candidates"));
+    FORETOKEN_ASSIGN_OR_RETURN(auto selected, work_->CreateFile("selected"));
+    SelectOptions select{layout_, options_.min_n, options_.top,
+                         options_.min_count, memory};
+    Progress progress("count n-grams", records, "records", options_.progress);
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const NgramSelection selection,
+        SelectNgrams(*run_file, std::move(runs), unigrams_, select, pool_,
+                     *merged, *candidates, *selected, progress));
+    Json levels = Json::array();
+    for (int n = 1; n <= kMaxCrestN; ++n) {
+      const CrestLevelMeta& level = selection.levels[n - 1];
+      Json coverage = Json::array();
+      for (const CoveragePoint& point : selection.coverage[n - 1]) {
+        coverage.push_back({point.rank, point.share});
+      }
+      levels.push_back({level.distinct, level.occurrences, level.kept,
+                        level.least_count, std::move(coverage)});
+    }
+    FORETOKEN_RETURN_IF_ERROR(work_->Finish("select",
+                                            {{"bytes", selected->size()},
+                                             {"selected", selection.selected},
+                                             {"levels", std::move(levels)}},
+                                            {selected.get()}));
+    done = work_->Finished("select");
+    for (const char* name : {"runs", "merged", "candidates"}) {
+      work_->RemoveFile(name);
+    }
+  }
+  selected_ = done->at("selected");
+  for (int n = 1; n <= kMaxCrestN; ++n) {
+    const Json& level = done->at("levels").at(n - 1);
+    report_.meta.levels[n - 1] = {level.at(0), level.at(1), level.at(2),
+                                  level.at(3)};
+    for (const Json& point : level.at(4)) {
+      report_.coverage[n - 1].push_back({point.at(0), point.at(1)});
+    }
+  }
+  if (selected_ == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("corpus: no n-gram of ", options_.min_n, "..",
+                     options_.max_n, " tokens occurs ", options_.min_count,
+                     " times in ", report_.meta.corpus_tokens, " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Builder::MakeTrees() {
+  const Json* done = work_->Finished("trees");
+  if (done == nullptr) {
+    FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory, PhaseMemory());
+    FORETOKEN_ASSIGN_OR_RETURN(
+        auto selected,
+        work_->OpenFile(
+            "selected",
+            work_->Finished("select")->at("bytes").get<uint64_t>()));
+    FORETOKEN_ASSIGN_OR_RETURN(trees_, work_->CreateFile("trees"));
+    const TokenFile tokens(*token_file_, layout_.token_bytes);
+    const TreeOptions trees{layout_,
+                            options_.min_n,
+                            options_.tree_nodes,
+                            options_.max_matches,
+                            options_.continuation,
+                            options_.selection,
+                            options_.sample,
+                            options_.seed,
+                            memory,
+                            options_.progress};
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const TreeTotals totals,
+        BuildTrees(tokens, *selected, selected_, trees,
+                   TableByFrequency(unigrams_), tokenizer_.vocab_size(), pool_,
+                   *trees_));
+    FORETOKEN_RETURN_IF_ERROR(work_->Finish("trees",
+                                            {{"bytes", trees_->size()},
+                                             {"entries", totals.entries},
+                                             {"nodes", totals.nodes},
+                                             {"uses", totals.token_uses}},
+                                            {trees_.get()}));
+    done = work_->Finished("trees");
+  } else {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        trees_, work_->OpenFile("trees", done->at("bytes").get<uint64_t>()));
+  }
+  report_.meta.entries = done->at("entries");
+  report_.meta.nodes = done->at("nodes");
+  token_uses_ = done->at("uses").get<std::vector<uint64_t>>();
+  return absl::OkStatus();
+}
+
+absl::Status Builder::Publish(SinkFactory open_sink) {
+  const TokenTable table = TableByFrequency(token_uses_);
+  CrestMeta& meta = report_.meta;
+  meta.table_tokens = table.by_rank().size();
+  const std::string table_bytes = EncodeTokenTable(table, meta);
+  meta.table_digest = XXH3_64bits(table_bytes.data(), table_bytes.size());
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<DatastoreSink> sink,
+                             open_sink(meta, table));
+  FORETOKEN_RETURN_IF_ERROR(
+      EncodeInto(TableByFrequency(unigrams_), table, *sink));
+  return sink->Publish(meta);
+}
+
+// Reads the trees back and writes them with the final token table.
+absl::Status Builder::EncodeInto(const TokenTable& from, const TokenTable& to,
+                                 DatastoreSink& sink) {
+  CrestMeta& meta = report_.meta;
+  Progress progress("publish", meta.entries, "n-grams", options_.progress);
+  XXH3_state_t* digest = XXH3_createState();
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> owner(
+      digest, &XXH3_freeState);
+  XXH3_64bits_reset(digest);
+  std::vector<uint8_t> bytes;
+  uint64_t read = 0;
+  size_t at = 0;
+  RecordView view;
+  CrestTree tree;
+  std::string record;
+  for (uint64_t entry = 0; entry < meta.entries; ++entry) {
+    if (bytes.size() - at < kMaxRecordBytes && read < trees_->size()) {
+      bytes.erase(bytes.begin(), bytes.begin() + static_cast<int64_t>(at));
+      at = 0;
+      const size_t old = bytes.size();
+      const size_t more = static_cast<size_t>(
+          std::min<uint64_t>(kReadBytes, trees_->size() - read));
+      bytes.resize(old + more);
+      FORETOKEN_RETURN_IF_ERROR(trees_->Read(read, bytes.data() + old, more));
+      read += more;
+    }
+    FORETOKEN_RETURN_IF_ERROR(
+        ParseRecord(absl::MakeConstSpan(bytes).subspan(at), from, view, tree));
+    at += view.bytes;
+    const absl::Span<const TokenId> ngram(view.ngram,
+                                          static_cast<size_t>(view.n));
+    record.clear();
+    AppendRecord(ngram, tree, to, record);
+    meta.record_bytes += record.size();
+    meta.record_digest_sum += XXH3_64bits(record.data(), record.size());
+    XXH3_64bits_update(digest, record.data(), record.size());
+    FORETOKEN_RETURN_IF_ERROR(sink.Add(HashNgram(ngram), record));
+    if (entry % 1024 == 1023) progress.Advance(1024);
+  }
+  progress.Set(meta.entries);
+  meta.record_digest = XXH3_64bits_digest(digest);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CrestBuildOptions::Validate() const {
+  FORETOKEN_RETURN_IF_ERROR(CheckField("max_n", max_n, 1, kMaxCrestN));
+  FORETOKEN_RETURN_IF_ERROR(CheckField("min_n", min_n, 1, max_n));
+  FORETOKEN_RETURN_IF_ERROR(CheckField("top", top, 1, uint64_t{1} << 40));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckField("min_count", min_count, 1, uint64_t{1} << 40));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckField("tree_nodes", tree_nodes, 1, kMaxCrestNodes));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckField("max_matches", max_matches, 1, 10'000'000));
+  FORETOKEN_RETURN_IF_ERROR(CheckField("continuation", continuation, 1, 64));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckField("threads", threads, 1, ThreadPool::kMaxThreads));
+  if (work_folder.empty()) {
+    return absl::InvalidArgumentError("work_folder: not given");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CrestBuildReport> BuildCrest(const CrestBuildOptions& options,
+                                            const Tokenizer& tokenizer,
+                                            SinkFactory open_sink) {
+  FORETOKEN_RETURN_IF_ERROR(options.Validate());
+  return Builder(options, tokenizer).Build(open_sink);
+}
+
+}  // namespace foretoken

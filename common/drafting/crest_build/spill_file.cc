@@ -1,0 +1,77 @@
+#include "common/drafting/crest_build/spill_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+
+namespace foretoken {
+
+absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(
+    const std::string& path) {
+  const int fd =
+      open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": create"));
+  return std::unique_ptr<SpillFile>(new SpillFile(path, fd, 0));
+}
+
+absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Open(
+    const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": open"));
+  struct stat info;
+  if (fstat(fd, &info) != 0) {
+    const int error = errno;
+    close(fd);
+    return absl::ErrnoToStatus(error, absl::StrCat(path, ": stat"));
+  }
+  return std::unique_ptr<SpillFile>(
+      new SpillFile(path, fd, static_cast<uint64_t>(info.st_size)));
+}
+
+SpillFile::~SpillFile() { close(fd_); }
+
+absl::Status SpillFile::Write(uint64_t offset, const void* data, size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = pwrite(fd_, from, bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return absl::ErrnoToStatus(n < 0 ? errno : ENOSPC,
+                                 absl::StrCat(path_, ": write"));
+    }
+    from += n;
+    offset += static_cast<uint64_t>(n);
+    bytes -= static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SpillFile::Read(uint64_t offset, void* data, size_t bytes) const {
+  char* to = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = pread(fd_, to, bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": read"));
+    if (n == 0) {
+      return absl::DataLossError(
+          absl::StrCat(path_, ": ends at byte ", offset));
+    }
+    to += n;
+    offset += static_cast<uint64_t>(n);
+    bytes -= static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SpillFile::Sync() {
+  if (fdatasync(fd_) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": sync"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace foretoken

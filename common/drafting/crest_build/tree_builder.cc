@@ -1,0 +1,260 @@
+#include "common/drafting/crest_build/tree_builder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "common/drafting/crest/tree_select.h"
+#include "common/drafting/crest_build/match_store.h"
+#include "common/drafting/crest_build/ngram_select.h"
+#include "common/drafting/crest_build/parallel_status.h"
+
+namespace foretoken {
+namespace {
+
+constexpr uint64_t kScanChunk = uint64_t{1} << 16;  // positions
+constexpr size_t kBlockEntries = 64;
+constexpr size_t kBlocksPerThread = 16;
+constexpr uint64_t kPlanBlock = 4096;  // n-grams read at once
+// Slots hold an entry's number in 32 bits.
+constexpr uint64_t kMaxGroup = uint64_t{1} << 30;
+
+// A bijection of 64-bit integers: distinct positions, distinct keys
+// (splitmix64's finaliser).
+uint64_t MixPosition(uint64_t seed, uint64_t position) {
+  uint64_t x = position + seed * 0x9e3779b97f4a7c15u + 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+struct Group {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
+template <int W>
+class TreeBuilder {
+ public:
+  TreeBuilder(const TokenFile& tokens, const SpillFile& selected,
+              const TreeOptions& options, const TokenTable& table,
+              int32_t vocab_size, ThreadPool& pool, SpillFile& trees)
+      : tokens_(tokens),
+        selected_(selected),
+        options_(options),
+        layout_(options.layout),
+        table_(table),
+        pool_(pool),
+        trees_(trees),
+        masks_(layout_.Masks<W>()),
+        item_bytes_(static_cast<int>(options.continuation) *
+                    layout_.token_bytes),
+        workers_(pool.threads()) {
+    for (Worker& worker : workers_) worker.token_uses.assign(vocab_size, 0);
+    totals_.token_uses.assign(vocab_size, 0);
+  }
+
+  absl::StatusOr<TreeTotals> Build(uint64_t count) {
+    FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Group> groups,
+                               PlanGroups(count));
+    for (size_t g = 0; g < groups.size(); ++g) {
+      std::vector<SelectedNgram<W>> ngrams(groups[g].count);
+      FORETOKEN_RETURN_IF_ERROR(selected_.Read(
+          groups[g].first * sizeof(SelectedNgram<W>), ngrams.data(),
+          ngrams.size() * sizeof(SelectedNgram<W>)));
+      MatchStore<W> store(ngrams, options_.max_matches, item_bytes_);
+      ngrams = {};
+      const std::string part = absl::StrFormat("%d/%d", g + 1, groups.size());
+      FORETOKEN_RETURN_IF_ERROR(Gather(store, "gather " + part));
+      FORETOKEN_RETURN_IF_ERROR(WriteTrees(store, "trees " + part));
+    }
+    for (const Worker& worker : workers_) {
+      for (size_t t = 0; t < worker.token_uses.size(); ++t) {
+        totals_.token_uses[t] += worker.token_uses[t];
+      }
+    }
+    return totals_;
+  }
+
+ private:
+  struct Worker {
+    std::vector<uint8_t> bytes;
+    std::vector<uint8_t> item;
+    std::vector<uint32_t> order;
+    TreeSelector selector;
+    CrestTree tree;
+    std::vector<uint64_t> token_uses;
+  };
+  struct Block {
+    std::string records;
+    uint64_t entries = 0;
+    uint64_t nodes = 0;
+  };
+
+  // Consecutive n-grams whose matches fit into memory together.
+  absl::StatusOr<std::vector<Group>> PlanGroups(uint64_t count) {
+    std::vector<Group> groups;
+    std::vector<SelectedNgram<W>> block;
+    uint64_t cost = 0;
+    for (uint64_t first = 0; first < count; first += kPlanBlock) {
+      block.resize(std::min(kPlanBlock, count - first));
+      FORETOKEN_RETURN_IF_ERROR(
+          selected_.Read(first * sizeof(SelectedNgram<W>), block.data(),
+                         block.size() * sizeof(SelectedNgram<W>)));
+      for (size_t i = 0; i < block.size(); ++i) {
+        const uint64_t own = MatchStore<W>::CostOf(
+            block[i].count, options_.max_matches, item_bytes_);
+        if (groups.empty() || cost + own > options_.memory_bytes ||
+            groups.back().count == kMaxGroup) {
+          groups.push_back({first + i, 0});
+          cost = 0;
+        }
+        cost += own;
+        ++groups.back().count;
+      }
+    }
+    return groups;
+  }
+
+  absl::Status Gather(MatchStore<W>& store, const std::string& what) {
+    Progress progress(what, tokens_.positions(), "tokens", options_.progress);
+    const uint64_t chunks = (tokens_.positions() + kScanChunk - 1) / kScanChunk;
+    return ParallelWithStatus(
+        pool_, static_cast<int64_t>(chunks),
+        [&](int64_t chunk, int thread) -> absl::Status {
+          const uint64_t first = static_cast<uint64_t>(chunk) * kScanChunk;
+          const uint64_t count =
+              std::min(kScanChunk, tokens_.positions() - first);
+          FORETOKEN_RETURN_IF_ERROR(
+              Scan(first, count, store, workers_[thread]));
+          progress.Advance(count);
+          return absl::OkStatus();
+        });
+  }
+
+  absl::Status Scan(uint64_t first, uint64_t count, MatchStore<W>& store,
+                    Worker& worker) {
+    const int tb = layout_.token_bytes;
+    const int ahead = layout_.max_n + static_cast<int>(options_.continuation);
+    FORETOKEN_RETURN_IF_ERROR(tokens_.Read(first, count, ahead, worker.bytes));
+    worker.item.resize(item_bytes_);
+    int left = 0;  // tokens from p to the document's end, at most `ahead`
+    for (uint64_t p = count + ahead; p-- > 0;) {
+      const uint8_t* at = worker.bytes.data() + p * tb;
+      left = LoadToken(at, tb) == 0 ? 0 : std::min(left + 1, ahead);
+      if (p >= count || left < options_.min_n) continue;
+      const NgramKey<W> key = NgramKey<W>::Load(at);
+      const uint64_t sample_key = options_.sample == MatchSample::kFirst
+                                      ? first + p
+                                      : MixPosition(options_.seed, first + p);
+      const int longest = std::min(left, layout_.max_n);
+      for (int n = options_.min_n; n <= longest; ++n) {
+        const int64_t entry = store.Find(key & masks_[n]);
+        if (entry < 0) continue;
+        const int follow =
+            std::min(left - n, static_cast<int>(options_.continuation)) * tb;
+        std::memcpy(worker.item.data(), at + n * tb, follow);
+        std::memset(worker.item.data() + follow, 0, item_bytes_ - follow);
+        store.Offer(entry, sample_key, worker.item.data());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Blocks of entries in parallel, written in order, some at a time.
+  absl::Status WriteTrees(MatchStore<W>& store, const std::string& what) {
+    Progress progress(what, store.size(), "n-grams", options_.progress);
+    const size_t wave = kBlocksPerThread * pool_.threads() * kBlockEntries;
+    for (size_t begin = 0; begin < store.size(); begin += wave) {
+      const size_t end = std::min(begin + wave, store.size());
+      std::vector<Block> blocks((end - begin + kBlockEntries - 1) /
+                                kBlockEntries);
+      pool_.ParallelForThreads(
+          static_cast<int64_t>(blocks.size()), [&](int64_t b, int thread) {
+            const size_t from = begin + static_cast<size_t>(b) * kBlockEntries;
+            for (size_t e = from; e < std::min(from + kBlockEntries, end);
+                 ++e) {
+              AddTree(store, e, workers_[thread], blocks[b]);
+            }
+          });
+      for (const Block& block : blocks) {
+        FORETOKEN_RETURN_IF_ERROR(
+            trees_.Append(block.records.data(), block.records.size()));
+        totals_.entries += block.entries;
+        totals_.nodes += block.nodes;
+      }
+      progress.Advance(end - begin);
+    }
+    return absl::OkStatus();
+  }
+
+  void AddTree(MatchStore<W>& store, size_t entry, Worker& worker,
+               Block& block) {
+    const uint32_t matches = store.Finish(entry);
+    std::vector<uint32_t>& order = worker.order;
+    order.resize(matches);
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return std::memcmp(store.item(entry, a), store.item(entry, b),
+                         item_bytes_) < 0;
+    });
+    const int tb = layout_.token_bytes;
+    CrestTree& tree = worker.tree;
+    worker.selector.SelectBest(
+        0, matches, static_cast<int>(options_.continuation),
+        static_cast<int>(options_.tree_nodes),
+        [&](int64_t i, int depth) {
+          return static_cast<TokenId>(
+                     LoadToken(store.item(entry, order[i]) + depth * tb, tb)) -
+                 1;
+        },
+        tree);
+    if (options_.selection == TreeSelection::kRest) {
+      worker.selector.CutToPathSum(static_cast<int>(options_.tree_nodes), tree);
+    }
+    // An n-gram that only ever ends documents has nothing to draft.
+    if (tree.size() == 0) return;
+    TokenId ngram[kMaxCrestN];
+    const int n = layout_.Tokens(store.key(entry), ngram);
+    AppendRecord({ngram, static_cast<size_t>(n)}, tree, table_, block.records);
+    for (int i = 0; i < n; ++i) ++worker.token_uses[ngram[i]];
+    for (const TokenId token : tree.tokens) ++worker.token_uses[token];
+    ++block.entries;
+    block.nodes += tree.size();
+  }
+
+  const TokenFile& tokens_;
+  const SpillFile& selected_;
+  const TreeOptions options_;
+  const KeyLayout layout_;
+  const TokenTable& table_;
+  ThreadPool& pool_;
+  SpillFile& trees_;
+  const std::vector<NgramKey<W>> masks_;
+  const int item_bytes_;
+  std::vector<Worker> workers_;  // [threads]
+  TreeTotals totals_;
+};
+
+}  // namespace
+
+absl::StatusOr<TreeTotals> BuildTrees(const TokenFile& tokens,
+                                      const SpillFile& selected, uint64_t count,
+                                      const TreeOptions& options,
+                                      const TokenTable& table,
+                                      int32_t vocab_size, ThreadPool& pool,
+                                      SpillFile& trees) {
+  return WithKeyWords(options.layout,
+                      [&]<int W>() -> absl::StatusOr<TreeTotals> {
+                        return TreeBuilder<W>(tokens, selected, options, table,
+                                              vocab_size, pool, trees)
+                            .Build(count);
+                      });
+}
+
+}  // namespace foretoken

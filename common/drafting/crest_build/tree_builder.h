@@ -1,0 +1,58 @@
+// The token trees of the selected n-grams.
+//
+// The selected n-grams are taken in groups that fit into memory. For each group
+// the corpus is read once more: wherever one of its n-grams stands, the tokens
+// that follow are kept, at most max_matches of them: the ones with the smallest
+// keyed hash of their position, a uniform sample that depends on the seed
+// alone, or the first ones. The sorted continuations are then the tree's trie
+// (tree_select.h).
+//
+// Memory: at most `memory_bytes`. Results depend on neither memory nor threads.
+#ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TREE_BUILDER_H_
+#define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TREE_BUILDER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/thread_pool.h"
+#include "common/drafting/crest/crest_meta.h"
+#include "common/drafting/crest/crest_record.h"
+#include "common/drafting/crest_build/ngram_key.h"
+#include "common/drafting/crest_build/spill_file.h"
+#include "common/drafting/crest_build/token_file.h"
+
+namespace foretoken {
+
+struct TreeOptions {
+  KeyLayout layout;
+  int min_n = 1;
+  uint32_t tree_nodes = 64;
+  uint32_t max_matches = 5000;
+  uint32_t continuation = 10;
+  TreeSelection selection = TreeSelection::kBest;
+  MatchSample sample = MatchSample::kUniform;
+  uint64_t seed = 0;
+  uint64_t memory_bytes = 0;
+  bool progress = true;
+};
+
+struct TreeTotals {
+  uint64_t entries = 0;  // n-grams with at least one continuation
+  uint64_t nodes = 0;
+  std::vector<uint64_t> token_uses;  // in n-grams and nodes, [vocab_size]
+};
+
+// `selected`: `count` SelectedNgram records. Appends the records, encoded with
+// `table`, to `trees`, in the order of `selected`.
+absl::StatusOr<TreeTotals> BuildTrees(const TokenFile& tokens,
+                                      const SpillFile& selected, uint64_t count,
+                                      const TreeOptions& options,
+                                      const TokenTable& table,
+                                      int32_t vocab_size, ThreadPool& pool,
+                                      SpillFile& trees);
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TREE_BUILDER_H_

@@ -1,0 +1,54 @@
+// REST: drafts what followed the longest match of the context in a datastore.
+//
+// As published: the longest match of the last 16..2 tokens, its first 5000 hits
+// in suffix order, 10 tokens each, the 64 most frequent prefixes, then the
+// longest paths dropped until the sum of path lengths is at most 64.
+// With exact counts: all hits, and the best tree of as many nodes as asked for.
+//
+// Source: REST, arXiv:2311.08252, section 3. Owned by one thread.
+#ifndef FORETOKEN_COMMON_DRAFTING_REST_REST_DRAFTER_H_
+#define FORETOKEN_COMMON_DRAFTING_REST_REST_DRAFTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/drafting/crest/crest_tree.h"
+#include "common/drafting/crest/tree_select.h"
+#include "common/drafting/drafter.h"
+#include "common/drafting/rest/rest_store.h"
+
+namespace foretoken {
+
+struct RestOptions {
+  static constexpr int kMaxN = 64;
+
+  int max_n = 16;  // longest match tried
+  int min_n = 2;   // shortest
+  bool exact = false;
+  int max_hits = 5000;    // where not exact
+  int continuation = 10;  // tokens
+};
+
+class RestDrafter final : public Drafter {
+ public:
+  RestDrafter(std::shared_ptr<const RestStore> store,
+              const RestOptions& options)
+      : store_(std::move(store)), options_(options) {}
+
+  void StartRequest(absl::Span<const TokenId> prompt) override;
+  void Commit(absl::Span<const TokenId> tokens) override;
+  void Draft(int max_nodes, DraftTree& tree) override;
+  size_t SharedBytes() const override { return store_->bytes(); }
+
+ private:
+  const std::shared_ptr<const RestStore> store_;
+  const RestOptions options_;
+  std::vector<TokenId> tail_;  // the last max_n committed tokens
+  TreeSelector selector_;
+  CrestTree found_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_REST_REST_DRAFTER_H_

@@ -1,0 +1,61 @@
+// REST's datastore: a token sequence and its suffix array.
+//
+// 6 bytes a token (2 + 4) for vocabularies below 65,536, else 8.
+// Source: REST, arXiv:2311.08252, section 3.
+// Thread-safe once made.
+#ifndef FORETOKEN_COMMON_DRAFTING_REST_REST_STORE_H_
+#define FORETOKEN_COMMON_DRAFTING_REST_REST_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+
+namespace foretoken {
+
+class RestStore {
+ public:
+  // InvalidArgument for an empty store, one too long for 31 bits, or a token
+  // outside the vocabulary.
+  static absl::StatusOr<RestStore> Create(const std::vector<TokenId>& tokens,
+                                          int32_t vocab_size);
+
+  // Suffixes begin..end-1, in suffix order, start with `pattern`.
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t size() const { return end - begin; }
+  };
+  Range Find(absl::Span<const TokenId> pattern) const;
+
+  // Token `offset` of suffix i, or -1 past the store's end.
+  TokenId TokenAt(int64_t i, int64_t offset) const {
+    const int64_t at = suffixes_[i] + offset;
+    return at < size() ? Token(at) : -1;
+  }
+
+  int64_t size() const { return static_cast<int64_t>(suffixes_.size()); }
+  size_t bytes() const {
+    return narrow_.size() * 2 + wide_.size() * 4 + suffixes_.size() * 4;
+  }
+
+ private:
+  RestStore() = default;
+
+  TokenId Token(int64_t at) const {
+    return narrow_.empty() ? wide_[at] : narrow_[at];
+  }
+  // Sign of suffix i against the pattern; 0 where it starts with it.
+  int Compare(int64_t i, absl::Span<const TokenId> pattern) const;
+
+  std::vector<uint16_t> narrow_;  // the tokens, in one of the two
+  std::vector<TokenId> wide_;
+  std::vector<int32_t> suffixes_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_DRAFTING_REST_REST_STORE_H_
