@@ -32,5 +32,30 @@ TEST(ThreadPoolTest, ManyShortLoopsSeeTheWritesOfTheLoopBefore) {
   }
 }
 
+TEST(ThreadPoolTest, NoTwoCallsShareAThreadNumberAtOnce) {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> inside(pool.threads());
+  for (int round = 0; round < 2'000; ++round) {
+    pool.ParallelForThreads(16, [&](int64_t, int thread) {
+      ASSERT_GE(thread, 0);
+      ASSERT_LT(thread, pool.threads());
+      EXPECT_EQ(inside[thread].fetch_add(1), 0);
+      inside[thread].fetch_sub(1);
+    });
+  }
+}
+
+// More loops than the epoch can count, with workers that mostly come too late.
+TEST(ThreadPoolTest, LoopsThatWorkersMissAreDoneByTheCaller) {
+  ThreadPool pool(3);
+  int64_t done = 0;
+  for (int round = 0; round < 200'000; ++round) {
+    std::atomic<int> calls{0};
+    pool.ParallelFor(2, [&](int64_t) { ++calls; });
+    done += calls;
+  }
+  EXPECT_EQ(done, 400'000);
+}
+
 }  // namespace
 }  // namespace foretoken
