@@ -28,11 +28,10 @@ std::vector<float> FakeLogits(absl::Span<const TokenId> path,
   uint64_t whole = 1;
   for (const TokenId token : path) whole = Mix(whole, token);
   uint64_t recent = 2;
-  const size_t last = std::min<size_t>(2, path.size());
-  for (const TokenId token : path.last(last)) recent = Mix(recent, token);
+  if (!path.empty()) recent = Mix(recent, path.back());
   std::vector<float> logits(vocab_size);
   for (int32_t id = 0; id < vocab_size; ++id) {
-    logits[id] = 4.0f * Unit(Mix(recent, id)) + 0.2f * Unit(Mix(whole, id));
+    logits[id] = 4.0f * Unit(Mix(recent, id)) + 0.1f * Unit(Mix(whole, id));
   }
   return logits;
 }

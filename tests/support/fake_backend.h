@@ -1,7 +1,7 @@
 // FakeBackend: a model without weights, for fast and exhaustive tests.
 //
-// Its logits are a fixed function of a row's whole path: mostly of the last two
-// tokens (so that its text repeats itself and drafts can be right), a little of
+// Its logits are a fixed function of a row's whole path: mostly of the last
+// token (so that its text repeats itself and drafts can be right), a little of
 // everything before (so that a wrong path shows). Pages, prefix reuse and
 // eviction are the real KvCache's. It checks its caller's side of the Backend
 // contract and dies on a breach.
