@@ -1,0 +1,281 @@
+// `foretoken generate` as a user runs it: the real binary, a tiny checkpoint.
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_data.h"
+#include "tests/support/tiny_tokenizer.h"
+
+namespace foretoken {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int kModelVocabulary = 72;  // of the checkpoint; the tokenizer has 50
+constexpr int kContext = 512;         // set below; the checkpoint's is 128
+
+struct Ran {
+  int exit_status = -1;
+  std::string out;
+  std::string err;
+};
+
+class GenerateCommandTest : public ::testing::Test {
+ protected:
+  GenerateCommandTest() : model_(dir_.File("model")) {
+    std::filesystem::copy(
+        testing::SourcePath("tests/golden/models/llama_plain_fp32"), model_,
+        std::filesystem::copy_options::recursive);
+    dir_.Write("model/tokenizer.json", testing::TinyTokenizerJson());
+    Json config = *ParseJson(Read(model_ + "/config.json"));
+    config["max_position_embeddings"] = kContext;
+    dir_.Write("model/config.json", DumpJson(config));
+  }
+
+  static std::string Read(const std::string& path) {
+    std::stringstream bytes;
+    bytes << std::ifstream(path, std::ios::binary).rdbuf();
+    return bytes.str();
+  }
+
+  static std::string Quoted(const std::string& argument) {
+    std::string quoted = "'";
+    for (const char c : argument) {
+      quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+    return quoted + "'";
+  }
+
+  Ran Run(std::vector<std::string> arguments) {
+    std::string command = Quoted(FORETOKEN_BINARY) + " generate";
+    for (const std::string& argument : arguments) {
+      command += " " + Quoted(argument);
+    }
+    command +=
+        " >" + Quoted(dir_.File("out")) + " 2>" + Quoted(dir_.File("err"));
+    const int status = std::system(command.c_str());
+    Ran ran;
+    ran.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    ran.out = Read(dir_.File("out"));
+    ran.err = Read(dir_.File("err"));
+    return ran;
+  }
+
+  Ran Local(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {"--local", "--model", model_, "--precision", "fp32",
+                      "--threads", "1"});
+    return Run(std::move(arguments));
+  }
+
+  Json LocalJson(std::vector<std::string> arguments) {
+    arguments.push_back("--json");
+    const Ran ran = Local(std::move(arguments));
+    EXPECT_EQ(ran.exit_status, 0) << ran.err;
+    // One object in one line.
+    EXPECT_EQ(ran.out.find('\n'), ran.out.size() - 1);
+    auto json = ParseJson(ran.out);
+    EXPECT_THAT(json, testing::IsOk());
+    return json.ok() ? *json : Json::object();
+  }
+
+  void ExpectRefused(std::vector<std::string> arguments,
+                     const std::string& code, const std::string& why) {
+    const Ran ran = Local(std::move(arguments));
+    EXPECT_EQ(ran.exit_status, 1) << why;
+    EXPECT_THAT(ran.out, IsEmpty());
+    EXPECT_THAT(ran.err, HasSubstr("foretoken: " + code));
+    EXPECT_THAT(ran.err, HasSubstr(why));
+  }
+
+  testing::TempDir dir_;
+  const std::string model_;
+};
+
+TEST_F(GenerateCommandTest, JsonHasEveryField) {
+  const Json json = LocalJson({"--prompt", "the an", "--max-tokens", "20",
+                               "--ignore-eos", "--logprobs", "2"});
+  EXPECT_EQ(json["prompt_token_ids"][0], 0);  // BOS
+  EXPECT_EQ(json["usage"]["prompt_tokens"], json["prompt_token_ids"].size());
+  EXPECT_EQ(json["usage"]["completion_tokens"], 20);
+  EXPECT_EQ(json["token_ids"].size(), 20u);
+  EXPECT_EQ(json["finish_reason"], "length");
+  EXPECT_EQ(json["seed"], 0);
+  const Json& speculation = json["speculation"];
+  EXPECT_EQ(speculation["mode"], "off");
+  EXPECT_EQ(speculation["rounds"], 19);
+  EXPECT_EQ(speculation["accept_length"], 1.0);
+  EXPECT_EQ(speculation["drafted_tokens"], 0);
+  EXPECT_EQ(speculation["accepted_tokens"], 0);
+  EXPECT_EQ(speculation["by_drafter"], Json::object());
+  EXPECT_GT(json["timing"]["ttft_ms"].get<double>(), 0.0);
+  EXPECT_GT(json["timing"]["decode_tokens_per_s"].get<double>(), 0.0);
+  ASSERT_EQ(json["logprobs"].size(), 20u);
+  EXPECT_EQ(json["logprobs"][0]["token_id"], json["token_ids"][0]);
+  EXPECT_EQ(json["logprobs"][0]["top"].size(), 2u);
+}
+
+TEST_F(GenerateCommandTest, PromptIdsAreTakenAsTheyAre) {
+  const Json json = LocalJson({"--prompt-ids", "5,6,71", "--max-tokens", "3"});
+  EXPECT_EQ(json["prompt_token_ids"], Json({5, 6, 71}));
+}
+
+TEST_F(GenerateCommandTest, APromptFileIsThePromptsText) {
+  const std::string path = dir_.Write("prompt.txt", "the an");
+  EXPECT_EQ(LocalJson({"--prompt-file", path})["token_ids"],
+            LocalJson({"--prompt", "the an"})["token_ids"]);
+}
+
+TEST_F(GenerateCommandTest, TextStreamsToStdoutAndLogsToStderr) {
+  const std::vector<std::string> arguments = {"--prompt", "the", "--max-tokens",
+                                              "30"};
+  const Ran ran = Local(arguments);
+  EXPECT_EQ(ran.exit_status, 0);
+  EXPECT_EQ(ran.out, LocalJson(arguments)["text"].get<std::string>() + "\n");
+  EXPECT_THAT(ran.err, HasSubstr("tokens/s"));
+}
+
+TEST_F(GenerateCommandTest, PromptLookupEqualsOff) {
+  for (const char* temperature : {"0", "0.8"}) {
+    const std::vector<std::string> arguments = {"--prompt-ids",
+                                                "5,6,7,5,6,7,5,6",
+                                                "--temperature",
+                                                temperature,
+                                                "--seed",
+                                                "7",
+                                                "--top-p",
+                                                "0.9",
+                                                "--frequency-penalty",
+                                                "-0.3",
+                                                "--max-tokens",
+                                                "100",
+                                                "--ignore-eos"};
+    std::vector<std::string> lookup = arguments;
+    lookup.insert(lookup.end(), {"--mode", "prompt_lookup:max_n=2,tokens=6"});
+    const Json want = LocalJson(arguments);
+    const Json got = LocalJson(lookup);
+    EXPECT_EQ(got["token_ids"], want["token_ids"]);
+    EXPECT_EQ(got["seed"], 7);
+    const Json& speculation = got["speculation"];
+    EXPECT_EQ(speculation["mode"], "prompt_lookup:max_n=2,tokens=6");
+    EXPECT_GT(speculation["drafted_tokens"], 0);
+    EXPECT_EQ(speculation["rounds"].get<int>() +
+                  speculation["accepted_tokens"].get<int>(),
+              99);
+    EXPECT_EQ(speculation["by_drafter"]["prompt_lookup"]["drafted"],
+              speculation["drafted_tokens"]);
+  }
+}
+
+TEST_F(GenerateCommandTest, ADrawnSeedIsPrintedAndRepeatsTheText) {
+  const std::vector<std::string> arguments = {
+      "--prompt", "the", "--temperature", "1.5", "--max-tokens", "40"};
+  const Json first = LocalJson(arguments);
+  std::vector<std::string> again = arguments;
+  again.insert(again.end(),
+               {"--seed", std::to_string(first["seed"].get<uint64_t>())});
+  EXPECT_EQ(LocalJson(again)["token_ids"], first["token_ids"]);
+  EXPECT_NE(LocalJson(arguments)["seed"], first["seed"]);
+}
+
+TEST_F(GenerateCommandTest, BiasStopIdsAndMinTokensReachTheSampler) {
+  const Json json =
+      LocalJson({"--prompt-ids", "5", "--logit-bias", "9=100", "--logit-bias",
+                 "8=-100", "--stop-token-ids", "9", "--min-tokens", "3"});
+  EXPECT_EQ(json["token_ids"].size(), 4u);
+  EXPECT_EQ(json["token_ids"][3], 9);
+  EXPECT_EQ(json["finish_reason"], "stop");
+}
+
+TEST_F(GenerateCommandTest, AStopStringEndsTheText) {
+  const std::vector<std::string> arguments = {
+      "--prompt-ids", "5",  "--logit-bias",        "9=100",
+      "--max-tokens", "10", "--frequency-penalty", "2"};
+  // 'h' (9) again and again.
+  EXPECT_EQ(LocalJson(arguments)["text"], "hhhhhhhhhh");
+  std::vector<std::string> stopped = arguments;
+  stopped.insert(stopped.end(), {"--stop", "-x,y", "--stop", "hh"});
+  const Json json = LocalJson(stopped);
+  EXPECT_EQ(json["text"], "");
+  EXPECT_EQ(json["token_ids"], Json::array());
+  EXPECT_EQ(json["finish_reason"], "stop");
+}
+
+TEST_F(GenerateCommandTest, BadInputIsRefusedByNameAndStatus) {
+  const std::string invalid = "INVALID_ARGUMENT";
+  ExpectRefused({"--prompt", "a", "--temperature", "nan"}, invalid,
+                "temperature is nan, want 0..100");
+  ExpectRefused({"--prompt", "a", "--temperature", "-1"}, invalid,
+                "temperature is -1");
+  ExpectRefused({"--prompt", "a", "--top-p", "0"}, invalid, "top_p is 0");
+  ExpectRefused({"--prompt", "a", "--logprobs", "21"}, invalid,
+                "logprobs is 21");
+  ExpectRefused({"--prompt", "a", "--max-tokens", "0"}, invalid,
+                "max_tokens is 0");
+  ExpectRefused({"--prompt", "a", "--max-tokens", "9223372036854775807"},
+                invalid, "context of 512");
+  ExpectRefused({"--prompt", "a", "--max-tokens", std::to_string(kContext - 1)},
+                invalid, "with the prompt's 2 tokens");
+  ExpectRefused({"--prompt", std::string(600, 'a')}, invalid,
+                "the prompt's 601 tokens");
+  ExpectRefused({"--prompt", ""}, invalid, "prompt: it is empty");
+  ExpectRefused({"--prompt-ids", ""}, invalid, "prompt: it is empty");
+  ExpectRefused({"--prompt-ids", "1,x"}, invalid, "--prompt-ids: 'x'");
+  ExpectRefused({"--prompt-ids", std::to_string(kModelVocabulary)}, invalid,
+                "prompt: token 0 is 72, the vocabulary is 0..71");
+  ExpectRefused({"--prompt-ids", "-1"}, invalid, "token 0 is -1");
+  ExpectRefused({"--prompt", "a", "--logit-bias", "5"}, invalid,
+                "--logit-bias: '5'");
+  ExpectRefused({"--prompt", "a", "--logit-bias", "72=1"}, invalid,
+                "token of logit_bias is 72");
+  ExpectRefused({"--prompt", "a", "--mode", "magic"}, invalid,
+                "unknown mode 'magic'");
+  ExpectRefused({"--prompt", "a", "--mode", "off:x=1"}, invalid, "'x'");
+  ExpectRefused({"--prompt", "a", "--mode", "ouroboros"}, "UNIMPLEMENTED",
+                "ouroboros");
+  ExpectRefused({"--prompt", "a", "--stop", ""}, invalid, "stop");
+  ExpectRefused({"--prompt", "a", "--prompt-ids", "1"}, invalid,
+                "2 prompts given");
+  ExpectRefused({}, invalid, "0 prompts given");
+  ExpectRefused({"--prompt", "a", "--server", "x:1"}, "UNIMPLEMENTED",
+                "--server");
+}
+
+TEST_F(GenerateCommandTest, AForeignTokenizerIsRefused) {
+  Json json = *ParseJson(testing::TinyTokenizerJson());
+  for (int id = testing::kTinyVocabulary; id < kModelVocabulary + 3; ++id) {
+    json["model"]["vocab"]["zz" + std::to_string(id)] = id;
+  }
+  dir_.Write("model/tokenizer.json", DumpJson(json));
+  ExpectRefused({"--prompt", "a"}, "INVALID_ARGUMENT",
+                "the tokenizer has 75 tokens and the model's vocab_size is 72");
+}
+
+TEST_F(GenerateCommandTest, AMissingModelOrTokenizerIsNamed) {
+  EXPECT_THAT(
+      Run({"--local", "--model", dir_.File("none"), "--prompt", "a"}).err,
+      HasSubstr(dir_.File("none")));
+  std::filesystem::remove(model_ + "/tokenizer.json");
+  ExpectRefused({"--prompt", "a"}, "NOT_FOUND", model_);
+  EXPECT_EQ(Local({"--prompt-ids", "5", "--json"}).exit_status, 0);
+}
+
+TEST_F(GenerateCommandTest, HelpExitsZero) {
+  const Ran ran = Run({"--help"});
+  EXPECT_EQ(ran.exit_status, 0);
+  EXPECT_THAT(ran.out, HasSubstr("--prompt-ids"));
+}
+
+}  // namespace
+}  // namespace foretoken
