@@ -1,0 +1,56 @@
+#include "common/rpc/generation_client.h"
+
+#include <optional>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/rpc/status.h"
+
+namespace foretoken::rpc {
+
+GenerationClient::GenerationClient(std::shared_ptr<grpc::Channel> channel,
+                                   std::string token)
+    : stub_(v1::Generation::NewStub(channel)), token_(std::move(token)) {}
+
+absl::StatusOr<std::unique_ptr<GenerationClient>> GenerationClient::Connect(
+    const std::string& address, const ChannelOptions& options) {
+  FORETOKEN_ASSIGN_OR_RETURN(auto channel, CreateChannel(address, options));
+  FORETOKEN_ASSIGN_OR_RETURN(std::string token, ReadToken(options));
+  return std::make_unique<GenerationClient>(std::move(channel),
+                                            std::move(token));
+}
+
+absl::StatusOr<v1::GenerateResult> GenerationClient::Generate(
+    const v1::GenerateRequest& request, absl::Time deadline,
+    absl::FunctionRef<bool(const v1::GenerateDelta&)> on_delta) const {
+  grpc::ClientContext context;
+  PrepareCall(context, deadline, token_);
+  const std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader =
+      stub_->Generate(&context, request);
+  std::optional<v1::GenerateResult> result;
+  v1::GenerateResponse response;
+  while (reader->Read(&response)) {
+    if (response.has_result()) {
+      result = std::move(*response.mutable_result());
+    } else if (!on_delta(response.delta())) {
+      context.TryCancel();
+    }
+  }
+  FORETOKEN_RETURN_IF_ERROR(FromGrpcStatus(reader->Finish()));
+  if (!result.has_value()) {
+    return absl::DataLossError("the stream ended without a last message");
+  }
+  return *std::move(result);
+}
+
+absl::StatusOr<v1::GetModelInfoResponse> GenerationClient::GetModelInfo(
+    absl::Time deadline) const {
+  grpc::ClientContext context;
+  PrepareCall(context, deadline, token_);
+  v1::GetModelInfoResponse response;
+  FORETOKEN_RETURN_IF_ERROR(FromGrpcStatus(
+      stub_->GetModelInfo(&context, v1::GetModelInfoRequest(), &response)));
+  return response;
+}
+
+}  // namespace foretoken::rpc
