@@ -15,6 +15,7 @@ if(FORETOKEN_SERVICES)
   # Module mode: Debian's protobuf installs no ProtobufConfig.cmake.
   find_package(Protobuf 3.21 REQUIRED)
   find_package(gRPC 1.51 CONFIG REQUIRED)
+  find_package(PostgreSQL 15 REQUIRED)  # libpq
   find_package(prometheus-cpp CONFIG REQUIRED)  # 1.0; states none
 endif()
 if(FORETOKEN_TESTS)

@@ -136,6 +136,9 @@ absl::Status FinishOptions(BuildFlags& flags) {
 
 absl::Status Build(BuildFlags flags) {
   FORETOKEN_RETURN_IF_ERROR(FinishOptions(flags));
+  if (!flags.name.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckPublishable(flags.name));
+  }
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                              Tokenizer::Load(flags.tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -151,6 +154,8 @@ struct StoreFlags {
   std::string store;
   std::string ids;
   std::string tokenizer;
+  std::string index_memory = "0";
+  int64_t version = 0;
 };
 
 absl::Status Lookup(const StoreFlags& flags) {
@@ -163,8 +168,10 @@ absl::Status Lookup(const StoreFlags& flags) {
     }
     context.push_back(token);
   }
+  FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory,
+                             ParseBytes(flags.index_memory));
   FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<CrestSource> source,
-                             OpenCrestSource(flags.store, nullptr));
+                             OpenCrestSource(flags.store, nullptr, memory));
   CrestTree tree;
   FORETOKEN_ASSIGN_OR_RETURN(const int n, source->Lookup(context, tree));
   return PrintJson({{"n", n},
@@ -246,6 +253,11 @@ void AddLookup(CLI::App& crest, Run& run) {
   command->add_option("--store", flags->store, "Snapshot file or name")
       ->required();
   command->add_option("--ids", flags->ids, "Token ids, as 1,2,3")->required();
+  command
+      ->add_option("--index-memory", flags->index_memory,
+                   "Read a named datastore up to this size into memory first; "
+                   "a larger one is asked in PostgreSQL")
+      ->capture_default_str();
   command->callback(
       [flags, &run] { run = [flags] { return Lookup(*flags); }; });
 }
@@ -261,8 +273,9 @@ absl::Status Verify(const StoreFlags& flags) {
     FORETOKEN_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(flags.tokenizer));
   }
   // Opening checks every record and checksum.
-  FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<CrestSource> source,
-                             OpenCrestSource(flags.store, tokenizer.get()));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::shared_ptr<CrestSource> source,
+      OpenCrestSource(flags.store, tokenizer.get(), UINT64_MAX));
   return PrintJson({{"ok", true},
                     {"entries", source->meta().entries},
                     {"nodes", source->meta().nodes}});
@@ -289,6 +302,29 @@ void AddVerify(CLI::App& crest, Run& run) {
       [flags, &run] { run = [flags] { return Verify(*flags); }; });
 }
 
+void AddList(CLI::App& crest, Run& run) {
+  CLI::App* command = crest.add_subcommand(
+      "list", "The versions in FORETOKEN_POSTGRES_URL, one JSON array");
+  command->callback([&run] {
+    run = []() -> absl::Status {
+      FORETOKEN_ASSIGN_OR_RETURN(const Json list, ListDatastores());
+      return PrintJson(list);
+    };
+  });
+}
+
+void AddDrop(CLI::App& crest, Run& run) {
+  CLI::App* command = crest.add_subcommand(
+      "drop", "Remove a datastore, or one version of it, from PostgreSQL");
+  const auto flags = std::make_shared<StoreFlags>();
+  command->add_option("--name,name", flags->store, "Name")->required();
+  command->add_option("--version", flags->version, "This version alone")
+      ->check(CLI::PositiveNumber);
+  command->callback([flags, &run] {
+    run = [flags] { return DropDatastore(flags->store, flags->version); };
+  });
+}
+
 }  // namespace
 
 void AddCrestCommand(CLI::App& app, Run& run) {
@@ -299,6 +335,8 @@ void AddCrestCommand(CLI::App& app, Run& run) {
   AddLookup(*crest, run);
   AddStats(*crest, run);
   AddVerify(*crest, run);
+  AddList(*crest, run);
+  AddDrop(*crest, run);
 }
 
 }  // namespace foretoken::cli

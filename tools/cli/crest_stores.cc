@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,6 +14,10 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/corpus_reader.h"
+#if FORETOKEN_HAVE_POSTGRES
+#include "services/crest/adapters/pg_store.h"
+#include "services/crest/core/cached_source.h"
+#endif
 
 namespace foretoken::cli {
 
@@ -20,8 +26,113 @@ bool IsSnapshotPath(const std::string& file_or_name) {
          access(file_or_name.c_str(), F_OK) == 0;
 }
 
+#if FORETOKEN_HAVE_POSTGRES
+
+namespace {
+
+absl::StatusOr<std::unique_ptr<crest::PgStore>> ConnectStore() {
+  const char* url = std::getenv("FORETOKEN_POSTGRES_URL");
+  if (url == nullptr || *url == '\0') {
+    return absl::FailedPreconditionError(
+        "FORETOKEN_POSTGRES_URL: not set; it names the database of datastores");
+  }
+  return crest::PgStore::Connect(url);
+}
+
+absl::StatusOr<std::shared_ptr<CrestSource>> OpenNamedSource(
+    const std::string& name, const Tokenizer* tokenizer,
+    uint64_t index_memory) {
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<crest::PgStore> store,
+                             ConnectStore());
+  FORETOKEN_ASSIGN_OR_RETURN(const crest::PgVersion version,
+                             store->Current(name));
+  if (tokenizer != nullptr) {
+    const absl::Status status =
+        CheckTokenizer(version.meta, tokenizer->fingerprint());
+    if (!status.ok()) return Annotate(status, name);
+  }
+  if (CrestIndex::BytesFor(version.meta) <= index_memory) {
+    FORETOKEN_ASSIGN_OR_RETURN(CrestIndex index, store->LoadIndex(version));
+    return std::make_shared<CrestIndexSource>(std::move(index));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(
+      TokenTable table,
+      DecodeTokenTable(
+          {reinterpret_cast<const uint8_t*>(version.token_table.data()),
+           version.token_table.size()},
+          version.meta));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      std::unique_ptr<crest::RowFetcher> fetcher,
+      crest::PgStore::MakeFetcher(std::move(store), version));
+  return std::make_shared<crest::CachedSource>(
+      version.meta, std::move(table), std::move(fetcher), index_memory);
+}
+
+}  // namespace
+
+absl::StatusOr<Json> ListDatastores() {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<crest::PgStore> store,
+                             ConnectStore());
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<crest::PgVersion> versions,
+                             store->List());
+  Json list = Json::array();
+  for (const crest::PgVersion& version : versions) {
+    list.push_back({{"name", version.name},
+                    {"version", version.version},
+                    {"created", version.created},
+                    {"current", version.current},
+                    {"max_n", version.meta.max_n},
+                    {"entries", version.meta.entries},
+                    {"nodes", version.meta.nodes},
+                    {"bytes", version.meta.record_bytes},
+                    {"tokenizer_fingerprint",
+                     HexDigest(version.meta.tokenizer_fingerprint)}});
+  }
+  return list;
+}
+
+absl::Status DropDatastore(const std::string& name, int64_t version) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<crest::PgStore> store,
+                             ConnectStore());
+  return store->Drop(
+      name, version > 0 ? std::optional<int64_t>(version) : std::nullopt);
+}
+
+absl::Status CheckPublishable(const std::string& name) {
+  FORETOKEN_RETURN_IF_ERROR(crest::CheckDatastoreName(name));
+  return ConnectStore().status();
+}
+
+#else
+
+namespace {
+
+absl::Status NoPostgres() {
+  return absl::FailedPreconditionError(
+      "this build has no PostgreSQL (FORETOKEN_SERVICES=OFF): want a snapshot "
+      "file");
+}
+
+absl::StatusOr<std::shared_ptr<CrestSource>> OpenNamedSource(const std::string&,
+                                                             const Tokenizer*,
+                                                             uint64_t) {
+  return NoPostgres();
+}
+
+}  // namespace
+
+absl::StatusOr<Json> ListDatastores() { return NoPostgres(); }
+absl::Status DropDatastore(const std::string&, int64_t) { return NoPostgres(); }
+absl::Status CheckPublishable(const std::string&) { return NoPostgres(); }
+
+#endif
+
 absl::StatusOr<std::shared_ptr<CrestSource>> OpenCrestSource(
-    const std::string& file_or_name, const Tokenizer* tokenizer) {
+    const std::string& file_or_name, const Tokenizer* tokenizer,
+    uint64_t index_memory) {
+  if (!IsSnapshotPath(file_or_name)) {
+    return OpenNamedSource(file_or_name, tokenizer, index_memory);
+  }
   FORETOKEN_ASSIGN_OR_RETURN(CrestIndex index, CrestIndex::Open(file_or_name));
   if (tokenizer != nullptr) {
     const absl::Status status =
@@ -32,6 +143,17 @@ absl::StatusOr<std::shared_ptr<CrestSource>> OpenCrestSource(
 }
 
 absl::StatusOr<CrestMeta> ReadMeta(const std::string& file_or_name) {
+  if (!IsSnapshotPath(file_or_name)) {
+#if FORETOKEN_HAVE_POSTGRES
+    FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<crest::PgStore> store,
+                               ConnectStore());
+    FORETOKEN_ASSIGN_OR_RETURN(const crest::PgVersion version,
+                               store->Current(file_or_name));
+    return version.meta;
+#else
+    return NoPostgres();
+#endif
+  }
   FORETOKEN_ASSIGN_OR_RETURN(const MappedFile file,
                              MappedFile::Open(file_or_name));
   absl::StatusOr<CrestMeta> meta = DecodeMeta(file.bytes());
@@ -40,9 +162,16 @@ absl::StatusOr<CrestMeta> ReadMeta(const std::string& file_or_name) {
 }
 
 absl::StatusOr<std::unique_ptr<DatastoreSink>> OpenSink(
-    const std::string& out, const std::string&, const CrestMeta& meta,
+    const std::string& out, const std::string& name, const CrestMeta& meta,
     const TokenTable& table) {
-  return SnapshotWriter::Create(out, meta, table);
+  if (name.empty()) return SnapshotWriter::Create(out, meta, table);
+#if FORETOKEN_HAVE_POSTGRES
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<crest::PgStore> store,
+                             ConnectStore());
+  return crest::PgStore::NewVersion(std::move(store), name, table);
+#else
+  return NoPostgres();
+#endif
 }
 
 absl::StatusOr<std::shared_ptr<const RestStore>> BuildRestStore(

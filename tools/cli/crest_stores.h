@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/json.h"
 #include "common/drafting/crest/crest_source.h"
 #include "common/drafting/crest/snapshot_writer.h"
 #include "common/drafting/rest/rest_store.h"
@@ -20,10 +21,23 @@ namespace foretoken::cli {
 // dot, which names have not.
 bool IsSnapshotPath(const std::string& file_or_name);
 
-// Opens it for look-ups, whole and checked. `tokenizer`, where given, must be
-// the one that the datastore was built with.
+// What of a datastore in PostgreSQL may be held in memory: one that is larger
+// is looked up through PostgreSQL, a statement a step, behind a cache of this
+// size.
+inline constexpr uint64_t kDefaultIndexMemory = uint64_t{1} << 30;
+
+// Opens it for look-ups; what is held in memory is checked whole. `tokenizer`,
+// where given, must be the one that the datastore was built with.
 absl::StatusOr<std::shared_ptr<CrestSource>> OpenCrestSource(
-    const std::string& file_or_name, const Tokenizer* tokenizer);
+    const std::string& file_or_name, const Tokenizer* tokenizer,
+    uint64_t index_memory = kDefaultIndexMemory);
+
+// All versions in PostgreSQL, and removing them (pg_store.h).
+absl::StatusOr<Json> ListDatastores();
+absl::Status DropDatastore(const std::string& name, int64_t version);
+
+// FailedPrecondition unless a datastore of this name could be published now.
+absl::Status CheckPublishable(const std::string& name);
 
 // How it was built and what it holds, without reading its records.
 absl::StatusOr<CrestMeta> ReadMeta(const std::string& file_or_name);

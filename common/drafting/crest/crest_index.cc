@@ -88,10 +88,8 @@ absl::Status CrestIndex::Build() {
                                                    " entries in ",
                                                    records_.size(), " bytes"));
   }
-  uint64_t slots = 16;
-  while (slots * 5 / 8 < meta_.entries) slots *= 2;
-  slots_.assign(slots, 0);
-  slot_mask_ = slots - 1;
+  slots_.assign(SlotsFor(meta_.entries), 0);
+  slot_mask_ = slots_.size() - 1;
 
   uint64_t entries = 0;
   uint64_t nodes = 0;
@@ -142,6 +140,18 @@ int CrestIndex::Lookup(absl::Span<const TokenId> context,
   }
   tree.Clear();
   return 0;
+}
+
+uint64_t CrestIndex::SlotsFor(uint64_t entries) {
+  uint64_t slots = 16;
+  while (slots * 5 / 8 < entries) slots *= 2;
+  return slots;
+}
+
+uint64_t CrestIndex::BytesFor(const CrestMeta& meta) {
+  return meta.record_bytes + SlotsFor(meta.entries) * sizeof(uint64_t) +
+         meta.table_tokens * sizeof(TokenId) +
+         meta.vocab_size * sizeof(uint32_t);
 }
 
 size_t CrestIndex::bytes() const {

@@ -47,6 +47,8 @@ class CrestIndex {
 
   const CrestMeta& meta() const { return meta_; }
   const TokenTable& table() const { return table_; }
+  // What an index of this datastore will hold in memory.
+  static uint64_t BytesFor(const CrestMeta& meta);
   // Bytes held or mapped: records, slots, token table.
   size_t bytes() const;
 
@@ -59,6 +61,7 @@ class CrestIndex {
 
   // Checks the records and fills the slots.
   absl::Status Build();
+  static uint64_t SlotsFor(uint64_t entries);
   void Insert(uint64_t hash, uint64_t offset);
 
   CrestMeta meta_;

@@ -8,38 +8,29 @@ namespace foretoken {
 void TreeSelector::CutToPathSum(int max_path_sum, CrestTree& tree) {
   const int n = tree.size();
   depths_.assign(n, 1);
-  kept_.assign(n, 1);  // first: is a leaf
-  for (int i = 0; i < n; ++i) {
-    if (tree.parents[i] == kRootParent) continue;
-    depths_[i] = depths_[tree.parents[i]] + 1;
-    kept_[tree.parents[i]] = 0;
-  }
-  leaves_.clear();
+  order_.resize(n);
   int path_sum = 0;
   for (int i = 0; i < n; ++i) {
-    if (!kept_[i]) continue;
-    leaves_.push_back(i);
+    if (tree.parents[i] != kRootParent) {
+      depths_[i] = depths_[tree.parents[i]] + 1;
+    }
     path_sum += depths_[i];
+    order_[i] = i;
   }
   // Longest first; among equals the one that was taken last.
-  std::sort(leaves_.begin(), leaves_.end(), [&](int32_t a, int32_t b) {
+  std::sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
     return depths_[a] != depths_[b] ? depths_[a] > depths_[b] : a > b;
   });
-  size_t dropped = 0;
-  while (path_sum > max_path_sum && dropped < leaves_.size()) {
-    path_sum -= depths_[leaves_[dropped++]];
+  constexpr int32_t kDropped = -2;
+  renumbered_.assign(n, 0);
+  for (int k = 0; k < n && path_sum > max_path_sum; ++k) {
+    path_sum -= depths_[order_[k]];
+    renumbered_[order_[k]] = kDropped;
   }
-  std::fill(kept_.begin(), kept_.end(), 0);
-  for (size_t k = dropped; k < leaves_.size(); ++k) {
-    for (int32_t i = leaves_[k]; i != kRootParent && !kept_[i];
-         i = tree.parents[i]) {
-      kept_[i] = 1;
-    }
-  }
-  renumbered_.assign(n, kRootParent);
+  // A child is deeper than its parent, so it went first.
   int size = 0;
   for (int i = 0; i < n; ++i) {
-    if (!kept_[i]) continue;
+    if (renumbered_[i] == kDropped) continue;
     const int32_t parent = tree.parents[i];
     tree.tokens[size] = tree.tokens[i];
     tree.counts[size] = tree.counts[i];

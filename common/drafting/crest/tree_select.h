@@ -30,9 +30,10 @@ class TreeSelector {
   void SelectBest(int64_t begin, int64_t end, int max_depth, int max_nodes,
                   TokenAt token_at, CrestTree& tree);
 
-  // REST's cut: of the paths from the root to the leaves the longest are
-  // dropped, less frequent first among equals, until the lengths of those that
-  // stay sum to at most `max_path_sum`. Nodes on no path vanish.
+  // REST's cut: every node stands for the path that leads to it; the longest
+  // paths are dropped, less frequent first among equals, until the lengths of
+  // those that stay sum to at most `max_path_sum`. (So a tree of 64 nodes is
+  // paid for and some 20 to 38 are kept.)
   void CutToPathSum(int max_path_sum, CrestTree& tree);
 
  private:
@@ -60,8 +61,7 @@ class TreeSelector {
 
   std::vector<Candidate> heap_;
   std::vector<int32_t> depths_;
-  std::vector<int32_t> leaves_;
-  std::vector<char> kept_;
+  std::vector<int32_t> order_;
   std::vector<int32_t> renumbered_;
 };
 

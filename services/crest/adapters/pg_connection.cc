@@ -1,0 +1,329 @@
+#include "services/crest/adapters/pg_connection.h"
+
+#include <libpq-fe.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken::crest {
+namespace {
+
+// Type oids of PostgreSQL's catalogue (pg_type.dat), fixed for ever.
+constexpr uint32_t kByteaOid = 17;
+constexpr uint32_t kInt8Oid = 20;
+constexpr uint32_t kTextOid = 25;
+constexpr uint32_t kInt8ArrayOid = 1016;
+
+template <typename T>
+void AppendBigEndian(T value, std::string& out) {
+  for (int shift = 8 * (sizeof(T) - 1); shift >= 0; shift -= 8) {
+    out.push_back(static_cast<char>(static_cast<uint64_t>(value) >> shift));
+  }
+}
+
+uint64_t BigEndian(absl::string_view bytes) {
+  uint64_t value = 0;
+  for (const char byte : bytes) value = value << 8 | static_cast<uint8_t>(byte);
+  return value;
+}
+
+// What to do about an error, by its SQLSTATE (PostgreSQL manual, appendix A).
+absl::StatusCode CodeOf(absl::string_view state) {
+  if (absl::StartsWith(state, "08") || absl::StartsWith(state, "57P")) {
+    return absl::StatusCode::kUnavailable;
+  }
+  if (absl::StartsWith(state, "53")) {
+    return absl::StatusCode::kResourceExhausted;
+  }
+  if (state == "57014") return absl::StatusCode::kDeadlineExceeded;
+  if (state == "25006" || state == "42P01" || state == "3F000") {
+    return absl::StatusCode::kFailedPrecondition;
+  }
+  if (state == "42501" || absl::StartsWith(state, "28")) {
+    return absl::StatusCode::kPermissionDenied;
+  }
+  if (state == "55P03" || absl::StartsWith(state, "40")) {
+    return absl::StatusCode::kAborted;
+  }
+  return absl::StatusCode::kInternal;
+}
+
+std::string OneLine(absl::string_view text) {
+  std::string line(absl::StripSuffix(text, "\n"));
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+struct RawParams {
+  explicit RawParams(const std::vector<PgParam>& params) {
+    for (const PgParam& param : params) {
+      types.push_back(param.type);
+      values.push_back(param.bytes.data());
+      lengths.push_back(static_cast<int>(param.bytes.size()));
+      formats.push_back(1);
+    }
+  }
+  std::vector<Oid> types;
+  std::vector<const char*> values;
+  std::vector<int> lengths;
+  std::vector<int> formats;
+};
+
+}  // namespace
+
+int64_t PgInt8(absl::string_view bytes) {
+  return static_cast<int64_t>(BigEndian(bytes));
+}
+
+PgParam PgParam::Text(absl::string_view text) {
+  return {kTextOid, std::string(text)};
+}
+
+PgParam PgParam::Bytea(absl::string_view bytes) {
+  return {kByteaOid, std::string(bytes)};
+}
+
+PgParam PgParam::Int8(int64_t value) {
+  PgParam param{kInt8Oid, {}};
+  AppendBigEndian(value, param.bytes);
+  return param;
+}
+
+PgParam PgParam::Int8Array(const std::vector<int64_t>& values) {
+  PgParam param{kInt8ArrayOid, {}};
+  AppendBigEndian<int32_t>(1, param.bytes);  // dimensions
+  AppendBigEndian<int32_t>(0, param.bytes);  // no nulls
+  AppendBigEndian<uint32_t>(kInt8Oid, param.bytes);
+  AppendBigEndian<int32_t>(static_cast<int32_t>(values.size()), param.bytes);
+  AppendBigEndian<int32_t>(1, param.bytes);  // lower bound
+  for (const int64_t value : values) {
+    AppendBigEndian<int32_t>(8, param.bytes);
+    AppendBigEndian(value, param.bytes);
+  }
+  return param;
+}
+
+PgResult::PgResult(PGresult* result) : result_(result, &PQclear) {}
+
+int PgResult::rows() const { return PQntuples(result_.get()); }
+
+bool PgResult::IsNull(int row, int column) const {
+  return PQgetisnull(result_.get(), row, column) == 1;
+}
+
+absl::string_view PgResult::Bytes(int row, int column) const {
+  return {PQgetvalue(result_.get(), row, column),
+          static_cast<size_t>(PQgetlength(result_.get(), row, column))};
+}
+
+absl::StatusOr<std::unique_ptr<PgConnection>> PgConnection::Open(
+    const std::string& url, absl::Duration timeout) {
+  // libpq takes whole seconds, 2 at least.
+  const std::string seconds =
+      absl::StrCat(std::max<int64_t>(2, absl::ToInt64Seconds(timeout)));
+  const char* keywords[] = {"dbname", "connect_timeout", "application_name",
+                            "fallback_application_name", nullptr};
+  const char* values[] = {url.c_str(), seconds.c_str(), "foretoken-crest",
+                          "foretoken-crest", nullptr};
+  PGconn* raw = PQconnectdbParams(keywords, values, /*expand_dbname=*/1);
+  std::unique_ptr<PgConnection> connection(new PgConnection(raw, timeout));
+  if (PQstatus(raw) != CONNECTION_OK) {
+    return absl::UnavailableError(
+        absl::StrCat("PostgreSQL: connect: ", OneLine(PQerrorMessage(raw))));
+  }
+  if (PQsetnonblocking(raw, 1) != 0) {
+    return absl::UnavailableError("PostgreSQL: connect: cannot set the socket");
+  }
+  PQsetNoticeProcessor(
+      raw, [](void*, const char*) {}, nullptr);
+  return connection;
+}
+
+PgConnection::~PgConnection() { PQfinish(connection_); }
+
+absl::Status PgConnection::Lost(const std::string& what) {
+  broken_ = true;
+  return absl::UnavailableError(absl::StrCat(
+      "PostgreSQL: ", what, ": ", OneLine(PQerrorMessage(connection_))));
+}
+
+absl::Status PgConnection::ErrorOf(const std::string& what,
+                                   const PGresult* result) {
+  const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  if (PQstatus(connection_) == CONNECTION_BAD) return Lost(what);
+  const absl::StatusCode code =
+      state == nullptr ? absl::StatusCode::kUnavailable : CodeOf(state);
+  return absl::Status(code,
+                      absl::StrCat("PostgreSQL: ", what, ": ",
+                                   OneLine(PQresultErrorMessage(result))));
+}
+
+absl::Status PgConnection::Wait(bool for_write, absl::Time deadline,
+                                const std::string& what) {
+  while (true) {
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    if (left_ms <= 0) {
+      broken_ = true;
+      return absl::DeadlineExceededError(
+          absl::StrCat("PostgreSQL: ", what, ": no answer in time"));
+    }
+    pollfd fd{PQsocket(connection_),
+              static_cast<short>(POLLIN | (for_write ? POLLOUT : 0)), 0};
+    const int ready =
+        poll(&fd, 1, static_cast<int>(std::min<int64_t>(left_ms, 1 << 30)));
+    if (ready > 0) return absl::OkStatus();
+    if (ready < 0 && errno != EINTR) return Lost(what);
+  }
+}
+
+absl::Status PgConnection::Flush(absl::Time deadline, const std::string& what) {
+  while (true) {
+    const int state = PQflush(connection_);
+    if (state == 0) return absl::OkStatus();
+    if (state < 0) return Lost(what);
+    FORETOKEN_RETURN_IF_ERROR(Wait(true, deadline, what));
+    // The server may be waiting for us to read.
+    if (PQconsumeInput(connection_) == 0) return Lost(what);
+  }
+}
+
+absl::StatusOr<PgResult> PgConnection::Collect(const std::string& what) {
+  const absl::Time deadline = absl::Now() + timeout_;
+  FORETOKEN_RETURN_IF_ERROR(Flush(deadline, what));
+  PgResult last(nullptr);
+  absl::Status status;
+  while (true) {
+    while (PQisBusy(connection_) == 1) {
+      FORETOKEN_RETURN_IF_ERROR(Wait(false, deadline, what));
+      if (PQconsumeInput(connection_) == 0) return Lost(what);
+    }
+    PGresult* raw = PQgetResult(connection_);
+    if (raw == nullptr) break;
+    last = PgResult(raw);
+    switch (PQresultStatus(raw)) {
+      case PGRES_COMMAND_OK:
+      case PGRES_TUPLES_OK:
+        break;
+      case PGRES_COPY_IN:
+      case PGRES_COPY_OUT:
+        return last;
+      default:
+        status.Update(ErrorOf(what, raw));
+    }
+  }
+  if (!status.ok()) return status;
+  return last;
+}
+
+absl::StatusOr<PgResult> PgConnection::Exec(
+    const std::string& what, const std::string& sql,
+    const std::vector<PgParam>& params) {
+  const RawParams raw(params);
+  if (broken_ || PQsendQueryParams(
+                     connection_, sql.c_str(), static_cast<int>(params.size()),
+                     raw.types.data(), raw.values.data(), raw.lengths.data(),
+                     raw.formats.data(), /*resultFormat=*/1) == 0) {
+    return Lost(what);
+  }
+  return Collect(what);
+}
+
+absl::Status PgConnection::Prepare(const std::string& name,
+                                   const std::string& sql) {
+  if (broken_ ||
+      PQsendPrepare(connection_, name.c_str(), sql.c_str(), 0, nullptr) == 0) {
+    return Lost("prepare " + name);
+  }
+  return Collect("prepare " + name).status();
+}
+
+absl::StatusOr<PgResult> PgConnection::ExecPrepared(
+    const std::string& name, const std::vector<PgParam>& params) {
+  const RawParams raw(params);
+  if (broken_ ||
+      PQsendQueryPrepared(connection_, name.c_str(),
+                          static_cast<int>(params.size()), raw.values.data(),
+                          raw.lengths.data(), raw.formats.data(), 1) == 0) {
+    return Lost(name);
+  }
+  return Collect(name);
+}
+
+absl::Status PgConnection::BeginCopyIn(const std::string& what,
+                                       const std::string& sql) {
+  copy_what_ = what;
+  return Exec(what, sql).status();
+}
+
+absl::Status PgConnection::PutCopyData(absl::string_view bytes) {
+  if (broken_) return Lost(copy_what_);
+  while (true) {
+    const int state = PQputCopyData(connection_, bytes.data(),
+                                    static_cast<int>(bytes.size()));
+    if (state == 1) break;
+    if (state < 0) return Lost(copy_what_);
+    FORETOKEN_RETURN_IF_ERROR(Flush(absl::Now() + timeout_, copy_what_));
+  }
+  return Flush(absl::Now() + timeout_, copy_what_);
+}
+
+absl::Status PgConnection::EndCopyIn() {
+  if (broken_) return Lost(copy_what_);
+  while (true) {
+    const int state = PQputCopyEnd(connection_, nullptr);
+    if (state == 1) break;
+    if (state < 0) return Lost(copy_what_);
+    FORETOKEN_RETURN_IF_ERROR(Flush(absl::Now() + timeout_, copy_what_));
+  }
+  return Collect(copy_what_).status();
+}
+
+absl::Status PgConnection::CopyOut(
+    const std::string& what, const std::string& sql,
+    absl::FunctionRef<absl::Status(absl::string_view)> take) {
+  FORETOKEN_RETURN_IF_ERROR(Exec(what, sql).status());
+  // A header of 19 bytes and its extension, then per tuple: number of fields
+  // (16 bits), and per field its length (32 bits) and bytes; -1 fields end it.
+  constexpr size_t kHeaderBytes = 19;
+  bool header_seen = false;
+  absl::Status taken;
+  while (true) {
+    char* raw = nullptr;
+    const int size = PQgetCopyData(connection_, &raw, /*async=*/1);
+    if (size == -1) break;
+    if (size == -2) return Lost(what);
+    if (size == 0) {
+      FORETOKEN_RETURN_IF_ERROR(Wait(false, absl::Now() + timeout_, what));
+      if (PQconsumeInput(connection_) == 0) return Lost(what);
+      continue;
+    }
+    const std::unique_ptr<char, void (*)(void*)> owner(raw, &PQfreemem);
+    absl::string_view row(raw, static_cast<size_t>(size));
+    if (!std::exchange(header_seen, true)) {
+      if (row.size() < kHeaderBytes) {
+        broken_ = true;
+        return absl::DataLossError(
+            absl::StrCat("PostgreSQL: ", what, ": short header"));
+      }
+      row.remove_prefix(
+          std::min(row.size(), kHeaderBytes + BigEndian(row.substr(15, 4))));
+    }
+    constexpr size_t kFieldHead = 6;
+    if (row.size() < kFieldHead) continue;  // the header alone, or the end
+    row.remove_prefix(kFieldHead);
+    if (taken.ok()) taken = take(row);
+  }
+  FORETOKEN_RETURN_IF_ERROR(Collect(what).status());
+  return taken;
+}
+
+}  // namespace foretoken::crest

@@ -1,0 +1,121 @@
+#include "services/crest/core/cached_source.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken::crest {
+namespace {
+
+// List node, map slot and vector head of one entry, about.
+constexpr size_t kEntryOverhead = 128;
+
+absl::Span<const uint8_t> BytesOf(const std::string& record) {
+  return {reinterpret_cast<const uint8_t*>(record.data()), record.size()};
+}
+
+}  // namespace
+
+CachedSource::CachedSource(const CrestMeta& meta, TokenTable table,
+                           std::unique_ptr<RowFetcher> fetcher,
+                           size_t cache_bytes)
+    : meta_(meta),
+      table_(std::move(table)),
+      fetcher_(std::move(fetcher)),
+      // One step's rows have to fit, whatever was asked for.
+      cache_limit_(std::max<size_t>(cache_bytes, size_t{64} << 10)) {}
+
+absl::StatusOr<int> CachedSource::Lookup(absl::Span<const TokenId> context,
+                                         CrestTree& tree) {
+  ++counts_.lookups;
+  tree.Clear();
+  const size_t longest = std::min<size_t>(meta_.max_n, context.size());
+  uint64_t keys[kMaxCrestN + 1];
+  uint64_t unknown[kMaxCrestN];
+  size_t unknown_size = 0;
+  // Below a hit in the cache nothing has to be known.
+  for (size_t n = longest; n >= meta_.min_n; --n) {
+    keys[n] = HashNgram(context.last(n));
+    const Entry* entry = Find(keys[n]);
+    if (entry == nullptr) {
+      unknown[unknown_size++] = keys[n];
+    } else if (!entry->records.empty()) {
+      break;
+    }
+  }
+  if (unknown_size > 0) {
+    FORETOKEN_RETURN_IF_ERROR(FetchMissing({unknown, unknown_size}));
+  }
+  for (size_t n = longest; n >= meta_.min_n; --n) {
+    const Entry* entry = Find(keys[n]);
+    if (entry == nullptr || entry->records.empty()) continue;
+    FORETOKEN_ASSIGN_OR_RETURN(const bool found,
+                               Decode(*entry, context.last(n), tree));
+    if (found) return static_cast<int>(n);
+  }
+  return 0;
+}
+
+absl::Status CachedSource::FetchMissing(absl::Span<const uint64_t> keys) {
+  ++counts_.statements;
+  counts_.cache_misses += static_cast<int64_t>(keys.size());
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<RowFetcher::Row> rows,
+                             fetcher_->Fetch(keys));
+  for (const uint64_t key : keys) {
+    Entry entry{key, {}};
+    for (RowFetcher::Row& row : rows) {
+      if (row.key == key) entry.records.push_back(std::move(row.record));
+    }
+    Insert(std::move(entry));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CachedSource::Decode(const Entry& entry,
+                                          absl::Span<const TokenId> ngram,
+                                          CrestTree& tree) const {
+  RecordView view;
+  for (const std::string& record : entry.records) {
+    const absl::Status status =
+        ParseRecord(BytesOf(record), table_, view, tree);
+    if (!status.ok()) {
+      tree.Clear();
+      return absl::DataLossError(
+          absl::StrCat("row ", entry.key, ": ", std::string(status.message())));
+    }
+    if (absl::Span<const TokenId>(view.ngram, view.n) == ngram) return true;
+  }
+  tree.Clear();
+  return false;
+}
+
+size_t CachedSource::CostOf(const Entry& entry) {
+  size_t bytes = kEntryOverhead;
+  for (const std::string& record : entry.records) {
+    bytes += sizeof(std::string) + record.capacity();
+  }
+  return bytes;
+}
+
+const CachedSource::Entry* CachedSource::Find(uint64_t key) {
+  const auto it = by_key_.find(key);
+  if (it == by_key_.end()) return nullptr;
+  ++counts_.cache_hits;
+  entries_.splice(entries_.begin(), entries_, it->second);
+  return &*it->second;
+}
+
+void CachedSource::Insert(Entry entry) {
+  cached_bytes_ += CostOf(entry);
+  entries_.push_front(std::move(entry));
+  by_key_[entries_.front().key] = entries_.begin();
+  while (cached_bytes_ > cache_limit_ && entries_.size() > kMaxCrestN) {
+    cached_bytes_ -= CostOf(entries_.back());
+    by_key_.erase(entries_.back().key);
+    entries_.pop_back();
+  }
+}
+
+}  // namespace foretoken::crest
