@@ -1,0 +1,215 @@
+#include "common/drafting/fused_drafter.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/drafting/prior_testing.h"
+
+namespace foretoken {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+constexpr int32_t kVocab = 60;
+
+std::shared_ptr<const StaticPrior> TestPrior() {
+  const auto prior = testing::ParsePrior(
+      *testing::BuildTestPrior(testing::ChainCorpus(1, 200, kVocab), kVocab));
+  return prior.ok() ? *prior : nullptr;
+}
+
+Tokens RandomText(uint32_t seed, int length) {
+  std::mt19937 random(seed);
+  Tokens text;
+  for (int i = 0; i < length; ++i) {
+    text.push_back(static_cast<TokenId>(random() % kVocab));
+  }
+  return text;
+}
+
+struct Service {
+  int rounds = 0;
+  int tokens = 0;
+  std::vector<DraftTree> trees;
+  double accept_length() const { return static_cast<double>(tokens) / rounds; }
+};
+
+// One request whose target writes `output`.
+Service Serve(Drafter& drafter, const Tokens& prompt, const Tokens& output,
+              int max_nodes = 64) {
+  Service run;
+  drafter.StartRequest(prompt);
+  drafter.Commit({output.data(), 1});
+  for (size_t at = 1; at < output.size();) {
+    DraftTree tree;
+    drafter.Draft(max_nodes, tree);
+    int32_t node = kRootParent;
+    size_t accepted = 0;
+    for (int i = 0; i < tree.size() && at + accepted < output.size(); ++i) {
+      if (tree.parents[i] == node && tree.tokens[i] == output[at + accepted]) {
+        node = i;
+        ++accepted;
+      }
+    }
+    const size_t taken = std::min(accepted + 1, output.size() - at);
+    drafter.Commit({output.data() + at, taken});
+    at += taken;
+    run.tokens += static_cast<int>(taken);
+    ++run.rounds;
+    run.trees.push_back(std::move(tree));
+  }
+  return run;
+}
+
+TEST(FusedDrafterTest, DraftsNothingWithoutEvidence) {
+  FusedOptions options;
+  const auto drafter = MakeFusedDrafter(options);
+  DraftTree tree;
+  drafter->StartRequest({});
+  drafter->Draft(64, tree);
+  EXPECT_EQ(tree.size(), 0);
+  drafter->StartRequest(Tokens{1, 2, 3});
+  drafter->Commit(Tokens{4});
+  drafter->Draft(64, tree);
+  EXPECT_EQ(tree.size(), 0);
+}
+
+TEST(FusedDrafterTest, EqualCallsGiveEqualTrees) {
+  FusedOptions options;
+  options.prior = TestPrior();
+  ASSERT_NE(options.prior, nullptr);
+  const auto a = MakeFusedDrafter(options);
+  const auto b = MakeFusedDrafter(options);
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    const Tokens output = RandomText(seed % 2, 120);
+    const Service ra = Serve(*a, {1, 2}, output);
+    const Service rb = Serve(*b, {1, 2}, output);
+    ASSERT_EQ(ra.trees.size(), rb.trees.size());
+    for (size_t i = 0; i < ra.trees.size(); ++i) {
+      ASSERT_EQ(ra.trees[i].tokens, rb.trees[i].tokens);
+      ASSERT_EQ(ra.trees[i].parents, rb.trees[i].parents);
+      ASSERT_EQ(ra.trees[i].probs, rb.trees[i].probs);
+    }
+  }
+}
+
+TEST(FusedDrafterTest, FollowsAnExactRepeatFar) {
+  const auto drafter = MakeFusedDrafter(FusedOptions{});
+  const Tokens output = RandomText(9, 600);
+  EXPECT_LT(Serve(*drafter, {1}, output).accept_length(), 1.5);
+  EXPECT_GT(Serve(*drafter, {1}, output).accept_length(), 20.0);
+}
+
+TEST(FusedDrafterTest, CopiesOutOfThePrompt) {
+  const auto drafter = MakeFusedDrafter(FusedOptions{});
+  const Tokens text = RandomText(9, 300);
+  EXPECT_GT(Serve(*drafter, text, text).accept_length(), 10.0);
+}
+
+TEST(FusedDrafterTest, WithoutKeptHistoryARequestLeavesNothing) {
+  FusedOptions options;
+  options.keep_history = false;
+  options.prior = TestPrior();
+  const auto drafter = MakeFusedDrafter(options);
+  const Tokens output = RandomText(9, 200);
+  const Service first = Serve(*drafter, {1}, output);
+  const Service second = Serve(*drafter, {1}, output);
+  EXPECT_EQ(drafter->SharedTokens(), 0);
+  ASSERT_EQ(first.trees.size(), second.trees.size());
+  for (size_t i = 0; i < first.trees.size(); ++i) {
+    ASSERT_EQ(first.trees[i].tokens, second.trees[i].tokens);
+  }
+}
+
+TEST(FusedDrafterTest, PromptsNeverEnterTheHistory) {
+  const auto drafter = MakeFusedDrafter(FusedOptions{});
+  const Tokens secret = RandomText(9, 100);
+  Serve(*drafter, secret, {1, 2, 3});
+  drafter->StartRequest(Tokens(secret.begin(), secret.begin() + 20));
+  DraftTree tree;
+  drafter->Draft(64, tree);
+  EXPECT_EQ(std::count(tree.tokens.begin(), tree.tokens.end(), secret[20]), 0);
+  EXPECT_EQ(drafter->SharedTokens(), 4);  // three tokens and their border
+}
+
+TEST(FusedDrafterTest, AddedHistoryServesAndForgetSharedDropsIt) {
+  const auto drafter = MakeFusedDrafter(FusedOptions{});
+  const Tokens output = RandomText(9, 300);
+  drafter->AddHistory(output);
+  EXPECT_GT(Serve(*drafter, {1}, output).accept_length(), 10.0);
+  drafter->ForgetShared();
+  EXPECT_EQ(drafter->SharedTokens(), 0);
+  EXPECT_LT(Serve(*drafter, {1}, output).accept_length(), 1.5);
+}
+
+TEST(FusedDrafterTest, DraftersOfOneScopeShareTheirMemory) {
+  FusedOptions options;
+  options.memory = std::make_shared<FusedMemory>(1 << 12);
+  const auto a = MakeFusedDrafter(options);
+  const auto b = MakeFusedDrafter(options);
+  const Tokens output = RandomText(9, 300);
+  Serve(*a, {1}, output);
+  a->StartRequest({});  // ends the request before
+  EXPECT_GT(Serve(*b, {1}, output).accept_length(), 10.0);
+}
+
+// Interleaved requests evict what others' cursors point to.
+TEST(FusedDrafterTest, SurvivesEvictionByItsNeighbours) {
+  FusedOptions options;
+  options.memory = std::make_shared<FusedMemory>(64);
+  options.prior = TestPrior();
+  const auto a = MakeFusedDrafter(options);
+  const auto b = MakeFusedDrafter(options);
+  const Tokens text = RandomText(9, 400);
+  DraftTree tree;
+  a->StartRequest(Tokens{1});
+  for (size_t i = 0; i + 8 <= text.size(); i += 8) {
+    a->Commit({text.data() + i, 8});
+    b->AddHistory({text.data() + i / 2, 24});
+    a->Draft(64, tree);
+    for (int n = 0; n < tree.size(); ++n) ASSERT_LT(tree.parents[n], n);
+  }
+  EXPECT_LE(a->SharedTokens(), 64);
+}
+
+TEST(FusedDrafterTest, MemoryIsBounded) {
+  FusedOptions options;
+  options.request_tokens = 2048;
+  options.history_tokens = 4096;
+  const auto drafter = MakeFusedDrafter(options);
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const Tokens text = RandomText(seed, 3000);
+    drafter->StartRequest(text);
+    drafter->Commit(text);
+  }
+  EXPECT_LE(drafter->SharedTokens(), 4096);
+  EXPECT_LT(drafter->SharedBytes(), size_t{4096} * 300);
+  EXPECT_LT(drafter->RequestBytes(), size_t{2048 + 3000} * 300);
+}
+
+TEST(FusedDrafterTest, OneSetOfSourcesAtATime) {
+  for (bool request : {false, true}) {
+    for (bool history : {false, true}) {
+      for (bool with_prior : {false, true}) {
+        FusedOptions options;
+        options.use_request = request;
+        options.use_history = history;
+        if (with_prior) options.prior = TestPrior();
+        const auto drafter = MakeFusedDrafter(options);
+        const Tokens output = RandomText(3, 200);
+        Serve(*drafter, output, output);
+        const Service run = Serve(*drafter, output, output);
+        EXPECT_EQ(run.accept_length() > 5.0, request || history);
+        EXPECT_EQ(run.trees[0].size() > 0, request || history || with_prior);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace foretoken
