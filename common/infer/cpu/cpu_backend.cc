@@ -1,6 +1,7 @@
 #include "common/infer/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,9 +26,6 @@ namespace {
 
 // Raised with every change of the kernels that may change a bit of output.
 constexpr int kKernelVersion = 1;
-
-// Output of the rows of one pass is drawn in parallel, this many rows a task.
-constexpr int64_t kDrawsPerTask = 1;
 
 class CpuBackend : public Backend {
  public:
@@ -153,16 +151,14 @@ void CpuBackend::Draw(absl::Span<const PassSession> pass, PassResult& result) {
     const int64_t count =
         std::min<int64_t>(CpuForward::kLogitRows, total - first);
     forward_->ComputeLogits(first, count);
-    pool_->ParallelForThreads(
-        (count + kDrawsPerTask - 1) / kDrawsPerTask,
-        [&](int64_t i, int thread) {
-          const int32_t row = plan_.output_rows[first + i];
-          const int32_t s = plan_.rows[row].session;
-          const int32_t local = row - plan_.sessions[s].first_row;
-          const bool all = pass[s].outputs == RowOutputs::kAllRows;
-          result.outputs[s][all ? local : 0] =
-              DrawOne(pass[s], local, forward_->logits(i), thread);
-        });
+    pool_->ParallelForThreads(count, [&](int64_t i, int thread) {
+      const int32_t row = plan_.output_rows[first + i];
+      const int32_t s = plan_.rows[row].session;
+      const int32_t local = row - plan_.sessions[s].first_row;
+      const bool all = pass[s].outputs == RowOutputs::kAllRows;
+      result.outputs[s][all ? local : 0] =
+          DrawOne(pass[s], local, forward_->logits(i), thread);
+    });
   }
 }
 

@@ -1,12 +1,11 @@
 #include "common/infer/cpu/ops_probe.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "common/base/digest.h"
-#include "common/infer/cpu/huge_buffer.h"
-#include "common/infer/cpu/packed_matrix.h"
 #include "common/infer/cpu/rotary.h"
 
 namespace foretoken {
