@@ -282,10 +282,15 @@ def cpu_name():
 
 
 def commit():
-    here = pathlib.Path(__file__).resolve().parent
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here,
-                          capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """HEAD, and whether what is measured differs from it. Taken before the
+    first replay; that the binary was built from it is the caller's care."""
+    def git(*args):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        return subprocess.run(["git", *args], cwd=root, capture_output=True,
+                              text=True, check=False).stdout.strip()
+    changed = git("status", "--porcelain", "common", "tools/cli")
+    head = git("rev-parse", "--short", "HEAD") or "unknown"
+    return head + (" with local changes" if changed else "")
 
 
 def build_prior(options, folder):
@@ -302,6 +307,7 @@ def build_prior(options, folder):
 def write_report(options, measure):
     out = options.out
     out.mkdir(parents=True, exist_ok=True)
+    built_from = commit()
     drafters = MODEL_FREE + (AUTO if measure.prior else [])
     scaled = [d for d in drafters if d.nodes == 64 and d.mode != "off"]
     prior_size = (f"{measure.prior.stat().st_size / 1e6:.1f} MB"
@@ -326,7 +332,7 @@ tests/bench/drafters_report.py --foretoken build/release/bin/foretoken \\
 
 One row is one `foretoken replay --recorded FILE --tokenizer
 DATA/tokenizers/llama2/tokenizer.model --mode MODE --json`, with the mode and flags
-that the names below stand for in the script. Commit {commit()}, {cpu_name()},
+that the names below stand for in the script. Commit {built_from}, {cpu_name()},
 {platform.system()} {platform.machine()}, one thread. A replay needs no model: with
 greedy decoding the recording tells what a verifier would have accepted. Accept
 length is tokens committed a round, bonus token included; plain decoding is 1.00. At
