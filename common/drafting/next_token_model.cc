@@ -41,20 +41,19 @@ void Candidates::Clear() {
   }
 }
 
-void Candidates::Add(TokenId token, float probability) {
+float Candidates::Add(TokenId token, float probability) {
   uint32_t index = (static_cast<uint32_t>(token) * 2654435769u) >> 23;
   static_assert(kSlots == 1u << 9);
   for (;; index = (index + 1) % kSlots) {
     Slot& slot = slots_[index];
     if (slot.epoch != epoch_) {
-      if (all_.size() == kMaxCandidates) return;
+      if (all_.size() == kMaxCandidates) return 0.0f;
       slot = {token, epoch_, static_cast<uint32_t>(all_.size())};
       all_.push_back({token, probability});
-      return;
+      return probability;
     }
     if (slot.token == token) {
-      all_[slot.index].probability += probability;
-      return;
+      return all_[slot.index].probability += probability;
     }
   }
 }
@@ -115,15 +114,21 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
   struct Gather {
     const NextTokenModel& model;
     Candidates& out;
+    float cutoff;
     float floor;        // contributions below it are left out
     float left = 1.0f;  // share of the chain not yet given out
+    float best = 0.0f;  // of a candidate so far
 
     bool Take(const Link& link) {
       left *= 1.0f - link.weight;
-      return left > floor;
+      // Nothing decisive is left, or nothing can reach the cutoff any more.
+      return left > floor && best + left >= cutoff;
+    }
+    void Add(TokenId token, float share) {
+      best = std::max(best, out.Add(token, share));
     }
     bool Copy(const Link& link, Source, TokenId next) {
-      out.Add(next, left * link.weight);
+      Add(next, left * link.weight);
       return Take(link);
     }
     bool Counts(const Link& link, Source, int,
@@ -133,7 +138,7 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
       for (uint32_t i = 0; i < end; ++i) {
         const float share = unit * static_cast<float>(list.counts[i]);
         if (share < floor) break;
-        out.Add(static_cast<TokenId>(list.tokens[i]), share);
+        Add(static_cast<TokenId>(list.tokens[i]), share);
       }
       return Take(link);
     }
@@ -146,13 +151,13 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
         const float share = unit * prior.ProbabilityOf(entry);
         if (share < floor) break;
         const TokenId token = prior.TokenOf(entry);
-        out.Add(token, share * model.Boost(token));
+        Add(token, share * model.Boost(token));
       }
       return Take(link);
     }
   };
   out.Clear();
-  Gather gather{*this, out, std::max(cutoff * kNegligible, 1e-5f)};
+  Gather gather{*this, out, cutoff, std::max(cutoff * kNegligible, 1e-5f)};
   VisitLinks(cursor, gather);
 }
 

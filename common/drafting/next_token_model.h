@@ -55,8 +55,9 @@ class Candidates {
   };
   Candidates() : slots_(kSlots) {}
   void Clear();
-  // Adds to what the token has. Beyond kMaxCandidates new tokens are dropped.
-  void Add(TokenId token, float probability);
+  // Adds to what the token has, and gives its sum. Beyond kMaxCandidates new
+  // tokens are dropped.
+  float Add(TokenId token, float probability);
   const std::vector<Candidate>& all() const { return all_; }
 
   static constexpr uint32_t kMaxCandidates = 192;
