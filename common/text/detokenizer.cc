@@ -13,8 +13,12 @@ namespace foretoken {
 using LeadingSpace = DecodeRules::LeadingSpace;
 using Malformed = DecodeRules::Malformed;
 
-Detokenizer::Detokenizer(const Tokenizer& tokenizer)
-    : tokenizer_(tokenizer), rules_(tokenizer.decode_rules()) {}
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, Start start)
+    : tokenizer_(tokenizer),
+      rules_(tokenizer.decode_rules()),
+      strips_(start == Start::kOfText),
+      at_start_(strips_),
+      any_text_(!strips_) {}
 
 absl::Status Detokenizer::Push(TokenId id, std::string& text) {
   const Vocabulary& vocabulary = tokenizer_.vocabulary();
@@ -56,8 +60,8 @@ void Detokenizer::Flush(std::string& text) {
   if (rules_.malformed == Malformed::kByteTokenRun) EmitByteRun(text);
   EmitCharacters(/*at_end=*/true, text);
   pending_.clear();
-  at_start_ = true;
-  any_text_ = false;
+  at_start_ = strips_;
+  any_text_ = !strips_;
 }
 
 absl::string_view Detokenizer::StripLeading(absl::string_view bytes) {

@@ -54,8 +54,13 @@ struct DecodeRules {
 
 class Detokenizer {
  public:
+  // Where the ids stand: at the start of a text, as in Tokenizer::Decode, or
+  // behind a prompt, where no leading space is the tokenizer's own.
+  enum class Start : uint8_t { kOfText, kBehindPrompt };
+
   // `tokenizer` must outlive this object.
-  explicit Detokenizer(const Tokenizer& tokenizer);
+  explicit Detokenizer(const Tokenizer& tokenizer,
+                       Start start = Start::kOfText);
 
   // Appends to `text` what is certain after one more token: whole characters
   // only. InvalidArgument for an id outside the vocabulary; the state is then
@@ -77,10 +82,11 @@ class Detokenizer {
 
   const Tokenizer& tokenizer_;
   const DecodeRules rules_;
+  const bool strips_;  // whether a leading space is dropped at all
   std::string pending_;
   std::string without_spaces_;  // a first token whose spaces were taken out
-  bool at_start_ = true;        // a token's leading space may yet be dropped
-  bool any_text_ = false;       // characters were emitted, or one space dropped
+  bool at_start_;               // a token's leading space may yet be dropped
+  bool any_text_;               // characters were emitted, or one space dropped
 };
 
 }  // namespace foretoken

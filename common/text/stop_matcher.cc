@@ -85,34 +85,4 @@ void StopMatcher::Flush(std::string& released) {
   for (Pattern& pattern : patterns_) pattern.matched = 0;
 }
 
-GeneratedText::GeneratedText(const Tokenizer& tokenizer,
-                             StopMatcher stop_matcher)
-    : detokenizer_(tokenizer), stop_matcher_(std::move(stop_matcher)) {}
-
-absl::StatusOr<bool> GeneratedText::Push(TokenId id, std::string& released) {
-  std::string text;
-  FORETOKEN_RETURN_IF_ERROR(detokenizer_.Push(id, text));
-  text_bytes_ += text.size();
-  // A token that ends inside a character ends where its bytes will stand once
-  // the character is whole.
-  token_ends_.push_back(text_bytes_ + detokenizer_.pending().size());
-  return stop_matcher_.Push(text, released);
-}
-
-bool GeneratedText::Flush(std::string& released) {
-  std::string text;
-  detokenizer_.Flush(text);
-  text_bytes_ += text.size();
-  const bool stopped = stop_matcher_.Push(text, released);
-  stop_matcher_.Flush(released);
-  return stopped;
-}
-
-size_t GeneratedText::tokens_before_stop() const {
-  const std::optional<uint64_t> begin = stop_matcher_.match_begin();
-  if (!begin.has_value()) return token_ends_.size();
-  return std::upper_bound(token_ends_.begin(), token_ends_.end(), *begin) -
-         token_ends_.begin();
-}
-
 }  // namespace foretoken

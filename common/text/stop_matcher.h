@@ -1,10 +1,7 @@
 // Stop strings: finds where generated text must end, while it is generated.
 //
-// StopMatcher works on text alone; GeneratedText joins it with the
-// detokenizer and knows which tokens the kept text is made of.
-//
 // Source: Knuth, Morris, Pratt, "Fast Pattern Matching in Strings" (1977).
-// Both are owned by one thread.
+// Owned by one thread.
 #ifndef FORETOKEN_COMMON_TEXT_STOP_MATCHER_H_
 #define FORETOKEN_COMMON_TEXT_STOP_MATCHER_H_
 
@@ -14,11 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/types.h"
-#include "common/text/detokenizer.h"
 
 namespace foretoken {
 
@@ -58,31 +52,6 @@ class StopMatcher {
   std::string held_;  // the text may end with a part of a stop string
   uint64_t taken_bytes_ = 0;
   std::optional<uint64_t> match_begin_;
-};
-
-class GeneratedText {
- public:
-  // `tokenizer` must outlive this object.
-  GeneratedText(const Tokenizer& tokenizer, StopMatcher stop_matcher);
-
-  // Takes the next token and appends to `released` the text that is certain.
-  // True once a stop string is complete. InvalidArgument for an id outside the
-  // vocabulary.
-  absl::StatusOr<bool> Push(TokenId id, std::string& released);
-
-  // No token follows: releases the rest, broken characters replaced. True if
-  // that rest completes a stop string.
-  bool Flush(std::string& released);
-
-  // How many tokens, from the first, have all their bytes before the stop
-  // string; all of them if there was none.
-  size_t tokens_before_stop() const;
-
- private:
-  Detokenizer detokenizer_;
-  StopMatcher stop_matcher_;
-  uint64_t text_bytes_ = 0;           // given to the stop matcher
-  std::vector<uint64_t> token_ends_;  // in bytes of text; never decreases
 };
 
 }  // namespace foretoken

@@ -11,7 +11,9 @@ OutputText::OutputText(const Tokenizer* tokenizer, StopMatcher stop_matcher,
     : tokenizer_(tokenizer),
       stop_matcher_(std::move(stop_matcher)),
       unchecked_tokens_(unchecked_tokens) {
-  if (tokenizer_ != nullptr) detokenizer_.emplace(*tokenizer_);
+  if (tokenizer_ != nullptr) {
+    detokenizer_.emplace(*tokenizer_, Detokenizer::Start::kBehindPrompt);
+  }
 }
 
 void OutputText::PushSilent() {

@@ -2,10 +2,8 @@
 
 #include <random>
 
-#include "common/text/tokenizer.h"
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
-#include "tests/support/test_data.h"
 
 namespace foretoken {
 namespace {
@@ -85,44 +83,6 @@ TEST(StopMatcherTest, RefusesEmptyLongBrokenAndTooManyStrings) {
   EXPECT_THAT(StopMatcher::Create(std::vector<std::string>(65, "a")),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("65")));
 }
-
-class GeneratedTextTest : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(GeneratedTextTest, KeepsTheTokensWhoseBytesEndBeforeTheMatch) {
-  const auto tokenizer =
-      Tokenizer::Load(testing::SourcePath(std::string("tests/golden/"
-                                                      "tokenizers/") +
-                                          GetParam()))
-          .value();
-  const std::string text =
-      "The tree \u4eca\u5929 of \U0001F999 tokens. STOP it";
-  const std::vector<TokenId> ids = tokenizer->Encode(text);
-  for (const std::string stop :
-       {"STOP", "TOP", "\U0001F999", "\u5929 of", "tree", "ens.", "nowhere"}) {
-    GeneratedText generated(*tokenizer, StopMatcher::Create({stop}).value());
-    std::string out;
-    bool stopped = false;
-    for (size_t i = 0; i < ids.size() && !stopped; ++i) {
-      stopped = generated.Push(ids[i], out).value();
-    }
-    if (!stopped) stopped = generated.Flush(out);
-    EXPECT_EQ(out, text.substr(0, text.find(stop)));
-    EXPECT_EQ(stopped, stop != "nowhere");
-    // The kept tokens write no more than the text, and one more would.
-    const size_t kept = generated.tokens_before_stop();
-    EXPECT_LE(tokenizer->Decode({ids.data(), kept})->size(), out.size());
-    if (kept < ids.size()) {
-      EXPECT_GT(tokenizer->Decode({ids.data(), kept + 1})->size(), out.size())
-          << stop;
-    } else {
-      EXPECT_FALSE(stopped);
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(All, GeneratedTextTest,
-                         ::testing::Values("llama3.json.gz", "sp_bytes.model",
-                                           "llama2_json.json.gz"));
 
 }  // namespace
 }  // namespace foretoken

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test_data.h"
 #include "tests/support/tiny_tokenizer.h"
 
 namespace foretoken::orchestrator {
@@ -105,6 +106,65 @@ TEST_F(OutputTextTest, IdsBeyondTheTokenizerWriteNothing) {
   EXPECT_EQ(output.TakeText(), "");
   EXPECT_EQ(output.TakeTokens(), 1);
 }
+
+// Over real tokenizers, one of each kind.
+class OutputTextOfTokenizerTest : public ::testing::TestWithParam<const char*> {
+};
+
+TEST_P(OutputTextOfTokenizerTest, KeepsTheTokensWhoseBytesEndBeforeTheMatch) {
+  const auto tokenizer =
+      Tokenizer::Load(testing::SourcePath(
+                          std::string("tests/golden/tokenizers/") + GetParam()))
+          .value();
+  const std::vector<TokenId> ids =
+      tokenizer->Encode("The tree \u4eca\u5929 of \U0001F999 tokens. STOP it");
+  const auto text_of = [&](size_t count) {
+    OutputText output(tokenizer.get(), StopMatcher::Create({}).value(), 0);
+    for (size_t i = 0; i < count; ++i) output.Push(ids[i]);
+    output.Finish();
+    return output.TakeText();
+  };
+  const std::string whole = text_of(ids.size());
+  for (const std::string stop :
+       {"STOP", "TOP", "\U0001F999", "\u5929 of", "tree", "ens.", "nowhere"}) {
+    OutputText output(tokenizer.get(), StopMatcher::Create({stop}).value(), 0);
+    bool stopped = false;
+    for (size_t i = 0; i < ids.size() && !stopped; ++i) {
+      stopped = output.Push(ids[i]);
+    }
+    if (!stopped) stopped = output.Finish();
+    const std::string text = output.TakeText();
+    EXPECT_EQ(text, whole.substr(0, whole.find(stop)));
+    EXPECT_EQ(stopped, stop != "nowhere");
+    // The kept tokens write no more than the text, and one more would.
+    const size_t kept = static_cast<size_t>(output.TakeTokens());
+    EXPECT_LE(text_of(kept).size(), text.size());
+    if (kept < ids.size()) {
+      EXPECT_GT(text_of(kept + 1).size(), text.size()) << stop;
+    } else {
+      EXPECT_FALSE(stopped);
+    }
+  }
+}
+
+TEST_P(OutputTextOfTokenizerTest, TextBehindAPromptKeepsItsLeadingSpace) {
+  const auto tokenizer =
+      Tokenizer::Load(testing::SourcePath(
+                          std::string("tests/golden/tokenizers/") + GetParam()))
+          .value();
+  const std::vector<TokenId> prompt = tokenizer->Encode("The tree");
+  const std::vector<TokenId> both = tokenizer->Encode("The tree of tokens");
+  ASSERT_EQ(std::vector<TokenId>(both.begin(), both.begin() + prompt.size()),
+            prompt);
+  OutputText output(tokenizer.get(), StopMatcher::Create({}).value(), 0);
+  for (size_t i = prompt.size(); i < both.size(); ++i) output.Push(both[i]);
+  output.Finish();
+  EXPECT_EQ(output.TakeText(), " of tokens");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OutputTextOfTokenizerTest,
+                         ::testing::Values("llama3.json.gz", "sp_bytes.model",
+                                           "llama2_json.json.gz"));
 
 }  // namespace
 }  // namespace foretoken::orchestrator
