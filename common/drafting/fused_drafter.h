@@ -37,11 +37,12 @@ struct FusedOptions {
   bool use_request = true;
   bool use_history = true;
   // Outputs of the requests of this drafter enter the history, and the shared
-  // trust outlives a request. If not, the history is what AddHistory gave.
+  // trust outlives a request. If not, the history is what AddHistory gave, and
+  // trust starts anew with every request.
   bool keep_history = true;
 
-  // Windows, in tokens, rounded up to a power of two: the oldest go first. At
-  // most kWindowBytesPerToken each.
+  // Windows, in tokens, rounded up to a power of two: the oldest go first.
+  // Under 300 bytes a token each, whatever the text (window_trie.h).
   size_t request_tokens = size_t{1} << 17;
   size_t history_tokens = size_t{1} << 18;
 

@@ -11,6 +11,10 @@ constexpr TokenId kBorder = -1;
 constexpr uint32_t kNoOffset = 0;  // the arena's first word is unused
 constexpr size_t kMinRing = 16;
 constexpr size_t kMinRoot = 32;
+// Live blocks take at most 5 entries of 3 words a token, a third of their room
+// unused; above this much the arena is full of holes.
+constexpr size_t kArenaWordsPerToken = 30;
+constexpr size_t kMinArena = 1024;
 // Entries of more equals than this are swapped rather than shifted: order of
 // recency among many equals is worth less than the moves.
 constexpr uint32_t kMaxShift = 12;
@@ -288,11 +292,34 @@ uint32_t WindowTrie::AllocateWords(int size_class) {
     head = arena_[offset];
     return offset;
   }
-  const uint32_t offset = static_cast<uint32_t>(arena_.size());
   const size_t words = size_t{3} * kCapacity[size_class];
+  if (arena_.size() + words > kMinArena + size_ * kArenaWordsPerToken) {
+    Compact();
+  }
+  const uint32_t offset = static_cast<uint32_t>(arena_.size());
   ReserveMore(arena_, words);
   arena_.resize(arena_.size() + words);
   return offset;
+}
+
+// Copies what lives together. Blocks of a size that the text no longer needs
+// would else be kept for ever; so many must have gone for the limit to be
+// reached again that this is O(1) for each token.
+void WindowTrie::Compact() {
+  std::vector<uint32_t> old(1, 0);
+  old.swap(arena_);
+  size_t words = 1;
+  for (const Block& block : blocks_) {
+    words += size_t{3} * kCapacity[block.size_class];
+  }
+  arena_.reserve(words + words / 4);
+  for (Block& block : blocks_) {
+    const auto first = old.begin() + block.offset;
+    const auto end = first + 3 * kCapacity[block.size_class];
+    block.offset = static_cast<uint32_t>(arena_.size());
+    arena_.insert(arena_.end(), first, end);
+  }
+  std::fill(free_words_.begin(), free_words_.end(), kNoOffset);
 }
 
 void WindowTrie::Grow(Block& block) {

@@ -10,7 +10,8 @@
 //
 // Bounded: the window holds at most `window_tokens` tokens; a token that
 // enters a full window evicts the oldest one in O(depth) and returns its
-// memory. At most depth continuations a token exist.
+// memory. At most depth - 1 continuations a token exist; with everything
+// around them a token costs less than 300 bytes, whatever the text.
 //
 // Contexts are stable until the next Append, EndSequence or Clear that evicts:
 // compare version() before a kept one is used again.
@@ -111,6 +112,7 @@ class WindowTrie {
   Context NewBlock();
   void FreeBlock(Context context);
   uint32_t AllocateWords(int size_class);
+  void Compact();
   Context CountRoot(TokenId token);
   Context UncountRoot(TokenId token);
   size_t RootIndex(TokenId token) const;

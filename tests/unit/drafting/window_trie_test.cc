@@ -151,6 +151,28 @@ TEST(WindowTrieTest, MemoryIsBoundedHoweverMuchPassesThrough) {
   EXPECT_LT(trie.MemoryBytes(), after_random + kWindow * 100);
 }
 
+// Text whose contexts have ever more continuations needs blocks of ever other
+// sizes: those of the sizes before must not pile up.
+TEST(WindowTrieTest, MemoryIsBoundedWhenTheTextChangesItsShape) {
+  constexpr size_t kWindow = 4096;
+  WindowTrie trie(kWindow);
+  std::mt19937 random(7);
+  for (uint32_t kinds : {1u, 2u, 3u, 4u, 6u, 8u, 12u, 16u, 24u, 32u, 64u}) {
+    for (size_t i = 0; i < 3 * kWindow; ++i) {
+      trie.Append(static_cast<TokenId>(i % 2 == 0 ? i / 2 % (2048 / kinds)
+                                                  : 5000 + random() % kinds));
+    }
+    ASSERT_LT(trie.MemoryBytes(), kWindow * 300) << kinds;
+  }
+  const WindowTrie::Continuations list = trie.Of(trie.Root(3));
+  uint32_t total = 0;
+  for (uint32_t i = 0; i < list.size; ++i) {
+    ASSERT_GE(list.tokens[i], 5000u);
+    total += list.counts[i];
+  }
+  EXPECT_EQ(total, list.total);
+}
+
 TEST(WindowTrieTest, ManyContinuationsOfOneContextAreFoundAndEvicted) {
   WindowTrie trie(4096);
   for (TokenId token = 10; token < 1000; ++token) {
