@@ -1,0 +1,236 @@
+// Row invariance of the CPU backend, on tiny random models and every
+// instruction set of this machine. Every comparison of logits is bitwise.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/cpu/cpu_isa.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/infer/tiny_backend.h"
+
+namespace foretoken {
+namespace {
+
+using namespace ::foretoken::testing;  // NOLINT: helpers of tiny_backend.h
+
+// The logits after the last of `path`, decoded one token at a time by a fresh
+// session of its own that shares nothing. Remembers every prefix it has seen.
+class OneByOne {
+ public:
+  explicit OneByOne(Backend& backend) : backend_(backend) {}
+
+  const Bits& Logits(const std::vector<TokenId>& path) {
+    const auto found = known_.find(path);
+    if (found != known_.end()) return found->second;
+    const auto opened = backend_.Open("", path);
+    EXPECT_THAT(opened, IsOk());
+    std::vector<TokenId> prefix;
+    for (const TokenId token : path) {
+      prefix.push_back(token);
+      PassSession pass;
+      pass.session = opened->session;
+      const std::vector<TokenId> tokens = {token};
+      const std::vector<int32_t> parents = {kRootParent};
+      pass.tokens = tokens;
+      pass.parents = parents;
+      PassResult result;
+      EXPECT_THAT(backend_.Forward({pass}, result), IsOk());
+      if (known_.find(prefix) == known_.end()) {
+        known_[prefix] = RowLogits(backend_, opened->session, 0);
+      }
+      EXPECT_THAT(backend_.Commit(opened->session, {0}), IsOk());
+    }
+    EXPECT_THAT(backend_.Close(opened->session), IsOk());
+    return known_[path];
+  }
+
+ private:
+  Backend& backend_;
+  std::map<std::vector<TokenId>, Bits> known_;
+};
+
+struct Case {
+  CpuIsa isa;
+  Precision precision;
+};
+
+class RowInvarianceTest : public ::testing::TestWithParam<Case> {
+ protected:
+  CpuOptions CaseOptions(int threads) const {
+    CpuOptions options = Options(threads);
+    options.isa = GetParam().isa;
+    options.precision = GetParam().precision;
+    return options;
+  }
+};
+
+TEST_P(RowInvarianceTest, TreesOfManySessionsEqualOneTokenAtATime) {
+  const ModelConfig config = TinyConfig();
+  const auto reference = MakeBackend(config, CaseOptions(1));
+  OneByOne one_by_one(*reference);
+  std::mt19937 random(11);
+  for (const int threads : {1, 2, 3}) {
+    const auto backend = MakeBackend(config, CaseOptions(threads));
+    for (const int mates : {1, 3, 16}) {
+      std::vector<std::vector<TokenId>> contexts, tokens;
+      std::vector<std::vector<int32_t>> parents;
+      std::vector<PassSession> pass(mates);
+      for (int s = 0; s < mates; ++s) {
+        const auto opened = backend->Open("", {});
+        FORETOKEN_ASSERT_OK(opened);
+        pass[s].session = opened->session;
+        contexts.push_back(RandomTokens(random() % 70, config, random));
+        const int rows = mates == 1 ? 64 : 1 + random() % 10;
+        tokens.push_back(RandomTokens(rows, config, random));
+        parents.push_back(RandomParents(rows, s % 3 == 0 ? 2 : s % 3, random));
+        if (!contexts[s].empty()) {
+          Append(*backend, pass[s].session, contexts[s]);
+        }
+      }
+      for (int s = 0; s < mates; ++s) {
+        pass[s].tokens = tokens[s];
+        pass[s].parents = parents[s];
+      }
+      PassResult result;
+      FORETOKEN_ASSERT_OK(backend->Forward(pass, result));
+      for (int s = 0; s < mates; ++s) {
+        for (size_t r = 0; r < tokens[s].size(); ++r) {
+          const Bits& want =
+              one_by_one.Logits(PathTo(contexts[s], tokens[s], parents[s], r));
+          ASSERT_TRUE(SameBits(RowLogits(*backend, pass[s].session, r), want))
+              << threads << " threads, session " << s << " of " << mates
+              << ", row " << r;
+          ASSERT_EQ(result.outputs[s][r].token,
+                    std::max_element(want.begin(), want.end()) - want.begin());
+        }
+        FORETOKEN_ASSERT_OK(backend->Close(pass[s].session));
+      }
+      EXPECT_EQ(backend->kv_usage().pages_free,
+                backend->kv_usage().pages_total);
+    }
+  }
+}
+
+TEST_P(RowInvarianceTest, EveryRowCountGivesTheSameRows) {
+  const ModelConfig config = TinyConfig();
+  const auto backend = MakeBackend(config, CaseOptions(2));
+  const auto reference = MakeBackend(config, CaseOptions(1));
+  OneByOne one_by_one(*reference);
+  std::mt19937 random(12);
+  const std::vector<TokenId> tokens = RandomTokens(64, config, random);
+  for (int rows = 1; rows <= 64; ++rows) {
+    const std::vector<int32_t> parents = RandomParents(rows, rows % 3, random);
+    const auto opened = backend->Open("", {});
+    FORETOKEN_ASSERT_OK(opened);
+    PassSession pass;
+    pass.session = opened->session;
+    pass.tokens = absl::MakeConstSpan(tokens).first(rows);
+    pass.parents = parents;
+    PassResult result;
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+    for (int r = 0; r < rows; ++r) {
+      ASSERT_TRUE(SameBits(RowLogits(*backend, opened->session, r),
+                           one_by_one.Logits(PathTo({}, tokens, parents, r))))
+          << rows << " rows, row " << r;
+    }
+    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+  }
+}
+
+TEST_P(RowInvarianceTest, PrefillChunksAndCommittedPathsChangeNothing) {
+  const ModelConfig config = TinyConfig();
+  const auto backend = MakeBackend(config, CaseOptions(2));
+  const auto reference = MakeBackend(config, CaseOptions(1));
+  OneByOne one_by_one(*reference);
+  std::mt19937 random(13);
+  const std::vector<TokenId> prompt = RandomTokens(180, config, random);
+  for (const int chunk : {1, 5, 31, 32, 33, 64, 100, 180}) {
+    const auto opened = backend->Open("", prompt);
+    FORETOKEN_ASSERT_OK(opened);
+    for (size_t begin = 0; begin < prompt.size(); begin += chunk) {
+      const size_t end = std::min(begin + chunk, prompt.size());
+      Append(*backend, opened->session,
+             {prompt.begin() + begin, prompt.begin() + end});
+    }
+    // Rounds of trees: a random path of each is committed.
+    std::vector<TokenId> context = prompt;
+    for (int round = 0; round < 4; ++round) {
+      const std::vector<TokenId> tokens = RandomTokens(20, config, random);
+      const std::vector<int32_t> parents = RandomParents(20, 2, random);
+      PassSession pass;
+      pass.session = opened->session;
+      pass.tokens = tokens;
+      pass.parents = parents;
+      PassResult result;
+      FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+      const Bits deepest = RowLogits(*backend, opened->session, 19);
+      std::vector<int32_t> path;
+      for (int32_t r = 19; r >= 0; r = parents[r]) path.push_back(r);
+      std::reverse(path.begin(), path.end());
+      FORETOKEN_ASSERT_OK(backend->Commit(opened->session, path));
+      for (const int32_t r : path) context.push_back(tokens[r]);
+      ASSERT_TRUE(SameBits(deepest, one_by_one.Logits(context)))
+          << "chunk " << chunk << ", round " << round;
+    }
+    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+  }
+}
+
+TEST_P(RowInvarianceTest, AReusedPrefixChangesNothing) {
+  const ModelConfig config = TinyConfig();
+  const auto backend = MakeBackend(config, CaseOptions(2));
+  std::mt19937 random(14);
+  const std::vector<TokenId> prompt = RandomTokens(150, config, random);
+  const std::vector<TokenId> tokens = RandomTokens(12, config, random);
+  const std::vector<int32_t> parents = RandomParents(12, 2, random);
+  std::vector<Bits> first;
+  for (const int64_t want_reused : {0, 128, 128}) {
+    const auto opened = backend->Open("scope", prompt);
+    FORETOKEN_ASSERT_OK(opened);
+    ASSERT_EQ(opened->reused_tokens, want_reused);
+    Append(*backend, opened->session,
+           {prompt.begin() + want_reused, prompt.end()});
+    PassSession pass;
+    pass.session = opened->session;
+    pass.tokens = tokens;
+    pass.parents = parents;
+    PassResult result;
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+    for (int r = 0; r < 12; ++r) {
+      const Bits logits = RowLogits(*backend, opened->session, r);
+      if (want_reused == 0) first.push_back(logits);
+      ASSERT_TRUE(SameBits(logits, first[r])) << r;
+    }
+    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+    EXPECT_EQ(backend->kv_usage().pages_free, backend->kv_usage().pages_total);
+    EXPECT_EQ(backend->kv_usage().pages_cached, 4);
+  }
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const CpuIsa isa : SupportedCpuIsas()) {
+    for (const Precision precision :
+         {Precision::kFloat32, Precision::kBFloat16}) {
+      cases.push_back({isa, precision});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EveryIsa, RowInvarianceTest, ::testing::ValuesIn(Cases()),
+    [](const ::testing::TestParamInfo<Case>& param) {
+      return std::string((*SelectCpuOps(param.param.isa))->name) +
+             (param.param.precision == Precision::kBFloat16 ? "_bf16"
+                                                            : "_fp32");
+    });
+
+}  // namespace
+}  // namespace foretoken
