@@ -46,6 +46,8 @@ struct Flags::Flag {
   CLI::Option* option = nullptr;  // nullptr: environment only
   bool secret = false;
   bool list = false;
+  // What the flag stands for without a value; none: a value is wanted.
+  std::string bare_value;
   std::vector<std::string> from_argv;
   std::vector<std::string> value;  // as given; empty: the default
 };
@@ -107,7 +109,8 @@ void Flags::Bool(const std::string& name, bool* field,
         return absl::SimpleAtob(text.front(), field) ? std::string()
                                                      : "want true or false";
       });
-  // A bare --name leaves no text behind: it stands for "true".
+  // A bare --name leaves no text behind.
+  flag.bare_value = "true";
   flag.option->expected(0, 1)->default_str("true");
 }
 
@@ -128,10 +131,12 @@ void Flags::Duration(const std::string& name, absl::Duration* field,
 
 void Flags::String(const std::string& name, std::string* field,
                    const std::string& help) {
-  Add(name, help, *field, [=](const auto& text) {
+  Flag& flag = Add(name, help, *field, [=](const auto& text) {
     *field = text.front();
     return std::string();
   });
+  // --name= is the empty string.
+  flag.option->expected(0, 1);
 }
 
 void Flags::Choice(const std::string& name, std::string* field,
@@ -190,7 +195,7 @@ void Flags::Require(const std::string& name,
 void Flags::TakeValue(Flag& flag, std::vector<std::string>& problems) {
   if (flag.option != nullptr && flag.option->count() > 0) {
     flag.value = flag.from_argv;
-    if (flag.value.empty()) flag.value = {"true"};
+    if (flag.value.empty()) flag.value = {flag.bare_value};
     if (!flag.list) flag.value = {flag.value.back()};
   } else if (const char* text = std::getenv(EnvironmentName(flag.name).c_str());
              text != nullptr && *text != '\0') {

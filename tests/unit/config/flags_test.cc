@@ -92,6 +92,13 @@ TEST(FlagsTest, ABoolTakesAValueToo) {
   EXPECT_FALSE(f.reflection);
 }
 
+TEST(FlagsTest, AStringMayBeEmpty) {
+  Fields f;
+  FORETOKEN_ASSERT_OK(f.Parse({"--model=", "--ratio=1"}));
+  EXPECT_EQ(f.model, "");
+  EXPECT_EQ(f.ratio, 1.0);
+}
+
 TEST(FlagsTest, AListMayRepeatItsFlag) {
   Fields f;
   FORETOKEN_ASSERT_OK(f.Parse({"--verifiers", "a,b", "--verifiers=c"}));

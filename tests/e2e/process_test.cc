@@ -1,0 +1,150 @@
+// Real processes: a verifier is killed with signal 9 under a stream.
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/check.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/integration/cluster.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace foretoken::testing {
+namespace {
+
+class Process {
+ public:
+  explicit Process(std::vector<std::string> args) {
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    FORETOKEN_CHECK(posix_spawn(&pid_, argv[0], nullptr, nullptr, argv.data(),
+                                environ) == 0);
+  }
+  ~Process() { End(SIGKILL); }
+
+  // The exit code, or -signal.
+  int End(int signal_number) {
+    if (pid_ == 0) return 0;
+    kill(pid_, signal_number);
+    int status = 0;
+    FORETOKEN_CHECK(waitpid(pid_, &status, 0) == pid_);
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+std::unique_ptr<Process> StartVerifierProcess(const std::string& address) {
+  return std::make_unique<Process>(std::vector<std::string>{
+      FORETOKEN_VERIFIER_BINARY, "--listen=" + address,
+      "--random-model=d_model=128,layers=4,heads=4,kv_heads=2,d_ff=256,"
+      "vocab=256,max_positions=2048",
+      "--threads=1", "--metrics-address="});
+}
+
+bool HasAnswered(const TestOrchestrator& orchestrator) {
+  return Eventually([&] { return orchestrator.service->pool().Info().ok(); });
+}
+
+v1::GenerateRequest Request() {
+  v1::GenerateRequest request =
+      MakeRequest(MakePrompt(3, 60, 256), "prompt_lookup", 600);
+  request.mutable_sampling()->set_temperature(0.8f);
+  request.mutable_sampling()->set_top_p(0.95f);
+  request.mutable_sampling()->set_seed(11);
+  return request;
+}
+
+TEST(ProcessTest, AStreamSurvivesKillNineAndRestartOfItsVerifier) {
+  const TempDir dir;
+  const std::string address = "unix:" + dir.File("v.sock");
+  auto verifier = StartVerifierProcess(address);
+  orchestrator::OrchestratorConfig config;
+  config.verifiers = {address};
+  const auto orchestrator = StartOrchestrator(config);
+  ASSERT_TRUE(HasAnswered(*orchestrator));
+  const Generated reference = Generate(*orchestrator->client, Request());
+  FORETOKEN_ASSERT_OK(reference.status);
+  ASSERT_EQ(reference.tokens.size(), 600u);
+
+  for (const int kill_at : {1, 10, 40}) {
+    const double before =
+        orchestrator->Sample("foretoken_verifier_failovers_total");
+    std::vector<TokenId> tokens;
+    int deltas = 0;
+    const auto result = orchestrator->client->Generate(
+        Request(), absl::Now() + absl::Minutes(2),
+        [&](const v1::GenerateDelta& delta) {
+          tokens.insert(tokens.end(), delta.token_ids().begin(),
+                        delta.token_ids().end());
+          if (++deltas == kill_at) {
+            EXPECT_EQ(verifier->End(SIGKILL), -SIGKILL);
+            verifier = StartVerifierProcess(address);
+          }
+          return true;
+        });
+    FORETOKEN_EXPECT_OK(result);
+    EXPECT_EQ(tokens, reference.tokens) << "killed at delta " << kill_at;
+    EXPECT_EQ(orchestrator->Sample("foretoken_verifier_failovers_total"),
+              before + 1);
+  }
+}
+
+TEST(ProcessTest, AStreamMovesToASecondVerifierProcess) {
+  const TempDir dir;
+  const std::string a_address = "unix:" + dir.File("a.sock");
+  const std::string b_address = "unix:" + dir.File("b.sock");
+  auto a = StartVerifierProcess(a_address);
+  orchestrator::OrchestratorConfig config;
+  config.verifiers = {a_address, b_address};
+  const auto orchestrator = StartOrchestrator(config);
+  ASSERT_TRUE(HasAnswered(*orchestrator));
+  const Generated reference = Generate(*orchestrator->client, Request());
+  FORETOKEN_ASSERT_OK(reference.status);
+
+  std::unique_ptr<Process> b;
+  std::vector<TokenId> tokens;
+  int deltas = 0;
+  const auto result = orchestrator->client->Generate(
+      Request(), absl::Now() + absl::Minutes(2),
+      [&](const v1::GenerateDelta& delta) {
+        tokens.insert(tokens.end(), delta.token_ids().begin(),
+                      delta.token_ids().end());
+        if (++deltas == 10) {
+          b = StartVerifierProcess(b_address);
+          a->End(SIGKILL);
+        }
+        return true;
+      });
+  FORETOKEN_EXPECT_OK(result);
+  EXPECT_EQ(tokens, reference.tokens);
+}
+
+TEST(ProcessTest, SigtermEndsAProcessCleanly) {
+  const TempDir dir;
+  const std::string address = "unix:" + dir.File("v.sock");
+  auto verifier = StartVerifierProcess(address);
+  orchestrator::OrchestratorConfig config;
+  config.verifiers = {address};
+  const auto orchestrator = StartOrchestrator(config);
+  ASSERT_TRUE(HasAnswered(*orchestrator));
+  EXPECT_EQ(verifier->End(SIGTERM), 0);
+}
+
+TEST(ProcessTest, BadFlagsExitWithTwoAndHelpWithZero) {
+  Process bad({FORETOKEN_VERIFIER_BINARY, "--max-tree-nodes=0"});
+  EXPECT_EQ(bad.End(0), 2);
+  Process help({FORETOKEN_VERIFIER_BINARY, "--help"});
+  EXPECT_EQ(help.End(0), 0);
+}
+
+}  // namespace
+}  // namespace foretoken::testing
