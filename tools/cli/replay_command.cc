@@ -31,6 +31,7 @@ struct Flags {
   std::string mode;
   std::string prior;
   std::string crest;
+  std::string index_memory = "1GiB";
   std::vector<std::string> rest_corpus;
   std::vector<std::string> exclude_ids;
   std::string state = "cold";
@@ -70,8 +71,10 @@ absl::Status Replay(const Flags& flags) {
         StaticPrior::Open(flags.prior, tokenizer->fingerprint()));
   }
   if (!flags.crest.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(resources.crest,
-                               OpenCrestSource(flags.crest, tokenizer.get()));
+    FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory,
+                               ParseBytes(flags.index_memory));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        resources.crest, OpenCrestSource(flags.crest, tokenizer.get(), memory));
   }
   if (!flags.rest_corpus.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(
@@ -119,10 +122,11 @@ void AddReplayCommand(CLI::App& app, Run& run) {
                    "tokenizer.json, tokenizer.model or a model directory")
       ->required();
   command
-      ->add_option("--mode", flags->mode,
-                   "auto | off | prompt_lookup | ngram_trie | phrase_pool | crest "
-                   "| rest, "
-                   "with parameters as MODE:key=value,...")
+      ->add_option(
+          "--mode", flags->mode,
+          "auto | off | prompt_lookup | ngram_trie | phrase_pool | crest "
+          "| rest, "
+          "with parameters as MODE:key=value,...")
       ->required();
   command
       ->add_option("--max-tree-nodes", flags->max_tree_nodes,
@@ -140,6 +144,11 @@ void AddReplayCommand(CLI::App& app, Run& run) {
                       "before the first turn of every set");
   command->add_option("--crest", flags->crest,
                       "CREST datastore of mode crest: snapshot file or name");
+  command
+      ->add_option("--index-memory", flags->index_memory,
+                   "Hold a named CREST datastore up to this size in memory; "
+                   "ask PostgreSQL for a larger one")
+      ->capture_default_str();
   command->add_option("--rest-corpus", flags->rest_corpus,
                       "Corpus of mode rest: JSONL, text files or folders");
   command->add_option("--exclude-ids", flags->exclude_ids,

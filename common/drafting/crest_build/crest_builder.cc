@@ -339,6 +339,10 @@ absl::Status Builder::MakeTrees() {
   report_.meta.entries = done->at("entries");
   report_.meta.nodes = done->at("nodes");
   token_uses_ = done->at("uses").get<std::vector<uint64_t>>();
+  if (report_.meta.entries == 0) {
+    return absl::InvalidArgumentError(
+        "corpus: no n-gram that was selected is ever followed by anything");
+  }
   return absl::OkStatus();
 }
 

@@ -1,10 +1,10 @@
 // The continuations of a group of n-grams, gathered by many threads at once.
 //
 // An n-gram that occurs at most max_matches times keeps all its continuations.
-// A more frequent one keeps those with the smallest sampling keys: a buffer a
-// quarter larger than max_matches is cut back whenever it is full, and its
-// largest key becomes a limit that turns most further matches away without a
-// lock.
+// A more frequent one keeps those with the smallest sampling keys, and among
+// equal keys the lower continuations: a buffer a quarter larger than
+// max_matches is cut back whenever it is full, and its largest key becomes a
+// limit that turns most further matches away without a lock.
 //
 // Thread-safe: Find and Offer may run in many threads; the rest may not run
 // beside them.
@@ -18,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -88,9 +89,9 @@ class MatchStore {
       std::memcpy(Item(e, at), item, item_bytes_);
       return;
     }
-    if (sample_key >= limits_[entry].load(std::memory_order_relaxed)) return;
+    if (sample_key > limits_[entry].load(std::memory_order_relaxed)) return;
     const std::lock_guard<std::mutex> lock(locks_[entry % locks_.size()]);
-    if (sample_key >= limits_[entry].load(std::memory_order_relaxed)) return;
+    if (sample_key > limits_[entry].load(std::memory_order_relaxed)) return;
     const uint32_t at = sizes_[entry].load(std::memory_order_relaxed);
     std::memcpy(Item(e, at), item, item_bytes_);
     keys_[e.first_key + at] = sample_key;
@@ -138,25 +139,28 @@ class MatchStore {
     }
   }
 
-  // Keeps the max_matches items with the smallest keys. Keys are distinct.
+  // Keeps the max_matches items with the smallest keys.
   void CutBack(size_t entry) {
     const Entry& e = entries_[entry];
     const uint32_t size = sizes_[entry].load(std::memory_order_relaxed);
     uint64_t* keys = keys_.get() + e.first_key;
-    std::vector<uint64_t> order(keys, keys + size);
-    const auto last = order.begin() + max_matches_ - 1;
-    std::nth_element(order.begin(), last, order.end());
-    const uint64_t largest = *last;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < size; ++i) {
-      if (keys[i] > largest) continue;
-      if (kept != i) {
-        keys[kept] = keys[i];
-        std::memcpy(Item(e, kept), Item(e, i), item_bytes_);
-      }
-      ++kept;
+    std::vector<uint32_t> order(size);
+    std::iota(order.begin(), order.end(), 0);
+    std::nth_element(order.begin(), order.begin() + max_matches_ - 1,
+                     order.end(), [&](uint32_t a, uint32_t b) {
+                       if (keys[a] != keys[b]) return keys[a] < keys[b];
+                       return std::memcmp(Item(e, a), Item(e, b), item_bytes_) <
+                              0;
+                     });
+    const uint64_t largest = keys[order[max_matches_ - 1]];
+    // Those that stay move down into the places of those that go.
+    std::sort(order.begin(), order.begin() + max_matches_);
+    for (uint32_t kept = 0; kept < max_matches_; ++kept) {
+      if (order[kept] == kept) continue;
+      keys[kept] = keys[order[kept]];
+      std::memcpy(Item(e, kept), Item(e, order[kept]), item_bytes_);
     }
-    sizes_[entry].store(kept, std::memory_order_relaxed);
+    sizes_[entry].store(max_matches_, std::memory_order_relaxed);
     limits_[entry].store(largest, std::memory_order_relaxed);
   }
 

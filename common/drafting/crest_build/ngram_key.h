@@ -70,8 +70,8 @@ struct NgramKey {
     for (const uint64_t word : words) {
       const unsigned __int128 product =
           static_cast<unsigned __int128>(hash ^ word) * 0xd6e8feb86659fd93u;
-      hash = static_cast<uint64_t>(product >> 64) ^
-             static_cast<uint64_t>(product);
+      hash =
+          static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
     }
     return hash ^ (hash >> 32);
   }

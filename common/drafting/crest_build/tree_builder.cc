@@ -33,6 +33,12 @@ uint64_t MixPosition(uint64_t seed, uint64_t position) {
   return x ^ (x >> 31);
 }
 
+uint64_t FirstBytes(const std::vector<uint8_t>& item) {
+  uint8_t bytes[8] = {};
+  std::memcpy(bytes, item.data(), std::min<size_t>(8, item.size()));
+  return NgramKey<1>::Load(bytes).words[0];
+}
+
 struct Group {
   uint64_t first = 0;
   uint64_t count = 0;
@@ -149,9 +155,7 @@ class TreeBuilder {
       left = LoadToken(at, tb) == 0 ? 0 : std::min(left + 1, ahead);
       if (p >= count || left < options_.min_n) continue;
       const NgramKey<W> key = NgramKey<W>::Load(at);
-      const uint64_t sample_key = options_.sample == MatchSample::kFirst
-                                      ? first + p
-                                      : MixPosition(options_.seed, first + p);
+      const uint64_t position_key = MixPosition(options_.seed, first + p);
       const int longest = std::min(left, layout_.max_n);
       for (int n = options_.min_n; n <= longest; ++n) {
         const int64_t entry = store.Find(key & masks_[n]);
@@ -160,6 +164,10 @@ class TreeBuilder {
             std::min(left - n, static_cast<int>(options_.continuation)) * tb;
         std::memcpy(worker.item.data(), at + n * tb, follow);
         std::memset(worker.item.data() + follow, 0, item_bytes_ - follow);
+        // Equal keys are told apart by the whole continuation.
+        const uint64_t sample_key = options_.sample == MatchSample::kFirst
+                                        ? FirstBytes(worker.item)
+                                        : position_key;
         store.Offer(entry, sample_key, worker.item.data());
       }
     }

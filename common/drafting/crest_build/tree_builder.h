@@ -4,8 +4,9 @@
 // the corpus is read once more: wherever one of its n-grams stands, the tokens
 // that follow are kept, at most max_matches of them: the ones with the smallest
 // keyed hash of their position, a uniform sample that depends on the seed
-// alone, or the first ones. The sorted continuations are then the tree's trie
-// (tree_select.h).
+// alone; or the first ones in the order of their tokens, as a suffix array
+// gives them to REST and to the paper. The sorted continuations are then the
+// tree's trie (tree_select.h).
 //
 // Memory: at most `memory_bytes`. Results depend on neither memory nor threads.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TREE_BUILDER_H_
