@@ -1,4 +1,4 @@
-// foretoken generate: text from a model, in this process.
+// foretoken generate: text from a model, in this process or from a server.
 #include <unistd.h>
 
 #include <cstdint>
@@ -27,6 +27,9 @@
 #include "services/orchestrator/core/modes.h"
 #include "services/verifier/core/verify_engine.h"
 #include "tools/cli/command.h"
+#ifdef FORETOKEN_HAVE_SERVICES
+#include "tools/cli/remote_generation.h"
+#endif
 
 namespace foretoken::cli {
 namespace {
@@ -36,6 +39,10 @@ constexpr int kMaxThreads = 1024;
 
 struct Flags {
   std::string server;
+  std::string server_tls_ca;
+  std::string server_token_file;
+  bool server_insecure = false;
+  double timeout_s = 0;  // 0: none
   bool local = false;
   std::string model;
   std::optional<std::string> prompt;
@@ -88,12 +95,18 @@ absl::Status ParseLogitBias(const std::vector<std::string>& flags,
 
 // The rules between flags that the parser does not know.
 absl::Status CheckFlags(const Flags& flags) {
-  if (!flags.server.empty()) {
-    return absl::UnimplementedError(
-        "--server: this build generates in its own process only, use --local");
+  if (!flags.server.empty() && (flags.local || !flags.model.empty())) {
+    return absl::InvalidArgumentError(
+        "--server: the model is the server's, want neither --local nor "
+        "--model");
   }
-  if (!flags.local || flags.model.empty()) {
-    return absl::InvalidArgumentError("want --local with --model DIR");
+  if (flags.server.empty() && (!flags.local || flags.model.empty())) {
+    return absl::InvalidArgumentError(
+        "want --server ADDR, or --local with --model DIR");
+  }
+  if (!(flags.timeout_s >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--timeout is ", flags.timeout_s, ", want 0 (none) or more"));
   }
   const int prompts = flags.prompt.has_value() + flags.prompt_file.has_value() +
                       flags.prompt_ids.has_value();
@@ -123,16 +136,17 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer, int32_t model_vocab) {
                    ": they do not belong together"));
 }
 
+absl::StatusOr<std::string> ReadPromptText(const Flags& flags) {
+  if (!flags.prompt_file.has_value()) return flags.prompt.value_or("");
+  return ReadFile(*flags.prompt_file, kMaxPromptBytes);
+}
+
 absl::StatusOr<std::vector<TokenId>> ReadPrompt(const Flags& flags,
                                                 const Tokenizer* tokenizer) {
   if (flags.prompt_ids.has_value()) {
     return ParseTokenIds("--prompt-ids", *flags.prompt_ids);
   }
-  std::string text = flags.prompt.value_or("");
-  if (flags.prompt_file.has_value()) {
-    FORETOKEN_ASSIGN_OR_RETURN(text,
-                               ReadFile(*flags.prompt_file, kMaxPromptBytes));
-  }
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string text, ReadPromptText(flags));
   // A lone BOS token is no prompt of the user's.
   if (text.empty()) return std::vector<TokenId>();
   return tokenizer->EncodePrompt(text);
@@ -247,11 +261,8 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
   return MakeCpuBackend(std::move(weights), options);
 }
 
-absl::Status Generate(Flags flags) {
-  FORETOKEN_RETURN_IF_ERROR(CheckFlags(flags));
-  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
-  FORETOKEN_ASSIGN_OR_RETURN(std::vector<orchestrator::NamedDrafter> drafters,
-                             orchestrator::MakeDrafters(mode));
+// What the flags say of the request, its prompt apart.
+absl::StatusOr<orchestrator::GenerationRequest> RequestOf(const Flags& flags) {
   orchestrator::GenerationRequest request;
   request.sampling = flags.sampling;
   request.max_tokens = flags.max_tokens;
@@ -261,6 +272,81 @@ absl::Status Generate(Flags flags) {
   FORETOKEN_ASSIGN_OR_RETURN(
       request.stop_token_ids,
       ParseTokenIds("--stop-token-ids", flags.stop_token_ids));
+  return request;
+}
+
+// Shows or keeps a delta.
+absl::Status Take(const Flags& flags, const orchestrator::Delta& delta,
+                  Output& output) {
+  if (!flags.json) return Write(delta.text);
+  output.text += delta.text;
+  output.token_ids.insert(output.token_ids.end(), delta.token_ids.begin(),
+                          delta.token_ids.end());
+  output.logprobs.insert(output.logprobs.end(), delta.logprobs.begin(),
+                         delta.logprobs.end());
+  return absl::OkStatus();
+}
+
+absl::Status Finish(const Flags& flags, const std::vector<TokenId>& prompt,
+                    const Output& output,
+                    const orchestrator::GenerationSummary& summary,
+                    const std::string& mode, const SamplingParams& sampling) {
+  FORETOKEN_LOG(
+      kInfo, summary.completion_tokens, " tokens, ",
+      absl::StrFormat("%.1f tokens/s, accept length %.2f",
+                      TokensPerSecond(summary), summary.accept_length()));
+  if (!flags.json) return Write("\n");
+  return Write(ResultJson(prompt, output, summary, mode, sampling));
+}
+
+#ifdef FORETOKEN_HAVE_SERVICES
+absl::Status GenerateOnServer(const Flags& flags) {
+  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
+  FORETOKEN_ASSIGN_OR_RETURN(orchestrator::GenerationRequest request,
+                             RequestOf(flags));
+  request.sampling.seed = flags.seed.value_or(0);
+  std::optional<std::string> text;
+  if (flags.prompt_ids.has_value()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        request.prompt, ParseTokenIds("--prompt-ids", *flags.prompt_ids));
+  } else {
+    FORETOKEN_ASSIGN_OR_RETURN(text, ReadPromptText(flags));
+    if (text->empty()) {
+      return absl::InvalidArgumentError("prompt: it is empty");
+    }
+  }
+  RemoteOptions remote;
+  remote.address = flags.server;
+  remote.tls_ca = flags.server_tls_ca;
+  remote.token_file = flags.server_token_file;
+  remote.insecure = flags.server_insecure;
+  if (flags.timeout_s > 0) remote.timeout = absl::Seconds(flags.timeout_s);
+  Output output;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const RemoteResult result,
+      GenerateRemotely(remote, text, request, flags.seed.has_value(), mode,
+                       [&](const orchestrator::Delta& delta) {
+                         return Take(flags, delta, output);
+                       }));
+  request.sampling.seed = result.seed;
+  return Finish(flags, result.prompt, output, result.summary, result.mode,
+                request.sampling);
+}
+#else
+absl::Status GenerateOnServer(const Flags&) {
+  return absl::UnimplementedError(
+      "--server: this build has no services, use --local");
+}
+#endif
+
+absl::Status Generate(Flags flags) {
+  FORETOKEN_RETURN_IF_ERROR(CheckFlags(flags));
+  if (!flags.server.empty()) return GenerateOnServer(flags);
+  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<orchestrator::NamedDrafter> drafters,
+                             orchestrator::MakeDrafters(mode));
+  FORETOKEN_ASSIGN_OR_RETURN(orchestrator::GenerationRequest request,
+                             RequestOf(flags));
   if (flags.seed.has_value()) {
     request.sampling.seed = *flags.seed;
   } else if (request.sampling.temperature > 0.0f) {
@@ -292,22 +378,11 @@ absl::Status Generate(Flags flags) {
                                        {}));
   Output output;
   FORETOKEN_RETURN_IF_ERROR(orchestrator::Generate(
-      *loop, verifier, [&](const orchestrator::Delta& delta) -> absl::Status {
-        if (!flags.json) return Write(delta.text);
-        output.text += delta.text;
-        output.token_ids.insert(output.token_ids.end(), delta.token_ids.begin(),
-                                delta.token_ids.end());
-        output.logprobs.insert(output.logprobs.end(), delta.logprobs.begin(),
-                               delta.logprobs.end());
-        return absl::OkStatus();
+      *loop, verifier, [&](const orchestrator::Delta& delta) {
+        return Take(flags, delta, output);
       }));
-  const orchestrator::GenerationSummary& summary = loop->summary();
-  FORETOKEN_LOG(
-      kInfo, summary.completion_tokens, " tokens, ",
-      absl::StrFormat("%.1f tokens/s, accept length %.2f",
-                      TokensPerSecond(summary), summary.accept_length()));
-  if (!flags.json) return Write("\n");
-  return Write(ResultJson(prompt, output, summary, mode.ToString(), sampling));
+  return Finish(flags, prompt, output, loop->summary(), mode.ToString(),
+                sampling);
 }
 
 }  // namespace
@@ -316,7 +391,15 @@ void AddGenerateCommand(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("generate", "Generate text");
   auto flags = std::make_shared<Flags>();
   command->add_option("--server", flags->server,
-                      "Address of an orchestrator, host:port");
+                      "Address of an orchestrator: HOST:PORT or unix:/PATH");
+  command->add_option("--server-tls-ca", flags->server_tls_ca,
+                      "PEM roots of the server's certificate; switches TLS on");
+  command->add_option("--server-token-file", flags->server_token_file,
+                      "File with the bearer token to send");
+  command->add_flag("--server-insecure", flags->server_insecure,
+                    "Allow a server beyond this machine without TLS");
+  command->add_option("--timeout", flags->timeout_s,
+                      "Seconds that a server has, 0 for any");
   command->add_flag("--local", flags->local, "Run the model in this process");
   command->add_option("--model", flags->model,
                       "Model directory in Hugging Face layout");

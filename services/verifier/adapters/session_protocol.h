@@ -19,7 +19,7 @@
 #include "absl/time/time.h"
 #include "common/spec/round.h"
 #include "foretoken/v1/verifier.pb.h"
-#include "services/verifier/adapters/engine_thread.h"
+#include "services/verifier/adapters/engine_port.h"
 
 namespace foretoken::verifier {
 

@@ -1,0 +1,43 @@
+// `foretoken generate --server`: one request to an orchestrator.
+#ifndef FORETOKEN_TOOLS_CLI_REMOTE_GENERATION_H_
+#define FORETOKEN_TOOLS_CLI_REMOTE_GENERATION_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/spec/mode_spec.h"
+#include "services/orchestrator/core/decode_loop.h"
+
+namespace foretoken::cli {
+
+struct RemoteOptions {
+  std::string address;
+  std::string tls_ca;      // PEM roots; switches TLS on
+  std::string token_file;  // bearer token
+  bool insecure = false;   // a server beyond this machine without TLS
+  absl::Duration timeout = absl::InfiniteDuration();
+};
+
+struct RemoteResult {
+  std::vector<TokenId> prompt;  // as the server used it
+  orchestrator::GenerationSummary summary;
+  std::string mode;
+  uint64_t seed = 0;
+};
+
+// `text` wins over request.prompt. The seed is the request's if `has_seed`,
+// else the server draws one. Errors are the server's.
+absl::StatusOr<RemoteResult> GenerateRemotely(
+    const RemoteOptions& options, const std::optional<std::string>& text,
+    const orchestrator::GenerationRequest& request, bool has_seed,
+    const ModeSpec& mode,
+    const std::function<absl::Status(const orchestrator::Delta&)>& on_delta);
+
+}  // namespace foretoken::cli
+
+#endif  // FORETOKEN_TOOLS_CLI_REMOTE_GENERATION_H_
