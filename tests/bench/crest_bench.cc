@@ -61,7 +61,7 @@ void BM_Lookup(benchmark::State& state) {
   for (auto& context : contexts) {
     context.resize(4);
     for (TokenId& token : context) {
-      token = hit ? static_cast<TokenId>(random() % 32'000) : 31'999;
+      token = static_cast<TokenId>(random() % 32'000) + (hit ? 0 : 32'000);
     }
     if (!hit) continue;
     const auto& ngram = sample.ngrams[random() % sample.ngrams.size()];
