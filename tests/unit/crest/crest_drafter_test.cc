@@ -2,14 +2,19 @@
 
 #include <memory>
 
+#include "common/drafting/drafter_factory.h"
+#include "common/drafting/rest/rest_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace foretoken {
 namespace {
 
+using ::foretoken::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class FakeSource final : public CrestSource {
@@ -67,6 +72,31 @@ TEST(CrestDrafterTest, AFailingStoreCostsTheDraftAndIsCounted) {
   drafter.Draft(64, tree);
   EXPECT_THAT(tree.tokens, IsEmpty());
   EXPECT_EQ(drafter.failed_lookups(), 1);
+}
+
+absl::StatusOr<std::unique_ptr<Drafter>> Make(
+    const std::string& mode, const DrafterResources& resources) {
+  return MakeDrafter(*ModeSpec::Parse(mode), resources);
+}
+
+TEST(CrestModesTest, NameTheDatastoreThatIsMissing) {
+  EXPECT_THAT(Make("crest", {}), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                          HasSubstr("no CREST datastore")));
+  EXPECT_THAT(Make("rest", {}), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                         HasSubstr("no REST datastore")));
+}
+
+TEST(CrestModesTest, TakeTheirKeysAndNoOthers) {
+  DrafterResources resources;
+  resources.crest = std::make_shared<FakeSource>();
+  resources.rest =
+      std::make_shared<const RestStore>(*RestStore::Create({1, 2, 3}, 5));
+  FORETOKEN_EXPECT_OK(Make("crest", resources));
+  FORETOKEN_EXPECT_OK(Make("rest:min_n=1,exact=1", resources));
+  EXPECT_THAT(Make("crest:n=3", resources),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("n")));
+  EXPECT_THAT(Make("rest:exact=1,min_n=5", resources),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("min_n")));
 }
 
 }  // namespace
