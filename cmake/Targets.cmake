@@ -46,7 +46,7 @@ function(foretoken_test name)
 endfunction()
 
 # foretoken_fuzzer(fuzz_safetensors SRCS x.cc DEPS ... CORPUS dir): a libFuzzer
-# target that ctest runs for a bounded time.
+# target that ctest runs for a bounded time. `fuzzers` builds them all.
 function(foretoken_fuzzer name)
   cmake_parse_arguments(ARG "" "CORPUS;SECONDS" "SRCS;DEPS" ${ARGN})
   if(NOT FORETOKEN_FUZZERS)
@@ -56,6 +56,10 @@ function(foretoken_fuzzer name)
     set(ARG_SECONDS 10)
   endif()
   foretoken_executable(${name} SRCS ${ARG_SRCS} DEPS ${ARG_DEPS})
+  if(NOT TARGET fuzzers)
+    add_custom_target(fuzzers)
+  endif()
+  add_dependencies(fuzzers ${name})
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/corpus/${name}")
