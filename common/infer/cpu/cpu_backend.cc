@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
+#include "common/base/digest.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
@@ -27,6 +28,28 @@ namespace {
 // Raised with every change of the kernels that may change a bit of output.
 constexpr int kKernelVersion = 1;
 
+// Every field of the config that arithmetic sees: floats by their bits.
+std::string NumericConfig(const ModelConfig& config) {
+  const RopeScaling& rope = config.rope_scaling;
+  return absl::StrFormat(
+      "%s;shape=%d,%d,%d,%d,%d,%d,%d;eps=%a;theta=%a;"
+      "rope=%d,%a,%a,%a,%d;flags=%d%d%d%d%d",
+      ModelFamilyName(config.family), config.d_model, config.n_layers,
+      config.n_heads, config.n_kv_heads, config.head_dim, config.d_ff,
+      config.vocab_size, config.rms_norm_eps, config.rope_theta,
+      static_cast<int>(rope.type), rope.factor, rope.low_freq_factor,
+      rope.high_freq_factor, rope.original_max_positions,
+      config.tied_embeddings, config.qkv_bias, config.output_bias,
+      config.mlp_bias, config.qk_norm);
+}
+
+// 16 hex digits of the SHA-256.
+std::string ShortDigest(absl::string_view text) {
+  Sha256 hash;
+  hash.Update(text);
+  return HexDigest(hash.Finish()).substr(0, 16);
+}
+
 class CpuBackend : public Backend {
  public:
   CpuBackend(CpuModel model, const CpuOps& ops, const CpuOptions& options,
@@ -44,10 +67,12 @@ class CpuBackend : public Backend {
         forward_,
         CpuForward::Create(model_, ops_, store_, *pool_, options_.max_rows));
     fingerprint_ = absl::StrFormat(
-        "cpu;kernel=%d;isa=%s;precision=%s;block=%d;probe=%s;weights=%s",
+        "cpu;kernel=%d;isa=%s;precision=%s;block=%d;probe=%s;config=%s;"
+        "weights=%s",
         kKernelVersion, ops_.name,
         model_.precision() == Precision::kBFloat16 ? "bf16" : "fp32",
-        kAttendKeys, ProbeOps(ops_, model_.config()), model_.weights_digest());
+        kAttendKeys, ProbeOps(ops_, model_.config()),
+        ShortDigest(NumericConfig(model_.config())), model_.weights_digest());
     return absl::OkStatus();
   }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -227,6 +228,29 @@ TEST(CpuBackendTest, TheFingerprintTellsPrecisionAndWeightsButNotThreads) {
   EXPECT_EQ(base, fingerprint(config, Precision::kBFloat16, 3));
   EXPECT_NE(base, fingerprint(config, Precision::kFloat32, 1));
   EXPECT_NE(base, fingerprint(deeper, Precision::kBFloat16, 1));
+}
+
+TEST(CpuBackendTest, TheFingerprintTellsConfigsOfTheSameWeightsApart) {
+  const auto fingerprint = [](const ModelConfig& config) {
+    return MakeBackend(config, Options())->numerics_fingerprint();
+  };
+  const ModelConfig base = TinyConfig();
+  std::vector<ModelConfig> configs(6, base);
+  configs[1].rms_norm_eps = 1e-6f;
+  configs[2].rope_theta = 500000.0f;
+  configs[3].rope_scaling.type = RopeScaling::Type::kLinear;
+  configs[3].rope_scaling.factor = 2.0f;
+  configs[4].rope_scaling = configs[3].rope_scaling;
+  configs[4].rope_scaling.factor = 4.0f;
+  configs[5].family = ModelFamily::kMistral;
+  std::set<std::string> seen;
+  for (const ModelConfig& config : configs) seen.insert(fingerprint(config));
+  EXPECT_EQ(seen.size(), configs.size());
+  // Where a session must end is no matter of arithmetic.
+  ModelConfig shorter = base;
+  shorter.max_positions = 200;
+  shorter.eos_tokens = {5};
+  EXPECT_EQ(fingerprint(shorter), fingerprint(base));
 }
 
 TEST(CpuBackendTest, SamplesAlongEachRowsOwnPath) {
