@@ -248,8 +248,17 @@ TEST_F(GenerateCommandTest, BadInputIsRefusedByNameAndStatus) {
   ExpectRefused({"--prompt", "a", "--prompt-ids", "1"}, invalid,
                 "2 prompts given");
   ExpectRefused({}, invalid, "0 prompts given");
-  ExpectRefused({"--prompt", "a", "--server", "x:1"}, "UNIMPLEMENTED",
-                "--server");
+  ExpectRefused({"--prompt", "a", "--server", "x:1"}, invalid,
+                "--server: the model is the server's");
+}
+
+TEST_F(GenerateCommandTest, AServerAndAModelAreRefused) {
+  const Ran ran = Run({"--server", "x:1", "--model", model_, "--prompt", "a"});
+  EXPECT_EQ(ran.exit_status, 1);
+  EXPECT_THAT(ran.out, IsEmpty());
+  EXPECT_THAT(ran.err, HasSubstr("foretoken: INVALID_ARGUMENT: --server: the "
+                                 "model is the server's"));
+  EXPECT_THAT(Run({"--prompt", "a"}).err, HasSubstr("want --server ADDR"));
 }
 
 TEST_F(GenerateCommandTest, AForeignTokenizerIsRefused) {
