@@ -90,7 +90,15 @@ void FusedDrafter::Commit(absl::Span<const TokenId> tokens) {
 void FusedDrafter::Take(TokenId token) {
   model_.Settle(next_);
   std::swap(cursor_, next_);
-  if (options_.use_request) request_.Append(token);
+  if (options_.use_request) {
+    request_.Append(token);
+    // The cursor's are of the text before this token: some may have gone.
+    auto& contexts =
+        cursor_.sources[static_cast<int>(Source::kRequest)].contexts;
+    for (int length = 1; length < WindowTrie::kDepth; ++length) {
+      contexts[length - 1] = request_.Open(length);
+    }
+  }
   model_.MarkSeen(token);
 }
 

@@ -194,12 +194,14 @@ void NextTokenModel::Find(const Cursor& from, TokenId token,
                           Found& found) const {
   for (int s = 0; s < kCountSources; ++s) {
     found.counts[s].fill(-1);
-    // What follows a longer context follows the shorter ones too.
+    // What follows a longer context follows the shorter ones too, unless it
+    // had to make room there.
     for (int l = 0; l < kLengths; ++l) {
       const WindowTrie::Context context = from.sources[s].contexts[l];
-      if (context == WindowTrie::kNoContext) break;
-      const int index = sources_[s]->Of(context).Find(token);
-      if (index < 0) break;
+      if (context == WindowTrie::kNoContext) continue;
+      const WindowTrie::Continuations list = sources_[s]->Of(context);
+      const int index = list.Find(token);
+      if (index < 0 && list.size < WindowTrie::kMaxContinuations) break;
       found.counts[s][l] = index;
     }
   }
@@ -217,7 +219,8 @@ void NextTokenModel::Move(const Cursor& from, TokenId token, const Found& found,
     contexts.fill(WindowTrie::kNoContext);
     contexts[0] = text.Root(token);
     uint32_t latest = WindowTrie::kNoPosition;
-    for (int l = 0; l < kLengths && found.counts[s][l] >= 0; ++l) {
+    for (int l = 0; l < kLengths; ++l) {
+      if (found.counts[s][l] < 0) continue;
       const uint32_t link =
           text.Of(from.sources[s].contexts[l]).links[found.counts[s][l]];
       if (l + 1 < kLengths) {

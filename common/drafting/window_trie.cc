@@ -11,29 +11,24 @@ constexpr TokenId kBorder = -1;
 constexpr uint32_t kNoOffset = 0;  // the arena's first word is unused
 constexpr size_t kMinRing = 16;
 constexpr size_t kMinRoot = 32;
-// Live blocks take at most 5 entries of 3 words a token, a third of their room
-// unused; above this much the arena is full of holes.
-constexpr size_t kArenaWordsPerToken = 30;
+// Live blocks take at most 5 entries of 3 words a token, half of their room
+// unused: 30 words. Above this many the arena is full of holes.
+constexpr size_t kArenaWordsPerToken = 36;
 constexpr size_t kMinArena = 1024;
-// Entries of more equals than this are swapped rather than shifted: order of
-// recency among many equals is worth less than the moves.
-constexpr uint32_t kMaxShift = 12;
+constexpr size_t kBlocksPerToken = WindowTrie::kDepth - 1;
 
-// Entries per block: 1, 2, 3, 4, 6, 8, 12, 16, ... Half-octave steps bound the
-// unused room to a third.
-constexpr std::array<uint16_t, 32> kCapacity = [] {
-  std::array<uint16_t, 32> capacity{};
-  capacity[0] = 0;
-  capacity[1] = 1;
-  capacity[2] = 2;
-  capacity[3] = 3;
+// Entries per block: 1, 2, 3, 4, 6, 8, 12, 16, ..., 128. Each is at most twice
+// the one two steps before.
+constexpr std::array<uint16_t, 15> kCapacity = [] {
+  std::array<uint16_t, 15> capacity{0, 1, 2, 3};
   for (size_t i = 4; i < capacity.size(); ++i) {
-    const uint32_t twice = uint32_t{capacity[i - 2]} * 2;
-    capacity[i] = static_cast<uint16_t>(twice > 65535 ? 65535 : twice);
+    capacity[i] = static_cast<uint16_t>(capacity[i - 2] * 2);
   }
   return capacity;
 }();
-constexpr uint32_t kMaxEntries = 65535;
+static_assert(kCapacity.back() == WindowTrie::kMaxContinuations);
+// While a block grows, its old room and the new one are both taken.
+static_assert(2 * 3 * size_t{kCapacity.back()} < kMinArena);
 
 size_t RoundUpToPowerOfTwo(size_t n) {
   size_t power = kMinRing;
@@ -59,18 +54,48 @@ int FindToken(const uint32_t* tokens, uint32_t size, uint32_t token) {
   return -1;
 }
 
-// Growing by a quarter keeps the bytes a token bounded.
+// Growing by a quarter keeps the bytes a token bounded before the limit does.
 template <typename T>
-void ReserveMore(std::vector<T>& items, size_t more) {
-  if (items.size() + more > items.capacity()) {
-    items.reserve(items.size() + more + items.size() / 4);
+void ReserveMore(std::vector<T>& items, size_t more, size_t limit) {
+  const size_t needed = items.size() + more;
+  if (needed > items.capacity()) {
+    items.reserve(std::max(needed, std::min(needed + needed / 4, limit)));
   }
 }
 
-void SwapEntries(uint32_t* entries, uint32_t capacity, uint32_t a, uint32_t b) {
-  std::swap(entries[a], entries[b]);
-  std::swap(entries[capacity + a], entries[capacity + b]);
-  std::swap(entries[2 * capacity + a], entries[2 * capacity + b]);
+// Entry `index` moves to `target`, those between make room.
+void MoveEntry(uint32_t* entries, uint32_t capacity, uint32_t index,
+               uint32_t target) {
+  for (uint32_t column = 0; column < 3; ++column, entries += capacity) {
+    const uint32_t moved = entries[index];
+    if (target < index) {
+      std::memmove(entries + target + 1, entries + target,
+                   (index - target) * sizeof(uint32_t));
+    } else {
+      std::memmove(entries + index, entries + index + 1,
+                   (target - index) * sizeof(uint32_t));
+    }
+    entries[target] = moved;
+  }
+}
+
+// Entry `index` has grown: before all entries of its count or less.
+void MoveForward(uint32_t* entries, uint32_t capacity, uint32_t index) {
+  const uint32_t* counts = entries + capacity;
+  const uint32_t count = counts[index];
+  uint32_t target = index;
+  while (target > 0 && counts[target - 1] <= count) --target;
+  if (target != index) MoveEntry(entries, capacity, index, target);
+}
+
+// Entry `index` has shrunk: behind all entries of a greater count.
+void MoveBack(uint32_t* entries, uint32_t capacity, uint32_t size,
+              uint32_t index) {
+  const uint32_t* counts = entries + capacity;
+  const uint32_t count = counts[index];
+  uint32_t target = index;
+  while (target + 1 < size && counts[target + 1] > count) ++target;
+  if (target != index) MoveEntry(entries, capacity, index, target);
 }
 
 }  // namespace
@@ -93,7 +118,7 @@ void WindowTrie::Clear() {
   ++version_;
   open_.fill(kNoContext);
   blocks_ = std::vector<Block>(1);
-  free_blocks_ = std::vector<Context>();
+  free_block_ = kNoContext;
   arena_ = std::vector<uint32_t>(1, 0);
   free_words_.assign(kCapacity.size(), kNoOffset);
   root_ = std::vector<RootSlot>(kMinRoot);
@@ -104,8 +129,8 @@ WindowTrie::Continuations WindowTrie::Of(Context context) const {
   const Block& block = blocks_[context];
   const uint32_t capacity = kCapacity[block.size_class];
   const uint32_t* entries = arena_.data() + block.offset;
-  return {entries,    entries + capacity, entries + 2 * capacity,
-          block.size, block.total,        block.latest};
+  return {entries, entries + capacity, entries + 2 * capacity, block.size,
+          block.total};
 }
 
 // --- Appending and evicting --------------------------------------------------
@@ -115,10 +140,10 @@ void WindowTrie::Append(TokenId token) {
   std::array<Context, kDepth> next{};
   next[1] = CountRoot(token);
   for (int length = 1; length < kDepth; ++length) {
-    if (open_[length] == kNoContext) break;
-    const bool deepest = length + 1 == kDepth;
-    const uint32_t link = Count(open_[length], token, deepest);
-    if (!deepest) next[length + 1] = link;
+    // Counting may free contexts, open ones too.
+    if (open_[length] == kNoContext) continue;
+    const uint32_t link = Count(open_[length], token, length);
+    if (length + 1 < kDepth) next[length + 1] = link;
   }
   open_ = next;
 }
@@ -148,7 +173,6 @@ void WindowTrie::AppendSlot(TokenId token) {
 void WindowTrie::EvictOldest() {
   const uint32_t first = end_ - static_cast<uint32_t>(size_) + 1;
   --size_;
-  ++version_;
   const TokenId token = TokenAt(first);
   if (token == kBorder) return;
   Context context = Root(token);
@@ -167,31 +191,31 @@ void WindowTrie::EvictOldest() {
   }
   for (int length = deepest; length >= 1; --length) {
     Uncount(path[length], TokenAt(first + static_cast<uint32_t>(length)),
-            length + 1 == kDepth);
+            length);
   }
   UncountRoot(token);
 }
 
-uint32_t WindowTrie::Count(Context context, TokenId token, bool deepest) {
-  Block* block = &blocks_[context];
-  ++block->total;
-  block->latest = static_cast<uint32_t>(token);
-  uint32_t capacity = kCapacity[block->size_class];
-  uint32_t* entries = arena_.data() + block->offset;
-  const int found =
-      FindToken(entries, block->size, static_cast<uint32_t>(token));
+uint32_t WindowTrie::Count(Context context, TokenId token, int length) {
+  const bool deepest = length + 1 == kDepth;
+  const int found = Of(context).Find(token);
+  if (found < 0 && blocks_[context].size == kMaxContinuations) {
+    RemoveEntry(context, kMaxContinuations - 1, length);
+  }
+  const uint32_t child = found >= 0 || deepest ? kNoContext : NewBlock();
+  Block& block = blocks_[context];
+  if (found < 0 && block.size == kCapacity[block.size_class]) {
+    Resize(block, block.size_class + 1);
+  }
+  ++block.total;
+  const uint32_t capacity = kCapacity[block.size_class];
+  uint32_t* entries = arena_.data() + block.offset;
   uint32_t index = static_cast<uint32_t>(found);
   if (found < 0) {
-    if (block->size == kMaxEntries) return deepest ? kNoPosition : kNoContext;
-    const uint32_t link = deepest ? 0 : NewBlock();
-    block = &blocks_[context];
-    if (block->size == capacity) Grow(*block);
-    capacity = kCapacity[block->size_class];
-    entries = arena_.data() + block->offset;
-    index = block->size++;
+    index = block.size++;
     entries[index] = static_cast<uint32_t>(token);
     entries[capacity + index] = 0;
-    entries[2 * capacity + index] = link;
+    entries[2 * capacity + index] = child;
   }
   ++entries[capacity + index];
   if (deepest) entries[2 * capacity + index] = end_;
@@ -200,89 +224,73 @@ uint32_t WindowTrie::Count(Context context, TokenId token, bool deepest) {
   return link;
 }
 
-WindowTrie::Context WindowTrie::Uncount(Context context, TokenId token,
-                                        bool deepest) {
+void WindowTrie::Uncount(Context context, TokenId token, int length) {
+  const int found = Of(context).Find(token);
+  if (found < 0) return;
+  const uint32_t index = static_cast<uint32_t>(found);
   Block& block = blocks_[context];
   const uint32_t capacity = kCapacity[block.size_class];
   uint32_t* entries = arena_.data() + block.offset;
-  const int found =
-      FindToken(entries, block.size, static_cast<uint32_t>(token));
-  if (found < 0) return kNoContext;
+  if (entries[capacity + index] == 1) {
+    RemoveEntry(context, index, length);
+    return;
+  }
   --block.total;
-  const uint32_t index = static_cast<uint32_t>(found);
-  if (--entries[capacity + index] == 0) {
-    RemoveEntry(block, index, deepest);
-    return kNoContext;
-  }
-  const Context link = entries[2 * capacity + index];
+  --entries[capacity + index];
   MoveBack(entries, capacity, block.size, index);
-  return link;
 }
 
-void WindowTrie::RemoveEntry(Block& block, uint32_t index, bool deepest) {
-  const uint32_t capacity = kCapacity[block.size_class];
-  uint32_t* entries = arena_.data() + block.offset;
-  if (!deepest) FreeBlock(entries[2 * capacity + index]);
-  // The order must hold: swap up to the end of the equals, then drop the last.
-  for (uint32_t i = index; i + 1 < block.size; ++i) {
-    SwapEntries(entries, capacity, i, i + 1);
-  }
+void WindowTrie::RemoveEntry(Context context, uint32_t index, int length) {
+  const Continuations list = Of(context);
+  const uint32_t count = list.counts[index];
+  if (length + 1 < kDepth) FreeSubtree(list.links[index], length + 1);
+  Block& block = blocks_[context];
+  block.total -= count;
   --block.size;
-}
-
-// Entry `index` has grown: move it before all entries of its count or less.
-void WindowTrie::MoveForward(uint32_t* entries, uint32_t capacity,
-                             uint32_t index) {
-  const uint32_t* counts = entries + capacity;
-  const uint32_t count = counts[index];
-  uint32_t shifted = 0;
-  while (index > 0 && counts[index - 1] <= count && shifted < kMaxShift) {
-    SwapEntries(entries, capacity, index, index - 1);
-    --index;
-    ++shifted;
+  MoveEntry(arena_.data() + block.offset, kCapacity[block.size_class], index,
+            block.size);
+  // Two steps down, so that growing again takes as many entries.
+  const int size_class = block.size_class;
+  if (block.size == 0) {
+    FreeWords(block);
+    block.offset = 0;
+    block.size_class = 0;
+  } else if (size_class >= 2 && block.size <= kCapacity[size_class - 2]) {
+    Resize(block, size_class - 1);
   }
-  if (index == 0 || counts[index - 1] >= count) return;
-  // Many smaller ones before it: jump to the first of them.
-  const uint32_t* first = std::partition_point(
-      counts, counts + index, [count](uint32_t c) { return c >= count; });
-  SwapEntries(entries, capacity, index, static_cast<uint32_t>(first - counts));
 }
 
-// Entry `index` has shrunk: move it behind all entries of a greater count.
-void WindowTrie::MoveBack(uint32_t* entries, uint32_t capacity, uint32_t size,
-                          uint32_t index) {
-  const uint32_t* counts = entries + capacity;
-  const uint32_t count = counts[index];
-  if (index + 1 >= size || counts[index + 1] <= count) return;
-  const uint32_t* last =
-      std::partition_point(counts + index + 1, counts + size,
-                           [count](uint32_t c) { return c > count; });
-  SwapEntries(entries, capacity, index,
-              static_cast<uint32_t>(last - counts) - 1);
-}
-
-// --- Memory
-// --------------------------------------------------------------------
+// --- Memory ------------------------------------------------------------------
 
 WindowTrie::Context WindowTrie::NewBlock() {
-  if (!free_blocks_.empty()) {
-    const Context context = free_blocks_.back();
-    free_blocks_.pop_back();
+  if (free_block_ != kNoContext) {
+    const Context context = free_block_;
+    free_block_ = blocks_[context].offset;
+    blocks_[context] = Block{};
     return context;
   }
-  ReserveMore(blocks_, 1);
+  ReserveMore(blocks_, 1, ring_limit_ * kBlocksPerToken + 1);
   blocks_.push_back(Block{});
   return static_cast<Context>(blocks_.size() - 1);
 }
 
-void WindowTrie::FreeBlock(Context context) {
-  Block& block = blocks_[context];
-  if (block.size_class != 0) {
-    arena_[block.offset] = free_words_[block.size_class];
-    free_words_[block.size_class] = block.offset;
+void WindowTrie::FreeSubtree(Context context, int length) {
+  if (length + 1 < kDepth) {
+    const Continuations list = Of(context);
+    for (uint32_t i = 0; i < list.size; ++i) {
+      FreeSubtree(list.links[i], length + 1);
+    }
   }
-  block = Block{};
-  free_blocks_.push_back(context);
+  ++version_;
+  if (open_[length] == context) open_[length] = kNoContext;
+  FreeWords(blocks_[context]);
+  blocks_[context] = Block{};
+  blocks_[context].offset = free_block_;
+  free_block_ = context;
+}
+
+size_t WindowTrie::ArenaLimit(size_t tokens) const {
+  return kMinArena + tokens * kArenaWordsPerToken;
 }
 
 uint32_t WindowTrie::AllocateWords(int size_class) {
@@ -293,18 +301,21 @@ uint32_t WindowTrie::AllocateWords(int size_class) {
     return offset;
   }
   const size_t words = size_t{3} * kCapacity[size_class];
-  if (arena_.size() + words > kMinArena + size_ * kArenaWordsPerToken) {
-    Compact();
-  }
+  if (arena_.size() + words > ArenaLimit(size_)) Compact();
   const uint32_t offset = static_cast<uint32_t>(arena_.size());
-  ReserveMore(arena_, words);
+  ReserveMore(arena_, words, ArenaLimit(ring_limit_));
   arena_.resize(arena_.size() + words);
   return offset;
 }
 
-// Copies what lives together. Blocks of a size that the text no longer needs
-// would else be kept for ever; so many must have gone for the limit to be
-// reached again that this is O(1) for each token.
+void WindowTrie::FreeWords(const Block& block) {
+  if (block.size_class == 0) return;
+  arena_[block.offset] = free_words_[block.size_class];
+  free_words_[block.size_class] = block.offset;
+}
+
+// Copies what lives together. At least the sixth part of the limit is free
+// then, so that the cost is O(1) for each word that comes to be allocated.
 void WindowTrie::Compact() {
   std::vector<uint32_t> old(1, 0);
   old.swap(arena_);
@@ -312,8 +323,9 @@ void WindowTrie::Compact() {
   for (const Block& block : blocks_) {
     words += size_t{3} * kCapacity[block.size_class];
   }
-  arena_.reserve(words + words / 4);
+  ReserveMore(arena_, words, ArenaLimit(ring_limit_));
   for (Block& block : blocks_) {
+    if (block.size_class == 0) continue;
     const auto first = old.begin() + block.offset;
     const auto end = first + 3 * kCapacity[block.size_class];
     block.offset = static_cast<uint32_t>(arena_.size());
@@ -322,21 +334,17 @@ void WindowTrie::Compact() {
   std::fill(free_words_.begin(), free_words_.end(), kNoOffset);
 }
 
-void WindowTrie::Grow(Block& block) {
-  const uint32_t old_capacity = kCapacity[block.size_class];
-  const int size_class = block.size_class + 1;
+void WindowTrie::Resize(Block& block, int size_class) {
   const uint32_t offset = AllocateWords(size_class);
+  const uint32_t old_capacity = kCapacity[block.size_class];
   const uint32_t capacity = kCapacity[size_class];
   const uint32_t* from = arena_.data() + block.offset;
   uint32_t* to = arena_.data() + offset;
-  for (int column = 0; column < 3; ++column) {
+  for (uint32_t column = 0; column < 3; ++column) {
     std::copy_n(from + column * old_capacity, block.size,
                 to + column * capacity);
   }
-  if (block.size_class != 0) {
-    arena_[block.offset] = free_words_[block.size_class];
-    free_words_[block.size_class] = block.offset;
-  }
+  FreeWords(block);
   block.offset = offset;
   block.size_class = static_cast<uint16_t>(size_class);
 }
@@ -344,13 +352,11 @@ void WindowTrie::Grow(Block& block) {
 size_t WindowTrie::MemoryBytes() const {
   return ring_.capacity() * sizeof(int32_t) +
          blocks_.capacity() * sizeof(Block) +
-         free_blocks_.capacity() * sizeof(Context) +
          arena_.capacity() * sizeof(uint32_t) +
          root_.capacity() * sizeof(RootSlot);
 }
 
-// --- Root: token -> context of that one token
-// ------------------------------------
+// --- Root: token -> context of that one token --------------------------------
 
 size_t WindowTrie::RootIndex(TokenId token) const {
   const size_t mask = root_.size() - 1;
@@ -380,11 +386,10 @@ WindowTrie::Context WindowTrie::CountRoot(TokenId token) {
   return root_[index].context;
 }
 
-WindowTrie::Context WindowTrie::UncountRoot(TokenId token) {
+void WindowTrie::UncountRoot(TokenId token) {
   size_t hole = RootIndex(token);
-  if (root_[hole].token == kBorder) return kNoContext;
-  if (--root_[hole].count != 0) return root_[hole].context;
-  FreeBlock(root_[hole].context);
+  if (--root_[hole].count != 0) return;
+  FreeSubtree(root_[hole].context, 1);
   --root_size_;
   // Close the gap, so that no probe sequence is cut (Knuth 6.4, algorithm R).
   const size_t mask = root_.size() - 1;
@@ -397,7 +402,6 @@ WindowTrie::Context WindowTrie::UncountRoot(TokenId token) {
     }
   }
   root_[hole] = RootSlot{};
-  return kNoContext;
 }
 
 void WindowTrie::GrowRoot() {

@@ -8,13 +8,24 @@
 // it leads to, or, at full depth, the position of its latest occurrence, so
 // that a long copy is followed through the text and needs no deep nodes.
 //
-// Bounded: the window holds at most `window_tokens` tokens; a token that
-// enters a full window evicts the oldest one in O(depth) and returns its
-// memory. At most depth - 1 continuations a token exist; with everything
-// around them a token costs less than 300 bytes, whatever the text.
+// A context lists at most kMaxContinuations: when it is full, a new one takes
+// the place of the least frequent, oldest one and of all that hangs on it. Up
+// to there counts are exact; a context that was ever full may count less, never
+// more, than the window holds, and total is the sum of what it lists.
 //
-// Contexts are stable until the next Append, EndSequence or Clear that evicts:
-// compare version() before a kept one is used again.
+// Bounded: the window holds at most W = window_tokens tokens, and a token that
+// enters a full one evicts the oldest. Every entry counts at least one
+// occurrence in the window that was counted after the entry was made (when the
+// last of those leaves, it has taken away what it had added). An occurrence
+// backs one entry of each context length, so there are at most 5 W entries and,
+// with the one-token contexts, 5 W contexts. A block has room for at most twice
+// its entries (it shrinks, too) and the arena is compacted at a fifth above
+// that. In bytes a token: arena 36 words, 144; contexts 60; look-up of the
+// first token 24; ring 4; 232 together, see MaxBytes. Compacting holds the
+// arena twice for its duration. Each token costs O(depth * kMaxContinuations),
+// amortised over the entries that it made.
+//
+// Contexts are stable while version() stays what it was.
 //
 // Thread-compatible: const methods may be called concurrently.
 #ifndef FORETOKEN_COMMON_DRAFTING_WINDOW_TRIE_H_
@@ -34,6 +45,9 @@ class WindowTrie {
   // Longest stored n-gram. Contexts of 1 .. kDepth-1 tokens have counts; an
   // occurrence of kDepth tokens has a position.
   static constexpr int kDepth = 6;
+  // Continuations listed of one context; drafting reads fewer
+  // (fused_tuning.h).
+  static constexpr uint32_t kMaxContinuations = 128;
 
   using Context = uint32_t;
   static constexpr Context kNoContext = 0;
@@ -45,8 +59,7 @@ class WindowTrie {
     const uint32_t* counts = nullptr;
     const uint32_t* links = nullptr;  // Context, or position at full depth
     uint32_t size = 0;
-    uint32_t total = 0;   // sum of counts
-    uint32_t latest = 0;  // the token that followed most recently
+    uint32_t total = 0;  // sum of counts
 
     // Index of `token`, or -1.
     int Find(TokenId token) const;
@@ -62,17 +75,14 @@ class WindowTrie {
 
   // The context of `token` alone.
   Context Root(TokenId token) const;
-  // Occurrences of `token` in the window.
-  uint32_t RootCount(TokenId token) const {
-    return root_[RootIndex(token)].count;
-  }
   Continuations Of(Context context) const;
   // The context of the last `length` tokens of the open sequence, 1 <= length
-  // < kDepth; kNoContext where the sequence is shorter.
+  // < kDepth; kNoContext where the sequence is shorter or the context had to
+  // make room.
   Context Open(int length) const { return open_[length]; }
 
   // Position of the newest token; position p + 1 follows p in the text. A
-  // position stays readable while fewer than window_tokens() came after it.
+  // position stays readable while fewer tokens than the window came after it.
   uint32_t end_position() const { return end_; }
   bool Holds(uint32_t position) const {
     return end_ - position < size_;  // modulo 2^32
@@ -84,14 +94,15 @@ class WindowTrie {
 
   uint64_t version() const { return version_; }
   size_t size() const { return size_; }  // tokens held, borders included
-  size_t window_tokens() const { return ring_mask_ + 1; }
   size_t MemoryBytes() const;
+  // What MemoryBytes never exceeds, whatever the text: below 300 bytes a token
+  // of windows of 256 tokens or more.
+  size_t MaxBytes() const { return ring_limit_ * 232 + 8192; }
 
  private:
   struct Block {
-    uint32_t offset = 0;  // of the entries in arena_, in words
+    uint32_t offset = 0;  // of the entries in arena_, in words; or next_free
     uint32_t total = 0;
-    uint32_t latest = 0;
     uint16_t size = 0;
     uint16_t size_class = 0;
   };
@@ -103,23 +114,24 @@ class WindowTrie {
 
   void AppendSlot(TokenId token);
   void EvictOldest();
-  // Counts `token` after `context`; the context or position it leads to.
-  uint32_t Count(Context context, TokenId token, bool deepest);
-  // Undoes one Count; the link it had, kNoContext when the entry is gone.
-  Context Uncount(Context context, TokenId token, bool deepest);
-  void RemoveEntry(Block& block, uint32_t index, bool deepest);
-  void Grow(Block& block);
+  // Counts `token` after the context of `length` tokens; the context or
+  // position it leads to.
+  uint32_t Count(Context context, TokenId token, int length);
+  // Undoes one Count, where its entry is still there.
+  void Uncount(Context context, TokenId token, int length);
+  void RemoveEntry(Context context, uint32_t index, int length);
+  void Resize(Block& block, int size_class);
   Context NewBlock();
-  void FreeBlock(Context context);
+  // Frees a context of `length` tokens and all that hangs on it.
+  void FreeSubtree(Context context, int length);
   uint32_t AllocateWords(int size_class);
+  void FreeWords(const Block& block);
+  size_t ArenaLimit(size_t tokens) const;
   void Compact();
   Context CountRoot(TokenId token);
-  Context UncountRoot(TokenId token);
+  void UncountRoot(TokenId token);
   size_t RootIndex(TokenId token) const;
   void GrowRoot();
-  void MoveForward(uint32_t* entries, uint32_t capacity, uint32_t index);
-  void MoveBack(uint32_t* entries, uint32_t capacity, uint32_t size,
-                uint32_t index);
 
   std::vector<int32_t> ring_;
   size_t ring_limit_;
@@ -129,8 +141,8 @@ class WindowTrie {
   uint64_t version_ = 0;
   std::array<Context, kDepth> open_{};
 
-  std::vector<Block> blocks_;  // [0] is unused: kNoContext
-  std::vector<Context> free_blocks_;
+  std::vector<Block> blocks_;        // [0] is unused: kNoContext
+  Context free_block_ = kNoContext;  // chained by `offset`
   std::vector<uint32_t> arena_;
   std::vector<uint32_t> free_words_;  // head of each size class, 0: none
   std::vector<RootSlot> root_;        // open addressing, a power of two
