@@ -87,7 +87,9 @@ struct CpuOps {
   // e^x with x clamped to [-87, 88]; at most 2 units in the last place off.
   void (*exp)(const float* x, int n, float* out);
   // Sum of x in any order, size a multiple of 128: as fast as memory is read.
-  float (*stream_sum)(const float* x, int64_t size);
+  // Fetches what lies `ahead` bytes further on, where that is not 0; memory
+  // behind x is never read, so it need not be there.
+  float (*stream_sum)(const float* x, int64_t size, int64_t ahead);
 };
 
 // Each is nullptr where this build has no such file.

@@ -168,7 +168,7 @@ void Exp(const float* x, int n, float* out) {
   for (int i = 0; i < n; ++i) out[i] = ExpOne(x[i]);
 }
 
-float StreamSum(const float* x, int64_t size) {
+float StreamSum(const float* x, int64_t size, int64_t /*ahead*/) {
   float lanes[128] = {};
   for (int64_t i = 0; i < size; i += 128) {
     for (int j = 0; j < 128; ++j) lanes[j] += x[i + j];

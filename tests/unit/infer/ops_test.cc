@@ -287,7 +287,9 @@ TEST_P(OpsTest, AKeyPastAQuerysCountNeverReachesIt) {
 
 TEST_P(OpsTest, StreamSumAddsEverything) {
   const std::vector<float> ones(1024, 1.0f);
-  EXPECT_EQ(ops_.stream_sum(ones.data(), 1024), 1024.0f);
+  for (const int64_t ahead : {0, 64, 1 << 20}) {
+    EXPECT_EQ(ops_.stream_sum(ones.data(), 1024, ahead), 1024.0f);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, OpsTest,

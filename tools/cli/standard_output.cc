@@ -1,0 +1,15 @@
+#include "tools/cli/standard_output.h"
+
+#include <cstdio>
+
+namespace foretoken::cli {
+
+absl::Status WriteOut(absl::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+      std::fflush(stdout) != 0) {
+    return absl::DataLossError("stdout: cannot write");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace foretoken::cli

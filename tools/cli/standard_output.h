@@ -1,0 +1,16 @@
+// What a command prints for its caller.
+#ifndef FORETOKEN_TOOLS_CLI_STANDARD_OUTPUT_H_
+#define FORETOKEN_TOOLS_CLI_STANDARD_OUTPUT_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace foretoken::cli {
+
+// Writes and flushes. DataLoss if stdout does not take it all: a full disk or
+// a closed pipe must not pass for success.
+absl::Status WriteOut(absl::string_view text);
+
+}  // namespace foretoken::cli
+
+#endif  // FORETOKEN_TOOLS_CLI_STANDARD_OUTPUT_H_
