@@ -3,7 +3,8 @@
 // The replay tool and the services drive every model-free drafter through this
 // one interface, so that what is measured is what runs.
 //
-//   StartRequest -> (Draft -> Commit)*        and again for the next request
+//   StartRequest -> (Draft -> Commit)* -> EndRequest    and again for the next
+//   request
 //
 // A drafter sees committed tokens only: never the future, and never, unless its
 // options say so, another request's prompt. State is of two kinds: the
@@ -64,6 +65,11 @@ class Drafter {
   // Replaces `tree` by a draft of at most `max_nodes` nodes for what follows
   // the committed tokens. May be empty.
   virtual void Draft(int max_nodes, DraftTree& tree) = 0;
+
+  // The request is over: its committed output becomes shared state where the
+  // drafter keeps any. StartRequest and the destructor do it where it was not
+  // called.
+  virtual void EndRequest() {}
 
   // Adds the output of a finished request, its end token included where it had
   // one, to the shared state; nothing where the drafter has none. Not between

@@ -99,10 +99,10 @@ absl::StatusOr<std::unique_ptr<Drafter>> MakeAuto(
   FusedOptions options;
   options.prior = resources.prior;
   options.use_request = read.Bool("request", true);
-  options.use_history =
-      read.Bool("history", true) &&
-      (resources.keep_history || resources.preloaded_history);
+  options.use_history = read.Bool("history", true) &&
+                        (resources.keep_history || resources.preloaded_history);
   options.keep_history = resources.keep_history;
+  options.price = static_cast<float>(read.Double("price", 0.0, 0.0, 1.0));
   FORETOKEN_RETURN_IF_ERROR(read.Finish());
   return MakeFusedDrafter(options);
 }
@@ -119,9 +119,10 @@ absl::StatusOr<std::unique_ptr<Drafter>> MakeDrafter(
   if (spec.name() == "phrase_pool") return MakePhrasePool(read, resources);
   if (spec.name() == "crest") return MakeCrest(read, resources);
   if (spec.name() == "rest") return MakeRest(read, resources);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "mode \"", spec.name(),
-      "\": want auto, off, prompt_lookup, ngram_trie, phrase_pool, crest or rest"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("mode \"", spec.name(),
+                   "\": want auto, off, prompt_lookup, ngram_trie, "
+                   "phrase_pool, crest or rest"));
 }
 
 }  // namespace foretoken

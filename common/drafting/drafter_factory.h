@@ -6,7 +6,8 @@
 //   phrase_pool:w=20,beta=8,k=3
 //   crest
 //   rest:min_n=2,exact=0|1,max_n=16 (4 where exact)
-//   auto:request=1,history=1 (0 leaves a source out)
+//   auto:request=1,history=1 (0 leaves a source out),price=0 (path probability
+//     that a node must have; 0 fills the budget)
 #ifndef FORETOKEN_COMMON_DRAFTING_DRAFTER_FACTORY_H_
 #define FORETOKEN_COMMON_DRAFTING_DRAFTER_FACTORY_H_
 

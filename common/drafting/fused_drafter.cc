@@ -19,15 +19,16 @@ class FusedDrafter final : public Drafter {
                     : std::make_shared<FusedMemory>(
                           options.use_history ? options.history_tokens : 0)),
         request_(options.use_request ? options.request_tokens : 0),
-        trust_(memory_->trust),
+        trust_(options.keep_history ? memory_->trust : own_trust_),
         model_(options.prior.get(), options.use_request ? &request_ : nullptr,
                options.use_history ? &memory_->history : nullptr, &trust_),
         price_(std::clamp(options.price, 0.0f, 1.0f)) {}
-  ~FusedDrafter() override { Finish(); }
+  ~FusedDrafter() override { EndRequest(); }
 
   void StartRequest(absl::Span<const TokenId> prompt) override;
   void Commit(absl::Span<const TokenId> tokens) override;
   void Draft(int max_nodes, DraftTree& tree) override;
+  void EndRequest() override;
   void AddHistory(absl::Span<const TokenId> output) override;
   void ForgetShared() override;
 
@@ -43,8 +44,6 @@ class FusedDrafter final : public Drafter {
   }
 
  private:
-  // The request is over: its output becomes history.
-  void Finish();
   void Take(TokenId token);
   // Other requests may have evicted what the cursor points to.
   void RefreshHistory();
@@ -52,6 +51,7 @@ class FusedDrafter final : public Drafter {
   const FusedOptions options_;
   const std::shared_ptr<FusedMemory> memory_;
   WindowTrie request_;
+  SharedTrust own_trust_;  // where nothing is to be kept
   Trust trust_;
   NextTokenModel model_;
   TreeGrower grower_;
@@ -64,8 +64,8 @@ class FusedDrafter final : public Drafter {
 };
 
 void FusedDrafter::StartRequest(absl::Span<const TokenId> prompt) {
-  Finish();
-  if (!options_.keep_history) memory_->trust.Reset();
+  EndRequest();
+  if (!options_.keep_history) own_trust_ = memory_->trust;
   trust_.StartRequest();
   model_.StartRequest();
   request_.Clear();
@@ -82,23 +82,24 @@ void FusedDrafter::Commit(absl::Span<const TokenId> tokens) {
   for (TokenId token : tokens) {
     model_.LearnAndAdvance(cursor_, token, next_);
     Take(token);
-    if (options_.use_history && options_.keep_history) output_.push_back(token);
+    if (!options_.use_history || !options_.keep_history) continue;
+    // The window would evict what is older than its size again.
+    if (output_.size() >= 2 * options_.history_tokens) {
+      output_.erase(
+          output_.begin(),
+          output_.end() - static_cast<ptrdiff_t>(options_.history_tokens));
+    }
+    output_.push_back(token);
   }
 }
 
-// After the cursor has moved: what it points to must not be this occurrence.
+// After `next_` has moved in all but the request's own text.
 void FusedDrafter::Take(TokenId token) {
+  if (options_.use_request) {
+    model_.Follow(cursor_, request_.Append(token), next_);
+  }
   model_.Settle(next_);
   std::swap(cursor_, next_);
-  if (options_.use_request) {
-    request_.Append(token);
-    // The cursor's are of the text before this token: some may have gone.
-    auto& contexts =
-        cursor_.sources[static_cast<int>(Source::kRequest)].contexts;
-    for (int length = 1; length < WindowTrie::kDepth; ++length) {
-      contexts[length - 1] = request_.Open(length);
-    }
-  }
   model_.MarkSeen(token);
 }
 
@@ -119,13 +120,14 @@ void FusedDrafter::AddHistory(absl::Span<const TokenId> output) {
   memory_->history.EndSequence();
 }
 
-void FusedDrafter::Finish() {
+void FusedDrafter::EndRequest() {
   AddHistory(output_);
-  output_.clear();
+  // A fresh vector: one long request must not weigh on all after it.
+  output_ = std::vector<TokenId>();
 }
 
 void FusedDrafter::ForgetShared() {
-  output_.clear();
+  output_ = std::vector<TokenId>();
   memory_->history.Clear();
   memory_->trust.Reset();
 }

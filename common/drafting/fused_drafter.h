@@ -38,11 +38,12 @@ struct FusedOptions {
   bool use_history = true;
   // Outputs of the requests of this drafter enter the history, and the shared
   // trust outlives a request. If not, the history is what AddHistory gave, and
-  // trust starts anew with every request.
+  // every request starts from the shared trust and leaves it as it is.
   bool keep_history = true;
 
   // Windows, in tokens, rounded up to a power of two: the oldest go first.
-  // Under 300 bytes a token each, whatever the text (window_trie.h).
+  // Under 300 bytes a token each, whatever the text (window_trie.h). Until a
+  // request ends, at most two history windows of its output are held besides.
   size_t request_tokens = size_t{1} << 17;
   size_t history_tokens = size_t{1} << 18;
 

@@ -190,9 +190,9 @@ void NextTokenModel::Settle(Cursor& cursor) const {
 
 // --- Moving ------------------------------------------------------------------
 
-void NextTokenModel::Find(const Cursor& from, TokenId token,
+void NextTokenModel::Find(int first, const Cursor& from, TokenId token,
                           Found& found) const {
-  for (int s = 0; s < kCountSources; ++s) {
+  for (int s = first; s < kCountSources; ++s) {
     found.counts[s].fill(-1);
     // What follows a longer context follows the shorter ones too, unless it
     // had to make room there.
@@ -207,12 +207,12 @@ void NextTokenModel::Find(const Cursor& from, TokenId token,
   }
 }
 
-void NextTokenModel::Move(const Cursor& from, TokenId token, const Found& found,
-                          Cursor& to) const {
+void NextTokenModel::Move(int first, const Cursor& from, TokenId token,
+                          const Found& found, Cursor& to) const {
   to.prior_known = 0;
   to.before = &from;
   to.token = token;
-  for (int s = 0; s < kCountSources; ++s) {
+  for (int s = first; s < kCountSources; ++s) {
     if (sources_[s] == nullptr) continue;
     const WindowTrie& text = *sources_[s];
     auto& contexts = to.sources[s].contexts;
@@ -260,14 +260,25 @@ CopyState NextTokenModel::MoveCopy(const WindowTrie& text,
 void NextTokenModel::Advance(const Cursor& from, TokenId token,
                              Cursor& to) const {
   Found found;
-  Find(from, token, found);
-  Move(from, token, found, to);
+  Find(0, from, token, found);
+  Move(0, from, token, found, to);
+}
+
+void NextTokenModel::Follow(const Cursor& from, uint32_t latest,
+                            Cursor& to) const {
+  constexpr int s = static_cast<int>(Source::kRequest);
+  const WindowTrie& text = *sources_[s];
+  for (int length = 1; length <= kLengths; ++length) {
+    to.sources[s].contexts[length - 1] = text.Open(length);
+  }
+  to.sources[s].copy = MoveCopy(text, from.sources[s].copy, to.token, latest);
 }
 
 void NextTokenModel::LearnAndAdvance(const Cursor& from, TokenId token,
                                      Cursor& to) {
   Found found;
-  Find(from, token, found);
+  constexpr int kFirst = static_cast<int>(Source::kHistory);
+  Find(kFirst, from, token, found);
 
   struct Collect {
     const NextTokenModel& model;
@@ -286,7 +297,9 @@ void NextTokenModel::LearnAndAdvance(const Cursor& from, TokenId token,
     }
     bool Counts(const Link& link, Source source, int length,
                 const WindowTrie::Continuations& list) {
-      const int index = found.counts[static_cast<int>(source)][length - 1];
+      const int index = source == Source::kRequest
+                            ? list.Find(token)
+                            : found.counts[kFirst][length - 1];
       if (index < 0) return Add(link, 0.0f);
       return Add(link, static_cast<float>(list.counts[index]) /
                            static_cast<float>(list.total));
@@ -306,7 +319,7 @@ void NextTokenModel::LearnAndAdvance(const Cursor& from, TokenId token,
                      std::max(listed, 1e-6f) * model.Boost(token));
     }
   };
-  Move(from, token, found, to);
+  Move(kFirst, from, token, found, to);
   Collect collect{*this, found, token, to, {}, 0};
   VisitLinks(from, collect);
   const float base =

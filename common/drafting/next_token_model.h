@@ -89,8 +89,12 @@ class NextTokenModel {
   void Advance(const Cursor& from, TokenId token, Cursor& to) const;
   // Makes the cursor independent of the one before it.
   void Settle(Cursor& cursor) const;
-  // The same for a committed token, from which trust learns.
+  // The same for a committed token, from which trust learns; the request's part
+  // is left to Follow.
   void LearnAndAdvance(const Cursor& from, TokenId token, Cursor& to);
+  // After the request's text took the token: its part of the cursor, which is
+  // what the text itself has open. `latest` is what Append gave.
+  void Follow(const Cursor& from, uint32_t latest, Cursor& to) const;
 
   // Fills `out` with the tokens that may follow, unordered; complete for those
   // of probability `cutoff` or more, approximate below.
@@ -110,8 +114,9 @@ class NextTokenModel {
   template <typename Visitor>
   void VisitLinks(const Cursor& cursor, Visitor& visit) const;
   const StaticPrior::List& PriorList(const Cursor& cursor, int length) const;
-  void Find(const Cursor& from, TokenId token, Found& found) const;
-  void Move(const Cursor& from, TokenId token, const Found& found,
+  // Of the sources from `first` on.
+  void Find(int first, const Cursor& from, TokenId token, Found& found) const;
+  void Move(int first, const Cursor& from, TokenId token, const Found& found,
             Cursor& to) const;
   CopyState MoveCopy(const WindowTrie& text, const CopyState& from,
                      TokenId token, uint32_t latest) const;

@@ -92,12 +92,15 @@ absl::Status Replayer::CheckTree() const {
 absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
                                   TurnCounts& counts) {
   const absl::Span<const TokenId> output(turn.output);
-  const auto commit = [&](absl::Span<const TokenId> tokens) {
-    Stopwatch watch;
-    drafter_.Commit(tokens);
+  const auto add_insert = [&](Stopwatch& watch) {
     watch.Stop();
     costs_.insert_cpu_us += std::max(0.0, watch.cpu_us() - clock_cpu_us_);
     costs_.insert_wall_us += std::max(0.0, watch.wall_us() - clock_wall_us_);
+  };
+  const auto commit = [&](absl::Span<const TokenId> tokens) {
+    Stopwatch watch;
+    drafter_.Commit(tokens);
+    add_insert(watch);
   };
   Stopwatch start_watch;
   drafter_.StartRequest(turn.prompt);
@@ -139,6 +142,9 @@ absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
   costs_.request_tokens +=
       static_cast<int64_t>(turn.prompt.size() + output.size());
   costs_.request_bytes += static_cast<double>(drafter_.RequestBytes());
+  Stopwatch end_watch;
+  drafter_.EndRequest();
+  add_insert(end_watch);
   return absl::OkStatus();
 }
 

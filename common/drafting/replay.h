@@ -58,7 +58,7 @@ struct ReplayCosts {
   std::vector<float> draft_cpu_us;   // one value a round
   std::vector<float> draft_wall_us;  // one value a round
   double prompt_cpu_us = 0;          // StartRequest, all turns
-  double insert_cpu_us = 0;          // Commit, all turns
+  double insert_cpu_us = 0;          // Commit and EndRequest, all turns
   double insert_wall_us = 0;
   int64_t prompt_tokens = 0;
   int64_t inserted_tokens = 0;  // given to Commit

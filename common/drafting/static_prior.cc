@@ -94,6 +94,8 @@ StaticPrior::List StaticPrior::ListOf(uint32_t context) const {
 }
 
 int64_t StaticPrior::Find(const List& list, TokenId token) const {
+  // The narrowing below must not turn another id into one of the list.
+  if (list.size == 0 || static_cast<uint32_t>(token) >= vocab_size_) return -1;
   const uint32_t at = list.first - vocab_size_;
   const int64_t found = wide_ ? FindIn<uint32_t>(wide_tokens_ + at, list.size,
                                                  static_cast<uint32_t>(token))

@@ -14,13 +14,13 @@ constexpr size_t kMinRoot = 32;
 // Live blocks take at most 5 entries of 3 words a token, half of their room
 // unused: 30 words. Above this many the arena is full of holes.
 constexpr size_t kArenaWordsPerToken = 36;
-constexpr size_t kMinArena = 1024;
+constexpr size_t kMinArena = 4096;
 constexpr size_t kBlocksPerToken = WindowTrie::kDepth - 1;
 
-// Entries per block: 1, 2, 3, 4, 6, 8, 12, 16, ..., 128. Each is at most twice
+// Entries per block: 1, 2, 3, 4, 6, 8, 12, 16, ..., 512. Each is at most twice
 // the one two steps before.
-constexpr std::array<uint16_t, 15> kCapacity = [] {
-  std::array<uint16_t, 15> capacity{0, 1, 2, 3};
+constexpr std::array<uint16_t, 19> kCapacity = [] {
+  std::array<uint16_t, 19> capacity{0, 1, 2, 3};
   for (size_t i = 4; i < capacity.size(); ++i) {
     capacity[i] = static_cast<uint16_t>(capacity[i - 2] * 2);
   }
@@ -83,8 +83,11 @@ void MoveEntry(uint32_t* entries, uint32_t capacity, uint32_t index,
 void MoveForward(uint32_t* entries, uint32_t capacity, uint32_t index) {
   const uint32_t* counts = entries + capacity;
   const uint32_t count = counts[index];
-  uint32_t target = index;
-  while (target > 0 && counts[target - 1] <= count) --target;
+  if (index == 0 || counts[index - 1] > count) return;
+  const uint32_t target = static_cast<uint32_t>(
+      std::partition_point(counts, counts + index,
+                           [count](uint32_t c) { return c > count; }) -
+      counts);
   if (target != index) MoveEntry(entries, capacity, index, target);
 }
 
@@ -93,8 +96,11 @@ void MoveBack(uint32_t* entries, uint32_t capacity, uint32_t size,
               uint32_t index) {
   const uint32_t* counts = entries + capacity;
   const uint32_t count = counts[index];
-  uint32_t target = index;
-  while (target + 1 < size && counts[target + 1] > count) ++target;
+  if (index + 1 == size || counts[index + 1] <= count) return;
+  const uint32_t target = static_cast<uint32_t>(
+      std::partition_point(counts + index + 1, counts + size,
+                           [count](uint32_t c) { return c > count; }) -
+      counts - 1);
   if (target != index) MoveEntry(entries, capacity, index, target);
 }
 
@@ -135,17 +141,23 @@ WindowTrie::Continuations WindowTrie::Of(Context context) const {
 
 // --- Appending and evicting --------------------------------------------------
 
-void WindowTrie::Append(TokenId token) {
+uint32_t WindowTrie::Append(TokenId token) {
   AppendSlot(token);
   std::array<Context, kDepth> next{};
   next[1] = CountRoot(token);
+  uint32_t latest = kNoPosition;
   for (int length = 1; length < kDepth; ++length) {
     // Counting may free contexts, open ones too.
     if (open_[length] == kNoContext) continue;
     const uint32_t link = Count(open_[length], token, length);
-    if (length + 1 < kDepth) next[length + 1] = link;
+    if (length + 1 == kDepth) {
+      latest = link;
+    } else {
+      next[length + 1] = link;
+    }
   }
   open_ = next;
+  return latest;
 }
 
 void WindowTrie::EndSequence() {
@@ -215,11 +227,11 @@ uint32_t WindowTrie::Count(Context context, TokenId token, int length) {
     index = block.size++;
     entries[index] = static_cast<uint32_t>(token);
     entries[capacity + index] = 0;
-    entries[2 * capacity + index] = child;
+    entries[2 * capacity + index] = deepest ? kNoPosition : child;
   }
   ++entries[capacity + index];
-  if (deepest) entries[2 * capacity + index] = end_;
   const uint32_t link = entries[2 * capacity + index];
+  if (deepest) entries[2 * capacity + index] = end_;
   MoveForward(entries, capacity, index);
   return link;
 }

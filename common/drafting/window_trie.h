@@ -47,7 +47,7 @@ class WindowTrie {
   static constexpr int kDepth = 6;
   // Continuations listed of one context; drafting reads fewer
   // (fused_tuning.h).
-  static constexpr uint32_t kMaxContinuations = 128;
+  static constexpr uint32_t kMaxContinuations = 512;
 
   using Context = uint32_t;
   static constexpr Context kNoContext = 0;
@@ -68,7 +68,9 @@ class WindowTrie {
   // `window_tokens` is rounded up to a power of two, at least 16.
   explicit WindowTrie(size_t window_tokens);
 
-  void Append(TokenId token);
+  // Where the last kDepth tokens, this one included, ended before; kNoPosition
+  // if nowhere.
+  uint32_t Append(TokenId token);
   // The next token starts a new sequence: no context spans the border.
   void EndSequence();
   void Clear();
@@ -96,8 +98,8 @@ class WindowTrie {
   size_t size() const { return size_; }  // tokens held, borders included
   size_t MemoryBytes() const;
   // What MemoryBytes never exceeds, whatever the text: below 300 bytes a token
-  // of windows of 256 tokens or more.
-  size_t MaxBytes() const { return ring_limit_ * 232 + 8192; }
+  // of windows of 512 tokens or more.
+  size_t MaxBytes() const { return ring_limit_ * 232 + 32768; }
 
  private:
   struct Block {
@@ -114,8 +116,8 @@ class WindowTrie {
 
   void AppendSlot(TokenId token);
   void EvictOldest();
-  // Counts `token` after the context of `length` tokens; the context or
-  // position it leads to.
+  // Counts `token` after the context of `length` tokens; the context it leads
+  // to, or, at full depth, the position it led to before.
   uint32_t Count(Context context, TokenId token, int length);
   // Undoes one Count, where its entry is still there.
   void Uncount(Context context, TokenId token, int length);

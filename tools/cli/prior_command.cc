@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +28,7 @@ struct Flags {
   std::vector<std::string> exclude_ids;
   std::string tokenizer;
   std::string out;
-  uint64_t max_bytes = 10'000'000;
+  int64_t max_bytes = 10'000'000;
   int order = PriorBuildOptions().order;
 };
 
@@ -50,7 +51,7 @@ absl::Status Build(const Flags& flags) {
   }
   PriorBuildOptions options;
   options.order = flags.order;
-  options.max_bytes = flags.max_bytes;
+  options.max_bytes = static_cast<uint64_t>(flags.max_bytes);
   options.vocab_size = tokenizer->vocab_size();
   options.tokenizer = tokenizer->fingerprint();
   FORETOKEN_ASSIGN_OR_RETURN(const std::string bytes,
@@ -94,6 +95,7 @@ void AddPriorCommand(CLI::App& app, Run& run) {
       ->add_option("--max-bytes", flags->max_bytes,
                    "Size of the file at most; the least useful n-grams are "
                    "left out")
+      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   build->add_option("--order", flags->order, "Longest n-gram")
       ->check(CLI::Range(2, StaticPrior::kMaxOrder))

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/json.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -58,8 +59,26 @@ absl::Status Print(const std::string& text) {
   return absl::OkStatus();
 }
 
+// A flag that the mode would ignore makes a number mean something else.
+absl::Status CheckFlagsOfMode(const Flags& flags, const std::string& mode) {
+  const auto unused = [&](absl::string_view flag, absl::string_view modes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": mode \"", mode, "\" has no use for it, only ", modes));
+  };
+  if (!flags.prior.empty() && mode != "auto") return unused("--prior", "auto");
+  const bool keeps = mode == "auto" || mode == "phrase_pool";
+  if (!flags.history.empty() && !keeps) {
+    return unused("--history", "auto and phrase_pool");
+  }
+  if (flags.state == "online" && !keeps) {
+    return unused("--state online", "auto and phrase_pool");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Replay(const Flags& flags) {
   FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
+  FORETOKEN_RETURN_IF_ERROR(CheckFlagsOfMode(flags, mode.name()));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                              Tokenizer::Load(flags.tokenizer));
   DrafterResources resources;

@@ -80,6 +80,27 @@ TEST(DrafterFactoryTest, ThePoolIsKeptWhereHistoryIs) {
   EXPECT_EQ(DraftAfter(**kept, {9}, {1}), Tokens{2});
 }
 
+TEST(DrafterFactoryTest, AutoTakesSourcesAndPrice) {
+  const Tokens prompt = {1, 2, 3, 1, 2, 4};
+  DraftTree tree;
+  EXPECT_EQ(DraftAfter(**Make("auto:request=0"), prompt, {1}), Tokens{});
+  const Tokens all = DraftAfter(**Make("auto"), prompt, {1});
+  EXPECT_THAT(all, ::testing::Contains(2));
+  // The first node holds the most likely path, later ones less.
+  const Tokens dear = DraftAfter(**Make("auto:price=0.3"), prompt, {1});
+  EXPECT_LT(dear.size(), all.size());
+  EXPECT_EQ(DraftAfter(**Make("auto:price=1"), prompt, {1}), Tokens{});
+  DrafterResources online;
+  online.keep_history = true;
+  const auto kept = Make("auto:request=0", online);
+  const auto ignored = Make("auto:request=0,history=0", online);
+  for (const auto& drafter : {&kept, &ignored}) {
+    DraftAfter(***drafter, {}, {5, 6, 7, 5, 6});
+  }
+  EXPECT_THAT(DraftAfter(**kept, {}, {5}), ::testing::Contains(6));
+  EXPECT_EQ(DraftAfter(**ignored, {}, {5}), Tokens{});
+}
+
 struct BadMode {
   std::string mode;
   std::string message;
@@ -106,7 +127,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadMode{"ngram_trie:num_draft=x", "num_draft"},
         BadMode{"ngram_trie:learn=2", "learn"},
         BadMode{"phrase_pool:beta=1", "beta"}, BadMode{"phrase_pool:w=0", "w"},
-        BadMode{"phrase_pool:k=0", "k"}));
+        BadMode{"phrase_pool:k=0", "k"}, BadMode{"auto:price=1.5", "price"},
+        BadMode{"auto:price=-0.1", "price"},
+        BadMode{"auto:history=2", "history"}));
 
 // The same definition gives the same number: accept lengths that an independent
 // implementation of each definition reached on the same data.

@@ -126,6 +126,25 @@ TEST(FusedDrafterTest, WithoutKeptHistoryARequestLeavesNothing) {
   }
 }
 
+TEST(FusedDrafterTest, ARequestThatKeepsNothingLeavesTheSharedTrust) {
+  FusedOptions options;
+  options.memory = std::make_shared<FusedMemory>(1 << 12);
+  const auto keeps = MakeFusedDrafter(options);
+  Serve(*keeps, {1}, RandomText(9, 300));
+  Serve(*keeps, {1}, RandomText(9, 300));
+  const SharedTrust learned = options.memory->trust;
+  options.keep_history = false;
+  const auto other = MakeFusedDrafter(options);
+  Serve(*other, {1}, RandomText(9, 300));
+  const SharedTrust start;
+  bool moved = false;
+  for (size_t kind = 0; kind < SharedTrust::kKinds; ++kind) {
+    ASSERT_EQ(options.memory->trust[kind], learned[kind]) << kind;
+    moved |= learned[kind] != start[kind];
+  }
+  EXPECT_TRUE(moved);
+}
+
 TEST(FusedDrafterTest, PromptsNeverEnterTheHistory) {
   const auto drafter = MakeFusedDrafter(FusedOptions{});
   const Tokens secret = RandomText(9, 100);
@@ -189,7 +208,16 @@ TEST(FusedDrafterTest, MemoryIsBounded) {
   }
   EXPECT_LE(drafter->SharedTokens(), 4096);
   EXPECT_LT(drafter->SharedBytes(), size_t{4096} * 300);
-  EXPECT_LT(drafter->RequestBytes(), size_t{2048 + 3000} * 300);
+  // What one request writes beyond the history window is not held.
+  drafter->StartRequest({});
+  const Tokens text = RandomText(1, 50'000);
+  for (size_t i = 0; i + 50 <= text.size(); i += 50) {
+    drafter->Commit({text.data() + i, 50});
+  }
+  const size_t output = 2 * 4096 * sizeof(TokenId) * 2;
+  EXPECT_LT(drafter->RequestBytes(), size_t{2048} * 300 + output);
+  drafter->EndRequest();
+  EXPECT_LT(drafter->RequestBytes(), size_t{2048} * 300);
 }
 
 TEST(FusedDrafterTest, OneSetOfSourcesAtATime) {

@@ -199,21 +199,21 @@ TEST(WindowTrieTest, AFullContextMakesRoomForTheNewest) {
 // Hubs, one of them in nearly every context, stay for ever while windows pass:
 // entries go by making room and by eviction in every mixture.
 TEST(WindowTrieTest, PersistentHubsNeverCountMoreThanTheWindowHolds) {
-  constexpr size_t kWindow = 2048;
+  constexpr size_t kWindow = 8192;
   for (uint32_t seed : {1u, 2u, 3u}) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     WindowTrie trie(kWindow);
     Tokens text;
-    for (size_t step = 0; step < 12 * kWindow; ++step) {
-      const uint32_t kinds = step / kWindow % 2 == 0 ? 160 : 700;
+    for (size_t step = 0; step < 6 * kWindow; ++step) {
+      const uint32_t kinds = step / kWindow % 2 == 0 ? 300 : 9000;
       const TokenId token = random() % 2 == 0
                                 ? static_cast<TokenId>(random() % 2)
                                 : static_cast<TokenId>(2 + random() % kinds);
       trie.Append(token);
       text.push_back(token);
       ASSERT_LE(trie.MemoryBytes(), trie.MaxBytes());
-      if (step % 1021 != 0) continue;
+      if (step % 4093 != 0) continue;
       const Tokens window(
           text.end() - static_cast<ptrdiff_t>(std::min(text.size(), kWindow)),
           text.end());
