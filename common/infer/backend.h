@@ -5,7 +5,7 @@
 // Prefill is a chain of rows, decoding one row, verification a token tree, a
 // lookahead window a forest; a pass may hold all of them at once. What a row
 // computes depends on the tokens of its own path only (committed context, then
-// its ancestors), to the bit: see "Row invariance" in the implementation notes.
+// its ancestors), to the bit.
 //
 //   Open -> (Forward -> Commit)* -> Close
 //
@@ -96,8 +96,9 @@ class Backend {
 
   // Runs all rows in one pass. InvalidArgument names session and row for a
   // token outside the vocabulary, a parent out of order, a position past the
-  // model's limit, more rows than max_rows(). Uncommitted rows of the pass
-  // before are dropped.
+  // model's limit, more rows than max_rows(). DataLoss names both where every
+  // logit of an output row is NaN. Uncommitted rows of the pass before are
+  // dropped.
   virtual absl::Status Forward(absl::Span<const PassSession> pass,
                                PassResult& result) = 0;
 

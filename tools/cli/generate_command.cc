@@ -1,20 +1,21 @@
 // foretoken generate: text from a model, in this process or from a server.
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstdint>
-#include <cstdio>
+#include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -22,11 +23,13 @@
 #include "common/infer/model_weights.h"
 #include "common/spec/mode_spec.h"
 #include "common/text/tokenizer.h"
+#include "common/text/utf8.h"
 #include "services/local/in_process_verifier.h"
 #include "services/orchestrator/core/decode_loop.h"
 #include "services/orchestrator/core/modes.h"
 #include "services/verifier/core/verify_engine.h"
 #include "tools/cli/command.h"
+#include "tools/cli/standard_output.h"
 #ifdef FORETOKEN_HAVE_SERVICES
 #include "tools/cli/remote_generation.h"
 #endif
@@ -123,22 +126,77 @@ absl::Status CheckFlags(const Flags& flags) {
   return absl::OkStatus();
 }
 
-// A padded output matrix is usual; a tokenizer that knows more tokens than the
-// model, or far fewer, belongs to another one.
-absl::Status CheckVocabulary(const Tokenizer& tokenizer, int32_t model_vocab) {
-  const int32_t padding = model_vocab - tokenizer.vocab_size();
-  if (padding >= 0 && padding <= std::max(256, model_vocab / 32)) {
-    return absl::OkStatus();
+// The largest vocab_size that a model of so many tokens is padded to: small
+// ones to a multiple of 128, others of 256 or by up to 1/32.
+int64_t LargestPadded(int64_t tokens) {
+  const int64_t multiple = tokens < 1024 ? 128 : 256;
+  const int64_t rounded = (tokens + multiple - 1) / multiple * multiple;
+  return tokens < 1024 ? rounded : std::max(rounded, tokens + tokens / 32);
+}
+
+// A tokenizer that knows more tokens than the model, or far fewer, belongs to
+// another one; so does one that begins or ends a text with other tokens.
+absl::Status CheckVocabulary(const Tokenizer& tokenizer,
+                             const ModelConfig& config) {
+  const int32_t tokens = tokenizer.vocab_size();
+  if (tokens > config.vocab_size || config.vocab_size > LargestPadded(tokens)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the tokenizer has ", tokens, " tokens and the model's vocab_size is ",
+        config.vocab_size, ": they do not belong together"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the tokenizer has ", tokenizer.vocab_size(),
-                   " tokens and the model's vocab_size is ", model_vocab,
-                   ": they do not belong together"));
+  if (tokenizer.bos_token() >= 0 && config.bos_token >= 0 &&
+      tokenizer.bos_token() != config.bos_token) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tokenizer's BOS token is ", tokenizer.bos_token(),
+                     " and the model's bos_token_id is ", config.bos_token,
+                     ": they do not belong together"));
+  }
+  if (tokenizer.eos_token() >= 0 && !config.eos_tokens.empty() &&
+      !std::binary_search(config.eos_tokens.begin(), config.eos_tokens.end(),
+                          tokenizer.eos_token())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tokenizer's EOS token is ", tokenizer.eos_token(),
+                     " and the model's eos_token_id is ",
+                     absl::StrJoin(config.eos_tokens, ", "),
+                     ": they do not belong together"));
+  }
+  return absl::OkStatus();
+}
+
+// The bytes as they are, of a file or a pipe: gzip is not looked into.
+absl::StatusOr<std::string> ReadVerbatim(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::NotFoundError(
+        absl::StrCat("--prompt-file: ", path, ": cannot be opened"));
+  }
+  std::string text;
+  std::vector<char> block(size_t{1} << 16);
+  while (file.read(block.data(), block.size()), file.gcount() > 0) {
+    text.append(block.data(), file.gcount());
+    if (text.size() > kMaxPromptBytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "--prompt-file: ", path, ": over ", kMaxPromptBytes, " bytes"));
+    }
+  }
+  if (!file.eof()) {
+    return absl::DataLossError(
+        absl::StrCat("--prompt-file: ", path, ": cannot be read"));
+  }
+  return text;
 }
 
 absl::StatusOr<std::string> ReadPromptText(const Flags& flags) {
-  if (!flags.prompt_file.has_value()) return flags.prompt.value_or("");
-  return ReadFile(*flags.prompt_file, kMaxPromptBytes);
+  std::string text = flags.prompt.value_or("");
+  if (flags.prompt_file.has_value()) {
+    FORETOKEN_ASSIGN_OR_RETURN(text, ReadVerbatim(*flags.prompt_file));
+  }
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid != text.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt: no UTF-8 at byte ", valid));
+  }
+  return text;
 }
 
 absl::StatusOr<std::vector<TokenId>> ReadPrompt(const Flags& flags,
@@ -169,14 +227,6 @@ absl::StatusOr<uint64_t> DrawSeed() {
   std::random_device device;
   // 53 bits: whole in every JSON reader.
   return ((uint64_t{device()} << 32) | device()) & ((uint64_t{1} << 53) - 1);
-}
-
-absl::Status Write(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-      std::fflush(stdout) != 0) {
-    return absl::DataLossError("stdout: cannot write");
-  }
-  return absl::OkStatus();
 }
 
 // JSON has no infinity; this is the log of 0 in the field's usage.
@@ -244,20 +294,24 @@ std::string ResultJson(const std::vector<TokenId>& prompt, const Output& output,
   return DumpJson(json) + "\n";
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(
-    const Flags& flags, const Tokenizer* tokenizer) {
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const Flags& flags,
+                                                     const Tokenizer* tokenizer,
+                                                     size_t prompt_tokens) {
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
                              ModelWeights::Load(flags.model));
   if (tokenizer != nullptr) {
     FORETOKEN_RETURN_IF_ERROR(
-        Annotate(CheckVocabulary(*tokenizer, weights->config().vocab_size),
-                 flags.model));
+        Annotate(CheckVocabulary(*tokenizer, weights->config()), flags.model));
   }
   CpuOptions options;
   options.precision =
       flags.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
   options.threads = flags.threads;
   options.max_sessions = 1;
+  // No sum of what a user gave: it may be any number.
+  options.kv_cache_tokens =
+      std::clamp<int64_t>(flags.max_tokens, 0, ModelConfig::kMaxPositions) +
+      static_cast<int64_t>(prompt_tokens);
   return MakeCpuBackend(std::move(weights), options);
 }
 
@@ -278,7 +332,7 @@ absl::StatusOr<orchestrator::GenerationRequest> RequestOf(const Flags& flags) {
 // Shows or keeps a delta.
 absl::Status Take(const Flags& flags, const orchestrator::Delta& delta,
                   Output& output) {
-  if (!flags.json) return Write(delta.text);
+  if (!flags.json) return WriteOut(delta.text);
   output.text += delta.text;
   output.token_ids.insert(output.token_ids.end(), delta.token_ids.begin(),
                           delta.token_ids.end());
@@ -295,8 +349,8 @@ absl::Status Finish(const Flags& flags, const std::vector<TokenId>& prompt,
       kInfo, summary.completion_tokens, " tokens, ",
       absl::StrFormat("%.1f tokens/s, accept length %.2f",
                       TokensPerSecond(summary), summary.accept_length()));
-  if (!flags.json) return Write("\n");
-  return Write(ResultJson(prompt, output, summary, mode, sampling));
+  if (!flags.json) return WriteOut("\n");
+  return WriteOut(ResultJson(prompt, output, summary, mode, sampling));
 }
 
 #ifdef FORETOKEN_HAVE_SERVICES
@@ -358,8 +412,9 @@ absl::Status Generate(Flags flags) {
                              LoadTokenizer(flags));
   FORETOKEN_ASSIGN_OR_RETURN(request.prompt,
                              ReadPrompt(flags, tokenizer.get()));
-  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                             OpenBackend(flags, tokenizer.get()));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      std::unique_ptr<Backend> backend,
+      OpenBackend(flags, tokenizer.get(), request.prompt.size()));
   orchestrator::TargetInfo target;
   target.vocab_size = backend->config().vocab_size;
   target.max_positions = backend->config().max_positions;
@@ -385,6 +440,26 @@ absl::Status Generate(Flags flags) {
                 sampling);
 }
 
+// A check of an option: the whole of its text must be a number that a T holds.
+// The parser alone would take an empty one for 0, and wrap or cut others.
+template <typename T>
+std::string CheckNumber(const std::string& text) {
+  T number;
+  bool good;
+  if constexpr (std::is_floating_point_v<T>) {
+    good = absl::SimpleAtof(text, &number);
+  } else {
+    good = absl::SimpleAtoi(text, &number);
+  }
+  if (good) return "";
+  const std::string want =
+      std::is_floating_point_v<T>
+          ? "a number"
+          : absl::StrCat("a whole number, ", std::numeric_limits<T>::min(),
+                         "..", std::numeric_limits<T>::max());
+  return absl::StrCat("'", text.substr(0, 32), "', want ", want);
+}
+
 }  // namespace
 
 void AddGenerateCommand(CLI::App& app, Run& run) {
@@ -398,8 +473,10 @@ void AddGenerateCommand(CLI::App& app, Run& run) {
                       "File with the bearer token to send");
   command->add_flag("--server-insecure", flags->server_insecure,
                     "Allow a server beyond this machine without TLS");
-  command->add_option("--timeout", flags->timeout_s,
-                      "Seconds that a server has, 0 for any");
+  command
+      ->add_option("--timeout", flags->timeout_s,
+                   "Seconds that a server has, 0 for any")
+      ->check(CheckNumber<float>);
   command->add_flag("--local", flags->local, "Run the model in this process");
   command->add_option("--model", flags->model,
                       "Model directory in Hugging Face layout");
@@ -412,27 +489,40 @@ void AddGenerateCommand(CLI::App& app, Run& run) {
   command->add_option("--mode", flags->mode, "MODE[:key=value,...]")
       ->capture_default_str();
   command->add_option("--max-tokens", flags->max_tokens, "Longest output")
+      ->check(CheckNumber<int64_t>)
       ->capture_default_str();
   SamplingParams& sampling = flags->sampling;
   command->add_option("--temperature", sampling.temperature, "0 is greedy")
+      ->check(CheckNumber<float>)
       ->capture_default_str();
-  command->add_option("--top-k", sampling.top_k, "0 is off");
-  command->add_option("--top-p", sampling.top_p, "1 is off");
-  command->add_option("--min-p", sampling.min_p, "0 is off");
-  command->add_option("--repetition-penalty", sampling.repetition_penalty,
-                      "Over prompt and output, 1 is off");
-  command->add_option("--presence-penalty", sampling.presence_penalty,
-                      "Over the output, -2..2");
-  command->add_option("--frequency-penalty", sampling.frequency_penalty,
-                      "Over the output, -2..2");
+  command->add_option("--top-k", sampling.top_k, "0 is off")
+      ->check(CheckNumber<int32_t>);
+  command->add_option("--top-p", sampling.top_p, "1 is off")
+      ->check(CheckNumber<float>);
+  command->add_option("--min-p", sampling.min_p, "0 is off")
+      ->check(CheckNumber<float>);
+  command
+      ->add_option("--repetition-penalty", sampling.repetition_penalty,
+                   "Over prompt and output, 1 is off")
+      ->check(CheckNumber<float>);
+  command
+      ->add_option("--presence-penalty", sampling.presence_penalty,
+                   "Over the output, -2..2")
+      ->check(CheckNumber<float>);
+  command
+      ->add_option("--frequency-penalty", sampling.frequency_penalty,
+                   "Over the output, -2..2")
+      ->check(CheckNumber<float>);
   // One value each: what begins with '-' or holds commas stays whole.
   command
       ->add_option("--logit-bias", flags->logit_bias,
                    "ID=BIAS, -100..100; may be repeated")
       ->expected(1)
       ->take_all();
-  command->add_option("--seed", flags->seed,
-                      "Drawn, and printed, where none is given");
+  command
+      ->add_option("--seed", flags->seed,
+                   "Drawn, and printed, where none is given")
+      ->check(CheckNumber<uint64_t>);
   command
       ->add_option("--stop", flags->stop,
                    "Stop string, left out of the text; may be repeated")
@@ -440,16 +530,21 @@ void AddGenerateCommand(CLI::App& app, Run& run) {
       ->take_all();
   command->add_option("--stop-token-ids", flags->stop_token_ids,
                       "Token ids that end the output, with commas between");
-  command->add_option("--min-tokens", sampling.min_tokens,
-                      "End tokens are banned before");
+  command
+      ->add_option("--min-tokens", sampling.min_tokens,
+                   "End tokens are banned before")
+      ->check(CheckNumber<int64_t>);
   command->add_flag("--ignore-eos", flags->ignore_eos,
                     "End tokens of the model do not end the output");
-  command->add_option("--logprobs", sampling.logprobs,
-                      "Log-probabilities of the token and of N others");
+  command
+      ->add_option("--logprobs", sampling.logprobs,
+                   "Log-probabilities of the token and of N others")
+      ->check(CheckNumber<int32_t>);
   command->add_option("--precision", flags->precision, "fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
-  command->add_option("--threads", flags->threads, "0 is all processors");
+  command->add_option("--threads", flags->threads, "0 is all processors")
+      ->check(CheckNumber<int32_t>);
   command->add_flag("--json", flags->json, "One JSON object in one line");
   command->callback(
       [flags, &run] { run = [flags] { return Generate(*flags); }; });

@@ -1,6 +1,8 @@
 #include "common/infer/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <thread>
@@ -122,7 +124,7 @@ class CpuBackend : public Backend {
     bool committed = false;
   };
 
-  void Draw(absl::Span<const PassSession> pass, PassResult& result);
+  absl::Status Draw(absl::Span<const PassSession> pass, PassResult& result);
   SampledToken DrawOne(const PassSession& source, int32_t row,
                        absl::Span<const float> logits, int thread);
   absl::Status CheckPath(SessionId session, const LastPass& last,
@@ -155,14 +157,16 @@ absl::Status CpuBackend::Forward(absl::Span<const PassSession> pass,
       plan_.Build(pass, model_.config(), cache_, options_.max_rows));
   if (plan_.rows.empty()) return absl::OkStatus();
   FORETOKEN_RETURN_IF_ERROR(forward_->Run(plan_));
-  Draw(pass, result);
+  FORETOKEN_RETURN_IF_ERROR(Draw(pass, result));
   for (const PlanSession& session : plan_.sessions) {
     last_pass_[session.id] = {session.first_row, session.rows, false};
   }
   return absl::OkStatus();
 }
 
-void CpuBackend::Draw(absl::Span<const PassSession> pass, PassResult& result) {
+absl::Status CpuBackend::Draw(absl::Span<const PassSession> pass,
+                              PassResult& result) {
+  std::atomic<int32_t> not_a_number = -1;  // a row without a number
   result.outputs.resize(pass.size());
   for (size_t s = 0; s < pass.size(); ++s) {
     const RowOutputs outputs = pass[s].outputs;
@@ -181,10 +185,23 @@ void CpuBackend::Draw(absl::Span<const PassSession> pass, PassResult& result) {
       const int32_t s = plan_.rows[row].session;
       const int32_t local = row - plan_.sessions[s].first_row;
       const bool all = pass[s].outputs == RowOutputs::kAllRows;
-      result.outputs[s][all ? local : 0] =
-          DrawOne(pass[s], local, forward_->logits(i), thread);
+      const absl::Span<const float> logits = forward_->logits(i);
+      SampledToken& drawn = result.outputs[s][all ? local : 0];
+      drawn = DrawOne(pass[s], local, logits, thread);
+      // NaN is never preferred: where it is drawn there was nothing else.
+      if (std::isnan(logits[drawn.token])) {
+        not_a_number.store(row, std::memory_order_relaxed);
+      }
     });
   }
+  const int32_t row = not_a_number.load(std::memory_order_relaxed);
+  if (row < 0) return absl::OkStatus();
+  result.outputs.clear();
+  const PlanSession& session = plan_.sessions[plan_.rows[row].session];
+  return absl::DataLossError(
+      absl::StrFormat("session %d: the model's logits of row %d are not "
+                      "numbers",
+                      session.id, row - session.first_row));
 }
 
 SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
@@ -287,6 +304,11 @@ absl::Status CheckOptions(const CpuOptions& options) {
         absl::StrFormat("cpu backend: kv_cache_bytes %d, want at least 0",
                         options.kv_cache_bytes));
   }
+  if (options.kv_cache_tokens < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("cpu backend: kv_cache_tokens %d, want at least 0",
+                        options.kv_cache_tokens));
+  }
   return absl::OkStatus();
 }
 
@@ -299,7 +321,10 @@ absl::StatusOr<int64_t> PageCount(const CpuOptions& options,
   if (options.kv_cache_bytes == 0) {
     pages = std::min(CpuOptions::kDefaultContexts * context_pages,
                      CpuOptions::kDefaultKvBytes / page_bytes);
-    pages = std::max<int64_t>(pages, 1);
+    const int64_t wanted = std::min<int64_t>(options.kv_cache_tokens,
+                                             model.config().max_positions);
+    pages = std::max<int64_t>(
+        {pages, 1, PadTo(wanted, kKvPageTokens) / kKvPageTokens});
   }
   if (pages < 1 || pages > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrFormat(

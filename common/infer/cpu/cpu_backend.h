@@ -25,8 +25,10 @@ struct CpuOptions {
   int threads = 0;
   // Memory for committed KV, in bytes of pages; touched only as it is used.
   // At least one page; 0: room for kDefaultContexts sessions of full length,
-  // at most kDefaultKvBytes.
+  // at most kDefaultKvBytes but no less than kv_cache_tokens.
   int64_t kv_cache_bytes = 0;
+  // Tokens of one session that the default size must hold; 0: any.
+  int64_t kv_cache_tokens = 0;
   int32_t max_rows = 512;  // of one pass, 1..kMaxRows
   int32_t max_sessions = 64;
   bool prefix_reuse = true;

@@ -1,8 +1,11 @@
 // `foretoken generate` as a user runs it: the real binary, a tiny checkpoint.
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/base/types.h"
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -41,6 +45,12 @@ class GenerateCommandTest : public ::testing::Test {
     Json config = *ParseJson(Read(model_ + "/config.json"));
     config["max_position_embeddings"] = kContext;
     dir_.Write("model/config.json", DumpJson(config));
+    WriteEnds(0, 2);
+  }
+
+  void WriteEnds(TokenId bos, TokenId eos) {
+    dir_.Write("model/generation_config.json",
+               DumpJson({{"bos_token_id", bos}, {"eos_token_id", eos}}));
   }
 
   static std::string Read(const std::string& path) {
@@ -269,6 +279,62 @@ TEST_F(GenerateCommandTest, AForeignTokenizerIsRefused) {
   dir_.Write("model/tokenizer.json", DumpJson(json));
   ExpectRefused({"--prompt", "a"}, "INVALID_ARGUMENT",
                 "the tokenizer has 75 tokens and the model's vocab_size is 72");
+}
+
+TEST_F(GenerateCommandTest, EndTokensOfTheFilesMustAgree) {
+  dir_.Write("model/tokenizer_config.json",
+             R"({"bos_token": "<s>", "eos_token": "<s>"})");
+  ExpectRefused({"--prompt", "a"}, "INVALID_ARGUMENT",
+                "the tokenizer's EOS token is 0 and the model's eos_token_id "
+                "is 2");
+  WriteEnds(1, 0);
+  ExpectRefused({"--prompt", "a"}, "INVALID_ARGUMENT",
+                "the tokenizer's BOS token is 0 and the model's bos_token_id "
+                "is 1");
+}
+
+TEST_F(GenerateCommandTest, WhatIsNoNumberOrTooLargeIsRefusedByOption) {
+  const auto refused = [&](const std::string& option, const std::string& value,
+                           const std::string& want) {
+    const Ran ran = Local({"--prompt", "a", option, value});
+    EXPECT_NE(ran.exit_status, 0) << option << " " << value;
+    EXPECT_THAT(ran.out, IsEmpty());
+    EXPECT_THAT(ran.err, HasSubstr(option + ": '" + value + "', want " + want));
+  };
+  refused("--seed", "-1", "a whole number, 0..18446744073709551615");
+  refused("--seed", "18446744073709551616", "a whole number");
+  refused("--max-tokens", "9223372036854775808", "a whole number");
+  refused("--max-tokens", "", "a whole number");
+  refused("--temperature", "", "a number");
+  refused("--temperature", "0.5x", "a number");
+  refused("--top-k", "4294967297", "a whole number");
+  EXPECT_EQ(LocalJson({"--prompt", "a", "--max-tokens", "1", "--seed",
+                       "18446744073709551615"})["seed"],
+            18446744073709551615u);
+}
+
+TEST_F(GenerateCommandTest, APromptFileIsNotUnpackedAndMustBeUtf8) {
+  ExpectRefused(
+      {"--prompt-file", dir_.Write("packed", "\x1f\x8b\x08 the text")},
+      "INVALID_ARGUMENT", "prompt: no UTF-8 at byte 1");
+  ExpectRefused({"--prompt", "ab\xc3"}, "INVALID_ARGUMENT",
+                "prompt: no UTF-8 at byte 2");
+  ExpectRefused({"--prompt-file", dir_.File("none")}, "NOT_FOUND",
+                "cannot be opened");
+}
+
+TEST_F(GenerateCommandTest, AModelWithoutANumberIsAnError) {
+  // Every weight that the file holds, behind the header: NaN.
+  std::string bytes = Read(model_ + "/model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  ASSERT_LT(header + 8, bytes.size());
+  std::fill(bytes.begin() + 8 + header, bytes.end(), '\xff');
+  dir_.Write("model/model.safetensors", bytes);
+  ExpectRefused({"--prompt", "a"}, "DATA_LOSS",
+                "the model's logits of row 1 are not numbers");
+  ExpectRefused({"--prompt", "a", "--temperature", "1"}, "DATA_LOSS",
+                "are not numbers");
 }
 
 TEST_F(GenerateCommandTest, AMissingModelOrTokenizerIsNamed) {

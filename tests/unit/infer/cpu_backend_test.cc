@@ -253,6 +253,21 @@ TEST(CpuBackendTest, TheFingerprintTellsConfigsOfTheSameWeightsApart) {
   EXPECT_EQ(fingerprint(shorter), fingerprint(base));
 }
 
+TEST(CpuBackendTest, TheDefaultCacheHoldsTheTokensAskedFor) {
+  CpuOptions options = Options();
+  options.kv_cache_bytes = 0;
+  options.kv_cache_tokens = -1;
+  auto weights = ModelWeights::Random(TinyConfig(), WeightType::kFloat32, 7);
+  FORETOKEN_ASSERT_OK(weights);
+  EXPECT_THAT(MakeCpuBackend(*std::move(weights), options),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("kv_cache_tokens -1")));
+  options.kv_cache_tokens = 300;
+  const auto backend = MakeBackend(TinyConfig(), options);
+  const SessionId session = backend->Open("", {})->session;
+  FORETOKEN_EXPECT_OK(backend->Reserve(session, 300));
+}
+
 TEST(CpuBackendTest, SamplesAlongEachRowsOwnPath) {
   const ModelConfig config = TinyConfig();
   const auto backend = MakeBackend(config, Options(2));
