@@ -147,6 +147,10 @@ absl::Status StaticPrior::Bind(const std::string& name,
     return absl::InvalidArgumentError(
         absl::StrFormat("%s: not a prior (wrong magic bytes)", name));
   }
+  if (header.reserved != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: reserved field %d, want 0", name, header.reserved));
+  }
   if (header.version != kPriorVersion) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s: prior version %d, want %d", name, header.version, kPriorVersion));

@@ -17,18 +17,8 @@ constexpr size_t kArenaWordsPerToken = 36;
 constexpr size_t kMinArena = 4096;
 constexpr size_t kBlocksPerToken = WindowTrie::kDepth - 1;
 
-// Entries per block: 1, 2, 3, 4, 6, 8, 12, 16, ..., 512. Each is at most twice
-// the one two steps before.
-constexpr std::array<uint16_t, 19> kCapacity = [] {
-  std::array<uint16_t, 19> capacity{0, 1, 2, 3};
-  for (size_t i = 4; i < capacity.size(); ++i) {
-    capacity[i] = static_cast<uint16_t>(capacity[i - 2] * 2);
-  }
-  return capacity;
-}();
-static_assert(kCapacity.back() == WindowTrie::kMaxContinuations);
 // While a block grows, its old room and the new one are both taken.
-static_assert(2 * 3 * size_t{kCapacity.back()} < kMinArena);
+static_assert(2 * 3 * size_t{WindowTrie::kMaxContinuations} < kMinArena);
 
 size_t RoundUpToPowerOfTwo(size_t n) {
   size_t power = kMinRing;
@@ -106,7 +96,7 @@ void MoveBack(uint32_t* entries, uint32_t capacity, uint32_t size,
 
 }  // namespace
 
-int WindowTrie::Continuations::Find(TokenId token) const {
+int WindowTrie::Continuations::FindInMany(TokenId token) const {
   return FindToken(tokens, size, static_cast<uint32_t>(token));
 }
 
@@ -129,14 +119,6 @@ void WindowTrie::Clear() {
   free_words_.assign(kCapacity.size(), kNoOffset);
   root_ = std::vector<RootSlot>(kMinRoot);
   root_size_ = 0;
-}
-
-WindowTrie::Continuations WindowTrie::Of(Context context) const {
-  const Block& block = blocks_[context];
-  const uint32_t capacity = kCapacity[block.size_class];
-  const uint32_t* entries = arena_.data() + block.offset;
-  return {entries, entries + capacity, entries + 2 * capacity, block.size,
-          block.total};
 }
 
 // --- Appending and evicting --------------------------------------------------

@@ -62,7 +62,17 @@ class WindowTrie {
     uint32_t total = 0;  // sum of counts
 
     // Index of `token`, or -1.
-    int Find(TokenId token) const;
+    int Find(TokenId token) const {
+      if (size > 4) return FindInMany(token);
+      for (uint32_t i = 0; i < size; ++i) {
+        if (tokens[i] == static_cast<uint32_t>(token)) {
+          return static_cast<int>(i);
+        }
+      }
+      return -1;
+    }
+
+    int FindInMany(TokenId token) const;
   };
 
   // `window_tokens` is rounded up to a power of two, at least 16.
@@ -77,7 +87,13 @@ class WindowTrie {
 
   // The context of `token` alone.
   Context Root(TokenId token) const;
-  Continuations Of(Context context) const;
+  Continuations Of(Context context) const {
+    const Block& block = blocks_[context];
+    const uint32_t capacity = kCapacity[block.size_class];
+    const uint32_t* entries = arena_.data() + block.offset;
+    return {entries, entries + capacity, entries + 2 * capacity, block.size,
+            block.total};
+  }
   // The context of the last `length` tokens of the open sequence, 1 <= length
   // < kDepth; kNoContext where the sequence is shorter or the context had to
   // make room.
@@ -102,6 +118,26 @@ class WindowTrie {
   size_t MaxBytes() const { return ring_limit_ * 232 + 32768; }
 
  private:
+  // Entries per block. Each is at most twice the one two steps before.
+  static constexpr std::array<uint16_t, 19> kCapacity{0,
+                                                      1,
+                                                      2,
+                                                      3,
+                                                      4,
+                                                      6,
+                                                      8,
+                                                      12,
+                                                      16,
+                                                      24,
+                                                      32,
+                                                      48,
+                                                      64,
+                                                      96,
+                                                      128,
+                                                      192,
+                                                      256,
+                                                      384,
+                                                      kMaxContinuations};
   struct Block {
     uint32_t offset = 0;  // of the entries in arena_, in words; or next_free
     uint32_t total = 0;
