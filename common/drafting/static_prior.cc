@@ -243,6 +243,18 @@ absl::Status StaticPrior::CheckIndices(const std::string& name) const {
       return bad("token of entry", entry);
     }
   }
+  // Find and Predict rely on the order of every list.
+  for (uint32_t context = 0; context < context_count_; ++context) {
+    const List list = ListOf(context);
+    const uint32_t end = list.first + list.size;
+    const uint32_t head = list.first + std::min(list.size, kHead);
+    for (uint32_t entry = list.first + 1; entry < end; ++entry) {
+      const bool ordered =
+          entry < head ? codes_[entry - 1] <= codes_[entry]
+                       : entry == head || TokenOf(entry - 1) < TokenOf(entry);
+      if (!ordered) return bad("entry", entry);
+    }
+  }
   return absl::OkStatus();
 }
 
