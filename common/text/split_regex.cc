@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -163,13 +164,25 @@ struct SplitRegex::Code {
 };
 
 struct SplitRegex::Scratch::Data {
-  ~Data() { pcre2_match_data_free(match); }
+  Data() {
+    // Patterns with an unbounded cost are refused; what a long text needs is
+    // no error. The interpreter's memory grows with the text alone.
+    if (limits == nullptr) return;
+    pcre2_set_match_limit(limits, std::numeric_limits<uint32_t>::max());
+    pcre2_set_depth_limit(limits, std::numeric_limits<uint32_t>::max());
+    pcre2_set_heap_limit(limits, std::numeric_limits<uint32_t>::max());
+  }
+  ~Data() {
+    pcre2_match_data_free(match);
+    pcre2_match_context_free(limits);
+  }
   // One pair: the whole match is all that is asked for.
   pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
+  pcre2_match_context* limits = pcre2_match_context_create(nullptr);
 };
 
 SplitRegex::Scratch::Scratch() : data_(std::make_unique<Data>()) {
-  FORETOKEN_CHECK(data_->match != nullptr);
+  FORETOKEN_CHECK(data_->match != nullptr && data_->limits != nullptr);
 }
 SplitRegex::Scratch::~Scratch() = default;
 
@@ -232,13 +245,17 @@ SplitRegex::Range SplitRegex::Find(absl::string_view text, size_t from,
   int result = PCRE2_ERROR_JIT_STACKLIMIT;
   if (code_->jit) {
     result = pcre2_jit_match(code_->code, subject, text.size(), from, 0, match,
-                             nullptr);
+                             scratch.data_->limits);
   }
   // The interpreter has a heap where the JIT has a small stack.
-  if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
+  if (result < 0 && result != PCRE2_ERROR_NOMATCH) {
     result = pcre2_match(code_->code, subject, text.size(), from,
-                         PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match, nullptr);
+                         PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match,
+                         scratch.data_->limits);
   }
+  // No limit is left to be hit but memory: another split, and so other ids,
+  // would be worse than an end.
+  FORETOKEN_CHECK(result >= 0 || result == PCRE2_ERROR_NOMATCH);
   if (result < 0) return {text.size(), text.size()};
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match);
   return {ends[0], ends[1]};
