@@ -54,9 +54,12 @@ absl::Status EncodeChecked(const Tokenizer& tokenizer, absl::string_view text,
 absl::Status EncodePrompt(const Tokenizer& tokenizer, absl::string_view text,
                           std::vector<TokenId>& ids) {
   if (tokenizer.bos_token() >= 0) ids.push_back(tokenizer.bos_token());
+  // Text like any other where the end token is spelt otherwise.
+  const bool literal_end =
+      tokenizer.vocabulary().content(tokenizer.eos_token()) == kEndMark;
   while (true) {
-    const size_t mark = tokenizer.eos_token() < 0 ? absl::string_view::npos
-                                                  : text.find(kEndMark);
+    const size_t mark =
+        literal_end ? text.find(kEndMark) : absl::string_view::npos;
     FORETOKEN_RETURN_IF_ERROR(EncodeChecked(tokenizer, text.substr(0, mark),
                                             "prompt_text_full", ids));
     if (mark == absl::string_view::npos) return absl::OkStatus();

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "common/drafting/prior_estimate.h"
+#include "common/drafting/prior_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -101,6 +104,44 @@ TEST(StaticPriorTest, IdsOutsideTheVocabularyKnowNothing) {
     EXPECT_EQ((*prior)->AfterToken(token).size, 0u);
     EXPECT_EQ((*prior)->Unigram(token), 0.0f);
   }
+  // Nor does one whose low 16 bits are those of a token in the list.
+  const StaticPrior::List list = (*prior)->AfterToken(3);
+  ASSERT_GT(list.size, 0u);
+  const TokenId known = (*prior)->TokenOf(list.first);
+  EXPECT_EQ((*prior)->Find(list, known), int64_t{list.first});
+  EXPECT_EQ((*prior)->Find(list, known + (1 << 16)), -1);
+}
+
+// A file of correct checksum may still say what no builder wrote.
+TEST(StaticPriorTest, RefusesReservedFieldsAndDisorderUnderAGoodChecksum) {
+  const auto bytes = BuildTestPrior(ChainCorpus(3, 5, 90), 90);
+  FORETOKEN_ASSERT_OK(bytes);
+  const auto seal = [](std::string& changed) {
+    const size_t end = changed.size() - sizeof(Sha256Digest);
+    const Sha256Digest digest =
+        Sha256()
+            .Update({reinterpret_cast<const uint8_t*>(changed.data()), end})
+            .Finish();
+    std::memcpy(changed.data() + end, digest.data(), digest.size());
+  };
+  std::string reserved = *bytes;
+  reserved[offsetof(PriorHeader, reserved)] = 1;
+  seal(reserved);
+  EXPECT_THAT(ParsePrior(reserved), StatusIs(kInvalid, HasSubstr("reserved")));
+
+  const auto prior = ParsePrior(*bytes);
+  FORETOKEN_ASSERT_OK(prior);
+  StaticPrior::List list;
+  for (TokenId token = 0; token < 90 && list.size < 2; ++token) {
+    list = (*prior)->AfterToken(token);
+  }
+  ASSERT_GE(list.size, 2u);
+  std::string disorder = *bytes;
+  disorder[sizeof(PriorHeader) + list.first] = static_cast<char>(255);
+  disorder[sizeof(PriorHeader) + list.first + 1] = 0;
+  seal(disorder);
+  EXPECT_THAT(ParsePrior(disorder),
+              StatusIs(kInvalid, HasSubstr("is out of order")));
 }
 
 TEST(StaticPriorTest, RefusesAnotherTokenizer) {
