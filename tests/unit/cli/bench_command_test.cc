@@ -1,0 +1,61 @@
+#include <string>
+
+#include "common/base/json.h"
+#include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/cli/run_command.h"
+
+namespace foretoken {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kTiny[] =
+    "bench engine --threads 1 --json --random "
+    "d_model=32,layers=1,heads=2,kv_heads=1,d_ff=32,vocab=64";
+
+TEST(BenchCommandTest, EngineReportsEveryPass) {
+  testing::TempDir dir;
+  const auto ran = testing::RunCommand(dir, kTiny);
+  ASSERT_EQ(ran.exit_status, 0) << ran.err;
+  EXPECT_EQ(ran.out.find('\n'), ran.out.size() - 1);
+  const auto json = ParseJson(ran.out);
+  ASSERT_THAT(json, testing::IsOk());
+  EXPECT_EQ(json->size(), 4u);
+  ASSERT_EQ((*json)["passes"].size(), 14u);
+  size_t i = 0;
+  for (const int context : {0, 1024}) {
+    for (const int rows : {1, 2, 4, 8, 16, 32, 64}) {
+      const Json& pass = (*json)["passes"][i++];
+      EXPECT_EQ(pass["context"], context);
+      EXPECT_EQ(pass["rows"], rows);
+      EXPECT_GT(pass["ms"].get<double>(), 0.0);
+      if (rows == 1) {
+        EXPECT_EQ(pass["ratio"], 1.0);
+      }
+      EXPECT_EQ(pass.size(), 4u);
+    }
+  }
+  for (const char* field :
+       {"read_bandwidth_gb_s", "bandwidth_share", "prefill_tokens_per_s"}) {
+    EXPECT_GT((*json)[field].get<double>(), 0.0) << field;
+  }
+}
+
+TEST(BenchCommandTest, BadShapesAndAFullDiskAreErrors) {
+  testing::TempDir dir;
+  const auto bad = testing::RunCommand(dir, "bench engine --random d_model=0");
+  EXPECT_EQ(bad.exit_status, 1);
+  EXPECT_THAT(bad.out, IsEmpty());
+  EXPECT_THAT(bad.err, HasSubstr("--random: \"d_model=0\""));
+  EXPECT_THAT(testing::RunCommand(dir, "bench engine").err,
+              HasSubstr("want either --model or --random"));
+  const auto full = testing::RunCommand(dir, kTiny, "", "/dev/full");
+  EXPECT_EQ(full.exit_status, 1);
+  EXPECT_THAT(full.err, HasSubstr("DATA_LOSS: stdout"));
+}
+
+}  // namespace
+}  // namespace foretoken
