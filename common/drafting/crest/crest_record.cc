@@ -98,11 +98,16 @@ Node ReadNode(Cursor<kChecked>& in) {
   Node node;
   node.rank = in.Rank();
   const uint32_t code = in.Byte();
+  // Escapes that no record can hold are cut to values that its checks refuse.
   uint32_t parent = code >> 2;
-  if (parent == kParentEscape) parent += in.Varint();
+  if (parent == kParentEscape) {
+    parent += std::min<uint32_t>(in.Varint(), kMaxCrestNodes + 1);
+  }
   node.parent = static_cast<int32_t>(parent) - 1;
   node.fall = code & 3;
-  if (node.fall == kFallEscape) node.fall += in.Varint();
+  if (node.fall == kFallEscape) {
+    node.fall += std::min(in.Varint(), ~uint32_t{0} - kFallEscape);
+  }
   return node;
 }
 

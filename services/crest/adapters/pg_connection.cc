@@ -125,8 +125,27 @@ absl::string_view PgResult::Bytes(int row, int column) const {
           static_cast<size_t>(PQgetlength(result_.get(), row, column))};
 }
 
+namespace {
+
+// libpq quotes a URL that it cannot parse, password and all, and takes text
+// without a scheme for the name of a database: such texts stop here.
+absl::Status CheckUrl(const std::string& url) {
+  char* error = nullptr;
+  PQconninfoOption* options = PQconninfoParse(url.c_str(), &error);
+  const bool parsed = options != nullptr;
+  PQconninfoFree(options);
+  PQfreemem(error);
+  if (parsed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "PostgreSQL: the connection URL cannot be parsed, want "
+      "postgresql://USER:PASSWORD@HOST/DATABASE or keyword=value pairs");
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<PgConnection>> PgConnection::Open(
     const std::string& url, absl::Duration timeout) {
+  FORETOKEN_RETURN_IF_ERROR(CheckUrl(url));
   // libpq takes whole seconds, 2 at least.
   const std::string seconds =
       absl::StrCat(std::max<int64_t>(2, absl::ToInt64Seconds(timeout)));

@@ -317,5 +317,15 @@ TEST_F(PgStoreTest, AnUnreachableServerIsUnavailableWithoutThePassword) {
                               ::testing::Not(HasSubstr("hunter2"))));
 }
 
+TEST_F(PgStoreTest, AUrlThatCannotBeParsedIsNotRepeated) {
+  for (const char* url :
+       {"postgresql://u:hunter2@[::1/db", "postgresql://u:hunter2@[::1]x/db",
+        "postgress://u:hunter2@host/db"}) {
+    EXPECT_THAT(PgStore::Connect(url, absl::Seconds(2)),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         ::testing::Not(HasSubstr("hunter2"))));
+  }
+}
+
 }  // namespace
 }  // namespace foretoken::crest

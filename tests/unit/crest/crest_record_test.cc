@@ -94,6 +94,19 @@ TEST(CrestRecordTest, NamesWhatIsWrong) {
   }
 }
 
+TEST(CrestRecordTest, EscapesThatNoTreeHoldsAreRefused) {
+  const TokenTable table = Identity(10);
+  RecordView record;
+  CrestTree tree;
+  // One node whose parent is 63 + 0x7fffffc1, and one whose parent wraps.
+  for (const std::string parent :
+       {"\xfc\xc1\xff\xff\xff\x07", "\xfc\xc1\xff\xff\xff\x0f"}) {
+    const std::string bytes = std::string("\x01\0\x01\x01\x01\0", 6) + parent;
+    EXPECT_THAT(ParseRecord(BytesOf(bytes), table, record, tree),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("")));
+  }
+}
+
 TEST(TokenTableTest, RefusesTokensTwiceAndOutsideTheVocabulary) {
   EXPECT_THAT(TokenTable::Create({3, 1, 3}, 4),
               StatusIs(absl::StatusCode::kInvalidArgument,
