@@ -8,6 +8,8 @@ namespace foretoken {
 namespace {
 
 constexpr int kMaxDepth = 64;
+// The parser's message quotes the token it was reading, however long.
+constexpr size_t kMaxMessageBytes = 200;
 
 }  // namespace
 
@@ -27,7 +29,8 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
     }
     return value;
   } catch (const Json::exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat("bad JSON: ", e.what()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "bad JSON: ", absl::string_view(e.what()).substr(0, kMaxMessageBytes)));
   }
 }
 

@@ -18,6 +18,14 @@ TEST(ParseJsonTest, GivesTheOffsetOfAnError) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("column")));
 }
 
+TEST(ParseJsonTest, DoesNotRepeatALongBrokenText) {
+  const absl::Status status =
+      ParseJson("\"" + std::string(1'000'000, 'a')).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("column")));
+  EXPECT_LT(status.message().size(), 300u);
+}
+
 TEST(ParseJsonTest, RefusesDeepNestingWithoutFillingTheStack) {
   const std::string deep(1'000'000, '[');
   EXPECT_FALSE(ParseJson(deep).ok());
