@@ -1,130 +1,34 @@
 // foretoken generate: text from a model, in this process or from a server.
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/model_weights.h"
 #include "common/spec/mode_spec.h"
 #include "common/text/tokenizer.h"
-#include "common/text/utf8.h"
 #include "services/local/in_process_verifier.h"
 #include "services/orchestrator/core/decode_loop.h"
 #include "services/orchestrator/core/modes.h"
 #include "services/verifier/core/verify_engine.h"
 #include "tools/cli/command.h"
-#include "tools/cli/standard_output.h"
+#include "tools/cli/generate_flags.h"
+#include "tools/cli/generate_output.h"
 #ifdef FORETOKEN_HAVE_SERVICES
 #include "tools/cli/remote_generation.h"
 #endif
 
 namespace foretoken::cli {
 namespace {
-
-constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
-constexpr int kMaxThreads = 1024;
-
-struct Flags {
-  std::string server;
-  std::string server_tls_ca;
-  std::string server_token_file;
-  bool server_insecure = false;
-  double timeout_s = 0;  // 0: none
-  bool local = false;
-  std::string model;
-  std::optional<std::string> prompt;
-  std::optional<std::string> prompt_file;
-  std::optional<std::string> prompt_ids;
-  std::string mode = "off";
-  int64_t max_tokens = 128;
-  SamplingParams sampling;
-  std::optional<uint64_t> seed;
-  std::vector<std::string> stop;
-  std::string stop_token_ids;
-  std::vector<std::string> logit_bias;
-  bool ignore_eos = false;
-  std::string precision = "bf16";
-  int threads = 0;
-  bool json = false;
-};
-
-absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
-                                                   const std::string& text) {
-  std::vector<TokenId> ids;
-  if (text.empty()) return ids;
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    TokenId id = 0;
-    if (!absl::SimpleAtoi(part, &id)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(flag, ": '", part.substr(0, 32),
-                       "' is no token id, want numbers with commas between"));
-    }
-    ids.push_back(id);
-  }
-  return ids;
-}
-
-absl::Status ParseLogitBias(const std::vector<std::string>& flags,
-                            SamplingParams& sampling) {
-  for (const std::string& flag : flags) {
-    const std::vector<absl::string_view> parts = absl::StrSplit(flag, '=');
-    TokenId id = 0;
-    float bias = 0;
-    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &id) ||
-        !absl::SimpleAtof(parts[1], &bias)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--logit-bias: '", flag.substr(0, 32), "', want ID=BIAS"));
-    }
-    sampling.logit_bias.emplace_back(id, bias);
-  }
-  return absl::OkStatus();
-}
-
-// The rules between flags that the parser does not know.
-absl::Status CheckFlags(const Flags& flags) {
-  if (!flags.server.empty() && (flags.local || !flags.model.empty())) {
-    return absl::InvalidArgumentError(
-        "--server: the model is the server's, want neither --local nor "
-        "--model");
-  }
-  if (flags.server.empty() && (!flags.local || flags.model.empty())) {
-    return absl::InvalidArgumentError(
-        "want --server ADDR, or --local with --model DIR");
-  }
-  if (!(flags.timeout_s >= 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--timeout is ", flags.timeout_s, ", want 0 (none) or more"));
-  }
-  const int prompts = flags.prompt.has_value() + flags.prompt_file.has_value() +
-                      flags.prompt_ids.has_value();
-  if (prompts != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(prompts,
-                     " prompts given, want one of --prompt, --prompt-file and "
-                     "--prompt-ids"));
-  }
-  if (flags.threads < 0 || flags.threads > kMaxThreads) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--threads is ", flags.threads, ", want 0 (all)..", kMaxThreads));
-  }
-  return absl::OkStatus();
-}
 
 // The largest vocab_size that a model of so many tokens is padded to: small
 // ones to a multiple of 128, others of 256 or by up to 1/32.
@@ -163,43 +67,7 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer,
   return absl::OkStatus();
 }
 
-// The bytes as they are, of a file or a pipe: gzip is not looked into.
-absl::StatusOr<std::string> ReadVerbatim(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(
-        absl::StrCat("--prompt-file: ", path, ": cannot be opened"));
-  }
-  std::string text;
-  std::vector<char> block(size_t{1} << 16);
-  while (file.read(block.data(), block.size()), file.gcount() > 0) {
-    text.append(block.data(), file.gcount());
-    if (text.size() > kMaxPromptBytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "--prompt-file: ", path, ": over ", kMaxPromptBytes, " bytes"));
-    }
-  }
-  if (!file.eof()) {
-    return absl::DataLossError(
-        absl::StrCat("--prompt-file: ", path, ": cannot be read"));
-  }
-  return text;
-}
-
-absl::StatusOr<std::string> ReadPromptText(const Flags& flags) {
-  std::string text = flags.prompt.value_or("");
-  if (flags.prompt_file.has_value()) {
-    FORETOKEN_ASSIGN_OR_RETURN(text, ReadVerbatim(*flags.prompt_file));
-  }
-  const size_t valid = ValidUtf8Prefix(text);
-  if (valid != text.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt: no UTF-8 at byte ", valid));
-  }
-  return text;
-}
-
-absl::StatusOr<std::vector<TokenId>> ReadPrompt(const Flags& flags,
+absl::StatusOr<std::vector<TokenId>> ReadPrompt(const GenerateFlags& flags,
                                                 const Tokenizer* tokenizer) {
   if (flags.prompt_ids.has_value()) {
     return ParseTokenIds("--prompt-ids", *flags.prompt_ids);
@@ -211,7 +79,8 @@ absl::StatusOr<std::vector<TokenId>> ReadPrompt(const Flags& flags,
 }
 
 // Null if the directory has none and none is needed.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Flags& flags) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
+    const GenerateFlags& flags) {
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
       Tokenizer::Load(flags.model);
   if (absl::IsNotFound(tokenizer.status()) && flags.prompt_ids.has_value() &&
@@ -229,72 +98,7 @@ absl::StatusOr<uint64_t> DrawSeed() {
   return ((uint64_t{device()} << 32) | device()) & ((uint64_t{1} << 53) - 1);
 }
 
-// JSON has no infinity; this is the log of 0 in the field's usage.
-double JsonLogprob(float logprob) {
-  return logprob > -9999.0f ? logprob : -9999.0;
-}
-
-Json LogprobsJson(const std::vector<SampledToken>& tokens) {
-  Json list = Json::array();
-  for (const SampledToken& token : tokens) {
-    Json top = Json::array();
-    for (const TokenLogprob& entry : token.top_logprobs) {
-      top.push_back(
-          {{"token_id", entry.token}, {"logprob", JsonLogprob(entry.logprob)}});
-    }
-    list.push_back({{"token_id", token.token},
-                    {"logprob", JsonLogprob(token.logprob)},
-                    {"top", std::move(top)}});
-  }
-  return list;
-}
-
-struct Output {
-  std::string text;
-  std::vector<TokenId> token_ids;
-  std::vector<SampledToken> logprobs;
-};
-
-double TokensPerSecond(const orchestrator::GenerationSummary& summary) {
-  const double seconds = absl::ToDoubleSeconds(summary.decode_time);
-  return seconds > 0 ? static_cast<double>(summary.decoded_tokens) / seconds
-                     : 0.0;
-}
-
-std::string ResultJson(const std::vector<TokenId>& prompt, const Output& output,
-                       const orchestrator::GenerationSummary& summary,
-                       const std::string& mode,
-                       const SamplingParams& sampling) {
-  Json by_drafter = Json::object();
-  for (const orchestrator::DrafterCounts& counts : summary.by_drafter) {
-    by_drafter[counts.name] = {{"drafted", counts.drafted},
-                               {"accepted", counts.accepted}};
-  }
-  Json json = {
-      {"prompt_token_ids", prompt},
-      {"token_ids", output.token_ids},
-      {"text", output.text},
-      {"finish_reason",
-       summary.finish == FinishReason::kStop ? "stop" : "length"},
-      {"usage",
-       {{"prompt_tokens", summary.prompt_tokens},
-        {"completion_tokens", summary.completion_tokens}}},
-      {"speculation",
-       {{"mode", mode},
-        {"rounds", summary.rounds},
-        {"accept_length", summary.accept_length()},
-        {"drafted_tokens", summary.drafted},
-        {"accepted_tokens", summary.accepted},
-        {"by_drafter", std::move(by_drafter)}}},
-      {"timing",
-       {{"ttft_ms", absl::ToDoubleMilliseconds(summary.time_to_first_token)},
-        {"decode_tokens_per_s", TokensPerSecond(summary)}}},
-      {"seed", sampling.seed}};
-  if (sampling.logprobs >= 0) json["logprobs"] = LogprobsJson(output.logprobs);
-  return DumpJson(json) + "\n";
-}
-
-absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const Flags& flags,
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const GenerateFlags& flags,
                                                      const Tokenizer* tokenizer,
                                                      size_t prompt_tokens) {
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
@@ -315,46 +119,8 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const Flags& flags,
   return MakeCpuBackend(std::move(weights), options);
 }
 
-// What the flags say of the request, its prompt apart.
-absl::StatusOr<orchestrator::GenerationRequest> RequestOf(const Flags& flags) {
-  orchestrator::GenerationRequest request;
-  request.sampling = flags.sampling;
-  request.max_tokens = flags.max_tokens;
-  request.stop_strings = flags.stop;
-  request.ignore_eos = flags.ignore_eos;
-  FORETOKEN_RETURN_IF_ERROR(ParseLogitBias(flags.logit_bias, request.sampling));
-  FORETOKEN_ASSIGN_OR_RETURN(
-      request.stop_token_ids,
-      ParseTokenIds("--stop-token-ids", flags.stop_token_ids));
-  return request;
-}
-
-// Shows or keeps a delta.
-absl::Status Take(const Flags& flags, const orchestrator::Delta& delta,
-                  Output& output) {
-  if (!flags.json) return WriteOut(delta.text);
-  output.text += delta.text;
-  output.token_ids.insert(output.token_ids.end(), delta.token_ids.begin(),
-                          delta.token_ids.end());
-  output.logprobs.insert(output.logprobs.end(), delta.logprobs.begin(),
-                         delta.logprobs.end());
-  return absl::OkStatus();
-}
-
-absl::Status Finish(const Flags& flags, const std::vector<TokenId>& prompt,
-                    const Output& output,
-                    const orchestrator::GenerationSummary& summary,
-                    const std::string& mode, const SamplingParams& sampling) {
-  FORETOKEN_LOG(
-      kInfo, summary.completion_tokens, " tokens, ",
-      absl::StrFormat("%.1f tokens/s, accept length %.2f",
-                      TokensPerSecond(summary), summary.accept_length()));
-  if (!flags.json) return WriteOut("\n");
-  return WriteOut(ResultJson(prompt, output, summary, mode, sampling));
-}
-
 #ifdef FORETOKEN_HAVE_SERVICES
-absl::Status GenerateOnServer(const Flags& flags) {
+absl::Status GenerateOnServer(const GenerateFlags& flags) {
   FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
   FORETOKEN_ASSIGN_OR_RETURN(orchestrator::GenerationRequest request,
                              RequestOf(flags));
@@ -375,25 +141,25 @@ absl::Status GenerateOnServer(const Flags& flags) {
   remote.token_file = flags.server_token_file;
   remote.insecure = flags.server_insecure;
   if (flags.timeout_s > 0) remote.timeout = absl::Seconds(flags.timeout_s);
-  Output output;
+  GenerateOutput output(flags.json);
   FORETOKEN_ASSIGN_OR_RETURN(
       const RemoteResult result,
       GenerateRemotely(remote, text, request, flags.seed.has_value(), mode,
                        [&](const orchestrator::Delta& delta) {
-                         return Take(flags, delta, output);
+                         return output.Take(delta);
                        }));
   request.sampling.seed = result.seed;
-  return Finish(flags, result.prompt, output, result.summary, result.mode,
-                request.sampling);
+  return output.Finish(result.prompt, result.summary, result.mode,
+                       request.sampling);
 }
 #else
-absl::Status GenerateOnServer(const Flags&) {
+absl::Status GenerateOnServer(const GenerateFlags&) {
   return absl::UnimplementedError(
       "--server: this build has no services, use --local");
 }
 #endif
 
-absl::Status Generate(Flags flags) {
+absl::Status Generate(const GenerateFlags& flags) {
   FORETOKEN_RETURN_IF_ERROR(CheckFlags(flags));
   if (!flags.server.empty()) return GenerateOnServer(flags);
   FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
@@ -431,121 +197,19 @@ absl::Status Generate(Flags flags) {
       orchestrator::DecodeLoop::Create(std::move(request), target,
                                        tokenizer.get(), std::move(drafters),
                                        {}));
-  Output output;
+  GenerateOutput output(flags.json);
   FORETOKEN_RETURN_IF_ERROR(orchestrator::Generate(
-      *loop, verifier, [&](const orchestrator::Delta& delta) {
-        return Take(flags, delta, output);
-      }));
-  return Finish(flags, prompt, output, loop->summary(), mode.ToString(),
-                sampling);
-}
-
-// A check of an option: the whole of its text must be a number that a T holds.
-// The parser alone would take an empty one for 0, and wrap or cut others.
-template <typename T>
-std::string CheckNumber(const std::string& text) {
-  T number;
-  bool good;
-  if constexpr (std::is_floating_point_v<T>) {
-    good = absl::SimpleAtof(text, &number);
-  } else {
-    good = absl::SimpleAtoi(text, &number);
-  }
-  if (good) return "";
-  const std::string want =
-      std::is_floating_point_v<T>
-          ? "a number"
-          : absl::StrCat("a whole number, ", std::numeric_limits<T>::min(),
-                         "..", std::numeric_limits<T>::max());
-  return absl::StrCat("'", text.substr(0, 32), "', want ", want);
+      *loop, verifier,
+      [&](const orchestrator::Delta& delta) { return output.Take(delta); }));
+  return output.Finish(prompt, loop->summary(), mode.ToString(), sampling);
 }
 
 }  // namespace
 
 void AddGenerateCommand(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("generate", "Generate text");
-  auto flags = std::make_shared<Flags>();
-  command->add_option("--server", flags->server,
-                      "Address of an orchestrator: HOST:PORT or unix:/PATH");
-  command->add_option("--server-tls-ca", flags->server_tls_ca,
-                      "PEM roots of the server's certificate; switches TLS on");
-  command->add_option("--server-token-file", flags->server_token_file,
-                      "File with the bearer token to send");
-  command->add_flag("--server-insecure", flags->server_insecure,
-                    "Allow a server beyond this machine without TLS");
-  command
-      ->add_option("--timeout", flags->timeout_s,
-                   "Seconds that a server has, 0 for any")
-      ->check(CheckNumber<float>);
-  command->add_flag("--local", flags->local, "Run the model in this process");
-  command->add_option("--model", flags->model,
-                      "Model directory in Hugging Face layout");
-  command->add_option("--prompt", flags->prompt,
-                      "Text; BOS is added where the model's files ask for it");
-  command->add_option("--prompt-file", flags->prompt_file,
-                      "Text of the prompt, the whole file as it is");
-  command->add_option("--prompt-ids", flags->prompt_ids,
-                      "Token ids with commas between, taken as they are");
-  command->add_option("--mode", flags->mode, "MODE[:key=value,...]")
-      ->capture_default_str();
-  command->add_option("--max-tokens", flags->max_tokens, "Longest output")
-      ->check(CheckNumber<int64_t>)
-      ->capture_default_str();
-  SamplingParams& sampling = flags->sampling;
-  command->add_option("--temperature", sampling.temperature, "0 is greedy")
-      ->check(CheckNumber<float>)
-      ->capture_default_str();
-  command->add_option("--top-k", sampling.top_k, "0 is off")
-      ->check(CheckNumber<int32_t>);
-  command->add_option("--top-p", sampling.top_p, "1 is off")
-      ->check(CheckNumber<float>);
-  command->add_option("--min-p", sampling.min_p, "0 is off")
-      ->check(CheckNumber<float>);
-  command
-      ->add_option("--repetition-penalty", sampling.repetition_penalty,
-                   "Over prompt and output, 1 is off")
-      ->check(CheckNumber<float>);
-  command
-      ->add_option("--presence-penalty", sampling.presence_penalty,
-                   "Over the output, -2..2")
-      ->check(CheckNumber<float>);
-  command
-      ->add_option("--frequency-penalty", sampling.frequency_penalty,
-                   "Over the output, -2..2")
-      ->check(CheckNumber<float>);
-  // One value each: what begins with '-' or holds commas stays whole.
-  command
-      ->add_option("--logit-bias", flags->logit_bias,
-                   "ID=BIAS, -100..100; may be repeated")
-      ->expected(1)
-      ->take_all();
-  command
-      ->add_option("--seed", flags->seed,
-                   "Drawn, and printed, where none is given")
-      ->check(CheckNumber<uint64_t>);
-  command
-      ->add_option("--stop", flags->stop,
-                   "Stop string, left out of the text; may be repeated")
-      ->expected(1)
-      ->take_all();
-  command->add_option("--stop-token-ids", flags->stop_token_ids,
-                      "Token ids that end the output, with commas between");
-  command
-      ->add_option("--min-tokens", sampling.min_tokens,
-                   "End tokens are banned before")
-      ->check(CheckNumber<int64_t>);
-  command->add_flag("--ignore-eos", flags->ignore_eos,
-                    "End tokens of the model do not end the output");
-  command
-      ->add_option("--logprobs", sampling.logprobs,
-                   "Log-probabilities of the token and of N others")
-      ->check(CheckNumber<int32_t>);
-  command->add_option("--precision", flags->precision, "fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
-  command->add_option("--threads", flags->threads, "0 is all processors")
-      ->check(CheckNumber<int32_t>);
-  command->add_flag("--json", flags->json, "One JSON object in one line");
+  auto flags = std::make_shared<GenerateFlags>();
+  AddGenerateFlags(*command, *flags);
   command->callback(
       [flags, &run] { run = [flags] { return Generate(*flags); }; });
 }

@@ -1,0 +1,256 @@
+#include "tools/cli/generate_flags.h"
+
+#include <fstream>
+#include <limits>
+#include <type_traits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+#include "common/text/utf8.h"
+
+namespace foretoken::cli {
+namespace {
+
+constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
+constexpr int kMaxThreads = 1024;
+
+// A check of an option: the whole of its text must be a number that a T holds.
+// The parser alone would take an empty one for 0, and wrap or cut others.
+template <typename T>
+std::string CheckNumber(const std::string& text) {
+  T number;
+  bool good;
+  if constexpr (std::is_floating_point_v<T>) {
+    good = absl::SimpleAtof(text, &number);
+  } else {
+    good = absl::SimpleAtoi(text, &number);
+  }
+  if (good) return "";
+  const std::string want =
+      std::is_floating_point_v<T>
+          ? "a number"
+          : absl::StrCat("a whole number, ", std::numeric_limits<T>::min(),
+                         "..", std::numeric_limits<T>::max());
+  return absl::StrCat("'", text.substr(0, 32), "', want ", want);
+}
+
+void AddServerFlags(CLI::App& command, GenerateFlags& flags) {
+  command.add_option("--server", flags.server,
+                     "Address of an orchestrator: HOST:PORT or unix:/PATH");
+  command.add_option("--server-tls-ca", flags.server_tls_ca,
+                     "PEM roots of the server's certificate; switches TLS on");
+  command.add_option("--server-token-file", flags.server_token_file,
+                     "File with the bearer token to send");
+  command.add_flag("--server-insecure", flags.server_insecure,
+                   "Allow a server beyond this machine without TLS");
+  command
+      .add_option("--timeout", flags.timeout_s,
+                  "Seconds that a server has, 0 for any")
+      ->check(CheckNumber<float>);
+}
+
+void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
+  command.add_flag("--local", flags.local, "Run the model in this process");
+  command.add_option("--model", flags.model,
+                     "Model directory in Hugging Face layout");
+  command.add_option("--prompt", flags.prompt,
+                     "Text; BOS is added where the model's files ask for it");
+  command.add_option("--prompt-file", flags.prompt_file,
+                     "Text of the prompt, the whole file as it is");
+  command.add_option("--prompt-ids", flags.prompt_ids,
+                     "Token ids with commas between, taken as they are");
+  command.add_option("--mode", flags.mode, "MODE[:key=value,...]")
+      ->capture_default_str();
+  command.add_option("--max-tokens", flags.max_tokens, "Longest output")
+      ->check(CheckNumber<int64_t>)
+      ->capture_default_str();
+}
+
+void AddSamplingFlags(CLI::App& command, GenerateFlags& flags) {
+  SamplingParams& sampling = flags.sampling;
+  command.add_option("--temperature", sampling.temperature, "0 is greedy")
+      ->check(CheckNumber<float>)
+      ->capture_default_str();
+  command.add_option("--top-k", sampling.top_k, "0 is off")
+      ->check(CheckNumber<int32_t>);
+  command.add_option("--top-p", sampling.top_p, "1 is off")
+      ->check(CheckNumber<float>);
+  command.add_option("--min-p", sampling.min_p, "0 is off")
+      ->check(CheckNumber<float>);
+  command
+      .add_option("--repetition-penalty", sampling.repetition_penalty,
+                  "Over prompt and output, 1 is off")
+      ->check(CheckNumber<float>);
+  command
+      .add_option("--presence-penalty", sampling.presence_penalty,
+                  "Over the output, -2..2")
+      ->check(CheckNumber<float>);
+  command
+      .add_option("--frequency-penalty", sampling.frequency_penalty,
+                  "Over the output, -2..2")
+      ->check(CheckNumber<float>);
+  // One value each: what begins with '-' or holds commas stays whole.
+  command
+      .add_option("--logit-bias", flags.logit_bias,
+                  "ID=BIAS, -100..100; may be repeated")
+      ->expected(1)
+      ->take_all();
+}
+
+void AddEndFlags(CLI::App& command, GenerateFlags& flags) {
+  command
+      .add_option("--seed", flags.seed,
+                  "Drawn, and printed, where none is given")
+      ->check(CheckNumber<uint64_t>);
+  command
+      .add_option("--stop", flags.stop,
+                  "Stop string, left out of the text; may be repeated")
+      ->expected(1)
+      ->take_all();
+  command.add_option("--stop-token-ids", flags.stop_token_ids,
+                     "Token ids that end the output, with commas between");
+  command
+      .add_option("--min-tokens", flags.sampling.min_tokens,
+                  "End tokens are banned before")
+      ->check(CheckNumber<int32_t>);
+  command.add_flag("--ignore-eos", flags.ignore_eos,
+                   "End tokens of the model do not end the output");
+  command
+      .add_option("--logprobs", flags.sampling.logprobs,
+                  "Log-probabilities of the token and of N others")
+      ->check(CheckNumber<int32_t>);
+}
+
+void AddEngineFlags(CLI::App& command, GenerateFlags& flags) {
+  command.add_option("--precision", flags.precision, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  command.add_option("--threads", flags.threads, "0 is all processors")
+      ->check(CheckNumber<int32_t>);
+  command.add_flag("--json", flags.json, "One JSON object in one line");
+}
+
+absl::Status ParseLogitBias(const std::vector<std::string>& flags,
+                            SamplingParams& sampling) {
+  for (const std::string& flag : flags) {
+    const std::vector<absl::string_view> parts = absl::StrSplit(flag, '=');
+    TokenId id = 0;
+    float bias = 0;
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &id) ||
+        !absl::SimpleAtof(parts[1], &bias)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--logit-bias: '", flag.substr(0, 32), "', want ID=BIAS"));
+    }
+    sampling.logit_bias.emplace_back(id, bias);
+  }
+  return absl::OkStatus();
+}
+
+// The bytes as they are, of a file or a pipe: gzip is not looked into.
+absl::StatusOr<std::string> ReadVerbatim(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::NotFoundError(
+        absl::StrCat("--prompt-file: ", path, ": cannot be opened"));
+  }
+  std::string text;
+  std::vector<char> block(size_t{1} << 16);
+  while (file.read(block.data(), block.size()), file.gcount() > 0) {
+    text.append(block.data(), file.gcount());
+    if (text.size() > kMaxPromptBytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "--prompt-file: ", path, ": over ", kMaxPromptBytes, " bytes"));
+    }
+  }
+  if (!file.eof()) {
+    return absl::DataLossError(
+        absl::StrCat("--prompt-file: ", path, ": cannot be read"));
+  }
+  return text;
+}
+
+}  // namespace
+
+void AddGenerateFlags(CLI::App& command, GenerateFlags& flags) {
+  AddServerFlags(command, flags);
+  AddPromptFlags(command, flags);
+  AddSamplingFlags(command, flags);
+  AddEndFlags(command, flags);
+  AddEngineFlags(command, flags);
+}
+
+absl::Status CheckFlags(const GenerateFlags& flags) {
+  if (!flags.server.empty() && (flags.local || !flags.model.empty())) {
+    return absl::InvalidArgumentError(
+        "--server: the model is the server's, want neither --local nor "
+        "--model");
+  }
+  if (flags.server.empty() && (!flags.local || flags.model.empty())) {
+    return absl::InvalidArgumentError(
+        "want --server ADDR, or --local with --model DIR");
+  }
+  if (!(flags.timeout_s >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--timeout is ", flags.timeout_s, ", want 0 (none) or more"));
+  }
+  const int prompts = flags.prompt.has_value() + flags.prompt_file.has_value() +
+                      flags.prompt_ids.has_value();
+  if (prompts != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(prompts,
+                     " prompts given, want one of --prompt, --prompt-file and "
+                     "--prompt-ids"));
+  }
+  if (flags.threads < 0 || flags.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--threads is ", flags.threads, ", want 0 (all)..", kMaxThreads));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
+                                                   const std::string& text) {
+  std::vector<TokenId> ids;
+  if (text.empty()) return ids;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    TokenId id = 0;
+    if (!absl::SimpleAtoi(part, &id)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, ": '", part.substr(0, 32),
+                       "' is no token id, want numbers with commas between"));
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+absl::StatusOr<orchestrator::GenerationRequest> RequestOf(
+    const GenerateFlags& flags) {
+  orchestrator::GenerationRequest request;
+  request.sampling = flags.sampling;
+  request.max_tokens = flags.max_tokens;
+  request.stop_strings = flags.stop;
+  request.ignore_eos = flags.ignore_eos;
+  FORETOKEN_RETURN_IF_ERROR(ParseLogitBias(flags.logit_bias, request.sampling));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      request.stop_token_ids,
+      ParseTokenIds("--stop-token-ids", flags.stop_token_ids));
+  return request;
+}
+
+absl::StatusOr<std::string> ReadPromptText(const GenerateFlags& flags) {
+  std::string text = flags.prompt.value_or("");
+  if (flags.prompt_file.has_value()) {
+    FORETOKEN_ASSIGN_OR_RETURN(text, ReadVerbatim(*flags.prompt_file));
+  }
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid != text.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt: no UTF-8 at byte ", valid));
+  }
+  return text;
+}
+
+}  // namespace foretoken::cli

@@ -1,0 +1,64 @@
+// The flags of `foretoken generate`, and what they say of a request.
+#ifndef FORETOKEN_TOOLS_CLI_GENERATE_FLAGS_H_
+#define FORETOKEN_TOOLS_CLI_GENERATE_FLAGS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/types.h"
+#include "common/sampling/sampling_params.h"
+#include "services/orchestrator/core/decode_loop.h"
+
+namespace foretoken::cli {
+
+struct GenerateFlags {
+  std::string server;
+  std::string server_tls_ca;
+  std::string server_token_file;
+  bool server_insecure = false;
+  double timeout_s = 0;  // 0: none
+  bool local = false;
+  std::string model;
+  std::optional<std::string> prompt;
+  std::optional<std::string> prompt_file;
+  std::optional<std::string> prompt_ids;
+  std::string mode = "off";
+  int64_t max_tokens = 128;
+  SamplingParams sampling;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop;
+  std::string stop_token_ids;
+  std::vector<std::string> logit_bias;
+  bool ignore_eos = false;
+  std::string precision = "bf16";
+  int threads = 0;
+  bool json = false;
+};
+
+// Registers every flag; numbers are checked as the parser meets them.
+void AddGenerateFlags(CLI::App& command, GenerateFlags& flags);
+
+// The rules between flags that the parser does not know.
+absl::Status CheckFlags(const GenerateFlags& flags);
+
+// What the flags say of the request, its prompt and seed apart.
+absl::StatusOr<orchestrator::GenerationRequest> RequestOf(
+    const GenerateFlags& flags);
+
+// Ids with commas between; errors name `flag`. An empty text holds none.
+absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
+                                                   const std::string& text);
+
+// The text of --prompt or --prompt-file. InvalidArgument where it is not UTF-8,
+// ResourceExhausted for a file over 64 MiB.
+absl::StatusOr<std::string> ReadPromptText(const GenerateFlags& flags);
+
+}  // namespace foretoken::cli
+
+#endif  // FORETOKEN_TOOLS_CLI_GENERATE_FLAGS_H_

@@ -1,0 +1,94 @@
+#include "tools/cli/generate_output.h"
+
+#include "absl/strings/str_format.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "tools/cli/standard_output.h"
+
+namespace foretoken::cli {
+namespace {
+
+// JSON has no infinity; this is the log of 0 in the field's usage.
+double JsonLogprob(float logprob) {
+  return logprob > -9999.0f ? logprob : -9999.0;
+}
+
+Json LogprobsJson(const std::vector<SampledToken>& tokens) {
+  Json list = Json::array();
+  for (const SampledToken& token : tokens) {
+    Json top = Json::array();
+    for (const TokenLogprob& entry : token.top_logprobs) {
+      top.push_back(
+          {{"token_id", entry.token}, {"logprob", JsonLogprob(entry.logprob)}});
+    }
+    list.push_back({{"token_id", token.token},
+                    {"logprob", JsonLogprob(token.logprob)},
+                    {"top", std::move(top)}});
+  }
+  return list;
+}
+
+double TokensPerSecond(const orchestrator::GenerationSummary& summary) {
+  const double seconds = absl::ToDoubleSeconds(summary.decode_time);
+  return seconds > 0 ? static_cast<double>(summary.decoded_tokens) / seconds
+                     : 0.0;
+}
+
+}  // namespace
+
+std::string GenerateOutput::ResultJson(
+    const std::vector<TokenId>& prompt,
+    const orchestrator::GenerationSummary& summary, const std::string& mode,
+    const SamplingParams& sampling) const {
+  Json by_drafter = Json::object();
+  for (const orchestrator::DrafterCounts& counts : summary.by_drafter) {
+    by_drafter[counts.name] = {{"drafted", counts.drafted},
+                               {"accepted", counts.accepted}};
+  }
+  Json json = {
+      {"prompt_token_ids", prompt},
+      {"token_ids", token_ids_},
+      {"text", text_},
+      {"finish_reason",
+       summary.finish == FinishReason::kStop ? "stop" : "length"},
+      {"usage",
+       {{"prompt_tokens", summary.prompt_tokens},
+        {"completion_tokens", summary.completion_tokens}}},
+      {"speculation",
+       {{"mode", mode},
+        {"rounds", summary.rounds},
+        {"accept_length", summary.accept_length()},
+        {"drafted_tokens", summary.drafted},
+        {"accepted_tokens", summary.accepted},
+        {"by_drafter", std::move(by_drafter)}}},
+      {"timing",
+       {{"ttft_ms", absl::ToDoubleMilliseconds(summary.time_to_first_token)},
+        {"decode_tokens_per_s", TokensPerSecond(summary)}}},
+      {"seed", sampling.seed}};
+  if (sampling.logprobs >= 0) json["logprobs"] = LogprobsJson(logprobs_);
+  return DumpJson(json) + "\n";
+}
+
+absl::Status GenerateOutput::Take(const orchestrator::Delta& delta) {
+  if (!json_) return WriteOut(delta.text);
+  text_ += delta.text;
+  token_ids_.insert(token_ids_.end(), delta.token_ids.begin(),
+                    delta.token_ids.end());
+  logprobs_.insert(logprobs_.end(), delta.logprobs.begin(),
+                   delta.logprobs.end());
+  return absl::OkStatus();
+}
+
+absl::Status GenerateOutput::Finish(
+    const std::vector<TokenId>& prompt,
+    const orchestrator::GenerationSummary& summary, const std::string& mode,
+    const SamplingParams& sampling) {
+  FORETOKEN_LOG(
+      kInfo, summary.completion_tokens, " tokens, ",
+      absl::StrFormat("%.1f tokens/s, accept length %.2f",
+                      TokensPerSecond(summary), summary.accept_length()));
+  if (!json_) return WriteOut("\n");
+  return WriteOut(ResultJson(prompt, summary, mode, sampling));
+}
+
+}  // namespace foretoken::cli
