@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "common/base/types.h"
 #include "common/text/detokenizer.h"
 #include "common/text/stop_matcher.h"
@@ -43,6 +44,16 @@ class OutputText {
   int64_t TakeTokens();
 
  private:
+  // Where a token's bytes end in the text. Behind bytes that wait for the rest
+  // of their character that depends on what becomes of them: `whole` if they
+  // turn out to be text, `replaced` if each broken part becomes U+FFFD.
+  struct Held {
+    uint64_t whole;
+    uint64_t replaced;
+  };
+
+  void Hold();
+  void Settle(absl::string_view waiting, absl::string_view text);
   void ReleaseTokens();
 
   const Tokenizer* const tokenizer_;
@@ -52,7 +63,8 @@ class OutputText {
   uint64_t text_bytes_ = 0;      // written so far
   uint64_t released_bytes_ = 0;  // of them, those that may be shown
   std::string released_;         // not yet taken
-  std::deque<uint64_t> held_;    // tokens not yet released: end of their bytes
+  std::deque<Held> held_;        // tokens not yet released
+  size_t waiting_tokens_ = 0;    // of them, the last: not yet settled
   int64_t released_tokens_ = 0;  // not yet taken
 };
 

@@ -162,6 +162,40 @@ TEST_P(OutputTextOfTokenizerTest, TextBehindAPromptKeepsItsLeadingSpace) {
   EXPECT_EQ(output.TakeText(), " of tokens");
 }
 
+TEST(OutputTextOfBytesTest, ABrokenByteIsAsLongAsWhatReplacesIt) {
+  const auto tokenizer =
+      Tokenizer::Load(
+          testing::SourcePath("tests/golden/tokenizers/sp_bytes.model"))
+          .value();
+  // Three bytes that begin no character together, as byte tokens, then a word.
+  std::vector<TokenId> ids;
+  for (const char byte : {'\xff', '\xfe', '\xe4'}) {
+    for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) {
+      if (tokenizer->TokenBytes(id) == absl::string_view(&byte, 1)) {
+        ids.push_back(id);
+      }
+    }
+  }
+  ASSERT_EQ(ids.size(), 3u);
+  const std::vector<TokenId> word = tokenizer->Encode("x");
+  ids.insert(ids.end(), word.begin(), word.end());
+  const struct {
+    const char* stop;
+    int64_t tokens;
+  } cases[] = {{"\ufffd\ufffd\ufffd", 0}, {"\ufffd x", 2}, {" x", 3}};
+  for (const auto& want : cases) {
+    OutputText output(tokenizer.get(), StopMatcher::Create({want.stop}).value(),
+                      0);
+    bool stopped = false;
+    for (size_t i = 0; i < ids.size() && !stopped; ++i) {
+      stopped = output.Push(ids[i]);
+    }
+    if (!stopped) stopped = output.Finish();
+    EXPECT_TRUE(stopped) << want.stop;
+    EXPECT_EQ(output.TakeTokens(), want.tokens) << want.stop;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, OutputTextOfTokenizerTest,
                          ::testing::Values("llama3.json.gz", "sp_bytes.model",
                                            "llama2_json.json.gz"));
