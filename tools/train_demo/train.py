@@ -11,43 +11,55 @@ import time
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 import model as models
+from loss import Loss
 from optimizer import make_optimizers, set_progress
 
 WINDOW = 1024
 
 
-class Mixture:
-    """Random windows; each source with its share."""
+class Source:
+    """Windows of one file in random order, each once an epoch."""
 
-    def __init__(self, sources, seed):
-        self.arrays = [np.fromfile(p, dtype=np.uint16) for p, _ in sources]
+    def __init__(self, path, seed):
+        self.ids = np.fromfile(path, dtype=np.uint16)
+        self.seed = seed
+        self.begins = None
+        self.epoch = -1
+
+    def window(self, number):
+        count = (len(self.ids) - 1) // WINDOW - 1
+        epoch, at = divmod(number, count)
+        if epoch != self.epoch:
+            random = np.random.default_rng([self.seed, epoch])
+            self.begins = (random.integers(WINDOW)
+                           + WINDOW * random.permutation(count))
+            self.epoch = epoch
+        begin = self.begins[at]
+        return self.ids[begin:begin + WINDOW + 1].astype(np.int64)
+
+
+class Mixture:
+    """Windows of several sources, each with its share; goes on from `drawn`."""
+
+    def __init__(self, sources, seed, drawn):
+        self.sources = [Source(path, seed * 1_000 + i)
+                        for i, (path, _) in enumerate(sources)]
         shares = np.array([s for _, s in sources])
         self.shares = shares / shares.sum()
-        self.random = np.random.default_rng(seed)
+        self.drawn = drawn or [0] * len(sources)
 
     def batch(self, size):
+        """Always the source that is furthest behind its share."""
         rows = []
-        for source in self.random.choice(len(self.arrays), size,
-                                         p=self.shares):
-            ids = self.arrays[source]
-            begin = self.random.integers(0, len(ids) - WINDOW - 1)
-            rows.append(ids[begin:begin + WINDOW + 1].astype(np.int64))
+        for _ in range(size):
+            total = sum(self.drawn) + 1
+            behind = self.shares * total - np.array(self.drawn)
+            source = int(behind.argmax())
+            rows.append(self.sources[source].window(self.drawn[source]))
+            self.drawn[source] += 1
         return torch.from_numpy(np.stack(rows))
-
-
-def loss_of(model, teacher, ids):
-    logits = model(ids[:, :-1]).float()
-    flat = logits.reshape(-1, logits.shape[-1])
-    if teacher is None:
-        return F.cross_entropy(flat, ids[:, 1:].reshape(-1))
-    with torch.no_grad():
-        wanted = F.log_softmax(teacher(ids[:, :-1]).float(), dim=-1)
-    return F.kl_div(F.log_softmax(flat, dim=-1),
-                    wanted.reshape(flat.shape), log_target=True,
-                    reduction="batchmean")
 
 
 def main():
@@ -75,7 +87,7 @@ def main():
     if args.teacher:
         teacher = models.load_model(args.teacher, args.device).eval()
     optimizers = make_optimizers(model)
-    state = {"tokens": 0, "seconds": 0.0, "steps": 0}
+    state = {"tokens": 0, "seconds": 0.0, "steps": 0, "drawn": None}
     if os.path.exists(args.checkpoint):
         saved = torch.load(args.checkpoint, map_location=args.device,
                            weights_only=True)
@@ -85,10 +97,13 @@ def main():
         state = saved["state"]
         print(f"resumed at {state}", flush=True)
     sources = [(path, float(share)) for path, share in args.source]
-    data = Mixture(sources, seed=args.seed * 1_000_003 + state["steps"])
+    data = Mixture(sources, args.seed, state["drawn"])
+    state["drawn"] = data.drawn
     print(f"{args.role}: {sum(p.numel() for p in model.parameters())} "
           f"parameters", flush=True)
-    forward = torch.compile(model) if args.compile else model
+    if args.compile:  # one graph for all layers
+        models.Layer.forward = torch.compile(models.Layer.forward)
+    loss_of = Loss(compiled=args.compile)
 
     mean, saved_at = None, time.monotonic()
     while True:
@@ -100,7 +115,7 @@ def main():
         set_progress(optimizers, progress)
         ids = data.batch(args.batch).to(args.device)
         with torch.autocast(args.device, dtype=torch.bfloat16):
-            loss = loss_of(forward, teacher, ids)
+            loss = loss_of(model, model.body, teacher, ids)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for o in optimizers:
