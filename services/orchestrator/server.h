@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/worker_pool.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
 #include "common/spec/mode_spec.h"
@@ -24,7 +25,6 @@
 #include "services/orchestrator/adapters/generation_metrics.h"
 #include "services/orchestrator/adapters/remote_verifier.h"
 #include "services/orchestrator/adapters/verifier_pool.h"
-#include "services/orchestrator/adapters/worker_pool.h"
 
 namespace foretoken::orchestrator {
 

@@ -1,10 +1,10 @@
-#include "services/orchestrator/adapters/worker_pool.h"
+#include "common/base/worker_pool.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
-namespace foretoken::orchestrator {
+namespace foretoken {
 
 WorkerPool::~WorkerPool() {
   std::vector<std::thread> threads;
@@ -21,7 +21,7 @@ absl::Status WorkerPool::Submit(std::function<void()> work) {
   const int waiting = static_cast<int>(waiting_.size());
   if (running_ + waiting >= max_threads_ + max_waiting_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(running_, " requests run and ", waiting,
+        absl::StrCat(running_, " run and ", waiting,
                      " wait: that is all there is room for"));
   }
   waiting_.push_back(std::move(work));
@@ -60,4 +60,4 @@ void WorkerPool::Main() {
   }
 }
 
-}  // namespace foretoken::orchestrator
+}  // namespace foretoken

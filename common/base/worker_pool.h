@@ -1,7 +1,7 @@
-// WorkerPool: threads for requests, one each while it runs, started as they are
-// needed, with a bounded line of waiting ones. Thread-safe.
-#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_WORKER_POOL_H_
-#define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_WORKER_POOL_H_
+// WorkerPool: threads for work that may block, one each while it runs, started
+// as they are needed, with a bounded line of what waits. Thread-safe.
+#ifndef FORETOKEN_COMMON_BASE_WORKER_POOL_H_
+#define FORETOKEN_COMMON_BASE_WORKER_POOL_H_
 
 #include <deque>
 #include <functional>
@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 
-namespace foretoken::orchestrator {
+namespace foretoken {
 
 class WorkerPool {
  public:
@@ -41,6 +41,6 @@ class WorkerPool {
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-}  // namespace foretoken::orchestrator
+}  // namespace foretoken
 
-#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_WORKER_POOL_H_
+#endif  // FORETOKEN_COMMON_BASE_WORKER_POOL_H_
