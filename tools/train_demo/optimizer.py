@@ -5,6 +5,7 @@ Muon: momentum whose update is orthogonalised by a Newton-Schulz iteration
 small transformers, which is what a small token budget needs.
 """
 import torch
+import torch.distributed as dist
 
 
 def orthogonalise(g, steps=5):
@@ -21,6 +22,8 @@ def orthogonalise(g, steps=5):
 
 
 class Muon(torch.optim.Optimizer):
+    """With several processes each orthogonalises its share of the matrices."""
+
     def __init__(self, params, lr, momentum=0.95, weight_decay=0.02):
         super().__init__(params, dict(lr=lr, momentum=momentum,
                                       weight_decay=weight_decay))
@@ -28,16 +31,38 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
-            for p in group["params"]:
-                state = self.state[p]
-                if "momentum" not in state:
-                    state["momentum"] = torch.zeros_like(p)
-                m = state["momentum"]
-                m.lerp_(p.grad, 1 - group["momentum"])
-                update = orthogonalise(p.grad.lerp(m, group["momentum"]))
+            updates = self.updates(group)
+            for p, update in zip(group["params"], updates):
                 scale = max(1.0, p.shape[0] / p.shape[1]) ** 0.5
                 p.mul_(1 - group["lr"] * group["weight_decay"])
                 p.add_(update, alpha=-group["lr"] * scale)
+
+    def updates(self, group):
+        world = dist.get_world_size() if dist.is_initialized() else 1
+        rank = dist.get_rank() if world > 1 else 0
+        updates = []
+        for i, p in enumerate(group["params"]):
+            state = self.state[p]
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(p)
+            m = state["momentum"]
+            m.lerp_(p.grad, 1 - group["momentum"])
+            if i % world == rank:
+                updates.append(orthogonalise(
+                    p.grad.lerp(m, group["momentum"])))
+            else:
+                updates.append(torch.zeros_like(p))
+        if world > 1:
+            sum_over_processes(updates)
+        return updates
+
+
+def sum_over_processes(tensors):
+    """One message for all of them; afterwards each holds the sum."""
+    flat = torch.cat([t.reshape(-1) for t in tensors])
+    dist.all_reduce(flat)
+    for t, part in zip(tensors, flat.split([t.numel() for t in tensors])):
+        t.copy_(part.view_as(t))
 
 
 def make_optimizers(model, muon_lr=0.02, adam_lr=3e-3):

@@ -11,10 +11,11 @@ import time
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 import model as models
 from loss import Loss
-from optimizer import make_optimizers, set_progress
+from optimizer import make_optimizers, set_progress, sum_over_processes
 
 WINDOW = 1024
 
@@ -62,6 +63,15 @@ class Mixture:
         return torch.from_numpy(np.stack(rows))
 
 
+def agreed(seconds):
+    """The first process' clock: all must stop at the same step."""
+    if not dist.is_initialized():
+        return seconds
+    value = torch.tensor([seconds], dtype=torch.float64)
+    dist.broadcast(value, 0)
+    return value.item()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--role", choices=["target", "draft"], required=True)
@@ -79,6 +89,10 @@ def main():
     args = parser.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)
+    world = int(os.environ.get("WORLD_SIZE", 1))
+    if world > 1:
+        dist.init_process_group("gloo")
+    rank = dist.get_rank() if world > 1 else 0
     torch.manual_seed(args.seed)
 
     shape = models.TARGET if args.role == "target" else models.DRAFT
@@ -113,10 +127,15 @@ def main():
             break
         begin = time.monotonic()
         set_progress(optimizers, progress)
-        ids = data.batch(args.batch).to(args.device)
+        ids = data.batch(args.batch)[rank::world].to(args.device)
         with torch.autocast(args.device, dtype=torch.bfloat16):
             loss = loss_of(model, model.body, teacher, ids)
         loss.backward()
+        if world > 1:
+            gradients = [p.grad for p in model.parameters()]
+            sum_over_processes(gradients)
+            for g in gradients:
+                g /= world
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for o in optimizers:
             o.step()
@@ -125,17 +144,20 @@ def main():
         mean = value if mean is None else 0.97 * mean + 0.03 * value
         state["tokens"] += args.batch * WINDOW
         state["steps"] += 1
-        state["seconds"] += time.monotonic() - begin
-        if state["steps"] % 20 == 0:
+        state["seconds"] += agreed(time.monotonic() - begin)
+        if rank == 0 and state["steps"] % 20 == 0:
             print(f"step {state['steps']} tokens {state['tokens']} "
                   f"loss {mean:.4f} progress {progress:.3f} "
                   f"tok/s {state['tokens'] / state['seconds']:.0f}",
                   flush=True)
-        if time.monotonic() - saved_at > 180:
+        if rank == 0 and time.monotonic() - saved_at > 180:
             models.save_checkpoint(args.checkpoint, model, optimizers, state)
             saved_at = time.monotonic()
-    models.save_checkpoint(args.checkpoint, model, optimizers, state)
-    print(f"done: {state}", flush=True)
+    if rank == 0:
+        models.save_checkpoint(args.checkpoint, model, optimizers, state)
+        print(f"done: {state}", flush=True)
+    if world > 1:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
