@@ -5,65 +5,186 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken {
 namespace {
 
-constexpr unsigned kChunkBytes = 256 * 1024;
+constexpr size_t kChunkBytes = size_t{256} << 10;
 
-// zlib's gzFile reads plain files through unchanged, which is what we want.
+// Bytes of a file as they are, or inflated where it is gzip. zlib's own gzFile
+// takes a stream that was cut off for one that has ended, and anything behind
+// the first member for nothing: what a corpus loses must be noticed.
 class GzStream {
  public:
   static absl::StatusOr<GzStream> Open(const std::string& path) {
-    gzFile file = path == "-" ? gzdopen(dup(STDIN_FILENO), "rb")
-                              : gzopen(path.c_str(), "rb");
-    if (file == nullptr) {
-      return absl::ErrnoToStatus(errno == 0 ? ENOMEM : errno,
-                                 absl::StrCat(path, ": open"));
+    const int fd = path == "-" ? dup(STDIN_FILENO)
+                               : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": open"));
+    GzStream stream(fd, path);
+    // Two bytes tell gzip from plain, and a pipe may give one at a time.
+    while (stream.end_ < kMagicBytes && !stream.at_end_) {
+      FORETOKEN_RETURN_IF_ERROR(stream.Fill());
     }
-    gzbuffer(file, kChunkBytes);
-    return GzStream(file, path);
+    if (stream.AtMagic()) {
+      FORETOKEN_RETURN_IF_ERROR(stream.StartInflating());
+    } else if (absl::EndsWith(path, ".gz")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": broken gzip stream: ", "no gzip header"));
+    }
+    return stream;
   }
 
   GzStream(GzStream&& other) noexcept
-      : file_(std::exchange(other.file_, nullptr)),
-        path_(std::move(other.path_)) {}
+      : fd_(std::exchange(other.fd_, -1)),
+        path_(std::move(other.path_)),
+        input_(std::move(other.input_)),
+        begin_(other.begin_),
+        end_(other.end_),
+        at_end_(other.at_end_),
+        in_member_(other.in_member_),
+        file_offset_(other.file_offset_),
+        inflater_(std::move(other.inflater_)) {}
   GzStream& operator=(GzStream&&) = delete;
   ~GzStream() {
-    if (file_ != nullptr) gzclose(file_);
+    if (fd_ >= 0) close(fd_);
   }
 
   // Bytes read, 0 at the end.
-  absl::StatusOr<size_t> Read(char* out, unsigned size) {
-    const int n = gzread(file_, out, size);
-    if (n > 0) return static_cast<size_t>(n);
-    int code = Z_OK;
-    const char* message = gzerror(file_, &code);
-    if (n == 0 && code != Z_BUF_ERROR && code != Z_DATA_ERROR) return size_t{0};
-    if (code == Z_ERRNO) {
-      return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": read"));
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat(path_, ": broken gzip stream: ", message));
+  absl::StatusOr<size_t> Read(char* out, size_t size) {
+    return inflater_ == nullptr ? ReadPlain(out, size) : Inflate(out, size);
   }
 
   const std::string& path() const { return path_; }
-  int64_t file_offset() const { return gzoffset(file_); }
+  int64_t file_offset() const { return file_offset_ - (end_ - begin_); }
 
  private:
-  GzStream(gzFile file, std::string path)
-      : file_(file), path_(std::move(path)) {}
+  static constexpr int kMagicBytes = 2;
+  struct EndInflate {
+    void operator()(z_stream* stream) const {
+      inflateEnd(stream);
+      delete stream;
+    }
+  };
 
-  gzFile file_;
+  GzStream(int fd, std::string path)
+      : fd_(fd), path_(std::move(path)), input_(kChunkBytes) {}
+
+  // Reads more behind what is not used up yet, or sets at_end_.
+  absl::Status Fill() {
+    if (begin_ > 0) {
+      std::memmove(input_.data(), input_.data() + begin_, end_ - begin_);
+      end_ -= begin_;
+      begin_ = 0;
+    }
+    ssize_t n = 0;
+    do {
+      n = read(fd_, input_.data() + end_, input_.size() - end_);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": read"));
+    at_end_ = n == 0;
+    end_ += n;
+    file_offset_ += n;
+    return absl::OkStatus();
+  }
+
+  bool AtMagic() const {
+    return end_ - begin_ >= kMagicBytes && input_[begin_] == 0x1f &&
+           input_[begin_ + 1] == 0x8b;
+  }
+
+  absl::Status StartInflating() {
+    inflater_.reset(new z_stream());
+    constexpr int kGzipHeader = 16;
+    if (inflateInit2(inflater_.get(), kGzipHeader + MAX_WBITS) != Z_OK) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(path_, ": no memory to decompress"));
+    }
+    in_member_ = true;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<size_t> ReadPlain(char* out, size_t size) {
+    if (begin_ == end_ && !at_end_) FORETOKEN_RETURN_IF_ERROR(Fill());
+    const size_t n = std::min<size_t>(size, end_ - begin_);
+    std::memcpy(out, input_.data() + begin_, n);
+    begin_ += static_cast<int64_t>(n);
+    return n;
+  }
+
+  absl::StatusOr<size_t> Inflate(char* out, size_t size) {
+    z_stream& z = *inflater_;
+    z.next_out = reinterpret_cast<Bytef*>(out);
+    z.avail_out = static_cast<uInt>(size);
+    while (z.avail_out == size) {
+      FORETOKEN_RETURN_IF_ERROR(FillAhead());
+      if (!in_member_) {
+        FORETOKEN_ASSIGN_OR_RETURN(const bool more, NextMember());
+        if (!more) return size_t{0};
+      }
+      z.next_in = input_.data() + begin_;
+      z.avail_in = static_cast<uInt>(end_ - begin_);
+      const int code = inflate(&z, Z_NO_FLUSH);
+      begin_ = end_ - z.avail_in;
+      if (code == Z_STREAM_END) {
+        in_member_ = false;
+      } else if (code == Z_BUF_ERROR && at_end_) {
+        return Broken("it ends too early");
+      } else if (code != Z_OK && code != Z_BUF_ERROR) {
+        return Broken(z.msg == nullptr ? "no memory" : z.msg);
+      }
+    }
+    return size - z.avail_out;
+  }
+
+  // At least a header's magic in the buffer, unless the file ends before.
+  absl::Status FillAhead() {
+    while (end_ - begin_ < kMagicBytes && !at_end_) {
+      FORETOKEN_RETURN_IF_ERROR(Fill());
+    }
+    return absl::OkStatus();
+  }
+
+  // Gzip files may be joined. Zeros fill up a tape's last block; anything else
+  // behind a member is a damaged one.
+  absl::StatusOr<bool> NextMember() {
+    if (AtMagic()) {
+      inflateReset(inflater_.get());
+      in_member_ = true;
+      return true;
+    }
+    while (true) {
+      for (; begin_ < end_; ++begin_) {
+        if (input_[begin_] != 0) return Broken("text after its end");
+      }
+      if (at_end_) return false;
+      FORETOKEN_RETURN_IF_ERROR(Fill());
+    }
+  }
+
+  absl::Status Broken(const char* why) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": broken gzip stream: ", why));
+  }
+
+  int fd_;
   std::string path_;
+  std::vector<uint8_t> input_;
+  int64_t begin_ = 0;  // of what is not used up in input_
+  int64_t end_ = 0;
+  bool at_end_ = false;     // of the file
+  bool in_member_ = false;  // between a gzip member's header and trailer
+  int64_t file_offset_ = 0;
+  std::unique_ptr<z_stream, EndInflate> inflater_;  // null: a plain file
 };
 
 class GzLineReader : public LineReader {
@@ -80,23 +201,30 @@ class GzLineReader : public LineReader {
     while (true) {
       if (begin_ == end_) {
         FORETOKEN_ASSIGN_OR_RETURN(
-            end_, stream_.Read(buffer_.data(),
-                               static_cast<unsigned>(buffer_.size())));
+            end_, stream_.Read(buffer_.data(), buffer_.size()));
         begin_ = 0;
         if (end_ == 0) {
           if (any) ++line_number_;
           return any;
         }
       }
-      any = true;
       const char* from = buffer_.data() + begin_;
       const void* newline = std::memchr(from, '\n', end_ - begin_);
       const size_t n = newline == nullptr
                            ? end_ - begin_
                            : static_cast<const char*>(newline) - from;
+      if (in_long_line_) {
+        begin_ += n + (newline != nullptr);
+        in_long_line_ = newline == nullptr;
+        continue;
+      }
+      any = true;
       if (line.size() + n > max_line_bytes_) {
+        in_long_line_ = true;
+        ++line_number_;
+        line.clear();
         return absl::ResourceExhaustedError(
-            absl::StrCat(stream_.path(), ":", line_number_ + 1, ": line over ",
+            absl::StrCat(stream_.path(), ":", line_number_, ": line over ",
                          max_line_bytes_, " bytes"));
       }
       line.append(from, n);
@@ -122,6 +250,7 @@ class GzLineReader : public LineReader {
   size_t end_ = 0;
   int64_t line_number_ = 0;
   bool terminated_ = false;
+  bool in_long_line_ = false;  // its rest is passed over
 };
 
 }  // namespace
@@ -132,9 +261,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
   std::string bytes;
   std::vector<char> chunk(kChunkBytes);
   while (true) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        const size_t n,
-        stream.Read(chunk.data(), static_cast<unsigned>(chunk.size())));
+    FORETOKEN_ASSIGN_OR_RETURN(const size_t n,
+                               stream.Read(chunk.data(), chunk.size()));
     if (n == 0) return bytes;
     if (bytes.size() + n > max_bytes) {
       return absl::ResourceExhaustedError(

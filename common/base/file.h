@@ -16,8 +16,8 @@ namespace foretoken {
 inline constexpr uint64_t kMaxWholeFileBytes = uint64_t{1} << 30;
 
 // The whole file, decompressed if it begins with the gzip magic bytes.
-// NotFound, InvalidArgument (broken gzip), ResourceExhausted (over max_bytes);
-// each names the path.
+// NotFound, InvalidArgument (broken gzip: damaged, cut off, or only named .gz),
+// ResourceExhausted (over max_bytes); each names the path.
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t max_bytes = kMaxWholeFileBytes);
 
@@ -35,8 +35,9 @@ class LineReader {
   virtual ~LineReader() = default;
 
   // True and the next line without its newline; false at the end.
-  // ResourceExhausted for a line over `max_line_bytes`, InvalidArgument for a
-  // broken stream; both name file and line.
+  // ResourceExhausted for a line over `max_line_bytes`, by file and line: the
+  // next call gives the line after it. InvalidArgument, by file, for a broken
+  // gzip stream: nothing more can be read.
   virtual absl::StatusOr<bool> Next(std::string& line) = 0;
 
   // Of the line that Next gave last, from 1.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken {
@@ -204,13 +205,8 @@ uint64_t CorpusReader::done_bytes() const {
 
 absl::StatusOr<bool> CorpusReader::Next(CorpusDocument& document) {
   while (file_ < files_.size()) {
-    if (lines_ == nullptr) {
-      FORETOKEN_ASSIGN_OR_RETURN(
-          lines_, LineReader::Open(files_[file_], options_.max_line_bytes));
-    }
-    row_refused_ = false;
-    const absl::StatusOr<bool> found =
-        IsJsonl(files_[file_]) ? NextRow(document) : NextText(document);
+    rest_is_sound_ = false;
+    const absl::StatusOr<bool> found = NextOfFile(document);
     if (found.ok() && *found) {
       ++documents_;
       return true;
@@ -218,7 +214,10 @@ absl::StatusOr<bool> CorpusReader::Next(CorpusDocument& document) {
     if (!found.ok()) {
       if (!options_.skip_invalid || !IsBadInput(found.status())) return found;
       ++invalid_;
-      if (row_refused_) continue;
+      if (rest_is_sound_) continue;
+      ++broken_files_;
+      FORETOKEN_LOG(kWarning, "corpus: the rest of a file is left out: ",
+                    std::string(found.status().message()));
     }
     finished_bytes_ += file_bytes_[file_];
     ++file_;
@@ -227,14 +226,23 @@ absl::StatusOr<bool> CorpusReader::Next(CorpusDocument& document) {
   return false;
 }
 
+absl::StatusOr<bool> CorpusReader::NextOfFile(CorpusDocument& document) {
+  if (lines_ == nullptr) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        lines_, LineReader::Open(files_[file_], options_.max_line_bytes));
+  }
+  return IsJsonl(files_[file_]) ? NextRow(document) : NextText(document);
+}
+
 absl::StatusOr<bool> CorpusReader::NextRow(CorpusDocument& document) {
   while (true) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool more, lines_->Next(line_));
-    if (!more) return false;
+    const absl::StatusOr<bool> more = lines_->Next(line_);
+    rest_is_sound_ = absl::IsResourceExhausted(more.status());
+    if (!more.ok() || !*more) return more;
     if (IsBlank(line_)) continue;
     const absl::StatusOr<bool> taken = TakeRow(document);
     if (!taken.ok()) {
-      row_refused_ = true;
+      rest_is_sound_ = true;
       return Annotate(taken.status(),
                       Where(files_[file_], lines_->line_number()));
     }
@@ -262,19 +270,35 @@ absl::StatusOr<bool> CorpusReader::NextText(CorpusDocument& document) {
   document.text.clear();
   document.source = files_[file_];
   document.line = 0;
-  while (document.text.size() < kTextDocumentBytes) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool more, lines_->Next(line_));
-    if (!more) break;
-    if (FindInvalidUtf8(line_) != std::string::npos) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Where(files_[file_], lines_->line_number()),
-                       ": invalid UTF-8 at byte ", FindInvalidUtf8(line_) + 1));
+  absl::Status bad;  // a document goes as a whole: it is read to its end
+  size_t bytes = 0;
+  while (bytes < kTextDocumentBytes) {
+    const absl::StatusOr<bool> more = lines_->Next(line_);
+    if (!more.ok() && !absl::IsResourceExhausted(more.status())) return more;
+    absl::Status status = more.status();
+    if (more.ok()) {
+      if (!*more) break;
+      status = CheckUtf8();
     }
+    if (!status.ok() && !options_.skip_invalid) return status;
+    bad.Update(status);
+    bytes += line_.size() + 1;
+    if (!bad.ok()) continue;
     if (document.line == 0) document.line = lines_->line_number();
     document.text += line_;
     if (lines_->terminated()) document.text += '\n';
   }
+  rest_is_sound_ = true;
+  if (!bad.ok()) return bad;
   return !document.text.empty();
+}
+
+absl::Status CorpusReader::CheckUtf8() const {
+  const size_t at = FindInvalidUtf8(line_);
+  if (at == std::string::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(Where(files_[file_], lines_->line_number()),
+                   ": invalid UTF-8 at byte ", at + 1));
 }
 
 }  // namespace foretoken

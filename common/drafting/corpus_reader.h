@@ -38,8 +38,10 @@ struct CorpusOptions {
   std::vector<std::string> exclude_id_files;
   std::vector<std::string> suffixes = DefaultCorpusSuffixes();
   size_t max_line_bytes = size_t{16} << 20;
-  // Leaves documents that are not valid UTF-8, JSON lines that do not parse and
-  // lines that are too long out, and counts them, instead of failing.
+  // Leaves out, and counts, instead of failing: JSON lines that do not parse or
+  // are too long; documents of a text file that are not valid UTF-8 or hold a
+  // line that is too long; and what follows the point where a gzip stream is
+  // broken or cut off, which is also logged.
   bool skip_invalid = false;
 };
 
@@ -73,6 +75,8 @@ class CorpusReader {
   int64_t documents() const { return documents_; }  // given so far
   int64_t excluded() const { return excluded_; }    // left out for their id
   int64_t invalid() const { return invalid_; }      // left out, skip_invalid
+  // Files among them that could not be read to their end.
+  int64_t broken_files() const { return broken_files_; }
 
  private:
   explicit CorpusReader(CorpusOptions options) : options_(std::move(options)) {}
@@ -81,10 +85,12 @@ class CorpusReader {
   absl::Status AddFolder(const std::string& folder);
   absl::Status AddFile(const std::string& path);
   absl::Status ReadExcludedIds();
+  absl::StatusOr<bool> NextOfFile(CorpusDocument& document);
   absl::StatusOr<bool> NextRow(CorpusDocument& document);
   absl::StatusOr<bool> NextText(CorpusDocument& document);
   // Parses one JSONL line; false where its id is excluded or its text empty.
   absl::StatusOr<bool> TakeRow(CorpusDocument& document);
+  absl::Status CheckUtf8() const;  // of line_
 
   CorpusOptions options_;
   std::vector<std::string> files_;
@@ -95,10 +101,11 @@ class CorpusReader {
   size_t file_ = 0;              // index of the present file
   std::unique_ptr<LineReader> lines_;
   std::string line_;
-  bool row_refused_ = false;  // the last error is of one row: the rest is sound
+  bool rest_is_sound_ = false;  // the last error is of one document alone
   int64_t documents_ = 0;
   int64_t excluded_ = 0;
   int64_t invalid_ = 0;
+  int64_t broken_files_ = 0;
 };
 
 // Offset of the first byte that is not part of valid UTF-8 (RFC 3629: no

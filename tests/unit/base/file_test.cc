@@ -1,5 +1,9 @@
 #include "common/base/file.h"
 
+#include <zlib.h>
+
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -39,6 +43,48 @@ TEST(ReadFileTest, RefusesATruncatedGzipStream) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("gzip")));
 }
 
+std::string Gzip(const std::string& path, const std::string& text) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(ReadFileTest, RefusesAGzipStreamCutAnywhere) {
+  testing::TempDir dir;
+  // Long runs: the last bytes of input give more output than any buffer holds,
+  // so that the input has ended long before the output has.
+  const std::string text(600 << 10, 'a');
+  const std::string bytes = Gzip(dir.File("whole.gz"), text);
+  const auto whole = ReadFile(dir.File("whole.gz"));
+  FORETOKEN_ASSERT_OK(whole);
+  EXPECT_TRUE(*whole == text);
+  // Every point of the header and of the trailer, and some between.
+  for (size_t kept = 0; kept < bytes.size();
+       kept += kept < 24 || kept + 24 >= bytes.size() ? 1 : 23) {
+    EXPECT_THAT(ReadFile(dir.Write("cut.gz", bytes.substr(0, kept))),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("cut.gz: broken gzip stream")))
+        << kept << " of " << bytes.size();
+  }
+}
+
+TEST(ReadFileTest, ReadsJoinedGzipMembersAndRefusesWhatIsNone) {
+  testing::TempDir dir;
+  const std::string one = Gzip(dir.File("a.gz"), "one\n");
+  const std::string two = Gzip(dir.File("b.gz"), "two\n");
+  const auto joined = ReadFile(dir.Write("c.gz", one + two));
+  FORETOKEN_ASSERT_OK(joined);
+  EXPECT_EQ(*joined, "one\ntwo\n");
+  const auto padded = ReadFile(dir.Write("c.gz", one + std::string(512, '\0')));
+  FORETOKEN_ASSERT_OK(padded);
+  EXPECT_EQ(*padded, "one\n");
+  EXPECT_THAT(ReadFile(dir.Write("c.gz", one + "x" + two)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("c.gz: broken gzip stream")));
+}
+
 TEST(LineReaderTest, GivesEveryLineWithAndWithoutAFinalNewline) {
   testing::TempDir dir;
   for (const std::string text : {"a\n\nbc", "a\n\nbc\n"}) {
@@ -73,6 +119,32 @@ TEST(LineReaderTest, RefusesALineOverTheLimitByFileAndLine) {
   EXPECT_THAT((*reader)->Next(line),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr(path + ":2: line over 99 bytes")));
+}
+
+TEST(LineReaderTest, GoesOnAfterALineOverTheLimit) {
+  testing::TempDir dir;
+  // The second is longer than the reader's buffer.
+  for (const size_t length : {size_t{100}, size_t{1} << 20}) {
+    const std::string path =
+        dir.Write("x", "ab\n" + std::string(length, 'a') + "\ncd\n" +
+                           std::string(length, 'b'));
+    auto reader = LineReader::Open(path, 99);
+    FORETOKEN_ASSERT_OK(reader);
+    std::string line;
+    ASSERT_TRUE(*(*reader)->Next(line));
+    EXPECT_FALSE((*reader)->Next(line).ok());
+    const auto after = (*reader)->Next(line);
+    FORETOKEN_ASSERT_OK(after);
+    EXPECT_TRUE(*after);
+    EXPECT_EQ(line, "cd");
+    EXPECT_EQ((*reader)->line_number(), 3);
+    EXPECT_THAT((*reader)->Next(line),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr(path + ":4: line over")));
+    const auto end = (*reader)->Next(line);
+    FORETOKEN_ASSERT_OK(end);
+    EXPECT_FALSE(*end);
+  }
 }
 
 TEST(WriteFileAtomicallyTest, ReplacesAndLeavesNoTemporaryFile) {

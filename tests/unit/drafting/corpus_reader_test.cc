@@ -26,6 +26,7 @@ struct Outcome {
   absl::Status status;
   int64_t excluded = 0;
   int64_t invalid = 0;
+  int64_t broken_files = 0;
 };
 
 Outcome ReadAll(const CorpusOptions& options) {
@@ -44,6 +45,7 @@ Outcome ReadAll(const CorpusOptions& options) {
   }
   outcome.excluded = (*reader)->excluded();
   outcome.invalid = (*reader)->invalid();
+  outcome.broken_files = (*reader)->broken_files();
   if (outcome.status.ok()) {
     EXPECT_EQ((*reader)->done_bytes(), (*reader)->total_bytes());
   }
@@ -199,6 +201,64 @@ TEST(CorpusReaderTest, RefusesAHugeLine) {
   EXPECT_THAT(ReadAll(options).status,
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("c.jsonl:1: line over 4096 bytes")));
+}
+
+TEST(CorpusReaderTest, LeavesAHugeLineOutAndGoesOnBehindIt) {
+  TempDir dir;
+  const std::string huge(5000, 'a');
+  CorpusOptions options = Paths(
+      {dir.Write("c.jsonl", "{\"text\":\"1\"}\n{\"text\":\"" + huge +
+                                "\"}\n{\"text\":\"2\"}\n" + huge),
+       dir.Write("d.jsonl", "{\"text\":\"3\"}\n"),
+       dir.Write("e.txt", "a\n" + huge + "\nb\n"), dir.Write("f.txt", "4")});
+  options.max_line_bytes = 4096;
+  options.skip_invalid = true;
+  const Outcome outcome = ReadAll(options);
+  FORETOKEN_EXPECT_OK(outcome.status);
+  EXPECT_THAT(outcome.texts, ElementsAre("1", "2", "3", "4"));
+  EXPECT_EQ(outcome.invalid, 3);
+  EXPECT_EQ(outcome.broken_files, 0);
+}
+
+TEST(CorpusReaderTest, LeavesOneBadDocumentOfALargeTextFileOut) {
+  TempDir dir;
+  std::string part;
+  while (part.size() < CorpusReader::kTextDocumentBytes) {
+    part += std::string(999, 'a') + "\n";
+  }
+  std::string bad = part;
+  bad[bad.size() / 2] = '\xff';
+  CorpusOptions options = Paths({dir.Write("a.txt", part + bad + part)});
+  options.skip_invalid = true;
+  const Outcome outcome = ReadAll(options);
+  FORETOKEN_EXPECT_OK(outcome.status);
+  ASSERT_EQ(outcome.texts.size(), 2u);
+  EXPECT_TRUE(outcome.texts[0] == part);
+  EXPECT_TRUE(outcome.texts[1] == part);
+  EXPECT_EQ(outcome.invalid, 1);
+}
+
+TEST(CorpusReaderTest, NoticesAGzipFileThatWasCutOff) {
+  TempDir dir;
+  const std::string path = dir.File("c.jsonl.gz");
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzputs(file, "{\"text\":\"first\"}\n");
+  gzflush(file, Z_SYNC_FLUSH);
+  for (int i = 0; i < 1000; ++i) gzputs(file, "{\"text\":\"more\"}\n");
+  gzclose(file);
+  // The data are whole; half of the checksum behind them is gone.
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 4);
+  CorpusOptions options = Paths({path, dir.Write("d.txt", "next")});
+  EXPECT_THAT(ReadAll(options).status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("c.jsonl.gz: broken gzip stream")));
+  options.skip_invalid = true;
+  const Outcome outcome = ReadAll(options);
+  FORETOKEN_EXPECT_OK(outcome.status);
+  EXPECT_EQ(outcome.texts.size(), 1002u);
+  EXPECT_EQ(outcome.texts.back(), "next");
+  EXPECT_EQ(outcome.invalid, 1);
+  EXPECT_EQ(outcome.broken_files, 1);
 }
 
 TEST(CorpusReaderTest, RefusesInvalidUtf8InTextByLineAndByte) {
