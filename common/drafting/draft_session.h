@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/types.h"
 #include "common/drafting/drafter.h"
@@ -36,6 +37,8 @@ struct DraftOpen {
   SamplingParams sampling;
   std::string cache_scope;  // bounds every sharing of text; empty: no sharing
   std::string request_id;   // for logs
+  // Raw SHA-256 of the tokenizer that `tokens` come from; empty: not known.
+  std::string tokenizer_fingerprint;
   // Warm start of a draft model's working pool, oldest first.
   std::vector<Phrase> phrases;
 };
@@ -82,7 +85,21 @@ class DraftSession {
   // FailedPrecondition where `round.length` is not what the session holds plus
   // `committed`: it must be opened again. Any other error ends the session too.
   virtual absl::Status Round(const DraftRound& round, DraftAnswer& answer) = 0;
+
+  // The answer to a Round under way is of no more use: it may return soon, with
+  // any status. The one method that other threads may call.
+  virtual void Cancel() {}
 };
+
+// FailedPrecondition unless `round` follows a session of `length` tokens: what
+// Round checks first.
+inline absl::Status CheckFollows(int64_t length, const DraftRound& round) {
+  const int64_t want = length + static_cast<int64_t>(round.committed.size());
+  if (round.length == want) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "round: committed_length is ", round.length, ", but the session has ",
+      length, " tokens and this adds ", round.committed.size()));
+}
 
 // What a drafting service is beside its network. Thread-safe.
 class DraftSessions {
@@ -90,7 +107,9 @@ class DraftSessions {
   virtual ~DraftSessions() = default;
 
   // InvalidArgument by field, Unimplemented for a mode drafted elsewhere,
-  // ResourceExhausted when full.
+  // ResourceExhausted when full. What takes longer than reading the tokens
+  // (a draft model's prefill) is left to the first Round, which can be
+  // cancelled.
   virtual absl::StatusOr<std::unique_ptr<DraftSession>> Open(
       DraftOpen open) = 0;
 };

@@ -1,0 +1,233 @@
+#include "common/rpc/convert_draft.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken::rpc {
+namespace {
+
+using TokenField = google::protobuf::RepeatedField<int32_t>;
+
+absl::Status CheckSize(absl::string_view field, size_t size, size_t limit) {
+  if (size <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", size, " entries, want at most ", limit));
+}
+
+// At most `limit` tokens of at least `lowest`.
+absl::StatusOr<std::vector<TokenId>> Tokens(absl::string_view field,
+                                            const TokenField& proto,
+                                            size_t limit, TokenId lowest) {
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize(field, static_cast<size_t>(proto.size()), limit));
+  for (int i = 0; i < proto.size(); ++i) {
+    if (proto[i] >= lowest) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, "[", i, "]: ", proto[i], ", want at least ", lowest));
+  }
+  return std::vector<TokenId>(proto.begin(), proto.end());
+}
+
+// Accepted nodes: each hangs on the one before, the first on the root.
+absl::Status CheckPath(const TokenTree& tree, const TokenField& path) {
+  int32_t parent = -1;
+  for (const int32_t node : path) {
+    if (node < 0 || node >= tree.size() || tree.parents()[node] != parent) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("verified.path: node ", node, " after ", parent,
+                       ", want one of its children"));
+    }
+    parent = node;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<VerifiedTree> ReadVerified(const v1::VerifiedTree& proto) {
+  VerifiedTree verified;
+  FORETOKEN_ASSIGN_OR_RETURN(ProbedTree tree, FromProto(proto.tree()));
+  verified.tree = std::move(tree.tree);
+  const int rows = verified.tree.size() + 1;
+  if (proto.row_tokens_size() != rows &&
+      !(verified.tree.empty() && proto.row_tokens().empty())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("verified.row_tokens: ", proto.row_tokens_size(),
+                     " entries, want ", rows));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(
+      verified.row_tokens,
+      Tokens("verified.row_tokens", proto.row_tokens(), kMaxTreeNodes + 1, -1));
+  FORETOKEN_RETURN_IF_ERROR(CheckPath(verified.tree, proto.path()));
+  verified.path.assign(proto.path().begin(), proto.path().end());
+  return verified;
+}
+
+}  // namespace
+
+absl::Status CheckCacheScope(const std::string& scope) {
+  if (scope.size() <= kMaxCacheScopeBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cache_scope: ", scope.size(),
+                                                 " bytes, want at most ",
+                                                 kMaxCacheScopeBytes));
+}
+
+absl::Status CheckFingerprint(const std::string& fingerprint) {
+  if (fingerprint.empty() || fingerprint.size() == kFingerprintBytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("tokenizer_fingerprint: ", fingerprint.size(),
+                   " bytes, want 0 or ", kFingerprintBytes));
+}
+
+void ToProto(const std::vector<Phrase>& phrases, PhrasesProto* proto) {
+  for (const Phrase& phrase : phrases) {
+    proto->Add()->mutable_tokens()->Add(phrase.begin(), phrase.end());
+  }
+}
+
+absl::StatusOr<std::vector<Phrase>> FromProto(const PhrasesProto& proto) {
+  FORETOKEN_RETURN_IF_ERROR(CheckSize(
+      "phrases", static_cast<size_t>(proto.size()), kMaxPhrasesPerMessage));
+  std::vector<Phrase> phrases;
+  phrases.reserve(static_cast<size_t>(proto.size()));
+  for (const v1::Phrase& phrase : proto) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        Phrase tokens,
+        Tokens("phrases.tokens", phrase.tokens(), kMaxPhraseTokens, 0));
+    if (tokens.empty()) {
+      return absl::InvalidArgumentError("phrases.tokens: want its key token");
+    }
+    phrases.push_back(std::move(tokens));
+  }
+  return phrases;
+}
+
+absl::Status ToProto(const DraftOpen& open, v1::OpenDrafting* proto) {
+  FORETOKEN_RETURN_IF_ERROR(ToProto(open.mode, proto->mutable_speculation()));
+  proto->mutable_token_ids()->Add(open.tokens.begin(), open.tokens.end());
+  proto->set_prompt_length(static_cast<int32_t>(open.prompt_length));
+  proto->set_cache_scope(open.cache_scope);
+  proto->set_request_id(open.request_id);
+  proto->set_tokenizer_fingerprint(open.tokenizer_fingerprint);
+  ToProto(open.sampling, proto->mutable_sampling());
+  ToProto(open.phrases, proto->mutable_phrases());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DraftOpen> FromProto(const v1::OpenDrafting& proto) {
+  FORETOKEN_RETURN_IF_ERROR(CheckRequestId(proto.request_id()));
+  FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(proto.cache_scope()));
+  FORETOKEN_RETURN_IF_ERROR(CheckFingerprint(proto.tokenizer_fingerprint()));
+  DraftOpen open;
+  FORETOKEN_ASSIGN_OR_RETURN(open.tokens, Tokens("token_ids", proto.token_ids(),
+                                                 kMaxTokensPerMessage, 0));
+  open.prompt_length = proto.prompt_length();
+  if (open.prompt_length < 1 ||
+      open.prompt_length > static_cast<int64_t>(open.tokens.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_length: ", open.prompt_length, ", want 1..",
+                     open.tokens.size(), " (token_ids)"));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(open.mode, FromProto(proto.speculation()));
+  if (open.mode.name().empty()) {
+    return absl::InvalidArgumentError("speculation: want a mode");
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(open.sampling, FromProto(proto.sampling()));
+  FORETOKEN_ASSIGN_OR_RETURN(open.phrases, FromProto(proto.phrases()));
+  open.cache_scope = proto.cache_scope();
+  open.request_id = proto.request_id();
+  open.tokenizer_fingerprint = proto.tokenizer_fingerprint();
+  return open;
+}
+
+void ToProto(const DraftRound& round, v1::DraftRound* proto) {
+  proto->set_committed_length(round.length);
+  proto->mutable_committed()->Add(round.committed.begin(),
+                                  round.committed.end());
+  const VerifiedTree& from = round.verified;
+  if (!from.row_tokens.empty()) {
+    v1::VerifiedTree* verified = proto->mutable_verified();
+    ToProto(from.tree, {}, verified->mutable_tree());
+    verified->mutable_row_tokens()->Add(from.row_tokens.begin(),
+                                        from.row_tokens.end());
+    verified->mutable_path()->Add(from.path.begin(), from.path.end());
+  }
+  proto->set_max_nodes(round.max_nodes);
+  if (round.budget != absl::InfiniteDuration()) {
+    proto->set_budget_ms(absl::ToDoubleMilliseconds(
+        std::max(round.budget, absl::Microseconds(1))));
+  }
+  if (!round.phrases.empty()) {
+    ToProto(round.phrases, proto->mutable_pool()->mutable_inserted());
+  }
+}
+
+absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto) {
+  DraftRound round;
+  round.length = proto.committed_length();
+  FORETOKEN_ASSIGN_OR_RETURN(
+      round.committed,
+      Tokens("committed", proto.committed(), kMaxTokensPerMessage, 0));
+  FORETOKEN_ASSIGN_OR_RETURN(round.verified, ReadVerified(proto.verified()));
+  round.max_nodes = proto.max_nodes();
+  if (round.max_nodes < 0 || round.max_nodes > kMaxTreeNodes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_nodes: ", round.max_nodes, ", want 0..", kMaxTreeNodes));
+  }
+  const double budget_ms = proto.budget_ms();
+  if (!std::isfinite(budget_ms) || budget_ms < 0) {
+    return absl::InvalidArgumentError("budget_ms: want at least 0");
+  }
+  if (budget_ms > 0) round.budget = absl::Milliseconds(budget_ms);
+  FORETOKEN_ASSIGN_OR_RETURN(round.phrases, FromProto(proto.pool().inserted()));
+  return round;
+}
+
+void ToProto(const DraftAnswer& answer, v1::DraftResponse* proto) {
+  proto->set_committed_length(answer.length);
+  v1::TokenTree* tree = proto->mutable_tree();
+  tree->mutable_tokens()->Add(answer.tree.tokens.begin(),
+                              answer.tree.tokens.end());
+  tree->mutable_parents()->Add(answer.tree.parents.begin(),
+                               answer.tree.parents.end());
+  tree->mutable_probabilities()->Add(answer.tree.probs.begin(),
+                                     answer.tree.probs.end());
+  if (!answer.phrases.empty()) {
+    ToProto(answer.phrases, proto->mutable_pool()->mutable_inserted());
+  }
+  proto->set_draft_ms(absl::ToDoubleMilliseconds(answer.draft_time));
+}
+
+absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto) {
+  DraftAnswer answer;
+  answer.length = proto.committed_length();
+  FORETOKEN_ASSIGN_OR_RETURN(const ProbedTree checked, FromProto(proto.tree()));
+  const TokenTree& tree = checked.tree;
+  answer.tree.tokens.assign(tree.tokens().begin(), tree.tokens().end());
+  answer.tree.parents.assign(tree.parents().begin(), tree.parents().end());
+  const auto& probabilities = proto.tree().probabilities();
+  if (!probabilities.empty() && probabilities.size() != tree.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tree.probabilities: ", probabilities.size(),
+                     " entries, want 0 or ", tree.size()));
+  }
+  for (const float probability : probabilities) {
+    if (!(probability >= 0.0f && probability <= 1.0f)) {
+      return absl::InvalidArgumentError("tree.probabilities: want 0..1");
+    }
+  }
+  answer.tree.probs.assign(probabilities.begin(), probabilities.end());
+  answer.tree.probs.resize(answer.tree.tokens.size());
+  FORETOKEN_ASSIGN_OR_RETURN(answer.phrases,
+                             FromProto(proto.pool().inserted()));
+  if (std::isfinite(proto.draft_ms())) {
+    answer.draft_time = absl::Milliseconds(std::max(proto.draft_ms(), 0.0));
+  }
+  return answer;
+}
+
+}  // namespace foretoken::rpc

@@ -1,0 +1,92 @@
+// The server side of `Draft(stream DraftRequest) returns (stream
+// DraftResponse)`, which every drafting service has.
+//
+// Each call is a callback reactor with one read and one write outstanding. Its
+// messages drive one DraftSession, one after the other: opening, rounds and the
+// session's end run on a bounded pool of workers, never on gRPC's threads. A
+// round is answered before the next one is worked on; whatever ends the call
+// (half-close, cancel, disconnect, deadline, an error, EndAll) frees its
+// session at once, or as soon as the work under way returns.
+//
+// Statuses: INVALID_ARGUMENT by field, FAILED_PRECONDITION for a message out of
+// order, a stale or repeated round, or another tokenizer's tokens;
+// RESOURCE_EXHAUSTED with a retry hint over max_streams; UNAVAILABLE while
+// draining.
+// Thread-safe.
+#ifndef FORETOKEN_COMMON_RPC_DRAFT_STREAM_H_
+#define FORETOKEN_COMMON_RPC_DRAFT_STREAM_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/worker_pool.h"
+#include "common/drafting/draft_session.h"
+#include "foretoken/v1/drafting.pb.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
+
+namespace foretoken::rpc {
+
+struct DraftStreamOptions {
+  std::string service;                // "trie_drafter", for messages and logs
+  std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
+  int32_t max_streams = 1024;         // all connections together
+  absl::Duration retry_after = absl::Milliseconds(100);
+};
+
+// Told what happens on the streams, for metrics. Thread-safe, and quick.
+class DraftStreamObserver {
+ public:
+  virtual ~DraftStreamObserver() = default;
+  virtual void OnStreams(int open) = 0;
+  virtual void OnAnswer(const DraftAnswer& answer) = 0;
+  virtual void OnFailed(absl::StatusCode code) = 0;
+};
+
+class DraftStreams {
+ public:
+  using Reactor = grpc::ServerBidiReactor<v1::DraftRequest, v1::DraftResponse>;
+
+  // All must outlive the object, and the object every call (the server's
+  // shutdown ends them). A stream has at most one piece of work in `workers`:
+  // with room for max_streams in its line none is refused for want of room.
+  DraftStreams(DraftStreamOptions options, DraftSessions& sessions,
+               WorkerPool& workers, DraftStreamObserver& observer)
+      : options_(std::move(options)),
+        sessions_(sessions),
+        workers_(workers),
+        observer_(observer) {}
+
+  // One call: what the service's Draft method returns.
+  Reactor* Start(grpc::CallbackServerContext* context);
+
+  // As rpc::Servable has them.
+  void BeginDrain();
+  bool Idle() const;
+  void EndAll();
+
+ private:
+  class Stream;
+
+  absl::Status Admit(const std::shared_ptr<Stream>& stream);
+  void Done(const std::shared_ptr<Stream>& stream);
+
+  const DraftStreamOptions options_;
+  DraftSessions& sessions_;
+  WorkerPool& workers_;
+  DraftStreamObserver& observer_;
+
+  mutable absl::Mutex mu_;
+  absl::flat_hash_set<std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mu_);
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_DRAFT_STREAM_H_
