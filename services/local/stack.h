@@ -20,7 +20,7 @@ namespace foretoken::local {
 struct StackConfig {
   rpc::ServerOptions rpc;  // of the public API; no address: in-process only
   metrics::ExposerOptions metrics;
-  verifier::BackendOptions backend;
+  BackendOptions backend;
   verifier::VerifyEngineOptions engine;
   verifier::VerifierServerOptions verifier;
   orchestrator::OrchestratorServerOptions orchestrator;

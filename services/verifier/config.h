@@ -6,9 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/config/flags.h"
+#include "common/infer/factory/backend_factory.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
-#include "services/verifier/adapters/backend_factory.h"
 #include "services/verifier/core/verify_engine.h"
 #include "services/verifier/server.h"
 

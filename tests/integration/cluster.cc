@@ -46,7 +46,7 @@ std::unique_ptr<TestVerifier> StartVerifier(TestVerifierOptions options) {
             options.engine, std::make_unique<FakeBackend>(options.fake)),
         verifier->registry);
   } else {
-    verifier::BackendOptions backend;
+    BackendOptions backend;
     backend.random_model = options.random_model;
     backend.kv_cache_bytes = options.kv_cache_bytes;
     backend.threads = options.threads;

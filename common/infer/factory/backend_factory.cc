@@ -1,4 +1,4 @@
-#include "services/verifier/adapters/backend_factory.h"
+#include "common/infer/factory/backend_factory.h"
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/model_weights.h"
 
-namespace foretoken::verifier {
+namespace foretoken {
 namespace {
 
 // The field that a key of --random-model names; nullptr: no such key.
@@ -103,4 +103,4 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
   return MakeCpuBackend(std::move(weights), cpu);
 }
 
-}  // namespace foretoken::verifier
+}  // namespace foretoken

@@ -1,6 +1,6 @@
 // Which model runs on which backend, as flags say it.
-#ifndef FORETOKEN_SERVICES_VERIFIER_ADAPTERS_BACKEND_FACTORY_H_
-#define FORETOKEN_SERVICES_VERIFIER_ADAPTERS_BACKEND_FACTORY_H_
+#ifndef FORETOKEN_COMMON_INFER_FACTORY_BACKEND_FACTORY_H_
+#define FORETOKEN_COMMON_INFER_FACTORY_BACKEND_FACTORY_H_
 
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 #include "common/infer/backend.h"
 #include "common/infer/model_config.h"
 
-namespace foretoken::verifier {
+namespace foretoken {
 
 struct BackendOptions {
   std::string model;         // a Hugging Face directory, or
@@ -38,6 +38,6 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text);
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options);
 
-}  // namespace foretoken::verifier
+}  // namespace foretoken
 
-#endif  // FORETOKEN_SERVICES_VERIFIER_ADAPTERS_BACKEND_FACTORY_H_
+#endif  // FORETOKEN_COMMON_INFER_FACTORY_BACKEND_FACTORY_H_
