@@ -10,6 +10,9 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   foretoken::cli::Run run;
   foretoken::cli::AddGenerateCommand(app, run);
+#ifdef FORETOKEN_HAVE_SERVICES
+  foretoken::cli::AddHealthCommand(app, run);
+#endif
   foretoken::cli::AddTokenizeCommands(app, run);
   foretoken::cli::AddConvertCommand(app, run);
   foretoken::cli::AddBenchCommand(app, run);

@@ -1,0 +1,76 @@
+// foretoken health: are servers serving? For start scripts and probes.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/health.h"
+#include "tools/cli/command.h"
+
+namespace foretoken::cli {
+namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(50);
+
+struct HealthOptions {
+  std::vector<std::string> servers;
+  rpc::ChannelOptions channel;
+  double wait_seconds = 0;
+};
+
+// Asks until the server serves or `until` has passed: at least once.
+absl::Status AwaitServing(const std::string& address,
+                          const rpc::ChannelOptions& options,
+                          absl::Time until) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                             rpc::CreateChannel(address, options));
+  while (true) {
+    const absl::StatusOr<bool> serving =
+        rpc::IsServing(channel, "", absl::Now() + absl::Seconds(2));
+    if (serving.ok() && *serving) return absl::OkStatus();
+    if (absl::Now() >= until) {
+      return absl::UnavailableError(absl::StrCat(
+          address, ": ",
+          serving.ok() ? "not serving" : serving.status().message()));
+    }
+    absl::SleepFor(kPause);
+  }
+}
+
+absl::Status Health(const HealthOptions& options) {
+  const absl::Time until = absl::Now() + absl::Seconds(options.wait_seconds);
+  for (const std::string& server : options.servers) {
+    FORETOKEN_RETURN_IF_ERROR(AwaitServing(server, options.channel, until));
+    std::printf("%s SERVING\n", server.c_str());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddHealthCommand(CLI::App& app, Run& run) {
+  auto options = std::make_shared<HealthOptions>();
+  CLI::App* command = app.add_subcommand(
+      "health", "Ask servers whether they serve; fails unless all do");
+  command
+      ->add_option("--server", options->servers,
+                   "HOST:PORT or unix:/PATH; may be repeated")
+      ->required();
+  command
+      ->add_option("--wait", options->wait_seconds,
+                   "Seconds to wait for them to serve")
+      ->check(CLI::Range(0.0, 86400.0));
+  command->add_option("--server-tls-ca", options->channel.tls_ca,
+                      "PEM roots of the servers' certificates");
+  command->add_flag("--server-insecure", options->channel.insecure,
+                    "Allow a server beyond this machine without TLS");
+  command->callback(
+      [options, &run] { run = [options] { return Health(*options); }; });
+}
+
+}  // namespace foretoken::cli
