@@ -25,4 +25,12 @@ absl::Span<const Spec* const> VerifierCatalog() {
   return kAll;
 }
 
+absl::Span<const Spec* const> CrestCatalog() {
+  static constexpr const Spec* kAll[] = {
+      &kCrestStreams,      &kCrestLookups,     &kCrestLookupLatency,
+      &kCrestCacheLookups, &kCrestVersion,     &kCrestReady,
+      &kCrestSwitches,     &kCrestFailedLoads, &kCrestIngests};
+  return kAll;
+}
+
 }  // namespace foretoken::metrics

@@ -26,6 +26,9 @@ struct Spec {
 inline constexpr double kLatencyBounds[] = {
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
     0.5,    1.0,   2.5,    5.0,   10.0, 30.0,  60.0, 300.0};
+inline constexpr double kLookupBounds[] = {
+    1e-6,   2e-6,  5e-6,   1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4,
+    0.0005, 0.001, 0.0025, 0.01, 0.05,   0.1,  0.25, 1.0};
 inline constexpr double kRowBounds[] = {1,  2,   4,   8,   16,   32,
                                         64, 128, 256, 512, 1024, 2048};
 inline constexpr double kNodeBounds[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
@@ -132,9 +135,42 @@ inline constexpr Spec kPreemptions = {"foretoken_preemptions_total",
 inline constexpr Spec kReplays = {"foretoken_replays_total", Kind::kCounter,
                                   "Preempted sessions that were replayed"};
 
+// Datastores. The label `datastore` holds names of the configuration.
+inline constexpr Spec kCrestStreams = {"foretoken_crest_streams", Kind::kGauge,
+                                       "Lookup streams open"};
+inline constexpr Spec kCrestLookups = {
+    "foretoken_crest_lookups_total", Kind::kCounter,
+    "Look-ups, by length of the n-gram found (hit_1, hit_2, ...), miss or "
+    "error",
+    "result"};
+inline constexpr Spec kCrestLookupLatency = {
+    "foretoken_crest_lookup_latency_seconds", Kind::kHistogram,
+    "From a request to its answer, by where it was looked up: memory, postgres",
+    "path", kLookupBounds};
+inline constexpr Spec kCrestCacheLookups = {
+    "foretoken_crest_cache_lookups_total", Kind::kCounter,
+    "Look-ups through PostgreSQL that the cache answered (hit) or not (miss)",
+    "result"};
+inline constexpr Spec kCrestVersion = {
+    "foretoken_crest_version", Kind::kGauge,
+    "Number of the version that serves, 0 for none", "datastore"};
+inline constexpr Spec kCrestReady = {
+    "foretoken_crest_datastore_ready", Kind::kGauge,
+    "1 while the datastore can answer look-ups", "datastore"};
+inline constexpr Spec kCrestSwitches = {
+    "foretoken_crest_switches_total", Kind::kCounter,
+    "Versions that began to serve", "datastore"};
+inline constexpr Spec kCrestFailedLoads = {
+    "foretoken_crest_failed_loads_total", Kind::kCounter,
+    "Versions that could not be loaded, every attempt counted", "datastore"};
+inline constexpr Spec kCrestIngests = {
+    "foretoken_crest_ingests_total", Kind::kCounter,
+    "Ingest calls ended, by status code", "code"};
+
 // What each service exports.
 absl::Span<const Spec* const> OrchestratorCatalog();
 absl::Span<const Spec* const> VerifierCatalog();
+absl::Span<const Spec* const> CrestCatalog();
 
 }  // namespace foretoken::metrics
 

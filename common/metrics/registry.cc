@@ -34,13 +34,14 @@ prometheus::Counter& Registry::GetCounter(const Spec& spec,
       .Add(LabelsOf(spec, value));
 }
 
-prometheus::Gauge& Registry::GetGauge(const Spec& spec) {
+prometheus::Gauge& Registry::GetGauge(const Spec& spec,
+                                      const std::string& value) {
   FORETOKEN_CHECK(spec.kind == Kind::kGauge);
   return prometheus::BuildGauge()
       .Name(spec.name)
       .Help(spec.help)
       .Register(*registry_)
-      .Add({});
+      .Add(LabelsOf(spec, value));
 }
 
 prometheus::Histogram& Registry::GetHistogram(const Spec& spec,

@@ -32,7 +32,7 @@ class Registry {
   // The child of `spec`; `value` fills its label and is empty where it has
   // none. The reference lives as long as the registry.
   prometheus::Counter& GetCounter(const Spec& spec, const std::string& value);
-  prometheus::Gauge& GetGauge(const Spec& spec);
+  prometheus::Gauge& GetGauge(const Spec& spec, const std::string& value = "");
   prometheus::Histogram& GetHistogram(const Spec& spec,
                                       const std::string& value);
 

@@ -189,11 +189,18 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   for (size_t i = 0; i < ports.size(); ++i) {
     server->addresses_.push_back(WithPort(options.listen[i], ports[i]));
   }
+  for (Servable* servable : servables) {
+    servable->WatchHealth([raw = server.get()] {
+      absl::MutexLock lock(&raw->mu_);
+      raw->ReportHealth();
+    });
+  }
   server->SetServing(true);
   return server;
 }
 
 Server::~Server() {
+  for (Servable* servable : servables_) servable->WatchHealth(nullptr);
   if (server_ != nullptr) server_->Shutdown(ToChrono(absl::Now()));
 }
 
@@ -205,12 +212,23 @@ std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
 
 void Server::SetServing(bool serving) {
   absl::MutexLock lock(&mu_);
-  serving = serving && !draining_;
+  serving_ = serving;
+  ReportHealth();
+}
+
+void Server::ReportHealth() {
+  const bool serving = serving_ && !draining_;
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-  health->SetServingStatus("", serving);
+  bool all = serving;
   for (const Servable* servable : servables_) {
-    health->SetServingStatus(servable->health_name(), serving);
+    const bool ready = serving && servable->Ready();
+    all = all && ready;
+    health->SetServingStatus(servable->health_name(), ready);
+    for (const PartHealth& part : servable->Parts()) {
+      health->SetServingStatus(part.name, serving && part.serving);
+    }
   }
+  health->SetServingStatus("", all);
 }
 
 bool Server::Drain(absl::Duration timeout) {

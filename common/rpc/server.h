@@ -8,6 +8,7 @@
 #ifndef FORETOKEN_COMMON_RPC_SERVER_H_
 #define FORETOKEN_COMMON_RPC_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,11 @@ struct ServerOptions {
 void AddServerFlags(Flags& flags, const std::string& default_listen,
                     ServerOptions* options);
 
+struct PartHealth {
+  std::string name;  // "foretoken.v1.Crest/code"
+  bool serving = false;
+};
+
 // What a server serves. Thread-safe.
 class Servable {
  public:
@@ -53,6 +59,14 @@ class Servable {
   virtual grpc::Service* grpc_service() = 0;
   // Full name, "foretoken.v1.Verifier": its health is reported under it.
   virtual std::string health_name() const = 0;
+  // Whether it can do its work: what health_name() reports while the server
+  // serves. Parts of it may report under names of their own.
+  virtual bool Ready() const { return true; }
+  virtual std::vector<PartHealth> Parts() const { return {}; }
+  // `changed` is to be called, by any thread that holds no lock of Ready's or
+  // Parts', when their answers may have changed. Null: not again, and no call
+  // is under way when this returns.
+  virtual void WatchHealth(std::function<void()> /*changed*/) {}
   // From now on new work is refused with UNAVAILABLE; what runs goes on.
   virtual void BeginDrain() = 0;
   // No work is left.
@@ -76,8 +90,8 @@ class Server {
   // A channel without sockets, for services that share the process.
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
-  // Health of every service and of the whole (""); NOT_SERVING for good once
-  // a drain has begun.
+  // Health of every service, its parts, and of the whole (""), which needs all
+  // services ready; NOT_SERVING for good once a drain has begun.
   void SetServing(bool serving);
 
   // NOT_SERVING, then no new work, then waits until all are idle, at most for
@@ -87,11 +101,13 @@ class Server {
 
  private:
   Server() = default;
+  void ReportHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   std::vector<Servable*> servables_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;
   absl::Mutex mu_;
+  bool serving_ ABSL_GUARDED_BY(mu_) = false;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 };
 

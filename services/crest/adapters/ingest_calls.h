@@ -1,0 +1,69 @@
+// The Ingest calls of a server: one at a time, on a thread of its own.
+//
+// gRPC's reactions only pass messages on; reading documents, building and
+// publishing happen on the thread. Thread-safe.
+#ifndef FORETOKEN_SERVICES_CREST_ADAPTERS_INGEST_CALLS_H_
+#define FORETOKEN_SERVICES_CREST_ADAPTERS_INGEST_CALLS_H_
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/worker_pool.h"
+#include "common/text/tokenizer.h"
+#include "foretoken/v1/crest.grpc.pb.h"
+#include "services/crest/adapters/crest_metrics.h"
+#include "services/crest/core/datastores.h"
+#include "services/crest/core/ingest.h"
+
+namespace foretoken::crest {
+
+struct IngestOptions {
+  bool enabled = false;
+  IngestLimits limits;
+  absl::Duration timeout = absl::Minutes(10);  // of a call, whatever it asks
+  absl::Duration retry_after = absl::Seconds(1);
+};
+
+class IngestCalls {
+ public:
+  using Reactor = grpc::ServerReadReactor<v1::IngestRequest>;
+
+  // `tokenizer` may be null where `enabled` is false. What is borrowed must
+  // outlive every call.
+  IngestCalls(const IngestOptions& options, const Datastores& datastores,
+              std::unique_ptr<Tokenizer> tokenizer, CrestMetrics& metrics);
+  ~IngestCalls();
+
+  // Unimplemented unless enabled, ResourceExhausted while another runs,
+  // Unavailable once draining.
+  Reactor* Start(grpc::CallbackServerContext* context,
+                 v1::IngestResponse* response);
+
+  void BeginDrain();
+  bool Idle() const { return worker_.active() == 0; }
+  // Cancels the call that runs: nothing of it is published.
+  void EndAll();
+
+ private:
+  class Call;
+
+  absl::Status Submit(const std::shared_ptr<Call>& call);
+
+  const IngestOptions options_;
+  const Datastores& datastores_;
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  CrestMetrics& metrics_;
+
+  absl::Mutex mu_;
+  std::weak_ptr<Call> running_ ABSL_GUARDED_BY(mu_);
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+
+  WorkerPool worker_;  // last: its thread uses all of the above
+};
+
+}  // namespace foretoken::crest
+
+#endif  // FORETOKEN_SERVICES_CREST_ADAPTERS_INGEST_CALLS_H_

@@ -1,0 +1,165 @@
+#include "services/crest/core/datastore.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken::crest {
+
+Datastore::Datastore(std::string name, std::unique_ptr<VersionOrigin> origin,
+                     const DatastoreOptions& options,
+                     DatastoreObserver& observer)
+    : name_(std::move(name)),
+      origin_(std::move(origin)),
+      options_(options),
+      observer_(observer) {}
+
+Datastore::~Datastore() {
+  {
+    absl::MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  if (watcher_.joinable()) watcher_.join();
+  // While all members live: a row worker may still report that it is down.
+  std::shared_ptr<const ServedVersion> last;
+  {
+    absl::MutexLock lock(&mu_);
+    last.swap(current_);
+  }
+  last.reset();
+  retired_.clear();
+}
+
+absl::Status Datastore::LoadNow() {
+  const absl::Status status = Check();
+  Note(status);
+  return status;
+}
+
+void Datastore::Watch() {
+  watcher_ = std::thread([this] { Main(); });
+}
+
+void Datastore::Poke() {
+  absl::MutexLock lock(&mu_);
+  poked_ = true;
+}
+
+std::shared_ptr<const ServedVersion> Datastore::current() const {
+  absl::MutexLock lock(&mu_);
+  return current_;
+}
+
+absl::Status Datastore::state() const {
+  absl::MutexLock lock(&mu_);
+  if (current_ == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("datastore \"", name_, "\" serves nothing yet: ",
+                     problem_.ok() ? absl::string_view("it is being loaded")
+                                   : problem_.message()));
+  }
+  if (current_->answers()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("datastore \"", name_, "\": PostgreSQL does not answer"));
+}
+
+void Datastore::Main() {
+  const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stop_ || poked_;
+  };
+  while (true) {
+    Note(Check());
+    FreeRetired();
+    absl::MutexLock lock(&mu_);
+    mu_.AwaitWithTimeout(absl::Condition(&woken), options_.watch_interval);
+    if (stop_) return;
+    poked_ = false;
+  }
+}
+
+absl::Status Datastore::Check() {
+  FORETOKEN_ASSIGN_OR_RETURN(const VersionInfo info, origin_->Current());
+  const std::shared_ptr<const ServedVersion> served = current();
+  if (served != nullptr && served->info.version == info.version) {
+    return absl::OkStatus();
+  }
+  if (info.version == failed_version_ && absl::Now() < next_load_) {
+    return failure_;
+  }
+  if (info.version != failed_version_) backoff_ = options_.watch_interval;
+  absl::Status status = CheckTokenizerOf(info);
+  if (status.ok()) {
+    absl::StatusOr<std::unique_ptr<ServedVersion>> loaded = origin_->Load(info);
+    if (loaded.ok()) {
+      Switch(*std::move(loaded));
+      failed_version_ = 0;
+      return absl::OkStatus();
+    }
+    status = loaded.status();
+  }
+  failed_version_ = info.version;
+  failure_ = Annotate(status, absl::StrCat("version ", info.version));
+  next_load_ = absl::Now() + backoff_;
+  backoff_ = std::min(2 * backoff_, options_.most_backoff);
+  observer_.OnFailedLoad(name_);
+  return failure_;
+}
+
+absl::Status Datastore::CheckTokenizerOf(const VersionInfo& info) const {
+  if (options_.tokenizer.has_value()) {
+    return CheckTokenizer(info.meta, *options_.tokenizer);
+  }
+  const std::shared_ptr<const ServedVersion> served = current();
+  if (served == nullptr) return absl::OkStatus();
+  return CheckTokenizer(info.meta, served->info.meta.tokenizer_fingerprint);
+}
+
+void Datastore::Switch(std::unique_ptr<ServedVersion> loaded) {
+  if (loaded->rows != nullptr) {
+    loaded->rows->SetListener(
+        [this] { observer_.OnStateChange(name_, state().ok()); });
+  }
+  std::shared_ptr<const ServedVersion> next = std::move(loaded);
+  const VersionInfo& info = next->info;
+  std::shared_ptr<const ServedVersion> old = next;
+  {
+    absl::MutexLock lock(&mu_);
+    current_.swap(old);
+  }
+  FORETOKEN_LOG(kInfo, "datastore ", name_, ": version ", info.version,
+                " serves in place of ", old == nullptr ? 0 : old->info.version,
+                ", ", info.meta.entries, " n-grams, ",
+                next->index != nullptr ? "in memory" : "through PostgreSQL");
+  if (old != nullptr) retired_.push_back(std::move(old));
+  observer_.OnSwitch(name_, info);
+  observer_.OnStateChange(name_, state().ok());
+}
+
+void Datastore::FreeRetired() {
+  // Nobody can take a new reference to a version that is not current.
+  retired_.erase(std::remove_if(retired_.begin(), retired_.end(),
+                                [](const auto& version) {
+                                  return version.use_count() == 1;
+                                }),
+                 retired_.end());
+}
+
+void Datastore::Note(const absl::Status& status) {
+  absl::MutexLock lock(&mu_);
+  if (status == problem_) return;
+  if (!status.ok()) {
+    FORETOKEN_LOG(
+        kWarning, "datastore ", name_,
+        current_ == nullptr ? " serves nothing: " : " keeps its version: ",
+        status.ToString());
+  } else {
+    FORETOKEN_LOG(kInfo, "datastore ", name_, ": up to date again");
+  }
+  problem_ = status;
+}
+
+}  // namespace foretoken::crest

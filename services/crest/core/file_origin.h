@@ -1,0 +1,56 @@
+// A datastore that is one snapshot file, replaced as a whole.
+#ifndef FORETOKEN_SERVICES_CREST_CORE_FILE_ORIGIN_H_
+#define FORETOKEN_SERVICES_CREST_CORE_FILE_ORIGIN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/crest/core/version_origin.h"
+
+namespace foretoken::crest {
+
+// A snapshot's number: 48 bits of a SHA-256 over its header, which holds the
+// digests of all else. The same file has the same number on every replica, and
+// a metric can show it exactly.
+int64_t SnapshotVersion(const CrestMeta& meta);
+
+class FileOrigin final : public VersionOrigin {
+ public:
+  // A file of up to `index_memory` bytes is read into memory, so that whatever
+  // happens to it afterwards does not reach the look-ups; a larger one is
+  // mapped and must be replaced by rename.
+  FileOrigin(std::string path, uint64_t index_memory);
+
+  // Reads the header again when the file's inode, size or time have changed.
+  absl::StatusOr<VersionInfo> Current() override;
+  absl::StatusOr<std::unique_ptr<ServedVersion>> Load(
+      const VersionInfo& version) override;
+  absl::StatusOr<std::vector<VersionInfo>> List() override;
+  absl::StatusOr<int64_t> Switch(int64_t version) override;
+  // Replaces the file.
+  absl::StatusOr<std::unique_ptr<VersionSink>> NewVersion(
+      const CrestMeta& meta, const TokenTable& table) override;
+
+ private:
+  // What tells one file of the path from the next.
+  struct Identity {
+    uint64_t device = 0, inode = 0, bytes = 0;
+    int64_t changed_ns = 0;
+    bool operator==(const Identity&) const = default;
+  };
+
+  absl::StatusOr<CrestIndex> Open() const;
+  static absl::StatusOr<VersionInfo> ReadHeader(const std::string& path,
+                                                Identity& identity);
+
+  const std::string path_;
+  const uint64_t index_memory_;
+  Identity seen_;  // of which known_ is
+  VersionInfo known_;
+};
+
+}  // namespace foretoken::crest
+
+#endif  // FORETOKEN_SERVICES_CREST_CORE_FILE_ORIGIN_H_

@@ -1,0 +1,150 @@
+#include "services/crest/core/ingest.h"
+
+#include <stdlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/json.h"
+#include "common/base/status_macros.h"
+#include "common/drafting/crest_build/crest_builder.h"
+#include "common/drafting/crest_build/memory_use.h"
+
+namespace foretoken::crest {
+namespace {
+
+constexpr int32_t kMaxTop = 1'000'000;
+// A byte takes six in JSON at worst (\u0000), and a row has a frame.
+constexpr int64_t kJsonFactor = 6;
+constexpr int64_t kJsonFrame = 64;
+
+absl::Status Over(const char* what, int64_t limit) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("ingest: more than ", limit, " ", what));
+}
+
+absl::Status Cancelled() {
+  return absl::CancelledError("ingest: cancelled, nothing was published");
+}
+
+// Passes on to `sink` until it is cancelled.
+class CancellableSink final : public DatastoreSink {
+ public:
+  CancellableSink(VersionSink& sink, const std::function<bool()>& cancelled)
+      : sink_(sink), cancelled_(cancelled) {}
+
+  absl::Status Add(uint64_t ngram_hash, absl::string_view record) override {
+    return cancelled_() ? Cancelled() : sink_.Add(ngram_hash, record);
+  }
+  absl::Status Publish(const CrestMeta& meta) override {
+    return cancelled_() ? Cancelled() : sink_.Publish(meta);
+  }
+
+ private:
+  VersionSink& sink_;
+  const std::function<bool()>& cancelled_;
+};
+
+}  // namespace
+
+Ingest::Ingest(const IngestLimits& limits, std::string folder)
+    : limits_(limits), folder_(std::move(folder)) {}
+
+absl::StatusOr<std::unique_ptr<Ingest>> Ingest::Begin(
+    const IngestLimits& limits, int32_t max_n, int32_t top) {
+  if (max_n < 0 || max_n > kMaxCrestN) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "config.max_n: ", max_n, ", want 0 (default) or 1..", kMaxCrestN));
+  }
+  if (top < 0 || top > kMaxTop) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "config.top: ", top, ", want 0 (default) or 1..", kMaxTop));
+  }
+  std::error_code ignored;
+  const std::string parent =
+      limits.folder.empty()
+          ? std::filesystem::temp_directory_path(ignored).string()
+          : limits.folder;
+  // mkdtemp makes it for this user alone.
+  std::string folder = absl::StrCat(parent, "/foretoken-ingest-XXXXXX");
+  if (mkdtemp(folder.data()) == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("ingest: no private folder: ", std::strerror(errno)));
+  }
+  std::unique_ptr<Ingest> ingest(new Ingest(limits, std::move(folder)));
+  ingest->max_n_ = max_n;
+  ingest->top_ = top;
+  ingest->corpus_.open(ingest->File("corpus.jsonl"), std::ios::binary);
+  if (!ingest->corpus_) {
+    return absl::UnavailableError("ingest: the private folder takes no file");
+  }
+  return ingest;
+}
+
+Ingest::~Ingest() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+absl::Status Ingest::Add(absl::string_view document) {
+  if (document.empty()) return absl::OkStatus();
+  const int64_t bytes = static_cast<int64_t>(document.size());
+  if (bytes > limits_.document_bytes) {
+    return Over("bytes in a document", limits_.document_bytes);
+  }
+  if (documents_ >= limits_.documents) {
+    return Over("documents", limits_.documents);
+  }
+  if (bytes > limits_.bytes - bytes_) return Over("bytes", limits_.bytes);
+  ++documents_;
+  bytes_ += bytes;
+  corpus_ << DumpJson({{"text", std::string(document)}}) << '\n';
+  if (!corpus_) {
+    return absl::ResourceExhaustedError("ingest: the folder's disk is full");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<IngestResult> Ingest::Finish(
+    const Tokenizer& tokenizer, VersionOrigin& origin,
+    const std::function<bool()>& cancelled) {
+  corpus_.close();
+  if (!corpus_) {
+    return absl::ResourceExhaustedError("ingest: the folder's disk is full");
+  }
+  if (documents_ == 0) {
+    return absl::InvalidArgumentError("ingest: no document, want one at least");
+  }
+  if (cancelled()) return Cancelled();
+  CrestBuildOptions options;
+  options.corpus.paths = {File("corpus.jsonl")};
+  options.corpus.max_line_bytes =
+      static_cast<size_t>(kJsonFactor * limits_.document_bytes + kJsonFrame);
+  if (max_n_ > 0) options.max_n = max_n_;
+  if (top_ > 0) options.top = static_cast<uint64_t>(top_);
+  options.memory_bytes =
+      ResidentBytes() + static_cast<uint64_t>(limits_.memory_bytes);
+  options.threads = limits_.threads;
+  options.work_folder = File("work");
+  options.progress = false;
+  std::unique_ptr<VersionSink> sink;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const CrestBuildReport report,
+      BuildCrest(options, tokenizer,
+                 [&](const CrestMeta& meta, const TokenTable& table)
+                     -> absl::StatusOr<std::unique_ptr<DatastoreSink>> {
+                   if (cancelled()) return Cancelled();
+                   FORETOKEN_ASSIGN_OR_RETURN(sink,
+                                              origin.NewVersion(meta, table));
+                   return std::make_unique<CancellableSink>(*sink, cancelled);
+                 }));
+  return IngestResult{sink->version(),
+                      static_cast<int64_t>(report.meta.corpus_documents),
+                      static_cast<int64_t>(report.meta.corpus_tokens)};
+}
+
+}  // namespace foretoken::crest
