@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
@@ -55,6 +56,17 @@ void AddTokens(const std::vector<SampledToken>& tokens, bool with_logprobs,
 }
 
 }  // namespace
+
+absl::Status CheckRequestId(absl::string_view request_id) {
+  bool good = request_id.size() <= static_cast<size_t>(kMaxRequestIdBytes);
+  for (const char c : request_id) {
+    good &= absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+  }
+  if (good) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("request_id: want at most ", kMaxRequestIdBytes,
+                   " characters of A-Za-z0-9._-"));
+}
 
 void ToProto(const SamplingParams& params, v1::SamplingParams* proto) {
   proto->set_temperature(params.temperature);
@@ -171,6 +183,11 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
       CheckSize("stop_tokens", proto.stop_tokens_size(), kMaxList));
   FORETOKEN_RETURN_IF_ERROR(
       CheckSize("end_tokens", proto.end_tokens_size(), kMaxList));
+  if (proto.cache_scope().size() > static_cast<size_t>(kMaxCacheScopeBytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cache_scope: ", proto.cache_scope().size(),
+                     " bytes, want at most ", kMaxCacheScopeBytes));
+  }
   SessionRequest request;
   FORETOKEN_ASSIGN_OR_RETURN(request.sampling, FromProto(proto.sampling()));
   request.cache_scope = proto.cache_scope();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/sampling/sampler.h"
 #include "common/sampling/sampling_params.h"
@@ -27,6 +28,12 @@ namespace foretoken::rpc {
 // Bounds of one message.
 inline constexpr int32_t kMaxTokensPerMessage = 1 << 22;
 inline constexpr int32_t kMaxTreeNodes = 4096;
+inline constexpr int32_t kMaxRequestIdBytes = 64;
+inline constexpr int32_t kMaxCacheScopeBytes = 256;
+
+// A name that a log can bear: empty, or at most kMaxRequestIdBytes characters
+// of A-Za-z0-9._-; InvalidArgument else, without repeating it.
+absl::Status CheckRequestId(absl::string_view request_id);
 
 // end_tokens are not part of the message. `seed` is left alone where the
 // message has none.

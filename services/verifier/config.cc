@@ -25,6 +25,10 @@ void AddVerifierFlags(Flags& flags, BackendOptions* backend,
             "Draft and probe nodes of one round");
   flags.Int("prefill-chunk", &engine->prefill_chunk, {1, 1 << 16},
             "Prompt rows of a pass beside rounds");
+  flags.Duration("idle-time", &engine->idle_time,
+                 {absl::Milliseconds(1), absl::Hours(24)},
+                 "A session that waits longer for its client may lose its KV "
+                 "to others, and is replayed when it goes on");
   flags.Int("engine-queue", &server->engine_thread.queue_capacity, {1, 1 << 20},
             "Messages that may wait for the engine");
   flags.Duration("gather-time", &server->engine_thread.gather_time,

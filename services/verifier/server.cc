@@ -9,6 +9,13 @@
 #include "common/rpc/status.h"
 
 namespace foretoken::verifier {
+namespace {
+
+absl::Status Draining() {
+  return absl::UnavailableError("the verifier is draining");
+}
+
+}  // namespace
 
 // One stream. gRPC's reactions, the engine's answers and the final status meet
 // under mu_. gRPC keeps the reactor alive until OnDone; the engine may still
@@ -42,7 +49,7 @@ class VerifierServer::Stream final
       return;
     }
     protocol_.OnMessage(request_, deadline_, self_);
-    if (!ending_) StartRead(&request_);
+    ReadNext();
   }
 
   void OnWriteDone(bool ok) override {
@@ -50,6 +57,7 @@ class VerifierServer::Stream final
     writing_ = false;
     if (!ok) protocol_.OnDisconnect();
     WriteNext();
+    if (!reading_) ReadNext();
   }
 
   void OnCancel() override {
@@ -111,6 +119,12 @@ class VerifierServer::Stream final
         deadline_(rpc::DeadlineOf(context->deadline())),
         protocol_(server.protocol_, server.engine_, *this) {}
 
+  // One who reads no answers is not heard any further.
+  void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    reading_ = !ending_ && unsent_.size() < kMaxUnsent;
+    if (reading_) StartRead(&request_);
+  }
+
   // Starts the next write, or the end once all is written.
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (writing_ || finished_) return;
@@ -133,9 +147,11 @@ class VerifierServer::Stream final
   SessionProtocol protocol_ ABSL_GUARDED_BY(mu_);
   v1::VerifyRequest request_;
   v1::VerifyResponse response_;  // being written
-  // At most: opened, prefilled, one result.
+  // Answers to kMaxUnsent messages at most, and to the one under way.
+  static constexpr size_t kMaxUnsent = 4;
   std::deque<v1::VerifyResponse> unsent_ ABSL_GUARDED_BY(mu_);
   absl::Status final_ ABSL_GUARDED_BY(mu_);
+  bool reading_ ABSL_GUARDED_BY(mu_) = true;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
@@ -148,14 +164,15 @@ VerifierServer::VerifierServer(const VerifierServerOptions& options,
     : options_(options),
       metrics_(registry),
       engine_(options.engine_thread, std::move(engine), &metrics_),
-      protocol_{engine_.numerics_fingerprint(), options.max_tree_nodes,
-                options.max_rows_per_session, options.retry_after} {}
+      protocol_{engine_.numerics_fingerprint(), engine_.model().max_positions,
+                options.max_tree_nodes, options.max_rows_per_session,
+                options.retry_after} {}
 
 VerifierServer::~VerifierServer() = default;
 
 absl::Status VerifierServer::AdmitStream() {
   absl::MutexLock lock(&mu_);
-  if (draining_) return absl::UnavailableError("the verifier is draining");
+  if (draining_) return Draining();
   if (streams_ >= options_.max_streams) {
     return rpc::WithRetryAfter(
         absl::ResourceExhaustedError(
@@ -181,6 +198,12 @@ VerifierServer::Verify(grpc::CallbackServerContext* context) {
 grpc::ServerUnaryReactor* VerifierServer::GetVerifierInfo(
     grpc::CallbackServerContext* context, const v1::GetVerifierInfoRequest*,
     v1::GetVerifierInfoResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (draining()) {
+    // Whoever chooses a verifier by its answers chooses another.
+    reactor->Finish(rpc::ToGrpcStatus(Draining()));
+    return reactor;
+  }
   const EngineSnapshot snapshot = engine_.Snapshot();
   const ModelConfig& model = engine_.model();
   response->set_numerics_fingerprint(engine_.numerics_fingerprint());
@@ -200,9 +223,13 @@ grpc::ServerUnaryReactor* VerifierServer::GetVerifierInfo(
   response->set_tokenizer_fingerprint(options_.tokenizer_fingerprint);
   response->mutable_end_tokens()->Add(model.eos_tokens.begin(),
                                       model.eos_tokens.end());
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
+}
+
+bool VerifierServer::draining() const {
+  absl::MutexLock lock(&mu_);
+  return draining_;
 }
 
 void VerifierServer::BeginDrain() {

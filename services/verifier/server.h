@@ -60,6 +60,7 @@ class VerifierServer final : public v1::Verifier::CallbackService,
   // Unavailable while draining, ResourceExhausted over max_streams.
   absl::Status AdmitStream();
   void StreamDone();
+  bool draining() const;
 
   const VerifierServerOptions options_;
   EngineMetrics metrics_;

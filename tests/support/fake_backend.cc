@@ -114,6 +114,11 @@ absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
           (part.outputs == RowOutputs::kLastRow && row + 1 < rows)) {
         continue;
       }
+      if (part.tokens[row] == options_.poison) {
+        return absl::DataLossError(absl::StrCat("session ", part.session,
+                                                ": logits of row ", row,
+                                                " are not numbers"));
+      }
       std::vector<TokenId> whole = session.committed;
       whole.insert(whole.end(), path.begin(), path.end());
       logits_ = FakeLogits(whole, options_.vocab_size);

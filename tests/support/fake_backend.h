@@ -26,6 +26,8 @@ struct FakeBackendOptions {
   int32_t max_rows = 256;
   int64_t pages = 1 << 12;  // of kKvPageTokens
   int64_t max_sessions = 1 << 12;
+  // The logits after this token are not numbers; -1: of no token.
+  TokenId poison = -1;
 };
 
 // The logits after `path`, which starts at the first token of the prompt.

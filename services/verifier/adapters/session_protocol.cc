@@ -35,13 +35,19 @@ absl::Status SessionProtocol::Open(const v1::OpenSession& message,
     return absl::FailedPreconditionError(
         "open: the stream has a session already");
   }
+  FORETOKEN_RETURN_IF_ERROR(rpc::CheckRequestId(message.request_id()));
   request_id_ = message.request_id();
   if (!message.numerics_fingerprint().empty() &&
       message.numerics_fingerprint() != options_.numerics_fingerprint) {
-    return absl::AbortedError(
-        absl::StrCat("numerics_fingerprint: the session has ",
-                     message.numerics_fingerprint(), ", this verifier ",
-                     options_.numerics_fingerprint));
+    return absl::AbortedError(absl::StrCat(
+        "numerics_fingerprint: the session has another than this verifier's ",
+        options_.numerics_fingerprint));
+  }
+  // What the engine would refuse must not wait in its queue.
+  if (message.token_ids_size() > options_.max_positions) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "token_ids: ", message.token_ids_size(),
+        " tokens, the model's context is ", options_.max_positions));
   }
   FORETOKEN_ASSIGN_OR_RETURN(SessionRequest request, rpc::FromProto(message));
   request.deadline = deadline;

@@ -25,8 +25,9 @@ namespace foretoken::verifier {
 
 struct SessionProtocolOptions {
   std::string numerics_fingerprint;
-  int32_t max_tree_nodes = 64;  // draft nodes of a round
-  int32_t max_rows = 320;       // draft and probe nodes of a round
+  int32_t max_positions = 1 << 22;  // of the model
+  int32_t max_tree_nodes = 64;      // draft nodes of a round
+  int32_t max_rows = 320;           // draft and probe nodes of a round
   absl::Duration retry_after = absl::Milliseconds(100);
 };
 

@@ -68,7 +68,7 @@ absl::StatusOr<bool> VerifyEngine::Admit(Session& session, int64_t reserve) {
 }
 
 void VerifyEngine::AdmitWaiting(PassReport& report) {
-  if (admission_blocked_) return;
+  if (admission_blocked_ && LongestIdle() == nullptr) return;
   std::vector<Session*> waiting;  // oldest first
   for (const auto& [key, session] : sessions_) {
     if (!session->backend_session.has_value() && session->has_work()) {
@@ -81,6 +81,12 @@ void VerifyEngine::AdmitWaiting(PassReport& report) {
       reserve = std::max<int64_t>(reserve, 1 + session->round->max_draft_depth);
     }
     absl::StatusOr<bool> done = Admit(*session, reserve);
+    while (done.ok() && !*done) {
+      Session* idle = LongestIdle();
+      if (idle == nullptr) break;
+      Preempt(*idle);
+      done = Admit(*session, reserve);
+    }
     const bool alone = admitted() == 0;
     if (done.ok() && !*done && alone) done = Admit(*session, 1);
     if (!done.ok()) {
@@ -101,6 +107,33 @@ void VerifyEngine::AdmitWaiting(PassReport& report) {
 Session* VerifyEngine::YoungestAdmitted() {
   for (auto entry = sessions_.rbegin(); entry != sessions_.rend(); ++entry) {
     if (entry->second->backend_session.has_value()) return entry->second.get();
+  }
+  return nullptr;
+}
+
+bool VerifyEngine::AnyWaiting() const {
+  return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+    return !entry.second->backend_session && entry.second->has_work();
+  });
+}
+
+absl::Time VerifyEngine::NextIdle() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [key, session] : sessions_) {
+    if (!session->backend_session.has_value() || session->has_work()) continue;
+    next = std::min(next, session->idle_since + options_.idle_time);
+  }
+  return next;
+}
+
+Session* VerifyEngine::LongestIdle() {
+  const absl::Time next = NextIdle();
+  if (next > clock_()) return nullptr;
+  for (const auto& [key, session] : sessions_) {
+    if (session->backend_session.has_value() && !session->has_work() &&
+        session->idle_since + options_.idle_time == next) {
+      return session.get();
+    }
   }
   return nullptr;
 }
@@ -150,7 +183,8 @@ absl::Status VerifyEngine::ReserveRound(Session& session) {
         *session.backend_session,
         session.kv_length + 1 + session.round->max_draft_depth);
     if (!absl::IsResourceExhausted(reserved)) return reserved;
-    Session* victim = YoungestAdmitted();
+    Session* victim = LongestIdle();
+    if (victim == nullptr) victim = YoungestAdmitted();
     if (victim != &session || admitted() > 1) {
       Preempt(*victim);
       if (victim == &session) return absl::OkStatus();

@@ -56,6 +56,7 @@ struct Session {
   bool prefill_reported = false;  // the caller has its PrefillResult
   int64_t reused_tokens = 0;
   bool was_preempted = false;
+  absl::Time idle_since;  // its last answer; counts while it has no work
   std::optional<PendingRound> round;
 
   bool is_replay() const {

@@ -42,6 +42,8 @@ absl::Status VerifyEngineOptions::Validate() const {
   check("max_rows_per_session", max_rows_per_session, 1, 1 << 12);
   check("prefill_chunk", prefill_chunk, 1, 1 << 16);
   check("admission_reserve", admission_reserve, 1, 1 << 12);
+  check("idle_time in ms", absl::ToInt64Milliseconds(idle_time), 1,
+        24 * 3600 * 1000);
   if (errors.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrJoin(errors, "; "));
 }
@@ -180,11 +182,11 @@ bool VerifyEngine::HasWork() const {
       return true;
     }
   }
-  return false;
+  return AnyWaiting() && NextIdle() <= now;
 }
 
 absl::Time VerifyEngine::NextDeadline() const {
-  absl::Time next = absl::InfiniteFuture();
+  absl::Time next = AnyWaiting() ? NextIdle() : absl::InfiniteFuture();
   for (const auto& [key, session] : sessions_) {
     next = std::min(next, session->request.deadline);
   }
@@ -220,21 +222,45 @@ PassReport VerifyEngine::RunPass() {
   }
   ++totals_.passes;
   for (size_t i = 0; i < plan.size(); ++i) {
-    Session& session = *plan[i].session;
-    absl::Status done = status;
-    if (done.ok()) {
-      done = plan[i].prefill_rows > 0
-                 ? FinishPrefill(session, plan[i].prefill_rows,
-                                 outputs.outputs[i], report)
-                 : FinishRound(session, outputs.outputs[i], report);
-    }
-    if (!done.ok()) {
-      Fail(session.key, Annotate(done, "forward pass"), report);
-    } else if (session.finish != FinishReason::kNone) {
-      ReleaseBackend(session);
+    if (absl::IsDataLoss(status)) {
+      RunAlone(plan[i], report);
+    } else {
+      FinishShare(plan[i], status, outputs, i, report);
     }
   }
   return report;
+}
+
+void VerifyEngine::FinishShare(const Share& share, absl::Status status,
+                               PassResult& result, size_t index,
+                               PassReport& report) {
+  Session& session = *share.session;
+  if (status.ok()) {
+    std::vector<SampledToken>& outputs = result.outputs[index];
+    status = share.prefill_rows > 0
+                 ? FinishPrefill(session, share.prefill_rows, outputs, report)
+                 : FinishRound(session, outputs, report);
+  }
+  session.idle_since = clock_();
+  if (!status.ok()) {
+    Fail(session.key, Annotate(status, "forward pass"), report);
+  } else if (session.finish != FinishReason::kNone) {
+    ReleaseBackend(session);
+  }
+}
+
+void VerifyEngine::RunAlone(const Share& share, PassReport& report) {
+  PassResult outputs;
+  absl::Status status = Forward({share}, outputs);
+  if (absl::IsDataLoss(status) && share.prefill_rows == 0 &&
+      share.session->round->rows() > 1) {
+    // The row at fault may be a draft, and drafts are hints.
+    RoundLimits limits = LimitsOf(*share.session);
+    limits.max_rows = 1;
+    LayOutRows(limits, share.session->tokens.back(), *share.session->round);
+    status = Forward({share}, outputs);
+  }
+  FinishShare(share, std::move(status), outputs, 0, report);
 }
 
 absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,

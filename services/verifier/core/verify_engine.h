@@ -14,8 +14,9 @@
 // Memory: a session is admitted when its text and one round fit; a session that
 // needs a page more takes it from the youngest admitted session, which is
 // preempted and later replayed with unchanged output. Waiting sessions are
-// admitted strictly by age, so none starves. A session alone in the cache runs
-// without drafts before it is refused for want of room.
+// admitted strictly by age, so none starves; one whose client has kept it idle
+// gives way to them, so that nobody holds pages that he does not use. A session
+// alone in the cache runs without drafts before it is refused for want of room.
 //
 // Source: continuous batching after Orca (OSDI 2022, "Iteration-level
 // scheduling"); preemption by recomputation after vLLM (arXiv:2309.06180,
@@ -46,6 +47,8 @@ struct VerifyEngineOptions {
   int32_t max_rows_per_session = 321;  // row 0, draft and probe rows of a round
   int32_t prefill_chunk = 128;         // prompt rows of a pass beside rounds
   int32_t admission_reserve = 64;      // tokens beyond the text, for one round
+  // A session that waits longer for its client may lose its KV to others.
+  absl::Duration idle_time = absl::Seconds(2);
 
   // InvalidArgument names every bad field with its value and range.
   absl::Status Validate() const;
@@ -131,12 +134,15 @@ class VerifyEngine {
   // True if a pass would do something: rows wait, a session may be admitted, or
   // a deadline has passed.
   bool HasWork() const;
-  // The earliest of all sessions; InfiniteFuture if there is none.
+  // When HasWork may turn true by itself: the earliest deadline, or the moment
+  // when an idle session has to make room. InfiniteFuture if there is neither.
   absl::Time NextDeadline() const;
 
   // Expires deadlines, admits, runs one forward pass, commits. With nothing to
   // do it returns an empty report. Whatever befalls a session is in the
-  // report; an error of the backend ends the sessions of the pass.
+  // report; an error of the backend ends the sessions of the pass. Of logits
+  // that are not numbers (DataLoss) it ends those alone that they belong to,
+  // and none for a row that was a draft.
   PassReport RunPass();
 
   int32_t sessions() const { return static_cast<int32_t>(sessions_.size()); }
@@ -164,6 +170,12 @@ class VerifyEngine {
   void ReleaseBackend(Session& session);
   void Fail(SessionKey key, absl::Status status, PassReport& report);
   Session* YoungestAdmitted();
+  // The admitted session that has been idle longest; nullptr if none has been
+  // for idle_time.
+  Session* LongestIdle();
+  // The first moment at which LongestIdle finds one.
+  absl::Time NextIdle() const;
+  bool AnyWaiting() const;
 
   std::vector<Share> PlanPass(PassReport& report);
   void TakeRounds(int32_t budget, std::vector<Share>& plan) const;
@@ -174,6 +186,11 @@ class VerifyEngine {
   absl::Status ReserveRound(Session& session);
 
   absl::Status Forward(const std::vector<Share>& plan, PassResult& result);
+  // Commits what a pass gave to `share`, or ends its session.
+  void FinishShare(const Share& share, absl::Status status, PassResult& result,
+                   size_t index, PassReport& report);
+  // The share's pass once more, by itself.
+  void RunAlone(const Share& share, PassReport& report);
   absl::Status FinishPrefill(Session& session, int32_t rows,
                              std::vector<SampledToken>& outputs,
                              PassReport& report);

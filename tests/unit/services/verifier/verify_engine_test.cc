@@ -11,12 +11,12 @@
 #include "gtest/gtest.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/services/verifier/engine_fixture.h"
 #include "tests/unit/services/verifier/engine_script.h"
 
 namespace foretoken::verifier {
 namespace {
 
-using ::foretoken::testing::FakeBackend;
 using ::foretoken::testing::FakeBackendOptions;
 using ::foretoken::testing::FakeLogits;
 using ::foretoken::testing::RunSessions;
@@ -26,47 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-// One engine over a fake backend, and a clock that stands still.
-struct Fixture {
-  explicit Fixture(FakeBackendOptions backend_options = {},
-                   VerifyEngineOptions options = {}) {
-    auto owned = std::make_unique<FakeBackend>(backend_options);
-    backend = owned.get();
-    engine = std::make_unique<VerifyEngine>(options, std::move(owned),
-                                            [this] { return now; });
-  }
-  absl::Time now = absl::FromUnixSeconds(1000);
-  FakeBackend* backend;
-  std::unique_ptr<VerifyEngine> engine;
-};
-
-SessionRequest Request(std::vector<TokenId> prompt, int64_t max_tokens) {
-  SessionRequest request;
-  request.prompt_length = static_cast<int64_t>(prompt.size());
-  request.max_length = request.prompt_length + max_tokens;
-  request.tokens = std::move(prompt);
-  return request;
-}
-
-// Plain decoding by definition, one whole path at a time.
-std::vector<TokenId> Decode(const SessionRequest& request, int32_t vocab_size) {
-  SamplingState state(request.sampling, request.prompt_length, vocab_size);
-  SamplingState::Scratch scratch;
-  std::vector<TokenId> text = request.tokens;
-  state.Append(text);
-  std::vector<TokenId> output;
-  while (static_cast<int64_t>(text.size()) < request.max_length) {
-    const TokenId token =
-        state.Sample(FakeLogits(text, vocab_size), {}, scratch).token;
-    text.push_back(token);
-    state.Append({token});
-    output.push_back(token);
-    const auto& stops = request.stop_tokens;
-    if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
-  }
-  return output;
-}
 
 // Random requests of every kind of sampling.
 std::vector<SessionRequest> RandomRequests(std::mt19937& random, int count,

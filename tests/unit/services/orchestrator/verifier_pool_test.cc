@@ -1,0 +1,159 @@
+#include "services/orchestrator/adapters/verifier_pool.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+using ::foretoken::testing::StatusIs;
+using ::testing::HasSubstr;
+
+// Looks again and again until `condition` holds; false after a generous time.
+bool Eventually(const std::function<bool()>& condition) {
+  const absl::Time give_up = absl::Now() + absl::Seconds(60);
+  while (!condition()) {
+    if (absl::Now() > give_up) return false;
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  return true;
+}
+
+// A verifier that says of itself what a test wants.
+class FakeVerifier final : public v1::Verifier::Service {
+ public:
+  FakeVerifier() {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  grpc::Status GetVerifierInfo(grpc::ServerContext*,
+                               const v1::GetVerifierInfoRequest*,
+                               v1::GetVerifierInfoResponse* response) override {
+    ++probes;
+    if (down) return grpc::Status(grpc::UNAVAILABLE, "down");
+    response->set_vocab_size(vocab_size);
+    response->set_max_positions(100);
+    response->set_sessions(sessions);
+    return grpc::Status::OK;
+  }
+  std::shared_ptr<grpc::Channel> Channel() {
+    return server_->InProcessChannel(grpc::ChannelArguments());
+  }
+
+  std::atomic<bool> down{false};
+  std::atomic<int> vocab_size{50};
+  std::atomic<int> sessions{0};
+  std::atomic<int> probes{0};
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class VerifierPoolTest : public ::testing::Test {
+ protected:
+  VerifierPool& Start(absl::Duration probe_interval = absl::Hours(1)) {
+    std::vector<VerifierEndpoint> endpoints;
+    for (FakeVerifier& verifier : verifiers_) {
+      endpoints.push_back({"fake", verifier.Channel(), ""});
+    }
+    VerifierPoolOptions options;
+    options.probe_interval = probe_interval;
+    options.probe_timeout = absl::Seconds(30);
+    pool_ = std::make_unique<VerifierPool>(options, std::move(endpoints));
+    return *pool_;
+  }
+
+  FakeVerifier verifiers_[3];
+  std::unique_ptr<VerifierPool> pool_;
+};
+
+TEST_F(VerifierPoolTest, TheLeastLoadedIsAskedFirst) {
+  verifiers_[0].sessions = 5;
+  verifiers_[1].sessions = 2;
+  verifiers_[2].sessions = 3;
+  VerifierPool& pool = Start();
+  // Sessions of others count, and so do our own leases.
+  auto a = pool.Acquire({});
+  EXPECT_EQ(a->index(), 1);  // 5 3 3
+  auto b = pool.Acquire({});
+  EXPECT_EQ(b->index(), 1);  // 5 4 3: ties go to the first
+  auto c = pool.Acquire({});
+  EXPECT_EQ(c->index(), 2);
+  a.reset();
+  b.reset();
+  EXPECT_EQ(pool.Acquire({})->index(), 1);
+  EXPECT_EQ(pool.Acquire({1})->index(), 2);
+  EXPECT_EQ(pool.Acquire({1, 2})->index(), 0);
+  EXPECT_FALSE(pool.Acquire({0, 1, 2}).has_value());
+}
+
+TEST_F(VerifierPoolTest, OneThatWasFoundDownIsAskedLast) {
+  verifiers_[0].sessions = 90;
+  verifiers_[2].sessions = 10;
+  VerifierPool& pool = Start();
+  auto lease = pool.Acquire({});
+  ASSERT_EQ(lease->index(), 1);
+  lease->ReportDown();
+  lease.reset();
+  EXPECT_EQ(pool.Acquire({})->index(), 2);
+  // Still better than nothing: it may have come back.
+  EXPECT_EQ(pool.Acquire({0, 2})->index(), 1);
+}
+
+TEST_F(VerifierPoolTest, AProbeFindsOutWhoIsBack) {
+  verifiers_[1].down = true;
+  verifiers_[0].sessions = 9;
+  verifiers_[2].sessions = 9;
+  VerifierPool& pool = Start(absl::Milliseconds(5));
+  EXPECT_NE(pool.Acquire({})->index(), 1);
+  verifiers_[1].down = false;
+  EXPECT_TRUE(Eventually([&] { return pool.Acquire({})->index() == 1; }));
+}
+
+TEST_F(VerifierPoolTest, AnotherModelIsLeftOut) {
+  verifiers_[0].sessions = 9;
+  verifiers_[1].vocab_size = 51;
+  VerifierPool& pool = Start();
+  EXPECT_EQ(pool.Acquire({})->index(), 2);
+  EXPECT_EQ(pool.Acquire({2})->index(), 0);
+  EXPECT_FALSE(pool.Acquire({0, 2}).has_value());
+}
+
+TEST_F(VerifierPoolTest, WithoutAnAnswerThereIsNoInfo) {
+  for (FakeVerifier& verifier : verifiers_) verifier.down = true;
+  VerifierPool& pool = Start();
+  EXPECT_THAT(pool.Info(), StatusIs(absl::StatusCode::kUnavailable,
+                                    HasSubstr("no verifier")));
+}
+
+TEST_F(VerifierPoolTest, TheListenerHearsWhenTheLastGoesAndTheFirstComes) {
+  VerifierPool& pool = Start(absl::Milliseconds(5));
+  std::atomic<int> ups{0}, downs{0};
+  pool.SetHealthListener([&](bool any_up) { ++(any_up ? ups : downs); });
+  EXPECT_EQ(ups, 1);  // told at once
+  verifiers_[0].down = true;
+  verifiers_[1].down = true;
+  const int probes = verifiers_[2].probes;
+  EXPECT_TRUE(Eventually([&] { return verifiers_[2].probes >= probes + 3; }));
+  EXPECT_EQ(downs, 0);  // one is left
+  verifiers_[2].down = true;
+  EXPECT_TRUE(Eventually([&] { return downs > 0; }));
+  verifiers_[1].down = false;
+  EXPECT_TRUE(Eventually([&] { return ups > 1; }));
+  pool.SetHealthListener(nullptr);
+  EXPECT_EQ(ups, 2);
+  EXPECT_EQ(downs, 1);
+}
+
+}  // namespace
+}  // namespace foretoken::orchestrator

@@ -1,0 +1,196 @@
+// The order of messages is fuzzed (tests/fuzz); here, what single ones mean.
+#include "services/verifier/adapters/session_protocol.h"
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/convert.h"
+#include "common/rpc/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken::verifier {
+namespace {
+
+using ::foretoken::testing::StatusIs;
+using ::testing::HasSubstr;
+
+class FakeEngine final : public EnginePort {
+ public:
+  absl::StatusOr<Ticket> Open(SessionRequest,
+                              std::shared_ptr<SessionSink>) override {
+    if (full) return absl::ResourceExhaustedError("full");
+    ++opened;
+    return Ticket{7};
+  }
+  absl::Status Round(Ticket, RoundRequest) override {
+    ++rounds;
+    return absl::OkStatus();
+  }
+  void Close(Ticket ticket) override { closed.push_back(ticket); }
+
+  bool full = false;
+  int opened = 0;
+  int rounds = 0;
+  std::vector<Ticket> closed;
+};
+
+struct Fixture final : SessionProtocol::Output {
+  Fixture() : protocol(options, engine, *this) {}
+  void Send(v1::VerifyResponse message) override {
+    sent.push_back(std::move(message));
+  }
+  void End(const absl::Status& status) override {
+    ++ends;
+    final_status = status;
+  }
+  void Say(const v1::VerifyRequest& message) {
+    protocol.OnMessage(message, absl::InfiniteFuture(), nullptr);
+  }
+  // Opens a session whose prompt and first token are `length` tokens.
+  void OpenAndPrefill(int64_t length) {
+    Say(OpenMessage());
+    protocol.OnOpened();
+    PrefillResult prefill;
+    prefill.length = length;
+    protocol.OnPrefilled(prefill);
+  }
+  static v1::VerifyRequest OpenMessage() {
+    v1::VerifyRequest message;
+    message.mutable_open()->add_token_ids(1);
+    message.mutable_open()->set_prompt_length(1);
+    message.mutable_open()->set_max_length(9);
+    return message;
+  }
+  static v1::VerifyRequest RoundMessage(int64_t length) {
+    v1::VerifyRequest message;
+    message.mutable_round()->set_committed_length(length);
+    return message;
+  }
+
+  SessionProtocolOptions options{"ours", /*max_positions=*/100,
+                                 /*max_tree_nodes=*/4, /*max_rows=*/6,
+                                 absl::Milliseconds(250)};
+  FakeEngine engine;
+  std::vector<v1::VerifyResponse> sent;
+  int ends = 0;
+  absl::Status final_status;
+  SessionProtocol protocol;
+};
+
+// `change` spoils an open: it ends the stream before the engine hears of it.
+void ExpectOpenRefused(const std::function<void(v1::OpenSession&)>& change,
+                       absl::StatusCode code, const char* what) {
+  Fixture fixture;
+  v1::VerifyRequest message = Fixture::OpenMessage();
+  change(*message.mutable_open());
+  fixture.Say(message);
+  EXPECT_EQ(fixture.ends, 1);
+  EXPECT_THAT(fixture.final_status, StatusIs(code, HasSubstr(what)));
+  EXPECT_LT(fixture.final_status.message().size(), 300u);
+  EXPECT_EQ(fixture.engine.opened, 0);
+}
+
+TEST(SessionProtocolTest, OpensThatCannotBeServedNeverReachTheEngine) {
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  ExpectOpenRefused(
+      [](auto& open) { open.set_request_id("two\nlines of a log"); }, invalid,
+      "request_id");
+  ExpectOpenRefused(
+      [](auto& open) { open.set_request_id(std::string(65, 'x')); }, invalid,
+      "request_id");
+  ExpectOpenRefused(
+      [](auto& open) { open.set_cache_scope(std::string(257, 'x')); }, invalid,
+      "cache_scope");
+  ExpectOpenRefused(
+      [](auto& open) {
+        for (int i = 0; i < 100; ++i) open.add_token_ids(1);
+      },
+      invalid, "101 tokens");
+  ExpectOpenRefused(
+      [](auto& open) {
+        open.set_numerics_fingerprint(std::string(100000, 'x'));
+      },
+      absl::StatusCode::kAborted, "numerics_fingerprint");
+}
+
+TEST(SessionProtocolTest, AFullEngineIsSaidWithAHintWhenToRetry) {
+  Fixture fixture;
+  fixture.engine.full = true;
+  fixture.Say(Fixture::OpenMessage());
+  EXPECT_THAT(
+      fixture.final_status,
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("full")));
+  EXPECT_EQ(rpc::RetryAfter(fixture.final_status), absl::Milliseconds(250));
+  EXPECT_TRUE(fixture.engine.closed.empty());
+}
+
+TEST(SessionProtocolTest, StaleAndRepeatedRoundsChangeNothing) {
+  Fixture fixture;
+  fixture.OpenAndPrefill(5);
+  fixture.Say(Fixture::RoundMessage(5));
+  fixture.Say(Fixture::RoundMessage(5));  // repeated
+  fixture.Say(Fixture::RoundMessage(4));  // stale
+  EXPECT_EQ(fixture.engine.rounds, 1);
+  EXPECT_EQ(fixture.ends, 0);
+  RoundResult result;
+  result.length = 6;
+  fixture.protocol.OnRound(result);
+  fixture.Say(Fixture::RoundMessage(5));  // stale by now
+  EXPECT_EQ(fixture.engine.rounds, 1);
+  fixture.Say(Fixture::RoundMessage(6));
+  EXPECT_EQ(fixture.engine.rounds, 2);
+  EXPECT_EQ(fixture.ends, 0);
+}
+
+TEST(SessionProtocolTest, ARoundAheadOfTheTextEndsTheSession) {
+  for (const int64_t length : {int64_t{6}, int64_t{1} << 62}) {
+    Fixture fixture;
+    fixture.OpenAndPrefill(5);
+    fixture.Say(Fixture::RoundMessage(length));
+    EXPECT_THAT(fixture.final_status,
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("the session has 5")));
+    EXPECT_THAT(fixture.engine.closed, ::testing::ElementsAre(7));
+    // What the engine still had under way comes too late to be told.
+    fixture.protocol.OnRound(RoundResult());
+    EXPECT_EQ(fixture.sent.size(), 2u);
+    EXPECT_EQ(fixture.ends, 1);
+  }
+}
+
+TEST(SessionProtocolTest, TreesBeyondTheLimitsAreRefusedByTheirNumbers) {
+  Fixture fixture;
+  fixture.OpenAndPrefill(5);
+  v1::VerifyRequest round = Fixture::RoundMessage(5);
+  for (int node = 0; node < 5; ++node) {
+    round.mutable_round()->mutable_tree()->add_tokens(1);
+    round.mutable_round()->mutable_tree()->add_parents(-1);
+  }
+  fixture.Say(round);
+  EXPECT_THAT(fixture.final_status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("5 draft nodes, want at most 4")));
+  EXPECT_EQ(fixture.engine.rounds, 0);
+}
+
+TEST(SessionProtocolTest, AHalfCloseWaitsForWhatIsUnderWay) {
+  Fixture fixture;
+  fixture.OpenAndPrefill(5);
+  fixture.Say(Fixture::RoundMessage(5));
+  fixture.protocol.OnHalfClose();
+  EXPECT_EQ(fixture.ends, 0);
+  RoundResult result;
+  result.length = 6;
+  fixture.protocol.OnRound(result);
+  EXPECT_EQ(fixture.sent.size(), 3u);
+  EXPECT_EQ(fixture.ends, 1);
+  FORETOKEN_EXPECT_OK(fixture.final_status);
+  EXPECT_THAT(fixture.engine.closed, ::testing::ElementsAre(7));
+}
+
+}  // namespace
+}  // namespace foretoken::verifier
