@@ -4,11 +4,19 @@
 #include <utility>
 #include <vector>
 
+#include "common/drafting/fused_tuning.h"
 #include "common/drafting/next_token_model.h"
 #include "common/drafting/tree_grower.h"
 
 namespace foretoken {
 namespace {
+
+// Tokens taken in under one holding of the memory's lock.
+constexpr size_t kChunk = 256;
+
+size_t Chunk(absl::Span<const TokenId> tokens) {
+  return std::min(tokens.size(), kChunk);
+}
 
 class FusedDrafter final : public Drafter {
  public:
@@ -19,9 +27,9 @@ class FusedDrafter final : public Drafter {
                     : std::make_shared<FusedMemory>(
                           options.use_history ? options.history_tokens : 0)),
         request_(options.use_request ? options.request_tokens : 0),
-        trust_(options.keep_history ? memory_->trust : own_trust_),
+        trust_(learned_),
         model_(options.prior.get(), options.use_request ? &request_ : nullptr,
-               options.use_history ? &memory_->history : nullptr, &trust_),
+               options.use_history ? &memory_->history() : nullptr, &trust_),
         price_(std::clamp(options.price, 0.0f, 1.0f)) {}
   ~FusedDrafter() override { EndRequest(); }
 
@@ -36,22 +44,24 @@ class FusedDrafter final : public Drafter {
     return request_.MemoryBytes() + output_.capacity() * sizeof(TokenId);
   }
   size_t SharedBytes() const override {
-    return options_.use_history ? memory_->history.MemoryBytes() : 0;
+    return options_.use_history ? memory_->MemoryBytes() : 0;
   }
   int64_t SharedTokens() const override {
-    return options_.use_history ? static_cast<int64_t>(memory_->history.size())
-                                : 0;
+    return options_.use_history ? memory_->Tokens() : 0;
   }
 
  private:
   void Take(TokenId token);
-  // Other requests may have evicted what the cursor points to.
+  // Other requests may have evicted what the cursor points to. To be called
+  // after every taking of the memory's lock.
   void RefreshHistory();
 
   const FusedOptions options_;
   const std::shared_ptr<FusedMemory> memory_;
   WindowTrie request_;
-  SharedTrust own_trust_;  // where nothing is to be kept
+  SharedTrust start_;    // the shared trust when the request began
+  SharedTrust learned_;  // and what the request made of it
+  bool running_ = false;
   Trust trust_;
   NextTokenModel model_;
   TreeGrower grower_;
@@ -65,23 +75,33 @@ class FusedDrafter final : public Drafter {
 
 void FusedDrafter::StartRequest(absl::Span<const TokenId> prompt) {
   EndRequest();
-  if (!options_.keep_history) own_trust_ = memory_->trust;
+  start_ = learned_ = memory_->trust();
+  running_ = true;
   trust_.StartRequest();
   model_.StartRequest();
   request_.Clear();
   cursor_ = Cursor{};
-  history_version_ = memory_->history.version();
-  for (TokenId token : prompt) {
-    model_.Advance(cursor_, token, next_);
-    Take(token);
+  for (; !prompt.empty(); prompt.remove_prefix(Chunk(prompt))) {
+    absl::ReaderMutexLock lock(&memory_->mu());
+    RefreshHistory();
+    for (TokenId token : prompt.first(Chunk(prompt))) {
+      model_.Advance(cursor_, token, next_);
+      Take(token);
+    }
   }
 }
 
 void FusedDrafter::Commit(absl::Span<const TokenId> tokens) {
-  RefreshHistory();
+  for (absl::Span<const TokenId> rest = tokens; !rest.empty();
+       rest.remove_prefix(Chunk(rest))) {
+    absl::ReaderMutexLock lock(&memory_->mu());
+    RefreshHistory();
+    for (TokenId token : rest.first(Chunk(rest))) {
+      model_.LearnAndAdvance(cursor_, token, next_);
+      Take(token);
+    }
+  }
   for (TokenId token : tokens) {
-    model_.LearnAndAdvance(cursor_, token, next_);
-    Take(token);
     if (!options_.use_history || !options_.keep_history) continue;
     // The window would evict what is older than its size again.
     if (output_.size() >= 2 * options_.history_tokens) {
@@ -104,35 +124,81 @@ void FusedDrafter::Take(TokenId token) {
 }
 
 void FusedDrafter::Draft(int max_nodes, DraftTree& tree) {
+  absl::ReaderMutexLock lock(&memory_->mu());
   RefreshHistory();
   grower_.Grow(model_, cursor_, max_nodes, price_, tree);
 }
 
 void FusedDrafter::RefreshHistory() {
-  if (history_version_ == memory_->history.version()) return;
-  history_version_ = memory_->history.version();
+  const uint64_t version = memory_->history().version();
+  if (history_version_ == version) return;
+  history_version_ = version;
   cursor_.sources[static_cast<int>(Source::kHistory)] = Cursor::Matches{};
 }
 
 void FusedDrafter::AddHistory(absl::Span<const TokenId> output) {
-  if (!options_.use_history) return;
-  for (TokenId token : output) memory_->history.Append(token);
-  memory_->history.EndSequence();
+  if (options_.use_history && !output.empty()) memory_->AddOutput(output);
 }
 
 void FusedDrafter::EndRequest() {
   AddHistory(output_);
   // A fresh vector: one long request must not weigh on all after it.
   output_ = std::vector<TokenId>();
+  if (running_ && options_.keep_history) memory_->Learn(start_, learned_);
+  running_ = false;
 }
 
 void FusedDrafter::ForgetShared() {
   output_ = std::vector<TokenId>();
-  memory_->history.Clear();
-  memory_->trust.Reset();
+  running_ = false;
+  memory_->Forget();
 }
 
 }  // namespace
+
+void FusedMemory::AddOutput(absl::Span<const TokenId> output) {
+  absl::MutexLock one(&writing_);
+  for (; !output.empty(); output.remove_prefix(Chunk(output))) {
+    absl::MutexLock lock(&mu_);
+    for (TokenId token : output.first(Chunk(output))) history_.Append(token);
+  }
+  absl::MutexLock lock(&mu_);
+  history_.EndSequence();
+}
+
+void FusedMemory::Forget() {
+  absl::MutexLock one(&writing_);
+  absl::MutexLock lock(&mu_);
+  history_.Clear();
+  trust_.Reset();
+}
+
+SharedTrust FusedMemory::trust() const {
+  absl::ReaderMutexLock lock(&mu_);
+  return trust_;
+}
+
+void FusedMemory::Learn(const SharedTrust& before, const SharedTrust& after) {
+  constexpr float kMax = fused_tuning::kMaxSharedFactor;
+  absl::MutexLock lock(&mu_);
+  for (size_t kind = 0; kind < SharedTrust::kKinds; ++kind) {
+    // Steps are taken on the logarithm; no other request in between: its own.
+    trust_[kind] = trust_[kind] == before[kind]
+                       ? after[kind]
+                       : std::clamp(trust_[kind] * after[kind] / before[kind],
+                                    1.0f / kMax, kMax);
+  }
+}
+
+size_t FusedMemory::MemoryBytes() const {
+  absl::ReaderMutexLock lock(&mu_);
+  return history_.MemoryBytes();
+}
+
+int64_t FusedMemory::Tokens() const {
+  absl::ReaderMutexLock lock(&mu_);
+  return static_cast<int64_t>(history_.size());
+}
 
 std::unique_ptr<Drafter> MakeFusedDrafter(const FusedOptions& options) {
   return std::make_unique<FusedDrafter>(options);

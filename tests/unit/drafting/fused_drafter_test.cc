@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -132,17 +133,50 @@ TEST(FusedDrafterTest, ARequestThatKeepsNothingLeavesTheSharedTrust) {
   const auto keeps = MakeFusedDrafter(options);
   Serve(*keeps, {1}, RandomText(9, 300));
   Serve(*keeps, {1}, RandomText(9, 300));
-  const SharedTrust learned = options.memory->trust;
+  const SharedTrust learned = options.memory->trust();
   options.keep_history = false;
   const auto other = MakeFusedDrafter(options);
   Serve(*other, {1}, RandomText(9, 300));
   const SharedTrust start;
   bool moved = false;
   for (size_t kind = 0; kind < SharedTrust::kKinds; ++kind) {
-    ASSERT_EQ(options.memory->trust[kind], learned[kind]) << kind;
+    ASSERT_EQ(options.memory->trust()[kind], learned[kind]) << kind;
     moved |= learned[kind] != start[kind];
   }
   EXPECT_TRUE(moved);
+}
+
+TEST(FusedMemoryTest, StepsOfOverlappingRequestsAddUp) {
+  FusedMemory memory(64);
+  const SharedTrust start = memory.trust();
+  SharedTrust doubled = start;
+  SharedTrust halved = start;
+  doubled[0] *= 2.0f;
+  halved[0] *= 0.5f;
+  halved[1] *= 0.5f;
+  memory.Learn(start, doubled);
+  EXPECT_EQ(memory.trust()[0], doubled[0]);
+  memory.Learn(start, halved);
+  EXPECT_FLOAT_EQ(memory.trust()[0], start[0]);
+  EXPECT_EQ(memory.trust()[1], halved[1]);
+}
+
+TEST(FusedMemoryTest, DraftersOfManyThreadsShareIt) {
+  FusedOptions options;
+  options.memory = std::make_shared<FusedMemory>(1 << 12);
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&options, t] {
+      const auto drafter = MakeFusedDrafter(options);
+      for (uint32_t i = 0; i < 4; ++i) {
+        Serve(*drafter, RandomText(t, 300), RandomText(20 + i, 100));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(options.memory->Tokens(), 4 * 4 * 101);  // whole outputs, borders
+  const auto drafter = MakeFusedDrafter(options);
+  EXPECT_GT(Serve(*drafter, {1}, RandomText(20, 100)).accept_length(), 5.0);
 }
 
 TEST(FusedDrafterTest, PromptsNeverEnterTheHistory) {
