@@ -16,6 +16,7 @@ if(FORETOKEN_SERVICES)
   find_package(Protobuf 3.21 REQUIRED)
   find_package(gRPC 1.51 CONFIG REQUIRED)
   find_package(PostgreSQL 15 REQUIRED)  # libpq
+  pkg_check_modules(hiredis REQUIRED IMPORTED_TARGET hiredis>=0.14)
   find_package(prometheus-cpp CONFIG REQUIRED)  # 1.0; states none
 endif()
 if(FORETOKEN_TESTS)

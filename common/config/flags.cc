@@ -7,6 +7,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -45,6 +46,7 @@ struct Flags::Flag {
   Setter set;
   CLI::Option* option = nullptr;  // nullptr: environment only
   bool secret = false;
+  bool url = false;  // a secret that argv may give where it holds no user
   bool list = false;
   // What the flag stands for without a value; none: a value is wanted.
   std::string bare_value;
@@ -186,6 +188,13 @@ void Flags::Secret(const std::string& name, std::string* field,
                             ": ", help));
 }
 
+void Flags::Url(const std::string& name, std::string* field,
+                const std::string& help) {
+  String(name, field, help);
+  flags_.back()->secret = true;
+  flags_.back()->url = true;
+}
+
 void Flags::Require(const std::string& name,
                     std::function<std::string()> rule) {
   rules_.emplace_back(name, std::move(rule));
@@ -203,10 +212,15 @@ void Flags::TakeValue(Flag& flag, std::vector<std::string>& problems) {
   } else {
     return;
   }
-  const std::string wanted = flag.set(flag.value);
+  std::string wanted = flag.set(flag.value);
+  if (flag.url && !flag.from_argv.empty() &&
+      absl::StrContains(flag.value.back(), "@")) {
+    wanted = "want user and password from the environment alone";
+  }
   if (wanted.empty()) return;
-  problems.push_back(absl::StrCat("--", flag.name, "=",
-                                  absl::StrJoin(flag.value, ","), " (",
+  const std::string shown =
+      flag.secret ? "****" : absl::StrJoin(flag.value, ",");
+  problems.push_back(absl::StrCat("--", flag.name, "=", shown, " (",
                                   EnvironmentName(flag.name), "): ", wanted));
 }
 

@@ -71,6 +71,10 @@ class Flags {
   void Secret(const std::string& name, std::string* field,
               const std::string& help);
 
+  // A URL, never shown; with a user or a password from the environment alone.
+  void Url(const std::string& name, std::string* field,
+           const std::string& help);
+
   // A rule over several fields, checked once all are read: an empty string if
   // it holds, else what was wanted. Reported under flag `name`.
   void Require(const std::string& name, std::function<std::string()> rule);

@@ -33,4 +33,14 @@ absl::Span<const Spec* const> CrestCatalog() {
   return kAll;
 }
 
+absl::Span<const Spec* const> TrieDrafterCatalog() {
+  static constexpr const Spec* kAll[] = {
+      &kTrieStreams,        &kTrieSessions,    &kTrieSessionBytes,
+      &kTrieSessionsFailed, &kTrieRounds,      &kTrieNodes,
+      &kTrieDraftLatency,   &kTrieScopes,      &kTrieScopesEvicted,
+      &kTrieHistoryTokens,  &kTriePoolPhrases, &kTrieSharedBytes,
+      &kTrieLookups,        &kWarmStart,       &kRedisUp};
+  return kAll;
+}
+
 }  // namespace foretoken::metrics

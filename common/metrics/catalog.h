@@ -167,10 +167,58 @@ inline constexpr Spec kCrestIngests = {
     "foretoken_crest_ingests_total", Kind::kCounter,
     "Ingest calls ended, by status code", "code"};
 
+// The trie drafter.
+inline constexpr Spec kTrieStreams = {"foretoken_trie_streams", Kind::kGauge,
+                                      "Draft streams open"};
+inline constexpr Spec kTrieSessions = {"foretoken_trie_sessions", Kind::kGauge,
+                                       "Drafting sessions open"};
+inline constexpr Spec kTrieSessionBytes = {"foretoken_trie_session_bytes",
+                                           Kind::kGauge,
+                                           "Memory of the sessions' own tries"};
+inline constexpr Spec kTrieSessionsFailed = {
+    "foretoken_trie_sessions_failed_total", Kind::kCounter,
+    "Draft streams that ended with an error, by status code", "code"};
+inline constexpr Spec kTrieRounds = {"foretoken_trie_rounds_total",
+                                     Kind::kCounter, "Rounds answered"};
+inline constexpr Spec kTrieNodes = {"foretoken_trie_draft_nodes_total",
+                                    Kind::kCounter, "Nodes drafted"};
+inline constexpr Spec kTrieDraftLatency = {
+    "foretoken_trie_draft_latency_seconds", Kind::kHistogram,
+    "Time of a round's commit and draft, without its way", nullptr,
+    kLookupBounds};
+inline constexpr Spec kTrieScopes = {"foretoken_trie_scopes", Kind::kGauge,
+                                     "Cache scopes in memory"};
+inline constexpr Spec kTrieScopesEvicted = {
+    "foretoken_trie_scopes_evicted_total", Kind::kCounter,
+    "Cache scopes that had to make room"};
+inline constexpr Spec kTrieHistoryTokens = {
+    "foretoken_trie_history_tokens", Kind::kGauge,
+    "Tokens of earlier outputs held, all scopes together"};
+inline constexpr Spec kTriePoolPhrases = {
+    "foretoken_trie_pool_phrases", Kind::kGauge,
+    "Phrases in the shared pools, all scopes together"};
+inline constexpr Spec kTrieSharedBytes = {
+    "foretoken_trie_shared_bytes", Kind::kGauge,
+    "Memory of histories and pools, all scopes together"};
+inline constexpr Spec kTrieLookups = {
+    "foretoken_trie_scope_lookups_total", Kind::kCounter,
+    "Scopes asked for their history or pool, by whether they had any: "
+    "history_hit, history_miss, pool_hit, pool_miss",
+    "result"};
+inline constexpr Spec kWarmStart = {
+    "foretoken_warm_start_events_total", Kind::kCounter,
+    "What became of loads and writes of the warm start: loaded, empty, "
+    "load_failed, record_refused, written, write_failed, dropped",
+    "result"};
+inline constexpr Spec kRedisUp = {
+    "foretoken_redis_up", Kind::kGauge,
+    "1 while the warm start's Redis answers, 0 also without one"};
+
 // What each service exports.
 absl::Span<const Spec* const> OrchestratorCatalog();
 absl::Span<const Spec* const> VerifierCatalog();
 absl::Span<const Spec* const> CrestCatalog();
+absl::Span<const Spec* const> TrieDrafterCatalog();
 
 }  // namespace foretoken::metrics
 

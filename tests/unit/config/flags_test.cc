@@ -160,6 +160,30 @@ TEST(FlagsTest, HelpNamesFlagsAndTheirEnvironmentAndExitsWithZero) {
   EXPECT_EQ(ExitWithError(status), 0);
 }
 
+TEST(FlagsTest, UrlsAreMaskedAndTakeUsersFromTheEnvironmentAlone) {
+  const auto parse = [](Flags& flags, std::string* url, const char* argument) {
+    flags.Url("store-url", url, "The store");
+    const char* const argv[] = {"svc", argument};
+    return flags.Parse(argument == nullptr ? 1 : 2, argv);
+  };
+  std::string url;
+  Flags plain("svc", "");
+  FORETOKEN_ASSERT_OK(parse(plain, &url, "--store-url=redis://host"));
+  EXPECT_EQ(url, "redis://host");
+  EXPECT_THAT(plain.Effective(), HasSubstr("store-url=****"));
+  Flags leaking("svc", "");
+  const absl::Status refused =
+      parse(leaking, &url, "--store-url=redis://:hunter2@host");
+  EXPECT_FALSE(refused.ok());
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("store-url"), Not(HasSubstr("hunter2"))));
+  const ScopedEnv with_user("FORETOKEN_STORE_URL", "redis://:hunter2@host");
+  Flags masked("svc", "");
+  FORETOKEN_ASSERT_OK(parse(masked, &url, nullptr));
+  EXPECT_EQ(url, "redis://:hunter2@host");
+  EXPECT_THAT(masked.Effective(), Not(HasSubstr("hunter2")));
+}
+
 TEST(FlagsTest, SecretsComeFromTheEnvironmentAloneAndAreMasked) {
   const ScopedEnv password("FORETOKEN_PASSWORD", "hunter2");
   Fields f;

@@ -1,0 +1,246 @@
+#include "services/trie_drafter/adapters/redis_warm_store.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken::trie_drafter {
+namespace {
+
+// A value that breaks the connection twice will do so again.
+constexpr int kMaxAttempts = 2;
+
+// KEYS: list. ARGV: record, last index kept, seconds to live.
+constexpr char kWriteScript[] =
+    "redis.call('LPUSH', KEYS[1], ARGV[1]) "
+    "redis.call('LTRIM', KEYS[1], 0, ARGV[2]) "
+    "redis.call('EXPIRE', KEYS[1], ARGV[3]) "
+    "return 1";
+
+std::string ListOf(const ScopeKey& key, RecordKind kind) {
+  return absl::StrCat("foretoken:trie:1:{", HexDigest(key.digest),
+                      "}:", kind == RecordKind::kOutput ? "o" : "p");
+}
+
+}  // namespace
+
+RedisWarmStore::RedisWarmStore(RedisAddress address,
+                               const RedisStoreOptions& options,
+                               WarmStoreObserver& observer)
+    : address_(std::move(address)),
+      options_(options),
+      observer_(observer),
+      pause_(options.min_pause),
+      thread_([this] { Main(); }) {}
+
+RedisWarmStore::~RedisWarmStore() {
+  {
+    absl::MutexLock lock(&mu_);
+    stop_ = true;
+    stop_at_ = absl::Now() + options_.flush_timeout;
+    loads_.clear();
+  }
+  thread_.join();
+}
+
+void RedisWarmStore::Load(const ScopeKey& key, Loaded done) {
+  absl::MutexLock lock(&mu_);
+  if (loads_.size() >= static_cast<size_t>(options_.queue)) {
+    observer_.OnEvent(WarmEvent::kDropped);
+    return;
+  }
+  loads_.push_back({key, std::move(done)});
+}
+
+void RedisWarmStore::SaveOutput(const ScopeKey& key,
+                                std::vector<TokenId> output) {
+  Save(key, RecordKind::kOutput, {std::move(output)});
+}
+
+void RedisWarmStore::SavePhrases(const ScopeKey& key,
+                                 std::vector<Phrase> phrases) {
+  Save(key, RecordKind::kPhrases, phrases);
+}
+
+void RedisWarmStore::Save(const ScopeKey& key, RecordKind kind,
+                          const std::vector<std::vector<TokenId>>& sequences) {
+  const auto full = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return writes_.size() >= static_cast<size_t>(options_.queue);
+  };
+  {
+    absl::MutexLock lock(&mu_);
+    if (full()) {
+      observer_.OnEvent(WarmEvent::kDropped);
+      return;
+    }
+  }
+  // As it will be stored: what waits is bounded in bytes, too.
+  WriteJob job = {ListOf(key, kind), EncodeRecord(key, kind, sequences)};
+  absl::MutexLock lock(&mu_);
+  if (full()) {
+    observer_.OnEvent(WarmEvent::kDropped);
+    return;
+  }
+  writes_.push_back(std::move(job));
+}
+
+bool RedisWarmStore::Next(std::optional<LoadJob>& load,
+                          std::optional<WriteJob>& write) {
+  const bool connected = client_ != nullptr;
+  const auto ready = [this, connected]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stop_ || (connected && !(loads_.empty() && writes_.empty()));
+  };
+  absl::MutexLock lock(&mu_);
+  mu_.AwaitWithDeadline(
+      absl::Condition(&ready),
+      connected ? last_use_ + options_.ping_interval : next_attempt_);
+  if (stop_ && (!connected || writes_.empty() || absl::Now() > stop_at_)) {
+    return false;
+  }
+  if (!connected) return true;
+  if (!loads_.empty()) {
+    load = std::move(loads_.front());
+    loads_.pop_front();
+  } else if (!writes_.empty()) {
+    write = std::move(writes_.front());
+    writes_.pop_front();
+  }
+  return true;
+}
+
+void RedisWarmStore::Main() {
+  while (true) {
+    std::optional<LoadJob> load;
+    std::optional<WriteJob> write;
+    if (!Next(load, write)) return;
+    if (client_ == nullptr) {
+      Connect();
+    } else if (load.has_value()) {
+      Do(*std::move(load));
+    } else if (write.has_value()) {
+      Do(*write);
+    } else {
+      Ping();
+    }
+  }
+}
+
+void RedisWarmStore::Connect() {
+  auto client = RedisClient::Connect(address_, options_.client);
+  const absl::Time now = absl::Now();
+  if (!client.ok()) {
+    next_attempt_ = now + pause_;
+    pause_ = std::min(pause_ * 2, options_.max_pause);
+    SetUp(false, client.status());
+    return;
+  }
+  client_ = *std::move(client);
+  last_use_ = now;
+  SetUp(true, absl::OkStatus());
+}
+
+void RedisWarmStore::Ping() {
+  const absl::Status status = client_->Run({"PING"}).status();
+  last_use_ = absl::Now();
+  if (status.ok()) {
+    pause_ = options_.min_pause;
+  } else {
+    Failed(status);
+  }
+}
+
+void RedisWarmStore::Do(LoadJob job) {
+  absl::StatusOr<StoredScope> stored = Read(job.key);
+  last_use_ = absl::Now();
+  if (stored.ok()) {
+    pause_ = options_.min_pause;
+    const bool empty = stored->outputs.empty() && stored->phrases.empty();
+    observer_.OnEvent(empty ? WarmEvent::kEmpty : WarmEvent::kLoaded);
+    if (!empty) job.done(*std::move(stored));
+    return;
+  }
+  Failed(stored.status());
+  if (absl::IsAborted(stored.status()) || ++job.attempts == kMaxAttempts) {
+    observer_.OnEvent(WarmEvent::kLoadFailed);
+    return;
+  }
+  absl::MutexLock lock(&mu_);
+  if (!stop_) loads_.push_front(std::move(job));
+}
+
+void RedisWarmStore::Do(const WriteJob& job) {
+  const absl::Status status =
+      client_
+          ->Run({"EVAL", kWriteScript, "1", job.list, job.record,
+                 absl::StrCat(options_.max_records - 1),
+                 absl::StrCat(absl::ToInt64Seconds(options_.expiry))})
+          .status();
+  last_use_ = absl::Now();
+  if (status.ok()) pause_ = options_.min_pause;
+  observer_.OnEvent(status.ok() ? WarmEvent::kWritten
+                                : WarmEvent::kWriteFailed);
+  if (!status.ok()) Failed(status);
+}
+
+absl::StatusOr<StoredScope> RedisWarmStore::Read(const ScopeKey& key) {
+  StoredScope stored;
+  FORETOKEN_ASSIGN_OR_RETURN(stored.outputs,
+                             ReadList(key, RecordKind::kOutput));
+  FORETOKEN_ASSIGN_OR_RETURN(stored.phrases,
+                             ReadList(key, RecordKind::kPhrases));
+  return stored;
+}
+
+absl::StatusOr<std::vector<std::vector<TokenId>>> RedisWarmStore::ReadList(
+    const ScopeKey& key, RecordKind kind) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::vector<std::string> records,
+      client_->Run({"LRANGE", ListOf(key, kind), "0",
+                    absl::StrCat(options_.max_records - 1)}));
+  std::vector<std::vector<TokenId>> oldest_first;
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    auto sequences = DecodeRecord(key, kind, *record, options_.vocab_size);
+    if (!sequences.ok()) {
+      observer_.OnEvent(WarmEvent::kRecordRefused);
+      continue;
+    }
+    std::move(sequences->begin(), sequences->end(),
+              std::back_inserter(oldest_first));
+  }
+  return oldest_first;
+}
+
+void RedisWarmStore::Failed(const absl::Status& status) {
+  if (absl::IsAborted(status)) {
+    if (!told_refusal_) {
+      FORETOKEN_LOG(kWarning, "warm start: ", status.ToString());
+    }
+    told_refusal_ = true;
+    return;
+  }
+  client_.reset();
+  next_attempt_ = absl::Now() + pause_;
+  pause_ = std::min(pause_ * 2, options_.max_pause);
+  SetUp(false, status);
+}
+
+void RedisWarmStore::SetUp(bool up, const absl::Status& reason) {
+  if (told_up_ == up) return;
+  told_up_ = up;
+  told_refusal_ = false;
+  observer_.OnUp(up);
+  if (up) {
+    FORETOKEN_LOG(kInfo, "warm start: Redis ", address_.ToString(), " is up");
+  } else {
+    FORETOKEN_LOG(kWarning, "warm start: Redis ", address_.ToString(),
+                  " is not to be had (", reason.ToString(),
+                  "): going on without it");
+  }
+}
+
+}  // namespace foretoken::trie_drafter

@@ -1,0 +1,129 @@
+// RedisWarmStore: a WarmStore in Redis, behind one thread and a bounded queue.
+//
+// Two lists a scope, newest record first, "foretoken:trie:1:{HASH}:o" (outputs)
+// and ":p" (phrases), HASH of scope and tokenizer. Every replica adds to them;
+// each write cuts the list to max_records and sets its expiry, in one step (a
+// script). Records are checked on reading (warm_record.h).
+//
+// Redis absent, hung or answering garbage: nothing waits for it but the thread,
+// which tries again after a growing pause. What does not fit the queue in the
+// meantime is dropped and counted.
+// Thread-safe.
+#ifndef FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_REDIS_WARM_STORE_H_
+#define FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_REDIS_WARM_STORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/trie_drafter/adapters/redis_client.h"
+#include "services/trie_drafter/core/warm_record.h"
+#include "services/trie_drafter/core/warm_store.h"
+
+namespace foretoken::trie_drafter {
+
+struct RedisStoreOptions {
+  RedisClientOptions client;
+  absl::Duration expiry = absl::Hours(7 * 24);
+  int32_t max_records = 128;  // of a list, kMaxRecordBytes each at most
+  int32_t queue = 1024;       // loads that may wait, and writes
+  absl::Duration min_pause = absl::Milliseconds(100);  // between attempts
+  absl::Duration max_pause = absl::Seconds(10);
+  absl::Duration ping_interval = absl::Seconds(5);  // of an idle connection
+  absl::Duration flush_timeout = absl::Seconds(2);  // at the end
+  int32_t vocab_size = std::numeric_limits<int32_t>::max();
+};
+
+// What becomes of loads and writes.
+enum class WarmEvent {
+  kLoaded,         // a scope that had something
+  kEmpty,          // one that had nothing
+  kLoadFailed,     // given up
+  kRecordRefused,  // a stored record that failed its check
+  kWritten,        // a record
+  kWriteFailed,    // one that Redis did not take
+  kDropped,        // a load or a record that did not fit the queue
+};
+
+// Thread-safe, and quick.
+class WarmStoreObserver {
+ public:
+  virtual ~WarmStoreObserver() = default;
+  virtual void OnUp(bool up) = 0;
+  virtual void OnEvent(WarmEvent event) = 0;
+};
+
+class RedisWarmStore final : public WarmStore {
+ public:
+  // Returns at once; connecting is the thread's business. The observer must
+  // outlive the store.
+  RedisWarmStore(RedisAddress address, const RedisStoreOptions& options,
+                 WarmStoreObserver& observer);
+  // Writes what waits if Redis takes it within flush_timeout.
+  ~RedisWarmStore() override;
+
+  void Load(const ScopeKey& key, Loaded done) override;
+  void SaveOutput(const ScopeKey& key, std::vector<TokenId> output) override;
+  void SavePhrases(const ScopeKey& key, std::vector<Phrase> phrases) override;
+
+ private:
+  struct LoadJob {
+    ScopeKey key;
+    Loaded done;
+    int attempts = 0;
+  };
+  struct WriteJob {
+    std::string list;
+    std::string record;
+  };
+
+  void Save(const ScopeKey& key, RecordKind kind,
+            const std::vector<std::vector<TokenId>>& sequences);
+  void Main();
+  // What to do next: false where the thread is to end.
+  bool Next(std::optional<LoadJob>& load, std::optional<WriteJob>& write)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Connect();
+  void Ping();
+  void Do(LoadJob job);
+  void Do(const WriteJob& job);
+  absl::StatusOr<StoredScope> Read(const ScopeKey& key);
+  absl::StatusOr<std::vector<std::vector<TokenId>>> ReadList(
+      const ScopeKey& key, RecordKind kind);
+  // Of a command that failed: gives the connection up unless Redis merely
+  // refused.
+  void Failed(const absl::Status& status);
+  void SetUp(bool up, const absl::Status& reason);
+
+  const RedisAddress address_;
+  const RedisStoreOptions options_;
+  WarmStoreObserver& observer_;
+
+  // Of the thread.
+  std::unique_ptr<RedisClient> client_;
+  absl::Duration pause_;
+  absl::Time next_attempt_ = absl::InfinitePast();
+  absl::Time last_use_ = absl::InfinitePast();
+  std::optional<bool> told_up_;
+  bool told_refusal_ = false;
+
+  absl::Mutex mu_;
+  std::deque<LoadJob> loads_ ABSL_GUARDED_BY(mu_);
+  std::deque<WriteJob> writes_ ABSL_GUARDED_BY(mu_);
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time stop_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace foretoken::trie_drafter
+
+#endif  // FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_REDIS_WARM_STORE_H_

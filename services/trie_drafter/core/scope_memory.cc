@@ -1,0 +1,134 @@
+#include "services/trie_drafter/core/scope_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace foretoken::trie_drafter {
+
+ScopeMemory::ScopeMemory(const ScopeOptions& options)
+    : options_(options),
+      fused_(std::make_shared<FusedMemory>(
+          static_cast<size_t>(options.history_tokens))) {}
+
+PhrasePool* ScopeMemory::PoolOf(size_t phrase_tokens) {
+  if (phrase_tokens < 2 ||
+      phrase_tokens > PhrasePoolOptions::kMaxPhraseTokens) {
+    return nullptr;
+  }
+  const auto found = pools_.find(phrase_tokens);
+  if (found != pools_.end()) return &found->second;
+  if (pools_.size() == kMaxLengths) return nullptr;
+  PhrasePoolOptions options;
+  options.width = options_.pool_width;
+  options.phrase_tokens = static_cast<int>(phrase_tokens);
+  options.max_phrases = options_.pool_phrases;
+  return &pools_.try_emplace(phrase_tokens, options).first->second;
+}
+
+void ScopeMemory::AddPhrases(absl::Span<const Phrase> phrases) {
+  absl::MutexLock lock(&mu_);
+  for (const Phrase& phrase : phrases) {
+    PhrasePool* const pool = PoolOf(phrase.size());
+    if (pool != nullptr) pool->Insert(phrase);
+  }
+}
+
+std::vector<Phrase> ScopeMemory::NewestPhrases(int32_t phrase_tokens,
+                                               int32_t max) const {
+  std::vector<Phrase> newest;
+  absl::MutexLock lock(&mu_);
+  for (const auto& [length, pool] : pools_) {
+    if (phrase_tokens != 0 && static_cast<size_t>(phrase_tokens) != length) {
+      continue;
+    }
+    const std::vector<TokenId> all = pool.Snapshot();
+    for (size_t end = all.size(); end > 0; end -= length) {
+      if (newest.size() >= static_cast<size_t>(max)) return newest;
+      newest.emplace_back(all.begin() + static_cast<ptrdiff_t>(end - length),
+                          all.begin() + static_cast<ptrdiff_t>(end));
+    }
+  }
+  return newest;
+}
+
+void ScopeMemory::MergeStored(const StoredScope& stored) {
+  for (const std::vector<TokenId>& output : stored.outputs) {
+    fused_->AddOutput(output);
+  }
+  std::map<size_t, std::vector<TokenId>> older;  // by length
+  for (const Phrase& phrase : stored.phrases) {
+    std::vector<TokenId>& flat = older[phrase.size()];
+    flat.insert(flat.end(), phrase.begin(), phrase.end());
+  }
+  absl::MutexLock lock(&mu_);
+  for (const auto& [length, flat] : older) {
+    PhrasePool* const pool = PoolOf(length);
+    // Whole phrases without negative tokens: the store has checked them.
+    if (pool != nullptr) FORETOKEN_CHECK(pool->MergeOlder(flat).ok());
+  }
+}
+
+int64_t ScopeMemory::phrases() const {
+  absl::MutexLock lock(&mu_);
+  int64_t sum = 0;
+  for (const auto& [length, pool] : pools_) sum += pool.size();
+  return sum;
+}
+
+size_t ScopeMemory::bytes() const {
+  size_t sum = fused_->MemoryBytes();
+  absl::MutexLock lock(&mu_);
+  for (const auto& [length, pool] : pools_) sum += pool.MemoryBytes();
+  return sum;
+}
+
+ScopeTable::Found ScopeTable::FindOrCreate(const ScopeKey& key) {
+  absl::MutexLock lock(&mu_);
+  const auto found = scopes_.find(key);
+  if (found != scopes_.end()) {
+    recent_.splice(recent_.begin(), recent_, found->second);
+    return {found->second->memory, false};
+  }
+  if (recent_.size() >= static_cast<size_t>(options_.max_scopes)) EvictOldest();
+  recent_.push_front({key, std::make_shared<ScopeMemory>(options_)});
+  scopes_[key] = recent_.begin();
+  totals_.scopes = static_cast<int64_t>(recent_.size());
+  return {recent_.front().memory, true};
+}
+
+void ScopeTable::Grown(const ScopeKey& key) {
+  absl::MutexLock lock(&mu_);
+  const auto found = scopes_.find(key);
+  if (found == scopes_.end()) return;
+  Entry& entry = *found->second;
+  const auto update = [](int64_t now, int64_t& field, int64_t& total) {
+    total += now - field;
+    field = now;
+  };
+  update(entry.memory->history_tokens(), entry.history_tokens,
+         totals_.history_tokens);
+  update(entry.memory->phrases(), entry.phrases, totals_.phrases);
+  update(static_cast<int64_t>(entry.memory->bytes()), entry.bytes,
+         totals_.bytes);
+  while (totals_.bytes > options_.max_bytes && !recent_.empty()) EvictOldest();
+}
+
+void ScopeTable::EvictOldest() {
+  const Entry& oldest = recent_.back();
+  totals_.history_tokens -= oldest.history_tokens;
+  totals_.phrases -= oldest.phrases;
+  totals_.bytes -= oldest.bytes;
+  ++totals_.evicted;
+  scopes_.erase(oldest.key);
+  recent_.pop_back();
+  totals_.scopes = static_cast<int64_t>(recent_.size());
+}
+
+ScopeTotals ScopeTable::totals() const {
+  absl::MutexLock lock(&mu_);
+  return totals_;
+}
+
+}  // namespace foretoken::trie_drafter

@@ -1,0 +1,271 @@
+#include "services/trie_drafter/core/trie_sessions.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+#include "common/drafting/fused_drafter.h"
+#include "common/drafting/ngram_trie_drafter.h"
+#include "services/trie_drafter/core/warm_record.h"
+
+namespace foretoken::trie_drafter {
+namespace {
+
+// Phrases of one session that wait to be stored together.
+constexpr size_t kPhrasesPerSave = 256;
+
+// The cache scope that a request shares with others.
+struct SharedScope {
+  ScopeKey key;
+  std::shared_ptr<ScopeMemory> memory;
+};
+
+absl::StatusOr<std::unique_ptr<Drafter>> MakeNgramTrie(const ModeSpec& mode) {
+  ModeReader read(mode);
+  NgramTrieOptions options;
+  options.n = static_cast<int>(read.Int("n", options.n, 2, NgramTrie::kMaxN));
+  options.longest_match = static_cast<int>(
+      read.Int("match_length", std::min(options.longest_match, options.n - 1),
+               1, options.n - 1));
+  options.num_draft = static_cast<int>(
+      read.Int("num_draft", options.num_draft, 1, NgramTrieOptions::kMaxDraft));
+  options.learn = read.Bool("learn", true);
+  FORETOKEN_RETURN_IF_ERROR(read.Finish());
+  return std::make_unique<NgramTrieDrafter>(options);
+}
+
+std::unique_ptr<Drafter> MakeAuto(const TrieOptions& options,
+                                  std::shared_ptr<const StaticPrior> prior,
+                                  const ScopeMemory* scope) {
+  FusedOptions fused;
+  fused.prior = std::move(prior);
+  fused.use_history = fused.keep_history = scope != nullptr;
+  fused.history_tokens = static_cast<size_t>(options.scopes.history_tokens);
+  if (scope != nullptr) fused.memory = scope->fused();
+  return MakeFusedDrafter(fused);
+}
+
+}  // namespace
+
+class TrieSessions::Session final : public DraftSession {
+ public:
+  // `drafter` is null where nothing is to be drafted, `scope` where nothing is
+  // shared.
+  Session(TrieSessions& owner, std::unique_ptr<Drafter> drafter,
+          std::optional<SharedScope> scope, bool keeps_output,
+          const DraftOpen& open)
+      : owner_(owner),
+        drafter_(std::move(drafter)),
+        scope_(std::move(scope)),
+        keeps_output_(keeps_output),
+        length_(static_cast<int64_t>(open.tokens.size())) {
+    // On a replay the output so far counts as prompt: the session before this
+    // one has put it into the history.
+    if (drafter_ != nullptr) drafter_->StartRequest(open.tokens);
+    UpdateBytes();
+  }
+
+  ~Session() override {
+    if (drafter_ != nullptr) drafter_->EndRequest();
+    if (scope_.has_value()) {
+      if (owner_.store_ != nullptr && !output_.empty()) {
+        owner_.store_->SaveOutput(scope_->key, std::move(output_));
+      }
+      SavePhrases();
+      owner_.ScopeGrown(scope_->key);
+    }
+    drafter_.reset();
+    owner_.Closed(bytes_);
+  }
+
+  absl::Status Round(const DraftRound& round, DraftAnswer& answer) override {
+    const absl::Time start = absl::Now();
+    FORETOKEN_RETURN_IF_ERROR(CheckFollows(length_, round));
+    if (round.length > owner_.options_.max_context_tokens) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("committed_length: ", round.length, ", want at most ",
+                       owner_.options_.max_context_tokens));
+    }
+    length_ = round.length;
+    Commit(round);
+    answer.length = length_;
+    if (drafter_ != nullptr && round.max_nodes > 0 &&
+        absl::Now() - start < round.budget) {
+      drafter_->Draft(std::min(round.max_nodes, owner_.options_.max_nodes),
+                      answer.tree);
+    }
+    UpdateBytes();
+    answer.draft_time = absl::Now() - start;
+    return absl::OkStatus();
+  }
+
+ private:
+  void Commit(const DraftRound& round) {
+    if (drafter_ != nullptr && !round.committed.empty()) {
+      drafter_->Commit(round.committed);
+    }
+    if (!scope_.has_value()) return;
+    if (!round.phrases.empty()) {
+      scope_->memory->AddPhrases(round.phrases);
+      phrases_.insert(phrases_.end(), round.phrases.begin(),
+                      round.phrases.end());
+      if (phrases_.size() >= kPhrasesPerSave) SavePhrases();
+    }
+    if (!keeps_output_) return;
+    output_.insert(output_.end(), round.committed.begin(),
+                   round.committed.end());
+    if (output_.size() < 2 * kMaxRecordTokens) return;
+    output_.erase(output_.begin(),
+                  output_.end() - static_cast<ptrdiff_t>(kMaxRecordTokens));
+  }
+
+  void SavePhrases() {
+    if (owner_.store_ != nullptr && !phrases_.empty()) {
+      owner_.store_->SavePhrases(scope_->key, std::move(phrases_));
+    }
+    phrases_ = {};
+  }
+
+  void UpdateBytes() {
+    const int64_t now = drafter_ == nullptr
+                            ? 0
+                            : static_cast<int64_t>(drafter_->RequestBytes());
+    if (now == bytes_) return;
+    owner_.Resized(now - bytes_);
+    bytes_ = now;
+  }
+
+  TrieSessions& owner_;
+  std::unique_ptr<Drafter> drafter_;
+  const std::optional<SharedScope> scope_;
+  const bool keeps_output_;
+  int64_t length_;
+  int64_t bytes_ = 0;
+  std::vector<TokenId> output_;  // to be stored, if keeps_output_
+  std::vector<Phrase> phrases_;  // to be stored
+};
+
+TrieSessions::TrieSessions(const TrieOptions& options,
+                           std::shared_ptr<const StaticPrior> prior,
+                           WarmStore* store, TrieObserver& observer)
+    : options_(options),
+      prior_(std::move(prior)),
+      store_(store),
+      observer_(observer),
+      scopes_(std::make_shared<ScopeTable>(options.scopes)) {}
+
+TrieSessions::~TrieSessions() = default;
+
+absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
+    DraftOpen open) {
+  const int64_t tokens = static_cast<int64_t>(open.tokens.size());
+  if (tokens < 1 || tokens > options_.max_context_tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("token_ids: ", tokens, " tokens, want 1..",
+                     options_.max_context_tokens));
+  }
+  const std::string& mode = open.mode.name();
+  const bool fused = mode == "auto";
+  std::unique_ptr<Drafter> drafter;
+  if (mode == "ngram_trie") {
+    FORETOKEN_ASSIGN_OR_RETURN(drafter, MakeNgramTrie(open.mode));
+  } else if (fused) {
+    FORETOKEN_RETURN_IF_ERROR(ModeReader(open.mode).Finish());
+  } else if (mode != "ouroboros") {
+    return absl::UnimplementedError(absl::StrCat(
+        "mode ", mode,
+        ": trie_drafter drafts ngram_trie and auto, and takes the phrases of "
+        "ouroboros"));
+  }
+  FORETOKEN_RETURN_IF_ERROR(Admit());
+  std::optional<SharedScope> scope;
+  if (!open.cache_scope.empty() && mode != "ngram_trie") {
+    const ScopeKey key =
+        ScopeKey::Of(open.cache_scope, open.tokenizer_fingerprint);
+    scope = SharedScope{key, FindScope(key)};
+  }
+  if (fused) {
+    const ScopeMemory* memory = scope ? scope->memory.get() : nullptr;
+    if (memory != nullptr) {
+      observer_.OnLookup(Lookup::kHistory, memory->history_tokens() > 0);
+    }
+    drafter = MakeAuto(options_, prior_, memory);
+  }
+  return std::make_unique<Session>(*this, std::move(drafter), std::move(scope),
+                                   fused && store_ != nullptr, open);
+}
+
+std::vector<Phrase> TrieSessions::GetPhrases(
+    const std::string& cache_scope, const std::string& tokenizer_fingerprint,
+    int32_t phrase_tokens, int32_t max) {
+  if (cache_scope.empty()) return {};
+  const ScopeKey key = ScopeKey::Of(cache_scope, tokenizer_fingerprint);
+  std::vector<Phrase> phrases =
+      FindScope(key)->NewestPhrases(phrase_tokens, max);
+  observer_.OnLookup(Lookup::kPool, !phrases.empty());
+  return phrases;
+}
+
+void TrieSessions::AddPhrases(const std::string& cache_scope,
+                              const std::string& tokenizer_fingerprint,
+                              std::vector<Phrase> phrases) {
+  if (cache_scope.empty() || phrases.empty()) return;
+  const ScopeKey key = ScopeKey::Of(cache_scope, tokenizer_fingerprint);
+  FindScope(key)->AddPhrases(phrases);
+  ScopeGrown(key);
+  if (store_ != nullptr) store_->SavePhrases(key, std::move(phrases));
+}
+
+absl::Status TrieSessions::Admit() {
+  const int64_t bytes = session_bytes_.load();
+  if (bytes > options_.max_session_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("sessions hold ", bytes, " bytes of at most ",
+                     options_.max_session_bytes));
+  }
+  const int64_t before = sessions_.fetch_add(1);
+  if (before >= options_.max_sessions) {
+    --sessions_;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "all ", options_.max_sessions, " drafting sessions are in use"));
+  }
+  observer_.OnSessions(before + 1, bytes);
+  return absl::OkStatus();
+}
+
+void TrieSessions::Resized(int64_t delta_bytes) {
+  const int64_t bytes = session_bytes_.fetch_add(delta_bytes) + delta_bytes;
+  observer_.OnSessions(sessions_.load(), bytes);
+}
+
+void TrieSessions::Closed(int64_t bytes) {
+  const int64_t left = session_bytes_.fetch_sub(bytes) - bytes;
+  observer_.OnSessions(--sessions_, left);
+}
+
+std::shared_ptr<ScopeMemory> TrieSessions::FindScope(const ScopeKey& key) {
+  ScopeTable::Found found = scopes_->FindOrCreate(key);
+  if (!found.created) return found.memory;
+  observer_.OnScopes(scopes_->totals());
+  if (store_ == nullptr) return found.memory;
+  store_->Load(key, [key, scopes = scopes_, observer = &observer_,
+                     memory = std::weak_ptr<ScopeMemory>(found.memory)](
+                        StoredScope stored) {
+    const std::shared_ptr<ScopeMemory> scope = memory.lock();
+    if (scope == nullptr) return;  // has left the table meanwhile
+    scope->MergeStored(stored);
+    scopes->Grown(key);
+    observer->OnScopes(scopes->totals());
+  });
+  return found.memory;
+}
+
+void TrieSessions::ScopeGrown(const ScopeKey& key) {
+  scopes_->Grown(key);
+  observer_.OnScopes(scopes_->totals());
+}
+
+}  // namespace foretoken::trie_drafter

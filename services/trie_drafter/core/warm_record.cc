@@ -1,0 +1,120 @@
+#include "services/trie_drafter/core/warm_record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace foretoken::trie_drafter {
+namespace {
+
+constexpr absl::string_view kMagic = "FTWR";
+constexpr uint8_t kVersion = 1;
+constexpr size_t kHeaderBytes = 12;
+constexpr size_t kChecksumBytes = 16;
+
+void Put32(uint32_t value, std::string& out) {
+  for (int shift = 0; shift < 32; shift += 8) {
+    out.push_back(static_cast<char>(value >> shift));
+  }
+}
+
+uint32_t Get32(absl::string_view bytes) {
+  uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) {
+    value |= uint32_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+  }
+  return value;
+}
+
+std::string Checksum(const ScopeKey& key, absl::string_view body) {
+  const Sha256Digest digest =
+      Sha256().Update(absl::MakeConstSpan(key.digest)).Update(body).Finish();
+  return std::string(digest.begin(), digest.begin() + kChecksumBytes);
+}
+
+absl::Status Bad(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("stored record: ", what));
+}
+
+}  // namespace
+
+ScopeKey ScopeKey::Of(const std::string& cache_scope,
+                      const std::string& tokenizer_fingerprint) {
+  // The length keeps apart where one ends and the other begins.
+  return {Sha256()
+              .Update("foretoken trie_drafter scope\n")
+              .Update(absl::StrCat(cache_scope.size(), "\n", cache_scope))
+              .Update(tokenizer_fingerprint)
+              .Finish()};
+}
+
+std::string EncodeRecord(const ScopeKey& key, RecordKind kind,
+                         const std::vector<std::vector<TokenId>>& sequences) {
+  size_t first = sequences.size();
+  size_t tokens = 0;
+  while (first > 0 && tokens < kMaxRecordTokens) {
+    tokens += sequences[--first].size();
+  }
+  // The oldest one that still begins inside gives up its own oldest tokens; a
+  // phrase is only of use whole.
+  const size_t over = tokens - std::min(tokens, kMaxRecordTokens);
+  if (over > 0 && kind == RecordKind::kPhrases) ++first;
+  std::string record(kMagic);
+  record.push_back(static_cast<char>(kVersion));
+  record.push_back(static_cast<char>(kind));
+  record.append(2, '\0');
+  Put32(static_cast<uint32_t>(sequences.size() - first), record);
+  for (size_t i = first; i < sequences.size(); ++i) {
+    const bool cut = i == first && kind == RecordKind::kOutput;
+    const size_t from = cut ? over : 0;
+    Put32(static_cast<uint32_t>(sequences[i].size() - from), record);
+    for (size_t at = from; at < sequences[i].size(); ++at) {
+      Put32(static_cast<uint32_t>(sequences[i][at]), record);
+    }
+  }
+  return record + Checksum(key, record);
+}
+
+absl::StatusOr<std::vector<std::vector<TokenId>>> DecodeRecord(
+    const ScopeKey& key, RecordKind kind, absl::string_view bytes,
+    int32_t vocab_size) {
+  if (bytes.size() < kHeaderBytes + kChecksumBytes ||
+      bytes.size() > kMaxRecordBytes) {
+    return Bad(absl::StrCat(bytes.size(), " bytes"));
+  }
+  if (bytes.substr(0, 4) != kMagic) return Bad("no record");
+  if (static_cast<uint8_t>(bytes[4]) != kVersion) {
+    return Bad(absl::StrCat("version ", static_cast<uint8_t>(bytes[4]),
+                            ", want ", kVersion));
+  }
+  if (static_cast<uint8_t>(bytes[5]) != static_cast<uint8_t>(kind) ||
+      bytes[6] != 0 || bytes[7] != 0) {
+    return Bad("of another kind");
+  }
+  const absl::string_view body = bytes.substr(0, bytes.size() - kChecksumBytes);
+  if (Checksum(key, body) != bytes.substr(body.size())) {
+    return Bad("wrong checksum");
+  }
+  const uint32_t count = Get32(bytes.substr(8));
+  absl::string_view rest = body.substr(kHeaderBytes);
+  std::vector<std::vector<TokenId>> sequences;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (rest.size() < 4) return Bad("cut off");
+    const size_t length = Get32(rest);
+    rest.remove_prefix(4);
+    if (rest.size() / 4 < length) return Bad("cut off");
+    std::vector<TokenId>& tokens = sequences.emplace_back(length);
+    for (TokenId& token : tokens) {
+      token = static_cast<TokenId>(Get32(rest));
+      rest.remove_prefix(4);
+      if (token < 0 || token >= vocab_size) {
+        return Bad("a token outside the vocabulary");
+      }
+    }
+  }
+  if (!rest.empty()) return Bad("bytes behind its end");
+  return sequences;
+}
+
+}  // namespace foretoken::trie_drafter

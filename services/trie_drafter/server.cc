@@ -1,0 +1,140 @@
+#include "services/trie_drafter/server.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/convert_draft.h"
+#include "common/rpc/status.h"
+
+namespace foretoken::trie_drafter {
+namespace {
+
+constexpr char kService[] = "trie_drafter";
+// Calls on phrases, waiting and running.
+constexpr int kMaxCalls = 256;
+
+int Threads(int32_t threads) {
+  return threads > 0
+             ? threads
+             : std::max(1,
+                        static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+TrieDrafterServer::TrieDrafterServer(const TrieServerOptions& options,
+                                     const TrieOptions& core,
+                                     std::shared_ptr<const StaticPrior> prior,
+                                     const MakeStore& make_store,
+                                     metrics::Registry& registry)
+    : options_(options),
+      metrics_(registry),
+      store_(make_store(metrics_)),
+      sessions_(core, std::move(prior), store_.get(), metrics_),
+      // Room for all that streams and calls may have waiting.
+      workers_(Threads(options.threads), options.max_streams + kMaxCalls),
+      streams_({kService, options.tokenizer_fingerprint, options.max_streams,
+                options.retry_after},
+               sessions_, workers_, metrics_) {}
+
+TrieDrafterServer::~TrieDrafterServer() = default;
+
+rpc::DraftStreams::Reactor* TrieDrafterServer::Draft(
+    grpc::CallbackServerContext* context) {
+  return streams_.Start(context);
+}
+
+absl::Status TrieDrafterServer::CheckScope(
+    const std::string& cache_scope,
+    const std::string& tokenizer_fingerprint) const {
+  FORETOKEN_RETURN_IF_ERROR(rpc::CheckCacheScope(cache_scope));
+  FORETOKEN_RETURN_IF_ERROR(rpc::CheckFingerprint(tokenizer_fingerprint));
+  if (!options_.tokenizer_fingerprint.empty() &&
+      !tokenizer_fingerprint.empty() &&
+      tokenizer_fingerprint != options_.tokenizer_fingerprint) {
+    return absl::FailedPreconditionError(
+        "tokenizer_fingerprint: the request's tokenizer is not that of "
+        "trie_drafter");
+  }
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* TrieDrafterServer::GetPhrases(
+    grpc::CallbackServerContext* context, const v1::GetPhrasesRequest* request,
+    v1::GetPhrasesResponse* response) {
+  return RunCall(context, [this, request, response]() -> absl::Status {
+    FORETOKEN_RETURN_IF_ERROR(
+        CheckScope(request->cache_scope(), request->tokenizer_fingerprint()));
+    const int32_t max = request->max_phrases();
+    if (max < 1 || max > rpc::kMaxPhrasesPerMessage) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "max_phrases: ", max, ", want 1..", rpc::kMaxPhrasesPerMessage));
+    }
+    if (request->phrase_tokens() < 0 ||
+        request->phrase_tokens() > rpc::kMaxPhraseTokens) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("phrase_tokens: ", request->phrase_tokens(),
+                       ", want 0..", rpc::kMaxPhraseTokens));
+    }
+    rpc::ToProto(sessions_.GetPhrases(request->cache_scope(),
+                                      request->tokenizer_fingerprint(),
+                                      request->phrase_tokens(), max),
+                 response->mutable_phrases());
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* TrieDrafterServer::AddPhrases(
+    grpc::CallbackServerContext* context, const v1::AddPhrasesRequest* request,
+    v1::AddPhrasesResponse*) {
+  return RunCall(context, [this, request]() -> absl::Status {
+    FORETOKEN_RETURN_IF_ERROR(
+        CheckScope(request->cache_scope(), request->tokenizer_fingerprint()));
+    FORETOKEN_ASSIGN_OR_RETURN(std::vector<Phrase> phrases,
+                               rpc::FromProto(request->phrases()));
+    sessions_.AddPhrases(request->cache_scope(),
+                         request->tokenizer_fingerprint(), std::move(phrases));
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* TrieDrafterServer::RunCall(
+    grpc::CallbackServerContext* context, std::function<absl::Status()> work) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  absl::Status refused;
+  if (draining_) {
+    refused = absl::UnavailableError("trie_drafter is draining");
+  } else if (calls_.fetch_add(1) >= kMaxCalls) {
+    --calls_;
+    refused = absl::ResourceExhaustedError("trie_drafter has too much to do");
+  } else {
+    refused = workers_.Submit([this, reactor, run = std::move(work)] {
+      const grpc::Status status = rpc::ToGrpcStatus(run());
+      --calls_;
+      reactor->Finish(status);
+    });
+    if (!refused.ok()) --calls_;
+  }
+  if (absl::IsResourceExhausted(refused)) {
+    refused = rpc::WithRetryAfter(refused, options_.retry_after);
+  }
+  if (!refused.ok()) reactor->Finish(rpc::ToGrpcStatus(refused));
+  return reactor;
+}
+
+void TrieDrafterServer::BeginDrain() {
+  draining_ = true;
+  streams_.BeginDrain();
+}
+
+bool TrieDrafterServer::Idle() const {
+  return streams_.Idle() && calls_.load() == 0;
+}
+
+void TrieDrafterServer::EndAll() { streams_.EndAll(); }
+
+}  // namespace foretoken::trie_drafter

@@ -1,0 +1,87 @@
+// The trie drafter's gRPC service: streams to sessions, phrases, metrics.
+//
+// All work runs on a bounded pool of workers, never on gRPC's threads.
+// Thread-safe.
+#ifndef FORETOKEN_SERVICES_TRIE_DRAFTER_SERVER_H_
+#define FORETOKEN_SERVICES_TRIE_DRAFTER_SERVER_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/base/worker_pool.h"
+#include "common/metrics/registry.h"
+#include "common/rpc/draft_stream.h"
+#include "common/rpc/server.h"
+#include "foretoken/v1/trie_drafter.grpc.pb.h"
+#include "services/trie_drafter/adapters/redis_warm_store.h"
+#include "services/trie_drafter/adapters/trie_metrics.h"
+#include "services/trie_drafter/core/trie_sessions.h"
+
+namespace foretoken::trie_drafter {
+
+struct TrieServerOptions {
+  std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
+  int32_t max_streams = 1024;         // all connections together
+  int32_t threads = 0;                // that draft; 0: one a core
+  absl::Duration retry_after = absl::Milliseconds(100);
+};
+
+class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
+                                public rpc::Servable {
+ public:
+  // Makes the warm store of a server, or null for none; told what happens
+  // through the observer.
+  using MakeStore =
+      std::function<std::unique_ptr<WarmStore>(WarmStoreObserver&)>;
+
+  // `prior` may be null. `registry` must outlive the server.
+  TrieDrafterServer(const TrieServerOptions& options, const TrieOptions& core,
+                    std::shared_ptr<const StaticPrior> prior,
+                    const MakeStore& make_store, metrics::Registry& registry);
+  ~TrieDrafterServer() override;
+
+  rpc::DraftStreams::Reactor* Draft(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetPhrases(
+      grpc::CallbackServerContext* context,
+      const v1::GetPhrasesRequest* request,
+      v1::GetPhrasesResponse* response) override;
+  grpc::ServerUnaryReactor* AddPhrases(
+      grpc::CallbackServerContext* context,
+      const v1::AddPhrasesRequest* request,
+      v1::AddPhrasesResponse* response) override;
+
+  grpc::Service* grpc_service() override { return this; }
+  std::string health_name() const override {
+    return "foretoken.v1.TrieDrafter";
+  }
+  void BeginDrain() override;
+  bool Idle() const override;
+  void EndAll() override;
+
+  const TrieSessions& sessions() const { return sessions_; }
+
+ private:
+  // Runs `work` on a worker and ends the call with its status.
+  grpc::ServerUnaryReactor* RunCall(grpc::CallbackServerContext* context,
+                                    std::function<absl::Status()> work);
+  // What both calls on phrases name.
+  absl::Status CheckScope(const std::string& cache_scope,
+                          const std::string& tokenizer_fingerprint) const;
+
+  const TrieServerOptions options_;
+  TrieMetrics metrics_;
+  const std::unique_ptr<WarmStore> store_;
+  TrieSessions sessions_;
+  std::atomic<int> calls_{0};  // running and waiting, without streams
+  std::atomic<bool> draining_{false};
+  WorkerPool workers_;  // its threads use all of the above
+  rpc::DraftStreams streams_;
+};
+
+}  // namespace foretoken::trie_drafter
+
+#endif  // FORETOKEN_SERVICES_TRIE_DRAFTER_SERVER_H_
