@@ -1,0 +1,47 @@
+// ChainMode, `draft_model`: a chain of gamma tokens from the draft model, one
+// pass a token.
+//
+// Source: Leviathan, Kalman, Matias 2023, arXiv:2211.17192.
+// Owned by the engine thread.
+#ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_CHAIN_MODE_H_
+#define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_CHAIN_MODE_H_
+
+#include <vector>
+
+#include "services/draft_worker/core/draft_mode.h"
+
+namespace foretoken::draft_worker {
+
+class ChainMode final : public DraftMode {
+ public:
+  // gamma: 1..limits.max_rows.
+  ChainMode(int gamma, const ModeLimits& limits);
+
+  RowOutputs outputs() const override { return RowOutputs::kLastRow; }
+  // The draft model's own probability of a token estimates its acceptance.
+  bool wants_logprobs() const override { return true; }
+
+  void Observe(const Observation&) override {}
+  void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;
+  void Resume(const DraftRoom& room) override;
+  bool done() const override;
+  void LayOut(int32_t root, PassRows& rows) override;
+  void Take(absl::Span<const SampledToken> outputs) override;
+  void Finish(DraftTree& tree) override;
+
+  absl::Span<const TokenId> chain() const override { return chain_; }
+  absl::Span<const int32_t> chain_rows() const override { return rows_; }
+
+ private:
+  const int gamma_;
+  const ModeLimits limits_;
+  DraftRoom room_;
+  std::vector<TokenId> chain_;
+  std::vector<float> probs_;   // of the path to each token of the chain
+  std::vector<int32_t> rows_;  // of the last pass
+  bool ended_ = false;  // by an end token, or one that may not be proposed
+};
+
+}  // namespace foretoken::draft_worker
+
+#endif  // FORETOKEN_SERVICES_DRAFT_WORKER_CORE_CHAIN_MODE_H_

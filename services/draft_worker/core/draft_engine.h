@@ -1,0 +1,220 @@
+// DraftEngine: the draft worker without its network and without a thread:
+// sessions, continuous batching, admission by KV pages.
+//
+// Synchronous and deterministic: callers submit rounds, RunPass runs one
+// forward pass over whatever waits and reports what came of it. One thread owns
+// the object and drives it.
+//
+// A pass holds drafts of many sessions, oldest round first and whole, and
+// chunks of text that lacks KV (prompts, and what was committed without a
+// draft). Tokens that the draft did not foresee are rows of its next pass, so
+// that catching up costs no pass of its own. A draft's last pass is committed
+// late: if its session's next round comes before another pass, the KV of the
+// accepted tokens is kept and need not be computed again.
+//
+// Drafts cost speed only: a session whose text the draft model does not know,
+// or that is longer than its context, goes on with empty drafts.
+//
+// Source: continuous batching after Orca (OSDI 2022, "Iteration-level
+// scheduling").
+#ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_ENGINE_H_
+#define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/drafting/draft_session.h"
+#include "common/infer/backend.h"
+#include "common/sampling/sampler.h"
+#include "services/draft_worker/core/draft_mode.h"
+
+namespace foretoken::draft_worker {
+
+// Names a session towards the engine's caller; never reused, so that lower
+// means older.
+using DraftKey = int64_t;
+
+struct DraftEngineOptions {
+  int32_t max_sessions = 256;
+  int32_t max_rows_per_pass = 1024;    // also bounded by the backend
+  int32_t max_rows_per_session = 320;  // of a pass, below the committed text
+  int32_t prefill_chunk = 128;         // rows of text in a pass beside drafts
+  int32_t admission_reserve = 64;      // tokens beyond the text
+  int32_t max_pool_phrases = 1 << 13;  // of one session's working pool
+  // Ids at or above are never proposed: the tokenizer's size, where the
+  // model's vocabulary is padded. 0: the model's.
+  int32_t vocab_limit = 0;
+
+  // InvalidArgument names every bad field with its value and range.
+  absl::Status Validate() const;
+};
+
+// Sums since the start; what a metrics adapter exports.
+struct DraftEngineTotals {
+  int64_t passes = 0;
+  int64_t rows = 0;
+  int64_t text_rows = 0;      // of those, committed text
+  int64_t kept_rows = 0;      // accepted drafts whose KV was kept
+  int64_t reused_tokens = 0;  // not computed, thanks to the prefix cache
+  int64_t drafts = 0;         // answered with at least one node
+  int64_t draft_tokens = 0;
+  int64_t muted = 0;  // sessions that the model cannot follow
+  ModeTotals modes;
+};
+
+struct DraftPassStats {
+  int32_t rows = 0;
+  int32_t sessions = 0;
+  absl::Duration forward_time;
+};
+
+struct DraftReport {
+  struct Answer {
+    DraftKey session;
+    DraftAnswer answer;
+  };
+  struct Failure {  // the session is closed
+    DraftKey session;
+    absl::Status status;
+  };
+  std::vector<Answer> answers;
+  std::vector<Failure> failures;
+  DraftPassStats stats;  // no rows: no pass was run
+};
+
+class DraftEngine {
+ public:
+  using Clock = std::function<absl::Time()>;
+
+  // `options` must be valid. The backend is the engine's alone.
+  DraftEngine(const DraftEngineOptions& options,
+              std::unique_ptr<Backend> backend, Clock clock = absl::Now);
+  ~DraftEngine();
+  DraftEngine(const DraftEngine&) = delete;
+  DraftEngine& operator=(const DraftEngine&) = delete;
+
+  const ModelConfig& model() const { return backend_->config(); }
+
+  // Admits the session; passes read its prompt from now on. InvalidArgument by
+  // field, Unimplemented for another mode, ResourceExhausted over max_sessions
+  // or where KV pages are short.
+  absl::StatusOr<DraftKey> Open(DraftOpen open);
+
+  // Learns from the round and queues its draft, which a RunPass reports; with
+  // max_nodes 0, or in a session that cannot draft, the next one does.
+  // NotFound: no such session; FailedPrecondition: a round is under way, or
+  // `round` does not follow the session's text; InvalidArgument by field.
+  absl::Status Submit(DraftKey session, const DraftRound& round);
+
+  // Frees the session, whatever it waits for. NotFound.
+  absl::Status Close(DraftKey session);
+
+  // True if RunPass would do something.
+  bool HasWork() const;
+
+  // Answers what needs no pass, else runs one forward pass. Whatever befalls a
+  // session is in the report; an error of the backend ends the sessions of the
+  // pass.
+  DraftReport RunPass();
+
+  int32_t sessions() const { return static_cast<int32_t>(sessions_.size()); }
+  int64_t pool_phrases() const { return pool_phrases_; }
+  KvUsage kv_usage() const { return backend_->kv_usage(); }
+  const DraftEngineTotals& totals() const { return totals_; }
+
+ private:
+  struct Draft {  // a round under way
+    int32_t max_nodes = 0;
+    absl::Time submitted;
+    absl::Time deadline;
+    absl::Duration last_pass;  // zero: none yet
+    int64_t order = 0;
+  };
+  struct Session {
+    DraftKey key = -1;
+    int64_t length = 0;
+    // The draft model cannot follow: no text, no KV, empty drafts.
+    bool muted = false;
+    std::vector<TokenId> text;
+    std::unique_ptr<DraftMode> mode;
+    ModeTotals counted;  // of the mode, as far as the engine's totals have them
+    int64_t counted_phrases = 0;
+    std::optional<Draft> draft;
+    int64_t draft_base = -1;  // length that the mode's draft builds on
+
+    std::optional<SessionId> backend_session;
+    std::optional<SamplingState> sampling;  // its length() is the KV's
+    int64_t kv_length = 0;
+    // Rows of text in the last pass that are not committed yet: the rest of
+    // that pass may be wanted by the next round.
+    std::optional<int32_t> held_rows;
+
+    PassRows rows;  // of the pass in the making
+    int32_t text_rows = 0;
+
+    int64_t text_left() const {
+      return static_cast<int64_t>(text.size()) - kv_length;
+    }
+    // Text to read with no draft to show for it. The last token is left to the
+    // draft, whose first row it is.
+    bool wants_prefill() const {
+      return !muted && !held_rows.has_value() && text_left() > 1;
+    }
+  };
+  // A session's share of the pass in the making.
+  struct Share {
+    Session* session;
+    bool drafts;  // else text alone
+  };
+
+  absl::Status Check(const DraftOpen& open) const;
+  absl::Status Admit(Session& session, DraftOpen& open);
+  void Mute(Session& session);
+  void ReleaseBackend(Session& session);
+  // Commits the first `text` rows of the session's last pass and `drafted` of
+  // its draft's rows, whose tokens the text has by now.
+  absl::Status CommitRows(Session& session, int32_t text, int32_t drafted);
+  absl::Status SettleHeld();
+  absl::Status KeepAccepted(Session& session, const DraftRound& round,
+                            bool follows_draft);
+  absl::Status Learn(Session& session, const DraftRound& round);
+  bool IsDue(const Session& session) const;
+
+  void AnswerReady(DraftReport& report);
+  void Answer(Session& session, DraftReport& report);
+  void Count(Session& session);
+  void Fail(DraftKey key, absl::Status status, DraftReport& report);
+
+  std::vector<Share> PlanPass();
+  void LayOut(Session& session, bool drafts, int32_t text_rows);
+  void ReserveShares(std::vector<Share>& plan, DraftReport& report);
+  absl::Status Forward(const std::vector<Share>& plan, PassResult& result);
+  absl::Status Take(const Share& share, absl::Span<const SampledToken> outputs,
+                    absl::Duration forward_time, DraftReport& report);
+
+  const DraftEngineOptions options_;
+  const std::unique_ptr<Backend> backend_;
+  const Clock clock_;
+  int32_t row_budget_ = 0;  // of a pass
+  int32_t text_chunk_ = 0;
+  ModeLimits limits_;
+  // By key, so by age: iteration is deterministic.
+  std::map<DraftKey, std::unique_ptr<Session>> sessions_;
+  DraftKey next_key_ = 1;
+  int64_t next_order_ = 1;
+  int64_t pool_phrases_ = 0;
+  DraftEngineTotals totals_;
+};
+
+}  // namespace foretoken::draft_worker
+
+#endif  // FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_ENGINE_H_

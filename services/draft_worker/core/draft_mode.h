@@ -1,0 +1,131 @@
+// DraftMode: how one session drafts, pass by pass of the draft model.
+//
+//   Begin -> (LayOut -> a pass -> Take)* -> Finish      for every draft
+//   Observe                                             between two of them
+//
+// A mode lays rows below the last committed token and reads the draft model's
+// token after each. The chain it has drawn so far hangs there again in every
+// pass: only committed tokens have KV of their own.
+//
+// What a mode lays out depends on its session alone, never on who shares the
+// pass: drafts of a batched session are those of a lonely one.
+// Owned by the engine thread.
+#ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_MODE_H_
+#define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_MODE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+#include "common/drafting/draft_session.h"
+#include "common/infer/backend.h"
+#include "common/spec/mode_spec.h"
+
+namespace foretoken::draft_worker {
+
+// One session's rows of a pass.
+struct PassRows {
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> parents;
+
+  int32_t size() const { return static_cast<int32_t>(tokens.size()); }
+  int32_t Add(TokenId token, int32_t parent) {
+    tokens.push_back(token);
+    parents.push_back(parent);
+    return size() - 1;
+  }
+  void Clear() {
+    tokens.clear();
+    parents.clear();
+  }
+};
+
+// Of the service and its model; the same for all sessions.
+struct ModeLimits {
+  int32_t vocab_limit = 0;  // ids at or above are never proposed
+  int32_t max_rows = 0;     // rows of a pass below the last committed token
+  int32_t max_phrases = 1 << 13;    // of one working pool
+  std::vector<TokenId> end_tokens;  // nothing is drafted after these
+};
+
+// Of one draft.
+struct DraftRoom {
+  int32_t max_nodes = 0;  // of the tree
+  // Rows may lie this deep below the last committed token: the model's limit.
+  int64_t max_depth = 0;
+};
+
+// What was committed, against what had been drafted.
+struct Observation {
+  absl::Span<const TokenId> committed;  // since the draft was asked for
+  // The draft built on the text that `committed` follows; else its chain says
+  // nothing about these tokens.
+  bool follows_draft = false;
+  // The one round that lies between; nullptr where there were more, or none
+  // verified a tree.
+  const VerifiedTree* verified = nullptr;
+};
+
+// Sums since the session was opened.
+struct ModeTotals {
+  int64_t phrases_made = 0;   // that the working pool did not hold
+  int64_t phrases_tried = 0;  // checked against the draft model
+  int64_t phrase_tokens = 0;  // of those, taken into chains
+  int64_t inspired = 0;       // phrases by candidate inspiration
+  int64_t refined = 0;        // by candidate refinement
+};
+
+class DraftMode {
+ public:
+  virtual ~DraftMode() = default;
+
+  // Which rows of a pass the mode reads. kLastRow: the last row that LayOut
+  // adds, or the last committed token where it adds none.
+  virtual RowOutputs outputs() const = 0;
+  // Its logprob is wanted with every token.
+  virtual bool wants_logprobs() const { return false; }
+
+  // Learns from a round. Before Begin.
+  virtual void Observe(const Observation& observation) = 0;
+
+  // A new draft after `text` (not empty).
+  virtual void Begin(absl::Span<const TokenId> text, const DraftRoom& room) = 0;
+  // The same draft is asked for again, with other room; it may go on.
+  virtual void Resume(const DraftRoom& room) = 0;
+
+  // No pass could add to the draft.
+  virtual bool done() const = 0;
+  // Adds this pass's rows; `root` is the row of the last committed token,
+  // kRootParent where its KV is committed.
+  virtual void LayOut(int32_t root, PassRows& rows) = 0;
+  // The draft model's tokens after the rows of the pass, by row (kAllRows), or
+  // one (kLastRow).
+  virtual void Take(absl::Span<const SampledToken> outputs) = 0;
+  // The tree as far as it has come, at most max_nodes of it.
+  virtual void Finish(DraftTree& tree) = 0;
+
+  // The draft's chain, and the row that each of its tokens had in the last
+  // pass, as far as they had one.
+  virtual absl::Span<const TokenId> chain() const = 0;
+  virtual absl::Span<const int32_t> chain_rows() const = 0;
+
+  // What the working pool gained since the last call, oldest first.
+  virtual std::vector<Phrase> TakeGained() { return {}; }
+  virtual int64_t pool_phrases() const { return 0; }
+  virtual ModeTotals totals() const { return {}; }
+};
+
+// `draft_model:gamma=5` or `ouroboros:gamma=12,window=20,beta=8,suffixes=3,
+// inspiration=1,refinement=1,warm_start=1`; `warm_start` phrases oldest first.
+// InvalidArgument by field, also for a window whose rows `limits` cannot hold;
+// Unimplemented for another mode.
+absl::StatusOr<std::unique_ptr<DraftMode>> MakeDraftMode(
+    const ModeSpec& spec, const ModeLimits& limits,
+    absl::Span<const Phrase> warm_start);
+
+}  // namespace foretoken::draft_worker
+
+#endif  // FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_MODE_H_

@@ -1,0 +1,199 @@
+// DraftEngine's passes: who takes part, what they lay out, what comes of it.
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "services/draft_worker/core/draft_engine.h"
+
+namespace foretoken::draft_worker {
+
+bool DraftEngine::HasWork() const {
+  return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+    return entry.second->draft.has_value() || entry.second->wants_prefill();
+  });
+}
+
+void DraftEngine::Fail(DraftKey key, absl::Status status, DraftReport& report) {
+  report.failures.push_back({key, std::move(status)});
+  const absl::Status closed = Close(key);
+  FORETOKEN_CHECK(closed.ok());
+}
+
+// No pass could still help: nothing is wanted, nothing can be added, or it
+// would come too late.
+bool DraftEngine::IsDue(const Session& session) const {
+  const Draft& draft = *session.draft;
+  return session.muted || draft.max_nodes == 0 || session.mode->done() ||
+         clock_() + draft.last_pass >= draft.deadline;
+}
+
+void DraftEngine::AnswerReady(DraftReport& report) {
+  for (const auto& [key, session] : sessions_) {
+    if (session->draft.has_value() && IsDue(*session)) {
+      Answer(*session, report);
+    }
+  }
+}
+
+void DraftEngine::Answer(Session& session, DraftReport& report) {
+  DraftReport::Answer& answer = report.answers.emplace_back();
+  answer.session = session.key;
+  answer.answer.length = session.length;
+  if (!session.muted) {
+    if (session.draft->max_nodes > 0) session.mode->Finish(answer.answer.tree);
+    answer.answer.phrases = session.mode->TakeGained();
+  }
+  answer.answer.draft_time = clock_() - session.draft->submitted;
+  totals_.drafts += answer.answer.tree.size() > 0;
+  totals_.draft_tokens += answer.answer.tree.size();
+  session.draft.reset();
+}
+
+// The next pass drops the rows of the last one.
+absl::Status DraftEngine::SettleHeld() {
+  for (const auto& [key, session] : sessions_) {
+    if (!session->held_rows.has_value()) continue;
+    const int32_t text = *session->held_rows;
+    session->held_rows.reset();
+    const absl::Status committed = CommitRows(*session, text, 0);
+    // Without room the text stays to be read.
+    if (!committed.ok() && !absl::IsResourceExhausted(committed)) {
+      return committed;
+    }
+  }
+  return absl::OkStatus();
+}
+
+DraftReport DraftEngine::RunPass() {
+  DraftReport report;
+  AnswerReady(report);
+  if (!report.answers.empty() || !HasWork()) return report;
+  const absl::Status settled = SettleHeld();
+  std::vector<Share> plan = PlanPass();
+  ReserveShares(plan, report);
+  if (plan.empty()) return report;
+
+  PassResult outputs;
+  const absl::Time start = clock_();
+  const absl::Status status = settled.ok() ? Forward(plan, outputs) : settled;
+  report.stats.forward_time = clock_() - start;
+  report.stats.sessions = static_cast<int32_t>(plan.size());
+  ++totals_.passes;
+  for (size_t i = 0; i < plan.size(); ++i) {
+    Session& session = *plan[i].session;
+    report.stats.rows += session.rows.size();
+    totals_.text_rows += session.text_rows;
+    absl::Status done = status;
+    if (done.ok()) {
+      done =
+          Take(plan[i], outputs.outputs[i], report.stats.forward_time, report);
+    }
+    if (!done.ok()) {
+      Fail(session.key, Annotate(done, "draft pass"), report);
+    }
+  }
+  totals_.rows += report.stats.rows;
+  return report;
+}
+
+void DraftEngine::LayOut(Session& session, bool drafts, int32_t text_rows) {
+  session.rows.Clear();
+  session.text_rows = text_rows;
+  int32_t row = kRootParent;
+  for (int32_t i = 0; i < text_rows; ++i) {
+    row = session.rows.Add(session.text[session.kv_length + i], row);
+  }
+  if (drafts) session.mode->LayOut(row, session.rows);
+}
+
+std::vector<DraftEngine::Share> DraftEngine::PlanPass() {
+  std::vector<Session*> drafting;  // oldest round first
+  std::vector<Session*> reading;   // those with a round first
+  for (const auto& [key, session] : sessions_) {
+    if (!session->draft.has_value()) continue;
+    const bool long_text = session->text_left() > text_chunk_;
+    (long_text ? reading : drafting).push_back(session.get());
+  }
+  const auto older = [](const Session* a, const Session* b) {
+    return a->draft->order < b->draft->order;
+  };
+  std::sort(drafting.begin(), drafting.end(), older);
+  std::sort(reading.begin(), reading.end(), older);
+  for (const auto& [key, session] : sessions_) {
+    if (!session->draft.has_value() && session->wants_prefill()) {
+      reading.push_back(session.get());
+    }
+  }
+
+  std::vector<Share> plan;
+  int32_t budget = row_budget_;
+  const int32_t kept_for_text = reading.empty() ? 0 : text_chunk_;
+  for (Session* session : drafting) {
+    LayOut(*session, true, static_cast<int32_t>(session->text_left()));
+    // Drafts are not split; the first always fits a pass of its own.
+    const int32_t rows = session->rows.size();
+    if (rows > budget - kept_for_text && !plan.empty()) break;
+    FORETOKEN_CHECK(rows <= budget);
+    plan.push_back({session, true});
+    budget -= rows;
+  }
+  if (!plan.empty()) budget = std::min(budget, text_chunk_);
+  for (Session* session : reading) {
+    const int32_t rows = static_cast<int32_t>(
+        std::min<int64_t>(session->text_left() - 1, budget));
+    if (rows == 0) break;
+    LayOut(*session, false, rows);
+    plan.push_back({session, false});
+    budget -= rows;
+  }
+  return plan;
+}
+
+void DraftEngine::ReserveShares(std::vector<Share>& plan, DraftReport& report) {
+  std::vector<Share> kept;
+  for (const Share& share : plan) {
+    const Session& session = *share.session;
+    const absl::Status reserved = backend_->Reserve(
+        *session.backend_session, session.kv_length + session.text_rows);
+    if (reserved.ok()) {
+      kept.push_back(share);
+    } else {
+      Fail(session.key, Annotate(reserved, "KV cache"), report);
+    }
+  }
+  plan.swap(kept);
+}
+
+absl::Status DraftEngine::Forward(const std::vector<Share>& plan,
+                                  PassResult& result) {
+  std::vector<PassSession> pass;
+  pass.reserve(plan.size());
+  for (const Share& share : plan) {
+    const Session& session = *share.session;
+    PassSession& part = pass.emplace_back();
+    part.session = *session.backend_session;
+    part.tokens = session.rows.tokens;
+    part.parents = session.rows.parents;
+    part.outputs = share.drafts ? session.mode->outputs() : RowOutputs::kNone;
+    part.sampling = &*session.sampling;
+  }
+  return backend_->Forward(pass, result);
+}
+
+absl::Status DraftEngine::Take(const Share& share,
+                               absl::Span<const SampledToken> outputs,
+                               absl::Duration forward_time,
+                               DraftReport& report) {
+  Session& session = *share.session;
+  if (!share.drafts) return CommitRows(session, session.text_rows, 0);
+  session.mode->Take(outputs);
+  session.draft->last_pass = forward_time;
+  Count(session);
+  if (!IsDue(session)) return CommitRows(session, session.text_rows, 0);
+  Answer(session, report);
+  session.held_rows = session.text_rows;
+  return absl::OkStatus();
+}
+
+}  // namespace foretoken::draft_worker

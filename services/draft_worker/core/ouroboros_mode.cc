@@ -1,0 +1,288 @@
+#include "services/draft_worker/core/ouroboros_mode.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace foretoken::draft_worker {
+namespace {
+
+// Expected acceptance before the session has shown its own.
+constexpr float kChainPrior = 0.7f;
+constexpr float kSuffixPrior = 0.3f;
+
+// The child of `node` that holds `token`, -2 if the tree has none.
+constexpr int32_t kNoNode = -2;
+int32_t ChildOf(const TokenTree& tree, int32_t node, TokenId token) {
+  for (int32_t child = node + 1; child < tree.size(); ++child) {
+    if (tree.parents()[child] == node && tree.tokens()[child] == token) {
+      return child;
+    }
+  }
+  return kNoNode;
+}
+
+PhrasePoolOptions PoolOptions(const OuroborosOptions& options,
+                              const ModeLimits& limits) {
+  PhrasePoolOptions pool;
+  pool.width = options.window;
+  pool.phrase_tokens = options.beta;
+  pool.max_phrases = limits.max_phrases;
+  return pool;
+}
+
+}  // namespace
+
+int32_t OuroborosOptions::MaxRows() const {
+  // Below gamma tokens a pass may add a whole phrase and one token more.
+  const int32_t chain = gamma - 1;
+  return chain + window * (beta - 1) + JacobiWindow::MaxRows(window, beta);
+}
+
+OuroborosMode::OuroborosMode(const OuroborosOptions& options,
+                             const ModeLimits& limits,
+                             absl::Span<const Phrase> warm_start)
+    : options_(options),
+      limits_(limits),
+      pool_(PoolOptions(options, limits)),
+      window_(options.window, options.beta),
+      chain_acceptance_(kChainPrior),
+      suffix_acceptance_(kSuffixPrior) {
+  FORETOKEN_CHECK(options.MaxRows() <= limits.max_rows);
+  if (!options.warm_start) return;
+  for (const Phrase& phrase : warm_start) {
+    if (static_cast<int>(phrase.size()) == options.beta &&
+        IsProposable(phrase)) {
+      pool_.Insert(phrase);
+    }
+  }
+}
+
+bool OuroborosMode::IsProposable(absl::Span<const TokenId> phrase) const {
+  return std::all_of(phrase.begin(), phrase.end(), [this](TokenId token) {
+    return token >= 0 && token < limits_.vocab_limit;
+  });
+}
+
+bool OuroborosMode::PoolHas(absl::Span<const TokenId> phrase) const {
+  pool_.Newest(phrase[0], options_.window, newest_);
+  return std::find(newest_.begin(), newest_.end(), phrase) != newest_.end();
+}
+
+void OuroborosMode::Gain(absl::Span<const TokenId> phrase) {
+  if (gained_.size() == kMaxGained) gained_.erase(gained_.begin());
+  gained_.emplace_back(phrase.begin(), phrase.end());
+}
+
+std::vector<Phrase> OuroborosMode::TakeGained() {
+  std::vector<Phrase> gained;
+  gained.swap(gained_);
+  return gained;
+}
+
+// Learning from a round -------------------------------------------------------
+
+void OuroborosMode::Observe(const Observation& observation) {
+  if (!observation.follows_draft) return;
+  const absl::Span<const TokenId> committed = observation.committed;
+  chain_acceptance_.Observe(chain_, committed);
+  const size_t length = chain_.size();
+  if (committed.size() > length &&
+      std::equal(chain_.begin(), chain_.end(), committed.begin())) {
+    for (const Phrase& suffix : suffixes_) {
+      suffix_acceptance_.Observe(absl::MakeConstSpan(suffix).subspan(1),
+                                 committed.subspan(length));
+    }
+  }
+  if (observation.verified == nullptr) return;
+
+  const VerifiedTree& verified = *observation.verified;
+  std::vector<int32_t> nodes = {kRootParent};
+  while (nodes.size() <= length) {
+    const int32_t node =
+        ChildOf(verified.tree, nodes.back(), chain_[nodes.size() - 1]);
+    if (node == kNoNode || verified.row_tokens[node + 1] < 0) break;
+    nodes.push_back(node);
+  }
+  if (verified.row_tokens[0] < 0) return;
+  if (options_.inspiration) Inspire(verified, nodes);
+  // The suffixes hang on the whole chain.
+  if (options_.refinement && nodes.size() == length + 1) {
+    RefineSuffixes(verified, nodes.back());
+  }
+}
+
+void OuroborosMode::Inspire(const VerifiedTree& verified,
+                            absl::Span<const int32_t> nodes) {
+  std::vector<TokenId> target;  // after the last committed token, after d_1, ..
+  for (const int32_t node : nodes) {
+    target.push_back(verified.row_tokens[node + 1]);
+  }
+  const auto draft = absl::MakeConstSpan(chain_).first(nodes.size() - 1);
+  // What the draft model does not know cannot be a row of its passes.
+  if (!IsProposable(target)) return;
+  int accepted = 0;
+  while (accepted < static_cast<int>(draft.size()) &&
+         draft[accepted] == target[accepted]) {
+    ++accepted;
+  }
+  const int inserted = pool_.Inspire(draft, target, accepted);
+  totals_.inspired += inserted;
+  if (inserted == 0) return;
+  // They are the newest of the pool; two equal ones are one.
+  const std::vector<TokenId> all = pool_.Snapshot();
+  const size_t beta = static_cast<size_t>(options_.beta);
+  const size_t tail = std::min(inserted * beta, all.size());
+  for (size_t at = all.size() - tail; at < all.size(); at += beta) {
+    Gain(absl::MakeConstSpan(all).subspan(at, beta));
+  }
+}
+
+void OuroborosMode::RefineSuffixes(const VerifiedTree& verified, int32_t leaf) {
+  for (const Phrase& suffix : suffixes_) {
+    Phrase refined = {suffix[0], verified.row_tokens[leaf + 1]};
+    int32_t node = leaf;
+    for (size_t i = 1; i + 1 < suffix.size(); ++i) {
+      node = ChildOf(verified.tree, node, suffix[i]);
+      if (node == kNoNode) break;
+      refined.push_back(verified.row_tokens[node + 1]);
+    }
+    // Cut short, or dropped rows: nothing is known of the rest.
+    if (refined.size() != suffix.size() || !IsProposable(refined)) continue;
+    if (refined == suffix) continue;
+    if (!pool_.RefineSuffix(suffix, refined[1],
+                            absl::MakeConstSpan(refined).subspan(2))) {
+      continue;
+    }
+    ++totals_.refined;
+    Gain(refined);
+  }
+}
+
+// Drafting --------------------------------------------------------------------
+
+void OuroborosMode::Begin(absl::Span<const TokenId> text,
+                          const DraftRoom& room) {
+  room_ = room;
+  text_last_ = text.back();
+  chain_.clear();
+  chain_rows_.clear();
+  suffixes_.clear();
+  ended_ = false;
+  if (!window_.started()) window_.Start(text);
+}
+
+void OuroborosMode::Resume(const DraftRoom& room) { room_ = room; }
+
+bool OuroborosMode::done() const {
+  const int64_t length = static_cast<int64_t>(chain_.size());
+  return ended_ || length >= std::min(options_.gamma, room_.max_nodes) ||
+         length > room_.max_depth;
+}
+
+void OuroborosMode::LayOut(int32_t root, PassRows& rows) {
+  chain_rows_.clear();
+  last_ = text_last_;
+  last_row_ = root;
+  for (const TokenId token : chain_) {
+    last_row_ = rows.Add(token, last_row_);
+    chain_rows_.push_back(last_row_);
+    last_ = token;
+  }
+  LayOutPhrases(rows);
+  const int64_t depth = static_cast<int64_t>(chain_.size());
+  has_window_ = depth + window_.depth() <= room_.max_depth;
+  if (has_window_) window_.LayOut(last_row_, rows);
+}
+
+void OuroborosMode::LayOutPhrases(PassRows& rows) {
+  phrase_rows_.clear();
+  pool_.Newest(last_, options_.window, newest_);
+  phrases_laid_out_ = static_cast<int64_t>(newest_.size());
+  const int64_t room = room_.max_depth - static_cast<int64_t>(chain_.size());
+  for (const absl::Span<const TokenId> phrase : newest_) {
+    int32_t at = last_row_;
+    for (size_t i = 1; i < phrase.size() && static_cast<int64_t>(i) <= room;
+         ++i) {
+      // Phrases that begin alike share rows.
+      const auto [entry, is_new] =
+          phrase_rows_.try_emplace({at, phrase[i]}, rows.size());
+      if (is_new) rows.Add(phrase[i], at);
+      at = entry->second;
+    }
+  }
+}
+
+void OuroborosMode::Take(absl::Span<const SampledToken> outputs) {
+  totals_.phrases_tried += phrases_laid_out_;
+  TakeChain(outputs);
+  if (has_window_) TakeWindow(outputs);
+}
+
+void OuroborosMode::TakeChain(absl::Span<const SampledToken> outputs) {
+  int32_t at = last_row_;
+  while (true) {
+    const TokenId token = outputs[at].token;
+    if (token >= limits_.vocab_limit) {
+      ended_ = true;
+      return;
+    }
+    chain_.push_back(token);
+    ended_ = std::find(limits_.end_tokens.begin(), limits_.end_tokens.end(),
+                       token) != limits_.end_tokens.end();
+    const auto child = phrase_rows_.find({at, token});
+    if (child == phrase_rows_.end() || ended_) return;
+    ++totals_.phrase_tokens;
+    at = child->second;
+    chain_rows_.push_back(at);
+    if (static_cast<int>(chain_.size()) >= room_.max_nodes) return;
+  }
+}
+
+void OuroborosMode::TakeWindow(absl::Span<const SampledToken> outputs) {
+  std::vector<TokenId> phrases;
+  window_.Take(last_, outputs, phrases);
+  const size_t beta = static_cast<size_t>(options_.beta);
+  for (size_t at = 0; at < phrases.size(); at += beta) {
+    const auto phrase = absl::MakeConstSpan(phrases).subspan(at, beta);
+    if (!IsProposable(phrase)) continue;
+    if (!PoolHas(phrase)) {
+      ++totals_.phrases_made;
+      Gain(phrase);
+    }
+    pool_.Insert(phrase);
+  }
+}
+
+void OuroborosMode::Finish(DraftTree& tree) {
+  tree.Clear();
+  suffixes_.clear();
+  const size_t max_nodes = static_cast<size_t>(room_.max_nodes);
+  if (chain_.size() > max_nodes) chain_.resize(max_nodes);
+  if (chain_rows_.size() > chain_.size()) chain_rows_.resize(chain_.size());
+  float prob = 1.0f;
+  int32_t leaf = kRootParent;
+  for (size_t i = 0; i < chain_.size(); ++i) {
+    prob *= chain_acceptance_.Conditional(i);
+    leaf = tree.Add(chain_[i], leaf, prob);
+  }
+  if (ended_) return;
+  pool_.Newest(chain_.empty() ? text_last_ : chain_.back(), options_.suffixes,
+               newest_);
+  absl::flat_hash_map<std::pair<int32_t, TokenId>, int32_t> nodes;
+  for (const absl::Span<const TokenId> phrase : newest_) {
+    suffixes_.emplace_back(phrase.begin(), phrase.end());
+    int32_t at = leaf;
+    float path = prob;
+    for (size_t i = 1; i < phrase.size(); ++i) {
+      path *= suffix_acceptance_.Conditional(i - 1);
+      const auto [entry, is_new] =
+          nodes.try_emplace({at, phrase[i]}, tree.size());
+      if (is_new && static_cast<size_t>(tree.size()) == max_nodes) return;
+      if (is_new) tree.Add(phrase[i], at, path);
+      at = entry->second;
+    }
+  }
+}
+
+}  // namespace foretoken::draft_worker

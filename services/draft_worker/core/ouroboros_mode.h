@@ -1,0 +1,117 @@
+// OuroborosMode: phrase-level drafting.
+//
+// In every pass up to W phrases of the working pool that start at the draft's
+// last token are branches below it; the longest one that the draft model agrees
+// with, and the model's own token after it, join the chain, until the chain has
+// gamma tokens or more. In the same passes a lookahead branch makes new
+// phrases. The finished chain ends in K branches, the newest phrases that start
+// at its last token.
+//
+// From the verified tree the pool learns by candidate inspiration (phrases that
+// draft and target agree on after the first difference) and candidate
+// refinement (the target's corrections of the suffixes); PhrasePool holds the
+// exact indices. A phrase agrees where the draft model's own token, drawn with
+// the request's parameters and noise, is the phrase's: at temperature 0 the
+// paper's greedy match, and at any other its extension.
+//
+// Source: Ouroboros, arXiv:2402.13720, section 3 and Algorithm 1.
+// Owned by the engine thread.
+#ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_OUROBOROS_MODE_H_
+#define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_OUROBOROS_MODE_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "common/drafting/phrase_pool.h"
+#include "services/draft_worker/core/depth_acceptance.h"
+#include "services/draft_worker/core/draft_mode.h"
+#include "services/draft_worker/core/jacobi_window.h"
+
+namespace foretoken::draft_worker {
+
+struct OuroborosOptions {
+  int gamma = 12;
+  int window = 20;   // W: phrases checked in a pass, columns of the lookahead
+  int beta = 8;      // tokens of a phrase, its key included
+  int suffixes = 3;  // K
+  bool inspiration = true;
+  bool refinement = true;
+  bool warm_start = true;
+
+  // Rows of the largest pass below the last committed token.
+  int32_t MaxRows() const;
+};
+
+class OuroborosMode final : public DraftMode {
+ public:
+  // options.MaxRows() <= limits.max_rows. Of `warm_start` what has another
+  // length or a token that may not be proposed is left out.
+  OuroborosMode(const OuroborosOptions& options, const ModeLimits& limits,
+                absl::Span<const Phrase> warm_start);
+
+  RowOutputs outputs() const override { return RowOutputs::kAllRows; }
+  void Observe(const Observation& observation) override;
+  void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;
+  void Resume(const DraftRoom& room) override;
+  bool done() const override;
+  void LayOut(int32_t root, PassRows& rows) override;
+  void Take(absl::Span<const SampledToken> outputs) override;
+  void Finish(DraftTree& tree) override;
+
+  absl::Span<const TokenId> chain() const override { return chain_; }
+  absl::Span<const int32_t> chain_rows() const override { return chain_rows_; }
+
+  std::vector<Phrase> TakeGained() override;
+  int64_t pool_phrases() const override { return pool_.size(); }
+  ModeTotals totals() const override { return totals_; }
+
+  const PhrasePool& pool() const { return pool_; }
+
+ private:
+  // Gained phrases that wait for an answer; the oldest go first.
+  static constexpr size_t kMaxGained = 256;
+
+  bool IsProposable(absl::Span<const TokenId> phrase) const;
+  bool PoolHas(absl::Span<const TokenId> phrase) const;
+  void Gain(absl::Span<const TokenId> phrase);
+  void LayOutPhrases(PassRows& rows);
+  void TakeChain(absl::Span<const SampledToken> outputs);
+  void TakeWindow(absl::Span<const SampledToken> outputs);
+  // Learn from the verified tree: `nodes` are those of the chain, as far as
+  // the tree holds it; -1 in front stands for the last committed token.
+  void Inspire(const VerifiedTree& verified, absl::Span<const int32_t> nodes);
+  void RefineSuffixes(const VerifiedTree& verified, int32_t leaf);
+
+  const OuroborosOptions options_;
+  const ModeLimits limits_;
+  PhrasePool pool_;
+  JacobiWindow window_;
+  ModeTotals totals_;
+  std::vector<Phrase> gained_;
+  DepthAcceptance chain_acceptance_;
+  DepthAcceptance suffix_acceptance_;
+
+  // The draft.
+  DraftRoom room_;
+  TokenId text_last_ = 0;  // the last committed token
+  std::vector<TokenId> chain_;
+  std::vector<Phrase> suffixes_;  // as drafted, each with its key
+  bool ended_ = false;
+
+  // Of the last LayOut.
+  TokenId last_ = 0;      // the draft's last token
+  int32_t last_row_ = 0;  // and its row
+  bool has_window_ = false;
+  int64_t phrases_laid_out_ = 0;
+  std::vector<int32_t> chain_rows_;
+  absl::flat_hash_map<std::pair<int32_t, TokenId>, int32_t> phrase_rows_;
+
+  mutable std::vector<absl::Span<const TokenId>> newest_;  // scratch
+};
+
+}  // namespace foretoken::draft_worker
+
+#endif  // FORETOKEN_SERVICES_DRAFT_WORKER_CORE_OUROBOROS_MODE_H_

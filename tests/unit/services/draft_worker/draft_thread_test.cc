@@ -1,0 +1,239 @@
+#include "services/draft_worker/core/draft_thread.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/model_weights.h"
+#include "tests/unit/services/draft_worker/draft_fixture.h"
+
+namespace foretoken::draft_worker {
+namespace {
+
+std::unique_ptr<DraftEngine> FakeEngine(DraftEngineOptions options = {}) {
+  return std::make_unique<DraftEngine>(
+      options,
+      std::make_unique<testing::FakeBackend>(testing::FakeBackendOptions()));
+}
+
+// A few rounds of a session; all drafts.
+std::vector<Tokens> RunSession(DraftSessions& sessions, const DraftOpen& open) {
+  auto session = sessions.Open(open);
+  EXPECT_TRUE(session.ok()) << session.status();
+  if (!session.ok()) return {};
+  std::vector<Tokens> drafts;
+  int64_t length = static_cast<int64_t>(open.tokens.size());
+  DraftAnswer answer;
+  for (int round = 0; round < 8; ++round) {
+    Tokens committed = {static_cast<TokenId>(round * 3 + 1)};
+    if (answer.tree.size() > 0 && round % 3 != 1) {
+      committed.insert(committed.begin(), answer.tree.tokens[0]);
+    }
+    length += static_cast<int64_t>(committed.size());
+    const absl::Status asked =
+        (*session)->Round(MakeRound(length, committed), answer);
+    EXPECT_TRUE(asked.ok()) << asked;
+    EXPECT_EQ(answer.length, length);
+    drafts.push_back(answer.tree.tokens);
+  }
+  return drafts;
+}
+
+DraftOpen OpenOf(int i, int32_t vocab_size = 50) {
+  Tokens prompt(1 + i * 5);
+  for (size_t at = 0; at < prompt.size(); ++at) {
+    prompt[at] = static_cast<TokenId>((i * 31 + at * 7) % vocab_size);
+  }
+  return MakeOpen(i % 2 == 0 ? "draft_model" : "ouroboros:window=5,beta=4",
+                  prompt, i % 3 == 0 ? SamplingParams() : Seeded(i));
+}
+
+void ExpectManyAreAsAlone(
+    const std::function<std::unique_ptr<DraftEngine>()>& make_engine,
+    int32_t vocab_size) {
+  constexpr int kSessions = 8;
+  std::vector<std::vector<Tokens>> alone;
+  for (int i = 0; i < kSessions; ++i) {
+    DraftThread thread({}, make_engine(), nullptr);
+    alone.push_back(RunSession(thread, OpenOf(i, vocab_size)));
+  }
+  DraftThread thread({}, make_engine(), nullptr);
+  std::vector<std::future<std::vector<Tokens>>> together;
+  for (int i = 0; i < kSessions; ++i) {
+    together.push_back(std::async(std::launch::async, [&, i] {
+      return RunSession(thread, OpenOf(i, vocab_size));
+    }));
+  }
+  for (int i = 0; i < kSessions; ++i) {
+    EXPECT_EQ(together[i].get(), alone[i]) << "session " << i;
+  }
+}
+
+TEST(DraftThreadTest, ConcurrentSessionsDraftAsEachAlone) {
+  ExpectManyAreAsAlone([] { return FakeEngine(); }, 50);
+}
+
+TEST(DraftThreadTest, OnTheCpuBackendToo) {
+  constexpr int32_t kVocab = 211;
+  ExpectManyAreAsAlone(
+      [] {
+        ModelConfig config;
+        config.d_model = 64;
+        config.n_layers = 2;
+        config.n_heads = 4;
+        config.n_kv_heads = 2;
+        config.head_dim = 16;
+        config.d_ff = 96;
+        config.vocab_size = kVocab;
+        config.max_positions = 512;
+        auto weights = ModelWeights::Random(config, WeightType::kFloat32, 17);
+        EXPECT_TRUE(weights.ok()) << weights.status();
+        CpuOptions cpu;
+        cpu.threads = 2;
+        auto backend = MakeCpuBackend(*std::move(weights), cpu);
+        EXPECT_TRUE(backend.ok()) << backend.status();
+        return std::make_unique<DraftEngine>(DraftEngineOptions(),
+                                             *std::move(backend));
+      },
+      kVocab);
+}
+
+TEST(DraftThreadTest, AnEndedSessionIsFreed) {
+  DraftThread thread({}, FakeEngine(), nullptr);
+  auto session = thread.Open(OpenOf(3));
+  ASSERT_TRUE(session.ok());
+  DraftAnswer answer;
+  ASSERT_TRUE((*session)->Round(MakeRound(17, {4}), answer).ok());
+  EXPECT_EQ(thread.Snapshot().sessions, 1);
+  session->reset();
+  // The next call is behind the close.
+  auto other = thread.Open(OpenOf(0));
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE((*other)->Round(MakeRound(2, {4}), answer).ok());
+  EXPECT_EQ(thread.Snapshot().sessions, 1);
+  EXPECT_EQ(thread.Snapshot().kv.sessions, 1);
+}
+
+TEST(DraftThreadTest, AStaleRoundEndsTheSession) {
+  DraftThread thread({}, FakeEngine(), nullptr);
+  auto session = thread.Open(OpenOf(0));
+  ASSERT_TRUE(session.ok());
+  DraftAnswer answer;
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition((*session)->Round(MakeRound(5, {4}), answer)));
+  EXPECT_TRUE(absl::IsNotFound((*session)->Round(MakeRound(2, {4}), answer)));
+}
+
+TEST(DraftThreadTest, RefusalsReachTheCaller) {
+  DraftEngineOptions options;
+  options.max_sessions = 1;
+  DraftThread thread({}, FakeEngine(options), nullptr);
+  const auto first = thread.Open(OpenOf(0));
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(thread.Open(OpenOf(1)).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(
+      thread.Open(MakeOpen("prompt_lookup", {1})).status()));
+}
+
+// Holds every pass until told.
+class GatedBackend final : public Backend {
+ public:
+  explicit GatedBackend(std::shared_future<void> gate)
+      : gate_(std::move(gate)), fake_(testing::FakeBackendOptions()) {}
+
+  const ModelConfig& config() const override { return fake_.config(); }
+  std::string numerics_fingerprint() const override { return "gated"; }
+  absl::StatusOr<OpenedSession> Open(
+      absl::string_view scope, absl::Span<const TokenId> prompt) override {
+    return fake_.Open(scope, prompt);
+  }
+  absl::Status Close(SessionId session) override {
+    return fake_.Close(session);
+  }
+  absl::StatusOr<int64_t> CommittedLength(SessionId session) const override {
+    return fake_.CommittedLength(session);
+  }
+  absl::Status Reserve(SessionId session, int64_t length) override {
+    return fake_.Reserve(session, length);
+  }
+  absl::Status Forward(absl::Span<const PassSession> pass,
+                       PassResult& result) override {
+    if (!begun_.exchange(true)) started_.set_value();
+    gate_.wait();
+    return fake_.Forward(pass, result);
+  }
+  absl::Status Commit(SessionId session,
+                      absl::Span<const int32_t> rows) override {
+    return fake_.Commit(session, rows);
+  }
+  absl::StatusOr<absl::Span<const float>> Logits(SessionId session,
+                                                 int32_t row) override {
+    return fake_.Logits(session, row);
+  }
+  int32_t max_rows() const override { return fake_.max_rows(); }
+  KvUsage kv_usage() const override { return fake_.kv_usage(); }
+
+  std::future<void> Started() { return started_.get_future(); }
+
+ private:
+  std::shared_future<void> gate_;
+  std::promise<void> started_;
+  std::atomic<bool> begun_{false};
+  testing::FakeBackend fake_;
+};
+
+TEST(DraftThreadTest, ACancelledRoundReturnsWithinAPassAndFreesItsSession) {
+  std::promise<void> gate;
+  auto backend = std::make_unique<GatedBackend>(gate.get_future().share());
+  std::future<void> started = backend->Started();
+  DraftThread thread(
+      {},
+      std::make_unique<DraftEngine>(DraftEngineOptions(), std::move(backend)),
+      nullptr);
+  auto session = thread.Open(MakeOpen("draft_model:gamma=100", {1}));
+  ASSERT_TRUE(session.ok());
+  DraftAnswer answer;
+  std::future<absl::Status> round = std::async(std::launch::async, [&] {
+    return (*session)->Round(MakeRound(2, {3}, 256), answer);
+  });
+  started.wait();
+  (*session)->Cancel();
+  gate.set_value();
+  EXPECT_TRUE(absl::IsCancelled(round.get()));
+  EXPECT_EQ(thread.Snapshot().totals.passes, 1);
+  // A cancel without a round under way does nothing.
+  auto other = thread.Open(MakeOpen("draft_model", {1}));
+  ASSERT_TRUE(other.ok());
+  (*other)->Cancel();
+  EXPECT_TRUE((*other)->Round(MakeRound(2, {3}), answer).ok());
+  EXPECT_EQ(thread.Snapshot().sessions, 1);
+}
+
+TEST(DraftThreadTest, StoppingFailsTheRoundsUnderWay) {
+  std::promise<void> gate;
+  auto backend = std::make_unique<GatedBackend>(gate.get_future().share());
+  std::future<void> started = backend->Started();
+  auto thread = std::make_unique<DraftThread>(
+      DraftThreadOptions(),
+      std::make_unique<DraftEngine>(DraftEngineOptions(), std::move(backend)),
+      nullptr);
+  auto session = thread->Open(MakeOpen("draft_model:gamma=100", {1}));
+  ASSERT_TRUE(session.ok());
+  DraftAnswer answer;
+  std::future<absl::Status> round = std::async(std::launch::async, [&] {
+    return (*session)->Round(MakeRound(2, {3}, 256), answer);
+  });
+  started.wait();
+  thread->BeginStop();
+  gate.set_value();
+  EXPECT_TRUE(absl::IsUnavailable(round.get()));
+  EXPECT_TRUE(absl::IsUnavailable(thread->Open(OpenOf(0)).status()));
+  session->reset();
+}
+
+}  // namespace
+}  // namespace foretoken::draft_worker
