@@ -12,7 +12,8 @@ absl::Span<const Spec* const> OrchestratorCatalog() {
       &kNumAcceptedTokens, &kNumAcceptedPerPosition,
       &kDraftedByDrafter,  &kAcceptedByDrafter,
       &kDegradedRounds,    &kPhaseLatency,
-      &kTreeNodes,         &kFailovers};
+      &kTreeNodes,         &kFailovers,
+      &kDraftLatency,      &kBreakerState};
   return kAll;
 }
 

@@ -18,8 +18,9 @@ struct Spec {
   const char* name;
   Kind kind;
   const char* help;
-  const char* label = nullptr;           // at most one; from a closed set
+  const char* label = nullptr;           // of a closed set of values
   absl::Span<const double> bounds = {};  // histograms: upper bounds, ascending
+  const char* second_label = nullptr;    // counters: beside the first
 };
 
 // Bounds. Latencies reach from an in-process round to a long generation.
@@ -38,9 +39,9 @@ inline constexpr double kNodeBounds[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
 inline constexpr int kMaxPositions = 16;
 
 // Values of the label `drafter`.
-inline constexpr const char* kDrafters[] = {"draft_model", "lookahead",
-                                            "ouroboros",   "ngram_trie",
-                                            "crest",       "prompt_lookup"};
+inline constexpr const char* kDrafters[] = {
+    "draft_model", "lookahead",     "ouroboros", "ngram_trie",
+    "crest",       "prompt_lookup", "fused"};
 
 // Served requests and RPCs.
 inline constexpr Spec kRequests = {
@@ -87,8 +88,21 @@ inline constexpr Spec kAcceptedByDrafter = {
     "foretoken_accepted_tokens_total", Kind::kCounter,
     "Draft tokens accepted, by the drafter they are credited to", "drafter"};
 inline constexpr Spec kDegradedRounds = {
-    "foretoken_degraded_rounds_total", Kind::kCounter,
-    "Rounds that went on without a drafter that was asked", "drafter"};
+    "foretoken_degraded_rounds_total",
+    Kind::kCounter,
+    "Rounds that went on without a draft that was wanted: late, refused, "
+    "broken, breaker_open",
+    "drafter",
+    {},
+    "reason"};
+inline constexpr Spec kDraftLatency = {
+    "foretoken_draft_latency_seconds", Kind::kHistogram,
+    "From an ask to the draft, answers in time alone", "drafter",
+    kLatencyBounds};
+inline constexpr Spec kBreakerState = {
+    "foretoken_breaker_state", Kind::kGauge,
+    "Circuit breaker of a drafting service: 0 closed, 1 half-open, 2 open",
+    "service"};
 inline constexpr Spec kPhaseLatency = {
     "foretoken_phase_latency_seconds", Kind::kHistogram,
     "Time of a round's phase: draft, verify", "phase", kLatencyBounds};

@@ -14,10 +14,14 @@
 namespace foretoken::metrics {
 namespace {
 
-prometheus::Labels LabelsOf(const Spec& spec, const std::string& value) {
+prometheus::Labels LabelsOf(const Spec& spec, const std::string& value,
+                            const std::string& second = "") {
   FORETOKEN_CHECK((spec.label == nullptr) == value.empty());
-  if (spec.label == nullptr) return {};
-  return {{spec.label, value}};
+  FORETOKEN_CHECK((spec.second_label == nullptr) == second.empty());
+  prometheus::Labels labels;
+  if (spec.label != nullptr) labels.emplace(spec.label, value);
+  if (spec.second_label != nullptr) labels.emplace(spec.second_label, second);
+  return labels;
 }
 
 }  // namespace
@@ -25,13 +29,14 @@ prometheus::Labels LabelsOf(const Spec& spec, const std::string& value) {
 Registry::Registry() : registry_(std::make_shared<prometheus::Registry>()) {}
 
 prometheus::Counter& Registry::GetCounter(const Spec& spec,
-                                          const std::string& value) {
+                                          const std::string& value,
+                                          const std::string& second) {
   FORETOKEN_CHECK(spec.kind == Kind::kCounter);
   return prometheus::BuildCounter()
       .Name(spec.name)
       .Help(spec.help)
       .Register(*registry_)
-      .Add(LabelsOf(spec, value));
+      .Add(LabelsOf(spec, value, second));
 }
 
 prometheus::Gauge& Registry::GetGauge(const Spec& spec,
@@ -62,7 +67,7 @@ std::string Registry::Text() const {
 void AddExposerFlags(Flags& flags, const std::string& default_address,
                      ExposerOptions* options) {
   options->address = default_address;
-  flags.String("metrics-address", &options->address,
+  flags.String("metrics-listen", &options->address,
                "HOST:PORT of the /metrics page, empty for none");
 }
 

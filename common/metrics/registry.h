@@ -30,8 +30,9 @@ class Registry {
   Registry();
 
   // The child of `spec`; `value` fills its label and is empty where it has
-  // none. The reference lives as long as the registry.
-  prometheus::Counter& GetCounter(const Spec& spec, const std::string& value);
+  // none, `second` its second one. The reference lives as long as the registry.
+  prometheus::Counter& GetCounter(const Spec& spec, const std::string& value,
+                                  const std::string& second = "");
   prometheus::Gauge& GetGauge(const Spec& spec, const std::string& value = "");
   prometheus::Histogram& GetHistogram(const Spec& spec,
                                       const std::string& value);
@@ -50,7 +51,7 @@ struct ExposerOptions {
   std::string address = "127.0.0.1:0";
 };
 
-// --metrics-address, with `default_address` as its default.
+// --metrics-listen, with `default_address` as its default.
 void AddExposerFlags(Flags& flags, const std::string& default_address,
                      ExposerOptions* options);
 

@@ -1,15 +1,58 @@
 #include "services/orchestrator/config.h"
 
+#include <optional>
 #include <utility>
 
 #include "common/base/status_macros.h"
 
 namespace foretoken::orchestrator {
 
+namespace {
+
+void AddDraftingFlags(Flags& flags, OrchestratorServerOptions* server) {
+  flags.String("crest-datastore", &server->drafters.crest_datastore,
+               "Datastore of requests that name none");
+  DraftWait& wait = server->draft_wait;
+  flags.Double("draft-wait-passes", &wait.passes, {0.0, 1000.0},
+               "How long drafts are waited for, in passes of the target");
+  flags.Duration("draft-wait-floor", &wait.floor,
+                 {absl::ZeroDuration(), absl::Minutes(1)},
+                 "Drafts are waited for at least so long");
+  flags.Duration("draft-wait-cap", &wait.cap,
+                 {absl::ZeroDuration(), absl::Minutes(1)},
+                 "Drafts are waited for at most so long");
+  CircuitBreakerOptions& breaker = server->drafters.breaker;
+  flags.Int("breaker-failures", &breaker.failures_in_a_row, {1, 1000},
+            "Failures in a row after which a drafting service is left alone");
+  flags.Duration("breaker-backoff", &breaker.first_backoff,
+                 {absl::Milliseconds(1), absl::Hours(1)},
+                 "Time until such a service is tried again; doubles");
+  flags.Duration("breaker-max-backoff", &breaker.max_backoff,
+                 {absl::Milliseconds(1), absl::Hours(1)}, "Longest such time");
+}
+
+absl::StatusOr<std::optional<DraftEndpoint>> Connect(
+    const std::string& address, const rpc::ChannelOptions& options) {
+  std::optional<DraftEndpoint> endpoint;
+  if (address.empty()) return endpoint;
+  endpoint.emplace();
+  FORETOKEN_ASSIGN_OR_RETURN(endpoint->channel,
+                             rpc::CreateChannel(address, options));
+  FORETOKEN_ASSIGN_OR_RETURN(endpoint->token, rpc::ReadToken(options));
+  return endpoint;
+}
+
+}  // namespace
+
 void AddOrchestratorFlags(Flags& flags, OrchestratorServerOptions* server) {
-  flags.String("mode", &server->default_mode,
-               "Drafting of requests that name none: off, "
-               "prompt_lookup[:max_n=3,tokens=10,match=first|latest]");
+  flags.String(
+      "mode", &server->default_mode,
+      "Drafting of requests that name none: off, draft_model, "
+      "lookahead, ouroboros, ngram_trie, crest, prompt_lookup or auto, "
+      "with parameters as in prompt_lookup:max_n=3,tokens=10");
+  flags.Bool("trace", &server->trace,
+             "Log a line for every round: tree, drafters, times; no text");
+  AddDraftingFlags(flags, server);
   flags.Int("max-requests", &server->max_requests, {1, 4096},
             "Requests that run at once");
   flags.Int("max-waiting-requests", &server->max_waiting_requests, {0, 65536},
@@ -31,6 +74,13 @@ absl::StatusOr<OrchestratorConfig> OrchestratorConfig::Parse(
               "Serves the public Generation API on top of verifiers.");
   flags.List("verifiers", &config.verifiers, "Addresses of verifiers");
   rpc::AddChannelFlags(flags, "verifier", &config.verifier_channel);
+  flags.String("trie-drafter", &config.trie_drafter,
+               "Address of a trie drafter, empty for none");
+  flags.String("draft-worker", &config.draft_worker,
+               "Address of a draft worker, empty for none");
+  flags.String("crest", &config.crest,
+               "Address of a crest service, empty for none");
+  rpc::AddChannelFlags(flags, "drafter", &config.drafter_channel);
   flags.Duration("probe-interval", &config.pool.probe_interval,
                  {absl::Milliseconds(10), absl::Minutes(10)},
                  "Time between two looks at a verifier");
@@ -69,9 +119,18 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> MakeOrchestratorServer(
         rpc::CreateChannel(address, config.verifier_channel));
     endpoints.push_back({address, std::move(channel), token});
   }
+  OrchestratorServerOptions server = config.server;
+  RemoteServicesOptions& drafters = server.drafters;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      drafters.trie_drafter,
+      Connect(config.trie_drafter, config.drafter_channel));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      drafters.draft_worker,
+      Connect(config.draft_worker, config.drafter_channel));
+  FORETOKEN_ASSIGN_OR_RETURN(drafters.crest,
+                             Connect(config.crest, config.drafter_channel));
   return OrchestratorServer::Create(
-      config.server,
-      std::make_unique<VerifierPool>(config.pool, std::move(endpoints)),
+      server, std::make_unique<VerifierPool>(config.pool, std::move(endpoints)),
       std::move(tokenizer), registry);
 }
 

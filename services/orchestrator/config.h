@@ -20,6 +20,11 @@ struct OrchestratorConfig {
   metrics::ExposerOptions metrics;
   std::vector<std::string> verifiers = {"127.0.0.1:50051"};
   rpc::ChannelOptions verifier_channel;
+  // Addresses of drafting services, empty for none, and how to get there.
+  std::string trie_drafter;
+  std::string draft_worker;
+  std::string crest;
+  rpc::ChannelOptions drafter_channel;
   VerifierPoolOptions pool;
   std::string tokenizer;
   OrchestratorServerOptions server;

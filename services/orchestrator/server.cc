@@ -1,10 +1,8 @@
 #include "services/orchestrator/server.h"
 
-#include <algorithm>
 #include <random>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -14,85 +12,16 @@
 #include "common/rpc/convert.h"
 #include "common/rpc/status.h"
 #include "services/orchestrator/adapters/generate_stream.h"
+#include "services/orchestrator/adapters/request_reading.h"
 #include "services/orchestrator/core/modes.h"
+#include "services/orchestrator/core/trace.h"
 
 namespace foretoken::orchestrator {
 namespace {
 
-constexpr size_t kMaxRequestIdLength = 64;
-constexpr size_t kMaxCacheScopeLength = 256;
-
 uint64_t RandomSeed() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
-}
-
-absl::Status CheckNames(const v1::GenerateRequest& request) {
-  bool good = request.request_id().size() <= kMaxRequestIdLength;
-  for (const char c : request.request_id()) {
-    good &= absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-  }
-  if (!good) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("request_id: want at most ", kMaxRequestIdLength,
-                     " characters of A-Za-z0-9._-"));
-  }
-  if (request.cache_scope().size() > kMaxCacheScopeLength) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cache_scope: ", request.cache_scope().size(),
-                     " bytes, want at most ", kMaxCacheScopeLength));
-  }
-  return absl::OkStatus();
-}
-
-v1::Drafter DrafterNumber(const std::string& name) {
-  v1::Drafter drafter = v1::DRAFTER_UNSPECIFIED;
-  v1::Drafter_Parse(absl::StrCat("DRAFTER_", absl::AsciiStrToUpper(name)),
-                    &drafter);
-  return drafter;
-}
-
-void FillDelta(const Delta& delta, const GenerationSummary& summary,
-               v1::GenerateDelta* proto) {
-  proto->set_text(delta.text);
-  proto->mutable_token_ids()->Add(delta.token_ids.begin(),
-                                  delta.token_ids.end());
-  for (const int32_t drafter : delta.drafters) {
-    proto->add_drafters(drafter < 0
-                            ? v1::DRAFTER_UNSPECIFIED
-                            : DrafterNumber(summary.by_drafter[drafter].name));
-  }
-  for (const SampledToken& token : delta.logprobs) {
-    rpc::ToProto(token, proto->add_logprobs());
-  }
-}
-
-void FillResult(const GenerationSummary& summary, v1::GenerateResult* result) {
-  result->set_finish_reason(rpc::ToProto(summary.finish));
-  v1::Usage* usage = result->mutable_usage();
-  usage->set_prompt_tokens(static_cast<int32_t>(summary.prompt_tokens));
-  usage->set_completion_tokens(static_cast<int32_t>(summary.completion_tokens));
-  usage->set_cached_prompt_tokens(static_cast<int32_t>(summary.reused_tokens));
-  v1::SpeculationStats* stats = result->mutable_speculation();
-  stats->set_rounds(summary.rounds);
-  stats->set_drafted_tokens(summary.drafted);
-  stats->set_accepted_tokens(summary.accepted);
-  stats->set_accept_length(summary.accept_length());
-  for (const DrafterCounts& counts : summary.by_drafter) {
-    v1::DrafterStats* by = stats->add_by_drafter();
-    by->set_drafter(DrafterNumber(counts.name));
-    by->set_drafted_tokens(counts.drafted);
-    by->set_accepted_tokens(counts.accepted);
-    by->set_rounds(summary.rounds);
-  }
-  v1::Timing* timing = result->mutable_timing();
-  timing->set_time_to_first_token_ms(
-      absl::ToDoubleMilliseconds(summary.time_to_first_token));
-  const double seconds = absl::ToDoubleSeconds(summary.decode_time);
-  if (seconds > 0) {
-    timing->set_decode_tokens_per_s(
-        static_cast<double>(summary.decoded_tokens) / seconds);
-  }
 }
 
 }  // namespace
@@ -148,14 +77,24 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
     metrics::Registry& registry) {
   FORETOKEN_ASSIGN_OR_RETURN(ModeSpec mode,
                              ModeSpec::Parse(options.default_mode));
-  FORETOKEN_RETURN_IF_ERROR(MakeDrafters(mode).status());
+  std::string fingerprint;
+  if (tokenizer != nullptr) {
+    const Sha256Digest& digest = tokenizer->fingerprint();
+    fingerprint.assign(digest.begin(), digest.end());
+  }
+  auto drafters = std::make_unique<RemoteServices>(
+      options.drafters, std::move(fingerprint), registry);
+  ModeContext context;
+  context.services = drafters.get();
+  FORETOKEN_RETURN_IF_ERROR(MakeSources(mode, context).status());
   return std::unique_ptr<OrchestratorServer>(
-      new OrchestratorServer(options, std::move(mode), std::move(pool),
-                             std::move(tokenizer), registry));
+      new OrchestratorServer(options, std::move(mode), std::move(drafters),
+                             std::move(pool), std::move(tokenizer), registry));
 }
 
 OrchestratorServer::OrchestratorServer(const OrchestratorServerOptions& options,
                                        ModeSpec mode,
+                                       std::unique_ptr<RemoteServices> drafters,
                                        std::unique_ptr<VerifierPool> pool,
                                        std::unique_ptr<Tokenizer> tokenizer,
                                        metrics::Registry& registry)
@@ -163,6 +102,8 @@ OrchestratorServer::OrchestratorServer(const OrchestratorServerOptions& options,
       default_mode_(std::move(mode)),
       pool_(std::move(pool)),
       tokenizer_(std::move(tokenizer)),
+      drafters_(std::move(drafters)),
+      estimates_(std::make_shared<DraftEstimates>()),
       metrics_(registry),
       workers_(options.max_requests, options.max_waiting_requests) {}
 
@@ -186,50 +127,6 @@ absl::Status OrchestratorServer::Submit(std::function<void()> work) {
   return rpc::WithRetryAfter(submitted, options_.retry_after);
 }
 
-absl::StatusOr<TargetInfo> OrchestratorServer::Target() const {
-  FORETOKEN_ASSIGN_OR_RETURN(const v1::GetVerifierInfoResponse info,
-                             pool_->Info());
-  if (tokenizer_ != nullptr && !info.tokenizer_fingerprint().empty()) {
-    const Sha256Digest& ours = tokenizer_->fingerprint();
-    if (!std::equal(
-            ours.begin(), ours.end(), info.tokenizer_fingerprint().begin(),
-            info.tokenizer_fingerprint().end(),
-            [](uint8_t a, char b) { return a == static_cast<uint8_t>(b); })) {
-      return absl::FailedPreconditionError(
-          "the verifiers' model has another tokenizer than this orchestrator");
-    }
-  }
-  TargetInfo target;
-  target.vocab_size = info.vocab_size();
-  target.max_positions = info.max_positions();
-  target.eos_tokens.assign(info.end_tokens().begin(), info.end_tokens().end());
-  return target;
-}
-
-absl::StatusOr<std::vector<TokenId>> OrchestratorServer::PromptOf(
-    const v1::GenerateRequest& request) const {
-  switch (request.prompt_case()) {
-    case v1::GenerateRequest::kTokenIds:
-      return std::vector<TokenId>(request.token_ids().ids().begin(),
-                                  request.token_ids().ids().end());
-    case v1::GenerateRequest::kText:
-      if (tokenizer_ == nullptr) {
-        return absl::InvalidArgumentError(
-            "text: this server has no tokenizer, want token_ids");
-      }
-      if (static_cast<int64_t>(request.text().size()) >
-          options_.max_prompt_bytes) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("text: ", request.text().size(),
-                         " bytes, want at most ", options_.max_prompt_bytes));
-      }
-      return tokenizer_->EncodePrompt(request.text());
-    case v1::GenerateRequest::PROMPT_NOT_SET:
-      break;
-  }
-  return absl::InvalidArgumentError("prompt: want text or token_ids");
-}
-
 absl::StatusOr<ModeSpec> OrchestratorServer::ModeOf(
     const v1::SpeculationConfig& config) const {
   FORETOKEN_ASSIGN_OR_RETURN(ModeSpec mode, rpc::FromProto(config));
@@ -238,39 +135,38 @@ absl::StatusOr<ModeSpec> OrchestratorServer::ModeOf(
 }
 
 absl::StatusOr<std::unique_ptr<DecodeLoop>> OrchestratorServer::MakeLoop(
-    const v1::GenerateRequest& request, uint64_t seed, absl::Time deadline,
-    std::string* mode_text) const {
+    const Call& call, uint64_t seed, std::string* mode_text) const {
+  const v1::GenerateRequest& request = call.request;
   FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode,
                              ModeOf(request.speculation()));
   *mode_text = mode.ToString();
-  FORETOKEN_ASSIGN_OR_RETURN(std::vector<NamedDrafter> drafters,
-                             MakeDrafters(mode));
-  FORETOKEN_ASSIGN_OR_RETURN(const TargetInfo target, Target());
-  GenerationRequest generation;
-  FORETOKEN_ASSIGN_OR_RETURN(generation.prompt, PromptOf(request));
-  FORETOKEN_ASSIGN_OR_RETURN(generation.sampling,
-                             rpc::FromProto(request.sampling()));
+  DraftingOptions drafting;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      drafting.limits.max_draft_nodes,
+      ReadTreeNodes(request.speculation(), options_.max_tree_nodes));
+  FORETOKEN_ASSIGN_OR_RETURN(const v1::GetVerifierInfoResponse info,
+                             pool_->Info());
+  drafting.limits.max_rows = info.max_rows_per_session();
+  drafting.costs = ReadPassCosts(info);
+  drafting.estimates = estimates_;
+  drafting.wait = options_.draft_wait;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      ModeSources made,
+      MakeSources(mode, {drafters_.get(), drafting.limits, drafting.clock}));
+  drafting.economical = made.economical;
+
+  FORETOKEN_ASSIGN_OR_RETURN(const TargetInfo target,
+                             ReadTarget(info, tokenizer_.get()));
+  FORETOKEN_ASSIGN_OR_RETURN(GenerationRequest generation,
+                             ReadRequest(request));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      generation.prompt,
+      ReadPrompt(request, tokenizer_.get(), options_.max_prompt_bytes));
   generation.sampling.seed = seed;
-  if (request.has_max_tokens()) generation.max_tokens = request.max_tokens();
-  generation.stop_token_ids.assign(request.stop_token_ids().begin(),
-                                   request.stop_token_ids().end());
-  generation.stop_strings.assign(request.stop().begin(), request.stop().end());
-  generation.ignore_eos = request.ignore_eos();
-  generation.cache_scope = request.cache_scope();
-  generation.deadline = deadline;
-  DecodeLoop::Options loop;
-  loop.max_tree_nodes = options_.max_tree_nodes;
-  if (request.speculation().has_max_tree_nodes()) {
-    const int32_t asked = request.speculation().max_tree_nodes();
-    if (asked < 1 || asked > options_.max_tree_nodes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("speculation.max_tree_nodes: ", asked, ", want 1..",
-                       options_.max_tree_nodes));
-    }
-    loop.max_tree_nodes = asked;
-  }
+  generation.request_id = call.request_id;
+  generation.deadline = call.deadline;
   return DecodeLoop::Create(std::move(generation), target, tokenizer_.get(),
-                            std::move(drafters), std::move(loop));
+                            std::move(made.sources), std::move(drafting));
 }
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* OrchestratorServer::Generate(
@@ -332,9 +228,8 @@ absl::Status OrchestratorServer::Drive(Call& call, uint64_t seed,
                                        RemoteVerifier& verifier,
                                        v1::GenerateResult& result) {
   std::string mode;
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const std::unique_ptr<DecodeLoop> loop,
-      MakeLoop(call.request, seed, call.deadline, &mode));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<DecodeLoop> loop,
+                             MakeLoop(call, seed, &mode));
   const auto show = [&](const Delta& delta) {
     if (delta.text.empty() && delta.token_ids.empty()) return absl::OkStatus();
     v1::GenerateResponse response;
@@ -342,27 +237,22 @@ absl::Status OrchestratorServer::Drive(Call& call, uint64_t seed,
     return call.stream->Send(std::move(response));
   };
   const SessionRequest open = loop->OpenRequest();
+  verifier.WantRowTokens(loop->needs_rows());
   FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult prefill, verifier.Open(open));
   Delta delta;
   FORETOKEN_RETURN_IF_ERROR(loop->OnPrefill(prefill, delta));
   metrics_.Prefilled(loop->summary());
   FORETOKEN_RETURN_IF_ERROR(show(delta));
-  absl::Duration draft_time, verify_time;
   while (!loop->done()) {
-    const GenerationSummary before = loop->summary();
-    const absl::Time start = absl::Now();
-    RoundRequest request = loop->NextRound();
-    const int nodes = request.tree.size();
-    const absl::Time drafted = absl::Now();
     FORETOKEN_ASSIGN_OR_RETURN(const RoundResult round,
-                               verifier.Round(std::move(request)));
-    const absl::Time verified = absl::Now();
+                               verifier.Round(loop->NextRound()));
     delta = Delta();
     FORETOKEN_RETURN_IF_ERROR(loop->OnRound(round, delta));
-    metrics_.RoundDone(nodes, round, drafted - start, verified - drafted,
-                       before, loop->summary());
-    draft_time += drafted - start;
-    verify_time += verified - drafted;
+    metrics_.RoundDone(loop->last_round());
+    if (options_.trace) {
+      FORETOKEN_LOG(kInfo, "trace ", call.request_id, " ",
+                    TraceLine(loop->summary().rounds, loop->last_round()));
+    }
     FORETOKEN_RETURN_IF_ERROR(show(delta));
   }
   FillResult(loop->summary(), &result);
@@ -371,10 +261,8 @@ absl::Status OrchestratorServer::Drive(Call& call, uint64_t seed,
   result.set_request_id(call.request_id);
   result.mutable_prompt_token_ids()->Add(open.tokens.begin(),
                                          open.tokens.end());
-  v1::Timing& timing = *result.mutable_timing();
-  timing.set_draft_ms(absl::ToDoubleMilliseconds(draft_time));
-  timing.set_verify_ms(absl::ToDoubleMilliseconds(verify_time));
-  timing.set_total_ms(absl::ToDoubleMilliseconds(absl::Now() - call.start));
+  result.mutable_timing()->set_total_ms(
+      absl::ToDoubleMilliseconds(absl::Now() - call.start));
   return absl::OkStatus();
 }
 
@@ -433,7 +321,9 @@ grpc::ServerUnaryReactor* OrchestratorServer::GetModelInfo(
     response->set_model(options_.model_name);
     response->set_vocab_size(info->vocab_size());
     response->set_max_positions(info->max_positions());
-    for (const std::string& mode : ServedModes()) response->add_modes(mode);
+    for (std::string& mode : ServedModes(drafters_.get())) {
+      response->add_modes(std::move(mode));
+    }
     response->set_numerics_fingerprint(info->numerics_fingerprint());
     if (tokenizer_ != nullptr) {
       const Sha256Digest& digest = tokenizer_->fingerprint();

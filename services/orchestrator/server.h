@@ -23,6 +23,7 @@
 #include "common/text/tokenizer.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "services/orchestrator/adapters/generation_metrics.h"
+#include "services/orchestrator/adapters/remote_services.h"
 #include "services/orchestrator/adapters/remote_verifier.h"
 #include "services/orchestrator/adapters/verifier_pool.h"
 
@@ -30,13 +31,16 @@ namespace foretoken::orchestrator {
 
 struct OrchestratorServerOptions {
   std::string model_name = "model";  // shown to clients; never a path
-  std::string default_mode = "prompt_lookup";
+  std::string default_mode = "auto";
   int32_t max_tree_nodes = 64;
   int32_t max_requests = 128;         // running at once
   int32_t max_waiting_requests = 64;  // beside those
   int64_t max_prompt_bytes = 4 << 20;
   absl::Duration retry_after = absl::Milliseconds(200);
   RemoteVerifierOptions verifier;
+  RemoteServicesOptions drafters;
+  DraftWait draft_wait;
+  bool trace = false;  // log a line for every round
 };
 
 class OrchestratorServer final : public v1::Generation::CallbackService,
@@ -77,6 +81,7 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   class Call;
 
   OrchestratorServer(const OrchestratorServerOptions& options, ModeSpec mode,
+                     std::unique_ptr<RemoteServices> drafters,
                      std::unique_ptr<VerifierPool> pool,
                      std::unique_ptr<Tokenizer> tokenizer,
                      metrics::Registry& registry);
@@ -84,13 +89,10 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   absl::Status Enter(Call* call);
   void Leave(Call* call);
   absl::Status Submit(std::function<void()> work);
-  absl::StatusOr<TargetInfo> Target() const;
-  absl::StatusOr<std::vector<TokenId>> PromptOf(
-      const v1::GenerateRequest& request) const;
   absl::StatusOr<ModeSpec> ModeOf(const v1::SpeculationConfig& config) const;
-  absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
-      const v1::GenerateRequest& request, uint64_t seed, absl::Time deadline,
-      std::string* mode) const;
+  absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(const Call& call,
+                                                       uint64_t seed,
+                                                       std::string* mode) const;
 
   void Run(Call& call);
   absl::Status Drive(Call& call, uint64_t seed, RemoteVerifier& verifier,
@@ -100,6 +102,8 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   const ModeSpec default_mode_;
   const std::unique_ptr<VerifierPool> pool_;
   const std::unique_ptr<Tokenizer> tokenizer_;
+  const std::unique_ptr<RemoteServices> drafters_;
+  const std::shared_ptr<DraftEstimates> estimates_;  // shared with requests
   GenerationMetrics metrics_;
 
   mutable absl::Mutex mu_;

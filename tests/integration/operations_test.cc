@@ -307,8 +307,7 @@ TEST(RequestTest, BadRequestsAreRefusedByFieldAndCostNothing) {
   expect(bad, invalid, "max_tree_nodes");
   bad = MakeRequest({1}, "prompt_lookup:max_n=99", 4);
   expect(bad, invalid, "max_n");
-  for (const char* mode : {"draft_model", "lookahead", "ouroboros",
-                           "ngram_trie", "crest", "auto"}) {
+  for (const char* mode : {"draft_model", "ouroboros", "crest"}) {
     expect(MakeRequest({1}, mode, 4), absl::StatusCode::kUnimplemented, mode);
   }
   EXPECT_EQ(pair.verifier->Sample("foretoken_passes_total"), 0);

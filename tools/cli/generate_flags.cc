@@ -3,6 +3,7 @@
 #include <fstream>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -55,6 +56,14 @@ void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
   command.add_flag("--local", flags.local, "Run the model in this process");
   command.add_option("--model", flags.model,
                      "Model directory in Hugging Face layout");
+  command.add_option("--draft-model", flags.draft_model,
+                     "Directory of a draft model with the same vocabulary");
+  command.add_option("--prior", flags.prior,
+                     "Prior of the trie drafter (foretoken prior build)");
+  command.add_option("--crest", flags.crest,
+                     "Snapshot of a CREST datastore (foretoken crest build)");
+  command.add_flag("--trace", flags.trace,
+                   "Log a line for every round: tree, drafters, times");
   command.add_option("--prompt", flags.prompt,
                      "Text; BOS is added where the model's files ask for it");
   command.add_option("--prompt-file", flags.prompt_file,
@@ -186,6 +195,19 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
     return absl::InvalidArgumentError(
         "--server: the model is the server's, want neither --local nor "
         "--model");
+  }
+  for (const auto& [name, path] :
+       {std::pair("--draft-model", flags.draft_model),
+        std::pair("--prior", flags.prior), std::pair("--crest", flags.crest)}) {
+    if (flags.server.empty() || path.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        name,
+        ": a server uses what its own configuration names, want it with "
+        "--local alone"));
+  }
+  if (!flags.server.empty() && flags.trace) {
+    return absl::InvalidArgumentError(
+        "--trace: a server traces by its own flag, want it with --local alone");
   }
   if (flags.server.empty() && (!flags.local || flags.model.empty())) {
     return absl::InvalidArgumentError(

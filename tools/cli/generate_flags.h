@@ -25,6 +25,10 @@ struct GenerateFlags {
   double timeout_s = 0;  // 0: none
   bool local = false;
   std::string model;
+  std::string draft_model;
+  std::string prior;
+  std::string crest;
+  bool trace = false;
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_file;
   std::optional<std::string> prompt_ids;

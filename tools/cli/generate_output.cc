@@ -43,7 +43,9 @@ std::string GenerateOutput::ResultJson(
   Json by_drafter = Json::object();
   for (const orchestrator::DrafterCounts& counts : summary.by_drafter) {
     by_drafter[counts.name] = {{"drafted", counts.drafted},
-                               {"accepted", counts.accepted}};
+                               {"accepted", counts.accepted},
+                               {"rounds", counts.rounds},
+                               {"degraded_rounds", counts.degraded}};
   }
   Json json = {
       {"prompt_token_ids", prompt},
@@ -63,7 +65,9 @@ std::string GenerateOutput::ResultJson(
         {"by_drafter", std::move(by_drafter)}}},
       {"timing",
        {{"ttft_ms", absl::ToDoubleMilliseconds(summary.time_to_first_token)},
-        {"decode_tokens_per_s", TokensPerSecond(summary)}}},
+        {"decode_tokens_per_s", TokensPerSecond(summary)},
+        {"draft_ms", absl::ToDoubleMilliseconds(summary.draft_time)},
+        {"verify_ms", absl::ToDoubleMilliseconds(summary.verify_time)}}},
       {"seed", sampling.seed}};
   if (sampling.logprobs >= 0) json["logprobs"] = LogprobsJson(logprobs_);
   return DumpJson(json) + "\n";

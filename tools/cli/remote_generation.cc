@@ -1,5 +1,7 @@
 #include "tools/cli/remote_generation.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -7,7 +9,6 @@
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/convert.h"
-#include "common/rpc/generation_client.h"
 
 namespace foretoken::cli {
 namespace {
@@ -26,7 +27,10 @@ absl::StatusOr<v1::GenerateRequest> ToMessage(
   rpc::ToProto(request.sampling, message.mutable_sampling());
   if (!has_seed) message.mutable_sampling()->clear_seed();
   FORETOKEN_RETURN_IF_ERROR(rpc::ToProto(mode, message.mutable_speculation()));
-  message.set_max_tokens(static_cast<int32_t>(request.max_tokens));
+  // Any number beyond the message's is beyond every model's context, too.
+  message.set_max_tokens(static_cast<int32_t>(std::clamp<int64_t>(
+      request.max_tokens, std::numeric_limits<int32_t>::min(),
+      std::numeric_limits<int32_t>::max())));
   for (const std::string& stop : request.stop_strings) message.add_stop(stop);
   message.mutable_stop_token_ids()->Add(request.stop_token_ids.begin(),
                                         request.stop_token_ids.end());
@@ -69,11 +73,13 @@ RemoteResult FromMessage(const v1::GenerateResult& message) {
   summary.drafted = message.speculation().drafted_tokens();
   summary.accepted = message.speculation().accepted_tokens();
   for (const v1::DrafterStats& stats : message.speculation().by_drafter()) {
-    summary.by_drafter.push_back({DrafterName(stats.drafter()),
-                                  stats.drafted_tokens(),
-                                  stats.accepted_tokens()});
+    summary.by_drafter.push_back(
+        {DrafterName(stats.drafter()), stats.drafted_tokens(),
+         stats.accepted_tokens(), stats.rounds(), stats.degraded_rounds()});
   }
   const v1::Timing& timing = message.timing();
+  summary.draft_time = absl::Milliseconds(timing.draft_ms());
+  summary.verify_time = absl::Milliseconds(timing.verify_ms());
   summary.time_to_first_token =
       absl::Milliseconds(timing.time_to_first_token_ms());
   summary.decoded_tokens = summary.rounds + summary.accepted;
@@ -94,8 +100,6 @@ absl::StatusOr<RemoteResult> GenerateRemotely(
     const orchestrator::GenerationRequest& request, bool has_seed,
     const ModeSpec& mode,
     const std::function<absl::Status(const orchestrator::Delta&)>& on_delta) {
-  FORETOKEN_ASSIGN_OR_RETURN(const v1::GenerateRequest message,
-                             ToMessage(text, request, has_seed, mode));
   rpc::ChannelOptions channel;
   channel.insecure = options.insecure;
   channel.tls_ca = options.tls_ca;
@@ -103,15 +107,29 @@ absl::StatusOr<RemoteResult> GenerateRemotely(
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::GenerationClient> client,
       rpc::GenerationClient::Connect(options.address, channel));
-  absl::Status shown;
-  const auto result = client->Generate(message, absl::Now() + options.timeout,
-                                       [&](const v1::GenerateDelta& delta) {
-                                         if (shown.ok())
-                                           shown = on_delta(FromMessage(delta));
-                                         return shown.ok();
-                                       });
-  FORETOKEN_RETURN_IF_ERROR(shown);
+  auto result = GenerateOver(*client, options.timeout, text, request, has_seed,
+                             mode, on_delta);
   FORETOKEN_RETURN_IF_ERROR(Annotate(result.status(), options.address));
+  return result;
+}
+
+absl::StatusOr<RemoteResult> GenerateOver(
+    const rpc::GenerationClient& client, absl::Duration timeout,
+    const std::optional<std::string>& text,
+    const orchestrator::GenerationRequest& request, bool has_seed,
+    const ModeSpec& mode,
+    const std::function<absl::Status(const orchestrator::Delta&)>& on_delta) {
+  FORETOKEN_ASSIGN_OR_RETURN(const v1::GenerateRequest message,
+                             ToMessage(text, request, has_seed, mode));
+  absl::Status shown;
+  const auto result = client.Generate(message, absl::Now() + timeout,
+                                      [&](const v1::GenerateDelta& delta) {
+                                        if (shown.ok())
+                                          shown = on_delta(FromMessage(delta));
+                                        return shown.ok();
+                                      });
+  FORETOKEN_RETURN_IF_ERROR(shown);
+  FORETOKEN_RETURN_IF_ERROR(result.status());
   return FromMessage(*result);
 }
 

@@ -1,4 +1,4 @@
-// `foretoken generate --server`: one request to an orchestrator.
+// `foretoken generate`: one request to an orchestrator.
 #ifndef FORETOKEN_TOOLS_CLI_REMOTE_GENERATION_H_
 #define FORETOKEN_TOOLS_CLI_REMOTE_GENERATION_H_
 
@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/generation_client.h"
 #include "common/spec/mode_spec.h"
 #include "services/orchestrator/core/decode_loop.h"
 
@@ -34,6 +35,14 @@ struct RemoteResult {
 // else the server draws one. Errors are the server's.
 absl::StatusOr<RemoteResult> GenerateRemotely(
     const RemoteOptions& options, const std::optional<std::string>& text,
+    const orchestrator::GenerationRequest& request, bool has_seed,
+    const ModeSpec& mode,
+    const std::function<absl::Status(const orchestrator::Delta&)>& on_delta);
+
+// The same over `client`.
+absl::StatusOr<RemoteResult> GenerateOver(
+    const rpc::GenerationClient& client, absl::Duration timeout,
+    const std::optional<std::string>& text,
     const orchestrator::GenerationRequest& request, bool has_seed,
     const ModeSpec& mode,
     const std::function<absl::Status(const orchestrator::Delta&)>& on_delta);

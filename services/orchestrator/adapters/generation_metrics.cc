@@ -33,11 +33,18 @@ GenerationMetrics::GenerationMetrics(metrics::Registry& registry)
     accepted_at_.push_back(&registry.GetCounter(m::kNumAcceptedPerPosition,
                                                 absl::StrCat(position)));
   }
-  for (const char* drafter : m::kDrafters) {
-    drafted_by_[drafter] = &registry.GetCounter(m::kDraftedByDrafter, drafter);
-    accepted_by_[drafter] =
-        &registry.GetCounter(m::kAcceptedByDrafter, drafter);
-    registry.GetCounter(m::kDegradedRounds, drafter);
+  for (size_t i = 0; i < drafters_.size(); ++i) {
+    const char* const name = kDrafterNames[i];
+    drafters_[i].drafted = &registry.GetCounter(m::kDraftedByDrafter, name);
+    drafters_[i].accepted = &registry.GetCounter(m::kAcceptedByDrafter, name);
+    drafters_[i].latency = &registry.GetHistogram(m::kDraftLatency, name);
+    for (size_t outcome = 0; outcome < kOutcomeNames.size(); ++outcome) {
+      const bool degraded = IsDegraded(static_cast<DraftOutcome>(outcome));
+      drafters_[i].degraded[outcome] =
+          degraded ? &registry.GetCounter(m::kDegradedRounds, name,
+                                          kOutcomeNames[outcome])
+                   : nullptr;
+    }
   }
 }
 
@@ -58,34 +65,35 @@ void GenerationMetrics::Prefilled(const GenerationSummary& summary) {
   first_token_.Observe(absl::ToDoubleSeconds(summary.time_to_first_token));
 }
 
-void GenerationMetrics::RoundDone(int tree_nodes, const RoundResult& result,
-                                  absl::Duration draft_time,
-                                  absl::Duration verify_time,
-                                  const GenerationSummary& before,
-                                  const GenerationSummary& after) {
+void GenerationMetrics::RoundDone(const RoundReport& round) {
   rounds_.Increment();
-  if (tree_nodes > 0) drafts_.Increment();
-  draft_tokens_.Increment(static_cast<double>(after.drafted - before.drafted));
-  const int64_t accepted = after.accepted - before.accepted;
-  accepted_tokens_.Increment(static_cast<double>(accepted));
-  for (int64_t i = 0; i < accepted; ++i) {
+  if (round.draft_nodes > 0) drafts_.Increment();
+  draft_tokens_.Increment(round.draft_nodes);
+  accepted_tokens_.Increment(static_cast<double>(round.accepted));
+  for (int64_t i = 0; i < round.accepted; ++i) {
     accepted_at_[std::min<int64_t>(i, m::kMaxPositions - 1)]->Increment();
   }
-  for (size_t i = 0; i < after.by_drafter.size(); ++i) {
-    const DrafterCounts& now = after.by_drafter[i];
-    const DrafterCounts& then = before.by_drafter[i];
-    drafted_by_.at(now.name)->Increment(
-        static_cast<double>(now.drafted - then.drafted));
-    accepted_by_.at(now.name)->Increment(
-        static_cast<double>(now.accepted - then.accepted));
+  for (const SourceReport& source : round.sources) {
+    const OfDrafter& drafter = drafters_[static_cast<size_t>(source.id)];
+    drafter.drafted->Increment(source.nodes);
+    if (source.outcome == DraftOutcome::kAnswered) {
+      drafter.latency->Observe(absl::ToDoubleSeconds(source.latency));
+    }
+    prometheus::Counter* const degraded =
+        drafter.degraded[static_cast<size_t>(source.outcome)];
+    if (degraded != nullptr) degraded->Increment();
   }
-  generation_tokens_.Increment(
-      static_cast<double>(after.completion_tokens - before.completion_tokens));
-  draft_seconds_.Observe(absl::ToDoubleSeconds(draft_time));
-  verify_seconds_.Observe(absl::ToDoubleSeconds(verify_time));
-  inter_token_.Observe(absl::ToDoubleSeconds(draft_time + verify_time) /
-                       static_cast<double>(result.tokens.size()));
-  tree_nodes_.Observe(tree_nodes);
+  for (const int32_t source : round.path_drafters) {
+    drafters_[static_cast<size_t>(round.sources[source].id)]
+        .accepted->Increment();
+  }
+  generation_tokens_.Increment(static_cast<double>(round.shown));
+  draft_seconds_.Observe(absl::ToDoubleSeconds(round.draft_time));
+  verify_seconds_.Observe(absl::ToDoubleSeconds(round.verify_time));
+  inter_token_.Observe(
+      absl::ToDoubleSeconds(round.draft_time + round.verify_time) /
+      static_cast<double>(round.accepted + 1));
+  tree_nodes_.Observe(round.draft_nodes);
 }
 
 void GenerationMetrics::Failovers(int64_t count) {

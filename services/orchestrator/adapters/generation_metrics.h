@@ -2,6 +2,7 @@
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_GENERATION_METRICS_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_GENERATION_METRICS_H_
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,11 +23,7 @@ class GenerationMetrics {
   // `latency` counts for served requests alone.
   void RequestEnded(absl::StatusCode code, absl::Duration latency);
   void Prefilled(const GenerationSummary& summary);
-  // `before` and `after`: the summary around the round.
-  void RoundDone(int tree_nodes, const RoundResult& result,
-                 absl::Duration draft_time, absl::Duration verify_time,
-                 const GenerationSummary& before,
-                 const GenerationSummary& after);
+  void RoundDone(const RoundReport& round);
   void Failovers(int64_t count);
 
  private:
@@ -42,8 +39,14 @@ class GenerationMetrics {
   prometheus::Counter& draft_tokens_;
   prometheus::Counter& accepted_tokens_;
   std::vector<prometheus::Counter*> accepted_at_;
-  std::map<std::string, prometheus::Counter*> drafted_by_;
-  std::map<std::string, prometheus::Counter*> accepted_by_;
+  struct OfDrafter {
+    prometheus::Counter* drafted;
+    prometheus::Counter* accepted;
+    prometheus::Histogram* latency;
+    // By outcome; null for those that are no failure.
+    std::array<prometheus::Counter*, kOutcomeNames.size()> degraded;
+  };
+  std::array<OfDrafter, kDrafterNames.size()> drafters_;
   prometheus::Histogram& draft_seconds_;
   prometheus::Histogram& verify_seconds_;
   prometheus::Histogram& tree_nodes_;

@@ -74,8 +74,11 @@ absl::Status RemoteVerifier::BackOff(absl::Duration delay) {
 absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
     VerifierPool::Lease lease) {
   lease_.emplace(std::move(lease));
-  if (!Adopt(VerifyCall::Start(lease_->stub(), session_.deadline,
-                               lease_->token()))) {
+  const auto verify = [this](grpc::ClientContext* context,
+                             VerifyCall::Reactor* reactor) {
+    lease_->stub().async()->Verify(context, reactor);
+  };
+  if (!Adopt(VerifyCall::Start(verify, session_.deadline, lease_->token()))) {
     call_->Cancel();
     call_->Finish();
     return absl::CancelledError("the request was cancelled");
@@ -85,6 +88,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   rpc::ToProto(session_, &open);
   open.set_request_id(request_id_);
   open.set_numerics_fingerprint(fingerprint_);
+  open.set_want_row_tokens(want_row_tokens_);
   call_->Send(std::move(request));
 
   FORETOKEN_ASSIGN_OR_RETURN(v1::VerifyResponse opened, call_->Receive());

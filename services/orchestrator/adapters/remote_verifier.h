@@ -21,8 +21,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/orchestrator/adapters/bidi_call.h"
 #include "services/orchestrator/adapters/verifier_pool.h"
-#include "services/orchestrator/adapters/verify_call.h"
 #include "services/orchestrator/core/verifier.h"
 
 namespace foretoken::orchestrator {
@@ -34,6 +34,8 @@ struct RemoteVerifierOptions {
   absl::Duration first_backoff = absl::Milliseconds(20);
   absl::Duration max_backoff = absl::Milliseconds(500);
 };
+
+using VerifyCall = BidiCall<v1::VerifyRequest, v1::VerifyResponse>;
 
 class RemoteVerifier final : public Verifier {
  public:
@@ -48,6 +50,9 @@ class RemoteVerifier final : public Verifier {
 
   // Ends the call in progress, and all later ones, with Cancelled.
   void Cancel();
+
+  // Whether rounds give the target's token of every row. Before Open.
+  void WantRowTokens(bool want) { want_row_tokens_ = want; }
 
   int64_t failovers() const { return failovers_; }
   const std::string& numerics_fingerprint() const { return fingerprint_; }
@@ -67,6 +72,7 @@ class RemoteVerifier final : public Verifier {
   const RemoteVerifierOptions options_;
   VerifierPool& pool_;
   const std::string request_id_;
+  bool want_row_tokens_ = false;
   SessionRequest session_;   // tokens: prompt and everything committed since
   std::string fingerprint_;  // empty until a session was opened
   std::optional<VerifierPool::Lease> lease_;

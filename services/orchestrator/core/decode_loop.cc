@@ -65,34 +65,37 @@ absl::Status Check(const GenerationRequest& request, const TargetInfo& target,
 
 absl::StatusOr<std::unique_ptr<DecodeLoop>> DecodeLoop::Create(
     GenerationRequest request, const TargetInfo& target,
-    const Tokenizer* tokenizer, std::vector<NamedDrafter> drafters,
-    Options options) {
+    const Tokenizer* tokenizer, DraftSources sources, DraftingOptions options) {
   request.sampling.end_tokens = StopTokens(request, target);
   FORETOKEN_RETURN_IF_ERROR(Check(request, target, tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(StopMatcher stop_matcher,
                              StopMatcher::Create(request.stop_strings));
   return std::unique_ptr<DecodeLoop>(new DecodeLoop(
       std::move(request), target, tokenizer, std::move(stop_matcher),
-      std::move(drafters), std::move(options)));
+      std::move(sources), std::move(options)));
 }
 
 DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
                        const Tokenizer* tokenizer, StopMatcher stop_matcher,
-                       std::vector<NamedDrafter> drafters, Options options)
+                       DraftSources sources, DraftingOptions options)
     : request_(std::move(request)),
       target_(target),
-      options_(std::move(options)),
-      drafters_(std::move(drafters)),
+      clock_(options.clock),
       text_(request_.prompt),
       output_(tokenizer, std::move(stop_matcher), request_.sampling.min_tokens),
-      merger_(target.vocab_size, options_.max_tree_nodes),
-      drafts_(drafters_.size()),
-      start_(options_.clock()) {
+      drafting_(std::move(sources), target.vocab_size, std::move(options)),
+      start_(clock_()) {
   summary_.prompt_tokens = static_cast<int64_t>(text_.size());
-  for (NamedDrafter& drafter : drafters_) {
-    drafter.drafter->StartRequest(text_);
-    summary_.by_drafter.push_back({drafter.name});
+  for (int i = 0; i < drafting_.size(); ++i) {
+    summary_.by_drafter.push_back({DrafterName(drafting_.id(i))});
   }
+  DraftOpen open;
+  open.tokens = text_;
+  open.prompt_length = summary_.prompt_tokens;
+  open.sampling = request_.sampling;
+  open.cache_scope = request_.cache_scope;
+  open.request_id = request_.request_id;
+  drafting_.Start(open);
 }
 
 SessionRequest DecodeLoop::OpenRequest() const {
@@ -117,61 +120,102 @@ absl::Status DecodeLoop::OnPrefill(const PrefillResult& result, Delta& delta) {
   }
   if (replayed) return absl::OkStatus();
   prefilled_ = true;
-  first_token_ = options_.clock();
+  first_token_ = clock_();
   summary_.time_to_first_token = first_token_ - start_;
   summary_.reused_tokens = result.reused_tokens;
-  TakeTokens(result.tokens, {-1}, result.finish, delta);
+  const int64_t taken = TakeTokens(result.tokens, {-1}, result.finish, delta);
+  AskDrafters(taken, nullptr);
   return absl::OkStatus();
+}
+
+void DecodeLoop::AskDrafters(int64_t taken, const RoundResult* round) {
+  CommittedText committed;
+  committed.tokens = absl::MakeConstSpan(text_).last(taken);
+  committed.length = static_cast<int64_t>(text_.size());
+  // A path of d drafts commits d + 1 tokens.
+  if (!done()) {
+    committed.max_depth =
+        summary_.prompt_tokens + request_.max_tokens - committed.length - 1;
+  }
+  committed.round = round;
+  committed.verify_time = report_.verify_time;
+  drafting_.Commit(committed);
 }
 
 RoundRequest DecodeLoop::NextRound() {
   FORETOKEN_CHECK(prefilled_ && !done());
   RoundRequest round;
   round.length = static_cast<int64_t>(text_.size());
-  // A path of d drafts commits d + 1 tokens.
-  const int64_t max_depth =
-      summary_.prompt_tokens + request_.max_tokens - round.length - 1;
-  for (size_t i = 0; i < drafters_.size(); ++i) {
-    drafts_[i].Clear();
-    if (max_depth > 0) {
-      drafters_[i].drafter->Draft(options_.max_tree_nodes, drafts_[i]);
-    }
+  round_tree_ = &drafting_.Draft();
+  round.tree = round_tree_->tree;
+  if (round_tree_->draft_nodes < round.tree.size()) {
+    round.probe.assign(round.tree.size(), true);
+    std::fill_n(round.probe.begin(), round_tree_->draft_nodes, false);
   }
-  round_tree_ = merger_.Merge(drafts_, max_depth);
-  round.tree = round_tree_.tree;
+  round_start_ = clock_();
   return round;
 }
 
-absl::Status DecodeLoop::OnRound(const RoundResult& result, Delta& delta) {
+absl::Status DecodeLoop::CheckResult(const RoundResult& result) const {
   const size_t count = result.tokens.size();
-  if (done() || count == 0 || result.path.size() + 1 != count ||
+  if (done() || round_tree_ == nullptr || count == 0 ||
+      result.path.size() + 1 != count ||
       result.length != static_cast<int64_t>(text_.size() + count)) {
     return absl::InternalError(absl::StrCat(
         "a round committed ", count, " tokens along a path of ",
         result.path.size(), ", to ", result.length, " after ", text_.size()));
   }
-  std::vector<int32_t> owners;
   for (const int32_t node : result.path) {
-    if (node < 0 || node >= round_tree_.tree.size()) {
-      return absl::InternalError(absl::StrCat("a round accepted node ", node,
-                                              " of ", round_tree_.tree.size()));
-    }
-    owners.push_back(round_tree_.credited[node]);
-  }
-  owners.push_back(-1);
-  const int64_t taken = TakeTokens(result.tokens, owners, result.finish, delta);
-  ++summary_.rounds;
-  summary_.drafted += round_tree_.tree.size();
-  summary_.accepted += taken - 1;
-  for (const ProposerSet proposers : round_tree_.proposers) {
-    for (size_t i = 0; i < drafters_.size(); ++i) {
-      summary_.by_drafter[i].drafted += (proposers >> i) & 1;
-    }
-  }
-  for (int64_t i = 0; i + 1 < taken; ++i) {
-    ++summary_.by_drafter[owners[i]].accepted;
+    if (node >= 0 && node < round_tree_->draft_nodes) continue;
+    return absl::InternalError(absl::StrCat("a round accepted node ", node,
+                                            " of ", round_tree_->draft_nodes));
   }
   return absl::OkStatus();
+}
+
+absl::Status DecodeLoop::OnRound(const RoundResult& result, Delta& delta) {
+  FORETOKEN_RETURN_IF_ERROR(CheckResult(result));
+  report_ = RoundReport();
+  report_.length = static_cast<int64_t>(text_.size());
+  report_.verify_time = clock_() - round_start_;
+  std::vector<int32_t> owners;
+  for (const int32_t node : result.path) {
+    owners.push_back(round_tree_->credited[node]);
+  }
+  owners.push_back(-1);
+  const int64_t shown = summary_.completion_tokens;
+  const int64_t taken = TakeTokens(result.tokens, owners, result.finish, delta);
+  report_.shown = summary_.completion_tokens - shown;
+  Count(result, taken, owners);
+  AskDrafters(taken, &result);
+  round_tree_ = nullptr;
+  return absl::OkStatus();
+}
+
+void DecodeLoop::Count(const RoundResult& result, int64_t taken,
+                       const std::vector<int32_t>& owners) {
+  report_.draft_nodes = round_tree_->draft_nodes;
+  report_.probe_rows = round_tree_->tree.size() - round_tree_->draft_nodes;
+  report_.accepted = taken - 1;
+  report_.path_drafters.assign(owners.begin(), owners.begin() + taken - 1);
+  report_.draft_time = drafting_.draft_time();
+  report_.sources = drafting_.report();
+  report_.stats = result.stats;
+  ++summary_.rounds;
+  summary_.drafted += report_.draft_nodes;
+  summary_.accepted += report_.accepted;
+  summary_.draft_time += report_.draft_time;
+  summary_.verify_time += report_.verify_time;
+  for (size_t i = 0; i < report_.sources.size(); ++i) {
+    DrafterCounts& counts = summary_.by_drafter[i];
+    const SourceReport& source = report_.sources[i];
+    counts.drafted += source.nodes;
+    counts.rounds += source.outcome == DraftOutcome::kAnswered;
+    counts.degraded += IsDegraded(source.outcome);
+  }
+  for (const int32_t owner : report_.path_drafters) {
+    ++summary_.by_drafter[owner].accepted;
+  }
 }
 
 int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
@@ -190,9 +234,7 @@ int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
       stopped = output_.Push(tokens[i].token);
     }
   }
-  summary_.decode_time = options_.clock() - first_token_;
-  const auto committed = absl::MakeConstSpan(text_).last(taken);
-  for (NamedDrafter& drafter : drafters_) drafter.drafter->Commit(committed);
+  summary_.decode_time = clock_() - first_token_;
   if (!stopped && finish != FinishReason::kNone) stopped = output_.Finish();
   Show(delta);
   if (stopped) finish = FinishReason::kStop;

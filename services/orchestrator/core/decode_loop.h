@@ -6,6 +6,10 @@
 //
 //   OpenRequest -> OnPrefill -> (NextRound -> OnRound)* until done()
 //
+// Drafters are opened with the loop, before prefill, and told and asked the
+// moment that a prefill or a round is in; NextRound waits for them
+// (round_drafting.h).
+//
 // OpenRequest may be asked for again at any time: it then replays prompt and
 // output, for a session that was lost.
 //
@@ -30,9 +34,8 @@
 #include "common/spec/round.h"
 #include "common/text/stop_matcher.h"
 #include "common/text/tokenizer.h"
-#include "services/orchestrator/core/modes.h"
 #include "services/orchestrator/core/output_text.h"
-#include "services/orchestrator/core/tree_merger.h"
+#include "services/orchestrator/core/round_drafting.h"
 #include "services/orchestrator/core/verifier.h"
 
 namespace foretoken::orchestrator {
@@ -46,6 +49,7 @@ struct GenerationRequest {
   std::vector<std::string> stop_strings;
   bool ignore_eos = false;  // the model's end tokens are tokens like any other
   std::string cache_scope;
+  std::string request_id;  // for the logs of others
   absl::Time deadline = absl::InfiniteFuture();
 };
 
@@ -69,6 +73,23 @@ struct DrafterCounts {
   std::string name;
   int64_t drafted = 0;
   int64_t accepted = 0;
+  int64_t rounds = 0;    // in which it had an answer in time
+  int64_t degraded = 0;  // in which it was wanted and had none
+};
+
+// One round as it went, for metrics and traces.
+struct RoundReport {
+  int64_t length = 0;  // committed before it, prompt included
+  int32_t draft_nodes = 0;
+  int32_t probe_rows = 0;
+  int64_t accepted = 0;
+  int64_t shown = 0;  // tokens that became certain
+  // By drafter, as in by_drafter.
+  std::vector<SourceReport> sources;
+  std::vector<int32_t> path_drafters;  // of the accepted nodes, root-first
+  absl::Duration draft_time;
+  absl::Duration verify_time;
+  RoundStats stats;
 };
 
 struct GenerationSummary {
@@ -83,6 +104,8 @@ struct GenerationSummary {
   absl::Duration time_to_first_token;
   absl::Duration decode_time;  // from the first token to the last
   int64_t decoded_tokens = 0;  // in that time
+  absl::Duration draft_time;   // waiting for drafts and merging them
+  absl::Duration verify_time;
 
   // Tokens per round; 1 where there was none.
   double accept_length() const {
@@ -92,18 +115,12 @@ struct GenerationSummary {
 
 class DecodeLoop {
  public:
-  using Clock = std::function<absl::Time()>;
-  struct Options {
-    int32_t max_tree_nodes = 64;
-    Clock clock = absl::Now;
-  };
-
   // Checks the request; InvalidArgument names the field. `tokenizer` may be
   // null (ids alone, no text and no stop strings) and must outlive the loop.
   static absl::StatusOr<std::unique_ptr<DecodeLoop>> Create(
       GenerationRequest request, const TargetInfo& target,
-      const Tokenizer* tokenizer, std::vector<NamedDrafter> drafters,
-      Options options);
+      const Tokenizer* tokenizer, DraftSources sources,
+      DraftingOptions options);
 
   SessionRequest OpenRequest() const;
   // Internal for an answer that does not fit the state.
@@ -113,7 +130,10 @@ class DecodeLoop {
 
   bool done() const { return summary_.finish != FinishReason::kNone; }
   const GenerationSummary& summary() const { return summary_; }
-  const std::vector<NamedDrafter>& drafters() const { return drafters_; }
+  // A source reads the target's token of every row.
+  bool needs_rows() const { return drafting_.needs_rows(); }
+  // Of the last OnRound.
+  const RoundReport& last_round() const { return report_; }
 
  private:
   struct Pending {  // pushed, not yet shown
@@ -123,7 +143,13 @@ class DecodeLoop {
 
   DecodeLoop(GenerationRequest request, const TargetInfo& target,
              const Tokenizer* tokenizer, StopMatcher stop_matcher,
-             std::vector<NamedDrafter> drafters, Options options);
+             DraftSources sources, DraftingOptions options);
+  absl::Status CheckResult(const RoundResult& result) const;
+  // Counts the round and who drafted it.
+  void Count(const RoundResult& result, int64_t taken,
+             const std::vector<int32_t>& owners);
+  // Tells the drafters of the last `taken` tokens and asks for what follows.
+  void AskDrafters(int64_t taken, const RoundResult* round);
   // Takes over committed tokens up to the one that ends the output; how many.
   int64_t TakeTokens(const std::vector<SampledToken>& tokens,
                      const std::vector<int32_t>& drafters, FinishReason finish,
@@ -133,15 +159,15 @@ class DecodeLoop {
 
   const GenerationRequest request_;
   const TargetInfo target_;
-  const Options options_;
-  std::vector<NamedDrafter> drafters_;
+  const Clock clock_;
   std::vector<TokenId> text_;  // committed, prompt first
   OutputText output_;
   std::vector<Pending> pending_;
-  TreeMerger merger_;
-  std::vector<DraftTree> drafts_;
-  MergedTree round_tree_;
+  RoundDrafting drafting_;
+  const MergedTree* round_tree_ = nullptr;  // of the round under way
+  RoundReport report_;
   absl::Time start_;
+  absl::Time round_start_;
   absl::Time first_token_;
   bool prefilled_ = false;
   GenerationSummary summary_;

@@ -7,23 +7,51 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/drafting/drafter.h"
 #include "common/spec/mode_spec.h"
+#include "services/orchestrator/core/round_drafting.h"
 
 namespace foretoken::orchestrator {
 
-struct NamedDrafter {
-  std::string name;  // as in statistics and metrics
-  std::unique_ptr<Drafter> drafter;
+// The drafting services that this orchestrator was given. Thread-safe.
+class DraftServices {
+ public:
+  virtual ~DraftServices() = default;
+
+  virtual bool has_trie_drafter() const = 0;
+  virtual bool has_draft_worker() const = 0;
+  virtual bool has_crest() const = 0;
+
+  // A new request's session, of a service that is there. `mode` is what the
+  // service is asked to run.
+  virtual std::unique_ptr<DraftSource> TrieDrafter(DrafterId id,
+                                                   const ModeSpec& mode) = 0;
+  virtual std::unique_ptr<DraftSource> DraftWorker(DrafterId id,
+                                                   const ModeSpec& mode) = 0;
+  // Takes what a draft worker's pool gains: drafts() is false.
+  virtual std::unique_ptr<DraftSource> PhraseKeeper(const ModeSpec& mode) = 0;
+  // An empty name is the configured datastore.
+  virtual std::unique_ptr<DraftSource> Crest(const std::string& datastore) = 0;
+};
+
+struct ModeContext {
+  DraftServices* services = nullptr;  // null: none
+  TreeLimits limits;
+  Clock clock = absl::Now;
+};
+
+struct ModeSources {
+  DraftSources sources;
+  bool economical = false;  // as RoundDrafting means it
 };
 
 // `off` has none. InvalidArgument for a mode that does not exist or parameters
-// that it does not take; Unimplemented, by name, for one that this build does
-// not serve.
-absl::StatusOr<std::vector<NamedDrafter>> MakeDrafters(const ModeSpec& mode);
+// that it does not take, by name; Unimplemented, by name, for one whose service
+// is not there.
+absl::StatusOr<ModeSources> MakeSources(const ModeSpec& mode,
+                                        const ModeContext& context);
 
-// The modes that MakeDrafters builds, in the order of the mode table.
-std::vector<std::string> ServedModes();
+// The modes that MakeSources builds, in the order of the mode table.
+std::vector<std::string> ServedModes(const DraftServices* services);
 
 }  // namespace foretoken::orchestrator
 

@@ -1,45 +1,89 @@
 #include "services/orchestrator/core/tree_merger.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "common/base/check.h"
 
 namespace foretoken::orchestrator {
+namespace {
 
-MergedTree TreeMerger::Merge(absl::Span<const DraftTree> drafts,
-                             int64_t max_depth) {
-  FORETOKEN_CHECK(drafts.size() <= static_cast<size_t>(kMaxProposer) + 1);
-  builder_.Clear();
-  for (size_t drafter = 0; drafter < drafts.size(); ++drafter) {
-    const DraftTree& draft = drafts[drafter];
-    kept_.Clear();
-    kept_index_.assign(draft.size(), -1);
-    depth_.clear();
-    bool is_tree = true;
-    for (int32_t i = 0; i < draft.size() && is_tree; ++i) {
-      const int32_t parent = draft.parents[i];
-      is_tree = parent >= kRootParent && parent < i;
-      if (!is_tree) break;
-      const bool at_root = parent == kRootParent;
-      const TokenId token = draft.tokens[i];
-      const int32_t above = at_root ? kRootParent : kept_index_[parent];
-      if ((!at_root && above < 0) || token < 0 || token >= vocab_size_)
-        continue;
-      const int64_t depth = at_root ? 1 : depth_[above] + 1;
-      if (depth > max_depth) continue;
-      // Nonsense, NaN too, counts as 0.
-      const float prob = draft.probs[i];
-      kept_index_[i] =
-          kept_.Add(token, above, prob >= 0.0f && prob <= 1.0f ? prob : 0.0f);
-      depth_.push_back(depth);
-    }
-    if (!is_tree) continue;
-    ProposedTree proposed;
-    proposed.proposer = static_cast<int>(drafter);
-    proposed.tokens = kept_.tokens;
-    proposed.parents = kept_.parents;
-    proposed.probs = kept_.probs;
-    FORETOKEN_CHECK(builder_.Add(proposed).ok());  // checked above
+bool IsTree(const DraftTree& tree) {
+  const size_t size = tree.tokens.size();
+  if (tree.parents.size() != size || tree.probs.size() != size) return false;
+  for (size_t i = 0; i < size; ++i) {
+    const int32_t parent = tree.parents[i];
+    if (parent < kRootParent || parent >= static_cast<int64_t>(i)) return false;
   }
-  return builder_.Build(max_nodes_, max_nodes_);
+  return true;
+}
+
+}  // namespace
+
+bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
+                DraftTree& tree) {
+  if (!IsTree(tree)) {
+    tree.Clear();
+    return false;
+  }
+  // Of the nodes seen so far: where they went, or -1, and how deep they are.
+  std::vector<int32_t> kept(tree.size(), -1);
+  std::vector<int64_t> depth(tree.size(), 0);
+  int32_t size = 0;
+  for (int32_t i = 0; i < tree.size() && size < max_nodes; ++i) {
+    const int32_t parent = tree.parents[i];
+    const bool at_root = parent == kRootParent;
+    depth[i] = at_root ? 1 : depth[parent] + 1;
+    const TokenId token = tree.tokens[i];
+    if (token < 0 || token >= vocab_size || depth[i] > max_depth) continue;
+    if (!at_root && kept[parent] < 0) continue;
+    const float prob = tree.probs[i];
+    tree.tokens[size] = token;
+    tree.parents[size] = at_root ? kRootParent : kept[parent];
+    // NaN, too, is no probability.
+    tree.probs[size] = prob >= 0.0f && prob <= 1.0f ? prob : 0.0f;
+    kept[i] = size++;
+  }
+  tree.tokens.resize(size);
+  tree.parents.resize(size);
+  tree.probs.resize(size);
+  return true;
+}
+
+MergedTree TreeMerger::Merge(absl::Span<const Answer> answers,
+                             const Price& price) {
+  FORETOKEN_CHECK(answers.size() <= static_cast<size_t>(kMaxProposer) + 1);
+  builder_.Clear();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    ProposedTree proposed;
+    proposed.proposer = static_cast<int>(i);
+    if (const DraftTree* tree = answers[i].tree; tree != nullptr) {
+      proposed.tokens = tree->tokens;
+      proposed.parents = tree->parents;
+      proposed.probs = answers[i].probs;
+      FORETOKEN_CHECK(builder_.Add(proposed).ok());
+    }
+  }
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const DraftTree* window = answers[i].window;
+    if (window == nullptr) continue;
+    ProposedTree proposed;
+    proposed.proposer = static_cast<int>(i);
+    all_.resize(window->size());
+    std::iota(all_.begin(), all_.end(), 0);
+    proposed.tokens = window->tokens;
+    proposed.parents = window->parents;
+    proposed.probes = all_;
+    FORETOKEN_CHECK(builder_.Add(proposed).ok());
+  }
+  MergedTree merged = builder_.Build(limits_.max_draft_nodes, limits_.max_rows);
+  if (price == nullptr || merged.draft_nodes == 0) return merged;
+  std::vector<float> probs(merged.probs.begin(),
+                           merged.probs.begin() + merged.draft_nodes);
+  std::sort(probs.begin(), probs.end(), std::greater<>());
+  const int worth = price(probs);
+  if (worth >= merged.draft_nodes) return merged;
+  return builder_.Build(worth, limits_.max_rows);
 }
 
 }  // namespace foretoken::orchestrator

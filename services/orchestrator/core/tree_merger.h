@@ -1,15 +1,15 @@
 // TreeMerger: the answers of a round's drafters as one token tree, cut to what
-// the round may commit.
+// the round may commit and to what is worth its rows.
 //
-// A node outside the vocabulary or deeper than the request has room for is left
-// out with all that hangs on it; an answer that is no tree is left out whole.
-// Merging and the node budget are TreeBuilder's.
+// KeepUsable takes the nodes out of one answer that the round cannot use; Merge
+// joins what is left by path and takes the likeliest nodes (TreeBuilder).
 //
 // Owned by one thread; buffers are reused between rounds.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_TREE_MERGER_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_TREE_MERGER_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -18,22 +18,41 @@
 
 namespace foretoken::orchestrator {
 
+// Drops every node outside the vocabulary or deeper than `max_depth` with all
+// that hangs on it, and all beyond the first `max_nodes`; estimates that are no
+// probability become 0. False for an answer that is no tree (a parent that does
+// not precede its child, arrays of different lengths): it is emptied.
+bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
+                DraftTree& tree);
+
+struct TreeLimits {
+  int32_t max_draft_nodes = 64;
+  int32_t max_rows = 320;  // draft and probe nodes
+};
+
 class TreeMerger {
  public:
-  TreeMerger(int32_t vocab_size, int32_t max_nodes)
-      : vocab_size_(vocab_size), max_nodes_(max_nodes), builder_(vocab_size) {}
+  // Of the likeliest draft nodes, by their probabilities in descending order:
+  // how many to take.
+  using Price = std::function<int(absl::Span<const float> probs)>;
 
-  // `drafts[i]` is drafter i's answer (i <= kMaxProposer); depth 1 hangs on the
-  // last committed token.
-  MergedTree Merge(absl::Span<const DraftTree> drafts, int64_t max_depth);
+  struct Answer {
+    const DraftTree* tree = nullptr;    // usable
+    absl::Span<const float> probs;      // [tree->size()], of whole paths
+    const DraftTree* window = nullptr;  // usable probe rows
+  };
+
+  TreeMerger(int32_t vocab_size, const TreeLimits& limits)
+      : limits_(limits), builder_(vocab_size) {}
+
+  // `answers[i]` is proposer i's; depth 1 hangs on the last committed token.
+  // A null `price` takes all that fit.
+  MergedTree Merge(absl::Span<const Answer> answers, const Price& price);
 
  private:
-  const int32_t vocab_size_;
-  const int32_t max_nodes_;
+  const TreeLimits limits_;
   TreeBuilder builder_;
-  DraftTree kept_;
-  std::vector<int32_t> kept_index_;  // per node of a draft, -1: left out
-  std::vector<int64_t> depth_;       // per kept node
+  std::vector<int32_t> all_;  // 0, 1, 2, ...
 };
 
 }  // namespace foretoken::orchestrator

@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "services/local/in_process_verifier.h"
+#include "services/orchestrator/core/modes.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -53,10 +54,10 @@ class DecodeLoopTest : public ::testing::Test {
 
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
       const GenerationRequest& request, const std::string& mode = "off",
-      DecodeLoop::Options options = {}) {
+      DraftingOptions options = {}) {
     return DecodeLoop::Create(
         request, target_, tokenizer_.get(),
-        MakeDrafters(ModeSpec::Parse(mode).value()).value(),
+        MakeSources(ModeSpec::Parse(mode).value(), {}).value().sources,
         std::move(options));
   }
 
@@ -92,7 +93,10 @@ class DecodeLoopTest : public ::testing::Test {
   TargetInfo target_;
 };
 
-TEST_F(DecodeLoopTest, PromptLookupWritesWhatOffWrites) {
+class DecodeLoopModeTest : public DecodeLoopTest,
+                           public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(DecodeLoopModeTest, WritesWhatOffWrites) {
   int64_t accepted = 0;
   for (const float temperature : {0.0f, 0.8f}) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -106,10 +110,11 @@ TEST_F(DecodeLoopTest, PromptLookupWritesWhatOffWrites) {
         request.sampling.frequency_penalty = 0.1f;
       }
       const Generated off = Run(request);
-      const Generated lookup = Run(request, "prompt_lookup");
+      const Generated lookup = Run(request, GetParam());
       ASSERT_EQ(lookup.token_ids, off.token_ids);
       EXPECT_EQ(lookup.text, off.text);
       EXPECT_EQ(lookup.summary.finish, off.summary.finish);
+      EXPECT_EQ(lookup.summary.by_drafter[0].degraded, 0);
       const GenerationSummary& summary = lookup.summary;
       EXPECT_EQ(1 + summary.rounds + summary.accepted,
                 summary.completion_tokens);
@@ -121,8 +126,13 @@ TEST_F(DecodeLoopTest, PromptLookupWritesWhatOffWrites) {
       accepted += summary.accepted;
     }
   }
-  EXPECT_GT(accepted, 300);
+  EXPECT_GT(accepted, 100);
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, DecodeLoopModeTest,
+                         ::testing::Values("prompt_lookup", "lookahead",
+                                           "lookahead:window=3,ngram=3,pool=2",
+                                           "ngram_trie:learn=1", "auto"));
 
 TEST_F(DecodeLoopTest, PlainDecodingHasAcceptLengthOne) {
   GenerationRequest request = Request(30);
@@ -254,7 +264,7 @@ TEST_F(DecodeLoopTest, ALostSessionIsReplayedElsewhereToTheSameText) {
 
 TEST_F(DecodeLoopTest, TimesAreTakenFromTheClock) {
   absl::Time now = absl::FromUnixSeconds(100);
-  DecodeLoop::Options options;
+  DraftingOptions options;
   options.clock = [&now] { return now; };
   auto loop = MakeLoop(Request(2), "off", options).value();
   now += absl::Milliseconds(70);

@@ -1,0 +1,182 @@
+// RemoteSource: what every DraftSource over a stream has in common: asks that
+// are never waited for longer than their deadline, a stream that is opened
+// again when it broke, and the breaker of its service.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_SOURCE_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_SOURCE_H_
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/log.h"
+#include "services/orchestrator/adapters/bidi_call.h"
+#include "services/orchestrator/adapters/draft_peer.h"
+#include "services/orchestrator/core/draft_source.h"
+
+namespace foretoken::orchestrator {
+
+template <typename Request, typename Response>
+class RemoteSource : public DraftSource {
+ public:
+  using Call = BidiCall<Request, Response>;
+
+  DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override {
+    draft.Clear();
+    if (!pending_) return outcome_;
+    pending_ = false;
+    while (true) {
+      auto received = call_->Receive(deadline);
+      if (!received.has_value()) {
+        peer_.breaker().Failure();
+        return DraftOutcome::kLate;
+      }
+      if (!received->ok()) return Lost(received->status());
+      --unanswered_;
+      switch (Parse((*received)->message, draft)) {
+        case Answer::kStale:
+          continue;
+        case Answer::kBad:
+          return Lost(absl::DataLossError("an answer that makes no sense"));
+        case Answer::kFresh:
+          break;
+      }
+      draft.latency = (*received)->arrived - asked_at_;
+      peer_.breaker().Success();
+      return DraftOutcome::kAnswered;
+    }
+  }
+
+ protected:
+  enum class Answer { kFresh, kStale, kBad };
+
+  // `peer` must outlive the object.
+  explicit RemoteSource(DraftPeer& peer) : peer_(peer) {}
+  // Derived destructors call Hangup.
+  ~RemoteSource() override = default;
+
+  // A new stream with whatever opens it sent.
+  virtual std::shared_ptr<Call> Dial() = 0;
+  // Fills `draft` from the answer to the last ask; of a stale one it may keep
+  // phrases.
+  virtual Answer Parse(Response& message, SourceDraft& draft) = 0;
+
+  DraftPeer& peer() { return peer_; }
+  bool connected() const { return call_ != nullptr; }
+
+  // Opens the stream ahead of the first ask, if the service may be used.
+  void DialAhead() {
+    if (call_ == nullptr &&
+        peer_.breaker().state() == CircuitBreaker::State::kClosed) {
+      call_ = Dial();
+    }
+  }
+  // Sends what is answered but not collected.
+  void SendUnasked(Request message) {
+    ++unanswered_;
+    call_->Send(std::move(message));
+  }
+
+  // Takes in what came since, then sees that there is a stream to ask on.
+  // False where the ask is off; Collect then says why.
+  bool PrepareAsk(SourceDraft& leftovers) {
+    pending_ = false;
+    outcome_ = DraftOutcome::kNotAsked;
+    TakeLeftovers(leftovers);
+    if (given_up_) {
+      outcome_ = DraftOutcome::kRefused;
+      return false;
+    }
+    if (!peer_.breaker().Allow()) {
+      left_alone_ = true;
+      outcome_ = DraftOutcome::kBreakerOpen;
+      return false;
+    }
+    // What it owes from before it was left alone is of no use to anyone.
+    if (left_alone_ && unanswered_ > 0) Drop();
+    left_alone_ = false;
+    if (unanswered_ >= kMaxUnanswered) {
+      peer_.breaker().Failure();
+      outcome_ = DraftOutcome::kLate;
+      return false;
+    }
+    if (call_ == nullptr) call_ = Dial();
+    return true;
+  }
+
+  // Sends the ask that PrepareAsk made room for.
+  void SendAsk(Request message) {
+    SendUnasked(std::move(message));
+    asked_at_ = absl::Now();
+    pending_ = true;
+  }
+
+  // Reads answers that nobody waits for, and the end of a stream.
+  void TakeLeftovers(SourceDraft& leftovers) {
+    while (call_ != nullptr) {
+      auto received = call_->Receive(absl::InfinitePast());
+      if (!received.has_value()) return;
+      if (!received->ok()) {
+        outcome_ = Lost(received->status());
+        return;
+      }
+      --unanswered_;
+      if (Parse((*received)->message, leftovers) == Answer::kBad) {
+        outcome_ = Lost(absl::DataLossError("an answer that makes no sense"));
+        return;
+      }
+      if (!drafts()) peer_.breaker().Success();
+    }
+  }
+
+  // Ends the stream in good order, what was sent included.
+  void Hangup() {
+    if (call_ == nullptr) return;
+    call_->Finish();
+    peer_.LetEnd(std::move(call_));
+    call_ = nullptr;
+  }
+
+ private:
+  // A service that owes this many answers is not asked for more.
+  static constexpr int kMaxUnanswered = 4;
+
+  void Drop() {
+    if (call_ == nullptr) return;
+    call_->Cancel();
+    call_->Finish();
+    call_.reset();
+    unanswered_ = 0;
+  }
+
+  // The stream is gone, for `status`; the next ask opens another.
+  DraftOutcome Lost(const absl::Status& status) {
+    Drop();
+    FORETOKEN_LOG(kInfo, peer_.name(), ": no draft: ", status.ToString());
+    // The request's own fault: the service is well, and will say so again.
+    if (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
+        absl::IsNotFound(status)) {
+      given_up_ = true;
+      return DraftOutcome::kRefused;
+    }
+    peer_.breaker().Failure();
+    return absl::IsResourceExhausted(status) ? DraftOutcome::kRefused
+                                             : DraftOutcome::kBroken;
+  }
+
+  DraftPeer& peer_;
+  std::shared_ptr<Call> call_;
+  int unanswered_ = 0;
+  bool pending_ = false;  // an ask that Collect has not seen answered
+  bool left_alone_ = false;
+  bool given_up_ = false;
+  DraftOutcome outcome_ = DraftOutcome::kNotAsked;
+  absl::Time asked_at_;
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_SOURCE_H_

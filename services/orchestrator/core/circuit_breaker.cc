@@ -1,0 +1,78 @@
+#include "services/orchestrator/core/circuit_breaker.h"
+
+#include <algorithm>
+
+namespace foretoken::orchestrator {
+
+CircuitBreaker::State CircuitBreaker::state() const {
+  absl::MutexLock lock(&mu_);
+  return state_;
+}
+
+void CircuitBreaker::Become(State state) {
+  if (state_ == state) return;
+  state_ = state;
+  if (listener_) listener_(state);
+}
+
+void CircuitBreaker::Forget() {
+  in_a_row_ = 0;
+  outcomes_ = 0;
+  failures_ = 0;
+}
+
+void CircuitBreaker::Open() {
+  backoff_ = state_ == State::kClosed
+                 ? options_.first_backoff
+                 : std::min(backoff_ * 2, options_.max_backoff);
+  next_probe_ = clock_() + backoff_ * (1.0 - options_.jitter * random_());
+  Forget();
+  Become(State::kOpen);
+}
+
+bool CircuitBreaker::Allow() {
+  absl::MutexLock lock(&mu_);
+  if (state_ == State::kClosed) return true;
+  const absl::Time now = clock_();
+  if (now < next_probe_) return false;
+  // This one is the probe; another may follow if nothing is heard of it.
+  next_probe_ = now + backoff_;
+  Become(State::kHalfOpen);
+  return true;
+}
+
+void CircuitBreaker::Count(bool failed) {
+  // Halved now and then, so that the share follows what is recent.
+  if (outcomes_ >= 2 * options_.window) {
+    outcomes_ /= 2;
+    failures_ /= 2;
+  }
+  ++outcomes_;
+  failures_ += failed;
+  in_a_row_ = failed ? in_a_row_ + 1 : 0;
+}
+
+void CircuitBreaker::Success() {
+  absl::MutexLock lock(&mu_);
+  if (state_ == State::kHalfOpen) {
+    Forget();
+    Become(State::kClosed);
+  }
+  // While open: the answer to an ask from before.
+  if (state_ == State::kClosed) Count(false);
+}
+
+void CircuitBreaker::Failure() {
+  absl::MutexLock lock(&mu_);
+  if (state_ == State::kOpen) return;
+  if (state_ == State::kHalfOpen) {
+    Open();
+    return;
+  }
+  Count(true);
+  const bool too_many = outcomes_ >= options_.window &&
+                        failures_ >= options_.failure_share * outcomes_;
+  if (in_a_row_ >= options_.failures_in_a_row || too_many) Open();
+}
+
+}  // namespace foretoken::orchestrator

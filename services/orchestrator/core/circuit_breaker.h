@@ -1,0 +1,80 @@
+// CircuitBreaker: leaves a service alone that keeps failing, and finds out when
+// it is back.
+//
+//   closed --(failures in a row, or too large a share of them)--> open
+//   open --(back-off over)--> half-open: one probe at a time
+//   half-open --(probe good)--> closed;  --(probe bad)--> open, longer
+//
+// Back-offs double up to a bound and are spread by a random share, so that the
+// replicas of an orchestrator do not probe together. One object for all
+// requests that use the service. Thread-safe.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_CIRCUIT_BREAKER_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_CIRCUIT_BREAKER_H_
+
+#include <functional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace foretoken::orchestrator {
+
+struct CircuitBreakerOptions {
+  int failures_in_a_row = 5;
+  // Of the last outcomes, `window` to twice as many.
+  double failure_share = 0.5;
+  int window = 40;
+  absl::Duration first_backoff = absl::Milliseconds(500);
+  absl::Duration max_backoff = absl::Seconds(30);
+  double jitter = 0.2;  // a back-off is between 1 - jitter and 1 times itself
+};
+
+class CircuitBreaker {
+ public:
+  enum class State { kClosed = 0, kHalfOpen = 1, kOpen = 2 };
+  using Listener = std::function<void(State)>;
+
+  // `random` gives numbers in [0, 1). `listener` is told of every new state,
+  // under the breaker's lock.
+  CircuitBreaker(const CircuitBreakerOptions& options,
+                 std::function<absl::Time()> clock,
+                 std::function<double()> random, Listener listener = nullptr)
+      : options_(options),
+        clock_(std::move(clock)),
+        random_(std::move(random)),
+        listener_(std::move(listener)) {}
+
+  // Whether the service may be asked now. Every yes is to be followed by
+  // Success or Failure; a probe without either is given up after a back-off.
+  bool Allow() ABSL_LOCKS_EXCLUDED(mu_);
+  void Success() ABSL_LOCKS_EXCLUDED(mu_);
+  void Failure() ABSL_LOCKS_EXCLUDED(mu_);
+
+  State state() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Become(State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Count(bool failed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const CircuitBreakerOptions options_;
+  const std::function<absl::Time()> clock_;
+  const std::function<double()> random_;
+  const Listener listener_;
+
+  mutable absl::Mutex mu_;
+  State state_ ABSL_GUARDED_BY(mu_) = State::kClosed;
+  int in_a_row_ ABSL_GUARDED_BY(mu_) = 0;
+  // Recent ones; halved at twice the window.
+  int outcomes_ ABSL_GUARDED_BY(mu_) = 0;
+  int failures_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Duration backoff_ ABSL_GUARDED_BY(mu_);
+  absl::Time next_probe_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_CIRCUIT_BREAKER_H_

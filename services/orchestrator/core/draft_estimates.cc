@@ -1,0 +1,129 @@
+#include "services/orchestrator/core/draft_estimates.h"
+
+#include <algorithm>
+
+namespace foretoken::orchestrator {
+namespace {
+
+// A claim counts as much as this many observations.
+constexpr float kClaimWeight = 8.0f;
+// Old observations fade: at this many, both counts are halved.
+constexpr float kMaxSeen = 512.0f;
+// Of a node that claims nothing.
+constexpr float kUnknownChance = 0.25f;
+// Upper bounds of the claims that are told apart; 0 is "claims nothing".
+constexpr float kClaimBounds[] = {0.0f, 0.05f, 0.1f,  0.2f, 0.35f,
+                                  0.5f, 0.7f,  0.85f, 0.95f};
+// Deepest depth of each class but the last.
+constexpr int64_t kDepthBounds[] = {1, 2, 3, 4, 6, 10};
+
+// Rounds before a drafter is judged, and the weight of one round from then on.
+constexpr int64_t kFirstRounds = 8;
+constexpr double kRoundWeight = 1.0 / 32;
+
+template <typename T, size_t kSize>
+int ClassOf(const T (&bounds)[kSize], T value) {
+  return static_cast<int>(std::lower_bound(bounds, bounds + kSize, value) -
+                          bounds);
+}
+
+// Of a node given its parent, 0 where it claims nothing.
+float ClaimOf(const DraftTree& tree, int32_t node) {
+  const int32_t parent = tree.parents[node];
+  const float above = parent == kRootParent ? 1.0f : tree.probs[parent];
+  if (!(above > 0.0f) || !(tree.probs[node] > 0.0f)) return 0.0f;
+  return std::min(1.0f, tree.probs[node] / above);
+}
+
+int64_t DepthOf(const std::vector<int64_t>& depths, int32_t parent) {
+  return parent == kRootParent ? 1 : depths[parent] + 1;
+}
+
+}  // namespace
+
+int64_t MatchedDepth(const DraftTree& tree,
+                     absl::Span<const TokenId> committed) {
+  int32_t at = kRootParent;
+  int64_t depth = 0;
+  // Children follow their parents, and equal siblings are one node.
+  for (int32_t node = 0; node < tree.size(); ++node) {
+    if (depth == static_cast<int64_t>(committed.size())) break;
+    if (tree.parents[node] != at || tree.tokens[node] != committed[depth]) {
+      continue;
+    }
+    at = node;
+    ++depth;
+  }
+  return depth;
+}
+
+size_t DraftEstimates::CellOf(DrafterId id, int64_t depth, float claim) {
+  static_assert(std::size(kDepthBounds) + 1 == kDepths);
+  static_assert(std::size(kClaimBounds) + 1 == kClaims);
+  return (static_cast<size_t>(id) * kDepths + ClassOf(kDepthBounds, depth)) *
+             kClaims +
+         ClassOf(kClaimBounds, claim);
+}
+
+float DraftEstimates::ChanceOf(DrafterId id, int64_t depth, float claim) const {
+  const Cell& cell = cells_[CellOf(id, depth, claim)];
+  const float start = claim > 0.0f ? claim : kUnknownChance;
+  return (cell.right + kClaimWeight * start) / (cell.seen + kClaimWeight);
+}
+
+void DraftEstimates::Correct(DrafterId id, const DraftTree& tree,
+                             std::vector<float>& probs) const {
+  probs.resize(tree.size());
+  std::vector<int64_t> depths(tree.size());
+  absl::MutexLock lock(&mu_);
+  for (int32_t node = 0; node < tree.size(); ++node) {
+    const int32_t parent = tree.parents[node];
+    depths[node] = DepthOf(depths, parent);
+    probs[node] = (parent == kRootParent ? 1.0f : probs[parent]) *
+                  ChanceOf(id, depths[node], ClaimOf(tree, node));
+  }
+}
+
+void DraftEstimates::Learn(DrafterId id, const DraftTree& tree,
+                           absl::Span<const TokenId> committed) {
+  std::vector<int64_t> depths(tree.size());
+  std::vector<bool> right(tree.size(), false);
+  absl::MutexLock lock(&mu_);
+  for (int32_t node = 0; node < tree.size(); ++node) {
+    const int32_t parent = tree.parents[node];
+    depths[node] = DepthOf(depths, parent);
+    if (parent != kRootParent && !right[parent]) continue;
+    if (depths[node] > static_cast<int64_t>(committed.size())) continue;
+    right[node] = tree.tokens[node] == committed[depths[node] - 1];
+    Cell& cell = cells_[CellOf(id, depths[node], ClaimOf(tree, node))];
+    if (cell.seen >= kMaxSeen) {
+      cell.seen /= 2;
+      cell.right /= 2;
+    }
+    cell.seen += 1.0f;
+    cell.right += right[node] ? 1.0f : 0.0f;
+  }
+}
+
+void DraftEstimates::NoteGain(DrafterId id, double gain, absl::Duration wait) {
+  absl::MutexLock lock(&mu_);
+  Worth& worth = worth_[static_cast<size_t>(id)];
+  ++worth.rounds;
+  const double weight =
+      std::max(kRoundWeight, 1.0 / static_cast<double>(worth.rounds));
+  worth.gain += weight * (gain - worth.gain);
+  worth.wait_seconds +=
+      weight * (absl::ToDoubleSeconds(wait) - worth.wait_seconds);
+}
+
+bool DraftEstimates::IsWorthItsTime(DrafterId id, absl::Duration round_time,
+                                    double tokens_per_round) const {
+  absl::MutexLock lock(&mu_);
+  const Worth& worth = worth_[static_cast<size_t>(id)];
+  if (worth.rounds < kFirstRounds) return true;
+  // Without it a round has `gain` fewer tokens and ends `wait` earlier.
+  return worth.gain * absl::ToDoubleSeconds(round_time) >=
+         worth.wait_seconds * tokens_per_round;
+}
+
+}  // namespace foretoken::orchestrator

@@ -1,0 +1,75 @@
+// What is known of the drafters from the rounds of all requests: how often a
+// node that claims a probability is right, and whether a drafter's answers are
+// worth the time they are waited for.
+//
+// Hints only: they decide which nodes a tree has, never what is committed.
+// Bounded: a fixed table. Thread-safe.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DRAFT_ESTIMATES_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DRAFT_ESTIMATES_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+#include "common/drafting/drafter.h"
+#include "services/orchestrator/core/draft_source.h"
+
+namespace foretoken::orchestrator {
+
+// How many of `committed` the draft's best path says, from the root.
+int64_t MatchedDepth(const DraftTree& tree,
+                     absl::Span<const TokenId> committed);
+
+class DraftEstimates {
+ public:
+  // The corrected probability of every path of `tree`, [tree.size()]: along the
+  // path, each node's chance given its parent is what nodes of this drafter,
+  // depth and claimed chance turned out to have; the claim itself where little
+  // was seen. Parents must precede children.
+  void Correct(DrafterId id, const DraftTree& tree,
+               std::vector<float>& probs) const;
+
+  // Counts every node whose parent was committed.
+  void Learn(DrafterId id, const DraftTree& tree,
+             absl::Span<const TokenId> committed);
+
+  // The drafter's answer gave `gain` accepted tokens that no other gave, and
+  // the round waited `wait` for it alone.
+  void NoteGain(DrafterId id, double gain, absl::Duration wait);
+
+  // False where rounds of `round_time` and `tokens_per_round` tokens are
+  // expected to write more without this drafter.
+  bool IsWorthItsTime(DrafterId id, absl::Duration round_time,
+                      double tokens_per_round) const;
+
+ private:
+  static constexpr int kDepths = 7;
+  static constexpr int kClaims = 10;
+  struct Cell {
+    float seen = 0;
+    float right = 0;
+  };
+  struct Worth {
+    int64_t rounds = 0;
+    double gain = 0;          // tokens a round
+    double wait_seconds = 0;  // a round
+  };
+
+  static size_t CellOf(DrafterId id, int64_t depth, float claim);
+  float ChanceOf(DrafterId id, int64_t depth, float claim) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable absl::Mutex mu_;
+  std::array<Cell, kDrafterNames.size() * kDepths * kClaims> cells_
+      ABSL_GUARDED_BY(mu_);
+  std::array<Worth, kDrafterNames.size()> worth_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DRAFT_ESTIMATES_H_

@@ -1,0 +1,30 @@
+#include "services/orchestrator/core/draft_source.h"
+
+#include <utility>
+
+namespace foretoken::orchestrator {
+
+LocalSource::LocalSource(DrafterId id, std::unique_ptr<Drafter> drafter,
+                         std::function<absl::Time()> clock)
+    : id_(id), drafter_(std::move(drafter)), clock_(std::move(clock)) {}
+
+void LocalSource::Start(const DraftOpen& open) {
+  drafter_->StartRequest(open.tokens);
+}
+
+void LocalSource::Ask(const DraftRound& round) {
+  drafter_->Commit(round.committed);
+  max_nodes_ = round.max_nodes;
+}
+
+// Here and not in Ask: by now the remote ones are at work.
+DraftOutcome LocalSource::Collect(absl::Time, SourceDraft& draft) {
+  draft.Clear();
+  if (max_nodes_ == 0) return DraftOutcome::kNotAsked;
+  const absl::Time start = clock_();
+  drafter_->Draft(max_nodes_, draft.tree);
+  draft.latency = clock_() - start;
+  return DraftOutcome::kAnswered;
+}
+
+}  // namespace foretoken::orchestrator

@@ -1,0 +1,80 @@
+// Lookahead decoding: the target drafts for itself. A window of guessed tokens
+// rides along in every pass; what the target says after them are n-grams for a
+// pool, and the pool's n-grams that begin with the last committed token are the
+// next draft.
+//
+// The window has W columns and, once full, N-1 levels: level 0 is the last
+// committed token followed by a chain of W-1 guesses, and under each of these W
+// rows hangs a column of N-2 deeper ones. Cell (l, j) guesses the token l + j
+// after the last committed one. After a round the deepest level's answers are
+// the new deepest level and every other one takes the place of the one above
+// it, which is one Jacobi step for every n-gram: (level 0, ..., level N-2,
+// answer) of a column is an n-gram of N tokens. The first N-2 rounds fill the
+// levels, from a level 0 of W+N-3 guesses.
+//
+// Source: Fu et al. 2024, arXiv:2402.02057, "Lookahead Decoding" and "Lookahead
+// Branch and Verification Branch".
+// Owned by one thread.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_LOOKAHEAD_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_LOOKAHEAD_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/drafting/phrase_pool.h"
+#include "common/spec/mode_spec.h"
+#include "services/orchestrator/core/draft_source.h"
+#include "services/orchestrator/core/tree_merger.h"
+
+namespace foretoken::orchestrator {
+
+struct LookaheadOptions {
+  static constexpr int kMaxWindow = 256;
+  static constexpr int kMaxNgram = 16;
+  static constexpr int kMaxPool = 64;
+
+  int window = 15;  // W, 1..kMaxWindow
+  int ngram = 5;    // N, 2..kMaxNgram
+  int pool = 15;    // G, n-grams per first token, 1..kMaxPool
+
+  // Probe rows of the largest window, while it fills or full.
+  int WindowRows() const;
+  // From `lookahead:window=15,ngram=5,pool=15`. InvalidArgument by field, also
+  // for a window whose rows `limits` cannot hold beside the draft.
+  static absl::StatusOr<LookaheadOptions> Read(const ModeSpec& mode,
+                                               const TreeLimits& limits);
+};
+
+class LookaheadSource final : public DraftSource {
+ public:
+  explicit LookaheadSource(const LookaheadOptions& options);
+
+  DrafterId id() const override { return DrafterId::kLookahead; }
+  bool needs_rows() const override { return true; }
+  void Start(const DraftOpen& open) override;
+  void Ask(const DraftRound& round) override;
+  DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override;
+
+ private:
+  // The target's answer to every cell of the deepest level; empty if a cell was
+  // not among the rows.
+  std::vector<TokenId> Answers(const VerifiedTree& verified) const;
+  void Step(const std::vector<TokenId>& answers);
+  void AddWindow(DraftTree& window) const;
+  void AddCandidates(int max_nodes, DraftTree& tree);
+
+  const LookaheadOptions options_;
+  PhrasePool pool_;
+  // levels_[l][j] is cell (l, j), equally wide; levels_[0][0] stands for the
+  // last committed token.
+  std::vector<std::vector<TokenId>> levels_;
+  TokenId last_ = 0;  // committed
+  int max_nodes_ = 0;
+  std::vector<absl::Span<const TokenId>> newest_;
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_LOOKAHEAD_H_

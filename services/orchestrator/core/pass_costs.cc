@@ -1,0 +1,51 @@
+#include "services/orchestrator/core/pass_costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace foretoken::orchestrator {
+
+PassCosts::PassCosts(std::vector<std::pair<int32_t, double>> measured) {
+  std::sort(measured.begin(), measured.end());
+  for (const auto& [rows, milliseconds] : measured) {
+    const bool good =
+        rows > 0 && std::isfinite(milliseconds) && milliseconds > 0;
+    if (!good || (!points_.empty() && points_.back().first == rows)) continue;
+    const double least = points_.empty() ? 0.0 : points_.back().second;
+    points_.emplace_back(rows, std::max(least, milliseconds));
+  }
+}
+
+double PassCosts::At(double rows) const {
+  if (points_.empty()) return 0.0;
+  if (points_.size() == 1 || rows <= points_.front().first) {
+    return points_.front().second;
+  }
+  size_t right = 1;
+  while (right + 1 < points_.size() && rows > points_[right].first) ++right;
+  const auto& [rows_a, cost_a] = points_[right - 1];
+  const auto& [rows_b, cost_b] = points_[right];
+  return cost_a + (cost_b - cost_a) * (rows - rows_a) / (rows_b - rows_a);
+}
+
+int WorthwhileNodes(absl::Span<const float> probs, const PassCosts& costs,
+                    const PassLoad& load) {
+  if (!costs.known()) return static_cast<int>(probs.size());
+  int best = 0;
+  double tokens = 1.0 + load.other_tokens;
+  const auto time = [&](double nodes) {
+    return costs.At(1.0 + nodes + load.other_rows) + load.overhead_ms;
+  };
+  double best_rate = tokens / time(0.0);
+  for (size_t i = 0; i < probs.size(); ++i) {
+    tokens += probs[i];
+    const double rate = tokens / time(static_cast<double>(i) + 1.0);
+    if (rate > best_rate) {
+      best_rate = rate;
+      best = static_cast<int>(i) + 1;
+    }
+  }
+  return best;
+}
+
+}  // namespace foretoken::orchestrator

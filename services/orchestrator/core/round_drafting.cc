@@ -1,0 +1,202 @@
+#include "services/orchestrator/core/round_drafting.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+// Of the latest round in the moving averages.
+constexpr double kNewest = 0.25;
+// A source that does not pay is asked every so many rounds, and the price of
+// nodes ignored.
+constexpr int64_t kAskAnyway = 32;
+constexpr int64_t kTakeAnyway = 64;
+// Phrases that wait for whoever keeps them.
+constexpr size_t kMaxPhrases = 4096;
+
+template <typename T>
+void Average(bool first, T latest, T& average) {
+  average = first ? latest : average + (latest - average) * kNewest;
+}
+
+}  // namespace
+
+RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
+                             DraftingOptions options)
+    : options_(std::move(options)),
+      vocab_size_(vocab_size),
+      sources_(std::move(sources)),
+      merger_(vocab_size, options_.limits) {
+  for (const auto& source : sources_) {
+    FORETOKEN_CHECK(!source->drafts() || &source == &sources_[drafting_]);
+    drafting_ += source->drafts();
+    needs_rows_ |= source->needs_rows();
+  }
+  drafts_.resize(drafting_);
+  probs_.resize(drafting_);
+  answers_.resize(drafting_);
+  report_.resize(drafting_);
+  for (int i = 0; i < drafting_; ++i) report_[i].id = id(i);
+}
+
+void RoundDrafting::Start(const DraftOpen& open) {
+  for (const auto& source : sources_) source->Start(open);
+}
+
+absl::Duration RoundDrafting::WaitBudget() const {
+  absl::Duration pass = pass_time_;
+  if (pass == absl::ZeroDuration()) {
+    pass = absl::Milliseconds(
+        options_.costs.At(1.0 + options_.limits.max_draft_nodes));
+  }
+  if (pass == absl::ZeroDuration()) return options_.wait.cap;
+  return std::clamp(pass * options_.wait.passes, options_.wait.floor,
+                    std::max(options_.wait.floor, options_.wait.cap));
+}
+
+bool RoundDrafting::Wants(int source) const {
+  if (max_depth_ == 0) return false;
+  if (!options_.economical || options_.estimates == nullptr) return true;
+  if (rounds_ == 0) return true;  // what a round takes is not known yet
+  // Each at its own turn, so that they are not all waited for in one round.
+  if ((rounds_ + source) % kAskAnyway == 0) return true;
+  return options_.estimates->IsWorthItsTime(id(source), round_time_,
+                                            round_tokens_);
+}
+
+void RoundDrafting::Learn(const CommittedText& committed) {
+  if (options_.estimates == nullptr || committed.round == nullptr) return;
+  std::vector<int64_t> matched(drafting_, 0);
+  for (int i = 0; i < drafting_; ++i) {
+    options_.estimates->Learn(id(i), drafts_[i].tree, committed.tokens);
+    matched[i] = MatchedDepth(drafts_[i].tree, committed.tokens);
+  }
+  for (int i = 0; i < drafting_; ++i) {
+    if (report_[i].outcome == DraftOutcome::kNotAsked) continue;
+    int64_t others = 0;
+    absl::Duration others_latency;
+    for (int j = 0; j < drafting_; ++j) {
+      if (j == i) continue;
+      others = std::max(others, matched[j]);
+      others_latency = std::max(others_latency, report_[j].latency);
+    }
+    options_.estimates->NoteGain(
+        id(i), static_cast<double>(std::max<int64_t>(0, matched[i] - others)),
+        std::max(absl::ZeroDuration(), report_[i].latency - others_latency));
+  }
+}
+
+void RoundDrafting::Commit(const CommittedText& committed) {
+  Learn(committed);
+  DraftRound round;
+  round.length = committed.length;
+  round.committed.assign(committed.tokens.begin(), committed.tokens.end());
+  if (committed.round != nullptr) {
+    const RoundStats& stats = committed.round->stats;
+    const double tokens = static_cast<double>(committed.tokens.size());
+    const bool first = rounds_++ == 0;
+    Average(first, committed.verify_time, pass_time_);
+    Average(first, committed.verify_time + draft_time_, round_time_);
+    Average(first, tokens, round_tokens_);
+    Average(first,
+            std::max(0.0, static_cast<double>(stats.pass_rows) -
+                              stats.draft_rows - stats.probe_rows - 1),
+            load_.other_rows);
+    Average(first,
+            std::max(0.0, absl::ToDoubleMilliseconds(committed.verify_time +
+                                                     draft_time_ -
+                                                     stats.pass_time)),
+            load_.overhead_ms);
+    // Others are taken to be as this one is.
+    Average(first, std::max(0, stats.pass_sessions - 1) * round_tokens_,
+            load_.other_tokens);
+  }
+  max_depth_ = committed.max_depth;
+  const absl::Duration budget = WaitBudget();
+  deadline_ = options_.clock() + budget;
+  round.budget = budget;
+
+  // One copy of the tree, and only where somebody reads it.
+  VerifiedTree verified;
+  if (needs_rows_ && committed.round != nullptr) {
+    verified.tree = tree_.tree;
+    verified.row_tokens = committed.round->row_tokens;
+    verified.path = committed.round->path;
+  }
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    DraftSource& source = *sources_[i];
+    const bool reads = source.needs_rows();
+    if (reads) std::swap(round.verified, verified);
+    if (!source.drafts()) std::swap(round.phrases, phrases_);
+    round.max_nodes = source.drafts() && Wants(static_cast<int>(i))
+                          ? options_.limits.max_draft_nodes
+                          : 0;
+    source.Ask(round);
+    if (reads) std::swap(round.verified, verified);
+    round.phrases.clear();
+    if (!source.drafts()) continue;
+    report_[i] = SourceReport();
+    report_[i].id = source.id();
+    if (round.max_nodes > 0) report_[i].outcome = DraftOutcome::kLate;
+  }
+}
+
+TreeMerger::Price RoundDrafting::PriceOfNodes() const {
+  if (!options_.economical || options_.estimates == nullptr ||
+      (rounds_ + 1) % kTakeAnyway == 0) {
+    return nullptr;
+  }
+  return [this](absl::Span<const float> probs) {
+    return WorthwhileNodes(probs, options_.costs, load_);
+  };
+}
+
+const MergedTree& RoundDrafting::Draft() {
+  const absl::Time start = options_.clock();
+  for (int i = 0; i < drafting_; ++i) {
+    SourceDraft& draft = drafts_[i];
+    answers_[i] = TreeMerger::Answer();
+    draft.Clear();
+    if (report_[i].outcome == DraftOutcome::kNotAsked) continue;
+    const absl::Time before = options_.clock();
+    DraftOutcome outcome = sources_[i]->Collect(deadline_, draft);
+    const int64_t depth = max_depth_;
+    if (outcome == DraftOutcome::kAnswered &&
+        (!KeepUsable(vocab_size_, depth, options_.limits.max_draft_nodes,
+                     draft.tree) ||
+         !KeepUsable(vocab_size_, depth, options_.limits.max_rows,
+                     draft.window))) {
+      draft.Clear();
+      outcome = DraftOutcome::kBroken;
+    }
+    report_[i].outcome = outcome;
+    report_[i].latency = outcome == DraftOutcome::kAnswered
+                             ? draft.latency
+                             : options_.clock() - before;
+    const size_t room = kMaxPhrases - std::min(kMaxPhrases, phrases_.size());
+    const size_t taken = std::min(room, draft.phrases.size());
+    if (drafting_ < static_cast<int>(sources_.size())) {
+      phrases_.insert(phrases_.end(), draft.phrases.begin(),
+                      draft.phrases.begin() + taken);
+    }
+    if (options_.estimates != nullptr) {
+      options_.estimates->Correct(id(i), draft.tree, probs_[i]);
+    } else {
+      probs_[i] = draft.tree.probs;
+    }
+    answers_[i] = {&draft.tree, probs_[i], &draft.window};
+  }
+  tree_ = merger_.Merge(answers_, PriceOfNodes());
+  for (int node = 0; node < tree_.draft_nodes; ++node) {
+    for (int i = 0; i < drafting_; ++i) {
+      report_[i].nodes += (tree_.proposers[node] >> i) & 1;
+    }
+  }
+  draft_time_ = options_.clock() - start;
+  return tree_;
+}
+
+}  // namespace foretoken::orchestrator

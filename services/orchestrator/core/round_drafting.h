@@ -1,0 +1,127 @@
+// RoundDrafting: the drafting half of a request's rounds: asks all its sources
+// at once, waits for them as long as that pays, and merges what came.
+//
+//   Start -> (Commit -> Draft)*
+//
+// How long: a deadline from what a pass costs, measured on this request once
+// there was a round, else by the verifiers' own figures. Late answers are
+// dropped. What every source did is in report().
+//
+// An economical request (mode auto) also leaves out sources that cost more time
+// than they save, and nodes that cost more than they are expected to give; now
+// and then it asks and takes all the same, to notice when that has changed.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ROUND_DRAFTING_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ROUND_DRAFTING_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/spec/round.h"
+#include "services/orchestrator/core/draft_estimates.h"
+#include "services/orchestrator/core/draft_source.h"
+#include "services/orchestrator/core/pass_costs.h"
+#include "services/orchestrator/core/tree_merger.h"
+
+namespace foretoken::orchestrator {
+
+// How long drafts are waited for.
+struct DraftWait {
+  double passes = 3.0;  // as many times the cost of a pass
+  absl::Duration floor = absl::Milliseconds(20);
+  absl::Duration cap = absl::Seconds(1);
+};
+
+using Clock = std::function<absl::Time()>;
+
+struct DraftingOptions {
+  TreeLimits limits;
+  DraftWait wait;
+  bool economical = false;
+  PassCosts costs;
+  // Shared by requests; null: sources' own estimates are taken as they are.
+  std::shared_ptr<DraftEstimates> estimates;
+  Clock clock = absl::Now;
+};
+
+// The sources of a request: those that draft, in the order of the mode table,
+// then those that do not.
+using DraftSources = std::vector<std::unique_ptr<DraftSource>>;
+
+// What one source did in one round.
+struct SourceReport {
+  DrafterId id = DrafterId::kFused;
+  DraftOutcome outcome = DraftOutcome::kNotAsked;
+  int32_t nodes = 0;  // of the verified tree that it proposed
+  absl::Duration latency;
+};
+
+// What was committed since the last time.
+struct CommittedText {
+  absl::Span<const TokenId> tokens;
+  int64_t length = 0;     // of the text with them
+  int64_t max_depth = 0;  // of the next tree; 0: no draft is wanted
+  // The round that committed them; null for the token of prefill.
+  const RoundResult* round = nullptr;
+  absl::Duration verify_time;  // of that round
+};
+
+class RoundDrafting {
+ public:
+  RoundDrafting(DraftSources sources, int32_t vocab_size,
+                DraftingOptions options);
+
+  void Start(const DraftOpen& open);
+  // Tells the sources and asks them. Returns at once.
+  void Commit(const CommittedText& committed);
+  // The round's tree; valid until the next call. Waits.
+  const MergedTree& Draft();
+
+  // Sources that draft, in the order of proposers.
+  int size() const { return drafting_; }
+  DrafterId id(int source) const { return sources_[source]->id(); }
+  bool needs_rows() const { return needs_rows_; }
+  // Of the last Draft.
+  const std::vector<SourceReport>& report() const { return report_; }
+  absl::Duration draft_time() const { return draft_time_; }
+
+ private:
+  void Learn(const CommittedText& committed);
+  absl::Duration WaitBudget() const;
+  bool Wants(int source) const;
+  TreeMerger::Price PriceOfNodes() const;
+
+  const DraftingOptions options_;
+  const int32_t vocab_size_;
+  DraftSources sources_;
+  int drafting_ = 0;
+  bool needs_rows_ = false;
+
+  TreeMerger merger_;
+  MergedTree tree_;
+  std::vector<SourceDraft> drafts_;          // [drafting_]
+  std::vector<std::vector<float>> probs_;    // [drafting_]
+  std::vector<TreeMerger::Answer> answers_;  // [drafting_]
+  std::vector<SourceReport> report_;         // [drafting_]
+  std::vector<Phrase> phrases_;              // found, for those that keep them
+  int64_t max_depth_ = 0;
+  int64_t rounds_ = 0;
+  absl::Time deadline_;
+  absl::Duration draft_time_;
+
+  // Moving averages over the rounds of this request.
+  absl::Duration pass_time_;
+  absl::Duration round_time_;
+  double round_tokens_ = 1.0;
+  PassLoad load_;
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ROUND_DRAFTING_H_

@@ -1,0 +1,247 @@
+#include "services/orchestrator/core/round_drafting.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// What a fake source answers, and what it was told.
+struct Script {
+  DrafterId id = DrafterId::kFused;
+  bool drafts = true;
+  bool needs_rows = false;
+  DraftOutcome outcome = DraftOutcome::kAnswered;
+  SourceDraft draft;
+  absl::Duration takes;  // of the fake clock, in Collect
+
+  DraftOpen opened;
+  std::vector<DraftRound> asked;
+  absl::Time deadline;
+};
+
+class FakeSource final : public DraftSource {
+ public:
+  FakeSource(Script& script, absl::Time& now) : script_(script), now_(now) {}
+  DrafterId id() const override { return script_.id; }
+  bool drafts() const override { return script_.drafts; }
+  bool needs_rows() const override { return script_.needs_rows; }
+  void Start(const DraftOpen& open) override { script_.opened = open; }
+  void Ask(const DraftRound& round) override { script_.asked.push_back(round); }
+  DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override {
+    script_.deadline = deadline;
+    now_ += script_.takes;
+    if (script_.outcome == DraftOutcome::kAnswered) draft = script_.draft;
+    return script_.outcome;
+  }
+
+ private:
+  Script& script_;
+  absl::Time& now_;
+};
+
+class RoundDraftingTest : public ::testing::Test {
+ protected:
+  RoundDraftingTest() {
+    options_.clock = [this] { return now_; };
+  }
+
+  RoundDrafting& Make(std::vector<Script*> scripts) {
+    DraftSources sources;
+    for (Script* script : scripts) {
+      sources.push_back(std::make_unique<FakeSource>(*script, now_));
+    }
+    drafting_ =
+        std::make_unique<RoundDrafting>(std::move(sources), 100, options_);
+    DraftOpen open;
+    open.tokens = {1, 2, 3};
+    drafting_->Start(open);
+    return *drafting_;
+  }
+
+  void Commit(std::vector<TokenId> tokens, const RoundResult* round = nullptr,
+              absl::Duration verify_time = absl::ZeroDuration()) {
+    text_.insert(text_.end(), tokens.begin(), tokens.end());
+    CommittedText committed;
+    committed.tokens = absl::MakeConstSpan(text_).last(tokens.size());
+    committed.length = static_cast<int64_t>(text_.size());
+    committed.max_depth = max_depth_;
+    committed.round = round;
+    committed.verify_time = verify_time;
+    drafting_->Commit(committed);
+  }
+
+  static Script Says(DrafterId id,
+                     std::vector<std::pair<TokenId, float>> path) {
+    Script script;
+    script.id = id;
+    int32_t at = kRootParent;
+    for (const auto& [token, prob] : path) {
+      at = script.draft.tree.Add(token, at, prob);
+    }
+    return script;
+  }
+
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+  DraftingOptions options_;
+  std::vector<TokenId> text_ = {1, 2, 3};
+  int64_t max_depth_ = 50;
+  std::unique_ptr<RoundDrafting> drafting_;
+};
+
+TEST_F(RoundDraftingTest, AllAreAskedAndWhatCameIsMerged) {
+  Script crest = Says(DrafterId::kCrest, {{5, 0.5f}, {6, 0.4f}});
+  Script fused = Says(DrafterId::kFused, {{5, 0.9f}, {7, 0.3f}});
+  Make({&crest, &fused});
+  Commit({4});
+  for (const Script* script : {&crest, &fused}) {
+    EXPECT_THAT(script->opened.tokens, ElementsAre(1, 2, 3));
+    ASSERT_EQ(script->asked.size(), 1u);
+    EXPECT_THAT(script->asked[0].committed, ElementsAre(4));
+    EXPECT_EQ(script->asked[0].length, 4);
+    EXPECT_EQ(script->asked[0].max_nodes, 64);
+  }
+  const MergedTree& tree = drafting_->Draft();
+  EXPECT_THAT(tree.tree.tokens(), ElementsAre(5, 6, 7));
+  EXPECT_THAT(tree.credited, ElementsAre(1, 0, 1));
+  EXPECT_EQ(drafting_->report()[0].nodes, 2);
+  EXPECT_EQ(drafting_->report()[1].nodes, 2);
+}
+
+TEST_F(RoundDraftingTest, WhoHasNoDraftIsReportedAndTheRestGoesOn) {
+  Script late = Says(DrafterId::kDraftModel, {{8, 0.9f}});
+  late.outcome = DraftOutcome::kLate;
+  Script garbage = Says(DrafterId::kCrest, {{8, 0.9f}});
+  garbage.draft.tree.parents[0] = 3;
+  Script good = Says(DrafterId::kFused, {{5, 0.1f}, {-4, 0.1f}});
+  Make({&late, &garbage, &good});
+  Commit({4});
+  EXPECT_THAT(drafting_->Draft().tree.tokens(), ElementsAre(5));
+  EXPECT_EQ(drafting_->report()[0].outcome, DraftOutcome::kLate);
+  EXPECT_EQ(drafting_->report()[1].outcome, DraftOutcome::kBroken);
+  EXPECT_EQ(drafting_->report()[2].outcome, DraftOutcome::kAnswered);
+}
+
+TEST_F(RoundDraftingTest, TheDeadlineFollowsTheCostOfAPass) {
+  options_.wait = {2.0, absl::Milliseconds(10), absl::Milliseconds(300)};
+  Script source = Says(DrafterId::kFused, {});
+  Make({&source});
+  Commit({4});
+  drafting_->Draft();
+  EXPECT_EQ(source.deadline - now_, absl::Milliseconds(300)) << "unknown: cap";
+  RoundResult round;
+  for (const auto& [verify_ms, want_ms] :
+       std::vector<std::pair<int, int>>{{40, 80}, {1000, 300}}) {
+    Make({&source});
+    Commit({4});
+    drafting_->Draft();
+    Commit({5}, &round, absl::Milliseconds(verify_ms));
+    drafting_->Draft();
+    EXPECT_EQ(source.deadline - now_, absl::Milliseconds(want_ms));
+    EXPECT_EQ(source.asked.back().budget, absl::Milliseconds(want_ms));
+  }
+  options_.costs = PassCosts({{1, 1.0}, {65, 4.0}});
+  Make({&source});
+  Commit({4});
+  drafting_->Draft();
+  EXPECT_EQ(source.deadline - now_, absl::Milliseconds(10)) << "the floor";
+}
+
+TEST_F(RoundDraftingTest, OnlyWhoReadsRowsGetsTheTree) {
+  Script reader = Says(DrafterId::kOuroboros, {{5, 0.9f}});
+  reader.needs_rows = true;
+  Script other = Says(DrafterId::kFused, {{6, 0.1f}});
+  Make({&reader, &other});
+  Commit({4});
+  drafting_->Draft();
+  RoundResult round;
+  round.path = {0};
+  round.row_tokens = {5, 9, 8};
+  Commit({5, 9}, &round);
+  const VerifiedTree& verified = reader.asked.back().verified;
+  EXPECT_THAT(verified.tree.tokens(), ElementsAre(5, 6));
+  EXPECT_THAT(verified.row_tokens, ElementsAre(5, 9, 8));
+  EXPECT_THAT(verified.path, ElementsAre(0));
+  EXPECT_TRUE(other.asked.back().verified.tree.empty());
+  EXPECT_THAT(other.asked.back().verified.row_tokens, IsEmpty());
+}
+
+TEST_F(RoundDraftingTest, PhrasesGoToWhoKeepsThemWithTheNextCommit) {
+  Script worker = Says(DrafterId::kOuroboros, {});
+  worker.draft.phrases = {{1, 2}, {3, 4}};
+  Script keeper;
+  keeper.id = DrafterId::kOuroboros;
+  keeper.drafts = false;
+  Make({&worker, &keeper});
+  EXPECT_EQ(drafting_->size(), 1);
+  Commit({4});
+  EXPECT_EQ(keeper.asked.back().max_nodes, 0);
+  EXPECT_THAT(keeper.asked.back().phrases, IsEmpty());
+  drafting_->Draft();
+  worker.draft.phrases.clear();
+  const RoundResult round;
+  Commit({5}, &round);
+  EXPECT_THAT(keeper.asked.back().phrases,
+              ElementsAre(ElementsAre(1, 2), ElementsAre(3, 4)));
+  EXPECT_THAT(worker.asked.back().phrases, IsEmpty());
+  drafting_->Draft();
+  Commit({6}, &round);
+  EXPECT_THAT(keeper.asked.back().phrases, IsEmpty());
+}
+
+TEST_F(RoundDraftingTest, WithoutRoomNothingIsAskedFor) {
+  Script source = Says(DrafterId::kFused, {{5, 0.9f}});
+  Make({&source});
+  max_depth_ = 0;
+  Commit({4});
+  EXPECT_EQ(source.asked.back().max_nodes, 0);
+  EXPECT_TRUE(drafting_->Draft().tree.empty());
+  EXPECT_EQ(drafting_->report()[0].outcome, DraftOutcome::kNotAsked);
+}
+
+TEST_F(RoundDraftingTest, AnEconomicalRequestLeavesOutWhatDoesNotPay) {
+  options_.economical = true;
+  options_.estimates = std::make_shared<DraftEstimates>();
+  Script slow = Says(DrafterId::kDraftModel, {{60, 0.9f}});
+  slow.draft.latency = slow.takes = absl::Milliseconds(50);
+  Script good = Says(DrafterId::kFused, {{5, 0.9f}});
+  Make({&slow, &good});
+  Commit({4});
+  const RoundResult round;
+  int slow_asked = 0, good_asked = 0;
+  for (int i = 0; i < 200; ++i) {
+    slow_asked += slow.asked.back().max_nodes > 0;
+    good_asked += good.asked.back().max_nodes > 0;
+    drafting_->Draft();
+    Commit({5, 1}, &round, absl::Milliseconds(10));
+  }
+  EXPECT_EQ(good_asked, 200);
+  // The first few, and now and then to see whether it got better.
+  EXPECT_GE(slow_asked, 8 + 4);
+  EXPECT_LE(slow_asked, 30);
+}
+
+TEST_F(RoundDraftingTest, AnEconomicalRequestTakesNoNodeAboveItsPrice) {
+  options_.economical = true;
+  options_.estimates = std::make_shared<DraftEstimates>();
+  options_.costs = PassCosts({{1, 1.0}, {2, 2.0}});  // a row costs a pass
+  Script source = Says(DrafterId::kFused, {{5, 0.9f}, {6, 0.8f}});
+  Make({&source});
+  Commit({4});
+  EXPECT_TRUE(drafting_->Draft().tree.empty());
+  options_.costs = PassCosts({{1, 1.0}, {2, 1.1}});
+  Make({&source});
+  Commit({4});
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 2);
+}
+
+}  // namespace
+}  // namespace foretoken::orchestrator

@@ -1,0 +1,75 @@
+#include "tools/cli/generate_model.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/log.h"
+
+namespace foretoken::cli {
+namespace {
+
+// The largest vocab_size that a model of so many tokens is padded to: small
+// ones to a multiple of 128, others of 256 or by up to 1/32.
+int64_t LargestPadded(int64_t tokens) {
+  const int64_t multiple = tokens < 1024 ? 128 : 256;
+  const int64_t rounded = (tokens + multiple - 1) / multiple * multiple;
+  return tokens < 1024 ? rounded : std::max(rounded, tokens + tokens / 32);
+}
+
+}  // namespace
+
+absl::Status CheckVocabulary(const Tokenizer& tokenizer,
+                             const ModelConfig& config) {
+  const int32_t tokens = tokenizer.vocab_size();
+  if (tokens > config.vocab_size || config.vocab_size > LargestPadded(tokens)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the tokenizer has ", tokens, " tokens and the model's vocab_size is ",
+        config.vocab_size, ": they do not belong together"));
+  }
+  if (tokenizer.bos_token() >= 0 && config.bos_token >= 0 &&
+      tokenizer.bos_token() != config.bos_token) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tokenizer's BOS token is ", tokenizer.bos_token(),
+                     " and the model's bos_token_id is ", config.bos_token,
+                     ": they do not belong together"));
+  }
+  if (tokenizer.eos_token() >= 0 && !config.eos_tokens.empty() &&
+      !std::binary_search(config.eos_tokens.begin(), config.eos_tokens.end(),
+                          tokenizer.eos_token())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tokenizer's EOS token is ", tokenizer.eos_token(),
+                     " and the model's eos_token_id is ",
+                     absl::StrJoin(config.eos_tokens, ", "),
+                     ": they do not belong together"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
+    const GenerateFlags& flags) {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+      Tokenizer::Load(flags.model);
+  if (absl::IsNotFound(tokenizer.status()) && flags.prompt_ids.has_value() &&
+      flags.stop.empty()) {
+    FORETOKEN_LOG(kWarning, "no tokenizer, so no text: ",
+                  std::string(tokenizer.status().message()));
+    return std::unique_ptr<Tokenizer>();
+  }
+  return tokenizer;
+}
+
+uint64_t SeedOf(const GenerateFlags& flags) {
+  if (flags.seed.has_value()) return *flags.seed;
+  if (!(flags.sampling.temperature > 0.0f)) return 0;
+  std::random_device device;
+  // 53 bits: whole in every JSON reader.
+  const uint64_t seed =
+      ((uint64_t{device()} << 32) | device()) & ((uint64_t{1} << 53) - 1);
+  FORETOKEN_LOG(kInfo, "seed ", seed);
+  return seed;
+}
+
+}  // namespace foretoken::cli
