@@ -1,0 +1,167 @@
+// rpc::DraftStreams over real gRPC, with sessions that do what the test says.
+#include "common/rpc/draft_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/synchronization/notification.h"
+#include "tests/integration/trie_drafter/draft_client.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Sessions that answer with their length; Round blocks while `blocked`, until
+// it is cancelled.
+class ScriptedSessions final : public DraftSessions {
+ public:
+  absl::StatusOr<std::unique_ptr<DraftSession>> Open(DraftOpen open) override {
+    ++open_;
+    return std::make_unique<Session>(*this,
+                                     static_cast<int64_t>(open.tokens.size()));
+  }
+
+  std::atomic<int> open_{0};
+  std::atomic<int> in_round_{0};
+  std::atomic<int> cancelled_{0};
+  std::atomic<bool> blocked_{false};
+
+ private:
+  class Session final : public DraftSession {
+   public:
+    Session(ScriptedSessions& owner, int64_t length)
+        : owner_(owner), length_(length) {}
+    ~Session() override { --owner_.open_; }
+
+    absl::Status Round(const DraftRound& round, DraftAnswer& answer) override {
+      const absl::Status follows = CheckFollows(length_, round);
+      if (!follows.ok()) return follows;
+      length_ = round.length;
+      answer.length = length_;
+      ++owner_.in_round_;
+      if (owner_.blocked_) cancel_.WaitForNotification();
+      --owner_.in_round_;
+      return absl::OkStatus();
+    }
+    void Cancel() override {
+      ++owner_.cancelled_;
+      cancel_.Notify();
+    }
+
+   private:
+    ScriptedSessions& owner_;
+    int64_t length_;
+    absl::Notification cancel_;
+  };
+};
+
+class NullObserver final : public rpc::DraftStreamObserver {
+ public:
+  void OnStreams(int) override {}
+  void OnAnswer(const DraftAnswer&) override {}
+  void OnFailed(absl::StatusCode) override {}
+};
+
+class StreamService final : public v1::TrieDrafter::CallbackService,
+                            public rpc::Servable {
+ public:
+  StreamService(int threads, int waiting)
+      : workers_(threads, waiting),
+        streams_({"test", "", 16, absl::Milliseconds(50)}, sessions_, workers_,
+                 observer_) {}
+  rpc::DraftStreams::Reactor* Draft(
+      grpc::CallbackServerContext* context) override {
+    return streams_.Start(context);
+  }
+  grpc::Service* grpc_service() override { return this; }
+  std::string health_name() const override {
+    return "foretoken.v1.TrieDrafter";
+  }
+  void BeginDrain() override { streams_.BeginDrain(); }
+  bool Idle() const override { return streams_.Idle(); }
+  void EndAll() override { streams_.EndAll(); }
+
+  ScriptedSessions sessions_;
+  NullObserver observer_;
+  WorkerPool workers_;
+  rpc::DraftStreams streams_;
+};
+
+class DraftStreamTest : public ::testing::Test {
+ protected:
+  void Start(int threads = 2, int waiting = 16) {
+    service_ = std::make_unique<StreamService>(threads, waiting);
+    rpc::ServerOptions options;
+    options.listen = {"127.0.0.1:0"};
+    auto server = rpc::Server::Start(options, {service_.get()});
+    ASSERT_THAT(server, IsOk());
+    server_ = *std::move(server);
+    stub_ = v1::TrieDrafter::NewStub(
+        *rpc::CreateChannel(server_->addresses().at(0), {}));
+  }
+  ScriptedSessions& sessions() { return service_->sessions_; }
+
+  std::unique_ptr<StreamService> service_;
+  std::unique_ptr<rpc::Server> server_;
+  std::unique_ptr<v1::TrieDrafter::Stub> stub_;
+};
+
+TEST_F(DraftStreamTest, RoundsSentAheadAreAnsweredInOrder) {
+  Start();
+  DraftClient client(*stub_);
+  client.Send(OpenOf("auto", {1}));
+  for (int i = 0; i < 50; ++i) client.Send(RoundOf(2 + i, {5}));
+  client.HalfClose();
+  for (int i = 0; i < 50; ++i) {
+    const auto answer = client.Receive();
+    ASSERT_THAT(answer, IsOk());
+    EXPECT_EQ(answer->length, 2 + i);
+  }
+  EXPECT_THAT(client.Finish(), IsOk());
+  EXPECT_EQ(sessions().open_, 0);
+}
+
+TEST_F(DraftStreamTest, ACancelReachesTheRoundUnderWay) {
+  Start();
+  sessions().blocked_ = true;
+  DraftClient client(*stub_);
+  client.Send(OpenOf("auto", {1}));
+  client.Send(RoundOf(1, {}));
+  ASSERT_TRUE(Eventually([&] { return sessions().in_round_ == 1; }));
+  client.Cancel();
+  EXPECT_TRUE(
+      Eventually([&] { return sessions().open_ == 0 && service_->Idle(); }));
+  EXPECT_EQ(sessions().cancelled_, 1);
+}
+
+TEST_F(DraftStreamTest, EndAllReachesTheRoundUnderWay) {
+  Start();
+  sessions().blocked_ = true;
+  DraftClient client(*stub_);
+  client.Send(OpenOf("auto", {1}));
+  client.Send(RoundOf(1, {}));
+  ASSERT_TRUE(Eventually([&] { return sessions().in_round_ == 1; }));
+  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
+  EXPECT_EQ(sessions().open_, 0);
+  EXPECT_TRUE(service_->Idle());
+}
+
+TEST_F(DraftStreamTest, WithoutRoomForWorkTheCallIsToldWhenToRetry) {
+  Start(/*threads=*/1, /*waiting=*/0);
+  sessions().blocked_ = true;
+  DraftClient client(*stub_);
+  client.Send(OpenOf("auto", {1}));
+  client.Send(RoundOf(1, {}));
+  ASSERT_TRUE(Eventually([&] { return sessions().in_round_ == 1; }));
+  DraftClient other(*stub_);
+  other.Send(OpenOf("auto", {1}));
+  const absl::Status refused = other.Receive().status();
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                HasSubstr("too much to do")));
+  EXPECT_TRUE(rpc::RetryAfter(refused).has_value());
+}
+
+}  // namespace
+}  // namespace foretoken::testing
