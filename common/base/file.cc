@@ -1,6 +1,7 @@
 #include "common/base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -297,6 +298,31 @@ absl::Status WriteFileAtomically(const std::string& path,
   if (rename(temporary.c_str(), path.c_str()) != 0) return fail("rename");
   close(fd);
   return absl::OkStatus();
+}
+
+absl::StatusOr<int> OpenLocked(const std::string& path) {
+  while (true) {
+    const int fd =
+        open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": open"));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      const int error = errno;
+      close(fd);
+      if (error != EWOULDBLOCK) {
+        return absl::ErrnoToStatus(error, absl::StrCat(path, ": lock"));
+      }
+      return absl::AbortedError(
+          absl::StrCat(path, ": another process is at work on it"));
+    }
+    // Its last holder may have removed or renamed it before letting go.
+    struct stat held;
+    struct stat named;
+    if (fstat(fd, &held) == 0 && lstat(path.c_str(), &named) == 0 &&
+        held.st_dev == named.st_dev && held.st_ino == named.st_ino) {
+      return fd;
+    }
+    close(fd);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(

@@ -26,6 +26,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view bytes);
 
+// Opens the file `path`, made with mode 0600 where it is missing, for this
+// process alone: a lock that dies with the process. Links are not followed.
+// Gives the descriptor, the caller's to close; Aborted where another holds it.
+absl::StatusOr<int> OpenLocked(const std::string& path);
+
 // Reads a text file line by line, gzip or plain ("-" is stdin), without
 // holding it whole. Owned by one thread.
 class LineReader {

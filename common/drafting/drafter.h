@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
 
@@ -65,6 +66,10 @@ class Drafter {
   // Replaces `tree` by a draft of at most `max_nodes` nodes for what follows
   // the committed tokens. May be empty.
   virtual void Draft(int max_nodes, DraftTree& tree) = 0;
+
+  // Why the last Draft had nothing to go by: a store that could not be asked.
+  // OK for a draft that is empty because nothing follows.
+  virtual absl::Status DraftStatus() const { return absl::OkStatus(); }
 
   // The request is over: its committed output becomes shared state where the
   // drafter keeps any. StartRequest and the destructor do it where it was not

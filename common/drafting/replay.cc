@@ -115,6 +115,7 @@ absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
         static_cast<float>(std::max(0.0, watch.cpu_us() - clock_cpu_us_)));
     costs_.draft_wall_us.push_back(
         static_cast<float>(std::max(0.0, watch.wall_us() - clock_wall_us_)));
+    FORETOKEN_RETURN_IF_ERROR(drafter_.DraftStatus());
     FORETOKEN_RETURN_IF_ERROR(CheckTree());
 
     // Parents precede children and equal siblings are one node, so one scan

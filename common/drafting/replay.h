@@ -82,7 +82,8 @@ class Replayer {
   // Replays one set. What the drafter kept from before is dropped first, then
   // the outputs of `history` are added: no set knows of another. Internal,
   // naming set and turn, for a draft that breaks the drafter's contract (too
-  // many nodes, parents out of order).
+  // many nodes, parents out of order); the status of a drafter that could not
+  // ask its store, since a round without its draft would be measured.
   absl::StatusOr<ReplaySetResult> Replay(const RecordedSet& set,
                                          absl::Span<const RecordedSet> history,
                                          Progress progress);

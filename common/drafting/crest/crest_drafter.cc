@@ -20,6 +20,7 @@ void CrestDrafter::Commit(absl::Span<const TokenId> tokens) {
 void CrestDrafter::Draft(int max_nodes, DraftTree& tree) {
   tree.Clear();
   const absl::StatusOr<int> n = source_->Lookup(tail_, found_);
+  status_ = n.status();
   if (!n.ok()) {
     ++failed_lookups_;
     return;

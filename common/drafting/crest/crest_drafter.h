@@ -25,6 +25,7 @@ class CrestDrafter final : public Drafter {
   void StartRequest(absl::Span<const TokenId> prompt) override;
   void Commit(absl::Span<const TokenId> tokens) override;
   void Draft(int max_nodes, DraftTree& tree) override;
+  absl::Status DraftStatus() const override { return status_; }
   size_t SharedBytes() const override { return source_->bytes(); }
 
   // Look-ups that failed: their rounds went without a draft.
@@ -34,6 +35,7 @@ class CrestDrafter final : public Drafter {
   const std::shared_ptr<CrestSource> source_;
   std::vector<TokenId> tail_;  // the last committed tokens
   CrestTree found_;
+  absl::Status status_;  // of the last look-up
   int64_t failed_lookups_ = 0;
 };
 

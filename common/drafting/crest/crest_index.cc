@@ -39,29 +39,40 @@ absl::Status CheckTotals(const CrestMeta& meta, uint64_t entries,
   return absl::OkStatus();
 }
 
-absl::StatusOr<CrestIndex> CrestIndex::Open(const std::string& path) {
-  CrestIndex index;
-  FORETOKEN_ASSIGN_OR_RETURN(index.file_, MappedFile::Open(path));
-  const absl::Span<const uint8_t> bytes = index.file_.bytes();
+absl::Status CrestIndex::Map(const std::string& path) {
+  FORETOKEN_ASSIGN_OR_RETURN(file_, MappedFile::Open(path));
+  const absl::Span<const uint8_t> bytes = file_.bytes();
   const auto load = [&]() -> absl::Status {
-    FORETOKEN_ASSIGN_OR_RETURN(index.meta_, DecodeMeta(bytes));
-    const CrestMeta& meta = index.meta_;
+    FORETOKEN_ASSIGN_OR_RETURN(meta_, DecodeMeta(bytes));
     const uint64_t want =
-        CrestMetaBytes() + meta.table_bytes() + meta.record_bytes;
+        CrestMetaBytes() + meta_.table_bytes() + meta_.record_bytes;
     if (bytes.size() != want) {
       return absl::InvalidArgumentError(
           absl::StrCat(bytes.size(), " bytes, the header says ", want));
     }
-    const auto table = bytes.subspan(CrestMetaBytes(), meta.table_bytes());
-    FORETOKEN_ASSIGN_OR_RETURN(index.table_, DecodeTokenTable(table, meta));
-    index.records_ = bytes.subspan(CrestMetaBytes() + meta.table_bytes());
-    if (XXH3_64bits(index.records_.data(), index.records_.size()) !=
-        meta.record_digest) {
-      return absl::InvalidArgumentError("records: checksum differs");
-    }
-    return index.Build();
+    const auto table = bytes.subspan(CrestMetaBytes(), meta_.table_bytes());
+    FORETOKEN_ASSIGN_OR_RETURN(table_, DecodeTokenTable(table, meta_));
+    records_ = bytes.subspan(CrestMetaBytes() + meta_.table_bytes());
+    return absl::OkStatus();
   };
-  const absl::Status status = load();
+  return Annotate(load(), path);
+}
+
+absl::StatusOr<CrestMeta> CrestIndex::ReadMeta(const std::string& path) {
+  CrestIndex index;
+  FORETOKEN_RETURN_IF_ERROR(index.Map(path));
+  return index.meta_;
+}
+
+absl::StatusOr<CrestIndex> CrestIndex::Open(const std::string& path) {
+  CrestIndex index;
+  FORETOKEN_RETURN_IF_ERROR(index.Map(path));
+  if (XXH3_64bits(index.records_.data(), index.records_.size()) !=
+      index.meta_.record_digest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": records: checksum differs"));
+  }
+  const absl::Status status = index.Build();
   if (!status.ok()) return Annotate(status, path);
   return index;
 }

@@ -32,6 +32,10 @@ class CrestIndex {
   // record on its own. InvalidArgument names file and fault.
   static absl::StatusOr<CrestIndex> Open(const std::string& path);
 
+  // How the snapshot file was built and what it holds: header, length and token
+  // table are checked, the records are not read. Errors as Open's.
+  static absl::StatusOr<CrestMeta> ReadMeta(const std::string& path);
+
   // Takes records that came in any order, from PostgreSQL say. `meta` tells how
   // many they are and their digest.
   static absl::StatusOr<CrestIndex> FromRecords(const CrestMeta& meta,
@@ -59,6 +63,8 @@ class CrestIndex {
  private:
   CrestIndex() = default;
 
+  // Maps the file and checks all but the records.
+  absl::Status Map(const std::string& path);
   // Checks the records and fills the slots.
   absl::Status Build();
   static uint64_t SlotsFor(uint64_t entries);

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/file.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken {
@@ -35,15 +35,32 @@ absl::Status SyncFolderOf(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Create(
-    const std::string& path, const CrestMeta& meta, const TokenTable& table) {
-  std::string temporary = absl::StrCat(path, ".XXXXXX");
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(temporary, ": create"));
+absl::Status SnapshotWriter::CheckTarget(const std::string& path) {
+  return Open(path).status();
+}
+
+absl::StatusOr<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Open(
+    const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a folder, want a file name"));
   }
+  std::string temporary = absl::StrCat(path, ".partial");
+  FORETOKEN_ASSIGN_OR_RETURN(const int fd, OpenLocked(temporary));
   std::unique_ptr<SnapshotWriter> writer(
       new SnapshotWriter(path, std::move(temporary), fd));
+  if (ftruncate(fd, 0) != 0) {
+    return absl::ErrnoToStatus(errno,
+                               absl::StrCat(writer->temporary_, ": truncate"));
+  }
+  return writer;
+}
+
+absl::StatusOr<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Create(
+    const std::string& path, const CrestMeta& meta, const TokenTable& table) {
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<SnapshotWriter> writer,
+                             Open(path));
   writer->buffer_.assign(CrestMetaBytes(), '\0');
   writer->buffer_ += EncodeTokenTable(table, meta);
   return writer;
@@ -57,8 +74,8 @@ SnapshotWriter::SnapshotWriter(std::string path, std::string temporary, int fd)
 
 SnapshotWriter::~SnapshotWriter() {
   if (fd_ < 0) return;
+  unlink(temporary_.c_str());  // while the lock is held
   close(fd_);
-  unlink(temporary_.c_str());
 }
 
 absl::Status SnapshotWriter::Add(uint64_t, absl::string_view record) {

@@ -1,7 +1,8 @@
 // Writes a CREST datastore into a file: header, token table, records.
 //
 // The file appears under its name only when it is whole and on disk: it is
-// written beside it, synced and renamed. CrestIndex::Open reads it.
+// written beside it, as PATH.partial, synced and renamed. What a killed writer
+// left is written over by the next. CrestIndex::Open reads it.
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_SNAPSHOT_WRITER_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_SNAPSHOT_WRITER_H_
@@ -34,8 +35,11 @@ class DatastoreSink {
 
 class SnapshotWriter : public DatastoreSink {
  public:
-  // Errors name the path. `meta` and `table` fix the lengths of what stands
-  // before the records.
+  // OK where a snapshot can be written to `path` now; leaves nothing behind.
+  static absl::Status CheckTarget(const std::string& path);
+
+  // Errors name the path; Aborted where another process writes to it. `meta`
+  // and `table` fix the lengths of what stands before the records.
   static absl::StatusOr<std::unique_ptr<SnapshotWriter>> Create(
       const std::string& path, const CrestMeta& meta, const TokenTable& table);
   ~SnapshotWriter() override;
@@ -47,6 +51,8 @@ class SnapshotWriter : public DatastoreSink {
 
  private:
   SnapshotWriter(std::string path, std::string temporary, int fd);
+  static absl::StatusOr<std::unique_ptr<SnapshotWriter>> Open(
+      const std::string& path);
 
   absl::Status Flush();
   absl::Status WriteAll(absl::string_view bytes, int64_t offset);

@@ -6,6 +6,8 @@
 //
 // Sources: CREST, arXiv:2408.04678, section 3 (most frequent branches); REST,
 // arXiv:2311.08252, section 3 (its cut of the draft to a sum of path lengths).
+// Memory: some dozens of bytes for each of the `max_nodes`, however many
+// continuations there are.
 // Owned by one thread; reused between calls, it allocates nothing.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_TREE_SELECT_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_TREE_SELECT_H_
@@ -57,7 +59,7 @@ class TreeSelector {
 
   template <typename TokenAt>
   void PushChildren(int64_t begin, int64_t end, int32_t parent, int depth,
-                    TokenAt& token_at);
+                    int max_nodes, TokenAt& token_at);
 
   std::vector<Candidate> heap_;
   std::vector<int32_t> depths_;
@@ -72,7 +74,7 @@ void TreeSelector::SelectBest(int64_t begin, int64_t end, int max_depth,
   tree.Clear();
   tree.matches = static_cast<uint32_t>(end - begin);
   heap_.clear();
-  PushChildren(begin, end, kRootParent, 0, token_at);
+  PushChildren(begin, end, kRootParent, 0, max_nodes, token_at);
   while (!heap_.empty() && tree.size() < max_nodes) {
     std::pop_heap(heap_.begin(), heap_.end(), Worse());
     const Candidate best = heap_.back();
@@ -82,14 +84,17 @@ void TreeSelector::SelectBest(int64_t begin, int64_t end, int max_depth,
     tree.parents.push_back(best.parent);
     tree.counts.push_back(static_cast<uint32_t>(best.count()));
     if (best.depth + 1 < max_depth && tree.size() < max_nodes) {
-      PushChildren(best.begin, best.end, node, best.depth + 1, token_at);
+      PushChildren(best.begin, best.end, node, best.depth + 1, max_nodes,
+                   token_at);
     }
   }
 }
 
 template <typename TokenAt>
 void TreeSelector::PushChildren(int64_t begin, int64_t end, int32_t parent,
-                                int depth, TokenAt& token_at) {
+                                int depth, int max_nodes, TokenAt& token_at) {
+  // Beyond the best max_nodes no candidate is ever taken.
+  const size_t most = 2 * static_cast<size_t>(max_nodes) + 64;
   while (begin < end) {
     const TokenId token = token_at(begin, depth);
     // Gallop to the end of the run, then search it out.
@@ -107,6 +112,14 @@ void TreeSelector::PushChildren(int64_t begin, int64_t end, int32_t parent,
     if (token >= 0) {
       heap_.push_back({begin, outside, token, parent, depth});
       std::push_heap(heap_.begin(), heap_.end(), Worse());
+      if (heap_.size() >= most) {
+        std::nth_element(heap_.begin(), heap_.begin() + max_nodes, heap_.end(),
+                         [](const Candidate& a, const Candidate& b) {
+                           return Worse()(b, a);
+                         });
+        heap_.resize(static_cast<size_t>(max_nodes));
+        std::make_heap(heap_.begin(), heap_.end(), Worse());
+      }
     }
     begin = outside;
   }

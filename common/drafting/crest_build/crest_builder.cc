@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "common/base/digest.h"
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
@@ -27,6 +28,9 @@ namespace {
 
 // Left free for stacks, stream buffers and the allocator's own slack.
 constexpr uint64_t kReserveBytes = uint64_t{12} << 20;
+// A line while it is read, parsed and tokenised: its bytes several times, and
+// the tokenizer's state of each.
+constexpr uint64_t kBytesPerLineByte = 24;
 constexpr uint64_t kLeastPhaseBytes = uint64_t{16} << 20;
 // Longest record: 256 nodes of at most 14 bytes, and its head.
 constexpr size_t kMaxRecordBytes = 4096;
@@ -50,7 +54,7 @@ void DescribeFile(const std::string& path, Json& out) {
 // A digest of all that decides the result.
 std::string BuildKey(const CrestBuildOptions& options,
                      const Tokenizer& tokenizer, const CorpusReader& corpus) {
-  Json key = {{"format", 1},
+  Json key = {{"format", 2},
               {"tokenizer", HexDigest(tokenizer.fingerprint())},
               {"n", {options.min_n, options.max_n}},
               {"top", options.top},
@@ -62,6 +66,7 @@ std::string BuildKey(const CrestBuildOptions& options,
               {"sample", SampleName(options.sample)},
               {"seed", options.seed},
               {"skip_invalid", options.corpus.skip_invalid},
+              {"max_line_bytes", options.corpus.max_line_bytes},
               {"files", Json::array()},
               {"exclude", Json::array()}};
   for (const std::string& path : corpus.files()) {
@@ -85,21 +90,42 @@ TokenTable TableByFrequency(const std::vector<uint64_t>& uses) {
                              static_cast<int32_t>(uses.size()));
 }
 
+// Fixed costs of a thread in any phase: its stack, a chunk of keys, buffers of
+// merging, trees not written yet.
+uint64_t ThreadBytes(const CrestBuildOptions& options,
+                     const Tokenizer& tokenizer) {
+  constexpr uint64_t kCountingBytes = uint64_t{4} << 20;
+  return std::max(kCountingBytes,
+                  TreeThreadBytes(options.tree_nodes, tokenizer.vocab_size()));
+}
+
+uint64_t TakenBytes() { return ResidentBytes() + kReserveBytes; }
+
+// As many as asked for, as long as they take half of the memory at most.
+int ThreadsFor(const CrestBuildOptions& options, const Tokenizer& tokenizer) {
+  const uint64_t taken = TakenBytes();
+  const uint64_t free =
+      options.memory_bytes - std::min(options.memory_bytes, taken);
+  const uint64_t room = free / 2 / ThreadBytes(options, tokenizer);
+  const int threads = static_cast<int>(
+      std::clamp<uint64_t>(room, 1, static_cast<uint64_t>(options.threads)));
+  if (threads < options.threads) {
+    FORETOKEN_LOG(kInfo, "crest build: ", threads, " of ", options.threads,
+                  " threads, for more there is not memory enough");
+  }
+  return threads;
+}
+
 class Builder {
  public:
   Builder(const CrestBuildOptions& options, const Tokenizer& tokenizer)
       : options_(options),
         tokenizer_(tokenizer),
         layout_{TokenBytesFor(tokenizer.vocab_size()), options.max_n},
-        pool_(options.threads) {}
+        pool_(ThreadsFor(options, tokenizer)) {}
 
   absl::StatusOr<CrestBuildReport> Build(SinkFactory open_sink) {
-    CorpusOptions corpus_options = options_.corpus;
-    // A line, its parsed form and its text may be held at once.
-    corpus_options.max_line_bytes = std::clamp<uint64_t>(
-        options_.memory_bytes / 32, 64 << 10, corpus_options.max_line_bytes);
-    FORETOKEN_ASSIGN_OR_RETURN(corpus_,
-                               CorpusReader::Open(std::move(corpus_options)));
+    FORETOKEN_ASSIGN_OR_RETURN(corpus_, CorpusReader::Open(options_.corpus));
     FORETOKEN_ASSIGN_OR_RETURN(
         work_, WorkFolder::Open(options_.work_folder,
                                 BuildKey(options_, tokenizer_, *corpus_)));
@@ -112,6 +138,7 @@ class Builder {
     FORETOKEN_RETURN_IF_ERROR(Publish(open_sink));
     report_.phases.push_back(
         {"publish", absl::ToDoubleSeconds(absl::Now() - start), false});
+    report_.threads = pool_.threads();
     report_.peak_memory_bytes = PeakResidentBytes();
     token_file_.reset();
     trees_.reset();
@@ -130,15 +157,21 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // What the present phase may allocate.
-  absl::StatusOr<uint64_t> PhaseMemory() const {
-    const uint64_t taken = ResidentBytes() + kReserveBytes;
-    if (options_.memory_bytes < taken + kLeastPhaseBytes) {
+  // What the present phase may allocate, `least` at least.
+  absl::StatusOr<uint64_t> PhaseMemory(
+      uint64_t least = kLeastPhaseBytes) const {
+    const uint64_t taken = TakenBytes();
+    if (options_.memory_bytes < taken + least) {
       return absl::ResourceExhaustedError(
           absl::StrCat("memory: ", options_.memory_bytes, " bytes, want ",
-                       taken + kLeastPhaseBytes, " at least"));
+                       taken + least, " at least"));
     }
     return options_.memory_bytes - taken;
+  }
+
+  uint64_t LeastToTokenise() const {
+    return std::max(kLeastPhaseBytes,
+                    kBytesPerLineByte * options_.corpus.max_line_bytes);
   }
 
   void FillMeta() {
@@ -182,7 +215,12 @@ class Builder {
 absl::Status Builder::Tokenise() {
   const Json* done = work_->Finished("tokens");
   if (done == nullptr) {
-    FORETOKEN_RETURN_IF_ERROR(PhaseMemory().status());
+    absl::Status enough = PhaseMemory(LeastToTokenise()).status();
+    if (!enough.ok()) {
+      return Annotate(enough,
+                      absl::StrCat("lines of up to ",
+                                   options_.corpus.max_line_bytes, " bytes"));
+    }
     FORETOKEN_ASSIGN_OR_RETURN(token_file_, work_->CreateFile("tokens"));
     TokenFileWriter writer(*token_file_, tokenizer_.vocab_size());
     {
@@ -191,25 +229,30 @@ absl::Status Builder::Tokenise() {
       FORETOKEN_RETURN_IF_ERROR(
           WriteCorpusTokens(*corpus_, tokenizer_, pool_, writer, progress));
     }
-    FORETOKEN_RETURN_IF_ERROR(work_->Finish("tokens",
-                                            {{"bytes", token_file_->size()},
-                                             {"documents", writer.documents()},
-                                             {"tokens", writer.tokens()},
-                                             {"unigrams", writer.unigrams()},
-                                             {"excluded", corpus_->excluded()},
-                                             {"invalid", corpus_->invalid()}},
-                                            {token_file_.get()}));
+    FORETOKEN_RETURN_IF_ERROR(
+        work_->Finish("tokens",
+                      {{"documents", writer.documents()},
+                       {"tokens", writer.tokens()},
+                       {"unigrams", writer.unigrams()},
+                       {"excluded", corpus_->excluded()},
+                       {"invalid", corpus_->invalid()},
+                       {"broken", corpus_->broken_files()}},
+                      {token_file_.get()}));
     done = work_->Finished("tokens");
   } else {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        token_file_,
-        work_->OpenFile("tokens", done->at("bytes").get<uint64_t>()));
+    FORETOKEN_ASSIGN_OR_RETURN(token_file_, work_->OpenFile("tokens"));
   }
   unigrams_ = done->at("unigrams").get<std::vector<uint64_t>>();
   report_.meta.corpus_documents = done->at("documents");
   report_.meta.corpus_tokens = done->at("tokens");
   report_.excluded_documents = done->at("excluded");
   report_.invalid_documents = done->at("invalid");
+  report_.broken_files = done->at("broken");
+  if (report_.invalid_documents > 0) {
+    FORETOKEN_LOG(kWarning, "crest build: left out ", report_.invalid_documents,
+                  " documents that are not valid; ", report_.broken_files,
+                  " files could not be read to their end");
+  }
   if (report_.meta.corpus_tokens == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("corpus: no text in ", corpus_->files().size(),
@@ -231,9 +274,7 @@ absl::Status Builder::WriteRuns() {
                                             memory, pool_, *file, progress));
   Json list = Json::array();
   for (const NgramRun& run : runs) list.push_back({run.offset, run.records});
-  return work_->Finish("runs",
-                       {{"bytes", file->size()}, {"runs", std::move(list)}},
-                       {file.get()});
+  return work_->Finish("runs", {{"runs", std::move(list)}}, {file.get()});
 }
 
 absl::Status Builder::Select() {
@@ -241,9 +282,7 @@ absl::Status Builder::Select() {
   if (done == nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory, PhaseMemory());
     const Json& runs_state = *work_->Finished("runs");
-    FORETOKEN_ASSIGN_OR_RETURN(
-        auto run_file,
-        work_->OpenFile("runs", runs_state.at("bytes").get<uint64_t>()));
+    FORETOKEN_ASSIGN_OR_RETURN(auto run_file, work_->OpenFile("runs"));
     std::vector<NgramRun> runs;
     uint64_t records = 0;
     for (const Json& run : runs_state.at("runs")) {
@@ -254,8 +293,10 @@ absl::Status Builder::Select() {
     FORETOKEN_ASSIGN_OR_RETURN(auto candidates,
                                work_->CreateFile("candidates"));
     FORETOKEN_ASSIGN_OR_RETURN(auto selected, work_->CreateFile("selected"));
-    SelectOptions select{layout_, options_.min_n, options_.top,
-                         options_.min_count, memory};
+    const uint64_t threads = static_cast<uint64_t>(pool_.threads());
+    SelectOptions select{
+        layout_, options_.min_n, options_.top, options_.min_count,
+        memory - std::min(memory, threads * ThreadBytes(options_, tokenizer_))};
     Progress progress("count n-grams", records, "records", options_.progress);
     FORETOKEN_ASSIGN_OR_RETURN(
         const NgramSelection selection,
@@ -268,25 +309,21 @@ absl::Status Builder::Select() {
       for (const CoveragePoint& point : selection.coverage[n - 1]) {
         coverage.push_back({point.rank, point.share});
       }
-      levels.push_back({level.distinct, level.occurrences, level.kept,
-                        level.least_count, std::move(coverage)});
+      levels.push_back(
+          {level.distinct, level.occurrences, std::move(coverage)});
     }
-    FORETOKEN_RETURN_IF_ERROR(work_->Finish("select",
-                                            {{"bytes", selected->size()},
-                                             {"selected", selection.selected},
-                                             {"levels", std::move(levels)}},
-                                            {selected.get()}));
+    FORETOKEN_RETURN_IF_ERROR(work_->Finish(
+        "select",
+        {{"selected", selection.selected}, {"levels", std::move(levels)}},
+        {selected.get()}, {"runs", "merged", "candidates"}));
     done = work_->Finished("select");
-    for (const char* name : {"runs", "merged", "candidates"}) {
-      work_->RemoveFile(name);
-    }
   }
   selected_ = done->at("selected");
   for (int n = 1; n <= kMaxCrestN; ++n) {
     const Json& level = done->at("levels").at(n - 1);
-    report_.meta.levels[n - 1] = {level.at(0), level.at(1), level.at(2),
-                                  level.at(3)};
-    for (const Json& point : level.at(4)) {
+    report_.meta.levels[n - 1].distinct = level.at(0);
+    report_.meta.levels[n - 1].occurrences = level.at(1);
+    for (const Json& point : level.at(2)) {
       report_.coverage[n - 1].push_back({point.at(0), point.at(1)});
     }
   }
@@ -303,11 +340,7 @@ absl::Status Builder::MakeTrees() {
   const Json* done = work_->Finished("trees");
   if (done == nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory, PhaseMemory());
-    FORETOKEN_ASSIGN_OR_RETURN(
-        auto selected,
-        work_->OpenFile(
-            "selected",
-            work_->Finished("select")->at("bytes").get<uint64_t>()));
+    FORETOKEN_ASSIGN_OR_RETURN(auto selected, work_->OpenFile("selected"));
     FORETOKEN_ASSIGN_OR_RETURN(trees_, work_->CreateFile("trees"));
     const TokenFile tokens(*token_file_, layout_.token_bytes);
     const TreeOptions trees{layout_,
@@ -325,19 +358,26 @@ absl::Status Builder::MakeTrees() {
         BuildTrees(tokens, *selected, selected_, trees,
                    TableByFrequency(unigrams_), tokenizer_.vocab_size(), pool_,
                    *trees_));
+    Json levels = Json::array();
+    for (const TreeTotals::Level& level : totals.levels) {
+      levels.push_back({level.entries, level.least_count});
+    }
     FORETOKEN_RETURN_IF_ERROR(work_->Finish("trees",
-                                            {{"bytes", trees_->size()},
-                                             {"entries", totals.entries},
+                                            {{"entries", totals.entries},
                                              {"nodes", totals.nodes},
+                                             {"levels", std::move(levels)},
                                              {"uses", totals.token_uses}},
                                             {trees_.get()}));
     done = work_->Finished("trees");
   } else {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        trees_, work_->OpenFile("trees", done->at("bytes").get<uint64_t>()));
+    FORETOKEN_ASSIGN_OR_RETURN(trees_, work_->OpenFile("trees"));
   }
   report_.meta.entries = done->at("entries");
   report_.meta.nodes = done->at("nodes");
+  for (size_t n = 0; n < report_.meta.levels.size(); ++n) {
+    report_.meta.levels[n].kept = done->at("levels").at(n).at(0);
+    report_.meta.levels[n].least_count = done->at("levels").at(n).at(1);
+  }
   token_uses_ = done->at("uses").get<std::vector<uint64_t>>();
   if (report_.meta.entries == 0) {
     return absl::InvalidArgumentError(
@@ -408,14 +448,16 @@ absl::Status Builder::EncodeInto(const TokenTable& from, const TokenTable& to,
 absl::Status CrestBuildOptions::Validate() const {
   FORETOKEN_RETURN_IF_ERROR(CheckField("max_n", max_n, 1, kMaxCrestN));
   FORETOKEN_RETURN_IF_ERROR(CheckField("min_n", min_n, 1, max_n));
-  FORETOKEN_RETURN_IF_ERROR(CheckField("top", top, 1, uint64_t{1} << 40));
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckField("min_count", min_count, 1, uint64_t{1} << 40));
+  FORETOKEN_RETURN_IF_ERROR(CheckField("top", top, 1, kMaxTop));
+  FORETOKEN_RETURN_IF_ERROR(CheckField("min_count", min_count, 1, kMaxTop));
   FORETOKEN_RETURN_IF_ERROR(
       CheckField("tree_nodes", tree_nodes, 1, kMaxCrestNodes));
   FORETOKEN_RETURN_IF_ERROR(
-      CheckField("max_matches", max_matches, 1, 10'000'000));
-  FORETOKEN_RETURN_IF_ERROR(CheckField("continuation", continuation, 1, 64));
+      CheckField("max_matches", max_matches, 1, kMaxMatches));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckField("continuation", continuation, 1, kMaxContinuation));
+  FORETOKEN_RETURN_IF_ERROR(CheckField("max_line_bytes", corpus.max_line_bytes,
+                                       1 << 10, uint64_t{1} << 30));
   FORETOKEN_RETURN_IF_ERROR(
       CheckField("threads", threads, 1, ThreadPool::kMaxThreads));
   if (work_folder.empty()) {

@@ -6,6 +6,8 @@
 //   trees    gather continuations, choose trees    (tree_builder.h)
 //   publish  encode into a file or PostgreSQL      (DatastoreSink)
 //
+// Memory: at most memory_bytes, for which threads are left idle if need be.
+//
 // Each phase ends with a checkpoint in the work folder: a build that was killed
 // goes on after the last one. The result depends on corpus, tokenizer and
 // options alone, not on memory, threads or interruptions.
@@ -32,7 +34,7 @@
 namespace foretoken {
 
 struct CrestBuildOptions {
-  CorpusOptions corpus;
+  CorpusOptions corpus = DefaultCorpus();
   int min_n = 1;
   int max_n = 3;
   uint64_t top = 16000;  // n-grams of each n
@@ -49,6 +51,18 @@ struct CrestBuildOptions {
   std::string work_folder;
   bool progress = true;  // bars on stderr
 
+  // Lines of 4 MiB: reading and tokenising one takes some 24 times its bytes,
+  // which memory_bytes must hold. The limit decides what a corpus is, so that
+  // it is never derived from the memory.
+  static CorpusOptions DefaultCorpus() {
+    CorpusOptions corpus;
+    corpus.max_line_bytes = size_t{4} << 20;
+    return corpus;
+  }
+  static constexpr int64_t kMaxTop = int64_t{1} << 40;
+  static constexpr int kMaxMatches = 10'000'000;
+  static constexpr int kMaxContinuation = 64;
+
   // InvalidArgument naming the first field out of its range.
   absl::Status Validate() const;
 };
@@ -59,12 +73,14 @@ struct CrestBuildReport {
   std::array<std::vector<CoveragePoint>, kMaxCrestN> coverage;
   int64_t excluded_documents = 0;
   int64_t invalid_documents = 0;
+  int64_t broken_files = 0;  // not read to their end
   struct Phase {
     std::string name;
     double seconds;
     bool resumed;  // finished by an earlier process
   };
   std::vector<Phase> phases;
+  int threads = 0;  // at work: fewer than asked for where memory is short
   uint64_t peak_memory_bytes = 0;
 };
 

@@ -41,7 +41,8 @@ class MatchStore {
     for (const SelectedNgram<W>& ngram : ngrams) {
       const uint32_t capacity = Capacity(ngram.count, max_matches);
       const bool capped = ngram.count > max_matches;
-      entries_.push_back({ngram.key, items, keys, capacity, capped});
+      entries_.push_back(
+          {ngram.key, ngram.count, items, keys, capacity, capped});
       items += capacity;
       if (capped) keys += capacity;
     }
@@ -56,6 +57,12 @@ class MatchStore {
     BuildSlots();
   }
 
+  // Bytes that a thread may need beside the store while it cuts back, or sorts,
+  // the continuations of an n-gram with `count` occurrences.
+  static uint64_t ThreadCostOf(uint64_t count, uint32_t max_matches) {
+    return 2 * sizeof(uint32_t) * uint64_t{Capacity(count, max_matches)};
+  }
+
   // Bytes that an n-gram with `count` occurrences takes.
   static uint64_t CostOf(uint64_t count, uint32_t max_matches, int item_bytes) {
     const uint64_t capacity = Capacity(count, max_matches);
@@ -67,6 +74,7 @@ class MatchStore {
 
   size_t size() const { return entries_.size(); }
   const NgramKey<W>& key(size_t entry) const { return entries_[entry].key; }
+  uint64_t count(size_t entry) const { return entries_[entry].count; }
 
   // Index of the n-gram, or -1.
   int64_t Find(const NgramKey<W>& key) const {
@@ -111,6 +119,7 @@ class MatchStore {
  private:
   struct Entry {
     NgramKey<W> key;
+    uint64_t count;  // in the corpus
     uint64_t first_item;
     uint64_t first_key;
     uint32_t capacity;

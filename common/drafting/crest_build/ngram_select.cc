@@ -119,8 +119,6 @@ class Selector {
       CrestLevelMeta& level = selection.levels[n - 1];
       level.distinct = all.distinct();
       level.occurrences = all.occurrences();
-      level.kept = threshold.kept;
-      level.least_count = threshold.kept == 0 ? 0 : threshold.count;
       selection.coverage[n - 1] = all.Coverage();
       selection.selected += threshold.kept;
       FORETOKEN_RETURN_IF_ERROR(Filter(n, threshold, selected));

@@ -34,7 +34,8 @@ struct SelectedNgram {
 
 struct NgramSelection {
   uint64_t selected = 0;
-  std::array<CrestLevelMeta, kMaxCrestN> levels{};              // [n - 1]
+  // [n - 1]; what is kept is known once the trees are.
+  std::array<CrestLevelMeta, kMaxCrestN> levels{};
   std::array<std::vector<CoveragePoint>, kMaxCrestN> coverage;  // [n - 1]
 };
 

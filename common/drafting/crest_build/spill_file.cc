@@ -4,23 +4,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "xxhash.h"
 
 namespace foretoken {
 
 absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(
     const std::string& path) {
-  const int fd =
-      open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int fd = open(
+      path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": create"));
   return std::unique_ptr<SpillFile>(new SpillFile(path, fd, 0));
 }
 
 absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Open(
     const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": open"));
   struct stat info;
   if (fstat(fd, &info) != 0) {
@@ -67,7 +71,21 @@ absl::Status SpillFile::Read(uint64_t offset, void* data, size_t bytes) const {
   return absl::OkStatus();
 }
 
-absl::Status SpillFile::Sync() {
+absl::StatusOr<uint64_t> SpillFile::Digest() const {
+  constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(
+      XXH3_createState(), &XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  std::vector<uint8_t> chunk;
+  for (uint64_t at = 0; at < size(); at += chunk.size()) {
+    chunk.resize(std::min(kChunkBytes, size() - at));
+    FORETOKEN_RETURN_IF_ERROR(Read(at, chunk.data(), chunk.size()));
+    XXH3_64bits_update(state.get(), chunk.data(), chunk.size());
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
+absl::Status SpillFile::Sync() const {
   if (fdatasync(fd_) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": sync"));
   }

@@ -37,7 +37,10 @@ class SpillFile {
   // Reads exactly `bytes`; DataLoss where the file ends before.
   absl::Status Read(uint64_t offset, void* data, size_t bytes) const;
 
-  absl::Status Sync();
+  // XXH3 of the whole file, read once more.
+  absl::StatusOr<uint64_t> Digest() const;
+
+  absl::Status Sync() const;
   uint64_t size() const { return size_.load(); }
   const std::string& path() const { return path_; }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -83,6 +84,10 @@ class TreeBuilder {
       for (size_t t = 0; t < worker.token_uses.size(); ++t) {
         totals_.token_uses[t] += worker.token_uses[t];
       }
+      for (size_t n = 0; n < totals_.levels.size(); ++n) {
+        totals_.levels[n].Add(worker.levels[n].entries,
+                              worker.levels[n].least_count);
+      }
     }
     return totals_;
   }
@@ -95,6 +100,7 @@ class TreeBuilder {
     TreeSelector selector;
     CrestTree tree;
     std::vector<uint64_t> token_uses;
+    std::array<TreeTotals::Level, kMaxCrestN> levels{};
   };
   struct Block {
     std::string records;
@@ -106,7 +112,16 @@ class TreeBuilder {
   absl::StatusOr<std::vector<Group>> PlanGroups(uint64_t count) {
     std::vector<Group> groups;
     std::vector<SelectedNgram<W>> block;
+    const uint64_t threads = static_cast<uint64_t>(pool_.threads());
+    const uint64_t fixed =
+        threads *
+            TreeThreadBytes(options_.tree_nodes,
+                            static_cast<int32_t>(totals_.token_uses.size())) +
+        kPlanBlock * sizeof(SelectedNgram<W>);
+    const uint64_t memory =
+        options_.memory_bytes - std::min(options_.memory_bytes, fixed);
     uint64_t cost = 0;
+    uint64_t thread_cost = 0;  // the greatest of the group
     for (uint64_t first = 0; first < count; first += kPlanBlock) {
       block.resize(std::min(kPlanBlock, count - first));
       FORETOKEN_RETURN_IF_ERROR(
@@ -115,12 +130,25 @@ class TreeBuilder {
       for (size_t i = 0; i < block.size(); ++i) {
         const uint64_t own = MatchStore<W>::CostOf(
             block[i].count, options_.max_matches, item_bytes_);
-        if (groups.empty() || cost + own > options_.memory_bytes ||
-            groups.back().count == kMaxGroup) {
+        const uint64_t own_thread_cost =
+            threads *
+            MatchStore<W>::ThreadCostOf(block[i].count, options_.max_matches);
+        if (own + own_thread_cost > memory) {
+          return absl::ResourceExhaustedError(
+              absl::StrCat("memory: the matches of one n-gram, at most ",
+                           options_.max_matches, ", take ",
+                           own + own_thread_cost, " bytes, ", memory,
+                           " are left: want ", own + own_thread_cost - memory,
+                           " bytes more, or a lower max_matches"));
+        }
+        if (groups.empty() || groups.back().count == kMaxGroup ||
+            cost + own + std::max(thread_cost, own_thread_cost) > memory) {
           groups.push_back({first + i, 0});
           cost = 0;
+          thread_cost = 0;
         }
         cost += own;
+        thread_cost = std::max(thread_cost, own_thread_cost);
         ++groups.back().count;
       }
     }
@@ -232,6 +260,7 @@ class TreeBuilder {
     AppendRecord({ngram, static_cast<size_t>(n)}, tree, table_, block.records);
     for (int i = 0; i < n; ++i) ++worker.token_uses[ngram[i]];
     for (const TokenId token : tree.tokens) ++worker.token_uses[token];
+    worker.levels[n - 1].Add(1, store.count(entry));
     ++block.entries;
     block.nodes += tree.size();
   }
@@ -250,6 +279,15 @@ class TreeBuilder {
 };
 
 }  // namespace
+
+uint64_t TreeThreadBytes(uint32_t tree_nodes, int32_t vocab_size) {
+  constexpr uint64_t kNodeBytes = 14;  // encoded, at most
+  constexpr uint64_t kHeadBytes = 64;
+  const uint64_t blocks =
+      kBlocksPerThread * kBlockEntries * (tree_nodes * kNodeBytes + kHeadBytes);
+  return blocks + 4 * kScanChunk +
+         static_cast<uint64_t>(vocab_size) * sizeof(uint64_t);
+}
 
 absl::StatusOr<TreeTotals> BuildTrees(const TokenFile& tokens,
                                       const SpillFile& selected, uint64_t count,

@@ -8,10 +8,14 @@
 // gives them to REST and to the paper. The sorted continuations are then the
 // tree's trie (tree_select.h).
 //
-// Memory: at most `memory_bytes`. Results depend on neither memory nor threads.
+// Memory: at most `memory_bytes`, or ResourceExhausted, saying how much more is
+// wanted, where it does not hold the matches of a single n-gram (max_matches
+// times 10 to 250 bytes). Results depend on neither memory nor threads.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TREE_BUILDER_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TREE_BUILDER_H_
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,8 +46,21 @@ struct TreeOptions {
 struct TreeTotals {
   uint64_t entries = 0;  // n-grams with at least one continuation
   uint64_t nodes = 0;
-  std::vector<uint64_t> token_uses;  // in n-grams and nodes, [vocab_size]
+  struct Level {
+    uint64_t entries = 0;
+    uint64_t least_count = 0;  // in the corpus; 0 without an entry
+    void Add(uint64_t more, uint64_t count) {
+      if (more == 0) return;
+      least_count = entries == 0 ? count : std::min(least_count, count);
+      entries += more;
+    }
+  };
+  std::array<Level, kMaxCrestN> levels{};  // [n - 1]
+  std::vector<uint64_t> token_uses;        // in n-grams and nodes, [vocab_size]
 };
+
+// What each thread takes of `memory_bytes` before any match is kept.
+uint64_t TreeThreadBytes(uint32_t tree_nodes, int32_t vocab_size);
 
 // `selected`: `count` SelectedNgram records. Appends the records, encoded with
 // `table`, to `trees`, in the order of `selected`.

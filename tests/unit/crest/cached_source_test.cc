@@ -87,6 +87,45 @@ TEST(CachedSourceTest, ARowThatDoesNotDecodeIsDataLoss) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record: ")));
 }
 
+TEST(CachedSourceTest, AKeyOfAnotherNgramHidesNoShorterOne) {
+  CrestSample sample = MakeCrestSample(6, 30);
+  for (size_t i = 0; sample.ngrams[0].size() == sample.meta.max_n; ++i) {
+    std::swap(sample.ngrams[0], sample.ngrams[i]);
+    std::swap(sample.records[0], sample.records[i]);
+  }
+  // The second n-gram's row stands under the key of a longer context.
+  std::vector<TokenId> context = {sample.table.by_rank()[0]};
+  context.insert(context.end(), sample.ngrams[0].begin(),
+                 sample.ngrams[0].end());
+  ASSERT_LE(context.size(), sample.meta.max_n);
+  sample.records[1].first = HashNgram(context);
+  CachedSource source(sample.meta, sample.table,
+                      std::make_unique<FakeRows>(sample), 1 << 20);
+  CrestTree first;
+  CrestTree again;
+  for (CrestTree* tree : {&first, &again}) {  // from the store, from the cache
+    const auto n = source.Lookup(context, *tree);
+    FORETOKEN_ASSERT_OK(n);
+    EXPECT_EQ(*n, static_cast<int>(sample.ngrams[0].size()));
+  }
+  EXPECT_GT(first.size(), 0);
+  EXPECT_EQ(first, again);
+  EXPECT_EQ(source.counts().statements, 1);
+}
+
+TEST(CachedSourceTest, CountsAsHitsWhatTheCacheKnewBefore) {
+  const CrestSample sample = MakeCrestSample(7, 50);
+  CachedSource source(sample.meta, sample.table,
+                      std::make_unique<FakeRows>(sample), 1 << 20);
+  CrestTree tree;
+  const std::vector<TokenId> context = sample.ngrams[0];
+  FORETOKEN_ASSERT_OK(source.Lookup(context, tree));
+  EXPECT_EQ(source.counts().cache_hits, 0);
+  EXPECT_EQ(source.counts().cache_misses, static_cast<int64_t>(context.size()));
+  FORETOKEN_ASSERT_OK(source.Lookup(context, tree));
+  EXPECT_EQ(source.counts().cache_hits, 1);
+}
+
 TEST(CachedSourceTest, TellsNgramsWithOneKeyApart) {
   CrestSample sample = MakeCrestSample(5, 2);
   // As if both n-grams had the same hash: both rows come for either key.

@@ -1,5 +1,7 @@
 #include "common/drafting/crest_build/crest_builder.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -12,9 +14,11 @@
 #include "common/base/json.h"
 #include "common/drafting/crest/crest_index.h"
 #include "common/drafting/crest/tree_select.h"
+#include "common/drafting/crest_build/memory_use.h"
 #include "common/drafting/crest_build/ngram_runs.h"
 #include "common/drafting/crest_build/ngram_select.h"
 #include "common/drafting/crest_build/token_file.h"
+#include "common/drafting/crest_build/tree_builder.h"
 #include "common/text/tokenizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -82,7 +86,7 @@ class CrestBuilderTest : public ::testing::Test {
 
 TEST_F(CrestBuilderTest, EqualsCountingByHand) {
   std::vector<std::string> texts;
-  for (uint32_t i = 0; i < 40; ++i) texts.push_back(RandomText(i, 400));
+  for (uint32_t i = 0; i < 40; ++i) texts.push_back(RandomText(i, 400) + "q");
   SetCorpus(texts);
   options_.max_n = 3;
   options_.top = 60;
@@ -104,20 +108,34 @@ TEST_F(CrestBuilderTest, EqualsCountingByHand) {
       }
     }
   }
+  size_t never_followed = 0;
+  uint64_t kept = 0;
   for (int n = 1; n <= 3; ++n) {
     uint64_t distinct = 0;
-    std::vector<size_t> counts;
+    std::vector<std::pair<size_t, Ngram>> counts;
     for (const auto& [ngram, all] : continuations) {
       if (static_cast<int>(ngram.size()) != n) continue;
       ++distinct;
-      if (all.size() >= 2) counts.push_back(all.size());
+      if (all.size() >= 2) counts.push_back({all.size(), ngram});
     }
-    std::sort(counts.rbegin(), counts.rend());
+    std::stable_sort(counts.begin(), counts.end(),
+                     [](auto& a, auto& b) { return a.first > b.first; });
     counts.resize(std::min<size_t>(counts.size(), 60));
+    // What only ever ends documents is selected and then not stored.
+    const size_t selected = counts.size();
+    std::erase_if(counts, [&](const auto& c) {
+      const std::vector<Ngram>& all = continuations[c.second];
+      return std::all_of(all.begin(), all.end(),
+                         [](const Ngram& next) { return next.empty(); });
+    });
+    never_followed += selected - counts.size();
     EXPECT_EQ(report->meta.levels[n - 1].distinct, distinct);
     EXPECT_EQ(report->meta.levels[n - 1].kept, counts.size());
-    EXPECT_EQ(report->meta.levels[n - 1].least_count, counts.back());
+    EXPECT_EQ(report->meta.levels[n - 1].least_count, counts.back().first);
+    kept += counts.size();
   }
+  EXPECT_GT(never_followed, 0u);
+  EXPECT_EQ(report->meta.entries, kept);
 
   uint64_t entries = 0;
   index->ForEach([&](absl::Span<const TokenId> ngram, const CrestTree& tree,
@@ -199,6 +217,105 @@ TEST_F(CrestBuilderTest, BeginsAnewWhereTheOptionsOrTheStateChanged) {
   report = Build("damaged");
   FORETOKEN_ASSERT_OK(report);
   EXPECT_FALSE(report->phases[0].resumed);
+}
+
+absl::StatusOr<std::unique_ptr<DatastoreSink>> NoSink(const CrestMeta&,
+                                                      const TokenTable&) {
+  return absl::UnavailableError("later");
+}
+
+TEST_F(CrestBuilderTest, BeginsAnewWhereAnyFileOfAnEarlierBuildIsDamaged) {
+  SetCorpus({RandomText(1, 5000)});
+  FORETOKEN_ASSERT_OK(Build("whole"));
+  const std::string state = options_.work_folder + "/crest-build.json";
+  ASSERT_FALSE(BuildCrest(options_, *tokenizer_, NoSink).ok());
+  std::vector<std::string> files = {state};
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.work_folder)) {
+    if (entry.path().extension() == ".crest-spill")
+      files.push_back(entry.path());
+  }
+  ASSERT_GE(files.size(), 3u);
+  for (const std::string& file : files) {
+    for (const bool cut : {false, true}) {
+      SCOPED_TRACE(file + (cut ? " cut" : " changed"));
+      ASSERT_FALSE(BuildCrest(options_, *tokenizer_, NoSink).ok());
+      std::string bytes = *ReadFile(file);
+      if (cut) {
+        bytes.pop_back();
+      } else if (file == state) {  // another number, in sound JSON
+        char& digit = bytes[bytes.find("\"entries\":") + 10];
+        digit = digit == '1' ? '2' : '1';
+      } else {
+        bytes[bytes.size() / 2] ^= 1;
+      }
+      FORETOKEN_ASSERT_OK(WriteFileAtomically(file, bytes));
+      const auto report = Build("again");
+      FORETOKEN_ASSERT_OK(report);
+      EXPECT_FALSE(report->phases[0].resumed);
+      EXPECT_TRUE(*ReadFile(dir_.File("again")) ==
+                  *ReadFile(dir_.File("whole")));
+    }
+  }
+  // Sound JSON that no build ever wrote.
+  for (const char* text : {"{}", "[]", "3", "{\"digest\":1,\"state\":2}"}) {
+    ASSERT_FALSE(BuildCrest(options_, *tokenizer_, NoSink).ok());
+    FORETOKEN_ASSERT_OK(WriteFileAtomically(state, text));
+    FORETOKEN_EXPECT_OK(Build("again"));
+  }
+}
+
+TEST_F(CrestBuilderTest, KeepsItsFilesToItselfAndLeavesNone) {
+  SetCorpus({RandomText(1, 5000)});
+  std::filesystem::create_directories(options_.work_folder);
+  dir_.Write("work/crest-build.json.Xy12Ab", "half");
+  dir_.Write("work/old.crest-spill", "half");
+  FORETOKEN_ASSERT_OK(Build("x"));
+  EXPECT_FALSE(std::filesystem::exists(options_.work_folder));
+  ASSERT_FALSE(BuildCrest(options_, *tokenizer_, NoSink).ok());
+  EXPECT_EQ(std::filesystem::status(options_.work_folder).permissions(),
+            std::filesystem::perms::owner_all);
+}
+
+TEST_F(CrestBuilderTest, RefusesAFolderOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  SetCorpus({RandomText(1, 5000)});
+  std::filesystem::create_directories(options_.work_folder);
+  ASSERT_EQ(chown(options_.work_folder.c_str(), 12345, 12345), 0);
+  EXPECT_THAT(Build("x"), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   HasSubstr("belongs to user 12345")));
+}
+
+TEST_F(CrestBuilderTest, TheLineLimitIsPartOfTheBuildAndNotOfTheMemory) {
+  SetCorpus({RandomText(1, 5 << 20)});
+  for (const uint64_t gigabytes : {4, 16}) {
+    options_.memory_bytes = gigabytes << 30;
+    EXPECT_THAT(Build("x"), StatusIs(absl::StatusCode::kResourceExhausted,
+                                     HasSubstr("line over 4194304 bytes")));
+  }
+  SetCorpus({RandomText(1, 5000)});
+  ASSERT_FALSE(BuildCrest(options_, *tokenizer_, NoSink).ok());
+  options_.corpus.max_line_bytes = 8 << 20;
+  const auto report = Build("x");
+  FORETOKEN_ASSERT_OK(report);
+  EXPECT_FALSE(report->phases[0].resumed);
+  options_.memory_bytes = ResidentBytes() + (uint64_t{64} << 20);
+  EXPECT_THAT(Build("x"), StatusIs(absl::StatusCode::kResourceExhausted,
+                                   HasSubstr("lines of up to 8388608 bytes")));
+}
+
+TEST_F(CrestBuilderTest, LeavesThreadsIdleThatMemoryDoesNotAllow) {
+  SetCorpus({RandomText(1, 50'000)});
+  const auto one = Build("one");
+  FORETOKEN_ASSERT_OK(one);
+  EXPECT_EQ(one->threads, 1);
+  options_.threads = ThreadPool::kMaxThreads;
+  options_.corpus.max_line_bytes = 1 << 20;
+  options_.memory_bytes = ResidentBytes() + (uint64_t{96} << 20);
+  const auto few = Build("few");
+  FORETOKEN_ASSERT_OK(few);
+  EXPECT_LE(few->threads, 12);
+  EXPECT_TRUE(*ReadFile(dir_.File("one")) == *ReadFile(dir_.File("few")));
 }
 
 TEST_F(CrestBuilderTest, RefusesCorporaWithNothingToCount) {
@@ -343,6 +460,43 @@ TEST(NgramCountTest, EqualsAMapWithLittleMemory) {
     });
     EXPECT_TRUE(got == top) << vocabulary << " " << max_n;
   }
+}
+
+TEST(BuildTreesTest, SaysHowMuchMemoryTheMatchesOfOneNgramTake) {
+  TempDir dir;
+  auto file = SpillFile::Create(dir.File("tokens"));
+  auto selected = SpillFile::Create(dir.File("selected"));
+  auto trees = SpillFile::Create(dir.File("trees"));
+  FORETOKEN_ASSERT_OK(trees);
+  TokenFileWriter writer(**file, 10);
+  FORETOKEN_ASSERT_OK(writer.AddDocument(Ngram(100'000, 7)));
+  FORETOKEN_ASSERT_OK(writer.Finish());
+  const KeyLayout layout{TokenBytesFor(10), 1};
+  SelectedNgram<1> ngram{{}, 100'000};
+  ngram.key.words[0] = uint64_t{8} << 48;  // token 7, stored in two bytes
+  FORETOKEN_ASSERT_OK((*selected)->Append(&ngram, sizeof(ngram)));
+  const TokenTable table = *TokenTable::Create({7}, 10);
+  ThreadPool pool(2);
+  TreeOptions options;
+  options.layout = layout;
+  options.max_matches = 1'000'000;
+  options.progress = false;
+  const auto build = [&](uint64_t memory_bytes) {
+    options.memory_bytes = memory_bytes;
+    return BuildTrees(TokenFile(**file, layout.token_bytes), **selected, 1,
+                      options, table, 10, pool, **trees);
+  };
+  // 100,000 continuations of 10 tokens of 2 bytes, and their order twice.
+  EXPECT_THAT(build(4 << 20),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       ::testing::AllOf(HasSubstr("the matches of one n-gram"),
+                                        HasSubstr("bytes more"))));
+  const auto totals = build(8 << 20);
+  FORETOKEN_ASSERT_OK(totals);
+  EXPECT_EQ(totals->entries, 1u);
+  EXPECT_EQ(totals->levels[0].least_count, 100'000u);
+  options.max_matches = 1000;
+  FORETOKEN_EXPECT_OK(build(4 << 20));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "common/drafting/drafter_factory.h"
+#include "common/drafting/replay.h"
 #include "common/drafting/rest/rest_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -72,6 +73,26 @@ TEST(CrestDrafterTest, AFailingStoreCostsTheDraftAndIsCounted) {
   drafter.Draft(64, tree);
   EXPECT_THAT(tree.tokens, IsEmpty());
   EXPECT_EQ(drafter.failed_lookups(), 1);
+  EXPECT_THAT(drafter.DraftStatus(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("gone")));
+  source->status = absl::OkStatus();
+  drafter.Draft(64, tree);
+  FORETOKEN_EXPECT_OK(drafter.DraftStatus());
+}
+
+TEST(CrestDrafterTest, AFailingStoreFailsTheReplay) {
+  auto source = std::make_shared<FakeSource>();
+  CrestDrafter drafter(source);
+  RecordedSet set;
+  set.file = "set";
+  set.turns.resize(1);
+  set.turns[0].prompt = {1, 2};
+  set.turns[0].output = {3, 4, 5};
+  const auto no_progress = [](int64_t) {};
+  FORETOKEN_EXPECT_OK(Replayer(drafter, 8).Replay(set, {}, no_progress));
+  source->status = absl::UnavailableError("gone");
+  EXPECT_THAT(Replayer(drafter, 8).Replay(set, {}, no_progress),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("gone")));
 }
 
 absl::StatusOr<std::unique_ptr<Drafter>> Make(

@@ -105,6 +105,22 @@ TEST(CrestIndexTest, RefusesASnapshotWithAnyByteChanged) {
   }
 }
 
+TEST(CrestIndexTest, ReadsTheMetaOfAWholeSnapshotAlone) {
+  const CrestSample sample = MakeCrestSample(6, 40, 300);
+  TempDir dir;
+  const std::string path = WriteSnapshot(dir, sample);
+  const auto meta = CrestIndex::ReadMeta(path);
+  FORETOKEN_ASSERT_OK(meta);
+  EXPECT_EQ(meta->entries, sample.meta.entries);
+  const uint64_t bytes = std::filesystem::file_size(path);
+  for (const uint64_t kept : {uint64_t{0}, uint64_t{100}, bytes - 1}) {
+    std::filesystem::resize_file(path, kept);
+    EXPECT_THAT(CrestIndex::ReadMeta(path),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(path)));
+    WriteSnapshot(dir, sample);
+  }
+}
+
 TEST(CrestIndexTest, NamesAMissingFile) {
   EXPECT_THAT(CrestIndex::Open("/no/such.crest"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such")));
@@ -142,6 +158,40 @@ TEST(CheckTokenizerTest, NamesBothFingerprints) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        ::testing::AllOf(HasSubstr("abab"), HasSubstr("cdcd"))));
   FORETOKEN_EXPECT_OK(CheckTokenizer(meta, meta.tokenizer_fingerprint));
+}
+
+TEST(SnapshotWriterTest, WritesOverWhatAKilledWriterLeft) {
+  const CrestSample sample = MakeCrestSample(9, 20, 300);
+  TempDir dir;
+  dir.Write("x.crest.partial", std::string(1 << 20, 'x'));
+  FORETOKEN_EXPECT_OK(CrestIndex::Open(WriteSnapshot(dir, sample)));
+  EXPECT_FALSE(std::filesystem::exists(dir.File("x.crest.partial")));
+}
+
+TEST(SnapshotWriterTest, KeepsTwoWritersOfOneFileApart) {
+  const CrestSample sample = MakeCrestSample(9, 20, 300);
+  TempDir dir;
+  const std::string path = dir.File("x.crest");
+  auto one = SnapshotWriter::Create(path, sample.meta, sample.table);
+  FORETOKEN_ASSERT_OK(one);
+  EXPECT_THAT(SnapshotWriter::Create(path, sample.meta, sample.table),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr(path)));
+  FORETOKEN_EXPECT_OK(AddAll(sample, **one));
+  FORETOKEN_EXPECT_OK((*one)->Publish(sample.meta));
+  FORETOKEN_EXPECT_OK(CrestIndex::Open(path));
+}
+
+TEST(SnapshotWriterTest, ChecksTheTargetWithoutTouchingIt) {
+  TempDir dir;
+  const std::string path = dir.Write("x.crest", "old");
+  FORETOKEN_EXPECT_OK(SnapshotWriter::CheckTarget(path));
+  EXPECT_EQ(*ReadFile(path), "old");
+  EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
+  EXPECT_THAT(SnapshotWriter::CheckTarget(dir.File("none/x.crest")),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
+  EXPECT_THAT(SnapshotWriter::CheckTarget(dir.path()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("want a file name")));
 }
 
 TEST(SnapshotWriterTest, LeavesNothingWithoutPublish) {

@@ -41,6 +41,28 @@ TEST(TreeSelectorTest, TakesTheMostFrequentPrefixesFirst) {
   EXPECT_EQ(tree.matches, 6u);
 }
 
+// More children than the heap holds: the best of them are still found.
+TEST(TreeSelectorTest, EqualsCountingAmongManyChildren) {
+  std::mt19937 random(2);
+  constexpr int kNodes = 8;
+  for (int trial = 0; trial < 20; ++trial) {
+    std::vector<std::vector<TokenId>> continuations(4000);
+    std::map<std::vector<TokenId>, uint32_t> counts;
+    for (auto& c : continuations) {
+      const uint32_t bound = 1 + random() % 1000;
+      c = {static_cast<TokenId>(random() % bound),
+           static_cast<TokenId>(random() % 500)};
+      ++counts[{c[0]}];
+      ++counts[c];
+    }
+    std::vector<uint32_t> want;
+    for (const auto& [prefix, count] : counts) want.push_back(count);
+    std::sort(want.rbegin(), want.rend());
+    want.resize(kNodes);
+    EXPECT_EQ(Select(continuations, 2, kNodes).counts, want);
+  }
+}
+
 TEST(TreeSelectorTest, EqualsCountingEveryPrefix) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 200; ++trial) {
