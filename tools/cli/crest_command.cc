@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/base/thread_pool.h"
 #include "common/drafting/crest/crest_source.h"
 #include "common/drafting/crest/snapshot_writer.h"
 #include "common/drafting/crest_build/crest_builder.h"
@@ -31,6 +32,7 @@ struct BuildFlags {
   std::string selection = "best";
   std::string sample = "uniform";
   std::string memory = "1GiB";
+  std::string max_line = "4MiB";
   std::string out;
   std::string name;
   std::string work;
@@ -104,6 +106,8 @@ Json ReportJson(const CrestBuildReport& report) {
   json["phases"] = std::move(phases);
   json["excluded_documents"] = report.excluded_documents;
   json["invalid_documents"] = report.invalid_documents;
+  json["broken_files"] = report.broken_files;
+  json["threads"] = report.threads;
   json["peak_memory_bytes"] = report.peak_memory_bytes;
   return json;
 }
@@ -125,6 +129,9 @@ absl::Status FinishOptions(BuildFlags& flags) {
   absl::StatusOr<uint64_t> memory = ParseBytes(flags.memory);
   if (!memory.ok()) return Annotate(memory.status(), "--memory");
   options.memory_bytes = *memory;
+  absl::StatusOr<uint64_t> max_line = ParseBytes(flags.max_line);
+  if (!max_line.ok()) return Annotate(max_line.status(), "--max-line");
+  options.corpus.max_line_bytes = *max_line;
   options.work_folder = !flags.work.empty() ? flags.work
                         : !flags.out.empty()
                             ? flags.out + ".work"
@@ -136,9 +143,7 @@ absl::Status FinishOptions(BuildFlags& flags) {
 
 absl::Status Build(BuildFlags flags) {
   FORETOKEN_RETURN_IF_ERROR(FinishOptions(flags));
-  if (!flags.name.empty()) {
-    FORETOKEN_RETURN_IF_ERROR(CheckPublishable(flags.name));
-  }
+  FORETOKEN_RETURN_IF_ERROR(CheckTarget(flags.out, flags.name));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                              Tokenizer::Load(flags.tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -199,24 +204,36 @@ void AddBuild(CLI::App& crest, Run& run) {
                       "Name endings of the files taken from folders");
   command->add_flag("--skip-invalid", options.corpus.skip_invalid,
                     "Leave out, and count, documents that are not valid "
-                    "UTF-8 or JSON");
+                    "UTF-8 or JSON, and what follows where a gzip file is "
+                    "broken");
+  command
+      ->add_option("--max-line", flags->max_line,
+                   "Longer lines of the corpus are refused, or left out with "
+                   "--skip-invalid")
+      ->capture_default_str();
   command
       ->add_option("--tokenizer", flags->tokenizer,
                    "tokenizer.json, tokenizer.model or a model directory")
       ->required();
-  command->add_option("--max-n", flags->max_n, "n-grams of 1..N tokens");
-  command->add_option("--only-n", flags->only_n, "n-grams of N tokens alone");
+  command->add_option("--max-n", flags->max_n, "n-grams of 1..N tokens")
+      ->check(CLI::Range(1, kMaxCrestN));
+  command->add_option("--only-n", flags->only_n, "n-grams of N tokens alone")
+      ->check(CLI::Range(1, kMaxCrestN));
   command->add_option("--top", options.top, "n-grams kept of each length")
-      ->required();
+      ->required()
+      ->check(CLI::Range(int64_t{1}, CrestBuildOptions::kMaxTop));
   command->add_option("--tree-nodes", options.tree_nodes, "Nodes of a tree")
+      ->check(CLI::Range(1, kMaxCrestNodes))
       ->capture_default_str();
   command
       ->add_option("--max-matches", options.max_matches,
                    "Continuations gathered of an n-gram")
+      ->check(CLI::Range(1, CrestBuildOptions::kMaxMatches))
       ->capture_default_str();
   command
       ->add_option("--continuation", options.continuation,
                    "Tokens of a continuation")
+      ->check(CLI::Range(1, CrestBuildOptions::kMaxContinuation))
       ->capture_default_str();
   command
       ->add_option("--selection", flags->selection,
@@ -229,14 +246,17 @@ void AddBuild(CLI::App& crest, Run& run) {
       ->check(CLI::IsMember({"uniform", "first"}))
       ->capture_default_str();
   command->add_option("--seed", options.seed, "Of the uniform sample")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--min-count", options.min_count, "Rarer n-grams go")
+      ->check(CLI::Range(int64_t{1}, CrestBuildOptions::kMaxTop))
       ->capture_default_str();
   command
       ->add_option("--memory", flags->memory,
                    "Resident memory at most, as 1GiB")
       ->capture_default_str();
-  command->add_option("--threads", options.threads, "All cores by default");
+  command->add_option("--threads", options.threads, "All cores by default")
+      ->check(CLI::Range(1, ThreadPool::kMaxThreads));
   command->add_option("--work", flags->work,
                       "Folder of intermediate files; an interrupted build "
                       "goes on from there");

@@ -77,6 +77,14 @@ absl::StatusOr<Json> ListDatastores() {
                              store->List());
   Json list = Json::array();
   for (const crest::PgVersion& version : versions) {
+    if (!version.damage.ok()) {
+      list.push_back({{"name", version.name},
+                      {"version", version.version},
+                      {"created", version.created},
+                      {"current", version.current},
+                      {"damage", std::string(version.damage.message())}});
+      continue;
+    }
     list.push_back({{"name", version.name},
                     {"version", version.version},
                     {"created", version.created},
@@ -98,9 +106,12 @@ absl::Status DropDatastore(const std::string& name, int64_t version) {
       name, version > 0 ? std::optional<int64_t>(version) : std::nullopt);
 }
 
-absl::Status CheckPublishable(const std::string& name) {
+absl::Status CheckTarget(const std::string& out, const std::string& name) {
+  if (name.empty()) return SnapshotWriter::CheckTarget(out);
   FORETOKEN_RETURN_IF_ERROR(crest::CheckDatastoreName(name));
-  return ConnectStore().status();
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<crest::PgStore> store,
+                             ConnectStore());
+  return store->CheckPublishable(name);
 }
 
 #else
@@ -123,7 +134,9 @@ absl::StatusOr<std::shared_ptr<CrestSource>> OpenNamedSource(const std::string&,
 
 absl::StatusOr<Json> ListDatastores() { return NoPostgres(); }
 absl::Status DropDatastore(const std::string&, int64_t) { return NoPostgres(); }
-absl::Status CheckPublishable(const std::string&) { return NoPostgres(); }
+absl::Status CheckTarget(const std::string& out, const std::string& name) {
+  return name.empty() ? SnapshotWriter::CheckTarget(out) : NoPostgres();
+}
 
 #endif
 
@@ -154,11 +167,7 @@ absl::StatusOr<CrestMeta> ReadMeta(const std::string& file_or_name) {
     return NoPostgres();
 #endif
   }
-  FORETOKEN_ASSIGN_OR_RETURN(const MappedFile file,
-                             MappedFile::Open(file_or_name));
-  absl::StatusOr<CrestMeta> meta = DecodeMeta(file.bytes());
-  if (!meta.ok()) return Annotate(meta.status(), file_or_name);
-  return meta;
+  return CrestIndex::ReadMeta(file_or_name);
 }
 
 absl::StatusOr<std::unique_ptr<DatastoreSink>> OpenSink(

@@ -36,10 +36,12 @@ absl::StatusOr<std::shared_ptr<CrestSource>> OpenCrestSource(
 absl::StatusOr<Json> ListDatastores();
 absl::Status DropDatastore(const std::string& name, int64_t version);
 
-// FailedPrecondition unless a datastore of this name could be published now.
-absl::Status CheckPublishable(const std::string& name);
+// OK where a build could write there now (OpenSink): better before the work
+// than after it.
+absl::Status CheckTarget(const std::string& out, const std::string& name);
 
-// How it was built and what it holds, without reading its records.
+// How it was built and what it holds, without reading its records. A file that
+// is cut off is refused.
 absl::StatusOr<CrestMeta> ReadMeta(const std::string& file_or_name);
 
 // Where a build writes: a new snapshot file `out`, or a new version of `name`,

@@ -32,7 +32,7 @@ struct Flags {
   std::string mode;
   std::string prior;
   std::string crest;
-  std::string index_memory = "1GiB";
+  std::string index_memory;  // empty: kDefaultIndexMemory
   std::vector<std::string> rest_corpus;
   std::vector<std::string> exclude_ids;
   std::string state = "cold";
@@ -73,6 +73,14 @@ absl::Status CheckFlagsOfMode(const Flags& flags, const std::string& mode) {
   if (flags.state == "online" && !keeps) {
     return unused("--state online", "auto and phrase_pool");
   }
+  if (mode != "crest") {
+    if (!flags.crest.empty()) return unused("--crest", "crest");
+    if (!flags.index_memory.empty()) return unused("--index-memory", "crest");
+  }
+  if (mode != "rest") {
+    if (!flags.rest_corpus.empty()) return unused("--rest-corpus", "rest");
+    if (!flags.exclude_ids.empty()) return unused("--exclude-ids", "rest");
+  }
   return absl::OkStatus();
 }
 
@@ -90,8 +98,10 @@ absl::Status Replay(const Flags& flags) {
         StaticPrior::Open(flags.prior, tokenizer->fingerprint()));
   }
   if (!flags.crest.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory,
-                               ParseBytes(flags.index_memory));
+    uint64_t memory = kDefaultIndexMemory;
+    if (!flags.index_memory.empty()) {
+      FORETOKEN_ASSIGN_OR_RETURN(memory, ParseBytes(flags.index_memory));
+    }
     FORETOKEN_ASSIGN_OR_RETURN(
         resources.crest, OpenCrestSource(flags.crest, tokenizer.get(), memory));
   }
@@ -163,11 +173,9 @@ void AddReplayCommand(CLI::App& app, Run& run) {
                       "before the first turn of every set");
   command->add_option("--crest", flags->crest,
                       "CREST datastore of mode crest: snapshot file or name");
-  command
-      ->add_option("--index-memory", flags->index_memory,
-                   "Hold a named CREST datastore up to this size in memory; "
-                   "ask PostgreSQL for a larger one")
-      ->capture_default_str();
+  command->add_option("--index-memory", flags->index_memory,
+                      "Hold a named CREST datastore up to this size in memory "
+                      "(1GiB unless given); ask PostgreSQL for a larger one");
   command->add_option("--rest-corpus", flags->rest_corpus,
                       "Corpus of mode rest: JSONL, text files or folders");
   command->add_option("--exclude-ids", flags->exclude_ids,

@@ -146,25 +146,47 @@ absl::Status CheckUrl(const std::string& url) {
 absl::StatusOr<std::unique_ptr<PgConnection>> PgConnection::Open(
     const std::string& url, absl::Duration timeout) {
   FORETOKEN_RETURN_IF_ERROR(CheckUrl(url));
-  // libpq takes whole seconds, 2 at least.
-  const std::string seconds =
-      absl::StrCat(std::max<int64_t>(2, absl::ToInt64Seconds(timeout)));
-  const char* keywords[] = {"dbname", "connect_timeout", "application_name",
-                            "fallback_application_name", nullptr};
-  const char* values[] = {url.c_str(), seconds.c_str(), "foretoken-crest",
-                          "foretoken-crest", nullptr};
-  PGconn* raw = PQconnectdbParams(keywords, values, /*expand_dbname=*/1);
-  std::unique_ptr<PgConnection> connection(new PgConnection(raw, timeout));
-  if (PQstatus(raw) != CONNECTION_OK) {
-    return absl::UnavailableError(
-        absl::StrCat("PostgreSQL: connect: ", OneLine(PQerrorMessage(raw))));
-  }
-  if (PQsetnonblocking(raw, 1) != 0) {
-    return absl::UnavailableError("PostgreSQL: connect: cannot set the socket");
-  }
-  PQsetNoticeProcessor(
-      raw, [](void*, const char*) {}, nullptr);
+  std::unique_ptr<PgConnection> connection(new PgConnection(url, timeout));
+  FORETOKEN_RETURN_IF_ERROR(connection->Reopen());
   return connection;
+}
+
+absl::Status PgConnection::Reopen() {
+  PQfinish(connection_);
+  connection_ = nullptr;
+  broken_ = false;
+  const absl::Status status = Connect();
+  broken_ = !status.ok();
+  return status;
+}
+
+// Without blocking, so that the deadline holds: libpq's own takes whole
+// seconds, 2 at least.
+absl::Status PgConnection::Connect() {
+  const absl::Time deadline = absl::Now() + timeout_;
+  const char* keywords[] = {"dbname", "application_name",
+                            "fallback_application_name", nullptr};
+  const char* values[] = {url_.c_str(), "foretoken-crest", "foretoken-crest",
+                          nullptr};
+  connection_ = PQconnectStartParams(keywords, values, /*expand_dbname=*/1);
+  if (connection_ == nullptr) {
+    return absl::ResourceExhaustedError("PostgreSQL: connect: no memory");
+  }
+  PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+  while (next != PGRES_POLLING_OK) {
+    if (next == PGRES_POLLING_FAILED ||
+        PQstatus(connection_) == CONNECTION_BAD) {
+      return Lost("connect");
+    }
+    const absl::Status waited = Wait(
+        next == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline, "connect");
+    if (!waited.ok()) return absl::UnavailableError(waited.message());
+    next = PQconnectPoll(connection_);
+  }
+  if (PQsetnonblocking(connection_, 1) != 0) return Lost("connect");
+  PQsetNoticeProcessor(
+      connection_, [](void*, const char*) {}, nullptr);
+  return absl::OkStatus();
 }
 
 PgConnection::~PgConnection() { PQfinish(connection_); }
@@ -186,17 +208,18 @@ absl::Status PgConnection::ErrorOf(const std::string& what,
                                    OneLine(PQresultErrorMessage(result))));
 }
 
-absl::Status PgConnection::Wait(bool for_write, absl::Time deadline,
+absl::Status PgConnection::Wait(int16_t events, absl::Time deadline,
                                 const std::string& what) {
   while (true) {
-    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    // Rounded up: what is left of the last millisecond is time as well.
+    const int64_t left_ms = absl::ToInt64Milliseconds(
+        absl::Ceil(deadline - absl::Now(), absl::Milliseconds(1)));
     if (left_ms <= 0) {
       broken_ = true;
       return absl::DeadlineExceededError(
           absl::StrCat("PostgreSQL: ", what, ": no answer in time"));
     }
-    pollfd fd{PQsocket(connection_),
-              static_cast<short>(POLLIN | (for_write ? POLLOUT : 0)), 0};
+    pollfd fd{PQsocket(connection_), events, 0};
     const int ready =
         poll(&fd, 1, static_cast<int>(std::min<int64_t>(left_ms, 1 << 30)));
     if (ready > 0) return absl::OkStatus();
@@ -209,7 +232,7 @@ absl::Status PgConnection::Flush(absl::Time deadline, const std::string& what) {
     const int state = PQflush(connection_);
     if (state == 0) return absl::OkStatus();
     if (state < 0) return Lost(what);
-    FORETOKEN_RETURN_IF_ERROR(Wait(true, deadline, what));
+    FORETOKEN_RETURN_IF_ERROR(Wait(POLLIN | POLLOUT, deadline, what));
     // The server may be waiting for us to read.
     if (PQconsumeInput(connection_) == 0) return Lost(what);
   }
@@ -222,7 +245,7 @@ absl::StatusOr<PgResult> PgConnection::Collect(const std::string& what) {
   absl::Status status;
   while (true) {
     while (PQisBusy(connection_) == 1) {
-      FORETOKEN_RETURN_IF_ERROR(Wait(false, deadline, what));
+      FORETOKEN_RETURN_IF_ERROR(Wait(POLLIN, deadline, what));
       if (PQconsumeInput(connection_) == 0) return Lost(what);
     }
     PGresult* raw = PQgetResult(connection_);
@@ -321,7 +344,7 @@ absl::Status PgConnection::CopyOut(
     if (size == -1) break;
     if (size == -2) return Lost(what);
     if (size == 0) {
-      FORETOKEN_RETURN_IF_ERROR(Wait(false, absl::Now() + timeout_, what));
+      FORETOKEN_RETURN_IF_ERROR(Wait(POLLIN, absl::Now() + timeout_, what));
       if (PQconsumeInput(connection_) == 0) return Lost(what);
       continue;
     }

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -59,12 +60,18 @@ struct PgParam {
 class PgConnection {
  public:
   // `url`: a libpq connection string or URL. It may hold a password and is
-  // never part of a message.
+  // never part of a message. `timeout`, of any length, is that of connecting
+  // and then of every statement; the resolver's time for a host name comes on
+  // top of it.
   static absl::StatusOr<std::unique_ptr<PgConnection>> Open(
       const std::string& url, absl::Duration timeout);
   ~PgConnection();
   PgConnection(const PgConnection&) = delete;
   PgConnection& operator=(const PgConnection&) = delete;
+
+  // Connects anew, as Open did; what was prepared is gone. On an error the
+  // connection stays broken.
+  absl::Status Reopen();
 
   // `what` names the statement in errors: "list versions".
   absl::StatusOr<PgResult> Exec(const std::string& what, const std::string& sql,
@@ -88,10 +95,12 @@ class PgConnection {
   bool broken() const { return broken_; }
 
  private:
-  PgConnection(PGconn* connection, absl::Duration timeout)
-      : connection_(connection), timeout_(timeout) {}
+  PgConnection(std::string url, absl::Duration timeout)
+      : url_(std::move(url)), timeout_(timeout) {}
 
-  absl::Status Wait(bool for_write, absl::Time deadline,
+  absl::Status Connect();
+  // `events`: of poll(2).
+  absl::Status Wait(int16_t events, absl::Time deadline,
                     const std::string& what);
   absl::Status Flush(absl::Time deadline, const std::string& what);
   // The last result of what was sent, waited for.
@@ -99,7 +108,8 @@ class PgConnection {
   absl::Status Lost(const std::string& what);
   absl::Status ErrorOf(const std::string& what, const PGresult* result);
 
-  PGconn* const connection_;
+  const std::string url_;
+  PGconn* connection_ = nullptr;
   absl::Duration timeout_;
   std::string copy_what_;
   bool broken_ = false;

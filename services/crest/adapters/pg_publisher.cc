@@ -147,7 +147,7 @@ absl::Status PgPublisher::Prune() {
                    {PgParam::Int8(version)})
             .status());
     FORETOKEN_RETURN_IF_ERROR(
-        Run("drop old rows", "DROP TABLE " + RowsTable(version)));
+        Run("drop old rows", "DROP TABLE IF EXISTS " + RowsTable(version)));
     FORETOKEN_RETURN_IF_ERROR(Run("commit", "COMMIT"));
   }
   return absl::OkStatus();

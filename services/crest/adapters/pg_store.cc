@@ -1,8 +1,10 @@
 #include "services/crest/adapters/pg_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "services/crest/adapters/pg_publisher.h"
 
@@ -10,6 +12,8 @@ namespace foretoken::crest {
 namespace {
 
 constexpr size_t kMaxNameLength = 48;
+// Readers of rows hold their table as long as they read.
+constexpr absl::Duration kDropLockTimeout = absl::Seconds(10);
 constexpr char kVersionColumns[] =
     "version, name, to_char(created AT TIME ZONE 'UTC', "
     "'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), current, meta";
@@ -18,33 +22,74 @@ absl::Span<const uint8_t> BytesOf(absl::string_view bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
 
-absl::StatusOr<PgVersion> VersionOf(const PgResult& result, int row) {
+// Its `damage` tells whether the meta can be used.
+PgVersion VersionOf(const PgResult& result, int row) {
   PgVersion version;
   version.version = result.Int8(row, 0);
   version.name = std::string(result.Bytes(row, 1));
   version.created = std::string(result.Bytes(row, 2));
   version.current = result.Bool(row, 3);
   absl::StatusOr<CrestMeta> decoded = DecodeMeta(BytesOf(result.Bytes(row, 4)));
-  if (!decoded.ok()) {
-    return Annotate(decoded.status(), absl::StrCat("version ", version.version,
-                                                   " of ", version.name));
+  if (decoded.ok()) {
+    version.meta = *decoded;
+  } else {
+    version.damage = Annotate(
+        decoded.status(),
+        absl::StrCat("version ", version.version, " of ", version.name));
   }
-  version.meta = *decoded;
   return version;
 }
 
 // Fetches rows of one version.
 class PgRowFetcher final : public RowFetcher {
  public:
-  PgRowFetcher(std::unique_ptr<PgStore> owner, PgConnection& connection)
-      : owner_(std::move(owner)), connection_(connection) {}
+  PgRowFetcher(std::unique_ptr<PgConnection> connection, int64_t version,
+               const FetchOptions& options)
+      : connection_(std::move(connection)),
+        version_(version),
+        options_(options),
+        wait_(options.first_wait) {}
+
+  absl::Status Prepare() {
+    FORETOKEN_RETURN_IF_ERROR(connection_->Prepare(
+        kStatement,
+        absl::StrCat("SELECT key, record FROM ", RowsTable(version_),
+                     " WHERE key = ANY($1::bigint[])")));
+    prepared_ = true;
+    return absl::OkStatus();
+  }
 
   absl::StatusOr<std::vector<Row>> Fetch(
       absl::Span<const uint64_t> keys) override {
+    absl::StatusOr<std::vector<Row>> rows = FetchNow(keys);
+    if (rows.ok()) {
+      wait_ = options_.first_wait;
+    } else if (connection_->broken() && next_attempt_ <= absl::Now()) {
+      next_attempt_ = absl::Now() + wait_;
+      wait_ = std::min(2 * wait_, options_.longest_wait);
+    }
+    return rows;
+  }
+
+ private:
+  static constexpr char kStatement[] = "crest_lookup";
+
+  absl::StatusOr<std::vector<Row>> FetchNow(absl::Span<const uint64_t> keys) {
+    if (connection_->broken()) {
+      const absl::Duration left = next_attempt_ - absl::Now();
+      if (left > absl::ZeroDuration()) {
+        return absl::UnavailableError(
+            absl::StrCat("PostgreSQL: connection lost, tried again in ",
+                         absl::FormatDuration(left)));
+      }
+      prepared_ = false;
+      FORETOKEN_RETURN_IF_ERROR(connection_->Reopen());
+    }
+    if (!prepared_) FORETOKEN_RETURN_IF_ERROR(Prepare());
     const std::vector<int64_t> values(keys.begin(), keys.end());
     FORETOKEN_ASSIGN_OR_RETURN(
         const PgResult result,
-        connection_.ExecPrepared(kStatement, {PgParam::Int8Array(values)}));
+        connection_->ExecPrepared(kStatement, {PgParam::Int8Array(values)}));
     std::vector<Row> rows(result.rows());
     for (int i = 0; i < result.rows(); ++i) {
       rows[i].key = static_cast<uint64_t>(result.Int8(i, 0));
@@ -53,11 +98,12 @@ class PgRowFetcher final : public RowFetcher {
     return rows;
   }
 
-  static constexpr char kStatement[] = "crest_lookup";
-
- private:
-  const std::unique_ptr<PgStore> owner_;
-  PgConnection& connection_;
+  const std::unique_ptr<PgConnection> connection_;
+  const int64_t version_;
+  const FetchOptions options_;
+  bool prepared_ = false;
+  absl::Duration wait_;
+  absl::Time next_attempt_ = absl::InfinitePast();
 };
 
 }  // namespace
@@ -105,8 +151,7 @@ absl::StatusOr<std::vector<PgVersion>> PgStore::List() {
                                      "ORDER BY name, version DESC")));
   std::vector<PgVersion> versions;
   for (int row = 0; row < result.rows(); ++row) {
-    FORETOKEN_ASSIGN_OR_RETURN(PgVersion version, VersionOf(result, row));
-    versions.push_back(std::move(version));
+    versions.push_back(VersionOf(result, row));
   }
   return versions;
 }
@@ -124,7 +169,8 @@ absl::StatusOr<PgVersion> PgStore::Current(const std::string& name) {
                          "WHERE name = $1 AND current"),
             {PgParam::Text(name)}));
     if (result.rows() == 1) {
-      FORETOKEN_ASSIGN_OR_RETURN(PgVersion version, VersionOf(result, 0));
+      PgVersion version = VersionOf(result, 0);
+      FORETOKEN_RETURN_IF_ERROR(version.damage);
       version.token_table = std::string(result.Bytes(0, 5));
       return version;
     }
@@ -162,42 +208,79 @@ absl::StatusOr<CrestIndex> PgStore::LoadIndex(const PgVersion& version) {
 }
 
 absl::StatusOr<std::unique_ptr<RowFetcher>> PgStore::MakeFetcher(
-    std::unique_ptr<PgStore> store, const PgVersion& version) {
-  PgConnection& connection = *store->connection_;
-  FORETOKEN_RETURN_IF_ERROR(connection.Prepare(
-      PgRowFetcher::kStatement,
-      absl::StrCat("SELECT key, record FROM ", RowsTable(version.version),
-                   " WHERE key = ANY($1::bigint[])")));
-  return std::make_unique<PgRowFetcher>(std::move(store), connection);
+    std::unique_ptr<PgStore> store, const PgVersion& version,
+    const FetchOptions& options) {
+  auto fetcher = std::make_unique<PgRowFetcher>(std::move(store->connection_),
+                                                version.version, options);
+  FORETOKEN_RETURN_IF_ERROR(fetcher->Prepare());
+  return std::unique_ptr<RowFetcher>(std::move(fetcher));
+}
+
+absl::Status PgStore::InTransaction(absl::FunctionRef<absl::Status()> body) {
+  FORETOKEN_RETURN_IF_ERROR(Run("begin", "BEGIN"));
+  const absl::Status status = body();
+  if (status.ok()) return Run("commit", "COMMIT");
+  // Of two errors the first one tells more.
+  if (!connection_->broken()) Run("roll back", "ROLLBACK").IgnoreError();
+  return status;
+}
+
+absl::Status PgStore::CheckPublishable(const std::string& name) {
+  FORETOKEN_RETURN_IF_ERROR(CheckDatastoreName(name));
+  FORETOKEN_RETURN_IF_ERROR(Run("begin", "BEGIN"));
+  // As publishing does it, only that it is taken back. Temporary tables may be
+  // allowed where others are not, so it is an ordinary one.
+  const absl::Status status =
+      Run("create a table", "CREATE TABLE foretoken_crest_probe (key bigint)");
+  if (!connection_->broken()) Run("roll back", "ROLLBACK").IgnoreError();
+  return status;
+}
+
+absl::StatusOr<std::vector<int64_t>> PgStore::VersionsOf(
+    const std::string& name, std::optional<int64_t> version) {
+  std::vector<int64_t> wanted;
+  FORETOKEN_ASSIGN_OR_RETURN(const bool schema, HasSchema());
+  if (schema) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const PgResult result,
+        connection_->Exec("find versions",
+                          "SELECT version FROM foretoken_crest_versions "
+                          "WHERE name = $1",
+                          {PgParam::Text(name)}));
+    for (int row = 0; row < result.rows(); ++row) {
+      const int64_t found = result.Int8(row, 0);
+      if (!version.has_value() || found == *version) wanted.push_back(found);
+    }
+  }
+  if (!wanted.empty()) return wanted;
+  return absl::NotFoundError(
+      absl::StrCat("datastore \"", name, "\": ",
+                   version.has_value() ? absl::StrCat("no version ", *version)
+                                       : std::string("no version")));
 }
 
 absl::Status PgStore::Drop(const std::string& name,
                            std::optional<int64_t> version) {
   FORETOKEN_RETURN_IF_ERROR(CheckDatastoreName(name));
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<PgVersion> versions, List());
-  std::vector<int64_t> wanted;
-  for (const PgVersion& v : versions) {
-    if (v.name == name && (!version.has_value() || v.version == *version)) {
-      wanted.push_back(v.version);
-    }
-  }
-  if (wanted.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("datastore \"", name, "\": ",
-                     version.has_value() ? absl::StrCat("no version ", *version)
-                                         : std::string("no version")));
-  }
-  // One implicit transaction a version: both statements or neither.
-  for (const int64_t v : wanted) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<int64_t> wanted,
+                             VersionsOf(name, version));
+  return InTransaction([&]() -> absl::Status {
     FORETOKEN_RETURN_IF_ERROR(
-        connection_
-            ->Exec("drop version",
-                   absl::StrCat("DO $$ BEGIN DELETE FROM "
-                                "foretoken_crest_versions WHERE version = ",
-                                v, "; DROP TABLE ", RowsTable(v), "; END $$"))
-            .status());
-  }
-  return absl::OkStatus();
+        Run("limit waiting",
+            absl::StrCat("SET LOCAL lock_timeout = ",
+                         absl::ToInt64Milliseconds(kDropLockTimeout))));
+    for (const int64_t v : wanted) {
+      FORETOKEN_RETURN_IF_ERROR(
+          connection_
+              ->Exec("drop version",
+                     "DELETE FROM foretoken_crest_versions WHERE version = $1",
+                     {PgParam::Int8(v)})
+              .status());
+      FORETOKEN_RETURN_IF_ERROR(
+          Run("drop rows", "DROP TABLE IF EXISTS " + RowsTable(v)));
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::unique_ptr<DatastoreSink>> PgStore::NewVersion(

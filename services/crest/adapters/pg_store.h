@@ -18,8 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/drafting/crest/crest_index.h"
 #include "common/drafting/crest/crest_meta.h"
 #include "common/drafting/crest/snapshot_writer.h"
@@ -35,6 +37,18 @@ struct PgVersion {
   bool current = false;
   CrestMeta meta;
   std::string token_table;  // empty in lists
+  // Why `meta` could not be read: it is empty then. Only in lists.
+  absl::Status damage;
+};
+
+// How look-ups through PostgreSQL take a server that is slow or gone. A
+// statement's timeout is the connection's (PgStore::Connect).
+struct FetchOptions {
+  // After a connection was lost, the next attempt to connect waits this long,
+  // and twice as long after each that fails. A look-up before that fails at
+  // once, as Unavailable.
+  absl::Duration first_wait = absl::Milliseconds(50);
+  absl::Duration longest_wait = absl::Seconds(10);
 };
 
 // InvalidArgument unless the name is 1..48 lower-case letters, digits, _ and -.
@@ -46,7 +60,8 @@ class PgStore {
   static absl::StatusOr<std::unique_ptr<PgStore>> Connect(
       const std::string& url, absl::Duration timeout = absl::Seconds(60));
 
-  // By name, newest first. Empty where nothing was ever published.
+  // By name, newest first. Empty where nothing was ever published. A version
+  // whose meta is damaged is listed as such and hides no other.
   absl::StatusOr<std::vector<PgVersion>> List();
   // NotFound where `name` has no version.
   absl::StatusOr<PgVersion> Current(const std::string& name);
@@ -55,12 +70,17 @@ class PgStore {
   absl::StatusOr<CrestIndex> LoadIndex(const PgVersion& version);
 
   // Look-ups of this version by one prepared statement each. Takes the store's
-  // connection over.
+  // connection over, and connects again when it was lost.
   static absl::StatusOr<std::unique_ptr<RowFetcher>> MakeFetcher(
-      std::unique_ptr<PgStore> store, const PgVersion& version);
+      std::unique_ptr<PgStore> store, const PgVersion& version,
+      const FetchOptions& options = {});
 
-  // Removes one version, or all of them. A current version that is removed
-  // leaves its name without one. NotFound names what is not there.
+  // OK where this user could publish `name` now; leaves nothing behind.
+  absl::Status CheckPublishable(const std::string& name);
+
+  // Removes one version, or all of them, damaged ones too, in one transaction.
+  // A current version that is removed leaves its name without one. NotFound
+  // names what is not there; Aborted where readers hold it for too long.
   absl::Status Drop(const std::string& name, std::optional<int64_t> version);
 
   // Begins a new version; Publish makes it current and prunes old ones. Aborted
@@ -74,6 +94,13 @@ class PgStore {
       : connection_(std::move(connection)) {}
 
   absl::StatusOr<bool> HasSchema();
+  absl::StatusOr<std::vector<int64_t>> VersionsOf(
+      const std::string& name, std::optional<int64_t> version);
+  // Runs `body` between BEGIN and COMMIT; ROLLBACK where it fails.
+  absl::Status InTransaction(absl::FunctionRef<absl::Status()> body);
+  absl::Status Run(const std::string& what, const std::string& sql) {
+    return connection_->Exec(what, sql).status();
+  }
 
   std::unique_ptr<PgConnection> connection_;
 };

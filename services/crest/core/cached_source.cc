@@ -35,27 +35,35 @@ absl::StatusOr<int> CachedSource::Lookup(absl::Span<const TokenId> context,
   uint64_t keys[kMaxCrestN + 1];
   uint64_t unknown[kMaxCrestN];
   size_t unknown_size = 0;
-  // Below a hit in the cache nothing has to be known.
-  for (size_t n = longest; n >= meta_.min_n; --n) {
+  size_t cached = 0;  // longest n that the cache answers with a tree
+  for (size_t n = longest; n >= meta_.min_n && cached == 0; --n) {
     keys[n] = HashNgram(context.last(n));
-    const Entry* entry = Find(keys[n]);
-    if (entry == nullptr) {
+    if (Find(keys[n]) == nullptr) {
       unknown[unknown_size++] = keys[n];
-    } else if (!entry->records.empty()) {
-      break;
+      continue;
     }
-  }
-  if (unknown_size > 0) {
-    FORETOKEN_RETURN_IF_ERROR(FetchMissing({unknown, unknown_size}));
-  }
-  for (size_t n = longest; n >= meta_.min_n; --n) {
-    const Entry* entry = Find(keys[n]);
-    if (entry == nullptr || entry->records.empty()) continue;
+    ++counts_.cache_hits;
     FORETOKEN_ASSIGN_OR_RETURN(const bool found,
-                               Decode(*entry, context.last(n), tree));
+                               FindTree(keys[n], context.last(n), tree));
+    if (found) cached = n;
+  }
+  if (unknown_size == 0) return static_cast<int>(cached);
+  FORETOKEN_RETURN_IF_ERROR(FetchMissing({unknown, unknown_size}));
+  // Below the tree in the cache nothing was asked for, nor has to be known.
+  for (size_t n = longest; n >= std::max<size_t>(meta_.min_n, cached); --n) {
+    FORETOKEN_ASSIGN_OR_RETURN(const bool found,
+                               FindTree(keys[n], context.last(n), tree));
     if (found) return static_cast<int>(n);
   }
   return 0;
+}
+
+absl::StatusOr<bool> CachedSource::FindTree(uint64_t key,
+                                            absl::Span<const TokenId> ngram,
+                                            CrestTree& tree) {
+  const Entry* entry = Find(key);
+  if (entry == nullptr) return false;
+  return Decode(*entry, ngram, tree);
 }
 
 absl::Status CachedSource::FetchMissing(absl::Span<const uint64_t> keys) {
@@ -102,7 +110,6 @@ size_t CachedSource::CostOf(const Entry& entry) {
 const CachedSource::Entry* CachedSource::Find(uint64_t key) {
   const auto it = by_key_.find(key);
   if (it == by_key_.end()) return nullptr;
-  ++counts_.cache_hits;
   entries_.splice(entries_.begin(), entries_, it->second);
   return &*it->second;
 }

@@ -65,6 +65,9 @@ class CachedSource final : public CrestSource {
   static size_t CostOf(const Entry& entry);
   // Null where the cache does not know; else moves it to the front.
   const Entry* Find(uint64_t key);
+  // As Decode, of the cached entry of `ngram`; false where there is none.
+  absl::StatusOr<bool> FindTree(uint64_t key, absl::Span<const TokenId> ngram,
+                                CrestTree& tree);
   void Insert(Entry entry);
   absl::Status FetchMissing(absl::Span<const uint64_t> keys);
   // Decodes the record of `ngram` among the entry's.

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -40,8 +41,11 @@ class CrestCliTest : public ::testing::Test {
   }
 
   static Outcome Crest(const std::string& words) {
+    return Foretoken("crest " + words);
+  }
+  static Outcome Foretoken(const std::string& words) {
     const std::string command =
-        std::string(FORETOKEN_BINARY) + " crest " + words + " 2>&1";
+        std::string(FORETOKEN_BINARY) + " " + words + " 2>&1";
     Outcome outcome;
     FILE* pipe = popen(command.c_str(), "r");
     std::array<char, 4096> chunk;
@@ -119,6 +123,13 @@ TEST_F(CrestCliTest, RefusesBadRequestsByName) {
       {BuildWords(""), "want one of --out and --name"},
       {BuildWords("--only-n 2 --out " + dir_.File("y")),
        "want one of --max-n and --only-n"},
+      {BuildWords("--only-n 9 --out " + dir_.File("y")),
+       "--only-n: Value 9 not in range"},
+      {BuildWords("--threads 0 --out " + dir_.File("y")), "--threads: Value 0"},
+      {BuildWords("--min-count -1 --out " + dir_.File("y")),
+       "--min-count: Value -1"},
+      {BuildWords("--seed -1 --out " + dir_.File("y")), "--seed: "},
+      {BuildWords("--max-line 7 --out " + dir_.File("y")), "max_line_bytes: 7"},
       {"lookup --store " + corpus_ + " --ids 1", "corpus.txt: datastore"},
       {"lookup --store tiny --ids 1,-2", "--ids: \"-2\""},
   };
@@ -126,6 +137,83 @@ TEST_F(CrestCliTest, RefusesBadRequestsByName) {
     const Outcome outcome = Crest(bad.words);
     EXPECT_NE(outcome.status, 0) << bad.words;
     EXPECT_THAT(outcome.output, HasSubstr(bad.message));
+  }
+}
+
+TEST_F(CrestCliTest, ChecksTheTargetBeforeTheWork) {
+  const Outcome no_folder = Crest(BuildWords("--out /none/x.crest"));
+  EXPECT_NE(no_folder.status, 0);
+  EXPECT_THAT(no_folder.output, HasSubstr("/none/x.crest"));
+  server_->StopCleanly();
+  const Outcome no_server = Crest(BuildWords("--name tiny"));
+  EXPECT_NE(no_server.status, 0);
+  EXPECT_THAT(no_server.output, HasSubstr("PostgreSQL: connect"));
+  server_->Start("-c default_transaction_read_only=on");
+  const Outcome read_only = Crest(BuildWords("--name tiny"));
+  EXPECT_NE(read_only.status, 0);
+  EXPECT_THAT(read_only.output, HasSubstr("read-only transaction"));
+  EXPECT_FALSE(std::filesystem::exists(dir_.File("work")));
+}
+
+TEST_F(CrestCliTest, StatsRefusesASnapshotThatWasCutOff) {
+  const std::string file = dir_.File("x.crest");
+  LastLine(Crest(BuildWords("--out " + file)));
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  const Outcome outcome = Crest("stats " + file);
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_THAT(outcome.output, HasSubstr("x.crest: "));
+}
+
+TEST_F(CrestCliTest, ListShowsADamagedVersionAmongTheOthers) {
+  LastLine(Crest(BuildWords("--name hurt")));
+  LastLine(Crest(BuildWords("--name sound")));
+  server_->Sql(
+      "UPDATE foretoken_crest_versions SET meta = 'x' WHERE name = 'hurt'");
+  const Json list = LastLine(Crest("list"));
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_TRUE(list[0].contains("damage"));
+  EXPECT_GT(list[1]["entries"], 0);
+}
+
+TEST_F(CrestCliTest, SaysWhatOfTheCorpusItLeftOut) {
+  const std::string bad = dir_.Write("bad.jsonl.gz", "\x1f\x8b\x08");
+  const Outcome outcome =
+      Crest("build --corpus " + corpus_ + " --corpus " + bad + " --tokenizer " +
+            tokenizer_ + " --max-n 3 --top 100 --skip-invalid --out " +
+            dir_.File("x"));
+  const Json report = LastLine(outcome);
+  EXPECT_EQ(report["invalid_documents"], 1);
+  EXPECT_EQ(report["broken_files"], 1);
+  EXPECT_THAT(outcome.output, HasSubstr("bad.jsonl.gz: broken gzip stream"));
+}
+
+TEST_F(CrestCliTest, ReplayFailsWhereALookupDoes) {
+  LastLine(Crest(BuildWords("--name tiny")));
+  const std::string set = dir_.Write(
+      "set.jsonl",
+      R"({"id":"a","category":"x","turns":[{"prompt_text_full":"the",)"
+      R"("output_text":" hen in the inn"}]})"
+      "\n");
+  const std::string words =
+      "replay --recorded " + set + " --tokenizer " + tokenizer_ +
+      " --mode crest --crest tiny --index-memory 0 --json";
+  EXPECT_GT(LastLine(Foretoken(words))["sets"][0]["accept_length"], 1.0);
+  server_->Sql(
+      "DO 'BEGIN EXECUTE (SELECT format(''UPDATE %I SET record = "
+      "x'', relname) FROM pg_class WHERE relkind = ''r'' AND "
+      "relname LIKE ''foretoken_crest_rows_%''); END'");
+  const Outcome failed = Foretoken(words);
+  EXPECT_NE(failed.status, 0);
+  EXPECT_THAT(failed.output, HasSubstr("record: "));
+}
+
+TEST_F(CrestCliTest, ReplayRefusesFlagsThatItsModeIgnores) {
+  for (const std::string flag : {"--crest x", "--index-memory 1GiB",
+                                 "--rest-corpus x", "--exclude-ids x"}) {
+    const Outcome outcome = Foretoken("replay --recorded x --tokenizer " +
+                                      tokenizer_ + " --mode off " + flag);
+    EXPECT_NE(outcome.status, 0) << flag;
+    EXPECT_THAT(outcome.output, HasSubstr("mode \"off\" has no use for it"));
   }
 }
 

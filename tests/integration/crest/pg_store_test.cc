@@ -2,16 +2,25 @@
 #include "services/crest/adapters/pg_store.h"
 
 #include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/crest/core/cached_source.h"
 #include "tests/support/crest_samples.h"
 #include "tests/support/private_postgres.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace foretoken::crest {
 namespace {
@@ -308,6 +317,199 @@ TEST_F(PgStoreTest, DropsOneVersionOrAll) {
   EXPECT_THAT((*store)->Drop("Bad Name", std::nullopt),
               StatusIs(absl::StatusCode::kInvalidArgument, _));
   ExpectNothingHalfPublished();
+}
+
+TEST_F(PgStoreTest, ADamagedVersionHidesNoOtherAndCanBeDropped) {
+  FORETOKEN_ASSERT_OK(Publish("hurt", MakeCrestSample(100, 50)));
+  FORETOKEN_ASSERT_OK(Publish("sound", MakeCrestSample(101, 50)));
+  server_->Sql(
+      "UPDATE foretoken_crest_versions SET meta = 'x' WHERE name = 'hurt'");
+  auto store = Connect();
+  FORETOKEN_ASSERT_OK(store);
+  const auto list = (*store)->List();
+  FORETOKEN_ASSERT_OK(list);
+  int hurt = 0;
+  int sound = 0;
+  for (const PgVersion& version : *list) {
+    hurt += version.name == "hurt" && !version.damage.ok();
+    sound += version.name == "sound" && version.damage.ok();
+  }
+  EXPECT_EQ(hurt, 1);
+  EXPECT_EQ(sound, 1);
+  EXPECT_THAT(
+      (*store)->Current("hurt"),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of hurt")));
+  FORETOKEN_EXPECT_OK((*store)->Drop("hurt", std::nullopt));
+  FORETOKEN_EXPECT_OK((*store)->Current("sound"));
+  ExpectNothingHalfPublished();
+}
+
+TEST_F(PgStoreTest, DropsAVersionWhoseRowsAreGone) {
+  FORETOKEN_ASSERT_OK(Publish("rowless", MakeCrestSample(102, 50)));
+  auto store = Connect();
+  FORETOKEN_ASSERT_OK(store);
+  const auto version = (*store)->Current("rowless");
+  FORETOKEN_ASSERT_OK(version);
+  server_->Sql("DROP TABLE " + RowsTable(version->version));
+  FORETOKEN_EXPECT_OK((*store)->Drop("rowless", std::nullopt));
+  EXPECT_THAT((*store)->Current("rowless"),
+              StatusIs(absl::StatusCode::kNotFound, _));
+}
+
+TEST_F(PgStoreTest, DropsAllVersionsOrNone) {
+  FORETOKEN_ASSERT_OK(Publish("all", MakeCrestSample(103, 50)));
+  auto reader = PgConnection::Open(server_->url(), absl::Seconds(60));
+  FORETOKEN_ASSERT_OK(reader);
+  {
+    auto store = Connect();
+    FORETOKEN_ASSERT_OK(store);
+    const auto old = (*store)->Current("all");
+    FORETOKEN_ASSERT_OK(old);
+    FORETOKEN_ASSERT_OK((*reader)->Exec("begin", "BEGIN"));
+    FORETOKEN_ASSERT_OK((*reader)->Exec(
+        "hold",
+        "LOCK TABLE " + RowsTable(old->version) + " IN ACCESS SHARE MODE"));
+  }
+  FORETOKEN_ASSERT_OK(Publish("all", MakeCrestSample(104, 50)));
+  auto store = PgStore::Connect(server_->url(), absl::Milliseconds(300));
+  FORETOKEN_ASSERT_OK(store);
+  EXPECT_THAT((*store)->Drop("all", std::nullopt),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, _));
+  FORETOKEN_ASSERT_OK((*reader)->Exec("commit", "COMMIT"));
+  store = Connect();
+  FORETOKEN_ASSERT_OK(store);
+  const auto list = (*store)->List();
+  FORETOKEN_ASSERT_OK(list);
+  EXPECT_EQ(std::count_if(list->begin(), list->end(),
+                          [](const PgVersion& v) { return v.name == "all"; }),
+            2);
+  FORETOKEN_EXPECT_OK((*store)->Drop("all", std::nullopt));
+  ExpectNothingHalfPublished();
+}
+
+TEST_F(PgStoreTest, ChecksBeforehandWhetherItMayPublish) {
+  auto store = Connect();
+  FORETOKEN_ASSERT_OK(store);
+  FORETOKEN_EXPECT_OK((*store)->CheckPublishable("new"));
+  FORETOKEN_EXPECT_OK((*store)->CheckPublishable("new"));  // left nothing
+  EXPECT_THAT((*store)->CheckPublishable("Bad.Name"),
+              StatusIs(absl::StatusCode::kInvalidArgument, _));
+  server_->StopCleanly();
+  server_->Start("-c default_transaction_read_only=on");
+  store = Connect();
+  FORETOKEN_ASSERT_OK(store);
+  EXPECT_THAT((*store)->CheckPublishable("new"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("read-only transaction")));
+  server_->StopCleanly();
+  server_->Start();
+}
+
+absl::StatusOr<std::unique_ptr<RowFetcher>> OpenFetcher(
+    const std::string& url, const std::string& name, absl::Duration timeout,
+    const FetchOptions& options) {
+  auto store = PgStore::Connect(url, absl::Seconds(60));
+  if (!store.ok()) return store.status();
+  auto version = (*store)->Current(name);
+  if (!version.ok()) return version.status();
+  store = PgStore::Connect(url, timeout);
+  if (!store.ok()) return store.status();
+  return PgStore::MakeFetcher(*std::move(store), *version, options);
+}
+
+TEST_F(PgStoreTest, LookupsConnectAgainAfterACut) {
+  const CrestSample sample = MakeCrestSample(110, 200);
+  FORETOKEN_ASSERT_OK(Publish("again", sample));
+  const uint64_t key = HashNgram(sample.ngrams[0]);
+  FetchOptions options;
+  options.first_wait = absl::Milliseconds(1);
+  options.longest_wait = absl::Milliseconds(20);
+  auto fetcher =
+      OpenFetcher(server_->url(), "again", absl::Seconds(60), options);
+  FORETOKEN_ASSERT_OK(fetcher);
+  FORETOKEN_ASSERT_OK((*fetcher)->Fetch({key}));
+  server_->Kill();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT((*fetcher)->Fetch({key}),
+                StatusIs(absl::StatusCode::kUnavailable, _));
+  }
+  server_->Start();
+  absl::StatusOr<std::vector<RowFetcher::Row>> rows;
+  const absl::Time deadline = absl::Now() + absl::Minutes(2);
+  do {
+    rows = (*fetcher)->Fetch({key});
+  } while (!rows.ok() && absl::Now() < deadline);
+  FORETOKEN_ASSERT_OK(rows);
+  ASSERT_EQ(rows->size(), 1u);
+  EXPECT_EQ((*rows)[0].key, key);
+}
+
+TEST_F(PgStoreTest, ALostConnectionIsNotTriedAgainAtOnce) {
+  const CrestSample sample = MakeCrestSample(111, 50);
+  FORETOKEN_ASSERT_OK(Publish("wait", sample));
+  FetchOptions options;
+  options.first_wait = options.longest_wait = absl::Hours(1);
+  auto fetcher =
+      OpenFetcher(server_->url(), "wait", absl::Seconds(60), options);
+  FORETOKEN_ASSERT_OK(fetcher);
+  server_->CutConnections();
+  EXPECT_THAT((*fetcher)->Fetch({1}),
+              StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_THAT((*fetcher)->Fetch({1}), StatusIs(absl::StatusCode::kUnavailable,
+                                               HasSubstr("tried again in")));
+}
+
+TEST_F(PgStoreTest, ALookupEndsAtItsDeadlineAndTheNextIsServed) {
+  const CrestSample sample = MakeCrestSample(112, 50);
+  FORETOKEN_ASSERT_OK(Publish("slow", sample));
+  const uint64_t key = HashNgram(sample.ngrams[0]);
+  FetchOptions options;
+  options.first_wait = options.longest_wait = absl::Milliseconds(1);
+  auto fetcher =
+      OpenFetcher(server_->url(), "slow", absl::Milliseconds(500), options);
+  FORETOKEN_ASSERT_OK(fetcher);
+  auto locker = PgConnection::Open(server_->url(), absl::Seconds(60));
+  FORETOKEN_ASSERT_OK(locker);
+  const auto version = (*Connect())->Current("slow");
+  FORETOKEN_ASSERT_OK(version);
+  FORETOKEN_ASSERT_OK((*locker)->Exec("begin", "BEGIN"));
+  FORETOKEN_ASSERT_OK(
+      (*locker)->Exec("lock", "LOCK TABLE " + RowsTable(version->version)));
+  EXPECT_THAT((*fetcher)->Fetch({key}),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("no answer in time")));
+  FORETOKEN_ASSERT_OK((*locker)->Exec("commit", "COMMIT"));
+  absl::Status status;
+  const absl::Time deadline = absl::Now() + absl::Minutes(2);
+  do {
+    status = (*fetcher)->Fetch({key}).status();
+  } while (!status.ok() && absl::Now() < deadline);
+  FORETOKEN_EXPECT_OK(status);
+}
+
+// A server that takes connections and never says a word.
+TEST_F(PgStoreTest, ConnectingEndsAtADeadlineOfMilliseconds) {
+  testing::TempDir dir;
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  dir.File(".s.PGSQL.5432")
+      .copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address),
+                 sizeof(address)),
+            0);
+  ASSERT_EQ(listen(listener, 64), 0);
+  const absl::Time start = absl::Now();
+  constexpr int kTrials = 30;
+  for (int i = 0; i < kTrials; ++i) {
+    EXPECT_THAT(PgStore::Connect("host=" + dir.path() + " user=postgres",
+                                 absl::Milliseconds(10)),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         HasSubstr("connect: no answer in time")));
+  }
+  // libpq's own least timeout, two seconds each, would take twice that.
+  EXPECT_LT(absl::Now() - start, absl::Seconds(kTrials));
+  close(listener);
 }
 
 TEST_F(PgStoreTest, AnUnreachableServerIsUnavailableWithoutThePassword) {
