@@ -1,0 +1,65 @@
+// The draft worker's gRPC service: streams to sessions, info, metrics.
+//
+// A stream's rounds block a worker thread each until the engine thread, which
+// serves them all in common passes, has their draft. Thread-safe.
+#ifndef FORETOKEN_SERVICES_DRAFT_WORKER_SERVER_H_
+#define FORETOKEN_SERVICES_DRAFT_WORKER_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "common/base/worker_pool.h"
+#include "common/metrics/registry.h"
+#include "common/rpc/draft_stream.h"
+#include "common/rpc/server.h"
+#include "foretoken/v1/draft_worker.grpc.pb.h"
+#include "services/draft_worker/adapters/draft_metrics.h"
+#include "services/draft_worker/core/draft_thread.h"
+
+namespace foretoken::draft_worker {
+
+struct DraftServerOptions {
+  std::string model_name = "draft";   // shown to clients; never a path
+  std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
+  int32_t max_streams = 1024;         // all connections together
+  absl::Duration retry_after = absl::Milliseconds(100);
+  DraftThreadOptions thread;
+};
+
+class DraftWorkerServer final : public v1::DraftWorker::CallbackService,
+                                public rpc::Servable {
+ public:
+  // `registry` must outlive the server.
+  DraftWorkerServer(const DraftServerOptions& options,
+                    std::unique_ptr<DraftEngine> engine,
+                    metrics::Registry& registry);
+
+  rpc::DraftStreams::Reactor* Draft(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetDraftWorkerInfo(
+      grpc::CallbackServerContext* context,
+      const v1::GetDraftWorkerInfoRequest* request,
+      v1::GetDraftWorkerInfoResponse* response) override;
+
+  grpc::Service* grpc_service() override { return this; }
+  std::string health_name() const override {
+    return "foretoken.v1.DraftWorker";
+  }
+  void BeginDrain() override { streams_.BeginDrain(); }
+  bool Idle() const override { return streams_.Idle(); }
+  void EndAll() override { streams_.EndAll(); }
+
+  // For whoever drafts inside this process, without streams.
+  DraftThread& drafts() { return thread_; }
+
+ private:
+  const DraftServerOptions options_;
+  DraftMetrics metrics_;
+  DraftThread thread_;
+  WorkerPool workers_;  // its threads wait for thread_
+  rpc::DraftStreams streams_;
+};
+
+}  // namespace foretoken::draft_worker
+
+#endif  // FORETOKEN_SERVICES_DRAFT_WORKER_SERVER_H_
