@@ -28,6 +28,11 @@ function(foretoken_executable name)
   add_executable(${name} ${ARG_SRCS})
   _foretoken_common(${name})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  if(FORETOKEN_SANITIZE MATCHES "thread")
+    target_sources(${name} PRIVATE
+      "${PROJECT_SOURCE_DIR}/tests/support/tsan_abseil.cc")
+    target_link_libraries(${name} PRIVATE absl::synchronization ${CMAKE_DL_LIBS})
+  endif()
 endfunction()
 
 # foretoken_test(unit_base LABEL unit SRCS a_test.cc DEPS ...): one binary per
