@@ -149,12 +149,15 @@ TEST_F(DraftStreamTest, EndAllReachesTheRoundUnderWay) {
 }
 
 TEST_F(DraftStreamTest, WithoutRoomForWorkTheCallIsToldWhenToRetry) {
-  Start(/*threads=*/1, /*waiting=*/0);
+  Start(/*threads=*/1, /*waiting=*/1);
   sessions().blocked_ = true;
   DraftClient client(*stub_);
   client.Send(OpenOf("auto", {1}));
   client.Send(RoundOf(1, {}));
   ASSERT_TRUE(Eventually([&] { return sessions().in_round_ == 1; }));
+  DraftClient waiting(*stub_);
+  waiting.Send(OpenOf("auto", {1}));
+  ASSERT_TRUE(Eventually([&] { return service_->workers_.active() == 2; }));
   DraftClient other(*stub_);
   other.Send(OpenOf("auto", {1}));
   const absl::Status refused = other.Receive().status();
