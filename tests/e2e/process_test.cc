@@ -1,13 +1,11 @@
 // Real processes: a verifier is killed with signal 9 under a stream.
+#include "tests/e2e/process.h"
+
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <string>
 #include <vector>
 
-#include "common/base/check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/cluster.h"
@@ -16,43 +14,6 @@
 
 namespace foretoken::testing {
 namespace {
-
-class Process {
- public:
-  explicit Process(std::vector<std::string> args) {
-    std::vector<char*> argv;
-    for (std::string& arg : args) argv.push_back(arg.data());
-    argv.push_back(nullptr);
-    FORETOKEN_CHECK(posix_spawn(&pid_, argv[0], nullptr, nullptr, argv.data(),
-                                environ) == 0);
-  }
-  ~Process() { End(SIGKILL); }
-
-  // The exit code, or -signal.
-  int End(int signal_number) {
-    if (pid_ == 0) return 0;
-    kill(pid_, signal_number);
-    int status = 0;
-    FORETOKEN_CHECK(waitpid(pid_, &status, 0) == pid_);
-    pid_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = 0;
-};
-
-std::unique_ptr<Process> StartVerifierProcess(const std::string& address) {
-  return std::make_unique<Process>(std::vector<std::string>{
-      FORETOKEN_VERIFIER_BINARY, "--listen=" + address,
-      "--random-model=d_model=128,layers=4,heads=4,kv_heads=2,d_ff=256,"
-      "vocab=256,max_positions=2048",
-      "--threads=1", "--metrics-address="});
-}
-
-bool HasAnswered(const TestOrchestrator& orchestrator) {
-  return Eventually([&] { return orchestrator.service->pool().Info().ok(); });
-}
 
 v1::GenerateRequest Request() {
   v1::GenerateRequest request =

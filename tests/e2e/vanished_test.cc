@@ -1,0 +1,97 @@
+// Whoever vanishes without a word, client or orchestrator, leaves nothing
+// behind on those it used.
+#include <signal.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/process.h"
+#include "tests/integration/cluster.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace foretoken::testing {
+namespace {
+
+constexpr int kLongText = 1 << 19;  // tokens: nobody reads it to its end
+constexpr int64_t kPages = 1 << 12;
+
+std::unique_ptr<TestVerifier> StartLongVerifier(const std::string& address) {
+  TestVerifierOptions options;
+  options.fake.max_positions = 1 << 20;
+  options.fake.pages = kPages;
+  options.rpc.listen = {address};
+  return StartVerifier(std::move(options));
+}
+
+bool EverythingIsReturned(const TestVerifier& verifier) {
+  return Eventually([&] {
+    return verifier.Sample("foretoken_sessions") == 0 &&
+           verifier.Sample("foretoken_streams") == 0 &&
+           verifier.Sample("foretoken_engine_queue_length") == 0 &&
+           verifier.Sample("foretoken_kv_pages_free") == kPages;
+  });
+}
+
+TEST(VanishedTest, KilledClientsFreeSessionsPagesAndStreams) {
+  constexpr int kClients = 6;
+  const TempDir dir;
+  const auto verifier = StartLongVerifier("unix:" + dir.File("v.sock"));
+  orchestrator::OrchestratorConfig config;
+  config.verifiers = {verifier->address()};
+  config.rpc.listen = {"unix:" + dir.File("o.sock")};
+  const auto orchestrator = StartOrchestrator(config);
+  std::vector<std::unique_ptr<Process>> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(std::make_unique<Process>(std::vector<std::string>{
+        FORETOKEN_STREAM_CLIENT_BINARY, orchestrator->address()}));
+  }
+  ASSERT_TRUE(Eventually([&] {
+    return verifier->Sample("foretoken_sessions") == kClients &&
+           orchestrator->Sample("foretoken_generation_tokens_total") >=
+               20 * kClients;
+  }));
+  EXPECT_LT(verifier->Sample("foretoken_kv_pages_free"), kPages);
+  for (auto& client : clients) EXPECT_EQ(client->End(SIGKILL), -SIGKILL);
+  EXPECT_TRUE(EverythingIsReturned(*verifier)) << verifier->registry.Text();
+  EXPECT_TRUE(Eventually([&] {
+    return orchestrator->Sample("foretoken_requests_running") == 0 &&
+           orchestrator->Sample(
+               "foretoken_requests_total{code=\"CANCELLED\"}") == kClients;
+  }));
+}
+
+TEST(VanishedTest, AKilledOrchestratorFreesWhatItHeldOnTheVerifier) {
+  constexpr int kStreams = 16;
+  const TempDir dir;
+  const auto verifier = StartLongVerifier("unix:" + dir.File("v.sock"));
+  const std::string address = "unix:" + dir.File("o.sock");
+  Process orchestrator({FORETOKEN_ORCHESTRATOR_BINARY, "--listen=" + address,
+                        "--verifiers=" + verifier->address(),
+                        "--metrics-listen="});
+  const auto client = rpc::GenerationClient::Connect(address, {});
+  FORETOKEN_ASSERT_OK(client);
+  ASSERT_TRUE(Eventually([&] {
+    return (*client)->GetModelInfo(absl::Now() + absl::Seconds(5)).ok();
+  }));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kStreams; ++i) {
+    threads.emplace_back([&] {
+      EXPECT_EQ(Generate(**client, MakeRequest({1, 2, 3}, "off", kLongText))
+                    .status.code(),
+                absl::StatusCode::kUnavailable);
+    });
+  }
+  EXPECT_TRUE(Eventually(
+      [&] { return verifier->Sample("foretoken_sessions") == kStreams; }));
+  EXPECT_EQ(orchestrator.End(SIGKILL), -SIGKILL);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(EverythingIsReturned(*verifier)) << verifier->registry.Text();
+}
+
+}  // namespace
+}  // namespace foretoken::testing
