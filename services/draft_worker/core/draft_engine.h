@@ -13,7 +13,9 @@
 // accepted tokens is kept and need not be computed again.
 //
 // Drafts cost speed only: a session whose text the draft model does not know,
-// or that is longer than its context, goes on with empty drafts.
+// or that is longer than its context, goes on with empty drafts; one whose
+// logits are not numbers gets what was drafted before, and its batch mates do
+// not notice.
 //
 // Source: continuous batching after Orca (OSDI 2022, "Iteration-level
 // scheduling").
@@ -123,7 +125,7 @@ class DraftEngine {
 
   // Answers what needs no pass, else runs one forward pass. Whatever befalls a
   // session is in the report; an error of the backend ends the sessions of the
-  // pass.
+  // pass, DataLoss aside.
   DraftReport RunPass();
 
   int32_t sessions() const { return static_cast<int32_t>(sessions_.size()); }
@@ -197,7 +199,9 @@ class DraftEngine {
   std::vector<Share> PlanPass();
   void LayOut(Session& session, bool drafts, int32_t text_rows);
   void ReserveShares(std::vector<Share>& plan, DraftReport& report);
-  absl::Status Forward(const std::vector<Share>& plan, PassResult& result);
+  // One pass of `plan`, all of it laid out and reserved.
+  void RunShares(absl::Span<const Share> plan, DraftReport& report);
+  absl::Status Forward(absl::Span<const Share> plan, PassResult& result);
   absl::Status Take(const Share& share, absl::Span<const SampledToken> outputs,
                     absl::Duration forward_time, DraftReport& report);
 

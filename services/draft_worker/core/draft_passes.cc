@@ -74,27 +74,51 @@ DraftReport DraftEngine::RunPass() {
   ReserveShares(plan, report);
   if (plan.empty()) return report;
 
+  if (settled.ok()) {
+    RunShares(plan, report);
+  } else {
+    for (const Share& share : plan) {
+      Fail(share.session->key, Annotate(settled, "draft pass"), report);
+    }
+  }
+  return report;
+}
+
+void DraftEngine::RunShares(absl::Span<const Share> plan, DraftReport& report) {
   PassResult outputs;
   const absl::Time start = clock_();
-  const absl::Status status = settled.ok() ? Forward(plan, outputs) : settled;
-  report.stats.forward_time = clock_() - start;
-  report.stats.sessions = static_cast<int32_t>(plan.size());
+  const absl::Status status = Forward(plan, outputs);
+  const absl::Duration took = clock_() - start;
   ++totals_.passes;
+  if (absl::IsDataLoss(status) && plan.size() > 1) {
+    // Logits of one session are not numbers; the others must not pay for it.
+    for (const Share& share : plan) {
+      const absl::Status settled = SettleHeld();
+      if (settled.ok()) {
+        RunShares({&share, 1}, report);
+      } else {
+        Fail(share.session->key, Annotate(settled, "draft pass"), report);
+      }
+    }
+    return;
+  }
+  report.stats.forward_time += took;
+  report.stats.sessions += static_cast<int32_t>(plan.size());
   for (size_t i = 0; i < plan.size(); ++i) {
     Session& session = *plan[i].session;
     report.stats.rows += session.rows.size();
+    totals_.rows += session.rows.size();
     totals_.text_rows += session.text_rows;
-    absl::Status done = status;
-    if (done.ok()) {
-      done =
-          Take(plan[i], outputs.outputs[i], report.stats.forward_time, report);
+    if (absl::IsDataLoss(status) && plan[i].drafts) {
+      Answer(session, report);  // it drafts as far as there are numbers
+      continue;
     }
+    absl::Status done = status;
+    if (done.ok()) done = Take(plan[i], outputs.outputs[i], took, report);
     if (!done.ok()) {
       Fail(session.key, Annotate(done, "draft pass"), report);
     }
   }
-  totals_.rows += report.stats.rows;
-  return report;
 }
 
 void DraftEngine::LayOut(Session& session, bool drafts, int32_t text_rows) {
@@ -165,7 +189,7 @@ void DraftEngine::ReserveShares(std::vector<Share>& plan, DraftReport& report) {
   plan.swap(kept);
 }
 
-absl::Status DraftEngine::Forward(const std::vector<Share>& plan,
+absl::Status DraftEngine::Forward(absl::Span<const Share> plan,
                                   PassResult& result) {
   std::vector<PassSession> pass;
   pass.reserve(plan.size());

@@ -358,6 +358,24 @@ TEST(DraftEngineTest, AFailedPassEndsItsSessionsAlone) {
   EXPECT_EQ(f.Ask(idle, MakeRound(6, {20})).tree.size(), 5);
 }
 
+TEST(DraftEngineTest, LogitsThatAreNotNumbersCostTheDraftOfTheirSessionAlone) {
+  FakeBackendOptions poisoned = RoomyBackend();
+  poisoned.poison = 33;
+  EngineFixture f(poisoned);
+  const DraftKey sick = f.Open(MakeOpen("draft_model", {33, 1}));
+  const DraftKey well = f.Open(MakeOpen("draft_model", kPrompt));
+  ASSERT_TRUE(f.engine.Submit(sick, MakeRound(3, {33})).ok());
+  const Tokens want = Decode(Joined(kPrompt, {20}), 5, 5, {});
+  ASSERT_EQ(std::count(want.begin(), want.end(), 33), 0);
+  ASSERT_TRUE(f.engine.Submit(well, MakeRound(6, {20})).ok());
+  f.RunAll();
+  EXPECT_EQ(f.answers[sick].tree.size(), 0);
+  EXPECT_EQ(f.answers[well].tree.tokens, want);
+  // The text goes on, and so do its drafts.
+  EXPECT_GT(f.Ask(sick, MakeRound(4, {21})).tree.size(), 0);
+  EXPECT_THAT(f.failures, IsEmpty());
+}
+
 // Many sessions of both modes in common passes draft what each drafts alone.
 TEST(DraftEngineTest, BatchMatesChangeNoDraft) {
   struct Request {
