@@ -43,8 +43,8 @@ std::string HttpGet(int port, const std::string& path) {
 
 TEST(CatalogTest, NamesFollowTheConventions) {
   std::set<std::string> names;
-  for (const auto catalog :
-       {OrchestratorCatalog(), VerifierCatalog(), CrestCatalog()}) {
+  for (const auto catalog : {OrchestratorCatalog(), VerifierCatalog(),
+                             CrestCatalog(), TrieDrafterCatalog()}) {
     for (const Spec* spec : catalog) {
       const std::string name = spec->name;
       EXPECT_TRUE(names.insert(name).second) << name << " twice";
