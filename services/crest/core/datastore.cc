@@ -149,17 +149,20 @@ void Datastore::FreeRetired() {
 }
 
 void Datastore::Note(const absl::Status& status) {
-  absl::MutexLock lock(&mu_);
-  if (status == problem_) return;
-  if (!status.ok()) {
-    FORETOKEN_LOG(
-        kWarning, "datastore ", name_,
-        current_ == nullptr ? " serves nothing: " : " keeps its version: ",
-        status.ToString());
-  } else {
-    FORETOKEN_LOG(kInfo, "datastore ", name_, ": up to date again");
+  bool serves = false;
+  {
+    absl::MutexLock lock(&mu_);
+    if (status == problem_) return;
+    problem_ = status;
+    serves = current_ != nullptr;
   }
-  problem_ = status;
+  if (status.ok()) {
+    FORETOKEN_LOG(kInfo, "datastore ", name_, ": up to date again");
+  } else {
+    FORETOKEN_LOG(kWarning, "datastore ", name_,
+                  serves ? " keeps its version: " : " serves nothing: ",
+                  status.ToString());
+  }
 }
 
 }  // namespace foretoken::crest

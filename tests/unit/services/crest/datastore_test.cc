@@ -145,6 +145,7 @@ TEST_F(DatastoreTest, SwitchesUnderLookupsAndNeverMixes) {
   stop = true;
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(wrong, 0);
+  Await(observer_.switches, 6);
   EXPECT_EQ(observer_.switches, 6);
 }
 
@@ -197,6 +198,7 @@ TEST_F(DatastoreTest, ADamagedOrMissingFileLeavesTheOldVersionServing) {
   EXPECT_GT(store->current()->index->Lookup(first.ngrams[0], tree), 0);
   dir_.Write("x.crest", *bytes);
   AwaitVersion(*store, second);
+  Await(observer_.switches, 2);
   EXPECT_EQ(observer_.switches, 2);
 }
 
