@@ -19,12 +19,9 @@ absl::Status NoSuchVersion(const std::string& name, int64_t version) {
       absl::StrCat("datastore \"", name, "\": no version ", version));
 }
 
-}  // namespace
-
-absl::StatusOr<int64_t> SwitchVersion(PgConnection& connection,
-                                      const std::string& name,
-                                      int64_t version) {
-  FORETOKEN_RETURN_IF_ERROR(Run(connection, "begin", "BEGIN"));
+// Between BEGIN and COMMIT.
+absl::StatusOr<int64_t> SwitchInside(PgConnection& connection,
+                                     const std::string& name, int64_t version) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const PgResult lock,
       connection.Exec("lock name", kLockName, {PgParam::Text(name)}));
@@ -53,6 +50,21 @@ absl::StatusOr<int64_t> SwitchVersion(PgConnection& connection,
   if (now.rows() != 1) return NoSuchVersion(name, version);
   FORETOKEN_RETURN_IF_ERROR(Run(connection, "commit", "COMMIT"));
   return old.rows() == 1 ? old.Int8(0, 0) : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> SwitchVersion(PgConnection& connection,
+                                      const std::string& name,
+                                      int64_t version) {
+  FORETOKEN_RETURN_IF_ERROR(Run(connection, "begin", "BEGIN"));
+  absl::StatusOr<int64_t> previous = SwitchInside(connection, name, version);
+  if (!previous.ok()) {
+    // The lock would outlive a connection that is merely closed, for a moment;
+    // where this fails too, the server ends the transaction with it.
+    Run(connection, "rollback", "ROLLBACK").IgnoreError();
+  }
+  return previous;
 }
 
 }  // namespace foretoken::crest
