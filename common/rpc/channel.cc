@@ -14,6 +14,7 @@ namespace foretoken::rpc {
 namespace {
 
 constexpr uint64_t kMaxPemBytes = uint64_t{1} << 20;
+constexpr int kConnectTimeoutMs = 5000;
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
     const std::string& address, const ChannelOptions& options) {
@@ -84,7 +85,9 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
   arguments.SetMaxSendMessageSize(options.max_message_bytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
                    std::min(50, backoff_ms));
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, std::min(50, backoff_ms));
+  // Despite its name the time that one attempt to connect has: handshakes over
+  // a slow link, or of a busy peer, must not be cut off.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, backoff_ms);
   // A peer that vanished without a word is noticed.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);

@@ -13,6 +13,8 @@
 #include "common/rpc/signals.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/impl/server_builder_option.h"
+#include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 
@@ -68,6 +70,22 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
   }
   return credentials;
 }
+
+// gRPC's reflection library adds itself to every server of a process that has
+// it loaded; this takes it out again.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
+                         plugins) override {
+    plugins->erase(std::remove_if(plugins->begin(), plugins->end(),
+                                  [](const auto& plugin) {
+                                    return plugin->name() ==
+                                           "proto_server_reflection";
+                                  }),
+                   plugins->end());
+  }
+};
 
 void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   const auto ms = [](absl::Duration d) {
@@ -160,10 +178,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
   grpc::EnableDefaultHealthCheckService(true);
-  if (options.reflection)
+  if (options.reflection) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-
+  }
   grpc::ServerBuilder builder;
+  if (!options.reflection) {
+    builder.SetOption(std::make_unique<WithoutReflection>());
+  }
   SetLimits(options, builder);
   std::vector<int> ports(options.listen.size(), 0);
   for (size_t i = 0; i < options.listen.size(); ++i) {

@@ -1,0 +1,71 @@
+#include "common/base/worker_pool.h"
+
+#include <atomic>
+#include <latch>
+#include <memory>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken {
+namespace {
+
+using ::foretoken::testing::StatusIs;
+using ::testing::HasSubstr;
+
+TEST(WorkerPoolTest, RunsAsManyAtOnceAsItHasThreads) {
+  constexpr int kThreads = 4;
+  // Each waits for all the others: fewer threads would never come to an end.
+  std::latch together(kThreads);
+  WorkerPool pool(kThreads, 0);
+  for (int i = 0; i < kThreads; ++i) {
+    FORETOKEN_ASSERT_OK(pool.Submit([&] { together.arrive_and_wait(); }));
+  }
+}
+
+TEST(WorkerPoolTest, RefusesWhatNeitherRunsNorWaits) {
+  absl::Notification go_on;
+  std::atomic<int> done{0};
+  {
+    WorkerPool pool(2, 3);
+    for (int i = 0; i < 5; ++i) {
+      FORETOKEN_ASSERT_OK(pool.Submit([&] {
+        go_on.WaitForNotification();
+        ++done;
+      }));
+    }
+    EXPECT_EQ(pool.active(), 5);
+    EXPECT_THAT(pool.Submit([] {}),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")));
+    EXPECT_EQ(pool.active(), 5);
+    go_on.Notify();
+  }
+  EXPECT_EQ(done, 5);  // the line was worked off before the pool went
+}
+
+TEST(WorkerPoolTest, ThereIsRoomAgainOnceWorkIsDone) {
+  WorkerPool pool(1, 0);
+  for (int i = 0; i < 100; ++i) {
+    absl::Notification ran;
+    // Done a moment after it ran.
+    while (!pool.Submit([&] { ran.Notify(); }).ok()) {
+    }
+    ran.WaitForNotification();
+  }
+}
+
+TEST(WorkerPoolTest, WhatWorkHeldIsGoneBeforeItCountsAsDone) {
+  WorkerPool pool(1, 1);
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  FORETOKEN_ASSERT_OK(pool.Submit([held = std::move(held)] {}));
+  while (pool.active() > 0) {
+  }
+  EXPECT_TRUE(watch.expired());
+}
+
+}  // namespace
+}  // namespace foretoken
