@@ -155,7 +155,10 @@ class RemoteSource : public DraftSource {
   // The stream is gone, for `status`; the next ask opens another.
   DraftOutcome Lost(const absl::Status& status) {
     Drop();
-    FORETOKEN_LOG(kInfo, peer_.name(), ": no draft: ", status.ToString());
+    // Once a request: the metrics count them all.
+    if (!std::exchange(logged_, true)) {
+      FORETOKEN_LOG(kInfo, peer_.name(), ": no draft: ", status.ToString());
+    }
     // The request's own fault: the service is well, and will say so again.
     if (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
         absl::IsNotFound(status)) {
@@ -173,6 +176,7 @@ class RemoteSource : public DraftSource {
   bool pending_ = false;  // an ask that Collect has not seen answered
   bool left_alone_ = false;
   bool given_up_ = false;
+  bool logged_ = false;
   DraftOutcome outcome_ = DraftOutcome::kNotAsked;
   absl::Time asked_at_;
 };

@@ -1,0 +1,186 @@
+// The orchestrator's rounds over remote drafters: whatever they do, the output
+// is that of plain decoding.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/integration/cluster.h"
+#include "tests/integration/fake_drafters.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken::testing {
+namespace {
+
+using ::testing::IsSupersetOf;
+
+constexpr int kMaxTokens = 60;
+constexpr int kPrompts = 6;
+
+struct Outputs {
+  std::vector<std::vector<TokenId>> tokens;
+  int64_t accepted = 0;
+  int64_t degraded = 0;
+  int64_t answered = 0;
+};
+
+class DraftersTest : public ::testing::Test {
+ protected:
+  DraftersTest() : verifier_(StartVerifier({})) {}
+
+  void Start(const std::string& drafters) {
+    orchestrator::OrchestratorConfig config;
+    config.verifiers = {verifier_->address()};
+    config.trie_drafter = config.draft_worker = config.crest = drafters;
+    config.server.drafters.crest_datastore = "text";
+    config.server.drafters.breaker.first_backoff = absl::Milliseconds(5);
+    config.server.drafters.breaker.max_backoff = absl::Milliseconds(500);
+    config.server.draft_wait = {100.0, wait_, wait_};
+    orchestrator_ = StartOrchestrator(config);
+  }
+
+  Outputs Run(const std::string& mode) {
+    Outputs outputs;
+    for (int i = 0; i < kPrompts; ++i) {
+      v1::GenerateRequest request =
+          MakeRequest(MakePrompt(i, 30, 50), mode, kMaxTokens);
+      request.set_ignore_eos(true);
+      request.set_cache_scope("scope");
+      request.mutable_sampling()->set_seed(i);
+      if (i % 2 == 1) request.mutable_sampling()->set_temperature(0.8f);
+      const Generated got = Generate(*orchestrator_->client, request);
+      FORETOKEN_EXPECT_OK(got.status);
+      outputs.tokens.push_back(got.tokens);
+      const v1::SpeculationStats& stats = got.result.speculation();
+      outputs.accepted += stats.accepted_tokens();
+      EXPECT_EQ(stats.rounds() + stats.accepted_tokens() + 1, kMaxTokens);
+      for (const v1::DrafterStats& drafter : stats.by_drafter()) {
+        outputs.degraded += drafter.degraded_rounds();
+        outputs.answered += drafter.rounds();
+      }
+    }
+    return outputs;
+  }
+
+  double Breaker(const std::string& service) const {
+    return orchestrator_->Sample(
+        absl::StrCat("foretoken_breaker_state{service=\"", service, "\"}"));
+  }
+  double Degraded(const std::string& drafter, const std::string& reason) const {
+    return orchestrator_->Sample(
+        absl::StrCat("foretoken_degraded_rounds_total{drafter=\"", drafter,
+                     "\",reason=\"", reason, "\"}"));
+  }
+
+  absl::Duration wait_ = absl::Seconds(30);
+  std::unique_ptr<TestVerifier> verifier_;
+  FakeDrafters fakes_;
+  std::unique_ptr<TestOrchestrator> orchestrator_;
+};
+
+TEST_F(DraftersTest, EveryModeWritesWhatOffWrites) {
+  Start(fakes_.address());
+  const Outputs off = Run("off");
+  EXPECT_EQ(off.accepted, 0);
+  for (const char* mode : {"draft_model", "lookahead", "ouroboros",
+                           "ngram_trie", "crest", "prompt_lookup", "auto"}) {
+    const Outputs got = Run(mode);
+    EXPECT_EQ(got.tokens, off.tokens) << mode;
+    EXPECT_GT(got.accepted, 0) << mode;
+    EXPECT_GT(got.answered, 0) << mode;
+    EXPECT_EQ(got.degraded, 0) << mode;
+  }
+  EXPECT_GT(fakes_.phrases(), 0) << "the pool's gains went to nobody";
+  EXPECT_TRUE(Eventually([&] { return fakes_.open() == 0; }));
+  v1::GetModelInfoResponse info =
+      orchestrator_->client->GetModelInfo(absl::Now() + absl::Minutes(1))
+          .value();
+  EXPECT_THAT(
+      std::vector<std::string>(info.modes().begin(), info.modes().end()),
+      IsSupersetOf({"draft_model", "ouroboros", "crest"}));
+}
+
+struct FailureCase {
+  Behaviour behaviour;
+  const char* reason;
+  bool opens;  // the breaker
+};
+
+class FailingDraftersTest : public DraftersTest,
+                            public ::testing::WithParamInterface<FailureCase> {
+};
+
+TEST_P(FailingDraftersTest, TheOutputIsUnchangedAndTheBreakerTells) {
+  const FailureCase& failure = GetParam();
+  if (failure.behaviour == Behaviour::kHung ||
+      failure.behaviour == Behaviour::kStale) {
+    wait_ = absl::Milliseconds(2);
+  }
+  Start(fakes_.address());
+  const Outputs off = Run("off");
+  fakes_.Behave(failure.behaviour);
+  for (const char* mode : {"draft_model", "ouroboros", "crest", "auto"}) {
+    const Outputs got = Run(mode);
+    EXPECT_EQ(got.tokens, off.tokens) << mode;
+    if (failure.reason != nullptr) {
+      EXPECT_GT(got.degraded, 0) << mode;
+    }
+  }
+  if (failure.reason != nullptr) {
+    EXPECT_GT(Degraded("draft_model", failure.reason), 0);
+    EXPECT_GT(Degraded("crest", failure.reason), 0);
+  }
+  if (failure.opens) {
+    EXPECT_GT(Degraded("draft_model", "breaker_open"), 0);
+  }
+
+  fakes_.Behave(Behaviour::kGood);
+  EXPECT_TRUE(Eventually([&] {
+    const Outputs got = Run("draft_model");
+    EXPECT_EQ(got.tokens, off.tokens);
+    return Breaker("draft_worker") == 0 && got.answered > 0;
+  }));
+  EXPECT_TRUE(Eventually([&] { return fakes_.open() == 0; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, FailingDraftersTest,
+    ::testing::Values(FailureCase{Behaviour::kHung, "late", true},
+                      FailureCase{Behaviour::kRefuses, "refused", true},
+                      FailureCase{Behaviour::kFails, "broken", true},
+                      FailureCase{Behaviour::kForgets, "broken", false},
+                      FailureCase{Behaviour::kBadParents, "broken", true},
+                      FailureCase{Behaviour::kBadIds, nullptr, false},
+                      FailureCase{Behaviour::kStale, "late", true},
+                      FailureCase{Behaviour::kHuge, "broken", true}));
+
+TEST_F(DraftersTest, DeadServicesDelayNothingAndComeBack) {
+  std::string address;
+  {
+    FakeDrafters gone;
+    address = gone.address();
+  }
+  Start(address);
+  const Outputs off = Run("off");
+  for (const char* mode : {"draft_model", "ngram_trie", "crest", "auto"}) {
+    const Outputs got = Run(mode);
+    EXPECT_EQ(got.tokens, off.tokens) << mode;
+    EXPECT_GT(got.degraded, 0) << mode;
+  }
+}
+
+TEST_F(DraftersTest, ModesWithoutTheirServiceAreUnimplementedByName) {
+  Start("");
+  for (const char* mode : {"draft_model", "ouroboros", "crest"}) {
+    const Generated got =
+        Generate(*orchestrator_->client, MakeRequest({1, 2, 3}, mode, 4));
+    EXPECT_THAT(got.status, StatusIs(absl::StatusCode::kUnimplemented,
+                                     ::testing::HasSubstr(mode)));
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,0 +1,59 @@
+// Drafting services that behave as a test wants: well, or in one of the ways
+// in which a service can fail.
+#ifndef FORETOKEN_TESTS_INTEGRATION_FAKE_DRAFTERS_H_
+#define FORETOKEN_TESTS_INTEGRATION_FAKE_DRAFTERS_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "foretoken/v1/crest.grpc.pb.h"
+#include "foretoken/v1/draft_worker.grpc.pb.h"
+#include "foretoken/v1/trie_drafter.grpc.pb.h"
+#include "grpcpp/server.h"
+
+namespace foretoken::testing {
+
+enum class Behaviour {
+  kGood,        // prompt lookup
+  kHung,        // reads, never answers
+  kRefuses,     // RESOURCE_EXHAUSTED
+  kFails,       // UNAVAILABLE
+  kForgets,     // FAILED_PRECONDITION at every round but a session's first
+  kBadParents,  // no tree
+  kBadIds,      // tokens outside every vocabulary
+  kStale,       // the wrong committed length
+  kHuge,        // a million nodes
+};
+
+// One process with a trie drafter, a draft worker and a crest service, on a
+// Unix socket or a port of its own.
+class FakeDrafters {
+ public:
+  FakeDrafters();
+  ~FakeDrafters();
+
+  const std::string& address() const { return address_; }
+  void Behave(Behaviour behaviour) { behaviour_ = behaviour; }
+  // Draft streams and look-up streams that were opened, and are open.
+  int opened() const { return opened_; }
+  int open() const { return open_; }
+  // Phrases that came with rounds.
+  int phrases() const { return phrases_; }
+
+ private:
+  template <typename Base>
+  class DraftService;
+  class TrieService;
+  class CrestService;
+
+  std::atomic<Behaviour> behaviour_{Behaviour::kGood};
+  std::atomic<int> opened_{0}, open_{0}, phrases_{0};
+  std::unique_ptr<grpc::Service> trie_, worker_, crest_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+}  // namespace foretoken::testing
+
+#endif  // FORETOKEN_TESTS_INTEGRATION_FAKE_DRAFTERS_H_
