@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+#include "tools/soak_client/soak.h"
+
+namespace foretoken::soak {
+namespace {
+
+struct ModeTally {
+  int64_t requests = 0;
+  int64_t tokens = 0;
+  int64_t differing_requests = 0;
+  int64_t failed_requests = 0;
+  int64_t rounds = 0;
+  int64_t accepted = 0;
+  double decoded = 0;  // tokens behind the first, and their seconds
+  double seconds = 0;
+};
+
+void Count(const Outcome& outcome, const Outcome& reference, ModeTally& tally) {
+  ++tally.requests;
+  tally.tokens += static_cast<int64_t>(outcome.tokens.size());
+  tally.failed_requests += !outcome.status.ok();
+  tally.differing_requests +=
+      outcome.status.ok() && outcome.tokens != reference.tokens;
+  const v1::GenerateResult& result = outcome.result;
+  tally.rounds += result.speculation().rounds();
+  tally.accepted += result.speculation().accepted_tokens();
+  const double speed = result.timing().decode_tokens_per_s();
+  if (speed > 0 && outcome.tokens.size() > 1) {
+    tally.decoded += static_cast<double>(outcome.tokens.size() - 1);
+    tally.seconds += static_cast<double>(outcome.tokens.size() - 1) / speed;
+  }
+}
+
+Json ToJson(const ModeTally& tally) {
+  return Json{{"requests", tally.requests},
+              {"tokens_compared", tally.tokens},
+              {"differing_requests", tally.differing_requests},
+              {"failed_requests", tally.failed_requests},
+              {"decode_tokens_per_s",
+               tally.seconds > 0 ? tally.decoded / tally.seconds : 0.0},
+              {"accept_length",
+               tally.rounds == 0
+                   ? 1.0
+                   : 1.0 + static_cast<double>(tally.accepted) / tally.rounds}};
+}
+
+}  // namespace
+
+absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
+                                 const std::vector<int>& concurrencies) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<rpc::GenerationClient> client,
+      rpc::GenerationClient::Connect(options.server, {}));
+  const int64_t runs =
+      static_cast<int64_t>(options.modes.size() * concurrencies.size());
+  // Outputs end early now and then: twice the prompts that would just do.
+  const int count = static_cast<int>(
+      std::max<int64_t>(2, 2 * tokens / (runs * options.max_tokens)));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Work> work,
+                             MakeWork(options, count));
+  const auto whole = [](size_t) { return true; };
+  std::vector<Outcome> reference(work.size());
+  InParallel(static_cast<int>(work.size()), 1, [&](int i) {
+    reference[i] = Run(*client, work[i], "off", options.max_tokens,
+                       absl::Now() + absl::Minutes(5), whole);
+  });
+  for (const Outcome& outcome : reference) {
+    FORETOKEN_RETURN_IF_ERROR(outcome.status);
+  }
+
+  Json report;
+  std::atomic<int64_t> compared{0};
+  for (const int concurrency : concurrencies) {
+    for (const std::string& mode : options.modes) {
+      ModeTally tally;
+      std::mutex mutex;
+      InParallel(static_cast<int>(work.size()), concurrency, [&](int i) {
+        const Outcome outcome = Run(*client, work[i], mode, options.max_tokens,
+                                    absl::Now() + absl::Minutes(5), whole);
+        const std::lock_guard<std::mutex> lock(mutex);
+        Count(outcome, reference[i], tally);
+      });
+      compared += tally.tokens;
+      Json row = ToJson(tally);
+      row["mode"] = mode;
+      row["concurrency"] = concurrency;
+      report["rows"].push_back(std::move(row));
+      report["bad"] = report.value("bad", int64_t{0}) +
+                      tally.differing_requests + tally.failed_requests;
+    }
+  }
+  report["tokens_compared"] = compared.load();
+  return report;
+}
+
+std::string Table(const Json& report) {
+  std::string table =
+      absl::StrFormat("%-14s %2s %8s %8s %9s  %s\n", "mode", "at", "accepted",
+                      "tok/s", "speed-up", "tokens equal to off");
+  std::map<int, double> base;  // speed of `off` by concurrency
+  for (const Json& row : report.at("rows")) {
+    const double speed = row.at("decode_tokens_per_s");
+    const int concurrency = row.at("concurrency");
+    if (row.at("mode") == "off") base[concurrency] = speed;
+    const int64_t bad = row.at("differing_requests").get<int64_t>() +
+                        row.at("failed_requests").get<int64_t>();
+    absl::StrAppendFormat(
+        &table, "%-14s %2d %8.2f %8.0f %9s  %s\n",
+        row.at("mode").get<std::string>(), concurrency,
+        row.at("accept_length").get<double>(), speed,
+        base.count(concurrency) == 0 || base[concurrency] == 0
+            ? "-"
+            : absl::StrFormat("%.2fx", speed / base[concurrency]),
+        bad == 0
+            ? absl::StrCat("all ", row.at("tokens_compared").get<int64_t>())
+            : absl::StrCat("NO: ", bad, " of ",
+                           row.at("requests").get<int64_t>(), " requests"));
+  }
+  return table;
+}
+
+}  // namespace foretoken::soak

@@ -1,0 +1,95 @@
+#include "tools/soak_client/soak.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/file.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/convert.h"
+#include "common/spec/mode_spec.h"
+
+namespace foretoken::soak {
+namespace {
+
+constexpr size_t kPromptBytes = 400;
+
+// From the line after `at`; empty where the text ends before.
+std::string PieceAt(const std::string& text, size_t at) {
+  const size_t begin = text.find('\n', at);
+  if (begin == std::string::npos || begin + kPromptBytes >= text.size()) {
+    return "";
+  }
+  const size_t end = text.find('\n', begin + kPromptBytes);
+  if (end == std::string::npos || end - begin > 4 * kPromptBytes) return "";
+  return text.substr(begin + 1, end - begin);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Work>> MakeWork(const SoakOptions& options,
+                                           int count) {
+  std::string text;
+  for (const std::string& path : options.texts) {
+    FORETOKEN_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+    absl::StrAppend(&text, content, "\n");
+  }
+  std::vector<Work> all;
+  const size_t step = std::max(kPromptBytes, text.size() / (count + 1));
+  for (size_t at = 0; at < text.size() && static_cast<int>(all.size()) < count;
+       at += step) {
+    Work work;
+    work.prompt = PieceAt(text, at);
+    if (work.prompt.empty()) continue;
+    if (all.size() % 2 == 1) work.temperature = 0.8f;
+    work.seed = options.seed * 1'000'003 + all.size();
+    all.push_back(std::move(work));
+  }
+  if (all.empty()) {
+    return absl::InvalidArgumentError(
+        "the texts hold no prompt: want files of several KB of lines");
+  }
+  return all;
+}
+
+Outcome Run(const rpc::GenerationClient& client, const Work& work,
+            const std::string& mode, int max_tokens, absl::Time deadline,
+            const std::function<bool(size_t)>& keep_on) {
+  Outcome outcome;
+  v1::GenerateRequest request;
+  request.set_text(work.prompt);
+  request.set_max_tokens(max_tokens);
+  request.mutable_sampling()->set_temperature(work.temperature);
+  request.mutable_sampling()->set_seed(work.seed);
+  const absl::StatusOr<ModeSpec> spec = ModeSpec::Parse(mode);
+  outcome.status = spec.status();
+  if (spec.ok()) {
+    outcome.status = rpc::ToProto(*spec, request.mutable_speculation());
+  }
+  if (!outcome.status.ok()) return outcome;
+  absl::StatusOr<v1::GenerateResult> result =
+      client.Generate(request, deadline, [&](const v1::GenerateDelta& delta) {
+        outcome.tokens.insert(outcome.tokens.end(), delta.token_ids().begin(),
+                              delta.token_ids().end());
+        return keep_on(outcome.tokens.size());
+      });
+  outcome.status = result.status();
+  if (result.ok()) outcome.result = *std::move(result);
+  return outcome;
+}
+
+void InParallel(int count, int concurrency,
+                const std::function<void(int)>& work) {
+  std::atomic<int> next{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < std::min(count, concurrency); ++t) {
+    threads.emplace_back([&] {
+      for (int i = next++; i < count; i = next++) work(i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace foretoken::soak

@@ -1,0 +1,73 @@
+// What both soaks share: prompts out of plain text, requests by number, and
+// one request driven to its end.
+#ifndef FORETOKEN_TOOLS_SOAK_CLIENT_SOAK_H_
+#define FORETOKEN_TOOLS_SOAK_CLIENT_SOAK_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/json.h"
+#include "common/base/types.h"
+#include "common/rpc/generation_client.h"
+
+namespace foretoken::soak {
+
+struct SoakOptions {
+  std::string server = "127.0.0.1:50050";
+  std::vector<std::string> texts;  // files that prompts are cut from
+  std::vector<std::string> modes;  // beside `off`, which is the reference
+  int32_t max_tokens = 128;        // of one output
+  uint64_t seed = 1;
+};
+
+// A prompt and how it is to be continued; equal numbers are equal requests.
+struct Work {
+  std::string prompt;
+  float temperature = 0;
+  uint64_t seed = 0;
+};
+
+struct Outcome {
+  absl::Status status;
+  std::vector<TokenId> tokens;
+  v1::GenerateResult result;  // where status is OK
+};
+
+// `count` pieces of the files, at line ends, every other one at temperature
+// 0.8. InvalidArgument where the files hold too little.
+absl::StatusOr<std::vector<Work>> MakeWork(const SoakOptions& options,
+                                           int count);
+
+// One request. `keep_on` is asked after every delta with the number of tokens
+// so far; false cancels.
+Outcome Run(const rpc::GenerationClient& client, const Work& work,
+            const std::string& mode, int max_tokens, absl::Time deadline,
+            const std::function<bool(size_t)>& keep_on);
+
+// Calls work(0..count-1), `concurrency` at a time, and returns after the last.
+void InParallel(int count, int concurrency,
+                const std::function<void(int)>& work);
+
+// Every mode equals `off`, token for token, over at least `tokens` compared
+// tokens at each concurrency. The report names every mode's tokens, accept
+// length and differences.
+absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
+                                 const std::vector<int>& concurrencies);
+
+// That report for people.
+std::string Table(const Json& report);
+
+// `requests` requests with random modes, cancels and deadlines against a
+// system whose parts are being killed by someone else: what comes is always a
+// beginning of what `off` gave while all was well.
+absl::StatusOr<Json> RunChaos(const SoakOptions& options, int requests,
+                              int concurrency);
+
+}  // namespace foretoken::soak
+
+#endif  // FORETOKEN_TOOLS_SOAK_CLIENT_SOAK_H_
