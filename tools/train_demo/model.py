@@ -142,6 +142,13 @@ class Llama(nn.Module):
             x = layer(x, cos, sin, None if past is None else past[i])
         return F.rms_norm(x, (self.shape.d_model,), self.norm, self.shape.eps)
 
+    @torch.no_grad()
+    def start_embedding_from(self, teacher):
+        """The teacher's embedding along its main axes: a head start."""
+        e = teacher.embed_tokens.weight
+        _, _, axes = torch.linalg.svd(e, full_matrices=False)
+        self.embed_tokens.weight.copy_(e @ axes[:self.shape.d_model].T)
+
     def hf_tensors(self):
         out = {"model.embed_tokens.weight": self.embed_tokens.weight,
                "model.norm.weight": self.norm}

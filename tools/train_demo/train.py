@@ -100,6 +100,7 @@ def main():
     teacher = None
     if args.teacher:
         teacher = models.load_model(args.teacher, args.device).eval()
+        model.start_embedding_from(teacher)
     optimizers = make_optimizers(model)
     state = {"tokens": 0, "seconds": 0.0, "steps": 0, "drawn": None}
     if os.path.exists(args.checkpoint):
