@@ -57,23 +57,20 @@ void TrieMetrics::OnFailed(absl::StatusCode code) {
 }
 
 void TrieMetrics::OnSessions(int64_t open, int64_t bytes) {
-  sessions_.Set(static_cast<double>(open));
-  session_bytes_.Set(static_cast<double>(bytes));
+  sessions_.Increment(static_cast<double>(open));
+  session_bytes_.Increment(static_cast<double>(bytes));
 }
 
 void TrieMetrics::OnScopes(const ScopeTotals& totals) {
+  absl::MutexLock lock(&mu_);
+  if (totals.changes < exported_.changes) return;
   scopes_.Set(static_cast<double>(totals.scopes));
   history_tokens_.Set(static_cast<double>(totals.history_tokens));
   pool_phrases_.Set(static_cast<double>(totals.phrases));
   shared_bytes_.Set(static_cast<double>(totals.bytes));
-  // Calls may overtake each other: the totals only grow.
-  int64_t before = evicted_.load();
-  while (before < totals.evicted &&
-         !evicted_.compare_exchange_weak(before, totals.evicted)) {
-  }
-  if (before < totals.evicted) {
-    scopes_evicted_.Increment(static_cast<double>(totals.evicted - before));
-  }
+  scopes_evicted_.Increment(
+      static_cast<double>(totals.evicted - exported_.evicted));
+  exported_ = totals;
 }
 
 void TrieMetrics::OnLookup(Lookup what, bool hit) {

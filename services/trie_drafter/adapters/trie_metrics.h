@@ -3,9 +3,10 @@
 #ifndef FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_TRIE_METRICS_H_
 #define FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_TRIE_METRICS_H_
 
-#include <atomic>
 #include <map>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/draft_stream.h"
 #include "services/trie_drafter/adapters/redis_warm_store.h"
@@ -49,7 +50,8 @@ class TrieMetrics final : public rpc::DraftStreamObserver,
   prometheus::Gauge& redis_up_;
   std::map<absl::StatusCode, prometheus::Counter*> failed_;
   std::map<WarmEvent, prometheus::Counter*> events_;
-  std::atomic<int64_t> evicted_{0};  // exported
+  absl::Mutex mu_;
+  ScopeTotals exported_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace foretoken::trie_drafter

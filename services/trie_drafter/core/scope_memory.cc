@@ -95,6 +95,7 @@ ScopeTable::Found ScopeTable::FindOrCreate(const ScopeKey& key) {
   recent_.push_front({key, std::make_shared<ScopeMemory>(options_)});
   scopes_[key] = recent_.begin();
   totals_.scopes = static_cast<int64_t>(recent_.size());
+  ++totals_.changes;
   return {recent_.front().memory, true};
 }
 
@@ -102,6 +103,7 @@ void ScopeTable::Grown(const ScopeKey& key) {
   absl::MutexLock lock(&mu_);
   const auto found = scopes_.find(key);
   if (found == scopes_.end()) return;
+  ++totals_.changes;
   Entry& entry = *found->second;
   const auto update = [](int64_t now, int64_t& field, int64_t& total) {
     total += now - field;

@@ -74,6 +74,7 @@ struct ScopeTotals {
   int64_t phrases = 0;
   int64_t bytes = 0;
   int64_t evicted = 0;  // since the start
+  int64_t changes = 0;  // since the start: orders totals that overtook others
 };
 
 class ScopeTable {

@@ -232,18 +232,19 @@ absl::Status TrieSessions::Admit() {
     return absl::ResourceExhaustedError(absl::StrCat(
         "all ", options_.max_sessions, " drafting sessions are in use"));
   }
-  observer_.OnSessions(before + 1, bytes);
+  observer_.OnSessions(1, 0);
   return absl::OkStatus();
 }
 
 void TrieSessions::Resized(int64_t delta_bytes) {
-  const int64_t bytes = session_bytes_.fetch_add(delta_bytes) + delta_bytes;
-  observer_.OnSessions(sessions_.load(), bytes);
+  session_bytes_ += delta_bytes;
+  observer_.OnSessions(0, delta_bytes);
 }
 
 void TrieSessions::Closed(int64_t bytes) {
-  const int64_t left = session_bytes_.fetch_sub(bytes) - bytes;
-  observer_.OnSessions(--sessions_, left);
+  session_bytes_ -= bytes;
+  observer_.OnSessions(-1, -bytes);
+  --sessions_;
 }
 
 std::shared_ptr<ScopeMemory> TrieSessions::FindScope(const ScopeKey& key) {

@@ -41,6 +41,7 @@ enum class Lookup { kHistory, kPool };
 class TrieObserver {
  public:
   virtual ~TrieObserver() = default;
+  // By how much they grew or, negative, shrank: calls may overtake each other.
   virtual void OnSessions(int64_t open, int64_t bytes) = 0;
   virtual void OnScopes(const ScopeTotals& totals) = 0;
   virtual void OnLookup(Lookup what, bool hit) = 0;

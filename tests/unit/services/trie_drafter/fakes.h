@@ -2,6 +2,7 @@
 #ifndef FORETOKEN_TESTS_UNIT_SERVICES_TRIE_DRAFTER_FAKES_H_
 #define FORETOKEN_TESTS_UNIT_SERVICES_TRIE_DRAFTER_FAKES_H_
 
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,8 +58,8 @@ class FakeStore final : public WarmStore {
 class FakeObserver final : public TrieObserver {
  public:
   void OnSessions(int64_t open, int64_t bytes) override {
-    open_ = open;
-    bytes_ = bytes;
+    open_ += open;
+    bytes_ += bytes;
   }
   void OnScopes(const ScopeTotals&) override {}
   void OnLookup(Lookup what, bool hit) override {

@@ -279,6 +279,7 @@ TEST_F(TrieSessionsTest, OneScopeServesManyThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(sessions_->sessions(), 0);
+  EXPECT_EQ(observer_.open_, 0);
   EXPECT_EQ(observer_.bytes_, 0);
   // Two threads of 8 requests of 40 tokens and a border each.
   EXPECT_EQ(sessions_->scopes().history_tokens, 2 * 8 * 41);
