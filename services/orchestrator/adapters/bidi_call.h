@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -35,6 +36,43 @@ class AnyCall {
   virtual bool done() const = 0;
 };
 
+// The calls of one channel that are not quite gone. gRPC must not lose the last
+// reference to a channel in one of its own callbacks, so whoever owns a channel
+// owns one of these, too, and lets go of it first. Thread-safe.
+class LiveCalls {
+ public:
+  // Cancels what there still is and waits for its end.
+  ~LiveCalls() {
+    absl::MutexLock lock(&mu_);
+    for (AnyCall* call : calls_) call->Cancel();
+    const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return count_ == 0;
+    };
+    mu_.Await(absl::Condition(&none));
+  }
+
+  void Enter(AnyCall* call) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    calls_.insert(call);
+    ++count_;
+  }
+  // It is being destroyed: not to be cancelled any more.
+  void Forget(AnyCall* call) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    calls_.erase(call);
+  }
+  // It holds nothing of the channel any more.
+  void Leave() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    --count_;
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::set<AnyCall*> calls_ ABSL_GUARDED_BY(mu_);
+  int count_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
 template <typename Request, typename Response>
 class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
                        public AnyCall {
@@ -52,10 +90,12 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
   };
 
   // gRPC holds the object until the stream is done, whoever lets go before.
+  // `live` is the channel's and outlives the object.
   static std::shared_ptr<BidiCall> Start(const Method& method,
                                          absl::Time deadline,
-                                         const std::string& token) {
-    std::shared_ptr<BidiCall> call(new BidiCall());
+                                         const std::string& token,
+                                         LiveCalls& live) {
+    std::shared_ptr<BidiCall> call(new BidiCall(live));
     call->self_ = call;
     rpc::PrepareCall(call->context_, deadline, token);
     method(&call->context_, call.get());
@@ -66,6 +106,7 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
     call->StartCall();
     return call;
   }
+  ~BidiCall() override { left_.live.Forget(this); }
 
   // Queues the message; an error shows in the next Receive.
   void Send(Request message) {
@@ -158,7 +199,13 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
   }
 
  private:
-  BidiCall() = default;
+  // Leaves once all members behind it are gone.
+  struct Leaving {
+    LiveCalls& live;
+    ~Leaving() { live.Leave(); }
+  };
+
+  explicit BidiCall(LiveCalls& live) : left_{live} { live.Enter(this); }
 
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (reading_ || broken_ || done_ || received_.size() >= kMaxUnread) return;
@@ -180,6 +227,7 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
     }
   }
 
+  Leaving left_;  // before all that holds the channel
   grpc::ClientContext context_;
   Request request_;    // being written
   Response response_;  // being read

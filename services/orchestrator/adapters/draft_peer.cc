@@ -43,11 +43,6 @@ DraftPeer::DraftPeer(std::string name, DraftEndpoint endpoint,
                  FORETOKEN_LOG(kInfo, name, ": circuit breaker ", Name(state));
                }) {}
 
-DraftPeer::~DraftPeer() {
-  absl::MutexLock lock(&mu_);
-  for (const Ending& ending : ending_) ending.call->Cancel();
-}
-
 void DraftPeer::LetEnd(std::shared_ptr<AnyCall> call) {
   const absl::Time now = absl::Now();
   absl::MutexLock lock(&mu_);

@@ -30,8 +30,6 @@ class DraftPeer {
   // object.
   DraftPeer(std::string name, DraftEndpoint endpoint,
             const CircuitBreakerOptions& breaker, metrics::Registry& registry);
-  // Cancels what still ends.
-  ~DraftPeer();
 
   const std::string& name() const { return name_; }
   const std::shared_ptr<grpc::Channel>& channel() const {
@@ -39,6 +37,7 @@ class DraftPeer {
   }
   const std::string& token() const { return endpoint_.token; }
   CircuitBreaker& breaker() { return breaker_; }
+  LiveCalls& live_calls() { return live_calls_; }
 
   // Takes a call that has finished: it is cancelled where its service does not
   // end it in time, so that a hung one holds nothing.
@@ -53,6 +52,7 @@ class DraftPeer {
   const std::string name_;
   const DraftEndpoint endpoint_;
   CircuitBreaker breaker_;
+  LiveCalls live_calls_;  // goes before the channel
   absl::Mutex mu_;
   std::deque<Ending> ending_ ABSL_GUARDED_BY(mu_);
 };

@@ -42,7 +42,8 @@ void RemoteCrest::Start(const DraftOpen& open) {
 }
 
 std::shared_ptr<RemoteCrest::Call> RemoteCrest::Dial() {
-  return Call::Start(options_.method, absl::InfiniteFuture(), peer().token());
+  return Call::Start(options_.method, absl::InfiniteFuture(), peer().token(),
+                     peer().live_calls());
 }
 
 void RemoteCrest::Ask(const DraftRound& round) {

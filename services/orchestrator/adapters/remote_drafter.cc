@@ -24,15 +24,21 @@ void AddPhrases(std::vector<Phrase>& from, std::vector<Phrase>& to) {
 }  // namespace
 
 std::shared_ptr<PhraseFetch> PhraseFetch::Start(
-    v1::TrieDrafter::Stub& stub, const std::string& token,
+    v1::TrieDrafter::Stub& stub, DraftPeer& peer,
     const v1::GetPhrasesRequest& request, Done done) {
-  std::shared_ptr<PhraseFetch> fetch(new PhraseFetch(std::move(done)));
-  rpc::PrepareCall(fetch->context_, absl::Now() + kFetchTime, token);
+  std::shared_ptr<PhraseFetch> fetch(
+      new PhraseFetch(peer.live_calls(), std::move(done)));
+  rpc::PrepareCall(fetch->context_, absl::Now() + kFetchTime, peer.token());
   fetch->request_ = request;
   stub.async()->GetPhrases(
       &fetch->context_, &fetch->request_, &fetch->response_,
       [fetch](grpc::Status status) { fetch->OnAnswer(status); });
   return fetch;
+}
+
+bool PhraseFetch::done() const {
+  absl::MutexLock lock(&mu_);
+  return answered_;
 }
 
 void PhraseFetch::OnAnswer(const grpc::Status& status) {
@@ -42,6 +48,7 @@ void PhraseFetch::OnAnswer(const grpc::Status& status) {
     if (read.ok()) phrases = *std::move(read);
   }
   absl::MutexLock lock(&mu_);
+  answered_ = true;
   if (done_) std::exchange(done_, nullptr)(std::move(phrases));
 }
 
@@ -88,7 +95,8 @@ std::shared_ptr<RemoteDrafter::Call> RemoteDrafter::Dial() {
   unsent_.clear();
   fresh_ = true;
   std::shared_ptr<Call> call =
-      Call::Start(options_.method, absl::InfiniteFuture(), peer().token());
+      Call::Start(options_.method, absl::InfiniteFuture(), peer().token(),
+                  peer().live_calls());
   const absl::Status converted = rpc::ToProto(open_, request.mutable_open());
   if (!converted.ok()) {
     FORETOKEN_LOG(kError, peer().name(), ": ", converted.ToString());

@@ -25,27 +25,42 @@ namespace foretoken::orchestrator {
 
 // The shared phrases of a scope, asked for while the target prefills. Whoever
 // lets go first: the answer to an abandoned fetch goes nowhere. Thread-safe.
-class PhraseFetch {
+class PhraseFetch final : public AnyCall {
  public:
   using Done = std::function<void(std::vector<Phrase>)>;
 
   // `done` runs once, on another thread, with what came: nothing where the
-  // service has nothing or fails. `stub` must outlive the call.
+  // service has nothing or fails. `stub` and `peer` must outlive the call.
   static std::shared_ptr<PhraseFetch> Start(
-      v1::TrieDrafter::Stub& stub, const std::string& token,
+      v1::TrieDrafter::Stub& stub, DraftPeer& peer,
       const v1::GetPhrasesRequest& request, Done done);
+  ~PhraseFetch() override { left_.live.Forget(this); }
   // When this returns `done` has run, or never will.
   void Abandon() ABSL_LOCKS_EXCLUDED(mu_);
 
+  void Cancel() override { context_.TryCancel(); }
+  bool done() const override ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
-  explicit PhraseFetch(Done done) : done_(std::move(done)) {}
+  // Leaves once all members behind it are gone.
+  struct Leaving {
+    LiveCalls& live;
+    ~Leaving() { live.Leave(); }
+  };
+
+  PhraseFetch(LiveCalls& live, Done done)
+      : left_{live}, done_(std::move(done)) {
+    live.Enter(this);
+  }
   void OnAnswer(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
+  Leaving left_;  // before what holds the channel
   grpc::ClientContext context_;
   v1::GetPhrasesRequest request_;
   v1::GetPhrasesResponse response_;
-  absl::Mutex mu_;  // held while `done` runs
+  mutable absl::Mutex mu_;  // held while `done_` runs
   Done done_ ABSL_GUARDED_BY(mu_);
+  bool answered_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 class RemoteDrafter final

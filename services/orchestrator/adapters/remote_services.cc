@@ -79,8 +79,7 @@ std::unique_ptr<DraftSource> RemoteServices::DraftWorker(DrafterId id,
       request.set_cache_scope(cache_scope);
       request.set_max_phrases(options_.warm_phrases);
       request.set_tokenizer_fingerprint(tokenizer_fingerprint_);
-      return PhraseFetch::Start(*trie_, trie_peer_->token(), request,
-                                std::move(done));
+      return PhraseFetch::Start(*trie_, *trie_peer_, request, std::move(done));
     };
   }
   return std::make_unique<RemoteDrafter>(std::move(drafter), *worker_peer_);

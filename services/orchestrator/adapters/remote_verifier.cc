@@ -78,7 +78,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
                              VerifyCall::Reactor* reactor) {
     lease_->stub().async()->Verify(context, reactor);
   };
-  if (!Adopt(VerifyCall::Start(verify, session_.deadline, lease_->token()))) {
+  if (!Adopt(VerifyCall::Start(verify, session_.deadline, lease_->token(),
+                               pool_.live_calls()))) {
     call_->Cancel();
     call_->Finish();
     return absl::CancelledError("the request was cancelled");

@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "foretoken/v1/verifier.grpc.pb.h"
 #include "grpcpp/channel.h"
+#include "services/orchestrator/adapters/bidi_call.h"
 
 namespace foretoken::orchestrator {
 
@@ -78,6 +79,7 @@ class VerifierPool {
   std::optional<Lease> Acquire(const std::set<int>& excluded);
 
   int size() const { return static_cast<int>(members_.size()); }
+  LiveCalls& live_calls() { return live_calls_; }
 
  private:
   struct Member {
@@ -103,6 +105,7 @@ class VerifierPool {
   std::optional<v1::GetVerifierInfoResponse> info_ ABSL_GUARDED_BY(mu_);
   bool any_up_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  LiveCalls live_calls_;  // goes before the channels
   std::thread prober_;
 };
 
