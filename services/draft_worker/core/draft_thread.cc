@@ -66,7 +66,7 @@ absl::Status DraftThread::Run(Call& call) {
   wake_.notify_one();
   call.ready.wait(lock, [&call] { return call.done; });
   if (call.round != nullptr) under_way_.erase(call.key);
-  return call.status;
+  return std::move(call.status);
 }
 
 absl::StatusOr<std::unique_ptr<DraftSession>> DraftThread::Open(
@@ -151,19 +151,19 @@ void DraftThread::Execute() {
 
 void DraftThread::Execute(Call& call) {
   if (call.open != nullptr) {
-    const absl::StatusOr<DraftKey> key = engine_->Open(std::move(*call.open));
+    absl::StatusOr<DraftKey> key = engine_->Open(std::move(*call.open));
     if (key.ok()) call.key = *key;
-    Finish(call, key.status());
+    Finish(call, std::move(key).status());
     return;
   }
-  const absl::Status submitted = engine_->Submit(call.key, *call.round);
+  absl::Status submitted = engine_->Submit(call.key, *call.round);
   if (submitted.ok()) {
     running_[call.key] = &call;
     return;
   }
   // Whatever is wrong with a round, the session is not where its owner thinks.
   engine_->Close(call.key).IgnoreError();
-  Finish(call, submitted);
+  Finish(call, std::move(submitted));
 }
 
 void DraftThread::Finish(Call& call, absl::Status status) {
@@ -189,8 +189,8 @@ void DraftThread::Deliver(DraftReport& report) {
     *found->second->answer = std::move(answer.answer);
     FinishRound(answer.session, absl::OkStatus());
   }
-  for (const DraftReport::Failure& failure : report.failures) {
-    FinishRound(failure.session, failure.status);
+  for (DraftReport::Failure& failure : report.failures) {
+    FinishRound(failure.session, std::move(failure.status));
   }
 }
 
