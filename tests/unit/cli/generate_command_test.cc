@@ -271,6 +271,27 @@ TEST_F(GenerateCommandTest, AServerAndAModelAreRefused) {
   EXPECT_THAT(Run({"--prompt", "a"}).err, HasSubstr("want --server ADDR"));
 }
 
+TEST_F(GenerateCommandTest, WhatAServerConfiguresItselfIsRefusedByFlag) {
+  for (const std::string flag : {"--draft-model", "--prior", "--crest"}) {
+    const Ran ran = Run({"--server", "x:1", "--prompt", "a", flag, model_});
+    EXPECT_EQ(ran.exit_status, 1);
+    EXPECT_THAT(ran.out, IsEmpty());
+    EXPECT_THAT(ran.err, HasSubstr("foretoken: INVALID_ARGUMENT: " + flag +
+                                   ": a server uses what its own"));
+  }
+}
+
+TEST_F(GenerateCommandTest, ATraceHasALineForEveryRoundAndNoText) {
+  const Ran ran = Local({"--prompt-ids", "5,6,7,5,6,7,5", "--max-tokens", "40",
+                         "--ignore-eos", "--mode", "lookahead", "--trace"});
+  EXPECT_EQ(ran.exit_status, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("round 1 length 8 nodes 0 probes 17 from "
+                                 "lookahead=0/answered/"));
+  EXPECT_THAT(ran.err, HasSubstr("round 2 length "));
+  EXPECT_THAT(Local({"--prompt", "a", "--max-tokens", "3"}).err,
+              ::testing::Not(HasSubstr("round 1")));
+}
+
 TEST_F(GenerateCommandTest, AForeignTokenizerIsRefused) {
   Json json = *ParseJson(testing::TinyTokenizerJson());
   for (int id = testing::kTinyVocabulary; id < kModelVocabulary + 3; ++id) {
