@@ -59,7 +59,12 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestServer::Create(
   return server;
 }
 
-CrestServer::~CrestServer() = default;
+// Whoever still answers streams ends before the streams' own part.
+CrestServer::~CrestServer() {
+  blocking_.reset();
+  ingests_.reset();
+  datastores_.reset();
+}
 
 LookupStreams::Reactor* CrestServer::Lookup(grpc::CallbackServerContext*) {
   return streams_->Start();

@@ -132,12 +132,18 @@ absl::Status FinishOptions(BuildFlags& flags) {
   absl::StatusOr<uint64_t> max_line = ParseBytes(flags.max_line);
   if (!max_line.ok()) return Annotate(max_line.status(), "--max-line");
   options.corpus.max_line_bytes = *max_line;
-  options.work_folder = !flags.work.empty() ? flags.work
-                        : !flags.out.empty()
-                            ? flags.out + ".work"
-                            : (std::filesystem::temp_directory_path() /
-                               ("foretoken-crest-" + flags.name + ".work"))
-                                  .string();
+  std::error_code error;
+  const std::filesystem::path scratch =
+      std::filesystem::temp_directory_path(error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        "no folder for temporary files: give --work, or set TMPDIR");
+  }
+  options.work_folder =
+      !flags.work.empty() ? flags.work
+      : !flags.out.empty()
+          ? flags.out + ".work"
+          : (scratch / ("foretoken-crest-" + flags.name + ".work")).string();
   return options.Validate();
 }
 

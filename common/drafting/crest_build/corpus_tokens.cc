@@ -10,6 +10,8 @@ namespace foretoken {
 namespace {
 
 constexpr size_t kBatchBytes = size_t{2} << 20;
+// What a document takes beside its text, its list of ids included.
+constexpr size_t kBytesPerDocument = 128;
 
 struct Batch {
   std::vector<std::string> texts;
@@ -28,7 +30,7 @@ void ReadBatch(CorpusReader& corpus, Batch& batch) {
       batch.last = true;
       return;
     }
-    bytes += document.text.size();
+    bytes += document.text.size() + kBytesPerDocument;
     batch.texts.push_back(std::move(document.text));
   }
 }

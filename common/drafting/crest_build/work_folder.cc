@@ -44,7 +44,7 @@ absl::Status MakeOwnFolder(const std::string& path) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": create"));
   }
   struct stat info;
-  if (stat(path.c_str(), &info) != 0) {
+  if (lstat(path.c_str(), &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": stat"));
   }
   if (!S_ISDIR(info.st_mode)) {
@@ -54,6 +54,10 @@ absl::Status MakeOwnFolder(const std::string& path) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, ": belongs to user ", info.st_uid, ", want a folder of user ",
         geteuid(), " for a build's intermediate files"));
+  }
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": others may write to it"));
   }
   return absl::OkStatus();
 }

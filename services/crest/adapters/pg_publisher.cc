@@ -131,7 +131,8 @@ absl::Status PgPublisher::Prune() {
       const PgResult old,
       connection_->Exec("find old versions",
                         "SELECT version FROM foretoken_crest_versions "
-                        "WHERE name = $1 ORDER BY version DESC OFFSET 2",
+                        "WHERE name = $1 AND NOT current "
+                        "ORDER BY version DESC OFFSET 1",
                         {PgParam::Text(name_)}));
   for (int row = 0; row < old.rows(); ++row) {
     const int64_t version = old.Int8(row, 0);
@@ -140,14 +141,18 @@ absl::Status PgPublisher::Prune() {
         Run("limit waiting",
             absl::StrCat("SET LOCAL lock_timeout = ",
                          absl::ToInt64Milliseconds(kPruneTimeout))));
-    FORETOKEN_RETURN_IF_ERROR(
-        connection_
-            ->Exec("delete old version",
-                   "DELETE FROM foretoken_crest_versions WHERE version = $1",
-                   {PgParam::Int8(version)})
-            .status());
-    FORETOKEN_RETURN_IF_ERROR(
-        Run("drop old rows", "DROP TABLE IF EXISTS " + RowsTable(version)));
+    // It may have become the current one since.
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const PgResult deleted,
+        connection_->Exec("delete old version",
+                          "DELETE FROM foretoken_crest_versions "
+                          "WHERE version = $1 AND NOT current "
+                          "RETURNING version",
+                          {PgParam::Int8(version)}));
+    if (deleted.rows() > 0) {
+      FORETOKEN_RETURN_IF_ERROR(
+          Run("drop old rows", "DROP TABLE IF EXISTS " + RowsTable(version)));
+    }
     FORETOKEN_RETURN_IF_ERROR(Run("commit", "COMMIT"));
   }
   return absl::OkStatus();

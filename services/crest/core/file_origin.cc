@@ -88,7 +88,10 @@ absl::StatusOr<VersionInfo> FileOrigin::Current() {
       status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
       status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec};
   if (known_.version != 0 && now == seen_) return known_;
-  FORETOKEN_ASSIGN_OR_RETURN(known_, ReadHeader(path_, seen_));
+  // A header that cannot be read is not remembered: it is asked for again.
+  Identity identity;
+  FORETOKEN_ASSIGN_OR_RETURN(known_, ReadHeader(path_, identity));
+  seen_ = identity;
   return known_;
 }
 

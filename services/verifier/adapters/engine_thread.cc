@@ -74,7 +74,8 @@ absl::StatusOr<Ticket> EngineThread::Open(SessionRequest request,
 }
 
 absl::Status EngineThread::Round(Ticket ticket, RoundRequest request) {
-  return Enqueue({ticket, std::move(request)}, true);
+  // One a session, as the protocol sees to: newcomers never crowd it out.
+  return Enqueue({ticket, std::move(request)}, false);
 }
 
 void EngineThread::Close(Ticket ticket) {

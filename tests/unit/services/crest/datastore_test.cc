@@ -166,6 +166,18 @@ TEST_F(DatastoreTest, AnOldVersionLivesAsLongAsSomebodyHoldsIt) {
   EXPECT_EQ(old->info.version, SnapshotVersion(first.meta));
 }
 
+TEST_F(DatastoreTest, ADamagedHeaderIsReportedEveryTime) {
+  WriteSnapshot(MakeCrestSample(1, 100, 60));
+  FileOrigin origin(path(), kInMemory);
+  FORETOKEN_ASSERT_OK(origin.Current());
+  auto bytes = ReadFile(path());
+  FORETOKEN_ASSERT_OK(bytes);
+  (*bytes)[0] ^= 1;
+  dir_.Write("x.crest", *bytes);
+  EXPECT_FALSE(origin.Current().ok());
+  EXPECT_FALSE(origin.Current().ok());
+}
+
 TEST_F(DatastoreTest, ADamagedOrMissingFileLeavesTheOldVersionServing) {
   const CrestSample first = MakeCrestSample(1, 100, 60);
   WriteSnapshot(first);
