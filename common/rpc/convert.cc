@@ -34,6 +34,10 @@ absl::StatusOr<std::vector<SampledToken>> SampledTokens(
   }
   std::vector<SampledToken> tokens(ids.size());
   for (int i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token_ids[", i, "] is ", ids[i]));
+    }
     tokens[i].token = ids[i];
     if (logprobs.empty()) continue;
     tokens[i].logprob = logprobs[i].logprob();

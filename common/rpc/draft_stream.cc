@@ -79,6 +79,14 @@ class DraftStreams::Stream final : public Reactor,
 
   // On a worker: one message.
   void Work() {
+    {
+      absl::MutexLock lock(&mu_);
+      if (ending_) {  // it ended while the message waited for a worker
+        working_ = false;
+        Continue();
+        return;
+      }
+    }
     const absl::Status status = Handle();
     absl::MutexLock lock(&mu_);
     working_ = false;

@@ -10,6 +10,8 @@ run=.run
 bin=build/release/bin
 target=${FORETOKEN_TARGET:-tools/demo/target}
 draft=${FORETOKEN_DRAFT:-tools/demo/draft}
+# What is made of a text with the target's tokenizer is named after it.
+vocabulary=$(cat "$target"/tokenizer.* 2>/dev/null | cksum | cut -d' ' -f1)
 services=(verifier draft-worker trie-drafter crest orchestrator)
 
 # The newest standard library of Python on this machine.
@@ -21,12 +23,16 @@ python_library() {
   printf '%s\n' "${folder%/}"
 }
 
-# The pid of a part that runs, or nothing.
+# The pid of a part that runs, or nothing. The pid in its file counts only
+# while it is that program: pids come round again.
 pid_of() {
-  local pid
+  local pid program
   [ -f "$run/$1.pid" ] || return 0
   pid=$(<"$run/$1.pid")
-  if [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null; then printf '%s' "$pid"; fi
+  program=$(readlink "/proc/${pid:-none}/exe" 2>/dev/null) || return 0
+  case "${program##*/}" in
+    foretoken-"$1"* | redis-*) printf '%s' "$pid" ;;
+  esac
 }
 
 # PostgreSQL does not run as root; its socket lives where its user can reach.
@@ -41,9 +47,9 @@ start_postgres() {
     folder=$(<"$run/postgres.folder")
   else
     folder=$(as_postgres mktemp -d "${TMPDIR:-/tmp}/foretoken-postgres.XXXXXX")
-    printf '%s' "$folder" >"$run/postgres.folder"
     (cd / && as_postgres "$programs/initdb" -D "$folder/data" -A trust \
       -U postgres --no-sync --locale=C -E UTF8) >"$run/postgres.log"
+    printf '%s' "$folder" >"$run/postgres.folder"
   fi
   export FORETOKEN_POSTGRES_URL="host=$folder user=postgres dbname=postgres"
   (cd / && as_postgres "$programs/pg_ctl" -D "$folder/data" status) \
@@ -66,7 +72,7 @@ stop_postgres() {
 start_redis() {
   [ -z "$(pid_of redis)" ] || return 0
   redis-server --port 0 --unixsocket "$PWD/$run/redis.sock" \
-    --unixsocketperm 700 --dir "$PWD/$run" --save '' --appendonly no \
+    --unixsocketperm 700 --dir "$PWD/$run" --save '' --appendonly yes \
     --maxmemory 64mb --maxmemory-policy allkeys-lru \
     >"$run/redis.log" 2>&1 &
   printf '%s' $! >"$run/redis.pid"
@@ -75,17 +81,17 @@ start_redis() {
 # The n-grams of Python's standard library, published once.
 publish_datastore() {
   "$bin/foretoken" crest list 2>"$run/crest-build.log" |
-    grep -q '"name": *"python"' && return
+    grep "\"python-$vocabulary\"" >/dev/null && return
   "$bin/foretoken" crest build --corpus "$(python_library)" --suffix .py \
     --skip-invalid --tokenizer "$target" --max-n 4 --top 65536 \
-    --name python 2>"$run/crest-build.log"
+    --name "python-$vocabulary" 2>"$run/crest-build.log"
 }
 
 # The same text as a static prior for the trie drafter.
 make_prior() {
-  [ -f "$run/python.prior" ] ||
+  [ -f "$run/python-$vocabulary.prior" ] ||
     "$bin/foretoken" prior build --corpus "$(python_library)" --tokenizer \
-      "$target" --max-bytes 4000000 --out "$run/python.prior" \
+      "$target" --max-bytes 4000000 --out "$run/python-$vocabulary.prior" \
       2>"$run/prior-build.log" >/dev/null
 }
 
@@ -104,23 +110,32 @@ start_service() {
     draft-worker) start draft-worker --model "$draft" ;;
     trie-drafter)
       FORETOKEN_REDIS_URL="unix://$PWD/$run/redis.sock" \
-        start trie-drafter --tokenizer "$target" --prior "$run/python.prior"
+        start trie-drafter --tokenizer "$target" \
+        --prior "$run/python-$vocabulary.prior"
       ;;
     crest)
-      start crest --datastore python=postgres --tokenizer "$target"
+      start crest --datastore "python-$vocabulary=postgres" \
+        --tokenizer "$target"
       ;;
     orchestrator)
       start orchestrator --verifiers 127.0.0.1:50051 \
         --draft-worker 127.0.0.1:50052 --trie-drafter 127.0.0.1:50053 \
-        --crest 127.0.0.1:50054 --crest-datastore python --tokenizer "$target"
+        --crest 127.0.0.1:50054 --crest-datastore "python-$vocabulary" \
+        --tokenizer "$target"
       ;;
   esac
 }
 
+# Each on its own port, and still the process that was started.
 await_serving() {
-  local port
-  for port in 50051 50052 50053 50054 50050; do
-    "$bin/foretoken" health --server "127.0.0.1:$port" --wait 60 >/dev/null
+  local i ports=(50051 50052 50053 50054 50050)
+  for i in "${!services[@]}"; do
+    if ! "$bin/foretoken" health --server "127.0.0.1:${ports[i]}" --wait 60 \
+      >/dev/null || [ -z "$(pid_of "${services[i]}")" ]; then
+      echo "${services[i]} does not serve; the end of its log:" >&2
+      tail -n 5 "$run/${services[i]}.log" >&2
+      return 1
+    fi
   done
 }
 
@@ -132,7 +147,7 @@ stop() {
   [ -n "$pid" ] || return 0
   kill "$pid" 2>/dev/null || return 0
   for _ in $(seq 400); do
-    kill -0 "$pid" 2>/dev/null || return 0
+    readlink "/proc/$pid/exe" >/dev/null 2>&1 || return 0
     sleep 0.1
   done
   kill -9 "$pid" 2>/dev/null || true

@@ -65,6 +65,9 @@ void Count(const Outcome& outcome, const Outcome& reference, Fate fate,
 
 absl::StatusOr<Json> RunChaos(const SoakOptions& options, int requests,
                               int concurrency) {
+  if (options.modes.empty() || requests == 0) {
+    return absl::InvalidArgumentError("no mode, or no request");
+  }
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::GenerationClient> client,
       rpc::GenerationClient::Connect(options.server, {}));

@@ -60,11 +60,12 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::GenerationClient> client,
       rpc::GenerationClient::Connect(options.server, {}));
-  const int64_t runs =
-      static_cast<int64_t>(options.modes.size() * concurrencies.size());
+  if (options.modes.empty()) return absl::InvalidArgumentError("no mode");
   // Outputs end early now and then: twice the prompts that would just do.
+  const int64_t a_mode = static_cast<int64_t>(options.modes.size()) *
+                         static_cast<int64_t>(concurrencies.size());
   const int count = static_cast<int>(
-      std::max<int64_t>(2, 2 * tokens / (runs * options.max_tokens)));
+      std::max<int64_t>(2, 2 * tokens / (a_mode * options.max_tokens)));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Work> work,
                              MakeWork(options, count));
   const auto whole = [](size_t) { return true; };
@@ -99,6 +100,11 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
     }
   }
   report["tokens_compared"] = compared.load();
+  if (compared.load() < tokens) {
+    return absl::OutOfRangeError(
+        absl::StrCat("only ", compared.load(), " of ", tokens,
+                     " tokens were compared: give more text"));
+  }
   return report;
 }
 

@@ -54,8 +54,8 @@ void InParallel(int count, int concurrency,
                 const std::function<void(int)>& work);
 
 // Every mode equals `off`, token for token, over at least `tokens` compared
-// tokens at each concurrency. The report names every mode's tokens, accept
-// length and differences.
+// tokens in all; OutOfRange where the texts are too short for that. The report
+// names every mode's tokens, accept length and differences.
 absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
                                  const std::vector<int>& concurrencies);
 

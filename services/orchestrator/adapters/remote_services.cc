@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/drafting/phrase_pool.h"
 #include "services/orchestrator/adapters/remote_crest.h"
 #include "services/orchestrator/adapters/remote_drafter.h"
 
@@ -73,11 +74,14 @@ std::unique_ptr<DraftSource> RemoteServices::DraftWorker(DrafterId id,
   };
   if (id == DrafterId::kOuroboros && has_trie_drafter() &&
       ModeReader(mode).Bool("warm_start", true)) {
-    drafter.warm_start = [this](const std::string& cache_scope,
-                                PhraseFetch::Done done) {
+    const auto beta = static_cast<int32_t>(ModeReader(mode).Int(
+        "beta", 8, 2, PhrasePoolOptions::kMaxPhraseTokens));
+    drafter.warm_start = [this, beta](const std::string& cache_scope,
+                                      PhraseFetch::Done done) {
       v1::GetPhrasesRequest request;
       request.set_cache_scope(cache_scope);
       request.set_max_phrases(options_.warm_phrases);
+      request.set_phrase_tokens(beta);
       request.set_tokenizer_fingerprint(tokenizer_fingerprint_);
       return PhraseFetch::Start(*trie_, *trie_peer_, request, std::move(done));
     };

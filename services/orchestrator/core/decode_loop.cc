@@ -119,6 +119,7 @@ absl::Status DecodeLoop::OnPrefill(const PrefillResult& result, Delta& delta) {
                      result.tokens.size(), " new ones, after ", text_.size()));
   }
   if (replayed) return absl::OkStatus();
+  FORETOKEN_RETURN_IF_ERROR(CheckCommitted(result.tokens));
   prefilled_ = true;
   first_token_ = clock_();
   summary_.time_to_first_token = first_token_ - start_;
@@ -169,6 +170,17 @@ absl::Status DecodeLoop::CheckResult(const RoundResult& result) const {
     if (node >= 0 && node < round_tree_->draft_nodes) continue;
     return absl::InternalError(absl::StrCat("a round accepted node ", node,
                                             " of ", round_tree_->draft_nodes));
+  }
+  return CheckCommitted(result.tokens);
+}
+
+absl::Status DecodeLoop::CheckCommitted(
+    const std::vector<SampledToken>& tokens) const {
+  for (const SampledToken& token : tokens) {
+    if (token.token >= 0 && token.token < target_.vocab_size) continue;
+    return absl::InternalError(absl::StrCat("the verifier committed token ",
+                                            token.token, " of a vocabulary of ",
+                                            target_.vocab_size));
   }
   return absl::OkStatus();
 }

@@ -145,6 +145,7 @@ class DecodeLoop {
              const Tokenizer* tokenizer, StopMatcher stop_matcher,
              DraftSources sources, DraftingOptions options);
   absl::Status CheckResult(const RoundResult& result) const;
+  absl::Status CheckCommitted(const std::vector<SampledToken>& tokens) const;
   // Counts the round and who drafted it.
   void Count(const RoundResult& result, int64_t taken,
              const std::vector<int32_t>& owners);

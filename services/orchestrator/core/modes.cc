@@ -40,14 +40,29 @@ absl::Status CheckDraftModel(const ModeSpec& mode, const TreeLimits& limits) {
 
 absl::Status CheckOuroboros(const ModeSpec& mode, const TreeLimits& limits) {
   ModeReader read(mode);
-  read.Int("gamma", 12, 1, limits.max_draft_nodes);
-  read.Int("window", 20, 1, PhrasePoolOptions::kMaxWidth);
-  read.Int("beta", 8, 2, PhrasePoolOptions::kMaxPhraseTokens);
+  const int64_t gamma = read.Int("gamma", 12, 1, limits.max_draft_nodes);
+  const int64_t window =
+      read.Int("window", 20, 1, PhrasePoolOptions::kMaxWidth);
+  const int64_t beta =
+      read.Int("beta", 8, 2, PhrasePoolOptions::kMaxPhraseTokens);
   read.Int("suffixes", 3, 0, limits.max_draft_nodes);
   for (const char* key : {"inspiration", "refinement", "warm_start"}) {
     read.Bool(key, true);
   }
-  return read.Finish();
+  FORETOKEN_RETURN_IF_ERROR(read.Finish());
+  // Of the draft model's widest pass: the chain, the pool's phrases, and the
+  // lookahead window while it fills or full.
+  int64_t lookahead = 0;
+  for (int64_t levels = 1; levels < beta; ++levels) {
+    lookahead = std::max(lookahead, levels * (window + beta - 1 - levels) - 1);
+  }
+  const int64_t rows = gamma - 1 + window * (beta - 1) + lookahead;
+  if (rows > limits.max_rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ouroboros: window, beta and gamma need ", rows,
+                     " rows of a pass, want at most ", limits.max_rows));
+  }
+  return absl::OkStatus();
 }
 
 // The mode as the drafter's factory reads it: it says `lp` for match_length.
