@@ -23,8 +23,8 @@ std::vector<int> Concurrencies(int many) {
 
 int main(int argc, char** argv) {
   foretoken::soak::SoakOptions options;
-  options.modes = {"prompt_lookup", "ngram_trie", "crest", "draft_model",
-                   "lookahead",     "ouroboros",  "auto"};
+  options.modes = {"off",         "prompt_lookup", "ngram_trie", "crest",
+                   "draft_model", "lookahead",     "ouroboros",  "auto"};
   int64_t lossless_tokens = 0;
   int32_t requests = 0;
   int32_t concurrency = 16;
