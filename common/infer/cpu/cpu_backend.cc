@@ -20,8 +20,8 @@
 #include "common/infer/cpu/cpu_model.h"
 #include "common/infer/cpu/kv_store.h"
 #include "common/infer/cpu/ops_probe.h"
-#include "common/infer/cpu/pass_plan.h"
 #include "common/infer/kv_cache.h"
+#include "common/infer/pass_plan.h"
 #include "common/sampling/sampler.h"
 
 namespace foretoken {

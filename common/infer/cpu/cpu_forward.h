@@ -22,8 +22,8 @@
 #include "common/infer/cpu/huge_buffer.h"
 #include "common/infer/cpu/kv_store.h"
 #include "common/infer/cpu/ops.h"
-#include "common/infer/cpu/pass_plan.h"
-#include "common/infer/cpu/rotary.h"
+#include "common/infer/pass_plan.h"
+#include "common/infer/rotary.h"
 
 namespace foretoken {
 

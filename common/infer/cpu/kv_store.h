@@ -17,8 +17,8 @@
 #include "common/base/thread_pool.h"
 #include "common/infer/cpu/cpu_model.h"
 #include "common/infer/cpu/huge_buffer.h"
-#include "common/infer/cpu/pass_plan.h"
 #include "common/infer/kv_cache.h"
+#include "common/infer/pass_plan.h"
 
 namespace foretoken {
 

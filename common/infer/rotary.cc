@@ -1,4 +1,4 @@
-#include "common/infer/cpu/rotary.h"
+#include "common/infer/rotary.h"
 
 #include <cmath>
 

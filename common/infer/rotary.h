@@ -2,8 +2,8 @@
 //
 // Source: RoFormer, arXiv:2104.09864, "Rotary Position Embedding"; pairs are
 // (i, i + head_dim / 2) as in Hugging Face checkpoints. Thread-compatible.
-#ifndef FORETOKEN_COMMON_INFER_CPU_ROTARY_H_
-#define FORETOKEN_COMMON_INFER_CPU_ROTARY_H_
+#ifndef FORETOKEN_COMMON_INFER_ROTARY_H_
+#define FORETOKEN_COMMON_INFER_ROTARY_H_
 
 #include <cstdint>
 #include <vector>
@@ -27,4 +27,4 @@ class Rotary {
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_INFER_CPU_ROTARY_H_
+#endif  // FORETOKEN_COMMON_INFER_ROTARY_H_

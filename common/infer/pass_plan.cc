@@ -1,4 +1,4 @@
-#include "common/infer/cpu/pass_plan.h"
+#include "common/infer/pass_plan.h"
 
 #include <algorithm>
 

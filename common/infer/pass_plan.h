@@ -1,14 +1,14 @@
 // PassPlan: one pass, checked and laid out for the kernels.
 //
 // Rows of all sessions are numbered through (the global row); their KV lies in
-// scratch until commit. Attention reads keys in blocks of kAttendKeys path
+// scratch until commit. Attention reads keys in blocks of kKvPageTokens path
 // positions. Blocks that are committed whole are read from their pages. The
 // others are gathered into *tiles*, one for each distinct run of rows: a row
 // and those of its ancestors that fall into the same block read one tile, each
 // its own number of keys, so that a prefill chunk has one tile a block and a
 // tree one a leaf.
-#ifndef FORETOKEN_COMMON_INFER_CPU_PASS_PLAN_H_
-#define FORETOKEN_COMMON_INFER_CPU_PASS_PLAN_H_
+#ifndef FORETOKEN_COMMON_INFER_PASS_PLAN_H_
+#define FORETOKEN_COMMON_INFER_PASS_PLAN_H_
 
 #include <cstdint>
 #include <vector>
@@ -63,4 +63,4 @@ struct PassPlan {
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_INFER_CPU_PASS_PLAN_H_
+#endif  // FORETOKEN_COMMON_INFER_PASS_PLAN_H_
