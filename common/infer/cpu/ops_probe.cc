@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "common/base/digest.h"
-#include "common/infer/cpu/rotary.h"
+#include "common/infer/rotary.h"
 
 namespace foretoken {
 namespace {
