@@ -65,6 +65,58 @@ TokenId DrawFromAll(absl::Span<const float> logits, TokenId best,
 
 }  // namespace
 
+TokenId DrawToken(absl::Span<const float> logits, const SamplingParams& params,
+                  int64_t position, std::vector<Candidate>& candidates) {
+  const TokenId best = ArgMax(logits);
+  const float max_logit = logits[best];
+  // (A row of nothing but NaN and -infinity: ArgMax gave 0.)
+  if (params.temperature == 0.0f || !(max_logit > kMinusInfinity)) return best;
+  const int32_t size = static_cast<int32_t>(logits.size());
+  const bool filters = (params.top_k > 0 && params.top_k < size) ||
+                       params.top_p < 1.0f || params.min_p > 0.0f;
+  if (!filters) {
+    return DrawFromAll(logits, best, params.temperature, params.seed, position);
+  }
+  Filter(logits, max_logit, params, candidates);
+  Winner winner;
+  winner.id = best;
+  for (const Candidate& c : candidates) {
+    const float x = ScaledLogit(c.logit, max_logit, params.temperature);
+    if (x + kMaxGumbel < winner.score) continue;
+    winner.Offer(x + GumbelNoise(params.seed, position, c.id), c.id);
+  }
+  return winner.id;
+}
+
+void ReportLogprobs(absl::Span<const float> logits, int32_t count,
+                    std::vector<float>& raw, std::vector<Candidate>& candidates,
+                    SampledToken& result) {
+  if (HasNan(logits)) {
+    raw.assign(logits.begin(), logits.end());
+    for (float& logit : raw) {
+      if (logit != logit) logit = kMinusInfinity;
+    }
+    logits = raw;
+  }
+  const float max_logit = logits[ArgMax(logits)];
+  uint64_t total = 0;
+  for (const float logit : logits) {
+    total += FixedWeight(ScaledLogit(logit, max_logit, 1.0f));
+  }
+  const float log_total = FixedLog(static_cast<float>(total) / kWeightOne);
+  const auto logprob = [&](TokenId id) {
+    if (logits[id] == kMinusInfinity) return kMinusInfinity;
+    return ScaledLogit(logits[id], max_logit, 1.0f) - log_total;
+  };
+  result.logprob = logprob(result.token);
+  if (count == 0) return;
+  SelectTopKSorted(logits, count, candidates);
+  result.top_logprobs.reserve(candidates.size());
+  for (const Candidate& c : candidates) {
+    result.top_logprobs.push_back({c.id, logprob(c.id)});
+  }
+}
+
 SamplingState::SamplingState(SamplingParams params, int64_t prompt_length,
                              int32_t vocab_size)
     : params_(std::move(params)),
@@ -142,58 +194,6 @@ bool SamplingState::Adjust(absl::Span<const float> logits,
   return true;
 }
 
-TokenId SamplingState::Draw(absl::Span<const float> logits, int64_t position,
-                            Scratch& scratch) const {
-  const TokenId best = ArgMax(logits);
-  const float max_logit = logits[best];
-  // (A row of nothing but NaN and -infinity: ArgMax gave 0.)
-  if (params_.temperature == 0.0f || !(max_logit > kMinusInfinity)) return best;
-  const bool filters = (params_.top_k > 0 && params_.top_k < vocab_size_) ||
-                       params_.top_p < 1.0f || params_.min_p > 0.0f;
-  if (!filters) {
-    return DrawFromAll(logits, best, params_.temperature, params_.seed,
-                       position);
-  }
-  Filter(logits, max_logit, params_, scratch.candidates);
-  Winner winner;
-  winner.id = best;
-  for (const Candidate& c : scratch.candidates) {
-    const float x = ScaledLogit(c.logit, max_logit, params_.temperature);
-    if (x + kMaxGumbel < winner.score) continue;
-    winner.Offer(x + GumbelNoise(params_.seed, position, c.id), c.id);
-  }
-  return winner.id;
-}
-
-void SamplingState::ReportLogprobs(absl::Span<const float> logits,
-                                   Scratch& scratch,
-                                   SampledToken& result) const {
-  if (HasNan(logits)) {
-    scratch.raw.assign(logits.begin(), logits.end());
-    for (float& logit : scratch.raw) {
-      if (logit != logit) logit = kMinusInfinity;
-    }
-    logits = scratch.raw;
-  }
-  const float max_logit = logits[ArgMax(logits)];
-  uint64_t total = 0;
-  for (const float logit : logits) {
-    total += FixedWeight(ScaledLogit(logit, max_logit, 1.0f));
-  }
-  const float log_total = FixedLog(static_cast<float>(total) / kWeightOne);
-  const auto logprob = [&](TokenId id) {
-    if (logits[id] == kMinusInfinity) return kMinusInfinity;
-    return ScaledLogit(logits[id], max_logit, 1.0f) - log_total;
-  };
-  result.logprob = logprob(result.token);
-  if (params_.logprobs == 0) return;
-  SelectTopKSorted(logits, params_.logprobs, scratch.candidates);
-  result.top_logprobs.reserve(scratch.candidates.size());
-  for (const Candidate& c : scratch.candidates) {
-    result.top_logprobs.push_back({c.id, logprob(c.id)});
-  }
-}
-
 SampledToken SamplingState::Sample(absl::Span<const float> logits,
                                    absl::Span<const TokenId> path,
                                    Scratch& scratch) const {
@@ -202,9 +202,12 @@ SampledToken SamplingState::Sample(absl::Span<const float> logits,
   SampledToken result;
   const bool adjusted = Adjust(logits, path, scratch);
   result.token =
-      Draw(adjusted ? absl::Span<const float>(scratch.logits) : logits,
-           position, scratch);
-  if (params_.logprobs >= 0) ReportLogprobs(logits, scratch, result);
+      DrawToken(adjusted ? absl::Span<const float>(scratch.logits) : logits,
+                params_, position, scratch.candidates);
+  if (params_.logprobs >= 0) {
+    ReportLogprobs(logits, params_.logprobs, scratch.raw, scratch.candidates,
+                   result);
+  }
   return result;
 }
 

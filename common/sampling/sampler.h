@@ -34,6 +34,18 @@ struct SampledToken {
   std::vector<TokenLogprob> top_logprobs;  // [min(logprobs, vocab_size)]
 };
 
+// What is left of sampling once penalties, bias and bans are applied: the token
+// at `position` out of `logits`, which hold no NaN unless the temperature is 0.
+// By temperature, top-k, top-p, min-p and seed of `params`.
+TokenId DrawToken(absl::Span<const float> logits, const SamplingParams& params,
+                  int64_t position, std::vector<Candidate>& candidates);
+
+// Fills result.logprob of result.token and the best `count` of the raw logits;
+// NaN counts as -infinity. `raw` and `candidates` are scratch.
+void ReportLogprobs(absl::Span<const float> logits, int32_t count,
+                    std::vector<float>& raw, std::vector<Candidate>& candidates,
+                    SampledToken& result);
+
 // The committed tokens of one session as the penalties see them.
 // Owned by one thread; const methods may be called concurrently, each thread
 // with a Scratch of its own.
@@ -62,6 +74,13 @@ class SamplingState {
   int64_t length() const { return length_; }  // tokens appended so far
   int64_t prompt_length() const { return prompt_length_; }
   int32_t vocab_size() const { return vocab_size_; }
+  // Whether a penalty is on, so that tokens have to be counted.
+  bool counts_tokens() const;
+  // Every token seen, with how often in the output (0: in the prompt only);
+  // empty unless counts_tokens().
+  const absl::flat_hash_map<TokenId, int32_t>& output_counts() const {
+    return output_counts_;
+  }
 
   // The token that follows `path` after the appended tokens; its position (for
   // the noise and min_tokens) is length() + path.size(). `logits`:
@@ -80,23 +99,16 @@ class SamplingState {
                       absl::Span<const TokenId> path, Scratch& scratch) const;
 
  private:
-  bool counts_tokens() const;
   // True and scratch.logits filled if anything differs from the raw logits.
   bool Adjust(absl::Span<const float> logits, absl::Span<const TokenId> path,
               Scratch& scratch) const;
   void ApplyPenalties(absl::Span<const TokenId> path, Scratch& scratch) const;
   float Penalised(float logit, int32_t output_count) const;
-  TokenId Draw(absl::Span<const float> logits, int64_t position,
-               Scratch& scratch) const;
-  void ReportLogprobs(absl::Span<const float> logits, Scratch& scratch,
-                      SampledToken& result) const;
 
   SamplingParams params_;
   int64_t prompt_length_;
   int32_t vocab_size_;
   int64_t length_ = 0;
-  // Every token seen, with how often in the output (0: in the prompt only).
-  // Kept only while a penalty is on.
   absl::flat_hash_map<TokenId, int32_t> output_counts_;
 };
 

@@ -17,6 +17,8 @@ namespace {
 using ::foretoken::testing::NaiveSample;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -119,6 +121,21 @@ TEST(SamplerTest, ThePathCountsLikeCommittedTokens) {
       ASSERT_EQ(Sample(params, logits, committed, path, 5).token, want);
     }
   }
+}
+
+TEST(SamplerTest, TokensAreCountedWhileAPenaltyIsOn) {
+  SamplingParams params;
+  SamplingState without(params, 2, 8);
+  without.Append({1, 2, 3});
+  EXPECT_FALSE(without.counts_tokens());
+  EXPECT_THAT(without.output_counts(), IsEmpty());
+  params.frequency_penalty = 0.5f;
+  SamplingState state(params, 2, 8);
+  state.Append({1, 2, 2});
+  state.Append({3, 3});
+  EXPECT_TRUE(state.counts_tokens());
+  EXPECT_THAT(state.output_counts(),
+              UnorderedElementsAre(Pair(1, 0), Pair(2, 1), Pair(3, 2)));
 }
 
 TEST(SamplerTest, DifferentPathsOfOneStateAreIndependent) {
