@@ -114,6 +114,8 @@ absl::Status ToProto(const DraftOpen& open, v1::OpenDrafting* proto) {
   proto->set_request_id(open.request_id);
   proto->set_tokenizer_fingerprint(open.tokenizer_fingerprint);
   ToProto(open.sampling, proto->mutable_sampling());
+  proto->mutable_end_tokens()->Add(open.sampling.end_tokens.begin(),
+                                   open.sampling.end_tokens.end());
   ToProto(open.phrases, proto->mutable_phrases());
   return absl::OkStatus();
 }
@@ -137,6 +139,9 @@ absl::StatusOr<DraftOpen> FromProto(const v1::OpenDrafting& proto) {
     return absl::InvalidArgumentError("speculation: want a mode");
   }
   FORETOKEN_ASSIGN_OR_RETURN(open.sampling, FromProto(proto.sampling()));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      open.sampling.end_tokens,
+      Tokens("end_tokens", proto.end_tokens(), kMaxTokenListSize, 0));
   FORETOKEN_ASSIGN_OR_RETURN(open.phrases, FromProto(proto.phrases()));
   open.cache_scope = proto.cache_scope();
   open.request_id = proto.request_id();

@@ -93,6 +93,7 @@ class Bench {
     request.sampling.temperature = static_cast<float>(settings_.temperature);
     request.sampling.seed = index;
     request.stop_tokens = target_->model().eos_tokens;
+    request.sampling.end_tokens = request.stop_tokens;
     DraftOpen open;
     open.tokens = prompt;
     open.prompt_length = request.prompt_length;

@@ -103,7 +103,6 @@ DraftEngine::DraftEngine(const DraftEngineOptions& options,
   if (options_.vocab_limit > 0) {
     limits_.vocab_limit = std::min(limits_.vocab_limit, options_.vocab_limit);
   }
-  limits_.end_tokens = model().eos_tokens;
 }
 
 DraftEngine::~DraftEngine() {
@@ -125,8 +124,10 @@ absl::StatusOr<DraftKey> DraftEngine::Open(DraftOpen open) {
   FORETOKEN_RETURN_IF_ERROR(Check(open));
   DropForeignTokens(model().vocab_size, open.sampling);
   FORETOKEN_RETURN_IF_ERROR(open.sampling.Validate(model().vocab_size));
+  ModeLimits limits = limits_;
+  limits.end_tokens = open.sampling.end_tokens;
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<DraftMode> mode,
-                             MakeDraftMode(open.mode, limits_, open.phrases));
+                             MakeDraftMode(open.mode, limits, open.phrases));
   if (sessions() >= options_.max_sessions) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", options_.max_sessions, " sessions are in use"));

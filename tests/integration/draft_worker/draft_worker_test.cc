@@ -165,6 +165,30 @@ TEST_F(DraftWorkerTest, DraftsOverTheWireAsInProcess) {
   EXPECT_GT(Sample("foretoken_draft_worker_phrases_total{event=\"made\"}"), 0);
 }
 
+TEST_F(DraftWorkerTest, EndTokensTravelWithTheOpen) {
+  Start();
+  DraftOpen open = OpenOf("draft_model:gamma=9", {1, 7, 3});
+  Client endless(*stub_);
+  endless.Send(open);
+  const auto whole = endless.Ask(RoundOf(4, {9}));
+  ASSERT_THAT(whole, IsOk());
+  ASSERT_EQ(whole->tree.size(), 9);
+  open.sampling.end_tokens = {whole->tree.tokens[0]};
+  Client ended(*stub_);
+  ended.Send(open);
+  const auto cut = ended.Ask(RoundOf(4, {9}));
+  ASSERT_THAT(cut, IsOk());
+  EXPECT_EQ(cut->tree.tokens, open.sampling.end_tokens);
+  open.sampling.min_tokens = 1000;
+  Client banned(*stub_);
+  banned.Send(open);
+  const auto other = banned.Ask(RoundOf(4, {9}));
+  ASSERT_THAT(other, IsOk());
+  EXPECT_EQ(other->tree.size(), 9);
+  EXPECT_THAT(other->tree.tokens,
+              ::testing::Not(::testing::Contains(whole->tree.tokens[0])));
+}
+
 TEST_F(DraftWorkerTest, ADisconnectFreesSessionAndPages) {
   Start();
   {

@@ -22,6 +22,8 @@ DraftOpen SampleOpen() {
   open.mode = *ModeSpec::Parse("ngram_trie:n=5,match_length=2");
   open.sampling.temperature = 0.5f;
   open.sampling.seed = 99;
+  open.sampling.min_tokens = 4;
+  open.sampling.end_tokens = {2, 9};
   open.cache_scope = "team";
   open.request_id = "r-1";
   open.tokenizer_fingerprint = std::string(kFingerprintBytes, 'f');
@@ -56,6 +58,8 @@ TEST(ConvertDraftTest, AnOpenSurvivesTheWire) {
   EXPECT_EQ(got->mode.ToString(), "ngram_trie:n=5,match_length=2");
   EXPECT_EQ(got->sampling.temperature, 0.5f);
   EXPECT_EQ(got->sampling.seed, 99u);
+  EXPECT_EQ(got->sampling.min_tokens, 4);
+  EXPECT_THAT(got->sampling.end_tokens, ElementsAre(2, 9));
   EXPECT_EQ(got->cache_scope, "team");
   EXPECT_EQ(got->request_id, "r-1");
   EXPECT_EQ(got->tokenizer_fingerprint, SampleOpen().tokenizer_fingerprint);
@@ -129,6 +133,14 @@ TEST(ConvertDraftTest, AnOpenIsRefusedByField) {
   };
   EXPECT_THAT(refused([](auto& p) { p.set_token_ids(1, -5); }),
               HasSubstr("token_ids[1]"));
+  EXPECT_THAT(refused([](auto& p) { p.set_end_tokens(0, -1); }),
+              HasSubstr("end_tokens[0]"));
+  EXPECT_THAT(refused([](auto& p) {
+                for (size_t i = 0; i <= kMaxTokenListSize; ++i) {
+                  p.add_end_tokens(1);
+                }
+              }),
+              HasSubstr("end_tokens: "));
   EXPECT_THAT(refused([](auto& p) { p.set_prompt_length(0); }),
               HasSubstr("prompt_length: 0"));
   EXPECT_THAT(refused([](auto& p) { p.set_prompt_length(5); }),

@@ -259,6 +259,35 @@ TEST(DraftEngineTest, ForeignTokensInTheParametersAreLeftOut) {
               ElementsAreArray(Decode(Joined(kPrompt, {20}), 5, 5, params)));
 }
 
+// The request says what ends it: an end token is the last of a draft, none is
+// drawn before min_tokens, and where there is none nothing ends.
+TEST(DraftEngineTest, EndTokensAreTheRequests) {
+  const Tokens text = Joined(kPrompt, {20});
+  const Tokens endless = Decode(text, 5, 9, {});
+  const TokenId end = endless[3];
+  ASSERT_EQ(std::count(endless.begin(), endless.begin() + 3, end), 0);
+  for (const std::string mode :
+       {"draft_model:gamma=9",
+        "ouroboros:gamma=9,window=3,beta=4,suffixes=2"}) {
+    SamplingParams params;
+    const auto chain = [&] {
+      EngineFixture f;
+      const DraftKey key = f.Open(MakeOpen(mode, kPrompt, params));
+      Tokens tokens = f.Ask(key, MakeRound(6, {20})).tree.tokens;
+      if (tokens.size() > 9) tokens.resize(9);
+      return tokens;
+    };
+    EXPECT_THAT(chain(), ElementsAreArray(endless)) << mode;
+    params.end_tokens = {end};
+    EXPECT_THAT(chain(),
+                ElementsAreArray(Tokens(endless.begin(), endless.begin() + 4)))
+        << mode;
+    params.min_tokens = 100;
+    EXPECT_THAT(chain(), ElementsAreArray(Decode(text, 5, 9, params))) << mode;
+    EXPECT_THAT(chain(), ::testing::Not(::testing::Contains(end))) << mode;
+  }
+}
+
 TEST(DraftEngineTest, ABadOpenIsRefusedByField) {
   EngineFixture f;
   const auto message = [&](DraftOpen open) {
