@@ -33,8 +33,9 @@ using SessionId = int64_t;
 // the oracle, bf16 the default.
 enum class Precision { kFloat32, kBFloat16 };
 
-// Which rows of a PassSession get a token (and logits).
-enum class RowOutputs { kNone, kLastRow, kAllRows };
+// Which rows of a PassSession get a token (and logits); the others cost no
+// product with the vocabulary.
+enum class RowOutputs { kNone, kLastRow, kAllRows, kListedRows };
 
 // One session's share of a pass. Spans are borrowed for the call.
 struct PassSession {
@@ -43,13 +44,15 @@ struct PassSession {
   absl::Span<const int32_t> parents;  // [rows], topological; kRootParent hangs
                                       // on the committed context
   RowOutputs outputs = RowOutputs::kAllRows;
+  absl::Span<const int32_t> output_rows;  // kListedRows: ascending, each once
   // Draws the tokens; nullptr is plain arg max. Its length() must be the
   // session's committed length: rows' paths are added to it.
   const SamplingState* sampling = nullptr;
 };
 
-// outputs[s][r]: the model's token after row r of session s. kNone gives an
-// empty list, kLastRow one entry.
+// outputs[s]: the model's tokens after the output rows of session s, by row:
+// none for kNone, one for kLastRow, [rows] for kAllRows, [output_rows] for
+// kListedRows. A row's token does not depend on which others are asked for.
 struct PassResult {
   std::vector<std::vector<SampledToken>> outputs;
 };
@@ -96,9 +99,9 @@ class Backend {
 
   // Runs all rows in one pass. InvalidArgument names session and row for a
   // token outside the vocabulary, a parent out of order, a position past the
-  // model's limit, more rows than max_rows(). DataLoss names both where every
-  // logit of an output row is NaN. Uncommitted rows of the pass before are
-  // dropped.
+  // model's limit, more rows than max_rows(), output_rows out of order.
+  // DataLoss names both where every logit of an output row is NaN. Uncommitted
+  // rows of the pass before are dropped.
   virtual absl::Status Forward(absl::Span<const PassSession> pass,
                                PassResult& result) = 0;
 

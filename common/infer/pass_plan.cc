@@ -109,13 +109,41 @@ absl::Status PassPlan::AddSession(const PassSession& source,
   session.pages.assign(pages.begin(),
                        pages.begin() + session.committed / kKvPageTokens);
   AddTiles(session, pages);
-  const int32_t end = session.first_row + session.rows;
-  if (source.outputs == RowOutputs::kAllRows) {
-    for (int32_t r = session.first_row; r < end; ++r) output_rows.push_back(r);
-  } else if (source.outputs == RowOutputs::kLastRow) {
-    output_rows.push_back(end - 1);
-  }
+  FORETOKEN_RETURN_IF_ERROR(AddOutputs(source, session));
   sessions.push_back(std::move(session));
+  return absl::OkStatus();
+}
+
+absl::Status PassPlan::AddOutputs(const PassSession& source,
+                                  PlanSession& session) {
+  session.first_output = static_cast<int32_t>(output_rows.size());
+  const int32_t end = session.first_row + session.rows;
+  switch (source.outputs) {
+    case RowOutputs::kNone:
+      break;
+    case RowOutputs::kLastRow:
+      output_rows.push_back(end - 1);
+      break;
+    case RowOutputs::kAllRows:
+      for (int32_t r = session.first_row; r < end; ++r) {
+        output_rows.push_back(r);
+      }
+      break;
+    case RowOutputs::kListedRows:
+      int32_t least = 0;
+      for (const int32_t row : source.output_rows) {
+        if (row < least || row >= session.rows) {
+          return absl::InvalidArgumentError(
+              absl::StrFormat("session %d: output row %d, want %d..%d",
+                              source.session, row, least, session.rows - 1));
+        }
+        output_rows.push_back(session.first_row + row);
+        least = row + 1;
+      }
+      break;
+  }
+  session.outputs =
+      static_cast<int32_t>(output_rows.size()) - session.first_output;
   return absl::OkStatus();
 }
 

@@ -32,6 +32,8 @@ struct PlanSession {
   int64_t committed = 0;  // length before the pass
   int32_t first_row = 0;  // global
   int32_t rows = 0;
+  int32_t first_output = 0;  // index into PassPlan::output_rows
+  int32_t outputs = 0;
   std::vector<int32_t> pages;  // blocks that are committed whole
 };
 
@@ -58,6 +60,7 @@ struct PassPlan {
  private:
   absl::Status AddSession(const PassSession& source, const ModelConfig& config,
                           const KvCache& cache);
+  absl::Status AddOutputs(const PassSession& source, PlanSession& session);
   void AddTiles(const PlanSession& session, const std::vector<int32_t>& pages);
 };
 

@@ -17,6 +17,25 @@ uint64_t Mix(uint64_t state, uint64_t value) {  // splitmix64's finaliser
   return x ^ (x >> 31);
 }
 
+bool IsOutput(const PassSession& part, int32_t row) {
+  const int32_t last = static_cast<int32_t>(part.tokens.size()) - 1;
+  return part.outputs == RowOutputs::kAllRows ||
+         (part.outputs == RowOutputs::kLastRow && row == last) ||
+         (part.outputs == RowOutputs::kListedRows &&
+          std::binary_search(part.output_rows.begin(), part.output_rows.end(),
+                             row));
+}
+
+// Ascending rows of the pass, each once.
+void CheckOutputRows(const PassSession& part) {
+  int32_t least = 0;
+  for (const int32_t row : part.output_rows) {
+    FORETOKEN_CHECK(row >= least &&
+                    row < static_cast<int32_t>(part.tokens.size()));
+    least = row + 1;
+  }
+}
+
 float Unit(uint64_t hash) {  // -1..1
   return static_cast<float>(hash >> 40) / 8388608.0f - 1.0f;
 }
@@ -92,6 +111,7 @@ absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
     FORETOKEN_CHECK(sessions_.count(part.session) == 1);
     FORETOKEN_CHECK(!part.tokens.empty() &&
                     part.tokens.size() == part.parents.size());
+    CheckOutputRows(part);
     Session& session = sessions_[part.session];
     const int64_t committed = static_cast<int64_t>(session.committed.size());
     FORETOKEN_CHECK(part.sampling == nullptr ||
@@ -110,10 +130,7 @@ absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
       const std::vector<TokenId> path = PathOf(session, row);
       FORETOKEN_CHECK(committed + static_cast<int64_t>(path.size()) <=
                       options_.max_positions);
-      if (part.outputs == RowOutputs::kNone ||
-          (part.outputs == RowOutputs::kLastRow && row + 1 < rows)) {
-        continue;
-      }
+      if (!IsOutput(part, row)) continue;
       if (part.tokens[row] == options_.poison) {
         return absl::DataLossError(absl::StrCat("session ", part.session,
                                                 ": logits of row ", row,

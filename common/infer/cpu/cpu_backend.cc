@@ -11,7 +11,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
-#include "common/base/digest.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
@@ -21,6 +20,8 @@
 #include "common/infer/cpu/kv_store.h"
 #include "common/infer/cpu/ops_probe.h"
 #include "common/infer/kv_cache.h"
+#include "common/infer/numerics.h"
+#include "common/infer/pass_paths.h"
 #include "common/infer/pass_plan.h"
 #include "common/sampling/sampler.h"
 
@@ -29,28 +30,6 @@ namespace {
 
 // Raised with every change of the kernels that may change a bit of output.
 constexpr int kKernelVersion = 1;
-
-// Every field of the config that arithmetic sees: floats by their bits.
-std::string NumericConfig(const ModelConfig& config) {
-  const RopeScaling& rope = config.rope_scaling;
-  return absl::StrFormat(
-      "%s;shape=%d,%d,%d,%d,%d,%d,%d;eps=%a;theta=%a;"
-      "rope=%d,%a,%a,%a,%d;flags=%d%d%d%d%d",
-      ModelFamilyName(config.family), config.d_model, config.n_layers,
-      config.n_heads, config.n_kv_heads, config.head_dim, config.d_ff,
-      config.vocab_size, config.rms_norm_eps, config.rope_theta,
-      static_cast<int>(rope.type), rope.factor, rope.low_freq_factor,
-      rope.high_freq_factor, rope.original_max_positions,
-      config.tied_embeddings, config.qkv_bias, config.output_bias,
-      config.mlp_bias, config.qk_norm);
-}
-
-// 16 hex digits of the SHA-256.
-std::string ShortDigest(absl::string_view text) {
-  Sha256 hash;
-  hash.Update(text);
-  return HexDigest(hash.Finish()).substr(0, 16);
-}
 
 class CpuBackend : public Backend {
  public:
@@ -119,16 +98,13 @@ class CpuBackend : public Backend {
 
  private:
   struct LastPass {
-    int32_t first_row = 0;
-    int32_t rows = 0;
+    int32_t index = 0;  // into plan_.sessions
     bool committed = false;
   };
 
   absl::Status Draw(absl::Span<const PassSession> pass, PassResult& result);
   SampledToken DrawOne(const PassSession& source, int32_t row,
                        absl::Span<const float> logits, int thread);
-  absl::Status CheckPath(SessionId session, const LastPass& last,
-                         absl::Span<const int32_t> rows) const;
 
   // Scratch of one thread that draws tokens.
   struct DrawScratch {
@@ -158,8 +134,8 @@ absl::Status CpuBackend::Forward(absl::Span<const PassSession> pass,
   if (plan_.rows.empty()) return absl::OkStatus();
   FORETOKEN_RETURN_IF_ERROR(forward_->Run(plan_));
   FORETOKEN_RETURN_IF_ERROR(Draw(pass, result));
-  for (const PlanSession& session : plan_.sessions) {
-    last_pass_[session.id] = {session.first_row, session.rows, false};
+  for (size_t s = 0; s < plan_.sessions.size(); ++s) {
+    last_pass_[plan_.sessions[s].id] = {static_cast<int32_t>(s), false};
   }
   return absl::OkStatus();
 }
@@ -169,11 +145,7 @@ absl::Status CpuBackend::Draw(absl::Span<const PassSession> pass,
   std::atomic<int32_t> not_a_number = -1;  // a row without a number
   result.outputs.resize(pass.size());
   for (size_t s = 0; s < pass.size(); ++s) {
-    const RowOutputs outputs = pass[s].outputs;
-    result.outputs[s].resize(outputs == RowOutputs::kAllRows
-                                 ? pass[s].tokens.size()
-                             : outputs == RowOutputs::kLastRow ? 1
-                                                               : 0);
+    result.outputs[s].resize(plan_.sessions[s].outputs);
   }
   const int64_t total = static_cast<int64_t>(plan_.output_rows.size());
   for (int64_t first = 0; first < total; first += CpuForward::kLogitRows) {
@@ -184,9 +156,9 @@ absl::Status CpuBackend::Draw(absl::Span<const PassSession> pass,
       const int32_t row = plan_.output_rows[first + i];
       const int32_t s = plan_.rows[row].session;
       const int32_t local = row - plan_.sessions[s].first_row;
-      const bool all = pass[s].outputs == RowOutputs::kAllRows;
       const absl::Span<const float> logits = forward_->logits(i);
-      SampledToken& drawn = result.outputs[s][all ? local : 0];
+      SampledToken& drawn =
+          result.outputs[s][first + i - plan_.sessions[s].first_output];
       drawn = DrawOne(pass[s], local, logits, thread);
       // NaN is never preferred: where it is drawn there was nothing else.
       if (std::isnan(logits[drawn.token])) {
@@ -212,31 +184,8 @@ SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
     return token;
   }
   DrawScratch& scratch = scratch_[thread];
-  scratch.path.clear();
-  for (int32_t r = row; r != kRootParent; r = source.parents[r]) {
-    scratch.path.push_back(source.tokens[r]);
-  }
-  std::reverse(scratch.path.begin(), scratch.path.end());
+  PathTokens(source, row, scratch.path);
   return source.sampling->Sample(logits, scratch.path, scratch.sampling);
-}
-
-absl::Status CpuBackend::CheckPath(SessionId session, const LastPass& last,
-                                   absl::Span<const int32_t> rows) const {
-  int32_t parent = kRootParent;
-  for (const int32_t row : rows) {
-    if (row < 0 || row >= last.rows) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "session %d: commit of row %d, the last pass had rows 0..%d", session,
-          row, last.rows - 1));
-    }
-    if (plan_.rows[last.first_row + row].parent != parent) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "session %d: commit of row %d, which is no child of the row before",
-          session, row));
-    }
-    parent = last.first_row + row;
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CpuBackend::Commit(SessionId session,
@@ -250,13 +199,14 @@ absl::Status CpuBackend::Commit(SessionId session,
         last == last_pass_.end() ? "it was not in the last pass"
                                  : "its rows were committed before"));
   }
-  FORETOKEN_RETURN_IF_ERROR(CheckPath(session, last->second, rows));
+  const PlanSession& planned = plan_.sessions[last->second.index];
+  FORETOKEN_RETURN_IF_ERROR(CheckPath(plan_, planned, rows));
   FORETOKEN_RETURN_IF_ERROR(
       cache_.Reserve(session, length + static_cast<int64_t>(rows.size())));
   std::vector<int32_t> global;
   std::vector<TokenId> tokens;
   for (const int32_t row : rows) {
-    global.push_back(last->second.first_row + row);
+    global.push_back(planned.first_row + row);
     tokens.push_back(plan_.rows[global.back()].token);
   }
   store_.Commit(global, length, *cache_.PageTable(session), *pool_);
@@ -271,10 +221,11 @@ absl::StatusOr<absl::Span<const float>> CpuBackend::Logits(SessionId session,
     return absl::FailedPreconditionError(absl::StrFormat(
         "session %d: no logits, it was not in the last pass", session));
   }
+  const PlanSession& planned = plan_.sessions[last->second.index];
   const auto found =
       std::find(plan_.output_rows.begin(), plan_.output_rows.end(),
-                last->second.first_row + row);
-  if (row < 0 || row >= last->second.rows || found == plan_.output_rows.end()) {
+                planned.first_row + row);
+  if (row < 0 || row >= planned.rows || found == plan_.output_rows.end()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "session %d: row %d was no output of the last pass", session, row));
   }

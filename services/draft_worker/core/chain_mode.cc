@@ -41,10 +41,11 @@ void ChainMode::LayOut(int32_t root, PassRows& rows) {
     root = rows.Add(token, root);
     rows_.push_back(root);
   }
+  rows.outputs.push_back(root);
 }
 
 void ChainMode::Take(absl::Span<const SampledToken> outputs) {
-  const SampledToken& drawn = outputs.back();
+  const SampledToken& drawn = outputs.back();  // no rows lie below the chain
   if (drawn.token >= limits_.vocab_limit) {
     ended_ = true;
     return;

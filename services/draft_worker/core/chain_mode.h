@@ -17,7 +17,6 @@ class ChainMode final : public DraftMode {
   // gamma: 1..limits.max_rows.
   ChainMode(int gamma, const ModeLimits& limits);
 
-  RowOutputs outputs() const override { return RowOutputs::kLastRow; }
   // The draft model's own probability of a token estimates its acceptance.
   bool wants_logprobs() const override { return true; }
 

@@ -211,6 +211,7 @@ class DraftEngine {
   int32_t row_budget_ = 0;  // of a pass
   int32_t text_chunk_ = 0;
   ModeLimits limits_;
+  std::vector<SampledToken> by_row_;  // of the session that is being answered
   // By key, so by age: iteration is deterministic.
   std::map<DraftKey, std::unique_ptr<Session>> sessions_;
   DraftKey next_key_ = 1;

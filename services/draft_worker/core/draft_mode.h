@@ -30,6 +30,7 @@ namespace foretoken::draft_worker {
 struct PassRows {
   std::vector<TokenId> tokens;
   std::vector<int32_t> parents;
+  std::vector<int32_t> outputs;  // rows whose token is read, ascending
 
   int32_t size() const { return static_cast<int32_t>(tokens.size()); }
   int32_t Add(TokenId token, int32_t parent) {
@@ -40,15 +41,17 @@ struct PassRows {
   void Clear() {
     tokens.clear();
     parents.clear();
+    outputs.clear();
   }
 };
 
-// Of the service and its model; the same for all sessions.
+// Of the service and its model; the same for all sessions but for end_tokens.
 struct ModeLimits {
   int32_t vocab_limit = 0;  // ids at or above are never proposed
   int32_t max_rows = 0;     // rows of a pass below the last committed token
-  int32_t max_phrases = 1 << 13;    // of one working pool
-  std::vector<TokenId> end_tokens;  // nothing is drafted after these
+  int32_t max_phrases = 1 << 13;  // of one working pool
+  // The request's: nothing is drafted after these.
+  std::vector<TokenId> end_tokens;
 };
 
 // Of one draft.
@@ -82,9 +85,6 @@ class DraftMode {
  public:
   virtual ~DraftMode() = default;
 
-  // Which rows of a pass the mode reads. kLastRow: the last row that LayOut
-  // adds, or the last committed token where it adds none.
-  virtual RowOutputs outputs() const = 0;
   // Its logprob is wanted with every token.
   virtual bool wants_logprobs() const { return false; }
 
@@ -98,11 +98,12 @@ class DraftMode {
 
   // No pass could add to the draft.
   virtual bool done() const = 0;
-  // Adds this pass's rows; `root` is the row of the last committed token,
-  // kRootParent where its KV is committed.
+  // Adds this pass's rows and says which of them it reads; `root` is the row of
+  // the last committed token, kRootParent where its KV is committed: the chain
+  // is not empty then.
   virtual void LayOut(int32_t root, PassRows& rows) = 0;
-  // The draft model's tokens after the rows of the pass, by row (kAllRows), or
-  // one (kLastRow).
+  // The draft model's tokens after the rows of the pass, by row; no token (-1)
+  // after those that LayOut did not ask for.
   virtual void Take(absl::Span<const SampledToken> outputs) = 0;
   // The tree as far as it has come, at most max_nodes of it.
   virtual void Finish(DraftTree& tree) = 0;

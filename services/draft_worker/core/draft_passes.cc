@@ -199,7 +199,8 @@ absl::Status DraftEngine::Forward(absl::Span<const Share> plan,
     part.session = *session.backend_session;
     part.tokens = session.rows.tokens;
     part.parents = session.rows.parents;
-    part.outputs = share.drafts ? session.mode->outputs() : RowOutputs::kNone;
+    part.outputs = RowOutputs::kListedRows;
+    part.output_rows = session.rows.outputs;
     part.sampling = &*session.sampling;
   }
   return backend_->Forward(pass, result);
@@ -211,7 +212,11 @@ absl::Status DraftEngine::Take(const Share& share,
                                DraftReport& report) {
   Session& session = *share.session;
   if (!share.drafts) return CommitRows(session, session.text_rows, 0);
-  session.mode->Take(outputs);
+  by_row_.assign(session.rows.size(), SampledToken());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    by_row_[session.rows.outputs[i]] = outputs[i];
+  }
+  session.mode->Take(by_row_);
   session.draft->last_pass = forward_time;
   Count(session);
   if (!IsDue(session)) return CommitRows(session, session.text_rows, 0);

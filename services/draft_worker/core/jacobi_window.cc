@@ -52,6 +52,9 @@ void JacobiWindow::LayOut(int32_t root, PassRows& rows) {
       deepest_rows_[j] = rows.Add(levels_[level][j], deepest_rows_[j]);
     }
   }
+  for (const int32_t row : deepest_rows_) {
+    if (row != root) rows.outputs.push_back(row);
+  }
 }
 
 void JacobiWindow::Take(TokenId last, absl::Span<const SampledToken> outputs,

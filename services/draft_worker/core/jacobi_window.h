@@ -41,7 +41,8 @@ class JacobiWindow {
   // short. Not empty.
   void Start(absl::Span<const TokenId> text);
 
-  // Adds the window's rows below `root`, the row of the last token.
+  // Adds the window's rows below `root`, the row of the last token, which is
+  // asked for already.
   void LayOut(int32_t root, PassRows& rows);
 
   // `outputs`: by row, of the pass that LayOut was for; `last`: that pass's

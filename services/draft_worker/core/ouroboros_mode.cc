@@ -189,6 +189,7 @@ void OuroborosMode::LayOut(int32_t root, PassRows& rows) {
     chain_rows_.push_back(last_row_);
     last_ = token;
   }
+  rows.outputs.push_back(last_row_);
   LayOutPhrases(rows);
   const int64_t depth = static_cast<int64_t>(chain_.size());
   has_window_ = depth + window_.depth() <= room_.max_depth;
@@ -207,7 +208,7 @@ void OuroborosMode::LayOutPhrases(PassRows& rows) {
       // Phrases that begin alike share rows.
       const auto [entry, is_new] =
           phrase_rows_.try_emplace({at, phrase[i]}, rows.size());
-      if (is_new) rows.Add(phrase[i], at);
+      if (is_new) rows.outputs.push_back(rows.Add(phrase[i], at));
       at = entry->second;
     }
   }

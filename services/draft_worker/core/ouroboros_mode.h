@@ -52,7 +52,6 @@ class OuroborosMode final : public DraftMode {
   OuroborosMode(const OuroborosOptions& options, const ModeLimits& limits,
                 absl::Span<const Phrase> warm_start);
 
-  RowOutputs outputs() const override { return RowOutputs::kAllRows; }
   void Observe(const Observation& observation) override;
   void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;
   void Resume(const DraftRoom& room) override;

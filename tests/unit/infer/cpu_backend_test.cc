@@ -156,6 +156,23 @@ TEST_F(BackendErrorTest, LogitsAreThoseOfOutputRowsOnly) {
   }
 }
 
+TEST_F(BackendErrorTest, ListedOutputRowsMustAscend) {
+  pass_.outputs = RowOutputs::kListedRows;
+  const auto refused = [&](const std::vector<int32_t>& rows) {
+    pass_.output_rows = rows;
+    const absl::Status status = Forward({1, 2, 3}, {-1, 0, 1});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused({3}), HasSubstr("output row 3, want 0..2"));
+  EXPECT_THAT(refused({-1}), HasSubstr("output row -1, want 0..2"));
+  EXPECT_THAT(refused({1, 1}), HasSubstr("output row 1, want 2..2"));
+  EXPECT_THAT(refused({2, 0}), HasSubstr("output row 0, want 3..2"));
+  pass_.output_rows = {};
+  FORETOKEN_EXPECT_OK(Forward({1, 2, 3}, {-1, 0, 1}));
+  EXPECT_EQ(result_.outputs[0].size(), 0);
+}
+
 TEST(CpuBackendTest, ACommitWithoutMemoryIsRefusedAndCanBeRepeated) {
   CpuOptions options = Options();
   options.kv_cache_bytes = 1;

@@ -70,6 +70,58 @@ class RowInvarianceTest : public ::testing::TestWithParam<Case> {
   }
 };
 
+// Whichever rows are asked for, each has the token and the logits, bit for bit,
+// that it has where all are asked for.
+TEST_P(RowInvarianceTest, ListedOutputRowsEqualThoseOfAllRows) {
+  std::mt19937 random(12);
+  const auto backend = MakeBackend(TinyConfig(), CaseOptions(2));
+  for (int trial = 0; trial < 12; ++trial) {
+    constexpr int kSessions = 3;
+    std::vector<SessionId> ids;
+    std::vector<std::vector<TokenId>> tokens;
+    std::vector<std::vector<int32_t>> parents;
+    std::vector<std::vector<int32_t>> listed;
+    std::vector<PassSession> pass(kSessions);
+    for (int s = 0; s < kSessions; ++s) {
+      ids.push_back(backend->Open("", {})->session);
+      // More than one chunk of logits, now and then.
+      const int rows = 1 + static_cast<int>(random() % 60);
+      tokens.push_back(RandomTokens(rows, TinyConfig(), random));
+      parents.push_back(RandomParents(rows, trial % 3, random));
+      auto& wanted = listed.emplace_back();
+      for (int32_t row = 0; row < rows; ++row) {
+        if (random() % 3 == 0) wanted.push_back(row);
+      }
+    }
+    for (int s = 0; s < kSessions; ++s) {
+      pass[s].session = ids[s];
+      pass[s].tokens = tokens[s];
+      pass[s].parents = parents[s];
+    }
+    PassResult all;
+    FORETOKEN_ASSERT_OK(backend->Forward(pass, all));
+    std::vector<std::vector<Bits>> want(kSessions);
+    for (int s = 0; s < kSessions; ++s) {
+      for (const int32_t row : listed[s]) {
+        want[s].push_back(RowLogits(*backend, ids[s], row));
+      }
+      pass[s].outputs = RowOutputs::kListedRows;
+      pass[s].output_rows = listed[s];
+    }
+    PassResult some;
+    FORETOKEN_ASSERT_OK(backend->Forward(pass, some));
+    for (int s = 0; s < kSessions; ++s) {
+      ASSERT_EQ(some.outputs[s].size(), listed[s].size());
+      for (size_t i = 0; i < listed[s].size(); ++i) {
+        EXPECT_EQ(some.outputs[s][i].token, all.outputs[s][listed[s][i]].token);
+        EXPECT_TRUE(
+            SameBits(RowLogits(*backend, ids[s], listed[s][i]), want[s][i]));
+      }
+      FORETOKEN_ASSERT_OK(backend->Close(ids[s]));
+    }
+  }
+}
+
 TEST_P(RowInvarianceTest, TreesOfManySessionsEqualOneTokenAtATime) {
   const ModelConfig config = TinyConfig();
   const auto reference = MakeBackend(config, CaseOptions(1));
