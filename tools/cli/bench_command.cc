@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -21,6 +19,8 @@
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/cpu/huge_buffer.h"
+#include "common/infer/factory/backend_factory.h"
+#include "common/infer/factory/named_shapes.h"
 #include "common/infer/model_weights.h"
 #include "tools/cli/command.h"
 #include "tools/cli/standard_output.h"
@@ -58,43 +58,11 @@ double Seconds(absl::FunctionRef<void()> work) {
   return taken.count();
 }
 
-// "d_model=2048,layers=12,...": the shape of a Llama.
-absl::StatusOr<ModelConfig> ParseShape(const std::string& text) {
-  ModelConfig config;
-  config.max_positions = 2048;
-  const std::pair<absl::string_view, int32_t*> fields[] = {
-      {"d_model", &config.d_model},   {"layers", &config.n_layers},
-      {"heads", &config.n_heads},     {"kv_heads", &config.n_kv_heads},
-      {"d_ff", &config.d_ff},         {"vocab", &config.vocab_size},
-      {"head_dim", &config.head_dim}, {"context", &config.max_positions},
-  };
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    const std::pair<absl::string_view, absl::string_view> pair =
-        absl::StrSplit(part, absl::MaxSplits('=', 1));
-    int32_t* field = nullptr;
-    for (const auto& [name, target] : fields) {
-      if (name == pair.first) field = target;
-    }
-    if (field == nullptr || !absl::SimpleAtoi(pair.second, field) ||
-        *field < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--random: \"", part,
-          "\", want d_model, layers, heads, kv_heads, d_ff, vocab, head_dim or "
-          "context = a positive number"));
-    }
-  }
-  if (config.n_heads < 1 || config.d_model < 1) {
-    return absl::InvalidArgumentError("--random: want d_model and heads");
-  }
-  if (config.head_dim == 0) config.head_dim = config.d_model / config.n_heads;
-  return config;
-}
-
 absl::StatusOr<std::unique_ptr<ModelWeights>> OpenWeights(
     const EngineOptions& options, Precision precision) {
   if (!options.model.empty()) return ModelWeights::Load(options.model);
   FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config,
-                             ParseShape(options.random));
+                             ParseRandomModel(options.random));
   return ModelWeights::Random(config,
                               precision == Precision::kBFloat16
                                   ? WeightType::kBFloat16
@@ -347,9 +315,11 @@ void AddBenchCommand(CLI::App& app, Run& run) {
       "engine", "The cost of a forward pass by its number of rows.");
   auto options = std::make_shared<EngineOptions>();
   engine->add_option("--model", options->model, "Model directory");
-  engine->add_option("--random", options->random,
-                     "Random weights instead, of a shape like d_model=2048,"
-                     "layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000");
+  engine->add_option(
+      "--random", options->random,
+      absl::StrCat("Random weights instead, of a shape: ", NamedShapeList(),
+                   ", or d_model=2048,layers=12,heads=32,"
+                   "kv_heads=4,d_ff=5632,vocab=32000"));
   engine->add_option("--precision", options->precision, "fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();

@@ -1,12 +1,14 @@
 #include "common/infer/factory/backend_factory.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
 #include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/factory/named_shapes.h"
 #include "common/infer/model_weights.h"
 
 namespace foretoken {
@@ -42,8 +44,8 @@ void AddBackendFlags(Flags& flags, BackendOptions* options) {
   flags.String("model", &options->model, "Model directory (Hugging Face)");
   flags.String("random-model", &options->random_model,
                "Random weights of a shape instead of --model, for "
-               "measurements: d_model=2048,layers=12,heads=32,kv_heads=4,"
-               "d_ff=5632,vocab=32000");
+               "measurements: llama-3-8b or the like, or d_model=2048,"
+               "layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000");
   flags.Int64("random-seed", &options->random_seed, {0, int64_t{1} << 62},
               "Seed of the random weights");
   flags.Choice("backend", &options->backend, {"auto", "cpu"}, "Engine");
@@ -70,7 +72,12 @@ void AddBackendFlags(Flags& flags, BackendOptions* options) {
 absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
   ModelConfig config;
   config.max_positions = 4096;
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+  std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
+  if (const auto named = NamedShape(parts.front()); named.has_value()) {
+    config = *named;
+    parts.erase(parts.begin());
+  }
+  for (const absl::string_view part : parts) {
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(part, absl::MaxSplits('=', 1));
     int32_t* field = FieldOf(config, pair.first);
@@ -78,7 +85,8 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
       return absl::InvalidArgumentError(absl::StrCat(
           "random model: \"", part,
           "\", want d_model|layers|heads|kv_heads|head_dim|d_ff|vocab|"
-          "max_positions=NUMBER"));
+          "max_positions=NUMBER, after ",
+          NamedShapeList(), " or without"));
     }
   }
   if (config.head_dim == 0 && config.n_heads > 0) {

@@ -31,7 +31,8 @@ struct BackendOptions {
 void AddBackendFlags(Flags& flags, BackendOptions* options);
 
 // "d_model=2048,layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000", further
-// max_positions (4096) and head_dim. InvalidArgument by key.
+// max_positions (4096) and head_dim; or a name of named_shapes.h, where wanted
+// with such fields after it. InvalidArgument by key.
 absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text);
 
 // Loads or draws the weights; the errors of both name file or field.

@@ -49,7 +49,12 @@ TEST(BenchCommandTest, BadShapesAndAFullDiskAreErrors) {
   const auto bad = testing::RunCommand(dir, "bench engine --random d_model=0");
   EXPECT_EQ(bad.exit_status, 1);
   EXPECT_THAT(bad.out, IsEmpty());
-  EXPECT_THAT(bad.err, HasSubstr("--random: \"d_model=0\""));
+  EXPECT_THAT(bad.err, HasSubstr("random model: "));
+  const auto unknown =
+      testing::RunCommand(dir, "bench engine --random llama-9");
+  EXPECT_EQ(unknown.exit_status, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("\"llama-9\", want d_model|"));
+  EXPECT_THAT(unknown.err, HasSubstr("llama-3-8b|llama-2-7b"));
   EXPECT_THAT(testing::RunCommand(dir, "bench engine").err,
               HasSubstr("want either --model or --random"));
   const auto full = testing::RunCommand(dir, kTiny, "", "/dev/full");
