@@ -122,6 +122,10 @@ class Backend {
   // floor of its time. 0 if unknown.
   virtual int64_t weight_bytes_per_pass() const { return 0; }
 
+  // Bytes a second of a large copy within the memory that holds the weights,
+  // read and write counted: the yardstick of a pass on a device. 0 if unknown.
+  virtual absl::StatusOr<double> MeasureCopyBandwidth() { return 0.0; }
+
   virtual KvUsage kv_usage() const = 0;
 };
 

@@ -27,7 +27,7 @@
 namespace foretoken {
 
 // Raised with every change of this header.
-inline constexpr uint32_t kDeviceAbi = 1;
+inline constexpr uint32_t kDeviceAbi = 2;
 
 inline constexpr int32_t kDevicePageTokens = 32;
 inline constexpr int32_t kDeviceTopTokens = 8;
@@ -53,7 +53,8 @@ struct DeviceShape {
 struct DeviceOptions {
   int32_t device = 0;  // CUDA ordinal
   DeviceType type = DeviceType::kBFloat16;
-  int64_t pages = 0;  // 0: what is left of memory, less a reserve
+  int64_t pages = 0;      // 0: what is left of memory, less a reserve,
+  int64_t max_pages = 0;  // but at most these (0: no such limit)
   int32_t max_rows = 512;
   int32_t max_sessions = 256;
   bool graphs = true;  // CUDA graphs by tier of rows; changes no bit
@@ -100,8 +101,10 @@ struct DeviceSession {
   int32_t first_row = 0;
   int32_t rows = 0;
   // Slots of the next positions after the committed ones, into commit_slots:
-  // the engine walks its own tokens from the root and moves the KV of up to
-  // this many rows of that path there at once. 0: no walk.
+  // the engine walks its own tokens from the root (the session's first row; a
+  // row without output ends the walk, of equal siblings the first is taken) and
+  // moves the KV of up to this many rows of that path there at once. 0: no
+  // walk.
   int32_t commit_begin = 0;
   int32_t commit_count = 0;
   int32_t sampling = -1;  // into samplings, -1: arg max
@@ -179,6 +182,7 @@ class DeviceEngine {
  public:
   virtual ~DeviceEngine() = default;
 
+  // Both once FinishWeights is done.
   virtual int64_t pages() const = 0;
   virtual int64_t weight_bytes_per_pass() const = 0;
   // Name of the device, kernel version, tile sizes: what may change a bit.
@@ -187,6 +191,8 @@ class DeviceEngine {
   // Row-major [rows, cols] in the type of DeviceOptions; norms and biases in
   // fp32. All tensors of the shape, each once, then FinishWeights, which also
   // takes the rotary table: cosines and sines, [max_positions][head_dim / 2].
+  // `data` is borrowed for the call; the output matrix does not come where it
+  // is tied. A tensor that is missing or of another shape is INTERNAL.
   virtual DeviceStatus Upload(DeviceTensor tensor, int32_t layer,
                               const void* data, int64_t rows, int64_t cols) = 0;
   virtual DeviceStatus FinishWeights(const float* cosines,
@@ -197,7 +203,8 @@ class DeviceEngine {
   virtual DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
                                DeviceWalk* walks) = 0;
 
-  // Moves KV of scratch rows of the last pass into `slots`, bit for bit.
+  // Moves KV of scratch rows of the last pass into `slots`, bit for bit. Need
+  // not be done at return, but before the next pass reads.
   virtual DeviceStatus Commit(const int32_t* rows, const int32_t* slots,
                               int32_t count) = 0;
 
@@ -209,12 +216,17 @@ class DeviceEngine {
   virtual DeviceStatus MeasureCopyBandwidth(double* bytes_per_second) = 0;
 };
 
-// What the module exports, by these names.
-using DeviceAbiFunction = uint32_t (*)();  // ForetokenDeviceAbi
-using DeviceCreateFunction =               // ForetokenCreateDeviceEngine
-    DeviceStatus (*)(const DeviceShape* shape, const DeviceOptions* options,
-                     DeviceEngine** engine);
-using DeviceDeleteFunction = void (*)(DeviceEngine*);  // ForetokenDelete...
+// What the module exports, with C linkage, and nothing else. Create answers
+// UNAVAILABLE where there is no driver or no such device (cudaGetDeviceCount is
+// not success, or says 0) and INVALID_ARGUMENT for a shape without kernels.
+using DeviceAbiFunction = uint32_t (*)();
+using DeviceCreateFunction = DeviceStatus (*)(const DeviceShape* shape,
+                                              const DeviceOptions* options,
+                                              DeviceEngine** engine);
+using DeviceDeleteFunction = void (*)(DeviceEngine*);
+inline constexpr char kDeviceAbiSymbol[] = "ForetokenDeviceAbi";
+inline constexpr char kDeviceCreateSymbol[] = "ForetokenCreateDeviceEngine";
+inline constexpr char kDeviceDeleteSymbol[] = "ForetokenDeleteDeviceEngine";
 
 }  // namespace foretoken
 

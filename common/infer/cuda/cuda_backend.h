@@ -1,0 +1,53 @@
+// The CUDA backend: sessions, pages, plans and errors on the host, memory and
+// kernels behind DeviceEngine. Knows nothing of CUDA, so that the same code
+// runs over the engine's twin where there is no GPU.
+//
+// What a round costs in calls: one Forward. Its walk moves the KV of the path
+// that the model's own tokens take, as far as the session's pages reach, so
+// that a Commit of that path, or of a shorter one, only counts tokens.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_CUDA_BACKEND_H_
+#define FORETOKEN_COMMON_INFER_CUDA_CUDA_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "common/infer/backend.h"
+#include "common/infer/cuda/device_engine.h"
+#include "common/infer/model_weights.h"
+
+namespace foretoken {
+
+struct CudaOptions {
+  int32_t device = 0;
+  // Memory for committed KV, in bytes of pages: at least one page. 0: room for
+  // kDefaultContexts sessions of full length, or what is left of memory.
+  int64_t kv_cache_bytes = 0;
+  int32_t max_rows = 512;  // of one pass, 1..kMaxRows
+  int32_t max_sessions = 256;
+  bool prefix_reuse = true;
+  bool graphs = true;  // changes no bit of output
+
+  static constexpr int32_t kMaxRows = 16384;
+  static constexpr int64_t kDefaultContexts = 64;
+};
+
+// Deletes with the library that made the engine.
+using DeviceEnginePtr =
+    std::unique_ptr<DeviceEngine, void (*)(DeviceEngine* engine)>;
+
+// Makes an engine without weights: of the module (device_module.h) or the twin.
+using DeviceEngineMaker = absl::FunctionRef<absl::StatusOr<DeviceEnginePtr>(
+    const DeviceShape& shape, const DeviceOptions& options)>;
+
+// Makes the engine and hands it the weights, which are not needed afterwards.
+// InvalidArgument names a bad option; ResourceExhausted if memory is short;
+// else what the engine says (Unavailable: no GPU).
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(
+    const ModelWeights& weights, DeviceEngineMaker make_engine,
+    const CudaOptions& options);
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_CUDA_BACKEND_H_

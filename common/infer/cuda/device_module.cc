@@ -1,0 +1,78 @@
+#include "common/infer/cuda/device_module.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/infer/cuda/device_weights.h"
+
+namespace foretoken {
+namespace {
+
+std::string BinaryFolder() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "." : path.parent_path().string();
+}
+
+absl::Status NoSymbol(const std::string& path, const char* name) {
+  return absl::UnavailableError(absl::StrCat(
+      "GPU module ", path, ": no function ", name, ", it is another library"));
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceModule> DeviceModule::Load() {
+  const char* named = std::getenv(kDeviceModuleVariable);
+  if (named != nullptr && *named != '\0') return LoadFile(named);
+  const std::string folder = BinaryFolder();
+  for (const std::string& path :
+       {absl::StrCat(folder, "/", kDeviceModuleFile),
+        absl::StrCat(folder, "/../lib/", kDeviceModuleFile)}) {
+    if (access(path.c_str(), F_OK) == 0) return LoadFile(path);
+  }
+  return absl::UnavailableError(
+      absl::StrCat("no GPU module: ", kDeviceModuleFile, " is neither in ",
+                   folder, " nor in ", folder, "/../lib, and ",
+                   kDeviceModuleVariable, " is not set"));
+}
+
+absl::StatusOr<DeviceModule> DeviceModule::LoadFile(const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::UnavailableError(absl::StrCat("GPU module: ", dlerror()));
+  }
+  const auto abi =
+      reinterpret_cast<DeviceAbiFunction>(dlsym(library, kDeviceAbiSymbol));
+  if (abi == nullptr) return NoSymbol(path, kDeviceAbiSymbol);
+  if (abi() != kDeviceAbi) {
+    return absl::UnavailableError(absl::StrFormat(
+        "GPU module %s: built for version %d of the device interface, want %d",
+        path, abi(), kDeviceAbi));
+  }
+  const auto create = reinterpret_cast<DeviceCreateFunction>(
+      dlsym(library, kDeviceCreateSymbol));
+  if (create == nullptr) return NoSymbol(path, kDeviceCreateSymbol);
+  const auto destroy = reinterpret_cast<DeviceDeleteFunction>(
+      dlsym(library, kDeviceDeleteSymbol));
+  if (destroy == nullptr) return NoSymbol(path, kDeviceDeleteSymbol);
+  return DeviceModule(create, destroy);
+}
+
+absl::StatusOr<DeviceEnginePtr> DeviceModule::Create(
+    const DeviceShape& shape, const DeviceOptions& options) const {
+  DeviceEngine* engine = nullptr;
+  const DeviceStatus status = create_(&shape, &options, &engine);
+  DeviceEnginePtr owned(engine, destroy_);
+  if (!status.ok()) {
+    return StatusFromDevice(status, absl::StrCat("device ", options.device));
+  }
+  return owned;
+}
+
+}  // namespace foretoken

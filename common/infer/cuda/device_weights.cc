@@ -1,0 +1,185 @@
+#include "common/infer/cuda/device_weights.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/infer/rotary.h"
+#include "common/infer/weight_types.h"
+
+namespace foretoken {
+namespace {
+
+WeightType StoredType(DeviceType type) {
+  return type == DeviceType::kFloat16 ? WeightType::kFloat16
+                                      : WeightType::kBFloat16;
+}
+
+class Uploader {
+ public:
+  Uploader(DeviceType type, DeviceEngine& engine)
+      : type_(type), engine_(engine) {}
+
+  // Absent tensors are left out: the shape says which there are.
+  absl::Status Matrix(DeviceTensor tensor, const char* name, int32_t layer,
+                      const WeightTensor& from) {
+    if (!from.present()) return absl::OkStatus();
+    const bool aligned = reinterpret_cast<uintptr_t>(from.data) % 2 == 0;
+    if (from.type == StoredType(type_) && aligned) {
+      return Send(tensor, name, layer, from.data, from);
+    }
+    narrow_.resize(from.size());
+    for (int64_t begin = 0; begin < from.size(); begin += kChunk) {
+      const int64_t count = std::min(kChunk, from.size() - begin);
+      wide_.resize(count);
+      from.CopyTo(begin, absl::MakeSpan(wide_));
+      for (int64_t i = 0; i < count; ++i) {
+        narrow_[begin + i] = type_ == DeviceType::kFloat16
+                                 ? Float16FromFloat(wide_[i])
+                                 : BFloat16FromFloat(wide_[i]);
+      }
+    }
+    return Send(tensor, name, layer, narrow_.data(), from);
+  }
+
+  absl::Status Vector(DeviceTensor tensor, const char* name, int32_t layer,
+                      const WeightTensor& from) {
+    if (!from.present()) return absl::OkStatus();
+    wide_.resize(from.size());
+    from.CopyTo(0, absl::MakeSpan(wide_));
+    return Send(tensor, name, layer, wide_.data(), from);
+  }
+
+ private:
+  static constexpr int64_t kChunk = int64_t{1} << 20;
+
+  absl::Status Send(DeviceTensor tensor, const char* name, int32_t layer,
+                    const void* data, const WeightTensor& from) {
+    return StatusFromDevice(
+        engine_.Upload(tensor, layer, data, from.rows, from.cols),
+        absl::StrCat("upload of layer ", layer, "'s ", name));
+  }
+
+  const DeviceType type_;
+  DeviceEngine& engine_;
+  std::vector<float> wide_;
+  std::vector<uint16_t> narrow_;
+};
+
+absl::Status UploadLayer(const LayerWeights& from, int32_t i, Uploader& up) {
+  using enum DeviceTensor;
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Vector(kAttentionNorm, "attention norm", i, from.attention_norm));
+  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kQuery, "query matrix", i, from.q));
+  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kKey, "key matrix", i, from.k));
+  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kValue, "value matrix", i, from.v));
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Vector(kQueryBias, "query bias", i, from.q_bias));
+  FORETOKEN_RETURN_IF_ERROR(up.Vector(kKeyBias, "key bias", i, from.k_bias));
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Vector(kValueBias, "value bias", i, from.v_bias));
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Vector(kQueryNorm, "query norm", i, from.q_norm));
+  FORETOKEN_RETURN_IF_ERROR(up.Vector(kKeyNorm, "key norm", i, from.k_norm));
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Matrix(kAttentionOutput, "attention output", i, from.o));
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Vector(kAttentionOutputBias, "attention output bias", i, from.o_bias));
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Vector(kFeedForwardNorm, "feed-forward norm", i, from.ffn_norm));
+  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kGate, "gate matrix", i, from.gate));
+  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kUp, "up matrix", i, from.up));
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Vector(kGateBias, "gate bias", i, from.gate_bias));
+  FORETOKEN_RETURN_IF_ERROR(up.Vector(kUpBias, "up bias", i, from.up_bias));
+  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kDown, "down matrix", i, from.down));
+  return up.Vector(kDownBias, "down bias", i, from.down_bias);
+}
+
+absl::Status FinishWithRotaryTable(const ModelConfig& config,
+                                   DeviceEngine& engine) {
+  const Rotary rotary(config);
+  const int64_t half = rotary.half();
+  std::vector<float> cosines(config.max_positions * half);
+  std::vector<float> sines(cosines.size());
+  for (int64_t position = 0; position < config.max_positions; ++position) {
+    rotary.Angles(position, &cosines[position * half], &sines[position * half]);
+  }
+  return StatusFromDevice(engine.FinishWeights(cosines.data(), sines.data()),
+                          "end of the weights");
+}
+
+}  // namespace
+
+absl::Status StatusFromDevice(const DeviceStatus& status,
+                              absl::string_view context) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.code),
+                      absl::StrCat("cuda backend: ", context, ": ",
+                                   static_cast<const char*>(status.message)));
+}
+
+DeviceShape ShapeForDevice(const ModelConfig& config) {
+  DeviceShape shape;
+  shape.d_model = config.d_model;
+  shape.layers = config.n_layers;
+  shape.heads = config.n_heads;
+  shape.kv_heads = config.n_kv_heads;
+  shape.head_dim = config.head_dim;
+  shape.d_ff = config.d_ff;
+  shape.vocab = config.vocab_size;
+  shape.max_positions = config.max_positions;
+  shape.rms_norm_eps = config.rms_norm_eps;
+  shape.tied_embeddings = config.tied_embeddings;
+  shape.qkv_bias = config.qkv_bias;
+  shape.output_bias = config.output_bias;
+  shape.mlp_bias = config.mlp_bias;
+  shape.qk_norm = config.qk_norm;
+  return shape;
+}
+
+DeviceType TypeForDevice(const ModelWeights& weights) {
+  const auto half = [](const WeightTensor& tensor) {
+    return tensor.type == WeightType::kFloat16;
+  };
+  bool all = half(weights.embedding()) && half(weights.output());
+  for (const LayerWeights& layer : weights.layers()) {
+    for (const WeightTensor* tensor : {&layer.q, &layer.k, &layer.v, &layer.o,
+                                       &layer.gate, &layer.up, &layer.down}) {
+      all = all && half(*tensor);
+    }
+  }
+  return all ? DeviceType::kFloat16 : DeviceType::kBFloat16;
+}
+
+const char* DeviceTypeName(DeviceType type) {
+  return type == DeviceType::kFloat16 ? "fp16" : "bf16";
+}
+
+int64_t DevicePageBytes(const ModelConfig& config) {
+  constexpr int64_t kElementBytes = 2;
+  return 2 * kElementBytes * kDevicePageTokens * config.n_layers *
+         config.n_kv_heads * config.head_dim;
+}
+
+absl::Status UploadWeights(const ModelWeights& weights, DeviceType type,
+                           DeviceEngine& engine) {
+  using enum DeviceTensor;
+  Uploader up(type, engine);
+  const ModelConfig& config = weights.config();
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Matrix(kEmbedding, "embedding", 0, weights.embedding()));
+  if (!config.tied_embeddings) {
+    FORETOKEN_RETURN_IF_ERROR(
+        up.Matrix(kOutput, "output matrix", 0, weights.output()));
+  }
+  FORETOKEN_RETURN_IF_ERROR(
+      up.Vector(kFinalNorm, "final norm", 0, weights.final_norm()));
+  for (int32_t i = 0; i < config.n_layers; ++i) {
+    FORETOKEN_RETURN_IF_ERROR(UploadLayer(weights.layers()[i], i, up));
+  }
+  return FinishWithRotaryTable(config, engine);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,40 @@
+// A checkpoint's weights on their way to a device engine.
+//
+// Pure functions; thread-safe.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_DEVICE_WEIGHTS_H_
+#define FORETOKEN_COMMON_INFER_CUDA_DEVICE_WEIGHTS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "common/infer/cuda/device_engine.h"
+#include "common/infer/model_config.h"
+#include "common/infer/model_weights.h"
+
+namespace foretoken {
+
+// `context` names the step: "cuda backend: upload of layer 3's query matrix".
+absl::Status StatusFromDevice(const DeviceStatus& status,
+                              absl::string_view context);
+
+DeviceShape ShapeForDevice(const ModelConfig& config);
+
+// fp16 where every matrix is fp16, else bf16: what is stored in another type is
+// rounded to it.
+DeviceType TypeForDevice(const ModelWeights& weights);
+
+// "bf16" or "fp16".
+const char* DeviceTypeName(DeviceType type);
+
+// K and V of one page, all layers.
+int64_t DevicePageBytes(const ModelConfig& config);
+
+// Every tensor, one at a time (host memory for one of them at most, and for
+// none where the stored type is the device's), then the rotary table.
+absl::Status UploadWeights(const ModelWeights& weights, DeviceType type,
+                           DeviceEngine& engine);
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_DEVICE_WEIGHTS_H_
