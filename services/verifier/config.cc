@@ -5,9 +5,16 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/infer/pass_timing.h"
 #include "common/text/tokenizer.h"
 
 namespace foretoken::verifier {
+namespace {
+
+// Of the measurement of passes at the start.
+constexpr absl::Duration kTimingBudget = absl::Seconds(1);
+
+}  // namespace
 
 void AddVerifierFlags(Flags& flags, BackendOptions* backend,
                       VerifyEngineOptions* engine,
@@ -74,6 +81,9 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> MakeVerifierServer(
   FORETOKEN_LOG(kInfo, "model ", server.model_name, " ready, numerics ",
                 loaded->numerics_fingerprint(), ", KV pages ",
                 loaded->kv_usage().pages_total);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      server.engine_thread.pass_timing,
+      PassTiming::Measure(*loaded, 1 + server.max_tree_nodes, kTimingBudget));
   return std::make_unique<VerifierServer>(
       server, std::make_unique<VerifyEngine>(engine, std::move(loaded)),
       registry);

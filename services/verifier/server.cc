@@ -1,5 +1,6 @@
 #include "services/verifier/server.h"
 
+#include <cmath>
 #include <deque>
 #include <utility>
 
@@ -214,10 +215,10 @@ grpc::ServerUnaryReactor* VerifierServer::GetVerifierInfo(
   response->set_sessions(static_cast<int32_t>(snapshot.sessions));
   response->set_kv_pages_total(snapshot.kv.pages_total);
   response->set_kv_pages_free(snapshot.kv.pages_free);
-  for (const auto& [rows, seconds] : snapshot.pass_seconds) {
+  for (const PassTiming::Point& point : snapshot.pass_timing.points()) {
     v1::PassCost* cost = response->add_pass_costs();
-    cost->set_rows(rows);
-    cost->set_milliseconds(seconds * 1e3);
+    cost->set_rows(static_cast<int32_t>(std::lround(point.rows)));
+    cost->set_milliseconds(point.seconds * 1e3);
   }
   response->set_model(options_.model_name);
   response->set_tokenizer_fingerprint(options_.tokenizer_fingerprint);

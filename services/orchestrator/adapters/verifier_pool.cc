@@ -121,6 +121,8 @@ void VerifierPool::Record(Member& member, const grpc::Status& status,
   if (status.ok()) {
     if (!info_.has_value()) info_ = info;
     const bool mismatched = !SameModel(*info_, info);
+    // The model stays, what passes cost does not.
+    if (!mismatched) info_ = info;
     if (mismatched && !member.mismatched) {
       FORETOKEN_LOG(kError, "verifier ", member.endpoint.name,
                     " runs another model: not used");

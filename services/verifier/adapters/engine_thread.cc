@@ -9,19 +9,11 @@
 namespace foretoken::verifier {
 namespace {
 
-// Weight of the newest pass in the smoothed cost.
-constexpr double kCostWeight = 0.1;
 // Share of a pass that gathering may cost.
 constexpr int kGatherDivisor = 8;
 
 absl::Status Stopping() {
   return absl::UnavailableError("the verifier is stopping");
-}
-
-int32_t RowBucket(int32_t rows) {
-  int32_t bucket = 1;
-  while (bucket < rows) bucket *= 2;
-  return bucket;
 }
 
 }  // namespace
@@ -33,7 +25,8 @@ EngineThread::EngineThread(const EngineThreadOptions& options,
       observer_(observer),
       model_(engine->model()),
       fingerprint_(engine->numerics_fingerprint()),
-      engine_(std::move(engine)) {
+      engine_(std::move(engine)),
+      pass_timing_(options.pass_timing) {
   Publish(nullptr);
   thread_ = std::thread([this] { Main(); });
 }
@@ -128,13 +121,7 @@ void EngineThread::Main() {
     const absl::Time start = absl::Now();
     PassReport report = engine_->RunPass();
     const absl::Duration took = absl::Now() - start;
-    if (report.stats.rows > 0) {
-      double& cost = pass_seconds_
-                         .try_emplace(RowBucket(report.stats.rows),
-                                      absl::ToDoubleSeconds(took))
-                         .first->second;
-      cost += kCostWeight * (absl::ToDoubleSeconds(took) - cost);
-    }
+    pass_timing_.Observe(report.stats.rows, took);
     Deliver(report);
     gather_until_ =
         absl::Now() + std::min(options_.gather_time, took / kGatherDivisor);
@@ -236,7 +223,7 @@ void EngineThread::Publish(const PassStats* pass) {
   snapshot.kv = engine_->kv_usage();
   snapshot.totals = engine_->totals();
   if (pass != nullptr) snapshot.last_pass = *pass;
-  snapshot.pass_seconds.assign(pass_seconds_.begin(), pass_seconds_.end());
+  snapshot.pass_timing = pass_timing_;
   {
     absl::MutexLock lock(&mu_);
     snapshot.queue_length = static_cast<int64_t>(queue_.size());

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/infer/pass_timing.h"
 #include "common/spec/round.h"
 #include "services/verifier/adapters/engine_port.h"
 #include "services/verifier/core/verify_engine.h"
@@ -37,9 +38,7 @@ struct EngineSnapshot {
   KvUsage kv;
   EngineTotals totals;
   PassStats last_pass;
-  // Smoothed cost of a pass by rows, of the row counts that were seen: upper
-  // bound of a power-of-two bucket, seconds.
-  std::vector<std::pair<int32_t, double>> pass_seconds;
+  PassTiming pass_timing;
 };
 
 // Hears of every pass, on the engine thread.
@@ -57,6 +56,7 @@ struct EngineThreadOptions {
   // Longest wait after a pass for the sessions that it answered; never more
   // than an eighth of that pass. Zero: none.
   absl::Duration gather_time = absl::Milliseconds(10);
+  PassTiming pass_timing;  // what is known at the start
 };
 
 class EngineThread final : public EnginePort {
@@ -131,7 +131,7 @@ class EngineThread final : public EnginePort {
   // Answered in the last pass, and not heard of since.
   std::set<Ticket> gathering_;
   absl::Time gather_until_ = absl::InfinitePast();
-  std::map<int32_t, double> pass_seconds_;
+  PassTiming pass_timing_;
 
   std::thread thread_;  // last: starts when all else stands
 };

@@ -44,6 +44,9 @@ class FakeVerifier final : public v1::Verifier::Service {
     response->set_vocab_size(vocab_size);
     response->set_max_positions(100);
     response->set_sessions(sessions);
+    v1::PassCost* cost = response->add_pass_costs();
+    cost->set_rows(1);
+    cost->set_milliseconds(pass_ms);
     return grpc::Status::OK;
   }
   std::shared_ptr<grpc::Channel> Channel() {
@@ -53,6 +56,7 @@ class FakeVerifier final : public v1::Verifier::Service {
   std::atomic<bool> down{false};
   std::atomic<int> vocab_size{50};
   std::atomic<int> sessions{0};
+  std::atomic<int> pass_ms{1};
   std::atomic<int> probes{0};
 
  private:
@@ -108,6 +112,14 @@ TEST_F(VerifierPoolTest, OneThatWasFoundDownIsAskedLast) {
   EXPECT_EQ(pool.Acquire({})->index(), 2);
   // Still better than nothing: it may have come back.
   EXPECT_EQ(pool.Acquire({0, 2})->index(), 1);
+}
+
+TEST_F(VerifierPoolTest, WhatPassesCostIsAsOfTheLastProbe) {
+  VerifierPool& pool = Start(absl::Milliseconds(5));
+  EXPECT_EQ(pool.Info()->pass_costs(0).milliseconds(), 1);
+  for (FakeVerifier& verifier : verifiers_) verifier.pass_ms = 7;
+  EXPECT_TRUE(Eventually(
+      [&] { return pool.Info()->pass_costs(0).milliseconds() == 7; }));
 }
 
 TEST_F(VerifierPoolTest, AProbeFindsOutWhoIsBack) {

@@ -1,0 +1,84 @@
+#include "common/infer/pass_timing.h"
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+namespace {
+
+// Weight of the newest pass in the averages.
+constexpr double kNewest = 0.1;
+
+// The least of 1, 2, 3, 4, 6, 8, 12, 16, ... that is not below `rows`.
+int32_t ClassOf(int32_t rows) {
+  int32_t power = 1;
+  while (power < rows) power *= 2;
+  const int32_t between = power / 4 * 3;
+  return between >= rows ? between : power;
+}
+
+absl::StatusOr<absl::Duration> TimeOf(Backend& backend, SessionId session,
+                                      int32_t rows) {
+  const std::vector<TokenId> tokens(rows, 0);
+  std::vector<int32_t> parents(rows);
+  for (int32_t i = 0; i < rows; ++i) parents[i] = i - 1;
+  PassSession part;
+  part.session = session;
+  part.tokens = tokens;
+  part.parents = parents;
+  PassResult result;
+  const absl::Time start = absl::Now();
+  FORETOKEN_RETURN_IF_ERROR(backend.Forward({part}, result));
+  return absl::Now() - start;
+}
+
+}  // namespace
+
+void PassTiming::Observe(int32_t rows, absl::Duration took) {
+  const double seconds = absl::ToDoubleSeconds(took);
+  if (rows <= 0 || seconds <= 0) return;
+  const double count = rows;
+  Point& point =
+      classes_.try_emplace(ClassOf(rows), Point{count, seconds}).first->second;
+  point.rows += kNewest * (count - point.rows);
+  point.seconds += kNewest * (seconds - point.seconds);
+}
+
+std::vector<PassTiming::Point> PassTiming::points() const {
+  std::vector<Point> points;
+  for (const auto& [unused, point] : classes_) points.push_back(point);
+  return points;
+}
+
+absl::StatusOr<PassTiming> PassTiming::Measure(Backend& backend,
+                                               int32_t max_rows,
+                                               absl::Duration budget) {
+  static_assert(kRootParent == -1);
+  PassTiming timing;
+  const int32_t most =
+      std::min({max_rows, backend.max_rows(), backend.config().max_positions});
+  const TokenId prompt[] = {0};
+  FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened,
+                             backend.Open("", prompt));
+  const absl::Time end = absl::Now() + budget;
+  absl::Status status;
+  for (int32_t rows = 1; rows <= most && status.ok() && absl::Now() < end;
+       rows = rows == most ? most + 1 : std::min(2 * rows, most)) {
+    absl::Duration best = absl::InfiniteDuration();
+    // The first of all pays for cold memory.
+    for (int run = rows == 1 ? -1 : 0; run < 2 && status.ok(); ++run) {
+      const auto took = TimeOf(backend, opened.session, rows);
+      status = took.status();
+      if (took.ok() && run >= 0) best = std::min(best, *took);
+      if (run >= 0 && absl::Now() >= end) break;
+    }
+    if (status.ok()) timing.Observe(rows, best);
+  }
+  FORETOKEN_RETURN_IF_ERROR(backend.Close(opened.session));
+  FORETOKEN_RETURN_IF_ERROR(status);
+  return timing;
+}
+
+}  // namespace foretoken
