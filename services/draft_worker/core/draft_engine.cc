@@ -14,6 +14,10 @@ namespace {
 // Nodes of a draft that a round may ask for; as the verifier's largest tree.
 constexpr int32_t kMaxNodes = 256;
 
+// Of a round's budget, for drafting. The rest is for a last pass that takes
+// longer than foreseen and for the answer's way: what comes late is lost whole.
+constexpr double kShareOfBudget = 0.7;
+
 absl::Status NoSession(DraftKey key) {
   return absl::NotFoundError(absl::StrCat("no session ", key));
 }
@@ -215,7 +219,7 @@ absl::Status DraftEngine::Submit(DraftKey key, const DraftRound& round) {
   Draft draft;
   draft.max_nodes = std::min(round.max_nodes, kMaxNodes);
   draft.submitted = clock_();
-  draft.deadline = draft.submitted + round.budget;
+  draft.deadline = draft.submitted + round.budget * kShareOfBudget;
   draft.order = next_order_++;
   session.draft = draft;
   if (session.muted || draft.max_nodes == 0) return absl::OkStatus();

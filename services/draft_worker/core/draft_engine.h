@@ -137,8 +137,7 @@ class DraftEngine {
   struct Draft {  // a round under way
     int32_t max_nodes = 0;
     absl::Time submitted;
-    absl::Time deadline;
-    absl::Duration last_pass;  // zero: none yet
+    absl::Time deadline;  // for the answer to be on its way
     int64_t order = 0;
   };
   struct Session {
@@ -152,6 +151,8 @@ class DraftEngine {
     int64_t counted_phrases = 0;
     std::optional<Draft> draft;
     int64_t draft_base = -1;  // length that the mode's draft builds on
+    // What its next pass is expected to take: as long as its last one.
+    absl::Duration pass_time;
 
     std::optional<SessionId> backend_session;
     std::optional<SamplingState> sampling;  // its length() is the KV's

@@ -39,6 +39,11 @@ absl::StatusOr<std::unique_ptr<DraftMode>> MakeOuroboros(
   options.inspiration = read.Bool("inspiration", options.inspiration);
   options.refinement = read.Bool("refinement", options.refinement);
   options.warm_start = read.Bool("warm_start", options.warm_start);
+  options.passes =
+      static_cast<int>(read.Int("passes", options.passes, 0, kMaxDraft));
+  options.lookahead = static_cast<int>(
+      read.Int("lookahead", options.window, 0, PhrasePoolOptions::kMaxWidth));
+  options.context = read.Bool("context", options.context);
   FORETOKEN_RETURN_IF_ERROR(read.Finish());
   if (options.MaxRows() > limits.max_rows) {
     return absl::InvalidArgumentError(absl::StrCat(

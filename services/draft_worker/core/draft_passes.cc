@@ -7,6 +7,12 @@
 #include "services/draft_worker/core/draft_engine.h"
 
 namespace foretoken::draft_worker {
+namespace {
+
+// Of what a pass is expected to take, from draft to draft.
+constexpr double kForgetting = 0.8;
+
+}  // namespace
 
 bool DraftEngine::HasWork() const {
   return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
@@ -25,7 +31,7 @@ void DraftEngine::Fail(DraftKey key, absl::Status status, DraftReport& report) {
 bool DraftEngine::IsDue(const Session& session) const {
   const Draft& draft = *session.draft;
   return session.muted || draft.max_nodes == 0 || session.mode->done() ||
-         clock_() + draft.last_pass >= draft.deadline;
+         clock_() + session.pass_time >= draft.deadline;
 }
 
 void DraftEngine::AnswerReady(DraftReport& report) {
@@ -37,6 +43,9 @@ void DraftEngine::AnswerReady(DraftReport& report) {
 }
 
 void DraftEngine::Answer(Session& session, DraftReport& report) {
+  // Where passes are thought too long to begin one, only a pass can tell that
+  // they have become shorter.
+  session.pass_time *= kForgetting;
   DraftReport::Answer& answer = report.answers.emplace_back();
   answer.session = session.key;
   answer.answer.length = session.length;
@@ -217,7 +226,7 @@ absl::Status DraftEngine::Take(const Share& share,
     by_row_[session.rows.outputs[i]] = outputs[i];
   }
   session.mode->Take(by_row_);
-  session.draft->last_pass = forward_time;
+  session.pass_time = forward_time;
   Count(session);
   if (!IsDue(session)) return CommitRows(session, session.text_rows, 0);
   Answer(session, report);

@@ -36,7 +36,9 @@ PhrasePoolOptions PoolOptions(const OuroborosOptions& options,
 int32_t OuroborosOptions::MaxRows() const {
   // Below gamma tokens a pass may add a whole phrase and one token more.
   const int32_t chain = gamma - 1;
-  return chain + window * (beta - 1) + JacobiWindow::MaxRows(window, beta);
+  const int columns = LookaheadColumns();
+  return chain + window * (beta - 1) +
+         (columns > 0 ? JacobiWindow::MaxRows(columns, beta) : 0);
 }
 
 OuroborosMode::OuroborosMode(const OuroborosOptions& options,
@@ -45,7 +47,7 @@ OuroborosMode::OuroborosMode(const OuroborosOptions& options,
     : options_(options),
       limits_(limits),
       pool_(PoolOptions(options, limits)),
-      window_(options.window, options.beta),
+      window_(std::max(1, options.LookaheadColumns()), options.beta),
       chain_acceptance_(kChainPrior),
       suffix_acceptance_(kSuffixPrior) {
   FORETOKEN_CHECK(options.MaxRows() <= limits.max_rows);
@@ -169,7 +171,18 @@ void OuroborosMode::Begin(absl::Span<const TokenId> text,
   chain_rows_.clear();
   suffixes_.clear();
   ended_ = false;
+  passes_ = 0;
   if (!window_.started()) window_.Start(text);
+  if (options_.context) LearnContext(text);
+}
+
+// Every window of beta tokens that is new, oldest first.
+void OuroborosMode::LearnContext(absl::Span<const TokenId> text) {
+  const size_t beta = static_cast<size_t>(options_.beta);
+  for (; context_end_ + beta <= text.size(); ++context_end_) {
+    const auto phrase = text.subspan(context_end_, beta);
+    if (IsProposable(phrase)) pool_.Insert(phrase);
+  }
 }
 
 void OuroborosMode::Resume(const DraftRoom& room) { room_ = room; }
@@ -177,7 +190,8 @@ void OuroborosMode::Resume(const DraftRoom& room) { room_ = room; }
 bool OuroborosMode::done() const {
   const int64_t length = static_cast<int64_t>(chain_.size());
   return ended_ || length >= std::min(options_.gamma, room_.max_nodes) ||
-         length > room_.max_depth;
+         length > room_.max_depth ||
+         (options_.passes > 0 && passes_ >= options_.passes);
 }
 
 void OuroborosMode::LayOut(int32_t root, PassRows& rows) {
@@ -192,7 +206,8 @@ void OuroborosMode::LayOut(int32_t root, PassRows& rows) {
   rows.outputs.push_back(last_row_);
   LayOutPhrases(rows);
   const int64_t depth = static_cast<int64_t>(chain_.size());
-  has_window_ = depth + window_.depth() <= room_.max_depth;
+  has_window_ = options_.LookaheadColumns() > 0 &&
+                depth + window_.depth() <= room_.max_depth;
   if (has_window_) window_.LayOut(last_row_, rows);
 }
 
@@ -215,6 +230,7 @@ void OuroborosMode::LayOutPhrases(PassRows& rows) {
 }
 
 void OuroborosMode::Take(absl::Span<const SampledToken> outputs) {
+  ++passes_;
   totals_.phrases_tried += phrases_laid_out_;
   TakeChain(outputs);
   if (has_window_) TakeWindow(outputs);

@@ -40,7 +40,12 @@ struct OuroborosOptions {
   bool inspiration = true;
   bool refinement = true;
   bool warm_start = true;
+  // Beyond the paper, which has none of them:
+  int passes = 0;      // of a draft at most, however short; 0: no limit
+  int lookahead = -1;  // columns of the lookahead, 0: none; -1: W as published
+  bool context = false;  // phrases of the request's own text join the pool
 
+  int LookaheadColumns() const { return lookahead < 0 ? window : lookahead; }
   // Rows of the largest pass below the last committed token.
   int32_t MaxRows() const;
 };
@@ -77,6 +82,7 @@ class OuroborosMode final : public DraftMode {
   bool PoolHas(absl::Span<const TokenId> phrase) const;
   void Gain(absl::Span<const TokenId> phrase);
   void LayOutPhrases(PassRows& rows);
+  void LearnContext(absl::Span<const TokenId> text);
   void TakeChain(absl::Span<const SampledToken> outputs);
   void TakeWindow(absl::Span<const SampledToken> outputs);
   // Learn from the verified tree: `nodes` are those of the chain, as far as
@@ -99,6 +105,8 @@ class OuroborosMode final : public DraftMode {
   std::vector<TokenId> chain_;
   std::vector<Phrase> suffixes_;  // as drafted, each with its key
   bool ended_ = false;
+  int passes_ = 0;          // that it took
+  size_t context_end_ = 0;  // text before has joined the pool
 
   // Of the last LayOut.
   TokenId last_ = 0;      // the draft's last token

@@ -135,6 +135,68 @@ TEST(OuroborosModeTest, AnEndTokenEndsTheDraft) {
   EXPECT_THAT(tree.tokens, ElementsAre(2));
 }
 
+TEST(OuroborosModeTest, ADraftTakesNoMorePassesThanAllowed) {
+  OuroborosOptions options = Small();
+  options.passes = 2;
+  OuroborosMode mode(options, Limits(), std::vector<Phrase>{{12, 20, 21}});
+  for (int draft = 0; draft < 2; ++draft) {
+    mode.Begin(Tokens{10}, Roomy());
+    mode.Take(Answers(LayOut(mode, 10), {{0, 11}}));
+    EXPECT_FALSE(mode.done());
+    mode.Take(Answers(LayOut(mode, 10), {{1, 12}}));
+    EXPECT_TRUE(mode.done());
+    DraftTree tree;
+    mode.Finish(tree);
+    // Short as it is, it ends in its suffixes.
+    EXPECT_THAT(tree.tokens, ElementsAre(11, 12, 20, 21));
+  }
+}
+
+TEST(OuroborosModeTest, TheLookaheadMayBeNarrowerThanThePoolOrAbsent) {
+  OuroborosOptions options = Small();
+  const std::vector<Phrase> phrases = {{10, 20, 21}};
+  options.lookahead = 0;
+  EXPECT_EQ(options.MaxRows(), 3 + 3 * 2);
+  OuroborosMode none(options, Limits(), phrases);
+  none.Begin(Tokens{10}, Roomy());
+  PassRows rows = LayOut(none, 10);
+  EXPECT_THAT(rows.tokens, ElementsAre(10, 20, 21));
+  EXPECT_THAT(rows.outputs, ElementsAre(0, 1, 2));
+  none.Take(Answers(rows, {{0, 20}}));
+  EXPECT_THAT(none.TakeGained(), IsEmpty());
+
+  options.lookahead = 1;  // while it fills: the last token, and one guess
+  OuroborosMode narrow(options, Limits(), phrases);
+  narrow.Begin(Tokens{10}, Roomy());
+  EXPECT_THAT(LayOut(narrow, 10).tokens, ElementsAre(10, 20, 21, 10));
+}
+
+TEST(OuroborosModeTest, OfAFullWindowOnlyTheDeepestRowsAreAskedFor) {
+  OuroborosMode mode(Small(), Limits(), std::vector<Phrase>{{10, 20, 21}});
+  mode.Begin(Tokens{10}, Roomy());
+  mode.Take(Answers(LayOut(mode, 10), {{0, 10}}));
+  // Row 1 is the draft's 10, 2 and 3 its phrase, 4 and 5 the window's level 0,
+  // 6 to 8 the level below.
+  const PassRows rows = LayOut(mode, 10);
+  ASSERT_EQ(rows.size(), 9);
+  EXPECT_THAT(rows.outputs, ElementsAre(1, 2, 3, 6, 7, 8));
+}
+
+TEST(OuroborosModeTest, TheRequestsOwnTextIsPhrasesWhereAskedFor) {
+  OuroborosOptions options = Small();
+  options.suffixes = 0;
+  options.context = true;
+  OuroborosMode mode(options, Limits(), {});
+  mode.Begin(Tokens{5, 6, 1001, 7, 8, 9, 7}, Roomy());
+  EXPECT_EQ(mode.pool_phrases(), 2);  // 7 8 9, 8 9 7: 1001 is not proposable
+  EXPECT_THAT(PhrasesOf(mode, 7), ElementsAre(ElementsAre(7, 8, 9)));
+  mode.Begin(Tokens{5, 6, 1001, 7, 8, 9, 7, 6, 4}, Roomy());
+  EXPECT_THAT(PhrasesOf(mode, 7),
+              ElementsAre(ElementsAre(7, 6, 4), ElementsAre(7, 8, 9)));
+  // They are the request's: nothing of them goes into the shared pool.
+  EXPECT_THAT(mode.TakeGained(), IsEmpty());
+}
+
 // A mode with gamma 4 and beta 3 whose draft is 11 12 13 14 and that knows the
 // suffixes (14, 20, 21) and (14, 30, 31), the latter newer.
 class DraftedMode {
