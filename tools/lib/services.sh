@@ -2,12 +2,18 @@
 # PostgreSQL and Redis: sourced by tools/up, tools/down, tools/soak and
 # tools/quickstart, from the project's root.
 #
-# State lives in .run: pid files, logs, sockets' addresses. The default ports
-# are the services' own. FORETOKEN_TARGET and FORETOKEN_DRAFT name other models
-# (Hugging Face directories of one tokenizer).
+# What may be set before it is sourced (a set with another folder and other
+# ports stands beside the usual one and does not touch it):
+#   FORETOKEN_RUN             pid files, logs, sockets, Redis' file (.run)
+#   FORETOKEN_BIN             binaries (build/release/bin)
+#   FORETOKEN_FIRST_PORT      of the five, orchestrator first (50050)
+#   FORETOKEN_FIRST_METRICS_PORT                             (9100)
+#   FORETOKEN_TARGET, _DRAFT  Hugging Face directories of one tokenizer
+#   FORETOKEN_CORPUS          folder of .py files for datastore and prior
+#                             (Python's standard library)
 
-run=.run
-bin=build/release/bin
+run=$(realpath -m "${FORETOKEN_RUN:-.run}")
+bin=${FORETOKEN_BIN:-build/release/bin}
 target=${FORETOKEN_TARGET:-tools/demo/target}
 draft=${FORETOKEN_DRAFT:-tools/demo/draft}
 # What is made of a text with the target's tokenizer is named after it.
@@ -23,15 +29,38 @@ python_library() {
   printf '%s\n' "${folder%/}"
 }
 
+corpus() { printf '%s\n' "${FORETOKEN_CORPUS:-$(python_library)}"; }
+
+# A service's place in the rows of ports.
+place_of() {
+  case $1 in
+    orchestrator) echo 0 ;;
+    verifier) echo 1 ;;
+    draft-worker) echo 2 ;;
+    trie-drafter) echo 3 ;;
+    crest) echo 4 ;;
+  esac
+}
+address_of() {
+  echo "127.0.0.1:$((${FORETOKEN_FIRST_PORT:-50050} + $(place_of "$1")))"
+}
+metrics_port_of() {
+  echo $((${FORETOKEN_FIRST_METRICS_PORT:-9100} + $(place_of "$1")))
+}
+
 # The pid of a part that runs, or nothing. The pid in its file counts only
 # while it is that program: pids come round again.
 pid_of() {
-  local pid program
-  [ -f "$run/$1.pid" ] || return 0
-  pid=$(<"$run/$1.pid")
+  local pid program file=$run/$1.pid
+  if [ "$1" = postgres ]; then
+    [ -f "$run/postgres.folder" ] || return 0
+    file=$(<"$run/postgres.folder")/data/postmaster.pid
+  fi
+  [ -f "$file" ] || return 0
+  read -r pid <"$file" || [ -n "$pid" ] || return 0
   program=$(readlink "/proc/${pid:-none}/exe" 2>/dev/null) || return 0
   case "${program##*/}" in
-    foretoken-"$1"* | redis-*) printf '%s' "$pid" ;;
+    foretoken-"$1"* | "$1" | "$1"-*) printf '%s' "$pid" ;;
   esac
 }
 
@@ -40,9 +69,11 @@ as_postgres() {
   if [ "$(id -u)" -eq 0 ]; then runuser -u postgres -- "$@"; else "$@"; fi
 }
 
+postgres_programs() { ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1; }
+
 start_postgres() {
   local programs folder
-  programs=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)
+  programs=$(postgres_programs)
   if [ -f "$run/postgres.folder" ] && [ -d "$(<"$run/postgres.folder")" ]; then
     folder=$(<"$run/postgres.folder")
   else
@@ -57,40 +88,46 @@ start_postgres() {
   (cd / && as_postgres "$programs/pg_ctl" -D "$folder/data" -w \
     -l "$folder/server.log" \
     -o "-c listen_addresses= -c shared_buffers=64MB -k $folder" start) \
-    >>"$run/postgres.log"
+    >>"$run/postgres.log" 2>&1
 }
 
 stop_postgres() {
-  local folder programs
+  local folder
   [ -f "$run/postgres.folder" ] || return 0
   folder=$(<"$run/postgres.folder")
-  programs=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)
-  (cd / && as_postgres "$programs/pg_ctl" -D "$folder/data" -m fast -w stop) \
-    >/dev/null 2>&1 || true
+  (cd / && as_postgres "$(postgres_programs)/pg_ctl" -D "$folder/data" \
+    -m fast -w stop) >/dev/null 2>&1 || true
+}
+
+# Background programs of a shell that says nothing when they are killed.
+in_background() {
+  local name=$1
+  shift
+  "$@" >>"$run/$name.log" 2>&1 &
+  printf '%s' $! >"$run/$name.pid"
+  disown
 }
 
 start_redis() {
   [ -z "$(pid_of redis)" ] || return 0
-  redis-server --port 0 --unixsocket "$PWD/$run/redis.sock" \
-    --unixsocketperm 700 --dir "$PWD/$run" --save '' --appendonly yes \
-    --maxmemory 64mb --maxmemory-policy allkeys-lru \
-    >"$run/redis.log" 2>&1 &
-  printf '%s' $! >"$run/redis.pid"
+  in_background redis redis-server --port 0 --unixsocket "$run/redis.sock" \
+    --unixsocketperm 700 --dir "$run" --save '' --appendonly yes \
+    --maxmemory 64mb --maxmemory-policy allkeys-lru
 }
 
-# The n-grams of Python's standard library, published once.
+# The n-grams of the corpus, published once.
 publish_datastore() {
   "$bin/foretoken" crest list 2>"$run/crest-build.log" |
     grep "\"python-$vocabulary\"" >/dev/null && return
-  "$bin/foretoken" crest build --corpus "$(python_library)" --suffix .py \
+  "$bin/foretoken" crest build --corpus "$(corpus)" --suffix .py \
     --skip-invalid --tokenizer "$target" --max-n 4 --top 65536 \
-    --name "python-$vocabulary" 2>"$run/crest-build.log"
+    --name "python-$vocabulary" 2>"$run/crest-build.log" >/dev/null
 }
 
 # The same text as a static prior for the trie drafter.
 make_prior() {
   [ -f "$run/python-$vocabulary.prior" ] ||
-    "$bin/foretoken" prior build --corpus "$(python_library)" --tokenizer \
+    "$bin/foretoken" prior build --corpus "$(corpus)" --tokenizer \
       "$target" --max-bytes 4000000 --out "$run/python-$vocabulary.prior" \
       2>"$run/prior-build.log" >/dev/null
 }
@@ -100,8 +137,8 @@ start() {
   local name=$1
   shift
   [ -z "$(pid_of "$name")" ] || return 0
-  "$bin/foretoken-$name" "$@" >>"$run/$name.log" 2>&1 &
-  printf '%s' $! >"$run/$name.pid"
+  in_background "$name" "$bin/foretoken-$name" --listen "$(address_of "$name")" \
+    --metrics-listen "127.0.0.1:$(metrics_port_of "$name")" "$@"
 }
 
 start_service() {
@@ -109,7 +146,7 @@ start_service() {
     verifier) start verifier --model "$target" ;;
     draft-worker) start draft-worker --model "$draft" ;;
     trie-drafter)
-      FORETOKEN_REDIS_URL="unix://$PWD/$run/redis.sock" \
+      FORETOKEN_REDIS_URL="unix://$run/redis.sock" \
         start trie-drafter --tokenizer "$target" \
         --prior "$run/python-$vocabulary.prior"
       ;;
@@ -118,25 +155,43 @@ start_service() {
         --tokenizer "$target"
       ;;
     orchestrator)
-      start orchestrator --verifiers 127.0.0.1:50051 \
-        --draft-worker 127.0.0.1:50052 --trie-drafter 127.0.0.1:50053 \
-        --crest 127.0.0.1:50054 --crest-datastore "python-$vocabulary" \
-        --tokenizer "$target"
+      start orchestrator --verifiers "$(address_of verifier)" \
+        --draft-worker "$(address_of draft-worker)" \
+        --trie-drafter "$(address_of trie-drafter)" \
+        --crest "$(address_of crest)" \
+        --crest-datastore "python-$vocabulary" --tokenizer "$target"
       ;;
   esac
 }
 
-# Each on its own port, and still the process that was started.
+# Any part of the set, by its name.
+start_part() {
+  case $1 in
+    postgres) start_postgres ;;
+    redis) start_redis ;;
+    *) start_service "$1" ;;
+  esac
+}
+
+# The whole set, with what it serves made where it is missing.
+start_all() {
+  mkdir -p "$run"
+  start_postgres
+  start_redis
+  publish_datastore
+  make_prior
+  local service
+  for service in "${services[@]}"; do start_service "$service"; done
+  for service in "${services[@]}"; do await_serving "$service"; done
+}
+
+# On its port, and still the process that was started.
 await_serving() {
-  local i ports=(50051 50052 50053 50054 50050)
-  for i in "${!services[@]}"; do
-    if ! "$bin/foretoken" health --server "127.0.0.1:${ports[i]}" --wait 60 \
-      >/dev/null || [ -z "$(pid_of "${services[i]}")" ]; then
-      echo "${services[i]} does not serve; the end of its log:" >&2
-      tail -n 5 "$run/${services[i]}.log" >&2
-      return 1
-    fi
-  done
+  "$bin/foretoken" health --server "$(address_of "$1")" --wait 60 \
+    >/dev/null && [ -n "$(pid_of "$1")" ] && return
+  echo "$1 does not serve; the end of its log:" >&2
+  tail -n 5 "$run/$1.log" >&2
+  return 1
 }
 
 # stop NAME: asks it to end, and waits until it has.
@@ -151,4 +206,23 @@ stop() {
     sleep 0.1
   done
   kill -9 "$pid" 2>/dev/null || true
+}
+
+# The parts that run.
+running_parts() {
+  local part
+  for part in "${services[@]}" redis postgres; do
+    [ -z "$(pid_of "$part")" ] || echo "$part"
+  done
+}
+
+# stop_all [PART...]: all but those. Services first, then Redis and PostgreSQL;
+# what they stored stays.
+stop_all() {
+  local part
+  for part in orchestrator crest trie-drafter draft-worker verifier redis \
+    postgres; do
+    case " $* " in *" $part "*) continue ;; esac
+    if [ "$part" = postgres ]; then stop_postgres; else stop "$part"; fi
+  done
 }

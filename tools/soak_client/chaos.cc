@@ -1,9 +1,16 @@
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "tools/soak_client/soak.h"
@@ -12,112 +19,234 @@ namespace foretoken::soak {
 namespace {
 
 constexpr int kReferences = 48;
+constexpr int kMinTokens = 8;
+constexpr int kScopes = 8;
+// What a request that is neither cancelled nor hurried has, refusals included.
+constexpr absl::Duration kPatience = absl::Minutes(2);
+constexpr int kLongestHurryMs = 400;
+// A request that ends so long after its deadline or cancel was stuck.
+constexpr absl::Duration kSlack = absl::Seconds(10);
 
 enum class Fate { kWhole, kCancel, kDeadline };
 
-struct Tally {
-  int64_t whole = 0;
-  int64_t cancelled = 0;
-  int64_t out_of_time = 0;
-  int64_t refused = 0;     // with a code that invites a retry
-  int64_t unexpected = 0;  // any other code
-  int64_t wrong_tokens = 0;
-  std::string first_problem;
+// What one request is, by its number.
+struct Plan {
+  size_t work = 0;
+  std::string mode;
+  std::string scope;
+  Fate fate = Fate::kWhole;
+  int max_tokens = 0;
+  size_t stop_after = 0;
+  absl::Duration time = kPatience;
 };
 
-bool IsPrefix(const std::vector<TokenId>& part,
-              const std::vector<TokenId>& whole) {
-  return part.size() <= whole.size() &&
-         std::equal(part.begin(), part.end(), whole.begin());
+struct Tally {
+  int64_t whole = 0;
+  int64_t tokens = 0;  // of those, all compared
+  int64_t cancelled = 0;
+  int64_t out_of_time = 0;
+  int64_t refusals = 0;    // answers that invite a retry, each followed by one
+  int64_t unexpected = 0;  // any other code
+  int64_t late = 0;        // ended long after its deadline or cancel
+  int64_t wrong_tokens = 0;
+
+  int64_t bad() const { return unexpected + late + wrong_tokens; }
+};
+
+Json ToJson(const Tally& tally) {
+  return Json{
+      {"whole", tally.whole},         {"tokens_compared", tally.tokens},
+      {"cancelled", tally.cancelled}, {"out_of_time", tally.out_of_time},
+      {"refusals", tally.refusals},   {"unexpected", tally.unexpected},
+      {"late", tally.late},           {"wrong_tokens", tally.wrong_tokens}};
 }
 
 // What a system that is losing parts may answer.
 bool IsRefusal(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
-         absl::IsFailedPrecondition(status) || absl::IsAborted(status);
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
 }
 
-void Count(const Outcome& outcome, const Outcome& reference, Fate fate,
-           Tally& tally) {
-  const absl::Status& status = outcome.status;
-  const bool right = status.ok() ? outcome.tokens == reference.tokens
-                                 : IsPrefix(outcome.tokens, reference.tokens);
-  if (!right) {
-    ++tally.wrong_tokens;
-  } else if (status.ok()) {
-    ++tally.whole;
-  } else if (fate == Fate::kCancel && absl::IsCancelled(status)) {
-    ++tally.cancelled;
-  } else if (fate == Fate::kDeadline && absl::IsDeadlineExceeded(status)) {
-    ++tally.out_of_time;
-  } else if (IsRefusal(status)) {
-    ++tally.refused;
-  } else {
-    ++tally.unexpected;
+// All requests' ends, by mode. Thread-safe.
+class Record {
+ public:
+  void Refused(const std::string& mode) {
+    const std::lock_guard<std::mutex> lock(mu_);
+    ++by_mode_[mode].refusals;
   }
-  if (tally.first_problem.empty() && (!right || tally.unexpected > 0)) {
-    tally.first_problem =
-        absl::StrCat(right ? "" : "other tokens; ", status.ToString());
+
+  void Ended(const Plan& plan, const Outcome& outcome, bool right,
+             absl::Duration overdue) {
+    const std::lock_guard<std::mutex> lock(mu_);
+    Tally& tally = by_mode_[plan.mode];
+    const absl::Status& status = outcome.status;
+    const int64_t bad_before = tally.bad();
+    tally.late += overdue > kSlack;
+    tally.wrong_tokens += !right;
+    if (status.ok()) {
+      ++tally.whole;
+      tally.tokens += static_cast<int64_t>(outcome.tokens.size());
+    } else if (plan.fate == Fate::kCancel && absl::IsCancelled(status)) {
+      ++tally.cancelled;
+    } else if (plan.fate == Fate::kDeadline &&
+               (absl::IsDeadlineExceeded(status) || IsRefusal(status))) {
+      ++tally.out_of_time;
+    } else {
+      ++tally.unexpected;
+    }
+    if (tally.bad() == bad_before || !first_problem_.empty()) return;
+    first_problem_ =
+        absl::StrCat(plan.mode, ": ", right ? "" : "other tokens; ",
+                     overdue > kSlack ? "late; " : "", status.ToString());
   }
+
+  Json Report() const {
+    const std::lock_guard<std::mutex> lock(mu_);
+    Json report;
+    int64_t bad = 0;
+    for (const auto& [mode, tally] : by_mode_) {
+      report["modes"][mode] = ToJson(tally);
+      bad += tally.bad();
+    }
+    report["first_problem"] = first_problem_;
+    report["bad"] = bad;
+    return report;
+  }
+
+ private:
+  mutable std::mutex mu_;
+  std::map<std::string, Tally> by_mode_;
+  std::string first_problem_;
+};
+
+Plan MakePlan(const SoakOptions& options, size_t works, int number) {
+  std::mt19937_64 random(options.seed * 7'919 + number);
+  Plan plan;
+  plan.work = random() % works;
+  plan.mode = options.modes[random() % options.modes.size()];
+  // Every third shares what is kept of a scope.
+  const size_t scope = random() % (3 * kScopes);
+  if (scope < kScopes) plan.scope = absl::StrCat("soak-", scope);
+  const int least = std::min<int>(kMinTokens, options.max_tokens);
+  plan.max_tokens =
+      least + static_cast<int>(random() % (options.max_tokens - least + 1));
+  plan.stop_after = 1 + random() % plan.max_tokens;
+  const size_t draw = random() % 10;
+  if (draw >= 8) {
+    plan.fate = Fate::kDeadline;
+    plan.time = absl::Milliseconds(
+        static_cast<int64_t>(1 + random() % kLongestHurryMs));
+  } else if (draw >= 6) {
+    plan.fate = Fate::kCancel;
+  }
+  return plan;
+}
+
+// `whole` is what the work gives with more tokens than any plan wants.
+bool IsRight(const Outcome& outcome, const std::vector<TokenId>& whole,
+             int max_tokens) {
+  const std::vector<TokenId>& got = outcome.tokens;
+  const size_t want = std::min<size_t>(whole.size(), max_tokens);
+  return (outcome.status.ok() ? got.size() == want : got.size() <= want) &&
+         std::equal(got.begin(), got.end(), whole.begin());
+}
+
+// As a client does it: a refusal is followed by another attempt.
+void Drive(const rpc::GenerationClient& client, Work work, const Plan& plan,
+           const std::vector<TokenId>& whole, Record& record) {
+  work.cache_scope = plan.scope;
+  const absl::Time deadline = absl::Now() + plan.time;
+  while (true) {
+    absl::Time due = deadline;
+    const Outcome outcome = Run(
+        client, work, plan.mode, plan.max_tokens, deadline, [&](size_t tokens) {
+          if (plan.fate != Fate::kCancel || tokens < plan.stop_after) {
+            return true;
+          }
+          due = std::min(due, absl::Now());
+          return false;
+        });
+    const bool right = IsRight(outcome, whole, plan.max_tokens);
+    if (!right || !IsRefusal(outcome.status) || absl::Now() >= deadline) {
+      record.Ended(plan, outcome, right, absl::Now() - due);
+      return;
+    }
+    record.Refused(plan.mode);
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+}
+
+absl::StatusOr<std::vector<std::vector<TokenId>>> References(
+    const rpc::GenerationClient& client, const std::vector<Work>& works,
+    int max_tokens) {
+  std::vector<std::vector<TokenId>> references;
+  for (const Work& work : works) {
+    Outcome outcome = Run(client, work, "off", max_tokens,
+                          absl::Now() + kPatience, [](size_t) { return true; });
+    FORETOKEN_RETURN_IF_ERROR(outcome.status);
+    references.push_back(std::move(outcome.tokens));
+  }
+  return references;
 }
 
 }  // namespace
 
-absl::StatusOr<Json> RunChaos(const SoakOptions& options, int requests,
-                              int concurrency) {
-  if (options.modes.empty() || requests == 0) {
+absl::StatusOr<Json> RunChaos(const SoakOptions& options,
+                              const ChaosOptions& chaos) {
+  if (options.modes.empty() || chaos.requests == 0) {
     return absl::InvalidArgumentError("no mode, or no request");
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::GenerationClient> client,
       rpc::GenerationClient::Connect(options.server, {}));
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Work> work,
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Work> works,
                              MakeWork(options, kReferences));
-  const auto whole = [](size_t) { return true; };
-  std::vector<Outcome> reference(work.size());
-  for (size_t i = 0; i < work.size(); ++i) {
-    // Parts may be dying already: ask until it is whole.
-    for (int attempt = 0; attempt < 50; ++attempt) {
-      reference[i] = Run(*client, work[i], "off", options.max_tokens,
-                         absl::Now() + absl::Minutes(2), whole);
-      if (reference[i].status.ok()) break;
-      absl::SleepFor(absl::Milliseconds(200));
-    }
-    FORETOKEN_RETURN_IF_ERROR(reference[i].status);
-  }
+  FORETOKEN_ASSIGN_OR_RETURN(const auto references,
+                             References(*client, works, options.max_tokens));
+  std::fprintf(stderr, "references are there\n");
 
-  Tally tally;
-  std::mutex mutex;
-  InParallel(requests, concurrency, [&](int number) {
-    std::mt19937_64 random(options.seed * 7'919 + number);
-    const size_t i = random() % work.size();
-    const std::string& mode = options.modes[random() % options.modes.size()];
-    const int draw = static_cast<int>(random() % 10);
-    const Fate fate = draw < 6   ? Fate::kWhole
-                      : draw < 8 ? Fate::kCancel
-                                 : Fate::kDeadline;
-    const size_t stop_after = 1 + random() % options.max_tokens;
-    const absl::Duration time =
-        fate == Fate::kDeadline
-            ? absl::Milliseconds(static_cast<int64_t>(1 + random() % 400))
-            : absl::Minutes(2);
-    const Outcome outcome =
-        Run(*client, work[i], mode, options.max_tokens, absl::Now() + time,
-            [&](size_t tokens) {
-              return fate != Fate::kCancel || tokens < stop_after;
-            });
-    const std::lock_guard<std::mutex> lock(mutex);
-    Count(outcome, reference[i], fate, tally);
+  Record record;
+  std::atomic<int> ended{0};
+  const int tenth = std::max(1, chaos.requests / 10);
+  const auto go_on = [&](int number) {
+    return number < chaos.requests ||
+           (!chaos.until.empty() && !std::filesystem::exists(chaos.until));
+  };
+  const absl::Time start = absl::Now();
+  WhileTrue(go_on, chaos.concurrency, [&](int number) {
+    const Plan plan = MakePlan(options, works.size(), number);
+    Drive(*client, works[plan.work], plan, references[plan.work], record);
+    const int now = ++ended;
+    if (now % tenth == 0 && now <= chaos.requests)
+      std::fprintf(stderr, "%d requests\n", now);
   });
-  return Json{{"requests", requests},
-              {"whole", tally.whole},
-              {"cancelled", tally.cancelled},
-              {"out_of_time", tally.out_of_time},
-              {"refused", tally.refused},
-              {"unexpected", tally.unexpected},
-              {"wrong_tokens", tally.wrong_tokens},
-              {"first_problem", tally.first_problem},
-              {"bad", tally.unexpected + tally.wrong_tokens}};
+  Json report = record.Report();
+  report["requests"] = ended.load();
+  report["seconds"] = absl::ToDoubleSeconds(absl::Now() - start);
+  return report;
+}
+
+std::string ChaosTable(const Json& report) {
+  constexpr std::array<const char*, 8> kColumns = {
+      "whole",    "tokens_compared", "cancelled", "out_of_time",
+      "refusals", "unexpected",      "late",      "wrong_tokens"};
+  std::string table = absl::StrFormat("%-14s", "mode");
+  for (const char* column : kColumns) {
+    absl::StrAppendFormat(&table, " %15s", column);
+  }
+  table += "\n";
+  for (const auto& [mode, tally] : report.at("modes").items()) {
+    absl::StrAppendFormat(&table, "%-14s", mode);
+    for (const char* column : kColumns) {
+      absl::StrAppendFormat(&table, " %15d", tally.at(column).get<int64_t>());
+    }
+    table += "\n";
+  }
+  absl::StrAppendFormat(&table, "%d requests in %.0f s\n",
+                        report.at("requests").get<int64_t>(),
+                        report.at("seconds").get<double>());
+  const std::string problem = report.at("first_problem");
+  if (!problem.empty()) absl::StrAppend(&table, "BAD: ", problem, "\n");
+  return table;
 }
 
 }  // namespace foretoken::soak

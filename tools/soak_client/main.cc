@@ -3,6 +3,7 @@
 //   foretoken-soak --server ADDR --text FILE,... --modes auto,ouroboros
 //     --lossless-tokens 200000                  every mode equals `off`
 //   foretoken-soak ... --requests 10000         while someone kills its parts
+//     --until FILE                              and till there is that file
 //
 // Prints one JSON object; exits with 1 where `bad` in it is not 0.
 #include <cstdio>
@@ -26,8 +27,7 @@ int main(int argc, char** argv) {
   options.modes = {"off",         "prompt_lookup", "ngram_trie", "crest",
                    "draft_model", "lookahead",     "ouroboros",  "auto"};
   int64_t lossless_tokens = 0;
-  int32_t requests = 0;
-  int32_t concurrency = 16;
+  foretoken::soak::ChaosOptions chaos;
   int64_t seed = 1;
   bool table = false;
   foretoken::Flags flags("foretoken-soak", "Checks every token, for long.");
@@ -37,9 +37,10 @@ int main(int argc, char** argv) {
   flags.Int("max-tokens", &options.max_tokens, {1, 2048}, "longest output");
   flags.Int64("lossless-tokens", &lossless_tokens, {0, int64_t{1} << 40},
               "tokens to compare with off; 0: random cancels and deadlines");
-  flags.Int("requests", &requests, {0, 1 << 30},
-            "requests with random cancels and deadlines");
-  flags.Int("concurrency", &concurrency, {1, 1024}, "requests at once");
+  flags.Int("requests", &chaos.requests, {0, 1 << 30},
+            "requests with random cancels and deadlines, at least");
+  flags.String("until", &chaos.until, "go on until there is this file");
+  flags.Int("concurrency", &chaos.concurrency, {1, 1024}, "requests at once");
   flags.Int64("seed", &seed, {0, int64_t{1} << 40},
               "of everything that is random here");
   flags.Bool("table", &table, "a table instead of JSON");
@@ -47,16 +48,18 @@ int main(int argc, char** argv) {
   if (!parsed.ok()) return foretoken::ExitWithError(parsed);
   options.seed = static_cast<uint64_t>(seed);
 
+  const bool lossless = lossless_tokens > 0;
   const absl::StatusOr<foretoken::Json> report =
-      lossless_tokens > 0
-          ? foretoken::soak::RunLossless(options, lossless_tokens,
-                                         Concurrencies(concurrency))
-          : foretoken::soak::RunChaos(options, requests, concurrency);
-  if (report.ok() && table && report->contains("rows")) {
-    std::fputs(foretoken::soak::Table(*report).c_str(), stdout);
-    return report->value("bad", int64_t{0}) == 0 ? 0 : 1;
-  }
+      lossless ? foretoken::soak::RunLossless(options, lossless_tokens,
+                                              Concurrencies(chaos.concurrency))
+               : foretoken::soak::RunChaos(options, chaos);
   if (!report.ok()) return foretoken::ExitWithError(report.status());
-  std::printf("%s\n", foretoken::DumpJson(*report).c_str());
+  if (!table) {
+    std::printf("%s\n", foretoken::DumpJson(*report).c_str());
+  } else if (lossless) {
+    std::fputs(foretoken::soak::LosslessTable(*report).c_str(), stdout);
+  } else {
+    std::fputs(foretoken::soak::ChaosTable(*report).c_str(), stdout);
+  }
   return report->value("bad", int64_t{0}) == 0 ? 0 : 1;
 }

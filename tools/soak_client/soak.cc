@@ -61,6 +61,7 @@ Outcome Run(const rpc::GenerationClient& client, const Work& work,
   v1::GenerateRequest request;
   request.set_text(work.prompt);
   request.set_max_tokens(max_tokens);
+  request.set_cache_scope(work.cache_scope);
   request.mutable_sampling()->set_temperature(work.temperature);
   request.mutable_sampling()->set_seed(work.seed);
   const absl::StatusOr<ModeSpec> spec = ModeSpec::Parse(mode);
@@ -80,16 +81,22 @@ Outcome Run(const rpc::GenerationClient& client, const Work& work,
   return outcome;
 }
 
-void InParallel(int count, int concurrency,
-                const std::function<void(int)>& work) {
+void WhileTrue(const std::function<bool(int)>& go_on, int concurrency,
+               const std::function<void(int)>& work) {
   std::atomic<int> next{0};
   std::vector<std::thread> threads;
-  for (int t = 0; t < std::min(count, concurrency); ++t) {
+  for (int t = 0; t < concurrency; ++t) {
     threads.emplace_back([&] {
-      for (int i = next++; i < count; i = next++) work(i);
+      for (int i = next++; go_on(i); i = next++) work(i);
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+void InParallel(int count, int concurrency,
+                const std::function<void(int)>& work) {
+  WhileTrue([count](int i) { return i < count; }, std::min(count, concurrency),
+            work);
 }
 
 }  // namespace foretoken::soak

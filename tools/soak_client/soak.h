@@ -30,6 +30,7 @@ struct Work {
   std::string prompt;
   float temperature = 0;
   uint64_t seed = 0;
+  std::string cache_scope;
 };
 
 struct Outcome {
@@ -49,6 +50,11 @@ Outcome Run(const rpc::GenerationClient& client, const Work& work,
             const std::string& mode, int max_tokens, absl::Time deadline,
             const std::function<bool(size_t)>& keep_on);
 
+// Calls work(0), work(1), ... while go_on(number) holds, `concurrency` at a
+// time, and returns after the last.
+void WhileTrue(const std::function<bool(int)>& go_on, int concurrency,
+               const std::function<void(int)>& work);
+
 // Calls work(0..count-1), `concurrency` at a time, and returns after the last.
 void InParallel(int count, int concurrency,
                 const std::function<void(int)>& work);
@@ -58,15 +64,23 @@ void InParallel(int count, int concurrency,
 // names every mode's tokens, accept length and differences.
 absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
                                  const std::vector<int>& concurrencies);
-
 // That report for people.
-std::string Table(const Json& report);
+std::string LosslessTable(const Json& report);
 
-// `requests` requests with random modes, cancels and deadlines against a
-// system whose parts are being killed by someone else: what comes is always a
-// beginning of what `off` gave while all was well.
-absl::StatusOr<Json> RunChaos(const SoakOptions& options, int requests,
-                              int concurrency);
+struct ChaosOptions {
+  int requests = 0;   // at least
+  std::string until;  // and until there is this file, unless it is ""
+  int concurrency = 16;
+};
+
+// Requests of random modes, lengths and scopes, of which some are cancelled and
+// some have little time, against a system whose parts are being killed by
+// someone else. All that comes is the beginning of what `off` gave before that,
+// whoever is refused tries again, and everyone comes to an end. Says on stderr
+// when `off` was asked, which is to be done in peace, and how far it is.
+absl::StatusOr<Json> RunChaos(const SoakOptions& options,
+                              const ChaosOptions& chaos);
+std::string ChaosTable(const Json& report);
 
 }  // namespace foretoken::soak
 

@@ -1,0 +1,301 @@
+# What tools/soak does to the set of tools/lib/services.sh, and what it looks at
+# afterwards. Sourced by it, after services.sh.
+
+parts=("${services[@]}" redis postgres)
+# Between two equal lots of requests without kills, of every process: memory of
+# its own (RssAnon; mapped files come and go), and open files.
+most_growth_kib=8192
+most_new_files=8
+# Of the orchestrator while all others die around it.
+most_growth_amid_kib=32768
+
+declare -A blows=()  # "PART ACTION": how often
+problems=0
+
+problem() {
+  problems=$((problems + 1))
+  echo "BAD: $*"
+}
+
+# --- Reading
+
+# All of a service's metrics.
+metrics_of() {
+  (
+    exec 3<>"/dev/tcp/127.0.0.1/$(metrics_port_of "$1")" || exit 1
+    printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
+    cat <&3
+  ) 2>/dev/null
+}
+
+# sum_of METRIC: over its labels, of the metrics on standard input.
+sum_of() {
+  awk -v name="$1" '$1 == name || index($1, name "{") == 1 {sum += $2; n = 1}
+                    END {if (n) printf "%.0f", sum; else print "missing"}'
+}
+
+memory_of() {
+  awk '/^RssAnon/ {print $2}' "/proc/$(pid_of "$1")/status" 2>/dev/null || true
+}
+resident_of() {
+  awk '/^VmRSS/ {print $2}' "/proc/$(pid_of "$1")/status" 2>/dev/null || true
+}
+files_of() { ls "/proc/$(pid_of "$1")/fd" 2>/dev/null | wc -l; }
+
+# Says what a system without requests should not hold.
+held() {
+  local text
+  expect() {
+    local value
+    value=$(value_of "$2")
+    [ "$value" = "$3" ] || echo "$1: $2 is $value, want $3"
+  }
+  value_of() { printf '%s\n' "$text" | sum_of "$1"; }
+  text=$(metrics_of orchestrator)
+  expect orchestrator foretoken_requests_running 0
+  text=$(metrics_of verifier)
+  expect verifier foretoken_streams 0
+  expect verifier foretoken_sessions 0
+  expect verifier foretoken_engine_queue_length 0
+  # Free ones include those that are kept for prefixes.
+  expect verifier foretoken_kv_pages_free "$(value_of foretoken_kv_pages)"
+  text=$(metrics_of draft-worker)
+  expect draft-worker foretoken_draft_worker_streams 0
+  expect draft-worker foretoken_draft_worker_sessions 0
+  expect draft-worker foretoken_draft_worker_queue_length 0
+  expect draft-worker foretoken_draft_worker_kv_pages_free \
+    "$(value_of foretoken_draft_worker_kv_pages)"
+  text=$(metrics_of trie-drafter)
+  expect trie-drafter foretoken_trie_streams 0
+  expect trie-drafter foretoken_trie_sessions 0
+  expect trie-drafter foretoken_trie_session_bytes 0
+  text=$(metrics_of crest)
+  expect crest foretoken_crest_streams 0
+}
+
+# Everything that requests held has come back.
+await_rest() {
+  local left
+  for _ in $(seq 300); do
+    left=$(held)
+    [ -n "$left" ] || return 0
+    sleep 0.2
+  done
+  problem "after $1: $left"
+}
+
+# --- Hurting
+
+# Everyone of a part, its own children included.
+pids_of() {
+  local pid
+  pid=$(pid_of "$1")
+  [ -n "$pid" ] || return 0
+  cat "/proc/$pid/task/$pid/children" 2>/dev/null || true
+  echo "$pid"
+}
+
+# hurt PART kill|hang|restart
+hurt() {
+  local pids
+  pids=$(pids_of "$1")
+  [ -n "$pids" ] || return 0
+  blows["$1 $2"]=$((${blows["$1 $2"]:-0} + 1))
+  case $2 in
+    kill) kill -9 "$(pid_of "$1")" 2>/dev/null || true ;;
+    restart) kill "$(pid_of "$1")" 2>/dev/null || true ;;
+    hang) kill -STOP $pids 2>/dev/null || true ;;
+  esac
+  hurt_now="$hurt_now $1:$2"
+}
+hurt_now=''
+
+# Lets go on, or starts again, what was hurt, and waits until it serves.
+heal_all() {
+  local one part action
+  for one in $hurt_now; do
+    part=${one%:*} action=${one#*:}
+    if [ "$action" = hang ]; then
+      kill -CONT $(pids_of "$part") 2>/dev/null || true
+      continue
+    fi
+    for _ in $(seq 600); do
+      [ -n "$(pid_of "$part")" ] || break
+      sleep 0.1
+    done
+    for _ in $(seq 50); do  # PostgreSQL's old children may still go
+      start_part "$part" && break
+      sleep 0.2
+    done
+  done
+  for one in $hurt_now; do
+    part=${one%:*}
+    case $part in
+      redis | postgres) ;;
+      *) await_serving "$part" || problem "$part is not back" ;;
+    esac
+  done
+  hurt_now=''
+}
+
+# blow PART ACTION: now and then on another part meanwhile.
+blow() {
+  hurt "$1" "$2"
+  sleep "$((RANDOM % 2)).$((RANDOM % 10))"
+  if [ $((RANDOM % 4)) -eq 0 ]; then
+    local other=${victims[RANDOM % ${#victims[@]}]}
+    [ "$other" = "$1" ] || hurt "$other" kill
+    sleep "0.$((RANDOM % 10))"
+  fi
+  heal_all
+}
+
+# --- Requests
+
+# Runs the client in the background: client LOG ARGUMENTS...
+client() {
+  local log=$1
+  shift
+  "$bin/foretoken-soak" --server "$(address_of orchestrator)" --table \
+    --text "$texts" "$@" >"$run/$log.out" 2>"$run/$log.err" &
+  client_pid=$!
+}
+client_runs() { kill -0 "$client_pid" 2>/dev/null; }
+# Waits for it and shows what it found.
+client_ends() {
+  wait "$client_pid" || problem "$1: $(tail -n 1 "$run/$1.err")"
+  echo "--- $1"
+  cat "$run/$1.out"
+}
+
+in_peace() {
+  client "$1" --requests "$2" --max-tokens 48 --seed "$3"
+  client_ends "$1"
+}
+
+# amid_blows LOG REQUESTS SEED ACTIONS PART...: each of the actions is done to
+# each of the parts once, and then both at random until the requests are through.
+amid_blows() {
+  local log=$1 requests=$2 seed=$3 first=$4 part action
+  shift 4
+  victims=("$@")
+  rm -f "$run/enough"
+  client "$log" --requests "$requests" --until "$run/enough" --max-tokens 48 \
+    --seed "$seed"
+  until grep -qs '^references' "$run/$log.err" || ! client_runs; do
+    sleep 0.1
+  done
+  for action in $first; do
+    for part in "${victims[@]}"; do blow "$part" "$action"; done
+  done
+  touch "$run/enough"
+  local actions=(kill kill hang restart)
+  while client_runs; do
+    blow "${victims[RANDOM % ${#victims[@]}]}" \
+      "${actions[RANDOM % ${#actions[@]}]}"
+    sleep "0.$((RANDOM % 10))"
+  done
+  client_ends "$log"
+  await_rest "$log"
+}
+
+# Breakers close again once requests find their services well.
+await_recovery() {
+  local open
+  for _ in $(seq 120); do
+    open=$(metrics_of orchestrator | sum_of foretoken_breaker_state)
+    [ "$open" != 0 ] || return 0
+    client recovery --requests 8 --max-tokens 8
+    wait "$client_pid" || problem "recovery: $(tail -n 1 "$run/recovery.err")"
+    sleep 0.5
+  done
+  problem "breakers are still open: $(metrics_of orchestrator |
+    grep ^foretoken_breaker_state)"
+}
+
+show_blows() {
+  local part action
+  printf '%-14s %8s %8s %8s\n' part kill hang restart
+  for part in "${parts[@]}"; do
+    printf '%-14s' "$part"
+    for action in kill hang restart; do
+      printf ' %8d' "${blows["$part $action"]:-0}"
+    done
+    echo
+  done
+}
+
+# --- The two soaks
+
+soak_chaos() {
+  local requests=$1 part
+  RANDOM=$2
+  texts=$(ls "$(corpus)"/*.py | paste -sd,)
+  local -A memory=() files=()
+  in_peace warm-up $((requests / 10 + 1)) 1
+  amid_blows all-parts-hurt $((requests * 3 / 10)) 2 'kill hang' "${parts[@]}"
+  await_recovery
+
+  memory[orchestrator]=$(memory_of orchestrator)
+  amid_blows orchestrator-spared $((requests * 3 / 10)) 3 'kill hang' verifier \
+    draft-worker trie-drafter crest redis postgres
+  await_recovery
+  local growth=$(($(memory_of orchestrator) - memory[orchestrator]))
+  echo "the orchestrator's own memory amid its peers' deaths: +$growth KiB"
+  [ "$growth" -le "$most_growth_amid_kib" ] ||
+    problem "the orchestrator grew by $growth KiB"
+
+  in_peace peace-1 $((requests * 15 / 100 + 1)) 4
+  await_rest peace-1
+  for part in "${services[@]}" redis; do
+    memory[$part]=$(memory_of "$part") files[$part]=$(files_of "$part")
+  done
+  in_peace peace-2 $((requests * 15 / 100 + 1)) 5
+  await_rest peace-2
+
+  echo "--- memory and open files over the last lot of requests"
+  printf '%-14s %12s %12s %12s %8s %8s\n' part 'RSS KiB' 'own before' \
+    'own after' files after
+  local after
+  for part in "${services[@]}" redis; do
+    after=$(memory_of "$part")
+    printf '%-14s %12d %12d %12d %8d %8d\n' "$part" "$(resident_of "$part")" \
+      "${memory[$part]}" "$after" "${files[$part]}" "$(files_of "$part")"
+    [ $((after - memory[$part])) -le "$most_growth_kib" ] ||
+      problem "$part grew by $((after - memory[$part])) KiB"
+    [ "$(files_of "$part")" -le $((files[$part] + most_new_files)) ] ||
+      problem "$part has $(files_of "$part") files open"
+  done
+  echo "--- what was done to them"
+  show_blows
+  verdict
+}
+
+# Every part dies once: no figures of memory, which want longer.
+soak_short() {
+  RANDOM=$2
+  texts=$(ls "$(corpus)"/*.py | paste -sd,)
+  amid_blows all-parts-killed "$1" 1 kill "${parts[@]}"
+  await_recovery
+  in_peace peace 20 2
+  await_rest peace
+  show_blows
+  verdict
+}
+
+soak_lossless() {
+  texts=$(ls "$(corpus)"/*.py "$(python_library)"/[a-e]*.py | paste -sd,)
+  client lossless --lossless-tokens "$1"
+  client_ends lossless
+  await_rest lossless
+  verdict
+}
+
+verdict() {
+  if [ "$problems" -eq 0 ]; then
+    echo "all was well"
+  else
+    echo "$problems problems"
+    return 1
+  fi
+}
