@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/infer/cuda/device_pass_builder.h"
 #include "common/infer/cuda/device_weights.h"
+#include "common/infer/cuda/status_from_device.h"
 #include "common/infer/kv_cache.h"
 #include "common/infer/numerics.h"
 #include "common/infer/pass_paths.h"

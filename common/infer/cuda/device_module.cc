@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/infer/cuda/device_weights.h"
+#include "common/infer/cuda/status_from_device.h"
 
 namespace foretoken {
 namespace {

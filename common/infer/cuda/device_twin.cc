@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/infer/cuda/device_weights.h"
+#include "common/infer/cuda/status_from_device.h"
 #include "common/infer/cuda/twin_math.h"
 #include "common/sampling/sampler.h"
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/infer/cuda/status_from_device.h"
 #include "common/infer/rotary.h"
 #include "common/infer/weight_types.h"
 
@@ -111,14 +112,6 @@ absl::Status FinishWithRotaryTable(const ModelConfig& config,
 }
 
 }  // namespace
-
-absl::Status StatusFromDevice(const DeviceStatus& status,
-                              absl::string_view context) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.code),
-                      absl::StrCat("cuda backend: ", context, ": ",
-                                   static_cast<const char*>(status.message)));
-}
 
 DeviceShape ShapeForDevice(const ModelConfig& config) {
   DeviceShape shape;

@@ -7,16 +7,11 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "common/infer/cuda/device_engine.h"
 #include "common/infer/model_config.h"
 #include "common/infer/model_weights.h"
 
 namespace foretoken {
-
-// `context` names the step: "cuda backend: upload of layer 3's query matrix".
-absl::Status StatusFromDevice(const DeviceStatus& status,
-                              absl::string_view context);
 
 DeviceShape ShapeForDevice(const ModelConfig& config);
 

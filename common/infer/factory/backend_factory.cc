@@ -6,8 +6,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/cuda/cuda_backend.h"
+#include "common/infer/cuda/device_module.h"
 #include "common/infer/factory/named_shapes.h"
 #include "common/infer/model_weights.h"
 
@@ -38,6 +41,35 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> LoadWeights(
                               static_cast<uint64_t>(options.random_seed));
 }
 
+// Of the GPU; why there is none otherwise.
+absl::StatusOr<std::unique_ptr<Backend>> MakeOnGpu(
+    const BackendOptions& options, const ModelWeights& weights) {
+  if (options.precision == "fp32") {
+    return absl::InvalidArgumentError(
+        "--precision=fp32 is for --backend=cpu: the GPU engine computes in "
+        "bf16 or fp16");
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const DeviceModule module, DeviceModule::Load());
+  CudaOptions cuda;
+  cuda.device = options.device;
+  cuda.kv_cache_bytes = options.kv_cache_bytes;
+  cuda.max_rows = options.max_rows;
+  cuda.max_sessions = options.max_backend_sessions;
+  cuda.prefix_reuse = options.prefix_reuse;
+  return MakeCudaBackend(
+      weights,
+      [&](const DeviceShape& shape, const DeviceOptions& device) {
+        return module.Create(shape, device);
+      },
+      cuda);
+}
+
+// What "auto" may answer with the CPU. A GPU whose memory is short is not among
+// them: that is for the operator to decide.
+bool MeansNoGpu(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsInvalidArgument(status);
+}
+
 }  // namespace
 
 void AddBackendFlags(Flags& flags, BackendOptions* options) {
@@ -48,9 +80,11 @@ void AddBackendFlags(Flags& flags, BackendOptions* options) {
                "layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000");
   flags.Int64("random-seed", &options->random_seed, {0, int64_t{1} << 62},
               "Seed of the random weights");
-  flags.Choice("backend", &options->backend, {"auto", "cpu"}, "Engine");
+  flags.Choice("backend", &options->backend, {"auto", "cpu", "cuda"},
+               "Engine; auto: a GPU where there is one");
+  flags.Int("device", &options->device, {0, 1023}, "Which GPU, from 0");
   flags.Choice("precision", &options->precision, {"bf16", "fp32"},
-               "Of weights and KV cache");
+               "Of weights and KV cache; fp32 on the CPU alone");
   flags.Int("threads", &options->threads, {0, 1024},
             "Threads of a pass, 0 for all processors");
   flags.Int64("kv-cache-bytes", &options->kv_cache_bytes, {0, int64_t{1} << 44},
@@ -100,6 +134,14 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options) {
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
                              LoadWeights(options));
+  if (options.backend != "cpu") {
+    auto on_gpu = MakeOnGpu(options, *weights);
+    if (on_gpu.ok() || options.backend == "cuda" ||
+        !MeansNoGpu(on_gpu.status())) {
+      return on_gpu;
+    }
+    FORETOKEN_LOG(kInfo, "on the CPU: ", on_gpu.status().message());
+  }
   CpuOptions cpu;
   cpu.precision =
       options.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;

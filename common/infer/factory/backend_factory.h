@@ -17,7 +17,8 @@ struct BackendOptions {
   std::string model;         // a Hugging Face directory, or
   std::string random_model;  // the shape of random weights, for measurements
   std::string backend = "auto";
-  std::string precision = "bf16";
+  int32_t device = 0;                  // which GPU
+  std::string precision = "bf16";      // on a GPU fp16 weights stay fp16
   int32_t threads = 0;                 // 0: all processors
   int64_t kv_cache_bytes = 0;          // 0: the backend's own choice
   int32_t max_rows = 512;              // of one pass
@@ -26,7 +27,8 @@ struct BackendOptions {
   int64_t random_seed = 1;
 };
 
-// --model --random-model --backend --precision --threads --kv-cache-bytes
+// --model --random-model --backend --device --precision --threads
+// --kv-cache-bytes
 // --max-rows-per-pass --max-admitted-sessions --prefix-reuse --random-seed
 void AddBackendFlags(Flags& flags, BackendOptions* options);
 
@@ -35,7 +37,10 @@ void AddBackendFlags(Flags& flags, BackendOptions* options);
 // with such fields after it. InvalidArgument by key.
 absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text);
 
-// Loads or draws the weights; the errors of both name file or field.
+// Loads or draws the weights; the errors of both name file or field. "auto" is
+// the GPU where the GPU module loads, finds one and has kernels for the shape,
+// and else the CPU, which the log says in one line. "cuda" is an error there:
+// Unavailable.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options);
 

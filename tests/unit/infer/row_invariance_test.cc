@@ -1,7 +1,6 @@
 // Row invariance of the CPU backend, on tiny random models and every
 // instruction set of this machine. Every comparison of logits is bitwise.
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -12,48 +11,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/infer/one_by_one.h"
 #include "tests/unit/infer/tiny_backend.h"
 
 namespace foretoken {
 namespace {
 
 using namespace ::foretoken::testing;  // NOLINT: helpers of tiny_backend.h
-
-// The logits after the last of `path`, decoded one token at a time by a fresh
-// session of its own that shares nothing. Remembers every prefix it has seen.
-class OneByOne {
- public:
-  explicit OneByOne(Backend& backend) : backend_(backend) {}
-
-  const Bits& Logits(const std::vector<TokenId>& path) {
-    const auto found = known_.find(path);
-    if (found != known_.end()) return found->second;
-    const auto opened = backend_.Open("", path);
-    EXPECT_THAT(opened, IsOk());
-    std::vector<TokenId> prefix;
-    for (const TokenId token : path) {
-      prefix.push_back(token);
-      PassSession pass;
-      pass.session = opened->session;
-      const std::vector<TokenId> tokens = {token};
-      const std::vector<int32_t> parents = {kRootParent};
-      pass.tokens = tokens;
-      pass.parents = parents;
-      PassResult result;
-      EXPECT_THAT(backend_.Forward({pass}, result), IsOk());
-      if (known_.find(prefix) == known_.end()) {
-        known_[prefix] = RowLogits(backend_, opened->session, 0);
-      }
-      EXPECT_THAT(backend_.Commit(opened->session, {0}), IsOk());
-    }
-    EXPECT_THAT(backend_.Close(opened->session), IsOk());
-    return known_[path];
-  }
-
- private:
-  Backend& backend_;
-  std::map<std::vector<TokenId>, Bits> known_;
-};
 
 struct Case {
   CpuIsa isa;

@@ -1,0 +1,202 @@
+// Row invariance of the CUDA backend over the device's twin: every comparison
+// of logits is bitwise.
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/infer/one_by_one.h"
+#include "tests/unit/infer/tiny_backend.h"
+#include "tests/unit/infer_cuda/twin_backend.h"
+
+namespace foretoken {
+namespace {
+
+using namespace ::foretoken::testing;  // NOLINT: helpers of tiny_backend.h
+
+class TwinInvarianceTest : public ::testing::Test {
+ protected:
+  const ModelConfig config_ = TinyConfig();
+  const std::unique_ptr<Backend> reference_ =
+      MakeTwinBackend(config_, TwinOptions());
+  OneByOne one_by_one_{*reference_};
+  std::mt19937 random_{21};
+};
+
+TEST_F(TwinInvarianceTest, EveryRowCountAndShapeGivesTheSameRows) {
+  const auto backend = MakeTwinBackend(config_, TwinOptions());
+  // A chain of 40 and the same children at every one of its rows, so that
+  // there are few paths however many rows.
+  const std::vector<TokenId> some = RandomTokens(43, config_, random_);
+  for (const int rows : {1, 2, 3, 8, 17, 64, 320}) {
+    std::vector<TokenId> tokens(rows);
+    std::vector<int32_t> parents = Chain(rows);
+    for (int r = 0; r < rows; ++r) {
+      tokens[r] = r < 40 ? some[r] : some[40 + r % 3];
+      if (r >= 40) parents[r] = (r * 7) % 40;
+    }
+    const auto opened = backend->Open("", {});
+    FORETOKEN_ASSERT_OK(opened);
+    PassSession pass;
+    pass.session = opened->session;
+    pass.tokens = tokens;
+    pass.parents = parents;
+    PassResult result;
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+    for (int r = 0; r < rows; ++r) {
+      const Bits& want = one_by_one_.Logits(PathTo({}, tokens, parents, r));
+      ASSERT_TRUE(SameBits(RowLogits(*backend, opened->session, r), want))
+          << rows << " rows, row " << r;
+      ASSERT_EQ(result.outputs[0][r].token,
+                std::max_element(want.begin(), want.end()) - want.begin());
+    }
+    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+  }
+}
+
+// A row's siblings may stand before or after it, its cousins between it and its
+// parent.
+TEST_F(TwinInvarianceTest, TheOrderOfATreeChangesNothing) {
+  const auto backend = MakeTwinBackend(config_, TwinOptions());
+  const std::vector<TokenId> context = RandomTokens(29, config_, random_);
+  const std::vector<TokenId> tokens = RandomTokens(24, config_, random_);
+  for (int order = 0; order < 4; ++order) {
+    const std::vector<int32_t> parents = RandomParents(24, order, random_);
+    const auto opened = backend->Open("", {});
+    FORETOKEN_ASSERT_OK(opened);
+    Append(*backend, opened->session, context);
+    PassSession pass;
+    pass.session = opened->session;
+    pass.tokens = tokens;
+    pass.parents = parents;
+    PassResult result;
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+    for (int r = 0; r < 24; ++r) {
+      ASSERT_TRUE(
+          SameBits(RowLogits(*backend, opened->session, r),
+                   one_by_one_.Logits(PathTo(context, tokens, parents, r))))
+          << "order " << order << ", row " << r;
+    }
+    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+  }
+}
+
+TEST_F(TwinInvarianceTest, BatchMatesChangeNothing) {
+  const auto backend = MakeTwinBackend(config_, TwinOptions());
+  for (const int mates : {1, 3, 16}) {
+    std::vector<std::vector<TokenId>> contexts, tokens;
+    std::vector<std::vector<int32_t>> parents;
+    std::vector<PassSession> pass(mates);
+    for (int s = 0; s < mates; ++s) {
+      pass[s].session = backend->Open("", {})->session;
+      contexts.push_back(RandomTokens(random_() % 70, config_, random_));
+      const int rows = 1 + random_() % 12;
+      tokens.push_back(RandomTokens(rows, config_, random_));
+      parents.push_back(RandomParents(rows, s % 3, random_));
+      if (!contexts[s].empty()) Append(*backend, pass[s].session, contexts[s]);
+    }
+    for (int s = 0; s < mates; ++s) {
+      pass[s].tokens = tokens[s];
+      pass[s].parents = parents[s];
+    }
+    PassResult result;
+    FORETOKEN_ASSERT_OK(backend->Forward(pass, result));
+    for (int s = 0; s < mates; ++s) {
+      for (size_t r = 0; r < tokens[s].size(); ++r) {
+        const Bits& want =
+            one_by_one_.Logits(PathTo(contexts[s], tokens[s], parents[s], r));
+        ASSERT_TRUE(SameBits(RowLogits(*backend, pass[s].session, r), want))
+            << "session " << s << " of " << mates << ", row " << r;
+      }
+      FORETOKEN_ASSERT_OK(backend->Close(pass[s].session));
+    }
+    EXPECT_EQ(backend->kv_usage().pages_free, backend->kv_usage().pages_total);
+  }
+}
+
+// Whatever the device's walk moved ahead, the path that is committed counts:
+// longer, shorter, another one, or no walk at all.
+TEST_F(TwinInvarianceTest, ChunksCommitsAheadAndOtherPathsChangeNothing) {
+  EngineLog log;
+  const auto backend = MakeTwinBackend(config_, TwinOptions(), &log);
+  const std::vector<TokenId> prompt = RandomTokens(90, config_, random_);
+  for (const int chunk : {1, 5, 31, 32, 33, 90}) {
+    log.commit_ahead = chunk != 33;
+    const SessionId session = backend->Open("", prompt)->session;
+    for (size_t begin = 0; begin < prompt.size(); begin += chunk) {
+      const size_t end = std::min(begin + chunk, prompt.size());
+      Append(*backend, session, {prompt.begin() + begin, prompt.begin() + end});
+    }
+    std::vector<TokenId> context = prompt;
+    for (int round = 0; round < 12; ++round) {
+      if (round % 3 != 2) {
+        FORETOKEN_ASSERT_OK(backend->Reserve(session, context.size() + 8));
+      }
+      // The path that the model itself takes, as far as one pass can tell, and
+      // others beside it.
+      std::vector<TokenId> tokens = RandomTokens(1, config_, random_);
+      std::vector<int32_t> parents = {-1};
+      std::vector<TokenId> path = context;
+      path.push_back(tokens[0]);
+      for (int depth = 0; depth < 4; ++depth) {
+        const Bits& logits = one_by_one_.Logits(path);
+        path.push_back(static_cast<TokenId>(
+            std::max_element(logits.begin(), logits.end()) - logits.begin()));
+        tokens.push_back(path.back());
+        parents.push_back(depth);
+      }
+      for (int r = 5; r < 20; ++r) {
+        tokens.push_back(static_cast<TokenId>(random_() % config_.vocab_size));
+        parents.push_back(static_cast<int32_t>(random_() % r));
+      }
+      PassSession pass;
+      pass.session = session;
+      pass.tokens = tokens;
+      pass.parents = parents;
+      PassResult result;
+      FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+      const int32_t deepest = round % 4 == 0 ? 4 : round % 4 == 1 ? 2 : 19;
+      std::vector<int32_t> rows;
+      for (int32_t r = deepest; r >= 0; r = parents[r]) rows.push_back(r);
+      std::reverse(rows.begin(), rows.end());
+      const Bits last = RowLogits(*backend, session, deepest);
+      FORETOKEN_ASSERT_OK(backend->Commit(session, rows));
+      for (const int32_t r : rows) context.push_back(tokens[r]);
+      ASSERT_TRUE(SameBits(last, one_by_one_.Logits(context)))
+          << "chunk " << chunk << ", round " << round;
+    }
+    FORETOKEN_ASSERT_OK(backend->Close(session));
+  }
+}
+
+TEST_F(TwinInvarianceTest, AReusedPrefixChangesNothing) {
+  const auto backend = MakeTwinBackend(config_, TwinOptions());
+  const std::vector<TokenId> prompt = RandomTokens(150, config_, random_);
+  const std::vector<TokenId> tokens = RandomTokens(12, config_, random_);
+  const std::vector<int32_t> parents = RandomParents(12, 2, random_);
+  for (const int64_t want_reused : {0, 128, 128}) {
+    const auto opened = backend->Open("scope", prompt);
+    FORETOKEN_ASSERT_OK(opened);
+    ASSERT_EQ(opened->reused_tokens, want_reused);
+    Append(*backend, opened->session,
+           {prompt.begin() + want_reused, prompt.end()});
+    PassSession pass;
+    pass.session = opened->session;
+    pass.tokens = tokens;
+    pass.parents = parents;
+    PassResult result;
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+    for (int r = 0; r < 12; ++r) {
+      ASSERT_TRUE(
+          SameBits(RowLogits(*backend, opened->session, r),
+                   one_by_one_.Logits(PathTo(prompt, tokens, parents, r))));
+    }
+    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+  }
+}
+
+}  // namespace
+}  // namespace foretoken
