@@ -47,7 +47,8 @@ absl::StatusOr<std::unique_ptr<DraftMode>> MakeOuroboros(
   FORETOKEN_RETURN_IF_ERROR(read.Finish());
   if (options.MaxRows() > limits.max_rows) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "mode 'ouroboros': window=", options.window, ", beta=", options.beta,
+        "mode 'ouroboros': window=", options.window,
+        ", lookahead=", options.lookahead, ", beta=", options.beta,
         " and gamma=", options.gamma, " need passes of ", options.MaxRows(),
         " rows, want at most ", limits.max_rows));
   }

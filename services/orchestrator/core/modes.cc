@@ -49,17 +49,21 @@ absl::Status CheckOuroboros(const ModeSpec& mode, const TreeLimits& limits) {
   for (const char* key : {"inspiration", "refinement", "warm_start"}) {
     read.Bool(key, true);
   }
+  read.Int("passes", 0, 0, limits.max_draft_nodes);
+  const int64_t columns =
+      read.Int("lookahead", window, 0, PhrasePoolOptions::kMaxWidth);
+  read.Bool("context", false);
   FORETOKEN_RETURN_IF_ERROR(read.Finish());
   // Of the draft model's widest pass: the chain, the pool's phrases, and the
   // lookahead window while it fills or full.
   int64_t lookahead = 0;
-  for (int64_t levels = 1; levels < beta; ++levels) {
-    lookahead = std::max(lookahead, levels * (window + beta - 1 - levels) - 1);
+  for (int64_t levels = 1; levels < beta && columns > 0; ++levels) {
+    lookahead = std::max(lookahead, levels * (columns + beta - 1 - levels) - 1);
   }
   const int64_t rows = gamma - 1 + window * (beta - 1) + lookahead;
   if (rows > limits.max_rows) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ouroboros: window, beta and gamma need ", rows,
+        absl::StrCat("ouroboros: window, lookahead, beta and gamma need ", rows,
                      " rows of a pass, want at most ", limits.max_rows));
   }
   return absl::OkStatus();

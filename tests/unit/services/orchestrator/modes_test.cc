@@ -141,6 +141,12 @@ TEST(ModesTest, UnknownModesAndParametersAreInvalid) {
   invalid("draft_model:gamma=65", "gamma");
   invalid("ouroboros:beta=1", "beta");
   invalid("ouroboros:k=3", "'k'");
+  invalid("ouroboros:passes=65", "passes");
+  invalid("ouroboros:context=maybe", "context");
+  invalid("ouroboros:window=40", "lookahead, beta and gamma need");
+  EXPECT_THAT(
+      Make("ouroboros:window=30,lookahead=0,passes=2,context=1", &services),
+      testing::IsOk());
   invalid("ngram_trie:n=1", "'n'");
   invalid("crest:path=x", "path");
   invalid("lookahead:ngram=1", "ngram");
