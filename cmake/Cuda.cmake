@@ -1,10 +1,14 @@
 # FORETOKEN_CUDA=AUTO uses a CUDA toolkit if one is found, ON fails without
 # one, OFF never looks. It decides what is built; what runs is chosen at start.
+# Sanitizers and device code do not mix: AUTO leaves the GPU engine out there.
 set(FORETOKEN_CUDA AUTO CACHE STRING "Build the GPU engine: AUTO, ON or OFF")
 set_property(CACHE FORETOKEN_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(FORETOKEN_CUDA_ARCHITECTURES 90 CACHE STRING
+    "GPUs to build for, as CMAKE_CUDA_ARCHITECTURES takes them")
 
 set(FORETOKEN_HAVE_CUDA OFF)
-if(NOT FORETOKEN_CUDA STREQUAL "OFF")
+if(FORETOKEN_CUDA STREQUAL "ON" OR
+   (FORETOKEN_CUDA STREQUAL "AUTO" AND NOT FORETOKEN_SANITIZE))
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
@@ -15,3 +19,43 @@ if(NOT FORETOKEN_CUDA STREQUAL "OFF")
   endif()
 endif()
 message(STATUS "CUDA toolkit: ${FORETOKEN_HAVE_CUDA} (FORETOKEN_CUDA=${FORETOKEN_CUDA})")
+
+if(FORETOKEN_HAVE_CUDA)
+  set(CMAKE_CUDA_ARCHITECTURES ${FORETOKEN_CUDA_ARCHITECTURES})
+  if(FORETOKEN_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER "${FORETOKEN_CCACHE}")
+  endif()
+  enable_language(CUDA)
+  # CMake 3.25 does not know that nvcc has C++20.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
+    list(APPEND CMAKE_CUDA20_COMPILE_FEATURES cuda_std_20)
+  endif()
+endif()
+
+# foretoken_cuda_module(SRCS gemm.cu engine.cc): the GPU module. A library of
+# its own that is loaded at run time, the CUDA runtime inside, nothing exported
+# but three functions (module.map); beside the binaries, where they look for it.
+# Host code there is compiled as everywhere else, without Abseil.
+function(foretoken_cuda_module)
+  cmake_parse_arguments(ARG "" "" "SRCS" ${ARGN})
+  add_library(foretoken_cuda MODULE ${ARG_SRCS})
+  set(map "${PROJECT_SOURCE_DIR}/common/infer/cuda/module.map")
+  set_target_properties(foretoken_cuda PROPERTIES
+    CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+    CUDA_RUNTIME_LIBRARY Static
+    LINK_DEPENDS "${map}"
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  target_include_directories(foretoken_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_include_directories(foretoken_cuda SYSTEM PRIVATE
+    ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  # Multiplications and additions of the kernels fuse where they say so.
+  target_compile_options(foretoken_cuda PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:${FORETOKEN_WARNINGS} ${FORETOKEN_FP_FLAGS}>
+    "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-Xcompiler=-Wall,-Wextra,-ffp-contract=off;-Werror=all-warnings>")
+  target_link_options(foretoken_cuda PRIVATE
+    "LINKER:--version-script=${map}" "LINKER:--no-undefined")
+  target_link_libraries(foretoken_cuda PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+endfunction()
