@@ -27,7 +27,7 @@
 namespace foretoken {
 
 // Raised with every change of this header.
-inline constexpr uint32_t kDeviceAbi = 2;
+inline constexpr uint32_t kDeviceAbi = 3;
 
 inline constexpr int32_t kDevicePageTokens = 32;
 inline constexpr int32_t kDeviceTopTokens = 8;
@@ -58,6 +58,9 @@ struct DeviceOptions {
   int32_t max_rows = 512;
   int32_t max_sessions = 256;
   bool graphs = true;  // CUDA graphs by tier of rows; changes no bit
+  // Kernels may begin before those ahead of them have ended (programmatic
+  // dependent launch); changes no bit.
+  bool overlap = true;
 };
 
 enum class DeviceTensor : int32_t {

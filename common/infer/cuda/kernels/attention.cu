@@ -1,0 +1,528 @@
+// One warp takes 16 queries of one kv head (the heads of its group, of one row
+// after another) through one chunk of a session's context. It depends on no
+// other warp: the four of a thread block have neighbouring queries of the same
+// chunk and so find each other's K and V in L1.
+#include "common/infer/cuda/kernels/attention.h"
+#include "common/infer/cuda/kernels/device_math.cuh"
+#include "common/infer/cuda/kernels/gemm_index.h"
+
+namespace foretoken {
+namespace device {
+namespace {
+
+constexpr int kStages = 2;
+constexpr int kKeys = kDevicePageTokens;
+constexpr int kKeyTiles = kKeys / 8;     // of scores
+constexpr int kValueTiles = kKeys / 16;  // of weights
+constexpr int kMergeWarps = 4;
+
+template <int kDim_>
+struct Head {
+  static constexpr int kDim = kDim_;
+  static constexpr int kUnits = kDim / 8;  // of 16 bytes in a vector
+  static constexpr int kQueryBlocks = kDim / 32;
+  static constexpr int kWarps = kDim <= 128 ? 4 : 2;
+  static constexpr int kBlockBytes = kKeys * ((kUnits + 7) / 8 * 8) * 16;
+  static constexpr int kQueryBytes = 2 * kQueryBlocks * 2 * 32 * 16;
+  static constexpr int kWarpBytes = kStages * 2 * kBlockBytes + kQueryBytes;
+  static constexpr int kSharedBytes = kWarps * kWarpBytes;
+  static constexpr int kResident = 227 * 1024 / (kSharedBytes + 1024);
+  static_assert(kKeys == 32 && kUnits % 2 == 0 && kResident >= 1);
+};
+
+// Keys that some of the warp's rows read together: a page, or a tile.
+struct Unit {
+  int block = 0;
+  int tile = -1;         // -1: the session's page
+  uint32_t members = 0;  // bit r: the warp's row r
+};
+
+// The warp's rows and where it stands in their blocks. Everything but what is
+// marked is the same in all lanes.
+struct Walker {
+  const PassHeader* pass;
+  DeviceSession session;
+  int block = 0, end = 0;  // of the chunk
+  uint32_t pending = 0;    // rows that still have to read the present block
+  int rows = 0;            // 1..16
+  int tile_begin = 0, tile_count = 0, last_keys = 0;  // of row `lane`
+  int tile = -1;                                      // row `lane`'s, present
+
+  __device__ __forceinline__ bool Next(int lane, Unit* unit) {
+    while (pending == 0) {
+      if (++block >= end) return false;
+      const int b = block - session.page_count;
+      const bool reads = lane < rows && b < tile_count;
+      tile = reads && b >= 0 ? pass->row_tile()[tile_begin + b] : -1;
+      pending = __ballot_sync(kAllLanes, reads);
+    }
+    unit->block = block;
+    unit->tile = __shfl_sync(kAllLanes, tile, __ffs(pending) - 1);
+    unit->members = __ballot_sync(kAllLanes, tile == unit->tile) & pending;
+    pending &= ~unit->members;
+    return true;
+  }
+};
+
+// The lane's two queries: g and g + 8 of the warp's.
+struct Softmax {
+  int row[2];  // of the warp, 31: there is no such query
+  int tile_count[2], last_keys[2];
+  float largest[2], sum[2];
+};
+
+template <typename T, typename Shape>
+__device__ __forceinline__ void LoadUnit(const AttentionParams& p,
+                                         const Walker& walker, const Unit& unit,
+                                         int kv_head, int lane,
+                                         uint32_t stage) {
+  // Lane i knows where key i lies.
+  const int slot =
+      unit.tile < 0
+          ? p.pass->page()[walker.session.page_begin + unit.block] * kKeys +
+                lane
+          : p.pass->tile()[unit.tile].slots[lane];
+  const long long place =
+      slot < 0 ? -1
+               : static_cast<long long>(KvAt(p.kv, p.layer, slot, kv_head));
+#pragma unroll 4
+  for (int i = 0; i < Shape::kUnits; ++i) {
+    const int index = i * 32 + lane;
+    const int key = index / Shape::kUnits;
+    const int u = index % Shape::kUnits;
+    const long long from = __shfl_sync(kAllLanes, place, key);
+    const bool copy = from >= 0;
+    const int64_t element = copy ? from + u * 8 : 0;
+    const uint32_t to = stage + UnitAt(key, u, Shape::kDim) * 16;
+    CopyAsyncOrZero(to, static_cast<const T*>(p.keys) + element, copy);
+    CopyAsyncOrZero(to + Shape::kBlockBytes,
+                    static_cast<const T*>(p.values) + element, copy);
+  }
+}
+
+// The lane's fragments of the queries: value and rest, to shared memory that
+// only this lane reads.
+template <typename T, typename Shape>
+__device__ __forceinline__ void SplitQueries(const AttentionParams& p,
+                                             const float* const (&from)[2],
+                                             int lane, uint4* fragments) {
+#pragma unroll
+  for (int kb = 0; kb < Shape::kQueryBlocks; ++kb) {
+    float x[2][8];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int i = 0; i < 8; i += 4) {
+        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (from[h] != nullptr) {
+          v = *reinterpret_cast<const float4*>(from[h] + kb * 32 +
+                                               lane % 4 * 8 + i);
+        }
+        x[h][i] = v.x, x[h][i + 1] = v.y, x[h][i + 2] = v.z, x[h][i + 3] = v.w;
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      uint32_t high[4], low[4];
+#pragma unroll
+      for (int reg = 0; reg < 4; ++reg) {
+        const float* pair = &x[FragmentUpper(reg)][FragmentElement(tile, reg)];
+        const T h0 = Round<T>(pair[0]), h1 = Round<T>(pair[1]);
+        high[reg] = PackPair(h0, h1);
+        low[reg] = PackPair(Round<T>(pair[0] - Widen(h0)),
+                            Round<T>(pair[1] - Widen(h1)));
+      }
+      const int at = (kb * 2 + tile) * 32 + lane;
+      fragments[at] = make_uint4(high[0], high[1], high[2], high[3]);
+      fragments[at + Shape::kQueryBlocks * 2 * 32] =
+          make_uint4(low[0], low[1], low[2], low[3]);
+    }
+  }
+}
+
+template <typename T, typename Shape>
+__device__ __forceinline__ void Scores(const uint4* fragments,
+                                       const uint4* keys, int lane,
+                                       float (&scores)[kKeyTiles][4]) {
+  constexpr int kRest = Shape::kQueryBlocks * 2 * 32;
+#pragma unroll
+  for (int kb = 0; kb < Shape::kQueryBlocks; ++kb) {
+    const uint4 low0 = fragments[kb * 2 * 32 + lane];
+    const uint4 low1 = fragments[(kb * 2 + 1) * 32 + lane];
+    const uint4 rest0 = fragments[kRest + kb * 2 * 32 + lane];
+    const uint4 rest1 = fragments[kRest + (kb * 2 + 1) * 32 + lane];
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      const uint4 k =
+          keys[UnitAt(n * 8 + lane / 4, kb * 4 + lane % 4, Shape::kDim)];
+      Mma<T>(scores[n], low0, k.x, k.y);
+      Mma<T>(scores[n], low1, k.z, k.w);
+      Mma<T>(scores[n], rest0, k.x, k.y);
+      Mma<T>(scores[n], rest1, k.z, k.w);
+    }
+  }
+}
+
+// Scores become weights; `scale` is what the sums so far shrink by. A query
+// that does not read the unit (keys 0) keeps its state to the bit.
+__device__ __forceinline__ void Weigh(int lane, const int (&keys)[2],
+                                      float (&scores)[kKeyTiles][4],
+                                      Softmax& state, float (&scale)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float largest = state.largest[h];
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int i = 2 * h; i < 2 * h + 2; ++i) {
+        if (ScoreKey(lane, n, i) < keys[h]) {
+          largest = fmaxf(largest, scores[n][i]);
+        }
+      }
+    }
+    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
+    scale[h] = exp2f(state.largest[h] - largest);
+    float sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int i = 2 * h; i < 2 * h + 2; ++i) {
+        scores[n][i] = ScoreKey(lane, n, i) < keys[h]
+                           ? exp2f(scores[n][i] - largest)
+                           : 0.0f;
+        sum = sum + scores[n][i];
+      }
+    }
+    sum = sum + __shfl_xor_sync(kAllLanes, sum, 1);
+    sum = sum + __shfl_xor_sync(kAllLanes, sum, 2);
+    if (keys[h] > 0) {
+      state.largest[h] = largest;
+      state.sum[h] = __fmaf_rn(state.sum[h], scale[h], sum);
+    }
+  }
+}
+
+// Weights as fragments: value and rest.
+template <typename T>
+__device__ __forceinline__ void SplitWeights(
+    const float (&weights)[kKeyTiles][4], uint4 (&high)[kValueTiles],
+    uint4 (&low)[kValueTiles]) {
+#pragma unroll
+  for (int kt = 0; kt < kValueTiles; ++kt) {
+    uint32_t h[4], l[4];
+#pragma unroll
+    for (int reg = 0; reg < 4; ++reg) {
+      const float* pair = &weights[kt * 2 + reg / 2][FragmentUpper(reg) * 2];
+      const T h0 = Round<T>(pair[0]), h1 = Round<T>(pair[1]);
+      h[reg] = PackPair(h0, h1);
+      l[reg] = PackPair(Round<T>(pair[0] - Widen(h0)),
+                        Round<T>(pair[1] - Widen(h1)));
+    }
+    high[kt] = make_uint4(h[0], h[1], h[2], h[3]);
+    low[kt] = make_uint4(l[0], l[1], l[2], l[3]);
+  }
+}
+
+// The unit's own sums are made first and then merged, so that a query that
+// does not read it is left out whole.
+template <typename T, typename Shape>
+__device__ __forceinline__ void AddValues(uint32_t values, int lane,
+                                          const int (&keys)[2],
+                                          const float (&scale)[2],
+                                          const uint4 (&high)[kValueTiles],
+                                          const uint4 (&low)[kValueTiles],
+                                          float (&out)[Shape::kUnits][4]) {
+#pragma unroll
+  for (int u = 0; u < Shape::kUnits; u += 2) {
+    float sums[2][4] = {};
+#pragma unroll
+    for (int kt = 0; kt < kValueTiles; ++kt) {
+      uint32_t v[4];
+      LoadMatricesTransposed(
+          v,
+          values +
+              UnitAt(ValueRow(lane, kt), ValueUnit(lane, u), Shape::kDim) * 16);
+      Mma<T>(sums[0], high[kt], v[0], v[1]);
+      Mma<T>(sums[0], low[kt], v[0], v[1]);
+      Mma<T>(sums[1], high[kt], v[2], v[3]);
+      Mma<T>(sums[1], low[kt], v[2], v[3]);
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (keys[i / 2] > 0) {
+          out[u + j][i] = __fmaf_rn(out[u + j][i], scale[i / 2], sums[j][i]);
+        }
+      }
+    }
+  }
+}
+
+// Rows, blocks and the lane's queries; false if the chunk has none of them.
+__device__ __forceinline__ bool Start(const AttentionParams& p,
+                                      const AttentionTask& task, int chunk,
+                                      int lane, Walker* walker,
+                                      Softmax* state) {
+  walker->pass = p.pass;
+  walker->session = p.pass->session()[task.session];
+  const int first_row = task.first_query / p.group;
+  const int queries = walker->session.rows * p.group;
+  const int end_query = min(task.first_query + kTaskQueries, queries);
+  walker->rows = (end_query - 1) / p.group - first_row + 1;
+  if (lane < walker->rows) {
+    const DeviceRow& row =
+        p.pass->row()[walker->session.first_row + first_row + lane];
+    walker->tile_begin = row.tile_begin;
+    walker->tile_count = row.tile_count;
+    walker->last_keys = row.last_keys;
+  }
+  const int most = __reduce_max_sync(kAllLanes, walker->tile_count);
+  walker->block = ChunkBegin(chunk) - 1;
+  walker->end = min(ChunkBegin(chunk + 1), walker->session.page_count + most);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int query = task.first_query + ScoreQuery(lane, 2 * h);
+    state->row[h] = query < end_query ? query / p.group - first_row : 31;
+    state->tile_count[h] =
+        __shfl_sync(kAllLanes, walker->tile_count, state->row[h]);
+    state->last_keys[h] =
+        __shfl_sync(kAllLanes, walker->last_keys, state->row[h]);
+    state->largest[h] = -__int_as_float(0x7f800000);
+    state->sum[h] = 0.0f;
+  }
+  return walker->block + 1 < walker->end;
+}
+
+template <typename Shape>
+__device__ __forceinline__ void StorePartial(
+    const AttentionParams& p, const AttentionTask& task, const Walker& walker,
+    const Softmax& state, int kv_head, int chunk, int lane,
+    const float (&out)[Shape::kUnits][4]) {
+  const int slab_first = p.pass->task()[p.first_task].global_query;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int blocks = walker.session.page_count + state.tile_count[h];
+    if (state.row[h] == 31 || blocks <= ChunkBegin(chunk)) continue;
+    const int64_t at =
+        PartialAt(task.global_query - slab_first + ScoreQuery(lane, 2 * h),
+                  kv_head, chunk, p.kv.kv_heads, p.max_chunks);
+    float* values = p.partial_values + at * Shape::kDim;
+#pragma unroll
+    for (int u = 0; u < Shape::kUnits; ++u) {
+      *reinterpret_cast<float2*>(values + u * 8 + lane % 4 * 2) =
+          make_float2(out[u][2 * h], out[u][2 * h + 1]);
+    }
+    if (lane % 4 == 0) {
+      p.partial_sums[at] = make_float2(state.largest[h], state.sum[h]);
+    }
+  }
+}
+
+template <typename T, typename Shape>
+__global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
+    AttentionKernel(const AttentionParams p) {
+  extern __shared__ __align__(128) char shared[];
+  AllowNextKernel();
+  WaitForPreviousKernels();
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const int kv_head = blockIdx.y;
+  const int chunk = blockIdx.z;
+  const int in_slab = blockIdx.x * Shape::kWarps + warp;
+  // (No barrier of the thread block follows: a warp may leave.)
+  if (in_slab >= p.slab_tasks || p.first_task + in_slab >= p.pass->tasks) {
+    return;
+  }
+  const AttentionTask task = p.pass->task()[p.first_task + in_slab];
+  Walker walker;
+  Softmax state;
+  if (!Start(p, task, chunk, lane, &walker, &state)) return;
+
+  char* own = shared + warp * Shape::kWarpBytes;
+  uint4* fragments =
+      reinterpret_cast<uint4*>(own + kStages * 2 * Shape::kBlockBytes);
+  const uint32_t ring = SharedAddress(own);
+  Unit unit, next;
+  bool more = walker.Next(lane, &unit);
+  if (more) LoadUnit<T, Shape>(p, walker, unit, kv_head, lane, ring);
+  CommitCopies();
+
+  const float* queries[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int query = task.global_query + ScoreQuery(lane, 2 * h);
+    queries[h] = state.row[h] == 31
+                     ? nullptr
+                     : p.queries + (int64_t{query / p.group} * p.heads +
+                                    kv_head * p.group + query % p.group) *
+                                       Shape::kDim;
+  }
+  SplitQueries<T, Shape>(p, queries, lane, fragments);
+
+  float out[Shape::kUnits][4] = {};
+  for (int stage = 0; more; stage ^= 1) {
+    more = walker.Next(lane, &next);
+    if (more) {
+      LoadUnit<T, Shape>(p, walker, next, kv_head, lane,
+                         ring + (stage ^ 1) * 2 * Shape::kBlockBytes);
+    }
+    CommitCopies();
+    WaitCopies<1>();
+    __syncwarp();
+    int keys[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const bool reads = (unit.members >> state.row[h] & 1) != 0;
+      const bool last =
+          unit.block - walker.session.page_count == state.tile_count[h] - 1;
+      keys[h] = !reads ? 0 : last ? state.last_keys[h] : kKeys;
+    }
+    const uint32_t block = stage * 2 * Shape::kBlockBytes;
+    float scores[kKeyTiles][4] = {};
+    Scores<T, Shape>(fragments, reinterpret_cast<const uint4*>(own + block),
+                     lane, scores);
+    float scale[2];
+    Weigh(lane, keys, scores, state, scale);
+    uint4 high[kValueTiles], low[kValueTiles];
+    SplitWeights<T>(scores, high, low);
+    AddValues<T, Shape>(ring + block + Shape::kBlockBytes, lane, keys, scale,
+                        high, low, out);
+    // All lanes are done with this stage before it is filled again.
+    __syncwarp();
+    unit = next;
+  }
+  StorePartial<Shape>(p, task, walker, state, kv_head, chunk, lane, out);
+}
+
+// One warp: one query of one kv head; its chunks ascending.
+template <typename T, typename Shape>
+__global__ void __launch_bounds__(kMergeWarps * 32)
+    MergeKernel(const AttentionParams p) {
+  AllowNextKernel();
+  WaitForPreviousKernels();
+  constexpr int kOfLane = Shape::kDim / 32;
+  const int lane = threadIdx.x % 32;
+  if (p.first_task >= p.pass->tasks) return;
+  const int first = p.pass->task()[p.first_task].global_query;
+  const int next_slab = p.first_task + p.slab_tasks;
+  const int end = next_slab < p.pass->tasks
+                      ? p.pass->task()[next_slab].global_query
+                      : p.pass->queries;
+  const int slab_query = blockIdx.x * kMergeWarps + threadIdx.x / 32;
+  const int kv_head = blockIdx.y;
+  const int query = first + slab_query;
+  if (query >= end) return;
+  const int row_index = query / p.group;
+  const DeviceRow& row = p.pass->row()[row_index];
+  const int chunks =
+      ChunkCount(p.pass->session()[row.session].page_count + row.tile_count);
+  const int64_t at =
+      PartialAt(slab_query, kv_head, 0, p.kv.kv_heads, p.max_chunks);
+  float largest = -__int_as_float(0x7f800000), sum = 0.0f;
+  float out[kOfLane] = {};
+#pragma unroll 4
+  for (int c = 0; c < chunks; ++c) {
+    const float2 part = p.partial_sums[at + c];
+    const float* values = p.partial_values + (at + c) * Shape::kDim;
+    float v[kOfLane];
+#pragma unroll
+    for (int j = 0; j < kOfLane; ++j) v[j] = values[lane + 32 * j];
+    const float both = fmaxf(largest, part.x);
+    const float keep = exp2f(largest - both);
+    const float take = exp2f(part.x - both);
+    largest = both;
+    sum = __fmaf_rn(sum, keep, part.y * take);
+#pragma unroll
+    for (int j = 0; j < kOfLane; ++j) {
+      out[j] = __fmaf_rn(out[j], keep, v[j] * take);
+    }
+  }
+  const int64_t k = int64_t{kv_head * p.group + query % p.group} * p.head_dim;
+#pragma unroll
+  for (int j = 0; j < kOfLane; ++j) {
+    const int d = lane + 32 * j;
+    if (d < p.head_dim) {
+      static_cast<T*>(p.out)[ActivationAt(row_index, k + d, p.padded_rows)] =
+          Round<T>(out[j] / sum);
+    }
+  }
+}
+
+template <typename T, typename Use>
+cudaError_t WithHead(int padded_head_dim, const Use& use) {
+  switch (padded_head_dim) {
+    case 32:
+      return use.template Go<T, Head<32>>();
+    case 64:
+      return use.template Go<T, Head<64>>();
+    case 96:
+      return use.template Go<T, Head<96>>();
+    case 128:
+      return use.template Go<T, Head<128>>();
+    case 256:
+      return use.template Go<T, Head<256>>();
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+template <typename Use>
+cudaError_t WithKernel(DeviceType type, int padded_head_dim, const Use& use) {
+  return type == DeviceType::kBFloat16
+             ? WithHead<__nv_bfloat16>(padded_head_dim, use)
+             : WithHead<__half>(padded_head_dim, use);
+}
+
+struct UsePrepare {
+  template <typename T, typename Shape>
+  cudaError_t Go() const {
+    return cudaFuncSetAttribute(AttentionKernel<T, Shape>,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                Shape::kSharedBytes);
+  }
+};
+
+struct UseLaunch {
+  const AttentionParams& params;
+  int tasks, chunks;
+  Launcher& launcher;
+
+  template <typename T, typename Shape>
+  cudaError_t Go() const {
+    const dim3 grid((tasks + Shape::kWarps - 1) / Shape::kWarps,
+                    params.kv.kv_heads, chunks);
+    const cudaError_t error =
+        launcher.Run(AttentionKernel<T, Shape>, grid, dim3(Shape::kWarps * 32),
+                     Shape::kSharedBytes, params);
+    if (error != cudaSuccess) return error;
+    const dim3 merge_grid(
+        (tasks * kTaskQueries + kMergeWarps - 1) / kMergeWarps,
+        params.kv.kv_heads);
+    return launcher.Run(MergeKernel<T, Shape>, merge_grid,
+                        dim3(kMergeWarps * 32), 0, params);
+  }
+};
+
+}  // namespace
+
+cudaError_t PrepareAttention() {
+  for (const DeviceType type : {DeviceType::kBFloat16, DeviceType::kFloat16}) {
+    for (const int dim : {32, 64, 96, 128, 256}) {
+      const cudaError_t error = WithKernel(type, dim, UsePrepare());
+      if (error != cudaSuccess) return error;
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
+                            int tasks, int chunks, Launcher& launcher) {
+  if (tasks == 0) return cudaSuccess;
+  return WithKernel(type, params.kv.padded_head_dim,
+                    UseLaunch{params, tasks, chunks, launcher});
+}
+
+}  // namespace device
+}  // namespace foretoken

@@ -1,0 +1,49 @@
+// Tree attention over paged KV: launchers. See attention_index.h for layouts
+// and the order of blocks and chunks.
+//
+// Scores, softmax and sums are fp32. Query and weights enter the matrix units
+// as two numbers each, rounded value and rounded rest, so that they count with
+// twice the bits of K and V, which are what was rounded and kept.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_H_
+#define FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "common/infer/cuda/kernels/attention_index.h"
+#include "common/infer/cuda/kernels/launch.h"
+#include "common/infer/cuda/kernels/pass_layout.h"
+
+namespace foretoken {
+namespace device {
+
+struct AttentionParams {
+  const PassHeader* pass = nullptr;
+  const float* queries = nullptr;  // [padded_rows][heads][padded_head_dim],
+                                   // scaled by log2(e) / sqrt(head_dim)
+  const void* keys = nullptr;
+  const void* values = nullptr;
+  // Partial results of one slab, by PartialAt.
+  float* partial_values = nullptr;
+  float2* partial_sums = nullptr;  // maximum, sum of weights
+  void* out = nullptr;             // activations, k = head * head_dim + d
+  KvShape kv;
+  int64_t padded_rows = 0;
+  int32_t heads = 0, head_dim = 0, group = 1, layer = 0, max_chunks = 0;
+  // Tasks first_task .. first_task + slab_tasks - 1 of the pass.
+  int32_t first_task = 0, slab_tasks = 0;
+};
+
+// Once per process and device, before the first pass.
+cudaError_t PrepareAttention();
+
+// One slab: partial results of every chunk, then their sum. `tasks` and
+// `chunks`: at least those of the slab and of the longest row.
+cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
+                            int tasks, int chunks, Launcher& launcher);
+
+}  // namespace device
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_H_

@@ -1,0 +1,154 @@
+// Where attention's numbers lie: KV memory, chunks of a context, a warp's
+// tiles in shared memory, the tasks of a pass.
+//
+// A block is kDevicePageTokens (32) positions. A chunk is a run of blocks whose
+// bounds depend on the position alone: 4 blocks each up to position 2,048, then
+// 8 chunks to every doubling of the context, so that one row of a long context
+// uses many multiprocessors and the partial results stay few. In a chunk the
+// blocks are merged ascending, then the chunks are, whoever does it.
+//
+// Thread-safe.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_INDEX_H_
+#define FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_INDEX_H_
+
+#include <cstdint>
+
+#include "common/infer/cuda/device_engine.h"
+#include "common/sampling/fixed_math.h"
+
+namespace foretoken {
+namespace device {
+
+inline constexpr int kChunkBlocks = 4;
+inline constexpr int kEvenChunks = 16;  // chunks of kChunkBlocks
+inline constexpr int kDoublingChunks = 8;
+// Queries of one warp: heads that share a kv head, of one row after another.
+inline constexpr int kTaskQueries = 16;
+inline constexpr int kMaxHeadDim = 256;
+
+FORETOKEN_HOST_DEVICE inline int FloorLog2(uint32_t n) {  // n >= 1
+#if defined(__CUDA_ARCH__)
+  return 31 - __clz(static_cast<int>(n));
+#else
+  return 31 - __builtin_clz(n);
+#endif
+}
+
+// First block of a chunk.
+FORETOKEN_HOST_DEVICE inline int ChunkBegin(int chunk) {
+  if (chunk <= kEvenChunks) return chunk * kChunkBlocks;
+  const int level = (chunk - kEvenChunks) / kDoublingChunks;
+  const int base = kEvenChunks * kChunkBlocks << level;
+  return base +
+         (chunk - kEvenChunks) % kDoublingChunks * (base / kDoublingChunks);
+}
+
+FORETOKEN_HOST_DEVICE inline int ChunkOfBlock(int block) {
+  constexpr int kEven = kEvenChunks * kChunkBlocks;
+  if (block < kEven) return block / kChunkBlocks;
+  const int level = FloorLog2(static_cast<uint32_t>(block / kEven));
+  const int base = kEven << level;
+  return kEvenChunks + level * kDoublingChunks +
+         (block - base) / (base / kDoublingChunks);
+}
+
+// Chunks that hold blocks 0..blocks-1; blocks >= 1.
+FORETOKEN_HOST_DEVICE inline int ChunkCount(int blocks) {
+  return ChunkOfBlock(blocks - 1) + 1;
+}
+
+// The vectors of one slot are padded to a length that has a kernel.
+FORETOKEN_HOST_DEVICE inline int PaddedHeadDim(int head_dim) {
+  return head_dim <= 32    ? 32
+         : head_dim <= 64  ? 64
+         : head_dim <= 96  ? 96
+         : head_dim <= 128 ? 128
+                           : 256;
+}
+
+// First element of a slot's vector in K or V memory of `total_pages` (scratch
+// included): by layer, page, kv head, token.
+struct KvShape {
+  int64_t total_pages = 0;
+  int kv_heads = 0;
+  int padded_head_dim = 0;
+};
+FORETOKEN_HOST_DEVICE inline int64_t KvAt(const KvShape& kv, int layer,
+                                          int64_t slot, int kv_head) {
+  const int64_t page = slot / kDevicePageTokens;
+  const int64_t token = slot % kDevicePageTokens;
+  return (((layer * kv.total_pages + page) * kv.kv_heads + kv_head) *
+              kDevicePageTokens +
+          token) *
+         kv.padded_head_dim;
+}
+
+// A warp's K or V block in shared memory: 32 rows of keys, in units of 16 bytes
+// (8 elements). Rows are a multiple of eight units long, and a unit's place is
+// shuffled by its row, so that neither the reads of K (two rows x four units at
+// a time) nor those of V (eight rows x one unit) meet in a bank.
+FORETOKEN_HOST_DEVICE inline int RowUnits(int padded_head_dim) {
+  return (padded_head_dim / 8 + 7) / 8 * 8;
+}
+FORETOKEN_HOST_DEVICE inline int UnitAt(int row, int unit,
+                                        int padded_head_dim) {
+  const int shuffle = (row & 1) << 2 | (row >> 1 & 3);
+  return row * RowUnits(padded_head_dim) + (unit ^ shuffle);
+}
+
+// Register `reg` (0..3) of an A fragment (16 queries x 16) holds two neighbours
+// of query g, or of g + 8 where FragmentUpper says so. Of a block of 32
+// dimensions the lane holds eight neighbours, from dimension 8 t of the block;
+// FragmentElement is the pair of those that mma `tile` (0, 1) of the block
+// takes: the permutation that K's 16-byte reads give (gemm_index.h).
+FORETOKEN_HOST_DEVICE inline constexpr int FragmentUpper(int reg) {
+  return reg % 2;
+}
+FORETOKEN_HOST_DEVICE inline constexpr int FragmentElement(int tile, int reg) {
+  return tile * 4 + reg / 2 * 2;
+}
+
+// The row and unit whose address a lane gives to ldmatrix.x4.trans to get V's
+// fragments (B: 16 keys x 8 dimensions) of two neighbouring units: registers 0
+// and 1 are the lower and upper eight keys of `unit`, 2 and 3 of unit + 1.
+FORETOKEN_HOST_DEVICE inline int ValueRow(int lane, int key_tile) {
+  return key_tile * 16 + (lane >> 3 & 1) * 8 + (lane & 7);
+}
+FORETOKEN_HOST_DEVICE inline int ValueUnit(int lane, int unit) {
+  return unit + (lane >> 4);
+}
+
+// Key of a block that score accumulator `i` (0..3) of tile `n` (0..3) is for,
+// and the query (0..15).
+FORETOKEN_HOST_DEVICE inline int ScoreKey(int lane, int n, int i) {
+  return n * 8 + lane % 4 * 2 + i % 2;
+}
+FORETOKEN_HOST_DEVICE inline int ScoreQuery(int lane, int i) {
+  return lane / 4 + i / 2 * 8;
+}
+
+// Work of one warp: kTaskQueries queries of one kv head, or what is left of the
+// session's. Query q of a session is head q % group of its row q / group.
+struct AttentionTask {
+  int32_t session = 0;
+  int32_t first_query = 0;   // of the session
+  int32_t global_query = 0;  // the same, counted through all sessions
+};
+
+FORETOKEN_HOST_DEVICE inline int TaskCount(int64_t rows, int group) {
+  return static_cast<int>((rows * group + kTaskQueries - 1) / kTaskQueries);
+}
+
+// Element of the partial results: one vector of padded_head_dim for each query
+// of a slab, kv head and chunk; the same index without dimensions for the
+// (maximum, sum) pairs.
+FORETOKEN_HOST_DEVICE inline int64_t PartialAt(int64_t slab_query, int kv_head,
+                                               int chunk, int kv_heads,
+                                               int max_chunks) {
+  return (slab_query * kv_heads + kv_head) * max_chunks + chunk;
+}
+
+}  // namespace device
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_INDEX_H_

@@ -1,0 +1,97 @@
+// CUDA calls, checked; device and pinned memory that frees itself. The one
+// place where CUDA's errors become a DeviceStatus. Owned by one thread.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_CUDA_CHECK_H_
+#define FORETOKEN_COMMON_INFER_CUDA_KERNELS_CUDA_CHECK_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "common/infer/cuda/kernels/device_status.h"
+
+namespace foretoken {
+namespace device {
+
+// `call` names what was tried. Out of memory is RESOURCE_EXHAUSTED and leaves
+// the context usable; an error of a kernel stays (CUDA's sticky errors), so
+// every later call reports it as well.
+inline DeviceStatus CheckCuda(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return DeviceStatus();
+  // Clears what is not sticky: the next launch must not report it again.
+  (void)cudaGetLastError();
+  int code = kInternal;
+  if (error == cudaErrorMemoryAllocation) code = kResourceExhausted;
+  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
+      error == cudaErrorInvalidDevice || error == cudaErrorDevicesUnavailable) {
+    code = kUnavailable;
+  }
+  return MakeStatus(code, "%s: %s (%s)", call, cudaGetErrorName(error),
+                    cudaGetErrorString(error));
+}
+
+#define FORETOKEN_CUDA_RETURN_IF_ERROR(expression, call) \
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(                      \
+      ::foretoken::device::CheckCuda((expression), (call)))
+
+// Device memory (kPinned: host memory that the device copies from directly).
+template <bool kPinned>
+class Memory {
+ public:
+  Memory() = default;
+  Memory(Memory&& other) noexcept { *this = std::move(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Memory() { Free(); }
+
+  // Replaces what was held. Device memory is zeroed: padding stays zero, and
+  // nothing is ever read that was not written.
+  DeviceStatus Allocate(int64_t bytes, const char* what) {
+    Free();
+    if (bytes < 16) bytes = 16;
+    if constexpr (kPinned) {
+      FORETOKEN_CUDA_RETURN_IF_ERROR(cudaMallocHost(&data_, bytes), what);
+    } else {
+      FORETOKEN_CUDA_RETURN_IF_ERROR(cudaMalloc(&data_, bytes), what);
+    }
+    bytes_ = bytes;
+    if constexpr (!kPinned) {
+      FORETOKEN_CUDA_RETURN_IF_ERROR(cudaMemset(data_, 0, bytes), what);
+    }
+    return DeviceStatus();
+  }
+
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void Free() {
+    if (data_ == nullptr) return;
+    // Nothing can be done about an error here; a sticky one is reported by the
+    // next call that matters.
+    if constexpr (kPinned) {
+      (void)cudaFreeHost(data_);
+    } else {
+      (void)cudaFree(data_);
+    }
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+using DeviceMemory = Memory<false>;
+using PinnedMemory = Memory<true>;
+
+}  // namespace device
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_CUDA_CHECK_H_

@@ -1,0 +1,247 @@
+// The module's engine and what it exports. See device_engine.h.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <new>
+
+#include "common/infer/cuda/device_engine.h"
+#include "common/infer/cuda/kernels/attention.h"
+#include "common/infer/cuda/kernels/cuda_check.h"
+#include "common/infer/cuda/kernels/engine_shape.h"
+#include "common/infer/cuda/kernels/gemm.h"
+#include "common/infer/cuda/kernels/norm_rope.h"
+#include "common/infer/cuda/kernels/pass_layout.h"
+#include "common/infer/cuda/kernels/pass_runner.h"
+#include "common/infer/cuda/kernels/weight_store.h"
+
+namespace foretoken {
+namespace device {
+namespace {
+
+// Raised with every change that may change a bit.
+constexpr int kKernelVersion = 1;
+
+// No exception leaves the module.
+template <typename Call>
+DeviceStatus Guarded(const Call& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return MakeStatus(kResourceExhausted, "out of host memory");
+  } catch (...) {
+    return MakeStatus(kInternal, "unknown exception in the GPU module");
+  }
+}
+
+class CudaEngine : public DeviceEngine {
+ public:
+  ~CudaEngine() override {
+    (void)cudaSetDevice(options_.device);
+    runner_.reset();
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  }
+
+  DeviceStatus Create(const DeviceShape& shape, const DeviceOptions& options) {
+    options_ = options;
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(
+        EngineShape::Create(shape, options, &shape_));
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(OpenDevice());
+    FORETOKEN_CUDA_RETURN_IF_ERROR(
+        cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareGemm(), "kernels of the products");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareAttention(), "kernels of attention");
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(weights_.Create(shape_));
+    // Memory was zeroed on the default stream, which this one does not follow.
+    return CheckCuda(cudaDeviceSynchronize(), "start");
+  }
+
+  int64_t pages() const override {
+    return runner_ == nullptr ? 0 : runner_->pages();
+  }
+  int64_t weight_bytes_per_pass() const override {
+    return shape_.weight_bytes();
+  }
+  const char* numerics() const override { return numerics_; }
+
+  DeviceStatus Upload(DeviceTensor tensor, int32_t layer, const void* data,
+                      int64_t rows, int64_t cols) override {
+    return Guarded([&]() -> DeviceStatus {
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(UseDevice());
+      return weights_.Upload(tensor, layer, data, rows, cols, stream_);
+    });
+  }
+
+  DeviceStatus FinishWeights(const float* cosines,
+                             const float* sines) override {
+    return Guarded([&]() -> DeviceStatus {
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(UseDevice());
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(
+          weights_.Finish(cosines, sines, stream_));
+      auto runner = std::make_unique<PassRunner>(
+          shape_, weights_, stream_, options_.graphs, options_.overlap);
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(
+          runner->Create(options_.pages, options_.max_pages));
+      FORETOKEN_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize(),
+                                     "memory of a pass");
+      runner_ = std::move(runner);
+      return DeviceStatus();
+    });
+  }
+
+  DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
+                       DeviceWalk* walks) override {
+    return Guarded([&]() -> DeviceStatus {
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(Ready());
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(
+          CheckPass(pass, shape_, runner_->pages()));
+      return runner_->Run(pass, tokens, walks);
+    });
+  }
+
+  DeviceStatus Commit(const int32_t* rows, const int32_t* slots,
+                      int32_t count) override {
+    return Guarded([&]() -> DeviceStatus {
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(Ready());
+      return runner_->Commit(rows, slots, count);
+    });
+  }
+
+  DeviceStatus Logits(int32_t output, float* logits) override {
+    return Guarded([&]() -> DeviceStatus {
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(Ready());
+      return runner_->Logits(output, logits);
+    });
+  }
+
+  DeviceStatus MeasureCopyBandwidth(double* bytes_per_second) override {
+    return Guarded([&]() -> DeviceStatus {
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(UseDevice());
+      *bytes_per_second = 0.0;
+      // Several times the L2, and as much as is free.
+      for (int64_t bytes = int64_t{1} << 30; bytes >= int64_t{1} << 27;
+           bytes /= 2) {
+        const DeviceStatus status = TimeCopies(bytes, bytes_per_second);
+        if (status.code != kResourceExhausted) return status;
+      }
+      return MakeStatus(kResourceExhausted, "no memory is left for copies");
+    });
+  }
+
+ private:
+  DeviceStatus OpenDevice();
+  DeviceStatus UseDevice() const {
+    return CheckCuda(cudaSetDevice(options_.device), "choice of the device");
+  }
+  DeviceStatus Ready() const {
+    if (runner_ == nullptr) {
+      return MakeStatus(kFailedPrecondition, "the weights are not complete");
+    }
+    return UseDevice();
+  }
+  DeviceStatus TimeCopies(int64_t bytes, double* bytes_per_second) const;
+
+  EngineShape shape_;
+  DeviceOptions options_;
+  char numerics_[512] = {};
+  cudaStream_t stream_ = nullptr;
+  WeightStore weights_;
+  std::unique_ptr<PassRunner> runner_;
+};
+
+DeviceStatus CudaEngine::OpenDevice() {
+  // (Without a driver the count stays as it is.)
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    (void)cudaGetLastError();
+    return MakeStatus(
+        kUnavailable, "no GPU: %s",
+        error == cudaSuccess ? "there is none" : cudaGetErrorString(error));
+  }
+  if (options_.device < 0 || options_.device >= count) {
+    return MakeStatus(kUnavailable, "no GPU %d, there are %d", options_.device,
+                      count);
+  }
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(UseDevice());
+  cudaDeviceProp properties;
+  FORETOKEN_CUDA_RETURN_IF_ERROR(
+      cudaGetDeviceProperties(&properties, options_.device),
+      "properties of the device");
+  if (properties.major < 9) {
+    return MakeStatus(kUnavailable,
+                      "%s has compute capability %d.%d, want 9.0 or later",
+                      properties.name, properties.major, properties.minor);
+  }
+  std::snprintf(numerics_, sizeof(numerics_),
+                "kernels=%d;mma=m16n8k16;groups=%d,%d,%d;norm=%d;"
+                "attention=%d,%d,%d;runtime=%d;device=%s;capability=%d.%d",
+                kKernelVersion, shape_.qkv.groups,
+                shape_.attention_output.groups, shape_.down.groups,
+                kNormThreads, kDevicePageTokens, kChunkBlocks, kEvenChunks,
+                CUDART_VERSION, properties.name, properties.major,
+                properties.minor);
+  return DeviceStatus();
+}
+
+DeviceStatus CudaEngine::TimeCopies(int64_t bytes,
+                                    double* bytes_per_second) const {
+  constexpr int kCopies = 10;
+  DeviceMemory from, to;
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(from.Allocate(bytes, "memory for copies"));
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(to.Allocate(bytes, "memory for copies"));
+  struct Event {
+    cudaEvent_t event = nullptr;
+    ~Event() {
+      if (event != nullptr) (void)cudaEventDestroy(event);
+    }
+  } begin, end;
+  FORETOKEN_CUDA_RETURN_IF_ERROR(cudaEventCreate(&begin.event), "event");
+  FORETOKEN_CUDA_RETURN_IF_ERROR(cudaEventCreate(&end.event), "event");
+  FORETOKEN_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize(), "copies");
+  float best_ms = 0.0f;
+  for (int i = 0; i <= kCopies; ++i) {
+    FORETOKEN_CUDA_RETURN_IF_ERROR(cudaEventRecord(begin.event, stream_),
+                                   "event");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(
+        cudaMemcpyAsync(to.as<void>(), from.as<void>(), bytes,
+                        cudaMemcpyDeviceToDevice, stream_),
+        "copies");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(cudaEventRecord(end.event, stream_),
+                                   "event");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(end.event), "copies");
+    float ms = 0.0f;
+    FORETOKEN_CUDA_RETURN_IF_ERROR(
+        cudaEventElapsedTime(&ms, begin.event, end.event), "event");
+    // The first warms up.
+    if (i == 1 || (i > 1 && ms < best_ms)) best_ms = ms;
+  }
+  if (best_ms > 0.0f) *bytes_per_second = 2.0 * bytes / (best_ms * 1e-3);
+  return DeviceStatus();
+}
+
+}  // namespace
+}  // namespace device
+}  // namespace foretoken
+
+#define FORETOKEN_EXPORT extern "C" __attribute__((visibility("default")))
+
+FORETOKEN_EXPORT uint32_t ForetokenDeviceAbi() { return foretoken::kDeviceAbi; }
+
+FORETOKEN_EXPORT foretoken::DeviceStatus ForetokenCreateDeviceEngine(
+    const foretoken::DeviceShape* shape,
+    const foretoken::DeviceOptions* options, foretoken::DeviceEngine** engine) {
+  *engine = nullptr;
+  return foretoken::device::Guarded([&]() -> foretoken::DeviceStatus {
+    auto made = std::make_unique<foretoken::device::CudaEngine>();
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(made->Create(*shape, *options));
+    *engine = made.release();
+    return foretoken::DeviceStatus();
+  });
+}
+
+FORETOKEN_EXPORT void ForetokenDeleteDeviceEngine(
+    foretoken::DeviceEngine* engine) {
+  delete engine;
+}

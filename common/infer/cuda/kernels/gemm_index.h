@@ -1,0 +1,147 @@
+// Where each number of a matrix product lies: packed weights, activations,
+// groups of K. Shared by the kernels, what packs and fills, and the tests.
+//
+// The product is out[row][feature] = sum over k of x[row][k] * w[feature][k],
+// by mma.m16n8k16 with the weights as A (16 features x 16 k) and the
+// activations as B (16 k x 8 rows). Both are stored in the order in which the
+// lanes of a warp want them, so that a lane reads 16 bytes at a time and a warp
+// 512 in a row. A lane holds eight neighbouring k of a block of 32 (its quarter
+// of the block); the instruction's own columns of k are a permutation of them,
+// the same for weights and activations.
+//
+// One order for each output: K is cut into groups (GemmGroups, a function of
+// the matrix alone); in a group the blocks of 16 k are added ascending by the
+// instruction, one accumulator per output; the sums of the groups are added
+// ascending by whoever reads them. No tile over rows or features changes it.
+//
+// Lane numbers: g = lane / 4, t = lane % 4 (PTX ISA, "Matrix Fragments for
+// mma.m16n8k16 with floating point type"). Thread-safe.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_GEMM_INDEX_H_
+#define FORETOKEN_COMMON_INFER_CUDA_KERNELS_GEMM_INDEX_H_
+
+#include <cstdint>
+
+#include "common/sampling/fixed_math.h"
+
+namespace foretoken {
+namespace device {
+
+inline constexpr int kGemmFeatures = 128;  // of a thread block, and the padding
+inline constexpr int kGemmKBlock = 32;     // k that lie together
+inline constexpr int kGemmKStep = 64;      // groups of K are whole steps
+inline constexpr int kGemmKPad = 128;      // K is padded to this
+inline constexpr int kGemmMaxGroups = 8;
+inline constexpr int kGemmFeatureTiles = kGemmFeatures / 16;
+// Activation buffers have room for a multiple of this many rows: the largest
+// tile of rows, so that no tile reads past them.
+inline constexpr int kGemmRowPad = 256;
+
+FORETOKEN_HOST_DEVICE inline int64_t RoundUp(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+FORETOKEN_HOST_DEVICE inline int64_t PaddedFeatures(int64_t features) {
+  return RoundUp(features, kGemmFeatures);
+}
+FORETOKEN_HOST_DEVICE inline int64_t PaddedK(int64_t k) {
+  return RoundUp(k, kGemmKPad);
+}
+
+// Element of the packed weights that holds w[feature][k].
+FORETOKEN_HOST_DEVICE inline int64_t PackedWeight(int64_t feature, int64_t k,
+                                                  int64_t padded_k) {
+  const int64_t feature_block = feature / kGemmFeatures;
+  const int64_t k_block = k / kGemmKBlock;
+  const int tile = static_cast<int>(feature % kGemmFeatures) / 16;
+  const int r = static_cast<int>(feature % 16);
+  const int in_block = static_cast<int>(k % kGemmKBlock);
+  const int t = in_block / 8;
+  const int k_tile = in_block % 8 / 4;   // which of the block's two mma
+  const int upper_k = in_block % 4 / 2;  // mma columns 8..15
+  const int lane = r % 8 * 4 + t;
+  const int reg = r / 8 + 2 * upper_k;
+  const int64_t fragment =
+      ((feature_block * (padded_k / kGemmKBlock) + k_block) *
+           kGemmFeatureTiles +
+       tile) *
+          2 +
+      k_tile;
+  return (fragment * 32 + lane) * 8 + reg * 2 + in_block % 2;
+}
+
+// Element of an activation buffer of `padded_rows` that holds x[row][k].
+FORETOKEN_HOST_DEVICE inline int64_t ActivationAt(int64_t row, int64_t k,
+                                                  int64_t padded_rows) {
+  return (k / kGemmKBlock * padded_rows + row) * kGemmKBlock + k % kGemmKBlock;
+}
+
+// Gate and up features alternate by eight, so that one lane's accumulator holds
+// both of a pair: rows g and g + 8 of a tile.
+FORETOKEN_HOST_DEVICE inline int64_t GateFeature(int64_t feature) {
+  return feature / 8 * 16 + feature % 8;
+}
+FORETOKEN_HOST_DEVICE inline int64_t UpFeature(int64_t feature) {
+  return GateFeature(feature) + 8;
+}
+
+// Feature of the packed matrix that row `row` of a tensor becomes: a plain
+// tensor's (mode 0) begin at `first`; 1 is gate, 2 up.
+FORETOKEN_HOST_DEVICE inline int64_t PackedFeature(int mode, int64_t first,
+                                                   int64_t row) {
+  return mode == 1   ? GateFeature(row)
+         : mode == 2 ? UpFeature(row)
+                     : first + row;
+}
+
+// Groups of K, each summed by thread blocks of its own. A narrow matrix has few
+// blocks of features, so it is cut until there are about two thread blocks for
+// each of 132 multiprocessors, which all stream at once; a group has at least
+// four steps. Of the matrix alone: part of the numerics.
+FORETOKEN_HOST_DEVICE inline int GemmGroups(int64_t padded_features,
+                                            int64_t padded_k) {
+  const int64_t blocks = padded_features / kGemmFeatures;
+  const int64_t steps = padded_k / kGemmKStep;
+  int64_t groups = 264 / blocks;
+  if (groups > kGemmMaxGroups) groups = kGemmMaxGroups;
+  if (groups > steps / 4) groups = steps / 4;
+  return groups < 1 ? 1 : static_cast<int>(groups);
+}
+
+// First step of group `group` of `groups`; the end of the last is `steps`.
+FORETOKEN_HOST_DEVICE inline int64_t GroupBegin(int64_t steps, int groups,
+                                                int group) {
+  return steps * group / groups;
+}
+
+// Which row and feature of a thread block's tile accumulator `i` (0..3) of a
+// lane belongs to, inside one mma tile of 16 features x 8 rows.
+FORETOKEN_HOST_DEVICE inline int AccumulatorFeature(int lane, int i) {
+  return lane / 4 + i / 2 * 8;
+}
+FORETOKEN_HOST_DEVICE inline int AccumulatorRow(int lane, int i) {
+  return lane % 4 * 2 + i % 2;
+}
+
+// How a product over `rows` is tiled. Every choice has the same sums.
+//   narrow: 4 warps of 32 features, tiles of 8, 16 or 32 rows
+//   wide: warps of 64 features x 64 rows, 2 x `row_warps` of them
+struct GemmTiling {
+  int row_tiles = 1;  // of 8 rows, of a warp
+  int row_warps = 1;
+  FORETOKEN_HOST_DEVICE int rows() const { return row_tiles * row_warps * 8; }
+};
+
+FORETOKEN_HOST_DEVICE inline GemmTiling ChooseGemmTiling(int rows) {
+  if (rows <= 8) return {1, 1};
+  if (rows <= 16) return {2, 1};
+  if (rows <= 32) return {4, 1};
+  if (rows <= 64) return {8, 1};
+  // 128 rows a tile where 256 would leave more than half a tile empty.
+  const int empty = static_cast<int>(RoundUp(rows, 256)) - rows;
+  return {8, empty >= 128 ? 2 : 4};
+}
+
+}  // namespace device
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_GEMM_INDEX_H_

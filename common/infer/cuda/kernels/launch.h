@@ -1,0 +1,46 @@
+// How kernels are started: a stream, and whether a kernel may begin before the
+// one ahead of it has ended (programmatic dependent launch, sm_90).
+//
+// A kernel that may begin early has its thread blocks scheduled as soon as all
+// of the one before have started and leave room; it fetches weights, and waits
+// for the others' results in WaitForPreviousKernels (device_math.cuh). The
+// first kernel after anything that is no kernel must not.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_
+#define FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_
+
+#include <cuda_runtime.h>
+
+#include <utility>
+
+namespace foretoken {
+namespace device {
+
+struct Launcher {
+  cudaStream_t stream = nullptr;
+  bool overlap = true;  // allowed at all
+  bool first = true;    // the next kernel follows no kernel
+
+  template <typename... Parameters, typename... Arguments>
+  cudaError_t Run(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                  size_t shared_bytes, Arguments&&... arguments) {
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = overlap && !first ? 1 : 0;
+    first = false;
+    return cudaLaunchKernelEx(&config, kernel,
+                              std::forward<Arguments>(arguments)...);
+  }
+};
+
+}  // namespace device
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_

@@ -1,0 +1,96 @@
+// One pass on the device: its buffers, the order of its kernels, its CUDA
+// graphs. One copy in, kernels, one copy out, one wait.
+//
+// Owned by one thread, on which the device is current.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_RUNNER_H_
+#define FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_RUNNER_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <map>
+
+#include "common/infer/cuda/kernels/attention.h"
+#include "common/infer/cuda/kernels/cuda_check.h"
+#include "common/infer/cuda/kernels/engine_shape.h"
+#include "common/infer/cuda/kernels/gemm.h"
+#include "common/infer/cuda/kernels/pass_layout.h"
+#include "common/infer/cuda/kernels/pass_tier.h"
+#include "common/infer/cuda/kernels/weight_store.h"
+
+namespace foretoken {
+namespace device {
+
+class PassRunner {
+ public:
+  PassRunner(const EngineShape& shape, const WeightStore& weights,
+             cudaStream_t stream, bool graphs, bool overlap)
+      : shape_(shape),
+        weights_(weights),
+        stream_(stream),
+        graphs_on_(graphs),
+        overlap_(overlap) {}
+  ~PassRunner();
+  PassRunner(const PassRunner&) = delete;
+  PassRunner& operator=(const PassRunner&) = delete;
+
+  // Buffers of a pass; then KV memory of `pages` (0: as many as fit beside a
+  // reserve, at most max_pages unless that is 0).
+  DeviceStatus Create(int64_t pages, int64_t max_pages);
+
+  int64_t pages() const { return pages_; }
+
+  // A pass that CheckPass took.
+  DeviceStatus Run(const DevicePass& pass, DeviceToken* tokens,
+                   DeviceWalk* walks);
+  DeviceStatus Commit(const int32_t* rows, const int32_t* slots, int32_t count);
+  DeviceStatus Logits(int32_t output, float* logits);
+
+ private:
+  DeviceStatus CreateBuffers();
+  DeviceStatus CreateKv(int64_t pages, int64_t max_pages);
+  // Room for a pass's arrays and saved logits; drops the graphs if it moves.
+  DeviceStatus MakeRoom(const PassLayout& layout);
+  DeviceStatus RunGraph(const PassSizes& sizes);
+  DeviceStatus Capture(const PassSizes& sizes, cudaGraphExec_t* graph);
+  void DropGraphs();
+
+  // The kernels of a pass, in order, for grids of `sizes`.
+  cudaError_t Launch(const PassSizes& sizes);
+  cudaError_t LaunchLayer(int layer, const PassSizes& sizes,
+                          Launcher& launcher);
+  cudaError_t LaunchAttentionOf(int layer, const PassSizes& sizes,
+                                Launcher& launcher);
+  cudaError_t LaunchEnd(const PassSizes& sizes, Launcher& launcher);
+  cudaError_t Multiply(GemmEpilogue epilogue, const MatrixShape& matrix,
+                       const void* weights, const DeviceMemory& x, void* out,
+                       int rows, Launcher& launcher) const;
+
+  const PassHeader* header() const { return pass_.as<PassHeader>(); }
+  KvShape kv_shape() const {
+    return {pages_ + shape_.scratch_pages, shape_.model.kv_heads,
+            shape_.padded_head_dim};
+  }
+
+  const EngineShape shape_;
+  const WeightStore& weights_;
+  const cudaStream_t stream_;
+  const bool graphs_on_;
+  bool overlap_;
+  int64_t pages_ = 0;
+  int32_t last_rows_ = 0, last_outputs_ = 0;
+
+  DeviceMemory keys_, values_;
+  DeviceMemory stream_rows_;  // residual stream [padded_rows][width]
+  DeviceMemory x_, attended_, activated_;  // activations
+  DeviceMemory sums_, queries_, partial_values_, partial_sums_, logits_;
+  DeviceMemory pass_, saved_, commit_rows_, commits_, results_;
+  PinnedMemory host_pass_, host_commits_, host_results_;
+  int64_t commits_used_ = 0;  // of host_commits_, since the last wait
+  std::map<PassSizes, cudaGraphExec_t> graphs_;
+};
+
+}  // namespace device
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_RUNNER_H_

@@ -1,0 +1,57 @@
+// Which CUDA graph a pass runs in: sizes rounded up to a tier, so that few
+// graphs serve all passes. Kernels read the true sizes from the pass's header;
+// what a tier has too many of ends at once. Thread-safe.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_TIER_H_
+#define FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_TIER_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/infer/cuda/kernels/pass_layout.h"
+
+namespace foretoken {
+namespace device {
+
+inline constexpr int kRowTiers[] = {0,  1,  2,  4,   8,   16,  32,
+                                    48, 64, 96, 128, 192, 256, 320};
+inline constexpr int kLastRowTier = 320;
+
+// The grids of a pass.
+struct PassSizes {
+  int32_t rows = 0, outputs = 0, tasks = 0, chunks = 0;
+  friend bool operator<(const PassSizes& a, const PassSizes& b) {
+    if (a.rows != b.rows) return a.rows < b.rows;
+    if (a.outputs != b.outputs) return a.outputs < b.outputs;
+    if (a.tasks != b.tasks) return a.tasks < b.tasks;
+    return a.chunks < b.chunks;
+  }
+};
+
+inline PassSizes ExactSizes(const PassLayout& layout) {
+  return {layout.header.rows, layout.header.outputs, layout.task_count,
+          layout.chunks};
+}
+
+// n <= kLastRowTier.
+inline int RowTier(int n) {
+  return *std::lower_bound(std::begin(kRowTiers), std::end(kRowTiers), n);
+}
+
+inline int PowerTier(int n) {  // n >= 1
+  int tier = 1;
+  while (tier < n) tier *= 2;
+  return tier;
+}
+
+inline bool HasTier(const PassSizes& sizes) {
+  return sizes.rows <= kLastRowTier;
+}
+inline PassSizes TierOf(const PassSizes& sizes, int max_chunks) {
+  return {RowTier(sizes.rows), RowTier(sizes.outputs), PowerTier(sizes.tasks),
+          std::min(PowerTier(sizes.chunks), max_chunks)};
+}
+
+}  // namespace device
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_TIER_H_
