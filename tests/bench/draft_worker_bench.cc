@@ -4,8 +4,14 @@
 //
 //   bench_draft_worker --target DIR --draft DIR --prompts FILE
 //       [--modes "draft_model:gamma=3;ouroboros:gamma=8"] [--warm-start]
+//       [--repeats 5] [--json]
 //
-// FILE holds a prompt a line. A round is one verification; prefill is none.
+// FILE holds a prompt a line, with C escapes. A round is one verification;
+// prefill is none. Drafts have no deadline, so that all but the times repeats
+// to the digit on any machine, however busy. With --repeats the modes are run
+// in turn so many times; tok/s is the median.
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -13,7 +19,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
@@ -35,8 +44,14 @@ constexpr char kModes[] =
     "ouroboros:gamma=12,inspiration=0,refinement=0;"
     "ouroboros:gamma=12,inspiration=0;ouroboros:gamma=12,refinement=0";
 
-// Phrases of other lengths are not kept for a warm start.
-constexpr size_t kBeta = 8;
+constexpr int kBeta = 8;  // of a mode that says nothing
+
+// The length of a mode's phrases.
+int PhraseTokens(const ModeSpec& mode) {
+  ModeReader read(mode);
+  return static_cast<int>(
+      read.Int("beta", kBeta, 2, PhrasePoolOptions::kMaxPhraseTokens));
+}
 
 struct Settings {
   std::string target;
@@ -48,7 +63,44 @@ struct Settings {
   int32_t max_prompts = 32;
   int32_t threads = 0;
   double temperature = 0.0;
+  int32_t repeats = 1;
   bool warm_start = false;
+  bool json = false;
+};
+
+// Where draft and target agree beyond the first difference. The draft's chain
+// is its path of first children: without suffixes, all of it.
+struct Matches {
+  static constexpr size_t kRuns = 16;  // the last: that long or longer
+
+  int64_t drafted = 0;
+  int64_t accepted = 0;
+  int64_t later = 0;  // positions behind the first difference that agree
+  std::array<int64_t, kRuns + 1> runs{};  // of those, by length
+
+  void Add(const TokenTree& tree, absl::Span<const TokenId> row_tokens) {
+    bool differs = false;
+    size_t run = 0;
+    const auto end_run = [&] {
+      if (run > 0) ++runs[std::min(run, kRuns)];
+      run = 0;
+    };
+    for (int32_t node = 0;
+         node < tree.size() && tree.parents()[node] == node - 1; ++node) {
+      // The target's token after the path to its parent.
+      const bool agrees = row_tokens[node] == tree.tokens()[node];
+      ++drafted;
+      if (!differs) {
+        accepted += agrees;
+        differs = !agrees;
+        continue;
+      }
+      later += agrees;
+      if (agrees) ++run;
+      if (!agrees) end_run();
+    }
+    end_run();
+  }
 };
 
 struct Score {
@@ -59,8 +111,25 @@ struct Score {
   int64_t draft_rows = 0;
   absl::Duration draft_time;
   absl::Duration verify_time;
+  Matches matches;
+  draft_worker::ModeTotals pool;
   std::vector<std::vector<TokenId>> outputs;
+
+  double tokens_per_second() const {
+    return static_cast<double>(tokens) /
+           absl::ToDoubleSeconds(draft_time + verify_time);
+  }
 };
+
+void AddTotals(const draft_worker::ModeTotals& after,
+               const draft_worker::ModeTotals& before,
+               draft_worker::ModeTotals& sums) {
+  sums.phrases_made += after.phrases_made - before.phrases_made;
+  sums.phrases_tried += after.phrases_tried - before.phrases_tried;
+  sums.phrase_tokens += after.phrase_tokens - before.phrase_tokens;
+  sums.inspired += after.inspired - before.inspired;
+  sums.refined += after.refined - before.refined;
+}
 
 class Bench {
  public:
@@ -75,35 +144,47 @@ class Bench {
 
   // An empty mode is plain decoding.
   absl::StatusOr<Score> Run(const std::string& mode) {
-    pool_.Clear();
+    ModeSpec spec;
+    if (!mode.empty()) {
+      FORETOKEN_ASSIGN_OR_RETURN(spec, ModeSpec::Parse(mode));
+    }
+    PhrasePoolOptions pool;
+    pool.phrase_tokens = PhraseTokens(spec);
+    pool_ = std::make_unique<PhrasePool>(pool);
+    const draft_worker::ModeTotals before = draft_->totals().modes;
     Score score;
     for (size_t i = 0; i < prompts_.size(); ++i) {
-      FORETOKEN_RETURN_IF_ERROR(RunPrompt(mode, i, score));
+      FORETOKEN_RETURN_IF_ERROR(RunPrompt(spec, i, score));
     }
+    AddTotals(draft_->totals().modes, before, score.pool);
     return score;
   }
 
  private:
-  absl::Status RunPrompt(const std::string& mode, size_t index, Score& score) {
-    const std::vector<TokenId>& prompt = prompts_[index];
+  SessionRequest Request(size_t index) const {
     SessionRequest request;
-    request.tokens = prompt;
-    request.prompt_length = static_cast<int64_t>(prompt.size());
+    request.tokens = prompts_[index];
+    request.prompt_length = static_cast<int64_t>(request.tokens.size());
     request.max_length = request.prompt_length + settings_.max_tokens;
     request.sampling.temperature = static_cast<float>(settings_.temperature);
     request.sampling.seed = index;
     request.stop_tokens = target_->model().eos_tokens;
     request.sampling.end_tokens = request.stop_tokens;
-    DraftOpen open;
-    open.tokens = prompt;
-    open.prompt_length = request.prompt_length;
-    open.sampling = request.sampling;
-    open.phrases = WarmPhrases();
+    return request;
+  }
+
+  absl::Status RunPrompt(const ModeSpec& mode, size_t index, Score& score) {
+    const SessionRequest request = Request(index);
     local::InProcessVerifier verifier(driver_);
     FORETOKEN_ASSIGN_OR_RETURN(PrefillResult prefill, verifier.Open(request));
     draft_worker::DraftKey key = -1;
-    if (!mode.empty()) {
-      FORETOKEN_ASSIGN_OR_RETURN(open.mode, ModeSpec::Parse(mode));
+    if (!mode.name().empty()) {
+      DraftOpen open;
+      open.tokens = request.tokens;
+      open.prompt_length = request.prompt_length;
+      open.sampling = request.sampling;
+      open.phrases = WarmPhrases();
+      open.mode = mode;
       FORETOKEN_ASSIGN_OR_RETURN(key, draft_->Open(std::move(open)));
     }
     std::vector<TokenId>& output = score.outputs.emplace_back();
@@ -115,32 +196,39 @@ class Bench {
     FinishReason finish = prefill.finish;
     while (finish == FinishReason::kNone) {
       FORETOKEN_ASSIGN_OR_RETURN(DraftAnswer answer, Draft(key, round, score));
-      for (const Phrase& phrase : answer.phrases) {
-        if (phrase.size() == kBeta) pool_.Insert(phrase);
-      }
-      RoundRequest verify;
-      verify.length = round.length;
-      FORETOKEN_ASSIGN_OR_RETURN(
-          verify.tree,
-          TokenTree::Create(answer.tree.tokens, answer.tree.parents));
-      round.verified.tree = verify.tree;
-      const absl::Time start = absl::Now();
-      FORETOKEN_ASSIGN_OR_RETURN(RoundResult result,
-                                 verifier.Round(std::move(verify)));
-      score.verify_time += absl::Now() - start;
-      ++score.rounds;
-      score.tokens += static_cast<int64_t>(result.tokens.size());
-      finish = result.finish;
-      round.length = result.length;
-      round.verified.row_tokens = std::move(result.row_tokens);
-      round.verified.path = std::move(result.path);
-      round.committed.clear();
-      for (const SampledToken& token : result.tokens) {
-        round.committed.push_back(token.token);
-        output.push_back(token.token);
-      }
+      for (const Phrase& phrase : answer.phrases) pool_->Insert(phrase);
+      FORETOKEN_RETURN_IF_ERROR(
+          Verify(verifier, answer.tree, round, finish, score));
+      output.insert(output.end(), round.committed.begin(),
+                    round.committed.end());
     }
     return key < 0 ? absl::OkStatus() : draft_->Close(key);
+  }
+
+  // One round of the target; `round` becomes what the draft worker hears next.
+  absl::Status Verify(local::InProcessVerifier& verifier, const DraftTree& tree,
+                      DraftRound& round, FinishReason& finish, Score& score) {
+    RoundRequest verify;
+    verify.length = round.length;
+    FORETOKEN_ASSIGN_OR_RETURN(verify.tree,
+                               TokenTree::Create(tree.tokens, tree.parents));
+    round.verified.tree = verify.tree;
+    const absl::Time start = absl::Now();
+    FORETOKEN_ASSIGN_OR_RETURN(RoundResult result,
+                               verifier.Round(std::move(verify)));
+    score.verify_time += absl::Now() - start;
+    ++score.rounds;
+    score.tokens += static_cast<int64_t>(result.tokens.size());
+    finish = result.finish;
+    round.length = result.length;
+    round.verified.row_tokens = std::move(result.row_tokens);
+    round.verified.path = std::move(result.path);
+    score.matches.Add(round.verified.tree, round.verified.row_tokens);
+    round.committed.clear();
+    for (const SampledToken& token : result.tokens) {
+      round.committed.push_back(token.token);
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<DraftAnswer> Draft(draft_worker::DraftKey key,
@@ -165,10 +253,10 @@ class Bench {
   std::vector<Phrase> WarmPhrases() const {
     std::vector<Phrase> phrases;
     if (!settings_.warm_start) return phrases;
-    const std::vector<TokenId> all = pool_.Snapshot();
-    for (size_t at = 0; at < all.size(); at += kBeta) {
-      phrases.emplace_back(all.begin() + static_cast<int64_t>(at),
-                           all.begin() + static_cast<int64_t>(at + kBeta));
+    const std::vector<TokenId> all = pool_->Snapshot();
+    const int beta = pool_->options().phrase_tokens;
+    for (auto at = all.begin(); at != all.end(); at += beta) {
+      phrases.emplace_back(at, at + beta);
     }
     return phrases;
   }
@@ -178,7 +266,7 @@ class Bench {
   const std::unique_ptr<verifier::VerifyEngine> target_;
   const std::unique_ptr<draft_worker::DraftEngine> draft_;
   local::EngineDriver driver_;
-  PhrasePool pool_{PhrasePoolOptions()};
+  std::unique_ptr<PhrasePool> pool_;
 };
 
 absl::StatusOr<std::vector<std::vector<TokenId>>> ReadPrompts(
@@ -190,7 +278,13 @@ absl::StatusOr<std::vector<std::vector<TokenId>>> ReadPrompts(
   std::string line;
   while (static_cast<int>(prompts.size()) < settings.max_prompts &&
          std::getline(file, line)) {
-    if (!line.empty()) prompts.push_back(tokenizer->EncodePrompt(line));
+    std::string text;
+    std::string why;
+    if (!absl::CUnescape(line, &text, &why)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          settings.prompts, ": line ", prompts.size() + 1, ": ", why));
+    }
+    if (!text.empty()) prompts.push_back(tokenizer->EncodePrompt(text));
   }
   if (prompts.empty()) {
     return absl::NotFoundError(absl::StrCat("no prompt in ", settings.prompts));
@@ -209,19 +303,77 @@ absl::StatusOr<std::unique_ptr<Backend>> Load(const Settings& settings,
   return MakeBackend(options);
 }
 
-void Print(const std::string& mode, const Score& score, bool identical) {
-  const double rounds = static_cast<double>(score.rounds);
-  const double seconds =
-      absl::ToDoubleSeconds(score.draft_time + score.verify_time);
+struct Row {
+  std::string mode;
+  Score score;  // of the first run
+  std::vector<double> speeds;
+  bool identical = true;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void PrintTable(const std::vector<Row>& rows) {
   std::printf(
-      "| %s | %lld | %.3f | %.2f | %.1f | %.1f | %.1f | %s |\n",
-      mode.empty() ? "off" : mode.c_str(), static_cast<long long>(score.rounds),
-      static_cast<double>(score.tokens) / rounds,
-      static_cast<double>(score.draft_passes) / rounds,
-      static_cast<double>(score.draft_rows) / rounds,
-      static_cast<double>(score.nodes) / rounds,
-      static_cast<double>(score.tokens) / seconds, identical ? "yes" : "NO");
-  std::fflush(stdout);
+      "| mode | rounds | accept length | draft passes/round | draft "
+      "rows/round | nodes/round | tok/s | as off |\n"
+      "|---|---|---|---|---|---|---|---|\n");
+  for (const Row& row : rows) {
+    const Score& score = row.score;
+    const auto per_round = [&](int64_t sum) {
+      return static_cast<double>(sum) / static_cast<double>(score.rounds);
+    };
+    absl::PrintF("| %s | %d | %.3f | %.2f | %.1f | %.1f | %.1f | %s |\n",
+                 row.mode.empty() ? "off" : row.mode, score.rounds,
+                 per_round(score.tokens), per_round(score.draft_passes),
+                 per_round(score.draft_rows), per_round(score.nodes),
+                 Median(row.speeds), row.identical ? "yes" : "NO");
+  }
+}
+
+// One object a line, all numbers sums over the prompts.
+void PrintJson(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    const Score& score = row.score;
+    const Matches& matches = score.matches;
+    absl::PrintF(
+        "{\"mode\": \"%s\", \"rounds\": %d, \"tokens\": %d, \"nodes\": %d, "
+        "\"passes\": %d, \"rows\": %d, \"draft_s\": %.4f, "
+        "\"verify_s\": %.4f, \"tok_s\": [%s], \"as_off\": %s, "
+        "\"drafted\": %d, \"accepted\": %d, \"later\": %d, \"runs\": [%s], "
+        "\"made\": %d, \"tried\": %d, \"phrase_tokens\": %d, "
+        "\"inspired\": %d, \"refined\": %d}\n",
+        row.mode.empty() ? "off" : row.mode, score.rounds, score.tokens,
+        score.nodes, score.draft_passes, score.draft_rows,
+        absl::ToDoubleSeconds(score.draft_time),
+        absl::ToDoubleSeconds(score.verify_time),
+        absl::StrJoin(row.speeds, ", "), row.identical ? "true" : "false",
+        matches.drafted, matches.accepted, matches.later,
+        absl::StrJoin(matches.runs, ", "), score.pool.phrases_made,
+        score.pool.phrases_tried, score.pool.phrase_tokens, score.pool.inspired,
+        score.pool.refined);
+  }
+}
+
+// Plain decoding first, then the modes, in turn.
+absl::StatusOr<std::vector<Row>> RunAll(const Settings& settings,
+                                        Bench& bench) {
+  std::vector<Row> rows(1);
+  for (const auto& mode : absl::StrSplit(settings.modes, ';')) {
+    rows.emplace_back().mode = std::string(mode);
+  }
+  for (int repeat = 0; repeat < settings.repeats; ++repeat) {
+    for (Row& row : rows) {
+      FORETOKEN_ASSIGN_OR_RETURN(Score score, bench.Run(row.mode));
+      row.speeds.push_back(score.tokens_per_second());
+      if (repeat > 0) continue;
+      row.score = std::move(score);
+      row.identical = row.score.outputs == rows[0].score.outputs;
+    }
+  }
+  return rows;
 }
 
 absl::Status Run(int argc, char** argv) {
@@ -237,6 +389,8 @@ absl::Status Run(int argc, char** argv) {
   flags.Int("max-prompts", &settings.max_prompts, {1, 1 << 16}, "In all");
   flags.Int("threads", &settings.threads, {0, 1024}, "0: all processors");
   flags.Double("temperature", &settings.temperature, {0.0, 2.0}, "");
+  flags.Int("repeats", &settings.repeats, {1, 1000}, "Runs, mode after mode");
+  flags.Bool("json", &settings.json, "A JSON object a mode, not a table");
   flags.Bool("warm-start", &settings.warm_start,
              "Working pools begin with what earlier prompts' pools gained");
   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
@@ -251,16 +405,9 @@ absl::Status Run(int argc, char** argv) {
       std::make_unique<verifier::VerifyEngine>(verifier::VerifyEngineOptions(),
                                                std::move(target)),
       std::make_unique<draft_worker::DraftEngine>(options, std::move(draft)));
-  std::printf(
-      "| mode | rounds | accept length | draft passes/round | draft "
-      "rows/round | nodes/round | tok/s | as off |\n"
-      "|---|---|---|---|---|---|---|---|\n");
-  FORETOKEN_ASSIGN_OR_RETURN(const Score plain, bench.Run(""));
-  Print("", plain, true);
-  for (const auto& mode : absl::StrSplit(settings.modes, ';')) {
-    FORETOKEN_ASSIGN_OR_RETURN(const Score score, bench.Run(std::string(mode)));
-    Print(std::string(mode), score, score.outputs == plain.outputs);
-  }
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                             RunAll(settings, bench));
+  settings.json ? PrintJson(rows) : PrintTable(rows);
   return absl::OkStatus();
 }
 
