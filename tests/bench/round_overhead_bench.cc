@@ -1,0 +1,308 @@
+// What a round costs beside the model's pass and the drafter's own work,
+// against two raw gRPC round trips of the same message sizes, interleaved in
+// one run.
+//
+//   bench_round_overhead [--mode=ngram_trie] [--pairs=20] [--rounds=200]
+//       [verifier flags: --model DIR or --random-model SHAPE, --threads ...]
+//
+// The request's loop, the verifier and the trie drafter are the services' own,
+// in this process: once over TCP on loopback, as separate services are, and
+// once over in-process channels, as in foretoken-local. Prints one JSON object;
+// times in microseconds.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/json.h"
+#include "common/config/flags.h"
+#include "common/rpc/convert.h"
+#include "common/rpc/convert_draft.h"
+#include "services/orchestrator/adapters/remote_services.h"
+#include "services/orchestrator/adapters/remote_verifier.h"
+#include "services/orchestrator/core/decode_loop.h"
+#include "services/trie_drafter/config.h"
+#include "services/verifier/config.h"
+#include "tests/bench/ping_pong.h"
+#include "tests/integration/cluster.h"
+
+namespace foretoken::bench {
+namespace {
+
+namespace orc = ::foretoken::orchestrator;
+
+struct BenchOptions {
+  std::string mode = "ngram_trie";
+  int32_t pairs = 20;
+  int32_t rounds = 200;
+  int32_t prompt = 400;
+};
+
+double Micros(absl::Duration time) { return absl::ToDoubleMicroseconds(time); }
+
+double Quantile(std::vector<double> values, double q) {
+  FORETOKEN_CHECK(!values.empty());
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(q * (values.size() - 1))];
+}
+
+// Bytes of a round's messages, averaged.
+struct Sizes {
+  double verify_request = 0, verify_response = 0;
+  double draft_request = 0, draft_response = 0;
+  int64_t rounds = 0;
+
+  void Add(const RoundRequest& request, const RoundResult& result) {
+    v1::VerifyRequest asked;
+    rpc::ToProto(request, asked.mutable_round());
+    v1::VerifyResponse told;
+    rpc::ToProto(result, false, false, told.mutable_result());
+    DraftRound round;
+    round.length = result.length;
+    for (const SampledToken& token : result.tokens) {
+      round.committed.push_back(token.token);
+    }
+    round.max_nodes = 64;
+    round.budget = absl::Milliseconds(20);
+    v1::DraftRequest draft_asked;
+    rpc::ToProto(round, draft_asked.mutable_round());
+    DraftAnswer answer;
+    answer.length = request.length;
+    answer.tree.tokens.assign(request.tree.tokens().begin(),
+                              request.tree.tokens().end());
+    answer.tree.parents.assign(request.tree.parents().begin(),
+                               request.tree.parents().end());
+    answer.tree.probs.assign(request.tree.size(), 0.5f);
+    v1::DraftResponse draft_told;
+    rpc::ToProto(answer, &draft_told);
+    verify_request += asked.ByteSizeLong();
+    verify_response += told.ByteSizeLong();
+    draft_request += draft_asked.ByteSizeLong();
+    draft_response += draft_told.ByteSizeLong();
+    ++rounds;
+  }
+  size_t Mean(double sum) const { return static_cast<size_t>(sum / rounds); }
+};
+
+// A Verifier that notes when rounds began and ended, and what passed through.
+class Watch final : public orc::Verifier {
+ public:
+  Watch(orc::Verifier& verifier, Sizes& sizes)
+      : verifier_(verifier), sizes_(sizes) {}
+
+  absl::StatusOr<PrefillResult> Open(SessionRequest request) override {
+    return verifier_.Open(std::move(request));
+  }
+  absl::StatusOr<RoundResult> Round(RoundRequest request) override {
+    const RoundRequest copy = request;
+    auto result = verifier_.Round(std::move(request));
+    const absl::Time now = absl::Now();
+    if (!result.ok()) return result;
+    // From one answer to the next is a round.
+    if (last_ != absl::InfinitePast()) {
+      rounds_.push_back(Micros(now - last_));
+      passes_.push_back(Micros(result->stats.pass_time));
+    }
+    sizes_.Add(copy, *result);
+    last_ = absl::Now();
+    return result;
+  }
+  void Close() override { verifier_.Close(); }
+
+  const std::vector<double>& rounds() const { return rounds_; }
+  const std::vector<double>& passes() const { return passes_; }
+
+ private:
+  orc::Verifier& verifier_;
+  Sizes& sizes_;
+  absl::Time last_ = absl::InfinitePast();
+  std::vector<double> rounds_;
+  std::vector<double> passes_;
+};
+
+// The services that a round crosses, over one kind of channel.
+class Services {
+ public:
+  Services(const BackendOptions& backend, bool sockets) : sockets_(sockets) {
+    auto verifier =
+        verifier::MakeVerifierServer(backend, {}, {}, verifier_registry_);
+    FORETOKEN_CHECK(verifier.ok());
+    verifier_ = *std::move(verifier);
+    auto trie = trie_drafter::MakeTrieDrafterServer({}, trie_registry_);
+    FORETOKEN_CHECK(trie.ok());
+    trie_ = *std::move(trie);
+    verifier_server_ = Serve(verifier_.get());
+    trie_server_ = Serve(trie_.get());
+    std::vector<orc::VerifierEndpoint> endpoints;
+    endpoints.push_back({"verifier", Channel(*verifier_server_), ""});
+    pool_ = std::make_unique<orc::VerifierPool>(orc::VerifierPoolOptions(),
+                                                std::move(endpoints));
+    orc::RemoteServicesOptions options;
+    options.trie_drafter = orc::DraftEndpoint{Channel(*trie_server_), ""};
+    drafters_ = std::make_unique<orc::RemoteServices>(options, "", registry_);
+  }
+
+  // Per round of one request, outside pass and drafter.
+  std::vector<double> Overheads(const BenchOptions& options, uint64_t seed) {
+    const auto info = pool_->Info();
+    FORETOKEN_CHECK(info.ok());
+    orc::DraftingOptions drafting;
+    drafting.wait.floor = absl::Seconds(1);  // no round goes without its draft
+    const auto mode = ModeSpec::Parse(options.mode);
+    FORETOKEN_CHECK(mode.ok());
+    auto sources = orc::MakeSources(
+        *mode, {drafters_.get(), drafting.limits, drafting.clock});
+    FORETOKEN_CHECK(sources.ok());
+    drafting.economical = sources->economical;
+    drafting.estimates = estimates_;
+    orc::GenerationRequest request;
+    request.prompt =
+        testing::MakePrompt(seed, options.prompt, info->vocab_size());
+    request.max_tokens = options.rounds;
+    request.ignore_eos = true;
+    const orc::TargetInfo target{info->vocab_size(), info->max_positions(), {}};
+    auto loop = orc::DecodeLoop::Create(std::move(request), target, nullptr,
+                                        std::move(sources->sources), drafting);
+    FORETOKEN_CHECK(loop.ok());
+    orc::RemoteVerifier remote({}, *pool_, "bench");
+    Watch watch(remote, sizes_);
+    const double drafter_before = DrafterMicros();
+    const int64_t rounds_before = sizes_.rounds;
+    FORETOKEN_CHECK(orc::Generate(**loop, watch, [](const orc::Delta&) {
+                      return absl::OkStatus();
+                    }).ok());
+    remote.Close();
+    const double drafter = (DrafterMicros() - drafter_before) /
+                           static_cast<double>(sizes_.rounds - rounds_before);
+    std::vector<double> overheads;
+    for (size_t i = 0; i < watch.rounds().size(); ++i) {
+      overheads.push_back(watch.rounds()[i] - watch.passes()[i] - drafter);
+    }
+    return overheads;
+  }
+
+  const Sizes& sizes() const { return sizes_; }
+
+ private:
+  std::unique_ptr<rpc::Server> Serve(rpc::Servable* servable) {
+    rpc::ServerOptions options;
+    if (sockets_) options.listen = {"127.0.0.1:0"};
+    auto server = rpc::Server::Start(options, {servable});
+    FORETOKEN_CHECK(server.ok());
+    return *std::move(server);
+  }
+  std::shared_ptr<grpc::Channel> Channel(rpc::Server& server) {
+    if (!sockets_) return server.InProcessChannel();
+    auto channel = rpc::CreateChannel(server.addresses().at(0), {});
+    FORETOKEN_CHECK(channel.ok());
+    return *channel;
+  }
+  double DrafterMicros() const {
+    const auto seconds = metrics::SampleValue(
+        trie_registry_.Text(), "foretoken_trie_draft_latency_seconds_sum");
+    FORETOKEN_CHECK(seconds.ok());
+    return *seconds * 1e6;
+  }
+
+  const bool sockets_;
+  metrics::Registry registry_;
+  metrics::Registry verifier_registry_;
+  metrics::Registry trie_registry_;
+  std::unique_ptr<verifier::VerifierServer> verifier_;
+  std::unique_ptr<trie_drafter::TrieDrafterServer> trie_;
+  std::unique_ptr<rpc::Server> verifier_server_;
+  std::unique_ptr<rpc::Server> trie_server_;
+  std::unique_ptr<orc::VerifierPool> pool_;
+  std::unique_ptr<orc::RemoteServices> drafters_;
+  std::shared_ptr<orc::DraftEstimates> estimates_ =
+      std::make_shared<orc::DraftEstimates>();
+  Sizes sizes_;
+};
+
+// Two round trips, one after the other, as a round makes them.
+class TwoRoundTrips {
+ public:
+  TwoRoundTrips(const Sizes& sizes, bool sockets)
+      : draft_echo_(sizes.Mean(sizes.draft_response)),
+        verify_echo_(sizes.Mean(sizes.verify_response)),
+        draft_(draft_echo_.Channel(sockets), sizes.Mean(sizes.draft_request)),
+        verify_(verify_echo_.Channel(sockets),
+                sizes.Mean(sizes.verify_request)) {}
+
+  std::vector<double> Times(int rounds) {
+    std::vector<double> times;
+    for (int i = 0; i < rounds; ++i) {
+      times.push_back(Micros(draft_.RoundTrip() + verify_.RoundTrip()));
+    }
+    return times;
+  }
+
+ private:
+  EchoServer draft_echo_;
+  EchoServer verify_echo_;
+  PingPong draft_;
+  PingPong verify_;
+};
+
+Json Summary(const std::vector<double>& values) {
+  return {{"p50", Quantile(values, 0.5)},
+          {"p90", Quantile(values, 0.9)},
+          {"p99", Quantile(values, 0.99)}};
+}
+
+Json Compare(const BenchOptions& options, const BackendOptions& backend,
+             bool sockets) {
+  Services services(backend, sockets);
+  services.Overheads(options, 1);  // warm-up, and the sizes
+  TwoRoundTrips raw(services.sizes(), sockets);
+  raw.Times(options.rounds);
+  std::vector<double> ours, theirs, ratios;
+  for (int pair = 0; pair < options.pairs; ++pair) {
+    const std::vector<double> a = services.Overheads(options, 2 + pair);
+    const std::vector<double> b = raw.Times(static_cast<int>(a.size()));
+    ratios.push_back(Quantile(a, 0.5) / Quantile(b, 0.5));
+    ours.insert(ours.end(), a.begin(), a.end());
+    theirs.insert(theirs.end(), b.begin(), b.end());
+  }
+  const Sizes& sizes = services.sizes();
+  return {
+      {"round_overhead_us", Summary(ours)},
+      {"two_round_trips_us", Summary(theirs)},
+      {"ratio_of_p50",
+       {{"median", Quantile(ratios, 0.5)},
+        {"least", Quantile(ratios, 0.0)},
+        {"most", Quantile(ratios, 1.0)}}},
+      {"rounds", ours.size()},
+      {"draft_bytes",
+       {sizes.Mean(sizes.draft_request), sizes.Mean(sizes.draft_response)}},
+      {"verify_bytes",
+       {sizes.Mean(sizes.verify_request), sizes.Mean(sizes.verify_response)}}};
+}
+
+}  // namespace
+}  // namespace foretoken::bench
+
+int main(int argc, char** argv) {
+  using namespace foretoken;
+  bench::BenchOptions options;
+  BackendOptions backend;
+  backend.random_model =
+      "d_model=64,layers=2,heads=4,kv_heads=2,d_ff=128,vocab=512";
+  backend.threads = 1;
+  Flags flags("bench_round_overhead", "The cost of a round beside its pass.");
+  flags.String("mode", &options.mode, "Mode of the requests");
+  flags.Int("pairs", &options.pairs, {1, 1 << 16}, "Interleaved runs of each");
+  flags.Int("rounds", &options.rounds, {8, 3000}, "Tokens of a request");
+  AddBackendFlags(flags, &backend);
+  const absl::Status parsed = flags.Parse(argc, argv);
+  if (!parsed.ok()) return ExitWithError(parsed);
+  const Json result = {{"mode", options.mode},
+                       {"sockets", bench::Compare(options, backend, true)},
+                       {"in_process", bench::Compare(options, backend, false)}};
+  std::printf("%s\n", DumpJson(result).c_str());
+  return 0;
+}
