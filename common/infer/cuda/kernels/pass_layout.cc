@@ -58,7 +58,7 @@ DeviceStatus CheckRows(const DevicePass& pass, const EngineShape& shape) {
 
 DeviceStatus CheckSessions(const DevicePass& pass) {
   int64_t next_row = 0;
-  int32_t next_slot = 0;
+  int64_t commits = 0;
   for (int32_t s = 0; s < pass.sessions.size; ++s) {
     const DeviceSession& session = pass.sessions.data[s];
     if (!Inside(session.page_begin, session.page_count, pass.pages)) {
@@ -75,19 +75,17 @@ DeviceStatus CheckSessions(const DevicePass& pass) {
       }
     }
     next_row += session.rows;
-    // One session's after the other's, so that the walk writes each once.
     if (!Inside(session.commit_begin, session.commit_count,
-                pass.commit_slots) ||
-        (session.commit_count > 0 && session.commit_begin != next_slot)) {
+                pass.commit_slots)) {
       return Bad("commit slots", s);
     }
-    next_slot += session.commit_count;
+    commits += session.commit_count;
     if (!In(session.sampling, -1, pass.samplings.size)) {
       return Bad("sampling", s);
     }
   }
-  if (next_slot != pass.commit_slots.size) {
-    return Bad("number of commit slots", next_slot);
+  if (commits > pass.commit_slots.size) {
+    return Bad("shared commit slots", commits);
   }
   return next_row == pass.rows.size ? DeviceStatus()
                                     : Bad("number of rows", next_row);
@@ -204,11 +202,11 @@ PassLayout::PassLayout(const DevicePass& pass, const EngineShape& shape) {
   header.rows = pass.rows.size;
   header.sessions = pass.sessions.size;
   header.outputs = pass.outputs.size;
-  header.commits = pass.commit_slots.size;
   header.queries = pass.rows.size * shape.group;
   header.logprobs = pass.logprobs ? 1 : 0;
   for (int32_t s = 0; s < pass.sessions.size; ++s) {
     task_count += TaskCount(pass.sessions.data[s].rows, shape.group);
+    header.commits += pass.sessions.data[s].commit_count;
   }
   header.tasks = task_count;
   int32_t blocks = 1;
@@ -232,7 +230,8 @@ PassLayout::PassLayout(const DevicePass& pass, const EngineShape& shape) {
   Place(pass.samplings, &end, &header.samplings_at);
   Place(pass.counts, &end, &header.counts_at);
   Place(pass.biases, &end, &header.biases_at);
-  Place(pass.commit_slots, &end, &header.commit_slots_at);
+  Place(DeviceSpan<int32_t>{nullptr, header.commits}, &end,
+        &header.commit_slots_at);
   Place(DeviceSpan<AttentionTask>{nullptr, task_count}, &end, &header.tasks_at);
   Place(DeviceSpan<int64_t>{nullptr, pass.outputs.size}, &end,
         &header.saved_at);
@@ -252,7 +251,17 @@ void PassLayout::Write(const DevicePass& pass, const EngineShape& shape,
   Fill(pass.samplings, header.samplings_at, out);
   Fill(pass.counts, header.counts_at, out);
   Fill(pass.biases, header.biases_at, out);
-  Fill(pass.commit_slots, header.commit_slots_at, out);
+  // Commit slots without gaps, so that the walk writes a row for each.
+  auto* copied = reinterpret_cast<DeviceSession*>(out + header.sessions_at);
+  auto* slots = reinterpret_cast<int32_t*>(out + header.commit_slots_at);
+  int32_t commits = 0;
+  for (int32_t s = 0; s < pass.sessions.size; ++s) {
+    const DeviceSession& session = pass.sessions.data[s];
+    copied[s].commit_begin = commits;
+    std::copy_n(pass.commit_slots.data + session.commit_begin,
+                session.commit_count, slots + commits);
+    commits += session.commit_count;
+  }
   auto* task = reinterpret_cast<AttentionTask*>(out + header.tasks_at);
   for (int32_t s = 0; s < pass.sessions.size; ++s) {
     const DeviceSession& session = pass.sessions.data[s];

@@ -97,6 +97,13 @@ FORETOKEN_HOST_DEVICE inline int SampleBin(int level, float scaled,
   }
 }
 
+// The bits whose digits the edge bins of levels 1 to 3 are.
+FORETOKEN_HOST_DEVICE inline uint32_t OrderedFromBins(const int* edges) {
+  return static_cast<uint32_t>(kSampleBins - 1 - edges[1]) << 21 |
+         static_cast<uint32_t>(kSampleBins - 1 - edges[2]) << 10 |
+         static_cast<uint32_t>(0x3ff - edges[3]);
+}
+
 // How many of the candidates that share the edge's logit, `mass` each, are
 // needed to reach `missing` (at least 1).
 FORETOKEN_HOST_DEVICE inline uint64_t TiesNeeded(uint64_t missing,

@@ -167,9 +167,7 @@ __device__ SampleEdge FindCandidateEdge(const Row& row, uint64_t best_key,
     edges[level] = shared.edge;
     limit -= shared.before;
     if (level == kFirstIdLevel - 1) {
-      edge.ordered = static_cast<uint32_t>(kSampleBins - 1 - edges[1]) << 21 |
-                     static_cast<uint32_t>(kSampleBins - 1 - edges[2]) << 10 |
-                     static_cast<uint32_t>(0x3ff - edges[3]);
+      edge.ordered = OrderedFromBins(edges);
       // All of that logit stay, or the lowest ids of them.
       const unsigned long long ties = shared.bins[edges[3]];
       tie_mass = mass.Of(FromOrderedBits(edge.ordered));
