@@ -48,6 +48,22 @@ float Percentile(std::vector<float> samples, double share) {
   return samples[rank];
 }
 
+void FindAcceptedPath(const DraftTree& tree,
+                      absl::Span<const TokenId> continuation,
+                      std::vector<int32_t>& path) {
+  path.clear();
+  int32_t at = kRootParent;
+  // Children follow their parents, so one scan meets the path in order.
+  for (int32_t node = 0;
+       node < tree.size() && path.size() < continuation.size(); ++node) {
+    if (tree.parents[node] == at &&
+        tree.tokens[node] == continuation[path.size()]) {
+      at = node;
+      path.push_back(node);
+    }
+  }
+}
+
 struct Replayer::TurnCounts {
   int64_t tokens = 0;
   int64_t rounds = 0;
@@ -118,25 +134,14 @@ absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
     FORETOKEN_RETURN_IF_ERROR(drafter_.DraftStatus());
     FORETOKEN_RETURN_IF_ERROR(CheckTree());
 
-    // Parents precede children and equal siblings are one node, so one scan
-    // meets the accepted path in order.
-    size_t accepted = 0;
-    int32_t at = kRootParent;
-    for (int32_t node = 0;
-         node < tree_.size() && done + accepted < output.size(); ++node) {
-      if (tree_.parents[node] == at &&
-          tree_.tokens[node] == output[done + accepted]) {
-        at = node;
-        ++accepted;
-      }
-    }
-    const size_t committed = std::min(accepted + 1, output.size() - done);
+    FindAcceptedPath(tree_, output.subspan(done), path_);
+    const size_t committed = std::min(path_.size() + 1, output.size() - done);
     commit(output.subspan(done, committed));
     done += committed;
     ++counts.rounds;
     counts.tokens += static_cast<int64_t>(committed);
     counts.tree_nodes += tree_.size();
-    counts.rounds_without_accept += accepted == 0;
+    counts.rounds_without_accept += path_.empty();
   }
   costs_.prompt_tokens += static_cast<int64_t>(turn.prompt.size());
   costs_.inserted_tokens += static_cast<int64_t>(output.size());

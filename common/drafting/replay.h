@@ -71,6 +71,13 @@ struct ReplayCosts {
 // The value below which `share` (0..1) of the samples lie; 0 without samples.
 float Percentile(std::vector<float> samples, double share);
 
+// The nodes of `tree` that say what `continuation` says, root first: the
+// deepest such path, no longer than the continuation. Parents precede children
+// and equal siblings are one node. Replaces `path`.
+void FindAcceptedPath(const DraftTree& tree,
+                      absl::Span<const TokenId> continuation,
+                      std::vector<int32_t>& path);
+
 class Replayer {
  public:
   // `drafter` outlives the replayer. max_tree_nodes >= 1.
@@ -98,6 +105,7 @@ class Replayer {
   Drafter& drafter_;
   const int max_tree_nodes_;
   DraftTree tree_;
+  std::vector<int32_t> path_;
   ReplayCosts costs_;
   double clock_cpu_us_ = 0;  // what a pair of clock reads adds to a sample
   double clock_wall_us_ = 0;

@@ -329,6 +329,7 @@ void AddBenchCommand(CLI::App& app, Run& run) {
   engine->add_flag("--json", options->json, "One JSON object on stdout");
   engine->callback(
       [options, &run] { run = [options] { return RunEngine(*options); }; });
+  AddBenchReplayCommand(*bench, run);
 }
 
 }  // namespace foretoken::cli

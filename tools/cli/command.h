@@ -16,6 +16,8 @@ namespace foretoken::cli {
 using Run = std::function<absl::Status()>;
 
 void AddBenchCommand(CLI::App& app, Run& run);
+// `replay` of the command `bench`.
+void AddBenchReplayCommand(CLI::App& bench, Run& run);
 void AddConvertCommand(CLI::App& app, Run& run);
 void AddCrestCommand(CLI::App& app, Run& run);
 void AddGenerateCommand(CLI::App& app, Run& run);

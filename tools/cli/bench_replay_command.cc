@@ -1,0 +1,346 @@
+// foretoken bench replay: the wall-clock speed-up of a mode on a model of some
+// shape with random weights, where a recording decides what is accepted
+// (model_replay/model_replayer.h).
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/json.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "common/base/thread_pool.h"
+#include "common/drafting/drafter_factory.h"
+#include "common/drafting/recorded_set.h"
+#include "common/drafting/static_prior.h"
+#include "common/infer/factory/backend_factory.h"
+#include "common/infer/factory/named_shapes.h"
+#include "common/infer/pass_timing.h"
+#include "common/spec/mode_spec.h"
+#include "common/text/tokenizer.h"
+#include "tools/cli/command.h"
+#include "tools/cli/crest_stores.h"
+#include "tools/cli/model_replay/model_replay_report.h"
+#include "tools/cli/model_replay/model_replayer.h"
+#include "tools/cli/model_replay/priced_rounds.h"
+#include "tools/cli/model_replay/recorded_draft_model.h"
+#include "tools/cli/model_replay/recorded_steps.h"
+#include "tools/cli/standard_output.h"
+
+namespace foretoken::cli {
+namespace {
+
+using model_replay::RoundSource;
+
+// Of measuring what passes cost, before the replay.
+constexpr absl::Duration kTimingBudget = absl::Minutes(1);
+constexpr char kRecordedMode[] = "recorded";
+// The draft model of the reference runs. A longer context than its own changes
+// no pass's cost, and no turn need be left out.
+constexpr char kDraftShape[] = "llama-68m,max_positions=8192";
+
+struct ReplayOptions {
+  std::string random;
+  std::string recorded;
+  std::string tokenizer;
+  std::string mode;
+  std::string prior;
+  std::string crest;
+  std::string node_price = "measured";
+  std::string steps;
+  std::string method;
+  std::string draft_random = kDraftShape;
+  int draft_tokens = 0;
+  int max_tree_nodes = 64;
+  model_replay::Selection selection;
+  std::string backend = "auto";
+  std::string precision = "bf16";
+  int threads = 0;
+  bool json = false;
+};
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeRandom(
+    const ReplayOptions& options, const std::string& shape) {
+  BackendOptions backend;
+  backend.random_model = shape;
+  backend.backend = options.backend;
+  backend.precision = options.precision;
+  backend.threads = options.threads;
+  backend.max_rows = std::max(backend.max_rows, options.max_tree_nodes + 1);
+  backend.max_backend_sessions = 2;
+  backend.prefix_reuse = false;
+  return MakeBackend(backend);
+}
+
+// A flag that the mode would ignore makes a number mean something else.
+absl::Status CheckFlags(const ReplayOptions& options, const std::string& mode) {
+  const bool recorded = mode == kRecordedMode;
+  const std::pair<const char*, bool> idle[] = {
+      {"--prior", !options.prior.empty() && mode != "auto"},
+      {"--crest", !options.crest.empty() && mode != "crest"},
+      {"--steps", !options.steps.empty() && !recorded},
+      {"--method", !options.method.empty() && !recorded},
+      {"--draft-tokens", options.draft_tokens > 0 && !recorded},
+      {"--draft-random", options.draft_random != kDraftShape && !recorded},
+  };
+  for (const auto& [flag, is_idle] : idle) {
+    if (!is_idle) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": mode \"", mode, "\" has no use for it"));
+  }
+  if (recorded && options.steps.empty()) {
+    return absl::InvalidArgumentError(
+        "--mode recorded: want --steps, the runs to replay");
+  }
+  return absl::OkStatus();
+}
+
+class ReplayBench {
+ public:
+  explicit ReplayBench(const ReplayOptions& options) : options_(options) {}
+  absl::StatusOr<Json> Run();
+
+ private:
+  // What is replayed, `recorded` cut to the selection.
+  absl::Status SelectTurns(RecordedSet recorded);
+  absl::Status OpenBackends();
+  absl::StatusOr<std::unique_ptr<RoundSource>> MakeSource(
+      const ModeSpec& mode, const Tokenizer& tokenizer);
+
+  bool recorded_mode() const { return !options_.steps.empty(); }
+
+  const ReplayOptions& options_;
+  RecordedSet set_;
+  std::vector<model_replay::TurnSteps> steps_;
+  model_replay::DraftSchedule schedule_;
+  model_replay::ReplaySetup setup_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> draft_;
+  PassTiming timing_;
+};
+
+absl::Status ReplayBench::SelectTurns(RecordedSet recorded) {
+  schedule_.constant = options_.draft_tokens;
+  std::vector<model_replay::TurnSteps> steps;
+  if (recorded_mode()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const model_replay::RecordedRun run,
+        model_replay::ReadRecordedRun(options_.steps, options_.method));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        model_replay::StepsSet joined,
+        model_replay::JoinSteps(std::move(recorded), run, schedule_,
+                                options_.max_tree_nodes));
+    recorded = std::move(joined.set);
+    steps = std::move(joined.steps);
+    setup_.method = run.method;
+    setup_.draft_shape = options_.draft_random;
+    setup_.turns_left_out = joined.left_out;
+  }
+  set_ = std::move(recorded);
+  const std::vector<size_t> stood =
+      model_replay::Select(options_.selection, set_);
+  for (const size_t i : stood) {
+    if (recorded_mode()) steps_.push_back(std::move(steps[i]));
+  }
+  if (!set_.turns.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(options_.recorded, ": no turn is left to replay"));
+}
+
+absl::Status ReplayBench::OpenBackends() {
+  // Texts are checked before weights are drawn, which takes long.
+  FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config,
+                             ParseRandomModel(options_.random));
+  FORETOKEN_RETURN_IF_ERROR(
+      model_replay::CheckFits(set_, config, options_.max_tree_nodes));
+  if (recorded_mode()) {
+    FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig draft,
+                               ParseRandomModel(options_.draft_random));
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(model_replay::CheckFits(set_, draft, options_.max_tree_nodes),
+                 "--draft-random"));
+    FORETOKEN_ASSIGN_OR_RETURN(draft_,
+                               MakeRandom(options_, options_.draft_random));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(backend_, MakeRandom(options_, options_.random));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      timing_, PassTiming::Measure(*backend_, options_.max_tree_nodes + 1,
+                                   kTimingBudget));
+  for (const PassTiming::Point& point : timing_.points()) {
+    setup_.pass_ms.emplace_back(point.rows, point.seconds * 1e3);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
+    const ModeSpec& mode, const Tokenizer& tokenizer) {
+  setup_.node_price = "none";
+  if (recorded_mode()) {
+    return std::make_unique<model_replay::RecordedDraftModel>(*draft_, steps_,
+                                                              schedule_);
+  }
+  DrafterResources resources;
+  if (!options_.prior.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        resources.prior,
+        StaticPrior::Open(options_.prior, tokenizer.fingerprint()));
+  }
+  if (!options_.crest.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(resources.crest,
+                               OpenCrestSource(options_.crest, &tokenizer));
+  }
+  // A wrong parameter is refused now, not in the first request.
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Drafter> drafter,
+                             MakeDrafter(mode, resources));
+  if (mode.name() != "auto" || options_.node_price == "none") {
+    return std::make_unique<model_replay::DrafterRounds>(
+        std::move(drafter), options_.max_tree_nodes);
+  }
+  setup_.node_price = options_.node_price;
+  return std::make_unique<model_replay::PricedRounds>(
+      [mode, resources] { return MakeDrafter(mode, resources); }, timing_,
+      backend_->config().vocab_size, options_.max_tree_nodes);
+}
+
+absl::StatusOr<Json> ReplayBench::Run() {
+  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode,
+                             ModeSpec::Parse(options_.mode));
+  FORETOKEN_RETURN_IF_ERROR(CheckFlags(options_, mode.name()));
+  if (recorded_mode() && !mode.parameters().empty()) {
+    return absl::InvalidArgumentError("--mode recorded: takes no parameters");
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                             Tokenizer::Load(options_.tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(RecordedSet recorded,
+                             ReadRecordedSet(options_.recorded, *tokenizer));
+  FORETOKEN_RETURN_IF_ERROR(SelectTurns(std::move(recorded)));
+  FORETOKEN_RETURN_IF_ERROR(OpenBackends());
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<RoundSource> source,
+                             MakeSource(mode, *tokenizer));
+  setup_.mode = mode.ToString();
+  setup_.shape = options_.random;
+  setup_.backend = backend_->numerics_fingerprint();
+  setup_.file = options_.recorded;
+  setup_.max_tree_nodes = options_.max_tree_nodes;
+
+  Progress bar(absl::StrCat("replay ", options_.recorded), set_.turns.size(),
+               "turns", isatty(STDERR_FILENO) != 0);
+  model_replay::ModelReplayer replayer(*backend_, *source,
+                                       options_.max_tree_nodes);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::vector<model_replay::TurnResult> turns,
+      replayer.Replay(set_, [&](int64_t done) { bar.Set(done); }));
+  return model_replay::ModelReplayJson(setup_, turns);
+}
+
+absl::Status RunBenchReplay(const ReplayOptions& options) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json report, ReplayBench(options).Run());
+  return WriteOut(options.json ? DumpJson(report) + "\n"
+                               : model_replay::ModelReplayTable(report));
+}
+
+void AddModeOptions(CLI::App& command, ReplayOptions& options) {
+  command
+      .add_option("--mode", options.mode,
+                  "auto | off | prompt_lookup | ngram_trie | phrase_pool | "
+                  "crest, with parameters as MODE:key=value,...; or recorded: "
+                  "a draft model, as far as --steps says")
+      ->required();
+  command
+      .add_option("--max-tree-nodes", options.max_tree_nodes,
+                  "Draft nodes a round at most")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command.add_option("--prior", options.prior,
+                     "Static prior of mode auto (foretoken prior build)");
+  command.add_option("--crest", options.crest,
+                     "CREST datastore of mode crest: snapshot file or name");
+  command
+      .add_option("--node-price", options.node_price,
+                  "Mode auto: measured cuts each tree to what pays here, as "
+                  "the orchestrator does; none verifies it whole, as replay")
+      ->check(CLI::IsMember({"measured", "none"}))
+      ->capture_default_str();
+  command.add_option("--steps", options.steps,
+                     "Mode recorded: accept lengths by step of real runs, "
+                     "JSONL, gzip or plain");
+  command.add_option("--method", options.method,
+                     "Mode recorded: part of the run's name, where --steps "
+                     "holds several");
+  command
+      .add_option("--draft-random", options.draft_random,
+                  "Mode recorded: shape of the draft model, as --random")
+      ->capture_default_str();
+  command
+      .add_option("--draft-tokens", options.draft_tokens,
+                  "Mode recorded: tokens drafted a round; 0: as Hugging Face's "
+                  "heuristic, from 5, 2 more after a full round, else 1 less")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+void AddSelectionOptions(CLI::App& command, ReplayOptions& options) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  command
+      .add_option("--max-requests", options.selection.max_requests,
+                  "Only the first turns of the set; 0: all")
+      ->check(CLI::Range(int64_t{0}, kMost))
+      ->capture_default_str();
+  command
+      .add_option("--requests-per-category",
+                  options.selection.requests_per_category,
+                  "Only the first turns of each category; 0: all")
+      ->check(CLI::Range(int64_t{0}, kMost))
+      ->capture_default_str();
+  command
+      .add_option("--max-new-tokens", options.selection.max_new_tokens,
+                  "Cut longer outputs; 0: none")
+      ->check(CLI::Range(int64_t{0}, kMost))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddBenchReplayCommand(CLI::App& bench, Run& run) {
+  CLI::App* command = bench.add_subcommand(
+      "replay",
+      "The speed-up of a mode by the clock: real passes of a model with random "
+      "weights; a recording decides what is accepted.");
+  const auto options = std::make_shared<ReplayOptions>();
+  command
+      ->add_option("--random", options->random,
+                   absl::StrCat("Shape of the model: ", NamedShapeList(),
+                                ", or d_model=2048,layers=12,heads=32,"
+                                "kv_heads=4,d_ff=5632,vocab=32000"))
+      ->required();
+  command
+      ->add_option("--recorded", options->recorded,
+                   "Recorded set, JSONL, gzip or plain")
+      ->required();
+  command
+      ->add_option("--tokenizer", options->tokenizer,
+                   "tokenizer.json, tokenizer.model or a model directory")
+      ->required();
+  AddModeOptions(*command, *options);
+  AddSelectionOptions(*command, *options);
+  command->add_option("--backend", options->backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  command->add_option("--precision", options->precision, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "0: all processors")
+      ->check(CLI::Range(0, ThreadPool::kMaxThreads))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->callback([options, &run] {
+    run = [options] { return RunBenchReplay(*options); };
+  });
+}
+
+}  // namespace foretoken::cli

@@ -1,0 +1,52 @@
+// One session on a backend whose tokens nobody reads: passes are run for what
+// they cost.
+//
+// Owned by the backend's thread.
+#ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_MODEL_SESSION_H_
+#define FORETOKEN_TOOLS_CLI_MODEL_REPLAY_MODEL_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/infer/backend.h"
+
+namespace foretoken::model_replay {
+
+class ModelSession {
+ public:
+  // `backend` outlives the session. Shares no prefix with any other.
+  static absl::StatusOr<std::unique_ptr<ModelSession>> Open(Backend& backend);
+  ~ModelSession();
+  ModelSession(const ModelSession&) = delete;
+  ModelSession& operator=(const ModelSession&) = delete;
+
+  // Commits `tokens` as a chain, kChunkRows to a pass. Only the last row gets a
+  // token.
+  absl::Status Append(absl::Span<const TokenId> tokens);
+
+  // One pass in which every row gets a token. Commits nothing.
+  absl::Status Pass(absl::Span<const TokenId> tokens,
+                    absl::Span<const int32_t> parents);
+
+  // Of the last pass.
+  absl::Status Commit(absl::Span<const int32_t> rows);
+
+  static constexpr int32_t kChunkRows = 512;
+
+ private:
+  ModelSession(Backend& backend, SessionId session)
+      : backend_(backend), session_(session) {}
+
+  Backend& backend_;
+  const SessionId session_;
+  PassResult result_;
+  std::vector<int32_t> chain_;  // -1, 0, 1, ...
+  std::vector<int32_t> rows_;   // 0, 1, 2, ...
+};
+
+}  // namespace foretoken::model_replay
+
+#endif  // FORETOKEN_TOOLS_CLI_MODEL_REPLAY_MODEL_SESSION_H_

@@ -1,0 +1,77 @@
+#include "tools/cli/model_replay/priced_rounds.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+#include "common/spec/round.h"
+#include "services/orchestrator/core/draft_estimates.h"
+#include "services/orchestrator/core/draft_source.h"
+#include "services/orchestrator/core/pass_costs.h"
+
+namespace foretoken::model_replay {
+
+PricedRounds::PricedRounds(MakeOne make, PassTiming timing, int32_t vocab_size,
+                           int max_tree_nodes)
+    : make_(std::move(make)),
+      vocab_size_(vocab_size),
+      timing_(std::move(timing)) {
+  options_.limits = {max_tree_nodes, max_tree_nodes};
+  options_.economical = true;
+  options_.estimates = std::make_shared<orchestrator::DraftEstimates>();
+}
+
+absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Drafter> drafter, make_());
+  std::vector<std::pair<int32_t, double>> costs;
+  for (const PassTiming::Point& point : timing_.points()) {
+    costs.emplace_back(static_cast<int32_t>(std::lround(point.rows)),
+                       point.seconds * 1e3);
+  }
+  options_.costs = orchestrator::PassCosts(std::move(costs));
+  orchestrator::DraftSources sources;
+  sources.push_back(std::make_unique<orchestrator::LocalSource>(
+      orchestrator::DrafterId::kFused, std::move(drafter), absl::Now));
+  drafting_ = std::make_unique<orchestrator::RoundDrafting>(
+      std::move(sources), vocab_size_, options_);
+  DraftOpen open;
+  open.tokens = turn.prompt;
+  length_ = open.prompt_length = static_cast<int64_t>(turn.prompt.size());
+  drafting_->Start(open);
+  return absl::OkStatus();
+}
+
+absl::Status PricedRounds::Draft(DraftTree& tree) {
+  const MergedTree& merged = drafting_->Draft();
+  tree.tokens.assign(merged.tree.tokens().begin(), merged.tree.tokens().end());
+  tree.parents.assign(merged.tree.parents().begin(),
+                      merged.tree.parents().end());
+  tree.probs = merged.probs;
+  return absl::OkStatus();
+}
+
+absl::Status PricedRounds::Commit(absl::Span<const TokenId> tokens,
+                                  const VerifiedRound* round) {
+  length_ += static_cast<int64_t>(tokens.size());
+  RoundResult result;
+  orchestrator::CommittedText committed;
+  committed.tokens = tokens;
+  committed.length = length_;
+  committed.max_depth = options_.limits.max_draft_nodes;
+  if (round != nullptr) {
+    timing_.Observe(round->draft_rows + 1, round->pass_time);
+    result.stats.draft_rows = round->draft_rows;
+    result.stats.accepted = round->accepted;
+    result.stats.pass_rows = round->draft_rows + 1;
+    result.stats.pass_sessions = 1;
+    result.stats.pass_time = round->pass_time;
+    committed.round = &result;
+    committed.verify_time = round->pass_time;
+  }
+  drafting_->Commit(committed);
+  return absl::OkStatus();
+}
+
+}  // namespace foretoken::model_replay

@@ -1,0 +1,46 @@
+// PricedRounds: mode auto as the orchestrator runs it: the fused drafter's tree
+// cut to the nodes that are worth their rows, by what passes cost here and by
+// how often nodes like them turned out right (RoundDrafting). Both go on being
+// learned from the rounds of all requests, as a server does.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_PRICED_ROUNDS_H_
+#define FORETOKEN_TOOLS_CLI_MODEL_REPLAY_PRICED_ROUNDS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/infer/pass_timing.h"
+#include "services/orchestrator/core/round_drafting.h"
+#include "tools/cli/model_replay/round_source.h"
+
+namespace foretoken::model_replay {
+
+class PricedRounds final : public RoundSource {
+ public:
+  using MakeOne = std::function<absl::StatusOr<std::unique_ptr<Drafter>>()>;
+
+  // `make` gives each request its drafter; `timing` is where costs start from.
+  PricedRounds(MakeOne make, PassTiming timing, int32_t vocab_size,
+               int max_tree_nodes);
+
+  absl::Status Start(size_t index, const RecordedTurn& turn) override;
+  absl::Status Draft(DraftTree& tree) override;
+  absl::Status Commit(absl::Span<const TokenId> tokens,
+                      const VerifiedRound* round) override;
+  void End() override { drafting_.reset(); }
+
+ private:
+  const MakeOne make_;
+  const int32_t vocab_size_;
+  PassTiming timing_;
+  orchestrator::DraftingOptions options_;
+  std::unique_ptr<orchestrator::RoundDrafting> drafting_;  // of the request
+  int64_t length_ = 0;
+};
+
+}  // namespace foretoken::model_replay
+
+#endif  // FORETOKEN_TOOLS_CLI_MODEL_REPLAY_PRICED_ROUNDS_H_

@@ -1,0 +1,76 @@
+// RoundSource: where the drafts of a model replay come from, and what its
+// rounds tell back. All that it does is drafting, timed by its caller.
+//
+//   Start -> Commit -> (Draft -> Commit)* -> End    and again for a next turn
+//
+// Owned by one thread.
+#ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_ROUND_SOURCE_H_
+#define FORETOKEN_TOOLS_CLI_MODEL_REPLAY_ROUND_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+#include "common/drafting/drafter.h"
+#include "common/drafting/recorded_set.h"
+
+namespace foretoken::model_replay {
+
+// How a round went.
+struct VerifiedRound {
+  int32_t draft_rows = 0;
+  int32_t accepted = 0;  // of those
+  absl::Duration pass_time;
+};
+
+class RoundSource {
+ public:
+  virtual ~RoundSource() = default;
+
+  // A new request: turn `index` of the set that is replayed.
+  virtual absl::Status Start(size_t index, const RecordedTurn& turn) = 0;
+
+  // Replaces `tree` by a draft for what follows the committed tokens.
+  virtual absl::Status Draft(DraftTree& tree) = 0;
+
+  // `tokens` were committed: by prefill where `round` is null, else by the
+  // round of the last draft, bonus included.
+  virtual absl::Status Commit(absl::Span<const TokenId> tokens,
+                              const VerifiedRound* round) = 0;
+
+  virtual void End() = 0;
+};
+
+// A drafter's trees as they are: what `foretoken replay` measures.
+class DrafterRounds final : public RoundSource {
+ public:
+  DrafterRounds(std::unique_ptr<Drafter> drafter, int max_tree_nodes)
+      : drafter_(std::move(drafter)), max_tree_nodes_(max_tree_nodes) {}
+
+  absl::Status Start(size_t, const RecordedTurn& turn) override {
+    drafter_->StartRequest(turn.prompt);
+    return absl::OkStatus();
+  }
+  absl::Status Draft(DraftTree& tree) override {
+    drafter_->Draft(max_tree_nodes_, tree);
+    return drafter_->DraftStatus();
+  }
+  absl::Status Commit(absl::Span<const TokenId> tokens,
+                      const VerifiedRound*) override {
+    drafter_->Commit(tokens);
+    return absl::OkStatus();
+  }
+  void End() override { drafter_->EndRequest(); }
+
+ private:
+  const std::unique_ptr<Drafter> drafter_;
+  const int max_tree_nodes_;
+};
+
+}  // namespace foretoken::model_replay
+
+#endif  // FORETOKEN_TOOLS_CLI_MODEL_REPLAY_ROUND_SOURCE_H_
