@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/infer/cuda/kernels/attention_index.h"
 #include "common/infer/cuda/status_from_device.h"
 #include "common/infer/rotary.h"
 #include "common/infer/weight_types.h"
@@ -153,7 +154,7 @@ const char* DeviceTypeName(DeviceType type) {
 int64_t DevicePageBytes(const ModelConfig& config) {
   constexpr int64_t kElementBytes = 2;
   return 2 * kElementBytes * kDevicePageTokens * config.n_layers *
-         config.n_kv_heads * config.head_dim;
+         config.n_kv_heads * device::PaddedHeadDim(config.head_dim);
 }
 
 absl::Status UploadWeights(const ModelWeights& weights, DeviceType type,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <vector>
 
 #include "common/infer/weight_types.h"
 #include "common/sampling/fixed_math.h"
@@ -22,22 +22,13 @@ void Widen(DeviceType type, const void* data, int64_t count, float* out) {
                    absl::MakeSpan(out, static_cast<size_t>(count)));
 }
 
-void Multiply(const float* x, const float* w, int64_t columns, int64_t depth,
-              float* out) {
-  constexpr int kLanes = 16;
-  for (int64_t c = 0; c < columns; ++c, w += depth) {
-    float lanes[kLanes] = {};
-    int64_t k = 0;
-    for (; k + kLanes <= depth; k += kLanes) {
-      for (int lane = 0; lane < kLanes; ++lane) {
-        lanes[lane] += x[k + lane] * w[k + lane];
-      }
-    }
-    for (int lane = 0; k < depth; ++k, ++lane) lanes[lane] += x[k] * w[k];
-    float sum = 0.0f;
-    for (const float lane : lanes) sum += lane;
-    out[c] = sum;
+void AddProduct(const float* x, const float* w, int64_t columns, int64_t depth,
+                float* out) {
+  std::vector<float> sums(columns, 0.0f);
+  for (int64_t k = 0; k < depth; ++k, w += columns) {
+    for (int64_t c = 0; c < columns; ++c) sums[c] += x[k] * w[c];
   }
+  for (int64_t c = 0; c < columns; ++c) out[c] += sums[c];
 }
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float eps,
@@ -61,6 +52,17 @@ float Silu(float x) {
   if (x >= 0.0f) return x / (1.0f + FixedExp(-x));
   const float e = FixedExp(x);
   return x * e / (1.0f + e);
+}
+
+void MergeChunk(const Attention& chunk, int64_t head_dim, Attention& all) {
+  const float largest = std::max(all.largest, chunk.largest);
+  const float keep = FixedExp(all.largest - largest);
+  const float take = FixedExp(chunk.largest - largest);
+  all.largest = largest;
+  all.sum = all.sum * keep + chunk.sum * take;
+  for (int64_t d = 0; d < head_dim; ++d) {
+    all.values[d] = all.values[d] * keep + chunk.values[d] * take;
+  }
 }
 
 void MergeBlock(const float* query, const float* const* keys,

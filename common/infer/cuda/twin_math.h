@@ -16,10 +16,10 @@ float Round(DeviceType type, float value);
 // Stored 16-bit elements as floats.
 void Widen(DeviceType type, const void* data, int64_t count, float* out);
 
-// out[c] = sum over k of x[k] * w[c][k]; w: [columns][depth]. The sum runs in
-// lanes that do not depend on anything but the depth.
-void Multiply(const float* x, const float* w, int64_t columns, int64_t depth,
-              float* out);
+// out[c] += sum over k, ascending, of x[k] * w[k][c]; w: [depth][columns], as
+// one group of K gives it.
+void AddProduct(const float* x, const float* w, int64_t columns, int64_t depth,
+                float* out);
 
 // out[i] = x[i] / rms(x) * weight[i]; out may be x.
 void RmsNorm(const float* x, const float* weight, int64_t n, float eps,
@@ -38,7 +38,10 @@ struct Attention {
   float* values;  // [head_dim]
 };
 
-// Merges one block of keys, in order. keys, values: [count] pointers to
+// Adds the result of the next chunk.
+void MergeChunk(const Attention& chunk, int64_t head_dim, Attention& all);
+
+// Adds one block of keys, in order. keys, values: [count] pointers to
 // [head_dim].
 void MergeBlock(const float* query, const float* const* keys,
                 const float* const* values, int32_t count, int64_t head_dim,

@@ -254,7 +254,8 @@ TEST(CudaBackendMemoryTest, PagesRunOutAndComeBack) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("cuda backend: device twin")));
 
-  options.kv_cache_bytes = 2 * 2 * 2 * 2 * 2 * 10 * 32;  // two pages
+  // Two pages: K and V, 16 bits, 2 layers, 2 heads padded to 32, 32 tokens.
+  options.kv_cache_bytes = 2 * (2 * 2 * 2 * 2 * 32 * 32);
   const auto backend = *TryTwinBackend(**weights, options);
   ASSERT_EQ(backend->kv_usage().pages_total, 2);
   const SessionId hog = backend->Open("", {})->session;
