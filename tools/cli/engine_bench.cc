@@ -1,0 +1,359 @@
+#include "tools/cli/engine_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/thread_pool.h"
+#include "common/infer/cpu/cpu_isa.h"
+#include "common/infer/cpu/huge_buffer.h"
+
+namespace foretoken::cli {
+namespace {
+
+// Far more than any cache; reads of it stream from memory.
+constexpr int64_t kReadBytes = int64_t{512} << 20;
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double Seconds(absl::FunctionRef<void()> work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  const std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  return taken.count();
+}
+
+// Reads a large buffer on all threads, as fast as it goes: each time in every
+// way of `kAhead`, since no one of them is the fastest on every machine.
+class ReadBandwidth {
+ public:
+  static absl::StatusOr<std::unique_ptr<ReadBandwidth>> Create(int threads) {
+    auto self = std::make_unique<ReadBandwidth>(threads);
+    FORETOKEN_ASSIGN_OR_RETURN(self->ops_, SelectCpuOps(std::nullopt));
+    FORETOKEN_ASSIGN_OR_RETURN(self->buffer_, HugeBuffer::Allocate(kReadBytes));
+    std::fill_n(self->buffer_.as<float>(), kReadBytes / 4, 1.0f);
+    return self;
+  }
+  explicit ReadBandwidth(int threads) : pool_(threads) {}
+
+  // Of the fastest of these reads.
+  double GigabytesPerSecond() {
+    double best = 0.0;
+    for (const int64_t ahead : kAhead) best = std::max(best, Read(ahead));
+    return best;
+  }
+
+ private:
+  // Left to the processor; fetched by hand at two distances, of which the
+  // last is the one of the matrix products.
+  static constexpr int64_t kAhead[] = {0, 4096, 16384};
+
+  double Read(int64_t ahead) {
+    constexpr int64_t kSlices = 512;
+    constexpr int64_t kSlice = kReadBytes / 4 / kSlices;
+    std::vector<float> sums(kSlices);
+    const double seconds = Seconds([&] {
+      pool_.ParallelFor(kSlices, [&](int64_t i) {
+        sums[i] = ops_->stream_sum(buffer_.as<const float>() + i * kSlice,
+                                   kSlice, ahead);
+      });
+    });
+    return kReadBytes / seconds * 1e-9;
+  }
+
+  ThreadPool pool_;
+  const CpuOps* ops_ = nullptr;
+  HugeBuffer buffer_;
+};
+
+// Sessions of one context, and how long passes over them took.
+struct PassTimes {
+  int64_t context = 0;
+  int32_t rows = 0;  // of each session
+  std::vector<SessionId> sessions;
+  std::vector<double> seconds;
+  bool batch = false;
+};
+
+class EngineBench {
+ public:
+  EngineBench(std::unique_ptr<Backend> backend,
+              const EngineBenchOptions& options)
+      : backend_(std::move(backend)), options_(options) {
+    const int32_t rows = options_.max_rows();
+    for (int32_t i = 0; i < rows; ++i) {
+      tokens_.push_back((i * 7919 + 13) % backend_->config().vocab_size);
+      parents_.push_back(i - 1);
+      all_rows_.push_back(i);
+    }
+  }
+
+  absl::Status Run();
+  Json Report() const;
+
+ private:
+  absl::StatusOr<SessionId> OpenAt(int64_t context);
+  absl::StatusOr<double> TimePass(absl::Span<const SessionId> sessions,
+                                  int32_t rows, RowOutputs outputs);
+  absl::Status OpenPasses();
+  absl::Status OpenBatches();
+  absl::Status Repeat(int repeat, SessionId empty);
+  absl::Status MeasureYardstick();
+  bool Fits(int64_t context, int32_t rows) const;
+  double OneRow(int64_t context) const;
+
+  std::unique_ptr<Backend> backend_;
+  const EngineBenchOptions options_;
+  std::unique_ptr<ReadBandwidth> reads_;  // where memory is the processor's
+  std::vector<TokenId> tokens_;
+  std::vector<int32_t> parents_;   // a chain
+  std::vector<int32_t> all_rows_;  // 0, 1, 2, ...
+  std::vector<PassTimes> passes_;
+  double best_gb_s_ = 0.0;
+  std::vector<double> prefill_seconds_;
+  int32_t prefill_rows_ = 0;
+};
+
+absl::StatusOr<SessionId> EngineBench::OpenAt(int64_t context) {
+  FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened,
+                             backend_->Open("", {}));
+  for (int64_t done = 0; done < context;) {
+    const int32_t rows =
+        static_cast<int32_t>(std::min<int64_t>(prefill_rows_, context - done));
+    FORETOKEN_RETURN_IF_ERROR(
+        TimePass({opened.session}, rows, RowOutputs::kNone).status());
+    FORETOKEN_RETURN_IF_ERROR(backend_->Commit(
+        opened.session, absl::MakeConstSpan(all_rows_).first(rows)));
+    done += rows;
+  }
+  return opened.session;
+}
+
+absl::StatusOr<double> EngineBench::TimePass(
+    absl::Span<const SessionId> sessions, int32_t rows, RowOutputs outputs) {
+  std::vector<PassSession> pass(sessions.size());
+  for (size_t s = 0; s < sessions.size(); ++s) {
+    pass[s].session = sessions[s];
+    pass[s].tokens = absl::MakeConstSpan(tokens_).first(rows);
+    pass[s].parents = absl::MakeConstSpan(parents_).first(rows);
+    pass[s].outputs = outputs;
+  }
+  PassResult result;
+  absl::Status status;
+  const double seconds =
+      Seconds([&] { status = backend_->Forward(pass, result); });
+  FORETOKEN_RETURN_IF_ERROR(status);
+  return seconds;
+}
+
+bool EngineBench::Fits(int64_t context, int32_t rows) const {
+  const int32_t limit = backend_->config().max_positions;
+  if (context + rows <= limit) return true;
+  FORETOKEN_LOG(kWarning, "context ", context,
+                " left out: the model's limit is ", limit, " positions");
+  return false;
+}
+
+// Room for the rows is there before the pass, as it is in a service.
+absl::Status EngineBench::OpenPasses() {
+  const int32_t most =
+      *std::max_element(options_.rows.begin(), options_.rows.end());
+  for (const int64_t context : options_.contexts) {
+    if (!Fits(context, most)) continue;
+    FORETOKEN_ASSIGN_OR_RETURN(const SessionId session, OpenAt(context));
+    FORETOKEN_RETURN_IF_ERROR(backend_->Reserve(session, context + most));
+    for (const int32_t rows : options_.rows) {
+      passes_.push_back({context, rows, {session}, {}, false});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineBench::OpenBatches() {
+  if (options_.contexts.empty()) return absl::OkStatus();
+  const int64_t context = options_.contexts.back();
+  for (const EngineBenchOptions::Batch& batch : options_.batches) {
+    if (!Fits(context, batch.rows)) continue;
+    PassTimes pass{context, batch.rows, {}, {}, true};
+    for (int32_t s = 0; s < batch.sessions; ++s) {
+      FORETOKEN_ASSIGN_OR_RETURN(const SessionId session, OpenAt(context));
+      FORETOKEN_RETURN_IF_ERROR(
+          backend_->Reserve(session, context + batch.rows));
+      pass.sessions.push_back(session);
+    }
+    passes_.push_back(std::move(pass));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineBench::MeasureYardstick() {
+  double gb_s = 0.0;
+  if (reads_ != nullptr) {
+    gb_s = reads_->GigabytesPerSecond();
+  } else {
+    FORETOKEN_ASSIGN_OR_RETURN(const double bytes_per_second,
+                               backend_->MeasureCopyBandwidth());
+    gb_s = bytes_per_second * 1e-9;
+  }
+  best_gb_s_ = std::max(best_gb_s_, gb_s);
+  return absl::OkStatus();
+}
+
+// Everything that is compared is measured in turn, so that a spell of other
+// work on the machine falls on all alike; each time from another pass on, so
+// that none is always the one after the reads.
+absl::Status EngineBench::Repeat(int repeat, SessionId empty) {
+  const bool warms_up = repeat == 0;
+  FORETOKEN_RETURN_IF_ERROR(MeasureYardstick());
+  // The reads left the caches without a line of the model's.
+  FORETOKEN_RETURN_IF_ERROR(
+      TimePass({empty}, 1, RowOutputs::kAllRows).status());
+  for (size_t step = 0; step < passes_.size(); ++step) {
+    PassTimes& pass = passes_[(step + 2 * repeat) % passes_.size()];
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const double seconds,
+        TimePass(pass.sessions, pass.rows, RowOutputs::kAllRows));
+    if (!warms_up) pass.seconds.push_back(seconds);
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const double prefill,
+      TimePass({empty}, prefill_rows_, RowOutputs::kLastRow));
+  if (!warms_up) prefill_seconds_.push_back(prefill);
+  return absl::OkStatus();
+}
+
+absl::Status EngineBench::Run() {
+  prefill_rows_ = std::min({options_.prefill_rows, backend_->max_rows(),
+                            backend_->config().max_positions});
+  FORETOKEN_ASSIGN_OR_RETURN(const double copies,
+                             backend_->MeasureCopyBandwidth());
+  if (copies == 0.0) {
+    FORETOKEN_ASSIGN_OR_RETURN(reads_, ReadBandwidth::Create(options_.threads));
+  }
+  FORETOKEN_RETURN_IF_ERROR(OpenPasses());
+  FORETOKEN_RETURN_IF_ERROR(OpenBatches());
+  if (passes_.empty()) {
+    return absl::InvalidArgumentError("bench engine: no context is left");
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const SessionId empty, OpenAt(0));
+  // Repeat 0 warms up.
+  for (int repeat = 0; repeat <= options_.repeats; ++repeat) {
+    FORETOKEN_RETURN_IF_ERROR(Repeat(repeat, empty));
+  }
+  return absl::OkStatus();
+}
+
+// Of the smallest pass at `context`: one row, unless other counts were asked
+// for.
+double EngineBench::OneRow(int64_t context) const {
+  for (const PassTimes& pass : passes_) {
+    if (!pass.batch && pass.context == context) return Median(pass.seconds);
+  }
+  return 0.0;
+}
+
+Json EngineBench::Report() const {
+  Json report;
+  report["passes"] = Json::array();
+  Json batches = Json::array();
+  for (const PassTimes& pass : passes_) {
+    const double seconds = Median(pass.seconds);
+    Json row = {{"context", pass.context},
+                {"rows", pass.rows},
+                {"ms", seconds * 1e3},
+                {"ratio", seconds / OneRow(pass.context)}};
+    if (pass.batch) row["sessions"] = pass.sessions.size();
+    (pass.batch ? batches : report["passes"]).push_back(std::move(row));
+  }
+  if (!batches.empty()) report["batches"] = std::move(batches);
+  report[reads_ != nullptr ? "read_bandwidth_gb_s" : "copy_bandwidth_gb_s"] =
+      best_gb_s_;
+  const double first = Median(passes_[0].seconds);
+  report["bandwidth_share"] =
+      first > 0.0 ? static_cast<double>(backend_->weight_bytes_per_pass()) /
+                        first * 1e-9 / best_gb_s_
+                  : 0.0;
+  report["prefill_tokens_per_s"] = prefill_rows_ / Median(prefill_seconds_);
+  return report;
+}
+
+}  // namespace
+
+int32_t EngineBenchOptions::max_rows() const {
+  int32_t most = prefill_rows;
+  for (const int32_t count : rows) most = std::max(most, count);
+  for (const Batch& batch : batches) {
+    most = std::max(most, batch.sessions * batch.rows);
+  }
+  return most;
+}
+
+absl::StatusOr<std::vector<EngineBenchOptions::Batch>> ParseBatches(
+    const std::string& text) {
+  std::vector<EngineBenchOptions::Batch> batches;
+  if (text.empty()) return batches;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits('x', 1));
+    EngineBenchOptions::Batch batch;
+    if (!absl::SimpleAtoi(pair.first, &batch.sessions) ||
+        !absl::SimpleAtoi(pair.second, &batch.rows) || batch.sessions < 1 ||
+        batch.sessions > 256 || batch.rows < 1 || batch.rows > 1024) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--batch: \"", part, "\", want SESSIONSxROWS, at most 256x1024"));
+    }
+    batches.push_back(batch);
+  }
+  return batches;
+}
+
+absl::StatusOr<Json> RunEngineBench(std::unique_ptr<Backend> backend,
+                                    const EngineBenchOptions& options) {
+  EngineBench bench(std::move(backend), options);
+  FORETOKEN_RETURN_IF_ERROR(bench.Run());
+  return bench.Report();
+}
+
+std::string EngineBenchTable(const Json& report) {
+  std::string table =
+      absl::StrFormat("%8s %6s %10s %7s\n", "context", "rows", "ms", "ratio");
+  const auto add = [&](const Json& pass, const std::string& rows) {
+    absl::StrAppendFormat(
+        &table, "%8d %6s %10.2f %7.2f\n", pass["context"].get<int>(), rows,
+        pass["ms"].get<double>(), pass["ratio"].get<double>());
+  };
+  for (const Json& pass : report["passes"]) {
+    add(pass, absl::StrCat(pass["rows"].get<int>()));
+  }
+  if (report.contains("batches")) {
+    for (const Json& pass : report["batches"]) {
+      add(pass, absl::StrCat(pass["sessions"].get<int>(), "x",
+                             pass["rows"].get<int>()));
+    }
+  }
+  const bool copies = report.contains("copy_bandwidth_gb_s");
+  absl::StrAppendFormat(
+      &table, "%s bandwidth  %.1f GB/s, one row uses %.0f %% of it\n",
+      copies ? "copy" : "read",
+      report[copies ? "copy_bandwidth_gb_s" : "read_bandwidth_gb_s"]
+          .get<double>(),
+      report["bandwidth_share"].get<double>() * 100.0);
+  absl::StrAppendFormat(&table, "prefill         %.1f tokens/s\n",
+                        report["prefill_tokens_per_s"].get<double>());
+  return table;
+}
+
+}  // namespace foretoken::cli
