@@ -11,14 +11,6 @@ namespace {
 // Weight of the newest pass in the averages.
 constexpr double kNewest = 0.1;
 
-// The least of 1, 2, 3, 4, 6, 8, 12, 16, ... that is not below `rows`.
-int32_t ClassOf(int32_t rows) {
-  int32_t power = 1;
-  while (power < rows) power *= 2;
-  const int32_t between = power / 4 * 3;
-  return between >= rows ? between : power;
-}
-
 absl::StatusOr<absl::Duration> TimeOf(Backend& backend, SessionId session,
                                       int32_t rows) {
   const std::vector<TokenId> tokens(rows, 0);
@@ -36,19 +28,28 @@ absl::StatusOr<absl::Duration> TimeOf(Backend& backend, SessionId session,
 
 }  // namespace
 
+int PassTiming::ClassOf(int32_t rows) {
+  int32_t power = 1;
+  int index = 0;
+  for (; power < rows && index < kClasses - 2; power *= 2) index += 2;
+  return power / 4 * 3 >= rows ? index - 1 : index;
+}
+
 void PassTiming::Observe(int32_t rows, absl::Duration took) {
   const double seconds = absl::ToDoubleSeconds(took);
   if (rows <= 0 || seconds <= 0) return;
   const double count = rows;
-  Point& point =
-      classes_.try_emplace(ClassOf(rows), Point{count, seconds}).first->second;
+  Point& point = classes_[ClassOf(rows)];
+  if (point.rows == 0) point = {count, seconds};
   point.rows += kNewest * (count - point.rows);
   point.seconds += kNewest * (seconds - point.seconds);
 }
 
 std::vector<PassTiming::Point> PassTiming::points() const {
   std::vector<Point> points;
-  for (const auto& [unused, point] : classes_) points.push_back(point);
+  for (const Point& point : classes_) {
+    if (point.rows > 0) points.push_back(point);
+  }
   return points;
 }
 

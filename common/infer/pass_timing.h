@@ -5,8 +5,8 @@
 #ifndef FORETOKEN_COMMON_INFER_PASS_TIMING_H_
 #define FORETOKEN_COMMON_INFER_PASS_TIMING_H_
 
+#include <array>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,7 +36,10 @@ class PassTiming {
                                             absl::Duration budget);
 
  private:
-  std::map<int32_t, Point> classes_;
+  // Row counts 1, 2, 3, 4, 6, 8, 12, 16, ... and what lies below each.
+  static constexpr int kClasses = 48;
+  static int ClassOf(int32_t rows);
+  std::array<Point, kClasses> classes_{};  // rows == 0: not seen
 };
 
 }  // namespace foretoken

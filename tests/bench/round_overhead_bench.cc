@@ -99,6 +99,7 @@ class Watch final : public orc::Verifier {
   }
   absl::StatusOr<RoundResult> Round(RoundRequest request) override {
     const RoundRequest copy = request;
+    const absl::Time start = absl::Now();
     auto result = verifier_.Round(std::move(request));
     const absl::Time now = absl::Now();
     if (!result.ok()) return result;
@@ -106,6 +107,7 @@ class Watch final : public orc::Verifier {
     if (last_ != absl::InfinitePast()) {
       rounds_.push_back(Micros(now - last_));
       passes_.push_back(Micros(result->stats.pass_time));
+      verify_.push_back(Micros(now - start - result->stats.pass_time));
     }
     sizes_.Add(copy, *result);
     last_ = absl::Now();
@@ -115,6 +117,8 @@ class Watch final : public orc::Verifier {
 
   const std::vector<double>& rounds() const { return rounds_; }
   const std::vector<double>& passes() const { return passes_; }
+  // Of rounds(), what the verifier took beside the pass.
+  const std::vector<double>& verify() const { return verify_; }
 
  private:
   orc::Verifier& verifier_;
@@ -122,6 +126,7 @@ class Watch final : public orc::Verifier {
   absl::Time last_ = absl::InfinitePast();
   std::vector<double> rounds_;
   std::vector<double> passes_;
+  std::vector<double> verify_;
 };
 
 // The services that a round crosses, over one kind of channel.
@@ -178,6 +183,7 @@ class Services {
     remote.Close();
     const double drafter = (DrafterMicros() - drafter_before) /
                            static_cast<double>(sizes_.rounds - rounds_before);
+    verify_.insert(verify_.end(), watch.verify().begin(), watch.verify().end());
     std::vector<double> overheads;
     for (size_t i = 0; i < watch.rounds().size(); ++i) {
       overheads.push_back(watch.rounds()[i] - watch.passes()[i] - drafter);
@@ -186,6 +192,8 @@ class Services {
   }
 
   const Sizes& sizes() const { return sizes_; }
+  // Of all rounds so far, the verifier's part of the overhead.
+  const std::vector<double>& verify() const { return verify_; }
 
  private:
   std::unique_ptr<rpc::Server> Serve(rpc::Servable* servable) {
@@ -221,6 +229,7 @@ class Services {
   std::shared_ptr<orc::DraftEstimates> estimates_ =
       std::make_shared<orc::DraftEstimates>();
   Sizes sizes_;
+  std::vector<double> verify_;
 };
 
 // Two round trips, one after the other, as a round makes them.
@@ -271,6 +280,7 @@ Json Compare(const BenchOptions& options, const BackendOptions& backend,
   const Sizes& sizes = services.sizes();
   return {
       {"round_overhead_us", Summary(ours)},
+      {"verifier_part_us", Summary(services.verify())},
       {"two_round_trips_us", Summary(theirs)},
       {"ratio_of_p50",
        {{"median", Quantile(ratios, 0.5)},

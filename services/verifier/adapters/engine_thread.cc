@@ -109,8 +109,7 @@ bool EngineThread::TakeCommands(std::vector<Command>& commands) {
 void EngineThread::Main() {
   std::vector<Command> commands;
   while (TakeCommands(commands)) {
-    const bool changed = !commands.empty();
-    Execute(commands);
+    const bool changed = Execute(commands);
     commands.clear();
     if (changed) Publish(nullptr);
     {
@@ -137,13 +136,18 @@ void EngineThread::Main() {
   clients_.clear();
 }
 
-void EngineThread::Execute(std::vector<Command>& commands) {
+bool EngineThread::Execute(std::vector<Command>& commands) {
+  bool changed = false;
   for (Command& command : commands) {
     gathering_.erase(command.ticket);
+    if (auto* round = std::get_if<RoundRequest>(&command.what)) {
+      // Published with its pass.
+      changed |= !ExecuteRound(command.ticket, *round);
+      continue;
+    }
+    changed = true;
     if (auto* open = std::get_if<OpenCommand>(&command.what)) {
       ExecuteOpen(command.ticket, *open);
-    } else if (auto* round = std::get_if<RoundRequest>(&command.what)) {
-      ExecuteRound(command.ticket, *round);
     } else if (auto* fail = std::get_if<FailAllCommand>(&command.what)) {
       while (!clients_.empty()) {
         const SessionKey key = clients_.begin()->first;
@@ -154,6 +158,7 @@ void EngineThread::Execute(std::vector<Command>& commands) {
       ExecuteClose(command.ticket);
     }
   }
+  return changed;
 }
 
 void EngineThread::ExecuteOpen(Ticket ticket, OpenCommand& open) {
@@ -169,14 +174,15 @@ void EngineThread::ExecuteOpen(Ticket ticket, OpenCommand& open) {
   client.sink->OnOpened();
 }
 
-void EngineThread::ExecuteRound(Ticket ticket, RoundRequest& round) {
+bool EngineThread::ExecuteRound(Ticket ticket, RoundRequest& round) {
   const auto found = keys_.find(ticket);
-  if (found == keys_.end()) return;  // closed or failed meanwhile
+  if (found == keys_.end()) return true;  // closed or failed meanwhile
   const SessionKey key = found->second;
   const absl::Status submitted = engine_->SubmitRound(key, std::move(round));
-  if (submitted.ok()) return;
+  if (submitted.ok()) return true;
   engine_->Close(key).IgnoreError();
   FailClient(key, submitted);
+  return false;
 }
 
 void EngineThread::ExecuteClose(Ticket ticket) {

@@ -104,9 +104,11 @@ class EngineThread final : public EnginePort {
   // False: stop.
   bool TakeCommands(std::vector<Command>& commands);
   bool MustWait() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Execute(std::vector<Command>& commands);
+  // True if there is news to publish at once.
+  bool Execute(std::vector<Command>& commands);
   void ExecuteOpen(Ticket ticket, OpenCommand& open);
-  void ExecuteRound(Ticket ticket, RoundRequest& round);
+  // False if its session ended over it.
+  bool ExecuteRound(Ticket ticket, RoundRequest& round);
   void ExecuteClose(Ticket ticket);
   void FailClient(SessionKey key, const absl::Status& status);
   void Deliver(PassReport& report);
