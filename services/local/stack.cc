@@ -76,6 +76,7 @@ absl::Status Stack::StartDrafters(
     draft_worker::DraftWorkerParts parts;
     parts.backend.model = config.draft_model;
     parts.backend.backend = config.backend.backend;
+    parts.backend.device = config.backend.device;
     parts.backend.precision = config.backend.precision;
     parts.backend.threads = config.backend.threads;
     FORETOKEN_ASSIGN_OR_RETURN(

@@ -133,6 +133,12 @@ void AddEndFlags(CLI::App& command, GenerateFlags& flags) {
 }
 
 void AddEngineFlags(CLI::App& command, GenerateFlags& flags) {
+  command.add_option("--backend", flags.backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  command.add_option("--device", flags.device, "Which GPU")
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str();
   command.add_option("--precision", flags.precision, "fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();

@@ -40,6 +40,8 @@ struct GenerateFlags {
   std::string stop_token_ids;
   std::vector<std::string> logit_bias;
   bool ignore_eos = false;
+  std::string backend = "auto";
+  int device = 0;
   std::string precision = "bf16";
   int threads = 0;
   bool json = false;

@@ -8,8 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/infer/cpu/cpu_backend.h"
-#include "common/infer/model_weights.h"
+#include "common/infer/factory/backend_factory.h"
 #include "common/spec/mode_spec.h"
 #include "services/local/in_process_verifier.h"
 #include "services/orchestrator/core/decode_loop.h"
@@ -37,22 +36,24 @@ absl::StatusOr<std::vector<TokenId>> ReadPrompt(const GenerateFlags& flags,
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const GenerateFlags& flags,
                                                      const Tokenizer* tokenizer,
                                                      size_t prompt_tokens) {
-  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
-                             ModelWeights::Load(flags.model));
-  if (tokenizer != nullptr) {
-    FORETOKEN_RETURN_IF_ERROR(
-        Annotate(CheckVocabulary(*tokenizer, weights->config()), flags.model));
-  }
-  CpuOptions options;
-  options.precision =
-      flags.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
+  BackendOptions options;
+  options.model = flags.model;
+  options.backend = flags.backend;
+  options.device = flags.device;
+  options.precision = flags.precision;
   options.threads = flags.threads;
-  options.max_sessions = 1;
+  options.max_backend_sessions = 1;
   // No sum of what a user gave: it may be any number.
   options.kv_cache_tokens =
       std::clamp<int64_t>(flags.max_tokens, 0, ModelConfig::kMaxPositions) +
       static_cast<int64_t>(prompt_tokens);
-  return MakeCpuBackend(std::move(weights), options);
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                             MakeBackend(options));
+  if (tokenizer != nullptr) {
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(CheckVocabulary(*tokenizer, backend->config()), flags.model));
+  }
+  return backend;
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ local::StackConfig ConfigOf(const GenerateFlags& flags) {
   local::StackConfig config;
   config.rpc.max_message_bytes = kMaxMessageBytes;
   config.backend.model = flags.model;
+  config.backend.backend = flags.backend;
+  config.backend.device = flags.device;
   config.backend.precision = flags.precision;
   config.backend.threads = flags.threads;
   config.backend.max_backend_sessions = 1;

@@ -147,6 +147,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
       options.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
   cpu.threads = options.threads;
   cpu.kv_cache_bytes = options.kv_cache_bytes;
+  cpu.kv_cache_tokens = options.kv_cache_tokens;
   cpu.max_rows = options.max_rows;
   cpu.max_sessions = options.max_backend_sessions;
   cpu.prefix_reuse = options.prefix_reuse;

@@ -20,7 +20,8 @@ struct BackendOptions {
   int32_t device = 0;                  // which GPU
   std::string precision = "bf16";      // on a GPU fp16 weights stay fp16
   int32_t threads = 0;                 // 0: all processors
-  int64_t kv_cache_bytes = 0;          // 0: the backend's own choice
+  int64_t kv_cache_bytes = 0;          // 0: the backend's own choice,
+  int64_t kv_cache_tokens = 0;         // with room for such a session
   int32_t max_rows = 512;              // of one pass
   int32_t max_backend_sessions = 256;  // with KV at once
   bool prefix_reuse = true;

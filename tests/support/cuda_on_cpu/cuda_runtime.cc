@@ -1,0 +1,119 @@
+#include "tests/support/cuda_on_cpu/cuda_runtime.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+namespace machine = foretoken::cuda_on_cpu;
+
+// "Free memory": what KV memory may take where the caller does not say.
+constexpr size_t kFreeBytes = (size_t{1} << 30) + (size_t{8} << 20);
+
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "error";
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void** p, size_t bytes) {
+  *p = machine::AllocateDevice(bytes);
+  return *p == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t cudaFree(void* p) {
+  return machine::FreeDevice(p) ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaMallocHost(void** p, size_t bytes) {
+  return cudaMalloc(p, bytes);
+}
+cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
+cudaError_t cudaMemset(void* p, int value, size_t bytes) {
+  if (!machine::IsDeviceMemory(p, bytes)) return cudaErrorInvalidValue;
+  std::memset(p, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream) {
+  const void* device = kind == cudaMemcpyHostToDevice ? to : from;
+  if (stream == nullptr || stream->capture != nullptr ||
+      !machine::IsDeviceMemory(device, bytes)) {
+    return cudaErrorInvalidValue;
+  }
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  *free_bytes = kFreeBytes;
+  *total_bytes = 2 * kFreeBytes;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  std::snprintf(properties->name, sizeof(properties->name), "CPU");
+  properties->major = 9;
+  properties->minor = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new CudaStream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+// (Illegal while the stream captures.)
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return stream->capture == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  stream->capture = new CudaGraph;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = stream->capture;
+  stream->capture = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
+                                 unsigned) {
+  *made = new CudaGraph(*graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  for (const auto& kernel : graph->kernels) kernel();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new int(0);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
+  *ms = 1.0f;
+  return cudaSuccess;
+}

@@ -1,0 +1,263 @@
+#include "tests/support/cuda_on_cpu/machine.h"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+namespace foretoken::cuda_on_cpu {
+namespace {
+
+constexpr size_t kStackBytes = 64 << 10;
+constexpr size_t kMaxSharedBytes = 227 << 10;
+
+[[noreturn]] void Fail(const char* what, const char* detail) {
+  std::fprintf(stderr, "cuda_on_cpu: %s (%s)\n", what, detail);
+  std::abort();
+}
+
+struct Copy {
+  uint32_t to = 0;
+  bool zero = false;
+  std::array<char, 16> bytes;  // unused unless late
+  const void* from = nullptr;
+};
+
+struct Warp {
+  WarpPayloads payloads[2];
+  const char* what[2] = {nullptr, nullptr};
+  int64_t arrivals = 0;
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  Index index;
+  int lane = 0;
+  Warp* warp = nullptr;
+  bool done = false;
+  int64_t warp_meetings = 0, block_meetings = 0;
+  // What it waits for: arrivals of its warp, or of the block.
+  int64_t warp_target = 0, block_target = 0;
+  std::vector<std::vector<Copy>> groups;  // committed
+  std::vector<Copy> open;
+};
+
+struct Machine {
+  std::vector<std::unique_ptr<Fiber>> fibers;  // kept for their stacks
+  std::vector<Warp> warps;
+  std::vector<char> shared = std::vector<char>(kMaxSharedBytes + 256);
+  Fiber* current = nullptr;
+  ucontext_t scheduler;
+  Index block, grid;
+  int threads = 0;
+  int64_t block_arrivals = 0;
+  const std::function<void()>* thread = nullptr;
+  std::mt19937 random{12345};
+  std::map<const char*, size_t> memory;
+  int allocations_left = -1;
+};
+
+Machine& TheMachine() {
+  static auto* machine = new Machine;
+  return *machine;
+}
+
+void FiberMain() {
+  Machine& m = TheMachine();
+  (*m.thread)();
+  if (!m.current->open.empty()) Fail("copies without a group", "at the end");
+  m.current->done = true;
+  swapcontext(&m.current->context, &m.scheduler);
+}
+
+void Yield() {
+  Machine& m = TheMachine();
+  swapcontext(&m.current->context, &m.scheduler);
+}
+
+bool Ready(const Machine& m, const Fiber& f) {
+  return f.warp->arrivals >= f.warp_target &&
+         m.block_arrivals >= f.block_target;
+}
+
+void RunBlock(Machine& m) {
+  std::memset(m.shared.data(), 0xff, m.shared.size());
+  m.block_arrivals = 0;
+  m.warps.assign((m.threads + 31) / 32, Warp());
+  std::vector<Fiber*> alive;
+  for (int i = 0; i < m.threads; ++i) {
+    Fiber& f = *m.fibers[i];
+    f.lane = i % 32;
+    f.warp = &m.warps[i / 32];
+    f.done = false;
+    f.warp_meetings = f.block_meetings = f.warp_target = f.block_target = 0;
+    f.groups.clear();
+    f.open.clear();
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = kStackBytes;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, FiberMain, 0);
+    alive.push_back(&f);
+  }
+  while (!alive.empty()) {
+    std::shuffle(alive.begin(), alive.end(), m.random);
+    bool ran = false;
+    for (Fiber* f : alive) {
+      if (!Ready(m, *f)) continue;
+      ran = true;
+      m.current = f;
+      swapcontext(&m.scheduler, &f->context);
+    }
+    if (!ran) Fail("threads wait for others that ended", "deadlock");
+    alive.erase(std::remove_if(alive.begin(), alive.end(),
+                               [](const Fiber* f) { return f->done; }),
+                alive.end());
+  }
+}
+
+void Perform(const Copy& copy) {
+  char* to = SharedMemory() + copy.to;
+  if (copy.zero) {
+    std::memset(to, 0, 16);
+  } else {
+    std::memcpy(to, copy.from, 16);
+  }
+}
+
+}  // namespace
+
+const Index& ThreadIndex() { return TheMachine().current->index; }
+const Index& BlockIndex() { return TheMachine().block; }
+const Index& GridSize() { return TheMachine().grid; }
+int Lane() { return TheMachine().current->lane; }
+
+const WarpPayloads& MeetWarp(const char* what, const void* payload,
+                             size_t bytes) {
+  Fiber& f = *TheMachine().current;
+  Warp& warp = *f.warp;
+  const int side = f.warp_meetings++ % 2;
+  if (bytes > kMaxPayload) Fail("payload too large", what);
+  // The first of a meeting names it.
+  if (warp.arrivals == (f.warp_meetings - 1) * 32) warp.what[side] = what;
+  if (std::strcmp(warp.what[side], what) != 0) {
+    Fail(what, "the warp's lanes are not at the same operation");
+  }
+  if (bytes > 0)
+    std::memcpy(warp.payloads[side][f.lane].data(), payload, bytes);
+  ++warp.arrivals;
+  f.warp_target = f.warp_meetings * 32;
+  Yield();
+  return warp.payloads[side];
+}
+
+void MeetBlock() {
+  Machine& m = TheMachine();
+  Fiber& f = *m.current;
+  ++m.block_arrivals;
+  f.block_target = ++f.block_meetings * m.threads;
+  Yield();
+}
+
+char* SharedMemory() {
+  const auto at = reinterpret_cast<uintptr_t>(TheMachine().shared.data());
+  return TheMachine().shared.data() + (128 - at % 128) % 128;
+}
+
+void AddCopy(uint32_t to, const void* from) {
+  Machine& m = TheMachine();
+  if (to % 16 != 0 || to + 16 > kMaxSharedBytes) Fail("copy", "bad target");
+  if (from != nullptr && (reinterpret_cast<uintptr_t>(from) % 16 != 0 ||
+                          !IsDeviceMemory(from, 16))) {
+    Fail("copy", "bad source");
+  }
+  Copy copy;
+  copy.to = to;
+  copy.from = from;
+  copy.zero = from == nullptr;
+  if (m.random() % 2 == 0) {
+    Perform(copy);
+  } else {
+    m.current->open.push_back(copy);
+  }
+}
+
+void CommitCopyGroup() {
+  Fiber& f = *TheMachine().current;
+  f.groups.push_back(std::move(f.open));
+  f.open.clear();
+}
+
+void WaitCopyGroups(int pending) {
+  Fiber& f = *TheMachine().current;
+  if (pending == 0) {
+    CommitCopyGroup();
+  }
+  while (static_cast<int>(f.groups.size()) > pending) {
+    for (const Copy& copy : f.groups.front()) Perform(copy);
+    f.groups.erase(f.groups.begin());
+  }
+}
+
+void RunGrid(const Index& grid, const Index& block, size_t shared_bytes,
+             const std::function<void()>& thread) {
+  Machine& m = TheMachine();
+  if (shared_bytes > kMaxSharedBytes) Fail("launch", "too much shared memory");
+  m.grid = grid;
+  m.threads = static_cast<int>(block.x * block.y * block.z);
+  if (m.threads < 1 || m.threads > 1024 || block.y != 1 || block.z != 1) {
+    Fail("launch", "bad block");
+  }
+  while (static_cast<int>(m.fibers.size()) < m.threads) {
+    auto fiber = std::make_unique<Fiber>();
+    fiber->stack.reset(new char[kStackBytes]);
+    fiber->index.x = static_cast<unsigned>(m.fibers.size());
+    m.fibers.push_back(std::move(fiber));
+  }
+  m.thread = &thread;
+  for (m.block.z = 0; m.block.z < grid.z; ++m.block.z) {
+    for (m.block.y = 0; m.block.y < grid.y; ++m.block.y) {
+      for (m.block.x = 0; m.block.x < grid.x; ++m.block.x) RunBlock(m);
+    }
+  }
+}
+
+void* AllocateDevice(size_t bytes) {
+  Machine& m = TheMachine();
+  if (m.allocations_left == 0) return nullptr;
+  if (m.allocations_left > 0) --m.allocations_left;
+  const size_t rounded = (bytes + 255) / 256 * 256;
+  char* p = static_cast<char*>(std::aligned_alloc(256, rounded));
+  if (p == nullptr) return nullptr;
+  std::memset(p, 0xff, bytes);
+  m.memory[p] = bytes;
+  return p;
+}
+
+bool FreeDevice(void* p) {
+  if (TheMachine().memory.erase(static_cast<char*>(p)) == 0) return false;
+  std::free(p);
+  return true;
+}
+
+bool IsDeviceMemory(const void* p, size_t bytes) {
+  const auto& memory = TheMachine().memory;
+  const char* at = static_cast<const char*>(p);
+  auto after = memory.upper_bound(at);
+  if (after == memory.begin()) return false;
+  --after;
+  return at + bytes <= after->first + after->second;
+}
+
+int DeviceAllocations() { return static_cast<int>(TheMachine().memory.size()); }
+
+void FailAllocationAfter(int n) { TheMachine().allocations_left = n; }
+
+}  // namespace foretoken::cuda_on_cpu

@@ -1,0 +1,68 @@
+// A slow GPU on the CPU, so that the kernels' own source runs in tests where
+// there is no device: one thread block at a time, each of its threads a fiber,
+// in an order drawn anew at every step, so that what a missing barrier would
+// spoil is spoilt here too.
+//
+// Shared memory begins as NaN. An asynchronous copy happens at once or when it
+// is waited for, as a coin says. A warp or a block whose threads do not meet at
+// the same point ends the process with a message.
+//
+// What it cannot show: speed, the matrix unit's own rounding, memory ordering
+// between thread blocks, and kernels that begin early (they run one after the
+// other). Owned by one thread.
+#ifndef FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_MACHINE_H_
+#define FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_MACHINE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace foretoken::cuda_on_cpu {
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+// Of the fiber that runs.
+const Index& ThreadIndex();
+const Index& BlockIndex();
+const Index& GridSize();
+int Lane();
+
+inline constexpr size_t kMaxPayload = 64;
+using WarpPayloads = std::array<std::array<std::byte, kMaxPayload>, 32>;
+
+// Meets the other 31 lanes at the same operation (`what` is compared); answers
+// what all of them brought, valid until the lane's next meeting but one.
+const WarpPayloads& MeetWarp(const char* what, const void* payload,
+                             size_t bytes);
+void MeetBlock();
+
+// The block's shared memory, by address.
+char* SharedMemory();
+
+// One 16-byte copy of this thread, to an address of shared memory; zeros if
+// `from` is nullptr. In the present group.
+void AddCopy(uint32_t to, const void* from);
+void CommitCopyGroup();
+void WaitCopyGroups(int pending);
+
+// Runs `thread` for every thread of every block.
+void RunGrid(const Index& grid, const Index& block, size_t shared_bytes,
+             const std::function<void()>& thread);
+
+// Memory of the device; whether [p, p + bytes) lies inside one piece.
+void* AllocateDevice(size_t bytes);
+bool FreeDevice(void* p);
+bool IsDeviceMemory(const void* p, size_t bytes);
+
+// Pieces that were not freed.
+int DeviceAllocations();
+
+// The allocation after `n` more fails; -1: none does.
+void FailAllocationAfter(int n);
+
+}  // namespace foretoken::cuda_on_cpu
+
+#endif  // FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_MACHINE_H_

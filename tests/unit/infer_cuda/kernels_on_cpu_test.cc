@@ -1,0 +1,421 @@
+// The kernels' own source, run on a CPU (tests/support/cuda_on_cpu): what they
+// compute against the fp32 CPU engine and the sampler, and that no row depends
+// on its company, bit for bit. That a GPU does the same is for a GPU to show.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/cuda/cuda_backend.h"
+#include "common/infer/cuda/status_from_device.h"
+#include "common/infer/model_weights.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/cuda_on_cpu/machine.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/infer/one_by_one.h"
+#include "tests/unit/infer/tiny_backend.h"
+
+extern "C" {
+uint32_t ForetokenDeviceAbi();
+foretoken::DeviceStatus ForetokenCreateDeviceEngine(
+    const foretoken::DeviceShape* shape,
+    const foretoken::DeviceOptions* options, foretoken::DeviceEngine** engine);
+void ForetokenDeleteDeviceEngine(foretoken::DeviceEngine* engine);
+}
+
+namespace foretoken {
+namespace {
+
+using namespace ::foretoken::testing;  // NOLINT: helpers of tiny_backend.h
+using ::testing::HasSubstr;
+
+absl::StatusOr<DeviceEnginePtr> MakeEngine(const DeviceShape& shape,
+                                           const DeviceOptions& options) {
+  DeviceEngine* engine = nullptr;
+  const DeviceStatus status =
+      ForetokenCreateDeviceEngine(&shape, &options, &engine);
+  DeviceEnginePtr owned(engine, ForetokenDeleteDeviceEngine);
+  if (!status.ok()) return StatusFromDevice(status, "engine");
+  return owned;
+}
+
+CudaOptions SmallOptions(bool graphs = true) {
+  CudaOptions options;
+  options.max_rows = 320;
+  options.max_sessions = 32;
+  options.kv_cache_bytes = int64_t{2} << 20;
+  options.graphs = graphs;
+  return options;
+}
+
+std::unique_ptr<Backend> MakeKernels(const ModelWeights& weights,
+                                     const CudaOptions& options) {
+  auto backend = MakeCudaBackend(weights, MakeEngine, options);
+  EXPECT_THAT(backend, IsOk());
+  return *std::move(backend);
+}
+
+std::unique_ptr<Backend> MakeKernels(const ModelConfig& config,
+                                     const CudaOptions& options) {
+  const auto weights = ModelWeights::Random(config, WeightType::kBFloat16, 7);
+  EXPECT_THAT(weights, IsOk());
+  return MakeKernels(**weights, options);
+}
+
+// Logits after each token, in two passes, so that the second reads pages.
+std::vector<Bits> RunChain(Backend& backend,
+                           const std::vector<TokenId>& tokens) {
+  const SessionId session = backend.Open("", {})->session;
+  std::vector<Bits> logits;
+  const size_t half = tokens.size() * 2 / 3;
+  for (const std::vector<TokenId>& part :
+       {std::vector<TokenId>(tokens.begin(), tokens.begin() + half),
+        std::vector<TokenId>(tokens.begin() + half, tokens.end())}) {
+    PassSession pass;
+    pass.session = session;
+    pass.tokens = part;
+    const std::vector<int32_t> parents = Chain(part.size());
+    pass.parents = parents;
+    PassResult result;
+    EXPECT_THAT(backend.Forward({pass}, result), IsOk());
+    std::vector<int32_t> rows(part.size());
+    for (size_t i = 0; i < part.size(); ++i) {
+      rows[i] = static_cast<int32_t>(i);
+      logits.push_back(RowLogits(backend, session, rows[i]));
+      const Bits& now = logits.back();
+      EXPECT_EQ(result.outputs[0][i].token,
+                std::max_element(now.begin(), now.end()) - now.begin());
+    }
+    EXPECT_THAT(backend.Commit(session, rows), IsOk());
+  }
+  EXPECT_THAT(backend.Close(session), IsOk());
+  return logits;
+}
+
+struct NamedConfig {
+  const char* name;
+  WeightType type;
+  ModelConfig config;
+};
+
+std::vector<NamedConfig> Configs() {
+  std::vector<NamedConfig> all;
+  const auto add = [&](const char* name) -> ModelConfig& {
+    all.push_back({name, WeightType::kBFloat16, TinyConfig()});
+    return all.back().config;
+  };
+  add("plain");
+  ModelConfig& norm = add("qk_norm_tied");
+  norm.qk_norm = norm.tied_embeddings = true;
+  ModelConfig& bias = add("biases_head_64");
+  bias.qkv_bias = bias.output_bias = bias.mlp_bias = true;
+  bias.head_dim = 64;
+  ModelConfig& whole = add("no_grouping_head_80");
+  whole.n_kv_heads = 6;
+  whole.head_dim = 80;
+  whole.d_ff = 200;
+  ModelConfig& wide = add("head_128_group_7");
+  wide.n_heads = 7;
+  wide.n_kv_heads = 1;
+  wide.head_dim = 128;
+  ModelConfig& widest = add("head_256_group_20");
+  widest.n_heads = 20;
+  widest.n_kv_heads = 1;
+  widest.head_dim = 256;
+  widest.n_layers = 1;
+  ModelConfig& grouped = add("several_groups_of_k");
+  grouped.d_model = 1030;
+  grouped.d_ff = 1100;
+  grouped.n_layers = 1;
+  add("fp16");
+  all.back().type = WeightType::kFloat16;
+  return all;
+}
+
+class KernelsOnCpuLogitsTest : public ::testing::TestWithParam<NamedConfig> {};
+
+TEST_P(KernelsOnCpuLogitsTest, AreWithinThreeHundredthsOfTheFp32Engine) {
+  auto weights = ModelWeights::Random(GetParam().config, GetParam().type, 3);
+  FORETOKEN_ASSERT_OK(weights);
+  std::mt19937 random(5);
+  const std::vector<TokenId> tokens =
+      RandomTokens(100, GetParam().config, random);
+  CudaOptions options = SmallOptions();
+  options.kv_cache_bytes = int64_t{8} << 20;
+  const std::vector<Bits> got =
+      RunChain(*MakeKernels(**weights, options), tokens);
+  CpuOptions cpu;
+  cpu.precision = Precision::kFloat32;
+  cpu.threads = 1;
+  const auto reference = MakeCpuBackend(*std::move(weights), cpu);
+  FORETOKEN_ASSERT_OK(reference);
+  const SessionId session = (*reference)->Open("", {})->session;
+  PassSession pass;
+  pass.session = session;
+  pass.tokens = tokens;
+  const std::vector<int32_t> parents = Chain(tokens.size());
+  pass.parents = parents;
+  PassResult result;
+  FORETOKEN_ASSERT_OK((*reference)->Forward({pass}, result));
+  float largest = 0.0f, difference = 0.0f;
+  for (size_t r = 0; r < tokens.size(); ++r) {
+    const Bits want = RowLogits(**reference, session, static_cast<int32_t>(r));
+    for (size_t i = 0; i < want.size(); ++i) {
+      largest = std::max(largest, std::abs(want[i]));
+      const float off = std::abs(want[i] - got[r][i]);
+      if (!(off <= difference)) difference = off;  // keeps a NaN
+    }
+  }
+  EXPECT_LE(difference / largest, 3e-2f);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, KernelsOnCpuLogitsTest,
+                         ::testing::ValuesIn(Configs()),
+                         [](const auto& test) { return test.param.name; });
+
+class KernelsOnCpuTest : public ::testing::Test {
+ protected:
+  // K in four groups of the residual stream's products.
+  static ModelConfig Grouped() {
+    ModelConfig config = TinyConfig();
+    config.d_model = 528;
+    config.d_ff = 520;
+    config.n_layers = 1;
+    return config;
+  }
+
+  const ModelConfig config_ = TinyConfig();
+  std::mt19937 random_{21};
+};
+
+TEST_F(KernelsOnCpuTest, EveryRowCountAndShapeGivesTheSameRows) {
+  for (const bool grouped : {false, true}) {
+    const ModelConfig config = grouped ? Grouped() : config_;
+    const auto reference = MakeKernels(config, SmallOptions(false));
+    OneByOne one_by_one(*reference);
+    const auto backend = MakeKernels(config, SmallOptions());
+    const std::vector<TokenId> some = RandomTokens(43, config, random_);
+    std::vector<int> counts = {1, 2, 3, 8, 17, 64, 130, 320};
+    if (grouped) counts = {9, 33, 200};
+    for (const int rows : counts) {
+      std::vector<TokenId> tokens(rows);
+      std::vector<int32_t> parents = Chain(rows);
+      for (int r = 0; r < rows; ++r) {
+        tokens[r] = r < 40 ? some[r] : some[40 + r % 3];
+        if (r >= 40) parents[r] = (r * 7) % 40;
+      }
+      const SessionId session = backend->Open("", {})->session;
+      PassSession pass;
+      pass.session = session;
+      pass.tokens = tokens;
+      pass.parents = parents;
+      PassResult result;
+      FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+      for (int r = 0; r < rows; ++r) {
+        const Bits& want = one_by_one.Logits(PathTo({}, tokens, parents, r));
+        ASSERT_TRUE(SameBits(RowLogits(*backend, session, r), want))
+            << rows << " rows, row " << r;
+        ASSERT_EQ(result.outputs[0][r].token,
+                  std::max_element(want.begin(), want.end()) - want.begin());
+      }
+      FORETOKEN_ASSERT_OK(backend->Close(session));
+    }
+  }
+}
+
+TEST_F(KernelsOnCpuTest, BatchMatesAndTheOrderOfATreeChangeNothing) {
+  const auto reference = MakeKernels(config_, SmallOptions(false));
+  OneByOne one_by_one(*reference);
+  const auto backend = MakeKernels(config_, SmallOptions());
+  for (const int mates : {1, 7}) {
+    std::vector<std::vector<TokenId>> contexts, tokens;
+    std::vector<std::vector<int32_t>> parents;
+    std::vector<PassSession> pass(mates);
+    for (int s = 0; s < mates; ++s) {
+      pass[s].session = backend->Open("", {})->session;
+      contexts.push_back(RandomTokens(random_() % 140, config_, random_));
+      const int rows = 1 + random_() % 12;
+      tokens.push_back(RandomTokens(rows, config_, random_));
+      parents.push_back(RandomParents(rows, s % 3, random_));
+      if (!contexts[s].empty()) Append(*backend, pass[s].session, contexts[s]);
+    }
+    for (int s = 0; s < mates; ++s) {
+      pass[s].tokens = tokens[s];
+      pass[s].parents = parents[s];
+    }
+    PassResult result;
+    FORETOKEN_ASSERT_OK(backend->Forward(pass, result));
+    for (int s = 0; s < mates; ++s) {
+      for (size_t r = 0; r < tokens[s].size(); ++r) {
+        const Bits& want =
+            one_by_one.Logits(PathTo(contexts[s], tokens[s], parents[s], r));
+        ASSERT_TRUE(SameBits(RowLogits(*backend, pass[s].session, r), want))
+            << "session " << s << " of " << mates << ", row " << r;
+      }
+      FORETOKEN_ASSERT_OK(backend->Close(pass[s].session));
+    }
+  }
+}
+
+// The model's own tokens as a draft, wrong ones beside them: the walk, what it
+// moved ahead, and explicit commits.
+TEST_F(KernelsOnCpuTest, SpeculationWritesWhatPlainDecodingWrites) {
+  SamplingParams params;
+  for (const float temperature : {0.0f, 0.8f}) {
+    params.temperature = temperature;
+    params.seed = 5;
+    params.repetition_penalty = temperature > 0.0f ? 1.2f : 1.0f;
+    const std::vector<TokenId> prompt = RandomTokens(28, config_, random_);
+    const auto backend = MakeKernels(config_, SmallOptions());
+    const auto write = [&](bool drafts, const std::vector<TokenId>& known) {
+      const SessionId session = backend->Open("", {})->session;
+      SamplingState state(params, prompt.size(), config_.vocab_size);
+      Append(*backend, session, prompt);
+      state.Append(prompt);
+      std::vector<TokenId> written = {prompt.back()};
+      // (The last prompt token once more: any token will do as the first row.)
+      while (written.size() < 40) {
+        std::vector<TokenId> tokens = {written.back()};
+        std::vector<int32_t> parents = {-1};
+        if (drafts) {
+          for (int d = 0; d < 3; ++d) {
+            const size_t at = written.size() + d;
+            const TokenId right = at < known.size() ? known[at] : 0;
+            // A wrong sibling, then the right token (but not always).
+            tokens.push_back((right + 1) % config_.vocab_size);
+            parents.push_back(d == 0 ? 0 : 2 * d);
+            tokens.push_back(at % 7 == 3 ? (right + 2) % config_.vocab_size
+                                         : right);
+            parents.push_back(d == 0 ? 0 : 2 * d);
+          }
+        }
+        if (written.size() % 2 == 0) {
+          EXPECT_THAT(backend->Reserve(session, 28 + written.size() + 8),
+                      IsOk());
+        }
+        PassSession pass;
+        pass.session = session;
+        pass.tokens = tokens;
+        pass.parents = parents;
+        pass.sampling = &state;
+        PassResult result;
+        EXPECT_THAT(backend->Forward({pass}, result), IsOk());
+        std::vector<int32_t> path = {0};
+        std::vector<TokenId> committed = {tokens[0]};
+        for (size_t r = 1; r < tokens.size(); ++r) {
+          if (parents[r] == path.back() &&
+              tokens[r] == result.outputs[0][path.back()].token) {
+            path.push_back(static_cast<int32_t>(r));
+            committed.push_back(tokens[r]);
+          }
+        }
+        EXPECT_THAT(backend->Commit(session, path), IsOk());
+        state.Append(committed);
+        for (size_t i = 1; i < committed.size(); ++i) {
+          written.push_back(committed[i]);
+        }
+        written.push_back(result.outputs[0][path.back()].token);
+      }
+      EXPECT_THAT(backend->Close(session), IsOk());
+      written.resize(40);
+      return written;
+    };
+    const std::vector<TokenId> plain = write(false, {});
+    EXPECT_EQ(write(true, plain), plain);
+  }
+}
+
+TEST_F(KernelsOnCpuTest, SamplesAsTheSamplerDoesAlongEachRowsOwnPath) {
+  std::vector<SamplingParams> cases(9);
+  cases[1].temperature = 0.9f;
+  cases[2] = cases[1];
+  cases[2].top_k = 20;
+  cases[2].top_p = 0.8f;
+  cases[2].min_p = 0.01f;
+  cases[3] = cases[1];
+  cases[3].repetition_penalty = 1.3f;
+  cases[3].presence_penalty = 0.7f;
+  cases[3].frequency_penalty = 0.4f;
+  cases[4].logit_bias = {{7, 60.0f}, {9, -100.0f}};
+  cases[5].min_tokens = 6;
+  cases[6] = cases[3];
+  cases[6].logit_bias = {{11, 5.0f}};
+  cases[6].min_tokens = 5;
+  cases[6].top_p = 0.9f;
+  cases[7].temperature = 2.5f;
+  cases[7].top_p = 1e-13f;
+  cases[8].temperature = 1.0f;
+  cases[8].top_k = 3;
+  cases[8].logprobs = 8;
+  const auto backend = MakeKernels(config_, SmallOptions());
+  const SessionId session = backend->Open("", {})->session;
+  const std::vector<TokenId> context = RandomTokens(37, config_, random_);
+  Append(*backend, session, context);
+  std::vector<TokenId> tokens = RandomTokens(10, config_, random_);
+  tokens[4] = tokens[1];  // counted twice on one path
+  tokens[2] = context[0];
+  const std::vector<int32_t> parents = {-1, 0, 0, 1, 3, 4, 2, 5, 2, 0};
+  PassSession pass;
+  pass.session = session;
+  pass.tokens = tokens;
+  pass.parents = parents;
+  PassResult result;
+  for (size_t c = 0; c < cases.size(); ++c) {
+    SamplingParams params = cases[c];
+    params.seed = 99 + c;
+    pass.sampling = nullptr;
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+    if (params.min_tokens > 0) {
+      params.end_tokens = {result.outputs[0][0].token};
+    }
+    SamplingState state(params, 35, config_.vocab_size);
+    state.Append(context);
+    pass.sampling = &state;
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+    SamplingState::Scratch scratch;
+    for (int r = 0; r < 10; ++r) {
+      const Bits logits = RowLogits(*backend, session, r);
+      const SampledToken want =
+          state.Sample(logits, PathTo({}, tokens, parents, r), scratch);
+      const SampledToken& got = result.outputs[0][r];
+      EXPECT_EQ(got.token, want.token) << "case " << c << ", row " << r;
+      EXPECT_EQ(got.logprob, want.logprob);
+      ASSERT_EQ(got.top_logprobs.size(), want.top_logprobs.size());
+      for (size_t i = 0; i < want.top_logprobs.size(); ++i) {
+        EXPECT_EQ(got.top_logprobs[i].token, want.top_logprobs[i].token);
+        EXPECT_EQ(got.top_logprobs[i].logprob, want.top_logprobs[i].logprob);
+      }
+    }
+  }
+}
+
+TEST_F(KernelsOnCpuTest, AllMemoryComesBackAlsoAfterARefusal) {
+  const auto weights = ModelWeights::Random(config_, WeightType::kBFloat16, 7);
+  FORETOKEN_ASSERT_OK(weights);
+  ASSERT_EQ(cuda_on_cpu::DeviceAllocations(), 0);
+  for (int n = 0;; ++n) {
+    cuda_on_cpu::FailAllocationAfter(n);
+    const auto backend = MakeCudaBackend(**weights, MakeEngine, SmallOptions());
+    cuda_on_cpu::FailAllocationAfter(-1);
+    if (backend.ok()) {
+      EXPECT_GT(n, 10);
+      break;
+    }
+    EXPECT_THAT(backend, StatusIs(absl::StatusCode::kResourceExhausted,
+                                  HasSubstr("memory")));
+    EXPECT_EQ(cuda_on_cpu::DeviceAllocations(), 0) << n;
+  }
+  EXPECT_EQ(cuda_on_cpu::DeviceAllocations(), 0);
+}
+
+TEST_F(KernelsOnCpuTest, TheModuleSaysWhichInterfaceItHas) {
+  EXPECT_EQ(ForetokenDeviceAbi(), kDeviceAbi);
+}
+
+}  // namespace
+}  // namespace foretoken
