@@ -1,5 +1,6 @@
 #include "common/rpc/draft_stream.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,8 @@ class DraftStreams::Stream final : public Reactor,
     absl::MutexLock lock(&mu_);
     self_ = shared_from_this();
     if (admitted.ok()) {
+      first_message_.Start(owner_.options_.first_message_time,
+                           shared_from_this());
       StartRead(&request_);
     } else {
       EndLocked(admitted);
@@ -35,14 +38,29 @@ class DraftStreams::Stream final : public Reactor,
   }
 
   void OnReadDone(bool ok) override {
-    absl::MutexLock lock(&mu_);
-    if (ending_) return;
-    if (!ok) {
-      EndLocked(absl::OkStatus());
-      return;
+    // Work may let it end.
+    const std::shared_ptr<Stream> alive = shared_from_this();
+    {
+      absl::MutexLock lock(&mu_);
+      if (ending_) return;
+      if (!ok) {
+        EndLocked(absl::OkStatus());
+        return;
+      }
+      if (!std::exchange(spoken_, true)) first_message_.Stop();
+      if (!owner_.options_.rounds_at_once || !request_.has_round()) {
+        Submit(&Stream::Work);
+        if (!working_) EndLocked(NoRoom());
+        return;
+      }
+      working_ = true;
     }
-    Submit(&Stream::Work);
-    if (!working_) EndLocked(NoRoom());
+    Work();
+  }
+
+  void OnSilence(const absl::Status& status) {
+    absl::MutexLock lock(&mu_);
+    if (!spoken_) EndLocked(status);
   }
 
   void OnWriteDone(bool ok) override {
@@ -77,7 +95,7 @@ class DraftStreams::Stream final : public Reactor,
         absl::StrCat(owner_.options_.service, " has too much to do"));
   }
 
-  // On a worker: one message.
+  // On a worker, or where it was read: one message.
   void Work() {
     {
       absl::MutexLock lock(&mu_);
@@ -120,6 +138,7 @@ class DraftStreams::Stream final : public Reactor,
       return absl::FailedPreconditionError(
           "open: the stream has a session already");
     }
+    FORETOKEN_RETURN_IF_ERROR(owner_.CheckNotDraining());
     FORETOKEN_ASSIGN_OR_RETURN(DraftOpen open, FromProto(request_.open()));
     const std::string& own = owner_.options_.tokenizer_fingerprint;
     if (!own.empty() && !open.tokenizer_fingerprint.empty() &&
@@ -200,6 +219,7 @@ class DraftStreams::Stream final : public Reactor,
   }
 
   DraftStreams& owner_;
+  FirstMessageTimer first_message_;
   std::shared_ptr<Stream> self_;  // until OnDone
   absl::Mutex mu_;
   v1::DraftRequest request_;
@@ -208,6 +228,7 @@ class DraftStreams::Stream final : public Reactor,
   std::unique_ptr<DraftSession> session_;
   std::string request_id_;
   absl::Status final_ ABSL_GUARDED_BY(mu_);
+  bool spoken_ ABSL_GUARDED_BY(mu_) = false;  // a message came
   bool working_ ABSL_GUARDED_BY(mu_) = false;
   bool answered_ ABSL_GUARDED_BY(mu_) = false;  // answer_ is to be written
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
@@ -221,12 +242,15 @@ DraftStreams::Reactor* DraftStreams::Start(grpc::CallbackServerContext*) {
   return stream.get();
 }
 
-absl::Status DraftStreams::Admit(const std::shared_ptr<Stream>& stream) {
+absl::Status DraftStreams::CheckNotDraining() const {
   absl::MutexLock lock(&mu_);
-  if (draining_) {
-    return absl::UnavailableError(
-        absl::StrCat(options_.service, " is draining"));
-  }
+  if (!draining_) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(options_.service, " is draining"));
+}
+
+absl::Status DraftStreams::Admit(const std::shared_ptr<Stream>& stream) {
+  FORETOKEN_RETURN_IF_ERROR(CheckNotDraining());
+  absl::MutexLock lock(&mu_);
   if (static_cast<int32_t>(streams_.size()) >= options_.max_streams) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", options_.max_streams, " streams are in use"));

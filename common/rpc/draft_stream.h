@@ -3,16 +3,17 @@
 //
 // Each call is a callback reactor with one read and one write outstanding. Its
 // messages drive one DraftSession, one after the other: opening, rounds and the
-// session's end run on a bounded pool of workers, never on gRPC's threads. A
+// session's end run on a bounded pool of workers, not on gRPC's threads; rounds
+// that are shorter than the way to a worker may be worked on at once. A
 // round is answered before the next one is worked on; whatever ends the call
 // (half-close, cancel, disconnect, deadline, an error, EndAll) frees its
 // session at once, or as soon as the work under way returns.
 //
 // Statuses: INVALID_ARGUMENT by field, FAILED_PRECONDITION for a message out of
 // order, a stale or repeated round, or another tokenizer's tokens;
-// RESOURCE_EXHAUSTED with a retry hint over max_streams; UNAVAILABLE while
-// draining.
-// Thread-safe.
+// RESOURCE_EXHAUSTED with a retry hint over max_streams; UNAVAILABLE for calls
+// and sessions that begin while draining; DEADLINE_EXCEEDED for a call that
+// says nothing. Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_DRAFT_STREAM_H_
 #define FORETOKEN_COMMON_RPC_DRAFT_STREAM_H_
 
@@ -27,6 +28,7 @@
 #include "absl/time/time.h"
 #include "common/base/worker_pool.h"
 #include "common/drafting/draft_session.h"
+#include "common/rpc/first_message.h"
 #include "foretoken/v1/drafting.pb.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
@@ -38,6 +40,9 @@ struct DraftStreamOptions {
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
   int32_t max_streams = 1024;         // all connections together
   absl::Duration retry_after = absl::Milliseconds(100);
+  absl::Duration first_message_time = kFirstMessageTime;
+  // Rounds are short and never wait: they run where they are read.
+  bool rounds_at_once = false;
 };
 
 // Told what happens on the streams, for metrics. Thread-safe, and quick.
@@ -74,6 +79,7 @@ class DraftStreams {
  private:
   class Stream;
 
+  absl::Status CheckNotDraining() const;
   absl::Status Admit(const std::shared_ptr<Stream>& stream);
   void Done(const std::shared_ptr<Stream>& stream);
 

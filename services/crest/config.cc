@@ -59,6 +59,9 @@ void AddServiceFlags(Flags& flags, CrestServerOptions* server,
                      PgOriginOptions* postgres) {
   flags.Int("max-streams", &server->lookup.max_streams, {1, 1 << 16},
             "Lookup streams open at once");
+  flags.Duration("first-message-time", &server->lookup.first_message_time,
+                 {absl::Milliseconds(1), absl::Hours(1)},
+                 "Time that a new stream has to say something");
   flags.Int("max-pending", &server->lookup.max_pending, {1, 1 << 16},
             "Look-ups of one stream that may wait for their answers");
   flags.Int("lookup-queue", &postgres->rows.max_waiting, {1, 1 << 20},

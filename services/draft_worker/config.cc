@@ -41,6 +41,9 @@ void AddDraftWorkerFlags(Flags& flags, DraftWorkerParts* parts) {
             "Drafting sessions open at once");
   flags.Int("max-streams", &parts->server.max_streams, {1, 1 << 12},
             "Draft streams open at once");
+  flags.Duration("first-message-time", &parts->server.first_message_time,
+                 {absl::Milliseconds(1), absl::Hours(1)},
+                 "Time that a new stream has to say something");
   flags.Int("max-rows-per-session", &parts->engine.max_rows_per_session,
             {1, 1 << 12}, "Rows of one session in a pass below its text");
   flags.Int("prefill-chunk", &parts->engine.prefill_chunk, {1, 1 << 16},

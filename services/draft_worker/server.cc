@@ -19,7 +19,7 @@ DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
       // of them can share its next pass.
       workers_(options.max_streams, options.max_streams),
       streams_({kService, options.tokenizer_fingerprint, options.max_streams,
-                options.retry_after},
+                options.retry_after, options.first_message_time},
                thread_, workers_, metrics_) {}
 
 rpc::DraftStreams::Reactor* DraftWorkerServer::Draft(

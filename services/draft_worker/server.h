@@ -22,6 +22,7 @@ struct DraftServerOptions {
   std::string model_name = "draft";   // shown to clients; never a path
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
   int32_t max_streams = 1024;         // all connections together
+  absl::Duration first_message_time = rpc::kFirstMessageTime;
   absl::Duration retry_after = absl::Milliseconds(100);
   DraftThreadOptions thread;
 };

@@ -24,6 +24,9 @@ void AddDraftingFlags(Flags& flags, OrchestratorServerOptions* server) {
   CircuitBreakerOptions& breaker = server->drafters.breaker;
   flags.Int("breaker-failures", &breaker.failures_in_a_row, {1, 1000},
             "Failures in a row after which a drafting service is left alone");
+  flags.Duration("breaker-silence", &breaker.silence,
+                 {absl::Milliseconds(1), absl::Hours(1)},
+                 "Time without any answer after which late ones are failures");
   flags.Duration("breaker-backoff", &breaker.first_backoff,
                  {absl::Milliseconds(1), absl::Hours(1)},
                  "Time until such a service is tried again; doubles");

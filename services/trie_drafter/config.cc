@@ -13,6 +13,9 @@ void AddCoreFlags(Flags& flags, TrieDrafterParts* parts) {
   TrieOptions* const core = &parts->core;
   flags.Int("max-streams", &parts->server.max_streams, {1, 1 << 16},
             "Draft streams open at once");
+  flags.Duration("first-message-time", &parts->server.first_message_time,
+                 {absl::Milliseconds(1), absl::Hours(1)},
+                 "Time that a new stream has to say something");
   flags.Int("max-sessions", &core->max_sessions, {1, 1 << 16},
             "Drafting sessions open at once");
   flags.Int64("session-bytes", &core->max_session_bytes,

@@ -38,7 +38,8 @@ TrieDrafterServer::TrieDrafterServer(const TrieServerOptions& options,
       // Room for all that streams and calls may have waiting.
       workers_(Threads(options.threads), options.max_streams + kMaxCalls),
       streams_({kService, options.tokenizer_fingerprint, options.max_streams,
-                options.retry_after},
+                options.retry_after, options.first_message_time,
+                /*rounds_at_once=*/true},
                sessions_, workers_, metrics_) {}
 
 TrieDrafterServer::~TrieDrafterServer() = default;

@@ -25,7 +25,8 @@ namespace foretoken::trie_drafter {
 struct TrieServerOptions {
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
   int32_t max_streams = 1024;         // all connections together
-  int32_t threads = 0;                // that draft; 0: one a core
+  absl::Duration first_message_time = rpc::kFirstMessageTime;
+  int32_t threads = 0;  // that draft; 0: one a core
   absl::Duration retry_after = absl::Milliseconds(100);
 };
 
@@ -62,7 +63,10 @@ class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
   bool Idle() const override;
   void EndAll() override;
 
-  const TrieSessions& sessions() const { return sessions_; }
+  // For callers in the same process, which go past the streams.
+  TrieSessions& sessions() { return sessions_; }
+  WorkerPool& workers() { return workers_; }
+  rpc::DraftStreamObserver& observer() { return metrics_; }
 
  private:
   // Runs `work` on a worker and ends the call with its status.

@@ -26,6 +26,9 @@ void AddVerifierFlags(Flags& flags, BackendOptions* backend,
             "Sessions open at once, waiting ones included");
   flags.Int("max-streams", &server->max_streams, {1, 1 << 16},
             "Verify streams open at once");
+  flags.Duration("first-message-time", &server->first_message_time,
+                 {absl::Milliseconds(1), absl::Hours(1)},
+                 "Time that a new stream has to say something");
   flags.Int("max-tree-nodes", &server->max_tree_nodes, {1, 256},
             "Draft nodes of one tree");
   flags.Int("max-rows-per-session", &server->max_rows_per_session, {1, 4000},

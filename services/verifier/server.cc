@@ -36,6 +36,7 @@ class VerifierServer::Stream final
     const absl::Status admitted = server.AdmitStream();
     stream->admitted_ = admitted.ok();
     if (admitted.ok()) {
+      stream->first_message_.Start(server.options_.first_message_time, stream);
       stream->StartRead(&stream->request_);
     } else {
       stream->End(admitted);
@@ -49,8 +50,19 @@ class VerifierServer::Stream final
       protocol_.OnHalfClose();
       return;
     }
-    protocol_.OnMessage(request_, deadline_, self_);
+    if (!std::exchange(spoken_, true)) first_message_.Stop();
+    // The stream may be older than the drain.
+    if (request_.has_open() && server_.draining()) {
+      protocol_.OnRefused(Draining());
+    } else {
+      protocol_.OnMessage(request_, deadline_, self_);
+    }
     ReadNext();
+  }
+
+  void OnSilence(const absl::Status& status) {
+    absl::MutexLock lock(&mu_);
+    if (!spoken_) protocol_.OnRefused(status);
   }
 
   void OnWriteDone(bool ok) override {
@@ -143,6 +155,7 @@ class VerifierServer::Stream final
   VerifierServer& server_;
   const absl::Time deadline_;
   bool admitted_ = false;
+  rpc::FirstMessageTimer first_message_;
 
   absl::Mutex mu_;
   SessionProtocol protocol_ ABSL_GUARDED_BY(mu_);
@@ -152,6 +165,7 @@ class VerifierServer::Stream final
   static constexpr size_t kMaxUnsent = 4;
   std::deque<v1::VerifyResponse> unsent_ ABSL_GUARDED_BY(mu_);
   absl::Status final_ ABSL_GUARDED_BY(mu_);
+  bool spoken_ ABSL_GUARDED_BY(mu_) = false;  // a message came
   bool reading_ ABSL_GUARDED_BY(mu_) = true;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

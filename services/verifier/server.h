@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/metrics/registry.h"
+#include "common/rpc/first_message.h"
 #include "common/rpc/server.h"
 #include "foretoken/v1/verifier.grpc.pb.h"
 #include "services/verifier/adapters/engine_metrics.h"
@@ -24,6 +25,7 @@ struct VerifierServerOptions {
   std::string model_name = "model";   // shown to clients; never a path
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: no tokenizer
   int32_t max_streams = 1024;         // all connections together
+  absl::Duration first_message_time = rpc::kFirstMessageTime;
   int32_t max_tree_nodes = 64;
   int32_t max_rows_per_session = 320;
   absl::Duration retry_after = absl::Milliseconds(100);

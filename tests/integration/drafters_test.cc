@@ -36,6 +36,7 @@ class DraftersTest : public ::testing::Test {
     config.verifiers = {verifier_->address()};
     config.trie_drafter = config.draft_worker = config.crest = drafters;
     config.server.drafters.crest_datastore = "text";
+    config.server.drafters.breaker.silence = silence_;
     config.server.drafters.breaker.first_backoff = absl::Milliseconds(5);
     config.server.drafters.breaker.max_backoff = absl::Milliseconds(500);
     config.server.draft_wait = {100.0, wait_, wait_};
@@ -76,6 +77,7 @@ class DraftersTest : public ::testing::Test {
   }
 
   absl::Duration wait_ = absl::Seconds(30);
+  absl::Duration silence_ = absl::Milliseconds(5);
   std::unique_ptr<TestVerifier> verifier_;
   FakeDrafters fakes_;
   std::unique_ptr<TestOrchestrator> orchestrator_;
@@ -115,10 +117,7 @@ class FailingDraftersTest : public DraftersTest,
 
 TEST_P(FailingDraftersTest, TheOutputIsUnchangedAndTheBreakerTells) {
   const FailureCase& failure = GetParam();
-  if (failure.behaviour == Behaviour::kHung ||
-      failure.behaviour == Behaviour::kStale) {
-    wait_ = absl::Milliseconds(2);
-  }
+  if (failure.behaviour == Behaviour::kHung) wait_ = absl::Milliseconds(2);
   Start(fakes_.address());
   const Outputs off = Run("off");
   fakes_.Behave(failure.behaviour);
@@ -154,8 +153,34 @@ INSTANTIATE_TEST_SUITE_P(
                       FailureCase{Behaviour::kForgets, "broken", false},
                       FailureCase{Behaviour::kBadParents, "broken", true},
                       FailureCase{Behaviour::kBadIds, nullptr, false},
-                      FailureCase{Behaviour::kStale, "late", true},
+                      FailureCase{Behaviour::kStale, "broken", true},
                       FailureCase{Behaviour::kHuge, "broken", true}));
+
+TEST_F(DraftersTest, ASlowServiceIsAskedLessOftenAndNotLeftAlone) {
+  wait_ = absl::Milliseconds(1);
+  silence_ = absl::Seconds(30);
+  Start(fakes_.address());
+  const Outputs off = Run("off");
+  fakes_.Behave(Behaviour::kSlow);
+  const Outputs got = Run("draft_model");
+  EXPECT_EQ(got.tokens, off.tokens);
+  EXPECT_EQ(Degraded("draft_model", "late"), got.degraded);
+  EXPECT_GT(got.degraded, kPrompts * (kMaxTokens - 1) / 2);
+  EXPECT_LT(fakes_.rounds(), got.degraded);
+  EXPECT_EQ(Breaker("draft_worker"), 0);
+}
+
+TEST_F(DraftersTest, AServiceThatSpeaksOfOtherTokensIsGivenUpForTheRequest) {
+  Start(fakes_.address());
+  const Outputs off = Run("off");
+  fakes_.Behave(Behaviour::kForeign);
+  const int before = fakes_.opened();
+  const Outputs got = Run("draft_model");
+  EXPECT_EQ(got.tokens, off.tokens);
+  EXPECT_GT(Degraded("draft_model", "refused"), kPrompts);
+  EXPECT_EQ(fakes_.opened() - before, kPrompts);
+  EXPECT_EQ(Breaker("draft_worker"), 0) << "it is well";
+}
 
 TEST_F(DraftersTest, DeadServicesDelayNothingAndComeBack) {
   std::string address;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/drafting/prompt_lookup.h"
 #include "grpcpp/security/server_credentials.h"
@@ -44,6 +45,9 @@ grpc::Status Failure(Behaviour behaviour) {
   }
   if (behaviour == Behaviour::kFails) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "down");
+  }
+  if (behaviour == Behaviour::kForeign) {
+    return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "foreign");
   }
   return grpc::Status::OK;
 }
@@ -88,9 +92,11 @@ class FakeDrafters::DraftService : public Base {
         return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "reopen");
       }
       ++rounds;
+      ++fakes_.rounds_;
       drafter.Commit(TokensOf(round.committed()));
       fakes_.phrases_ += round.pool().inserted_size();
       if (behaviour == Behaviour::kHung) continue;
+      if (behaviour == Behaviour::kSlow) absl::SleepFor(kSlowness);
       v1::DraftResponse response;
       response.set_committed_length(length +
                                     (behaviour == Behaviour::kStale ? 1 : 0));
@@ -145,6 +151,7 @@ class FakeDrafters::CrestService final : public v1::Crest::Service {
         return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "reopen");
       }
       if (behaviour == Behaviour::kHung) continue;
+      if (behaviour == Behaviour::kSlow) absl::SleepFor(kSlowness);
       v1::CrestLookupResponse response;
       response.set_sequence(request.sequence() +
                             (behaviour == Behaviour::kStale ? 1 : 0));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "foretoken/v1/crest.grpc.pb.h"
 #include "foretoken/v1/draft_worker.grpc.pb.h"
 #include "foretoken/v1/trie_drafter.grpc.pb.h"
@@ -17,14 +18,18 @@ namespace foretoken::testing {
 enum class Behaviour {
   kGood,        // prompt lookup
   kHung,        // reads, never answers
+  kSlow,        // answers after kSlowness
   kRefuses,     // RESOURCE_EXHAUSTED
   kFails,       // UNAVAILABLE
+  kForeign,     // FAILED_PRECONDITION at once: another tokenizer
   kForgets,     // FAILED_PRECONDITION at every round but a session's first
   kBadParents,  // no tree
   kBadIds,      // tokens outside every vocabulary
   kStale,       // the wrong committed length
   kHuge,        // a million nodes
 };
+
+inline constexpr absl::Duration kSlowness = absl::Milliseconds(30);
 
 // One process with a trie drafter, a draft worker and a crest service, on a
 // Unix socket or a port of its own.
@@ -38,6 +43,8 @@ class FakeDrafters {
   // Draft streams and look-up streams that were opened, and are open.
   int opened() const { return opened_; }
   int open() const { return open_; }
+  // Rounds that were asked for.
+  int rounds() const { return rounds_; }
   // Phrases that came with rounds.
   int phrases() const { return phrases_; }
 
@@ -48,7 +55,7 @@ class FakeDrafters {
   class CrestService;
 
   std::atomic<Behaviour> behaviour_{Behaviour::kGood};
-  std::atomic<int> opened_{0}, open_{0}, phrases_{0};
+  std::atomic<int> opened_{0}, open_{0}, rounds_{0}, phrases_{0};
   std::unique_ptr<grpc::Service> trie_, worker_, crest_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;

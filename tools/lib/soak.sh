@@ -103,7 +103,9 @@ hurt() {
   blows["$1 $2"]=$((${blows["$1 $2"]:-0} + 1))
   case $2 in
     kill) kill -9 "$(pid_of "$1")" 2>/dev/null || true ;;
-    restart) kill "$(pid_of "$1")" 2>/dev/null || true ;;
+    # PostgreSQL waits for its clients otherwise.
+    restart) kill -"$([ "$1" = postgres ] && echo INT || echo TERM)" \
+      "$(pid_of "$1")" 2>/dev/null || true ;;
     hang) kill -STOP $pids 2>/dev/null || true ;;
   esac
   hurt_now="$hurt_now $1:$2"

@@ -27,7 +27,11 @@ constexpr int kLongestHurryMs = 400;
 // A request that ends so long after its deadline or cancel was stuck.
 constexpr absl::Duration kSlack = absl::Seconds(10);
 
+// A deadline may pass on the server first, which cancels the call then.
+constexpr absl::Duration kClockSlack = absl::Milliseconds(50);
+
 enum class Fate { kWhole, kCancel, kDeadline };
+constexpr std::array<const char*, 3> kFates = {"whole", "cancelled", "hurried"};
 
 // What one request is, by its number.
 struct Plan {
@@ -88,14 +92,18 @@ class Record {
     } else if (plan.fate == Fate::kCancel && absl::IsCancelled(status)) {
       ++tally.cancelled;
     } else if (plan.fate == Fate::kDeadline &&
-               (absl::IsDeadlineExceeded(status) || IsRefusal(status))) {
+               (absl::IsDeadlineExceeded(status) || IsRefusal(status) ||
+                (absl::IsCancelled(status) && overdue > -kClockSlack))) {
       ++tally.out_of_time;
     } else {
       ++tally.unexpected;
     }
     if (tally.bad() == bad_before || !first_problem_.empty()) return;
     first_problem_ =
-        absl::StrCat(plan.mode, ": ", right ? "" : "other tokens; ",
+        absl::StrCat(absl::FormatTime(absl::Now()), ", ", plan.mode, ", ",
+                     kFates[static_cast<int>(plan.fate)], ", ",
+                     absl::FormatDuration(overdue),
+                     " after it was due: ", right ? "" : "other tokens; ",
                      overdue > kSlack ? "late; " : "", status.ToString());
   }
 

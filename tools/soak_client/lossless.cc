@@ -66,11 +66,11 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
       const std::unique_ptr<rpc::GenerationClient> client,
       rpc::GenerationClient::Connect(options.server, {}));
   if (options.modes.empty()) return absl::InvalidArgumentError("no mode");
-  // Outputs end early now and then: twice the prompts that would just do.
+  // Outputs end early now and then: more prompts than would just do.
   const int64_t a_mode = static_cast<int64_t>(options.modes.size()) *
                          static_cast<int64_t>(concurrencies.size());
   const int count = static_cast<int>(
-      std::max<int64_t>(2, 2 * tokens / (a_mode * options.max_tokens)));
+      std::max<int64_t>(2, 5 * tokens / (4 * a_mode * options.max_tokens)));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Work> work,
                              MakeWork(options, count));
   const auto whole = [](size_t) { return true; };

@@ -34,7 +34,11 @@ class LookupStreams::Stream final
     stream->self_ = stream;
     const absl::Status admitted = owner.Admit(stream.get());
     stream->admitted_ = admitted.ok();
-    if (!admitted.ok()) stream->final_ = admitted;
+    if (admitted.ok()) {
+      stream->first_message_.Start(owner.options_.first_message_time, stream);
+    } else {
+      stream->final_ = admitted;
+    }
     stream->Advance();
     return stream.get();
   }
@@ -42,6 +46,7 @@ class LookupStreams::Stream final
   void OnReadDone(bool ok) override {
     absl::MutexLock lock(&mu_);
     reading_ = false;
+    if (!std::exchange(spoken_, true)) first_message_.Stop();
     if (!ok) {
       End(absl::OkStatus());
     } else if (!final_.has_value()) {
@@ -71,6 +76,13 @@ class LookupStreams::Stream final
   void Drain() {
     absl::MutexLock lock(&mu_);
     End(Draining());
+    Advance();
+  }
+
+  void OnSilence(const absl::Status& status) {
+    absl::MutexLock lock(&mu_);
+    if (spoken_) return;
+    End(status);
     Advance();
   }
 
@@ -199,6 +211,7 @@ class LookupStreams::Stream final
 
   LookupStreams& owner_;
   bool admitted_ = false;
+  rpc::FirstMessageTimer first_message_;
 
   absl::Mutex mu_;
   v1::CrestLookupRequest request_;
@@ -207,6 +220,7 @@ class LookupStreams::Stream final
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mu_);  // taken, not written
   uint64_t first_ ABSL_GUARDED_BY(mu_) = 0;      // id of the first slot
   std::optional<absl::Status> final_ ABSL_GUARDED_BY(mu_);
+  bool spoken_ ABSL_GUARDED_BY(mu_) = false;  // it was asked, or ended
   bool reading_ ABSL_GUARDED_BY(mu_) = false;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/first_message.h"
 #include "foretoken/v1/crest.grpc.pb.h"
 #include "services/crest/adapters/crest_metrics.h"
 #include "services/crest/core/datastores.h"
@@ -26,6 +27,7 @@ struct LookupOptions {
   int32_t max_pending = 64;    // look-ups of one stream
   int32_t max_tree_nodes = 64;
   absl::Duration retry_after = absl::Milliseconds(100);
+  absl::Duration first_message_time = rpc::kFirstMessageTime;
 };
 
 class LookupStreams {
@@ -38,7 +40,8 @@ class LookupStreams {
                 CrestMetrics& metrics);
   ~LookupStreams();
 
-  // ResourceExhausted over max_streams, Unavailable once draining.
+  // ResourceExhausted over max_streams, Unavailable once draining,
+  // DeadlineExceeded for a stream that asks nothing.
   Reactor* Start();
 
   // Every stream answers what it has taken and ends with Unavailable: look-ups

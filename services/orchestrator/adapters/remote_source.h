@@ -6,6 +6,7 @@
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_SOURCE_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_SOURCE_H_
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -31,21 +32,22 @@ class RemoteSource : public DraftSource {
     while (true) {
       auto received = call_->Receive(deadline);
       if (!received.has_value()) {
-        peer_.breaker().Failure();
+        peer_.breaker().Late();
+        // 0, 1, 3, 7, ... rounds without it.
+        skip_ = (1 << std::min(late_in_a_row_++, kMaxLateInARow)) - 1;
         return DraftOutcome::kLate;
       }
       if (!received->ok()) return Lost(received->status());
       --unanswered_;
-      switch (Parse((*received)->message, draft)) {
-        case Answer::kStale:
-          continue;
-        case Answer::kBad:
-          return Lost(absl::DataLossError("an answer that makes no sense"));
-        case Answer::kFresh:
-          break;
+      const Answer answer = Parse((*received)->message, draft);
+      if (answer == Answer::kBad ||
+          (answer == Answer::kStale && unanswered_ == 0)) {
+        return Lost(absl::DataLossError("an answer that makes no sense"));
       }
+      Heard();
+      if (answer == Answer::kStale) continue;
       draft.latency = (*received)->arrived - asked_at_;
-      peer_.breaker().Success();
+      late_in_a_row_ = 0;
       return DraftOutcome::kAnswered;
     }
   }
@@ -90,18 +92,21 @@ class RemoteSource : public DraftSource {
       outcome_ = DraftOutcome::kRefused;
       return false;
     }
+    if (!left_alone_ && (skip_ > 0 || unanswered_ >= kMaxUnanswered)) {
+      skip_ = std::max(0, skip_ - 1);
+      if (unanswered_ > 0) peer_.breaker().Late();
+      outcome_ = DraftOutcome::kLate;
+      return false;
+    }
     if (!peer_.breaker().Allow()) {
       left_alone_ = true;
       outcome_ = DraftOutcome::kBreakerOpen;
       return false;
     }
-    // What it owes from before it was left alone is of no use to anyone.
-    if (left_alone_ && unanswered_ > 0) Drop();
-    left_alone_ = false;
-    if (unanswered_ >= kMaxUnanswered) {
-      peer_.breaker().Failure();
-      outcome_ = DraftOutcome::kLate;
-      return false;
+    if (std::exchange(left_alone_, false)) {
+      // What it owes from before is of no use to anyone.
+      if (unanswered_ > 0) Drop();
+      late_in_a_row_ = skip_ = 0;
     }
     if (call_ == nullptr) call_ = Dial();
     return true;
@@ -128,7 +133,7 @@ class RemoteSource : public DraftSource {
         outcome_ = Lost(absl::DataLossError("an answer that makes no sense"));
         return;
       }
-      if (!drafts()) peer_.breaker().Success();
+      Heard();
     }
   }
 
@@ -143,6 +148,14 @@ class RemoteSource : public DraftSource {
  private:
   // A service that owes this many answers is not asked for more.
   static constexpr int kMaxUnanswered = 4;
+  // From then on it is asked in every 32nd round.
+  static constexpr int kMaxLateInARow = 5;
+
+  // An answer came, in time or not.
+  void Heard() {
+    heard_ = true;
+    peer_.breaker().Success();
+  }
 
   void Drop() {
     if (call_ == nullptr) return;
@@ -150,18 +163,27 @@ class RemoteSource : public DraftSource {
     call_->Finish();
     call_.reset();
     unanswered_ = 0;
+    heard_ = false;
   }
 
   // The stream is gone, for `status`; the next ask opens another.
   DraftOutcome Lost(const absl::Status& status) {
+    // Nobody had asked anything, and the service does not wait for ever.
+    const bool expired = absl::IsDeadlineExceeded(status) && unanswered_ == 0;
+    // The request's own fault, such as another tokenizer's tokens: the service
+    // is well, and will say so again. A session that was well once may be
+    // opened again.
+    const bool unfit = absl::IsInvalidArgument(status) ||
+                       absl::IsUnimplemented(status) ||
+                       absl::IsNotFound(status) ||
+                       (absl::IsFailedPrecondition(status) && !heard_);
     Drop();
+    if (expired) return DraftOutcome::kNotAsked;
     // Once a request: the metrics count them all.
     if (!std::exchange(logged_, true)) {
       FORETOKEN_LOG(kInfo, peer_.name(), ": no draft: ", status.ToString());
     }
-    // The request's own fault: the service is well, and will say so again.
-    if (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
-        absl::IsNotFound(status)) {
+    if (unfit) {
       given_up_ = true;
       return DraftOutcome::kRefused;
     }
@@ -174,7 +196,10 @@ class RemoteSource : public DraftSource {
   std::shared_ptr<Call> call_;
   int unanswered_ = 0;
   bool pending_ = false;  // an ask that Collect has not seen answered
+  bool heard_ = false;    // anything on this stream
   bool left_alone_ = false;
+  int late_in_a_row_ = 0;
+  int skip_ = 0;  // so many rounds without an ask
   bool given_up_ = false;
   bool logged_ = false;
   DraftOutcome outcome_ = DraftOutcome::kNotAsked;

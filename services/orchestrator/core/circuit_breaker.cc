@@ -19,6 +19,7 @@ void CircuitBreaker::Forget() {
   in_a_row_ = 0;
   outcomes_ = 0;
   failures_ = 0;
+  silent_since_ = absl::InfiniteFuture();
 }
 
 void CircuitBreaker::Open() {
@@ -35,7 +36,9 @@ bool CircuitBreaker::Allow() {
   if (state_ == State::kClosed) return true;
   const absl::Time now = clock_();
   if (now < next_probe_) return false;
-  // This one is the probe; another may follow if nothing is heard of it.
+  if (state_ == State::kHalfOpen) {
+    backoff_ = std::min(backoff_ * 2, options_.max_backoff);
+  }
   next_probe_ = now + backoff_;
   Become(State::kHalfOpen);
   return true;
@@ -54,6 +57,7 @@ void CircuitBreaker::Count(bool failed) {
 
 void CircuitBreaker::Success() {
   absl::MutexLock lock(&mu_);
+  silent_since_ = absl::InfiniteFuture();
   if (state_ == State::kHalfOpen) {
     Forget();
     Become(State::kClosed);
@@ -64,6 +68,22 @@ void CircuitBreaker::Success() {
 
 void CircuitBreaker::Failure() {
   absl::MutexLock lock(&mu_);
+  FailureLocked();
+}
+
+void CircuitBreaker::Late() {
+  absl::MutexLock lock(&mu_);
+  if (state_ != State::kClosed) return;  // the probe's own end is awaited
+  const absl::Time now = clock_();
+  if (now - last_late_ > options_.silence) {
+    silent_since_ = absl::InfiniteFuture();
+  }
+  last_late_ = now;
+  silent_since_ = std::min(silent_since_, now);
+  if (now - silent_since_ >= options_.silence) FailureLocked();
+}
+
+void CircuitBreaker::FailureLocked() {
   if (state_ == State::kOpen) return;
   if (state_ == State::kHalfOpen) {
     Open();

@@ -3,7 +3,16 @@
 //
 //   closed --(failures in a row, or too large a share of them)--> open
 //   open --(back-off over)--> half-open: one probe at a time
-//   half-open --(probe good)--> closed;  --(probe bad)--> open, longer
+//   half-open --(an answer)--> closed;  --(probe failed)--> open, longer
+//
+// What counts: any answer is a success, in time or not; a stream that broke, a
+// refusal or nonsense is a failure. An answer that is merely late is neither.
+// Rounds wait for a few passes of the target at most, and a service that
+// prefills a long prompt or serves many sessions is slower than that and still
+// well: whoever waited in vain asks it less often, the others go on. What tells
+// a hung service from a slow one is that it answers nobody: once asks have come
+// due for `silence` and nothing was heard by any request, every further late
+// one is a failure. A pause without asks is no silence.
 //
 // Back-offs double up to a bound and are spread by a random share, so that the
 // replicas of an orchestrator do not probe together. One object for all
@@ -26,6 +35,8 @@ struct CircuitBreakerOptions {
   // Of the last outcomes, `window` to twice as many.
   double failure_share = 0.5;
   int window = 40;
+  // Longer than any round waits.
+  absl::Duration silence = absl::Seconds(2);
   absl::Duration first_backoff = absl::Milliseconds(500);
   absl::Duration max_backoff = absl::Seconds(30);
   double jitter = 0.2;  // a back-off is between 1 - jitter and 1 times itself
@@ -46,15 +57,18 @@ class CircuitBreaker {
         random_(std::move(random)),
         listener_(std::move(listener)) {}
 
-  // Whether the service may be asked now. Every yes is to be followed by
-  // Success or Failure; a probe without either is given up after a back-off.
+  // Whether the service may be asked now. A probe of which nothing is heard has
+  // failed when its back-off is over, and the next one follows.
   bool Allow() ABSL_LOCKS_EXCLUDED(mu_);
   void Success() ABSL_LOCKS_EXCLUDED(mu_);
   void Failure() ABSL_LOCKS_EXCLUDED(mu_);
+  // An answer is due and not there.
+  void Late() ABSL_LOCKS_EXCLUDED(mu_);
 
   State state() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  void FailureLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Become(State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Count(bool failed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -71,6 +85,9 @@ class CircuitBreaker {
   // Recent ones; halved at twice the window.
   int outcomes_ ABSL_GUARDED_BY(mu_) = 0;
   int failures_ ABSL_GUARDED_BY(mu_) = 0;
+  // The first and the latest late ask since something was heard.
+  absl::Time silent_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  absl::Time last_late_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Duration backoff_ ABSL_GUARDED_BY(mu_);
   absl::Time next_probe_ ABSL_GUARDED_BY(mu_);
 };

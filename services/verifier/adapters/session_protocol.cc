@@ -107,6 +107,10 @@ void SessionProtocol::OnDisconnect() {
   if (!ended()) End(absl::CancelledError("the client is gone"));
 }
 
+void SessionProtocol::OnRefused(absl::Status status) {
+  if (!ended()) End(std::move(status));
+}
+
 void SessionProtocol::OnOpened() {
   if (ended()) return;
   v1::VerifyResponse response;

@@ -52,6 +52,8 @@ class SessionProtocol {
                  const std::shared_ptr<SessionSink>& sink);
   void OnHalfClose();   // OK, once nothing is under way
   void OnDisconnect();  // cancelled, out of time or out of reach
+  // From the server: the stream is not to go on.
+  void OnRefused(absl::Status status);
 
   // From the engine.
   void OnOpened();

@@ -57,20 +57,22 @@ class ScriptedSessions final : public DraftSessions {
   };
 };
 
-class NullObserver final : public rpc::DraftStreamObserver {
+class CountingObserver final : public rpc::DraftStreamObserver {
  public:
-  void OnStreams(int) override {}
+  void OnStreams(int open) override { streams_ = open; }
   void OnAnswer(const DraftAnswer&) override {}
   void OnFailed(absl::StatusCode) override {}
+
+  std::atomic<int> streams_{0};
 };
 
 class StreamService final : public v1::TrieDrafter::CallbackService,
                             public rpc::Servable {
  public:
-  StreamService(int threads, int waiting)
+  StreamService(int threads, int waiting, absl::Duration first_message_time)
       : workers_(threads, waiting),
-        streams_({"test", "", 16, absl::Milliseconds(50)}, sessions_, workers_,
-                 observer_) {}
+        streams_({"test", "", 16, absl::Milliseconds(50), first_message_time},
+                 sessions_, workers_, observer_) {}
   rpc::DraftStreams::Reactor* Draft(
       grpc::CallbackServerContext* context) override {
     return streams_.Start(context);
@@ -84,15 +86,17 @@ class StreamService final : public v1::TrieDrafter::CallbackService,
   void EndAll() override { streams_.EndAll(); }
 
   ScriptedSessions sessions_;
-  NullObserver observer_;
+  CountingObserver observer_;
   WorkerPool workers_;
   rpc::DraftStreams streams_;
 };
 
 class DraftStreamTest : public ::testing::Test {
  protected:
-  void Start(int threads = 2, int waiting = 16) {
-    service_ = std::make_unique<StreamService>(threads, waiting);
+  void Start(int threads = 2, int waiting = 16,
+             absl::Duration first_message_time = absl::Seconds(60)) {
+    service_ =
+        std::make_unique<StreamService>(threads, waiting, first_message_time);
     rpc::ServerOptions options;
     options.listen = {"127.0.0.1:0"};
     auto server = rpc::Server::Start(options, {service_.get()});
@@ -134,6 +138,38 @@ TEST_F(DraftStreamTest, ACancelReachesTheRoundUnderWay) {
   EXPECT_TRUE(
       Eventually([&] { return sessions().open_ == 0 && service_->Idle(); }));
   EXPECT_EQ(sessions().cancelled_, 1);
+}
+
+TEST_F(DraftStreamTest, AStreamThatSaysNothingIsEnded) {
+  Start(2, 16, absl::Milliseconds(20));
+  DraftClient silent(*stub_);
+  EXPECT_THAT(silent.Finish(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                        HasSubstr("no message within 20ms")));
+  EXPECT_TRUE(Eventually([&] { return service_->Idle(); }));
+}
+
+TEST_F(DraftStreamTest, AStreamThatSpokeMayBeSilentAfterwards) {
+  Start(2, 16, absl::Seconds(2));
+  DraftClient client(*stub_);
+  client.Send(OpenOf("auto", {1}));
+  ASSERT_THAT(client.Ask(RoundOf(1, {})), IsOk());
+  DraftClient silent(*stub_);  // begins later, and is ended
+  EXPECT_FALSE(silent.Finish().ok());
+  EXPECT_THAT(client.Ask(RoundOf(2, {5})), IsOk());
+}
+
+TEST_F(DraftStreamTest, NoSessionBeginsWhileDrainingOnAnOlderStreamEither) {
+  Start();
+  DraftClient older(*stub_);
+  DraftClient running(*stub_);
+  running.Send(OpenOf("auto", {1}));
+  ASSERT_THAT(running.Ask(RoundOf(1, {})), IsOk());
+  ASSERT_TRUE(Eventually([&] { return service_->observer_.streams_ == 2; }));
+  service_->BeginDrain();
+  older.Send(OpenOf("auto", {1}));
+  EXPECT_THAT(older.Receive(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("draining")));
+  EXPECT_THAT(running.Ask(RoundOf(2, {5})), IsOk());
 }
 
 TEST_F(DraftStreamTest, EndAllReachesTheRoundUnderWay) {

@@ -19,6 +19,7 @@ class CircuitBreakerTest : public ::testing::Test {
             {.failures_in_a_row = 3,
              .failure_share = 0.5,
              .window = 10,
+             .silence = absl::Seconds(2),
              .first_backoff = absl::Seconds(1),
              .max_backoff = absl::Seconds(4),
              .jitter = 0.5},
@@ -109,12 +110,52 @@ TEST_F(CircuitBreakerTest, JitterShortensABackOff) {
   EXPECT_TRUE(breaker_.Allow());
 }
 
-TEST_F(CircuitBreakerTest, AProbeThatIsNeverHeardOfIsRepeated) {
+TEST_F(CircuitBreakerTest, AProbeThatIsNeverHeardOfHasFailedAndIsRepeated) {
   Fail(3);
+  for (const int seconds : {1, 1, 2, 4, 4}) {
+    now_ += absl::Seconds(seconds) - absl::Milliseconds(1);
+    EXPECT_FALSE(breaker_.Allow()) << seconds;
+    now_ += absl::Milliseconds(1);
+    EXPECT_TRUE(breaker_.Allow()) << seconds;
+    breaker_.Late();  // the probe's end is still open
+  }
+  breaker_.Success();
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+}
+
+// A busy draft worker: most rounds wait in vain, and answers come all the same.
+TEST_F(CircuitBreakerTest, LateAsksDoNotOpenItWhileAnythingIsHeard) {
+  for (int i = 0; i < 1000; ++i) {
+    breaker_.Late();
+    now_ += absl::Milliseconds(100);
+    if (i % 19 == 0) breaker_.Success();
+  }
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, LateAsksInSilenceOpenIt) {
+  const absl::Time start = now_;
+  while (breaker_.state() == State::kClosed &&
+         now_ < start + absl::Minutes(1)) {
+    breaker_.Late();
+    now_ += absl::Milliseconds(100);
+  }
+  EXPECT_GE(now_ - start, absl::Seconds(2));
+  EXPECT_LE(now_ - start, absl::Seconds(2.5));
+  // Once it is back it has all its time again.
   now_ += absl::Seconds(1);
   EXPECT_TRUE(breaker_.Allow());
-  now_ += absl::Seconds(1);
-  EXPECT_TRUE(breaker_.Allow());
+  breaker_.Success();
+  for (int i = 0; i < 10; ++i) breaker_.Late();
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, APauseWithoutAsksIsNoSilence) {
+  for (int i = 0; i < 100; ++i) {
+    breaker_.Late();
+    now_ += absl::Seconds(3);
+  }
+  EXPECT_EQ(breaker_.state(), State::kClosed);
 }
 
 TEST_F(CircuitBreakerTest, LateNewsOfOldAsksDoesNotCloseAnOpenOne) {
