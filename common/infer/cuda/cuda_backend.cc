@@ -314,6 +314,7 @@ DeviceOptions OptionsForDevice(const CudaOptions& options,
   device.max_rows = options.max_rows;
   device.max_sessions = options.max_sessions;
   device.graphs = options.graphs;
+  device.overlap = options.overlap;
   device.pages = options.kv_cache_bytes / DevicePageBytes(config);
   const int64_t context_pages =
       (int64_t{config.max_positions} - 1) / kDevicePageTokens + 1;

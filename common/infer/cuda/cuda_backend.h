@@ -27,7 +27,9 @@ struct CudaOptions {
   int32_t max_rows = 512;  // of one pass, 1..kMaxRows
   int32_t max_sessions = 256;
   bool prefix_reuse = true;
-  bool graphs = true;  // changes no bit of output
+  // Of launching kernels; neither changes a bit of output.
+  bool graphs = true;
+  bool overlap = true;
 
   static constexpr int32_t kMaxRows = 16384;
   static constexpr int64_t kDefaultContexts = 64;

@@ -1,0 +1,106 @@
+// Correctness of the GPU engine, on a GPU: logits against the fp32 CPU engine,
+// rows that are the same bits however they are computed, speculative output
+// equal to plain output, the sampler, memory.
+//
+//   gpu_tests [--device N] [--quick] [--twin] [--only NAME]
+//
+// Exit status 0: every check passed; 1: one failed; 2: there is no GPU.
+// --twin runs all of it on the CPU's twin of the engine.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/infer/cuda/device_module.h"
+#include "tests/gpu/gpu_checks.h"
+#include "tests/gpu/gpu_harness.h"
+
+namespace foretoken::gpu_tests {
+namespace {
+
+struct Named {
+  const char* name;
+  void (*run)(Context& context);
+};
+
+constexpr Named kChecks[] = {
+    {"logits_against_fp32", CheckLogits},
+    {"row_counts", CheckRowCounts},
+    {"tree_orders_and_batch_mates", CheckTreesAndMates},
+    {"prefill_chunks", CheckChunks},
+    {"graphs_and_overlap", CheckGraphs},
+    {"commits", CheckCommits},
+    {"sampler", CheckSampler},
+    {"speculative_is_plain", CheckSpeculative},
+    {"memory_runs_out", CheckMemory},
+};
+
+bool RunOne(const Named& check, Context& context) {
+  context.failures.clear();
+  const auto start = std::chrono::steady_clock::now();
+  check.run(context);
+  const std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  const bool good = context.failures.empty();
+  std::printf("%-4s %-28s %7.1f s\n", good ? "ok" : "FAIL", check.name,
+              taken.count());
+  for (const std::string& what : context.failures) {
+    std::printf("     %s\n", what.c_str());
+  }
+  std::fflush(stdout);
+  return good;
+}
+
+// One line and false where nothing can run.
+bool HasGpu(const Context& context) {
+  if (context.twin) return true;
+  const auto made = MakeGpuBackend(context, TestConfig(context), {});
+  if (made.ok()) return true;
+  std::fprintf(stderr, "gpu_tests: %s\n", made.status().ToString().c_str());
+  return false;
+}
+
+int Main(int argc, char** argv) {
+  Context context;
+  std::string only;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--twin") {
+      context.twin = true;
+    } else if (argument == "--quick") {
+      context.quick = true;
+    } else if (argument == "--device" && i + 1 < argc) {
+      context.device = std::atoi(argv[++i]);
+    } else if (argument == "--only" && i + 1 < argc) {
+      only = argv[++i];
+    } else {
+      std::fprintf(stderr,
+                   "usage: gpu_tests [--device N] [--quick] [--twin] "
+                   "[--only NAME]\n");
+      return 2;
+    }
+  }
+  if (!HasGpu(context)) {
+    const char* required = std::getenv("FORETOKEN_REQUIRE_GPU");
+    return required != nullptr && std::strcmp(required, "1") == 0 ? 1 : 2;
+  }
+  int ran = 0, failed = 0;
+  for (const Named& check : kChecks) {
+    if (!only.empty() && only != check.name) continue;
+    ++ran;
+    failed += RunOne(check, context) ? 0 : 1;
+  }
+  std::printf("gpu_tests on %s: %d passed, %d failed\n",
+              context.twin ? "the CPU's twin" : "the GPU", ran - failed,
+              failed);
+  return failed == 0 && ran > 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace foretoken::gpu_tests
+
+int main(int argc, char** argv) {
+  return foretoken::gpu_tests::Main(argc, argv);
+}
