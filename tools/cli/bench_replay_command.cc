@@ -51,6 +51,7 @@ struct ReplayOptions {
   std::string mode;
   std::string prior;
   std::string crest;
+  std::string state = "cold";
   std::string node_price = "measured";
   std::string steps;
   std::string method;
@@ -82,6 +83,8 @@ absl::Status CheckFlags(const ReplayOptions& options, const std::string& mode) {
   const bool recorded = mode == kRecordedMode;
   const std::pair<const char*, bool> idle[] = {
       {"--prior", !options.prior.empty() && mode != "auto"},
+      {"--state online",
+       options.state == "online" && mode != "auto" && mode != "phrase_pool"},
       {"--crest", !options.crest.empty() && mode != "crest"},
       {"--steps", !options.steps.empty() && !recorded},
       {"--method", !options.method.empty() && !recorded},
@@ -185,6 +188,7 @@ absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
                                                               schedule_);
   }
   DrafterResources resources;
+  resources.keep_history = options_.state == "online";
   if (!options_.prior.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(
         resources.prior,
@@ -194,7 +198,6 @@ absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
     FORETOKEN_ASSIGN_OR_RETURN(resources.crest,
                                OpenCrestSource(options_.crest, &tokenizer));
   }
-  // A wrong parameter is refused now, not in the first request.
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Drafter> drafter,
                              MakeDrafter(mode, resources));
   if (mode.name() != "auto" || options_.node_price == "none") {
@@ -203,8 +206,8 @@ absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
   }
   setup_.node_price = options_.node_price;
   return std::make_unique<model_replay::PricedRounds>(
-      [mode, resources] { return MakeDrafter(mode, resources); }, timing_,
-      backend_->config().vocab_size, options_.max_tree_nodes);
+      std::move(drafter), timing_, backend_->config().vocab_size,
+      options_.max_tree_nodes);
 }
 
 absl::StatusOr<Json> ReplayBench::Run() {
@@ -223,6 +226,7 @@ absl::StatusOr<Json> ReplayBench::Run() {
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<RoundSource> source,
                              MakeSource(mode, *tokenizer));
   setup_.mode = mode.ToString();
+  setup_.state = options_.state;
   setup_.shape = options_.random;
   setup_.backend = backend_->numerics_fingerprint();
   setup_.file = options_.recorded;
@@ -255,6 +259,12 @@ void AddModeOptions(CLI::App& command, ReplayOptions& options) {
       .add_option("--max-tree-nodes", options.max_tree_nodes,
                   "Draft nodes a round at most")
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--state", options.state,
+                  "cold: nothing is kept between turns; online: state is kept "
+                  "from turn to turn")
+      ->check(CLI::IsMember({"cold", "online"}))
       ->capture_default_str();
   command.add_option("--prior", options.prior,
                      "Static prior of mode auto (foretoken prior build)");

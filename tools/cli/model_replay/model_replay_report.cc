@@ -104,6 +104,7 @@ Json ModelReplayJson(const ReplaySetup& setup,
   }
   Json report = {{"label", kLabel},
                  {"mode", setup.mode},
+                 {"state", setup.state},
                  {"shape", setup.shape},
                  {"backend", setup.backend},
                  {"file", setup.file},
@@ -131,9 +132,9 @@ std::string ModelReplayTable(const Json& report) {
     return report[field].get<std::string>();
   };
   std::string table = absl::StrFormat(
-      "%s\nmode %s, shape %s, at most %d nodes a round, node price %s\n"
+      "%s\nmode %s, %s, shape %s, at most %d nodes a round, node price %s\n"
       "backend %s\n%s\n",
-      text("label"), text("mode"), text("shape"),
+      text("label"), text("mode"), text("state"), text("shape"),
       report["max_tree_nodes"].get<int>(), text("node_price"), text("backend"),
       text("file"));
   if (report.contains("draft_shape")) {

@@ -20,6 +20,7 @@ inline constexpr char kLabel[] =
 // What was run; goes into the report as it is.
 struct ReplaySetup {
   std::string mode;
+  std::string state;           // cold or online, as foretoken replay's
   std::string shape;           // of the target
   std::string backend;         // its numerics fingerprint
   std::string file;            // the recorded set
@@ -51,7 +52,7 @@ struct ReplaySummary {
   double spec_bench_speedup = 1.0;
 };
 
-// {"label","mode","shape","backend","file","node_price","max_tree_nodes",
+// {"label","mode","state","shape","backend","file","node_price","max_tree_nodes",
 // "pass_costs":[{"rows","ms"}],"all":{...},"categories":{name:{...}}}, with
 // "draft_shape","method","turns_left_out" for a recorded draft model; {...} is
 // a ReplaySummary, field by field.

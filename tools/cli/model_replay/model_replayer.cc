@@ -187,6 +187,7 @@ absl::StatusOr<std::vector<TurnResult>> ModelReplayer::Replay(
     RecordedTurn first = set.turns.front();
     first.output.resize(std::min(first.output.size(), kWarmUpTokens));
     FORETOKEN_RETURN_IF_ERROR(named(0, ReplayTurn(0, first).status()));
+    source_.Forget();
   }
   std::vector<TurnResult> results;
   for (size_t i = 0; i < set.turns.size(); ++i) {

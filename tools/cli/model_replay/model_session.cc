@@ -28,6 +28,8 @@ absl::Status ModelSession::Append(absl::Span<const TokenId> tokens) {
     std::iota(chain_.begin(), chain_.end(), kRootParent);
     std::iota(rows_.begin(), rows_.end(), 0);
   }
+  FORETOKEN_RETURN_IF_ERROR(backend_.Reserve(
+      session_, length_ + static_cast<int64_t>(tokens.size())));
   while (!tokens.empty()) {
     const size_t count = std::min(most, tokens.size());
     PassSession pass;
@@ -45,6 +47,8 @@ absl::Status ModelSession::Append(absl::Span<const TokenId> tokens) {
 
 absl::Status ModelSession::Pass(absl::Span<const TokenId> tokens,
                                 absl::Span<const int32_t> parents) {
+  FORETOKEN_RETURN_IF_ERROR(backend_.Reserve(
+      session_, length_ + static_cast<int64_t>(tokens.size())));
   PassSession pass;
   pass.session = session_;
   pass.tokens = tokens;
@@ -53,6 +57,7 @@ absl::Status ModelSession::Pass(absl::Span<const TokenId> tokens,
 }
 
 absl::Status ModelSession::Commit(absl::Span<const int32_t> rows) {
+  length_ += static_cast<int64_t>(rows.size());
   return backend_.Commit(session_, rows);
 }
 

@@ -42,6 +42,7 @@ class ModelSession {
 
   Backend& backend_;
   const SessionId session_;
+  int64_t length_ = 0;  // committed
   PassResult result_;
   std::vector<int32_t> chain_;  // -1, 0, 1, ...
   std::vector<int32_t> rows_;   // 0, 1, 2, ...

@@ -12,10 +12,31 @@
 #include "services/orchestrator/core/pass_costs.h"
 
 namespace foretoken::model_replay {
+namespace {
 
-PricedRounds::PricedRounds(MakeOne make, PassTiming timing, int32_t vocab_size,
-                           int max_tree_nodes)
-    : make_(std::move(make)),
+// One drafter for all requests, as a source of each.
+class Borrowed final : public Drafter {
+ public:
+  explicit Borrowed(Drafter& drafter) : drafter_(drafter) {}
+  void StartRequest(absl::Span<const TokenId> prompt) override {
+    drafter_.StartRequest(prompt);
+  }
+  void Commit(absl::Span<const TokenId> tokens) override {
+    drafter_.Commit(tokens);
+  }
+  void Draft(int max_nodes, DraftTree& tree) override {
+    drafter_.Draft(max_nodes, tree);
+  }
+
+ private:
+  Drafter& drafter_;
+};
+
+}  // namespace
+
+PricedRounds::PricedRounds(std::unique_ptr<Drafter> drafter, PassTiming timing,
+                           int32_t vocab_size, int max_tree_nodes)
+    : drafter_(std::move(drafter)),
       vocab_size_(vocab_size),
       timing_(std::move(timing)) {
   options_.limits = {max_tree_nodes, max_tree_nodes};
@@ -24,7 +45,6 @@ PricedRounds::PricedRounds(MakeOne make, PassTiming timing, int32_t vocab_size,
 }
 
 absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
-  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Drafter> drafter, make_());
   std::vector<std::pair<int32_t, double>> costs;
   for (const PassTiming::Point& point : timing_.points()) {
     costs.emplace_back(static_cast<int32_t>(std::lround(point.rows)),
@@ -33,7 +53,8 @@ absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
   options_.costs = orchestrator::PassCosts(std::move(costs));
   orchestrator::DraftSources sources;
   sources.push_back(std::make_unique<orchestrator::LocalSource>(
-      orchestrator::DrafterId::kFused, std::move(drafter), absl::Now));
+      orchestrator::DrafterId::kFused, std::make_unique<Borrowed>(*drafter_),
+      absl::Now));
   drafting_ = std::make_unique<orchestrator::RoundDrafting>(
       std::move(sources), vocab_size_, options_);
   DraftOpen open;
@@ -72,6 +93,16 @@ absl::Status PricedRounds::Commit(absl::Span<const TokenId> tokens,
   }
   drafting_->Commit(committed);
   return absl::OkStatus();
+}
+
+void PricedRounds::End() {
+  drafting_.reset();
+  drafter_->EndRequest();
+}
+
+void PricedRounds::Forget() {
+  drafter_->ForgetShared();
+  options_.estimates = std::make_shared<orchestrator::DraftEstimates>();
 }
 
 }  // namespace foretoken::model_replay

@@ -8,10 +8,9 @@
 #define FORETOKEN_TOOLS_CLI_MODEL_REPLAY_PRICED_ROUNDS_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "common/infer/pass_timing.h"
 #include "services/orchestrator/core/round_drafting.h"
 #include "tools/cli/model_replay/round_source.h"
@@ -20,20 +19,19 @@ namespace foretoken::model_replay {
 
 class PricedRounds final : public RoundSource {
  public:
-  using MakeOne = std::function<absl::StatusOr<std::unique_ptr<Drafter>>()>;
-
-  // `make` gives each request its drafter; `timing` is where costs start from.
-  PricedRounds(MakeOne make, PassTiming timing, int32_t vocab_size,
-               int max_tree_nodes);
+  // `timing` is where costs start from.
+  PricedRounds(std::unique_ptr<Drafter> drafter, PassTiming timing,
+               int32_t vocab_size, int max_tree_nodes);
 
   absl::Status Start(size_t index, const RecordedTurn& turn) override;
   absl::Status Draft(DraftTree& tree) override;
   absl::Status Commit(absl::Span<const TokenId> tokens,
                       const VerifiedRound* round) override;
-  void End() override { drafting_.reset(); }
+  void End() override;
+  void Forget() override;
 
  private:
-  const MakeOne make_;
+  const std::unique_ptr<Drafter> drafter_;
   const int32_t vocab_size_;
   PassTiming timing_;
   orchestrator::DraftingOptions options_;

@@ -43,6 +43,9 @@ class RoundSource {
                               const VerifiedRound* round) = 0;
 
   virtual void End() = 0;
+
+  // Drops what was kept from earlier requests.
+  virtual void Forget() {}
 };
 
 // A drafter's trees as they are: what `foretoken replay` measures.
@@ -65,6 +68,7 @@ class DrafterRounds final : public RoundSource {
     return absl::OkStatus();
   }
   void End() override { drafter_->EndRequest(); }
+  void Forget() override { drafter_->ForgetShared(); }
 
  private:
   const std::unique_ptr<Drafter> drafter_;
