@@ -65,9 +65,27 @@ struct ReplayOptions {
   bool json = false;
 };
 
+// Two models may share a device: each takes what one session of the longest
+// turn needs, and not what it finds.
+int64_t KvBytes(const ModelConfig& config, const RecordedSet& set,
+                int max_tree_nodes) {
+  constexpr int64_t kSlackTokens = 1024;  // of pages that are not full
+  size_t longest = 0;
+  for (const RecordedTurn& turn : set.turns) {
+    longest = std::max(longest, turn.prompt.size() + turn.output.size());
+  }
+  const int64_t tokens =
+      static_cast<int64_t>(longest) + 2 * max_tree_nodes + kSlackTokens;
+  return tokens * 2 * config.n_layers * config.n_kv_heads * config.head_dim *
+         static_cast<int64_t>(sizeof(float));
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeRandom(
-    const ReplayOptions& options, const std::string& shape) {
+    const ReplayOptions& options, const std::string& shape,
+    const RecordedSet& set) {
+  FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config, ParseRandomModel(shape));
   BackendOptions backend;
+  backend.kv_cache_bytes = KvBytes(config, set, options.max_tree_nodes);
   backend.random_model = shape;
   backend.backend = options.backend;
   backend.precision = options.precision;
@@ -167,10 +185,11 @@ absl::Status ReplayBench::OpenBackends() {
     FORETOKEN_RETURN_IF_ERROR(
         Annotate(model_replay::CheckFits(set_, draft, options_.max_tree_nodes),
                  "--draft-random"));
-    FORETOKEN_ASSIGN_OR_RETURN(draft_,
-                               MakeRandom(options_, options_.draft_random));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        draft_, MakeRandom(options_, options_.draft_random, set_));
   }
-  FORETOKEN_ASSIGN_OR_RETURN(backend_, MakeRandom(options_, options_.random));
+  FORETOKEN_ASSIGN_OR_RETURN(backend_,
+                             MakeRandom(options_, options_.random, set_));
   FORETOKEN_ASSIGN_OR_RETURN(
       timing_, PassTiming::Measure(*backend_, options_.max_tree_nodes + 1,
                                    kTimingBudget));
