@@ -186,6 +186,42 @@ TEST_F(DecodeLoopTest, MinTokensBansEndTokensAtFirst) {
   }
 }
 
+// Drafts nothing and keeps what it is told at the start.
+class Listener final : public DraftSource {
+ public:
+  explicit Listener(DraftOpen& heard) : heard_(heard) {}
+
+  DrafterId id() const override { return DrafterId::kDraftModel; }
+  void Start(const DraftOpen& open) override { heard_ = open; }
+  void Ask(const DraftRound&) override {}
+  DraftOutcome Collect(absl::Time, SourceDraft&) override {
+    return DraftOutcome::kNotAsked;
+  }
+
+ private:
+  DraftOpen& heard_;
+};
+
+TEST_F(DecodeLoopTest, DraftersHearWhatEndsTheOutput) {
+  const auto heard = [&](const GenerationRequest& request) {
+    DraftOpen open;
+    DraftSources sources;
+    sources.push_back(std::make_unique<Listener>(open));
+    EXPECT_THAT(DecodeLoop::Create(request, target_, tokenizer_.get(),
+                                   std::move(sources), {})
+                    .status(),
+                testing::IsOk());
+    return open.sampling;
+  };
+  GenerationRequest request = Request();
+  request.stop_token_ids = {7};
+  request.sampling.min_tokens = 3;
+  EXPECT_THAT(heard(request).end_tokens, ElementsAre(1, 7));
+  EXPECT_EQ(heard(request).min_tokens, 3);
+  request.ignore_eos = true;
+  EXPECT_THAT(heard(request).end_tokens, ElementsAre(7));
+}
+
 TEST_F(DecodeLoopTest, AStopStringEndsTextAndIdsBeforeIt) {
   GenerationRequest request = Request(60);
   request.ignore_eos = true;
