@@ -51,10 +51,14 @@ function(foretoken_cuda_module)
   target_include_directories(foretoken_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
   target_include_directories(foretoken_cuda SYSTEM PRIVATE
     ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  set(errors)
+  if(FORETOKEN_WERROR)
+    set(errors -Werror=all-warnings)
+  endif()
   # Multiplications and additions of the kernels fuse where they say so.
   target_compile_options(foretoken_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:${FORETOKEN_WARNINGS} ${FORETOKEN_FP_FLAGS}>
-    "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-Xcompiler=-Wall,-Wextra,-ffp-contract=off;-Werror=all-warnings>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-Xcompiler=-Wall,-Wextra,-ffp-contract=off;${errors}>")
   target_link_options(foretoken_cuda PRIVATE
     "LINKER:--version-script=${map}" "LINKER:--no-undefined")
   target_link_libraries(foretoken_cuda PRIVATE Threads::Threads ${CMAKE_DL_LIBS})

@@ -1,5 +1,11 @@
 # Every outside library, with the oldest version that is known to work
 # (Debian 12's). Targets are used by name below common/, services/ and tools/.
+set(FORETOKEN_PACKED "" CACHE PATH
+    "Folder of `tools/gpu_check --pack` with what is not installed here")
+if(FORETOKEN_PACKED)
+  include(Packed)
+  return()
+endif()
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(ZLIB REQUIRED)

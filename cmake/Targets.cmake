@@ -3,6 +3,10 @@ include(GoogleTest OPTIONAL)
 
 set(FORETOKEN_WARNINGS
     -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+option(FORETOKEN_WERROR "Warnings are errors" ON)
+if(NOT FORETOKEN_WERROR)
+  list(REMOVE_ITEM FORETOKEN_WARNINGS -Werror)
+endif()
 
 function(_foretoken_common target)
   target_compile_options(${target} PRIVATE ${FORETOKEN_WARNINGS}
