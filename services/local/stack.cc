@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/text/tokenizer.h"
+#include "services/local/direct_verify_stream.h"
 
 namespace foretoken::local {
 
@@ -46,6 +47,20 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
   return loaded;
 }
 
+// Its drafts are the target's token ids.
+absl::Status CheckDraftTokenizer(const StackConfig& config,
+                                 const Tokenizer* target) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> draft,
+                             LoadTokenizer(config.draft_model));
+  if (target == nullptr || draft == nullptr ||
+      draft->fingerprint() == target->fingerprint()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("--draft-model: the tokenizer of ", config.draft_model,
+                   " is not that of ", config.backend.model));
+}
+
 }  // namespace
 
 absl::Status Stack::StartDrafters(
@@ -73,6 +88,7 @@ absl::Status Stack::StartDrafters(
     servables.push_back(crest_.get());
   }
   if (!config.draft_model.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckDraftTokenizer(config, tokenizer));
     draft_worker::DraftWorkerParts parts;
     parts.backend.model = config.draft_model;
     parts.backend.backend = config.backend.backend;
@@ -89,6 +105,11 @@ absl::Status Stack::StartDrafters(
   const orchestrator::DraftEndpoint here = {
       drafters_server_->InProcessChannel(), ""};
   drafters->trie_drafter = here;
+  drafters->trie_here = orchestrator::DraftServiceHere{
+      &trie_drafter_->sessions(), &trie_drafter_->workers(),
+      [trie = trie_drafter_.get()](const DraftAnswer& answer) {
+        trie->observer().OnAnswer(answer);
+      }};
   if (draft_worker_ != nullptr) drafters->draft_worker = here;
   if (crest_ != nullptr) {
     drafters->crest = here;
@@ -112,7 +133,10 @@ absl::StatusOr<std::unique_ptr<Stack>> Stack::Start(
                              LoadTokenizer(config.backend.model));
   std::vector<orchestrator::VerifierEndpoint> endpoints;
   endpoints.push_back(
-      {"in-process", stack->verifier_server_->InProcessChannel(), ""});
+      {"in-process", stack->verifier_server_->InProcessChannel(), "",
+       [verifier = stack->verifier_.get()](absl::Time deadline) {
+         return DirectVerifyStream::Start(*verifier, deadline);
+       }});
   orchestrator::OrchestratorServerOptions options = config.orchestrator;
   options.model_name = config.verifier.model_name;
   options.max_tree_nodes = config.verifier.max_tree_nodes;

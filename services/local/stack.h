@@ -1,5 +1,7 @@
-// Stack: every service of Foretoken in one process, joined by in-process
-// channels: the same code as across machines, without sockets.
+// Stack: every service of Foretoken in one process: the same code as across
+// machines, without sockets. Verifier and trie drafter, which every round
+// crosses, are called without a channel; the others are behind in-process
+// channels.
 //
 // The embedded default, and what most end-to-end tests start.
 #ifndef FORETOKEN_SERVICES_LOCAL_STACK_H_

@@ -177,11 +177,11 @@ VerifierServer::VerifierServer(const VerifierServerOptions& options,
                                std::unique_ptr<VerifyEngine> engine,
                                metrics::Registry& registry)
     : options_(options),
-      metrics_(registry),
-      engine_(options.engine_thread, std::move(engine), &metrics_),
-      protocol_{engine_.numerics_fingerprint(), engine_.model().max_positions,
+      protocol_{engine->numerics_fingerprint(), engine->model().max_positions,
                 options.max_tree_nodes, options.max_rows_per_session,
-                options.retry_after} {}
+                options.retry_after},
+      metrics_(registry),
+      engine_(options.engine_thread, std::move(engine), &metrics_) {}
 
 VerifierServer::~VerifierServer() = default;
 

@@ -56,22 +56,27 @@ class VerifierServer final : public v1::Verifier::CallbackService,
 
   EngineThread& engine() { return engine_; }
 
+  // For streams that are not this server's own, in the same process.
+  // Unavailable while draining, ResourceExhausted over max_streams.
+  absl::Status AdmitStream();
+  void StreamDone();  // of one that was admitted
+  void StreamFailed(absl::StatusCode code) { metrics_.Failed(code); }
+  const SessionProtocolOptions& protocol() const { return protocol_; }
+
  private:
   class Stream;
 
-  // Unavailable while draining, ResourceExhausted over max_streams.
-  absl::Status AdmitStream();
-  void StreamDone();
   bool draining() const;
 
   const VerifierServerOptions options_;
-  EngineMetrics metrics_;
-  EngineThread engine_;
   const SessionProtocolOptions protocol_;
+  EngineMetrics metrics_;
 
   mutable absl::Mutex mu_;
   int32_t streams_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
+
+  EngineThread engine_;  // last: it tells sessions when it stops
 };
 
 }  // namespace foretoken::verifier

@@ -7,7 +7,7 @@
 //
 // The request's loop, the verifier and the trie drafter are the services' own,
 // in this process: once over TCP on loopback, as separate services are, and
-// once over in-process channels, as in foretoken-local. Prints one JSON object;
+// once joined as in foretoken-local. Prints one JSON object;
 // times in microseconds.
 #include <algorithm>
 #include <cstdio>
@@ -22,6 +22,7 @@
 #include "common/config/flags.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/convert_draft.h"
+#include "services/local/direct_verify_stream.h"
 #include "services/orchestrator/adapters/remote_services.h"
 #include "services/orchestrator/adapters/remote_verifier.h"
 #include "services/orchestrator/core/decode_loop.h"
@@ -144,10 +145,22 @@ class Services {
     trie_server_ = Serve(trie_.get());
     std::vector<orc::VerifierEndpoint> endpoints;
     endpoints.push_back({"verifier", Channel(*verifier_server_), ""});
+    if (!sockets_) {
+      endpoints[0].connect = [this](absl::Time deadline) {
+        return local::DirectVerifyStream::Start(*verifier_, deadline);
+      };
+    }
     pool_ = std::make_unique<orc::VerifierPool>(orc::VerifierPoolOptions(),
                                                 std::move(endpoints));
     orc::RemoteServicesOptions options;
     options.trie_drafter = orc::DraftEndpoint{Channel(*trie_server_), ""};
+    if (!sockets_) {
+      options.trie_here =
+          orc::DraftServiceHere{&trie_->sessions(), &trie_->workers(),
+                                [this](const DraftAnswer& answer) {
+                                  trie_->observer().OnAnswer(answer);
+                                }};
+    }
     drafters_ = std::make_unique<orc::RemoteServices>(options, "", registry_);
   }
 

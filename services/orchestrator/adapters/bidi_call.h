@@ -1,9 +1,5 @@
-// BidiCall: one bidirectional stream to a service, as blocking calls over the
-// callback API: one read and one write outstanding.
-//
-//   Start -> (Send | Receive)* -> Finish
-//
-// Send, Receive and Finish are for one thread; Cancel may come from any.
+// BidiCall: a MessageStream over gRPC's callback API: one read and one write
+// outstanding.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_BIDI_CALL_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_BIDI_CALL_H_
 
@@ -24,17 +20,9 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "grpcpp/support/client_callback.h"
+#include "services/orchestrator/adapters/message_stream.h"
 
 namespace foretoken::orchestrator {
-
-// A stream that may be on its way out, whatever it carries.
-class AnyCall {
- public:
-  virtual ~AnyCall() = default;
-  // Ends the stream now; Receive returns Cancelled.
-  virtual void Cancel() = 0;
-  virtual bool done() const = 0;
-};
 
 // The calls of one channel that are not quite gone. gRPC must not lose the last
 // reference to a channel in one of its own callbacks, so whoever owns a channel
@@ -75,7 +63,7 @@ class LiveCalls {
 
 template <typename Request, typename Response>
 class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
-                       public AnyCall {
+                       public MessageStream<Request, Response> {
  public:
   using Reactor = grpc::ClientBidiReactor<Request, Response>;
   // A stub's method: `stub.async()->Verify(context, reactor)`.
@@ -84,10 +72,8 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
   // Answers that may lie unread before no more is read.
   static constexpr size_t kMaxUnread = 32;
 
-  struct Received {
-    Response message;
-    absl::Time arrived;
-  };
+  using Received = typename MessageStream<Request, Response>::Received;
+  using MessageStream<Request, Response>::Receive;
 
   // gRPC holds the object until the stream is done, whoever lets go before.
   // `live` is the channel's and outlives the object.
@@ -108,18 +94,15 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
   }
   ~BidiCall() override { left_.live.Forget(this); }
 
-  // Queues the message; an error shows in the next Receive.
-  void Send(Request message) {
+  void Send(Request message) override {
     absl::MutexLock lock(&mu_);
     if (broken_ || done_ || finishing_) return;
     unsent_.push_back(std::move(message));
     WriteNext();
   }
 
-  // The next message, or the status that ended the stream: never OK, a stream
-  // that ended well while a message was awaited is Unavailable. Nothing where
-  // neither came by `deadline`.
-  std::optional<absl::StatusOr<Received>> Receive(absl::Time deadline) {
+  std::optional<absl::StatusOr<Received>> Receive(
+      absl::Time deadline) override {
     absl::MutexLock lock(&mu_);
     const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return !received_.empty() || done_ || broken_ || cancelled_;
@@ -144,15 +127,7 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
     return absl::UnavailableError("the service ended the stream early");
   }
 
-  // As Receive, without end.
-  absl::StatusOr<Response> Receive() {
-    auto received = *Receive(absl::InfiniteFuture());
-    if (!received.ok()) return received.status();
-    return std::move(received->message);
-  }
-
-  // No more messages; the stream ends by itself. Once, after the last Send.
-  void Finish() {
+  void Finish() override {
     absl::MutexLock lock(&mu_);
     finishing_ = true;
     // Unread answers would keep the end away.

@@ -36,6 +36,10 @@ RemoteServices::RemoteServices(const RemoteServicesOptions& options,
 
 std::unique_ptr<DraftSource> RemoteServices::TrieDrafter(DrafterId id,
                                                          const ModeSpec& mode) {
+  if (options_.trie_here.has_value()) {
+    return std::make_unique<SessionSource>(id, mode, tokenizer_fingerprint_,
+                                           *options_.trie_here, absl::Now);
+  }
   RemoteDrafter::Options drafter;
   drafter.id = id;
   drafter.mode = mode;

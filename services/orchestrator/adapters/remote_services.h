@@ -14,6 +14,7 @@
 #include "foretoken/v1/trie_drafter.grpc.pb.h"
 #include "services/orchestrator/adapters/draft_peer.h"
 #include "services/orchestrator/core/modes.h"
+#include "services/orchestrator/core/session_source.h"
 
 namespace foretoken::orchestrator {
 
@@ -22,6 +23,9 @@ struct RemoteServicesOptions {
   std::optional<DraftEndpoint> trie_drafter;
   std::optional<DraftEndpoint> draft_worker;
   std::optional<DraftEndpoint> crest;
+  // The trie drafter's sessions where it is in this process, too: rounds are
+  // calls then. The endpoint serves its shared pool.
+  std::optional<DraftServiceHere> trie_here;
   std::string crest_datastore;  // of requests that name none
   CircuitBreakerOptions breaker;
   // Phrases that a draft worker's session starts with.

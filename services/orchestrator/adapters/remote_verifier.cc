@@ -47,7 +47,7 @@ void RemoteVerifier::DropCall() {
 }
 
 void RemoteVerifier::Cancel() {
-  std::shared_ptr<VerifyCall> call;
+  std::shared_ptr<VerifyStream> call;
   {
     absl::MutexLock lock(&mu_);
     cancelled_ = true;
@@ -56,7 +56,7 @@ void RemoteVerifier::Cancel() {
   if (call != nullptr) call->Cancel();
 }
 
-bool RemoteVerifier::Adopt(std::shared_ptr<VerifyCall> call) {
+bool RemoteVerifier::Adopt(std::shared_ptr<VerifyStream> call) {
   call_ = std::move(call);
   absl::MutexLock lock(&mu_);
   cancellable_ = call_;
@@ -74,12 +74,7 @@ absl::Status RemoteVerifier::BackOff(absl::Duration delay) {
 absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
     VerifierPool::Lease lease) {
   lease_.emplace(std::move(lease));
-  const auto verify = [this](grpc::ClientContext* context,
-                             VerifyCall::Reactor* reactor) {
-    lease_->stub().async()->Verify(context, reactor);
-  };
-  if (!Adopt(VerifyCall::Start(verify, session_.deadline, lease_->token(),
-                               pool_.live_calls()))) {
+  if (!Adopt(lease_->Connect(session_.deadline))) {
     call_->Cancel();
     call_->Finish();
     return absl::CancelledError("the request was cancelled");

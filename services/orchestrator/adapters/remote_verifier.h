@@ -35,8 +35,6 @@ struct RemoteVerifierOptions {
   absl::Duration max_backoff = absl::Milliseconds(500);
 };
 
-using VerifyCall = BidiCall<v1::VerifyRequest, v1::VerifyResponse>;
-
 class RemoteVerifier final : public Verifier {
  public:
   // `pool` must outlive the object.
@@ -67,7 +65,7 @@ class RemoteVerifier final : public Verifier {
   // Sleeps; Cancelled if that came first.
   absl::Status BackOff(absl::Duration delay);
   // Makes `call` the one that Cancel ends; false if cancelled already.
-  bool Adopt(std::shared_ptr<VerifyCall> call);
+  bool Adopt(std::shared_ptr<VerifyStream> call);
 
   const RemoteVerifierOptions options_;
   VerifierPool& pool_;
@@ -76,12 +74,12 @@ class RemoteVerifier final : public Verifier {
   SessionRequest session_;   // tokens: prompt and everything committed since
   std::string fingerprint_;  // empty until a session was opened
   std::optional<VerifierPool::Lease> lease_;
-  std::shared_ptr<VerifyCall> call_;
+  std::shared_ptr<VerifyStream> call_;
   int64_t failovers_ = 0;
 
   absl::Mutex mu_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  std::shared_ptr<VerifyCall> cancellable_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<VerifyStream> cancellable_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace foretoken::orchestrator

@@ -173,14 +173,19 @@ VerifierPool::Lease::~Lease() {
   --pool_->members_[index_].ours;
 }
 
-// Stub, token and name never change after construction.
-v1::Verifier::Stub& VerifierPool::Lease::stub() const
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  return *pool_->members_[index_].stub;
-}
-const std::string& VerifierPool::Lease::token() const
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  return pool_->members_[index_].endpoint.token;
+// Endpoints and stubs never change after construction.
+std::shared_ptr<VerifyStream> VerifierPool::Lease::Connect(
+    absl::Time deadline) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  using Call = BidiCall<v1::VerifyRequest, v1::VerifyResponse>;
+  const Member& member = pool_->members_[index_];
+  if (member.endpoint.connect != nullptr) {
+    return member.endpoint.connect(deadline);
+  }
+  return Call::Start(
+      [&member](grpc::ClientContext* context, Call::Reactor* reactor) {
+        member.stub->async()->Verify(context, reactor);
+      },
+      deadline, member.endpoint.token, pool_->live_calls());
 }
 const std::string& VerifierPool::Lease::name() const
     ABSL_NO_THREAD_SAFETY_ANALYSIS {

@@ -1,0 +1,79 @@
+#include "services/local/direct_verify_stream.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace foretoken::local {
+
+DirectVerifyStream::DirectVerifyStream(verifier::VerifierServer& server,
+                                       absl::Time deadline)
+    : server_(server),
+      deadline_(deadline),
+      admitted_(server.AdmitStream()),
+      protocol_(server.protocol(), server.engine(), *this) {
+  if (!admitted_.ok()) answers_.End(admitted_);
+}
+
+std::shared_ptr<DirectVerifyStream> DirectVerifyStream::Start(
+    verifier::VerifierServer& server, absl::Time deadline) {
+  return std::shared_ptr<DirectVerifyStream>(
+      new DirectVerifyStream(server, deadline));
+}
+
+void DirectVerifyStream::Send(v1::VerifyRequest message) {
+  if (!admitted_.ok()) return;
+  const std::shared_ptr<SessionSink> sink = shared_from_this();
+  absl::MutexLock lock(&mu_);
+  protocol_.OnMessage(message, deadline_, sink);
+}
+
+std::optional<absl::StatusOr<VerifyStream::Received>>
+DirectVerifyStream::Receive(absl::Time deadline) {
+  return answers_.Pop(deadline);
+}
+
+void DirectVerifyStream::Finish() {
+  if (!admitted_.ok()) return;
+  absl::MutexLock lock(&mu_);
+  protocol_.OnHalfClose();
+}
+
+void DirectVerifyStream::Cancel() {
+  if (!admitted_.ok()) return;
+  absl::MutexLock lock(&mu_);
+  answers_.End(absl::CancelledError("the request was cancelled"));
+  protocol_.OnDisconnect();
+}
+
+void DirectVerifyStream::OnOpened() {
+  absl::MutexLock lock(&mu_);
+  protocol_.OnOpened();
+}
+
+void DirectVerifyStream::OnPrefilled(PrefillResult result) {
+  absl::MutexLock lock(&mu_);
+  protocol_.OnPrefilled(result);
+}
+
+void DirectVerifyStream::OnRound(RoundResult result) {
+  absl::MutexLock lock(&mu_);
+  protocol_.OnRound(result);
+}
+
+void DirectVerifyStream::OnFailed(absl::Status status) {
+  absl::MutexLock lock(&mu_);
+  protocol_.OnFailed(status);
+}
+
+void DirectVerifyStream::Send(v1::VerifyResponse message) {
+  answers_.Push({std::move(message), absl::Now()});
+}
+
+void DirectVerifyStream::End(const absl::Status& status) {
+  if (!status.ok()) server_.StreamFailed(status.code());
+  server_.StreamDone();
+  answers_.End(status);
+}
+
+}  // namespace foretoken::local

@@ -1,0 +1,72 @@
+// SessionSource: a DraftSource on a drafting service in this process, called
+// straight from the request's thread: no message, no queue, no other thread but
+// the one that opens the session while the target reads its prompt.
+//
+// For services whose rounds are short and never wait.
+// Owned by one thread.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SESSION_SOURCE_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SESSION_SOURCE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/worker_pool.h"
+#include "common/drafting/draft_session.h"
+#include "common/spec/mode_spec.h"
+#include "services/orchestrator/core/draft_source.h"
+
+namespace foretoken::orchestrator {
+
+// A drafting service of this process; all outlive the requests.
+struct DraftServiceHere {
+  DraftSessions* sessions = nullptr;
+  // Opens and ends sessions; neither is short.
+  WorkerPool* workers = nullptr;
+  std::function<void(const DraftAnswer&)> on_answer;  // for metrics
+};
+
+class SessionSource final : public DraftSource {
+ public:
+  SessionSource(DrafterId id, ModeSpec mode, std::string tokenizer_fingerprint,
+                DraftServiceHere service, std::function<absl::Time()> clock);
+  ~SessionSource() override;
+
+  DrafterId id() const override { return id_; }
+  void Start(const DraftOpen& open) override;
+  void Ask(const DraftRound& round) override;
+  DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override;
+
+ private:
+  // A session that a worker opens; shared with the worker.
+  struct Opening {
+    absl::Mutex mu;
+    bool done ABSL_GUARDED_BY(mu) = false;
+    absl::StatusOr<std::unique_ptr<DraftSession>> session ABSL_GUARDED_BY(mu) =
+        absl::UnavailableError("not open yet");
+  };
+
+  // False where there is no session, for good.
+  bool AwaitSession();
+  void GiveUp(const absl::Status& status);
+
+  const DrafterId id_;
+  const ModeSpec mode_;
+  const std::string tokenizer_fingerprint_;
+  const DraftServiceHere service_;
+  const std::function<absl::Time()> clock_;
+  std::shared_ptr<Opening> opening_;
+  std::unique_ptr<DraftSession> session_;
+  bool given_up_ = false;
+  DraftAnswer answer_;
+  DraftOutcome outcome_ = DraftOutcome::kNotAsked;
+  absl::Duration latency_;
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SESSION_SOURCE_H_
