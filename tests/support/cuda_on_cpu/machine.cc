@@ -1,7 +1,5 @@
 #include "tests/support/cuda_on_cpu/machine.h"
 
-#include <ucontext.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +8,8 @@
 #include <memory>
 #include <random>
 #include <vector>
+
+#include "tests/support/cuda_on_cpu/fiber.h"
 
 namespace foretoken::cuda_on_cpu {
 namespace {
@@ -36,7 +36,7 @@ struct Warp {
 };
 
 struct Fiber {
-  ucontext_t context;
+  Context context;
   std::unique_ptr<char[]> stack;
   Index index;
   int lane = 0;
@@ -54,9 +54,10 @@ struct Machine {
   std::vector<Warp> warps;
   std::vector<char> shared = std::vector<char>(kMaxSharedBytes + 256);
   Fiber* current = nullptr;
-  ucontext_t scheduler;
+  Context scheduler;
   Index block, grid;
   int threads = 0;
+  size_t shared_bytes = 0;
   int64_t block_arrivals = 0;
   const std::function<void()>* thread = nullptr;
   std::mt19937 random{12345};
@@ -74,12 +75,12 @@ void FiberMain() {
   (*m.thread)();
   if (!m.current->open.empty()) Fail("copies without a group", "at the end");
   m.current->done = true;
-  swapcontext(&m.current->context, &m.scheduler);
+  Switch(m.current->context, m.scheduler);
 }
 
 void Yield() {
   Machine& m = TheMachine();
-  swapcontext(&m.current->context, &m.scheduler);
+  Switch(m.current->context, m.scheduler);
 }
 
 bool Ready(const Machine& m, const Fiber& f) {
@@ -88,7 +89,7 @@ bool Ready(const Machine& m, const Fiber& f) {
 }
 
 void RunBlock(Machine& m) {
-  std::memset(m.shared.data(), 0xff, m.shared.size());
+  std::memset(SharedMemory(), 0xff, m.shared_bytes);
   m.block_arrivals = 0;
   m.warps.assign((m.threads + 31) / 32, Warp());
   std::vector<Fiber*> alive;
@@ -100,11 +101,7 @@ void RunBlock(Machine& m) {
     f.warp_meetings = f.block_meetings = f.warp_target = f.block_target = 0;
     f.groups.clear();
     f.open.clear();
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = kStackBytes;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, FiberMain, 0);
+    Prepare(f.context, f.stack.get(), kStackBytes, FiberMain);
     alive.push_back(&f);
   }
   while (!alive.empty()) {
@@ -114,7 +111,7 @@ void RunBlock(Machine& m) {
       if (!Ready(m, *f)) continue;
       ran = true;
       m.current = f;
-      swapcontext(&m.scheduler, &f->context);
+      Switch(m.scheduler, f->context);
     }
     if (!ran) Fail("threads wait for others that ended", "deadlock");
     alive.erase(std::remove_if(alive.begin(), alive.end(),
@@ -173,7 +170,7 @@ char* SharedMemory() {
 
 void AddCopy(uint32_t to, const void* from) {
   Machine& m = TheMachine();
-  if (to % 16 != 0 || to + 16 > kMaxSharedBytes) Fail("copy", "bad target");
+  if (to % 16 != 0 || to + 16 > m.shared_bytes) Fail("copy", "bad target");
   if (from != nullptr && (reinterpret_cast<uintptr_t>(from) % 16 != 0 ||
                           !IsDeviceMemory(from, 16))) {
     Fail("copy", "bad source");
@@ -211,6 +208,7 @@ void RunGrid(const Index& grid, const Index& block, size_t shared_bytes,
   Machine& m = TheMachine();
   if (shared_bytes > kMaxSharedBytes) Fail("launch", "too much shared memory");
   m.grid = grid;
+  m.shared_bytes = shared_bytes;
   m.threads = static_cast<int>(block.x * block.y * block.z);
   if (m.threads < 1 || m.threads > 1024 || block.y != 1 || block.z != 1) {
     Fail("launch", "bad block");

@@ -129,8 +129,8 @@ std::vector<NamedConfig> Configs() {
   widest.head_dim = 256;
   widest.n_layers = 1;
   ModelConfig& grouped = add("several_groups_of_k");
-  grouped.d_model = 1030;
-  grouped.d_ff = 1100;
+  grouped.d_model = 780;
+  grouped.d_ff = 780;
   grouped.n_layers = 1;
   add("fp16");
   all.back().type = WeightType::kFloat16;
@@ -178,67 +178,96 @@ INSTANTIATE_TEST_SUITE_P(Shapes, KernelsOnCpuLogitsTest,
                          ::testing::ValuesIn(Configs()),
                          [](const auto& test) { return test.param.name; });
 
+// K in two groups of the products with the residual stream.
+ModelConfig Grouped() {
+  ModelConfig config = TinyConfig();
+  config.d_model = 520;
+  config.d_ff = 520;
+  config.n_layers = 1;
+  return config;
+}
+
 class KernelsOnCpuTest : public ::testing::Test {
  protected:
-  // K in four groups of the residual stream's products.
-  static ModelConfig Grouped() {
-    ModelConfig config = TinyConfig();
-    config.d_model = 528;
-    config.d_ff = 520;
-    config.n_layers = 1;
-    return config;
-  }
-
   const ModelConfig config_ = TinyConfig();
   std::mt19937 random_{21};
 };
 
-TEST_F(KernelsOnCpuTest, EveryRowCountAndShapeGivesTheSameRows) {
-  for (const bool grouped : {false, true}) {
-    const ModelConfig config = grouped ? Grouped() : config_;
-    const auto reference = MakeKernels(config, SmallOptions(false));
-    OneByOne one_by_one(*reference);
-    const auto backend = MakeKernels(config, SmallOptions());
-    const std::vector<TokenId> some = RandomTokens(43, config, random_);
-    std::vector<int> counts = {1, 2, 3, 8, 17, 64, 130, 320};
-    if (grouped) counts = {9, 33, 200};
-    for (const int rows : counts) {
-      std::vector<TokenId> tokens(rows);
-      std::vector<int32_t> parents = Chain(rows);
-      for (int r = 0; r < rows; ++r) {
-        tokens[r] = r < 40 ? some[r] : some[40 + r % 3];
-        if (r >= 40) parents[r] = (r * 7) % 40;
-      }
-      const SessionId session = backend->Open("", {})->session;
-      PassSession pass;
-      pass.session = session;
-      pass.tokens = tokens;
-      pass.parents = parents;
-      PassResult result;
-      FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
-      for (int r = 0; r < rows; ++r) {
-        const Bits& want = one_by_one.Logits(PathTo({}, tokens, parents, r));
-        ASSERT_TRUE(SameBits(RowLogits(*backend, session, r), want))
-            << rows << " rows, row " << r;
-        ASSERT_EQ(result.outputs[0][r].token,
-                  std::max_element(want.begin(), want.end()) - want.begin());
-      }
-      FORETOKEN_ASSERT_OK(backend->Close(session));
+// A chain of `chain` and children of its last three rows, so that there are few
+// paths however many rows.
+void CheckRowCounts(const ModelConfig& config, int chain,
+                    const std::vector<int>& counts, std::mt19937& random) {
+  const auto reference = MakeKernels(config, SmallOptions(false));
+  OneByOne one_by_one(*reference);
+  const auto backend = MakeKernels(config, SmallOptions());
+  const std::vector<TokenId> some = RandomTokens(chain + 2, config, random);
+  one_by_one.Logits({some.begin(), some.begin() + chain});
+  for (const int rows : counts) {
+    std::vector<TokenId> tokens(rows);
+    std::vector<int32_t> parents = Chain(rows);
+    for (int r = 0; r < rows; ++r) {
+      tokens[r] = r < chain ? some[r] : some[chain + r % 2];
+      if (r >= chain) parents[r] = chain - 1 - r % 3;
     }
+    const SessionId session = backend->Open("", {})->session;
+    PassSession pass;
+    pass.session = session;
+    pass.tokens = tokens;
+    pass.parents = parents;
+    PassResult result;
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+    for (int r = 0; r < rows; ++r) {
+      const Bits& want = one_by_one.Logits(PathTo({}, tokens, parents, r));
+      ASSERT_TRUE(SameBits(RowLogits(*backend, session, r), want))
+          << rows << " rows, row " << r;
+      ASSERT_EQ(result.outputs[0][r].token,
+                std::max_element(want.begin(), want.end()) - want.begin());
+    }
+    FORETOKEN_ASSERT_OK(backend->Close(session));
   }
 }
 
-TEST_F(KernelsOnCpuTest, BatchMatesAndTheOrderOfATreeChangeNothing) {
+TEST_F(KernelsOnCpuTest, EveryRowCountGivesTheSameRows) {
+  CheckRowCounts(config_, 36, {1, 2, 3, 8, 17, 64, 130, 320}, random_);
+}
+
+TEST_F(KernelsOnCpuTest, EveryRowCountGivesTheSameRowsWhereKIsCutIntoGroups) {
+  CheckRowCounts(Grouped(), 5, {1, 9, 33, 200}, random_);
+}
+
+TEST_F(KernelsOnCpuTest, BatchMatesChunksAndTheOrderOfATreeChangeNothing) {
   const auto reference = MakeKernels(config_, SmallOptions(false));
-  OneByOne one_by_one(*reference);
   const auto backend = MakeKernels(config_, SmallOptions());
-  for (const int mates : {1, 7}) {
+  // Of a session of its own that took its context in two chunks.
+  const auto alone = [&](const std::vector<TokenId>& context,
+                         const std::vector<TokenId>& path) {
+    const SessionId session = reference->Open("", {})->session;
+    const auto middle = context.begin() + context.size() / 3;
+    for (const std::vector<TokenId>& part :
+         {std::vector<TokenId>(context.begin(), middle),
+          std::vector<TokenId>(middle, context.end()),
+          std::vector<TokenId>(path.begin(), path.end() - 1)}) {
+      if (!part.empty()) Append(*reference, session, part);
+    }
+    PassSession pass;
+    pass.session = session;
+    const std::vector<TokenId> last = {path.back()};
+    const std::vector<int32_t> parents = {-1};
+    pass.tokens = last;
+    pass.parents = parents;
+    PassResult result;
+    EXPECT_THAT(reference->Forward({pass}, result), IsOk());
+    const Bits logits = RowLogits(*reference, session, 0);
+    EXPECT_THAT(reference->Close(session), IsOk());
+    return logits;
+  };
+  for (const int mates : {1, 4}) {
     std::vector<std::vector<TokenId>> contexts, tokens;
     std::vector<std::vector<int32_t>> parents;
     std::vector<PassSession> pass(mates);
     for (int s = 0; s < mates; ++s) {
       pass[s].session = backend->Open("", {})->session;
-      contexts.push_back(RandomTokens(random_() % 140, config_, random_));
+      contexts.push_back(RandomTokens(random_() % 160, config_, random_));
       const int rows = 1 + random_() % 12;
       tokens.push_back(RandomTokens(rows, config_, random_));
       parents.push_back(RandomParents(rows, s % 3, random_));
@@ -252,8 +281,8 @@ TEST_F(KernelsOnCpuTest, BatchMatesAndTheOrderOfATreeChangeNothing) {
     FORETOKEN_ASSERT_OK(backend->Forward(pass, result));
     for (int s = 0; s < mates; ++s) {
       for (size_t r = 0; r < tokens[s].size(); ++r) {
-        const Bits& want =
-            one_by_one.Logits(PathTo(contexts[s], tokens[s], parents[s], r));
+        const Bits want =
+            alone(contexts[s], PathTo({}, tokens[s], parents[s], r));
         ASSERT_TRUE(SameBits(RowLogits(*backend, pass[s].session, r), want))
             << "session " << s << " of " << mates << ", row " << r;
       }

@@ -103,8 +103,7 @@ __device__ __forceinline__ void LoadUnit(const AttentionParams& p,
 // The lane's fragments of the queries: value and rest, to shared memory that
 // only this lane reads.
 template <typename T, typename Shape>
-__device__ __forceinline__ void SplitQueries(const AttentionParams& p,
-                                             const float* const (&from)[2],
+__device__ __forceinline__ void SplitQueries(const float* const (&from)[2],
                                              int lane, uint4* fragments) {
 #pragma unroll
   for (int kb = 0; kb < Shape::kQueryBlocks; ++kb) {
@@ -323,7 +322,7 @@ __device__ __forceinline__ void StorePartial(
 template <typename T, typename Shape>
 __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
     AttentionKernel(const AttentionParams p) {
-  extern __shared__ __align__(128) char shared[];
+  char* const shared = DynamicShared();
   AllowNextKernel();
   WaitForPreviousKernels();
   const int lane = threadIdx.x % 32;
@@ -359,7 +358,7 @@ __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
                                     kv_head * p.group + query % p.group) *
                                        Shape::kDim;
   }
-  SplitQueries<T, Shape>(p, queries, lane, fragments);
+  SplitQueries<T, Shape>(queries, lane, fragments);
 
   float out[Shape::kUnits][4] = {};
   for (int stage = 0; more; stage ^= 1) {

@@ -171,7 +171,7 @@ __device__ __forceinline__ void Store(
 template <typename T, typename Shape, GemmEpilogue kEpilogue>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
     GemmKernel(const GemmParams p) {
-  extern __shared__ __align__(128) char shared[];
+  char* const shared = DynamicShared();
   AllowNextKernel();
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "common/infer/cuda/kernels/gemm_index.h"
+#include "common/infer/cuda/kernels/launch.h"
 #include "common/infer/cuda/kernels/weight_store.h"
 
 namespace foretoken {
@@ -239,12 +240,16 @@ DeviceStatus WeightStore::Pack(const Target& target, const void* rows,
                                int64_t first_row, int64_t count,
                                cudaStream_t stream) const {
   const int64_t blocks = std::min<int64_t>(
-      RoundUp(count * target.cols, kPackThreads) / kPackThreads, 1 << 16);
-  PackKernel<<<static_cast<unsigned>(blocks), kPackThreads, 0, stream>>>(
-      static_cast<const uint16_t*>(rows), static_cast<uint16_t*>(target.packed),
-      first_row, count, target.cols, target.shape->k, target.mode,
-      target.first_feature);
-  return CheckCuda(cudaGetLastError(), "packing of a matrix");
+      RoundUp(count * target.cols, kPackThreads) / kPackThreads, 1 << 14);
+  Launcher launcher;
+  launcher.stream = stream;
+  return CheckCuda(
+      launcher.Run(PackKernel, dim3(static_cast<unsigned>(blocks)),
+                   dim3(kPackThreads), 0, static_cast<const uint16_t*>(rows),
+                   static_cast<uint16_t*>(target.packed), first_row, count,
+                   target.cols, target.shape->k, target.mode,
+                   target.first_feature),
+      "packing of a matrix");
 }
 
 DeviceStatus WeightStore::Finish(const float* cosines, const float* sines,
