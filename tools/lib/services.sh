@@ -83,8 +83,8 @@ start_postgres() {
     printf '%s' "$folder" >"$run/postgres.folder"
   fi
   export FORETOKEN_POSTGRES_URL="host=$folder user=postgres dbname=postgres"
-  (cd / && as_postgres "$programs/pg_ctl" -D "$folder/data" status) \
-    >/dev/null 2>&1 && return
+  # Not by pg_ctl's status, which takes a zombie for a server.
+  [ -z "$(pid_of postgres)" ] || return 0
   (cd / && as_postgres "$programs/pg_ctl" -D "$folder/data" -w \
     -l "$folder/server.log" \
     -o "-c listen_addresses= -c shared_buffers=64MB -k $folder" start) \

@@ -100,6 +100,7 @@ hurt() {
   local pids
   pids=$(pids_of "$1")
   [ -n "$pids" ] || return 0
+  [ "$1" != postgres ] || postgres_pids=$pids
   blows["$1 $2"]=$((${blows["$1 $2"]:-0} + 1))
   case $2 in
     kill) kill -9 "$(pid_of "$1")" 2>/dev/null || true ;;
@@ -109,11 +110,28 @@ hurt() {
     hang) kill -STOP $pids 2>/dev/null || true ;;
   esac
   hurt_now="$hurt_now $1:$2"
+  echo "$(date +%T) $2 $1" >>"$run/blows.log"
 }
-hurt_now=''
+hurt_now='' postgres_pids=''
+
+# Where the first process does not reap (containers), the number of a server that
+# was killed looks alive to the next one. Its children are gone by then.
+forget_postgres() {
+  local pid folder program
+  folder=$(<"$run/postgres.folder")
+  for pid in $postgres_pids; do
+    for _ in $(seq 50); do
+      program=$(readlink "/proc/$pid/exe" 2>/dev/null) || break
+      [ "${program##*/}" = postgres ] || break
+      sleep 0.1
+    done
+  done
+  rm -f "$folder/data/postmaster.pid" "$folder/.s.PGSQL.5432.lock"
+}
 
 # Lets go on, or starts again, what was hurt, and waits until it serves.
 heal_all() {
+  [ -z "$hurt_now" ] || echo "$(date +%T) heal$hurt_now" >>"$run/blows.log"
   local one part action
   for one in $hurt_now; do
     part=${one%:*} action=${one#*:}
@@ -125,7 +143,8 @@ heal_all() {
       [ -n "$(pid_of "$part")" ] || break
       sleep 0.1
     done
-    for _ in $(seq 50); do  # PostgreSQL's old children may still go
+    [ "$part" != postgres ] || forget_postgres
+    for _ in $(seq 50); do
       start_part "$part" && break
       sleep 0.2
     done
