@@ -81,6 +81,28 @@ class LimitsTest : public ::testing::Test {
   std::unique_ptr<v1::Verifier::Stub> stub_;
 };
 
+TEST_F(LimitsTest, AStreamThatSaysNothingIsEnded) {
+  TestVerifierOptions options;
+  options.server.first_message_time = absl::Milliseconds(20);
+  Start(options);
+  Session silent(*stub_);
+  EXPECT_THAT(silent.Finish(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                        HasSubstr("no message within 20ms")));
+  EXPECT_TRUE(Empty());
+}
+
+TEST_F(LimitsTest, NoSessionOpensWhileDrainingOnAnOlderStreamEither) {
+  Start({});
+  Session older(*stub_);
+  ASSERT_TRUE(
+      Eventually([&] { return verifier_->Sample("foretoken_streams") == 1; }));
+  verifier_->service->BeginDrain();
+  ASSERT_TRUE(older.Open(5));
+  EXPECT_THAT(older.Finish(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("draining")));
+  EXPECT_TRUE(Empty());
+}
+
 TEST_F(LimitsTest, StreamsBeyondTheLimitAreRefusedWithAHint) {
   TestVerifierOptions options;
   options.server.max_streams = 1;

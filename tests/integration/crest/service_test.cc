@@ -199,6 +199,18 @@ TEST_F(CrestServiceTest, StreamsAreBoundedAndLeaveWithTheirClients) {
       [&] { return service->Sample("foretoken_crest_streams") == 0; }));
 }
 
+TEST_F(CrestServiceTest, AStreamThatAsksNothingIsEnded) {
+  WriteSnapshot(path(), MakeCrestSample(1, 100, 50));
+  crest::CrestOptions options = Options();
+  options.server.lookup.first_message_time = absl::Milliseconds(20);
+  const auto service = StartCrest(options);
+  LookupClient silent(*service);
+  EXPECT_THAT(silent.Read(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                      HasSubstr("no message within 20ms")));
+  EXPECT_TRUE(Eventually(
+      [&] { return service->Sample("foretoken_crest_streams") == 0; }));
+}
+
 TEST_F(CrestServiceTest, ADrainAnswersWhatWasTakenAndEndsTheStreams) {
   const CrestSample sample = MakeCrestSample(1, 100, 50);
   WriteSnapshot(path(), sample);
