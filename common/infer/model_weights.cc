@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/base/call_once.h"
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/base/thread_pool.h"
 #include "common/infer/checkpoint_files.h"
 #include "common/infer/random_weights.h"
 #include "common/infer/tensor_layout.h"
@@ -211,13 +213,24 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
   Storage storage;
   FORETOKEN_ASSIGN_OR_RETURN(storage.memory, AnonymousMemory::Allocate(total));
   int64_t offset = 0;
-  uint64_t index = 0;
   for (const TensorSlot& slot : weights->slots()) {
-    uint8_t* data = storage.memory.data() + offset;
-    FillRandomTensor(slot, config, type, MixRandom(seed, index++), data);
-    *slot.tensor = {data, type, slot.rows, slot.cols};
+    *slot.tensor = {storage.memory.data() + offset, type, slot.rows, slot.cols};
     offset += (slot.tensor->bytes() + kAlignment - 1) / kAlignment * kAlignment;
   }
+  const auto fill = [&](int64_t i) {
+    const TensorSlot& slot = weights->slots()[i];
+    uint8_t* data =
+        storage.memory.data() + (slot.tensor->data - storage.memory.data());
+    FillRandomTensor(slot, config, type,
+                     MixRandom(seed, static_cast<uint64_t>(i)), data);
+  };
+  // Threads for what takes seconds; whoever fills a tensor, it is the same.
+  constexpr int64_t kManyBytes = int64_t{256} << 20;
+  const int processors = static_cast<int>(std::thread::hardware_concurrency());
+  ThreadPool pool(total < kManyBytes
+                      ? 1
+                      : std::clamp(processors, 1, ThreadPool::kMaxThreads));
+  pool.ParallelFor(static_cast<int64_t>(weights->slots().size()), fill);
   weights->Adopt(std::move(storage));
   return weights;
 }

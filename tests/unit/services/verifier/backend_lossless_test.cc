@@ -1,11 +1,14 @@
-// Losslessness on the real CPU backend with a tiny random model: whatever
-// shares the pass, whatever is drafted, the text is that of plain decoding.
+// Losslessness on the real backends with a tiny random model: whatever shares
+// the pass, whatever is drafted, the text is that of plain decoding. The CUDA
+// backend runs over its engine's twin.
 #include <memory>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/cuda/cuda_backend.h"
+#include "common/infer/cuda/device_twin.h"
 #include "common/infer/model_weights.h"
 #include "gtest/gtest.h"
 #include "services/verifier/core/verify_engine.h"
@@ -20,7 +23,13 @@ using ::foretoken::testing::ScriptResult;
 
 constexpr int32_t kVocab = 211;
 
-std::unique_ptr<VerifyEngine> MakeEngine(int threads, int64_t kv_cache_bytes,
+struct Case {
+  float temperature;
+  bool cuda;
+};
+
+std::unique_ptr<VerifyEngine> MakeEngine(bool cuda, int threads,
+                                         int64_t kv_cache_bytes,
                                          VerifyEngineOptions options = {}) {
   ModelConfig config;
   config.d_model = 64;
@@ -33,6 +42,13 @@ std::unique_ptr<VerifyEngine> MakeEngine(int threads, int64_t kv_cache_bytes,
   config.max_positions = 512;
   auto weights = ModelWeights::Random(config, WeightType::kFloat32, 17);
   EXPECT_TRUE(weights.ok()) << weights.status();
+  if (cuda) {
+    CudaOptions gpu;
+    gpu.kv_cache_bytes = kv_cache_bytes;
+    auto backend = MakeCudaBackend(**weights, MakeDeviceTwin, gpu);
+    EXPECT_TRUE(backend.ok()) << backend.status();
+    return std::make_unique<VerifyEngine>(options, std::move(*backend));
+  }
   CpuOptions cpu;
   cpu.threads = threads;
   cpu.kv_cache_bytes = kv_cache_bytes;
@@ -66,8 +82,8 @@ std::vector<SessionRequest> Requests(int count, float temperature) {
 }
 
 std::vector<std::vector<TokenId>> PlainOutputs(
-    const std::vector<SessionRequest>& requests) {
-  auto engine = MakeEngine(1, 0);
+    bool cuda, const std::vector<SessionRequest>& requests) {
+  auto engine = MakeEngine(cuda, 1, 0);
   std::vector<std::vector<TokenId>> outputs;
   for (const SessionRequest& request : requests) {  // alone, one by one
     outputs.push_back(RunSessions(*engine, {request}, {{}}, 0, 1)[0].output);
@@ -75,16 +91,16 @@ std::vector<std::vector<TokenId>> PlainOutputs(
   return outputs;
 }
 
-class CpuLosslessTest : public ::testing::TestWithParam<float> {};
+class BackendLosslessTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(CpuLosslessTest, DraftsAndBatchMatesChangeNoToken) {
-  const auto requests = Requests(16, GetParam());
-  const auto want = PlainOutputs(requests);
+TEST_P(BackendLosslessTest, DraftsAndBatchMatesChangeNoToken) {
+  const auto requests = Requests(16, GetParam().temperature);
+  const auto want = PlainOutputs(GetParam().cuda, requests);
   for (const int mates : {1, 3, 16}) {
     VerifyEngineOptions options;
     options.max_rows_per_pass = 150;
     options.prefill_chunk = 23;
-    auto engine = MakeEngine(mates == 3 ? 2 : 1, 0, options);
+    auto engine = MakeEngine(GetParam().cuda, mates == 3 ? 2 : 1, 0, options);
     int64_t accepted = 0;
     for (size_t begin = 0; begin < requests.size(); begin += mates) {
       const size_t end = std::min(requests.size(), begin + mates);
@@ -103,14 +119,15 @@ TEST_P(CpuLosslessTest, DraftsAndBatchMatesChangeNoToken) {
   }
 }
 
-TEST_P(CpuLosslessTest, PreemptionChangesNoToken) {
-  const auto requests = Requests(10, GetParam());
-  const auto want = PlainOutputs(requests);
-  // 8 pages of 32 tokens, K and V, 2 layers, 2 heads of 16, bf16: a request
-  // takes up to 6, and is admitted before it needs them.
+TEST_P(BackendLosslessTest, PreemptionChangesNoToken) {
+  const auto requests = Requests(10, GetParam().temperature);
+  const auto want = PlainOutputs(GetParam().cuda, requests);
+  // 8 pages of 32 tokens, K and V, 2 layers, 2 heads of 16 (32 on a device),
+  // bf16: a request takes up to 6, and is admitted before it needs them.
+  const int64_t page_bytes = 32 * 2 * 2 * 2 * (GetParam().cuda ? 32 : 16) * 2;
   VerifyEngineOptions options;
   options.admission_reserve = 1;
-  auto engine = MakeEngine(1, 8 * 32 * 2 * 2 * 2 * 16 * 2, options);
+  auto engine = MakeEngine(GetParam().cuda, 1, 8 * page_bytes, options);
   const auto results = RunSessions(*engine, requests, want, 30, 9);
   for (size_t i = 0; i < requests.size(); ++i) {
     EXPECT_EQ(results[i].output, want[i]) << "request " << i;
@@ -118,8 +135,9 @@ TEST_P(CpuLosslessTest, PreemptionChangesNoToken) {
   EXPECT_GT(engine->totals().preemptions, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Temperatures, CpuLosslessTest,
-                         ::testing::Values(0.0f, 0.8f));
+INSTANTIATE_TEST_SUITE_P(Backends, BackendLosslessTest,
+                         ::testing::Values(Case{0.0f, false}, Case{0.8f, false},
+                                           Case{0.0f, true}, Case{0.8f, true}));
 
 }  // namespace
 }  // namespace foretoken::verifier
