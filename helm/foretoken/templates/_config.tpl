@@ -1,0 +1,133 @@
+{{/* What every service is told of its listeners, then its own flags. */}}
+{{- define "foretoken.config" -}}
+FORETOKEN_LISTEN: {{ printf "%s:%d" .root.Values.bindAddress (int .port) | quote }}
+FORETOKEN_METRICS_LISTEN: {{ ternary (printf "%s:%d" .root.Values.bindAddress (int .metricsPort)) (printf "127.0.0.1:%d" (int .metricsPort)) .root.Values.metrics.enabled | quote }}
+FORETOKEN_DRAIN_TIMEOUT: {{ printf "%ds" (int .root.Values.drainSeconds) | quote }}
+{{- if .root.Values.tls.enabled }}
+FORETOKEN_TLS_CERT: /etc/foretoken/tls/tls.crt
+FORETOKEN_TLS_KEY: /etc/foretoken/tls/tls.key
+{{- else }}
+FORETOKEN_INSECURE: "true"
+{{- end }}
+{{- if eq .name "orchestrator" }}
+{{- include "foretoken.config.orchestrator" .root | nindent 0 }}
+{{- else }}
+{{- if .root.Values.tls.mutual }}
+FORETOKEN_TLS_CLIENT_CA: /etc/foretoken/tls/ca.crt
+{{- end }}
+{{- if .root.Values.auth.internal.secretName }}
+FORETOKEN_AUTH_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
+{{- end }}
+{{- include (printf "foretoken.config.%s" .name) .root | nindent 0 }}
+{{- end }}
+{{- range $flag, $value := .values.config }}
+{{ include "foretoken.env" $flag }}: {{ include "foretoken.scalar" $value | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "foretoken.config.verifier" -}}
+FORETOKEN_MODEL: {{ .Values.models.target | quote }}
+FORETOKEN_MODEL_NAME: {{ .Values.models.targetName | quote }}
+{{- include "foretoken.config.engine" .Values.verifier }}
+{{- end -}}
+
+{{- define "foretoken.config.draft-worker" -}}
+FORETOKEN_MODEL: {{ .Values.models.draft | quote }}
+FORETOKEN_MODEL_NAME: {{ .Values.models.draftName | quote }}
+{{- include "foretoken.config.engine" .Values.draftWorker }}
+{{- end -}}
+
+{{/* A GPU that is asked for and missing is an error, not a slow service. */}}
+{{- define "foretoken.config.engine" }}
+FORETOKEN_BACKEND: {{ ternary "cuda" "cpu" (gt (int .gpus) 0) }}
+FORETOKEN_THREADS: {{ int .threads | quote }}
+{{- end -}}
+
+{{- define "foretoken.tokenizer" -}}
+{{ default .Values.models.target .Values.models.tokenizer }}
+{{- end -}}
+
+{{- define "foretoken.config.trie-drafter" -}}
+FORETOKEN_TOKENIZER: {{ include "foretoken.tokenizer" . | quote }}
+{{- with .Values.trieDrafter.prior }}
+FORETOKEN_PRIOR: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "foretoken.config.crest" -}}
+FORETOKEN_TOKENIZER: {{ include "foretoken.tokenizer" . | quote }}
+FORETOKEN_DATASTORE: {{ join "," .Values.crest.datastores | quote }}
+{{- end -}}
+
+{{- define "foretoken.config.orchestrator" -}}
+{{- $full := include "foretoken.fullname" . -}}
+{{- $verifiers := list -}}
+{{- range $i := until (int .Values.verifier.replicas) -}}
+{{- $verifiers = append $verifiers (printf "%s-verifier-%d.%s-verifier:50051" $full $i $full) -}}
+{{- end -}}
+{{- if .Values.auth.public.secretName -}}
+FORETOKEN_AUTH_TOKEN_FILE: /etc/foretoken/public-tokens/tokens
+{{ end -}}
+FORETOKEN_MODEL_NAME: {{ .Values.models.targetName | quote }}
+FORETOKEN_TOKENIZER: {{ include "foretoken.tokenizer" . | quote }}
+FORETOKEN_VERIFIERS: {{ join "," $verifiers | quote }}
+{{- if .Values.draftWorker.enabled }}
+FORETOKEN_DRAFT_WORKER: {{ $full }}-draft-worker:50052
+{{- end }}
+{{- if .Values.trieDrafter.enabled }}
+FORETOKEN_TRIE_DRAFTER: {{ $full }}-trie-drafter:50053
+{{- end }}
+{{- if .Values.crest.enabled }}
+FORETOKEN_CREST: {{ $full }}-crest:50054
+{{- end }}
+{{- range $peer := list "VERIFIER" "DRAFTER" }}
+{{- if $.Values.tls.enabled }}
+FORETOKEN_{{ $peer }}_TLS_CA: /etc/foretoken/peer-tls/ca.crt
+{{- with $.Values.tls.serverName }}
+FORETOKEN_{{ $peer }}_TLS_NAME: {{ . | quote }}
+{{- end }}
+{{- if $.Values.tls.mutual }}
+FORETOKEN_{{ $peer }}_TLS_CERT: /etc/foretoken/peer-tls/tls.crt
+FORETOKEN_{{ $peer }}_TLS_KEY: /etc/foretoken/peer-tls/tls.key
+{{- end }}
+{{- else }}
+FORETOKEN_{{ $peer }}_INSECURE: "true"
+{{- end }}
+{{- if $.Values.auth.internal.secretName }}
+FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Settings that would start nothing, or something open: refused by name. */}}
+{{- define "foretoken.check" -}}
+{{- $v := .Values -}}
+{{- if and (not $v.tls.enabled) (not $v.insecure) -}}
+{{- fail "tls.enabled=false: listeners would be open without TLS; set insecure=true to want that" -}}
+{{- end -}}
+{{- if and $v.tls.enabled $v.insecure -}}
+{{- fail "insecure=true: want tls.enabled=false with it" -}}
+{{- end -}}
+{{- if and $v.tls.mutual (not $v.tls.enabled) -}}
+{{- fail "tls.mutual: want tls.enabled=true" -}}
+{{- end -}}
+{{- if and $v.tls.enabled (not $v.tls.secretName) -}}
+{{- fail "tls.secretName: want the name of a Secret with tls.crt, tls.key and ca.crt" -}}
+{{- end -}}
+{{- if and (not $v.tls.enabled) (or $v.auth.public.secretName $v.auth.internal.secretName) -}}
+{{- fail "auth: tokens would cross the network in clear; want tls.enabled=true" -}}
+{{- end -}}
+{{- if and $v.models.volume.existingClaim $v.models.volume.hostPath -}}
+{{- fail "models.volume: want existingClaim or hostPath, not both" -}}
+{{- end -}}
+{{- if $v.crest.enabled -}}
+{{- if not $v.crest.datastores -}}
+{{- fail "crest.datastores: want NAME=FILE or NAME=postgres, or crest.enabled=false" -}}
+{{- end -}}
+{{- range $v.crest.datastores -}}
+{{- if and (hasSuffix "=postgres" .) (not $v.crest.postgres.secretName) -}}
+{{- fail (printf "crest.postgres.secretName: datastore %s wants it" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,59 @@
+{{/* Names and labels. Every helper of a service takes a dict: root (the
+     top-level context), name (kebab-case), values (its part of .Values), port,
+     metricsPort. */}}
+{{- define "foretoken.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "foretoken.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .name }}
+{{- end -}}
+
+{{- define "foretoken.labels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/part-of: foretoken
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end -}}
+
+{{- define "foretoken.metadata" -}}
+name: {{ include "foretoken.fullname" .root }}-{{ .name }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "foretoken.labels" .root | nindent 2 }}
+  app.kubernetes.io/component: {{ .name }}
+{{- end -}}
+
+{{/* The services there are: name, its values and ports, as JSON. */}}
+{{- define "foretoken.services" -}}
+{{- $all := list
+  (dict "name" "orchestrator" "key" "orchestrator" "port" 50050 "metricsPort" 9100)
+  (dict "name" "verifier" "key" "verifier" "port" 50051 "metricsPort" 9101) -}}
+{{- if .Values.draftWorker.enabled -}}
+{{- $all = append $all (dict "name" "draft-worker" "key" "draftWorker" "port" 50052 "metricsPort" 9102) -}}
+{{- end -}}
+{{- if .Values.trieDrafter.enabled -}}
+{{- $all = append $all (dict "name" "trie-drafter" "key" "trieDrafter" "port" 50053 "metricsPort" 9103) -}}
+{{- end -}}
+{{- if .Values.crest.enabled -}}
+{{- $all = append $all (dict "name" "crest" "key" "crest" "port" 50054 "metricsPort" 9104) -}}
+{{- end -}}
+{{- dict "services" $all | toJson -}}
+{{- end -}}
+
+{{/* Whole numbers of a values file may have become floats. */}}
+{{- define "foretoken.scalar" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}
+{{- end -}}
+
+{{/* flag-name to FORETOKEN_FLAG_NAME. */}}
+{{- define "foretoken.env" -}}
+FORETOKEN_{{ . | upper | replace "-" "_" }}
+{{- end -}}

@@ -1,0 +1,218 @@
+{{/* Pod template of a service. */}}
+{{- define "foretoken.pod" -}}
+{{- $v := .root.Values -}}
+{{- $s := .values -}}
+{{- $preStop := int (default 0 $s.preStopSeconds) -}}
+metadata:
+  labels:
+    {{- include "foretoken.selector" . | nindent 4 }}
+    app.kubernetes.io/part-of: foretoken
+  annotations:
+    checksum/config: {{ include "foretoken.config" . | sha256sum }}
+    {{- with $s.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  automountServiceAccountToken: false
+  # Variables of the cluster's Services begin with FORETOKEN_ too.
+  enableServiceLinks: false
+  # The drain, then what is left of streams and of the process.
+  terminationGracePeriodSeconds: {{ add $v.drainSeconds $preStop 15 }}
+  securityContext:
+    {{- toYaml $v.podSecurityContext | nindent 4 }}
+  {{- with $v.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $s.runtimeClassName }}
+  runtimeClassName: {{ . }}
+  {{- end }}
+  {{- with $s.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $s.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $s.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  topologySpreadConstraints:
+    - maxSkew: 1
+      topologyKey: kubernetes.io/hostname
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          {{- include "foretoken.selector" . | nindent 10 }}
+  containers:
+    - name: {{ .name }}
+      image: "{{ $v.image.repository }}:{{ default .root.Chart.AppVersion $v.image.tag }}"
+      imagePullPolicy: {{ $v.image.pullPolicy }}
+      command: [foretoken-{{ .name }}]
+      envFrom:
+        - configMapRef:
+            name: {{ include "foretoken.fullname" .root }}-{{ .name }}
+      {{- with include "foretoken.secretEnv" . }}
+      {{- . | nindent 6 }}
+      {{- end }}
+      ports:
+        - name: grpc
+          containerPort: {{ .port }}
+        {{- if $v.metrics.enabled }}
+        - name: metrics
+          containerPort: {{ .metricsPort }}
+        {{- end }}
+      {{- include "foretoken.probes" . | nindent 6 }}
+      {{- if $preStop }}
+      lifecycle:
+        preStop:
+          exec:
+            command: [sleep, "{{ $preStop }}"]
+      {{- end }}
+      securityContext:
+        {{- toYaml $v.securityContext | nindent 8 }}
+      resources:
+        {{- include "foretoken.resources" $s | nindent 8 }}
+      volumeMounts:
+        {{- include "foretoken.mounts" . | nindent 8 }}
+  volumes:
+    {{- include "foretoken.volumes" . | nindent 4 }}
+{{- end -}}
+
+{{- define "foretoken.resources" -}}
+{{- $gpus := int (default 0 .gpus) -}}
+{{- $resources := deepCopy .resources -}}
+{{- if $gpus -}}
+{{- $limits := merge (dict "nvidia.com/gpu" $gpus) (default dict $resources.limits) -}}
+{{- $resources = merge (dict "limits" $limits) $resources -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end -}}
+
+{{/* URLs with passwords come from Secrets into the environment. */}}
+{{- define "foretoken.secretEnv" -}}
+{{- $env := list -}}
+{{- $v := .root.Values -}}
+{{- if and (eq .name "crest") $v.crest.postgres.secretName -}}
+{{- $env = append $env (dict "name" "FORETOKEN_POSTGRES_URL" "valueFrom" (dict "secretKeyRef" (dict "name" $v.crest.postgres.secretName "key" $v.crest.postgres.key))) -}}
+{{- end -}}
+{{- if and (eq .name "trie-drafter") $v.trieDrafter.redis.secretName -}}
+{{- $env = append $env (dict "name" "FORETOKEN_REDIS_URL" "valueFrom" (dict "secretKeyRef" (dict "name" $v.trieDrafter.redis.secretName "key" $v.trieDrafter.redis.key))) -}}
+{{- end -}}
+{{- $env = concat $env .values.extraEnv -}}
+{{- with $env -}}
+env:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* A service listens once it has loaded what it needs: `startup` waits for
+     that. The kubelet's gRPC probe knows no TLS, so there readiness is asked by
+     the command line; it has no client certificate, so with mutual TLS a pod that
+     listens counts as ready. Liveness never depends on certificates, nor on
+     another service: the health of orchestrator and crest tells of verifiers and
+     of PostgreSQL, and a restart would mend neither. */}}
+{{- define "foretoken.probes" -}}
+{{- $tls := .root.Values.tls -}}
+{{- $own := not (has .name (list "orchestrator" "crest")) -}}
+startupProbe:
+  tcpSocket: {port: grpc}
+  periodSeconds: 5
+  failureThreshold: {{ max 1 (div .values.startupSeconds 5) }}
+livenessProbe:
+  {{- if and $own (not $tls.enabled) }}
+  grpc: {port: {{ .port }}}
+  {{- else }}
+  tcpSocket: {port: grpc}
+  {{- end }}
+  periodSeconds: 20
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  {{- if not $tls.enabled }}
+  grpc: {port: {{ .port }}}
+  {{- else if and $tls.mutual (ne .name "orchestrator") }}
+  tcpSocket: {port: grpc}
+  {{- else }}
+  exec:
+    command:
+      - foretoken
+      - health
+      - --server=localhost:{{ .port }}
+      - --server-tls-ca=/etc/foretoken/tls/ca.crt
+  {{- end }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+{{- end -}}
+
+{{- define "foretoken.mounts" -}}
+{{- $v := .root.Values -}}
+{{- $mounts := list (dict "name" "tmp" "mountPath" "/tmp") -}}
+{{- if or $v.models.volume.existingClaim $v.models.volume.hostPath -}}
+{{- $mounts = append $mounts (dict "name" "models" "mountPath" $v.models.volume.mountPath "readOnly" true) -}}
+{{- end -}}
+{{- if $v.tls.enabled -}}
+{{- $mounts = append $mounts (dict "name" "tls" "mountPath" "/etc/foretoken/tls" "readOnly" true) -}}
+{{- if eq .name "orchestrator" -}}
+{{- $mounts = append $mounts (dict "name" "peer-tls" "mountPath" "/etc/foretoken/peer-tls" "readOnly" true) -}}
+{{- end -}}
+{{- end -}}
+{{- if $v.auth.internal.secretName -}}
+{{- $mounts = append $mounts (dict "name" "internal-tokens" "mountPath" "/etc/foretoken/internal-tokens" "readOnly" true) -}}
+{{- end -}}
+{{- if and $v.auth.public.secretName (eq .name "orchestrator") -}}
+{{- $mounts = append $mounts (dict "name" "public-tokens" "mountPath" "/etc/foretoken/public-tokens" "readOnly" true) -}}
+{{- end -}}
+{{- toYaml $mounts -}}
+{{- end -}}
+
+{{- define "foretoken.volumes" -}}
+{{- $v := .root.Values -}}
+{{- $public := eq .name "orchestrator" -}}
+- name: tmp
+  emptyDir: {}
+{{- if $v.models.volume.existingClaim }}
+- name: models
+  persistentVolumeClaim:
+    claimName: {{ $v.models.volume.existingClaim }}
+    readOnly: true
+{{- else if $v.models.volume.hostPath }}
+- name: models
+  hostPath:
+    path: {{ $v.models.volume.hostPath }}
+    type: Directory
+{{- end }}
+{{- if $v.tls.enabled }}
+- name: tls
+  secret:
+    secretName: {{ ternary (default $v.tls.secretName $v.tls.publicSecretName) $v.tls.secretName $public }}
+    defaultMode: 0440
+{{- if $public }}
+- name: peer-tls
+  secret:
+    secretName: {{ $v.tls.secretName }}
+    defaultMode: 0440
+{{- end }}
+{{- end }}
+{{- with $v.auth.internal }}
+{{- if .secretName }}
+- name: internal-tokens
+  secret:
+    secretName: {{ .secretName }}
+    defaultMode: 0440
+    items: [{key: {{ .key }}, path: tokens}]
+{{- end }}
+{{- end }}
+{{- with $v.auth.public }}
+{{- if and .secretName $public }}
+- name: public-tokens
+  secret:
+    secretName: {{ .secretName }}
+    defaultMode: 0440
+    items: [{key: {{ .key }}, path: tokens}]
+{{- end }}
+{{- end }}
+{{- end -}}
