@@ -142,7 +142,11 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToDevice,
 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize,
+  cudaFuncAttributePreferredSharedMemoryCarveout,
+};
+inline constexpr int cudaSharedmemCarveoutMaxShared = 100;
 enum cudaLaunchAttributeID {
   cudaLaunchAttributeProgrammaticStreamSerialization
 };

@@ -477,9 +477,9 @@ cudaError_t WithKernel(DeviceType type, int padded_head_dim, const Use& use) {
 struct UsePrepare {
   template <typename T, typename Shape>
   cudaError_t Go() const {
-    return cudaFuncSetAttribute(AttentionKernel<T, Shape>,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                Shape::kSharedBytes);
+    const cudaError_t error =
+        PrepareKernel(AttentionKernel<T, Shape>, Shape::kSharedBytes);
+    return error != cudaSuccess ? error : PrepareKernel(MergeKernel<T, Shape>);
   }
 };
 

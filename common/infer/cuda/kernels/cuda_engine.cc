@@ -14,6 +14,8 @@
 #include "common/infer/cuda/kernels/norm_rope.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 #include "common/infer/cuda/kernels/pass_runner.h"
+#include "common/infer/cuda/kernels/sampler.h"
+#include "common/infer/cuda/kernels/walk_commit.h"
 #include "common/infer/cuda/kernels/weight_store.h"
 
 namespace foretoken {
@@ -52,6 +54,9 @@ class CudaEngine : public DeviceEngine {
         cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareGemm(), "kernels of the products");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareAttention(), "kernels of attention");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareNormRope(), "kernels of rows");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareSampler(), "kernel of the sampler");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareWalkCommit(), "kernels of the walk");
     FORETOKEN_DEVICE_RETURN_IF_ERROR(weights_.Create(shape_));
     // Memory was zeroed on the default stream, which this one does not follow.
     return CheckCuda(cudaDeviceSynchronize(), "start");

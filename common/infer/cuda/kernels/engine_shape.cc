@@ -37,7 +37,7 @@ DeviceStatus Check(const DeviceShape& s, const DeviceOptions& options) {
       options.type != DeviceType::kFloat16) {
     return bad("weight type", static_cast<int64_t>(options.type));
   }
-  if (options.max_rows < 1 || options.max_rows > 1 << 16) {
+  if (options.max_rows < 1 || options.max_rows >= 1 << 16) {
     return bad("max_rows", options.max_rows);
   }
   if (options.max_sessions < 1 || options.max_sessions > 1 << 20) {

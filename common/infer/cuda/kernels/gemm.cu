@@ -234,9 +234,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
 
 template <typename T, typename Shape, GemmEpilogue kEpilogue>
 cudaError_t Prepare() {
-  return cudaFuncSetAttribute(GemmKernel<T, Shape, kEpilogue>,
-                              cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              Shape::kSharedBytes);
+  return PrepareKernel(GemmKernel<T, Shape, kEpilogue>, Shape::kSharedBytes);
 }
 
 // Calls `use.template operator()<T, Shape, kEpilogue>()`.

@@ -15,6 +15,19 @@
 namespace foretoken {
 namespace device {
 
+// Loads a kernel (which a capture could not) and asks for its dynamic shared
+// memory. All kernels want the same split of L1 and shared memory: a
+// multiprocessor has to run empty before it can change it.
+template <typename... Parameters>
+cudaError_t PrepareKernel(void (*kernel)(Parameters...), int shared_bytes = 0) {
+  const cudaError_t error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+      cudaSharedmemCarveoutMaxShared);
+  if (error != cudaSuccess || shared_bytes == 0) return error;
+  return cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+}
+
 struct Launcher {
   cudaStream_t stream = nullptr;
   bool overlap = true;  // allowed at all

@@ -199,6 +199,16 @@ __global__ void __launch_bounds__(kRopeWarps * 32)
 
 }  // namespace
 
+cudaError_t PrepareNormRope() {
+  for (const cudaError_t error : {PrepareKernel(NormKernel<__nv_bfloat16>),
+                                  PrepareKernel(NormKernel<__half>),
+                                  PrepareKernel(RopeKernel<__nv_bfloat16>),
+                                  PrepareKernel(RopeKernel<__half>)}) {
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
 cudaError_t LaunchNorm(DeviceType type, const NormParams& params, int rows,
                        Launcher& launcher) {
   const dim3 grid(rows), block(kNormThreads);

@@ -63,6 +63,9 @@ struct RopeParams {
   float eps = 0, query_scale = 0;
 };
 
+// Once per process and device, before the first pass.
+cudaError_t PrepareNormRope();
+
 cudaError_t LaunchRope(DeviceType type, const RopeParams& params, int rows,
                        Launcher& launcher);
 

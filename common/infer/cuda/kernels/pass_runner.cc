@@ -132,7 +132,8 @@ DeviceStatus PassRunner::MakeRoom(const PassLayout& layout) {
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
         commit_rows_.Allocate(grown(commits), "memory for committed rows"));
   }
-  return DeviceStatus();
+  // New memory is zeroed on the default stream, which this one does not follow.
+  return CheckCuda(cudaDeviceSynchronize(), "growth");
 }
 
 DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
@@ -172,21 +173,24 @@ DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
 }
 
 DeviceStatus PassRunner::RunGraph(const PassSizes& sizes) {
-  auto found = graphs_.find(sizes);
-  if (found == graphs_.end()) {
-    // (The copy of the pass may be under way; graphs that ran are done.)
-    if (graphs_.size() >= kMaxGraphs) DropGraphs();
-    cudaGraphExec_t graph = nullptr;
-    DeviceStatus captured = Capture(sizes, &graph);
-    if (!captured.ok() && overlap_) {
-      // A driver that cannot put early starts into a graph: without them.
-      overlap_ = false;
-      captured = Capture(sizes, &graph);
-    }
-    if (!captured.ok()) return captured;
-    found = graphs_.emplace(sizes, graph).first;
+  const auto found = graphs_.find(sizes);
+  if (found != graphs_.end()) {
+    return CheckCuda(cudaGraphLaunch(found->second, stream_),
+                     "graph of a pass");
   }
-  return CheckCuda(cudaGraphLaunch(found->second, stream_), "graph of a pass");
+  // The first pass of its sizes runs without; its graph is made meanwhile.
+  // (Graphs that ran are done: every pass is waited for.)
+  if (graphs_.size() >= kMaxGraphs) DropGraphs();
+  FORETOKEN_CUDA_RETURN_IF_ERROR(Launch(sizes), "kernels of a pass");
+  cudaGraphExec_t graph = nullptr;
+  DeviceStatus captured = Capture(sizes, &graph);
+  if (!captured.ok() && overlap_) {
+    // A driver that cannot put early starts into a graph: without them.
+    overlap_ = false;
+    captured = Capture(sizes, &graph);
+  }
+  if (captured.ok()) graphs_.emplace(sizes, graph);
+  return captured;
 }
 
 DeviceStatus PassRunner::Capture(const PassSizes& sizes,

@@ -395,6 +395,8 @@ __global__ void __launch_bounds__(kThreads) SampleKernel(SamplerParams p) {
 
 }  // namespace
 
+cudaError_t PrepareSampler() { return PrepareKernel(SampleKernel); }
+
 cudaError_t LaunchSampler(const SamplerParams& params, int outputs,
                           Launcher& launcher) {
   return launcher.Run(SampleKernel, dim3(outputs), dim3(kThreads), 0, params);

@@ -24,6 +24,9 @@ struct SamplerParams {
   int32_t vocab = 0;
 };
 
+// Once per process and device, before the first pass.
+cudaError_t PrepareSampler();
+
 // One thread block an output; `outputs`: at least the pass's.
 cudaError_t LaunchSampler(const SamplerParams& params, int outputs,
                           Launcher& launcher);

@@ -78,6 +78,11 @@ __global__ void __launch_bounds__(kCommitThreads)
 
 }  // namespace
 
+cudaError_t PrepareWalkCommit() {
+  const cudaError_t error = PrepareKernel(WalkKernel);
+  return error != cudaSuccess ? error : PrepareKernel(CommitKernel);
+}
+
 cudaError_t LaunchWalk(const WalkParams& params, int sessions,
                        Launcher& launcher) {
   return launcher.Run(WalkKernel,

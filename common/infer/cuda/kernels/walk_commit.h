@@ -41,6 +41,9 @@ struct CommitParams {
 cudaError_t LaunchCommit(const CommitParams& params, int count,
                          Launcher& launcher);
 
+// Once per process and device, before the first pass.
+cudaError_t PrepareWalkCommit();
+
 }  // namespace device
 }  // namespace foretoken
 
