@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 
@@ -29,14 +30,21 @@ absl::StatusOr<v1::GenerateResult> GenerationClient::Generate(
       stub_->Generate(&context, request);
   std::optional<v1::GenerateResult> result;
   v1::GenerateResponse response;
+  bool cancelled = false;
   while (reader->Read(&response)) {
     if (response.has_result()) {
       result = std::move(*response.mutable_result());
     } else if (!on_delta(response.delta())) {
+      cancelled = true;
       context.TryCancel();
     }
   }
-  FORETOKEN_RETURN_IF_ERROR(FromGrpcStatus(reader->Finish()));
+  absl::Status status = FromGrpcStatus(reader->Finish());
+  if (absl::IsCancelled(status) && !cancelled && absl::Now() < deadline) {
+    // What gRPC makes of a call that reaches a server while it shuts down.
+    status = absl::UnavailableError("the server is stopping");
+  }
+  FORETOKEN_RETURN_IF_ERROR(status);
   if (!result.has_value()) {
     return absl::DataLossError("the stream ended without a last message");
   }

@@ -1,10 +1,13 @@
 // All five services in one process, with tiny models: every mode writes what
 // plain decoding writes.
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,6 +17,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_data.h"
+#include "tests/support/tiny_tokenizer.h"
 
 namespace foretoken::testing {
 namespace {
@@ -156,6 +160,30 @@ TEST_F(LocalDraftersTest, WhatCannotBeOpenedIsNamedAtStart) {
   config.draft_model = dir_.File("nowhere");
   EXPECT_THAT(local::Stack::Start(config, registry_).status().message(),
               ::testing::HasSubstr("nowhere"));
+}
+
+// A golden model with a tokenizer beside it.
+std::string ModelWithTokenizer(const TempDir& dir, const std::string& name,
+                               const std::string& tokenizer) {
+  const std::string path = dir.File(name);
+  std::filesystem::copy(GoldenModel(name), path);
+  std::ofstream(path + "/tokenizer.json") << tokenizer;
+  return path;
+}
+
+TEST_F(LocalDraftersTest, ADraftModelOfAnotherTokenizerIsRefusedAtStart) {
+  const std::string tokenizer = TinyTokenizerJson();
+  local::StackConfig config;
+  config.backend.model =
+      ModelWithTokenizer(dir_, "llama_plain_fp32", tokenizer);
+  config.draft_model = ModelWithTokenizer(
+      dir_, "llama_tied", absl::StrReplaceAll(tokenizer, {{"<s>", "<t>"}}));
+  EXPECT_THAT(local::Stack::Start(config, registry_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       ::testing::HasSubstr("--draft-model: the tokenizer")));
+  std::ofstream(config.draft_model + "/tokenizer.json") << tokenizer;
+  metrics::Registry registry;
+  EXPECT_THAT(local::Stack::Start(config, registry), IsOk());
 }
 
 }  // namespace

@@ -27,9 +27,6 @@ constexpr int kLongestHurryMs = 400;
 // A request that ends so long after its deadline or cancel was stuck.
 constexpr absl::Duration kSlack = absl::Seconds(10);
 
-// A deadline may pass on the server first, which cancels the call then.
-constexpr absl::Duration kClockSlack = absl::Milliseconds(50);
-
 enum class Fate { kWhole, kCancel, kDeadline };
 constexpr std::array<const char*, 3> kFates = {"whole", "cancelled", "hurried"};
 
@@ -92,8 +89,7 @@ class Record {
     } else if (plan.fate == Fate::kCancel && absl::IsCancelled(status)) {
       ++tally.cancelled;
     } else if (plan.fate == Fate::kDeadline &&
-               (absl::IsDeadlineExceeded(status) || IsRefusal(status) ||
-                (absl::IsCancelled(status) && overdue > -kClockSlack))) {
+               (absl::IsDeadlineExceeded(status) || IsRefusal(status))) {
       ++tally.out_of_time;
     } else {
       ++tally.unexpected;
