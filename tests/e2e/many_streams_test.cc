@@ -12,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/process.h"
+#include "tests/e2e/verifier_process.h"
 #include "tests/integration/cluster.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"

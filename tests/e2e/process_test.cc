@@ -1,6 +1,4 @@
 // Real processes: a verifier is killed with signal 9 under a stream.
-#include "tests/e2e/process.h"
-
 #include <signal.h>
 
 #include <string>
@@ -8,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/verifier_process.h"
 #include "tests/integration/cluster.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"

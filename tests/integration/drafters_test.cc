@@ -134,6 +134,7 @@ TEST_P(FailingDraftersTest, TheOutputIsUnchangedAndTheBreakerTells) {
   }
   if (failure.opens) {
     EXPECT_GT(Degraded("draft_model", "breaker_open"), 0);
+    EXPECT_GT(Degraded("crest", "breaker_open"), 0);
   }
 
   fakes_.Behave(Behaviour::kGood);

@@ -167,14 +167,13 @@ class FakeDrafters::CrestService final : public v1::Crest::Service {
   FakeDrafters& fakes_;
 };
 
-FakeDrafters::FakeDrafters()
+FakeDrafters::FakeDrafters(const std::string& address)
     : trie_(std::make_unique<TrieService>(*this)),
       worker_(std::make_unique<DraftService<v1::DraftWorker::Service>>(*this)),
       crest_(std::make_unique<CrestService>(*this)) {
   int port = 0;
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   for (grpc::Service* service : {trie_.get(), worker_.get(), crest_.get()}) {
     builder.RegisterService(service);
   }

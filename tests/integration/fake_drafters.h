@@ -31,11 +31,11 @@ enum class Behaviour {
 
 inline constexpr absl::Duration kSlowness = absl::Milliseconds(30);
 
-// One process with a trie drafter, a draft worker and a crest service, on a
-// Unix socket or a port of its own.
+// One process with a trie drafter, a draft worker and a crest service.
 class FakeDrafters {
  public:
-  FakeDrafters();
+  // Listens on a port of its own unless it is told where.
+  explicit FakeDrafters(const std::string& address = "127.0.0.1:0");
   ~FakeDrafters();
 
   const std::string& address() const { return address_; }

@@ -85,7 +85,7 @@ void PrivatePostgres::StopCleanly() {
                                "/data -m fast -w stop >/dev/null")) == 0);
 }
 
-void PrivatePostgres::Kill() {
+std::vector<pid_t> PrivatePostgres::Processes() const {
   std::ifstream pid_file(dir_.path() + "/data/postmaster.pid");
   pid_t postmaster = 0;
   pid_file >> postmaster;
@@ -94,6 +94,19 @@ void PrivatePostgres::Kill() {
   std::ifstream children_file("/proc/" + pid + "/task/" + pid + "/children");
   std::vector<pid_t> processes = {postmaster};
   for (pid_t child = 0; children_file >> child;) processes.push_back(child);
+  return processes;
+}
+
+void PrivatePostgres::Pause() {
+  for (const pid_t process : Processes()) kill(process, SIGSTOP);
+}
+
+void PrivatePostgres::Resume() {
+  for (const pid_t process : Processes()) kill(process, SIGCONT);
+}
+
+void PrivatePostgres::Kill() {
+  const std::vector<pid_t> processes = Processes();
   for (const pid_t process : processes) kill(process, SIGKILL);
   for (const pid_t process : processes) {
     while (IsAlive(process)) usleep(1000);

@@ -4,8 +4,11 @@
 #ifndef FORETOKEN_TESTS_SUPPORT_PRIVATE_POSTGRES_H_
 #define FORETOKEN_TESTS_SUPPORT_PRIVATE_POSTGRES_H_
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/support/temp_dir.h"
 
@@ -30,6 +33,8 @@ class PrivatePostgres {
   void StopCleanly();
   // SIGKILL to every process of the server: a crash.
   void Kill();
+  void Pause();  // SIGSTOP to every process of the server
+  void Resume();
   // Ends all client connections, as a cut network would.
   void CutConnections();
 
@@ -40,6 +45,8 @@ class PrivatePostgres {
   std::string MakeServerFolder(const std::string& name);
 
  private:
+  // The server's first process, then its others.
+  std::vector<pid_t> Processes() const;
   int Run(const std::string& command) const;
   std::string AsServer(const std::string& command) const;
 

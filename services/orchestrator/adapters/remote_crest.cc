@@ -10,6 +10,15 @@ namespace {
 
 constexpr size_t kMaxContext = 16;
 
+// Parents come before their children.
+bool IsTree(const v1::TokenTree& tree) {
+  if (tree.parents_size() != tree.tokens_size()) return false;
+  for (int i = 0; i < tree.parents_size(); ++i) {
+    if (tree.parents(i) < kRootParent || tree.parents(i) >= i) return false;
+  }
+  return true;
+}
+
 // The share of the continuations that pass each node.
 void FillProbs(const v1::CrestLookupResponse& message, DraftTree& tree) {
   const v1::TokenTree& sent = message.tree();
@@ -70,7 +79,10 @@ void RemoteCrest::Ask(const DraftRound& round) {
 RemoteCrest::Answer RemoteCrest::Parse(v1::CrestLookupResponse& message,
                                        SourceDraft& draft) {
   if (message.sequence() != sequence_) return Answer::kStale;
-  if (message.tree().tokens_size() > rpc::kMaxTreeNodes) return Answer::kBad;
+  if (message.tree().tokens_size() > rpc::kMaxTreeNodes ||
+      !IsTree(message.tree())) {
+    return Answer::kBad;
+  }
   draft.tree.tokens.assign(message.tree().tokens().begin(),
                            message.tree().tokens().end());
   draft.tree.parents.assign(message.tree().parents().begin(),
