@@ -9,7 +9,10 @@
 // FILE holds a prompt a line, with C escapes. A round is one verification;
 // prefill is none. Drafts have no deadline, so that all but the times repeats
 // to the digit on any machine, however busy. With --repeats the modes are run
-// in turn so many times; tok/s is the median.
+// in turn so many times; tok/s is the median, by the clock and by processor
+// time, which with --threads 1 hardly depends on what else the machine does.
+#include <time.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -25,6 +28,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/config/flags.h"
 #include "common/drafting/phrase_pool.h"
@@ -111,6 +115,7 @@ struct Score {
   int64_t draft_rows = 0;
   absl::Duration draft_time;
   absl::Duration verify_time;
+  absl::Duration cpu_time;  // of both, all threads
   Matches matches;
   draft_worker::ModeTotals pool;
   std::vector<std::vector<TokenId>> outputs;
@@ -119,6 +124,34 @@ struct Score {
     return static_cast<double>(tokens) /
            absl::ToDoubleSeconds(draft_time + verify_time);
   }
+  double tokens_per_cpu_second() const {
+    return static_cast<double>(tokens) / absl::ToDoubleSeconds(cpu_time);
+  }
+};
+
+absl::Duration ProcessorTime() {
+  timespec now;
+  FORETOKEN_CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0);
+  return absl::DurationFromTimespec(now);
+}
+
+// Adds the time from here to the end of the scope.
+class Stopwatch {
+ public:
+  Stopwatch(absl::Duration& wall, absl::Duration& cpu)
+      : wall_(wall), cpu_(cpu) {}
+  ~Stopwatch() {
+    wall_ += absl::Now() - start_;
+    cpu_ += ProcessorTime() - cpu_start_;
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  absl::Duration& wall_;
+  absl::Duration& cpu_;
+  const absl::Time start_ = absl::Now();
+  const absl::Duration cpu_start_ = ProcessorTime();
 };
 
 void AddTotals(const draft_worker::ModeTotals& after,
@@ -213,10 +246,12 @@ class Bench {
     FORETOKEN_ASSIGN_OR_RETURN(verify.tree,
                                TokenTree::Create(tree.tokens, tree.parents));
     round.verified.tree = verify.tree;
-    const absl::Time start = absl::Now();
-    FORETOKEN_ASSIGN_OR_RETURN(RoundResult result,
-                               verifier.Round(std::move(verify)));
-    score.verify_time += absl::Now() - start;
+    absl::StatusOr<RoundResult> verified;
+    {
+      const Stopwatch watch(score.verify_time, score.cpu_time);
+      verified = verifier.Round(std::move(verify));
+    }
+    FORETOKEN_ASSIGN_OR_RETURN(RoundResult result, std::move(verified));
     ++score.rounds;
     score.tokens += static_cast<int64_t>(result.tokens.size());
     finish = result.finish;
@@ -235,13 +270,12 @@ class Bench {
                                     const DraftRound& round, Score& score) {
     if (key < 0) return DraftAnswer();
     const draft_worker::DraftEngineTotals before = draft_->totals();
-    const absl::Time start = absl::Now();
+    const Stopwatch watch(score.draft_time, score.cpu_time);
     FORETOKEN_RETURN_IF_ERROR(draft_->Submit(key, round));
     while (true) {
       draft_worker::DraftReport report = draft_->RunPass();
       for (const auto& failure : report.failures) return failure.status;
       if (report.answers.empty()) continue;
-      score.draft_time += absl::Now() - start;
       score.draft_passes += draft_->totals().passes - before.passes;
       score.draft_rows += draft_->totals().rows - before.rows;
       score.nodes += report.answers[0].answer.tree.size();
@@ -305,8 +339,9 @@ absl::StatusOr<std::unique_ptr<Backend>> Load(const Settings& settings,
 
 struct Row {
   std::string mode;
-  Score score;  // of the first run
-  std::vector<double> speeds;
+  Score score;                     // of the first run
+  std::vector<double> speeds;      // tok/s
+  std::vector<double> cpu_speeds;  // tokens a second of processor time
   bool identical = true;
 };
 
@@ -318,18 +353,19 @@ double Median(std::vector<double> values) {
 void PrintTable(const std::vector<Row>& rows) {
   std::printf(
       "| mode | rounds | accept length | draft passes/round | draft "
-      "rows/round | nodes/round | tok/s | as off |\n"
-      "|---|---|---|---|---|---|---|---|\n");
+      "rows/round | nodes/round | tok/s | tok/CPU s | as off |\n"
+      "|---|---|---|---|---|---|---|---|---|\n");
   for (const Row& row : rows) {
     const Score& score = row.score;
     const auto per_round = [&](int64_t sum) {
       return static_cast<double>(sum) / static_cast<double>(score.rounds);
     };
-    absl::PrintF("| %s | %d | %.3f | %.2f | %.1f | %.1f | %.1f | %s |\n",
+    absl::PrintF("| %s | %d | %.3f | %.2f | %.1f | %.1f | %.1f | %.1f | %s |\n",
                  row.mode.empty() ? "off" : row.mode, score.rounds,
                  per_round(score.tokens), per_round(score.draft_passes),
                  per_round(score.draft_rows), per_round(score.nodes),
-                 Median(row.speeds), row.identical ? "yes" : "NO");
+                 Median(row.speeds), Median(row.cpu_speeds),
+                 row.identical ? "yes" : "NO");
   }
 }
 
@@ -341,7 +377,8 @@ void PrintJson(const std::vector<Row>& rows) {
     absl::PrintF(
         "{\"mode\": \"%s\", \"rounds\": %d, \"tokens\": %d, \"nodes\": %d, "
         "\"passes\": %d, \"rows\": %d, \"draft_s\": %.4f, "
-        "\"verify_s\": %.4f, \"tok_s\": [%s], \"as_off\": %s, "
+        "\"verify_s\": %.4f, \"tok_s\": [%s], \"tok_cpu_s\": [%s], \"as_off\": "
+        "%s, "
         "\"drafted\": %d, \"accepted\": %d, \"later\": %d, \"runs\": [%s], "
         "\"made\": %d, \"tried\": %d, \"phrase_tokens\": %d, "
         "\"inspired\": %d, \"refined\": %d}\n",
@@ -349,11 +386,11 @@ void PrintJson(const std::vector<Row>& rows) {
         score.nodes, score.draft_passes, score.draft_rows,
         absl::ToDoubleSeconds(score.draft_time),
         absl::ToDoubleSeconds(score.verify_time),
-        absl::StrJoin(row.speeds, ", "), row.identical ? "true" : "false",
-        matches.drafted, matches.accepted, matches.later,
-        absl::StrJoin(matches.runs, ", "), score.pool.phrases_made,
-        score.pool.phrases_tried, score.pool.phrase_tokens, score.pool.inspired,
-        score.pool.refined);
+        absl::StrJoin(row.speeds, ", "), absl::StrJoin(row.cpu_speeds, ", "),
+        row.identical ? "true" : "false", matches.drafted, matches.accepted,
+        matches.later, absl::StrJoin(matches.runs, ", "),
+        score.pool.phrases_made, score.pool.phrases_tried,
+        score.pool.phrase_tokens, score.pool.inspired, score.pool.refined);
   }
 }
 
@@ -368,6 +405,7 @@ absl::StatusOr<std::vector<Row>> RunAll(const Settings& settings,
     for (Row& row : rows) {
       FORETOKEN_ASSIGN_OR_RETURN(Score score, bench.Run(row.mode));
       row.speeds.push_back(score.tokens_per_second());
+      row.cpu_speeds.push_back(score.tokens_per_cpu_second());
       if (repeat > 0) continue;
       row.score = std::move(score);
       row.identical = row.score.outputs == rows[0].score.outputs;

@@ -52,8 +52,8 @@ PHRASE_SPEEDS = [
     "ouroboros:passes=1",
     "ouroboros:passes=2,window=3,beta=4,lookahead=3",
     "ouroboros:passes=1,window=3,beta=4,lookahead=0,context=1",
-    "ouroboros:passes=2,window=3,beta=4,suffixes=1,lookahead=0,context=1",
-    "ouroboros:passes=3,window=3,beta=4,suffixes=1,lookahead=0,context=1",
+    "ouroboros:passes=1,window=1,beta=6,suffixes=0,lookahead=0,context=1",
+    "ouroboros:passes=2,window=2,beta=4,suffixes=1,lookahead=0,context=1",
 ]
 
 TEMPLATE = """# Ouroboros on the demo pair
@@ -64,7 +64,7 @@ Written by `tests/bench/ouroboros_report.py`; run it again to renew:
 @COMMAND@
 ```
 
-Commit @COMMIT@, @MACHINE@. @NOTE@
+Commit @COMMIT@, @MACHINE@.
 
 Target and draft are those of `tools/demo`, in one process without a network, and
 drafts have no deadline: accept lengths, passes and counts repeat to the digit,
@@ -124,13 +124,17 @@ accepted ones, positions behind the first difference where draft and target agre
 runs of those by their length, and phrases found (runs of at least beta - 1).
 
 @MATCHES@
+"""
 
-## Speed
-
-All prompts, @REPEATS@ runs of every mode in turn, one request at a time. tok/s is
-the median, of drafting and verification alone. On a CPU rows are not free, neither
-the draft model's nor the target's, and a pass of this target takes less than a
-millisecond: no mode with a draft model need win here.
+SPEED_HEADING = "\n## Speed\n"
+SPEED_TEMPLATE = """
+Commit @COMMIT@, all prompts, @REPEATS@ runs of every mode in turn, one request at
+a time, one thread. @NOTE@ tok/s is the median, of drafting and verification
+alone, by the clock and by processor time, which hardly depends on what else the
+machine does. On a CPU rows are not free, neither the draft model's nor the
+target's, and a pass of this target takes less than a millisecond: no mode with a
+draft model need win here. `tests/bench/ouroboros_report.py --speed-only` renews
+this section.
 
 @SPEED@
 """
@@ -159,7 +163,7 @@ class Bench:
         self.identical = True
         self.tokens = 0
 
-    def run(self, prompts, modes, *flags, threads=1):
+    def run(self, prompts, modes, *flags):
         """Sums by mode, plain decoding as 'off'."""
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
             for prompt in prompts:
@@ -168,8 +172,7 @@ class Bench:
             file.flush()
             done = subprocess.run(
                 self.command + ["--prompts", file.name, "--modes",
-                                ";".join(modes), "--threads", str(threads),
-                                *flags],
+                                ";".join(modes), "--threads", "1", *flags],
                 check=True, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, text=True)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -294,25 +297,42 @@ def match_counts(bench, kinds):
 def speed(bench, kinds, repeats):
     prompts = [prompt for some in kinds.values() for prompt in some]
     got = bench.run(prompts, CHAIN_SPEEDS + PHRASE_SPEEDS,
-                    "--repeats", str(repeats), threads=0)
-    median = {mode: sorted(row["tok_s"])[len(row["tok_s"]) // 2]
-              for mode, row in got.items()}
+                    "--repeats", str(repeats))
+    wall, cpu = [{mode: sorted(row[key])[len(row[key]) // 2]
+                  for mode, row in got.items()}
+                 for key in ("tok_s", "tok_cpu_s")]
     rows = []
     for mode in ["off"] + CHAIN_SPEEDS + PHRASE_SPEEDS:
         row = got[mode]
         rows.append([mode, number(row["tokens_r"], 2),
                      number(row["passes_r"], 2), number(row["rows_r"], 1),
-                     number(median[mode], 0),
+                     number(row["nodes_r"], 1), number(wall[mode], 0),
                      "%.0f to %.0f" % (min(row["tok_s"]), max(row["tok_s"])),
-                     number(median[mode] / median["off"], 2)])
-    chain = max(CHAIN_SPEEDS, key=median.get)
-    phrase = max(PHRASE_SPEEDS, key=median.get)
-    best = ("Best of each: `%s` %.0f tok/s, `%s` %.0f tok/s: Ouroboros %.2f "
-            "times the chain.\n" % (chain, median[chain], phrase,
-                                    median[phrase],
-                                    median[phrase] / median[chain]))
-    return table(["mode", "accept length", "passes", "draft rows", "tok/s",
-                  "from to", "over off"], rows) + "\n" + best
+                     number(cpu[mode], 0),
+                     number(cpu[mode] / cpu["off"], 2)])
+    chain = max(CHAIN_SPEEDS, key=cpu.get)
+    phrase = max(PHRASE_SPEEDS, key=cpu.get)
+    best = ("Best of each by processor time: `%s` %.0f tok/s, `%s` %.0f tok/s: "
+            "Ouroboros %.2f times the chain, %.2f times by the clock.\n" %
+            (chain, cpu[chain], phrase, cpu[phrase], cpu[phrase] / cpu[chain],
+             wall[phrase] / wall[chain]))
+    return table(["mode", "accept length", "passes", "draft rows",
+                  "tree nodes", "tok/s", "from to", "tok/CPU s", "over off"],
+                 rows) + "\n" + best
+
+
+def tables(bench, kinds, tasks):
+    """Everything that repeats to the digit."""
+    return {
+        "PASSES": equal_passes(bench, kinds, PASSES),
+        "SAMPLED": equal_passes(bench, kinds, SAMPLED_PASSES,
+                                "--temperature", "0.8"),
+        "STOP": published_stop(bench, kinds),
+        "ABLATIONS": ablations(bench, kinds),
+        "WARM": warm_start(bench, tasks),
+        "SUFFIXES": suffix_sweep(bench, kinds),
+        "MATCHES": match_counts(bench, kinds),
+    }
 
 
 def machine():
@@ -334,6 +354,8 @@ def main():
     flags.add_argument("--library", type=pathlib.Path,
                        default=sysconfig.get_path("stdlib"))
     flags.add_argument("--repeats", type=int, default=5)
+    flags.add_argument("--speed-only", action="store_true",
+                       help="renew that section of --out alone")
     flags.add_argument("--note", default="", help="on the machine's load")
     flags.add_argument("--out", type=pathlib.Path,
                        default=here / "results" / "ouroboros.md")
@@ -349,26 +371,22 @@ def main():
         ["git", "-C", str(here), "rev-parse", "--short", "HEAD"], check=True,
         stdout=subprocess.PIPE, text=True).stdout.strip()
 
-    parts = {
-        "PASSES": equal_passes(bench, kinds, PASSES),
-        "SAMPLED": equal_passes(bench, kinds, SAMPLED_PASSES, "--temperature", "0.8"),
-        "STOP": published_stop(bench, kinds),
-        "ABLATIONS": ablations(bench, kinds),
-        "WARM": warm_start(bench, tasks),
-        "SUFFIXES": suffix_sweep(bench, kinds),
-        "MATCHES": match_counts(bench, kinds),
-        "SPEED": speed(bench, kinds, options.repeats),
-    }
-    text = TEMPLATE
-    parts.update(COMMAND="tests/bench/" + shlex.join(
-                     [pathlib.Path(sys.argv[0]).name] + sys.argv[1:]),
-                 COMMIT=commit, MACHINE=machine(), NOTE=options.note,
-                 BYTES=str(PROMPT_BYTES), MAX_TOKENS=str(MAX_TOKENS),
-                 CODE=str(len(code)), STORIES=str(len(STORIES)),
-                 TASKS=str(len(tasks)), TOKENS=str(bench.tokens),
-                 REPEATS=str(options.repeats),
-                 IDENTICAL="the same tokens as plain decoding"
-                 if bench.identical else "NOT always the same tokens")
+    parts = dict(COMMIT=commit, NOTE=options.note,
+                 REPEATS=str(options.repeats))
+    if options.speed_only:
+        text = options.out.read_text().split(SPEED_HEADING)[0]
+    else:
+        parts.update(tables(bench, kinds, tasks), MACHINE=machine(),
+                     COMMAND="tests/bench/" + shlex.join(
+                         [pathlib.Path(sys.argv[0]).name] + sys.argv[1:]),
+                     BYTES=str(PROMPT_BYTES), MAX_TOKENS=str(MAX_TOKENS),
+                     CODE=str(len(code)), STORIES=str(len(STORIES)),
+                     TASKS=str(len(tasks)), TOKENS=str(bench.tokens),
+                     IDENTICAL="the same tokens as plain decoding"
+                     if bench.identical else "NOT always the same tokens")
+        text = TEMPLATE.rstrip("\n")
+    parts["SPEED"] = speed(bench, kinds, options.repeats)
+    text += "\n" + SPEED_HEADING + SPEED_TEMPLATE
     for key, value in parts.items():
         text = text.replace("@%s@" % key, value.rstrip("\n"))
     options.out.write_text(text)
