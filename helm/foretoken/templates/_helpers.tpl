@@ -53,7 +53,7 @@ labels:
 {{- if and (kindIs "float64" .) (eq (floor .) .) -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}
 {{- end -}}
 
-{{/* flag-name to FORETOKEN_FLAG_NAME. */}}
+{{/* The variable that a flag is also read from. */}}
 {{- define "foretoken.env" -}}
 FORETOKEN_{{ . | upper | replace "-" "_" }}
 {{- end -}}

@@ -7,11 +7,15 @@ metadata:
   labels:
     {{- include "foretoken.selector" . | nindent 4 }}
     app.kubernetes.io/part-of: foretoken
+  {{- if or $v.configChecksums $s.podAnnotations }}
   annotations:
+    {{- if $v.configChecksums }}
     checksum/config: {{ include "foretoken.config" . | sha256sum }}
+    {{- end }}
     {{- with $s.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- end }}
 spec:
   automountServiceAccountToken: false
   # Variables of the cluster's Services begin with FORETOKEN_ too.

@@ -1,0 +1,95 @@
+"""What the sources say: metrics of the catalogs, and flags of the services."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SERVICES = {
+    "orchestrator": "orchestrator",
+    "verifier": "verifier",
+    "draft-worker": "draft_worker",
+    "trie-drafter": "trie_drafter",
+    "crest": "crest",
+}
+
+_SPEC = re.compile(
+    r"inline constexpr Spec k\w+\s*=\s*\{(.*?)\n?\};", re.DOTALL)
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+def _arguments(body):
+    """The initializer's arguments, adjacent string literals joined."""
+    arguments, depth, current = [], 0, ""
+    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|.', body, re.DOTALL):
+        text = token.group(0)
+        if text in "{(":
+            depth += 1
+        elif text in "})":
+            depth -= 1
+        if text == "," and depth == 0:
+            arguments.append(current.strip())
+            current = ""
+        else:
+            current += text
+    if current.strip():
+        arguments.append(current.strip())
+    return arguments
+
+
+def metrics(headers=None):
+    """{name: (kind, {labels})} of every Spec in common/metrics/*catalog.h."""
+    if headers is None:
+        headers = sorted((ROOT / "common/metrics").glob("*catalog.h"))
+    found = {}
+    for header in headers:
+        for spec in _SPEC.finditer(header.read_text()):
+            fields = _arguments(spec.group(1))
+            text = lambda field: "".join(_STRING.findall(field))
+            labels = {text(fields[i]) for i in (3, 5)
+                      if i < len(fields) and _STRING.match(fields[i])}
+            kind = fields[1].replace("Kind::k", "").lower()
+            found[text(fields[0])] = (kind, labels)
+    if len(found) < 50:
+        raise SystemExit(f"only {len(found)} metrics found in {headers}: "
+                         "the catalogs are not read as they are written")
+    return found
+
+
+_FLAG = r'flags(?:\.|->)(?:%s)\(\s*"([a-z0-9-]+)"'
+_KINDS = "Int|Int64|Double|Bool|Duration|String|Choice|List|Url|Secret"
+
+
+def _flags_in(path, kinds=_KINDS):
+    return set(re.findall(_FLAG % kinds, path.read_text()))
+
+
+def flags(service):
+    """({flags}, {secrets}) that foretoken-SERVICE takes: secrets come from
+    the environment alone, or should."""
+    folder = ROOT / "services" / SERVICES[service]
+    taken, secrets, text = set(), set(), ""
+    for path in sorted(folder.rglob("*.cc")):
+        taken |= _flags_in(path)
+        secrets |= _flags_in(path, "Secret|Url")
+        text += path.read_text()
+    shared = {
+        "AddBackendFlags(": "common/infer/factory/backend_factory.cc",
+        "AddServerFlags(": "common/rpc/server.cc",
+        "AddExposerFlags(": "common/metrics/registry.cc",
+    }
+    for call, path in shared.items():
+        if call in text:
+            taken |= _flags_in(ROOT / path)
+    channel = (ROOT / "common/rpc/channel.cc").read_text()
+    suffixes = re.findall(r'flags\.(?:Bool|String)\(\s*prefix \+ "(-[a-z-]+)"',
+                          channel)
+    for prefix in re.findall(r'AddChannelFlags\(flags, "([a-z-]+)"', text):
+        taken |= {prefix + suffix for suffix in suffixes}
+    if len(taken) < 15:
+        raise SystemExit(f"only {len(taken)} flags of {service} found: they "
+                         "are not read as they are written")
+    return taken, secrets
+
+
+def environment_name(flag):
+    return "FORETOKEN_" + flag.upper().replace("-", "_")

@@ -1,0 +1,336 @@
+"""Checks of what is deployed against what the sources say.
+
+    check.py dashboard|rules|flags|manifests|chart|self
+
+Exits 0 if all is well, 1 with what is not, 77 if the tool that a check needs
+(promtool, kubectl, helm) is not here. HELM, KUBECTL and PROMTOOL name them.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import catalog
+import promql
+
+ROOT = catalog.ROOT
+CHART = ROOT / "helm/foretoken"
+DASHBOARD = CHART / "dashboards/foretoken.json"
+RULES = CHART / "rules/foretoken.yaml"
+SKIPPED = 77
+
+
+def tool(name):
+    """The tool's path; ends the check as skipped where it is missing."""
+    path = shutil.which(os.environ.get(name.upper(), name))
+    if path is None:
+        print(f"skipped: no {name} here (or set {name.upper()})")
+        sys.exit(SKIPPED)
+    return path
+
+
+def run(*command, fails=False):
+    """The command's output; the check ends if it fails, or if it does not."""
+    done = subprocess.run([str(part) for part in command],
+                          capture_output=True, text=True, check=False)
+    if (done.returncode != 0) != fails:
+        print(done.stdout[-4000:], done.stderr[-4000:])
+        sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}")
+    return done.stdout + (done.stderr if fails else "")
+
+
+def report(problems):
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+# Dashboard and rules.
+
+def dashboard_queries(dashboard):
+    """[(panel's title, query)] of all panels."""
+    queries = []
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            queries.append((panel["title"], target["expr"]))
+    return queries
+
+
+def rule_queries(text):
+    """[(alert, query)]: an expression on its line, or folded below `>-`."""
+    queries = []
+    for rule in re.split(r"(?m)^ *- alert: ", text)[1:]:
+        name = rule.split("\n", 1)[0]
+        found = re.search(r"(?m)^( +)expr: (?:>-\n((?:\1 +.*\n)+)|(.*)\n)", rule)
+        if found is None:
+            raise SystemExit(f"{name}: no expression found")
+        queries.append((name, " ".join((found[2] or found[3]).split())))
+    return queries
+
+
+def query_problems(queries, metrics):
+    return [f"{where}: {problem}" for where, query in queries
+            for problem in promql.problems(query, metrics)]
+
+
+def check_dashboard():
+    dashboard = json.loads(DASHBOARD.read_text())
+    queries = dashboard_queries(dashboard)
+    problems = query_problems(queries, catalog.metrics())
+    used = " ".join(query for _, query in queries)
+    for name in catalog.metrics():
+        if not re.search(rf"\b{name}(?:_bucket|_sum|_count)?\b", used):
+            problems.append(f"{name}: no panel shows it")
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    if len(set(ids)) != len(ids):
+        problems.append("panels share an id")
+    print(f"{len(queries)} queries")
+    promtool = shutil.which(os.environ.get("PROMTOOL", "promtool"))
+    if promtool is None:
+        print("skipped: the queries' syntax, no promtool here")
+    elif not problems:
+        check_syntax(promtool, queries)
+    return report(problems)
+
+
+def check_syntax(promtool, queries):
+    """Each query as a recording rule, its variables filled in."""
+    lines = ["groups:", "- name: dashboard", "  rules:"]
+    for i, (_, query) in enumerate(queries):
+        filled = query.replace("$__rate_interval", "5m")
+        lines += [f"  - record: panel:{i}", "    expr: " + json.dumps(filled)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "dashboard.yaml"
+        path.write_text("\n".join(lines) + "\n")
+        run(promtool, "check", "rules", path)
+
+
+def check_rules():
+    queries = rule_queries(RULES.read_text())
+    problems = query_problems(queries, catalog.metrics())
+    tests = (ROOT / "tests/deploy/rules_test.yaml").read_text()
+    for alert, _ in queries:
+        if not re.search(rf"alertname: {alert}\n(?: +.*\n)*? +exp_alerts:\n",
+                         tests):
+            problems.append(f"{alert}: no test sees it fire")
+    if report(problems):
+        return 1
+    promtool = tool("promtool")
+    run(promtool, "check", "rules", RULES)
+    run(promtool, "test", "rules", ROOT / "tests/deploy/rules_test.yaml")
+    print(f"{len(queries)} rules checked and tested")
+    return 0
+
+
+# Flags: in values.schema.json, and in manifests.
+
+def schema_flags():
+    """{service: flags that `config` of the chart takes}."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    keys = {"orchestrator": "orchestrator", "verifier": "verifier",
+            "draft-worker": "draftWorker", "trie-drafter": "trieDrafter",
+            "crest": "crest"}
+    return {service: schema["properties"][key]["properties"]["config"]
+            ["propertyNames"]["enum"] for service, key in keys.items()}
+
+
+def flag_problems(of_schema, templates):
+    problems, every = [], set()
+    # What the templates set by themselves; they write some names in parts.
+    fixed = set(re.findall(r"\bFORETOKEN_[A-Z_]+\b", templates))
+    for service, names in of_schema.items():
+        taken, secrets = catalog.flags(service)
+        every |= {catalog.environment_name(flag) for flag in taken}
+        for flag in names:
+            if flag not in taken:
+                problems.append(f"{service}.config.{flag}: no such flag")
+            elif flag in secrets:
+                problems.append(f"{service}.config.{flag}: a secret belongs "
+                                "in a Secret")
+    for name in sorted(fixed - every):
+        problems.append(f"{name}: no service reads it")
+    return problems
+
+
+# For measurements, or written in parts by the templates.
+NOT_OFFERED = {"random-model", "random-seed"} | {
+    peer + flag for peer in ("verifier", "drafter") for flag in
+    ("-insecure", "-tls-ca", "-tls-cert", "-tls-key", "-tls-name",
+     "-token-file")}
+
+
+def check_flags():
+    templates = "".join(path.read_text()
+                        for path in sorted((CHART / "templates").iterdir()))
+    of_schema = schema_flags()
+    for service, names in of_schema.items():
+        taken, secrets = catalog.flags(service)
+        for flag in sorted(taken - secrets - set(names) - NOT_OFFERED):
+            if catalog.environment_name(flag) not in templates:
+                print(f"note: values.schema.json does not offer {service}'s "
+                      f"--{flag}")
+    return report(flag_problems(of_schema, templates))
+
+
+def manifest_problems(text):
+    """Every FORETOKEN_* of a service's documents is a flag of its own."""
+    problems, seen = [], 0
+    for document in re.split(r"(?m)^---$", text):
+        names = set(re.findall(r"\bFORETOKEN_[A-Z_]+\b", document))
+        if not names:
+            continue
+        component = re.search(r"app\.kubernetes\.io/component: (\S+)", document)
+        service = component[1] if component else None
+        if service not in catalog.SERVICES:
+            problems.append(f"{sorted(names)}: of which service?")
+            continue
+        known = {catalog.environment_name(flag)
+                 for flag in catalog.flags(service)[0]}
+        for name in sorted(names - known):
+            problems.append(f"{service}: does not read {name}")
+        seen += len(names)
+    if seen < 40:
+        problems.append(f"only {seen} variables found in the manifests")
+    return problems
+
+
+def kustomize(path):
+    return run(tool("kubectl"), "kustomize", path)
+
+
+def check_manifests():
+    problems = []
+    for path in ("base", "overlays/cpu", "overlays/gpu"):
+        text = kustomize(ROOT / "k8s" / path)
+        problems += [f"k8s/{path}: {p}" for p in manifest_problems(text)]
+        for wanted in ("readOnlyRootFilesystem: true", "runAsNonRoot: true",
+                       "allowPrivilegeEscalation: false"):
+            if text.count(wanted) != 5:
+                problems.append(f"k8s/{path}: want five times {wanted}")
+        gpus = text.count("nvidia.com/gpu: ")
+        if (gpus > 0) != path.endswith("gpu"):
+            problems.append(f"k8s/{path}: {gpus} containers ask for GPUs")
+    return report(problems)
+
+
+# The chart itself.
+
+KUBE_VERSION = "1.29.0"
+
+
+def template(helm, *arguments, fails=False):
+    return run(helm, "template", "foretoken", CHART, "--namespace", "foretoken",
+               "--kube-version", KUBE_VERSION, *arguments, fails=fails)
+
+
+def normal_form(text):
+    """The same manifests in kustomize's spelling."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        (path / "all.yaml").write_text(text)
+        (path / "kustomization.yaml").write_text(
+            "resources: [all.yaml]\nsortOptions: {order: legacy}\n")
+        return kustomize(path)
+
+
+def check_chart():
+    helm = tool("helm")
+    run(helm, "lint", "--strict", CHART)
+    problems = []
+    everything = template(helm, *EVERYTHING)
+    problems += manifest_problems(everything)
+    for arguments, wanted in REFUSED:
+        said = template(helm, *arguments, fails=True)
+        if wanted not in said:
+            problems.append(f"{arguments}: said {said!r}, want {wanted!r}")
+    if shutil.which(os.environ.get("KUBECTL", "kubectl")) is None:
+        print("skipped: k8s/ against the chart, no kubectl here")
+    else:
+        normal_form(everything)
+        common = ["-f", ROOT / "k8s/values.yaml"]
+        for overlay in ("cpu", "gpu"):
+            folder = ROOT / "k8s/overlays" / overlay
+            chart = template(helm, *common, "-f", folder / "values.yaml")
+            if normal_form(chart) != kustomize(folder):
+                problems.append(f"k8s/overlays/{overlay} is not what the chart "
+                                "gives: run k8s/render, or mend its patches")
+    return report(problems)
+
+
+EVERYTHING = [
+    "--set", "tls.mutual=true,tls.serverName=foretoken,"
+    "tls.publicSecretName=public,auth.public.secretName=clients,"
+    "auth.internal.secretName=inner,models.volume.existingClaim=models,"
+    "trieDrafter.redis.secretName=redis,trieDrafter.prior=/models/prior,"
+    "verifier.gpus=1,verifier.replicas=2,verifier.config.max-sessions=4294967,"
+    "orchestrator.config.draft-wait-passes=2,"
+    "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,"
+    "metrics.dashboard.enabled=true"]
+REFUSED = [
+    (["--set", "tls.enabled=false"], "set insecure=true"),
+    (["--set", "insecure=true"], "want tls.enabled=false"),
+    (["--set", "tls.secretName="], "tls.secretName"),
+    (["--set", "tls.enabled=false,insecure=true,auth.public.secretName=x"],
+     "cross the network in clear"),
+    (["--set", "models.volume.existingClaim=a,models.volume.hostPath=/b"],
+     "not both"),
+    (["--set", "crest.postgres.secretName="], "crest.postgres.secretName"),
+]
+
+
+# The checks' own test: each must see what is wrong.
+
+def check_self():
+    metrics = catalog.metrics()
+    wrong = [
+        "rate(foretoken_round_total[5m])",                        # no such name
+        "foretoken_rounds_total",                                 # no rate
+        'rate(foretoken_requests_total{reason="late"}[5m])',      # no such label
+        "sum by (drafter) (rate(foretoken_rounds_total[5m]))",    # nor there
+        "foretoken_tree_nodes",                                   # a histogram
+        "rate(foretoken_rounds_total_bucket[5m])",                # none
+        "up",                                                     # not ours
+    ]
+    right = [
+        'rate(foretoken_requests_total{code!~"OK|CANCELLED",job="x"}[5m])',
+        "sum by (le, drafter) (rate(foretoken_draft_latency_seconds_bucket[5m]))",
+        "sum by (drafter, reason) "
+        "(increase(foretoken_degraded_rounds_total[5m]))",
+        "max by (service) (foretoken_breaker_state)",
+    ]
+    problems = [f"not seen: {query}" for query in wrong
+                if not promql.problems(query, metrics)]
+    problems += [f"{query}: {promql.problems(query, metrics)}"
+                 for query in right if promql.problems(query, metrics)]
+    if not query_problems(rule_queries(RULES.read_text().replace(
+            "foretoken_kv_pages_free /", "foretoken_kv_pages_fre /")), metrics):
+        problems.append("not seen: a wrong name in a rule")
+    dashboard = json.loads(DASHBOARD.read_text().replace(
+        "foretoken_trie_rounds_total", "foretoken_trie_round_total", 1))
+    if not query_problems(dashboard_queries(dashboard), metrics):
+        problems.append("not seen: a wrong name in the dashboard")
+    if not flag_problems({"verifier": ["max-session"]}, ""):
+        problems.append("not seen: a flag that is none")
+    if not flag_problems({"crest": ["postgres-url"]}, ""):
+        problems.append("not seen: a secret among flags")
+    if not flag_problems(schema_flags(), "FORETOKEN_LISTENS: x"):
+        problems.append("not seen: a variable that nobody reads")
+    label = "app.kubernetes.io/component: crest\n"
+    if len(manifest_problems(label + "FORETOKEN_VERIFIERS: x")) != 2:
+        problems.append("not seen: a variable of another service")
+    return report(problems)
+
+
+CHECKS = {"dashboard": check_dashboard, "rules": check_rules,
+          "flags": check_flags, "manifests": check_manifests,
+          "chart": check_chart, "self": check_self}
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in CHECKS:
+        sys.exit(__doc__)
+    sys.exit(CHECKS[sys.argv[1]]())
