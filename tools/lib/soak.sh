@@ -249,29 +249,30 @@ show_blows() {
 # --- The two soaks
 
 soak_chaos() {
-  local requests=$1 part
+  local requests=$1 seed=$(($2 * 10)) part
   RANDOM=$2
   texts=$(ls "$(corpus)"/*.py | paste -sd,)
   local -A memory=() files=()
-  in_peace warm-up $((requests / 10 + 1)) 1
-  amid_blows all-parts-hurt $((requests * 3 / 10)) 2 'kill hang' "${parts[@]}"
+  in_peace warm-up $((requests / 10 + 1)) $((seed + 1))
+  amid_blows all-parts-hurt $((requests * 3 / 10)) $((seed + 2)) 'kill hang' \
+    "${parts[@]}"
   await_recovery
 
   memory[orchestrator]=$(memory_of orchestrator)
-  amid_blows orchestrator-spared $((requests * 3 / 10)) 3 'kill hang' verifier \
-    draft-worker trie-drafter crest redis postgres
+  amid_blows orchestrator-spared $((requests * 3 / 10)) $((seed + 3)) \
+    'kill hang' verifier draft-worker trie-drafter crest redis postgres
   await_recovery
   local growth=$(($(memory_of orchestrator) - memory[orchestrator]))
   echo "the orchestrator's own memory amid its peers' deaths: +$growth KiB"
   [ "$growth" -le "$most_growth_amid_kib" ] ||
     problem "the orchestrator grew by $growth KiB"
 
-  in_peace peace-1 $((requests * 15 / 100 + 1)) 4
+  in_peace peace-1 $((requests * 15 / 100 + 1)) $((seed + 4))
   await_rest peace-1
   for part in "${services[@]}" redis; do
     memory[$part]=$(memory_of "$part") files[$part]=$(files_of "$part")
   done
-  in_peace peace-2 $((requests * 15 / 100 + 1)) 5
+  in_peace peace-2 $((requests * 15 / 100 + 1)) $((seed + 5))
   await_rest peace-2
 
   echo "--- memory and open files over the last lot of requests"
@@ -296,9 +297,9 @@ soak_chaos() {
 soak_short() {
   RANDOM=$2
   texts=$(ls "$(corpus)"/*.py | paste -sd,)
-  amid_blows all-parts-killed "$1" 1 kill "${parts[@]}"
+  amid_blows all-parts-killed "$1" "$2" kill "${parts[@]}"
   await_recovery
-  in_peace peace 20 2
+  in_peace peace 20 "$(($2 + 1))"
   await_rest peace
   show_blows
   verdict
