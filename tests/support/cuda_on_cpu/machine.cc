@@ -33,6 +33,7 @@ struct Warp {
   WarpPayloads payloads[2];
   const char* what[2] = {nullptr, nullptr};
   int64_t arrivals = 0;
+  bool asleep = false;  // in this round of the scheduler
 };
 
 struct Fiber {
@@ -106,10 +107,13 @@ void RunBlock(Machine& m) {
   }
   while (!alive.empty()) {
     std::shuffle(alive.begin(), alive.end(), m.random);
+    // Some warps sleep, so that others get ahead of them as far as they may.
+    for (Warp& warp : m.warps) warp.asleep = m.random() % 2 == 0;
     bool ran = false;
     for (Fiber* f : alive) {
       if (!Ready(m, *f)) continue;
       ran = true;
+      if (f->warp->asleep) continue;
       m.current = f;
       Switch(m.scheduler, f->context);
     }

@@ -241,7 +241,7 @@ TEST_F(KernelsOnCpuTest, EveryRowCountGivesTheSameRowsWhereKIsCutIntoGroups) {
 }
 
 // So many kv heads and chunks that attention's partial results do not fit at
-// once: 17 of 19 tasks, then the rest.
+// once: 17 of 18 tasks, then the rest.
 TEST_F(KernelsOnCpuTest, AttentionInSlabsChangesNothing) {
   ModelConfig config = TinyConfig();
   config.n_layers = 1;
@@ -255,7 +255,7 @@ TEST_F(KernelsOnCpuTest, AttentionInSlabsChangesNothing) {
       device::EngineShape::Create(ShapeForDevice(config), options, &shape)
           .ok());
   ASSERT_EQ(shape.slab_tasks, 17);
-  CheckRowCounts(config, 3, {1, 300}, random_);
+  CheckRowCounts(config, 3, {1, 280}, random_);
 }
 
 TEST_F(KernelsOnCpuTest, BatchMatesChunksAndTheOrderOfATreeChangeNothing) {
@@ -284,13 +284,13 @@ TEST_F(KernelsOnCpuTest, BatchMatesChunksAndTheOrderOfATreeChangeNothing) {
     EXPECT_THAT(reference->Close(session), IsOk());
     return logits;
   };
-  for (const int mates : {1, 4}) {
+  for (const int mates : {1, 3}) {
     std::vector<std::vector<TokenId>> contexts, tokens;
     std::vector<std::vector<int32_t>> parents;
     std::vector<PassSession> pass(mates);
     for (int s = 0; s < mates; ++s) {
       pass[s].session = backend->Open("", {})->session;
-      contexts.push_back(RandomTokens(random_() % 160, config_, random_));
+      contexts.push_back(RandomTokens(random_() % 150, config_, random_));
       const int rows = 1 + random_() % 12;
       tokens.push_back(RandomTokens(rows, config_, random_));
       parents.push_back(RandomParents(rows, s % 3, random_));

@@ -368,11 +368,6 @@ __global__ void __launch_bounds__(kThreads) SampleKernel(SamplerParams p) {
   float* saved = p.saved + p.pass->saved()[blockIdx.x];
   const Changes changes(p.pass, output, sampling);
 
-  unsigned long long numbers = 0;
-  for (int id = threadIdx.x; id < p.vocab; id += kThreads) {
-    numbers += row[id] == row[id];
-  }
-  const bool bad = BlockReduce<false>(numbers, shared) == 0;
   if (changes.any()) changes.Apply(row, saved);
   const uint64_t best_key = FirstBelow(row, p.vocab, ~uint64_t{0}, shared);
   int32_t token = IdOfKey(best_key);
@@ -382,6 +377,14 @@ __global__ void __launch_bounds__(kThreads) SampleKernel(SamplerParams p) {
     token = Draw(of, *sampling, output.position, best_key, shared);
   }
   if (changes.any()) changes.Undo(row, saved);
+  bool bad = false;
+  if (ValueOfKey(best_key) == MinusInfinity()) {
+    unsigned long long numbers = 0;
+    for (int id = threadIdx.x; id < p.vocab; id += kThreads) {
+      numbers += row[id] == row[id];
+    }
+    bad = BlockReduce<false>(numbers, shared) == 0;
+  }
   DeviceToken* out = p.tokens + blockIdx.x;
   if (threadIdx.x == 0) {
     *out = DeviceToken();
