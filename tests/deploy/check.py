@@ -1,6 +1,7 @@
 """Checks of what is deployed against what the sources say.
 
     check.py dashboard|rules|flags|manifests|chart|self
+    check.py image BINARIES
 
 Exits 0 if all is well, 1 with what is not, 77 if the tool that a check needs
 (promtool, kubectl, helm) is not here. HELM, KUBECTL and PROMTOOL name them.
@@ -283,6 +284,53 @@ REFUSED = [
 ]
 
 
+# The image's run-time packages.
+
+def depends(packages):
+    """`packages` and all libraries they depend on."""
+    every, new = set(), set(packages)
+    while new:
+        every |= new
+        text = run("dpkg-query", "-W", "-f", "${Depends},", *sorted(new))
+        new = {name for name in re.findall(r"(?:^|[,|]) *([\w.+-]+)", text)
+               if re.match("z?lib", name)} - every
+    return every
+
+
+def libraries_needed(folder):
+    """File names of all that the binaries load."""
+    files = set()
+    for binary in sorted(folder.glob("foretoken*")):
+        if os.access(binary, os.X_OK):
+            for path in re.findall(r"=> (/\S+)", run("ldd", binary)):
+                files.add(os.path.basename(os.path.realpath(path)))
+    return files
+
+
+def image_problems(dockerfile, wanted):
+    stage = dockerfile[dockerfile.index("\nFROM debian:12-slim"):]
+    listed = re.search(r"--no-install-recommends([^&]*)&&", stage)[1]
+    every = depends(listed.replace("\\", " ").split())
+    files = run("dpkg", "-L", *sorted(every)).splitlines()
+    have = {os.path.basename(line) for line in files}
+    return [f"{library}: no package of the image has it"
+            for library in sorted(wanted - have)]
+
+
+def check_image():
+    tool("dpkg-query")
+    folder = pathlib.Path(sys.argv[2])
+    if not (folder / "foretoken-orchestrator").exists():
+        print(f"skipped: no services in {folder}")
+        return SKIPPED
+    dockerfile = (ROOT / "tools/image/Dockerfile").read_text()
+    wanted = libraries_needed(folder)
+    problems = image_problems(dockerfile, wanted)
+    if not image_problems(dockerfile.replace("libhiredis0.14 ", ""), wanted):
+        problems.append("not seen: a package that is missing")
+    return report(problems)
+
+
 # The checks' own test: each must see what is wrong.
 
 def check_self():
@@ -328,9 +376,10 @@ def check_self():
 
 CHECKS = {"dashboard": check_dashboard, "rules": check_rules,
           "flags": check_flags, "manifests": check_manifests,
-          "chart": check_chart, "self": check_self}
+          "chart": check_chart, "image": check_image, "self": check_self}
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in CHECKS:
+    wanted = 3 if sys.argv[1:2] == ["image"] else 2
+    if len(sys.argv) != wanted or sys.argv[1] not in CHECKS:
         sys.exit(__doc__)
     sys.exit(CHECKS[sys.argv[1]]())
