@@ -64,6 +64,17 @@ absl::StatusOr<DeviceModule> DeviceModule::LoadFile(const std::string& path) {
   return DeviceModule(create, destroy);
 }
 
+absl::Status DeviceModule::Probe(int32_t device) const {
+  DeviceShape smallest;
+  smallest.d_model = smallest.head_dim = smallest.d_ff = smallest.vocab = 32;
+  smallest.layers = smallest.heads = smallest.kv_heads = 1;
+  smallest.max_positions = kDevicePageTokens;
+  DeviceOptions options;
+  options.device = device;
+  options.max_rows = options.max_sessions = 1;
+  return Create(smallest, options).status();
+}
+
 absl::StatusOr<DeviceEnginePtr> DeviceModule::Create(
     const DeviceShape& shape, const DeviceOptions& options) const {
   DeviceEngine* engine = nullptr;

@@ -6,8 +6,10 @@
 #ifndef FORETOKEN_COMMON_INFER_CUDA_DEVICE_MODULE_H_
 #define FORETOKEN_COMMON_INFER_CUDA_DEVICE_MODULE_H_
 
+#include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/infer/cuda/cuda_backend.h"
 #include "common/infer/cuda/device_engine.h"
@@ -25,6 +27,10 @@ class DeviceModule {
   // another version of DeviceEngine.
   static absl::StatusOr<DeviceModule> Load();
   static absl::StatusOr<DeviceModule> LoadFile(const std::string& path);
+
+  // Whether there is such a GPU; errors as Create's. Before weights are loaded
+  // for it.
+  absl::Status Probe(int32_t device) const;
 
   // Unavailable where there is no driver or no such GPU; ResourceExhausted
   // where its memory is short; InvalidArgument for a shape that the kernels do

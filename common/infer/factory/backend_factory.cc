@@ -41,15 +41,21 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> LoadWeights(
                               static_cast<uint64_t>(options.random_seed));
 }
 
-// Of the GPU; why there is none otherwise.
-absl::StatusOr<std::unique_ptr<Backend>> MakeOnGpu(
-    const BackendOptions& options, const ModelWeights& weights) {
+// The module, if there is a GPU for these options; why not otherwise.
+absl::StatusOr<DeviceModule> FindGpu(const BackendOptions& options) {
   if (options.precision == "fp32") {
     return absl::InvalidArgumentError(
         "--precision=fp32 is for --backend=cpu: the GPU engine computes in "
         "bf16 or fp16");
   }
   FORETOKEN_ASSIGN_OR_RETURN(const DeviceModule module, DeviceModule::Load());
+  FORETOKEN_RETURN_IF_ERROR(module.Probe(options.device));
+  return module;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeOnGpu(
+    const BackendOptions& options, const DeviceModule& module,
+    const ModelWeights& weights) {
   CudaOptions cuda;
   cuda.device = options.device;
   cuda.kv_cache_bytes = options.kv_cache_bytes;
@@ -62,6 +68,20 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnGpu(
         return module.Create(shape, device);
       },
       cuda);
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(
+    const BackendOptions& options, std::unique_ptr<ModelWeights> weights) {
+  CpuOptions cpu;
+  cpu.precision =
+      options.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
+  cpu.threads = options.threads;
+  cpu.kv_cache_bytes = options.kv_cache_bytes;
+  cpu.kv_cache_tokens = options.kv_cache_tokens;
+  cpu.max_rows = options.max_rows;
+  cpu.max_sessions = options.max_backend_sessions;
+  cpu.prefix_reuse = options.prefix_reuse;
+  return MakeCpuBackend(std::move(weights), cpu);
 }
 
 // What "auto" may answer with the CPU. A GPU whose memory is short is not among
@@ -132,26 +152,26 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options) {
+  if (options.backend == "cpu") {
+    FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
+                               LoadWeights(options));
+    return MakeOnCpu(options, std::move(weights));
+  }
+  // The GPU is looked for before the weights are loaded, which takes long.
+  const absl::StatusOr<DeviceModule> module = FindGpu(options);
+  absl::Status why = module.status();
+  if (!why.ok() && (options.backend == "cuda" || !MeansNoGpu(why))) return why;
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
                              LoadWeights(options));
-  if (options.backend != "cpu") {
-    auto on_gpu = MakeOnGpu(options, *weights);
-    if (on_gpu.ok() || options.backend == "cuda" ||
-        !MeansNoGpu(on_gpu.status())) {
+  if (module.ok()) {
+    auto on_gpu = MakeOnGpu(options, *module, *weights);
+    why = on_gpu.status();
+    if (why.ok() || options.backend == "cuda" || !MeansNoGpu(why)) {
       return on_gpu;
     }
-    FORETOKEN_LOG(kInfo, "on the CPU: ", on_gpu.status().message());
   }
-  CpuOptions cpu;
-  cpu.precision =
-      options.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
-  cpu.threads = options.threads;
-  cpu.kv_cache_bytes = options.kv_cache_bytes;
-  cpu.kv_cache_tokens = options.kv_cache_tokens;
-  cpu.max_rows = options.max_rows;
-  cpu.max_sessions = options.max_backend_sessions;
-  cpu.prefix_reuse = options.prefix_reuse;
-  return MakeCpuBackend(std::move(weights), cpu);
+  FORETOKEN_LOG(kInfo, "on the CPU: ", why.message());
+  return MakeOnCpu(options, std::move(weights));
 }
 
 }  // namespace foretoken

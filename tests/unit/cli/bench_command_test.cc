@@ -44,6 +44,27 @@ TEST(BenchCommandTest, EngineReportsEveryPass) {
   }
 }
 
+TEST(BenchCommandTest, EngineMeasuresWhatIsAskedFor) {
+  testing::TempDir dir;
+  const auto ran = testing::RunCommand(
+      dir, std::string(kTiny) +
+               " --backend cpu --contexts 64 --rows 1,3 --batch 4x8,2x1 "
+               "--prefill 16 --repeats 1");
+  ASSERT_EQ(ran.exit_status, 0) << ran.err;
+  const auto json = ParseJson(ran.out);
+  ASSERT_THAT(json, testing::IsOk());
+  ASSERT_EQ((*json)["passes"].size(), 2u);
+  EXPECT_EQ((*json)["passes"][1]["rows"], 3);
+  ASSERT_EQ((*json)["batches"].size(), 2u);
+  EXPECT_EQ((*json)["batches"][0]["sessions"], 4);
+  EXPECT_EQ((*json)["batches"][0]["rows"], 8);
+  EXPECT_EQ((*json)["batches"][0]["context"], 64);
+  const auto bad =
+      testing::RunCommand(dir, std::string(kTiny) + " --batch 4by8");
+  EXPECT_EQ(bad.exit_status, 1);
+  EXPECT_THAT(bad.err, HasSubstr("\"4by8\", want SESSIONSxROWS"));
+}
+
 TEST(BenchCommandTest, BadShapesAndAFullDiskAreErrors) {
   testing::TempDir dir;
   const auto bad = testing::RunCommand(dir, "bench engine --random d_model=0");

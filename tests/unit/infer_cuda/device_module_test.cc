@@ -88,7 +88,14 @@ TEST_F(DeviceModuleTest, WithoutAModuleAutoIsTheCpuAndCudaAnError) {
   const auto fallback = MakeBackend(SmallModel("auto"));
   FORETOKEN_ASSERT_OK(fallback);
   EXPECT_THAT((*fallback)->numerics_fingerprint(), HasSubstr("cpu;"));
-  EXPECT_THAT(MakeBackend(SmallModel("cuda")).status(),
+  BackendOptions options = SmallModel("cuda");
+  EXPECT_THAT(MakeBackend(options).status(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("libforetoken_cuda.so")));
+  // Before any weight is loaded.
+  options.random_model = "";
+  options.model = "/nowhere";
+  EXPECT_THAT(MakeBackend(options).status(),
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("libforetoken_cuda.so")));
 }
@@ -114,6 +121,8 @@ TEST_F(DeviceModuleTest, TheRealModuleWithoutAGpuSaysSo) {
   if (path.empty()) GTEST_SKIP() << "no CUDA toolkit: no module was built";
   const auto module = DeviceModule::LoadFile(path);
   FORETOKEN_ASSERT_OK(module);
+  EXPECT_THAT(module->Probe(4711), StatusIs(absl::StatusCode::kUnavailable,
+                                            HasSubstr("device 4711")));
   DeviceOptions options;
   options.device = 4711;  // on a machine with a GPU: no such one
   DeviceShape shape;
