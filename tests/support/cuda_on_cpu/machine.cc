@@ -198,9 +198,6 @@ void CommitCopyGroup() {
 
 void WaitCopyGroups(int pending) {
   Fiber& f = *TheMachine().current;
-  if (pending == 0) {
-    CommitCopyGroup();
-  }
   while (static_cast<int>(f.groups.size()) > pending) {
     for (const Copy& copy : f.groups.front()) Perform(copy);
     f.groups.erase(f.groups.begin());

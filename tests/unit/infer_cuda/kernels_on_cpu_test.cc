@@ -3,6 +3,7 @@
 // on its company, bit for bit. That a GPU does the same is for a GPU to show.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -444,6 +445,71 @@ TEST_F(KernelsOnCpuTest, SamplesAsTheSamplerDoesAlongEachRowsOwnPath) {
       }
     }
   }
+}
+
+// Weights whose embedding of one token is no number.
+class SpoiltWeights : public ModelWeights {
+ public:
+  static constexpr TokenId kSpoilt = 9;
+
+  explicit SpoiltWeights(const ModelConfig& config)
+      : base_(*ModelWeights::Random(config, WeightType::kFloat32, 7)),
+        values_(base_->embedding().size()),
+        embedding_(base_->embedding()) {
+    embedding_.CopyTo(0, absl::MakeSpan(values_));
+    std::fill_n(values_.begin() + kSpoilt * config.d_model, config.d_model,
+                std::numeric_limits<float>::quiet_NaN());
+    embedding_.data = reinterpret_cast<const uint8_t*>(values_.data());
+  }
+  const ModelConfig& config() const override { return base_->config(); }
+  const WeightTensor& embedding() const override { return embedding_; }
+  const WeightTensor& output() const override { return base_->output(); }
+  const WeightTensor& final_norm() const override {
+    return base_->final_norm();
+  }
+  absl::Span<const LayerWeights> layers() const override {
+    return base_->layers();
+  }
+  const Sha256Digest& digest() const override { return base_->digest(); }
+
+ private:
+  const std::unique_ptr<ModelWeights> base_;
+  std::vector<float> values_;
+  WeightTensor embedding_;
+};
+
+// A row that is no number shares tiles, pages and products with others.
+TEST_F(KernelsOnCpuTest, ARowWithoutNumbersIsReportedAndHarmsNoOther) {
+  const SpoiltWeights weights(config_);
+  const auto backend = MakeKernels(weights, SmallOptions());
+  const SessionId session = backend->Open("", {})->session;
+  std::vector<TokenId> tokens = {1, 4, 3, 2, 4};
+  const std::vector<int32_t> parents = {-1, 0, 0, 2, 3};
+  const std::vector<int32_t> listed = {0, 2, 3};
+  PassSession pass;
+  pass.session = session;
+  pass.parents = parents;
+  pass.outputs = RowOutputs::kListedRows;
+  pass.output_rows = listed;
+  std::vector<Bits> logits[2];
+  for (const bool spoil : {false, true}) {
+    if (spoil) tokens[1] = tokens[4] = SpoiltWeights::kSpoilt;
+    pass.tokens = tokens;
+    PassResult result;
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+    for (const int32_t row : listed) {
+      logits[spoil].push_back(RowLogits(*backend, session, row));
+    }
+  }
+  for (size_t i = 0; i < listed.size(); ++i) {
+    EXPECT_TRUE(SameBits(logits[0][i], logits[1][i])) << "row " << listed[i];
+  }
+  pass.outputs = RowOutputs::kAllRows;
+  pass.output_rows = {};
+  PassResult result;
+  EXPECT_THAT(backend->Forward({pass}, result),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("logits of row 1 are not numbers")));
 }
 
 TEST_F(KernelsOnCpuTest, AllMemoryComesBackAlsoAfterARefusal) {

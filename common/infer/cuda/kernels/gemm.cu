@@ -198,6 +198,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   WaitForPreviousKernels();
   const int64_t rows = *p.rows;
   if (first_row >= rows) {
+    CommitCopies();
     WaitCopies<0>();
     return;
   }

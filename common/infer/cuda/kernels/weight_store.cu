@@ -13,7 +13,8 @@ constexpr int kPackThreads = 256;
 constexpr int kTensors = static_cast<int>(DeviceTensor::kDownBias) + 1;
 constexpr int64_t kAlignment = 256;
 
-// Row-major rows of 16-bit numbers to their places in a packed matrix.
+// Row-major rows of 16-bit numbers to their places in a packed matrix. (Never
+// launched before what is ahead of it is done.)
 __global__ void __launch_bounds__(kPackThreads)
     PackKernel(const uint16_t* from, uint16_t* to, int64_t first_row,
                int64_t count, int64_t cols, int64_t padded_k, int mode,
