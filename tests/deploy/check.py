@@ -116,7 +116,7 @@ def check_rules():
     problems = query_problems(queries, catalog.metrics())
     tests = (ROOT / "tests/deploy/rules_test.yaml").read_text()
     for alert, _ in queries:
-        if not re.search(rf"alertname: {alert}\n(?: +.*\n)*? +exp_alerts:\n",
+        if not re.search(rf"alertname: {alert}\n(?: +(?!- ).*\n)*? +exp_alerts:\n",
                          tests):
             problems.append(f"{alert}: no test sees it fire")
     if report(problems):
