@@ -150,6 +150,8 @@ void FiveServices::Start(Part part) {
       Binary(absl::StrCat("foretoken-", kNames[i])), "--listen", address(part),
       "--metrics-listen", absl::StrCat("127.0.0.1:", metrics_ports_[i])};
   for (std::string& flag : Flags(part)) args.push_back(std::move(flag));
+  // Clients that hang are noticed sooner than in the field.
+  args.insert(args.end(), {"--keepalive-time=2s", "--keepalive-timeout=5s"});
   processes_[i] = std::make_unique<Process>(std::move(args));
   // A new channel each time: none that waits after a first refusal.
   FORETOKEN_CHECK(Soon([&] {

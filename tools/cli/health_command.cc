@@ -27,9 +27,10 @@ struct HealthOptions {
 absl::Status AwaitServing(const std::string& address,
                           const rpc::ChannelOptions& options,
                           absl::Time until) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
-                             rpc::CreateChannel(address, options));
   while (true) {
+    // A channel that was refused once waits for seconds: a new one does not.
+    FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                               rpc::CreateChannel(address, options));
     const absl::StatusOr<bool> serving =
         rpc::IsServing(channel, "", absl::Now() + absl::Seconds(2));
     if (serving.ok() && *serving) return absl::OkStatus();
