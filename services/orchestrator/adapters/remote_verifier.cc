@@ -115,9 +115,11 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere() {
       absl::StatusOr<PrefillResult> result = OpenOn(*std::move(lease));
       if (result.ok()) return result;
       last = result.status();
-      if (IsLost(last)) lease_->ReportDown();
+      // A cancel of ours tells nothing of the verifier.
+      const absl::Status ours = BackOff(absl::ZeroDuration());
+      if (ours.ok() && IsLost(last)) lease_->ReportDown();
       Close();
-      FORETOKEN_RETURN_IF_ERROR(BackOff(absl::ZeroDuration()));
+      FORETOKEN_RETURN_IF_ERROR(ours);
       if (absl::IsAborted(last)) {
         unequal.insert(index);
         aborted = last;
