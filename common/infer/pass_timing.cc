@@ -10,6 +10,8 @@ namespace {
 
 // Weight of the newest pass in the averages.
 constexpr double kNewest = 0.1;
+// A pass counts as at most so many times the average.
+constexpr double kMostOfAverage = 4.0;
 
 absl::StatusOr<absl::Duration> TimeOf(Backend& backend, SessionId session,
                                       int32_t rows) {
@@ -36,11 +38,13 @@ int PassTiming::ClassOf(int32_t rows) {
 }
 
 void PassTiming::Observe(int32_t rows, absl::Duration took) {
-  const double seconds = absl::ToDoubleSeconds(took);
+  double seconds = absl::ToDoubleSeconds(took);
   if (rows <= 0 || seconds <= 0) return;
   const double count = rows;
   Point& point = classes_[ClassOf(rows)];
   if (point.rows == 0) point = {count, seconds};
+  // One stall must not price a class for a long time.
+  seconds = std::min(seconds, kMostOfAverage * point.seconds);
   point.rows += kNewest * (count - point.rows);
   point.seconds += kNewest * (seconds - point.seconds);
 }
@@ -65,17 +69,24 @@ absl::StatusOr<PassTiming> PassTiming::Measure(Backend& backend,
                              backend.Open("", prompt));
   const absl::Time end = absl::Now() + budget;
   absl::Status status;
+  // Two points close to each other would give a slope of noise.
+  const auto next = [most](int32_t rows) {
+    if (rows == most) return most + 1;
+    return 8 * int64_t{rows} > 3 * int64_t{most} ? most : 2 * rows;
+  };
   for (int32_t rows = 1; rows <= most && status.ok() && absl::Now() < end;
-       rows = rows == most ? most + 1 : std::min(2 * rows, most)) {
+       rows = next(rows)) {
     absl::Duration best = absl::InfiniteDuration();
     // The first of all pays for cold memory.
     for (int run = rows == 1 ? -1 : 0; run < 2 && status.ok(); ++run) {
       const auto took = TimeOf(backend, opened.session, rows);
       status = took.status();
       if (took.ok() && run >= 0) best = std::min(best, *took);
-      if (run >= 0 && absl::Now() >= end) break;
+      if (absl::Now() >= end) break;
     }
-    if (status.ok()) timing.Observe(rows, best);
+    if (status.ok() && best < absl::InfiniteDuration()) {
+      timing.Observe(rows, best);
+    }
   }
   FORETOKEN_RETURN_IF_ERROR(backend.Close(opened.session));
   FORETOKEN_RETURN_IF_ERROR(status);

@@ -30,8 +30,9 @@ class PassTiming {
   std::vector<Point> points() const;
 
   // Passes over chains of 1, 2, 4, ... rows and at last `max_rows`, each the
-  // faster of two, on a backend that nobody uses yet. Ends early once `budget`
-  // is used up. Leaves the backend as it was. Errors are the backend's.
+  // faster of two, on a backend that nobody uses yet; of two counts close to
+  // each other the larger. Ends early once `budget` is used up. Leaves the
+  // backend as it was. Errors are the backend's.
   static absl::StatusOr<PassTiming> Measure(Backend& backend, int32_t max_rows,
                                             absl::Duration budget);
 

@@ -10,6 +10,12 @@
 #include "common/rpc/status.h"
 
 namespace foretoken::rpc {
+namespace {
+
+// A round that commits more is work for a worker.
+constexpr int kCommittedAtOnce = 256;
+
+}  // namespace
 
 // One call. gRPC's reactions and the worker meet under mu_. While `working_`,
 // session_, request_ and answer_ belong to the worker; else to whoever holds
@@ -48,7 +54,8 @@ class DraftStreams::Stream final : public Reactor,
         return;
       }
       if (!std::exchange(spoken_, true)) first_message_.Stop();
-      if (!owner_.options_.rounds_at_once || !request_.has_round()) {
+      if (!owner_.options_.rounds_at_once || !request_.has_round() ||
+          request_.round().committed_size() > kCommittedAtOnce) {
         Submit(&Stream::Work);
         if (!working_) EndLocked(NoRoom());
         return;

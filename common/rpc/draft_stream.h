@@ -41,7 +41,8 @@ struct DraftStreamOptions {
   int32_t max_streams = 1024;         // all connections together
   absl::Duration retry_after = absl::Milliseconds(100);
   absl::Duration first_message_time = kFirstMessageTime;
-  // Rounds are short and never wait: they run where they are read.
+  // Rounds are short, and wait for nothing but short locks: they run where they
+  // are read, on gRPC's thread, but for those that commit much.
   bool rounds_at_once = false;
 };
 

@@ -13,14 +13,13 @@
 #include "absl/time/time.h"
 #include "foretoken/v1/verifier.pb.h"
 #include "services/local/answer_queue.h"
-#include "services/orchestrator/adapters/message_stream.h"
+#include "services/orchestrator/adapters/verifier_pool.h"
 #include "services/verifier/adapters/session_protocol.h"
 #include "services/verifier/server.h"
 
 namespace foretoken::local {
 
-using VerifyStream =
-    orchestrator::MessageStream<v1::VerifyRequest, v1::VerifyResponse>;
+using orchestrator::VerifyStream;
 
 class DirectVerifyStream final
     : public VerifyStream,

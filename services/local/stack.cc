@@ -109,6 +109,9 @@ absl::Status Stack::StartDrafters(
       &trie_drafter_->sessions(), &trie_drafter_->workers(),
       [trie = trie_drafter_.get()](const DraftAnswer& answer) {
         trie->observer().OnAnswer(answer);
+      },
+      [trie = trie_drafter_.get()](absl::StatusCode code) {
+        trie->observer().OnFailed(code);
       }};
   if (draft_worker_ != nullptr) drafters->draft_worker = here;
   if (crest_ != nullptr) {

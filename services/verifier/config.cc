@@ -84,9 +84,17 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> MakeVerifierServer(
   FORETOKEN_LOG(kInfo, "model ", server.model_name, " ready, numerics ",
                 loaded->numerics_fingerprint(), ", KV pages ",
                 loaded->kv_usage().pages_total);
-  FORETOKEN_ASSIGN_OR_RETURN(
-      server.engine_thread.pass_timing,
-      PassTiming::Measure(*loaded, 1 + server.max_tree_nodes, kTimingBudget));
+  // Twice a tree: what several sessions share is priced, too.
+  const auto timing =
+      PassTiming::Measure(*loaded, 2 * server.max_tree_nodes, kTimingBudget);
+  if (timing.ok()) {
+    server.engine_thread.pass_timing = *timing;
+  } else {
+    FORETOKEN_LOG(kWarning,
+                  "passes could not be timed, prices follow from the "
+                  "first ones: ",
+                  timing.status().ToString());
+  }
   return std::make_unique<VerifierServer>(
       server, std::make_unique<VerifyEngine>(engine, std::move(loaded)),
       registry);

@@ -159,7 +159,8 @@ class Services {
           orc::DraftServiceHere{&trie_->sessions(), &trie_->workers(),
                                 [this](const DraftAnswer& answer) {
                                   trie_->observer().OnAnswer(answer);
-                                }};
+                                },
+                                nullptr};
     }
     drafters_ = std::make_unique<orc::RemoteServices>(options, "", registry_);
   }

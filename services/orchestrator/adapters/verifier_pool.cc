@@ -95,6 +95,7 @@ void VerifierPool::ProbeAll() {
     for (size_t i = 0; i < probes.size(); ++i) {
       Record(members_[i], probes[i]->status, probes[i]->info);
     }
+    MergeInfo();
     any_up = std::any_of(members_.begin(), members_.end(),
                          [](const Member& member) { return member.up; });
     changed = any_up != any_up_;
@@ -121,8 +122,7 @@ void VerifierPool::Record(Member& member, const grpc::Status& status,
   if (status.ok()) {
     if (!info_.has_value()) info_ = info;
     const bool mismatched = !SameModel(*info_, info);
-    // The model stays, what passes cost does not.
-    if (!mismatched) info_ = info;
+    if (!mismatched) member.info = info;
     if (mismatched && !member.mismatched) {
       FORETOKEN_LOG(kError, "verifier ", member.endpoint.name,
                     " runs another model: not used");
@@ -138,6 +138,23 @@ void VerifierPool::Record(Member& member, const grpc::Status& status,
   } else {
     FORETOKEN_LOG(kWarning, "verifier ", member.endpoint.name,
                   " is down: ", status.error_message());
+  }
+}
+
+// What a request may ask of whichever verifier it gets.
+void VerifierPool::MergeInfo() {
+  bool first = true;
+  for (const Member& member : members_) {
+    if (!member.up || !member.info.has_value()) continue;
+    const v1::GetVerifierInfoResponse& info = *member.info;
+    if (std::exchange(first, false)) {
+      info_ = info;
+      continue;
+    }
+    info_->set_max_tree_nodes(
+        std::min(info_->max_tree_nodes(), info.max_tree_nodes()));
+    info_->set_max_rows_per_session(
+        std::min(info_->max_rows_per_session(), info.max_rows_per_session()));
   }
 }
 

@@ -55,7 +55,9 @@ class VerifierPool {
   // with nullptr the one before is not running and not called any more.
   void SetHealthListener(HealthListener listener);
 
-  // What the verifiers run; Unavailable until one has answered.
+  // What the verifiers run, as of the last probe: the least of their limits,
+  // and what passes cost on the first that is up. Unavailable until one has
+  // answered.
   absl::StatusOr<v1::GetVerifierInfoResponse> Info() const;
 
   // One use of one verifier; counts as load until destroyed.
@@ -90,6 +92,7 @@ class VerifierPool {
   struct Member {
     VerifierEndpoint endpoint;
     std::unique_ptr<v1::Verifier::Stub> stub;
+    std::optional<v1::GetVerifierInfoResponse> info;  // of the last probe
     bool up = false;
     bool mismatched = false;  // runs another model
     int64_t ours = 0;         // leases
@@ -101,6 +104,7 @@ class VerifierPool {
   void Record(Member& member, const grpc::Status& status,
               const v1::GetVerifierInfoResponse& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void MergeInfo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const VerifierPoolOptions options_;
   absl::Mutex listener_mu_ ABSL_ACQUIRED_BEFORE(mu_);

@@ -1,8 +1,10 @@
 // SessionSource: a DraftSource on a drafting service in this process, called
 // straight from the request's thread: no message, no queue, no other thread but
-// the one that opens the session while the target reads its prompt.
+// the one that opens the session while the target reads its prompt, and ends
+// it.
 //
-// For services whose rounds are short and never wait.
+// For services whose rounds are short. A session that is refused for want of
+// room is asked for again, one that fails is left.
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SESSION_SOURCE_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SESSION_SOURCE_H_
@@ -27,7 +29,9 @@ struct DraftServiceHere {
   DraftSessions* sessions = nullptr;
   // Opens and ends sessions; neither is short.
   WorkerPool* workers = nullptr;
-  std::function<void(const DraftAnswer&)> on_answer;  // for metrics
+  // For metrics; may be null.
+  std::function<void(const DraftAnswer&)> on_answer;
+  std::function<void(absl::StatusCode)> on_failed;
 };
 
 class SessionSource final : public DraftSource {
@@ -50,18 +54,30 @@ class SessionSource final : public DraftSource {
         absl::UnavailableError("not open yet");
   };
 
-  // False where there is no session, for good.
-  bool AwaitSession();
-  void GiveUp(const absl::Status& status);
+  void Open();
+  // Takes the session over once it is open; false if it is not by `deadline`.
+  bool TakeSession(absl::Time deadline);
+  // Tells the session what it has not heard of, and takes its answer.
+  void RunRound();
+  void EndSession();
+  void Failed(const absl::Status& status);
 
   const DrafterId id_;
   const ModeSpec mode_;
   const std::string tokenizer_fingerprint_;
   const DraftServiceHere service_;
   const std::function<absl::Time()> clock_;
+  // A refused session is asked for again after so many asks.
+  static constexpr int kAsksBeforeAnother = 32;
+
+  DraftOpen open_;  // its tokens: all of the text
   std::shared_ptr<Opening> opening_;
   std::unique_ptr<DraftSession> session_;
+  DraftRound round_;  // the last ask, with all that the session has not heard
+  bool pending_ = false;  // it is still to be run
   bool given_up_ = false;
+  bool logged_ = false;
+  int asks_to_skip_ = 0;
   DraftAnswer answer_;
   DraftOutcome outcome_ = DraftOutcome::kNotAsked;
   absl::Duration latency_;

@@ -120,7 +120,10 @@ void EngineThread::Main() {
     const absl::Time start = absl::Now();
     PassReport report = engine_->RunPass();
     const absl::Duration took = absl::Now() - start;
-    pass_timing_.Observe(report.stats.rows, took);
+    // Rows of text have no output: they cost less than those of a tree.
+    if (report.stats.prefill_rows == 0) {
+      pass_timing_.Observe(report.stats.rows, took);
+    }
     Deliver(report);
     gather_until_ =
         absl::Now() + std::min(options_.gather_time, took / kGatherDivisor);
@@ -176,7 +179,7 @@ void EngineThread::ExecuteOpen(Ticket ticket, OpenCommand& open) {
 
 bool EngineThread::ExecuteRound(Ticket ticket, RoundRequest& round) {
   const auto found = keys_.find(ticket);
-  if (found == keys_.end()) return true;  // closed or failed meanwhile
+  if (found == keys_.end()) return false;  // closed or failed meanwhile
   const SessionKey key = found->second;
   const absl::Status submitted = engine_->SubmitRound(key, std::move(round));
   if (submitted.ok()) return true;

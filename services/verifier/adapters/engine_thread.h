@@ -107,7 +107,7 @@ class EngineThread final : public EnginePort {
   // True if there is news to publish at once.
   bool Execute(std::vector<Command>& commands);
   void ExecuteOpen(Ticket ticket, OpenCommand& open);
-  // False if its session ended over it.
+  // False if no pass will follow from it.
   bool ExecuteRound(Ticket ticket, RoundRequest& round);
   void ExecuteClose(Ticket ticket);
   void FailClient(SessionKey key, const absl::Status& status);

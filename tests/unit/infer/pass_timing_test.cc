@@ -31,6 +31,13 @@ TEST(PassTimingTest, PointsLieWhereThePassesWere) {
   EXPECT_NEAR(timing.points()[1].seconds, 6.2e-3, 1e-9);
 }
 
+TEST(PassTimingTest, AStallCountsAsFourAveragesAtMost) {
+  PassTiming timing;
+  timing.Observe(8, absl::Milliseconds(10));
+  timing.Observe(8, absl::Seconds(2));
+  EXPECT_NEAR(timing.points()[0].seconds, 13e-3, 1e-9);
+}
+
 TEST(PassTimingTest, NonsenseIsLeftOut) {
   PassTiming timing;
   timing.Observe(0, absl::Milliseconds(1));
@@ -42,7 +49,7 @@ TEST(PassTimingTest, MeasuresAnIdleBackendAndLeavesItAsItWas) {
   FakeBackend backend{FakeBackendOptions()};
   const auto timing = PassTiming::Measure(backend, 65, absl::Hours(1));
   FORETOKEN_ASSERT_OK(timing);
-  EXPECT_EQ(RowsOf(*timing), (std::vector<double>{1, 2, 4, 8, 16, 32, 64, 65}));
+  EXPECT_EQ(RowsOf(*timing), (std::vector<double>{1, 2, 4, 8, 16, 32, 65}));
   for (const PassTiming::Point& point : timing->points()) {
     EXPECT_GT(point.seconds, 0);
   }

@@ -31,6 +31,7 @@ class FakeSessions final : public DraftSessions {
   absl::Status failure;  // of the next round
   DraftOpen opened;
   std::vector<int64_t> lengths;
+  std::vector<TokenId> committed;
   std::atomic<int> live{0};
 
  private:
@@ -41,6 +42,8 @@ class FakeSessions final : public DraftSessions {
     absl::Status Round(const DraftRound& round, DraftAnswer& answer) override {
       if (!owner_.failure.ok()) return owner_.failure;
       owner_.lengths.push_back(round.length);
+      owner_.committed.insert(owner_.committed.end(), round.committed.begin(),
+                              round.committed.end());
       answer.length = round.length;
       if (round.max_nodes == 0) return absl::OkStatus();
       answer.tree.tokens = {round.committed.back()};
@@ -63,7 +66,8 @@ class SessionSourceTest : public ::testing::Test {
     auto source = std::make_unique<SessionSource>(
         DrafterId::kNgramTrie, *mode, "fingerprint",
         DraftServiceHere{&sessions_, &workers_,
-                         [this](const DraftAnswer&) { ++answers_; }},
+                         [this](const DraftAnswer&) { ++answers_; },
+                         [this](absl::StatusCode) { ++failures_; }},
         absl::Now);
     DraftOpen open;
     open.tokens = {7, 8};
@@ -82,13 +86,14 @@ class SessionSourceTest : public ::testing::Test {
   FakeSessions sessions_;
   WorkerPool workers_{2, 8};
   int answers_ = 0;
+  int failures_ = 0;
   SourceDraft draft_;
 };
 
 TEST_F(SessionSourceTest, RoundsAreCallsOnASessionOfTheRequestsMode) {
   auto source = Start();
   source->Ask(Round(3, 8));
-  EXPECT_EQ(source->Collect(absl::InfinitePast(), draft_),
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
             DraftOutcome::kAnswered);
   EXPECT_THAT(draft_.tree.tokens, ElementsAre(3));
   EXPECT_EQ(draft_.phrases.size(), 1u);
@@ -103,38 +108,79 @@ TEST_F(SessionSourceTest, RoundsAreCallsOnASessionOfTheRequestsMode) {
   EXPECT_EQ(answers_, 2);
 }
 
-TEST_F(SessionSourceTest, TheFirstAskWaitsForTheSession) {
+TEST_F(SessionSourceTest, NobodyWaitsLongerForASessionThanForADraft) {
   absl::Notification open;
   sessions_.hold = &open;
   auto source = Start();
-  EXPECT_EQ(sessions_.live, 0);
-  open.Notify();
   source->Ask(Round(3, 8));
-  EXPECT_EQ(source->Collect(absl::InfinitePast(), draft_),
+  EXPECT_EQ(source->Collect(absl::Now(), draft_), DraftOutcome::kLate);
+  source->Ask(Round(4, 0));
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kNotAsked);
+  source->Ask(Round(5, 8));
+  open.Notify();
+  // Then it hears of all that was committed meanwhile.
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
             DraftOutcome::kAnswered);
+  EXPECT_THAT(sessions_.committed, ElementsAre(3, 4, 5));
 }
 
-TEST_F(SessionSourceTest, ARefusedSessionIsNotAskedAgain) {
+TEST_F(SessionSourceTest, ASessionThatNobodyWaitedForEndsByItself) {
+  absl::Notification open;
+  sessions_.hold = &open;
+  {
+    WorkerPool workers(1, 8);
+    SessionSource source(DrafterId::kNgramTrie, ModeSpec(), "",
+                         DraftServiceHere{&sessions_, &workers, {}, {}},
+                         absl::Now);
+    source.Start(DraftOpen());
+    source.Ask(Round(1, 8));
+    open.Notify();
+  }
+  EXPECT_EQ(sessions_.live, 0);
+}
+
+TEST_F(SessionSourceTest, ASessionThatFoundNoRoomIsAskedForAgain) {
   sessions_.refusal = absl::ResourceExhaustedError("full");
   auto source = Start();
-  for (int length = 3; length < 6; ++length) {
+  source->Ask(Round(3, 8));
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kRefused);
+  EXPECT_EQ(failures_, 1);
+  sessions_.refusal = absl::OkStatus();
+  int64_t length = 4;
+  DraftOutcome outcome = DraftOutcome::kRefused;
+  while (outcome != DraftOutcome::kAnswered && length < 100) {
+    source->Ask(Round(length++, 8));
+    outcome = source->Collect(absl::InfiniteFuture(), draft_);
+  }
+  EXPECT_EQ(outcome, DraftOutcome::kAnswered);
+  EXPECT_GT(length, 20);
+  // It opened with all of the text, and heard of the rest.
+  EXPECT_EQ(sessions_.opened.tokens.size() + sessions_.committed.size(),
+            static_cast<size_t>(length - 1));
+}
+
+TEST_F(SessionSourceTest, ARequestThatDoesNotFitIsNotAskedForAgain) {
+  sessions_.refusal = absl::UnimplementedError("no such mode");
+  auto source = Start();
+  for (int length = 3; length < 100; ++length) {
     source->Ask(Round(length, 8));
-    EXPECT_EQ(source->Collect(absl::InfinitePast(), draft_),
+    EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
               DraftOutcome::kRefused);
   }
-  source->Ask(Round(6, 0));
-  EXPECT_EQ(source->Collect(absl::InfinitePast(), draft_),
-            DraftOutcome::kNotAsked);
+  EXPECT_EQ(failures_, 1);
 }
 
 TEST_F(SessionSourceTest, ASessionThatFailsIsLeft) {
   auto source = Start();
   source->Ask(Round(3, 8));
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kAnswered);
   sessions_.failure = absl::InternalError("broken");
   source->Ask(Round(4, 8));
-  EXPECT_EQ(source->Collect(absl::InfinitePast(), draft_),
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
             DraftOutcome::kBroken);
-  EXPECT_EQ(sessions_.live, 0);
   source->Ask(Round(5, 8));
   EXPECT_EQ(source->Collect(absl::InfinitePast(), draft_),
             DraftOutcome::kRefused);
@@ -145,7 +191,7 @@ TEST_F(SessionSourceTest, AFullLineOfWorkersRefusesTheSession) {
   WorkerPool one(1, 0);
   ASSERT_THAT(one.Submit([&] { done.WaitForNotification(); }), testing::IsOk());
   SessionSource source(DrafterId::kNgramTrie, ModeSpec(), "",
-                       DraftServiceHere{&sessions_, &one, nullptr}, absl::Now);
+                       DraftServiceHere{&sessions_, &one, {}, {}}, absl::Now);
   source.Start(DraftOpen());
   source.Ask(Round(3, 8));
   EXPECT_EQ(source.Collect(absl::InfinitePast(), draft_),
@@ -157,12 +203,12 @@ TEST_F(SessionSourceTest, NoSessionIsLeftBehind) {
   {
     WorkerPool workers(1, 8);
     SessionSource used(DrafterId::kNgramTrie, ModeSpec(), "",
-                       DraftServiceHere{&sessions_, &workers, nullptr},
+                       DraftServiceHere{&sessions_, &workers, {}, {}},
                        absl::Now);
     used.Start(DraftOpen());
     used.Ask(Round(1, 8));
     SessionSource unused(DrafterId::kNgramTrie, ModeSpec(), "",
-                         DraftServiceHere{&sessions_, &workers, nullptr},
+                         DraftServiceHere{&sessions_, &workers, {}, {}},
                          absl::Now);
     unused.Start(DraftOpen());
   }

@@ -44,6 +44,7 @@ class FakeVerifier final : public v1::Verifier::Service {
     response->set_vocab_size(vocab_size);
     response->set_max_positions(100);
     response->set_sessions(sessions);
+    response->set_max_rows_per_session(max_rows);
     v1::PassCost* cost = response->add_pass_costs();
     cost->set_rows(1);
     cost->set_milliseconds(pass_ms);
@@ -57,6 +58,7 @@ class FakeVerifier final : public v1::Verifier::Service {
   std::atomic<int> vocab_size{50};
   std::atomic<int> sessions{0};
   std::atomic<int> pass_ms{1};
+  std::atomic<int> max_rows{320};
   std::atomic<int> probes{0};
 
  private:
@@ -120,6 +122,15 @@ TEST_F(VerifierPoolTest, WhatPassesCostIsAsOfTheLastProbe) {
   for (FakeVerifier& verifier : verifiers_) verifier.pass_ms = 7;
   EXPECT_TRUE(Eventually(
       [&] { return pool.Info()->pass_costs(0).milliseconds() == 7; }));
+}
+
+TEST_F(VerifierPoolTest, LimitsAreTheLeastOfThoseThatAreUp) {
+  verifiers_[1].max_rows = 128;
+  VerifierPool& pool = Start(absl::Milliseconds(5));
+  EXPECT_EQ(pool.Info()->max_rows_per_session(), 128);
+  verifiers_[1].down = true;
+  EXPECT_TRUE(
+      Eventually([&] { return pool.Info()->max_rows_per_session() == 320; }));
 }
 
 TEST_F(VerifierPoolTest, AProbeFindsOutWhoIsBack) {
