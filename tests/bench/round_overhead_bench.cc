@@ -89,11 +89,32 @@ struct Sizes {
   size_t Mean(double sum) const { return static_cast<size_t>(sum / rounds); }
 };
 
+// Two round trips, one after the other, as a round makes them.
+class TwoRoundTrips {
+ public:
+  TwoRoundTrips(const Sizes& sizes, bool sockets)
+      : draft_echo_(sizes.Mean(sizes.draft_response)),
+        verify_echo_(sizes.Mean(sizes.verify_response)),
+        draft_(draft_echo_.Channel(sockets), sizes.Mean(sizes.draft_request)),
+        verify_(verify_echo_.Channel(sockets),
+                sizes.Mean(sizes.verify_request)) {}
+
+  double Time() { return Micros(draft_.RoundTrip() + verify_.RoundTrip()); }
+
+ private:
+  EchoServer draft_echo_;
+  EchoServer verify_echo_;
+  PingPong draft_;
+  PingPong verify_;
+};
+
 // A Verifier that notes when rounds began and ended, and what passed through.
 class Watch final : public orc::Verifier {
  public:
-  Watch(orc::Verifier& verifier, Sizes& sizes)
-      : verifier_(verifier), sizes_(sizes) {}
+  // After every round `raw`, if any, goes there and back: in the same state of
+  // the machine.
+  Watch(orc::Verifier& verifier, Sizes& sizes, TwoRoundTrips* raw)
+      : verifier_(verifier), sizes_(sizes), raw_(raw) {}
 
   absl::StatusOr<PrefillResult> Open(SessionRequest request) override {
     return verifier_.Open(std::move(request));
@@ -110,6 +131,7 @@ class Watch final : public orc::Verifier {
       passes_.push_back(Micros(result->stats.pass_time));
       verify_.push_back(Micros(now - start - result->stats.pass_time));
     }
+    if (raw_ != nullptr) raws_.push_back(raw_->Time());
     sizes_.Add(copy, *result);
     last_ = absl::Now();
     return result;
@@ -118,15 +140,18 @@ class Watch final : public orc::Verifier {
 
   const std::vector<double>& rounds() const { return rounds_; }
   const std::vector<double>& passes() const { return passes_; }
+  const std::vector<double>& raws() const { return raws_; }
   // Of rounds(), what the verifier took beside the pass.
   const std::vector<double>& verify() const { return verify_; }
 
  private:
   orc::Verifier& verifier_;
   Sizes& sizes_;
+  TwoRoundTrips* const raw_;
   absl::Time last_ = absl::InfinitePast();
   std::vector<double> rounds_;
   std::vector<double> passes_;
+  std::vector<double> raws_;
   std::vector<double> verify_;
 };
 
@@ -165,8 +190,11 @@ class Services {
     drafters_ = std::make_unique<orc::RemoteServices>(options, "", registry_);
   }
 
-  // Per round of one request, outside pass and drafter.
-  std::vector<double> Overheads(const BenchOptions& options, uint64_t seed) {
+  // Per round of one request, outside pass and drafter; `raws`, if any, is what
+  // `raw` took after each.
+  std::vector<double> Overheads(const BenchOptions& options, uint64_t seed,
+                                TwoRoundTrips* raw = nullptr,
+                                std::vector<double>* raws = nullptr) {
     const auto info = pool_->Info();
     FORETOKEN_CHECK(info.ok());
     orc::DraftingOptions drafting;
@@ -188,7 +216,7 @@ class Services {
                                         std::move(sources->sources), drafting);
     FORETOKEN_CHECK(loop.ok());
     orc::RemoteVerifier remote({}, *pool_, "bench");
-    Watch watch(remote, sizes_);
+    Watch watch(remote, sizes_, raw);
     const double drafter_before = DrafterMicros();
     const int64_t rounds_before = sizes_.rounds;
     FORETOKEN_CHECK(orc::Generate(**loop, watch, [](const orc::Delta&) {
@@ -198,6 +226,7 @@ class Services {
     const double drafter = (DrafterMicros() - drafter_before) /
                            static_cast<double>(sizes_.rounds - rounds_before);
     verify_.insert(verify_.end(), watch.verify().begin(), watch.verify().end());
+    if (raws != nullptr) *raws = watch.raws();
     std::vector<double> overheads;
     for (size_t i = 0; i < watch.rounds().size(); ++i) {
       overheads.push_back(watch.rounds()[i] - watch.passes()[i] - drafter);
@@ -246,31 +275,6 @@ class Services {
   std::vector<double> verify_;
 };
 
-// Two round trips, one after the other, as a round makes them.
-class TwoRoundTrips {
- public:
-  TwoRoundTrips(const Sizes& sizes, bool sockets)
-      : draft_echo_(sizes.Mean(sizes.draft_response)),
-        verify_echo_(sizes.Mean(sizes.verify_response)),
-        draft_(draft_echo_.Channel(sockets), sizes.Mean(sizes.draft_request)),
-        verify_(verify_echo_.Channel(sockets),
-                sizes.Mean(sizes.verify_request)) {}
-
-  std::vector<double> Times(int rounds) {
-    std::vector<double> times;
-    for (int i = 0; i < rounds; ++i) {
-      times.push_back(Micros(draft_.RoundTrip() + verify_.RoundTrip()));
-    }
-    return times;
-  }
-
- private:
-  EchoServer draft_echo_;
-  EchoServer verify_echo_;
-  PingPong draft_;
-  PingPong verify_;
-};
-
 Json Summary(const std::vector<double>& values) {
   return {{"p50", Quantile(values, 0.5)},
           {"p90", Quantile(values, 0.9)},
@@ -282,11 +286,11 @@ Json Compare(const BenchOptions& options, const BackendOptions& backend,
   Services services(backend, sockets);
   services.Overheads(options, 1);  // warm-up, and the sizes
   TwoRoundTrips raw(services.sizes(), sockets);
-  raw.Times(options.rounds);
   std::vector<double> ours, theirs, ratios;
   for (int pair = 0; pair < options.pairs; ++pair) {
-    const std::vector<double> a = services.Overheads(options, 2 + pair);
-    const std::vector<double> b = raw.Times(static_cast<int>(a.size()));
+    std::vector<double> b;
+    const std::vector<double> a =
+        services.Overheads(options, 2 + pair, &raw, &b);
     ratios.push_back(Quantile(a, 0.5) / Quantile(b, 0.5));
     ours.insert(ours.end(), a.begin(), a.end());
     theirs.insert(theirs.end(), b.begin(), b.end());
@@ -319,7 +323,8 @@ int main(int argc, char** argv) {
   backend.threads = 1;
   Flags flags("bench_round_overhead", "The cost of a round beside its pass.");
   flags.String("mode", &options.mode, "Mode of the requests");
-  flags.Int("pairs", &options.pairs, {1, 1 << 16}, "Interleaved runs of each");
+  flags.Int("pairs", &options.pairs, {1, 1 << 16},
+            "Requests that are compared");
   flags.Int("rounds", &options.rounds, {8, 3000}, "Tokens of a request");
   AddBackendFlags(flags, &backend);
   const absl::Status parsed = flags.Parse(argc, argv);

@@ -9,6 +9,7 @@
 #ifndef FORETOKEN_SERVICES_VERIFIER_ADAPTERS_ENGINE_THREAD_H_
 #define FORETOKEN_SERVICES_VERIFIER_ADAPTERS_ENGINE_THREAD_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -101,6 +102,7 @@ class EngineThread final : public EnginePort {
 
   absl::Status Enqueue(Command command, bool may_refuse);
   void Main();
+  void LingerForCommands() const;
   // False: stop.
   bool TakeCommands(std::vector<Command>& commands);
   bool MustWait() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -122,6 +124,7 @@ class EngineThread final : public EnginePort {
   mutable absl::Mutex mu_;
   absl::CondVar wake_;
   std::vector<Command> queue_ ABSL_GUARDED_BY(mu_);
+  std::atomic<int> queued_{0};  // its size, for those without the lock
   Ticket next_ticket_ ABSL_GUARDED_BY(mu_) = 1;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   EngineSnapshot snapshot_ ABSL_GUARDED_BY(mu_);
@@ -133,6 +136,7 @@ class EngineThread final : public EnginePort {
   // Answered in the last pass, and not heard of since.
   std::set<Ticket> gathering_;
   absl::Time gather_until_ = absl::InfinitePast();
+  absl::Time linger_until_ = absl::InfinitePast();
   PassTiming pass_timing_;
 
   std::thread thread_;  // last: starts when all else stands
