@@ -181,10 +181,12 @@ client() {
     --text "$texts" "$@" >"$run/$log.out" 2>"$run/$log.err" &
   client_pid=$!
 }
-client_runs() { kill -0 "$client_pid" 2>/dev/null; }
+client_pid=''
+client_runs() { [ -n "$client_pid" ] && kill -0 "$client_pid" 2>/dev/null; }
 # Waits for it and shows what it found.
 client_ends() {
   wait "$client_pid" || problem "$1: $(tail -n 1 "$run/$1.err")"
+  client_pid=''
   echo "--- $1"
   cat "$run/$1.out"
 }

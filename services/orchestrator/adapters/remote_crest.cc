@@ -63,7 +63,7 @@ void RemoteCrest::Ask(const DraftRound& round) {
   ++sequence_;
   SourceDraft leftovers;
   if (round.max_nodes == 0) {
-    TakeLeftovers(leftovers);
+    PassRound(leftovers);
     return;
   }
   if (!PrepareAsk(leftovers)) return;

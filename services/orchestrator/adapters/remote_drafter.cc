@@ -129,7 +129,7 @@ void RemoteDrafter::Ask(const DraftRound& round) {
   asked_length_ = -1;
   if (round.max_nodes == 0 && drafts()) {
     SourceDraft leftovers;
-    TakeLeftovers(leftovers);
+    PassRound(leftovers);
     AddPhrases(leftovers.phrases, leftover_);
     return;
   }

@@ -119,6 +119,12 @@ class RemoteSource : public DraftSource {
     pending_ = true;
   }
 
+  // A round that asks for no draft.
+  void PassRound(SourceDraft& leftovers) {
+    skip_ = std::max(0, skip_ - 1);
+    TakeLeftovers(leftovers);
+  }
+
   // Reads answers that nobody waits for, and the end of a stream.
   void TakeLeftovers(SourceDraft& leftovers) {
     while (call_ != nullptr) {
