@@ -3,12 +3,17 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tests/support/cuda_on_cpu/graphs.h"
+
 namespace {
 
 namespace machine = foretoken::cuda_on_cpu;
 
 // "Free memory": what KV memory may take where the caller does not say.
 constexpr size_t kFreeBytes = (size_t{1} << 30) + (size_t{8} << 20);
+
+int failing_instantiations = 0, failing_launches = 0;
+int graph_launches = 0, graphs = 0;
 
 }  // namespace
 
@@ -29,7 +34,11 @@ cudaError_t cudaMallocHost(void** p, size_t bytes) {
   return cudaMalloc(p, bytes);
 }
 cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
-cudaError_t cudaMemset(void* p, int value, size_t bytes) {
+cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes,
+                            cudaStream_t stream) {
+  if (stream == nullptr || stream->capture != nullptr) {
+    return cudaErrorInvalidValue;
+  }
   if (!machine::IsDeviceMemory(p, bytes)) return cudaErrorInvalidValue;
   std::memset(p, value, bytes);
   return cudaSuccess;
@@ -62,7 +71,6 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->minor = 0;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new CudaStream;
@@ -87,10 +95,20 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
                                  unsigned) {
+  if (failing_instantiations > 0) {
+    --failing_instantiations;
+    return cudaErrorMemoryAllocation;
+  }
   *made = new CudaGraph(*graph);
+  ++graphs;
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  if (failing_launches > 0) {
+    --failing_launches;
+    return cudaErrorMemoryAllocation;
+  }
+  ++graph_launches;
   for (const auto& kernel : graph->kernels) kernel();
   return cudaSuccess;
 }
@@ -99,6 +117,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  --graphs;
   delete graph;
   return cudaSuccess;
 }
@@ -117,3 +136,12 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
   *ms = 1.0f;
   return cudaSuccess;
 }
+
+namespace foretoken::cuda_on_cpu {
+
+void FailGraphInstantiations(int count) { failing_instantiations = count; }
+void FailGraphLaunches(int count) { failing_launches = count; }
+int GraphLaunches() { return graph_launches; }
+int Graphs() { return graphs; }
+
+}  // namespace foretoken::cuda_on_cpu

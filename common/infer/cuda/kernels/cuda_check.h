@@ -35,6 +35,8 @@ inline DeviceStatus CheckCuda(cudaError_t error, const char* call) {
       ::foretoken::device::CheckCuda((expression), (call)))
 
 // Device memory (kPinned: host memory that the device copies from directly).
+// Nothing here waits for the device or uses the default stream: another engine
+// of the process may be capturing a graph.
 template <bool kPinned>
 class Memory {
  public:
@@ -47,21 +49,23 @@ class Memory {
   }
   ~Memory() { Free(); }
 
-  // Replaces what was held. Device memory is zeroed: padding stays zero, and
-  // nothing is ever read that was not written.
-  DeviceStatus Allocate(int64_t bytes, const char* what) {
+  // Replaces what was held; nothing may use that any more.
+  DeviceStatus Allocate(int64_t bytes, const char* what) requires(kPinned) {
     Free();
     if (bytes < 16) bytes = 16;
-    if constexpr (kPinned) {
-      FORETOKEN_CUDA_RETURN_IF_ERROR(cudaMallocHost(&data_, bytes), what);
-    } else {
-      FORETOKEN_CUDA_RETURN_IF_ERROR(cudaMalloc(&data_, bytes), what);
-    }
+    FORETOKEN_CUDA_RETURN_IF_ERROR(cudaMallocHost(&data_, bytes), what);
     bytes_ = bytes;
-    if constexpr (!kPinned) {
-      FORETOKEN_CUDA_RETURN_IF_ERROR(cudaMemset(data_, 0, bytes), what);
-    }
     return DeviceStatus();
+  }
+  // Device memory is zeroed, on `stream`, before what follows there: padding
+  // stays zero, and nothing is ever read that was not written.
+  DeviceStatus Allocate(int64_t bytes, const char* what,
+                        cudaStream_t stream) requires(!kPinned) {
+    Free();
+    if (bytes < 16) bytes = 16;
+    FORETOKEN_CUDA_RETURN_IF_ERROR(cudaMalloc(&data_, bytes), what);
+    bytes_ = bytes;
+    return CheckCuda(cudaMemsetAsync(data_, 0, bytes, stream), what);
   }
 
   template <typename T>

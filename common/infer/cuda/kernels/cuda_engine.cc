@@ -57,9 +57,7 @@ class CudaEngine : public DeviceEngine {
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareNormRope(), "kernels of rows");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareSampler(), "kernel of the sampler");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareWalkCommit(), "kernels of the walk");
-    FORETOKEN_DEVICE_RETURN_IF_ERROR(weights_.Create(shape_));
-    // Memory was zeroed on the default stream, which this one does not follow.
-    return CheckCuda(cudaDeviceSynchronize(), "start");
+    return weights_.Create(shape_, stream_);
   }
 
   int64_t pages() const override {
@@ -88,7 +86,7 @@ class CudaEngine : public DeviceEngine {
           shape_, weights_, stream_, options_.graphs, options_.overlap);
       FORETOKEN_DEVICE_RETURN_IF_ERROR(
           runner->Create(options_.pages, options_.max_pages));
-      FORETOKEN_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize(),
+      FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
                                      "memory of a pass");
       runner_ = std::move(runner);
       return DeviceStatus();
@@ -194,8 +192,10 @@ DeviceStatus CudaEngine::TimeCopies(int64_t bytes,
                                     double* bytes_per_second) const {
   constexpr int kCopies = 10;
   DeviceMemory from, to;
-  FORETOKEN_DEVICE_RETURN_IF_ERROR(from.Allocate(bytes, "memory for copies"));
-  FORETOKEN_DEVICE_RETURN_IF_ERROR(to.Allocate(bytes, "memory for copies"));
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(
+      from.Allocate(bytes, "memory for copies", stream_));
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(
+      to.Allocate(bytes, "memory for copies", stream_));
   struct Event {
     cudaEvent_t event = nullptr;
     ~Event() {
@@ -204,7 +204,6 @@ DeviceStatus CudaEngine::TimeCopies(int64_t bytes,
   } begin, end;
   FORETOKEN_CUDA_RETURN_IF_ERROR(cudaEventCreate(&begin.event), "event");
   FORETOKEN_CUDA_RETURN_IF_ERROR(cudaEventCreate(&end.event), "event");
-  FORETOKEN_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize(), "copies");
   float best_ms = 0.0f;
   for (int i = 0; i <= kCopies; ++i) {
     FORETOKEN_CUDA_RETURN_IF_ERROR(cudaEventRecord(begin.event, stream_),

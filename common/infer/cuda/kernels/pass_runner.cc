@@ -36,7 +36,9 @@ PassRunner::~PassRunner() {
 }
 
 void PassRunner::DropGraphs() {
-  for (auto& [sizes, graph] : graphs_) (void)cudaGraphExecDestroy(graph);
+  for (auto& [sizes, graph] : graphs_) {
+    if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
+  }
   graphs_.clear();
 }
 
@@ -74,7 +76,7 @@ DeviceStatus PassRunner::CreateBuffers() {
   };
   for (const auto& buffer : buffers) {
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
-        buffer.memory.Allocate(buffer.bytes, buffer.what));
+        buffer.memory.Allocate(buffer.bytes, buffer.what, stream_));
   }
   FORETOKEN_DEVICE_RETURN_IF_ERROR(
       host_results_.Allocate(results_.bytes(), "pinned memory for results"));
@@ -101,8 +103,9 @@ DeviceStatus PassRunner::CreateKv(int64_t pages, int64_t max_pages) {
   }
   pages_ = pages;
   const int64_t bytes = (pages + shape_.scratch_pages) * page_bytes / 2;
-  FORETOKEN_DEVICE_RETURN_IF_ERROR(keys_.Allocate(bytes, "memory for keys"));
-  return values_.Allocate(bytes, "memory for values");
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(
+      keys_.Allocate(bytes, "memory for keys", stream_));
+  return values_.Allocate(bytes, "memory for values", stream_);
 }
 
 DeviceStatus PassRunner::MakeRoom(const PassLayout& layout) {
@@ -115,25 +118,32 @@ DeviceStatus PassRunner::MakeRoom(const PassLayout& layout) {
   FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
                                  "wait before growth");
   DropGraphs();
-  const auto grown = [](int64_t bytes) {
-    return std::max<int64_t>(2 * bytes, 1 << 16);
+  const DeviceStatus grown = Grow(layout, 2);
+  // Where memory is short, without room for what comes later.
+  return grown.code == kResourceExhausted ? Grow(layout, 1) : grown;
+}
+
+DeviceStatus PassRunner::Grow(const PassLayout& layout, int64_t margin) {
+  const int64_t saved = layout.saved_logits * 4;
+  const int64_t commits = int64_t{layout.header.commits} * 4;
+  const auto grown = [margin](int64_t bytes) {
+    return std::max<int64_t>(margin * bytes, 1 << 16);
   };
   if (layout.bytes > pass_.bytes() || layout.bytes > host_pass_.bytes()) {
-    FORETOKEN_DEVICE_RETURN_IF_ERROR(
-        pass_.Allocate(grown(layout.bytes), "memory for a pass's arrays"));
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(pass_.Allocate(
+        grown(layout.bytes), "memory for a pass's arrays", stream_));
     FORETOKEN_DEVICE_RETURN_IF_ERROR(host_pass_.Allocate(
         grown(layout.bytes), "pinned memory for a pass's arrays"));
   }
   if (saved > saved_.bytes() || saved_.bytes() == 0) {
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
-        saved_.Allocate(grown(saved), "memory for saved logits"));
+        saved_.Allocate(grown(saved), "memory for saved logits", stream_));
   }
   if (commits > commit_rows_.bytes() || commit_rows_.bytes() == 0) {
-    FORETOKEN_DEVICE_RETURN_IF_ERROR(
-        commit_rows_.Allocate(grown(commits), "memory for committed rows"));
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(commit_rows_.Allocate(
+        grown(commits), "memory for committed rows", stream_));
   }
-  // New memory is zeroed on the default stream, which this one does not follow.
-  return CheckCuda(cudaDeviceSynchronize(), "growth");
+  return DeviceStatus();
 }
 
 DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
@@ -143,6 +153,24 @@ DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
   const PassLayout layout(pass, shape_);
   FORETOKEN_DEVICE_RETURN_IF_ERROR(MakeRoom(layout));
   layout.Write(pass, shape_, host_pass_.as<void>());
+  DeviceStatus status = RunToEnd(pass, layout);
+  if (!status.ok()) {
+    // The next pass overwrites what a copy may still be reading.
+    (void)cudaStreamSynchronize(stream_);
+    return status;
+  }
+  commits_used_ = 0;
+  std::copy_n(host_results_.as<DeviceWalk>(), pass.sessions.size, walks);
+  std::copy_n(reinterpret_cast<const DeviceToken*>(
+                  host_results_.as<char>() + TokensAt(shape_.max_sessions)),
+              pass.outputs.size, tokens);
+  last_rows_ = pass.rows.size;
+  last_outputs_ = pass.outputs.size;
+  return DeviceStatus();
+}
+
+DeviceStatus PassRunner::RunToEnd(const DevicePass& pass,
+                                  const PassLayout& layout) {
   FORETOKEN_CUDA_RETURN_IF_ERROR(
       cudaMemcpyAsync(pass_.as<void>(), host_pass_.as<void>(), layout.bytes,
                       cudaMemcpyHostToDevice, stream_),
@@ -152,53 +180,53 @@ DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
         RunGraph(TierOf(sizes, shape_.max_chunks)));
   } else {
-    FORETOKEN_CUDA_RETURN_IF_ERROR(Launch(sizes), "kernels of a pass");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(Launch(sizes, overlap_),
+                                   "kernels of a pass");
   }
-  const int64_t tokens_at = TokensAt(shape_.max_sessions);
   const int64_t bytes =
-      tokens_at + pass.outputs.size * static_cast<int64_t>(sizeof(DeviceToken));
+      TokensAt(shape_.max_sessions) +
+      pass.outputs.size * static_cast<int64_t>(sizeof(DeviceToken));
   FORETOKEN_CUDA_RETURN_IF_ERROR(
       cudaMemcpyAsync(host_results_.as<void>(), results_.as<void>(), bytes,
                       cudaMemcpyDeviceToHost, stream_),
       "copy of a pass's results");
-  FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_), "a pass");
-  commits_used_ = 0;
-  std::copy_n(host_results_.as<DeviceWalk>(), pass.sessions.size, walks);
-  std::copy_n(reinterpret_cast<const DeviceToken*>(host_results_.as<char>() +
-                                                   tokens_at),
-              pass.outputs.size, tokens);
-  last_rows_ = pass.rows.size;
-  last_outputs_ = pass.outputs.size;
-  return DeviceStatus();
+  return CheckCuda(cudaStreamSynchronize(stream_), "a pass");
 }
 
 DeviceStatus PassRunner::RunGraph(const PassSizes& sizes) {
   const auto found = graphs_.find(sizes);
-  if (found != graphs_.end()) {
-    return CheckCuda(cudaGraphLaunch(found->second, stream_),
-                     "graph of a pass");
+  if (found != graphs_.end() && found->second != nullptr) {
+    const DeviceStatus launched =
+        CheckCuda(cudaGraphLaunch(found->second, stream_), "graph of a pass");
+    if (launched.code != kResourceExhausted) return launched;
+    // The device takes memory for a graph when it first runs: give it back,
+    // and do without.
+    DropGraphs();
+    return CheckCuda(Launch(sizes, overlap_), "kernels of a pass");
   }
+  FORETOKEN_CUDA_RETURN_IF_ERROR(Launch(sizes, overlap_), "kernels of a pass");
+  if (found != graphs_.end()) return DeviceStatus();
   // The first pass of its sizes runs without; its graph is made meanwhile.
   // (Graphs that ran are done: every pass is waited for.)
   if (graphs_.size() >= kMaxGraphs) DropGraphs();
-  FORETOKEN_CUDA_RETURN_IF_ERROR(Launch(sizes), "kernels of a pass");
-  cudaGraphExec_t graph = nullptr;
-  DeviceStatus captured = Capture(sizes, &graph);
-  if (!captured.ok() && overlap_) {
-    // A driver that cannot put early starts into a graph: without them.
-    overlap_ = false;
-    captured = Capture(sizes, &graph);
-  }
-  if (captured.ok()) graphs_.emplace(sizes, graph);
-  return captured;
+  graphs_.emplace(sizes, MakeGraph(sizes));
+  return DeviceStatus();
 }
 
-DeviceStatus PassRunner::Capture(const PassSizes& sizes,
+cudaGraphExec_t PassRunner::MakeGraph(const PassSizes& sizes) {
+  cudaGraphExec_t graph = nullptr;
+  if (Capture(sizes, overlap_, &graph).ok()) return graph;
+  // A driver that cannot put early starts into a graph: without them.
+  if (overlap_ && Capture(sizes, false, &graph).ok()) return graph;
+  return nullptr;
+}
+
+DeviceStatus PassRunner::Capture(const PassSizes& sizes, bool overlap,
                                  cudaGraphExec_t* graph) {
   FORETOKEN_CUDA_RETURN_IF_ERROR(
       cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
       "begin of a capture");
-  const cudaError_t launched = Launch(sizes);
+  const cudaError_t launched = Launch(sizes, overlap);
   cudaGraph_t captured = nullptr;
   // Ends the capture whatever happened, or the stream stays unusable.
   const cudaError_t ended = cudaStreamEndCapture(stream_, &captured);
@@ -229,10 +257,10 @@ cudaError_t PassRunner::Multiply(GemmEpilogue epilogue,
   return LaunchGemm(epilogue, shape_.type, params, rows, launcher);
 }
 
-cudaError_t PassRunner::Launch(const PassSizes& sizes) {
+cudaError_t PassRunner::Launch(const PassSizes& sizes, bool overlap) {
   Launcher launcher;
   launcher.stream = stream_;
-  launcher.overlap = overlap_;
+  launcher.overlap = overlap;
   NormParams norm;
   norm.pass = header();
   norm.stream = stream_rows_.as<float>();

@@ -51,12 +51,19 @@ class PassRunner {
   DeviceStatus CreateKv(int64_t pages, int64_t max_pages);
   // Room for a pass's arrays and saved logits; drops the graphs if it moves.
   DeviceStatus MakeRoom(const PassLayout& layout);
+  // What is too small gets `margin` times what it needs.
+  DeviceStatus Grow(const PassLayout& layout, int64_t margin);
+  // Puts a pass and the copy of its results on the stream, and waits.
+  DeviceStatus RunToEnd(const DevicePass& pass, const PassLayout& layout);
   DeviceStatus RunGraph(const PassSizes& sizes);
-  DeviceStatus Capture(const PassSizes& sizes, cudaGraphExec_t* graph);
+  // nullptr where none can be had.
+  cudaGraphExec_t MakeGraph(const PassSizes& sizes);
+  DeviceStatus Capture(const PassSizes& sizes, bool overlap,
+                       cudaGraphExec_t* graph);
   void DropGraphs();
 
   // The kernels of a pass, in order, for grids of `sizes`.
-  cudaError_t Launch(const PassSizes& sizes);
+  cudaError_t Launch(const PassSizes& sizes, bool overlap);
   cudaError_t LaunchLayer(int layer, const PassSizes& sizes,
                           Launcher& launcher);
   cudaError_t LaunchAttentionOf(int layer, const PassSizes& sizes,
@@ -76,7 +83,7 @@ class PassRunner {
   const WeightStore& weights_;
   const cudaStream_t stream_;
   const bool graphs_on_;
-  bool overlap_;
+  const bool overlap_;
   int64_t pages_ = 0;
   int32_t last_rows_ = 0, last_outputs_ = 0;
 
@@ -87,6 +94,7 @@ class PassRunner {
   DeviceMemory pass_, saved_, commit_rows_, commits_, results_;
   PinnedMemory host_pass_, host_commits_, host_results_;
   int64_t commits_used_ = 0;  // of host_commits_, since the last wait
+  // nullptr: no graph of these sizes could be had; until they are dropped.
   std::map<PassSizes, cudaGraphExec_t> graphs_;
 };
 

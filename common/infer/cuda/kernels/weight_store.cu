@@ -30,20 +30,21 @@ __global__ void __launch_bounds__(kPackThreads)
 
 }  // namespace
 
-DeviceStatus WeightStore::Create(const EngineShape& shape) {
+DeviceStatus WeightStore::Create(const EngineShape& shape,
+                                 cudaStream_t stream) {
   shape_ = shape;
   layers_.assign(shape.model.layers, LayerPointers());
   arrived_.assign(int64_t{kTensors} * shape.model.layers, false);
   int64_t bytes = 0;
   Place(nullptr, &bytes);
   FORETOKEN_DEVICE_RETURN_IF_ERROR(
-      memory_.Allocate(bytes, "memory for the weights"));
+      memory_.Allocate(bytes, "memory for the weights", stream));
   Place(memory_.as<char>(), &bytes);
   const int64_t longest =
       2 * std::max({shape.model.d_model, shape.model.d_ff,
                     shape.model.heads * shape.model.head_dim});
   return staging_.Allocate(std::max(kStagingBytes, longest),
-                           "memory for uploads");
+                           "memory for uploads", stream);
 }
 
 void WeightStore::Place(char* base, int64_t* bytes) {

@@ -26,8 +26,8 @@ struct LayerPointers {
 
 class WeightStore {
  public:
-  // All memory, in one piece, zeroed.
-  DeviceStatus Create(const EngineShape& shape);
+  // All memory, in one piece, zeroed on `stream`.
+  DeviceStatus Create(const EngineShape& shape, cudaStream_t stream);
 
   // INTERNAL for a tensor that the shape has not, or of another size. The copy
   // is done when it returns.
