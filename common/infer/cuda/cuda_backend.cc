@@ -303,6 +303,11 @@ absl::Status CheckOptions(const CudaOptions& options, int64_t page_bytes) {
         "cuda backend: kv_cache_bytes %d, want at least %d (one page)",
         options.kv_cache_bytes, page_bytes));
   }
+  if (options.kv_cache_tokens < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("cuda backend: kv_cache_tokens %d, want at least 0",
+                        options.kv_cache_tokens));
+  }
   return absl::OkStatus();
 }
 
@@ -316,9 +321,13 @@ DeviceOptions OptionsForDevice(const CudaOptions& options,
   device.graphs = options.graphs;
   device.overlap = options.overlap;
   device.pages = options.kv_cache_bytes / DevicePageBytes(config);
-  const int64_t context_pages =
-      (int64_t{config.max_positions} - 1) / kDevicePageTokens + 1;
-  device.max_pages = CudaOptions::kDefaultContexts * context_pages;
+  const auto pages_of = [](int64_t tokens) {
+    return (tokens + kDevicePageTokens - 1) / kDevicePageTokens;
+  };
+  device.max_pages =
+      CudaOptions::kDefaultContexts * pages_of(config.max_positions);
+  device.min_pages = pages_of(
+      std::min<int64_t>(options.kv_cache_tokens, config.max_positions));
   return device;
 }
 
@@ -351,14 +360,15 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(
   // The digest reads every byte, as the upload does: beside it, not after.
   std::string digest;
   std::thread hashing([&] { digest = HexDigest(weights.digest()); });
-  absl::Status uploaded = UploadWeights(weights, type, *engine);
+  const RotaryTable rotary = MakeRotaryTable(config);
+  absl::Status uploaded = UploadWeights(weights, type, rotary, *engine);
   hashing.join();
   FORETOKEN_RETURN_IF_ERROR(uploaded);
   FORETOKEN_RETURN_IF_ERROR(CheckPages(engine->pages(), options));
   std::string fingerprint = absl::StrFormat(
-      "cuda;%s;precision=%s;block=%d;config=%s;weights=%s", engine->numerics(),
-      DeviceTypeName(type), kDevicePageTokens,
-      ShortDigest(NumericConfig(config)), digest);
+      "cuda;%s;precision=%s;block=%d;config=%s;rotary=%s;weights=%s",
+      engine->numerics(), DeviceTypeName(type), kDevicePageTokens,
+      ShortDigest(NumericConfig(config)), rotary.Digest(), digest);
   FORETOKEN_LOG(kInfo, "cuda backend: ", engine->numerics(), ", ",
                 engine->pages(), " KV pages of ", kDevicePageTokens, " tokens");
   return std::make_unique<CudaBackend>(config, options, std::move(engine),

@@ -22,8 +22,12 @@ namespace foretoken {
 struct CudaOptions {
   int32_t device = 0;
   // Memory for committed KV, in bytes of pages: at least one page. 0: room for
-  // kDefaultContexts sessions of full length, or what is left of memory.
+  // kDefaultContexts sessions of full length, but at most half of the memory
+  // that the weights leave, so that a draft model finds room beside its target.
   int64_t kv_cache_bytes = 0;
+  // Tokens of one session that the default size must hold, if the whole of
+  // that memory does; 0: any.
+  int64_t kv_cache_tokens = 0;
   int32_t max_rows = 512;  // of one pass, 1..kMaxRows
   int32_t max_sessions = 256;
   bool prefix_reuse = true;
@@ -45,7 +49,8 @@ using DeviceEngineMaker = absl::FunctionRef<absl::StatusOr<DeviceEnginePtr>(
 
 // Makes the engine and hands it the weights, which are not needed afterwards.
 // InvalidArgument names a bad option; ResourceExhausted if memory is short;
-// else what the engine says (Unavailable: no GPU).
+// else what the engine says (Unavailable: no GPU; Unimplemented: no kernels for
+// the shape).
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(
     const ModelWeights& weights, DeviceEngineMaker make_engine,
     const CudaOptions& options);

@@ -27,13 +27,14 @@
 namespace foretoken {
 
 // Raised with every change of this header.
-inline constexpr uint32_t kDeviceAbi = 3;
+inline constexpr uint32_t kDeviceAbi = 4;
 
 inline constexpr int32_t kDevicePageTokens = 32;
 inline constexpr int32_t kDeviceTopTokens = 8;
 
 // Values of absl::StatusCode: 0 is success, 8 RESOURCE_EXHAUSTED (out of
-// memory), 3 INVALID_ARGUMENT, 14 UNAVAILABLE (no GPU), 13 INTERNAL.
+// memory), 3 INVALID_ARGUMENT, 12 UNIMPLEMENTED (no kernel for the shape), 14
+// UNAVAILABLE (no GPU), 13 INTERNAL.
 struct DeviceStatus {
   int32_t code = 0;
   char message[504] = {};  // zero-terminated
@@ -53,8 +54,10 @@ struct DeviceShape {
 struct DeviceOptions {
   int32_t device = 0;  // CUDA ordinal
   DeviceType type = DeviceType::kBFloat16;
-  int64_t pages = 0;      // 0: what is left of memory, less a reserve,
-  int64_t max_pages = 0;  // but at most these (0: no such limit)
+  // KV pages. 0: at most max_pages (0: no such limit) and half of the memory
+  // that the weights leave, so that a second engine finds room on the device;
+  // but min_pages where they fit beside a reserve.
+  int64_t pages = 0, max_pages = 0, min_pages = 0;
   int32_t max_rows = 512;
   int32_t max_sessions = 256;
   bool graphs = true;  // CUDA graphs by tier of rows; changes no bit
@@ -221,7 +224,8 @@ class DeviceEngine {
 
 // What the module exports, with C linkage, and nothing else. Create answers
 // UNAVAILABLE where there is no driver or no such device (cudaGetDeviceCount is
-// not success, or says 0) and INVALID_ARGUMENT for a shape without kernels.
+// not success, or says 0, or the GPU is too old), UNIMPLEMENTED for a shape
+// without kernels and INVALID_ARGUMENT for an option out of bounds.
 using DeviceAbiFunction = uint32_t (*)();
 using DeviceCreateFunction = DeviceStatus (*)(const DeviceShape* shape,
                                               const DeviceOptions* options,

@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/infer/cuda/kernels/attention_index.h"
 #include "common/infer/cuda/status_from_device.h"
+#include "common/infer/numerics.h"
 #include "common/infer/rotary.h"
 #include "common/infer/weight_types.h"
 
@@ -99,19 +100,6 @@ absl::Status UploadLayer(const LayerWeights& from, int32_t i, Uploader& up) {
   return up.Vector(kDownBias, "down bias", i, from.down_bias);
 }
 
-absl::Status FinishWithRotaryTable(const ModelConfig& config,
-                                   DeviceEngine& engine) {
-  const Rotary rotary(config);
-  const int64_t half = rotary.half();
-  std::vector<float> cosines(config.max_positions * half);
-  std::vector<float> sines(cosines.size());
-  for (int64_t position = 0; position < config.max_positions; ++position) {
-    rotary.Angles(position, &cosines[position * half], &sines[position * half]);
-  }
-  return StatusFromDevice(engine.FinishWeights(cosines.data(), sines.data()),
-                          "end of the weights");
-}
-
 }  // namespace
 
 DeviceShape ShapeForDevice(const ModelConfig& config) {
@@ -157,8 +145,30 @@ int64_t DevicePageBytes(const ModelConfig& config) {
          config.n_kv_heads * device::PaddedHeadDim(config.head_dim);
 }
 
+std::string RotaryTable::Digest() const {
+  std::string bits;
+  for (const std::vector<float>* part : {&cosines, &sines}) {
+    bits.append(reinterpret_cast<const char*>(part->data()),
+                part->size() * sizeof(float));
+  }
+  return ShortDigest(bits);
+}
+
+RotaryTable MakeRotaryTable(const ModelConfig& config) {
+  const Rotary rotary(config);
+  const int64_t half = rotary.half();
+  RotaryTable table;
+  table.cosines.resize(config.max_positions * half);
+  table.sines.resize(table.cosines.size());
+  for (int64_t position = 0; position < config.max_positions; ++position) {
+    rotary.Angles(position, &table.cosines[position * half],
+                  &table.sines[position * half]);
+  }
+  return table;
+}
+
 absl::Status UploadWeights(const ModelWeights& weights, DeviceType type,
-                           DeviceEngine& engine) {
+                           const RotaryTable& rotary, DeviceEngine& engine) {
   using enum DeviceTensor;
   Uploader up(type, engine);
   const ModelConfig& config = weights.config();
@@ -173,7 +183,9 @@ absl::Status UploadWeights(const ModelWeights& weights, DeviceType type,
   for (int32_t i = 0; i < config.n_layers; ++i) {
     FORETOKEN_RETURN_IF_ERROR(UploadLayer(weights.layers()[i], i, up));
   }
-  return FinishWithRotaryTable(config, engine);
+  return StatusFromDevice(
+      engine.FinishWeights(rotary.cosines.data(), rotary.sines.data()),
+      "end of the weights");
 }
 
 }  // namespace foretoken

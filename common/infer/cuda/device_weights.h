@@ -5,6 +5,8 @@
 #define FORETOKEN_COMMON_INFER_CUDA_DEVICE_WEIGHTS_H_
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/infer/cuda/device_engine.h"
@@ -25,10 +27,18 @@ const char* DeviceTypeName(DeviceType type);
 // K and V of one page, all layers.
 int64_t DevicePageBytes(const ModelConfig& config);
 
+// Cosines and sines, [max_positions][head_dim / 2]. The host's libm computes
+// them, so that another host may have other bits.
+struct RotaryTable {
+  std::vector<float> cosines, sines;
+  std::string Digest() const;  // of the bits
+};
+RotaryTable MakeRotaryTable(const ModelConfig& config);
+
 // Every tensor, one at a time (host memory for one of them at most, and for
 // none where the stored type is the device's), then the rotary table.
 absl::Status UploadWeights(const ModelWeights& weights, DeviceType type,
-                           DeviceEngine& engine);
+                           const RotaryTable& rotary, DeviceEngine& engine);
 
 }  // namespace foretoken
 

@@ -59,6 +59,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnGpu(
   CudaOptions cuda;
   cuda.device = options.device;
   cuda.kv_cache_bytes = options.kv_cache_bytes;
+  cuda.kv_cache_tokens = options.kv_cache_tokens;
   cuda.max_rows = options.max_rows;
   cuda.max_sessions = options.max_backend_sessions;
   cuda.prefix_reuse = options.prefix_reuse;
@@ -84,10 +85,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(
   return MakeCpuBackend(std::move(weights), cpu);
 }
 
-// What "auto" may answer with the CPU. A GPU whose memory is short is not among
-// them: that is for the operator to decide.
+// What "auto" may answer with the CPU: no GPU, or none of its kernels for the
+// shape. A bad option or a GPU whose memory is short is not among them: that is
+// for the operator to decide.
 bool MeansNoGpu(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsInvalidArgument(status);
+  return absl::IsUnavailable(status) || absl::IsUnimplemented(status);
 }
 
 }  // namespace
@@ -108,7 +110,8 @@ void AddBackendFlags(Flags& flags, BackendOptions* options) {
   flags.Int("threads", &options->threads, {0, 1024},
             "Threads of a pass, 0 for all processors");
   flags.Int64("kv-cache-bytes", &options->kv_cache_bytes, {0, int64_t{1} << 44},
-              "KV cache, 0 for the engine's choice");
+              "KV cache, 0 for the engine's choice: on a GPU at most half of "
+              "what the weights leave");
   flags.Int("max-rows-per-pass", &options->max_rows, {2, CpuOptions::kMaxRows},
             "Rows of one pass, all sessions together");
   flags.Int("max-admitted-sessions", &options->max_backend_sessions,
@@ -152,7 +155,9 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options) {
-  if (options.backend == "cpu") {
+  // (fp32 has one engine.)
+  if (options.backend == "cpu" ||
+      (options.backend == "auto" && options.precision == "fp32")) {
     FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
                                LoadWeights(options));
     return MakeOnCpu(options, std::move(weights));

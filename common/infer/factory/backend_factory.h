@@ -39,9 +39,10 @@ void AddBackendFlags(Flags& flags, BackendOptions* options);
 absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text);
 
 // Loads or draws the weights; the errors of both name file or field. "auto" is
-// the GPU where the GPU module loads, finds one and has kernels for the shape,
-// and else the CPU, which the log says in one line. "cuda" is an error there:
-// Unavailable.
+// the GPU where the GPU module loads, finds one and has kernels for the shape
+// (and the precision is not fp32), and else the CPU, which the log says in one
+// line. "cuda" is an error there: Unavailable, Unimplemented for the shape. A
+// bad option is an error of both.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options);
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/infer/cuda/device_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -290,6 +292,34 @@ TEST(CudaBackendMemoryTest, TheDefaultHoldsManyContextsAndNoMore) {
             CudaOptions::kDefaultContexts * 10);  // of 300 positions
 }
 
+TEST(CudaBackendMemoryTest, ASessionThatMustFitIsAskedFor) {
+  const auto weights =
+      ModelWeights::Random(TinyConfig(), WeightType::kBFloat16, 7);
+  CudaOptions options;
+  const auto min_pages = [&](int64_t tokens) {
+    options.kv_cache_tokens = tokens;
+    int64_t asked = -1;
+    EXPECT_THAT(MakeCudaBackend(
+                    **weights,
+                    [&](const DeviceShape&, const DeviceOptions& device)
+                        -> absl::StatusOr<DeviceEnginePtr> {
+                      asked = device.min_pages;
+                      return absl::UnavailableError("seen");
+                    },
+                    options),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("seen")));
+    return asked;
+  };
+  EXPECT_EQ(min_pages(0), 0);
+  EXPECT_EQ(min_pages(32), 1);
+  EXPECT_EQ(min_pages(33), 2);
+  EXPECT_EQ(min_pages(int64_t{1} << 60), 10);  // 300 positions
+  options.kv_cache_tokens = -1;
+  EXPECT_THAT(TryTwinBackend(**weights, options),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("kv_cache_tokens -1")));
+}
+
 TEST(CudaBackendOptionsTest, BadOnesAreNamed) {
   const auto weights =
       ModelWeights::Random(TinyConfig(), WeightType::kBFloat16, 7);
@@ -317,6 +347,12 @@ TEST(CudaBackendFingerprintTest, TellsTypeConfigAndWeightsApart) {
   EXPECT_THAT(bf16, HasSubstr("cuda;twin;kernel=1;precision=bf16;block=32;"));
   EXPECT_EQ(bf16, fingerprint(config, WeightType::kBFloat16));
   EXPECT_NE(bf16, fingerprint(other, WeightType::kBFloat16));
+  EXPECT_THAT(
+      bf16, HasSubstr(absl::StrCat(";rotary=", MakeRotaryTable(config).Digest(),
+                                   ";weights=")));
+  RotaryTable table = MakeRotaryTable(config);
+  table.sines.back() = std::nextafter(table.sines.back(), 2.0f);
+  EXPECT_NE(table.Digest(), MakeRotaryTable(config).Digest());
   EXPECT_THAT(fingerprint(config, WeightType::kFloat16),
               HasSubstr("precision=fp16"));
   EXPECT_THAT(fingerprint(config, WeightType::kFloat32),

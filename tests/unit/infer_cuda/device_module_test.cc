@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/infer/factory/backend_factory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -112,6 +113,25 @@ TEST_F(DeviceModuleTest, ThirtyTwoBitsAreForTheCpu) {
   const auto made = MakeBackend(options);
   FORETOKEN_ASSERT_OK(made);
   EXPECT_THAT((*made)->numerics_fingerprint(), HasSubstr("cpu;"));
+}
+
+TEST_F(DeviceModuleTest, AutoIsTheCpuForAShapeWithoutKernelsOnly) {
+  Name(FORETOKEN_TWIN_MODULE);
+  BackendOptions options = SmallModel("auto");
+  options.random_model = absl::StrCat(kShape, ",head_dim=320");
+  const auto made = MakeBackend(options);
+  FORETOKEN_ASSERT_OK(made);
+  EXPECT_THAT((*made)->numerics_fingerprint(), HasSubstr("cpu;"));
+  options.backend = "cuda";
+  EXPECT_THAT(
+      MakeBackend(options).status(),
+      StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("head_dim 320")));
+  // An option that the GPU cannot take is the operator's to change.
+  options = SmallModel("auto");
+  options.kv_cache_bytes = 1;
+  EXPECT_THAT(MakeBackend(options).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("kv_cache_bytes 1, want at least")));
 }
 
 // The module that was built with this tree: wherever there is no GPU it must

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/infer/cuda/device_engine.h"
+#include "common/infer/cuda/kernels/device_status.h"
 #include "common/infer/cuda/kernels/engine_shape.h"
 #include "common/infer/cuda/kernels/gemm_index.h"
 
@@ -191,10 +192,41 @@ TEST(KernelIndexGemmTest, ShapesWithoutKernelsAreRefusedByName) {
   EngineShape sizes;
   ASSERT_TRUE(EngineShape::Create(shape, DeviceOptions(), &sizes).ok());
   shape.head_dim = 320;
-  const DeviceStatus status =
-      EngineShape::Create(shape, DeviceOptions(), &sizes);
-  EXPECT_EQ(status.code, 3);
+  DeviceStatus status = EngineShape::Create(shape, DeviceOptions(), &sizes);
+  EXPECT_EQ(status.code, kUnimplemented);
   EXPECT_STREQ(status.message, "head_dim 320 has no GPU kernel");
+  shape.head_dim = 64;
+  DeviceOptions options;
+  options.max_rows = 1 << 16;
+  status = EngineShape::Create(shape, options, &sizes);
+  EXPECT_EQ(status.code, kInvalidArgument);
+  EXPECT_STREQ(status.message, "max_rows 65536 is out of bounds");
+}
+
+TEST(KernelIndexGemmTest, KvMemoryLeavesHalfToOthersUnlessASessionNeedsIt) {
+  DeviceShape model;
+  model.d_model = model.d_ff = model.vocab = 64;
+  model.layers = model.heads = model.kv_heads = 1;
+  model.head_dim = 64;
+  model.max_positions = 1 << 20;
+  DeviceOptions options;
+  EngineShape shape;
+  ASSERT_TRUE(EngineShape::Create(model, options, &shape).ok());
+  const int64_t page = shape.page_bytes(), gib = int64_t{1} << 30;
+  const int64_t scratch = shape.scratch_pages;
+  EXPECT_EQ(shape.DefaultPages(10 * gib, options), 5 * gib / page - scratch);
+  // The reserve.
+  EXPECT_EQ(shape.DefaultPages(gib + 100 * page, options), 100 - scratch);
+  EXPECT_LT(shape.DefaultPages(gib, options), 1);
+  options.max_pages = 1000;
+  EXPECT_EQ(shape.DefaultPages(10 * gib, options), 1000);
+  options.min_pages = 2000;
+  EXPECT_EQ(shape.DefaultPages(10 * gib, options), 2000);
+  // More than half, and what does not fit is not asked for.
+  options.min_pages = 7 * gib / page;
+  EXPECT_EQ(shape.DefaultPages(10 * gib, options), 7 * gib / page);
+  options.min_pages = 11 * gib / page;
+  EXPECT_EQ(shape.DefaultPages(10 * gib, options), 9 * gib / page - scratch);
 }
 
 }  // namespace

@@ -22,8 +22,9 @@ inline DeviceStatus CheckCuda(cudaError_t error, const char* call) {
   (void)cudaGetLastError();
   int code = kInternal;
   if (error == cudaErrorMemoryAllocation) code = kResourceExhausted;
+  // (A device that is there and busy is not among them.)
   if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
-      error == cudaErrorInvalidDevice || error == cudaErrorDevicesUnavailable) {
+      error == cudaErrorInvalidDevice) {
     code = kUnavailable;
   }
   return MakeStatus(code, "%s: %s (%s)", call, cudaGetErrorName(error),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -84,8 +85,7 @@ class CudaEngine : public DeviceEngine {
           weights_.Finish(cosines, sines, stream_));
       auto runner = std::make_unique<PassRunner>(
           shape_, weights_, stream_, options_.graphs, options_.overlap);
-      FORETOKEN_DEVICE_RETURN_IF_ERROR(
-          runner->Create(options_.pages, options_.max_pages));
+      FORETOKEN_DEVICE_RETURN_IF_ERROR(runner->Create(options_));
       FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
                                      "memory of a pass");
       runner_ = std::move(runner);
@@ -185,6 +185,14 @@ DeviceStatus CudaEngine::OpenDevice() {
                 kNormThreads, kDevicePageTokens, kChunkBlocks, kEvenChunks,
                 CUDART_VERSION, properties.name, properties.major,
                 properties.minor);
+  if (properties.major == 9 && properties.minor == 0) return DeviceStatus();
+  // The module has instructions for 9.0: for others its driver compiles them.
+  int driver = 0;
+  FORETOKEN_CUDA_RETURN_IF_ERROR(cudaDriverGetVersion(&driver),
+                                 "version of the driver");
+  const size_t used = std::strlen(numerics_);
+  std::snprintf(numerics_ + used, sizeof(numerics_) - used, ";driver=%d",
+                driver);
   return DeviceStatus();
 }
 

@@ -14,6 +14,7 @@ namespace device {
 inline constexpr int kInvalidArgument = 3;
 inline constexpr int kResourceExhausted = 8;
 inline constexpr int kFailedPrecondition = 9;
+inline constexpr int kUnimplemented = 12;
 inline constexpr int kInternal = 13;
 inline constexpr int kUnavailable = 14;
 

@@ -1,6 +1,7 @@
 #include "common/infer/cuda/kernels/engine_shape.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/infer/cuda/kernels/device_status.h"
 
@@ -11,12 +12,18 @@ namespace {
 // Partial results of attention: room for this many bytes, so that a wide pass
 // goes through in slabs.
 constexpr int64_t kPartialBytes = int64_t{128} << 20;
+// Left free by default: for CUDA graphs, the driver, others.
+constexpr int64_t kReserveBytes = int64_t{1} << 30;
 constexpr int64_t kMinSlabTasks = 8;
 constexpr int64_t kMaxSlabTasks = 1024;
 
 DeviceStatus Check(const DeviceShape& s, const DeviceOptions& options) {
   const auto bad = [](const char* what, int64_t value) {
-    return MakeStatus(kInvalidArgument, "%s %lld has no GPU kernel", what,
+    return MakeStatus(kUnimplemented, "%s %lld has no GPU kernel", what,
+                      static_cast<long long>(value));
+  };
+  const auto bad_option = [](const char* what, int64_t value) {
+    return MakeStatus(kInvalidArgument, "%s %lld is out of bounds", what,
                       static_cast<long long>(value));
   };
   if (s.d_model < 1 || s.d_model > 1 << 16) return bad("d_model", s.d_model);
@@ -35,13 +42,13 @@ DeviceStatus Check(const DeviceShape& s, const DeviceOptions& options) {
   }
   if (options.type != DeviceType::kBFloat16 &&
       options.type != DeviceType::kFloat16) {
-    return bad("weight type", static_cast<int64_t>(options.type));
+    return bad_option("weight type", static_cast<int64_t>(options.type));
   }
   if (options.max_rows < 1 || options.max_rows >= 1 << 16) {
-    return bad("max_rows", options.max_rows);
+    return bad_option("max_rows", options.max_rows);
   }
   if (options.max_sessions < 1 || options.max_sessions > 1 << 20) {
-    return bad("max_sessions", options.max_sessions);
+    return bad_option("max_sessions", options.max_sessions);
   }
   return DeviceStatus();
 }
@@ -79,6 +86,21 @@ DeviceStatus EngineShape::Create(const DeviceShape& shape,
       std::clamp(kPartialBytes / task_bytes, kMinSlabTasks, kMaxSlabTasks)));
   s.scratch_pages = RoundUp(s.max_rows, kDevicePageTokens) / kDevicePageTokens;
   return DeviceStatus();
+}
+
+int64_t EngineShape::DefaultPages(int64_t free_bytes,
+                                  const DeviceOptions& options) const {
+  // Slots are 32-bit.
+  const int64_t most_slots =
+      (std::numeric_limits<int32_t>::max() - max_rows) / kDevicePageTokens - 1;
+  const auto fit = [&](int64_t bytes) {
+    return std::min(most_slots,
+                    std::max<int64_t>(0, bytes) / page_bytes() - scratch_pages);
+  };
+  const int64_t most = fit(free_bytes - kReserveBytes);
+  int64_t pages = std::min(most, fit(free_bytes / 2));
+  if (options.max_pages > 0) pages = std::min(pages, options.max_pages);
+  return std::max(pages, std::min(most, options.min_pages));
 }
 
 int64_t EngineShape::partial_sums() const {

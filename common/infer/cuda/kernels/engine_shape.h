@@ -29,7 +29,7 @@ inline MatrixShape MakeMatrix(int64_t features, int64_t k, bool grouped) {
 }
 
 struct EngineShape {
-  // INVALID_ARGUMENT names what has no kernel.
+  // UNIMPLEMENTED names what has no kernel, INVALID_ARGUMENT a bad option.
   static DeviceStatus Create(const DeviceShape& shape,
                              const DeviceOptions& options, EngineShape* out);
 
@@ -46,6 +46,10 @@ struct EngineShape {
   int32_t max_blocks = 0, max_chunks = 0;  // of one context
   int32_t slab_tasks = 0;  // attention tasks whose partial results fit
   int64_t scratch_pages = 0;
+
+  // KV pages where the options name no number (DeviceOptions::pages), of a
+  // device with `free_bytes`; below 1 if there is no room for one.
+  int64_t DefaultPages(int64_t free_bytes, const DeviceOptions& options) const;
 
   int64_t qkv_features() const {
     return int64_t{model.head_dim} * (model.heads + 2 * model.kv_heads);

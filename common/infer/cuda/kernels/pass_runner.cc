@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "common/infer/cuda/kernels/norm_rope.h"
 #include "common/infer/cuda/kernels/sampler.h"
@@ -14,8 +13,6 @@ namespace device {
 namespace {
 
 constexpr size_t kMaxGraphs = 128;
-// Left free when KV memory takes the rest: for the graphs, the driver, others.
-constexpr int64_t kReserveBytes = int64_t{1} << 30;
 
 #define FORETOKEN_RETURN_IF_CUDA_ERROR(expression)      \
   do {                                                  \
@@ -42,9 +39,9 @@ void PassRunner::DropGraphs() {
   graphs_.clear();
 }
 
-DeviceStatus PassRunner::Create(int64_t pages, int64_t max_pages) {
+DeviceStatus PassRunner::Create(const DeviceOptions& options) {
   FORETOKEN_DEVICE_RETURN_IF_ERROR(CreateBuffers());
-  return CreateKv(pages, max_pages);
+  return CreateKv(options);
 }
 
 DeviceStatus PassRunner::CreateBuffers() {
@@ -83,20 +80,14 @@ DeviceStatus PassRunner::CreateBuffers() {
   return host_commits_.Allocate(commits_.bytes(), "pinned memory for commits");
 }
 
-DeviceStatus PassRunner::CreateKv(int64_t pages, int64_t max_pages) {
+DeviceStatus PassRunner::CreateKv(const DeviceOptions& options) {
   const int64_t page_bytes = shape_.page_bytes();
+  int64_t pages = options.pages;
   if (pages == 0) {
     size_t free_bytes = 0, total_bytes = 0;
     FORETOKEN_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes),
                                    "size of the memory");
-    const int64_t left = static_cast<int64_t>(free_bytes) - kReserveBytes;
-    pages = std::max<int64_t>(0, left) / page_bytes - shape_.scratch_pages;
-    if (max_pages > 0) pages = std::min(pages, max_pages);
-    // Slots are 32-bit.
-    pages = std::min<int64_t>(
-        pages, (std::numeric_limits<int32_t>::max() - shape_.max_rows) /
-                       kDevicePageTokens -
-                   1);
+    pages = shape_.DefaultPages(static_cast<int64_t>(free_bytes), options);
   }
   if (pages < 1) {
     return MakeStatus(kResourceExhausted, "no memory is left for a page of KV");

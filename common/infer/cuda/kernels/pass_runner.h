@@ -34,9 +34,8 @@ class PassRunner {
   PassRunner(const PassRunner&) = delete;
   PassRunner& operator=(const PassRunner&) = delete;
 
-  // Buffers of a pass; then KV memory of `pages` (0: as many as fit beside a
-  // reserve, at most max_pages unless that is 0).
-  DeviceStatus Create(int64_t pages, int64_t max_pages);
+  // Buffers of a pass; then KV memory of as many pages as the options say.
+  DeviceStatus Create(const DeviceOptions& options);
 
   int64_t pages() const { return pages_; }
 
@@ -48,7 +47,7 @@ class PassRunner {
 
  private:
   DeviceStatus CreateBuffers();
-  DeviceStatus CreateKv(int64_t pages, int64_t max_pages);
+  DeviceStatus CreateKv(const DeviceOptions& options);
   // Room for a pass's arrays and saved logits; drops the graphs if it moves.
   DeviceStatus MakeRoom(const PassLayout& layout);
   // What is too small gets `margin` times what it needs.
