@@ -37,16 +37,20 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// One that nobody has now.
+// One that nobody has now, and that no connection of another test is given:
+// below the range of those. Each process begins elsewhere.
 int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof(address);
-  FORETOKEN_CHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  FORETOKEN_CHECK(
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
+  static int next = 10000 + getpid() % 2000 * 10;
+  while (true) {
+    FORETOKEN_CHECK(next < 32768);
+    const int port = next++;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const sockaddr_in address = Loopback(port);
+    const int bound =
+        bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    close(fd);
+    if (bound == 0) return port;
+  }
 }
 
 // What an HTTP server on that port says to GET /metrics; "" where there is
@@ -91,7 +95,7 @@ FiveServices::FiveServices() {
   for (int& port : metrics_ports_) port = FreePort();
   Run({Binary("foretoken"), "crest", "build", "--corpus", Corpus(), "--suffix",
        ".py", "--tokenizer", Target(), "--max-n", "3", "--top", "2000",
-       "--name", kDatastore});
+       "--name", kDatastore, "--work", dir_.File("work")});
   Run({Binary("foretoken"), "prior", "build", "--corpus", Corpus(),
        "--tokenizer", Target(), "--max-bytes", "200000", "--out",
        dir_.File("prior")});
