@@ -38,7 +38,7 @@ class DraftersTest : public ::testing::Test {
     config.server.drafters.crest_datastore = "text";
     config.server.drafters.breaker.silence = silence_;
     config.server.drafters.breaker.first_backoff = absl::Milliseconds(5);
-    config.server.drafters.breaker.max_backoff = absl::Milliseconds(500);
+    config.server.drafters.breaker.max_backoff = longest_backoff_;
     config.server.draft_wait = {100.0, wait_, wait_};
     orchestrator_ = StartOrchestrator(config);
   }
@@ -47,7 +47,7 @@ class DraftersTest : public ::testing::Test {
     Outputs outputs;
     for (int i = 0; i < kPrompts; ++i) {
       v1::GenerateRequest request =
-          MakeRequest(MakePrompt(i, 30, 50), mode, kMaxTokens);
+          MakeRequest(MakePrompt(i, 30, 50), mode, tokens_);
       request.set_ignore_eos(true);
       request.set_cache_scope("scope");
       request.mutable_sampling()->set_seed(i);
@@ -57,7 +57,7 @@ class DraftersTest : public ::testing::Test {
       outputs.tokens.push_back(got.tokens);
       const v1::SpeculationStats& stats = got.result.speculation();
       outputs.accepted += stats.accepted_tokens();
-      EXPECT_EQ(stats.rounds() + stats.accepted_tokens() + 1, kMaxTokens);
+      EXPECT_EQ(stats.rounds() + stats.accepted_tokens() + 1, tokens_);
       for (const v1::DrafterStats& drafter : stats.by_drafter()) {
         outputs.degraded += drafter.degraded_rounds();
         outputs.answered += drafter.rounds();
@@ -78,6 +78,8 @@ class DraftersTest : public ::testing::Test {
 
   absl::Duration wait_ = absl::Seconds(30);
   absl::Duration silence_ = absl::Milliseconds(5);
+  absl::Duration longest_backoff_ = absl::Milliseconds(500);
+  int tokens_ = kMaxTokens;
   std::unique_ptr<TestVerifier> verifier_;
   FakeDrafters fakes_;
   std::unique_ptr<TestOrchestrator> orchestrator_;
@@ -169,6 +171,21 @@ TEST_F(DraftersTest, ASlowServiceIsAskedLessOftenAndNotLeftAlone) {
   EXPECT_GT(got.degraded, kPrompts * (kMaxTokens - 1) / 2);
   EXPECT_LT(fakes_.rounds(), got.degraded);
   EXPECT_EQ(Breaker("draft_worker"), 0);
+}
+
+// A breaker that opened over a long prefill does not make it begin again.
+TEST_F(DraftersTest, AStreamThatOwesAnswersIsKeptThroughAnOpenBreaker) {
+  wait_ = absl::Milliseconds(1);
+  longest_backoff_ = absl::Milliseconds(5);
+  tokens_ = 10 * kMaxTokens;
+  Start(fakes_.address());
+  const Outputs off = Run("off");
+  fakes_.Behave(Behaviour::kSlow);
+  const int before = fakes_.opened();
+  const Outputs got = Run("draft_model");
+  EXPECT_EQ(got.tokens, off.tokens);
+  EXPECT_GT(Degraded("draft_model", "breaker_open"), 0);
+  EXPECT_LE(fakes_.opened() - before, kPrompts);
 }
 
 TEST_F(DraftersTest, AServiceThatSpeaksOfOtherTokensIsGivenUpForTheRequest) {

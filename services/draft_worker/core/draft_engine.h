@@ -22,6 +22,7 @@
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_ENGINE_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_ENGINE_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -151,8 +152,9 @@ class DraftEngine {
     int64_t counted_phrases = 0;
     std::optional<Draft> draft;
     int64_t draft_base = -1;  // length that the mode's draft builds on
-    // What its next pass is expected to take: as long as its last one.
-    absl::Duration pass_time;
+    // What its next pass is expected to take, as long as its last one: without
+    // text that others have to read, and with it.
+    std::array<absl::Duration, 2> pass_time;
 
     std::optional<SessionId> backend_session;
     std::optional<SamplingState> sampling;  // its length() is the KV's
@@ -172,6 +174,10 @@ class DraftEngine {
     bool wants_prefill() const {
       return !muted && !held_rows.has_value() && text_left() > 1;
     }
+    // Its next pass is one of text alone.
+    bool reads(int32_t text_chunk) const {
+      return draft.has_value() ? text_left() > text_chunk : wants_prefill();
+    }
   };
   // A session's share of the pass in the making.
   struct Share {
@@ -190,7 +196,10 @@ class DraftEngine {
   absl::Status KeepAccepted(Session& session, const DraftRound& round,
                             bool follows_draft);
   absl::Status Learn(Session& session, const DraftRound& round);
-  bool IsDue(const Session& session) const;
+  bool IsDue(Session& session) const;
+  absl::Duration& ExpectedPassTime(Session& session) const {
+    return session.pass_time[text_waits_ ? 1 : 0];
+  }
 
   void AnswerReady(DraftReport& report);
   void Answer(Session& session, DraftReport& report);
@@ -211,6 +220,7 @@ class DraftEngine {
   const Clock clock_;
   int32_t row_budget_ = 0;  // of a pass
   int32_t text_chunk_ = 0;
+  bool text_waits_ = false;  // someone's, at the start of this RunPass
   ModeLimits limits_;
   std::vector<SampledToken> by_row_;  // of the session that is being answered
   // By key, so by age: iteration is deterministic.

@@ -28,10 +28,10 @@ void DraftEngine::Fail(DraftKey key, absl::Status status, DraftReport& report) {
 
 // No pass could still help: nothing is wanted, nothing can be added, or it
 // would come too late.
-bool DraftEngine::IsDue(const Session& session) const {
+bool DraftEngine::IsDue(Session& session) const {
   const Draft& draft = *session.draft;
   return session.muted || draft.max_nodes == 0 || session.mode->done() ||
-         clock_() + session.pass_time >= draft.deadline;
+         clock_() + ExpectedPassTime(session) >= draft.deadline;
 }
 
 void DraftEngine::AnswerReady(DraftReport& report) {
@@ -45,7 +45,7 @@ void DraftEngine::AnswerReady(DraftReport& report) {
 void DraftEngine::Answer(Session& session, DraftReport& report) {
   // Where passes are thought too long to begin one, only a pass can tell that
   // they have become shorter.
-  session.pass_time *= kForgetting;
+  ExpectedPassTime(session) *= kForgetting;
   DraftReport::Answer& answer = report.answers.emplace_back();
   answer.session = session.key;
   answer.answer.length = session.length;
@@ -76,6 +76,9 @@ absl::Status DraftEngine::SettleHeld() {
 
 DraftReport DraftEngine::RunPass() {
   DraftReport report;
+  text_waits_ = std::any_of(
+      sessions_.begin(), sessions_.end(),
+      [this](const auto& entry) { return entry.second->reads(text_chunk_); });
   AnswerReady(report);
   if (!report.answers.empty() || !HasWork()) return report;
   const absl::Status settled = SettleHeld();
@@ -145,8 +148,7 @@ std::vector<DraftEngine::Share> DraftEngine::PlanPass() {
   std::vector<Session*> reading;   // those with a round first
   for (const auto& [key, session] : sessions_) {
     if (!session->draft.has_value()) continue;
-    const bool long_text = session->text_left() > text_chunk_;
-    (long_text ? reading : drafting).push_back(session.get());
+    (session->reads(text_chunk_) ? reading : drafting).push_back(session.get());
   }
   const auto older = [](const Session* a, const Session* b) {
     return a->draft->order < b->draft->order;
@@ -154,7 +156,7 @@ std::vector<DraftEngine::Share> DraftEngine::PlanPass() {
   std::sort(drafting.begin(), drafting.end(), older);
   std::sort(reading.begin(), reading.end(), older);
   for (const auto& [key, session] : sessions_) {
-    if (!session->draft.has_value() && session->wants_prefill()) {
+    if (!session->draft.has_value() && session->reads(text_chunk_)) {
       reading.push_back(session.get());
     }
   }
@@ -226,7 +228,7 @@ absl::Status DraftEngine::Take(const Share& share,
     by_row_[session.rows.outputs[i]] = outputs[i];
   }
   session.mode->Take(by_row_);
-  session.pass_time = forward_time;
+  ExpectedPassTime(session) = forward_time;
   Count(session);
   if (!IsDue(session)) return CommitRows(session, session.text_rows, 0);
   Answer(session, report);

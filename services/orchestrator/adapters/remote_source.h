@@ -7,7 +7,9 @@
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_SOURCE_H_
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -71,10 +73,11 @@ class RemoteSource : public DraftSource {
 
   // Opens the stream ahead of the first ask, if the service may be used.
   void DialAhead() {
-    if (call_ == nullptr &&
-        peer_.breaker().state() == CircuitBreaker::State::kClosed) {
-      call_ = Dial();
-    }
+    if (call_ != nullptr) return;
+    const std::optional<int64_t> era = peer_.breaker().AllowAhead();
+    if (!era.has_value()) return;
+    era_ = *era;
+    call_ = Dial();
   }
   // Sends what is answered but not collected.
   void SendUnasked(Request message) {
@@ -98,15 +101,19 @@ class RemoteSource : public DraftSource {
       outcome_ = DraftOutcome::kLate;
       return false;
     }
-    if (!peer_.breaker().Allow()) {
+    const std::optional<int64_t> era = peer_.breaker().Allow();
+    if (!era.has_value()) {
       left_alone_ = true;
       outcome_ = DraftOutcome::kBreakerOpen;
       return false;
     }
-    if (std::exchange(left_alone_, false)) {
-      // What it owes from before is of no use to anyone.
-      if (unanswered_ > 0) Drop();
-      late_in_a_row_ = skip_ = 0;
+    era_ = *era;
+    if (std::exchange(left_alone_, false)) late_in_a_row_ = skip_ = 0;
+    if (unanswered_ >= kMaxUnanswered) {
+      // What it owes is the probe: another stream would begin again with a
+      // prompt that this one may be almost through with.
+      outcome_ = DraftOutcome::kLate;
+      return false;
     }
     if (call_ == nullptr) call_ = Dial();
     return true;
@@ -193,7 +200,7 @@ class RemoteSource : public DraftSource {
       given_up_ = true;
       return DraftOutcome::kRefused;
     }
-    peer_.breaker().Failure();
+    peer_.breaker().Failure(era_);
     return absl::IsResourceExhausted(status) ? DraftOutcome::kRefused
                                              : DraftOutcome::kBroken;
   }
@@ -204,6 +211,7 @@ class RemoteSource : public DraftSource {
   bool pending_ = false;  // an ask that Collect has not seen answered
   bool heard_ = false;    // anything on this stream
   bool left_alone_ = false;
+  int64_t era_ = 0;  // of the breaker, at the last leave to ask
   int late_in_a_row_ = 0;
   int skip_ = 0;  // so many rounds without an ask
   bool given_up_ = false;

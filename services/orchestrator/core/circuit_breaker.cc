@@ -27,21 +27,29 @@ void CircuitBreaker::Open() {
                  ? options_.first_backoff
                  : std::min(backoff_ * 2, options_.max_backoff);
   next_probe_ = clock_() + backoff_ * (1.0 - options_.jitter * random_());
+  ++era_;
   Forget();
   Become(State::kOpen);
 }
 
-bool CircuitBreaker::Allow() {
+std::optional<int64_t> CircuitBreaker::Allow() {
   absl::MutexLock lock(&mu_);
-  if (state_ == State::kClosed) return true;
+  if (state_ == State::kClosed) return era_;
   const absl::Time now = clock_();
-  if (now < next_probe_) return false;
+  if (now < next_probe_) return std::nullopt;
   if (state_ == State::kHalfOpen) {
     backoff_ = std::min(backoff_ * 2, options_.max_backoff);
+    ++era_;
   }
   next_probe_ = now + backoff_;
   Become(State::kHalfOpen);
-  return true;
+  return era_;
+}
+
+std::optional<int64_t> CircuitBreaker::AllowAhead() const {
+  absl::MutexLock lock(&mu_);
+  if (state_ != State::kClosed) return std::nullopt;
+  return era_;
 }
 
 void CircuitBreaker::Count(bool failed) {
@@ -66,9 +74,9 @@ void CircuitBreaker::Success() {
   if (state_ == State::kClosed) Count(false);
 }
 
-void CircuitBreaker::Failure() {
+void CircuitBreaker::Failure(int64_t era) {
   absl::MutexLock lock(&mu_);
-  FailureLocked();
+  if (era == era_) FailureLocked();
 }
 
 void CircuitBreaker::Late() {

@@ -14,13 +14,20 @@
 // due for `silence` and nothing was heard by any request, every further late
 // one is a failure. A pause without asks is no silence.
 //
+// A failure counts where its stream was found worth trying: what breaks of
+// streams from before the breaker last opened, or of probes that were given up,
+// says nothing of the service as it is now. So every leave to ask comes with
+// the breaker's era, which the failure hands back.
+//
 // Back-offs double up to a bound and are spread by a random share, so that the
 // replicas of an orchestrator do not probe together. One object for all
 // requests that use the service. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_CIRCUIT_BREAKER_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_CIRCUIT_BREAKER_H_
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -57,11 +64,14 @@ class CircuitBreaker {
         random_(std::move(random)),
         listener_(std::move(listener)) {}
 
-  // Whether the service may be asked now. A probe of which nothing is heard has
-  // failed when its back-off is over, and the next one follows.
-  bool Allow() ABSL_LOCKS_EXCLUDED(mu_);
+  // The era, if the service may be asked now. A probe of which nothing is heard
+  // has failed when its back-off is over, and the next one follows.
+  std::optional<int64_t> Allow() ABSL_LOCKS_EXCLUDED(mu_);
+  // The same of a breaker that is closed, but never a probe.
+  std::optional<int64_t> AllowAhead() const ABSL_LOCKS_EXCLUDED(mu_);
   void Success() ABSL_LOCKS_EXCLUDED(mu_);
-  void Failure() ABSL_LOCKS_EXCLUDED(mu_);
+  // Of an ask that was allowed in `era`.
+  void Failure(int64_t era) ABSL_LOCKS_EXCLUDED(mu_);
   // An answer is due and not there.
   void Late() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -81,6 +91,7 @@ class CircuitBreaker {
 
   mutable absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kClosed;
+  int64_t era_ ABSL_GUARDED_BY(mu_) = 0;  // times it opened, probes given up
   int in_a_row_ ABSL_GUARDED_BY(mu_) = 0;
   // Recent ones; halved at twice the window.
   int outcomes_ ABSL_GUARDED_BY(mu_) = 0;

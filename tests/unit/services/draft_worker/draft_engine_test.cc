@@ -18,13 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const Tokens kPrompt = {1, 7, 3, 9, 4};
-
-Tokens Joined(Tokens text, const Tokens& more) {
-  text.insert(text.end(), more.begin(), more.end());
-  return text;
-}
-
 void ExpectIsChain(const DraftTree& tree) {
   for (int i = 0; i < tree.size(); ++i) EXPECT_EQ(tree.parents[i], i - 1);
 }
@@ -336,65 +329,6 @@ TEST(DraftEngineTest, SessionsAndPagesAreBounded) {
   EXPECT_TRUE(absl::IsResourceExhausted(f.failures[first]))
       << f.failures[first];
   EXPECT_EQ(f.engine.sessions(), 1);
-}
-
-TEST(DraftEngineTest, ASpentBudgetReturnsWhatThereIs) {
-  FakeBackendOptions backend_options;
-  DraftEngineOptions options;
-  absl::Time now = absl::UnixEpoch();
-  int reads = 0;
-  // Every look at the clock takes a millisecond, so a pass takes one.
-  DraftEngine engine(options,
-                     std::make_unique<testing::FakeBackend>(backend_options),
-                     [&] { return now + absl::Milliseconds(++reads); });
-  const auto key = engine.Open(MakeOpen("draft_model:gamma=20", kPrompt));
-  ASSERT_TRUE(key.ok());
-  DraftRound round = MakeRound(6, {20});
-  round.budget = absl::Milliseconds(30);
-  ASSERT_TRUE(engine.Submit(*key, round).ok());
-  DraftReport report;
-  while (report.answers.empty()) report = engine.RunPass();
-  const DraftTree& tree = report.answers[0].answer.tree;
-  EXPECT_GT(tree.size(), 0);
-  EXPECT_LT(tree.size(), 20);
-  // With room for a late pass and the way back.
-  EXPECT_LE(report.answers[0].answer.draft_time, absl::Milliseconds(25));
-  EXPECT_THAT(tree.tokens, ElementsAreArray(Decode(Joined(kPrompt, {20}), 5,
-                                                   tree.size(), {})));
-}
-
-// An answer that comes late is lost: where a pass is known to be too long,
-// there is none, and it is tried again now and then.
-TEST(DraftEngineTest, PassesThatAreTooLongForTheBudgetAreRareAttempts) {
-  absl::Time now = absl::UnixEpoch();
-  DraftEngine engine({}, std::make_unique<testing::FakeBackend>(RoomyBackend()),
-                     [&] { return now += absl::Milliseconds(10); });
-  const auto key = engine.Open(MakeOpen("draft_model", kPrompt));
-  ASSERT_TRUE(key.ok());
-  std::vector<int> sizes;
-  for (int64_t length = 6; length < 18; ++length) {
-    DraftRound round = MakeRound(length, {20});
-    round.budget = absl::Milliseconds(20);
-    ASSERT_TRUE(engine.Submit(*key, round).ok());
-    DraftReport report;
-    while (report.answers.empty()) report = engine.RunPass();
-    sizes.push_back(report.answers[0].answer.tree.size());
-  }
-  EXPECT_EQ(sizes.front(), 1);  // nothing was known
-  EXPECT_EQ(sizes[1], 0);
-  EXPECT_GE(std::count(sizes.begin(), sizes.end(), 1), 2);
-  EXPECT_GE(std::count(sizes.begin(), sizes.end(), 0), 8);
-}
-
-TEST(DraftEngineTest, NoBudgetAtAllRunsNoPass) {
-  EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", {1}));
-  DraftRound round = MakeRound(2, {20});
-  round.budget = absl::ZeroDuration();
-  EXPECT_EQ(f.Ask(key, round).tree.size(), 0);
-  // The session goes on.
-  EXPECT_THAT(f.Ask(key, MakeRound(3, {21})).tree.tokens,
-              ElementsAreArray(Decode({1, 20, 21}, 1, 5, {})));
 }
 
 TEST(DraftEngineTest, AFailedPassEndsItsSessionsAlone) {

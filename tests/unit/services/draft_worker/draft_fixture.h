@@ -22,6 +22,13 @@ namespace foretoken::draft_worker {
 
 using Tokens = std::vector<TokenId>;
 
+inline const Tokens kPrompt = {1, 7, 3, 9, 4};
+
+inline Tokens Joined(Tokens text, const Tokens& more) {
+  text.insert(text.end(), more.begin(), more.end());
+  return text;
+}
+
 // The fake model's token after `text`, whose first `prompt_length` are prompt.
 inline TokenId NextToken(const Tokens& text, int64_t prompt_length,
                          const SamplingParams& params,

@@ -15,11 +15,6 @@ namespace {
 
 using ::testing::ElementsAreArray;
 
-Tokens Joined(Tokens text, const Tokens& more) {
-  text.insert(text.end(), more.begin(), more.end());
-  return text;
-}
-
 class ReferencePool {
  public:
   explicit ReferencePool(size_t width) : width_(width) {}

@@ -1,5 +1,7 @@
 #include "services/orchestrator/core/circuit_breaker.h"
 
+#include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -27,9 +29,18 @@ class CircuitBreakerTest : public ::testing::Test {
             [this](State state) { states_.push_back(state); }) {}
 
   void Fail(int times) {
-    for (int i = 0; i < times; ++i) breaker_.Failure();
+    for (int i = 0; i < times; ++i) FailNow();
   }
 
+  // Of an ask that was allowed last.
+  void FailNow() { breaker_.Failure(era_); }
+  bool Allowed() {
+    const std::optional<int64_t> era = breaker_.Allow();
+    era_ = era.value_or(era_);
+    return era.has_value();
+  }
+
+  int64_t era_ = 0;
   absl::Time now_ = absl::FromUnixSeconds(1000);
   double random_ = 0.0;
   std::vector<State> states_;
@@ -40,16 +51,16 @@ TEST_F(CircuitBreakerTest, FailuresInARowOpenIt) {
   Fail(2);
   breaker_.Success();
   Fail(2);
-  EXPECT_TRUE(breaker_.Allow());
+  EXPECT_TRUE(Allowed());
   Fail(1);
-  EXPECT_FALSE(breaker_.Allow());
+  EXPECT_FALSE(Allowed());
   EXPECT_EQ(breaker_.state(), State::kOpen);
 }
 
 TEST_F(CircuitBreakerTest, ALargeShareOfFailuresOpensItToo) {
   int outcomes = 0;
   while (breaker_.state() == State::kClosed && outcomes < 100) {
-    breaker_.Failure();
+    FailNow();
     breaker_.Success();
     outcomes += 2;
   }
@@ -60,7 +71,7 @@ TEST_F(CircuitBreakerTest, ALargeShareOfFailuresOpensItToo) {
 TEST_F(CircuitBreakerTest, ASmallShareNeverDoes) {
   for (int i = 0; i < 300; ++i) {
     if (i % 3 == 0) {
-      breaker_.Failure();
+      FailNow();
     } else {
       breaker_.Success();
     }
@@ -71,12 +82,12 @@ TEST_F(CircuitBreakerTest, ASmallShareNeverDoes) {
 TEST_F(CircuitBreakerTest, OneProbeAtATimeAndAGoodOneClosesIt) {
   Fail(3);
   now_ += absl::Milliseconds(999);
-  EXPECT_FALSE(breaker_.Allow());
+  EXPECT_FALSE(Allowed());
   now_ += absl::Milliseconds(1);
-  EXPECT_TRUE(breaker_.Allow());
-  EXPECT_FALSE(breaker_.Allow()) << "a second probe";
+  EXPECT_TRUE(Allowed());
+  EXPECT_FALSE(Allowed()) << "a second probe";
   breaker_.Success();
-  EXPECT_TRUE(breaker_.Allow());
+  EXPECT_TRUE(Allowed());
   EXPECT_THAT(states_,
               ElementsAre(State::kOpen, State::kHalfOpen, State::kClosed));
   // What came before is forgotten.
@@ -88,35 +99,35 @@ TEST_F(CircuitBreakerTest, BackOffsDoubleUpToTheBoundAndStartAgain) {
   Fail(3);
   for (const int seconds : {1, 2, 4, 4}) {
     now_ += absl::Seconds(seconds) - absl::Milliseconds(1);
-    EXPECT_FALSE(breaker_.Allow()) << seconds;
+    EXPECT_FALSE(Allowed()) << seconds;
     now_ += absl::Milliseconds(1);
-    EXPECT_TRUE(breaker_.Allow()) << seconds;
-    breaker_.Failure();
+    EXPECT_TRUE(Allowed()) << seconds;
+    FailNow();
   }
   now_ += absl::Seconds(4);
-  EXPECT_TRUE(breaker_.Allow());
+  EXPECT_TRUE(Allowed());
   breaker_.Success();
   Fail(3);
   now_ += absl::Seconds(1);
-  EXPECT_TRUE(breaker_.Allow());
+  EXPECT_TRUE(Allowed());
 }
 
 TEST_F(CircuitBreakerTest, JitterShortensABackOff) {
   random_ = 0.5;
   Fail(3);
   now_ += absl::Milliseconds(749);
-  EXPECT_FALSE(breaker_.Allow());
+  EXPECT_FALSE(Allowed());
   now_ += absl::Milliseconds(1);
-  EXPECT_TRUE(breaker_.Allow());
+  EXPECT_TRUE(Allowed());
 }
 
 TEST_F(CircuitBreakerTest, AProbeThatIsNeverHeardOfHasFailedAndIsRepeated) {
   Fail(3);
   for (const int seconds : {1, 1, 2, 4, 4}) {
     now_ += absl::Seconds(seconds) - absl::Milliseconds(1);
-    EXPECT_FALSE(breaker_.Allow()) << seconds;
+    EXPECT_FALSE(Allowed()) << seconds;
     now_ += absl::Milliseconds(1);
-    EXPECT_TRUE(breaker_.Allow()) << seconds;
+    EXPECT_TRUE(Allowed()) << seconds;
     breaker_.Late();  // the probe's end is still open
   }
   breaker_.Success();
@@ -144,7 +155,7 @@ TEST_F(CircuitBreakerTest, LateAsksInSilenceOpenIt) {
   EXPECT_LE(now_ - start, absl::Seconds(2.5));
   // Once it is back it has all its time again.
   now_ += absl::Seconds(1);
-  EXPECT_TRUE(breaker_.Allow());
+  EXPECT_TRUE(Allowed());
   breaker_.Success();
   for (int i = 0; i < 10; ++i) breaker_.Late();
   EXPECT_EQ(breaker_.state(), State::kClosed);
@@ -161,10 +172,47 @@ TEST_F(CircuitBreakerTest, APauseWithoutAsksIsNoSilence) {
 TEST_F(CircuitBreakerTest, LateNewsOfOldAsksDoesNotCloseAnOpenOne) {
   Fail(3);
   breaker_.Success();
-  breaker_.Failure();
+  FailNow();
   EXPECT_EQ(breaker_.state(), State::kOpen);
   now_ += absl::Seconds(1);
-  EXPECT_TRUE(breaker_.Allow()) << "the old failure made the back-off longer";
+  EXPECT_TRUE(Allowed()) << "the old failure made the back-off longer";
+}
+
+// Sixteen streams broke when the service died; most are looked at only when the
+// first request is already trying it again.
+TEST_F(CircuitBreakerTest, StreamsFromBeforeFailNoProbe) {
+  Fail(3);
+  const int64_t before = 0;
+  now_ += absl::Seconds(1);
+  ASSERT_TRUE(Allowed());
+  breaker_.Failure(before);
+  EXPECT_EQ(breaker_.state(), State::kHalfOpen);
+  breaker_.Success();
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+  for (int i = 0; i < 100; ++i) breaker_.Failure(before);
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+  // The one that was allowed last has the last word.
+  Fail(3);
+  now_ += absl::Seconds(1);
+  ASSERT_TRUE(Allowed());
+  const int64_t given_up = era_;
+  now_ += absl::Seconds(1);
+  ASSERT_TRUE(Allowed()) << "nothing was heard of the first";
+  breaker_.Failure(given_up);
+  EXPECT_EQ(breaker_.state(), State::kHalfOpen);
+  FailNow();
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+}
+
+TEST_F(CircuitBreakerTest, NothingIsTriedAheadWhileItIsNotClosed) {
+  EXPECT_EQ(breaker_.AllowAhead(), 0);
+  Fail(3);
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(breaker_.AllowAhead(), std::nullopt);
+  EXPECT_TRUE(Allowed()) << "the probe was not taken";
+  EXPECT_EQ(breaker_.AllowAhead(), std::nullopt);
+  breaker_.Success();
+  EXPECT_EQ(breaker_.AllowAhead(), 1);
 }
 
 TEST(CircuitBreakerThreadsTest, ManyRequestsShareOne) {
@@ -173,9 +221,10 @@ TEST(CircuitBreakerThreadsTest, ManyRequestsShareOne) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&breaker, t] {
       for (int i = 0; i < 2000; ++i) {
-        if (!breaker.Allow()) continue;
+        const std::optional<int64_t> era = breaker.Allow();
+        if (!era.has_value()) continue;
         if ((i + t) % 16 == 0) {
-          breaker.Failure();
+          breaker.Failure(*era);
         } else {
           breaker.Success();
         }
