@@ -11,6 +11,7 @@
 #include "tools/cli/generate_output.h"
 #ifdef FORETOKEN_HAVE_SERVICES
 #include "tools/cli/remote_generation.h"
+#include "tools/cli/server_channel.h"
 #endif
 
 namespace foretoken::cli {
@@ -34,9 +35,7 @@ absl::Status GenerateOnServer(const GenerateFlags& flags) {
   }
   RemoteOptions remote;
   remote.address = flags.server;
-  remote.tls_ca = flags.server_tls_ca;
-  remote.token_file = flags.server_token_file;
-  remote.insecure = flags.server_insecure;
+  remote.channel = ChannelOf(flags.server_access);
   if (flags.timeout_s > 0) remote.timeout = absl::Seconds(flags.timeout_s);
   GenerateOutput output(flags.json);
   FORETOKEN_ASSIGN_OR_RETURN(

@@ -37,15 +37,10 @@ std::string CheckNumber(const std::string& text) {
   return absl::StrCat("'", text.substr(0, 32), "', want ", want);
 }
 
-void AddServerFlags(CLI::App& command, GenerateFlags& flags) {
+void AddRemoteFlags(CLI::App& command, GenerateFlags& flags) {
   command.add_option("--server", flags.server,
                      "Address of an orchestrator: HOST:PORT or unix:/PATH");
-  command.add_option("--server-tls-ca", flags.server_tls_ca,
-                     "PEM roots of the server's certificate; switches TLS on");
-  command.add_option("--server-token-file", flags.server_token_file,
-                     "File with the bearer token to send");
-  command.add_flag("--server-insecure", flags.server_insecure,
-                   "Allow a server beyond this machine without TLS");
+  AddServerFlags(command, flags.server_access);
   command
       .add_option("--timeout", flags.timeout_s,
                   "Seconds that a server has, 0 for any")
@@ -189,7 +184,7 @@ absl::StatusOr<std::string> ReadVerbatim(const std::string& path) {
 }  // namespace
 
 void AddGenerateFlags(CLI::App& command, GenerateFlags& flags) {
-  AddServerFlags(command, flags);
+  AddRemoteFlags(command, flags);
   AddPromptFlags(command, flags);
   AddSamplingFlags(command, flags);
   AddEndFlags(command, flags);

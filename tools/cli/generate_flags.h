@@ -14,14 +14,13 @@
 #include "common/base/types.h"
 #include "common/sampling/sampling_params.h"
 #include "services/orchestrator/core/decode_loop.h"
+#include "tools/cli/server_flags.h"
 
 namespace foretoken::cli {
 
 struct GenerateFlags {
   std::string server;
-  std::string server_tls_ca;
-  std::string server_token_file;
-  bool server_insecure = false;
+  ServerFlags server_access;
   double timeout_s = 0;  // 0: none
   bool local = false;
   std::string model;

@@ -11,6 +11,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/health.h"
 #include "tools/cli/command.h"
+#include "tools/cli/server_channel.h"
 
 namespace foretoken::cli {
 namespace {
@@ -19,7 +20,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(50);
 
 struct HealthOptions {
   std::vector<std::string> servers;
-  rpc::ChannelOptions channel;
+  ServerFlags access;
   double wait_seconds = 0;
 };
 
@@ -44,9 +45,10 @@ absl::Status AwaitServing(const std::string& address,
 }
 
 absl::Status Health(const HealthOptions& options) {
+  const rpc::ChannelOptions channel = ChannelOf(options.access);
   const absl::Time until = absl::Now() + absl::Seconds(options.wait_seconds);
   for (const std::string& server : options.servers) {
-    FORETOKEN_RETURN_IF_ERROR(AwaitServing(server, options.channel, until));
+    FORETOKEN_RETURN_IF_ERROR(AwaitServing(server, channel, until));
     std::printf("%s SERVING\n", server.c_str());
   }
   return absl::OkStatus();
@@ -66,10 +68,7 @@ void AddHealthCommand(CLI::App& app, Run& run) {
       ->add_option("--wait", options->wait_seconds,
                    "Seconds to wait for them to serve")
       ->check(CLI::Range(0.0, 86400.0));
-  command->add_option("--server-tls-ca", options->channel.tls_ca,
-                      "PEM roots of the servers' certificates");
-  command->add_flag("--server-insecure", options->channel.insecure,
-                    "Allow a server beyond this machine without TLS");
+  AddServerFlags(*command, options->access);
   command->callback(
       [options, &run] { run = [options] { return Health(*options); }; });
 }

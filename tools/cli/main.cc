@@ -19,7 +19,11 @@ int main(int argc, char** argv) {
   foretoken::cli::AddReplayCommand(app, run);
   foretoken::cli::AddCrestCommand(app, run);
   foretoken::cli::AddPriorCommand(app, run);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // 0: --help
+  }
   const absl::Status status = run();
   if (status.ok()) return 0;
   const std::string message = status.ToString();

@@ -100,13 +100,9 @@ absl::StatusOr<RemoteResult> GenerateRemotely(
     const orchestrator::GenerationRequest& request, bool has_seed,
     const ModeSpec& mode,
     const std::function<absl::Status(const orchestrator::Delta&)>& on_delta) {
-  rpc::ChannelOptions channel;
-  channel.insecure = options.insecure;
-  channel.tls_ca = options.tls_ca;
-  channel.token_file = options.token_file;
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::GenerationClient> client,
-      rpc::GenerationClient::Connect(options.address, channel));
+      rpc::GenerationClient::Connect(options.address, options.channel));
   auto result = GenerateOver(*client, options.timeout, text, request, has_seed,
                              mode, on_delta);
   FORETOKEN_RETURN_IF_ERROR(Annotate(result.status(), options.address));

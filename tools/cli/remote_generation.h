@@ -18,9 +18,7 @@ namespace foretoken::cli {
 
 struct RemoteOptions {
   std::string address;
-  std::string tls_ca;      // PEM roots; switches TLS on
-  std::string token_file;  // bearer token
-  bool insecure = false;   // a server beyond this machine without TLS
+  rpc::ChannelOptions channel;
   absl::Duration timeout = absl::InfiniteDuration();
 };
 

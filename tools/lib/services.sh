@@ -51,16 +51,24 @@ metrics_port_of() {
 # The pid of a part that runs, or nothing. The pid in its file counts only
 # while it is that program: pids come round again.
 pid_of() {
-  local pid program file=$run/$1.pid
+  local pid file=$run/$1.pid
   if [ "$1" = postgres ]; then
     [ -f "$run/postgres.folder" ] || return 0
     file=$(<"$run/postgres.folder")/data/postmaster.pid
   fi
   [ -f "$file" ] || return 0
   read -r pid <"$file" || [ -n "$pid" ] || return 0
-  program=$(readlink "/proc/${pid:-none}/exe" 2>/dev/null) || return 0
+  ! is_part "$1" "${pid:-none}" || printf '%s' "$pid"
+}
+
+# is_part NAME PID: that process is one of that part's program.
+is_part() {
+  local program
+  # Not a bare return: in a trap that is the status from before it.
+  program=$(readlink "/proc/$2/exe" 2>/dev/null) || return 1
   case "${program##*/}" in
-    foretoken-"$1"* | "$1" | "$1"-*) printf '%s' "$pid" ;;
+    foretoken-"$1"* | "$1" | "$1"-*) ;;
+    *) return 1 ;;
   esac
 }
 
@@ -176,22 +184,36 @@ start_part() {
 # The whole set, with what it serves made where it is missing.
 start_all() {
   mkdir -p "$run"
-  start_postgres
-  start_redis
+  local part
+  for part in postgres redis; do start_part "$part" && await_part "$part"; done
   publish_datastore
   make_prior
-  local service
-  for service in "${services[@]}"; do start_service "$service"; done
-  for service in "${services[@]}"; do await_serving "$service"; done
+  for part in "${services[@]}"; do start_service "$part"; done
+  for part in "${services[@]}"; do await_part "$part"; done
 }
 
-# On its port, and still the process that was started.
-await_serving() {
-  "$bin/foretoken" health --server "$(address_of "$1")" --wait 60 \
-    >/dev/null && [ -n "$(pid_of "$1")" ] && return
-  echo "$1 does not serve; the end of its log:" >&2
-  tail -n 5 "$run/$1.log" >&2
-  return 1
+# answers PART: it serves, now.
+answers() {
+  case $1 in
+    postgres)
+      "$(postgres_programs)/pg_isready" -q -h "$(<"$run/postgres.folder")"
+      ;;
+    redis) [ "$(redis-cli -s "$run/redis.sock" ping)" = PONG ] ;;
+    *) "$bin/foretoken" health --server "$(address_of "$1")" ;;
+  esac >/dev/null 2>&1
+}
+
+# Until it serves, and is the process that was started.
+await_part() {
+  local deadline=$((SECONDS + 60))
+  until answers "$1" && [ -n "$(pid_of "$1")" ]; do
+    if [ "$SECONDS" -ge "$deadline" ]; then
+      echo "$1 does not serve; the end of its log:" >&2
+      tail -n 5 "$run/$1.log" >&2
+      return 1
+    fi
+    sleep 0.1
+  done
 }
 
 # stop NAME: asks it to end, and waits until it has.
@@ -202,7 +224,7 @@ stop() {
   [ -n "$pid" ] || return 0
   kill "$pid" 2>/dev/null || return 0
   for _ in $(seq 400); do
-    readlink "/proc/$pid/exe" >/dev/null 2>&1 || return 0
+    is_part "$1" "$pid" || return 0
     sleep 0.1
   done
   kill -9 "$pid" 2>/dev/null || true

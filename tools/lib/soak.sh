@@ -117,14 +117,17 @@ hurt_now='' postgres_pids=''
 # Where the first process does not reap (containers), the number of a server that
 # was killed looks alive to the next one. Its children are gone by then.
 forget_postgres() {
-  local pid folder program
+  local pid folder
   folder=$(<"$run/postgres.folder")
   for pid in $postgres_pids; do
     for _ in $(seq 50); do
-      program=$(readlink "/proc/$pid/exe" 2>/dev/null) || break
-      [ "${program##*/}" = postgres ] || break
+      is_part postgres "$pid" || break
       sleep 0.1
     done
+    if is_part postgres "$pid"; then
+      problem "PostgreSQL's process $pid does not go"
+      return
+    fi
   done
   rm -f "$folder/data/postmaster.pid" "$folder/.s.PGSQL.5432.lock"
 }
@@ -151,10 +154,7 @@ heal_all() {
   done
   for one in $hurt_now; do
     part=${one%:*}
-    case $part in
-      redis | postgres) ;;
-      *) await_serving "$part" || problem "$part is not back" ;;
-    esac
+    await_part "$part" || problem "$part is not back"
   done
   hurt_now=''
 }
@@ -236,6 +236,17 @@ await_recovery() {
     grep ^foretoken_breaker_state)"
 }
 
+# missed_blows ACTIONS: all parts suffered each of them.
+missed_blows() {
+  local part action
+  for part in "${parts[@]}"; do
+    for action in $1; do
+      [ "${blows["$part $action"]:-0}" -gt 0 ] ||
+        problem "no $action of $part"
+    done
+  done
+}
+
 show_blows() {
   local part action
   printf '%-14s %8s %8s %8s\n' part kill hang restart
@@ -283,6 +294,10 @@ soak_chaos() {
   local after
   for part in "${services[@]}" redis; do
     after=$(memory_of "$part")
+    if [ -z "$after" ] || [ -z "${memory[$part]}" ]; then
+      problem "$part is not there to be looked at"
+      continue
+    fi
     printf '%-14s %12d %12d %12d %8d %8d\n' "$part" "$(resident_of "$part")" \
       "${memory[$part]}" "$after" "${files[$part]}" "$(files_of "$part")"
     [ $((after - memory[$part])) -le "$most_growth_kib" ] ||
@@ -292,6 +307,7 @@ soak_chaos() {
   done
   echo "--- what was done to them"
   show_blows
+  missed_blows 'kill hang restart'
   verdict
 }
 
@@ -304,6 +320,7 @@ soak_short() {
   in_peace peace 20 "$(($2 + 1))"
   await_rest peace
   show_blows
+  missed_blows kill
   verdict
 }
 

@@ -58,6 +58,45 @@ Json ToJson(const ModeTally& tally) {
                    : 1.0 + static_cast<double>(tally.accepted) / tally.rounds}};
 }
 
+constexpr absl::Duration kPatience = absl::Minutes(5);
+
+Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
+                 const std::string& mode, int max_tokens) {
+  return Run(client, work, mode, max_tokens, absl::Now() + kPatience,
+             [](size_t) { return true; });
+}
+
+absl::StatusOr<std::vector<Outcome>> References(
+    const rpc::GenerationClient& client, const std::vector<Work>& work,
+    int max_tokens) {
+  std::vector<Outcome> references;
+  for (const Work& one : work) {
+    references.push_back(RunWhole(client, one, "off", max_tokens));
+    FORETOKEN_RETURN_IF_ERROR(references.back().status);
+  }
+  return references;
+}
+
+// All work in one mode, against `references`.
+ModeTally RunMode(const rpc::GenerationClient& client,
+                  const std::vector<Work>& work,
+                  const std::vector<Outcome>& references,
+                  const std::string& mode, int max_tokens, int concurrency) {
+  ModeTally tally;
+  std::mutex mutex;
+  InParallel(static_cast<int>(work.size()), concurrency, [&](int i) {
+    const Outcome outcome = RunWhole(client, work[i], mode, max_tokens);
+    const std::lock_guard<std::mutex> lock(mutex);
+    Count(work[i], outcome, references[i], tally);
+  });
+  std::fprintf(stderr, "%s at %d: %lld tokens\n", mode.c_str(), concurrency,
+               static_cast<long long>(tally.tokens));
+  return tally;
+}
+
+// `off` against itself says that it repeats itself, no more.
+bool Drafts(const std::string& mode) { return mode != "off"; }
+
 }  // namespace
 
 absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
@@ -65,49 +104,47 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::GenerationClient> client,
       rpc::GenerationClient::Connect(options.server, {}));
-  if (options.modes.empty()) return absl::InvalidArgumentError("no mode");
+  const int64_t drafting =
+      std::count_if(options.modes.begin(), options.modes.end(), Drafts);
+  if (drafting == 0) return absl::InvalidArgumentError("no mode that drafts");
   // Outputs end early now and then: more prompts than would just do.
-  const int64_t a_mode = static_cast<int64_t>(options.modes.size()) *
-                         static_cast<int64_t>(concurrencies.size());
-  const int count = static_cast<int>(
-      std::max<int64_t>(2, 5 * tokens / (4 * a_mode * options.max_tokens)));
+  const int64_t a_prompt = drafting *
+                           static_cast<int64_t>(concurrencies.size()) *
+                           options.max_tokens;
+  const int count =
+      static_cast<int>(std::max<int64_t>(2, 5 * tokens / (4 * a_prompt)));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Work> work,
                              MakeWork(options, count));
-  const auto whole = [](size_t) { return true; };
-  std::vector<Outcome> reference(work.size());
-  InParallel(static_cast<int>(work.size()), 1, [&](int i) {
-    reference[i] = Run(*client, work[i], "off", options.max_tokens,
-                       absl::Now() + absl::Minutes(5), whole);
-  });
-  for (const Outcome& outcome : reference) {
-    FORETOKEN_RETURN_IF_ERROR(outcome.status);
-  }
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Outcome> references,
+                             References(*client, work, options.max_tokens));
 
   Json report;
-  int64_t compared = 0;
-  int64_t sampled = 0;
+  int64_t compared = 0, sampled = 0, bad = 0;
+  std::map<std::string, int64_t> accepted;  // by mode
   for (const int concurrency : concurrencies) {
     for (const std::string& mode : options.modes) {
-      ModeTally tally;
-      std::mutex mutex;
-      InParallel(static_cast<int>(work.size()), concurrency, [&](int i) {
-        const Outcome outcome = Run(*client, work[i], mode, options.max_tokens,
-                                    absl::Now() + absl::Minutes(5), whole);
-        const std::lock_guard<std::mutex> lock(mutex);
-        Count(work[i], outcome, reference[i], tally);
-      });
-      compared += tally.tokens;
-      sampled += tally.sampled_tokens;
-      std::fprintf(stderr, "%s at %d: %lld tokens\n", mode.c_str(), concurrency,
-                   static_cast<long long>(tally.tokens));
+      const ModeTally tally = RunMode(*client, work, references, mode,
+                                      options.max_tokens, concurrency);
+      bad += tally.differing_requests + tally.failed_requests;
+      if (Drafts(mode)) {
+        compared += tally.tokens;
+        sampled += tally.sampled_tokens;
+        accepted[mode] += tally.accepted;
+      }
       Json row = ToJson(tally);
       row["mode"] = mode;
       row["concurrency"] = concurrency;
       report["rows"].push_back(std::move(row));
-      report["bad"] = report.value("bad", int64_t{0}) +
-                      tally.differing_requests + tally.failed_requests;
     }
   }
+  // A mode whose drafts are never right shows nothing.
+  report["never_right"] = Json::array();
+  for (const auto& [mode, right] : accepted) {
+    if (right > 0) continue;
+    report["never_right"].push_back(mode);
+    ++bad;
+  }
+  report["bad"] = bad;
   report["tokens_compared"] = compared;
   report["sampled_tokens"] = sampled;
   if (compared < tokens) {
@@ -141,9 +178,15 @@ std::string LosslessTable(const Json& report) {
             : absl::StrCat("NO: ", bad, " of ",
                            row.at("requests").get<int64_t>(), " requests"));
   }
-  absl::StrAppendFormat(&table, "%d tokens, %d of them at temperature 0.8\n",
+  absl::StrAppendFormat(&table,
+                        "%d tokens beside those of off, %d of them at "
+                        "temperature 0.8\n",
                         report.at("tokens_compared").get<int64_t>(),
                         report.at("sampled_tokens").get<int64_t>());
+  for (const Json& mode : report.at("never_right")) {
+    absl::StrAppend(&table, "BAD: no draft of ", mode.get<std::string>(),
+                    " was ever right\n");
+  }
   return table;
 }
 

@@ -60,8 +60,9 @@ void InParallel(int count, int concurrency,
                 const std::function<void(int)>& work);
 
 // Every mode equals `off`, token for token, over at least `tokens` compared
-// tokens in all; OutOfRange where the texts are too short for that. The report
-// names every mode's tokens, accept length and differences.
+// tokens in all, those of `off` itself aside; OutOfRange where the texts are
+// too short for that. The report names every mode's tokens, accept length and
+// differences; a mode without one accepted draft is bad too.
 absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
                                  const std::vector<int>& concurrencies);
 // That report for people.

@@ -318,7 +318,7 @@ TEST_F(GenerateCommandTest, WhatIsNoNumberOrTooLargeIsRefusedByOption) {
   const auto refused = [&](const std::string& option, const std::string& value,
                            const std::string& want) {
     const Ran ran = Local({"--prompt", "a", option, value});
-    EXPECT_NE(ran.exit_status, 0) << option << " " << value;
+    EXPECT_EQ(ran.exit_status, 2) << option << " " << value;
     EXPECT_THAT(ran.out, IsEmpty());
     EXPECT_THAT(ran.err, HasSubstr(option + ": '" + value + "', want " + want));
   };
