@@ -200,7 +200,8 @@ absl::Status DraftEngine::Close(DraftKey key) {
   return absl::OkStatus();
 }
 
-absl::Status DraftEngine::Submit(DraftKey key, const DraftRound& round) {
+absl::Status DraftEngine::Submit(DraftKey key, const DraftRound& round,
+                                 std::optional<absl::Time> arrived) {
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) return NoSession(key);
   Session& session = *found->second;
@@ -218,8 +219,8 @@ absl::Status DraftEngine::Submit(DraftKey key, const DraftRound& round) {
   }
   Draft draft;
   draft.max_nodes = std::min(round.max_nodes, kMaxNodes);
-  draft.submitted = clock_();
-  draft.deadline = draft.submitted + round.budget * kShareOfBudget;
+  draft.arrived = arrived.has_value() ? *arrived : clock_();
+  draft.deadline = draft.arrived + round.budget * kShareOfBudget;
   draft.order = next_order_++;
   session.draft = draft;
   if (session.muted || draft.max_nodes == 0) return absl::OkStatus();

@@ -115,8 +115,10 @@ class DraftEngine {
   // Learns from the round and queues its draft, which a RunPass reports; with
   // max_nodes 0, or in a session that cannot draft, the next one does.
   // NotFound: no such session; FailedPrecondition: a round is under way, or
-  // `round` does not follow the session's text; InvalidArgument by field.
-  absl::Status Submit(DraftKey session, const DraftRound& round);
+  // `round` does not follow the session's text; InvalidArgument by field. Its
+  // time runs since `arrived`, if not from now.
+  absl::Status Submit(DraftKey session, const DraftRound& round,
+                      std::optional<absl::Time> arrived = std::nullopt);
 
   // Frees the session, whatever it waits for. NotFound.
   absl::Status Close(DraftKey session);
@@ -137,7 +139,7 @@ class DraftEngine {
  private:
   struct Draft {  // a round under way
     int32_t max_nodes = 0;
-    absl::Time submitted;
+    absl::Time arrived;
     absl::Time deadline;  // for the answer to be on its way
     int64_t order = 0;
   };

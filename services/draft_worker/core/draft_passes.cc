@@ -53,7 +53,7 @@ void DraftEngine::Answer(Session& session, DraftReport& report) {
     if (session.draft->max_nodes > 0) session.mode->Finish(answer.answer.tree);
     answer.answer.phrases = session.mode->TakeGained();
   }
-  answer.answer.draft_time = clock_() - session.draft->submitted;
+  answer.answer.draft_time = clock_() - session.draft->arrived;
   totals_.drafts += answer.answer.tree.size() > 0;
   totals_.draft_tokens += answer.answer.tree.size();
   session.draft.reset();

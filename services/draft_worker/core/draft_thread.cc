@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::draft_worker {
@@ -83,6 +84,7 @@ absl::Status DraftThread::Round(DraftKey key, const DraftRound& round,
   call.round = &round;
   call.answer = &answer;
   call.key = key;
+  call.arrived = absl::Now();
   return Run(call);
 }
 
@@ -156,7 +158,7 @@ void DraftThread::Execute(Call& call) {
     Finish(call, std::move(key).status());
     return;
   }
-  absl::Status submitted = engine_->Submit(call.key, *call.round);
+  absl::Status submitted = engine_->Submit(call.key, *call.round, call.arrived);
   if (submitted.ok()) {
     running_[call.key] = &call;
     return;

@@ -27,6 +27,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/drafting/draft_session.h"
 #include "common/infer/backend.h"
 #include "services/draft_worker/core/draft_engine.h"
@@ -82,6 +83,7 @@ class DraftThread final : public DraftSessions {
     const DraftRound* round = nullptr;  // of session `key`
     DraftAnswer* answer = nullptr;
     DraftKey key = -1;  // given by an open
+    absl::Time arrived;  // of a round
     absl::Status status;
     bool done = false;
     std::condition_variable ready;

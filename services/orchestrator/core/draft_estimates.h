@@ -1,6 +1,6 @@
-// What is known of the drafters from the rounds of all requests: how often a
-// node that claims a probability is right, and whether a drafter's answers are
-// worth the time they are waited for.
+// What is known from the rounds of all requests: how often a node that claims a
+// probability is right, whether a drafter's answers are worth the time they are
+// waited for, and what rounds are like at the moment.
 //
 // Hints only: they decide which nodes a tree has, never what is committed.
 // Bounded: a fixed table. Thread-safe.
@@ -18,6 +18,7 @@
 #include "common/base/types.h"
 #include "common/drafting/drafter.h"
 #include "services/orchestrator/core/draft_source.h"
+#include "services/orchestrator/core/round_pace.h"
 
 namespace foretoken::orchestrator {
 
@@ -47,6 +48,9 @@ class DraftEstimates {
   bool IsWorthItsTime(DrafterId id, absl::Duration round_time,
                       double tokens_per_round) const;
 
+  // Of requests that weigh what they draft.
+  SharedPace& pace() { return pace_; }
+
  private:
   static constexpr int kDepths = 7;
   static constexpr int kClaims = 10;
@@ -64,6 +68,7 @@ class DraftEstimates {
   float ChanceOf(DrafterId id, int64_t depth, float claim) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  SharedPace pace_;
   mutable absl::Mutex mu_;
   std::array<Cell, kDrafterNames.size() * kDepths * kClaims> cells_
       ABSL_GUARDED_BY(mu_);

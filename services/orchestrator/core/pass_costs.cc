@@ -5,14 +5,34 @@
 
 namespace foretoken::orchestrator {
 
-PassCosts::PassCosts(std::vector<std::pair<int32_t, double>> measured) {
+namespace {
+
+using Point = std::pair<int32_t, double>;
+
+// Whether `middle` lies on or above the line from `left` to `right`.
+bool IsAbove(const Point& left, const Point& middle, const Point& right) {
+  return (middle.second - left.second) * (right.first - left.first) >=
+         (right.second - left.second) * (middle.first - left.first);
+}
+
+}  // namespace
+
+PassCosts::PassCosts(std::vector<Point> measured) {
   std::sort(measured.begin(), measured.end());
-  for (const auto& [rows, milliseconds] : measured) {
+  for (const Point& point : measured) {
+    const auto& [rows, milliseconds] = point;
     const bool good =
         rows > 0 && std::isfinite(milliseconds) && milliseconds > 0;
     if (!good || (!points_.empty() && points_.back().first == rows)) continue;
-    const double least = points_.empty() ? 0.0 : points_.back().second;
-    points_.emplace_back(rows, std::max(least, milliseconds));
+    // Costs no more than what costs less with more rows.
+    while (!points_.empty() && points_.back().second > milliseconds) {
+      points_.pop_back();
+    }
+    while (points_.size() >= 2 &&
+           IsAbove(points_[points_.size() - 2], points_.back(), point)) {
+      points_.pop_back();
+    }
+    points_.push_back(point);
   }
 }
 
@@ -34,7 +54,8 @@ int WorthwhileNodes(absl::Span<const float> probs, const PassCosts& costs,
   int best = 0;
   double tokens = 1.0 + load.other_tokens;
   const auto time = [&](double nodes) {
-    return costs.At(1.0 + nodes + load.other_rows) + load.overhead_ms;
+    const double pass = costs.At(1.0 + nodes + load.other_rows);
+    return pass * (1.0 + load.passes_waited) + load.overhead_ms;
   };
   double best_rate = tokens / time(0.0);
   for (size_t i = 0; i < probs.size(); ++i) {

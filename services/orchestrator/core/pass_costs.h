@@ -17,8 +17,11 @@ namespace foretoken::orchestrator {
 class PassCosts {
  public:
   PassCosts() = default;
-  // Measured (rows, milliseconds), in any order; nonsense is left out. More
-  // rows never cost less: noise in that direction is levelled.
+  // Measured (rows, milliseconds), in any order; nonsense is left out. Whatever
+  // disturbs a pass makes it longer, and classes of row counts are measured at
+  // times of different load. So what holds is the lower convex hull: rows never
+  // cost less than others before them, and a busy hour's points among those of
+  // a quiet one make no row look free.
   explicit PassCosts(std::vector<std::pair<int32_t, double>> measured);
 
   // With less than two points no slope is known, and no price.
@@ -36,12 +39,15 @@ class PassCosts {
 struct PassLoad {
   double other_rows = 0;    // of the sessions that share its pass
   double other_tokens = 0;  // that they commit
-  double overhead_ms = 0;   // of the round, outside the pass
+  // It waits for the work of others as well, as long as this many of its
+  // passes: who shares the verifier shares the price of rows.
+  double passes_waited = 0;
+  double overhead_ms = 0;  // of the round, however long passes are
 };
 
 // How many of the draft nodes, likeliest first with probabilities `probs`, make
-// the most tokens per time of a round: one row for the last committed token, one
-// for each node, and the others'. All, where costs are not known.
+// the most tokens per time of a round: one row for the last committed token,
+// one for each node, and the others'. All, where costs are not known.
 int WorthwhileNodes(absl::Span<const float> probs, const PassCosts& costs,
                     const PassLoad& load);
 

@@ -8,19 +8,12 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// Of the latest round in the moving averages.
-constexpr double kNewest = 0.25;
-// A source that does not pay is asked every so many rounds, and the price of
-// nodes ignored.
+// A source that does not pay is asked every so many rounds of all requests, and
+// the price of nodes ignored.
 constexpr int64_t kAskAnyway = 32;
 constexpr int64_t kTakeAnyway = 64;
 // Phrases that wait for whoever keeps them.
 constexpr size_t kMaxPhrases = 4096;
-
-template <typename T>
-void Average(bool first, T latest, T& average) {
-  average = first ? latest : average + (latest - average) * kNewest;
-}
 
 }  // namespace
 
@@ -40,14 +33,21 @@ RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
   answers_.resize(drafting_);
   report_.resize(drafting_);
   for (int i = 0; i < drafting_; ++i) report_[i].id = id(i);
+  if (options_.economical && options_.estimates != nullptr) {
+    shared_pace_ = &options_.estimates->pace();
+  }
 }
 
 void RoundDrafting::Start(const DraftOpen& open) {
+  if (shared_pace_ != nullptr) {
+    pace_ = shared_pace_->Recent(options_.clock());
+    turn_ = shared_pace_->rounds();
+  }
   for (const auto& source : sources_) source->Start(open);
 }
 
 absl::Duration RoundDrafting::WaitBudget() const {
-  absl::Duration pass = pass_time_;
+  absl::Duration pass = pace_.verify_time();
   if (pass == absl::ZeroDuration()) {
     pass = absl::Milliseconds(
         options_.costs.At(1.0 + options_.limits.max_draft_nodes));
@@ -60,11 +60,11 @@ absl::Duration RoundDrafting::WaitBudget() const {
 bool RoundDrafting::Wants(int source) const {
   if (max_depth_ == 0) return false;
   if (!options_.economical || options_.estimates == nullptr) return true;
-  if (rounds_ == 0) return true;  // what a round takes is not known yet
+  if (!pace_.known()) return true;
   // Each at its own turn, so that they are not all waited for in one round.
-  if ((rounds_ + source) % kAskAnyway == 0) return true;
-  return options_.estimates->IsWorthItsTime(id(source), round_time_,
-                                            round_tokens_);
+  if ((turn_ + source) % kAskAnyway == 0) return true;
+  return options_.estimates->IsWorthItsTime(id(source), pace_.round_time(),
+                                            pace_.tokens());
 }
 
 void RoundDrafting::Learn(const CommittedText& committed) {
@@ -95,24 +95,12 @@ void RoundDrafting::Commit(const CommittedText& committed) {
   round.length = committed.length;
   round.committed.assign(committed.tokens.begin(), committed.tokens.end());
   if (committed.round != nullptr) {
-    const RoundStats& stats = committed.round->stats;
-    const double tokens = static_cast<double>(committed.tokens.size());
-    const bool first = rounds_++ == 0;
-    Average(first, committed.verify_time, pass_time_);
-    Average(first, committed.verify_time + draft_time_, round_time_);
-    Average(first, tokens, round_tokens_);
-    Average(first,
-            std::max(0.0, static_cast<double>(stats.pass_rows) -
-                              stats.draft_rows - stats.probe_rows - 1),
-            load_.other_rows);
-    Average(first,
-            std::max(0.0, absl::ToDoubleMilliseconds(committed.verify_time +
-                                                     draft_time_ -
-                                                     stats.pass_time)),
-            load_.overhead_ms);
-    // Others are taken to be as this one is.
-    Average(first, std::max(0, stats.pass_sessions - 1) * round_tokens_,
-            load_.other_tokens);
+    pace_.Note(committed.round->stats,
+               static_cast<int64_t>(committed.tokens.size()), draft_time_,
+               committed.verify_time);
+    turn_ = shared_pace_ != nullptr
+                ? shared_pace_->Publish(pace_, options_.clock())
+                : turn_ + 1;
   }
   max_depth_ = committed.max_depth;
   const absl::Duration budget = WaitBudget();
@@ -146,11 +134,11 @@ void RoundDrafting::Commit(const CommittedText& committed) {
 
 TreeMerger::Price RoundDrafting::PriceOfNodes() const {
   if (!options_.economical || options_.estimates == nullptr ||
-      (rounds_ + 1) % kTakeAnyway == 0) {
+      turn_ % kTakeAnyway == kTakeAnyway - 1) {
     return nullptr;
   }
   return [this](absl::Span<const float> probs) {
-    return WorthwhileNodes(probs, options_.costs, load_);
+    return WorthwhileNodes(probs, options_.costs, pace_.load());
   };
 }
 

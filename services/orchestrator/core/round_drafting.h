@@ -27,6 +27,7 @@
 #include "services/orchestrator/core/draft_estimates.h"
 #include "services/orchestrator/core/draft_source.h"
 #include "services/orchestrator/core/pass_costs.h"
+#include "services/orchestrator/core/round_pace.h"
 #include "services/orchestrator/core/tree_merger.h"
 
 namespace foretoken::orchestrator {
@@ -111,15 +112,12 @@ class RoundDrafting {
   std::vector<SourceReport> report_;         // [drafting_]
   std::vector<Phrase> phrases_;              // found, for those that keep them
   int64_t max_depth_ = 0;
-  int64_t rounds_ = 0;
+  int64_t turn_ = 0;  // rounds so far, of all that share a pace
   absl::Time deadline_;
   absl::Duration draft_time_;
 
-  // Moving averages over the rounds of this request.
-  absl::Duration pass_time_;
-  absl::Duration round_time_;
-  double round_tokens_ = 1.0;
-  PassLoad load_;
+  RoundPace pace_;
+  SharedPace* shared_pace_ = nullptr;  // of requests that weigh their nodes
 };
 
 }  // namespace foretoken::orchestrator

@@ -71,7 +71,7 @@ absl::StatusOr<Ticket> EngineThread::Open(SessionRequest request,
 
 absl::Status EngineThread::Round(Ticket ticket, RoundRequest request) {
   // One a session, as the protocol sees to: newcomers never crowd it out.
-  return Enqueue({ticket, std::move(request)}, false);
+  return Enqueue({ticket, std::move(request), absl::Now()}, false);
 }
 
 void EngineThread::Close(Ticket ticket) {
@@ -159,7 +159,7 @@ bool EngineThread::Execute(std::vector<Command>& commands) {
     gathering_.erase(command.ticket);
     if (auto* round = std::get_if<RoundRequest>(&command.what)) {
       // Published with its pass.
-      changed |= !ExecuteRound(command.ticket, *round);
+      changed |= !ExecuteRound(command.ticket, *round, command.arrived);
       continue;
     }
     changed = true;
@@ -191,11 +191,13 @@ void EngineThread::ExecuteOpen(Ticket ticket, OpenCommand& open) {
   client.sink->OnOpened();
 }
 
-bool EngineThread::ExecuteRound(Ticket ticket, RoundRequest& round) {
+bool EngineThread::ExecuteRound(Ticket ticket, RoundRequest& round,
+                                absl::Time arrived) {
   const auto found = keys_.find(ticket);
   if (found == keys_.end()) return false;  // closed or failed meanwhile
   const SessionKey key = found->second;
-  const absl::Status submitted = engine_->SubmitRound(key, std::move(round));
+  const absl::Status submitted =
+      engine_->SubmitRound(key, std::move(round), arrived);
   if (submitted.ok()) return true;
   engine_->Close(key).IgnoreError();
   FailClient(key, submitted);

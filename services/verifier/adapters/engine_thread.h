@@ -94,6 +94,7 @@ class EngineThread final : public EnginePort {
   struct Command {
     Ticket ticket = 0;
     std::variant<OpenCommand, RoundRequest, CloseCommand, FailAllCommand> what;
+    absl::Time arrived = absl::InfinitePast();
   };
   struct Client {  // of the engine thread
     Ticket ticket = 0;
@@ -110,7 +111,7 @@ class EngineThread final : public EnginePort {
   bool Execute(std::vector<Command>& commands);
   void ExecuteOpen(Ticket ticket, OpenCommand& open);
   // False if no pass will follow from it.
-  bool ExecuteRound(Ticket ticket, RoundRequest& round);
+  bool ExecuteRound(Ticket ticket, RoundRequest& round, absl::Time arrived);
   void ExecuteClose(Ticket ticket);
   void FailClient(SessionKey key, const absl::Status& status);
   void Deliver(PassReport& report);

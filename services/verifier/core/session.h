@@ -36,8 +36,8 @@ struct PendingRound {
   std::vector<int32_t> row_of_node;  // [tree.size()]
   int32_t max_draft_depth = 0;
   int64_t order = 0;  // of submission
-  absl::Time submitted;
-  absl::Duration queue_time;  // until its pass
+  absl::Time arrived;
+  absl::Duration queue_time;  // from then to its pass
 
   int32_t rows() const { return static_cast<int32_t>(row_tokens.size()); }
 };

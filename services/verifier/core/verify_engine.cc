@@ -119,7 +119,8 @@ absl::StatusOr<SessionKey> VerifyEngine::Open(SessionRequest request) {
   return key;
 }
 
-absl::Status VerifyEngine::SubmitRound(SessionKey key, RoundRequest request) {
+absl::Status VerifyEngine::SubmitRound(SessionKey key, RoundRequest request,
+                                       std::optional<absl::Time> arrived) {
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) return NoSession(key);
   Session& session = *found->second;
@@ -151,7 +152,7 @@ absl::Status VerifyEngine::SubmitRound(SessionKey key, RoundRequest request) {
   PendingRound round;
   round.request = std::move(request);
   round.order = next_order_++;
-  round.submitted = clock_();
+  round.arrived = arrived.has_value() ? *arrived : clock_();
   LayOutRows(LimitsOf(session), session.tokens.back(), round);
   session.round = std::move(round);
   return absl::OkStatus();
@@ -216,8 +217,7 @@ PassReport VerifyEngine::RunPass() {
     report.stats.rows += share.prefill_rows > 0 ? share.prefill_rows
                                                 : share.session->round->rows();
     if (share.prefill_rows == 0) {
-      share.session->round->queue_time =
-          start - share.session->round->submitted;
+      share.session->round->queue_time = start - share.session->round->arrived;
     }
   }
   ++totals_.passes;

@@ -28,6 +28,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -122,8 +123,10 @@ class VerifyEngine {
   // Queues a round of an open session. NotFound: no such session;
   // FailedPrecondition: it builds on another length, prefill is not reported,
   // a round is already queued, or the session has ended; InvalidArgument: sizes
-  // that do not belong together.
-  absl::Status SubmitRound(SessionKey session, RoundRequest request);
+  // that do not belong together. It has waited since `arrived`, if not from
+  // now.
+  absl::Status SubmitRound(SessionKey session, RoundRequest request,
+                           std::optional<absl::Time> arrived = std::nullopt);
 
   // Frees the session, whatever it waits for. NotFound.
   absl::Status Close(SessionKey session);

@@ -18,12 +18,29 @@ TEST(PassCostsTest, CostsAreInterpolatedAndContinued) {
 }
 
 TEST(PassCostsTest, NonsenseIsLeftOutAndNoiseLevelled) {
-  const PassCosts costs({{0, 5.0}, {4, NAN}, {8, -1.0}, {2, 9.0}, {16, 7.0}});
-  EXPECT_EQ(costs.At(16), 9.0);
+  const PassCosts costs(
+      {{0, 5.0}, {4, NAN}, {8, -1.0}, {2, 9.0}, {16, 7.0}, {32, 8.0}});
+  EXPECT_EQ(costs.At(2), 7.0);
+  EXPECT_EQ(costs.At(48), 9.0);
   EXPECT_TRUE(costs.known());
   EXPECT_FALSE(PassCosts({{2, 9.0}}).known());
   EXPECT_EQ(PassCosts({{2, 9.0}}).At(64), 9.0);
   EXPECT_EQ(PassCosts().At(1), 0.0);
+}
+
+// 1 + 0.1 a row in peace; the classes of 8 to 64 rows were measured again in a
+// busy hour, at four times that.
+TEST(PassCostsTest, PointsOfABusyHourMakeNoRowLookFree) {
+  const PassCosts costs({{1, 1.1},
+                         {4, 1.4},
+                         {8, 7.2},
+                         {16, 10.4},
+                         {64, 29.6},
+                         {128, 13.8},
+                         {256, 26.6}});
+  for (const int rows : {4, 8, 64, 128, 200, 400}) {
+    EXPECT_NEAR(costs.At(rows), 1.0 + 0.1 * rows, 1e-9) << rows;
+  }
 }
 
 TEST(WorthwhileNodesTest, UnknownCostsTakeAll) {
@@ -44,7 +61,7 @@ TEST(WorthwhileNodesTest, FreeRowsAreTakenAndDearOnesAreNot) {
 TEST(WorthwhileNodesTest, OverheadOfARoundMakesNodesCheaper) {
   const PassCosts costs({{1, 1.0}, {2, 2.0}});
   EXPECT_EQ(WorthwhileNodes({0.5f}, costs, {}), 0);
-  EXPECT_EQ(WorthwhileNodes({0.5f}, costs, {0, 0, 5.0}), 1);
+  EXPECT_EQ(WorthwhileNodes({0.5f}, costs, {.overhead_ms = 5.0}), 1);
 }
 
 TEST(WorthwhileNodesTest, ASharedPassOfManyRowsMakesNodesDearer) {
@@ -52,7 +69,17 @@ TEST(WorthwhileNodesTest, ASharedPassOfManyRowsMakesNodesDearer) {
   const PassCosts costs({{1, 10.0}, {16, 10.0}, {64, 58.0}});
   EXPECT_EQ(WorthwhileNodes(probs, costs, {}), 1);
   // 31 other rows that commit 31 tokens: a token for 26 / 32 ms, a row costs 1.
-  EXPECT_EQ(WorthwhileNodes(probs, costs, {31, 31, 0}), 0);
+  EXPECT_EQ(
+      WorthwhileNodes(probs, costs, {.other_rows = 31, .other_tokens = 31}), 0);
+}
+
+// Of a pass that is waited for every row has its price too, unlike of a way.
+TEST(WorthwhileNodesTest, WaitingForOthersPassesIsNoOverhead) {
+  const PassCosts costs({{1, 10.0}, {2, 15.0}});
+  PassLoad load = {.overhead_ms = 10.0};
+  EXPECT_EQ(WorthwhileNodes({0.3f}, costs, load), 1);
+  load.passes_waited = 1.0;
+  EXPECT_EQ(WorthwhileNodes({0.3f}, costs, load), 0);
 }
 
 }  // namespace

@@ -229,6 +229,52 @@ TEST_F(RoundDraftingTest, AnEconomicalRequestLeavesOutWhatDoesNotPay) {
   EXPECT_LE(slow_asked, 30);
 }
 
+// Requests are many and short: what one has learnt of the load holds for the
+// next from its first round on, unless it is of the past.
+TEST_F(RoundDraftingTest, AnEconomicalRequestStartsFromTheLoadOfOthers) {
+  options_.economical = true;
+  options_.estimates = std::make_shared<DraftEstimates>();
+  options_.costs = PassCosts({{1, 10.0}, {16, 10.0}, {64, 58.0}});
+  Script source = Says(DrafterId::kFused, {{5, 0.5f}});
+  RoundResult busy;
+  busy.stats.pass_rows = 32;
+  busy.stats.pass_sessions = 32;
+  busy.stats.pass_time = absl::Milliseconds(26);
+  Make({&source});
+  Commit({4});
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 1) << "nothing is known";
+  Commit({9}, &busy, absl::Milliseconds(26));
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 0);
+  Make({&source});
+  Commit({4});
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 0);
+  now_ += absl::Seconds(2);
+  Make({&source});
+  Commit({4});
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 1);
+}
+
+TEST_F(RoundDraftingTest, ShortRequestsTakeTurnsWithWhatDoesNotPay) {
+  options_.economical = true;
+  options_.estimates = std::make_shared<DraftEstimates>();
+  Script slow = Says(DrafterId::kDraftModel, {{60, 0.9f}});
+  slow.draft.latency = slow.takes = absl::Milliseconds(50);
+  Script good = Says(DrafterId::kFused, {{5, 0.9f}});
+  const RoundResult round;
+  int asked = 0;
+  for (int request = 0; request < 100; ++request) {
+    Make({&slow, &good});
+    Commit({4});
+    asked += slow.asked.back().max_nodes > 0;
+    drafting_->Draft();
+    Commit({5, 1}, &round, absl::Milliseconds(10));
+    drafting_->Draft();
+  }
+  // The first few, and one in thirty-two.
+  EXPECT_GE(asked, 5);
+  EXPECT_LE(asked, 16);
+}
+
 TEST_F(RoundDraftingTest, AnEconomicalRequestTakesNoNodeAboveItsPrice) {
   options_.economical = true;
   options_.estimates = std::make_shared<DraftEstimates>();

@@ -1,0 +1,81 @@
+#include "services/orchestrator/core/round_pace.h"
+
+#include <algorithm>
+
+namespace foretoken::orchestrator {
+namespace {
+
+// Of the latest round in the moving averages.
+constexpr double kNewest = 0.25;
+// By then whoever made the load may be gone.
+constexpr absl::Duration kRecent = absl::Seconds(1);
+
+double Milliseconds(absl::Duration time) {
+  return std::max(0.0, absl::ToDoubleMilliseconds(time));
+}
+
+// Nobody was in its way.
+bool WasAlone(const RoundStats& stats) {
+  return stats.pass_sessions <= 1 && stats.queue_time * 8 < stats.pass_time;
+}
+
+}  // namespace
+
+void RoundPace::Note(const RoundStats& stats, int64_t tokens,
+                     absl::Duration draft_time, absl::Duration verify_time) {
+  const auto average = [this](auto latest, auto& mean) {
+    mean = known_ ? mean + (latest - mean) * kNewest : latest;
+  };
+  average(verify_time, verify_time_);
+  average(draft_time + verify_time, round_time_);
+  average(static_cast<double>(tokens), tokens_);
+  const int32_t own_rows = stats.draft_rows + stats.probe_rows + 1;
+  average(static_cast<double>(std::max(0, stats.pass_rows - own_rows)),
+          load_.other_rows);
+  // Others are taken to be as this one is.
+  average(std::max(0, stats.pass_sessions - 1) * tokens_, load_.other_tokens);
+
+  const double way =
+      Milliseconds(verify_time - stats.queue_time - stats.pass_time);
+  const bool alone = WasAlone(stats);
+  if (alone) {
+    average(way, way_ms_);
+  } else {
+    way_ms_ = known_ ? std::min(way_ms_, way) : way;
+  }
+  average(Milliseconds(draft_time), draft_ms_);
+  average(Milliseconds(stats.pass_time), pass_ms_);
+  average(alone ? 0.0 : Milliseconds(verify_time - stats.pass_time) - way_ms_,
+          wait_ms_);
+  known_ = true;
+  Weigh();
+}
+
+void RoundPace::Weigh() {
+  const double alone = way_ms_ + draft_ms_;
+  load_.passes_waited = 0.0;
+  load_.overhead_ms = alone;
+  if (wait_ms_ <= 0.0 || pass_ms_ <= 0.0) return;
+  const double hidden = alone * wait_ms_ / (wait_ms_ + alone);
+  load_.passes_waited = (wait_ms_ + hidden) / pass_ms_;
+  load_.overhead_ms = alone - hidden;
+}
+
+int64_t SharedPace::Publish(const RoundPace& pace, absl::Time now) {
+  absl::MutexLock lock(&mu_);
+  at_ = now;
+  pace_ = pace;
+  return ++rounds_;
+}
+
+RoundPace SharedPace::Recent(absl::Time now) const {
+  absl::MutexLock lock(&mu_);
+  return now - at_ <= kRecent ? pace_ : RoundPace();
+}
+
+int64_t SharedPace::rounds() const {
+  absl::MutexLock lock(&mu_);
+  return rounds_;
+}
+
+}  // namespace foretoken::orchestrator
