@@ -7,6 +7,8 @@ namespace {
 
 // Of the latest round in the moving averages.
 constexpr double kNewest = 0.25;
+// Of a longer way than the shortest: it may have become longer for good.
+constexpr double kNewestWay = 1.0 / 64;
 // By then whoever made the load may be gone.
 constexpr absl::Duration kRecent = absl::Seconds(1);
 
@@ -41,7 +43,8 @@ void RoundPace::Note(const RoundStats& stats, int64_t tokens,
   if (alone) {
     average(way, way_ms_);
   } else {
-    way_ms_ = known_ ? std::min(way_ms_, way) : way;
+    const double longer = way_ms_ + (way - way_ms_) * kNewestWay;
+    way_ms_ = known_ ? std::min(way, longer) : way;
   }
   average(Milliseconds(draft_time), draft_ms_);
   average(Milliseconds(stats.pass_time), pass_ms_);

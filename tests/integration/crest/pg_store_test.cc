@@ -2,25 +2,19 @@
 #include "services/crest/adapters/pg_store.h"
 
 #include <sys/mount.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/crest/core/cached_source.h"
+#include "tests/integration/crest/pg_store_fixture.h"
 #include "tests/support/crest_samples.h"
-#include "tests/support/private_postgres.h"
 #include "tests/support/status_matchers.h"
-#include "tests/support/temp_dir.h"
 
 namespace foretoken::crest {
 namespace {
@@ -28,68 +22,12 @@ namespace {
 using ::foretoken::testing::AddAll;
 using ::foretoken::testing::CrestSample;
 using ::foretoken::testing::MakeCrestSample;
-using ::foretoken::testing::PrivatePostgres;
 using ::foretoken::testing::StatusIs;
 using ::testing::_;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-class PgStoreTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    if (PrivatePostgres::Installed()) server_ = new PrivatePostgres;
-  }
-  static void TearDownTestSuite() {
-    delete server_;
-    server_ = nullptr;
-  }
-  void SetUp() override {
-    if (server_ == nullptr) {
-      GTEST_SKIP() << "PostgreSQL is not installed on this machine";
-    }
-  }
-
-  static absl::StatusOr<std::unique_ptr<PgStore>> Connect() {
-    return PgStore::Connect(server_->url(), absl::Seconds(60));
-  }
-  static absl::StatusOr<std::unique_ptr<DatastoreSink>> Begin(
-      const std::string& name, const CrestSample& sample) {
-    auto store = Connect();
-    if (!store.ok()) return store.status();
-    return PgStore::NewVersion(*std::move(store), name, sample.table);
-  }
-  static absl::Status Publish(const std::string& name,
-                              const CrestSample& sample) {
-    auto sink = Begin(name, sample);
-    if (!sink.ok()) return sink.status();
-    absl::Status status = AddAll(sample, **sink);
-    if (!status.ok()) return status;
-    return (*sink)->Publish(sample.meta);
-  }
-
-  // The current version of `name` is `sample`, whole.
-  static void ExpectServes(const std::string& name, const CrestSample& sample) {
-    auto store = Connect();
-    FORETOKEN_ASSERT_OK(store);
-    const auto version = (*store)->Current(name);
-    FORETOKEN_ASSERT_OK(version);
-    EXPECT_EQ(version->meta.record_digest, sample.meta.record_digest);
-    const auto index = (*store)->LoadIndex(*version);
-    FORETOKEN_ASSERT_OK(index);
-    CrestTree tree;
-    EXPECT_EQ(index->Lookup(sample.ngrams[0], tree),
-              static_cast<int>(sample.ngrams[0].size()));
-  }
-  // Every table of rows belongs to a version.
-  static void ExpectNothingHalfPublished() {
-    EXPECT_EQ(server_->Sql("SELECT count(*) FROM pg_class WHERE relkind = 'r' "
-                           "AND relname LIKE 'foretoken_crest_rows_%'"),
-              server_->Sql("SELECT count(*) FROM foretoken_crest_versions"));
-  }
-
-  static PrivatePostgres* server_;
-};
-PrivatePostgres* PgStoreTest::server_ = nullptr;
+class PgStoreTest : public PgStoreFixture {};
 
 TEST_F(PgStoreTest, GivesBackWhatWasPublished) {
   const CrestSample sample = MakeCrestSample(1, 3000);
@@ -403,130 +341,6 @@ TEST_F(PgStoreTest, ChecksBeforehandWhetherItMayPublish) {
                        HasSubstr("read-only transaction")));
   server_->StopCleanly();
   server_->Start();
-}
-
-absl::StatusOr<std::unique_ptr<RowFetcher>> OpenFetcher(
-    const std::string& url, const std::string& name, absl::Duration timeout,
-    const FetchOptions& options) {
-  auto store = PgStore::Connect(url, absl::Seconds(60));
-  if (!store.ok()) return store.status();
-  auto version = (*store)->Current(name);
-  if (!version.ok()) return version.status();
-  store = PgStore::Connect(url, timeout);
-  if (!store.ok()) return store.status();
-  return PgStore::MakeFetcher(*std::move(store), *version, options);
-}
-
-TEST_F(PgStoreTest, LookupsConnectAgainAfterACut) {
-  const CrestSample sample = MakeCrestSample(110, 200);
-  FORETOKEN_ASSERT_OK(Publish("again", sample));
-  const uint64_t key = HashNgram(sample.ngrams[0]);
-  FetchOptions options;
-  options.first_wait = absl::Milliseconds(1);
-  options.longest_wait = absl::Milliseconds(20);
-  auto fetcher =
-      OpenFetcher(server_->url(), "again", absl::Seconds(60), options);
-  FORETOKEN_ASSERT_OK(fetcher);
-  FORETOKEN_ASSERT_OK((*fetcher)->Fetch({key}));
-  server_->Kill();
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_THAT((*fetcher)->Fetch({key}),
-                StatusIs(absl::StatusCode::kUnavailable, _));
-  }
-  server_->Start();
-  absl::StatusOr<std::vector<RowFetcher::Row>> rows;
-  const absl::Time deadline = absl::Now() + absl::Minutes(2);
-  do {
-    rows = (*fetcher)->Fetch({key});
-  } while (!rows.ok() && absl::Now() < deadline);
-  FORETOKEN_ASSERT_OK(rows);
-  ASSERT_EQ(rows->size(), 1u);
-  EXPECT_EQ((*rows)[0].key, key);
-}
-
-TEST_F(PgStoreTest, ALostConnectionIsNotTriedAgainAtOnce) {
-  const CrestSample sample = MakeCrestSample(111, 50);
-  FORETOKEN_ASSERT_OK(Publish("wait", sample));
-  FetchOptions options;
-  options.first_wait = options.longest_wait = absl::Hours(1);
-  auto fetcher =
-      OpenFetcher(server_->url(), "wait", absl::Seconds(60), options);
-  FORETOKEN_ASSERT_OK(fetcher);
-  server_->CutConnections();
-  EXPECT_THAT((*fetcher)->Fetch({1}),
-              StatusIs(absl::StatusCode::kUnavailable, _));
-  EXPECT_THAT((*fetcher)->Fetch({1}), StatusIs(absl::StatusCode::kUnavailable,
-                                               HasSubstr("tried again in")));
-}
-
-TEST_F(PgStoreTest, ALookupEndsAtItsDeadlineAndTheNextIsServed) {
-  const CrestSample sample = MakeCrestSample(112, 50);
-  FORETOKEN_ASSERT_OK(Publish("slow", sample));
-  const uint64_t key = HashNgram(sample.ngrams[0]);
-  FetchOptions options;
-  options.first_wait = options.longest_wait = absl::Milliseconds(1);
-  auto fetcher =
-      OpenFetcher(server_->url(), "slow", absl::Milliseconds(500), options);
-  FORETOKEN_ASSERT_OK(fetcher);
-  auto locker = PgConnection::Open(server_->url(), absl::Seconds(60));
-  FORETOKEN_ASSERT_OK(locker);
-  const auto version = (*Connect())->Current("slow");
-  FORETOKEN_ASSERT_OK(version);
-  FORETOKEN_ASSERT_OK((*locker)->Exec("begin", "BEGIN"));
-  FORETOKEN_ASSERT_OK(
-      (*locker)->Exec("lock", "LOCK TABLE " + RowsTable(version->version)));
-  EXPECT_THAT((*fetcher)->Fetch({key}),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       HasSubstr("no answer in time")));
-  FORETOKEN_ASSERT_OK((*locker)->Exec("commit", "COMMIT"));
-  absl::Status status;
-  const absl::Time deadline = absl::Now() + absl::Minutes(2);
-  do {
-    status = (*fetcher)->Fetch({key}).status();
-  } while (!status.ok() && absl::Now() < deadline);
-  FORETOKEN_EXPECT_OK(status);
-}
-
-// A server that takes connections and never says a word.
-TEST_F(PgStoreTest, ConnectingEndsAtADeadlineOfMilliseconds) {
-  testing::TempDir dir;
-  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  dir.File(".s.PGSQL.5432")
-      .copy(address.sun_path, sizeof(address.sun_path) - 1);
-  ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address),
-                 sizeof(address)),
-            0);
-  ASSERT_EQ(listen(listener, 64), 0);
-  const absl::Time start = absl::Now();
-  constexpr int kTrials = 30;
-  for (int i = 0; i < kTrials; ++i) {
-    EXPECT_THAT(PgStore::Connect("host=" + dir.path() + " user=postgres",
-                                 absl::Milliseconds(10)),
-                StatusIs(absl::StatusCode::kUnavailable,
-                         HasSubstr("connect: no answer in time")));
-  }
-  // libpq's own least timeout, two seconds each, would take twice that.
-  EXPECT_LT(absl::Now() - start, absl::Seconds(kTrials));
-  close(listener);
-}
-
-TEST_F(PgStoreTest, AnUnreachableServerIsUnavailableWithoutThePassword) {
-  const auto store = PgStore::Connect(
-      "host=/nonexistent user=postgres password=hunter2", absl::Seconds(2));
-  EXPECT_THAT(store, StatusIs(absl::StatusCode::kUnavailable,
-                              ::testing::Not(HasSubstr("hunter2"))));
-}
-
-TEST_F(PgStoreTest, AUrlThatCannotBeParsedIsNotRepeated) {
-  for (const char* url :
-       {"postgresql://u:hunter2@[::1/db", "postgresql://u:hunter2@[::1]x/db",
-        "postgress://u:hunter2@host/db"}) {
-    EXPECT_THAT(PgStore::Connect(url, absl::Seconds(2)),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         ::testing::Not(HasSubstr("hunter2"))));
-  }
 }
 
 }  // namespace

@@ -100,6 +100,18 @@ TEST(DraftBudgetTest, OthersPrefillIsNotTakenForTheCostOfADraft) {
   EXPECT_EQ(ask(9), 2);
 }
 
+// It came while a pass of others was under way.
+TEST(DraftBudgetTest, TheTimeOfARoundRunsFromItsArrival) {
+  EngineFixture f;
+  const DraftKey key = f.Open(MakeOpen("draft_model", {1}));
+  DraftRound round = MakeRound(2, {20});
+  round.budget = absl::Milliseconds(20);
+  ASSERT_TRUE(f.engine.Submit(key, round, f.now - absl::Milliseconds(30)).ok());
+  f.RunAll();
+  EXPECT_EQ(f.answers[key].tree.size(), 0);
+  EXPECT_EQ(f.answers[key].draft_time, absl::Milliseconds(30));
+}
+
 TEST(DraftBudgetTest, NoBudgetAtAllRunsNoPass) {
   EngineFixture f;
   const DraftKey key = f.Open(MakeOpen("draft_model", {1}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -276,6 +277,23 @@ TEST(VerifyEngineTest, PrefillAndRoundsShareEveryPass) {
     }
   }
   EXPECT_EQ(passes, 4);  // 10 + 10 + 10 + 5
+}
+
+TEST(VerifyEngineTest, ARoundTellsHowLongItWaitedForItsPass) {
+  Fixture fixture;
+  const SessionKey key = fixture.engine->Open(Request({1}, 50)).value();
+  fixture.engine->RunPass();
+  const auto waited = [&](std::optional<absl::Time> arrived) {
+    RoundRequest round;
+    round.length = fixture.engine->Length(key).value();
+    FORETOKEN_EXPECT_OK(
+        fixture.engine->SubmitRound(key, std::move(round), arrived));
+    fixture.now += absl::Milliseconds(2);
+    return fixture.engine->RunPass().rounds.at(0).result.stats.queue_time;
+  };
+  EXPECT_EQ(waited(std::nullopt), absl::Milliseconds(2));
+  // A pass was under way when it came.
+  EXPECT_EQ(waited(fixture.now - absl::Milliseconds(5)), absl::Milliseconds(7));
 }
 
 TEST(VerifyEngineTest, ASharedScopeReusesPages) {
