@@ -1,0 +1,264 @@
+// The warp's steps of attention (attention.cu): its units of keys, the queries
+// and weights as fragments, scores, softmax and values.
+#ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_WARP_CUH_
+#define FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_WARP_CUH_
+
+#include "common/infer/cuda/kernels/attention.h"
+#include "common/infer/cuda/kernels/device_math.cuh"
+#include "common/infer/cuda/kernels/gemm_index.h"
+
+namespace foretoken {
+namespace device {
+
+constexpr int kStages = 2;
+constexpr int kKeys = kDevicePageTokens;
+constexpr int kKeyTiles = kKeys / 8;     // of scores
+constexpr int kValueTiles = kKeys / 16;  // of weights
+
+template <int kDim_>
+struct Head {
+  static constexpr int kDim = kDim_;
+  static constexpr int kUnits = kDim / 8;  // of 16 bytes in a vector
+  static constexpr int kQueryBlocks = kDim / 32;
+  static constexpr int kWarps = kDim <= 128 ? 4 : 2;
+  static constexpr int kBlockBytes = kKeys * ((kUnits + 7) / 8 * 8) * 16;
+  static constexpr int kQueryBytes = 2 * kQueryBlocks * 2 * 32 * 16;
+  static constexpr int kWarpBytes = kStages * 2 * kBlockBytes + kQueryBytes;
+  static constexpr int kSharedBytes = kWarps * kWarpBytes;
+  static constexpr int kResident = 227 * 1024 / (kSharedBytes + 1024);
+  static_assert(kKeys == 32 && kUnits % 2 == 0 && kResident >= 1);
+};
+
+// Keys that some of the warp's rows read together: a page, or a tile.
+struct Unit {
+  int block = 0;
+  int tile = -1;         // -1: the session's page
+  uint32_t members = 0;  // bit r: the warp's row r
+};
+
+// The warp's rows and where it stands in their blocks. Everything but what is
+// marked is the same in all lanes.
+struct Walker {
+  const PassHeader* pass;
+  DeviceSession session;
+  int block = 0, end = 0;  // of the chunk
+  uint32_t pending = 0;    // rows that still have to read the present block
+  int rows = 0;            // 1..16
+  int tile_begin = 0, tile_count = 0, last_keys = 0;  // of row `lane`
+  int tile = -1;                                      // row `lane`'s, present
+
+  __device__ __forceinline__ bool Next(int lane, Unit* unit) {
+    while (pending == 0) {
+      if (++block >= end) return false;
+      const int b = block - session.page_count;
+      const bool reads = lane < rows && b < tile_count;
+      tile = reads && b >= 0 ? pass->row_tile()[tile_begin + b] : -1;
+      pending = __ballot_sync(kAllLanes, reads);
+    }
+    unit->block = block;
+    unit->tile = __shfl_sync(kAllLanes, tile, __ffs(pending) - 1);
+    unit->members = __ballot_sync(kAllLanes, tile == unit->tile) & pending;
+    pending &= ~unit->members;
+    return true;
+  }
+};
+
+// The lane's two queries: g and g + 8 of the warp's.
+struct Softmax {
+  int row[2];  // of the warp, 31: there is no such query
+  int tile_count[2], last_keys[2];
+  float largest[2], sum[2];
+};
+
+template <typename T, typename Shape>
+__device__ __forceinline__ void LoadUnit(const AttentionParams& p,
+                                         const Walker& walker, const Unit& unit,
+                                         int kv_head, int lane,
+                                         uint32_t stage) {
+  // Lane i knows where key i lies.
+  const int slot =
+      unit.tile < 0
+          ? p.pass->page()[walker.session.page_begin + unit.block] * kKeys +
+                lane
+          : p.pass->tile()[unit.tile].slots[lane];
+  const long long place =
+      slot < 0 ? -1
+               : static_cast<long long>(KvAt(p.kv, p.layer, slot, kv_head));
+#pragma unroll 4
+  for (int i = 0; i < Shape::kUnits; ++i) {
+    const int index = i * 32 + lane;
+    const int key = index / Shape::kUnits;
+    const int u = index % Shape::kUnits;
+    const long long from = __shfl_sync(kAllLanes, place, key);
+    const bool copy = from >= 0;
+    const int64_t element = copy ? from + u * 8 : 0;
+    const uint32_t to = stage + UnitAt(key, u, Shape::kDim) * 16;
+    CopyAsyncOrZero(to, static_cast<const T*>(p.keys) + element, copy);
+    CopyAsyncOrZero(to + Shape::kBlockBytes,
+                    static_cast<const T*>(p.values) + element, copy);
+  }
+}
+
+// The lane's fragments of the queries: value and rest, to shared memory that
+// only this lane reads.
+template <typename T, typename Shape>
+__device__ __forceinline__ void SplitQueries(const float* const (&from)[2],
+                                             int lane, uint4* fragments) {
+#pragma unroll
+  for (int kb = 0; kb < Shape::kQueryBlocks; ++kb) {
+    float x[2][8];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int i = 0; i < 8; i += 4) {
+        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (from[h] != nullptr) {
+          v = *reinterpret_cast<const float4*>(from[h] + kb * 32 +
+                                               lane % 4 * 8 + i);
+        }
+        x[h][i] = v.x, x[h][i + 1] = v.y, x[h][i + 2] = v.z, x[h][i + 3] = v.w;
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      uint32_t high[4], low[4];
+#pragma unroll
+      for (int reg = 0; reg < 4; ++reg) {
+        const float* pair = &x[FragmentUpper(reg)][FragmentElement(tile, reg)];
+        const T h0 = Round<T>(pair[0]), h1 = Round<T>(pair[1]);
+        high[reg] = PackPair(h0, h1);
+        low[reg] = PackPair(Round<T>(pair[0] - Widen(h0)),
+                            Round<T>(pair[1] - Widen(h1)));
+      }
+      const int at = (kb * 2 + tile) * 32 + lane;
+      fragments[at] = make_uint4(high[0], high[1], high[2], high[3]);
+      fragments[at + Shape::kQueryBlocks * 2 * 32] =
+          make_uint4(low[0], low[1], low[2], low[3]);
+    }
+  }
+}
+
+template <typename T, typename Shape>
+__device__ __forceinline__ void Scores(const uint4* fragments,
+                                       const uint4* keys, int lane,
+                                       float (&scores)[kKeyTiles][4]) {
+  constexpr int kRest = Shape::kQueryBlocks * 2 * 32;
+#pragma unroll
+  for (int kb = 0; kb < Shape::kQueryBlocks; ++kb) {
+    const uint4 low0 = fragments[kb * 2 * 32 + lane];
+    const uint4 low1 = fragments[(kb * 2 + 1) * 32 + lane];
+    const uint4 rest0 = fragments[kRest + kb * 2 * 32 + lane];
+    const uint4 rest1 = fragments[kRest + (kb * 2 + 1) * 32 + lane];
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      const uint4 k =
+          keys[UnitAt(n * 8 + lane / 4, kb * 4 + lane % 4, Shape::kDim)];
+      Mma<T>(scores[n], low0, k.x, k.y);
+      Mma<T>(scores[n], low1, k.z, k.w);
+      Mma<T>(scores[n], rest0, k.x, k.y);
+      Mma<T>(scores[n], rest1, k.z, k.w);
+    }
+  }
+}
+
+// Scores become weights; `scale` is what the sums so far shrink by. A query
+// that does not read the unit (keys 0) keeps its state to the bit.
+__device__ __forceinline__ void Weigh(int lane, const int (&keys)[2],
+                                      float (&scores)[kKeyTiles][4],
+                                      Softmax& state, float (&scale)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float largest = state.largest[h];
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int i = 2 * h; i < 2 * h + 2; ++i) {
+        if (ScoreKey(lane, n, i) < keys[h]) {
+          largest = fmaxf(largest, scores[n][i]);
+        }
+      }
+    }
+    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
+    scale[h] = exp2f(state.largest[h] - largest);
+    float sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int i = 2 * h; i < 2 * h + 2; ++i) {
+        scores[n][i] = ScoreKey(lane, n, i) < keys[h]
+                           ? exp2f(scores[n][i] - largest)
+                           : 0.0f;
+        sum = sum + scores[n][i];
+      }
+    }
+    sum = sum + __shfl_xor_sync(kAllLanes, sum, 1);
+    sum = sum + __shfl_xor_sync(kAllLanes, sum, 2);
+    if (keys[h] > 0) {
+      state.largest[h] = largest;
+      state.sum[h] = __fmaf_rn(state.sum[h], scale[h], sum);
+    }
+  }
+}
+
+// Weights as fragments: value and rest.
+template <typename T>
+__device__ __forceinline__ void SplitWeights(
+    const float (&weights)[kKeyTiles][4], uint4 (&high)[kValueTiles],
+    uint4 (&low)[kValueTiles]) {
+#pragma unroll
+  for (int kt = 0; kt < kValueTiles; ++kt) {
+    uint32_t h[4], l[4];
+#pragma unroll
+    for (int reg = 0; reg < 4; ++reg) {
+      const float* pair = &weights[kt * 2 + reg / 2][FragmentUpper(reg) * 2];
+      const T h0 = Round<T>(pair[0]), h1 = Round<T>(pair[1]);
+      h[reg] = PackPair(h0, h1);
+      l[reg] = PackPair(Round<T>(pair[0] - Widen(h0)),
+                        Round<T>(pair[1] - Widen(h1)));
+    }
+    high[kt] = make_uint4(h[0], h[1], h[2], h[3]);
+    low[kt] = make_uint4(l[0], l[1], l[2], l[3]);
+  }
+}
+
+// The unit's own sums are made first and then merged, so that a query that
+// does not read it is left out whole.
+template <typename T, typename Shape>
+__device__ __forceinline__ void AddValues(uint32_t values, int lane,
+                                          const int (&keys)[2],
+                                          const float (&scale)[2],
+                                          const uint4 (&high)[kValueTiles],
+                                          const uint4 (&low)[kValueTiles],
+                                          float (&out)[Shape::kUnits][4]) {
+#pragma unroll
+  for (int u = 0; u < Shape::kUnits; u += 2) {
+    float sums[2][4] = {};
+#pragma unroll
+    for (int kt = 0; kt < kValueTiles; ++kt) {
+      uint32_t v[4];
+      LoadMatricesTransposed(
+          v,
+          values +
+              UnitAt(ValueRow(lane, kt), ValueUnit(lane, u), Shape::kDim) * 16);
+      Mma<T>(sums[0], high[kt], v[0], v[1]);
+      Mma<T>(sums[0], low[kt], v[0], v[1]);
+      Mma<T>(sums[1], high[kt], v[2], v[3]);
+      Mma<T>(sums[1], low[kt], v[2], v[3]);
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (keys[i / 2] > 0) {
+          out[u + j][i] = __fmaf_rn(out[u + j][i], scale[i / 2], sums[j][i]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace device
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_WARP_CUH_
