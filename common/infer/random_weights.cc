@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/mix.h"
 
 namespace foretoken {
 namespace {
@@ -93,10 +94,7 @@ void AnonymousMemory::Unmap() {
 }
 
 uint64_t MixRandom(uint64_t key, uint64_t counter) {
-  uint64_t z = key + (counter + 1) * 0x9e3779b97f4a7c15ull;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
+  return MixBits(key + (counter + 1) * kMixStep);
 }
 
 void FillRandomTensor(const TensorSlot& slot, const ModelConfig& config,

@@ -176,6 +176,7 @@ TEST_F(DraftersTest, ASlowServiceIsAskedLessOftenAndNotLeftAlone) {
 // A breaker that opened over a long prefill does not make it begin again.
 TEST_F(DraftersTest, AStreamThatOwesAnswersIsKeptThroughAnOpenBreaker) {
   wait_ = absl::Milliseconds(1);
+  silence_ = absl::Milliseconds(20);
   longest_backoff_ = absl::Milliseconds(5);
   tokens_ = 10 * kMaxTokens;
   Start(fakes_.address());

@@ -36,6 +36,7 @@ absl::Status GenerateOnServer(const GenerateFlags& flags) {
   RemoteOptions remote;
   remote.address = flags.server;
   remote.channel = ChannelOf(flags.server_access);
+  remote.channel.token_file = flags.server_token_file;
   if (flags.timeout_s > 0) remote.timeout = absl::Seconds(flags.timeout_s);
   GenerateOutput output(flags.json);
   FORETOKEN_ASSIGN_OR_RETURN(

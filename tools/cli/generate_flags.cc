@@ -41,6 +41,8 @@ void AddRemoteFlags(CLI::App& command, GenerateFlags& flags) {
   command.add_option("--server", flags.server,
                      "Address of an orchestrator: HOST:PORT or unix:/PATH");
   AddServerFlags(command, flags.server_access);
+  command.add_option("--server-token-file", flags.server_token_file,
+                     "File with the bearer token to send");
   command
       .add_option("--timeout", flags.timeout_s,
                   "Seconds that a server has, 0 for any")

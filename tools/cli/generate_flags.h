@@ -21,6 +21,7 @@ namespace foretoken::cli {
 struct GenerateFlags {
   std::string server;
   ServerFlags server_access;
+  std::string server_token_file;
   double timeout_s = 0;  // 0: none
   bool local = false;
   std::string model;

@@ -14,7 +14,6 @@ inline rpc::ChannelOptions ChannelOf(const ServerFlags& flags) {
   channel.tls_cert = flags.tls_cert;
   channel.tls_key = flags.tls_key;
   channel.tls_name = flags.tls_name;
-  channel.token_file = flags.token_file;
   return channel;
 }
 

@@ -13,11 +13,10 @@ struct ServerFlags {
   std::string tls_cert;
   std::string tls_key;
   std::string tls_name;
-  std::string token_file;
   bool insecure = false;
 };
 
-// --server-tls-ca and so on.
+// --server-tls-ca and so on. What goes with TLS is refused without a CA.
 void AddServerFlags(CLI::App& command, ServerFlags& flags);
 
 }  // namespace foretoken::cli

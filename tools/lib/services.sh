@@ -87,7 +87,7 @@ start_postgres() {
   else
     folder=$(as_postgres mktemp -d "${TMPDIR:-/tmp}/foretoken-postgres.XXXXXX")
     (cd / && as_postgres "$programs/initdb" -D "$folder/data" -A trust \
-      -U postgres --no-sync --locale=C -E UTF8) >"$run/postgres.log"
+      -U postgres --no-sync --locale=C -E UTF8) >"$run/postgres.log" || return 1
     printf '%s' "$folder" >"$run/postgres.folder"
   fi
   export FORETOKEN_POSTGRES_URL="host=$folder user=postgres dbname=postgres"
@@ -185,7 +185,10 @@ start_part() {
 start_all() {
   mkdir -p "$run"
   local part
-  for part in postgres redis; do start_part "$part" && await_part "$part"; done
+  for part in postgres redis; do
+    start_part "$part"
+    await_part "$part"
+  done
   publish_datastore
   make_prior
   for part in "${services[@]}"; do start_service "$part"; done

@@ -40,7 +40,24 @@ memory_of() {
 resident_of() {
   awk '/^VmRSS/ {print $2}' "/proc/$(pid_of "$1")/status" 2>/dev/null || true
 }
-files_of() { ls "/proc/$(pid_of "$1")/fd" 2>/dev/null | wc -l; }
+# look_at PART MEMORY FILES GROWTH: what it has now against what it had, and may
+# have grown by (KiB).
+look_at() {
+  local memory_now files_now
+  memory_now=$(memory_of "$1")
+  files_now=$(files_of "$1")
+  if [ -z "$memory_now" ] || [ -z "$2" ]; then
+    problem "$1 is not there to be looked at"
+    return 0
+  fi
+  printf '%-14s RSS %d KiB, own %d before and %d after; files %d and %d\n' \
+    "$1" "$(resident_of "$1")" "$2" "$memory_now" "$3" "$files_now"
+  [ $((memory_now - $2)) -le "$4" ] ||
+    problem "$1 grew by $((memory_now - $2)) KiB"
+  [ "$files_now" -le $(($3 + most_new_files)) ] ||
+    problem "$1 has $files_now files open"
+}
+files_of() { (ls "/proc/$(pid_of "$1")/fd" 2>/dev/null || true) | wc -l; }
 
 # Says what a system without requests should not hold.
 held() {
@@ -126,7 +143,7 @@ forget_postgres() {
     done
     if is_part postgres "$pid"; then
       problem "PostgreSQL's process $pid does not go"
-      return
+      return 0  # not bare: in a trap that is the status from before it
     fi
   done
   rm -f "$folder/data/postmaster.pid" "$folder/.s.PGSQL.5432.lock"
@@ -267,18 +284,18 @@ soak_chaos() {
   texts=$(ls "$(corpus)"/*.py | paste -sd,)
   local -A memory=() files=()
   in_peace warm-up $((requests / 10 + 1)) $((seed + 1))
-  amid_blows all-parts-hurt $((requests * 3 / 10)) $((seed + 2)) 'kill hang' \
-    "${parts[@]}"
+  amid_blows all-parts-hurt $((requests * 3 / 10)) $((seed + 2)) \
+    'kill hang restart' "${parts[@]}"
   await_recovery
 
   memory[orchestrator]=$(memory_of orchestrator)
+  files[orchestrator]=$(files_of orchestrator)
   amid_blows orchestrator-spared $((requests * 3 / 10)) $((seed + 3)) \
     'kill hang' verifier draft-worker trie-drafter crest redis postgres
   await_recovery
-  local growth=$(($(memory_of orchestrator) - memory[orchestrator]))
-  echo "the orchestrator's own memory amid its peers' deaths: +$growth KiB"
-  [ "$growth" -le "$most_growth_amid_kib" ] ||
-    problem "the orchestrator grew by $growth KiB"
+  echo "--- the orchestrator amid its peers' deaths"
+  look_at orchestrator "${memory[orchestrator]}" "${files[orchestrator]}" \
+    "$most_growth_amid_kib"
 
   in_peace peace-1 $((requests * 15 / 100 + 1)) $((seed + 4))
   await_rest peace-1
@@ -289,21 +306,8 @@ soak_chaos() {
   await_rest peace-2
 
   echo "--- memory and open files over the last lot of requests"
-  printf '%-14s %12s %12s %12s %8s %8s\n' part 'RSS KiB' 'own before' \
-    'own after' files after
-  local after
   for part in "${services[@]}" redis; do
-    after=$(memory_of "$part")
-    if [ -z "$after" ] || [ -z "${memory[$part]}" ]; then
-      problem "$part is not there to be looked at"
-      continue
-    fi
-    printf '%-14s %12d %12d %12d %8d %8d\n' "$part" "$(resident_of "$part")" \
-      "${memory[$part]}" "$after" "${files[$part]}" "$(files_of "$part")"
-    [ $((after - memory[$part])) -le "$most_growth_kib" ] ||
-      problem "$part grew by $((after - memory[$part])) KiB"
-    [ "$(files_of "$part")" -le $((files[$part] + most_new_files)) ] ||
-      problem "$part has $(files_of "$part") files open"
+    look_at "$part" "${memory[$part]}" "${files[$part]}" "$most_growth_kib"
   done
   echo "--- what was done to them"
   show_blows

@@ -59,6 +59,8 @@ Json ToJson(const ModeTally& tally) {
 }
 
 constexpr absl::Duration kPatience = absl::Minutes(5);
+// Of each mode, in which some draft must have been right.
+constexpr int64_t kEnoughTokens = 1000;
 
 Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
                  const std::string& mode, int max_tokens) {
@@ -140,7 +142,7 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
   // A mode whose drafts are never right shows nothing.
   report["never_right"] = Json::array();
   for (const auto& [mode, right] : accepted) {
-    if (right > 0) continue;
+    if (right > 0 || compared < kEnoughTokens * drafting) continue;
     report["never_right"].push_back(mode);
     ++bad;
   }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/mix.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/crest/tree_select.h"
@@ -25,13 +26,9 @@ constexpr uint64_t kPlanBlock = 4096;  // n-grams read at once
 // Slots hold an entry's number in 32 bits.
 constexpr uint64_t kMaxGroup = uint64_t{1} << 30;
 
-// A bijection of 64-bit integers: distinct positions, distinct keys
-// (splitmix64's finaliser).
+// Distinct positions, distinct keys.
 uint64_t MixPosition(uint64_t seed, uint64_t position) {
-  uint64_t x = position + seed * 0x9e3779b97f4a7c15u + 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
+  return MixBits(position + (seed + 1) * kMixStep);
 }
 
 uint64_t FirstBytes(const std::vector<uint8_t>& item) {

@@ -137,6 +137,8 @@ class DraftEngine {
   const DraftEngineTotals& totals() const { return totals_; }
 
  private:
+  static constexpr int64_t kFewRows = 16;
+
   struct Draft {  // a round under way
     int32_t max_nodes = 0;
     absl::Time arrived;
@@ -155,7 +157,7 @@ class DraftEngine {
     std::optional<Draft> draft;
     int64_t draft_base = -1;  // length that the mode's draft builds on
     // What its next pass is expected to take, as long as its last one: without
-    // text that others have to read, and with it.
+    // much text of others in it, and with that.
     std::array<absl::Duration, 2> pass_time;
 
     std::optional<SessionId> backend_session;
@@ -180,6 +182,10 @@ class DraftEngine {
     bool reads(int32_t text_chunk) const {
       return draft.has_value() ? text_left() > text_chunk : wants_prefill();
     }
+    // What is left after an empty draft or two is read beside drafts unnoticed.
+    bool reads_much(int32_t text_chunk) const {
+      return reads(text_chunk) && text_left() > kFewRows;
+    }
   };
   // A session's share of the pass in the making.
   struct Share {
@@ -198,10 +204,10 @@ class DraftEngine {
   absl::Status KeepAccepted(Session& session, const DraftRound& round,
                             bool follows_draft);
   absl::Status Learn(Session& session, const DraftRound& round);
-  bool IsDue(Session& session) const;
-  absl::Duration& ExpectedPassTime(Session& session) const {
-    return session.pass_time[text_waits_ ? 1 : 0];
-  }
+  bool IsDue(const Session& session) const;
+  // Whether the next pass has much text in it.
+  void NoteText();
+  size_t kind_of_pass() const { return text_waits_ ? 1 : 0; }
 
   void AnswerReady(DraftReport& report);
   void Answer(Session& session, DraftReport& report);
@@ -215,14 +221,17 @@ class DraftEngine {
   void RunShares(absl::Span<const Share> plan, DraftReport& report);
   absl::Status Forward(absl::Span<const Share> plan, PassResult& result);
   absl::Status Take(const Share& share, absl::Span<const SampledToken> outputs,
-                    absl::Duration forward_time, DraftReport& report);
+                    DraftReport& report);
+  // What became of a share of a pass that ended with `status`.
+  void FinishShare(const Share& share, const absl::Status& status,
+                   absl::Span<const SampledToken> outputs, DraftReport& report);
 
   const DraftEngineOptions options_;
   const std::unique_ptr<Backend> backend_;
   const Clock clock_;
   int32_t row_budget_ = 0;  // of a pass
   int32_t text_chunk_ = 0;
-  bool text_waits_ = false;  // someone's, at the start of this RunPass
+  bool text_waits_ = false;  // much of it, someone's
   ModeLimits limits_;
   std::vector<SampledToken> by_row_;  // of the session that is being answered
   // By key, so by age: iteration is deterministic.

@@ -28,10 +28,10 @@ void DraftEngine::Fail(DraftKey key, absl::Status status, DraftReport& report) {
 
 // No pass could still help: nothing is wanted, nothing can be added, or it
 // would come too late.
-bool DraftEngine::IsDue(Session& session) const {
+bool DraftEngine::IsDue(const Session& session) const {
   const Draft& draft = *session.draft;
   return session.muted || draft.max_nodes == 0 || session.mode->done() ||
-         clock_() + ExpectedPassTime(session) >= draft.deadline;
+         clock_() + session.pass_time[kind_of_pass()] >= draft.deadline;
 }
 
 void DraftEngine::AnswerReady(DraftReport& report) {
@@ -45,7 +45,7 @@ void DraftEngine::AnswerReady(DraftReport& report) {
 void DraftEngine::Answer(Session& session, DraftReport& report) {
   // Where passes are thought too long to begin one, only a pass can tell that
   // they have become shorter.
-  ExpectedPassTime(session) *= kForgetting;
+  session.pass_time[kind_of_pass()] *= kForgetting;
   DraftReport::Answer& answer = report.answers.emplace_back();
   answer.session = session.key;
   answer.answer.length = session.length;
@@ -74,11 +74,22 @@ absl::Status DraftEngine::SettleHeld() {
   return absl::OkStatus();
 }
 
+void DraftEngine::NoteText() {
+  const bool waited = std::exchange(
+      text_waits_, std::any_of(sessions_.begin(), sessions_.end(),
+                               [this](const auto& entry) {
+                                 return entry.second->reads_much(text_chunk_);
+                               }));
+  if (waited || !text_waits_) return;
+  // What another text cost says little of this one.
+  for (const auto& [key, session] : sessions_) {
+    session->pass_time[1] = absl::ZeroDuration();
+  }
+}
+
 DraftReport DraftEngine::RunPass() {
   DraftReport report;
-  text_waits_ = std::any_of(
-      sessions_.begin(), sessions_.end(),
-      [this](const auto& entry) { return entry.second->reads(text_chunk_); });
+  NoteText();
   AnswerReady(report);
   if (!report.answers.empty() || !HasWork()) return report;
   const absl::Status settled = SettleHeld();
@@ -116,21 +127,37 @@ void DraftEngine::RunShares(absl::Span<const Share> plan, DraftReport& report) {
   }
   report.stats.forward_time += took;
   report.stats.sessions += static_cast<int32_t>(plan.size());
-  for (size_t i = 0; i < plan.size(); ++i) {
-    Session& session = *plan[i].session;
-    report.stats.rows += session.rows.size();
-    totals_.rows += session.rows.size();
-    totals_.text_rows += session.text_rows;
-    if (absl::IsDataLoss(status) && plan[i].drafts) {
-      Answer(session, report);  // it drafts as far as there are numbers
-      continue;
+  const size_t kind = kind_of_pass();
+  const auto finish = [&](bool drafts) {
+    for (size_t i = 0; i < plan.size(); ++i) {
+      if (plan[i].drafts != drafts) continue;
+      if (drafts && status.ok()) plan[i].session->pass_time[kind] = took;
+      FinishShare(
+          plan[i], status,
+          status.ok() ? outputs.outputs[i] : absl::Span<const SampledToken>(),
+          report);
     }
-    absl::Status done = status;
-    if (done.ok()) done = Take(plan[i], outputs.outputs[i], took, report);
-    if (!done.ok()) {
-      Fail(session.key, Annotate(done, "draft pass"), report);
-    }
+  };
+  // Texts first: what is left of them decides how long the next pass is.
+  finish(false);
+  NoteText();
+  finish(true);
+}
+
+void DraftEngine::FinishShare(const Share& share, const absl::Status& status,
+                              absl::Span<const SampledToken> outputs,
+                              DraftReport& report) {
+  Session& session = *share.session;
+  report.stats.rows += session.rows.size();
+  totals_.rows += session.rows.size();
+  totals_.text_rows += session.text_rows;
+  if (absl::IsDataLoss(status) && share.drafts) {
+    Answer(session, report);  // it drafts as far as there are numbers
+    return;
   }
+  absl::Status done = status;
+  if (done.ok()) done = Take(share, outputs, report);
+  if (!done.ok()) Fail(session.key, Annotate(done, "draft pass"), report);
 }
 
 void DraftEngine::LayOut(Session& session, bool drafts, int32_t text_rows) {
@@ -219,7 +246,6 @@ absl::Status DraftEngine::Forward(absl::Span<const Share> plan,
 
 absl::Status DraftEngine::Take(const Share& share,
                                absl::Span<const SampledToken> outputs,
-                               absl::Duration forward_time,
                                DraftReport& report) {
   Session& session = *share.session;
   if (!share.drafts) return CommitRows(session, session.text_rows, 0);
@@ -228,7 +254,6 @@ absl::Status DraftEngine::Take(const Share& share,
     by_row_[session.rows.outputs[i]] = outputs[i];
   }
   session.mode->Take(by_row_);
-  ExpectedPassTime(session) = forward_time;
   Count(session);
   if (!IsDue(session)) return CommitRows(session, session.text_rows, 0);
   Answer(session, report);

@@ -81,7 +81,7 @@ class RemoteSource : public DraftSource {
   }
   // Sends what is answered but not collected.
   void SendUnasked(Request message) {
-    ++unanswered_;
+    if (unanswered_++ == 0) owes_since_ = absl::Now();
     call_->Send(std::move(message));
   }
 
@@ -95,10 +95,11 @@ class RemoteSource : public DraftSource {
       outcome_ = DraftOutcome::kRefused;
       return false;
     }
-    if (!left_alone_ && (skip_ > 0 || unanswered_ >= kMaxUnanswered)) {
+    const bool owes_all = OwesAllItMay();
+    if (owes_all || (!left_alone_ && skip_ > 0)) {
       skip_ = std::max(0, skip_ - 1);
       if (unanswered_ > 0) peer_.breaker().Late();
-      outcome_ = DraftOutcome::kLate;
+      outcome_ = left_alone_ ? DraftOutcome::kBreakerOpen : DraftOutcome::kLate;
       return false;
     }
     const std::optional<int64_t> era = peer_.breaker().Allow();
@@ -109,12 +110,8 @@ class RemoteSource : public DraftSource {
     }
     era_ = *era;
     if (std::exchange(left_alone_, false)) late_in_a_row_ = skip_ = 0;
-    if (unanswered_ >= kMaxUnanswered) {
-      // What it owes is the probe: another stream would begin again with a
-      // prompt that this one may be almost through with.
-      outcome_ = DraftOutcome::kLate;
-      return false;
-    }
+    // Even after the breaker was open: another stream would begin again with a
+    // prompt that this one may be almost through with.
     if (call_ == nullptr) call_ = Dial();
     return true;
   }
@@ -161,12 +158,24 @@ class RemoteSource : public DraftSource {
  private:
   // A service that owes this many answers is not asked for more.
   static constexpr int kMaxUnanswered = 4;
+  // One that says nothing for so long has lost the stream: a hung process or
+  // host ends sooner, by the connection's keepalive.
+  static constexpr absl::Duration kLongestDebt = absl::Minutes(1);
   // From then on it is asked in every 32nd round.
   static constexpr int kMaxLateInARow = 5;
+
+  // A stream that is owed too much for too long is given up.
+  bool OwesAllItMay() {
+    if (unanswered_ < kMaxUnanswered) return false;
+    if (absl::Now() - owes_since_ < kLongestDebt) return true;
+    Drop();
+    return false;
+  }
 
   // An answer came, in time or not.
   void Heard() {
     heard_ = true;
+    owes_since_ = absl::Now();
     peer_.breaker().Success();
   }
 
@@ -211,6 +220,8 @@ class RemoteSource : public DraftSource {
   bool pending_ = false;  // an ask that Collect has not seen answered
   bool heard_ = false;    // anything on this stream
   bool left_alone_ = false;
+  absl::Time
+      owes_since_;   // the first of what is unanswered, or the last answer
   int64_t era_ = 0;  // of the breaker, at the last leave to ask
   int late_in_a_row_ = 0;
   int skip_ = 0;  // so many rounds without an ask

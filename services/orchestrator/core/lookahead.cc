@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/mix.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::orchestrator {
@@ -20,12 +21,7 @@ constexpr float kFirstProb[] = {0.3f, 0.15f, 0.1f, 0.05f};
 constexpr float kStepProb = 0.7f;
 
 // Spreads `i` over the prompt: guesses need not be good, only repeatable.
-uint64_t Mix(uint64_t i) {
-  i = (i + 1) * 0x9e3779b97f4a7c15u;
-  i = (i ^ (i >> 30)) * 0xbf58476d1ce4e5b9u;
-  i = (i ^ (i >> 27)) * 0x94d049bb133111ebu;
-  return i ^ (i >> 31);
-}
+uint64_t Mix(uint64_t i) { return MixBits((i + 1) * kMixStep); }
 
 // Children by token in a tree without equal siblings.
 class Paths {

@@ -9,9 +9,34 @@ namespace {
 
 using Point = std::pair<int32_t, double>;
 
-// Whether `middle` lies on or above the line from `left` to `right`.
+// The nearest costs that never fall with more rows: neighbours that would are
+// given their mean (pool adjacent violators).
+void LevelNoise(std::vector<Point>& points) {
+  struct Pool {
+    double sum;
+    size_t size;
+    double mean() const { return sum / static_cast<double>(size); }
+  };
+  std::vector<Pool> pools;
+  for (const Point& point : points) {
+    pools.push_back({point.second, 1});
+    while (pools.size() >= 2 &&
+           pools[pools.size() - 2].mean() > pools.back().mean()) {
+      const Pool last = pools.back();
+      pools.pop_back();
+      pools.back().sum += last.sum;
+      pools.back().size += last.size;
+    }
+  }
+  size_t at = 0;
+  for (const Pool& pool : pools) {
+    for (size_t i = 0; i < pool.size; ++i) points[at++].second = pool.mean();
+  }
+}
+
+// Whether `middle` lies above the line from `left` to `right`.
 bool IsAbove(const Point& left, const Point& middle, const Point& right) {
-  return (middle.second - left.second) * (right.first - left.first) >=
+  return (middle.second - left.second) * (right.first - left.first) >
          (right.second - left.second) * (middle.first - left.first);
 }
 
@@ -19,15 +44,15 @@ bool IsAbove(const Point& left, const Point& middle, const Point& right) {
 
 PassCosts::PassCosts(std::vector<Point> measured) {
   std::sort(measured.begin(), measured.end());
-  for (const Point& point : measured) {
-    const auto& [rows, milliseconds] = point;
-    const bool good =
+  std::vector<Point> good;
+  for (const auto& [rows, milliseconds] : measured) {
+    const bool sound =
         rows > 0 && std::isfinite(milliseconds) && milliseconds > 0;
-    if (!good || (!points_.empty() && points_.back().first == rows)) continue;
-    // Costs no more than what costs less with more rows.
-    while (!points_.empty() && points_.back().second > milliseconds) {
-      points_.pop_back();
-    }
+    if (!sound || (!good.empty() && good.back().first == rows)) continue;
+    good.emplace_back(rows, milliseconds);
+  }
+  LevelNoise(good);
+  for (const Point& point : good) {
     while (points_.size() >= 2 &&
            IsAbove(points_[points_.size() - 2], points_.back(), point)) {
       points_.pop_back();

@@ -17,11 +17,11 @@ namespace foretoken::orchestrator {
 class PassCosts {
  public:
   PassCosts() = default;
-  // Measured (rows, milliseconds), in any order; nonsense is left out. Whatever
-  // disturbs a pass makes it longer, and classes of row counts are measured at
-  // times of different load. So what holds is the lower convex hull: rows never
-  // cost less than others before them, and a busy hour's points among those of
-  // a quiet one make no row look free.
+  // Measured (rows, milliseconds), in any order; nonsense is left out. Points
+  // are measured at times of different load, and where a busy hour's stand
+  // before a quiet one's, rows would look free. So what falls is levelled, and
+  // then the lower convex hull is taken: a further row costs no less than one
+  // before it.
   explicit PassCosts(std::vector<std::pair<int32_t, double>> measured);
 
   // With less than two points no slope is known, and no price.

@@ -10,8 +10,8 @@ namespace {
 
 // A source that does not pay is asked every so many rounds of all requests, and
 // the price of nodes ignored.
-constexpr int64_t kAskAnyway = 32;
-constexpr int64_t kTakeAnyway = 64;
+constexpr uint64_t kAskAnyway = 32;
+constexpr uint64_t kTakeAnyway = 64;
 // Phrases that wait for whoever keeps them.
 constexpr size_t kMaxPhrases = 4096;
 
@@ -39,10 +39,6 @@ RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
 }
 
 void RoundDrafting::Start(const DraftOpen& open) {
-  if (shared_pace_ != nullptr) {
-    pace_ = shared_pace_->Recent(options_.clock());
-    turn_ = shared_pace_->rounds();
-  }
   for (const auto& source : sources_) source->Start(open);
 }
 
@@ -98,9 +94,14 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     pace_.Note(committed.round->stats,
                static_cast<int64_t>(committed.tokens.size()), draft_time_,
                committed.verify_time);
-    turn_ = shared_pace_ != nullptr
-                ? shared_pace_->Publish(pace_, options_.clock())
-                : turn_ + 1;
+  }
+  if (shared_pace_ != nullptr) {
+    if (committed.round == nullptr) {
+      pace_ = shared_pace_->Recent(options_.clock());
+    } else {
+      shared_pace_->Publish(pace_, options_.clock());
+    }
+    turn_ = shared_pace_->NextTurn();
   }
   max_depth_ = committed.max_depth;
   const absl::Duration budget = WaitBudget();
@@ -134,7 +135,7 @@ void RoundDrafting::Commit(const CommittedText& committed) {
 
 TreeMerger::Price RoundDrafting::PriceOfNodes() const {
   if (!options_.economical || options_.estimates == nullptr ||
-      turn_ % kTakeAnyway == kTakeAnyway - 1) {
+      turn_ / kAskAnyway % kTakeAnyway == 0) {
     return nullptr;
   }
   return [this](absl::Span<const float> probs) {

@@ -4,8 +4,9 @@
 //   Start -> (Commit -> Draft)*
 //
 // How long: a deadline from what a pass costs, measured on this request once
-// there was a round, else by the verifiers' own figures. Late answers are
-// dropped. What every source did is in report().
+// there was a round, before that on others of a moment ago (mode auto), else by
+// the verifiers' own figures. Late answers are dropped. What every source did
+// is in report().
 //
 // An economical request (mode auto) also leaves out sources that cost more time
 // than they save, and nodes that cost more than they are expected to give; now
@@ -112,7 +113,7 @@ class RoundDrafting {
   std::vector<SourceReport> report_;         // [drafting_]
   std::vector<Phrase> phrases_;              // found, for those that keep them
   int64_t max_depth_ = 0;
-  int64_t turn_ = 0;  // rounds so far, of all that share a pace
+  uint64_t turn_ = 0;  // of this round among all requests' rounds
   absl::Time deadline_;
   absl::Duration draft_time_;
 

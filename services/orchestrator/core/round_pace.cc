@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/mix.h"
+
 namespace foretoken::orchestrator {
 namespace {
 
@@ -9,6 +11,7 @@ namespace {
 constexpr double kNewest = 0.25;
 // Of a longer way than the shortest: it may have become longer for good.
 constexpr double kNewestWay = 1.0 / 64;
+constexpr absl::Duration kWakeUp = absl::Microseconds(200);
 // By then whoever made the load may be gone.
 constexpr absl::Duration kRecent = absl::Seconds(1);
 
@@ -16,9 +19,10 @@ double Milliseconds(absl::Duration time) {
   return std::max(0.0, absl::ToDoubleMilliseconds(time));
 }
 
-// Nobody was in its way.
+// Nobody was in its way: it waited no longer than it takes to wake a thread.
 bool WasAlone(const RoundStats& stats) {
-  return stats.pass_sessions <= 1 && stats.queue_time * 8 < stats.pass_time;
+  return stats.pass_sessions <= 1 &&
+         stats.queue_time < std::max(stats.pass_time / 8, kWakeUp);
 }
 
 }  // namespace
@@ -64,11 +68,10 @@ void RoundPace::Weigh() {
   load_.overhead_ms = alone - hidden;
 }
 
-int64_t SharedPace::Publish(const RoundPace& pace, absl::Time now) {
+void SharedPace::Publish(const RoundPace& pace, absl::Time now) {
   absl::MutexLock lock(&mu_);
   at_ = now;
   pace_ = pace;
-  return ++rounds_;
 }
 
 RoundPace SharedPace::Recent(absl::Time now) const {
@@ -76,9 +79,11 @@ RoundPace SharedPace::Recent(absl::Time now) const {
   return now - at_ <= kRecent ? pace_ : RoundPace();
 }
 
-int64_t SharedPace::rounds() const {
+// Requests that share passes come by in the same order again and again: with
+// plain numbers the same one would always be the thirty-second.
+uint64_t SharedPace::NextTurn() {
   absl::MutexLock lock(&mu_);
-  return rounds_;
+  return MixBits(++turns_);
 }
 
 }  // namespace foretoken::orchestrator

@@ -53,18 +53,17 @@ class RoundPace {
 // Thread-safe.
 class SharedPace {
  public:
-  // How a request's rounds are after one that ended at `now`, which rounds()
-  // counts: its number is returned.
-  int64_t Publish(const RoundPace& pace, absl::Time now)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  // The latest of any request; unknown where that is too long ago to hold.
+  // How a request's rounds are after one that ended at `now`.
+  void Publish(const RoundPace& pace, absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+  // The latest of any request, whichever verifier it has: those of one model
+  // are taken to be alike. Unknown where it is too long ago to hold.
   RoundPace Recent(absl::Time now) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Rounds of all requests so far.
-  int64_t rounds() const ABSL_LOCKS_EXCLUDED(mu_);
+  // A number of its own for every round of every request, in random order.
+  uint64_t NextTurn() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   mutable absl::Mutex mu_;
-  int64_t rounds_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t turns_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   RoundPace pace_ ABSL_GUARDED_BY(mu_);
 };

@@ -367,6 +367,18 @@ TEST_F(GenerateCommandTest, AMissingModelOrTokenizerIsNamed) {
   EXPECT_EQ(Local({"--prompt-ids", "5", "--json"}).exit_status, 0);
 }
 
+TEST_F(GenerateCommandTest, ACertificateWithoutTlsIsRefused) {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--server-tls-name", "x"},
+        {"--server-tls-cert", "c", "--server-tls-key", "k"}}) {
+    std::vector<std::string> all = {"--prompt", "a", "--server", "h:1"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Ran ran = Run(all);
+    EXPECT_EQ(ran.exit_status, 2) << flags[0];
+    EXPECT_THAT(ran.err, HasSubstr(flags[0] + " requires --server-tls-ca"));
+  }
+}
+
 TEST_F(GenerateCommandTest, HelpExitsZero) {
   const Ran ran = Run({"--help"});
   EXPECT_EQ(ran.exit_status, 0);

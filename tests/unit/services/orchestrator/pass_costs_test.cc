@@ -20,8 +20,8 @@ TEST(PassCostsTest, CostsAreInterpolatedAndContinued) {
 TEST(PassCostsTest, NonsenseIsLeftOutAndNoiseLevelled) {
   const PassCosts costs(
       {{0, 5.0}, {4, NAN}, {8, -1.0}, {2, 9.0}, {16, 7.0}, {32, 8.0}});
-  EXPECT_EQ(costs.At(2), 7.0);
-  EXPECT_EQ(costs.At(48), 9.0);
+  EXPECT_EQ(costs.At(2), 8.0);
+  EXPECT_EQ(costs.At(48), 8.0);
   EXPECT_TRUE(costs.known());
   EXPECT_FALSE(PassCosts({{2, 9.0}}).known());
   EXPECT_EQ(PassCosts({{2, 9.0}}).At(64), 9.0);
@@ -30,17 +30,34 @@ TEST(PassCostsTest, NonsenseIsLeftOutAndNoiseLevelled) {
 
 // 1 + 0.1 a row in peace; the classes of 8 to 64 rows were measured again in a
 // busy hour, at four times that.
-TEST(PassCostsTest, PointsOfABusyHourMakeNoRowLookFree) {
+TEST(PassCostsTest, BusyPointsInTheMiddleMakeNoRowLookFree) {
   const PassCosts costs({{1, 1.1},
                          {4, 1.4},
                          {8, 7.2},
                          {16, 10.4},
                          {64, 29.6},
-                         {128, 13.8},
-                         {256, 26.6}});
-  for (const int rows : {4, 8, 64, 128, 200, 400}) {
-    EXPECT_NEAR(costs.At(rows), 1.0 + 0.1 * rows, 1e-9) << rows;
+                         {256, 26.6},
+                         {512, 52.2}});
+  double before = costs.At(1);
+  for (const int rows : {4, 8, 16, 64, 256, 512, 600}) {
+    EXPECT_GT(costs.At(rows), before) << rows;
+    EXPECT_LE(costs.At(rows), 1.0 + 0.11 * rows) << rows;
+    before = costs.At(rows);
   }
+}
+
+TEST(PassCostsTest, BusyPointsAtTheStartLeaveASlope) {
+  const PassCosts costs(
+      {{1, 12.0}, {8, 14.0}, {16, 15.0}, {64, 10.0}, {256, 30.0}});
+  EXPECT_TRUE(costs.known());
+  EXPECT_GT(costs.At(16), costs.At(1));
+  EXPECT_GT(costs.At(256), costs.At(64));
+}
+
+TEST(PassCostsTest, RowsThatCostNothingAreKnownToCostNothing) {
+  const PassCosts costs({{1, 10.0}, {64, 9.8}, {256, 9.9}});
+  EXPECT_TRUE(costs.known());
+  EXPECT_NEAR(costs.At(256), costs.At(1), 0.1);
 }
 
 TEST(WorthwhileNodesTest, UnknownCostsTakeAll) {
