@@ -129,7 +129,7 @@ runs of those by their length, and phrases found (runs of at least beta - 1).
 SPEED_HEADING = "\n## Speed\n"
 SPEED_TEMPLATE = """
 Commit @COMMIT@, all prompts, @REPEATS@ runs of every mode in turn, one request at
-a time, one thread. @NOTE@ tok/s is the median, of drafting and verification
+a time, one thread.@NOTE@ tok/s is the median, of drafting and verification
 alone, by the clock and by processor time, which hardly depends on what else the
 machine does. On a CPU rows are not free, neither the draft model's nor the
 target's, and a pass of this target takes less than a millisecond: no mode with a
@@ -371,7 +371,7 @@ def main():
         ["git", "-C", str(here), "rev-parse", "--short", "HEAD"], check=True,
         stdout=subprocess.PIPE, text=True).stdout.strip()
 
-    parts = dict(COMMIT=commit, NOTE=options.note,
+    parts = dict(COMMIT=commit, NOTE=options.note and " " + options.note,
                  REPEATS=str(options.repeats))
     if options.speed_only:
         text = options.out.read_text().split(SPEED_HEADING)[0]
