@@ -179,19 +179,6 @@ void Drive(const rpc::GenerationClient& client, Work work, const Plan& plan,
   }
 }
 
-absl::StatusOr<std::vector<std::vector<TokenId>>> References(
-    const rpc::GenerationClient& client, const std::vector<Work>& works,
-    int max_tokens) {
-  std::vector<std::vector<TokenId>> references;
-  for (const Work& work : works) {
-    Outcome outcome = Run(client, work, "off", max_tokens,
-                          absl::Now() + kPatience, [](size_t) { return true; });
-    FORETOKEN_RETURN_IF_ERROR(outcome.status);
-    references.push_back(std::move(outcome.tokens));
-  }
-  return references;
-}
-
 }  // namespace
 
 absl::StatusOr<Json> RunChaos(const SoakOptions& options,

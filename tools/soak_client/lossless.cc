@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "tools/soak_client/soak.h"
 
@@ -25,15 +24,15 @@ struct ModeTally {
   double seconds = 0;
 };
 
-void Count(const Work& work, const Outcome& outcome, const Outcome& reference,
-           ModeTally& tally) {
+void Count(const Work& work, const Outcome& outcome,
+           const std::vector<TokenId>& reference, ModeTally& tally) {
   const auto tokens = static_cast<int64_t>(outcome.tokens.size());
   ++tally.requests;
   tally.tokens += tokens;
   if (work.temperature > 0) tally.sampled_tokens += tokens;
   tally.failed_requests += !outcome.status.ok();
   tally.differing_requests +=
-      outcome.status.ok() && outcome.tokens != reference.tokens;
+      outcome.status.ok() && outcome.tokens != reference;
   const v1::GenerateResult& result = outcome.result;
   tally.rounds += result.speculation().rounds();
   tally.accepted += result.speculation().accepted_tokens();
@@ -58,31 +57,13 @@ Json ToJson(const ModeTally& tally) {
                    : 1.0 + static_cast<double>(tally.accepted) / tally.rounds}};
 }
 
-constexpr absl::Duration kPatience = absl::Minutes(5);
 // Of each mode, in which some draft must have been right.
 constexpr int64_t kEnoughTokens = 1000;
-
-Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
-                 const std::string& mode, int max_tokens) {
-  return Run(client, work, mode, max_tokens, absl::Now() + kPatience,
-             [](size_t) { return true; });
-}
-
-absl::StatusOr<std::vector<Outcome>> References(
-    const rpc::GenerationClient& client, const std::vector<Work>& work,
-    int max_tokens) {
-  std::vector<Outcome> references;
-  for (const Work& one : work) {
-    references.push_back(RunWhole(client, one, "off", max_tokens));
-    FORETOKEN_RETURN_IF_ERROR(references.back().status);
-  }
-  return references;
-}
 
 // All work in one mode, against `references`.
 ModeTally RunMode(const rpc::GenerationClient& client,
                   const std::vector<Work>& work,
-                  const std::vector<Outcome>& references,
+                  const std::vector<std::vector<TokenId>>& references,
                   const std::string& mode, int max_tokens, int concurrency) {
   ModeTally tally;
   std::mutex mutex;
@@ -117,7 +98,7 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
       static_cast<int>(std::max<int64_t>(2, 5 * tokens / (4 * a_prompt)));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Work> work,
                              MakeWork(options, count));
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Outcome> references,
+  FORETOKEN_ASSIGN_OR_RETURN(const auto references,
                              References(*client, work, options.max_tokens));
 
   Json report;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/convert.h"
@@ -79,6 +80,24 @@ Outcome Run(const rpc::GenerationClient& client, const Work& work,
   outcome.status = result.status();
   if (result.ok()) outcome.result = *std::move(result);
   return outcome;
+}
+
+Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
+                 const std::string& mode, int max_tokens) {
+  return Run(client, work, mode, max_tokens, absl::Now() + absl::Minutes(5),
+             [](size_t) { return true; });
+}
+
+absl::StatusOr<std::vector<std::vector<TokenId>>> References(
+    const rpc::GenerationClient& client, const std::vector<Work>& works,
+    int max_tokens) {
+  std::vector<std::vector<TokenId>> references;
+  for (const Work& work : works) {
+    Outcome outcome = RunWhole(client, work, "off", max_tokens);
+    FORETOKEN_RETURN_IF_ERROR(outcome.status);
+    references.push_back(std::move(outcome.tokens));
+  }
+  return references;
 }
 
 void WhileTrue(const std::function<bool(int)>& go_on, int concurrency,

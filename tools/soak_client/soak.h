@@ -50,6 +50,15 @@ Outcome Run(const rpc::GenerationClient& client, const Work& work,
             const std::string& mode, int max_tokens, absl::Time deadline,
             const std::function<bool(size_t)>& keep_on);
 
+// One request to its end, which has five minutes for it.
+Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
+                 const std::string& mode, int max_tokens);
+
+// What mode `off` gives, one work after another: the truth about the others.
+absl::StatusOr<std::vector<std::vector<TokenId>>> References(
+    const rpc::GenerationClient& client, const std::vector<Work>& works,
+    int max_tokens);
+
 // Calls work(0), work(1), ... while go_on(number) holds, `concurrency` at a
 // time, and returns after the last.
 void WhileTrue(const std::function<bool(int)>& go_on, int concurrency,
@@ -61,8 +70,9 @@ void InParallel(int count, int concurrency,
 
 // Every mode equals `off`, token for token, over at least `tokens` compared
 // tokens in all, those of `off` itself aside; OutOfRange where the texts are
-// too short for that. The report names every mode's tokens, accept length and
-// differences; a mode without one accepted draft is bad too.
+// too short for that, InvalidArgument where no mode drafts. The report names
+// every mode's tokens, accept length and differences; a mode without one
+// accepted draft is bad too.
 absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
                                  const std::vector<int>& concurrencies);
 // That report for people.
