@@ -21,8 +21,8 @@
 #include "common/base/types.h"
 #include "common/drafting/drafter.h"
 #include "common/sampling/sampling_params.h"
-#include "common/spec/mode_spec.h"
-#include "common/spec/token_tree.h"
+#include "common/speculation/mode_spec.h"
+#include "common/speculation/token_tree.h"
 
 namespace foretoken {
 

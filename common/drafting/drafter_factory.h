@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/drafting/drafter.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 
 namespace foretoken {
 

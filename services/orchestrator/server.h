@@ -19,7 +19,7 @@
 #include "common/base/worker_pool.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "common/text/tokenizer.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "services/orchestrator/adapters/generation_metrics.h"

@@ -13,8 +13,7 @@
 #include "common/drafting/phrase_pool.h"
 #include "common/drafting/phrase_pool_drafter.h"
 #include "common/drafting/prompt_lookup.h"
-#include "common/spec/tree_builder.h"
-#include "common/spec/tree_mask.h"
+#include "common/speculation/tree_builder.h"
 
 namespace foretoken {
 namespace {
@@ -209,16 +208,6 @@ void BM_TreeBuilderMergeAndPrune(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_TreeBuilderMergeAndPrune);
-
-void BM_TreeMask(benchmark::State& state) {
-  const DraftTree tree = RandomTree(static_cast<int>(state.range(0)), 1);
-  TreeMask mask;
-  for (auto _ : state) {
-    mask.Assign(tree.parents);
-    benchmark::DoNotOptimize(mask.size());
-  }
-}
-BENCHMARK(BM_TreeMask)->Arg(64)->Arg(320);
 
 }  // namespace
 }  // namespace foretoken

@@ -14,7 +14,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/health.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "tests/support/test_data.h"
 
 namespace foretoken::testing {

@@ -6,7 +6,7 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/rpc/convert.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 
 namespace foretoken::testing {
 namespace {

@@ -21,7 +21,7 @@
 #include "common/infer/factory/backend_factory.h"
 #include "common/infer/factory/named_shapes.h"
 #include "common/infer/pass_timing.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
 #include "tools/cli/crest_stores.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/base/status_macros.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "tools/cli/command.h"
 #include "tools/cli/generate_flags.h"
 #include "tools/cli/generate_local.h"

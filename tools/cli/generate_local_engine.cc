@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/infer/factory/backend_factory.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "services/local/in_process_verifier.h"
 #include "services/orchestrator/core/decode_loop.h"
 #include "services/orchestrator/core/modes.h"

@@ -8,7 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/infer/model_weights.h"
 #include "common/metrics/registry.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "services/local/stack.h"
 #include "services/orchestrator/core/modes.h"
 #include "tools/cli/generate_local.h"

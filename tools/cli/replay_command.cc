@@ -17,7 +17,7 @@
 #include "common/drafting/replay.h"
 #include "common/drafting/replay_report.h"
 #include "common/drafting/static_prior.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
 #include "tools/cli/crest_stores.h"

@@ -10,7 +10,7 @@
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/convert.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 
 namespace foretoken::soak {
 namespace {

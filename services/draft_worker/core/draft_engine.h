@@ -24,7 +24,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,8 +32,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/drafting/draft_session.h"
 #include "common/infer/backend.h"
 #include "common/sampling/sampler.h"
@@ -96,11 +95,9 @@ struct DraftReport {
 
 class DraftEngine {
  public:
-  using Clock = std::function<absl::Time()>;
-
   // `options` must be valid. The backend is the engine's alone.
   DraftEngine(const DraftEngineOptions& options,
-              std::unique_ptr<Backend> backend, Clock clock = absl::Now);
+              std::unique_ptr<Backend> backend, Clock clock = SystemClock());
   ~DraftEngine();
   DraftEngine(const DraftEngine&) = delete;
   DraftEngine& operator=(const DraftEngine&) = delete;

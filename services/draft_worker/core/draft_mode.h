@@ -22,7 +22,7 @@
 #include "common/base/types.h"
 #include "common/drafting/draft_session.h"
 #include "common/infer/backend.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 
 namespace foretoken::draft_worker {
 

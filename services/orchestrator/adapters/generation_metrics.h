@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/metrics/registry.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 #include "services/orchestrator/core/decode_loop.h"
 
 namespace foretoken::orchestrator {

@@ -32,8 +32,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 
 namespace foretoken::orchestrator {
 
@@ -56,8 +56,7 @@ class CircuitBreaker {
 
   // `random` gives numbers in [0, 1). `listener` is told of every new state,
   // under the breaker's lock.
-  CircuitBreaker(const CircuitBreakerOptions& options,
-                 std::function<absl::Time()> clock,
+  CircuitBreaker(const CircuitBreakerOptions& options, Clock clock,
                  std::function<double()> random, Listener listener = nullptr)
       : options_(options),
         clock_(std::move(clock)),
@@ -85,7 +84,7 @@ class CircuitBreaker {
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const CircuitBreakerOptions options_;
-  const std::function<absl::Time()> clock_;
+  const Clock clock_;
   const std::function<double()> random_;
   const Listener listener_;
 

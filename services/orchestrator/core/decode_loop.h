@@ -31,7 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 #include "common/text/stop_matcher.h"
 #include "common/text/tokenizer.h"
 #include "services/orchestrator/core/output_text.h"

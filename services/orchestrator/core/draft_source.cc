@@ -5,7 +5,7 @@
 namespace foretoken::orchestrator {
 
 LocalSource::LocalSource(DrafterId id, std::unique_ptr<Drafter> drafter,
-                         std::function<absl::Time()> clock)
+                         Clock clock)
     : id_(id), drafter_(std::move(drafter)), clock_(std::move(clock)) {}
 
 void LocalSource::Start(const DraftOpen& open) {

@@ -13,11 +13,11 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/drafting/draft_session.h"
 #include "common/drafting/drafter.h"
 
@@ -100,8 +100,7 @@ class DraftSource {
 // A Drafter that runs in this thread. `clock` times it.
 class LocalSource final : public DraftSource {
  public:
-  LocalSource(DrafterId id, std::unique_ptr<Drafter> drafter,
-              std::function<absl::Time()> clock);
+  LocalSource(DrafterId id, std::unique_ptr<Drafter> drafter, Clock clock);
 
   DrafterId id() const override { return id_; }
   void Start(const DraftOpen& open) override;
@@ -111,7 +110,7 @@ class LocalSource final : public DraftSource {
  private:
   const DrafterId id_;
   const std::unique_ptr<Drafter> drafter_;
-  const std::function<absl::Time()> clock_;
+  const Clock clock_;
   int32_t max_nodes_ = 0;
 };
 

@@ -24,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/drafting/phrase_pool.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "services/orchestrator/core/draft_source.h"
 #include "services/orchestrator/core/tree_merger.h"
 

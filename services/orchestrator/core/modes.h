@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "services/orchestrator/core/round_drafting.h"
 
 namespace foretoken::orchestrator {
@@ -36,7 +36,7 @@ class DraftServices {
 struct ModeContext {
   DraftServices* services = nullptr;  // null: none
   TreeLimits limits;
-  Clock clock = absl::Now;
+  Clock clock = SystemClock();
 };
 
 struct ModeSources {

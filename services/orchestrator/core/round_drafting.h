@@ -17,14 +17,13 @@
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ROUND_DRAFTING_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/spec/round.h"
+#include "common/base/clock.h"
+#include "common/speculation/round.h"
 #include "services/orchestrator/core/draft_estimates.h"
 #include "services/orchestrator/core/draft_source.h"
 #include "services/orchestrator/core/pass_costs.h"
@@ -40,8 +39,6 @@ struct DraftWait {
   absl::Duration cap = absl::Seconds(1);
 };
 
-using Clock = std::function<absl::Time()>;
-
 struct DraftingOptions {
   TreeLimits limits;
   DraftWait wait;
@@ -49,7 +46,7 @@ struct DraftingOptions {
   PassCosts costs;
   // Shared by requests; null: sources' own estimates are taken as they are.
   std::shared_ptr<DraftEstimates> estimates;
-  Clock clock = absl::Now;
+  Clock clock = SystemClock();
 };
 
 // The sources of a request: those that draft, in the order of the mode table,

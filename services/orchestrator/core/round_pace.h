@@ -8,7 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 #include "services/orchestrator/core/pass_costs.h"
 
 namespace foretoken::orchestrator {

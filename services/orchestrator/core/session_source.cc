@@ -8,8 +8,7 @@ namespace foretoken::orchestrator {
 
 SessionSource::SessionSource(DrafterId id, ModeSpec mode,
                              std::string tokenizer_fingerprint,
-                             DraftServiceHere service,
-                             std::function<absl::Time()> clock)
+                             DraftServiceHere service, Clock clock)
     : id_(id),
       mode_(std::move(mode)),
       tokenizer_fingerprint_(std::move(tokenizer_fingerprint)),

@@ -17,9 +17,10 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/worker_pool.h"
 #include "common/drafting/draft_session.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "services/orchestrator/core/draft_source.h"
 
 namespace foretoken::orchestrator {
@@ -37,7 +38,7 @@ struct DraftServiceHere {
 class SessionSource final : public DraftSource {
  public:
   SessionSource(DrafterId id, ModeSpec mode, std::string tokenizer_fingerprint,
-                DraftServiceHere service, std::function<absl::Time()> clock);
+                DraftServiceHere service, Clock clock);
   ~SessionSource() override;
 
   DrafterId id() const override { return id_; }
@@ -66,7 +67,7 @@ class SessionSource final : public DraftSource {
   const ModeSpec mode_;
   const std::string tokenizer_fingerprint_;
   const DraftServiceHere service_;
-  const std::function<absl::Time()> clock_;
+  const Clock clock_;
   // A refused session is asked for again after so many asks.
   static constexpr int kAsksBeforeAnother = 32;
 

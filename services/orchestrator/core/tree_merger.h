@@ -14,7 +14,7 @@
 
 #include "absl/types/span.h"
 #include "common/drafting/drafter.h"
-#include "common/spec/tree_builder.h"
+#include "common/speculation/tree_builder.h"
 
 namespace foretoken::orchestrator {
 

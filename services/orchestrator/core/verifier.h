@@ -8,7 +8,7 @@
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_VERIFIER_H_
 
 #include "absl/status/statusor.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 
 namespace foretoken::orchestrator {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 
 namespace foretoken::verifier {
 

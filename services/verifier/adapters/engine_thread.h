@@ -26,7 +26,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/infer/pass_timing.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 #include "services/verifier/adapters/engine_port.h"
 #include "services/verifier/core/verify_engine.h"
 

@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 #include "foretoken/v1/verifier.pb.h"
 #include "services/verifier/adapters/engine_port.h"
 

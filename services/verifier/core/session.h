@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "common/infer/backend.h"
 #include "common/sampling/sampler.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 
 namespace foretoken::verifier {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/spec/acceptance.h"
+#include "common/speculation/acceptance.h"
 
 namespace foretoken::verifier {
 namespace {

@@ -25,7 +25,6 @@
 #define FORETOKEN_SERVICES_VERIFIER_CORE_VERIFY_ENGINE_H_
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,8 +34,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/infer/backend.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 #include "services/verifier/core/round_plan.h"
 #include "services/verifier/core/session.h"
 
@@ -101,11 +101,9 @@ struct PassReport {
 
 class VerifyEngine {
  public:
-  using Clock = std::function<absl::Time()>;
-
   // `options` must be valid. The backend is the engine's alone.
   VerifyEngine(const VerifyEngineOptions& options,
-               std::unique_ptr<Backend> backend, Clock clock = absl::Now);
+               std::unique_ptr<Backend> backend, Clock clock = SystemClock());
   ~VerifyEngine();
   VerifyEngine(const VerifyEngine&) = delete;
   VerifyEngine& operator=(const VerifyEngine&) = delete;

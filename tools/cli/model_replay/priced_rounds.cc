@@ -6,7 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 #include "services/orchestrator/core/draft_estimates.h"
 #include "services/orchestrator/core/draft_source.h"
 #include "services/orchestrator/core/pass_costs.h"

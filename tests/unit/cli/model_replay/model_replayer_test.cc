@@ -10,7 +10,7 @@
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/model_weights.h"
 #include "common/infer/pass_timing.h"
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_backend.h"

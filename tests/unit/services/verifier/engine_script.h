@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/spec/round.h"
+#include "common/speculation/round.h"
 #include "gtest/gtest.h"
 #include "services/verifier/core/verify_engine.h"
 #include "tests/support/status_matchers.h"

@@ -6,14 +6,14 @@
 //
 // Source: Leviathan et al., arXiv:2211.17192, section 2.3 (greedy case);
 // SpecInfer, arXiv:2305.09781, "VerifyGreedy", for trees.
-#ifndef FORETOKEN_COMMON_SPEC_ACCEPTANCE_H_
-#define FORETOKEN_COMMON_SPEC_ACCEPTANCE_H_
+#ifndef FORETOKEN_COMMON_SPECULATION_ACCEPTANCE_H_
+#define FORETOKEN_COMMON_SPECULATION_ACCEPTANCE_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/spec/token_tree.h"
+#include "common/speculation/token_tree.h"
 
 namespace foretoken {
 
@@ -36,4 +36,4 @@ Acceptance Accept(const TokenTree& tree,
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_SPEC_ACCEPTANCE_H_
+#endif  // FORETOKEN_COMMON_SPECULATION_ACCEPTANCE_H_

@@ -1,4 +1,4 @@
-#include "common/spec/tree_builder.h"
+#include "common/speculation/tree_builder.h"
 
 #include <algorithm>
 #include <numeric>

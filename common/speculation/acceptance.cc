@@ -1,4 +1,4 @@
-#include "common/spec/acceptance.h"
+#include "common/speculation/acceptance.h"
 
 #include "common/base/check.h"
 

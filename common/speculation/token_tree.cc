@@ -1,4 +1,4 @@
-#include "common/spec/token_tree.h"
+#include "common/speculation/token_tree.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "common/spec/acceptance.h"
+#include "common/speculation/acceptance.h"
 
 #include <utility>
 #include <vector>

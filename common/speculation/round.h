@@ -4,8 +4,8 @@
 // A session is a text that grows: the prompt, then one token from prefill, then
 // what the rounds commit. Its length counts committed tokens, prompt included.
 // Row 0 of a round is the last committed token, row i + 1 is node i.
-#ifndef FORETOKEN_COMMON_SPEC_ROUND_H_
-#define FORETOKEN_COMMON_SPEC_ROUND_H_
+#ifndef FORETOKEN_COMMON_SPECULATION_ROUND_H_
+#define FORETOKEN_COMMON_SPECULATION_ROUND_H_
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "common/base/types.h"
 #include "common/sampling/sampler.h"
-#include "common/spec/token_tree.h"
+#include "common/speculation/token_tree.h"
 
 namespace foretoken {
 
@@ -89,4 +89,4 @@ struct RoundResult {
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_SPEC_ROUND_H_
+#endif  // FORETOKEN_COMMON_SPECULATION_ROUND_H_

@@ -6,8 +6,8 @@
 //
 // Source: SpecInfer, arXiv:2305.09781, "Token Tree Verifier".
 // Thread-compatible: const methods may be called concurrently.
-#ifndef FORETOKEN_COMMON_SPEC_TOKEN_TREE_H_
-#define FORETOKEN_COMMON_SPEC_TOKEN_TREE_H_
+#ifndef FORETOKEN_COMMON_SPECULATION_TOKEN_TREE_H_
+#define FORETOKEN_COMMON_SPECULATION_TOKEN_TREE_H_
 
 #include <cstdint>
 #include <vector>
@@ -40,4 +40,4 @@ class TokenTree {
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_SPEC_TOKEN_TREE_H_
+#endif  // FORETOKEN_COMMON_SPECULATION_TOKEN_TREE_H_

@@ -12,8 +12,8 @@
 // Source: SpecInfer, arXiv:2305.09781, "Merge-based speculation"; probe rows
 // are what Lookahead Decoding, arXiv:2402.02057, calls its lookahead branch.
 // Owned by one thread.
-#ifndef FORETOKEN_COMMON_SPEC_TREE_BUILDER_H_
-#define FORETOKEN_COMMON_SPEC_TREE_BUILDER_H_
+#ifndef FORETOKEN_COMMON_SPECULATION_TREE_BUILDER_H_
+#define FORETOKEN_COMMON_SPECULATION_TREE_BUILDER_H_
 
 #include <cstdint>
 #include <vector>
@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
-#include "common/spec/token_tree.h"
+#include "common/speculation/token_tree.h"
 
 namespace foretoken {
 
@@ -92,4 +92,4 @@ class TreeBuilder {
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_SPEC_TREE_BUILDER_H_
+#endif  // FORETOKEN_COMMON_SPECULATION_TREE_BUILDER_H_

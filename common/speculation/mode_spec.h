@@ -14,8 +14,8 @@
 //   FORETOKEN_RETURN_IF_ERROR(read.Finish());
 //
 // Thread-compatible.
-#ifndef FORETOKEN_COMMON_SPEC_MODE_SPEC_H_
-#define FORETOKEN_COMMON_SPEC_MODE_SPEC_H_
+#ifndef FORETOKEN_COMMON_SPECULATION_MODE_SPEC_H_
+#define FORETOKEN_COMMON_SPECULATION_MODE_SPEC_H_
 
 #include <cstdint>
 #include <initializer_list>
@@ -88,4 +88,4 @@ class ModeReader {
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_SPEC_MODE_SPEC_H_
+#endif  // FORETOKEN_COMMON_SPECULATION_MODE_SPEC_H_

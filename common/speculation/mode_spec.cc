@@ -1,4 +1,4 @@
-#include "common/spec/mode_spec.h"
+#include "common/speculation/mode_spec.h"
 
 #include <algorithm>
 #include <cmath>
