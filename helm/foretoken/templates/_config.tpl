@@ -103,7 +103,7 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- define "foretoken.check" -}}
 {{- $v := .Values -}}
 {{- if and (not $v.tls.enabled) (not $v.insecure) -}}
-{{- fail "tls.enabled=false: listeners would be open without TLS; set insecure=true to want that" -}}
+{{- fail "tls.enabled=false: listeners would accept unencrypted connections; set insecure=true to allow that" -}}
 {{- end -}}
 {{- if and $v.tls.enabled $v.insecure -}}
 {{- fail "insecure=true: want tls.enabled=false with it" -}}
@@ -126,7 +126,7 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- end -}}
 {{- range $v.crest.datastores -}}
 {{- if and (hasSuffix "=postgres" .) (not $v.crest.postgres.secretName) -}}
-{{- fail (printf "crest.postgres.secretName: datastore %s wants it" .) -}}
+{{- fail (printf "crest.postgres.secretName: required by datastore %s" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

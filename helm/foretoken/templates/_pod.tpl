@@ -18,9 +18,9 @@ metadata:
   {{- end }}
 spec:
   automountServiceAccountToken: false
-  # Variables of the cluster's Services begin with FORETOKEN_ too.
+  # Service environment variables would begin with FORETOKEN_ too.
   enableServiceLinks: false
-  # The drain, then what is left of streams and of the process.
+  # The drain, then time to end the remaining streams and the process.
   terminationGracePeriodSeconds: {{ add $v.drainSeconds $preStop 15 }}
   securityContext:
     {{- toYaml $v.podSecurityContext | nindent 4 }}
