@@ -1,14 +1,14 @@
-# The five services on this machine, each a process of its own, with a private
-# PostgreSQL and Redis: sourced by tools/up, tools/down, tools/soak and
-# tools/quickstart, from the project's root.
+# Functions that run the five services on this machine, each in its own process,
+# with a private PostgreSQL and Redis. Sourced by tools/up, tools/down,
+# tools/soak and tools/quickstart, from the project's root.
 #
-# What may be set before it is sourced (a set with another folder and other
-# ports stands beside the usual one and does not touch it):
+# Variables to set before sourcing (a set with another folder and other ports runs
+# independently of the usual one):
 #   FORETOKEN_RUN             pid files, logs, sockets, Redis' file (.run)
 #   FORETOKEN_BIN             binaries (build/release/bin)
-#   FORETOKEN_FIRST_PORT      of the five, orchestrator first (50050)
-#   FORETOKEN_FIRST_METRICS_PORT                             (9100)
-#   FORETOKEN_TARGET, _DRAFT  Hugging Face directories of one tokenizer
+#   FORETOKEN_FIRST_PORT      first of the five ports, the orchestrator's (50050)
+#   FORETOKEN_FIRST_METRICS_PORT   first of the metrics ports (9100)
+#   FORETOKEN_TARGET, _DRAFT  Hugging Face directories with the same tokenizer
 #   FORETOKEN_CORPUS          folder of .py files for datastore and prior
 #                             (Python's standard library)
 
@@ -16,11 +16,11 @@ run=$(realpath -m "${FORETOKEN_RUN:-.run}")
 bin=${FORETOKEN_BIN:-build/release/bin}
 target=${FORETOKEN_TARGET:-tools/demo/target}
 draft=${FORETOKEN_DRAFT:-tools/demo/draft}
-# What is made of a text with the target's tokenizer is named after it.
+# Files made with the target's tokenizer are named after it.
 vocabulary=$(cat "$target"/tokenizer.* 2>/dev/null | cksum | cut -d' ' -f1)
 services=(verifier draft-worker trie-drafter crest orchestrator)
 
-# The newest standard library of Python on this machine.
+# Prints the folder of the newest Python standard library on this machine.
 python_library() {
   local folder
   folder=$(ls -d /usr/lib/python3.*/ 2>/dev/null | sort -V | tail -1)
@@ -31,7 +31,7 @@ python_library() {
 
 corpus() { printf '%s\n' "${FORETOKEN_CORPUS:-$(python_library)}"; }
 
-# A service's place in the rows of ports.
+# Index of a service's port.
 place_of() {
   case $1 in
     orchestrator) echo 0 ;;
@@ -48,8 +48,8 @@ metrics_port_of() {
   echo $((${FORETOKEN_FIRST_METRICS_PORT:-9100} + $(place_of "$1")))
 }
 
-# The pid of a part that runs, or nothing. The pid in its file counts only
-# while it is that program: pids come round again.
+# Prints the pid of a running part, or nothing. The pid in its file counts only
+# while it belongs to that program: pids are reused.
 pid_of() {
   local pid file=$run/$1.pid
   if [ "$1" = postgres ]; then
@@ -61,10 +61,10 @@ pid_of() {
   ! is_part "$1" "${pid:-none}" || printf '%s' "$pid"
 }
 
-# is_part NAME PID: that process is one of that part's program.
+# is_part NAME PID: whether the process runs that part's program.
 is_part() {
   local program
-  # Not a bare return: in a trap that is the status from before it.
+  # Not a bare return, which in a trap gives the status from before the trap.
   program=$(readlink "/proc/$2/exe" 2>/dev/null) || return 1
   case "${program##*/}" in
     foretoken-"$1"* | "$1" | "$1"-*) ;;
@@ -72,7 +72,7 @@ is_part() {
   esac
 }
 
-# PostgreSQL does not run as root; its socket lives where its user can reach.
+# PostgreSQL refuses to run as root; its socket must be reachable for its user.
 as_postgres() {
   if [ "$(id -u)" -eq 0 ]; then runuser -u postgres -- "$@"; else "$@"; fi
 }
@@ -91,7 +91,7 @@ start_postgres() {
     printf '%s' "$folder" >"$run/postgres.folder"
   fi
   export FORETOKEN_POSTGRES_URL="host=$folder user=postgres dbname=postgres"
-  # Not by pg_ctl's status, which takes a zombie for a server.
+  # Not pg_ctl's status, which takes a zombie for a running server.
   [ -z "$(pid_of postgres)" ] || return 0
   (cd / && as_postgres "$programs/pg_ctl" -D "$folder/data" -w \
     -l "$folder/server.log" \
@@ -107,7 +107,8 @@ stop_postgres() {
     -m fast -w stop) >/dev/null 2>&1 || true
 }
 
-# Background programs of a shell that says nothing when they are killed.
+# Runs a program in the background, without a message from the shell if it is
+# killed.
 in_background() {
   local name=$1
   shift
@@ -123,7 +124,7 @@ start_redis() {
     --maxmemory 64mb --maxmemory-policy allkeys-lru
 }
 
-# The n-grams of the corpus, published once.
+# Builds the CREST datastore of the corpus and publishes it, once.
 publish_datastore() {
   "$bin/foretoken" crest list 2>"$run/crest-build.log" |
     grep "\"python-$vocabulary\"" >/dev/null && return
@@ -132,7 +133,7 @@ publish_datastore() {
     --name "python-$vocabulary" 2>"$run/crest-build.log" >/dev/null
 }
 
-# The same text as a static prior for the trie drafter.
+# Builds the static prior of the trie drafter from the same text.
 make_prior() {
   [ -f "$run/python-$vocabulary.prior" ] ||
     "$bin/foretoken" prior build --corpus "$(corpus)" --tokenizer \
@@ -140,7 +141,7 @@ make_prior() {
       2>"$run/prior-build.log" >/dev/null
 }
 
-# start NAME ARGUMENTS...: one service in the background, unless it runs.
+# start NAME ARGUMENTS...: starts a service in the background, unless it runs.
 start() {
   local name=$1
   shift
@@ -172,7 +173,7 @@ start_service() {
   esac
 }
 
-# Any part of the set, by its name.
+# Starts any part of the set by name.
 start_part() {
   case $1 in
     postgres) start_postgres ;;
@@ -181,7 +182,7 @@ start_part() {
   esac
 }
 
-# The whole set, with what it serves made where it is missing.
+# Starts the whole set, after building missing datastores and priors.
 start_all() {
   mkdir -p "$run"
   local part
@@ -195,7 +196,7 @@ start_all() {
   for part in "${services[@]}"; do await_part "$part"; done
 }
 
-# answers PART: it serves, now.
+# answers PART: whether it is serving now.
 answers() {
   case $1 in
     postgres)
@@ -206,7 +207,7 @@ answers() {
   esac >/dev/null 2>&1
 }
 
-# Until it serves, and is the process that was started.
+# Waits until a part is serving, in the process that was started.
 await_part() {
   local deadline=$((SECONDS + 60))
   until answers "$1" && [ -n "$(pid_of "$1")" ]; do
@@ -219,7 +220,7 @@ await_part() {
   done
 }
 
-# stop NAME: asks it to end, and waits until it has.
+# stop NAME: terminates a part and waits until it is gone.
 stop() {
   local pid
   pid=$(pid_of "$1")
@@ -233,7 +234,7 @@ stop() {
   kill -9 "$pid" 2>/dev/null || true
 }
 
-# The parts that run.
+# Prints the running parts.
 running_parts() {
   local part
   for part in "${services[@]}" redis postgres; do
@@ -241,8 +242,8 @@ running_parts() {
   done
 }
 
-# stop_all [PART...]: all but those. Services first, then Redis and PostgreSQL;
-# what they stored stays.
+# stop_all [PART...]: stops all parts except those named. Services first, then
+# Redis and PostgreSQL; their data is kept.
 stop_all() {
   local part
   for part in orchestrator crest trie-drafter draft-worker verifier redis \

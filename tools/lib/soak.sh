@@ -1,12 +1,14 @@
-# What tools/soak does to the set of tools/lib/services.sh, and what it looks at
-# afterwards. Sourced by it, after services.sh.
+# Functions of tools/soak: fault injection into the services of
+# tools/lib/services.sh, and the checks afterwards. Sourced by it, after
+# services.sh.
 
 parts=("${services[@]}" redis postgres)
-# Between two equal lots of requests without kills, of every process: memory of
-# its own (RssAnon; mapped files come and go), and open files.
+# Limits per process between two equal batches of requests without faults:
+# growth of its anonymous memory (RssAnon; mapped files come and go), and of
+# open files.
 most_growth_kib=8192
 most_new_files=8
-# Of the orchestrator while all others die around it.
+# Limit for the orchestrator while all others die around it.
 most_growth_amid_kib=32768
 
 declare -A blows=()  # "PART ACTION": how often
@@ -19,7 +21,7 @@ problem() {
 
 # --- Reading
 
-# All of a service's metrics.
+# Prints all metrics of a service.
 metrics_of() {
   (
     exec 3<>"/dev/tcp/127.0.0.1/$(metrics_port_of "$1")" || exit 1
@@ -28,7 +30,7 @@ metrics_of() {
   ) 2>/dev/null
 }
 
-# sum_of METRIC: over its labels, of the metrics on standard input.
+# sum_of METRIC: sums it over its labels, reading metrics from standard input.
 sum_of() {
   awk -v name="$1" '$1 == name || index($1, name "{") == 1 {sum += $2; n = 1}
                     END {if (n) printf "%.0f", sum; else print "missing"}'
@@ -40,8 +42,8 @@ memory_of() {
 resident_of() {
   awk '/^VmRSS/ {print $2}' "/proc/$(pid_of "$1")/status" 2>/dev/null || true
 }
-# look_at PART MEMORY FILES GROWTH: what it has now against what it had, and may
-# have grown by (KiB).
+# look_at PART MEMORY FILES GROWTH: compares memory (KiB) and open files with
+# earlier values; memory may have grown by GROWTH.
 look_at() {
   local memory_now files_now
   memory_now=$(memory_of "$1")
@@ -59,7 +61,7 @@ look_at() {
 }
 files_of() { (ls "/proc/$(pid_of "$1")/fd" 2>/dev/null || true) | wc -l; }
 
-# Says what a system without requests should not hold.
+# Prints what a system without requests still holds but should not.
 held() {
   local text
   expect() {
@@ -74,7 +76,7 @@ held() {
   expect verifier foretoken_streams 0
   expect verifier foretoken_sessions 0
   expect verifier foretoken_engine_queue_length 0
-  # Free ones include those that are kept for prefixes.
+  # Free pages include those kept for prefix reuse.
   expect verifier foretoken_kv_pages_free "$(value_of foretoken_kv_pages)"
   text=$(metrics_of draft-worker)
   expect draft-worker foretoken_draft_worker_streams 0
@@ -90,7 +92,7 @@ held() {
   expect crest foretoken_crest_streams 0
 }
 
-# Everything that requests held has come back.
+# Waits until everything that requests held has been returned.
 await_rest() {
   local left
   for _ in $(seq 300); do
@@ -103,7 +105,7 @@ await_rest() {
 
 # --- Hurting
 
-# Everyone of a part, its own children included.
+# Prints the pids of a part, including its children.
 pids_of() {
   local pid
   pid=$(pid_of "$1")
@@ -121,7 +123,7 @@ hurt() {
   blows["$1 $2"]=$((${blows["$1 $2"]:-0} + 1))
   case $2 in
     kill) kill -9 "$(pid_of "$1")" 2>/dev/null || true ;;
-    # PostgreSQL waits for its clients otherwise.
+    # On SIGTERM PostgreSQL would wait for its clients.
     restart) kill -"$([ "$1" = postgres ] && echo INT || echo TERM)" \
       "$(pid_of "$1")" 2>/dev/null || true ;;
     hang) kill -STOP $pids 2>/dev/null || true ;;
@@ -131,8 +133,8 @@ hurt() {
 }
 hurt_now='' postgres_pids=''
 
-# Where the first process does not reap (containers), the number of a server that
-# was killed looks alive to the next one. Its children are gone by then.
+# If init does not reap orphans (containers), the pid of a killed server looks
+# alive to the next one. Its children are gone by then.
 forget_postgres() {
   local pid folder
   folder=$(<"$run/postgres.folder")
@@ -143,13 +145,13 @@ forget_postgres() {
     done
     if is_part postgres "$pid"; then
       problem "PostgreSQL's process $pid does not go"
-      return 0  # not bare: in a trap that is the status from before it
+      return 0  # not bare: in a trap it gives the status from before the trap
     fi
   done
   rm -f "$folder/data/postmaster.pid" "$folder/.s.PGSQL.5432.lock"
 }
 
-# Lets go on, or starts again, what was hurt, and waits until it serves.
+# Resumes or restarts every part that was hurt, and waits until it is serving.
 heal_all() {
   [ -z "$hurt_now" ] || echo "$(date +%T) heal$hurt_now" >>"$run/blows.log"
   local one part action
@@ -176,7 +178,7 @@ heal_all() {
   hurt_now=''
 }
 
-# blow PART ACTION: now and then on another part meanwhile.
+# blow PART ACTION: hurts a part, and sometimes a second one at the same time.
 blow() {
   hurt "$1" "$2"
   sleep "$((RANDOM % 2)).$((RANDOM % 10))"
@@ -200,7 +202,7 @@ client() {
 }
 client_pid=''
 client_runs() { [ -n "$client_pid" ] && kill -0 "$client_pid" 2>/dev/null; }
-# Waits for it and shows what it found.
+# Waits for the client and prints its results.
 client_ends() {
   wait "$client_pid" || problem "$1: $(tail -n 1 "$run/$1.err")"
   client_pid=''
@@ -213,8 +215,8 @@ in_peace() {
   client_ends "$1"
 }
 
-# amid_blows LOG REQUESTS SEED ACTIONS PART...: each of the actions is done to
-# each of the parts once, and then both at random until the requests are through.
+# amid_blows LOG REQUESTS SEED ACTIONS PART...: applies each action to each part
+# once, then random ones until all requests are done.
 amid_blows() {
   local log=$1 requests=$2 seed=$3 first=$4 part action
   shift 4
@@ -239,7 +241,7 @@ amid_blows() {
   await_rest "$log"
 }
 
-# Breakers close again once requests find their services well.
+# Sends requests until all circuit breakers have closed again.
 await_recovery() {
   local open
   for _ in $(seq 120); do
@@ -253,7 +255,7 @@ await_recovery() {
     grep ^foretoken_breaker_state)"
 }
 
-# missed_blows ACTIONS: all parts suffered each of them.
+# missed_blows ACTIONS: checks that every part suffered each action.
 missed_blows() {
   local part action
   for part in "${parts[@]}"; do
@@ -315,7 +317,7 @@ soak_chaos() {
   verdict
 }
 
-# Every part dies once: no figures of memory, which want longer.
+# Kills every part once. Does not check memory, which would take longer.
 soak_short() {
   RANDOM=$2
   texts=$(ls "$(corpus)"/*.py | paste -sd,)

@@ -1,7 +1,7 @@
 """Writes the pair's directories and its model card.
 
-The card holds what was seen, not what was hoped for: the figures of
-evaluate.py, the training logs' own lines, greedy samples as they came.
+The card reports measurements only: the figures of evaluate.py, lines of the
+training logs, unedited greedy samples.
 """
 import argparse
 import json
@@ -41,7 +41,7 @@ def samples(model, tokenizer, data, kind):
 
 
 def thinned(path, lines=14):
-    """The log's progress lines, evenly thinned, the last one kept."""
+    """Evenly thinned progress lines of the log, including the last one."""
     with open(path) as f:
         steps = [line.rstrip() for line in f if line.startswith("step ")]
     every = max(1, len(steps) // lines)
@@ -74,7 +74,7 @@ def main():
             figures.append(f"| {key} | "
                            + " | ".join(str(r[key]) for r in rows) + " |")
     tokenizer = Tokenizer.from_file(tokenizer_json)
-    for p in target.parameters():  # what was exported
+    for p in target.parameters():  # as exported
         p.data = p.data.bfloat16().float()
     here = os.path.dirname(os.path.abspath(__file__))
     with open(f"{here}/card.md") as f:

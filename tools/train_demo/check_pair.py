@@ -1,7 +1,7 @@
-"""Do Foretoken and Hugging Face transformers write the same greedy tokens?
+"""Checks that Foretoken and Hugging Face transformers agree on greedy tokens.
 
-For each kind 25 beginnings of held-out documents are continued by both, in
-fp32. Exits with 1 at the first difference in any of them.
+Both continue 25 beginnings of held-out documents of each kind, in fp32. Exits
+with 1 at the first difference.
 """
 import argparse
 import json

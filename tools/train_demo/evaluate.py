@@ -14,8 +14,8 @@ WINDOW, STRIDE = 1024, 512
 
 
 def windows(ids):
-    """(window, first position that counts): each token once, after 512 or more
-    tokens of context where the text has them."""
+    """(window, first position to count): counts each token once, after at least
+    512 tokens of context if the text has them."""
     begin = 0
     while True:
         piece = ids[begin:begin + WINDOW + 1]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches the training text: Python sources of Debian packages, unpacked (not
-# installed) below OUT/debian.   usage: fetch_data.sh OUT
+# Downloads the training text: Python sources of Debian packages, unpacked (not
+# installed) into OUT/debian. usage: fetch_data.sh OUT
 set -euo pipefail
 out=${1:?usage: fetch_data.sh OUT}
 packages=(

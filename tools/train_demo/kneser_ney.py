@@ -1,7 +1,7 @@
 """Interpolated Kneser-Ney 5-gram over the training tokens: the baseline.
 
 Counts are sorted arrays: an n-gram of five 12-bit ids fits one 64-bit key.
-Source: Chen and Goodman 1999, section 2.7 (one discount an order).
+Source: Chen and Goodman 1999, section 2.7 (one discount per order).
 """
 import numpy as np
 
@@ -50,14 +50,14 @@ class KneserNey:
         keys, counts = np.unique(keys_of(ids, n), return_counts=True)
         self.orders = [Order(keys, counts)]
         for order in range(n - 1, 0, -1):
-            # Continuation counts: distinct tokens seen in front.
+            # Continuation counts: distinct preceding tokens.
             mask = np.uint64((1 << (BITS * order)) - 1)
             keys, counts = np.unique(keys & mask, return_counts=True)
             self.orders.append(Order(keys, counts))
         self.orders.reverse()
 
     def nats(self, ids):
-        """Negative log-likelihood of ids[1:], each after up to n-1 before it."""
+        """Negative log-likelihood of ids[1:], each given up to n-1 tokens."""
         total = 0.0
         p = np.full(len(ids), 1.0 / self.vocab)
         for order in range(1, self.n + 1):

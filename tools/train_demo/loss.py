@@ -1,8 +1,8 @@
 """The output layer and its loss in one step, a few rows at a time.
 
 The logits of a batch (8,192 rows x 4,096 ids in fp32) are larger than any
-cache; here each chunk's gradient is taken while its logits are at hand, and
-neither is ever written out whole.
+cache. Here each chunk's gradient is computed while its logits are still in the
+cache, and neither is ever materialised as a whole.
 """
 import torch
 
@@ -53,7 +53,7 @@ class _Head(torch.autograd.Function):
 
 
 class Loss:
-    """Mean nats a token: against the text, or from a teacher's choices."""
+    """Mean nats per token: against the text, or from a teacher."""
 
     def __init__(self, compiled, chunk=512):
         wrap = torch.compile if compiled else lambda f: f

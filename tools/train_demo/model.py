@@ -1,7 +1,7 @@
-"""The demo pair's architecture (plain Llama) in PyTorch, and its way to disk.
+"""The demo pair's architecture (plain Llama) in PyTorch, with load and export.
 
-Weights are kept under Hugging Face's names, so that a checkpoint is the
-directory that Foretoken and transformers load.
+Weights have Hugging Face's names, so that Foretoken and transformers can load
+the exported directory.
 """
 import json
 import os
@@ -50,8 +50,8 @@ def rotate(x, cos, sin):
 
 
 def attend(q, k, v, block=256):
-    """Causal attention. On a CPU in blocks of queries, each against the keys
-    up to its end: there it is half again as fast as the library's own."""
+    """Causal attention. On a CPU, in blocks of queries against the keys up to
+    the end of the block, which is 1.5 times as fast as the library's."""
     q, k = q.to(v.dtype), k.to(v.dtype)
     length = q.shape[2]
     if q.device.type != "cpu" or length == 1 or length % block:
@@ -101,7 +101,7 @@ class Layer(nn.Module):
 
 
 class Past:
-    """Keys and values of one layer, for sampling: one token a step."""
+    """Keys and values of one layer, for sampling one token per step."""
 
     def __init__(self):
         self.k = self.v = None
@@ -133,7 +133,7 @@ class Llama(nn.Module):
         return x @ self.embed_tokens.weight.to(x.dtype).T
 
     def body(self, ids, past=None, offset=0):
-        """What the output layer reads [batch, length, d_model]."""
+        """Input of the output layer [batch, length, d_model]."""
         length = ids.shape[1]
         cos, sin = rope_tables(self.shape, offset + length, ids.device)
         cos, sin = cos[offset:], sin[offset:]
@@ -144,7 +144,7 @@ class Llama(nn.Module):
 
     @torch.no_grad()
     def start_embedding_from(self, teacher):
-        """The teacher's embedding along its main axes: a head start."""
+        """Initialises from the principal axes of the teacher's embedding."""
         e = teacher.embed_tokens.weight
         _, _, axes = torch.linalg.svd(e, full_matrices=False)
         self.embed_tokens.weight.copy_(e @ axes[:self.shape.d_model].T)
@@ -180,7 +180,7 @@ def write_safetensors(path, tensors):
 
 
 def export(model, directory, tokenizer_json):
-    """Writes an ordinary Hugging Face directory, weights in bf16."""
+    """Writes a Hugging Face directory, weights in bf16."""
     s = model.shape
     os.makedirs(directory, exist_ok=True)
     write_safetensors(f"{directory}/model.safetensors", model.hf_tensors())

@@ -1,15 +1,15 @@
 """Muon for the hidden matrices, AdamW for the rest.
 
 Muon: momentum whose update is orthogonalised by a Newton-Schulz iteration
-(Jordan et al., 2024); per token seen it learns clearly faster than AdamW on
-small transformers, which is what a small token budget needs.
+(Jordan et al., 2024). On small transformers it learns clearly faster per token
+than AdamW, which suits a small token budget.
 """
 import torch
 import torch.distributed as dist
 
 
 def orthogonalise(g, steps=5):
-    """About U V^T of g's singular value decomposition."""
+    """Approximates U V^T of g's singular value decomposition."""
     a, b, c = 3.4445, -4.7750, 2.0315
     x = g.bfloat16()
     if tall := g.shape[0] > g.shape[1]:
@@ -22,7 +22,7 @@ def orthogonalise(g, steps=5):
 
 
 class Muon(torch.optim.Optimizer):
-    """With several processes each orthogonalises its share of the matrices."""
+    """Each process orthogonalises its share of the matrices."""
 
     def __init__(self, params, lr, momentum=0.95, weight_decay=0.02):
         super().__init__(params, dict(lr=lr, momentum=momentum,
@@ -58,7 +58,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def sum_over_processes(tensors):
-    """One message for all of them; afterwards each holds the sum."""
+    """Sums over all processes in one message."""
     flat = torch.cat([t.reshape(-1) for t in tensors])
     dist.all_reduce(flat)
     for t, part in zip(tensors, flat.split([t.numel() for t in tensors])):

@@ -1,9 +1,9 @@
 """Text to tokens: trains the tokenizer, encodes train and held-out sets.
 
 Writes OUT/tokenizer.json, and OUT/{train,eval}_{code,stories}.bin (uint16 ids,
-every document between two end tokens' worth of separation: id 0 in front of
-it, id 0 behind the last) with OUT/eval_*.bytes holding the held-out size.
-Whole documents are held out, chosen by a hash of their path or number.
+id 0 before every document and after the last one), and the held-out sizes in
+OUT/eval_*.bytes. Whole documents are held out, selected by a hash of their path
+or number.
 """
 import argparse
 import glob

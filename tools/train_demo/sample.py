@@ -1,7 +1,7 @@
-"""Text that the target writes itself, for the draft to be distilled on.
+"""Generates text with the target, on which the draft is distilled.
 
-Continues random 64-token beginnings of the training text, at temperatures
-between 0.3 and 1, in batches; writes uint16 ids, each text behind id 0.
+Continues random 64-token beginnings of the training text in batches, at
+temperatures between 0.3 and 1; writes uint16 ids, id 0 before each text.
 """
 import argparse
 import time
