@@ -9,7 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/cuda/device_module.h"
-#include "common/infer/cuda/device_twin.h"
+#include "tests/support/cuda_twin/device_twin.h"
 
 namespace foretoken::gpu_tests {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/infer/cuda/cuda_backend.h"
-#include "common/infer/cuda/device_twin.h"
 #include "common/infer/model_weights.h"
 #include "gtest/gtest.h"
+#include "tests/support/cuda_twin/device_twin.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::testing {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/infer/cuda/device_engine.h"
-#include "common/infer/cuda/device_twin.h"
+#include "tests/support/cuda_twin/device_twin.h"
 
 #ifndef FORETOKEN_TEST_ABI
 #define FORETOKEN_TEST_ABI foretoken::kDeviceAbi

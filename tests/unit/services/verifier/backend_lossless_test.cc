@@ -8,10 +8,10 @@
 
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/cuda/cuda_backend.h"
-#include "common/infer/cuda/device_twin.h"
 #include "common/infer/model_weights.h"
 #include "gtest/gtest.h"
 #include "services/verifier/core/verify_engine.h"
+#include "tests/support/cuda_twin/device_twin.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/services/verifier/engine_script.h"
 

@@ -1,4 +1,4 @@
-#include "common/infer/cuda/twin_math.h"
+#include "tests/support/cuda_twin/twin_math.h"
 
 #include <algorithm>
 #include <cmath>

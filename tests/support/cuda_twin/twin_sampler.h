@@ -2,8 +2,8 @@
 // DeviceSampling asks for it.
 //
 // Pure functions; thread-safe.
-#ifndef FORETOKEN_COMMON_INFER_CUDA_TWIN_SAMPLER_H_
-#define FORETOKEN_COMMON_INFER_CUDA_TWIN_SAMPLER_H_
+#ifndef FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_TWIN_SAMPLER_H_
+#define FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_TWIN_SAMPLER_H_
 
 #include <cstdint>
 
@@ -19,4 +19,4 @@ DeviceToken Sample(const device::PassHeader& pass, int32_t output,
 
 }  // namespace foretoken::twin
 
-#endif  // FORETOKEN_COMMON_INFER_CUDA_TWIN_SAMPLER_H_
+#endif  // FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_TWIN_SAMPLER_H_

@@ -3,8 +3,8 @@
 // definition that the kernels' results are compared with.
 //
 // Owned by one thread.
-#ifndef FORETOKEN_COMMON_INFER_CUDA_DEVICE_TWIN_H_
-#define FORETOKEN_COMMON_INFER_CUDA_DEVICE_TWIN_H_
+#ifndef FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_DEVICE_TWIN_H_
+#define FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_DEVICE_TWIN_H_
 
 #include "absl/status/statusor.h"
 #include "common/infer/cuda/cuda_backend.h"
@@ -20,4 +20,4 @@ absl::StatusOr<DeviceEnginePtr> MakeDeviceTwin(const DeviceShape& shape,
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_INFER_CUDA_DEVICE_TWIN_H_
+#endif  // FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_DEVICE_TWIN_H_

@@ -1,4 +1,4 @@
-#include "common/infer/cuda/twin_sampler.h"
+#include "tests/support/cuda_twin/twin_sampler.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,8 +1,8 @@
 // The device twin's weights, each matrix by way of the device's packed layout.
 //
 // Thread-compatible.
-#ifndef FORETOKEN_COMMON_INFER_CUDA_TWIN_WEIGHTS_H_
-#define FORETOKEN_COMMON_INFER_CUDA_TWIN_WEIGHTS_H_
+#ifndef FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_TWIN_WEIGHTS_H_
+#define FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_TWIN_WEIGHTS_H_
 
 #include <cstdint>
 #include <map>
@@ -51,4 +51,4 @@ class TwinWeights {
 
 }  // namespace foretoken::twin
 
-#endif  // FORETOKEN_COMMON_INFER_CUDA_TWIN_WEIGHTS_H_
+#endif  // FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_TWIN_WEIGHTS_H_

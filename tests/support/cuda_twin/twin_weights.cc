@@ -1,10 +1,10 @@
-#include "common/infer/cuda/twin_weights.h"
+#include "tests/support/cuda_twin/twin_weights.h"
 
 #include <cstring>
 
 #include "common/infer/cuda/kernels/device_status.h"
 #include "common/infer/cuda/kernels/gemm_index.h"
-#include "common/infer/cuda/twin_math.h"
+#include "tests/support/cuda_twin/twin_math.h"
 
 namespace foretoken::twin {
 namespace {

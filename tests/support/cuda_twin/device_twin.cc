@@ -1,4 +1,4 @@
-#include "common/infer/cuda/device_twin.h"
+#include "tests/support/cuda_twin/device_twin.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,9 +12,9 @@
 #include "common/infer/cuda/kernels/gemm_index.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 #include "common/infer/cuda/status_from_device.h"
-#include "common/infer/cuda/twin_math.h"
-#include "common/infer/cuda/twin_sampler.h"
-#include "common/infer/cuda/twin_weights.h"
+#include "tests/support/cuda_twin/twin_math.h"
+#include "tests/support/cuda_twin/twin_sampler.h"
+#include "tests/support/cuda_twin/twin_weights.h"
 
 namespace foretoken {
 namespace {

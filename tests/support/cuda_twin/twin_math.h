@@ -1,8 +1,8 @@
 // The arithmetic of the device twin, one row or one head at a time.
 //
 // Pure functions; thread-safe.
-#ifndef FORETOKEN_COMMON_INFER_CUDA_TWIN_MATH_H_
-#define FORETOKEN_COMMON_INFER_CUDA_TWIN_MATH_H_
+#ifndef FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_TWIN_MATH_H_
+#define FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_TWIN_MATH_H_
 
 #include <cstdint>
 
@@ -49,4 +49,4 @@ void MergeBlock(const float* query, const float* const* keys,
 
 }  // namespace foretoken::twin
 
-#endif  // FORETOKEN_COMMON_INFER_CUDA_TWIN_MATH_H_
+#endif  // FORETOKEN_TESTS_SUPPORT_CUDA_TWIN_TWIN_MATH_H_
