@@ -4,6 +4,7 @@
 
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
+#include "common/infer/weight_types.h"
 
 namespace foretoken {
 namespace {
@@ -16,13 +17,6 @@ std::vector<float> Vector(const WeightTensor& tensor, int64_t padded) {
   std::vector<float> out(padded, 0.0f);
   tensor.CopyTo(0, absl::MakeSpan(out.data(), tensor.rows * tensor.cols));
   return out;
-}
-
-float FromBf16(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof(value));
-  return value;
 }
 
 }  // namespace
@@ -61,7 +55,7 @@ absl::StatusOr<CpuModel> CpuModel::Build(const ModelWeights& weights,
     std::vector<float> row(d_model);
     CopyRow(weights.embedding(), token, row.data());
     uint16_t* out = model.embedding_.as<uint16_t>() + token * d_model;
-    for (int64_t i = 0; i < d_model; ++i) out[i] = ToBf16(row[i]);
+    for (int64_t i = 0; i < d_model; ++i) out[i] = BFloat16FromFloat(row[i]);
   });
   model.weights_digest_ = HexDigest(weights.digest());
   return model;
@@ -74,7 +68,7 @@ void CpuModel::CopyEmbedding(TokenId token, float* out) const {
                 d_model * sizeof(float));
   } else {
     const uint16_t* row = embedding_.as<uint16_t>() + token * d_model;
-    for (int64_t i = 0; i < d_model; ++i) out[i] = FromBf16(row[i]);
+    for (int64_t i = 0; i < d_model; ++i) out[i] = FloatFromBFloat16(row[i]);
   }
   for (int64_t i = d_model; i < d_model_padded_; ++i) out[i] = 0.0f;
 }

@@ -4,16 +4,10 @@
 #include <cstring>
 
 #include "common/infer/cpu/ops.h"
+#include "common/infer/weight_types.h"
 
 namespace foretoken {
 namespace {
-
-float FromBf16(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof(value));
-  return value;
-}
 
 void GemmBf16(const GemmArgs& args) {
   const int64_t steps = args.weight_bytes / 256;
@@ -24,11 +18,11 @@ void GemmBf16(const GemmArgs& args) {
     float* out = args.tile + static_cast<int64_t>(r) * kGemmColumns;
     for (int c = 0; c < kGemmColumns; ++c) out[c] = 0.0f;
     for (int64_t s = 0; s < steps; ++s, w += 2 * kGemmColumns) {
-      const float even = FromBf16(x[2 * s]);
-      const float odd = FromBf16(x[2 * s + 1]);
+      const float even = FloatFromBFloat16(x[2 * s]);
+      const float odd = FloatFromBFloat16(x[2 * s + 1]);
       for (int c = 0; c < kGemmColumns; ++c) {
-        out[c] += even * FromBf16(w[2 * c]);
-        out[c] += odd * FromBf16(w[2 * c + 1]);
+        out[c] += even * FloatFromBFloat16(w[2 * c]);
+        out[c] += odd * FloatFromBFloat16(w[2 * c + 1]);
       }
     }
   }
@@ -73,7 +67,7 @@ float ExpOne(float x) {
 }
 
 float KeyValue(float value) { return value; }
-float KeyValue(uint16_t bits) { return FromBf16(bits); }
+float KeyValue(uint16_t bits) { return FloatFromBFloat16(bits); }
 
 template <typename T>
 void Attend(const AttendArgs& args) {
@@ -120,12 +114,7 @@ void RmsNorm(const float* x, const float* weight, int n, int size, float eps,
 
 void ToBf16(const float* x, int n, uint16_t* out) {
   for (int i = 0; i < n; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, &x[i], sizeof(bits));
-    const uint32_t nearest = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
-    const uint32_t nan = (bits >> 16) | 0x40;
-    out[i] = static_cast<uint16_t>(
-        (bits & 0x7fffffffu) > 0x7f800000u ? nan : nearest);
+    out[i] = BFloat16FromFloat(x[i]);
   }
 }
 

@@ -1,21 +1,12 @@
 #include "common/infer/cpu/packed_matrix.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "common/infer/weight_types.h"
 
 namespace foretoken {
-
-uint16_t ToBf16(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, sizeof(bits));
-  if ((bits & 0x7fffffffu) > 0x7f800000u) {
-    return static_cast<uint16_t>((bits >> 16) | 0x40);
-  }
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
-}
 
 absl::StatusOr<PackedMatrix> PackedMatrix::Pack(
     Precision precision, int64_t columns, int64_t k, ThreadPool& pool,
@@ -42,8 +33,8 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(
       uint16_t* to = reinterpret_cast<uint16_t*>(out);
       for (int64_t i = 0; i < padded; i += 2) {
         for (int64_t c = 0; c < kGemmColumns; ++c, to += 2) {
-          to[0] = ToBf16(source[c * padded + i]);
-          to[1] = ToBf16(source[c * padded + i + 1]);
+          to[0] = BFloat16FromFloat(source[c * padded + i]);
+          to[1] = BFloat16FromFloat(source[c * padded + i + 1]);
         }
       }
     } else {

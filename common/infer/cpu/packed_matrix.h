@@ -23,9 +23,6 @@ inline int64_t PadTo(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// The bf16 nearest to `x`, ties to even; NaN stays NaN.
-uint16_t ToBf16(float x);
-
 class PackedMatrix {
  public:
   PackedMatrix() = default;

@@ -9,6 +9,7 @@
 #include "common/base/thread_pool.h"
 #include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/cpu/packed_matrix.h"
+#include "common/infer/weight_types.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 
@@ -17,10 +18,7 @@ namespace {
 
 float Rounded(float x, Precision precision) {
   if (precision == Precision::kFloat32) return x;
-  const uint32_t bits = static_cast<uint32_t>(ToBf16(x)) << 16;
-  float out;
-  std::memcpy(&out, &bits, sizeof(out));
-  return out;
+  return FloatFromBFloat16(BFloat16FromFloat(x));
 }
 
 struct Product {
@@ -54,7 +52,7 @@ Product MakeProduct(Precision precision, int64_t columns, int64_t k,
     for (int64_t i = 0; i < k; ++i) {
       const float value = p.x[r * k + i];
       uint8_t* out = p.packed.data() + r * p.stride + i * element;
-      const uint16_t narrow = ToBf16(value);
+      const uint16_t narrow = BFloat16FromFloat(value);
       if (element == 4) {
         std::memcpy(out, &value, 4);
       } else {

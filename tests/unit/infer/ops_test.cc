@@ -11,6 +11,7 @@
 
 #include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/cpu/packed_matrix.h"
+#include "common/infer/weight_types.h"
 #include "gtest/gtest.h"
 
 namespace foretoken {
@@ -105,7 +106,7 @@ TEST_P(OpsTest, ElementwiseOpsEqualScalarToTheBit) {
     ops_.to_bf16(x.data(), n, got16.data());
     scalar_.to_bf16(x.data(), n, want16.data());
     EXPECT_EQ(got16, want16);
-    for (int i = 0; i < n; ++i) ASSERT_EQ(got16[i], ToBf16(x[i]));
+    for (int i = 0; i < n; ++i) ASSERT_EQ(got16[i], BFloat16FromFloat(x[i]));
   }
 }
 
@@ -230,7 +231,7 @@ TEST_P(OpsTest, AQuerysAttentionDoesNotDependOnItsNeighbours) {
   for (float& value : fp32) value = normal(random_);
   std::vector<uint16_t> block(2 * fp32.size());
   for (size_t i = 0; i < block.size(); ++i) {
-    block[i] = ToBf16(fp32[i % fp32.size()]);
+    block[i] = BFloat16FromFloat(fp32[i % fp32.size()]);
   }
   std::vector<std::vector<float>> query, together, alone;
   std::vector<const float*> q;
