@@ -87,42 +87,41 @@ void TreeBuilder::Propose(Node& node, int proposer, float prob, bool probe) {
   node.probe = node.probe && probe;
 }
 
-absl::StatusOr<std::vector<int32_t>> TreeBuilder::Add(
-    const ProposedTree& proposed) {
+absl::Status TreeBuilder::Add(const ProposedTree& proposed) {
   FORETOKEN_RETURN_IF_ERROR(Check(proposed));
   const std::vector<bool> probe = ProbeFlags(proposed);
-  std::vector<int32_t> handles(proposed.tokens.size());
+  std::vector<int32_t> nodes(proposed.tokens.size());
   std::vector<float> probs(proposed.tokens.size());
-  for (size_t i = 0; i < handles.size(); ++i) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
     const int32_t own_parent = proposed.parents[i];
     const float limit = own_parent == kRootParent ? 1.0f : probs[own_parent];
     probs[i] =
         proposed.probs.empty() ? 0.0f : std::min(limit, proposed.probs[i]);
     const int32_t parent =
-        own_parent == kRootParent ? kRootParent : handles[own_parent];
+        own_parent == kRootParent ? kRootParent : nodes[own_parent];
     const auto [child, fresh] =
         children_.try_emplace(ChildKey(parent, proposed.tokens[i]), size());
-    handles[i] = child->second;
+    nodes[i] = child->second;
     if (fresh) {
       nodes_.push_back({proposed.tokens[i], parent, 0, proposed.proposer,
                         probs[i], probe[i]});
     }
-    Propose(nodes_[handles[i]], proposed.proposer, probs[i], probe[i]);
+    Propose(nodes_[nodes[i]], proposed.proposer, probs[i], probe[i]);
   }
-  return handles;
+  return absl::OkStatus();
 }
 
 MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes) const {
   FORETOKEN_CHECK(max_draft_nodes >= 0 && max_nodes >= 0);
   std::vector<int32_t> drafts, probes;
-  for (int32_t handle = 0; handle < size(); ++handle) {
-    (nodes_[handle].probe ? probes : drafts).push_back(handle);
+  for (int32_t index = 0; index < size(); ++index) {
+    (nodes_[index].probe ? probes : drafts).push_back(index);
   }
   const size_t kept =
       std::min<size_t>({drafts.size(), static_cast<size_t>(max_draft_nodes),
                         static_cast<size_t>(max_nodes)});
   if (kept < drafts.size()) {
-    // Parents have at least their children's estimate and a smaller handle, so
+    // Parents have at least their children's estimate and a smaller index, so
     // that every prefix of this order is a tree.
     std::nth_element(drafts.begin(), drafts.begin() + kept, drafts.end(),
                      [&](int32_t a, int32_t b) {
@@ -135,27 +134,27 @@ MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes) const {
   }
 
   MergedTree merged;
-  merged.node_of.assign(nodes_.size(), -1);
+  std::vector<int32_t> row_of(nodes_.size(), -1);
   std::vector<TokenId> tokens;
   std::vector<int32_t> parents;
-  const auto take = [&](int32_t handle) {
-    const Node& node = nodes_[handle];
+  const auto take = [&](int32_t index) {
+    const Node& node = nodes_[index];
     const int32_t parent =
-        node.parent == kRootParent ? kRootParent : merged.node_of[node.parent];
+        node.parent == kRootParent ? kRootParent : row_of[node.parent];
     // A probe whose parent did not fit.
     if (node.parent != kRootParent && parent < 0) return;
-    merged.node_of[handle] = static_cast<int32_t>(tokens.size());
+    row_of[index] = static_cast<int32_t>(tokens.size());
     tokens.push_back(node.token);
     parents.push_back(parent);
     merged.proposers.push_back(node.proposers);
     merged.credited.push_back(node.credited);
     merged.probs.push_back(node.prob);
   };
-  for (const int32_t handle : drafts) take(handle);
+  for (const int32_t index : drafts) take(index);
   merged.draft_nodes = static_cast<int>(tokens.size());
-  for (const int32_t handle : probes) {
+  for (const int32_t index : probes) {
     if (tokens.size() == static_cast<size_t>(max_nodes)) break;
-    take(handle);
+    take(index);
   }
   absl::StatusOr<TokenTree> tree =
       TokenTree::Create(std::move(tokens), std::move(parents));

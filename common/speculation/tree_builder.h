@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
 #include "common/speculation/token_tree.h"
@@ -50,8 +50,6 @@ struct MergedTree {
   std::vector<ProposerSet> proposers;  // [tree.size()]
   std::vector<int> credited;           // [tree.size()], highest estimate
   std::vector<float> probs;            // [tree.size()], that estimate
-  // For every handle that Add gave: its node, or -1 where it did not fit.
-  std::vector<int32_t> node_of;
 };
 
 class TreeBuilder {
@@ -59,10 +57,9 @@ class TreeBuilder {
   // Tokens at or above `vocab_size` are refused.
   explicit TreeBuilder(int32_t vocab_size) : vocab_size_(vocab_size) {}
 
-  // Merges `proposed` in. Returns a handle for each of its nodes, for
-  // MergedTree::node_of; equal paths have equal handles. InvalidArgument names
-  // the first bad node, and nothing is merged then.
-  absl::StatusOr<std::vector<int32_t>> Add(const ProposedTree& proposed);
+  // Merges `proposed` in. InvalidArgument names the first bad node, and nothing
+  // is merged then.
+  absl::Status Add(const ProposedTree& proposed);
 
   // The best tree of at most `max_draft_nodes` draft and `max_nodes` nodes in
   // all; probes go first where space is short, the latest of them first. Ties
@@ -75,7 +72,7 @@ class TreeBuilder {
  private:
   struct Node {
     TokenId token;
-    int32_t parent;  // handle, or kRootParent
+    int32_t parent;  // index into nodes_, or kRootParent
     ProposerSet proposers;
     int credited;
     float prob;
@@ -87,7 +84,7 @@ class TreeBuilder {
 
   const int32_t vocab_size_;
   std::vector<Node> nodes_;
-  absl::flat_hash_map<uint64_t, int32_t> children_;  // (parent, token): handle
+  absl::flat_hash_map<uint64_t, int32_t> children_;  // (parent, token): node
 };
 
 }  // namespace foretoken
