@@ -27,17 +27,4 @@ rpc::DraftStreams::Reactor* DraftWorkerServer::Draft(
   return streams_.Start(context);
 }
 
-grpc::ServerUnaryReactor* DraftWorkerServer::GetDraftWorkerInfo(
-    grpc::CallbackServerContext* context, const v1::GetDraftWorkerInfoRequest*,
-    v1::GetDraftWorkerInfoResponse* response) {
-  response->set_model(options_.model_name);
-  response->set_vocab_size(thread_.model().vocab_size);
-  response->set_max_positions(thread_.model().max_positions);
-  response->set_tokenizer_fingerprint(options_.tokenizer_fingerprint);
-  response->set_sessions(static_cast<int32_t>(thread_.Snapshot().sessions));
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
-}
-
 }  // namespace foretoken::draft_worker

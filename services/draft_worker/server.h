@@ -1,4 +1,4 @@
-// The draft worker's gRPC service: streams to sessions, info, metrics.
+// The draft worker's gRPC service: streams to sessions, metrics.
 //
 // A stream's rounds block a worker thread each until the engine thread, which
 // serves them all in common passes, has their draft. Thread-safe.
@@ -19,7 +19,7 @@
 namespace foretoken::draft_worker {
 
 struct DraftServerOptions {
-  std::string model_name = "draft";   // shown to clients; never a path
+  std::string model_name = "draft";   // in the log; never a path
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
   int32_t max_streams = 1024;         // all connections together
   absl::Duration first_message_time = rpc::kFirstMessageTime;
@@ -37,10 +37,6 @@ class DraftWorkerServer final : public v1::DraftWorker::CallbackService,
 
   rpc::DraftStreams::Reactor* Draft(
       grpc::CallbackServerContext* context) override;
-  grpc::ServerUnaryReactor* GetDraftWorkerInfo(
-      grpc::CallbackServerContext* context,
-      const v1::GetDraftWorkerInfoRequest* request,
-      v1::GetDraftWorkerInfoResponse* response) override;
 
   grpc::Service* grpc_service() override { return this; }
   std::string health_name() const override {

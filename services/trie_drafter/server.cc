@@ -49,27 +49,19 @@ rpc::DraftStreams::Reactor* TrieDrafterServer::Draft(
   return streams_.Start(context);
 }
 
-absl::Status TrieDrafterServer::CheckScope(
-    const std::string& cache_scope,
-    const std::string& tokenizer_fingerprint) const {
-  FORETOKEN_RETURN_IF_ERROR(rpc::CheckCacheScope(cache_scope));
-  FORETOKEN_RETURN_IF_ERROR(rpc::CheckFingerprint(tokenizer_fingerprint));
-  if (!options_.tokenizer_fingerprint.empty() &&
-      !tokenizer_fingerprint.empty() &&
-      tokenizer_fingerprint != options_.tokenizer_fingerprint) {
-    return absl::FailedPreconditionError(
-        "tokenizer_fingerprint: the request's tokenizer is not that of "
-        "trie_drafter");
-  }
-  return absl::OkStatus();
-}
-
 grpc::ServerUnaryReactor* TrieDrafterServer::GetPhrases(
     grpc::CallbackServerContext* context, const v1::GetPhrasesRequest* request,
     v1::GetPhrasesResponse* response) {
   return RunCall(context, [this, request, response]() -> absl::Status {
-    FORETOKEN_RETURN_IF_ERROR(
-        CheckScope(request->cache_scope(), request->tokenizer_fingerprint()));
+    FORETOKEN_RETURN_IF_ERROR(rpc::CheckCacheScope(request->cache_scope()));
+    const std::string& fingerprint = request->tokenizer_fingerprint();
+    FORETOKEN_RETURN_IF_ERROR(rpc::CheckFingerprint(fingerprint));
+    if (!options_.tokenizer_fingerprint.empty() && !fingerprint.empty() &&
+        fingerprint != options_.tokenizer_fingerprint) {
+      return absl::FailedPreconditionError(
+          "tokenizer_fingerprint: the request's tokenizer is not that of "
+          "trie_drafter");
+    }
     const int32_t max = request->max_phrases();
     if (max < 1 || max > rpc::kMaxPhrasesPerMessage) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -81,24 +73,9 @@ grpc::ServerUnaryReactor* TrieDrafterServer::GetPhrases(
           absl::StrCat("phrase_tokens: ", request->phrase_tokens(),
                        ", want 0..", rpc::kMaxPhraseTokens));
     }
-    rpc::ToProto(sessions_.GetPhrases(request->cache_scope(),
-                                      request->tokenizer_fingerprint(),
+    rpc::ToProto(sessions_.GetPhrases(request->cache_scope(), fingerprint,
                                       request->phrase_tokens(), max),
                  response->mutable_phrases());
-    return absl::OkStatus();
-  });
-}
-
-grpc::ServerUnaryReactor* TrieDrafterServer::AddPhrases(
-    grpc::CallbackServerContext* context, const v1::AddPhrasesRequest* request,
-    v1::AddPhrasesResponse*) {
-  return RunCall(context, [this, request]() -> absl::Status {
-    FORETOKEN_RETURN_IF_ERROR(
-        CheckScope(request->cache_scope(), request->tokenizer_fingerprint()));
-    FORETOKEN_ASSIGN_OR_RETURN(std::vector<Phrase> phrases,
-                               rpc::FromProto(request->phrases()));
-    sessions_.AddPhrases(request->cache_scope(),
-                         request->tokenizer_fingerprint(), std::move(phrases));
     return absl::OkStatus();
   });
 }

@@ -50,10 +50,6 @@ class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
       grpc::CallbackServerContext* context,
       const v1::GetPhrasesRequest* request,
       v1::GetPhrasesResponse* response) override;
-  grpc::ServerUnaryReactor* AddPhrases(
-      grpc::CallbackServerContext* context,
-      const v1::AddPhrasesRequest* request,
-      v1::AddPhrasesResponse* response) override;
 
   grpc::Service* grpc_service() override { return this; }
   std::string health_name() const override {
@@ -72,9 +68,6 @@ class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
   // Runs `work` on a worker and ends the call with its status.
   grpc::ServerUnaryReactor* RunCall(grpc::CallbackServerContext* context,
                                     std::function<absl::Status()> work);
-  // What both calls on phrases name.
-  absl::Status CheckScope(const std::string& cache_scope,
-                          const std::string& tokenizer_fingerprint) const;
 
   const TrieServerOptions options_;
   TrieMetrics metrics_;

@@ -209,16 +209,6 @@ std::vector<Phrase> TrieSessions::GetPhrases(
   return phrases;
 }
 
-void TrieSessions::AddPhrases(const std::string& cache_scope,
-                              const std::string& tokenizer_fingerprint,
-                              std::vector<Phrase> phrases) {
-  if (cache_scope.empty() || phrases.empty()) return;
-  const ScopeKey key = ScopeKey::Of(cache_scope, tokenizer_fingerprint);
-  FindScope(key)->AddPhrases(phrases);
-  ScopeGrown(key);
-  if (store_ != nullptr) store_->SavePhrases(key, std::move(phrases));
-}
-
 absl::Status TrieSessions::Admit() {
   const int64_t bytes = session_bytes_.load();
   if (bytes > options_.max_session_bytes) {

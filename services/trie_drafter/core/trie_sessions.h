@@ -64,10 +64,6 @@ class TrieSessions final : public DraftSessions {
   std::vector<Phrase> GetPhrases(const std::string& cache_scope,
                                  const std::string& tokenizer_fingerprint,
                                  int32_t phrase_tokens, int32_t max);
-  // Oldest first.
-  void AddPhrases(const std::string& cache_scope,
-                  const std::string& tokenizer_fingerprint,
-                  std::vector<Phrase> phrases);
 
   int64_t sessions() const { return sessions_.load(); }
   ScopeTotals scopes() const { return scopes_->totals(); }

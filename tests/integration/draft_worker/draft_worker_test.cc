@@ -291,13 +291,8 @@ TEST_F(DraftWorkerTest, ConcurrentStreamsDraftAsEachAlone) {
   ASSERT_THAT(service, IsOk());
   Listen(*std::move(service));
 
-  v1::GetDraftWorkerInfoResponse info;
-  grpc::ClientContext context;
-  rpc::PrepareCall(context, absl::Now() + absl::Seconds(60), "");
-  ASSERT_TRUE(stub_->GetDraftWorkerInfo(&context, {}, &info).ok());
-  EXPECT_EQ(info.vocab_size(), 97);
-  EXPECT_EQ(info.max_positions(), 4096);
-  EXPECT_EQ(info.model(), "draft");
+  EXPECT_EQ(service_->drafts().model().vocab_size, 97);
+  EXPECT_EQ(service_->drafts().model().max_positions, 4096);
 
   const auto run = [this](int i) {
     std::vector<Tokens> drafts;

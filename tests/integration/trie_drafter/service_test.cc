@@ -175,15 +175,14 @@ TEST(TrieDrafterServiceTest, ADrainLetsSessionsEndAndTakesNoNewOnes) {
 
 class PhrasesTest : public ::testing::Test {
  protected:
+  // A request of `scope` whose only round adds `phrases`.
   absl::Status Add(const std::string& scope,
                    const std::vector<Phrase>& phrases) {
-    grpc::ClientContext context;
-    v1::AddPhrasesRequest request;
-    v1::AddPhrasesResponse response;
-    request.set_cache_scope(scope);
-    rpc::ToProto(phrases, request.mutable_phrases());
-    return rpc::FromGrpcStatus(
-        trie_->stub->AddPhrases(&context, request, &response));
+    DraftClient client(*trie_->stub);
+    client.Send(OpenOf("ouroboros", kPrompt, scope));
+    DraftRound round = RoundOf(7, {9});
+    round.phrases = phrases;
+    return client.Ask(round).status();
   }
   absl::StatusOr<std::vector<Phrase>> Get(const std::string& scope,
                                           int32_t max) {

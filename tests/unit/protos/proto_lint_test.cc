@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -26,6 +27,7 @@ namespace {
 namespace pb = ::google::protobuf;
 
 constexpr char kFolder[] = "foretoken/v1";
+constexpr char kRange[] = "range ";
 
 bool IsCamelCase(const std::string& name) {
   return std::regex_match(name, std::regex("([A-Z][a-z0-9]*)+"));
@@ -155,7 +157,8 @@ TEST_F(ProtoLintTest, MethodsAreNamedAfterTheirMessages) {
 }
 
 // field_numbers.golden holds "message number name type" for every field ever
-// published. A field may go only if its number becomes reserved.
+// published, and the ranges below. A field may go only if its number becomes
+// reserved, or with its message, whose name then stays unused.
 TEST_F(ProtoLintTest, NoFieldNumberChangesItsMeaning) {
   const std::string path =
       testing::SourcePath("tests/unit/protos/field_numbers.golden");
@@ -174,6 +177,7 @@ TEST_F(ProtoLintTest, NoFieldNumberChangesItsMeaning) {
   std::set<std::string> known;
   for (const absl::string_view line :
        absl::StrSplit(*golden, '\n', absl::SkipEmpty())) {
+    if (absl::StartsWith(line, kRange)) continue;
     known.insert(std::string(line));
     if (present.count(std::string(line)) > 0) continue;
     const std::vector<std::string> parts = absl::StrSplit(line, ' ');
@@ -187,6 +191,38 @@ TEST_F(ProtoLintTest, NoFieldNumberChangesItsMeaning) {
   }
   for (const std::string& line : present) {
     EXPECT_TRUE(known.count(line) > 0) << "add to " << path << ": " << line;
+  }
+}
+
+// "range file first last topic": numbers that changes under way at the same
+// time may use in every message of the file without a conflict. Numbers from
+// 100 on belong to a range.
+TEST_F(ProtoLintTest, RangesOfNumbersAreKept) {
+  const auto golden =
+      ReadFile(testing::SourcePath("tests/unit/protos/field_numbers.golden"));
+  FORETOKEN_ASSERT_OK(golden);
+  std::map<std::string, std::set<int>> given;  // by file
+  for (const absl::string_view line :
+       absl::StrSplit(*golden, '\n', absl::SkipEmpty())) {
+    if (!absl::StartsWith(line, kRange)) continue;
+    const std::vector<std::string> parts = absl::StrSplit(line, ' ');
+    int first = 0, last = 0;
+    ASSERT_EQ(parts.size(), 5u) << line;
+    ASSERT_TRUE(absl::SimpleAtoi(parts[2], &first)) << line;
+    ASSERT_TRUE(absl::SimpleAtoi(parts[3], &last)) << line;
+    EXPECT_TRUE(100 <= first && first <= last) << line;
+    for (int number = first; number <= last; ++number) {
+      EXPECT_TRUE(given[parts[1]].insert(number).second)
+          << "given twice: " << number << " in " << line;
+    }
+  }
+  for (const auto* message : Messages()) {
+    const std::set<int>& numbers = given[message->file()->name()];
+    for (int i = 0; i < message->field_count(); ++i) {
+      const int number = message->field(i)->number();
+      EXPECT_TRUE(number < 100 || numbers.count(number) > 0)
+          << message->field(i)->full_name() << " is in no range: " << number;
+    }
   }
 }
 

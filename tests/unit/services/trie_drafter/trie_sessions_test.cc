@@ -64,6 +64,16 @@ class TrieSessionsTest : public ::testing::Test {
                        answer),
         IsOk());
   }
+  // A whole request that adds `phrases` to those of its scope.
+  static void AddPhrases(TrieSessions& sessions, const std::string& scope,
+                         std::vector<Phrase> phrases) {
+    const auto session = sessions.Open(OpenOf("ouroboros", scope));
+    ASSERT_THAT(session, IsOk());
+    DraftRound round = RoundOf(4, {9});
+    round.phrases = std::move(phrases);
+    DraftAnswer answer;
+    EXPECT_THAT((*session)->Round(round, answer), IsOk());
+  }
   // The first drafted tokens of a new request whose prompt ends with `last`.
   std::vector<TokenId> Drafted(const std::string& scope,
                                std::vector<TokenId> prompt) {
@@ -213,7 +223,7 @@ TEST_F(TrieSessionsTest, AnyTokenIdIsDraftedFromSafely) {
 
 TEST_F(TrieSessionsTest, WhatEndsIsStoredAndWhatWasStoredIsLoaded) {
   Write("a", Output(100));
-  sessions_->AddPhrases("a", "", {{7, 1}, {7, 2}});
+  AddPhrases(*sessions_, "a", {{7, 1}, {7, 2}});
   ASSERT_THAT(store_.outputs(), SizeIs(1));
   EXPECT_THAT(store_.outputs()[0].second, ElementsAreArray(Output(100)));
   ASSERT_THAT(store_.phrases(), SizeIs(1));
@@ -222,7 +232,7 @@ TEST_F(TrieSessionsTest, WhatEndsIsStoredAndWhatWasStoredIsLoaded) {
   FakeStore other;
   TrieSessions restarted(options_, nullptr, &other, observer_);
   EXPECT_THAT(restarted.GetPhrases("a", "", 0, 10), IsEmpty());  // not waited
-  restarted.AddPhrases("a", "", {{7, 3}});
+  AddPhrases(restarted, "a", {{7, 3}});
   StoredScope stored;
   stored.outputs = {store_.outputs()[0].second};
   stored.phrases = store_.phrases()[0].second;
