@@ -38,6 +38,11 @@ struct SessionRequest {
   // The session ends when one of these is committed.
   std::vector<TokenId> stop_tokens;
   absl::Time deadline = absl::InfiniteFuture();
+  // Rounds report RoundResult::row_tokens; without it they may be left empty.
+  bool want_row_tokens = false;
+  // Numerics that the text was begun with; empty: any will do.
+  std::string numerics_fingerprint;
+  std::string request_id;  // for logs
 };
 
 // The end of prefill. A session that was opened as a replay (tokens beyond the

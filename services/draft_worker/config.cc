@@ -50,7 +50,7 @@ void AddDraftWorkerFlags(Flags& flags, DraftWorkerParts* parts) {
             "Rows of text in a pass beside drafts");
   flags.Int("pool-phrases", &parts->engine.max_pool_phrases, {1, 1 << 20},
             "Phrases of one session's working pool");
-  flags.Int("engine-queue", &parts->server.thread.queue_capacity, {1, 1 << 20},
+  flags.Int("engine-queue", &parts->server.loop.queue_capacity, {1, 1 << 20},
             "Sessions that may wait to be opened");
   flags.Duration("retry-after", &parts->server.retry_after,
                  {absl::Milliseconds(1), absl::Hours(1)},

@@ -14,13 +14,16 @@ DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
                                      metrics::Registry& registry)
     : options_(options),
       metrics_(registry),
-      thread_(options.thread, std::move(engine), &metrics_),
+      drafts_(options.loop, std::move(engine),
+              [this](const DraftSnapshot& snapshot) {
+                metrics_.OnChange(snapshot);
+              }),
       // One thread for every round that may wait for the engine, so that all
       // of them can share its next pass.
       workers_(options.max_streams, options.max_streams),
       streams_({kService, options.tokenizer_fingerprint, options.max_streams,
                 options.retry_after, options.first_message_time},
-               thread_, workers_, metrics_) {}
+               drafts_, workers_, metrics_) {}
 
 rpc::DraftStreams::Reactor* DraftWorkerServer::Draft(
     grpc::CallbackServerContext* context) {

@@ -14,7 +14,7 @@
 #include "common/rpc/server.h"
 #include "foretoken/v1/draft_worker.grpc.pb.h"
 #include "services/draft_worker/adapters/draft_metrics.h"
-#include "services/draft_worker/core/draft_thread.h"
+#include "services/draft_worker/core/engine_draft_sessions.h"
 
 namespace foretoken::draft_worker {
 
@@ -24,7 +24,7 @@ struct DraftServerOptions {
   int32_t max_streams = 1024;         // all connections together
   absl::Duration first_message_time = rpc::kFirstMessageTime;
   absl::Duration retry_after = absl::Milliseconds(100);
-  DraftThreadOptions thread;
+  EngineLoopOptions loop = {"draft worker"};
 };
 
 class DraftWorkerServer final : public v1::DraftWorker::CallbackService,
@@ -47,13 +47,13 @@ class DraftWorkerServer final : public v1::DraftWorker::CallbackService,
   void EndAll() override { streams_.EndAll(); }
 
   // For whoever drafts inside this process, without streams.
-  DraftThread& drafts() { return thread_; }
+  EngineDraftSessions& drafts() { return drafts_; }
 
  private:
   const DraftServerOptions options_;
   DraftMetrics metrics_;
-  DraftThread thread_;
-  WorkerPool workers_;  // its threads wait for thread_
+  EngineDraftSessions drafts_;
+  WorkerPool workers_;  // its threads wait for drafts_
   rpc::DraftStreams streams_;
 };
 

@@ -17,7 +17,7 @@ DirectVerifyStream::DirectVerifyStream(verifier::VerifierServer& server,
     : server_(server),
       deadline_(deadline),
       admitted_(server.AdmitStream()),
-      protocol_(server.protocol(), server.engine(), *this) {
+      protocol_(server.sessions(), server.retry_after(), *this) {
   if (!admitted_.ok()) answers_.End(admitted_);
 }
 
@@ -29,7 +29,7 @@ std::shared_ptr<DirectVerifyStream> DirectVerifyStream::Start(
 
 void DirectVerifyStream::Send(v1::VerifyRequest message) {
   if (!admitted_.ok()) return;
-  const std::shared_ptr<SessionSink> sink = shared_from_this();
+  const std::shared_ptr<VerifyListener> sink = shared_from_this();
   absl::MutexLock lock(&mu_);
   protocol_.OnMessage(message, deadline_, sink);
 }
@@ -59,9 +59,9 @@ void DirectVerifyStream::Cancel() {
   protocol_.OnDisconnect();
 }
 
-void DirectVerifyStream::OnOpened() {
+void DirectVerifyStream::OnOpened(const std::string& numerics_fingerprint) {
   absl::MutexLock lock(&mu_);
-  protocol_.OnOpened();
+  protocol_.OnOpened(numerics_fingerprint);
 }
 
 void DirectVerifyStream::OnPrefilled(PrefillResult result) {

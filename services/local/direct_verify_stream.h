@@ -23,7 +23,7 @@ using orchestrator::VerifyStream;
 
 class DirectVerifyStream final
     : public VerifyStream,
-      public verifier::SessionSink,
+      public VerifyListener,
       public verifier::SessionProtocol::Output,
       public std::enable_shared_from_this<DirectVerifyStream> {
  public:
@@ -38,8 +38,9 @@ class DirectVerifyStream final
   void Cancel() override ABSL_LOCKS_EXCLUDED(mu_);
   bool done() const override { return answers_.ended(); }
 
-  // SessionSink: from the engine.
-  void OnOpened() override ABSL_LOCKS_EXCLUDED(mu_);
+  // VerifyListener: from the engine.
+  void OnOpened(const std::string& numerics_fingerprint) override
+      ABSL_LOCKS_EXCLUDED(mu_);
   void OnPrefilled(PrefillResult result) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnRound(RoundResult result) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnFailed(absl::Status status) override ABSL_LOCKS_EXCLUDED(mu_);

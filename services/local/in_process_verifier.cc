@@ -23,8 +23,7 @@ absl::Status EngineDriver::RunPass() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PrefillResult> EngineDriver::WaitForPrefill(
-    verifier::SessionKey session) {
+absl::StatusOr<PrefillResult> EngineDriver::WaitForPrefill(SessionId session) {
   while (true) {
     Answer& answer = answers_[session];
     FORETOKEN_RETURN_IF_ERROR(answer.failure);
@@ -35,8 +34,7 @@ absl::StatusOr<PrefillResult> EngineDriver::WaitForPrefill(
   }
 }
 
-absl::StatusOr<RoundResult> EngineDriver::WaitForRound(
-    verifier::SessionKey session) {
+absl::StatusOr<RoundResult> EngineDriver::WaitForRound(SessionId session) {
   while (true) {
     Answer& answer = answers_[session];
     FORETOKEN_RETURN_IF_ERROR(answer.failure);
@@ -59,7 +57,7 @@ absl::StatusOr<RoundResult> InProcessVerifier::Round(RoundRequest request) {
     return absl::FailedPreconditionError("no session is open");
   }
   FORETOKEN_RETURN_IF_ERROR(
-      driver_.engine().SubmitRound(*session_, std::move(request)));
+      driver_.engine().Submit(*session_, std::move(request)));
   return driver_.WaitForRound(*session_);
 }
 

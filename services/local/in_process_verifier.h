@@ -25,9 +25,9 @@ class EngineDriver {
   verifier::VerifyEngine& engine() { return engine_; }
 
   // Runs passes until `session` has its answer.
-  absl::StatusOr<PrefillResult> WaitForPrefill(verifier::SessionKey session);
-  absl::StatusOr<RoundResult> WaitForRound(verifier::SessionKey session);
-  void Forget(verifier::SessionKey session) { answers_.erase(session); }
+  absl::StatusOr<PrefillResult> WaitForPrefill(SessionId session);
+  absl::StatusOr<RoundResult> WaitForRound(SessionId session);
+  void Forget(SessionId session) { answers_.erase(session); }
 
  private:
   struct Answer {
@@ -39,7 +39,7 @@ class EngineDriver {
   absl::Status RunPass();
 
   verifier::VerifyEngine& engine_;
-  std::unordered_map<verifier::SessionKey, Answer> answers_;
+  std::unordered_map<SessionId, Answer> answers_;
 };
 
 class InProcessVerifier final : public orchestrator::Verifier {
@@ -54,7 +54,7 @@ class InProcessVerifier final : public orchestrator::Verifier {
 
  private:
   EngineDriver& driver_;
-  std::optional<verifier::SessionKey> session_;
+  std::optional<SessionId> session_;
 };
 
 }  // namespace foretoken::local

@@ -142,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Stack>> Stack::Start(
        }});
   orchestrator::OrchestratorServerOptions options = config.orchestrator;
   options.model_name = config.verifier.model_name;
-  options.max_tree_nodes = config.verifier.max_tree_nodes;
+  options.max_tree_nodes = config.verifier.sessions.max_tree_nodes;
   options.retry_after = config.verifier.retry_after;
   FORETOKEN_RETURN_IF_ERROR(stack->StartDrafters(config, tokenizer.get(),
                                                  registry, &options.drafters));

@@ -29,19 +29,19 @@ void AddVerifierFlags(Flags& flags, BackendOptions* backend,
   flags.Duration("first-message-time", &server->first_message_time,
                  {absl::Milliseconds(1), absl::Hours(1)},
                  "Time that a new stream has to say something");
-  flags.Int("max-tree-nodes", &server->max_tree_nodes, {1, 256},
+  flags.Int("max-tree-nodes", &server->sessions.max_tree_nodes, {1, 256},
             "Draft nodes of one tree");
-  flags.Int("max-rows-per-session", &server->max_rows_per_session, {1, 4000},
-            "Draft and probe nodes of one round");
+  flags.Int("max-rows-per-session", &server->sessions.max_rows_per_session,
+            {1, 4000}, "Draft and probe nodes of one round");
   flags.Int("prefill-chunk", &engine->prefill_chunk, {1, 1 << 16},
             "Prompt rows of a pass beside rounds");
   flags.Duration("idle-time", &engine->idle_time,
                  {absl::Milliseconds(1), absl::Hours(24)},
                  "A session that waits longer for its client may lose its KV "
                  "to others, and is replayed when it goes on");
-  flags.Int("engine-queue", &server->engine_thread.queue_capacity, {1, 1 << 20},
+  flags.Int("engine-queue", &server->sessions.loop.queue_capacity, {1, 1 << 20},
             "Messages that may wait for the engine");
-  flags.Duration("gather-time", &server->engine_thread.gather_time,
+  flags.Duration("gather-time", &server->sessions.loop.gather_time,
                  {absl::ZeroDuration(), absl::Seconds(1)},
                  "Longest wait for sessions to share the next pass");
   flags.Duration("retry-after", &server->retry_after,
@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> MakeVerifierServer(
     VerifierServerOptions server, metrics::Registry& registry) {
   engine.max_rows_per_pass = backend.max_rows;
   // Row 0 stands beside the nodes.
-  engine.max_rows_per_session = server.max_rows_per_session + 1;
+  engine.max_rows_per_session = server.sessions.max_rows_per_session + 1;
   FORETOKEN_RETURN_IF_ERROR(engine.Validate());
   if (!backend.model.empty()) {
     // Tells orchestrators whether their tokenizer is this model's.
@@ -85,10 +85,10 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> MakeVerifierServer(
                 loaded->numerics_fingerprint(), ", KV pages ",
                 loaded->kv_usage().pages_total);
   // Twice a tree: what several sessions share is priced, too.
-  const auto timing =
-      PassTiming::Measure(*loaded, 2 * server.max_tree_nodes, kTimingBudget);
+  const auto timing = PassTiming::Measure(
+      *loaded, 2 * server.sessions.max_tree_nodes, kTimingBudget);
   if (timing.ok()) {
-    server.engine_thread.pass_timing = *timing;
+    engine.pass_timing = *timing;
   } else {
     FORETOKEN_LOG(kWarning,
                   "passes could not be timed, prices follow from the "

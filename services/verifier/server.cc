@@ -20,14 +20,14 @@ absl::Status Draining() {
 
 // One stream. gRPC's reactions, the engine's answers and the final status meet
 // under mu_. gRPC keeps the reactor alive until OnDone; the engine may still
-// hold the sink after that, so that the object owns itself until OnDone and the
-// engine shares it.
+// hold the listener after that, so that the object owns itself until OnDone and
+// the engine shares it.
 class VerifierServer::Stream final
     : public grpc::ServerBidiReactor<v1::VerifyRequest, v1::VerifyResponse>,
-      public SessionSink,
+      public VerifyListener,
       public SessionProtocol::Output {
  public:
-  // The protocol's sink is the stream itself, hence the two steps.
+  // The protocol's listener is the stream itself, hence the two steps.
   static Stream* Start(VerifierServer& server,
                        grpc::CallbackServerContext* context) {
     std::shared_ptr<Stream> stream(new Stream(server, context));
@@ -84,9 +84,9 @@ class VerifierServer::Stream final
     const std::shared_ptr<Stream> last = std::move(self_);
   }
 
-  void OnOpened() override {
+  void OnOpened(const std::string& numerics_fingerprint) override {
     absl::MutexLock lock(&mu_);
-    protocol_.OnOpened();
+    protocol_.OnOpened(numerics_fingerprint);
   }
   void OnPrefilled(PrefillResult result) override {
     absl::MutexLock lock(&mu_);
@@ -130,7 +130,7 @@ class VerifierServer::Stream final
   Stream(VerifierServer& server, grpc::CallbackServerContext* context)
       : server_(server),
         deadline_(rpc::DeadlineOf(context->deadline())),
-        protocol_(server.protocol_, server.engine_, *this) {}
+        protocol_(server.sessions_, server.options_.retry_after, *this) {}
 
   // One who reads no answers is not heard any further.
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -177,11 +177,11 @@ VerifierServer::VerifierServer(const VerifierServerOptions& options,
                                std::unique_ptr<VerifyEngine> engine,
                                metrics::Registry& registry)
     : options_(options),
-      protocol_{engine->numerics_fingerprint(), engine->model().max_positions,
-                options.max_tree_nodes, options.max_rows_per_session,
-                options.retry_after},
       metrics_(registry),
-      engine_(options.engine_thread, std::move(engine), &metrics_) {}
+      sessions_(options.sessions, std::move(engine),
+                [this](const VerifySnapshot& snapshot) {
+                  metrics_.OnChange(snapshot);
+                }) {}
 
 VerifierServer::~VerifierServer() = default;
 
@@ -219,13 +219,13 @@ grpc::ServerUnaryReactor* VerifierServer::GetVerifierInfo(
     reactor->Finish(rpc::ToGrpcStatus(Draining()));
     return reactor;
   }
-  const EngineSnapshot snapshot = engine_.Snapshot();
-  const ModelConfig& model = engine_.model();
-  response->set_numerics_fingerprint(engine_.numerics_fingerprint());
+  const VerifySnapshot snapshot = sessions_.loop().snapshot();
+  const ModelConfig& model = sessions_.loop().model();
+  response->set_numerics_fingerprint(sessions_.loop().numerics_fingerprint());
   response->set_vocab_size(model.vocab_size);
   response->set_max_positions(model.max_positions);
-  response->set_max_tree_nodes(options_.max_tree_nodes);
-  response->set_max_rows_per_session(options_.max_rows_per_session);
+  response->set_max_tree_nodes(options_.sessions.max_tree_nodes);
+  response->set_max_rows_per_session(options_.sessions.max_rows_per_session);
   response->set_sessions(static_cast<int32_t>(snapshot.sessions));
   response->set_kv_pages_total(snapshot.kv.pages_total);
   response->set_kv_pages_free(snapshot.kv.pages_free);
@@ -258,7 +258,7 @@ bool VerifierServer::Idle() const {
 }
 
 void VerifierServer::EndAll() {
-  engine_.FailAll(
+  sessions_.loop().FailAll(
       absl::UnavailableError("the verifier is stopping: replay elsewhere"));
 }
 

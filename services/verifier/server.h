@@ -16,8 +16,8 @@
 #include "common/rpc/server.h"
 #include "foretoken/v1/verifier.grpc.pb.h"
 #include "services/verifier/adapters/engine_metrics.h"
-#include "services/verifier/adapters/engine_thread.h"
 #include "services/verifier/adapters/session_protocol.h"
+#include "services/verifier/core/engine_verify_sessions.h"
 
 namespace foretoken::verifier {
 
@@ -26,10 +26,8 @@ struct VerifierServerOptions {
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: no tokenizer
   int32_t max_streams = 1024;         // all connections together
   absl::Duration first_message_time = rpc::kFirstMessageTime;
-  int32_t max_tree_nodes = 64;
-  int32_t max_rows_per_session = 320;
   absl::Duration retry_after = absl::Milliseconds(100);
-  EngineThreadOptions engine_thread;
+  EngineVerifyOptions sessions;
 };
 
 class VerifierServer final : public v1::Verifier::CallbackService,
@@ -54,14 +52,14 @@ class VerifierServer final : public v1::Verifier::CallbackService,
   bool Idle() const override;
   void EndAll() override;
 
-  EngineThread& engine() { return engine_; }
+  EngineVerifySessions& sessions() { return sessions_; }
 
   // For streams that are not this server's own, in the same process.
   // Unavailable while draining, ResourceExhausted over max_streams.
   absl::Status AdmitStream();
   void StreamDone();  // of one that was admitted
   void StreamFailed(absl::StatusCode code) { metrics_.Failed(code); }
-  const SessionProtocolOptions& protocol() const { return protocol_; }
+  absl::Duration retry_after() const { return options_.retry_after; }
 
  private:
   class Stream;
@@ -69,14 +67,13 @@ class VerifierServer final : public v1::Verifier::CallbackService,
   bool draining() const;
 
   const VerifierServerOptions options_;
-  const SessionProtocolOptions protocol_;
   EngineMetrics metrics_;
 
   mutable absl::Mutex mu_;
   int32_t streams_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 
-  EngineThread engine_;  // last: it tells sessions when it stops
+  EngineVerifySessions sessions_;  // last: it tells sessions when it stops
 };
 
 }  // namespace foretoken::verifier

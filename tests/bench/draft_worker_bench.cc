@@ -210,7 +210,7 @@ class Bench {
     const SessionRequest request = Request(index);
     local::InProcessVerifier verifier(driver_);
     FORETOKEN_ASSIGN_OR_RETURN(PrefillResult prefill, verifier.Open(request));
-    draft_worker::DraftKey key = -1;
+    SessionId key = -1;
     if (!mode.name().empty()) {
       DraftOpen open;
       open.tokens = request.tokens;
@@ -266,8 +266,8 @@ class Bench {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<DraftAnswer> Draft(draft_worker::DraftKey key,
-                                    const DraftRound& round, Score& score) {
+  absl::StatusOr<DraftAnswer> Draft(SessionId key, const DraftRound& round,
+                                    Score& score) {
     if (key < 0) return DraftAnswer();
     const draft_worker::DraftEngineTotals before = draft_->totals();
     const Stopwatch watch(score.draft_time, score.cpu_time);

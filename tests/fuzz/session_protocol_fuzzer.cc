@@ -3,6 +3,7 @@
 // ended, and exactly one end.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "common/base/check.h"
@@ -12,7 +13,7 @@ namespace foretoken::verifier {
 namespace {
 
 // Keeps what is asked; answers when the input says so.
-class FakeEngine final : public EnginePort {
+class FakeEngine final : public VerifySessions {
  public:
   bool refuse = false;
   bool open = false;
@@ -22,17 +23,17 @@ class FakeEngine final : public EnginePort {
   int64_t length = 0;
   int32_t nodes = 0;
 
-  absl::StatusOr<Ticket> Open(SessionRequest request,
-                              std::shared_ptr<SessionSink>) override {
+  absl::StatusOr<std::unique_ptr<VerifySession>> Open(
+      SessionRequest request, std::shared_ptr<VerifyListener>) override {
     FORETOKEN_CHECK(opened == 0);
     if (refuse) return absl::ResourceExhaustedError("full");
     ++opened;
     open = prefilling = true;
     length = static_cast<int64_t>(request.tokens.size());
-    return Ticket{1};
+    return std::make_unique<Session>(*this);
   }
-  absl::Status Round(Ticket ticket, RoundRequest request) override {
-    FORETOKEN_CHECK(open && ticket == 1 && !prefilling && !in_round);
+  absl::Status Ask(const RoundRequest& request) {
+    FORETOKEN_CHECK(open && !prefilling && !in_round);
     FORETOKEN_CHECK(request.length == length);
     FORETOKEN_CHECK(request.probe.empty() ||
                     request.probe.size() ==
@@ -42,10 +43,19 @@ class FakeEngine final : public EnginePort {
     nodes = request.tree.size();
     return absl::OkStatus();
   }
-  void Close(Ticket ticket) override {
-    FORETOKEN_CHECK(open && ticket == 1);
-    open = false;
-  }
+
+ private:
+  class Session final : public VerifySession {
+   public:
+    explicit Session(FakeEngine& engine) : engine_(engine) {}
+    ~Session() override { engine_.open = false; }
+    absl::Status Ask(RoundRequest request) override {
+      return engine_.Ask(request);
+    }
+
+   private:
+    FakeEngine& engine_;
+  };
 };
 
 class Output final : public SessionProtocol::Output {
@@ -113,7 +123,7 @@ void Answer(Input& in, FakeEngine& engine, SessionProtocol& protocol) {
     protocol.OnFailed(absl::InternalError("failed"));
   } else if (engine.prefilling) {
     engine.prefilling = false;
-    protocol.OnOpened();
+    protocol.OnOpened("ours");
     PrefillResult result;
     result.length = ++engine.length;
     result.tokens.resize(1);
@@ -136,11 +146,9 @@ void Answer(Input& in, FakeEngine& engine, SessionProtocol& protocol) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace foretoken::verifier;  // NOLINT: this file is all of it
   Input in(data, size);
-  SessionProtocolOptions options;
-  options.numerics_fingerprint = "ours";
   FakeEngine engine;
   Output output;
-  SessionProtocol protocol(options, engine, output);
+  SessionProtocol protocol(engine, absl::Milliseconds(100), output);
   while (!in.empty()) {
     engine.refuse = false;
     switch (in.Byte() % 6) {

@@ -39,7 +39,7 @@ std::unique_ptr<TestVerifier> StartVerifier(TestVerifierOptions options) {
   auto verifier = std::make_unique<TestVerifier>();
   if (options.random_model.empty()) {
     options.engine.max_rows_per_session =
-        options.server.max_rows_per_session + 1;
+        options.server.sessions.max_rows_per_session + 1;
     verifier->service = std::make_unique<verifier::VerifierServer>(
         options.server,
         std::make_unique<verifier::VerifyEngine>(

@@ -58,7 +58,7 @@ class DirectVerifyStreamTest : public ::testing::Test {
   }
   bool Empty() {
     return Eventually([&] {
-      const auto now = verifier_->service->engine().Snapshot();
+      const auto now = verifier_->service->sessions().loop().snapshot();
       return now.sessions == 0 && now.kv.pages_free == now.kv.pages_total &&
              verifier_->service->Idle();
     });

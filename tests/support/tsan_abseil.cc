@@ -1,5 +1,5 @@
-// absl::Mutex, and the reference count of absl::Status, as ThreadSanitizer has
-// to see them.
+// absl::Mutex and CondVar, and the reference count of absl::Status, as
+// ThreadSanitizer has to see them.
 //
 // The packaged Abseil is not built for ThreadSanitizer, which then takes
 // everything that a Mutex guards for a race. Under the tsan preset every
@@ -110,6 +110,21 @@ bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
   static auto* real = RealAs<bool(Mutex*, const Condition&, Time)>(
       "_ZN", "5Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE");
   return Waiting(this, [&] { return real(this, condition, deadline); });
+}
+
+void CondVar::Wait(Mutex* mutex) {
+  static auto* real =
+      RealAs<void(CondVar*, Mutex*)>("_ZN", "7CondVar4WaitEPNS0_5MutexE");
+  Waiting(mutex, [&] {
+    real(this, mutex);
+    return true;
+  });
+}
+
+bool CondVar::WaitWithTimeout(Mutex* mutex, Duration timeout) {
+  static auto* real = RealAs<bool(CondVar*, Mutex*, Duration)>(
+      "_ZN", "7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE");
+  return Waiting(mutex, [&] { return real(this, mutex, timeout); });
 }
 
 void Notification::Notify() {

@@ -38,7 +38,7 @@ DraftMetrics::DraftMetrics(metrics::Registry& registry)
 
 void DraftMetrics::OnChange(const DraftSnapshot& snapshot) {
   sessions_.Set(static_cast<double>(snapshot.sessions));
-  queue_.Set(static_cast<double>(snapshot.waiting));
+  queue_.Set(static_cast<double>(snapshot.queue_length));
   pages_.Set(static_cast<double>(snapshot.kv.pages_total));
   pages_free_.Set(static_cast<double>(snapshot.kv.pages_free));
   pool_phrases_.Set(static_cast<double>(snapshot.pool_phrases));

@@ -8,17 +8,16 @@
 #include "absl/status/status.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/draft_stream.h"
-#include "services/draft_worker/core/draft_thread.h"
+#include "services/draft_worker/core/draft_engine.h"
 
 namespace foretoken::draft_worker {
 
-class DraftMetrics final : public DraftObserver,
-                           public rpc::DraftStreamObserver {
+class DraftMetrics final : public rpc::DraftStreamObserver {
  public:
   explicit DraftMetrics(metrics::Registry& registry);
 
-  // Of the engine thread alone.
-  void OnChange(const DraftSnapshot& snapshot) override;
+  // The engine thread's alone.
+  void OnChange(const DraftSnapshot& snapshot);
 
   void OnStreams(int open) override;
   void OnAnswer(const DraftAnswer& answer) override;

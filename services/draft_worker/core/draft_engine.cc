@@ -18,8 +18,8 @@ constexpr int32_t kMaxNodes = 256;
 // longer than foreseen and for the answer's way: what comes late is lost whole.
 constexpr double kShareOfBudget = 0.7;
 
-absl::Status NoSession(DraftKey key) {
-  return absl::NotFoundError(absl::StrCat("no session ", key));
+absl::Status NoSession(SessionId id) {
+  return absl::NotFoundError(absl::StrCat("no session ", id));
 }
 
 absl::Status CheckTokens(absl::string_view field,
@@ -110,7 +110,16 @@ DraftEngine::DraftEngine(const DraftEngineOptions& options,
 }
 
 DraftEngine::~DraftEngine() {
-  for (auto& [key, session] : sessions_) ReleaseBackend(*session);
+  for (auto& [id, session] : sessions_) ReleaseBackend(*session);
+}
+
+DraftSnapshot DraftEngine::snapshot() const {
+  DraftSnapshot snapshot;
+  snapshot.sessions = sessions();
+  snapshot.kv = backend_->kv_usage();
+  snapshot.totals = totals_;
+  snapshot.pool_phrases = pool_phrases_;
+  return snapshot;
 }
 
 absl::Status DraftEngine::Check(const DraftOpen& open) const {
@@ -124,7 +133,7 @@ absl::Status DraftEngine::Check(const DraftOpen& open) const {
       "prompt_length is ", open.prompt_length, ", want 1..", length));
 }
 
-absl::StatusOr<DraftKey> DraftEngine::Open(DraftOpen open) {
+absl::StatusOr<SessionId> DraftEngine::Open(DraftOpen open) {
   FORETOKEN_RETURN_IF_ERROR(Check(open));
   DropForeignTokens(model().vocab_size, open.sampling);
   FORETOKEN_RETURN_IF_ERROR(open.sampling.Validate(model().vocab_size));
@@ -145,11 +154,11 @@ absl::StatusOr<DraftKey> DraftEngine::Open(DraftOpen open) {
   } else {
     Mute(*session);
   }
-  session->key = next_key_++;
+  session->id = next_id_++;
   Count(*session);
-  const DraftKey key = session->key;
-  sessions_.emplace(key, std::move(session));
-  return key;
+  const SessionId id = session->id;
+  sessions_.emplace(id, std::move(session));
+  return id;
 }
 
 absl::Status DraftEngine::Admit(Session& session, DraftOpen& open) {
@@ -191,23 +200,23 @@ void DraftEngine::ReleaseBackend(Session& session) {
   session.kv_length = 0;
 }
 
-absl::Status DraftEngine::Close(DraftKey key) {
-  const auto found = sessions_.find(key);
-  if (found == sessions_.end()) return NoSession(key);
+absl::Status DraftEngine::Close(SessionId id) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return NoSession(id);
   ReleaseBackend(*found->second);
   pool_phrases_ -= found->second->counted_phrases;
   sessions_.erase(found);
   return absl::OkStatus();
 }
 
-absl::Status DraftEngine::Submit(DraftKey key, const DraftRound& round,
+absl::Status DraftEngine::Submit(SessionId id, const DraftRound& round,
                                  std::optional<absl::Time> arrived) {
-  const auto found = sessions_.find(key);
-  if (found == sessions_.end()) return NoSession(key);
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return NoSession(id);
   Session& session = *found->second;
   if (session.draft.has_value()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("session ", key, " has not yet answered its round"));
+        absl::StrCat("session ", id, " has not yet answered its round"));
   }
   FORETOKEN_RETURN_IF_ERROR(CheckFollows(session.length, round));
   FORETOKEN_RETURN_IF_ERROR(CheckRound(round));

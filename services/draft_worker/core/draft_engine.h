@@ -28,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,15 +36,22 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/drafting/draft_session.h"
+#include "common/engine/engine_report.h"
 #include "common/infer/backend.h"
 #include "common/sampling/sampler.h"
 #include "services/draft_worker/core/draft_mode.h"
 
 namespace foretoken::draft_worker {
 
-// Names a session towards the engine's caller; never reused, so that lower
-// means older.
-using DraftKey = int64_t;
+// What becomes of one session. Called on the engine thread, which waits: a
+// listener hands over and returns. After OnFailed nothing more comes.
+class DraftListener {
+ public:
+  virtual ~DraftListener() = default;
+  virtual void OnOpened(const std::string& numerics_fingerprint) = 0;
+  virtual void OnAnswer(DraftAnswer answer) = 0;
+  virtual void OnFailed(absl::Status status) = 0;
+};
 
 struct DraftEngineOptions {
   int32_t max_sessions = 256;
@@ -73,28 +81,38 @@ struct DraftEngineTotals {
   ModeTotals modes;
 };
 
-struct DraftPassStats {
-  int32_t rows = 0;
-  int32_t sessions = 0;
-  absl::Duration forward_time;
-};
-
 struct DraftReport {
   struct Answer {
-    DraftKey session;
+    SessionId session;
     DraftAnswer answer;
   };
-  struct Failure {  // the session is closed
-    DraftKey session;
-    absl::Status status;
-  };
   std::vector<Answer> answers;
-  std::vector<Failure> failures;
-  DraftPassStats stats;  // no rows: no pass was run
+  std::vector<SessionFailure> failures;
+  PassStats stats;
+
+  // Gives every answer to its listener (common/engine/engine_loop.h).
+  template <typename ListenerOf>
+  void Deliver(const ListenerOf& listener_of) {
+    for (auto& [session, answer] : answers) {
+      DraftListener* const listener = listener_of(session, true);
+      if (listener != nullptr) listener->OnAnswer(std::move(answer));
+    }
+  }
+};
+
+struct DraftSnapshot : EngineNumbers {
+  DraftEngineTotals totals;
+  int64_t pool_phrases = 0;
 };
 
 class DraftEngine {
  public:
+  using OpenRequest = DraftOpen;
+  using RoundRequest = DraftRound;
+  using Listener = DraftListener;
+  using Report = DraftReport;
+  using Snapshot = DraftSnapshot;
+
   // `options` must be valid. The backend is the engine's alone.
   DraftEngine(const DraftEngineOptions& options,
               std::unique_ptr<Backend> backend, Clock clock = SystemClock());
@@ -103,25 +121,30 @@ class DraftEngine {
   DraftEngine& operator=(const DraftEngine&) = delete;
 
   const ModelConfig& model() const { return backend_->config(); }
+  std::string numerics_fingerprint() const {
+    return backend_->numerics_fingerprint();
+  }
 
   // Admits the session; passes read its prompt from now on. InvalidArgument by
   // field, Unimplemented for another mode, ResourceExhausted over max_sessions
   // or where KV pages are short.
-  absl::StatusOr<DraftKey> Open(DraftOpen open);
+  absl::StatusOr<SessionId> Open(DraftOpen open);
 
   // Learns from the round and queues its draft, which a RunPass reports; with
   // max_nodes 0, or in a session that cannot draft, the next one does.
   // NotFound: no such session; FailedPrecondition: a round is under way, or
   // `round` does not follow the session's text; InvalidArgument by field. Its
   // time runs since `arrived`, if not from now.
-  absl::Status Submit(DraftKey session, const DraftRound& round,
+  absl::Status Submit(SessionId session, const DraftRound& round,
                       std::optional<absl::Time> arrived = std::nullopt);
 
   // Frees the session, whatever it waits for. NotFound.
-  absl::Status Close(DraftKey session);
+  absl::Status Close(SessionId session);
 
   // True if RunPass would do something.
   bool HasWork() const;
+  // HasWork never turns true by itself.
+  absl::Time NextDeadline() const { return absl::InfiniteFuture(); }
 
   // Answers what needs no pass, else runs one forward pass. Whatever befalls a
   // session is in the report; an error of the backend ends the sessions of the
@@ -132,6 +155,7 @@ class DraftEngine {
   int64_t pool_phrases() const { return pool_phrases_; }
   KvUsage kv_usage() const { return backend_->kv_usage(); }
   const DraftEngineTotals& totals() const { return totals_; }
+  DraftSnapshot snapshot() const;
 
  private:
   static constexpr int64_t kFewRows = 16;
@@ -143,7 +167,7 @@ class DraftEngine {
     int64_t order = 0;
   };
   struct Session {
-    DraftKey key = -1;
+    SessionId id = -1;
     int64_t length = 0;
     // The draft model cannot follow: no text, no KV, empty drafts.
     bool muted = false;
@@ -209,7 +233,7 @@ class DraftEngine {
   void AnswerReady(DraftReport& report);
   void Answer(Session& session, DraftReport& report);
   void Count(Session& session);
-  void Fail(DraftKey key, absl::Status status, DraftReport& report);
+  void Fail(SessionId id, absl::Status status, DraftReport& report);
 
   std::vector<Share> PlanPass();
   void LayOut(Session& session, bool drafts, int32_t text_rows);
@@ -231,9 +255,9 @@ class DraftEngine {
   bool text_waits_ = false;  // much of it, someone's
   ModeLimits limits_;
   std::vector<SampledToken> by_row_;  // of the session that is being answered
-  // By key, so by age: iteration is deterministic.
-  std::map<DraftKey, std::unique_ptr<Session>> sessions_;
-  DraftKey next_key_ = 1;
+  // By id, so by age: iteration is deterministic.
+  std::map<SessionId, std::unique_ptr<Session>> sessions_;
+  SessionId next_id_ = 1;
   int64_t next_order_ = 1;
   int64_t pool_phrases_ = 0;
   DraftEngineTotals totals_;

@@ -20,9 +20,9 @@ bool DraftEngine::HasWork() const {
   });
 }
 
-void DraftEngine::Fail(DraftKey key, absl::Status status, DraftReport& report) {
-  report.failures.push_back({key, std::move(status)});
-  const absl::Status closed = Close(key);
+void DraftEngine::Fail(SessionId id, absl::Status status, DraftReport& report) {
+  report.failures.push_back({id, std::move(status)});
+  const absl::Status closed = Close(id);
   FORETOKEN_CHECK(closed.ok());
 }
 
@@ -35,7 +35,7 @@ bool DraftEngine::IsDue(const Session& session) const {
 }
 
 void DraftEngine::AnswerReady(DraftReport& report) {
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (session->draft.has_value() && IsDue(*session)) {
       Answer(*session, report);
     }
@@ -47,7 +47,7 @@ void DraftEngine::Answer(Session& session, DraftReport& report) {
   // they have become shorter.
   session.pass_time[kind_of_pass()] *= kForgetting;
   DraftReport::Answer& answer = report.answers.emplace_back();
-  answer.session = session.key;
+  answer.session = session.id;
   answer.answer.length = session.length;
   if (!session.muted) {
     if (session.draft->max_nodes > 0) session.mode->Finish(answer.answer.tree);
@@ -61,7 +61,7 @@ void DraftEngine::Answer(Session& session, DraftReport& report) {
 
 // The next pass drops the rows of the last one.
 absl::Status DraftEngine::SettleHeld() {
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (!session->held_rows.has_value()) continue;
     const int32_t text = *session->held_rows;
     session->held_rows.reset();
@@ -82,7 +82,7 @@ void DraftEngine::NoteText() {
                                }));
   if (waited || !text_waits_) return;
   // What another text cost says little of this one.
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     session->pass_time[1] = absl::ZeroDuration();
   }
 }
@@ -101,7 +101,7 @@ DraftReport DraftEngine::RunPass() {
     RunShares(plan, report);
   } else {
     for (const Share& share : plan) {
-      Fail(share.session->key, Annotate(settled, "draft pass"), report);
+      Fail(share.session->id, Annotate(settled, "draft pass"), report);
     }
   }
   return report;
@@ -120,7 +120,7 @@ void DraftEngine::RunShares(absl::Span<const Share> plan, DraftReport& report) {
       if (settled.ok()) {
         RunShares({&share, 1}, report);
       } else {
-        Fail(share.session->key, Annotate(settled, "draft pass"), report);
+        Fail(share.session->id, Annotate(settled, "draft pass"), report);
       }
     }
     return;
@@ -157,7 +157,7 @@ void DraftEngine::FinishShare(const Share& share, const absl::Status& status,
   }
   absl::Status done = status;
   if (done.ok()) done = Take(share, outputs, report);
-  if (!done.ok()) Fail(session.key, Annotate(done, "draft pass"), report);
+  if (!done.ok()) Fail(session.id, Annotate(done, "draft pass"), report);
 }
 
 void DraftEngine::LayOut(Session& session, bool drafts, int32_t text_rows) {
@@ -173,7 +173,7 @@ void DraftEngine::LayOut(Session& session, bool drafts, int32_t text_rows) {
 std::vector<DraftEngine::Share> DraftEngine::PlanPass() {
   std::vector<Session*> drafting;  // oldest round first
   std::vector<Session*> reading;   // those with a round first
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (!session->draft.has_value()) continue;
     (session->reads(text_chunk_) ? reading : drafting).push_back(session.get());
   }
@@ -182,7 +182,7 @@ std::vector<DraftEngine::Share> DraftEngine::PlanPass() {
   };
   std::sort(drafting.begin(), drafting.end(), older);
   std::sort(reading.begin(), reading.end(), older);
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (!session->draft.has_value() && session->reads(text_chunk_)) {
       reading.push_back(session.get());
     }
@@ -221,7 +221,7 @@ void DraftEngine::ReserveShares(std::vector<Share>& plan, DraftReport& report) {
     if (reserved.ok()) {
       kept.push_back(share);
     } else {
-      Fail(session.key, Annotate(reserved, "KV cache"), report);
+      Fail(session.id, Annotate(reserved, "KV cache"), report);
     }
   }
   plan.swap(kept);

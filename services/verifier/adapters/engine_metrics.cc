@@ -26,7 +26,7 @@ EngineMetrics::EngineMetrics(metrics::Registry& registry)
   }
 }
 
-void EngineMetrics::OnChange(const EngineSnapshot& snapshot) {
+void EngineMetrics::OnChange(const VerifySnapshot& snapshot) {
   sessions_.Set(static_cast<double>(snapshot.sessions));
   queue_.Set(static_cast<double>(snapshot.queue_length));
   pages_total_.Set(static_cast<double>(snapshot.kv.pages_total));
@@ -42,10 +42,6 @@ void EngineMetrics::OnChange(const EngineSnapshot& snapshot) {
   add(preemptions_, now.preemptions, exported_.preemptions);
   add(replays_, now.replays, exported_.replays);
   exported_ = now;
-}
-
-void EngineMetrics::OnPass(const EngineSnapshot& snapshot) {
-  OnChange(snapshot);
   if (snapshot.last_pass.rows == 0) return;
   pass_seconds_.Observe(absl::ToDoubleSeconds(snapshot.last_pass.forward_time));
   pass_rows_.Observe(snapshot.last_pass.rows);

@@ -7,16 +7,16 @@
 
 #include "absl/status/status.h"
 #include "common/metrics/registry.h"
-#include "services/verifier/adapters/engine_thread.h"
+#include "services/verifier/core/verify_engine.h"
 
 namespace foretoken::verifier {
 
-class EngineMetrics final : public EngineObserver {
+class EngineMetrics {
  public:
   explicit EngineMetrics(metrics::Registry& registry);
 
-  void OnPass(const EngineSnapshot& snapshot) override;
-  void OnChange(const EngineSnapshot& snapshot) override;
+  // The engine thread's alone.
+  void OnChange(const VerifySnapshot& snapshot);
 
   void SetStreams(int32_t streams);
   // A session ended with an error.
@@ -36,7 +36,7 @@ class EngineMetrics final : public EngineObserver {
   prometheus::Histogram& pass_seconds_;
   prometheus::Histogram& pass_rows_;
   std::map<absl::StatusCode, prometheus::Counter*> failed_;
-  EngineTotals exported_;  // of the engine thread: what the counters hold
+  EngineTotals exported_;  // what the counters hold
 };
 
 }  // namespace foretoken::verifier

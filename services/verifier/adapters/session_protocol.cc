@@ -1,6 +1,5 @@
 #include "services/verifier/adapters/session_protocol.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,14 +9,14 @@
 
 namespace foretoken::verifier {
 
-void SessionProtocol::OnMessage(const v1::VerifyRequest& message,
-                                absl::Time deadline,
-                                const std::shared_ptr<SessionSink>& sink) {
+void SessionProtocol::OnMessage(
+    const v1::VerifyRequest& message, absl::Time deadline,
+    const std::shared_ptr<VerifyListener>& listener) {
   if (ended()) return;
   absl::Status status;
   switch (message.message_case()) {
     case v1::VerifyRequest::kOpen:
-      status = Open(message.open(), deadline, sink);
+      status = Open(message.open(), deadline, listener);
       break;
     case v1::VerifyRequest::kRound:
       status = Round(message.round());
@@ -28,50 +27,25 @@ void SessionProtocol::OnMessage(const v1::VerifyRequest& message,
   if (!status.ok()) End(std::move(status));
 }
 
-absl::Status SessionProtocol::Open(const v1::OpenSession& message,
-                                   absl::Time deadline,
-                                   const std::shared_ptr<SessionSink>& sink) {
+absl::Status SessionProtocol::Open(
+    const v1::OpenSession& message, absl::Time deadline,
+    const std::shared_ptr<VerifyListener>& listener) {
   if (state_ != State::kNew) {
     return absl::FailedPreconditionError(
         "open: the stream has a session already");
   }
   FORETOKEN_RETURN_IF_ERROR(rpc::CheckRequestId(message.request_id()));
   request_id_ = message.request_id();
-  if (!message.numerics_fingerprint().empty() &&
-      message.numerics_fingerprint() != options_.numerics_fingerprint) {
-    return absl::AbortedError(absl::StrCat(
-        "numerics_fingerprint: the session has another than this verifier's ",
-        options_.numerics_fingerprint));
-  }
-  // What the engine would refuse must not wait in its queue.
-  if (message.token_ids_size() > options_.max_positions) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "token_ids: ", message.token_ids_size(),
-        " tokens, the model's context is ", options_.max_positions));
-  }
   FORETOKEN_ASSIGN_OR_RETURN(SessionRequest request, rpc::FromProto(message));
   request.deadline = deadline;
-  want_row_tokens_ = message.want_row_tokens();
+  request.request_id = request_id_;
+  request.numerics_fingerprint = message.numerics_fingerprint();
+  request.want_row_tokens = message.want_row_tokens();
+  want_row_tokens_ = request.want_row_tokens;
   want_logprobs_ = request.sampling.logprobs >= 0;
-  FORETOKEN_ASSIGN_OR_RETURN(ticket_, engine_.Open(std::move(request), sink));
+  FORETOKEN_ASSIGN_OR_RETURN(session_,
+                             sessions_.Open(std::move(request), listener));
   state_ = State::kOpening;
-  return absl::OkStatus();
-}
-
-absl::Status SessionProtocol::CheckTree(const RoundRequest& request) const {
-  const int32_t probes = static_cast<int32_t>(
-      std::count(request.probe.begin(), request.probe.end(), true));
-  const int32_t drafts = request.tree.size() - probes;
-  if (drafts > options_.max_tree_nodes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tree: ", drafts, " draft nodes, want at most ",
-                     options_.max_tree_nodes));
-  }
-  if (request.tree.size() > options_.max_rows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tree: ", request.tree.size(), " nodes, want at most ",
-                     options_.max_rows));
-  }
   return absl::OkStatus();
 }
 
@@ -89,8 +63,7 @@ absl::Status SessionProtocol::Round(const v1::Round& message) {
         state_ == State::kBusy ? " and a round under way" : ""));
   }
   FORETOKEN_ASSIGN_OR_RETURN(RoundRequest request, rpc::FromProto(message));
-  FORETOKEN_RETURN_IF_ERROR(CheckTree(request));
-  FORETOKEN_RETURN_IF_ERROR(engine_.Round(ticket_, std::move(request)));
+  FORETOKEN_RETURN_IF_ERROR(session_->Ask(std::move(request)));
   round_base_ = base;
   state_ = State::kBusy;
   return absl::OkStatus();
@@ -111,11 +84,10 @@ void SessionProtocol::OnRefused(absl::Status status) {
   if (!ended()) End(std::move(status));
 }
 
-void SessionProtocol::OnOpened() {
+void SessionProtocol::OnOpened(const std::string& numerics_fingerprint) {
   if (ended()) return;
   v1::VerifyResponse response;
-  response.mutable_opened()->set_numerics_fingerprint(
-      options_.numerics_fingerprint);
+  response.mutable_opened()->set_numerics_fingerprint(numerics_fingerprint);
   output_.Send(std::move(response));
 }
 
@@ -145,16 +117,14 @@ void SessionProtocol::OnRound(const RoundResult& result) {
 }
 
 void SessionProtocol::OnFailed(const absl::Status& status) {
-  if (ended()) return;
-  ticket_ = 0;
-  End(status);
+  if (!ended()) End(status);
 }
 
 void SessionProtocol::End(absl::Status status) {
   state_ = State::kEnded;
-  if (ticket_ != 0) engine_.Close(ticket_);
+  session_.reset();
   if (absl::IsResourceExhausted(status)) {
-    status = rpc::WithRetryAfter(std::move(status), options_.retry_after);
+    status = rpc::WithRetryAfter(std::move(status), retry_after_);
   }
   output_.End(status);
 }

@@ -2,11 +2,11 @@
 //
 //   new --OpenSession--> opening --> ready --Round--> busy --> ready ... ended
 //
-// Messages of the client and answers of the engine go in, messages for the
+// Messages of the client and answers of the verifier go in, messages for the
 // client and one final status come out. A stale or repeated round is dropped;
 // anything else out of order ends the session with a status. A session whose
 // last message had a finish reason ends by itself. Whatever ends it, the
-// engine's session is closed.
+// verifier's session is closed.
 //
 // Thread-compatible: the owner of the stream holds one lock around every call.
 #ifndef FORETOKEN_SERVICES_VERIFIER_ADAPTERS_SESSION_PROTOCOL_H_
@@ -17,19 +17,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/speculation/round.h"
+#include "common/speculation/verify_session.h"
 #include "foretoken/v1/verifier.pb.h"
-#include "services/verifier/adapters/engine_port.h"
 
 namespace foretoken::verifier {
-
-struct SessionProtocolOptions {
-  std::string numerics_fingerprint;
-  int32_t max_positions = 1 << 22;  // of the model
-  int32_t max_tree_nodes = 64;      // draft nodes of a round
-  int32_t max_rows = 320;           // draft and probe nodes of a round
-  absl::Duration retry_after = absl::Milliseconds(100);
-};
 
 class SessionProtocol {
  public:
@@ -41,22 +32,23 @@ class SessionProtocol {
     virtual void End(const absl::Status& status) = 0;  // once, last
   };
 
-  // All must outlive the object. `sink` is what the engine is told to call: it
-  // brings the engine's answers back to the methods below.
-  SessionProtocol(const SessionProtocolOptions& options, EnginePort& engine,
+  // `sessions` and `output` must outlive the object. `retry_after` is the hint
+  // that comes with RESOURCE_EXHAUSTED.
+  SessionProtocol(VerifySessions& sessions, absl::Duration retry_after,
                   Output& output)
-      : options_(options), engine_(engine), output_(output) {}
+      : sessions_(sessions), retry_after_(retry_after), output_(output) {}
 
-  // From the client.
+  // From the client. `listener` brings the verifier's answers back to the
+  // methods below.
   void OnMessage(const v1::VerifyRequest& message, absl::Time deadline,
-                 const std::shared_ptr<SessionSink>& sink);
+                 const std::shared_ptr<VerifyListener>& listener);
   void OnHalfClose();   // OK, once nothing is under way
   void OnDisconnect();  // cancelled, out of time or out of reach
   // From the server: the stream is not to go on.
   void OnRefused(absl::Status status);
 
-  // From the engine.
-  void OnOpened();
+  // From the verifier.
+  void OnOpened(const std::string& numerics_fingerprint);
   void OnPrefilled(const PrefillResult& result);
   void OnRound(const RoundResult& result);
   void OnFailed(const absl::Status& status);
@@ -68,16 +60,15 @@ class SessionProtocol {
   enum class State { kNew, kOpening, kReady, kBusy, kEnded };
 
   absl::Status Open(const v1::OpenSession& message, absl::Time deadline,
-                    const std::shared_ptr<SessionSink>& sink);
+                    const std::shared_ptr<VerifyListener>& listener);
   absl::Status Round(const v1::Round& message);
-  absl::Status CheckTree(const RoundRequest& request) const;
   void End(absl::Status status);
 
-  const SessionProtocolOptions& options_;
-  EnginePort& engine_;
+  VerifySessions& sessions_;
+  const absl::Duration retry_after_;
   Output& output_;
   State state_ = State::kNew;
-  Ticket ticket_ = 0;       // 0: none
+  std::unique_ptr<VerifySession> session_;
   int64_t length_ = 0;      // committed, as last told to the client
   int64_t round_base_ = 0;  // of the round under way
   bool half_closed_ = false;

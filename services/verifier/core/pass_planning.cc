@@ -20,21 +20,20 @@ void VerifyEngine::ReleaseBackend(Session& session) {
   admission_blocked_ = false;
 }
 
-void VerifyEngine::Fail(SessionKey key, absl::Status status,
-                        PassReport& report) {
-  report.failures.push_back({key, std::move(status)});
-  const absl::Status closed = Close(key);
+void VerifyEngine::Fail(SessionId id, absl::Status status, PassReport& report) {
+  report.failures.push_back({id, std::move(status)});
+  const absl::Status closed = Close(id);
   FORETOKEN_CHECK(closed.ok());
 }
 
 void VerifyEngine::ExpireDeadlines(PassReport& report) {
   const absl::Time now = clock_();
-  std::vector<SessionKey> expired;
-  for (const auto& [key, session] : sessions_) {
-    if (session->request.deadline <= now) expired.push_back(key);
+  std::vector<SessionId> expired;
+  for (const auto& [id, session] : sessions_) {
+    if (session->request.deadline <= now) expired.push_back(id);
   }
-  for (const SessionKey key : expired) {
-    Fail(key, absl::DeadlineExceededError("the deadline has passed"), report);
+  for (const SessionId id : expired) {
+    Fail(id, absl::DeadlineExceededError("the deadline has passed"), report);
   }
 }
 
@@ -70,7 +69,7 @@ absl::StatusOr<bool> VerifyEngine::Admit(Session& session, int64_t reserve) {
 void VerifyEngine::AdmitWaiting(PassReport& report) {
   if (admission_blocked_ && LongestIdle() == nullptr) return;
   std::vector<Session*> waiting;  // oldest first
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (!session->backend_session.has_value() && session->has_work()) {
       waiting.push_back(session.get());
     }
@@ -90,9 +89,9 @@ void VerifyEngine::AdmitWaiting(PassReport& report) {
     const bool alone = admitted() == 0;
     if (done.ok() && !*done && alone) done = Admit(*session, 1);
     if (!done.ok()) {
-      Fail(session->key, done.status(), report);
+      Fail(session->id, done.status(), report);
     } else if (!*done && alone) {
-      Fail(session->key,
+      Fail(session->id,
            absl::ResourceExhaustedError(
                absl::StrCat(session->tokens.size(),
                             " tokens are more than the whole KV cache holds")),
@@ -119,7 +118,7 @@ bool VerifyEngine::AnyWaiting() const {
 
 absl::Time VerifyEngine::NextIdle() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (!session->backend_session.has_value() || session->has_work()) continue;
     next = std::min(next, session->idle_since + options_.idle_time);
   }
@@ -129,7 +128,7 @@ absl::Time VerifyEngine::NextIdle() const {
 Session* VerifyEngine::LongestIdle() {
   const absl::Time next = NextIdle();
   if (next > clock_()) return nullptr;
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (session->backend_session.has_value() && !session->has_work() &&
         session->idle_since + options_.idle_time == next) {
       return session.get();
@@ -146,7 +145,7 @@ void VerifyEngine::Preempt(Session& session) {
 
 void VerifyEngine::TakeRounds(int32_t budget, std::vector<Share>& plan) const {
   std::vector<Session*> ready;
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (session->backend_session.has_value() && session->round.has_value() &&
         !session->needs_prefill()) {
       ready.push_back(session.get());
@@ -165,7 +164,7 @@ void VerifyEngine::TakeRounds(int32_t budget, std::vector<Share>& plan) const {
 }
 
 void VerifyEngine::TakePrefill(int32_t budget, std::vector<Share>& plan) const {
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (!session->backend_session.has_value() || !session->needs_prefill()) {
       continue;
     }
@@ -200,30 +199,30 @@ absl::Status VerifyEngine::ReserveRound(Session& session) {
 
 void VerifyEngine::ReserveRounds(std::vector<Share>& plan, PassReport& report) {
   // Oldest first, so that a victim is never one that was served already.
-  std::vector<SessionKey> by_age;
-  for (const Share& share : plan) by_age.push_back(share.session->key);
+  std::vector<SessionId> by_age;
+  for (const Share& share : plan) by_age.push_back(share.session->id);
   std::sort(by_age.begin(), by_age.end());
-  std::vector<SessionKey> failed;
-  for (const SessionKey key : by_age) {
-    Session& session = *sessions_.at(key);
+  std::vector<SessionId> failed;
+  for (const SessionId id : by_age) {
+    Session& session = *sessions_.at(id);
     if (!session.backend_session.has_value()) continue;
     const absl::Status reserved = ReserveRound(session);
     if (reserved.ok()) continue;
     ReleaseBackend(session);  // takes it out of the plan below
-    failed.push_back(key);
-    report.failures.push_back({key, reserved});
+    failed.push_back(id);
+    report.failures.push_back({id, reserved});
   }
   plan.erase(std::remove_if(plan.begin(), plan.end(),
                             [](const Share& share) {
                               return !share.session->backend_session;
                             }),
              plan.end());
-  for (const SessionKey key : failed) sessions_.erase(key);
+  for (const SessionId id : failed) sessions_.erase(id);
 }
 
 std::vector<VerifyEngine::Share> VerifyEngine::PlanPass(PassReport& report) {
   int64_t prompt_rows = 0;
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (session->backend_session.has_value() && session->needs_prefill()) {
       prompt_rows += session->prefill_target() - session->kv_length;
     }

@@ -1,6 +1,6 @@
 // Session: one request's text on the verifier, and where it stands.
 //
-//   waiting --admit--> prefilling --> ready --SubmitRound--> round pending
+//   waiting --admit--> prefilling --> ready --Submit--> round pending
 //      ^                                |                        |
 //      +------------ preempt -----------+------------------------+
 //
@@ -21,10 +21,6 @@
 
 namespace foretoken::verifier {
 
-// Names a session towards the engine's caller; never reused, so that lower
-// means older.
-using SessionKey = int64_t;
-
 // A round that waits for its pass.
 struct PendingRound {
   RoundRequest request;
@@ -43,7 +39,7 @@ struct PendingRound {
 };
 
 struct Session {
-  SessionKey key = -1;
+  SessionId id = -1;
   SessionRequest request;       // its `tokens` moved to the member below
   std::vector<TokenId> tokens;  // committed, prompt first
   FinishReason finish = FinishReason::kNone;

@@ -12,8 +12,8 @@
 namespace foretoken::verifier {
 namespace {
 
-absl::Status NoSession(SessionKey key) {
-  return absl::NotFoundError(absl::StrCat("no session ", key));
+absl::Status NoSession(SessionId id) {
+  return absl::NotFoundError(absl::StrCat("no session ", id));
 }
 
 absl::Status CheckTokens(absl::string_view field,
@@ -52,14 +52,15 @@ VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
                            std::unique_ptr<Backend> backend, Clock clock)
     : options_(options),
       backend_(std::move(backend)),
-      clock_(std::move(clock)) {
+      clock_(std::move(clock)),
+      pass_timing_(options.pass_timing) {
   FORETOKEN_CHECK(options_.Validate().ok());
   chain_.resize(RowBudget());
   for (int32_t i = 0; i < RowBudget(); ++i) chain_[i] = i - 1;
 }
 
 VerifyEngine::~VerifyEngine() {
-  for (auto& [key, session] : sessions_) ReleaseBackend(*session);
+  for (auto& [id, session] : sessions_) ReleaseBackend(*session);
 }
 
 int32_t VerifyEngine::RowBudget() const {
@@ -101,7 +102,7 @@ absl::Status VerifyEngine::Check(const SessionRequest& request) const {
   return request.sampling.Validate(vocab_size);
 }
 
-absl::StatusOr<SessionKey> VerifyEngine::Open(SessionRequest request) {
+absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
   FORETOKEN_RETURN_IF_ERROR(Check(request));
   if (sessions() >= options_.max_sessions) {
     return absl::ResourceExhaustedError(
@@ -111,33 +112,33 @@ absl::StatusOr<SessionKey> VerifyEngine::Open(SessionRequest request) {
     return absl::DeadlineExceededError("the deadline has passed");
   }
   auto session = std::make_unique<Session>();
-  session->key = next_key_++;
+  session->id = next_id_++;
   session->tokens = std::move(request.tokens);
   session->request = std::move(request);
-  const SessionKey key = session->key;
-  sessions_.emplace(key, std::move(session));
-  return key;
+  const SessionId id = session->id;
+  sessions_.emplace(id, std::move(session));
+  return id;
 }
 
-absl::Status VerifyEngine::SubmitRound(SessionKey key, RoundRequest request,
-                                       std::optional<absl::Time> arrived) {
-  const auto found = sessions_.find(key);
-  if (found == sessions_.end()) return NoSession(key);
+absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
+                                  std::optional<absl::Time> arrived) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return NoSession(id);
   Session& session = *found->second;
   if (session.finish != FinishReason::kNone) {
     return absl::FailedPreconditionError(
-        absl::StrCat("session ", key, " has ended"));
+        absl::StrCat("session ", id, " has ended"));
   }
   if (!session.prefill_reported || session.round.has_value()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("session ", key, " has not yet answered its ",
+        absl::StrCat("session ", id, " has not yet answered its ",
                      session.prefill_reported ? "round" : "prefill"));
   }
   const int64_t length = static_cast<int64_t>(session.tokens.size());
   if (request.length != length) {
     return absl::FailedPreconditionError(
         absl::StrCat("the round builds on ", request.length,
-                     " tokens, session ", key, " has ", length));
+                     " tokens, session ", id, " has ", length));
   }
   if (!request.probe.empty() &&
       request.probe.size() != static_cast<size_t>(request.tree.size())) {
@@ -158,9 +159,9 @@ absl::Status VerifyEngine::SubmitRound(SessionKey key, RoundRequest request,
   return absl::OkStatus();
 }
 
-absl::Status VerifyEngine::Close(SessionKey key) {
-  const auto found = sessions_.find(key);
-  if (found == sessions_.end()) return NoSession(key);
+absl::Status VerifyEngine::Close(SessionId id) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return NoSession(id);
   ReleaseBackend(*found->second);
   sessions_.erase(found);
   // It may have been the one that blocked the others.
@@ -168,15 +169,15 @@ absl::Status VerifyEngine::Close(SessionKey key) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> VerifyEngine::Length(SessionKey key) const {
-  const auto found = sessions_.find(key);
-  if (found == sessions_.end()) return NoSession(key);
+absl::StatusOr<int64_t> VerifyEngine::Length(SessionId id) const {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return NoSession(id);
   return static_cast<int64_t>(found->second->tokens.size());
 }
 
 bool VerifyEngine::HasWork() const {
   const absl::Time now = clock_();
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     if (session->request.deadline <= now) return true;
     if (!session->has_work()) continue;
     if (session->backend_session.has_value() || !admission_blocked_) {
@@ -188,7 +189,7 @@ bool VerifyEngine::HasWork() const {
 
 absl::Time VerifyEngine::NextDeadline() const {
   absl::Time next = AnyWaiting() ? NextIdle() : absl::InfiniteFuture();
-  for (const auto& [key, session] : sessions_) {
+  for (const auto& [id, session] : sessions_) {
     next = std::min(next, session->request.deadline);
   }
   return next;
@@ -200,7 +201,17 @@ int32_t VerifyEngine::admitted() const {
       [](const auto& entry) { return entry.second->backend_session; }));
 }
 
+VerifySnapshot VerifyEngine::snapshot() const {
+  VerifySnapshot snapshot;
+  snapshot.sessions = sessions();
+  snapshot.kv = backend_->kv_usage();
+  snapshot.totals = totals_;
+  snapshot.pass_timing = pass_timing_;
+  return snapshot;
+}
+
 PassReport VerifyEngine::RunPass() {
+  const absl::Time begin = clock_();
   PassReport report;
   ExpireDeadlines(report);
   AdmitWaiting(report);
@@ -228,6 +239,10 @@ PassReport VerifyEngine::RunPass() {
       FinishShare(plan[i], status, outputs, i, report);
     }
   }
+  // Rows of text have no output: they cost less than those of a tree.
+  if (report.stats.prefill_rows == 0) {
+    pass_timing_.Observe(report.stats.rows, clock_() - begin);
+  }
   return report;
 }
 
@@ -243,7 +258,7 @@ void VerifyEngine::FinishShare(const Share& share, absl::Status status,
   }
   session.idle_since = clock_();
   if (!status.ok()) {
-    Fail(session.key, Annotate(status, "forward pass"), report);
+    Fail(session.id, Annotate(status, "forward pass"), report);
   } else if (session.finish != FinishReason::kNone) {
     ReleaseBackend(session);
   }
@@ -318,7 +333,7 @@ absl::Status VerifyEngine::FinishPrefill(Session& session, int32_t rows,
   }
   result.length = static_cast<int64_t>(session.tokens.size());
   result.finish = session.finish;
-  report.prefilled.push_back({session.key, std::move(result)});
+  report.prefilled.push_back({session.id, std::move(result)});
   return absl::OkStatus();
 }
 
@@ -409,7 +424,7 @@ absl::Status VerifyEngine::FinishRound(Session& session,
   totals_.dropped_nodes += result.stats.dropped_nodes;
   totals_.accepted += result.stats.accepted;
   session.round.reset();
-  report.rounds.push_back({session.key, std::move(result)});
+  report.rounds.push_back({session.id, std::move(result)});
   return absl::OkStatus();
 }
 

@@ -29,14 +29,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/engine/engine_report.h"
 #include "common/infer/backend.h"
+#include "common/infer/pass_timing.h"
 #include "common/speculation/round.h"
+#include "common/speculation/verify_session.h"
 #include "services/verifier/core/round_plan.h"
 #include "services/verifier/core/session.h"
 
@@ -50,6 +54,7 @@ struct VerifyEngineOptions {
   int32_t admission_reserve = 64;      // tokens beyond the text, for one round
   // A session that waits longer for its client may lose its KV to others.
   absl::Duration idle_time = absl::Seconds(2);
+  PassTiming pass_timing;  // what is known at the start
 
   // InvalidArgument names every bad field with its value and range.
   absl::Status Validate() const;
@@ -72,35 +77,49 @@ struct EngineTotals {
   int64_t replayed_rows = 0;
 };
 
-// Of one pass.
-struct PassStats {
-  int32_t rows = 0;
-  int32_t prefill_rows = 0;
-  int32_t sessions = 0;
-  absl::Duration forward_time;
-};
-
 struct PassReport {
   struct Prefilled {
-    SessionKey session;
+    SessionId session;
     PrefillResult result;
   };
   struct Round {
-    SessionKey session;
+    SessionId session;
     RoundResult result;
-  };
-  struct Failure {  // the session is closed
-    SessionKey session;
-    absl::Status status;
   };
   std::vector<Prefilled> prefilled;
   std::vector<Round> rounds;
-  std::vector<Failure> failures;
+  std::vector<SessionFailure> failures;
   PassStats stats;
+
+  // Gives every answer to its listener (common/engine/engine_loop.h).
+  template <typename ListenerOf>
+  void Deliver(const ListenerOf& listener_of) {
+    for (auto& [session, result] : prefilled) {
+      VerifyListener* const listener =
+          listener_of(session, result.finish == FinishReason::kNone);
+      if (listener != nullptr) listener->OnPrefilled(std::move(result));
+    }
+    for (auto& [session, result] : rounds) {
+      VerifyListener* const listener =
+          listener_of(session, result.finish == FinishReason::kNone);
+      if (listener != nullptr) listener->OnRound(std::move(result));
+    }
+  }
+};
+
+struct VerifySnapshot : EngineNumbers {
+  EngineTotals totals;
+  PassTiming pass_timing;
 };
 
 class VerifyEngine {
  public:
+  using OpenRequest = SessionRequest;
+  using RoundRequest = foretoken::RoundRequest;
+  using Listener = VerifyListener;
+  using Report = PassReport;
+  using Snapshot = VerifySnapshot;
+
   // `options` must be valid. The backend is the engine's alone.
   VerifyEngine(const VerifyEngineOptions& options,
                std::unique_ptr<Backend> backend, Clock clock = SystemClock());
@@ -116,21 +135,21 @@ class VerifyEngine {
   // Checks the request and queues its prefill, which a later pass reports.
   // InvalidArgument names the field; ResourceExhausted over max_sessions;
   // DeadlineExceeded.
-  absl::StatusOr<SessionKey> Open(SessionRequest request);
+  absl::StatusOr<SessionId> Open(SessionRequest request);
 
   // Queues a round of an open session. NotFound: no such session;
   // FailedPrecondition: it builds on another length, prefill is not reported,
   // a round is already queued, or the session has ended; InvalidArgument: sizes
   // that do not belong together. It has waited since `arrived`, if not from
   // now.
-  absl::Status SubmitRound(SessionKey session, RoundRequest request,
-                           std::optional<absl::Time> arrived = std::nullopt);
+  absl::Status Submit(SessionId session, RoundRequest request,
+                      std::optional<absl::Time> arrived = std::nullopt);
 
   // Frees the session, whatever it waits for. NotFound.
-  absl::Status Close(SessionKey session);
+  absl::Status Close(SessionId session);
 
   // Tokens committed; NotFound.
-  absl::StatusOr<int64_t> Length(SessionKey session) const;
+  absl::StatusOr<int64_t> Length(SessionId session) const;
 
   // True if a pass would do something: rows wait, a session may be admitted, or
   // a deadline has passed.
@@ -150,6 +169,7 @@ class VerifyEngine {
   int32_t admitted() const;
   KvUsage kv_usage() const { return backend_->kv_usage(); }
   const EngineTotals& totals() const { return totals_; }
+  VerifySnapshot snapshot() const;
 
  private:
   // A session's share of the pass in the making.
@@ -169,7 +189,7 @@ class VerifyEngine {
   absl::StatusOr<bool> Admit(Session& session, int64_t reserve);
   void Preempt(Session& session);
   void ReleaseBackend(Session& session);
-  void Fail(SessionKey key, absl::Status status, PassReport& report);
+  void Fail(SessionId id, absl::Status status, PassReport& report);
   Session* YoungestAdmitted();
   // The admitted session that has been idle longest; nullptr if none has been
   // for idle_time.
@@ -207,14 +227,15 @@ class VerifyEngine {
   const VerifyEngineOptions options_;
   const std::unique_ptr<Backend> backend_;
   const Clock clock_;
-  // By key, so by age: iteration is deterministic.
-  std::map<SessionKey, std::unique_ptr<Session>> sessions_;
-  SessionKey next_key_ = 1;
+  // By id, so by age: iteration is deterministic.
+  std::map<SessionId, std::unique_ptr<Session>> sessions_;
+  SessionId next_id_ = 1;
   int64_t next_order_ = 1;
   // The oldest waiting session found no room, and none was freed since.
   bool admission_blocked_ = false;
   std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
   EngineTotals totals_;
+  PassTiming pass_timing_;
 };
 
 }  // namespace foretoken::verifier

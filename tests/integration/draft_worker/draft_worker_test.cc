@@ -119,7 +119,7 @@ class DraftWorkerTest : public ::testing::Test {
     stub_ = v1::DraftWorker::NewStub(
         *rpc::CreateChannel(server_->addresses().at(0), {}));
   }
-  DraftSnapshot Snapshot() { return service_->drafts().Snapshot(); }
+  DraftSnapshot Snapshot() { return service_->drafts().loop().snapshot(); }
   bool IsFreed() {
     const DraftSnapshot now = Snapshot();
     return now.sessions == 0 && now.kv.sessions == 0 &&
@@ -291,8 +291,8 @@ TEST_F(DraftWorkerTest, ConcurrentStreamsDraftAsEachAlone) {
   ASSERT_THAT(service, IsOk());
   Listen(*std::move(service));
 
-  EXPECT_EQ(service_->drafts().model().vocab_size, 97);
-  EXPECT_EQ(service_->drafts().model().max_positions, 4096);
+  EXPECT_EQ(service_->drafts().loop().model().vocab_size, 97);
+  EXPECT_EQ(service_->drafts().loop().model().max_positions, 4096);
 
   const auto run = [this](int i) {
     std::vector<Tokens> drafts;

@@ -103,7 +103,7 @@ TEST(DraftBudgetTest, OthersPrefillIsNotTakenForTheCostOfADraft) {
 // It came while a pass of others was under way.
 TEST(DraftBudgetTest, TheTimeOfARoundRunsFromItsArrival) {
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", {1}));
+  const SessionId key = f.Open(MakeOpen("draft_model", {1}));
   DraftRound round = MakeRound(2, {20});
   round.budget = absl::Milliseconds(20);
   ASSERT_TRUE(f.engine.Submit(key, round, f.now - absl::Milliseconds(30)).ok());
@@ -114,7 +114,7 @@ TEST(DraftBudgetTest, TheTimeOfARoundRunsFromItsArrival) {
 
 TEST(DraftBudgetTest, NoBudgetAtAllRunsNoPass) {
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", {1}));
+  const SessionId key = f.Open(MakeOpen("draft_model", {1}));
   DraftRound round = MakeRound(2, {20});
   round.budget = absl::ZeroDuration();
   EXPECT_EQ(f.Ask(key, round).tree.size(), 0);

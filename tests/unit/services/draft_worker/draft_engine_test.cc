@@ -34,7 +34,7 @@ void ExpectEstimatesFall(const DraftTree& tree) {
 
 TEST(DraftEngineTest, AChainIsPlainGreedyDecodingOfTheDraftModel) {
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
 
   const DraftAnswer answer = f.Ask(key, MakeRound(6, {20}));
 
@@ -51,7 +51,7 @@ TEST(DraftEngineTest, ASampledChainDrawsTheNoiseOfItsPositions) {
     params.repetition_penalty = 1.3f;
     params.frequency_penalty = 0.5f;
     EngineFixture f;
-    const DraftKey key =
+    const SessionId key =
         f.Open(MakeOpen("draft_model:gamma=9", kPrompt, params));
     EXPECT_THAT(f.Ask(key, MakeRound(6, {20})).tree.tokens,
                 ElementsAreArray(Decode(Joined(kPrompt, {20}), 5, 9, params)))
@@ -64,7 +64,7 @@ TEST(DraftEngineTest, DraftsFollowWhateverWasCommitted) {
   std::mt19937 random(11);
   const SamplingParams params = Seeded(5);
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", kPrompt, params));
+  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt, params));
   Tokens text = Joined(kPrompt, {20});
   DraftAnswer answer = f.Ask(key, MakeRound(6, {20}));
   for (int round = 0; round < 40; ++round) {
@@ -85,7 +85,7 @@ TEST(DraftEngineTest, DraftsFollowWhateverWasCommitted) {
 
 TEST(DraftEngineTest, CatchingUpCostsNoPassOfItsOwn) {
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
   f.Ask(key, MakeRound(6, {20}));
   const int64_t before = f.engine.totals().passes;
 
@@ -97,7 +97,7 @@ TEST(DraftEngineTest, CatchingUpCostsNoPassOfItsOwn) {
 
 TEST(DraftEngineTest, KvOfAcceptedDraftsIsKeptWhereNoPassCameBetween) {
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
   const DraftAnswer first = f.Ask(key, MakeRound(6, {20}));
   Tokens committed = first.tree.tokens;  // all accepted
   committed.push_back(33);
@@ -116,14 +116,14 @@ TEST(DraftEngineTest, AReplayedSessionDraftsAsTheOneThatGrew) {
   EngineFixture f;
   DraftOpen replay = MakeOpen("draft_model", text, params);
   replay.prompt_length = 5;
-  const DraftKey key = f.Open(std::move(replay));
+  const SessionId key = f.Open(std::move(replay));
   EXPECT_THAT(f.Ask(key, MakeRound(8, {})).tree.tokens,
               ElementsAreArray(Decode(text, 5, 5, params)));
 }
 
 TEST(DraftEngineTest, TheSameLengthAskedAgainGivesTheSameDraft) {
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
   const DraftAnswer first = f.Ask(key, MakeRound(6, {20}));
   const DraftAnswer shorter = f.Ask(key, MakeRound(6, {}, 2));
   const DraftAnswer again = f.Ask(key, MakeRound(6, {}));
@@ -134,7 +134,7 @@ TEST(DraftEngineTest, TheSameLengthAskedAgainGivesTheSameDraft) {
 
 TEST(DraftEngineTest, ARoundThatDoesNotFollowIsRefused) {
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
   EXPECT_TRUE(
       absl::IsFailedPrecondition(f.engine.Submit(key, MakeRound(7, {20}))));
   ASSERT_TRUE(f.engine.Submit(key, MakeRound(6, {20})).ok());
@@ -151,7 +151,7 @@ TEST(DraftEngineTest, ARoundThatDoesNotFollowIsRefused) {
 
 TEST(DraftEngineTest, ACommitAloneIsAnsweredWithoutAPass) {
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", {1}));
+  const SessionId key = f.Open(MakeOpen("draft_model", {1}));
   ASSERT_TRUE(f.engine.Submit(key, MakeRound(2, {20}, 0)).ok());
   const DraftReport report = f.engine.RunPass();
   ASSERT_THAT(report.answers, SizeIs(1));
@@ -163,7 +163,7 @@ TEST(DraftEngineTest, ACommitAloneIsAnsweredWithoutAPass) {
 TEST(DraftEngineTest, MaxNodesBoundsTheTree) {
   for (const std::string mode : {"draft_model", "ouroboros"}) {
     EngineFixture f;
-    const DraftKey key = f.Open(MakeOpen(mode, kPrompt));
+    const SessionId key = f.Open(MakeOpen(mode, kPrompt));
     DraftAnswer answer = f.Ask(key, MakeRound(6, {20}, 3));
     EXPECT_EQ(answer.tree.size(), 3) << mode;
     for (int64_t length = 7; length < 30; ++length) {
@@ -180,7 +180,7 @@ TEST(DraftEngineTest, LongPromptsAreReadInChunks) {
   Tokens prompt;
   for (int i = 0; i < 700; ++i) prompt.push_back(1 + i * 7 % 49);
   EngineFixture f{FakeBackendOptions()};  // 256 rows a pass
-  const DraftKey key = f.Open(MakeOpen("draft_model", prompt));
+  const SessionId key = f.Open(MakeOpen("draft_model", prompt));
   f.RunAll();  // nobody asked: the prompt is read all the same
   EXPECT_EQ(f.engine.totals().text_rows, 699);
   EXPECT_THAT(f.Ask(key, MakeRound(701, {20})).tree.tokens,
@@ -192,7 +192,7 @@ TEST(DraftEngineTest, TheContextsEndEndsTheDraft) {
     FakeBackendOptions small;
     small.max_positions = 12;
     EngineFixture f(small);
-    const DraftKey key = f.Open(MakeOpen(mode, kPrompt));
+    const SessionId key = f.Open(MakeOpen(mode, kPrompt));
     Tokens text = kPrompt;
     while (text.size() < 16) {
       text.push_back(20);
@@ -209,9 +209,9 @@ TEST(DraftEngineTest, TheContextsEndEndsTheDraft) {
 
 TEST(DraftEngineTest, UnknownTokensMakeDraftsEmptyAndFreeTheMemory) {
   EngineFixture f;
-  const DraftKey prompt = f.Open(MakeOpen("draft_model", {1, 50}));
+  const SessionId prompt = f.Open(MakeOpen("draft_model", {1, 50}));
   EXPECT_EQ(f.Ask(prompt, MakeRound(3, {2})).tree.size(), 0);
-  const DraftKey later = f.Open(MakeOpen("ouroboros", kPrompt));
+  const SessionId later = f.Open(MakeOpen("ouroboros", kPrompt));
   EXPECT_GT(f.Ask(later, MakeRound(6, {20})).tree.size(), 0);
   const DraftAnswer answer = f.Ask(later, MakeRound(7, {777}));
   EXPECT_EQ(answer.length, 7);
@@ -228,7 +228,7 @@ TEST(DraftEngineTest, IdsBeyondTheLimitAreNeverProposed) {
     EngineFixture f(RoomyBackend(), options);
     int nodes = 0;
     for (TokenId first = 0; first < 50; ++first) {
-      const DraftKey key = f.Open(MakeOpen(mode, {1, first}, Seeded(4)));
+      const SessionId key = f.Open(MakeOpen(mode, {1, first}, Seeded(4)));
       for (int64_t length = 3; length < 8; ++length) {
         const DraftAnswer answer = f.Ask(key, MakeRound(length, {5}));
         nodes += answer.tree.size();
@@ -245,7 +245,7 @@ TEST(DraftEngineTest, ForeignTokensInTheParametersAreLeftOut) {
   params.logit_bias = {{4, 2.0f}, {60, 5.0f}};
   params.end_tokens = {70, 2};
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen("draft_model", kPrompt, params));
+  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt, params));
   params.logit_bias = {{4, 2.0f}};
   params.end_tokens = {2};
   EXPECT_THAT(f.Ask(key, MakeRound(6, {20})).tree.tokens,
@@ -265,7 +265,7 @@ TEST(DraftEngineTest, EndTokensAreTheRequests) {
     SamplingParams params;
     const auto chain = [&] {
       EngineFixture f;
-      const DraftKey key = f.Open(MakeOpen(mode, kPrompt, params));
+      const SessionId key = f.Open(MakeOpen(mode, kPrompt, params));
       Tokens tokens = f.Ask(key, MakeRound(6, {20})).tree.tokens;
       if (tokens.size() > 9) tokens.resize(9);
       return tokens;
@@ -313,7 +313,7 @@ TEST(DraftEngineTest, SessionsAndPagesAreBounded) {
   FakeBackendOptions few;
   few.pages = 3;  // of 32 tokens
   EngineFixture f(few, options);
-  const DraftKey first = f.Open(MakeOpen("draft_model", Tokens(60, 1)));
+  const SessionId first = f.Open(MakeOpen("draft_model", Tokens(60, 1)));
   EXPECT_TRUE(absl::IsResourceExhausted(
       f.engine.Open(MakeOpen("draft_model", Tokens(60, 2))).status()));
   EXPECT_EQ(f.engine.kv_usage().sessions, 1);
@@ -333,9 +333,9 @@ TEST(DraftEngineTest, SessionsAndPagesAreBounded) {
 
 TEST(DraftEngineTest, AFailedPassEndsItsSessionsAlone) {
   EngineFixture f;
-  const DraftKey idle = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId idle = f.Open(MakeOpen("draft_model", kPrompt));
   f.RunAll();
-  const DraftKey failing = f.Open(MakeOpen("draft_model", {1}));
+  const SessionId failing = f.Open(MakeOpen("draft_model", {1}));
   ASSERT_TRUE(f.engine.Submit(failing, MakeRound(2, {20})).ok());
   f.fake->FailNextForward(absl::InternalError("out of sorts"));
   f.RunAll();
@@ -349,8 +349,8 @@ TEST(DraftEngineTest, LogitsThatAreNotNumbersCostTheDraftOfTheirSessionAlone) {
   FakeBackendOptions poisoned = RoomyBackend();
   poisoned.poison = 33;
   EngineFixture f(poisoned);
-  const DraftKey sick = f.Open(MakeOpen("draft_model", {33, 1}));
-  const DraftKey well = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId sick = f.Open(MakeOpen("draft_model", {33, 1}));
+  const SessionId well = f.Open(MakeOpen("draft_model", kPrompt));
   ASSERT_TRUE(f.engine.Submit(sick, MakeRound(3, {33})).ok());
   const Tokens want = Decode(Joined(kPrompt, {20}), 5, 5, {});
   ASSERT_EQ(std::count(want.begin(), want.end(), 33), 0);
@@ -389,7 +389,7 @@ TEST(DraftEngineTest, BatchMatesChangeNoDraft) {
   for (size_t i = 0; i < requests.size(); ++i) {
     EngineFixture f;
     const Request& request = requests[i];
-    const DraftKey key =
+    const SessionId key =
         f.Open(MakeOpen(request.mode, request.prompt, request.params));
     int64_t length = static_cast<int64_t>(request.prompt.size());
     DraftTree tree;
@@ -402,7 +402,7 @@ TEST(DraftEngineTest, BatchMatesChangeNoDraft) {
   }
 
   EngineFixture f;
-  std::vector<DraftKey> keys;
+  std::vector<SessionId> keys;
   std::vector<int64_t> lengths;
   std::vector<DraftTree> trees(requests.size());
   for (const Request& request : requests) {

@@ -94,7 +94,7 @@ class EngineFixture {
       : fake(backend.get()),
         engine(options, std::move(backend), [this] { return now; }) {}
 
-  DraftKey Open(DraftOpen open) {
+  SessionId Open(DraftOpen open) {
     const auto key = engine.Open(std::move(open));
     EXPECT_TRUE(key.ok()) << key.status();
     return key.ok() ? *key : -1;
@@ -113,7 +113,7 @@ class EngineFixture {
     }
   }
 
-  DraftAnswer Ask(DraftKey key, const DraftRound& round) {
+  DraftAnswer Ask(SessionId key, const DraftRound& round) {
     const absl::Status submitted = engine.Submit(key, round);
     EXPECT_TRUE(submitted.ok()) << submitted;
     RunAll();
@@ -124,8 +124,8 @@ class EngineFixture {
   absl::Time now = absl::UnixEpoch();
   testing::FakeBackend* fake;
   DraftEngine engine;
-  std::map<DraftKey, DraftAnswer> answers;
-  std::map<DraftKey, absl::Status> failures;
+  std::map<SessionId, DraftAnswer> answers;
+  std::map<SessionId, absl::Status> failures;
 };
 
 }  // namespace foretoken::draft_worker

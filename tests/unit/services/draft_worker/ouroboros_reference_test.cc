@@ -230,7 +230,7 @@ TEST_P(OuroborosReferenceTest, DraftsAsThePaperSays) {
     return (text.size() * 7 + own) % 5 == 0 ? (own + 1) % 50 : own;
   };
   EngineFixture f;
-  const DraftKey key = f.Open(MakeOpen(test.mode, prompt, params));
+  const SessionId key = f.Open(MakeOpen(test.mode, prompt, params));
   Reference reference(test.options, prompt, params);
   Tokens committed = {17};
   DraftRound round = MakeRound(8, committed, 256);

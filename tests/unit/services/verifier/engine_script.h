@@ -59,14 +59,14 @@ inline std::vector<ScriptResult> RunSessions(
     uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<ScriptResult> results(requests.size());
-  std::map<verifier::SessionKey, size_t> index;
+  std::map<SessionId, size_t> index;
   for (size_t i = 0; i < requests.size(); ++i) {
     const auto key = engine.Open(requests[i]);
     EXPECT_THAT(key, IsOk());
     index[*key] = i;
   }
   size_t open = requests.size();
-  const auto next = [&](verifier::SessionKey key, FinishReason finish) {
+  const auto next = [&](SessionId key, FinishReason finish) {
     ScriptResult& result = results[index[key]];
     result.finish = finish;
     if (finish != FinishReason::kNone) {
@@ -86,7 +86,7 @@ inline std::vector<ScriptResult> RunSessions(
       round = RandomRound(random, round.length, random() % (max_nodes + 1),
                           rest, engine.model().vocab_size);
     }
-    EXPECT_THAT(engine.SubmitRound(key, std::move(round)), IsOk());
+    EXPECT_THAT(engine.Submit(key, std::move(round)), IsOk());
   };
   for (int pass = 0; open > 0; ++pass) {
     EXPECT_TRUE(engine.HasWork());

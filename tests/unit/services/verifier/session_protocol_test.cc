@@ -2,6 +2,7 @@
 #include "services/verifier/adapters/session_protocol.h"
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,28 +19,39 @@ namespace {
 using ::foretoken::testing::StatusIs;
 using ::testing::HasSubstr;
 
-class FakeEngine final : public EnginePort {
+class FakeVerifier final : public VerifySessions {
  public:
-  absl::StatusOr<Ticket> Open(SessionRequest,
-                              std::shared_ptr<SessionSink>) override {
+  absl::StatusOr<std::unique_ptr<VerifySession>> Open(
+      SessionRequest, std::shared_ptr<VerifyListener>) override {
     if (full) return absl::ResourceExhaustedError("full");
     ++opened;
-    return Ticket{7};
+    return std::make_unique<Session>(*this);
   }
-  absl::Status Round(Ticket, RoundRequest) override {
-    ++rounds;
-    return absl::OkStatus();
-  }
-  void Close(Ticket ticket) override { closed.push_back(ticket); }
 
   bool full = false;
+  absl::Status refusal;  // of rounds
   int opened = 0;
   int rounds = 0;
-  std::vector<Ticket> closed;
+  int closed = 0;
+
+ private:
+  class Session final : public VerifySession {
+   public:
+    explicit Session(FakeVerifier& verifier) : verifier_(verifier) {}
+    ~Session() override { ++verifier_.closed; }
+    absl::Status Ask(RoundRequest) override {
+      if (!verifier_.refusal.ok()) return verifier_.refusal;
+      ++verifier_.rounds;
+      return absl::OkStatus();
+    }
+
+   private:
+    FakeVerifier& verifier_;
+  };
 };
 
 struct Fixture final : SessionProtocol::Output {
-  Fixture() : protocol(options, engine, *this) {}
+  Fixture() : protocol(verifier, absl::Milliseconds(250), *this) {}
   void Send(v1::VerifyResponse message) override {
     sent.push_back(std::move(message));
   }
@@ -53,7 +65,7 @@ struct Fixture final : SessionProtocol::Output {
   // Opens a session whose prompt and first token are `length` tokens.
   void OpenAndPrefill(int64_t length) {
     Say(OpenMessage());
-    protocol.OnOpened();
+    protocol.OnOpened("ours");
     PrefillResult prefill;
     prefill.length = length;
     protocol.OnPrefilled(prefill);
@@ -71,10 +83,7 @@ struct Fixture final : SessionProtocol::Output {
     return message;
   }
 
-  SessionProtocolOptions options{"ours", /*max_positions=*/100,
-                                 /*max_tree_nodes=*/4, /*max_rows=*/6,
-                                 absl::Milliseconds(250)};
-  FakeEngine engine;
+  FakeVerifier verifier;
   std::vector<v1::VerifyResponse> sent;
   int ends = 0;
   absl::Status final_status;
@@ -91,7 +100,7 @@ void ExpectOpenRefused(const std::function<void(v1::OpenSession&)>& change,
   EXPECT_EQ(fixture.ends, 1);
   EXPECT_THAT(fixture.final_status, StatusIs(code, HasSubstr(what)));
   EXPECT_LT(fixture.final_status.message().size(), 300u);
-  EXPECT_EQ(fixture.engine.opened, 0);
+  EXPECT_EQ(fixture.verifier.opened, 0);
 }
 
 TEST(SessionProtocolTest, OpensThatCannotBeServedNeverReachTheEngine) {
@@ -105,27 +114,17 @@ TEST(SessionProtocolTest, OpensThatCannotBeServedNeverReachTheEngine) {
   ExpectOpenRefused(
       [](auto& open) { open.set_cache_scope(std::string(257, 'x')); }, invalid,
       "cache_scope");
-  ExpectOpenRefused(
-      [](auto& open) {
-        for (int i = 0; i < 100; ++i) open.add_token_ids(1);
-      },
-      invalid, "101 tokens");
-  ExpectOpenRefused(
-      [](auto& open) {
-        open.set_numerics_fingerprint(std::string(100000, 'x'));
-      },
-      absl::StatusCode::kAborted, "numerics_fingerprint");
 }
 
 TEST(SessionProtocolTest, AFullEngineIsSaidWithAHintWhenToRetry) {
   Fixture fixture;
-  fixture.engine.full = true;
+  fixture.verifier.full = true;
   fixture.Say(Fixture::OpenMessage());
   EXPECT_THAT(
       fixture.final_status,
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("full")));
   EXPECT_EQ(rpc::RetryAfter(fixture.final_status), absl::Milliseconds(250));
-  EXPECT_TRUE(fixture.engine.closed.empty());
+  EXPECT_EQ(fixture.verifier.closed, 0);
 }
 
 TEST(SessionProtocolTest, StaleAndRepeatedRoundsChangeNothing) {
@@ -134,15 +133,15 @@ TEST(SessionProtocolTest, StaleAndRepeatedRoundsChangeNothing) {
   fixture.Say(Fixture::RoundMessage(5));
   fixture.Say(Fixture::RoundMessage(5));  // repeated
   fixture.Say(Fixture::RoundMessage(4));  // stale
-  EXPECT_EQ(fixture.engine.rounds, 1);
+  EXPECT_EQ(fixture.verifier.rounds, 1);
   EXPECT_EQ(fixture.ends, 0);
   RoundResult result;
   result.length = 6;
   fixture.protocol.OnRound(result);
   fixture.Say(Fixture::RoundMessage(5));  // stale by now
-  EXPECT_EQ(fixture.engine.rounds, 1);
+  EXPECT_EQ(fixture.verifier.rounds, 1);
   fixture.Say(Fixture::RoundMessage(6));
-  EXPECT_EQ(fixture.engine.rounds, 2);
+  EXPECT_EQ(fixture.verifier.rounds, 2);
   EXPECT_EQ(fixture.ends, 0);
 }
 
@@ -154,7 +153,7 @@ TEST(SessionProtocolTest, ARoundAheadOfTheTextEndsTheSession) {
     EXPECT_THAT(fixture.final_status,
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          HasSubstr("the session has 5")));
-    EXPECT_THAT(fixture.engine.closed, ::testing::ElementsAre(7));
+    EXPECT_EQ(fixture.verifier.closed, 1);
     // What the engine still had under way comes too late to be told.
     fixture.protocol.OnRound(RoundResult());
     EXPECT_EQ(fixture.sent.size(), 2u);
@@ -162,19 +161,15 @@ TEST(SessionProtocolTest, ARoundAheadOfTheTextEndsTheSession) {
   }
 }
 
-TEST(SessionProtocolTest, TreesBeyondTheLimitsAreRefusedByTheirNumbers) {
+TEST(SessionProtocolTest, ARoundThatTheVerifierRefusesEndsTheSession) {
   Fixture fixture;
   fixture.OpenAndPrefill(5);
-  v1::VerifyRequest round = Fixture::RoundMessage(5);
-  for (int node = 0; node < 5; ++node) {
-    round.mutable_round()->mutable_tree()->add_tokens(1);
-    round.mutable_round()->mutable_tree()->add_parents(-1);
-  }
-  fixture.Say(round);
-  EXPECT_THAT(fixture.final_status,
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("5 draft nodes, want at most 4")));
-  EXPECT_EQ(fixture.engine.rounds, 0);
+  fixture.verifier.refusal = absl::InvalidArgumentError("tree: 5 draft nodes");
+  fixture.Say(Fixture::RoundMessage(5));
+  EXPECT_THAT(fixture.final_status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                             HasSubstr("5 draft nodes")));
+  EXPECT_EQ(fixture.verifier.rounds, 0);
+  EXPECT_EQ(fixture.verifier.closed, 1);
 }
 
 TEST(SessionProtocolTest, AHalfCloseWaitsForWhatIsUnderWay) {
@@ -189,7 +184,7 @@ TEST(SessionProtocolTest, AHalfCloseWaitsForWhatIsUnderWay) {
   EXPECT_EQ(fixture.sent.size(), 3u);
   EXPECT_EQ(fixture.ends, 1);
   FORETOKEN_EXPECT_OK(fixture.final_status);
-  EXPECT_THAT(fixture.engine.closed, ::testing::ElementsAre(7));
+  EXPECT_EQ(fixture.verifier.closed, 1);
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ FakeBackendOptions Poisoned() {
 TEST(VerifyEngineFaultsTest, LogitsThatAreNoNumbersEndTheirOwnSessionAlone) {
   Fixture fixture(Poisoned());
   const SessionRequest good = Request({1, 2, 3}, 5);
-  const SessionKey before = fixture.engine->Open(good).value();
-  const SessionKey bad = fixture.engine->Open(Request({4, kPoison}, 5)).value();
-  const SessionKey after = fixture.engine->Open(good).value();
+  const SessionId before = fixture.engine->Open(good).value();
+  const SessionId bad = fixture.engine->Open(Request({4, kPoison}, 5)).value();
+  const SessionId after = fixture.engine->Open(good).value();
   const PassReport report = fixture.engine->RunPass();
   ASSERT_THAT(report.failures, SizeIs(1));
   EXPECT_EQ(report.failures[0].session, bad);
@@ -52,12 +52,12 @@ TEST(VerifyEngineFaultsTest, ADraftWhoseLogitsAreNoNumbersEndsNobody) {
   const std::vector<TokenId> text = Decode(request, 50);
   ASSERT_NE(text[0], kPoison);
   ASSERT_NE(text[1], kPoison);
-  const SessionKey key = fixture.engine->Open(request).value();
+  const SessionId key = fixture.engine->Open(request).value();
   fixture.engine->RunPass();
   RoundRequest round;
   round.length = 4;
   round.tree = TokenTree::Create({text[1], kPoison}, {-1, -1}).value();
-  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+  FORETOKEN_ASSERT_OK(fixture.engine->Submit(key, round));
   const PassReport report = fixture.engine->RunPass();
   EXPECT_THAT(report.failures, IsEmpty());
   ASSERT_THAT(report.rounds, SizeIs(1));
@@ -86,9 +86,9 @@ TEST(VerifyEngineFaultsTest, ASessionThatItsClientLeavesIdleMakesRoom) {
   Fixture& fixture = crowded.fixture;
   VerifyEngine& engine = *fixture.engine;
   const std::vector<TokenId> text = Decode(crowded.request, 50);
-  const SessionKey idle = engine.Open(crowded.request).value();
+  const SessionId idle = engine.Open(crowded.request).value();
   engine.RunPass();
-  const SessionKey waiting = engine.Open(crowded.request).value();
+  const SessionId waiting = engine.Open(crowded.request).value();
   EXPECT_THAT(engine.RunPass().prefilled, IsEmpty());
   EXPECT_FALSE(engine.HasWork());
   // The thread that drives the engine knows when to look again.
@@ -106,7 +106,7 @@ TEST(VerifyEngineFaultsTest, ASessionThatItsClientLeavesIdleMakesRoom) {
   // The idle one goes on, in its turn, as if nothing had been.
   RoundRequest round;
   round.length = 61;
-  FORETOKEN_ASSERT_OK(engine.SubmitRound(idle, round));
+  FORETOKEN_ASSERT_OK(engine.Submit(idle, round));
   EXPECT_THAT(engine.RunPass().rounds, IsEmpty());
   FORETOKEN_ASSERT_OK(engine.Close(waiting));
   PassReport report;

@@ -125,7 +125,7 @@ TEST(VerifyEngineTest, ASessionLargerThanTheCacheIsRefusedAloneAndByStatus) {
   FakeBackendOptions backend;
   backend.pages = 1;
   Fixture fixture(backend);
-  const SessionKey key =
+  const SessionId key =
       fixture.engine->Open(Request(std::vector<TokenId>(40, 1), 5)).value();
   const PassReport report = fixture.engine->RunPass();
   ASSERT_THAT(report.failures, SizeIs(1));
@@ -145,7 +145,7 @@ TEST(VerifyEngineTest, AReplayOpenedFromOutsideContinuesTheSameText) {
     SessionRequest replay = request;
     replay.tokens.insert(replay.tokens.end(), want.begin(), want.begin() + cut);
     Fixture fixture;
-    const SessionKey key = fixture.engine->Open(replay).value();
+    const SessionId key = fixture.engine->Open(replay).value();
     PassReport report = fixture.engine->RunPass();
     ASSERT_THAT(report.prefilled, SizeIs(1));
     EXPECT_THAT(report.prefilled[0].result.tokens, IsEmpty());
@@ -154,7 +154,7 @@ TEST(VerifyEngineTest, AReplayOpenedFromOutsideContinuesTheSameText) {
     while (finish == FinishReason::kNone) {
       RoundRequest round;
       round.length = request.prompt_length + output.size();
-      FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+      FORETOKEN_ASSERT_OK(fixture.engine->Submit(key, round));
       report = fixture.engine->RunPass();
       ASSERT_THAT(report.rounds, SizeIs(1));
       output.push_back(report.rounds[0].result.tokens[0].token);
@@ -166,7 +166,7 @@ TEST(VerifyEngineTest, AReplayOpenedFromOutsideContinuesTheSameText) {
 
 TEST(VerifyEngineTest, EveryRowHasTheTargetsTokenAndItsCandidates) {
   Fixture fixture;
-  const SessionKey key = fixture.engine->Open(Request({1, 2, 3}, 20)).value();
+  const SessionId key = fixture.engine->Open(Request({1, 2, 3}, 20)).value();
   const TokenId first =
       fixture.engine->RunPass().prefilled[0].result.tokens[0].token;
   RoundRequest round;
@@ -175,7 +175,7 @@ TEST(VerifyEngineTest, EveryRowHasTheTargetsTokenAndItsCandidates) {
   // n1 is nonsense and drops n2 below it; n3 is a probe beside them.
   round.tree = TokenTree::Create({8, 99, 5, 9}, {-1, -1, 1, 0}).value();
   round.probe = {false, false, false, true};
-  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+  FORETOKEN_ASSERT_OK(fixture.engine->Submit(key, round));
   const PassReport report = fixture.engine->RunPass();
   ASSERT_THAT(report.rounds, SizeIs(1));
   const RoundResult& result = report.rounds[0].result;
@@ -199,13 +199,13 @@ TEST(VerifyEngineTest, AProbeThatIsRightIsReadAndNotAccepted) {
   Fixture fixture;
   const SessionRequest request = Request({4, 5}, 20);
   const std::vector<TokenId> truth = Decode(request, 50);
-  const SessionKey key = fixture.engine->Open(request).value();
+  const SessionId key = fixture.engine->Open(request).value();
   fixture.engine->RunPass();
   RoundRequest round;
   round.length = 3;
   round.tree = TokenTree::Create({truth[1], truth[2]}, {-1, 0}).value();
   round.probe = {true, true};
-  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+  FORETOKEN_ASSERT_OK(fixture.engine->Submit(key, round));
   const PassReport report = fixture.engine->RunPass();
   EXPECT_THAT(report.rounds[0].result.path, IsEmpty());
   EXPECT_THAT(report.rounds[0].result.row_tokens,
@@ -219,13 +219,13 @@ TEST(VerifyEngineTest, AStopTokenInsideTheAcceptedPathEndsTheRoundThere) {
   request.stop_tokens = {truth[2]};
   ASSERT_NE(truth[0], truth[2]);
   ASSERT_NE(truth[1], truth[2]);
-  const SessionKey key = fixture.engine->Open(request).value();
+  const SessionId key = fixture.engine->Open(request).value();
   fixture.engine->RunPass();
   RoundRequest round;
   round.length = 3;
   round.tree =
       TokenTree::Create({truth[1], truth[2], truth[3]}, {-1, 0, 1}).value();
-  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+  FORETOKEN_ASSERT_OK(fixture.engine->Submit(key, round));
   const PassReport report = fixture.engine->RunPass();
   const RoundResult& result = report.rounds[0].result;
   EXPECT_EQ(result.finish, FinishReason::kStop);
@@ -234,7 +234,7 @@ TEST(VerifyEngineTest, AStopTokenInsideTheAcceptedPathEndsTheRoundThere) {
   EXPECT_EQ(result.tokens[1].token, truth[2]);
   EXPECT_EQ(result.stats.accepted, 1);
   EXPECT_THAT(
-      fixture.engine->SubmitRound(key, round),
+      fixture.engine->Submit(key, round),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has ended")));
 }
 
@@ -242,13 +242,13 @@ TEST(VerifyEngineTest, LogprobsComeOnlyWithTheNumberAskedFor) {
   Fixture fixture;
   SessionRequest request = Request({4, 5}, 20);
   request.sampling.logprobs = 2;
-  const SessionKey key = fixture.engine->Open(request).value();
+  const SessionId key = fixture.engine->Open(request).value();
   const PassReport prefill = fixture.engine->RunPass();
   EXPECT_THAT(prefill.prefilled[0].result.tokens[0].top_logprobs, SizeIs(2));
   RoundRequest round;
   round.length = 3;
   round.candidates = 8;
-  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(key, round));
+  FORETOKEN_ASSERT_OK(fixture.engine->Submit(key, round));
   const PassReport report = fixture.engine->RunPass();
   EXPECT_THAT(report.rounds[0].result.tokens[0].top_logprobs, SizeIs(2));
   EXPECT_THAT(report.rounds[0].result.row_candidates[0], SizeIs(8));
@@ -259,15 +259,15 @@ TEST(VerifyEngineTest, PrefillAndRoundsShareEveryPass) {
   VerifyEngineOptions options;
   options.prefill_chunk = 10;
   Fixture fixture({}, options);
-  const SessionKey fast = fixture.engine->Open(Request({1}, 50)).value();
+  const SessionId fast = fixture.engine->Open(Request({1}, 50)).value();
   fixture.engine->RunPass();
-  const SessionKey slow =
+  const SessionId slow =
       fixture.engine->Open(Request(std::vector<TokenId>(35, 2), 5)).value();
   int passes = 0;
   for (bool done = false; !done; ++passes) {
     RoundRequest round;
     round.length = fixture.engine->Length(fast).value();
-    FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(fast, round));
+    FORETOKEN_ASSERT_OK(fixture.engine->Submit(fast, round));
     const PassReport report = fixture.engine->RunPass();
     EXPECT_THAT(report.rounds, SizeIs(1));  // decoding never waits
     EXPECT_LE(report.stats.prefill_rows, 10);
@@ -281,13 +281,12 @@ TEST(VerifyEngineTest, PrefillAndRoundsShareEveryPass) {
 
 TEST(VerifyEngineTest, ARoundTellsHowLongItWaitedForItsPass) {
   Fixture fixture;
-  const SessionKey key = fixture.engine->Open(Request({1}, 50)).value();
+  const SessionId key = fixture.engine->Open(Request({1}, 50)).value();
   fixture.engine->RunPass();
   const auto waited = [&](std::optional<absl::Time> arrived) {
     RoundRequest round;
     round.length = fixture.engine->Length(key).value();
-    FORETOKEN_EXPECT_OK(
-        fixture.engine->SubmitRound(key, std::move(round), arrived));
+    FORETOKEN_EXPECT_OK(fixture.engine->Submit(key, std::move(round), arrived));
     fixture.now += absl::Milliseconds(2);
     return fixture.engine->RunPass().rounds.at(0).result.stats.queue_time;
   };
@@ -300,7 +299,7 @@ TEST(VerifyEngineTest, ASharedScopeReusesPages) {
   Fixture fixture;
   SessionRequest request = Request(std::vector<TokenId>(100, 3), 5);
   request.cache_scope = "tenant";
-  const SessionKey first = fixture.engine->Open(request).value();
+  const SessionId first = fixture.engine->Open(request).value();
   EXPECT_EQ(fixture.engine->RunPass().prefilled[0].result.reused_tokens, 0);
   FORETOKEN_ASSERT_OK(fixture.engine->Close(first));
   FORETOKEN_ASSERT_OK(fixture.engine->Open(request));
@@ -313,8 +312,8 @@ TEST(VerifyEngineTest, DeadlinesAndClosesFreeWhatTheyHeld) {
   Fixture fixture;
   SessionRequest request = Request({1, 2}, 5);
   request.deadline = fixture.now + absl::Seconds(5);
-  const SessionKey key = fixture.engine->Open(request).value();
-  const SessionKey other = fixture.engine->Open(Request({1, 2}, 5)).value();
+  const SessionId key = fixture.engine->Open(request).value();
+  const SessionId other = fixture.engine->Open(Request({1, 2}, 5)).value();
   fixture.engine->RunPass();
   EXPECT_EQ(fixture.engine->NextDeadline(), request.deadline);
   EXPECT_FALSE(fixture.engine->HasWork());
@@ -337,9 +336,9 @@ TEST(VerifyEngineTest, DeadlinesAndClosesFreeWhatTheyHeld) {
 
 TEST(VerifyEngineTest, AnErrorOfTheBackendEndsTheSessionsOfThePassOnly) {
   Fixture fixture;
-  const SessionKey idle = fixture.engine->Open(Request({1, 2}, 5)).value();
+  const SessionId idle = fixture.engine->Open(Request({1, 2}, 5)).value();
   fixture.engine->RunPass();
-  const SessionKey hit = fixture.engine->Open(Request({3, 4}, 5)).value();
+  const SessionId hit = fixture.engine->Open(Request({3, 4}, 5)).value();
   fixture.backend->FailNextForward(absl::InternalError("broken"));
   const PassReport report = fixture.engine->RunPass();
   ASSERT_THAT(report.failures, SizeIs(1));
@@ -348,7 +347,7 @@ TEST(VerifyEngineTest, AnErrorOfTheBackendEndsTheSessionsOfThePassOnly) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("broken")));
   RoundRequest round;
   round.length = 3;
-  FORETOKEN_ASSERT_OK(fixture.engine->SubmitRound(idle, round));
+  FORETOKEN_ASSERT_OK(fixture.engine->Submit(idle, round));
   EXPECT_THAT(fixture.engine->RunPass().rounds, SizeIs(1));
 }
 
@@ -357,10 +356,10 @@ TEST(VerifyEngineTest, WaitingSessionsDoNotSpinAndAreAdmittedByAge) {
   backend.pages = 4;
   Fixture fixture(backend);
   const auto prompt = std::vector<TokenId>(60, 1);
-  const SessionKey first = fixture.engine->Open(Request(prompt, 60)).value();
+  const SessionId first = fixture.engine->Open(Request(prompt, 60)).value();
   fixture.engine->RunPass();
-  const SessionKey second = fixture.engine->Open(Request(prompt, 60)).value();
-  const SessionKey third = fixture.engine->Open(Request({1}, 5)).value();
+  const SessionId second = fixture.engine->Open(Request(prompt, 60)).value();
+  const SessionId third = fixture.engine->Open(Request({1}, 5)).value();
   EXPECT_TRUE(fixture.engine->HasWork());
   EXPECT_THAT(fixture.engine->RunPass().prefilled, IsEmpty());
   EXPECT_FALSE(fixture.engine->HasWork());  // until something is freed
@@ -401,30 +400,30 @@ TEST(VerifyEngineTest, RoundsThatDoNotFitAreRefused) {
   VerifyEngine& engine = *fixture.engine;
   RoundRequest round;
   round.length = 2;
-  EXPECT_THAT(engine.SubmitRound(7, round),
+  EXPECT_THAT(engine.Submit(7, round),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no session 7")));
-  const SessionKey key = engine.Open(Request({1}, 5)).value();
-  EXPECT_THAT(engine.SubmitRound(key, round),
+  const SessionId key = engine.Open(Request({1}, 5)).value();
+  EXPECT_THAT(engine.Submit(key, round),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("not yet answered its prefill")));
   engine.RunPass();
   round.length = 3;
-  EXPECT_THAT(engine.SubmitRound(key, round),
+  EXPECT_THAT(engine.Submit(key, round),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("builds on 3 tokens, session 1 has 2")));
   round.length = 2;
   round.probe = {true};
-  EXPECT_THAT(engine.SubmitRound(key, round),
+  EXPECT_THAT(engine.Submit(key, round),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("probe has 1 entries for 0 nodes")));
   round.probe.clear();
   round.candidates = 9;
-  EXPECT_THAT(engine.SubmitRound(key, round),
+  EXPECT_THAT(engine.Submit(key, round),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("candidates is 9, want 0..8")));
   round.candidates = 0;
-  FORETOKEN_ASSERT_OK(engine.SubmitRound(key, round));
-  EXPECT_THAT(engine.SubmitRound(key, round),
+  FORETOKEN_ASSERT_OK(engine.Submit(key, round));
+  EXPECT_THAT(engine.Submit(key, round),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("not yet answered its round")));
 }

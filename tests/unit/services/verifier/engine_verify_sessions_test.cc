@@ -1,4 +1,4 @@
-#include "services/verifier/adapters/engine_thread.h"
+#include "services/verifier/core/engine_verify_sessions.h"
 
 #include <functional>
 #include <memory>
@@ -25,9 +25,9 @@ using ::testing::HasSubstr;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
 // Remembers what it is told, and lets a test wait for it.
-class Sink final : public SessionSink {
+class Sink final : public VerifyListener {
  public:
-  void OnOpened() override {
+  void OnOpened(const std::string&) override {
     opened.Notify();
     if (hold_engine != nullptr) hold_engine->WaitForNotification();
   }
@@ -46,6 +46,7 @@ class Sink final : public SessionSink {
     ++answers_;
   }
   void OnFailed(absl::Status status) override {
+    session.reset();
     absl::MutexLock lock(&mu_);
     EXPECT_FALSE(failed_) << "OnFailed came twice";
     failed_ = true;
@@ -71,6 +72,7 @@ class Sink final : public SessionSink {
 
   absl::Notification opened;
   absl::Notification* hold_engine = nullptr;  // OnOpened waits for it
+  std::unique_ptr<VerifySession> session;     // closed by OnFailed
 
  private:
   absl::Mutex mu_;
@@ -80,9 +82,9 @@ class Sink final : public SessionSink {
   absl::Status failure_;
 };
 
-std::unique_ptr<EngineThread> Start(EngineThreadOptions options = {},
-                                    VerifyEngineOptions engine = {}) {
-  return std::make_unique<EngineThread>(
+std::unique_ptr<EngineVerifySessions> Start(EngineVerifyOptions options = {},
+                                            VerifyEngineOptions engine = {}) {
+  return std::make_unique<EngineVerifySessions>(
       options,
       std::make_unique<VerifyEngine>(
           engine, std::make_unique<FakeBackend>(FakeBackendOptions())),
@@ -105,126 +107,171 @@ bool Eventually(const std::function<bool()>& condition) {
 }
 
 // Nothing is held any more.
-bool Empty(const EngineThread& thread) {
+bool Empty(EngineVerifySessions& verifier) {
   return Eventually([&] {
-    const EngineSnapshot now = thread.Snapshot();
+    const VerifySnapshot now = verifier.loop().snapshot();
     return now.sessions == 0 && now.queue_length == 0 &&
            now.kv.pages_free == now.kv.pages_total;
   });
 }
 
-TEST(EngineThreadTest, RunsASessionFromOpenToClose) {
-  const auto thread = Start();
+TEST(EngineVerifySessionsTest, RunsASessionFromOpenToClose) {
+  const auto verifier = Start();
   const SessionRequest request = Request({1, 2, 3}, 6);
   auto sink = std::make_shared<Sink>();
-  const auto ticket = thread->Open(request, sink);
-  FORETOKEN_ASSERT_OK(ticket);
+  const auto session = verifier->loop().Open(request, sink);
+  FORETOKEN_ASSERT_OK(session);
   for (int answers = 1; answers < 6; ++answers) {
     sink->AwaitAnswers(answers);
-    FORETOKEN_ASSERT_OK(thread->Round(*ticket, PlainRound(3 + answers)));
+    FORETOKEN_ASSERT_OK((*session)->Ask(PlainRound(3 + answers)));
   }
   EXPECT_EQ(sink->AwaitAnswers(6), Decode(request, 50));
-  thread->Close(*ticket);
-  EXPECT_TRUE(Empty(*thread));
-  EXPECT_EQ(thread->Snapshot().totals.rounds, 5);
-  // Of a ticket that is closed nothing is known, and nothing comes of it.
-  FORETOKEN_EXPECT_OK(thread->Round(*ticket, PlainRound(9)));
-  thread->Close(*ticket);
-  EXPECT_TRUE(Empty(*thread));
+  (*session)->Close();
+  EXPECT_TRUE(Empty(*verifier));
+  EXPECT_EQ(verifier->loop().snapshot().totals.rounds, 5);
+  // Rounds and closes of a closed session are dropped.
+  FORETOKEN_EXPECT_OK((*session)->Ask(PlainRound(9)));
+  (*session)->Close();
+  EXPECT_TRUE(Empty(*verifier));
   EXPECT_FALSE(sink->failed());
 }
 
-TEST(EngineThreadTest, AFullQueueRefusesNewcomersAndStillTakesRoundsAndCloses) {
-  EngineThreadOptions options;
-  options.queue_capacity = 3;
-  const auto thread = Start(options);
+TEST(EngineVerifySessionsTest, AFullQueueRefusesNewcomersAndStillTakesRoundsAndCloses) {
+  EngineVerifyOptions options;
+  options.loop.queue_capacity = 3;
+  const auto verifier = Start(options);
   absl::Notification go_on;
   auto first = std::make_shared<Sink>();
   first->hold_engine = &go_on;
-  const auto held = thread->Open(Request({1}, 5), first);
+  auto held = verifier->Open(Request({1}, 5), first);
   FORETOKEN_ASSERT_OK(held);
   first->opened.WaitForNotification();  // the engine thread stands still
   std::vector<std::shared_ptr<Sink>> sinks;
-  std::vector<Ticket> tickets;
+  std::vector<std::unique_ptr<VerifySession>> sessions;
   for (int i = 0; i < 3; ++i) {
     sinks.push_back(std::make_shared<Sink>());
-    const auto ticket = thread->Open(Request({2}, 5), sinks.back());
-    FORETOKEN_ASSERT_OK(ticket);
-    tickets.push_back(*ticket);
+    auto session = verifier->Open(Request({2}, 5), sinks.back());
+    FORETOKEN_ASSERT_OK(session);
+    sessions.push_back(*std::move(session));
   }
-  EXPECT_EQ(thread->Snapshot().queue_length, 3);
+  EXPECT_EQ(verifier->loop().snapshot().queue_length, 3);
   EXPECT_THAT(
-      thread->Open(Request({2}, 5), std::make_shared<Sink>()),
+      verifier->Open(Request({2}, 5), std::make_shared<Sink>()),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("queue")));
   // A session that is in goes on, whoever else wants to come in.
-  FORETOKEN_EXPECT_OK(thread->Round(tickets[1], PlainRound(1)));
-  thread->Close(tickets[1]);
-  EXPECT_EQ(thread->Snapshot().queue_length, 5);
+  FORETOKEN_EXPECT_OK(sessions[1]->Ask(PlainRound(1)));
+  sessions[1].reset();
+  EXPECT_EQ(verifier->loop().snapshot().queue_length, 5);
   go_on.Notify();
   first->AwaitAnswers(1);
   sinks[0]->AwaitAnswers(1);
   sinks[2]->AwaitAnswers(1);
-  EXPECT_EQ(thread->Snapshot().sessions, 3);
-  for (const Ticket ticket : {*held, tickets[0], tickets[2]}) {
-    thread->Close(ticket);
-  }
-  EXPECT_TRUE(Empty(*thread));
+  EXPECT_EQ(verifier->loop().snapshot().sessions, 3);
+  held->reset();
+  sessions.clear();
+  EXPECT_TRUE(Empty(*verifier));
 }
 
-TEST(EngineThreadTest, ADeadlineEndsASessionThatNobodyTouches) {
-  const auto thread = Start();
+TEST(EngineVerifySessionsTest, ADeadlineEndsASessionThatNobodyTouches) {
+  const auto verifier = Start();
   auto sink = std::make_shared<Sink>();
   SessionRequest request = Request({1, 2, 3}, 6);
   request.deadline = absl::Now() + absl::Milliseconds(200);
-  FORETOKEN_ASSERT_OK(thread->Open(request, sink));
+  const auto session = verifier->Open(request, sink);
+  FORETOKEN_ASSERT_OK(session);
   // No message, no other session: the thread has to wake by itself.
   EXPECT_THAT(
       sink->AwaitFailure(),
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("deadline")));
   EXPECT_GE(absl::Now(), request.deadline);
-  EXPECT_TRUE(Empty(*thread));
+  EXPECT_TRUE(Empty(*verifier));
 }
 
-TEST(EngineThreadTest, ABadRoundEndsItsSessionAndNoOther) {
-  const auto thread = Start();
+TEST(EngineVerifySessionsTest, ABadRoundEndsItsSessionAndNoOther) {
+  const auto verifier = Start();
   auto bad = std::make_shared<Sink>();
   auto good = std::make_shared<Sink>();
-  const auto bad_ticket = thread->Open(Request({1}, 5), bad);
-  const auto good_ticket = thread->Open(Request({1}, 5), good);
+  const auto bad_session = verifier->Open(Request({1}, 5), bad);
+  const auto good_session = verifier->Open(Request({1}, 5), good);
   bad->AwaitAnswers(1);
   good->AwaitAnswers(1);
-  FORETOKEN_ASSERT_OK(thread->Round(*bad_ticket, PlainRound(77)));
+  FORETOKEN_ASSERT_OK((*bad_session)->Ask(PlainRound(77)));
   EXPECT_THAT(bad->AwaitFailure(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("77")));
-  FORETOKEN_ASSERT_OK(thread->Round(*good_ticket, PlainRound(2)));
+  FORETOKEN_ASSERT_OK((*good_session)->Ask(PlainRound(2)));
   EXPECT_EQ(good->AwaitAnswers(2).size(), 2u);
   EXPECT_FALSE(good->failed());
 }
 
-TEST(EngineThreadTest, FailAllEndsEverySessionWithItsStatus) {
-  const auto thread = Start();
+TEST(EngineVerifySessionsTest, FailAllEndsEverySessionWithItsStatus) {
+  const auto verifier = Start();
   std::vector<std::shared_ptr<Sink>> sinks;
+  std::vector<std::unique_ptr<VerifySession>> sessions;
   for (int i = 0; i < 5; ++i) {
     sinks.push_back(std::make_shared<Sink>());
-    FORETOKEN_ASSERT_OK(thread->Open(Request({1, 2}, 5), sinks.back()));
+    auto session = verifier->Open(Request({1, 2}, 5), sinks.back());
+    FORETOKEN_ASSERT_OK(session);
+    sessions.push_back(*std::move(session));
   }
-  thread->FailAll(absl::UnavailableError("going away"));
+  verifier->loop().FailAll(absl::UnavailableError("going away"));
   for (const auto& sink : sinks) {
     EXPECT_THAT(sink->AwaitFailure(), StatusIs(absl::StatusCode::kUnavailable,
                                                HasSubstr("going away")));
   }
-  EXPECT_TRUE(Empty(*thread));
+  EXPECT_TRUE(Empty(*verifier));
 }
 
-TEST(EngineThreadTest, ItsEndFailsWhatIsLeft) {
-  auto thread = Start();
+TEST(EngineVerifySessionsTest, ItsEndFailsWhatIsLeft) {
+  auto verifier = Start();
   auto sink = std::make_shared<Sink>();
-  FORETOKEN_ASSERT_OK(thread->Open(Request({1, 2}, 5), sink));
+  auto session = verifier->Open(Request({1, 2}, 5), sink);
+  FORETOKEN_ASSERT_OK(session);
+  sink->session = *std::move(session);
   sink->AwaitAnswers(1);
-  thread.reset();
+  verifier.reset();
   EXPECT_TRUE(sink->failed());
   EXPECT_THAT(sink->AwaitFailure(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("stopping")));
+}
+
+TEST(EngineVerifySessionsTest, RefusesWhatNeedNotReachTheEngine) {
+  EngineVerifyOptions options;
+  options.max_tree_nodes = 4;
+  options.max_rows_per_session = 6;
+  const auto verifier = Start(options);
+  auto sink = std::make_shared<Sink>();
+  SessionRequest request = Request({1}, 5);
+  request.numerics_fingerprint = std::string(100000, 'x');
+  const absl::Status aborted = verifier->Open(request, sink).status();
+  EXPECT_THAT(aborted, StatusIs(absl::StatusCode::kAborted,
+                                HasSubstr("numerics_fingerprint")));
+  EXPECT_LT(aborted.message().size(), 300u);
+  request.numerics_fingerprint = "fake";
+  request.tokens.assign(4097, 1);
+  EXPECT_THAT(verifier->Open(request, sink),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("4097 tokens, the model's context is 4096")));
+  request.tokens = {1};
+  const auto session = verifier->Open(request, sink);
+  FORETOKEN_ASSERT_OK(session);
+  sink->AwaitAnswers(1);
+
+  RoundRequest round = PlainRound(2);
+  round.tree = TokenTree::Create(std::vector<TokenId>(5, 1),
+                                 std::vector<int32_t>(5, kRootParent))
+                   .value();
+  EXPECT_THAT((*session)->Ask(round),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("5 draft nodes, want at most 4")));
+  round.tree = TokenTree::Create(std::vector<TokenId>(7, 1),
+                                 std::vector<int32_t>(7, kRootParent))
+                   .value();
+  round.probe = {true, true, true, true, false, false, false};
+  EXPECT_THAT((*session)->Ask(round),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("7 nodes, want at most 6")));
+  EXPECT_FALSE(sink->failed());
+  EXPECT_EQ(verifier->loop().snapshot().sessions, 1);
 }
 
 }  // namespace

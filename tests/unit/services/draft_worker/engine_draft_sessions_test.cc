@@ -1,4 +1,4 @@
-#include "services/draft_worker/core/draft_thread.h"
+#include "services/draft_worker/core/engine_draft_sessions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,14 +58,14 @@ void ExpectManyAreAsAlone(
   constexpr int kSessions = 8;
   std::vector<std::vector<Tokens>> alone;
   for (int i = 0; i < kSessions; ++i) {
-    DraftThread thread({}, make_engine(), nullptr);
-    alone.push_back(RunSession(thread, OpenOf(i, vocab_size)));
+    EngineDraftSessions drafts({}, make_engine(), nullptr);
+    alone.push_back(RunSession(drafts, OpenOf(i, vocab_size)));
   }
-  DraftThread thread({}, make_engine(), nullptr);
+  EngineDraftSessions drafts({}, make_engine(), nullptr);
   std::vector<std::future<std::vector<Tokens>>> together;
   for (int i = 0; i < kSessions; ++i) {
     together.push_back(std::async(std::launch::async, [&, i] {
-      return RunSession(thread, OpenOf(i, vocab_size));
+      return RunSession(drafts, OpenOf(i, vocab_size));
     }));
   }
   for (int i = 0; i < kSessions; ++i) {
@@ -73,11 +73,11 @@ void ExpectManyAreAsAlone(
   }
 }
 
-TEST(DraftThreadTest, ConcurrentSessionsDraftAsEachAlone) {
+TEST(EngineDraftSessionsTest, ConcurrentSessionsDraftAsEachAlone) {
   ExpectManyAreAsAlone([] { return FakeEngine(); }, 50);
 }
 
-TEST(DraftThreadTest, OnTheCpuBackendToo) {
+TEST(EngineDraftSessionsTest, OnTheCpuBackendToo) {
   constexpr int32_t kVocab = 211;
   ExpectManyAreAsAlone(
       [] {
@@ -102,25 +102,25 @@ TEST(DraftThreadTest, OnTheCpuBackendToo) {
       kVocab);
 }
 
-TEST(DraftThreadTest, AnEndedSessionIsFreed) {
-  DraftThread thread({}, FakeEngine(), nullptr);
-  auto session = thread.Open(OpenOf(3));
+TEST(EngineDraftSessionsTest, AnEndedSessionIsFreed) {
+  EngineDraftSessions drafts({}, FakeEngine(), nullptr);
+  auto session = drafts.Open(OpenOf(3));
   ASSERT_TRUE(session.ok());
   DraftAnswer answer;
   ASSERT_TRUE((*session)->Round(MakeRound(17, {4}), answer).ok());
-  EXPECT_EQ(thread.Snapshot().sessions, 1);
+  EXPECT_EQ(drafts.loop().snapshot().sessions, 1);
   session->reset();
   // The next call is behind the close.
-  auto other = thread.Open(OpenOf(0));
+  auto other = drafts.Open(OpenOf(0));
   ASSERT_TRUE(other.ok());
   ASSERT_TRUE((*other)->Round(MakeRound(2, {4}), answer).ok());
-  EXPECT_EQ(thread.Snapshot().sessions, 1);
-  EXPECT_EQ(thread.Snapshot().kv.sessions, 1);
+  EXPECT_EQ(drafts.loop().snapshot().sessions, 1);
+  EXPECT_EQ(drafts.loop().snapshot().kv.sessions, 1);
 }
 
-TEST(DraftThreadTest, AStaleRoundEndsTheSession) {
-  DraftThread thread({}, FakeEngine(), nullptr);
-  auto session = thread.Open(OpenOf(0));
+TEST(EngineDraftSessionsTest, AStaleRoundEndsTheSession) {
+  EngineDraftSessions drafts({}, FakeEngine(), nullptr);
+  auto session = drafts.Open(OpenOf(0));
   ASSERT_TRUE(session.ok());
   DraftAnswer answer;
   EXPECT_TRUE(
@@ -128,15 +128,15 @@ TEST(DraftThreadTest, AStaleRoundEndsTheSession) {
   EXPECT_TRUE(absl::IsNotFound((*session)->Round(MakeRound(2, {4}), answer)));
 }
 
-TEST(DraftThreadTest, RefusalsReachTheCaller) {
+TEST(EngineDraftSessionsTest, RefusalsReachTheCaller) {
   DraftEngineOptions options;
   options.max_sessions = 1;
-  DraftThread thread({}, FakeEngine(options), nullptr);
-  const auto first = thread.Open(OpenOf(0));
+  EngineDraftSessions drafts({}, FakeEngine(options), nullptr);
+  const auto first = drafts.Open(OpenOf(0));
   ASSERT_TRUE(first.ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(thread.Open(OpenOf(1)).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(drafts.Open(OpenOf(1)).status()));
   EXPECT_TRUE(absl::IsUnimplemented(
-      thread.Open(MakeOpen("prompt_lookup", {1})).status()));
+      drafts.Open(MakeOpen("prompt_lookup", {1})).status()));
 }
 
 // Holds every pass until told.
@@ -186,15 +186,15 @@ class GatedBackend final : public Backend {
   testing::FakeBackend fake_;
 };
 
-TEST(DraftThreadTest, ACancelledRoundReturnsWithinAPassAndFreesItsSession) {
+TEST(EngineDraftSessionsTest, ACancelledRoundReturnsWithinAPassAndFreesItsSession) {
   std::promise<void> gate;
   auto backend = std::make_unique<GatedBackend>(gate.get_future().share());
   std::future<void> started = backend->Started();
-  DraftThread thread(
+  EngineDraftSessions drafts(
       {},
       std::make_unique<DraftEngine>(DraftEngineOptions(), std::move(backend)),
       nullptr);
-  auto session = thread.Open(MakeOpen("draft_model:gamma=100", {1}));
+  auto session = drafts.Open(MakeOpen("draft_model:gamma=100", {1}));
   ASSERT_TRUE(session.ok());
   DraftAnswer answer;
   std::future<absl::Status> round = std::async(std::launch::async, [&] {
@@ -204,34 +204,35 @@ TEST(DraftThreadTest, ACancelledRoundReturnsWithinAPassAndFreesItsSession) {
   (*session)->Cancel();
   gate.set_value();
   EXPECT_TRUE(absl::IsCancelled(round.get()));
-  EXPECT_EQ(thread.Snapshot().totals.passes, 1);
-  // A cancel without a round under way does nothing.
-  auto other = thread.Open(MakeOpen("draft_model", {1}));
+  // The next call is behind the cancel.
+  auto other = drafts.Open(MakeOpen("draft_model", {1}));
   ASSERT_TRUE(other.ok());
+  EXPECT_EQ(drafts.loop().snapshot().totals.passes, 1);
+  // A cancel without a round under way does nothing.
   (*other)->Cancel();
   EXPECT_TRUE((*other)->Round(MakeRound(2, {3}), answer).ok());
-  EXPECT_EQ(thread.Snapshot().sessions, 1);
+  EXPECT_EQ(drafts.loop().snapshot().sessions, 1);
 }
 
-TEST(DraftThreadTest, StoppingFailsTheRoundsUnderWay) {
+TEST(EngineDraftSessionsTest, StoppingFailsTheRoundsUnderWay) {
   std::promise<void> gate;
   auto backend = std::make_unique<GatedBackend>(gate.get_future().share());
   std::future<void> started = backend->Started();
-  auto thread = std::make_unique<DraftThread>(
-      DraftThreadOptions(),
+  auto drafts = std::make_unique<EngineDraftSessions>(
+      EngineLoopOptions(),
       std::make_unique<DraftEngine>(DraftEngineOptions(), std::move(backend)),
       nullptr);
-  auto session = thread->Open(MakeOpen("draft_model:gamma=100", {1}));
+  auto session = drafts->Open(MakeOpen("draft_model:gamma=100", {1}));
   ASSERT_TRUE(session.ok());
   DraftAnswer answer;
   std::future<absl::Status> round = std::async(std::launch::async, [&] {
     return (*session)->Round(MakeRound(2, {3}, 256), answer);
   });
   started.wait();
-  thread->BeginStop();
+  drafts->loop().Stop();
   gate.set_value();
   EXPECT_TRUE(absl::IsUnavailable(round.get()));
-  EXPECT_TRUE(absl::IsUnavailable(thread->Open(OpenOf(0)).status()));
+  EXPECT_TRUE(absl::IsUnavailable(drafts->Open(OpenOf(0)).status()));
   session->reset();
 }
 

@@ -1,0 +1,46 @@
+#include "common/engine/kv_session.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+
+absl::Status KvSession::Open(Backend& backend, absl::string_view scope,
+                             absl::Span<const TokenId> text, int64_t room,
+                             SamplingParams sampling, int64_t prompt_length) {
+  FORETOKEN_CHECK(!is_open());
+  FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened,
+                             backend.Open(scope, text));
+  backend_ = &backend;
+  id_ = opened.session;
+  sampling_.emplace(std::move(sampling), prompt_length,
+                    backend.config().vocab_size);
+  sampling_->Append(text.first(opened.reused_tokens));
+  absl::Status reserved = Reserve(room);
+  if (!reserved.ok()) Close();
+  return reserved;
+}
+
+void KvSession::Close() {
+  if (!is_open()) return;
+  const absl::Status closed = backend_->Close(id_);
+  FORETOKEN_CHECK(closed.ok());  // opened here, closed once
+  backend_ = nullptr;
+  sampling_.reset();
+}
+
+absl::Status KvSession::Commit(absl::Span<const int32_t> rows,
+                               absl::Span<const TokenId> text) {
+  FORETOKEN_RETURN_IF_ERROR(backend_->Commit(id_, rows));
+  sampling_->Append(text.subspan(length(), rows.size()));
+  return absl::OkStatus();
+}
+
+PassSession KvSession::Share() const {
+  PassSession share;
+  share.session = id_;
+  share.sampling = &*sampling_;
+  return share;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,74 @@
+// KvSession: an engine session's place with the backend: its KV and, in step
+// with that, the sampling state of its text.
+//
+// Closed at first; destruction closes it. Owned by the engine thread.
+#ifndef FORETOKEN_COMMON_ENGINE_KV_SESSION_H_
+#define FORETOKEN_COMMON_ENGINE_KV_SESSION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+#include "common/infer/backend.h"
+#include "common/sampling/sampler.h"
+
+namespace foretoken {
+
+class KvSession {
+ public:
+  KvSession() = default;
+  ~KvSession() { Close(); }
+  KvSession(KvSession&& other) noexcept { *this = std::move(other); }
+  KvSession& operator=(KvSession&& other) noexcept {
+    std::swap(backend_, other.backend_);
+    std::swap(id_, other.id_);
+    std::swap(sampling_, other.sampling_);
+    return *this;
+  }
+
+  // Opens `text` with room for `room` tokens of it and what follows; what the
+  // prefix cache of `scope` holds of it is committed at once, the rest is to be
+  // computed. `text` starts with `prompt_length` tokens of prompt.
+  // ResourceExhausted, with nothing changed, where sessions or pages are short.
+  // `backend` must outlive the object.
+  absl::Status Open(Backend& backend, absl::string_view scope,
+                    absl::Span<const TokenId> text, int64_t room,
+                    SamplingParams sampling, int64_t prompt_length);
+  // Gives everything back; harmless if closed.
+  void Close();
+
+  bool is_open() const { return backend_ != nullptr; }
+
+  // Tokens committed; 0 if closed.
+  int64_t length() const { return is_open() ? sampling_->length() : 0; }
+
+  // The rest is for open sessions.
+
+  // As Backend::Reserve.
+  absl::Status Reserve(int64_t length) {
+    return backend_->Reserve(id_, length);
+  }
+
+  // Commits `rows` of the last pass, which hold the next tokens of `text`.
+  absl::Status Commit(absl::Span<const int32_t> rows,
+                      absl::Span<const TokenId> text);
+
+  // This session's share of a pass, without rows.
+  PassSession Share() const;
+
+  void set_logprobs(int32_t logprobs) { sampling_->set_logprobs(logprobs); }
+
+ private:
+  Backend* backend_ = nullptr;
+  SessionId id_ = -1;  // the backend's
+  std::optional<SamplingState> sampling_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_ENGINE_KV_SESSION_H_

@@ -1,0 +1,67 @@
+// SessionBook: an engine's sessions by id, hence by age: ids rise and are never
+// reused. Iteration is oldest first, so that an engine is deterministic.
+//
+// Owned by the engine thread.
+#ifndef FORETOKEN_COMMON_ENGINE_SESSION_BOOK_H_
+#define FORETOKEN_COMMON_ENGINE_SESSION_BOOK_H_
+
+#include <cstdint>
+#include <map>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/infer/backend.h"
+
+namespace foretoken {
+
+// `Session` has a member `SessionId id`.
+template <typename Session>
+class SessionBook {
+ public:
+  explicit SessionBook(int32_t max_sessions) : max_sessions_(max_sessions) {}
+
+  // ResourceExhausted where Add would exceed the limit.
+  absl::Status CheckRoom() const {
+    if (size() < max_sessions_) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", max_sessions_, " sessions are in use"));
+  }
+
+  // Gives the session its id and keeps it where it does not move.
+  Session& Add(Session session) {
+    session.id = next_id_++;
+    const SessionId id = session.id;
+    return sessions_.emplace(id, std::move(session)).first->second;
+  }
+
+  // NotFound: no such session.
+  absl::StatusOr<Session*> Find(SessionId id) {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) {
+      return absl::NotFoundError(absl::StrCat("no session ", id));
+    }
+    return &found->second;
+  }
+
+  void Remove(SessionId id) { sessions_.erase(id); }
+
+  int32_t size() const { return static_cast<int32_t>(sessions_.size()); }
+
+  // Pairs of id and session.
+  auto begin() { return sessions_.begin(); }
+  auto end() { return sessions_.end(); }
+  auto begin() const { return sessions_.begin(); }
+  auto end() const { return sessions_.end(); }
+  auto rbegin() { return sessions_.rbegin(); }
+  auto rend() { return sessions_.rend(); }
+
+ private:
+  const int32_t max_sessions_;
+  std::map<SessionId, Session> sessions_;
+  SessionId next_id_ = 1;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_ENGINE_SESSION_BOOK_H_

@@ -1,0 +1,58 @@
+// EngineVerifySessions: the verifier as its callers see it, in one process and
+// behind gRPC: sessions on a VerifyEngine with a thread of its own.
+//
+// What the engine would refuse does not wait in its queue: numerics, the size
+// of a prompt and of a tree are checked on the caller's thread. Thread-safe;
+// sessions must be gone before it.
+#ifndef FORETOKEN_SERVICES_VERIFIER_CORE_ENGINE_VERIFY_SESSIONS_H_
+#define FORETOKEN_SERVICES_VERIFIER_CORE_ENGINE_VERIFY_SESSIONS_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/engine/engine_loop.h"
+#include "common/speculation/verify_session.h"
+#include "services/verifier/core/verify_engine.h"
+
+namespace foretoken::verifier {
+
+struct EngineVerifyOptions {
+  int32_t max_tree_nodes = 64;         // draft nodes of a round
+  int32_t max_rows_per_session = 320;  // draft and probe nodes of a round
+  EngineLoopOptions loop = {"verifier", 1024, absl::Milliseconds(10),
+                            absl::Microseconds(100)};
+};
+
+class EngineVerifySessions final : public VerifySessions {
+ public:
+  using Loop = EngineLoop<VerifyEngine>;
+
+  EngineVerifySessions(const EngineVerifyOptions& options,
+                       std::unique_ptr<VerifyEngine> engine,
+                       Loop::Observer observer, Clock clock = SystemClock())
+      : options_(options),
+        loop_(options.loop, std::move(engine), std::move(observer),
+              std::move(clock)) {}
+
+  absl::StatusOr<std::unique_ptr<VerifySession>> Open(
+      SessionRequest request,
+      std::shared_ptr<VerifyListener> listener) override;
+
+  Loop& loop() { return loop_; }
+
+ private:
+  class Session;
+
+  absl::Status Check(const SessionRequest& request) const;
+  absl::Status CheckTree(const RoundRequest& request) const;
+
+  const EngineVerifyOptions options_;
+  Loop loop_;
+};
+
+}  // namespace foretoken::verifier
+
+#endif  // FORETOKEN_SERVICES_VERIFIER_CORE_ENGINE_VERIFY_SESSIONS_H_
