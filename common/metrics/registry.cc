@@ -64,11 +64,9 @@ std::string Registry::Text() const {
   return prometheus::TextSerializer().Serialize(registry_->Collect());
 }
 
-void AddExposerFlags(Flags& flags, const std::string& default_address,
-                     ExposerOptions* options) {
-  options->address = default_address;
-  flags.String("metrics-listen", &options->address,
-               "HOST:PORT of the /metrics page, empty for none");
+void ExposerOptions::AddFlags(Flags& flags) {
+  flags.String("metrics-listen", &address,
+               "HOST:PORT of the /metrics page, empty to disable it");
 }
 
 Exposer::Exposer() = default;

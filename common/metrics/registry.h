@@ -47,13 +47,12 @@ class Registry {
 };
 
 struct ExposerOptions {
-  // "" switches the page off; port 0 takes a free one.
+  // HOST:PORT; "" disables the page, port 0 takes a free one.
   std::string address = "127.0.0.1:0";
-};
 
-// --metrics-listen, with `default_address` as its default.
-void AddExposerFlags(Flags& flags, const std::string& default_address,
-                     ExposerOptions* options);
+  // --metrics-listen.
+  void AddFlags(Flags& flags);
+};
 
 // Serves GET /metrics of a registry until destroyed, on two threads. Plain
 // HTTP: beyond loopback only where the address says so.

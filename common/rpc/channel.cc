@@ -48,25 +48,23 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
 
 }  // namespace
 
-void AddChannelFlags(Flags& flags, const std::string& prefix,
-                     ChannelOptions* options) {
-  flags.Bool(prefix + "-insecure", &options->insecure,
+void ChannelOptions::AddFlags(Flags& flags, const std::string& prefix) {
+  flags.Bool(prefix + "-insecure", &insecure,
              "Allow a peer beyond this machine without TLS");
-  flags.String(prefix + "-tls-ca", &options->tls_ca,
-               "PEM roots of the peer's certificate; switches TLS on");
-  flags.String(prefix + "-tls-cert", &options->tls_cert,
+  flags.String(prefix + "-tls-ca", &tls_ca,
+               "PEM roots of the peer's certificate; enables TLS");
+  flags.String(prefix + "-tls-cert", &tls_cert,
                "PEM client certificate (mTLS)");
-  flags.String(prefix + "-tls-key", &options->tls_key, "PEM client key");
-  flags.String(
-      prefix + "-tls-name", &options->tls_name,
-      "Name that the peer's certificate must bear, if not its address");
-  flags.String(prefix + "-token-file", &options->token_file,
+  flags.String(prefix + "-tls-key", &tls_key, "PEM client key");
+  flags.String(prefix + "-tls-name", &tls_name,
+               "Expected name in the peer's certificate, if not its address");
+  flags.String(prefix + "-token-file", &token_file,
                "File with the bearer token to send");
-  flags.Require(prefix + "-tls-cert", [options]() -> std::string {
-    if (options->tls_cert.empty() != options->tls_key.empty()) {
+  flags.Require(prefix + "-tls-cert", [this]() -> std::string {
+    if (tls_cert.empty() != tls_key.empty()) {
       return "want certificate and key together";
     }
-    if (!options->tls_cert.empty() && options->tls_ca.empty()) {
+    if (!tls_cert.empty() && tls_ca.empty()) {
       return "want the CA of the peer with it";
     }
     return "";
@@ -85,16 +83,16 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
   arguments.SetMaxSendMessageSize(options.max_message_bytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
                    std::min(50, backoff_ms));
-  // Despite its name the time that one attempt to connect has: handshakes over
-  // a slow link, or of a busy peer, must not be cut off.
+  // Despite its name, the time limit of one attempt to connect: long enough for
+  // a handshake over a slow link or with a busy peer.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, backoff_ms);
-  // A peer that vanished without a word is noticed.
+  // Detects a peer that vanished without closing the connection.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
-  // Replays are ours to decide: output must not be asked for twice.
+  // gRPC must not retry by itself: a repeated call repeats its output.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // Its own connection: the back-off of one peer is not shared by others.
+  // Without shared subchannels, channels do not share a peer's back-off.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   if (!options.tls_name.empty()) {
     arguments.SetSslTargetNameOverride(options.tls_name);

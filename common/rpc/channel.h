@@ -15,19 +15,18 @@ namespace foretoken::rpc {
 
 struct ChannelOptions {
   bool insecure = false;  // allow a peer beyond this machine without TLS
-  std::string tls_ca;     // PEM roots; given: TLS
+  std::string tls_ca;     // PEM roots; if set, TLS
   std::string tls_cert;   // PEM client certificate and key (mTLS)
   std::string tls_key;
   std::string tls_name;    // server name to expect, if not the address's
   std::string token_file;  // bearer token to send
   int32_t max_message_bytes = 16 << 20;
-  // Longest pause between two attempts to connect.
+  // Maximum pause between two attempts to connect.
   absl::Duration max_reconnect_backoff = absl::Seconds(1);
-};
 
-// --<prefix>-insecure, --<prefix>-tls-ca, ...
-void AddChannelFlags(Flags& flags, const std::string& prefix,
-                     ChannelOptions* options);
+  // --<prefix>-insecure, --<prefix>-tls-ca, ...
+  void AddFlags(Flags& flags, const std::string& prefix);
+};
 
 // Connects lazily and reconnects by itself. InvalidArgument for an address
 // beyond this machine without TLS or `insecure`, and for a token that would

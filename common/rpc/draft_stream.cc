@@ -30,7 +30,7 @@ class DraftStreams::Stream final : public Reactor,
     absl::MutexLock lock(&mu_);
     self_ = shared_from_this();
     if (admitted.ok()) {
-      first_message_.Start(owner_.options_.first_message_time,
+      first_message_.Start(owner_.options_.streams.first_message_time,
                            shared_from_this());
       StartRead(&request_);
     } else {
@@ -203,7 +203,7 @@ class DraftStreams::Stream final : public Reactor,
     if (ending_) return;
     ending_ = true;
     final_ = absl::IsResourceExhausted(status)
-                 ? WithRetryAfter(status, owner_.options_.retry_after)
+                 ? WithRetryAfter(status, owner_.options_.streams.retry_after)
                  : status;
     // An error need not wait for what was still to be said.
     if (!status.ok()) {
@@ -258,9 +258,9 @@ absl::Status DraftStreams::CheckNotDraining() const {
 absl::Status DraftStreams::Admit(const std::shared_ptr<Stream>& stream) {
   FORETOKEN_RETURN_IF_ERROR(CheckNotDraining());
   absl::MutexLock lock(&mu_);
-  if (static_cast<int32_t>(streams_.size()) >= options_.max_streams) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", options_.max_streams, " streams are in use"));
+  if (static_cast<int32_t>(streams_.size()) >= options_.streams.max_streams) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "all ", options_.streams.max_streams, " streams are in use"));
   }
   streams_.insert(stream);
   observer_.OnStreams(static_cast<int>(streams_.size()));

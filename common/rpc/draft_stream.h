@@ -25,10 +25,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "common/base/worker_pool.h"
 #include "common/drafting/draft_session.h"
 #include "common/rpc/first_message.h"
+#include "common/rpc/stream_options.h"
 #include "foretoken/v1/drafting.pb.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
@@ -38,9 +38,7 @@ namespace foretoken::rpc {
 struct DraftStreamOptions {
   std::string service;                // "trie_drafter", for messages and logs
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
-  int32_t max_streams = 1024;         // all connections together
-  absl::Duration retry_after = absl::Milliseconds(100);
-  absl::Duration first_message_time = kFirstMessageTime;
+  StreamOptions streams;
   // Rounds are short, and wait for nothing but short locks: they run where they
   // are read, on gRPC's thread, but for those that commit much.
   bool rounds_at_once = false;

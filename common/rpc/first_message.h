@@ -16,8 +16,6 @@
 
 namespace foretoken::rpc {
 
-inline constexpr absl::Duration kFirstMessageTime = absl::Seconds(10);
-
 class FirstMessageTimer {
  public:
   // Calls stream->OnSilence(status) after `time`, on a thread of gRPC's, unless

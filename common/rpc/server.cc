@@ -22,7 +22,7 @@ namespace foretoken::rpc {
 namespace {
 
 constexpr uint64_t kMaxPemBytes = uint64_t{1} << 20;
-// For handlers to end by themselves when a drain has run out of time.
+// Time that handlers have to end once a drain has timed out.
 constexpr absl::Duration kCancelGrace = absl::Seconds(2);
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
 
@@ -71,8 +71,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
   return credentials;
 }
 
-// gRPC's reflection library adds itself to every server of a process that has
-// it loaded; this takes it out again.
+// gRPC's reflection library adds itself to every server of a process that
+// links it; this removes it.
 class WithoutReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -99,12 +99,13 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
                              ms(options.keepalive_time));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                              ms(options.keepalive_timeout));
-  // A client that pings more often than this is told to go away.
+  // A client that pings more often than this gets a GOAWAY.
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       ms(options.keepalive_time) / 2);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
-  // Two processes on one port would each get half of the calls.
+  // With SO_REUSEPORT two processes on one port would each get half of the
+  // calls instead of an error.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
@@ -142,35 +143,35 @@ absl::Status ServerOptions::Validate() const {
   return absl::OkStatus();
 }
 
-void AddServerFlags(Flags& flags, const std::string& default_listen,
-                    ServerOptions* options) {
-  options->listen = {default_listen};
-  flags.List("listen", &options->listen, "Addresses: HOST:PORT or unix:/PATH");
-  flags.Bool("insecure", &options->insecure,
+void ServerOptions::AddFlags(Flags& flags) {
+  flags.List("listen", &listen, "Addresses: HOST:PORT or unix:/PATH");
+  flags.Bool("insecure", &insecure,
              "Allow a listener beyond loopback without TLS");
-  flags.String("tls-cert", &options->tls_cert, "PEM certificate chain");
-  flags.String("tls-key", &options->tls_key, "PEM private key");
-  flags.String("tls-client-ca", &options->tls_client_ca,
-               "PEM roots that client certificates must come from (mTLS)");
-  flags.String("auth-token-file", &options->token_file,
-               "Bearer tokens, one a line; calls without one are refused");
-  flags.Bool("reflection", &options->reflection, "Serve gRPC reflection");
-  flags.Int("max-message-bytes", &options->max_message_bytes,
-            {1 << 10, 1 << 30}, "Largest message");
-  flags.Int("max-concurrent-streams", &options->max_concurrent_streams,
-            {1, 1 << 20}, "Calls at once on one connection");
-  flags.Duration("keepalive-time", &options->keepalive_time,
+  flags.String("tls-cert", &tls_cert, "PEM certificate chain");
+  flags.String("tls-key", &tls_key, "PEM private key");
+  flags.String("tls-client-ca", &tls_client_ca,
+               "PEM roots that must sign client certificates (mTLS)");
+  flags.String("auth-token-file", &token_file,
+               "File of bearer tokens, one per line; calls without one of them "
+               "are refused");
+  flags.Bool("reflection", &reflection, "Serve gRPC reflection");
+  flags.Int("max-message-bytes", &max_message_bytes, {1 << 10, 1 << 30},
+            "Maximum size of a message");
+  flags.Int("max-concurrent-streams", &max_concurrent_streams, {1, 1 << 20},
+            "Maximum concurrent calls per connection");
+  flags.Duration("keepalive-time", &keepalive_time,
                  {absl::Seconds(1), absl::Hours(2)},
-                 "Silence after which a peer is pinged");
-  flags.Duration("keepalive-timeout", &options->keepalive_timeout,
+                 "Ping a peer that has been silent for this time");
+  flags.Duration("keepalive-timeout", &keepalive_timeout,
                  {absl::Seconds(1), absl::Minutes(10)},
-                 "Time a pinged peer has to answer");
-  flags.Duration("drain-timeout", &options->drain_timeout,
+                 "Close a connection whose ping is not answered within this "
+                 "time");
+  flags.Duration("drain-timeout", &drain_timeout,
                  {absl::ZeroDuration(), absl::Hours(1)},
-                 "Time that running work has after SIGTERM");
-  flags.Require("listen", [options] {
-    return options->listen.empty() ? std::string("want an address")
-                                   : std::string(options->Validate().message());
+                 "Time that running work has to finish after SIGTERM");
+  flags.Require("listen", [this] {
+    return listen.empty() ? std::string("want an address")
+                          : std::string(Validate().message());
   });
 }
 

@@ -1,10 +1,10 @@
 // The gRPC server of one process: listeners, credentials, limits, health,
 // reflection, drain.
 //
-// Closed by default: loopback unless told; a listener beyond this machine needs
-// TLS, or --insecure said aloud; bearer tokens never go over such a listener in
-// the clear. Every RPC but grpc.health.v1 needs a token once a token file is
-// given. In-process channels are trusted.
+// Closed by default: listeners are loopback; one beyond this machine needs TLS
+// or --insecure, and never carries bearer tokens in the clear. With a token
+// file, every RPC but grpc.health.v1 needs a token. In-process channels are
+// trusted.
 #ifndef FORETOKEN_COMMON_RPC_SERVER_H_
 #define FORETOKEN_COMMON_RPC_SERVER_H_
 
@@ -28,7 +28,7 @@ struct ServerOptions {
   bool insecure = false;
   std::string tls_cert;  // PEM files; both or neither
   std::string tls_key;
-  std::string tls_client_ca;  // given: clients must show a certificate of it
+  std::string tls_client_ca;  // if set, clients need a certificate signed by it
   std::string token_file;
   bool reflection = false;
   int32_t max_message_bytes = 16 << 20;   // of one received message
@@ -37,41 +37,42 @@ struct ServerOptions {
   absl::Duration keepalive_timeout = absl::Seconds(10);
   absl::Duration drain_timeout = absl::Seconds(30);
 
-  // InvalidArgument for what contradicts itself or is not safe.
+  // --listen --insecure --tls-cert --tls-key --tls-client-ca
+  // --auth-token-file --reflection --max-message-bytes
+  // --max-concurrent-streams --keepalive-time --keepalive-timeout
+  // --drain-timeout, with their rules.
+  void AddFlags(Flags& flags);
+
+  // InvalidArgument for options that contradict each other or are unsafe.
   absl::Status Validate() const;
 };
-
-// --listen --insecure --tls-cert --tls-key --tls-client-ca --auth-token-file
-// --reflection --max-message-bytes --max-concurrent-streams --keepalive-time
-// --keepalive-timeout --drain-timeout, with their rules.
-void AddServerFlags(Flags& flags, const std::string& default_listen,
-                    ServerOptions* options);
 
 struct PartHealth {
   std::string name;  // "foretoken.v1.Crest/code"
   bool serving = false;
 };
 
-// What a server serves. Thread-safe.
+// A gRPC service and its life in a Server. Thread-safe.
 class Servable {
  public:
   virtual ~Servable() = default;
   virtual grpc::Service* grpc_service() = 0;
-  // Full name, "foretoken.v1.Verifier": its health is reported under it.
+  // The full name of the gRPC service, "foretoken.v1.Verifier", under which its
+  // health is reported.
   virtual std::string health_name() const = 0;
-  // Whether it can do its work: what health_name() reports while the server
-  // serves. Parts of it may report under names of their own.
+  // Whether the service can work: its health while the server serves. Parts of
+  // it may report under names of their own.
   virtual bool Ready() const { return true; }
   virtual std::vector<PartHealth> Parts() const { return {}; }
-  // `changed` is to be called, by any thread that holds no lock of Ready's or
-  // Parts', when their answers may have changed. Null: not again, and no call
-  // is under way when this returns.
+  // The service calls `changed` when the answer of Ready or Parts may have
+  // changed, holding no lock that these take. Null stops that: no call is under
+  // way when WatchHealth returns.
   virtual void WatchHealth(std::function<void()> /*changed*/) {}
-  // From now on new work is refused with UNAVAILABLE; what runs goes on.
+  // Refuse new work with UNAVAILABLE; running work goes on.
   virtual void BeginDrain() = 0;
   // No work is left.
   virtual bool Idle() const = 0;
-  // Ends what still runs with UNAVAILABLE, soon after the call.
+  // End running work with UNAVAILABLE soon.
   virtual void EndAll() = 0;
 };
 
@@ -79,7 +80,7 @@ class Server {
  public:
   // Listens at once, SERVING. InvalidArgument for bad options, NotFound for a
   // missing file, Unavailable for an address that cannot be bound; each names
-  // what it is about. `servables` must outlive the server.
+  // the option, file or address. `servables` must outlive the server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, const std::vector<Servable*>& servables);
   ~Server();
@@ -91,12 +92,12 @@ class Server {
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
   // Health of every service, its parts, and of the whole (""), which needs all
-  // services ready; NOT_SERVING for good once a drain has begun.
+  // services ready. NOT_SERVING permanently once a drain has begun.
   void SetServing(bool serving);
 
-  // NOT_SERVING, then no new work, then waits until all are idle, at most for
-  // `timeout`; what is left is cancelled. Afterwards nothing is served.
-  // True if nothing had to be cancelled.
+  // Reports NOT_SERVING, refuses new work, waits up to `timeout` until every
+  // service is idle, cancels the rest. Nothing is served afterwards. True if
+  // nothing was cancelled.
   bool Drain(absl::Duration timeout);
 
  private:

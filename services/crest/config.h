@@ -1,8 +1,7 @@
-// The crest service's configuration: one struct made of its parts' options.
+// The crest service: options, flags, start.
 #ifndef FORETOKEN_SERVICES_CREST_CONFIG_H_
 #define FORETOKEN_SERVICES_CREST_CONFIG_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,13 +9,13 @@
 #include "absl/status/statusor.h"
 #include "common/config/flags.h"
 #include "common/metrics/registry.h"
-#include "common/rpc/server.h"
+#include "common/rpc/run_service.h"
 #include "services/crest/adapters/pg_origin.h"
 #include "services/crest/server.h"
 
 namespace foretoken::crest {
 
-// What one datastore is: NAME=FILE, a snapshot, or NAME=postgres, the versions
+// One datastore: NAME=FILE, a snapshot, or NAME=postgres, the versions
 // published under that name in the database of FORETOKEN_POSTGRES_URL.
 struct DatastoreSpec {
   std::string name;
@@ -26,28 +25,25 @@ struct DatastoreSpec {
   static absl::StatusOr<DatastoreSpec> Parse(const std::string& text);
 };
 
-struct CrestOptions {
+struct CrestService {
+  static constexpr rpc::ServiceInfo kInfo = {
+      "foretoken-crest",
+      "Serves the token trees that follow n-grams, from datastores.", 50054,
+      9104};
+
   std::vector<std::string> datastores;  // as DatastoreSpec::Parse takes them
   PgOriginOptions postgres;
   std::string tokenizer;  // a path; empty: none
   CrestServerOptions server;
+
+  void AddFlags(Flags& flags);
+  // Opens the datastores and starts their watchers. A snapshot is loaded whole;
+  // a datastore in PostgreSQL is no error, whatever its state. InvalidArgument
+  // for a bad specification, a name given twice, or no datastore; for a
+  // snapshot the errors of CrestIndex. `registry` must outlive the server.
+  absl::StatusOr<std::unique_ptr<CrestServer>> Make(
+      metrics::Registry& registry) const;
 };
-
-struct CrestConfig {
-  rpc::ServerOptions rpc;
-  metrics::ExposerOptions metrics;
-  CrestOptions crest;
-  std::string effective;  // to be logged
-
-  static absl::StatusOr<CrestConfig> Parse(int argc, const char* const* argv);
-};
-
-// Opens the datastores, snapshots at once and whole, and starts their watchers.
-// InvalidArgument for a bad specification, two of one name, or none; for a
-// snapshot what CrestIndex says of it. A datastore in PostgreSQL is no error
-// here, whatever state it is in. `registry` must outlive the server.
-absl::StatusOr<std::unique_ptr<CrestServer>> MakeCrestServer(
-    const CrestOptions& options, metrics::Registry& registry);
 
 }  // namespace foretoken::crest
 

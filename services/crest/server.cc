@@ -106,7 +106,7 @@ grpc::ServerUnaryReactor* CrestServer::RunBlocking(
       });
   if (!submitted.ok()) {
     reactor->Finish(rpc::ToGrpcStatus(
-        rpc::WithRetryAfter(submitted, options_.lookup.retry_after)));
+        rpc::WithRetryAfter(submitted, options_.lookup.streams.retry_after)));
   }
   return reactor;
 }

@@ -20,9 +20,8 @@ DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
               }),
       // One thread for every round that may wait for the engine, so that all
       // of them can share its next pass.
-      workers_(options.max_streams, options.max_streams),
-      streams_({kService, options.tokenizer_fingerprint, options.max_streams,
-                options.retry_after, options.first_message_time},
+      workers_(options.streams.max_streams, options.streams.max_streams),
+      streams_({kService, options.tokenizer_fingerprint, options.streams},
                drafts_, workers_, metrics_) {}
 
 rpc::DraftStreams::Reactor* DraftWorkerServer::Draft(

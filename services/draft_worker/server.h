@@ -21,9 +21,7 @@ namespace foretoken::draft_worker {
 struct DraftServerOptions {
   std::string model_name = "draft";   // in the log; never a path
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
-  int32_t max_streams = 1024;         // all connections together
-  absl::Duration first_message_time = rpc::kFirstMessageTime;
-  absl::Duration retry_after = absl::Milliseconds(100);
+  rpc::StreamOptions streams;
   EngineLoopOptions loop = {"draft worker"};
 };
 

@@ -10,26 +10,16 @@
 
 namespace foretoken::local {
 
-absl::StatusOr<StackConfig> StackConfig::Parse(int argc,
-                                               const char* const* argv) {
-  StackConfig config;
-  Flags flags("foretoken-local",
-              "All services in one process, joined without sockets.");
-  verifier::AddVerifierFlags(flags, &config.backend, &config.engine,
-                             &config.verifier);
-  orchestrator::AddOrchestratorFlags(flags, &config.orchestrator);
-  flags.String("draft-model", &config.draft_model,
+void LocalService::AddFlags(Flags& flags) {
+  verifier.AddFlags(flags);
+  orchestrator::AddRequestFlags(flags, &orchestrator);
+  flags.String("draft-model", &draft_model,
                "Directory of a draft model with the same vocabulary");
-  flags.String("prior", &config.prior,
+  flags.String("prior", &prior,
                "Prior of the trie drafter (foretoken prior build); needs the "
                "model's tokenizer");
-  flags.String("crest", &config.crest,
+  flags.String("crest", &crest,
                "Snapshot of a CREST datastore (foretoken crest build)");
-  rpc::AddServerFlags(flags, "127.0.0.1:50050", &config.rpc);
-  metrics::AddExposerFlags(flags, "127.0.0.1:9100", &config.metrics);
-  FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
-  config.effective = flags.Effective();
-  return config;
 }
 
 namespace {
@@ -48,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
 }
 
 // Its drafts are the target's token ids.
-absl::Status CheckDraftTokenizer(const StackConfig& config,
+absl::Status CheckDraftTokenizer(const LocalService& config,
                                  const Tokenizer* target) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> draft,
                              LoadTokenizer(config.draft_model));
@@ -58,46 +48,44 @@ absl::Status CheckDraftTokenizer(const StackConfig& config,
   }
   return absl::FailedPreconditionError(
       absl::StrCat("--draft-model: the tokenizer of ", config.draft_model,
-                   " is not that of ", config.backend.model));
+                   " is not that of ", config.verifier.backend.model));
 }
 
 }  // namespace
 
 absl::Status Stack::StartDrafters(
-    const StackConfig& config, const Tokenizer* tokenizer,
+    const LocalService& config, const Tokenizer* tokenizer,
     metrics::Registry& registry,
     orchestrator::RemoteServicesOptions* drafters) {
   // What names a tokenizer is found in the model's directory.
-  const std::string& text = tokenizer == nullptr ? "" : config.backend.model;
-  trie_drafter::TrieDrafterParts trie;
+  const std::string& text =
+      tokenizer == nullptr ? "" : config.verifier.backend.model;
+  trie_drafter::TrieDrafterService trie;
   trie.tokenizer = text;
   trie.prior = config.prior;
   if (!config.prior.empty() && tokenizer == nullptr) {
     return absl::FailedPreconditionError(
         "--prior: the model has no tokenizer that it could belong to");
   }
-  FORETOKEN_ASSIGN_OR_RETURN(trie_drafter_, trie_drafter::MakeTrieDrafterServer(
-                                                std::move(trie), registry));
+  FORETOKEN_ASSIGN_OR_RETURN(trie_drafter_, trie.Make(registry));
   std::vector<rpc::Servable*> servables = {trie_drafter_.get()};
   if (!config.crest.empty()) {
-    crest::CrestOptions options;
-    options.datastores = {absl::StrCat(kDatastore, "=", config.crest)};
-    options.tokenizer = text;
-    FORETOKEN_ASSIGN_OR_RETURN(crest_,
-                               crest::MakeCrestServer(options, registry));
+    crest::CrestService crest;
+    crest.datastores = {absl::StrCat(kDatastore, "=", config.crest)};
+    crest.tokenizer = text;
+    FORETOKEN_ASSIGN_OR_RETURN(crest_, crest.Make(registry));
     servables.push_back(crest_.get());
   }
   if (!config.draft_model.empty()) {
     FORETOKEN_RETURN_IF_ERROR(CheckDraftTokenizer(config, tokenizer));
-    draft_worker::DraftWorkerParts parts;
-    parts.backend.model = config.draft_model;
-    parts.backend.backend = config.backend.backend;
-    parts.backend.device = config.backend.device;
-    parts.backend.precision = config.backend.precision;
-    parts.backend.threads = config.backend.threads;
-    FORETOKEN_ASSIGN_OR_RETURN(
-        draft_worker_,
-        draft_worker::MakeDraftWorkerServer(std::move(parts), registry));
+    const BackendOptions& target = config.verifier.backend;
+    draft_worker::DraftWorkerService worker;
+    worker.backend.model = config.draft_model;
+    worker.backend.backend = target.backend;
+    worker.backend.device = target.device;
+    worker.backend.precision = target.precision;
+    worker.backend.threads = target.threads;
+    FORETOKEN_ASSIGN_OR_RETURN(draft_worker_, worker.Make(registry));
     servables.push_back(draft_worker_.get());
   }
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -121,30 +109,27 @@ absl::Status Stack::StartDrafters(
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Stack>> Stack::Start(
-    const StackConfig& config, metrics::Registry& registry) {
+absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
+    metrics::Registry& registry) const {
   std::unique_ptr<Stack> stack(new Stack());
-  FORETOKEN_ASSIGN_OR_RETURN(
-      stack->verifier_,
-      verifier::MakeVerifierServer(config.backend, config.engine,
-                                   config.verifier, registry));
+  FORETOKEN_ASSIGN_OR_RETURN(stack->verifier_, verifier.Make(registry));
   FORETOKEN_ASSIGN_OR_RETURN(
       stack->verifier_server_,
       rpc::Server::Start(rpc::ServerOptions(), {stack->verifier_.get()}));
 
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
-                             LoadTokenizer(config.backend.model));
+                             LoadTokenizer(verifier.backend.model));
   std::vector<orchestrator::VerifierEndpoint> endpoints;
   endpoints.push_back(
       {"in-process", stack->verifier_server_->InProcessChannel(), "",
        [verifier = stack->verifier_.get()](absl::Time deadline) {
          return DirectVerifyStream::Start(*verifier, deadline);
        }});
-  orchestrator::OrchestratorServerOptions options = config.orchestrator;
-  options.model_name = config.verifier.model_name;
-  options.max_tree_nodes = config.verifier.sessions.max_tree_nodes;
-  options.retry_after = config.verifier.retry_after;
-  FORETOKEN_RETURN_IF_ERROR(stack->StartDrafters(config, tokenizer.get(),
+  orchestrator::OrchestratorServerOptions options = orchestrator;
+  options.model_name = verifier.server.model_name;
+  options.max_tree_nodes = verifier.server.sessions.max_tree_nodes;
+  options.retry_after = verifier.server.streams.retry_after;
+  FORETOKEN_RETURN_IF_ERROR(stack->StartDrafters(*this, tokenizer.get(),
                                                  registry, &options.drafters));
   FORETOKEN_ASSIGN_OR_RETURN(
       stack->orchestrator_,
@@ -153,16 +138,12 @@ absl::StatusOr<std::unique_ptr<Stack>> Stack::Start(
           std::make_unique<orchestrator::VerifierPool>(
               orchestrator::VerifierPoolOptions(), std::move(endpoints)),
           std::move(tokenizer), registry));
-  FORETOKEN_ASSIGN_OR_RETURN(
-      stack->server_,
-      rpc::Server::Start(config.rpc, {stack->orchestrator_.get()}));
   return stack;
 }
 
-// From the outside in: callers, then the orchestrator's own calls, then the
-// services that it called.
+// From the outside in: the orchestrator's calls, then the services that it
+// called.
 Stack::~Stack() {
-  server_.reset();
   orchestrator_.reset();
   drafters_server_.reset();
   verifier_server_.reset();

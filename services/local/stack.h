@@ -23,39 +23,43 @@
 
 namespace foretoken::local {
 
-struct StackConfig {
-  rpc::ServerOptions rpc;  // of the public API; no address: in-process only
-  metrics::ExposerOptions metrics;
-  BackendOptions backend;
-  verifier::VerifyEngineOptions engine;
-  verifier::VerifierServerOptions verifier;
-  orchestrator::OrchestratorServerOptions orchestrator;
-  std::string draft_model;  // its directory; empty: no draft worker
-  std::string prior;      // a file of n-grams for the trie drafter; empty: none
-  std::string crest;      // a datastore's snapshot; empty: no crest service
-  std::string effective;  // to be logged
+class Stack;
 
-  static absl::StatusOr<StackConfig> Parse(int argc, const char* const* argv);
+struct LocalService {
+  static constexpr rpc::ServiceInfo kInfo = {
+      "foretoken-local", "All services in one process, joined without sockets.",
+      50050, 9100};
+
+  verifier::VerifierService verifier;
+  orchestrator::OrchestratorServerOptions orchestrator;
+  std::string draft_model;  // a directory; empty: no draft worker
+  std::string prior;  // a file of n-grams for the trie drafter; empty: none
+  std::string crest;  // a datastore's snapshot; empty: no crest service
+
+  void AddFlags(Flags& flags);
+  // Loads the model, starts verifier, drafting services and orchestrator.
+  // `registry` must outlive the stack.
+  absl::StatusOr<std::unique_ptr<Stack>> Make(
+      metrics::Registry& registry) const;
 };
 
-// Thread-safe once started.
-class Stack {
+// Serves the public API. Thread-safe.
+class Stack final : public rpc::Servable {
  public:
-  // Loads the model, starts verifier, drafting services and orchestrator,
-  // listens. `registry` must outlive the stack.
-  static absl::StatusOr<std::unique_ptr<Stack>> Start(
-      const StackConfig& config, metrics::Registry& registry);
-  ~Stack();
+  ~Stack() override;
 
-  // The public API.
-  rpc::Server& server() { return *server_; }
-  std::shared_ptr<grpc::Channel> channel() {
-    return server_->InProcessChannel();
+  grpc::Service* grpc_service() override { return orchestrator_.get(); }
+  std::string health_name() const override {
+    return orchestrator_->health_name();
   }
+  void BeginDrain() override { orchestrator_->BeginDrain(); }
+  bool Idle() const override { return orchestrator_->Idle(); }
+  void EndAll() override { orchestrator_->EndAll(); }
 
  private:
+  friend struct LocalService;
   Stack() = default;
-  absl::Status StartDrafters(const StackConfig& config,
+  absl::Status StartDrafters(const LocalService& config,
                              const Tokenizer* tokenizer,
                              metrics::Registry& registry,
                              orchestrator::RemoteServicesOptions* drafters);
@@ -67,7 +71,6 @@ class Stack {
   std::unique_ptr<draft_worker::DraftWorkerServer> draft_worker_;
   std::unique_ptr<rpc::Server> drafters_server_;
   std::unique_ptr<orchestrator::OrchestratorServer> orchestrator_;
-  std::unique_ptr<rpc::Server> server_;
 };
 
 }  // namespace foretoken::local

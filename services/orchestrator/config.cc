@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "common/rpc/stream_options.h"
 
 namespace foretoken::orchestrator {
 
@@ -14,24 +15,26 @@ void AddDraftingFlags(Flags& flags, OrchestratorServerOptions* server) {
                "Datastore of requests that name none");
   DraftWait& wait = server->draft_wait;
   flags.Double("draft-wait-passes", &wait.passes, {0.0, 1000.0},
-               "How long drafts are waited for, in passes of the target");
+               "Wait for drafts, in passes of the target");
   flags.Duration("draft-wait-floor", &wait.floor,
                  {absl::ZeroDuration(), absl::Minutes(1)},
-                 "Drafts are waited for at least so long");
+                 "Minimum wait for drafts");
   flags.Duration("draft-wait-cap", &wait.cap,
                  {absl::ZeroDuration(), absl::Minutes(1)},
-                 "Drafts are waited for at most so long");
+                 "Maximum wait for drafts");
   CircuitBreakerOptions& breaker = server->drafters.breaker;
   flags.Int("breaker-failures", &breaker.failures_in_a_row, {1, 1000},
-            "Failures in a row after which a drafting service is left alone");
+            "Consecutive failures that open a drafting service's breaker");
   flags.Duration("breaker-silence", &breaker.silence,
                  {absl::Milliseconds(1), absl::Hours(1)},
-                 "Time without any answer after which late ones are failures");
+                 "Count late answers as failures after this time without any "
+                 "answer");
   flags.Duration("breaker-backoff", &breaker.first_backoff,
                  {absl::Milliseconds(1), absl::Hours(1)},
-                 "Time until such a service is tried again; doubles");
+                 "Initial breaker back-off; doubles with every failed retry");
   flags.Duration("breaker-max-backoff", &breaker.max_backoff,
-                 {absl::Milliseconds(1), absl::Hours(1)}, "Longest such time");
+                 {absl::Milliseconds(1), absl::Hours(1)},
+                 "Maximum breaker back-off");
 }
 
 absl::StatusOr<std::optional<DraftEndpoint>> Connect(
@@ -47,94 +50,78 @@ absl::StatusOr<std::optional<DraftEndpoint>> Connect(
 
 }  // namespace
 
-void AddOrchestratorFlags(Flags& flags, OrchestratorServerOptions* server) {
+void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
   flags.String(
       "mode", &server->default_mode,
       "Drafting of requests that name none: off, draft_model, "
       "lookahead, ouroboros, ngram_trie, crest, prompt_lookup or auto, "
       "with parameters as in prompt_lookup:max_n=3,tokens=10");
   flags.Bool("trace", &server->trace,
-             "Log a line for every round: tree, drafters, times; no text");
+             "Log every round: tree, drafters, times; no text");
   AddDraftingFlags(flags, server);
   flags.Int("max-requests", &server->max_requests, {1, 4096},
-            "Requests that run at once");
+            "Maximum number of running requests");
   flags.Int("max-waiting-requests", &server->max_waiting_requests, {0, 65536},
-            "Requests that may wait beside those");
+            "Maximum number of queued requests");
   flags.Int64("max-prompt-bytes", &server->max_prompt_bytes,
-              {1, int64_t{1} << 30}, "Longest prompt text");
-  flags.Duration("failover-timeout", &server->verifier.failover_timeout,
-                 {absl::ZeroDuration(), absl::Hours(1)},
-                 "Time to find another verifier for a request with output");
+              {1, int64_t{1} << 30}, "Maximum size of a prompt text");
+  flags.Duration(
+      "failover-timeout", &server->verifier.failover_timeout,
+      {absl::ZeroDuration(), absl::Hours(1)},
+      "Time limit to find another verifier for a request with output");
   flags.Duration("connect-timeout", &server->verifier.connect_timeout,
                  {absl::ZeroDuration(), absl::Hours(1)},
-                 "Time to find a verifier for a request without output");
+                 "Time limit to find a verifier for a request without output");
 }
 
-absl::StatusOr<OrchestratorConfig> OrchestratorConfig::Parse(
-    int argc, const char* const* argv) {
-  OrchestratorConfig config;
-  Flags flags("foretoken-orchestrator",
-              "Serves the public Generation API on top of verifiers.");
-  flags.List("verifiers", &config.verifiers, "Addresses of verifiers");
-  rpc::AddChannelFlags(flags, "verifier", &config.verifier_channel);
-  flags.String("trie-drafter", &config.trie_drafter,
+void OrchestratorService::AddFlags(Flags& flags) {
+  flags.List("verifiers", &verifiers, "Addresses of the verifiers");
+  verifier_channel.AddFlags(flags, "verifier");
+  flags.String("trie-drafter", &trie_drafter,
                "Address of a trie drafter, empty for none");
-  flags.String("draft-worker", &config.draft_worker,
+  flags.String("draft-worker", &draft_worker,
                "Address of a draft worker, empty for none");
-  flags.String("crest", &config.crest,
-               "Address of a crest service, empty for none");
-  rpc::AddChannelFlags(flags, "drafter", &config.drafter_channel);
-  flags.Duration("probe-interval", &config.pool.probe_interval,
+  flags.String("crest", &crest, "Address of a crest service, empty for none");
+  drafter_channel.AddFlags(flags, "drafter");
+  flags.Duration("probe-interval", &pool.probe_interval,
                  {absl::Milliseconds(10), absl::Minutes(10)},
-                 "Time between two looks at a verifier");
-  flags.String("tokenizer", &config.tokenizer,
-               "Model directory or tokenizer file; empty: token ids alone");
-  flags.String("model-name", &config.server.model_name,
-               "Name of the model that clients see");
-  flags.Int("max-tree-nodes", &config.server.max_tree_nodes, {1, 256},
-            "Draft nodes of one tree, at most the verifiers' limit");
-  flags.Duration("retry-after", &config.server.retry_after,
-                 {absl::Milliseconds(1), absl::Hours(1)},
-                 "Hint that comes with RESOURCE_EXHAUSTED");
-  AddOrchestratorFlags(flags, &config.server);
-  flags.Require("verifiers", [&config]() -> std::string {
-    return config.verifiers.empty() ? "want an address" : "";
+                 "Interval between probes of a verifier");
+  flags.String("tokenizer", &tokenizer,
+               "Model directory or tokenizer file; empty: token ids only");
+  flags.String("model-name", &server.model_name, "Model name shown to clients");
+  flags.Int("max-tree-nodes", &server.max_tree_nodes, {1, 256},
+            "Maximum draft nodes of a tree; the verifiers' limit also applies");
+  rpc::AddRetryAfterFlag(flags, &server.retry_after);
+  AddRequestFlags(flags, &server);
+  flags.Require("verifiers", [this]() -> std::string {
+    return verifiers.empty() ? "want an address" : "";
   });
-  rpc::AddServerFlags(flags, "127.0.0.1:50050", &config.rpc);
-  metrics::AddExposerFlags(flags, "127.0.0.1:9100", &config.metrics);
-  FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
-  config.effective = flags.Effective();
-  return config;
 }
 
-absl::StatusOr<std::unique_ptr<OrchestratorServer>> MakeOrchestratorServer(
-    const OrchestratorConfig& config, metrics::Registry& registry) {
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (!config.tokenizer.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(config.tokenizer));
+absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
+    metrics::Registry& registry) const {
+  std::unique_ptr<Tokenizer> loaded;
+  if (!tokenizer.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(loaded, Tokenizer::Load(tokenizer));
   }
   std::vector<VerifierEndpoint> endpoints;
   FORETOKEN_ASSIGN_OR_RETURN(const std::string token,
-                             rpc::ReadToken(config.verifier_channel));
-  for (const std::string& address : config.verifiers) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        std::shared_ptr<grpc::Channel> channel,
-        rpc::CreateChannel(address, config.verifier_channel));
+                             rpc::ReadToken(verifier_channel));
+  for (const std::string& address : verifiers) {
+    FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
+                               rpc::CreateChannel(address, verifier_channel));
     endpoints.push_back({address, std::move(channel), token});
   }
-  OrchestratorServerOptions server = config.server;
-  RemoteServicesOptions& drafters = server.drafters;
-  FORETOKEN_ASSIGN_OR_RETURN(
-      drafters.trie_drafter,
-      Connect(config.trie_drafter, config.drafter_channel));
-  FORETOKEN_ASSIGN_OR_RETURN(
-      drafters.draft_worker,
-      Connect(config.draft_worker, config.drafter_channel));
-  FORETOKEN_ASSIGN_OR_RETURN(drafters.crest,
-                             Connect(config.crest, config.drafter_channel));
+  OrchestratorServerOptions options = server;
+  RemoteServicesOptions& drafters = options.drafters;
+  FORETOKEN_ASSIGN_OR_RETURN(drafters.trie_drafter,
+                             Connect(trie_drafter, drafter_channel));
+  FORETOKEN_ASSIGN_OR_RETURN(drafters.draft_worker,
+                             Connect(draft_worker, drafter_channel));
+  FORETOKEN_ASSIGN_OR_RETURN(drafters.crest, Connect(crest, drafter_channel));
   return OrchestratorServer::Create(
-      server, std::make_unique<VerifierPool>(config.pool, std::move(endpoints)),
-      std::move(tokenizer), registry);
+      options, std::make_unique<VerifierPool>(pool, std::move(endpoints)),
+      std::move(loaded), registry);
 }
 
 }  // namespace foretoken::orchestrator

@@ -1,4 +1,4 @@
-// The orchestrator's configuration: one struct made of its parts' options.
+// The orchestrator as a service: options, flags, start.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CONFIG_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CONFIG_H_
 
@@ -10,17 +10,20 @@
 #include "common/config/flags.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/server.h"
+#include "common/rpc/run_service.h"
 #include "services/orchestrator/server.h"
 
 namespace foretoken::orchestrator {
 
-struct OrchestratorConfig {
-  rpc::ServerOptions rpc;
-  metrics::ExposerOptions metrics;
+struct OrchestratorService {
+  static constexpr rpc::ServiceInfo kInfo = {
+      "foretoken-orchestrator",
+      "Serves the public Generation API on top of verifiers.", 50050, 9100};
+
   std::vector<std::string> verifiers = {"127.0.0.1:50051"};
   rpc::ChannelOptions verifier_channel;
-  // Addresses of drafting services, empty for none, and how to get there.
+  // Addresses of the drafting services, empty for none, and their channels'
+  // options.
   std::string trie_drafter;
   std::string draft_worker;
   std::string crest;
@@ -28,20 +31,16 @@ struct OrchestratorConfig {
   VerifierPoolOptions pool;
   std::string tokenizer;
   OrchestratorServerOptions server;
-  std::string effective;  // to be logged
 
-  static absl::StatusOr<OrchestratorConfig> Parse(int argc,
-                                                  const char* const* argv);
+  void AddFlags(Flags& flags);
+  // Connects to the verifiers and loads the tokenizer; does not wait for any
+  // verifier to answer. `registry` must outlive the server.
+  absl::StatusOr<std::unique_ptr<OrchestratorServer>> Make(
+      metrics::Registry& registry) const;
 };
 
-// The flags of requests, without listeners and verifiers: shared with whoever
-// runs an orchestrator inside its own process.
-void AddOrchestratorFlags(Flags& flags, OrchestratorServerOptions* server);
-
-// Connects to the verifiers and loads the tokenizer; does not wait for any
-// verifier to answer. `registry` must outlive the server.
-absl::StatusOr<std::unique_ptr<OrchestratorServer>> MakeOrchestratorServer(
-    const OrchestratorConfig& config, metrics::Registry& registry);
+// The flags of requests: drafting, admission, time limits.
+void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server);
 
 }  // namespace foretoken::orchestrator
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -71,6 +72,11 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
 
   grpc::Service* grpc_service() override { return this; }
   std::string health_name() const override { return "foretoken.v1.Generation"; }
+  // Without a verifier the orchestrator cannot serve.
+  bool Ready() const override { return pool_->any_up(); }
+  void WatchHealth(std::function<void()> changed) override {
+    pool_->WatchHealth(std::move(changed));
+  }
   void BeginDrain() override;
   bool Idle() const override;
   void EndAll() override;

@@ -36,9 +36,9 @@ TrieDrafterServer::TrieDrafterServer(const TrieServerOptions& options,
       store_(make_store(metrics_)),
       sessions_(core, std::move(prior), store_.get(), metrics_),
       // Room for all that streams and calls may have waiting.
-      workers_(Threads(options.threads), options.max_streams + kMaxCalls),
-      streams_({kService, options.tokenizer_fingerprint, options.max_streams,
-                options.retry_after, options.first_message_time,
+      workers_(Threads(options.threads),
+               options.streams.max_streams + kMaxCalls),
+      streams_({kService, options.tokenizer_fingerprint, options.streams,
                 /*rounds_at_once=*/true},
                sessions_, workers_, metrics_) {}
 
@@ -98,7 +98,7 @@ grpc::ServerUnaryReactor* TrieDrafterServer::RunCall(
     if (!refused.ok()) --calls_;
   }
   if (absl::IsResourceExhausted(refused)) {
-    refused = rpc::WithRetryAfter(refused, options_.retry_after);
+    refused = rpc::WithRetryAfter(refused, options_.streams.retry_after);
   }
   if (!refused.ok()) reactor->Finish(rpc::ToGrpcStatus(refused));
   return reactor;

@@ -24,10 +24,8 @@ namespace foretoken::trie_drafter {
 
 struct TrieServerOptions {
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
-  int32_t max_streams = 1024;         // all connections together
-  absl::Duration first_message_time = rpc::kFirstMessageTime;
-  int32_t threads = 0;  // that draft; 0: one a core
-  absl::Duration retry_after = absl::Milliseconds(100);
+  rpc::StreamOptions streams;
+  int32_t threads = 0;  // drafting threads; 0: one per core
 };
 
 class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,

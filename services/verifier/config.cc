@@ -1,6 +1,5 @@
 #include "services/verifier/config.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
@@ -11,70 +10,49 @@
 namespace foretoken::verifier {
 namespace {
 
-// Of the measurement of passes at the start.
+// Time to measure passes at start.
 constexpr absl::Duration kTimingBudget = absl::Seconds(1);
 
 }  // namespace
 
-void AddVerifierFlags(Flags& flags, BackendOptions* backend,
-                      VerifyEngineOptions* engine,
-                      VerifierServerOptions* server) {
-  AddBackendFlags(flags, backend);
-  flags.String("model-name", &server->model_name,
-               "Name of the model that clients see");
-  flags.Int("max-sessions", &engine->max_sessions, {1, 1 << 16},
-            "Sessions open at once, waiting ones included");
-  flags.Int("max-streams", &server->max_streams, {1, 1 << 16},
-            "Verify streams open at once");
-  flags.Duration("first-message-time", &server->first_message_time,
-                 {absl::Milliseconds(1), absl::Hours(1)},
-                 "Time that a new stream has to say something");
-  flags.Int("max-tree-nodes", &server->sessions.max_tree_nodes, {1, 256},
-            "Draft nodes of one tree");
-  flags.Int("max-rows-per-session", &server->sessions.max_rows_per_session,
-            {1, 4000}, "Draft and probe nodes of one round");
-  flags.Int("prefill-chunk", &engine->prefill_chunk, {1, 1 << 16},
-            "Prompt rows of a pass beside rounds");
-  flags.Duration("idle-time", &engine->idle_time,
+void VerifierService::AddFlags(Flags& flags) {
+  backend.AddFlags(flags);
+  flags.String("model-name", &server.model_name, "Model name shown to clients");
+  flags.Int("max-sessions", &engine.max_sessions, {1, 1 << 16},
+            "Maximum number of open sessions, queued ones included");
+  server.streams.AddFlags(flags, "Verify streams");
+  flags.Int("max-tree-nodes", &server.sessions.max_tree_nodes, {1, 256},
+            "Maximum draft nodes of a tree");
+  flags.Int("max-rows-per-session", &server.sessions.max_rows_per_session,
+            {1, 4000}, "Maximum draft and probe nodes of a round");
+  flags.Int("prefill-chunk", &engine.prefill_chunk, {1, 1 << 16},
+            "Prompt rows of a pass that also runs rounds");
+  flags.Duration("idle-time", &engine.idle_time,
                  {absl::Milliseconds(1), absl::Hours(24)},
-                 "A session that waits longer for its client may lose its KV "
-                 "to others, and is replayed when it goes on");
-  flags.Int("engine-queue", &server->sessions.loop.queue_capacity, {1, 1 << 20},
-            "Messages that may wait for the engine");
-  flags.Duration("gather-time", &server->sessions.loop.gather_time,
+                 "Allow preemption of a session that waits longer than this "
+                 "for its client; it is replayed when it resumes");
+  flags.Int("engine-queue", &server.sessions.loop.queue_capacity, {1, 1 << 20},
+            "Maximum messages queued for the engine");
+  flags.Duration("gather-time", &server.sessions.loop.gather_time,
                  {absl::ZeroDuration(), absl::Seconds(1)},
-                 "Longest wait for sessions to share the next pass");
-  flags.Duration("retry-after", &server->retry_after,
-                 {absl::Milliseconds(1), absl::Hours(1)},
-                 "Hint that comes with RESOURCE_EXHAUSTED");
+                 "Maximum wait for more sessions to join the next pass");
 }
 
-absl::StatusOr<VerifierConfig> VerifierConfig::Parse(int argc,
-                                                     const char* const* argv) {
-  VerifierConfig config;
-  Flags flags("foretoken-verifier",
-              "Runs the target model: verifies token trees in batches.");
-  AddVerifierFlags(flags, &config.backend, &config.engine, &config.server);
-  rpc::AddServerFlags(flags, "127.0.0.1:50051", &config.rpc);
-  metrics::AddExposerFlags(flags, "127.0.0.1:9101", &config.metrics);
-  FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
-  config.effective = flags.Effective();
-  return config;
-}
-
-absl::StatusOr<std::unique_ptr<VerifierServer>> MakeVerifierServer(
-    const BackendOptions& backend, VerifyEngineOptions engine,
-    VerifierServerOptions server, metrics::Registry& registry) {
-  engine.max_rows_per_pass = backend.max_rows;
+absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
+    metrics::Registry& registry) const {
+  VerifyEngineOptions engine_options = engine;
+  engine_options.max_rows_per_pass = backend.max_rows;
   // Row 0 stands beside the nodes.
-  engine.max_rows_per_session = server.sessions.max_rows_per_session + 1;
-  FORETOKEN_RETURN_IF_ERROR(engine.Validate());
+  engine_options.max_rows_per_session =
+      server.sessions.max_rows_per_session + 1;
+  FORETOKEN_RETURN_IF_ERROR(engine_options.Validate());
+  VerifierServerOptions server_options = server;
   if (!backend.model.empty()) {
     // Tells orchestrators whether their tokenizer is this model's.
     const auto tokenizer = Tokenizer::Load(backend.model);
     if (tokenizer.ok()) {
       const Sha256Digest& digest = (*tokenizer)->fingerprint();
-      server.tokenizer_fingerprint.assign(digest.begin(), digest.end());
+      server_options.tokenizer_fingerprint.assign(digest.begin(), digest.end());
     } else if (!absl::IsNotFound(tokenizer.status())) {
       return tokenizer.status();
     }
@@ -84,19 +62,19 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> MakeVerifierServer(
   FORETOKEN_LOG(kInfo, "model ", server.model_name, " ready, numerics ",
                 loaded->numerics_fingerprint(), ", KV pages ",
                 loaded->kv_usage().pages_total);
-  // Twice a tree: what several sessions share is priced, too.
+  // Up to twice a tree, to price passes that several sessions share.
   const auto timing = PassTiming::Measure(
       *loaded, 2 * server.sessions.max_tree_nodes, kTimingBudget);
   if (timing.ok()) {
-    engine.pass_timing = *timing;
+    engine_options.pass_timing = *timing;
   } else {
     FORETOKEN_LOG(kWarning,
-                  "passes could not be timed, prices follow from the "
-                  "first ones: ",
+                  "cannot time passes, prices follow from the first ones: ",
                   timing.status().ToString());
   }
   return std::make_unique<VerifierServer>(
-      server, std::make_unique<VerifyEngine>(engine, std::move(loaded)),
+      server_options,
+      std::make_unique<VerifyEngine>(engine_options, std::move(loaded)),
       registry);
 }
 

@@ -36,7 +36,8 @@ class VerifierServer::Stream final
     const absl::Status admitted = server.AdmitStream();
     stream->admitted_ = admitted.ok();
     if (admitted.ok()) {
-      stream->first_message_.Start(server.options_.first_message_time, stream);
+      stream->first_message_.Start(server.options_.streams.first_message_time,
+                                   stream);
       stream->StartRead(&stream->request_);
     } else {
       stream->End(admitted);
@@ -130,7 +131,7 @@ class VerifierServer::Stream final
   Stream(VerifierServer& server, grpc::CallbackServerContext* context)
       : server_(server),
         deadline_(rpc::DeadlineOf(context->deadline())),
-        protocol_(server.sessions_, server.options_.retry_after, *this) {}
+        protocol_(server.sessions_, server.options_.streams.retry_after, *this) {}
 
   // One who reads no answers is not heard any further.
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -188,11 +189,11 @@ VerifierServer::~VerifierServer() = default;
 absl::Status VerifierServer::AdmitStream() {
   absl::MutexLock lock(&mu_);
   if (draining_) return Draining();
-  if (streams_ >= options_.max_streams) {
+  if (streams_ >= options_.streams.max_streams) {
     return rpc::WithRetryAfter(
-        absl::ResourceExhaustedError(
-            absl::StrCat("all ", options_.max_streams, " streams are in use")),
-        options_.retry_after);
+        absl::ResourceExhaustedError(absl::StrCat(
+            "all ", options_.streams.max_streams, " streams are in use")),
+        options_.streams.retry_after);
   }
   ++streams_;
   metrics_.SetStreams(streams_);

@@ -14,6 +14,7 @@
 #include "common/metrics/registry.h"
 #include "common/rpc/first_message.h"
 #include "common/rpc/server.h"
+#include "common/rpc/stream_options.h"
 #include "foretoken/v1/verifier.grpc.pb.h"
 #include "services/verifier/adapters/engine_metrics.h"
 #include "services/verifier/adapters/session_protocol.h"
@@ -24,9 +25,7 @@ namespace foretoken::verifier {
 struct VerifierServerOptions {
   std::string model_name = "model";   // shown to clients; never a path
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: no tokenizer
-  int32_t max_streams = 1024;         // all connections together
-  absl::Duration first_message_time = rpc::kFirstMessageTime;
-  absl::Duration retry_after = absl::Milliseconds(100);
+  rpc::StreamOptions streams;
   EngineVerifyOptions sessions;
 };
 
@@ -59,7 +58,7 @@ class VerifierServer final : public v1::Verifier::CallbackService,
   absl::Status AdmitStream();
   void StreamDone();  // of one that was admitted
   void StreamFailed(absl::StatusCode code) { metrics_.Failed(code); }
-  absl::Duration retry_after() const { return options_.retry_after; }
+  absl::Duration retry_after() const { return options_.streams.retry_after; }
 
  private:
   class Stream;

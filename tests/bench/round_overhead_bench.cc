@@ -159,11 +159,12 @@ class Watch final : public orc::Verifier {
 class Services {
  public:
   Services(const BackendOptions& backend, bool sockets) : sockets_(sockets) {
-    auto verifier =
-        verifier::MakeVerifierServer(backend, {}, {}, verifier_registry_);
+    verifier::VerifierService service;
+    service.backend = backend;
+    auto verifier = service.Make(verifier_registry_);
     FORETOKEN_CHECK(verifier.ok());
     verifier_ = *std::move(verifier);
-    auto trie = trie_drafter::MakeTrieDrafterServer({}, trie_registry_);
+    auto trie = trie_drafter::TrieDrafterService().Make(trie_registry_);
     FORETOKEN_CHECK(trie.ok());
     trie_ = *std::move(trie);
     verifier_server_ = Serve(verifier_.get());
@@ -326,7 +327,7 @@ int main(int argc, char** argv) {
   flags.Int("pairs", &options.pairs, {1, 1 << 16},
             "Requests that are compared");
   flags.Int("rounds", &options.rounds, {8, 3000}, "Tokens of a request");
-  AddBackendFlags(flags, &backend);
+  backend.AddFlags(flags);
   const absl::Status parsed = flags.Parse(argc, argv);
   if (!parsed.ok()) return ExitWithError(parsed);
   const Json result = {{"mode", options.mode},

@@ -61,24 +61,25 @@ double Median(std::vector<double> values) {
 
 absl::Status Bench(int argc, char** argv) {
   BenchOptions options;
-  local::StackConfig config;
-  config.backend.random_model =
+  local::LocalService service;
+  service.verifier.backend.random_model =
       "d_model=2048,layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000";
-  config.backend.threads = 1;
+  service.verifier.backend.threads = 1;
   Flags flags("serve_bench", "Throughput at two numbers of requests.");
   flags.Int("concurrency", &options.concurrency, {1, 128}, "Requests at once");
   flags.Int("pairs", &options.pairs, {1, 100}, "Interleaved pairs");
   flags.Int("prompt", &options.prompt, {1, 4096}, "Tokens of a prompt");
   flags.Int("output", &options.output, {1, 4096}, "Tokens of an output");
   flags.String("request-mode", &options.request_mode, "Drafting mode");
-  verifier::AddVerifierFlags(flags, &config.backend, &config.engine,
-                             &config.verifier);
+  service.verifier.AddFlags(flags);
   absl::Status parsed = flags.Parse(argc, argv);
   if (!parsed.ok()) return parsed;
   metrics::Registry registry;
-  auto stack = local::Stack::Start(config, registry);
+  auto stack = service.Make(registry);
   if (!stack.ok()) return stack.status();
-  const rpc::GenerationClient client((*stack)->channel());
+  auto server = rpc::Server::Start(rpc::ServerOptions(), {stack->get()});
+  if (!server.ok()) return server.status();
+  const rpc::GenerationClient client((*server)->InProcessChannel());
   const auto info = client.GetModelInfo(absl::Now() + absl::Minutes(1));
   if (!info.ok()) return info.status();
 

@@ -72,18 +72,19 @@ def flags(service):
         taken |= _flags_in(path)
         secrets |= _flags_in(path, "Secret|Url")
         text += path.read_text()
-    shared = {
-        "AddBackendFlags(": "common/infer/factory/backend_factory.cc",
-        "AddServerFlags(": "common/rpc/server.cc",
-        "AddExposerFlags(": "common/metrics/registry.cc",
-    }
-    for call, path in shared.items():
-        if call in text:
-            taken |= _flags_in(ROOT / path)
+    # What every service has (run_service.h), and groups that some have.
+    taken |= _flags_in(ROOT / "common/rpc/server.cc")
+    taken |= _flags_in(ROOT / "common/metrics/registry.cc")
+    if "backend.AddFlags(" in text:
+        taken |= _flags_in(ROOT / "common/infer/factory/backend_factory.cc")
+    if "streams.AddFlags(" in text:
+        taken |= _flags_in(ROOT / "common/rpc/stream_options.cc")
+    if "AddRetryAfterFlag(" in text:
+        taken.add("retry-after")
     channel = (ROOT / "common/rpc/channel.cc").read_text()
     suffixes = re.findall(r'flags\.(?:Bool|String)\(\s*prefix \+ "(-[a-z-]+)"',
                           channel)
-    for prefix in re.findall(r'AddChannelFlags\(flags, "([a-z-]+)"', text):
+    for prefix in re.findall(r'channel\.AddFlags\(flags, "([a-z-]+)"', text):
         taken |= {prefix + suffix for suffix in suffixes}
     if len(taken) < 15:
         raise SystemExit(f"only {len(taken)} flags of {service} found: they "

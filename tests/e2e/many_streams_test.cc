@@ -42,7 +42,7 @@ v1::GenerateRequest RequestOf(int stream) {
 // Generous where the machine is busy: a restart may take its time.
 std::unique_ptr<TestOrchestrator> StartPatient(
     const std::vector<std::string>& verifiers) {
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = verifiers;
   config.server.verifier.connect_timeout = absl::Minutes(2);
   config.server.verifier.failover_timeout = absl::Minutes(2);

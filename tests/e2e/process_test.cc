@@ -27,7 +27,7 @@ TEST(ProcessTest, AStreamSurvivesKillNineAndRestartOfItsVerifier) {
   const TempDir dir;
   const std::string address = "unix:" + dir.File("v.sock");
   auto verifier = StartVerifierProcess(address);
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {address};
   const auto orchestrator = StartOrchestrator(config);
   ASSERT_TRUE(HasAnswered(*orchestrator));
@@ -63,7 +63,7 @@ TEST(ProcessTest, AStreamMovesToASecondVerifierProcess) {
   const std::string a_address = "unix:" + dir.File("a.sock");
   const std::string b_address = "unix:" + dir.File("b.sock");
   auto a = StartVerifierProcess(a_address);
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {a_address, b_address};
   const auto orchestrator = StartOrchestrator(config);
   ASSERT_TRUE(HasAnswered(*orchestrator));
@@ -92,7 +92,7 @@ TEST(ProcessTest, SigtermEndsAProcessCleanly) {
   const TempDir dir;
   const std::string address = "unix:" + dir.File("v.sock");
   auto verifier = StartVerifierProcess(address);
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {address};
   const auto orchestrator = StartOrchestrator(config);
   ASSERT_TRUE(HasAnswered(*orchestrator));

@@ -41,10 +41,11 @@ TEST(VanishedTest, KilledClientsFreeSessionsPagesAndStreams) {
   constexpr int kClients = 6;
   const TempDir dir;
   const auto verifier = StartLongVerifier("unix:" + dir.File("v.sock"));
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {verifier->address()};
-  config.rpc.listen = {"unix:" + dir.File("o.sock")};
-  const auto orchestrator = StartOrchestrator(config);
+  rpc::ServerOptions rpc;
+  rpc.listen = {"unix:" + dir.File("o.sock")};
+  const auto orchestrator = StartOrchestrator(config, rpc);
   std::vector<std::unique_ptr<Process>> clients;
   for (int i = 0; i < kClients; ++i) {
     clients.push_back(std::make_unique<Process>(std::vector<std::string>{

@@ -51,8 +51,9 @@ std::unique_ptr<TestVerifier> StartVerifier(TestVerifierOptions options) {
     backend.kv_cache_bytes = options.kv_cache_bytes;
     backend.threads = options.threads;
     backend.precision = "fp32";
-    auto service = verifier::MakeVerifierServer(
-        backend, options.engine, options.server, verifier->registry);
+    auto service =
+        verifier::VerifierService{backend, options.engine, options.server}.Make(
+            verifier->registry);
     FORETOKEN_CHECK(service.ok());
     verifier->service = *std::move(service);
   }
@@ -61,13 +62,13 @@ std::unique_ptr<TestVerifier> StartVerifier(TestVerifierOptions options) {
 }
 
 std::unique_ptr<TestOrchestrator> StartOrchestrator(
-    orchestrator::OrchestratorConfig config) {
+    orchestrator::OrchestratorService config, const rpc::ServerOptions& rpc) {
   auto result = std::make_unique<TestOrchestrator>();
   config.pool.probe_interval = absl::Milliseconds(50);
-  auto service = orchestrator::MakeOrchestratorServer(config, result->registry);
+  auto service = config.Make(result->registry);
   FORETOKEN_CHECK(service.ok());
   result->service = *std::move(service);
-  result->server = Listen(config.rpc, result->service.get());
+  result->server = Listen(rpc, result->service.get());
   auto client = rpc::GenerationClient::Connect(result->address(), {});
   FORETOKEN_CHECK(client.ok());
   result->client = *std::move(client);

@@ -55,7 +55,8 @@ struct TestOrchestrator {
 };
 // Without a tokenizer; `config.verifiers` must be set.
 std::unique_ptr<TestOrchestrator> StartOrchestrator(
-    orchestrator::OrchestratorConfig config);
+    orchestrator::OrchestratorService config,
+    const rpc::ServerOptions& rpc = {});
 
 // What a client saw of one request.
 struct Generated {

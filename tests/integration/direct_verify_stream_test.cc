@@ -133,7 +133,7 @@ TEST_F(DirectVerifyStreamTest, ADrainingVerifierTakesNoneAndEndsTheRest) {
 
 TEST_F(DirectVerifyStreamTest, StreamsCountAgainstTheLimitOfAll) {
   TestVerifierOptions options;
-  options.server.max_streams = 1;
+  options.server.streams.max_streams = 1;
   verifier_ = StartVerifier(options);
   auto first = Open();
   auto second = Start();

@@ -32,7 +32,7 @@ class DraftersTest : public ::testing::Test {
   DraftersTest() : verifier_(StartVerifier({})) {}
 
   void Start(const std::string& drafters) {
-    orchestrator::OrchestratorConfig config;
+    orchestrator::OrchestratorService config;
     config.verifiers = {verifier_->address()};
     config.trie_drafter = config.draft_worker = config.crest = drafters;
     config.server.drafters.crest_datastore = "text";

@@ -15,7 +15,7 @@ constexpr int kTokens = 2000;
 
 std::vector<TokenId> Reference(const v1::GenerateRequest& request) {
   const auto verifier = StartVerifier({});
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {verifier->address()};
   const auto orchestrator = StartOrchestrator(config);
   const Generated got = Generate(*orchestrator->client, request);
@@ -54,7 +54,7 @@ TEST(FailoverTest, AnotherVerifierContinuesWithTheSameTokens) {
   const std::vector<TokenId> expected = Reference(request);
   auto a = StartVerifier({});
   auto b = StartVerifier({});
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {a->address(), b->address()};
   const auto orchestrator = StartOrchestrator(config);
   const Generated got = GenerateWithEvent(*orchestrator->client, request, [&] {
@@ -72,7 +72,7 @@ TEST(FailoverTest, AVerifierThatDrainsHandsItsStreamsOver) {
   const std::vector<TokenId> expected = Reference(request);
   auto a = StartVerifier({});
   auto b = StartVerifier({});
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {a->address(), b->address()};
   const auto orchestrator = StartOrchestrator(config);
   const Generated got = GenerateWithEvent(*orchestrator->client, request, [&] {
@@ -93,7 +93,7 @@ TEST(FailoverTest, OtherNumericsEndTheStreamWithAborted) {
   TestVerifierOptions fake;
   auto a = StartVerifier(fake);
   auto b = StartVerifier(model);
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {a->address(), b->address()};
   config.server.verifier.failover_timeout = absl::Seconds(1);
   const auto orchestrator = StartOrchestrator(config);
@@ -110,7 +110,7 @@ TEST(FailoverTest, OtherNumericsEndTheStreamWithAborted) {
 TEST(FailoverTest, RequestsGoToTheLeastLoadedVerifier) {
   auto a = StartVerifier({});
   auto b = StartVerifier({});
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {a->address(), b->address()};
   const auto orchestrator = StartOrchestrator(config);
   orchestrator::VerifierPool& pool = orchestrator->service->pool();
@@ -127,7 +127,7 @@ TEST(FailoverTest, RequestsGoToTheLeastLoadedVerifier) {
 }
 
 TEST(FailoverTest, WithoutAnyVerifierRequestsEndAsUnavailable) {
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {"unix:/nonexistent/foretoken.sock"};
   const auto orchestrator = StartOrchestrator(config);
   EXPECT_THAT(

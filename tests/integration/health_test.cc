@@ -117,11 +117,9 @@ TEST(HealthWatchTest, SaysWhenVerifiersGoAndComeAndWhenADrainBegins) {
   TestVerifierOptions verifier_options;
   verifier_options.rpc.listen = {"unix:" + dir.File("v.sock")};
   auto verifier = StartVerifier(verifier_options);
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {verifier->address()};
   const auto orchestrator = StartOrchestrator(config);
-  orchestrator->service->pool().SetHealthListener(
-      [&](bool up) { orchestrator->server->SetServing(up); });
 
   Watch service(orchestrator->address(), "foretoken.v1.Generation");
   Watch whole(orchestrator->address(), "");
@@ -135,8 +133,6 @@ TEST(HealthWatchTest, SaysWhenVerifiersGoAndComeAndWhenADrainBegins) {
               ElementsAre(kServing, kNotServing, kServing, kNotServing));
   EXPECT_THAT(whole.Await(4),
               ElementsAre(kServing, kNotServing, kServing, kNotServing));
-  // A verifier that is up does not undo a drain.
-  orchestrator->service->pool().SetHealthListener(nullptr);
 }
 
 TEST(HealthWatchTest, AServiceThatIsNotThereIsUnknown) {

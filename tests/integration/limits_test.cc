@@ -83,7 +83,7 @@ class LimitsTest : public ::testing::Test {
 
 TEST_F(LimitsTest, AStreamThatSaysNothingIsEnded) {
   TestVerifierOptions options;
-  options.server.first_message_time = absl::Milliseconds(20);
+  options.server.streams.first_message_time = absl::Milliseconds(20);
   Start(options);
   Session silent(*stub_);
   EXPECT_THAT(silent.Finish(), StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -105,8 +105,8 @@ TEST_F(LimitsTest, NoSessionOpensWhileDrainingOnAnOlderStreamEither) {
 
 TEST_F(LimitsTest, StreamsBeyondTheLimitAreRefusedWithAHint) {
   TestVerifierOptions options;
-  options.server.max_streams = 1;
-  options.server.retry_after = absl::Milliseconds(750);
+  options.server.streams.max_streams = 1;
+  options.server.streams.retry_after = absl::Milliseconds(750);
   Start(options);
   Session first(*stub_);
   ASSERT_TRUE(first.Open(5));

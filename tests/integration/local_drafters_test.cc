@@ -52,19 +52,25 @@ struct Outputs {
 class LocalDraftersTest : public ::testing::Test {
  protected:
   void Start(const std::string& draft_model) {
-    local::StackConfig config;
-    config.backend.model = GoldenModel("llama_plain_fp32");
-    config.backend.precision = "fp32";
-    config.backend.threads = 1;
+    local::LocalService config;
+    config.verifier.backend.model = GoldenModel("llama_plain_fp32");
+    config.verifier.backend.precision = "fp32";
+    config.verifier.backend.threads = 1;
     config.draft_model = draft_model;
     config.crest = WriteDatastore(dir_);
     // The machine may be busy: nothing here is about time.
     config.orchestrator.draft_wait.floor = absl::Seconds(30);
     config.orchestrator.draft_wait.cap = absl::Seconds(30);
-    auto stack = local::Stack::Start(config, registry_);
+    client_.reset();
+    server_.reset();
+    auto stack = config.Make(registry_);
     ASSERT_THAT(stack, IsOk());
     stack_ = *std::move(stack);
-    client_ = std::make_unique<rpc::GenerationClient>(stack_->channel());
+    auto server = rpc::Server::Start(rpc::ServerOptions(), {stack_.get()});
+    ASSERT_THAT(server, IsOk());
+    server_ = *std::move(server);
+    client_ =
+        std::make_unique<rpc::GenerationClient>(server_->InProcessChannel());
   }
 
   Outputs Run(const std::string& mode, float temperature) {
@@ -92,6 +98,7 @@ class LocalDraftersTest : public ::testing::Test {
   TempDir dir_;
   metrics::Registry registry_;
   std::unique_ptr<local::Stack> stack_;
+  std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<rpc::GenerationClient> client_;
 };
 
@@ -146,19 +153,19 @@ TEST_F(LocalDraftersTest, AutoAsksEveryDrafterThatIsThere) {
 }
 
 TEST_F(LocalDraftersTest, WhatCannotBeOpenedIsNamedAtStart) {
-  local::StackConfig config;
-  config.backend.model = GoldenModel("llama_plain_fp32");
+  local::LocalService config;
+  config.verifier.backend.model = GoldenModel("llama_plain_fp32");
   config.crest = dir_.File("none.crest");
-  EXPECT_THAT(local::Stack::Start(config, registry_).status().message(),
+  EXPECT_THAT(config.Make(registry_).status().message(),
               ::testing::HasSubstr("none.crest"));
   config.crest.clear();
   config.prior = dir_.File("none.prior");
-  EXPECT_THAT(local::Stack::Start(config, registry_),
+  EXPECT_THAT(config.Make(registry_),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        ::testing::HasSubstr("--prior")));
   config.prior.clear();
   config.draft_model = dir_.File("nowhere");
-  EXPECT_THAT(local::Stack::Start(config, registry_).status().message(),
+  EXPECT_THAT(config.Make(registry_).status().message(),
               ::testing::HasSubstr("nowhere"));
 }
 
@@ -173,17 +180,17 @@ std::string ModelWithTokenizer(const TempDir& dir, const std::string& name,
 
 TEST_F(LocalDraftersTest, ADraftModelOfAnotherTokenizerIsRefusedAtStart) {
   const std::string tokenizer = TinyTokenizerJson();
-  local::StackConfig config;
-  config.backend.model =
+  local::LocalService config;
+  config.verifier.backend.model =
       ModelWithTokenizer(dir_, "llama_plain_fp32", tokenizer);
   config.draft_model = ModelWithTokenizer(
       dir_, "llama_tied", absl::StrReplaceAll(tokenizer, {{"<s>", "<t>"}}));
-  EXPECT_THAT(local::Stack::Start(config, registry_),
+  EXPECT_THAT(config.Make(registry_),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        ::testing::HasSubstr("--draft-model: the tokenizer")));
   std::ofstream(config.draft_model + "/tokenizer.json") << tokenizer;
   metrics::Registry registry;
-  EXPECT_THAT(local::Stack::Start(config, registry), IsOk());
+  EXPECT_THAT(config.Make(registry), IsOk());
 }
 
 }  // namespace

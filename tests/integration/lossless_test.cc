@@ -84,7 +84,7 @@ System StartSystem(int threads, int64_t kv_cache_bytes) {
   options.kv_cache_bytes = kv_cache_bytes;
   System system;
   system.verifier = StartVerifier(options);
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {system.verifier->address()};
   system.orchestrator = StartOrchestrator(config);
   return system;
@@ -151,7 +151,7 @@ TEST(LosslessTest, SamplingHasTheTargetsDistributionWithAndWithoutDrafts) {
   TestVerifierOptions options;
   options.fake.vocab_size = kToyVocab;
   const auto verifier = StartVerifier(options);
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {verifier->address()};
   const auto orchestrator = StartOrchestrator(config);
   const std::vector<TokenId> prompt = {1, 2, 3, 1, 2, 3, 1, 2};

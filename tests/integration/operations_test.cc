@@ -69,11 +69,12 @@ struct Pair {
 };
 
 Pair StartPair(TestVerifierOptions verifier = {},
-               orchestrator::OrchestratorConfig config = {}) {
+               orchestrator::OrchestratorService config = {},
+               const rpc::ServerOptions& rpc = {}) {
   Pair pair;
   pair.verifier = StartVerifier(std::move(verifier));
   config.verifiers = {pair.verifier->address()};
-  pair.orchestrator = StartOrchestrator(std::move(config));
+  pair.orchestrator = StartOrchestrator(std::move(config), rpc);
   return pair;
 }
 
@@ -127,7 +128,7 @@ TEST(AuthTest, AnOrchestratorSendsItsTokenToTheVerifier) {
   const TempDir dir;
   TestVerifierOptions options;
   options.rpc.token_file = dir.Write("tokens", std::string(kToken) + "\n");
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifier_channel.token_file = options.rpc.token_file;
   const Pair pair = StartPair(options, config);
   const auto got =
@@ -183,8 +184,6 @@ TEST(TlsTest, MutualTlsRefusesClientsWithoutACertificateOfTheRoot) {
 TEST(HealthTest, AnOrchestratorServesOnlyWhileAVerifierIsUp) {
   Pair pair = StartPair();
   TestOrchestrator& orchestrator = *pair.orchestrator;
-  orchestrator.service->pool().SetHealthListener(
-      [&](bool up) { orchestrator.server->SetServing(up); });
   const auto channel = ChannelTo(orchestrator.address(), {});
   const auto health = [&] {
     return HealthOf(channel, "foretoken.v1.Generation");
@@ -193,7 +192,6 @@ TEST(HealthTest, AnOrchestratorServesOnlyWhileAVerifierIsUp) {
   EXPECT_EQ(HealthOf(channel, "foretoken.v1.None"), -1);
   pair.verifier->server.reset();
   EXPECT_TRUE(Eventually([&] { return health() == kNotServing; }));
-  orchestrator.service->pool().SetHealthListener(nullptr);
 }
 
 TEST(DrainTest, RunningRequestsFinishNewOnesAreRefusedAndHealthSaysSo) {
@@ -347,9 +345,9 @@ TEST(RequestTest, TheLastMessageTellsWhatHappened) {
 }
 
 TEST(RequestTest, ATooLargeMessageIsRefusedAndTheServerGoesOn) {
-  orchestrator::OrchestratorConfig config;
-  config.rpc.max_message_bytes = 4096;
-  const Pair pair = StartPair({}, config);
+  rpc::ServerOptions small;
+  small.max_message_bytes = 4096;
+  const Pair pair = StartPair({}, {}, small);
   const rpc::GenerationClient& client = *pair.orchestrator->client;
   const std::vector<TokenId> big(8000, 49);
   EXPECT_EQ(Generate(client, MakeRequest(big, "off", 1)).status.code(),

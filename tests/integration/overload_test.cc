@@ -57,7 +57,7 @@ System StartSystem(int64_t pages) {
   options.engine.max_sessions = kRoom;
   System system;
   system.verifier = StartVerifier(options);
-  orchestrator::OrchestratorConfig config;
+  orchestrator::OrchestratorService config;
   config.verifiers = {system.verifier->address()};
   config.server.max_requests = kRoom;
   config.server.max_waiting_requests = 0;

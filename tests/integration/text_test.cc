@@ -30,7 +30,7 @@ class TextTest : public ::testing::Test {
     options.fake.vocab_size = kTinyVocabulary;
     options.server.tokenizer_fingerprint = tokenizer_fingerprint;
     verifier_ = StartVerifier(options);
-    orchestrator::OrchestratorConfig config;
+    orchestrator::OrchestratorService config;
     config.verifiers = {verifier_->address()};
     config.tokenizer = file;
     orchestrator_ = StartOrchestrator(config);

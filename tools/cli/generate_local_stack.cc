@@ -22,15 +22,15 @@ namespace {
 // Of the request: the prompt may be a large file.
 constexpr int32_t kMaxMessageBytes = 256 << 20;
 
-local::StackConfig ConfigOf(const GenerateFlags& flags) {
-  local::StackConfig config;
-  config.rpc.max_message_bytes = kMaxMessageBytes;
-  config.backend.model = flags.model;
-  config.backend.backend = flags.backend;
-  config.backend.device = flags.device;
-  config.backend.precision = flags.precision;
-  config.backend.threads = flags.threads;
-  config.backend.max_backend_sessions = 1;
+local::LocalService ServiceOf(const GenerateFlags& flags) {
+  local::LocalService config;
+  BackendOptions& backend = config.verifier.backend;
+  backend.model = flags.model;
+  backend.backend = flags.backend;
+  backend.device = flags.device;
+  backend.precision = flags.precision;
+  backend.threads = flags.threads;
+  backend.max_backend_sessions = 1;
   config.draft_model = flags.draft_model;
   config.prior = flags.prior;
   config.crest = flags.crest;
@@ -78,8 +78,12 @@ absl::Status GenerateLocally(const GenerateFlags& flags) {
 
   metrics::Registry registry;
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<local::Stack> stack,
-                             local::Stack::Start(ConfigOf(flags), registry));
-  const rpc::GenerationClient client(stack->channel());
+                             ServiceOf(flags).Make(registry));
+  rpc::ServerOptions in_process;
+  in_process.max_message_bytes = kMaxMessageBytes;
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::Server> server,
+                             rpc::Server::Start(in_process, {stack.get()}));
+  const rpc::GenerationClient client(server->InProcessChannel());
   GenerateOutput output(flags.json);
   FORETOKEN_ASSIGN_OR_RETURN(
       const RemoteResult result,

@@ -94,32 +94,32 @@ bool MeansNoGpu(const absl::Status& status) {
 
 }  // namespace
 
-void AddBackendFlags(Flags& flags, BackendOptions* options) {
-  flags.String("model", &options->model, "Model directory (Hugging Face)");
-  flags.String("random-model", &options->random_model,
-               "Random weights of a shape instead of --model, for "
-               "measurements: llama-3-8b or the like, or d_model=2048,"
-               "layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000");
-  flags.Int64("random-seed", &options->random_seed, {0, int64_t{1} << 62},
+void BackendOptions::AddFlags(Flags& flags) {
+  flags.String("model", &model, "Model directory (Hugging Face)");
+  flags.String("random-model", &random_model,
+               "Random weights instead of --model, for measurements: a named "
+               "shape such as llama-3-8b, or d_model=2048,layers=12,heads=32,"
+               "kv_heads=4,d_ff=5632,vocab=32000");
+  flags.Int64("random-seed", &random_seed, {0, int64_t{1} << 62},
               "Seed of the random weights");
-  flags.Choice("backend", &options->backend, {"auto", "cpu", "cuda"},
-               "Engine; auto: a GPU where there is one");
-  flags.Int("device", &options->device, {0, 1023}, "Which GPU, from 0");
-  flags.Choice("precision", &options->precision, {"bf16", "fp32"},
-               "Of weights and KV cache; fp32 on the CPU alone");
-  flags.Int("threads", &options->threads, {0, 1024},
+  flags.Choice("backend", &backend, {"auto", "cpu", "cuda"},
+               "Engine; auto uses a GPU where there is one");
+  flags.Int("device", &device, {0, 1023}, "GPU index");
+  flags.Choice("precision", &precision, {"bf16", "fp32"},
+               "Precision of weights and KV cache; fp32 on the CPU only");
+  flags.Int("threads", &threads, {0, 1024},
             "Threads of a pass, 0 for all processors");
-  flags.Int64("kv-cache-bytes", &options->kv_cache_bytes, {0, int64_t{1} << 44},
+  flags.Int64("kv-cache-bytes", &kv_cache_bytes, {0, int64_t{1} << 44},
               "KV cache, 0 for the engine's choice: on a GPU at most half of "
-              "what the weights leave");
-  flags.Int("max-rows-per-pass", &options->max_rows, {2, CpuOptions::kMaxRows},
-            "Rows of one pass, all sessions together");
-  flags.Int("max-admitted-sessions", &options->max_backend_sessions,
-            {1, 1 << 16}, "Sessions that hold KV at once");
-  flags.Bool("prefix-reuse", &options->prefix_reuse,
-             "Keep KV of ended sessions for later ones of their scope");
-  flags.Require("model", [options]() -> std::string {
-    if (options->model.empty() == options->random_model.empty()) {
+              "the memory that the weights leave");
+  flags.Int("max-rows-per-pass", &max_rows, {2, CpuOptions::kMaxRows},
+            "Maximum rows of a pass, all sessions together");
+  flags.Int("max-admitted-sessions", &max_backend_sessions, {1, 1 << 16},
+            "Maximum number of sessions that hold KV");
+  flags.Bool("prefix-reuse", &prefix_reuse,
+             "Keep the KV of ended sessions for later sessions of their scope");
+  flags.Require("model", [this]() -> std::string {
+    if (model.empty() == random_model.empty()) {
       return "want either --model or --random-model";
     }
     return "";

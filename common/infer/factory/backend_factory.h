@@ -26,12 +26,12 @@ struct BackendOptions {
   int32_t max_backend_sessions = 256;  // with KV at once
   bool prefix_reuse = true;
   int64_t random_seed = 1;
-};
 
-// --model --random-model --backend --device --precision --threads
-// --kv-cache-bytes
-// --max-rows-per-pass --max-admitted-sessions --prefix-reuse --random-seed
-void AddBackendFlags(Flags& flags, BackendOptions* options);
+  // --model --random-model --backend --device --precision --threads
+  // --kv-cache-bytes --max-rows-per-pass --max-admitted-sessions
+  // --prefix-reuse --random-seed
+  void AddFlags(Flags& flags);
+};
 
 // "d_model=2048,layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000", further
 // max_positions (4096) and head_dim; or a name of named_shapes.h, where wanted

@@ -35,7 +35,8 @@ class LookupStreams::Stream final
     const absl::Status admitted = owner.Admit(stream.get());
     stream->admitted_ = admitted.ok();
     if (admitted.ok()) {
-      stream->first_message_.Start(owner.options_.first_message_time, stream);
+      stream->first_message_.Start(owner.options_.streams.first_message_time,
+                                   stream);
     } else {
       stream->final_ = admitted;
     }
@@ -150,7 +151,8 @@ class LookupStreams::Stream final
           self->OnAnswer(id, start, max_nodes, version, query);
         });
     return absl::IsResourceExhausted(submitted)
-               ? rpc::WithRetryAfter(submitted, owner_.options_.retry_after)
+               ? rpc::WithRetryAfter(submitted,
+                                     owner_.options_.streams.retry_after)
                : submitted;
   }
 
@@ -237,11 +239,11 @@ LookupStreams::~LookupStreams() = default;
 absl::Status LookupStreams::Admit(Stream* stream) {
   absl::MutexLock lock(&mu_);
   if (draining_) return Draining();
-  if (static_cast<int>(streams_.size()) >= options_.max_streams) {
+  if (static_cast<int>(streams_.size()) >= options_.streams.max_streams) {
     return rpc::WithRetryAfter(
-        absl::ResourceExhaustedError(
-            absl::StrCat("all ", options_.max_streams, " streams are in use")),
-        options_.retry_after);
+        absl::ResourceExhaustedError(absl::StrCat(
+            "all ", options_.streams.max_streams, " streams are in use")),
+        options_.streams.retry_after);
   }
   streams_.insert(stream);
   metrics_.SetStreams(static_cast<int>(streams_.size()));

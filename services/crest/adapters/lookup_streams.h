@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/rpc/first_message.h"
+#include "common/rpc/stream_options.h"
 #include "foretoken/v1/crest.grpc.pb.h"
 #include "services/crest/adapters/crest_metrics.h"
 #include "services/crest/core/datastores.h"
@@ -23,11 +24,9 @@
 namespace foretoken::crest {
 
 struct LookupOptions {
-  int32_t max_streams = 1024;  // all connections together
-  int32_t max_pending = 64;    // look-ups of one stream
+  rpc::StreamOptions streams;
+  int32_t max_pending = 64;  // look-ups of one stream
   int32_t max_tree_nodes = 64;
-  absl::Duration retry_after = absl::Milliseconds(100);
-  absl::Duration first_message_time = rpc::kFirstMessageTime;
 };
 
 class LookupStreams {

@@ -91,7 +91,8 @@ absl::StatusOr<std::unique_ptr<ServedVersion>> PgOrigin::Load(
   }
   auto served = std::make_unique<ServedVersion>();
   served->info = version;
-  if (CrestIndex::BytesFor(version.meta) <= options_.index_memory) {
+  if (CrestIndex::BytesFor(version.meta) <=
+      static_cast<uint64_t>(options_.index_memory)) {
     FORETOKEN_ASSIGN_OR_RETURN(CrestIndex index, store->LoadIndex(now));
     served->index = std::make_unique<const CrestIndex>(std::move(index));
     return served;

@@ -15,9 +15,9 @@ namespace foretoken::crest {
 
 struct PgOriginOptions {
   std::string url;  // as PgConnection takes it; holds a secret
-  // A version whose index takes more is asked in PostgreSQL, behind a cache of
-  // this size.
-  uint64_t index_memory = uint64_t{1} << 30;
+  // Bytes. A version whose index is larger is read from PostgreSQL through a
+  // cache of this size.
+  int64_t index_memory = int64_t{1} << 30;
   absl::Duration lookup_timeout = absl::Milliseconds(250);  // one statement
   absl::Duration poll_timeout = absl::Seconds(2);
   absl::Duration load_timeout = absl::Seconds(30);  // one wait for the server

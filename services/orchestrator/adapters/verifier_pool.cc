@@ -85,9 +85,8 @@ void VerifierPool::ProbeAll() {
           });
     }
   }
-  absl::MutexLock listening(&listener_mu_);
+  absl::MutexLock watching(&health_mu_);
   bool changed = false;
-  bool any_up = false;
   {
     absl::MutexLock lock(&mu_);
     const auto all_done = [&pending] { return pending == 0; };
@@ -96,23 +95,21 @@ void VerifierPool::ProbeAll() {
       Record(members_[i], probes[i]->status, probes[i]->info);
     }
     MergeInfo();
-    any_up = std::any_of(members_.begin(), members_.end(),
-                         [](const Member& member) { return member.up; });
-    changed = any_up != any_up_;
-    any_up_ = any_up;
+    const bool up = std::any_of(members_.begin(), members_.end(),
+                                [](const Member& member) { return member.up; });
+    changed = std::exchange(any_up_, up) != up;
   }
-  if (changed && listener_) listener_(any_up);
+  if (changed && health_changed_) health_changed_();
 }
 
-void VerifierPool::SetHealthListener(HealthListener listener) {
-  absl::MutexLock listening(&listener_mu_);
-  listener_ = std::move(listener);
-  bool any_up = false;
-  {
-    absl::MutexLock lock(&mu_);
-    any_up = any_up_;
-  }
-  if (listener_) listener_(any_up);
+bool VerifierPool::any_up() const {
+  absl::MutexLock lock(&mu_);
+  return any_up_;
+}
+
+void VerifierPool::WatchHealth(std::function<void()> changed) {
+  absl::MutexLock lock(&health_mu_);
+  health_changed_ = std::move(changed);
 }
 
 void VerifierPool::Record(Member& member, const grpc::Status& status,

@@ -44,16 +44,16 @@ struct VerifierPoolOptions {
 
 class VerifierPool {
  public:
-  using HealthListener = std::function<void(bool any_up)>;
-
   // The constructor probes once.
   VerifierPool(const VerifierPoolOptions& options,
                std::vector<VerifierEndpoint> endpoints);
   ~VerifierPool();
 
-  // Told now, and whenever it changes whether any verifier is up. After a call
-  // with nullptr the one before is not running and not called any more.
-  void SetHealthListener(HealthListener listener);
+  // Whether any verifier is up.
+  bool any_up() const;
+  // Calls `changed` whenever any_up() changes, until it is replaced; no call is
+  // under way when WatchHealth returns.
+  void WatchHealth(std::function<void()> changed);
 
   // What the verifiers run, as of the last probe: the least of their limits,
   // and what passes cost on the first that is up. Unavailable until one has
@@ -107,8 +107,8 @@ class VerifierPool {
   void MergeInfo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const VerifierPoolOptions options_;
-  absl::Mutex listener_mu_ ABSL_ACQUIRED_BEFORE(mu_);
-  HealthListener listener_ ABSL_GUARDED_BY(listener_mu_);
+  absl::Mutex health_mu_ ABSL_ACQUIRED_BEFORE(mu_);
+  std::function<void()> health_changed_ ABSL_GUARDED_BY(health_mu_);
   mutable absl::Mutex mu_;
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
   std::optional<v1::GetVerifierInfoResponse> info_ ABSL_GUARDED_BY(mu_);

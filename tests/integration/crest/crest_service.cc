@@ -13,7 +13,7 @@
 namespace foretoken::testing {
 namespace {
 
-std::shared_ptr<grpc::Channel> Connect(const CrestService& service) {
+std::shared_ptr<grpc::Channel> Connect(const TestCrest& service) {
   auto channel = rpc::CreateChannel(service.server->addresses().at(0), {});
   FORETOKEN_CHECK(channel.ok());
   return *std::move(channel);
@@ -21,23 +21,23 @@ std::shared_ptr<grpc::Channel> Connect(const CrestService& service) {
 
 }  // namespace
 
-double CrestService::Sample(const std::string& sample) const {
+double TestCrest::Sample(const std::string& sample) const {
   const absl::StatusOr<double> value =
       metrics::SampleValue(registry.Text(), sample);
   FORETOKEN_CHECK(value.ok());
   return *value;
 }
 
-bool CrestService::Serving(const std::string& name) const {
+bool TestCrest::Serving(const std::string& name) const {
   const auto serving =
       rpc::IsServing(Connect(*this), name, absl::Now() + absl::Minutes(1));
   return serving.ok() && *serving;
 }
 
-std::unique_ptr<CrestService> StartCrest(crest::CrestOptions options) {
+std::unique_ptr<TestCrest> StartCrest(crest::CrestService options) {
   options.server.datastores.watch_interval = absl::Milliseconds(10);
-  auto result = std::make_unique<CrestService>();
-  auto service = crest::MakeCrestServer(options, result->registry);
+  auto result = std::make_unique<TestCrest>();
+  auto service = options.Make(result->registry);
   FORETOKEN_CHECK(service.ok());
   result->service = *std::move(service);
   rpc::ServerOptions listen;
@@ -57,7 +57,7 @@ v1::CrestLookupRequest LookupRequest(absl::Span<const TokenId> context,
   return request;
 }
 
-LookupClient::LookupClient(const CrestService& service) {
+LookupClient::LookupClient(const TestCrest& service) {
   rpc::PrepareCall(context_, absl::Now() + absl::Minutes(2), "");
   stream_ = service.stub->Lookup(&context_);
 }
@@ -89,7 +89,7 @@ absl::Status LookupClient::Finish() {
 }
 
 absl::StatusOr<v1::CrestLookupResponse> LookUp(
-    const CrestService& service, const v1::CrestLookupRequest& request) {
+    const TestCrest& service, const v1::CrestLookupRequest& request) {
   LookupClient client(service);
   return client.Ask(request);
 }

@@ -20,7 +20,7 @@
 
 namespace foretoken::testing {
 
-struct CrestService {
+struct TestCrest {
   metrics::Registry registry;
   std::unique_ptr<crest::CrestServer> service;
   std::unique_ptr<rpc::Server> server;
@@ -30,8 +30,8 @@ struct CrestService {
   // As a health check over the wire has it; false for an unknown name too.
   bool Serving(const std::string& name) const;
 };
-// Watches every few milliseconds. Dies where MakeCrestServer fails.
-std::unique_ptr<CrestService> StartCrest(crest::CrestOptions options);
+// Watches every few milliseconds. Dies if Make fails.
+std::unique_ptr<TestCrest> StartCrest(crest::CrestService options);
 
 v1::CrestLookupRequest LookupRequest(absl::Span<const TokenId> context,
                                      int max_nodes = 64);
@@ -39,7 +39,7 @@ v1::CrestLookupRequest LookupRequest(absl::Span<const TokenId> context,
 // One stream.
 class LookupClient {
  public:
-  explicit LookupClient(const CrestService& service);
+  explicit LookupClient(const TestCrest& service);
   ~LookupClient();
 
   bool Write(const v1::CrestLookupRequest& request) {
@@ -63,7 +63,7 @@ class LookupClient {
 
 // One look-up on a stream of its own.
 absl::StatusOr<v1::CrestLookupResponse> LookUp(
-    const CrestService& service, const v1::CrestLookupRequest& request);
+    const TestCrest& service, const v1::CrestLookupRequest& request);
 
 // The answer is what `index` says of the request's context, whole and cut to
 // max_nodes.

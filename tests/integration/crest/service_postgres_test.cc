@@ -72,8 +72,8 @@ class CrestPostgresTest : public ::testing::Test {
   }
 
   // One datastore, "chat", in memory or asked in PostgreSQL.
-  crest::CrestOptions Options(bool in_memory) const {
-    crest::CrestOptions options;
+  crest::CrestService Options(bool in_memory) const {
+    crest::CrestService options;
     options.datastores = {"chat=postgres"};
     options.postgres.url = postgres_->url();
     options.postgres.index_memory = in_memory ? uint64_t{1} << 30 : 0;
@@ -92,7 +92,7 @@ class CrestPostgresTest : public ::testing::Test {
     auto reader = crest::PgStore::Connect(postgres_->url());
     return (*reader)->Current("chat")->version;
   }
-  static bool AwaitVersion(const CrestService& service, int64_t version) {
+  static bool AwaitVersion(const TestCrest& service, int64_t version) {
     return Eventually([&] {
       const auto answer = LookUp(service, LookupRequest({}));
       return answer.ok() && answer->version() == version;
@@ -242,7 +242,7 @@ TEST_F(CrestPostgresTest, AHungServerIsUnavailableWithinTheDeadline) {
   const int64_t version = Publish(sample);
   const CrestIndex index = IndexOf(sample);
   const auto memory = StartCrest(Options(true));
-  crest::CrestOptions options = Options(false);
+  crest::CrestService options = Options(false);
   options.postgres.lookup_timeout = absl::Milliseconds(300);
   const auto asking = StartCrest(options);
   ASSERT_TRUE(AwaitVersion(*memory, version));
@@ -276,7 +276,7 @@ TEST_F(CrestPostgresTest, PublishSwitchesToAnyVersionThatIsThere) {
   const CrestSample first = MakeCrestSample(1, 200);
   const int64_t old_version = Publish(first);
   const int64_t new_version = Publish(MakeCrestSample(2, 200));
-  crest::CrestOptions options = Options(true);
+  crest::CrestService options = Options(true);
   options.server.enable_publish = true;
   const auto service = StartCrest(options);
   ASSERT_TRUE(AwaitVersion(*service, new_version));
@@ -321,7 +321,7 @@ TEST_F(CrestPostgresTest, PublishSwitchesToAnyVersionThatIsThere) {
 
 TEST_F(CrestPostgresTest, IngestPublishesWhereOthersReadIt) {
   const TempDir dir;
-  crest::CrestOptions options = Options(true);
+  crest::CrestService options = Options(true);
   options.tokenizer = dir.Write("tokenizer.json", TinyTokenizerJson());
   options.server.ingest.enabled = true;
   const auto service = StartCrest(options);

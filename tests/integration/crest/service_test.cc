@@ -29,14 +29,14 @@ class CrestServiceTest : public ::testing::Test {
   std::string path() const { return dir_.File("x.crest"); }
 
   // With the datastores "chat" and "same", both of the one file.
-  crest::CrestOptions Options() const {
-    crest::CrestOptions options;
+  crest::CrestService Options() const {
+    crest::CrestService options;
     options.datastores = {"chat=" + path(), "same=" + path()};
     return options;
   }
   // One datastore, and a tokenizer to build with.
-  crest::CrestOptions IngestOptions() const {
-    crest::CrestOptions options;
+  crest::CrestService IngestOptions() const {
+    crest::CrestService options;
     options.datastores = {"chat=" + path()};
     options.tokenizer = dir_.Write("tokenizer.json", TinyTokenizerJson());
     options.server.ingest.enabled = true;
@@ -180,8 +180,8 @@ TEST_F(CrestServiceTest, AReplacedFileSwitchesUnderStreamsAndNeverMixes) {
 
 TEST_F(CrestServiceTest, StreamsAreBoundedAndLeaveWithTheirClients) {
   WriteSnapshot(path(), MakeCrestSample(1, 100, 50));
-  crest::CrestOptions options = Options();
-  options.server.lookup.max_streams = 2;
+  crest::CrestService options = Options();
+  options.server.lookup.streams.max_streams = 2;
   const auto service = StartCrest(options);
   const auto request = LookupRequest({1});
   LookupClient first(*service);
@@ -191,7 +191,8 @@ TEST_F(CrestServiceTest, StreamsAreBoundedAndLeaveWithTheirClients) {
   const absl::Status refused = LookUp(*service, request).status();
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
                                 HasSubstr("all 2 streams")));
-  EXPECT_EQ(rpc::RetryAfter(refused), options.server.lookup.retry_after);
+  EXPECT_EQ(rpc::RetryAfter(refused),
+            options.server.lookup.streams.retry_after);
   first.Cancel();
   EXPECT_TRUE(Eventually([&] { return LookUp(*service, request).ok(); }));
   second.Cancel();
@@ -201,8 +202,8 @@ TEST_F(CrestServiceTest, StreamsAreBoundedAndLeaveWithTheirClients) {
 
 TEST_F(CrestServiceTest, AStreamThatAsksNothingIsEnded) {
   WriteSnapshot(path(), MakeCrestSample(1, 100, 50));
-  crest::CrestOptions options = Options();
-  options.server.lookup.first_message_time = absl::Milliseconds(20);
+  crest::CrestService options = Options();
+  options.server.lookup.streams.first_message_time = absl::Milliseconds(20);
   const auto service = StartCrest(options);
   LookupClient silent(*service);
   EXPECT_THAT(silent.Read(), StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -235,10 +236,10 @@ TEST_F(CrestServiceTest, HealthIsThatOfTheDatastores) {
 
 TEST_F(CrestServiceTest, ASnapshotThatIsMissingOrDamagedStopsTheStart) {
   metrics::Registry registry;
-  EXPECT_THAT(crest::MakeCrestServer(Options(), registry),
+  EXPECT_THAT(Options().Make(registry),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("x.crest")));
   dir_.Write("x.crest", "not a snapshot");
-  EXPECT_THAT(crest::MakeCrestServer(Options(), registry),
+  EXPECT_THAT(Options().Make(registry),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("chat")));
 }
 
@@ -276,14 +277,14 @@ TEST_F(CrestServiceTest, PublishAndIngestAreOffUnlessEnabled) {
 
 // A call counts until its thread is free, a little longer than its client
 // waits.
-void AwaitIdle(const CrestService& service, bool idle) {
+void AwaitIdle(const TestCrest& service, bool idle) {
   EXPECT_TRUE(Eventually([&] { return service.service->Idle() == idle; }));
 }
 
 // One Ingest call.
 class IngestClient {
  public:
-  explicit IngestClient(const CrestService& service)
+  explicit IngestClient(const TestCrest& service)
       : writer_(service.stub->Ingest(&context_, &response_)) {}
 
   void Begin() {
@@ -331,7 +332,7 @@ TEST_F(CrestServiceTest, IngestBuildsAVersionThatThenServes) {
 
 TEST_F(CrestServiceTest, IngestKeepsItsBoundsAndRunsAlone) {
   WriteTinySnapshot();
-  crest::CrestOptions options = IngestOptions();
+  crest::CrestService options = IngestOptions();
   options.server.ingest.limits.documents = 2;
   const auto service = StartCrest(options);
   {

@@ -281,13 +281,13 @@ TEST_F(DraftWorkerTest, ADrainLetsStreamsEndAndThenEndsThem) {
 
 // With a real model of random weights: many streams at once.
 TEST_F(DraftWorkerTest, ConcurrentStreamsDraftAsEachAlone) {
-  DraftWorkerParts parts;
+  DraftWorkerService parts;
   parts.backend.random_model =
       "d_model=32,layers=1,heads=2,kv_heads=1,d_ff=48,vocab=97";
   parts.backend.precision = "fp32";
   parts.backend.threads = 1;
   parts.engine.vocab_limit = 90;
-  auto service = MakeDraftWorkerServer(parts, registry_);
+  auto service = parts.Make(registry_);
   ASSERT_THAT(service, IsOk());
   Listen(*std::move(service));
 
@@ -338,13 +338,14 @@ TEST(DraftWorkerConfigTest, DefaultsAndBadFlags) {
   const char* good[] = {"foretoken-draft-worker", "--random-model",
                         "d_model=32,layers=1,heads=2,kv_heads=1,d_ff=48,"
                         "vocab=97"};
-  const auto config = DraftWorkerConfig::Parse(3, good);
+  DraftWorkerService service;
+  const auto config = rpc::ParseFlags(3, good, &service);
   ASSERT_THAT(config, IsOk());
   EXPECT_THAT(config->rpc.listen, ::testing::ElementsAre("127.0.0.1:50052"));
   EXPECT_EQ(config->metrics.address, "127.0.0.1:9102");
-  EXPECT_EQ(config->parts.backend.max_rows, 1024);
+  EXPECT_EQ(service.backend.max_rows, 1024);
   const char* bad[] = {"foretoken-draft-worker", "--max-sessions", "0"};
-  const absl::Status refused = DraftWorkerConfig::Parse(3, bad).status();
+  const absl::Status refused = rpc::ParseFlags(3, bad, &service).status();
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument,
                                 HasSubstr("--max-sessions")));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--model"));

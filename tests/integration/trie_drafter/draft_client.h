@@ -114,15 +114,14 @@ struct TestTrieDrafter {
 };
 
 inline std::unique_ptr<TestTrieDrafter> StartTrieDrafter(
-    trie_drafter::TrieDrafterParts parts = {}) {
+    trie_drafter::TrieDrafterService options = {}) {
   auto started = std::make_unique<TestTrieDrafter>();
-  auto service =
-      trie_drafter::MakeTrieDrafterServer(std::move(parts), started->registry);
+  auto service = options.Make(started->registry);
   EXPECT_TRUE(service.ok()) << service.status();
   started->service = *std::move(service);
-  rpc::ServerOptions options;
-  options.listen = {"127.0.0.1:0"};
-  auto server = rpc::Server::Start(options, {started->service.get()});
+  rpc::ServerOptions listen;
+  listen.listen = {"127.0.0.1:0"};
+  auto server = rpc::Server::Start(listen, {started->service.get()});
   EXPECT_TRUE(server.ok()) << server.status();
   started->server = *std::move(server);
   const auto channel =

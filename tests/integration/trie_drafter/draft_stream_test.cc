@@ -71,7 +71,7 @@ class StreamService final : public v1::TrieDrafter::CallbackService,
  public:
   StreamService(int threads, int waiting, absl::Duration first_message_time)
       : workers_(threads, waiting),
-        streams_({"test", "", 16, absl::Milliseconds(50), first_message_time},
+        streams_({"test", "", {16, first_message_time, absl::Milliseconds(50)}},
                  sessions_, workers_, observer_) {}
   rpc::DraftStreams::Reactor* Draft(
       grpc::CallbackServerContext* context) override {

@@ -56,7 +56,7 @@ TEST(TrieDrafterServiceTest, AStaleRoundEndsTheSessionAndItIsReopened) {
 }
 
 TEST(TrieDrafterServiceTest, GarbageIsRefusedByField) {
-  trie_drafter::TrieDrafterParts parts;
+  trie_drafter::TrieDrafterService parts;
   parts.server.tokenizer_fingerprint = std::string(32, 'a');
   const auto trie = StartTrieDrafter(parts);
   using Change = std::function<void(v1::DraftRequest&)>;
@@ -142,8 +142,8 @@ TEST(TrieDrafterServiceTest, ADisconnectFreesTheSession) {
 }
 
 TEST(TrieDrafterServiceTest, StreamsOverTheLimitAreToldWhenToRetry) {
-  trie_drafter::TrieDrafterParts parts;
-  parts.server.max_streams = 1;
+  trie_drafter::TrieDrafterService parts;
+  parts.server.streams.max_streams = 1;
   const auto trie = StartTrieDrafter(parts);
   DraftClient first(*trie->stub);
   first.Send(OpenOf("auto", kPrompt));
@@ -235,18 +235,18 @@ TEST_F(PhrasesTest, AreRefusedByField) {
 TEST(TrieDrafterConfigTest, SecretsOfTheUrlAreNeitherTakenNorShown) {
   const std::vector<const char*> argv = {
       "foretoken-trie-drafter", "--redis-url=redis://:hunter2@localhost"};
-  const auto refused = trie_drafter::TrieDrafterConfig::Parse(2, argv.data());
+  trie_drafter::TrieDrafterService service;
+  const auto refused = rpc::ParseFlags(2, argv.data(), &service);
   EXPECT_THAT(refused,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        ::testing::AllOf(HasSubstr("from the environment alone"),
                                         ::testing::Not(HasSubstr("hunter2")))));
   setenv("FORETOKEN_REDIS_URL", "redis://:hunter2@localhost:7000/3", 1);
-  const auto config = trie_drafter::TrieDrafterConfig::Parse(1, argv.data());
+  const auto config = rpc::ParseFlags(1, argv.data(), &service);
   unsetenv("FORETOKEN_REDIS_URL");
   ASSERT_THAT(config, IsOk());
   EXPECT_THAT(config->effective, ::testing::Not(HasSubstr("hunter2")));
-  const auto address =
-      trie_drafter::RedisAddress::Parse(config->parts.redis_url);
+  const auto address = trie_drafter::RedisAddress::Parse(service.redis_url);
   ASSERT_THAT(address, IsOk());
   EXPECT_EQ(address->password, "hunter2");
   EXPECT_EQ(address->ToString(), "localhost:7000/3");

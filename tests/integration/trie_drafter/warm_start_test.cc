@@ -23,7 +23,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 std::unique_ptr<TestTrieDrafter> StartWith(const std::string& redis_url) {
-  trie_drafter::TrieDrafterParts parts;
+  trie_drafter::TrieDrafterService parts;
   parts.redis_url = redis_url;
   parts.redis.min_pause = absl::Milliseconds(5);
   parts.redis.max_pause = absl::Milliseconds(50);

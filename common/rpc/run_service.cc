@@ -1,0 +1,56 @@
+#include "common/rpc/run_service.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/signals.h"
+
+namespace foretoken::rpc {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1:";
+
+// Start order: dependencies and model, /metrics, then the listeners, so that
+// no call finds a service that is not ready for it.
+absl::StatusOr<int> Run(const ServiceInfo& info,
+                        const AddFlagsFunction& add_flags,
+                        const MakeFunction& make, int argc,
+                        const char* const* argv) {
+  FORETOKEN_ASSIGN_OR_RETURN(const ServiceConfig config,
+                             ParseFlags(info, add_flags, argc, argv));
+  FORETOKEN_LOG(kInfo, "config ", config.effective);
+  metrics::Registry registry;
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Servable> service,
+                             make(registry));
+  FORETOKEN_ASSIGN_OR_RETURN(const auto exposer,
+                             metrics::Exposer::Start(config.metrics, registry));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
+                             Server::Start(config.rpc, {service.get()}));
+  return ServeUntilSignal(*server, config.rpc.drain_timeout);
+}
+
+}  // namespace
+
+absl::StatusOr<ServiceConfig> ParseFlags(const ServiceInfo& info,
+                                         const AddFlagsFunction& add_flags,
+                                         int argc, const char* const* argv) {
+  ServiceConfig config;
+  config.rpc.listen = {absl::StrCat(kLoopback, info.port)};
+  config.metrics.address = absl::StrCat(kLoopback, info.metrics_port);
+  Flags flags(info.program, info.description);
+  add_flags(flags);
+  config.rpc.AddFlags(flags);
+  config.metrics.AddFlags(flags);
+  FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
+  config.effective = flags.Effective();
+  return config;
+}
+
+int RunService(const ServiceInfo& info, const AddFlagsFunction& add_flags,
+               const MakeFunction& make, int argc, const char* const* argv) {
+  CatchSignals();
+  const absl::StatusOr<int> exit_code = Run(info, add_flags, make, argc, argv);
+  return exit_code.ok() ? *exit_code : ExitWithError(exit_code.status());
+}
+
+}  // namespace foretoken::rpc

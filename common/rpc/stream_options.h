@@ -1,0 +1,30 @@
+// StreamOptions: the limits of a service's streams and their flags.
+#ifndef FORETOKEN_COMMON_RPC_STREAM_OPTIONS_H_
+#define FORETOKEN_COMMON_RPC_STREAM_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/config/flags.h"
+
+namespace foretoken::rpc {
+
+struct StreamOptions {
+  int32_t max_streams = 1024;  // all connections together
+  // A stream that sends nothing within this time is closed.
+  absl::Duration first_message_time = absl::Seconds(10);
+  absl::Duration retry_after = absl::Milliseconds(100);
+
+  // --max-streams (1..`most`), --first-message-time, --retry-after.
+  // `streams`: "Verify streams", for --help.
+  void AddFlags(Flags& flags, const std::string& streams,
+                int32_t most = 1 << 16);
+};
+
+// --retry-after.
+void AddRetryAfterFlag(Flags& flags, absl::Duration* retry_after);
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_STREAM_OPTIONS_H_
