@@ -64,6 +64,21 @@ std::string Registry::Text() const {
   return prometheus::TextSerializer().Serialize(registry_->Collect());
 }
 
+CodeCounters::CodeCounters(Registry& registry, const Spec& spec, Codes codes) {
+  for (size_t code = codes == kWithOk ? 0 : 1; code < counters_.size();
+       ++code) {
+    counters_[code] = &registry.GetCounter(
+        spec, absl::StatusCodeToString(static_cast<absl::StatusCode>(code)));
+  }
+}
+
+void CodeCounters::Increment(absl::StatusCode code) {
+  const size_t index = static_cast<size_t>(code);
+  if (index < counters_.size() && counters_[index] != nullptr) {
+    counters_[index]->Increment();
+  }
+}
+
 void ExposerOptions::AddFlags(Flags& flags) {
   flags.String("metrics-listen", &address,
                "HOST:PORT of the /metrics page, empty to disable it");
@@ -76,7 +91,7 @@ absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
     const ExposerOptions& options, Registry& registry) {
   std::unique_ptr<Exposer> result(new Exposer());
   if (options.address.empty()) return result;
-  // Two threads: one may hang on a slow scraper.
+  // A slow scraper may hold one thread; the other serves.
   constexpr int kThreads = 2;
   try {
     result->exposer_ =

@@ -3,13 +3,19 @@
 // Services look their children up once, at start, and keep the references;
 // incrementing is lock-free (prometheus-cpp). Every metric comes from the
 // catalog: a Spec of the wrong kind or label is a bug and aborts.
+//
+//   prometheus::Gauge& sessions = registry.GetGauge(metrics::kSessions);
+//
 // Thread-safe.
 #ifndef FORETOKEN_COMMON_METRICS_REGISTRY_H_
 #define FORETOKEN_COMMON_METRICS_REGISTRY_H_
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/config/flags.h"
@@ -29,13 +35,15 @@ class Registry {
  public:
   Registry();
 
-  // The child of `spec`; `value` fills its label and is empty where it has
-  // none, `second` its second one. The reference lives as long as the registry.
-  prometheus::Counter& GetCounter(const Spec& spec, const std::string& value,
+  // The child of `spec` whose label is `value` (empty if it has no label) and
+  // whose second label is `second`. The reference lives as long as the
+  // registry.
+  prometheus::Counter& GetCounter(const Spec& spec,
+                                  const std::string& value = "",
                                   const std::string& second = "");
   prometheus::Gauge& GetGauge(const Spec& spec, const std::string& value = "");
   prometheus::Histogram& GetHistogram(const Spec& spec,
-                                      const std::string& value);
+                                      const std::string& value = "");
 
   // The page in Prometheus' text format.
   std::string Text() const;
@@ -46,6 +54,38 @@ class Registry {
   std::shared_ptr<prometheus::Registry> registry_;
 };
 
+// One counter per status code of a Spec with the label `code`: "OK",
+// "RESOURCE_EXHAUSTED", as gRPC spells them.
+class CodeCounters {
+ public:
+  enum Codes { kErrors, kWithOk };
+  CodeCounters(Registry& registry, const Spec& spec, Codes codes = kErrors);
+
+  // Codes without a counter are not counted.
+  void Increment(absl::StatusCode code);
+
+ private:
+  std::array<prometheus::Counter*, 17> counters_{};  // [code]
+};
+
+// A counter that shows a total kept elsewhere. Thread-compatible.
+class TotalCounter {
+ public:
+  TotalCounter(Registry& registry, const Spec& spec,
+               const std::string& value = "")
+      : counter_(registry.GetCounter(spec, value)) {}
+
+  // `total` never decreases.
+  void Set(int64_t total) {
+    counter_.Increment(static_cast<double>(total - shown_));
+    shown_ = total;
+  }
+
+ private:
+  prometheus::Counter& counter_;
+  int64_t shown_ = 0;
+};
+
 struct ExposerOptions {
   // HOST:PORT; "" disables the page, port 0 takes a free one.
   std::string address = "127.0.0.1:0";
@@ -54,8 +94,8 @@ struct ExposerOptions {
   void AddFlags(Flags& flags);
 };
 
-// Serves GET /metrics of a registry until destroyed, on two threads. Plain
-// HTTP: beyond loopback only where the address says so.
+// Serves GET /metrics of a registry until destroyed, on two threads, as plain
+// HTTP.
 class Exposer {
  public:
   // Unavailable names the address that could not be bound.

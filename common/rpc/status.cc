@@ -66,8 +66,4 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   return result;
 }
 
-std::string CodeName(absl::StatusCode code) {
-  return absl::StatusCodeToString(code);
-}
-
 }  // namespace foretoken::rpc

@@ -8,7 +8,6 @@
 #define FORETOKEN_COMMON_RPC_STATUS_H_
 
 #include <optional>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -19,12 +18,9 @@ namespace foretoken::rpc {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// The same status with a hint when to try again (at least 1 ms).
+// The status with a hint when to retry (at least 1 ms from now).
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);
 std::optional<absl::Duration> RetryAfter(const absl::Status& status);
-
-// Label of a metric: "OK", "RESOURCE_EXHAUSTED", as gRPC writes them.
-std::string CodeName(absl::StatusCode code);
 
 }  // namespace foretoken::rpc
 

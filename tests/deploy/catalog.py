@@ -13,7 +13,7 @@ SERVICES = {
 }
 
 _SPEC = re.compile(
-    r"inline constexpr Spec k\w+\s*=\s*\{(.*?)\n?\};", re.DOTALL)
+    r"inline constexpr Spec (k\w+)\s*=\s*\{(.*?)\n?\};", re.DOTALL)
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -36,22 +36,24 @@ def _arguments(body):
     return arguments
 
 
-def metrics(headers=None):
-    """{name: (kind, {labels})} of every Spec in common/metrics/*catalog.h."""
-    if headers is None:
-        headers = sorted((ROOT / "common/metrics").glob("*catalog.h"))
+def metrics():
+    """{name: (kind, {labels})} of every Spec in common/metrics/catalog.h."""
+    source = (ROOT / "common/metrics/catalog.h").read_text()
     found = {}
-    for header in headers:
-        for spec in _SPEC.finditer(header.read_text()):
-            fields = _arguments(spec.group(1))
-            text = lambda field: "".join(_STRING.findall(field))
-            labels = {text(fields[i]) for i in (3, 5)
-                      if i < len(fields) and _STRING.match(fields[i])}
-            kind = fields[1].replace("Kind::k", "").lower()
-            found[text(fields[0])] = (kind, labels)
+    for spec in _SPEC.finditer(source):
+        fields = _arguments(spec.group(2))
+        text = lambda field: "".join(_STRING.findall(field))
+        labels = {text(fields[i]) for i in (3, 5)
+                  if i < len(fields) and _STRING.match(fields[i])}
+        kind = fields[1].replace("Kind::k", "").lower()
+        found[text(fields[0])] = (kind, labels)
+        listed = len(re.findall(rf"&{spec.group(1)}\b", source))
+        if listed != 1:
+            raise SystemExit(f"{spec.group(1)} stands in {listed} lists of "
+                             "catalog.h, want one")
     if len(found) < 50:
-        raise SystemExit(f"only {len(found)} metrics found in {headers}: "
-                         "the catalogs are not read as they are written")
+        raise SystemExit(f"only {len(found)} metrics found in catalog.h: it "
+                         "is not read as it is written")
     return found
 
 

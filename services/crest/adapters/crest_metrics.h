@@ -31,7 +31,7 @@ class CrestMetrics {
   void SetReady(const std::string& datastore, bool ready);
   void Switched(const std::string& datastore, int64_t version);
   void LoadFailed(const std::string& datastore);
-  void IngestEnded(absl::StatusCode code);
+  void IngestEnded(absl::StatusCode code) { ingests_.Increment(code); }
 
  private:
   struct PerDatastore {
@@ -43,15 +43,22 @@ class CrestMetrics {
 
   void Found(int n) { found_[n]->Increment(); }
 
+  metrics::Registry& registry_;
   std::array<prometheus::Counter*, kMaxCrestN + 1> found_;  // [n], 0: miss
-  prometheus::Counter& errors_;
-  prometheus::Histogram& memory_seconds_;
-  prometheus::Histogram& postgres_seconds_;
-  prometheus::Counter& cache_hits_;
-  prometheus::Counter& cache_misses_;
-  prometheus::Gauge& streams_;
+  prometheus::Counter& errors_ =
+      registry_.GetCounter(metrics::kCrestLookups, "error");
+  prometheus::Histogram& memory_seconds_ =
+      registry_.GetHistogram(metrics::kCrestLookupLatency, "memory");
+  prometheus::Histogram& postgres_seconds_ =
+      registry_.GetHistogram(metrics::kCrestLookupLatency, "postgres");
+  prometheus::Counter& cache_hits_ =
+      registry_.GetCounter(metrics::kCrestCacheLookups, "hit");
+  prometheus::Counter& cache_misses_ =
+      registry_.GetCounter(metrics::kCrestCacheLookups, "miss");
+  prometheus::Gauge& streams_ = registry_.GetGauge(metrics::kCrestStreams);
   std::map<std::string, PerDatastore> datastores_;
-  std::map<absl::StatusCode, prometheus::Counter*> ingests_;
+  metrics::CodeCounters ingests_{registry_, metrics::kCrestIngests,
+                                 metrics::CodeCounters::kWithOk};
 };
 
 }  // namespace foretoken::crest

@@ -1,9 +1,7 @@
-// The draft worker's metrics: numbers of engine and streams to Prometheus.
-// Thread-safe.
+// The draft worker's metrics. Thread-safe; OnChange belongs to the engine
+// thread.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_ADAPTERS_DRAFT_METRICS_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_ADAPTERS_DRAFT_METRICS_H_
-
-#include <map>
 
 #include "absl/status/status.h"
 #include "common/metrics/registry.h"
@@ -14,49 +12,51 @@ namespace foretoken::draft_worker {
 
 class DraftMetrics final : public rpc::DraftStreamObserver {
  public:
-  explicit DraftMetrics(metrics::Registry& registry);
+  explicit DraftMetrics(metrics::Registry& registry) : registry_(registry) {}
 
-  // The engine thread's alone.
   void OnChange(const DraftSnapshot& snapshot);
 
-  void OnStreams(int open) override;
+  void OnStreams(int open) override { streams_.Set(open); }
   void OnAnswer(const DraftAnswer& answer) override;
-  void OnFailed(absl::StatusCode code) override;
+  void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
 
  private:
-  // A counter and the engine's sum that it shows.
-  struct Sum {
-    prometheus::Counter* counter;
-    int64_t shown = 0;
-
-    void Set(int64_t now) {
-      counter->Increment(static_cast<double>(now - shown));
-      shown = now;
-    }
-  };
-
-  prometheus::Gauge& streams_;
-  prometheus::Gauge& sessions_;
-  prometheus::Gauge& queue_;
-  prometheus::Gauge& pages_;
-  prometheus::Gauge& pages_free_;
-  prometheus::Gauge& pool_phrases_;
-  prometheus::Histogram& pass_seconds_;
-  prometheus::Histogram& pass_rows_;
-  prometheus::Histogram& draft_seconds_;
-  std::map<absl::StatusCode, prometheus::Counter*> failed_;
-  Sum muted_;
-  Sum passes_;
-  Sum text_rows_;
-  Sum kept_rows_;
-  Sum prefix_reused_;
-  Sum drafts_;
-  Sum draft_tokens_;
-  Sum made_;
-  Sum tried_;
-  Sum inspired_;
-  Sum refined_;
-  Sum phrase_tokens_;
+  metrics::Registry& registry_;
+  prometheus::Gauge& streams_ =
+      registry_.GetGauge(metrics::kDraftWorkerStreams);
+  prometheus::Gauge& sessions_ =
+      registry_.GetGauge(metrics::kDraftWorkerSessions);
+  prometheus::Gauge& queue_ = registry_.GetGauge(metrics::kDraftWorkerQueue);
+  prometheus::Gauge& pages_ = registry_.GetGauge(metrics::kDraftWorkerPages);
+  prometheus::Gauge& pages_free_ =
+      registry_.GetGauge(metrics::kDraftWorkerPagesFree);
+  prometheus::Gauge& pool_phrases_ =
+      registry_.GetGauge(metrics::kDraftWorkerPoolPhrases);
+  prometheus::Histogram& pass_seconds_ =
+      registry_.GetHistogram(metrics::kDraftWorkerPassLatency);
+  prometheus::Histogram& pass_rows_ =
+      registry_.GetHistogram(metrics::kDraftWorkerPassRows);
+  prometheus::Histogram& draft_seconds_ =
+      registry_.GetHistogram(metrics::kDraftWorkerDraftLatency);
+  metrics::CodeCounters failed_{registry_, metrics::kDraftWorkerSessionsFailed};
+  metrics::TotalCounter muted_{registry_, metrics::kDraftWorkerMuted};
+  metrics::TotalCounter passes_{registry_, metrics::kDraftWorkerPasses};
+  metrics::TotalCounter text_rows_{registry_, metrics::kDraftWorkerTextRows};
+  metrics::TotalCounter kept_rows_{registry_, metrics::kDraftWorkerKeptRows};
+  metrics::TotalCounter prefix_reused_{registry_,
+                                       metrics::kDraftWorkerPrefixReused};
+  metrics::TotalCounter drafts_{registry_, metrics::kDraftWorkerDrafts};
+  metrics::TotalCounter draft_tokens_{registry_,
+                                      metrics::kDraftWorkerDraftTokens};
+  metrics::TotalCounter made_{registry_, metrics::kDraftWorkerPhrases, "made"};
+  metrics::TotalCounter tried_{registry_, metrics::kDraftWorkerPhrases,
+                               "tried"};
+  metrics::TotalCounter inspired_{registry_, metrics::kDraftWorkerPhrases,
+                                  "inspired"};
+  metrics::TotalCounter refined_{registry_, metrics::kDraftWorkerPhrases,
+                                 "refined"};
+  metrics::TotalCounter phrase_tokens_{registry_,
+                                       metrics::kDraftWorkerPhraseTokens};
 };
 
 }  // namespace foretoken::draft_worker

@@ -3,57 +3,36 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc/status.h"
 
 namespace foretoken::orchestrator {
 
-namespace m = ::foretoken::metrics;
-
 GenerationMetrics::GenerationMetrics(metrics::Registry& registry)
-    : running_(registry.GetGauge(m::kRequestsRunning)),
-      prompt_tokens_(registry.GetCounter(m::kPromptTokens, "")),
-      generation_tokens_(registry.GetCounter(m::kGenerationTokens, "")),
-      first_token_(registry.GetHistogram(m::kTimeToFirstToken, "")),
-      inter_token_(registry.GetHistogram(m::kInterTokenLatency, "")),
-      latency_(registry.GetHistogram(m::kRequestLatency, "")),
-      rounds_(registry.GetCounter(m::kRounds, "")),
-      drafts_(registry.GetCounter(m::kNumDrafts, "")),
-      draft_tokens_(registry.GetCounter(m::kNumDraftTokens, "")),
-      accepted_tokens_(registry.GetCounter(m::kNumAcceptedTokens, "")),
-      draft_seconds_(registry.GetHistogram(m::kPhaseLatency, "draft")),
-      verify_seconds_(registry.GetHistogram(m::kPhaseLatency, "verify")),
-      tree_nodes_(registry.GetHistogram(m::kTreeNodes, "")),
-      failovers_(registry.GetCounter(m::kFailovers, "")) {
-  for (int code = 0; code <= 16; ++code) {
-    const auto status_code = static_cast<absl::StatusCode>(code);
-    ended_[status_code] =
-        &registry.GetCounter(m::kRequests, rpc::CodeName(status_code));
-  }
-  for (int position = 0; position < m::kMaxPositions; ++position) {
-    accepted_at_.push_back(&registry.GetCounter(m::kNumAcceptedPerPosition,
-                                                absl::StrCat(position)));
+    : registry_(registry) {
+  for (int position = 0; position < metrics::kMaxPositions; ++position) {
+    accepted_at_.push_back(&registry.GetCounter(
+        metrics::kNumAcceptedPerPosition, absl::StrCat(position)));
   }
   for (size_t i = 0; i < drafters_.size(); ++i) {
     const char* const name = kDrafterNames[i];
-    drafters_[i].drafted = &registry.GetCounter(m::kDraftedByDrafter, name);
-    drafters_[i].accepted = &registry.GetCounter(m::kAcceptedByDrafter, name);
-    drafters_[i].latency = &registry.GetHistogram(m::kDraftLatency, name);
+    drafters_[i].drafted =
+        &registry.GetCounter(metrics::kDraftedByDrafter, name);
+    drafters_[i].accepted =
+        &registry.GetCounter(metrics::kAcceptedByDrafter, name);
+    drafters_[i].latency = &registry.GetHistogram(metrics::kDraftLatency, name);
     for (size_t outcome = 0; outcome < kOutcomeNames.size(); ++outcome) {
       const bool degraded = IsDegraded(static_cast<DraftOutcome>(outcome));
       drafters_[i].degraded[outcome] =
-          degraded ? &registry.GetCounter(m::kDegradedRounds, name,
+          degraded ? &registry.GetCounter(metrics::kDegradedRounds, name,
                                           kOutcomeNames[outcome])
                    : nullptr;
     }
   }
 }
 
-void GenerationMetrics::RequestStarted() { running_.Increment(); }
-
 void GenerationMetrics::RequestEnded(absl::StatusCode code,
                                      absl::Duration latency) {
   running_.Decrement();
-  ended_.at(code)->Increment();
+  ended_.Increment(code);
   if (code == absl::StatusCode::kOk) {
     latency_.Observe(absl::ToDoubleSeconds(latency));
   }
@@ -71,7 +50,7 @@ void GenerationMetrics::RoundDone(const RoundReport& round) {
   draft_tokens_.Increment(round.draft_nodes);
   accepted_tokens_.Increment(static_cast<double>(round.accepted));
   for (int64_t i = 0; i < round.accepted; ++i) {
-    accepted_at_[std::min<int64_t>(i, m::kMaxPositions - 1)]->Increment();
+    accepted_at_[std::min<int64_t>(i, metrics::kMaxPositions - 1)]->Increment();
   }
   for (const SourceReport& source : round.sources) {
     const OfDrafter& drafter = drafters_[static_cast<size_t>(source.id)];

@@ -3,8 +3,6 @@
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_GENERATION_METRICS_H_
 
 #include <array>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,7 +17,7 @@ class GenerationMetrics {
  public:
   explicit GenerationMetrics(metrics::Registry& registry);
 
-  void RequestStarted();
+  void RequestStarted() { running_.Increment(); }
   // `latency` counts for served requests alone.
   void RequestEnded(absl::StatusCode code, absl::Duration latency);
   void Prefilled(const GenerationSummary& summary);
@@ -27,17 +25,26 @@ class GenerationMetrics {
   void Failovers(int64_t count);
 
  private:
-  std::map<absl::StatusCode, prometheus::Counter*> ended_;
-  prometheus::Gauge& running_;
-  prometheus::Counter& prompt_tokens_;
-  prometheus::Counter& generation_tokens_;
-  prometheus::Histogram& first_token_;
-  prometheus::Histogram& inter_token_;
-  prometheus::Histogram& latency_;
-  prometheus::Counter& rounds_;
-  prometheus::Counter& drafts_;
-  prometheus::Counter& draft_tokens_;
-  prometheus::Counter& accepted_tokens_;
+  metrics::Registry& registry_;
+  metrics::CodeCounters ended_{registry_, metrics::kRequests,
+                               metrics::CodeCounters::kWithOk};
+  prometheus::Gauge& running_ = registry_.GetGauge(metrics::kRequestsRunning);
+  prometheus::Counter& prompt_tokens_ =
+      registry_.GetCounter(metrics::kPromptTokens);
+  prometheus::Counter& generation_tokens_ =
+      registry_.GetCounter(metrics::kGenerationTokens);
+  prometheus::Histogram& first_token_ =
+      registry_.GetHistogram(metrics::kTimeToFirstToken);
+  prometheus::Histogram& inter_token_ =
+      registry_.GetHistogram(metrics::kInterTokenLatency);
+  prometheus::Histogram& latency_ =
+      registry_.GetHistogram(metrics::kRequestLatency);
+  prometheus::Counter& rounds_ = registry_.GetCounter(metrics::kRounds);
+  prometheus::Counter& drafts_ = registry_.GetCounter(metrics::kNumDrafts);
+  prometheus::Counter& draft_tokens_ =
+      registry_.GetCounter(metrics::kNumDraftTokens);
+  prometheus::Counter& accepted_tokens_ =
+      registry_.GetCounter(metrics::kNumAcceptedTokens);
   std::vector<prometheus::Counter*> accepted_at_;
   struct OfDrafter {
     prometheus::Counter* drafted;
@@ -47,10 +54,13 @@ class GenerationMetrics {
     std::array<prometheus::Counter*, kOutcomeNames.size()> degraded;
   };
   std::array<OfDrafter, kDrafterNames.size()> drafters_;
-  prometheus::Histogram& draft_seconds_;
-  prometheus::Histogram& verify_seconds_;
-  prometheus::Histogram& tree_nodes_;
-  prometheus::Counter& failovers_;
+  prometheus::Histogram& draft_seconds_ =
+      registry_.GetHistogram(metrics::kPhaseLatency, "draft");
+  prometheus::Histogram& verify_seconds_ =
+      registry_.GetHistogram(metrics::kPhaseLatency, "verify");
+  prometheus::Histogram& tree_nodes_ =
+      registry_.GetHistogram(metrics::kTreeNodes);
+  prometheus::Counter& failovers_ = registry_.GetCounter(metrics::kFailovers);
 };
 
 }  // namespace foretoken::orchestrator

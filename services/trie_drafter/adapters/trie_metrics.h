@@ -1,5 +1,4 @@
-// The trie drafter's metrics: what core, streams and warm store tell, to
-// Prometheus. Thread-safe.
+// The trie drafter's metrics. Thread-safe.
 #ifndef FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_TRIE_METRICS_H_
 #define FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_TRIE_METRICS_H_
 
@@ -20,35 +19,46 @@ class TrieMetrics final : public rpc::DraftStreamObserver,
  public:
   explicit TrieMetrics(metrics::Registry& registry);
 
-  void OnStreams(int open) override;
+  void OnStreams(int open) override { streams_.Set(open); }
   void OnAnswer(const DraftAnswer& answer) override;
-  void OnFailed(absl::StatusCode code) override;
+  void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
 
   void OnSessions(int64_t open, int64_t bytes) override;
   void OnScopes(const ScopeTotals& totals) override;
   void OnLookup(Lookup what, bool hit) override;
 
-  void OnUp(bool up) override;
+  void OnUp(bool up) override { redis_up_.Set(up ? 1 : 0); }
   void OnEvent(WarmEvent event) override;
 
  private:
-  prometheus::Gauge& streams_;
-  prometheus::Gauge& sessions_;
-  prometheus::Gauge& session_bytes_;
-  prometheus::Counter& rounds_;
-  prometheus::Counter& nodes_;
-  prometheus::Histogram& draft_seconds_;
-  prometheus::Gauge& scopes_;
-  prometheus::Counter& scopes_evicted_;
-  prometheus::Gauge& history_tokens_;
-  prometheus::Gauge& pool_phrases_;
-  prometheus::Gauge& shared_bytes_;
-  prometheus::Counter& history_hits_;
-  prometheus::Counter& history_misses_;
-  prometheus::Counter& pool_hits_;
-  prometheus::Counter& pool_misses_;
-  prometheus::Gauge& redis_up_;
-  std::map<absl::StatusCode, prometheus::Counter*> failed_;
+  metrics::Registry& registry_;
+  prometheus::Gauge& streams_ = registry_.GetGauge(metrics::kTrieStreams);
+  prometheus::Gauge& sessions_ = registry_.GetGauge(metrics::kTrieSessions);
+  prometheus::Gauge& session_bytes_ =
+      registry_.GetGauge(metrics::kTrieSessionBytes);
+  prometheus::Counter& rounds_ = registry_.GetCounter(metrics::kTrieRounds);
+  prometheus::Counter& nodes_ = registry_.GetCounter(metrics::kTrieNodes);
+  prometheus::Histogram& draft_seconds_ =
+      registry_.GetHistogram(metrics::kTrieDraftLatency);
+  prometheus::Gauge& scopes_ = registry_.GetGauge(metrics::kTrieScopes);
+  prometheus::Counter& scopes_evicted_ =
+      registry_.GetCounter(metrics::kTrieScopesEvicted);
+  prometheus::Gauge& history_tokens_ =
+      registry_.GetGauge(metrics::kTrieHistoryTokens);
+  prometheus::Gauge& pool_phrases_ =
+      registry_.GetGauge(metrics::kTriePoolPhrases);
+  prometheus::Gauge& shared_bytes_ =
+      registry_.GetGauge(metrics::kTrieSharedBytes);
+  prometheus::Counter& history_hits_ =
+      registry_.GetCounter(metrics::kTrieLookups, "history_hit");
+  prometheus::Counter& history_misses_ =
+      registry_.GetCounter(metrics::kTrieLookups, "history_miss");
+  prometheus::Counter& pool_hits_ =
+      registry_.GetCounter(metrics::kTrieLookups, "pool_hit");
+  prometheus::Counter& pool_misses_ =
+      registry_.GetCounter(metrics::kTrieLookups, "pool_miss");
+  prometheus::Gauge& redis_up_ = registry_.GetGauge(metrics::kRedisUp);
+  metrics::CodeCounters failed_{registry_, metrics::kTrieSessionsFailed};
   std::map<WarmEvent, prometheus::Counter*> events_;
   absl::Mutex mu_;
   ScopeTotals exported_ ABSL_GUARDED_BY(mu_);

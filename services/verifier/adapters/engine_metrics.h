@@ -1,9 +1,6 @@
-// The verifier's metrics: engine numbers to Prometheus.
-// Thread-safe.
+// The verifier's metrics. Thread-safe; OnChange belongs to the engine thread.
 #ifndef FORETOKEN_SERVICES_VERIFIER_ADAPTERS_ENGINE_METRICS_H_
 #define FORETOKEN_SERVICES_VERIFIER_ADAPTERS_ENGINE_METRICS_H_
-
-#include <map>
 
 #include "absl/status/status.h"
 #include "common/metrics/registry.h"
@@ -13,30 +10,32 @@ namespace foretoken::verifier {
 
 class EngineMetrics {
  public:
-  explicit EngineMetrics(metrics::Registry& registry);
+  explicit EngineMetrics(metrics::Registry& registry) : registry_(registry) {}
 
-  // The engine thread's alone.
   void OnChange(const VerifySnapshot& snapshot);
 
-  void SetStreams(int32_t streams);
+  void SetStreams(int32_t streams) { streams_.Set(streams); }
   // A session ended with an error.
-  void Failed(absl::StatusCode code);
+  void Failed(absl::StatusCode code) { failed_.Increment(code); }
 
  private:
-  prometheus::Gauge& sessions_;
-  prometheus::Gauge& streams_;
-  prometheus::Gauge& queue_;
-  prometheus::Gauge& pages_total_;
-  prometheus::Gauge& pages_free_;
-  prometheus::Gauge& pages_cached_;
-  prometheus::Counter& passes_;
-  prometheus::Counter& prefix_reused_;
-  prometheus::Counter& preemptions_;
-  prometheus::Counter& replays_;
-  prometheus::Histogram& pass_seconds_;
-  prometheus::Histogram& pass_rows_;
-  std::map<absl::StatusCode, prometheus::Counter*> failed_;
-  EngineTotals exported_;  // what the counters hold
+  metrics::Registry& registry_;
+  prometheus::Gauge& sessions_ = registry_.GetGauge(metrics::kSessions);
+  prometheus::Gauge& streams_ = registry_.GetGauge(metrics::kStreams);
+  prometheus::Gauge& queue_ = registry_.GetGauge(metrics::kEngineQueue);
+  prometheus::Gauge& pages_total_ = registry_.GetGauge(metrics::kKvPagesTotal);
+  prometheus::Gauge& pages_free_ = registry_.GetGauge(metrics::kKvPagesFree);
+  prometheus::Gauge& pages_cached_ =
+      registry_.GetGauge(metrics::kKvPagesCached);
+  metrics::TotalCounter passes_{registry_, metrics::kPasses};
+  metrics::TotalCounter prefix_reused_{registry_, metrics::kPrefixReused};
+  metrics::TotalCounter preemptions_{registry_, metrics::kPreemptions};
+  metrics::TotalCounter replays_{registry_, metrics::kReplays};
+  prometheus::Histogram& pass_seconds_ =
+      registry_.GetHistogram(metrics::kPassLatency);
+  prometheus::Histogram& pass_rows_ =
+      registry_.GetHistogram(metrics::kPassRows);
+  metrics::CodeCounters failed_{registry_, metrics::kSessionsFailed};
 };
 
 }  // namespace foretoken::verifier

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "common/metrics/draft_worker_catalog.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/convert_draft.h"
 #include "common/rpc/status.h"
@@ -317,21 +316,6 @@ TEST_F(DraftWorkerTest, ConcurrentStreamsDraftAsEachAlone) {
     together.push_back(std::async(std::launch::async, run, i));
   }
   for (int i = 0; i < 6; ++i) EXPECT_EQ(together[i].get(), alone[i]) << i;
-}
-
-TEST(DraftWorkerCatalogTest, EveryMetricIsExportedAndNoOther) {
-  metrics::Registry registry;
-  DraftMetrics exported(registry);
-  const std::string page = registry.Text();
-  size_t families = 0;
-  for (size_t at = 0; (at = page.find("# TYPE ", at)) != std::string::npos;
-       ++at) {
-    ++families;
-  }
-  EXPECT_EQ(families, metrics::DraftWorkerCatalog().size());
-  for (const metrics::Spec* spec : metrics::DraftWorkerCatalog()) {
-    EXPECT_THAT(page, HasSubstr(std::string("# TYPE ") + spec->name + " "));
-  }
 }
 
 TEST(DraftWorkerConfigTest, DefaultsAndBadFlags) {

@@ -43,9 +43,8 @@ std::string HttpGet(int port, const std::string& path) {
 
 TEST(CatalogTest, NamesFollowTheConventions) {
   std::set<std::string> names;
-  for (const auto catalog : {OrchestratorCatalog(), VerifierCatalog(),
-                             CrestCatalog(), TrieDrafterCatalog()}) {
-    for (const Spec* spec : catalog) {
+  for (const Catalog& catalog : kCatalogs) {
+    for (const Spec* spec : catalog.metrics) {
       const std::string name = spec->name;
       EXPECT_TRUE(names.insert(name).second) << name << " twice";
       EXPECT_TRUE(std::regex_match(name, std::regex("foretoken_[a-z0-9_]+")))
@@ -73,6 +72,33 @@ TEST(RegistryTest, SamplesAreReadBackFromThePage) {
   EXPECT_THAT(
       SampleValue(page, "foretoken_none"),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("foretoken_none")));
+}
+
+TEST(RegistryTest, CodesAreCountedByTheirName) {
+  Registry registry;
+  CodeCounters failed(registry, kSessionsFailed);
+  CodeCounters ended(registry, kRequests, CodeCounters::kWithOk);
+  failed.Increment(absl::StatusCode::kOk);  // has no counter
+  failed.Increment(absl::StatusCode::kResourceExhausted);
+  ended.Increment(absl::StatusCode::kOk);
+  ended.Increment(static_cast<absl::StatusCode>(99));
+  const std::string page = registry.Text();
+  EXPECT_EQ(*SampleValue(page, "foretoken_requests_total{code=\"OK\"}"), 1);
+  EXPECT_EQ(*SampleValue(page,
+                         "foretoken_sessions_failed_total{code=\"RESOURCE_"
+                         "EXHAUSTED\"}"),
+            1);
+  EXPECT_FALSE(
+      SampleValue(page, "foretoken_sessions_failed_total{code=\"OK\"}").ok());
+}
+
+TEST(RegistryTest, ATotalThatIsKeptElsewhereIsShownAsItIs) {
+  Registry registry;
+  TotalCounter passes(registry, kPasses);
+  passes.Set(3);
+  passes.Set(3);
+  passes.Set(7);
+  EXPECT_EQ(*SampleValue(registry.Text(), "foretoken_passes_total"), 7);
 }
 
 TEST(RegistryTest, OneChildPerLabelValue) {
