@@ -21,7 +21,7 @@
 #include "common/base/types.h"
 #include "common/drafting/drafter.h"
 #include "common/sampling/sampling_params.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "common/speculation/token_tree.h"
 
 namespace foretoken {
@@ -32,7 +32,7 @@ using Phrase = std::vector<TokenId>;
 struct DraftOpen {
   std::vector<TokenId> tokens;  // prompt, and on a replay the output so far
   int64_t prompt_length = 0;    // of `tokens`, at least 1
-  ModeSpec mode;                // with its parameters
+  Mode mode;
   // The target's, seed included: a draft model draws with the same noise.
   SamplingParams sampling;
   std::string cache_scope;  // bounds every sharing of text; empty: no sharing

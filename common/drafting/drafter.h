@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
+#include "common/speculation/drafter_id.h"
 
 namespace foretoken {
 
@@ -34,12 +35,16 @@ struct DraftTree {
       parents;               // kRootParent hangs on the last committed token
   std::vector<float> probs;  // estimated probability that the whole path to
                              // this node is accepted, 0..1
+  // The part of the drafter that each node comes from; empty: the drafter has
+  // no parts.
+  std::vector<DrafterId> parts;
 
   int size() const { return static_cast<int>(tokens.size()); }
   void Clear() {
     tokens.clear();
     parents.clear();
     probs.clear();
+    parts.clear();
   }
   // Index of the new node.
   int32_t Add(TokenId token, int32_t parent, float prob) {

@@ -1,13 +1,4 @@
-// The drafters by name: what `--mode MODE[:key=value,...]` means.
-//
-//   off
-//   prompt_lookup:max_n=3,tokens=10,match=first|latest
-//   ngram_trie:n=13,lp=3,num_draft=32,learn=0|1
-//   phrase_pool:w=20,beta=8,k=3
-//   crest
-//   rest:min_n=2,exact=0|1,max_n=16 (4 where exact)
-//   auto:request=1,history=1 (0 leaves a source out),price=0 (path probability
-//     that a node must have; 0 fills the budget)
+// The drafters that run in the thread that asks them, by mode.
 #ifndef FORETOKEN_COMMON_DRAFTING_DRAFTER_FACTORY_H_
 #define FORETOKEN_COMMON_DRAFTING_DRAFTER_FACTORY_H_
 
@@ -15,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/drafting/drafter.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken {
 
@@ -32,15 +23,12 @@ struct DrafterResources {
   bool keep_history = false;
   // AddHistory will be called, whatever keep_history says.
   bool preloaded_history = false;
-  // `learn` of ngram_trie where the spec does not give it.
-  bool learn_by_default = false;
 };
 
-// InvalidArgument, naming the mode, key or value, for a mode that drafts
-// otherwise or not at all here, an unknown key, or a value out of its range;
+// InvalidArgument, naming the mode, for one that drafts with a model;
 // FailedPrecondition for a mode whose resource is missing.
 absl::StatusOr<std::unique_ptr<Drafter>> MakeDrafter(
-    const ModeSpec& spec, const DrafterResources& resources);
+    const Mode& mode, const DrafterResources& resources);
 
 }  // namespace foretoken
 

@@ -29,6 +29,11 @@ struct Link {
 //   bool Prior(Link, int length, const StaticPrior::List&);
 // False ends the visit.
 
+DrafterId PartOf(Source source) {
+  return source == Source::kRequest ? DrafterId::kFusedRequest
+                                    : DrafterId::kFusedHistory;
+}
+
 float Weigh(float odds) { return odds / (1.0f + odds); }
 
 }  // namespace
@@ -41,7 +46,7 @@ void Candidates::Clear() {
   }
 }
 
-float Candidates::Add(TokenId token, float probability) {
+float Candidates::Add(TokenId token, float share, DrafterId part) {
   uint32_t index = (static_cast<uint32_t>(token) * 2654435769u) >> 23;
   static_assert(kSlots == 1u << 9);
   for (;; index = (index + 1) % kSlots) {
@@ -49,11 +54,16 @@ float Candidates::Add(TokenId token, float probability) {
     if (slot.epoch != epoch_) {
       if (all_.size() == kMaxCandidates) return 0.0f;
       slot = {token, epoch_, static_cast<uint32_t>(all_.size())};
-      all_.push_back({token, probability});
-      return probability;
+      all_.push_back({token, share, share, part});
+      return share;
     }
     if (slot.token == token) {
-      return all_[slot.index].probability += probability;
+      Candidate& candidate = all_[slot.index];
+      if (share > candidate.largest) {
+        candidate.largest = share;
+        candidate.part = part;
+      }
+      return candidate.probability += share;
     }
   }
 }
@@ -124,21 +134,22 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
       // Nothing decisive is left, or nothing can reach the cutoff any more.
       return left > floor && best + left >= cutoff;
     }
-    void Add(TokenId token, float share) {
-      best = std::max(best, out.Add(token, share));
+    void Add(TokenId token, float share, DrafterId part) {
+      best = std::max(best, out.Add(token, share, part));
     }
-    bool Copy(const Link& link, Source, TokenId next) {
-      Add(next, left * link.weight);
+    bool Copy(const Link& link, Source source, TokenId next) {
+      Add(next, left * link.weight, PartOf(source));
       return Take(link);
     }
-    bool Counts(const Link& link, Source, int,
+    bool Counts(const Link& link, Source source, int,
                 const WindowTrie::Continuations& list) {
+      const DrafterId part = PartOf(source);
       const float unit = left * link.weight / static_cast<float>(list.total);
       const uint32_t end = std::min(list.size, kMaxContinuations);
       for (uint32_t i = 0; i < end; ++i) {
         const float share = unit * static_cast<float>(list.counts[i]);
         if (share < floor) break;
-        Add(static_cast<TokenId>(list.tokens[i]), share);
+        Add(static_cast<TokenId>(list.tokens[i]), share, part);
       }
       return Take(link);
     }
@@ -151,7 +162,7 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
         const float share = unit * prior.ProbabilityOf(entry);
         if (share < floor) break;
         const TokenId token = prior.TokenOf(entry);
-        Add(token, share * model.Boost(token));
+        Add(token, share * model.Boost(token), DrafterId::kFusedPrior);
       }
       return Take(link);
     }

@@ -21,6 +21,7 @@
 #include "common/drafting/static_prior.h"
 #include "common/drafting/trust.h"
 #include "common/drafting/window_trie.h"
+#include "common/speculation/drafter_id.h"
 
 namespace foretoken {
 
@@ -52,12 +53,14 @@ class Candidates {
   struct Candidate {
     TokenId token;
     float probability;
+    float largest;   // of the shares that it is the sum of
+    DrafterId part;  // whose share that is
   };
   Candidates() : slots_(kSlots) {}
   void Clear();
-  // Adds to what the token has, and gives its sum. Beyond kMaxCandidates new
-  // tokens are dropped.
-  float Add(TokenId token, float probability);
+  // Adds the share of `part` to what the token has, and gives its sum. Beyond
+  // kMaxCandidates new tokens are dropped.
+  float Add(TokenId token, float share, DrafterId part);
   const std::vector<Candidate>& all() const { return all_; }
 
   static constexpr uint32_t kMaxCandidates = 192;

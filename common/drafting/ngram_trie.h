@@ -30,12 +30,13 @@
 #include "absl/types/span.h"
 #include "common/base/types.h"
 #include "common/drafting/drafter.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken {
 
 class NgramTrie {
  public:
-  static constexpr int kMaxN = 32;
+  static constexpr int kMaxN = NgramTrieOptions::kMaxN;
   static constexpr int kNodesPerToken = 6;
   // A draft looks at the most recently seen children of a node only, so that
   // its time is bounded; nodes with more are the commonest tokens of long

@@ -16,18 +16,9 @@
 #include "absl/types/span.h"
 #include "common/drafting/drafter.h"
 #include "common/drafting/ngram_trie.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken {
-
-struct NgramTrieOptions {
-  static constexpr int kMaxDraft = 1024;
-
-  int n = 13;             // longest n-gram counted, 2..NgramTrie::kMaxN
-  int longest_match = 3;  // L_p, 1..n-1
-  int num_draft = 32;     // nodes in a draft, 1..kMaxDraft
-  bool learn = false;     // insert committed tokens too
-  int64_t max_tokens = int64_t{1} << 17;  // window of the trie
-};
 
 class NgramTrieDrafter final : public Drafter {
  public:

@@ -19,17 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken {
-
-struct PhrasePoolOptions {
-  static constexpr int kMaxWidth = 256;
-  static constexpr int kMaxPhraseTokens = 64;
-
-  int width = 20;                          // W, 1..kMaxWidth
-  int phrase_tokens = 8;                   // beta, 2..kMaxPhraseTokens
-  int64_t max_phrases = int64_t{1} << 17;  // over all keys, at least 1
-};
 
 class PhrasePool {
  public:

@@ -15,18 +15,9 @@
 #include "absl/types/span.h"
 #include "common/drafting/drafter.h"
 #include "common/drafting/phrase_pool.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken {
-
-struct PhrasePoolDrafterOptions {
-  static constexpr int kMaxSuffixes = 64;
-
-  PhrasePoolOptions pool;
-  int suffixes = 3;  // K, 1..kMaxSuffixes
-  // What a request put into the pool serves later ones. Otherwise every request
-  // starts with what AddHistory gave, and nothing else.
-  bool keep = false;
-};
 
 class PhrasePoolDrafter final : public Drafter {
  public:

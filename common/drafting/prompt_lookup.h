@@ -19,21 +19,9 @@
 
 #include "absl/types/span.h"
 #include "common/drafting/drafter.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken {
-
-struct PromptLookupOptions {
-  static constexpr int kMaxN = 16;
-  static constexpr int kMaxTokens = 256;
-  enum class Match { kFirst, kLatest };
-
-  int max_n = 3;    // longest n-gram, 1..kMaxN
-  int tokens = 10;  // longest draft, 1..kMaxTokens
-  Match match = Match::kFirst;
-  // Tokens of a context beyond this are not indexed, so that memory is bounded
-  // (at most 4 + 12 * max_n bytes a token).
-  int max_context = 1 << 20;
-};
 
 class PromptLookupDrafter final : public Drafter {
  public:

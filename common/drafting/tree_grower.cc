@@ -44,7 +44,7 @@ void TreeGrower::Expand(const NextTokenModel& model, const Cursor& cursor,
     const float path = probability * std::min(candidate.probability, 1.0f);
     if (path < bar_) continue;
     Admit(path);
-    heap_.push_back({path, node, candidate.token, arrivals_++});
+    heap_.push_back({path, node, candidate.token, arrivals_++, candidate.part});
     std::push_heap(heap_.begin(), heap_.end());
   }
 }
@@ -67,6 +67,7 @@ void TreeGrower::Grow(const NextTokenModel& model, const Cursor& root,
     const Waiting best = heap_.back();
     heap_.pop_back();
     const int32_t node = tree.Add(best.token, best.parent, best.probability);
+    tree.parts.push_back(best.part);
     // Its children can be no likelier than itself.
     if (best.probability <= bar_ || tree.size() == max_nodes) continue;
     const Cursor& parent =

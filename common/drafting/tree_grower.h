@@ -33,6 +33,7 @@ class TreeGrower {
     int32_t parent;
     TokenId token;
     uint32_t order;  // of arrival: equals come out first in, first out
+    DrafterId part;  // that the token has most of its probability from
 
     bool operator<(const Waiting& other) const {
       return probability != other.probability ? probability < other.probability

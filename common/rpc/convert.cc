@@ -149,6 +149,16 @@ absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto) {
   return result;
 }
 
+v1::Drafter ToProto(DrafterId id) {
+  return static_cast<v1::Drafter>(static_cast<int>(id) + 1);
+}
+
+DrafterId FromProto(v1::Drafter drafter) {
+  return v1::Drafter_IsValid(drafter)
+             ? static_cast<DrafterId>(static_cast<int>(drafter) - 1)
+             : DrafterId::kTarget;
+}
+
 v1::FinishReason ToProto(FinishReason reason) {
   switch (reason) {
     case FinishReason::kStop:

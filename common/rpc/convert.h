@@ -8,6 +8,7 @@
 #define FORETOKEN_COMMON_RPC_CONVERT_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,7 +16,7 @@
 #include "absl/types/span.h"
 #include "common/sampling/sampler.h"
 #include "common/sampling/sampling_params.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "common/speculation/round.h"
 #include "common/speculation/token_tree.h"
 #include "foretoken/v1/generation.pb.h"
@@ -48,14 +49,18 @@ void ToProto(const TokenTree& tree, const std::vector<bool>& probe,
              v1::TokenTree* proto);
 absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto);
 
+v1::Drafter ToProto(DrafterId id);
+DrafterId FromProto(v1::Drafter drafter);  // kTarget for a number not known
+
 v1::FinishReason ToProto(FinishReason reason);
 FinishReason FromProto(v1::FinishReason reason);
 
-// "prompt_lookup:max_n=3" to the message of that mode and back. Unimplemented
-// for a mode that the message does not know, InvalidArgument for a parameter,
-// by name; a config without a mode gives a ModeSpec without a name.
-absl::Status ToProto(const ModeSpec& spec, v1::SpeculationConfig* proto);
-absl::StatusOr<ModeSpec> FromProto(const v1::SpeculationConfig& proto);
+// A mode and the message of its name; parameters that were not given stay
+// unset. Unimplemented for a mode of replay alone, which no message has.
+// InvalidArgument by parameter; nullopt for a config without a mode.
+absl::Status ToProto(const Mode& mode, v1::SpeculationConfig* proto);
+absl::StatusOr<std::optional<Mode>> FromProto(
+    const v1::SpeculationConfig& proto);
 
 // The verifier's session. request_id, fingerprint and want_row_tokens travel
 // beside the struct; its deadline is the call's.

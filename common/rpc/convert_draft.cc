@@ -1,6 +1,7 @@
 #include "common/rpc/convert_draft.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -134,10 +135,12 @@ absl::StatusOr<DraftOpen> FromProto(const v1::OpenDrafting& proto) {
         absl::StrCat("prompt_length: ", open.prompt_length, ", want 1..",
                      open.tokens.size(), " (token_ids)"));
   }
-  FORETOKEN_ASSIGN_OR_RETURN(open.mode, FromProto(proto.speculation()));
-  if (open.mode.name().empty()) {
+  FORETOKEN_ASSIGN_OR_RETURN(std::optional<Mode> mode,
+                             FromProto(proto.speculation()));
+  if (!mode.has_value()) {
     return absl::InvalidArgumentError("speculation: want a mode");
   }
+  open.mode = *std::move(mode);
   FORETOKEN_ASSIGN_OR_RETURN(open.sampling, FromProto(proto.sampling()));
   FORETOKEN_ASSIGN_OR_RETURN(
       open.sampling.end_tokens,
@@ -201,6 +204,9 @@ void ToProto(const DraftAnswer& answer, v1::DraftResponse* proto) {
                                answer.tree.parents.end());
   tree->mutable_probabilities()->Add(answer.tree.probs.begin(),
                                      answer.tree.probs.end());
+  for (const DrafterId part : answer.tree.parts) {
+    tree->add_proposers(1u << ToProto(part));
+  }
   if (!answer.phrases.empty()) {
     ToProto(answer.phrases, proto->mutable_pool()->mutable_inserted());
   }
@@ -224,6 +230,16 @@ absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto) {
     if (!(probability >= 0.0f && probability <= 1.0f)) {
       return absl::InvalidArgumentError("tree.probabilities: want 0..1");
     }
+  }
+  const auto& proposers = proto.tree().proposers();
+  if (!proposers.empty() && proposers.size() != tree.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tree.proposers: ", proposers.size(),
+                     " entries, want 0 or ", tree.size()));
+  }
+  for (const uint32_t bits : proposers) {
+    answer.tree.parts.push_back(
+        FromProto(static_cast<v1::Drafter>(std::bit_width(bits) - 1)));
   }
   answer.tree.probs.assign(probabilities.begin(), probabilities.end());
   answer.tree.probs.resize(answer.tree.tokens.size());

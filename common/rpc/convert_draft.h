@@ -37,7 +37,8 @@ void ToProto(const DraftRound& round, v1::DraftRound* proto);
 absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto);
 
 void ToProto(const DraftAnswer& answer, v1::DraftResponse* proto);
-// `tree.probs` are 0 where the message has none.
+// `tree.probs` are 0 where the message has none; a node of several proposers
+// has the part of the highest number.
 absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto);
 
 using PhrasesProto = google::protobuf::RepeatedPtrField<v1::Phrase>;

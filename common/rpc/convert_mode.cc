@@ -1,8 +1,10 @@
-// Modes by protobuf reflection: the field's name is the mode's, a field of its
-// message is a parameter, so that a new mode needs no code here.
+// Modes by protobuf reflection: a field of the oneof has the name of its mode,
+// a field of its message that of a parameter. A test compares both with the
+// mode table.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,42 +75,44 @@ bool SetField(const pb::FieldDescriptor& field, const std::string& text,
 
 }  // namespace
 
-absl::Status ToProto(const ModeSpec& spec, v1::SpeculationConfig* proto) {
-  const pb::FieldDescriptor* mode =
-      proto->GetDescriptor()->FindFieldByName(spec.name());
-  if (mode == nullptr || mode->containing_oneof() == nullptr ||
-      mode->cpp_type() != pb::FieldDescriptor::CPPTYPE_MESSAGE) {
+absl::Status ToProto(const Mode& mode, v1::SpeculationConfig* proto) {
+  const pb::FieldDescriptor* field =
+      mode.info().in_requests
+          ? proto->GetDescriptor()->FindFieldByName(mode.name())
+          : nullptr;
+  if (field == nullptr) {
     return absl::UnimplementedError(
-        absl::StrCat("mode ", spec.name(), ": no request can name it"));
+        absl::StrCat("mode '", mode.name(), "': no request can name it"));
   }
-  pb::Message& message = *proto->GetReflection()->MutableMessage(proto, mode);
-  for (const auto& [key, value] : spec.parameters()) {
-    const pb::FieldDescriptor* field =
+  pb::Message& message = *proto->GetReflection()->MutableMessage(proto, field);
+  for (const auto& [key, value] : mode.spec().parameters()) {
+    const pb::FieldDescriptor* parameter =
         message.GetDescriptor()->FindFieldByName(key);
-    if (field == nullptr || !SetField(*field, value, message)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "mode ", spec.name(), ": parameter ", key, "=", value,
-          field == nullptr ? " is not known" : " has no such value"));
+    if (parameter == nullptr || !SetField(*parameter, value, message)) {
+      return absl::InternalError(absl::StrCat("mode '", mode.name(),
+                                              "': parameter '", key, "=", value,
+                                              "' is not in the message"));
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<ModeSpec> FromProto(const v1::SpeculationConfig& proto) {
+absl::StatusOr<std::optional<Mode>> FromProto(
+    const v1::SpeculationConfig& proto) {
   const pb::Reflection& reflection = *proto.GetReflection();
-  const pb::OneofDescriptor* oneof =
-      proto.GetDescriptor()->FindOneofByName("mode");
-  const pb::FieldDescriptor* mode =
-      reflection.GetOneofFieldDescriptor(proto, oneof);
-  if (mode == nullptr) return ModeSpec();
-  const pb::Message& message = reflection.GetMessage(proto, mode);
-  std::vector<const pb::FieldDescriptor*> fields;
-  message.GetReflection()->ListFields(message, &fields);
+  const pb::FieldDescriptor* field = reflection.GetOneofFieldDescriptor(
+      proto, proto.GetDescriptor()->FindOneofByName("mode"));
+  if (field == nullptr) return std::nullopt;
+  const pb::Message& message = reflection.GetMessage(proto, field);
+  std::vector<const pb::FieldDescriptor*> given;
+  message.GetReflection()->ListFields(message, &given);
   std::vector<std::pair<std::string, std::string>> parameters;
-  for (const pb::FieldDescriptor* field : fields) {
-    parameters.emplace_back(field->name(), FieldText(message, *field));
+  for (const pb::FieldDescriptor* parameter : given) {
+    parameters.emplace_back(parameter->name(), FieldText(message, *parameter));
   }
-  return ModeSpec::Create(mode->name(), std::move(parameters));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      ModeSpec spec, ModeSpec::Create(field->name(), std::move(parameters)));
+  return Mode::Create(std::move(spec));
 }
 
 }  // namespace foretoken::rpc

@@ -96,10 +96,10 @@ std::string ModeSpec::ToString() const {
       name_, ":", absl::StrJoin(parameters_, ",", absl::PairFormatter("=")));
 }
 
-const std::string* ModeReader::Find(absl::string_view key) {
-  asked_.emplace_back(key);
+const std::string* ModeReader::Find(ModeParameter parameter) {
+  asked_.push_back(std::move(parameter));
   for (const auto& [name, value] : spec_.parameters()) {
-    if (name == key) return &value;
+    if (name == asked_.back().key) return &value;
   }
   return nullptr;
 }
@@ -112,11 +112,14 @@ void ModeReader::Fail(absl::string_view key, const std::string& value,
                    Quoted(value), ", want ", want));
 }
 
-int64_t ModeReader::Int(absl::string_view key, int64_t default_value,
-                        int64_t min, int64_t max) {
-  const std::string* text = Find(key);
+int ModeReader::Int(absl::string_view key, int default_value, int min,
+                    int max) {
+  const std::string* text = Find({std::string(key),
+                                  ModeParameter::Type::kInt,
+                                  absl::StrCat(default_value),
+                                  {}});
   if (text == nullptr) return default_value;
-  int64_t value = 0;
+  int value = 0;
   if (absl::SimpleAtoi(*text, &value) && value >= min && value <= max) {
     return value;
   }
@@ -126,7 +129,10 @@ int64_t ModeReader::Int(absl::string_view key, int64_t default_value,
 
 double ModeReader::Double(absl::string_view key, double default_value,
                           double min, double max) {
-  const std::string* text = Find(key);
+  const std::string* text = Find({std::string(key),
+                                  ModeParameter::Type::kDouble,
+                                  absl::StrCat(default_value),
+                                  {}});
   if (text == nullptr) return default_value;
   double value = 0;
   if (absl::SimpleAtod(*text, &value) && std::isfinite(value) && value >= min &&
@@ -138,7 +144,10 @@ double ModeReader::Double(absl::string_view key, double default_value,
 }
 
 bool ModeReader::Bool(absl::string_view key, bool default_value) {
-  const std::string* text = Find(key);
+  const std::string* text = Find({std::string(key),
+                                  ModeParameter::Type::kBool,
+                                  default_value ? "1" : "0",
+                                  {}});
   if (text == nullptr) return default_value;
   if (*text == "1" || *text == "true") return true;
   if (*text == "0" || *text == "false") return false;
@@ -146,31 +155,41 @@ bool ModeReader::Bool(absl::string_view key, bool default_value) {
   return default_value;
 }
 
-std::string ModeReader::String(absl::string_view key,
-                               absl::string_view default_value) {
-  const std::string* text = Find(key);
-  return text == nullptr ? std::string(default_value) : *text;
+std::string ModeReader::Text(absl::string_view key) {
+  const std::string* text =
+      Find({std::string(key), ModeParameter::Type::kText, "", {}});
+  return text == nullptr ? "" : *text;
 }
 
 int ModeReader::Choice(absl::string_view key,
-                       std::initializer_list<absl::string_view> options) {
-  const std::string* text = Find(key);
+                       std::initializer_list<absl::string_view> choices) {
+  const std::string* text =
+      Find({std::string(key), ModeParameter::Type::kChoice,
+            std::string(*choices.begin()),
+            std::vector<std::string>(choices.begin(), choices.end())});
   if (text == nullptr) return 0;
-  const auto found = std::find(options.begin(), options.end(), *text);
-  if (found != options.end()) return static_cast<int>(found - options.begin());
-  Fail(key, *text, absl::StrJoin(options, " or "));
+  const auto found = std::find(choices.begin(), choices.end(), *text);
+  if (found != choices.end()) return static_cast<int>(found - choices.begin());
+  Fail(key, *text, absl::StrJoin(choices, " or "));
   return 0;
 }
 
 absl::Status ModeReader::Finish() const {
   FORETOKEN_RETURN_IF_ERROR(status_);
-  for (const auto& [key, value] : spec_.parameters()) {
-    if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
+  const auto key_of = [](std::string* out, const ModeParameter& parameter) {
+    absl::StrAppend(out, parameter.key);
+  };
+  for (const auto& given : spec_.parameters()) {
+    if (std::any_of(asked_.begin(), asked_.end(), [&](const auto& parameter) {
+          return parameter.key == given.first;
+        })) {
+      continue;
+    }
     return absl::InvalidArgumentError(absl::StrCat(
-        "mode '", spec_.name(), "' has no parameter ", Quoted(key),
-        asked_.empty()
-            ? std::string(": it takes none")
-            : absl::StrCat(", want one of ", absl::StrJoin(asked_, " "))));
+        "mode '", spec_.name(), "' has no parameter ", Quoted(given.first),
+        asked_.empty() ? std::string(": it takes none")
+                       : absl::StrCat(", want one of ",
+                                      absl::StrJoin(asked_, " ", key_of))));
   }
   return absl::OkStatus();
 }

@@ -4,9 +4,8 @@
 //   MODE[:key=value[,key=value]...]
 //
 // Names and keys are lower-case letters, digits and underscores. Values end at
-// a comma, may not be empty, and mean what the reader of the mode says. Which
-// modes exist and what they take is known where they are built; a parameter
-// nobody reads is refused, never ignored.
+// a comma and are not empty. This is syntax alone: modes.h knows the modes and
+// their parameters, and refuses a parameter that the mode does not read.
 //
 //   ModeReader read(spec);
 //   options.max_n = read.Int("max_n", 3, 1, 16);
@@ -54,6 +53,16 @@ class ModeSpec {
   std::vector<std::pair<std::string, std::string>> parameters_;
 };
 
+// A parameter that a mode reads.
+struct ModeParameter {
+  enum class Type { kInt, kDouble, kBool, kText, kChoice };
+
+  std::string key;
+  Type type = Type::kText;
+  std::string default_value;
+  std::vector<std::string> choices;  // of kChoice, the default first
+};
+
 // Reads a spec's parameters with their types and ranges. Getters give the
 // default for an absent key, and for a bad value, which Finish reports.
 // Borrows the spec. Owned by one thread.
@@ -61,28 +70,30 @@ class ModeReader {
  public:
   explicit ModeReader(const ModeSpec& spec) : spec_(spec) {}
 
-  int64_t Int(absl::string_view key, int64_t default_value, int64_t min,
-              int64_t max);
+  int Int(absl::string_view key, int default_value, int min, int max);
   double Double(absl::string_view key, double default_value, double min,
                 double max);
   bool Bool(absl::string_view key, bool default_value);  // 0, 1, false, true
-  std::string String(absl::string_view key, absl::string_view default_value);
-  // The index of the value among `options`; the first is the default.
+  std::string Text(absl::string_view key);               // empty if absent
+  // The index of the value among `choices`; the first is the default.
   int Choice(absl::string_view key,
-             std::initializer_list<absl::string_view> options);
+             std::initializer_list<absl::string_view> choices);
+
+  // What the getters asked for, in order.
+  const std::vector<ModeParameter>& parameters() const { return asked_; }
 
   // InvalidArgument for the first bad value, or for the first key that no
   // getter asked for (it lists those that were).
   absl::Status Finish() const;
 
  private:
-  // The value of `key`, nullptr if absent. Remembers that it was asked for.
-  const std::string* Find(absl::string_view key);
+  // The value of the parameter's key, nullptr if absent. Remembers it.
+  const std::string* Find(ModeParameter parameter);
   void Fail(absl::string_view key, const std::string& value,
             const std::string& want);
 
   const ModeSpec& spec_;
-  std::vector<std::string> asked_;
+  std::vector<ModeParameter> asked_;
   absl::Status status_;
 };
 

@@ -18,6 +18,12 @@
 
 namespace foretoken {
 
+// Nodes of one tree at most.
+struct TreeLimits {
+  int32_t max_draft_nodes = 64;
+  int32_t max_rows = 320;  // draft and probe nodes
+};
+
 class TokenTree {
  public:
   TokenTree() = default;

@@ -37,10 +37,12 @@ absl::Status TreeBuilder::Check(const ProposedTree& proposed) const {
                                                    ", want 0..", kMaxProposer));
   }
   if (proposed.parents.size() != size ||
-      (!proposed.probs.empty() && proposed.probs.size() != size)) {
+      (!proposed.probs.empty() && proposed.probs.size() != size) ||
+      (!proposed.parts.empty() && proposed.parts.size() != size)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "token tree: ", size, " tokens but ", proposed.parents.size(),
-        " parents and ", proposed.probs.size(), " estimates"));
+        " parents, ", proposed.probs.size(), " estimates and ",
+        proposed.parts.size(), " parts"));
   }
   int32_t last_probe = -1;
   for (const int32_t node : proposed.probes) {
@@ -74,13 +76,15 @@ absl::Status TreeBuilder::Check(const ProposedTree& proposed) const {
   return absl::OkStatus();
 }
 
-void TreeBuilder::Propose(Node& node, int proposer, float prob, bool probe) {
+void TreeBuilder::Propose(Node& node, int proposer, DrafterId part, float prob,
+                          bool probe) {
   // A proposer that comes first in the order of modes wins a tie; a draft's
   // estimate replaces whatever a probe had.
   const bool better =
       prob > node.prob || (prob == node.prob && proposer < node.credited);
   if (node.probe != probe ? node.probe : better) {
     node.credited = proposer;
+    node.part = part;
     node.prob = prob;
   }
   node.proposers |= ProposerSet{1} << proposer;
@@ -102,11 +106,13 @@ absl::Status TreeBuilder::Add(const ProposedTree& proposed) {
     const auto [child, fresh] =
         children_.try_emplace(ChildKey(parent, proposed.tokens[i]), size());
     nodes[i] = child->second;
+    const DrafterId part =
+        proposed.parts.empty() ? DrafterId::kTarget : proposed.parts[i];
     if (fresh) {
-      nodes_.push_back({proposed.tokens[i], parent, 0, proposed.proposer,
+      nodes_.push_back({proposed.tokens[i], parent, 0, proposed.proposer, part,
                         probs[i], probe[i]});
     }
-    Propose(nodes_[nodes[i]], proposed.proposer, probs[i], probe[i]);
+    Propose(nodes_[nodes[i]], proposed.proposer, part, probs[i], probe[i]);
   }
   return absl::OkStatus();
 }
@@ -148,6 +154,7 @@ MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes) const {
     parents.push_back(parent);
     merged.proposers.push_back(node.proposers);
     merged.credited.push_back(node.credited);
+    merged.parts.push_back(node.part);
     merged.probs.push_back(node.prob);
   };
   for (const int32_t index : drafts) take(index);

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
+#include "common/speculation/drafter_id.h"
 #include "common/speculation/token_tree.h"
 
 namespace foretoken {
@@ -42,6 +43,8 @@ struct ProposedTree {
   // Nodes that are read but never accepted, ascending. What hangs on one must
   // be a probe too.
   absl::Span<const int32_t> probes;
+  // The part of the drafter that each node comes from; empty: no parts.
+  absl::Span<const DrafterId> parts = {};
 };
 
 struct MergedTree {
@@ -49,6 +52,8 @@ struct MergedTree {
   int draft_nodes = 0;                 // nodes 0..draft_nodes-1; then probes
   std::vector<ProposerSet> proposers;  // [tree.size()]
   std::vector<int> credited;           // [tree.size()], highest estimate
+  std::vector<DrafterId> parts;        // [tree.size()], of the credited one;
+                                       // kTarget where it has no parts
   std::vector<float> probs;            // [tree.size()], that estimate
 };
 
@@ -75,12 +80,14 @@ class TreeBuilder {
     int32_t parent;  // index into nodes_, or kRootParent
     ProposerSet proposers;
     int credited;
+    DrafterId part;  // of the credited one
     float prob;
     bool probe;
   };
 
   absl::Status Check(const ProposedTree& proposed) const;
-  void Propose(Node& node, int proposer, float prob, bool probe);
+  void Propose(Node& node, int proposer, DrafterId part, float prob,
+               bool probe);
 
   const int32_t vocab_size_;
   std::vector<Node> nodes_;

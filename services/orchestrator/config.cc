@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/stream_options.h"
 
@@ -53,9 +54,9 @@ absl::StatusOr<std::optional<DraftEndpoint>> Connect(
 void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
   flags.String(
       "mode", &server->default_mode,
-      "Drafting of requests that name none: off, draft_model, "
-      "lookahead, ouroboros, ngram_trie, crest, prompt_lookup or auto, "
-      "with parameters as in prompt_lookup:max_n=3,tokens=10");
+      absl::StrCat(
+          "Drafting of requests that name none, MODE[:key=value,...]: ",
+          ModeHelp(ModeUse::kRequest)));
   flags.Bool("trace", &server->trace,
              "Log every round: tree, drafters, times; no text");
   AddDraftingFlags(flags, server);

@@ -1,5 +1,6 @@
 #include "services/orchestrator/server.h"
 
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -75,8 +76,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
     const OrchestratorServerOptions& options,
     std::unique_ptr<VerifierPool> pool, std::unique_ptr<Tokenizer> tokenizer,
     metrics::Registry& registry) {
-  FORETOKEN_ASSIGN_OR_RETURN(ModeSpec mode,
-                             ModeSpec::Parse(options.default_mode));
+  FORETOKEN_ASSIGN_OR_RETURN(Mode mode, Mode::Parse(options.default_mode));
   std::string fingerprint;
   if (tokenizer != nullptr) {
     const Sha256Digest& digest = tokenizer->fingerprint();
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
 }
 
 OrchestratorServer::OrchestratorServer(const OrchestratorServerOptions& options,
-                                       ModeSpec mode,
+                                       Mode mode,
                                        std::unique_ptr<RemoteServices> drafters,
                                        std::unique_ptr<VerifierPool> pool,
                                        std::unique_ptr<Tokenizer> tokenizer,
@@ -127,18 +127,17 @@ absl::Status OrchestratorServer::Submit(std::function<void()> work) {
   return rpc::WithRetryAfter(submitted, options_.retry_after);
 }
 
-absl::StatusOr<ModeSpec> OrchestratorServer::ModeOf(
+absl::StatusOr<Mode> OrchestratorServer::ModeOf(
     const v1::SpeculationConfig& config) const {
-  FORETOKEN_ASSIGN_OR_RETURN(ModeSpec mode, rpc::FromProto(config));
-  if (mode.name().empty()) return default_mode_;
-  return mode;
+  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<Mode> mode,
+                             rpc::FromProto(config));
+  return mode.value_or(default_mode_);
 }
 
 absl::StatusOr<std::unique_ptr<DecodeLoop>> OrchestratorServer::MakeLoop(
     const Call& call, uint64_t seed, std::string* mode_text) const {
   const v1::GenerateRequest& request = call.request;
-  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode,
-                             ModeOf(request.speculation()));
+  FORETOKEN_ASSIGN_OR_RETURN(const Mode mode, ModeOf(request.speculation()));
   *mode_text = mode.ToString();
   DraftingOptions drafting;
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -233,7 +232,7 @@ absl::Status OrchestratorServer::Drive(Call& call, uint64_t seed,
   const auto show = [&](const Delta& delta) {
     if (delta.text.empty() && delta.token_ids.empty()) return absl::OkStatus();
     v1::GenerateResponse response;
-    FillDelta(delta, loop->summary(), response.mutable_delta());
+    FillDelta(delta, response.mutable_delta());
     return call.stream->Send(std::move(response));
   };
   const SessionRequest open = loop->OpenRequest();
@@ -330,7 +329,6 @@ grpc::ServerUnaryReactor* OrchestratorServer::GetModelInfo(
       response->set_tokenizer_fingerprint(digest.data(), digest.size());
     }
     response->set_max_tree_nodes(options_.max_tree_nodes);
-    // A default that no message can carry was refused at start.
     rpc::ToProto(default_mode_, response->mutable_default_speculation())
         .IgnoreError();
   }

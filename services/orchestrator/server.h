@@ -20,7 +20,7 @@
 #include "common/base/worker_pool.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "common/text/tokenizer.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "services/orchestrator/adapters/generation_metrics.h"
@@ -86,7 +86,7 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
  private:
   class Call;
 
-  OrchestratorServer(const OrchestratorServerOptions& options, ModeSpec mode,
+  OrchestratorServer(const OrchestratorServerOptions& options, Mode mode,
                      std::unique_ptr<RemoteServices> drafters,
                      std::unique_ptr<VerifierPool> pool,
                      std::unique_ptr<Tokenizer> tokenizer,
@@ -95,7 +95,7 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   absl::Status Enter(Call* call);
   void Leave(Call* call);
   absl::Status Submit(std::function<void()> work);
-  absl::StatusOr<ModeSpec> ModeOf(const v1::SpeculationConfig& config) const;
+  absl::StatusOr<Mode> ModeOf(const v1::SpeculationConfig& config) const;
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(const Call& call,
                                                        uint64_t seed,
                                                        std::string* mode) const;
@@ -105,7 +105,7 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
                      v1::GenerateResult& result);
 
   const OrchestratorServerOptions options_;
-  const ModeSpec default_mode_;
+  const Mode default_mode_;
   const std::unique_ptr<VerifierPool> pool_;
   const std::unique_ptr<Tokenizer> tokenizer_;
   const std::unique_ptr<RemoteServices> drafters_;

@@ -48,13 +48,10 @@ constexpr char kModes[] =
     "ouroboros:gamma=12,inspiration=0,refinement=0;"
     "ouroboros:gamma=12,inspiration=0;ouroboros:gamma=12,refinement=0";
 
-constexpr int kBeta = 8;  // of a mode that says nothing
-
 // The length of a mode's phrases.
-int PhraseTokens(const ModeSpec& mode) {
-  ModeReader read(mode);
-  return static_cast<int>(
-      read.Int("beta", kBeta, 2, PhrasePoolOptions::kMaxPhraseTokens));
+int PhraseTokens(const Mode& mode) {
+  const auto* ouroboros = mode.As<OuroborosOptions>();
+  return ouroboros != nullptr ? ouroboros->beta : OuroborosOptions().beta;
 }
 
 struct Settings {
@@ -177,9 +174,9 @@ class Bench {
 
   // An empty mode is plain decoding.
   absl::StatusOr<Score> Run(const std::string& mode) {
-    ModeSpec spec;
+    Mode spec;
     if (!mode.empty()) {
-      FORETOKEN_ASSIGN_OR_RETURN(spec, ModeSpec::Parse(mode));
+      FORETOKEN_ASSIGN_OR_RETURN(spec, Mode::Parse(mode));
     }
     PhrasePoolOptions pool;
     pool.phrase_tokens = PhraseTokens(spec);
@@ -206,12 +203,12 @@ class Bench {
     return request;
   }
 
-  absl::Status RunPrompt(const ModeSpec& mode, size_t index, Score& score) {
+  absl::Status RunPrompt(const Mode& mode, size_t index, Score& score) {
     const SessionRequest request = Request(index);
     local::InProcessVerifier verifier(driver_);
     FORETOKEN_ASSIGN_OR_RETURN(PrefillResult prefill, verifier.Open(request));
     SessionId key = -1;
-    if (!mode.name().empty()) {
+    if (mode.As<OffOptions>() == nullptr) {
       DraftOpen open;
       open.tokens = request.tokens;
       open.prompt_length = request.prompt_length;

@@ -200,7 +200,7 @@ class Services {
     FORETOKEN_CHECK(info.ok());
     orc::DraftingOptions drafting;
     drafting.wait.floor = absl::Seconds(1);  // no round goes without its draft
-    const auto mode = ModeSpec::Parse(options.mode);
+    const auto mode = Mode::Parse(options.mode);
     FORETOKEN_CHECK(mode.ok());
     auto sources = orc::MakeSources(
         *mode, {drafters_.get(), drafting.limits, drafting.clock});

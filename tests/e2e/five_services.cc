@@ -14,7 +14,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/health.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "tests/support/test_data.h"
 
 namespace foretoken::testing {
@@ -183,7 +183,7 @@ Written FiveServices::Write(const std::string& mode,
   request.mutable_sampling()->set_temperature(0.8f);
   request.mutable_sampling()->set_seed(7);
   FORETOKEN_CHECK(
-      rpc::ToProto(*ModeSpec::Parse(mode), request.mutable_speculation()).ok());
+      rpc::ToProto(*Mode::Parse(mode), request.mutable_speculation()).ok());
   Written written;
   int deltas = 0;
   auto result = client_->Generate(

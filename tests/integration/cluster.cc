@@ -6,7 +6,7 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/rpc/convert.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken::testing {
 namespace {
@@ -95,7 +95,7 @@ v1::GenerateRequest MakeRequest(absl::Span<const TokenId> prompt,
                                 const std::string& mode, int max_tokens) {
   v1::GenerateRequest request;
   request.mutable_token_ids()->mutable_ids()->Add(prompt.begin(), prompt.end());
-  const auto spec = ModeSpec::Parse(mode);
+  const auto spec = Mode::Parse(mode);
   FORETOKEN_CHECK(spec.ok());
   FORETOKEN_CHECK(rpc::ToProto(*spec, request.mutable_speculation()).ok());
   request.set_max_tokens(max_tokens);

@@ -21,7 +21,7 @@
 #include "common/infer/factory/backend_factory.h"
 #include "common/infer/factory/named_shapes.h"
 #include "common/infer/pass_timing.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
 #include "tools/cli/crest_stores.h"
@@ -121,6 +121,18 @@ absl::Status CheckFlags(const ReplayOptions& options, const std::string& mode) {
   return absl::OkStatus();
 }
 
+// `off` where a recording takes the place of a mode.
+absl::StatusOr<Mode> ReadMode(const ReplayOptions& options) {
+  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec spec,
+                             ModeSpec::Parse(options.mode));
+  FORETOKEN_RETURN_IF_ERROR(CheckFlags(options, spec.name()));
+  if (spec.name() != kRecordedMode) {
+    return Mode::Create(spec, ModeUse::kReplay);
+  }
+  if (spec.parameters().empty()) return Mode();
+  return absl::InvalidArgumentError("--mode recorded: takes no parameters");
+}
+
 class ReplayBench {
  public:
   explicit ReplayBench(const ReplayOptions& options) : options_(options) {}
@@ -131,7 +143,7 @@ class ReplayBench {
   absl::Status SelectTurns(RecordedSet recorded);
   absl::Status OpenBackends();
   absl::StatusOr<std::unique_ptr<RoundSource>> MakeSource(
-      const ModeSpec& mode, const Tokenizer& tokenizer);
+      const Mode& mode, const Tokenizer& tokenizer);
 
   bool recorded_mode() const { return !options_.steps.empty(); }
 
@@ -200,7 +212,7 @@ absl::Status ReplayBench::OpenBackends() {
 }
 
 absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
-    const ModeSpec& mode, const Tokenizer& tokenizer) {
+    const Mode& mode, const Tokenizer& tokenizer) {
   setup_.node_price = "none";
   if (recorded_mode()) {
     return std::make_unique<model_replay::RecordedDraftModel>(*draft_, steps_,
@@ -230,12 +242,7 @@ absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
 }
 
 absl::StatusOr<Json> ReplayBench::Run() {
-  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode,
-                             ModeSpec::Parse(options_.mode));
-  FORETOKEN_RETURN_IF_ERROR(CheckFlags(options_, mode.name()));
-  if (recorded_mode() && !mode.parameters().empty()) {
-    return absl::InvalidArgumentError("--mode recorded: takes no parameters");
-  }
+  FORETOKEN_ASSIGN_OR_RETURN(const Mode mode, ReadMode(options_));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                              Tokenizer::Load(options_.tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(RecordedSet recorded,
@@ -244,7 +251,7 @@ absl::StatusOr<Json> ReplayBench::Run() {
   FORETOKEN_RETURN_IF_ERROR(OpenBackends());
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<RoundSource> source,
                              MakeSource(mode, *tokenizer));
-  setup_.mode = mode.ToString();
+  setup_.mode = options_.mode;
   setup_.state = options_.state;
   setup_.shape = options_.random;
   setup_.backend = backend_->numerics_fingerprint();
@@ -270,9 +277,9 @@ absl::Status RunBenchReplay(const ReplayOptions& options) {
 void AddModeOptions(CLI::App& command, ReplayOptions& options) {
   command
       .add_option("--mode", options.mode,
-                  "auto | off | prompt_lookup | ngram_trie | phrase_pool | "
-                  "crest, with parameters as MODE:key=value,...; or recorded: "
-                  "a draft model, as far as --steps says")
+                  "recorded: a draft model, as far as --steps says; or "
+                  "MODE[:key=value,...]: " +
+                      ModeHelp(ModeUse::kReplay))
       ->required();
   command
       .add_option("--max-tree-nodes", options.max_tree_nodes,

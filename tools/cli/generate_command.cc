@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/base/status_macros.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "tools/cli/command.h"
 #include "tools/cli/generate_flags.h"
 #include "tools/cli/generate_local.h"
@@ -19,7 +19,7 @@ namespace {
 
 #ifdef FORETOKEN_HAVE_SERVICES
 absl::Status GenerateOnServer(const GenerateFlags& flags) {
-  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
+  FORETOKEN_ASSIGN_OR_RETURN(const Mode mode, Mode::Parse(flags.mode));
   FORETOKEN_ASSIGN_OR_RETURN(orchestrator::GenerationRequest request,
                              RequestOf(flags));
   request.sampling.seed = flags.seed.value_or(0);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
+#include "common/speculation/modes.h"
 #include "common/text/utf8.h"
 
 namespace foretoken::cli {
@@ -67,7 +68,9 @@ void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
                      "Text of the prompt, the whole file as it is");
   command.add_option("--prompt-ids", flags.prompt_ids,
                      "Token ids with commas between, taken as they are");
-  command.add_option("--mode", flags.mode, "MODE[:key=value,...]")
+  command
+      .add_option("--mode", flags.mode,
+                  "MODE[:key=value,...]: " + ModeHelp(ModeUse::kRequest))
       ->capture_default_str();
   command.add_option("--max-tokens", flags.max_tokens, "Longest output")
       ->check(CheckNumber<int64_t>)

@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/infer/factory/backend_factory.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "services/local/in_process_verifier.h"
 #include "services/orchestrator/core/decode_loop.h"
 #include "services/orchestrator/core/modes.h"
@@ -65,7 +65,7 @@ absl::Status GenerateLocally(const GenerateFlags& flags) {
     return absl::UnimplementedError(absl::StrCat(
         "'", *path, "': this build has no services that could use it"));
   }
-  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
+  FORETOKEN_ASSIGN_OR_RETURN(const Mode mode, Mode::Parse(flags.mode));
   FORETOKEN_ASSIGN_OR_RETURN(orchestrator::ModeSources made,
                              orchestrator::MakeSources(mode, {}));
   FORETOKEN_ASSIGN_OR_RETURN(orchestrator::GenerationRequest request,

@@ -8,9 +8,8 @@
 #include "common/base/status_macros.h"
 #include "common/infer/model_weights.h"
 #include "common/metrics/registry.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "services/local/stack.h"
-#include "services/orchestrator/core/modes.h"
 #include "tools/cli/generate_local.h"
 #include "tools/cli/generate_model.h"
 #include "tools/cli/generate_output.h"
@@ -39,12 +38,6 @@ local::LocalService ServiceOf(const GenerateFlags& flags) {
   return config;
 }
 
-// What a request cannot say, so that no server would name it.
-absl::Status CheckMode(const ModeSpec& mode) {
-  const absl::Status made = orchestrator::MakeSources(mode, {}).status();
-  return absl::IsInvalidArgument(made) ? made : absl::OkStatus();
-}
-
 absl::Status CheckModel(const GenerateFlags& flags,
                         const Tokenizer* tokenizer) {
   if (tokenizer == nullptr) return absl::OkStatus();
@@ -56,8 +49,7 @@ absl::Status CheckModel(const GenerateFlags& flags,
 }  // namespace
 
 absl::Status GenerateLocally(const GenerateFlags& flags) {
-  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
-  FORETOKEN_RETURN_IF_ERROR(CheckMode(mode));
+  FORETOKEN_ASSIGN_OR_RETURN(const Mode mode, Mode::Parse(flags.mode));
   FORETOKEN_ASSIGN_OR_RETURN(orchestrator::GenerationRequest request,
                              RequestOf(flags));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,

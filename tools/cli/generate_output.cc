@@ -42,10 +42,10 @@ std::string GenerateOutput::ResultJson(
     const SamplingParams& sampling) const {
   Json by_drafter = Json::object();
   for (const orchestrator::DrafterCounts& counts : summary.by_drafter) {
-    by_drafter[counts.name] = {{"drafted", counts.drafted},
-                               {"accepted", counts.accepted},
-                               {"rounds", counts.rounds},
-                               {"degraded_rounds", counts.degraded}};
+    by_drafter[DrafterName(counts.id)] = {{"drafted", counts.drafted},
+                                          {"accepted", counts.accepted},
+                                          {"rounds", counts.rounds},
+                                          {"degraded_rounds", counts.degraded}};
   }
   Json json = {
       {"prompt_token_ids", prompt},

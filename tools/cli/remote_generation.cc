@@ -4,8 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/convert.h"
@@ -16,7 +14,7 @@ namespace {
 absl::StatusOr<v1::GenerateRequest> ToMessage(
     const std::optional<std::string>& text,
     const orchestrator::GenerationRequest& request, bool has_seed,
-    const ModeSpec& mode) {
+    const Mode& mode) {
   v1::GenerateRequest message;
   if (text.has_value()) {
     message.set_text(*text);
@@ -54,12 +52,6 @@ orchestrator::Delta FromMessage(const v1::GenerateDelta& message) {
   return delta;
 }
 
-// DRAFTER_PROMPT_LOOKUP -> prompt_lookup
-std::string DrafterName(v1::Drafter drafter) {
-  const std::string name = v1::Drafter_Name(drafter);
-  return absl::AsciiStrToLower(absl::StripPrefix(name, "DRAFTER_"));
-}
-
 RemoteResult FromMessage(const v1::GenerateResult& message) {
   RemoteResult result;
   result.prompt.assign(message.prompt_token_ids().begin(),
@@ -74,7 +66,7 @@ RemoteResult FromMessage(const v1::GenerateResult& message) {
   summary.accepted = message.speculation().accepted_tokens();
   for (const v1::DrafterStats& stats : message.speculation().by_drafter()) {
     summary.by_drafter.push_back(
-        {DrafterName(stats.drafter()), stats.drafted_tokens(),
+        {rpc::FromProto(stats.drafter()), stats.drafted_tokens(),
          stats.accepted_tokens(), stats.rounds(), stats.degraded_rounds()});
   }
   const v1::Timing& timing = message.timing();
@@ -98,7 +90,7 @@ RemoteResult FromMessage(const v1::GenerateResult& message) {
 absl::StatusOr<RemoteResult> GenerateRemotely(
     const RemoteOptions& options, const std::optional<std::string>& text,
     const orchestrator::GenerationRequest& request, bool has_seed,
-    const ModeSpec& mode,
+    const Mode& mode,
     const std::function<absl::Status(const orchestrator::Delta&)>& on_delta) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::GenerationClient> client,
@@ -113,7 +105,7 @@ absl::StatusOr<RemoteResult> GenerateOver(
     const rpc::GenerationClient& client, absl::Duration timeout,
     const std::optional<std::string>& text,
     const orchestrator::GenerationRequest& request, bool has_seed,
-    const ModeSpec& mode,
+    const Mode& mode,
     const std::function<absl::Status(const orchestrator::Delta&)>& on_delta) {
   FORETOKEN_ASSIGN_OR_RETURN(const v1::GenerateRequest message,
                              ToMessage(text, request, has_seed, mode));

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/rpc/generation_client.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "services/orchestrator/core/decode_loop.h"
 
 namespace foretoken::cli {
@@ -34,7 +34,7 @@ struct RemoteResult {
 absl::StatusOr<RemoteResult> GenerateRemotely(
     const RemoteOptions& options, const std::optional<std::string>& text,
     const orchestrator::GenerationRequest& request, bool has_seed,
-    const ModeSpec& mode,
+    const Mode& mode,
     const std::function<absl::Status(const orchestrator::Delta&)>& on_delta);
 
 // The same over `client`.
@@ -42,7 +42,7 @@ absl::StatusOr<RemoteResult> GenerateOver(
     const rpc::GenerationClient& client, absl::Duration timeout,
     const std::optional<std::string>& text,
     const orchestrator::GenerationRequest& request, bool has_seed,
-    const ModeSpec& mode,
+    const Mode& mode,
     const std::function<absl::Status(const orchestrator::Delta&)>& on_delta);
 
 }  // namespace foretoken::cli

@@ -17,7 +17,7 @@
 #include "common/drafting/replay.h"
 #include "common/drafting/replay_report.h"
 #include "common/drafting/static_prior.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
 #include "tools/cli/crest_stores.h"
@@ -85,7 +85,8 @@ absl::Status CheckFlagsOfMode(const Flags& flags, const std::string& mode) {
 }
 
 absl::Status Replay(const Flags& flags) {
-  FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec mode, ModeSpec::Parse(flags.mode));
+  FORETOKEN_ASSIGN_OR_RETURN(const Mode mode,
+                             Mode::Parse(flags.mode, ModeUse::kReplay));
   FORETOKEN_RETURN_IF_ERROR(CheckFlagsOfMode(flags, mode.name()));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                              Tokenizer::Load(flags.tokenizer));
@@ -151,11 +152,8 @@ void AddReplayCommand(CLI::App& app, Run& run) {
                    "tokenizer.json, tokenizer.model or a model directory")
       ->required();
   command
-      ->add_option(
-          "--mode", flags->mode,
-          "auto | off | prompt_lookup | ngram_trie | phrase_pool | crest "
-          "| rest, "
-          "with parameters as MODE:key=value,...")
+      ->add_option("--mode", flags->mode,
+                   "MODE[:key=value,...]: " + ModeHelp(ModeUse::kReplay))
       ->required();
   command
       ->add_option("--max-tree-nodes", flags->max_tree_nodes,

@@ -10,7 +10,7 @@
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/convert.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken::soak {
 namespace {
@@ -65,7 +65,7 @@ Outcome Run(const rpc::GenerationClient& client, const Work& work,
   request.set_cache_scope(work.cache_scope);
   request.mutable_sampling()->set_temperature(work.temperature);
   request.mutable_sampling()->set_seed(work.seed);
-  const absl::StatusOr<ModeSpec> spec = ModeSpec::Parse(mode);
+  const absl::StatusOr<Mode> spec = Mode::Parse(mode);
   outcome.status = spec.status();
   if (spec.ok()) {
     outcome.status = rpc::ToProto(*spec, request.mutable_speculation());

@@ -17,18 +17,9 @@
 #include "common/drafting/crest/tree_select.h"
 #include "common/drafting/drafter.h"
 #include "common/drafting/rest/rest_store.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken {
-
-struct RestOptions {
-  static constexpr int kMaxN = 64;
-
-  int max_n = 16;  // longest match tried
-  int min_n = 2;   // shortest
-  bool exact = false;
-  int max_hits = 5000;    // where not exact
-  int continuation = 10;  // tokens
-};
 
 class RestDrafter final : public Drafter {
  public:

@@ -22,7 +22,7 @@
 #include "common/base/types.h"
 #include "common/drafting/draft_session.h"
 #include "common/infer/backend.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken::draft_worker {
 
@@ -119,12 +119,11 @@ class DraftMode {
   virtual ModeTotals totals() const { return {}; }
 };
 
-// `draft_model:gamma=5` or `ouroboros:gamma=12,window=20,beta=8,suffixes=3,
-// inspiration=1,refinement=1,warm_start=1`; `warm_start` phrases oldest first.
-// InvalidArgument by field, also for a window whose rows `limits` cannot hold;
-// Unimplemented for another mode.
+// `draft_model` or `ouroboros`; `warm_start` phrases oldest first.
+// InvalidArgument, by parameter, where a pass needs more rows than `limits`
+// has; Unimplemented for another mode.
 absl::StatusOr<std::unique_ptr<DraftMode>> MakeDraftMode(
-    const ModeSpec& spec, const ModeLimits& limits,
+    const Mode& mode, const ModeLimits& limits,
     absl::Span<const Phrase> warm_start);
 
 }  // namespace foretoken::draft_worker

@@ -12,15 +12,6 @@ JacobiWindow::JacobiWindow(int width, int phrase_tokens)
   FORETOKEN_CHECK(width >= 1 && phrase_tokens >= 2);
 }
 
-int32_t JacobiWindow::MaxRows(int width, int phrase_tokens) {
-  int32_t most = 0;
-  for (int levels = 1; levels < phrase_tokens; ++levels) {
-    const int columns = width + phrase_tokens - 1 - levels;
-    most = std::max(most, levels * columns - 1);  // row of the last token: ours
-  }
-  return most;
-}
-
 int64_t JacobiWindow::depth() const {
   return static_cast<int64_t>(levels_[0].size() + levels_.size()) - 2;
 }

@@ -30,8 +30,6 @@ class JacobiWindow {
   // `width` (W) at least 1, `phrase_tokens` (N) at least 2.
   JacobiWindow(int width, int phrase_tokens);
 
-  // Rows that a window adds at most, while it fills or full.
-  static int32_t MaxRows(int width, int phrase_tokens);
   // Depth of its deepest row below the last token.
   int64_t depth() const;
   int32_t rows() const;  // that LayOut would add now

@@ -33,14 +33,6 @@ PhrasePoolOptions PoolOptions(const OuroborosOptions& options,
 
 }  // namespace
 
-int32_t OuroborosOptions::MaxRows() const {
-  // Below gamma tokens a pass may add a whole phrase and one token more.
-  const int32_t chain = gamma - 1;
-  const int columns = LookaheadColumns();
-  return chain + window * (beta - 1) +
-         (columns > 0 ? JacobiWindow::MaxRows(columns, beta) : 0);
-}
-
 OuroborosMode::OuroborosMode(const OuroborosOptions& options,
                              const ModeLimits& limits,
                              absl::Span<const Phrase> warm_start)

@@ -26,29 +26,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "common/drafting/phrase_pool.h"
+#include "common/speculation/modes.h"
 #include "services/draft_worker/core/depth_acceptance.h"
 #include "services/draft_worker/core/draft_mode.h"
 #include "services/draft_worker/core/jacobi_window.h"
 
 namespace foretoken::draft_worker {
-
-struct OuroborosOptions {
-  int gamma = 12;
-  int window = 20;   // W: phrases checked in a pass, columns of the lookahead
-  int beta = 8;      // tokens of a phrase, its key included
-  int suffixes = 3;  // K
-  bool inspiration = true;
-  bool refinement = true;
-  bool warm_start = true;
-  // Beyond the paper, which has none of them:
-  int passes = 0;      // of a draft at most, however short; 0: no limit
-  int lookahead = -1;  // columns of the lookahead, 0: none; -1: W as published
-  bool context = false;  // phrases of the request's own text join the pool
-
-  int LookaheadColumns() const { return lookahead < 0 ? window : lookahead; }
-  // Rows of the largest pass below the last committed token.
-  int32_t MaxRows() const;
-};
 
 class OuroborosMode final : public DraftMode {
  public:

@@ -53,7 +53,7 @@ class GenerationMetrics {
     // By outcome; null for those that are no failure.
     std::array<prometheus::Counter*, kOutcomeNames.size()> degraded;
   };
-  std::array<OfDrafter, kDrafterNames.size()> drafters_;
+  std::array<OfDrafter, kAskedDrafters> drafters_;
   prometheus::Histogram& draft_seconds_ =
       registry_.GetHistogram(metrics::kPhaseLatency, "draft");
   prometheus::Histogram& verify_seconds_ =

@@ -74,7 +74,7 @@ class RemoteDrafter final
     DrafterId id = DrafterId::kFused;
     bool drafts = true;
     bool needs_rows = false;
-    ModeSpec mode;
+    Mode mode;
     std::string tokenizer_fingerprint;
     Call::Method method;
     Fetcher warm_start;  // null: none

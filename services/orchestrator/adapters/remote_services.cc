@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "common/drafting/phrase_pool.h"
 #include "services/orchestrator/adapters/remote_crest.h"
 #include "services/orchestrator/adapters/remote_drafter.h"
 
@@ -35,7 +34,7 @@ RemoteServices::RemoteServices(const RemoteServicesOptions& options,
 }
 
 std::unique_ptr<DraftSource> RemoteServices::TrieDrafter(DrafterId id,
-                                                         const ModeSpec& mode) {
+                                                         const Mode& mode) {
   if (options_.trie_here.has_value()) {
     return std::make_unique<SessionSource>(id, mode, tokenizer_fingerprint_,
                                            *options_.trie_here, absl::Now);
@@ -51,8 +50,7 @@ std::unique_ptr<DraftSource> RemoteServices::TrieDrafter(DrafterId id,
   return std::make_unique<RemoteDrafter>(std::move(drafter), *trie_peer_);
 }
 
-std::unique_ptr<DraftSource> RemoteServices::PhraseKeeper(
-    const ModeSpec& mode) {
+std::unique_ptr<DraftSource> RemoteServices::PhraseKeeper(const Mode& mode) {
   RemoteDrafter::Options drafter;
   drafter.id = DrafterId::kOuroboros;
   drafter.drafts = false;
@@ -66,7 +64,7 @@ std::unique_ptr<DraftSource> RemoteServices::PhraseKeeper(
 }
 
 std::unique_ptr<DraftSource> RemoteServices::DraftWorker(DrafterId id,
-                                                         const ModeSpec& mode) {
+                                                         const Mode& mode) {
   RemoteDrafter::Options drafter;
   drafter.id = id;
   drafter.needs_rows = id == DrafterId::kOuroboros;
@@ -76,12 +74,11 @@ std::unique_ptr<DraftSource> RemoteServices::DraftWorker(DrafterId id,
                           RemoteDrafter::Call::Reactor* reactor) {
     worker_->async()->Draft(context, reactor);
   };
-  if (id == DrafterId::kOuroboros && has_trie_drafter() &&
-      ModeReader(mode).Bool("warm_start", true)) {
-    const auto beta = static_cast<int32_t>(ModeReader(mode).Int(
-        "beta", 8, 2, PhrasePoolOptions::kMaxPhraseTokens));
-    drafter.warm_start = [this, beta](const std::string& cache_scope,
-                                      PhraseFetch::Done done) {
+  const auto* ouroboros = mode.As<OuroborosOptions>();
+  if (ouroboros != nullptr && ouroboros->warm_start && has_trie_drafter()) {
+    drafter.warm_start = [this, beta = ouroboros->beta](
+                             const std::string& cache_scope,
+                             PhraseFetch::Done done) {
       v1::GetPhrasesRequest request;
       request.set_cache_scope(cache_scope);
       request.set_max_phrases(options_.warm_phrases);

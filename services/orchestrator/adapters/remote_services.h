@@ -45,10 +45,10 @@ class RemoteServices final : public DraftServices {
   bool has_crest() const override { return crest_peer_ != nullptr; }
 
   std::unique_ptr<DraftSource> TrieDrafter(DrafterId id,
-                                           const ModeSpec& mode) override;
+                                           const Mode& mode) override;
   std::unique_ptr<DraftSource> DraftWorker(DrafterId id,
-                                           const ModeSpec& mode) override;
-  std::unique_ptr<DraftSource> PhraseKeeper(const ModeSpec& mode) override;
+                                           const Mode& mode) override;
+  std::unique_ptr<DraftSource> PhraseKeeper(const Mode& mode) override;
   std::unique_ptr<DraftSource> Crest(const std::string& datastore) override;
 
  private:

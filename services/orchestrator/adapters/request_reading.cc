@@ -15,13 +15,6 @@ namespace {
 constexpr size_t kMaxRequestIdLength = 64;
 constexpr size_t kMaxCacheScopeLength = 256;
 
-v1::Drafter DrafterNumber(const std::string& name) {
-  v1::Drafter drafter = v1::DRAFTER_UNSPECIFIED;
-  v1::Drafter_Parse(absl::StrCat("DRAFTER_", absl::AsciiStrToUpper(name)),
-                    &drafter);
-  return drafter;
-}
-
 }  // namespace
 
 absl::Status CheckNames(const v1::GenerateRequest& request) {
@@ -116,15 +109,12 @@ PassCosts ReadPassCosts(const v1::GetVerifierInfoResponse& info) {
   return PassCosts(std::move(costs));
 }
 
-void FillDelta(const Delta& delta, const GenerationSummary& summary,
-               v1::GenerateDelta* proto) {
+void FillDelta(const Delta& delta, v1::GenerateDelta* proto) {
   proto->set_text(delta.text);
   proto->mutable_token_ids()->Add(delta.token_ids.begin(),
                                   delta.token_ids.end());
-  for (const int32_t drafter : delta.drafters) {
-    proto->add_drafters(drafter < 0
-                            ? v1::DRAFTER_UNSPECIFIED
-                            : DrafterNumber(summary.by_drafter[drafter].name));
+  for (const DrafterId drafter : delta.drafters) {
+    proto->add_drafters(rpc::ToProto(drafter));
   }
   for (const SampledToken& token : delta.logprobs) {
     rpc::ToProto(token, proto->add_logprobs());
@@ -144,7 +134,7 @@ void FillResult(const GenerationSummary& summary, v1::GenerateResult* result) {
   stats->set_accept_length(summary.accept_length());
   for (const DrafterCounts& counts : summary.by_drafter) {
     v1::DrafterStats* by = stats->add_by_drafter();
-    by->set_drafter(DrafterNumber(counts.name));
+    by->set_drafter(rpc::ToProto(counts.id));
     by->set_drafted_tokens(counts.drafted);
     by->set_accepted_tokens(counts.accepted);
     by->set_rounds(counts.rounds);

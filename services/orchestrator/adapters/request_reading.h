@@ -39,8 +39,7 @@ absl::StatusOr<TargetInfo> ReadTarget(const v1::GetVerifierInfoResponse& info,
                                       const Tokenizer* tokenizer);
 PassCosts ReadPassCosts(const v1::GetVerifierInfoResponse& info);
 
-void FillDelta(const Delta& delta, const GenerationSummary& summary,
-               v1::GenerateDelta* proto);
+void FillDelta(const Delta& delta, v1::GenerateDelta* proto);
 // Usage, speculation (its mode apart) and timing.
 void FillResult(const GenerationSummary& summary, v1::GenerateResult* result);
 

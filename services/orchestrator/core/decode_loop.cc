@@ -87,7 +87,7 @@ DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
       start_(clock_()) {
   summary_.prompt_tokens = static_cast<int64_t>(text_.size());
   for (int i = 0; i < drafting_.size(); ++i) {
-    summary_.by_drafter.push_back({DrafterName(drafting_.id(i))});
+    summary_.by_drafter.push_back({drafting_.id(i)});
   }
   DraftOpen open;
   open.tokens = text_;
@@ -124,7 +124,8 @@ absl::Status DecodeLoop::OnPrefill(const PrefillResult& result, Delta& delta) {
   first_token_ = clock_();
   summary_.time_to_first_token = first_token_ - start_;
   summary_.reused_tokens = result.reused_tokens;
-  const int64_t taken = TakeTokens(result.tokens, {-1}, result.finish, delta);
+  const int64_t taken =
+      TakeTokens(result.tokens, {DrafterId::kTarget}, result.finish, delta);
   AskDrafters(taken, nullptr);
   return absl::OkStatus();
 }
@@ -191,12 +192,17 @@ absl::Status DecodeLoop::OnRound(const RoundResult& result, Delta& delta) {
   report_.length = static_cast<int64_t>(text_.size());
   report_.verify_time = clock_() - round_start_;
   std::vector<int32_t> owners;
+  std::vector<DrafterId> drafters;
   for (const int32_t node : result.path) {
     owners.push_back(round_tree_->credited[node]);
+    const DrafterId part = round_tree_->parts[node];
+    drafters.push_back(part == DrafterId::kTarget ? drafting_.id(owners.back())
+                                                  : part);
   }
-  owners.push_back(-1);
+  drafters.push_back(DrafterId::kTarget);
   const int64_t shown = summary_.completion_tokens;
-  const int64_t taken = TakeTokens(result.tokens, owners, result.finish, delta);
+  const int64_t taken =
+      TakeTokens(result.tokens, drafters, result.finish, delta);
   report_.shown = summary_.completion_tokens - shown;
   Count(result, taken, owners);
   AskDrafters(taken, &result);
@@ -231,7 +237,7 @@ void DecodeLoop::Count(const RoundResult& result, int64_t taken,
 }
 
 int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
-                               const std::vector<int32_t>& drafters,
+                               const std::vector<DrafterId>& drafters,
                                FinishReason finish, Delta& delta) {
   int64_t taken = 0;
   bool stopped = false;

@@ -64,13 +64,14 @@ struct TargetInfo {
 struct Delta {
   std::string text;
   std::vector<TokenId> token_ids;
-  std::vector<int32_t> drafters;  // per token; -1: the target's own
+  // Per token, the drafter whose node it was, or its part; kTarget: the bonus.
+  std::vector<DrafterId> drafters;
   // Per token, if logprobs were asked for.
   std::vector<SampledToken> logprobs;
 };
 
 struct DrafterCounts {
-  std::string name;
+  DrafterId id = DrafterId::kFused;
   int64_t drafted = 0;
   int64_t accepted = 0;
   int64_t rounds = 0;    // in which it had an answer in time
@@ -138,7 +139,7 @@ class DecodeLoop {
  private:
   struct Pending {  // pushed, not yet shown
     SampledToken token;
-    int32_t drafter;
+    DrafterId drafter;
   };
 
   DecodeLoop(GenerationRequest request, const TargetInfo& target,
@@ -153,8 +154,8 @@ class DecodeLoop {
   void AskDrafters(int64_t taken, const RoundResult* round);
   // Takes over committed tokens up to the one that ends the output; how many.
   int64_t TakeTokens(const std::vector<SampledToken>& tokens,
-                     const std::vector<int32_t>& drafters, FinishReason finish,
-                     Delta& delta);
+                     const std::vector<DrafterId>& drafters,
+                     FinishReason finish, Delta& delta);
   void End(FinishReason finish);
   void Show(Delta& delta);
 

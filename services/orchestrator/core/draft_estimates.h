@@ -70,9 +70,9 @@ class DraftEstimates {
 
   SharedPace pace_;
   mutable absl::Mutex mu_;
-  std::array<Cell, kDrafterNames.size() * kDepths * kClaims> cells_
+  std::array<Cell, kAskedDrafters * kDepths * kClaims> cells_
       ABSL_GUARDED_BY(mu_);
-  std::array<Worth, kDrafterNames.size()> worth_ ABSL_GUARDED_BY(mu_);
+  std::array<Worth, kAskedDrafters> worth_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace foretoken::orchestrator

@@ -20,25 +20,9 @@
 #include "common/base/clock.h"
 #include "common/drafting/draft_session.h"
 #include "common/drafting/drafter.h"
+#include "common/speculation/drafter_id.h"
 
 namespace foretoken::orchestrator {
-
-// In the order of the mode table, which breaks ties between equal estimates.
-enum class DrafterId : int {
-  kDraftModel,
-  kLookahead,
-  kOuroboros,
-  kNgramTrie,
-  kCrest,
-  kPromptLookup,
-  kFused,
-};
-inline constexpr std::array<const char*, 7> kDrafterNames = {
-    "draft_model", "lookahead",     "ouroboros", "ngram_trie",
-    "crest",       "prompt_lookup", "fused"};
-inline const char* DrafterName(DrafterId id) {
-  return kDrafterNames[static_cast<size_t>(id)];
-}
 
 // What became of an ask.
 enum class DraftOutcome {

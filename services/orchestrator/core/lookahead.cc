@@ -51,37 +51,6 @@ int32_t FindOrAdd(DraftTree& tree, TokenId token, int32_t parent, float prob) {
 
 }  // namespace
 
-int LookaheadOptions::WindowRows() const {
-  int most = 0;
-  for (int deepest = 0; deepest <= ngram - 2; ++deepest) {
-    const int width = window + ngram - 2 - deepest;
-    most = std::max(most, width - 1 + deepest * width);
-  }
-  return most;
-}
-
-absl::StatusOr<LookaheadOptions> LookaheadOptions::Read(
-    const ModeSpec& mode, const TreeLimits& limits) {
-  LookaheadOptions options;
-  ModeReader read(mode);
-  options.window =
-      static_cast<int>(read.Int("window", options.window, 1, kMaxWindow));
-  options.ngram =
-      static_cast<int>(read.Int("ngram", options.ngram, 2, kMaxNgram));
-  options.pool = static_cast<int>(read.Int("pool", options.pool, 1, kMaxPool));
-  FORETOKEN_RETURN_IF_ERROR(read.Finish());
-  const int room = limits.max_rows - limits.max_draft_nodes;
-  if (options.WindowRows() > room) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "mode 'lookahead': window ", options.window, " with ngram ",
-        options.ngram, " takes ", options.WindowRows(),
-        " probe rows, there is "
-        "room for ",
-        room));
-  }
-  return options;
-}
-
 LookaheadSource::LookaheadSource(const LookaheadOptions& options)
     : options_(options), pool_({options.pool, options.ngram, kMaxNgrams}) {}
 

@@ -21,31 +21,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/drafting/phrase_pool.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "services/orchestrator/core/draft_source.h"
-#include "services/orchestrator/core/tree_merger.h"
 
 namespace foretoken::orchestrator {
-
-struct LookaheadOptions {
-  static constexpr int kMaxWindow = 256;
-  static constexpr int kMaxNgram = 16;
-  static constexpr int kMaxPool = 64;
-
-  int window = 15;  // W, 1..kMaxWindow
-  int ngram = 5;    // N, 2..kMaxNgram
-  int pool = 15;    // G, n-grams per first token, 1..kMaxPool
-
-  // Probe rows of the largest window, while it fills or full.
-  int WindowRows() const;
-  // From `lookahead:window=15,ngram=5,pool=15`. InvalidArgument by field, also
-  // for a window whose rows `limits` cannot hold beside the draft.
-  static absl::StatusOr<LookaheadOptions> Read(const ModeSpec& mode,
-                                               const TreeLimits& limits);
-};
 
 class LookaheadSource final : public DraftSource {
  public:

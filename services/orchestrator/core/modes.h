@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "services/orchestrator/core/round_drafting.h"
 
 namespace foretoken::orchestrator {
@@ -24,11 +24,11 @@ class DraftServices {
   // A new request's session, of a service that is there. `mode` is what the
   // service is asked to run.
   virtual std::unique_ptr<DraftSource> TrieDrafter(DrafterId id,
-                                                   const ModeSpec& mode) = 0;
+                                                   const Mode& mode) = 0;
   virtual std::unique_ptr<DraftSource> DraftWorker(DrafterId id,
-                                                   const ModeSpec& mode) = 0;
+                                                   const Mode& mode) = 0;
   // Takes what a draft worker's pool gains: drafts() is false.
-  virtual std::unique_ptr<DraftSource> PhraseKeeper(const ModeSpec& mode) = 0;
+  virtual std::unique_ptr<DraftSource> PhraseKeeper(const Mode& mode) = 0;
   // An empty name is the configured datastore.
   virtual std::unique_ptr<DraftSource> Crest(const std::string& datastore) = 0;
 };
@@ -44,13 +44,12 @@ struct ModeSources {
   bool economical = false;  // as RoundDrafting means it
 };
 
-// `off` has none. InvalidArgument for a mode that does not exist or parameters
-// that it does not take, by name; Unimplemented, by name, for one whose service
-// is not there.
-absl::StatusOr<ModeSources> MakeSources(const ModeSpec& mode,
+// `off` has none. InvalidArgument, by parameter, where the mode does not fit
+// the limits; Unimplemented, by name, for one whose service is not there.
+absl::StatusOr<ModeSources> MakeSources(const Mode& mode,
                                         const ModeContext& context);
 
-// The modes that MakeSources builds, in the order of the mode table.
+// The names of the modes that MakeSources builds, in the order of the table.
 std::vector<std::string> ServedModes(const DraftServices* services);
 
 }  // namespace foretoken::orchestrator

@@ -6,7 +6,7 @@
 
 namespace foretoken::orchestrator {
 
-SessionSource::SessionSource(DrafterId id, ModeSpec mode,
+SessionSource::SessionSource(DrafterId id, Mode mode,
                              std::string tokenizer_fingerprint,
                              DraftServiceHere service, Clock clock)
     : id_(id),

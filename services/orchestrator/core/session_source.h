@@ -20,7 +20,7 @@
 #include "common/base/clock.h"
 #include "common/base/worker_pool.h"
 #include "common/drafting/draft_session.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "services/orchestrator/core/draft_source.h"
 
 namespace foretoken::orchestrator {
@@ -37,7 +37,7 @@ struct DraftServiceHere {
 
 class SessionSource final : public DraftSource {
  public:
-  SessionSource(DrafterId id, ModeSpec mode, std::string tokenizer_fingerprint,
+  SessionSource(DrafterId id, Mode mode, std::string tokenizer_fingerprint,
                 DraftServiceHere service, Clock clock);
   ~SessionSource() override;
 
@@ -64,7 +64,7 @@ class SessionSource final : public DraftSource {
   void Failed(const absl::Status& status);
 
   const DrafterId id_;
-  const ModeSpec mode_;
+  const Mode mode_;
   const std::string tokenizer_fingerprint_;
   const DraftServiceHere service_;
   const Clock clock_;

@@ -10,7 +10,10 @@ namespace {
 
 bool IsTree(const DraftTree& tree) {
   const size_t size = tree.tokens.size();
-  if (tree.parents.size() != size || tree.probs.size() != size) return false;
+  if (tree.parents.size() != size || tree.probs.size() != size ||
+      (!tree.parts.empty() && tree.parts.size() != size)) {
+    return false;
+  }
   for (size_t i = 0; i < size; ++i) {
     const int32_t parent = tree.parents[i];
     if (parent < kRootParent || parent >= static_cast<int64_t>(i)) return false;
@@ -42,11 +45,13 @@ bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
     tree.parents[size] = at_root ? kRootParent : kept[parent];
     // NaN, too, is no probability.
     tree.probs[size] = prob >= 0.0f && prob <= 1.0f ? prob : 0.0f;
+    if (!tree.parts.empty()) tree.parts[size] = tree.parts[i];
     kept[i] = size++;
   }
   tree.tokens.resize(size);
   tree.parents.resize(size);
   tree.probs.resize(size);
+  if (!tree.parts.empty()) tree.parts.resize(size);
   return true;
 }
 
@@ -61,6 +66,7 @@ MergedTree TreeMerger::Merge(absl::Span<const Answer> answers,
       proposed.tokens = tree->tokens;
       proposed.parents = tree->parents;
       proposed.probs = answers[i].probs;
+      proposed.parts = tree->parts;
       FORETOKEN_CHECK(builder_.Add(proposed).ok());
     }
   }

@@ -25,11 +25,6 @@ namespace foretoken::orchestrator {
 bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
                 DraftTree& tree);
 
-struct TreeLimits {
-  int32_t max_draft_nodes = 64;
-  int32_t max_rows = 320;  // draft and probe nodes
-};
-
 class TreeMerger {
  public:
   // Of the likeliest draft nodes, by their probabilities in descending order:

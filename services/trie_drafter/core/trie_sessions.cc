@@ -23,20 +23,6 @@ struct SharedScope {
   std::shared_ptr<ScopeMemory> memory;
 };
 
-absl::StatusOr<std::unique_ptr<Drafter>> MakeNgramTrie(const ModeSpec& mode) {
-  ModeReader read(mode);
-  NgramTrieOptions options;
-  options.n = static_cast<int>(read.Int("n", options.n, 2, NgramTrie::kMaxN));
-  options.longest_match = static_cast<int>(
-      read.Int("match_length", std::min(options.longest_match, options.n - 1),
-               1, options.n - 1));
-  options.num_draft = static_cast<int>(
-      read.Int("num_draft", options.num_draft, 1, NgramTrieOptions::kMaxDraft));
-  options.learn = read.Bool("learn", true);
-  FORETOKEN_RETURN_IF_ERROR(read.Finish());
-  return std::make_unique<NgramTrieDrafter>(options);
-}
-
 std::unique_ptr<Drafter> MakeAuto(const TrieOptions& options,
                                   std::shared_ptr<const StaticPrior> prior,
                                   const ScopeMemory* scope) {
@@ -167,22 +153,22 @@ absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
         absl::StrCat("token_ids: ", tokens, " tokens, want 1..",
                      options_.max_context_tokens));
   }
-  const std::string& mode = open.mode.name();
-  const bool fused = mode == "auto";
-  std::unique_ptr<Drafter> drafter;
-  if (mode == "ngram_trie") {
-    FORETOKEN_ASSIGN_OR_RETURN(drafter, MakeNgramTrie(open.mode));
-  } else if (fused) {
-    FORETOKEN_RETURN_IF_ERROR(ModeReader(open.mode).Finish());
-  } else if (mode != "ouroboros") {
+  const auto* ngram_trie = open.mode.As<NgramTrieOptions>();
+  const bool fused = open.mode.As<AutoOptions>() != nullptr;
+  if (ngram_trie == nullptr && !fused &&
+      open.mode.As<OuroborosOptions>() == nullptr) {
     return absl::UnimplementedError(absl::StrCat(
-        "mode ", mode,
-        ": trie_drafter drafts ngram_trie and auto, and takes the phrases of "
+        "mode '", open.mode.name(),
+        "': trie_drafter drafts ngram_trie and auto, and takes the phrases of "
         "ouroboros"));
   }
   FORETOKEN_RETURN_IF_ERROR(Admit());
+  std::unique_ptr<Drafter> drafter;
+  if (ngram_trie != nullptr) {
+    drafter = std::make_unique<NgramTrieDrafter>(*ngram_trie);
+  }
   std::optional<SharedScope> scope;
-  if (!open.cache_scope.empty() && mode != "ngram_trie") {
+  if (!open.cache_scope.empty() && ngram_trie == nullptr) {
     const ScopeKey key =
         ScopeKey::Of(open.cache_scope, open.tokenizer_fingerprint);
     scope = SharedScope{key, FindScope(key)};

@@ -41,7 +41,7 @@ DraftOpen OpenOf(const std::string& mode, Tokens tokens) {
   DraftOpen open;
   open.prompt_length = static_cast<int64_t>(tokens.size());
   open.tokens = std::move(tokens);
-  open.mode = *ModeSpec::Parse(mode);
+  open.mode = *Mode::Parse(mode);
   open.request_id = "test";
   return open;
 }
@@ -290,8 +290,8 @@ TEST_F(DraftWorkerTest, ConcurrentStreamsDraftAsEachAlone) {
   ASSERT_THAT(service, IsOk());
   Listen(*std::move(service));
 
-  EXPECT_EQ(service_->drafts().loop().model().vocab_size, 97);
-  EXPECT_EQ(service_->drafts().loop().model().max_positions, 4096);
+  EXPECT_EQ(service_->drafts().model().vocab_size, 97);
+  EXPECT_EQ(service_->drafts().model().max_positions, 4096);
 
   const auto run = [this](int i) {
     std::vector<Tokens> drafts;

@@ -38,7 +38,7 @@ inline DraftOpen OpenOf(const std::string& mode, std::vector<TokenId> tokens,
   DraftOpen open;
   open.prompt_length = static_cast<int64_t>(tokens.size());
   open.tokens = std::move(tokens);
-  open.mode = *ModeSpec::Parse(mode);
+  open.mode = *Mode::Parse(mode);
   open.cache_scope = scope;
   open.request_id = "test";
   return open;

@@ -114,7 +114,7 @@ TEST_F(BenchReplayCommandTest, ErrorsSayWhatIsWrong) {
     EXPECT_THAT(ran.out, IsEmpty());
     EXPECT_THAT(ran.err, HasSubstr(why));
   };
-  fails("--mode telepathy", "mode \"telepathy\"");
+  fails("--mode telepathy", "unknown mode 'telepathy'");
   fails("--mode crest", "no CREST datastore was given");
   fails("--mode off --prior x", "--prior: mode \"off\" has no use for it");
   fails("--mode off --steps x", "--steps: mode \"off\" has no use for it");

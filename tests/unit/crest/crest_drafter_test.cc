@@ -97,7 +97,9 @@ TEST(CrestDrafterTest, AFailingStoreFailsTheReplay) {
 
 absl::StatusOr<std::unique_ptr<Drafter>> Make(
     const std::string& mode, const DrafterResources& resources) {
-  return MakeDrafter(*ModeSpec::Parse(mode), resources);
+  const auto parsed = Mode::Parse(mode, ModeUse::kReplay);
+  if (!parsed.ok()) return parsed.status();
+  return MakeDrafter(*parsed, resources);
 }
 
 TEST(CrestModesTest, NameTheDatastoreThatIsMissing) {

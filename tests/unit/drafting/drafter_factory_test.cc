@@ -20,9 +20,9 @@ using Tokens = std::vector<TokenId>;
 
 absl::StatusOr<std::unique_ptr<Drafter>> Make(
     const std::string& mode, const DrafterResources& resources = {}) {
-  const absl::StatusOr<ModeSpec> spec = ModeSpec::Parse(mode);
-  if (!spec.ok()) return spec.status();
-  return MakeDrafter(*spec, resources);
+  const absl::StatusOr<Mode> parsed = Mode::Parse(mode, ModeUse::kReplay);
+  if (!parsed.ok()) return parsed.status();
+  return MakeDrafter(*parsed, resources);
 }
 
 Tokens DraftAfter(Drafter& drafter, const Tokens& prompt,
@@ -53,17 +53,22 @@ TEST(DrafterFactoryTest, MakesWhatTheModeSays) {
   EXPECT_EQ(DraftAfter(**pool, prompt, {1, 2}), Tokens{4});
 }
 
-TEST(DrafterFactoryTest, LearnHasItsDefaultFromTheCaller) {
-  DrafterResources service;
-  service.learn_by_default = true;
-  const Tokens output = {7, 8, 7};
-  EXPECT_EQ(DraftAfter(**Make("ngram_trie"), {1}, output), Tokens{});
-  EXPECT_EQ(DraftAfter(**Make("ngram_trie:learn=1"), {1}, output),
-            (Tokens{8, 7}));
-  EXPECT_EQ(DraftAfter(**Make("ngram_trie", service), {1}, output),
-            (Tokens{8, 7}));
-  EXPECT_EQ(DraftAfter(**Make("ngram_trie:learn=0", service), {1}, output),
-            Tokens{});
+TEST(DrafterFactoryTest, RequestsLearnByDefaultAndReplayDoesNot) {
+  const auto drafted = [](const std::string& text, ModeUse use) {
+    const auto drafter = MakeDrafter(*Mode::Parse(text, use), {});
+    return DraftAfter(**drafter, {1}, {7, 8, 7});
+  };
+  EXPECT_EQ(drafted("ngram_trie", ModeUse::kReplay), Tokens{});
+  EXPECT_EQ(drafted("ngram_trie:learn=1", ModeUse::kReplay), (Tokens{8, 7}));
+  EXPECT_EQ(drafted("ngram_trie", ModeUse::kRequest), (Tokens{8, 7}));
+  EXPECT_EQ(drafted("ngram_trie:learn=0", ModeUse::kRequest), Tokens{});
+}
+
+TEST(DrafterFactoryTest, AModeThatDraftsWithAModelIsRefusedByName) {
+  for (const char* text : {"draft_model", "lookahead", "ouroboros"}) {
+    EXPECT_THAT(MakeDrafter(*Mode::Parse(text), {}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+  }
 }
 
 TEST(DrafterFactoryTest, ThePoolIsKeptWhereHistoryIs) {
@@ -117,7 +122,7 @@ TEST_P(BadModeTest, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Modes, BadModeTest,
     ::testing::Values(
-        BadMode{"oracle", "mode \"oracle\""}, BadMode{"off:n=1", "n"},
+        BadMode{"oracle", "unknown mode 'oracle'"}, BadMode{"off:n=1", "n"},
         BadMode{"prompt_lookup:max_n=0", "max_n"},
         BadMode{"prompt_lookup:tokens=257", "tokens"},
         BadMode{"prompt_lookup:match=last", "match"},

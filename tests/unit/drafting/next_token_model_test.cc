@@ -54,15 +54,19 @@ TEST(CandidatesTest, SumsWhatATokenGets) {
   for (int round = 0; round < 3; ++round) {
     candidates.Clear();
     for (TokenId token = 0; token < 150; ++token) {
-      candidates.Add(token * 512, 0.25f);
-      candidates.Add(token * 512, 0.5f);
+      candidates.Add(token * 512, 0.25f, DrafterId::kFusedRequest);
+      candidates.Add(token * 512, 0.375f, DrafterId::kFusedPrior);
+      candidates.Add(token * 512, 0.125f, DrafterId::kFusedHistory);
     }
     ASSERT_EQ(candidates.all().size(), 150u);
     for (const auto& candidate : candidates.all()) {
       EXPECT_EQ(candidate.probability, 0.75f);
+      EXPECT_EQ(candidate.part, DrafterId::kFusedPrior);
     }
   }
-  for (TokenId token = 0; token < 10000; ++token) candidates.Add(token, 0.1f);
+  for (TokenId token = 0; token < 10000; ++token) {
+    candidates.Add(token, 0.1f, DrafterId::kFusedRequest);
+  }
   EXPECT_EQ(candidates.all().size(), Candidates::kMaxCandidates);
 }
 
@@ -124,6 +128,24 @@ TEST(NextTokenModelTest, HistoryPredictsButItsPositionsEndWithTheWindow) {
   EXPECT_GT(f.Predict().at(110), 0.1f);
   f.Read({110, 111, 112, 113, 114, 115, 116, 117, 118, 119});
   EXPECT_TRUE(f.Predict().empty());  // the sequence ended here
+}
+
+TEST(NextTokenModelTest, CandidatesNameTheSourceOfMostOfTheirProbability) {
+  const auto prior = testing::ParsePrior(
+      *testing::BuildTestPrior(testing::ChainCorpus(1, 100, 50), 50));
+  FORETOKEN_ASSERT_OK(prior);
+  Fixture f(*prior);
+  for (const TokenId token : {10, 30, 10, 30}) f.history.Append(token);
+  f.Read({10, 20, 10, 20, 10});
+  Candidates out;
+  f.model.Predict(f.cursor, 0.0f, out);
+  std::map<TokenId, DrafterId> parts;
+  for (const auto& candidate : out.all()) {
+    parts[candidate.token] = candidate.part;
+  }
+  EXPECT_EQ(parts.at(20), DrafterId::kFusedRequest);
+  EXPECT_EQ(parts.at(30), DrafterId::kFusedHistory);
+  EXPECT_EQ(parts.at(23), DrafterId::kFusedPrior);  // 10 * 7 + 3 modulo 50
 }
 
 TEST(NextTokenModelTest, PriorSpeaksWhereTheRequestDoesNot) {

@@ -62,6 +62,7 @@ void ExpectValid(const DraftTree& tree, int max_nodes) {
     }
     ASSERT_TRUE(siblings.emplace(tree.parents[i], tree.tokens[i]).second);
   }
+  ASSERT_EQ(tree.parts.size(), tree.tokens.size());
 }
 
 TEST_F(TreeGrowerTest, TreesAreValidAndFillTheirBudget) {

@@ -156,9 +156,10 @@ TEST_F(ProtoLintTest, MethodsAreNamedAfterTheirMessages) {
                                      "TrieDrafter", "Verifier"));
 }
 
-// field_numbers.golden holds "message number name type" for every field ever
-// published, and the ranges below. A field may go only if its number becomes
-// reserved, or with its message, whose name then stays unused.
+// field_numbers.golden holds "message number name type" for every field and
+// "enum number name value" for every value ever published, and the ranges
+// below. One may go only if its number becomes reserved, or with its message,
+// whose name then stays unused.
 TEST_F(ProtoLintTest, NoFieldNumberChangesItsMeaning) {
   const std::string path =
       testing::SourcePath("tests/unit/protos/field_numbers.golden");
@@ -174,6 +175,15 @@ TEST_F(ProtoLintTest, NoFieldNumberChangesItsMeaning) {
                                   " ", field->name(), " ", field->type_name()));
     }
   }
+  std::map<std::string, const pb::EnumDescriptor*> enum_by_name;
+  for (const auto* type : Enums()) {
+    enum_by_name[type->full_name()] = type;
+    for (int i = 0; i < type->value_count(); ++i) {
+      present.insert(absl::StrCat(type->full_name(), " ",
+                                  type->value(i)->number(), " ",
+                                  type->value(i)->name(), " value"));
+    }
+  }
   std::set<std::string> known;
   for (const absl::string_view line :
        absl::StrSplit(*golden, '\n', absl::SkipEmpty())) {
@@ -185,8 +195,11 @@ TEST_F(ProtoLintTest, NoFieldNumberChangesItsMeaning) {
     int number = 0;
     ASSERT_TRUE(absl::SimpleAtoi(parts[1], &number)) << line;
     const auto message = by_name.find(parts[0]);
-    EXPECT_TRUE(message == by_name.end() ||
-                message->second->IsReservedNumber(number))
+    const auto type = enum_by_name.find(parts[0]);
+    EXPECT_TRUE(
+        (message == by_name.end() ||
+         message->second->IsReservedNumber(number)) &&
+        (type == enum_by_name.end() || type->second->IsReservedNumber(number)))
         << "gone without `reserved`: " << line;
   }
   for (const std::string& line : present) {

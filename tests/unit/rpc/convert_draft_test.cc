@@ -19,7 +19,7 @@ DraftOpen SampleOpen() {
   DraftOpen open;
   open.tokens = {1, 5, 6, 7};
   open.prompt_length = 3;
-  open.mode = *ModeSpec::Parse("ngram_trie:n=5,match_length=2");
+  open.mode = *Mode::Parse("ngram_trie:n=5,match_length=2");
   open.sampling.temperature = 0.5f;
   open.sampling.seed = 99;
   open.sampling.min_tokens = 4;
@@ -108,6 +108,7 @@ TEST(ConvertDraftTest, AnAnswerSurvivesTheWire) {
   DraftAnswer answer;
   answer.length = 12;
   answer.tree.Add(7, answer.tree.Add(6, -1, 0.5f), 0.25f);
+  answer.tree.parts = {DrafterId::kFusedRequest, DrafterId::kFusedPrior};
   answer.phrases = {{6, 7}};
   answer.draft_time = absl::Microseconds(1500);
   v1::DraftResponse proto;
@@ -118,6 +119,8 @@ TEST(ConvertDraftTest, AnAnswerSurvivesTheWire) {
   EXPECT_THAT(got->tree.tokens, ElementsAre(6, 7));
   EXPECT_THAT(got->tree.parents, ElementsAre(-1, 0));
   EXPECT_THAT(got->tree.probs, ElementsAre(0.5f, 0.25f));
+  EXPECT_EQ(proto.tree().proposers(0), 1u << v1::DRAFTER_FUSED_REQUEST);
+  EXPECT_EQ(got->tree.parts, answer.tree.parts);
   EXPECT_THAT(got->phrases, ElementsAre(ElementsAre(6, 7)));
   EXPECT_EQ(got->draft_time, absl::Microseconds(1500));
 }

@@ -280,29 +280,5 @@ TEST(ConvertTest, APrefillComesBack) {
   EXPECT_EQ(got->finish, FinishReason::kStop);
 }
 
-TEST(ConvertTest, ModesTravelWithTheirParameters) {
-  for (const char* text : {"off", "prompt_lookup",
-                           "prompt_lookup:match=latest,max_n=2,tokens=7"}) {
-    const auto spec = ModeSpec::Parse(text);
-    FORETOKEN_ASSERT_OK(spec);
-    v1::SpeculationConfig proto;
-    FORETOKEN_ASSERT_OK(ToProto(*spec, &proto));
-    const auto got = FromProto(OverTheWire(proto));
-    FORETOKEN_ASSERT_OK(got);
-    EXPECT_EQ(got->name(), spec->name());
-    EXPECT_THAT(got->parameters(),
-                ::testing::UnorderedElementsAreArray(spec->parameters()));
-  }
-  EXPECT_EQ(FromProto(v1::SpeculationConfig())->name(), "");
-  v1::SpeculationConfig proto;
-  EXPECT_THAT(
-      ToProto(*ModeSpec::Parse("telepathy"), &proto),
-      StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("telepathy")));
-  EXPECT_THAT(ToProto(*ModeSpec::Parse("prompt_lookup:max_n=many"), &proto),
-              StatusIs(kInvalid, HasSubstr("max_n=many")));
-  EXPECT_THAT(ToProto(*ModeSpec::Parse("prompt_lookup:colour=3"), &proto),
-              StatusIs(kInvalid, HasSubstr("colour")));
-}
-
 }  // namespace
 }  // namespace foretoken::rpc

@@ -62,7 +62,7 @@ TEST(ModeReaderTest, ReadsTypedValuesAndDefaults) {
   EXPECT_EQ(read.Int("i", 1, 0, 10), 7);
   EXPECT_EQ(read.Double("d", 1, 0, 1), 0.5);
   EXPECT_TRUE(read.Bool("b", false));
-  EXPECT_EQ(read.String("s", ""), "x/y");
+  EXPECT_EQ(read.Text("s"), "x/y");
   EXPECT_EQ(read.Choice("c", {"first", "second"}), 1);
   EXPECT_EQ(read.Int("absent", 3, 0, 10), 3);
   EXPECT_EQ(read.Choice("absent_choice", {"first", "second"}), 0);

@@ -54,6 +54,30 @@ TEST(TreeBuilderTest, EqualPathsOfTwoDraftersAreOneRow) {
   EXPECT_EQ(merged.draft_nodes, 4);
 }
 
+TEST(TreeBuilderTest, ARowHasThePartOfTheDrafterThatIsCredited) {
+  TreeBuilder builder(100);
+  const Proposal chain = {0, {11, 12}, {-1, 0}, {0.5f, 0.1f}, {}};
+  const Proposal fused = {4, {11, 12, 13}, {-1, 0, 1}, {0.4f, 0.3f, 0.2f}, {}};
+  const std::vector<DrafterId> parts = {DrafterId::kFusedPrior,
+                                        DrafterId::kFusedRequest,
+                                        DrafterId::kFusedHistory};
+  ProposedTree proposed = fused.View();
+  proposed.parts = parts;
+  MustAdd(builder, chain);
+  FORETOKEN_ASSERT_OK(builder.Add(proposed));
+
+  const MergedTree merged = builder.Build(64, 320);
+
+  EXPECT_THAT(merged.credited, ElementsAre(0, 4, 4));
+  EXPECT_THAT(merged.parts,
+              ElementsAre(DrafterId::kTarget, DrafterId::kFusedRequest,
+                          DrafterId::kFusedHistory));
+  proposed.parts = absl::MakeConstSpan(parts).first(2);
+  EXPECT_THAT(
+      builder.Add(proposed),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2 parts")));
+}
+
 TEST(TreeBuilderTest, ATieGoesToTheDrafterThatComesFirstInTheOrderOfModes) {
   TreeBuilder builder(100);
   MustAdd(builder, {5, {7}, {-1}, {0.5f}, {}});

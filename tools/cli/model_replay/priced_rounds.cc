@@ -53,8 +53,7 @@ absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
   options_.costs = orchestrator::PassCosts(std::move(costs));
   orchestrator::DraftSources sources;
   sources.push_back(std::make_unique<orchestrator::LocalSource>(
-      orchestrator::DrafterId::kFused, std::make_unique<Borrowed>(*drafter_),
-      absl::Now));
+      DrafterId::kFused, std::make_unique<Borrowed>(*drafter_), absl::Now));
   drafting_ = std::make_unique<orchestrator::RoundDrafting>(
       std::move(sources), vocab_size_, options_);
   DraftOpen open;

@@ -10,7 +10,7 @@
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/model_weights.h"
 #include "common/infer/pass_timing.h"
-#include "common/speculation/mode_spec.h"
+#include "common/speculation/modes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_backend.h"
@@ -35,7 +35,7 @@ void NoProgress(int64_t) {}
 std::unique_ptr<Drafter> Make(const std::string& mode, bool online = false) {
   DrafterResources resources;
   resources.keep_history = online;
-  auto drafter = MakeDrafter(*ModeSpec::Parse(mode), resources);
+  auto drafter = MakeDrafter(*Mode::Parse(mode, ModeUse::kReplay), resources);
   EXPECT_THAT(drafter, IsOk());
   return *std::move(drafter);
 }

@@ -289,9 +289,6 @@ TEST(DraftEngineTest, ABadOpenIsRefusedByField) {
   EXPECT_THAT(message(MakeOpen("draft_model", {})), HasSubstr("prompt"));
   EXPECT_THAT(message(MakeOpen("draft_model", {1, -2})),
               HasSubstr("tokens[1]"));
-  EXPECT_THAT(message(MakeOpen("draft_model:gamma=0", {1})),
-              HasSubstr("gamma"));
-  EXPECT_THAT(message(MakeOpen("draft_model:beta=2", {1})), HasSubstr("beta"));
   EXPECT_THAT(message(MakeOpen("ouroboros:window=200", {1})),
               HasSubstr("window=200"));
   EXPECT_TRUE(absl::IsUnimplemented(

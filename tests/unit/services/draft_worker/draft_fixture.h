@@ -60,7 +60,7 @@ inline DraftOpen MakeOpen(const std::string& mode, Tokens tokens,
   DraftOpen open;
   open.prompt_length = static_cast<int64_t>(tokens.size());
   open.tokens = std::move(tokens);
-  open.mode = *ModeSpec::Parse(mode);
+  open.mode = *Mode::Parse(mode);
   open.sampling = sampling;
   return open;
 }

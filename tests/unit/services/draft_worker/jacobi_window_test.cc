@@ -80,7 +80,7 @@ TEST(JacobiWindowTest, NeverAddsMoreRowsThanItSays) {
         Tokens phrases;
         window.Take(5, Numbered(rows.size()), phrases);
       }
-      EXPECT_EQ(most, JacobiWindow::MaxRows(width, phrase_tokens));
+      EXPECT_EQ(most, LookaheadRows(width, phrase_tokens));
       EXPECT_EQ(window.rows(), width * (phrase_tokens - 1) - 1);
     }
   }

@@ -26,7 +26,7 @@ using ::testing::SizeIs;
 struct Generated {
   std::string text;
   std::vector<TokenId> token_ids;
-  std::vector<int32_t> drafters;
+  std::vector<DrafterId> drafters;
   std::vector<SampledToken> logprobs;
   GenerationSummary summary;
 
@@ -57,7 +57,7 @@ class DecodeLoopTest : public ::testing::Test {
       DraftingOptions options = {}) {
     return DecodeLoop::Create(
         request, target_, tokenizer_.get(),
-        MakeSources(ModeSpec::Parse(mode).value(), {}).value().sources,
+        MakeSources(Mode::Parse(mode).value(), {}).value().sources,
         std::move(options));
   }
 
@@ -121,7 +121,10 @@ TEST_P(DecodeLoopModeTest, WritesWhatOffWrites) {
       ASSERT_THAT(summary.by_drafter, SizeIs(1));
       EXPECT_EQ(summary.by_drafter[0].drafted, summary.drafted);
       EXPECT_EQ(summary.by_drafter[0].accepted, summary.accepted);
-      EXPECT_EQ(std::count(lookup.drafters.begin(), lookup.drafters.end(), 0),
+      EXPECT_EQ(std::count(lookup.drafters.begin(), lookup.drafters.end(),
+                           summary.by_drafter[0].id == DrafterId::kFused
+                               ? DrafterId::kFusedRequest
+                               : summary.by_drafter[0].id),
                 summary.accepted);
       accepted += summary.accepted;
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "services/orchestrator/core/tree_merger.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::orchestrator {

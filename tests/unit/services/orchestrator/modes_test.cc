@@ -3,7 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
+#include "services/trie_drafter/core/trie_sessions.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::orchestrator {
@@ -36,16 +38,16 @@ class FakeServices final : public DraftServices {
   bool has_draft_worker() const override { return worker; }
   bool has_crest() const override { return crest; }
   std::unique_ptr<DraftSource> TrieDrafter(DrafterId id,
-                                           const ModeSpec& mode) override {
+                                           const Mode& mode) override {
     asked += " trie:" + mode.ToString();
     return std::make_unique<NamedSource>(id, true);
   }
   std::unique_ptr<DraftSource> DraftWorker(DrafterId id,
-                                           const ModeSpec& mode) override {
+                                           const Mode& mode) override {
     asked += " worker:" + mode.ToString();
     return std::make_unique<NamedSource>(id, true);
   }
-  std::unique_ptr<DraftSource> PhraseKeeper(const ModeSpec& mode) override {
+  std::unique_ptr<DraftSource> PhraseKeeper(const Mode& mode) override {
     asked += " keeper:" + mode.ToString();
     return std::make_unique<NamedSource>(DrafterId::kOuroboros, false);
   }
@@ -62,7 +64,9 @@ absl::StatusOr<ModeSources> Make(const std::string& mode,
                                  DraftServices* services = nullptr) {
   ModeContext context;
   context.services = services;
-  return MakeSources(ModeSpec::Parse(mode).value(), context);
+  const auto parsed = Mode::Parse(mode);
+  if (!parsed.ok()) return parsed.status();
+  return MakeSources(*parsed, context);
 }
 
 std::vector<std::string> Names(const absl::StatusOr<ModeSources>& made) {
@@ -126,6 +130,51 @@ TEST(ModesTest, AutoTakesAllThatAreThereInTheOrderOfTheTable) {
   EXPECT_THAT(Names(Make("auto", &services)), ElementsAre("crest", "fused"));
 }
 
+class Deaf final : public trie_drafter::TrieObserver {
+ public:
+  void OnSessions(int64_t, int64_t) override {}
+  void OnScopes(const trie_drafter::ScopeTotals&) override {}
+  void OnLookup(trie_drafter::Lookup, bool) override {}
+};
+
+// A request drafts the same whether the trie drafter is there or not.
+TEST(ModesTest, TheServiceAndTheFallbackDraftTheSame) {
+  Deaf observer;
+  trie_drafter::TrieSessions service({}, nullptr, nullptr, observer);
+  for (const char* text : {"ngram_trie", "ngram_trie:learn=0",
+                           "ngram_trie:n=4,match_length=2", "auto"}) {
+    DraftOpen open;
+    open.tokens = {1, 2, 3, 1, 2};
+    open.prompt_length = 5;
+    open.mode = *Mode::Parse(text);
+    const auto session = service.Open(open);
+    FORETOKEN_ASSERT_OK(session);
+    const auto made = Make(text);
+    FORETOKEN_ASSERT_OK(made);
+    DraftSource& fallback = *made->sources[0];
+    fallback.Start(open);
+    int learned = 0;
+    DraftRound round;
+    round.length = 5;
+    round.max_nodes = 64;
+    for (const TokenId token : {7, 8, 7, 8, 9, 7}) {
+      round.committed = {token};
+      ++round.length;
+      DraftAnswer answer;
+      FORETOKEN_ASSERT_OK((*session)->Round(round, answer));
+      SourceDraft draft;
+      fallback.Ask(round);
+      fallback.Collect(absl::InfiniteFuture(), draft);
+      EXPECT_EQ(answer.tree.tokens, draft.tree.tokens) << text;
+      EXPECT_EQ(answer.tree.parents, draft.tree.parents) << text;
+      EXPECT_EQ(answer.tree.probs, draft.tree.probs) << text;
+      learned += draft.tree.size();
+    }
+    // Nothing of the output stands in the prompt.
+    EXPECT_EQ(learned > 0, !absl::StrContains(text, "learn=0")) << text;
+  }
+}
+
 TEST(ModesTest, UnknownModesAndParametersAreInvalid) {
   FakeServices services;
   const auto invalid = [&](const std::string& mode, const std::string& why) {
@@ -139,11 +188,12 @@ TEST(ModesTest, UnknownModesAndParametersAreInvalid) {
   invalid("prompt_lookup:max_n=0", "max_n");
   invalid("draft_model:gamma=0", "gamma");
   invalid("draft_model:gamma=65", "gamma");
+  invalid("draft_model:beta=2", "'beta'");
   invalid("ouroboros:beta=1", "beta");
   invalid("ouroboros:k=3", "'k'");
   invalid("ouroboros:passes=65", "passes");
   invalid("ouroboros:context=maybe", "context");
-  invalid("ouroboros:window=40", "lookahead, beta and gamma need");
+  invalid("ouroboros:window=40", "beta=8 and gamma=12 need");
   EXPECT_THAT(
       Make("ouroboros:window=30,lookahead=0,passes=2,context=1", &services),
       testing::IsOk());

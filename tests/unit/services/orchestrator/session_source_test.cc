@@ -61,7 +61,7 @@ class FakeSessions final : public DraftSessions {
 class SessionSourceTest : public ::testing::Test {
  protected:
   std::unique_ptr<SessionSource> Start() {
-    const auto mode = ModeSpec::Parse("ngram_trie:n=5");
+    const auto mode = Mode::Parse("ngram_trie:n=5");
     EXPECT_THAT(mode, testing::IsOk());
     auto source = std::make_unique<SessionSource>(
         DrafterId::kNgramTrie, *mode, "fingerprint",
@@ -130,7 +130,7 @@ TEST_F(SessionSourceTest, ASessionThatNobodyWaitedForEndsByItself) {
   sessions_.hold = &open;
   {
     WorkerPool workers(1, 8);
-    SessionSource source(DrafterId::kNgramTrie, ModeSpec(), "",
+    SessionSource source(DrafterId::kNgramTrie, Mode(), "",
                          DraftServiceHere{&sessions_, &workers, {}, {}},
                          absl::Now);
     source.Start(DraftOpen());
@@ -190,7 +190,7 @@ TEST_F(SessionSourceTest, AFullLineOfWorkersRefusesTheSession) {
   absl::Notification done;
   WorkerPool one(1, 0);
   ASSERT_THAT(one.Submit([&] { done.WaitForNotification(); }), testing::IsOk());
-  SessionSource source(DrafterId::kNgramTrie, ModeSpec(), "",
+  SessionSource source(DrafterId::kNgramTrie, Mode(), "",
                        DraftServiceHere{&sessions_, &one, {}, {}}, absl::Now);
   source.Start(DraftOpen());
   source.Ask(Round(3, 8));
@@ -202,12 +202,12 @@ TEST_F(SessionSourceTest, AFullLineOfWorkersRefusesTheSession) {
 TEST_F(SessionSourceTest, NoSessionIsLeftBehind) {
   {
     WorkerPool workers(1, 8);
-    SessionSource used(DrafterId::kNgramTrie, ModeSpec(), "",
+    SessionSource used(DrafterId::kNgramTrie, Mode(), "",
                        DraftServiceHere{&sessions_, &workers, {}, {}},
                        absl::Now);
     used.Start(DraftOpen());
     used.Ask(Round(1, 8));
-    SessionSource unused(DrafterId::kNgramTrie, ModeSpec(), "",
+    SessionSource unused(DrafterId::kNgramTrie, Mode(), "",
                          DraftServiceHere{&sessions_, &workers, {}, {}},
                          absl::Now);
     unused.Start(DraftOpen());

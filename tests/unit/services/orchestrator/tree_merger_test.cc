@@ -33,11 +33,18 @@ TEST(KeepUsableTest, NodesOutsideTheVocabularyOrTooDeepTakeTheirSubtreeAlong) {
   draft.Add(4, 4, 0.7f);  // depth 3: too deep
   draft.Add(6, 5, 0.7f);
   draft.Add(5, -1, NAN);
+  for (int node = 0; node < draft.size(); ++node) {
+    draft.parts.push_back(node == 4 ? DrafterId::kFusedPrior
+                                    : DrafterId::kFusedRequest);
+  }
   DraftTree none = draft;
   EXPECT_TRUE(KeepUsable(kVocab, 2, 64, draft));
   EXPECT_THAT(draft.tokens, ElementsAre(1, 3, 5));
   EXPECT_THAT(draft.parents, ElementsAre(-1, 0, -1));
   EXPECT_THAT(draft.probs, ElementsAre(0.9f, 0.8f, 0.0f));
+  EXPECT_THAT(draft.parts,
+              ElementsAre(DrafterId::kFusedRequest, DrafterId::kFusedPrior,
+                          DrafterId::kFusedRequest));
   EXPECT_TRUE(KeepUsable(kVocab, 0, 64, none));
   EXPECT_THAT(none.tokens, IsEmpty());
 }

@@ -27,7 +27,7 @@ DraftOpen OpenOf(const std::string& mode, const std::string& scope,
   DraftOpen open;
   open.prompt_length = static_cast<int64_t>(tokens.size());
   open.tokens = std::move(tokens);
-  open.mode = *ModeSpec::Parse(mode);
+  open.mode = *Mode::Parse(mode);
   open.cache_scope = scope;
   return open;
 }

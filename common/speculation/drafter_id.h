@@ -1,0 +1,45 @@
+// DrafterId: the drafter of a token tree's node, the same in cores, metrics and
+// messages (v1::Drafter is one higher).
+#ifndef FORETOKEN_COMMON_SPECULATION_DRAFTER_ID_H_
+#define FORETOKEN_COMMON_SPECULATION_DRAFTER_ID_H_
+
+#include <array>
+#include <cstddef>
+
+namespace foretoken {
+
+// In the order of the mode table, which breaks ties between equal estimates.
+enum class DrafterId : int {
+  kTarget = -1,  // no drafter: the target model's own (bonus) token
+  kDraftModel,
+  kLookahead,
+  kOuroboros,
+  kNgramTrie,
+  kCrest,
+  kPromptLookup,
+  kFused,
+  // Parts of the fused drafter, which name its nodes and tokens: the request's
+  // own text, earlier outputs, the static prior. What they draft is counted as
+  // kFused.
+  kFusedRequest,
+  kFusedHistory,
+  kFusedPrior,
+};
+
+// The drafters that are asked for drafts, kDraftModel..kFused: the closed set
+// of every metric's `drafter` label.
+inline constexpr size_t kAskedDrafters = 7;
+
+inline constexpr std::array<const char*, 10> kDrafterNames = {
+    "draft_model",   "lookahead",     "ouroboros", "ngram_trie",
+    "crest",         "prompt_lookup", "fused",     "fused_request",
+    "fused_history", "fused_prior"};
+
+// `id` is not kTarget.
+inline const char* DrafterName(DrafterId id) {
+  return kDrafterNames[static_cast<size_t>(id)];
+}
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_SPECULATION_DRAFTER_ID_H_

@@ -1,0 +1,256 @@
+#include "common/speculation/modes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+namespace {
+
+ModeOptions ReadOff(ModeReader&, ModeUse) { return OffOptions(); }
+
+ModeOptions ReadDraftModel(ModeReader& read, ModeUse) {
+  DraftModelOptions options;
+  options.gamma = read.Int("gamma", options.gamma, 1, kMaxDraftNodes);
+  return options;
+}
+
+ModeOptions ReadLookahead(ModeReader& read, ModeUse) {
+  using O = LookaheadOptions;
+  O options;
+  options.window = read.Int("window", options.window, 1, O::kMaxWindow);
+  options.ngram = read.Int("ngram", options.ngram, 2, O::kMaxNgram);
+  options.pool = read.Int("pool", options.pool, 1, O::kMaxPool);
+  return options;
+}
+
+ModeOptions ReadOuroboros(ModeReader& read, ModeUse) {
+  using Pool = PhrasePoolOptions;
+  OuroborosOptions options;
+  options.gamma = read.Int("gamma", options.gamma, 1, kMaxDraftNodes);
+  options.window = read.Int("window", options.window, 1, Pool::kMaxWidth);
+  options.beta = read.Int("beta", options.beta, 2, Pool::kMaxPhraseTokens);
+  options.suffixes = read.Int("suffixes", options.suffixes, 0, kMaxDraftNodes);
+  options.inspiration = read.Bool("inspiration", options.inspiration);
+  options.refinement = read.Bool("refinement", options.refinement);
+  options.warm_start = read.Bool("warm_start", options.warm_start);
+  options.passes = read.Int("passes", options.passes, 0, kMaxDraftNodes);
+  options.lookahead = read.Int("lookahead", options.window, 0, Pool::kMaxWidth);
+  options.context = read.Bool("context", options.context);
+  return options;
+}
+
+ModeOptions ReadNgramTrie(ModeReader& read, ModeUse use) {
+  using O = NgramTrieOptions;
+  const bool replay = use == ModeUse::kReplay;
+  O options;
+  options.n = read.Int("n", options.n, 2, O::kMaxN);
+  options.longest_match = read.Int(
+      replay ? "lp" : "match_length",
+      std::min(options.longest_match, options.n - 1), 1, options.n - 1);
+  options.num_draft = read.Int("num_draft", options.num_draft, 1, O::kMaxDraft);
+  // Requests learn from their output; the paper's trie, whose figures replay
+  // repeats, does not.
+  options.learn = read.Bool("learn", !replay);
+  return options;
+}
+
+ModeOptions ReadCrest(ModeReader& read, ModeUse use) {
+  CrestModeOptions options;
+  // Replay opens its datastore by a flag.
+  if (use == ModeUse::kRequest) options.datastore = read.Text("datastore");
+  return options;
+}
+
+ModeOptions ReadPromptLookup(ModeReader& read, ModeUse) {
+  using O = PromptLookupOptions;
+  O options;
+  options.max_n = read.Int("max_n", options.max_n, 1, O::kMaxN);
+  options.tokens = read.Int("tokens", options.tokens, 1, O::kMaxTokens);
+  options.match =
+      static_cast<O::Match>(read.Choice("match", {"first", "latest"}));
+  return options;
+}
+
+ModeOptions ReadPhrasePool(ModeReader& read, ModeUse) {
+  using O = PhrasePoolOptions;
+  PhrasePoolDrafterOptions options;
+  O& pool = options.pool;
+  pool.width = read.Int("w", pool.width, 1, O::kMaxWidth);
+  pool.phrase_tokens =
+      read.Int("beta", pool.phrase_tokens, 2, O::kMaxPhraseTokens);
+  options.suffixes = read.Int("k", options.suffixes, 1,
+                              PhrasePoolDrafterOptions::kMaxSuffixes);
+  return options;
+}
+
+ModeOptions ReadRest(ModeReader& read, ModeUse) {
+  RestOptions options;
+  options.exact = read.Bool("exact", options.exact);
+  options.max_n = read.Int("max_n", options.exact ? 4 : options.max_n, 1,
+                           RestOptions::kMaxN);
+  options.min_n = read.Int("min_n", std::min(options.min_n, options.max_n), 1,
+                           options.max_n);
+  return options;
+}
+
+ModeOptions ReadAuto(ModeReader& read, ModeUse use) {
+  AutoOptions options;
+  if (use == ModeUse::kRequest) return options;
+  options.request = read.Bool("request", options.request);
+  options.history = read.Bool("history", options.history);
+  options.price = read.Double("price", options.price, 0.0, 1.0);
+  return options;
+}
+
+using Id = DrafterId;
+using Service = DraftService;
+
+// Name, drafter, service needed, in requests, in replay, options.
+constexpr ModeInfo kTable[] = {
+    {"off", Id::kTarget, Service::kNone, true, true, ReadOff},
+    {"draft_model", Id::kDraftModel, Service::kDraftWorker, true, false,
+     ReadDraftModel},
+    {"lookahead", Id::kLookahead, Service::kNone, true, false, ReadLookahead},
+    {"ouroboros", Id::kOuroboros, Service::kDraftWorker, true, false,
+     ReadOuroboros},
+    {"ngram_trie", Id::kNgramTrie, Service::kNone, true, true, ReadNgramTrie},
+    {"crest", Id::kCrest, Service::kCrest, true, true, ReadCrest},
+    {"prompt_lookup", Id::kPromptLookup, Service::kNone, true, true,
+     ReadPromptLookup},
+    {"phrase_pool", Id::kOuroboros, Service::kNone, false, true,
+     ReadPhrasePool},
+    {"rest", Id::kTarget, Service::kNone, false, true, ReadRest},
+    {"auto", Id::kFused, Service::kNone, true, true, ReadAuto},
+};
+
+std::string Names(ModeUse use) {
+  std::vector<absl::string_view> names;
+  for (const ModeInfo& mode : kTable) {
+    if (mode.Has(use)) names.push_back(mode.name);
+  }
+  return absl::StrJoin(names, " ");
+}
+
+// --- Bounds of a round -------------------------------------------------------
+
+absl::Status CheckNodes(absl::string_view key, int value,
+                        const TreeLimits& limits) {
+  if (value <= limits.max_draft_nodes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("parameter '", key, "' is ", value, ", want at most ",
+                   limits.max_draft_nodes, " draft nodes"));
+}
+
+absl::Status CheckRows(absl::string_view keys, absl::string_view what,
+                       int64_t rows, int64_t room) {
+  if (rows <= room) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      keys, " need ", rows, " ", what, ", there is room for ", room));
+}
+
+struct Fits {
+  const TreeLimits& limits;
+
+  absl::Status operator()(const DraftModelOptions& options) const {
+    return CheckNodes("gamma", options.gamma, limits);
+  }
+  // The target's own window lies beside the draft.
+  absl::Status operator()(const LookaheadOptions& options) const {
+    return CheckRows(
+        absl::StrCat("window=", options.window, " and ngram=", options.ngram),
+        "probe rows", options.WindowRows(),
+        limits.max_rows - limits.max_draft_nodes);
+  }
+  absl::Status operator()(const OuroborosOptions& options) const {
+    FORETOKEN_RETURN_IF_ERROR(CheckNodes("gamma", options.gamma, limits));
+    FORETOKEN_RETURN_IF_ERROR(CheckNodes("suffixes", options.suffixes, limits));
+    FORETOKEN_RETURN_IF_ERROR(CheckNodes("passes", options.passes, limits));
+    return CheckRows(
+        absl::StrCat("window=", options.window,
+                     ", lookahead=", options.LookaheadColumns(),
+                     ", beta=", options.beta, " and gamma=", options.gamma),
+        "rows of a pass", options.MaxRows(), limits.max_rows);
+  }
+  // The others fill at most the nodes that they are asked for.
+  template <typename Options>
+  absl::Status operator()(const Options&) const {
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+// The window has N-1 levels once full; while only `levels` of them are filled
+// they are wider by as many columns as levels are missing.
+int32_t LookaheadRows(int columns, int ngram) {
+  int32_t most = 0;
+  for (int levels = 1; levels < ngram && columns > 0; ++levels) {
+    most = std::max(most, levels * (columns + ngram - 1 - levels) - 1);
+  }
+  return most;
+}
+
+// Below gamma tokens a pass may add a whole phrase and one token more.
+int32_t OuroborosOptions::MaxRows() const {
+  return gamma - 1 + window * (beta - 1) +
+         LookaheadRows(LookaheadColumns(), beta);
+}
+
+absl::Span<const ModeInfo> ModeTable() { return kTable; }
+
+std::vector<ModeParameter> ParametersOf(const ModeInfo& mode, ModeUse use) {
+  const ModeSpec none;
+  ModeReader read(none);
+  mode.read(read, use);
+  return read.parameters();
+}
+
+std::string ModeHelp(ModeUse use) {
+  std::vector<std::string> modes;
+  for (const ModeInfo& mode : kTable) {
+    if (!mode.Has(use)) continue;
+    const std::vector<ModeParameter> parameters = ParametersOf(mode, use);
+    const auto format = [](std::string* out, const ModeParameter& parameter) {
+      absl::StrAppend(out, parameter.key, "=",
+                      parameter.choices.empty()
+                          ? parameter.default_value
+                          : absl::StrJoin(parameter.choices, "/"));
+    };
+    modes.push_back(absl::StrCat(mode.name, parameters.empty() ? "" : ":",
+                                 absl::StrJoin(parameters, ",", format)));
+  }
+  return absl::StrJoin(modes, " | ");
+}
+
+Mode::Mode() : info_(&kTable[0]), spec_(*ModeSpec::Parse("off")) {}
+
+absl::StatusOr<Mode> Mode::Parse(absl::string_view text, ModeUse use) {
+  FORETOKEN_ASSIGN_OR_RETURN(ModeSpec spec, ModeSpec::Parse(text));
+  return Create(std::move(spec), use);
+}
+
+absl::StatusOr<Mode> Mode::Create(ModeSpec spec, ModeUse use) {
+  for (const ModeInfo& info : kTable) {
+    if (info.name != spec.name() || !info.Has(use)) continue;
+    ModeReader read(spec);
+    Mode mode;
+    mode.info_ = &info;
+    mode.options_ = info.read(read, use);
+    FORETOKEN_RETURN_IF_ERROR(read.Finish());
+    mode.spec_ = std::move(spec);
+    return mode;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown mode '", spec.name(), "', want one of ", Names(use)));
+}
+
+absl::Status Mode::CheckFits(const TreeLimits& limits) const {
+  return Annotate(std::visit(Fits{limits}, options_),
+                  absl::StrCat("mode '", name(), "'"));
+}
+
+}  // namespace foretoken

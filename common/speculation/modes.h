@@ -1,0 +1,230 @@
+// Modes: the table of drafting modes, and Mode, one mode with checked options.
+//
+// Everything that a mode is stands in the table: its name, its drafter, the
+// service it needs, its options with their ranges and defaults. Help texts, the
+// list of served modes and the conversion of messages derive from it, and a
+// test compares it with token_tree.proto field by field.
+//
+// A new mode over an existing drafter is a row of the table in modes.cc and a
+// message in token_tree.proto; with options of its own also their struct here
+// and what is made of them in services/orchestrator/core/modes.cc.
+//
+// Thread-compatible.
+#ifndef FORETOKEN_COMMON_SPECULATION_MODES_H_
+#define FORETOKEN_COMMON_SPECULATION_MODES_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/speculation/drafter_id.h"
+#include "common/speculation/mode_spec.h"
+#include "common/speculation/token_tree.h"
+
+namespace foretoken {
+
+// Upper end of every option that counts draft nodes.
+inline constexpr int kMaxDraftNodes = 256;
+
+// Rows of a lookahead window of `columns` and n-gram size `ngram` at most,
+// while it fills or full, the last committed token not counted.
+int32_t LookaheadRows(int columns, int ngram);
+
+// --- Options -----------------------------------------------------------------
+// A member without a key in modes.cc is no parameter of the mode: it is set by
+// the code that makes the drafter.
+
+// `off`: plain decoding.
+struct OffOptions {};
+
+// `draft_model`: a chain from the draft model (Leviathan 2023).
+struct DraftModelOptions {
+  int gamma = 5;  // tokens of the chain, 1..kMaxDraftNodes
+};
+
+// `lookahead`: n-grams from the target's own Jacobi window (Fu 2024).
+struct LookaheadOptions {
+  static constexpr int kMaxWindow = 256;
+  static constexpr int kMaxNgram = 16;
+  static constexpr int kMaxPool = 64;
+
+  int window = 15;  // W, 1..kMaxWindow
+  int ngram = 5;    // N, 2..kMaxNgram
+  int pool = 15;    // G, n-grams per first token, 1..kMaxPool
+
+  // Probe rows of the largest window.
+  int WindowRows() const { return LookaheadRows(window, ngram); }
+};
+
+struct PhrasePoolOptions {
+  static constexpr int kMaxWidth = 256;
+  static constexpr int kMaxPhraseTokens = 64;
+
+  int width = 20;                          // W, 1..kMaxWidth
+  int phrase_tokens = 8;                   // beta, 2..kMaxPhraseTokens
+  int64_t max_phrases = int64_t{1} << 17;  // over all keys, at least 1
+};
+
+// `ouroboros`: phrase-level drafting (arXiv 2402.13720, Algorithm 1).
+struct OuroborosOptions {
+  int gamma = 12;
+  int window = 20;   // W: phrases checked in a pass, columns of the lookahead
+  int beta = 8;      // tokens of a phrase, its key included
+  int suffixes = 3;  // K
+  bool inspiration = true;
+  bool refinement = true;
+  bool warm_start = true;
+  // Beyond the paper, which has none of them:
+  int passes = 0;      // of a draft at most, however short; 0: no limit
+  int lookahead = -1;  // columns of the lookahead, 0: none; -1: W as published
+  bool context = false;  // phrases of the request's own text join the pool
+
+  int LookaheadColumns() const { return lookahead < 0 ? window : lookahead; }
+  // Rows of the draft model's widest pass below the last committed token: the
+  // chain, the pool's phrases and the lookahead window.
+  int32_t MaxRows() const;
+};
+
+// `ngram_trie`: a subtree of the count trie over the request's own text.
+struct NgramTrieOptions {
+  static constexpr int kMaxN = 32;
+  static constexpr int kMaxDraft = 1024;
+
+  int n = 13;                             // longest n-gram counted, 2..kMaxN
+  int longest_match = 3;                  // L_p, 1..n-1
+  int num_draft = 32;                     // nodes in a draft, 1..kMaxDraft
+  bool learn = false;                     // insert committed tokens too
+  int64_t max_tokens = int64_t{1} << 17;  // window of the trie
+};
+
+// `crest`: stored token trees of the commonest n-grams (arXiv 2408.04678).
+struct CrestModeOptions {
+  std::string datastore;  // a name; empty: the server's configured one
+};
+
+// `prompt_lookup`: a copy of what followed the last tokens before (Saxena
+// 2023).
+struct PromptLookupOptions {
+  static constexpr int kMaxN = 16;
+  static constexpr int kMaxTokens = 256;
+  enum class Match { kFirst, kLatest };
+
+  int max_n = 3;    // longest n-gram, 1..kMaxN
+  int tokens = 10;  // longest draft, 1..kMaxTokens
+  Match match = Match::kFirst;
+  // Tokens of a context beyond this are not indexed, so that memory is bounded
+  // (at most 4 + 12 * max_n bytes a token).
+  int max_context = 1 << 20;
+};
+
+// `phrase_pool`: Ouroboros' pool without a draft model.
+struct PhrasePoolDrafterOptions {
+  static constexpr int kMaxSuffixes = 64;
+
+  PhrasePoolOptions pool;
+  int suffixes = 3;  // K, 1..kMaxSuffixes
+  // What a request put into the pool serves later ones. Otherwise every request
+  // starts with what AddHistory gave, and nothing else.
+  bool keep = false;
+};
+
+// `rest`: retrieval from a suffix array (arXiv 2311.08252).
+struct RestOptions {
+  static constexpr int kMaxN = 64;
+
+  int max_n = 16;  // longest match tried, 1..kMaxN; 4 where `exact`
+  int min_n = 2;   // shortest, 1..max_n
+  bool exact = false;
+  int max_hits = 5000;    // where not exact
+  int continuation = 10;  // tokens
+};
+
+// `auto`: all drafters that are up, fused. Replay's ablations of the model-free
+// core; a request has no parameters.
+struct AutoOptions {
+  bool request = true;  // draft from the request's own text
+  bool history = true;  // and from earlier outputs
+  double price = 0.0;   // path probability that a node must have, 0..1
+};
+
+using ModeOptions =
+    std::variant<OffOptions, DraftModelOptions, LookaheadOptions,
+                 OuroborosOptions, NgramTrieOptions, CrestModeOptions,
+                 PromptLookupOptions, PhrasePoolDrafterOptions, RestOptions,
+                 AutoOptions>;
+
+// --- The table ---------------------------------------------------------------
+
+// The drafting service that a mode cannot do without.
+enum class DraftService { kNone, kDraftWorker, kCrest };
+
+// Who runs a mode: requests to the orchestrator (and its services), `foretoken
+// replay`, or both, with the keys of each.
+enum class ModeUse { kRequest, kReplay };
+
+struct ModeInfo {
+  absl::string_view name;
+  DrafterId drafter;  // kTarget where it has none
+  DraftService needs;
+  bool in_requests;
+  bool in_replay;
+  ModeOptions (*read)(ModeReader& read, ModeUse use);
+
+  bool Has(ModeUse use) const {
+    return use == ModeUse::kRequest ? in_requests : in_replay;
+  }
+};
+
+// In the order in which modes are listed.
+absl::Span<const ModeInfo> ModeTable();
+
+// What `mode` reads, with the defaults.
+std::vector<ModeParameter> ParametersOf(const ModeInfo& mode, ModeUse use);
+
+// For help texts: every mode with its parameters and their defaults, as
+// `off | draft_model:gamma=5 | ...`.
+std::string ModeHelp(ModeUse use);
+
+// A mode of the table with its options in their ranges.
+class Mode {
+ public:
+  Mode();  // off
+
+  // From `prompt_lookup:max_n=3,match=latest`. InvalidArgument by name for a
+  // mode that `use` does not have, a parameter that the mode does not take and
+  // a value out of its range.
+  static absl::StatusOr<Mode> Parse(absl::string_view text,
+                                    ModeUse use = ModeUse::kRequest);
+  static absl::StatusOr<Mode> Create(ModeSpec spec,
+                                     ModeUse use = ModeUse::kRequest);
+
+  const ModeInfo& info() const { return *info_; }
+  const std::string& name() const { return spec_.name(); }
+  const ModeOptions& options() const { return options_; }
+  // The options if they are of this type, else null.
+  template <typename Options>
+  const Options* As() const {
+    return std::get_if<Options>(&options_);
+  }
+  // The parameters that were given; the others have their defaults.
+  const ModeSpec& spec() const { return spec_; }
+  std::string ToString() const { return spec_.ToString(); }
+
+  // InvalidArgument, by parameter, where a round needs more draft nodes or rows
+  // than `limits` has.
+  absl::Status CheckFits(const TreeLimits& limits) const;
+
+ private:
+  const ModeInfo* info_;
+  ModeSpec spec_;
+  ModeOptions options_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_SPECULATION_MODES_H_
