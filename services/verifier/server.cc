@@ -131,7 +131,8 @@ class VerifierServer::Stream final
   Stream(VerifierServer& server, grpc::CallbackServerContext* context)
       : server_(server),
         deadline_(rpc::DeadlineOf(context->deadline())),
-        protocol_(server.sessions_, server.options_.streams.retry_after, *this) {}
+        protocol_(server.sessions_, server.options_.streams.retry_after,
+                  *this) {}
 
   // One who reads no answers is not heard any further.
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

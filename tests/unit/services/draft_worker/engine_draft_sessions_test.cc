@@ -186,7 +186,8 @@ class GatedBackend final : public Backend {
   testing::FakeBackend fake_;
 };
 
-TEST(EngineDraftSessionsTest, ACancelledRoundReturnsWithinAPassAndFreesItsSession) {
+TEST(EngineDraftSessionsTest,
+     ACancelledRoundReturnsWithinAPassAndFreesItsSession) {
   std::promise<void> gate;
   auto backend = std::make_unique<GatedBackend>(gate.get_future().share());
   std::future<void> started = backend->Started();

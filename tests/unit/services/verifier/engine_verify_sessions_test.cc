@@ -136,7 +136,8 @@ TEST(EngineVerifySessionsTest, RunsASessionFromOpenToClose) {
   EXPECT_FALSE(sink->failed());
 }
 
-TEST(EngineVerifySessionsTest, AFullQueueRefusesNewcomersAndStillTakesRoundsAndCloses) {
+TEST(EngineVerifySessionsTest,
+     AFullQueueRefusesNewcomersAndStillTakesRoundsAndCloses) {
   EngineVerifyOptions options;
   options.loop.queue_capacity = 3;
   const auto verifier = Start(options);
