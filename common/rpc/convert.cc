@@ -61,17 +61,6 @@ void AddTokens(const std::vector<SampledToken>& tokens, bool with_logprobs,
 
 }  // namespace
 
-absl::Status CheckRequestId(absl::string_view request_id) {
-  bool good = request_id.size() <= static_cast<size_t>(kMaxRequestIdBytes);
-  for (const char c : request_id) {
-    good &= absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-  }
-  if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("request_id: want at most ", kMaxRequestIdBytes,
-                   " characters of A-Za-z0-9._-"));
-}
-
 void ToProto(const SamplingParams& params, v1::SamplingParams* proto) {
   proto->set_temperature(params.temperature);
   proto->set_top_k(params.top_k);
@@ -187,6 +176,9 @@ void ToProto(const SessionRequest& request, v1::OpenSession* proto) {
                                    request.sampling.end_tokens.end());
   proto->set_max_length(static_cast<int32_t>(request.max_length));
   proto->set_cache_scope(request.cache_scope);
+  proto->set_request_id(request.request_id);
+  proto->set_want_row_tokens(request.want_row_tokens);
+  proto->set_numerics_fingerprint(request.numerics_fingerprint);
 }
 
 absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
@@ -197,11 +189,8 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
       CheckSize("stop_tokens", proto.stop_tokens_size(), kMaxList));
   FORETOKEN_RETURN_IF_ERROR(
       CheckSize("end_tokens", proto.end_tokens_size(), kMaxList));
-  if (proto.cache_scope().size() > static_cast<size_t>(kMaxCacheScopeBytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cache_scope: ", proto.cache_scope().size(),
-                     " bytes, want at most ", kMaxCacheScopeBytes));
-  }
+  FORETOKEN_RETURN_IF_ERROR(CheckRequestId(proto.request_id()));
+  FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(proto.cache_scope()));
   SessionRequest request;
   FORETOKEN_ASSIGN_OR_RETURN(request.sampling, FromProto(proto.sampling()));
   request.cache_scope = proto.cache_scope();
@@ -210,6 +199,9 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
   request.max_length = proto.max_length();
   request.sampling.end_tokens = Tokens(proto.end_tokens());
   request.stop_tokens = Tokens(proto.stop_tokens());
+  request.request_id = proto.request_id();
+  request.want_row_tokens = proto.want_row_tokens();
+  request.numerics_fingerprint = proto.numerics_fingerprint();
   return request;
 }
 

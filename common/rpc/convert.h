@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/sampling/sampler.h"
 #include "common/sampling/sampling_params.h"
+#include "common/speculation/generation.h"
 #include "common/speculation/modes.h"
 #include "common/speculation/round.h"
 #include "common/speculation/token_tree.h"
@@ -29,12 +30,6 @@ namespace foretoken::rpc {
 // Bounds of one message.
 inline constexpr int32_t kMaxTokensPerMessage = 1 << 22;
 inline constexpr int32_t kMaxTreeNodes = 4096;
-inline constexpr int32_t kMaxRequestIdBytes = 64;
-inline constexpr int32_t kMaxCacheScopeBytes = 256;
-
-// A name that a log can bear: empty, or at most kMaxRequestIdBytes characters
-// of A-Za-z0-9._-; InvalidArgument else, without repeating it.
-absl::Status CheckRequestId(absl::string_view request_id);
 
 // end_tokens are not part of the message. `seed` is left alone where the
 // message has none.
@@ -62,8 +57,7 @@ absl::Status ToProto(const Mode& mode, v1::SpeculationConfig* proto);
 absl::StatusOr<std::optional<Mode>> FromProto(
     const v1::SpeculationConfig& proto);
 
-// The verifier's session. request_id, fingerprint and want_row_tokens travel
-// beside the struct; its deadline is the call's.
+// The verifier's session; its deadline is the call's.
 void ToProto(const SessionRequest& request, v1::OpenSession* proto);
 absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto);
 

@@ -68,13 +68,6 @@ absl::StatusOr<VerifiedTree> ReadVerified(const v1::VerifiedTree& proto) {
 
 }  // namespace
 
-absl::Status CheckCacheScope(const std::string& scope) {
-  if (scope.size() <= kMaxCacheScopeBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("cache_scope: ", scope.size(),
-                                                 " bytes, want at most ",
-                                                 kMaxCacheScopeBytes));
-}
-
 absl::Status CheckFingerprint(const std::string& fingerprint) {
   if (fingerprint.empty() || fingerprint.size() == kFingerprintBytes) {
     return absl::OkStatus();

@@ -24,7 +24,6 @@ inline constexpr int kMaxPhrasesPerMessage = 1 << 16;
 inline constexpr int kMaxPhraseTokens = 64;
 inline constexpr size_t kFingerprintBytes = 32;  // SHA-256
 
-absl::Status CheckCacheScope(const std::string& scope);
 // Empty, or kFingerprintBytes.
 absl::Status CheckFingerprint(const std::string& fingerprint);
 

@@ -5,6 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/convert_generation.h"
 #include "common/rpc/status.h"
 
 namespace foretoken::rpc {
@@ -49,6 +50,22 @@ absl::StatusOr<v1::GenerateResult> GenerationClient::Generate(
     return absl::DataLossError("the stream ended without a last message");
   }
   return *std::move(result);
+}
+
+absl::StatusOr<GenerationSummary> GenerationClient::Generate(
+    const GenerationRequest& request,
+    absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) const {
+  v1::GenerateRequest message;
+  FORETOKEN_RETURN_IF_ERROR(ToProto(request, &message));
+  absl::Status taken;
+  const absl::StatusOr<v1::GenerateResult> result =
+      Generate(message, request.deadline, [&](const v1::GenerateDelta& delta) {
+        if (taken.ok()) taken = on_delta(FromProto(delta));
+        return taken.ok();
+      });
+  FORETOKEN_RETURN_IF_ERROR(taken);
+  FORETOKEN_RETURN_IF_ERROR(result.status());
+  return FromProto(*result);
 }
 
 absl::StatusOr<v1::GetModelInfoResponse> GenerationClient::GetModelInfo(

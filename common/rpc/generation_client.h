@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/rpc/channel.h"
+#include "common/speculation/generation.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 
 namespace foretoken::rpc {
@@ -30,6 +31,12 @@ class GenerationClient {
   absl::StatusOr<v1::GenerateResult> Generate(
       const v1::GenerateRequest& request, absl::Time deadline,
       absl::FunctionRef<bool(const v1::GenerateDelta&)> on_delta) const;
+
+  // The same with plain structs; an error of `on_delta` cancels the call and is
+  // returned.
+  absl::StatusOr<GenerationSummary> Generate(
+      const GenerationRequest& request,
+      absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) const;
 
   absl::StatusOr<v1::GetModelInfoResponse> GetModelInfo(
       absl::Time deadline) const;

@@ -48,6 +48,10 @@ class Stack final : public rpc::Servable {
  public:
   ~Stack() override;
 
+  orchestrator::GenerationService& generation() {
+    return orchestrator_->generation();
+  }
+
   grpc::Service* grpc_service() override { return orchestrator_.get(); }
   std::string health_name() const override {
     return orchestrator_->health_name();

@@ -53,7 +53,7 @@ grpc::ServerUnaryReactor* TrieDrafterServer::GetPhrases(
     grpc::CallbackServerContext* context, const v1::GetPhrasesRequest* request,
     v1::GetPhrasesResponse* response) {
   return RunCall(context, [this, request, response]() -> absl::Status {
-    FORETOKEN_RETURN_IF_ERROR(rpc::CheckCacheScope(request->cache_scope()));
+    FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(request->cache_scope()));
     const std::string& fingerprint = request->tokenizer_fingerprint();
     FORETOKEN_RETURN_IF_ERROR(rpc::CheckFingerprint(fingerprint));
     if (!options_.tokenizer_fingerprint.empty() && !fingerprint.empty() &&

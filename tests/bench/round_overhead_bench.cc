@@ -207,20 +207,22 @@ class Services {
     FORETOKEN_CHECK(sources.ok());
     drafting.economical = sources->economical;
     drafting.estimates = estimates_;
-    orc::GenerationRequest request;
+    GenerationRequest request;
     request.prompt =
         testing::MakePrompt(seed, options.prompt, info->vocab_size());
     request.max_tokens = options.rounds;
     request.ignore_eos = true;
-    const orc::TargetInfo target{info->vocab_size(), info->max_positions(), {}};
+    orc::TargetInfo target;
+    target.vocab_size = info->vocab_size();
+    target.max_positions = info->max_positions();
     auto loop = orc::DecodeLoop::Create(std::move(request), target, nullptr,
                                         std::move(sources->sources), drafting);
     FORETOKEN_CHECK(loop.ok());
-    orc::RemoteVerifier remote({}, *pool_, "bench");
+    orc::RemoteVerifier remote({}, *pool_);
     Watch watch(remote, sizes_, raw);
     const double drafter_before = DrafterMicros();
     const int64_t rounds_before = sizes_.rounds;
-    FORETOKEN_CHECK(orc::Generate(**loop, watch, [](const orc::Delta&) {
+    FORETOKEN_CHECK(orc::Generate(**loop, watch, [](const GenerationDelta&) {
                       return absl::OkStatus();
                     }).ok());
     remote.Close();

@@ -1,16 +1,18 @@
 // foretoken generate: text from a model, in this process or from a server.
+#include <algorithm>
 #include <memory>
-#include <optional>
-#include <string>
+#include <utility>
 
+#include "absl/time/clock.h"
 #include "common/base/status_macros.h"
-#include "common/speculation/modes.h"
+#include "common/infer/model_weights.h"
 #include "tools/cli/command.h"
 #include "tools/cli/generate_flags.h"
-#include "tools/cli/generate_local.h"
+#include "tools/cli/generate_model.h"
 #include "tools/cli/generate_output.h"
+#include "tools/cli/local_generation.h"
 #ifdef FORETOKEN_HAVE_SERVICES
-#include "tools/cli/remote_generation.h"
+#include "common/rpc/generation_client.h"
 #include "tools/cli/server_channel.h"
 #endif
 
@@ -18,48 +20,71 @@ namespace foretoken::cli {
 namespace {
 
 #ifdef FORETOKEN_HAVE_SERVICES
-absl::Status GenerateOnServer(const GenerateFlags& flags) {
-  FORETOKEN_ASSIGN_OR_RETURN(const Mode mode, Mode::Parse(flags.mode));
-  FORETOKEN_ASSIGN_OR_RETURN(orchestrator::GenerationRequest request,
-                             RequestOf(flags));
-  request.sampling.seed = flags.seed.value_or(0);
-  std::optional<std::string> text;
-  if (flags.prompt_ids.has_value()) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        request.prompt, ParseTokenIds("--prompt-ids", *flags.prompt_ids));
-  } else {
-    FORETOKEN_ASSIGN_OR_RETURN(text, ReadPromptText(flags));
-    if (text->empty()) {
-      return absl::InvalidArgumentError("prompt: it is empty");
-    }
+absl::StatusOr<GenerationSummary> GenerateOnServer(const GenerateFlags& flags,
+                                                   GenerationRequest request,
+                                                   GenerateOutput& output) {
+  rpc::ChannelOptions channel = ChannelOf(flags.server_access);
+  channel.token_file = flags.server_token_file;
+  if (flags.timeout_s > 0) {
+    request.deadline = absl::Now() + absl::Seconds(flags.timeout_s);
   }
-  RemoteOptions remote;
-  remote.address = flags.server;
-  remote.channel = ChannelOf(flags.server_access);
-  remote.channel.token_file = flags.server_token_file;
-  if (flags.timeout_s > 0) remote.timeout = absl::Seconds(flags.timeout_s);
-  GenerateOutput output(flags.json);
   FORETOKEN_ASSIGN_OR_RETURN(
-      const RemoteResult result,
-      GenerateRemotely(remote, text, request, flags.seed.has_value(), mode,
-                       [&](const orchestrator::Delta& delta) {
-                         return output.Take(delta);
-                       }));
-  request.sampling.seed = result.seed;
-  return output.Finish(result.prompt, result.summary, result.mode,
-                       request.sampling);
+      const std::unique_ptr<rpc::GenerationClient> client,
+      rpc::GenerationClient::Connect(flags.server, channel));
+  auto summary = client->Generate(request, [&](const GenerationDelta& delta) {
+    return output.Take(delta);
+  });
+  FORETOKEN_RETURN_IF_ERROR(Annotate(summary.status(), flags.server));
+  return summary;
 }
 #else
-absl::Status GenerateOnServer(const GenerateFlags&) {
+absl::StatusOr<GenerationSummary> GenerateOnServer(const GenerateFlags&,
+                                                   GenerationRequest,
+                                                   GenerateOutput&) {
   return absl::UnimplementedError(
       "--server: this build has no services, use --local");
 }
 #endif
 
+absl::StatusOr<GenerationSummary> GenerateLocally(const GenerateFlags& flags,
+                                                  GenerationRequest request,
+                                                  GenerateOutput& output) {
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                             LoadTokenizer(flags));
+  if (tokenizer != nullptr) {
+    FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWeights> weights,
+                               ModelWeights::Load(flags.model));
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(CheckVocabulary(*tokenizer, weights->config()), flags.model));
+  }
+  if (request.text.has_value()) {
+    request.prompt = tokenizer->EncodePrompt(*request.text);
+    request.text.reset();
+  }
+  request.sampling.seed = SeedOf(flags);
+  request.has_seed = true;
+  // Clamp before adding: max_tokens may overflow.
+  const int64_t tokens =
+      std::clamp<int64_t>(request.max_tokens, 0, ModelConfig::kMaxPositions) +
+      static_cast<int64_t>(request.prompt.size());
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<LocalGeneration> local,
+      StartLocalGeneration(flags, tokens, std::move(tokenizer)));
+  return local->service().Generate(
+      std::move(request),
+      [&](const GenerationDelta& delta) { return output.Take(delta); });
+}
+
 absl::Status Generate(const GenerateFlags& flags) {
   FORETOKEN_RETURN_IF_ERROR(CheckFlags(flags));
-  return flags.server.empty() ? GenerateLocally(flags)
-                              : GenerateOnServer(flags);
+  FORETOKEN_ASSIGN_OR_RETURN(GenerationRequest request, RequestOf(flags));
+  GenerateOutput output(flags.json, flags.sampling.logprobs >= 0);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const GenerationSummary summary,
+      flags.server.empty()
+          ? GenerateLocally(flags, std::move(request), output)
+          : GenerateOnServer(flags, std::move(request), output));
+  return output.Finish(summary);
 }
 
 }  // namespace

@@ -163,6 +163,23 @@ absl::Status ParseLogitBias(const std::vector<std::string>& flags,
   return absl::OkStatus();
 }
 
+// Ids with commas between; errors name `flag`. An empty text holds none.
+absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
+                                                   const std::string& text) {
+  std::vector<TokenId> ids;
+  if (text.empty()) return ids;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    TokenId id = 0;
+    if (!absl::SimpleAtoi(part, &id)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, ": '", part.substr(0, 32),
+                       "' is no token id, want numbers with commas between"));
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
 // The bytes as they are, of a file or a pipe: gzip is not looked into.
 absl::StatusOr<std::string> ReadVerbatim(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -182,6 +199,19 @@ absl::StatusOr<std::string> ReadVerbatim(const std::string& path) {
   if (!file.eof()) {
     return absl::DataLossError(
         absl::StrCat("--prompt-file: ", path, ": cannot be read"));
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> ReadPromptText(const GenerateFlags& flags) {
+  std::string text = flags.prompt.value_or("");
+  if (flags.prompt_file.has_value()) {
+    FORETOKEN_ASSIGN_OR_RETURN(text, ReadVerbatim(*flags.prompt_file));
+  }
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid != text.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt: no UTF-8 at byte ", valid));
   }
   return text;
 }
@@ -238,26 +268,12 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
-                                                   const std::string& text) {
-  std::vector<TokenId> ids;
-  if (text.empty()) return ids;
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    TokenId id = 0;
-    if (!absl::SimpleAtoi(part, &id)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(flag, ": '", part.substr(0, 32),
-                       "' is no token id, want numbers with commas between"));
-    }
-    ids.push_back(id);
-  }
-  return ids;
-}
-
-absl::StatusOr<orchestrator::GenerationRequest> RequestOf(
-    const GenerateFlags& flags) {
-  orchestrator::GenerationRequest request;
+absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags) {
+  GenerationRequest request;
+  FORETOKEN_ASSIGN_OR_RETURN(request.mode, Mode::Parse(flags.mode));
   request.sampling = flags.sampling;
+  request.sampling.seed = flags.seed.value_or(0);
+  request.has_seed = flags.seed.has_value();
   request.max_tokens = flags.max_tokens;
   request.stop_strings = flags.stop;
   request.ignore_eos = flags.ignore_eos;
@@ -265,20 +281,18 @@ absl::StatusOr<orchestrator::GenerationRequest> RequestOf(
   FORETOKEN_ASSIGN_OR_RETURN(
       request.stop_token_ids,
       ParseTokenIds("--stop-token-ids", flags.stop_token_ids));
+  if (flags.prompt_ids.has_value()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        request.prompt, ParseTokenIds("--prompt-ids", *flags.prompt_ids));
+  } else {
+    FORETOKEN_ASSIGN_OR_RETURN(request.text, ReadPromptText(flags));
+  }
+  // A lone BOS token is no prompt of the user's.
+  if (request.text.has_value() ? request.text->empty()
+                               : request.prompt.empty()) {
+    return absl::InvalidArgumentError("prompt: it is empty");
+  }
   return request;
-}
-
-absl::StatusOr<std::string> ReadPromptText(const GenerateFlags& flags) {
-  std::string text = flags.prompt.value_or("");
-  if (flags.prompt_file.has_value()) {
-    FORETOKEN_ASSIGN_OR_RETURN(text, ReadVerbatim(*flags.prompt_file));
-  }
-  const size_t valid = ValidUtf8Prefix(text);
-  if (valid != text.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt: no UTF-8 at byte ", valid));
-  }
-  return text;
 }
 
 }  // namespace foretoken::cli

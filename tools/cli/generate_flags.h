@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/types.h"
 #include "common/sampling/sampling_params.h"
-#include "services/orchestrator/core/decode_loop.h"
+#include "common/speculation/generation.h"
 #include "tools/cli/server_flags.h"
 
 namespace foretoken::cli {
@@ -53,17 +53,9 @@ void AddGenerateFlags(CLI::App& command, GenerateFlags& flags);
 // The rules between flags that the parser does not know.
 absl::Status CheckFlags(const GenerateFlags& flags);
 
-// What the flags say of the request, its prompt and seed apart.
-absl::StatusOr<orchestrator::GenerationRequest> RequestOf(
-    const GenerateFlags& flags);
-
-// Ids with commas between; errors name `flag`. An empty text holds none.
-absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
-                                                   const std::string& text);
-
-// The text of --prompt or --prompt-file. InvalidArgument where it is not UTF-8,
-// ResourceExhausted for a file over 64 MiB.
-absl::StatusOr<std::string> ReadPromptText(const GenerateFlags& flags);
+// The request of the flags. InvalidArgument for an empty prompt and a text that
+// is not UTF-8, ResourceExhausted for a file over 64 MiB.
+absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags);
 
 }  // namespace foretoken::cli
 

@@ -28,27 +28,18 @@ Json LogprobsJson(const std::vector<SampledToken>& tokens) {
   return list;
 }
 
-double TokensPerSecond(const orchestrator::GenerationSummary& summary) {
-  const double seconds = absl::ToDoubleSeconds(summary.decode_time);
-  return seconds > 0 ? static_cast<double>(summary.decoded_tokens) / seconds
-                     : 0.0;
-}
-
 }  // namespace
 
-std::string GenerateOutput::ResultJson(
-    const std::vector<TokenId>& prompt,
-    const orchestrator::GenerationSummary& summary, const std::string& mode,
-    const SamplingParams& sampling) const {
+std::string GenerateOutput::ResultJson(const GenerationSummary& summary) const {
   Json by_drafter = Json::object();
-  for (const orchestrator::DrafterCounts& counts : summary.by_drafter) {
+  for (const DrafterCounts& counts : summary.by_drafter) {
     by_drafter[DrafterName(counts.id)] = {{"drafted", counts.drafted},
                                           {"accepted", counts.accepted},
                                           {"rounds", counts.rounds},
                                           {"degraded_rounds", counts.degraded}};
   }
   Json json = {
-      {"prompt_token_ids", prompt},
+      {"prompt_token_ids", summary.prompt},
       {"token_ids", token_ids_},
       {"text", text_},
       {"finish_reason",
@@ -57,7 +48,7 @@ std::string GenerateOutput::ResultJson(
        {{"prompt_tokens", summary.prompt_tokens},
         {"completion_tokens", summary.completion_tokens}}},
       {"speculation",
-       {{"mode", mode},
+       {{"mode", summary.mode},
         {"rounds", summary.rounds},
         {"accept_length", summary.accept_length()},
         {"drafted_tokens", summary.drafted},
@@ -65,15 +56,15 @@ std::string GenerateOutput::ResultJson(
         {"by_drafter", std::move(by_drafter)}}},
       {"timing",
        {{"ttft_ms", absl::ToDoubleMilliseconds(summary.time_to_first_token)},
-        {"decode_tokens_per_s", TokensPerSecond(summary)},
+        {"decode_tokens_per_s", summary.tokens_per_second()},
         {"draft_ms", absl::ToDoubleMilliseconds(summary.draft_time)},
         {"verify_ms", absl::ToDoubleMilliseconds(summary.verify_time)}}},
-      {"seed", sampling.seed}};
-  if (sampling.logprobs >= 0) json["logprobs"] = LogprobsJson(logprobs_);
+      {"seed", summary.seed}};
+  if (has_logprobs_) json["logprobs"] = LogprobsJson(logprobs_);
   return DumpJson(json) + "\n";
 }
 
-absl::Status GenerateOutput::Take(const orchestrator::Delta& delta) {
+absl::Status GenerateOutput::Take(const GenerationDelta& delta) {
   if (!json_) return WriteOut(delta.text);
   text_ += delta.text;
   token_ids_.insert(token_ids_.end(), delta.token_ids.begin(),
@@ -83,16 +74,13 @@ absl::Status GenerateOutput::Take(const orchestrator::Delta& delta) {
   return absl::OkStatus();
 }
 
-absl::Status GenerateOutput::Finish(
-    const std::vector<TokenId>& prompt,
-    const orchestrator::GenerationSummary& summary, const std::string& mode,
-    const SamplingParams& sampling) {
+absl::Status GenerateOutput::Finish(const GenerationSummary& summary) {
   FORETOKEN_LOG(
       kInfo, summary.completion_tokens, " tokens, ",
       absl::StrFormat("%.1f tokens/s, accept length %.2f",
-                      TokensPerSecond(summary), summary.accept_length()));
+                      summary.tokens_per_second(), summary.accept_length()));
   if (!json_) return WriteOut("\n");
-  return WriteOut(ResultJson(prompt, summary, mode, sampling));
+  return WriteOut(ResultJson(summary));
 }
 
 }  // namespace foretoken::cli

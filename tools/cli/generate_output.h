@@ -3,37 +3,33 @@
 #define FORETOKEN_TOOLS_CLI_GENERATE_OUTPUT_H_
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/base/types.h"
 #include "common/sampling/sampler.h"
-#include "services/orchestrator/core/decode_loop.h"
+#include "common/speculation/generation.h"
 
 namespace foretoken::cli {
 
 // Owned by one thread.
 class GenerateOutput {
  public:
-  explicit GenerateOutput(bool json) : json_(json) {}
+  GenerateOutput(bool json, bool logprobs)
+      : json_(json), has_logprobs_(logprobs) {}
 
   // Shows a delta at once, or keeps it for the object. DataLoss where stdout
   // cannot be written.
-  absl::Status Take(const orchestrator::Delta& delta);
+  absl::Status Take(const GenerationDelta& delta);
 
   // Ends the text, or prints the object in one line.
-  absl::Status Finish(const std::vector<TokenId>& prompt,
-                      const orchestrator::GenerationSummary& summary,
-                      const std::string& mode, const SamplingParams& sampling);
+  absl::Status Finish(const GenerationSummary& summary);
 
  private:
-  std::string ResultJson(const std::vector<TokenId>& prompt,
-                         const orchestrator::GenerationSummary& summary,
-                         const std::string& mode,
-                         const SamplingParams& sampling) const;
+  std::string ResultJson(const GenerationSummary& summary) const;
 
   const bool json_;
+  const bool has_logprobs_;
   std::string text_;
   std::vector<TokenId> token_ids_;
   std::vector<SampledToken> logprobs_;

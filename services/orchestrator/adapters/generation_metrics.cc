@@ -29,8 +29,7 @@ GenerationMetrics::GenerationMetrics(metrics::Registry& registry)
   }
 }
 
-void GenerationMetrics::RequestEnded(absl::StatusCode code,
-                                     absl::Duration latency) {
+void GenerationMetrics::OnEnd(absl::StatusCode code, absl::Duration latency) {
   running_.Decrement();
   ended_.Increment(code);
   if (code == absl::StatusCode::kOk) {
@@ -38,13 +37,13 @@ void GenerationMetrics::RequestEnded(absl::StatusCode code,
   }
 }
 
-void GenerationMetrics::Prefilled(const GenerationSummary& summary) {
+void GenerationMetrics::OnPrefill(const GenerationSummary& summary) {
   prompt_tokens_.Increment(static_cast<double>(summary.prompt_tokens));
   generation_tokens_.Increment(static_cast<double>(summary.completion_tokens));
   first_token_.Observe(absl::ToDoubleSeconds(summary.time_to_first_token));
 }
 
-void GenerationMetrics::RoundDone(const RoundReport& round) {
+void GenerationMetrics::OnRound(const RoundReport& round) {
   rounds_.Increment();
   if (round.draft_nodes > 0) drafts_.Increment();
   draft_tokens_.Increment(round.draft_nodes);
@@ -75,7 +74,7 @@ void GenerationMetrics::RoundDone(const RoundReport& round) {
   tree_nodes_.Observe(round.draft_nodes);
 }
 
-void GenerationMetrics::Failovers(int64_t count) {
+void GenerationMetrics::OnFailovers(int64_t count) {
   failovers_.Increment(static_cast<double>(count));
 }
 

@@ -9,20 +9,20 @@
 #include "absl/time/time.h"
 #include "common/metrics/registry.h"
 #include "common/speculation/round.h"
-#include "services/orchestrator/core/decode_loop.h"
+#include "services/orchestrator/core/generation_service.h"
 
 namespace foretoken::orchestrator {
 
-class GenerationMetrics {
+class GenerationMetrics final : public GenerationObserver {
  public:
   explicit GenerationMetrics(metrics::Registry& registry);
 
-  void RequestStarted() { running_.Increment(); }
+  void OnRequest() override { running_.Increment(); }
+  void OnPrefill(const GenerationSummary& summary) override;
+  void OnRound(const RoundReport& round) override;
+  void OnFailovers(int64_t count) override;
   // `latency` counts for served requests alone.
-  void RequestEnded(absl::StatusCode code, absl::Duration latency);
-  void Prefilled(const GenerationSummary& summary);
-  void RoundDone(const RoundReport& round);
-  void Failovers(int64_t count);
+  void OnEnd(absl::StatusCode code, absl::Duration latency) override;
 
  private:
   metrics::Registry& registry_;

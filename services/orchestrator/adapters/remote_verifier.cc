@@ -29,8 +29,8 @@ absl::Status Protocol(const char* wanted) {
 }  // namespace
 
 RemoteVerifier::RemoteVerifier(const RemoteVerifierOptions& options,
-                               VerifierPool& pool, std::string request_id)
-    : options_(options), pool_(pool), request_id_(std::move(request_id)) {}
+                               VerifierPool& pool)
+    : options_(options), pool_(pool) {}
 
 RemoteVerifier::~RemoteVerifier() { Close(); }
 
@@ -82,9 +82,6 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   v1::VerifyRequest request;
   v1::OpenSession& open = *request.mutable_open();
   rpc::ToProto(session_, &open);
-  open.set_request_id(request_id_);
-  open.set_numerics_fingerprint(fingerprint_);
-  open.set_want_row_tokens(want_row_tokens_);
   call_->Send(std::move(request));
 
   FORETOKEN_ASSIGN_OR_RETURN(v1::VerifyResponse opened, call_->Receive());
@@ -93,12 +90,12 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   if (!prefilled.has_prefilled()) return Protocol("prefilled");
   FORETOKEN_ASSIGN_OR_RETURN(PrefillResult result,
                              rpc::FromProto(prefilled.prefilled()));
-  fingerprint_ = opened.opened().numerics_fingerprint();
+  session_.numerics_fingerprint = opened.opened().numerics_fingerprint();
   return result;
 }
 
 absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere() {
-  const bool fresh = fingerprint_.empty();
+  const bool fresh = session_.numerics_fingerprint.empty();
   const absl::Time give_up = std::min(
       session_.deadline, absl::Now() + (fresh ? options_.connect_timeout
                                               : options_.failover_timeout));
@@ -190,7 +187,7 @@ absl::StatusOr<RoundResult> RemoteVerifier::Round(RoundRequest request) {
     // Cancelled by us, or the request's own fault?
     FORETOKEN_RETURN_IF_ERROR(BackOff(absl::ZeroDuration()));
     if (!IsLost(result.status())) return result.status();
-    FORETOKEN_LOG(kWarning, "request ", request_id_, ": verifier ",
+    FORETOKEN_LOG(kWarning, "request ", session_.request_id, ": verifier ",
                   lease_->name(),
                   " lost, replaying: ", result.status().message());
     lease_->ReportDown();

@@ -38,22 +38,17 @@ struct RemoteVerifierOptions {
 class RemoteVerifier final : public Verifier {
  public:
   // `pool` must outlive the object.
-  RemoteVerifier(const RemoteVerifierOptions& options, VerifierPool& pool,
-                 std::string request_id);
+  RemoteVerifier(const RemoteVerifierOptions& options, VerifierPool& pool);
   ~RemoteVerifier() override;
 
   absl::StatusOr<PrefillResult> Open(SessionRequest request) override;
   absl::StatusOr<RoundResult> Round(RoundRequest request) override;
   void Close() override;
-
-  // Ends the call in progress, and all later ones, with Cancelled.
-  void Cancel();
-
-  // Whether rounds give the target's token of every row. Before Open.
-  void WantRowTokens(bool want) { want_row_tokens_ = want; }
-
-  int64_t failovers() const { return failovers_; }
-  const std::string& numerics_fingerprint() const { return fingerprint_; }
+  void Cancel() override;
+  int64_t failovers() const override { return failovers_; }
+  const std::string& numerics_fingerprint() const {
+    return session_.numerics_fingerprint;
+  }
 
  private:
   // One attempt on one verifier, prefill included.
@@ -69,10 +64,9 @@ class RemoteVerifier final : public Verifier {
 
   const RemoteVerifierOptions options_;
   VerifierPool& pool_;
-  const std::string request_id_;
-  bool want_row_tokens_ = false;
-  SessionRequest session_;   // tokens: prompt and everything committed since
-  std::string fingerprint_;  // empty until a session was opened
+  // With the fingerprint of the first verifier; tokens: prompt and everything
+  // committed since.
+  SessionRequest session_;
   std::optional<VerifierPool::Lease> lease_;
   std::shared_ptr<VerifyStream> call_;
   int64_t failovers_ = 0;

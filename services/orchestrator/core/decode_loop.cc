@@ -81,10 +81,13 @@ DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
     : request_(std::move(request)),
       target_(target),
       clock_(options.clock),
-      text_(request_.prompt),
+      text_(std::move(request_.prompt)),
       output_(tokenizer, std::move(stop_matcher), request_.sampling.min_tokens),
       drafting_(std::move(sources), target.vocab_size, std::move(options)),
       start_(clock_()) {
+  summary_.request_id = request_.request_id;
+  summary_.mode = request_.mode.value_or(Mode()).ToString();
+  summary_.seed = request_.sampling.seed;
   summary_.prompt_tokens = static_cast<int64_t>(text_.size());
   for (int i = 0; i < drafting_.size(); ++i) {
     summary_.by_drafter.push_back({drafting_.id(i)});
@@ -106,11 +109,14 @@ SessionRequest DecodeLoop::OpenRequest() const {
   session.max_length = summary_.prompt_tokens + request_.max_tokens;
   session.sampling = request_.sampling;
   session.stop_tokens = request_.sampling.end_tokens;
+  session.request_id = request_.request_id;
+  session.want_row_tokens = drafting_.needs_rows();
   session.deadline = request_.deadline;
   return session;
 }
 
-absl::Status DecodeLoop::OnPrefill(const PrefillResult& result, Delta& delta) {
+absl::Status DecodeLoop::OnPrefill(const PrefillResult& result,
+                                   GenerationDelta& delta) {
   const bool replayed = prefilled_;
   if (done() || result.tokens.size() != (replayed ? 0 : 1) ||
       result.length != static_cast<int64_t>(text_.size() + !replayed)) {
@@ -186,7 +192,8 @@ absl::Status DecodeLoop::CheckCommitted(
   return absl::OkStatus();
 }
 
-absl::Status DecodeLoop::OnRound(const RoundResult& result, Delta& delta) {
+absl::Status DecodeLoop::OnRound(const RoundResult& result,
+                                 GenerationDelta& delta) {
   FORETOKEN_RETURN_IF_ERROR(CheckResult(result));
   report_ = RoundReport();
   report_.length = static_cast<int64_t>(text_.size());
@@ -238,7 +245,7 @@ void DecodeLoop::Count(const RoundResult& result, int64_t taken,
 
 int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
                                const std::vector<DrafterId>& drafters,
-                               FinishReason finish, Delta& delta) {
+                               FinishReason finish, GenerationDelta& delta) {
   int64_t taken = 0;
   bool stopped = false;
   for (size_t i = 0; i < tokens.size() && !stopped; ++i) {
@@ -260,7 +267,7 @@ int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
   return taken;
 }
 
-void DecodeLoop::Show(Delta& delta) {
+void DecodeLoop::Show(GenerationDelta& delta) {
   delta.text += output_.TakeText();
   const int64_t count = output_.TakeTokens();
   for (int64_t i = 0; i < count; ++i) {
@@ -282,22 +289,26 @@ void DecodeLoop::End(FinishReason finish) {
       static_cast<int64_t>(text_.size()) - summary_.prompt_tokens - 1;
 }
 
+GenerationSummary DecodeLoop::TakeSummary() {
+  text_.resize(static_cast<size_t>(summary_.prompt_tokens));
+  summary_.prompt = std::move(text_);
+  return std::move(summary_);
+}
+
 absl::Status Generate(
     DecodeLoop& loop, Verifier& verifier,
-    const std::function<absl::Status(const Delta&)>& on_delta) {
-  Delta delta;
+    absl::FunctionRef<absl::Status(const GenerationDelta&)> on_step) {
+  GenerationDelta delta;
   FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult prefill,
                              verifier.Open(loop.OpenRequest()));
   FORETOKEN_RETURN_IF_ERROR(loop.OnPrefill(prefill, delta));
-  FORETOKEN_RETURN_IF_ERROR(on_delta(delta));
+  FORETOKEN_RETURN_IF_ERROR(on_step(delta));
   while (!loop.done()) {
     FORETOKEN_ASSIGN_OR_RETURN(const RoundResult round,
                                verifier.Round(loop.NextRound()));
-    delta = Delta();
+    delta = GenerationDelta();
     FORETOKEN_RETURN_IF_ERROR(loop.OnRound(round, delta));
-    if (!delta.text.empty() || !delta.token_ids.empty()) {
-      FORETOKEN_RETURN_IF_ERROR(on_delta(delta));
-    }
+    FORETOKEN_RETURN_IF_ERROR(on_step(delta));
   }
   verifier.Close();
   return absl::OkStatus();

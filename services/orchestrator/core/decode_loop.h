@@ -23,14 +23,15 @@
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DECODE_LOOP_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/speculation/generation.h"
 #include "common/speculation/round.h"
 #include "common/text/stop_matcher.h"
 #include "common/text/tokenizer.h"
@@ -40,42 +41,15 @@
 
 namespace foretoken::orchestrator {
 
-struct GenerationRequest {
-  std::vector<TokenId> prompt;  // BOS included, if it has one
-  // With its seed; end_tokens is filled in from the fields below.
-  SamplingParams sampling;
-  int64_t max_tokens = 128;
-  std::vector<TokenId> stop_token_ids;
-  std::vector<std::string> stop_strings;
-  bool ignore_eos = false;  // the model's end tokens are tokens like any other
-  std::string cache_scope;
-  std::string request_id;  // for the logs of others
-  absl::Time deadline = absl::InfiniteFuture();
-};
-
-// Of the target model.
+// The target model and the limits of its verifiers.
 struct TargetInfo {
   int32_t vocab_size = 0;
   int64_t max_positions = 0;
   std::vector<TokenId> eos_tokens;
-};
-
-// What became certain and may be shown.
-struct Delta {
-  std::string text;
-  std::vector<TokenId> token_ids;
-  // Per token, the drafter whose node it was, or its part; kTarget: the bonus.
-  std::vector<DrafterId> drafters;
-  // Per token, if logprobs were asked for.
-  std::vector<SampledToken> logprobs;
-};
-
-struct DrafterCounts {
-  DrafterId id = DrafterId::kFused;
-  int64_t drafted = 0;
-  int64_t accepted = 0;
-  int64_t rounds = 0;    // in which it had an answer in time
-  int64_t degraded = 0;  // in which it was wanted and had none
+  int32_t max_rows_per_session = TreeLimits().max_rows;
+  PassCosts costs;
+  std::string numerics_fingerprint;
+  std::string tokenizer_fingerprint;  // raw SHA-256; empty: not known
 };
 
 // One round as it went, for metrics and traces.
@@ -93,31 +67,11 @@ struct RoundReport {
   RoundStats stats;
 };
 
-struct GenerationSummary {
-  FinishReason finish = FinishReason::kNone;
-  int64_t prompt_tokens = 0;
-  int64_t completion_tokens = 0;  // shown, the end token included
-  int64_t reused_tokens = 0;      // of the prompt, from the prefix cache
-  int64_t rounds = 0;
-  int64_t drafted = 0;
-  int64_t accepted = 0;
-  std::vector<DrafterCounts> by_drafter;
-  absl::Duration time_to_first_token;
-  absl::Duration decode_time;  // from the first token to the last
-  int64_t decoded_tokens = 0;  // in that time
-  absl::Duration draft_time;   // waiting for drafts and merging them
-  absl::Duration verify_time;
-
-  // Tokens per round; 1 where there was none.
-  double accept_length() const {
-    return rounds == 0 ? 1.0 : 1.0 + static_cast<double>(accepted) / rounds;
-  }
-};
-
 class DecodeLoop {
  public:
-  // Checks the request; InvalidArgument names the field. `tokenizer` may be
-  // null (ids alone, no text and no stop strings) and must outlive the loop.
+  // Checks the request, whose prompt is encoded and whose seed is drawn;
+  // InvalidArgument names the field. `tokenizer` may be null (ids alone, no
+  // text and no stop strings) and must outlive the loop.
   static absl::StatusOr<std::unique_ptr<DecodeLoop>> Create(
       GenerationRequest request, const TargetInfo& target,
       const Tokenizer* tokenizer, DraftSources sources,
@@ -125,14 +79,14 @@ class DecodeLoop {
 
   SessionRequest OpenRequest() const;
   // Internal for an answer that does not fit the state.
-  absl::Status OnPrefill(const PrefillResult& result, Delta& delta);
+  absl::Status OnPrefill(const PrefillResult& result, GenerationDelta& delta);
   RoundRequest NextRound();
-  absl::Status OnRound(const RoundResult& result, Delta& delta);
+  absl::Status OnRound(const RoundResult& result, GenerationDelta& delta);
 
   bool done() const { return summary_.finish != FinishReason::kNone; }
   const GenerationSummary& summary() const { return summary_; }
-  // A source reads the target's token of every row.
-  bool needs_rows() const { return drafting_.needs_rows(); }
+  // The summary with the prompt; ends the use of the loop.
+  GenerationSummary TakeSummary();
   // Of the last OnRound.
   const RoundReport& last_round() const { return report_; }
 
@@ -155,11 +109,11 @@ class DecodeLoop {
   // Takes over committed tokens up to the one that ends the output; how many.
   int64_t TakeTokens(const std::vector<SampledToken>& tokens,
                      const std::vector<DrafterId>& drafters,
-                     FinishReason finish, Delta& delta);
+                     FinishReason finish, GenerationDelta& delta);
   void End(FinishReason finish);
-  void Show(Delta& delta);
+  void Show(GenerationDelta& delta);
 
-  const GenerationRequest request_;
+  GenerationRequest request_;  // its prompt: text_ has it
   const TargetInfo target_;
   const Clock clock_;
   std::vector<TokenId> text_;  // committed, prompt first
@@ -175,11 +129,11 @@ class DecodeLoop {
   GenerationSummary summary_;
 };
 
-// Drives `loop` over `verifier` to its end. `on_delta` is called after prefill
-// and every round that shows something.
+// Drives `loop` over `verifier` to its end. `on_step` is called after prefill
+// and every round, with what became certain; an error of its own ends it.
 absl::Status Generate(
     DecodeLoop& loop, Verifier& verifier,
-    const std::function<absl::Status(const Delta&)>& on_delta);
+    absl::FunctionRef<absl::Status(const GenerationDelta&)> on_step);
 
 }  // namespace foretoken::orchestrator
 

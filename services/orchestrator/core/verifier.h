@@ -7,6 +7,8 @@
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_VERIFIER_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_VERIFIER_H_
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "common/speculation/round.h"
 
@@ -21,6 +23,12 @@ class Verifier {
   virtual absl::StatusOr<RoundResult> Round(RoundRequest request) = 0;
   // Frees the session; harmless without one. Also done on destruction.
   virtual void Close() = 0;
+
+  // Ends the call in progress, and all later ones, with Cancelled. The one
+  // method that other threads may call.
+  virtual void Cancel() {}
+  // Moves to another verifier.
+  virtual int64_t failovers() const { return 0; }
 };
 
 }  // namespace foretoken::orchestrator

@@ -34,13 +34,9 @@ absl::Status SessionProtocol::Open(
     return absl::FailedPreconditionError(
         "open: the stream has a session already");
   }
-  FORETOKEN_RETURN_IF_ERROR(rpc::CheckRequestId(message.request_id()));
-  request_id_ = message.request_id();
   FORETOKEN_ASSIGN_OR_RETURN(SessionRequest request, rpc::FromProto(message));
   request.deadline = deadline;
-  request.request_id = request_id_;
-  request.numerics_fingerprint = message.numerics_fingerprint();
-  request.want_row_tokens = message.want_row_tokens();
+  request_id_ = request.request_id;
   want_row_tokens_ = request.want_row_tokens;
   want_logprobs_ = request.sampling.logprobs >= 0;
   FORETOKEN_ASSIGN_OR_RETURN(session_,

@@ -30,7 +30,7 @@ struct Generated {
   std::vector<SampledToken> logprobs;
   GenerationSummary summary;
 
-  void Add(const Delta& delta) {
+  void Add(const GenerationDelta& delta) {
     text += delta.text;
     token_ids.insert(token_ids.end(), delta.token_ids.begin(),
                      delta.token_ids.end());
@@ -71,7 +71,7 @@ class DecodeLoopTest : public ::testing::Test {
     local::InProcessVerifier verifier(driver);
     Generated generated;
     const absl::Status status =
-        Generate(**loop, verifier, [&](const Delta& delta) {
+        Generate(**loop, verifier, [&](const GenerationDelta& delta) {
           generated.Add(delta);
           return absl::OkStatus();
         });
@@ -284,7 +284,7 @@ TEST_F(DecodeLoopTest, ALostSessionIsReplayedElsewhereToTheSameText) {
                                           testing::FakeBackendOptions()));
     local::EngineDriver driver(engine);
     local::InProcessVerifier verifier(driver);
-    Delta delta;
+    GenerationDelta delta;
     FORETOKEN_ASSERT_OK(
         loop->OnPrefill(verifier.Open(loop->OpenRequest()).value(), delta));
     for (int i = 0; i < rounds && !loop->done(); ++i) {
@@ -307,7 +307,7 @@ TEST_F(DecodeLoopTest, TimesAreTakenFromTheClock) {
   options.clock = [&now] { return now; };
   auto loop = MakeLoop(Request(2), "off", options).value();
   now += absl::Milliseconds(70);
-  Delta delta;
+  GenerationDelta delta;
   PrefillResult prefill;
   prefill.length = 7;
   prefill.tokens.emplace_back().token = 4;
@@ -326,7 +326,7 @@ TEST_F(DecodeLoopTest, TimesAreTakenFromTheClock) {
 
 TEST_F(DecodeLoopTest, AnswersThatDoNotFitAreInternalErrors) {
   auto loop = MakeLoop(Request(5)).value();
-  Delta delta;
+  GenerationDelta delta;
   PrefillResult prefill;
   prefill.length = 6;  // no token
   EXPECT_THAT(loop->OnPrefill(prefill, delta),

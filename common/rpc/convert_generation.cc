@@ -1,0 +1,168 @@
+#include "common/rpc/convert_generation.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/rpc/convert.h"
+
+namespace foretoken::rpc {
+
+absl::Status ToProto(const GenerationRequest& request,
+                     v1::GenerateRequest* proto) {
+  if (request.text.has_value()) {
+    proto->set_text(*request.text);
+  } else {
+    proto->mutable_token_ids()->mutable_ids()->Add(request.prompt.begin(),
+                                                   request.prompt.end());
+  }
+  ToProto(request.sampling, proto->mutable_sampling());
+  if (!request.has_seed) proto->mutable_sampling()->clear_seed();
+  if (request.mode.has_value()) {
+    FORETOKEN_RETURN_IF_ERROR(
+        ToProto(*request.mode, proto->mutable_speculation()));
+  }
+  if (request.max_tree_nodes.has_value()) {
+    proto->mutable_speculation()->set_max_tree_nodes(*request.max_tree_nodes);
+  }
+  // Any number beyond the message's is beyond every model's context, too.
+  proto->set_max_tokens(static_cast<int32_t>(std::clamp<int64_t>(
+      request.max_tokens, std::numeric_limits<int32_t>::min(),
+      std::numeric_limits<int32_t>::max())));
+  for (const std::string& stop : request.stop_strings) proto->add_stop(stop);
+  proto->mutable_stop_token_ids()->Add(request.stop_token_ids.begin(),
+                                       request.stop_token_ids.end());
+  proto->set_ignore_eos(request.ignore_eos);
+  proto->set_cache_scope(request.cache_scope);
+  proto->set_request_id(request.request_id);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GenerationRequest> FromProto(const v1::GenerateRequest& proto) {
+  GenerationRequest request;
+  FORETOKEN_ASSIGN_OR_RETURN(request.sampling, FromProto(proto.sampling()));
+  FORETOKEN_ASSIGN_OR_RETURN(request.mode, FromProto(proto.speculation()));
+  switch (proto.prompt_case()) {
+    case v1::GenerateRequest::kText:
+      request.text = proto.text();
+      break;
+    case v1::GenerateRequest::kTokenIds:
+      request.prompt.assign(proto.token_ids().ids().begin(),
+                            proto.token_ids().ids().end());
+      break;
+    case v1::GenerateRequest::PROMPT_NOT_SET:
+      return absl::InvalidArgumentError("prompt: want text or token_ids");
+  }
+  request.has_seed = proto.sampling().has_seed();
+  if (proto.speculation().has_max_tree_nodes()) {
+    request.max_tree_nodes = proto.speculation().max_tree_nodes();
+  }
+  if (proto.has_max_tokens()) request.max_tokens = proto.max_tokens();
+  request.stop_token_ids.assign(proto.stop_token_ids().begin(),
+                                proto.stop_token_ids().end());
+  request.stop_strings.assign(proto.stop().begin(), proto.stop().end());
+  request.ignore_eos = proto.ignore_eos();
+  request.cache_scope = proto.cache_scope();
+  request.request_id = proto.request_id();
+  return request;
+}
+
+void ToProto(const GenerationDelta& delta, v1::GenerateDelta* proto) {
+  proto->set_text(delta.text);
+  proto->mutable_token_ids()->Add(delta.token_ids.begin(),
+                                  delta.token_ids.end());
+  for (const DrafterId drafter : delta.drafters) {
+    proto->add_drafters(ToProto(drafter));
+  }
+  for (const SampledToken& token : delta.logprobs) {
+    ToProto(token, proto->add_logprobs());
+  }
+}
+
+GenerationDelta FromProto(const v1::GenerateDelta& proto) {
+  GenerationDelta delta;
+  delta.text = proto.text();
+  delta.token_ids.assign(proto.token_ids().begin(), proto.token_ids().end());
+  for (const int drafter : proto.drafters()) {
+    delta.drafters.push_back(FromProto(static_cast<v1::Drafter>(drafter)));
+  }
+  for (int i = 0; i < proto.logprobs_size(); ++i) {
+    SampledToken& token = delta.logprobs.emplace_back();
+    if (i < proto.token_ids_size()) token.token = proto.token_ids(i);
+    token.logprob = proto.logprobs(i).logprob();
+    for (const v1::TokenLogprob& top : proto.logprobs(i).top()) {
+      token.top_logprobs.push_back({top.token(), top.logprob()});
+    }
+  }
+  return delta;
+}
+
+void ToProto(const GenerationSummary& summary, v1::GenerateResult* proto) {
+  proto->set_finish_reason(ToProto(summary.finish));
+  v1::Usage* usage = proto->mutable_usage();
+  usage->set_prompt_tokens(static_cast<int32_t>(summary.prompt_tokens));
+  usage->set_completion_tokens(static_cast<int32_t>(summary.completion_tokens));
+  usage->set_cached_prompt_tokens(static_cast<int32_t>(summary.reused_tokens));
+  v1::SpeculationStats* stats = proto->mutable_speculation();
+  stats->set_mode(summary.mode);
+  stats->set_rounds(summary.rounds);
+  stats->set_drafted_tokens(summary.drafted);
+  stats->set_accepted_tokens(summary.accepted);
+  stats->set_accept_length(summary.accept_length());
+  for (const DrafterCounts& counts : summary.by_drafter) {
+    v1::DrafterStats* by = stats->add_by_drafter();
+    by->set_drafter(ToProto(counts.id));
+    by->set_drafted_tokens(counts.drafted);
+    by->set_accepted_tokens(counts.accepted);
+    by->set_rounds(counts.rounds);
+    by->set_degraded_rounds(counts.degraded);
+  }
+  v1::Timing* timing = proto->mutable_timing();
+  timing->set_time_to_first_token_ms(
+      absl::ToDoubleMilliseconds(summary.time_to_first_token));
+  timing->set_decode_tokens_per_s(summary.tokens_per_second());
+  timing->set_draft_ms(absl::ToDoubleMilliseconds(summary.draft_time));
+  timing->set_verify_ms(absl::ToDoubleMilliseconds(summary.verify_time));
+  timing->set_total_ms(absl::ToDoubleMilliseconds(summary.total_time));
+  proto->set_seed(summary.seed);
+  proto->set_request_id(summary.request_id);
+  proto->mutable_prompt_token_ids()->Add(summary.prompt.begin(),
+                                         summary.prompt.end());
+}
+
+GenerationSummary FromProto(const v1::GenerateResult& proto) {
+  GenerationSummary summary;
+  summary.finish = FromProto(proto.finish_reason());
+  summary.prompt_tokens = proto.usage().prompt_tokens();
+  summary.completion_tokens = proto.usage().completion_tokens();
+  summary.reused_tokens = proto.usage().cached_prompt_tokens();
+  summary.mode = proto.speculation().mode();
+  summary.rounds = proto.speculation().rounds();
+  summary.drafted = proto.speculation().drafted_tokens();
+  summary.accepted = proto.speculation().accepted_tokens();
+  for (const v1::DrafterStats& stats : proto.speculation().by_drafter()) {
+    summary.by_drafter.push_back(
+        {FromProto(stats.drafter()), stats.drafted_tokens(),
+         stats.accepted_tokens(), stats.rounds(), stats.degraded_rounds()});
+  }
+  const v1::Timing& timing = proto.timing();
+  summary.time_to_first_token =
+      absl::Milliseconds(timing.time_to_first_token_ms());
+  summary.draft_time = absl::Milliseconds(timing.draft_ms());
+  summary.verify_time = absl::Milliseconds(timing.verify_ms());
+  summary.total_time = absl::Milliseconds(timing.total_ms());
+  summary.decoded_tokens = summary.rounds + summary.accepted;
+  if (timing.decode_tokens_per_s() > 0) {
+    summary.decode_time =
+        absl::Seconds(static_cast<double>(summary.decoded_tokens) /
+                      timing.decode_tokens_per_s());
+  }
+  summary.seed = proto.seed();
+  summary.request_id = proto.request_id();
+  summary.prompt.assign(proto.prompt_token_ids().begin(),
+                        proto.prompt_token_ids().end());
+  return summary;
+}
+
+}  // namespace foretoken::rpc

@@ -1,0 +1,103 @@
+// One request for output and what it gives, as plain structs: the same in one
+// process, behind gRPC (generation.proto) and behind HTTP.
+#ifndef FORETOKEN_COMMON_SPECULATION_GENERATION_H_
+#define FORETOKEN_COMMON_SPECULATION_GENERATION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/types.h"
+#include "common/sampling/sampler.h"
+#include "common/sampling/sampling_params.h"
+#include "common/speculation/drafter_id.h"
+#include "common/speculation/modes.h"
+#include "common/speculation/round.h"
+
+namespace foretoken {
+
+inline constexpr size_t kMaxRequestIdBytes = 64;
+inline constexpr size_t kMaxCacheScopeBytes = 256;
+
+// OK for an id that logs can show: empty, or at most kMaxRequestIdBytes
+// characters of A-Za-z0-9._-; else InvalidArgument, without repeating it.
+absl::Status CheckRequestId(absl::string_view request_id);
+// OK for at most kMaxCacheScopeBytes bytes.
+absl::Status CheckCacheScope(absl::string_view cache_scope);
+
+struct GenerationRequest {
+  // Encoded with the tokenizer, BOS included where the model's files ask for
+  // it; unset: `prompt` is taken as it is.
+  std::optional<std::string> text;
+  std::vector<TokenId> prompt;  // BOS included, if it has one
+  // end_tokens is filled in from the fields below.
+  SamplingParams sampling;
+  bool has_seed = true;  // false: a seed is drawn, and sampling.seed not used
+  std::optional<Mode> mode;               // unset: the service's default
+  std::optional<int32_t> max_tree_nodes;  // unset: the service's limit
+  int64_t max_tokens = 128;
+  std::vector<TokenId> stop_token_ids;
+  std::vector<std::string> stop_strings;
+  bool ignore_eos = false;  // the model's end tokens are tokens like any other
+  std::string cache_scope;  // bounds every sharing of text
+  std::string request_id;   // for logs; drawn where it is empty
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+// What became certain and may be shown.
+struct GenerationDelta {
+  std::string text;
+  std::vector<TokenId> token_ids;
+  // Per token, the drafter whose node it was, or its part; kTarget: the bonus.
+  std::vector<DrafterId> drafters;
+  // Per token, if logprobs were asked for.
+  std::vector<SampledToken> logprobs;
+
+  bool empty() const { return text.empty() && token_ids.empty(); }
+};
+
+struct DrafterCounts {
+  DrafterId id = DrafterId::kFused;
+  int64_t drafted = 0;
+  int64_t accepted = 0;
+  int64_t rounds = 0;    // in which it had an answer in time
+  int64_t degraded = 0;  // in which it was wanted and had none
+};
+
+struct GenerationSummary {
+  std::string request_id;
+  std::string mode;  // with the parameters that were given
+  uint64_t seed = 0;
+  std::vector<TokenId> prompt;  // as it was used
+  FinishReason finish = FinishReason::kNone;
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;  // shown, the end token included
+  int64_t reused_tokens = 0;      // of the prompt, from the prefix cache
+  int64_t rounds = 0;
+  int64_t drafted = 0;
+  int64_t accepted = 0;
+  std::vector<DrafterCounts> by_drafter;
+  absl::Duration time_to_first_token;
+  absl::Duration decode_time;  // from the first token to the last
+  int64_t decoded_tokens = 0;  // in that time
+  absl::Duration draft_time;   // waiting for drafts and merging them
+  absl::Duration verify_time;
+  absl::Duration total_time;  // from the request's arrival
+
+  // Tokens per round; 1 where there was none.
+  double accept_length() const {
+    return rounds == 0 ? 1.0 : 1.0 + static_cast<double>(accepted) / rounds;
+  }
+  double tokens_per_second() const {
+    const double seconds = absl::ToDoubleSeconds(decode_time);
+    return seconds > 0 ? static_cast<double>(decoded_tokens) / seconds : 0.0;
+  }
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_SPECULATION_GENERATION_H_

@@ -1,0 +1,275 @@
+#include "services/orchestrator/core/generation_service.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "services/orchestrator/core/trace.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+}  // namespace
+
+void GenerationService::Call::End(const absl::Status& reason) {
+  absl::MutexLock lock(&mu_);
+  cancelled_ = true;
+  if (reason_.ok()) reason_ = reason;
+  if (verifier_ != nullptr) verifier_->Cancel();
+}
+
+void GenerationService::Call::SetVerifier(Verifier* verifier) {
+  absl::MutexLock lock(&mu_);
+  verifier_ = verifier;
+  if (verifier != nullptr && cancelled_) verifier->Cancel();
+}
+
+absl::Status GenerationService::Call::Reason(const absl::Status& status,
+                                             absl::Time now) const {
+  absl::MutexLock lock(&mu_);
+  if (status.ok()) return status;
+  if (!reason_.ok()) return reason_;
+  // A transport cancels at the deadline, too.
+  if (now < deadline) return status;
+  return absl::DeadlineExceededError("the request's deadline has passed");
+}
+
+absl::StatusOr<std::unique_ptr<GenerationService>> GenerationService::Create(
+    const GenerationOptions& options, std::unique_ptr<Target> target,
+    std::unique_ptr<DraftServices> drafters,
+    std::unique_ptr<Tokenizer> tokenizer, GenerationObserver& observer,
+    Clock clock) {
+  FORETOKEN_ASSIGN_OR_RETURN(Mode mode, Mode::Parse(options.default_mode));
+  ModeContext context;
+  context.services = drafters.get();
+  FORETOKEN_RETURN_IF_ERROR(MakeSources(mode, context).status());
+  return std::unique_ptr<GenerationService>(new GenerationService(
+      options, std::move(mode), std::move(target), std::move(drafters),
+      std::move(tokenizer), observer, std::move(clock)));
+}
+
+GenerationService::GenerationService(const GenerationOptions& options,
+                                     Mode default_mode,
+                                     std::unique_ptr<Target> target,
+                                     std::unique_ptr<DraftServices> drafters,
+                                     std::unique_ptr<Tokenizer> tokenizer,
+                                     GenerationObserver& observer, Clock clock)
+    : options_(options),
+      default_mode_(std::move(default_mode)),
+      target_(std::move(target)),
+      drafters_(std::move(drafters)),
+      tokenizer_(std::move(tokenizer)),
+      estimates_(std::make_shared<DraftEstimates>()),
+      observer_(observer),
+      clock_(std::move(clock)),
+      workers_(options.max_requests, options.max_waiting_requests) {}
+
+// --- A request's way in and out ----------------------------------------------
+
+absl::StatusOr<std::shared_ptr<GenerationService::Call>>
+GenerationService::Enter(GenerationRequest& request) {
+  FORETOKEN_RETURN_IF_ERROR(CheckRequestId(request.request_id));
+  FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(request.cache_scope));
+  if (request.request_id.empty()) {
+    request.request_id = absl::StrFormat("%016x", RandomSeed());
+  }
+  auto call = std::make_shared<Call>();
+  call->id = request.request_id;
+  call->start = clock_();
+  call->deadline = request.deadline;
+  absl::MutexLock lock(&mu_);
+  if (draining_) return absl::UnavailableError("the orchestrator is draining");
+  calls_.insert(call);
+  return call;
+}
+
+absl::Status GenerationService::Leave(const std::shared_ptr<Call>& call,
+                                      const absl::Status& status) {
+  const absl::Time now = clock_();
+  const absl::Status reason = call->Reason(status, now);
+  observer_.OnEnd(reason.code(), now - call->start);
+  if (!reason.ok()) {
+    FORETOKEN_LOG(kInfo, "request ", call->id, " ended after ",
+                  absl::FormatDuration(now - call->start), ": ",
+                  reason.ToString());
+  }
+  absl::MutexLock lock(&mu_);
+  calls_.erase(call);
+  return reason;
+}
+
+std::shared_ptr<GenerationService::Call> GenerationService::Start(
+    absl::StatusOr<GenerationRequest> request, GenerationSink& sink) {
+  observer_.OnRequest();
+  absl::StatusOr<std::shared_ptr<Call>> call =
+      request.ok() ? Enter(*request) : request.status();
+  if (!call.ok()) {
+    observer_.OnEnd(call.status().code(), absl::ZeroDuration());
+    sink.OnEnd(call.status());
+    return std::make_shared<Call>();
+  }
+  // Shared, for std::function copies what it holds, and this may be large.
+  auto shared = std::make_shared<GenerationRequest>(*std::move(request));
+  const absl::Status queued =
+      workers_.Submit([this, call = *call, shared, &sink] {
+        const auto summary = Drive(
+            *call, std::move(*shared),
+            [&](const GenerationDelta& delta) { return sink.OnDelta(delta); });
+        sink.OnEnd(Leave(
+            call, summary.ok() ? sink.OnResult(*summary) : summary.status()));
+      });
+  if (!queued.ok()) sink.OnEnd(Leave(*call, queued));
+  return *std::move(call);
+}
+
+absl::StatusOr<GenerationSummary> GenerationService::Generate(
+    GenerationRequest request,
+    absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) {
+  observer_.OnRequest();
+  const absl::StatusOr<std::shared_ptr<Call>> call = Enter(request);
+  if (!call.ok()) {
+    observer_.OnEnd(call.status().code(), absl::ZeroDuration());
+    return call.status();
+  }
+  absl::StatusOr<GenerationSummary> summary =
+      Drive(**call, std::move(request), on_delta);
+  FORETOKEN_RETURN_IF_ERROR(Leave(*call, summary.status()));
+  return summary;
+}
+
+void GenerationService::BeginDrain() {
+  absl::MutexLock lock(&mu_);
+  draining_ = true;
+}
+
+void GenerationService::EndAll() {
+  absl::MutexLock lock(&mu_);
+  for (const std::shared_ptr<Call>& call : calls_) {
+    call->End(absl::UnavailableError("the orchestrator is stopping"));
+  }
+}
+
+// --- A request under way -----------------------------------------------------
+
+absl::Status GenerationService::CheckText(absl::string_view text) const {
+  const int64_t bytes = static_cast<int64_t>(text.size());
+  if (bytes <= options_.max_prompt_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "text: ", bytes, " bytes, want at most ", options_.max_prompt_bytes));
+}
+
+absl::Status GenerationService::CheckTokenizer(const TargetInfo& info) const {
+  if (tokenizer_ == nullptr || info.tokenizer_fingerprint.empty()) {
+    return absl::OkStatus();
+  }
+  const Sha256Digest& ours = tokenizer_->fingerprint();
+  const std::string& theirs = info.tokenizer_fingerprint;
+  if (std::equal(
+          ours.begin(), ours.end(), theirs.begin(), theirs.end(),
+          [](uint8_t a, char b) { return a == static_cast<uint8_t>(b); })) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "the verifiers' model has another tokenizer than this orchestrator");
+}
+
+absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
+    GenerationRequest request) const {
+  if (!request.mode.has_value()) request.mode = default_mode_;
+  const int32_t nodes =
+      request.max_tree_nodes.value_or(options_.max_tree_nodes);
+  if (nodes < 1 || nodes > options_.max_tree_nodes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("speculation.max_tree_nodes: ", nodes, ", want 1..",
+                     options_.max_tree_nodes));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const TargetInfo target, target_->Info());
+  DraftingOptions drafting;
+  drafting.limits = {nodes, target.max_rows_per_session};
+  drafting.costs = target.costs;
+  drafting.estimates = estimates_;
+  drafting.wait = options_.draft_wait;
+  drafting.clock = clock_;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      ModeSources made,
+      MakeSources(*request.mode,
+                  {drafters_.get(), drafting.limits, drafting.clock}));
+  drafting.economical = made.economical;
+  FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(target));
+  if (request.text.has_value()) {
+    if (tokenizer_ == nullptr) {
+      return absl::InvalidArgumentError(
+          "text: this server has no tokenizer, want token_ids");
+    }
+    FORETOKEN_RETURN_IF_ERROR(CheckText(*request.text));
+    request.prompt = tokenizer_->EncodePrompt(*request.text);
+    request.text.reset();
+  }
+  if (!request.has_seed) request.sampling.seed = RandomSeed();
+  return DecodeLoop::Create(std::move(request), target, tokenizer_.get(),
+                            std::move(made.sources), std::move(drafting));
+}
+
+absl::StatusOr<GenerationSummary> GenerationService::Drive(
+    Call& call, GenerationRequest request,
+    absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) {
+  const std::unique_ptr<Verifier> verifier = target_->NewVerifier();
+  call.SetVerifier(verifier.get());
+  absl::StatusOr<std::unique_ptr<DecodeLoop>> loop =
+      MakeLoop(std::move(request));
+  absl::Status status = loop.status();
+  if (status.ok()) {
+    status = orchestrator::Generate(
+        **loop, *verifier, [&](const GenerationDelta& delta) {
+          const GenerationSummary& summary = (*loop)->summary();
+          if (summary.rounds == 0) {
+            observer_.OnPrefill(summary);
+          } else {
+            observer_.OnRound((*loop)->last_round());
+          }
+          if (options_.trace && summary.rounds > 0) {
+            FORETOKEN_LOG(kInfo, "trace ", call.id, " ",
+                          TraceLine(summary.rounds, (*loop)->last_round()));
+          }
+          return delta.empty() ? absl::OkStatus() : on_delta(delta);
+        });
+  }
+  call.SetVerifier(nullptr);
+  verifier->Close();
+  observer_.OnFailovers(verifier->failovers());
+  FORETOKEN_RETURN_IF_ERROR(status);
+  GenerationSummary summary = (*loop)->TakeSummary();
+  summary.total_time = clock_() - call.start;
+  return summary;
+}
+
+// --- Texts -------------------------------------------------------------------
+
+absl::StatusOr<std::vector<TokenId>> GenerationService::Tokenize(
+    const std::string& text, bool add_special_tokens) const {
+  if (tokenizer_ == nullptr) {
+    return absl::FailedPreconditionError("this server has no tokenizer");
+  }
+  FORETOKEN_RETURN_IF_ERROR(CheckText(text));
+  return add_special_tokens ? tokenizer_->EncodePrompt(text)
+                            : tokenizer_->Encode(text);
+}
+
+absl::StatusOr<std::string> GenerationService::Detokenize(
+    absl::Span<const TokenId> token_ids) const {
+  if (tokenizer_ == nullptr) {
+    return absl::FailedPreconditionError("this server has no tokenizer");
+  }
+  return tokenizer_->Decode(token_ids);
+}
+
+}  // namespace foretoken::orchestrator

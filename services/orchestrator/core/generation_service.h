@@ -1,0 +1,191 @@
+// GenerationService: the product without its network: takes requests in, gives
+// each its mode, drafters and verifier session, drives its decode loop and
+// gives out what becomes certain.
+//
+// A request runs on a thread of its own out of a bounded pool: it waits for its
+// verifier, and a sink that blocks stops its own request and no other.
+//
+// The prompt is held once here, by the decode loop; what it was read from (the
+// text of the request) is dropped once it is encoded.
+// Thread-safe.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/worker_pool.h"
+#include "common/speculation/generation.h"
+#include "common/text/tokenizer.h"
+#include "services/orchestrator/core/decode_loop.h"
+#include "services/orchestrator/core/modes.h"
+
+namespace foretoken::orchestrator {
+
+// The verifiers of one model. Thread-safe.
+class Target {
+ public:
+  virtual ~Target() = default;
+
+  // Unavailable until a verifier has answered.
+  virtual absl::StatusOr<TargetInfo> Info() const = 0;
+  // For one request; not null.
+  virtual std::unique_ptr<Verifier> NewVerifier() = 0;
+};
+
+// Hears of requests, for metrics. Thread-safe, and quick.
+class GenerationObserver {
+ public:
+  virtual ~GenerationObserver() = default;
+  virtual void OnRequest() {}
+  virtual void OnPrefill(const GenerationSummary&) {}
+  virtual void OnRound(const RoundReport&) {}
+  virtual void OnFailovers(int64_t) {}
+  virtual void OnEnd(absl::StatusCode, absl::Duration) {}
+};
+
+// Takes the output of one request. Called by one thread at a time.
+class GenerationSink {
+ public:
+  virtual ~GenerationSink() = default;
+
+  // What became certain, never empty, in order. May block; an error of its own
+  // ends the request with it.
+  virtual absl::Status OnDelta(const GenerationDelta& delta) = 0;
+  // Once, after the last delta of a request that was served.
+  virtual absl::Status OnResult(const GenerationSummary& summary) = 0;
+  // Once, last: how the request ended.
+  virtual void OnEnd(const absl::Status& status) = 0;
+};
+
+struct GenerationOptions {
+  std::string default_mode = "auto";
+  int32_t max_tree_nodes = 64;
+  int32_t max_requests = 128;         // running at once
+  int32_t max_waiting_requests = 64;  // beside those
+  int64_t max_prompt_bytes = 4 << 20;
+  DraftWait draft_wait;
+  bool trace = false;  // log a line for every round
+};
+
+class GenerationService {
+ public:
+  // One request between its arrival and its end. Thread-safe.
+  class Call {
+   public:
+    // Ends the request with Cancelled, if it has not ended.
+    void Cancel() { End(absl::OkStatus()); }
+
+   private:
+    friend class GenerationService;
+    // Cancels, and gives the request `reason` to end with unless it is OK.
+    void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
+    // The session that a cancel has to reach; null: none any more.
+    void SetVerifier(Verifier* verifier) ABSL_LOCKS_EXCLUDED(mu_);
+    // Why it really ended.
+    absl::Status Reason(const absl::Status& status, absl::Time now) const
+        ABSL_LOCKS_EXCLUDED(mu_);
+
+    std::string id;
+    absl::Time start;
+    absl::Time deadline;
+    mutable absl::Mutex mu_;
+    Verifier* verifier_ ABSL_GUARDED_BY(mu_) = nullptr;
+    bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+    absl::Status reason_ ABSL_GUARDED_BY(mu_);
+  };
+
+  // `drafters` may be null: no drafting services; `tokenizer` may be null:
+  // token ids alone. InvalidArgument or Unimplemented for a default mode that
+  // does not run here. `observer` must outlive the service.
+  static absl::StatusOr<std::unique_ptr<GenerationService>> Create(
+      const GenerationOptions& options, std::unique_ptr<Target> target,
+      std::unique_ptr<DraftServices> drafters,
+      std::unique_ptr<Tokenizer> tokenizer, GenerationObserver& observer,
+      Clock clock = SystemClock());
+
+  // Queues the request; `sink` lives until its OnEnd. A request that is refused
+  // (could not be read, InvalidArgument by field, Unavailable while draining,
+  // ResourceExhausted where the queue is full) ends before this returns.
+  std::shared_ptr<Call> Start(absl::StatusOr<GenerationRequest> request,
+                              GenerationSink& sink);
+
+  // Runs the request in this thread, past the queue.
+  absl::StatusOr<GenerationSummary> Generate(
+      GenerationRequest request,
+      absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
+
+  // Runs other work (texts to encode) in the pool of requests;
+  // ResourceExhausted when it is full.
+  absl::Status Submit(std::function<void()> work) {
+    return workers_.Submit(std::move(work));
+  }
+
+  // FailedPrecondition without a tokenizer.
+  absl::StatusOr<std::vector<TokenId>> Tokenize(const std::string& text,
+                                                bool add_special_tokens) const;
+  absl::StatusOr<std::string> Detokenize(
+      absl::Span<const TokenId> token_ids) const;
+
+  const GenerationOptions& options() const { return options_; }
+  const Tokenizer* tokenizer() const { return tokenizer_.get(); }
+  const Mode& default_mode() const { return default_mode_; }
+  std::vector<std::string> modes() const {
+    return ServedModes(drafters_.get());
+  }
+  absl::StatusOr<TargetInfo> Info() const { return target_->Info(); }
+
+  // Refuses new requests from now on.
+  void BeginDrain() ABSL_LOCKS_EXCLUDED(mu_);
+  bool Idle() const { return workers_.active() == 0; }
+  void EndAll() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  GenerationService(const GenerationOptions& options, Mode default_mode,
+                    std::unique_ptr<Target> target,
+                    std::unique_ptr<DraftServices> drafters,
+                    std::unique_ptr<Tokenizer> tokenizer,
+                    GenerationObserver& observer, Clock clock);
+
+  // Checks the request's names and gives it an id; Unavailable while draining.
+  absl::StatusOr<std::shared_ptr<Call>> Enter(GenerationRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Observes and logs the end; gives its reason.
+  absl::Status Leave(const std::shared_ptr<Call>& call,
+                     const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CheckText(absl::string_view text) const;
+  absl::Status CheckTokenizer(const TargetInfo& info) const;
+  absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
+      GenerationRequest request) const;
+  absl::StatusOr<GenerationSummary> Drive(
+      Call& call, GenerationRequest request,
+      absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
+
+  const GenerationOptions options_;
+  const Mode default_mode_;
+  const std::unique_ptr<Target> target_;
+  const std::unique_ptr<DraftServices> drafters_;
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  const std::shared_ptr<DraftEstimates> estimates_;  // shared with requests
+  GenerationObserver& observer_;
+  const Clock clock_;
+
+  absl::Mutex mu_;
+  std::set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+
+  WorkerPool workers_;  // last: its threads use all of the above
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_

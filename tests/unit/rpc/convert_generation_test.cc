@@ -1,0 +1,144 @@
+#include "common/rpc/convert_generation.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken::rpc {
+namespace {
+
+using ::foretoken::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ConvertGenerationTest, ARequestComesBack) {
+  GenerationRequest request;
+  request.prompt = {1, 2, 3};
+  request.sampling.temperature = 0.5f;
+  request.sampling.seed = 9;
+  request.mode = *Mode::Parse("prompt_lookup:max_n=2");
+  request.max_tree_nodes = 16;
+  request.max_tokens = 77;
+  request.stop_token_ids = {4, 5};
+  request.stop_strings = {"a", "b"};
+  request.ignore_eos = true;
+  request.cache_scope = "scope";
+  request.request_id = "id";
+  v1::GenerateRequest proto;
+  FORETOKEN_ASSERT_OK(ToProto(request, &proto));
+  const auto got = FromProto(proto);
+  FORETOKEN_ASSERT_OK(got);
+  EXPECT_EQ(got->text, std::nullopt);
+  EXPECT_EQ(got->prompt, request.prompt);
+  EXPECT_EQ(got->sampling.temperature, 0.5f);
+  EXPECT_TRUE(got->has_seed);
+  EXPECT_EQ(got->sampling.seed, 9u);
+  EXPECT_EQ(got->mode->ToString(), "prompt_lookup:max_n=2");
+  EXPECT_EQ(got->max_tree_nodes, 16);
+  EXPECT_EQ(got->max_tokens, 77);
+  EXPECT_EQ(got->stop_token_ids, request.stop_token_ids);
+  EXPECT_EQ(got->stop_strings, request.stop_strings);
+  EXPECT_TRUE(got->ignore_eos);
+  EXPECT_EQ(got->cache_scope, "scope");
+  EXPECT_EQ(got->request_id, "id");
+}
+
+TEST(ConvertGenerationTest, WhatIsUnsetStaysUnset) {
+  GenerationRequest request;
+  request.text = "a text";
+  request.has_seed = false;
+  request.max_tokens = int64_t{1} << 40;
+  v1::GenerateRequest proto;
+  FORETOKEN_ASSERT_OK(ToProto(request, &proto));
+  EXPECT_FALSE(proto.has_speculation());
+  const auto got = FromProto(proto);
+  FORETOKEN_ASSERT_OK(got);
+  EXPECT_EQ(got->text, "a text");
+  EXPECT_FALSE(got->has_seed);
+  EXPECT_FALSE(got->mode.has_value());
+  EXPECT_FALSE(got->max_tree_nodes.has_value());
+  EXPECT_EQ(got->max_tokens, (int64_t{1} << 31) - 1);
+  EXPECT_EQ(FromProto(v1::GenerateRequest()).status().message(),
+            "prompt: want text or token_ids");
+  proto.clear_max_tokens();
+  EXPECT_EQ(FromProto(proto)->max_tokens, GenerationRequest().max_tokens);
+}
+
+TEST(ConvertGenerationTest, BadParametersAreRefusedByField) {
+  v1::GenerateRequest proto;
+  proto.set_text("a");
+  proto.mutable_speculation()->mutable_draft_model()->set_gamma(0);
+  EXPECT_THAT(FromProto(proto), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("'gamma' is '0'")));
+}
+
+TEST(ConvertGenerationTest, ADeltaComesBack) {
+  GenerationDelta delta;
+  delta.text = "ab";
+  delta.token_ids = {7, 8};
+  delta.drafters = {DrafterId::kFusedRequest, DrafterId::kTarget};
+  SampledToken token;
+  token.token = 7;
+  token.logprob = -0.5f;
+  token.top_logprobs = {{7, -0.5f}, {9, -1.5f}};
+  delta.logprobs = {token};
+  v1::GenerateDelta proto;
+  ToProto(delta, &proto);
+  EXPECT_THAT(proto.drafters(),
+              ElementsAre(v1::DRAFTER_FUSED_REQUEST, v1::DRAFTER_UNSPECIFIED));
+  const GenerationDelta got = FromProto(proto);
+  EXPECT_EQ(got.text, "ab");
+  EXPECT_EQ(got.token_ids, delta.token_ids);
+  EXPECT_EQ(got.drafters, delta.drafters);
+  ASSERT_EQ(got.logprobs.size(), 1u);
+  EXPECT_EQ(got.logprobs[0].token, 7);
+  EXPECT_EQ(got.logprobs[0].top_logprobs.size(), 2u);
+}
+
+TEST(ConvertGenerationTest, ASummaryComesBack) {
+  GenerationSummary summary;
+  summary.request_id = "id";
+  summary.mode = "auto";
+  summary.seed = 5;
+  summary.prompt = {1, 2};
+  summary.finish = FinishReason::kStop;
+  summary.prompt_tokens = 2;
+  summary.completion_tokens = 11;
+  summary.reused_tokens = 1;
+  summary.rounds = 4;
+  summary.drafted = 12;
+  summary.accepted = 6;
+  summary.by_drafter = {{DrafterId::kFused, 12, 6, 4, 1}};
+  summary.time_to_first_token = absl::Milliseconds(3);
+  summary.decoded_tokens = 10;
+  summary.decode_time = absl::Seconds(2);
+  summary.draft_time = absl::Milliseconds(4);
+  summary.verify_time = absl::Milliseconds(5);
+  summary.total_time = absl::Milliseconds(2010);
+  v1::GenerateResult proto;
+  ToProto(summary, &proto);
+  EXPECT_EQ(proto.speculation().accept_length(), 2.5);
+  EXPECT_EQ(proto.timing().decode_tokens_per_s(), 5.0);
+  const GenerationSummary got = FromProto(proto);
+  EXPECT_EQ(got.request_id, "id");
+  EXPECT_EQ(got.mode, "auto");
+  EXPECT_EQ(got.seed, 5u);
+  EXPECT_EQ(got.prompt, summary.prompt);
+  EXPECT_EQ(got.finish, FinishReason::kStop);
+  EXPECT_EQ(got.prompt_tokens, 2);
+  EXPECT_EQ(got.completion_tokens, 11);
+  EXPECT_EQ(got.reused_tokens, 1);
+  EXPECT_EQ(got.accept_length(), 2.5);
+  EXPECT_EQ(got.drafted, 12);
+  ASSERT_EQ(got.by_drafter.size(), 1u);
+  EXPECT_EQ(got.by_drafter[0].id, DrafterId::kFused);
+  EXPECT_EQ(got.by_drafter[0].degraded, 1);
+  EXPECT_EQ(got.time_to_first_token, absl::Milliseconds(3));
+  EXPECT_EQ(got.tokens_per_second(), 5.0);
+  EXPECT_EQ(got.total_time, absl::Milliseconds(2010));
+}
+
+}  // namespace
+}  // namespace foretoken::rpc

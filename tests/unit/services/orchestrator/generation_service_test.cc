@@ -1,0 +1,327 @@
+#include "services/orchestrator/core/generation_service.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "services/local/in_process_verifier.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_tokenizer.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+using ::foretoken::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// A verifier that waits, where it is told to, until it is cancelled.
+class HeldVerifier final : public Verifier {
+ public:
+  HeldVerifier(local::EngineDriver& driver, bool hold)
+      : verifier_(driver), hold_(hold) {}
+  absl::StatusOr<PrefillResult> Open(SessionRequest request) override {
+    if (hold_) {
+      cancelled_.WaitForNotification();
+      return absl::CancelledError("the request was cancelled");
+    }
+    return verifier_.Open(std::move(request));
+  }
+  absl::StatusOr<RoundResult> Round(RoundRequest request) override {
+    return verifier_.Round(std::move(request));
+  }
+  void Close() override { verifier_.Close(); }
+  void Cancel() override {
+    if (!cancelled_.HasBeenNotified()) cancelled_.Notify();
+  }
+  int64_t failovers() const override { return 2; }
+
+ private:
+  local::InProcessVerifier verifier_;
+  const bool hold_;
+  absl::Notification cancelled_;
+};
+
+class FakeTarget final : public Target {
+ public:
+  FakeTarget()
+      : engine_({}, std::make_unique<testing::FakeBackend>(
+                        testing::FakeBackendOptions())),
+        driver_(engine_) {
+    info.vocab_size = testing::kTinyVocabulary;
+    info.max_positions = 4096;
+    info.eos_tokens = {1};
+  }
+  absl::StatusOr<TargetInfo> Info() const override { return info; }
+  std::unique_ptr<Verifier> NewVerifier() override {
+    return std::make_unique<HeldVerifier>(driver_, hold);
+  }
+
+  TargetInfo info;
+  bool hold = false;
+
+ private:
+  verifier::VerifyEngine engine_;
+  local::EngineDriver driver_;
+};
+
+class CountingObserver final : public GenerationObserver {
+ public:
+  void OnRequest() override { ++requests; }
+  void OnPrefill(const GenerationSummary&) override { ++prefills; }
+  void OnRound(const RoundReport&) override { ++rounds; }
+  void OnFailovers(int64_t count) override { failovers += count; }
+  void OnEnd(absl::StatusCode code, absl::Duration) override {
+    ends.push_back(code);
+  }
+
+  int requests = 0, prefills = 0;
+  int64_t rounds = 0, failovers = 0;
+  std::vector<absl::StatusCode> ends;
+};
+
+class RecordingSink final : public GenerationSink {
+ public:
+  absl::Status OnDelta(const GenerationDelta& delta) override {
+    EXPECT_FALSE(delta.empty());
+    text += delta.text;
+    token_ids.insert(token_ids.end(), delta.token_ids.begin(),
+                     delta.token_ids.end());
+    return answer;
+  }
+  absl::Status OnResult(const GenerationSummary& result) override {
+    summary = result;
+    return absl::OkStatus();
+  }
+  void OnEnd(const absl::Status& end) override {
+    status = end;
+    ended.Notify();
+  }
+
+  absl::Status answer;  // of OnDelta
+  std::string text;
+  std::vector<TokenId> token_ids;
+  GenerationSummary summary;
+  absl::Status status;
+  absl::Notification ended;
+};
+
+class GenerationServiceTest : public ::testing::Test {
+ protected:
+  // `change` may alter target and options before the start.
+  void Start(GenerationOptions options = {}, bool with_tokenizer = true) {
+    options.default_mode = "prompt_lookup";
+    std::unique_ptr<Tokenizer> tokenizer;
+    if (with_tokenizer) {
+      tokenizer = Tokenizer::Load(dir_.Write("tokenizer.json",
+                                             testing::TinyTokenizerJson()))
+                      .value();
+    }
+    auto service = GenerationService::Create(
+        options, std::move(target_), nullptr, std::move(tokenizer), observer_);
+    FORETOKEN_ASSERT_OK(service);
+    service_ = *std::move(service);
+  }
+
+  static GenerationRequest Request() {
+    GenerationRequest request;
+    request.prompt = {0, 5, 9, 12, 5, 9};
+    request.max_tokens = 40;
+    request.ignore_eos = true;
+    return request;
+  }
+
+  // How the request ends.
+  absl::Status Run(absl::StatusOr<GenerationRequest> request) {
+    RecordingSink sink;
+    service_->Start(std::move(request), sink);
+    sink.ended.WaitForNotification();
+    return sink.status;
+  }
+
+  testing::TempDir dir_;
+  std::unique_ptr<FakeTarget> target_ = std::make_unique<FakeTarget>();
+  CountingObserver observer_;
+  std::unique_ptr<GenerationService> service_;
+};
+
+TEST_F(GenerationServiceTest, ARequestIsServedAndObserved) {
+  Start();
+  RecordingSink sink;
+  service_->Start(Request(), sink);
+  sink.ended.WaitForNotification();
+  FORETOKEN_ASSERT_OK(sink.status);
+  EXPECT_THAT(sink.token_ids, SizeIs(40));
+  EXPECT_EQ(sink.summary.completion_tokens, 40);
+  EXPECT_EQ(sink.summary.prompt, Request().prompt);
+  EXPECT_EQ(sink.summary.mode, "prompt_lookup");
+  EXPECT_THAT(sink.summary.request_id, SizeIs(16));  // drawn
+  EXPECT_EQ(observer_.requests, 1);
+  EXPECT_EQ(observer_.prefills, 1);
+  EXPECT_EQ(observer_.rounds, sink.summary.rounds);
+  EXPECT_EQ(observer_.failovers, 2);
+  EXPECT_THAT(observer_.ends, ElementsAre(absl::StatusCode::kOk));
+}
+
+TEST_F(GenerationServiceTest, TheCallersThreadWritesTheSameAsTheQueue) {
+  Start();
+  RecordingSink sink;
+  service_->Start(Request(), sink);
+  sink.ended.WaitForNotification();
+  std::vector<TokenId> token_ids;
+  const auto summary =
+      service_->Generate(Request(), [&](const GenerationDelta& delta) {
+        token_ids.insert(token_ids.end(), delta.token_ids.begin(),
+                         delta.token_ids.end());
+        return absl::OkStatus();
+      });
+  FORETOKEN_ASSERT_OK(summary);
+  EXPECT_EQ(token_ids, sink.token_ids);
+  EXPECT_EQ(summary->rounds, sink.summary.rounds);
+}
+
+TEST_F(GenerationServiceTest, ATextIsEncodedAndASeedDrawn) {
+  Start();
+  GenerationRequest request = Request();
+  request.prompt.clear();
+  request.text = "the an";
+  request.has_seed = false;
+  request.mode = *Mode::Parse("off");
+  const auto ignore = [](const GenerationDelta&) { return absl::OkStatus(); };
+  const auto first = service_->Generate(request, ignore);
+  const auto second = service_->Generate(request, ignore);
+  FORETOKEN_ASSERT_OK(first);
+  FORETOKEN_ASSERT_OK(second);
+  EXPECT_EQ(first->prompt, *service_->Tokenize("the an", true));
+  EXPECT_EQ(first->mode, "off");
+  EXPECT_NE(first->seed, second->seed);
+}
+
+TEST_F(GenerationServiceTest, WithoutATokenizerTextsAreRefused) {
+  Start({}, /*with_tokenizer=*/false);
+  GenerationRequest request = Request();
+  request.text = "the";
+  EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("want token_ids")));
+  EXPECT_THAT(service_->Tokenize("the", true),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("no tokenizer")));
+  EXPECT_THAT(service_->Detokenize({1}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("no tokenizer")));
+}
+
+TEST_F(GenerationServiceTest, BadRequestsAreRefusedByField) {
+  GenerationOptions options;
+  options.max_prompt_bytes = 8;
+  options.max_tree_nodes = 32;
+  Start(options);
+  const auto refused = [&](auto change, const std::string& why) {
+    GenerationRequest request = Request();
+    change(request);
+    EXPECT_THAT(Run(std::move(request)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  };
+  refused([](auto& r) { r.request_id = "two words"; }, "request_id");
+  refused([](auto& r) { r.cache_scope = std::string(257, 's'); },
+          "cache_scope: 257 bytes");
+  refused([](auto& r) { r.text = "123456789"; }, "text: 9 bytes");
+  refused([](auto& r) { r.max_tree_nodes = 33; },
+          "speculation.max_tree_nodes: 33, want 1..32");
+  refused([](auto& r) { r.max_tree_nodes = 0; }, "max_tree_nodes");
+  refused([](auto& r) { r.mode = *Mode::Parse("draft_model:gamma=33"); },
+          "gamma");
+  refused([](auto& r) { r.prompt.clear(); }, "prompt: it is empty");
+  EXPECT_THAT(Run(absl::InvalidArgumentError("sampling.top_k: no")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("top_k")));
+  GenerationRequest request = Request();
+  request.mode = *Mode::Parse("crest");
+  EXPECT_THAT(Run(std::move(request)),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("crest")));
+  EXPECT_EQ(observer_.requests, 9);
+  EXPECT_THAT(observer_.ends, SizeIs(9));
+}
+
+TEST_F(GenerationServiceTest, AnotherTokenizersModelIsRefused) {
+  target_->info.tokenizer_fingerprint = std::string(32, 'x');
+  Start();
+  EXPECT_THAT(Run(Request()), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                       HasSubstr("another tokenizer")));
+}
+
+TEST_F(GenerationServiceTest, AnErrorOfTheSinkEndsTheRequest) {
+  Start();
+  RecordingSink sink;
+  sink.answer = absl::CancelledError("the client is gone");
+  service_->Start(Request(), sink);
+  sink.ended.WaitForNotification();
+  EXPECT_THAT(sink.status,
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("gone")));
+  EXPECT_THAT(sink.token_ids, SizeIs(1));
+  EXPECT_EQ(sink.summary.rounds, 0);
+}
+
+TEST_F(GenerationServiceTest, ACancelReachesTheVerifier) {
+  target_->hold = true;
+  Start();
+  RecordingSink sink;
+  service_->Start(Request(), sink)->Cancel();
+  sink.ended.WaitForNotification();
+  EXPECT_THAT(sink.status, StatusIs(absl::StatusCode::kCancelled,
+                                    HasSubstr("was cancelled")));
+  // A transport cancels at the deadline, too.
+  GenerationRequest late = Request();
+  late.deadline = absl::InfinitePast();
+  RecordingSink expired;
+  service_->Start(std::move(late), expired)->Cancel();
+  expired.ended.WaitForNotification();
+  EXPECT_THAT(expired.status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                       HasSubstr("deadline has passed")));
+}
+
+TEST_F(GenerationServiceTest, AStopEndsWhatRunsAndRefusesWhatComes) {
+  target_->hold = true;
+  Start();
+  RecordingSink running;
+  service_->Start(Request(), running);
+  service_->BeginDrain();
+  EXPECT_THAT(Run(Request()), StatusIs(absl::StatusCode::kUnavailable,
+                                       HasSubstr("is draining")));
+  EXPECT_FALSE(service_->Idle());
+  service_->EndAll();
+  running.ended.WaitForNotification();
+  EXPECT_THAT(running.status, StatusIs(absl::StatusCode::kUnavailable,
+                                       HasSubstr("is stopping")));
+}
+
+TEST_F(GenerationServiceTest, AFullQueueRefuses) {
+  target_->hold = true;
+  GenerationOptions options;
+  options.max_requests = 1;
+  options.max_waiting_requests = 1;
+  Start(options);
+  RecordingSink running, waiting;
+  service_->Start(Request(), running);
+  service_->Start(Request(), waiting);
+  EXPECT_TRUE(absl::IsResourceExhausted(Run(Request())));
+  service_->EndAll();
+  running.ended.WaitForNotification();
+  waiting.ended.WaitForNotification();
+}
+
+TEST_F(GenerationServiceTest, ADefaultModeThatCannotRunIsRefusedAtStart) {
+  GenerationOptions options;
+  options.default_mode = "ouroboros";
+  EXPECT_THAT(
+      GenerationService::Create(options, std::move(target_), nullptr, nullptr,
+                                observer_),
+      StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("ouroboros")));
+}
+
+}  // namespace
+}  // namespace foretoken::orchestrator

@@ -1,0 +1,29 @@
+// The model of `foretoken generate --local`, in this process.
+#ifndef FORETOKEN_TOOLS_CLI_LOCAL_GENERATION_H_
+#define FORETOKEN_TOOLS_CLI_LOCAL_GENERATION_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/text/tokenizer.h"
+#include "services/orchestrator/core/generation_service.h"
+#include "tools/cli/generate_flags.h"
+
+namespace foretoken::cli {
+
+class LocalGeneration {
+ public:
+  virtual ~LocalGeneration() = default;
+  virtual orchestrator::GenerationService& service() = 0;
+};
+
+// With services built in, all of them; without, the engine alone: modes that
+// need a service are Unimplemented then. `tokens`: of prompt and output at
+// most; `tokenizer` may be null.
+absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
+    const GenerateFlags& flags, int64_t tokens,
+    std::unique_ptr<Tokenizer> tokenizer);
+
+}  // namespace foretoken::cli
+
+#endif  // FORETOKEN_TOOLS_CLI_LOCAL_GENERATION_H_

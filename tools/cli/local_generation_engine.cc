@@ -1,0 +1,86 @@
+// LocalGeneration over the engine alone, in a build without services.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/infer/factory/backend_factory.h"
+#include "services/local/in_process_verifier.h"
+#include "services/verifier/core/verify_engine.h"
+#include "tools/cli/local_generation.h"
+
+namespace foretoken::cli {
+namespace {
+
+class EngineTarget final : public orchestrator::Target {
+ public:
+  explicit EngineTarget(std::unique_ptr<Backend> backend)
+      : engine_(verifier::VerifyEngineOptions(), std::move(backend)),
+        driver_(engine_) {}
+
+  absl::StatusOr<orchestrator::TargetInfo> Info() const override {
+    orchestrator::TargetInfo target;
+    target.vocab_size = engine_.model().vocab_size;
+    target.max_positions = engine_.model().max_positions;
+    target.eos_tokens = engine_.model().eos_tokens;
+    return target;
+  }
+  std::unique_ptr<orchestrator::Verifier> NewVerifier() override {
+    return std::make_unique<local::InProcessVerifier>(driver_);
+  }
+
+ private:
+  verifier::VerifyEngine engine_;
+  local::EngineDriver driver_;
+};
+
+class EngineGeneration final : public LocalGeneration {
+ public:
+  absl::Status Start(const orchestrator::GenerationOptions& options,
+                     std::unique_ptr<Backend> backend,
+                     std::unique_ptr<Tokenizer> tokenizer) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        service_,
+        orchestrator::GenerationService::Create(
+            options, std::make_unique<EngineTarget>(std::move(backend)),
+            /*drafters=*/nullptr, std::move(tokenizer), observer_));
+    return absl::OkStatus();
+  }
+  orchestrator::GenerationService& service() override { return *service_; }
+
+ private:
+  orchestrator::GenerationObserver observer_;
+  std::unique_ptr<orchestrator::GenerationService> service_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
+    const GenerateFlags& flags, int64_t tokens,
+    std::unique_ptr<Tokenizer> tokenizer) {
+  for (const std::string* path :
+       {&flags.draft_model, &flags.prior, &flags.crest}) {
+    if (path->empty()) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "'", *path, "': this build has no services that could use it"));
+  }
+  BackendOptions backend;
+  backend.model = flags.model;
+  backend.backend = flags.backend;
+  backend.device = flags.device;
+  backend.precision = flags.precision;
+  backend.threads = flags.threads;
+  backend.max_backend_sessions = 1;
+  backend.kv_cache_tokens = tokens;
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> made,
+                             MakeBackend(backend));
+  orchestrator::GenerationOptions options;
+  options.trace = flags.trace;
+  auto generation = std::make_unique<EngineGeneration>();
+  FORETOKEN_RETURN_IF_ERROR(
+      generation->Start(options, std::move(made), std::move(tokenizer)));
+  return generation;
+}
+
+}  // namespace foretoken::cli
