@@ -28,6 +28,15 @@ TEST(ModesTest, OptionsHaveTheirDefaultsAndWhatWasGiven) {
   EXPECT_EQ(mode->info().drafter, DrafterId::kOuroboros);
 }
 
+TEST(ModesTest, BadParametersAreRefusedByName) {
+  EXPECT_THAT(Mode::Parse("ngram_trie:n=99"),
+              StatusIs(kInvalid, HasSubstr("'n'")));
+  EXPECT_THAT(Mode::Parse("auto:nonsense=1"),
+              StatusIs(kInvalid, HasSubstr("nonsense")));
+  EXPECT_THAT(Mode::Parse("no_such_mode"),
+              StatusIs(kInvalid, HasSubstr("no_such_mode")));
+}
+
 TEST(ModesTest, AModeWithoutATextIsOff) {
   EXPECT_EQ(Mode().name(), "off");
   EXPECT_NE(Mode().As<OffOptions>(), nullptr);

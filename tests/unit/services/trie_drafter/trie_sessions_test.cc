@@ -169,15 +169,12 @@ TEST_F(TrieSessionsTest, OuroborosTakesPhrasesAndDraftsNothing) {
   EXPECT_EQ(observer_.pool_[0], 1);
 }
 
-TEST_F(TrieSessionsTest, ModesDraftedElsewhereAndBadParametersAreRefused) {
+// Bad parameters never get here: Mode::Parse refuses them
+// (tests/unit/speculation/modes_test.cc).
+TEST_F(TrieSessionsTest, ModesDraftedElsewhereAreRefused) {
   EXPECT_THAT(
       sessions_->Open(OpenOf("draft_model", "")),
       StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("draft_model")));
-  EXPECT_THAT(sessions_->Open(OpenOf("ngram_trie:n=99", "")),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("n")));
-  EXPECT_THAT(
-      sessions_->Open(OpenOf("auto:nonsense=1", "")),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nonsense")));
   EXPECT_EQ(sessions_->sessions(), 0);
 }
 
