@@ -13,12 +13,15 @@ absl::Status KvSession::Open(Backend& backend, absl::string_view scope,
                              backend.Open(scope, text));
   backend_ = &backend;
   id_ = opened.session;
+  const absl::Status reserved = Reserve(room);
+  if (!reserved.ok()) {
+    Close();
+    return reserved;
+  }
   sampling_.emplace(std::move(sampling), prompt_length,
                     backend.config().vocab_size);
   sampling_->Append(text.first(opened.reused_tokens));
-  absl::Status reserved = Reserve(room);
-  if (!reserved.ok()) Close();
-  return reserved;
+  return absl::OkStatus();
 }
 
 void KvSession::Close() {

@@ -7,10 +7,14 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/engine/engine_report.h"
 #include "common/infer/backend.h"
 
 namespace foretoken {
@@ -38,13 +42,26 @@ class SessionBook {
   // NotFound: no such session.
   absl::StatusOr<Session*> Find(SessionId id) {
     const auto found = sessions_.find(id);
-    if (found == sessions_.end()) {
-      return absl::NotFoundError(absl::StrCat("no session ", id));
-    }
+    if (found == sessions_.end()) return Unknown(id);
+    return &found->second;
+  }
+  absl::StatusOr<const Session*> Find(SessionId id) const {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return Unknown(id);
     return &found->second;
   }
 
-  void Remove(SessionId id) { sessions_.erase(id); }
+  // NotFound: no such session.
+  absl::Status Remove(SessionId id) {
+    return sessions_.erase(id) == 1 ? absl::OkStatus() : Unknown(id);
+  }
+
+  // Removes a session that is there, and reports why.
+  void Fail(SessionId id, absl::Status status,
+            std::vector<SessionFailure>& failures) {
+    failures.push_back({id, std::move(status)});
+    FORETOKEN_CHECK(sessions_.erase(id) == 1);
+  }
 
   int32_t size() const { return static_cast<int32_t>(sessions_.size()); }
 
@@ -57,6 +74,10 @@ class SessionBook {
   auto rend() { return sessions_.rend(); }
 
  private:
+  static absl::Status Unknown(SessionId id) {
+    return absl::NotFoundError(absl::StrCat("no session ", id));
+  }
+
   const int32_t max_sessions_;
   std::map<SessionId, Session> sessions_;
   SessionId next_id_ = 1;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/range_errors.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::draft_worker {
@@ -18,9 +18,8 @@ constexpr int32_t kMaxNodes = 256;
 // longer than foreseen and for the answer's way: what comes late is lost whole.
 constexpr double kShareOfBudget = 0.7;
 
-absl::Status NoSession(SessionId id) {
-  return absl::NotFoundError(absl::StrCat("no session ", id));
-}
+// Of what a pass is expected to take, from draft to draft.
+constexpr double kForgetting = 0.8;
 
 absl::Status CheckTokens(absl::string_view field,
                          absl::Span<const TokenId> tokens) {
@@ -72,29 +71,23 @@ void DropForeignTokens(int32_t vocab_size, SamplingParams& params) {
 }  // namespace
 
 absl::Status DraftEngineOptions::Validate() const {
-  std::vector<std::string> errors;
-  const auto check = [&](absl::string_view name, int64_t value, int64_t min,
-                         int64_t max) {
-    if (value >= min && value <= max) return;
-    errors.push_back(
-        absl::StrCat(name, " is ", value, ", want ", min, "..", max));
-  };
-  check("max_sessions", max_sessions, 1, 1 << 16);
-  check("max_rows_per_pass", max_rows_per_pass, 4, 1 << 16);
-  check("max_rows_per_session", max_rows_per_session, 1, 1 << 12);
-  check("prefill_chunk", prefill_chunk, 1, 1 << 16);
-  check("admission_reserve", admission_reserve, 0, 1 << 12);
-  check("max_pool_phrases", max_pool_phrases, 1, 1 << 20);
-  check("vocab_limit", vocab_limit, 0, 1 << 30);
-  if (errors.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(errors, "; "));
+  RangeErrors errors;
+  errors.Check("max_sessions", max_sessions, 1, 1 << 16);
+  errors.Check("max_rows_per_pass", max_rows_per_pass, 4, 1 << 16);
+  errors.Check("max_rows_per_session", max_rows_per_session, 1, 1 << 12);
+  errors.Check("prefill_chunk", prefill_chunk, 1, 1 << 16);
+  errors.Check("admission_reserve", admission_reserve, 0, 1 << 12);
+  errors.Check("max_pool_phrases", max_pool_phrases, 1, 1 << 20);
+  errors.Check("vocab_limit", vocab_limit, 0, 1 << 30);
+  return errors.status();
 }
 
 DraftEngine::DraftEngine(const DraftEngineOptions& options,
                          std::unique_ptr<Backend> backend, Clock clock)
     : options_(options),
       backend_(std::move(backend)),
-      clock_(std::move(clock)) {
+      clock_(std::move(clock)),
+      sessions_(options.max_sessions) {
   FORETOKEN_CHECK(options_.Validate().ok());
   row_budget_ = std::min(options_.max_rows_per_pass, backend_->max_rows());
   FORETOKEN_CHECK(row_budget_ >= 4);
@@ -109,8 +102,12 @@ DraftEngine::DraftEngine(const DraftEngineOptions& options,
   }
 }
 
-DraftEngine::~DraftEngine() {
-  for (auto& [id, session] : sessions_) ReleaseBackend(*session);
+int64_t DraftEngine::pool_phrases() const {
+  int64_t phrases = 0;
+  for (const auto& [id, session] : sessions_) {
+    phrases += session.mode->pool_phrases();
+  }
+  return phrases;
 }
 
 DraftSnapshot DraftEngine::snapshot() const {
@@ -118,7 +115,7 @@ DraftSnapshot DraftEngine::snapshot() const {
   snapshot.sessions = sessions();
   snapshot.kv = backend_->kv_usage();
   snapshot.totals = totals_;
-  snapshot.pool_phrases = pool_phrases_;
+  snapshot.pool_phrases = pool_phrases();
   return snapshot;
 }
 
@@ -141,79 +138,46 @@ absl::StatusOr<SessionId> DraftEngine::Open(DraftOpen open) {
   limits.end_tokens = open.sampling.end_tokens;
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<DraftMode> mode,
                              MakeDraftMode(open.mode, limits, open.phrases));
-  if (sessions() >= options_.max_sessions) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", options_.max_sessions, " sessions are in use"));
-  }
-  auto session = std::make_unique<Session>();
-  session->length = static_cast<int64_t>(open.tokens.size());
-  session->mode = std::move(mode);
+  FORETOKEN_RETURN_IF_ERROR(sessions_.CheckRoom());
+  Session session;
+  session.length = static_cast<int64_t>(open.tokens.size());
+  session.mode = std::move(mode);
   if (Knows(open.tokens, model().vocab_size) &&
-      session->length <= model().max_positions) {
-    FORETOKEN_RETURN_IF_ERROR(Admit(*session, open));
+      session.length <= model().max_positions) {
+    FORETOKEN_RETURN_IF_ERROR(Admit(session, open));
   } else {
-    Mute(*session);
+    Mute(session);
   }
-  session->id = next_id_++;
-  Count(*session);
-  const SessionId id = session->id;
-  sessions_.emplace(id, std::move(session));
-  return id;
+  Session& added = sessions_.Add(std::move(session));
+  Count(added);
+  return added.id;
 }
 
 absl::Status DraftEngine::Admit(Session& session, DraftOpen& open) {
-  FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened,
-                             backend_->Open(open.cache_scope, open.tokens));
-  session.backend_session = opened.session;
   const int64_t room = std::min<int64_t>(
       session.length + options_.admission_reserve, model().max_positions);
-  const absl::Status reserved = backend_->Reserve(opened.session, room);
-  if (!reserved.ok()) {
-    ReleaseBackend(session);
-    return Annotate(reserved, "KV cache");
-  }
+  FORETOKEN_RETURN_IF_ERROR(
+      Annotate(session.kv.Open(*backend_, open.cache_scope, open.tokens, room,
+                               std::move(open.sampling), open.prompt_length),
+               "KV cache"));
+  session.kv.set_logprobs(session.mode->wants_logprobs() ? 0 : -1);
   session.text = std::move(open.tokens);
-  session.sampling.emplace(std::move(open.sampling), open.prompt_length,
-                           model().vocab_size);
-  session.sampling->set_logprobs(session.mode->wants_logprobs() ? 0 : -1);
-  session.sampling->Append(
-      absl::MakeConstSpan(session.text).first(opened.reused_tokens));
-  session.kv_length = opened.reused_tokens;
-  totals_.reused_tokens += opened.reused_tokens;
+  totals_.reused_tokens += session.kv.length();
   return absl::OkStatus();
 }
 
 void DraftEngine::Mute(Session& session) {
-  ReleaseBackend(session);
+  session.kv.Close();
+  session.held_rows.reset();
   session.muted = true;
   session.text = {};
   ++totals_.muted;
 }
 
-void DraftEngine::ReleaseBackend(Session& session) {
-  if (!session.backend_session.has_value()) return;
-  const absl::Status closed = backend_->Close(*session.backend_session);
-  FORETOKEN_CHECK(closed.ok());  // opened by us, closed once
-  session.backend_session.reset();
-  session.sampling.reset();
-  session.held_rows.reset();
-  session.kv_length = 0;
-}
-
-absl::Status DraftEngine::Close(SessionId id) {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return NoSession(id);
-  ReleaseBackend(*found->second);
-  pool_phrases_ -= found->second->counted_phrases;
-  sessions_.erase(found);
-  return absl::OkStatus();
-}
-
 absl::Status DraftEngine::Submit(SessionId id, const DraftRound& round,
                                  std::optional<absl::Time> arrived) {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return NoSession(id);
-  Session& session = *found->second;
+  FORETOKEN_ASSIGN_OR_RETURN(Session* const found, sessions_.Find(id));
+  Session& session = *found;
   if (session.draft.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat("session ", id, " has not yet answered its round"));
@@ -226,7 +190,7 @@ absl::Status DraftEngine::Submit(SessionId id, const DraftRound& round,
                          session.length > model().max_positions)) {
     Mute(session);
   }
-  Draft draft;
+  PendingDraft draft;
   draft.max_nodes = std::min(round.max_nodes, kMaxNodes);
   draft.arrived = arrived.has_value() ? *arrived : clock_();
   draft.deadline = draft.arrived + round.budget * kShareOfBudget;
@@ -283,27 +247,10 @@ absl::Status DraftEngine::KeepAccepted(Session& session,
       ++accepted;
     }
   }
-  const absl::Status committed = CommitRows(session, text, accepted);
+  const absl::Status committed = session.Commit(text, accepted);
   if (committed.ok()) totals_.kept_rows += accepted;
   // Short of pages: they are rows of the next pass, which will say so.
   return absl::IsResourceExhausted(committed) ? absl::OkStatus() : committed;
-}
-
-absl::Status DraftEngine::CommitRows(Session& session, int32_t text,
-                                     int32_t drafted) {
-  std::vector<int32_t> rows(text);
-  for (int32_t i = 0; i < text; ++i) rows[i] = i;
-  const auto accepted = session.mode->chain_rows().first(drafted);
-  rows.insert(rows.end(), accepted.begin(), accepted.end());
-  if (rows.empty()) return absl::OkStatus();
-  const int64_t count = static_cast<int64_t>(rows.size());
-  FORETOKEN_RETURN_IF_ERROR(
-      backend_->Reserve(*session.backend_session, session.kv_length + count));
-  FORETOKEN_RETURN_IF_ERROR(backend_->Commit(*session.backend_session, rows));
-  session.sampling->Append(
-      absl::MakeConstSpan(session.text).subspan(session.kv_length, count));
-  session.kv_length += count;
-  return absl::OkStatus();
 }
 
 void DraftEngine::Count(Session& session) {
@@ -315,9 +262,195 @@ void DraftEngine::Count(Session& session) {
   sums.inspired += now.inspired - session.counted.inspired;
   sums.refined += now.refined - session.counted.refined;
   session.counted = now;
-  const int64_t phrases = session.mode->pool_phrases();
-  pool_phrases_ += phrases - session.counted_phrases;
-  session.counted_phrases = phrases;
+}
+
+bool DraftEngine::HasWork() const {
+  return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+    return entry.second.draft.has_value() || entry.second.wants_prefill();
+  });
+}
+
+// No pass could still help: nothing is wanted, nothing can be added, or it
+// would come too late.
+bool DraftEngine::IsDue(const Session& session) const {
+  const PendingDraft& draft = *session.draft;
+  return session.muted || draft.max_nodes == 0 || session.mode->done() ||
+         clock_() + session.pass_time[kind_of_pass()] >= draft.deadline;
+}
+
+void DraftEngine::AnswerReady(DraftReport& report) {
+  for (auto& [id, session] : sessions_) {
+    if (session.draft.has_value() && IsDue(session)) Answer(session, report);
+  }
+}
+
+void DraftEngine::Answer(Session& session, DraftReport& report) {
+  // Where passes are thought too long to begin one, only a pass can tell that
+  // they have become shorter.
+  session.pass_time[kind_of_pass()] *= kForgetting;
+  DraftReport::Answer& answer = report.answers.emplace_back();
+  answer.session = session.id;
+  answer.answer.length = session.length;
+  if (!session.muted) {
+    if (session.draft->max_nodes > 0) session.mode->Finish(answer.answer.tree);
+    answer.answer.phrases = session.mode->TakeGained();
+  }
+  answer.answer.draft_time = clock_() - session.draft->arrived;
+  totals_.drafts += answer.answer.tree.size() > 0;
+  totals_.draft_tokens += answer.answer.tree.size();
+  session.draft.reset();
+}
+
+// The next pass drops the rows of the last one.
+absl::Status DraftEngine::SettleHeld() {
+  for (auto& [id, session] : sessions_) {
+    if (!session.held_rows.has_value()) continue;
+    const int32_t text = *session.held_rows;
+    session.held_rows.reset();
+    const absl::Status committed = session.Commit(text, 0);
+    // Without room the text stays to be read.
+    if (!committed.ok() && !absl::IsResourceExhausted(committed)) {
+      return committed;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void DraftEngine::NoteText() {
+  const bool waited = std::exchange(
+      text_waits_, std::any_of(sessions_.begin(), sessions_.end(),
+                               [this](const auto& entry) {
+                                 return entry.second.reads_much(text_chunk_);
+                               }));
+  if (waited || !text_waits_) return;
+  // What another text cost says little of this one.
+  for (auto& [id, session] : sessions_) {
+    session.pass_time[1] = absl::ZeroDuration();
+  }
+}
+
+DraftReport DraftEngine::RunPass() {
+  DraftReport report;
+  NoteText();
+  AnswerReady(report);
+  if (!report.answers.empty() || !HasWork()) return report;
+  const absl::Status settled = SettleHeld();
+  std::vector<Share> plan = PlanPass(sessions_, row_budget_, text_chunk_);
+  ReserveShares(plan, report);
+  if (plan.empty()) return report;
+
+  if (settled.ok()) {
+    RunShares(plan, report);
+  } else {
+    for (const Share& share : plan) {
+      sessions_.Fail(share.session->id, Annotate(settled, "draft pass"),
+                     report.failures);
+    }
+  }
+  return report;
+}
+
+void DraftEngine::RunShares(absl::Span<const Share> plan, DraftReport& report) {
+  PassResult outputs;
+  const absl::Time start = clock_();
+  const absl::Status status = Forward(plan, outputs);
+  const absl::Duration took = clock_() - start;
+  ++totals_.passes;
+  if (absl::IsDataLoss(status) && plan.size() > 1) {
+    // Logits of one session are not numbers; the others must not pay for it.
+    for (const Share& share : plan) {
+      const absl::Status settled = SettleHeld();
+      if (settled.ok()) {
+        RunShares({&share, 1}, report);
+      } else {
+        sessions_.Fail(share.session->id, Annotate(settled, "draft pass"),
+                       report.failures);
+      }
+    }
+    return;
+  }
+  report.stats.forward_time += took;
+  report.stats.sessions += static_cast<int32_t>(plan.size());
+  const size_t kind = kind_of_pass();
+  const auto finish = [&](bool drafts) {
+    for (size_t i = 0; i < plan.size(); ++i) {
+      if (plan[i].drafts != drafts) continue;
+      if (drafts && status.ok()) plan[i].session->pass_time[kind] = took;
+      FinishShare(
+          plan[i], status,
+          status.ok() ? outputs.outputs[i] : absl::Span<const SampledToken>(),
+          report);
+    }
+  };
+  // Texts first: what is left of them decides how long the next pass is.
+  finish(false);
+  NoteText();
+  finish(true);
+}
+
+void DraftEngine::FinishShare(const Share& share, const absl::Status& status,
+                              absl::Span<const SampledToken> outputs,
+                              DraftReport& report) {
+  Session& session = *share.session;
+  report.stats.rows += session.rows.size();
+  totals_.rows += session.rows.size();
+  totals_.text_rows += session.text_rows;
+  if (absl::IsDataLoss(status) && share.drafts) {
+    Answer(session, report);  // it drafts as far as there are numbers
+    return;
+  }
+  absl::Status done = status;
+  if (done.ok()) done = Take(share, outputs, report);
+  if (done.ok()) return;
+  sessions_.Fail(session.id, Annotate(done, "draft pass"), report.failures);
+}
+
+void DraftEngine::ReserveShares(std::vector<Share>& plan, DraftReport& report) {
+  std::vector<Share> kept;
+  for (const Share& share : plan) {
+    Session& session = *share.session;
+    const absl::Status reserved =
+        session.kv.Reserve(session.kv.length() + session.text_rows);
+    if (reserved.ok()) {
+      kept.push_back(share);
+    } else {
+      sessions_.Fail(session.id, Annotate(reserved, "KV cache"),
+                     report.failures);
+    }
+  }
+  plan.swap(kept);
+}
+
+absl::Status DraftEngine::Forward(absl::Span<const Share> plan,
+                                  PassResult& result) {
+  std::vector<PassSession> pass;
+  pass.reserve(plan.size());
+  for (const Share& share : plan) {
+    const Session& session = *share.session;
+    PassSession& part = pass.emplace_back(session.kv.Share());
+    part.tokens = session.rows.tokens;
+    part.parents = session.rows.parents;
+    part.outputs = RowOutputs::kListedRows;
+    part.output_rows = session.rows.outputs;
+  }
+  return backend_->Forward(pass, result);
+}
+
+absl::Status DraftEngine::Take(const Share& share,
+                               absl::Span<const SampledToken> outputs,
+                               DraftReport& report) {
+  Session& session = *share.session;
+  if (!share.drafts) return session.Commit(session.text_rows, 0);
+  by_row_.assign(session.rows.size(), SampledToken());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    by_row_[session.rows.outputs[i]] = outputs[i];
+  }
+  session.mode->Take(by_row_);
+  Count(session);
+  if (!IsDue(session)) return session.Commit(session.text_rows, 0);
+  Answer(session, report);
+  session.held_rows = session.text_rows;
+  return absl::OkStatus();
 }
 
 }  // namespace foretoken::draft_worker

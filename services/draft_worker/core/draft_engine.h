@@ -22,9 +22,7 @@
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_ENGINE_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_ENGINE_H_
 
-#include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,8 +36,8 @@
 #include "common/drafting/draft_session.h"
 #include "common/engine/engine_report.h"
 #include "common/infer/backend.h"
-#include "common/sampling/sampler.h"
 #include "services/draft_worker/core/draft_mode.h"
+#include "services/draft_worker/core/session.h"
 
 namespace foretoken::draft_worker {
 
@@ -116,7 +114,6 @@ class DraftEngine {
   // `options` must be valid. The backend is the engine's alone.
   DraftEngine(const DraftEngineOptions& options,
               std::unique_ptr<Backend> backend, Clock clock = SystemClock());
-  ~DraftEngine();
   DraftEngine(const DraftEngine&) = delete;
   DraftEngine& operator=(const DraftEngine&) = delete;
 
@@ -139,7 +136,7 @@ class DraftEngine {
                       std::optional<absl::Time> arrived = std::nullopt);
 
   // Frees the session, whatever it waits for. NotFound.
-  absl::Status Close(SessionId session);
+  absl::Status Close(SessionId session) { return sessions_.Remove(session); }
 
   // True if RunPass would do something.
   bool HasWork() const;
@@ -151,76 +148,17 @@ class DraftEngine {
   // pass, DataLoss aside.
   DraftReport RunPass();
 
-  int32_t sessions() const { return static_cast<int32_t>(sessions_.size()); }
-  int64_t pool_phrases() const { return pool_phrases_; }
+  int32_t sessions() const { return sessions_.size(); }
+  int64_t pool_phrases() const;  // of all working pools
   KvUsage kv_usage() const { return backend_->kv_usage(); }
   const DraftEngineTotals& totals() const { return totals_; }
   DraftSnapshot snapshot() const;
 
  private:
-  static constexpr int64_t kFewRows = 16;
-
-  struct Draft {  // a round under way
-    int32_t max_nodes = 0;
-    absl::Time arrived;
-    absl::Time deadline;  // for the answer to be on its way
-    int64_t order = 0;
-  };
-  struct Session {
-    SessionId id = -1;
-    int64_t length = 0;
-    // The draft model cannot follow: no text, no KV, empty drafts.
-    bool muted = false;
-    std::vector<TokenId> text;
-    std::unique_ptr<DraftMode> mode;
-    ModeTotals counted;  // of the mode, as far as the engine's totals have them
-    int64_t counted_phrases = 0;
-    std::optional<Draft> draft;
-    int64_t draft_base = -1;  // length that the mode's draft builds on
-    // What its next pass is expected to take, as long as its last one: without
-    // much text of others in it, and with that.
-    std::array<absl::Duration, 2> pass_time;
-
-    std::optional<SessionId> backend_session;
-    std::optional<SamplingState> sampling;  // its length() is the KV's
-    int64_t kv_length = 0;
-    // Rows of text in the last pass that are not committed yet: the rest of
-    // that pass may be wanted by the next round.
-    std::optional<int32_t> held_rows;
-
-    PassRows rows;  // of the pass in the making
-    int32_t text_rows = 0;
-
-    int64_t text_left() const {
-      return static_cast<int64_t>(text.size()) - kv_length;
-    }
-    // Text to read with no draft to show for it. The last token is left to the
-    // draft, whose first row it is.
-    bool wants_prefill() const {
-      return !muted && !held_rows.has_value() && text_left() > 1;
-    }
-    // Its next pass is one of text alone.
-    bool reads(int32_t text_chunk) const {
-      return draft.has_value() ? text_left() > text_chunk : wants_prefill();
-    }
-    // What is left after an empty draft or two is read beside drafts unnoticed.
-    bool reads_much(int32_t text_chunk) const {
-      return reads(text_chunk) && text_left() > kFewRows;
-    }
-  };
-  // A session's share of the pass in the making.
-  struct Share {
-    Session* session;
-    bool drafts;  // else text alone
-  };
-
   absl::Status Check(const DraftOpen& open) const;
   absl::Status Admit(Session& session, DraftOpen& open);
   void Mute(Session& session);
-  void ReleaseBackend(Session& session);
-  // Commits the first `text` rows of the session's last pass and `drafted` of
-  // its draft's rows, whose tokens the text has by now.
-  absl::Status CommitRows(Session& session, int32_t text, int32_t drafted);
+  // Commits the text rows that were held back for a round which has not come.
   absl::Status SettleHeld();
   absl::Status KeepAccepted(Session& session, const DraftRound& round,
                             bool follows_draft);
@@ -233,10 +171,7 @@ class DraftEngine {
   void AnswerReady(DraftReport& report);
   void Answer(Session& session, DraftReport& report);
   void Count(Session& session);
-  void Fail(SessionId id, absl::Status status, DraftReport& report);
 
-  std::vector<Share> PlanPass();
-  void LayOut(Session& session, bool drafts, int32_t text_rows);
   void ReserveShares(std::vector<Share>& plan, DraftReport& report);
   // One pass of `plan`, all of it laid out and reserved.
   void RunShares(absl::Span<const Share> plan, DraftReport& report);
@@ -252,14 +187,11 @@ class DraftEngine {
   const Clock clock_;
   int32_t row_budget_ = 0;  // of a pass
   int32_t text_chunk_ = 0;
-  bool text_waits_ = false;  // much of it, someone's
+  bool text_waits_ = false;  // much of it, in some session
   ModeLimits limits_;
   std::vector<SampledToken> by_row_;  // of the session that is being answered
-  // By id, so by age: iteration is deterministic.
-  std::map<SessionId, std::unique_ptr<Session>> sessions_;
-  SessionId next_id_ = 1;
+  Sessions sessions_;
   int64_t next_order_ = 1;
-  int64_t pool_phrases_ = 0;
   DraftEngineTotals totals_;
 };
 

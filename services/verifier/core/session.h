@@ -1,11 +1,11 @@
-// Session: one request's text on the verifier, and where it stands.
+// Session: the verifier's record of one request's text.
 //
 //   waiting --admit--> prefilling --> ready --Submit--> round pending
-//      ^                                |                        |
-//      +------------ preempt -----------+------------------------+
+//      ^                                |                    |
+//      +------------ preempt -----------+--------------------+
 //
 // A preempted session loses its KV and keeps its text; admitted again it
-// prefills all but its last token and goes on, to the bit where it was.
+// prefills all but its last token and continues with the same bits.
 // Owned by the engine thread.
 #ifndef FORETOKEN_SERVICES_VERIFIER_CORE_SESSION_H_
 #define FORETOKEN_SERVICES_VERIFIER_CORE_SESSION_H_
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/infer/backend.h"
-#include "common/sampling/sampler.h"
+#include "common/engine/kv_session.h"
+#include "common/engine/session_book.h"
 #include "common/speculation/round.h"
 
 namespace foretoken::verifier {
@@ -44,10 +44,7 @@ struct Session {
   std::vector<TokenId> tokens;  // committed, prompt first
   FinishReason finish = FinishReason::kNone;
 
-  // With the backend, while admitted.
-  std::optional<SessionId> backend_session;
-  std::optional<SamplingState> sampling;  // its length() is the KV's
-  int64_t kv_length = 0;
+  KvSession kv;  // open while the session is admitted
 
   bool prefill_reported = false;  // the caller has its PrefillResult
   int64_t reused_tokens = 0;
@@ -55,18 +52,22 @@ struct Session {
   absl::Time idle_since;  // its last answer; counts while it has no work
   std::optional<PendingRound> round;
 
-  bool is_replay() const {
-    return static_cast<int64_t>(tokens.size()) > request.prompt_length;
-  }
+  int64_t length() const { return static_cast<int64_t>(tokens.size()); }
+  bool is_replay() const { return length() > request.prompt_length; }
   // Prefill ends at this KV length: a fresh prompt is computed whole, and its
   // last row gives the first token; else the last token is row 0 of the next
   // round.
-  int64_t prefill_target() const {
-    return static_cast<int64_t>(tokens.size()) - (is_replay() ? 1 : 0);
-  }
-  bool needs_prefill() const { return kv_length < prefill_target(); }
+  int64_t prefill_target() const { return length() - (is_replay() ? 1 : 0); }
+  int64_t prefill_left() const { return prefill_target() - kv.length(); }
   bool has_work() const { return !prefill_reported || round.has_value(); }
+  bool is_waiting() const { return !kv.is_open() && has_work(); }
+  bool is_prefilling() const { return kv.is_open() && prefill_left() > 0; }
+  bool is_ready() const {
+    return kv.is_open() && round.has_value() && prefill_left() == 0;
+  }
 };
+
+using Sessions = SessionBook<Session>;
 
 }  // namespace foretoken::verifier
 

@@ -1,20 +1,18 @@
 #include "services/verifier/core/verify_engine.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/range_errors.h"
 #include "common/base/status_macros.h"
-#include "common/speculation/acceptance.h"
+#include "common/engine/pass_budget.h"
+#include "services/verifier/core/round_commit.h"
 
 namespace foretoken::verifier {
 namespace {
-
-absl::Status NoSession(SessionId id) {
-  return absl::NotFoundError(absl::StrCat("no session ", id));
-}
 
 absl::Status CheckTokens(absl::string_view field,
                          const std::vector<TokenId>& tokens,
@@ -30,22 +28,15 @@ absl::Status CheckTokens(absl::string_view field,
 }  // namespace
 
 absl::Status VerifyEngineOptions::Validate() const {
-  std::vector<std::string> errors;
-  const auto check = [&](absl::string_view name, int64_t value, int64_t min,
-                         int64_t max) {
-    if (value >= min && value <= max) return;
-    errors.push_back(
-        absl::StrCat(name, " is ", value, ", want ", min, "..", max));
-  };
-  check("max_sessions", max_sessions, 1, 1 << 16);
-  check("max_rows_per_pass", max_rows_per_pass, 2, 1 << 16);
-  check("max_rows_per_session", max_rows_per_session, 1, 1 << 12);
-  check("prefill_chunk", prefill_chunk, 1, 1 << 16);
-  check("admission_reserve", admission_reserve, 1, 1 << 12);
-  check("idle_time in ms", absl::ToInt64Milliseconds(idle_time), 1,
-        24 * 3600 * 1000);
-  if (errors.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(errors, "; "));
+  RangeErrors errors;
+  errors.Check("max_sessions", max_sessions, 1, 1 << 16);
+  errors.Check("max_rows_per_pass", max_rows_per_pass, 2, 1 << 16);
+  errors.Check("max_rows_per_session", max_rows_per_session, 1, 1 << 12);
+  errors.Check("prefill_chunk", prefill_chunk, 1, 1 << 16);
+  errors.Check("admission_reserve", admission_reserve, 1, 1 << 12);
+  errors.Check("idle_time in ms", absl::ToInt64Milliseconds(idle_time), 1,
+               24 * 3600 * 1000);
+  return errors.status();
 }
 
 VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
@@ -53,14 +44,15 @@ VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
     : options_(options),
       backend_(std::move(backend)),
       clock_(std::move(clock)),
+      sessions_(options.max_sessions),
+      admission_({options.admission_reserve, options.idle_time}, *backend_,
+                 sessions_, clock_),
+      chain_(RowBudget()),
+      rows_(RowBudget()),
       pass_timing_(options.pass_timing) {
   FORETOKEN_CHECK(options_.Validate().ok());
-  chain_.resize(RowBudget());
-  for (int32_t i = 0; i < RowBudget(); ++i) chain_[i] = i - 1;
-}
-
-VerifyEngine::~VerifyEngine() {
-  for (auto& [id, session] : sessions_) ReleaseBackend(*session);
+  std::iota(chain_.begin(), chain_.end(), -1);
+  std::iota(rows_.begin(), rows_.end(), 0);
 }
 
 int32_t VerifyEngine::RowBudget() const {
@@ -104,27 +96,20 @@ absl::Status VerifyEngine::Check(const SessionRequest& request) const {
 
 absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
   FORETOKEN_RETURN_IF_ERROR(Check(request));
-  if (sessions() >= options_.max_sessions) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", options_.max_sessions, " sessions are in use"));
-  }
+  FORETOKEN_RETURN_IF_ERROR(sessions_.CheckRoom());
   if (request.deadline <= clock_()) {
     return absl::DeadlineExceededError("the deadline has passed");
   }
-  auto session = std::make_unique<Session>();
-  session->id = next_id_++;
-  session->tokens = std::move(request.tokens);
-  session->request = std::move(request);
-  const SessionId id = session->id;
-  sessions_.emplace(id, std::move(session));
-  return id;
+  Session session;
+  session.tokens = std::move(request.tokens);
+  session.request = std::move(request);
+  return sessions_.Add(std::move(session)).id;
 }
 
 absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
                                   std::optional<absl::Time> arrived) {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return NoSession(id);
-  Session& session = *found->second;
+  FORETOKEN_ASSIGN_OR_RETURN(Session* const found, sessions_.Find(id));
+  Session& session = *found;
   if (session.finish != FinishReason::kNone) {
     return absl::FailedPreconditionError(
         absl::StrCat("session ", id, " has ended"));
@@ -134,11 +119,10 @@ absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
         absl::StrCat("session ", id, " has not yet answered its ",
                      session.prefill_reported ? "round" : "prefill"));
   }
-  const int64_t length = static_cast<int64_t>(session.tokens.size());
-  if (request.length != length) {
+  if (request.length != session.length()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the round builds on ", request.length,
-                     " tokens, session ", id, " has ", length));
+                     " tokens, session ", id, " has ", session.length()));
   }
   if (!request.probe.empty() &&
       request.probe.size() != static_cast<size_t>(request.tree.size())) {
@@ -160,52 +144,46 @@ absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
 }
 
 absl::Status VerifyEngine::Close(SessionId id) {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return NoSession(id);
-  ReleaseBackend(*found->second);
-  sessions_.erase(found);
-  // It may have been the one that blocked the others.
-  admission_blocked_ = false;
+  FORETOKEN_RETURN_IF_ERROR(sessions_.Remove(id));
+  admission_.NoteGone();
   return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> VerifyEngine::Length(SessionId id) const {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return NoSession(id);
-  return static_cast<int64_t>(found->second->tokens.size());
+  FORETOKEN_ASSIGN_OR_RETURN(const Session* const found, sessions_.Find(id));
+  return found->length();
 }
 
 bool VerifyEngine::HasWork() const {
   const absl::Time now = clock_();
   for (const auto& [id, session] : sessions_) {
-    if (session->request.deadline <= now) return true;
-    if (!session->has_work()) continue;
-    if (session->backend_session.has_value() || !admission_blocked_) {
-      return true;
-    }
+    if (session.request.deadline <= now) return true;
+    if (!session.has_work()) continue;
+    if (session.kv.is_open() || admission_.may_admit()) return true;
   }
-  return AnyWaiting() && NextIdle() <= now;
+  return admission_.any_waiting() && admission_.NextIdle() <= now;
 }
 
 absl::Time VerifyEngine::NextDeadline() const {
-  absl::Time next = AnyWaiting() ? NextIdle() : absl::InfiniteFuture();
+  absl::Time next =
+      admission_.any_waiting() ? admission_.NextIdle() : absl::InfiniteFuture();
   for (const auto& [id, session] : sessions_) {
-    next = std::min(next, session->request.deadline);
+    next = std::min(next, session.request.deadline);
   }
   return next;
 }
 
-int32_t VerifyEngine::admitted() const {
-  return static_cast<int32_t>(std::count_if(
-      sessions_.begin(), sessions_.end(),
-      [](const auto& entry) { return entry.second->backend_session; }));
+EngineTotals VerifyEngine::totals() const {
+  EngineTotals totals = totals_;
+  static_cast<AdmissionTotals&>(totals) = admission_.totals();
+  return totals;
 }
 
 VerifySnapshot VerifyEngine::snapshot() const {
   VerifySnapshot snapshot;
   snapshot.sessions = sessions();
   snapshot.kv = backend_->kv_usage();
-  snapshot.totals = totals_;
+  snapshot.totals = totals();
   snapshot.pass_timing = pass_timing_;
   return snapshot;
 }
@@ -214,7 +192,7 @@ PassReport VerifyEngine::RunPass() {
   const absl::Time begin = clock_();
   PassReport report;
   ExpireDeadlines(report);
-  AdmitWaiting(report);
+  admission_.AdmitWaiting(report.failures);
   const std::vector<Share> plan = PlanPass(report);
   if (plan.empty()) return report;
 
@@ -246,6 +224,91 @@ PassReport VerifyEngine::RunPass() {
   return report;
 }
 
+void VerifyEngine::Fail(SessionId id, absl::Status status, PassReport& report) {
+  sessions_.Fail(id, std::move(status), report.failures);
+  admission_.NoteGone();
+}
+
+void VerifyEngine::ExpireDeadlines(PassReport& report) {
+  const absl::Time now = clock_();
+  std::vector<SessionId> expired;
+  for (const auto& [id, session] : sessions_) {
+    if (session.request.deadline <= now) expired.push_back(id);
+  }
+  for (const SessionId id : expired) {
+    Fail(id, absl::DeadlineExceededError("the deadline has passed"), report);
+  }
+}
+
+std::vector<VerifyEngine::Share> VerifyEngine::PlanPass(PassReport& report) {
+  int64_t prompt_rows = 0;
+  std::vector<Session*> ready;
+  for (auto& [id, session] : sessions_) {
+    if (session.is_prefilling()) prompt_rows += session.prefill_left();
+    if (session.is_ready()) ready.push_back(&session);
+  }
+  std::sort(ready.begin(), ready.end(), [](const Session* a, const Session* b) {
+    return a->round->order < b->round->order;
+  });
+  const int32_t rows = RowBudget();
+  PassBudget budget(rows,
+                    static_cast<int32_t>(std::min<int64_t>(
+                        {prompt_rows, options_.prefill_chunk, rows - 1})));
+  std::vector<Share> plan;
+  int32_t taken = 0;
+  for (Session* session : ready) {
+    if (!budget.TakeRound(session->round->rows())) break;
+    taken += session->round->rows();
+    plan.push_back({session, 0});
+  }
+  ReserveRounds(plan, report);
+  for (const Share& share : plan) taken -= share.session->round->rows();
+  budget.GiveBack(taken);
+  for (auto& [id, session] : sessions_) {
+    if (!session.is_prefilling()) continue;
+    const int32_t chunk = budget.TakeText(session.prefill_left());
+    if (chunk == 0) break;
+    plan.push_back({&session, chunk});
+  }
+  return plan;
+}
+
+void VerifyEngine::ReserveRounds(std::vector<Share>& plan, PassReport& report) {
+  // Oldest first, so that a victim is never one that was served already.
+  std::vector<Session*> by_age;
+  for (const Share& share : plan) by_age.push_back(share.session);
+  std::sort(by_age.begin(), by_age.end(),
+            [](const Session* a, const Session* b) { return a->id < b->id; });
+  std::vector<SessionId> failed;
+  for (Session* session : by_age) {
+    if (!session->kv.is_open()) continue;
+    const absl::Status reserved = ReserveRound(*session);
+    if (reserved.ok()) continue;
+    admission_.Release(*session);  // takes it out of the plan below
+    failed.push_back(session->id);
+    report.failures.push_back({session->id, Annotate(reserved, "KV cache")});
+  }
+  plan.erase(std::remove_if(plan.begin(), plan.end(),
+                            [](const Share& share) {
+                              return !share.session->kv.is_open();
+                            }),
+             plan.end());
+  for (const SessionId id : failed) sessions_.Remove(id).IgnoreError();
+}
+
+absl::Status VerifyEngine::ReserveRound(Session& session) {
+  PendingRound& round = *session.round;
+  absl::Status reserved = admission_.Reserve(
+      session, session.kv.length() + 1 + round.max_draft_depth);
+  if (absl::IsResourceExhausted(reserved) && round.max_draft_depth > 0) {
+    RoundLimits limits = LimitsOf(session);
+    limits.drafts = false;
+    LayOutRows(limits, session.tokens.back(), round);
+    reserved = admission_.Reserve(session, session.kv.length() + 1);
+  }
+  return reserved;
+}
+
 void VerifyEngine::FinishShare(const Share& share, absl::Status status,
                                PassResult& result, size_t index,
                                PassReport& report) {
@@ -260,7 +323,7 @@ void VerifyEngine::FinishShare(const Share& share, absl::Status status,
   if (!status.ok()) {
     Fail(session.id, Annotate(status, "forward pass"), report);
   } else if (session.finish != FinishReason::kNone) {
-    ReleaseBackend(session);
+    admission_.Release(session);
   }
 }
 
@@ -284,17 +347,14 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
   pass.reserve(plan.size());
   for (const Share& share : plan) {
     Session& session = *share.session;
-    PassSession& part = pass.emplace_back();
-    part.session = *session.backend_session;
-    part.sampling = &*session.sampling;
+    PassSession& part = pass.emplace_back(session.kv.Share());
     int32_t candidates = -1;
     if (share.prefill_rows > 0) {
       part.tokens = absl::MakeConstSpan(session.tokens)
-                        .subspan(session.kv_length, share.prefill_rows);
+                        .subspan(session.kv.length(), share.prefill_rows);
       part.parents = absl::MakeConstSpan(chain_).first(share.prefill_rows);
       const bool gives_token =
-          !session.is_replay() &&
-          session.kv_length + share.prefill_rows == session.prefill_target();
+          !session.is_replay() && share.prefill_rows == session.prefill_left();
       part.outputs = gives_token ? RowOutputs::kLastRow : RowOutputs::kNone;
     } else {
       part.tokens = session.round->row_tokens;
@@ -304,7 +364,7 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
         candidates = session.round->request.candidates;
       }
     }
-    session.sampling->set_logprobs(
+    session.kv.set_logprobs(
         std::max(session.request.sampling.logprobs, candidates));
   }
   return backend_->Forward(pass, result);
@@ -313,15 +373,11 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
 absl::Status VerifyEngine::FinishPrefill(Session& session, int32_t rows,
                                          std::vector<SampledToken>& outputs,
                                          PassReport& report) {
-  std::vector<int32_t> all(rows);
-  for (int32_t i = 0; i < rows; ++i) all[i] = i;
-  FORETOKEN_RETURN_IF_ERROR(backend_->Commit(*session.backend_session, all));
-  session.sampling->Append(
-      absl::MakeConstSpan(session.tokens).subspan(session.kv_length, rows));
-  session.kv_length += rows;
+  FORETOKEN_RETURN_IF_ERROR(session.kv.Commit(
+      absl::MakeConstSpan(rows_).first(rows), session.tokens));
   totals_.prefill_rows += rows;
   if (session.was_preempted) totals_.replayed_rows += rows;
-  if (session.needs_prefill() || session.prefill_reported) {
+  if (session.prefill_left() > 0 || session.prefill_reported) {
     return absl::OkStatus();
   }
   session.prefill_reported = true;
@@ -329,100 +385,29 @@ absl::Status VerifyEngine::FinishPrefill(Session& session, int32_t rows,
   result.reused_tokens = session.reused_tokens;
   if (!session.is_replay()) {
     CommitToken(session, outputs.back().token);
+    ++totals_.committed;
     result.tokens.push_back(std::move(outputs.back()));
   }
-  result.length = static_cast<int64_t>(session.tokens.size());
+  result.length = session.length();
   result.finish = session.finish;
   report.prefilled.push_back({session.id, std::move(result)});
   return absl::OkStatus();
 }
 
-void VerifyEngine::CommitToken(Session& session, TokenId token) {
-  session.tokens.push_back(token);
-  ++totals_.committed;
-  const auto& stops = session.request.stop_tokens;
-  if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
-    session.finish = FinishReason::kStop;
-  } else if (static_cast<int64_t>(session.tokens.size()) ==
-             session.request.max_length) {
-    session.finish = FinishReason::kLength;
-  }
-}
-
-std::vector<int32_t> VerifyEngine::CommitPath(
-    Session& session, std::vector<SampledToken>& outputs, RoundResult& result) {
-  const PendingRound& round = *session.round;
-  const TokenTree& tree = round.request.tree;
-  result.row_tokens.assign(tree.size() + 1, -1);
-  result.row_tokens[0] = outputs[0].token;
-  std::vector<bool> acceptable(tree.size(), false);
-  for (size_t i = 0; i < round.kept_nodes.size(); ++i) {
-    const int32_t node = round.kept_nodes[i];
-    const bool is_probe =
-        !round.request.probe.empty() && round.request.probe[node];
-    result.row_tokens[node + 1] = outputs[i + 1].token;
-    acceptable[node] = !is_probe;
-    ++(is_probe ? result.stats.probe_rows : result.stats.draft_rows);
-  }
-  result.stats.dropped_nodes =
-      tree.size() - static_cast<int32_t>(round.kept_nodes.size());
-  const Acceptance accepted = Accept(tree, result.row_tokens, acceptable);
-
-  std::vector<int32_t> rows = {0};
-  for (const int32_t node : accepted.path) {
-    CommitToken(session, tree.tokens()[node]);
-    result.tokens.push_back(outputs[rows.back()]);
-    if (session.finish != FinishReason::kNone) return rows;
-    result.path.push_back(node);
-    rows.push_back(round.row_of_node[node]);
-  }
-  CommitToken(session, accepted.bonus_token);
-  result.tokens.push_back(outputs[rows.back()]);
-  return rows;
-}
-
 absl::Status VerifyEngine::FinishRound(Session& session,
                                        std::vector<SampledToken>& outputs,
                                        PassReport& report) {
-  const int64_t length = static_cast<int64_t>(session.tokens.size());
-  const int32_t candidates = session.round->request.candidates;
-  RoundResult result;
-  const std::vector<int32_t> rows = CommitPath(session, outputs, result);
-  FORETOKEN_RETURN_IF_ERROR(backend_->Commit(*session.backend_session, rows));
   // Row 0 and the accepted drafts; the last new token has no KV yet.
-  session.sampling->Append(
-      absl::MakeConstSpan(session.tokens).subspan(length - 1, rows.size()));
-  session.kv_length += static_cast<int64_t>(rows.size());
-
-  if (candidates > 0) {
-    result.row_candidates.resize(result.row_tokens.size());
-    for (int32_t row = 0; row < session.round->rows(); ++row) {
-      const int32_t node = row == 0 ? -1 : session.round->kept_nodes[row - 1];
-      std::vector<TokenLogprob>& top = outputs[row].top_logprobs;
-      if (top.size() > static_cast<size_t>(candidates)) top.resize(candidates);
-      result.row_candidates[node + 1] = std::move(top);
-    }
-  }
-  const int32_t logprobs = session.request.sampling.logprobs;
-  for (SampledToken& token : result.tokens) {
-    if (logprobs < 0) token.logprob = 0.0f;
-    const size_t wanted = static_cast<size_t>(std::max(logprobs, 0));
-    if (token.top_logprobs.size() > wanted) token.top_logprobs.resize(wanted);
-  }
-  result.length = static_cast<int64_t>(session.tokens.size());
-  result.finish = session.finish;
-  result.stats.accepted = static_cast<int32_t>(result.path.size());
-  result.stats.pass_rows = report.stats.rows;
-  result.stats.pass_sessions = report.stats.sessions;
-  result.stats.queue_time = session.round->queue_time;
-  result.stats.pass_time = report.stats.forward_time;
-
+  std::vector<int32_t> rows;
+  RoundResult result = CommitRound(session, report.stats, outputs, rows);
+  FORETOKEN_RETURN_IF_ERROR(session.kv.Commit(rows, session.tokens));
   ++totals_.rounds;
   totals_.rounds_with_drafts += result.stats.draft_rows > 0;
   totals_.draft_rows += result.stats.draft_rows;
   totals_.probe_rows += result.stats.probe_rows;
   totals_.dropped_nodes += result.stats.dropped_nodes;
   totals_.accepted += result.stats.accepted;
+  totals_.committed += static_cast<int64_t>(result.tokens.size());
   session.round.reset();
   report.rounds.push_back({session.id, std::move(result)});
   return absl::OkStatus();

@@ -11,21 +11,15 @@
 // moves in every pass. Which sessions share a pass changes no token
 // (common/infer/backend.h).
 //
-// Memory: a session is admitted when its text and one round fit; a session that
-// needs a page more takes it from the youngest admitted session, which is
-// preempted and later replayed with unchanged output. Waiting sessions are
-// admitted strictly by age, so none starves; one whose client has kept it idle
-// gives way to them, so that nobody holds pages that he does not use. A session
-// alone in the cache runs without drafts before it is refused for want of room.
+// Memory: see admission.h. A session that is alone in the cache runs without
+// drafts before it is refused for want of room.
 //
 // Source: continuous batching after Orca (OSDI 2022, "Iteration-level
-// scheduling"); preemption by recomputation after vLLM (arXiv:2309.06180,
-// section 4.5).
+// scheduling").
 #ifndef FORETOKEN_SERVICES_VERIFIER_CORE_VERIFY_ENGINE_H_
 #define FORETOKEN_SERVICES_VERIFIER_CORE_VERIFY_ENGINE_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +35,7 @@
 #include "common/infer/pass_timing.h"
 #include "common/speculation/round.h"
 #include "common/speculation/verify_session.h"
+#include "services/verifier/core/admission.h"
 #include "services/verifier/core/round_plan.h"
 #include "services/verifier/core/session.h"
 
@@ -61,7 +56,7 @@ struct VerifyEngineOptions {
 };
 
 // Sums since the start; what a metrics adapter exports.
-struct EngineTotals {
+struct EngineTotals : AdmissionTotals {
   int64_t passes = 0;
   int64_t rounds = 0;
   int64_t rounds_with_drafts = 0;
@@ -69,11 +64,8 @@ struct EngineTotals {
   int64_t probe_rows = 0;
   int64_t dropped_nodes = 0;
   int64_t accepted = 0;
-  int64_t committed = 0;      // tokens, those of prefill included
-  int64_t prefill_rows = 0;   // computed, replays included
-  int64_t reused_tokens = 0;  // not computed, thanks to the prefix cache
-  int64_t preemptions = 0;
-  int64_t replays = 0;  // preempted sessions admitted again
+  int64_t committed = 0;     // tokens, those of prefill included
+  int64_t prefill_rows = 0;  // computed, replays included
   int64_t replayed_rows = 0;
 };
 
@@ -123,7 +115,6 @@ class VerifyEngine {
   // `options` must be valid. The backend is the engine's alone.
   VerifyEngine(const VerifyEngineOptions& options,
                std::unique_ptr<Backend> backend, Clock clock = SystemClock());
-  ~VerifyEngine();
   VerifyEngine(const VerifyEngine&) = delete;
   VerifyEngine& operator=(const VerifyEngine&) = delete;
 
@@ -165,10 +156,10 @@ class VerifyEngine {
   // and none for a row that was a draft.
   PassReport RunPass();
 
-  int32_t sessions() const { return static_cast<int32_t>(sessions_.size()); }
-  int32_t admitted() const;
+  int32_t sessions() const { return sessions_.size(); }
+  int32_t admitted() const { return admission_.admitted(); }
   KvUsage kv_usage() const { return backend_->kv_usage(); }
-  const EngineTotals& totals() const { return totals_; }
+  EngineTotals totals() const;
   VerifySnapshot snapshot() const;
 
  private:
@@ -183,24 +174,9 @@ class VerifyEngine {
   int32_t RowBudget() const;
 
   void ExpireDeadlines(PassReport& report);
-  void AdmitWaiting(PassReport& report);
-  // False, with nothing changed, if there is no room for the text and
-  // `reserve` tokens more.
-  absl::StatusOr<bool> Admit(Session& session, int64_t reserve);
-  void Preempt(Session& session);
-  void ReleaseBackend(Session& session);
   void Fail(SessionId id, absl::Status status, PassReport& report);
-  Session* YoungestAdmitted();
-  // The admitted session that has been idle longest; nullptr if none has been
-  // for idle_time.
-  Session* LongestIdle();
-  // The first moment at which LongestIdle finds one.
-  absl::Time NextIdle() const;
-  bool AnyWaiting() const;
 
   std::vector<Share> PlanPass(PassReport& report);
-  void TakeRounds(int32_t budget, std::vector<Share>& plan) const;
-  void TakePrefill(int32_t budget, std::vector<Share>& plan) const;
   // Makes room for what the planned rounds may commit; preempts, and takes
   // those that lost their room out of the plan.
   void ReserveRounds(std::vector<Share>& plan, PassReport& report);
@@ -217,24 +193,16 @@ class VerifyEngine {
                              PassReport& report);
   absl::Status FinishRound(Session& session, std::vector<SampledToken>& outputs,
                            PassReport& report);
-  // Walks the tree, commits tokens to the text, fills all of `result` but
-  // what needs the backend; the rows whose KV is to be committed.
-  std::vector<int32_t> CommitPath(Session& session,
-                                  std::vector<SampledToken>& outputs,
-                                  RoundResult& result);
-  void CommitToken(Session& session, TokenId token);
 
   const VerifyEngineOptions options_;
   const std::unique_ptr<Backend> backend_;
   const Clock clock_;
-  // By id, so by age: iteration is deterministic.
-  std::map<SessionId, std::unique_ptr<Session>> sessions_;
-  SessionId next_id_ = 1;
+  Sessions sessions_;
+  Admission admission_;
   int64_t next_order_ = 1;
-  // The oldest waiting session found no room, and none was freed since.
-  bool admission_blocked_ = false;
   std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
-  EngineTotals totals_;
+  std::vector<int32_t> rows_;   // of a prefill chunk: 0, 1, 2, ...
+  EngineTotals totals_;         // but for those of admission_
   PassTiming pass_timing_;
 };
 

@@ -290,8 +290,8 @@ TEST_F(DraftWorkerTest, ConcurrentStreamsDraftAsEachAlone) {
   ASSERT_THAT(service, IsOk());
   Listen(*std::move(service));
 
-  EXPECT_EQ(service_->drafts().model().vocab_size, 97);
-  EXPECT_EQ(service_->drafts().model().max_positions, 4096);
+  EXPECT_EQ(service_->drafts().loop().model().vocab_size, 97);
+  EXPECT_EQ(service_->drafts().loop().model().max_positions, 4096);
 
   const auto run = [this](int i) {
     std::vector<Tokens> drafts;

@@ -1,0 +1,91 @@
+// Session: the draft worker's record of one request's text and its draft.
+//
+// Owned by the engine thread.
+#ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_SESSION_H_
+#define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_SESSION_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/engine/kv_session.h"
+#include "common/engine/session_book.h"
+#include "services/draft_worker/core/draft_mode.h"
+
+namespace foretoken::draft_worker {
+
+struct PendingDraft {  // a round under way
+  int32_t max_nodes = 0;
+  absl::Time arrived;
+  absl::Time deadline;  // for the answer to be on its way
+  int64_t order = 0;    // of submission
+};
+
+struct Session {
+  SessionId id = -1;
+  int64_t length = 0;
+  // The draft model cannot follow: no text, no KV, empty drafts.
+  bool muted = false;
+  std::vector<TokenId> text;
+  std::unique_ptr<DraftMode> mode;
+  ModeTotals counted;  // of the mode, as far as the engine's totals have them
+  std::optional<PendingDraft> draft;
+  int64_t draft_base = -1;  // length that the mode's draft builds on
+  // What its next pass is expected to take, as long as its last one: without
+  // much text of others in it, and with that.
+  std::array<absl::Duration, 2> pass_time;
+
+  KvSession kv;  // closed in a muted session
+  // Rows of text in the last pass that are not committed yet: the rest of that
+  // pass may be wanted by the next round.
+  std::optional<int32_t> held_rows;
+
+  PassRows rows;  // of the pass in the making
+  int32_t text_rows = 0;
+
+  int64_t text_left() const {
+    return static_cast<int64_t>(text.size()) - kv.length();
+  }
+  // Text to read with no draft to show for it. The last token is left to the
+  // draft, whose first row it is.
+  bool wants_prefill() const {
+    return !muted && !held_rows.has_value() && text_left() > 1;
+  }
+  // Its next pass is one of text alone.
+  bool reads(int32_t text_chunk) const {
+    return draft.has_value() ? text_left() > text_chunk : wants_prefill();
+  }
+  // What is left after an empty draft or two is read beside drafts unnoticed.
+  bool reads_much(int32_t text_chunk) const {
+    constexpr int64_t kFewRows = 16;
+    return reads(text_chunk) && text_left() > kFewRows;
+  }
+
+  // Lays out its rows of the next pass: `count` tokens of text, and below them
+  // those of its draft.
+  void LayOut(bool drafts, int32_t count);
+
+  // Commits the first `text_count` rows of its last pass and `drafted` of its
+  // draft's rows, whose tokens the text has by now.
+  absl::Status Commit(int32_t text_count, int32_t drafted);
+};
+
+using Sessions = SessionBook<Session>;
+
+// A session's share of the pass in the making.
+struct Share {
+  Session* session;
+  bool drafts;  // else text alone
+};
+
+// Chooses who takes part in a pass of at most `rows` rows, and lays the rows
+// out: drafts, oldest round first, then `text_chunk` rows of text beside them.
+std::vector<Share> PlanPass(Sessions& sessions, int32_t rows,
+                            int32_t text_chunk);
+
+}  // namespace foretoken::draft_worker
+
+#endif  // FORETOKEN_SERVICES_DRAFT_WORKER_CORE_SESSION_H_
