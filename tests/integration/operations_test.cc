@@ -303,7 +303,8 @@ TEST(RequestTest, BadRequestsAreRefusedByFieldAndCostNothing) {
   bad = good;
   bad.mutable_speculation()->set_max_tree_nodes(65);
   expect(bad, invalid, "max_tree_nodes");
-  bad = MakeRequest({1}, "prompt_lookup:max_n=99", 4);
+  bad = MakeRequest({1}, "prompt_lookup", 4);
+  bad.mutable_speculation()->mutable_prompt_lookup()->set_max_n(99);
   expect(bad, invalid, "max_n");
   for (const char* mode : {"draft_model", "ouroboros", "crest"}) {
     expect(MakeRequest({1}, mode, 4), absl::StatusCode::kUnimplemented, mode);

@@ -150,6 +150,14 @@ TEST(ConvertDraftTest, AnOpenIsRefusedByField) {
               HasSubstr("prompt_length: 5"));
   EXPECT_THAT(refused([](auto& p) { p.clear_speculation(); }),
               HasSubstr("speculation"));
+  EXPECT_THAT(refused([](auto& p) {
+                p.mutable_speculation()->mutable_ngram_trie()->set_n(99);
+              }),
+              HasSubstr("'n' is '99'"));
+  EXPECT_THAT(refused([](auto& p) {
+                p.mutable_speculation()->mutable_draft_model()->set_gamma(0);
+              }),
+              HasSubstr("'gamma' is '0'"));
   EXPECT_THAT(refused([](auto& p) { p.set_request_id("two words"); }),
               HasSubstr("request_id"));
   EXPECT_THAT(
