@@ -14,9 +14,10 @@
 namespace foretoken {
 namespace {
 
+// Bounds the cost of PrefixTrie::Longest at every position of a text.
 constexpr size_t kMaxContentBytes = 1024;
 
-// \w and \s as Unicode Technical Standard 18, annex C, has them.
+// \w and \s as defined by Unicode Technical Standard 18, annex C.
 bool IsWordCharacter(uint32_t code_point) {
   const UChar32 c = static_cast<UChar32>(code_point);
   return u_hasBinaryProperty(c, UCHAR_ALPHABETIC) ||
@@ -29,7 +30,7 @@ bool IsWhiteSpace(uint32_t code_point) {
                              UCHAR_WHITE_SPACE);
 }
 
-// The character that ends at `end`, which must be where one ends.
+// Returns the character that ends at `end`, which must be a character boundary.
 Utf8Step CharacterBefore(absl::string_view text, size_t end) {
   size_t begin = end - 1;
   while (begin > 0 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) {
@@ -38,6 +39,7 @@ Utf8Step CharacterBefore(absl::string_view text, size_t end) {
   return NextUtf8(text.substr(begin, end - begin));
 }
 
+// The test for single_word: no word character on either side.
 bool StandsAlone(absl::string_view text, size_t begin, size_t end) {
   if (begin > 0 && IsWordCharacter(CharacterBefore(text, begin).code_point)) {
     return false;
@@ -63,6 +65,7 @@ absl::StatusOr<AddedToken> ParseAddedToken(const Json& entry,
   token.id = id.get<TokenId>();
   FORETOKEN_ASSIGN_OR_RETURN(token.special,
                              BoolMember(entry, where, "special", false));
+  // The tokenizers library defaults `normalized` to the opposite of `special`.
   FORETOKEN_ASSIGN_OR_RETURN(
       token.normalized, BoolMember(entry, where, "normalized", !token.special));
   FORETOKEN_ASSIGN_OR_RETURN(token.single_word,
@@ -96,8 +99,9 @@ void AddedTokenMatcher::Add(const AddedToken& token,
 }
 
 void AddedTokenMatcher::Split(absl::string_view text, Sink sink) const {
-  size_t done = 0;  // everything before was given to `sink`
+  size_t done = 0;  // text before this was passed to `sink`
   for (size_t at = 0; at < text.size();) {
+    // Byte by byte is safe: a match of valid UTF-8 begins at a character.
     const PrefixTrie::Match match = trie_.Longest(text.substr(at));
     if (match.length == 0) {
       ++at;
@@ -106,8 +110,10 @@ void AddedTokenMatcher::Split(absl::string_view text, Sink sink) const {
     const AddedToken& token = tokens_[match.value];
     size_t begin = at;
     size_t end = at + match.length;
-    at = end;  // the next match begins here, spaces taken or not
+    at = end;  // stripped spaces do not move the start of the next match
     if (token.single_word && !StandsAlone(text, begin, end)) continue;
+    // lstrip and rstrip extend the token over white space that no earlier token
+    // has taken.
     while (token.lstrip && begin > done) {
       const Utf8Step before = CharacterBefore(text, begin);
       if (!IsWhiteSpace(before.code_point)) break;

@@ -8,9 +8,10 @@ namespace foretoken {
 namespace {
 
 constexpr size_t kMinSlots = 16;
-// Up to here a scan over all pairs beats a heap (words have 5 to 10 symbols).
+// A scan over all pairs is faster than a heap up to here (words have 5 to 10
+// symbols).
 constexpr size_t kFewSymbols = 32;
-constexpr uint32_t kGone = UINT32_MAX;  // an index that stands for no symbol
+constexpr uint32_t kGone = UINT32_MAX;  // no symbol: merged away, or the start
 
 uint64_t Key(int32_t left, int32_t right) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) |
@@ -21,6 +22,7 @@ uint64_t Key(int32_t left, int32_t right) {
 
 BpeMerges::BpeMerges(size_t expected_pairs) {
   size_t capacity = kMinSlots;
+  // At most half full, so that linear probing stays short and always ends.
   while (capacity < 2 * expected_pairs) capacity *= 2;
   Grow(capacity);
 }
@@ -46,6 +48,7 @@ void BpeMerges::Grow(size_t capacity) {
 }
 
 void BpeMerges::Add(int32_t left, int32_t right, Merge merge) {
+  // Non-negative ids keep the key below kEmpty.
   FORETOKEN_CHECK(left >= 0 && right >= 0 && merge.rank != Merge::kNone);
   const uint64_t key = Key(left, right);
   size_t at = Home(key);
@@ -86,12 +89,14 @@ void BpeMerges::ApplyToFew(std::vector<BpeSymbol>& symbols,
   }
   scratch.work_ += pairs.size();
   while (!pairs.empty()) {
+    // Ranks are compared with <, so the leftmost of equal pairs wins.
     size_t best = 0;
     for (size_t i = 1; i < pairs.size(); ++i) {
       if (pairs[i].rank < pairs[best].rank) best = i;
     }
     if (pairs[best].rank == Merge::kNone) return;
     symbols[best].id = pairs[best].merged;
+    // Only the two pairs beside the merged symbol change.
     symbols.erase(symbols.begin() + best + 1);
     pairs.erase(pairs.begin() + best);
     if (best > 0) {
@@ -107,6 +112,8 @@ void BpeMerges::ApplyToFew(std::vector<BpeSymbol>& symbols,
 void BpeMerges::ApplyToMany(std::vector<BpeSymbol>& symbols,
                             Scratch& scratch) const {
   using Candidate = Scratch::Candidate;
+  // Heap order: lowest rank first, then leftmost; the same order as in
+  // ApplyToFew.
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
   };
@@ -121,8 +128,9 @@ void BpeMerges::ApplyToMany(std::vector<BpeSymbol>& symbols,
     next[i] = i + 1;
     previous[i] = i == 0 ? kGone : i - 1;
   }
-  // `end` is the index of the symbol after the pair: a pair still stands if
-  // its two symbols are neighbours and the right one still ends there.
+  // Entries are not removed from the heap when a neighbour merges. `end` is the
+  // symbol after the pair when the entry was made: the entry is still valid if
+  // its two symbols are adjacent and the right one still ends there.
   const auto consider = [&](uint32_t left, uint32_t right) {
     ++scratch.work_;
     const Merge merge = Find(symbols[left].id, symbols[right].id);
@@ -151,6 +159,7 @@ void BpeMerges::ApplyToMany(std::vector<BpeSymbol>& symbols,
       std::push_heap(heap.begin(), heap.end(), later);
     }
   }
+  // Compact: follow the links of the symbols that are left.
   size_t kept = 0;
   for (uint32_t i = 0; i != count; i = next[i]) symbols[kept++] = symbols[i];
   symbols.resize(kept);

@@ -37,6 +37,7 @@ absl::Status SplitMerge(const Json& entry, const std::string& where,
   return BadField(where, entry, "\"left right\" or [\"left\", \"right\"]");
 }
 
+// Whether the token contains a space symbol after another character.
 bool CrossesSpace(absl::string_view token) {
   while (absl::StartsWith(token, kSpaceSymbol)) token.remove_prefix(3);
   return absl::StrContains(token, kSpaceSymbol);
@@ -49,6 +50,7 @@ absl::StatusOr<BpeModel> BpeModel::Create(const Json& field, bool byte_level) {
   if (type != "BPE" && !type.is_null()) {
     return BadField("model.type", type, "BPE; others are not supported");
   }
+  // These options would change the ids.
   for (const char* name :
        {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
     FORETOKEN_ASSIGN_OR_RETURN(const Json value, Member(field, "model", name));
@@ -109,7 +111,9 @@ absl::Status BpeModel::LoadMerges(const Json& model) {
   if (merges == model.end() || !merges->is_array()) {
     return absl::InvalidArgumentError("model.merges: want a list");
   }
+  // The position in the list is the rank.
   merges_ = BpeMerges(merges->size());
+  // Optimistic; a merge that crosses a space clears it below.
   cut_at_spaces_ = !byte_level_ && vocabulary_.contains(kSpaceSymbol);
   std::string left;
   std::string right;
@@ -138,6 +142,8 @@ absl::Status BpeModel::LoadMerges(const Json& model) {
 absl::Status BpeModel::LoadBytes(bool byte_level) {
   bytes_.fill(-1);
   if (!byte_level && !byte_fallback_) return absl::OkStatus();
+  // Byte-level models write bytes in the GPT-2 alphabet, models with fallback
+  // as <0x00>..<0xFF>.
   for (int byte = 0; byte < 256; ++byte) {
     std::string name;
     if (byte_level) {
@@ -152,6 +158,8 @@ absl::Status BpeModel::LoadBytes(bool byte_level) {
       return absl::InvalidArgumentError(absl::StrCat(
           "model.byte_fallback: true, but model.vocab has no ", name));
     } else if (byte_fallback_ || unknown_ >= 0) {
+      // AppendBytes leaves out bytes without a token. That is only right if the
+      // original has nothing to put in their place.
       return absl::InvalidArgumentError(
           absl::StrCat("model.vocab: has no \"", name,
                        "\", and an unknown token or byte_fallback for bytes "
@@ -170,6 +178,7 @@ void BpeModel::IndexCharacters() {
       if (piece.has_value()) whole_pieces_[*std::move(piece)] = id;
     }
     if (byte_level_) continue;
+    // An empty token gets a step that cannot match its length.
     const Utf8Step step = NextUtf8(token.empty() ? " " : token);
     if (step.length != token.size()) continue;
     characters_[step.code_point] = id;
@@ -186,6 +195,8 @@ void BpeModel::Encode(absl::string_view piece, Buffers& buffers,
       return;
     }
   }
+  // Without merges across spaces, cutting before every run of spaces gives the
+  // same ids, and keeps the pieces short enough for ApplyToFew.
   if (!cut_at_spaces_) return EncodeWhole(piece, buffers, ids);
   while (!piece.empty()) {
     size_t end = 0;
@@ -210,7 +221,7 @@ void BpeModel::EncodeWhole(absl::string_view piece, Buffers& buffers,
 
 void BpeModel::AppendBytes(absl::string_view piece, Buffers& buffers) const {
   for (const char byte : piece) {
-    // A byte that the vocabulary lacks is left out, as the original does.
+    // Bytes that the vocabulary lacks are left out, as in the original.
     const TokenId id = bytes_[static_cast<uint8_t>(byte)];
     if (id >= 0) buffers.symbols.push_back({id, 0});
   }
@@ -238,7 +249,8 @@ void BpeModel::AppendCharacters(absl::string_view piece,
     }
     const bool is_unknown = id < 0;
     if (is_unknown) id = unknown_;
-    if (id < 0) continue;  // no unknown token: left out, as the original does
+    if (id < 0) continue;  // no unknown token: left out, as in the original
+    // fuse_unk: a run of unknown characters is one token.
     if (!is_unknown || !fuse_unknown_ || !after_unknown) {
       buffers.symbols.push_back({id, 0});
     }

@@ -7,7 +7,8 @@
 namespace foretoken {
 namespace {
 
-// Printable Latin-1 stands for itself; the other 68 bytes follow from U+0100.
+// Printable Latin-1 characters represent themselves; the other 68 bytes are
+// assigned U+0100 onwards, in order.
 bool StandsForItself(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) ||
          byte >= 0xAE;
@@ -30,6 +31,7 @@ struct Alphabet {
   }
 };
 
+// Built once; function-local statics are initialised thread-safely.
 const Alphabet& GetAlphabet() {
   static const Alphabet alphabet;
   return alphabet;

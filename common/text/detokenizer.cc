@@ -26,6 +26,8 @@ absl::Status Detokenizer::Push(TokenId id, std::string& text) {
     return absl::InvalidArgumentError(
         absl::StrCat("token id ", id, ": want 0..", vocabulary.size() - 1));
   }
+  // Byte tokens collect in pending_ until they form characters (or, with
+  // ByteFallback, until the run ends); any other token completes them first.
   const TokenKind kind = vocabulary.kind(id);
   if (kind == TokenKind::kByte) {
     pending_.append(vocabulary.bytes(id).data(), vocabulary.bytes(id).size());
@@ -35,12 +37,14 @@ absl::Status Detokenizer::Push(TokenId id, std::string& text) {
     }
     return absl::OkStatus();
   }
-  // A byte run ends here, in SentencePiece even where the next token writes
-  // nothing.
+  // Any token ends a run of byte tokens; in SentencePiece even a token that
+  // writes nothing.
   if (rules_.malformed == Malformed::kByte) EmitCharacters(true, text);
   const absl::string_view bytes = vocabulary.bytes(id);
   if (bytes.empty()) return absl::OkStatus();
   if (rules_.malformed == Malformed::kByteTokenRun) EmitByteRun(text);
+  // The unknown token's surface and user-defined pieces with a space of their
+  // own are not subject to the leading-space rules.
   const bool keep =
       kind == TokenKind::kUnknown || vocabulary.keeps_leading_space(id);
   const absl::string_view kept = keep ? bytes : StripLeading(bytes);
@@ -60,6 +64,7 @@ void Detokenizer::Flush(std::string& text) {
   if (rules_.malformed == Malformed::kByteTokenRun) EmitByteRun(text);
   EmitCharacters(/*at_end=*/true, text);
   pending_.clear();
+  // Ready for the next text.
   at_start_ = strips_;
   any_text_ = !strips_;
 }
@@ -80,12 +85,14 @@ absl::string_view Detokenizer::StripLeading(absl::string_view bytes) {
       without_spaces_ = absl::StrReplaceAll(bytes, {{" ", ""}});
       return without_spaces_;
     case LeadingSpace::kKeep:
-    case LeadingSpace::kStripFromText:  // of the text, not of a token: Emit
+    case LeadingSpace::kStripFromText:  // applies to the text: see Emit
       return bytes;
   }
   return bytes;
 }
 
+// Emits whole characters from pending_; at the end also what is left of a
+// broken one.
 void Detokenizer::EmitCharacters(bool at_end, std::string& text) {
   absl::string_view rest = pending_;
   while (!rest.empty()) {
@@ -103,6 +110,8 @@ void Detokenizer::EmitCharacters(bool at_end, std::string& text) {
   pending_.erase(0, pending_.size() - rest.size());
 }
 
+// Emits a run of byte tokens that has ended: all of it as text, or one U+FFFD
+// per byte, as decoder ByteFallback does.
 void Detokenizer::EmitByteRun(std::string& text) {
   if (!IsValidUtf8(pending_)) {
     for (size_t i = 0; i < pending_.size(); ++i) {

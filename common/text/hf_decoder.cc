@@ -25,6 +25,7 @@ absl::StatusOr<HfDecoder> MetaspaceDecoder(const Json& field) {
       BoolMember(field, "decoder", "add_prefix_space", true));
   FORETOKEN_ASSIGN_OR_RETURN(const Json scheme,
                              Member(field, "decoder", "prepend_scheme"));
+  // add_prefix_space is the older spelling of prepend_scheme.
   const bool never =
       scheme == "never" || (scheme.is_null() && !add_prefix_space);
   HfDecoder decoder;
@@ -35,7 +36,7 @@ absl::StatusOr<HfDecoder> MetaspaceDecoder(const Json& field) {
 }
 
 absl::StatusOr<HfDecoder> SequenceDecoder(const Json& field) {
-  // One object for each step; Strip may be missing.
+  // The supported steps in order; the last, Strip, is optional.
   const Json wanted = {
       {{"type", "Replace"},
        {"pattern", {{"String", kSpaceSymbol}}},
@@ -84,7 +85,7 @@ absl::StatusOr<HfDecoder> HfDecoder::Create(const Json& field) {
 
 std::string HfDecoder::TokenText(absl::string_view token) const {
   if (!byte_level) return SpaceSymbolsToSpaces(token);
-  // A token with a character outside the alphabet stands for itself.
+  // A token with a character outside the alphabet is used verbatim.
   std::optional<std::string> bytes = DecodeByteLevel(token);
   return bytes.has_value() ? *std::move(bytes) : std::string(token);
 }

@@ -40,10 +40,13 @@ absl::Status ParseTemplate(const Json& field, const std::string& where,
   bool seen_text = false;
   for (size_t i = 0; i < single.size(); ++i) {
     const std::string at = absl::StrCat(inner, "[", i, "]");
+    // Each step is {"Sequence": ...} or {"SpecialToken": ...}.
     FORETOKEN_ASSIGN_OR_RETURN(const Json sequence,
                                Member(single[i], at, "Sequence"));
     FORETOKEN_ASSIGN_OR_RETURN(const Json special,
                                Member(single[i], at, "SpecialToken"));
+    // The one Sequence is the prompt; special tokens before it are the prefix,
+    // those after it the suffix.
     if (!sequence.is_null() && !seen_text) {
       seen_text = true;
     } else if (!special.is_null()) {
@@ -65,7 +68,7 @@ absl::Status ParseAt(const Json& field, const std::string& where, bool nested,
   if (field.is_null()) return absl::OkStatus();
   FORETOKEN_ASSIGN_OR_RETURN(const std::string type,
                              StringMember(field, where, "type"));
-  if (type == "ByteLevel") return absl::OkStatus();
+  if (type == "ByteLevel") return absl::OkStatus();  // offsets only, no tokens
   if (type == "TemplateProcessing" && prefix.empty() && suffix.empty()) {
     return ParseTemplate(field, where, vocab_size, prefix, suffix);
   }

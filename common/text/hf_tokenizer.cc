@@ -54,7 +54,7 @@ class HfTokenizer : public Tokenizer {
   const Pipeline pipeline_;
 };
 
-// Malformed bytes of a text for a vocabulary that has no bytes of its own.
+// Replaces malformed bytes, for a vocabulary without byte tokens of its own.
 std::string ReplaceMalformed(absl::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -71,6 +71,7 @@ std::string ReplaceMalformed(absl::string_view text) {
 std::vector<TokenId> HfTokenizer::Encode(absl::string_view text) const {
   Work work;
   work.ids.reserve(text.size() / 3);
+  // A vocabulary without byte tokens gets one U+FFFD per malformed byte.
   std::string replaced;
   if (!pipeline_.pre_tokenizer.byte_level() && !IsValidUtf8(text)) {
     replaced = ReplaceMalformed(text);
@@ -82,7 +83,8 @@ std::vector<TokenId> HfTokenizer::Encode(absl::string_view text) const {
     EncodeValid(text.substr(0, valid), at_start, work);
     text.remove_prefix(valid);
     if (text.empty()) break;
-    // The regular expressions know characters only: what is none is bytes.
+    // The regular expressions work on characters only; malformed bytes bypass
+    // them and are encoded as bytes.
     pipeline_.model.Encode(text.substr(0, 1), work.bpe, work.ids);
     text.remove_prefix(1);
     at_start = false;
@@ -92,10 +94,13 @@ std::vector<TokenId> HfTokenizer::Encode(absl::string_view text) const {
 
 void HfTokenizer::EncodeValid(absl::string_view text, bool at_start,
                               Work& work) const {
+  // Order of the library: added tokens in the raw text, normalizer, added
+  // tokens in the normalised text, pre-tokenizer, BPE.
   pipeline_.raw_tokens.Split(text, [&](TokenId id, absl::string_view part) {
     if (id >= 0) {
       work.ids.push_back(id);
     } else {
+      // Compared by address: a part that begins where the text does.
       EncodeBetweenTokens(part, at_start && part.data() == text.data(), work);
     }
   });
@@ -124,10 +129,10 @@ void HfTokenizer::EncodeBetweenTokens(absl::string_view text, bool at_start,
 
 // --- loading ----------------------------------------------------------------
 
-// All tokens by their text: those of the model and the added ones.
+// All tokens by text: the model's and the added ones.
 using TokenIds = absl::flat_hash_map<std::string, TokenId>;
 
-// The added tokens must agree with the model's vocabulary.
+// Merges both; an added token that the model also has must have the same id.
 absl::StatusOr<TokenIds> JoinTokens(const BpeModel& model,
                                     const std::vector<AddedToken>& added) {
   TokenIds ids = model.vocabulary();
@@ -161,7 +166,7 @@ absl::StatusOr<Vocabulary> BuildVocabulary(const TokenIds& ids,
   for (const AddedToken& token : added) {
     added_by_content[token.content] = &token;
   }
-  // By id, so that a clash is always reported for the same token.
+  // Sorted by id, so that a conflict is always reported for the same token.
   std::vector<std::pair<TokenId, absl::string_view>> sorted;
   for (const auto& [content, id] : ids) sorted.emplace_back(id, content);
   std::sort(sorted.begin(), sorted.end());
@@ -177,8 +182,8 @@ absl::StatusOr<Vocabulary> BuildVocabulary(const TokenIds& ids,
     if (kind == TokenKind::kByte) {
       name = bytes = std::string(1, static_cast<char>(ByteOfPiece(content)));
     } else if (!special) {
-      // A token that is looked for in normalised text is written so, too
-      // (tokenizers 0.23).
+      // A token that is matched in normalised text is also written in
+      // normalised form (tokenizers 0.23).
       bytes = decoder.TokenText(token != nullptr && token->normalized
                                     ? normalizer.Normalize(content)
                                     : name);
@@ -206,8 +211,8 @@ absl::StatusOr<TokenId> ConfiguredToken(
   return id->second;
 }
 
-// What stands around a prompt: the template of the file, unless
-// tokenizer_config.json says otherwise.
+// Overrides the template of tokenizer.json with add_bos_token or add_eos_token
+// of tokenizer_config.json.
 absl::Status SetPromptTokens(bool asked, TokenId token,
                              std::vector<TokenId>& around, const char* field) {
   if (!asked) {
@@ -247,6 +252,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HfTokenizer::Create(
                              BpeModel::Create(*model_field, pre.byte_level()));
   FORETOKEN_ASSIGN_OR_RETURN(const HfDecoder decoder,
                              HfDecoder::Create(decoder_field));
+  // Encoding and decoding must agree on the alphabet of the vocabulary.
   if (decoder.byte_level != pre.byte_level()) {
     return BadField("decoder.type", decoder_field.at("type"),
                     "ByteLevel as decoder and as pre_tokenizer, or as neither");
@@ -271,6 +277,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HfTokenizer::Create(
       parts.bos_token, ConfiguredToken(ids, config.bos_token, "bos_token"));
   FORETOKEN_ASSIGN_OR_RETURN(
       parts.eos_token, ConfiguredToken(ids, config.eos_token, "eos_token"));
+  // Without tokenizer_config.json, a single template token in front is BOS.
   if (parts.bos_token < 0 && parts.prompt_prefix.size() == 1) {
     parts.bos_token = parts.prompt_prefix[0];
   }
@@ -287,6 +294,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HfTokenizer::Create(
 
   Pipeline pipeline{
       {}, {}, std::move(text_normalizer), std::move(pre), std::move(model)};
+  // Tokens of the normalised text are matched in normalised form.
   for (const AddedToken& token : added) {
     if (token.normalized) {
       pipeline.normalized_tokens.Add(

@@ -6,6 +6,7 @@
 namespace foretoken {
 namespace {
 
+// Error messages stay readable when a whole vocabulary is the bad value.
 constexpr size_t kMaxQuotedBytes = 100;
 
 }  // namespace

@@ -15,6 +15,7 @@
 namespace foretoken {
 namespace {
 
+// Fixed ids of a llama2.c tokenizer (tokenizer.py).
 using PieceType = SentencePieceModel::PieceType;
 
 constexpr int32_t kUnknown = 0;
@@ -22,14 +23,15 @@ constexpr int32_t kBos = 1;
 constexpr int32_t kEos = 2;
 constexpr int32_t kFirstByte = 3;
 constexpr int32_t kFirstText = kFirstByte + 256;
-// Far over the longest token of any such file; keeps a broken length from
-// being taken for one.
+// Far above the longest token of any such file, so that a corrupt length is
+// recognised as one.
 constexpr uint32_t kMaxTokenBytes = 1024;
 
 absl::Status TakeWord(absl::string_view& bytes, uint32_t& word) {
   if (bytes.size() < sizeof word) {
-    return absl::InvalidArgumentError("the file ends here");
+    return absl::InvalidArgumentError("truncated");
   }
+  // Assembled by hand: the file is little-endian on every machine.
   word = 0;
   for (size_t i = 0; i < sizeof word; ++i) {
     word |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
@@ -49,7 +51,7 @@ absl::StatusOr<SentencePieceModel::Piece> TakePiece(absl::string_view& bytes,
         absl::StrCat("length ", length, ", want 0..", kMaxTokenBytes));
   }
   if (length > bytes.size()) {
-    return absl::InvalidArgumentError("the file ends here");
+    return absl::InvalidArgumentError("truncated");
   }
   const absl::string_view text = bytes.substr(0, length);
   bytes.remove_prefix(length);
@@ -57,7 +59,7 @@ absl::StatusOr<SentencePieceModel::Piece> TakePiece(absl::string_view& bytes,
   SentencePieceModel::Piece piece;
   std::memcpy(&piece.score, &score_bits, sizeof piece.score);
   if (id == kUnknown || id == kBos || id == kEos) {
-    // The file frames these names with newlines, or leaves them out.
+    // The file surrounds these names with newlines, or omits them.
     constexpr const char* kNames[] = {"<unk>", "<s>", "</s>"};
     piece.text = kNames[id];
     piece.type = id == kUnknown ? PieceType::kUnknown : PieceType::kControl;
@@ -77,12 +79,13 @@ absl::StatusOr<SentencePieceModel::Piece> TakePiece(absl::string_view& bytes,
     if (piece.text.empty() || !IsValidUtf8(piece.text) ||
         std::isnan(piece.score)) {
       return absl::InvalidArgumentError(
-          "want a score and a text that is UTF-8 and not empty");
+          "want a score and non-empty UTF-8 text");
     }
   }
   return piece;
 }
 
+// Writers of the protocol-buffer wire format, as in protobuf_wire.h.
 void AppendVarint(uint64_t value, std::string& out) {
   for (; value >= 0x80; value >>= 7) {
     out.push_back(static_cast<char>(0x80 | (value & 0x7F)));
@@ -123,6 +126,8 @@ absl::StatusOr<SentencePieceModel> ParseLlama2cTokenizer(
   FORETOKEN_RETURN_IF_ERROR(
       Annotate(TakeWord(bytes, longest), "longest token"));
   SentencePieceModel model;
+  // run.c falls back to bytes, keeps all white space, and decodes the unknown
+  // token to nothing.
   model.byte_fallback = true;
   model.remove_extra_whitespaces = false;
   model.unk_surface = "";
@@ -133,6 +138,7 @@ absl::StatusOr<SentencePieceModel> ParseLlama2cTokenizer(
     }
     model.pieces.push_back(*std::move(piece));
   }
+  // Bytes left over mean that vocab_size belongs to another checkpoint.
   if (!bytes.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(bytes.size(), " bytes after token ", vocab_size - 1));
@@ -143,6 +149,8 @@ absl::StatusOr<SentencePieceModel> ParseLlama2cTokenizer(
 std::string SerializeSentencePieceModel(const SentencePieceModel& model) {
   std::string out;
   for (const SentencePieceModel::Piece& piece : model.pieces) {
+    // Field numbers of SentencePiece's sentencepiece_model.proto, here and
+    // below.
     std::string message;
     AppendBytes(1, piece.text, message);
     AppendFloat(2, piece.score, message);

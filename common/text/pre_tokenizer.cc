@@ -12,11 +12,12 @@
 namespace foretoken {
 namespace {
 
+// Limits on hostile files, far above real ones.
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxSteps = 64;
 constexpr size_t kMaxReplacementBytes = 4;  // one character
 
-// Source: openai/gpt-2, encoder.py; what ByteLevel with use_regex splits by.
+// Source: openai/gpt-2, encoder.py. ByteLevel splits by it if use_regex is set.
 constexpr char kGpt2Pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
     "|\\s+(?!\\S)|\\s+";
@@ -37,6 +38,7 @@ absl::Status PreTokenizer::AddSteps(const Json& field, const std::string& where,
   if (depth > kMaxDepth || steps_.size() >= kMaxSteps) {
     return BadField(where, type, "fewer pre-tokenizers");
   }
+  // ByteLevel turns characters into bytes, which no later step could match.
   if (byte_level_) {
     return BadField(absl::StrCat(where, ".type"), type,
                     "nothing after ByteLevel");
@@ -45,6 +47,7 @@ absl::Status PreTokenizer::AddSteps(const Json& field, const std::string& where,
   if (type == "ByteLevel") return AddByteLevel(field, where);
   if (type == "Metaspace") return AddMetaspace(field, where);
   if (type == "Digits") {
+    // The library isolates digits: single ones, or each run of them.
     FORETOKEN_ASSIGN_OR_RETURN(
         const bool individual,
         BoolMember(field, where, "individual_digits", false));
@@ -94,6 +97,7 @@ absl::Status PreTokenizer::AddSplit(const Json& field,
                              BoolMember(field, where, "invert", false));
   Step step;
   step.regex = *std::move(regex);
+  // Removed drops the matches; inverted, it drops what lies between them.
   if (behavior == "Removed") {
     step.keep_matches = invert;
     step.keep_gaps = !invert;
@@ -121,6 +125,7 @@ absl::Status PreTokenizer::AddByteLevel(const Json& field,
     FORETOKEN_ASSIGN_OR_RETURN(step.regex, SplitRegex::Compile(kGpt2Pattern));
   }
   byte_level_ = true;
+  // With neither, pieces are left as they are; the model maps the bytes.
   if (add_prefix_space || use_regex) steps_.push_back(std::move(step));
   return absl::OkStatus();
 }
@@ -135,7 +140,7 @@ absl::Status PreTokenizer::AddMetaspace(const Json& field,
     return BadField(absl::StrCat(where, ".replacement"), step.prefix,
                     "one character");
   }
-  // Files older than prepend_scheme have add_prefix_space.
+  // Files from before prepend_scheme have add_prefix_space.
   FORETOKEN_ASSIGN_OR_RETURN(
       const bool add_prefix_space,
       BoolMember(field, where, "add_prefix_space", true));
@@ -168,6 +173,8 @@ void PreTokenizer::RunStep(size_t index, absl::string_view text, bool at_start,
     return;
   }
   const Step& step = steps_[index];
+  // Changed text must outlive the steps below it, hence recursion and not a
+  // list of pieces.
   std::string changed;
   if (step.metaspace) {
     changed = absl::StrReplaceAll(text, {{" ", step.prefix}});
@@ -189,6 +196,8 @@ void PreTokenizer::RunCuts(size_t index, absl::string_view text, bool at_start,
     RunStep(index + 1, text.substr(begin, end - begin), at_start && begin == 0,
             scratch, sink);
   };
+  // Cut before every prefix; a piece that begins with one is searched behind
+  // it. at_start stays true only for the first piece.
   if (step.metaspace && step.split_at_prefix) {
     for (size_t begin = 0; begin < text.size();) {
       const size_t end =
@@ -209,6 +218,8 @@ void PreTokenizer::RunCuts(size_t index, absl::string_view text, bool at_start,
     if (step.keep_matches && match.end > match.begin) {
       pass_on(match.begin, match.end);
     }
+    // Without a match both ends are the end of the text; an empty match is
+    // impossible (SplitRegex refuses such patterns).
     begin = match.end;
   }
 }

@@ -5,6 +5,7 @@
 namespace foretoken {
 namespace {
 
+// Node ids are below 2^31, so node and byte fit into one key.
 uint64_t Edge(int32_t node, char byte) {
   return (static_cast<uint64_t>(node) << 8) | static_cast<uint8_t>(byte);
 }

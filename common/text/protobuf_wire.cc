@@ -16,8 +16,9 @@ float WireField::AsFloat() const {
 
 absl::StatusOr<uint64_t> WireReader::Varint() {
   uint64_t value = 0;
+  // Ten groups of 7 bits; bits beyond the 64th are dropped, as in protobuf.
   for (int shift = 0; shift < 64; shift += 7) {
-    if (rest_.empty()) return absl::InvalidArgumentError("message cut short");
+    if (rest_.empty()) return absl::InvalidArgumentError("truncated message");
     const uint8_t byte = static_cast<uint8_t>(rest_[0]);
     rest_.remove_prefix(1);
     value |= static_cast<uint64_t>(byte & 0x7F) << shift;
@@ -28,7 +29,7 @@ absl::StatusOr<uint64_t> WireReader::Varint() {
 
 absl::StatusOr<uint64_t> WireReader::Fixed(size_t length) {
   if (rest_.size() < length) {
-    return absl::InvalidArgumentError("message cut short");
+    return absl::InvalidArgumentError("truncated message");
   }
   uint64_t value = 0;
   for (size_t i = 0; i < length; ++i) {
@@ -42,6 +43,7 @@ absl::StatusOr<bool> WireReader::Next(WireField& field) {
   if (rest_.empty()) return false;
   FORETOKEN_ASSIGN_OR_RETURN(const uint64_t key, Varint());
   field = {};
+  // Field numbers have 29 bits; 0 is reserved.
   if (key >> 3 == 0 || key >> 3 > 0x1FFFFFFF) {
     return absl::InvalidArgumentError(
         absl::StrCat("field number ", key >> 3, " does not exist"));

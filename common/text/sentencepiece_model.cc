@@ -18,7 +18,8 @@ namespace {
 using Piece = SentencePieceModel::Piece;
 using PieceType = SentencePieceModel::PieceType;
 
-// Longer pieces would make the table of merges quadratic in the file's size.
+// With longer pieces, building the table of merges would be quadratic in the
+// size of the file.
 constexpr size_t kMaxPieceBytes = 1024;
 constexpr uint64_t kModelTypeBpe = 2;
 constexpr uint64_t kModelTypeDefault = 1;  // unigram, if the field is missing
@@ -38,6 +39,7 @@ absl::StatusOr<Piece> ParsePiece(absl::string_view bytes) {
   while (true) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader.Next(field));
     if (!more) break;
+    // Field numbers of sentencepiece_model.proto: 1 piece, 2 score, 3 type.
     if (field.number == 1) {
       FORETOKEN_RETURN_IF_ERROR(WantType(field, WireField::kBytes, "piece"));
       piece.text = std::string(field.bytes);
@@ -57,6 +59,7 @@ absl::StatusOr<Piece> ParsePiece(absl::string_view bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "piece: ", piece.text.size(), " bytes, want 1..", kMaxPieceBytes));
   }
+  // The encoder walks pieces character by character.
   if (!IsValidUtf8(piece.text)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "piece: \"", absl::CHexEscape(piece.text), "\" is not UTF-8"));
@@ -81,6 +84,7 @@ absl::Status ParseTrainerSpec(absl::string_view bytes, uint64_t& model_type,
   while (true) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader.Next(field));
     if (!more) return absl::OkStatus();
+    // Fields that do not affect encoding (training settings) are skipped.
     switch (field.number) {
       case 3:
         FORETOKEN_RETURN_IF_ERROR(
@@ -155,6 +159,7 @@ absl::Status ParseNormalizerSpec(absl::string_view bytes,
   }
 }
 
+// Model files may carry an empty denormalizer_spec; only a table matters.
 absl::Status RefuseDenormalizer(absl::string_view bytes) {
   SentencePieceModel ignored;
   FORETOKEN_RETURN_IF_ERROR(ParseNormalizerSpec(bytes, ignored));
@@ -186,7 +191,7 @@ absl::Status CheckPieces(const SentencePieceModel& model) {
     const Piece& piece = model.pieces[id];
     if (!seen.insert(piece.text).second) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "pieces[", id, "].piece: \"", piece.text, "\" is there twice"));
+          "pieces[", id, "].piece: \"", piece.text, "\" is a duplicate"));
     }
     if (piece.type == PieceType::kUnknown) ++unknown_pieces;
     if (piece.type == PieceType::kByte) {
@@ -251,8 +256,8 @@ absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(
     FORETOKEN_RETURN_IF_ERROR(WantType(field, WireField::kBytes, name));
     if (field.number == 1) {
       if (model.pieces.size() == static_cast<size_t>(Vocabulary::kMaxSize)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "pieces: more than ", Vocabulary::kMaxSize, " of them"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("pieces: more than ", Vocabulary::kMaxSize));
       }
       absl::StatusOr<Piece> piece = ParsePiece(field.bytes);
       if (!piece.ok()) return Annotate(piece.status(), name);

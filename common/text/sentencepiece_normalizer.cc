@@ -11,7 +11,7 @@
 namespace foretoken {
 namespace {
 
-// The fields of one unit of a darts-clone double array.
+// Bit fields of a unit of a darts-clone double array.
 bool HasLeaf(uint32_t unit) { return (unit >> 8) & 1; }
 uint32_t Value(uint32_t unit) { return unit & 0x7FFFFFFF; }
 uint32_t Label(uint32_t unit) { return unit & 0x800000FF; }
@@ -41,22 +41,24 @@ absl::StatusOr<SentencePieceNormalizer> SentencePieceNormalizer::Create(
 
 absl::Status SentencePieceNormalizer::LoadTable(absl::string_view table) {
   if (table.empty()) return absl::OkStatus();
+  // Layout: uint32 size of the trie in bytes, the trie, the rewrites.
   uint32_t trie_bytes = 0;
   if (table.size() < sizeof trie_bytes) {
-    return absl::InvalidArgumentError("cut short");
+    return absl::InvalidArgumentError("truncated");
   }
   std::memcpy(&trie_bytes, table.data(), sizeof trie_bytes);
   table.remove_prefix(sizeof trie_bytes);
   if (trie_bytes == 0 || trie_bytes % sizeof(uint32_t) != 0 ||
       trie_bytes > table.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a trie of ", trie_bytes, " bytes, in ", table.size()));
+        absl::StrCat("trie of ", trie_bytes, " bytes in ", table.size()));
   }
+  // Copied, because the units in the file may be unaligned.
   units_.resize(trie_bytes / sizeof(uint32_t));
   std::memcpy(units_.data(), table.data(), trie_bytes);
   rewrites_ = std::string(table.substr(trie_bytes));
   if (rewrites_.empty() || rewrites_.back() != '\0') {
-    return absl::InvalidArgumentError("the rewrites do not end with a zero");
+    return absl::InvalidArgumentError("the rewrites are not zero-terminated");
   }
   return absl::OkStatus();
 }
@@ -64,6 +66,8 @@ absl::Status SentencePieceNormalizer::LoadTable(absl::string_view table) {
 bool SentencePieceNormalizer::FindInTable(absl::string_view text,
                                           Prefix& found) const {
   if (units_.empty()) return false;
+  // Every leaf on the way is a match; the last one, the longest, stays. Indices
+  // are checked because the table comes from a file.
   bool any = false;
   size_t node = Offset(units_[0]);
   for (size_t i = 0; i < text.size(); ++i) {
@@ -85,6 +89,8 @@ bool SentencePieceNormalizer::FindInTable(absl::string_view text,
 
 SentencePieceNormalizer::Prefix SentencePieceNormalizer::NormalizePrefix(
     absl::string_view text) const {
+  // Same precedence as in the original: user-defined pieces are never
+  // rewritten.
   const PrefixTrie::Match match = user_defined_.Longest(text);
   if (match.length > 0) return {text.substr(0, match.length), match.length};
   Prefix prefix;
@@ -96,6 +102,8 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::NormalizePrefix(
 
 std::string SentencePieceNormalizer::Normalize(absl::string_view text) const {
   std::string out;
+  // Leading spaces go before the dummy prefix is added, as in the original. A
+  // rewrite may turn other white space into a space, so compare after it.
   if (remove_extra_whitespaces_) {
     while (!text.empty()) {
       const Prefix prefix = NormalizePrefix(text);
@@ -111,9 +119,11 @@ std::string SentencePieceNormalizer::Normalize(absl::string_view text) const {
     const Prefix prefix = NormalizePrefix(text);
     text.remove_prefix(prefix.consumed);
     absl::string_view piece = prefix.normalized;
+    // A run of spaces keeps its first one.
     while (after_space && absl::ConsumePrefix(&piece, " ")) {
     }
     if (piece.empty()) continue;
+    // Spaces inside a rewrite are escaped too.
     for (const char c : piece) {
       if (c == ' ') {
         out.append(space_.data(), space_.size());

@@ -20,12 +20,12 @@ namespace {
 
 using PieceType = SentencePieceModel::PieceType;
 
-// Pieces as symbols of the merge table. Ids of pieces are symbols; characters
-// that stand in pieces without being one get symbols after them.
+// Pieces as symbols of the merge table. A piece's symbol is its id; characters
+// that occur in pieces without being pieces get symbols after those.
 struct SymbolTable {
   BpeMerges merges;
   absl::flat_hash_map<uint32_t, int32_t> by_code_point;
-  std::vector<TokenId> outputs;  // symbol -> id
+  std::vector<TokenId> outputs;  // symbol -> token id
   bool merges_cross_spaces = false;
 };
 
@@ -33,13 +33,14 @@ bool Mergeable(PieceType type) {
   return type == PieceType::kNormal || type == PieceType::kUserDefined;
 }
 
-// True if the piece holds a space symbol after another character.
+// Whether the piece contains a space symbol after another character.
 bool CrossesSpace(absl::string_view piece) {
   while (absl::StartsWith(piece, kSpaceSymbol)) piece.remove_prefix(3);
   return absl::StrContains(piece, kSpaceSymbol);
 }
 
-// Score -> place in the order of merging; equal scores share a place.
+// Rank of every piece: position of its score in descending order; equal scores
+// share a rank, so that the leftmost pair merges first.
 std::vector<uint32_t> RankPieces(const SentencePieceModel& model) {
   std::vector<float> scores;
   for (const auto& piece : model.pieces) scores.push_back(piece.score);
@@ -54,7 +55,7 @@ std::vector<uint32_t> RankPieces(const SentencePieceModel& model) {
   return ranks;
 }
 
-// Symbols of all single characters that the text may bring.
+// Creates the symbols of all single characters that can take part in a merge.
 void AddCharacters(const SentencePieceModel& model, TokenId unknown,
                    SymbolTable& table,
                    absl::flat_hash_map<absl::string_view, int32_t>& symbols) {
@@ -69,6 +70,8 @@ void AddCharacters(const SentencePieceModel& model, TokenId unknown,
       table.by_code_point[step.code_point] = static_cast<int32_t>(id);
     }
   }
+  // Merges can build a piece from characters that are not pieces themselves;
+  // such a character that is left over is an unknown one.
   for (const auto& piece : model.pieces) {
     if (piece.type != PieceType::kNormal) continue;
     for (absl::string_view rest = piece.text; !rest.empty();) {
@@ -93,6 +96,8 @@ SymbolTable BuildSymbols(const SentencePieceModel& model, TokenId unknown) {
     if (piece.type != PieceType::kNormal) continue;
     const absl::string_view text = piece.text;
     if (CrossesSpace(text)) table.merges_cross_spaces = true;
+    // SentencePiece merges any two symbols whose joined text is a piece: one
+    // table entry per way to cut the piece into two symbols.
     for (size_t cut = NextUtf8(text).length; cut < text.size();
          cut += NextUtf8(text.substr(cut)).length) {
       const auto left = symbols.find(text.substr(0, cut));
@@ -130,17 +135,17 @@ class SentencePieceTokenizer : public Tokenizer {
  private:
   struct Output {
     std::vector<TokenId> ids;
-    bool after_unknown = false;  // the last id is a run of unknown characters
+    bool after_unknown = false;  // the last id stands for unknown characters
   };
   struct Buffers {
     std::vector<BpeSymbol> symbols;
     BpeMerges::Scratch scratch;
   };
 
-  // Text without user-defined pieces.
+  // Encodes text without user-defined pieces.
   void EncodePlain(absl::string_view text, Buffers& buffers,
                    Output& output) const;
-  // Text that no merge crosses the ends of.
+  // Encodes text whose ends no merge crosses.
   void EncodeSegment(absl::string_view text, Buffers& buffers,
                      Output& output) const;
   void AppendSymbol(int32_t symbol, absl::string_view text,
@@ -151,8 +156,8 @@ class SentencePieceTokenizer : public Tokenizer {
   const SentencePieceNormalizer normalizer_;
   const SymbolTable table_;
   const TokenId unknown_;
-  const std::vector<TokenId> byte_tokens_;  // by byte; empty: no fallback
-  std::array<int32_t, 128> ascii_;
+  const std::vector<TokenId> byte_tokens_;  // by byte; empty: no byte fallback
+  std::array<int32_t, 128> ascii_;  // symbols of ASCII, without a hash look-up
 };
 
 Tokenizer::Parts SentencePieceTokenizer::MakeParts(
@@ -177,7 +182,7 @@ Tokenizer::Parts SentencePieceTokenizer::MakeParts(
       }
       default:
         parts.vocabulary.Add(token, text, text, TokenKind::kText);
-        // A user-defined piece may hold a space as such.
+        // A user-defined piece may begin with a literal space.
         if (piece.text[0] == ' ') parts.vocabulary.KeepLeadingSpace(token);
         break;
     }
@@ -189,12 +194,15 @@ Tokenizer::Parts SentencePieceTokenizer::MakeParts(
       parts.eos_token = token;
     }
   }
+  // Which spaces decoding drops follows from which ones encoding added.
   parts.rules.malformed = DecodeRules::Malformed::kByte;
   parts.rules.leading_space =
       model.remove_extra_whitespaces
           ? DecodeRules::LeadingSpace::kStripUntilText
       : model.add_dummy_prefix ? DecodeRules::LeadingSpace::kStripFromFirstToken
                                : DecodeRules::LeadingSpace::kKeep;
+  // A tokenizer.model does not say whether prompts begin with BOS; Llama models
+  // expect it.
   if (config.add_bos_token.value_or(true) && parts.bos_token >= 0) {
     parts.prompt_prefix = {parts.bos_token};
   }
@@ -228,6 +236,7 @@ std::vector<TokenId> SentencePieceTokenizer::Encode(
   Output output;
   output.ids.reserve(normalized.size() / 3);
   Buffers buffers;
+  // User-defined pieces are matched first; BPE works on the text between them.
   const PrefixTrie& user_defined = normalizer_.user_defined();
   absl::string_view rest = normalized;
   size_t plain = 0;  // bytes of `rest` that hold no user-defined piece
@@ -254,6 +263,7 @@ void SentencePieceTokenizer::EncodePlain(absl::string_view text,
     EncodeSegment(text, buffers, output);
     return;
   }
+  // Cut before every run of spaces: see the header.
   while (!text.empty()) {
     size_t end = 0;
     while (absl::StartsWith(text.substr(end), kSpaceSymbol)) end += 3;
@@ -271,6 +281,7 @@ void SentencePieceTokenizer::EncodeSegment(absl::string_view text,
   for (size_t at = 0; at < text.size();) {
     const uint8_t byte = static_cast<uint8_t>(text[at]);
     const uint32_t begin = static_cast<uint32_t>(at);
+    // The text is normalised, hence valid UTF-8, and most of it is ASCII.
     if (byte < ascii_.size()) {
       symbols.push_back({ascii_[byte], begin});
       ++at;
@@ -299,11 +310,12 @@ void SentencePieceTokenizer::AppendSymbol(int32_t symbol,
   const TokenId id =
       symbol == BpeSymbol::kNoMerge ? unknown_ : table_.outputs[symbol];
   const bool is_unknown = id == unknown_;
+  // A symbol that is unknown even after merging is one character.
   if (is_unknown && !byte_tokens_.empty()) {
     for (const char byte : text) {
       output.ids.push_back(byte_tokens_[static_cast<uint8_t>(byte)]);
     }
-  } else if (!is_unknown || !output.after_unknown) {
+  } else if (!is_unknown || !output.after_unknown) {  // one id per unknown run
     output.ids.push_back(id);
   }
   output.after_unknown = is_unknown && byte_tokens_.empty();

@@ -14,9 +14,9 @@
 namespace foretoken {
 namespace {
 
-constexpr size_t kMaxPatternBytes = 16384;
+constexpr size_t kMaxPatternBytes = 16384;  // real patterns have a few hundred
 
-// Unicode's White_Space, which is Oniguruma's \s. PCRE2's has U+180E too.
+// Unicode's White_Space, which is Oniguruma's \s. PCRE2's \s also has U+180E.
 constexpr char kWhiteSpace[] =
     "\\t-\\r\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"
     "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}";
@@ -25,8 +25,8 @@ absl::Status Refuse(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(what, " is not supported"));
 }
 
-// Rewrites one pattern; a scan from left to right with one flag for "inside a
-// character class".
+// Rewrites one pattern from Oniguruma to PCRE2, scanning left to right; the
+// only state is whether the scan is inside a character class.
 class Translator {
  public:
   explicit Translator(absl::string_view pattern) : rest_(pattern) {}
@@ -36,7 +36,7 @@ class Translator {
       FORETOKEN_RETURN_IF_ERROR(in_class_ ? InClass() : Outside());
     }
     if (in_class_) {
-      return absl::InvalidArgumentError("a character class does not end");
+      return absl::InvalidArgumentError("unterminated character class");
     }
     return std::move(out_);
   }
@@ -50,6 +50,8 @@ class Translator {
   absl::Status Outside() {
     const char c = rest_[0];
     if (c == '\\') return Escape();
+    // In Ruby, ^ and $ match at every line; in PCRE2 only at the ends of the
+    // text.
     if (c == '^' || c == '$') return Refuse("a line anchor");
     if (c == '[') {
       in_class_ = true;
@@ -59,9 +61,11 @@ class Translator {
     }
     if (c == '(' && rest_.size() > 1 && rest_[1] == '?') return GroupOption();
     const char next = rest_.size() > 1 ? rest_[1] : '\0';
+    // Nested repetition can take exponential time.
     if (c == ')' && (next == '*' || next == '+' || next == '{')) {
       return Refuse("a repeated group");
     }
+    // "a{2}+" is possessive in PCRE2, a repeat of a repeat in Oniguruma.
     if (c == '}' && (next == '+' || next == '*' || next == '{')) {
       return Refuse("a repeat of a repeat");
     }
@@ -70,6 +74,7 @@ class Translator {
   }
 
   absl::Status GroupOption() {
+    // Groups with the same meaning in Oniguruma and PCRE2.
     for (const absl::string_view allowed :
          {"(?:", "(?i:", "(?!", "(?=", "(?<!", "(?<=", "(?>"}) {
       if (rest_.substr(0, allowed.size()) == allowed) {
@@ -83,6 +88,7 @@ class Translator {
   absl::Status InClass() {
     const char c = rest_[0];
     if (c == '\\') return Escape();
+    // Oniguruma has set operations in classes, PCRE2 takes them literally.
     if (c == '[') return Refuse("a class within a class");
     if (rest_.substr(0, 2) == "&&") return Refuse("a class intersection");
     if (c == ']') in_class_ = false;
@@ -113,7 +119,7 @@ class Translator {
         return CodePoint();
       case 'p':
       case 'P':
-      case 'x': {  // with its braces: they are no repeat
+      case 'x': {  // copy the braces too: they are not a repeat
         const bool braces = rest_.substr(2, 1) == "{";
         const size_t close = braces ? rest_.find('}') : 1;
         if (close == absl::string_view::npos) return Refuse("an open brace");
@@ -127,6 +133,7 @@ class Translator {
         Copy(2);
         return absl::OkStatus();
       default:
+        // Letters and digits may mean something else in PCRE2 (\w, \b, \1).
         if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
           return Refuse(absl::StrCat("\\", rest_.substr(1, 1)));
         }
@@ -165,8 +172,9 @@ struct SplitRegex::Code {
 
 struct SplitRegex::Scratch::Data {
   Data() {
-    // Patterns with an unbounded cost are refused; what a long text needs is
-    // no error. The interpreter's memory grows with the text alone.
+    // Patterns of unbounded cost were refused at compile time, so a long text
+    // must not run into a limit. The interpreter's memory grows only with the
+    // text.
     if (limits == nullptr) return;
     pcre2_set_match_limit(limits, std::numeric_limits<uint32_t>::max());
     pcre2_set_depth_limit(limits, std::numeric_limits<uint32_t>::max());
@@ -176,7 +184,7 @@ struct SplitRegex::Scratch::Data {
     pcre2_match_data_free(match);
     pcre2_match_context_free(limits);
   }
-  // One pair: the whole match is all that is asked for.
+  // One pair: only the whole match is needed.
   pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* limits = pcre2_match_context_create(nullptr);
 };
@@ -209,6 +217,8 @@ absl::StatusOr<SplitRegex> SplitRegex::Compile(absl::string_view pattern) {
 absl::StatusOr<SplitRegex> SplitRegex::CompileLiteral(absl::string_view text) {
   std::string source;
   for (const char c : text) {
+    // Only punctuation has a meaning unescaped; a backslash before it is always
+    // literal.
     if (absl::ascii_ispunct(static_cast<unsigned char>(c))) {
       source.push_back('\\');
     }
@@ -233,6 +243,7 @@ absl::StatusOr<SplitRegex> SplitRegex::CompilePcre(absl::string_view source) {
   }
   uint32_t match_empty = 0;
   pcre2_pattern_info(code->code, PCRE2_INFO_MATCHEMPTY, &match_empty);
+  // An empty match would not advance the split.
   if (match_empty != 0) return Refuse("a pattern that can match nothing");
   code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;
   return SplitRegex(std::move(code));
@@ -240,21 +251,24 @@ absl::StatusOr<SplitRegex> SplitRegex::CompilePcre(absl::string_view source) {
 
 SplitRegex::Range SplitRegex::Find(absl::string_view text, size_t from,
                                    Scratch& scratch) const {
+  // The text is valid UTF-8, so PCRE2 need not check it again on every call;
+  // pcre2_jit_match never does.
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   pcre2_match_data* match = scratch.data_->match;
+  // Sends patterns without JIT code to the interpreter.
   int result = PCRE2_ERROR_JIT_STACKLIMIT;
   if (code_->jit) {
     result = pcre2_jit_match(code_->code, subject, text.size(), from, 0, match,
                              scratch.data_->limits);
   }
-  // The interpreter has a heap where the JIT has a small stack.
+  // The JIT has a small fixed stack; the interpreter allocates from the heap.
   if (result < 0 && result != PCRE2_ERROR_NOMATCH) {
     result = pcre2_match(code_->code, subject, text.size(), from,
                          PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match,
                          scratch.data_->limits);
   }
-  // No limit is left to be hit but memory: another split, and so other ids,
-  // would be worse than an end.
+  // Only memory can run out now. Stopping is better than going on with a
+  // different split, and so with different token ids.
   FORETOKEN_CHECK(result >= 0 || result == PCRE2_ERROR_NOMATCH);
   if (result < 0) return {text.size(), text.size()};
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match);

@@ -29,6 +29,8 @@ absl::StatusOr<StopMatcher> StopMatcher::Create(
     Pattern pattern;
     pattern.text = text;
     pattern.fallback.assign(text.size() + 1, 0);
+    // Failure function of Knuth, Morris and Pratt: fallback[n] is the length of
+    // the longest proper prefix of text[0, n) that is also its suffix.
     size_t border = 0;
     for (size_t end = 2; end <= text.size(); ++end) {
       while (border > 0 && text[border] != text[end - 1]) {
@@ -44,6 +46,7 @@ absl::StatusOr<StopMatcher> StopMatcher::Create(
 
 bool StopMatcher::Advance(Pattern& pattern, char byte) {
   size_t& matched = pattern.matched;
+  // A complete match ends the search, so `matched` indexes inside the pattern.
   while (matched > 0 && pattern.text[matched] != byte) {
     matched = pattern.fallback[matched];
   }
@@ -53,12 +56,14 @@ bool StopMatcher::Advance(Pattern& pattern, char byte) {
 
 bool StopMatcher::Push(absl::string_view text, std::string& released) {
   if (match_begin_.has_value()) return true;
-  size_t may_begin = 0;  // bytes at the end that may begin a stop string
+  size_t may_begin = 0;  // length of the suffix that may begin a stop string
   for (const char byte : text) {
     held_.push_back(byte);
     ++taken_bytes_;
     size_t complete = 0;
     may_begin = 0;
+    // All patterns advance together; the longest partial match decides how much
+    // text is held back.
     for (Pattern& pattern : patterns_) {
       if (Advance(pattern, byte)) {
         complete = std::max(complete, pattern.text.size());
@@ -72,6 +77,7 @@ bool StopMatcher::Push(absl::string_view text, std::string& released) {
       return true;
     }
   }
+  // An empty call computed no may_begin: keep everything held.
   if (!text.empty()) {
     released.append(held_, 0, held_.size() - may_begin);
     held_.erase(0, held_.size() - may_begin);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxSteps = 64;
-// Each Replace may make a text longer by this factor; real ones say 3.
+// Bounds the growth of a text by a Replace; real files use 3 bytes.
 constexpr size_t kMaxReplacementBytes = 16;
 
 const icu::Normalizer2* IcuNormalizer(int kind, int nfc, int nfd, int nfkc) {
@@ -27,7 +27,7 @@ const icu::Normalizer2* IcuNormalizer(int kind, int nfc, int nfd, int nfkc) {
       : kind == nfd  ? icu::Normalizer2::getNFDInstance(error)
       : kind == nfkc ? icu::Normalizer2::getNFKCInstance(error)
                      : icu::Normalizer2::getNFKDInstance(error);
-  // The tables of these four are part of the library.
+  // The data of these four forms are built into the library.
   FORETOKEN_CHECK(U_SUCCESS(error) && form != nullptr);
   return form;
 }
@@ -110,7 +110,7 @@ std::string TextNormalizer::Normalize(absl::string_view text) const {
       current.insert(0, step.to);
     } else if (step.kind == Step::kReplace) {
       current = absl::StrReplaceAll(current, {{step.from, step.to}});
-    } else if (!IsAscii(current)) {  // every form leaves ASCII as it is
+    } else if (!IsAscii(current)) {  // ASCII is unchanged by every form
       std::string normal;
       icu::StringByteSink<std::string> sink(&normal);
       UErrorCode error = U_ZERO_ERROR;

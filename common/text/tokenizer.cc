@@ -15,6 +15,7 @@
 namespace foretoken {
 namespace {
 
+// Large vocabularies take some 20 MB as tokenizer.json.
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{256} << 20;
 
 bool IsDirectory(const std::string& path) {
@@ -31,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadFile(
     const std::string& path, const TokenizerConfig& config) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::string bytes,
                              ReadFile(path, kMaxTokenizerBytes));
-  // No SentencePiece model begins with a brace: that would be a field of the
+  // No SentencePiece model begins with a brace: as a tag it would have the
   // deprecated group type.
   const bool is_json =
       !bytes.empty() && bytes.find_first_not_of(" \t\r\n") == bytes.find('{');
@@ -46,6 +47,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadFile(
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {
+  // A single file comes without settings; its defaults apply.
   if (!IsDirectory(path)) return LoadFile(path, TokenizerConfig());
   TokenizerConfig config;
   const std::string config_path = absl::StrCat(path, "/tokenizer_config.json");
@@ -58,7 +60,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     if (IsFile(file)) return LoadFile(file, config);
   }
   return absl::NotFoundError(absl::StrCat(
-      path, ": holds no tokenizer.json, tokenizer.json.gz or tokenizer.model"));
+      path, ": no tokenizer.json, tokenizer.json.gz or tokenizer.model in it"));
 }
 
 Tokenizer::Tokenizer(Parts parts)

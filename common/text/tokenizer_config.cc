@@ -24,7 +24,7 @@ absl::Status ReadBool(const std::string& path, const Json& config,
   return absl::OkStatus();
 }
 
-// A token is a string, or an object with its string as `content`.
+// A token is given as a string, or as an object with the string in `content`.
 absl::Status ReadToken(const std::string& path, const Json& config,
                        const char* field, std::optional<std::string>& out) {
   const auto value = config.find(field);

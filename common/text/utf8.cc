@@ -7,15 +7,16 @@
 namespace foretoken {
 namespace {
 
-// What a lead byte promises: the length, and the range of the second byte
-// (narrower than 80..BF where that keeps out overlong forms, surrogates and
-// values over U+10FFFF).
+// Properties of a lead byte: the length of the character, and the range of its
+// second byte, which is narrower than 80..BF where that excludes overlong
+// forms, surrogates and values above U+10FFFF.
 struct Lead {
   uint8_t length = 0;  // 0: not a lead byte
   uint8_t second_min = 0x80;
   uint8_t second_max = 0xBF;
 };
 
+// Unicode 15.0, table 3-7, "Well-Formed UTF-8 Byte Sequences".
 Lead ClassifyLead(uint8_t byte) {
   if (byte >= 0xC2 && byte <= 0xDF) return {2, 0x80, 0xBF};
   if (byte == 0xE0) return {3, 0xA0, 0xBF};
@@ -34,6 +35,7 @@ Utf8Step NextUtf8(absl::string_view text) {
   if (bytes[0] < 0x80) return {Utf8Step::kCharacter, 1, bytes[0]};
   const Lead lead = ClassifyLead(bytes[0]);
   if (lead.length == 0) return {Utf8Step::kMalformed, 1, 0};
+  // A lead byte of a character of n bytes has n ones, a zero, and 7 - n bits.
   uint32_t code_point = bytes[0] & (0x7F >> lead.length);
   for (uint8_t i = 1; i < lead.length; ++i) {
     if (i == text.size()) return {Utf8Step::kIncomplete, i, 0};
@@ -48,7 +50,7 @@ Utf8Step NextUtf8(absl::string_view text) {
 size_t ValidUtf8Prefix(absl::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
-    // Eight ASCII bytes at a time: most text is made of them.
+    // Eight ASCII bytes at a time: most text is ASCII.
     uint64_t word;
     if (text.size() - at >= sizeof word) {
       std::memcpy(&word, text.data() + at, sizeof word);

@@ -26,6 +26,8 @@ bool Vocabulary::Add(TokenId id, absl::string_view content,
 Sha256Digest Vocabulary::Fingerprint() const {
   Sha256 hash;
   UpdateWithInteger(hash, tokens_.size());
+  // Lengths are hashed too; otherwise different vocabularies could yield the
+  // same bytes.
   for (const Token& token : tokens_) {
     UpdateWithInteger(hash, static_cast<uint64_t>(token.kind));
     UpdateWithInteger(hash, token.content.size());

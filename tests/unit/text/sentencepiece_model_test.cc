@@ -61,7 +61,7 @@ TEST(SentencePieceModelTest, RefusesByFieldAndValue) {
   ExpectRefused(model, "pieces[3]: type: UNUSED is not supported");
   model = SmallModel();
   model.pieces[4].text = "a";
-  ExpectRefused(model, "pieces[4].piece: \"a\" is there twice");
+  ExpectRefused(model, "pieces[4].piece: \"a\" is a duplicate");
   model = SmallModel();
   model.pieces[4].text = "\xFF";
   ExpectRefused(model, "pieces[4]: piece: \"\\xff\" is not UTF-8");
