@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// In order of precedence: recorded answers have both `output` and `prompt`.
 constexpr const char* kTextFields[] = {"output", "text", "prompt"};
 
 bool IsJsonl(absl::string_view path) {
@@ -29,7 +30,7 @@ std::string Where(const std::string& file, int64_t line) {
   return absl::StrCat(file, ":", line);
 }
 
-// A row's id as text; recorded sets number their rows or name them.
+// Returns a row's id as text; recorded sets use numbers or strings.
 absl::StatusOr<std::string> IdOf(const Json& row) {
   const auto id = row.find("id");
   if (id == row.end()) return absl::NotFoundError("field \"id\" is missing");
@@ -62,7 +63,7 @@ absl::StatusOr<Json> ParseRow(const std::string& line) {
   return row;
 }
 
-// Errors of what stands in the corpus, as against those of reading it.
+// Errors caused by the contents of the corpus, as opposed to reading it.
 bool IsBadInput(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status);
 }
@@ -85,7 +86,7 @@ size_t FindInvalidUtf8(const std::string& text) {
   const size_t n = text.size();
   size_t i = 0;
   while (i < n) {
-    // Text is ASCII for long stretches: eight bytes at a time.
+    // Text is mostly ASCII: check eight bytes at a time.
     uint64_t word;
     while (i + 8 <= n) {
       std::memcpy(&word, p + i, 8);
@@ -103,6 +104,7 @@ size_t FindInvalidUtf8(const std::string& text) {
     for (size_t k = 1; k < length; ++k) {
       if ((p[i + k] & 0xc0) != 0x80) return i;
     }
+    // Overlong forms (E0, F0), surrogates (ED), values above U+10FFFF (F4).
     const uint8_t second = p[i + 1];
     if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
         (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) {
@@ -142,7 +144,7 @@ absl::Status CorpusReader::AddFolder(const std::string& folder) {
   fs::recursive_directory_iterator entries(folder, error);
   for (; !error && entries != fs::recursive_directory_iterator();
        entries.increment(error)) {
-    std::error_code unreadable;  // a dangling link, say: not a file
+    std::error_code unreadable;  // e.g. a dangling link: not a file
     if (!entries->is_regular_file(unreadable)) continue;
     const std::string path = entries->path().string();
     const bool wanted = std::any_of(
@@ -157,6 +159,7 @@ absl::Status CorpusReader::AddFolder(const std::string& folder) {
     return absl::InvalidArgumentError(
         absl::StrCat(folder, ": no file with a source or text suffix in it"));
   }
+  // Directory order depends on the file system; the documents' must not.
   std::sort(found.begin(), found.end());
   for (const std::string& path : found) {
     FORETOKEN_RETURN_IF_ERROR(AddFile(path));
@@ -189,6 +192,7 @@ absl::Status CorpusReader::ReadExcludedIds() {
       absl::StatusOr<std::string> id =
           row.ok() ? IdOf(*row) : absl::StatusOr<std::string>(row.status());
       if (!id.ok()) {
+        // A missing id is NotFound for a corpus row, but an error here.
         return Annotate(absl::InvalidArgumentError(id.status().message()),
                         Where(path, lines->line_number()));
       }
@@ -211,12 +215,14 @@ absl::StatusOr<bool> CorpusReader::Next(CorpusDocument& document) {
       ++documents_;
       return true;
     }
+    // In a sound file the next call goes on behind the bad document; otherwise
+    // the rest of the file cannot be read.
     if (!found.ok()) {
       if (!options_.skip_invalid || !IsBadInput(found.status())) return found;
       ++invalid_;
       if (rest_is_sound_) continue;
       ++broken_files_;
-      FORETOKEN_LOG(kWarning, "corpus: the rest of a file is left out: ",
+      FORETOKEN_LOG(kWarning, "corpus: skipping the rest of a file: ",
                     std::string(found.status().message()));
     }
     finished_bytes_ += file_bytes_[file_];
@@ -237,6 +243,7 @@ absl::StatusOr<bool> CorpusReader::NextOfFile(CorpusDocument& document) {
 absl::StatusOr<bool> CorpusReader::NextRow(CorpusDocument& document) {
   while (true) {
     const absl::StatusOr<bool> more = lines_->Next(line_);
+    // LineReader goes on after a line that is too long, not after other errors.
     rest_is_sound_ = absl::IsResourceExhausted(more.status());
     if (!more.ok() || !*more) return more;
     if (IsBlank(line_)) continue;
@@ -270,7 +277,7 @@ absl::StatusOr<bool> CorpusReader::NextText(CorpusDocument& document) {
   document.text.clear();
   document.source = files_[file_];
   document.line = 0;
-  absl::Status bad;  // a document goes as a whole: it is read to its end
+  absl::Status bad;  // a bad document is skipped whole: read it to its end
   size_t bytes = 0;
   while (bytes < kTextDocumentBytes) {
     const absl::StatusOr<bool> more = lines_->Next(line_);

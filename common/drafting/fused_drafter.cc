@@ -11,7 +11,7 @@
 namespace foretoken {
 namespace {
 
-// Tokens taken in under one holding of the memory's lock.
+// Tokens processed per acquisition of the memory's lock.
 constexpr size_t kChunk = 256;
 
 size_t Chunk(absl::Span<const TokenId> tokens) {
@@ -52,15 +52,15 @@ class FusedDrafter final : public Drafter {
 
  private:
   void Take(TokenId token);
-  // Other requests may have evicted what the cursor points to. To be called
-  // after every taking of the memory's lock.
+  // Drops the history's part of the cursor if other requests have changed the
+  // history since. Call after every acquisition of the memory's lock.
   void RefreshHistory();
 
   const FusedOptions options_;
   const std::shared_ptr<FusedMemory> memory_;
   WindowTrie request_;
-  SharedTrust start_;    // the shared trust when the request began
-  SharedTrust learned_;  // and what the request made of it
+  SharedTrust start_;    // shared trust when the request began
+  SharedTrust learned_;  // start_ plus what the request has learned
   bool running_ = false;
   Trust trust_;
   NextTokenModel model_;
@@ -69,12 +69,14 @@ class FusedDrafter final : public Drafter {
 
   Cursor cursor_;
   Cursor next_;
-  std::vector<TokenId> output_;  // of this request, for the history
+  std::vector<TokenId> output_;  // output of this request, for the history
   uint64_t history_version_ = 0;
 };
 
 void FusedDrafter::StartRequest(absl::Span<const TokenId> prompt) {
   EndRequest();
+  // Learn on a private copy: concurrent requests must not change the factors
+  // within a request, or its drafts would not be reproducible.
   start_ = learned_ = memory_->trust();
   running_ = true;
   trust_.StartRequest();
@@ -103,7 +105,8 @@ void FusedDrafter::Commit(absl::Span<const TokenId> tokens) {
   }
   for (TokenId token : tokens) {
     if (!options_.use_history || !options_.keep_history) continue;
-    // The window would evict what is older than its size again.
+    // The history window would evict older tokens anyway. Erasing at twice its
+    // size makes the cost O(1) per token.
     if (output_.size() >= 2 * options_.history_tokens) {
       output_.erase(
           output_.begin(),
@@ -113,8 +116,11 @@ void FusedDrafter::Commit(absl::Span<const TokenId> tokens) {
   }
 }
 
-// After `next_` has moved in all but the request's own text.
+// Completes the step to `next_`, which has moved in all sources but the
+// request's own text.
 void FusedDrafter::Take(TokenId token) {
+  // Append first, then read the open contexts: the request's text now ends
+  // with `token`.
   if (options_.use_request) {
     model_.Follow(cursor_, request_.Append(token), next_);
   }
@@ -142,7 +148,8 @@ void FusedDrafter::AddHistory(absl::Span<const TokenId> output) {
 
 void FusedDrafter::EndRequest() {
   AddHistory(output_);
-  // A fresh vector: one long request must not weigh on all after it.
+  // A fresh vector releases the memory: one long request must not weigh on
+  // later ones.
   output_ = std::vector<TokenId>();
   if (running_ && options_.keep_history) memory_->Learn(start_, learned_);
   running_ = false;
@@ -157,6 +164,8 @@ void FusedDrafter::ForgetShared() {
 }  // namespace
 
 void FusedMemory::AddOutput(absl::Span<const TokenId> output) {
+  // writing_ keeps outputs from interleaving while mu_ is released between
+  // chunks.
   absl::MutexLock one(&writing_);
   for (; !output.empty(); output.remove_prefix(Chunk(output))) {
     absl::MutexLock lock(&mu_);
@@ -182,7 +191,8 @@ void FusedMemory::Learn(const SharedTrust& before, const SharedTrust& after) {
   constexpr float kMax = fused_tuning::kMaxSharedFactor;
   absl::MutexLock lock(&mu_);
   for (size_t kind = 0; kind < SharedTrust::kKinds; ++kind) {
-    // Steps are taken on the logarithm; no other request in between: its own.
+    // Steps are multiplicative, so those of concurrent requests combine as a
+    // product. Without any in between, the result is exactly this request's.
     trust_[kind] = trust_[kind] == before[kind]
                        ? after[kind]
                        : std::clamp(trust_[kind] * after[kind] / before[kind],

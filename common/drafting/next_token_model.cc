@@ -11,9 +11,10 @@ namespace {
 using namespace fused_tuning;  // NOLINT: constants only
 
 constexpr int kLengths = SharedTrust::kCountLengths;
-// A token outside every list: what it is exactly matters to no draft.
+// Probability of a token in none of the lists; its exact value affects no
+// draft.
 constexpr float kUnknownProbability = 1e-6f;
-// A context that lists everything still leaves this much to the others.
+// Even a context that lists everything leaves this much to other tokens.
 constexpr float kMaxListed = 0.999f;
 
 const Source kSources[] = {Source::kRequest, Source::kHistory};
@@ -23,11 +24,11 @@ struct Link {
   float weight;  // k
 };
 
-// What the visitors below are shown, one method for each form of evidence:
+// Visitors of VisitLinks have one method for each form of evidence:
 //   bool Copy(Link, Source, TokenId next);
 //   bool Counts(Link, Source, int length, const Continuations&);
 //   bool Prior(Link, int length, const StaticPrior::List&);
-// False ends the visit.
+// Returning false ends the visit.
 
 DrafterId PartOf(Source source) {
   return source == Source::kRequest ? DrafterId::kFusedRequest
@@ -40,17 +41,19 @@ float Weigh(float odds) { return odds / (1.0f + odds); }
 
 void Candidates::Clear() {
   all_.clear();
-  if (++epoch_ == 0) {  // wrapped: old marks could look new
+  if (++epoch_ == 0) {  // wrapped around: stale slots could look current
     std::fill(slots_.begin(), slots_.end(), Slot{});
     epoch_ = 1;
   }
 }
 
 float Candidates::Add(TokenId token, float share, DrafterId part) {
+  // Multiplicative hashing: the top 9 bits index the 512 slots.
   uint32_t index = (static_cast<uint32_t>(token) * 2654435769u) >> 23;
   static_assert(kSlots == 1u << 9);
   for (;; index = (index + 1) % kSlots) {
     Slot& slot = slots_[index];
+    // At most 192 of 512 slots are in use, so the probe always ends.
     if (slot.epoch != epoch_) {
       if (all_.size() == kMaxCandidates) return 0.0f;
       slot = {token, epoch_, static_cast<uint32_t>(all_.size())};
@@ -76,6 +79,7 @@ float NextTokenModel::Boost(TokenId token) const {
 
 template <typename Visitor>
 void NextTokenModel::VisitLinks(const Cursor& cursor, Visitor& visit) const {
+  // Copies outweigh counts; the longer one is the stronger link.
   const CopyState& request = cursor.sources[0].copy;
   const CopyState& history = cursor.sources[1].copy;
   const int first = history.length > request.length ? 1 : 0;
@@ -83,13 +87,14 @@ void NextTokenModel::VisitLinks(const Cursor& cursor, Visitor& visit) const {
     const CopyState& copy = cursor.sources[s].copy;
     if (copy.length == 0 || !sources_[s]->Holds(copy.position + 1)) continue;
     const TokenId next = sources_[s]->TokenAt(copy.position + 1);
-    if (next < 0) continue;
+    if (next < 0) continue;  // the copied sequence ended here
     const TrustKind kind =
         TrustKind::Copy(kSources[s], copy.length, copy.misses);
     if (!visit.Copy({kind, Weigh(trust_->Factor(kind))}, kSources[s], next)) {
       return;
     }
   }
+  // Then by descending match length; kMatchesPerSource of each count source.
   std::array<int, kCountSources> left{kMatchesPerSource, kMatchesPerSource};
   for (int length = kLengths; length >= 1; --length) {
     for (int s = 0; s < kCountSources; ++s) {
@@ -101,6 +106,8 @@ void NextTokenModel::VisitLinks(const Cursor& cursor, Visitor& visit) const {
       --left[s];
       const TrustKind kind =
           TrustKind::Counts(kSources[s], length, list.total, list.size);
+      // k = g T / (g T + K d): the confidence of fused_tuning.h, with the odds
+      // scaled by the trust factor.
       const float doubt = s == 0 ? kRequestDoubt : kHistoryDoubt;
       const float trusted =
           trust_->Factor(kind) * static_cast<float>(list.total);
@@ -112,6 +119,7 @@ void NextTokenModel::VisitLinks(const Cursor& cursor, Visitor& visit) const {
     const StaticPrior::List& list = PriorList(cursor, length);
     if (list.size == 0) continue;
     const TrustKind kind = TrustKind::Prior(length, list.backoff_code);
+    // The odds of the prior's list are its own: listed over backoff mass.
     const float listed = std::min(1.0f - list.backoff, kMaxListed);
     const float trusted = trust_->Factor(kind) * listed;
     const float weight = trusted / (trusted + 1.0f - listed);
@@ -125,13 +133,14 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
     const NextTokenModel& model;
     Candidates& out;
     float cutoff;
-    float floor;        // contributions below it are left out
-    float left = 1.0f;  // share of the chain not yet given out
-    float best = 0.0f;  // of a candidate so far
+    float floor;        // smaller contributions are skipped
+    float left = 1.0f;  // share of the chain not yet assigned
+    float best = 0.0f;  // highest probability of a candidate so far
 
     bool Take(const Link& link) {
       left *= 1.0f - link.weight;
-      // Nothing decisive is left, or nothing can reach the cutoff any more.
+      // Stop if the rest is negligible, or if no candidate can reach the
+      // cutoff.
       return left > floor && best + left >= cutoff;
     }
     void Add(TokenId token, float share, DrafterId part) {
@@ -146,6 +155,7 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
       const DrafterId part = PartOf(source);
       const float unit = left * link.weight / static_cast<float>(list.total);
       const uint32_t end = std::min(list.size, kMaxContinuations);
+      // Lists are sorted by descending count, so stop at the first small share.
       for (uint32_t i = 0; i < end; ++i) {
         const float share = unit * static_cast<float>(list.counts[i]);
         if (share < floor) break;
@@ -154,6 +164,8 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
       return Take(link);
     }
     bool Prior(const Link& link, int, const StaticPrior::List& list) {
+      // Listed shares are renormalised: the backoff mass belongs to the weaker
+      // links.
       const StaticPrior& prior = *model.prior_;
       const float listed = std::min(1.0f - list.backoff, kMaxListed);
       const float unit = left * link.weight / std::max(listed, 1e-6f);
@@ -172,6 +184,9 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
   VisitLinks(cursor, gather);
 }
 
+// The list of a context of `length` tokens is found from that of its first
+// length - 1 tokens, at the previous cursor: the entry of the last token there
+// leads to it.
 const StaticPrior::List& NextTokenModel::PriorList(const Cursor& cursor,
                                                    int length) const {
   StaticPrior::List& list = cursor.prior[length - 1];
@@ -191,6 +206,8 @@ const StaticPrior::List& NextTokenModel::PriorList(const Cursor& cursor,
   return list;
 }
 
+// A committed cursor outlives the one before it, so all its lists are needed
+// now.
 void NextTokenModel::Settle(Cursor& cursor) const {
   for (int length = 1; prior_ != nullptr && length < prior_->order();
        ++length) {
@@ -205,8 +222,9 @@ void NextTokenModel::Find(int first, const Cursor& from, TokenId token,
                           Found& found) const {
   for (int s = first; s < kCountSources; ++s) {
     found.counts[s].fill(-1);
-    // What follows a longer context follows the shorter ones too, unless it
-    // had to make room there.
+    // A continuation of a longer context is also one of the shorter contexts,
+    // unless a full one evicted it. So a miss in a context that is not full
+    // ends the search.
     for (int l = 0; l < kLengths; ++l) {
       const WindowTrie::Context context = from.sources[s].contexts[l];
       if (context == WindowTrie::kNoContext) continue;
@@ -228,6 +246,7 @@ void NextTokenModel::Move(int first, const Cursor& from, TokenId token,
     const WindowTrie& text = *sources_[s];
     auto& contexts = to.sources[s].contexts;
     contexts.fill(WindowTrie::kNoContext);
+    // One more token of context: link l leads from length l+1 to l+2.
     contexts[0] = text.Root(token);
     uint32_t latest = WindowTrie::kNoPosition;
     for (int l = 0; l < kLengths; ++l) {
@@ -244,7 +263,8 @@ void NextTokenModel::Move(int first, const Cursor& from, TokenId token,
   }
 }
 
-// `latest`: where the last kDepth tokens occurred last, or kNoPosition.
+// `latest`: end of the previous occurrence of the last kDepth tokens, or
+// kNoPosition.
 CopyState NextTokenModel::MoveCopy(const WindowTrie& text,
                                    const CopyState& from, TokenId token,
                                    uint32_t latest) const {
@@ -253,6 +273,8 @@ CopyState NextTokenModel::MoveCopy(const WindowTrie& text,
   const TokenId expected = from.length != 0 && text.Holds(from.position + 1)
                                ? text.TokenAt(from.position + 1)
                                : TokenId{-1};
+  // In order: no copy to continue; the copy is right; a new match replaces a
+  // copy that failed; a long copy survives a wrong token.
   if (expected < 0) return found ? fresh : CopyState{};
   if (expected == token) {
     if (found && from.misses != 0) return fresh;
@@ -288,6 +310,8 @@ void NextTokenModel::Follow(const Cursor& from, uint32_t latest,
 void NextTokenModel::LearnAndAdvance(const Cursor& from, TokenId token,
                                      Cursor& to) {
   Found found;
+  // The request's counts are looked up in VisitLinks, before the token enters
+  // the request's text.
   constexpr int kFirst = static_cast<int>(Source::kHistory);
   Find(kFirst, from, token, found);
 
@@ -315,6 +339,8 @@ void NextTokenModel::LearnAndAdvance(const Cursor& from, TokenId token,
       return Add(link, static_cast<float>(list.counts[index]) /
                            static_cast<float>(list.total));
     }
+    // This look-up also yields the list of the next longer context, which the
+    // new cursor needs.
     bool Prior(const Link& link, int length, const StaticPrior::List& list) {
       const int64_t entry = model.prior_->Find(list, token);
       if (length + 1 < model.prior_->order()) {
@@ -333,6 +359,7 @@ void NextTokenModel::LearnAndAdvance(const Cursor& from, TokenId token,
   Move(kFirst, from, token, found, to);
   Collect collect{*this, found, token, to, {}, 0};
   VisitLinks(from, collect);
+  // `base` is the probability below the weakest link.
   const float base =
       prior_ == nullptr ? kUnknownProbability
                         : std::max(kUnknownProbability, prior_->Unigram(token));

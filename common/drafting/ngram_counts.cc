@@ -10,14 +10,16 @@
 namespace foretoken {
 namespace {
 
-// The token at `position`, or the border past the corpus' end.
+// The token at `position`, or a border past the end of the corpus.
 TokenId At(absl::Span<const TokenId> corpus, size_t position) {
   return position < corpus.size() ? corpus[position] : kDocumentBorder;
 }
 
-// Positions of all tokens, ordered by the `order` tokens that start there.
+// Positions of all tokens, sorted by the `order` tokens that start there.
 std::vector<uint32_t> SortPositions(absl::Span<const TokenId> corpus, int order,
                                     int32_t vocab_size) {
+  // Counting sort by the first token, then a comparison sort within each
+  // bucket: far fewer comparisons than sorting all positions.
   std::vector<uint32_t> starts(static_cast<size_t>(vocab_size) + 1, 0);
   for (TokenId token : corpus) {
     if (token >= 0) ++starts[static_cast<size_t>(token) + 1];
@@ -79,6 +81,9 @@ absl::StatusOr<NgramCounts> NgramCounts::Create(
 
 void NgramCounts::AddSorted(absl::Span<const TokenId> corpus,
                             const std::vector<uint32_t>& positions, int order) {
+  // Sorted positions visit equal n-grams in a row. last[n - 1] is the last
+  // token of the current n-gram of length n; once a length differs, all longer
+  // n-grams are new.
   std::array<TokenId, kMaxOrder> last;
   last.fill(kDocumentBorder);
   for (uint32_t position : positions) {
@@ -96,7 +101,7 @@ void NgramCounts::AddSorted(absl::Span<const TokenId> corpus,
         continue;
       }
       last[n - 1] = token;
-      if (n < order) last[n] = kDocumentBorder;
+      if (n < order) last[n] = kDocumentBorder;  // longer n-grams start over
       level.tokens.push_back(token);
       level.counts.push_back(1);
       level.parents.push_back(
@@ -106,11 +111,14 @@ void NgramCounts::AddSorted(absl::Span<const TokenId> corpus,
       }
     }
   }
+  // The sentinel ends the list of the last context.
   for (int n = 1; n < order; ++n) {
     levels_[n - 1].children.push_back(static_cast<uint32_t>(levels_[n].size()));
   }
 }
 
+// Runs by length: the suffix of an n-gram of length n is found among the
+// continuations of its parent's suffix, one level up.
 void NgramCounts::LinkSuffixes() {
   std::vector<uint32_t> unigram(static_cast<size_t>(vocab_size_), 0);
   for (size_t i = 0; i < levels_[0].size(); ++i) {
@@ -125,7 +133,8 @@ void NgramCounts::LinkSuffixes() {
         level.suffixes[i] = unigram[level.tokens[i]];
         continue;
       }
-      // Without its first token it is a continuation of the parent's suffix.
+      // Without its first token, the n-gram is a continuation of the parent's
+      // suffix.
       const uint32_t context = above.suffixes[level.parents[i]];
       const NgramLevel& higher = levels_[n - 3];
       const auto first = above.tokens.begin() + higher.children[context];
@@ -138,13 +147,14 @@ void NgramCounts::LinkSuffixes() {
 
 void NgramCounts::CountLeftKinds(absl::Span<const TokenId> corpus) {
   for (NgramLevel& level : levels_) level.left_kinds.assign(level.size(), 0);
+  // Every distinct n-gram w h adds one kind of left neighbour to h.
   for (size_t n = 2; n <= levels_.size(); ++n) {
     for (uint32_t suffix : levels_[n - 1].suffixes) {
       ++levels_[n - 2].left_kinds[suffix];
     }
   }
-  // A document's beginning counts as one kind of left neighbour each time:
-  // nothing else stands before the words that open an answer.
+  // Each start of a document counts as one more kind of left neighbour: nothing
+  // else ever stands before the first words of an answer.
   std::vector<uint32_t> unigram(static_cast<size_t>(vocab_size_), 0);
   for (size_t i = 0; i < levels_[0].size(); ++i) {
     unigram[levels_[0].tokens[i]] = static_cast<uint32_t>(i);

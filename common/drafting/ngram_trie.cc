@@ -18,7 +18,7 @@ size_t PowerOfTwoAtLeast(size_t value) {
   return power;
 }
 
-// Slots are at most two thirds full.
+// Load factor at most two thirds.
 bool TooFull(size_t nodes, size_t slots) { return nodes * 3 > slots * 2; }
 
 }  // namespace
@@ -30,6 +30,7 @@ NgramTrie::NgramTrie(int n, int64_t max_tokens)
       max_nodes_(max_tokens_ * kNodesPerToken),
       open_(n, kNone) {
   FORETOKEN_CHECK(n >= 2 && n <= kMaxN);
+  // Leaves store 32-bit positions, node indices have 31 bits.
   FORETOKEN_CHECK(max_tokens_ <= int64_t{1} << 27);
   Clear();
 }
@@ -39,8 +40,8 @@ void NgramTrie::Clear(int64_t expected_tokens) {
       static_cast<size_t>(std::clamp<int64_t>(expected_tokens, 0, max_tokens_));
   text_ = std::vector<TokenId>(PowerOfTwoAtLeast(std::max(expected, kMinText)));
   begin_ = end_ = 0;
-  nodes_ = std::vector<Node>();  // gives the memory back
-  // Two to three nodes a token; room for the first output tokens as well.
+  nodes_ = std::vector<Node>();  // releases the memory
+  // Two to three nodes per token, with room for the first output tokens.
   nodes_.reserve(
       1 + std::min(2 * expected + kMinText, static_cast<size_t>(max_nodes_)));
   nodes_.push_back({-1, kNone, 0, 0, kNone, kNone, kNone});
@@ -51,7 +52,8 @@ void NgramTrie::Clear(int64_t expected_tokens) {
 }
 
 int64_t NgramTrie::PositionOf(const Node& leaf) const {
-  // Links hold the low 32 bits of a position; the window is far shorter.
+  // Links hold the low 32 bits of a position; the window is far shorter than
+  // 2^32.
   return end_ - static_cast<uint32_t>(static_cast<uint32_t>(end_) -
                                       static_cast<uint32_t>(leaf.link));
 }
@@ -90,7 +92,8 @@ void NgramTrie::EraseSlot(int32_t node) {
   const size_t mask = slots_.size() - 1;
   size_t hole = Home(nodes_[node].parent, nodes_[node].token);
   while (slots_[hole] != node) hole = (hole + 1) & mask;
-  // Moves later entries of the run back, so that no tombstone is needed.
+  // Backward-shift deletion: later entries of the run move into the hole unless
+  // their home lies behind it. No tombstones are needed.
   for (size_t slot = (hole + 1) & mask; slots_[slot] != kNone;
        slot = (slot + 1) & mask) {
     const Node& held = nodes_[slots_[slot]];
@@ -122,7 +125,7 @@ void NgramTrie::Unlink(int32_t node) {
 }
 
 void NgramTrie::MoveToFront(int32_t node) {
-  // Drafts never read the root's own children.
+  // Drafts never read the root's own children, so their order does not matter.
   if (nodes_[node].prev == kNone || nodes_[node].parent == kRoot) return;
   Unlink(node);
   Link(node);
@@ -130,6 +133,7 @@ void NgramTrie::MoveToFront(int32_t node) {
 
 int32_t NgramTrie::NewNode(int32_t parent, TokenId token, int depth,
                            int64_t position) {
+  // A new node has one occurrence. At depth n nothing hangs below it.
   const bool leaf = depth < n_;
   const int32_t link =
       leaf ? static_cast<int32_t>(static_cast<uint32_t>(position)) : kNone;
@@ -168,8 +172,8 @@ void NgramTrie::PushDown(int32_t leaf, int depth) {
   const int64_t position = PositionOf(nodes_[leaf]);
   nodes_[leaf].is_leaf = 0;
   nodes_[leaf].link = kNone;
-  // A second occurrence starts later and is `depth` long already, so the first
-  // has a token more.
+  // The second occurrence starts later and has `depth` tokens already, so the
+  // first one has at least one token more.
   NewNode(leaf, TextAt(position + depth), depth + 1, position);
 }
 
@@ -181,6 +185,8 @@ void NgramTrie::GrowText() {
   text_ = std::move(longer);
 }
 
+// Decrements the oldest window's path; nodes that reach zero are removed,
+// deepest first. A leaf on the path belongs to this window alone.
 void NgramTrie::EvictOldest() {
   std::array<int32_t, kMaxN> path;
   int length = 0;
@@ -198,20 +204,22 @@ void NgramTrie::EvictOldest() {
 }
 
 void NgramTrie::Insert(TokenId token) {
-  // A start adds one node at most, and only complete windows are evicted: the
-  // bound is far above what n open windows can need.
+  // Each open start adds at most one node, so n free nodes suffice. Eviction
+  // cannot run out of complete windows: the node limit far exceeds the need of
+  // n open windows.
   while (end_ - begin_ == max_tokens_ || live_nodes_ + n_ > max_nodes_) {
     EvictOldest();
   }
   if (static_cast<size_t>(end_ - begin_) == text_.size()) GrowText();
   const int64_t position = end_++;
   text_[static_cast<size_t>(position) & (text_.size() - 1)] = token;
+  // Every start of an incomplete window gets one token longer.
   for (int64_t start = std::max(begin_, position - n_ + 1); start <= position;
        ++start) {
     const int depth = static_cast<int>(position - start) + 1;
     int32_t& open = open_[start % n_];
     const int32_t parent = depth == 1 ? kRoot : open;
-    if (parent == kNone) continue;  // its own leaf grows with the text
+    if (parent == kNone) continue;  // inside its own leaf: grows with the text
     const int32_t child = Find(parent, token);
     if (child == kNone) {
       NewNode(parent, token, depth, start);
@@ -259,13 +267,13 @@ int64_t NgramTrie::Count(absl::Span<const TokenId> ngram) const {
 
 void NgramTrie::PushCandidate(uint32_t count, const Place& place, TokenId token,
                               int32_t tree_parent) {
-  // 31 bits of count, 6 of depth, 26 of order: a draft discovers at most
-  // kMaxChildrenSeen nodes for each of its own.
+  // 31 bits of count, 6 of depth, 26 of order of discovery: a draft discovers
+  // at most kMaxChildrenSeen nodes for each node that it takes.
   const uint64_t key = static_cast<uint64_t>(count) << 32 |
                        static_cast<uint64_t>(kMaxN - place.depth) << 26 |
                        ((uint32_t{1} << 26) - 1 - discovered_++);
   if (best_.size() >= wanted_) {
-    // As many better ones are known as will be taken.
+    // Enough better candidates are known already.
     if (best_.empty() || key < best_.front().key) return;
     best_.erase(best_.begin());
   }
@@ -309,6 +317,8 @@ int NgramTrie::Draft(absl::Span<const TokenId> context, int longest_match,
     discovered_ = 0;
     wanted_ = static_cast<size_t>(max_nodes);
     const float total = static_cast<float>(PushChildren(place, kRootParent));
+    // Best first: a node's children are candidates as soon as it is taken.
+    // Their counts cannot exceed its own, so the tree is prefix-closed.
     while (!best_.empty() && tree.size() < max_nodes) {
       const Candidate best = best_.back();
       best_.pop_back();

@@ -16,6 +16,7 @@ PhrasePool::PhrasePool(const PhrasePoolOptions& options) : options_(options) {
                                                                          << 30);
 }
 
+// Linear search: a key has at most `width` phrases.
 int32_t PhrasePool::FindIn(const Key& key,
                            absl::Span<const TokenId> phrase) const {
   int32_t slot = key.newest;
@@ -29,6 +30,8 @@ int32_t PhrasePool::NewSlot() {
     free_ = links_[slot].older;
     return slot;
   }
+  // Both vectors grow together; max_phrases bounds them, so doubling stops
+  // there.
   if (links_.size() == links_.capacity()) {
     const size_t room = std::min(std::max<size_t>(64, 2 * links_.size()),
                                  static_cast<size_t>(options_.max_phrases));
@@ -55,6 +58,7 @@ void PhrasePool::PushFront(Key& key, int32_t slot) {
 
 void PhrasePool::Detach(Key& key, int32_t slot) {
   const Links links = links_[slot];
+  // Each neighbour, or the list head in its absence, skips the slot.
   (links.key_newer == kNone ? key.newest : links_[links.key_newer].key_older) =
       links.key_older;
   (links.key_older == kNone ? key.oldest : links_[links.key_older].key_newer) =
@@ -83,8 +87,11 @@ void PhrasePool::Insert(absl::Span<const TokenId> phrase) {
       PushFront(found->second, repeat);
       return;
     }
+    // W per key: the oldest phrase of this key makes room.
     if (found->second.size == options_.width) Remove(found->second.oldest);
   }
+  // Removing may erase the key of another phrase and rehash: look up keys_ anew
+  // below.
   if (size_ == options_.max_phrases) Remove(oldest_);
   const int32_t slot = NewSlot();
   std::copy(
@@ -121,6 +128,7 @@ bool PhrasePool::Refine(absl::Span<const TokenId> phrase,
   const int32_t slot = FindIn(found->second, phrase);
   if (slot == kNone) return false;
   if (phrase == refined) return true;
+  // Search for `refined`, newest first; `newer` is true until `slot` is passed.
   for (int32_t other = found->second.newest, newer = true; other != kNone;
        other = links_[other].key_older) {
     if (other == slot) newer = false;
@@ -145,8 +153,9 @@ int PhrasePool::Inspire(absl::Span<const TokenId> draft,
   FORETOKEN_CHECK(static_cast<int>(target.size()) == gamma + 1);
   FORETOKEN_CHECK(accepted >= 0 && accepted <= gamma);
   int inserted = 0;
-  int agreed = 0;  // positions before `end` on which both agree, in a row
-  // `i` and `end` count from 1, as in the paper.
+  int agreed = 0;  // length of the run of agreeing positions up to `end`
+  // As in the paper, `i` and `end` count from 1. `end` is the last position on
+  // which draft and target must agree: i + beta - 2.
   for (int end = accepted + 2; end <= gamma; ++end) {
     agreed = draft[end - 1] == target[end - 1] ? agreed + 1 : 0;
     const int i = end - (beta - 2);
@@ -190,6 +199,8 @@ absl::Status PhrasePool::MergeOlder(absl::Span<const TokenId> snapshot) {
                        ", want >= 0"));
     }
   }
+  // Re-insertion in order of age applies the width limits as usual: where a key
+  // overflows, the snapshot's phrases are the oldest and go first.
   const std::vector<TokenId> own = Snapshot();
   Clear();
   for (const absl::Span<const TokenId> part :
@@ -202,7 +213,7 @@ absl::Status PhrasePool::MergeOlder(absl::Span<const TokenId> snapshot) {
 }
 
 void PhrasePool::Clear() {
-  // Gives the memory back.
+  // Fresh containers release the memory.
   tokens_ = std::vector<TokenId>();
   links_ = std::vector<Links>();
   keys_ = absl::flat_hash_map<TokenId, Key>();
@@ -211,14 +222,14 @@ void PhrasePool::Clear() {
 }
 
 size_t PhrasePool::MemoryBytes() const {
-  // A flat_hash_map holds a control byte beside each slot.
+  // A flat_hash_map has a control byte per slot.
   return tokens_.capacity() * sizeof(TokenId) +
          links_.capacity() * sizeof(Links) +
          keys_.capacity() * (sizeof(std::pair<TokenId, Key>) + 1);
 }
 
 size_t PhrasePool::MaxBytes() const {
-  // The map's capacity is a power of two less one and at most 7/8 full.
+  // The map's capacity is a power of two minus one, at most 7/8 full.
   size_t slots = 1;
   while (slots * 7 < static_cast<size_t>(options_.max_phrases) * 8) slots *= 2;
   return static_cast<size_t>(options_.max_phrases) *

@@ -7,10 +7,11 @@
 namespace foretoken {
 namespace {
 
-// The chance of a phrase's first token, by its place among the newest, and of
-// each further one, given that all before it were right: shares counted on
-// recorded Vicuna-7B outputs to Spec-Bench. The last entries go on. They rank
-// drafts against other drafters' and do not change what is drafted.
+// Probability of a phrase's first token, by its rank among the newest phrases,
+// and of each further token given the previous ones: relative frequencies on
+// recorded Vicuna-7B outputs to Spec-Bench. The last entry applies to all later
+// ranks or steps. The values rank drafts against those of other drafters and do
+// not affect what is drafted.
 constexpr float kFirstProb[] = {0.32f, 0.14f, 0.09f};
 constexpr float kStepProb[] = {0.49f, 0.63f, 0.70f, 0.75f, 0.78f, 0.82f};
 
@@ -19,7 +20,8 @@ float At(const float (&table)[kSize], size_t index) {
   return table[std::min(index, kSize - 1)];
 }
 
-// The child of `parent` with `token`, or -1. Trees here are small.
+// Returns the child of `parent` with `token`, or -1. Linear: trees here are
+// small.
 int32_t FindChild(const DraftTree& tree, int32_t parent, TokenId token) {
   for (int32_t node = parent + 1; node < tree.size(); ++node) {
     if (tree.parents[node] == parent && tree.tokens[node] == token) return node;
@@ -37,6 +39,8 @@ PhrasePoolDrafter::PhrasePoolDrafter(const PhrasePoolDrafterOptions& options)
 
 void PhrasePoolDrafter::StartRequest(absl::Span<const TokenId> prompt) {
   window_.clear();
+  // The pool holds exactly AddHistory's phrases now: save them for later
+  // requests, and start from them.
   if (history_in_pool_) {
     warm_ = pool_.Snapshot();
     history_in_pool_ = false;

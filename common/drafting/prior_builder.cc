@@ -17,19 +17,19 @@
 namespace foretoken {
 namespace {
 
-// The n-grams that are kept: unigrams, and those worth at least a threshold.
+// Selects the n-grams to keep: unigrams, and those worth at least a threshold.
 class Selection {
  public:
   Selection(const NgramCounts& counts,
             const std::vector<NgramEstimates>& estimates)
       : counts_(counts), estimates_(estimates) {}
 
-  // Takes the lowest threshold, to within one part in 2^30, whose file is at
-  // most max_bytes long; false where unigrams alone are longer.
+  // Finds the lowest threshold, within one part in 2^30, whose file has at most
+  // max_bytes; returns false if the unigrams alone are larger.
   bool Fit(uint64_t max_bytes);
 
-  // The kept continuations of a context of n - 1 tokens, as indices of level
-  // n, in the file's order.
+  // Kept continuations of a context of n - 1 tokens, as indices of level n, in
+  // file order.
   std::vector<uint32_t> Continuations(int n, size_t context) const;
 
  private:
@@ -51,6 +51,7 @@ uint64_t Selection::FileBytesAt(float threshold) const {
     for (size_t i = 0; i < level.size(); ++i) {
       if (worth[i] < threshold) continue;
       ++entries;
+      // N-grams of one context are contiguous.
       contexts += level.parents[i] != last;
       last = level.parents[i];
     }
@@ -59,6 +60,9 @@ uint64_t Selection::FileBytesAt(float threshold) const {
 }
 
 bool Selection::Fit(uint64_t max_bytes) {
+  // Find an upper bound, then bisect: the file shrinks as the threshold grows.
+  // What is kept is prefix-closed, because worth never increases from an n-gram
+  // to those that it begins.
   double low = 0;
   double high = 1e-6;
   while (FileBytesAt(static_cast<float>(high)) > max_bytes) {
@@ -83,6 +87,7 @@ std::vector<uint32_t> Selection::Continuations(int n, size_t context) const {
        ++i) {
     if (of.worth[i] >= threshold_) kept.push_back(i);
   }
+  // File order of a list: see static_prior.h. Equal shares keep a fixed order.
   const auto head =
       kept.begin() + std::min<ptrdiff_t>(kept.size(), StaticPrior::kHead);
   std::partial_sort(
@@ -93,12 +98,12 @@ std::vector<uint32_t> Selection::Continuations(int n, size_t context) const {
   return kept;
 }
 
-// The sections of the file as they grow.
+// Contents of the file's sections while it is built.
 struct Sections {
   PriorHeader header{};
   std::vector<uint8_t> codes;     // by entry
-  std::vector<bool> has;          // by entry: has continuations
-  std::vector<uint32_t> tokens;   // by entry, unigrams left out
+  std::vector<bool> has;          // by entry: whether it has continuations
+  std::vector<uint32_t> tokens;   // by entry, without unigrams
   std::vector<uint32_t> firsts;   // by context: its first continuation
   std::vector<uint8_t> backoffs;  // by context
 };
@@ -110,7 +115,7 @@ Sections Collect(const NgramCounts& counts,
   Sections out;
   out.codes.assign(vocab, StaticPrior::Encode(0.0));
   out.has.assign(vocab, false);
-  // (entry, index in its level) of every n-gram of the level above.
+  // (entry, index in its level) of every kept n-gram of the previous level.
   std::vector<std::pair<uint32_t, uint32_t>> contexts;
   for (uint32_t i = 0; i < counts.level(1).size(); ++i) {
     const uint32_t token = static_cast<uint32_t>(counts.level(1).tokens[i]);
@@ -135,10 +140,11 @@ Sections Collect(const NgramCounts& counts,
         out.tokens.push_back(static_cast<uint32_t>(counts.level(n).tokens[i]));
         out.has.push_back(false);
       }
-      // What was pruned backs off too.
+      // Pruned continuations add their mass to the backoff.
       out.backoffs.push_back(StaticPrior::Encode(std::max(0.0, 1.0 - listed)));
     }
     contexts = std::move(next);
+    // Levels that do not exist end where the last one does.
     for (int m = n; m <= StaticPrior::kMaxOrder; ++m) {
       out.header.level_ends[m - 1] = static_cast<uint32_t>(out.codes.size());
     }

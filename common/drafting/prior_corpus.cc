@@ -16,6 +16,7 @@ absl::StatusOr<std::vector<TokenId>> ReadPriorCorpus(
     FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader.Next(document));
     if (!more) return corpus;
     const std::vector<TokenId> ids = tokenizer.Encode(document.text);
+    // Room for the end token and the border as well.
     if (static_cast<int64_t>(corpus.size() + ids.size()) + 2 >
         kMaxPriorCorpusTokens) {
       return absl::ResourceExhaustedError(absl::StrFormat(

@@ -11,13 +11,14 @@ namespace {
 
 constexpr double kTiny = 1e-9;  // keeps logarithms finite
 
-// What n-gram i counts for in its context's distribution.
+// Weight of n-gram i in its context's distribution: occurrences at the longest
+// level, distinct left neighbours below it (Kneser-Ney).
 double WeightOf(const NgramLevel& level, bool longest, size_t i) {
   return longest || level.left_kinds[i] == 0 ? level.counts[i]
                                              : level.left_kinds[i];
 }
 
-// What is taken off a weight of 1, 2, and 3 or more; [0] is unused.
+// Discounts for weights 1, 2, and 3 or more; [0] is unused.
 using Discounts = std::array<double, 4>;
 
 Discounts DiscountsOf(const NgramLevel& level, bool longest) {
@@ -26,9 +27,11 @@ Discounts DiscountsOf(const NgramLevel& level, bool longest) {
     const double weight = WeightOf(level, longest, i);
     if (weight < 4.5) ++of[static_cast<size_t>(weight + 0.5)];
   }
-  // Where a corpus is too small to tell, about what larger ones give.
+  // Typical values, for a corpus too small to estimate them.
   Discounts discounts{0.0, 0.6, 1.0, 1.4};
   if (of[1] == 0 || of[2] == 0 || of[3] == 0 || of[4] == 0) return discounts;
+  // Chen and Goodman's estimate: D_k = k - (k + 1) Y n_(k+1) / n_k. The clamp
+  // keeps small samples from discounting nothing or everything.
   const double y = of[1] / (of[1] + 2 * of[2]);
   for (int k = 1; k <= 3; ++k) {
     discounts[k] =
@@ -45,7 +48,7 @@ void EstimateUnigrams(const NgramLevel& level, NgramEstimates& out) {
     out.probability[i] = static_cast<float>(WeightOf(level, false, i) / total);
   }
   out.share = out.probability;
-  out.worth.assign(level.size(), 0.0f);
+  out.worth.assign(level.size(), 0.0f);  // unigrams are never pruned
 }
 
 void EstimateLevel(const NgramLevel& above, const NgramLevel& level,
@@ -68,6 +71,7 @@ void EstimateLevel(const NgramLevel& above, const NgramLevel& level,
           static_cast<float>((weight - std::min(off, weight)) / total);
       listed += out.share[i];
     }
+    // The discounted mass of the context goes to its shorter context.
     lower.backoff[context] = static_cast<float>(1.0 - listed);
     for (uint32_t i = first; i < end; ++i) {
       out.probability[i] =
@@ -77,16 +81,19 @@ void EstimateLevel(const NgramLevel& above, const NgramLevel& level,
   }
 }
 
-// From the longest n-grams down: `longer` is null at the last level.
+// Runs from the longest n-grams down; `longer` is null at the last level.
 void ValueLevel(const NgramLevel& level, const NgramEstimates& lower,
                 const NgramEstimates* longer, NgramEstimates& out) {
   for (size_t i = 0; i < level.size(); ++i) {
+    // P(w | h) if the n-gram were pruned: backoff alone.
     const double without = double{lower.backoff[level.parents[i]]} *
                            lower.probability[level.suffixes[i]];
     const double gain =
         level.counts[i] * std::log(std::max(double{out.probability[i]}, kTiny) /
                                    std::max(without, kTiny));
     float worth = static_cast<float>(std::max(0.0, gain));
+    // Pruning an n-gram prunes those that it begins, so it is worth as much as
+    // the best of them.
     if (longer != nullptr) {
       for (uint32_t c = level.children[i]; c < level.children[i + 1]; ++c) {
         worth = std::max(worth, longer->worth[c]);

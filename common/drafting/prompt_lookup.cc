@@ -10,10 +10,11 @@ namespace {
 
 constexpr size_t kMinSlots = 256;
 
-// The chance that the next copied token is right, given that all before it
-// were, by its place in the copy: shares counted on recorded Vicuna-7B outputs
-// to Spec-Bench. The last entry goes on. They rank drafts against other
-// drafters' and do not change what is drafted.
+// Probability that the next copied token is right, given that all previous ones
+// were, by its position in the copy: relative frequencies on recorded Vicuna-7B
+// outputs to Spec-Bench. The last entry applies to all later positions. The
+// values rank drafts against those of other drafters and do not affect what is
+// drafted.
 constexpr float kStepProb[] = {0.34f, 0.60f, 0.71f, 0.78f, 0.80f, 0.86f};
 
 size_t Hash(const TokenId* ngram, int n) {
@@ -37,7 +38,7 @@ PromptLookupDrafter::PromptLookupDrafter(const PromptLookupOptions& options)
 }
 
 void PromptLookupDrafter::StartRequest(absl::Span<const TokenId> prompt) {
-  context_ = std::vector<TokenId>();  // gives the memory back
+  context_ = std::vector<TokenId>();  // releases the memory
   context_.reserve(std::min<size_t>(prompt.size() + prompt.size() / 2,
                                     options_.max_context));
   tail_.clear();
@@ -60,11 +61,12 @@ void PromptLookupDrafter::Append(TokenId token) {
   tail_.push_back(token);
   if (context_.size() == static_cast<size_t>(options_.max_context)) return;
   context_.push_back(token);
-  // What ended at the token before now has a continuation.
+  // Only now do the n-grams that end at the previous token have a continuation;
+  // indexed earlier, the last tokens would match themselves.
   IndexNgramEndingAt(static_cast<int32_t>(context_.size()) - 2);
 }
 
-// The slot that holds this n-gram, or the free one where it belongs.
+// Returns the slot that holds this n-gram, or the free slot for it.
 size_t PromptLookupDrafter::Slot(const Index& index, int n,
                                  const TokenId* ngram) const {
   const size_t mask = index.slots.size() - 1;
@@ -82,6 +84,7 @@ void PromptLookupDrafter::IndexNgramEndingAt(int32_t end) {
     Index& index = indices_[n - 1];
     const size_t slot = Slot(index, n, context_.data() + end - n + 1);
     if (index.slots[slot] >= 0) {
+      // kFirst keeps the position it has.
       if (options_.match == PromptLookupOptions::Match::kLatest) {
         index.slots[slot] = end;
       }
@@ -89,7 +92,7 @@ void PromptLookupDrafter::IndexNgramEndingAt(int32_t end) {
     }
     index.slots[slot] = end;
     ++index.used;
-    // At most two thirds full.
+    // Load factor at most two thirds.
     if (static_cast<size_t>(index.used) * 3 > index.slots.size() * 2) {
       Grow(index, n, index.slots.size() * 2);
     }
@@ -113,6 +116,7 @@ void PromptLookupDrafter::Draft(int max_nodes, DraftTree& tree) {
     const TokenId* ngram = tail_.data() + longest - n;
     const int32_t end = index.slots[Slot(index, n, ngram)];
     if (end < 0) continue;
+    // A copy may run into the tokens it is appended to, but not past the end.
     const int length =
         std::min({options_.tokens, max_nodes,
                   static_cast<int>(context_.size()) - (end + 1)});

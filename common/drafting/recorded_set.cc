@@ -13,7 +13,7 @@
 namespace foretoken {
 namespace {
 
-// The template's own end-of-turn mark in prompts; always the end token.
+// End-of-turn mark of the chat template in prompts; always the end token.
 constexpr absl::string_view kEndMark = "</s>";
 
 absl::Status Wrong(absl::string_view field, absl::string_view want) {
@@ -21,8 +21,8 @@ absl::Status Wrong(absl::string_view field, absl::string_view want) {
       absl::StrCat("field \"", field, "\": want ", want));
 }
 
-// The string at `field`; a missing field is an error unless `fallback` is
-// given.
+// Returns the string at `field`; a missing field is an error unless `fallback`
+// is given.
 absl::StatusOr<std::string> StringField(const Json& object, const char* field,
                                         const char* fallback = nullptr) {
   const auto it = object.find(field);
@@ -34,7 +34,7 @@ absl::StatusOr<std::string> StringField(const Json& object, const char* field,
   return it->get<std::string>();
 }
 
-// Appends the ids of `text`, after checking that they say what it says.
+// Appends the ids of `text` after checking that they decode back to it.
 absl::Status EncodeChecked(const Tokenizer& tokenizer, absl::string_view text,
                            const char* field, std::vector<TokenId>& ids) {
   const std::vector<TokenId> encoded = tokenizer.Encode(text);
@@ -43,7 +43,7 @@ absl::Status EncodeChecked(const Tokenizer& tokenizer, absl::string_view text,
     size_t at = 0;
     while (at < back.size() && at < text.size() && back[at] == text[at]) ++at;
     return absl::InvalidArgumentError(absl::StrCat(
-        "field \"", field, "\": the tokenizer's ids do not give back the text ",
+        "field \"", field, "\": the tokenizer's ids do not decode to the text ",
         "from byte ", at, " on (", text.size(), " bytes in, ", back.size(),
         " bytes out); want the tokenizer of this set"));
   }
@@ -54,7 +54,8 @@ absl::Status EncodeChecked(const Tokenizer& tokenizer, absl::string_view text,
 absl::Status EncodePrompt(const Tokenizer& tokenizer, absl::string_view text,
                           std::vector<TokenId>& ids) {
   if (tokenizer.bos_token() >= 0) ids.push_back(tokenizer.bos_token());
-  // Text like any other where the end token is spelt otherwise.
+  // For tokenizers that spell the end token differently, the mark is plain
+  // text.
   const bool literal_end =
       tokenizer.vocabulary().content(tokenizer.eos_token()) == kEndMark;
   while (true) {
@@ -92,7 +93,7 @@ absl::Status ReadTurn(const Json& json, const Tokenizer& tokenizer,
   return absl::OkStatus();
 }
 
-// `category`: of the row, by `task` where present.
+// Category of a row: `task` if present, else `category`.
 absl::StatusOr<std::string> Category(const Json& row) {
   if (row.contains("task")) return StringField(row, "task");
   return StringField(row, "category", "all");

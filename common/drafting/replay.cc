@@ -18,8 +18,8 @@ double NowUs(clockid_t clock) {
   return now.tv_sec * 1e6 + now.tv_nsec * 1e-3;
 }
 
-// CPU time is read inside wall time, so that a sample of either holds one read
-// of the CPU clock at most.
+// CPU time is read inside wall time, so that each sample includes at most one
+// read of the CPU clock.
 class Stopwatch {
  public:
   Stopwatch()
@@ -53,7 +53,7 @@ void FindAcceptedPath(const DraftTree& tree,
                       std::vector<int32_t>& path) {
   path.clear();
   int32_t at = kRootParent;
-  // Children follow their parents, so one scan meets the path in order.
+  // Children follow their parents, so one scan finds the path in order.
   for (int32_t node = 0;
        node < tree.size() && path.size() < continuation.size(); ++node) {
     if (tree.parents[node] == at &&
@@ -74,7 +74,8 @@ struct Replayer::TurnCounts {
 Replayer::Replayer(Drafter& drafter, int max_tree_nodes)
     : drafter_(drafter), max_tree_nodes_(max_tree_nodes) {
   FORETOKEN_CHECK(max_tree_nodes >= 1);
-  // The thread clock is a system call and can cost more than a draft.
+  // Reading the thread clock is a system call and can cost more than a draft,
+  // so its median cost is subtracted from every sample.
   constexpr int kReads = 2001;
   std::vector<float> cpu(kReads), wall(kReads);
   for (int i = 0; i < kReads; ++i) {
@@ -122,7 +123,7 @@ absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
   drafter_.StartRequest(turn.prompt);
   start_watch.Stop();
   costs_.prompt_cpu_us += std::max(0.0, start_watch.cpu_us() - clock_cpu_us_);
-  commit(output.subspan(0, 1));
+  commit(output.subspan(0, 1));  // the token from prefill
   for (size_t done = 1; done < output.size();) {
     Stopwatch watch;
     drafter_.Draft(max_tree_nodes_, tree_);
@@ -135,6 +136,8 @@ absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
     FORETOKEN_RETURN_IF_ERROR(CheckTree());
 
     FindAcceptedPath(tree_, output.subspan(done), path_);
+    // The accepted path plus a bonus token, never past the end of the
+    // recording.
     const size_t committed = std::min(path_.size() + 1, output.size() - done);
     commit(output.subspan(done, committed));
     done += committed;
@@ -147,6 +150,7 @@ absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
   costs_.inserted_tokens += static_cast<int64_t>(output.size());
   costs_.request_tokens +=
       static_cast<int64_t>(turn.prompt.size() + output.size());
+  // Before EndRequest, which drops the request's state.
   costs_.request_bytes += static_cast<double>(drafter_.RequestBytes());
   Stopwatch end_watch;
   drafter_.EndRequest();

@@ -13,7 +13,7 @@ double Ratio(double sum, int64_t count) {
   return count == 0 ? 0.0 : sum / static_cast<double>(count);
 }
 
-// Digits that mean something; the rest would be noise in the JSON.
+// Four decimals; further digits would be noise in the JSON.
 double Rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
 double ZeroAcceptShare(const ReplaySetResult& set) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kStepsPerOctave = 16.0;
 
-// std::popcount calls a library where the build has no POPCNT.
+// std::popcount calls a library function in builds without POPCNT.
 uint32_t CountBits(uint64_t word) {
   word -= (word >> 1) & 0x5555555555555555u;
   word = (word & 0x3333333333333333u) + ((word >> 2) & 0x3333333333333333u);
@@ -26,9 +26,11 @@ uint32_t CountBits(uint64_t word) {
 
 template <typename Token>
 int64_t FindIn(const Token* tokens, uint32_t size, Token token) {
+  // The head is sorted by probability, hence scanned; the rest by token, hence
+  // bisected.
   const uint32_t head = std::min(size, StaticPrior::kHead);
   uint32_t i = 0;
-  // Blocks of eight without an early exit become vector compares.
+  // Blocks of eight without an early exit compile to vector compares.
   for (; i + 8 <= head; i += 8) {
     Token any = 0;
     for (uint32_t j = 0; j < 8; ++j) {
@@ -55,7 +57,7 @@ const std::array<float, 256> StaticPrior::kDecode = [] {
 }();
 
 uint8_t StaticPrior::Encode(double probability) {
-  if (!(probability > 0.0)) return 255;
+  if (!(probability > 0.0)) return 255;  // 2^-16, the smallest value
   const double steps = std::round(-std::log2(probability) * kStepsPerOctave);
   return static_cast<uint8_t>(std::clamp(steps, 0.0, 255.0));
 }
@@ -69,7 +71,8 @@ StaticPrior::List StaticPrior::AfterEntry(uint32_t entry) const {
 
 StaticPrior::List StaticPrior::ListOf(uint32_t context) const {
   const uint32_t sample = samples_[context / kPriorSampleStep];
-  // `left` more beginnings after the sampled one; then the one that ends it.
+  // Skip `left` list starts after the sampled one; the next start ends the
+  // list.
   uint32_t left = context % kPriorSampleStep;
   uint32_t index = sample / 64;
   uint64_t word = blocks_[index].begins >> (sample % 64) << (sample % 64);
@@ -77,10 +80,12 @@ StaticPrior::List StaticPrior::ListOf(uint32_t context) const {
     left -= here;
     word = blocks_[++index].begins;
   }
+  // word &= word - 1 clears the lowest set bit.
   for (; left > 0; --left) word &= word - 1;
   const uint32_t first =
       index * 64 + static_cast<uint32_t>(std::countr_zero(word));
-  // Read soon, and far apart: fetched while the rest is worked out.
+  // Both are read soon and far apart in memory: fetch them while the end of the
+  // list is computed.
   __builtin_prefetch(codes_ + first);
   const uint32_t at = first - vocab_size_;
   __builtin_prefetch(wide_ ? static_cast<const void*>(wide_tokens_ + at)
@@ -94,7 +99,7 @@ StaticPrior::List StaticPrior::ListOf(uint32_t context) const {
 }
 
 int64_t StaticPrior::Find(const List& list, TokenId token) const {
-  // The narrowing below must not turn another id into one of the list.
+  // The narrowing below must not map another id to one of the list.
   if (list.size == 0 || static_cast<uint32_t>(token) >= vocab_size_) return -1;
   const uint32_t at = list.first - vocab_size_;
   const int64_t found = wide_ ? FindIn<uint32_t>(wide_tokens_ + at, list.size,
@@ -171,6 +176,7 @@ absl::Status StaticPrior::Bind(const std::string& name,
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s: %d bytes, the header asks for %d", name, data_.size(), at.end));
   }
+  // Validated in full once, so that look-ups need no checks of their own.
   const Sha256Digest digest = Sha256().Update(data_.first(at.digest)).Finish();
   if (std::memcmp(digest.data(), data_.data() + at.digest, digest.size()) !=
       0) {
@@ -211,8 +217,9 @@ absl::Status StaticPrior::CheckIndices(const std::string& name) const {
   for (int n = 2; n <= kMaxOrder; ++n) {
     if (level_ends_[n] < level_ends_[n - 1]) return bad("level", n);
   }
-  // As many lists begin as there are contexts, the first right after the
-  // unigrams, none past the end; running counts and samples say what bits say.
+  // There are as many lists as contexts; the first begins right after the
+  // unigrams, none past the end; running counts and samples agree with the
+  // bits.
   uint32_t contexts = 0, lists = 0;
   for (uint32_t i = 0; i < block_count_; ++i) {
     const PriorBlock& block = blocks_[i];
@@ -232,6 +239,7 @@ absl::Status StaticPrior::CheckIndices(const std::string& name) const {
       ++lists;
     }
   }
+  // Bits past the last entry must be clear.
   const uint32_t spare = block_count_ * 64 - entry_count_;
   if (contexts != context_count_ || lists != context_count_ ||
       (context_count_ == 0 && entry_count_ != vocab_size_) ||
@@ -243,7 +251,7 @@ absl::Status StaticPrior::CheckIndices(const std::string& name) const {
       return bad("token of entry", entry);
     }
   }
-  // Find and Predict rely on the order of every list.
+  // Find and Predict rely on the order within every list.
   for (uint32_t context = 0; context < context_count_; ++context) {
     const List list = ListOf(context);
     const uint32_t end = list.first + list.size;

@@ -6,8 +6,8 @@
 namespace foretoken {
 namespace {
 
-// The exponent and the three highest bits of the fraction: monotone in the
-// probability. 2^-32 is class 0, 1.0 is class 256 and counted in 255.
+// Exponent and the top three bits of the fraction: monotone in the probability.
+// 2^-32 is class 0; 1.0 would be class 256 and counts in 255.
 constexpr uint32_t kLowestBits = (127u - 32u) << 3;
 
 int ClassOf(float probability) {
@@ -28,7 +28,7 @@ void TreeGrower::Admit(float probability) {
   ++class_counts_[c];
   if (c < bar_class_) return;
   ++above_;
-  // Raise the bar while enough candidates stand above the class at it.
+  // Raise the bar as long as enough candidates lie above its class.
   while (above_ - class_counts_[bar_class_] >= max_nodes_) {
     above_ -= class_counts_[bar_class_];
     ++bar_class_;
@@ -38,9 +38,10 @@ void TreeGrower::Admit(float probability) {
 
 void TreeGrower::Expand(const NextTokenModel& model, const Cursor& cursor,
                         float probability, int32_t node) {
+  // A child enters the tree if probability * its own >= bar_.
   model.Predict(cursor, bar_ / probability, candidates_);
   for (const Candidates::Candidate& candidate : candidates_.all()) {
-    // Boosted shares may sum to more than one.
+    // Boosted shares can sum to more than one.
     const float path = probability * std::min(candidate.probability, 1.0f);
     if (path < bar_) continue;
     Admit(path);
@@ -68,7 +69,7 @@ void TreeGrower::Grow(const NextTokenModel& model, const Cursor& root,
     heap_.pop_back();
     const int32_t node = tree.Add(best.token, best.parent, best.probability);
     tree.parts.push_back(best.part);
-    // Its children can be no likelier than itself.
+    // Children are at most as likely as their parent.
     if (best.probability <= bar_ || tree.size() == max_nodes) continue;
     const Cursor& parent =
         best.parent == kRootParent ? root : cursors_[best.parent];

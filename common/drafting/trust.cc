@@ -10,7 +10,7 @@
 namespace foretoken {
 namespace {
 
-// The layout of kinds: prior, then per source counts and copies.
+// Layout of kinds: prior, then counts and copies of each source.
 constexpr int kCountsBegin =
     SharedTrust::kPriorLengths * SharedTrust::kPriorClasses;
 constexpr int kPerSource =
@@ -18,7 +18,8 @@ constexpr int kPerSource =
     SharedTrust::kCopyClasses;
 constexpr int kFastPerSource = SharedTrust::kCountLengths + 2;
 
-// How much and how uniform the evidence is.
+// Classifies evidence by amount and uniformity; trust_start.h lists the
+// classes.
 int CountClass(uint32_t total, uint32_t distinct) {
   if (total == 1) return 0;
   if (distinct == 1) return total <= 4 ? 1 : 2;
@@ -35,13 +36,14 @@ int CopyClass(uint32_t length) {
   return length <= 32 ? 6 : 7;
 }
 
-// exp(x) for small x, to second order: a step needs no better.
+// exp(x) to second order: steps are at most 0.15.
 float SmallExp(float x) { return 1.0f + x * (1.0f + 0.5f * x); }
 
 }  // namespace
 
 TrustKind TrustKind::Prior(int length, uint8_t backoff_code) {
   const int row = length - 1;
+  // Backoff codes have 16 steps per octave: two classes per octave.
   const int column = std::min(backoff_code / 8, SharedTrust::kPriorClasses - 1);
   return {static_cast<uint16_t>(row * SharedTrust::kPriorClasses + column),
           static_cast<uint16_t>(row)};
@@ -59,6 +61,7 @@ TrustKind TrustKind::Counts(Source source, int length, uint32_t total,
 
 TrustKind TrustKind::Copy(Source source, uint32_t length, uint32_t misses) {
   const int s = static_cast<int>(source);
+  // Columns 0..7: copies without a miss; 8..15: tokens since the last miss.
   const int column = misses == 0
                          ? CopyClass(length)
                          : 8 + static_cast<int>(std::min(length, 8u)) - 1;
@@ -80,16 +83,19 @@ void SharedTrust::Reset() {
 float Trust::Learn(absl::Span<const TrustLink> links, float base) {
   using namespace fused_tuning;  // NOLINT: constants only
   FORETOKEN_CHECK(links.size() <= kMaxLinks);
+  // Forward, weakest link first: p is the probability below link i, then above.
   std::array<float, kMaxLinks> before;
   float p = base;
   for (size_t i = links.size(); i-- > 0;) {
     before[i] = p;
     p += links[i].weight * (links[i].share - p);
   }
+  // Backward, strongest first: `outer` is d log P / d p after link i.
   float outer = 1.0f / std::max(p, 1e-9f);
   for (size_t i = 0; i < links.size(); ++i) {
     const TrustLink& link = links[i];
-    // d log P / d log g, through k = g o / (1 + g o).
+    // d log P / d log g, by the chain rule through k = g o / (1 + g o). The
+    // clamp bounds the step on a very unlikely token.
     const float slope = std::clamp(
         outer * (link.share - before[i]) * link.weight * (1.0f - link.weight),
         -1.0f, 1.0f);

@@ -11,13 +11,13 @@ constexpr TokenId kBorder = -1;
 constexpr uint32_t kNoOffset = 0;  // the arena's first word is unused
 constexpr size_t kMinRing = 16;
 constexpr size_t kMinRoot = 32;
-// Live blocks take at most 5 entries of 3 words a token, half of their room
-// unused: 30 words. Above this many the arena is full of holes.
+// Live blocks take at most 5 entries of 3 words per token, and at least half of
+// their room is used: 30 words. An arena above this limit is mostly holes.
 constexpr size_t kArenaWordsPerToken = 36;
 constexpr size_t kMinArena = 4096;
 constexpr size_t kBlocksPerToken = WindowTrie::kDepth - 1;
 
-// While a block grows, its old room and the new one are both taken.
+// While a block grows, both its old and its new room are allocated.
 static_assert(2 * 3 * size_t{WindowTrie::kMaxContinuations} < kMinArena);
 
 size_t RoundUpToPowerOfTwo(size_t n) {
@@ -32,7 +32,7 @@ size_t HashToken(TokenId token) {
 
 int FindToken(const uint32_t* tokens, uint32_t size, uint32_t token) {
   uint32_t i = 0;
-  // Blocks of eight without an early exit become vector compares.
+  // Blocks of eight without an early exit compile to vector compares.
   for (; i + 8 <= size; i += 8) {
     uint32_t any = 0;
     for (uint32_t j = 0; j < 8; ++j) any |= tokens[i + j] == token;
@@ -44,7 +44,7 @@ int FindToken(const uint32_t* tokens, uint32_t size, uint32_t token) {
   return -1;
 }
 
-// Growing by a quarter keeps the bytes a token bounded before the limit does.
+// Growing by a quarter bounds the bytes per token even before the limit does.
 template <typename T>
 void ReserveMore(std::vector<T>& items, size_t more, size_t limit) {
   const size_t needed = items.size() + more;
@@ -53,9 +53,10 @@ void ReserveMore(std::vector<T>& items, size_t more, size_t limit) {
   }
 }
 
-// Entry `index` moves to `target`, those between make room.
+// Moves entry `index` to `target`; the entries in between shift by one.
 void MoveEntry(uint32_t* entries, uint32_t capacity, uint32_t index,
                uint32_t target) {
+  // Three columns of `capacity` words: tokens, counts, links.
   for (uint32_t column = 0; column < 3; ++column, entries += capacity) {
     const uint32_t moved = entries[index];
     if (target < index) {
@@ -69,7 +70,8 @@ void MoveEntry(uint32_t* entries, uint32_t capacity, uint32_t index,
   }
 }
 
-// Entry `index` has grown: before all entries of its count or less.
+// The count of entry `index` grew: move it before all entries of an equal or
+// smaller count.
 void MoveForward(uint32_t* entries, uint32_t capacity, uint32_t index) {
   const uint32_t* counts = entries + capacity;
   const uint32_t count = counts[index];
@@ -81,7 +83,8 @@ void MoveForward(uint32_t* entries, uint32_t capacity, uint32_t index) {
   if (target != index) MoveEntry(entries, capacity, index, target);
 }
 
-// Entry `index` has shrunk: behind all entries of a greater count.
+// The count of entry `index` shrank: move it behind all entries of a greater
+// count.
 void MoveBack(uint32_t* entries, uint32_t capacity, uint32_t size,
               uint32_t index) {
   const uint32_t* counts = entries + capacity;
@@ -106,7 +109,8 @@ WindowTrie::WindowTrie(size_t window_tokens)
 }
 
 void WindowTrie::Clear() {
-  // Fresh vectors: one long request must not weigh on all after it.
+  // Fresh vectors release the memory: one long request must not weigh on later
+  // ones.
   ring_ = std::vector<int32_t>(kMinRing, kBorder);
   ring_mask_ = kMinRing - 1;
   end_ = 0;
@@ -124,12 +128,13 @@ void WindowTrie::Clear() {
 // --- Appending and evicting --------------------------------------------------
 
 uint32_t WindowTrie::Append(TokenId token) {
+  // From here on the token has its position, end_, which Count stores.
   AppendSlot(token);
   std::array<Context, kDepth> next{};
   next[1] = CountRoot(token);
   uint32_t latest = kNoPosition;
   for (int length = 1; length < kDepth; ++length) {
-    // Counting may free contexts, open ones too.
+    // Count may free contexts, including open ones.
     if (open_[length] == kNoContext) continue;
     const uint32_t link = Count(open_[length], token, length);
     if (length + 1 == kDepth) {
@@ -151,6 +156,7 @@ void WindowTrie::EndSequence() {
 void WindowTrie::AppendSlot(TokenId token) {
   if (size_ == ring_limit_) EvictOldest();
   if (size_ == ring_.size()) {
+    // Positions keep their value; only the mask changes.
     std::vector<int32_t> bigger(ring_.size() * 2, kBorder);
     const uint32_t mask = static_cast<uint32_t>(bigger.size() - 1);
     for (uint32_t back = 0; back < size_; ++back) {
@@ -170,7 +176,7 @@ void WindowTrie::EvictOldest() {
   const TokenId token = TokenAt(first);
   if (token == kBorder) return;
   Context context = Root(token);
-  // Walk down first: a context may go only after what hangs on it.
+  // Walk down first: a context may be removed only after everything below it.
   std::array<Context, kDepth> path{};
   int deepest = 0;
   for (int length = 1; length < kDepth && context != kNoContext; ++length) {
@@ -183,6 +189,8 @@ void WindowTrie::EvictOldest() {
     if (index < 0 || length + 1 == kDepth) break;
     context = next.links[index];
   }
+  // The same window that Append counted, one context length at a time. Entries
+  // that made room for others in the meantime are gone; Uncount skips those.
   for (int length = deepest; length >= 1; --length) {
     Uncount(path[length], TokenAt(first + static_cast<uint32_t>(length)),
             length);
@@ -193,9 +201,12 @@ void WindowTrie::EvictOldest() {
 uint32_t WindowTrie::Count(Context context, TokenId token, int length) {
   const bool deepest = length + 1 == kDepth;
   const int found = Of(context).Find(token);
+  // A full context: its last entry has the lowest count and is the oldest of
+  // those.
   if (found < 0 && blocks_[context].size == kMaxContinuations) {
     RemoveEntry(context, kMaxContinuations - 1, length);
   }
+  // NewBlock may move blocks_, and Resize arena_: take references after them.
   const uint32_t child = found >= 0 || deepest ? kNoContext : NewBlock();
   Block& block = blocks_[context];
   if (found < 0 && block.size == kCapacity[block.size_class]) {
@@ -225,6 +236,7 @@ void WindowTrie::Uncount(Context context, TokenId token, int length) {
   Block& block = blocks_[context];
   const uint32_t capacity = kCapacity[block.size_class];
   uint32_t* entries = arena_.data() + block.offset;
+  // The last occurrence: the entry and everything below it go.
   if (entries[capacity + index] == 1) {
     RemoveEntry(context, index, length);
     return;
@@ -243,7 +255,8 @@ void WindowTrie::RemoveEntry(Context context, uint32_t index, int length) {
   --block.size;
   MoveEntry(arena_.data() + block.offset, kCapacity[block.size_class], index,
             block.size);
-  // Two steps down, so that growing again takes as many entries.
+  // Shrink by one step once the entries fit two steps down, so that growing
+  // again takes as many new entries.
   const int size_class = block.size_class;
   if (block.size == 0) {
     FreeWords(block);
@@ -275,6 +288,7 @@ void WindowTrie::FreeSubtree(Context context, int length) {
       FreeSubtree(list.links[i], length + 1);
     }
   }
+  // Cursors of drafters hold contexts; the version tells them.
   ++version_;
   if (open_[length] == context) open_[length] = kNoContext;
   FreeWords(blocks_[context]);
@@ -308,8 +322,8 @@ void WindowTrie::FreeWords(const Block& block) {
   free_words_[block.size_class] = block.offset;
 }
 
-// Copies what lives together. At least the sixth part of the limit is free
-// then, so that the cost is O(1) for each word that comes to be allocated.
+// Copies the live blocks. At least a sixth of the limit is free afterwards, so
+// the cost is O(1) per word allocated later.
 void WindowTrie::Compact() {
   std::vector<uint32_t> old(1, 0);
   old.swap(arena_);
@@ -329,6 +343,7 @@ void WindowTrie::Compact() {
 }
 
 void WindowTrie::Resize(Block& block, int size_class) {
+  // May compact, which moves the block: read its offset afterwards.
   const uint32_t offset = AllocateWords(size_class);
   const uint32_t old_capacity = kCapacity[block.size_class];
   const uint32_t capacity = kCapacity[size_class];
@@ -350,7 +365,7 @@ size_t WindowTrie::MemoryBytes() const {
          root_.capacity() * sizeof(RootSlot);
 }
 
-// --- Root: token -> context of that one token --------------------------------
+// --- Root: token -> its one-token context ------------------------------------
 
 size_t WindowTrie::RootIndex(TokenId token) const {
   const size_t mask = root_.size() - 1;
@@ -385,7 +400,8 @@ void WindowTrie::UncountRoot(TokenId token) {
   if (--root_[hole].count != 0) return;
   FreeSubtree(root_[hole].context, 1);
   --root_size_;
-  // Close the gap, so that no probe sequence is cut (Knuth 6.4, algorithm R).
+  // Backward-shift deletion, so that no probe sequence breaks (Knuth 6.4,
+  // algorithm R).
   const size_t mask = root_.size() - 1;
   for (size_t next = (hole + 1) & mask; root_[next].token != kBorder;
        next = (next + 1) & mask) {

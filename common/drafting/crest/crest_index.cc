@@ -10,9 +10,11 @@
 namespace foretoken {
 namespace {
 
+// A slot: 24 bits of the hash above a 40-bit record offset.
 constexpr int kOffsetBits = 40;
 constexpr uint64_t kOffsetMask = (uint64_t{1} << kOffsetBits) - 1;
-// A corrupt file must not make a reader allocate by its header alone.
+// Smallest possible record: bounds what a corrupt header can make a reader
+// allocate.
 constexpr uint64_t kLeastRecordBytes = 4;
 
 }  // namespace
@@ -84,7 +86,8 @@ absl::StatusOr<CrestIndex> CrestIndex::FromRecords(const CrestMeta& meta,
   index.meta_ = meta;
   index.table_ = std::move(table);
   index.owned_ = std::move(records);
-  // A short string may live inside the object, which is moved: keep it out.
+  // A short string may be stored inside the object, which moves: force it to
+  // the heap so that records_ stays valid.
   index.owned_.reserve(64);
   index.records_ = absl::Span<const uint8_t>(
       reinterpret_cast<const uint8_t*>(index.owned_.data()),
@@ -111,6 +114,7 @@ absl::Status CrestIndex::Build() {
     const absl::Status status =
         ParseRecord(records_.subspan(at), table_, record, tree);
     if (!status.ok()) return Annotate(status, absl::StrCat("entry ", entries));
+    // The table has room for meta_.entries; CheckTotals reports the excess.
     if (++entries > meta_.entries) break;
     nodes += tree.size();
     digest_sum += XXH3_64bits(records_.data() + at, record.bytes);
@@ -127,12 +131,16 @@ void CrestIndex::Insert(uint64_t hash, uint64_t offset) {
 
 int CrestIndex::Lookup(absl::Span<const TokenId> context,
                        CrestTree& tree) const {
+  // Prefetch the slots of all n first: the cache misses overlap.
   const size_t longest = std::min<size_t>(meta_.max_n, context.size());
+  // DecodeMeta requires min_n >= 1, so n does not wrap in these loops.
   uint64_t hashes[kMaxCrestN + 1];
   for (size_t n = longest; n >= meta_.min_n; --n) {
     hashes[n] = HashNgram(context.last(n));
     __builtin_prefetch(&slots_[hashes[n] & slot_mask_]);
   }
+  // Records hold ranks. A token outside the table gets kNoRank, which no record
+  // has.
   uint32_t ranks[kMaxCrestN];
   for (size_t i = 0; i < longest; ++i) {
     ranks[i] = table_.RankOf(context[context.size() - longest + i]);
@@ -141,6 +149,7 @@ int CrestIndex::Lookup(absl::Span<const TokenId> context,
     const uint64_t tag = hashes[n] & ~kOffsetMask;
     for (uint64_t slot = hashes[n] & slot_mask_; slots_[slot] != 0;
          slot = (slot + 1) & slot_mask_) {
+      // A tag match is no proof; DecodeRecordIf compares the n-gram itself.
       if ((slots_[slot] & ~kOffsetMask) != tag) continue;
       const uint8_t* record =
           records_.data() + (slots_[slot] & kOffsetMask) - 1;
@@ -154,6 +163,7 @@ int CrestIndex::Lookup(absl::Span<const TokenId> context,
 }
 
 uint64_t CrestIndex::SlotsFor(uint64_t entries) {
+  // An empty slot ends every probe, so the table must never be full.
   uint64_t slots = 16;
   while (slots * 5 / 8 < entries) slots *= 2;
   return slots;

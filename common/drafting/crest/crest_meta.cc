@@ -11,13 +11,14 @@
 namespace foretoken {
 namespace {
 
-constexpr char kMagic[] = "FTCREST1";  // 8 bytes are written
+constexpr char kMagic[] = "FTCREST1";  // the 8 bytes without the zero
 constexpr size_t kMagicBytes = 8;
 constexpr uint64_t kDigestBytes = 8;
-// A file's own limit; it bounds what a reader may be told to allocate.
+// Limit of the format; bounds what a header can make a reader allocate.
 constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 40;
 
-// Walks the fields once for writing, reading and measuring.
+// Visits the fields in file order, for writing, reading and measuring. Any
+// change of them changes the format, whose number is part of kMagic.
 template <typename Meta, typename Visit>
 void VisitFields(Meta& meta, Visit&& visit) {
   for (auto& byte : meta.tokenizer_fingerprint) visit(byte);
@@ -82,6 +83,8 @@ absl::Status CheckRanges(const CrestMeta& meta) {
       {"sample", static_cast<uint64_t>(meta.sample), 0, 1},
       {"table_tokens", meta.table_tokens, 0, meta.vocab_size},
       {"record_bytes", meta.record_bytes, 0, kMaxRecordBytes},
+      // Rough limits, since every entry and node takes a byte or more;
+      // CrestIndex compares the exact totals.
       {"entries", meta.entries, 0, meta.record_bytes},
       {"nodes", meta.nodes, 0, meta.record_bytes},
   };
@@ -121,6 +124,7 @@ absl::StatusOr<CrestMeta> DecodeMeta(absl::Span<const uint8_t> bytes) {
     return absl::InvalidArgumentError(
         "datastore header: not a CREST datastore of format 1");
   }
+  // The checksum covers everything before it, the magic included.
   const size_t covered = CrestMetaBytes() - kDigestBytes;
   if (GetLittleEndian(bytes.data() + covered, kDigestBytes) !=
       XXH3_64bits(bytes.data(), covered)) {

@@ -39,8 +39,8 @@ void AppendVarint(uint32_t value, std::string& out) {
   out.push_back(static_cast<char>(value));
 }
 
-// Reads records; where kChecked is false the bytes are known to be sound and
-// `end` is not looked at.
+// Reads records. With kChecked false, the bytes are known to be valid and `end`
+// is ignored.
 template <bool kChecked>
 class Cursor {
  public:
@@ -63,6 +63,7 @@ class Cursor {
     if (lead < kOneByteRanks + kTwoByteLeads) {
       return kOneByteRanks + ((lead - kOneByteRanks) << 8 | Byte());
     }
+    // Lead byte 254 is unused.
     if (kChecked && lead != kLongRank) ok_ = false;
     uint32_t rank = Byte();
     rank |= Byte() << 8;
@@ -73,6 +74,7 @@ class Cursor {
     uint32_t value = 0;
     for (int shift = 0; shift < 35; shift += 7) {
       const uint32_t byte = Byte();
+      // The fifth byte holds only the upper 4 of 32 bits.
       if (kChecked && shift == 28 && byte > 15) ok_ = false;
       value |= (byte & 0x7f) << shift;
       if (byte < 0x80) return value;
@@ -98,7 +100,7 @@ Node ReadNode(Cursor<kChecked>& in) {
   Node node;
   node.rank = in.Rank();
   const uint32_t code = in.Byte();
-  // Escapes that no record can hold are cut to values that its checks refuse.
+  // Clamp escapes that no valid record has to values that the checks reject.
   uint32_t parent = code >> 2;
   if (parent == kParentEscape) {
     parent += std::min<uint32_t>(in.Varint(), kMaxCrestNodes + 1);
@@ -197,6 +199,7 @@ absl::Status ParseRecord(absl::Span<const uint8_t> bytes,
     if (node.parent < kRootParent || node.parent >= static_cast<int32_t>(i)) {
       return Bad(absl::StrCat("node ", i, " has parent ", node.parent));
     }
+    // Counts never rise from node to node, and none exceeds all matches.
     if (node.fall > count) return Bad(absl::StrCat("bad count of node ", i));
     count -= node.fall;
     if (count > tree.matches) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// A rename is on disk once its folder is.
+// A rename is durable only after its folder has been synced.
 absl::Status SyncFolderOf(const std::string& path) {
   const std::filesystem::path parent =
       std::filesystem::path(path).parent_path();
@@ -36,6 +36,7 @@ absl::Status SyncFolderOf(const std::string& path) {
 }  // namespace
 
 absl::Status SnapshotWriter::CheckTarget(const std::string& path) {
+  // The writer goes out of scope here, which removes the temporary file.
   return Open(path).status();
 }
 
@@ -61,6 +62,7 @@ absl::StatusOr<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Create(
     const std::string& path, const CrestMeta& meta, const TokenTable& table) {
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<SnapshotWriter> writer,
                              Open(path));
+  // Zeros in place of the header until Publish knows the totals.
   writer->buffer_.assign(CrestMetaBytes(), '\0');
   writer->buffer_ += EncodeTokenTable(table, meta);
   return writer;
@@ -74,7 +76,7 @@ SnapshotWriter::SnapshotWriter(std::string path, std::string temporary, int fd)
 
 SnapshotWriter::~SnapshotWriter() {
   if (fd_ < 0) return;
-  unlink(temporary_.c_str());  // while the lock is held
+  unlink(temporary_.c_str());  // while still holding the lock
   close(fd_);
 }
 
@@ -86,6 +88,7 @@ absl::Status SnapshotWriter::Add(uint64_t, absl::string_view record) {
 absl::Status SnapshotWriter::Publish(const CrestMeta& meta) {
   FORETOKEN_CHECK(fd_ >= 0);
   FORETOKEN_RETURN_IF_ERROR(Flush());
+  // The valid header is written last: until then readers reject the file.
   FORETOKEN_RETURN_IF_ERROR(WriteAll(EncodeMeta(meta), 0));
   if (fchmod(fd_, 0644) != 0 || fsync(fd_) != 0 ||
       rename(temporary_.c_str(), path_.c_str()) != 0) {

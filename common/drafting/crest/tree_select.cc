@@ -17,7 +17,7 @@ void TreeSelector::CutToPathSum(int max_path_sum, CrestTree& tree) {
     path_sum += depths_[i];
     order_[i] = i;
   }
-  // Longest first; among equals the one that was taken last.
+  // Longest first; among equals, the one selected last.
   std::sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
     return depths_[a] != depths_[b] ? depths_[a] > depths_[b] : a > b;
   });
@@ -27,7 +27,8 @@ void TreeSelector::CutToPathSum(int max_path_sum, CrestTree& tree) {
     path_sum -= depths_[order_[k]];
     renumbered_[order_[k]] = kDropped;
   }
-  // A child is deeper than its parent, so it went first.
+  // Children are deeper than their parents, so no kept node has lost its
+  // parent.
   int size = 0;
   for (int i = 0; i < n; ++i) {
     if (renumbered_[i] == kDropped) continue;

@@ -9,8 +9,9 @@
 namespace foretoken {
 namespace {
 
+// Two batches are in memory: one is encoded while the next is read.
 constexpr size_t kBatchBytes = size_t{2} << 20;
-// What a document takes beside its text, its list of ids included.
+// Overhead of a document beside its text, including its list of ids.
 constexpr size_t kBytesPerDocument = 128;
 
 struct Batch {
@@ -47,7 +48,7 @@ absl::Status WriteCorpusTokens(CorpusReader& corpus, const Tokenizer& tokenizer,
   while (true) {
     FORETOKEN_RETURN_IF_ERROR(batch.status);
     ids.resize(batch.texts.size());
-    // One of the tasks reads ahead while the others encode.
+    // One task reads ahead while the others encode.
     pool.ParallelFor(
         static_cast<int64_t>(batch.texts.size()) + 1, [&](int64_t i) {
           if (i == 0) {
@@ -60,6 +61,7 @@ absl::Status WriteCorpusTokens(CorpusReader& corpus, const Tokenizer& tokenizer,
           }
           ids[i - 1] = std::move(encoded);
         });
+    // In corpus order: the result must not depend on the threads.
     for (const std::vector<TokenId>& document : ids) {
       FORETOKEN_RETURN_IF_ERROR(writer.AddDocument(document));
     }

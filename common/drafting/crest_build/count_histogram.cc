@@ -9,6 +9,7 @@ void CountHistogram::Descend(Visit visit) const {
   for (auto it = sparse_.rbegin(); it != sparse_.rend(); ++it) {
     visit(it->first, it->second);
   }
+  // Count 0 does not occur.
   for (uint64_t count = kDense; count-- > 1;) {
     if (dense_[count] > 0) visit(count, dense_[count]);
   }
@@ -41,6 +42,7 @@ uint64_t CountHistogram::With(uint64_t count) const {
 
 CountHistogram::Threshold CountHistogram::Top(uint64_t top,
                                               uint64_t min_count) const {
+  // From the highest count down, until `top` n-grams are taken.
   Threshold threshold{min_count, 0, 0};
   Descend([&](uint64_t count, uint64_t ngrams) {
     if (count < min_count || threshold.kept == top) return;
@@ -67,6 +69,8 @@ std::vector<CoveragePoint> CountHistogram::Coverage() const {
   Descend([&](uint64_t count, uint64_t ngrams) {
     while (points.size() < ranks.size() &&
            ranks[points.size()] <= rank + ngrams) {
+      // All n-grams of one count are interchangeable, so a rank within them has
+      // an exact share.
       const uint64_t at = ranks[points.size()];
       const uint64_t sum = covered + (at - rank) * count;
       points.push_back({at, static_cast<double>(sum) / all});

@@ -26,13 +26,13 @@
 namespace foretoken {
 namespace {
 
-// Left free for stacks, stream buffers and the allocator's own slack.
+// Reserved for stacks, stream buffers and allocator overhead.
 constexpr uint64_t kReserveBytes = uint64_t{12} << 20;
-// A line while it is read, parsed and tokenised: its bytes several times, and
-// the tokenizer's state of each.
+// Peak memory per byte of a line while it is read, parsed and tokenised:
+// several copies of its bytes, plus the tokenizer's state.
 constexpr uint64_t kBytesPerLineByte = 24;
 constexpr uint64_t kLeastPhaseBytes = uint64_t{16} << 20;
-// Longest record: 256 nodes of at most 14 bytes, and its head.
+// Upper bound of a record: 256 nodes of at most 14 bytes, and the head.
 constexpr size_t kMaxRecordBytes = 4096;
 constexpr size_t kReadBytes = size_t{1} << 20;
 
@@ -43,6 +43,7 @@ absl::Status CheckField(const char* field, uint64_t value, uint64_t low,
       absl::StrCat(field, ": ", value, ", want ", low, "..", high));
 }
 
+// Identifies a file by path, size and modification time, without reading it.
 void DescribeFile(const std::string& path, Json& out) {
   std::error_code ignored;
   out.push_back({path, std::filesystem::file_size(path, ignored),
@@ -51,7 +52,7 @@ void DescribeFile(const std::string& path, Json& out) {
                      .count()});
 }
 
-// A digest of all that decides the result.
+// Digest of everything that affects the result.
 std::string BuildKey(const CrestBuildOptions& options,
                      const Tokenizer& tokenizer, const CorpusReader& corpus) {
   Json key = {{"format", 2},
@@ -83,15 +84,16 @@ TokenTable TableByFrequency(const std::vector<uint64_t>& uses) {
   for (size_t token = 0; token < uses.size(); ++token) {
     if (uses[token] > 0) by_rank.push_back(static_cast<TokenId>(token));
   }
+  // Stable, so that ties go by token id and the result is deterministic.
   std::stable_sort(by_rank.begin(), by_rank.end(),
                    [&](TokenId a, TokenId b) { return uses[a] > uses[b]; });
-  // Distinct tokens of the vocabulary by construction.
+  // The tokens are distinct and inside the vocabulary by construction.
   return *TokenTable::Create(std::move(by_rank),
                              static_cast<int32_t>(uses.size()));
 }
 
-// Fixed costs of a thread in any phase: its stack, a chunk of keys, buffers of
-// merging, trees not written yet.
+// Fixed memory of a thread in any phase: its stack, a chunk of keys, merge
+// buffers, trees not yet written.
 uint64_t ThreadBytes(const CrestBuildOptions& options,
                      const Tokenizer& tokenizer) {
   constexpr uint64_t kCountingBytes = uint64_t{4} << 20;
@@ -101,7 +103,8 @@ uint64_t ThreadBytes(const CrestBuildOptions& options,
 
 uint64_t TakenBytes() { return ResidentBytes() + kReserveBytes; }
 
-// As many as asked for, as long as they take half of the memory at most.
+// Uses as many threads as requested, as long as they take at most half of the
+// memory.
 int ThreadsFor(const CrestBuildOptions& options, const Tokenizer& tokenizer) {
   const uint64_t taken = TakenBytes();
   const uint64_t free =
@@ -110,8 +113,8 @@ int ThreadsFor(const CrestBuildOptions& options, const Tokenizer& tokenizer) {
   const int threads = static_cast<int>(
       std::clamp<uint64_t>(room, 1, static_cast<uint64_t>(options.threads)));
   if (threads < options.threads) {
-    FORETOKEN_LOG(kInfo, "crest build: ", threads, " of ", options.threads,
-                  " threads, for more there is not memory enough");
+    FORETOKEN_LOG(kInfo, "crest build: using ", threads, " of ",
+                  options.threads, " threads, limited by memory");
   }
   return threads;
 }
@@ -140,6 +143,7 @@ class Builder {
         {"publish", absl::ToDoubleSeconds(absl::Now() - start), false});
     report_.threads = pool_.threads();
     report_.peak_memory_bytes = PeakResidentBytes();
+    // Close the files before their folder is removed.
     token_file_.reset();
     trees_.reset();
     work_->RemoveAll();
@@ -151,20 +155,22 @@ class Builder {
     const absl::Time start = absl::Now();
     const bool resumed = work_->Finished(name) != nullptr;
     FORETOKEN_RETURN_IF_ERROR((this->*run)());
+    // The next phase budgets by resident size, which includes freed memory that
+    // the allocator has kept.
     ReleaseFreeMemory();
     report_.phases.push_back(
         {name, absl::ToDoubleSeconds(absl::Now() - start), resumed});
     return absl::OkStatus();
   }
 
-  // What the present phase may allocate, `least` at least.
+  // Memory that the current phase may allocate; at least `least`.
   absl::StatusOr<uint64_t> PhaseMemory(
       uint64_t least = kLeastPhaseBytes) const {
     const uint64_t taken = TakenBytes();
     if (options_.memory_bytes < taken + least) {
       return absl::ResourceExhaustedError(
           absl::StrCat("memory: ", options_.memory_bytes, " bytes, want ",
-                       taken + least, " at least"));
+                       taken + least, " or more"));
     }
     return options_.memory_bytes - taken;
   }
@@ -249,8 +255,8 @@ absl::Status Builder::Tokenise() {
   report_.invalid_documents = done->at("invalid");
   report_.broken_files = done->at("broken");
   if (report_.invalid_documents > 0) {
-    FORETOKEN_LOG(kWarning, "crest build: left out ", report_.invalid_documents,
-                  " documents that are not valid; ", report_.broken_files,
+    FORETOKEN_LOG(kWarning, "crest build: skipped ", report_.invalid_documents,
+                  " invalid documents; ", report_.broken_files,
                   " files could not be read to their end");
   }
   if (report_.meta.corpus_tokens == 0) {
@@ -262,7 +268,7 @@ absl::Status Builder::Tokenise() {
 }
 
 absl::Status Builder::WriteRuns() {
-  // Later phases do without the runs.
+  // Later phases do not need the runs, so they are not opened when resuming.
   if (work_->Finished("runs") != nullptr) return absl::OkStatus();
   FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory, PhaseMemory());
   FORETOKEN_ASSIGN_OR_RETURN(auto file, work_->CreateFile("runs"));
@@ -294,6 +300,7 @@ absl::Status Builder::Select() {
                                work_->CreateFile("candidates"));
     FORETOKEN_ASSIGN_OR_RETURN(auto selected, work_->CreateFile("selected"));
     const uint64_t threads = static_cast<uint64_t>(pool_.threads());
+    // The threads' fixed buffers are not part of the merge's budget.
     SelectOptions select{
         layout_, options_.min_n, options_.top, options_.min_count,
         memory - std::min(memory, threads * ThreadBytes(options_, tokenizer_))};
@@ -343,6 +350,8 @@ absl::Status Builder::MakeTrees() {
     FORETOKEN_ASSIGN_OR_RETURN(auto selected, work_->OpenFile("selected"));
     FORETOKEN_ASSIGN_OR_RETURN(trees_, work_->CreateFile("trees"));
     const TokenFile tokens(*token_file_, layout_.token_bytes);
+    // Encode with a provisional token table, by corpus frequency: the final one
+    // needs the uses of tokens in all trees.
     const TreeOptions trees{layout_,
                             options_.min_n,
                             options_.tree_nodes,
@@ -381,7 +390,7 @@ absl::Status Builder::MakeTrees() {
   token_uses_ = done->at("uses").get<std::vector<uint64_t>>();
   if (report_.meta.entries == 0) {
     return absl::InvalidArgumentError(
-        "corpus: no n-gram that was selected is ever followed by anything");
+        "corpus: none of the selected n-grams is ever followed by a token");
   }
   return absl::OkStatus();
 }
@@ -395,11 +404,12 @@ absl::Status Builder::Publish(SinkFactory open_sink) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<DatastoreSink> sink,
                              open_sink(meta, table));
   FORETOKEN_RETURN_IF_ERROR(
+      // MakeTrees encoded them with the table by corpus frequency.
       EncodeInto(TableByFrequency(unigrams_), table, *sink));
   return sink->Publish(meta);
 }
 
-// Reads the trees back and writes them with the final token table.
+// Re-encodes the trees with the final token table and passes them to `sink`.
 absl::Status Builder::EncodeInto(const TokenTable& from, const TokenTable& to,
                                  DatastoreSink& sink) {
   CrestMeta& meta = report_.meta;
@@ -415,6 +425,7 @@ absl::Status Builder::EncodeInto(const TokenTable& from, const TokenTable& to,
   CrestTree tree;
   std::string record;
   for (uint64_t entry = 0; entry < meta.entries; ++entry) {
+    // Keep at least one whole record buffered.
     if (bytes.size() - at < kMaxRecordBytes && read < trees_->size()) {
       bytes.erase(bytes.begin(), bytes.begin() + static_cast<int64_t>(at));
       at = 0;
@@ -461,7 +472,7 @@ absl::Status CrestBuildOptions::Validate() const {
   FORETOKEN_RETURN_IF_ERROR(
       CheckField("threads", threads, 1, ThreadPool::kMaxThreads));
   if (work_folder.empty()) {
-    return absl::InvalidArgumentError("work_folder: not given");
+    return absl::InvalidArgumentError("work_folder: missing");
   }
   return absl::OkStatus();
 }

@@ -9,8 +9,8 @@
 namespace foretoken {
 namespace {
 
-// Beyond some millions of keys a longer run saves little merging and costs
-// cache misses in the sort.
+// Above a few million keys, longer runs save little merging and cost cache
+// misses in the sort.
 constexpr uint64_t kMinChunk = uint64_t{1} << 14;
 constexpr uint64_t kMaxChunk = uint64_t{1} << 22;
 
@@ -25,7 +25,7 @@ class RunWriter {
         file_(file),
         masks_(layout.Masks<W>()) {}
 
-  // Bytes of memory for each position of a chunk.
+  // Memory per position of a chunk, in bytes.
   static uint64_t BytesPerPosition(const KeyLayout& layout) {
     return 2 * sizeof(NgramKey<W>) + layout.token_bytes +
            RunRecordBytes(layout);
@@ -33,6 +33,7 @@ class RunWriter {
 
   absl::StatusOr<NgramRun> Write(uint64_t first, uint64_t count) {
     FORETOKEN_RETURN_IF_ERROR(
+        // An n-gram that starts in the chunk may end beyond it.
         tokens_.Read(first, count, layout_.max_n - 1, bytes_));
     LoadKeys(count);
     RadixSort(keys_, scratch_, size_, layout_.key_bytes());
@@ -46,12 +47,14 @@ class RunWriter {
   }
 
  private:
+  // Loads one key of up to max_n tokens per position. Its prefixes are the
+  // shorter n-grams; ngram_select.cc counts them all in one pass.
   void LoadKeys(uint64_t count) {
     keys_.resize(count);
     scratch_.resize(count);
     size_ = 0;
     const int tb = layout_.token_bytes;
-    // From behind, so that the distance to the document's end is known.
+    // Backwards, so that the distance to the end of the document is known.
     int left = 0;
     for (uint64_t p = count + layout_.max_n - 1; p-- > 0;) {
       const uint8_t* at = bytes_.data() + p * tb;
@@ -69,6 +72,7 @@ class RunWriter {
       size_t end = i + 1;
       while (end < size_ && keys_[end] == keys_[i]) ++end;
       keys_[i].Store(record);
+      // Fits: a chunk has at most kMaxChunk positions.
       const uint32_t count = static_cast<uint32_t>(end - i);
       std::memcpy(record + key_bytes, &count, kRunCountBytes);
       records_.insert(records_.end(), record,
@@ -94,7 +98,7 @@ absl::StatusOr<std::vector<NgramRun>> WriteRuns(
     const TokenFile& tokens, const KeyLayout& layout, int min_n,
     uint64_t memory_bytes, ThreadPool& pool, SpillFile& file,
     Progress& progress) {
-  // `records_` grows by doubling: count it twice.
+  // `records_` grows by doubling, so count it twice.
   const uint64_t per_position =
       RunWriter<W>::BytesPerPosition(layout) + RunRecordBytes(layout);
   const uint64_t chunk = std::clamp(

@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t kMinBufferBytes = uint64_t{16} << 10;
 constexpr uint64_t kMaxBufferBytes = uint64_t{1} << 20;
 constexpr size_t kCandidateBufferBytes = size_t{64} << 10;
+// Several ranges per thread even out the differences in their size.
 constexpr int kRangesPerThread = 8;
 
 struct Extent {
@@ -57,7 +58,7 @@ class Selector {
         progress_(progress),
         masks_(layout_.Masks<W>()) {}
 
-  // Merges groups of runs until few enough are left for one last merge.
+  // Merges groups of runs until one final merge can take all of them.
   absl::Status LimitFanIn(const SpillFile*& file, std::vector<NgramRun>& runs,
                           SpillFile& merged) {
     const uint64_t per_thread = options_.memory_bytes / pool_.threads();
@@ -76,14 +77,16 @@ class Selector {
             return absl::OkStatus();
           }));
       runs = std::move(next);
+      // Later rounds read from the file that they append to.
       file = &merged;
     }
     return absl::OkStatus();
   }
 
-  // Merges all runs, range by range, into histograms and candidates.
+  // Merges all runs, range by range, into histograms and candidate lists.
   absl::Status Count(const SpillFile& file, absl::Span<const NgramRun> runs,
                      const std::vector<uint64_t>& unigrams) {
+    // Ranges of first tokens: all occurrences of an n-gram are in one range.
     const std::vector<uint32_t> bounds = RangeBounds(unigrams);
     ranges_.resize(bounds.size() - 1);
     const uint64_t per_run = options_.memory_bytes / pool_.threads() /
@@ -132,7 +135,8 @@ class Selector {
     ExtentWriter candidates[kMaxCrestN];    // [n - 1]
   };
 
-  // Stored first-token values that cut all positions into even ranges.
+  // Bounds, as stored first-token values, of ranges with about equally many
+  // positions.
   std::vector<uint32_t> RangeBounds(
       const std::vector<uint64_t>& unigrams) const {
     uint64_t total = 0;
@@ -144,6 +148,7 @@ class Selector {
     for (size_t token = 0; token < unigrams.size(); ++token) {
       sum += unigrams[token];
       if (sum >= share) {
+        // The stored value is the token + 1, and the bound is exclusive.
         bounds.push_back(static_cast<uint32_t>(token) + 2);
         sum = 0;
       }
@@ -157,7 +162,7 @@ class Selector {
                                       SpillFile& merged) {
     NgramRun out;
     for (const NgramRun& run : group) out.records += run.records;
-    // The merged run is no longer than its parts together.
+    // The merged run is at most as long as its parts.
     out.offset = merged.Allocate(out.records * RunRecordBytes(layout_));
     out.records = 0;
     RunMerger<W> merger(file, layout_, group, kMinBufferBytes);
@@ -174,8 +179,8 @@ class Selector {
         buffer.clear();
       }
       if (!more) return out;
-      // A count that is too large for the field takes several records, which
-      // the next merge joins again.
+      // A count too large for the field is split into several records; the next
+      // merge joins them again.
       while (count > 0) {
         const uint32_t part =
             static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
@@ -189,8 +194,8 @@ class Selector {
     }
   }
 
-  // Sums counts over shared prefixes: counts[n] belongs to the first n tokens
-  // of `last` and is complete as soon as a key differs within them.
+  // Sums counts over shared prefixes: counts[n] is that of the first n tokens
+  // of `last`, and is complete once a key differs within them.
   absl::Status CountRange(const SpillFile& file,
                           absl::Span<const NgramRun> slices, size_t buffer,
                           Range& range) {
@@ -228,7 +233,7 @@ class Selector {
   absl::Status Emit(int n, const NgramKey<W>& key, uint64_t count,
                     Range& range) {
     const NgramKey<W> prefix = key & masks_[n];
-    // A key that ends before n tokens is a shorter n-gram's.
+    // A key that ends before n tokens belongs to a shorter n-gram.
     if (n < options_.min_n || prefix == (key & masks_[n - 1])) {
       return absl::OkStatus();
     }
@@ -241,6 +246,7 @@ class Selector {
 
   absl::Status Filter(int n, const CountHistogram::Threshold& threshold,
                       SpillFile& selected) {
+    // Candidates come in key order, so the lowest sequences take the ties.
     uint64_t ties = threshold.ties;
     std::vector<SelectedNgram<W>> block;
     std::vector<SelectedNgram<W>> kept;

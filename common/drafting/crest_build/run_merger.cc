@@ -5,6 +5,7 @@ namespace foretoken {
 absl::StatusOr<uint64_t> RecordsBelow(const SpillFile& file,
                                       const KeyLayout& layout,
                                       const NgramRun& run, uint32_t bound) {
+  // Binary search in the file: records are sorted by key, hence by first token.
   uint64_t low = 0;
   uint64_t high = run.records;
   while (low < high) {

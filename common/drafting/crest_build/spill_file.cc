@@ -77,6 +77,7 @@ absl::StatusOr<uint64_t> SpillFile::Digest() const {
       XXH3_createState(), &XXH3_freeState);
   XXH3_64bits_reset(state.get());
   std::vector<uint8_t> chunk;
+  // Read back from the file: the digest must cover what is on disk.
   for (uint64_t at = 0; at < size(); at += chunk.size()) {
     chunk.resize(std::min(kChunkBytes, size() - at));
     FORETOKEN_RETURN_IF_ERROR(Read(at, chunk.data(), chunk.size()));

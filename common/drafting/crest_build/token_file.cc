@@ -20,6 +20,7 @@ TokenFileWriter::TokenFileWriter(SpillFile& file, int32_t vocab_size)
 
 absl::Status TokenFileWriter::AddDocument(absl::Span<const TokenId> tokens) {
   if (tokens.empty()) return absl::OkStatus();
+  // The zero that ends the document is already there.
   const size_t begin = buffer_.size();
   buffer_.resize(begin + (tokens.size() + 1) * token_bytes_, 0);
   uint8_t* at = buffer_.data() + begin;
@@ -47,6 +48,7 @@ absl::Status TokenFileWriter::Finish() {
 
 absl::Status TokenFile::Read(uint64_t first, uint64_t count, uint64_t ahead,
                              std::vector<uint8_t>& bytes) const {
+  // Positions past the end read as document ends.
   const uint64_t wanted = count + ahead;
   const uint64_t there = std::min(wanted, positions_ - first);
   bytes.assign(wanted * token_bytes_ + kPadBytes, 0);

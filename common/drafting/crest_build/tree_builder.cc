@@ -22,15 +22,16 @@ namespace {
 constexpr uint64_t kScanChunk = uint64_t{1} << 16;  // positions
 constexpr size_t kBlockEntries = 64;
 constexpr size_t kBlocksPerThread = 16;
-constexpr uint64_t kPlanBlock = 4096;  // n-grams read at once
-// Slots hold an entry's number in 32 bits.
+constexpr uint64_t kPlanBlock = 4096;  // n-grams per read
+// Slots of MatchStore have 32 bits for the entry.
 constexpr uint64_t kMaxGroup = uint64_t{1} << 30;
 
-// Distinct positions, distinct keys.
+// A bijection: distinct positions have distinct keys.
 uint64_t MixPosition(uint64_t seed, uint64_t position) {
   return MixBits(position + (seed + 1) * kMixStep);
 }
 
+// The first 8 bytes in token order, as an integer.
 uint64_t FirstBytes(const std::vector<uint8_t>& item) {
   uint8_t bytes[8] = {};
   std::memcpy(bytes, item.data(), std::min<size_t>(8, item.size()));
@@ -71,8 +72,9 @@ class TreeBuilder {
       FORETOKEN_RETURN_IF_ERROR(selected_.Read(
           groups[g].first * sizeof(SelectedNgram<W>), ngrams.data(),
           ngrams.size() * sizeof(SelectedNgram<W>)));
+      // Every group takes one scan of the whole token file.
       MatchStore<W> store(ngrams, options_.max_matches, item_bytes_);
-      ngrams = {};
+      ngrams = {};  // the store has its own copy of the keys
       const std::string part = absl::StrFormat("%d/%d", g + 1, groups.size());
       FORETOKEN_RETURN_IF_ERROR(Gather(store, "gather " + part));
       FORETOKEN_RETURN_IF_ERROR(WriteTrees(store, "trees " + part));
@@ -105,7 +107,7 @@ class TreeBuilder {
     uint64_t nodes = 0;
   };
 
-  // Consecutive n-grams whose matches fit into memory together.
+  // Groups consecutive n-grams whose matches fit into memory together.
   absl::StatusOr<std::vector<Group>> PlanGroups(uint64_t count) {
     std::vector<Group> groups;
     std::vector<SelectedNgram<W>> block;
@@ -118,7 +120,7 @@ class TreeBuilder {
     const uint64_t memory =
         options_.memory_bytes - std::min(options_.memory_bytes, fixed);
     uint64_t cost = 0;
-    uint64_t thread_cost = 0;  // the greatest of the group
+    uint64_t thread_cost = 0;  // maximum within the group
     for (uint64_t first = 0; first < count; first += kPlanBlock) {
       block.resize(std::min(kPlanBlock, count - first));
       FORETOKEN_RETURN_IF_ERROR(
@@ -174,7 +176,8 @@ class TreeBuilder {
     const int ahead = layout_.max_n + static_cast<int>(options_.continuation);
     FORETOKEN_RETURN_IF_ERROR(tokens_.Read(first, count, ahead, worker.bytes));
     worker.item.resize(item_bytes_);
-    int left = 0;  // tokens from p to the document's end, at most `ahead`
+    int left = 0;  // tokens from p to the end of the document, at most `ahead`
+    // Backwards, for `left`; positions of the look-ahead only count.
     for (uint64_t p = count + ahead; p-- > 0;) {
       const uint8_t* at = worker.bytes.data() + p * tb;
       left = LoadToken(at, tb) == 0 ? 0 : std::min(left + 1, ahead);
@@ -189,7 +192,7 @@ class TreeBuilder {
             std::min(left - n, static_cast<int>(options_.continuation)) * tb;
         std::memcpy(worker.item.data(), at + n * tb, follow);
         std::memset(worker.item.data() + follow, 0, item_bytes_ - follow);
-        // Equal keys are told apart by the whole continuation.
+        // Ties of the key are broken by the whole continuation.
         const uint64_t sample_key = options_.sample == MatchSample::kFirst
                                         ? FirstBytes(worker.item)
                                         : position_key;
@@ -199,7 +202,8 @@ class TreeBuilder {
     return absl::OkStatus();
   }
 
-  // Blocks of entries in parallel, written in order, some at a time.
+  // Builds blocks of entries in parallel and writes them in order, a wave at a
+  // time to bound the memory.
   absl::Status WriteTrees(MatchStore<W>& store, const std::string& what) {
     Progress progress(what, store.size(), "n-grams", options_.progress);
     const size_t wave = kBlocksPerThread * pool_.threads() * kBlockEntries;
@@ -232,6 +236,7 @@ class TreeBuilder {
     std::vector<uint32_t>& order = worker.order;
     order.resize(matches);
     std::iota(order.begin(), order.end(), 0);
+    // Sorted continuations are the trie that TreeSelector reads.
     std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
       return std::memcmp(store.item(entry, a), store.item(entry, b),
                          item_bytes_) < 0;
@@ -250,7 +255,7 @@ class TreeBuilder {
     if (options_.selection == TreeSelection::kRest) {
       worker.selector.CutToPathSum(static_cast<int>(options_.tree_nodes), tree);
     }
-    // An n-gram that only ever ends documents has nothing to draft.
+    // An n-gram that occurs only at the end of documents has nothing to draft.
     if (tree.size() == 0) return;
     TokenId ngram[kMaxCrestN];
     const int n = layout_.Tokens(store.key(entry), ngram);

@@ -31,7 +31,8 @@ std::string StateDigest(const Json& state) {
   return HexDigest(Sha256().Update(DumpJson(state)).Finish());
 }
 
-// What a build reads and writes there decides its result: nobody else may.
+// The folder's contents determine the result of the build, so no other user may
+// write to it.
 absl::Status MakeOwnFolder(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   std::error_code error;
@@ -57,7 +58,7 @@ absl::Status MakeOwnFolder(const std::string& path) {
   }
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, ": others may write to it"));
+        absl::StrCat(path, ": writable by other users"));
   }
   return absl::OkStatus();
 }
@@ -70,7 +71,7 @@ absl::StatusOr<std::unique_ptr<WorkFolder>> WorkFolder::Open(
   absl::StatusOr<int> lock = OpenLocked(absl::StrCat(path, "/", kLockFile));
   if (absl::IsAborted(lock.status())) {
     return absl::AbortedError(
-        absl::StrCat(path, ": another build is at work in this folder"));
+        absl::StrCat(path, ": another build is running in this folder"));
   }
   FORETOKEN_RETURN_IF_ERROR(lock.status());
   std::unique_ptr<WorkFolder> folder(new WorkFolder(path, *lock));
@@ -79,7 +80,7 @@ absl::StatusOr<std::unique_ptr<WorkFolder>> WorkFolder::Open(
     folder->state_ = *std::move(state);
   } else {
     if (!absl::IsNotFound(state.status())) {
-      FORETOKEN_LOG(kWarning, path, ": the build starts anew: ",
+      FORETOKEN_LOG(kWarning, path, ": the build starts over: ",
                     std::string(state.status().message()));
     }
     folder->state_ = Json{
@@ -101,7 +102,7 @@ absl::StatusOr<Json> WorkFolder::ReadState(const std::string& key) const {
     return damaged("not a build's state");
   }
   Json& state = stored["state"];
-  // Whatever has our digest was written by us: its fields are there.
+  // A state with a valid digest was written by this code, so its fields exist.
   if (stored["digest"] != Json(StateDigest(state))) {
     return damaged("checksum differs");
   }
@@ -140,9 +141,12 @@ absl::Status WorkFolder::Finish(const std::string& phase, Json result,
     state_["files"].erase(absl::StrCat(name, kSpillSuffix));
   }
   state_["phases"][phase] = std::move(result);
+  // The state file is the commit point: the phase counts once it is renamed.
   const Json stored = {{"digest", StateDigest(state_)}, {"state", state_}};
   FORETOKEN_RETURN_IF_ERROR(
       WriteFileAtomically(File(kStateFile), DumpJson(stored)));
+  // Remove the unneeded files only after the state on disk no longer names
+  // them.
   RemoveLeftovers();
   return absl::OkStatus();
 }
@@ -162,6 +166,7 @@ void WorkFolder::RemoveLeftovers() const {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(path_, ignored)) {
     const std::string name = entry.path().filename().string();
+    // Temporary files of WriteFileAtomically that a killed process left.
     const bool half_state =
         absl::StartsWith(name, absl::StrCat(kStateFile, "."));
     const bool spill =
@@ -176,7 +181,7 @@ void WorkFolder::RemoveAll() {
   std::error_code ignored;
   fs::remove(File(kStateFile), ignored);
   fs::remove(File(kLockFile), ignored);
-  fs::remove(path_, ignored);  // fails, as it should, where files are left
+  fs::remove(path_, ignored);  // fails, as intended, if other files are left
 }
 
 }  // namespace foretoken

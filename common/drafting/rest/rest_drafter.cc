@@ -21,6 +21,7 @@ void RestDrafter::Draft(int max_nodes, DraftTree& tree) {
   for (int n = static_cast<int>(tail_.size()); n >= options_.min_n; --n) {
     RestStore::Range hits = store_->Find(absl::MakeConstSpan(tail_).last(n));
     if (hits.size() == 0) continue;
+    // The first hits in suffix order: a biased sample, kept as published.
     if (!options_.exact) {
       hits.end = std::min(hits.end, hits.begin + options_.max_hits);
     }

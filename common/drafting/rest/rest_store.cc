@@ -21,6 +21,7 @@ absl::StatusOr<RestStore> RestStore::Create(const std::vector<TokenId>& tokens,
   }
   RestStore store;
   store.suffixes_ = BuildSuffixArray(tokens, vocab_size);
+  // The packed copy halves the memory of the tokens.
   if (vocab_size <= 0x10000) {
     store.narrow_.assign(tokens.begin(), tokens.end());
   } else {
@@ -37,6 +38,8 @@ int RestStore::Compare(int64_t i, absl::Span<const TokenId> pattern) const {
   return 0;
 }
 
+// Two bisections: the first suffix not below the pattern, then the first above
+// it.
 RestStore::Range RestStore::Find(absl::Span<const TokenId> pattern) const {
   Range range{0, size()};
   int64_t high = range.end;

@@ -5,12 +5,13 @@
 namespace foretoken {
 namespace {
 
-// Induced sorting of the suffixes of one string, whose last symbol is 0 and
+// Induced sorting of the suffixes of one string whose last symbol is 0 and
 // occurs nowhere else.
 //
-// A suffix is of type S if it is smaller than the one after it, else of type L;
-// an LMS suffix is an S after an L. Sorting the LMS suffixes is a problem of at
-// most half the size, and two scans induce the order of all others from them.
+// A suffix is of type S if it is smaller than the next one, else of type L; an
+// LMS suffix is an S suffix preceded by an L suffix. Sorting the LMS suffixes
+// is a problem of at most half the size, and two scans induce the order of all
+// other suffixes from them.
 class InducedSort {
  public:
   InducedSort(absl::Span<const int32_t> text, int32_t symbols,
@@ -30,7 +31,7 @@ class InducedSort {
   }
 
   void Run() {
-    // Any order of the LMS suffixes induces the order of the LMS substrings.
+    // With the LMS suffixes in any order, inducing sorts the LMS substrings.
     std::fill(sorted_.begin(), sorted_.end(), -1);
     BucketEnds();
     for (int32_t i = 1; i < n_; ++i) {
@@ -60,6 +61,8 @@ class InducedSort {
   }
 
   void Induce() {
+    // L suffixes left to right from the bucket starts, then S suffixes right to
+    // left from the bucket ends.
     BucketStarts();
     for (int32_t i = 0; i < n_; ++i) {
       const int32_t before = sorted_[i] - 1;
@@ -76,7 +79,7 @@ class InducedSort {
     }
   }
 
-  // The LMS substring at a equals the one at b.
+  // Whether the LMS substrings at a and b are equal.
   bool SameLmsSubstring(int32_t a, int32_t b) const {
     for (int32_t d = 0;; ++d) {
       // The sentinel is unique, so neither index passes the end.
@@ -89,14 +92,15 @@ class InducedSort {
     }
   }
 
-  // Names LMS substrings by their order, sorts the string of names, and leaves
-  // the LMS suffixes, sorted, at the ends of their buckets.
+  // Names the LMS substrings by rank, sorts the string of names, and puts the
+  // sorted LMS suffixes at the ends of their buckets.
   void SortLmsSuffixes() {
     int32_t lms = 0;
     for (int32_t i = 0; i < n_; ++i) {
       if (IsLms(sorted_[i])) sorted_[lms++] = sorted_[i];
     }
-    // LMS positions are at least two apart: half an index is a free place.
+    // LMS positions are at least two apart, so half of the index is a unique
+    // slot.
     std::fill(sorted_.begin() + lms, sorted_.end(), -1);
     int32_t names = 0;
     for (int32_t i = 0; i < lms; ++i) {
@@ -114,6 +118,7 @@ class InducedSort {
       named.push_back(sorted_[lms + i / 2]);
     }
     std::vector<int32_t> order(lms);
+    // All names are distinct: they are the order already.
     if (names == lms) {
       for (int32_t i = 0; i < lms; ++i) order[named[i]] = i;
     } else {
@@ -141,10 +146,11 @@ std::vector<int32_t> BuildSuffixArray(absl::Span<const TokenId> tokens,
                                       int32_t vocab_size) {
   if (tokens.empty()) return {};
   std::vector<int32_t> text(tokens.size() + 1, 0);
+  // Shift the symbols so that 0 is free for the sentinel.
   for (size_t i = 0; i < tokens.size(); ++i) text[i] = tokens[i] + 1;
   std::vector<int32_t> sorted(text.size());
   InducedSort(text, vocab_size + 1, absl::MakeSpan(sorted)).Run();
-  sorted.erase(sorted.begin());  // the sentinel's own suffix
+  sorted.erase(sorted.begin());  // the suffix of the sentinel
   return sorted;
 }
 

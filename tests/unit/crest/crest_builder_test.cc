@@ -326,7 +326,7 @@ TEST_F(CrestBuilderTest, RefusesCorporaWithNothingToCount) {
   if (tokenizer_->eos_token() < 0) {  // else the end follows
     SetCorpus({"a", "a", "a"});
     EXPECT_THAT(Build("x"), StatusIs(absl::StatusCode::kInvalidArgument,
-                                     HasSubstr("followed by anything")));
+                                     HasSubstr("followed by a token")));
   }
 }
 

@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                 R"({"id": "c", "turns": [{"prompt_text_full": "x",)"
                 R"( "output_text": "ab#"}]})",
                 "turn 0: field \"output_text\": the tokenizer's ids do not "
-                "give back the text from byte 2"},
+                "decode to the text from byte 2"},
         BadCase{"PromptNotGivenBack",
                 R"({"id": "c", "turns": [{"prompt_text_full": "x</s>#",)"
                 R"( "output_text": "ab"}]})",
