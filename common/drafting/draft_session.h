@@ -1,11 +1,12 @@
 // DraftSession: one request at a drafting service, without its network: plain
 // structs, the same in one process and behind gRPC (drafting.proto).
 //
-//   Open -> Round* -> destruction
+//   Open -> (Ask -> OnAnswer)* -> destruction
 //
 // A round says what was committed since the last one and how the last verified
-// tree fared, and asks for a draft: one message each way. Drafts are hints; a
-// session that fails costs speed only.
+// tree fared, and asks for a draft. Answers come to a listener, from which a
+// blocking caller and a stream are fed alike. Drafts are hints; a session that
+// fails costs speed only.
 #ifndef FORETOKEN_COMMON_DRAFTING_DRAFT_SESSION_H_
 #define FORETOKEN_COMMON_DRAFTING_DRAFT_SESSION_H_
 
@@ -77,22 +78,33 @@ struct DraftAnswer {
   }
 };
 
-// Owned by one thread at a time.
+// What becomes of one session. The caller waits: a listener hands over and
+// returns. Thread-safe.
+class DraftListener {
+ public:
+  virtual ~DraftListener() = default;
+  // Once for every round; `answer.length` says to which.
+  virtual void OnAnswer(DraftAnswer answer) = 0;
+  // The session is gone: nothing more comes.
+  virtual void OnFailed(absl::Status status) = 0;
+};
+
+// Owned by one thread at a time. Destruction closes the session once the rounds
+// that were asked for are through, or as soon as the service can: it waits for
+// neither, and the listener may still hear of them. A session that is closed,
+// and one that is never opened, let go of their listener.
 class DraftSession {
  public:
   virtual ~DraftSession() = default;
 
-  // FailedPrecondition where `round.length` is not what the session holds plus
-  // `committed`: it must be opened again. Any other error ends the session too.
-  virtual absl::Status Round(const DraftRound& round, DraftAnswer& answer) = 0;
-
-  // The answer to a Round under way is of no more use: it may return soon, with
-  // any status. The one method that other threads may call.
-  virtual void Cancel() {}
+  // Asks for a round; returns at once, or after work that is as short as
+  // handing it over would be. OnAnswer may come before that. FailedPrecondition
+  // comes to OnFailed where `round.length` is not what the session holds plus
+  // `committed`: it must be opened again. Any other error ends it too.
+  virtual void Ask(DraftRound round) = 0;
 };
 
-// FailedPrecondition unless `round` follows a session of `length` tokens: what
-// Round checks first.
+// FailedPrecondition unless `round` follows a session of `length` tokens.
 inline absl::Status CheckFollows(int64_t length, const DraftRound& round) {
   const int64_t want = length + static_cast<int64_t>(round.committed.size());
   if (round.length == want) return absl::OkStatus();
@@ -106,12 +118,11 @@ class DraftSessions {
  public:
   virtual ~DraftSessions() = default;
 
-  // InvalidArgument by field, Unimplemented for a mode drafted elsewhere,
-  // ResourceExhausted when full. What takes longer than reading the tokens
-  // (a draft model's prefill) is left to the first Round, which can be
-  // cancelled.
+  // Asks for a session; returns at once. ResourceExhausted where too many wait
+  // for theirs. What else is wrong comes to OnFailed: InvalidArgument by field,
+  // Unimplemented for a mode drafted elsewhere, ResourceExhausted when full.
   virtual absl::StatusOr<std::unique_ptr<DraftSession>> Open(
-      DraftOpen open) = 0;
+      DraftOpen open, std::shared_ptr<DraftListener> listener) = 0;
 };
 
 }  // namespace foretoken

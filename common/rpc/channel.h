@@ -13,6 +13,12 @@
 
 namespace foretoken::rpc {
 
+// Another service: where it is, and what its calls carry.
+struct Endpoint {
+  std::shared_ptr<grpc::Channel> channel;
+  std::string token;  // bearer token, or ""
+};
+
 struct ChannelOptions {
   bool insecure = false;  // allow a peer beyond this machine without TLS
   std::string tls_ca;     // PEM roots; if set, TLS

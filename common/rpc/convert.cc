@@ -328,4 +328,43 @@ absl::StatusOr<RoundResult> FromProto(const v1::RoundResult& proto,
   return result;
 }
 
+void ToProto(const VerifierInfo& info, v1::GetVerifierInfoResponse* proto) {
+  proto->set_numerics_fingerprint(info.numerics_fingerprint);
+  proto->set_vocab_size(info.vocab_size);
+  proto->set_max_positions(info.max_positions);
+  proto->set_max_tree_nodes(info.max_tree_nodes);
+  proto->set_max_rows_per_session(info.max_rows_per_session);
+  proto->set_sessions(info.sessions);
+  proto->set_kv_pages_total(info.kv_pages_total);
+  proto->set_kv_pages_free(info.kv_pages_free);
+  for (const auto& [rows, milliseconds] : info.pass_costs) {
+    v1::PassCost* cost = proto->add_pass_costs();
+    cost->set_rows(rows);
+    cost->set_milliseconds(milliseconds);
+  }
+  proto->set_model(info.model);
+  proto->set_tokenizer_fingerprint(info.tokenizer_fingerprint);
+  proto->mutable_end_tokens()->Add(info.end_tokens.begin(),
+                                   info.end_tokens.end());
+}
+
+VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
+  VerifierInfo info;
+  info.numerics_fingerprint = proto.numerics_fingerprint();
+  info.vocab_size = proto.vocab_size();
+  info.max_positions = proto.max_positions();
+  info.max_tree_nodes = proto.max_tree_nodes();
+  info.max_rows_per_session = proto.max_rows_per_session();
+  info.sessions = proto.sessions();
+  info.kv_pages_total = proto.kv_pages_total();
+  info.kv_pages_free = proto.kv_pages_free();
+  for (const v1::PassCost& cost : proto.pass_costs()) {
+    info.pass_costs.emplace_back(cost.rows(), cost.milliseconds());
+  }
+  info.model = proto.model();
+  info.tokenizer_fingerprint = proto.tokenizer_fingerprint();
+  info.end_tokens.assign(proto.end_tokens().begin(), proto.end_tokens().end());
+  return info;
+}
+
 }  // namespace foretoken::rpc

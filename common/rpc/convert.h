@@ -20,6 +20,7 @@
 #include "common/speculation/modes.h"
 #include "common/speculation/round.h"
 #include "common/speculation/token_tree.h"
+#include "common/speculation/verifier_peer.h"
 #include "foretoken/v1/generation.pb.h"
 #include "foretoken/v1/sampling.pb.h"
 #include "foretoken/v1/token_tree.pb.h"
@@ -74,6 +75,9 @@ void ToProto(const RoundResult& result, bool with_logprobs, bool with_rows,
 // Checks the result against the tree it answers.
 absl::StatusOr<RoundResult> FromProto(const v1::RoundResult& proto,
                                       int32_t tree_size);
+
+void ToProto(const VerifierInfo& info, v1::GetVerifierInfoResponse* proto);
+VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto);
 
 void ToProto(const SampledToken& token, v1::TokenLogprobs* proto);
 

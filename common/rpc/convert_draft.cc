@@ -206,14 +206,13 @@ void ToProto(const DraftAnswer& answer, v1::DraftResponse* proto) {
   proto->set_draft_ms(absl::ToDoubleMilliseconds(answer.draft_time));
 }
 
-absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto) {
-  DraftAnswer answer;
-  answer.length = proto.committed_length();
-  FORETOKEN_ASSIGN_OR_RETURN(const ProbedTree checked, FromProto(proto.tree()));
+absl::StatusOr<DraftTree> ReadDraft(const v1::TokenTree& proto) {
+  FORETOKEN_ASSIGN_OR_RETURN(const ProbedTree checked, FromProto(proto));
   const TokenTree& tree = checked.tree;
-  answer.tree.tokens.assign(tree.tokens().begin(), tree.tokens().end());
-  answer.tree.parents.assign(tree.parents().begin(), tree.parents().end());
-  const auto& probabilities = proto.tree().probabilities();
+  DraftTree draft;
+  draft.tokens.assign(tree.tokens().begin(), tree.tokens().end());
+  draft.parents.assign(tree.parents().begin(), tree.parents().end());
+  const auto& probabilities = proto.probabilities();
   if (!probabilities.empty() && probabilities.size() != tree.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("tree.probabilities: ", probabilities.size(),
@@ -224,18 +223,25 @@ absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto) {
       return absl::InvalidArgumentError("tree.probabilities: want 0..1");
     }
   }
-  const auto& proposers = proto.tree().proposers();
+  const auto& proposers = proto.proposers();
   if (!proposers.empty() && proposers.size() != tree.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("tree.proposers: ", proposers.size(),
                      " entries, want 0 or ", tree.size()));
   }
   for (const uint32_t bits : proposers) {
-    answer.tree.parts.push_back(
+    draft.parts.push_back(
         FromProto(static_cast<v1::Drafter>(std::bit_width(bits) - 1)));
   }
-  answer.tree.probs.assign(probabilities.begin(), probabilities.end());
-  answer.tree.probs.resize(answer.tree.tokens.size());
+  draft.probs.assign(probabilities.begin(), probabilities.end());
+  draft.probs.resize(draft.tokens.size());
+  return draft;
+}
+
+absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto) {
+  DraftAnswer answer;
+  answer.length = proto.committed_length();
+  FORETOKEN_ASSIGN_OR_RETURN(answer.tree, ReadDraft(proto.tree()));
   FORETOKEN_ASSIGN_OR_RETURN(answer.phrases,
                              FromProto(proto.pool().inserted()));
   if (std::isfinite(proto.draft_ms())) {

@@ -35,9 +35,10 @@ absl::StatusOr<DraftOpen> FromProto(const v1::OpenDrafting& proto);
 void ToProto(const DraftRound& round, v1::DraftRound* proto);
 absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto);
 
+// Its probabilities are 0 where the message has none; a node of several
+// proposers has the part of the highest number.
+absl::StatusOr<DraftTree> ReadDraft(const v1::TokenTree& proto);
 void ToProto(const DraftAnswer& answer, v1::DraftResponse* proto);
-// `tree.probs` are 0 where the message has none; a node of several proposers
-// has the part of the highest number.
 absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto);
 
 using PhrasesProto = google::protobuf::RepeatedPtrField<v1::Phrase>;

@@ -10,24 +10,33 @@
 #include "common/rpc/status.h"
 
 namespace foretoken::rpc {
-namespace {
 
-// A round that commits more is work for a worker.
-constexpr int kCommittedAtOnce = 256;
-
-}  // namespace
-
-// One call. gRPC's reactions and the worker meet under mu_. While `working_`,
-// session_, request_ and answer_ belong to the worker; else to whoever holds
-// mu_. gRPC keeps the reactor alive until OnDone, the worker until it returned,
-// hence shared.
+// One call. gRPC's reactions and the session's answers meet under mu_. While
+// `handling_`, session_ belongs to the reaction that read a message; else to
+// the owner of mu_. gRPC keeps the reactor alive until OnDone, the session's
+// listener until the session is closed, hence shared.
 class DraftStreams::Stream final : public Reactor,
                                    public std::enable_shared_from_this<Stream> {
  public:
+  // The session lets go of it once it is closed.
+  class Listener final : public DraftListener {
+   public:
+    explicit Listener(std::shared_ptr<Stream> stream)
+        : stream_(std::move(stream)) {}
+    ~Listener() override { stream_->OnClosed(); }
+    void OnAnswer(DraftAnswer answer) override {
+      stream_->OnAnswer(std::move(answer));
+    }
+    void OnFailed(absl::Status status) override { stream_->End(status); }
+
+   private:
+    const std::shared_ptr<Stream> stream_;
+  };
+
   explicit Stream(DraftStreams& owner) : owner_(owner) {}
 
   void Begin(const absl::Status& admitted) {
-    absl::MutexLock lock(&mu_);
+    const Lock lock(*this);
     self_ = shared_from_this();
     if (admitted.ok()) {
       first_message_.Start(owner_.options_.streams.first_message_time,
@@ -39,94 +48,86 @@ class DraftStreams::Stream final : public Reactor,
   }
 
   void End(const absl::Status& status) {
-    absl::MutexLock lock(&mu_);
+    const Lock lock(*this);
     EndLocked(status);
   }
 
   void OnReadDone(bool ok) override {
-    // Work may let it end.
+    // What is handled may let it end.
     const std::shared_ptr<Stream> alive = shared_from_this();
     {
-      absl::MutexLock lock(&mu_);
+      const Lock lock(*this);
       if (ending_) return;
       if (!ok) {
         EndLocked(absl::OkStatus());
         return;
       }
       if (!std::exchange(spoken_, true)) first_message_.Stop();
-      if (!owner_.options_.rounds_at_once || !request_.has_round() ||
-          request_.round().committed_size() > kCommittedAtOnce) {
-        Submit(&Stream::Work);
-        if (!working_) EndLocked(NoRoom());
-        return;
-      }
-      working_ = true;
+      handling_ = true;
     }
-    Work();
+    const absl::Status status = Handle();
+    const Lock lock(*this);
+    handling_ = false;
+    if (!status.ok()) EndLocked(status);
+    // The answer to a round starts the next read.
+    if (!ending_ && request_.has_open()) StartRead(&request_);
+    Continue();
+  }
+
+  void OnAnswer(DraftAnswer answer) {
+    const Lock lock(*this);
+    if (ending_) return;
+    owner_.observer_.OnAnswer(answer);
+    answer_ = std::move(answer);
+    answered_ = true;
+    Continue();
+  }
+
+  void OnClosed() {
+    const Lock lock(*this);
+    open_ = false;
+    Continue();
   }
 
   void OnSilence(const absl::Status& status) {
-    absl::MutexLock lock(&mu_);
+    const Lock lock(*this);
     if (!spoken_) EndLocked(status);
   }
 
   void OnWriteDone(bool ok) override {
-    absl::MutexLock lock(&mu_);
+    const Lock lock(*this);
     writing_ = false;
     if (!ok) EndLocked(absl::CancelledError("the client is gone"));
     Continue();
   }
 
   void OnCancel() override {
-    absl::MutexLock lock(&mu_);
-    EndLocked(absl::CancelledError("the call was cancelled"));
+    End(absl::CancelledError("the call was cancelled"));
   }
 
-  // No reaction follows; a worker may still be on its way out.
+  // No reaction follows; the session may still be on its way out.
   void OnDone() override {
     const std::shared_ptr<Stream> last = std::move(self_);
     owner_.Done(last);
   }
 
  private:
-  // Runs `work` on a worker; leaves working_ false where there is no room.
-  void Submit(void (Stream::*work)()) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    working_ = true;
-    const absl::Status submitted = owner_.workers_.Submit(
-        [self = shared_from_this(), work] { (self.get()->*work)(); });
-    working_ = submitted.ok();
-  }
-
-  absl::Status NoRoom() const {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(owner_.options_.service, " has too much to do"));
-  }
-
-  // On a worker, or where it was read: one message.
-  void Work() {
-    {
-      absl::MutexLock lock(&mu_);
-      if (ending_) {  // it ended while the message waited for a worker
-        working_ = false;
-        Continue();
-        return;
-      }
+  // Holds mu_. A session that is to be closed goes after it: its listener may
+  // go with it.
+  class ABSL_SCOPED_LOCKABLE Lock {
+   public:
+    explicit Lock(Stream& stream) ABSL_EXCLUSIVE_LOCK_FUNCTION(stream.mu_)
+        : stream_(stream) {
+      stream_.mu_.Lock();
     }
-    const absl::Status status = Handle();
-    absl::MutexLock lock(&mu_);
-    working_ = false;
-    if (!status.ok()) EndLocked(status);
-    if (!ending_ && !answered_) StartRead(&request_);
-    Continue();
-  }
+    ~Lock() ABSL_UNLOCK_FUNCTION() {
+      const std::unique_ptr<DraftSession> closing = std::move(stream_.closing_);
+      stream_.mu_.Unlock();
+    }
 
-  // On a worker: the end of the session.
-  void Release() {
-    session_.reset();
-    absl::MutexLock lock(&mu_);
-    working_ = false;
-    Continue();
-  }
+   private:
+    Stream& stream_;
+  };
 
   absl::Status Handle() {
     switch (request_.message_case()) {
@@ -155,10 +156,10 @@ class DraftStreams::Stream final : public Reactor,
           owner_.options_.service));
     }
     request_id_ = open.request_id;
-    FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<DraftSession> session,
-                               owner_.sessions_.Open(std::move(open)));
-    absl::MutexLock lock(&mu_);
-    session_ = std::move(session);
+    auto listener = std::make_shared<Listener>(shared_from_this());
+    open_ = true;
+    FORETOKEN_ASSIGN_OR_RETURN(
+        session_, owner_.sessions_.Open(std::move(open), std::move(listener)));
     return absl::OkStatus();
   }
 
@@ -166,19 +167,14 @@ class DraftStreams::Stream final : public Reactor,
     if (session_ == nullptr) {
       return absl::FailedPreconditionError("round: want open first");
     }
-    FORETOKEN_ASSIGN_OR_RETURN(const DraftRound round,
-                               FromProto(request_.round()));
-    answer_.Clear();
-    FORETOKEN_RETURN_IF_ERROR(session_->Round(round, answer_));
-    owner_.observer_.OnAnswer(answer_);
-    absl::MutexLock lock(&mu_);
-    answered_ = true;
+    FORETOKEN_ASSIGN_OR_RETURN(DraftRound round, FromProto(request_.round()));
+    session_->Ask(std::move(round));
     return absl::OkStatus();
   }
 
   // Sends what is to be sent; at the end frees the session, then finishes.
   void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (writing_ || working_ || finished_) return;
+    if (writing_ || handling_ || finished_) return;
     if (answered_) {
       response_.Clear();
       ToProto(answer_, &response_);
@@ -189,11 +185,8 @@ class DraftStreams::Stream final : public Reactor,
       return;
     }
     if (!ending_) return;
-    if (session_ != nullptr) {
-      Submit(&Stream::Release);
-      if (working_) return;
-      session_.reset();
-    }
+    if (session_ != nullptr) closing_ = std::move(session_);
+    if (open_) return;
     finished_ = true;
     Finish(ToGrpcStatus(final_));
   }
@@ -210,7 +203,6 @@ class DraftStreams::Stream final : public Reactor,
       answered_ = false;
       Report(status);
     }
-    if (working_ && session_ != nullptr) session_->Cancel();
     Continue();
   }
 
@@ -231,12 +223,14 @@ class DraftStreams::Stream final : public Reactor,
   absl::Mutex mu_;
   v1::DraftRequest request_;
   v1::DraftResponse response_;  // being written
-  DraftAnswer answer_;
+  DraftAnswer answer_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<DraftSession> session_;
+  std::unique_ptr<DraftSession> closing_ ABSL_GUARDED_BY(mu_);
   std::string request_id_;
   absl::Status final_ ABSL_GUARDED_BY(mu_);
   bool spoken_ ABSL_GUARDED_BY(mu_) = false;  // a message came
-  bool working_ ABSL_GUARDED_BY(mu_) = false;
+  bool handling_ ABSL_GUARDED_BY(mu_) = false;
+  bool open_ = false;                           // the session's listener lives
   bool answered_ ABSL_GUARDED_BY(mu_) = false;  // answer_ is to be written
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

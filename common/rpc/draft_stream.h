@@ -2,12 +2,10 @@
 // DraftResponse)`, which every drafting service has.
 //
 // Each call is a callback reactor with one read and one write outstanding. Its
-// messages drive one DraftSession, one after the other: opening, rounds and the
-// session's end run on a bounded pool of workers, not on gRPC's threads; rounds
-// that are shorter than the way to a worker may be worked on at once. A
-// round is answered before the next one is worked on; whatever ends the call
-// (half-close, cancel, disconnect, deadline, an error, EndAll) frees its
-// session at once, or as soon as the work under way returns.
+// messages drive one DraftSession, one after the other, where they are read; a
+// round is answered before the next one is read. Whatever ends the call
+// (half-close, cancel, disconnect, deadline, an error, EndAll) closes its
+// session at once.
 //
 // Statuses: INVALID_ARGUMENT by field, FAILED_PRECONDITION for a message out of
 // order, a stale or repeated round, or another tokenizer's tokens;
@@ -25,7 +23,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "common/base/worker_pool.h"
 #include "common/drafting/draft_session.h"
 #include "common/rpc/first_message.h"
 #include "common/rpc/stream_options.h"
@@ -39,9 +36,6 @@ struct DraftStreamOptions {
   std::string service;                // "trie_drafter", for messages and logs
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
   StreamOptions streams;
-  // Rounds are short, and wait for nothing but short locks: they run where they
-  // are read, on gRPC's thread, but for those that commit much.
-  bool rounds_at_once = false;
 };
 
 // Told what happens on the streams, for metrics. Thread-safe, and quick.
@@ -58,13 +52,11 @@ class DraftStreams {
   using Reactor = grpc::ServerBidiReactor<v1::DraftRequest, v1::DraftResponse>;
 
   // All must outlive the object, and the object every call (the server's
-  // shutdown ends them). A stream has at most one piece of work in `workers`:
-  // with room for max_streams in its line none is refused for want of room.
+  // shutdown ends them).
   DraftStreams(DraftStreamOptions options, DraftSessions& sessions,
-               WorkerPool& workers, DraftStreamObserver& observer)
+               DraftStreamObserver& observer)
       : options_(std::move(options)),
         sessions_(sessions),
-        workers_(workers),
         observer_(observer) {}
 
   // One call: what the service's Draft method returns.
@@ -84,7 +76,6 @@ class DraftStreams {
 
   const DraftStreamOptions options_;
   DraftSessions& sessions_;
-  WorkerPool& workers_;
   DraftStreamObserver& observer_;
 
   mutable absl::Mutex mu_;

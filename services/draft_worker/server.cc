@@ -18,11 +18,8 @@ DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
               [this](const DraftSnapshot& snapshot) {
                 metrics_.OnChange(snapshot);
               }),
-      // One thread for every round that may wait for the engine, so that all
-      // of them can share its next pass.
-      workers_(options.streams.max_streams, options.streams.max_streams),
       streams_({kService, options.tokenizer_fingerprint, options.streams},
-               drafts_, workers_, metrics_) {}
+               drafts_, metrics_) {}
 
 rpc::DraftStreams::Reactor* DraftWorkerServer::Draft(
     grpc::CallbackServerContext* context) {

@@ -1,14 +1,11 @@
 // The draft worker's gRPC service: streams to sessions, metrics.
-//
-// A stream's rounds block a worker thread each until the engine thread, which
-// serves them all in common passes, has their draft. Thread-safe.
+// Thread-safe.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_SERVER_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_SERVER_H_
 
 #include <memory>
 #include <string>
 
-#include "common/base/worker_pool.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/draft_stream.h"
 #include "common/rpc/server.h"
@@ -44,14 +41,14 @@ class DraftWorkerServer final : public v1::DraftWorker::CallbackService,
   bool Idle() const override { return streams_.Idle(); }
   void EndAll() override { streams_.EndAll(); }
 
-  // For whoever drafts inside this process, without streams.
+  // For callers in the same process, which go past the streams.
   EngineDraftSessions& drafts() { return drafts_; }
+  rpc::DraftStreamObserver& observer() { return metrics_; }
 
  private:
   const DraftServerOptions options_;
   DraftMetrics metrics_;
   EngineDraftSessions drafts_;
-  WorkerPool workers_;  // its threads wait for drafts_
   rpc::DraftStreams streams_;
 };
 

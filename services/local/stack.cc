@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/crest_client.h"
 #include "common/text/tokenizer.h"
-#include "services/local/direct_verify_stream.h"
+#include "services/local/local_verifier.h"
+#include "services/local/observed_sessions.h"
 
 namespace foretoken::local {
 
@@ -56,7 +58,7 @@ absl::Status CheckDraftTokenizer(const LocalService& config,
 absl::Status Stack::StartDrafters(
     const LocalService& config, const Tokenizer* tokenizer,
     metrics::Registry& registry,
-    orchestrator::RemoteServicesOptions* drafters) {
+    orchestrator::SessionServicesOptions* drafters) {
   // What names a tokenizer is found in the model's directory.
   const std::string& text =
       tokenizer == nullptr ? "" : config.verifier.backend.model;
@@ -68,13 +70,11 @@ absl::Status Stack::StartDrafters(
         "--prior: the model has no tokenizer that it could belong to");
   }
   FORETOKEN_ASSIGN_OR_RETURN(trie_drafter_, trie.Make(registry));
-  std::vector<rpc::Servable*> servables = {trie_drafter_.get()};
   if (!config.crest.empty()) {
     crest::CrestService crest;
     crest.datastores = {absl::StrCat(kDatastore, "=", config.crest)};
     crest.tokenizer = text;
     FORETOKEN_ASSIGN_OR_RETURN(crest_, crest.Make(registry));
-    servables.push_back(crest_.get());
   }
   if (!config.draft_model.empty()) {
     FORETOKEN_RETURN_IF_ERROR(CheckDraftTokenizer(config, tokenizer));
@@ -86,24 +86,26 @@ absl::Status Stack::StartDrafters(
     worker.backend.precision = target.precision;
     worker.backend.threads = target.threads;
     FORETOKEN_ASSIGN_OR_RETURN(draft_worker_, worker.Make(registry));
-    servables.push_back(draft_worker_.get());
   }
-  FORETOKEN_ASSIGN_OR_RETURN(
-      drafters_server_, rpc::Server::Start(rpc::ServerOptions(), servables));
-  const orchestrator::DraftEndpoint here = {
-      drafters_server_->InProcessChannel(), ""};
-  drafters->trie_drafter = here;
-  drafters->trie_here = orchestrator::DraftServiceHere{
-      &trie_drafter_->sessions(), &trie_drafter_->workers(),
-      [trie = trie_drafter_.get()](const DraftAnswer& answer) {
-        trie->observer().OnAnswer(answer);
-      },
-      [trie = trie_drafter_.get()](absl::StatusCode code) {
-        trie->observer().OnFailed(code);
-      }};
-  if (draft_worker_ != nullptr) drafters->draft_worker = here;
+  const auto here = [](DraftSessions& sessions,
+                       rpc::DraftStreamObserver& observer) {
+    return std::make_shared<ObservedSessions>(sessions, observer);
+  };
+  drafters->trie_drafter =
+      here(trie_drafter_->drafts(), trie_drafter_->observer());
+  // (Owned by the server.)
+  drafters->phrases = std::shared_ptr<SharedPhrases>(
+      std::shared_ptr<void>(), &trie_drafter_->sessions());
+  if (draft_worker_ != nullptr) {
+    drafters->draft_worker =
+        here(draft_worker_->drafts(), draft_worker_->observer());
+  }
   if (crest_ != nullptr) {
-    drafters->crest = here;
+    FORETOKEN_ASSIGN_OR_RETURN(
+        crest_server_,
+        rpc::Server::Start(rpc::ServerOptions(), {crest_.get()}));
+    drafters->crest = std::make_shared<rpc::CrestClient>(
+        rpc::Endpoint{crest_server_->InProcessChannel(), ""});
     drafters->crest_datastore = kDatastore;
   }
   return absl::OkStatus();
@@ -113,18 +115,11 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
     metrics::Registry& registry) const {
   std::unique_ptr<Stack> stack(new Stack());
   FORETOKEN_ASSIGN_OR_RETURN(stack->verifier_, verifier.Make(registry));
-  FORETOKEN_ASSIGN_OR_RETURN(
-      stack->verifier_server_,
-      rpc::Server::Start(rpc::ServerOptions(), {stack->verifier_.get()}));
-
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                              LoadTokenizer(verifier.backend.model));
   std::vector<orchestrator::VerifierEndpoint> endpoints;
   endpoints.push_back(
-      {"in-process", stack->verifier_server_->InProcessChannel(), "",
-       [verifier = stack->verifier_.get()](absl::Time deadline) {
-         return DirectVerifyStream::Start(*verifier, deadline);
-       }});
+      {"in-process", std::make_shared<LocalVerifier>(*stack->verifier_)});
   orchestrator::OrchestratorServerOptions options = orchestrator;
   options.model_name = verifier.server.model_name;
   options.max_tree_nodes = verifier.server.sessions.max_tree_nodes;
@@ -145,8 +140,7 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
 // called.
 Stack::~Stack() {
   orchestrator_.reset();
-  drafters_server_.reset();
-  verifier_server_.reset();
+  crest_server_.reset();
 }
 
 }  // namespace foretoken::local

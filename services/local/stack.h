@@ -66,14 +66,13 @@ class Stack final : public rpc::Servable {
   absl::Status StartDrafters(const LocalService& config,
                              const Tokenizer* tokenizer,
                              metrics::Registry& registry,
-                             orchestrator::RemoteServicesOptions* drafters);
+                             orchestrator::SessionServicesOptions* drafters);
 
   std::unique_ptr<verifier::VerifierServer> verifier_;
-  std::unique_ptr<rpc::Server> verifier_server_;
   std::unique_ptr<trie_drafter::TrieDrafterServer> trie_drafter_;
   std::unique_ptr<crest::CrestServer> crest_;
   std::unique_ptr<draft_worker::DraftWorkerServer> draft_worker_;
-  std::unique_ptr<rpc::Server> drafters_server_;
+  std::unique_ptr<rpc::Server> crest_server_;
   std::unique_ptr<orchestrator::OrchestratorServer> orchestrator_;
 };
 

@@ -1,11 +1,16 @@
 #include "services/orchestrator/config.h"
 
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/crest_client.h"
+#include "common/rpc/draft_client.h"
+#include "common/rpc/phrase_client.h"
 #include "common/rpc/stream_options.h"
+#include "common/rpc/verify_client.h"
+#include "foretoken/v1/draft_worker.grpc.pb.h"
+#include "foretoken/v1/trie_drafter.grpc.pb.h"
 
 namespace foretoken::orchestrator {
 
@@ -38,15 +43,37 @@ void AddDraftingFlags(Flags& flags, OrchestratorServerOptions* server) {
                  "Maximum breaker back-off");
 }
 
-absl::StatusOr<std::optional<DraftEndpoint>> Connect(
-    const std::string& address, const rpc::ChannelOptions& options) {
-  std::optional<DraftEndpoint> endpoint;
-  if (address.empty()) return endpoint;
-  endpoint.emplace();
-  FORETOKEN_ASSIGN_OR_RETURN(endpoint->channel,
+absl::StatusOr<rpc::Endpoint> Connect(const std::string& address,
+                                      const rpc::ChannelOptions& options) {
+  rpc::Endpoint endpoint;
+  FORETOKEN_ASSIGN_OR_RETURN(endpoint.channel,
                              rpc::CreateChannel(address, options));
-  FORETOKEN_ASSIGN_OR_RETURN(endpoint->token, rpc::ReadToken(options));
+  FORETOKEN_ASSIGN_OR_RETURN(endpoint.token, rpc::ReadToken(options));
   return endpoint;
+}
+
+// The drafting services whose address is given.
+absl::Status ConnectDrafters(const OrchestratorService& config,
+                             SessionServicesOptions* drafters) {
+  if (!config.trie_drafter.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const rpc::Endpoint endpoint,
+        Connect(config.trie_drafter, config.drafter_channel));
+    drafters->trie_drafter = rpc::MakeDraftClient<v1::TrieDrafter>(endpoint);
+    drafters->phrases = std::make_shared<rpc::PhraseClient>(endpoint);
+  }
+  if (!config.draft_worker.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const rpc::Endpoint endpoint,
+        Connect(config.draft_worker, config.drafter_channel));
+    drafters->draft_worker = rpc::MakeDraftClient<v1::DraftWorker>(endpoint);
+  }
+  if (!config.crest.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
+                               Connect(config.crest, config.drafter_channel));
+    drafters->crest = std::make_shared<rpc::CrestClient>(endpoint);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -106,20 +133,14 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
     FORETOKEN_ASSIGN_OR_RETURN(loaded, Tokenizer::Load(tokenizer));
   }
   std::vector<VerifierEndpoint> endpoints;
-  FORETOKEN_ASSIGN_OR_RETURN(const std::string token,
-                             rpc::ReadToken(verifier_channel));
   for (const std::string& address : verifiers) {
-    FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
-                               rpc::CreateChannel(address, verifier_channel));
-    endpoints.push_back({address, std::move(channel), token});
+    FORETOKEN_ASSIGN_OR_RETURN(rpc::Endpoint endpoint,
+                               Connect(address, verifier_channel));
+    endpoints.push_back(
+        {address, std::make_shared<rpc::VerifyClient>(std::move(endpoint))});
   }
   OrchestratorServerOptions options = server;
-  RemoteServicesOptions& drafters = options.drafters;
-  FORETOKEN_ASSIGN_OR_RETURN(drafters.trie_drafter,
-                             Connect(trie_drafter, drafter_channel));
-  FORETOKEN_ASSIGN_OR_RETURN(drafters.draft_worker,
-                             Connect(draft_worker, drafter_channel));
-  FORETOKEN_ASSIGN_OR_RETURN(drafters.crest, Connect(crest, drafter_channel));
+  FORETOKEN_RETURN_IF_ERROR(ConnectDrafters(*this, &options.drafters));
   return OrchestratorServer::Create(
       options, std::make_unique<VerifierPool>(pool, std::move(endpoints)),
       std::move(loaded), registry);

@@ -19,21 +19,15 @@ class RemoteTarget final : public Target {
       : options_(options), pool_(pool) {}
 
   absl::StatusOr<TargetInfo> Info() const override {
-    FORETOKEN_ASSIGN_OR_RETURN(const v1::GetVerifierInfoResponse info,
-                               pool_.Info());
+    FORETOKEN_ASSIGN_OR_RETURN(VerifierInfo info, pool_.Info());
     TargetInfo target;
-    target.vocab_size = info.vocab_size();
-    target.max_positions = info.max_positions();
-    target.eos_tokens.assign(info.end_tokens().begin(),
-                             info.end_tokens().end());
-    target.max_rows_per_session = info.max_rows_per_session();
-    std::vector<std::pair<int32_t, double>> costs;
-    for (const v1::PassCost& cost : info.pass_costs()) {
-      costs.emplace_back(cost.rows(), cost.milliseconds());
-    }
-    target.costs = PassCosts(std::move(costs));
-    target.numerics_fingerprint = info.numerics_fingerprint();
-    target.tokenizer_fingerprint = info.tokenizer_fingerprint();
+    target.vocab_size = info.vocab_size;
+    target.max_positions = info.max_positions;
+    target.eos_tokens = std::move(info.end_tokens);
+    target.max_rows_per_session = info.max_rows_per_session;
+    target.costs = PassCosts(std::move(info.pass_costs));
+    target.numerics_fingerprint = std::move(info.numerics_fingerprint);
+    target.tokenizer_fingerprint = std::move(info.tokenizer_fingerprint);
     return target;
   }
 
@@ -88,13 +82,19 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
   }
   std::unique_ptr<OrchestratorServer> server(
       new OrchestratorServer(options, std::move(pool), registry));
+  const auto breaker_gauge = [&registry](const std::string& service) {
+    return [&gauge = registry.GetGauge(metrics::kBreakerState, service)](
+               CircuitBreaker::State state) {
+      gauge.Set(static_cast<double>(state));
+    };
+  };
   FORETOKEN_ASSIGN_OR_RETURN(
       server->generation_,
       GenerationService::Create(
           options,
           std::make_unique<RemoteTarget>(options.verifier, *server->pool_),
-          std::make_unique<RemoteServices>(options.drafters,
-                                           std::move(fingerprint), registry),
+          std::make_unique<SessionServices>(
+              options.drafters, std::move(fingerprint), breaker_gauge),
           std::move(tokenizer), server->metrics_));
   return server;
 }

@@ -16,10 +16,10 @@
 #include "common/text/tokenizer.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "services/orchestrator/adapters/generation_metrics.h"
-#include "services/orchestrator/adapters/remote_services.h"
 #include "services/orchestrator/adapters/remote_verifier.h"
 #include "services/orchestrator/adapters/verifier_pool.h"
 #include "services/orchestrator/core/generation_service.h"
+#include "services/orchestrator/core/session_services.h"
 
 namespace foretoken::orchestrator {
 
@@ -27,7 +27,7 @@ struct OrchestratorServerOptions : GenerationOptions {
   std::string model_name = "model";  // shown to clients; never a path
   absl::Duration retry_after = absl::Milliseconds(200);
   RemoteVerifierOptions verifier;
-  RemoteServicesOptions drafters;
+  SessionServicesOptions drafters;
 };
 
 class OrchestratorServer final : public v1::Generation::CallbackService,

@@ -38,9 +38,9 @@ TrieDrafterServer::TrieDrafterServer(const TrieServerOptions& options,
       // Room for all that streams and calls may have waiting.
       workers_(Threads(options.threads),
                options.streams.max_streams + kMaxCalls),
-      streams_({kService, options.tokenizer_fingerprint, options.streams,
-                /*rounds_at_once=*/true},
-               sessions_, workers_, metrics_) {}
+      drafts_(sessions_, workers_),
+      streams_({kService, options.tokenizer_fingerprint, options.streams},
+               drafts_, metrics_) {}
 
 TrieDrafterServer::~TrieDrafterServer() = default;
 
@@ -73,8 +73,8 @@ grpc::ServerUnaryReactor* TrieDrafterServer::GetPhrases(
           absl::StrCat("phrase_tokens: ", request->phrase_tokens(),
                        ", want 0..", rpc::kMaxPhraseTokens));
     }
-    rpc::ToProto(sessions_.GetPhrases(request->cache_scope(), fingerprint,
-                                      request->phrase_tokens(), max),
+    rpc::ToProto(sessions_.NewestPhrases({request->cache_scope(), fingerprint,
+                                          request->phrase_tokens(), max}),
                  response->mutable_phrases());
     return absl::OkStatus();
   });

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/worker_pool.h"
+#include "common/drafting/worker_draft_sessions.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/draft_stream.h"
 #include "common/rpc/server.h"
@@ -58,9 +59,9 @@ class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
   void EndAll() override;
 
   // For callers in the same process, which go past the streams.
-  TrieSessions& sessions() { return sessions_; }
-  WorkerPool& workers() { return workers_; }
+  DraftSessions& drafts() { return drafts_; }
   rpc::DraftStreamObserver& observer() { return metrics_; }
+  TrieSessions& sessions() { return sessions_; }
 
  private:
   // Runs `work` on a worker and ends the call with its status.
@@ -74,6 +75,7 @@ class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
   std::atomic<int> calls_{0};  // running and waiting, without streams
   std::atomic<bool> draining_{false};
   WorkerPool workers_;  // its threads use all of the above
+  WorkerDraftSessions drafts_;
   rpc::DraftStreams streams_;
 };
 

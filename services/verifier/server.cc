@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/convert.h"
 #include "common/rpc/status.h"
 
 namespace foretoken::verifier {
@@ -216,32 +217,34 @@ grpc::ServerUnaryReactor* VerifierServer::GetVerifierInfo(
     grpc::CallbackServerContext* context, const v1::GetVerifierInfoRequest*,
     v1::GetVerifierInfoResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (draining()) {
-    // Whoever chooses a verifier by its answers chooses another.
-    reactor->Finish(rpc::ToGrpcStatus(Draining()));
-    return reactor;
-  }
+  const absl::StatusOr<VerifierInfo> info = Info();
+  if (info.ok()) rpc::ToProto(*info, response);
+  reactor->Finish(rpc::ToGrpcStatus(info.status()));
+  return reactor;
+}
+
+absl::StatusOr<VerifierInfo> VerifierServer::Info() {
+  // Fail the probe so that orchestrators stop routing here.
+  if (draining()) return Draining();
   const VerifySnapshot snapshot = sessions_.loop().snapshot();
   const ModelConfig& model = sessions_.loop().model();
-  response->set_numerics_fingerprint(sessions_.loop().numerics_fingerprint());
-  response->set_vocab_size(model.vocab_size);
-  response->set_max_positions(model.max_positions);
-  response->set_max_tree_nodes(options_.sessions.max_tree_nodes);
-  response->set_max_rows_per_session(options_.sessions.max_rows_per_session);
-  response->set_sessions(static_cast<int32_t>(snapshot.sessions));
-  response->set_kv_pages_total(snapshot.kv.pages_total);
-  response->set_kv_pages_free(snapshot.kv.pages_free);
+  VerifierInfo info;
+  info.numerics_fingerprint = sessions_.loop().numerics_fingerprint();
+  info.vocab_size = model.vocab_size;
+  info.max_positions = static_cast<int32_t>(model.max_positions);
+  info.max_tree_nodes = options_.sessions.max_tree_nodes;
+  info.max_rows_per_session = options_.sessions.max_rows_per_session;
+  info.sessions = static_cast<int32_t>(snapshot.sessions);
+  info.kv_pages_total = snapshot.kv.pages_total;
+  info.kv_pages_free = snapshot.kv.pages_free;
   for (const PassTiming::Point& point : snapshot.pass_timing.points()) {
-    v1::PassCost* cost = response->add_pass_costs();
-    cost->set_rows(static_cast<int32_t>(std::lround(point.rows)));
-    cost->set_milliseconds(point.seconds * 1e3);
+    info.pass_costs.emplace_back(static_cast<int32_t>(std::lround(point.rows)),
+                                 point.seconds * 1e3);
   }
-  response->set_model(options_.model_name);
-  response->set_tokenizer_fingerprint(options_.tokenizer_fingerprint);
-  response->mutable_end_tokens()->Add(model.eos_tokens.begin(),
-                                      model.eos_tokens.end());
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  info.model = options_.model_name;
+  info.tokenizer_fingerprint = options_.tokenizer_fingerprint;
+  info.end_tokens.assign(model.eos_tokens.begin(), model.eos_tokens.end());
+  return info;
 }
 
 bool VerifierServer::draining() const {

@@ -10,11 +10,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/first_message.h"
 #include "common/rpc/server.h"
 #include "common/rpc/stream_options.h"
+#include "common/speculation/verifier_peer.h"
 #include "foretoken/v1/verifier.grpc.pb.h"
 #include "services/verifier/adapters/engine_metrics.h"
 #include "services/verifier/adapters/session_protocol.h"
@@ -53,12 +55,14 @@ class VerifierServer final : public v1::Verifier::CallbackService,
 
   EngineVerifySessions& sessions() { return sessions_; }
 
-  // For streams that are not this server's own, in the same process.
-  // Unavailable while draining, ResourceExhausted over max_streams.
+  // Unavailable while draining.
+  absl::StatusOr<VerifierInfo> Info();
+
+  // For sessions that come past the streams, in the same process. Unavailable
+  // while draining, ResourceExhausted over max_streams.
   absl::Status AdmitStream();
   void StreamDone();  // of one that was admitted
   void StreamFailed(absl::StatusCode code) { metrics_.Failed(code); }
-  absl::Duration retry_after() const { return options_.streams.retry_after; }
 
  private:
   class Stream;

@@ -22,10 +22,13 @@
 #include "common/config/flags.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/convert_draft.h"
-#include "services/local/direct_verify_stream.h"
-#include "services/orchestrator/adapters/remote_services.h"
+#include "common/rpc/draft_client.h"
+#include "common/rpc/verify_client.h"
+#include "services/local/local_verifier.h"
+#include "services/local/observed_sessions.h"
 #include "services/orchestrator/adapters/remote_verifier.h"
 #include "services/orchestrator/core/decode_loop.h"
+#include "services/orchestrator/core/session_services.h"
 #include "services/trie_drafter/config.h"
 #include "services/verifier/config.h"
 #include "tests/bench/ping_pong.h"
@@ -169,26 +172,22 @@ class Services {
     trie_ = *std::move(trie);
     verifier_server_ = Serve(verifier_.get());
     trie_server_ = Serve(trie_.get());
-    std::vector<orc::VerifierEndpoint> endpoints;
-    endpoints.push_back({"verifier", Channel(*verifier_server_), ""});
-    if (!sockets_) {
-      endpoints[0].connect = [this](absl::Time deadline) {
-        return local::DirectVerifyStream::Start(*verifier_, deadline);
-      };
+    std::shared_ptr<VerifierPeer> verifier_peer;
+    orc::SessionServicesOptions options;
+    if (sockets_) {
+      verifier_peer =
+          std::make_shared<rpc::VerifyClient>(Connect(*verifier_server_));
+      options.trie_drafter =
+          rpc::MakeDraftClient<v1::TrieDrafter>(Connect(*trie_server_));
+    } else {
+      verifier_peer = std::make_shared<local::LocalVerifier>(*verifier_);
+      options.trie_drafter = std::make_shared<local::ObservedSessions>(
+          trie_->drafts(), trie_->observer());
     }
-    pool_ = std::make_unique<orc::VerifierPool>(orc::VerifierPoolOptions(),
-                                                std::move(endpoints));
-    orc::RemoteServicesOptions options;
-    options.trie_drafter = orc::DraftEndpoint{Channel(*trie_server_), ""};
-    if (!sockets_) {
-      options.trie_here =
-          orc::DraftServiceHere{&trie_->sessions(), &trie_->workers(),
-                                [this](const DraftAnswer& answer) {
-                                  trie_->observer().OnAnswer(answer);
-                                },
-                                nullptr};
-    }
-    drafters_ = std::make_unique<orc::RemoteServices>(options, "", registry_);
+    pool_ = std::make_unique<orc::VerifierPool>(
+        orc::VerifierPoolOptions(),
+        std::vector<orc::VerifierEndpoint>{{"verifier", verifier_peer}});
+    drafters_ = std::make_unique<orc::SessionServices>(options, "");
   }
 
   // Per round of one request, outside pass and drafter; `raws`, if any, is what
@@ -209,12 +208,12 @@ class Services {
     drafting.estimates = estimates_;
     GenerationRequest request;
     request.prompt =
-        testing::MakePrompt(seed, options.prompt, info->vocab_size());
+        testing::MakePrompt(seed, options.prompt, info->vocab_size);
     request.max_tokens = options.rounds;
     request.ignore_eos = true;
     orc::TargetInfo target;
-    target.vocab_size = info->vocab_size();
-    target.max_positions = info->max_positions();
+    target.vocab_size = info->vocab_size;
+    target.max_positions = info->max_positions;
     auto loop = orc::DecodeLoop::Create(std::move(request), target, nullptr,
                                         std::move(sources->sources), drafting);
     FORETOKEN_CHECK(loop.ok());
@@ -249,11 +248,10 @@ class Services {
     FORETOKEN_CHECK(server.ok());
     return *std::move(server);
   }
-  std::shared_ptr<grpc::Channel> Channel(rpc::Server& server) {
-    if (!sockets_) return server.InProcessChannel();
+  static rpc::Endpoint Connect(rpc::Server& server) {
     auto channel = rpc::CreateChannel(server.addresses().at(0), {});
     FORETOKEN_CHECK(channel.ok());
-    return *channel;
+    return {*channel, ""};
   }
   double DrafterMicros() const {
     const auto seconds = metrics::SampleValue(
@@ -263,7 +261,6 @@ class Services {
   }
 
   const bool sockets_;
-  metrics::Registry registry_;
   metrics::Registry verifier_registry_;
   metrics::Registry trie_registry_;
   std::unique_ptr<verifier::VerifierServer> verifier_;
@@ -271,7 +268,7 @@ class Services {
   std::unique_ptr<rpc::Server> verifier_server_;
   std::unique_ptr<rpc::Server> trie_server_;
   std::unique_ptr<orc::VerifierPool> pool_;
-  std::unique_ptr<orc::RemoteServices> drafters_;
+  std::unique_ptr<orc::SessionServices> drafters_;
   std::shared_ptr<orc::DraftEstimates> estimates_ =
       std::make_shared<orc::DraftEstimates>();
   Sizes sizes_;

@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/rpc/convert_draft.h"
 #include "services/trie_drafter/core/trie_sessions.h"
+#include "tests/support/draft_caller.h"
 
 namespace foretoken::trie_drafter {
 namespace {
@@ -41,11 +42,11 @@ void CheckAnswer(const DraftRound& round, const DraftAnswer& answer) {
 }
 
 void Handle(const v1::DraftRequest& message, TrieSessions& sessions,
-            std::unique_ptr<DraftSession>& session) {
+            std::unique_ptr<testing::DraftCaller>& session) {
   if (message.has_open()) {
     auto open = rpc::FromProto(message.open());
     if (!open.ok()) return;
-    auto opened = sessions.Open(*std::move(open));
+    auto opened = testing::DraftCaller::Open(sessions, *std::move(open));
     if (opened.ok()) session = *std::move(opened);
   } else if (message.has_round() && session != nullptr) {
     const auto round = rpc::FromProto(message.round());
@@ -62,7 +63,7 @@ void Handle(const v1::DraftRequest& message, TrieSessions& sessions,
 void Run(const uint8_t* data, size_t size) {
   NullObserver observer;
   TrieSessions sessions(SmallOptions(), nullptr, nullptr, observer);
-  std::unique_ptr<DraftSession> session;
+  std::unique_ptr<testing::DraftCaller> session;
   while (size >= 2) {
     const size_t length =
         std::min<size_t>(data[0] | (size_t{data[1]} << 8), size - 2);

@@ -43,9 +43,9 @@ namespace foretoken::draft_worker {
 
 // What becomes of one session. Called on the engine thread, which waits: a
 // listener hands over and returns. After OnFailed nothing more comes.
-class DraftListener {
+class EngineDraftListener {
  public:
-  virtual ~DraftListener() = default;
+  virtual ~EngineDraftListener() = default;
   virtual void OnOpened(const std::string& numerics_fingerprint) = 0;
   virtual void OnAnswer(DraftAnswer answer) = 0;
   virtual void OnFailed(absl::Status status) = 0;
@@ -92,7 +92,7 @@ struct DraftReport {
   template <typename ListenerOf>
   void Deliver(const ListenerOf& listener_of) {
     for (auto& [session, answer] : answers) {
-      DraftListener* const listener = listener_of(session, true);
+      EngineDraftListener* const listener = listener_of(session, true);
       if (listener != nullptr) listener->OnAnswer(std::move(answer));
     }
   }
@@ -107,7 +107,7 @@ class DraftEngine {
  public:
   using OpenRequest = DraftOpen;
   using RoundRequest = DraftRound;
-  using Listener = DraftListener;
+  using Listener = EngineDraftListener;
   using Report = DraftReport;
   using Snapshot = DraftSnapshot;
 

@@ -1,19 +1,9 @@
-// EngineDraftSessions: the draft worker behind the interface of every drafting
-// service, in one process and behind gRPC: sessions on a DraftEngine with a
-// thread of its own.
+// EngineDraftSessions: the draft worker as its callers see it, in one process
+// and behind gRPC: sessions on a DraftEngine with a thread of its own.
 //
-// A session's Round blocks its caller until the engine has its draft; rounds of
-// many callers share passes. Opening only admits: the prompt is read in passes
-// of its own while the caller goes on.
-//
-// Embedding it in a process:
-//
-//   EngineDraftSessions drafts(options, std::make_unique<DraftEngine>(...),
-//                              nullptr);
-//   auto session = drafts.Open(open);       // a DraftSession
-//   (*session)->Round(round, answer);
-//
-// Thread-safe; sessions must be gone before it.
+// Rounds of many sessions share passes. Opening only admits: the prompt is read
+// in passes of its own while the caller goes on. Thread-safe; sessions must be
+// gone before it.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_ENGINE_DRAFT_SESSIONS_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_ENGINE_DRAFT_SESSIONS_H_
 
@@ -37,13 +27,15 @@ class EngineDraftSessions final : public DraftSessions {
       : loop_(options, std::move(engine), std::move(observer),
               std::move(clock)) {}
 
-  // As DraftEngine::Open, which it waits for; ResourceExhausted also when the
-  // queue is full.
-  absl::StatusOr<std::unique_ptr<DraftSession>> Open(DraftOpen open) override;
+  // ResourceExhausted when the queue is full; what DraftEngine::Open refuses
+  // comes to OnFailed.
+  absl::StatusOr<std::unique_ptr<DraftSession>> Open(
+      DraftOpen open, std::shared_ptr<DraftListener> listener) override;
 
   Loop& loop() { return loop_; }
 
  private:
+  class Rounds;
   class Session;
 
   Loop loop_;

@@ -7,7 +7,6 @@
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/convert.h"
 #include "common/rpc/status.h"
 
 namespace foretoken::orchestrator {
@@ -21,10 +20,9 @@ bool IsLost(const absl::Status& status) {
          absl::IsInternal(status) || absl::IsUnknown(status);
 }
 
-absl::Status Protocol(const char* wanted) {
-  return absl::UnavailableError(
-      absl::StrCat("the verifier answered out of turn, want ", wanted));
-}
+// A verifier ends a session at its deadline, between two passes: a caller waits
+// for no pass that hangs.
+constexpr absl::Duration kGrace = absl::Seconds(1);
 
 }  // namespace
 
@@ -35,32 +33,31 @@ RemoteVerifier::RemoteVerifier(const RemoteVerifierOptions& options,
 RemoteVerifier::~RemoteVerifier() { Close(); }
 
 void RemoteVerifier::Close() {
-  if (call_ != nullptr) call_->Finish();
-  DropCall();
-}
-
-void RemoteVerifier::DropCall() {
-  call_.reset();
+  verify_.reset();
+  mailbox_.reset();
   lease_.reset();
   absl::MutexLock lock(&mu_);
   cancellable_.reset();
 }
 
 void RemoteVerifier::Cancel() {
-  std::shared_ptr<VerifyStream> call;
+  std::shared_ptr<VerifyMailbox> mailbox;
   {
     absl::MutexLock lock(&mu_);
     cancelled_ = true;
-    call = cancellable_;
+    mailbox = cancellable_;
   }
-  if (call != nullptr) call->Cancel();
+  if (mailbox != nullptr) {
+    mailbox->OnFailed(absl::CancelledError("the request was cancelled"));
+  }
 }
 
-bool RemoteVerifier::Adopt(std::shared_ptr<VerifyStream> call) {
-  call_ = std::move(call);
+absl::Status RemoteVerifier::NewMailbox() {
+  mailbox_ = std::make_shared<VerifyMailbox>();
   absl::MutexLock lock(&mu_);
-  cancellable_ = call_;
-  return !cancelled_;
+  cancellable_ = mailbox_;
+  if (!cancelled_) return absl::OkStatus();
+  return absl::CancelledError("the request was cancelled");
 }
 
 absl::Status RemoteVerifier::BackOff(absl::Duration delay) {
@@ -74,23 +71,13 @@ absl::Status RemoteVerifier::BackOff(absl::Duration delay) {
 absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
     VerifierPool::Lease lease) {
   lease_.emplace(std::move(lease));
-  if (!Adopt(lease_->Connect(session_.deadline))) {
-    call_->Cancel();
-    call_->Finish();
-    return absl::CancelledError("the request was cancelled");
-  }
-  v1::VerifyRequest request;
-  v1::OpenSession& open = *request.mutable_open();
-  rpc::ToProto(session_, &open);
-  call_->Send(std::move(request));
-
-  FORETOKEN_ASSIGN_OR_RETURN(v1::VerifyResponse opened, call_->Receive());
-  if (!opened.has_opened()) return Protocol("opened");
-  FORETOKEN_ASSIGN_OR_RETURN(v1::VerifyResponse prefilled, call_->Receive());
-  if (!prefilled.has_prefilled()) return Protocol("prefilled");
-  FORETOKEN_ASSIGN_OR_RETURN(PrefillResult result,
-                             rpc::FromProto(prefilled.prefilled()));
-  session_.numerics_fingerprint = opened.opened().numerics_fingerprint();
+  FORETOKEN_RETURN_IF_ERROR(NewMailbox());
+  FORETOKEN_ASSIGN_OR_RETURN(verify_,
+                             lease_->sessions().Open(session_, mailbox_));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      PrefillResult result,
+      mailbox_->CollectPrefill(session_.deadline + kGrace));
+  session_.numerics_fingerprint = mailbox_->fingerprint();
   return result;
 }
 
@@ -157,23 +144,20 @@ absl::StatusOr<PrefillResult> RemoteVerifier::Open(SessionRequest request) {
 
 absl::StatusOr<RoundResult> RemoteVerifier::RoundOnce(
     const RoundRequest& request) {
-  v1::VerifyRequest message;
-  rpc::ToProto(request, message.mutable_round());
-  call_->Send(std::move(message));
-  FORETOKEN_ASSIGN_OR_RETURN(v1::VerifyResponse response, call_->Receive());
-  if (!response.has_result()) return Protocol("a round's result");
+  FORETOKEN_RETURN_IF_ERROR(verify_->Ask(request));
   FORETOKEN_ASSIGN_OR_RETURN(
-      RoundResult result,
-      rpc::FromProto(response.result(), request.tree.size()));
+      RoundResult result, mailbox_->CollectRound(session_.deadline + kGrace));
   if (result.length !=
       request.length + static_cast<int64_t>(result.tokens.size())) {
-    return Protocol("the next committed length");
+    return absl::UnavailableError(absl::StrCat(
+        "the verifier is at ", result.length, " tokens, want ",
+        request.length + static_cast<int64_t>(result.tokens.size())));
   }
   return result;
 }
 
 absl::StatusOr<RoundResult> RemoteVerifier::Round(RoundRequest request) {
-  if (call_ == nullptr) {
+  if (verify_ == nullptr) {
     return absl::FailedPreconditionError("no session is open");
   }
   while (true) {

@@ -1,5 +1,5 @@
-// RemoteVerifier: the orchestrator's Verifier over gRPC, which outlives the
-// verifier it runs on.
+// RemoteVerifier: the orchestrator's Verifier over the sessions of a pool,
+// which outlives the verifier it runs on.
 //
 // A session whose verifier is lost (killed, drained, unreachable) is replayed,
 // prompt and output, on a verifier with the same numerics fingerprint, where it
@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/orchestrator/adapters/bidi_call.h"
+#include "common/speculation/verify_mailbox.h"
 #include "services/orchestrator/adapters/verifier_pool.h"
 #include "services/orchestrator/core/verifier.h"
 
@@ -56,11 +56,10 @@ class RemoteVerifier final : public Verifier {
   // Attempts until one succeeds, or none may any more.
   absl::StatusOr<PrefillResult> OpenAnywhere();
   absl::StatusOr<RoundResult> RoundOnce(const RoundRequest& request);
-  void DropCall();
   // Sleeps; Cancelled if that came first.
   absl::Status BackOff(absl::Duration delay);
-  // Makes `call` the one that Cancel ends; false if cancelled already.
-  bool Adopt(std::shared_ptr<VerifyStream> call);
+  // A mailbox that Cancel reaches; Cancelled if that came first.
+  absl::Status NewMailbox();
 
   const RemoteVerifierOptions options_;
   VerifierPool& pool_;
@@ -68,12 +67,13 @@ class RemoteVerifier final : public Verifier {
   // committed since.
   SessionRequest session_;
   std::optional<VerifierPool::Lease> lease_;
-  std::shared_ptr<VerifyStream> call_;
+  std::shared_ptr<VerifyMailbox> mailbox_;
+  std::unique_ptr<VerifySession> verify_;  // goes before the lease
   int64_t failovers_ = 0;
 
   absl::Mutex mu_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  std::shared_ptr<VerifyStream> cancellable_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<VerifyMailbox> cancellable_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace foretoken::orchestrator

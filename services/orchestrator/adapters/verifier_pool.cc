@@ -6,19 +6,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
-#include "common/rpc/channel.h"
 
 namespace foretoken::orchestrator {
 namespace {
 
 // The same model as far as an orchestrator can tell.
-bool SameModel(const v1::GetVerifierInfoResponse& a,
-               const v1::GetVerifierInfoResponse& b) {
-  return a.vocab_size() == b.vocab_size() &&
-         a.max_positions() == b.max_positions() &&
-         a.tokenizer_fingerprint() == b.tokenizer_fingerprint() &&
-         std::equal(a.end_tokens().begin(), a.end_tokens().end(),
-                    b.end_tokens().begin(), b.end_tokens().end());
+bool SameModel(const VerifierInfo& a, const VerifierInfo& b) {
+  return a.vocab_size == b.vocab_size && a.max_positions == b.max_positions &&
+         a.tokenizer_fingerprint == b.tokenizer_fingerprint &&
+         a.end_tokens == b.end_tokens;
 }
 
 }  // namespace
@@ -30,7 +26,6 @@ VerifierPool::VerifierPool(const VerifierPoolOptions& options,
     absl::MutexLock lock(&mu_);
     for (VerifierEndpoint& endpoint : endpoints) {
       Member& member = members_.emplace_back();
-      member.stub = v1::Verifier::NewStub(endpoint.channel);
       member.endpoint = std::move(endpoint);
     }
   }
@@ -60,30 +55,17 @@ void VerifierPool::ProbeMain() {
 }
 
 void VerifierPool::ProbeAll() {
-  struct Probe {
-    grpc::ClientContext context;
-    v1::GetVerifierInfoRequest request;
-    v1::GetVerifierInfoResponse info;
-    grpc::Status status;
-  };
-  std::vector<std::unique_ptr<Probe>> probes;
-  int pending = 0;
-  {
-    absl::MutexLock lock(&mu_);
-    pending = static_cast<int>(members_.size());
-    for (Member& member : members_) {
-      probes.push_back(std::make_unique<Probe>());
-      Probe* probe = probes.back().get();
-      rpc::PrepareCall(probe->context, absl::Now() + options_.probe_timeout,
-                       member.endpoint.token);
-      member.stub->async()->GetVerifierInfo(
-          &probe->context, &probe->request, &probe->info,
-          [this, probe, &pending](grpc::Status status) {
-            absl::MutexLock done(&mu_);
-            probe->status = std::move(status);
-            --pending;
-          });
-    }
+  std::vector<absl::StatusOr<VerifierInfo>> infos(
+      members_.size(), absl::UnknownError("not asked"));
+  int pending = static_cast<int>(members_.size());
+  const absl::Time deadline = absl::Now() + options_.probe_timeout;
+  for (size_t i = 0; i < infos.size(); ++i) {
+    peer(static_cast<int>(i))
+        .GetInfo(deadline, [&, i](absl::StatusOr<VerifierInfo> info) {
+          absl::MutexLock lock(&mu_);
+          infos[i] = std::move(info);
+          --pending;
+        });
   }
   absl::MutexLock watching(&health_mu_);
   bool changed = false;
@@ -91,9 +73,7 @@ void VerifierPool::ProbeAll() {
     absl::MutexLock lock(&mu_);
     const auto all_done = [&pending] { return pending == 0; };
     mu_.Await(absl::Condition(&all_done));
-    for (size_t i = 0; i < probes.size(); ++i) {
-      Record(members_[i], probes[i]->status, probes[i]->info);
-    }
+    for (size_t i = 0; i < infos.size(); ++i) Record(members_[i], infos[i]);
     MergeInfo();
     const bool up = std::any_of(members_.begin(), members_.end(),
                                 [](const Member& member) { return member.up; });
@@ -112,29 +92,29 @@ void VerifierPool::WatchHealth(std::function<void()> changed) {
   health_changed_ = std::move(changed);
 }
 
-void VerifierPool::Record(Member& member, const grpc::Status& status,
-                          const v1::GetVerifierInfoResponse& info) {
+void VerifierPool::Record(Member& member,
+                          const absl::StatusOr<VerifierInfo>& info) {
   const bool was_up = member.up;
   member.up = false;
-  if (status.ok()) {
-    if (!info_.has_value()) info_ = info;
-    const bool mismatched = !SameModel(*info_, info);
-    if (!mismatched) member.info = info;
+  if (info.ok()) {
+    if (!info_.has_value()) info_ = *info;
+    const bool mismatched = !SameModel(*info_, *info);
+    if (!mismatched) member.info = *info;
     if (mismatched && !member.mismatched) {
       FORETOKEN_LOG(kError, "verifier ", member.endpoint.name,
                     " runs another model: not used");
     }
     member.mismatched = mismatched;
     member.up = !mismatched;
-    member.elsewhere = std::max<int64_t>(0, info.sessions() - member.ours);
+    member.elsewhere = std::max<int64_t>(0, info->sessions - member.ours);
   }
   if (member.up == was_up) return;
   if (member.up) {
     FORETOKEN_LOG(kInfo, "verifier ", member.endpoint.name, " is up, numerics ",
-                  info.numerics_fingerprint());
+                  info->numerics_fingerprint);
   } else {
     FORETOKEN_LOG(kWarning, "verifier ", member.endpoint.name,
-                  " is down: ", status.error_message());
+                  " is down: ", info.status().message());
   }
 }
 
@@ -143,19 +123,18 @@ void VerifierPool::MergeInfo() {
   bool first = true;
   for (const Member& member : members_) {
     if (!member.up || !member.info.has_value()) continue;
-    const v1::GetVerifierInfoResponse& info = *member.info;
     if (std::exchange(first, false)) {
-      info_ = info;
+      info_ = *member.info;
       continue;
     }
-    info_->set_max_tree_nodes(
-        std::min(info_->max_tree_nodes(), info.max_tree_nodes()));
-    info_->set_max_rows_per_session(
-        std::min(info_->max_rows_per_session(), info.max_rows_per_session()));
+    info_->max_tree_nodes =
+        std::min(info_->max_tree_nodes, member.info->max_tree_nodes);
+    info_->max_rows_per_session = std::min(info_->max_rows_per_session,
+                                           member.info->max_rows_per_session);
   }
 }
 
-absl::StatusOr<v1::GetVerifierInfoResponse> VerifierPool::Info() const {
+absl::StatusOr<VerifierInfo> VerifierPool::Info() const {
   absl::MutexLock lock(&mu_);
   if (info_.has_value()) return *info_;
   return absl::UnavailableError("no verifier has answered yet");
@@ -187,19 +166,10 @@ VerifierPool::Lease::~Lease() {
   --pool_->members_[index_].ours;
 }
 
-// Endpoints and stubs never change after construction.
-std::shared_ptr<VerifyStream> VerifierPool::Lease::Connect(
-    absl::Time deadline) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  using Call = BidiCall<v1::VerifyRequest, v1::VerifyResponse>;
-  const Member& member = pool_->members_[index_];
-  if (member.endpoint.connect != nullptr) {
-    return member.endpoint.connect(deadline);
-  }
-  return Call::Start(
-      [&member](grpc::ClientContext* context, Call::Reactor* reactor) {
-        member.stub->async()->Verify(context, reactor);
-      },
-      deadline, member.endpoint.token, pool_->live_calls());
+// Endpoints never change after construction.
+VerifierPeer& VerifierPool::peer(int index) const
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  return *members_[index].endpoint.verifier;
 }
 const std::string& VerifierPool::Lease::name() const
     ABSL_NO_THREAD_SAFETY_ANALYSIS {

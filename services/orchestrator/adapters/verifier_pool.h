@@ -20,21 +20,14 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "foretoken/v1/verifier.grpc.pb.h"
-#include "grpcpp/channel.h"
-#include "services/orchestrator/adapters/bidi_call.h"
+#include "common/speculation/verifier_peer.h"
 
 namespace foretoken::orchestrator {
 
-using VerifyStream = MessageStream<v1::VerifyRequest, v1::VerifyResponse>;
-
 struct VerifierEndpoint {
-  std::string name;  // the address, for logs
-  std::shared_ptr<grpc::Channel> channel;
-  std::string token;  // bearer token, or ""
-  // Streams to a verifier in this process, past the channel; null: over it.
-  std::function<std::shared_ptr<VerifyStream>(absl::Time deadline)> connect =
-      nullptr;
+  std::string name;  // for logs
+  // Shared with its owner, where that is not the pool alone.
+  std::shared_ptr<VerifierPeer> verifier;
 };
 
 struct VerifierPoolOptions {
@@ -58,7 +51,7 @@ class VerifierPool {
   // What the verifiers run, as of the last probe: the least of their limits,
   // and what passes cost on the first that is up. Unavailable until one has
   // answered.
-  absl::StatusOr<v1::GetVerifierInfoResponse> Info() const;
+  absl::StatusOr<VerifierInfo> Info() const;
 
   // One use of one verifier; counts as load until destroyed.
   class Lease {
@@ -66,8 +59,7 @@ class VerifierPool {
     Lease(Lease&& other) noexcept;
     Lease& operator=(Lease&&) = delete;
     ~Lease();
-    // A new Verify stream.
-    std::shared_ptr<VerifyStream> Connect(absl::Time deadline) const;
+    VerifySessions& sessions() const { return pool_->peer(index_); }
     const std::string& name() const;
     int index() const { return index_; }
     // The call failed as if the verifier was gone: it is asked last until it
@@ -86,13 +78,11 @@ class VerifierPool {
   std::optional<Lease> Acquire(const std::set<int>& excluded);
 
   int size() const { return static_cast<int>(members_.size()); }
-  LiveCalls& live_calls() { return live_calls_; }
 
  private:
   struct Member {
     VerifierEndpoint endpoint;
-    std::unique_ptr<v1::Verifier::Stub> stub;
-    std::optional<v1::GetVerifierInfoResponse> info;  // of the last probe
+    std::optional<VerifierInfo> info;  // of the last probe
     bool up = false;
     bool mismatched = false;  // runs another model
     int64_t ours = 0;         // leases
@@ -101,8 +91,8 @@ class VerifierPool {
 
   void ProbeMain();
   void ProbeAll();
-  void Record(Member& member, const grpc::Status& status,
-              const v1::GetVerifierInfoResponse& info)
+  VerifierPeer& peer(int index) const;
+  void Record(Member& member, const absl::StatusOr<VerifierInfo>& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MergeInfo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -111,10 +101,9 @@ class VerifierPool {
   std::function<void()> health_changed_ ABSL_GUARDED_BY(health_mu_);
   mutable absl::Mutex mu_;
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
-  std::optional<v1::GetVerifierInfoResponse> info_ ABSL_GUARDED_BY(mu_);
+  std::optional<VerifierInfo> info_ ABSL_GUARDED_BY(mu_);
   bool any_up_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  LiveCalls live_calls_;  // goes before the channels
   std::thread prober_;
 };
 

@@ -42,11 +42,12 @@ class TrieSessions::Session final : public DraftSession {
   // shared.
   Session(TrieSessions& owner, std::unique_ptr<Drafter> drafter,
           std::optional<SharedScope> scope, bool keeps_output,
-          const DraftOpen& open)
+          const DraftOpen& open, std::shared_ptr<DraftListener> listener)
       : owner_(owner),
         drafter_(std::move(drafter)),
         scope_(std::move(scope)),
         keeps_output_(keeps_output),
+        listener_(std::move(listener)),
         length_(static_cast<int64_t>(open.tokens.size())) {
     // On a replay the output so far counts as prompt: the session before this
     // one has put it into the history.
@@ -67,7 +68,20 @@ class TrieSessions::Session final : public DraftSession {
     owner_.Closed(bytes_);
   }
 
-  absl::Status Round(const DraftRound& round, DraftAnswer& answer) override {
+  void Ask(DraftRound round) override {
+    if (failed_) return;
+    DraftAnswer answer;
+    absl::Status status = Round(round, answer);
+    if (status.ok()) {
+      listener_->OnAnswer(std::move(answer));
+    } else {
+      failed_ = true;
+      listener_->OnFailed(std::move(status));
+    }
+  }
+
+ private:
+  absl::Status Round(const DraftRound& round, DraftAnswer& answer) {
     const absl::Time start = absl::Now();
     FORETOKEN_RETURN_IF_ERROR(CheckFollows(length_, round));
     if (round.length > owner_.options_.max_context_tokens) {
@@ -88,7 +102,6 @@ class TrieSessions::Session final : public DraftSession {
     return absl::OkStatus();
   }
 
- private:
   void Commit(const DraftRound& round) {
     if (drafter_ != nullptr && !round.committed.empty()) {
       drafter_->Commit(round.committed);
@@ -128,6 +141,8 @@ class TrieSessions::Session final : public DraftSession {
   std::unique_ptr<Drafter> drafter_;
   const std::optional<SharedScope> scope_;
   const bool keeps_output_;
+  const std::shared_ptr<DraftListener> listener_;
+  bool failed_ = false;
   int64_t length_;
   int64_t bytes_ = 0;
   std::vector<TokenId> output_;  // to be stored, if keeps_output_
@@ -146,7 +161,7 @@ TrieSessions::TrieSessions(const TrieOptions& options,
 TrieSessions::~TrieSessions() = default;
 
 absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
-    DraftOpen open) {
+    DraftOpen open, std::shared_ptr<DraftListener> listener) {
   const int64_t tokens = static_cast<int64_t>(open.tokens.size());
   if (tokens < 1 || tokens > options_.max_context_tokens) {
     return absl::InvalidArgumentError(
@@ -181,18 +196,24 @@ absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
     drafter = MakeAuto(options_, prior_, memory);
   }
   return std::make_unique<Session>(*this, std::move(drafter), std::move(scope),
-                                   fused && store_ != nullptr, open);
+                                   fused && store_ != nullptr, open,
+                                   std::move(listener));
 }
 
-std::vector<Phrase> TrieSessions::GetPhrases(
-    const std::string& cache_scope, const std::string& tokenizer_fingerprint,
-    int32_t phrase_tokens, int32_t max) {
-  if (cache_scope.empty()) return {};
-  const ScopeKey key = ScopeKey::Of(cache_scope, tokenizer_fingerprint);
+std::vector<Phrase> TrieSessions::NewestPhrases(const PhraseQuery& query) {
+  if (query.cache_scope.empty()) return {};
+  const ScopeKey key =
+      ScopeKey::Of(query.cache_scope, query.tokenizer_fingerprint);
   std::vector<Phrase> phrases =
-      FindScope(key)->NewestPhrases(phrase_tokens, max);
+      FindScope(key)->NewestPhrases(query.phrase_tokens, query.max_phrases);
   observer_.OnLookup(Lookup::kPool, !phrases.empty());
   return phrases;
+}
+
+std::unique_ptr<SharedPhrases::Fetch> TrieSessions::GetPhrases(
+    const PhraseQuery& query, Done done) {
+  done(NewestPhrases(query));
+  return nullptr;
 }
 
 absl::Status TrieSessions::Admit() {

@@ -21,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/drafting/draft_session.h"
+#include "common/drafting/shared_phrases.h"
 #include "common/drafting/static_prior.h"
 #include "services/trie_drafter/core/scope_memory.h"
 #include "services/trie_drafter/core/warm_store.h"
@@ -47,7 +48,7 @@ class TrieObserver {
   virtual void OnLookup(Lookup what, bool hit) = 0;
 };
 
-class TrieSessions final : public DraftSessions {
+class TrieSessions final : public DraftSessions, public SharedPhrases {
  public:
   // `prior` and `store` may be null. `store` must outlive the object, the
   // observer both.
@@ -56,14 +57,16 @@ class TrieSessions final : public DraftSessions {
                TrieObserver& observer);
   ~TrieSessions() override;
 
-  // As DraftSessions has it. The object must outlive its sessions.
-  absl::StatusOr<std::unique_ptr<DraftSession>> Open(DraftOpen open) override;
+  // Reads the prompt before it returns; sessions answer within Ask. The object
+  // must outlive its sessions.
+  absl::StatusOr<std::unique_ptr<DraftSession>> Open(
+      DraftOpen open, std::shared_ptr<DraftListener> listener) override;
 
-  // The shared phrases of a scope, newest first; as
-  // ScopeMemory::NewestPhrases.
-  std::vector<Phrase> GetPhrases(const std::string& cache_scope,
-                                 const std::string& tokenizer_fingerprint,
-                                 int32_t phrase_tokens, int32_t max);
+  // As ScopeMemory::NewestPhrases.
+  std::vector<Phrase> NewestPhrases(const PhraseQuery& query);
+  // Done has run when it returns.
+  std::unique_ptr<Fetch> GetPhrases(const PhraseQuery& query,
+                                    Done done) override;
 
   int64_t sessions() const { return sessions_.load(); }
   ScopeTotals scopes() const { return scopes_->totals(); }

@@ -13,6 +13,7 @@
 #include "common/rpc/convert_draft.h"
 #include "common/rpc/status.h"
 #include "services/draft_worker/config.h"
+#include "tests/support/draft_caller.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/status_matchers.h"
 
@@ -137,7 +138,8 @@ class DraftWorkerTest : public ::testing::Test {
 TEST_F(DraftWorkerTest, DraftsOverTheWireAsInProcess) {
   Start();
   for (const std::string mode : {"draft_model", "ouroboros:window=5"}) {
-    auto own = service_->drafts().Open(OpenOf(mode, {1, 7, 3}));
+    auto own =
+        testing::DraftCaller::Open(service_->drafts(), OpenOf(mode, {1, 7, 3}));
     ASSERT_THAT(own, IsOk());
     Client client(*stub_);
     client.Send(OpenOf(mode, {1, 7, 3}));

@@ -13,47 +13,53 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Sessions that answer with their length; Round blocks while `blocked`, until
-// it is cancelled.
+// Sessions that answer with their length, and not while `blocked`: then a round
+// is under way until its session is closed.
 class ScriptedSessions final : public DraftSessions {
  public:
-  absl::StatusOr<std::unique_ptr<DraftSession>> Open(DraftOpen open) override {
+  absl::StatusOr<std::unique_ptr<DraftSession>> Open(
+      DraftOpen open, std::shared_ptr<DraftListener> listener) override {
+    if (full_) return absl::ResourceExhaustedError("too much to do");
     ++open_;
-    return std::make_unique<Session>(*this,
-                                     static_cast<int64_t>(open.tokens.size()));
+    return std::make_unique<Session>(
+        *this, static_cast<int64_t>(open.tokens.size()), std::move(listener));
   }
 
   std::atomic<int> open_{0};
   std::atomic<int> in_round_{0};
-  std::atomic<int> cancelled_{0};
   std::atomic<bool> blocked_{false};
+  std::atomic<bool> full_{false};
 
  private:
   class Session final : public DraftSession {
    public:
-    Session(ScriptedSessions& owner, int64_t length)
-        : owner_(owner), length_(length) {}
-    ~Session() override { --owner_.open_; }
-
-    absl::Status Round(const DraftRound& round, DraftAnswer& answer) override {
-      const absl::Status follows = CheckFollows(length_, round);
-      if (!follows.ok()) return follows;
-      length_ = round.length;
-      answer.length = length_;
-      ++owner_.in_round_;
-      if (owner_.blocked_) cancel_.WaitForNotification();
-      --owner_.in_round_;
-      return absl::OkStatus();
+    Session(ScriptedSessions& owner, int64_t length,
+            std::shared_ptr<DraftListener> listener)
+        : owner_(owner), length_(length), listener_(std::move(listener)) {}
+    ~Session() override {
+      owner_.in_round_ -= asked_;
+      --owner_.open_;
     }
-    void Cancel() override {
-      ++owner_.cancelled_;
-      cancel_.Notify();
+
+    void Ask(DraftRound round) override {
+      const absl::Status follows = CheckFollows(length_, round);
+      if (!follows.ok()) return listener_->OnFailed(follows);
+      length_ = round.length;
+      if (owner_.blocked_) {
+        ++owner_.in_round_;
+        ++asked_;
+        return;
+      }
+      DraftAnswer answer;
+      answer.length = length_;
+      listener_->OnAnswer(std::move(answer));
     }
 
    private:
     ScriptedSessions& owner_;
     int64_t length_;
-    absl::Notification cancel_;
+    int asked_ = 0;
+    const std::shared_ptr<DraftListener> listener_;
   };
 };
 
@@ -69,10 +75,9 @@ class CountingObserver final : public rpc::DraftStreamObserver {
 class StreamService final : public v1::TrieDrafter::CallbackService,
                             public rpc::Servable {
  public:
-  StreamService(int threads, int waiting, absl::Duration first_message_time)
-      : workers_(threads, waiting),
-        streams_({"test", "", {16, first_message_time, absl::Milliseconds(50)}},
-                 sessions_, workers_, observer_) {}
+  explicit StreamService(absl::Duration first_message_time)
+      : streams_({"test", "", {16, first_message_time, absl::Milliseconds(50)}},
+                 sessions_, observer_) {}
   rpc::DraftStreams::Reactor* Draft(
       grpc::CallbackServerContext* context) override {
     return streams_.Start(context);
@@ -87,16 +92,13 @@ class StreamService final : public v1::TrieDrafter::CallbackService,
 
   ScriptedSessions sessions_;
   CountingObserver observer_;
-  WorkerPool workers_;
   rpc::DraftStreams streams_;
 };
 
 class DraftStreamTest : public ::testing::Test {
  protected:
-  void Start(int threads = 2, int waiting = 16,
-             absl::Duration first_message_time = absl::Seconds(60)) {
-    service_ =
-        std::make_unique<StreamService>(threads, waiting, first_message_time);
+  void Start(absl::Duration first_message_time = absl::Seconds(60)) {
+    service_ = std::make_unique<StreamService>(first_message_time);
     rpc::ServerOptions options;
     options.listen = {"127.0.0.1:0"};
     auto server = rpc::Server::Start(options, {service_.get()});
@@ -137,11 +139,11 @@ TEST_F(DraftStreamTest, ACancelReachesTheRoundUnderWay) {
   client.Cancel();
   EXPECT_TRUE(
       Eventually([&] { return sessions().open_ == 0 && service_->Idle(); }));
-  EXPECT_EQ(sessions().cancelled_, 1);
+  EXPECT_EQ(sessions().in_round_, 0);
 }
 
 TEST_F(DraftStreamTest, AStreamThatSaysNothingIsEnded) {
-  Start(2, 16, absl::Milliseconds(20));
+  Start(absl::Milliseconds(20));
   DraftClient silent(*stub_);
   EXPECT_THAT(silent.Finish(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                         HasSubstr("no message within 20ms")));
@@ -149,7 +151,7 @@ TEST_F(DraftStreamTest, AStreamThatSaysNothingIsEnded) {
 }
 
 TEST_F(DraftStreamTest, AStreamThatSpokeMayBeSilentAfterwards) {
-  Start(2, 16, absl::Seconds(2));
+  Start(absl::Seconds(2));
   DraftClient client(*stub_);
   client.Send(OpenOf("auto", {1}));
   ASSERT_THAT(client.Ask(RoundOf(1, {})), IsOk());
@@ -184,16 +186,9 @@ TEST_F(DraftStreamTest, EndAllReachesTheRoundUnderWay) {
   EXPECT_TRUE(service_->Idle());
 }
 
-TEST_F(DraftStreamTest, WithoutRoomForWorkTheCallIsToldWhenToRetry) {
-  Start(/*threads=*/1, /*waiting=*/1);
-  sessions().blocked_ = true;
-  DraftClient client(*stub_);
-  client.Send(OpenOf("auto", {1}));
-  client.Send(RoundOf(1, {}));
-  ASSERT_TRUE(Eventually([&] { return sessions().in_round_ == 1; }));
-  DraftClient waiting(*stub_);
-  waiting.Send(OpenOf("auto", {1}));
-  ASSERT_TRUE(Eventually([&] { return service_->workers_.active() == 2; }));
+TEST_F(DraftStreamTest, AFullServiceSaysWhenToRetry) {
+  Start();
+  sessions().full_ = true;
   DraftClient other(*stub_);
   other.Send(OpenOf("auto", {1}));
   const absl::Status refused = other.Receive().status();

@@ -9,10 +9,13 @@
 
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/model_weights.h"
+#include "tests/support/draft_caller.h"
 #include "tests/unit/services/draft_worker/draft_fixture.h"
 
 namespace foretoken::draft_worker {
 namespace {
+
+using testing::DraftCaller;
 
 std::unique_ptr<DraftEngine> FakeEngine(DraftEngineOptions options = {}) {
   return std::make_unique<DraftEngine>(
@@ -22,7 +25,7 @@ std::unique_ptr<DraftEngine> FakeEngine(DraftEngineOptions options = {}) {
 
 // A few rounds of a session; all drafts.
 std::vector<Tokens> RunSession(DraftSessions& sessions, const DraftOpen& open) {
-  auto session = sessions.Open(open);
+  auto session = DraftCaller::Open(sessions, open);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return {};
   std::vector<Tokens> drafts;
@@ -104,14 +107,14 @@ TEST(EngineDraftSessionsTest, OnTheCpuBackendToo) {
 
 TEST(EngineDraftSessionsTest, AnEndedSessionIsFreed) {
   EngineDraftSessions drafts({}, FakeEngine(), nullptr);
-  auto session = drafts.Open(OpenOf(3));
+  auto session = DraftCaller::Open(drafts, OpenOf(3));
   ASSERT_TRUE(session.ok());
   DraftAnswer answer;
   ASSERT_TRUE((*session)->Round(MakeRound(17, {4}), answer).ok());
   EXPECT_EQ(drafts.loop().snapshot().sessions, 1);
   session->reset();
   // The next call is behind the close.
-  auto other = drafts.Open(OpenOf(0));
+  auto other = DraftCaller::Open(drafts, OpenOf(0));
   ASSERT_TRUE(other.ok());
   ASSERT_TRUE((*other)->Round(MakeRound(2, {4}), answer).ok());
   EXPECT_EQ(drafts.loop().snapshot().sessions, 1);
@@ -120,23 +123,45 @@ TEST(EngineDraftSessionsTest, AnEndedSessionIsFreed) {
 
 TEST(EngineDraftSessionsTest, AStaleRoundEndsTheSession) {
   EngineDraftSessions drafts({}, FakeEngine(), nullptr);
-  auto session = drafts.Open(OpenOf(0));
+  auto session = DraftCaller::Open(drafts, OpenOf(0));
   ASSERT_TRUE(session.ok());
   DraftAnswer answer;
   EXPECT_TRUE(
       absl::IsFailedPrecondition((*session)->Round(MakeRound(5, {4}), answer)));
-  EXPECT_TRUE(absl::IsNotFound((*session)->Round(MakeRound(2, {4}), answer)));
+  // It is gone, and says nothing more.
+  (*session)->Ask(MakeRound(2, {4}));
+  EXPECT_TRUE(absl::IsFailedPrecondition((*session)->Collect(answer)));
+  // The next call is behind the end.
+  auto other = DraftCaller::Open(drafts, OpenOf(0));
+  ASSERT_TRUE((*other)->Round(MakeRound(2, {4}), answer).ok());
+  EXPECT_EQ(drafts.loop().snapshot().sessions, 1);
 }
 
 TEST(EngineDraftSessionsTest, RefusalsReachTheCaller) {
   DraftEngineOptions options;
   options.max_sessions = 1;
   EngineDraftSessions drafts({}, FakeEngine(options), nullptr);
-  const auto first = drafts.Open(OpenOf(0));
+  const auto first = DraftCaller::Open(drafts, OpenOf(0));
   ASSERT_TRUE(first.ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(drafts.Open(OpenOf(1)).status()));
-  EXPECT_TRUE(absl::IsUnimplemented(
-      drafts.Open(MakeOpen("prompt_lookup", {1})).status()));
+  const auto refused = [&](const DraftOpen& open) {
+    DraftAnswer answer;
+    auto session = DraftCaller::Open(drafts, open);
+    return session.ok() ? (*session)->Collect(answer) : session.status();
+  };
+  EXPECT_TRUE(absl::IsResourceExhausted(refused(OpenOf(1))));
+  EXPECT_TRUE(absl::IsUnimplemented(refused(MakeOpen("prompt_lookup", {1}))));
+}
+
+TEST(EngineDraftSessionsTest, RoundsAskedAheadAreAnsweredInOrder) {
+  EngineDraftSessions drafts({}, FakeEngine(), nullptr);
+  auto session = DraftCaller::Open(drafts, OpenOf(0));
+  ASSERT_TRUE(session.ok());
+  for (int i = 0; i < 20; ++i) (*session)->Ask(MakeRound(2 + i, {4}));
+  DraftAnswer answer;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE((*session)->Collect(answer).ok());
+    EXPECT_EQ(answer.length, 2 + i);
+  }
 }
 
 // Holds every pass until told.
@@ -187,7 +212,7 @@ class GatedBackend final : public Backend {
 };
 
 TEST(EngineDraftSessionsTest,
-     ACancelledRoundReturnsWithinAPassAndFreesItsSession) {
+     ARoundThatIsClosedEndsWithinAPassAndFreesItsSession) {
   std::promise<void> gate;
   auto backend = std::make_unique<GatedBackend>(gate.get_future().share());
   std::future<void> started = backend->Started();
@@ -195,24 +220,22 @@ TEST(EngineDraftSessionsTest,
       {},
       std::make_unique<DraftEngine>(DraftEngineOptions(), std::move(backend)),
       nullptr);
-  auto session = drafts.Open(MakeOpen("draft_model:gamma=100", {1}));
+  auto session =
+      DraftCaller::Open(drafts, MakeOpen("draft_model:gamma=100", {1}));
   ASSERT_TRUE(session.ok());
-  DraftAnswer answer;
-  std::future<absl::Status> round = std::async(std::launch::async, [&] {
-    return (*session)->Round(MakeRound(2, {3}, 256), answer);
-  });
+  (*session)->Ask(MakeRound(2, {3}, 256));
   started.wait();
-  (*session)->Cancel();
+  (*session)->Close();
   gate.set_value();
-  EXPECT_TRUE(absl::IsCancelled(round.get()));
-  // The next call is behind the cancel.
-  auto other = drafts.Open(MakeOpen("draft_model", {1}));
+  // The next call is behind the close.
+  auto other = DraftCaller::Open(drafts, MakeOpen("draft_model", {1}));
   ASSERT_TRUE(other.ok());
-  EXPECT_EQ(drafts.loop().snapshot().totals.passes, 1);
-  // A cancel without a round under way does nothing.
-  (*other)->Cancel();
+  DraftAnswer answer;
   EXPECT_TRUE((*other)->Round(MakeRound(2, {3}), answer).ok());
   EXPECT_EQ(drafts.loop().snapshot().sessions, 1);
+  // One for the closed round, one for each token of the other's chain.
+  EXPECT_EQ(drafts.loop().snapshot().totals.passes,
+            1 + static_cast<int64_t>(answer.tree.size()));
 }
 
 TEST(EngineDraftSessionsTest, StoppingFailsTheRoundsUnderWay) {
@@ -223,17 +246,17 @@ TEST(EngineDraftSessionsTest, StoppingFailsTheRoundsUnderWay) {
       EngineLoopOptions(),
       std::make_unique<DraftEngine>(DraftEngineOptions(), std::move(backend)),
       nullptr);
-  auto session = drafts->Open(MakeOpen("draft_model:gamma=100", {1}));
+  auto session =
+      DraftCaller::Open(*drafts, MakeOpen("draft_model:gamma=100", {1}));
   ASSERT_TRUE(session.ok());
-  DraftAnswer answer;
-  std::future<absl::Status> round = std::async(std::launch::async, [&] {
-    return (*session)->Round(MakeRound(2, {3}, 256), answer);
-  });
+  (*session)->Ask(MakeRound(2, {3}, 256));
   started.wait();
   drafts->loop().Stop();
   gate.set_value();
-  EXPECT_TRUE(absl::IsUnavailable(round.get()));
-  EXPECT_TRUE(absl::IsUnavailable(drafts->Open(OpenOf(0)).status()));
+  DraftAnswer answer;
+  EXPECT_TRUE(absl::IsUnavailable((*session)->Collect(answer)));
+  EXPECT_TRUE(
+      absl::IsUnavailable(DraftCaller::Open(*drafts, OpenOf(0)).status()));
   session->reset();
 }
 

@@ -8,7 +8,6 @@
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
-#include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 
@@ -29,29 +28,22 @@ bool Eventually(const std::function<bool()>& condition) {
 }
 
 // A verifier that says of itself what a test wants.
-class FakeVerifier final : public v1::Verifier::Service {
+class FakeVerifier final : public VerifierPeer {
  public:
-  FakeVerifier() {
-    grpc::ServerBuilder builder;
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
+  absl::StatusOr<std::unique_ptr<VerifySession>> Open(
+      SessionRequest, std::shared_ptr<VerifyListener>) override {
+    return absl::UnimplementedError("no sessions");
   }
-  grpc::Status GetVerifierInfo(grpc::ServerContext*,
-                               const v1::GetVerifierInfoRequest*,
-                               v1::GetVerifierInfoResponse* response) override {
+  void GetInfo(absl::Time, OnInfo done) override {
     ++probes;
-    if (down) return grpc::Status(grpc::UNAVAILABLE, "down");
-    response->set_vocab_size(vocab_size);
-    response->set_max_positions(100);
-    response->set_sessions(sessions);
-    response->set_max_rows_per_session(max_rows);
-    v1::PassCost* cost = response->add_pass_costs();
-    cost->set_rows(1);
-    cost->set_milliseconds(pass_ms);
-    return grpc::Status::OK;
-  }
-  std::shared_ptr<grpc::Channel> Channel() {
-    return server_->InProcessChannel(grpc::ChannelArguments());
+    if (down) return done(absl::UnavailableError("down"));
+    VerifierInfo info;
+    info.vocab_size = vocab_size;
+    info.max_positions = 100;
+    info.sessions = sessions;
+    info.max_rows_per_session = max_rows;
+    info.pass_costs = {{1, pass_ms}};
+    done(info);
   }
 
   std::atomic<bool> down{false};
@@ -60,9 +52,6 @@ class FakeVerifier final : public v1::Verifier::Service {
   std::atomic<int> pass_ms{1};
   std::atomic<int> max_rows{320};
   std::atomic<int> probes{0};
-
- private:
-  std::unique_ptr<grpc::Server> server_;
 };
 
 class VerifierPoolTest : public ::testing::Test {
@@ -70,7 +59,9 @@ class VerifierPoolTest : public ::testing::Test {
   VerifierPool& Start(absl::Duration probe_interval = absl::Hours(1)) {
     std::vector<VerifierEndpoint> endpoints;
     for (FakeVerifier& verifier : verifiers_) {
-      endpoints.push_back({"fake", verifier.Channel(), ""});
+      // (The fixture's.)
+      endpoints.push_back({"fake", std::shared_ptr<VerifierPeer>(
+                                       std::shared_ptr<void>(), &verifier)});
     }
     VerifierPoolOptions options;
     options.probe_interval = probe_interval;
@@ -118,19 +109,19 @@ TEST_F(VerifierPoolTest, OneThatWasFoundDownIsAskedLast) {
 
 TEST_F(VerifierPoolTest, WhatPassesCostIsAsOfTheLastProbe) {
   VerifierPool& pool = Start(absl::Milliseconds(5));
-  EXPECT_EQ(pool.Info()->pass_costs(0).milliseconds(), 1);
+  EXPECT_EQ(pool.Info()->pass_costs[0].second, 1);
   for (FakeVerifier& verifier : verifiers_) verifier.pass_ms = 7;
-  EXPECT_TRUE(Eventually(
-      [&] { return pool.Info()->pass_costs(0).milliseconds() == 7; }));
+  EXPECT_TRUE(
+      Eventually([&] { return pool.Info()->pass_costs[0].second == 7; }));
 }
 
 TEST_F(VerifierPoolTest, LimitsAreTheLeastOfThoseThatAreUp) {
   verifiers_[1].max_rows = 128;
   VerifierPool& pool = Start(absl::Milliseconds(5));
-  EXPECT_EQ(pool.Info()->max_rows_per_session(), 128);
+  EXPECT_EQ(pool.Info()->max_rows_per_session, 128);
   verifiers_[1].down = true;
   EXPECT_TRUE(
-      Eventually([&] { return pool.Info()->max_rows_per_session() == 320; }));
+      Eventually([&] { return pool.Info()->max_rows_per_session == 320; }));
 }
 
 TEST_F(VerifierPoolTest, AProbeFindsOutWhoIsBack) {

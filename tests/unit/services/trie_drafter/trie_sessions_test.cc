@@ -7,12 +7,14 @@
 #include <thread>
 
 #include "services/trie_drafter/core/warm_record.h"
+#include "tests/support/draft_caller.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/services/trie_drafter/fakes.h"
 
 namespace foretoken::trie_drafter {
 namespace {
 
+using ::foretoken::testing::DraftCaller;
 using ::foretoken::testing::IsOk;
 using ::foretoken::testing::StatusIs;
 using ::testing::ElementsAre;
@@ -50,8 +52,8 @@ std::vector<TokenId> Output(TokenId first) {
 
 class TrieSessionsTest : public ::testing::Test {
  protected:
-  std::unique_ptr<DraftSession> Open(DraftOpen open) {
-    auto session = sessions_->Open(std::move(open));
+  std::unique_ptr<DraftCaller> Open(DraftOpen open) {
+    auto session = DraftCaller::Open(*sessions_, std::move(open));
     EXPECT_THAT(session, IsOk());
     return *std::move(session);
   }
@@ -67,7 +69,8 @@ class TrieSessionsTest : public ::testing::Test {
   // A whole request that adds `phrases` to those of its scope.
   static void AddPhrases(TrieSessions& sessions, const std::string& scope,
                          std::vector<Phrase> phrases) {
-    const auto session = sessions.Open(OpenOf("ouroboros", scope));
+    const auto session =
+        DraftCaller::Open(sessions, OpenOf("ouroboros", scope));
     ASSERT_THAT(session, IsOk());
     DraftRound round = RoundOf(4, {9});
     round.phrases = std::move(phrases);
@@ -105,14 +108,15 @@ TEST_F(TrieSessionsTest, NgramTrieDraftsFromPromptAndOutput) {
 }
 
 TEST_F(TrieSessionsTest, StaleAndRepeatedRoundsAreRefused) {
-  const auto session = Open(OpenOf("ngram_trie", ""));
-  DraftAnswer answer;
-  ASSERT_THAT(session->Round(RoundOf(5, {8, 9}), answer), IsOk());
   const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition,
                                 HasSubstr("committed_length"));
-  EXPECT_THAT(session->Round(RoundOf(5, {8, 9}), answer), refused);
-  EXPECT_THAT(session->Round(RoundOf(4, {}), answer), refused);
-  EXPECT_THAT(session->Round(RoundOf(9, {1}), answer), refused);
+  for (const DraftRound& round :
+       {RoundOf(5, {8, 9}), RoundOf(4, {}), RoundOf(9, {1})}) {
+    const auto session = Open(OpenOf("ngram_trie", ""));
+    DraftAnswer answer;
+    ASSERT_THAT(session->Round(RoundOf(5, {8, 9}), answer), IsOk());
+    EXPECT_THAT(session->Round(round, answer), refused);
+  }
 }
 
 TEST_F(TrieSessionsTest, OutputServesLaterRequestsOfItsScopeAlone) {
@@ -159,12 +163,12 @@ TEST_F(TrieSessionsTest, OuroborosTakesPhrasesAndDraftsNothing) {
   ASSERT_THAT(session->Round(round, answer), IsOk());
   EXPECT_EQ(answer.tree.size(), 0);
   EXPECT_EQ(answer.length, 4);
-  EXPECT_THAT(sessions_->GetPhrases("a", "", 3, 10),
+  EXPECT_THAT(sessions_->NewestPhrases({"a", "", 3, 10}),
               ElementsAre(ElementsAre(8, 3, 4), ElementsAre(7, 1, 2)));
-  EXPECT_THAT(sessions_->GetPhrases("a", "", 3, 1),
+  EXPECT_THAT(sessions_->NewestPhrases({"a", "", 3, 1}),
               ElementsAre(ElementsAre(8, 3, 4)));
-  EXPECT_THAT(sessions_->GetPhrases("b", "", 3, 10), IsEmpty());
-  EXPECT_THAT(sessions_->GetPhrases("", "", 3, 10), IsEmpty());
+  EXPECT_THAT(sessions_->NewestPhrases({"b", "", 3, 10}), IsEmpty());
+  EXPECT_THAT(sessions_->NewestPhrases({"", "", 3, 10}), IsEmpty());
   EXPECT_EQ(observer_.pool_[1], 2);
   EXPECT_EQ(observer_.pool_[0], 1);
 }
@@ -173,7 +177,7 @@ TEST_F(TrieSessionsTest, OuroborosTakesPhrasesAndDraftsNothing) {
 // (tests/unit/speculation/modes_test.cc).
 TEST_F(TrieSessionsTest, ModesDraftedElsewhereAreRefused) {
   EXPECT_THAT(
-      sessions_->Open(OpenOf("draft_model", "")),
+      DraftCaller::Open(*sessions_, OpenOf("draft_model", "")),
       StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("draft_model")));
   EXPECT_EQ(sessions_->sessions(), 0);
 }
@@ -182,11 +186,11 @@ TEST_F(TrieSessionsTest, SessionsAndTheirBytesAreBounded) {
   options_.max_sessions = 2;
   options_.max_context_tokens = 8;
   TrieSessions bounded(options_, nullptr, nullptr, observer_);
-  auto first = bounded.Open(OpenOf("ngram_trie", ""));
-  auto second = bounded.Open(OpenOf("auto", ""));
+  auto first = DraftCaller::Open(bounded, OpenOf("ngram_trie", ""));
+  auto second = DraftCaller::Open(bounded, OpenOf("auto", ""));
   const auto full =
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("sessions"));
-  EXPECT_THAT(bounded.Open(OpenOf("ngram_trie", "")), full);
+  EXPECT_THAT(DraftCaller::Open(bounded, OpenOf("ngram_trie", "")), full);
   EXPECT_GT(observer_.bytes_, 0);
   DraftAnswer answer;
   EXPECT_THAT((*first)->Round(RoundOf(9, {1, 2, 3, 4, 5, 6}), answer),
@@ -197,14 +201,14 @@ TEST_F(TrieSessionsTest, SessionsAndTheirBytesAreBounded) {
   EXPECT_EQ(observer_.bytes_, 0);
   EXPECT_EQ(bounded.sessions(), 0);
   EXPECT_THAT(
-      bounded.Open(OpenOf("ngram_trie", "", Output(1))),
+      DraftCaller::Open(bounded, OpenOf("ngram_trie", "", Output(1))),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("token_ids")));
 
   options_.max_session_bytes = 0;
   TrieSessions tight(options_, nullptr, nullptr, observer_);
-  auto holder = tight.Open(OpenOf("ngram_trie", ""));
+  auto holder = DraftCaller::Open(tight, OpenOf("ngram_trie", ""));
   ASSERT_THAT(holder, IsOk());
-  EXPECT_THAT(tight.Open(OpenOf("ngram_trie", "")), full);
+  EXPECT_THAT(DraftCaller::Open(tight, OpenOf("ngram_trie", "")), full);
 }
 
 TEST_F(TrieSessionsTest, AnyTokenIdIsDraftedFromSafely) {
@@ -228,7 +232,8 @@ TEST_F(TrieSessionsTest, WhatEndsIsStoredAndWhatWasStoredIsLoaded) {
 
   FakeStore other;
   TrieSessions restarted(options_, nullptr, &other, observer_);
-  EXPECT_THAT(restarted.GetPhrases("a", "", 0, 10), IsEmpty());  // not waited
+  EXPECT_THAT(restarted.NewestPhrases({"a", "", 0, 10}),
+              IsEmpty());  // not waited
   AddPhrases(restarted, "a", {{7, 3}});
   StoredScope stored;
   stored.outputs = {store_.outputs()[0].second};
@@ -236,9 +241,10 @@ TEST_F(TrieSessionsTest, WhatEndsIsStoredAndWhatWasStoredIsLoaded) {
   EXPECT_EQ(other.AnswerLoads(stored), 1);  // once a scope
   // What was stored is older than what came since.
   EXPECT_THAT(
-      restarted.GetPhrases("a", "", 2, 10),
+      restarted.NewestPhrases({"a", "", 2, 10}),
       ElementsAre(ElementsAre(7, 3), ElementsAre(7, 2), ElementsAre(7, 1)));
-  auto session = restarted.Open(OpenOf("auto", "a", {5, 100, 101}));
+  auto session =
+      DraftCaller::Open(restarted, OpenOf("auto", "a", {5, 100, 101}));
   DraftAnswer answer;
   ASSERT_THAT((*session)->Round(RoundOf(3, {}), answer), IsOk());
   ASSERT_GT(answer.tree.size(), 0);
@@ -246,7 +252,7 @@ TEST_F(TrieSessionsTest, WhatEndsIsStoredAndWhatWasStoredIsLoaded) {
 }
 
 TEST_F(TrieSessionsTest, LongOutputsAreStoredFromTheirEnd) {
-  std::unique_ptr<DraftSession> session = Open(OpenOf("auto", "a"));
+  std::unique_ptr<DraftCaller> session = Open(OpenOf("auto", "a"));
   int64_t length = 3;
   DraftAnswer answer;
   for (int i = 0; i < 3000; ++i) {
@@ -269,7 +275,8 @@ TEST_F(TrieSessionsTest, OneScopeServesManyThreads) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([this, t] {
       for (int request = 0; request < 8; ++request) {
-        auto session = sessions_->Open(
+        auto session = DraftCaller::Open(
+            *sessions_,
             OpenOf(t % 2 == 0 ? "auto" : "ouroboros", "shared", Output(t)));
         ASSERT_THAT(session, IsOk());
         int64_t length = 20;
@@ -280,7 +287,7 @@ TEST_F(TrieSessionsTest, OneScopeServesManyThreads) {
           answer.Clear();
           ASSERT_THAT((*session)->Round(round, answer), IsOk());
         }
-        sessions_->GetPhrases("shared", "", 3, 100);
+        sessions_->NewestPhrases({"shared", "", 3, 100});
       }
     });
   }

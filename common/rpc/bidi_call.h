@@ -1,0 +1,159 @@
+// BidiCall: the client's side of a bidirectional stream, over gRPC's callback
+// API: one read and one write outstanding.
+//
+//   Start -> Send* -> Finish
+//
+// Thread-safe.
+#ifndef FORETOKEN_COMMON_RPC_BIDI_CALL_H_
+#define FORETOKEN_COMMON_RPC_BIDI_CALL_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/live_calls.h"
+#include "common/rpc/status.h"
+#include "grpcpp/support/client_callback.h"
+
+namespace foretoken::rpc {
+
+// Takes what a stream receives. Called by one thread at a time, which must not
+// be kept.
+template <typename Response>
+class BidiReader {
+ public:
+  virtual ~BidiReader() = default;
+  // False cancels the stream.
+  virtual bool OnMessage(Response& message) = 0;
+  // The stream is gone, with this status; last.
+  virtual void OnEnd(const absl::Status& status) = 0;
+};
+
+template <typename Request, typename Response>
+class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
+                       public LiveCall {
+ public:
+  using Reactor = grpc::ClientBidiReactor<Request, Response>;
+  using Reader = BidiReader<Response>;
+  // A stub's method: `stub.async()->Verify(context, reactor)`.
+  using Method = std::function<void(grpc::ClientContext*, Reactor*)>;
+
+  // gRPC holds the call until the stream is done, whoever lets go before.
+  // `calls` are the channel's and outlive the call.
+  static std::shared_ptr<BidiCall> Start(const Method& method,
+                                         absl::Time deadline,
+                                         const std::string& token,
+                                         LiveCalls& calls,
+                                         std::unique_ptr<Reader> reader) {
+    std::shared_ptr<BidiCall> call(new BidiCall(calls, std::move(reader)));
+    call->self_ = call;
+    PrepareCall(call->context_, deadline, token);
+    method(&call->context_, call.get());
+    // Writes are started outside reactions: the hold keeps OnDone away.
+    call->AddHold();
+    call->StartRead(&call->response_);
+    call->StartCall();
+    return call;
+  }
+  ~BidiCall() override { membership_.calls.Forget(this); }
+
+  // Queues the message, unless the stream is on its way out.
+  void Send(Request message) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (finishing_) return;
+    unsent_.push_back(std::move(message));
+    WriteNext();
+  }
+
+  // No more messages: the service ends the stream once it has read them.
+  void Finish() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    finishing_ = true;
+    WriteNext();
+  }
+
+  // Ends the stream now.
+  void Cancel() override { context_.TryCancel(); }
+
+  bool done() const override ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return done_;
+  }
+
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      if (!reader_->OnMessage(response_)) Cancel();
+      this->StartRead(&response_);
+      return;
+    }
+    absl::MutexLock lock(&mu_);
+    Break();
+  }
+
+  void OnWriteDone(bool ok) override {
+    absl::MutexLock lock(&mu_);
+    writing_ = false;
+    if (!ok) Break();
+    WriteNext();
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    // Outlives the lock: the caller may have let go already.
+    const std::shared_ptr<BidiCall> last = std::move(self_);
+    reader_->OnEnd(FromGrpcStatus(status));
+    absl::MutexLock lock(&mu_);
+    done_ = true;
+  }
+
+ private:
+  BidiCall(LiveCalls& calls, std::unique_ptr<Reader> reader)
+      : membership_(calls, this), reader_(std::move(reader)) {}
+
+  // Nothing goes either way any more; the status is on its way, once nothing
+  // holds it.
+  void Break() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    broken_ = finishing_ = true;
+    unsent_.clear();
+    WriteNext();
+  }
+
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (writing_ || !hold_) return;
+    if (!unsent_.empty()) {
+      request_ = std::move(unsent_.front());
+      unsent_.pop_front();
+      writing_ = true;
+      this->StartWrite(&request_);
+    } else if (finishing_) {
+      hold_ = false;
+      if (!broken_) this->StartWritesDone();
+      this->RemoveHold();
+    }
+  }
+
+  LiveCalls::Membership membership_;  // before all that holds the channel
+  const std::unique_ptr<Reader> reader_;
+  grpc::ClientContext context_;
+  Request request_;    // being written
+  Response response_;  // being read
+
+  mutable absl::Mutex mu_;
+  std::deque<Request> unsent_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool broken_ ABSL_GUARDED_BY(mu_) = false;
+  bool finishing_ ABSL_GUARDED_BY(mu_) = false;  // the hold is to be given up
+  bool hold_ ABSL_GUARDED_BY(mu_) = true;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<BidiCall> self_;
+};
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_BIDI_CALL_H_

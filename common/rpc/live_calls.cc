@@ -1,0 +1,66 @@
+#include "common/rpc/live_calls.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+
+namespace foretoken::rpc {
+namespace {
+
+constexpr absl::Duration kEndTime = absl::Seconds(5);
+constexpr size_t kMaxEnding = 1024;
+
+}  // namespace
+
+LiveCalls::~LiveCalls() {
+  std::deque<Ending> ending;
+  {
+    absl::MutexLock lock(&mu_);
+    ending.swap(ending_);
+    for (LiveCall* call : calls_) call->Cancel();
+  }
+  ending.clear();
+  const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return count_ == 0;
+  };
+  absl::MutexLock lock(&mu_);
+  mu_.Await(absl::Condition(&none));
+}
+
+void LiveCalls::LetEnd(std::shared_ptr<LiveCall> call) {
+  const absl::Time now = absl::Now();
+  std::vector<std::shared_ptr<LiveCall>> gone;  // destroyed without the lock
+  absl::MutexLock lock(&mu_);
+  ending_.push_back({now, std::move(call)});
+  while (!ending_.empty()) {
+    Ending& oldest = ending_.front();
+    if (!oldest.call->done()) {
+      const bool overdue =
+          now - oldest.since > kEndTime || ending_.size() > kMaxEnding;
+      if (!overdue) return;
+      oldest.call->Cancel();
+    }
+    gone.push_back(std::move(oldest.call));
+    ending_.pop_front();
+  }
+}
+
+LiveCalls::Membership::Membership(LiveCalls& owner, LiveCall* call)
+    : calls(owner) {
+  absl::MutexLock lock(&owner.mu_);
+  owner.calls_.insert(call);
+  ++owner.count_;
+}
+
+LiveCalls::Membership::~Membership() {
+  absl::MutexLock lock(&calls.mu_);
+  --calls.count_;
+}
+
+void LiveCalls::Forget(LiveCall* call) {
+  absl::MutexLock lock(&mu_);
+  calls_.erase(call);
+}
+
+}  // namespace foretoken::rpc

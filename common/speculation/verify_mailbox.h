@@ -1,0 +1,82 @@
+// VerifyMailbox: the listener of a caller that waits for its answers.
+// Thread-safe; waiting is for one thread.
+#ifndef FORETOKEN_COMMON_SPECULATION_VERIFY_MAILBOX_H_
+#define FORETOKEN_COMMON_SPECULATION_VERIFY_MAILBOX_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/speculation/verify_session.h"
+
+namespace foretoken {
+
+class VerifyMailbox final : public VerifyListener {
+ public:
+  void OnOpened(const std::string& numerics_fingerprint) override
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    fingerprint_ = numerics_fingerprint;
+  }
+  void OnPrefilled(PrefillResult result) override ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    prefilled_ = std::move(result);
+  }
+  void OnRound(RoundResult result) override ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    round_ = std::move(result);
+  }
+  // The first status counts.
+  void OnFailed(absl::Status status) override ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (failure_.ok()) failure_ = std::move(status);
+  }
+
+  // The answer, or the error that ended the session: it need not wait for an
+  // answer that was not taken. DeadlineExceeded where neither has come by
+  // `deadline`.
+  absl::StatusOr<PrefillResult> CollectPrefill(absl::Time deadline) {
+    return Collect(prefilled_, deadline);
+  }
+  absl::StatusOr<RoundResult> CollectRound(absl::Time deadline) {
+    return Collect(round_, deadline);
+  }
+
+  // Once there was a PrefillResult.
+  std::string fingerprint() const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return fingerprint_;
+  }
+
+ private:
+  template <typename Result>
+  absl::StatusOr<Result> Collect(std::optional<Result>& slot,
+                                 absl::Time deadline) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return slot.has_value() || !failure_.ok();
+    };
+    if (!mu_.AwaitWithDeadline(absl::Condition(&ready), deadline)) {
+      return absl::DeadlineExceededError("the request's deadline has passed");
+    }
+    if (!failure_.ok()) return failure_;
+    absl::StatusOr<Result> result = *std::move(slot);
+    slot.reset();
+    return result;
+  }
+
+  mutable absl::Mutex mu_;
+  std::string fingerprint_ ABSL_GUARDED_BY(mu_);
+  std::optional<PrefillResult> prefilled_ ABSL_GUARDED_BY(mu_);
+  std::optional<RoundResult> round_ ABSL_GUARDED_BY(mu_);
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_SPECULATION_VERIFY_MAILBOX_H_

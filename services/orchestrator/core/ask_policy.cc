@@ -1,0 +1,216 @@
+#include "services/orchestrator/core/ask_policy.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+// A service that owes this many answers is not asked for more.
+constexpr int kMaxUnanswered = 4;
+// A service that says nothing for so long has lost the session: a hung process
+// or host ends sooner, by the connection's keepalive.
+constexpr absl::Duration kMaxDebtTime = absl::Minutes(1);
+// From then on it is asked in every 32nd round.
+constexpr int kMaxLateInARow = 5;
+// Phrases that are kept for the next answer.
+constexpr size_t kMaxPhrases = 4096;
+
+double RandomShare() {
+  thread_local std::minstd_rand random{std::random_device()()};
+  return std::uniform_real_distribution<double>(0.0, 1.0)(random);
+}
+
+const char* Name(CircuitBreaker::State state) {
+  switch (state) {
+    case CircuitBreaker::State::kClosed:
+      return "closed";
+    case CircuitBreaker::State::kHalfOpen:
+      return "half-open";
+    case CircuitBreaker::State::kOpen:
+      return "open";
+  }
+  return "";
+}
+
+}  // namespace
+
+DraftPeer::DraftPeer(std::string name, DraftSessions& sessions,
+                     const CircuitBreakerOptions& breaker, Clock clock,
+                     CircuitBreaker::Listener on_state)
+    : name_(std::move(name)),
+      sessions_(sessions),
+      clock_(std::move(clock)),
+      breaker_(breaker, clock_, RandomShare,
+               [name = name_,
+                on_state = std::move(on_state)](CircuitBreaker::State state) {
+                 if (on_state) on_state(state);
+                 FORETOKEN_LOG(kInfo, name, ": circuit breaker ", Name(state));
+               }) {}
+
+void AskPolicy::OpenAhead() {
+  if (session_ != nullptr) return;
+  const std::optional<int64_t> epoch = peer_.breaker().AllowAhead();
+  if (!epoch.has_value()) return;
+  epoch_ = *epoch;
+  Open();
+}
+
+void AskPolicy::Open() {
+  mailbox_ = std::make_shared<DraftMailbox>(peer_.clock());
+  absl::StatusOr<std::unique_ptr<DraftSession>> session =
+      peer_.sessions().Open(text_(), mailbox_);
+  if (session.ok()) {
+    session_ = *std::move(session);
+  } else {
+    outcome_ = Lost(session.status());
+  }
+}
+
+bool AskPolicy::Begin() {
+  pending_ = false;
+  outcome_ = DraftOutcome::kNotAsked;
+  TakeUnwaited();
+  if (given_up_) {
+    outcome_ = DraftOutcome::kRefused;
+    return false;
+  }
+  const bool owes_all = OwesAllItMay();
+  if (owes_all || (!left_alone_ && skip_ > 0)) {
+    skip_ = std::max(0, skip_ - 1);
+    if (unanswered_ > 0) peer_.breaker().Late();
+    outcome_ = left_alone_ ? DraftOutcome::kBreakerOpen : DraftOutcome::kLate;
+    return false;
+  }
+  const std::optional<int64_t> epoch = peer_.breaker().Allow();
+  if (!epoch.has_value()) {
+    left_alone_ = true;
+    outcome_ = DraftOutcome::kBreakerOpen;
+    return false;
+  }
+  epoch_ = *epoch;
+  if (std::exchange(left_alone_, false)) late_in_a_row_ = skip_ = 0;
+  // A session is kept even through an open breaker: another one would begin
+  // again with a prompt that this one may be almost through with.
+  if (session_ == nullptr) Open();
+  return session_ != nullptr;
+}
+
+void AskPolicy::Ask(DraftRound round) {
+  asked_length_ = round.length;
+  asked_at_ = Now();
+  pending_ = true;
+  Tell(std::move(round));
+}
+
+void AskPolicy::Tell(DraftRound round) {
+  if (unanswered_++ == 0) owes_since_ = Now();
+  session_->Ask(std::move(round));
+}
+
+void AskPolicy::Pass() {
+  pending_ = false;
+  outcome_ = DraftOutcome::kNotAsked;
+  skip_ = std::max(0, skip_ - 1);
+  TakeUnwaited();
+}
+
+DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
+  draft.Clear();
+  if (!std::exchange(pending_, false)) return outcome_;
+  while (true) {
+    auto letter = mailbox_->Collect(deadline);
+    if (!letter.has_value()) {
+      peer_.breaker().Late();
+      skip_ = (1 << std::min(late_in_a_row_++, kMaxLateInARow)) - 1;
+      return DraftOutcome::kLate;
+    }
+    if (!letter->ok()) return Lost(letter->status());
+    DraftAnswer& answer = (*letter)->answer;
+    const bool fresh = answer.length == asked_length_;
+    if (--unanswered_ == 0 && !fresh) {
+      return Lost(absl::DataLossError("an answer to no question"));
+    }
+    Heard(answer);
+    if (!fresh) continue;
+    late_in_a_row_ = 0;
+    draft.tree = std::move(answer.tree);
+    draft.phrases = std::exchange(phrases_, {});
+    draft.latency = (*letter)->arrived - asked_at_;
+    return DraftOutcome::kAnswered;
+  }
+}
+
+// Takes answers that nobody waits for, and the end of a session.
+void AskPolicy::TakeUnwaited() {
+  while (session_ != nullptr) {
+    auto letter = mailbox_->Collect(absl::InfinitePast());
+    if (!letter.has_value()) return;
+    if (!letter->ok()) {
+      outcome_ = Lost(letter->status());
+      return;
+    }
+    --unanswered_;
+    Heard((*letter)->answer);
+  }
+}
+
+// An answer came, in time or not.
+void AskPolicy::Heard(DraftAnswer& answer) {
+  heard_ = true;
+  owes_since_ = Now();
+  peer_.breaker().Success();
+  const size_t room = kMaxPhrases - std::min(kMaxPhrases, phrases_.size());
+  const size_t taken = std::min(room, answer.phrases.size());
+  phrases_.insert(phrases_.end(),
+                  std::make_move_iterator(answer.phrases.begin()),
+                  std::make_move_iterator(answer.phrases.begin() + taken));
+}
+
+// A session that is owed too much for too long is given up.
+bool AskPolicy::OwesAllItMay() {
+  if (unanswered_ < kMaxUnanswered) return false;
+  if (Now() - owes_since_ < kMaxDebtTime) return true;
+  Drop();
+  return false;
+}
+
+void AskPolicy::Drop() {
+  session_.reset();
+  mailbox_.reset();
+  unanswered_ = 0;
+  heard_ = false;
+}
+
+// The session is gone, for `status`; the next ask opens another.
+DraftOutcome AskPolicy::Lost(const absl::Status& status) {
+  // Nothing was asked, and the service does not wait for ever.
+  const bool expired = absl::IsDeadlineExceeded(status) && unanswered_ == 0;
+  // The request's own fault, such as another tokenizer's tokens: the service is
+  // well, and will say so again. A session that was well once may be opened
+  // again.
+  const bool unfit = absl::IsInvalidArgument(status) ||
+                     absl::IsUnimplemented(status) ||
+                     absl::IsNotFound(status) ||
+                     (absl::IsFailedPrecondition(status) && !heard_);
+  Drop();
+  if (expired) return DraftOutcome::kNotAsked;
+  // Once a request: the metrics count them all.
+  if (!std::exchange(logged_, true)) {
+    FORETOKEN_LOG(kInfo, peer_.name(), ": no draft: ", status.ToString());
+  }
+  if (unfit) {
+    given_up_ = true;
+    return DraftOutcome::kRefused;
+  }
+  peer_.breaker().Failure(epoch_);
+  return absl::IsResourceExhausted(status) ? DraftOutcome::kRefused
+                                           : DraftOutcome::kBroken;
+}
+
+}  // namespace foretoken::orchestrator

@@ -1,0 +1,80 @@
+#include "services/orchestrator/core/served_source.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace foretoken::orchestrator {
+namespace {
+
+// Phrases that wait to be passed on.
+constexpr size_t kMaxPhrases = 4096;
+
+}  // namespace
+
+ServedSource::ServedSource(ServedSourceOptions options, DraftPeer& peer)
+    : options_(std::move(options)), policy_(peer, [this] { return Text(); }) {}
+
+ServedSource::~ServedSource() {
+  fetch_.reset();
+  // The rest of the output: what a service keeps of it is for later requests.
+  if (!policy_.open() || unsent_.empty()) return;
+  DraftRound last;
+  last.length = static_cast<int64_t>(open_.tokens.size());
+  policy_.Tell(Next(last));
+}
+
+void ServedSource::Start(const DraftOpen& open) {
+  open_ = open;
+  open_.mode = options_.mode;
+  open_.tokenizer_fingerprint = options_.tokenizer_fingerprint;
+  if (options_.phrases == nullptr || open_.cache_scope.empty()) {
+    policy_.OpenAhead();
+    return;
+  }
+  // Until the fetch is over this object is its callback's alone.
+  fetch_ = options_.phrases->GetPhrases(
+      {open_.cache_scope, open_.tokenizer_fingerprint, options_.phrase_tokens,
+       options_.warm_phrases},
+      [this](std::vector<Phrase> phrases) {
+        // They come newest first and are inserted in order.
+        std::reverse(phrases.begin(), phrases.end());
+        open_.phrases = std::move(phrases);
+        policy_.OpenAhead();
+      });
+}
+
+DraftOpen ServedSource::Text() {
+  unsent_.clear();
+  fresh_ = true;
+  return open_;
+}
+
+DraftRound ServedSource::Next(const DraftRound& round) {
+  DraftRound next;
+  next.length = round.length;
+  next.committed = std::exchange(unsent_, {});
+  // A session knows nothing of trees that were verified before it.
+  if (!std::exchange(fresh_, false)) next.verified = round.verified;
+  next.max_nodes = round.max_nodes;
+  next.budget = round.budget;
+  next.phrases = std::exchange(phrases_, {});
+  return next;
+}
+
+void ServedSource::Ask(const DraftRound& round) {
+  fetch_.reset();
+  open_.tokens.insert(open_.tokens.end(), round.committed.begin(),
+                      round.committed.end());
+  unsent_.insert(unsent_.end(), round.committed.begin(), round.committed.end());
+  const size_t room = kMaxPhrases - std::min(kMaxPhrases, phrases_.size());
+  const size_t taken = std::min(room, round.phrases.size());
+  phrases_.insert(phrases_.end(), round.phrases.begin(),
+                  round.phrases.begin() + taken);
+  if (drafts() && round.max_nodes == 0) {
+    policy_.Pass();
+  } else if (policy_.Begin()) {
+    policy_.Ask(Next(round));
+  }
+}
+
+}  // namespace foretoken::orchestrator

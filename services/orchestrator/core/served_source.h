@@ -1,0 +1,66 @@
+// ServedSource: a DraftSource on a session of a drafting service. It keeps the
+// text, and tells the session what that has not heard of.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SERVED_SOURCE_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SERVED_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/drafting/draft_session.h"
+#include "common/drafting/shared_phrases.h"
+#include "common/speculation/modes.h"
+#include "services/orchestrator/core/ask_policy.h"
+#include "services/orchestrator/core/draft_peer.h"
+#include "services/orchestrator/core/draft_source.h"
+
+namespace foretoken::orchestrator {
+
+struct ServedSourceOptions {
+  DrafterId id = DrafterId::kFused;
+  bool drafts = true;
+  bool needs_rows = false;
+  Mode mode;
+  std::string tokenizer_fingerprint;
+  // The working pool of a session in a cache scope starts with the scope's
+  // phrases, which are asked for while the target prefills; null: empty.
+  SharedPhrases* phrases = nullptr;
+  int32_t warm_phrases = 0;   // at most so many
+  int32_t phrase_tokens = 0;  // of this length
+};
+
+class ServedSource final : public DraftSource {
+ public:
+  // `peer` and `options.phrases` must outlive the object.
+  ServedSource(ServedSourceOptions options, DraftPeer& peer);
+  ~ServedSource() override;
+
+  DrafterId id() const override { return options_.id; }
+  bool drafts() const override { return options_.drafts; }
+  bool needs_rows() const override { return options_.needs_rows; }
+  void Start(const DraftOpen& open) override;
+  void Ask(const DraftRound& round) override;
+  DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override {
+    return policy_.Collect(deadline, draft);
+  }
+
+ private:
+  DraftOpen Text();
+  DraftRound Next(const DraftRound& round);
+
+  const ServedSourceOptions options_;
+  DraftOpen open_;               // its tokens: all of the text
+  std::vector<TokenId> unsent_;  // its end, that the session has not seen
+  std::vector<Phrase> phrases_;  // to be passed on
+  bool fresh_ = false;           // the session has not heard of any round
+  AskPolicy policy_;
+  std::unique_ptr<SharedPhrases::Fetch> fetch_;  // ends before the rest
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SERVED_SOURCE_H_

@@ -1,0 +1,236 @@
+#include "services/orchestrator/core/ask_policy.h"
+
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/services/orchestrator/fake_draft_sessions.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+using ::testing::ElementsAre;
+
+class AskPolicyTest : public ::testing::Test {
+ protected:
+  AskPolicyTest() {
+    breaker_.failures_in_a_row = 3;
+    breaker_.silence = absl::Seconds(2);
+    breaker_.first_backoff = absl::Seconds(10);
+    breaker_.jitter = 0;
+    Make();
+  }
+  void Make() {
+    peer_ = std::make_unique<DraftPeer>("test", sessions_, breaker_,
+                                        [this] { return now_; });
+    policy_ = std::make_unique<AskPolicy>(*peer_, [] { return DraftOpen(); });
+  }
+
+  // One round: asks, and waits no time for the answer.
+  DraftOutcome Round() {
+    ++length_;
+    now_ += absl::Milliseconds(10);
+    if (policy_->Begin()) {
+      DraftRound round;
+      round.length = length_;
+      round.committed = {static_cast<TokenId>(length_)};
+      round.max_nodes = 8;
+      policy_->Ask(std::move(round));
+    }
+    return policy_->Collect(now_, draft_);
+  }
+
+  CircuitBreakerOptions breaker_;
+  absl::Time now_ = absl::UnixEpoch();
+  FakeDraftSessions sessions_;
+  std::unique_ptr<DraftPeer> peer_;
+  std::unique_ptr<AskPolicy> policy_;
+  int64_t length_ = 0;
+  SourceDraft draft_;
+};
+
+TEST_F(AskPolicyTest, AnAnswerInTimeIsTheDraft) {
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_THAT(draft_.tree.tokens, ElementsAre(1));
+  EXPECT_THAT(draft_.phrases, ElementsAre(ElementsAre(1, 2)));
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_EQ(sessions_.opens, 1);
+}
+
+TEST_F(AskPolicyTest, ASessionIsOpenedAheadUnlessTheBreakerIsOpen) {
+  policy_->OpenAhead();
+  policy_->OpenAhead();
+  EXPECT_EQ(sessions_.opens, 1);
+  sessions_.failure = absl::InternalError("broken");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Round(), DraftOutcome::kBroken);
+  EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kOpen);
+  const int opens = sessions_.opens;
+  policy_->OpenAhead();
+  EXPECT_EQ(sessions_.opens, opens);
+}
+
+TEST_F(AskPolicyTest, RoundsAfterLateAnswersGoWithoutAnAsk) {
+  sessions_.at_once = false;
+  std::vector<int64_t> asked;
+  while (length_ < 80) {
+    EXPECT_EQ(Round(), DraftOutcome::kLate);
+    if (sessions_.owed.empty()) continue;
+    asked.push_back(length_);
+    sessions_.Answer();  // too late
+  }
+  // 0, 1, 3, 7, 15, 31 rounds in between.
+  EXPECT_THAT(asked, ElementsAre(1, 2, 4, 8, 16, 32, 64));
+  EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kClosed);
+  // One in time, and it is asked in every round again.
+  sessions_.at_once = true;
+  while (Round() != DraftOutcome::kAnswered) ASSERT_LT(length_, 200);
+  // The phrases of the seven late ones come with it.
+  EXPECT_EQ(draft_.phrases.size(), 8u);
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+}
+
+TEST_F(AskPolicyTest, RoundsThatWantNoDraftCountDownAPause) {
+  sessions_.at_once = false;
+  for (int i = 0; i < 3; ++i) Round();
+  sessions_.Answer();
+  sessions_.Answer();
+  const size_t asked = sessions_.lengths.size();  // 1, 2, then a pause of 1
+  ASSERT_EQ(asked, 2u);
+  Round();  // 4: asked, then a pause of 3
+  for (int i = 0; i < 3; ++i) policy_->Pass();
+  EXPECT_EQ(policy_->Collect(now_, draft_), DraftOutcome::kNotAsked);
+  Round();
+  EXPECT_EQ(sessions_.lengths.size(), asked + 2);
+}
+
+TEST_F(AskPolicyTest, AServiceThatOwesFourAnswersIsNotAskedForMore) {
+  breaker_.silence = absl::Hours(1);
+  Make();
+  sessions_.at_once = false;
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(Round(), DraftOutcome::kLate);
+  EXPECT_EQ(sessions_.owed.size(), 4u);
+  // One that comes makes room for another ask.
+  sessions_.Answer();
+  while (sessions_.lengths.size() < 5) {
+    Round();
+    ASSERT_LT(length_, 400);
+  }
+  EXPECT_EQ(sessions_.opens, 1);
+}
+
+TEST_F(AskPolicyTest, ASessionThatIsSilentForAMinuteIsOpenedAnew) {
+  breaker_.silence = absl::Hours(1);
+  Make();
+  sessions_.at_once = false;
+  for (int i = 0; i < 200; ++i) Round();
+  EXPECT_EQ(sessions_.opens, 1);
+  now_ += absl::Minutes(1);
+  for (int i = 0; i < 40; ++i) Round();
+  EXPECT_EQ(sessions_.opens, 2);
+  EXPECT_EQ(sessions_.live, 1);
+}
+
+TEST_F(AskPolicyTest, AHungServiceOpensTheBreakerAndKeepsItsSession) {
+  sessions_.at_once = false;
+  DraftOutcome outcome = Round();
+  while (outcome == DraftOutcome::kLate) {
+    now_ += absl::Milliseconds(200);
+    outcome = Round();
+    ASSERT_LT(length_, 100);
+  }
+  EXPECT_EQ(outcome, DraftOutcome::kBreakerOpen);
+  // It answers at last: the back-off over, the same session is asked.
+  while (!sessions_.owed.empty()) sessions_.Answer();
+  sessions_.at_once = true;
+  now_ += breaker_.first_backoff;
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_EQ(sessions_.opens, 1);
+  EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kClosed);
+}
+
+TEST_F(AskPolicyTest, ABrokenSessionIsOpenedAgainByTheNextAsk) {
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  sessions_.failure = absl::UnavailableError("gone");
+  EXPECT_EQ(Round(), DraftOutcome::kBroken);
+  EXPECT_EQ(sessions_.live, 0);
+  sessions_.failure = absl::OkStatus();
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_EQ(sessions_.opens, 2);
+}
+
+TEST_F(AskPolicyTest, OneThatForgetsASessionIsAskedOnAnother) {
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  sessions_.failure = absl::FailedPreconditionError("reopen");
+  EXPECT_EQ(Round(), DraftOutcome::kBroken);
+  sessions_.failure = absl::OkStatus();
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+}
+
+TEST_F(AskPolicyTest, WhatFoundNoRoomIsAskedForAgain) {
+  sessions_.refusal = absl::ResourceExhaustedError("full");
+  EXPECT_EQ(Round(), DraftOutcome::kRefused);
+  EXPECT_EQ(Round(), DraftOutcome::kRefused);
+  sessions_.refusal = absl::OkStatus();
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+}
+
+TEST_F(AskPolicyTest, AFullServiceIsLeftAloneAfterAWhile) {
+  sessions_.refusal = absl::ResourceExhaustedError("full");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Round(), DraftOutcome::kRefused);
+  EXPECT_EQ(Round(), DraftOutcome::kBreakerOpen);
+  EXPECT_EQ(sessions_.opens, 3);
+}
+
+TEST_F(AskPolicyTest, ARequestThatDoesNotFitIsNotAskedForAgain) {
+  for (const absl::Status& unfit :
+       {absl::UnimplementedError("mode"), absl::InvalidArgumentError("field"),
+        absl::NotFoundError("datastore"),
+        absl::FailedPreconditionError("another tokenizer")}) {
+    Make();
+    const int before = sessions_.opens;
+    sessions_.refusal = unfit;
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(Round(), DraftOutcome::kRefused);
+    EXPECT_EQ(sessions_.opens, before + 1);
+    EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kClosed)
+        << "the service is well";
+  }
+}
+
+TEST_F(AskPolicyTest, ASessionThatExpiredUnaskedIsNoFailure) {
+  policy_->OpenAhead();
+  sessions_.listener->OnFailed(absl::DeadlineExceededError("said nothing"));
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_EQ(sessions_.opens, 2);
+}
+
+TEST_F(AskPolicyTest, AnAnswerToNoQuestionEndsTheSession) {
+  sessions_.off_by = 1;
+  EXPECT_EQ(Round(), DraftOutcome::kBroken);
+  EXPECT_EQ(sessions_.live, 0);
+}
+
+TEST_F(AskPolicyTest, FailuresFromBeforeTheBreakerOpenedDoNotCount) {
+  AskPolicy other(*peer_, [] { return DraftOpen(); });
+  sessions_.at_once = false;
+  other.OpenAhead();
+  const std::shared_ptr<DraftListener> old = sessions_.listener;
+  sessions_.at_once = true;
+  sessions_.failure = absl::InternalError("broken");
+  for (int i = 0; i < 3; ++i) Round();
+  sessions_.failure = absl::OkStatus();
+  now_ += breaker_.first_backoff;
+  // The probe is well, and what breaks of the old session says nothing of it.
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  for (int i = 0; i < 2; ++i) {
+    sessions_.failure = absl::InternalError("broken");
+    Round();
+  }
+  old->OnFailed(absl::UnavailableError("gone"));
+  sessions_.failure = absl::OkStatus();
+  EXPECT_TRUE(other.Begin());
+  EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kClosed);
+}
+
+}  // namespace
+}  // namespace foretoken::orchestrator

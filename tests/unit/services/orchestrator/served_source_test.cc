@@ -1,0 +1,174 @@
+#include "services/orchestrator/core/served_source.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/services/orchestrator/fake_draft_sessions.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Phrases that come when a test says so.
+class FakePhrases final : public SharedPhrases {
+ public:
+  std::unique_ptr<Fetch> GetPhrases(const PhraseQuery& query,
+                                    Done done) override {
+    asked = query;
+    on_phrases = std::move(done);
+    return std::make_unique<FakeFetch>(*this);
+  }
+
+  PhraseQuery asked;
+  Done on_phrases;
+
+ private:
+  class FakeFetch final : public Fetch {
+   public:
+    explicit FakeFetch(FakePhrases& owner) : owner_(owner) {}
+    ~FakeFetch() override { owner_.on_phrases = nullptr; }
+
+   private:
+    FakePhrases& owner_;
+  };
+};
+
+class ServedSourceTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<ServedSource> Start(ServedSourceOptions options = {},
+                                      const std::string& scope = "") {
+    options.id = DrafterId::kNgramTrie;
+    options.mode = Mode::Parse("ngram_trie:n=5").value();
+    options.tokenizer_fingerprint = "fingerprint";
+    auto source = std::make_unique<ServedSource>(std::move(options), peer_);
+    DraftOpen open;
+    open.tokens = {7, 8};
+    open.prompt_length = 2;
+    open.cache_scope = scope;
+    source->Start(open);
+    return source;
+  }
+  static DraftRound Round(int64_t length, int max_nodes) {
+    DraftRound round;
+    round.length = length;
+    round.committed = {static_cast<TokenId>(length)};
+    round.max_nodes = max_nodes;
+    return round;
+  }
+
+  FakeDraftSessions sessions_;
+  DraftPeer peer_{"test", sessions_, CircuitBreakerOptions(), absl::Now};
+  SourceDraft draft_;
+};
+
+TEST_F(ServedSourceTest, RoundsGoToASessionOfTheRequestsMode) {
+  auto source = Start();
+  EXPECT_EQ(sessions_.opens, 1);
+  source->Ask(Round(3, 8));
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kAnswered);
+  EXPECT_THAT(draft_.tree.tokens, ElementsAre(3));
+  EXPECT_EQ(sessions_.opened.mode.ToString(), "ngram_trie:n=5");
+  EXPECT_EQ(sessions_.opened.tokenizer_fingerprint, "fingerprint");
+  EXPECT_THAT(sessions_.opened.tokens, ElementsAre(7, 8));
+}
+
+TEST_F(ServedSourceTest, TheNextAskTellsWhatRoundsWithoutADraftCommitted) {
+  auto source = Start();
+  source->Ask(Round(3, 8));
+  source->Ask(Round(4, 0));
+  EXPECT_EQ(source->Collect(absl::InfinitePast(), draft_),
+            DraftOutcome::kNotAsked);
+  EXPECT_THAT(draft_.tree.tokens, IsEmpty());
+  EXPECT_THAT(sessions_.lengths, ElementsAre(3));
+  source->Ask(Round(5, 8));
+  EXPECT_THAT(sessions_.lengths, ElementsAre(3, 5));
+  EXPECT_THAT(sessions_.committed, ElementsAre(3, 4, 5));
+}
+
+TEST_F(ServedSourceTest, TheRestOfTheOutputIsToldAtTheEnd) {
+  auto source = Start();
+  source->Ask(Round(3, 8));
+  source->Ask(Round(4, 0));
+  source.reset();
+  EXPECT_THAT(sessions_.committed, ElementsAre(3, 4));
+  EXPECT_EQ(sessions_.live, 0);
+}
+
+TEST_F(ServedSourceTest, AnotherSessionBeginsWithAllOfTheText) {
+  auto source = Start();
+  source->Ask(Round(3, 8));
+  sessions_.failure = absl::UnavailableError("gone");
+  source->Ask(Round(4, 8));
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kBroken);
+  sessions_.failure = absl::OkStatus();
+  DraftRound round = Round(5, 8);
+  round.verified.row_tokens = {9};
+  source->Ask(round);
+  EXPECT_THAT(sessions_.opened.tokens, ElementsAre(7, 8, 3, 4, 5));
+  EXPECT_THAT(sessions_.committed, ElementsAre(3));
+}
+
+TEST_F(ServedSourceTest, OneThatDraftsNothingIsToldOfEveryRound) {
+  ServedSourceOptions options;
+  options.drafts = false;
+  auto source = Start(options);
+  DraftRound round = Round(3, 0);
+  round.phrases = {{5, 6}};
+  source->Ask(round);
+  source->Ask(Round(4, 0));
+  EXPECT_THAT(sessions_.lengths, ElementsAre(3, 4));
+  EXPECT_THAT(sessions_.phrases, ElementsAre(ElementsAre(5, 6)));
+}
+
+TEST_F(ServedSourceTest, ASessionWaitsForTheSharedPhrasesOfItsScope) {
+  FakePhrases phrases;
+  ServedSourceOptions options;
+  options.phrases = &phrases;
+  options.warm_phrases = 10;
+  options.phrase_tokens = 2;
+  auto source = Start(options, "scope");
+  EXPECT_EQ(sessions_.opens, 0);
+  EXPECT_EQ(phrases.asked.cache_scope, "scope");
+  EXPECT_EQ(phrases.asked.tokenizer_fingerprint, "fingerprint");
+  EXPECT_EQ(phrases.asked.max_phrases, 10);
+  EXPECT_EQ(phrases.asked.phrase_tokens, 2);
+  phrases.on_phrases({{3, 4}, {1, 2}});
+  // Oldest first.
+  EXPECT_THAT(sessions_.opened.phrases,
+              ElementsAre(ElementsAre(1, 2), ElementsAre(3, 4)));
+  source->Ask(Round(3, 8));
+  EXPECT_EQ(sessions_.opens, 1);
+}
+
+TEST_F(ServedSourceTest, TheFirstRoundWaitsForNoPhrases) {
+  FakePhrases phrases;
+  ServedSourceOptions options;
+  options.phrases = &phrases;
+  auto source = Start(options, "scope");
+  source->Ask(Round(3, 8));
+  EXPECT_TRUE(phrases.on_phrases == nullptr);
+  EXPECT_THAT(sessions_.opened.phrases, IsEmpty());
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kAnswered);
+}
+
+TEST_F(ServedSourceTest, ARequestWithoutAScopeAsksForNoPhrases) {
+  FakePhrases phrases;
+  ServedSourceOptions options;
+  options.phrases = &phrases;
+  Start(options);
+  EXPECT_TRUE(phrases.on_phrases == nullptr);
+  EXPECT_EQ(sessions_.opens, 1);
+}
+
+}  // namespace
+}  // namespace foretoken::orchestrator
