@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "services/trie_drafter/core/trie_sessions.h"
+#include "tests/support/draft_caller.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::orchestrator {
@@ -147,7 +148,7 @@ TEST(ModesTest, TheServiceAndTheFallbackDraftTheSame) {
     open.tokens = {1, 2, 3, 1, 2};
     open.prompt_length = 5;
     open.mode = *Mode::Parse(text);
-    const auto session = service.Open(open);
+    const auto session = testing::DraftCaller::Open(service, open);
     FORETOKEN_ASSERT_OK(session);
     const auto made = Make(text);
     FORETOKEN_ASSERT_OK(made);
