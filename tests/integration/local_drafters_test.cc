@@ -119,6 +119,8 @@ TEST_F(LocalDraftersTest, EveryModeWritesWhatOffWrites) {
       }
     }
     client_.reset();
+    client_.reset();
+    server_.reset();
     stack_.reset();
   }
 }
