@@ -2,10 +2,12 @@
 
 #include <sys/stat.h>
 
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/text/hf_tokenizer.h"
@@ -44,6 +46,20 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadFile(
 }
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::LoadShared(
+    const std::string& path) {
+  static absl::Mutex* const mu = new absl::Mutex;
+  static auto* const loaded =
+      new std::map<std::string, std::weak_ptr<const Tokenizer>>;
+  absl::MutexLock lock(mu);
+  std::weak_ptr<const Tokenizer>& known = (*loaded)[path];
+  std::shared_ptr<const Tokenizer> tokenizer = known.lock();
+  if (tokenizer != nullptr) return tokenizer;
+  FORETOKEN_ASSIGN_OR_RETURN(tokenizer, Load(path));
+  known = tokenizer;
+  return tokenizer;
+}
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {

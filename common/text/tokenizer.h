@@ -32,6 +32,10 @@ class Tokenizer {
   // plain. Unsupported parts are refused by file, field and value.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& path);
+  // As Load, but loads a path once for all callers of the process that still
+  // hold its tokenizer.
+  static absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadShared(
+      const std::string& path);
 
   // Ids of `text`, without BOS or any template token. Added and special tokens
   // that stand in the text are recognised where the format does so
@@ -77,6 +81,10 @@ class Tokenizer {
   // equal vocabularies whatever file they came from. Datastores, priors and
   // draft models are tied to a target by it.
   const Sha256Digest& fingerprint() const { return fingerprint_; }
+  // The same 32 bytes, as messages carry them.
+  std::string fingerprint_bytes() const {
+    return {fingerprint_.begin(), fingerprint_.end()};
+  }
 
  protected:
   // What every format fills in once.

@@ -121,9 +121,9 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestService::Make(
     metrics::Registry& registry) const {
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<DatastoreSpec> specs,
                              ParseSpecs(datastores));
-  std::unique_ptr<Tokenizer> loaded;
+  std::shared_ptr<const Tokenizer> loaded;
   if (!tokenizer.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(loaded, Tokenizer::Load(tokenizer));
+    FORETOKEN_ASSIGN_OR_RETURN(loaded, Tokenizer::LoadShared(tokenizer));
   }
   std::vector<NamedOrigin> origins;
   for (const DatastoreSpec& spec : specs) {

@@ -38,7 +38,7 @@ CrestServer::CrestServer(const CrestServerOptions& options,
 
 absl::StatusOr<std::unique_ptr<CrestServer>> CrestServer::Create(
     CrestServerOptions options, std::vector<NamedOrigin> origins,
-    std::unique_ptr<Tokenizer> tokenizer, metrics::Registry& registry) {
+    std::shared_ptr<const Tokenizer> tokenizer, metrics::Registry& registry) {
   if (tokenizer != nullptr) {
     options.datastores.tokenizer = tokenizer->fingerprint();
   }
@@ -51,6 +51,8 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestServer::Create(
       Datastores::Create(std::move(origins), options.datastores, *server));
   server->streams_ = std::make_unique<LookupStreams>(
       options.lookup, *server->datastores_, server->metrics_);
+  server->drafts_ =
+      std::make_unique<CrestSessions>(*server->datastores_, server->metrics_);
   server->ingests_ =
       std::make_unique<IngestCalls>(options.ingest, *server->datastores_,
                                     std::move(tokenizer), server->metrics_);

@@ -22,6 +22,7 @@
 #include "services/crest/adapters/crest_metrics.h"
 #include "services/crest/adapters/ingest_calls.h"
 #include "services/crest/adapters/lookup_streams.h"
+#include "services/crest/core/crest_sessions.h"
 #include "services/crest/core/datastores.h"
 
 namespace foretoken::crest {
@@ -42,7 +43,7 @@ class CrestServer final : public v1::Crest::CallbackService,
   // must outlive the server.
   static absl::StatusOr<std::unique_ptr<CrestServer>> Create(
       CrestServerOptions options, std::vector<NamedOrigin> origins,
-      std::unique_ptr<Tokenizer> tokenizer, metrics::Registry& registry);
+      std::shared_ptr<const Tokenizer> tokenizer, metrics::Registry& registry);
   ~CrestServer() override;
 
   LookupStreams::Reactor* Lookup(grpc::CallbackServerContext* context) override;
@@ -65,6 +66,8 @@ class CrestServer final : public v1::Crest::CallbackService,
   bool Idle() const override;
   void EndAll() override;
 
+  // For callers in the same process, which go past the streams.
+  DraftSessions& drafts() { return *drafts_; }
   const Datastores& datastores() const { return *datastores_; }
 
  private:
@@ -90,6 +93,7 @@ class CrestServer final : public v1::Crest::CallbackService,
   // Set once by Create. Watchers call the observer above until it is gone.
   std::unique_ptr<Datastores> datastores_;
   std::unique_ptr<LookupStreams> streams_;
+  std::unique_ptr<CrestSessions> drafts_;
   std::unique_ptr<IngestCalls> ingests_;
   std::unique_ptr<WorkerPool> blocking_;
 };

@@ -13,11 +13,10 @@ namespace {
 // one.
 absl::Status ReadTokenizer(DraftWorkerService& service) {
   if (service.backend.model.empty()) return absl::OkStatus();
-  const auto tokenizer = Tokenizer::Load(service.backend.model);
+  const auto tokenizer = Tokenizer::LoadShared(service.backend.model);
   if (absl::IsNotFound(tokenizer.status())) return absl::OkStatus();
   FORETOKEN_RETURN_IF_ERROR(tokenizer.status());
-  const Sha256Digest& digest = (*tokenizer)->fingerprint();
-  service.server.tokenizer_fingerprint.assign(digest.begin(), digest.end());
+  service.server.tokenizer_fingerprint = (*tokenizer)->fingerprint_bytes();
   if (service.engine.vocab_limit == 0) {
     service.engine.vocab_limit = (*tokenizer)->vocab_size();
   }

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/crest_client.h"
 #include "common/text/tokenizer.h"
 #include "services/local/local_verifier.h"
 #include "services/local/observed_sessions.h"
@@ -30,20 +29,18 @@ namespace {
 constexpr char kDatastore[] = "local";
 
 // A model without a tokenizer serves token ids: null then.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
+absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
     const std::string& model) {
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (model.empty()) return tokenizer;
-  auto loaded = Tokenizer::Load(model);
-  if (absl::IsNotFound(loaded.status())) return tokenizer;
+  if (model.empty()) return nullptr;
+  auto loaded = Tokenizer::LoadShared(model);
+  if (absl::IsNotFound(loaded.status())) return nullptr;
   return loaded;
 }
 
 // Its drafts are the target's token ids.
 absl::Status CheckDraftTokenizer(const LocalService& config,
-                                 const Tokenizer* target) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> draft,
-                             LoadTokenizer(config.draft_model));
+                                 const Tokenizer* target,
+                                 const Tokenizer* draft) {
   if (target == nullptr || draft == nullptr ||
       draft->fingerprint() == target->fingerprint()) {
     return absl::OkStatus();
@@ -77,7 +74,10 @@ absl::Status Stack::StartDrafters(
     FORETOKEN_ASSIGN_OR_RETURN(crest_, crest.Make(registry));
   }
   if (!config.draft_model.empty()) {
-    FORETOKEN_RETURN_IF_ERROR(CheckDraftTokenizer(config, tokenizer));
+    FORETOKEN_ASSIGN_OR_RETURN(const auto draft_tokenizer,
+                               LoadTokenizer(config.draft_model));
+    FORETOKEN_RETURN_IF_ERROR(
+        CheckDraftTokenizer(config, tokenizer, draft_tokenizer.get()));
     const BackendOptions& target = config.verifier.backend;
     draft_worker::DraftWorkerService worker;
     worker.backend.model = config.draft_model;
@@ -101,11 +101,8 @@ absl::Status Stack::StartDrafters(
         here(draft_worker_->drafts(), draft_worker_->observer());
   }
   if (crest_ != nullptr) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        crest_server_,
-        rpc::Server::Start(rpc::ServerOptions(), {crest_.get()}));
-    drafters->crest = std::make_shared<rpc::CrestClient>(
-        rpc::Endpoint{crest_server_->InProcessChannel(), ""});
+    drafters->crest = std::shared_ptr<DraftSessions>(std::shared_ptr<void>(),
+                                                     &crest_->drafts());
     drafters->crest_datastore = kDatastore;
   }
   return absl::OkStatus();
@@ -114,9 +111,10 @@ absl::Status Stack::StartDrafters(
 absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
     metrics::Registry& registry) const {
   std::unique_ptr<Stack> stack(new Stack());
-  FORETOKEN_ASSIGN_OR_RETURN(stack->verifier_, verifier.Make(registry));
-  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+  // First, so that all services find it loaded.
+  FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
                              LoadTokenizer(verifier.backend.model));
+  FORETOKEN_ASSIGN_OR_RETURN(stack->verifier_, verifier.Make(registry));
   std::vector<orchestrator::VerifierEndpoint> endpoints;
   endpoints.push_back(
       {"in-process", std::make_shared<LocalVerifier>(*stack->verifier_)});
@@ -134,13 +132,6 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
               orchestrator::VerifierPoolOptions(), std::move(endpoints)),
           std::move(tokenizer), registry));
   return stack;
-}
-
-// From the outside in: the orchestrator's calls, then the services that it
-// called.
-Stack::~Stack() {
-  orchestrator_.reset();
-  crest_server_.reset();
 }
 
 }  // namespace foretoken::local

@@ -46,8 +46,6 @@ struct LocalService {
 // Serves the public API. Thread-safe.
 class Stack final : public rpc::Servable {
  public:
-  ~Stack() override;
-
   orchestrator::GenerationService& generation() {
     return orchestrator_->generation();
   }
@@ -68,11 +66,11 @@ class Stack final : public rpc::Servable {
                              metrics::Registry& registry,
                              orchestrator::SessionServicesOptions* drafters);
 
+  // Destroyed from the last: callers go before what they call.
   std::unique_ptr<verifier::VerifierServer> verifier_;
   std::unique_ptr<trie_drafter::TrieDrafterServer> trie_drafter_;
   std::unique_ptr<crest::CrestServer> crest_;
   std::unique_ptr<draft_worker::DraftWorkerServer> draft_worker_;
-  std::unique_ptr<rpc::Server> crest_server_;
   std::unique_ptr<orchestrator::OrchestratorServer> orchestrator_;
 };
 

@@ -128,9 +128,9 @@ void OrchestratorService::AddFlags(Flags& flags) {
 
 absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
     metrics::Registry& registry) const {
-  std::unique_ptr<Tokenizer> loaded;
+  std::shared_ptr<const Tokenizer> loaded;
   if (!tokenizer.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(loaded, Tokenizer::Load(tokenizer));
+    FORETOKEN_ASSIGN_OR_RETURN(loaded, Tokenizer::LoadShared(tokenizer));
   }
   std::vector<VerifierEndpoint> endpoints;
   for (const std::string& address : verifiers) {

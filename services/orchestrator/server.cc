@@ -73,13 +73,10 @@ class StreamSink final : public GenerationSink {
 
 absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
     const OrchestratorServerOptions& options,
-    std::unique_ptr<VerifierPool> pool, std::unique_ptr<Tokenizer> tokenizer,
-    metrics::Registry& registry) {
-  std::string fingerprint;
-  if (tokenizer != nullptr) {
-    const Sha256Digest& digest = tokenizer->fingerprint();
-    fingerprint.assign(digest.begin(), digest.end());
-  }
+    std::unique_ptr<VerifierPool> pool,
+    std::shared_ptr<const Tokenizer> tokenizer, metrics::Registry& registry) {
+  const std::string fingerprint =
+      tokenizer == nullptr ? "" : tokenizer->fingerprint_bytes();
   std::unique_ptr<OrchestratorServer> server(
       new OrchestratorServer(options, std::move(pool), registry));
   const auto breaker_gauge = [&registry](const std::string& service) {
@@ -93,8 +90,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
       GenerationService::Create(
           options,
           std::make_unique<RemoteTarget>(options.verifier, *server->pool_),
-          std::make_unique<SessionServices>(
-              options.drafters, std::move(fingerprint), breaker_gauge),
+          std::make_unique<SessionServices>(options.drafters, fingerprint,
+                                            breaker_gauge),
           std::move(tokenizer), server->metrics_));
   return server;
 }
@@ -185,8 +182,7 @@ grpc::ServerUnaryReactor* OrchestratorServer::GetModelInfo(
     }
     response->set_numerics_fingerprint(info->numerics_fingerprint);
     if (const Tokenizer* tokenizer = generation_->tokenizer()) {
-      const Sha256Digest& digest = tokenizer->fingerprint();
-      response->set_tokenizer_fingerprint(digest.data(), digest.size());
+      response->set_tokenizer_fingerprint(tokenizer->fingerprint_bytes());
     }
     response->set_max_tree_nodes(generation_->options().max_tree_nodes);
     rpc::ToProto(generation_->default_mode(),

@@ -37,8 +37,8 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   // default mode that does not run here. `registry` must outlive the server.
   static absl::StatusOr<std::unique_ptr<OrchestratorServer>> Create(
       const OrchestratorServerOptions& options,
-      std::unique_ptr<VerifierPool> pool, std::unique_ptr<Tokenizer> tokenizer,
-      metrics::Registry& registry);
+      std::unique_ptr<VerifierPool> pool,
+      std::shared_ptr<const Tokenizer> tokenizer, metrics::Registry& registry);
   ~OrchestratorServer() override;
 
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(

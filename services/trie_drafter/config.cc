@@ -84,13 +84,13 @@ absl::StatusOr<std::unique_ptr<TrieDrafterServer>> TrieDrafterService::Make(
   RedisStoreOptions redis_options = redis;
   std::shared_ptr<const StaticPrior> loaded_prior;
   if (!tokenizer.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(const auto loaded, Tokenizer::Load(tokenizer));
-    const Sha256Digest& digest = loaded->fingerprint();
-    server_options.tokenizer_fingerprint.assign(digest.begin(), digest.end());
+    FORETOKEN_ASSIGN_OR_RETURN(const auto loaded,
+                               Tokenizer::LoadShared(tokenizer));
+    server_options.tokenizer_fingerprint = loaded->fingerprint_bytes();
     redis_options.vocab_size = loaded->vocab_size();
     if (!prior.empty()) {
-      FORETOKEN_ASSIGN_OR_RETURN(loaded_prior,
-                                 StaticPrior::Open(prior, digest));
+      FORETOKEN_ASSIGN_OR_RETURN(
+          loaded_prior, StaticPrior::Open(prior, loaded->fingerprint()));
       FORETOKEN_LOG(kInfo, "static prior: ", loaded_prior->entries(),
                     " n-grams");
     }

@@ -49,10 +49,9 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
   VerifierServerOptions server_options = server;
   if (!backend.model.empty()) {
     // Tells orchestrators whether their tokenizer is this model's.
-    const auto tokenizer = Tokenizer::Load(backend.model);
+    const auto tokenizer = Tokenizer::LoadShared(backend.model);
     if (tokenizer.ok()) {
-      const Sha256Digest& digest = (*tokenizer)->fingerprint();
-      server_options.tokenizer_fingerprint.assign(digest.begin(), digest.end());
+      server_options.tokenizer_fingerprint = (*tokenizer)->fingerprint_bytes();
     } else if (!absl::IsNotFound(tokenizer.status())) {
       return tokenizer.status();
     }

@@ -12,20 +12,19 @@
 #include "absl/time/time.h"
 #include "common/drafting/crest/crest_record.h"
 #include "common/metrics/registry.h"
+#include "services/crest/core/crest_sessions.h"
 
 namespace foretoken::crest {
 
-class CrestMetrics {
+class CrestMetrics final : public LookupObserver {
  public:
   // `datastores`: the names of the configuration.
   CrestMetrics(metrics::Registry& registry,
                const std::vector<std::string>& datastores);
 
-  // n of a look-up that was answered in memory, 0 for a miss.
-  void LookedUpInMemory(int n, absl::Duration took);
-  void LookedUpInPostgres(int n, bool cached, absl::Duration took);
-  // A look-up, or the request for one, ended with an error.
-  void LookupFailed() { errors_.Increment(); }
+  void LookedUpInMemory(int n, absl::Duration took) override;
+  void LookedUpInPostgres(int n, bool cached, absl::Duration took) override;
+  void LookupFailed() override { errors_.Increment(); }
 
   void SetStreams(int streams) { streams_.Set(streams); }
   void SetReady(const std::string& datastore, bool ready);

@@ -135,7 +135,7 @@ class IngestCalls::Call final : public IngestCalls::Reactor {
 
 IngestCalls::IngestCalls(const IngestOptions& options,
                          const Datastores& datastores,
-                         std::unique_ptr<Tokenizer> tokenizer,
+                         std::shared_ptr<const Tokenizer> tokenizer,
                          CrestMetrics& metrics)
     : options_(options),
       datastores_(datastores),

@@ -34,7 +34,8 @@ class IngestCalls {
   // `tokenizer` may be null where `enabled` is false. What is borrowed must
   // outlive every call.
   IngestCalls(const IngestOptions& options, const Datastores& datastores,
-              std::unique_ptr<Tokenizer> tokenizer, CrestMetrics& metrics);
+              std::shared_ptr<const Tokenizer> tokenizer,
+              CrestMetrics& metrics);
   ~IngestCalls();
 
   // Unimplemented unless enabled, ResourceExhausted while another runs,
@@ -54,7 +55,7 @@ class IngestCalls {
 
   const IngestOptions options_;
   const Datastores& datastores_;
-  const std::unique_ptr<Tokenizer> tokenizer_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
   CrestMetrics& metrics_;
 
   absl::Mutex mu_;

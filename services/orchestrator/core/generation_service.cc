@@ -46,7 +46,7 @@ absl::Status GenerationService::Call::Reason(const absl::Status& status,
 absl::StatusOr<std::unique_ptr<GenerationService>> GenerationService::Create(
     const GenerationOptions& options, std::unique_ptr<Target> target,
     std::unique_ptr<DraftServices> drafters,
-    std::unique_ptr<Tokenizer> tokenizer, GenerationObserver& observer,
+    std::shared_ptr<const Tokenizer> tokenizer, GenerationObserver& observer,
     Clock clock) {
   FORETOKEN_ASSIGN_OR_RETURN(Mode mode, Mode::Parse(options.default_mode));
   ModeContext context;
@@ -61,7 +61,7 @@ GenerationService::GenerationService(const GenerationOptions& options,
                                      Mode default_mode,
                                      std::unique_ptr<Target> target,
                                      std::unique_ptr<DraftServices> drafters,
-                                     std::unique_ptr<Tokenizer> tokenizer,
+                                     std::shared_ptr<const Tokenizer> tokenizer,
                                      GenerationObserver& observer, Clock clock)
     : options_(options),
       default_mode_(std::move(default_mode)),

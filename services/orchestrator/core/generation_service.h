@@ -110,7 +110,7 @@ class GenerationService {
   static absl::StatusOr<std::unique_ptr<GenerationService>> Create(
       const GenerationOptions& options, std::unique_ptr<Target> target,
       std::unique_ptr<DraftServices> drafters,
-      std::unique_ptr<Tokenizer> tokenizer, GenerationObserver& observer,
+      std::shared_ptr<const Tokenizer> tokenizer, GenerationObserver& observer,
       Clock clock = SystemClock());
 
   // Queues the request; `sink` lives until its OnEnd. A request that is refused
@@ -153,7 +153,7 @@ class GenerationService {
   GenerationService(const GenerationOptions& options, Mode default_mode,
                     std::unique_ptr<Target> target,
                     std::unique_ptr<DraftServices> drafters,
-                    std::unique_ptr<Tokenizer> tokenizer,
+                    std::shared_ptr<const Tokenizer> tokenizer,
                     GenerationObserver& observer, Clock clock);
 
   // Checks the request's names and gives it an id; Unavailable while draining.
@@ -174,7 +174,7 @@ class GenerationService {
   const Mode default_mode_;
   const std::unique_ptr<Target> target_;
   const std::unique_ptr<DraftServices> drafters_;
-  const std::unique_ptr<Tokenizer> tokenizer_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
   const std::shared_ptr<DraftEstimates> estimates_;  // shared with requests
   GenerationObserver& observer_;
   const Clock clock_;

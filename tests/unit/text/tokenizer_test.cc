@@ -32,6 +32,20 @@ TEST(TokenizerTest, ADirectoryTakesTokenizerJsonBeforeTokenizerModel) {
   EXPECT_FALSE((*json)->StripsLeadingSpace());
 }
 
+TEST(TokenizerTest, ASharedTokenizerIsLoadedOnceWhileItIsHeld) {
+  const TempDir dir;
+  EXPECT_TRUE(absl::IsNotFound(Tokenizer::LoadShared(dir.path()).status()));
+  dir.Write("tokenizer.model", GoldenBytes("sp_bytes.model"));
+  auto first = Tokenizer::LoadShared(dir.path());
+  FORETOKEN_ASSERT_OK(first);
+  EXPECT_EQ(*Tokenizer::LoadShared(dir.path()), *first);
+  // Once nobody holds it, it is read again.
+  dir.Write("tokenizer.json", GoldenBytes("llama3.json.gz"));
+  EXPECT_TRUE((*Tokenizer::LoadShared(dir.path()))->StripsLeadingSpace());
+  first->reset();
+  EXPECT_FALSE((*Tokenizer::LoadShared(dir.path()))->StripsLeadingSpace());
+}
+
 TEST(TokenizerTest, TokenizerModelAsksForBosUnlessTheConfigSaysNot) {
   const TempDir dir;
   dir.Write("tokenizer.model", GoldenBytes("sp_bytes.model"));
