@@ -1,12 +1,9 @@
 #include "common/speculation/tree_builder.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/status_macros.h"
 
 namespace foretoken {
 namespace {
@@ -16,11 +13,6 @@ uint64_t ChildKey(int32_t parent, TokenId token) {
          static_cast<uint32_t>(token);
 }
 
-absl::Status BadNode(size_t node, absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("token tree: node ", node, " ", what));
-}
-
 std::vector<bool> ProbeFlags(const ProposedTree& proposed) {
   std::vector<bool> probe(proposed.tokens.size(), false);
   for (const int32_t node : proposed.probes) probe[node] = true;
@@ -28,53 +20,6 @@ std::vector<bool> ProbeFlags(const ProposedTree& proposed) {
 }
 
 }  // namespace
-
-absl::Status TreeBuilder::Check(const ProposedTree& proposed) const {
-  const size_t size = proposed.tokens.size();
-  if (proposed.proposer < 0 || proposed.proposer > kMaxProposer) {
-    return absl::InvalidArgumentError(absl::StrCat("token tree: proposer ",
-                                                   proposed.proposer,
-                                                   ", want 0..", kMaxProposer));
-  }
-  if (proposed.parents.size() != size ||
-      (!proposed.probs.empty() && proposed.probs.size() != size) ||
-      (!proposed.parts.empty() && proposed.parts.size() != size)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "token tree: ", size, " tokens but ", proposed.parents.size(),
-        " parents, ", proposed.probs.size(), " estimates and ",
-        proposed.parts.size(), " parts"));
-  }
-  int32_t last_probe = -1;
-  for (const int32_t node : proposed.probes) {
-    if (node <= last_probe || static_cast<size_t>(node) >= size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("token tree: probe ", node, " after ", last_probe,
-                       ", want ascending nodes below ", size));
-    }
-    last_probe = node;
-  }
-  const std::vector<bool> probe = ProbeFlags(proposed);
-  for (size_t i = 0; i < size; ++i) {
-    const int32_t parent = proposed.parents[i];
-    if (parent < kRootParent || parent >= static_cast<int32_t>(i)) {
-      return BadNode(i, absl::StrCat("has parent ", parent, ", want -1..",
-                                     static_cast<int64_t>(i) - 1));
-    }
-    if (proposed.tokens[i] < 0 || proposed.tokens[i] >= vocab_size_) {
-      return BadNode(i, absl::StrCat("has token ", proposed.tokens[i],
-                                     ", want 0..", vocab_size_ - 1));
-    }
-    if (!proposed.probs.empty() &&
-        !(proposed.probs[i] >= 0.0f && proposed.probs[i] <= 1.0f)) {
-      return BadNode(
-          i, absl::StrCat("has estimate ", proposed.probs[i], ", want 0..1"));
-    }
-    if (parent != kRootParent && probe[parent] && !probe[i]) {
-      return BadNode(i, absl::StrCat("is a draft below probe ", parent));
-    }
-  }
-  return absl::OkStatus();
-}
 
 void TreeBuilder::Propose(Node& node, int proposer, DrafterId part, float prob,
                           bool probe) {
@@ -91,8 +36,8 @@ void TreeBuilder::Propose(Node& node, int proposer, DrafterId part, float prob,
   node.probe = node.probe && probe;
 }
 
-absl::Status TreeBuilder::Add(const ProposedTree& proposed) {
-  FORETOKEN_RETURN_IF_ERROR(Check(proposed));
+void TreeBuilder::Add(const ProposedTree& proposed) {
+  FORETOKEN_CHECK(proposed.proposer >= 0 && proposed.proposer <= kMaxProposer);
   const std::vector<bool> probe = ProbeFlags(proposed);
   std::vector<int32_t> nodes(proposed.tokens.size());
   std::vector<float> probs(proposed.tokens.size());
@@ -114,7 +59,6 @@ absl::Status TreeBuilder::Add(const ProposedTree& proposed) {
     }
     Propose(nodes_[nodes[i]], proposed.proposer, part, probs[i], probe[i]);
   }
-  return absl::OkStatus();
 }
 
 MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes) const {

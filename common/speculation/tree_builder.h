@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
 #include "common/speculation/drafter_id.h"
@@ -59,12 +58,9 @@ struct MergedTree {
 
 class TreeBuilder {
  public:
-  // Tokens at or above `vocab_size` are refused.
-  explicit TreeBuilder(int32_t vocab_size) : vocab_size_(vocab_size) {}
-
-  // Merges `proposed` in. InvalidArgument names the first bad node, and nothing
-  // is merged then.
-  absl::Status Add(const ProposedTree& proposed);
+  // Merges `proposed` in. It must be as ProposedTree says: what comes from
+  // elsewhere was checked when it entered the process.
+  void Add(const ProposedTree& proposed);
 
   // The best tree of at most `max_draft_nodes` draft and `max_nodes` nodes in
   // all; probes go first where space is short, the latest of them first. Ties
@@ -85,11 +81,9 @@ class TreeBuilder {
     bool probe;
   };
 
-  absl::Status Check(const ProposedTree& proposed) const;
   void Propose(Node& node, int proposer, DrafterId part, float prob,
                bool probe);
 
-  const int32_t vocab_size_;
   std::vector<Node> nodes_;
   absl::flat_hash_map<uint64_t, int32_t> children_;  // (parent, token): node
 };

@@ -35,7 +35,7 @@
 #include "common/infer/factory/backend_factory.h"
 #include "common/text/tokenizer.h"
 #include "services/draft_worker/core/draft_engine.h"
-#include "services/local/in_process_verifier.h"
+#include "tests/support/in_process_verifier.h"
 
 namespace foretoken {
 namespace {
@@ -205,7 +205,7 @@ class Bench {
 
   absl::Status RunPrompt(const Mode& mode, size_t index, Score& score) {
     const SessionRequest request = Request(index);
-    local::InProcessVerifier verifier(driver_);
+    testing::InProcessVerifier verifier(driver_);
     FORETOKEN_ASSIGN_OR_RETURN(PrefillResult prefill, verifier.Open(request));
     SessionId key = -1;
     if (mode.As<OffOptions>() == nullptr) {
@@ -236,8 +236,9 @@ class Bench {
   }
 
   // One round of the target; `round` becomes what the draft worker hears next.
-  absl::Status Verify(local::InProcessVerifier& verifier, const DraftTree& tree,
-                      DraftRound& round, FinishReason& finish, Score& score) {
+  absl::Status Verify(testing::InProcessVerifier& verifier,
+                      const DraftTree& tree, DraftRound& round,
+                      FinishReason& finish, Score& score) {
     RoundRequest verify;
     verify.length = round.length;
     FORETOKEN_ASSIGN_OR_RETURN(verify.tree,
@@ -296,7 +297,7 @@ class Bench {
   const std::vector<std::vector<TokenId>> prompts_;
   const std::unique_ptr<verifier::VerifyEngine> target_;
   const std::unique_ptr<draft_worker::DraftEngine> draft_;
-  local::EngineDriver driver_;
+  testing::EngineDriver driver_;
   std::unique_ptr<PhrasePool> pool_;
 };
 

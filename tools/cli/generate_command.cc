@@ -49,7 +49,7 @@ absl::StatusOr<GenerationSummary> GenerateOnServer(const GenerateFlags&,
 absl::StatusOr<GenerationSummary> GenerateLocally(const GenerateFlags& flags,
                                                   GenerationRequest request,
                                                   GenerateOutput& output) {
-  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+  FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
                              LoadTokenizer(flags));
   if (tokenizer != nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWeights> weights,

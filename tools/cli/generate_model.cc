@@ -48,15 +48,15 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
+absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
     const GenerateFlags& flags) {
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
-      Tokenizer::Load(flags.model);
+  absl::StatusOr<std::shared_ptr<const Tokenizer>> tokenizer =
+      Tokenizer::LoadShared(flags.model);
   if (absl::IsNotFound(tokenizer.status()) && flags.prompt_ids.has_value() &&
       flags.stop.empty()) {
     FORETOKEN_LOG(kWarning, "no tokenizer, so no text: ",
                   std::string(tokenizer.status().message()));
-    return std::unique_ptr<Tokenizer>();
+    return std::shared_ptr<const Tokenizer>();
   }
   return tokenizer;
 }

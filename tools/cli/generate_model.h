@@ -14,7 +14,7 @@
 namespace foretoken::cli {
 
 // The model's; null if its directory has none and none is needed.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
+absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
     const GenerateFlags& flags);
 
 // InvalidArgument for a tokenizer that knows more tokens than the model, or far

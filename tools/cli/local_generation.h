@@ -22,7 +22,7 @@ class LocalGeneration {
 // most; `tokenizer` may be null.
 absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
     const GenerateFlags& flags, int64_t tokens,
-    std::unique_ptr<Tokenizer> tokenizer);
+    std::shared_ptr<const Tokenizer> tokenizer);
 
 }  // namespace foretoken::cli
 

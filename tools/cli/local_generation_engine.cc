@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/infer/factory/backend_factory.h"
-#include "services/local/in_process_verifier.h"
-#include "services/verifier/core/verify_engine.h"
+#include "services/orchestrator/core/session_verifier.h"
+#include "services/verifier/core/engine_verify_sessions.h"
 #include "tools/cli/local_generation.h"
 
 namespace foretoken::cli {
@@ -16,30 +16,33 @@ namespace {
 class EngineTarget final : public orchestrator::Target {
  public:
   explicit EngineTarget(std::unique_ptr<Backend> backend)
-      : engine_(verifier::VerifyEngineOptions(), std::move(backend)),
-        driver_(engine_) {}
+      : sessions_({},
+                  std::make_unique<verifier::VerifyEngine>(
+                      verifier::VerifyEngineOptions(), std::move(backend)),
+                  nullptr),
+        model_(sessions_.loop().model()) {}
 
   absl::StatusOr<orchestrator::TargetInfo> Info() const override {
     orchestrator::TargetInfo target;
-    target.vocab_size = engine_.model().vocab_size;
-    target.max_positions = engine_.model().max_positions;
-    target.eos_tokens = engine_.model().eos_tokens;
+    target.vocab_size = model_.vocab_size;
+    target.max_positions = model_.max_positions;
+    target.eos_tokens = model_.eos_tokens;
     return target;
   }
   std::unique_ptr<orchestrator::Verifier> NewVerifier() override {
-    return std::make_unique<local::InProcessVerifier>(driver_);
+    return std::make_unique<orchestrator::SessionVerifier>(sessions_);
   }
 
  private:
-  verifier::VerifyEngine engine_;
-  local::EngineDriver driver_;
+  verifier::EngineVerifySessions sessions_;
+  const ModelConfig& model_;
 };
 
 class EngineGeneration final : public LocalGeneration {
  public:
   absl::Status Start(const orchestrator::GenerationOptions& options,
                      std::unique_ptr<Backend> backend,
-                     std::unique_ptr<Tokenizer> tokenizer) {
+                     std::shared_ptr<const Tokenizer> tokenizer) {
     FORETOKEN_ASSIGN_OR_RETURN(
         service_,
         orchestrator::GenerationService::Create(
@@ -58,7 +61,7 @@ class EngineGeneration final : public LocalGeneration {
 
 absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
     const GenerateFlags& flags, int64_t tokens,
-    std::unique_ptr<Tokenizer> tokenizer) {
+    std::shared_ptr<const Tokenizer> tokenizer) {
   for (const std::string* path :
        {&flags.draft_model, &flags.prior, &flags.crest}) {
     if (path->empty()) continue;

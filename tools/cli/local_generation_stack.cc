@@ -27,7 +27,7 @@ class StackGeneration final : public LocalGeneration {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
-    const GenerateFlags& flags, int64_t, std::unique_ptr<Tokenizer>) {
+    const GenerateFlags& flags, int64_t, std::shared_ptr<const Tokenizer>) {
   local::LocalService config;
   BackendOptions& backend = config.verifier.backend;
   backend.model = flags.model;

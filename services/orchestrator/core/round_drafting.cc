@@ -22,7 +22,7 @@ RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
     : options_(std::move(options)),
       vocab_size_(vocab_size),
       sources_(std::move(sources)),
-      merger_(vocab_size, options_.limits) {
+      merger_(options_.limits) {
   for (const auto& source : sources_) {
     FORETOKEN_CHECK(!source->drafts() || &source == &sources_[drafting_]);
     drafting_ += source->drafts();

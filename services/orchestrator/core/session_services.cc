@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/orchestrator/core/served_source.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -35,31 +34,30 @@ SessionServices::SessionServices(const SessionServicesOptions& options,
   crest_ = peer("crest", options.crest);
 }
 
-std::unique_ptr<DraftSource> SessionServices::TrieDrafter(DrafterId id,
-                                                          const Mode& mode) {
+ServedSourceOptions SessionServices::Source(DrafterId id,
+                                            const Mode& mode) const {
   ServedSourceOptions source;
   source.id = id;
   source.mode = mode;
   source.tokenizer_fingerprint = tokenizer_fingerprint_;
-  return std::make_unique<ServedSource>(std::move(source), *trie_drafter_);
+  return source;
+}
+
+std::unique_ptr<DraftSource> SessionServices::TrieDrafter(DrafterId id,
+                                                          const Mode& mode) {
+  return std::make_unique<ServedSource>(Source(id, mode), *trie_drafter_);
 }
 
 std::unique_ptr<DraftSource> SessionServices::PhraseKeeper(const Mode& mode) {
-  ServedSourceOptions source;
-  source.id = DrafterId::kOuroboros;
+  ServedSourceOptions source = Source(DrafterId::kOuroboros, mode);
   source.drafts = false;
-  source.mode = mode;
-  source.tokenizer_fingerprint = tokenizer_fingerprint_;
   return std::make_unique<ServedSource>(std::move(source), *trie_drafter_);
 }
 
 std::unique_ptr<DraftSource> SessionServices::DraftWorker(DrafterId id,
                                                           const Mode& mode) {
-  ServedSourceOptions source;
-  source.id = id;
+  ServedSourceOptions source = Source(id, mode);
   source.needs_rows = id == DrafterId::kOuroboros;
-  source.mode = mode;
-  source.tokenizer_fingerprint = tokenizer_fingerprint_;
   const OuroborosOptions* const ouroboros = mode.As<OuroborosOptions>();
   if (ouroboros != nullptr && ouroboros->warm_start) {
     source.phrases = options_.phrases.get();
@@ -71,12 +69,10 @@ std::unique_ptr<DraftSource> SessionServices::DraftWorker(DrafterId id,
 
 std::unique_ptr<DraftSource> SessionServices::Crest(
     const std::string& datastore) {
-  ServedSourceOptions source;
-  source.id = DrafterId::kCrest;
-  source.mode =
+  const Mode mode =
       CrestMode(datastore.empty() ? options_.crest_datastore : datastore);
-  source.tokenizer_fingerprint = tokenizer_fingerprint_;
-  return std::make_unique<ServedSource>(std::move(source), *crest_);
+  return std::make_unique<ServedSource>(Source(DrafterId::kCrest, mode),
+                                        *crest_);
 }
 
 }  // namespace foretoken::orchestrator

@@ -13,6 +13,7 @@
 #include "common/drafting/shared_phrases.h"
 #include "services/orchestrator/core/draft_peer.h"
 #include "services/orchestrator/core/modes.h"
+#include "services/orchestrator/core/served_source.h"
 
 namespace foretoken::orchestrator {
 
@@ -53,6 +54,8 @@ class SessionServices final : public DraftServices {
   std::unique_ptr<DraftSource> Crest(const std::string& datastore) override;
 
  private:
+  ServedSourceOptions Source(DrafterId id, const Mode& mode) const;
+
   const SessionServicesOptions options_;
   const std::string tokenizer_fingerprint_;
   std::unique_ptr<DraftPeer> trie_drafter_;

@@ -67,7 +67,7 @@ MergedTree TreeMerger::Merge(absl::Span<const Answer> answers,
       proposed.parents = tree->parents;
       proposed.probs = answers[i].probs;
       proposed.parts = tree->parts;
-      FORETOKEN_CHECK(builder_.Add(proposed).ok());
+      builder_.Add(proposed);
     }
   }
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -80,7 +80,7 @@ MergedTree TreeMerger::Merge(absl::Span<const Answer> answers,
     proposed.tokens = window->tokens;
     proposed.parents = window->parents;
     proposed.probes = all_;
-    FORETOKEN_CHECK(builder_.Add(proposed).ok());
+    builder_.Add(proposed);
   }
   MergedTree merged = builder_.Build(limits_.max_draft_nodes, limits_.max_rows);
   if (price == nullptr || merged.draft_nodes == 0) return merged;

@@ -37,8 +37,7 @@ class TreeMerger {
     const DraftTree* window = nullptr;  // usable probe rows
   };
 
-  TreeMerger(int32_t vocab_size, const TreeLimits& limits)
-      : limits_(limits), builder_(vocab_size) {}
+  explicit TreeMerger(const TreeLimits& limits) : limits_(limits) {}
 
   // `answers[i]` is proposer i's; depth 1 hangs on the last committed token.
   // A null `price` takes all that fit.

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "services/local/in_process_verifier.h"
 #include "services/orchestrator/core/modes.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/in_process_verifier.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_tokenizer.h"
@@ -67,8 +67,8 @@ class DecodeLoopTest : public ::testing::Test {
     EXPECT_TRUE(loop.ok()) << loop.status();
     verifier::VerifyEngine engine({}, std::make_unique<testing::FakeBackend>(
                                           testing::FakeBackendOptions()));
-    local::EngineDriver driver(engine);
-    local::InProcessVerifier verifier(driver);
+    testing::EngineDriver driver(engine);
+    testing::InProcessVerifier verifier(driver);
     Generated generated;
     const absl::Status status =
         Generate(**loop, verifier, [&](const GenerationDelta& delta) {
@@ -282,8 +282,8 @@ TEST_F(DecodeLoopTest, ALostSessionIsReplayedElsewhereToTheSameText) {
   const auto drive = [&](int rounds) {
     verifier::VerifyEngine engine({}, std::make_unique<testing::FakeBackend>(
                                           testing::FakeBackendOptions()));
-    local::EngineDriver driver(engine);
-    local::InProcessVerifier verifier(driver);
+    testing::EngineDriver driver(engine);
+    testing::InProcessVerifier verifier(driver);
     GenerationDelta delta;
     FORETOKEN_ASSERT_OK(
         loop->OnPrefill(verifier.Open(loop->OpenRequest()).value(), delta));

@@ -6,8 +6,8 @@
 
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
-#include "services/local/in_process_verifier.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/in_process_verifier.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_tokenizer.h"
@@ -23,7 +23,7 @@ using ::testing::SizeIs;
 // A verifier that waits, where it is told to, until it is cancelled.
 class HeldVerifier final : public Verifier {
  public:
-  HeldVerifier(local::EngineDriver& driver, bool hold)
+  HeldVerifier(testing::EngineDriver& driver, bool hold)
       : verifier_(driver), hold_(hold) {}
   absl::StatusOr<PrefillResult> Open(SessionRequest request) override {
     if (hold_) {
@@ -42,7 +42,7 @@ class HeldVerifier final : public Verifier {
   int64_t failovers() const override { return 2; }
 
  private:
-  local::InProcessVerifier verifier_;
+  testing::InProcessVerifier verifier_;
   const bool hold_;
   absl::Notification cancelled_;
 };
@@ -67,7 +67,7 @@ class FakeTarget final : public Target {
 
  private:
   verifier::VerifyEngine engine_;
-  local::EngineDriver driver_;
+  testing::EngineDriver driver_;
 };
 
 class CountingObserver final : public GenerationObserver {

@@ -106,7 +106,7 @@ std::set<Tokens> CandidatePaths(const std::vector<Tokens>& candidates) {
 
 // Verifies draft and window as the engine would; commits the agreed path.
 VerifiedTree Verify(const SourceDraft& draft, Tokens& text, Tokens& committed) {
-  TreeMerger merger(11, {64, 320});
+  TreeMerger merger({64, 320});
   const MergedTree merged =
       merger.Merge({{&draft.tree, draft.tree.probs, &draft.window}}, nullptr);
   VerifiedTree verified;

@@ -20,7 +20,7 @@ MergedTree Merge(const std::vector<DraftTree>& drafts, TreeLimits limits = {},
   for (const DraftTree& draft : drafts) {
     answers.push_back({&draft, draft.probs, nullptr});
   }
-  return TreeMerger(kVocab, limits).Merge(answers, price);
+  return TreeMerger(limits).Merge(answers, price);
 }
 
 TEST(KeepUsableTest, NodesOutsideTheVocabularyOrTooDeepTakeTheirSubtreeAlong) {
@@ -62,6 +62,10 @@ TEST(KeepUsableTest, WhatIsNoTreeIsEmptied) {
   ragged.Add(1, -1, 0.9f);
   ragged.probs.clear();
   EXPECT_FALSE(KeepUsable(kVocab, 9, 64, ragged));
+  DraftTree parts;
+  parts.Add(1, -1, 0.9f);
+  parts.parts = {DrafterId::kFusedPrior, DrafterId::kFusedRequest};
+  EXPECT_FALSE(KeepUsable(kVocab, 9, 64, parts));
 }
 
 TEST(KeepUsableTest, AMillionNodesAreCutToTheFirst) {
@@ -115,7 +119,7 @@ TEST(TreeMergerTest, WindowsFollowTheDraftAndShareItsRows) {
   window.Add(4, window.Add(1, -1, 0.0f), 0.0f);
   window.Add(9, -1, 0.0f);
   const TreeMerger::Answer answer = {&draft, draft.probs, &window};
-  TreeMerger merger(kVocab, {64, 2});
+  TreeMerger merger({64, 2});
   const MergedTree merged = merger.Merge({answer}, nullptr);
   EXPECT_EQ(merged.draft_nodes, 1);
   EXPECT_THAT(merged.tree.tokens(), ElementsAre(1, 4));  // two rows, no third

@@ -1,10 +1,10 @@
-#include "services/local/in_process_verifier.h"
+#include "tests/support/in_process_verifier.h"
 
 #include <utility>
 
 #include "common/base/status_macros.h"
 
-namespace foretoken::local {
+namespace foretoken::testing {
 
 absl::Status EngineDriver::RunPass() {
   if (!engine_.HasWork()) {
@@ -69,4 +69,4 @@ void InProcessVerifier::Close() {
   session_.reset();
 }
 
-}  // namespace foretoken::local
+}  // namespace foretoken::testing

@@ -1,10 +1,10 @@
 // InProcessVerifier: the orchestrator's Verifier straight on a VerifyEngine,
-// without a network: what `foretoken generate --local` runs.
+// on the caller's thread.
 //
 // Owned by one thread, the engine's. Several of them may share an engine: a
 // pass that one of them runs serves all, and answers wait until asked for.
-#ifndef FORETOKEN_SERVICES_LOCAL_IN_PROCESS_VERIFIER_H_
-#define FORETOKEN_SERVICES_LOCAL_IN_PROCESS_VERIFIER_H_
+#ifndef FORETOKEN_TESTS_SUPPORT_IN_PROCESS_VERIFIER_H_
+#define FORETOKEN_TESTS_SUPPORT_IN_PROCESS_VERIFIER_H_
 
 #include <memory>
 #include <optional>
@@ -14,7 +14,7 @@
 #include "services/orchestrator/core/verifier.h"
 #include "services/verifier/core/verify_engine.h"
 
-namespace foretoken::local {
+namespace foretoken::testing {
 
 // Runs passes and keeps each session's last answer for whoever asks.
 class EngineDriver {
@@ -57,6 +57,6 @@ class InProcessVerifier final : public orchestrator::Verifier {
   std::optional<SessionId> session_;
 };
 
-}  // namespace foretoken::local
+}  // namespace foretoken::testing
 
-#endif  // FORETOKEN_SERVICES_LOCAL_IN_PROCESS_VERIFIER_H_
+#endif  // FORETOKEN_TESTS_SUPPORT_IN_PROCESS_VERIFIER_H_
