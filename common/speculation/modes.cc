@@ -111,20 +111,22 @@ using Service = DraftService;
 
 // Name, drafter, service needed, in requests, in replay, options.
 constexpr ModeInfo kTable[] = {
-    {"off", Id::kTarget, Service::kNone, true, true, ReadOff},
-    {"draft_model", Id::kDraftModel, Service::kDraftWorker, true, false,
+    {"off", Id::kTarget, Service::kNone, false, true, true, ReadOff},
+    {"draft_model", Id::kDraftModel, Service::kDraftWorker, false, true, false,
      ReadDraftModel},
-    {"lookahead", Id::kLookahead, Service::kNone, true, false, ReadLookahead},
-    {"ouroboros", Id::kOuroboros, Service::kDraftWorker, true, false,
+    {"lookahead", Id::kLookahead, Service::kNone, false, true, false,
+     ReadLookahead},
+    {"ouroboros", Id::kOuroboros, Service::kDraftWorker, false, true, false,
      ReadOuroboros},
-    {"ngram_trie", Id::kNgramTrie, Service::kNone, true, true, ReadNgramTrie},
-    {"crest", Id::kCrest, Service::kCrest, true, true, ReadCrest},
-    {"prompt_lookup", Id::kPromptLookup, Service::kNone, true, true,
+    {"ngram_trie", Id::kNgramTrie, Service::kNone, true, true, true,
+     ReadNgramTrie},
+    {"crest", Id::kCrest, Service::kCrest, false, true, true, ReadCrest},
+    {"prompt_lookup", Id::kPromptLookup, Service::kNone, false, true, true,
      ReadPromptLookup},
-    {"phrase_pool", Id::kOuroboros, Service::kNone, false, true,
+    {"phrase_pool", Id::kOuroboros, Service::kNone, false, false, true,
      ReadPhrasePool},
-    {"rest", Id::kTarget, Service::kNone, false, true, ReadRest},
-    {"auto", Id::kFused, Service::kNone, true, true, ReadAuto},
+    {"rest", Id::kTarget, Service::kNone, false, false, true, ReadRest},
+    {"auto", Id::kFused, Service::kNone, true, true, true, ReadAuto},
 };
 
 std::string Names(ModeUse use) {

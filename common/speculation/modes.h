@@ -171,6 +171,7 @@ struct ModeInfo {
   absl::string_view name;
   DrafterId drafter;  // kTarget where it has none
   DraftService needs;
+  bool in_trie_drafter;  // which drafts it where it is there
   bool in_requests;
   bool in_replay;
   ModeOptions (*read)(ModeReader& read, ModeUse use);

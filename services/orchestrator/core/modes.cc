@@ -52,8 +52,6 @@ class SourceMaker {
     return absl::OkStatus();
   }
 
-  absl::Status operator()(const NgramTrieOptions&) { return AddTrieDrafter(); }
-
   absl::Status operator()(const AutoOptions&) {
     made_.economical = true;
     DraftServices* const services = context_.services;
@@ -65,10 +63,10 @@ class SourceMaker {
     return AddTrieDrafter();
   }
 
-  // The others draft in this thread.
+  // The others draft in this thread, or in the trie drafter.
   template <typename Options>
   absl::Status operator()(const Options&) {
-    return AddLocal();
+    return mode_.info().in_trie_drafter ? AddTrieDrafter() : AddLocal();
   }
 
  private:

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
+#include "common/drafting/drafter_factory.h"
 #include "common/drafting/fused_drafter.h"
-#include "common/drafting/ngram_trie_drafter.h"
 #include "services/trie_drafter/core/warm_record.h"
 
 namespace foretoken::trie_drafter {
@@ -168,22 +168,21 @@ absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
         absl::StrCat("token_ids: ", tokens, " tokens, want 1..",
                      options_.max_context_tokens));
   }
-  const auto* ngram_trie = open.mode.As<NgramTrieOptions>();
   const bool fused = open.mode.As<AutoOptions>() != nullptr;
-  if (ngram_trie == nullptr && !fused &&
-      open.mode.As<OuroborosOptions>() == nullptr) {
-    return absl::UnimplementedError(absl::StrCat(
-        "mode '", open.mode.name(),
-        "': trie_drafter drafts ngram_trie and auto, and takes the phrases of "
-        "ouroboros"));
+  const bool ouroboros = open.mode.As<OuroborosOptions>() != nullptr;
+  if (!open.mode.info().in_trie_drafter && !ouroboros) {
+    return absl::UnimplementedError(
+        absl::StrCat("mode '", open.mode.name(),
+                     "': trie_drafter does not draft it, nor takes its "
+                     "phrases"));
+  }
+  std::unique_ptr<Drafter> drafter;
+  if (!fused && !ouroboros) {
+    FORETOKEN_ASSIGN_OR_RETURN(drafter, MakeDrafter(open.mode, {}));
   }
   FORETOKEN_RETURN_IF_ERROR(Admit());
-  std::unique_ptr<Drafter> drafter;
-  if (ngram_trie != nullptr) {
-    drafter = std::make_unique<NgramTrieDrafter>(*ngram_trie);
-  }
   std::optional<SharedScope> scope;
-  if (!open.cache_scope.empty() && ngram_trie == nullptr) {
+  if (!open.cache_scope.empty() && (fused || ouroboros)) {
     const ScopeKey key =
         ScopeKey::Of(open.cache_scope, open.tokenizer_fingerprint);
     scope = SharedScope{key, FindScope(key)};
