@@ -7,8 +7,10 @@
 #ifndef FORETOKEN_SERVICES_LOCAL_STACK_H_
 #define FORETOKEN_SERVICES_LOCAL_STACK_H_
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "common/config/flags.h"
@@ -53,6 +55,10 @@ class Stack final : public rpc::Servable {
   grpc::Service* grpc_service() override { return orchestrator_.get(); }
   std::string health_name() const override {
     return orchestrator_->health_name();
+  }
+  bool Ready() const override { return orchestrator_->Ready(); }
+  void WatchHealth(std::function<void()> changed) override {
+    orchestrator_->WatchHealth(std::move(changed));
   }
   void BeginDrain() override { orchestrator_->BeginDrain(); }
   bool Idle() const override { return orchestrator_->Idle(); }
