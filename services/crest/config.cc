@@ -138,9 +138,7 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestService::Make(
     }
     origins.push_back(std::move(named));
   }
-  CrestServerOptions options = server;
-  options.ingest.retry_after = server.lookup.streams.retry_after;
-  return CrestServer::Create(options, std::move(origins), std::move(loaded),
+  return CrestServer::Create(server, std::move(origins), std::move(loaded),
                              registry);
 }
 

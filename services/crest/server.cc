@@ -53,9 +53,9 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestServer::Create(
       options.lookup, *server->datastores_, server->metrics_);
   server->drafts_ =
       std::make_unique<CrestSessions>(*server->datastores_, server->metrics_);
-  server->ingests_ =
-      std::make_unique<IngestCalls>(options.ingest, *server->datastores_,
-                                    std::move(tokenizer), server->metrics_);
+  server->ingests_ = std::make_unique<IngestCalls>(
+      options.ingest, options.lookup.streams, *server->datastores_,
+      std::move(tokenizer), server->metrics_);
   server->blocking_ =
       std::make_unique<WorkerPool>(kBlockingThreads, kBlockingWaiting);
   return server;
@@ -68,8 +68,9 @@ CrestServer::~CrestServer() {
   datastores_.reset();
 }
 
-LookupStreams::Reactor* CrestServer::Lookup(grpc::CallbackServerContext*) {
-  return streams_->Start();
+LookupStreams::Reactor* CrestServer::Lookup(
+    grpc::CallbackServerContext* context) {
+  return streams_->Start(context);
 }
 
 IngestCalls::Reactor* CrestServer::Ingest(grpc::CallbackServerContext* context,
@@ -187,13 +188,16 @@ void CrestServer::OnStateChange(const std::string& name, bool ready) {
 
 void CrestServer::BeginDrain() {
   ingests_->BeginDrain();
-  streams_->Drain();
+  streams_->BeginDrain();
 }
 
 bool CrestServer::Idle() const {
   return streams_->Idle() && ingests_->Idle() && blocking_->active() == 0;
 }
 
-void CrestServer::EndAll() { ingests_->EndAll(); }
+void CrestServer::EndAll() {
+  ingests_->EndAll();
+  streams_->EndAll();
+}
 
 }  // namespace foretoken::crest

@@ -1,5 +1,6 @@
 #include "services/orchestrator/server.h"
 
+#include <limits>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -7,7 +8,6 @@
 #include "common/rpc/convert.h"
 #include "common/rpc/convert_generation.h"
 #include "common/rpc/status.h"
-#include "services/orchestrator/adapters/generate_stream.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -40,34 +40,81 @@ class RemoteTarget final : public Target {
   VerifierPool& pool_;
 };
 
-// The sink of one Generate call; deletes itself at its end.
-class StreamSink final : public GenerationSink {
+// One Generate call. A slow reader holds its own request back; a cancelled call
+// cancels its request.
+class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
+                             public GenerationSink {
  public:
-  using WithHint = std::function<absl::Status(absl::Status)>;
-
-  StreamSink(std::shared_ptr<GenerateStream> stream, WithHint with_hint)
-      : stream_(std::move(stream)), with_hint_(std::move(with_hint)) {}
+  GenerateStream(rpc::StreamServer& server, GenerationService& generation,
+                 absl::StatusOr<GenerationRequest> request)
+      : WriteStream(server),
+        generation_(generation),
+        request_(std::move(request)) {}
 
   absl::Status OnDelta(const GenerationDelta& delta) override {
     v1::GenerateResponse response;
     rpc::ToProto(delta, response.mutable_delta());
-    return stream_->Send(std::move(response));
+    return SendWhenRoom(std::move(response));
   }
   absl::Status OnResult(const GenerationSummary& summary) override {
     v1::GenerateResponse response;
     rpc::ToProto(summary, response.mutable_result());
-    return stream_->Send(std::move(response));
+    return SendWhenRoom(std::move(response));
   }
   void OnEnd(const absl::Status& status) override {
-    stream_->SetCancelAction(nullptr);
-    stream_->End(with_hint_(status));
-    delete this;
+    // The finished call may drop the last other reference.
+    const auto self = shared_from_this();
+    absl::MutexLock lock(&mu_);
+    running_ = false;
+    EndAfterSends(server_.WithRetryHint(status));
+    Continue();
   }
 
  private:
-  const std::shared_ptr<GenerateStream> stream_;
-  const WithHint with_hint_;
+  // Messages that may wait for a slow reader.
+  static constexpr size_t kMaxWaiting = 64;
+
+  void OnStart() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    running_ = true;
+    mu_.Unlock();  // a refused request ends inside Start
+    auto call = generation_.Start(std::move(request_), *this);
+    mu_.Lock();
+    call_ = std::move(call);
+  }
+  void OnClosed(const absl::Status&) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (running_ && call_ != nullptr) call_->Cancel();
+  }
+  bool CanFinish() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !running_;
+  }
+  std::string LogName(const absl::Status&) const override { return ""; }
+
+  // Cancelled once the client is gone.
+  absl::Status SendWhenRoom(v1::GenerateResponse response) {
+    absl::MutexLock lock(&mu_);
+    const auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return ended() || unsent() < kMaxWaiting;
+    };
+    mu_.Await(absl::Condition(&room));
+    if (ended()) return absl::CancelledError("the client is gone");
+    Send(std::move(response));
+    return absl::OkStatus();
+  }
+
+  GenerationService& generation_;
+  absl::StatusOr<GenerationRequest> request_;
+  std::shared_ptr<GenerationService::Call> call_ ABSL_GUARDED_BY(mu_);
+  bool running_ ABSL_GUARDED_BY(mu_) = false;
 };
+
+// GenerationService admits requests; the streams have no limit of their own.
+rpc::StreamOptions Unlimited(absl::Duration retry_after) {
+  rpc::StreamOptions options;
+  options.max_streams = std::numeric_limits<int32_t>::max();
+  options.retry_after = retry_after;
+  return options;
+}
 
 }  // namespace
 
@@ -100,34 +147,20 @@ OrchestratorServer::OrchestratorServer(const OrchestratorServerOptions& options,
                                        std::unique_ptr<VerifierPool> pool,
                                        metrics::Registry& registry)
     : model_name_(options.model_name),
-      retry_after_(options.retry_after),
       pool_(std::move(pool)),
-      metrics_(registry) {}
+      metrics_(registry),
+      streams_("the orchestrator", Unlimited(options.retry_after), nullptr) {}
 
 OrchestratorServer::~OrchestratorServer() = default;
 
-absl::Status OrchestratorServer::WithHint(absl::Status status) const {
-  if (!absl::IsResourceExhausted(status) ||
-      rpc::RetryAfter(status).has_value()) {
-    return status;
-  }
-  return rpc::WithRetryAfter(std::move(status), retry_after_);
-}
-
 grpc::ServerWriteReactor<v1::GenerateResponse>* OrchestratorServer::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
-  const std::shared_ptr<GenerateStream> stream = GenerateStream::Create();
   absl::StatusOr<GenerationRequest> generation = rpc::FromProto(*request);
   if (generation.ok()) {
     generation->deadline = rpc::DeadlineOf(context->deadline());
   }
-  auto* sink = new StreamSink(
-      stream, [this](absl::Status s) { return WithHint(std::move(s)); });
-  stream->SetCancelAction(
-      [call = generation_->Start(std::move(generation), *sink)] {
-        call->Cancel();
-      });
-  return stream.get();
+  return streams_.Start<GenerateStream>(context, *generation_,
+                                        std::move(generation));
 }
 
 grpc::ServerUnaryReactor* OrchestratorServer::Run(
@@ -138,7 +171,7 @@ grpc::ServerUnaryReactor* OrchestratorServer::Run(
         reactor->Finish(rpc::ToGrpcStatus(work()));
       });
   if (!submitted.ok()) {
-    reactor->Finish(rpc::ToGrpcStatus(WithHint(submitted)));
+    reactor->Finish(rpc::ToGrpcStatus(streams_.WithRetryHint(submitted)));
   }
   return reactor;
 }

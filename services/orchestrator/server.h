@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
+#include "common/rpc/stream_server.h"
 #include "common/text/tokenizer.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "services/orchestrator/adapters/generation_metrics.h"
@@ -74,16 +75,14 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   OrchestratorServer(const OrchestratorServerOptions& options,
                      std::unique_ptr<VerifierPool> pool,
                      metrics::Registry& registry);
-  // ResourceExhausted says when to try again.
-  absl::Status WithHint(absl::Status status) const;
   // Runs a call whose work may block; `work` fills its response.
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
                                 std::function<absl::Status()> work);
 
   const std::string model_name_;
-  const absl::Duration retry_after_;
   const std::unique_ptr<VerifierPool> pool_;
   GenerationMetrics metrics_;
+  rpc::StreamServer streams_;
   std::unique_ptr<GenerationService> generation_;  // uses the above
 };
 

@@ -1,21 +1,17 @@
 // The verifier's gRPC service: streams to sessions and back, info, metrics.
 //
-// Each Verify stream is a callback reactor with one read and one write
-// outstanding; all work happens on the engine thread. Thread-safe.
+// All work happens on the engine thread. Thread-safe.
 #ifndef FORETOKEN_SERVICES_VERIFIER_SERVER_H_
 #define FORETOKEN_SERVICES_VERIFIER_SERVER_H_
 
 #include <memory>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "common/metrics/registry.h"
-#include "common/rpc/first_message.h"
 #include "common/rpc/server.h"
-#include "common/rpc/stream_options.h"
+#include "common/rpc/stream_server.h"
 #include "common/speculation/verifier_peer.h"
 #include "foretoken/v1/verifier.grpc.pb.h"
 #include "services/verifier/adapters/engine_metrics.h"
@@ -49,8 +45,8 @@ class VerifierServer final : public v1::Verifier::CallbackService,
 
   grpc::Service* grpc_service() override { return this; }
   std::string health_name() const override { return "foretoken.v1.Verifier"; }
-  void BeginDrain() override;
-  bool Idle() const override;
+  void BeginDrain() override { streams_.BeginDrain(); }
+  bool Idle() const override { return streams_.Idle(); }
   void EndAll() override;
 
   EngineVerifySessions& sessions() { return sessions_; }
@@ -60,22 +56,16 @@ class VerifierServer final : public v1::Verifier::CallbackService,
 
   // For sessions that come past the streams, in the same process. Unavailable
   // while draining, ResourceExhausted over max_streams.
-  absl::Status AdmitStream();
-  void StreamDone();  // of one that was admitted
-  void StreamFailed(absl::StatusCode code) { metrics_.Failed(code); }
+  absl::Status AdmitStream() { return streams_.Admit(); }
+  void StreamDone() { streams_.Release(); }  // of one that was admitted
+  void StreamFailed(absl::StatusCode code) { metrics_.OnFailed(code); }
 
  private:
   class Stream;
 
-  bool draining() const;
-
   const VerifierServerOptions options_;
   EngineMetrics metrics_;
-
-  mutable absl::Mutex mu_;
-  int32_t streams_ ABSL_GUARDED_BY(mu_) = 0;
-  bool draining_ ABSL_GUARDED_BY(mu_) = false;
-
+  rpc::StreamServer streams_;
   EngineVerifySessions sessions_;  // last: it tells sessions when it stops
 };
 

@@ -119,7 +119,6 @@ TEST_F(LocalDraftersTest, EveryModeWritesWhatOffWrites) {
       }
     }
     client_.reset();
-    client_.reset();
     server_.reset();
     stack_.reset();
   }

@@ -12,11 +12,12 @@
 #include "absl/time/time.h"
 #include "common/drafting/crest/crest_record.h"
 #include "common/metrics/registry.h"
+#include "common/rpc/stream_server.h"
 #include "services/crest/core/crest_sessions.h"
 
 namespace foretoken::crest {
 
-class CrestMetrics final : public LookupObserver {
+class CrestMetrics final : public LookupObserver, public rpc::StreamObserver {
  public:
   // `datastores`: the names of the configuration.
   CrestMetrics(metrics::Registry& registry,
@@ -26,7 +27,8 @@ class CrestMetrics final : public LookupObserver {
   void LookedUpInPostgres(int n, bool cached, absl::Duration took) override;
   void LookupFailed() override { errors_.Increment(); }
 
-  void SetStreams(int streams) { streams_.Set(streams); }
+  void OnStreams(int open) override { streams_.Set(open); }
+  void OnFailed(absl::StatusCode) override {}  // look-ups are counted instead
   void SetReady(const std::string& datastore, bool ready);
   void Switched(const std::string& datastore, int64_t version);
   void LoadFailed(const std::string& datastore);

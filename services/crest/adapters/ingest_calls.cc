@@ -11,15 +11,54 @@
 
 namespace foretoken::crest {
 
-// Owns itself until OnDone; the worker shares it while it runs. Only the worker
-// ends it, once it has been submitted.
-class IngestCalls::Call final : public IngestCalls::Reactor {
+// The worker ends the call once it has been submitted; whatever ends the stream
+// before only stops the worker.
+class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
  public:
-  static std::shared_ptr<Call> Make(IngestCalls& owner, absl::Time deadline,
-                                    v1::IngestResponse* response) {
-    std::shared_ptr<Call> call(new Call(owner, deadline, response));
-    call->self_ = call;
-    return call;
+  Call(rpc::StreamServer& server, IngestCalls& owner,
+       v1::IngestResponse* response)
+      : ReadStream(server), owner_(owner), response_(response) {}
+
+ private:
+  void OnStart() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    deadline_ = std::min(deadline(), absl::Now() + owner_.options_.timeout);
+    const absl::Status submitted = Submit();
+    running_ = submitted.ok();
+    if (!running_) End(submitted);
+  }
+  void OnMessage(v1::IngestRequest& message) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    wanted_ = false;
+    message_ = &message;
+  }
+  void OnHalfClose() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    no_more_ = true;
+  }
+  void OnClosed(const absl::Status& status) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    stopped_ = status;
+  }
+  bool CanRead() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return wanted_;
+  }
+  bool CanFinish() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !running_;
+  }
+  std::string LogName(const absl::Status&) const override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return "";
+  }
+
+  absl::Status Submit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!owner_.options_.enabled) {
+      return absl::UnimplementedError(
+          "Ingest is not enabled on this server (--enable-ingest)");
+    }
+    const absl::Status submitted =
+        owner_.worker_.Submit([this, self = shared_from_this()] { Run(); });
+    if (submitted.ok()) return submitted;
+    return server_.WithRetryHint(
+        absl::ResourceExhaustedError("ingest: another call is running"));
   }
 
   // On the worker's thread.
@@ -29,69 +68,43 @@ class IngestCalls::Call final : public IngestCalls::Reactor {
       response_->set_version(result->version);
       response_->set_documents(result->documents);
       response_->set_tokens(result->tokens);
-    }
-    owner_.metrics_.IngestEnded(result.status().code());
-    if (!result.ok()) {
+    } else {
       FORETOKEN_LOG(kWarning, "ingest ended: ", result.status().ToString());
     }
-    Finish(rpc::ToGrpcStatus(result.status()));
-  }
-
-  void Abort(absl::Status why) {
+    owner_.metrics_.IngestEnded(result.status().code());
     absl::MutexLock lock(&mu_);
-    if (aborted_.ok()) aborted_ = std::move(why);
+    running_ = false;
+    End(result.status());
+    Continue();
   }
 
-  void OnReadDone(bool ok) override {
-    absl::MutexLock lock(&mu_);
-    read_ = ok ? Read::kMessage : Read::kEnd;
-  }
-  void OnCancel() override { Abort(absl::CancelledError("ingest: cancelled")); }
-  void OnDone() override {
-    const std::shared_ptr<Call> last = std::move(self_);
-  }
-
- private:
-  enum class Read { kWaiting, kMessage, kEnd };
-
-  Call(IngestCalls& owner, absl::Time deadline, v1::IngestResponse* response)
-      : owner_(owner), deadline_(deadline), response_(response) {}
-
-  // Why to stop, if there is a reason.
-  absl::Status Stopped() {
-    absl::MutexLock lock(&mu_);
-    if (!aborted_.ok()) return aborted_;
+  // Why the build must stop; OK if it need not.
+  absl::Status Stopped() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (ended()) return stopped_;
     if (absl::Now() < deadline_) return absl::OkStatus();
     return absl::DeadlineExceededError("ingest: out of time");
   }
 
-  // True and request_ filled; false at the end of the stream.
+  // Fills message_; false at the end of the stream.
   absl::StatusOr<bool> Next() {
-    FORETOKEN_RETURN_IF_ERROR(Stopped());
-    {
-      absl::MutexLock lock(&mu_);
-      read_ = Read::kWaiting;
-    }
-    StartRead(&request_);
+    absl::MutexLock lock(&mu_);
+    wanted_ = true;
+    message_ = nullptr;
+    Continue();
     const auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return read_ != Read::kWaiting || !aborted_.ok();
+      return message_ != nullptr || no_more_ || ended();
     };
-    bool more = false;
-    {
-      absl::MutexLock lock(&mu_);
-      mu_.AwaitWithDeadline(absl::Condition(&done), deadline_);
-      more = read_ == Read::kMessage;
-    }
+    mu_.AwaitWithDeadline(absl::Condition(&done), deadline_);
     FORETOKEN_RETURN_IF_ERROR(Stopped());
-    return more;
+    return message_ != nullptr;
   }
 
   absl::StatusOr<IngestResult> Drive() {
     FORETOKEN_ASSIGN_OR_RETURN(const bool first, Next());
-    if (!first || !request_.has_config()) {
+    if (!first || !message_->has_config()) {
       return absl::InvalidArgumentError("ingest: want a config first");
     }
-    const v1::IngestConfig config = request_.config();
+    const v1::IngestConfig config = message_->config();
     FORETOKEN_ASSIGN_OR_RETURN(Datastore * datastore,
                                owner_.datastores_.Find(config.datastore()));
     FORETOKEN_ASSIGN_OR_RETURN(
@@ -100,15 +113,17 @@ class IngestCalls::Call final : public IngestCalls::Reactor {
     while (true) {
       FORETOKEN_ASSIGN_OR_RETURN(const bool more, Next());
       if (!more) break;
-      if (request_.message_case() != v1::IngestRequest::kDocument) {
+      if (message_->message_case() != v1::IngestRequest::kDocument) {
         return absl::InvalidArgumentError(
             "ingest: want documents after the config");
       }
-      FORETOKEN_RETURN_IF_ERROR(ingest->Add(request_.document()));
+      FORETOKEN_RETURN_IF_ERROR(ingest->Add(message_->document()));
     }
     absl::StatusOr<IngestResult> result =
-        ingest->Finish(*owner_.tokenizer_, datastore->origin(),
-                       [this] { return !Stopped().ok(); });
+        ingest->Finish(*owner_.tokenizer_, datastore->origin(), [this] {
+          absl::MutexLock lock(&mu_);
+          return !Stopped().ok();
+        });
     if (result.ok()) {
       FORETOKEN_LOG(kInfo, "ingest: version ", result->version, " of ",
                     datastore->name(), " published, ", result->documents,
@@ -117,23 +132,25 @@ class IngestCalls::Call final : public IngestCalls::Reactor {
     }
     // The build knows that it was stopped, not why.
     if (absl::IsCancelled(result.status())) {
+      absl::MutexLock lock(&mu_);
       FORETOKEN_RETURN_IF_ERROR(Stopped());
     }
     return result;
   }
 
   IngestCalls& owner_;
-  const absl::Time deadline_;
   v1::IngestResponse* const response_;
-  v1::IngestRequest request_;
-
-  absl::Mutex mu_;
-  Read read_ ABSL_GUARDED_BY(mu_) = Read::kWaiting;
-  absl::Status aborted_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<Call> self_;
+  absl::Time deadline_;
+  const v1::IngestRequest* message_ =
+      nullptr;  // the worker's while not wanted_
+  bool wanted_ ABSL_GUARDED_BY(mu_) = false;
+  bool no_more_ ABSL_GUARDED_BY(mu_) = false;
+  bool running_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status stopped_ ABSL_GUARDED_BY(mu_);
 };
 
 IngestCalls::IngestCalls(const IngestOptions& options,
+                         const rpc::StreamOptions& streams,
                          const Datastores& datastores,
                          std::shared_ptr<const Tokenizer> tokenizer,
                          CrestMetrics& metrics)
@@ -141,51 +158,14 @@ IngestCalls::IngestCalls(const IngestOptions& options,
       datastores_(datastores),
       tokenizer_(std::move(tokenizer)),
       metrics_(metrics),
+      streams_("the crest service", streams, nullptr),
       worker_(/*max_threads=*/1, /*max_waiting=*/0) {}
 
 IngestCalls::~IngestCalls() { EndAll(); }
 
 IngestCalls::Reactor* IngestCalls::Start(grpc::CallbackServerContext* context,
                                          v1::IngestResponse* response) {
-  const absl::Time deadline = std::min(rpc::DeadlineOf(context->deadline()),
-                                       absl::Now() + options_.timeout);
-  const std::shared_ptr<Call> call = Call::Make(*this, deadline, response);
-  const absl::Status status = Submit(call);
-  if (!status.ok()) call->Finish(rpc::ToGrpcStatus(status));
-  return call.get();
-}
-
-absl::Status IngestCalls::Submit(const std::shared_ptr<Call>& call) {
-  if (!options_.enabled) {
-    return absl::UnimplementedError(
-        "Ingest is not enabled on this server (--enable-ingest)");
-  }
-  absl::MutexLock lock(&mu_);
-  if (draining_) return absl::UnavailableError("the server is draining");
-  const absl::Status submitted = worker_.Submit([call] { call->Run(); });
-  if (!submitted.ok()) {
-    return rpc::WithRetryAfter(
-        absl::ResourceExhaustedError("ingest: another call is running"),
-        options_.retry_after);
-  }
-  running_ = call;
-  return absl::OkStatus();
-}
-
-void IngestCalls::BeginDrain() {
-  absl::MutexLock lock(&mu_);
-  draining_ = true;
-}
-
-void IngestCalls::EndAll() {
-  std::shared_ptr<Call> call;
-  {
-    absl::MutexLock lock(&mu_);
-    call = running_.lock();
-  }
-  if (call != nullptr) {
-    call->Abort(absl::UnavailableError("the server is stopping"));
-  }
+  return streams_.Start<Call>(context, *this, response);
 }
 
 }  // namespace foretoken::crest

@@ -1,17 +1,13 @@
-// The Ingest calls of a server: one at a time, on a thread of its own.
-//
-// gRPC's reactions only pass messages on; reading documents, building and
-// publishing happen on the thread. Thread-safe.
+// The Ingest calls of a server: one at a time, on a thread of its own that
+// takes documents, builds and publishes. Thread-safe.
 #ifndef FORETOKEN_SERVICES_CREST_ADAPTERS_INGEST_CALLS_H_
 #define FORETOKEN_SERVICES_CREST_ADAPTERS_INGEST_CALLS_H_
 
 #include <memory>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/worker_pool.h"
+#include "common/rpc/stream_server.h"
 #include "common/text/tokenizer.h"
 #include "foretoken/v1/crest.grpc.pb.h"
 #include "services/crest/adapters/crest_metrics.h"
@@ -24,7 +20,6 @@ struct IngestOptions {
   bool enabled = false;
   IngestLimits limits;
   absl::Duration timeout = absl::Minutes(10);  // of a call, whatever it asks
-  absl::Duration retry_after = absl::Seconds(1);
 };
 
 class IngestCalls {
@@ -33,7 +28,8 @@ class IngestCalls {
 
   // `tokenizer` may be null where `enabled` is false. What is borrowed must
   // outlive every call.
-  IngestCalls(const IngestOptions& options, const Datastores& datastores,
+  IngestCalls(const IngestOptions& options, const rpc::StreamOptions& streams,
+              const Datastores& datastores,
               std::shared_ptr<const Tokenizer> tokenizer,
               CrestMetrics& metrics);
   ~IngestCalls();
@@ -43,25 +39,20 @@ class IngestCalls {
   Reactor* Start(grpc::CallbackServerContext* context,
                  v1::IngestResponse* response);
 
-  void BeginDrain();
-  bool Idle() const { return worker_.active() == 0; }
-  // Cancels the call that runs: nothing of it is published.
-  void EndAll();
+  void BeginDrain() { streams_.BeginDrain(); }
+  bool Idle() const { return streams_.Idle() && worker_.active() == 0; }
+  // Cancels the running call: nothing of it is published.
+  void EndAll() { streams_.EndAll(); }
 
  private:
   class Call;
-
-  absl::Status Submit(const std::shared_ptr<Call>& call);
 
   const IngestOptions options_;
   const Datastores& datastores_;
   const std::shared_ptr<const Tokenizer> tokenizer_;
   CrestMetrics& metrics_;
 
-  absl::Mutex mu_;
-  std::weak_ptr<Call> running_ ABSL_GUARDED_BY(mu_);
-  bool draining_ ABSL_GUARDED_BY(mu_) = false;
-
+  rpc::StreamServer streams_;
   WorkerPool worker_;  // last: its thread uses all of the above
 };
 

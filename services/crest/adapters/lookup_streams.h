@@ -1,22 +1,14 @@
 // The Lookup streams of a server.
 //
-// Each is a callback reactor with one read and one write outstanding. A look-up
-// in memory is answered where its request is read; one that needs PostgreSQL
-// goes to the version's row worker, which takes those of all streams together,
-// while the stream reads on, up to a bound. Answers leave in the order of
-// their requests. An error ends its stream, behind the answers before it.
-// Thread-safe.
+// A look-up in memory is answered where its request is read; one that needs
+// PostgreSQL goes to the version's row worker, which batches those of all
+// streams, while the stream reads on, up to max_pending. Answers leave in the
+// order of their requests. An error ends its stream, behind the answers before
+// it. Thread-safe.
 #ifndef FORETOKEN_SERVICES_CREST_ADAPTERS_LOOKUP_STREAMS_H_
 #define FORETOKEN_SERVICES_CREST_ADAPTERS_LOOKUP_STREAMS_H_
 
-#include <set>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
-#include "common/rpc/first_message.h"
-#include "common/rpc/stream_options.h"
+#include "common/rpc/stream_server.h"
 #include "foretoken/v1/crest.grpc.pb.h"
 #include "services/crest/adapters/crest_metrics.h"
 #include "services/crest/core/datastores.h"
@@ -36,31 +28,28 @@ class LookupStreams {
 
   // What is borrowed must outlive every stream.
   LookupStreams(const LookupOptions& options, const Datastores& datastores,
-                CrestMetrics& metrics);
-  ~LookupStreams();
+                CrestMetrics& metrics)
+      : options_(options),
+        datastores_(datastores),
+        metrics_(metrics),
+        streams_("the crest service", options_.streams, &metrics) {}
 
-  // ResourceExhausted over max_streams, Unavailable once draining,
-  // DeadlineExceeded for a stream that asks nothing.
-  Reactor* Start();
+  // Starts one call; the service's Lookup method returns the result.
+  Reactor* Start(grpc::CallbackServerContext* context);
 
-  // Every stream answers what it has taken and ends with Unavailable: look-ups
-  // hold no state, so that callers ask elsewhere.
-  void Drain();
-  bool Idle() const;
+  // Every stream answers what it has read and ends with Unavailable: look-ups
+  // hold no state, so callers retry elsewhere.
+  void BeginDrain() { streams_.BeginDrain(); }
+  bool Idle() const { return streams_.Idle(); }
+  void EndAll() { streams_.EndAll(); }
 
  private:
   class Stream;
 
-  absl::Status Admit(Stream* stream);
-  void Leave(Stream* stream);
-
   const LookupOptions options_;
   const Datastores& datastores_;
   CrestMetrics& metrics_;
-
-  mutable absl::Mutex mu_;
-  std::set<Stream*> streams_ ABSL_GUARDED_BY(mu_);
-  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  rpc::StreamServer streams_;
 };
 
 }  // namespace foretoken::crest

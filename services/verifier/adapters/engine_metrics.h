@@ -4,19 +4,19 @@
 
 #include "absl/status/status.h"
 #include "common/metrics/registry.h"
+#include "common/rpc/stream_server.h"
 #include "services/verifier/core/verify_engine.h"
 
 namespace foretoken::verifier {
 
-class EngineMetrics {
+class EngineMetrics final : public rpc::StreamObserver {
  public:
   explicit EngineMetrics(metrics::Registry& registry) : registry_(registry) {}
 
   void OnChange(const VerifySnapshot& snapshot);
 
-  void SetStreams(int32_t streams) { streams_.Set(streams); }
-  // A session ended with an error.
-  void Failed(absl::StatusCode code) { failed_.Increment(code); }
+  void OnStreams(int open) override { streams_.Set(open); }
+  void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
 
  private:
   metrics::Registry& registry_;

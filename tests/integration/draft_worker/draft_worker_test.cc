@@ -331,7 +331,8 @@ TEST(DraftWorkerConfigTest, DefaultsAndBadFlags) {
   EXPECT_EQ(config->metrics.address, "127.0.0.1:9102");
   EXPECT_EQ(service.backend.max_rows, 1024);
   const char* bad[] = {"foretoken-draft-worker", "--max-sessions", "0"};
-  const absl::Status refused = rpc::ParseFlags(3, bad, &service).status();
+  DraftWorkerService without_model;
+  const absl::Status refused = rpc::ParseFlags(3, bad, &without_model).status();
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument,
                                 HasSubstr("--max-sessions")));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--model"));

@@ -1,0 +1,187 @@
+#include "common/rpc/stream_server.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+
+namespace foretoken::rpc {
+
+absl::Status StreamServer::CheckNotDraining() const {
+  absl::MutexLock lock(&mu_);
+  if (!draining_) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(service_, " is draining"));
+}
+
+absl::Status StreamServer::WithRetryHint(const absl::Status& status) const {
+  if (!absl::IsResourceExhausted(status) || RetryAfter(status).has_value()) {
+    return status;
+  }
+  return WithRetryAfter(status, options_.retry_after);
+}
+
+// The one place that decides whether a call may begin.
+absl::Status StreamServer::Admit() {
+  FORETOKEN_RETURN_IF_ERROR(CheckNotDraining());
+  absl::MutexLock lock(&mu_);
+  if (open_ >= options_.max_streams) {
+    return WithRetryHint(absl::ResourceExhaustedError(
+        absl::StrCat("all ", options_.max_streams, " streams are in use")));
+  }
+  Count(1);
+  return absl::OkStatus();
+}
+
+void StreamServer::Release() {
+  absl::MutexLock lock(&mu_);
+  Count(-1);
+}
+
+void StreamServer::Count(int change) {
+  open_ += change;
+  if (observer_ != nullptr) observer_->OnStreams(open_);
+}
+
+absl::Status StreamServer::Enter(const std::shared_ptr<ServerStream>& stream) {
+  FORETOKEN_RETURN_IF_ERROR(Admit());
+  absl::MutexLock lock(&mu_);
+  streams_.insert(stream);
+  return absl::OkStatus();
+}
+
+void StreamServer::Leave(const std::shared_ptr<ServerStream>& stream) {
+  absl::MutexLock lock(&mu_);
+  streams_.erase(stream);
+  Count(-1);
+}
+
+std::vector<std::shared_ptr<ServerStream>> StreamServer::Streams() const {
+  absl::MutexLock lock(&mu_);
+  return {streams_.begin(), streams_.end()};
+}
+
+void StreamServer::BeginDrain() {
+  {
+    absl::MutexLock lock(&mu_);
+    draining_ = true;
+  }
+  for (const auto& stream : Streams()) stream->Drain();
+}
+
+bool StreamServer::Idle() const {
+  absl::MutexLock lock(&mu_);
+  return open_ == 0;
+}
+
+void StreamServer::EndAll() {
+  const absl::Status status =
+      absl::UnavailableError(absl::StrCat(service_, " is stopping"));
+  for (const auto& stream : Streams()) stream->Abort(status);
+}
+
+void ServerStream::Begin(const grpc::CallbackServerContext& context) {
+  absl::MutexLock lock(&mu_);
+  self_ = shared_from_this();
+  deadline_ = DeadlineOf(context.deadline());
+  half_closed_ = !reads();
+  const absl::Status admitted = server_.Enter(self_);
+  admitted_ = admitted.ok();
+  if (!admitted_) {
+    End(admitted);
+    return;
+  }
+  if (!half_closed_) {
+    silence_.Set(
+        absl::ToChronoTime(absl::Now() + server_.options_.first_message_time),
+        [weak = weak_from_this()](bool expired) {
+          const std::shared_ptr<ServerStream> stream = weak.lock();
+          if (expired && stream != nullptr) stream->OnSilence();
+        });
+  }
+  OnStart();
+  Continue();
+}
+
+void ServerStream::Abort(const absl::Status& status) {
+  absl::MutexLock lock(&mu_);
+  End(status);
+}
+
+void ServerStream::Drain() {
+  absl::MutexLock lock(&mu_);
+  if (!ended_) OnDrain();
+}
+
+void ServerStream::OnSilence() {
+  absl::MutexLock lock(&mu_);
+  if (spoken_) return;
+  End(absl::DeadlineExceededError(
+      absl::StrCat("no message within ",
+                   absl::FormatDuration(server_.options_.first_message_time),
+                   " of the call")));
+}
+
+void ServerStream::ReadDone(bool ok) {
+  if (!std::exchange(spoken_, true)) silence_.Cancel();
+  if (ok) return;
+  half_closed_ = true;
+  if (!ended_) OnHalfClose();
+}
+
+void ServerStream::ClientGone() {
+  DropUnsent();
+  End(absl::CancelledError("the client is gone"));
+  Continue();
+}
+
+void ServerStream::Done() {
+  if (admitted_) server_.Leave(self_);
+  // May destroy the object.
+  const std::shared_ptr<ServerStream> last = std::move(self_);
+}
+
+void ServerStream::End(const absl::Status& status) {
+  if (!ended_ && !status.ok()) DropUnsent();
+  EndAfterSends(status);
+}
+
+void ServerStream::EndAfterSends(const absl::Status& status) {
+  if (ended_) return;
+  ended_ = true;
+  final_ = status;
+  if (!status.ok()) {
+    if (server_.observer_ != nullptr) {
+      server_.observer_->OnFailed(status.code());
+    }
+    // Cancels, deadlines and refusals are normal: counted, not logged.
+    const bool normal = absl::IsCancelled(status) ||
+                        absl::IsDeadlineExceeded(status) ||
+                        absl::IsResourceExhausted(status);
+    const std::string name = normal ? std::string() : LogName(status);
+    if (!name.empty()) {
+      FORETOKEN_LOG(kWarning, server_.service_, ": ", name,
+                    " ended: ", status.ToString());
+    }
+  }
+  if (admitted_) OnClosed(status);
+  Continue();
+}
+
+void ServerStream::Continue() {
+  if (finished_) return;
+  if (!writing_ && unsent() > 0) {
+    writing_ = true;
+    StartNextWrite();
+  }
+  if (!ended_) {
+    if (reading_ || half_closed_ || !CanRead()) return;
+    reading_ = true;
+    StartNextRead();
+  } else if (!writing_ && CanFinish()) {
+    finished_ = true;
+    FinishCall();
+  }
+}
+
+}  // namespace foretoken::rpc

@@ -1,0 +1,327 @@
+// StreamServer and its streams: the server side of streaming calls.
+//
+// A service has one StreamServer per streaming method; it admits, counts and
+// drains the method's calls. Each call is a ServerStream: a callback reactor
+// with at most one read and one write outstanding that owns what every call
+// needs whatever its messages are, namely its lifetime, the time limit of the
+// first message, bounded output, cancellation and a single end. A service
+// derives its handler from BidiStream, ReadStream or WriteStream, takes
+// messages in OnMessage and answers with Send and End:
+//
+//   class EchoStream final : public rpc::BidiStream<v1::Ping, v1::Pong> {
+//    public:
+//     explicit EchoStream(rpc::StreamServer& server) : BidiStream(server) {}
+//    private:
+//     void OnMessage(v1::Ping& ping) override { Send(Answer(ping)); }
+//   };
+//
+//   return streams_.Start<EchoStream>(context);
+//
+// One lock per stream, mu_, covers the stream and its handler: all hooks are
+// called with it held, and a handler takes it for its own events (an engine's
+// answer, a worker's return).
+//
+// Statuses: RESOURCE_EXHAUSTED over max_streams, UNAVAILABLE while draining and
+// from EndAll, DEADLINE_EXCEEDED for a stream that sends nothing, CANCELLED for
+// a client that is gone.
+#ifndef FORETOKEN_COMMON_RPC_STREAM_SERVER_H_
+#define FORETOKEN_COMMON_RPC_STREAM_SERVER_H_
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/rpc/status.h"
+#include "common/rpc/stream_options.h"
+#include "grpcpp/alarm.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
+
+namespace foretoken::rpc {
+
+class ServerStream;
+
+// Receives the events of a StreamServer, for metrics. Thread-safe and quick.
+class StreamObserver {
+ public:
+  virtual ~StreamObserver() = default;
+  virtual void OnStreams(int open) = 0;
+  // A stream ended with an error, or was refused.
+  virtual void OnFailed(absl::StatusCode code) = 0;
+};
+
+// Thread-safe.
+class StreamServer {
+ public:
+  // `service` stands in messages and logs: "the verifier". `observer` may be
+  // null; it must outlive the object, and the object every call (the shutdown
+  // of the gRPC server ends them).
+  StreamServer(std::string service, const StreamOptions& options,
+               StreamObserver* observer)
+      : service_(std::move(service)), options_(options), observer_(observer) {}
+
+  // Starts one call; the service's method returns the result. `arguments` go to
+  // the constructor of the stream, after this object.
+  template <typename Stream, typename... Arguments>
+  Stream* Start(grpc::CallbackServerContext* context,
+                Arguments&&... arguments) {
+    const auto stream =
+        std::make_shared<Stream>(*this, std::forward<Arguments>(arguments)...);
+    stream->Begin(*context);
+    return stream.get();
+  }
+
+  // For a caller in this process that takes the place of a stream: admits it
+  // as one, or tells why not; Release gives the place back.
+  absl::Status Admit();
+  void Release();
+
+  // As rpc::Servable has them. BeginDrain calls OnDrain of every stream.
+  void BeginDrain();
+  bool Idle() const;
+  void EndAll();
+
+  // Unavailable while draining.
+  absl::Status CheckNotDraining() const;
+  // `status`; a RESOURCE_EXHAUSTED gets a retry hint if it has none.
+  absl::Status WithRetryHint(const absl::Status& status) const;
+  const std::string& service() const { return service_; }
+  const StreamOptions& options() const { return options_; }
+
+ private:
+  friend class ServerStream;
+
+  absl::Status Enter(const std::shared_ptr<ServerStream>& stream);
+  void Leave(const std::shared_ptr<ServerStream>& stream);
+  void Count(int change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<std::shared_ptr<ServerStream>> Streams() const;
+
+  const std::string service_;
+  const StreamOptions options_;
+  StreamObserver* const observer_;
+
+  mutable absl::Mutex mu_;  // taken after a stream's, if both are
+  absl::flat_hash_set<std::shared_ptr<ServerStream>> streams_
+      ABSL_GUARDED_BY(mu_);
+  int open_ ABSL_GUARDED_BY(mu_) = 0;  // streams_, and those of Admit
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// One call without its messages. gRPC keeps a reactor until OnDone, workers and
+// engines may keep a handler longer: the object owns itself until OnDone, and
+// they share it.
+class ServerStream : public std::enable_shared_from_this<ServerStream> {
+ public:
+  ServerStream(const ServerStream&) = delete;
+  ServerStream& operator=(const ServerStream&) = delete;
+  virtual ~ServerStream() = default;
+
+ protected:
+  explicit ServerStream(StreamServer& server) : server_(server) {}
+
+  // Hooks, called with mu_ held. OnStart, OnMessage and OnClosed may release mu_
+  // while they work: no message is read before they return.
+
+  // The call is admitted; no message has been read.
+  virtual void OnStart() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
+  // The client will send no more. Ends the stream by default.
+  virtual void OnHalfClose() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    End(absl::OkStatus());
+  }
+  // The service drains. By default only the handler's own CheckNotDraining
+  // refuses new work.
+  virtual void OnDrain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
+  // The admitted stream has ended, by its handler or not: time to cancel work
+  // under way. Called once.
+  virtual void OnClosed(const absl::Status& /*status*/)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
+  // Whether the next message may be read. By default a client that leaves
+  // kMaxUnsent answers unread is not read any further. A handler calls
+  // Continue() when its answer may have changed.
+  virtual bool CanRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return unsent() < kMaxUnsent;
+  }
+  // Whether the ended stream may finish: not while work uses it. A handler
+  // calls Continue() when its answer may have changed.
+  virtual bool CanFinish() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return true;
+  }
+  // How an end with an error is logged: "session ID". Empty: not at all.
+  virtual std::string LogName(const absl::Status& status) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+
+  // Ends the stream; nothing more is read. Messages sent before still go out
+  // if `status` is OK; an error does not wait for them.
+  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // As End, but an error waits for the messages sent before, too.
+  void EndAfterSends(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Starts the next write, the next read or the finish, where one is due.
+  void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; }
+  // Messages sent of which no write has begun.
+  virtual size_t unsent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return 0; }
+  // The deadline of the call.
+  absl::Time deadline() const { return deadline_; }
+
+  static constexpr size_t kMaxUnsent = 4;
+
+  StreamServer& server_;
+  mutable absl::Mutex mu_;
+
+ private:
+  friend class StreamServer;
+  template <typename Reactor>
+  friend class ReactorStream;
+  template <typename Base, typename Request>
+  friend class ReadSide;
+  template <typename Base, typename Response>
+  friend class WriteSide;
+
+  void Begin(const grpc::CallbackServerContext& context);
+  void Abort(const absl::Status& status);  // End, from outside
+  void Drain();
+  void OnSilence();
+
+  // What the reactor does.
+  virtual bool reads() const { return false; }
+  virtual void StartNextRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
+  virtual void StartNextWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
+  virtual void DropUnsent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
+  virtual void FinishCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+
+  // What the reactor reports.
+  void ReadDone(bool ok) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ClientGone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Done();
+
+  absl::Time deadline_;
+  bool admitted_ = false;
+  grpc::Alarm silence_;                 // armed until the first message
+  std::shared_ptr<ServerStream> self_;  // until Done
+
+  absl::Status final_ ABSL_GUARDED_BY(mu_);
+  bool spoken_ ABSL_GUARDED_BY(mu_) = false;       // the client said something
+  bool half_closed_ ABSL_GUARDED_BY(mu_) = false;  // there is no next message
+  bool reading_ ABSL_GUARDED_BY(mu_) = false;      // or handling what was read
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// The parts of which the three kinds of streams are made.
+
+template <typename Reactor>
+class ReactorStream : public Reactor, public ServerStream {
+ protected:
+  using ServerStream::ServerStream;
+
+ private:
+  void OnCancel() final {
+    absl::MutexLock lock(&mu_);
+    ClientGone();
+  }
+  void OnDone() final { Done(); }
+  void FinishCall() final { this->Finish(ToGrpcStatus(final_)); }
+};
+
+template <typename Base, typename Request>
+class ReadSide : public Base {
+ protected:
+  using Base::Base;
+
+  // One message; the handler may take it apart. Held until this returns, or as
+  // long as CanRead() is false from then on.
+  virtual void OnMessage(Request& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) = 0;
+
+ private:
+  void OnReadDone(bool ok) final {
+    absl::MutexLock lock(&this->mu_);
+    this->ReadDone(ok);
+    if (ok && !this->ended_) OnMessage(request_);
+    // Not before: the message is the handler's until here.
+    this->reading_ = false;
+    this->Continue();
+  }
+  bool reads() const final { return true; }
+  void StartNextRead() final { this->StartRead(&request_); }
+
+  Request request_;
+};
+
+template <typename Base, typename Response>
+class WriteSide : public Base {
+ protected:
+  using Base::Base;
+
+  // Sends one message, behind those before it; nothing once the stream has
+  // ended. May leave an older message's memory in `message`, to be filled anew.
+  void Send(Response&& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    if (this->ended_) return;
+    if (this->writing_) {
+      unsent_.push_back(std::move(message));
+      return;
+    }
+    response_ = std::move(message);
+    this->writing_ = true;
+    this->StartWrite(&response_);
+  }
+  size_t unsent() const final { return unsent_.size(); }
+
+ private:
+  void OnWriteDone(bool ok) final {
+    absl::MutexLock lock(&this->mu_);
+    this->writing_ = false;
+    if (!ok) this->ClientGone();
+    this->Continue();
+  }
+  void StartNextWrite() final {
+    response_ = std::move(unsent_.front());
+    unsent_.pop_front();
+    this->StartWrite(&response_);
+  }
+  void DropUnsent() final { unsent_.clear(); }
+
+  Response response_;  // being written
+  std::deque<Response> unsent_;
+};
+
+template <typename Request, typename Response>
+class BidiStream
+    : public WriteSide<
+          ReadSide<ReactorStream<grpc::ServerBidiReactor<Request, Response>>,
+                   Request>,
+          Response> {
+ protected:
+  using BidiStream::WriteSide::WriteSide;
+};
+
+template <typename Request>
+class ReadStream
+    : public ReadSide<ReactorStream<grpc::ServerReadReactor<Request>>,
+                      Request> {
+ protected:
+  using ReadStream::ReadSide::ReadSide;
+};
+
+template <typename Response>
+class WriteStream
+    : public WriteSide<ReactorStream<grpc::ServerWriteReactor<Response>>,
+                       Response> {
+ protected:
+  using WriteStream::WriteSide::WriteSide;
+};
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_STREAM_SERVER_H_
