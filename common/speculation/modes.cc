@@ -109,7 +109,8 @@ ModeOptions ReadAuto(ModeReader& read, ModeUse use) {
 using Id = DrafterId;
 using Service = DraftService;
 
-// Name, drafter, service needed, in requests, in replay, options.
+// Name, drafter, service needed, in the trie drafter, in requests, in replay,
+// options.
 constexpr ModeInfo kTable[] = {
     {"off", Id::kTarget, Service::kNone, false, true, true, ReadOff},
     {"draft_model", Id::kDraftModel, Service::kDraftWorker, false, true, false,

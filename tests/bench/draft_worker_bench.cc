@@ -206,7 +206,8 @@ class Bench {
   absl::Status RunPrompt(const Mode& mode, size_t index, Score& score) {
     const SessionRequest request = Request(index);
     testing::InProcessVerifier verifier(driver_);
-    FORETOKEN_ASSIGN_OR_RETURN(PrefillResult prefill, verifier.Open(request));
+    FORETOKEN_ASSIGN_OR_RETURN(PrefillResult prefill,
+                               verifier.Open(request, request.tokens));
     SessionId key = -1;
     if (mode.As<OffOptions>() == nullptr) {
       DraftOpen open;
@@ -247,7 +248,7 @@ class Bench {
     absl::StatusOr<RoundResult> verified;
     {
       const Stopwatch watch(score.verify_time, score.cpu_time);
-      verified = verifier.Round(std::move(verify));
+      verified = verifier.Round(std::move(verify), {});
     }
     FORETOKEN_ASSIGN_OR_RETURN(RoundResult result, std::move(verified));
     ++score.rounds;

@@ -119,13 +119,15 @@ class Watch final : public orc::Verifier {
   Watch(orc::Verifier& verifier, Sizes& sizes, TwoRoundTrips* raw)
       : verifier_(verifier), sizes_(sizes), raw_(raw) {}
 
-  absl::StatusOr<PrefillResult> Open(SessionRequest request) override {
-    return verifier_.Open(std::move(request));
+  absl::StatusOr<PrefillResult> Open(SessionRequest request,
+                                     absl::Span<const TokenId> text) override {
+    return verifier_.Open(std::move(request), text);
   }
-  absl::StatusOr<RoundResult> Round(RoundRequest request) override {
+  absl::StatusOr<RoundResult> Round(RoundRequest request,
+                                    absl::Span<const TokenId> text) override {
     const RoundRequest copy = request;
     const absl::Time start = absl::Now();
-    auto result = verifier_.Round(std::move(request));
+    auto result = verifier_.Round(std::move(request), text);
     const absl::Time now = absl::Now();
     if (!result.ok()) return result;
     // From one answer to the next is a round.

@@ -45,14 +45,17 @@ absl::StatusOr<RoundResult> EngineDriver::WaitForRound(SessionId session) {
   }
 }
 
-absl::StatusOr<PrefillResult> InProcessVerifier::Open(SessionRequest request) {
+absl::StatusOr<PrefillResult> InProcessVerifier::Open(
+    SessionRequest request, absl::Span<const TokenId> text) {
+  request.tokens.assign(text.begin(), text.end());
   Close();
   FORETOKEN_ASSIGN_OR_RETURN(session_,
                              driver_.engine().Open(std::move(request)));
   return driver_.WaitForPrefill(*session_);
 }
 
-absl::StatusOr<RoundResult> InProcessVerifier::Round(RoundRequest request) {
+absl::StatusOr<RoundResult> InProcessVerifier::Round(
+    RoundRequest request, absl::Span<const TokenId>) {
   if (!session_.has_value()) {
     return absl::FailedPreconditionError("no session is open");
   }

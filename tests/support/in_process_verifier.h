@@ -48,8 +48,10 @@ class InProcessVerifier final : public orchestrator::Verifier {
   explicit InProcessVerifier(EngineDriver& driver) : driver_(driver) {}
   ~InProcessVerifier() override { Close(); }
 
-  absl::StatusOr<PrefillResult> Open(SessionRequest request) override;
-  absl::StatusOr<RoundResult> Round(RoundRequest request) override;
+  absl::StatusOr<PrefillResult> Open(SessionRequest request,
+                                     absl::Span<const TokenId> text) override;
+  absl::StatusOr<RoundResult> Round(RoundRequest request,
+                                    absl::Span<const TokenId> text) override;
   void Close() override;
 
  private:

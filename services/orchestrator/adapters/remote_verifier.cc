@@ -69,11 +69,13 @@ absl::Status RemoteVerifier::BackOff(absl::Duration delay) {
 }
 
 absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
-    VerifierPool::Lease lease) {
+    VerifierPool::Lease lease, absl::Span<const TokenId> text) {
   lease_.emplace(std::move(lease));
   FORETOKEN_RETURN_IF_ERROR(NewMailbox());
-  FORETOKEN_ASSIGN_OR_RETURN(verify_,
-                             lease_->sessions().Open(session_, mailbox_));
+  SessionRequest request = session_;
+  request.tokens.assign(text.begin(), text.end());
+  FORETOKEN_ASSIGN_OR_RETURN(
+      verify_, lease_->sessions().Open(std::move(request), mailbox_));
   FORETOKEN_ASSIGN_OR_RETURN(
       PrefillResult result,
       mailbox_->CollectPrefill(session_.deadline + kGrace));
@@ -81,7 +83,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   return result;
 }
 
-absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere() {
+absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
+    absl::Span<const TokenId> text) {
   const bool fresh = session_.numerics_fingerprint.empty();
   const absl::Time give_up = std::min(
       session_.deadline, absl::Now() + (fresh ? options_.connect_timeout
@@ -96,7 +99,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere() {
     while (std::optional<VerifierPool::Lease> lease = pool_.Acquire(asked)) {
       const int index = lease->index();
       asked.insert(index);
-      absl::StatusOr<PrefillResult> result = OpenOn(*std::move(lease));
+      absl::StatusOr<PrefillResult> result = OpenOn(*std::move(lease), text);
       if (result.ok()) return result;
       last = result.status();
       // A cancel of ours tells nothing of the verifier.
@@ -133,13 +136,10 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere() {
   }
 }
 
-absl::StatusOr<PrefillResult> RemoteVerifier::Open(SessionRequest request) {
+absl::StatusOr<PrefillResult> RemoteVerifier::Open(
+    SessionRequest request, absl::Span<const TokenId> text) {
   session_ = std::move(request);
-  FORETOKEN_ASSIGN_OR_RETURN(PrefillResult result, OpenAnywhere());
-  for (const SampledToken& token : result.tokens) {
-    session_.tokens.push_back(token.token);
-  }
-  return result;
+  return OpenAnywhere(text);
 }
 
 absl::StatusOr<RoundResult> RemoteVerifier::RoundOnce(
@@ -156,18 +156,14 @@ absl::StatusOr<RoundResult> RemoteVerifier::RoundOnce(
   return result;
 }
 
-absl::StatusOr<RoundResult> RemoteVerifier::Round(RoundRequest request) {
+absl::StatusOr<RoundResult> RemoteVerifier::Round(
+    RoundRequest request, absl::Span<const TokenId> text) {
   if (verify_ == nullptr) {
     return absl::FailedPreconditionError("no session is open");
   }
   while (true) {
     absl::StatusOr<RoundResult> result = RoundOnce(request);
-    if (result.ok()) {
-      for (const SampledToken& token : result->tokens) {
-        session_.tokens.push_back(token.token);
-      }
-      return result;
-    }
+    if (result.ok()) return result;
     // Cancelled by us, or the request's own fault?
     FORETOKEN_RETURN_IF_ERROR(BackOff(absl::ZeroDuration()));
     if (!IsLost(result.status())) return result.status();
@@ -177,7 +173,8 @@ absl::StatusOr<RoundResult> RemoteVerifier::Round(RoundRequest request) {
     lease_->ReportDown();
     Close();
     ++failovers_;
-    FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult replayed, OpenAnywhere());
+    FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult replayed,
+                               OpenAnywhere(text));
     if (replayed.length != request.length || !replayed.tokens.empty()) {
       return absl::InternalError(absl::StrCat("a replay ended at ",
                                               replayed.length, " tokens, want ",

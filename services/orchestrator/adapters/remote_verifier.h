@@ -41,8 +41,10 @@ class RemoteVerifier final : public Verifier {
   RemoteVerifier(const RemoteVerifierOptions& options, VerifierPool& pool);
   ~RemoteVerifier() override;
 
-  absl::StatusOr<PrefillResult> Open(SessionRequest request) override;
-  absl::StatusOr<RoundResult> Round(RoundRequest request) override;
+  absl::StatusOr<PrefillResult> Open(SessionRequest request,
+                                     absl::Span<const TokenId> text) override;
+  absl::StatusOr<RoundResult> Round(RoundRequest request,
+                                    absl::Span<const TokenId> text) override;
   void Close() override;
   void Cancel() override;
   int64_t failovers() const override { return failovers_; }
@@ -52,9 +54,10 @@ class RemoteVerifier final : public Verifier {
 
  private:
   // One attempt on one verifier, prefill included.
-  absl::StatusOr<PrefillResult> OpenOn(VerifierPool::Lease lease);
+  absl::StatusOr<PrefillResult> OpenOn(VerifierPool::Lease lease,
+                                       absl::Span<const TokenId> text);
   // Attempts until one succeeds, or none may any more.
-  absl::StatusOr<PrefillResult> OpenAnywhere();
+  absl::StatusOr<PrefillResult> OpenAnywhere(absl::Span<const TokenId> text);
   absl::StatusOr<RoundResult> RoundOnce(const RoundRequest& request);
   // Sleeps; Cancelled if that came first.
   absl::Status BackOff(absl::Duration delay);
@@ -63,8 +66,7 @@ class RemoteVerifier final : public Verifier {
 
   const RemoteVerifierOptions options_;
   VerifierPool& pool_;
-  // With the fingerprint of the first verifier; tokens: prompt and everything
-  // committed since.
+  // With the fingerprint of the first verifier; without tokens.
   SessionRequest session_;
   std::optional<VerifierPool::Lease> lease_;
   std::shared_ptr<VerifyMailbox> mailbox_;

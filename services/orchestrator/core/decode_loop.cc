@@ -93,18 +93,18 @@ DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
     summary_.by_drafter.push_back({drafting_.id(i)});
   }
   DraftOpen open;
-  open.tokens = text_;
   open.prompt_length = summary_.prompt_tokens;
   open.sampling = request_.sampling;
   open.cache_scope = request_.cache_scope;
   open.request_id = request_.request_id;
-  drafting_.Start(open);
+  // Drafters read the prompt while the verifier prefills: it must not move.
+  text_.reserve(text_.size() + static_cast<size_t>(request_.max_tokens));
+  drafting_.Start(open, text_);
 }
 
 SessionRequest DecodeLoop::OpenRequest() const {
   SessionRequest session;
   session.cache_scope = request_.cache_scope;
-  session.tokens = text_;
   session.prompt_length = summary_.prompt_tokens;
   session.max_length = summary_.prompt_tokens + request_.max_tokens;
   session.sampling = request_.sampling;
@@ -139,11 +139,11 @@ absl::Status DecodeLoop::OnPrefill(const PrefillResult& result,
 void DecodeLoop::AskDrafters(int64_t taken, const RoundResult* round) {
   CommittedText committed;
   committed.tokens = absl::MakeConstSpan(text_).last(taken);
-  committed.length = static_cast<int64_t>(text_.size());
+  committed.text = text_;
   // A path of d drafts commits d + 1 tokens.
   if (!done()) {
-    committed.max_depth =
-        summary_.prompt_tokens + request_.max_tokens - committed.length - 1;
+    committed.max_depth = summary_.prompt_tokens + request_.max_tokens -
+                          static_cast<int64_t>(text_.size()) - 1;
   }
   committed.round = round;
   committed.verify_time = report_.verify_time;
@@ -300,12 +300,12 @@ absl::Status Generate(
     absl::FunctionRef<absl::Status(const GenerationDelta&)> on_step) {
   GenerationDelta delta;
   FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult prefill,
-                             verifier.Open(loop.OpenRequest()));
+                             verifier.Open(loop.OpenRequest(), loop.text()));
   FORETOKEN_RETURN_IF_ERROR(loop.OnPrefill(prefill, delta));
   FORETOKEN_RETURN_IF_ERROR(on_step(delta));
   while (!loop.done()) {
     FORETOKEN_ASSIGN_OR_RETURN(const RoundResult round,
-                               verifier.Round(loop.NextRound()));
+                               verifier.Round(loop.NextRound(), loop.text()));
     delta = GenerationDelta();
     FORETOKEN_RETURN_IF_ERROR(loop.OnRound(round, delta));
     FORETOKEN_RETURN_IF_ERROR(on_step(delta));

@@ -77,7 +77,10 @@ class DecodeLoop {
       const Tokenizer* tokenizer, DraftSources sources,
       DraftingOptions options);
 
+  // Without the text.
   SessionRequest OpenRequest() const;
+  // Prompt and everything committed; valid until the next OnPrefill or OnRound.
+  absl::Span<const TokenId> text() const { return text_; }
   // Internal for an answer that does not fit the state.
   absl::Status OnPrefill(const PrefillResult& result, GenerationDelta& delta);
   RoundRequest NextRound();

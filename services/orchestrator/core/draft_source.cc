@@ -8,11 +8,11 @@ LocalSource::LocalSource(DrafterId id, std::unique_ptr<Drafter> drafter,
                          Clock clock)
     : id_(id), drafter_(std::move(drafter)), clock_(std::move(clock)) {}
 
-void LocalSource::Start(const DraftOpen& open) {
-  drafter_->StartRequest(open.tokens);
+void LocalSource::Start(const DraftOpen&, absl::Span<const TokenId> text) {
+  drafter_->StartRequest(text);
 }
 
-void LocalSource::Ask(const DraftRound& round) {
+void LocalSource::Ask(const DraftRound& round, absl::Span<const TokenId>) {
   drafter_->Commit(round.committed);
   max_nodes_ = round.max_nodes;
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/clock.h"
 #include "common/drafting/draft_session.h"
 #include "common/drafting/drafter.h"
@@ -68,12 +69,14 @@ class DraftSource {
   // Wants VerifiedTree, the target's token of every row included.
   virtual bool needs_rows() const { return false; }
 
-  // A new request; before anything is committed beyond `open.tokens`.
-  virtual void Start(const DraftOpen& open) = 0;
+  // A new request, whose prompt is `text` in place of open.tokens; it stays
+  // where it is until the first Ask.
+  virtual void Start(const DraftOpen& open, absl::Span<const TokenId> text) = 0;
 
-  // Commits and, where max_nodes > 0, asks for a draft. `round.length` is the
-  // text's length with all that was committed.
-  virtual void Ask(const DraftRound& round) = 0;
+  // Commits and, where max_nodes > 0, asks for a draft. `text` is the prompt
+  // with all that was committed, round.length tokens; it is read during the
+  // call alone.
+  virtual void Ask(const DraftRound& round, absl::Span<const TokenId> text) = 0;
 
   // Replaces `draft` by the answer to the last Ask, waiting for it until
   // `deadline` at most; answers to earlier ones are dropped. `draft` is empty
@@ -87,8 +90,8 @@ class LocalSource final : public DraftSource {
   LocalSource(DrafterId id, std::unique_ptr<Drafter> drafter, Clock clock);
 
   DrafterId id() const override { return id_; }
-  void Start(const DraftOpen& open) override;
-  void Ask(const DraftRound& round) override;
+  void Start(const DraftOpen& open, absl::Span<const TokenId> text) override;
+  void Ask(const DraftRound& round, absl::Span<const TokenId> text) override;
   DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override;
 
  private:

@@ -5,9 +5,10 @@
 // A request runs on a thread of its own out of a bounded pool: it waits for its
 // verifier, and a sink that blocks stops its own request and no other.
 //
-// The prompt is held once here, by the decode loop; what it was read from (the
-// text of the request) is dropped once it is encoded.
-// Thread-safe.
+// The prompt is held once here, by the decode loop, which lends it to verifier
+// and drafters; what it was read from is dropped once it is encoded. A gRPC
+// call holds it once more, in its request, for as long as it lasts. Drafters
+// that run in this process have their own indexes of it. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
 

@@ -54,13 +54,13 @@ int32_t FindOrAdd(DraftTree& tree, TokenId token, int32_t parent, float prob) {
 LookaheadSource::LookaheadSource(const LookaheadOptions& options)
     : options_(options), pool_({options.pool, options.ngram, kMaxNgrams}) {}
 
-void LookaheadSource::Start(const DraftOpen& open) {
-  FORETOKEN_CHECK(!open.tokens.empty());
+void LookaheadSource::Start(const DraftOpen&, absl::Span<const TokenId> text) {
+  FORETOKEN_CHECK(!text.empty());
   pool_.Clear();
-  last_ = open.tokens.back();
+  last_ = text.back();
   levels_.assign(1, {});
   for (int i = 0; i < options_.window + options_.ngram - 2; ++i) {
-    levels_[0].push_back(open.tokens[Mix(i) % open.tokens.size()]);
+    levels_[0].push_back(text[Mix(i) % text.size()]);
   }
 }
 
@@ -103,7 +103,7 @@ void LookaheadSource::Step(const std::vector<TokenId>& answers) {
   levels_.push_back(answers);
 }
 
-void LookaheadSource::Ask(const DraftRound& round) {
+void LookaheadSource::Ask(const DraftRound& round, absl::Span<const TokenId>) {
   const std::vector<TokenId> answers = Answers(round.verified);
   if (!answers.empty()) Step(answers);
   if (!round.committed.empty()) last_ = round.committed.back();

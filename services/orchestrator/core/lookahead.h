@@ -34,8 +34,8 @@ class LookaheadSource final : public DraftSource {
 
   DrafterId id() const override { return DrafterId::kLookahead; }
   bool needs_rows() const override { return true; }
-  void Start(const DraftOpen& open) override;
-  void Ask(const DraftRound& round) override;
+  void Start(const DraftOpen& open, absl::Span<const TokenId> text) override;
+  void Ask(const DraftRound& round, absl::Span<const TokenId> text) override;
   DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override;
 
  private:

@@ -38,8 +38,9 @@ RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
   }
 }
 
-void RoundDrafting::Start(const DraftOpen& open) {
-  for (const auto& source : sources_) source->Start(open);
+void RoundDrafting::Start(const DraftOpen& open,
+                          absl::Span<const TokenId> text) {
+  for (const auto& source : sources_) source->Start(open, text);
 }
 
 absl::Duration RoundDrafting::WaitBudget() const {
@@ -88,7 +89,7 @@ void RoundDrafting::Learn(const CommittedText& committed) {
 void RoundDrafting::Commit(const CommittedText& committed) {
   Learn(committed);
   DraftRound round;
-  round.length = committed.length;
+  round.length = static_cast<int64_t>(committed.text.size());
   round.committed.assign(committed.tokens.begin(), committed.tokens.end());
   if (committed.round != nullptr) {
     pace_.Note(committed.round->stats,
@@ -123,7 +124,7 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     round.max_nodes = source.drafts() && Wants(static_cast<int>(i))
                           ? options_.limits.max_draft_nodes
                           : 0;
-    source.Ask(round);
+    source.Ask(round, committed.text);
     if (reads) std::swap(round.verified, verified);
     round.phrases.clear();
     if (!source.drafts()) continue;

@@ -64,8 +64,8 @@ struct SourceReport {
 // What was committed since the last time.
 struct CommittedText {
   absl::Span<const TokenId> tokens;
-  int64_t length = 0;     // of the text with them
-  int64_t max_depth = 0;  // of the next tree; 0: no draft is wanted
+  absl::Span<const TokenId> text;  // all of it, with them
+  int64_t max_depth = 0;           // of the next tree; 0: no draft is wanted
   // The round that committed them; null for the token of prefill.
   const RoundResult* round = nullptr;
   absl::Duration verify_time;  // of that round
@@ -76,7 +76,8 @@ class RoundDrafting {
   RoundDrafting(DraftSources sources, int32_t vocab_size,
                 DraftingOptions options);
 
-  void Start(const DraftOpen& open);
+  // `text` is the prompt; it stays where it is until the first Commit.
+  void Start(const DraftOpen& open, absl::Span<const TokenId> text);
   // Tells the sources and asks them. Returns at once.
   void Commit(const CommittedText& committed);
   // The round's tree; valid until the next call. Waits.

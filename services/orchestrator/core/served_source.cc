@@ -19,11 +19,13 @@ ServedSource::~ServedSource() {
   // The rest of the output: what a service keeps of it is for later requests.
   if (!policy_.open() || unsent_.empty()) return;
   DraftRound last;
-  last.length = static_cast<int64_t>(open_.tokens.size());
+  last.length = length_;
   policy_.Tell(Next(last));
 }
 
-void ServedSource::Start(const DraftOpen& open) {
+void ServedSource::Start(const DraftOpen& open,
+                         absl::Span<const TokenId> text) {
+  text_ = text;
   open_ = open;
   open_.mode = options_.mode;
   open_.tokenizer_fingerprint = options_.tokenizer_fingerprint;
@@ -46,7 +48,9 @@ void ServedSource::Start(const DraftOpen& open) {
 DraftOpen ServedSource::Text() {
   unsent_.clear();
   fresh_ = true;
-  return open_;
+  DraftOpen open = open_;
+  open.tokens.assign(text_.begin(), text_.end());
+  return open;
 }
 
 DraftRound ServedSource::Next(const DraftRound& round) {
@@ -61,10 +65,11 @@ DraftRound ServedSource::Next(const DraftRound& round) {
   return next;
 }
 
-void ServedSource::Ask(const DraftRound& round) {
+void ServedSource::Ask(const DraftRound& round,
+                       absl::Span<const TokenId> text) {
   fetch_.reset();
-  open_.tokens.insert(open_.tokens.end(), round.committed.begin(),
-                      round.committed.end());
+  text_ = text;
+  length_ = round.length;
   unsent_.insert(unsent_.end(), round.committed.begin(), round.committed.end());
   const size_t room = kMaxPhrases - std::min(kMaxPhrases, phrases_.size());
   const size_t taken = std::min(room, round.phrases.size());
@@ -75,6 +80,7 @@ void ServedSource::Ask(const DraftRound& round) {
   } else if (policy_.Begin()) {
     policy_.Ask(Next(round));
   }
+  text_ = {};
 }
 
 }  // namespace foretoken::orchestrator

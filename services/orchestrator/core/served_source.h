@@ -1,5 +1,5 @@
-// ServedSource: a DraftSource on a session of a drafting service. It keeps the
-// text, and tells the session what that has not heard of.
+// ServedSource: a DraftSource on a session of a drafting service. It tells the
+// session what that has not heard of, and holds no more of the text than that.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SERVED_SOURCE_H_
@@ -42,8 +42,8 @@ class ServedSource final : public DraftSource {
   DrafterId id() const override { return options_.id; }
   bool drafts() const override { return options_.drafts; }
   bool needs_rows() const override { return options_.needs_rows; }
-  void Start(const DraftOpen& open) override;
-  void Ask(const DraftRound& round) override;
+  void Start(const DraftOpen& open, absl::Span<const TokenId> text) override;
+  void Ask(const DraftRound& round, absl::Span<const TokenId> text) override;
   DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override {
     return policy_.Collect(deadline, draft);
   }
@@ -53,7 +53,10 @@ class ServedSource final : public DraftSource {
   DraftRound Next(const DraftRound& round);
 
   const ServedSourceOptions options_;
-  DraftOpen open_;               // its tokens: all of the text
+  DraftOpen open_;  // without tokens
+  // The request's, during a call and until the first one has ended.
+  absl::Span<const TokenId> text_;
+  int64_t length_ = 0;           // of the text
   std::vector<TokenId> unsent_;  // its end, that the session has not seen
   std::vector<Phrase> phrases_;  // to be passed on
   bool fresh_ = false;           // the session has not heard of any round

@@ -19,13 +19,16 @@ class SessionVerifier final : public Verifier {
   // `sessions` must outlive the object.
   explicit SessionVerifier(VerifySessions& sessions) : sessions_(sessions) {}
 
-  absl::StatusOr<PrefillResult> Open(SessionRequest request) override {
+  absl::StatusOr<PrefillResult> Open(SessionRequest request,
+                                     absl::Span<const TokenId> text) override {
+    request.tokens.assign(text.begin(), text.end());
     mailbox_ = std::make_shared<VerifyMailbox>();
     FORETOKEN_ASSIGN_OR_RETURN(session_,
                                sessions_.Open(std::move(request), mailbox_));
     return mailbox_->CollectPrefill(absl::InfiniteFuture());
   }
-  absl::StatusOr<RoundResult> Round(RoundRequest request) override {
+  absl::StatusOr<RoundResult> Round(RoundRequest request,
+                                    absl::Span<const TokenId>) override {
     if (session_ == nullptr) {
       return absl::FailedPreconditionError("no session is open");
     }

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/speculation/round.h"
 
 namespace foretoken::orchestrator {
@@ -18,9 +19,13 @@ class Verifier {
  public:
   virtual ~Verifier() = default;
 
-  // Opens the session and waits for the end of prefill.
-  virtual absl::StatusOr<PrefillResult> Open(SessionRequest request) = 0;
-  virtual absl::StatusOr<RoundResult> Round(RoundRequest request) = 0;
+  // Opens the session and waits for the end of prefill. `text`, here and below,
+  // is the prompt and everything committed since; it is read during the call
+  // alone, and takes the place of request.tokens.
+  virtual absl::StatusOr<PrefillResult> Open(
+      SessionRequest request, absl::Span<const TokenId> text) = 0;
+  virtual absl::StatusOr<RoundResult> Round(RoundRequest request,
+                                            absl::Span<const TokenId> text) = 0;
   // Frees the session; harmless without one. Also done on destruction.
   virtual void Close() = 0;
 

@@ -57,9 +57,8 @@ absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
   drafting_ = std::make_unique<orchestrator::RoundDrafting>(
       std::move(sources), vocab_size_, options_);
   DraftOpen open;
-  open.tokens = turn.prompt;
-  length_ = open.prompt_length = static_cast<int64_t>(turn.prompt.size());
-  drafting_->Start(open);
+  open.prompt_length = static_cast<int64_t>(turn.prompt.size());
+  drafting_->Start(open, turn.prompt);
   return absl::OkStatus();
 }
 
@@ -74,11 +73,9 @@ absl::Status PricedRounds::Draft(DraftTree& tree) {
 
 absl::Status PricedRounds::Commit(absl::Span<const TokenId> tokens,
                                   const VerifiedRound* round) {
-  length_ += static_cast<int64_t>(tokens.size());
   RoundResult result;
   orchestrator::CommittedText committed;
   committed.tokens = tokens;
-  committed.length = length_;
   committed.max_depth = options_.limits.max_draft_nodes;
   if (round != nullptr) {
     timing_.Observe(round->draft_rows + 1, round->pass_time);

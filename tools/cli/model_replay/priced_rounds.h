@@ -36,7 +36,6 @@ class PricedRounds final : public RoundSource {
   PassTiming timing_;
   orchestrator::DraftingOptions options_;
   std::unique_ptr<orchestrator::RoundDrafting> drafting_;  // of the request
-  int64_t length_ = 0;
 };
 
 }  // namespace foretoken::model_replay

@@ -195,8 +195,10 @@ class Listener final : public DraftSource {
   explicit Listener(DraftOpen& heard) : heard_(heard) {}
 
   DrafterId id() const override { return DrafterId::kDraftModel; }
-  void Start(const DraftOpen& open) override { heard_ = open; }
-  void Ask(const DraftRound&) override {}
+  void Start(const DraftOpen& open, absl::Span<const TokenId>) override {
+    heard_ = open;
+  }
+  void Ask(const DraftRound&, absl::Span<const TokenId>) override {}
   DraftOutcome Collect(absl::Time, SourceDraft&) override {
     return DraftOutcome::kNotAsked;
   }
@@ -223,6 +225,45 @@ TEST_F(DecodeLoopTest, DraftersHearWhatEndsTheOutput) {
   EXPECT_EQ(heard(request).min_tokens, 3);
   request.ignore_eos = true;
   EXPECT_THAT(heard(request).end_tokens, ElementsAre(7));
+}
+
+// Reads the prompt where it was at the start.
+class Borrower final : public DraftSource {
+ public:
+  explicit Borrower(int& asks) : asks_(asks) {}
+
+  DrafterId id() const override { return DrafterId::kDraftModel; }
+  void Start(const DraftOpen& open, absl::Span<const TokenId> text) override {
+    EXPECT_TRUE(open.tokens.empty());
+    prompt_ = text;
+  }
+  void Ask(const DraftRound&, absl::Span<const TokenId> text) override {
+    if (asks_++ > 0) return;
+    EXPECT_EQ(text.data(), prompt_.data());
+    EXPECT_EQ(text.size(), prompt_.size() + 1);
+  }
+  DraftOutcome Collect(absl::Time, SourceDraft&) override {
+    return DraftOutcome::kNotAsked;
+  }
+
+ private:
+  int& asks_;
+  absl::Span<const TokenId> prompt_;
+};
+
+TEST_F(DecodeLoopTest, ThePromptStaysInPlaceUntilTheFirstAsk) {
+  int asks = 0;
+  DraftSources sources;
+  sources.push_back(std::make_unique<Borrower>(asks));
+  auto loop = DecodeLoop::Create(Request(), target_, tokenizer_.get(),
+                                 std::move(sources), {});
+  FORETOKEN_ASSERT_OK(loop);
+  PrefillResult prefill;
+  prefill.tokens = {SampledToken()};
+  prefill.length = static_cast<int64_t>(Request().prompt.size()) + 1;
+  GenerationDelta delta;
+  FORETOKEN_ASSERT_OK((*loop)->OnPrefill(prefill, delta));
+  EXPECT_EQ(asks, 1);
 }
 
 TEST_F(DecodeLoopTest, AStopStringEndsTextAndIdsBeforeIt) {
@@ -285,11 +326,11 @@ TEST_F(DecodeLoopTest, ALostSessionIsReplayedElsewhereToTheSameText) {
     testing::EngineDriver driver(engine);
     testing::InProcessVerifier verifier(driver);
     GenerationDelta delta;
-    FORETOKEN_ASSERT_OK(
-        loop->OnPrefill(verifier.Open(loop->OpenRequest()).value(), delta));
+    FORETOKEN_ASSERT_OK(loop->OnPrefill(
+        verifier.Open(loop->OpenRequest(), loop->text()).value(), delta));
     for (int i = 0; i < rounds && !loop->done(); ++i) {
-      FORETOKEN_ASSERT_OK(
-          loop->OnRound(verifier.Round(loop->NextRound()).value(), delta));
+      FORETOKEN_ASSERT_OK(loop->OnRound(
+          verifier.Round(loop->NextRound(), loop->text()).value(), delta));
     }
     got.Add(delta);
   };

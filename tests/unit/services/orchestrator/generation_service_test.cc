@@ -25,15 +25,17 @@ class HeldVerifier final : public Verifier {
  public:
   HeldVerifier(testing::EngineDriver& driver, bool hold)
       : verifier_(driver), hold_(hold) {}
-  absl::StatusOr<PrefillResult> Open(SessionRequest request) override {
+  absl::StatusOr<PrefillResult> Open(SessionRequest request,
+                                     absl::Span<const TokenId> text) override {
     if (hold_) {
       cancelled_.WaitForNotification();
       return absl::CancelledError("the request was cancelled");
     }
-    return verifier_.Open(std::move(request));
+    return verifier_.Open(std::move(request), text);
   }
-  absl::StatusOr<RoundResult> Round(RoundRequest request) override {
-    return verifier_.Round(std::move(request));
+  absl::StatusOr<RoundResult> Round(RoundRequest request,
+                                    absl::Span<const TokenId> text) override {
+    return verifier_.Round(std::move(request), text);
   }
   void Close() override { verifier_.Close(); }
   void Cancel() override {

@@ -144,15 +144,13 @@ TEST_P(LookaheadTest, EveryRoundHasTheReferencesWindowAndCandidates) {
   const auto [window, ngram, pool] = GetParam();
   LookaheadSource source({window, ngram, pool});
   Tokens text = {1, 4, 9, 2, 7};
-  DraftOpen open;
-  open.tokens = text;
-  source.Start(open);
+  source.Start(DraftOpen(), text);
 
   DraftRound round;
   round.max_nodes = 1000;
   round.committed = {3};
   text.push_back(3);
-  source.Ask(round);
+  source.Ask(round, text);
   SourceDraft draft;
   ASSERT_EQ(source.Collect(absl::InfiniteFuture(), draft),
             DraftOutcome::kAnswered);
@@ -171,7 +169,7 @@ TEST_P(LookaheadTest, EveryRoundHasTheReferencesWindowAndCandidates) {
     reference.Round(text);
     round.verified = Verify(draft, text, round.committed);
     accepted += static_cast<int64_t>(round.committed.size()) - 1;
-    source.Ask(round);
+    source.Ask(round, text);
     source.Collect(absl::InfiniteFuture(), draft);
   }
   EXPECT_GT(accepted, 10);
@@ -189,24 +187,23 @@ TEST(LookaheadOptionsTest, TheFullWindowHasTheDesignsRows) {
 
 TEST(LookaheadTest, ARoundWithoutItsRowsLeavesTheWindowAsItIs) {
   LookaheadSource source({4, 3, 2});
-  DraftOpen open;
-  open.tokens = {1, 2, 3};
-  source.Start(open);
+  const std::vector<TokenId> text = {1, 2, 3};
+  source.Start(DraftOpen(), text);
   DraftRound round;
   round.max_nodes = 64;
   round.committed = {5};
-  source.Ask(round);
+  source.Ask(round, text);
   SourceDraft before, after;
   source.Collect(absl::InfiniteFuture(), before);
   // A tree of another shape, and one with rows that were dropped.
   round.verified.row_tokens = {6};
-  source.Ask(round);
+  source.Ask(round, text);
   source.Collect(absl::InfiniteFuture(), after);
   EXPECT_EQ(after.window.tokens, before.window.tokens);
   round.verified.tree =
       TokenTree::Create(before.window.tokens, before.window.parents).value();
   round.verified.row_tokens.assign(before.window.size() + 1, -1);
-  source.Ask(round);
+  source.Ask(round, text);
   source.Collect(absl::InfiniteFuture(), after);
   EXPECT_EQ(after.window.tokens, before.window.tokens);
   EXPECT_THAT(after.tree.tokens, ElementsAre());

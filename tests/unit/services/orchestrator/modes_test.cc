@@ -22,8 +22,8 @@ class NamedSource final : public DraftSource {
   NamedSource(DrafterId id, bool drafts) : id_(id), drafts_(drafts) {}
   DrafterId id() const override { return id_; }
   bool drafts() const override { return drafts_; }
-  void Start(const DraftOpen&) override {}
-  void Ask(const DraftRound&) override {}
+  void Start(const DraftOpen&, absl::Span<const TokenId>) override {}
+  void Ask(const DraftRound&, absl::Span<const TokenId>) override {}
   DraftOutcome Collect(absl::Time, SourceDraft&) override {
     return DraftOutcome::kLate;
   }
@@ -153,7 +153,7 @@ TEST(ModesTest, TheServiceAndTheFallbackDraftTheSame) {
     const auto made = Make(text);
     FORETOKEN_ASSERT_OK(made);
     DraftSource& fallback = *made->sources[0];
-    fallback.Start(open);
+    fallback.Start(open, open.tokens);
     int learned = 0;
     DraftRound round;
     round.length = 5;
@@ -164,7 +164,7 @@ TEST(ModesTest, TheServiceAndTheFallbackDraftTheSame) {
       DraftAnswer answer;
       FORETOKEN_ASSERT_OK((*session)->Round(round, answer));
       SourceDraft draft;
-      fallback.Ask(round);
+      fallback.Ask(round, {});
       fallback.Collect(absl::InfiniteFuture(), draft);
       EXPECT_EQ(answer.tree.tokens, draft.tree.tokens) << text;
       EXPECT_EQ(answer.tree.parents, draft.tree.parents) << text;

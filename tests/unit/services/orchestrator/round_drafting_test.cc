@@ -34,8 +34,14 @@ class FakeSource final : public DraftSource {
   DrafterId id() const override { return script_.id; }
   bool drafts() const override { return script_.drafts; }
   bool needs_rows() const override { return script_.needs_rows; }
-  void Start(const DraftOpen& open) override { script_.opened = open; }
-  void Ask(const DraftRound& round) override { script_.asked.push_back(round); }
+  void Start(const DraftOpen& open, absl::Span<const TokenId> text) override {
+    script_.opened = open;
+    script_.opened.tokens.assign(text.begin(), text.end());
+  }
+  void Ask(const DraftRound& round, absl::Span<const TokenId> text) override {
+    EXPECT_EQ(static_cast<int64_t>(text.size()), round.length);
+    script_.asked.push_back(round);
+  }
   DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override {
     script_.deadline = deadline;
     now_ += script_.takes;
@@ -61,9 +67,7 @@ class RoundDraftingTest : public ::testing::Test {
     }
     drafting_ =
         std::make_unique<RoundDrafting>(std::move(sources), 100, options_);
-    DraftOpen open;
-    open.tokens = {1, 2, 3};
-    drafting_->Start(open);
+    drafting_->Start(DraftOpen(), text_);
     return *drafting_;
   }
 
@@ -72,7 +76,7 @@ class RoundDraftingTest : public ::testing::Test {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
     CommittedText committed;
     committed.tokens = absl::MakeConstSpan(text_).last(tokens.size());
-    committed.length = static_cast<int64_t>(text_.size());
+    committed.text = text_;
     committed.max_depth = max_depth_;
     committed.round = round;
     committed.verify_time = verify_time;

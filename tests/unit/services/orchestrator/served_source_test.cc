@@ -49,10 +49,10 @@ class ServedSourceTest : public ::testing::Test {
     options.tokenizer_fingerprint = "fingerprint";
     auto source = std::make_unique<ServedSource>(std::move(options), peer_);
     DraftOpen open;
-    open.tokens = {7, 8};
     open.prompt_length = 2;
     open.cache_scope = scope;
-    source->Start(open);
+    text_ = {7, 8};
+    source->Start(open, text_);
     return source;
   }
   static DraftRound Round(int64_t length, int max_nodes) {
@@ -63,6 +63,12 @@ class ServedSourceTest : public ::testing::Test {
     return round;
   }
 
+  void Ask(ServedSource& source, const DraftRound& round) {
+    text_.insert(text_.end(), round.committed.begin(), round.committed.end());
+    source.Ask(round, text_);
+  }
+
+  std::vector<TokenId> text_;
   FakeDraftSessions sessions_;
   DraftPeer peer_{"test", sessions_, CircuitBreakerOptions(), absl::Now};
   SourceDraft draft_;
@@ -71,7 +77,7 @@ class ServedSourceTest : public ::testing::Test {
 TEST_F(ServedSourceTest, RoundsGoToASessionOfTheRequestsMode) {
   auto source = Start();
   EXPECT_EQ(sessions_.opens, 1);
-  source->Ask(Round(3, 8));
+  Ask(*source, Round(3, 8));
   EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
             DraftOutcome::kAnswered);
   EXPECT_THAT(draft_.tree.tokens, ElementsAre(3));
@@ -82,21 +88,21 @@ TEST_F(ServedSourceTest, RoundsGoToASessionOfTheRequestsMode) {
 
 TEST_F(ServedSourceTest, TheNextAskTellsWhatRoundsWithoutADraftCommitted) {
   auto source = Start();
-  source->Ask(Round(3, 8));
-  source->Ask(Round(4, 0));
+  Ask(*source, Round(3, 8));
+  Ask(*source, Round(4, 0));
   EXPECT_EQ(source->Collect(absl::InfinitePast(), draft_),
             DraftOutcome::kNotAsked);
   EXPECT_THAT(draft_.tree.tokens, IsEmpty());
   EXPECT_THAT(sessions_.lengths, ElementsAre(3));
-  source->Ask(Round(5, 8));
+  Ask(*source, Round(5, 8));
   EXPECT_THAT(sessions_.lengths, ElementsAre(3, 5));
   EXPECT_THAT(sessions_.committed, ElementsAre(3, 4, 5));
 }
 
 TEST_F(ServedSourceTest, TheRestOfTheOutputIsToldAtTheEnd) {
   auto source = Start();
-  source->Ask(Round(3, 8));
-  source->Ask(Round(4, 0));
+  Ask(*source, Round(3, 8));
+  Ask(*source, Round(4, 0));
   source.reset();
   EXPECT_THAT(sessions_.committed, ElementsAre(3, 4));
   EXPECT_EQ(sessions_.live, 0);
@@ -104,15 +110,15 @@ TEST_F(ServedSourceTest, TheRestOfTheOutputIsToldAtTheEnd) {
 
 TEST_F(ServedSourceTest, AnotherSessionBeginsWithAllOfTheText) {
   auto source = Start();
-  source->Ask(Round(3, 8));
+  Ask(*source, Round(3, 8));
   sessions_.failure = absl::UnavailableError("gone");
-  source->Ask(Round(4, 8));
+  Ask(*source, Round(4, 8));
   EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
             DraftOutcome::kBroken);
   sessions_.failure = absl::OkStatus();
   DraftRound round = Round(5, 8);
   round.verified.row_tokens = {9};
-  source->Ask(round);
+  Ask(*source, round);
   EXPECT_THAT(sessions_.opened.tokens, ElementsAre(7, 8, 3, 4, 5));
   EXPECT_THAT(sessions_.committed, ElementsAre(3));
 }
@@ -123,8 +129,8 @@ TEST_F(ServedSourceTest, OneThatDraftsNothingIsToldOfEveryRound) {
   auto source = Start(options);
   DraftRound round = Round(3, 0);
   round.phrases = {{5, 6}};
-  source->Ask(round);
-  source->Ask(Round(4, 0));
+  Ask(*source, round);
+  Ask(*source, Round(4, 0));
   EXPECT_THAT(sessions_.lengths, ElementsAre(3, 4));
   EXPECT_THAT(sessions_.phrases, ElementsAre(ElementsAre(5, 6)));
 }
@@ -145,7 +151,7 @@ TEST_F(ServedSourceTest, ASessionWaitsForTheSharedPhrasesOfItsScope) {
   // Oldest first.
   EXPECT_THAT(sessions_.opened.phrases,
               ElementsAre(ElementsAre(1, 2), ElementsAre(3, 4)));
-  source->Ask(Round(3, 8));
+  Ask(*source, Round(3, 8));
   EXPECT_EQ(sessions_.opens, 1);
 }
 
@@ -154,7 +160,7 @@ TEST_F(ServedSourceTest, TheFirstRoundWaitsForNoPhrases) {
   ServedSourceOptions options;
   options.phrases = &phrases;
   auto source = Start(options, "scope");
-  source->Ask(Round(3, 8));
+  Ask(*source, Round(3, 8));
   EXPECT_TRUE(phrases.on_phrases == nullptr);
   EXPECT_THAT(sessions_.opened.phrases, IsEmpty());
   EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
