@@ -12,6 +12,7 @@ struct Sha256::Context {
   ~Context() { EVP_MD_CTX_free(evp); }
 };
 
+// EVP is OpenSSL's supported interface; it picks SHA-NI where the CPU has it.
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
   FORETOKEN_CHECK(EVP_DigestInit_ex(context_->evp, EVP_sha256(), nullptr) == 1);
 }

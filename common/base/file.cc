@@ -22,9 +22,9 @@ namespace {
 
 constexpr size_t kChunkBytes = size_t{256} << 10;
 
-// Bytes of a file as they are, or inflated where it is gzip. zlib's own gzFile
-// takes a stream that was cut off for one that has ended, and anything behind
-// the first member for nothing: what a corpus loses must be noticed.
+// GzStream: the bytes of a file, inflated if it is gzip. zlib's own gzFile
+// reports a truncated stream as a normal end of file and ignores data behind
+// the first member; a corpus must not lose text silently.
 class GzStream {
  public:
   static absl::StatusOr<GzStream> Open(const std::string& path) {
@@ -32,7 +32,8 @@ class GzStream {
                                : open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": open"));
     GzStream stream(fd, path);
-    // Two bytes tell gzip from plain, and a pipe may give one at a time.
+    // The two magic bytes decide between gzip and plain; a pipe may deliver
+    // them one at a time.
     while (stream.end_ < kMagicBytes && !stream.at_end_) {
       FORETOKEN_RETURN_IF_ERROR(stream.Fill());
     }
@@ -60,7 +61,7 @@ class GzStream {
     if (fd_ >= 0) close(fd_);
   }
 
-  // Bytes read, 0 at the end.
+  // Returns the number of bytes read, 0 at the end.
   absl::StatusOr<size_t> Read(char* out, size_t size) {
     return inflater_ == nullptr ? ReadPlain(out, size) : Inflate(out, size);
   }
@@ -80,7 +81,8 @@ class GzStream {
   GzStream(int fd, std::string path)
       : fd_(fd), path_(std::move(path)), input_(kChunkBytes) {}
 
-  // Reads more behind what is not used up yet, or sets at_end_.
+  // Moves the unread bytes to the front of input_ and reads more behind them,
+  // or sets at_end_.
   absl::Status Fill() {
     if (begin_ > 0) {
       std::memmove(input_.data(), input_.data() + begin_, end_ - begin_);
@@ -105,6 +107,7 @@ class GzStream {
 
   absl::Status StartInflating() {
     inflater_.reset(new z_stream());
+    // Added to windowBits, 16 makes zlib expect a gzip header and trailer.
     constexpr int kGzipHeader = 16;
     if (inflateInit2(inflater_.get(), kGzipHeader + MAX_WBITS) != Z_OK) {
       return absl::ResourceExhaustedError(
@@ -126,6 +129,8 @@ class GzStream {
     z_stream& z = *inflater_;
     z.next_out = reinterpret_cast<Bytef*>(out);
     z.avail_out = static_cast<uInt>(size);
+    // One call to inflate() may consume input without producing output, and a
+    // member may be empty: loop until there is output.
     while (z.avail_out == size) {
       FORETOKEN_RETURN_IF_ERROR(FillAhead());
       if (!in_member_) {
@@ -138,8 +143,9 @@ class GzStream {
       begin_ = end_ - z.avail_in;
       if (code == Z_STREAM_END) {
         in_member_ = false;
+        // Z_BUF_ERROR asks for more input; with none left the file was cut off.
       } else if (code == Z_BUF_ERROR && at_end_) {
-        return Broken("it ends too early");
+        return Broken("truncated");
       } else if (code != Z_OK && code != Z_BUF_ERROR) {
         return Broken(z.msg == nullptr ? "no memory" : z.msg);
       }
@@ -147,7 +153,7 @@ class GzStream {
     return size - z.avail_out;
   }
 
-  // At least a header's magic in the buffer, unless the file ends before.
+  // Buffers at least the two magic bytes, unless the file ends before.
   absl::Status FillAhead() {
     while (end_ - begin_ < kMagicBytes && !at_end_) {
       FORETOKEN_RETURN_IF_ERROR(Fill());
@@ -155,8 +161,9 @@ class GzStream {
     return absl::OkStatus();
   }
 
-  // Gzip files may be joined. Zeros fill up a tape's last block; anything else
-  // behind a member is a damaged one.
+  // Starts the next member, if there is one: gzip files may be concatenated.
+  // Trailing zeros are padding (tape blocks); any other trailing bytes are
+  // damage.
   absl::StatusOr<bool> NextMember() {
     if (AtMagic()) {
       inflateReset(inflater_.get());
@@ -165,7 +172,7 @@ class GzStream {
     }
     while (true) {
       for (; begin_ < end_; ++begin_) {
-        if (input_[begin_] != 0) return Broken("text after its end");
+        if (input_[begin_] != 0) return Broken("data behind its end");
       }
       if (at_end_) return false;
       FORETOKEN_RETURN_IF_ERROR(Fill());
@@ -180,12 +187,12 @@ class GzStream {
   int fd_;
   std::string path_;
   std::vector<uint8_t> input_;
-  int64_t begin_ = 0;  // of what is not used up in input_
+  int64_t begin_ = 0;  // first unread byte of input_
   int64_t end_ = 0;
   bool at_end_ = false;     // of the file
-  bool in_member_ = false;  // between a gzip member's header and trailer
+  bool in_member_ = false;  // between a member's header and trailer
   int64_t file_offset_ = 0;
-  std::unique_ptr<z_stream, EndInflate> inflater_;  // null: a plain file
+  std::unique_ptr<z_stream, EndInflate> inflater_;  // null for a plain file
 };
 
 class GzLineReader : public LineReader {
@@ -214,6 +221,7 @@ class GzLineReader : public LineReader {
       const size_t n = newline == nullptr
                            ? end_ - begin_
                            : static_cast<const char*>(newline) - from;
+      // Skip the rest of a line that was reported as too long.
       if (in_long_line_) {
         begin_ += n + (newline != nullptr);
         in_long_line_ = newline == nullptr;
@@ -251,7 +259,7 @@ class GzLineReader : public LineReader {
   size_t end_ = 0;
   int64_t line_number_ = 0;
   bool terminated_ = false;
-  bool in_long_line_ = false;  // its rest is passed over
+  bool in_long_line_ = false;  // skipping the rest of a line that is too long
 };
 
 }  // namespace
@@ -286,6 +294,7 @@ absl::Status WriteFileAtomically(const std::string& path,
     unlink(temporary.c_str());
     return absl::ErrnoToStatus(error, absl::StrCat(temporary, ": ", what));
   };
+  // write() may write less than asked; the file is complete only at the end.
   size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
@@ -293,6 +302,9 @@ absl::Status WriteFileAtomically(const std::string& path,
     if (n <= 0) return fail("write");
     done += static_cast<size_t>(n);
   }
+  // mkostemp creates the file with mode 0600, but readers may run as other
+  // users. The data must reach the disk before the new name does, or a crash
+  // could leave an empty file under it.
   if (fchmod(fd, 0644) != 0) return fail("chmod");
   if (fsync(fd) != 0) return fail("fsync");
   if (rename(temporary.c_str(), path.c_str()) != 0) return fail("rename");
@@ -312,9 +324,11 @@ absl::StatusOr<int> OpenLocked(const std::string& path) {
         return absl::ErrnoToStatus(error, absl::StrCat(path, ": lock"));
       }
       return absl::AbortedError(
-          absl::StrCat(path, ": another process is at work on it"));
+          absl::StrCat(path, ": locked by another process"));
     }
-    // Its last holder may have removed or renamed it before letting go.
+    // The previous holder may have removed or renamed the file before it
+    // released the lock. Then this lock is on a file that `path` no longer
+    // names: retry.
     struct stat held;
     struct stat named;
     if (fstat(fd, &held) == 0 && lstat(path.c_str(), &named) == 0 &&

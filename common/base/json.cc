@@ -8,7 +8,7 @@ namespace foretoken {
 namespace {
 
 constexpr int kMaxDepth = 64;
-// The parser's message quotes the token it was reading, however long.
+// nlohmann's message quotes the offending token, which may be very long.
 constexpr size_t kMaxMessageBytes = 200;
 
 }  // namespace
@@ -19,7 +19,8 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
     if (depth > kMaxDepth) too_deep = true;
     return !too_deep;
   };
-  // The callback drops what lies below the limit, so the tree that is built
+  // The callback discards everything below the limit, so the resulting tree
+  // stays shallow; nlohmann's parser itself does not recurse.
   // stays shallow; nlohmann's parser itself does not recurse.
   try {
     Json value = Json::parse(text.begin(), text.end(), watch_depth);

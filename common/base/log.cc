@@ -16,8 +16,8 @@ namespace {
 std::atomic<LogLevel> min_level{LogLevel::kInfo};
 
 void WriteLine(const std::string& line) {
-  // One call per line, so that lines of several threads never mix. A failing
-  // stderr leaves nobody to tell.
+  // One write(2) per line keeps the lines of concurrent threads apart. The
+  // result is ignored: there is nowhere to report a failing stderr.
   [[maybe_unused]] ssize_t n = write(STDERR_FILENO, line.data(), line.size());
 }
 

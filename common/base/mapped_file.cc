@@ -25,6 +25,9 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   file.path_ = path;
   file.size_ = static_cast<size_t>(info.st_size);
   if (file.size_ > 0) {
+    // MAP_SHARED: pages come from the page cache, so processes that load the
+    // same model share one copy of its weights. mmap rejects a length of 0,
+    // hence the check above.
     void* data = mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED) {
       const int error = errno;

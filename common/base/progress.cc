@@ -60,6 +60,8 @@ void Progress::AdvanceTo(uint64_t done) {
   if (!enabled_) return;
   const absl::Time now = absl::Now();
   if (absl::ToUnixNanos(now) < next_draw_nanos_.load()) return;
+  // A thread that finds another one drawing goes on: progress must not
+  // serialise the workers.
   const std::unique_lock<std::mutex> lock(draw_mu_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   next_draw_nanos_ =
@@ -78,6 +80,7 @@ void Progress::Draw(uint64_t done, absl::Time now) {
 std::string Progress::Line(const std::string& what, uint64_t done,
                            uint64_t total, const std::string& unit,
                            absl::Duration elapsed) {
+  // At least 1 ms, so that the rate of the first call stays finite.
   const double seconds = std::max(absl::ToDoubleSeconds(elapsed), 1e-3);
   const double rate = static_cast<double>(done) / seconds;
   std::string line = absl::StrFormat("%-18s ", what);

@@ -6,7 +6,7 @@ namespace foretoken {
 namespace {
 
 // About 20 us of polling: longer than the gap between two loops of one pass,
-// far shorter than a scheduler's time slice.
+// much shorter than a scheduler time slice.
 constexpr int kSpins = 2000;
 
 constexpr uint32_t kOpen = 1u << 15;
@@ -31,6 +31,8 @@ ThreadPool::ThreadPool(int threads) {
 
 ThreadPool::~ThreadPool() {
   stop_.store(true, std::memory_order_relaxed);
+  // Raising the epoch wakes the workers; they check stop_ before they try to
+  // join.
   state_.fetch_add(1u << kEpochShift, std::memory_order_release);
   state_.notify_all();
   for (std::thread& worker : workers_) worker.join();
@@ -50,17 +52,23 @@ void ThreadPool::ParallelForThreads(
   body_ = &body;
   count_ = count;
   next_.store(0, std::memory_order_relaxed);
-  // Nobody is inside and the loop is closed, so the low bits are all zero.
+  // The release below publishes body_, count_ and next_ to the workers that
+  // acquire state_ in Join().
+  // The last loop is closed and no worker is inside, so the low bits are zero.
   state_.fetch_add((1u << kEpochShift) + kOpen, std::memory_order_release);
   state_.notify_all();
   RunIndices(0);
 
+  // All indices have been handed out. Closing the loop keeps late workers out;
+  // only those already inside are waited for.
   uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel);
   for (int i = 0; i < kSpins && (state & kInsideMask) != 0; ++i) {
     CpuRelax();
     state = state_.load(std::memory_order_acquire);
   }
   while (true) {
+    // Read emptied_ before state_: if the last worker leaves in between,
+    // emptied_ has changed and wait() returns at once.
     const uint32_t emptied = emptied_.load(std::memory_order_acquire);
     if ((state_.load(std::memory_order_acquire) & kInsideMask) == 0) break;
     emptied_.wait(emptied, std::memory_order_acquire);
@@ -69,6 +77,8 @@ void ThreadPool::ParallelForThreads(
 }
 
 void ThreadPool::RunIndices(int thread) {
+  // Relaxed order suffices: fetch_add alone makes each index unique, and
+  // results are published by Leave().
   const int64_t count = count_;
   for (int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count;
        i = next_.fetch_add(1, std::memory_order_relaxed)) {
@@ -89,6 +99,8 @@ bool ThreadPool::Join() {
 }
 
 void ThreadPool::Leave() {
+  // Wake the owner only if the loop is closed and this was the last worker
+  // inside.
   const uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
   if ((before & kOpen) == 0 && (before & kInsideMask) == 1) {
     emptied_.fetch_add(1, std::memory_order_release);
@@ -97,8 +109,9 @@ void ThreadPool::Leave() {
 }
 
 void ThreadPool::WorkerMain(int thread) {
-  // An epoch that comes round again after 65536 loops slept through costs this
-  // worker one loop; nobody waits for it.
+  // The epoch has 16 bits. A worker that sleeps through exactly 65536 loops
+  // mistakes the next one for one it has seen and misses it; no one waits for
+  // it.
   uint32_t seen = 0;
   while (true) {
     uint32_t state = state_.load(std::memory_order_acquire);

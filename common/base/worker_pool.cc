@@ -20,11 +20,11 @@ absl::Status WorkerPool::Submit(std::function<void()> work) {
   absl::MutexLock lock(&mu_);
   const int waiting = static_cast<int>(waiting_.size());
   if (running_ + waiting >= max_threads_ + max_waiting_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(running_, " run and ", waiting,
-                     " wait: that is all there is room for"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "worker pool is full: ", running_, " running, ", waiting, " waiting"));
   }
   waiting_.push_back(std::move(work));
+  // Start a thread only if the idle ones cannot take every queued item.
   if (idle_ < static_cast<int>(waiting_.size()) &&
       static_cast<int>(threads_.size()) < max_threads_) {
     threads_.emplace_back([this] { Main(); });
@@ -53,7 +53,7 @@ void WorkerPool::Main() {
       ++running_;
       mu_.Unlock();
       work();
-      work = nullptr;  // what it held goes before it counts as done
+      work = nullptr;  // free its captures before it counts as finished
       mu_.Lock();
     }
     --running_;

@@ -18,6 +18,8 @@
 namespace foretoken {
 namespace {
 
+// Payload keys that mark a Status as help text or as a usage error, so that
+// ExitWithError can choose stream and exit code.
 constexpr char kHelpPayload[] = "foretoken/help";
 constexpr char kUsagePayload[] = "foretoken/usage";
 
@@ -26,7 +28,7 @@ std::string RangeText(const FlagRange<T>& range) {
   return absl::StrCat("want ", range.min, "..", range.max);
 }
 
-// All integers go through int64: SimpleAtoi refuses what does not fit.
+// SimpleAtoi refuses text that does not fit into T.
 template <typename T>
 std::string SetInteger(const std::string& text, FlagRange<T> range, T* field) {
   T value = 0;
@@ -46,9 +48,9 @@ struct Flags::Flag {
   Setter set;
   CLI::Option* option = nullptr;  // nullptr: environment only
   bool secret = false;
-  bool url = false;  // a secret that argv may give where it holds no user
+  bool url = false;  // secret, but allowed in argv if it has no user
   bool list = false;
-  // What the flag stands for without a value; none: a value is wanted.
+  // Value of the flag when given without one; empty: a value is required.
   std::string bare_value;
   std::vector<std::string> from_argv;
   std::vector<std::string> value;  // as given; empty: the default
@@ -73,6 +75,7 @@ Flags::Flag& Flags::Add(const std::string& name, const std::string& help,
   flag->option = app_->add_option("--" + name, flag->from_argv,
                                   absl::StrCat(help, " [", default_text, "] ($",
                                                EnvironmentName(name), ")"));
+  // The last one wins if a flag is repeated.
   flag->option->expected(1)->take_last();
   flags_.push_back(std::move(flag));
   return *flags_.back();
@@ -111,7 +114,7 @@ void Flags::Bool(const std::string& name, bool* field,
         return absl::SimpleAtob(text.front(), field) ? std::string()
                                                      : "want true or false";
       });
-  // A bare --name leaves no text behind.
+  // CLI11 leaves no text behind for a bare --name.
   flag.bare_value = "true";
   flag.option->expected(0, 1)->default_str("true");
 }
@@ -137,7 +140,7 @@ void Flags::String(const std::string& name, std::string* field,
     *field = text.front();
     return std::string();
   });
-  // --name= is the empty string.
+  // Allows --name= as the empty string.
   flag.option->expected(0, 1);
 }
 
@@ -184,6 +187,7 @@ void Flags::Secret(const std::string& name, std::string* field,
     return std::string();
   };
   flags_.push_back(std::move(flag));
+  // No CLI11 option exists for it, so add it to the footer of --help.
   app_->footer(absl::StrCat(app_->get_footer(), "\n$", EnvironmentName(name),
                             ": ", help));
 }
@@ -200,7 +204,8 @@ void Flags::Require(const std::string& name,
   rules_.emplace_back(name, std::move(rule));
 }
 
-// The flag's text by precedence, into its field.
+// Takes the text of the flag from argv, else from the environment, and sets the
+// field. An empty variable counts as unset.
 void Flags::TakeValue(Flag& flag, std::vector<std::string>& problems) {
   if (flag.option != nullptr && flag.option->count() > 0) {
     flag.value = flag.from_argv;
@@ -228,6 +233,7 @@ absl::Status Flags::Parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
+    // Not an error, but the caller must stop its start-up all the same.
     absl::Status help = absl::CancelledError(app_->help());
     help.SetPayload(kHelpPayload, absl::Cord());
     return help;
@@ -237,6 +243,7 @@ absl::Status Flags::Parse(int argc, const char* const* argv) {
     bad.SetPayload(kUsagePayload, absl::Cord());
     return bad;
   }
+  // Collect all problems, so that one run reports every bad flag.
   std::vector<std::string> problems;
   for (const auto& flag : flags_) TakeValue(*flag, problems);
   for (const auto& [name, rule] : rules_) {

@@ -14,8 +14,8 @@ namespace {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Candidates are binned by their distance below the maximum, kBinsPerUnit bins
-// to 1.0; the last bin takes all that is further away. Binning is monotone, so
-// only the bin in which a limit falls has to be ordered exactly.
+// per 1.0; the last bin takes everything further away. Binning is monotone, so
+// only the bin that contains the limit has to be ordered exactly.
 constexpr int kBins = 2048;
 constexpr float kBinsPerUnit = 64.0f;
 
@@ -32,8 +32,8 @@ void Partition(std::vector<Candidate>& all, size_t begin, size_t count) {
                    ComesBefore);
 }
 
-// Keeps the shortest prefix, in order, whose probability reaches top_p.
-// `kept` holds the candidates left by top-k (or all that weigh anything).
+// Keeps the shortest prefix, in sort order, whose probability reaches top_p.
+// `kept` holds the survivors of top-k (or all candidates of non-zero weight).
 void ApplyTopP(float max_logit, const SamplingParams& params,
                std::vector<Candidate>& kept) {
   const auto scaled = [&](const Candidate& c) {
@@ -52,6 +52,8 @@ void ApplyTopP(float max_logit, const SamplingParams& params,
       static_cast<double>(params.top_p) * static_cast<double>(total));
   uint64_t before = 0;
   int edge = 0;
+  // Whole bins first: after this loop `before` is the weight of all bins above
+  // `edge`, and the limit falls into `edge`.
   while (edge + 1 < kBins && before + weight_of_bin[edge] < limit) {
     before += weight_of_bin[edge++];
   }
@@ -63,8 +65,10 @@ void ApplyTopP(float max_logit, const SamplingParams& params,
   const auto on_edge =
       std::partition(kept.begin(), kept.end(),
                      [&](const Candidate& c) { return bin_of(c) < edge; });
+  // Candidates above the edge stay unsorted: the result has no defined order.
   std::sort(on_edge, kept.end(), ComesBefore);
   auto last = on_edge;
+  // At least one candidate stays, also if rounding makes the limit 0.
   while (last != kept.end() && (before < limit || last == kept.begin())) {
     before += FixedWeight(scaled(*last));
     ++last;
@@ -75,8 +79,8 @@ void ApplyTopP(float max_logit, const SamplingParams& params,
 }  // namespace
 
 TokenId ArgMax(absl::Span<const float> logits) {
-  // Lane-wise maxima first, then the first index that holds the maximum: both
-  // loops vectorise. `x > best` is false for NaN.
+  // Two vectorisable loops: lane-wise maxima, then the first index that holds
+  // the maximum. `x > best` is false for NaN.
   constexpr size_t kLanes = 32;
   std::array<float, kLanes> lanes;
   lanes.fill(kMinusInfinity);
@@ -114,11 +118,14 @@ void SelectTopK(absl::Span<const float> logits, int32_t k,
   }
   const float max_logit = logits[ArgMax(logits)];
   std::array<int32_t, kBins> count_of_bin{};
+  // Equal infinities would give a NaN distance.
   const auto bin_of = [&](float logit) {
     return logit == max_logit ? 0 : BinOf(max_logit - logit);
   };
   for (const float logit : logits) ++count_of_bin[bin_of(logit)];
   int edge = 0;
+  // The k-th best lies in bin `edge`; all bins up to it go to the exact
+  // selection below.
   for (int32_t before = 0; before + count_of_bin[edge] < k; ++edge) {
     before += count_of_bin[edge];
   }
@@ -144,8 +151,9 @@ void Filter(absl::Span<const float> logits, float max_logit,
   if (params.top_k > 0 && params.top_k < size) {
     SelectTopK(logits, params.top_k, kept);
   } else {
-    // What weighs nothing comes after all that top-p may keep, and min-p
-    // leaves out everything below e^-28 of the best unless it is almost 0.
+    // Drop candidates whose weight rounds to 0 (e^-28 < 2^-40): they come after
+    // everything top-p may keep. Without top-p, min-p alone compares in float,
+    // where FixedExp is 0 below -87.
     const float lowest = params.top_p < 1.0f ? -28.0f : -90.0f;
     kept.clear();
     for (TokenId id = 0; id < size; ++id) {
@@ -154,12 +162,14 @@ void Filter(absl::Span<const float> logits, float max_logit,
   }
   if (params.top_p < 1.0f) ApplyTopP(max_logit, params, kept);
   if (params.min_p > 0.0f) {
+    // p(id) / p(best) is FixedExp(scaled): min-p needs no normalisation.
     kept.erase(std::remove_if(kept.begin(), kept.end(),
                               [&](const Candidate& c) {
                                 return FixedExp(scaled(c.logit)) < params.min_p;
                               }),
                kept.end());
   }
+  // The best candidate has weight 1 and passes every filter.
   FORETOKEN_CHECK(!kept.empty());
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
+// A sum without branches vectorises; x != x holds for NaN alone.
 bool HasNan(absl::Span<const float> logits) {
   int nans = 0;
   for (const float logit : logits) nans += logit != logit;
@@ -31,10 +32,10 @@ struct Winner {
   }
 };
 
-// Arg max of scaled logit + noise over the whole row. Starting from the best
-// logit's own score, almost every id is ruled out by an upper bound of its
-// noise before a logarithm is taken; rounding is monotone, so the bounds are
-// exact.
+// Arg max of scaled logit + noise over the whole row. The search starts from
+// the score of the best logit, so an upper bound of the noise rules out almost
+// every id before a logarithm is taken. Rounding is monotone, so the bounds
+// never rule out a winner.
 TokenId DrawFromAll(absl::Span<const float> logits, TokenId best,
                     float temperature, uint64_t seed, int64_t position) {
   const float max_logit = logits[best];
@@ -45,6 +46,7 @@ TokenId DrawFromAll(absl::Span<const float> logits, TokenId best,
   winner.id = best;
   winner.score = scaled(best) + GumbelNoise(seed, position, best);
   const TokenId size = static_cast<TokenId>(logits.size());
+  // Philox gives the noise of four ids at a time.
   for (TokenId begin = 0; begin < size; begin += 4) {
     const TokenId end = std::min(begin + 4, size);
     float highest = kMinusInfinity;
@@ -69,7 +71,7 @@ TokenId DrawToken(absl::Span<const float> logits, const SamplingParams& params,
                   int64_t position, std::vector<Candidate>& candidates) {
   const TokenId best = ArgMax(logits);
   const float max_logit = logits[best];
-  // (A row of nothing but NaN and -infinity: ArgMax gave 0.)
+  // A row of only NaN and -infinity: ArgMax returned 0.
   if (params.temperature == 0.0f || !(max_logit > kMinusInfinity)) return best;
   const int32_t size = static_cast<int32_t>(logits.size());
   const bool filters = (params.top_k > 0 && params.top_k < size) ||
@@ -82,6 +84,7 @@ TokenId DrawToken(absl::Span<const float> logits, const SamplingParams& params,
   winner.id = best;
   for (const Candidate& c : candidates) {
     const float x = ScaledLogit(c.logit, max_logit, params.temperature);
+    // Skip ids that cannot win with the largest noise there is.
     if (x + kMaxGumbel < winner.score) continue;
     winner.Offer(x + GumbelNoise(params.seed, position, c.id), c.id);
   }
@@ -103,6 +106,7 @@ void ReportLogprobs(absl::Span<const float> logits, int32_t count,
   for (const float logit : logits) {
     total += FixedWeight(ScaledLogit(logit, max_logit, 1.0f));
   }
+  // The sum is an exact integer, so the logprobs do not depend on its order.
   const float log_total = FixedLog(static_cast<float>(total) / kWeightOne);
   const auto logprob = [&](TokenId id) {
     if (logits[id] == kMinusInfinity) return kMinusInfinity;
@@ -131,6 +135,8 @@ bool SamplingState::counts_tokens() const {
 void SamplingState::Append(absl::Span<const TokenId> tokens) {
   if (counts_tokens()) {
     for (size_t i = 0; i < tokens.size(); ++i) {
+      // Prompt tokens enter with count 0: only the repetition penalty sees
+      // them.
       const bool output = length_ + static_cast<int64_t>(i) >= prompt_length_;
       output_counts_[tokens[i]] += output ? 1 : 0;
     }
@@ -156,6 +162,8 @@ void SamplingState::ApplyPenalties(absl::Span<const TokenId> path,
     const bool output = length_ + static_cast<int64_t>(i) >= prompt_length_;
     path_counts[path[i]] += output ? 1 : 0;
   }
+  // Each token is penalised once, with its count over history and path: the
+  // first loop takes the tokens that are not on the path, the second the rest.
   for (const auto& [token, count] : output_counts_) {
     if (path_counts.contains(token)) continue;
     scratch.logits[token] = Penalised(scratch.logits[token], count);
@@ -174,6 +182,7 @@ bool SamplingState::Adjust(absl::Span<const float> logits,
   const int64_t position = length_ + static_cast<int64_t>(path.size());
   const bool bans_end = position - prompt_length_ < params_.min_tokens &&
                         !params_.end_tokens.empty();
+  // Arg max treats NaN as -infinity by itself; the noise comparisons do not.
   const bool clean = params_.temperature == 0.0f || !HasNan(logits);
   if (!counts_tokens() && params_.logit_bias.empty() && !bans_end && clean) {
     return false;

@@ -15,7 +15,7 @@ absl::Status Bad(absl::string_view field, const std::string& value,
       absl::StrCat(field, " is ", value, ", want ", want));
 }
 
-// `in_range` is false for NaN however the comparison is written.
+// isfinite catches NaN and infinities, however the comparison treats them.
 absl::Status CheckFloat(absl::string_view field, float value, bool in_range,
                         absl::string_view want) {
   if (in_range && std::isfinite(value)) return absl::OkStatus();
