@@ -21,7 +21,7 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// An index comes with the checkpoint and may not point outside its directory.
+// The index is part of a download: it must not point outside its directory.
 bool IsPlainFileName(const std::string& name) {
   return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
          name.find('/') == std::string::npos &&
@@ -32,6 +32,7 @@ absl::Status AddFile(const std::string& path, CheckpointFiles& files) {
   FORETOKEN_ASSIGN_OR_RETURN(MappedFile map, MappedFile::Open(path));
   FORETOKEN_ASSIGN_OR_RETURN(std::vector<SafetensorsTensor> tensors,
                              ParseSafetensors(map.bytes(), path));
+  // A tensor in two shards would make the model depend on the order of files.
   for (SafetensorsTensor& tensor : tensors) {
     const std::string name = tensor.name;
     const auto [place, added] = files.tensors.try_emplace(
@@ -51,6 +52,7 @@ absl::StatusOr<CheckpointFiles> OpenShards(const std::string& directory) {
   FORETOKEN_ASSIGN_OR_RETURN(const Json json, ReadModelJson(index_path));
   FORETOKEN_ASSIGN_OR_RETURN(const auto shard_of,
                              ParseShardIndex(json, index_path));
+  // A map from tensors to shards lists each shard many times; open it once.
   std::set<std::string> shards;
   for (const auto& [name, shard] : shard_of) shards.insert(shard);
 
@@ -59,6 +61,8 @@ absl::StatusOr<CheckpointFiles> OpenShards(const std::string& directory) {
     FORETOKEN_RETURN_IF_ERROR(
         AddFile(absl::StrCat(directory, "/", shard), files));
   }
+  // Index and shards must agree in both directions: a tensor that is missing,
+  // misplaced or unlisted means a damaged or mixed-up download.
   for (const auto& [name, shard] : shard_of) {
     const auto found = files.tensors.find(name);
     const std::string path = absl::StrCat(directory, "/", shard);

@@ -16,7 +16,7 @@ std::string Shown(const Json& value) {
     return absl::StrCat(value.is_array() ? "a list" : "an object", " of ",
                         value.size(), " entries");
   }
-  // A string is cut before it is escaped: it may be megabytes long.
+  // Truncate strings before escaping them: they may be megabytes long.
   const std::string text =
       value.is_string()
           ? DumpJson(Json(
@@ -44,7 +44,7 @@ absl::StatusOr<std::optional<int64_t>> JsonFields::Integer(
   if (value == nullptr) return std::optional<int64_t>();
   const std::string want = absl::StrCat("an integer in ", min, "..", max);
   if (!value->is_number_integer()) return Invalid(field, want);
-  // Unsigned values past int64 must not wrap into range.
+  // Unsigned values above INT64_MAX must not wrap into the range.
   if (value->is_number_unsigned() &&
       value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
     return Invalid(field, want);

@@ -17,10 +17,11 @@ namespace {
 
 constexpr int64_t kHeaderInts = 7;
 constexpr int64_t kHeaderBytes = kHeaderInts * 4;
-constexpr uint32_t kVersionedMagic = 0x616b3432;  // "ak42"
+constexpr uint32_t kVersionedMagic = 0x616b3432;  // "ak42", export.py
 constexpr TokenId kBos = 1;
 constexpr TokenId kEos = 2;
 
+// memcpy, because the bytes of a span need not be aligned.
 uint32_t ReadWord(absl::Span<const uint8_t> bytes, int64_t index) {
   uint32_t word;
   std::memcpy(&word, bytes.data() + index * 4, sizeof(word));
@@ -53,15 +54,18 @@ absl::StatusOr<ModelConfig> ParseHeader(absl::Span<const uint8_t> bytes) {
       {"max_seq_len", ModelConfig::kMaxPositions, &ModelConfig::max_positions},
   };
   ModelConfig config;
+  // Until a negative vocab_size says otherwise.
   config.tied_embeddings = true;
   for (int64_t i = 0; i < kHeaderInts; ++i) {
     const Field& field = kFields[i];
     int64_t value = static_cast<int32_t>(ReadWord(bytes, i));
+    // A negative vocab_size marks a separate output matrix.
     const bool is_vocabulary = field.member == &ModelConfig::vocab_size;
     if (is_vocabulary && value < 0) {
       config.tied_embeddings = false;
       value = -value;
     }
+    // The vocabulary must contain BOS and EOS.
     const int64_t min = is_vocabulary ? kEos + 1 : 1;
     if (value < min || value > field.max) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -74,12 +78,14 @@ absl::StatusOr<ModelConfig> ParseHeader(absl::Span<const uint8_t> bytes) {
         absl::StrCat("n_kv_heads is ", config.n_kv_heads,
                      ", want a divisor of n_heads ", config.n_heads));
   }
+  // head_dim is dim / n_heads and must be even for the rotary pairs.
   if (config.d_model % (2 * config.n_heads) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("dim is ", config.d_model, ", want a multiple of twice ",
                      "n_heads ", config.n_heads));
   }
   config.head_dim = config.d_model / config.n_heads;
+  // As in run.c, whose generate() stops at BOS and whose chat() stops at EOS.
   config.rms_norm_eps = 1e-5f;
   config.rope_theta = 10000.0f;
   config.bos_token = kBos;
@@ -88,7 +94,7 @@ absl::StatusOr<ModelConfig> ParseHeader(absl::Span<const uint8_t> bytes) {
   return config;
 }
 
-// Hands out the file's arrays one after the other.
+// Returns the file's arrays one after the other.
 class ArrayReader {
  public:
   explicit ArrayReader(const uint8_t* data) : next_(data) {}
@@ -104,6 +110,7 @@ class ArrayReader {
   const uint8_t* next_;
 };
 
+// The file has no table of contents; its size is the only check of the header.
 int64_t FloatsInFile(const ModelConfig& config) {
   const int64_t dim = config.d_model;
   const int64_t kv_dim = int64_t{config.n_kv_heads} * config.head_dim;
@@ -115,7 +122,7 @@ int64_t FloatsInFile(const ModelConfig& config) {
          dim + rotary;
 }
 
-// The arrays as they lie in the file, wq and wk still in their own order.
+// Binds the arrays as stored; wq and wk are still in llama2.c's row order.
 void BindArrays(const ModelConfig& config, const uint8_t* data,
                 ModelTensors& tensors) {
   const int64_t dim = config.d_model;
@@ -137,19 +144,21 @@ void BindArrays(const ModelConfig& config, const uint8_t* data,
                                      {&LayerWeights::down, dim, d_ff},
                                      {&LayerWeights::up, d_ff, dim}};
   tensors.embedding = arrays.Take(config.vocab_size, dim);
+  // Each array is stored for all layers before the next array.
   for (const LayerArray& array : kLayerArrays) {
     for (LayerWeights& layer : tensors.layers) {
       layer.*array.member = arrays.Take(array.rows, array.cols);
     }
   }
   tensors.final_norm = arrays.Take(1, dim);
+  // Two rotary tables of max_positions * head_dim / 2 floats each.
   arrays.Skip(int64_t{config.max_positions} * config.head_dim);
   if (!config.tied_embeddings) {
     tensors.output = arrays.Take(config.vocab_size, dim);
   }
 }
 
-// Row 2i of each head goes to i, row 2i + 1 to i + head_dim / 2.
+// Moves row 2i of each head to i, and row 2i + 1 to i + head_dim / 2.
 std::vector<uint8_t> SplitRotaryPairs(const WeightTensor& tensor,
                                       int64_t head_dim) {
   const int64_t row_bytes = tensor.cols * 4;
@@ -216,6 +225,7 @@ absl::StatusOr<Llama2cFiles> Convert(absl::Span<const uint8_t> bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "is ", bytes.size(), " bytes long, want ", want, " by its header"));
   }
+  // The exact size check above makes all reads below safe.
   files.safetensors =
       SerializeWeights(files.config, bytes.data() + kHeaderBytes);
   const Json generation = {{"bos_token_id", files.config.bos_token},

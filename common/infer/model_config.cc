@@ -21,10 +21,12 @@ struct FamilyTraits {
   const char* architecture;
   int32_t default_head_dim;  // 0: d_model / n_heads
   bool kv_heads_default;     // absent num_key_value_heads means n_heads
-  TokenId default_bos;       // what an absent (not null) field stands for
+  TokenId default_bos;       // value of an absent (not null) field
   TokenId default_eos;
 };
 
+// The defaults of Hugging Face's configuration classes: files leave out fields
+// that have them.
 constexpr FamilyTraits kFamilies[] = {
     {ModelFamily::kLlama, "llama", "LlamaForCausalLM", 0, true, 1, 2},
     {ModelFamily::kMistral, "mistral", "MistralForCausalLM", 0, false, 1, 2},
@@ -43,6 +45,8 @@ absl::StatusOr<const FamilyTraits*> ReadFamily(const JsonFields& fields) {
   }
   if (traits == nullptr) return fields.Unsupported("model_type", want);
 
+  // A known model_type with another architecture (a classifier, say) has other
+  // tensors or another head.
   const Json* architectures = fields.Find("architectures");
   if (architectures != nullptr) {
     const bool known = architectures->is_array() &&
@@ -53,6 +57,7 @@ absl::StatusOr<const FamilyTraits*> ReadFamily(const JsonFields& fields) {
           "architectures", absl::StrCat("[\"", traits->architecture, "\"]"));
     }
   }
+  // The kernels implement SwiGLU only.
   for (const char* field : {"hidden_act", "hidden_activation"}) {
     FORETOKEN_ASSIGN_OR_RETURN(const std::optional<std::string> activation,
                                fields.String(field));
@@ -86,6 +91,7 @@ absl::Status ReadShape(const JsonFields& fields, const FamilyTraits& traits,
                                  ModelConfig::kMaxPositions,
                                  config.max_positions));
 
+  // Llama files from before grouped-query attention lack the field.
   if (fields.Find("num_key_value_heads") == nullptr &&
       traits.kv_heads_default) {
     config.n_kv_heads = config.n_heads;
@@ -99,6 +105,7 @@ absl::Status ReadShape(const JsonFields& fields, const FamilyTraits& traits,
         absl::StrCat("a divisor of num_attention_heads ", config.n_heads));
   }
 
+  // Qwen3 fixes head_dim at 128 by default, independently of hidden_size.
   if (fields.Find("head_dim") != nullptr) {
     FORETOKEN_RETURN_IF_ERROR(
         read("head_dim", ModelConfig::kMaxHeadDim, config.head_dim));
@@ -112,6 +119,7 @@ absl::Status ReadShape(const JsonFields& fields, const FamilyTraits& traits,
         absl::StrCat("a multiple of num_attention_heads ", config.n_heads,
                      ", or head_dim given apart"));
   }
+  // Rotary embedding pairs element i with i + head_dim / 2.
   if (config.head_dim % 2 != 0 || config.head_dim > ModelConfig::kMaxHeadDim) {
     return fields.Invalid(
         fields.Find("head_dim") != nullptr ? "head_dim" : "hidden_size",
@@ -120,6 +128,7 @@ absl::Status ReadShape(const JsonFields& fields, const FamilyTraits& traits,
   }
   FORETOKEN_ASSIGN_OR_RETURN(const std::optional<double> eps,
                              fields.Number("rms_norm_eps", 1e-12, 1.0));
+  // Hugging Face's default in all four families.
   config.rms_norm_eps = static_cast<float>(eps.value_or(1e-6));
   return absl::OkStatus();
 }
@@ -133,6 +142,7 @@ absl::Status ReadSwitches(const JsonFields& fields, ModelConfig& config) {
                              fields.Bool("mlp_bias"));
   config.tied_embeddings = tied.value_or(false);
   config.mlp_bias = mlp_bias.value_or(false);
+  // QK norm and Qwen2's biases come with the family; no field states them.
   config.qk_norm = config.family == ModelFamily::kQwen3;
   if (config.mlp_bias && config.family != ModelFamily::kLlama) {
     return fields.Unsupported("mlp_bias", "false in this family");
@@ -147,16 +157,18 @@ absl::Status ReadSwitches(const JsonFields& fields, ModelConfig& config) {
         return fields.Unsupported("attention_bias", "false in this family");
       }
       break;
-    case ModelFamily::kQwen2:  // always there, whatever the field says
+    case ModelFamily::kQwen2:  // always biased, whatever the field says
       config.qkv_bias = true;
       break;
   }
   return absl::OkStatus();
 }
 
-// A window that is at least as long as the context never hides a key.
+// Accepts windows at least as long as the context: they never hide a key.
 absl::Status CheckSlidingWindow(const JsonFields& fields,
                                 const ModelConfig& config) {
+  // Newer files list the kind of attention per layer. One that lists full
+  // attention everywhere overrides the window fields of the Qwen families.
   const Json* layer_types = fields.Find("layer_types");
   if (layer_types != nullptr) {
     bool full = layer_types->is_array() &&
@@ -181,14 +193,14 @@ absl::Status CheckSlidingWindow(const JsonFields& fields,
   const bool qwen = config.family == ModelFamily::kQwen2 ||
                     config.family == ModelFamily::kQwen3;
   if (qwen) {
-    // Both families leave the window off unless told, and then layers below
-    // max_window_layers stay full.
+    // Both families have the window off by default; if it is on, the layers
+    // below max_window_layers keep full attention.
     if (!use.value_or(false) || layer_types != nullptr) return absl::OkStatus();
     if (first_windowed && *first_windowed >= config.n_layers) {
       return absl::OkStatus();
     }
   }
-  // Llama has no window at all: the fields, where present, are not read by it.
+  // Llama has no window; Hugging Face ignores the fields in this family.
   if (config.family == ModelFamily::kLlama) {
     if (use.value_or(false)) {
       return fields.Unsupported("use_sliding_window", "false in this family");
@@ -208,7 +220,7 @@ absl::Status CheckSlidingWindow(const JsonFields& fields,
                    config.max_positions));
 }
 
-// `field` as one id or a list of ids; nothing where it is absent.
+// Reads `field` as one id or a list of ids; nullopt if absent, empty if null.
 absl::StatusOr<std::optional<std::vector<TokenId>>> ReadTokens(
     const JsonFields& fields, const char* field, int32_t vocab_size) {
   const Json* value = fields.Find(field);
@@ -230,12 +242,13 @@ absl::StatusOr<std::optional<std::vector<TokenId>>> ReadTokens(
     if (id < 0 || id >= vocab_size) return fields.Invalid(field, want);
     tokens.push_back(static_cast<TokenId>(id));
   }
+  // eos_tokens promises ascending order without duplicates.
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   return std::optional<std::vector<TokenId>>(std::move(tokens));
 }
 
-// Takes what the object gives and leaves the rest of `config` alone.
+// Sets what the object gives and leaves the rest of `config` unchanged.
 absl::Status ReadSpecialTokens(const JsonFields& fields, ModelConfig& config) {
   FORETOKEN_ASSIGN_OR_RETURN(
       std::optional<std::vector<TokenId>> eos,
@@ -276,6 +289,8 @@ absl::StatusOr<ModelConfig> ModelConfig::FromJson(const Json& json,
   FORETOKEN_RETURN_IF_ERROR(ReadSwitches(fields, config));
   FORETOKEN_RETURN_IF_ERROR(CheckSlidingWindow(fields, config));
   FORETOKEN_RETURN_IF_ERROR(ReadRope(fields, file, config));
+  // The defaults may lie outside a tiny vocabulary; then there is no such
+  // token.
   if (traits->default_bos < config.vocab_size) {
     config.bos_token = traits->default_bos;
   }
@@ -292,7 +307,7 @@ absl::Status ModelConfig::MergeGenerationConfig(const Json& json,
     return absl::InvalidArgumentError(
         absl::StrCat(file, ": not a JSON object"));
   }
-  // A null here says "not set here": config.json's value stays.
+  // A null in this file means "not set here": config.json's value stays.
   Json given = Json::object();
   for (const char* field : {"eos_token_id", "bos_token_id"}) {
     const auto found = json.find(field);

@@ -9,7 +9,7 @@
 namespace foretoken {
 namespace {
 
-// Reads the stretch out of `rope_scaling` or `rope_parameters`.
+// Reads the scaling from `rope_scaling` or `rope_parameters`.
 absl::Status ReadScaling(const JsonFields& rope, ModelConfig& config) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::optional<std::string> rope_type,
                              rope.String("rope_type"));
@@ -19,6 +19,7 @@ absl::Status ReadScaling(const JsonFields& rope, ModelConfig& config) {
     return rope.Invalid("type",
                         absl::StrCat("the same as rope_type ", *rope_type));
   }
+  // "type" is the older name of "rope_type".
   const char* type_field = rope_type ? "rope_type" : "type";
   const std::string type =
       rope_type ? *rope_type : old_type.value_or("default");
@@ -74,12 +75,14 @@ absl::Status ReadRope(const JsonFields& fields, const std::string& file,
     return fields.Invalid("rope_scaling",
                           "the same as rope_parameters, or one of them only");
   }
+  // Both layouts may be present, for older readers; they must agree then.
   const Json* rope_object = parameters != nullptr ? parameters : scaling;
   if (rope_object == nullptr) return absl::OkStatus();
   const char* name = parameters != nullptr ? "rope_parameters" : "rope_scaling";
   if (!rope_object->is_object()) return fields.Invalid(name, "an object");
 
   const JsonFields rope(*rope_object, file, absl::StrCat(name, "."));
+  // Newer files may give parameters per kind of layer.
   for (const char* layer_type : {"full_attention", "sliding_attention"}) {
     if (rope.Find(layer_type) != nullptr) {
       return rope.Unsupported(layer_type,

@@ -23,7 +23,7 @@
 namespace foretoken {
 namespace {
 
-// Where the bytes come from: maps of a checkpoint or one block of memory.
+// Owner of the bytes: the maps of a checkpoint, or one block of memory.
 struct Storage {
   CheckpointFiles files;
   AnonymousMemory memory;
@@ -44,6 +44,7 @@ class StoredWeights : public ModelWeights {
     return tensors_.layers;
   }
 
+  // Lazy, because it reads every byte of the checkpoint.
   const Sha256Digest& digest() const override {
     absl::call_once(digest_once_, [this] { digest_ = ComputeDigest(); });
     return digest_;
@@ -51,7 +52,7 @@ class StoredWeights : public ModelWeights {
 
   absl::Span<const TensorSlot> slots() const { return slots_; }
 
-  // To be called once the slots' tensors are set.
+  // Call after the tensors of all slots are set.
   void Adopt(Storage storage) {
     storage_ = std::move(storage);
     if (config_.tied_embeddings) tensors_.output = tensors_.embedding;
@@ -59,6 +60,7 @@ class StoredWeights : public ModelWeights {
 
  private:
   Sha256Digest ComputeDigest() const {
+    // By name, so that the digest does not depend on shards or file order.
     std::vector<const TensorSlot*> by_name;
     for (const TensorSlot& slot : slots_) by_name.push_back(&slot);
     std::sort(by_name.begin(), by_name.end(),
@@ -91,7 +93,7 @@ std::optional<WeightType> WeightTypeOf(const std::string& dtype) {
   return std::nullopt;
 }
 
-// Tables that old checkpoints store and that follow from the config.
+// Rotary tables stored by old checkpoints; they follow from the config.
 bool IsRotaryTable(const std::string& name) {
   return absl::EndsWith(name, "rotary_emb.inv_freq");
 }
@@ -127,7 +129,7 @@ absl::Status BindTensor(const CheckpointFiles& files,
   return absl::OkStatus();
 }
 
-// A tied model may store its output matrix too, as long as it is the same.
+// A tied model may also store its output matrix, if it is identical.
 absl::Status CheckTiedOutput(const CheckpointFiles& files,
                              const CheckpointTensor& output) {
   const auto embedding = files.tensors.find("model.embed_tokens.weight");
@@ -199,7 +201,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     const ModelConfig& config, WeightType type, uint64_t seed) {
   FORETOKEN_RETURN_IF_ERROR(config.Validate());
   auto weights = std::make_unique<StoredWeights>(config);
-  constexpr int64_t kAlignment = 64;
+  constexpr int64_t kAlignment = 64;  // a cache line
   int64_t total = 0;
   for (const TensorSlot& slot : weights->slots()) {
     const int64_t bytes = slot.rows * slot.cols * WeightTypeBytes(type);
@@ -219,12 +221,14 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
   }
   const auto fill = [&](int64_t i) {
     const TensorSlot& slot = weights->slots()[i];
+    // Slots expose const data; the memory itself is ours to write.
     uint8_t* data =
         storage.memory.data() + (slot.tensor->data - storage.memory.data());
     FillRandomTensor(slot, config, type,
                      MixRandom(seed, static_cast<uint64_t>(i)), data);
   };
-  // Threads for what takes seconds; whoever fills a tensor, it is the same.
+  // Use threads only if filling takes seconds. The values do not depend on
+  // them.
   constexpr int64_t kManyBytes = int64_t{256} << 20;
   const int processors = static_cast<int>(std::thread::hardware_concurrency());
   ThreadPool pool(total < kManyBytes

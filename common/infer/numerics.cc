@@ -5,6 +5,8 @@
 
 namespace foretoken {
 
+// %a prints the exact bits of a float: the fingerprint must not depend on
+// decimal rounding.
 std::string NumericConfig(const ModelConfig& config) {
   const RopeScaling& rope = config.rope_scaling;
   return absl::StrFormat(

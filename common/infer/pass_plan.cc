@@ -11,6 +11,8 @@ namespace {
 absl::Status CheckSampling(const PassSession& source, int64_t committed,
                            const ModelConfig& config) {
   if (source.sampling == nullptr) return absl::OkStatus();
+  // Penalties and noise depend on the committed text: a state that has seen
+  // other tokens than the session would change the output.
   if (source.sampling->length() != committed) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "session %d: sampling state has %d tokens, the session %d",
@@ -73,6 +75,7 @@ absl::Status PassPlan::AddSession(const PassSession& source,
   session.id = source.session;
   FORETOKEN_ASSIGN_OR_RETURN(session.committed,
                              cache.CommittedLength(source.session));
+  // A linear search: passes have few sessions.
   for (const PlanSession& other : sessions) {
     if (other.id == source.session) {
       return absl::InvalidArgumentError(
@@ -93,7 +96,9 @@ absl::Status PassPlan::AddSession(const PassSession& source,
     PlanRow row;
     row.session = static_cast<int32_t>(sessions.size());
     row.token = source.tokens[r];
+    // The rotary position is the committed length plus the depth below row 0.
     row.position = session.committed;
+    // Parents come first, so their positions are known.
     if (source.parents[r] != kRootParent) {
       row.parent = session.first_row + source.parents[r];
       row.position = rows[row.parent].position + 1;
@@ -105,6 +110,7 @@ absl::Status PassPlan::AddSession(const PassSession& source,
     }
     rows.push_back(std::move(row));
   }
+  // Full blocks are read from their pages; AddTiles handles the rest.
   const std::vector<int32_t>& pages = *cache.PageTable(source.session);
   session.pages.assign(pages.begin(),
                        pages.begin() + session.committed / kKvPageTokens);
@@ -130,6 +136,7 @@ absl::Status PassPlan::AddOutputs(const PassSession& source,
       }
       break;
     case RowOutputs::kListedRows:
+      // Listed rows ascend strictly, so no row has two outputs.
       int32_t least = 0;
       for (const int32_t row : source.output_rows) {
         if (row < least || row >= session.rows) {
@@ -150,6 +157,8 @@ absl::Status PassPlan::AddOutputs(const PassSession& source,
 void PassPlan::AddTiles(const PlanSession& session,
                         const std::vector<int32_t>& pages) {
   const int32_t first = session.first_row;
+  // Only the block that the context ends in has committed keys beside rows of
+  // this pass; its committed keys are read from the page.
   const int64_t first_block = session.committed / kKvPageTokens;
   const int32_t partial =
       static_cast<int32_t>(session.committed % kKvPageTokens);
@@ -157,12 +166,15 @@ void PassPlan::AddTiles(const PlanSession& session,
     return rows[r].position / kKvPageTokens;
   };
 
-  // From the last row up, each row that has no tile yet is the deepest of one.
+  // From the last row up: each row without a tile is the deepest row of a new
+  // one.
   std::vector<int32_t> tile_of(session.rows, -1);
   for (int32_t r = first + session.rows - 1; r >= first; --r) {
     if (tile_of[r - first] >= 0) continue;
     const int32_t index = static_cast<int32_t>(tiles.size());
     PlanTile tile;
+    // A tile has its deepest row's keys in path order; ancestors in the same
+    // block read a prefix of it (last_keys).
     for (int32_t a = r; a != kRootParent && block(a) == block(r);
          a = rows[a].parent) {
       if (tile_of[a - first] < 0) tile_of[a - first] = index;
@@ -175,8 +187,8 @@ void PassPlan::AddTiles(const PlanSession& session,
     }
     tiles.push_back(std::move(tile));
   }
-  // A row's earlier blocks are those of its ancestor that ends the block
-  // before; parents come first, so that one is done.
+  // A row's earlier blocks are those of its ancestor at the end of the previous
+  // block. Parents come first, so the ancestor is complete.
   for (int32_t r = first; r < first + session.rows; ++r) {
     PlanRow& row = rows[r];
     if (row.parent != kRootParent) {

@@ -8,13 +8,14 @@
 namespace foretoken {
 namespace {
 
-// Weight of the newest pass in the averages.
+// Weight of the newest pass in the moving averages.
 constexpr double kNewest = 0.1;
-// A pass counts as at most so many times the average.
+// A single pass counts as at most this multiple of the average.
 constexpr double kMostOfAverage = 4.0;
 
 absl::StatusOr<absl::Duration> TimeOf(Backend& backend, SessionId session,
                                       int32_t rows) {
+  // The cost of a pass does not depend on which tokens it reads.
   const std::vector<TokenId> tokens(rows, 0);
   std::vector<int32_t> parents(rows);
   for (int32_t i = 0; i < rows; ++i) parents[i] = i - 1;
@@ -30,6 +31,7 @@ absl::StatusOr<absl::Duration> TimeOf(Backend& backend, SessionId session,
 
 }  // namespace
 
+// Class 2k ends at 2^k rows, class 2k - 1 at 3/4 of that.
 int PassTiming::ClassOf(int32_t rows) {
   int32_t power = 1;
   int index = 0;
@@ -43,7 +45,7 @@ void PassTiming::Observe(int32_t rows, absl::Duration took) {
   const double count = rows;
   Point& point = classes_[ClassOf(rows)];
   if (point.rows == 0) point = {count, seconds};
-  // One stall must not price a class for a long time.
+  // One stall must not distort a class for a long time.
   seconds = std::min(seconds, kMostOfAverage * point.seconds);
   point.rows += kNewest * (count - point.rows);
   point.seconds += kNewest * (seconds - point.seconds);
@@ -69,7 +71,7 @@ absl::StatusOr<PassTiming> PassTiming::Measure(Backend& backend,
                              backend.Open("", prompt));
   const absl::Time end = absl::Now() + budget;
   absl::Status status;
-  // Two points close to each other would give a slope of noise.
+  // Two points close together would give a slope that is mostly noise.
   const auto next = [most](int32_t rows) {
     if (rows == most) return most + 1;
     return 8 * int64_t{rows} > 3 * int64_t{most} ? most : 2 * rows;
@@ -77,8 +79,10 @@ absl::StatusOr<PassTiming> PassTiming::Measure(Backend& backend,
   for (int32_t rows = 1; rows <= most && status.ok() && absl::Now() < end;
        rows = next(rows)) {
     absl::Duration best = absl::InfiniteDuration();
-    // The first of all pays for cold memory.
+    // The minimum of two runs: interference only ever adds time.
+    // The very first pass pays for cold memory, so it is repeated.
     for (int run = rows == 1 ? -1 : 0; run < 2 && status.ok(); ++run) {
+      // Nothing is committed, so every pass starts from the empty session.
       const auto took = TimeOf(backend, opened.session, rows);
       status = took.status();
       if (took.ok() && run >= 0) best = std::min(best, *took);

@@ -18,7 +18,7 @@ struct Uniform {
 };
 
 Uniform RangeOf(const TensorSlot& slot, const ModelConfig& config) {
-  // A uniform variable's half width is sqrt(3) standard deviations.
+  // The half width of a uniform distribution is sqrt(3) standard deviations.
   const float matrix = std::sqrt(3.0f / static_cast<float>(slot.cols));
   switch (slot.role) {
     case TensorRole::kEmbedding:
@@ -35,11 +35,11 @@ Uniform RangeOf(const TensorSlot& slot, const ModelConfig& config) {
   return {0.0f, 0.0f};
 }
 
-// Four elements for each 64-bit word: 16 random bits are plenty for a weight.
+// Four elements per 64-bit word: 16 random bits suffice for a weight.
 template <typename Element, typename Narrow>
 void Fill(Uniform range, uint64_t key, int64_t count, uint8_t* data,
           Narrow narrow) {
-  const float scale = range.half_width / 32768.0f;
+  const float scale = range.half_width / 32768.0f;  // of an int16
   for (int64_t i = 0; i < count; i += 4) {
     uint64_t word = MixRandom(key, static_cast<uint64_t>(i / 4));
     Element elements[4];
@@ -67,7 +67,7 @@ absl::StatusOr<AnonymousMemory> AnonymousMemory::Allocate(int64_t bytes) {
         absl::StrCat("no memory for ", bytes, " bytes of weights"));
   }
   memory.data_ = static_cast<uint8_t*>(data);
-  // Only a hint: fewer page faults while filling, fewer TLB misses after.
+  // A hint only: fewer page faults while filling, fewer TLB misses afterwards.
   madvise(data, memory.size_, MADV_HUGEPAGE);
   return memory;
 }

@@ -7,10 +7,11 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// Llama 3.1's stretch of the context: low frequencies are divided by `factor`,
-// high ones kept, those between interpolated.
+// Llama 3.1's context extension: low frequencies are divided by `factor`, high
+// ones are kept, and those in between are interpolated.
 double Llama3Frequency(double frequency, const RopeScaling& scaling) {
   const double original = scaling.original_max_positions;
+  // The wavelength fits `turns` times into the original context.
   const double turns = original * frequency / (2.0 * kPi);
   if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
   if (turns > scaling.high_freq_factor) return frequency;
@@ -26,6 +27,7 @@ Rotary::Rotary(const ModelConfig& config) {
   const int half = config.head_dim / 2;
   frequencies_.reserve(half);
   for (int i = 0; i < half; ++i) {
+    // theta^(-2i/d): RoFormer, section 3.2.2.
     double frequency = std::pow(static_cast<double>(config.rope_theta),
                                 -2.0 * i / config.head_dim);
     switch (config.rope_scaling.type) {
@@ -42,6 +44,7 @@ Rotary::Rotary(const ModelConfig& config) {
   }
 }
 
+// In double: at long contexts a float angle has lost most of its fraction.
 void Rotary::Angles(int64_t position, float* cosines, float* sines) const {
   for (int i = 0; i < half(); ++i) {
     const double angle = static_cast<double>(position) * frequencies_[i];

@@ -22,6 +22,8 @@ struct DataType {
   const char* name;
   uint64_t bytes;
 };
+// Types that the engine does not compute in are known too: their sizes are
+// needed to validate the file, and such a tensor may be one that is not used.
 constexpr DataType kDataTypes[] = {
     {"F32", 4}, {"F16", 2},     {"BF16", 2},    {"F64", 8}, {"I64", 8},
     {"I32", 4}, {"I16", 2},     {"I8", 1},      {"U64", 8}, {"U32", 4},
@@ -34,15 +36,15 @@ std::optional<uint64_t> DataTypeBytes(const std::string& name) {
   return std::nullopt;
 }
 
-// A name from the file, made safe and short enough to print.
+// A name from the file, escaped and truncated for messages.
 std::string Printable(const std::string& name) {
   constexpr size_t kShown = 120;
   return absl::CEscape(name.size() <= kShown ? name
                                              : name.substr(0, kShown) + "...");
 }
 
-// The JSON library keeps the last of two equal keys; a header with any is
-// refused, for nobody can say which one was meant.
+// nlohmann-json keeps the last of two equal keys; a header with duplicates is
+// ambiguous and refused.
 absl::StatusOr<Json> ParseHeader(absl::string_view text) {
   constexpr int kMaxDepth = 8;
   std::vector<std::set<std::string>> keys;
@@ -84,7 +86,7 @@ absl::StatusOr<Json> ParseHeader(absl::string_view text) {
   }
 }
 
-// A JSON integer that is not negative.
+// Returns a non-negative JSON integer, or nullopt.
 std::optional<uint64_t> ReadUnsigned(const Json& value) {
   if (!value.is_number_unsigned()) return std::nullopt;
   return value.get<uint64_t>();
@@ -102,6 +104,7 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   if (!json.is_object()) {
     return absl::InvalidArgumentError("not a JSON object");
   }
+  // An unknown field might change the meaning of the others.
   for (const auto& [key, unused] : json.items()) {
     if (key != "dtype" && key != "shape" && key != "data_offsets") {
       return absl::InvalidArgumentError(
@@ -128,6 +131,8 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
                                                    " dimensions, want at most ",
                                                    kMaxSafetensorsRank));
   }
+  // Both sizes come from the file: their product must not wrap around, and must
+  // match the byte range.
   uint64_t bytes = *element;
   for (const Json& item : *shape) {
     const std::optional<uint64_t> dim = ReadUnsigned(item);
@@ -156,7 +161,7 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   return entry;
 }
 
-// The ranges, in order, must follow each other from 0 to `data_bytes`.
+// The ranges, in order, must be contiguous from 0 to `data_bytes`.
 absl::Status CheckTiling(const std::vector<Entry>& entries,
                          uint64_t data_bytes) {
   uint64_t expected = 0;
@@ -207,6 +212,7 @@ absl::StatusOr<std::vector<SafetensorsTensor>> Parse(
   }
   const absl::string_view text(
       reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, header_bytes);
+  // The format requires this first byte.
   if (text.empty() || text.front() != '{') {
     return absl::InvalidArgumentError("header does not begin with '{'");
   }
@@ -230,6 +236,7 @@ absl::StatusOr<std::vector<SafetensorsTensor>> Parse(
     }
     entries.push_back(*std::move(entry));
   }
+  // By position in the data, for CheckTiling.
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.begin, a.end, a.tensor.name) <
            std::tie(b.begin, b.end, b.tensor.name);
@@ -270,6 +277,7 @@ std::string SerializeSafetensors(absl::Span<const SafetensorsSource> tensors) {
     offset += bytes;
   }
   std::string text = DumpJson(header);
+  // Padding the header with spaces aligns the data to 8 bytes.
   text.resize((text.size() + 7) / 8 * 8, ' ');
 
   std::string file;

@@ -15,7 +15,7 @@ class Lister {
               TensorRole role, WeightTensor& tensor) {
     slots_.push_back({name, rows, cols, role, &tensor});
   }
-  // A projection: `name`.weight [rows, cols] and, if wanted, `name`.bias.
+  // A projection: `name`.weight [rows, cols] and, if has_bias, `name`.bias.
   void Linear(const std::string& name, int64_t rows, int64_t cols,
               TensorRole role, WeightTensor& weight, bool has_bias,
               WeightTensor& bias) {
@@ -28,6 +28,7 @@ class Lister {
   std::vector<TensorSlot> slots_;
 };
 
+// Roles matter to the random generator: residual matrices are scaled down.
 void ListLayer(const ModelConfig& config, const std::string& prefix,
                LayerWeights& layer, Lister& list) {
   const int64_t d_model = config.d_model;
@@ -82,6 +83,7 @@ std::vector<TensorSlot> LayOutTensors(const ModelConfig& config,
   }
   list.Vector("model.norm.weight", config.d_model, TensorRole::kNorm,
               tensors.final_norm);
+  // A tied model uses the embedding as its output matrix.
   if (!config.tied_embeddings) {
     list.Matrix(kOutputTensorName, config.vocab_size, config.d_model,
                 TensorRole::kMatrix, tensors.output);

@@ -5,8 +5,8 @@
 namespace foretoken {
 namespace {
 
-// Fields that none of the four families has, or has at this value only; any
-// other value is a model that computes something else. Absent and null pass.
+// Fields that none of the four families has, or has only at this value; any
+// other value means a model that computes something else. Absent and null pass.
 enum class Harmless { kAbsent, kFalse, kZero, kOne, kEmpty };
 struct FixedField {
   const char* field;
@@ -106,7 +106,7 @@ absl::Status CheckUnsupportedFields(const JsonFields& fields) {
       return fields.Unsupported(fixed.field, HarmlessText(fixed.harmless));
     }
   }
-  // Code that comes with the checkpoint may compute anything.
+  // Code that ships with a checkpoint could compute anything.
   const Json* auto_map = fields.Find("auto_map");
   if (auto_map != nullptr && auto_map->is_object()) {
     for (const char* name : {"AutoModelForCausalLM", "AutoModel"}) {

@@ -17,7 +17,7 @@
 namespace foretoken {
 namespace {
 
-// The field that a key of --random-model names; nullptr: no such key.
+// Returns the field for a key of --random-model, or nullptr if there is none.
 int32_t* FieldOf(ModelConfig& config, absl::string_view key) {
   if (key == "d_model") return &config.d_model;
   if (key == "layers") return &config.n_layers;
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> LoadWeights(
                               static_cast<uint64_t>(options.random_seed));
 }
 
-// The module, if there is a GPU for these options; why not otherwise.
+// Returns the GPU module if there is a GPU for these options, else the reason.
 absl::StatusOr<DeviceModule> FindGpu(const BackendOptions& options) {
   if (options.precision == "fp32") {
     return absl::InvalidArgumentError(
@@ -85,9 +85,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(
   return MakeCpuBackend(std::move(weights), cpu);
 }
 
-// What "auto" may answer with the CPU: no GPU, or none of its kernels for the
-// shape. A bad option or a GPU whose memory is short is not among them: that is
-// for the operator to decide.
+// Errors for which "auto" falls back to the CPU: no GPU, or no kernels for this
+// shape. Not a bad option or too little GPU memory; those are for the operator
+// to fix.
 bool MeansNoGpu(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsUnimplemented(status);
 }
@@ -143,7 +143,7 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
           "random model: \"", part,
           "\", want d_model|layers|heads|kv_heads|head_dim|d_ff|vocab|"
           "max_positions=NUMBER, after ",
-          NamedShapeList(), " or without"));
+          NamedShapeList(), " or alone"));
     }
   }
   if (config.head_dim == 0 && config.n_heads > 0) {
@@ -155,14 +155,14 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options) {
-  // (fp32 has one engine.)
+  // Only the CPU engine computes in fp32.
   if (options.backend == "cpu" ||
       (options.backend == "auto" && options.precision == "fp32")) {
     FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
                                LoadWeights(options));
     return MakeOnCpu(options, std::move(weights));
   }
-  // The GPU is looked for before the weights are loaded, which takes long.
+  // Look for the GPU before loading the weights, which takes long.
   const absl::StatusOr<DeviceModule> module = FindGpu(options);
   absl::Status why = module.status();
   if (!why.ok() && (options.backend == "cuda" || !MeansNoGpu(why))) return why;
@@ -175,7 +175,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
       return on_gpu;
     }
   }
-  FORETOKEN_LOG(kInfo, "on the CPU: ", why.message());
+  FORETOKEN_LOG(kInfo, "falling back to the CPU: ", why.message());
   return MakeOnCpu(options, std::move(weights));
 }
 

@@ -12,6 +12,7 @@ struct Shape {
   bool tied;
 };
 
+// From the models' config.json files.
 constexpr Shape kShapes[] = {
     {"llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 8192, 5e5f, false},
     {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 4096, 1e4f, false},
