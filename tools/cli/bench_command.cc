@@ -1,4 +1,4 @@
-// foretoken bench: parts of Foretoken, measured.
+// foretoken bench: measures parts of Foretoken.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -39,6 +39,7 @@ absl::Status RunEngine(EngineOptions options) {
       backend.threads > 0
           ? backend.threads
           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  // Engine buffers are sized by this, so the largest pass must fit.
   backend.max_rows = options.bench.max_rows();
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> made,
                              MakeBackend(backend));
@@ -56,13 +57,13 @@ void AddEngine(CLI::App& bench, Run& run) {
   engine->add_option("--model", backend.model, "Model directory");
   engine->add_option(
       "--random", backend.random_model,
-      absl::StrCat("Random weights instead, of a shape: ", NamedShapeList(),
+      absl::StrCat("Random weights of a shape instead: ", NamedShapeList(),
                    ", or d_model=2048,layers=12,heads=32,"
                    "kv_heads=4,d_ff=5632,vocab=32000"));
   engine->add_option("--backend", backend.backend, "auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
-  engine->add_option("--device", backend.device, "Which GPU")
+  engine->add_option("--device", backend.device, "GPU index")
       ->check(CLI::Range(0, 1023))
       ->capture_default_str();
   engine->add_option("--precision", backend.precision, "fp32 or bf16")
@@ -71,23 +72,25 @@ void AddEngine(CLI::App& bench, Run& run) {
   engine->add_option("--threads", backend.threads, "0: all processors")
       ->check(CLI::Range(0, ThreadPool::kMaxThreads))
       ->capture_default_str();
-  engine->add_option("--contexts", options->bench.contexts, "Tokens before")
+  engine
+      ->add_option("--contexts", options->bench.contexts,
+                   "Tokens committed before the pass")
       ->delimiter(',')
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  engine->add_option("--rows", options->bench.rows, "Rows of a pass")
+  engine->add_option("--rows", options->bench.rows, "Rows per pass")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   engine->add_option("--batch", options->batches,
-                     "Passes of many sessions at the last context: "
+                     "Also time passes of many sessions, at the last context: "
                      "SESSIONSxROWS,...");
   engine
       ->add_option("--prefill", options->bench.prefill_rows,
-                   "Prompt rows of one pass")
+                   "Prompt rows per pass")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  engine->add_option("--repeats", options->bench.repeats, "Of each pass")
+  engine->add_option("--repeats", options->bench.repeats, "Runs of each pass")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   engine->add_flag("--json", options->json, "One JSON object on stdout");

@@ -1,5 +1,5 @@
-// foretoken bench replay: the wall-clock speed-up of a mode on a model of some
-// shape with random weights, where a recording decides what is accepted
+// foretoken bench replay: wall-clock speed-up of a mode on a model of a given
+// shape with random weights; a recording decides what is accepted
 // (model_replay/model_replayer.h).
 #include <unistd.h>
 
@@ -37,11 +37,11 @@ namespace {
 
 using model_replay::RoundSource;
 
-// Of measuring what passes cost, before the replay.
+// Limit on measuring pass costs before the replay.
 constexpr absl::Duration kTimingBudget = absl::Minutes(1);
 constexpr char kRecordedMode[] = "recorded";
-// The draft model of the reference runs. A longer context than its own changes
-// no pass's cost, and no turn need be left out.
+// The draft model of the reference runs. A longer context than its own does not
+// change the cost of a pass, and avoids leaving out long turns.
 constexpr char kDraftShape[] = "llama-68m,max_positions=8192";
 
 struct ReplayOptions {
@@ -65,17 +65,18 @@ struct ReplayOptions {
   bool json = false;
 };
 
-// Two models may share a device: each takes what one session of the longest
-// turn needs, and not what it finds.
+// Two models may share a device, so each takes the KV cache that one session of
+// the longest turn needs, not all that is free.
 int64_t KvBytes(const ModelConfig& config, const RecordedSet& set,
                 int max_tree_nodes) {
-  constexpr int64_t kSlackTokens = 1024;  // of pages that are not full
+  constexpr int64_t kSlackTokens = 1024;  // for partly filled pages
   size_t longest = 0;
   for (const RecordedTurn& turn : set.turns) {
     longest = std::max(longest, turn.prompt.size() + turn.output.size());
   }
   const int64_t tokens =
       static_cast<int64_t>(longest) + 2 * max_tree_nodes + kSlackTokens;
+  // Keys and values, as f32 at the widest.
   return tokens * 2 * config.n_layers * config.n_kv_heads * config.head_dim *
          static_cast<int64_t>(sizeof(float));
 }
@@ -92,11 +93,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeRandom(
   backend.threads = options.threads;
   backend.max_rows = std::max(backend.max_rows, options.max_tree_nodes + 1);
   backend.max_backend_sessions = 2;
-  backend.prefix_reuse = false;
+  backend.prefix_reuse = false;  // every turn pays for its own prefill
   return MakeBackend(backend);
 }
 
-// A flag that the mode would ignore makes a number mean something else.
+// Refuse flags that the mode would ignore: a figure must mean what was asked.
 absl::Status CheckFlags(const ReplayOptions& options, const std::string& mode) {
   const bool recorded = mode == kRecordedMode;
   const std::pair<const char*, bool> idle[] = {
@@ -116,7 +117,7 @@ absl::Status CheckFlags(const ReplayOptions& options, const std::string& mode) {
   }
   if (recorded && options.steps.empty()) {
     return absl::InvalidArgumentError(
-        "--mode recorded: want --steps, the runs to replay");
+        "--mode recorded: want --steps with the runs to replay");
   }
   return absl::OkStatus();
 }
@@ -139,7 +140,7 @@ class ReplayBench {
   absl::StatusOr<Json> Run();
 
  private:
-  // What is replayed, `recorded` cut to the selection.
+  // Sets the turns to replay: `recorded`, reduced to the selection.
   absl::Status SelectTurns(RecordedSet recorded);
   absl::Status OpenBackends();
   absl::StatusOr<std::unique_ptr<RoundSource>> MakeSource(
@@ -175,6 +176,7 @@ absl::Status ReplayBench::SelectTurns(RecordedSet recorded) {
     setup_.turns_left_out = joined.left_out;
   }
   set_ = std::move(recorded);
+  // Selected after joining, so that each turn keeps its steps.
   const std::vector<size_t> stood =
       model_replay::Select(options_.selection, set_);
   for (const size_t i : stood) {
@@ -186,7 +188,7 @@ absl::Status ReplayBench::SelectTurns(RecordedSet recorded) {
 }
 
 absl::Status ReplayBench::OpenBackends() {
-  // Texts are checked before weights are drawn, which takes long.
+  // Validate the texts before generating weights, which takes long.
   FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config,
                              ParseRandomModel(options_.random));
   FORETOKEN_RETURN_IF_ERROR(
@@ -283,39 +285,43 @@ void AddModeOptions(CLI::App& command, ReplayOptions& options) {
       ->required();
   command
       .add_option("--max-tree-nodes", options.max_tree_nodes,
-                  "Draft nodes a round at most")
+                  "Maximum draft nodes per round")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
       .add_option("--state", options.state,
-                  "cold: nothing is kept between turns; online: state is kept "
-                  "from turn to turn")
+                  "cold: drop all state between turns; online: keep it from "
+                  "turn to turn")
       ->check(CLI::IsMember({"cold", "online"}))
       ->capture_default_str();
   command.add_option("--prior", options.prior,
                      "Static prior of mode auto (foretoken prior build)");
   command.add_option("--crest", options.crest,
-                     "CREST datastore of mode crest: snapshot file or name");
+                     "CREST datastore for mode crest: snapshot file or name");
   command
-      .add_option("--node-price", options.node_price,
-                  "Mode auto: measured cuts each tree to what pays here, as "
-                  "the orchestrator does; none verifies it whole, as replay")
+      .add_option(
+          "--node-price", options.node_price,
+          "Mode auto: measured cuts each tree to the nodes that pay "
+          "off, as the orchestrator does; none verifies whole trees, as "
+          "replay does")
       ->check(CLI::IsMember({"measured", "none"}))
       ->capture_default_str();
   command.add_option("--steps", options.steps,
-                     "Mode recorded: accept lengths by step of real runs, "
+                     "Mode recorded: accept lengths of real runs by step, "
                      "JSONL, gzip or plain");
   command.add_option("--method", options.method,
-                     "Mode recorded: part of the run's name, where --steps "
-                     "holds several");
+                     "Mode recorded: part of the run's name, if --steps "
+                     "contains several");
   command
       .add_option("--draft-random", options.draft_random,
-                  "Mode recorded: shape of the draft model, as --random")
+                  "Mode recorded: shape of the draft model, see --random")
       ->capture_default_str();
   command
-      .add_option("--draft-tokens", options.draft_tokens,
-                  "Mode recorded: tokens drafted a round; 0: as Hugging Face's "
-                  "heuristic, from 5, 2 more after a full round, else 1 less")
+      .add_option(
+          "--draft-tokens", options.draft_tokens,
+          "Mode recorded: tokens drafted per round; 0: Hugging Face's "
+          "heuristic, which starts at 5 and changes by +2 after a fully "
+          "accepted round, else by -1")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
 }
@@ -324,18 +330,18 @@ void AddSelectionOptions(CLI::App& command, ReplayOptions& options) {
   constexpr int64_t kMost = int64_t{1} << 40;
   command
       .add_option("--max-requests", options.selection.max_requests,
-                  "Only the first turns of the set; 0: all")
+                  "Replay only the first turns of the set; 0: all")
       ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();
   command
       .add_option("--requests-per-category",
                   options.selection.requests_per_category,
-                  "Only the first turns of each category; 0: all")
+                  "Replay only the first turns of each category; 0: all")
       ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();
   command
       .add_option("--max-new-tokens", options.selection.max_new_tokens,
-                  "Cut longer outputs; 0: none")
+                  "Cut outputs to this length; 0: no limit")
       ->check(CLI::Range(int64_t{0}, kMost))
       ->capture_default_str();
 }
@@ -345,8 +351,8 @@ void AddSelectionOptions(CLI::App& command, ReplayOptions& options) {
 void AddBenchReplayCommand(CLI::App& bench, Run& run) {
   CLI::App* command = bench.add_subcommand(
       "replay",
-      "The speed-up of a mode by the clock: real passes of a model with random "
-      "weights; a recording decides what is accepted.");
+      "Measures the wall-clock speed-up of a mode: real passes of a model with "
+      "random weights; a recording decides what is accepted.");
   const auto options = std::make_shared<ReplayOptions>();
   command
       ->add_option("--random", options->random,

@@ -1,4 +1,5 @@
-// foretoken convert: checkpoints of other programs as Hugging Face directories.
+// foretoken convert: converts checkpoints of other programs to Hugging Face
+// directories.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -43,8 +44,8 @@ std::string TokenizerConfigJson(const SentencePieceModel& model) {
          "\n";
 }
 
-// A .bin of llama2.c is rewritten as a SentencePiece model; a .model is one
-// already, and is copied once it is known to fit.
+// Rewrites a llama2.c .bin as a SentencePiece model; copies a .model after
+// checking that it fits the checkpoint.
 absl::StatusOr<TokenizerFiles> ConvertTokenizer(const std::string& path,
                                                 int32_t vocab_size) {
   const bool is_model = absl::EndsWith(path, ".model");
@@ -70,7 +71,7 @@ absl::StatusOr<TokenizerFiles> ConvertTokenizer(const std::string& path,
   return files;
 }
 
-// Nothing is written unless both files are sound.
+// Writes nothing unless both files are valid.
 absl::Status ConvertLlama2cModel(const ConvertOptions& options) {
   FORETOKEN_ASSIGN_OR_RETURN(const Llama2cFiles model,
                              ConvertLlama2cFile(options.checkpoint));
@@ -81,8 +82,10 @@ absl::Status ConvertLlama2cModel(const ConvertOptions& options) {
   std::filesystem::create_directories(options.out, error);
   if (error) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--out: ", options.out, ": cannot be made: ", error.message()));
+        "--out: ", options.out, ": cannot create: ", error.message()));
   }
+  // config.json comes last (WriteLlama2cFiles): a directory with one is
+  // complete.
   FORETOKEN_RETURN_IF_ERROR(
       WriteFileAtomically(options.out + "/tokenizer.model", tokenizer.model));
   FORETOKEN_RETURN_IF_ERROR(WriteFileAtomically(
@@ -113,7 +116,7 @@ void AddConvertCommand(CLI::App& app, Run& run) {
       ->required();
   llama2c
       ->add_option("--out", options->out,
-                   "The directory to write; made if it is not there")
+                   "Directory to write; created if missing")
       ->required();
   llama2c->callback([&run, options] {
     run = [options] { return ConvertLlama2cModel(*options); };

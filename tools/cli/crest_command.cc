@@ -137,7 +137,7 @@ absl::Status FinishOptions(BuildFlags& flags) {
       std::filesystem::temp_directory_path(error);
   if (error) {
     return absl::FailedPreconditionError(
-        "no folder for temporary files: give --work, or set TMPDIR");
+        "no folder for temporary files: pass --work, or set TMPDIR");
   }
   options.work_folder =
       !flags.work.empty() ? flags.work
@@ -149,6 +149,7 @@ absl::Status FinishOptions(BuildFlags& flags) {
 
 absl::Status Build(BuildFlags flags) {
   FORETOKEN_RETURN_IF_ERROR(FinishOptions(flags));
+  // Better to fail here than after hours of building.
   FORETOKEN_RETURN_IF_ERROR(CheckTarget(flags.out, flags.name));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                              Tokenizer::Load(flags.tokenizer));
@@ -175,7 +176,7 @@ absl::Status Lookup(const StoreFlags& flags) {
     TokenId token = 0;
     if (!absl::SimpleAtoi(id, &token) || token < 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--ids: \"", id, "\": want token ids, as 1,2,3"));
+          absl::StrCat("--ids: \"", id, "\": want token ids, e.g. 1,2,3"));
     }
     context.push_back(token);
   }
@@ -193,7 +194,7 @@ absl::Status Lookup(const StoreFlags& flags) {
 
 void AddBuild(CLI::App& crest, Run& run) {
   CLI::App* command = crest.add_subcommand(
-      "build", "Count n-grams of a corpus and store what follows them");
+      "build", "Count a corpus's n-grams and store their continuations");
   const auto flags = std::make_shared<BuildFlags>();
   CrestBuildOptions& options = flags->options;
   options.threads =
@@ -204,18 +205,17 @@ void AddBuild(CLI::App& crest, Run& run) {
                    "of sources; gzip or plain")
       ->required();
   command->add_option("--exclude-ids", options.corpus.exclude_id_files,
-                      "JSONL files: corpus rows with an id of theirs are left "
-                      "out");
+                      "JSONL files; corpus rows with one of their ids are "
+                      "left out");
   command->add_option("--suffix", options.corpus.suffixes,
-                      "Name endings of the files taken from folders");
+                      "Suffixes of the files taken from folders");
   command->add_flag("--skip-invalid", options.corpus.skip_invalid,
-                    "Leave out, and count, documents that are not valid "
-                    "UTF-8 or JSON, and what follows where a gzip file is "
-                    "broken");
+                    "Skip and count invalid input: documents that are not "
+                    "UTF-8 or JSON, and the rest of a damaged gzip file");
   command
       ->add_option("--max-line", flags->max_line,
-                   "Longer lines of the corpus are refused, or left out with "
-                   "--skip-invalid")
+                   "Maximum line length; longer lines are an error, or skipped "
+                   "with --skip-invalid")
       ->capture_default_str();
   command
       ->add_option("--tokenizer", flags->tokenizer,
@@ -223,22 +223,23 @@ void AddBuild(CLI::App& crest, Run& run) {
       ->required();
   command->add_option("--max-n", flags->max_n, "n-grams of 1..N tokens")
       ->check(CLI::Range(1, kMaxCrestN));
-  command->add_option("--only-n", flags->only_n, "n-grams of N tokens alone")
+  command->add_option("--only-n", flags->only_n, "n-grams of N tokens only")
       ->check(CLI::Range(1, kMaxCrestN));
-  command->add_option("--top", options.top, "n-grams kept of each length")
+  command->add_option("--top", options.top, "n-grams kept per length")
       ->required()
       ->check(CLI::Range(int64_t{1}, CrestBuildOptions::kMaxTop));
-  command->add_option("--tree-nodes", options.tree_nodes, "Nodes of a tree")
+  command
+      ->add_option("--tree-nodes", options.tree_nodes, "Maximum nodes per tree")
       ->check(CLI::Range(1, kMaxCrestNodes))
       ->capture_default_str();
   command
       ->add_option("--max-matches", options.max_matches,
-                   "Continuations gathered of an n-gram")
+                   "Continuations gathered per n-gram")
       ->check(CLI::Range(1, CrestBuildOptions::kMaxMatches))
       ->capture_default_str();
   command
       ->add_option("--continuation", options.continuation,
-                   "Tokens of a continuation")
+                   "Tokens per continuation")
       ->check(CLI::Range(1, CrestBuildOptions::kMaxContinuation))
       ->capture_default_str();
   command
@@ -248,24 +249,26 @@ void AddBuild(CLI::App& crest, Run& run) {
       ->capture_default_str();
   command
       ->add_option("--sample", flags->sample,
-                   "Which matches, where there are more")
+                   "Sample of an n-gram's matches, if there are more")
       ->check(CLI::IsMember({"uniform", "first"}))
       ->capture_default_str();
-  command->add_option("--seed", options.seed, "Of the uniform sample")
+  command->add_option("--seed", options.seed, "Seed of the uniform sample")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--min-count", options.min_count, "Rarer n-grams go")
+  command
+      ->add_option("--min-count", options.min_count,
+                   "Drop n-grams that occur less often")
       ->check(CLI::Range(int64_t{1}, CrestBuildOptions::kMaxTop))
       ->capture_default_str();
   command
       ->add_option("--memory", flags->memory,
-                   "Resident memory at most, as 1GiB")
+                   "Limit on resident memory, e.g. 1GiB")
       ->capture_default_str();
-  command->add_option("--threads", options.threads, "All cores by default")
+  command->add_option("--threads", options.threads, "Default: all cores")
       ->check(CLI::Range(1, ThreadPool::kMaxThreads));
   command->add_option("--work", flags->work,
-                      "Folder of intermediate files; an interrupted build "
-                      "goes on from there");
+                      "Folder for intermediate files, from which an "
+                      "interrupted build resumes");
   command->add_option("--out", flags->out, "Snapshot file to write");
   command->add_option("--name", flags->name,
                       "Name to publish under in FORETOKEN_POSTGRES_URL");
@@ -274,15 +277,15 @@ void AddBuild(CLI::App& crest, Run& run) {
 
 void AddLookup(CLI::App& crest, Run& run) {
   CLI::App* command =
-      crest.add_subcommand("lookup", "Show the tree that follows token ids");
+      crest.add_subcommand("lookup", "Show the token tree of token ids");
   const auto flags = std::make_shared<StoreFlags>();
   command->add_option("--store", flags->store, "Snapshot file or name")
       ->required();
-  command->add_option("--ids", flags->ids, "Token ids, as 1,2,3")->required();
+  command->add_option("--ids", flags->ids, "Token ids, e.g. 1,2,3")->required();
   command
       ->add_option("--index-memory", flags->index_memory,
-                   "Read a named datastore up to this size into memory first; "
-                   "a larger one is asked in PostgreSQL")
+                   "Load a named datastore of up to this size into memory; "
+                   "query PostgreSQL for a larger one")
       ->capture_default_str();
   command->callback(
       [flags, &run] { run = [flags] { return Lookup(*flags); }; });
@@ -298,7 +301,7 @@ absl::Status Verify(const StoreFlags& flags) {
   if (!flags.tokenizer.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(flags.tokenizer));
   }
-  // Opening checks every record and checksum.
+  // Opening a store validates every record and checksum.
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::shared_ptr<CrestSource> source,
       OpenCrestSource(flags.store, tokenizer.get(), UINT64_MAX));
@@ -309,7 +312,7 @@ absl::Status Verify(const StoreFlags& flags) {
 
 void AddStats(CLI::App& crest, Run& run) {
   CLI::App* command =
-      crest.add_subcommand("stats", "How a datastore was built, its size");
+      crest.add_subcommand("stats", "Show how a datastore was built, its size");
   const auto flags = std::make_shared<StoreFlags>();
   command->add_option("--store,store", flags->store, "Snapshot file or name")
       ->required();
@@ -318,7 +321,7 @@ void AddStats(CLI::App& crest, Run& run) {
 
 void AddVerify(CLI::App& crest, Run& run) {
   CLI::App* command = crest.add_subcommand(
-      "verify", "Read a whole datastore and check every record");
+      "verify", "Read a whole datastore and validate every record");
   const auto flags = std::make_shared<StoreFlags>();
   command->add_option("--store,store", flags->store, "Snapshot file or name")
       ->required();
@@ -330,7 +333,7 @@ void AddVerify(CLI::App& crest, Run& run) {
 
 void AddList(CLI::App& crest, Run& run) {
   CLI::App* command = crest.add_subcommand(
-      "list", "The versions in FORETOKEN_POSTGRES_URL, one JSON array");
+      "list", "List the versions in FORETOKEN_POSTGRES_URL as a JSON array");
   command->callback([&run] {
     run = []() -> absl::Status {
       FORETOKEN_ASSIGN_OR_RETURN(const Json list, ListDatastores());
@@ -344,7 +347,7 @@ void AddDrop(CLI::App& crest, Run& run) {
       "drop", "Remove a datastore, or one version of it, from PostgreSQL");
   const auto flags = std::make_shared<StoreFlags>();
   command->add_option("--name,name", flags->store, "Name")->required();
-  command->add_option("--version", flags->version, "This version alone")
+  command->add_option("--version", flags->version, "Drop only this version")
       ->check(CLI::PositiveNumber);
   command->callback([flags, &run] {
     run = [flags] { return DropDatastore(flags->store, flags->version); };
@@ -355,7 +358,7 @@ void AddDrop(CLI::App& crest, Run& run) {
 
 void AddCrestCommand(CLI::App& app, Run& run) {
   CLI::App* crest = app.add_subcommand(
-      "crest", "Datastores of n-grams and the token trees that follow them");
+      "crest", "Datastores of n-grams and their continuation trees");
   crest->require_subcommand(1);
   AddBuild(*crest, run);
   AddLookup(*crest, run);

@@ -21,6 +21,7 @@
 
 namespace foretoken::cli {
 
+// Datastore names have neither slashes nor dots.
 bool IsSnapshotPath(const std::string& file_or_name) {
   return file_or_name.find_first_of("/.") != std::string::npos ||
          access(file_or_name.c_str(), F_OK) == 0;
@@ -75,6 +76,7 @@ absl::StatusOr<Json> ListDatastores() {
                              ConnectStore());
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<crest::PgVersion> versions,
                              store->List());
+  // Damaged versions are listed too, with the defect.
   Json list = Json::array();
   for (const crest::PgVersion& version : versions) {
     if (!version.damage.ok()) {
@@ -120,7 +122,7 @@ namespace {
 
 absl::Status NoPostgres() {
   return absl::FailedPreconditionError(
-      "this build has no PostgreSQL (FORETOKEN_SERVICES=OFF): want a snapshot "
+      "this build lacks PostgreSQL (FORETOKEN_SERVICES=OFF): want a snapshot "
       "file");
 }
 
@@ -226,7 +228,7 @@ absl::StatusOr<uint64_t> ParseBytes(const std::string& text) {
   if (!absl::SimpleAtoi(digits, &value) ||
       value > std::numeric_limits<uint64_t>::max() / factor) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", text, "\": want bytes, as 512MiB or 1000000"));
+        absl::StrCat("\"", text, "\": want bytes, e.g. 512MiB or 1000000"));
   }
   return value * factor;
 }

@@ -19,7 +19,7 @@
 namespace foretoken::cli {
 namespace {
 
-// Far more than any cache; reads of it stream from memory.
+// Far larger than any cache, so that reading it streams from memory.
 constexpr int64_t kReadBytes = int64_t{512} << 20;
 
 double Median(std::vector<double> values) {
@@ -36,8 +36,9 @@ double Seconds(absl::FunctionRef<void()> work) {
   return taken.count();
 }
 
-// Reads a large buffer on all threads, as fast as it goes: each time in every
-// way of `kAhead`, since no one of them is the fastest on every machine.
+// Reads a large buffer on all threads as fast as possible: each time with every
+// prefetch distance in `kAhead`, since no single one is the fastest on every
+// machine.
 class ReadBandwidth {
  public:
   static absl::StatusOr<std::unique_ptr<ReadBandwidth>> Create(int threads) {
@@ -49,7 +50,7 @@ class ReadBandwidth {
   }
   explicit ReadBandwidth(int threads) : pool_(threads) {}
 
-  // Of the fastest of these reads.
+  // Bandwidth of the fastest of these reads.
   double GigabytesPerSecond() {
     double best = 0.0;
     for (const int64_t ahead : kAhead) best = std::max(best, Read(ahead));
@@ -57,8 +58,8 @@ class ReadBandwidth {
   }
 
  private:
-  // Left to the processor; fetched by hand at two distances, of which the
-  // last is the one of the matrix products.
+  // Hardware prefetching only, then two distances of software prefetching, of
+  // which the last is that of the matrix products.
   static constexpr int64_t kAhead[] = {0, 4096, 16384};
 
   double Read(int64_t ahead) {
@@ -79,10 +80,10 @@ class ReadBandwidth {
   HugeBuffer buffer_;
 };
 
-// Sessions of one context, and how long passes over them took.
+// Sessions with one context length, and the times of passes over them.
 struct PassTimes {
   int64_t context = 0;
-  int32_t rows = 0;  // of each session
+  int32_t rows = 0;  // per session
   std::vector<SessionId> sessions;
   std::vector<double> seconds;
   bool batch = false;
@@ -95,6 +96,7 @@ class EngineBench {
       : backend_(std::move(backend)), options_(options) {
     const int32_t rows = options_.max_rows();
     for (int32_t i = 0; i < rows; ++i) {
+      // Arbitrary tokens; the cost does not depend on them.
       tokens_.push_back((i * 7919 + 13) % backend_->config().vocab_size);
       parents_.push_back(i - 1);
       all_rows_.push_back(i);
@@ -117,7 +119,7 @@ class EngineBench {
 
   std::unique_ptr<Backend> backend_;
   const EngineBenchOptions options_;
-  std::unique_ptr<ReadBandwidth> reads_;  // where memory is the processor's
+  std::unique_ptr<ReadBandwidth> reads_;  // for backends in main memory
   std::vector<TokenId> tokens_;
   std::vector<int32_t> parents_;   // a chain
   std::vector<int32_t> all_rows_;  // 0, 1, 2, ...
@@ -163,11 +165,11 @@ bool EngineBench::Fits(int64_t context, int32_t rows) const {
   const int32_t limit = backend_->config().max_positions;
   if (context + rows <= limit) return true;
   FORETOKEN_LOG(kWarning, "context ", context,
-                " left out: the model's limit is ", limit, " positions");
+                " skipped: the model's limit is ", limit, " positions");
   return false;
 }
 
-// Room for the rows is there before the pass, as it is in a service.
+// Reserves the rows' KV pages before timing, as a service does.
 absl::Status EngineBench::OpenPasses() {
   const int32_t most =
       *std::max_element(options_.rows.begin(), options_.rows.end());
@@ -208,17 +210,18 @@ absl::Status EngineBench::MeasureYardstick() {
                                backend_->MeasureCopyBandwidth());
     gb_s = bytes_per_second * 1e-9;
   }
+  // The best of all repeats: other load can only lower a measurement.
   best_gb_s_ = std::max(best_gb_s_, gb_s);
   return absl::OkStatus();
 }
 
-// Everything that is compared is measured in turn, so that a spell of other
-// work on the machine falls on all alike; each time from another pass on, so
-// that none is always the one after the reads.
+// Measures everything that is compared in turn, so that other load on the
+// machine affects all of it alike. Each repeat starts with another pass, so
+// that no pass always follows the bandwidth reads.
 absl::Status EngineBench::Repeat(int repeat, SessionId empty) {
-  const bool warms_up = repeat == 0;
+  const bool warms_up = repeat == 0;  // measured, but not counted
   FORETOKEN_RETURN_IF_ERROR(MeasureYardstick());
-  // The reads left the caches without a line of the model's.
+  // The reads evicted the model from the caches.
   FORETOKEN_RETURN_IF_ERROR(
       TimePass({empty}, 1, RowOutputs::kAllRows).status());
   for (size_t step = 0; step < passes_.size(); ++step) {
@@ -240,13 +243,15 @@ absl::Status EngineBench::Run() {
                             backend_->config().max_positions});
   FORETOKEN_ASSIGN_OR_RETURN(const double copies,
                              backend_->MeasureCopyBandwidth());
+  // 0: the backend computes in main memory, so measure that instead.
   if (copies == 0.0) {
     FORETOKEN_ASSIGN_OR_RETURN(reads_, ReadBandwidth::Create(options_.threads));
   }
   FORETOKEN_RETURN_IF_ERROR(OpenPasses());
   FORETOKEN_RETURN_IF_ERROR(OpenBatches());
   if (passes_.empty()) {
-    return absl::InvalidArgumentError("bench engine: no context is left");
+    return absl::InvalidArgumentError(
+        "bench engine: every context is too long");
   }
   FORETOKEN_ASSIGN_OR_RETURN(const SessionId empty, OpenAt(0));
   // Repeat 0 warms up.
@@ -256,8 +261,8 @@ absl::Status EngineBench::Run() {
   return absl::OkStatus();
 }
 
-// Of the smallest pass at `context`: one row, unless other counts were asked
-// for.
+// Median time of the smallest pass at `context`: one row, unless other counts
+// were requested.
 double EngineBench::OneRow(int64_t context) const {
   for (const PassTimes& pass : passes_) {
     if (!pass.batch && pass.context == context) return Median(pass.seconds);
@@ -282,6 +287,8 @@ Json EngineBench::Report() const {
   report[reads_ != nullptr ? "read_bandwidth_gb_s" : "copy_bandwidth_gb_s"] =
       best_gb_s_;
   const double first = Median(passes_[0].seconds);
+  // A pass reads every weight once, so this is the share of the bandwidth that
+  // one row achieves.
   report["bandwidth_share"] =
       first > 0.0 ? static_cast<double>(backend_->weight_bytes_per_pass()) /
                         first * 1e-9 / best_gb_s_

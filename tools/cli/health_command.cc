@@ -1,4 +1,5 @@
-// foretoken health: are servers serving? For start scripts and probes.
+// foretoken health: checks that servers are serving, for start scripts and
+// probes.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -24,12 +25,13 @@ struct HealthOptions {
   double wait_seconds = 0;
 };
 
-// Asks until the server serves or `until` has passed: at least once.
+// Checks until the server serves or `until` has passed; at least once.
 absl::Status AwaitServing(const std::string& address,
                           const rpc::ChannelOptions& options,
                           absl::Time until) {
   while (true) {
-    // A channel that was refused once waits for seconds: a new one does not.
+    // A channel backs off for seconds after a refused connection; a new one
+    // connects at once.
     FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                                rpc::CreateChannel(address, options));
     const absl::StatusOr<bool> serving =
@@ -59,14 +61,14 @@ absl::Status Health(const HealthOptions& options) {
 void AddHealthCommand(CLI::App& app, Run& run) {
   auto options = std::make_shared<HealthOptions>();
   CLI::App* command = app.add_subcommand(
-      "health", "Ask servers whether they serve; fails unless all do");
+      "health", "Check that servers are serving; fails unless all are");
   command
       ->add_option("--server", options->servers,
                    "HOST:PORT or unix:/PATH; may be repeated")
       ->required();
   command
       ->add_option("--wait", options->wait_seconds,
-                   "Seconds to wait for them to serve")
+                   "Seconds to wait until they serve")
       ->check(CLI::Range(0.0, 86400.0));
   AddServerFlags(*command, options->access);
   command->callback(

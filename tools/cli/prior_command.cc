@@ -1,4 +1,4 @@
-// foretoken prior build: a static prior for mode auto, out of a corpus
+// foretoken prior build: builds a static prior for mode auto from a corpus
 // (common/drafting/static_prior.h).
 #include <unistd.h>
 
@@ -57,13 +57,13 @@ absl::Status Build(const Flags& flags) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::string bytes,
                              BuildPrior(corpus, options));
   FORETOKEN_RETURN_IF_ERROR(WriteFileAtomically(flags.out, bytes));
-  // Read back: what was written is what will be served.
+  // Read the file back: this validates exactly what will be served.
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::shared_ptr<const StaticPrior> prior,
       StaticPrior::Open(flags.out, tokenizer->fingerprint()));
   absl::PrintF(
       "%s: %d bytes, %d n-grams (%.2f bytes each), order %d, from %d "
-      "documents, %d left out for their id\n",
+      "documents, %d left out by id\n",
       flags.out, prior->bytes(), prior->entries(),
       static_cast<double>(prior->bytes()) /
           static_cast<double>(prior->entries()),
@@ -77,7 +77,7 @@ void AddPriorCommand(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("prior", "Static priors of mode auto");
   command->require_subcommand(1);
   CLI::App* build = command->add_subcommand(
-      "build", "Make a compact n-gram prior from a corpus");
+      "build", "Build a compact n-gram prior from a corpus");
   const auto flags = std::make_shared<Flags>();
   build
       ->add_option("--corpus", flags->corpus,
@@ -85,16 +85,16 @@ void AddPriorCommand(CLI::App& app, Run& run) {
                    "or folders of them; gzip or plain")
       ->required();
   build->add_option("--exclude-ids", flags->exclude_ids,
-                    "Recorded sets: corpus rows with an id of theirs are left "
-                    "out");
+                    "Recorded sets; corpus rows with one of their ids are "
+                    "left out");
   build
       ->add_option("--tokenizer", flags->tokenizer,
                    "tokenizer.json, tokenizer.model or a model directory")
       ->required();
   build
       ->add_option("--max-bytes", flags->max_bytes,
-                   "Size of the file at most; the least useful n-grams are "
-                   "left out")
+                   "Maximum size of the file; the least useful n-grams are "
+                   "dropped")
       ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   build->add_option("--order", flags->order, "Longest n-gram")

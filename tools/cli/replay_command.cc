@@ -1,5 +1,5 @@
-// foretoken replay: how far every draft would have been accepted, measured on
-// recorded outputs (common/drafting/replay.h).
+// foretoken replay: measures how many tokens of every draft would have been
+// accepted on recorded outputs (common/drafting/replay.h).
 #include <unistd.h>
 
 #include <cstdio>
@@ -59,13 +59,14 @@ absl::Status Print(const std::string& text) {
   return absl::OkStatus();
 }
 
-// A flag that the mode would ignore makes a number mean something else.
+// Refuse flags that the mode would ignore: a figure must mean what was asked.
 absl::Status CheckFlagsOfMode(const Flags& flags, const std::string& mode) {
   const auto unused = [&](absl::string_view flag, absl::string_view modes) {
     return absl::InvalidArgumentError(absl::StrCat(
         flag, ": mode \"", mode, "\" has no use for it, only ", modes));
   };
   if (!flags.prior.empty() && mode != "auto") return unused("--prior", "auto");
+  // Only these drafters have state that outlives a request.
   const bool keeps = mode == "auto" || mode == "phrase_pool";
   if (!flags.history.empty() && !keeps) {
     return unused("--history", "auto and phrase_pool");
@@ -157,30 +158,31 @@ void AddReplayCommand(CLI::App& app, Run& run) {
       ->required();
   command
       ->add_option("--max-tree-nodes", flags->max_tree_nodes,
-                   "Draft nodes a round at most")
+                   "Maximum draft nodes per round")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
       ->add_option("--state", flags->state,
-                   "cold: nothing is kept between turns; online: state is "
-                   "kept from turn to turn of a set")
+                   "cold: drop all state between turns; online: keep it from "
+                   "turn to turn of a set")
       ->check(CLI::IsMember({"cold", "online"}))
       ->capture_default_str();
   command->add_option("--history", flags->history,
-                      "Recorded sets whose outputs stand in the history "
-                      "before the first turn of every set");
+                      "Recorded sets whose outputs are in the history before "
+                      "the first turn of every set");
   command->add_option("--crest", flags->crest,
-                      "CREST datastore of mode crest: snapshot file or name");
+                      "CREST datastore for mode crest: snapshot file or name");
   command->add_option("--index-memory", flags->index_memory,
-                      "Hold a named CREST datastore up to this size in memory "
-                      "(1GiB unless given); ask PostgreSQL for a larger one");
+                      "Load a named CREST datastore of up to this size into "
+                      "memory (default 1GiB); query PostgreSQL for a larger "
+                      "one");
   command->add_option("--rest-corpus", flags->rest_corpus,
-                      "Corpus of mode rest: JSONL, text files or folders");
+                      "Corpus for mode rest: JSONL, text files or folders");
   command->add_option("--exclude-ids", flags->exclude_ids,
-                      "JSONL files: rows of the REST corpus with an id of "
-                      "theirs are left out");
+                      "JSONL files; rows of the REST corpus with one of their "
+                      "ids are left out");
   command->add_option("--prior", flags->prior,
-                      "Static prior of mode auto (foretoken prior build)");
+                      "Static prior for mode auto (foretoken prior build)");
   command->add_flag("--json", flags->json, "One line of JSON on stdout");
   command->callback(
       [flags, &run] { run = [flags] { return Replay(*flags); }; });

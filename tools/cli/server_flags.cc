@@ -3,12 +3,12 @@
 namespace foretoken::cli {
 
 void AddServerFlags(CLI::App& command, ServerFlags& flags) {
-  CLI::Option* ca = command.add_option(
-      "--server-tls-ca", flags.tls_ca,
-      "PEM roots of the server's certificate; switches TLS on");
+  CLI::Option* ca =
+      command.add_option("--server-tls-ca", flags.tls_ca,
+                         "PEM roots for the server's certificate; enables TLS");
   CLI::Option* cert =
       command.add_option("--server-tls-cert", flags.tls_cert,
-                         "PEM certificate to show, where the server wants one");
+                         "PEM client certificate, if the server requires one");
   CLI::Option* key = command.add_option("--server-tls-key", flags.tls_key,
                                         "PEM key of that certificate");
   cert->needs(key)->needs(ca);
@@ -18,7 +18,7 @@ void AddServerFlags(CLI::App& command, ServerFlags& flags) {
                   "Name in the server's certificate, if not its address")
       ->needs(ca);
   command.add_flag("--server-insecure", flags.insecure,
-                   "Allow a server beyond this machine without TLS");
+                   "Allow a remote server without TLS");
 }
 
 }  // namespace foretoken::cli

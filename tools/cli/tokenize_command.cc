@@ -1,4 +1,4 @@
-// foretoken tokenize, foretoken detokenize: JSON lines in, JSON lines out.
+// foretoken tokenize and detokenize: JSON lines in, JSON lines out.
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -54,7 +54,7 @@ absl::Status WriteLine(const Json& value) {
   return absl::OkStatus();
 }
 
-// Lines before a bad one are written out; the bad one ends the command.
+// Writes the results of all lines before a bad one, which ends the command.
 absl::Status ForEachLine(const LineWork& work) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                              LineReader::Open("-"));
@@ -101,11 +101,11 @@ void AddLineCommand(CLI::App& app, Run& run, const char* name,
 
 void AddTokenizeCommands(CLI::App& app, Run& run) {
   AddLineCommand(app, run, "tokenize",
-                 "{\"text\": ...} a line in, {\"ids\": [...]} a line out; "
+                 "Reads {\"text\": ...} lines, writes {\"ids\": [...]} lines; "
                  "without BOS",
                  Tokenize);
   AddLineCommand(app, run, "detokenize",
-                 "{\"ids\": [...]} a line in, {\"text\": ...} a line out",
+                 "Reads {\"ids\": [...]} lines, writes {\"text\": ...} lines",
                  Detokenize);
 }
 

@@ -12,7 +12,7 @@ double Ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
 
 double Total(const SideSeconds& side) { return side.prefill + side.decode; }
 
-// The mean over questions of tokens over seconds.
+// Mean over questions of tokens per second.
 class MeanSpeed {
  public:
   void Add(const std::string& question, double tokens, double seconds) {
@@ -78,6 +78,7 @@ ReplaySummary::ReplaySummary(absl::Span<const TurnResult* const> of)
     plain.decode += turn->plain.decode;
     speculative.prefill += turn->speculative.prefill;
     speculative.decode += turn->speculative.decode;
+    // Spec-Bench counts the token from prefill too.
     const double written = static_cast<double>(turn->tokens) + 1.0;
     plain_speed.Add(turn->id, written, Total(turn->plain));
     speculative_speed.Add(turn->id, written, Total(turn->speculative));

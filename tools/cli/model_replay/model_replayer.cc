@@ -15,7 +15,7 @@
 namespace foretoken::model_replay {
 namespace {
 
-// Of the first turn, before anything is counted.
+// Length of the warm-up, a part of the first turn that is not counted.
 constexpr size_t kWarmUpTokens = 32;
 
 class Stopwatch {
@@ -99,6 +99,7 @@ absl::Status ModelReplayer::Plain(const RecordedTurn& turn,
   Stopwatch watch;
   FORETOKEN_RETURN_IF_ERROR(session->Append(turn.prompt));
   result.plain.prefill = watch.Seconds();
+  // Output token 0 comes from prefill.
   watch = Stopwatch();
   for (size_t done = 1; done < turn.output.size(); ++done) {
     FORETOKEN_RETURN_IF_ERROR(
@@ -141,12 +142,14 @@ absl::Status ModelReplayer::Speculative(size_t index, const RecordedTurn& turn,
     VerifiedRound round;
     round.draft_rows = tree_.size();
     round.accepted = static_cast<int32_t>(path_.size());
-    // Rows of the pass: the last committed token, then the accepted nodes.
+    // Row 0 of the pass is the last committed token, row i + 1 is node i.
     for (int32_t& node : path_) ++node;
     path_.insert(path_.begin(), 0);
     FORETOKEN_RETURN_IF_ERROR(session->Commit(path_));
     round.pass_time = absl::Seconds(pass.Seconds());
 
+    // A round commits the accepted tokens and the bonus token, as many as path_
+    // has rows. The last round ends with the recording.
     const size_t committed = std::min(path_.size(), output.size() - done);
     FORETOKEN_RETURN_IF_ERROR(Timed(
         [&] { return source_.Commit(output.subspan(done, committed), &round); },
@@ -171,6 +174,7 @@ absl::StatusOr<TurnResult> ModelReplayer::ReplayTurn(size_t index,
   TurnResult result;
   result.id = turn.id;
   result.category = turn.category;
+  // Alternate which side goes first.
   if (index % 2 == 0) FORETOKEN_RETURN_IF_ERROR(Plain(turn, result));
   FORETOKEN_RETURN_IF_ERROR(Speculative(index, turn, result));
   if (index % 2 != 0) FORETOKEN_RETURN_IF_ERROR(Plain(turn, result));
@@ -183,6 +187,7 @@ absl::StatusOr<std::vector<TurnResult>> ModelReplayer::Replay(
     return Annotate(
         status, absl::StrCat(set.file, ": ", Name(index, set.turns[index])));
   };
+  // Warm up caches and buffers on a part of the first turn.
   if (!set.turns.empty()) {
     RecordedTurn first = set.turns.front();
     first.output.resize(std::min(first.output.size(), kWarmUpTokens));

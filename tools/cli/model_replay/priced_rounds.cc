@@ -14,7 +14,7 @@
 namespace foretoken::model_replay {
 namespace {
 
-// One drafter for all requests, as a source of each.
+// Presents one drafter, shared by all requests, as a source of each request.
 class Borrowed final : public Drafter {
  public:
   explicit Borrowed(Drafter& drafter) : drafter_(drafter) {}
@@ -44,6 +44,7 @@ PricedRounds::PricedRounds(std::unique_ptr<Drafter> drafter, PassTiming timing,
   options_.estimates = std::make_shared<orchestrator::DraftEstimates>();
 }
 
+// Costs start from what the passes so far have cost.
 absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
   std::vector<std::pair<int32_t, double>> costs;
   for (const PassTiming::Point& point : timing_.points()) {
@@ -78,6 +79,7 @@ absl::Status PricedRounds::Commit(absl::Span<const TokenId> tokens,
   committed.tokens = tokens;
   committed.max_depth = options_.limits.max_draft_nodes;
   if (round != nullptr) {
+    // The pass also had the row of the last committed token.
     timing_.Observe(round->draft_rows + 1, round->pass_time);
     result.stats.draft_rows = round->draft_rows;
     result.stats.accepted = round->accepted;
@@ -92,6 +94,7 @@ absl::Status PricedRounds::Commit(absl::Span<const TokenId> tokens,
 }
 
 void PricedRounds::End() {
+  // The request's source borrows the drafter: end it first.
   drafting_.reset();
   drafter_->EndRequest();
 }

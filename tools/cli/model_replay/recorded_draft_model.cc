@@ -8,7 +8,7 @@
 namespace foretoken::model_replay {
 
 TokenId RecordedDraftModel::Token(size_t position, bool right) const {
-  // The recording may have been cut short.
+  // The recording may have been cut short; any token will do then.
   const TokenId token =
       position < turn_->output.size() ? turn_->output[position] : 0;
   if (right) return token;
@@ -16,11 +16,12 @@ TokenId RecordedDraftModel::Token(size_t position, bool right) const {
 }
 
 absl::Status RecordedDraftModel::RunChain(size_t position, int32_t right) {
+  // The last token of a draft is never read by the draft model itself.
   for (int32_t i = 0; i + 1 < drafted_; ++i) {
     FORETOKEN_RETURN_IF_ERROR(
         session_->Pass({Token(position + i, i < right)}, {kRootParent}));
     ++passes_;
-    if (i >= right) continue;
+    if (i >= right) continue;  // a wrong token never becomes context
     FORETOKEN_RETURN_IF_ERROR(session_->Commit({0}));
     ++read_;
   }
@@ -35,7 +36,9 @@ absl::Status RecordedDraftModel::Start(size_t index, const RecordedTurn& turn) {
   committed_ = read_ = 0;
   drafted_ = schedule_.First();
   const int32_t right = turn_steps_->front() - 1;
+  // The first step drafted before any verification: see the header.
   first_waits_ = right > 0;
+  // Reading the prompt is the step's first pass; RunChain runs the others.
   FORETOKEN_RETURN_IF_ERROR(session_->Append(turn.prompt));
   return RunChain(0, right);
 }
@@ -59,7 +62,7 @@ absl::Status RecordedDraftModel::Draft(DraftTree& tree) {
   if (!first) FORETOKEN_RETURN_IF_ERROR(RunNextStep());
   const int32_t right = (*turn_steps_)[next_step_ - 1] - 1;
   tree.Clear();
-  // The first step's draft begins with the token that prefill gave.
+  // The draft of the first step begins with the token from prefill.
   const size_t position = first ? 0 : committed_;
   for (int32_t i = first ? 1 : 0; i < drafted_; ++i) {
     tree.Add(Token(position + i, i < right), tree.size() - 1, 1.0f);

@@ -15,7 +15,7 @@
 namespace foretoken::model_replay {
 namespace {
 
-// Of a turn; far above any recording.
+// Limit per turn, far above any recording.
 constexpr int64_t kMaxNewTokens = 1 << 20;
 
 absl::Status Wrong(absl::string_view field, absl::string_view want) {
@@ -55,6 +55,7 @@ absl::StatusOr<std::vector<TurnSteps>> ReadTurns(const Json& row) {
   if (tokens.size() != steps.size()) {
     return Wrong("decoding_steps", "as many turns as new_tokens");
   }
+  // accept_lengths runs over all turns; cut it by the steps of each.
   std::vector<TurnSteps> turns;
   size_t at = 0;
   for (size_t turn = 0; turn < tokens.size(); ++turn) {
@@ -96,11 +97,9 @@ absl::Status CheckSteps(const TurnSteps& steps, const DraftSchedule& schedule,
   int32_t drafted = schedule.First();
   for (size_t i = 0; i < steps.size(); ++i) {
     if (drafted > max_tree_nodes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("step ", i, " drafts ", drafted,
-                       " tokens, more than the ", max_tree_nodes,
-                       " nodes of a "
-                       "tree"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "step ", i, " drafts ", drafted, " tokens, more than the ",
+          max_tree_nodes, " nodes of a tree"));
     }
     if (steps[i] - 1 > drafted) {
       return absl::InvalidArgumentError(absl::StrCat("step ", i, " accepted ",
@@ -176,6 +175,7 @@ absl::StatusOr<StepsSet> JoinSteps(RecordedSet set, const RecordedRun& run,
                  absl::StrCat(run.method, ": ", turn.id, " turn ", number)));
     const size_t length =
         std::accumulate(steps.begin(), steps.end(), size_t{0});
+    // The set's output stands in for the run's own text, which is not recorded.
     const size_t own = turn.output.size();
     turn.output.resize(length);
     for (size_t i = own; i < length; ++i) turn.output[i] = turn.output[i - own];
