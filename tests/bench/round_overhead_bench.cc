@@ -146,7 +146,7 @@ class Watch final : public orc::Verifier {
   const std::vector<double>& rounds() const { return rounds_; }
   const std::vector<double>& passes() const { return passes_; }
   const std::vector<double>& raws() const { return raws_; }
-  // Of rounds(), what the verifier took beside the pass.
+  // The part of rounds() that the verifier took outside the pass.
   const std::vector<double>& verify() const { return verify_; }
 
  private:
@@ -239,7 +239,7 @@ class Services {
   }
 
   const Sizes& sizes() const { return sizes_; }
-  // Of all rounds so far, the verifier's part of the overhead.
+  // The verifier's part of the overhead, for all rounds so far.
   const std::vector<double>& verify() const { return verify_; }
 
  private:

@@ -37,8 +37,8 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// One that nobody has now, and that no connection of another test is given:
-// below the range of those. Each process begins elsewhere.
+// Returns a free port below the ephemeral range, so that no connection of
+// another test gets it. Each process starts at a different port.
 int FreePort() {
   static int next = 10000 + getpid() % 2000 * 10;
   while (true) {

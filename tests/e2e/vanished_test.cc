@@ -1,5 +1,5 @@
-// Whoever vanishes without a word, client or orchestrator, leaves nothing
-// behind on those it used.
+// A client or orchestrator that vanishes without closing its streams leaves
+// nothing behind on the services it used.
 #include <signal.h>
 
 #include <string>
@@ -17,7 +17,7 @@
 namespace foretoken::testing {
 namespace {
 
-constexpr int kLongText = 1 << 19;  // tokens: nobody reads it to its end
+constexpr int kLongText = 1 << 19;  // tokens; far more than the test reads
 constexpr int64_t kPages = 1 << 12;
 
 std::unique_ptr<TestVerifier> StartLongVerifier(const std::string& address) {

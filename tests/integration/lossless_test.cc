@@ -157,7 +157,8 @@ TEST(LosslessTest, SamplingHasTheTargetsDistributionWithAndWithoutDrafts) {
   const std::vector<TokenId> prompt = {1, 2, 3, 1, 2, 3, 1, 2};
 
   for (const char* mode : {"off", "prompt_lookup"}) {
-    // Of the second token, by the first: it comes out of a verified tree.
+    // Counts of the second token given the first; the second comes from a
+    // verified tree.
     std::map<TokenId, std::map<TokenId, int>> counts;
     std::map<TokenId, int> first;
     int64_t drafted = 0;

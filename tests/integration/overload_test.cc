@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kRequests = 1000;
 constexpr int kRoom = 100;
-// Of resident memory over ten batches; 1.2 to 2.3 MB were measured. Sanitizers
-// keep what was freed.
+// Growth of resident memory over ten batches; 1.2 to 2.3 MB were measured.
+// Sanitizers do not return freed memory.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int64_t kMaxGrowth = int64_t{1} << 40;
 #else

@@ -181,7 +181,7 @@ TEST_F(WarmStartTest, GarbageValuesAreRefusedAndCounted) {
   const std::vector<std::string> keys = Keys();
   ASSERT_EQ(keys.size(), 4u);
   for (const std::string& key : keys) {
-    // Of another scope, cut off, and nothing at all.
+    // Records of another scope, an empty one, and a truncated one.
     redis_.Command({"LPUSH", key, "FTWR\x01 nonsense", "", "FTWR"});
   }
   auto trie = StartWith(redis_.url());

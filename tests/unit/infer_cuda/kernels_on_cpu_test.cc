@@ -190,7 +190,7 @@ TEST_F(KernelsOnCpuTest, AttentionInSlabsChangesNothing) {
 TEST_F(KernelsOnCpuTest, BatchMatesChunksAndTheOrderOfATreeChangeNothing) {
   const auto reference = MakeKernels(config_, SmallOptions(false));
   const auto backend = MakeKernels(config_, SmallOptions());
-  // Of a session of its own that took its context in two chunks.
+  // The same in a separate session whose context came in two chunks.
   const auto alone = [&](const std::vector<TokenId>& context,
                          const std::vector<TokenId>& path) {
     const SessionId session = reference->Open("", {})->session;

@@ -181,7 +181,7 @@ TEST(DraftEngineTest, LongPromptsAreReadInChunks) {
   for (int i = 0; i < 700; ++i) prompt.push_back(1 + i * 7 % 49);
   EngineFixture f{FakeBackendOptions()};  // 256 rows a pass
   const SessionId key = f.Open(MakeOpen("draft_model", prompt));
-  f.RunAll();  // nobody asked: the prompt is read all the same
+  f.RunAll();  // the prompt is read before the first request for a draft
   EXPECT_EQ(f.engine.totals().text_rows, 699);
   EXPECT_THAT(f.Ask(key, MakeRound(701, {20})).tree.tokens,
               ElementsAreArray(Decode(Joined(prompt, {20}), 700, 5, {})));

@@ -32,7 +32,7 @@ class CircuitBreakerTest : public ::testing::Test {
     for (int i = 0; i < times; ++i) FailNow();
   }
 
-  // Of an ask that was allowed last.
+  // Failure of the call that was allowed last.
   void FailNow() { breaker_.Failure(era_); }
   bool Allowed() {
     const std::optional<int64_t> era = breaker_.Allow();

@@ -90,7 +90,8 @@ TEST(WorthwhileNodesTest, ASharedPassOfManyRowsMakesNodesDearer) {
       WorthwhileNodes(probs, costs, {.other_rows = 31, .other_tokens = 31}), 0);
 }
 
-// Of a pass that is waited for every row has its price too, unlike of a way.
+// Every row of a pass that must be waited for has a price; network time has
+// none.
 TEST(WorthwhileNodesTest, WaitingForOthersPassesIsNoOverhead) {
   const PassCosts costs({{1, 10.0}, {2, 15.0}});
   PassLoad load = {.overhead_ms = 10.0};

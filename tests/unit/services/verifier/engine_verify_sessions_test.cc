@@ -129,7 +129,7 @@ TEST(EngineVerifySessionsTest, RunsASessionFromOpenToClose) {
   (*session)->Close();
   EXPECT_TRUE(Empty(*verifier));
   EXPECT_EQ(verifier->loop().snapshot().totals.rounds, 5);
-  // Rounds and closes of a closed session are dropped.
+  // Rounds and closes of a closed session are ignored.
   FORETOKEN_EXPECT_OK((*session)->Ask(PlainRound(9)));
   (*session)->Close();
   EXPECT_TRUE(Empty(*verifier));
