@@ -1,16 +1,16 @@
-// The documents of a corpus as a stream, in a fixed order.
+// CorpusReader: streams the documents of a corpus in a fixed order.
 //
-// A corpus is a list of paths. Each is one of
-//   - a JSONL file (.jsonl, .ndjson, gzip or plain): one object a line, whose
+// A corpus is a list of paths. Each path is one of
+//   - a JSONL file (.jsonl, .ndjson, gzip or plain): one object per line. The
 //     text is the first of the string fields `output`, `text`, `prompt` that is
-//     there, and whose `id`, if any, may be excluded;
-//   - any other file, gzip or plain: text, one document, cut at line ends into
-//     documents of about kTextDocumentBytes where it is larger;
+//     present; rows may be excluded by their `id`;
+//   - any other file, gzip or plain: text, one document; larger files are cut
+//     at line ends into documents of about kTextDocumentBytes;
 //   - a folder: its files whose names end in one of `suffixes`, sorted by path,
 //     each as above. Links to files are followed, links to folders are not.
 //
-// Memory is bounded by the longest line allowed, whatever the corpus size. The
-// same corpus gives the same documents in the same order every time.
+// Memory is bounded by the maximum line length, whatever the corpus size. The
+// same corpus yields the same documents in the same order every time.
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_CORPUS_READER_H_
 #define FORETOKEN_COMMON_DRAFTING_CORPUS_READER_H_
@@ -28,54 +28,54 @@
 
 namespace foretoken {
 
-// Name endings of the files that are taken from a folder, unless told.
+// Default suffixes of the files taken from a folder.
 std::vector<std::string> DefaultCorpusSuffixes();
 
 struct CorpusOptions {
   std::vector<std::string> paths;
-  // JSONL files whose rows carry an `id` (recorded sets): corpus rows with one
-  // of these ids are left out, so that nothing is measured on its own text.
+  // JSONL files whose rows have an `id` (recorded sets). Corpus rows with one
+  // of these ids are left out, so that no drafter is measured on its own text.
   std::vector<std::string> exclude_id_files;
   std::vector<std::string> suffixes = DefaultCorpusSuffixes();
   size_t max_line_bytes = size_t{16} << 20;
-  // Leaves out, and counts, instead of failing: JSON lines that do not parse or
-  // are too long; documents of a text file that are not valid UTF-8 or hold a
-  // line that is too long; and what follows the point where a gzip stream is
-  // broken or cut off, which is also logged.
+  // Skip and count invalid input instead of failing: JSON lines that do not
+  // parse or are too long; documents of a text file that are not valid UTF-8 or
+  // contain a line that is too long; and the rest of a damaged or truncated
+  // gzip stream, which is also logged.
   bool skip_invalid = false;
 };
 
 struct CorpusDocument {
   std::string text;    // valid UTF-8, never empty
   std::string source;  // the file it came from
-  int64_t line = 0;    // of its first byte in that file, from 1
+  int64_t line = 0;    // line of its first byte in that file, from 1
 };
 
 class CorpusReader {
  public:
   static constexpr size_t kTextDocumentBytes = size_t{1} << 20;
 
-  // Lists the files and reads the excluded ids. NotFound names a missing path,
-  // InvalidArgument a folder without a single file to take, or an id file with
-  // a row that has no id.
+  // Lists the files and reads the excluded ids. NotFound names a missing path;
+  // InvalidArgument a folder without matching files, or an id file with a row
+  // that has no id.
   static absl::StatusOr<std::unique_ptr<CorpusReader>> Open(
       CorpusOptions options);
 
-  // True and the next document; false at the end of the corpus. Errors name
-  // file, line and field: InvalidArgument (bad JSON, no text field, invalid
-  // UTF-8, broken gzip), ResourceExhausted (line over the limit).
+  // Reads the next document and returns true; false at the end of the corpus.
+  // Errors name file, line and field: InvalidArgument (bad JSON, no text field,
+  // invalid UTF-8, broken gzip), ResourceExhausted (line over the limit).
   absl::StatusOr<bool> Next(CorpusDocument& document);
 
   const std::vector<std::string>& files() const { return files_; }
 
-  // Progress, in bytes as they lie on disk.
+  // Progress, in bytes on disk.
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t done_bytes() const;
 
-  int64_t documents() const { return documents_; }  // given so far
-  int64_t excluded() const { return excluded_; }    // left out for their id
-  int64_t invalid() const { return invalid_; }      // left out, skip_invalid
-  // Files among them that could not be read to their end.
+  int64_t documents() const { return documents_; }  // returned so far
+  int64_t excluded() const { return excluded_; }    // skipped by id
+  int64_t invalid() const { return invalid_; }      // skipped by skip_invalid
+  // Number of files that could not be read to their end.
   int64_t broken_files() const { return broken_files_; }
 
  private:
@@ -88,27 +88,27 @@ class CorpusReader {
   absl::StatusOr<bool> NextOfFile(CorpusDocument& document);
   absl::StatusOr<bool> NextRow(CorpusDocument& document);
   absl::StatusOr<bool> NextText(CorpusDocument& document);
-  // Parses one JSONL line; false where its id is excluded or its text empty.
+  // Parses one JSONL line; false if its id is excluded or its text is empty.
   absl::StatusOr<bool> TakeRow(CorpusDocument& document);
-  absl::Status CheckUtf8() const;  // of line_
+  absl::Status CheckUtf8() const;  // checks line_
 
   CorpusOptions options_;
   std::vector<std::string> files_;
   std::vector<uint64_t> file_bytes_;  // [files]
   absl::flat_hash_set<std::string> excluded_ids_;
   uint64_t total_bytes_ = 0;
-  uint64_t finished_bytes_ = 0;  // of the files before the present one
-  size_t file_ = 0;              // index of the present file
+  uint64_t finished_bytes_ = 0;  // bytes of the files before the current one
+  size_t file_ = 0;              // index of the current file
   std::unique_ptr<LineReader> lines_;
   std::string line_;
-  bool rest_is_sound_ = false;  // the last error is of one document alone
+  bool rest_is_sound_ = false;  // the last error concerns one document only
   int64_t documents_ = 0;
   int64_t excluded_ = 0;
   int64_t invalid_ = 0;
   int64_t broken_files_ = 0;
 };
 
-// Offset of the first byte that is not part of valid UTF-8 (RFC 3629: no
+// Returns the offset of the first byte that is not valid UTF-8 (RFC 3629: no
 // overlong forms, no surrogates), or npos.
 size_t FindInvalidUtf8(const std::string& text);
 

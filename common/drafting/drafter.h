@@ -1,17 +1,17 @@
 // Drafter: proposes a token tree for the next round of one request.
 //
 // The replay tool and the services drive every model-free drafter through this
-// one interface, so that what is measured is what runs.
+// interface, so that replay measures exactly what the services run.
 //
 //   StartRequest -> (Draft -> Commit)* -> EndRequest    and again for the next
 //   request
 //
-// A drafter sees committed tokens only: never the future, and never, unless its
-// options say so, another request's prompt. State is of two kinds: the
-// request's own, which StartRequest drops, and shared state (history, pool),
-// which serves later requests. Whether committed output becomes shared state is
-// an option of the drafter: replay's "cold" makes drafters that keep nothing,
-// "online" ones that do. Owned by one thread.
+// A drafter sees committed tokens only: never the future and, unless its
+// options say so, never another request's prompt. It has two kinds of state:
+// that of the request, which StartRequest drops, and shared state (history,
+// pool), which serves later requests. An option of the drafter decides whether
+// committed output becomes shared state: replay's "cold" drafters keep nothing,
+// its "online" drafters do. Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_DRAFTER_H_
 #define FORETOKEN_COMMON_DRAFTING_DRAFTER_H_
 
@@ -26,16 +26,15 @@
 
 namespace foretoken {
 
-// A proposed tree; parents precede children, equal siblings are one node.
-// Reused between rounds, so that drafting allocates nothing in the steady
+// A proposed tree. Parents precede children, and equal siblings are one node.
+// Reused between rounds, so that drafting does not allocate in the steady
 // state.
 struct DraftTree {
   std::vector<TokenId> tokens;
-  std::vector<int32_t>
-      parents;               // kRootParent hangs on the last committed token
-  std::vector<float> probs;  // estimated probability that the whole path to
-                             // this node is accepted, 0..1
-  // The part of the drafter that each node comes from; empty: the drafter has
+  std::vector<int32_t> parents;  // kRootParent: the last committed token
+  std::vector<float> probs;      // estimated probability that the whole path to
+                                 // this node is accepted, 0..1
+  // The part of the drafter that proposed each node; empty if the drafter has
   // no parts.
   std::vector<DrafterId> parts;
 
@@ -46,7 +45,7 @@ struct DraftTree {
     probs.clear();
     parts.clear();
   }
-  // Index of the new node.
+  // Returns the index of the new node.
   int32_t Add(TokenId token, int32_t parent, float prob) {
     tokens.push_back(token);
     parents.push_back(parent);
@@ -59,42 +58,40 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
 
-  // A new request whose prompt (BOS included) is `prompt`. State of the
-  // request before is dropped; shared state (history, pool) stays.
+  // Starts a request whose prompt (BOS included) is `prompt`. Drops the state
+  // of the previous request; keeps shared state (history, pool).
   virtual void StartRequest(absl::Span<const TokenId> prompt) = 0;
 
-  // The last round committed `tokens`, bonus included: tokens.size() - 1 draft
-  // tokens were accepted. The first call after StartRequest holds the token
-  // that prefill gave and follows no draft.
+  // Reports the tokens committed by the last round, bonus included:
+  // tokens.size() - 1 draft tokens were accepted. The first call after
+  // StartRequest holds the token from prefill and follows no draft.
   virtual void Commit(absl::Span<const TokenId> tokens) = 0;
 
-  // Replaces `tree` by a draft of at most `max_nodes` nodes for what follows
+  // Replaces `tree` with a draft of at most `max_nodes` nodes for what follows
   // the committed tokens. May be empty.
   virtual void Draft(int max_nodes, DraftTree& tree) = 0;
 
-  // Why the last Draft had nothing to go by: a store that could not be asked.
-  // OK for a draft that is empty because nothing follows.
+  // Error of the last Draft, if its store could not be queried. OK if a draft
+  // is empty only because nothing follows.
   virtual absl::Status DraftStatus() const { return absl::OkStatus(); }
 
-  // The request is over: its committed output becomes shared state where the
-  // drafter keeps any. StartRequest and the destructor do it where it was not
-  // called.
+  // Ends the request; its committed output becomes shared state if the drafter
+  // keeps any. StartRequest and the destructor call it if the caller has not.
   virtual void EndRequest() {}
 
-  // Adds the output of a finished request, its end token included where it had
-  // one, to the shared state; nothing where the drafter has none. Not between
+  // Adds the output of a finished request, including its end token if it had
+  // one, to the shared state, if there is any. Must not be called between
   // StartRequest and the request's last Commit.
   virtual void AddHistory(absl::Span<const TokenId> output) {
     static_cast<void>(output);
   }
 
-  // Drops what was kept from earlier requests and by AddHistory. The next call
-  // is AddHistory or StartRequest.
+  // Drops everything kept from earlier requests and from AddHistory. The next
+  // call must be AddHistory or StartRequest.
   virtual void ForgetShared() {}
 
-  // Bytes held for the present request, and for all requests together, and the
-  // number of tokens that the shared state stands for. Memory-mapped priors are
-  // not counted.
+  // Bytes held for the current request and for all requests together, and the
+  // number of tokens in the shared state. Memory-mapped priors are not counted.
   virtual size_t RequestBytes() const { return 0; }
   virtual size_t SharedBytes() const { return 0; }
   virtual int64_t SharedTokens() const { return 0; }

@@ -1,12 +1,14 @@
-// The model behind fused drafting: what may come next, blended from the
-// request's own text, the history of earlier outputs and a static prior.
+// The model behind fused drafting: the distribution of the next token, blended
+// from the request's own text, the history of earlier outputs and a static
+// prior.
 //
-// A Cursor is a place in a (possibly drafted) text: for every source the
-// contexts that its last tokens match. Moving a cursor by one token costs one
-// look-up per match, never a hash of a whole context. The links of evidence at
-// a cursor, strongest first, are: text copies, the longer one first; then by
-// match length, longest first, the request's counts, the history's, the
-// prior's. Each outweighs what is weaker by its learned trust (trust.h).
+// A Cursor is a position in a (possibly drafted) text: for every source, the
+// contexts that match its last tokens. Advancing a cursor by one token costs
+// one look-up per match; whole contexts are never hashed. The evidence at a
+// cursor forms a chain of links, strongest first: text copies, the longer one
+// first; then, by match length from the longest, the request's counts, the
+// history's counts, the prior's. Each link outweighs weaker evidence by its
+// learned trust (trust.h).
 //
 // Owned by one thread; the sources are borrowed.
 #ifndef FORETOKEN_COMMON_DRAFTING_NEXT_TOKEN_MODEL_H_
@@ -25,20 +27,21 @@
 
 namespace foretoken {
 
-// A place in a source's text whose last tokens are those of the cursor.
+// A position in a source's text whose last tokens equal those of the cursor.
 struct CopyState {
-  uint32_t position = 0;  // of the last matching token
-  uint32_t length = 0;    // tokens that match; 0: no copy
+  uint32_t position = 0;  // position of the last matching token
+  uint32_t length = 0;    // matching tokens; 0: no copy
   uint32_t misses = 0;    // wrong tokens that the copy has survived
 };
 
 struct Cursor {
-  // Lists of the prior, [length - 1]: after the last `length` tokens. Found
-  // when first asked for, from the cursor before; many never are.
+  // Continuation lists of the prior, [length - 1]: those after the last
+  // `length` tokens. Looked up on first use from the previous cursor; many
+  // never are.
   mutable std::array<StaticPrior::List, SharedTrust::kPriorLengths> prior{};
   mutable uint8_t prior_known = 0;  // bit length - 1
-  const Cursor* before = nullptr;   // where prior_known has gaps
-  TokenId token = -1;               // the last one
+  const Cursor* before = nullptr;   // needed while prior_known has gaps
+  TokenId token = -1;               // the last token
 
   struct Matches {
     std::array<WindowTrie::Context, SharedTrust::kCountLengths> contexts{};
@@ -47,7 +50,7 @@ struct Cursor {
   std::array<Matches, kCountSources> sources{};
 };
 
-// Tokens and their probabilities, gathered from several links.
+// Candidate tokens with probabilities accumulated over several links.
 class Candidates {
  public:
   struct Candidate {
@@ -58,18 +61,18 @@ class Candidates {
   };
   Candidates() : slots_(kSlots) {}
   void Clear();
-  // Adds the share of `part` to what the token has, and gives its sum. Beyond
-  // kMaxCandidates new tokens are dropped.
+  // Adds the share of `part` to the token's probability and returns the sum.
+  // New tokens beyond kMaxCandidates are dropped.
   float Add(TokenId token, float share, DrafterId part);
   const std::vector<Candidate>& all() const { return all_; }
 
   static constexpr uint32_t kMaxCandidates = 192;
 
  private:
-  static constexpr uint32_t kSlots = 512;  // a power of two, over twice the max
+  static constexpr uint32_t kSlots = 512;  // power of two, over twice the max
   struct Slot {
     TokenId token = 0;
-    uint32_t epoch = 0;  // of Clear; others are free
+    uint32_t epoch = 0;  // slot is in use if equal to epoch_
     uint32_t index = 0;
   };
   std::vector<Slot> slots_;
@@ -79,7 +82,7 @@ class Candidates {
 
 class NextTokenModel {
  public:
-  // Any source may be null. All outlive the object.
+  // Any source may be null. All must outlive the object.
   NextTokenModel(const StaticPrior* prior, const WindowTrie* request,
                  const WindowTrie* history, Trust* trust)
       : prior_(prior), sources_{request, history}, trust_(trust) {}
@@ -88,23 +91,24 @@ class NextTokenModel {
   void StartRequest() { seen_.reset(); }
   void MarkSeen(TokenId token) { seen_.set(SeenIndex(token)); }
 
-  // The cursor one token further; it refers to `from`, which must stay.
+  // Sets `to` to `from` advanced by `token`. `to` refers to `from`, which must
+  // stay alive and unchanged.
   void Advance(const Cursor& from, TokenId token, Cursor& to) const;
-  // Makes the cursor independent of the one before it.
+  // Makes the cursor independent of the previous one.
   void Settle(Cursor& cursor) const;
-  // The same for a committed token, from which trust learns; the request's part
-  // is left to Follow.
+  // As Advance, for a committed token, from which the trust factors learn.
+  // Leaves the request's own part to Follow.
   void LearnAndAdvance(const Cursor& from, TokenId token, Cursor& to);
-  // After the request's text took the token: its part of the cursor, which is
-  // what the text itself has open. `latest` is what Append gave.
+  // Sets the request's part of the cursor after the token was appended to the
+  // request's text: its open contexts. `latest` is the result of Append.
   void Follow(const Cursor& from, uint32_t latest, Cursor& to) const;
 
-  // Fills `out` with the tokens that may follow, unordered; complete for those
-  // of probability `cutoff` or more, approximate below.
+  // Fills `out` with candidate next tokens, unordered. Exact for tokens of
+  // probability `cutoff` or more, approximate below.
   void Predict(const Cursor& cursor, float cutoff, Candidates& out) const;
 
  private:
-  // Where one token stands in the counts at a cursor.
+  // Indices of one token in the count lists at a cursor.
   struct Found {
     std::array<std::array<int, SharedTrust::kCountLengths>, kCountSources>
         counts;
@@ -117,7 +121,7 @@ class NextTokenModel {
   template <typename Visitor>
   void VisitLinks(const Cursor& cursor, Visitor& visit) const;
   const StaticPrior::List& PriorList(const Cursor& cursor, int length) const;
-  // Of the sources from `first` on.
+  // Both cover the sources from `first` on.
   void Find(int first, const Cursor& from, TokenId token, Found& found) const;
   void Move(int first, const Cursor& from, TokenId token, const Found& found,
             Cursor& to) const;

@@ -1,8 +1,9 @@
-// All n-grams of a corpus up to a fixed length, as one sorted count trie: what
-// a static prior is built from.
+// NgramCounts: all n-grams of a corpus up to a fixed length, as a sorted count
+// trie. Static priors are built from it.
 //
-// Level n (1-based) lists the distinct n-grams in lexicographic order, as
-// parallel arrays; the continuations of one n-gram are a run of level n + 1.
+// Level n (1-based) lists the distinct n-grams in lexicographic order as
+// parallel arrays; the continuations of one n-gram are contiguous in level n +
+// 1.
 //
 // Thread-compatible.
 #ifndef FORETOKEN_COMMON_DRAFTING_NGRAM_COUNTS_H_
@@ -18,16 +19,16 @@
 
 namespace foretoken {
 
-// Stands between two documents: no n-gram spans it.
+// Separates two documents: no n-gram spans it.
 inline constexpr TokenId kDocumentBorder = -1;
 
 struct NgramLevel {
-  std::vector<TokenId> tokens;       // the last token of each n-gram
+  std::vector<TokenId> tokens;       // last token of each n-gram
   std::vector<uint32_t> counts;      // occurrences
   std::vector<uint32_t> left_kinds;  // distinct tokens seen before it
-  std::vector<uint32_t> parents;     // its first n-1 tokens, in the level above
-  std::vector<uint32_t> suffixes;    // its last n-1 tokens, in the level above
-  std::vector<uint32_t> children;    // first continuation in the next level;
+  std::vector<uint32_t> parents;     // its first n-1 tokens, in level n-1
+  std::vector<uint32_t> suffixes;    // its last n-1 tokens, in level n-1
+  std::vector<uint32_t> children;    // first continuation in level n+1;
                                      // size() + 1 values; empty at the last
 
   size_t size() const { return tokens.size(); }
@@ -37,9 +38,9 @@ class NgramCounts {
  public:
   static constexpr int kMaxOrder = 6;
 
-  // `corpus`: token ids and borders. InvalidArgument for an id outside
-  // 0 .. vocab_size - 1 or an order outside 2 .. kMaxOrder; ResourceExhausted
-  // for a corpus of 2^31 tokens or more.
+  // `corpus`: token ids and document borders. InvalidArgument for an id outside
+  // 0..vocab_size-1 or an order outside 2..kMaxOrder; ResourceExhausted for a
+  // corpus of 2^31 tokens or more.
   static absl::StatusOr<NgramCounts> Create(absl::Span<const TokenId> corpus,
                                             int order, int32_t vocab_size);
 

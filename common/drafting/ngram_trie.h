@@ -1,23 +1,23 @@
-// N-gram trie: counts of all substrings of up to n tokens of a context, and the
-// most frequent continuations of its last tokens as a draft.
+// N-gram trie: counts of all substrings of up to n tokens of a context; drafts
+// the most frequent continuations of its last tokens.
 //
-// Representation. The root's subtree is the plain count trie of every window of
-// n tokens, with one saving: a substring that occurs once has no nodes of its
-// own below the first one. That node is a *leaf*: it holds the position of its
-// occurrence, and its descendants are read from the text. A second occurrence
-// pushes the leaf down, one level a token, so that a node exists for every
-// substring that occurs twice and for the first token after it; natural text
-// needs two to three nodes a token where the plain trie needs about eleven.
+// Representation: the count trie of every window of n tokens, except that a
+// substring that occurs only once has no nodes below the first one. That node
+// is a *leaf*: it stores the position of the occurrence, and its descendants
+// are read from the text. A second occurrence pushes the leaf down one level
+// per token, so that a node exists for every substring that occurs twice and
+// for the first token after it. Natural text needs two to three nodes per
+// token; the plain trie needs about eleven.
 //
-// The trie is that of the last `max_tokens` tokens: a token that enters a full
-// trie evicts the window at its oldest token, n decrements at most. Text that
-// needs more than kNodesPerToken nodes a token (long repeats) is held in a
-// shorter window; either way memory never exceeds MaxBytes().
+// The trie covers the last `max_tokens` tokens: a token that enters a full trie
+// evicts the window at the oldest token, with at most n decrements. Text that
+// needs more than kNodesPerToken nodes per token (long repeats) is covered by a
+// shorter window; memory never exceeds MaxBytes().
 //
 // Source: Algorithm 1 of Chen et al., "Faster In-Context Learning for LLMs via
 // N-Gram Trie Speculative Decoding" (EMNLP 2025). The paper inserts every
 // window under each of its sub-prefixes, which counts a start up to L_p times
-// and leaves the order the same; here each occurrence counts once.
+// and leaves the order unchanged; here each occurrence counts once.
 //
 // Thread-compatible: const methods may be called concurrently.
 #ifndef FORETOKEN_COMMON_DRAFTING_NGRAM_TRIE_H_
@@ -38,38 +38,39 @@ class NgramTrie {
  public:
   static constexpr int kMaxN = NgramTrieOptions::kMaxN;
   static constexpr int kNodesPerToken = 6;
-  // A draft looks at the most recently seen children of a node only, so that
-  // its time is bounded; nodes with more are the commonest tokens of long
-  // contexts, whose next token is anybody's guess.
+  // Draft reads only the most recently seen children of a node, which bounds
+  // its time. Nodes with more children are the most common tokens of long
+  // contexts, which say little about the next token.
   static constexpr int kMaxChildrenSeen = 256;
 
   // n in 2..kMaxN; max_tokens is rounded up to a power of two, at least 1024.
   NgramTrie(int n, int64_t max_tokens);
 
-  // Drops everything; `expected_tokens` sizes what is allocated at once.
+  // Drops everything; `expected_tokens` sizes the initial allocation.
   void Clear(int64_t expected_tokens = 0);
 
-  // The next token of the context. Amortised O(n), for text without repeats
-  // O(1).
+  // Appends the next token of the context. Amortised O(n); O(1) for text
+  // without repeats.
   void Insert(TokenId token);
 
-  // Adds to `tree`, which must be empty, the at most `max_nodes` most frequent
-  // nodes below the longest suffix of `context` of at most `longest_match`
-  // (< n) tokens that has continuations. Ties go to the shallower node, then to
-  // the more recently seen one. A node's estimate is its share of the counts
-  // that follow the match. Returns the length of the match, 0 for none.
+  // Finds the longest suffix of `context` of at most `longest_match` (< n)
+  // tokens that has continuations, and adds at most `max_nodes` most frequent
+  // nodes below it to `tree`, which must be empty. Ties go to the shallower
+  // node, then to the more recently seen one. A node's estimate is its share of
+  // the counts that follow the match. Returns the length of the match, 0 for
+  // none.
   int Draft(absl::Span<const TokenId> context, int longest_match, int max_nodes,
             DraftTree& tree);
 
-  // How often `ngram` (1..n tokens) occurs in the window.
+  // Occurrences of `ngram` (1..n tokens) in the window.
   int64_t Count(absl::Span<const TokenId> ngram) const;
 
   int n() const { return n_; }
   int64_t tokens() const { return end_ - begin_; }  // in the window
   int64_t nodes() const { return live_nodes_; }     // without the root
-  // Of the trie; Draft's scratch (at most 48 bytes a node drafted) is extra.
+  // Excludes Draft's scratch (at most 48 bytes per drafted node).
   size_t MemoryBytes() const;
-  // What MemoryBytes never exceeds: under 300 bytes a token of max_tokens.
+  // Upper bound of MemoryBytes: under 300 bytes per token of max_tokens.
   size_t MaxBytes() const;
 
  private:
@@ -81,12 +82,12 @@ class NgramTrie {
     int32_t parent;
     uint32_t count : 31;
     uint32_t is_leaf : 1;
-    int32_t
-        link;  // leaf: position of its occurrence; else first child or kNone
+    int32_t link;  // leaf: position of its occurrence; else first child or
+                   // kNone
     int32_t next;  // siblings, most recently seen first
     int32_t prev;
   };
-  // Where a walk from the root stands: in a node, or further down the text of a
+  // Position of a walk from the root: in a node, or further down the text of a
   // leaf. `depth` is counted from the root.
   struct Place {
     int32_t node;
@@ -102,14 +103,14 @@ class NgramTrie {
   TokenId TextAt(int64_t position) const {
     return text_[static_cast<size_t>(position) & (text_.size() - 1)];
   }
-  // False where `ngram` does not occur.
+  // Returns false if `ngram` does not occur.
   bool Walk(absl::Span<const TokenId> ngram, Place& place) const;
   bool HasContinuation(const Place& place) const;
-  // The position after a place in a leaf, or -1 where its window ends.
+  // Text position after a place in a leaf, or -1 at the end of its window.
   int64_t NextInLeaf(const Place& place) const;
   void PushCandidate(uint32_t count, const Place& place, TokenId token,
                      int32_t tree_parent);
-  // Pushes what follows `place`; the sum of the counts pushed.
+  // Pushes the continuations of `place`; returns the sum of their counts.
   uint64_t PushChildren(const Place& place, int32_t tree_parent);
 
   int32_t Find(int32_t parent, TokenId token) const;
@@ -118,7 +119,8 @@ class NgramTrie {
   void MoveToFront(int32_t node);
   void Link(int32_t node);
   void Unlink(int32_t node);
-  // Makes the leaf an inner node at `depth`, its old occurrence one level down.
+  // Turns the leaf at `depth` into an inner node, with its occurrence as a
+  // child.
   void PushDown(int32_t leaf, int depth);
   void EvictOldest();
   void GrowText();
@@ -137,11 +139,12 @@ class NgramTrie {
   int32_t free_ = kNone;       // freed nodes, chained by `next`
   int64_t live_nodes_ = 0;
   std::vector<int32_t> slots_;  // open addressing by (parent, token)
-  // For each start whose window is not complete: the node of the window so
-  // far, kNone when that is (below) its own leaf. Indexed by start modulo n.
+  // For each start of an incomplete window: the node of the window so far;
+  // kNone while it is in (or below) a leaf of its own. Indexed by start modulo
+  // n.
   std::vector<int32_t> open_;
-  // Scratch of Draft: the best candidates, worst first, no more than nodes are
-  // still wanted.
+  // Scratch of Draft: the best candidates, worst first; at most as many as
+  // nodes are still wanted.
   std::vector<Candidate> best_;
   size_t wanted_ = 0;
   uint32_t discovered_ = 0;

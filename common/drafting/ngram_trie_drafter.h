@@ -1,8 +1,8 @@
-// The drafter `ngram_trie`: a context trie per request.
+// Drafter `ngram_trie`: a context trie per request.
 //
-// As published (learn = false) the trie holds the prompt and is not touched
-// during decoding; with learn = true committed tokens are inserted as they
-// come. No state outlives a request. Owned by one thread.
+// As published (learn = false) the trie holds the prompt and does not change
+// during decoding; with learn = true committed tokens are inserted too. No
+// state outlives a request. Owned by one thread.
 //
 // Source: Algorithm 1 of Chen et al., "Faster In-Context Learning for LLMs via
 // N-Gram Trie Speculative Decoding" (EMNLP 2025).

@@ -1,10 +1,10 @@
-// Phrase pool: short token phrases kept by their first token, newest first.
+// Phrase pool: short token phrases indexed by their first token, newest first.
 //
-// At most `width` (W) phrases of `phrase_tokens` (beta, the first token
-// included) per first token, least recently inserted out; a repeat moves to the
-// front, a look-up does not. Over all keys at most `max_phrases`, the least
-// recently inserted of all out first, so that memory is bounded however many
-// first tokens there are.
+// Keeps at most `width` (W) phrases of `phrase_tokens` (beta, including the
+// first token) per first token; the least recently inserted one is evicted.
+// Inserting a phrase again moves it to the front, looking it up does not. Over
+// all keys there are at most `max_phrases`, again evicting the least recently
+// inserted, so that memory is bounded however many first tokens there are.
 //
 // Source: Ouroboros, arXiv:2402.13720, section 3 and Algorithm 1.
 // Thread-compatible: const methods may be called concurrently.
@@ -27,48 +27,48 @@ class PhrasePool {
  public:
   explicit PhrasePool(const PhrasePoolOptions& options);
 
-  // `phrase`: [phrase_tokens]. Puts it in front, or moves it there.
+  // Inserts `phrase`, [phrase_tokens], at the front, or moves it there.
   void Insert(absl::Span<const TokenId> phrase);
 
-  // Every window of phrase_tokens in `tokens`, oldest first.
+  // Inserts every window of phrase_tokens in `tokens`, oldest first.
   void InsertWindows(absl::Span<const TokenId> tokens);
 
-  // The at most `k` newest phrases that start with `key`, newest first. The
-  // spans are valid until the pool is changed.
+  // Returns the at most `k` newest phrases that start with `key`, newest first.
+  // The spans are valid until the pool changes.
   void Newest(TokenId key, int k,
               std::vector<absl::Span<const TokenId>>& phrases) const;
 
-  // Turns `phrase` into `refined` in place, its age unchanged; both
-  // [phrase_tokens] and of the same first token. Where `refined` is in the pool
-  // already, the newer of the two places stays. False when `phrase` has left
-  // the pool: nothing is changed then.
+  // Replaces `phrase` with `refined` in place, keeping its age; both are
+  // [phrase_tokens] with the same first token. If `refined` is already in the
+  // pool, the newer of the two entries stays. Returns false, without any
+  // change, if `phrase` is no longer in the pool.
   bool Refine(absl::Span<const TokenId> phrase,
               absl::Span<const TokenId> refined);
 
-  // Candidate inspiration. `draft`: the draft's tokens d_1..d_gamma;
-  // `target`: the target's own tokens d^_1..d^_(gamma+1), where d^_i answers to
-  // the context before d_i; `accepted`: l_d, draft tokens accepted. With
-  // positions from 1, for i from l_d+2 to gamma-beta+2: where draft and target
-  // agree on positions i..i+beta-2, the target's d^_i..d^_(i+beta-1) is
-  // inserted. Returns how many were.
+  // Candidate inspiration. `draft`: the draft tokens d_1..d_gamma; `target`:
+  // the target's tokens d^_1..d^_(gamma+1), where d^_i follows the context
+  // before d_i; `accepted`: l_d, the number of accepted draft tokens. With
+  // positions from 1, for i from l_d+2 to gamma-beta+2: if draft and target
+  // agree on positions i..i+beta-2, inserts the target's d^_i..d^_(i+beta-1).
+  // Returns the number of insertions.
   int Inspire(absl::Span<const TokenId> draft, absl::Span<const TokenId> target,
               int accepted);
 
-  // Candidate refinement of one suffix. `suffix`: the phrase
-  // (d_gamma, s_1..s_(beta-1)) as it was drafted; `after_leaf`: d^_(gamma+1);
-  // `target`: [beta-2], the target's tokens after s_1..s_(beta-2). The phrase
-  // becomes (d_gamma, after_leaf, target...) in place; as Refine.
+  // Candidate refinement of one suffix. `suffix`: the phrase (d_gamma,
+  // s_1..s_(beta-1)) as drafted; `after_leaf`: d^_(gamma+1); `target`:
+  // [beta-2], the target's tokens after s_1..s_(beta-2). The phrase becomes
+  // (d_gamma, after_leaf, target...) in place; see Refine.
   bool RefineSuffix(absl::Span<const TokenId> suffix, TokenId after_leaf,
                     absl::Span<const TokenId> target);
 
-  // All phrases, oldest first, [size() * phrase_tokens]: inserted one by one
-  // into an empty pool of the same options they make an equal pool.
+  // Returns all phrases, oldest first, [size() * phrase_tokens]. Inserting them
+  // in order into an empty pool with the same options yields an equal pool.
   std::vector<TokenId> Snapshot() const;
 
-  // Warm start: takes in a snapshot as if it had been inserted before
-  // everything this pool holds. InvalidArgument, naming the value, for a
-  // snapshot whose length is no multiple of phrase_tokens or that holds a
-  // negative token; nothing is changed then.
+  // Warm start: merges a snapshot as if it had been inserted before everything
+  // in this pool. InvalidArgument, without any change, names the value if the
+  // snapshot's length is not a multiple of phrase_tokens or it contains a
+  // negative token.
   absl::Status MergeOlder(absl::Span<const TokenId> snapshot);
 
   void Clear();
@@ -81,7 +81,7 @@ class PhrasePool {
  private:
   static constexpr int32_t kNone = -1;
 
-  // Neighbours in the list of one key and in the list of all, newest first.
+  // Neighbours in the list of one key and in the list of all phrases.
   struct Links {
     int32_t key_newer, key_older;
     int32_t newer, older;

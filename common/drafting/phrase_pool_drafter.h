@@ -1,8 +1,8 @@
-// The drafter `phrase_pool`: Ouroboros' pool by itself, without a draft model.
+// Drafter `phrase_pool`: Ouroboros' pool alone, without a draft model.
 //
 // Every window of prompt and committed tokens enters the pool; the draft is the
-// K newest phrases of the last token, merged by path. For tables only: with the
-// shared pool kept, prompts of other requests stand in it too.
+// K newest phrases of the last token, merged by path. For tables only: if the
+// shared pool is kept, it also contains prompts of other requests.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_PHRASE_POOL_DRAFTER_H_
@@ -30,16 +30,16 @@ class PhrasePoolDrafter final : public Drafter {
   void ForgetShared() override;
   size_t RequestBytes() const override;
   size_t SharedBytes() const override;
-  int64_t SharedTokens() const override;  // phrases: one stands for a token
+  int64_t SharedTokens() const override;  // phrases: each counts as a token
 
  private:
   void Append(TokenId token);
   void StartFromHistory();
 
   const PhrasePoolDrafterOptions options_;
-  PhrasePool pool_;               // the one that drafts
-  std::vector<TokenId> warm_;     // snapshot of what AddHistory gave, if !keep
-  bool history_in_pool_ = false;  // and not in warm_ yet: no request since
+  PhrasePool pool_;               // the pool that drafts come from
+  std::vector<TokenId> warm_;     // snapshot of AddHistory's phrases, if !keep
+  bool history_in_pool_ = false;  // AddHistory's phrases are not in warm_ yet
   std::vector<TokenId> window_;   // the request's last phrase_tokens tokens
   std::vector<absl::Span<const TokenId>> newest_;  // scratch of Draft
 };

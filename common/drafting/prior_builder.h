@@ -1,12 +1,12 @@
 // Builds the file of a static prior (static_prior.h) from a tokenised corpus.
 //
-// Probabilities: absolute discounting, interpolated; below the longest n-grams
-// a continuation counts by the kinds of tokens seen before it (Kneser-Ney),
-// which is what matters once the longer context is unknown.
-// Pruning: an n-gram is worth the likelihood that the corpus loses without it,
-// its occurrences times the logarithm of how much likelier it is than its
-// shorter context says. The least valuable go until the file fits; an n-gram
-// stays as long as one that it begins does.
+// Probabilities: interpolated absolute discounting; below the longest n-grams a
+// continuation is counted by the distinct tokens seen before it (Kneser-Ney),
+// which is what matters once the longer context is unknown. Pruning: the worth
+// of an n-gram is the likelihood that the corpus loses without it, i.e. its
+// occurrences times the log of its probability over that in its shorter
+// context. The least valuable n-grams are dropped until the file fits; an
+// n-gram stays as long as one that it begins.
 #ifndef FORETOKEN_COMMON_DRAFTING_PRIOR_BUILDER_H_
 #define FORETOKEN_COMMON_DRAFTING_PRIOR_BUILDER_H_
 
@@ -22,14 +22,14 @@ namespace foretoken {
 
 struct PriorBuildOptions {
   int order = 5;                  // longest n-gram, 2..6
-  uint64_t max_bytes = 10 << 20;  // of the file
+  uint64_t max_bytes = 10 << 20;  // size of the file
   int32_t vocab_size = 0;
-  Sha256Digest tokenizer{};  // fingerprint
+  Sha256Digest tokenizer{};  // its fingerprint
 };
 
-// The bytes of the file. `corpus`: token ids, kDocumentBorder between
-// documents. InvalidArgument for an empty corpus, a bad id or option, or a
-// max_bytes that the unigrams alone exceed.
+// Returns the bytes of the file. `corpus`: token ids, with kDocumentBorder
+// between documents. InvalidArgument for an empty corpus, a bad id or option,
+// or a max_bytes too small for the unigrams alone.
 absl::StatusOr<std::string> BuildPrior(absl::Span<const TokenId> corpus,
                                        const PriorBuildOptions& options);
 

@@ -13,14 +13,15 @@
 
 namespace foretoken {
 
-// More tokens than this are refused: a prior's build holds the whole corpus
-// and all of its n-grams, about 150 bytes a token.
+// Larger corpora are refused: building a prior holds the whole corpus and all
+// its n-grams in memory, about 150 bytes per token.
 inline constexpr int64_t kMaxPriorCorpusTokens = int64_t{1} << 28;
 
-// The ids of every document, each followed by the tokenizer's end token, if it
-// has one (a document is a finished answer), and by kDocumentBorder.
-// `progress` is called now and then with the bytes read so far. Errors are the
-// reader's; ResourceExhausted, naming file and line, for too large a corpus.
+// Returns the ids of every document, each followed by the tokenizer's end
+// token, if it has one (a document is a finished answer), and by
+// kDocumentBorder. Calls `progress` from time to time with the bytes read so
+// far. Errors are the reader's; ResourceExhausted names file and line if the
+// corpus is too large.
 absl::StatusOr<std::vector<TokenId>> ReadPriorCorpus(
     CorpusReader& reader, const Tokenizer& tokenizer,
     absl::FunctionRef<void(uint64_t)> progress);

@@ -1,5 +1,5 @@
-// The file of a static prior: header and section offsets, shared by its reader
-// and its builder. static_prior.h describes the sections.
+// File format of a static prior: header and section offsets, shared by reader
+// and builder. static_prior.h describes the sections.
 #ifndef FORETOKEN_COMMON_DRAFTING_PRIOR_FORMAT_H_
 #define FORETOKEN_COMMON_DRAFTING_PRIOR_FORMAT_H_
 
@@ -13,7 +13,7 @@ namespace foretoken {
 inline constexpr char kPriorMagic[8] = {'F', 'T', 'P', 'R', 'I', 'O', 'R', 0};
 inline constexpr uint32_t kPriorVersion = 1;
 inline constexpr uint32_t kPriorMaxVocab = 1u << 24;
-// Up to here a token takes two bytes, beyond four.
+// Up to this size a token takes two bytes in the file, above it four.
 inline constexpr uint32_t kPriorMaxNarrowVocab = 65536;
 
 struct PriorHeader {
@@ -23,14 +23,14 @@ struct PriorHeader {
   uint32_t vocab_size;
   uint32_t entries;        // all levels, unigrams included
   uint32_t contexts;       // entries with continuations
-  uint32_t level_ends[6];  // entries of levels 1..n together; rest as the last
+  uint32_t level_ends[6];  // entries of levels 1..n; unused levels as the last
   uint32_t reserved;       // 0
   uint64_t corpus_tokens;
   Sha256Digest tokenizer;
 };
 static_assert(sizeof(PriorHeader) == 8 + 12 * 4 + 8 + 32);
 
-// What says of 64 entries which have continuations and where lists begin.
+// For 64 entries: which of them have continuations, and where lists begin.
 struct PriorBlock {
   uint64_t has;       // bit i: entry i of the block has continuations
   uint64_t begins;    // bit i: a list begins at entry i of the block
@@ -39,7 +39,7 @@ struct PriorBlock {
 };
 static_assert(sizeof(PriorBlock) == 24);
 
-// Every so many contexts the entry where one begins is written down.
+// The entry at which a context's list begins is stored for every 16th context.
 inline constexpr uint32_t kPriorSampleStep = 16;
 
 // Byte offsets of the sections; each begins at a multiple of 8.

@@ -1,12 +1,12 @@
-// Prompt lookup: a chain copied from where the last tokens stood before.
+// Prompt lookup: a chain copied from an earlier occurrence of the last tokens.
 //
-// For n = max_n down to 1: find the last n committed tokens earlier in prompt
+// For n = max_n down to 1: finds the last n committed tokens earlier in prompt
 // and output; the first occurrence wins (or the latest, by option); the draft
 // is the up to `tokens` tokens that followed it.
 //
-// The context is never scanned: every n-gram is indexed once, when its
+// The context is never scanned: every n-gram is indexed once, as soon as its
 // continuation is known, as one 4-byte position per n. A draft costs max_n hash
-// look-ups however long the context is.
+// look-ups, however long the context is.
 //
 // Source: Saxena 2023, "Prompt Lookup Decoding".
 // Owned by one thread.
@@ -33,8 +33,8 @@ class PromptLookupDrafter final : public Drafter {
   size_t RequestBytes() const override;
 
  private:
-  // Open addressing over ends of n-grams (the index of the last token); the
-  // n-gram itself is read from context_, so that a hit is never a collision.
+  // Open addressing over the ends of n-grams (index of the last token). The
+  // n-gram itself is read from context_, so a hit is never a hash collision.
   struct Index {
     std::vector<int32_t> slots;  // power of two, -1 is free
     int32_t used = 0;

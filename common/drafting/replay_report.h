@@ -1,4 +1,4 @@
-// A replay's figures as JSON and as a table.
+// The figures of a replay as JSON and as a table.
 #ifndef FORETOKEN_COMMON_DRAFTING_REPLAY_REPORT_H_
 #define FORETOKEN_COMMON_DRAFTING_REPLAY_REPORT_H_
 
@@ -10,7 +10,7 @@
 
 namespace foretoken {
 
-// A cost per unit over all sets; 0 where nothing was counted.
+// Costs per unit over all sets; 0 if nothing was counted.
 struct ReplayCostSummary {
   explicit ReplayCostSummary(const ReplayCosts& costs);
 
@@ -34,7 +34,7 @@ Json ReplayJson(const std::string& mode, int max_tree_nodes,
                 const std::vector<ReplaySetResult>& sets,
                 const ReplayCostSummary& costs);
 
-// The same for people, lines ended by newlines.
+// The same for human readers, each line ending in a newline.
 std::string ReplayTable(const std::string& mode, int max_tree_nodes,
                         const std::vector<ReplaySetResult>& sets,
                         const ReplayCostSummary& costs);

@@ -1,10 +1,10 @@
 // Static prior: a compact n-gram model of a corpus, memory-mapped and shared by
-// all sessions. It knows what tends to follow a few tokens of ordinary text,
-// which is where a request's own context knows nothing.
+// all sessions. It predicts what follows a few tokens of ordinary text where
+// the request's own context has no evidence.
 //
-// Model: interpolated absolute discounting. A context h of 1 .. order-1 tokens
-// lists continuations w with a discounted probability q(w | h), and keeps a
-// backoff mass b(h) for what it does not list:
+// Model: interpolated absolute discounting. A context h of 1..order-1 tokens
+// lists continuations w with a discounted probability q(w | h), and has a
+// backoff mass b(h) for the tokens that it does not list:
 //   P(w | h) = q(w | h) + b(h) P(w | h without its first token),
 // down to the unigrams, q(w) = P(w).
 //
@@ -12,13 +12,14 @@
 //   header | codes u8 | tokens u16 or u32 | blocks | samples u32 | backoffs u8
 //   | SHA-256 of all before
 // Entry w of level 1 is token w itself. Entries with continuations (contexts)
-// are numbered in order; lists of continuations stand in the same order, so
-// that the list of context i begins at the i-th marked entry, found from a
-// sample every 16. Probabilities are one byte, 16 steps an octave. About 4
-// bytes an n-gram at a vocabulary of up to 65,536.
+// are numbered in order, and their lists are stored in the same order, so the
+// list of context i begins at the i-th marked entry, found from one sample per
+// 16 contexts. Probabilities take one byte, 16 steps per octave. About 4 bytes
+// per n-gram for a vocabulary of up to 65,536.
 //
-// Of at most kHead continuations all, of more the first kHead, are the most
-// probable ones in order; the rest is in order of tokens.
+// A list of at most kHead continuations is sorted by descending probability. In
+// a longer list the kHead most probable ones come first, in that order; the
+// rest is sorted by token.
 //
 // Thread-safe: immutable after Open.
 #ifndef FORETOKEN_COMMON_DRAFTING_STATIC_PRIOR_H_
@@ -47,14 +48,14 @@ class StaticPrior {
   static constexpr int kMaxOrder = 6;
   static constexpr uint32_t kHead = 32;
 
-  // Maps and checks the whole file: lengths, checksum, order and every index,
-  // so that reading never leaves it. `tokenizer` is the fingerprint of the
+  // Maps and validates the whole file (lengths, checksum, order and every
+  // index), so that reads stay inside it. `tokenizer` is the fingerprint of the
   // tokenizer in use. NotFound; InvalidArgument, naming path, field and value;
-  // FailedPrecondition for a prior of another tokenizer.
+  // FailedPrecondition for a prior built for another tokenizer.
   static absl::StatusOr<std::shared_ptr<const StaticPrior>> Open(
       const std::string& path, const Sha256Digest& tokenizer);
 
-  // The same over bytes in memory, which are copied; `name` is for messages.
+  // As Open, for bytes in memory, which are copied; `name` is used in messages.
   static absl::StatusOr<std::shared_ptr<const StaticPrior>> FromBytes(
       absl::Span<const uint8_t> bytes, const std::string& name,
       const Sha256Digest& tokenizer);
@@ -62,20 +63,21 @@ class StaticPrior {
   // The continuations of one context: entries [first, first + size).
   struct List {
     uint32_t first = 0;
-    uint32_t size = 0;     // 0: the prior knows nothing after this context
+    uint32_t size = 0;     // 0: the prior has no continuations of this context
     float backoff = 1.0f;  // b(h)
     uint8_t backoff_code = 0;
   };
 
-  // After `token` alone; empty for ids outside the vocabulary.
+  // The list after `token` alone; empty for ids outside the vocabulary.
   List AfterToken(TokenId token) const {
     return static_cast<uint32_t>(token) < vocab_size_
                ? AfterEntry(static_cast<uint32_t>(token))
                : List{};
   }
-  // After the n-gram of an entry: one context token more than its own list.
+  // The list after the n-gram of an entry: the context of its own list plus its
+  // token.
   List AfterEntry(uint32_t entry) const;
-  // Entry of `token` in a list, or -1.
+  // Returns the entry of `token` in a list, or -1.
   int64_t Find(const List& list, TokenId token) const;
 
   TokenId TokenOf(uint32_t entry) const {
@@ -95,7 +97,7 @@ class StaticPrior {
   uint64_t contexts() const { return context_count_; }
   size_t bytes() const { return data_.size(); }
 
-  // The byte for a probability in 0..1 (rounded to the nearest step) and back.
+  // Encodes a probability in 0..1 as one byte (nearest step), and back.
   static uint8_t Encode(double probability);
   static float Decode(uint8_t code) { return kDecode[code]; }
 

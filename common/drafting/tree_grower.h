@@ -1,12 +1,12 @@
-// Grows a draft tree best first: always the node next whose whole path is most
-// likely to be accepted.
+// TreeGrower: grows a draft tree best first, always adding the node whose whole
+// path is most likely to be accepted.
 //
-// A node's path probability is what it adds to the expected accept length, so
-// the tree of N nodes that this takes is the best one under the model, and the
-// price of a node, where verifying one more row costs something, is the path
-// probability below which it does not pay.
+// A node's path probability is its contribution to the expected accept length,
+// so the N nodes chosen form the best tree of that size under the model. If
+// verifying one more row has a cost, the price is the path probability below
+// which a node does not pay.
 //
-// Owned by one thread; keeps its buffers, so that growing allocates nothing in
+// Owned by one thread. Reuses its buffers, so that growing does not allocate in
 // the steady state.
 #ifndef FORETOKEN_COMMON_DRAFTING_TREE_GROWER_H_
 #define FORETOKEN_COMMON_DRAFTING_TREE_GROWER_H_
@@ -22,8 +22,8 @@ namespace foretoken {
 
 class TreeGrower {
  public:
-  // Replaces `tree` by at most max_nodes nodes of path probability `price` or
-  // more that may follow `root`.
+  // Replaces `tree` with at most max_nodes nodes below `root`, each of path
+  // probability `price` or more.
   void Grow(const NextTokenModel& model, const Cursor& root, int max_nodes,
             float price, DraftTree& tree);
 
@@ -32,8 +32,8 @@ class TreeGrower {
     float probability;  // of the whole path
     int32_t parent;
     TokenId token;
-    uint32_t order;  // of arrival: equals come out first in, first out
-    DrafterId part;  // that the token has most of its probability from
+    uint32_t order;  // order of arrival; ties are first in, first out
+    DrafterId part;  // source of most of the token's probability
 
     bool operator<(const Waiting& other) const {
       return probability != other.probability ? probability < other.probability
@@ -43,11 +43,11 @@ class TreeGrower {
 
   void Expand(const NextTokenModel& model, const Cursor& cursor,
               float probability, int32_t node);
-  // Counts one more candidate and raises bar_ to what the best max_nodes_ of
-  // all candidates so far surely reach.
+  // Counts one more candidate and raises bar_ to a probability that the best
+  // max_nodes_ candidates so far are sure to reach.
   void Admit(float probability);
 
-  // Candidates by probability, eight classes an octave over 2^-32 .. 1.
+  // Candidates by probability: eight classes per octave over 2^-32..1.
   static constexpr int kClasses = 256;
 
   int max_nodes_ = 0;

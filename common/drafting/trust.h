@@ -1,13 +1,13 @@
-// Trust: how much the evidence of each source at each match length deserves to
-// outweigh what weaker evidence says, learned from what the target wrote.
+// Trust: how strongly the evidence of each source, at each match length,
+// outweighs weaker evidence. Learned from what the target wrote.
 //
-// Evidence comes in links, chained from the weakest to the strongest:
-// P <- (1 - k) P + k q, q the share that the link gives a token. A link's own
-// odds o (from its counts) and the trust factor g of its kind make its weight
-// k = g o / (1 + g o). After every committed token each g takes a gradient
-// step that raises log P of that token. g is a factor shared by all requests,
-// which moves slowly, times one of this request, which moves fast and starts
-// at 1.
+// Evidence comes in links, chained from the weakest to the strongest: P <- (1 -
+// k) P + k q, where q is the share that the link gives a token. The weight k
+// follows from the link's odds o (from its counts) and the trust factor g of
+// its kind: k = g o / (1 + g o). After every committed token each g takes a
+// gradient step that increases log P of that token. g is the product of a
+// factor shared by all requests, which moves slowly, and a factor of this
+// request, which moves fast and starts at 1.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_TRUST_H_
@@ -25,30 +25,32 @@ namespace foretoken {
 enum class Source : int { kRequest = 0, kHistory = 1 };
 inline constexpr int kCountSources = 2;
 
-// A kind of evidence: one slot of the shared factors and one of the request's.
+// A kind of evidence: an index into the shared factors and one into the
+// request's.
 struct TrustKind {
   uint16_t shared;
   uint16_t fast;
 
-  // A context of `length` >= 1 tokens in the prior, by its backoff byte.
+  // A context of `length` >= 1 tokens in the prior, classified by its backoff
+  // code.
   static TrustKind Prior(int length, uint8_t backoff_code);
-  // A match of 1 <= length < WindowTrie::kDepth tokens whose `total`
-  // occurrences have `distinct` continuations.
+  // A match of 1 <= length < WindowTrie::kDepth tokens with `total` occurrences
+  // of `distinct` continuations.
   static TrustKind Counts(Source source, int length, uint32_t total,
                           uint32_t distinct);
-  // A text position whose last `length` tokens match; `misses` wrong ones
-  // before those.
+  // A text position whose last `length` tokens match, after `misses` wrong
+  // ones.
   static TrustKind Copy(Source source, uint32_t length, uint32_t misses);
 };
 
-// A link of the chain as one token sees it.
+// One link of the chain, for one token.
 struct TrustLink {
   TrustKind kind;
   float weight;  // k
   float share;   // q of the token
 };
 
-// The factors that requests share. Starts at the values of fused_tuning.h.
+// Factors shared by the requests of a scope. Initialised from trust_start.h.
 class SharedTrust {
  public:
   static constexpr int kPriorLengths = 5;
@@ -75,7 +77,7 @@ class Trust {
       SharedTrust::kPriorLengths +
       kCountSources * (SharedTrust::kCountLengths + 2);
 
-  // `shared` outlives the object.
+  // `shared` must outlive the object.
   explicit Trust(SharedTrust& shared) : shared_(shared) { StartRequest(); }
   void StartRequest() { fast_.fill(1.0f); }
 
@@ -83,8 +85,9 @@ class Trust {
     return shared_[kind.shared] * fast_[kind.fast];
   }
 
-  // Learns from one token whose probability below all links is `base`.
-  // `links`: strongest first, at most kMaxLinks. Its probability by the chain.
+  // Learns from one token; `base` is its probability below all links. `links`:
+  // strongest first, at most kMaxLinks. Returns its probability under the
+  // chain.
   float Learn(absl::Span<const TrustLink> links, float base);
 
   static constexpr int kMaxLinks = 16;

@@ -1,31 +1,31 @@
-// Count trie over a sliding window of tokens: what followed each short context
-// of a request (prompt and output) or of a scope's earlier outputs, and where
-// the latest occurrence of each longer context stands.
+// Count trie over a sliding window of tokens: the continuations of each short
+// context of a request (prompt and output) or of a scope's earlier outputs, and
+// the latest occurrence of each longer context.
 //
-// Representation: a context of L tokens, 1 <= L < depth, is a *context*: a
-// block of its continuations (token, count, link), most frequent first, the
-// latest before its equals. The link of a continuation is the longer context
-// it leads to, or, at full depth, the position of its latest occurrence, so
-// that a long copy is followed through the text and needs no deep nodes.
+// Representation: a *context* of L tokens, 1 <= L < depth, has a block of
+// continuations (token, count, link), most frequent first; among equals, the
+// latest first. The link of a continuation is the longer context it leads to
+// or, at full depth, the position of its latest occurrence: long copies are
+// followed through the text and need no deep nodes.
 //
-// A context lists at most kMaxContinuations: when it is full, a new one takes
-// the place of the least frequent, oldest one and of all that hangs on it. Up
-// to there counts are exact; a context that was ever full may count less, never
-// more, than the window holds, and total is the sum of what it lists.
+// A context lists at most kMaxContinuations. If it is full, a new continuation
+// replaces the least frequent, oldest one and everything below it. Until then
+// counts are exact; afterwards they may be lower, never higher, than in the
+// window. total is the sum of the listed counts.
 //
-// Bounded: the window holds at most W = window_tokens tokens, and a token that
-// enters a full one evicts the oldest. Every entry counts at least one
-// occurrence in the window that was counted after the entry was made (when the
-// last of those leaves, it has taken away what it had added). An occurrence
-// backs one entry of each context length, so there are at most 5 W entries and,
-// with the one-token contexts, 5 W contexts. A block has room for at most twice
-// its entries (it shrinks, too) and the arena is compacted at a fifth above
-// that. In bytes a token: arena 36 words, 144; contexts 60; look-up of the
-// first token 24; ring 4; 232 together, see MaxBytes. Compacting holds the
-// arena twice for its duration. Each token costs O(depth * kMaxContinuations),
-// amortised over the entries that it made.
+// Bounds: the window holds at most W = window_tokens tokens, and a token that
+// enters a full window evicts the oldest. Every entry counts at least one
+// occurrence in the window that was counted after the entry was created (when
+// the last of them leaves, all the entry's counts have been subtracted). An
+// occurrence supports one entry per context length, so there are at most 5 W
+// entries and, including the one-token contexts, 5 W contexts. A block has room
+// for at most twice its entries (it also shrinks), and the arena is compacted
+// when it exceeds that by a fifth. In bytes per token: arena 36 words, 144;
+// contexts 60; look-up of the first token 24; ring 4; 232 in total, see
+// MaxBytes. Compaction temporarily needs a second arena. Each token costs
+// O(depth * kMaxContinuations), amortised over the entries that it created.
 //
-// Contexts are stable while version() stays what it was.
+// Contexts are stable while version() does not change.
 //
 // Thread-compatible: const methods may be called concurrently.
 #ifndef FORETOKEN_COMMON_DRAFTING_WINDOW_TRIE_H_
@@ -42,10 +42,10 @@ namespace foretoken {
 
 class WindowTrie {
  public:
-  // Longest stored n-gram. Contexts of 1 .. kDepth-1 tokens have counts; an
+  // Maximum n-gram length. Contexts of 1..kDepth-1 tokens have counts; an
   // occurrence of kDepth tokens has a position.
   static constexpr int kDepth = 6;
-  // Continuations listed of one context; drafting reads fewer
+  // Maximum number of continuations of a context; drafting reads fewer
   // (fused_tuning.h).
   static constexpr uint32_t kMaxContinuations = 512;
 
@@ -53,7 +53,7 @@ class WindowTrie {
   static constexpr Context kNoContext = 0;
   static constexpr uint32_t kNoPosition = ~uint32_t{0};
 
-  // Continuations of one context; the pointers live until the next change.
+  // Continuations of one context; valid until the next change.
   struct Continuations {
     const uint32_t* tokens = nullptr;
     const uint32_t* counts = nullptr;
@@ -61,7 +61,7 @@ class WindowTrie {
     uint32_t size = 0;
     uint32_t total = 0;  // sum of counts
 
-    // Index of `token`, or -1.
+    // Returns the index of `token`, or -1.
     int Find(TokenId token) const {
       if (size > 4) return FindInMany(token);
       for (uint32_t i = 0; i < size; ++i) {
@@ -78,14 +78,14 @@ class WindowTrie {
   // `window_tokens` is rounded up to a power of two, at least 16.
   explicit WindowTrie(size_t window_tokens);
 
-  // Where the last kDepth tokens, this one included, ended before; kNoPosition
-  // if nowhere.
+  // Appends a token. Returns the end position of the previous occurrence of the
+  // last kDepth tokens, this one included; kNoPosition if there is none.
   uint32_t Append(TokenId token);
-  // The next token starts a new sequence: no context spans the border.
+  // Ends the sequence: no context spans the border to the next token.
   void EndSequence();
   void Clear();
 
-  // The context of `token` alone.
+  // Returns the context of `token` alone.
   Context Root(TokenId token) const;
   Continuations Of(Context context) const {
     const Block& block = blocks_[context];
@@ -94,18 +94,17 @@ class WindowTrie {
     return {entries, entries + capacity, entries + 2 * capacity, block.size,
             block.total};
   }
-  // The context of the last `length` tokens of the open sequence, 1 <= length
-  // < kDepth; kNoContext where the sequence is shorter or the context had to
-  // make room.
+  // The context of the last `length` tokens of the open sequence, 1 <= length <
+  // kDepth; kNoContext if the sequence is shorter or the context was evicted.
   Context Open(int length) const { return open_[length]; }
 
   // Position of the newest token; position p + 1 follows p in the text. A
-  // position stays readable while fewer tokens than the window came after it.
+  // position is readable until a whole window of tokens has followed it.
   uint32_t end_position() const { return end_; }
   bool Holds(uint32_t position) const {
     return end_ - position < size_;  // modulo 2^32
   }
-  // The token at a position that Holds; -1 where a sequence ended.
+  // The token at a held position; -1 at the end of a sequence.
   TokenId TokenAt(uint32_t position) const {
     return ring_[position & ring_mask_];
   }
@@ -113,12 +112,12 @@ class WindowTrie {
   uint64_t version() const { return version_; }
   size_t size() const { return size_; }  // tokens held, borders included
   size_t MemoryBytes() const;
-  // What MemoryBytes never exceeds, whatever the text: below 300 bytes a token
-  // of windows of 512 tokens or more.
+  // Upper bound of MemoryBytes for any text: under 300 bytes per token for
+  // windows of 512 tokens or more.
   size_t MaxBytes() const { return ring_limit_ * 232 + 32768; }
 
  private:
-  // Entries per block. Each is at most twice the one two steps before.
+  // Entries per block. Each value is at most twice the one two steps before.
   static constexpr std::array<uint16_t, 19> kCapacity{0,
                                                       1,
                                                       2,
@@ -152,15 +151,16 @@ class WindowTrie {
 
   void AppendSlot(TokenId token);
   void EvictOldest();
-  // Counts `token` after the context of `length` tokens; the context it leads
-  // to, or, at full depth, the position it led to before.
+  // Counts `token` after the context of `length` tokens. Returns the context
+  // that it leads to or, at full depth, the position of its previous
+  // occurrence.
   uint32_t Count(Context context, TokenId token, int length);
-  // Undoes one Count, where its entry is still there.
+  // Undoes one Count, if its entry still exists.
   void Uncount(Context context, TokenId token, int length);
   void RemoveEntry(Context context, uint32_t index, int length);
   void Resize(Block& block, int size_class);
   Context NewBlock();
-  // Frees a context of `length` tokens and all that hangs on it.
+  // Frees a context of `length` tokens and everything below it.
   void FreeSubtree(Context context, int length);
   uint32_t AllocateWords(int size_class);
   void FreeWords(const Block& block);

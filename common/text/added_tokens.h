@@ -1,9 +1,9 @@
-// The added tokens of a tokenizer.json: strings that are one token wherever
-// they stand in a text, whatever stands around them.
+// The added tokens of a tokenizer.json: strings that always become a single
+// token, regardless of the surrounding text.
 //
-// Two sets: tokens that are looked for in the text as it is, and tokens that
-// are looked for in the normalised text between those. The leftmost match
-// wins, the longest among those.
+// There are two sets: tokens matched in the raw text, and tokens matched in the
+// normalised text between those. The leftmost match wins; among those, the
+// longest.
 //
 // Thread-compatible: const methods may be called concurrently.
 #ifndef FORETOKEN_COMMON_TEXT_ADDED_TOKENS_H_
@@ -24,11 +24,11 @@ namespace foretoken {
 struct AddedToken {
   TokenId id = -1;
   std::string content;
-  bool special = false;      // left out by decoding
-  bool normalized = true;    // looked for in the normalised text
-  bool single_word = false;  // only where no word character stands beside it
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // takes the white space after it
+  bool special = false;      // omitted by decoding
+  bool normalized = true;    // matched in the normalised text
+  bool single_word = false;  // matches only between non-word characters
+  bool lstrip = false;       // consumes the white space before it
+  bool rstrip = false;       // consumes the white space after it
 };
 
 // `field`: the value of "added_tokens". InvalidArgument names field and value.
@@ -36,14 +36,14 @@ absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const Json& field);
 
 class AddedTokenMatcher {
  public:
-  // A stretch of text, or a token (id >= 0).
+  // Receives a stretch of text (id -1) or a token (id >= 0).
   using Sink = absl::FunctionRef<void(TokenId id, absl::string_view text)>;
 
-  // `pattern` is what to look for in place of the token's content.
+  // Adds a token that is matched by `pattern` instead of its own content.
   void Add(const AddedToken& token, absl::string_view pattern);
 
-  // Calls `sink` for every part of `text` that is not empty, in order. Linear
-  // in the length of the text (times the longest token at worst).
+  // Calls `sink` for every non-empty part of `text`, in order. Linear in the
+  // length of the text (times the longest token in the worst case).
   void Split(absl::string_view text, Sink sink) const;
 
  private:

@@ -1,10 +1,10 @@
-// Byte-pair encoding: the merge table and the merging of one piece of text.
+// Byte-pair encoding: the merge table, and merging within one piece of text.
 //
-// The caller cuts text into symbols (characters or bytes) with an id each; the
-// table says which two neighbours merge, into what, and in which order: the
-// pair of lowest rank first, the leftmost among equals. That is what both
-// SentencePiece (rank = place of the score) and Hugging Face (rank = place in
-// the list of merges) do.
+// The caller cuts text into symbols (characters or bytes), each with an id. The
+// table says which adjacent pairs merge and into what; the pair of lowest rank
+// merges first, the leftmost among equals. Both SentencePiece (rank = order of
+// the scores) and Hugging Face (rank = index in the list of merges) work this
+// way.
 //
 // Source: Sennrich et al., arXiv:1508.07909, "Byte Pair Encoding".
 // Thread-compatible: const methods may be called concurrently.
@@ -19,32 +19,32 @@ namespace foretoken {
 
 struct BpeSymbol {
   int32_t id = kNoMerge;  // index into the table's symbols
-  uint32_t begin = 0;     // first byte in the piece of text; ends where the
-                          // next symbol begins
+  uint32_t begin = 0;     // first byte within the piece; ends where the next
+                          // symbol begins
 
-  static constexpr int32_t kNoMerge = -1;  // of symbols that never merge
+  static constexpr int32_t kNoMerge = -1;  // id of symbols that never merge
 };
 
 class BpeMerges {
  public:
   struct Merge {
     uint32_t rank = kNone;  // lower merges first
-    int32_t merged = 0;     // id of the symbol that the two become
+    int32_t merged = 0;     // id of the merged symbol
 
     static constexpr uint32_t kNone = UINT32_MAX;
   };
 
-  // Buffers that a caller keeps between pieces, so that none is allocated
-  // anew. Owned by one thread.
+  // Buffers reused from piece to piece, to save allocations. Owned by one
+  // thread.
   class Scratch;
 
   explicit BpeMerges(size_t expected_pairs = 0);
 
-  // Ids are >= 0. A pair that is added twice takes the later merge, as in
-  // Hugging Face's tables.
+  // Ids are >= 0. If a pair is added twice, the later merge wins, as in Hugging
+  // Face's tables.
   void Add(int32_t left, int32_t right, Merge merge);
 
-  // rank kNone where the two do not merge.
+  // Returns rank kNone if the two do not merge.
   Merge Find(int32_t left, int32_t right) const;
 
   // Merges `symbols` in place until nothing merges. O(n log n).
@@ -71,8 +71,8 @@ class BpeMerges {
 
 class BpeMerges::Scratch {
  public:
-  // Pairs looked up and heap entries handled since the start: what tests use
-  // to see that the work grows with the text and not with its square.
+  // Pair look-ups and heap operations so far; tests use it to check that the
+  // work is not quadratic in the length of the text.
   uint64_t work() const { return work_; }
 
  private:
@@ -80,8 +80,8 @@ class BpeMerges::Scratch {
   struct Candidate {
     uint32_t rank;
     uint32_t left;   // index of the left symbol
-    uint32_t right;  // of the right one, to see whether both still stand
-    uint32_t end;    // where the right one ended when this was found
+    uint32_t right;  // index of the right one, to detect stale entries
+    uint32_t end;    // next[right] when the entry was made, for the same
     int32_t merged;
   };
   std::vector<Merge> pairs_;

@@ -1,7 +1,7 @@
-// The BPE model of a tokenizer.json: from one pre-tokenised piece to ids.
+// The BPE model of a tokenizer.json: maps one pre-tokenised piece to ids.
 //
-// Thread-compatible: const methods may be called concurrently, each thread
-// with a Buffers of its own.
+// Thread-compatible: const methods may be called concurrently, each thread with
+// its own Buffers.
 #ifndef FORETOKEN_COMMON_TEXT_BPE_MODEL_H_
 #define FORETOKEN_COMMON_TEXT_BPE_MODEL_H_
 
@@ -26,16 +26,17 @@ class BpeModel {
     BpeMerges::Scratch scratch;
   };
 
-  // `field`: the value of "model". With `byte_level`, pieces are bytes, and
-  // the vocabulary is written in the byte-level alphabet. InvalidArgument
-  // names field and value.
+  // `field`: the value of "model". With `byte_level`, pieces are bytes and the
+  // vocabulary is written in the byte-level alphabet. InvalidArgument names
+  // field and value.
   static absl::StatusOr<BpeModel> Create(const Json& field, bool byte_level);
 
-  // Appends the ids of `piece`: any bytes with byte_level, else valid UTF-8.
+  // Appends the ids of `piece`: arbitrary bytes with byte_level, else valid
+  // UTF-8.
   void Encode(absl::string_view piece, Buffers& buffers,
               std::vector<TokenId>& ids) const;
 
-  // The vocabulary as it is written in the file.
+  // The vocabulary as written in the file.
   const absl::flat_hash_map<std::string, TokenId>& vocabulary() const {
     return vocabulary_;
   }
@@ -55,7 +56,7 @@ class BpeModel {
   void AppendCharacters(absl::string_view piece, Buffers& buffers) const;
 
   absl::flat_hash_map<std::string, TokenId> vocabulary_;
-  // With ignore_merges: a piece that is a token as a whole.
+  // With ignore_merges: pieces that are a token as a whole.
   absl::flat_hash_map<std::string, TokenId> whole_pieces_;
   BpeMerges merges_;
   absl::flat_hash_map<uint32_t, TokenId> characters_;  // by code point
@@ -66,7 +67,7 @@ class BpeModel {
   bool byte_fallback_ = false;
   bool fuse_unknown_ = false;
   bool ignore_merges_ = false;
-  bool cut_at_spaces_ = false;  // no merge crosses into a kSpaceSymbol
+  bool cut_at_spaces_ = false;  // no merge extends across a kSpaceSymbol
 };
 
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-// The byte-level alphabet: every byte as one printable character, so that a
+// The byte-level alphabet: one printable character per byte, so that a
 // vocabulary of byte strings can be written as text.
 //
 // Source: openai/gpt-2, encoder.py, bytes_to_unicode.
@@ -13,11 +13,11 @@
 
 namespace foretoken {
 
-// The code point that stands for a byte.
+// Returns the code point that represents `byte`.
 uint32_t ByteLevelCodePoint(uint8_t byte);
 
-// The bytes that `text` (valid UTF-8) stands for; nullopt if any of its
-// characters is outside the alphabet.
+// Returns the bytes that `text` (valid UTF-8) represents; nullopt if a
+// character is outside the alphabet.
 std::optional<std::string> DecodeByteLevel(absl::string_view text);
 
 }  // namespace foretoken

@@ -16,13 +16,13 @@ struct HfDecoder {
   bool byte_level = false;     // tokens are written in the byte-level alphabet
   bool byte_fallback = false;  // <0x0A> is a byte
 
-  // `field`: the value of "decoder". InvalidArgument names the part of it that
-  // is not supported. Supported: ByteLevel; Metaspace; the sequence Replace
-  // (U+2581 to space), ByteFallback, Fuse and, perhaps, Strip (one space from
+  // `field`: the value of "decoder". InvalidArgument names the unsupported
+  // part. Supported: ByteLevel; Metaspace; and the sequence Replace (U+2581 to
+  // space), ByteFallback, Fuse, optionally followed by Strip (one space from
   // the left).
   static absl::StatusOr<HfDecoder> Create(const Json& field);
 
-  // What a token writes in the middle of a text.
+  // The text that a token contributes in the middle of a text.
   std::string TokenText(absl::string_view token) const;
 };
 

@@ -1,4 +1,4 @@
-// The post_processor of a tokenizer.json: the tokens around a prompt.
+// The post_processor of a tokenizer.json: special tokens around a prompt.
 #ifndef FORETOKEN_COMMON_TEXT_HF_POST_PROCESSOR_H_
 #define FORETOKEN_COMMON_TEXT_HF_POST_PROCESSOR_H_
 
@@ -11,10 +11,10 @@
 
 namespace foretoken {
 
-// `field`: the value of "post_processor". Fills in the tokens before and after
-// the prompt. InvalidArgument names the part of it that is not supported.
-// Supported: nothing, ByteLevel (which adds no tokens), TemplateProcessing, and
-// a Sequence of those with one template at most.
+// `field`: the value of "post_processor". Sets the tokens before and after the
+// prompt. InvalidArgument names the unsupported part. Supported: none,
+// ByteLevel (adds no tokens), TemplateProcessing, and a Sequence of these with
+// at most one template.
 absl::Status ParsePostProcessor(const Json& field, int32_t vocab_size,
                                 std::vector<TokenId>& prefix,
                                 std::vector<TokenId>& suffix);

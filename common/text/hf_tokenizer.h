@@ -1,8 +1,8 @@
-// The tokenizer of a Hugging Face tokenizer.json: added tokens, normalizer,
-// pre-tokenizer, BPE, post-processor, decoder.
+// Hugging Face tokenizer.json: added tokens, normalizer, pre-tokenizer, BPE,
+// post-processor, decoder.
 //
-// Its truncation and padding settings are about training batches and are not
-// looked at.
+// The file's truncation and padding settings concern training batches and are
+// ignored.
 #ifndef FORETOKEN_COMMON_TEXT_HF_TOKENIZER_H_
 #define FORETOKEN_COMMON_TEXT_HF_TOKENIZER_H_
 
@@ -15,7 +15,7 @@
 
 namespace foretoken {
 
-// `bytes`: the file. InvalidArgument names field and value.
+// `bytes`: the contents of the file. InvalidArgument names field and value.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeHfTokenizer(
     absl::string_view bytes, const TokenizerConfig& config);
 

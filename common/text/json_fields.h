@@ -1,4 +1,4 @@
-// Typed fields of a JSON object, with errors that name field and value.
+// Typed fields of a JSON object; errors name field and value.
 #ifndef FORETOKEN_COMMON_TEXT_JSON_FIELDS_H_
 #define FORETOKEN_COMMON_TEXT_JSON_FIELDS_H_
 
@@ -11,18 +11,20 @@
 
 namespace foretoken {
 
-// "where: value, want ..."; a long value is cut.
+// Returns "where: value, want ..."; long values are truncated.
 absl::Status BadField(absl::string_view where, const Json& value,
                       absl::string_view want);
 
-// The member, or null if it is not there. InvalidArgument if `object` is none.
+// Returns the member, or null if missing. InvalidArgument if `object` is not an
+// object.
 absl::StatusOr<Json> Member(const Json& object, const std::string& where,
                             const char* name);
 
-// With a default for members that are missing or null.
+// Returns `otherwise` if the member is missing or null.
 absl::StatusOr<bool> BoolMember(const Json& object, const std::string& where,
                                 const char* name, bool otherwise);
 
+// InvalidArgument unless the member is a string.
 absl::StatusOr<std::string> StringMember(const Json& object,
                                          const std::string& where,
                                          const char* name);

@@ -1,8 +1,9 @@
 // Converts the tokenizer file of a llama2.c checkpoint.
 //
-// The file (little-endian): int32 longest token; then for every id a float32
-// score, an int32 length and the token's bytes. It names no kinds: 0 is the
-// unknown token, 1 BOS, 2 EOS, and 3..258 are the byte tokens <0x00>..<0xFF>.
+// Layout (little-endian): int32 length of the longest token; then, for every
+// id, a float32 score, an int32 length and the token's bytes. Token kinds are
+// implicit: 0 is the unknown token, 1 BOS, 2 EOS, and 3..258 are the byte
+// tokens <0x00>..<0xFF>.
 //
 // Source: github.com/karpathy/llama2.c, tokenizer.py and run.c.
 #ifndef FORETOKEN_COMMON_TEXT_LLAMA2C_TOKENIZER_H_
@@ -17,15 +18,15 @@
 
 namespace foretoken {
 
-// `bytes`: the .bin file; `vocab_size`: of the checkpoint, because the file
-// does not tell its own. The model encodes as run.c does: a space in front, no
-// other change of whitespace, merges by score, byte fallback. InvalidArgument
-// names the token at which the file breaks off or breaks the layout.
+// `bytes`: the .bin file. `vocab_size`: from the checkpoint, because the file
+// does not store it. The model encodes as run.c does: dummy prefix space, no
+// other changes of whitespace, merges by score, byte fallback. InvalidArgument
+// names the token at which the file is truncated or malformed.
 absl::StatusOr<SentencePieceModel> ParseLlama2cTokenizer(
     absl::string_view bytes, int32_t vocab_size);
 
-// The bytes of a tokenizer.model that Tokenizer::Load (and SentencePiece)
-// reads.
+// Serialises to the tokenizer.model format that Tokenizer::Load (and
+// SentencePiece) reads.
 std::string SerializeSentencePieceModel(const SentencePieceModel& model);
 
 }  // namespace foretoken

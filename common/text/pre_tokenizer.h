@@ -1,11 +1,11 @@
-// The pre_tokenizer of a tokenizer.json: cuts text into the pieces that BPE
-// never merges across.
+// The pre_tokenizer of a tokenizer.json: cuts text into pieces; BPE never
+// merges across their borders.
 //
-// Every step cuts the pieces of the step before it, and sees nothing but its
-// own piece: a look-ahead at its end meets the end of the text.
+// Every step cuts the pieces of the previous step and sees only its own piece:
+// a look-ahead at the end of a piece sees the end of the text.
 //
-// Thread-compatible: const methods may be called concurrently, each thread
-// with a Scratch of its own.
+// Thread-compatible: const methods may be called concurrently, each thread with
+// its own Scratch.
 #ifndef FORETOKEN_COMMON_TEXT_PRE_TOKENIZER_H_
 #define FORETOKEN_COMMON_TEXT_PRE_TOKENIZER_H_
 
@@ -26,16 +26,16 @@ class PreTokenizer {
   using Scratch = SplitRegex::Scratch;
   using Sink = absl::FunctionRef<void(absl::string_view piece)>;
 
-  // `field`: the value of "pre_tokenizer". InvalidArgument names the part of
-  // it that is not supported.
+  // `field`: the value of "pre_tokenizer". InvalidArgument names the
+  // unsupported part.
   static absl::StatusOr<PreTokenizer> Create(const Json& field);
 
-  // Calls `sink` for every piece that is not empty, in order. `text` must be
-  // valid UTF-8; `at_start`: it begins where the whole text does.
+  // Calls `sink` for every non-empty piece, in order. `text` must be valid
+  // UTF-8; `at_start`: whether it begins at the start of the whole text.
   void Split(absl::string_view text, bool at_start, Scratch& scratch,
              Sink sink) const;
 
-  // True if pieces are to be read as bytes in the byte-level alphabet.
+  // Whether pieces are read as bytes of the byte-level alphabet.
   bool byte_level() const { return byte_level_; }
 
  private:
@@ -44,10 +44,11 @@ class PreTokenizer {
     std::optional<SplitRegex> regex;
     bool keep_matches = true;
     bool keep_gaps = true;
-    // Put in front of a piece that does not begin with it.
+    // Prepended to a piece that does not already begin with it.
     std::string prefix;
     Prefix when = Prefix::kNever;
-    // Metaspace: spaces become `prefix`, and each begins a piece.
+    // Metaspace: spaces become `prefix`, and with `split_at_prefix` each of
+    // them begins a new piece.
     bool metaspace = false;
     bool split_at_prefix = false;
   };

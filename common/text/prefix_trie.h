@@ -1,5 +1,5 @@
-// Finds the longest of a set of strings that a text begins with: added tokens,
-// user-defined pieces.
+// PrefixTrie: finds the longest string of a set that a text begins with. Used
+// for added tokens and user-defined pieces.
 //
 // Thread-compatible: const methods may be called concurrently.
 #ifndef FORETOKEN_COMMON_TEXT_PREFIX_TRIE_H_
@@ -17,17 +17,16 @@ namespace foretoken {
 class PrefixTrie {
  public:
   struct Match {
-    size_t length = 0;  // bytes; 0: no string of the set stands here
+    size_t length = 0;  // bytes; 0: no match
     int32_t value = -1;
   };
 
-  // Empty strings are ignored; a string that is added twice takes the later
-  // value.
+  // Ignores empty strings. If a string is added twice, the later value wins.
   void Add(absl::string_view string, int32_t value);
 
   Match Longest(absl::string_view text) const;
 
-  // False for bytes that begin no string, so that a scan can pass over them.
+  // False if no string begins with `byte`, so that a scan can skip it.
   bool MayBegin(char byte) const { return begins_[static_cast<uint8_t>(byte)]; }
   bool empty() const { return nodes_ == 1; }
   size_t longest_length() const { return longest_length_; }

@@ -1,5 +1,5 @@
-// Reads the protocol-buffer wire format without libprotobuf: one field after
-// the other, nothing allocated.
+// A reader of the protocol-buffer wire format without libprotobuf: field by
+// field, without allocation.
 //
 // Source: protobuf.dev, "Encoding".
 #ifndef FORETOKEN_COMMON_TEXT_PROTOBUF_WIRE_H_
@@ -20,7 +20,7 @@ struct WireField {
   uint64_t integer = 0;     // kVarint, kFixed64, kFixed32 (raw bits)
   absl::string_view bytes;  // kBytes; points into the message
 
-  float AsFloat() const;  // of a kFixed32
+  float AsFloat() const;  // of kFixed32
 };
 
 // Owned by one thread.
@@ -28,8 +28,8 @@ class WireReader {
  public:
   explicit WireReader(absl::string_view message) : rest_(message) {}
 
-  // True and the next field, false at the end; InvalidArgument with the reason
-  // for what is no message (groups, long deprecated, included).
+  // Reads the next field and returns true; false at the end. InvalidArgument
+  // gives the reason if the message is malformed or uses (deprecated) groups.
   absl::StatusOr<bool> Next(WireField& field);
 
  private:

@@ -1,9 +1,9 @@
-// A SentencePiece model file (tokenizer.model), read as data.
+// SentencePieceModel: the contents of a tokenizer.model file.
 //
 // The file is a protocol-buffer message, ModelProto of SentencePiece's
-// sentencepiece_model.proto; this reader knows the wire format and the fields
-// that matter for BPE. The library itself cannot be used: it aborts in a
-// process that also has libprotobuf.
+// sentencepiece_model.proto. The reader handles the wire format itself and the
+// fields that matter for BPE. The SentencePiece library cannot be linked: it
+// aborts in a process that also contains libprotobuf.
 //
 // Source: Kudo and Richardson, arXiv:1808.06226.
 #ifndef FORETOKEN_COMMON_TEXT_SENTENCEPIECE_MODEL_H_
@@ -19,7 +19,7 @@
 namespace foretoken {
 
 struct SentencePieceModel {
-  // The values of the file.
+  // Values as in the file.
   enum class PieceType : uint8_t {
     kNormal = 1,
     kUnknown = 2,
@@ -47,14 +47,14 @@ struct SentencePieceModel {
   bool escape_whitespaces = true;
 };
 
-// InvalidArgument for bytes that are no such message, and, naming field and
-// value, for models that Foretoken does not run: types other than BPE, pieces
-// without text or twice the same, unused pieces, whitespace as suffix, a
-// denormalizer, no or several unknown pieces, missing byte pieces.
+// InvalidArgument for bytes that are not such a message and, naming field and
+// value, for unsupported models: types other than BPE, empty or duplicate
+// pieces, unused pieces, whitespace as a suffix, a denormalizer, zero or
+// several unknown pieces, missing byte pieces.
 absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(
     absl::string_view bytes);
 
-// The value of a byte piece's text, "<0x0A>"; -1 if it is none.
+// Byte value of a piece such as "<0x0A>"; -1 if it is not a byte piece.
 int ByteOfPiece(absl::string_view text);
 
 }  // namespace foretoken

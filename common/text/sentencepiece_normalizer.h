@@ -1,9 +1,8 @@
 // SentencePiece's normaliser: character rewriting, whitespace, dummy prefix.
 //
-// The rewriting table (`precompiled_charsmap`, nmt_nfkc for example) is a
-// double-array trie from strings to strings; the longest match wins. Identity
-// models have none. Malformed UTF-8 becomes one U+FFFD a byte, as in the
-// original.
+// The rewriting table (`precompiled_charsmap`, e.g. nmt_nfkc) is a double-array
+// trie from strings to strings; the longest match wins. Identity models have
+// none. Malformed UTF-8 becomes one U+FFFD per byte, as in the original.
 //
 // Source: SentencePiece, src/normalizer.cc for the rules; J. Aoe, "An Efficient
 // Digital Search Algorithm by Using a Double-Array Structure" (1989), in the
@@ -25,11 +24,11 @@ namespace foretoken {
 
 class SentencePieceNormalizer {
  public:
-  // InvalidArgument for a broken rewriting table.
+  // InvalidArgument for a malformed rewriting table.
   static absl::StatusOr<SentencePieceNormalizer> Create(
       const SentencePieceModel& model);
 
-  // The text that BPE works on. Linear in its length.
+  // Returns the text that BPE works on. Linear in the length of `text`.
   std::string Normalize(absl::string_view text) const;
 
   // The user-defined pieces, which are never rewritten and never merged.
@@ -47,7 +46,7 @@ class SentencePieceNormalizer {
 
   PrefixTrie user_defined_;
   std::vector<uint32_t> units_;  // the double array; empty: identity
-  std::string rewrites_;         // zero-terminated, one after the other
+  std::string rewrites_;         // zero-terminated strings, concatenated
   bool add_dummy_prefix_ = true;
   bool remove_extra_whitespaces_ = true;
   absl::string_view space_;

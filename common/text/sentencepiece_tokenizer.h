@@ -1,9 +1,9 @@
-// The SentencePiece BPE encoder over a tokenizer.model.
+// SentencePiece BPE encoder over a tokenizer.model.
 //
-// Text is normalised, cut before every run of spaces (no piece of such a
-// vocabulary crosses that border, so the cut changes nothing and keeps the
-// merging local), and merged by score. Characters without a piece become byte
-// pieces, or one unknown piece for a run of them.
+// Text is normalised, cut before every run of spaces, and merged by score. No
+// piece of a typical vocabulary crosses such a border, so the cut does not
+// change the result and keeps merging local; otherwise it is left out.
+// Characters without a piece become byte pieces, or one unknown piece per run.
 //
 // Source: Kudo and Richardson, arXiv:1808.06226, "Subword segmentation".
 #ifndef FORETOKEN_COMMON_TEXT_SENTENCEPIECE_TOKENIZER_H_
@@ -18,7 +18,7 @@
 
 namespace foretoken {
 
-// `bytes`: the file. InvalidArgument names field and value.
+// `bytes`: the contents of the file. InvalidArgument names field and value.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
     absl::string_view bytes, const TokenizerConfig& config);
 

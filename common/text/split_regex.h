@@ -1,14 +1,14 @@
 // The regular expressions of tokenizer.json, which are written for Oniguruma
-// in Ruby syntax, run by PCRE2.
+// (Ruby syntax), run by PCRE2.
 //
-// The two agree on what such files use, with these exceptions, which Compile
-// takes care of: \s and \d (rewritten as the Unicode sets that Oniguruma
-// means), \uHHHH, and constructs with another meaning or an unbounded cost
-// (refused: classes within classes, line anchors, back references, \w, \b and
-// the like, repeated groups, patterns that match nothing).
+// The two agree on what such files use, with exceptions that Compile handles:
+// \s and \d are rewritten as the Unicode sets that Oniguruma means, \uHHHH is
+// translated, and constructs with a different meaning or unbounded cost are
+// refused (nested classes, line anchors, back references, \w, \b and the like,
+// repeated groups, patterns that match the empty string).
 //
-// Thread-compatible: const methods may be called concurrently, each thread
-// with a Scratch of its own.
+// Thread-compatible: const methods may be called concurrently, each thread with
+// its own Scratch.
 #ifndef FORETOKEN_COMMON_TEXT_SPLIT_REGEX_H_
 #define FORETOKEN_COMMON_TEXT_SPLIT_REGEX_H_
 
@@ -28,7 +28,7 @@ class SplitRegex {
     size_t end = 0;  // begin == end: no match
   };
 
-  // What matching needs; serves every SplitRegex. Owned by one thread.
+  // Buffers for matching, usable with every SplitRegex. Owned by one thread.
   class Scratch {
    public:
     Scratch();
@@ -42,18 +42,18 @@ class SplitRegex {
     std::unique_ptr<Data> data_;
   };
 
-  // InvalidArgument quotes the pattern and says what is not supported.
+  // InvalidArgument quotes the pattern and names the unsupported construct.
   static absl::StatusOr<SplitRegex> Compile(absl::string_view pattern);
 
-  // A literal string.
+  // Matches `text` literally.
   static absl::StatusOr<SplitRegex> CompileLiteral(absl::string_view text);
 
   SplitRegex(SplitRegex&&) noexcept;
   SplitRegex& operator=(SplitRegex&&) noexcept;
   ~SplitRegex();
 
-  // The first match in `text` (valid UTF-8) that begins at `from` or later,
-  // which must be where a character begins.
+  // Returns the first match in `text` (valid UTF-8) that begins at or after
+  // `from`, which must be a character boundary.
   Range Find(absl::string_view text, size_t from, Scratch& scratch) const;
 
  private:

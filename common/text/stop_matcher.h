@@ -1,4 +1,4 @@
-// Stop strings: finds where generated text must end, while it is generated.
+// Stop strings: finds the end of generated text while it is being generated.
 //
 // Source: Knuth, Morris, Pratt, "Fast Pattern Matching in Strings" (1977).
 // Owned by one thread.
@@ -21,35 +21,36 @@ class StopMatcher {
   static constexpr size_t kMaxStrings = 64;
   static constexpr size_t kMaxStringBytes = 1024;
 
-  // InvalidArgument names the string that is empty, too long or not UTF-8, and
-  // a count over kMaxStrings. No strings: nothing ever stops.
+  // InvalidArgument for a string that is empty, too long or not UTF-8 (by
+  // index), or for more than kMaxStrings. Without strings, nothing ever stops.
   static absl::StatusOr<StopMatcher> Create(
       const std::vector<std::string>& stop_strings);
 
-  // Takes the next text and appends to `released` what can no longer be part
-  // of a stop string. True once a stop string is complete: then all text before
-  // it has been released, and nothing is ever after. The match is the one that
-  // is complete first, the longest of those that end together; how the text is
-  // cut into calls makes no difference.
+  // Consumes the next text and appends to `released` everything that can no
+  // longer be part of a stop string. Returns true once a stop string is
+  // complete; then all text before it has been released, and later calls
+  // release nothing. The match is the stop string that completes first; the
+  // longest, if several end together. How the text is split into calls makes no
+  // difference.
   bool Push(absl::string_view text, std::string& released);
 
-  // The text is at its end: releases what was held back.
+  // Ends the text: releases what was held back.
   void Flush(std::string& released);
 
-  // Where the match begins, in bytes of all text pushed.
+  // Byte offset of the match within all text pushed.
   std::optional<uint64_t> match_begin() const { return match_begin_; }
 
  private:
   struct Pattern {
     std::string text;
-    std::vector<size_t> fallback;  // of each prefix: its longest border
-    size_t matched = 0;            // bytes that the text now ends with
+    std::vector<size_t> fallback;  // longest border of each prefix
+    size_t matched = 0;            // length of the prefix the text ends with
   };
-  // True if the pattern is complete with `byte`.
+  // Returns true if `byte` completes the pattern.
   static bool Advance(Pattern& pattern, char byte);
 
   std::vector<Pattern> patterns_;
-  std::string held_;  // the text may end with a part of a stop string
+  std::string held_;  // may be the beginning of a stop string
   uint64_t taken_bytes_ = 0;
   std::optional<uint64_t> match_begin_;
 };

@@ -15,8 +15,8 @@ namespace foretoken {
 
 class TextNormalizer {
  public:
-  // `field`: the value of "normalizer". InvalidArgument names the part of it
-  // that is not supported.
+  // `field`: the value of "normalizer". InvalidArgument names the unsupported
+  // part.
   static absl::StatusOr<TextNormalizer> Create(const Json& field);
 
   // `text` must be valid UTF-8.

@@ -1,8 +1,8 @@
-// Tokenizer: text to token ids and back, equal to the model's own.
+// Tokenizer: text to token ids and back, identical to the model's own.
 //
 // Formats: Hugging Face tokenizer.json (gzip or plain; BPE, byte-level or with
-// byte fallback) and SentencePiece tokenizer.model (BPE).
-// Thread-safe after Load: every method is const.
+// byte fallback) and SentencePiece tokenizer.model (BPE). Thread-safe after
+// Load: every method is const.
 #ifndef FORETOKEN_COMMON_TEXT_TOKENIZER_H_
 #define FORETOKEN_COMMON_TEXT_TOKENIZER_H_
 
@@ -27,9 +27,10 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // `path`: a model directory (tokenizer.json[.gz] before tokenizer.model; its
-  // tokenizer_config.json names BOS and EOS), or one of the files, gzip or
-  // plain. Unsupported parts are refused by file, field and value.
+  // `path`: a model directory (tokenizer.json[.gz] takes precedence over
+  // tokenizer.model; its tokenizer_config.json names BOS and EOS), or one of
+  // these files, gzip or plain. Unsupported features are refused with file,
+  // field and value.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& path);
   // As Load, but loads a path once for all callers of the process that still
@@ -37,26 +38,27 @@ class Tokenizer {
   static absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadShared(
       const std::string& path);
 
-  // Ids of `text`, without BOS or any template token. Added and special tokens
-  // that stand in the text are recognised where the format does so
-  // (tokenizer.json), and are plain text where it does not (tokenizer.model).
-  // Malformed UTF-8 is never refused: SentencePiece makes each such byte a
-  // U+FFFD; tokenizer.json, whose library takes none, encodes it byte by byte
-  // where the vocabulary can. 5 MB/s or more a thread; never quadratic.
+  // Returns the ids of `text`, without BOS or template tokens. Added and
+  // special tokens in the text are recognised if the format does so
+  // (tokenizer.json), and are plain text if not (tokenizer.model). Malformed
+  // UTF-8 is accepted: SentencePiece turns each malformed byte into U+FFFD;
+  // tokenizer.json, whose own library accepts valid UTF-8 only, encodes it byte
+  // by byte if the vocabulary has bytes. 5 MB/s or more per thread; never
+  // quadratic.
   virtual std::vector<TokenId> Encode(absl::string_view text) const = 0;
 
-  // As Encode, with the BOS token (and whatever else the model's files put
-  // around a prompt) in front, if they ask for one. A tokenizer.model asks for
-  // BOS unless a tokenizer_config.json beside it says add_bos_token: false.
+  // As Encode, with BOS (and any other prompt tokens that the model's files
+  // name) added. A tokenizer.model asks for BOS unless a tokenizer_config.json
+  // beside it says add_bos_token: false.
   std::vector<TokenId> EncodePrompt(absl::string_view text) const;
 
-  // The text of `ids` as the original library gives it: special tokens are
-  // left out. Ids outside the vocabulary are InvalidArgument.
+  // Returns the text of `ids` as the original library does: special tokens are
+  // omitted. InvalidArgument for ids outside the vocabulary.
   absl::StatusOr<std::string> Decode(absl::Span<const TokenId> ids) const;
 
-  // The bytes that one token adds in the middle of a text: what the
-  // incremental detokenizer joins. Empty for special tokens and ids that the
-  // vocabulary leaves out.
+  // Bytes that a token contributes in the middle of a text; the incremental
+  // detokenizer joins them. Empty for special tokens and for ids that the
+  // vocabulary lacks.
   absl::string_view TokenBytes(TokenId id) const {
     return vocabulary_.bytes(id);
   }
@@ -65,8 +67,8 @@ class Tokenizer {
            (vocabulary_.kind(id) == TokenKind::kUnknown &&
             TokenBytes(id).empty());
   }
-  // True where decoding drops leading space of the whole text (SentencePiece's
-  // dummy prefix); decode_rules() says which.
+  // Whether decoding drops leading spaces of the text (SentencePiece's dummy
+  // prefix); decode_rules() says which.
   bool StripsLeadingSpace() const {
     return rules_.leading_space != DecodeRules::LeadingSpace::kKeep;
   }
@@ -77,9 +79,9 @@ class Tokenizer {
   TokenId bos_token() const { return bos_token_; }           // -1: none
   TokenId eos_token() const { return eos_token_; }           // -1: none
 
-  // SHA-256 over the vocabulary in canonical form (id, bytes, kind), equal for
-  // equal vocabularies whatever file they came from. Datastores, priors and
-  // draft models are tied to a target by it.
+  // SHA-256 of the vocabulary in canonical form (id, bytes, kind): equal for
+  // equal vocabularies, whatever file they came from. Ties datastores, priors
+  // and draft models to a target.
   const Sha256Digest& fingerprint() const { return fingerprint_; }
   // The same 32 bytes, as messages carry them.
   std::string fingerprint_bytes() const {
@@ -87,13 +89,13 @@ class Tokenizer {
   }
 
  protected:
-  // What every format fills in once.
+  // Set once by the loader of each format.
   struct Parts {
     Vocabulary vocabulary;
     DecodeRules rules;
     TokenId bos_token = -1;
     TokenId eos_token = -1;
-    std::vector<TokenId> prompt_prefix;  // EncodePrompt puts them around
+    std::vector<TokenId> prompt_prefix;  // added by EncodePrompt
     std::vector<TokenId> prompt_suffix;
   };
   explicit Tokenizer(Parts parts);

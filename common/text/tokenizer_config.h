@@ -1,4 +1,4 @@
-// What a model directory says about prompts, beside the vocabulary itself.
+// Prompt settings of a model directory, beside the vocabulary itself.
 #ifndef FORETOKEN_COMMON_TEXT_TOKENIZER_CONFIG_H_
 #define FORETOKEN_COMMON_TEXT_TOKENIZER_CONFIG_H_
 
@@ -9,7 +9,7 @@
 
 namespace foretoken {
 
-// tokenizer_config.json; a field that is missing or null is nullopt.
+// Fields of tokenizer_config.json; nullopt if missing or null.
 struct TokenizerConfig {
   std::optional<bool> add_bos_token;
   std::optional<bool> add_eos_token;
@@ -17,7 +17,7 @@ struct TokenizerConfig {
   std::optional<std::string> eos_token;
 };
 
-// InvalidArgument naming file, field and value for fields of a wrong type.
+// InvalidArgument names file, field and value for a field of the wrong type.
 absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& path);
 
 }  // namespace foretoken

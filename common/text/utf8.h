@@ -1,5 +1,5 @@
-// UTF-8 at the level of one character: what the tokenizers and the
-// detokenizer need, and nothing of Unicode's properties.
+// UTF-8 one character at a time, for the tokenizers and the detokenizer.
+// Unicode properties are out of scope.
 //
 // Pure functions, thread-safe.
 #ifndef FORETOKEN_COMMON_TEXT_UTF8_H_
@@ -13,30 +13,30 @@
 
 namespace foretoken {
 
-// U+FFFD, what decoders write for bytes that are no UTF-8.
+// U+FFFD, which decoders write for bytes that are not UTF-8.
 inline constexpr char kReplacementCharacter[] = "\xEF\xBF\xBD";
-// U+2581, what SentencePiece writes for a space.
+// U+2581, which SentencePiece writes for a space.
 inline constexpr char kSpaceSymbol[] = "\xE2\x96\x81";
 
-// One step through bytes that may or may not be UTF-8.
+// One decoding step over bytes that may not be UTF-8.
 struct Utf8Step {
   enum Kind : uint8_t {
-    kCharacter,   // `length` bytes are one character, `code_point`
-    kMalformed,   // `length` bytes are a maximal subpart of no character
-    kIncomplete,  // the text ends inside what may become a character
+    kCharacter,   // `length` bytes form one character, `code_point`
+    kMalformed,   // `length` bytes are a maximal subpart, not a character
+    kIncomplete,  // the text ends inside a possible character
   };
   Kind kind = kCharacter;
   uint8_t length = 0;
   uint32_t code_point = 0;
 };
 
-// Looks at the beginning of `text`, which must not be empty. Surrogates,
-// overlong forms and values over U+10FFFF are malformed. `length` of a
+// Decodes the beginning of `text`, which must not be empty. Surrogates,
+// overlong forms and values above U+10FFFF are malformed. `length` of a
 // malformed step follows Unicode 15.0, section 3.9, "U+FFFD Substitution of
-// Maximal Subparts"; it is at least 1.
+// Maximal Subparts", and is at least 1.
 Utf8Step NextUtf8(absl::string_view text);
 
-// The bytes of `text` before the first that is not part of a character.
+// Length in bytes of the longest valid UTF-8 prefix of `text`.
 size_t ValidUtf8Prefix(absl::string_view text);
 
 inline bool IsValidUtf8(absl::string_view text) {
@@ -45,7 +45,7 @@ inline bool IsValidUtf8(absl::string_view text) {
 
 void AppendUtf8(uint32_t code_point, std::string& out);
 
-// Every kSpaceSymbol becomes a space.
+// Replaces every kSpaceSymbol with a space.
 std::string SpaceSymbolsToSpaces(absl::string_view text);
 
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-// The tokens of a vocabulary by id: what each one writes, and what kind it is.
+// Vocabulary: the text and the kind of every token, by id.
 //
 // Thread-compatible: const methods may be called concurrently.
 #ifndef FORETOKEN_COMMON_TEXT_VOCABULARY_H_
@@ -14,28 +14,28 @@
 
 namespace foretoken {
 
-// The values go into the fingerprint: never renumber.
+// The values enter the fingerprint: never renumber them.
 enum class TokenKind : uint8_t {
-  kAbsent = 0,   // an id that the files leave out
+  kAbsent = 0,   // the files do not define this id
   kText = 1,     // its bytes are text
-  kByte = 2,     // one raw byte of a character that has no token (<0x0A>)
-  kSpecial = 3,  // steers the model; never text
-  kUnknown = 4,  // stands for what no token can write
+  kByte = 2,     // one raw byte of a character without a token (<0x0A>)
+  kSpecial = 3,  // control token; never text
+  kUnknown = 4,  // replaces text that no token can represent
 };
 
 class Vocabulary {
  public:
-  // Ids at or over this are refused by the loaders.
+  // Loaders refuse ids of this value or above.
   static constexpr TokenId kMaxSize = 1 << 22;
 
   // `content` identifies the token: its bytes in a text, or the name of a
-  // special one. `bytes` is what decoding writes for it in the middle of a
-  // text. False if the id is taken already.
+  // special token. `bytes` is its contribution to decoded text. Returns false
+  // if the id is already taken.
   bool Add(TokenId id, absl::string_view content, absl::string_view bytes,
            TokenKind kind);
 
-  // Leading-space rules of decoding leave this token alone: its space is not
-  // one that encoding put in.
+  // Exempts this token from the leading-space rules of decoding: its space was
+  // not inserted by encoding.
   void KeepLeadingSpace(TokenId id) { tokens_[id].keeps_leading_space = true; }
   bool keeps_leading_space(TokenId id) const {
     return Contains(id) && tokens_[id].keeps_leading_space;
@@ -43,7 +43,7 @@ class Vocabulary {
 
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
   bool Contains(TokenId id) const { return id >= 0 && id < size(); }
-  // kAbsent and empty for ids outside.
+  // kAbsent and empty for ids outside the vocabulary.
   TokenKind kind(TokenId id) const {
     return Contains(id) ? tokens_[id].kind : TokenKind::kAbsent;
   }
@@ -56,7 +56,8 @@ class Vocabulary {
                         : absl::string_view();
   }
 
-  // SHA-256 of size and, for every id in order, kind, length and content.
+  // SHA-256 of the size and of every token's kind, content length and content,
+  // in id order.
   Sha256Digest Fingerprint() const;
 
  private:

@@ -1,6 +1,6 @@
-// PingPong: a raw gRPC bidirectional stream that carries bytes of given sizes
-// there and back, one message outstanding: what a round trip costs where nobody
-// does anything with it.
+// PingPong: a raw gRPC bidirectional stream that sends bytes of given sizes
+// there and back, one message outstanding: the cost of a round trip without any
+// work in it.
 #ifndef FORETOKEN_TESTS_BENCH_PING_PONG_H_
 #define FORETOKEN_TESTS_BENCH_PING_PONG_H_
 

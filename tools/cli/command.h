@@ -1,8 +1,8 @@
-// How a subcommand joins the `foretoken` command line.
+// Registration of the subcommands of `foretoken`.
 //
-// Each command lives in its own file: Add<Name>Command registers its options
-// with `app` and, when the command was chosen, stores its work in `run`, which
-// main calls once after parsing. Results go to stdout, logs to stderr.
+// Each command has its own file. Add<Name>Command registers its options with
+// `app` and, if the command is selected, stores its work in `run`, which main
+// calls once after parsing. Results go to stdout, logs to stderr.
 #ifndef FORETOKEN_TOOLS_CLI_COMMAND_H_
 #define FORETOKEN_TOOLS_CLI_COMMAND_H_
 
@@ -16,7 +16,7 @@ namespace foretoken::cli {
 using Run = std::function<absl::Status()>;
 
 void AddBenchCommand(CLI::App& app, Run& run);
-// `replay` of the command `bench`.
+// The subcommand `bench replay`.
 void AddBenchReplayCommand(CLI::App& bench, Run& run);
 void AddConvertCommand(CLI::App& app, Run& run);
 void AddCrestCommand(CLI::App& app, Run& run);

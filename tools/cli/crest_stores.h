@@ -1,4 +1,4 @@
-// Datastores as a command line names them: a snapshot file, or a name in the
+// CREST datastores on the command line: a snapshot file, or a name in the
 // PostgreSQL database of FORETOKEN_POSTGRES_URL.
 #ifndef FORETOKEN_TOOLS_CLI_CREST_STORES_H_
 #define FORETOKEN_TOOLS_CLI_CREST_STORES_H_
@@ -17,46 +17,47 @@
 
 namespace foretoken::cli {
 
-// A file where there is one of this path, or where the text has a slash or a
-// dot, which names have not.
+// True if such a file exists, or if the text has a slash or a dot, which names
+// do not.
 bool IsSnapshotPath(const std::string& file_or_name);
 
-// What of a datastore in PostgreSQL may be held in memory: one that is larger
-// is looked up through PostgreSQL, a statement a step, behind a cache of this
+// Maximum size of a PostgreSQL datastore that is loaded into memory. A larger
+// one is queried in PostgreSQL, one statement per step, behind a cache of this
 // size.
 inline constexpr uint64_t kDefaultIndexMemory = uint64_t{1} << 30;
 
-// Opens it for look-ups; what is held in memory is checked whole. `tokenizer`,
-// where given, must be the one that the datastore was built with.
+// Opens a datastore for look-ups; everything that is loaded is validated.
+// `tokenizer`, if given, must be the one that the datastore was built with.
 absl::StatusOr<std::shared_ptr<CrestSource>> OpenCrestSource(
     const std::string& file_or_name, const Tokenizer* tokenizer,
     uint64_t index_memory = kDefaultIndexMemory);
 
-// All versions in PostgreSQL, and removing them (pg_store.h).
+// Lists and removes versions in PostgreSQL (pg_store.h).
 absl::StatusOr<Json> ListDatastores();
 absl::Status DropDatastore(const std::string& name, int64_t version);
 
-// OK where a build could write there now (OpenSink): better before the work
-// than after it.
+// OK if OpenSink could write there now: fails before the work instead of after
+// it.
 absl::Status CheckTarget(const std::string& out, const std::string& name);
 
-// How it was built and what it holds, without reading its records. A file that
-// is cut off is refused.
+// Reads how a datastore was built and what it contains, without its records.
+// Truncated files are refused.
 absl::StatusOr<CrestMeta> ReadMeta(const std::string& file_or_name);
 
-// Where a build writes: a new snapshot file `out`, or a new version of `name`,
-// whichever is not empty.
+// Destination of a build: a new snapshot file `out`, or a new version of
+// `name`, whichever is non-empty.
 absl::StatusOr<std::unique_ptr<DatastoreSink>> OpenSink(
     const std::string& out, const std::string& name, const CrestMeta& meta,
     const TokenTable& table);
 
-// REST's store of all documents of `paths`, each with the end token.
+// Builds REST's store from all documents in `paths`, each followed by the end
+// token.
 absl::StatusOr<std::shared_ptr<const RestStore>> BuildRestStore(
     const std::vector<std::string>& paths,
     const std::vector<std::string>& exclude_id_files,
     const Tokenizer& tokenizer);
 
-// "1GiB", "512MiB", "64KiB", "1000000".
+// Parses "1GiB", "512MiB", "64KiB", "1000000".
 absl::StatusOr<uint64_t> ParseBytes(const std::string& text);
 
 }  // namespace foretoken::cli

@@ -1,4 +1,4 @@
-// The channel that the flags of a command describe.
+// The channel described by a command's flags.
 #ifndef FORETOKEN_TOOLS_CLI_SERVER_CHANNEL_H_
 #define FORETOKEN_TOOLS_CLI_SERVER_CHANNEL_H_
 

@@ -1,4 +1,4 @@
-// How commands reach a server: the flags that generate and health share.
+// Flags for reaching a server, shared by generate and health.
 #ifndef FORETOKEN_TOOLS_CLI_SERVER_FLAGS_H_
 #define FORETOKEN_TOOLS_CLI_SERVER_FLAGS_H_
 
@@ -9,14 +9,14 @@
 namespace foretoken::cli {
 
 struct ServerFlags {
-  std::string tls_ca;  // PEM roots; switches TLS on
+  std::string tls_ca;  // PEM roots; enables TLS
   std::string tls_cert;
   std::string tls_key;
   std::string tls_name;
   bool insecure = false;
 };
 
-// --server-tls-ca and so on. What goes with TLS is refused without a CA.
+// Adds --server-tls-ca and so on. The other TLS flags require a CA.
 void AddServerFlags(CLI::App& command, ServerFlags& flags);
 
 }  // namespace foretoken::cli

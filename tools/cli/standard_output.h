@@ -1,4 +1,4 @@
-// What a command prints for its caller.
+// Output of a command for its caller.
 #ifndef FORETOKEN_TOOLS_CLI_STANDARD_OUTPUT_H_
 #define FORETOKEN_TOOLS_CLI_STANDARD_OUTPUT_H_
 
@@ -7,8 +7,8 @@
 
 namespace foretoken::cli {
 
-// Writes and flushes. DataLoss if stdout does not take it all: a full disk or
-// a closed pipe must not pass for success.
+// Writes and flushes. DataLoss if stdout does not accept all of it: a full disk
+// or a closed pipe must not look like success.
 absl::Status WriteOut(absl::string_view text);
 
 }  // namespace foretoken::cli

@@ -1,9 +1,8 @@
-// Drafts the stored token tree of the longest stored n-gram that ends the
-// committed tokens.
+// CREST drafter: the stored token tree of the longest stored n-gram that ends
+// the committed tokens.
 //
-// Source: CREST, arXiv:2408.04678, section 3. Nodes come most frequent first,
-// so a smaller budget takes the front of the tree.
-// Owned by one thread.
+// Source: CREST, arXiv:2408.04678, section 3. Nodes are stored most frequent
+// first, so a smaller budget uses a prefix of the tree. Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_DRAFTER_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_CREST_DRAFTER_H_
 
@@ -28,14 +27,14 @@ class CrestDrafter final : public Drafter {
   absl::Status DraftStatus() const override { return status_; }
   size_t SharedBytes() const override { return source_->bytes(); }
 
-  // Look-ups that failed: their rounds went without a draft.
+  // Failed look-ups; their rounds had no draft.
   int64_t failed_lookups() const { return failed_lookups_; }
 
  private:
   const std::shared_ptr<CrestSource> source_;
   std::vector<TokenId> tail_;  // the last committed tokens
   CrestTree found_;
-  absl::Status status_;  // of the last look-up
+  absl::Status status_;  // status of the last look-up
   int64_t failed_lookups_ = 0;
 };
 

@@ -1,13 +1,14 @@
-// The in-memory index of a CREST datastore: n-gram to token tree.
+// CrestIndex: the in-memory index of a CREST datastore, from n-gram to token
+// tree.
 //
-// Records stay as they are encoded (crest_record.h), in memory or in a mapped
-// file; an open-addressing table of 8-byte slots points at them. A slot holds
-// 24 bits of the hash, and the n-gram that stands in the record is compared
-// before it is believed, so that a hit is never another n-gram's.
+// Records stay encoded (crest_record.h), in memory or in a mapped file; an
+// open-addressing table of 8-byte slots points to them. A slot stores 24 bits
+// of the hash, and the n-gram in the record is always compared, so a hit is
+// never another n-gram's.
 //
 // Source: CREST, arXiv:2408.04678. All n from m down to 1 are looked up at
-// once: their slots are fetched together, the longest hit wins.
-// Thread-safe once made: Lookup is const.
+// once: their slots are prefetched together, and the longest hit wins.
+// Thread-safe after construction: Lookup is const.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_INDEX_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_CREST_INDEX_H_
 
@@ -28,16 +29,16 @@ namespace foretoken {
 
 class CrestIndex {
  public:
-  // Maps the snapshot file and checks every byte of it: checksums, and each
-  // record on its own. InvalidArgument names file and fault.
+  // Maps the snapshot file and validates all of it: checksums, and each record
+  // by itself. InvalidArgument names file and defect.
   static absl::StatusOr<CrestIndex> Open(const std::string& path);
 
-  // How the snapshot file was built and what it holds: header, length and token
-  // table are checked, the records are not read. Errors as Open's.
+  // Reads how a snapshot file was built and what it contains: validates header,
+  // length and token table, and does not read the records. Errors as in Open.
   static absl::StatusOr<CrestMeta> ReadMeta(const std::string& path);
 
-  // Takes records that came in any order, from PostgreSQL say. `meta` tells how
-  // many they are and their digest.
+  // Builds the index from records in any order, e.g. from PostgreSQL. `meta`
+  // holds their number and digest.
   static absl::StatusOr<CrestIndex> FromRecords(const CrestMeta& meta,
                                                 TokenTable table,
                                                 std::string records);
@@ -46,14 +47,15 @@ class CrestIndex {
   CrestIndex& operator=(CrestIndex&&) = default;
 
   // Looks up the last max_n..min_n tokens of `context` and decodes the tree of
-  // the longest stored one. Returns its n; 0, with an empty tree, for none.
+  // the longest stored n-gram. Returns its n, or 0 and an empty tree if there
+  // is none.
   int Lookup(absl::Span<const TokenId> context, CrestTree& tree) const;
 
   const CrestMeta& meta() const { return meta_; }
   const TokenTable& table() const { return table_; }
-  // What an index of this datastore will hold in memory.
+  // Memory that an index of this datastore will take, in bytes.
   static uint64_t BytesFor(const CrestMeta& meta);
-  // Bytes held or mapped: records, slots, token table.
+  // Bytes held or mapped: records, slots and token table.
   size_t bytes() const;
 
   // Calls visit(ngram, tree, encoded record) for every entry, in stored order.
@@ -63,9 +65,9 @@ class CrestIndex {
  private:
   CrestIndex() = default;
 
-  // Maps the file and checks all but the records.
+  // Maps the file and validates everything but the records.
   absl::Status Map(const std::string& path);
-  // Checks the records and fills the slots.
+  // Validates the records and fills the slots.
   absl::Status Build();
   static uint64_t SlotsFor(uint64_t entries);
   void Insert(uint64_t hash, uint64_t offset);
@@ -75,17 +77,17 @@ class CrestIndex {
   MappedFile file_;
   std::string owned_;
   absl::Span<const uint8_t> records_;  // in file_ or owned_
-  // hash tag << 40 | offset + 1; 0 is empty. A power of two long, at most
+  // hash tag << 40 | offset + 1; 0 is empty. Size is a power of two; at most
   // 5/8 full.
   std::vector<uint64_t> slots_;
   uint64_t slot_mask_ = 0;
 };
 
-// Of n-grams as sequences of token ids: index slots, PostgreSQL keys.
+// Hash of an n-gram's token ids, for index slots and PostgreSQL keys.
 uint64_t HashNgram(absl::Span<const TokenId> ngram);
 
-// Sum of the records' XXH3s, and their number, must equal what `meta` says;
-// `digest_sum`, `entries` and `nodes` are what was found.
+// Compares the totals found with those in `meta`: number of entries and nodes,
+// and the sum of the records' XXH3 digests.
 absl::Status CheckTotals(const CrestMeta& meta, uint64_t entries,
                          uint64_t nodes, uint64_t digest_sum);
 

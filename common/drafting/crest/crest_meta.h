@@ -1,7 +1,9 @@
-// What a CREST datastore is: how it was built, from what, and its checksums.
+// Metadata of a CREST datastore: how it was built, from what, and its
+// checksums.
 //
-// The same bytes open a snapshot file and stand in PostgreSQL's row of a
-// version. Little-endian, of fixed length, closed by a checksum of their own.
+// The same bytes are the header of a snapshot file and a column of a version's
+// row in PostgreSQL. Little-endian, of fixed length, ending in a checksum of
+// their own.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_META_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_CREST_META_H_
 
@@ -21,22 +23,22 @@ namespace foretoken {
 enum class TreeSelection : uint8_t { kBest = 0, kRest = 1 };
 enum class MatchSample : uint8_t { kUniform = 0, kFirst = 1 };
 
-// Of the n-grams of one length.
+// Statistics of the n-grams of one length.
 struct CrestLevelMeta {
   uint64_t distinct = 0;     // in the corpus
   uint64_t occurrences = 0;  // in the corpus
   uint64_t kept = 0;         // in the datastore
-  uint64_t least_count = 0;  // of those kept
+  uint64_t least_count = 0;  // lowest count of those kept
 };
 
 struct CrestMeta {
   Sha256Digest tokenizer_fingerprint{};
   uint32_t vocab_size = 0;
 
-  // How it was built.
+  // Build options.
   uint32_t min_n = 1;
   uint32_t max_n = 0;
-  uint64_t top = 0;  // n-grams kept of each n
+  uint64_t top = 0;  // n-grams kept per n
   uint64_t min_count = 2;
   uint32_t tree_nodes = 64;
   uint32_t max_matches = 5000;
@@ -45,42 +47,42 @@ struct CrestMeta {
   MatchSample sample = MatchSample::kUniform;
   uint64_t seed = 0;
 
-  // From what.
+  // Corpus.
   uint64_t corpus_documents = 0;
   uint64_t corpus_tokens = 0;                       // end tokens included
   std::array<CrestLevelMeta, kMaxCrestN> levels{};  // [n - 1]
 
-  // What it holds.
+  // Contents.
   uint64_t entries = 0;
   uint64_t nodes = 0;
-  uint64_t table_tokens = 0;   // of the token table
+  uint64_t table_tokens = 0;   // tokens in the token table
   uint64_t record_bytes = 0;   // of all records
   uint64_t table_digest = 0;   // XXH3 of the token table's bytes
-  uint64_t record_digest = 0;  // XXH3 of all records' bytes, in their order
-  // Sum of the records' own XXH3s, whatever their order: PostgreSQL returns
-  // rows as it pleases.
+  uint64_t record_digest = 0;  // XXH3 of all records' bytes, in stored order
+  // Sum of the XXH3 of each record, independent of their order: PostgreSQL
+  // returns rows in any order.
   uint64_t record_digest_sum = 0;
 
   int token_bytes() const { return vocab_size <= 0x10000 ? 2 : 3; }
   uint64_t table_bytes() const { return table_tokens * token_bytes(); }
 };
 
-// Length of EncodeMeta's bytes.
+// Length of EncodeMeta's result.
 size_t CrestMetaBytes();
 std::string EncodeMeta(const CrestMeta& meta);
 
-// InvalidArgument, naming field and value, for bytes that are too short, of
-// another format or version, damaged, or out of range.
+// InvalidArgument names field and value if the bytes are too short, of another
+// format or version, damaged, or out of range.
 absl::StatusOr<CrestMeta> DecodeMeta(absl::Span<const uint8_t> bytes);
 
 // The token table: token ids by rank, 2 or 3 bytes each, little-endian.
 std::string EncodeTokenTable(const TokenTable& table, const CrestMeta& meta);
-// Checks length and digest as `meta` has them.
+// Checks length and digest against `meta`.
 absl::StatusOr<TokenTable> DecodeTokenTable(absl::Span<const uint8_t> bytes,
                                             const CrestMeta& meta);
 
-// FailedPrecondition, with both fingerprints, unless the datastore belongs to
-// this tokenizer.
+// FailedPrecondition, with both fingerprints, unless the datastore was built
+// for this tokenizer.
 absl::Status CheckTokenizer(const CrestMeta& meta,
                             const Sha256Digest& fingerprint);
 

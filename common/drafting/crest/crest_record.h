@@ -1,19 +1,19 @@
-// One entry of a CREST datastore as bytes: the n-gram and its token tree.
+// Encoding of a CREST datastore entry: an n-gram and its token tree.
 //
 //   record  n:1  rank*n  matches:varint  nodes:varint  count of node 0:varint
 //           node*nodes
 //   node    rank  code:1  [parent:varint]  [fall:varint]
 //
-// Tokens are written as ranks in a token table, most frequent first: one byte
+// Tokens are stored as ranks in a token table, most frequent first: one byte
 // for ranks below 192, two below 16064, four above. A node's code byte holds
-// its parent index + 1 in the upper six bits (63: the varint holds what is over
-// 63) and in the lower two how far its count lies below that of the node before
-// (3: the varint holds what is over 3). Nodes come most frequent first, so that
-// parents are small numbers and falls mostly 0. About 2.7 bytes a node on chat
-// text; the paper's pickled trees are counted at 5 and more.
+// its parent index + 1 in the upper six bits (63: a varint holds the excess
+// over 63) and, in the lower two, the decrease of its count from the previous
+// node's (3: a varint holds the excess over 3). Nodes come most frequent first,
+// so parents are small and decreases mostly 0. About 2.7 bytes per node on chat
+// text; the paper's pickled trees take 5 or more.
 //
-// The same bytes stand in snapshot files, in PostgreSQL rows and in the index.
-// Thread-safe: functions without state.
+// Snapshot files, PostgreSQL rows and the index all use these bytes.
+// Thread-safe: stateless functions.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_RECORD_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_CREST_RECORD_H_
 
@@ -34,17 +34,17 @@ inline constexpr int kMaxCrestN = 8;
 inline constexpr int kMaxCrestNodes = 256;
 inline constexpr uint32_t kNoRank = UINT32_MAX;
 
-// Tokens by rank and ranks by token.
+// Maps ranks to tokens and tokens to ranks.
 class TokenTable {
  public:
   TokenTable() = default;
-  // `by_rank`: distinct tokens, each in 0 .. vocab_size-1. InvalidArgument
-  // names the first rank that breaks this.
+  // `by_rank`: distinct tokens in 0..vocab_size-1. InvalidArgument names the
+  // first rank that violates this.
   static absl::StatusOr<TokenTable> Create(std::vector<TokenId> by_rank,
                                            int32_t vocab_size);
 
   absl::Span<const TokenId> by_rank() const { return by_rank_; }
-  // kNoRank for a token that the table leaves out.
+  // Returns kNoRank for a token that is not in the table.
   uint32_t RankOf(TokenId token) const {
     return token >= 0 && static_cast<size_t>(token) < ranks_.size()
                ? ranks_[token]
@@ -61,8 +61,8 @@ class TokenTable {
 };
 
 // Appends the record of `ngram` (1..kMaxCrestN tokens) and `tree` (at most
-// kMaxCrestNodes nodes, counts not rising) to `out`. Every token must be in the
-// table.
+// kMaxCrestNodes nodes, counts non-increasing) to `out`. Every token must be in
+// the table.
 void AppendRecord(absl::Span<const TokenId> ngram, const CrestTree& tree,
                   const TokenTable& table, std::string& out);
 
@@ -72,14 +72,15 @@ struct RecordView {
   size_t bytes = 0;  // length of the record
 };
 
-// Reads the record at the front of `bytes` with every check: nothing is read
-// beyond the span, whatever it holds. InvalidArgument says what is wrong.
+// Parses the record at the front of `bytes` with full validation; never reads
+// beyond the span, whatever it contains. InvalidArgument names the defect.
 absl::Status ParseRecord(absl::Span<const uint8_t> bytes,
                          const TokenTable& table, RecordView& record,
                          CrestTree& tree);
 
-// The fast way, for bytes that ParseRecord has accepted with this table. False
-// where the record's n-gram is not `ngram`; then `tree` is untouched.
+// Unchecked decoder for bytes that ParseRecord has accepted with this table.
+// Returns false, without touching `tree`, if the record's n-gram is not
+// `ngram`.
 bool DecodeRecordIf(const uint8_t* record, absl::Span<const uint32_t> ranks,
                     const TokenTable& table, CrestTree& tree);
 

@@ -1,4 +1,4 @@
-// Where CREST look-ups are answered: the in-memory index, or PostgreSQL.
+// A backend for CREST look-ups: the in-memory index, or PostgreSQL.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_SOURCE_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_CREST_SOURCE_H_
 
@@ -15,23 +15,23 @@
 
 namespace foretoken {
 
-// Owned by one thread unless an implementation says more.
+// Owned by one thread unless an implementation says otherwise.
 class CrestSource {
  public:
   virtual ~CrestSource() = default;
 
-  // As CrestIndex::Lookup: n of the longest stored suffix of `context`, and its
-  // tree; 0 and an empty tree for none. An error says that the store could not
-  // be asked: the round goes on without this draft.
+  // As CrestIndex::Lookup: returns n of the longest stored suffix of `context`,
+  // and its tree; 0 and an empty tree if there is none. An error means that the
+  // store could not be queried; the round goes on without this draft.
   virtual absl::StatusOr<int> Lookup(absl::Span<const TokenId> context,
                                      CrestTree& tree) = 0;
 
   virtual const CrestMeta& meta() const = 0;
-  // Bytes held in this process.
+  // Bytes held by this process.
   virtual size_t bytes() const = 0;
 };
 
-// Thread-safe: the index is read only.
+// Thread-safe: the index is read-only.
 class CrestIndexSource final : public CrestSource {
  public:
   explicit CrestIndexSource(CrestIndex index) : index_(std::move(index)) {}

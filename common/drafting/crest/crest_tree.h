@@ -1,7 +1,8 @@
-// The token tree that follows an n-gram, with the counts it was chosen by.
+// The token tree that follows an n-gram, with the counts that it was selected
+// by.
 //
-// Nodes stand in the order in which they were taken, most frequent first and
-// parents before children, so that the first k nodes are the best tree of k.
+// Nodes are in the order of selection, most frequent first and parents before
+// children, so that the first k nodes are the best tree of size k.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_TREE_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_CREST_TREE_H_
 
@@ -14,9 +15,9 @@ namespace foretoken {
 
 struct CrestTree {
   std::vector<TokenId> tokens;
-  std::vector<int32_t> parents;  // < own index; kRootParent follows the n-gram
+  std::vector<int32_t> parents;  // < own index; kRootParent: after the n-gram
   std::vector<uint32_t> counts;  // continuations that pass through the node
-  uint32_t matches = 0;          // continuations that were counted
+  uint32_t matches = 0;          // continuations counted in total
 
   int size() const { return static_cast<int>(tokens.size()); }
   void Clear() {

@@ -1,9 +1,8 @@
-// Writes a CREST datastore into a file: header, token table, records.
+// Writes a CREST datastore to a file: header, token table, records.
 //
-// The file appears under its name only when it is whole and on disk: it is
-// written beside it, as PATH.partial, synced and renamed. What a killed writer
-// left is written over by the next. CrestIndex::Open reads it.
-// Owned by one thread.
+// The file appears under its name only when it is complete and on disk: it is
+// written as PATH.partial, synced and renamed. The next writer overwrites what
+// a killed writer left. CrestIndex::Open reads the file. Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_SNAPSHOT_WRITER_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_SNAPSHOT_WRITER_H_
 
@@ -19,7 +18,7 @@
 
 namespace foretoken {
 
-// Where a finished datastore goes, record by record: a file or PostgreSQL.
+// Destination of a finished datastore, record by record: a file or PostgreSQL.
 class DatastoreSink {
  public:
   virtual ~DatastoreSink() = default;
@@ -27,19 +26,19 @@ class DatastoreSink {
   // `ngram_hash`: HashNgram of the record's n-gram.
   virtual absl::Status Add(uint64_t ngram_hash, absl::string_view record) = 0;
 
-  // Makes the datastore visible, whole. The totals in `meta` (entries, nodes,
-  // bytes, digests) count what was added. A sink that is destroyed without it
-  // leaves nothing behind.
+  // Makes the datastore visible as a whole. The totals in `meta` (entries,
+  // nodes, bytes, digests) must match what was added. A sink destroyed without
+  // Publish leaves nothing behind.
   virtual absl::Status Publish(const CrestMeta& meta) = 0;
 };
 
 class SnapshotWriter : public DatastoreSink {
  public:
-  // OK where a snapshot can be written to `path` now; leaves nothing behind.
+  // OK if a snapshot can be written to `path` now; leaves nothing behind.
   static absl::Status CheckTarget(const std::string& path);
 
-  // Errors name the path; Aborted where another process writes to it. `meta`
-  // and `table` fix the lengths of what stands before the records.
+  // Errors name the path; Aborted if another process is writing to it. `meta`
+  // and `table` determine the length of what precedes the records.
   static absl::StatusOr<std::unique_ptr<SnapshotWriter>> Create(
       const std::string& path, const CrestMeta& meta, const TokenTable& table);
   ~SnapshotWriter() override;
@@ -61,7 +60,7 @@ class SnapshotWriter : public DatastoreSink {
   const std::string temporary_;
   int fd_;
   std::string buffer_;
-  int64_t offset_;  // in the file, of buffer_'s first byte
+  int64_t offset_;  // offset of buffer_'s first byte in the file
 };
 
 }  // namespace foretoken

@@ -1,14 +1,13 @@
-// Choosing the tree out of sorted continuations.
+// TreeSelector: selects a token tree from sorted continuations.
 //
-// The continuations of one n-gram, sorted, are a trie in disguise: the children
-// of a node are the runs of equal tokens inside its range. The tree grows best
-// first by count, and only the ranges that are reached are ever looked at.
+// The sorted continuations of an n-gram implicitly form a trie: the children of
+// a node are the runs of equal tokens within its range. The tree grows best
+// first by count, and only the ranges that it reaches are read.
 //
 // Sources: CREST, arXiv:2408.04678, section 3 (most frequent branches); REST,
-// arXiv:2311.08252, section 3 (its cut of the draft to a sum of path lengths).
-// Memory: some dozens of bytes for each of the `max_nodes`, however many
-// continuations there are.
-// Owned by one thread; reused between calls, it allocates nothing.
+// arXiv:2311.08252, section 3 (cutting the draft to a sum of path lengths).
+// Memory: a few dozen bytes per node of `max_nodes`, however many continuations
+// there are. Owned by one thread; reuses its buffers between calls.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_TREE_SELECT_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_TREE_SELECT_H_
 
@@ -25,17 +24,17 @@ class TreeSelector {
  public:
   // Fills `tree` with the `max_nodes` most frequent prefixes, at most
   // `max_depth` long, of the continuations begin..end-1. token_at(i, depth)
-  // gives token `depth` (from 0) of continuation i, or a negative number past
-  // its end; continuations ascend by it, shorter before longer. Ties in count
-  // go to the shallower node, then to the lower token.
+  // returns token `depth` (from 0) of continuation i, or a negative number past
+  // its end; the continuations are sorted by it, shorter before longer. Ties in
+  // count go to the shallower node, then to the lower token.
   template <typename TokenAt>
   void SelectBest(int64_t begin, int64_t end, int max_depth, int max_nodes,
                   TokenAt token_at, CrestTree& tree);
 
-  // REST's cut: every node stands for the path that leads to it; the longest
-  // paths are dropped, less frequent first among equals, until the lengths of
-  // those that stay sum to at most `max_path_sum`. (So a tree of 64 nodes is
-  // paid for and some 20 to 38 are kept.)
+  // REST's cut: each node stands for the path to it. Drops the longest paths,
+  // less frequent ones first among equals, until the lengths of the remaining
+  // paths sum to at most `max_path_sum`. (Of a tree of 64 nodes, only 20 to 38
+  // are left.)
   void CutToPathSum(int max_path_sum, CrestTree& tree);
 
  private:
@@ -47,7 +46,7 @@ class TreeSelector {
     int32_t depth;
     int64_t count() const { return end - begin; }
   };
-  // Heap order: the best candidate is the greatest.
+  // Heap order: the best candidate is the maximum.
   struct Worse {
     bool operator()(const Candidate& a, const Candidate& b) const {
       if (a.count() != b.count()) return a.count() < b.count();
@@ -93,11 +92,11 @@ void TreeSelector::SelectBest(int64_t begin, int64_t end, int max_depth,
 template <typename TokenAt>
 void TreeSelector::PushChildren(int64_t begin, int64_t end, int32_t parent,
                                 int depth, int max_nodes, TokenAt& token_at) {
-  // Beyond the best max_nodes no candidate is ever taken.
+  // Candidates beyond the best max_nodes can never be taken.
   const size_t most = 2 * static_cast<size_t>(max_nodes) + 64;
   while (begin < end) {
     const TokenId token = token_at(begin, depth);
-    // Gallop to the end of the run, then search it out.
+    // Gallop past the end of the run, then bisect.
     int64_t inside = begin;
     int64_t step = 1;
     while (begin + step < end && token_at(begin + step, depth) == token) {

@@ -1,4 +1,4 @@
-// Tokenises a corpus into a token file, on all cores.
+// Tokenises a corpus into a token file, on all threads of a pool.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_CORPUS_TOKENS_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_CORPUS_TOKENS_H_
 
@@ -11,8 +11,8 @@
 
 namespace foretoken {
 
-// Every document of `corpus`, its tokens and the end token, in order.
-// `progress` advances by the corpus' bytes on disk. Memory: some megabytes of
+// Writes the tokens and the end token of every document of `corpus`, in order.
+// `progress` advances by the corpus's bytes on disk. Holds a few megabytes of
 // text at a time.
 absl::Status WriteCorpusTokens(CorpusReader& corpus, const Tokenizer& tokenizer,
                                ThreadPool& pool, TokenFileWriter& writer,

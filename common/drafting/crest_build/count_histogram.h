@@ -1,5 +1,5 @@
-// How many distinct n-grams occur how often: enough to find the top t exactly,
-// and the share of the corpus that they cover.
+// Histogram of n-gram counts: sufficient to find the top t exactly, and the
+// share of the corpus that they cover.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_COUNT_HISTOGRAM_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_COUNT_HISTOGRAM_H_
 
@@ -10,7 +10,7 @@
 namespace foretoken {
 
 // A point of the cumulative frequency curve: the `rank` most frequent n-grams
-// make up `share` of all occurrences.
+// account for `share` of all occurrences.
 struct CoveragePoint {
   uint64_t rank;
   double share;
@@ -31,17 +31,17 @@ class CountHistogram {
   uint64_t occurrences() const;
   uint64_t With(uint64_t count) const;  // n-grams that occur `count` times
 
-  // The lowest count that the `top` most frequent n-grams reach, at least
-  // min_count, and how many of those with exactly that count are among them.
-  // Without a single n-gram of min_count: {min_count, 0}.
+  // The lowest count among the `top` most frequent n-grams, at least min_count,
+  // and how many n-grams with exactly that count are included. {min_count, 0}
+  // if no n-gram reaches min_count.
   struct Threshold {
     uint64_t count;
-    uint64_t ties;  // to take of those with exactly `count`
-    uint64_t kept;  // in all
+    uint64_t ties;  // how many with exactly `count` to take
+    uint64_t kept;  // in total
   };
   Threshold Top(uint64_t top, uint64_t min_count) const;
 
-  // At ranks 1, 2, 5, 10, 20, 50, ... and the last.
+  // At ranks 1, 2, 5, 10, 20, 50, ..., and at the last rank.
   std::vector<CoveragePoint> Coverage() const;
 
  private:
@@ -52,7 +52,7 @@ class CountHistogram {
   void Descend(Visit visit) const;
 
   std::vector<uint64_t> dense_ = std::vector<uint64_t>(kDense, 0);
-  std::map<uint64_t, uint64_t> sparse_;  // counts from kDense on
+  std::map<uint64_t, uint64_t> sparse_;  // counts of kDense and above
 };
 
 }  // namespace foretoken

@@ -6,11 +6,11 @@
 //   trees    gather continuations, choose trees    (tree_builder.h)
 //   publish  encode into a file or PostgreSQL      (DatastoreSink)
 //
-// Memory: at most memory_bytes, for which threads are left idle if need be.
+// Memory: at most memory_bytes; if necessary, fewer threads are used.
 //
-// Each phase ends with a checkpoint in the work folder: a build that was killed
-// goes on after the last one. The result depends on corpus, tokenizer and
-// options alone, not on memory, threads or interruptions.
+// Each phase ends with a checkpoint in the work folder, and a killed build
+// resumes after the last one. The result depends only on corpus, tokenizer and
+// options, not on memory, threads or interruptions.
 //
 // Source: CREST, arXiv:2408.04678, section 3.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_CREST_BUILDER_H_
@@ -37,7 +37,7 @@ struct CrestBuildOptions {
   CorpusOptions corpus = DefaultCorpus();
   int min_n = 1;
   int max_n = 3;
-  uint64_t top = 16000;  // n-grams of each n
+  uint64_t top = 16000;  // n-grams per n
   uint64_t min_count = 2;
   uint32_t tree_nodes = 64;
   uint32_t max_matches = 5000;
@@ -45,15 +45,15 @@ struct CrestBuildOptions {
   TreeSelection selection = TreeSelection::kBest;
   MatchSample sample = MatchSample::kUniform;
   uint64_t seed = 1;
-  // Resident memory of the whole process, tokenizer included.
+  // Limit on the resident memory of the whole process, tokenizer included.
   uint64_t memory_bytes = uint64_t{1} << 30;
   int threads = 1;
   std::string work_folder;
   bool progress = true;  // bars on stderr
 
-  // Lines of 4 MiB: reading and tokenising one takes some 24 times its bytes,
-  // which memory_bytes must hold. The limit decides what a corpus is, so that
-  // it is never derived from the memory.
+  // Lines of up to 4 MiB: reading and tokenising a line takes about 24 times
+  // its size, which memory_bytes must accommodate. The limit affects which rows
+  // a corpus has, so it is never derived from the memory.
   static CorpusOptions DefaultCorpus() {
     CorpusOptions corpus;
     corpus.max_line_bytes = size_t{4} << 20;
@@ -63,7 +63,7 @@ struct CrestBuildOptions {
   static constexpr int kMaxMatches = 10'000'000;
   static constexpr int kMaxContinuation = 64;
 
-  // InvalidArgument naming the first field out of its range.
+  // InvalidArgument names the first field out of range.
   absl::Status Validate() const;
 };
 
@@ -73,26 +73,26 @@ struct CrestBuildReport {
   std::array<std::vector<CoveragePoint>, kMaxCrestN> coverage;
   int64_t excluded_documents = 0;
   int64_t invalid_documents = 0;
-  int64_t broken_files = 0;  // not read to their end
+  int64_t broken_files = 0;  // could not be read to their end
   struct Phase {
     std::string name;
     double seconds;
     bool resumed;  // finished by an earlier process
   };
   std::vector<Phase> phases;
-  int threads = 0;  // at work: fewer than asked for where memory is short
+  int threads = 0;  // in use: fewer than requested if memory is short
   uint64_t peak_memory_bytes = 0;
 };
 
-// Opens the place that takes the datastore; called once, when all trees are
-// there. The meta's totals are not final yet, its table_tokens are.
+// Opens the destination of the datastore. Called once, after all trees are
+// built. The totals in `meta` are not final yet, except for table_tokens.
 using SinkFactory =
     absl::FunctionRef<absl::StatusOr<std::unique_ptr<DatastoreSink>>(
         const CrestMeta& meta, const TokenTable& table)>;
 
-// InvalidArgument for options out of range, an empty corpus, or one in which no
-// n-gram reaches min_count; ResourceExhausted where memory_bytes is too little
-// to work in; else what corpus, disk or sink report.
+// InvalidArgument for options out of range, an empty corpus, or one without any
+// n-gram of min_count; ResourceExhausted if memory_bytes is too small;
+// otherwise errors of the corpus, the disk or the sink.
 absl::StatusOr<CrestBuildReport> BuildCrest(const CrestBuildOptions& options,
                                             const Tokenizer& tokenizer,
                                             SinkFactory open_sink);

@@ -1,13 +1,14 @@
-// The continuations of a group of n-grams, gathered by many threads at once.
+// MatchStore: the continuations of a group of n-grams, gathered by many threads
+// at once.
 //
-// An n-gram that occurs at most max_matches times keeps all its continuations.
-// A more frequent one keeps those with the smallest sampling keys, and among
-// equal keys the lower continuations: a buffer a quarter larger than
-// max_matches is cut back whenever it is full, and its largest key becomes a
-// limit that turns most further matches away without a lock.
+// An n-gram with at most max_matches occurrences keeps all its continuations. A
+// more frequent one keeps those with the smallest sampling keys (among equal
+// keys, the smaller continuations): a buffer a quarter larger than max_matches
+// is cut back whenever it is full, and its largest key becomes a limit that
+// rejects most further matches without a lock.
 //
-// Thread-safe: Find and Offer may run in many threads; the rest may not run
-// beside them.
+// Thread-safe: Find and Offer may run in many threads; nothing else may run
+// concurrently with them.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_MATCH_STORE_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_MATCH_STORE_H_
 
@@ -31,7 +32,7 @@ namespace foretoken {
 template <int W>
 class MatchStore {
  public:
-  // `item_bytes`: of one continuation. `ngrams` are distinct.
+  // `item_bytes`: size of one continuation. `ngrams` are distinct.
   MatchStore(absl::Span<const SelectedNgram<W>> ngrams, uint32_t max_matches,
              int item_bytes)
       : max_matches_(max_matches), item_bytes_(item_bytes) {
@@ -57,13 +58,13 @@ class MatchStore {
     BuildSlots();
   }
 
-  // Bytes that a thread may need beside the store while it cuts back, or sorts,
-  // the continuations of an n-gram with `count` occurrences.
+  // Memory that a thread may need in addition while it cuts back, or sorts, the
+  // continuations of an n-gram with `count` occurrences.
   static uint64_t ThreadCostOf(uint64_t count, uint32_t max_matches) {
     return 2 * sizeof(uint32_t) * uint64_t{Capacity(count, max_matches)};
   }
 
-  // Bytes that an n-gram with `count` occurrences takes.
+  // Memory that an n-gram with `count` occurrences takes.
   static uint64_t CostOf(uint64_t count, uint32_t max_matches, int item_bytes) {
     const uint64_t capacity = Capacity(count, max_matches);
     const uint64_t key_bytes = count > max_matches ? capacity * 8 : 0;
@@ -76,7 +77,7 @@ class MatchStore {
   const NgramKey<W>& key(size_t entry) const { return entries_[entry].key; }
   uint64_t count(size_t entry) const { return entries_[entry].count; }
 
-  // Index of the n-gram, or -1.
+  // Returns the index of the n-gram, or -1.
   int64_t Find(const NgramKey<W>& key) const {
     const uint64_t hash = key.Hash();
     for (uint64_t slot = hash & slot_mask_; slots_[slot] != 0;
@@ -88,15 +89,19 @@ class MatchStore {
     return -1;
   }
 
-  // Offers the match at `position`, followed by `item` (item_bytes).
+  // Offers a match with its sampling key and its continuation (item_bytes).
   void Offer(size_t entry, uint64_t sample_key, const uint8_t* item) {
     const Entry& e = entries_[entry];
     if (!e.capped) {
+      // Its buffer has room for every occurrence; fetch_add alone assigns
+      // slots.
       const uint32_t at = sizes_[entry].fetch_add(1, std::memory_order_relaxed);
       FORETOKEN_CHECK(at < e.capacity);
       std::memcpy(Item(e, at), item, item_bytes_);
       return;
     }
+    // The limit only ever decreases, so a stale value rejects too few, never
+    // too many.
     if (sample_key > limits_[entry].load(std::memory_order_relaxed)) return;
     const std::lock_guard<std::mutex> lock(locks_[entry % locks_.size()]);
     if (sample_key > limits_[entry].load(std::memory_order_relaxed)) return;
@@ -107,7 +112,8 @@ class MatchStore {
     if (at + 1 == e.capacity) CutBack(entry);
   }
 
-  // The continuations kept, in no order; at most max_matches.
+  // Returns the number of continuations kept, at most max_matches; their order
+  // is unspecified.
   uint32_t Finish(size_t entry) {
     if (sizes_[entry] > max_matches_) CutBack(entry);
     return sizes_[entry];
@@ -162,7 +168,7 @@ class MatchStore {
                               0;
                      });
     const uint64_t largest = keys[order[max_matches_ - 1]];
-    // Those that stay move down into the places of those that go.
+    // Move the kept items down; sorted order makes this safe in place.
     std::sort(order.begin(), order.begin() + max_matches_);
     for (uint32_t kept = 0; kept < max_matches_; ++kept) {
       if (order[kept] == kept) continue;
@@ -177,7 +183,7 @@ class MatchStore {
   const int item_bytes_;
   std::vector<Entry> entries_;
   std::unique_ptr<uint8_t[]> items_;
-  std::unique_ptr<uint64_t[]> keys_;  // of the capped entries' items
+  std::unique_ptr<uint64_t[]> keys_;  // of items of capped entries
   std::unique_ptr<std::atomic<uint32_t>[]> sizes_;
   std::unique_ptr<std::atomic<uint64_t>[]> limits_;
   std::vector<uint64_t> slots_;  // upper half of the hash << 32 | entry + 1

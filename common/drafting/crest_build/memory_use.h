@@ -1,4 +1,4 @@
-// What this process holds in memory, as the kernel counts it.
+// Memory use of this process, as counted by the kernel.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_MEMORY_USE_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_MEMORY_USE_H_
 
@@ -7,9 +7,9 @@
 namespace foretoken {
 
 uint64_t ResidentBytes();      // now
-uint64_t PeakResidentBytes();  // since the process began
+uint64_t PeakResidentBytes();  // since the process started
 
-// Gives memory that was freed back to the kernel.
+// Returns freed memory to the kernel.
 void ReleaseFreeMemory();
 
 }  // namespace foretoken

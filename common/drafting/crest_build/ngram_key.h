@@ -1,9 +1,10 @@
-// N-grams packed into words that sort as the n-grams do.
+// N-grams packed into words that sort in token order.
 //
-// A token is stored as id + 1 in 2 or 3 bytes, big-endian; 0 is the end of a
-// document. A key is the bytes of up to max_n tokens, zero beyond the n-gram's
-// end, read as big-endian 64-bit words. So a key holds its own length, a prefix
-// is a mask, and comparing keys compares token sequences, shorter first.
+// A token is stored as id + 1 in 2 or 3 bytes, big-endian; 0 marks the end of a
+// document. A key consists of the bytes of up to max_n tokens, zero beyond the
+// n-gram's end, read as big-endian 64-bit words. Thus a key encodes its own
+// length, taking a prefix is a mask, and comparing keys compares token
+// sequences, shorter first.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_NGRAM_KEY_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_NGRAM_KEY_H_
 
@@ -63,7 +64,7 @@ struct NgramKey {
     for (int i = 0; i < W; ++i) key.words[i] = words[i] & mask.words[i];
     return key;
   }
-  // Short n-grams differ in the upper bits alone: both halves of the product
+  // Short n-grams differ only in the upper bits, so both halves of the product
   // are folded in.
   uint64_t Hash() const {
     uint64_t hash = 0x9e3779b97f4a7c15u;
@@ -87,7 +88,7 @@ int CommonBytes(const NgramKey<W>& a, const NgramKey<W>& b) {
   return 8 * W;
 }
 
-// Token width and longest n-gram of a build.
+// Token width and maximum n-gram length of a build.
 struct KeyLayout {
   int token_bytes = 2;
   int max_n = 1;
@@ -122,12 +123,12 @@ struct KeyLayout {
   }
 };
 
-// The widest key, kMaxCrestN tokens of 3 bytes.
+// The widest key: kMaxCrestN tokens of 3 bytes.
 inline constexpr int kMaxKeyWords = 3;
 static_assert(kMaxKeyWords * 8 >= kMaxCrestN * 3);
 
-// Sorts keys of `key_bytes` significant bytes: least significant byte first,
-// bytes that are equal everywhere skipped. `scratch` is as long as `keys`.
+// Radix sort on the `key_bytes` significant bytes, least significant first,
+// skipping bytes that are equal in all keys. `scratch` is as long as `keys`.
 template <int W>
 void RadixSort(std::vector<NgramKey<W>>& keys,
                std::vector<NgramKey<W>>& scratch, size_t size, int key_bytes) {
@@ -152,8 +153,7 @@ void RadixSort(std::vector<NgramKey<W>>& keys,
   }
 }
 
-// Calls fn.template operator()<W>() for the number of words that the layout
-// needs.
+// Calls fn.template operator()<W>() for the number of words of the layout.
 template <typename Fn>
 auto WithKeyWords(const KeyLayout& layout, Fn fn) {
   switch (layout.words()) {

@@ -1,11 +1,11 @@
-// From sorted runs to the top t n-grams of every n.
+// Selects the top t n-grams of every n from the sorted runs.
 //
-// The runs are merged, ranges of first tokens in parallel. Each n-gram comes by
-// once with its exact count: its count goes into a histogram, and those of
-// min_count and more into a candidate file. The histogram then tells the
-// threshold of the top t, and the candidates are filtered; among n-grams with
-// equal counts the lower token sequence is kept, so the result depends on the
-// corpus alone.
+// The runs are merged, ranges of first tokens in parallel. Each n-gram appears
+// once with its exact count; the count enters a histogram, and n-grams of at
+// least min_count are written to a candidate file. The histogram then yields
+// the threshold of the top t, by which the candidates are filtered. Among
+// n-grams of equal count the lower token sequences are kept, so the result
+// depends on the corpus alone.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_NGRAM_SELECT_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_NGRAM_SELECT_H_
 
@@ -25,7 +25,7 @@
 
 namespace foretoken {
 
-// One selected n-gram on disk: its key in native words, then its count.
+// A selected n-gram on disk: its key in native words, then its count.
 template <int W>
 struct SelectedNgram {
   NgramKey<W> key;
@@ -34,7 +34,7 @@ struct SelectedNgram {
 
 struct NgramSelection {
   uint64_t selected = 0;
-  // [n - 1]; what is kept is known once the trees are.
+  // [n - 1]; the kept n-grams are known only after the trees are built.
   std::array<CrestLevelMeta, kMaxCrestN> levels{};
   std::array<std::vector<CoveragePoint>, kMaxCrestN> coverage;  // [n - 1]
 };
@@ -47,10 +47,10 @@ struct SelectOptions {
   uint64_t memory_bytes = 0;
 };
 
-// `unigrams`: occurrences of each token, to cut the work into equal ranges.
-// `merged` and `candidates` are scratch files, `selected` takes SelectedNgram
-// records, by n, then in key order. `progress` advances by records read from
-// the runs.
+// `unigrams`: occurrences of each token, used to split the work evenly.
+// `merged` and `candidates` are scratch files; `selected` receives
+// SelectedNgram records, ordered by n, then by key. `progress` advances by
+// records read from the runs.
 absl::StatusOr<NgramSelection> SelectNgrams(
     const SpillFile& run_file, std::vector<NgramRun> runs,
     const std::vector<uint64_t>& unigrams, const SelectOptions& options,

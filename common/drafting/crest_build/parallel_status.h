@@ -1,4 +1,4 @@
-// A parallel loop whose body may fail.
+// A parallel loop whose body can fail.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_PARALLEL_STATUS_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_PARALLEL_STATUS_H_
 
@@ -12,8 +12,8 @@
 
 namespace foretoken {
 
-// Calls body(i, thread) for every i in [0, count) until one fails; returns the
-// first failure that was seen.
+// Calls body(i, thread) for every i in [0, count) until a call fails; returns
+// the first failure observed.
 inline absl::Status ParallelWithStatus(
     ThreadPool& pool, int64_t count,
     absl::FunctionRef<absl::Status(int64_t, int)> body) {

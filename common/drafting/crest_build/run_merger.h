@@ -1,6 +1,6 @@
 // Counting n-grams, second half: merging runs.
 //
-// RunMerger gives the records of many runs in key order, equal keys as one.
+// RunMerger yields the records of many runs in key order, merging equal keys.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_RUN_MERGER_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_RUN_MERGER_H_
 
@@ -20,8 +20,8 @@
 
 namespace foretoken {
 
-// The part of a run whose first tokens (stored values) are below `bound`:
-// number of records, by binary search on disk.
+// Number of records in a run whose first tokens (stored values) are below
+// `bound`, by binary search on disk.
 absl::StatusOr<uint64_t> RecordsBelow(const SpillFile& file,
                                       const KeyLayout& layout,
                                       const NgramRun& run, uint32_t bound);
@@ -30,7 +30,7 @@ absl::StatusOr<uint64_t> RecordsBelow(const SpillFile& file,
 template <int W>
 class RunMerger {
  public:
-  // Holds one buffer of `buffer_bytes` for each run.
+  // Uses one buffer of `buffer_bytes` per run.
   RunMerger(const SpillFile& file, const KeyLayout& layout,
             absl::Span<const NgramRun> runs, size_t buffer_bytes)
       : file_(file),
@@ -43,7 +43,7 @@ class RunMerger {
     }
   }
 
-  // True and the next key with its count; false at the end.
+  // Reads the next key and its count and returns true; false at the end.
   absl::StatusOr<bool> Next(NgramKey<W>& key, uint64_t& count) {
     if (!started_) FORETOKEN_RETURN_IF_ERROR(Start());
     if (heap_.empty()) return false;
@@ -58,9 +58,9 @@ class RunMerger {
 
  private:
   struct Reader {
-    NgramRun left;                // what is not in the buffer yet
-    std::vector<uint8_t> buffer;  // of this record stretch
-    size_t at;                    // byte of the next record in the buffer
+    NgramRun left;                // the part that is not buffered yet
+    std::vector<uint8_t> buffer;  // records read ahead
+    size_t at;                    // offset of the next record in the buffer
     size_t end;
   };
   struct Head {
@@ -93,12 +93,13 @@ class RunMerger {
       }
       reader.at = 0;
       reader.end = records * record_bytes_;
-      reader.buffer.resize(reader.end + 8 * W);  // keys are read in words
+      reader.buffer.resize(reader.end + 8 * W);  // keys are loaded as words
       FORETOKEN_RETURN_IF_ERROR(
           file_.Read(reader.left.offset, reader.buffer.data(), reader.end));
       reader.left.offset += reader.end;
       reader.left.records -= records;
     }
+    // Loading whole words reads past the key; the mask removes the excess.
     const uint8_t* at = reader.buffer.data() + reader.at;
     head.key = NgramKey<W>::Load(at) & mask_;
     std::memcpy(&head.count, at + layout_.key_bytes(), kRunCountBytes);
@@ -106,7 +107,7 @@ class RunMerger {
     return true;
   }
 
-  // Puts the next record of the top's run in its place.
+  // Replaces the top with the next record of its run and restores the heap.
   absl::Status AdvanceTop() {
     Head head = heap_[0];
     FORETOKEN_ASSIGN_OR_RETURN(const bool more, ReadHead(head));

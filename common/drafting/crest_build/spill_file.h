@@ -1,6 +1,6 @@
-// Temporary data on disk: append anywhere, read anywhere, errors as Status.
+// SpillFile: temporary data on disk, with errors as Status.
 //
-// Thread-safe: Allocate hands out disjoint stretches, and reads and writes name
+// Thread-safe: Allocate returns disjoint ranges, and reads and writes specify
 // their offset.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_SPILL_FILE_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_SPILL_FILE_H_
@@ -18,7 +18,7 @@ namespace foretoken {
 
 class SpillFile {
  public:
-  // An empty file, or the one that is there. Errors name the path.
+  // Creates an empty file, or opens the existing one. Errors name the path.
   static absl::StatusOr<std::unique_ptr<SpillFile>> Create(
       const std::string& path);
   static absl::StatusOr<std::unique_ptr<SpillFile>> Open(
@@ -27,17 +27,17 @@ class SpillFile {
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
 
-  // The offset of `bytes` fresh bytes at the end.
+  // Allocates `bytes` at the end and returns their offset.
   uint64_t Allocate(uint64_t bytes) { return size_.fetch_add(bytes); }
   absl::Status Write(uint64_t offset, const void* data, size_t bytes);
   absl::Status Append(const void* data, size_t bytes) {
     return Write(Allocate(bytes), data, bytes);
   }
 
-  // Reads exactly `bytes`; DataLoss where the file ends before.
+  // Reads exactly `bytes`; DataLoss if the file ends before.
   absl::Status Read(uint64_t offset, void* data, size_t bytes) const;
 
-  // XXH3 of the whole file, read once more.
+  // XXH3 of the whole file, which is read once more.
   absl::StatusOr<uint64_t> Digest() const;
 
   absl::Status Sync() const;

@@ -1,7 +1,7 @@
-// The corpus as token ids on disk: what every later pass reads.
+// The corpus as token ids on disk, read by every later pass.
 //
-// Tokens are written as ngram_key.h packs them, one 0 after each document.
-// Positions count tokens and document ends alike.
+// Tokens are stored as in ngram_key.h, followed by one 0 after each document.
+// Positions count both tokens and document ends.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TOKEN_FILE_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TOKEN_FILE_H_
 
@@ -23,15 +23,15 @@ class TokenFileWriter {
  public:
   TokenFileWriter(SpillFile& file, int32_t vocab_size);
 
-  // InvalidArgument for a token outside the vocabulary. An empty document
-  // leaves no trace.
+  // InvalidArgument for a token outside the vocabulary. Empty documents are
+  // ignored.
   absl::Status AddDocument(absl::Span<const TokenId> tokens);
-  // Writes out what is buffered.
+  // Writes the buffered tokens.
   absl::Status Finish();
 
   uint64_t documents() const { return documents_; }
   uint64_t tokens() const { return tokens_; }
-  // How often each token occurs, [vocab_size].
+  // Occurrences of each token, [vocab_size].
   const std::vector<uint64_t>& unigrams() const { return unigrams_; }
 
  private:
@@ -54,12 +54,12 @@ class TokenFile {
   uint64_t positions() const { return positions_; }
   int token_bytes() const { return token_bytes_; }
 
-  // Reads positions first .. first+count+ahead-1, as many as there are, then
-  // zeros (document ends), then kPadBytes more zeros.
+  // Reads positions first..first+count+ahead-1, as far as they exist, padded
+  // with zeros (document ends) plus kPadBytes more.
   absl::Status Read(uint64_t first, uint64_t count, uint64_t ahead,
                     std::vector<uint8_t>& bytes) const;
 
-  // What a key may be loaded beyond the last position.
+  // Loading a key may read this far past the last position.
   static constexpr int kPadBytes = 32;
 
  private:

@@ -1,16 +1,16 @@
-// The token trees of the selected n-grams.
+// Builds the token trees of the selected n-grams.
 //
-// The selected n-grams are taken in groups that fit into memory. For each group
-// the corpus is read once more: wherever one of its n-grams stands, the tokens
-// that follow are kept, at most max_matches of them: the ones with the smallest
-// keyed hash of their position, a uniform sample that depends on the seed
-// alone; or the first ones in the order of their tokens, as a suffix array
-// gives them to REST and to the paper. The sorted continuations are then the
-// tree's trie (tree_select.h).
+// The selected n-grams are processed in groups that fit into memory. For each
+// group the corpus is read once more; the tokens that follow an occurrence of
+// one of its n-grams are kept, at most max_matches per n-gram: those with the
+// smallest keyed hash of their position, a uniform sample that depends on the
+// seed alone, or the first ones in token order, which is what a suffix array
+// yields in REST and in the paper. The sorted continuations form the trie for
+// tree_select.h.
 //
-// Memory: at most `memory_bytes`, or ResourceExhausted, saying how much more is
-// wanted, where it does not hold the matches of a single n-gram (max_matches
-// times 10 to 250 bytes). Results depend on neither memory nor threads.
+// Memory: at most `memory_bytes`. ResourceExhausted states how much more is
+// needed if the matches of a single n-gram (max_matches times 10 to 250 bytes)
+// do not fit. Results depend on neither memory nor threads.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TREE_BUILDER_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_TREE_BUILDER_H_
 
@@ -59,11 +59,11 @@ struct TreeTotals {
   std::vector<uint64_t> token_uses;        // in n-grams and nodes, [vocab_size]
 };
 
-// What each thread takes of `memory_bytes` before any match is kept.
+// Memory per thread, out of `memory_bytes`, before any match is stored.
 uint64_t TreeThreadBytes(uint32_t tree_nodes, int32_t vocab_size);
 
-// `selected`: `count` SelectedNgram records. Appends the records, encoded with
-// `table`, to `trees`, in the order of `selected`.
+// `selected`: `count` SelectedNgram records. Appends the trees' records,
+// encoded with `table`, to `trees`, in the order of `selected`.
 absl::StatusOr<TreeTotals> BuildTrees(const TokenFile& tokens,
                                       const SpillFile& selected, uint64_t count,
                                       const TreeOptions& options,

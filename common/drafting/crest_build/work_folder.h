@@ -1,13 +1,13 @@
-// The folder in which a build keeps its intermediate files, so that a build
-// that was killed goes on after its last finished phase.
+// WorkFolder: intermediate files of a build, from which a killed build resumes
+// after its last finished phase.
 //
-// The folder holds a state file with the key of the build (a digest of all that
-// decides its result), what each finished phase found, and length and digest of
-// every file that later phases need; the state has a digest of its own. A state
-// of another key is dropped and the build starts anew; so is, with a line in
-// the log, one that is damaged or whose files are. Only files of our own names
-// are ever removed.
-// Owned by one thread; one process at a time, by a lock that dies with it.
+// The folder has a state file with the key of the build (a digest of everything
+// that affects its result), the results of each finished phase, and length and
+// digest of every file that later phases need; the state has a digest of its
+// own. A state with another key is dropped and the build starts over. So is a
+// damaged state, or one with damaged files, which is logged. Only files with
+// the build's own names are ever removed. Owned by one thread; one process at a
+// time, by a lock that ends with the process.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_WORK_FOLDER_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_WORK_FOLDER_H_
 
@@ -24,30 +24,31 @@ namespace foretoken {
 
 class WorkFolder {
  public:
-  // Makes the folder, for this user alone, where it is missing. Aborted where
-  // another process builds in it, FailedPrecondition where it belongs to
-  // another user. Reads what an earlier build left, to check it.
+  // Creates the folder, accessible to this user only, if missing. Aborted if
+  // another process is building in it, FailedPrecondition if it belongs to
+  // another user. Validates the files of an earlier build, which reads all of
+  // them.
   static absl::StatusOr<std::unique_ptr<WorkFolder>> Open(
       const std::string& path, const std::string& key);
   ~WorkFolder();
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
 
-  // Null where the phase has not been finished.
+  // Null if the phase is not finished.
   const Json* Finished(const std::string& phase) const;
-  // Syncs `files`, records them and the phase as finished, then removes those
-  // named `unneeded`.
+  // Syncs `files`, records them and the phase as finished, then removes the
+  // `unneeded` files.
   absl::Status Finish(const std::string& phase, Json result,
                       std::initializer_list<const SpillFile*> files,
                       std::initializer_list<const char*> unneeded = {});
 
   absl::StatusOr<std::unique_ptr<SpillFile>> CreateFile(
       const std::string& name) const;
-  // A file that a finished phase left.
+  // Opens a file of a finished phase.
   absl::StatusOr<std::unique_ptr<SpillFile>> OpenFile(
       const std::string& name) const;
 
-  // Removes what the build left, and the folder if nothing else is in it.
+  // Removes the files of the build, and the folder if it is otherwise empty.
   void RemoveAll();
 
  private:
@@ -55,10 +56,10 @@ class WorkFolder {
       : path_(std::move(path)), lock_fd_(lock_fd) {}
 
   std::string File(const std::string& name) const { return path_ + "/" + name; }
-  // The state on disk and its files, checked. NotFound where there is none of
+  // Reads the state and validates its files. NotFound if there is none with
   // this key.
   absl::StatusOr<Json> ReadState(const std::string& key) const;
-  // Removes our files that state_ does not name.
+  // Removes the build's files that state_ does not name.
   void RemoveLeftovers() const;
 
   const std::string path_;

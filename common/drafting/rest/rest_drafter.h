@@ -1,9 +1,10 @@
-// REST: drafts what followed the longest match of the context in a datastore.
+// REST: drafts the continuations of the longest match of the context in a
+// datastore.
 //
 // As published: the longest match of the last 16..2 tokens, its first 5000 hits
 // in suffix order, 10 tokens each, the 64 most frequent prefixes, then the
-// longest paths dropped until the sum of path lengths is at most 64.
-// With exact counts: all hits, and the best tree of as many nodes as asked for.
+// longest paths dropped until the sum of path lengths is at most 64. With exact
+// counts: all hits, and the best tree of the requested size.
 //
 // Source: REST, arXiv:2311.08252, section 3. Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_REST_REST_DRAFTER_H_

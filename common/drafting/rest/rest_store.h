@@ -1,8 +1,8 @@
 // REST's datastore: a token sequence and its suffix array.
 //
-// 6 bytes a token (2 + 4) for vocabularies below 65,536, else 8.
+// 6 bytes per token (2 + 4) for vocabularies of up to 65,536, else 8.
 // Source: REST, arXiv:2311.08252, section 3.
-// Thread-safe once made.
+// Thread-safe after construction.
 #ifndef FORETOKEN_COMMON_DRAFTING_REST_REST_STORE_H_
 #define FORETOKEN_COMMON_DRAFTING_REST_REST_STORE_H_
 
@@ -23,7 +23,7 @@ class RestStore {
   static absl::StatusOr<RestStore> Create(const std::vector<TokenId>& tokens,
                                           int32_t vocab_size);
 
-  // Suffixes begin..end-1, in suffix order, start with `pattern`.
+  // Suffixes begin..end-1, in suffix order, all start with the pattern.
   struct Range {
     int64_t begin = 0;
     int64_t end = 0;
@@ -31,7 +31,7 @@ class RestStore {
   };
   Range Find(absl::Span<const TokenId> pattern) const;
 
-  // Token `offset` of suffix i, or -1 past the store's end.
+  // Returns token `offset` of suffix i, or -1 past the end of the store.
   TokenId TokenAt(int64_t i, int64_t offset) const {
     const int64_t at = suffixes_[i] + offset;
     return at < size() ? Token(at) : -1;
@@ -48,7 +48,8 @@ class RestStore {
   TokenId Token(int64_t at) const {
     return narrow_.empty() ? wide_[at] : narrow_[at];
   }
-  // Sign of suffix i against the pattern; 0 where it starts with it.
+  // Compares suffix i with the pattern: negative, positive, or 0 if the suffix
+  // starts with it.
   int Compare(int64_t i, absl::Span<const TokenId> pattern) const;
 
   std::vector<uint16_t> narrow_;  // the tokens, in one of the two

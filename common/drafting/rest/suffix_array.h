@@ -13,9 +13,9 @@
 
 namespace foretoken {
 
-// Start positions of all suffixes of `tokens` in ascending order, a suffix
-// before the longer ones it begins. Tokens are in 0 .. vocab_size-1; at most
-// 2^31 - 2 of them. Needs about 13 bytes a token while it runs.
+// Returns the start positions of all suffixes of `tokens` in ascending order, a
+// suffix before the longer ones that it begins. Tokens are in 0..vocab_size-1;
+// at most 2^31 - 2 of them. Needs about 13 bytes per token while running.
 std::vector<int32_t> BuildSuffixArray(absl::Span<const TokenId> tokens,
                                       int32_t vocab_size);
 

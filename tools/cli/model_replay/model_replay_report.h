@@ -1,5 +1,6 @@
-// A model replay's figures as JSON and as a table. Both carry kLabel: nothing
-// that random weights measured is to be taken for a trained model's run.
+// The figures of a model replay as JSON and as a table. Both carry kLabel, so
+// that a measurement with random weights is never taken for one of a trained
+// model.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_MODEL_REPLAY_REPORT_H_
 #define FORETOKEN_TOOLS_CLI_MODEL_REPLAY_MODEL_REPLAY_REPORT_H_
 
@@ -17,17 +18,17 @@ namespace foretoken::model_replay {
 inline constexpr char kLabel[] =
     "real passes of random weights; accepted by the recording";
 
-// What was run; goes into the report as it is.
+// Parameters of the run, copied into the report.
 struct ReplaySetup {
   std::string mode;
-  std::string state;           // cold or online, as foretoken replay's
-  std::string shape;           // of the target
+  std::string state;           // cold or online, as in foretoken replay
+  std::string shape;           // shape of the target
   std::string backend;         // its numerics fingerprint
   std::string file;            // the recorded set
   std::string node_price;      // "measured": trees cut to what pays; or "none"
-  std::string draft_shape;     // of a recorded draft model, else empty
-  std::string method;          // of its run
-  int64_t turns_left_out = 0;  // that its run lacks
+  std::string draft_shape;     // shape of the recorded draft model, or empty
+  std::string method;          // method of its run
+  int64_t turns_left_out = 0;  // turns that its run lacks
   int max_tree_nodes = 0;
   std::vector<std::pair<double, double>> pass_ms;  // rows, milliseconds
 };
@@ -36,19 +37,19 @@ struct ReplaySummary {
   explicit ReplaySummary(absl::Span<const TurnResult* const> of);
 
   int64_t turns = 0;
-  int64_t tokens = 0;  // beyond prefill's
+  int64_t tokens = 0;  // without those from prefill
   int64_t rounds = 0;
-  double accept_length = 1.0;  // tokens over rounds, as foretoken replay's
-  double mean_rows = 1.0;      // of a speculative round's pass
-  // Tokens over the seconds after prefill, and the ratio of the two.
+  double accept_length = 1.0;  // tokens over rounds, as in foretoken replay
+  double mean_rows = 1.0;      // rows per pass of a speculative round
+  // Tokens per second after prefill, and their ratio.
   double plain_tok_s = 0;
   double speculative_tok_s = 0;
   double speedup = 1.0;
-  double drafting_share = 0;  // of the speculative seconds after prefill
-  // Seconds of all of it, prefills and first tokens included.
+  double drafting_share = 0;  // share of the speculative seconds after prefill
+  // Ratio of total seconds, including prefill and the first token.
   double speedup_with_prefill = 1.0;
-  // The same as Spec-Bench counts it: the mean over questions (turns of one id
-  // together) of tokens over seconds, ratio of the means.
+  // As Spec-Bench computes it: mean over questions (the turns of one id
+  // together) of tokens per second, ratio of the means.
   double spec_bench_speedup = 1.0;
 };
 
@@ -59,8 +60,8 @@ struct ReplaySummary {
 Json ModelReplayJson(const ReplaySetup& setup,
                      absl::Span<const TurnResult> turns);
 
-// The same for people, lines ended by newlines; from the JSON, so that both say
-// one thing.
+// The same for human readers, each line ending in a newline. Made from the
+// JSON, so the two always agree.
 std::string ModelReplayTable(const Json& report);
 
 }  // namespace foretoken::model_replay

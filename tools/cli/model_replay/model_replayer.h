@@ -1,19 +1,19 @@
-// Model replay: what speculative decoding gains in wall-clock time, measured
-// with real forward passes of a model whose words do not matter, because a
-// recording decides what is accepted (common/drafting/replay.h).
+// Model replay: the wall-clock gain of speculative decoding, measured with real
+// forward passes of a model whose output does not matter, because a recording
+// decides what is accepted (common/drafting/replay.h).
 //
-// Of every recorded turn, one after the other:
-//   plain        prefill, then a pass of one row for each further token;
-//   speculative  prefill, then rounds: a draft, a pass over the last committed
-//                token and the draft's nodes, the path that equals the
-//                recording committed, plus one token.
-// The two write the same tokens and take turns in going first, so that other
-// work on the machine falls on both alike. All that drafting takes counts on
-// the speculative side.
+// For every recorded turn, one after the other:
+//   plain        prefill, then a pass of one row per further token;
+//   speculative  prefill, then rounds: a draft; a pass over the last committed
+//                token and the draft's nodes; a commit of the path that equals
+//                the recording, plus one token.
+// Both produce the same tokens, and they take turns in going first, so that
+// other load on the machine affects both alike. All drafting counts towards the
+// speculative side.
 //
-// Source: the recording as the arbiter follows `foretoken replay`; shares of
-// time and Spec-Bench's mean of speeds follow Xia et al., arXiv:2401.07851.
-// Owned by one thread, which is the backend's.
+// Source: using a recording as the arbiter follows `foretoken replay`; shares
+// of time and Spec-Bench's mean of speeds follow Xia et al., arXiv:2401.07851.
+// Owned by one thread, the backend's.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_MODEL_REPLAYER_H_
 #define FORETOKEN_TOOLS_CLI_MODEL_REPLAY_MODEL_REPLAYER_H_
 
@@ -33,13 +33,13 @@ namespace foretoken::model_replay {
 
 struct SideSeconds {
   double prefill = 0;
-  double decode = 0;  // the rest; on the speculative side drafting included
+  double decode = 0;  // the rest; includes drafting on the speculative side
 };
 
 struct TurnResult {
   std::string id;
   std::string category;
-  int64_t tokens = 0;  // beyond prefill's, of either side
+  int64_t tokens = 0;  // without the one from prefill; the same on both sides
   int64_t rounds = 0;
   int64_t nodes = 0;  // drafted, over all rounds
   SideSeconds plain;
@@ -47,33 +47,33 @@ struct TurnResult {
   double drafting = 0;  // seconds of speculative.decode
 };
 
-// Which part of a set is replayed; 0: no limit.
+// The part of a set to replay; 0: no limit.
 struct Selection {
   int64_t max_requests = 0;  // the first ones
   int64_t requests_per_category = 0;
   int64_t max_new_tokens = 0;  // longer outputs are cut
 };
-// Leaves in `set` what is selected; returns where each turn stood before.
+// Reduces `set` to the selection; returns the previous index of each kept turn.
 std::vector<size_t> Select(const Selection& selection, RecordedSet& set);
 
-// InvalidArgument, naming the first turn that `config` cannot run: a token
+// InvalidArgument names the first turn that `config` cannot run: a token
 // outside its vocabulary, or a text that leaves no room for `max_tree_nodes`
-// before its limit of positions.
+// within its maximum positions.
 absl::Status CheckFits(const RecordedSet& set, const ModelConfig& config,
                        int max_tree_nodes);
 
 class ModelReplayer {
  public:
-  // Both outlive the replayer. A tree and a row more must fit a pass.
+  // Both must outlive the replayer. A tree plus one row must fit into a pass.
   ModelReplayer(Backend& backend, RoundSource& source, int max_tree_nodes)
       : backend_(backend), source_(source), max_tree_nodes_(max_tree_nodes) {}
 
-  // Called after every turn with the number of turns done.
+  // Called after every turn with the number of finished turns.
   using Progress = absl::FunctionRef<void(int64_t)>;
 
-  // Replays every turn of a set that CheckFits, after a part of the first turn
-  // that is not counted. The backend's and the source's errors, naming the
-  // turn.
+  // Replays every turn of a set that passed CheckFits, after a warm-up on a
+  // part of the first turn. Errors are the backend's and the source's, naming
+  // the turn.
   absl::StatusOr<std::vector<TurnResult>> Replay(const RecordedSet& set,
                                                  Progress progress);
 
@@ -82,7 +82,7 @@ class ModelReplayer {
   absl::Status Plain(const RecordedTurn& turn, TurnResult& result);
   absl::Status Speculative(size_t index, const RecordedTurn& turn,
                            TurnResult& result);
-  // Runs `drafting`, whose seconds it adds to the result's.
+  // Runs `drafting` and adds its time to the result.
   absl::Status Timed(absl::FunctionRef<absl::Status()> drafting,
                      TurnResult& result);
 
@@ -91,8 +91,8 @@ class ModelReplayer {
   const int max_tree_nodes_;
   DraftTree tree_;
   std::vector<TokenId> tokens_;   // rows of a pass
-  std::vector<int32_t> parents_;  // of the rows
-  std::vector<int32_t> path_;     // accepted
+  std::vector<int32_t> parents_;  // parents of the rows
+  std::vector<int32_t> path_;     // accepted path
 };
 
 }  // namespace foretoken::model_replay

@@ -1,5 +1,5 @@
-// One session on a backend whose tokens nobody reads: passes are run for what
-// they cost.
+// A session on a backend whose output is ignored: passes are run for their
+// cost.
 //
 // Owned by the backend's thread.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_MODEL_SESSION_H_
@@ -17,21 +17,21 @@ namespace foretoken::model_replay {
 
 class ModelSession {
  public:
-  // `backend` outlives the session. Shares no prefix with any other.
+  // `backend` must outlive the session. Shares no prefix with other sessions.
   static absl::StatusOr<std::unique_ptr<ModelSession>> Open(Backend& backend);
   ~ModelSession();
   ModelSession(const ModelSession&) = delete;
   ModelSession& operator=(const ModelSession&) = delete;
 
-  // Commits `tokens` as a chain, kChunkRows to a pass. Only the last row gets a
-  // token.
+  // Commits `tokens` as a chain, kChunkRows per pass. Only the last row outputs
+  // a token.
   absl::Status Append(absl::Span<const TokenId> tokens);
 
-  // One pass in which every row gets a token. Commits nothing.
+  // Runs one pass in which every row outputs a token. Commits nothing.
   absl::Status Pass(absl::Span<const TokenId> tokens,
                     absl::Span<const int32_t> parents);
 
-  // Of the last pass.
+  // Commits rows of the last pass.
   absl::Status Commit(absl::Span<const int32_t> rows);
 
   static constexpr int32_t kChunkRows = 512;

@@ -1,7 +1,7 @@
-// PricedRounds: mode auto as the orchestrator runs it: the fused drafter's tree
-// cut to the nodes that are worth their rows, by what passes cost here and by
-// how often nodes like them turned out right (RoundDrafting). Both go on being
-// learned from the rounds of all requests, as a server does.
+// PricedRounds: mode auto as the orchestrator runs it. The fused drafter's tree
+// is cut to the nodes that are worth their rows, given the pass costs measured
+// here and how often similar nodes were accepted (RoundDrafting). Both keep
+// being learned from the rounds of all requests, as in a server.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_PRICED_ROUNDS_H_
@@ -19,7 +19,7 @@ namespace foretoken::model_replay {
 
 class PricedRounds final : public RoundSource {
  public:
-  // `timing` is where costs start from.
+  // `timing` holds the initial costs.
   PricedRounds(std::unique_ptr<Drafter> drafter, PassTiming timing,
                int32_t vocab_size, int max_tree_nodes);
 
@@ -35,7 +35,7 @@ class PricedRounds final : public RoundSource {
   const int32_t vocab_size_;
   PassTiming timing_;
   orchestrator::DraftingOptions options_;
-  std::unique_ptr<orchestrator::RoundDrafting> drafting_;  // of the request
+  std::unique_ptr<orchestrator::RoundDrafting> drafting_;  // current request
 };
 
 }  // namespace foretoken::model_replay

@@ -1,19 +1,19 @@
-// RecordedDraftModel: chains of a draft model, at what the passes of a model of
-// its shape cost, right for as long as a recorded run was.
+// RecordedDraftModel: chains of a draft model, at the cost of a model of its
+// shape, accepted as far as in a recorded run.
 //
-// A step of the run drafted k tokens (DraftSchedule) and committed a of which
-// the last was the target's. Here it runs k passes of the draft model, one row
-// each, and a tree of k nodes of which the first a - 1 are the recording's. The
-// first pass also takes in what the draft model has not read yet. Passes after
-// a wrong token hang on the last right one: what they read is a few tokens
-// shorter than it was, their cost the same.
+// A step of the run drafted k tokens (DraftSchedule) and committed a tokens,
+// the last of which was the target's. Here the step runs k passes of the draft
+// model, one row each, and yields a tree of k nodes of which the first a - 1
+// are the recording's. The first pass also reads the tokens that the draft
+// model has not read yet. Passes after a wrong token attach to the last right
+// one: they read a few tokens less than the original did, at the same cost.
 //
-// The run's first step drafted before the target had read the prompt. Here
-// prefill has given the first token by then: the step's passes are paid for,
-// and what is left of its draft is verified in the first round, if anything is.
+// The first step of the run drafted before the target had read the prompt. Here
+// prefill has produced the first token by then: the passes of that step are
+// paid for, and the rest of its draft, if any, is verified in the first round.
 //
 // Source: assisted generation, as run for Spec-Bench, arXiv:2401.07851.
-// Owned by one thread, which is the backend's.
+// Owned by one thread, the backend's.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_RECORDED_DRAFT_MODEL_H_
 #define FORETOKEN_TOOLS_CLI_MODEL_REPLAY_RECORDED_DRAFT_MODEL_H_
 
@@ -31,8 +31,8 @@ namespace foretoken::model_replay {
 
 class RecordedDraftModel final : public RoundSource {
  public:
-  // `draft` outlives the source; `steps` by turn, as JoinSteps made them with
-  // this schedule.
+  // `draft` must outlive the source. `steps`: by turn, as returned by JoinSteps
+  // for this schedule.
   RecordedDraftModel(Backend& draft, std::vector<TurnSteps> steps,
                      const DraftSchedule& schedule)
       : backend_(draft), steps_(std::move(steps)), schedule_(schedule) {}
@@ -43,15 +43,15 @@ class RecordedDraftModel final : public RoundSource {
                       const VerifiedRound* round) override;
   void End() override { session_.reset(); }
 
-  int64_t passes() const { return passes_; }  // of one row; prefills left out
+  int64_t passes() const { return passes_; }  // one-row passes, no prefills
 
  private:
-  // The recorded output's token at `position`, or one that it is not.
+  // Returns the recorded output's token at `position`, or a different one.
   TokenId Token(size_t position, bool right) const;
-  // The passes of a step after its first: draft tokens of which the first
-  // stands at `position` and the first `right` are the recording's.
+  // Runs the passes of a step after its first one. The draft tokens start at
+  // `position`; the first `right` of them are the recording's.
   absl::Status RunChain(size_t position, int32_t right);
-  // All passes of the step after the last one.
+  // Runs all passes of the next step.
   absl::Status RunNextStep();
 
   Backend& backend_;
@@ -59,15 +59,15 @@ class RecordedDraftModel final : public RoundSource {
   const DraftSchedule schedule_;
   int64_t passes_ = 0;
 
-  // Of the request.
+  // State of the current request.
   std::unique_ptr<ModelSession> session_;
   const RecordedTurn* turn_ = nullptr;
   const TurnSteps* turn_steps_ = nullptr;
   size_t next_step_ = 0;
-  size_t committed_ = 0;      // of the output, by the target
-  size_t read_ = 0;           // of the output, by the draft model
-  int32_t drafted_ = 0;       // by the last step
-  bool first_waits_ = false;  // the first step's draft, for the first round
+  size_t committed_ = 0;      // output tokens committed by the target
+  size_t read_ = 0;           // output tokens read by the draft model
+  int32_t drafted_ = 0;       // tokens drafted by the last step
+  bool first_waits_ = false;  // the first step's draft waits for a round
 };
 
 }  // namespace foretoken::model_replay

@@ -1,12 +1,12 @@
-// Recorded steps: how many tokens each target step of a real speculative run
-// committed, read from a file of reference runs, and the set that such a run
-// replays.
+// Recorded steps: the number of tokens that each target step of a real
+// speculative run committed, read from a file of reference runs, and the set
+// that such a run replays.
 //
-// A file holds one JSON object a line, gzip or plain: `method`, `id`,
-// `new_tokens` and `decoding_steps` by turn, and `accept_lengths` by step, the
-// turns' one after another. An accept length counts the bonus token, so that
-// those of a turn sum to its new tokens, the one after the prompt included.
-// Rows without accept_lengths (runs that drafted nothing) are passed over.
+// A file has one JSON object per line, gzip or plain: `method`, `id`,
+// `new_tokens` and `decoding_steps` by turn, and `accept_lengths` by step, for
+// all turns in order. An accept length includes the bonus token, so those of a
+// turn sum to its new tokens, including the first one after the prompt. Rows
+// without accept_lengths (runs without drafts) are skipped.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_RECORDED_STEPS_H_
 #define FORETOKEN_TOOLS_CLI_MODEL_REPLAY_RECORDED_STEPS_H_
 
@@ -27,28 +27,29 @@ struct RecordedRun {
   std::map<std::string, std::vector<TurnSteps>> turns;  // by id, then by turn
 };
 
-// The one run of `path` whose method contains `method`. InvalidArgument names
-// the methods of the file where none or several do, and file and line where a
-// row is malformed, repeated, or its numbers do not sum up.
+// Returns the one run in `path` whose method contains `method`. InvalidArgument
+// lists the file's methods if none or several match, and names file and line of
+// a row that is malformed, repeated, or whose numbers do not add up.
 absl::StatusOr<RecordedRun> ReadRecordedRun(const std::string& path,
                                             const std::string& method);
 
-// How many tokens the draft model of a run drafted before each step.
+// Number of tokens that the draft model of a run drafted before each step.
 struct DraftSchedule {
-  // Above 0: always so many. 0: Hugging Face's heuristic of assisted decoding,
-  // which starts every turn at kStart, drafts kMore more after a step that took
-  // all, and one less, but at least one, after any other.
+  // Above 0: always this many. 0: Hugging Face's heuristic for assisted
+  // decoding, which starts every turn at kStart, drafts kMore more after a
+  // fully accepted step, and one less (but at least one) after any other.
   int32_t constant = 0;
   static constexpr int32_t kStart = 5;
   static constexpr int32_t kMore = 2;
 
   int32_t First() const { return constant > 0 ? constant : kStart; }
-  // After a step that drafted `drafted` and accepted `accepted` of them.
+  // The number after a step that drafted `drafted` tokens and accepted
+  // `accepted`.
   int32_t Next(int32_t drafted, int32_t accepted) const;
 };
 
-// The turns of a set that a run has, in the set's order, with the run's steps.
-// A run's own words are not recorded: the set's output stands for them,
+// The turns of a set that a run contains, in the set's order, with the run's
+// steps. The run's own text is not recorded: the set's output stands in for it,
 // repeated or cut to the run's length.
 struct StepsSet {
   RecordedSet set;
@@ -56,8 +57,8 @@ struct StepsSet {
   int64_t left_out = 0;          // turns that the run lacks
 };
 
-// InvalidArgument, naming turn and step, for a step that accepted more than
-// `schedule` drafted or drafts more than `max_tree_nodes`.
+// InvalidArgument names turn and step if a step accepted more tokens than
+// `schedule` drafted, or drafts more than `max_tree_nodes`.
 absl::StatusOr<StepsSet> JoinSteps(RecordedSet set, const RecordedRun& run,
                                    const DraftSchedule& schedule,
                                    int max_tree_nodes);

@@ -1,5 +1,5 @@
-// RoundSource: where the drafts of a model replay come from, and what its
-// rounds tell back. All that it does is drafting, timed by its caller.
+// RoundSource: the source of a model replay's drafts. All its work counts as
+// drafting, and its caller times it.
 //
 //   Start -> Commit -> (Draft -> Commit)* -> End    and again for a next turn
 //
@@ -20,10 +20,10 @@
 
 namespace foretoken::model_replay {
 
-// How a round went.
+// Outcome of a round.
 struct VerifiedRound {
   int32_t draft_rows = 0;
-  int32_t accepted = 0;  // of those
+  int32_t accepted = 0;  // of draft_rows
   absl::Duration pass_time;
 };
 
@@ -31,24 +31,24 @@ class RoundSource {
  public:
   virtual ~RoundSource() = default;
 
-  // A new request: turn `index` of the set that is replayed.
+  // Starts a request: turn `index` of the replayed set.
   virtual absl::Status Start(size_t index, const RecordedTurn& turn) = 0;
 
-  // Replaces `tree` by a draft for what follows the committed tokens.
+  // Replaces `tree` with a draft for what follows the committed tokens.
   virtual absl::Status Draft(DraftTree& tree) = 0;
 
-  // `tokens` were committed: by prefill where `round` is null, else by the
+  // Reports committed `tokens`: by prefill if `round` is null, else by the
   // round of the last draft, bonus included.
   virtual absl::Status Commit(absl::Span<const TokenId> tokens,
                               const VerifiedRound* round) = 0;
 
   virtual void End() = 0;
 
-  // Drops what was kept from earlier requests.
+  // Drops state kept from earlier requests.
   virtual void Forget() {}
 };
 
-// A drafter's trees as they are: what `foretoken replay` measures.
+// A drafter's trees unchanged, as `foretoken replay` measures them.
 class DrafterRounds final : public RoundSource {
  public:
   DrafterRounds(std::unique_ptr<Drafter> drafter, int max_tree_nodes)
