@@ -1,4 +1,5 @@
-// FORETOKEN_CHECK: for bugs of ours, never for input. Active in every build.
+// FORETOKEN_CHECK aborts on a broken invariant: a bug in Foretoken, never bad
+// input. Active in every build type.
 #ifndef FORETOKEN_COMMON_BASE_CHECK_H_
 #define FORETOKEN_COMMON_BASE_CHECK_H_
 

@@ -21,7 +21,7 @@ class Sha256 {
   ~Sha256();
   Sha256& Update(absl::Span<const uint8_t> bytes);
   Sha256& Update(absl::string_view text);
-  // Ends the computation; the object may not be used after.
+  // Ends the computation. The object must not be used afterwards.
   Sha256Digest Finish();
 
  private:

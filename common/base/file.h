@@ -1,4 +1,5 @@
-// Whole files, gzip or plain, and line readers with a bound.
+// Whole-file and line-by-line reads (gzip or plain, with size limits), atomic
+// writes, and lock files.
 #ifndef FORETOKEN_COMMON_BASE_FILE_H_
 #define FORETOKEN_COMMON_BASE_FILE_H_
 
@@ -15,44 +16,46 @@ namespace foretoken {
 // Files larger than this (after decompression) are refused by ReadFile.
 inline constexpr uint64_t kMaxWholeFileBytes = uint64_t{1} << 30;
 
-// The whole file, decompressed if it begins with the gzip magic bytes.
-// NotFound, InvalidArgument (broken gzip: damaged, cut off, or only named .gz),
-// ResourceExhausted (over max_bytes); each names the path.
+// Returns the whole file, decompressed if it begins with the gzip magic bytes.
+// Errors name the path: NotFound; InvalidArgument for a gzip file that is
+// damaged or truncated, or for a .gz file that is not gzip; ResourceExhausted
+// above max_bytes.
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t max_bytes = kMaxWholeFileBytes);
 
-// Writes to a temporary name beside `path`, syncs, and renames: a reader sees
-// the old file or the new one, never half of one.
+// Writes to a temporary file beside `path`, syncs it, and renames it: readers
+// see the old file or the new one, never a partial write.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view bytes);
 
-// Opens the file `path`, made with mode 0600 where it is missing, for this
-// process alone: a lock that dies with the process. Links are not followed.
-// Gives the descriptor, the caller's to close; Aborted where another holds it.
+// Opens `path` (created with mode 0600 if missing) and takes an exclusive lock,
+// which the kernel releases when the process ends. Symbolic links are not
+// followed. Returns the descriptor, which the caller closes; Aborted if another
+// process holds the lock.
 absl::StatusOr<int> OpenLocked(const std::string& path);
 
-// Reads a text file line by line, gzip or plain ("-" is stdin), without
-// holding it whole. Owned by one thread.
+// Reads a text file line by line, gzip or plain ("-" is stdin), without loading
+// it whole. Owned by one thread.
 class LineReader {
  public:
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(
       const std::string& path, size_t max_line_bytes = kMaxLineBytes);
   virtual ~LineReader() = default;
 
-  // True and the next line without its newline; false at the end.
-  // ResourceExhausted for a line over `max_line_bytes`, by file and line: the
-  // next call gives the line after it. InvalidArgument, by file, for a broken
-  // gzip stream: nothing more can be read.
+  // Reads the next line, without its newline; returns false at the end.
+  // ResourceExhausted names file and line for a line over `max_line_bytes`; the
+  // next call continues with the line after it. InvalidArgument names the file
+  // for a broken gzip stream, which cannot be read any further.
   virtual absl::StatusOr<bool> Next(std::string& line) = 0;
 
-  // Of the line that Next gave last, from 1.
+  // Number of the last line read, from 1.
   virtual int64_t line_number() const = 0;
 
-  // True where the line that Next gave last ended in a newline: only the last
-  // line of a file may lack one.
+  // Whether the last line read ended in a newline; only the last line of a file
+  // may lack one.
   virtual bool terminated() const = 0;
 
-  // Bytes of the file, as it lies on disk, that were consumed so far: for
+  // Bytes of the file on disk (compressed, if it is gzip) consumed so far, for
   // progress bars.
   virtual int64_t file_offset() const = 0;
 

@@ -1,5 +1,5 @@
-// JSON input with errors as Status. The parser is nlohmann-json; no exception
-// of its leaves these functions.
+// JSON parsing with errors as Status. The parser is nlohmann-json; its
+// exceptions do not leave these functions.
 #ifndef FORETOKEN_COMMON_BASE_JSON_H_
 #define FORETOKEN_COMMON_BASE_JSON_H_
 
@@ -13,14 +13,15 @@ namespace foretoken {
 
 using Json = nlohmann::json;
 
-// InvalidArgument with the byte offset, and for nesting deeper than 64 levels
-// (a parser's stack is not for strangers to fill).
+// InvalidArgument names the byte offset; nesting deeper than 64 levels is also
+// refused, so that hostile input cannot exhaust the stack of a recursive
+// reader.
 absl::StatusOr<Json> ParseJson(absl::string_view text);
 
-// Reads (gzip or plain) and parses; errors name the file.
+// Reads (gzip or plain) and parses a file. Errors name the file.
 absl::StatusOr<Json> ReadJsonFile(const std::string& path);
 
-// One line, invalid UTF-8 replaced by U+FFFD rather than thrown over.
+// Serialises to one line; invalid UTF-8 becomes U+FFFD instead of an exception.
 std::string DumpJson(const Json& value);
 
 }  // namespace foretoken

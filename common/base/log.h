@@ -1,8 +1,8 @@
 // One-line structured logs on stderr: "I 2026-01-31T12:00:00.123Z file.cc:12
 // msg".
 //
-// Thread-safe: a line is written by one write(2). Never log prompts, tokens of
-// users, or credentials.
+// Thread-safe: each line is one write(2). Never log prompts, users' tokens, or
+// credentials.
 #ifndef FORETOKEN_COMMON_BASE_LOG_H_
 #define FORETOKEN_COMMON_BASE_LOG_H_
 
@@ -14,7 +14,7 @@ namespace foretoken {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-// Lines below this level are dropped. Default kInfo.
+// Drops lines below `level`. Default kInfo.
 void SetMinLogLevel(LogLevel level);
 
 namespace internal {

@@ -1,8 +1,8 @@
 // A read-only memory-mapped file.
 //
-// Thread-compatible. The bytes stay valid for the object's life; a file that
-// another process truncates under the map raises SIGBUS, as with any mmap:
-// replace model files by rename, never in place.
+// Thread-compatible. The bytes stay valid for the object's life. If another
+// process truncates the file while it is mapped, access raises SIGBUS, as with
+// any mmap: replace model files by rename, never in place.
 #ifndef FORETOKEN_COMMON_BASE_MAPPED_FILE_H_
 #define FORETOKEN_COMMON_BASE_MAPPED_FILE_H_
 
@@ -16,8 +16,8 @@ namespace foretoken {
 
 class MappedFile {
  public:
-  // NotFound, PermissionDenied or Internal, naming the path. An empty file maps
-  // to an empty span.
+  // Errors name the path: NotFound, PermissionDenied, InvalidArgument (not a
+  // regular file) or Internal. An empty file maps to an empty span.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile() = default;

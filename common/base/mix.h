@@ -1,5 +1,6 @@
-// A bijection of 64-bit integers that spreads every bit over all of them:
-// hashes and repeatable random numbers from counters. Not for secrets.
+// MixBits: a bijection of 64-bit integers in which every input bit affects
+// every output bit. Used for hashes and for reproducible random numbers from
+// counters. Not for secrets.
 //
 // Source: the generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 #ifndef FORETOKEN_COMMON_BASE_MIX_H_
@@ -9,7 +10,7 @@
 
 namespace foretoken {
 
-// By which its counter goes on.
+// Step of SplitMix64's counter (2^64 divided by the golden ratio).
 inline constexpr uint64_t kMixStep = 0x9e3779b97f4a7c15u;
 
 constexpr uint64_t MixBits(uint64_t word) {

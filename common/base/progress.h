@@ -1,9 +1,9 @@
-// A progress bar on stderr with rate and time left.
+// A progress bar on stderr with rate and remaining time.
 //
 //   count tokens  [#########-----------]  45 %  2.31 M/s  0:12 left
 //
-// On a terminal the line is redrawn a few times a second; elsewhere (a log
-// file) a line is written every ten seconds, so that logs stay short.
+// On a terminal the line is redrawn a few times a second. Otherwise (a log
+// file) one line is written every ten seconds, to keep logs short.
 //
 // Thread-safe: Advance may be called from many threads.
 #ifndef FORETOKEN_COMMON_BASE_PROGRESS_H_
@@ -20,11 +20,11 @@ namespace foretoken {
 
 class Progress {
  public:
-  // `total` in `unit`s ("tokens", "B"). A total of 0 shows count and rate only.
-  // Nothing is written where `enabled` is false.
+  // `total` is in `unit`s ("tokens", "B"); 0 shows count and rate only. Writes
+  // nothing if `enabled` is false.
   Progress(std::string what, uint64_t total, std::string unit,
            bool enabled = true);
-  // Finishes the line.
+  // Draws the final state and ends the line.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -35,7 +35,7 @@ class Progress {
     AdvanceTo(done);
   }
 
-  // The line as it would be shown: for tests, and for the bar itself.
+  // Formats one line; static and public for tests.
   static std::string Line(const std::string& what, uint64_t done,
                           uint64_t total, const std::string& unit,
                           absl::Duration elapsed);

@@ -1,4 +1,4 @@
-// Early return on error. Debian 12's Abseil has no such macros of its own.
+// Macros for early return on error. Debian 12's Abseil does not have them.
 #ifndef FORETOKEN_COMMON_BASE_STATUS_MACROS_H_
 #define FORETOKEN_COMMON_BASE_STATUS_MACROS_H_
 
@@ -31,7 +31,7 @@
 
 namespace foretoken {
 
-// The same error with "what: " before its message: a file, a field, a row.
+// Prefixes the message with "what: " (a file, a field, a row); keeps the code.
 inline absl::Status Annotate(const absl::Status& status,
                              const std::string& what) {
   if (status.ok()) return status;

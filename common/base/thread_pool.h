@@ -1,14 +1,14 @@
-// A fixed team of threads that runs one parallel loop at a time.
+// ThreadPool: a fixed set of threads that runs one parallel loop at a time.
 //
-// Made for many short loops a second (a forward pass has hundreds): workers
-// spin for a bounded while after a loop, then sleep on a futex, so that an idle
-// or crowded machine loses no core to waiting. The caller takes part in every
-// loop and never waits for a worker that has not joined it: one that wakes up
-// late finds the loop closed. Which thread runs which index is not defined;
-// callers write results by index only, so the thread count never changes a bit
-// of output.
+// Built for many short loops per second (a forward pass has hundreds). After a
+// loop, workers spin for a bounded time and then sleep on a futex, so that an
+// idle or crowded machine does not burn cores on waiting. The caller takes part
+// in every loop and never waits for a worker that has not joined: a worker that
+// wakes up late finds the loop closed. Which thread runs which index is
+// unspecified; callers store results by index only, so the thread count never
+// changes a bit of output.
 //
-// Owned by one thread: only the creating owner may call ParallelFor.
+// Owned by one thread: only the owner may call ParallelFor.
 #ifndef FORETOKEN_COMMON_BASE_THREAD_POOL_H_
 #define FORETOKEN_COMMON_BASE_THREAD_POOL_H_
 
@@ -23,7 +23,7 @@ namespace foretoken {
 
 class ThreadPool {
  public:
-  // `threads` counts the caller, 1..kMaxThreads: 1 starts no thread at all.
+  // `threads` includes the caller, 1..kMaxThreads; 1 starts no threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -33,13 +33,13 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(i) once for every i in [0, count), on any thread; returns when
-  // all are done. Indices are handed out one by one: give each enough work
-  // (some microseconds).
+  // Calls body(i) once for every i in [0, count), on any thread, and returns
+  // when all calls are done. Indices are handed out one at a time, so each
+  // should carry some microseconds of work.
   void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> body);
 
-  // The same with body(i, thread), thread in [0, threads()): no two calls with
-  // the same thread run at once, so it may name a scratch buffer. Results must
+  // As above, with body(i, thread), thread in [0, threads()). No two calls with
+  // the same `thread` overlap, so it can index a scratch buffer; results must
   // not depend on it.
   void ParallelForThreads(int64_t count,
                           absl::FunctionRef<void(int64_t, int)> body);
@@ -53,15 +53,15 @@ class ThreadPool {
   void Leave();
 
   std::vector<std::thread> workers_;
-  // The loop; written by the owner while no worker is in it.
+  // The current loop. Written by the owner while no worker is inside.
   const Body* body_ = nullptr;
   int64_t count_ = 0;
   alignas(64) std::atomic<int64_t> next_{0};
-  // epoch << 16 | open << 15 | workers inside. A worker enters by raising the
-  // count while `open` is set; the owner clears `open` when the indices are
-  // gone and then waits only for those inside.
+  // epoch << 16 | open << 15 | workers inside. A worker enters by incrementing
+  // the count while `open` is set. When the indices run out the owner clears
+  // `open` and waits only for the workers inside.
   alignas(64) std::atomic<uint32_t> state_{0};
-  // Raised whenever the last worker leaves a closed loop.
+  // Incremented when the last worker leaves a closed loop.
   alignas(64) std::atomic<uint32_t> emptied_{0};
   std::atomic<bool> stop_{false};
 };

@@ -1,4 +1,4 @@
-// Vocabulary types that every part of Foretoken shares.
+// Types shared by every part of Foretoken.
 #ifndef FORETOKEN_COMMON_BASE_TYPES_H_
 #define FORETOKEN_COMMON_BASE_TYPES_H_
 
@@ -6,11 +6,11 @@
 
 namespace foretoken {
 
-// Index into a model's vocabulary, 0 .. vocab_size-1. Negative is never a
-// token.
+// Index into a model's vocabulary, 0..vocab_size-1. Negative values are never
+// tokens.
 using TokenId = int32_t;
 
-// Parent index of a row that hangs on the committed context itself.
+// Parent index of a row directly below the committed context.
 inline constexpr int32_t kRootParent = -1;
 
 }  // namespace foretoken

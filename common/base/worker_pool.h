@@ -1,5 +1,5 @@
-// WorkerPool: threads for work that may block, one each while it runs, started
-// as they are needed, with a bounded line of what waits. Thread-safe.
+// WorkerPool: a thread pool for blocking work. Threads are started on demand,
+// up to a limit; further work waits in a bounded queue. Thread-safe.
 #ifndef FORETOKEN_COMMON_BASE_WORKER_POOL_H_
 #define FORETOKEN_COMMON_BASE_WORKER_POOL_H_
 
@@ -18,14 +18,14 @@ class WorkerPool {
  public:
   WorkerPool(int max_threads, int max_waiting)
       : max_threads_(max_threads), max_waiting_(max_waiting) {}
-  // Waits for all work, waiting ones included.
+  // Waits for all work, queued work included.
   ~WorkerPool();
 
-  // Runs `work` on a thread of the pool; ResourceExhausted when all threads are
-  // busy and the line is full.
+  // Runs `work` on a pool thread. ResourceExhausted if all threads are busy and
+  // the queue is full.
   absl::Status Submit(std::function<void()> work);
 
-  // Running and waiting.
+  // Number of running and queued items.
   int active() const;
 
  private:

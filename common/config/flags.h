@@ -1,17 +1,18 @@
-// Flags of a service: flag over FORETOKEN_* environment over default.
+// Command-line flags of a service. Precedence: flag, FORETOKEN_* environment,
+// default.
 //
 //   Flags flags("foretoken-verifier", "Runs the target model.");
 //   flags.Int("max-tree-nodes", &options.max_tree_nodes, {1, 256},
 //             "Draft nodes of one tree");
 //   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
 //
-// Every value that does not fit, and every rule given with Require that does
-// not hold, is reported together, by flag and environment name:
+// All errors, of values out of range and of rules given to Require, are
+// reported together, by flag and environment name:
 //
 //   --max-tree-nodes=0 (FORETOKEN_MAX_TREE_NODES): want 1..256
 //
-// Secrets come from the environment or from files, never from argv, where any
-// local user could read them. Owned by one thread, used at start only.
+// Secrets come from the environment or from files, never from argv, which any
+// local user can read. Owned by one thread; used at start only.
 #ifndef FORETOKEN_COMMON_CONFIG_FLAGS_H_
 #define FORETOKEN_COMMON_CONFIG_FLAGS_H_
 
@@ -46,8 +47,8 @@ class Flags {
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
-  // Names are kebab-case without dashes in front; the value that a field holds
-  // when it is registered is its default. Fields must outlive Parse.
+  // Names are kebab-case without leading dashes. The value of the field at
+  // registration is the default. Fields must outlive Parse.
   void Int(const std::string& name, int32_t* field, FlagRange<int32_t> range,
            const std::string& help);
   void Int64(const std::string& name, int64_t* field, FlagRange<int64_t> range,
@@ -64,31 +65,33 @@ class Flags {
   // One of `choices`.
   void Choice(const std::string& name, std::string* field,
               const std::vector<std::string>& choices, const std::string& help);
-  // a,b or the flag repeated.
+  // Comma-separated, or the flag repeated.
   void List(const std::string& name, std::vector<std::string>* field,
             const std::string& help);
-  // From the environment alone: FORETOKEN_<NAME>; never shown.
+  // Read from the environment (FORETOKEN_<NAME>) only; its value is never
+  // shown.
   void Secret(const std::string& name, std::string* field,
               const std::string& help);
 
-  // A URL, never shown; with a user or a password from the environment alone.
+  // A URL; its value is never shown. One with a user or password is accepted
+  // from the environment only.
   void Url(const std::string& name, std::string* field,
            const std::string& help);
 
-  // A rule over several fields, checked once all are read: an empty string if
-  // it holds, else what was wanted. Reported under flag `name`.
+  // A rule over several fields, checked after all are set: returns an empty
+  // string if it holds, else what is wanted. Reported under flag `name`.
   void Require(const std::string& name, std::function<std::string()> rule);
 
-  // InvalidArgument with every problem, one a line. --help is a Cancelled
-  // status that holds the text: see ExitWithError. May be called once.
+  // InvalidArgument lists every problem, one per line. --help returns a
+  // Cancelled status with the help text: see ExitWithError. May be called once.
   absl::Status Parse(int argc, const char* const* argv);
 
-  // "name=value name=value", secrets masked: to be logged once, after Parse.
+  // "name=value name=value", secrets masked. Log it once, after Parse.
   std::string Effective() const;
 
  private:
   struct Flag;
-  // Turns the text into the field; an empty string, or what was wanted.
+  // Parses the text into the field. Returns an empty string, or what is wanted.
   using Setter = std::function<std::string(const std::vector<std::string>&)>;
 
   Flag& Add(const std::string& name, const std::string& help,
@@ -100,11 +103,12 @@ class Flags {
   std::vector<std::pair<std::string, std::function<std::string()>>> rules_;
 };
 
-// FORETOKEN_MAX_TREE_NODES of max-tree-nodes.
+// Returns FORETOKEN_MAX_TREE_NODES for max-tree-nodes.
 std::string EnvironmentName(absl::string_view flag);
 
-// What main returns for a status of Parse or of start-up: help goes to stdout
-// and gives 0, an error to stderr and gives 1 (2 for a bad command line).
+// Exit code of main for a status of Parse or of start-up. Prints help to stdout
+// and returns 0; prints an error to stderr and returns 1, or 2 for a bad
+// command line.
 int ExitWithError(const absl::Status& status);
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// The tensors of a Hugging Face checkpoint directory: model.safetensors, or
-// the shards that model.safetensors.index.json lists, memory-mapped.
+// Tensors of a Hugging Face checkpoint directory, memory-mapped:
+// model.safetensors, or the shards listed in model.safetensors.index.json.
 #ifndef FORETOKEN_COMMON_INFER_CHECKPOINT_FILES_H_
 #define FORETOKEN_COMMON_INFER_CHECKPOINT_FILES_H_
 
@@ -14,7 +14,7 @@
 
 namespace foretoken {
 
-// A tensor and the path of the file it lies in.
+// A tensor and the path of the file that contains it.
 struct CheckpointTensor {
   SafetensorsTensor tensor;
   std::string file;
@@ -25,17 +25,17 @@ struct CheckpointFiles {
   std::vector<MappedFile> maps;
   std::map<std::string, CheckpointTensor> tensors;  // by name
 
-  // Where both forms are there, model.safetensors is taken. NotFound if
-  // neither is; InvalidArgument names file and tensor: an index must agree
-  // with its shards exactly, and may name only files beside it.
+  // model.safetensors takes precedence if both forms exist; NotFound if neither
+  // does. InvalidArgument names file and tensor: an index must agree exactly
+  // with its shards, and may name only files in its own directory.
   static absl::StatusOr<CheckpointFiles> Open(const std::string& directory);
 };
 
-// Shard file name by tensor name, out of an index. `file` is for messages.
+// Parses an index: shard file name by tensor name. `file` is used in messages.
 absl::StatusOr<std::map<std::string, std::string>> ParseShardIndex(
     const Json& json, const std::string& file);
 
-// Larger JSON files than this are no model's.
+// Larger JSON files cannot belong to a model.
 inline constexpr uint64_t kMaxModelJsonBytes = uint64_t{32} << 20;
 inline constexpr size_t kMaxShards = 1024;
 

@@ -1,5 +1,5 @@
-// Typed access to the fields of one JSON object of a model file, with errors
-// that name the file, the field and its value.
+// Typed access to the fields of a JSON object in a model file. Errors name the
+// file, the field and its value.
 //
 // Thread-compatible; borrows the object and the names.
 #ifndef FORETOKEN_COMMON_INFER_JSON_FIELDS_H_
@@ -18,8 +18,8 @@ namespace foretoken {
 
 class JsonFields {
  public:
-  // `object` must be a JSON object. `prefix` goes before every field name in
-  // messages: "rope_scaling.".
+  // `object` must be a JSON object. `prefix` precedes every field name in
+  // messages, e.g. "rope_scaling.".
   JsonFields(const Json& object, const std::string& file,
              const std::string& prefix = "")
       : object_(object), file_(file), prefix_(prefix) {}
@@ -27,10 +27,10 @@ class JsonFields {
   // Nullptr if the field is absent or null.
   const Json* Find(absl::string_view field) const;
 
-  // True if the field is there, null included.
+  // True if the field exists, even if null.
   bool Has(absl::string_view field) const;
 
-  // The field, or nothing where it is absent or null. InvalidArgument for
+  // Returns the field, or nullopt if absent or null. InvalidArgument for
   // another type or a value outside [min, max].
   absl::StatusOr<std::optional<int64_t>> Integer(absl::string_view field,
                                                  int64_t min,
@@ -41,13 +41,13 @@ class JsonFields {
   absl::StatusOr<std::optional<std::string>> String(
       absl::string_view field) const;
 
-  // The same for a field that must be there.
+  // As above, but InvalidArgument if the field is absent or null.
   absl::StatusOr<int64_t> RequiredInteger(absl::string_view field, int64_t min,
                                           int64_t max) const;
   absl::StatusOr<double> RequiredNumber(absl::string_view field, double min,
                                         double max) const;
 
-  // "FILE: FIELD is VALUE, want WANT", the value cut to a readable length.
+  // "FILE: FIELD is VALUE, want WANT", with the value truncated for display.
   absl::Status Invalid(absl::string_view field, const std::string& want) const;
   absl::Status Unsupported(absl::string_view field,
                            const std::string& want) const;

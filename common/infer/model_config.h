@@ -1,10 +1,10 @@
-// ModelConfig: the shape of a decoder-only transformer, read from a Hugging
-// Face directory's config.json and generation_config.json.
+// ModelConfig: the shape of a decoder-only transformer, read from config.json
+// and generation_config.json of a Hugging Face directory.
 //
-// Families: Llama, Mistral, Qwen2, Qwen3. What the engine does not support is
-// refused while parsing, by file, field and value: nothing is ignored that
-// would change an output. Both layouts of the rotary fields are read: the
-// older `rope_theta` + `rope_scaling` and the newer `rope_parameters`.
+// Families: Llama, Mistral, Qwen2, Qwen3. Unsupported features are refused
+// while parsing, with file, field and value: no field that would change the
+// output is ignored. Both layouts of the rotary fields are supported: the older
+// `rope_theta` + `rope_scaling` and the newer `rope_parameters`.
 //
 // A plain value; thread-compatible.
 #ifndef FORETOKEN_COMMON_INFER_MODEL_CONFIG_H_
@@ -26,22 +26,21 @@ enum class ModelFamily { kLlama, kMistral, kQwen2, kQwen3 };
 // The `model_type` of config.json: "llama", "mistral", "qwen2", "qwen3".
 const char* ModelFamilyName(ModelFamily family);
 
-// How the rotary frequencies are stretched. With inv_freq[i] =
-// theta^(-2i / head_dim): kLinear divides each by `factor`; kLlama3 divides
-// those whose wavelength 2 pi / inv_freq exceeds original_max_positions /
-// low_freq_factor, leaves those below original_max_positions /
-// high_freq_factor, and blends in between.
+// Scaling of the rotary frequencies. With inv_freq[i] = theta^(-2i / head_dim):
+// kLinear divides each by `factor`; kLlama3 divides those whose wavelength 2 pi
+// / inv_freq exceeds original_max_positions / low_freq_factor, keeps those
+// below original_max_positions / high_freq_factor, and interpolates in between.
 struct RopeScaling {
   enum class Type { kNone, kLinear, kLlama3 };
   Type type = Type::kNone;
   float factor = 1.0f;
   float low_freq_factor = 1.0f;        // llama3 only
-  float high_freq_factor = 4.0f;       // llama3 only; over low_freq_factor
+  float high_freq_factor = 4.0f;       // llama3 only; > low_freq_factor
   int32_t original_max_positions = 0;  // llama3 only
 };
 
 struct ModelConfig {
-  // Largest sizes that are taken. Products of two of them fit int64 with room.
+  // Maximum sizes. Products of any two fit into int64 with room to spare.
   static constexpr int32_t kMaxModelWidth = 1 << 16;  // d_model
   static constexpr int32_t kMaxLayers = 1024;
   static constexpr int32_t kMaxHeads = 1024;
@@ -71,18 +70,18 @@ struct ModelConfig {
   std::vector<TokenId> eos_tokens;  // ascending, each once
   TokenId bos_token = -1;           // -1: none
 
-  // Reads config.json. InvalidArgument for a missing, mistyped or absurd
-  // field, Unimplemented for one that asks for what the engine lacks; both
+  // Parses config.json. InvalidArgument for a missing, mistyped or out-of-range
+  // field, Unimplemented for one that asks for an unsupported feature; both
   // name `file`, the field and its value. Never crashes on any JSON.
   static absl::StatusOr<ModelConfig> FromJson(const Json& json,
                                               const std::string& file);
 
-  // Takes eos_token_id and bos_token_id from generation_config.json, where
-  // given, in place of config.json's. Its sampling defaults are not applied.
+  // Overrides eos_token_id and bos_token_id with those of
+  // generation_config.json, if given. Its sampling defaults are not applied.
   absl::Status MergeGenerationConfig(const Json& json, const std::string& file);
 
-  // The limits above and how the fields fit together; for a config that was
-  // not read from a file. InvalidArgument names the first bad field.
+  // Checks the limits above and the consistency of the fields, for a config
+  // that was not read from a file. InvalidArgument names the first bad field.
   absl::Status Validate() const;
 };
 

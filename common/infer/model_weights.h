@@ -1,8 +1,8 @@
-// ModelWeights: the checkpoint's tensors as they lie in the memory-mapped
-// safetensors files, checked for names and shapes, not yet converted.
+// ModelWeights: the tensors of a checkpoint, in their memory-mapped safetensors
+// files. Names and shapes are validated; nothing is converted yet.
 //
-// Thread-compatible: const methods may be called concurrently, digest()
-// included. Tensors borrow the maps that this object owns.
+// Thread-compatible: const methods, including digest(), may be called
+// concurrently. Tensors borrow the maps that this object owns.
 #ifndef FORETOKEN_COMMON_INFER_MODEL_WEIGHTS_H_
 #define FORETOKEN_COMMON_INFER_MODEL_WEIGHTS_H_
 
@@ -19,9 +19,9 @@
 
 namespace foretoken {
 
-// Row-major [rows, cols]; a vector has rows == 1. Empty (data == nullptr)
-// where the model has no such tensor. `data` need not be aligned: read it
-// through CopyTo, ConvertToFloat32 or memcpy.
+// Row-major [rows, cols]; a vector has rows == 1. Empty (data == nullptr) if
+// the model has no such tensor. `data` may be unaligned: read it through
+// CopyTo, ConvertToFloat32 or memcpy.
 struct WeightTensor {
   const uint8_t* data = nullptr;
   WeightType type = WeightType::kFloat32;
@@ -31,7 +31,7 @@ struct WeightTensor {
   int64_t size() const { return rows * cols; }  // elements
   int64_t bytes() const { return size() * WeightTypeBytes(type); }
   // Converts elements [begin, begin + out.size()) to fp32, exactly. The range
-  // must lie in the tensor.
+  // must be inside the tensor.
   void CopyTo(int64_t begin, absl::Span<float> out) const;
 };
 
@@ -51,21 +51,22 @@ class ModelWeights {
  public:
   virtual ~ModelWeights() = default;
 
-  // Opens `directory`: config.json, generation_config.json if there,
+  // Opens `directory`: config.json, generation_config.json if present, and
   // model.safetensors or model.safetensors.index.json with its shards. Every
-  // tensor of the model must be there with its shape, and no other but rotary
-  // tables and an output matrix equal to the tied embedding. Errors name file,
-  // tensor, what was found and what was wanted: NotFound for missing files,
-  // InvalidArgument for bad ones, Unimplemented for what is not supported.
+  // tensor of the model must be present with its shape, and no others except
+  // rotary tables and an output matrix equal to the tied embedding. Errors name
+  // file, tensor, what was found and what is wanted: NotFound for missing
+  // files, InvalidArgument for bad ones, Unimplemented for unsupported
+  // features.
   static absl::StatusOr<std::unique_ptr<ModelWeights>> Load(
       const std::string& directory);
 
-  // Seeded random weights of the given shape, for benchmarks and tests: each
-  // a function of seed, tensor and index alone. Matrices are uniform with
-  // standard deviation 1/sqrt(cols) (those that write to the residual stream
-  // divided by sqrt(2 n_layers) more), so that activations stay near 1.
-  // InvalidArgument for a bad shape, ResourceExhausted over kMaxRandomBytes or
-  // without memory.
+  // Seeded random weights of the given shape, for benchmarks and tests. Each
+  // element is a function of seed, tensor and index alone. Matrices are uniform
+  // with standard deviation 1/sqrt(cols) (for those that write to the residual
+  // stream, divided by a further sqrt(2 n_layers)), so that activations stay
+  // near 1. InvalidArgument for a bad shape; ResourceExhausted above
+  // kMaxRandomBytes or if memory is short.
   static absl::StatusOr<std::unique_ptr<ModelWeights>> Random(
       const ModelConfig& config, WeightType type, uint64_t seed);
 
@@ -77,8 +78,9 @@ class ModelWeights {
   virtual const WeightTensor& final_norm() const = 0;  // [d_model]
   virtual absl::Span<const LayerWeights> layers() const = 0;  // [n_layers]
 
-  // SHA-256 over names, types, shapes and bytes of every tensor, however it
-  // is cut into files. Computed at the first call, which reads every byte.
+  // SHA-256 over names, types, shapes and bytes of all tensors, independent of
+  // how they are split into files. Computed at the first call, which reads
+  // every byte.
   virtual const Sha256Digest& digest() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// The parts of a numerics fingerprint that every backend shares.
+// Parts of a numerics fingerprint that all backends share.
 //
 // Pure functions; thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_NUMERICS_H_
@@ -11,10 +11,11 @@
 
 namespace foretoken {
 
-// Every field of the config that arithmetic sees: floats by their bits.
+// Text with every field of the config that affects the arithmetic, floats bit
+// for bit.
 std::string NumericConfig(const ModelConfig& config);
 
-// 16 hex digits of the SHA-256.
+// The first 16 hex digits of the SHA-256.
 std::string ShortDigest(absl::string_view text);
 
 }  // namespace foretoken

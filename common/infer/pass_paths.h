@@ -1,4 +1,4 @@
-// Paths through a pass: the rows from a child of the committed context down.
+// Paths through a pass: rows from a child of the committed context downwards.
 //
 // Pure functions; thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_PASS_PATHS_H_
@@ -15,12 +15,12 @@
 
 namespace foretoken {
 
-// Replaces `path` by the tokens from the root to `row`, a row of `source`.
+// Replaces `path` with the tokens from the root to `row`, a row of `source`.
 void PathTokens(const PassSession& source, int32_t row,
                 std::vector<TokenId>& path);
 
-// Whether `rows` (of `session`, counted from its first) are a path that starts
-// at a child of the context. InvalidArgument names session and row.
+// Checks that `rows` (relative to the first row of `session`) form a path that
+// starts at a child of the context. InvalidArgument names session and row.
 absl::Status CheckPath(const PassPlan& plan, const PlanSession& session,
                        absl::Span<const int32_t> rows);
 

@@ -1,12 +1,12 @@
-// PassPlan: one pass, checked and laid out for the kernels.
+// PassPlan: one pass, validated and laid out for the kernels.
 //
-// Rows of all sessions are numbered through (the global row); their KV lies in
-// scratch until commit. Attention reads keys in blocks of kKvPageTokens path
-// positions. Blocks that are committed whole are read from their pages. The
-// others are gathered into *tiles*, one for each distinct run of rows: a row
-// and those of its ancestors that fall into the same block read one tile, each
-// its own number of keys, so that a prefill chunk has one tile a block and a
-// tree one a leaf.
+// The rows of all sessions are numbered consecutively (the global row); their
+// KV stays in scratch until commit. Attention reads keys in blocks of
+// kKvPageTokens path positions. Fully committed blocks are read from their
+// pages. The other blocks are gathered into *tiles*, one per distinct run of
+// rows: a row and those of its ancestors in the same block read one tile, each
+// a different number of its keys. Thus a prefill chunk has one tile per block,
+// and a tree has one per leaf.
 #ifndef FORETOKEN_COMMON_INFER_PASS_PLAN_H_
 #define FORETOKEN_COMMON_INFER_PASS_PLAN_H_
 
@@ -22,7 +22,7 @@
 namespace foretoken {
 
 struct PlanTile {
-  int32_t page = -1;          // whose first `committed` keys it starts with
+  int32_t page = -1;          // page of its first `committed` keys
   int32_t committed = 0;      // 0..31
   std::vector<int32_t> rows;  // global rows of the keys after those
 };
@@ -34,7 +34,7 @@ struct PlanSession {
   int32_t rows = 0;
   int32_t first_output = 0;  // index into PassPlan::output_rows
   int32_t outputs = 0;
-  std::vector<int32_t> pages;  // blocks that are committed whole
+  std::vector<int32_t> pages;  // fully committed blocks
 };
 
 struct PlanRow {
@@ -42,8 +42,8 @@ struct PlanRow {
   TokenId token = 0;
   int32_t parent = -1;  // global row, or kRootParent
   int64_t position = 0;
-  std::vector<int32_t> tiles;  // blocks after the whole ones, ascending
-  int32_t last_keys = 0;       // keys in the last of them, 1..32
+  std::vector<int32_t> tiles;  // blocks after the full ones, ascending
+  int32_t last_keys = 0;       // keys read in the last of them, 1..32
 };
 
 struct PassPlan {
@@ -52,7 +52,7 @@ struct PassPlan {
   std::vector<PlanTile> tiles;
   std::vector<int32_t> output_rows;  // global
 
-  // Replaces the plan. On an error the plan is empty.
+  // Replaces the plan. The plan is empty after an error.
   absl::Status Build(absl::Span<const PassSession> pass,
                      const ModelConfig& config, const KvCache& cache,
                      int32_t max_rows);

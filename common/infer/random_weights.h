@@ -1,7 +1,7 @@
-// Seeded random tensors, cheap enough to fill a gigabyte in about a second.
+// Seeded random tensors; filling a gigabyte takes about a second.
 //
-// Element i depends on (key, i) alone: a counter-based generator, so that no
-// order of filling and no thread count can change it.
+// Element i depends on (key, i) alone: a counter-based generator makes the
+// result independent of filling order and thread count.
 #ifndef FORETOKEN_COMMON_INFER_RANDOM_WEIGHTS_H_
 #define FORETOKEN_COMMON_INFER_RANDOM_WEIGHTS_H_
 
@@ -14,11 +14,10 @@
 
 namespace foretoken {
 
-// Zeroed memory straight from the kernel, in huge pages where it has them.
-// Thread-compatible.
+// Zeroed memory from the kernel, in huge pages if available. Thread-compatible.
 class AnonymousMemory {
  public:
-  // ResourceExhausted if the kernel has no such block.
+  // ResourceExhausted if the kernel cannot provide the memory.
   static absl::StatusOr<AnonymousMemory> Allocate(int64_t bytes);
 
   AnonymousMemory() = default;
@@ -38,7 +37,7 @@ class AnonymousMemory {
 // A well-mixed function of both words (the finaliser of splitmix64).
 uint64_t MixRandom(uint64_t key, uint64_t counter);
 
-// Writes rows * cols elements of `type` at `data`, which must be 4-byte
+// Writes rows * cols elements of `type` to `data`, which must be 4-byte
 // aligned. Matrices are uniform around 0, norms around 1.
 void FillRandomTensor(const TensorSlot& slot, const ModelConfig& config,
                       WeightType type, uint64_t key, uint8_t* data);

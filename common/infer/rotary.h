@@ -1,7 +1,7 @@
-// Rotary position embedding: the angles of one position.
+// Rotary position embedding: the angles of a position.
 //
-// Source: RoFormer, arXiv:2104.09864, "Rotary Position Embedding"; pairs are
-// (i, i + head_dim / 2) as in Hugging Face checkpoints. Thread-compatible.
+// Source: RoFormer, arXiv:2104.09864, "Rotary Position Embedding"; the pairs
+// are (i, i + head_dim / 2), as in Hugging Face checkpoints. Thread-compatible.
 #ifndef FORETOKEN_COMMON_INFER_ROTARY_H_
 #define FORETOKEN_COMMON_INFER_ROTARY_H_
 
@@ -18,7 +18,7 @@ class Rotary {
 
   int half() const { return static_cast<int>(frequencies_.size()); }
 
-  // cosines, sines: [half]. Angles are computed in double.
+  // cosines, sines: [half]. Angles are computed in double precision.
   void Angles(int64_t position, float* cosines, float* sines) const;
 
  private:

@@ -1,13 +1,13 @@
 // The safetensors container: an 8-byte little-endian header length, a JSON
-// header that gives each tensor's type, shape and byte range, and the bytes.
+// header with each tensor's type, shape and byte range, and the data.
 //
 // The parser takes bytes, not files, and trusts none of them: sizes are
-// bounded, products are checked for overflow, and the byte ranges must tile
-// the data section exactly, without overlap, gap or rest. Tensor data need not
-// be aligned.
+// bounded, products are checked for overflow, and the byte ranges must tile the
+// data section exactly, without overlap, gap or remainder. Tensor data may be
+// unaligned.
 //
-// Format: github.com/huggingface/safetensors, "Format".
-// Pure functions; thread-safe.
+// Format: github.com/huggingface/safetensors, "Format". Pure functions;
+// thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_SAFETENSORS_H_
 #define FORETOKEN_COMMON_INFER_SAFETENSORS_H_
 
@@ -28,17 +28,17 @@ struct SafetensorsTensor {
   absl::Span<const uint8_t> data;  // borrows the bytes parsed
 };
 
-// Headers and counts above these are refused.
+// Limits; larger headers and counts are refused.
 inline constexpr uint64_t kMaxSafetensorsHeaderBytes = uint64_t{16} << 20;
 inline constexpr size_t kMaxSafetensorsTensors = 100'000;
 inline constexpr size_t kMaxSafetensorsRank = 8;
 
-// The tensors in the order of their data. InvalidArgument names `file`, the
-// tensor, what was found and what was wanted.
+// Returns the tensors in the order of their data. InvalidArgument names `file`,
+// the tensor, what was found and what is wanted.
 absl::StatusOr<std::vector<SafetensorsTensor>> ParseSafetensors(
     absl::Span<const uint8_t> bytes, const std::string& file);
 
-// One tensor to write; data holds exactly the bytes of the shape.
+// A tensor to write; `data` has exactly the size of the shape.
 struct SafetensorsSource {
   std::string name;
   WeightType type = WeightType::kFloat32;
@@ -46,7 +46,7 @@ struct SafetensorsSource {
   absl::Span<const uint8_t> data;
 };
 
-// The file's bytes, tensors in the order given, data 8-byte aligned.
+// Returns the bytes of a file, tensors in the given order, data 8-byte aligned.
 std::string SerializeSafetensors(absl::Span<const SafetensorsSource> tensors);
 
 // "[4, 8]"; "[]" for a scalar.

@@ -1,6 +1,5 @@
-// Which tensors a model of a given config has, under the names that Hugging
-// Face checkpoints give them. The loader, the random generator and the
-// converter all go by this one list.
+// The tensors of a model with a given config, under their Hugging Face names.
+// The loader, the random generator and the converter all use this list.
 //
 // Pure functions; thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_TENSOR_LAYOUT_H_
@@ -29,7 +28,7 @@ struct TensorSlot {
   int64_t rows = 0;  // 1 for a vector
   int64_t cols = 0;
   TensorRole role = TensorRole::kMatrix;
-  WeightTensor* tensor = nullptr;  // into the ModelTensors given
+  WeightTensor* tensor = nullptr;  // points into the given ModelTensors
 
   bool is_vector() const {
     return role == TensorRole::kNorm || role == TensorRole::kBias;
@@ -38,8 +37,8 @@ struct TensorSlot {
   std::vector<int64_t> shape() const;
 };
 
-// Every tensor of the model, each once: the output matrix only if not tied.
-// Sets the number of layers of `tensors`; it must outlive the slots.
+// Lists every tensor of the model once; the output matrix only if not tied.
+// Sets the number of layers of `tensors`, which must outlive the slots.
 std::vector<TensorSlot> LayOutTensors(const ModelConfig& config,
                                       ModelTensors& tensors);
 

@@ -1,6 +1,6 @@
-// Fields of config.json that would make a model compute something that the
-// engine does not: compressed weights, mixtures of experts, other attention,
-// rotary embeddings, residual scales, or code of the checkpoint's own.
+// Fields of config.json that make a model compute something that the engine
+// does not: compressed weights, mixtures of experts, other attention, rotary
+// embeddings, residual scales, or code that ships with the checkpoint.
 #ifndef FORETOKEN_COMMON_INFER_UNSUPPORTED_FIELDS_H_
 #define FORETOKEN_COMMON_INFER_UNSUPPORTED_FIELDS_H_
 
@@ -9,8 +9,8 @@
 
 namespace foretoken {
 
-// Unimplemented for the first such field that is not at the one value that
-// changes nothing. Absent and null fields pass, and so do unknown ones.
+// Unimplemented for the first such field without its one harmless value.
+// Absent, null and unknown fields pass.
 absl::Status CheckUnsupportedFields(const JsonFields& fields);
 
 }  // namespace foretoken

@@ -1,10 +1,11 @@
-// exp and log whose every bit is part of the contract: the same on every
-// machine, compiler and device.
+// exp and log with every bit defined: the same result on every machine,
+// compiler and device.
 //
-// libm's differ between versions and from CUDA's; one last bit of difference
-// would now and then change a sampled token. These use IEEE single-precision
-// additions, multiplications and divisions in one written order, never fused.
-// Errors stay below 4 units in the last place (fixed_math_test.cc).
+// libm's results differ between versions and from CUDA's, and a difference in
+// the last bit would now and then change a sampled token. These functions use
+// IEEE single-precision additions, multiplications and divisions in one fixed
+// order, never fused. The error stays below 4 units in the last place
+// (fixed_math_test.cc).
 //
 // Plain functions in a header, so that device code can include them.
 // Thread-safe.
@@ -23,8 +24,8 @@
 namespace foretoken {
 namespace internal {
 
-// Rounded once each. Host code is compiled with -ffp-contract=off; device code
-// asks for the unfused instructions by name.
+// Each is rounded once. Host code is compiled with -ffp-contract=off; device
+// code uses the unfused intrinsics.
 FORETOKEN_HOST_DEVICE inline float Add(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return __fadd_rn(a, b);
@@ -68,7 +69,8 @@ FORETOKEN_HOST_DEVICE inline float TwiceAtanh(float s) {
   p = Add(Mul(p, s2), 0.14285715f);
   p = Add(Mul(p, s2), 0.2f);
   p = Add(Mul(p, s2), 0.33333334f);
-  // s + s^3 p: the large term last keeps its own rounding out of the sum.
+  // s + s^3 p: adding the large term last keeps the rounding of s itself out of
+  // the sum.
   const float half = Add(s, Mul(Mul(s, s2), p));
   return Add(half, half);
 }

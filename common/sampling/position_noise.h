@@ -1,18 +1,18 @@
 // Gumbel noise as a pure function of (seed, position, token id).
 //
-// This is the one place that defines the counter layout, the mapping to
-// uniforms and the logarithm. Verifier, draft model and every device draw from
-// here, to the bit; no draw depends on how many others were made.
+// The only definition of the counter layout, the mapping to uniforms and the
+// logarithm. Verifier, draft model and every device get the same bits from
+// here; no draw depends on how many others were made.
 //
 //   key     = seed (low word, high word)
 //   counter = (token id / 4, position low word, position high word, 0)
-//   word    = token id mod 4 of the four that Philox4x32-10 gives
+//   word    = word (token id mod 4) of the four from Philox4x32-10
 //   E       = -log(1 - v), v = (word + 1/2) / 2^32       (exponential)
 //   noise   = -log(E)                                    (Gumbel)
 //
 // Small words give large noise. v keeps 24 significant bits down to 2^-33, so
-// that ties among the winners of a large vocabulary are as rare as 32 bits
-// allow. 0 < E < 23.6 and -3.2 < noise < 22.9, always finite.
+// that ties among the highest scores of a large vocabulary are as rare as 32
+// bits allow. 0 < E < 23.6 and -3.2 < noise < 22.9, always finite.
 //
 // Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11
 // (Philox); the Gumbel-max trick. Thread-safe.
@@ -73,18 +73,18 @@ FORETOKEN_HOST_DEVICE inline float GumbelFromWord(uint32_t word) {
   return -FixedLog(exponential);
 }
 
-// At least GumbelFromWord(word), for a handful of instructions: E > v and
-// v >= 2^-(zeros + 1) with that many leading zero bits.
+// An upper bound of GumbelFromWord(word) in a few instructions: E > v, and v >=
+// 2^-(zeros + 1) for a word with `zeros` leading zero bits.
 FORETOKEN_HOST_DEVICE inline float GumbelUpperBound(uint32_t word) {
 #if defined(__CUDA_ARCH__)
   const int zeros = __clz(static_cast<int>(word));
 #else
   const int zeros = word == 0 ? 32 : __builtin_clz(word);
 #endif
-  // A little above ln 2: covers the rounding of the exact value.
+  // Slightly more than ln 2, to cover the rounding of the exact value.
   return internal::Mul(static_cast<float>(zeros + 1), 0.6932f);
 }
-inline constexpr float kMaxGumbel = 23.0f;  // of any word
+inline constexpr float kMaxGumbel = 23.0f;  // bound over all words
 
 FORETOKEN_HOST_DEVICE inline float GumbelNoise(uint64_t seed, int64_t position,
                                                TokenId token) {

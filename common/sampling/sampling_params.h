@@ -1,8 +1,8 @@
-// What a request asks of sampling, and the check that it makes sense.
+// Sampling parameters of a request, and their validation.
 //
-// Meanings and order follow the field: penalties and logit bias, temperature,
-// top-k, top-p, min-p. Everything here changes which token the target writes;
-// nothing about speculation does.
+// Names, meanings and order are the usual ones: penalties and logit bias,
+// temperature, top-k, top-p, min-p. Everything here affects which token the
+// target writes; nothing about speculation does.
 #ifndef FORETOKEN_COMMON_SAMPLING_SAMPLING_PARAMS_H_
 #define FORETOKEN_COMMON_SAMPLING_SAMPLING_PARAMS_H_
 
@@ -31,19 +31,19 @@ struct SamplingParams {
                                                       // each token once
   uint64_t seed = 0;
 
-  // Tokens that may not be drawn before min_tokens of output exist: the end
-  // tokens and the stop token ids (empty with ignore_eos only if the caller
-  // leaves them out).
+  // Tokens banned until min_tokens of output exist: the end tokens and the stop
+  // token ids. With ignore_eos, callers leave out the end tokens.
   int32_t min_tokens = 0;
   std::vector<TokenId> end_tokens;
 
-  // Log-probabilities to report: of the chosen token and of the `logprobs`
-  // most likely (up to kMaxLogprobs), from the raw logits. -1 is off, 0 the
-  // chosen token alone.
+  // Number of most likely tokens whose log-probabilities are reported (up to
+  // kMaxLogprobs) beside that of the chosen token, from the raw logits. 0: the
+  // chosen token alone; -1: off.
   int32_t logprobs = -1;
 
-  // InvalidArgument names the field, its value and the range: NaN and
-  // infinities, ids outside the vocabulary or named twice, lists too long.
+  // InvalidArgument names the field, its value and the range. Refuses NaN,
+  // infinities, ids outside the vocabulary or listed twice, and lists that are
+  // too long.
   absl::Status Validate(int32_t vocab_size) const;
 };
 

@@ -1,4 +1,4 @@
-// Which model runs on which backend, as flags say it.
+// Options, flags and construction of a backend with its model.
 #ifndef FORETOKEN_COMMON_INFER_FACTORY_BACKEND_FACTORY_H_
 #define FORETOKEN_COMMON_INFER_FACTORY_BACKEND_FACTORY_H_
 
@@ -17,13 +17,13 @@ struct BackendOptions {
   std::string model;         // a Hugging Face directory, or
   std::string random_model;  // the shape of random weights, for measurements
   std::string backend = "auto";
-  int32_t device = 0;                  // which GPU
+  int32_t device = 0;                  // index of the GPU
   std::string precision = "bf16";      // on a GPU fp16 weights stay fp16
   int32_t threads = 0;                 // 0: all processors
-  int64_t kv_cache_bytes = 0;          // 0: the backend's own choice,
-  int64_t kv_cache_tokens = 0;         // with room for such a session
-  int32_t max_rows = 512;              // of one pass
-  int32_t max_backend_sessions = 256;  // with KV at once
+  int64_t kv_cache_bytes = 0;          // 0: the backend's choice,
+  int64_t kv_cache_tokens = 0;         // with room for a session this long
+  int32_t max_rows = 512;              // per pass
+  int32_t max_backend_sessions = 256;  // that hold KV at once
   bool prefix_reuse = true;
   int64_t random_seed = 1;
 
@@ -33,16 +33,17 @@ struct BackendOptions {
   void AddFlags(Flags& flags);
 };
 
-// "d_model=2048,layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000", further
-// max_positions (4096) and head_dim; or a name of named_shapes.h, where wanted
-// with such fields after it. InvalidArgument by key.
+// Parses "d_model=2048,layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000",
+// optionally with max_positions (4096) and head_dim; or a name of
+// named_shapes.h, optionally followed by fields that override it.
+// InvalidArgument names the key.
 absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text);
 
-// Loads or draws the weights; the errors of both name file or field. "auto" is
-// the GPU where the GPU module loads, finds one and has kernels for the shape
-// (and the precision is not fp32), and else the CPU, which the log says in one
-// line. "cuda" is an error there: Unavailable, Unimplemented for the shape. A
-// bad option is an error of both.
+// Loads or generates the weights and creates the backend; errors name file or
+// field. "auto" uses the GPU if the GPU module loads, finds a GPU and has
+// kernels for the shape (and the precision is not fp32), and otherwise falls
+// back to the CPU, logging the reason. "cuda" returns an error instead:
+// Unavailable, or Unimplemented for the shape. Bad options are errors for both.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options);
 

@@ -1,4 +1,4 @@
-// Shapes of published models by name, for random weights: what a pass costs
+// Shapes of published models by name, for random weights: the cost of a pass
 // depends on the shape alone.
 //
 // Thread-safe.
@@ -13,9 +13,9 @@
 
 namespace foretoken {
 
-// llama-3-8b, llama-2-7b, llama-3.2-1b, llama-68m (the draft model of
-// Spec-Bench's reference runs); nullopt for any other name. Context: 8192
-// positions of the Llama 3 shapes, 4096 and 2048 of the others.
+// Knows llama-3-8b, llama-2-7b, llama-3.2-1b and llama-68m (the draft model of
+// Spec-Bench's reference runs); nullopt for any other name. Context limit: 8192
+// positions for the Llama 3 shapes, 4096 and 2048 for the others.
 std::optional<ModelConfig> NamedShape(absl::string_view name);
 
 // The names, joined by "|".
