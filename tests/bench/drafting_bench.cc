@@ -192,17 +192,16 @@ void BM_TreeBuilderMergeAndPrune(benchmark::State& state) {
   for (uint32_t seed = 0; seed < 4; ++seed) {
     trees.push_back(RandomTree(64, seed));
   }
-  TreeBuilder builder(32000);
+  TreeBuilder builder;
   for (auto _ : state) {
     builder.Clear();
     for (size_t i = 0; i < trees.size(); ++i) {
-      benchmark::DoNotOptimize(builder
-                                   .Add({static_cast<int>(i),
-                                         trees[i].tokens,
-                                         trees[i].parents,
-                                         trees[i].probs,
-                                         {}})
-                                   .ok());
+      builder.Add({static_cast<int>(i),
+                   trees[i].tokens,
+                   trees[i].parents,
+                   trees[i].probs,
+                   {},
+                   {}});
     }
     benchmark::DoNotOptimize(builder.Build(64, 320).draft_nodes);
   }
