@@ -60,6 +60,9 @@ struct EngineLoopOptions {
   // Maximum part of that wait that keeps a processor busy: a session that was
   // answered is likely to come again before a sleeping thread could wake up.
   absl::Duration linger_time = absl::ZeroDuration();
+  // Publish a pass's numbers before its answers, so that a caller with an
+  // answer finds it counted; else after them, which delays no answer.
+  bool publish_first = false;
 };
 
 // Thread-safe.
@@ -210,13 +213,13 @@ class EngineLoop {
       if (MustWait() || !engine_->HasWork()) continue;
       const absl::Time start = clock_();
       Report report = engine_->RunPass();
-      const absl::Time end = clock_();
-      const absl::Duration share = (end - start) / kGatherDivisor;
-      linger_until_ = end + std::min(options_.linger_time, share);
-      gather_until_ = end + std::min(options_.gather_time, share);
-      // Numbers first, so that a caller with an answer finds it counted.
-      Publish(report.stats);
+      const absl::Duration share = (clock_() - start) / kGatherDivisor;
+      if (options_.publish_first) Publish(report.stats);
       Deliver(report);
+      const absl::Time delivered = clock_();
+      linger_until_ = delivered + std::min(options_.linger_time, share);
+      gather_until_ = delivered + std::min(options_.gather_time, share);
+      if (!options_.publish_first) Publish(report.stats);
     }
     // Opens that came too late to be executed are among the commands.
     for (Command& command : commands) {

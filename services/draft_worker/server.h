@@ -19,7 +19,7 @@ struct DraftServerOptions {
   std::string model_name = "draft";   // in the log; never a path
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
   rpc::StreamOptions streams;
-  EngineLoopOptions loop = {"draft worker"};
+  EngineLoopOptions loop = {.name = "draft worker", .publish_first = true};
 };
 
 class DraftWorkerServer final : public v1::DraftWorker::CallbackService,

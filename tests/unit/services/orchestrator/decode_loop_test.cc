@@ -259,7 +259,8 @@ TEST_F(DecodeLoopTest, ThePromptStaysInPlaceUntilTheFirstAsk) {
                                  std::move(sources), {});
   FORETOKEN_ASSERT_OK(loop);
   PrefillResult prefill;
-  prefill.tokens = {SampledToken()};
+  prefill.tokens.resize(1);
+  prefill.tokens[0].token = 5;
   prefill.length = static_cast<int64_t>(Request().prompt.size()) + 1;
   GenerationDelta delta;
   FORETOKEN_ASSERT_OK((*loop)->OnPrefill(prefill, delta));
