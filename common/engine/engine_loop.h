@@ -272,7 +272,10 @@ class EngineLoop {
       }
       Client& client = *command.client;
       NoteHeard(client);
-      if (client.listener == nullptr) continue;  // closed or failed meanwhile
+      if (client.listener == nullptr) {  // closed or failed meanwhile
+        changed = true;  // the queue is shorter than was published
+        continue;
+      }
       if (auto* round = std::get_if<RoundCommand>(&command.what)) {
         changed |= !ExecuteRound(client, *round);
         continue;

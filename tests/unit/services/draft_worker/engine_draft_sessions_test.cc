@@ -217,7 +217,7 @@ TEST(EngineDraftSessionsTest,
   auto backend = std::make_unique<GatedBackend>(gate.get_future().share());
   std::future<void> started = backend->Started();
   EngineDraftSessions drafts(
-      {},
+      {.publish_first = true},
       std::make_unique<DraftEngine>(DraftEngineOptions(), std::move(backend)),
       nullptr);
   auto session =
