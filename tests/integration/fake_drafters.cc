@@ -25,7 +25,8 @@ void FillTree(Behaviour behaviour, Drafter& drafter, int max_nodes,
               v1::TokenTree* proto) {
   DraftTree tree;
   if (max_nodes > 0) drafter.Draft(max_nodes, tree);
-  if (behaviour == Behaviour::kBadParents) tree.Add(3, 7, 0.5f);
+  // Past the end of every tree, however long this one is.
+  if (behaviour == Behaviour::kBadParents) tree.Add(3, tree.size() + 7, 0.5f);
   if (behaviour == Behaviour::kBadIds) {
     tree.Add(-5, -1, 0.9f);
     tree.Add(1 << 30, -1, 0.9f);
