@@ -1,0 +1,140 @@
+"""Include rules of common/, services/ and tools/.
+
+    check.py cycles      no file includes itself, directly or through others
+    check.py direction   tools -> services -> common; services meet in common
+    check.py cores       no core reaches gRPC, Protobuf, libpq, hiredis or
+                         prometheus-cpp through any of its includes
+    check.py self        the rules find what they forbid in made-up sources
+
+Exit status 1 and one line for every violation.
+"""
+
+import collections
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TREES = ("common", "services", "tools")
+SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
+
+# Folders that must not know a transport, a database or a metrics library.
+CORES = re.compile(
+    r"services/[^/]+/core/|"
+    r"common/(base|drafting|engine|gguf|infer|sampling|speculation|text)/")
+FOREIGN = re.compile(
+    r"grpc(pp)?/|google/protobuf/|foretoken/v1/|libpq|pqxx/|hiredis/|"
+    r"prometheus/")
+# The one service that is made of the others.
+COMPOSITE = "services/local/"
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
+
+
+def read_includes():
+    """{file: [what it includes, as written]} of every source file."""
+    includes = {}
+    for tree in TREES:
+        for path in sorted((ROOT / tree).rglob("*")):
+            if path.suffix in SUFFIXES:
+                includes[path.relative_to(ROOT).as_posix()] = _INCLUDE.findall(
+                    path.read_text(encoding="utf-8"))
+    return includes
+
+
+def cycles(includes):
+    """One line for every include that closes a circle."""
+    found, done, path = [], set(), []
+
+    def visit(file):
+        if file in path:
+            found.append("cycle: " + " -> ".join(path[path.index(file):] +
+                                                 [file]))
+            return
+        if file in done:
+            return
+        path.append(file)
+        for included in includes.get(file, ()):
+            visit(included)
+        path.pop()
+        done.add(file)
+
+    for file in includes:
+        visit(file)
+    return found
+
+
+def direction(includes):
+    """One line for every include that points up or across services."""
+    rank = {tree: i for i, tree in enumerate(TREES)}
+    found = []
+    for file, included in includes.items():
+        for other in included:
+            tree, up = file.split("/")[0], other.split("/")[0]
+            if up not in rank:
+                continue
+            if rank[up] > rank[tree]:
+                found.append(f"up: {file} includes {other}")
+            elif (tree == up == "services" and not file.startswith(COMPOSITE)
+                  and file.split("/")[1] != other.split("/")[1]):
+                found.append(f"across: {file} includes {other}")
+    return found
+
+
+def cores(includes):
+    """One line for every core file that reaches a foreign library."""
+    found = []
+    for file in filter(CORES.match, includes):
+        via = {file: None}
+        queue = collections.deque([file])
+        while queue:
+            current = queue.popleft()
+            for other in includes.get(current, ()):
+                if FOREIGN.match(other):
+                    found.append(f"core: {file} reaches {other} in {current}")
+                if other not in via:
+                    via[other] = current
+                    queue.append(other)
+    return found
+
+
+def self_test():
+    """What each rule must find, and what it must leave alone."""
+    wanted = [
+        (cycles, {"common/a.h": ["common/b.h"], "common/b.h": ["common/a.h"]}),
+        (direction, {"common/a.h": ["services/x/core/b.h"]}),
+        (direction, {"services/x/a.h": ["services/y/core/b.h"]}),
+        (cores, {"services/x/core/a.h": ["common/rpc/b.h"],
+                 "common/rpc/b.h": ["grpcpp/grpcpp.h"]}),
+    ]
+    allowed = [
+        (cycles, {"common/a.h": ["common/b.h", "common/c.h"],
+                  "common/b.h": ["common/c.h"], "common/c.h": ["vector"]}),
+        (direction, {"services/local/a.h": ["services/y/core/b.h"],
+                     "tools/cli/a.cc": ["services/x/b.h", "common/c.h"]}),
+        (cores, {"services/x/server.h": ["grpcpp/grpcpp.h"],
+                 "services/x/core/a.h": ["common/base/b.h"]}),
+    ]
+    found = [f"{rule.__name__} misses {sources}" for rule, sources in wanted
+             if not rule(sources)]
+    found += [f"{rule.__name__} forbids {sources}" for rule, sources in allowed
+              if rule(sources)]
+    if len(read_includes()) < 100:
+        found.append("the sources were not found")
+    return found
+
+
+def main():
+    rules = {"cycles": cycles, "direction": direction, "cores": cores}
+    name = sys.argv[1] if len(sys.argv) == 2 else ""
+    if name == "self":
+        found = self_test()
+    elif name in rules:
+        found = rules[name](read_includes())
+    else:
+        sys.exit(__doc__)
+    print("\n".join(found) or f"{name}: ok")
+    sys.exit(1 if found else 0)
+
+
+main()
