@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
@@ -19,6 +20,23 @@ void WriteLine(const std::string& line) {
   // One write(2) per line keeps the lines of concurrent threads apart. The
   // result is ignored: there is nowhere to report a failing stderr.
   [[maybe_unused]] ssize_t n = write(STDERR_FILENO, line.data(), line.size());
+}
+
+// Text of clients and peers may hold line breaks and terminal sequences, which
+// must neither forge a line nor act on a terminal. UTF-8 stays.
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  escaped.reserve(text.size());
+  for (const char c : text) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      absl::StrAppend(
+          &escaped, "\\x",
+          absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+    } else {
+      escaped.push_back(c);
+    }
+  }
+  return escaped;
 }
 
 const char* Basename(const char* path) {
@@ -38,7 +56,8 @@ void Log(LogLevel level, const char* file, int line, const std::string& text) {
   WriteLine(absl::StrCat(std::string(1, kLetters[static_cast<int>(level)]), " ",
                          absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", absl::Now(),
                                           absl::UTCTimeZone()),
-                         " ", Basename(file), ":", line, " ", text, "\n"));
+                         " ", Basename(file), ":", line, " ", Escaped(text),
+                         "\n"));
 }
 
 void CheckFailed(const char* file, int line, const char* what) {

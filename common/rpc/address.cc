@@ -15,7 +15,12 @@ namespace {
 
 constexpr absl::string_view kUnixPrefix = "unix:";
 
-// "host" of "host:port", brackets taken off; empty if there is no port.
+}  // namespace
+
+std::string UnixPath(const std::string& address) {
+  return address.substr(kUnixPrefix.size());
+}
+
 absl::string_view HostOf(absl::string_view address) {
   const size_t colon = address.rfind(':');
   if (colon == absl::string_view::npos) return "";
@@ -24,7 +29,9 @@ absl::string_view HostOf(absl::string_view address) {
   return host;
 }
 
-}  // namespace
+absl::string_view PortOf(absl::string_view address) {
+  return address.substr(address.rfind(':') + 1);
+}
 
 bool IsUnixAddress(const std::string& address) {
   return absl::StartsWith(address, kUnixPrefix);
@@ -42,9 +49,8 @@ absl::Status ValidateAddress(const std::string& address) {
   }
   const absl::string_view view = address;
   int port = -1;
-  if (HostOf(view).empty() ||
-      !absl::SimpleAtoi(view.substr(view.rfind(':') + 1), &port) || port < 0 ||
-      port > 65535) {
+  if (HostOf(view).empty() || !absl::SimpleAtoi(PortOf(view), &port) ||
+      port < 0 || port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat(
         "address \"", address, "\": want HOST:PORT or unix:/PATH"));
   }

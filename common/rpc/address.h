@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace foretoken::rpc {
 
@@ -13,6 +14,12 @@ namespace foretoken::rpc {
 absl::Status ValidateAddress(const std::string& address);
 
 bool IsUnixAddress(const std::string& address);
+
+// The parts of a valid address: "/path/to.sock" of "unix:/path/to.sock"; "::1"
+// and "80" of "[::1]:80".
+std::string UnixPath(const std::string& address);
+absl::string_view HostOf(absl::string_view address);
+absl::string_view PortOf(absl::string_view address);
 
 // Reachable from this machine only: a Unix socket, localhost, 127.0.0.0/8,
 // ::1. A host name other than localhost is never taken for local.

@@ -26,16 +26,27 @@ std::string EnumText(const pb::EnumValueDescriptor& value) {
   return absl::AsciiStrToLower(value.name().substr(prefix.size()));
 }
 
-std::string FieldText(const pb::Message& message,
-                      const pb::FieldDescriptor& field) {
+absl::StatusOr<std::string> FieldText(const pb::Message& message,
+                                      const pb::FieldDescriptor& field) {
   const pb::Reflection& reflection = *message.GetReflection();
   switch (field.cpp_type()) {
     case pb::FieldDescriptor::CPPTYPE_INT32:
       return absl::StrCat(reflection.GetInt32(message, &field));
     case pb::FieldDescriptor::CPPTYPE_BOOL:
       return reflection.GetBool(message, &field) ? "true" : "false";
-    case pb::FieldDescriptor::CPPTYPE_ENUM:
-      return EnumText(*reflection.GetEnum(message, &field));
+    case pb::FieldDescriptor::CPPTYPE_ENUM: {
+      // By number: Reflection::GetEnum keeps a descriptor, for the life of the
+      // process, of every unknown value that a client sends.
+      const int number = reflection.GetEnumValue(message, &field);
+      const pb::EnumValueDescriptor* value =
+          field.enum_type()->FindValueByNumber(number);
+      if (value == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("parameter '", field.name(), "': ", number,
+                         " is no value of ", field.enum_type()->name()));
+      }
+      return EnumText(*value);
+    }
     default:
       return reflection.GetString(message, &field);
   }
@@ -108,7 +119,9 @@ absl::StatusOr<std::optional<Mode>> FromProto(
   message.GetReflection()->ListFields(message, &given);
   std::vector<std::pair<std::string, std::string>> parameters;
   for (const pb::FieldDescriptor* parameter : given) {
-    parameters.emplace_back(parameter->name(), FieldText(message, *parameter));
+    FORETOKEN_ASSIGN_OR_RETURN(std::string text,
+                               FieldText(message, *parameter));
+    parameters.emplace_back(parameter->name(), std::move(text));
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       ModeSpec spec, ModeSpec::Create(field->name(), std::move(parameters)));

@@ -1,9 +1,11 @@
 #include "common/rpc/server.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -11,6 +13,7 @@
 #include "common/rpc/address.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/signals.h"
+#include "grpc/grpc.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
@@ -25,6 +28,9 @@ constexpr uint64_t kMaxPemBytes = uint64_t{1} << 20;
 // Time that handlers have to end once a drain has timed out.
 constexpr absl::Duration kCancelGrace = absl::Seconds(2);
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
+// Time that clients have to see NOT_SERVING before GOAWAY ends new calls: those
+// that watch health, or balance over several addresses, lose none.
+constexpr absl::Duration kNotice = absl::Milliseconds(300);
 
 std::chrono::system_clock::time_point ToChrono(absl::Time time) {
   return absl::ToChronoTime(time);
@@ -104,14 +110,20 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       ms(options.keepalive_time) / 2);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
-  // With SO_REUSEPORT two processes on one port would each get half of the
-  // calls instead of an error.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             ms(options.handshake_timeout));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             ms(options.connection_idle));
 }
 
-std::string WithPort(const std::string& address, int port) {
-  if (IsUnixAddress(address)) return address;
-  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+ConnectionLimits LimitsOf(const ServerOptions& options) {
+  ConnectionLimits limits;
+  limits.total = static_cast<int32_t>(std::min<int64_t>(
+      options.max_connections, std::max<int64_t>(RaiseFileLimit() * 3 / 4, 1)));
+  limits.per_peer = options.max_connections_per_peer > 0
+                        ? options.max_connections_per_peer
+                        : std::max(limits.total / 2, 1);
+  return limits;
 }
 
 }  // namespace
@@ -159,6 +171,21 @@ void ServerOptions::AddFlags(Flags& flags) {
             "Maximum size of a message");
   flags.Int("max-concurrent-streams", &max_concurrent_streams, {1, 1 << 20},
             "Maximum concurrent calls per connection");
+  flags.Int("max-connections", &max_connections, {1, 1 << 20},
+            "Maximum open connections; at most 3/4 of the limit of open files");
+  flags.Int("max-connections-per-peer", &max_connections_per_peer, {0, 1 << 20},
+            "Maximum open connections from one address; 0 for half of "
+            "--max-connections");
+  flags.Duration("handshake-timeout", &handshake_timeout,
+                 {absl::Milliseconds(10), absl::Minutes(10)},
+                 "Close a new connection that does not complete its handshake "
+                 "within this time");
+  flags.Duration("connection-idle", &connection_idle,
+                 {absl::Milliseconds(10), absl::Hours(24)},
+                 "Close a connection that has had no call for this time");
+  flags.Duration("send-timeout", &send_timeout,
+                 {absl::Milliseconds(10), absl::Hours(1)},
+                 "Close a connection that has taken no data for this time");
   flags.Duration("keepalive-time", &keepalive_time,
                  {absl::Seconds(1), absl::Hours(2)},
                  "Ping a peer that has been silent for this time");
@@ -187,30 +214,39 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     builder.SetOption(std::make_unique<WithoutReflection>());
   }
   SetLimits(options, builder);
-  std::vector<int> ports(options.listen.size(), 0);
-  for (size_t i = 0; i < options.listen.size(); ++i) {
-    FORETOKEN_ASSIGN_OR_RETURN(const auto credentials,
-                               MakeCredentials(options, options.listen[i]));
-    builder.AddListeningPort(options.listen[i], credentials, &ports[i]);
+  std::unique_ptr<Server> server(new Server());
+  server->listener_ =
+      std::make_unique<Listener>(LimitsOf(options), options.send_timeout);
+  for (const std::string& address : options.listen) {
+    FORETOKEN_ASSIGN_OR_RETURN(auto credentials,
+                               MakeCredentials(options, address));
+    server->acceptors_.push_back(
+        builder.experimental().AddExternalConnectionAcceptor(
+            grpc::ServerBuilder::experimental_type::ExternalConnectionType::
+                FROM_FD,
+            std::move(credentials)));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        std::string bound,
+        server->listener_->Bind(
+            address, [acceptor = server->acceptors_.back().get()](int fd) {
+              grpc::experimental::ExternalConnectionAcceptor::
+                  NewConnectionParameters connection;
+              connection.fd = fd;
+              acceptor->HandleNewConnection(&connection);
+            }));
+    server->addresses_.push_back(std::move(bound));
   }
   for (Servable* servable : servables) {
     builder.RegisterService(servable->grpc_service());
   }
-  std::unique_ptr<Server> server(new Server());
-  server->servables_ = servables;
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) {
-    // gRPC binds in order and stops at the first address that fails.
-    const size_t failed =
-        std::find(ports.begin(), ports.end(), 0) - ports.begin();
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ",
-        failed < ports.size() ? options.listen[failed] : "any address",
-        options.tls_cert.empty() ? "" : " (or its TLS files are not usable)"));
+    return absl::UnavailableError(
+        options.tls_cert.empty()
+            ? "the gRPC server does not start"
+            : "the gRPC server does not start: are the TLS files usable?");
   }
-  for (size_t i = 0; i < ports.size(); ++i) {
-    server->addresses_.push_back(WithPort(options.listen[i], ports[i]));
-  }
+  server->servables_ = servables;
   for (Servable* servable : servables) {
     servable->WatchHealth([raw = server.get()] {
       absl::MutexLock lock(&raw->mu_);
@@ -218,11 +254,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     });
   }
   server->SetServing(true);
+  server->listener_->Start();
   return server;
 }
 
 Server::~Server() {
   for (Servable* servable : servables_) servable->WatchHealth(nullptr);
+  listener_->Stop();
   if (server_ != nullptr) server_->Shutdown(ToChrono(absl::Now()));
 }
 
@@ -260,6 +298,14 @@ bool Server::Drain(absl::Duration timeout) {
     draining_ = true;
   }
   SetServing(false);
+  listener_->Stop();
+  absl::SleepFor(std::min(kNotice, timeout));
+  // Shutdown sends GOAWAY at once, and returns when the last call has ended.
+  absl::Notification ended;
+  std::thread shutdown([this, &ended, deadline] {
+    server_->Shutdown(ToChrono(deadline + 2 * kCancelGrace));
+    ended.Notify();
+  });
   for (Servable* servable : servables_) servable->BeginDrain();
   const auto idle = [this] {
     for (const Servable* servable : servables_) {
@@ -271,11 +317,13 @@ bool Server::Drain(absl::Duration timeout) {
   const bool clean = idle();
   if (!clean) {
     for (Servable* servable : servables_) servable->EndAll();
-    const absl::Time last = absl::Now() + kCancelGrace;
-    while (!idle() && absl::Now() < last) absl::SleepFor(kDrainPoll);
   }
-  // Last messages may still be on their way to clients.
-  server_->Shutdown(ToChrono(absl::Now() + kCancelGrace));
+  // Last messages may still be on their way to clients. Calls that never end by
+  // themselves, such as health watches, are cancelled.
+  if (!ended.WaitForNotificationWithTimeout(kCancelGrace)) {
+    grpc_server_cancel_all_calls(server_->c_server());
+  }
+  shutdown.join();
   return clean;
 }
 

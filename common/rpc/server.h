@@ -18,8 +18,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
+#include "common/rpc/listener.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
 
 namespace foretoken::rpc {
 
@@ -33,14 +35,23 @@ struct ServerOptions {
   bool reflection = false;
   int32_t max_message_bytes = 16 << 20;   // of one received message
   int32_t max_concurrent_streams = 4096;  // of one connection
+  int32_t max_connections = 4096;  // at most 3/4 of the limit of open files
+  int32_t max_connections_per_peer = 0;  // 0: half of all
+  // Of a new connection, until it speaks TLS and HTTP/2.
+  absl::Duration handshake_timeout = absl::Seconds(10);
+  // A connection without calls is closed after this.
+  absl::Duration connection_idle = absl::Minutes(5);
+  // A connection that takes no data is closed after this.
+  absl::Duration send_timeout = absl::Seconds(30);
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
   absl::Duration drain_timeout = absl::Seconds(30);
 
   // --listen --insecure --tls-cert --tls-key --tls-client-ca
   // --auth-token-file --reflection --max-message-bytes
-  // --max-concurrent-streams --keepalive-time --keepalive-timeout
-  // --drain-timeout, with their rules.
+  // --max-concurrent-streams --max-connections --max-connections-per-peer
+  // --handshake-timeout --connection-idle --send-timeout --keepalive-time
+  // --keepalive-timeout --drain-timeout, with their rules.
   void AddFlags(Flags& flags);
 
   // InvalidArgument for options that contradict each other or are unsafe.
@@ -95,9 +106,11 @@ class Server {
   // services ready. NOT_SERVING permanently once a drain has begun.
   void SetServing(bool serving);
 
-  // Reports NOT_SERVING, refuses new work, waits up to `timeout` until every
-  // service is idle, cancels the rest. Nothing is served afterwards. True if
-  // nothing was cancelled.
+  // In this order: reports NOT_SERVING and stops listening; gives clients a
+  // moment to notice; sends GOAWAY on every connection, so that clients make
+  // new calls elsewhere, and refuses new work; waits up to `timeout` until
+  // every service is idle; cancels the rest. Nothing is served afterwards. True
+  // if nothing was cancelled.
   bool Drain(absl::Duration timeout);
 
  private:
@@ -105,7 +118,11 @@ class Server {
   void ReportHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   std::vector<Servable*> servables_;
+  // Give accepted connections to the server; used by the listener's thread.
+  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>>
+      acceptors_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Listener> listener_;
   std::vector<std::string> addresses_;
   absl::Mutex mu_;
   bool serving_ ABSL_GUARDED_BY(mu_) = false;

@@ -15,6 +15,7 @@
 #include "common/rpc/convert.h"
 #include "common/rpc/health.h"
 #include "common/speculation/modes.h"
+#include "tests/support/metric_samples.h"
 #include "tests/support/test_data.h"
 
 namespace foretoken::testing {

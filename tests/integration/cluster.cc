@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/rpc/convert.h"
 #include "common/speculation/modes.h"
+#include "tests/support/metric_samples.h"
 
 namespace foretoken::testing {
 namespace {

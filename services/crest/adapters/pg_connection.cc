@@ -135,6 +135,21 @@ absl::Status CheckUrl(const std::string& url) {
   const bool parsed = options != nullptr;
   PQconninfoFree(options);
   PQfreemem(error);
+  // A password with a bare '@' or '/' parses, its tail as the host, which
+  // errors of the connection would name.
+  const size_t scheme = url.find("://");
+  bool bare = false;
+  if (scheme != std::string::npos) {
+    const absl::string_view rest = absl::string_view(url).substr(scheme + 3);
+    const size_t at = rest.rfind('@');
+    bare = at != absl::string_view::npos &&
+           rest.substr(0, at).find_first_of("@/?") != absl::string_view::npos;
+  }
+  if (parsed && bare) {
+    return absl::InvalidArgumentError(
+        "PostgreSQL: the connection URL has '@', '/' or '?' in user, password "
+        "or parameters: want them as %40, %2F and %3F");
+  }
   if (parsed) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "PostgreSQL: the connection URL cannot be parsed, want "

@@ -9,6 +9,7 @@
 #include "common/rpc/health.h"
 #include "common/rpc/status.h"
 #include "gtest/gtest.h"
+#include "tests/support/metric_samples.h"
 
 namespace foretoken::testing {
 namespace {

@@ -37,6 +37,24 @@ absl::StatusOr<std::unique_ptr<RowFetcher>> OpenFetcher(
   return PgStore::MakeFetcher(*std::move(store), *version, options);
 }
 
+// libpq would take the tail of such a password for the host, and name it.
+TEST(PgUrlTest, ABarePasswordIsRefusedUnnamed) {
+  for (const char* url : {"postgresql://user:secret@tail@127.0.0.1:1/db",
+                          "postgresql://user:secret/tail@127.0.0.1:1/db",
+                          "postgresql://user:secret?tail@127.0.0.1:1/db",
+                          "postgres://user@secret:tail@127.0.0.1:1/db"}) {
+    const auto store = PgStore::Connect(url, absl::Seconds(5));
+    EXPECT_THAT(store, StatusIs(absl::StatusCode::kInvalidArgument, _)) << url;
+    EXPECT_THAT(store.status().ToString(),
+                ::testing::Not(
+                    ::testing::AnyOf(HasSubstr("tail"), HasSubstr("secret"))));
+  }
+  // Written as it must be, it gets as far as the address.
+  EXPECT_THAT(PgStore::Connect("postgresql://user:secret%40tail@127.0.0.1:1/db",
+                               absl::Seconds(5)),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("127.0.0.1")));
+}
+
 TEST_F(PgConnectionsTest, LookupsConnectAgainAfterACut) {
   const CrestSample sample = MakeCrestSample(110, 200);
   FORETOKEN_ASSERT_OK(Publish("again", sample));

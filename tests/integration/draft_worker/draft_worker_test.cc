@@ -15,6 +15,7 @@
 #include "services/draft_worker/config.h"
 #include "tests/support/draft_caller.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/metric_samples.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::draft_worker {

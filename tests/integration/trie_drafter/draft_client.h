@@ -21,6 +21,7 @@
 #include "common/rpc/status.h"
 #include "foretoken/v1/trie_drafter.grpc.pb.h"
 #include "services/trie_drafter/config.h"
+#include "tests/support/metric_samples.h"
 
 namespace foretoken::testing {
 

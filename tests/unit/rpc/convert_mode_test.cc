@@ -121,5 +121,15 @@ TEST(ConvertModeTest, EveryDrafterHasItsNumberAndName) {
   EXPECT_EQ(FromProto(static_cast<v1::Drafter>(31)), DrafterId::kTarget);
 }
 
+TEST(ConvertModeTest, UnknownChoicesAreRefused) {
+  v1::SpeculationConfig config;
+  for (const int number : {0, 7, -1, 1 << 30}) {
+    config.mutable_prompt_lookup()->set_match(
+        static_cast<v1::PromptLookupMode::Match>(number));
+    EXPECT_THAT(FromProto(config), StatusIs(kInvalid, HasSubstr("match")))
+        << number;
+  }
+}
+
 }  // namespace
 }  // namespace foretoken::rpc

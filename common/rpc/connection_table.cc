@@ -1,0 +1,145 @@
+#include "common/rpc/connection_table.h"
+
+#include <arpa/inet.h>
+#include <linux/tcp.h>  // libc's tcp_info lacks the bytes received
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace foretoken::rpc {
+namespace {
+
+// The HTTP/2 preface with its first frames, or a TLS ClientHello, takes less
+// than this; the headers of a call come on top.
+constexpr uint64_t kBytesWithoutCall = 320;
+// A full table is searched this often at most: a flood of connections must not
+// turn into a flood of searches.
+constexpr absl::Duration kSearchInterval = absl::Milliseconds(10);
+
+std::optional<ino_t> SocketInode(int fd) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;
+  return info.st_ino;
+}
+
+// An IPv4 address, the /64 network of an IPv6 address, the user of a Unix
+// socket.
+std::string PeerOf(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return "";
+  }
+  if (address.ss_family == AF_UNIX) {
+    ucred user{};
+    length = sizeof(user);
+    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &length);
+    return absl::StrCat("user ", user.uid);
+  }
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    return inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+  }
+  in6_addr v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  if (!IN6_IS_ADDR_V4MAPPED(&v6)) std::fill_n(v6.s6_addr + 8, 8, uint8_t{0});
+  return inet_ntop(AF_INET6, &v6, text, sizeof(text));
+}
+
+// Whether the peer has sent too little for a call. Unix sockets do not tell.
+bool IsSilent(int fd) {
+  tcp_info info{};
+  socklen_t length = sizeof(info);
+  return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+         info.tcpi_bytes_received < kBytesWithoutCall;
+}
+
+}  // namespace
+
+ConnectionTable::ConnectionTable(ConnectionLimits limits, Clock clock)
+    : limits_(limits), clock_(std::move(clock)) {}
+
+bool ConnectionTable::Add(int fd) {
+  const std::optional<ino_t> inode = SocketInode(fd);
+  if (!inode.has_value()) return false;
+  // The kernel hands a number out again only after it was closed.
+  const auto former = connections_.find(fd);
+  if (former != connections_.end()) Erase(former);
+  const std::string peer = PeerOf(fd);
+  if (!HasRoom(peer)) {
+    const absl::Time now = clock_();
+    if (now < next_search_) return false;
+    next_search_ = now + kSearchInterval;
+    Sweep();
+    if (!HasRoom(peer) && !CloseSilent(peer)) return false;
+  }
+  connections_.emplace(fd, Connection{*inode, peer, clock_()});
+  ++by_peer_[peer];
+  return true;
+}
+
+bool ConnectionTable::HasRoom(const std::string& peer) const {
+  const auto found = by_peer_.find(peer);
+  const int32_t own = found == by_peer_.end() ? 0 : found->second;
+  return own < limits_.per_peer && size() < limits_.total;
+}
+
+void ConnectionTable::Sweep() {
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    const auto connection = it++;
+    if (SocketInode(connection->first) != connection->second.inode) {
+      Erase(connection);
+    }
+  }
+}
+
+bool ConnectionTable::CloseSilent(const std::string& peer) {
+  const auto own = by_peer_.find(peer);
+  const bool peer_is_full =
+      own != by_peer_.end() && own->second >= limits_.per_peer;
+  const auto fewer = [](const auto& a, const auto& b) {
+    return a.second < b.second;
+  };
+  const std::string& crowd =
+      peer_is_full
+          ? peer
+          : std::max_element(by_peer_.begin(), by_peer_.end(), fewer)->first;
+  const absl::Time before = clock_() - limits_.silent;
+  auto oldest = connections_.end();
+  for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+    const Connection& connection = it->second;
+    if (connection.peer != crowd || connection.since > before) continue;
+    if (oldest != connections_.end() &&
+        oldest->second.since <= connection.since) {
+      continue;
+    }
+    if (IsSilent(it->first)) oldest = it;
+  }
+  if (oldest == connections_.end()) return false;
+  // gRPC may close the descriptor at any moment and the number may then name
+  // another file: a duplicate can be checked, and cannot change any more.
+  const int duplicate = dup(oldest->first);
+  if (duplicate >= 0) {
+    if (SocketInode(duplicate) == oldest->second.inode) {
+      shutdown(duplicate, SHUT_RDWR);
+    }
+    close(duplicate);
+  }
+  Erase(oldest);
+  return true;
+}
+
+void ConnectionTable::Erase(Connections::iterator connection) {
+  const auto peer = by_peer_.find(connection->second.peer);
+  if (--peer->second == 0) by_peer_.erase(peer);
+  connections_.erase(connection);
+}
+
+}  // namespace foretoken::rpc

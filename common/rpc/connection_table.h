@@ -1,0 +1,70 @@
+// ConnectionTable: the accepted connections of a server, counted by peer, with
+// a limit for each peer and for all.
+//
+// gRPC owns a connection's descriptor and does not say when it closes it. An
+// entry is therefore the descriptor's number with the inode of its socket: once
+// the number names another file or none, the connection is gone.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_RPC_CONNECTION_TABLE_H_
+#define FORETOKEN_COMMON_RPC_CONNECTION_TABLE_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+
+namespace foretoken::rpc {
+
+struct ConnectionLimits {
+  int32_t total = 4096;
+  int32_t per_peer = 2048;
+  // Below its limit a peer keeps its connections. At it, one that has been open
+  // for this long without a call makes room for a new one.
+  absl::Duration silent = absl::Seconds(1);
+};
+
+class ConnectionTable {
+ public:
+  explicit ConnectionTable(ConnectionLimits limits,
+                           Clock clock = SystemClock());
+
+  // Takes note of the connected socket `fd`, which stays the caller's. False if
+  // a limit is reached and no silent connection could be closed: the caller
+  // closes `fd`.
+  bool Add(int fd);
+
+  // Connections that are open, as of the last Add.
+  int64_t size() const { return static_cast<int64_t>(connections_.size()); }
+
+ private:
+  struct Connection {
+    ino_t inode = 0;
+    std::string peer;
+    absl::Time since;
+  };
+  using Connections = std::map<int, Connection>;
+
+  bool HasRoom(const std::string& peer) const;
+  // Drops the entries whose connection is gone.
+  void Sweep();
+  // Shuts the oldest silent connection of `peer` down; of the peer with most
+  // connections, if all together are too many.
+  bool CloseSilent(const std::string& peer);
+  void Erase(Connections::iterator connection);
+
+  const ConnectionLimits limits_;
+  const Clock clock_;
+  Connections connections_;  // by descriptor
+  absl::flat_hash_map<std::string, int32_t> by_peer_;
+  absl::Time next_search_ = absl::InfinitePast();
+};
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_CONNECTION_TABLE_H_

@@ -1,0 +1,222 @@
+#include "common/rpc/listener.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/address.h"
+
+namespace foretoken::rpc {
+namespace {
+
+constexpr int kBacklog = 1024;
+// Wait after an accept that failed for want of descriptors or memory; doubles
+// up to the maximum.
+constexpr int kFirstBackoffMs = 20;
+constexpr int kMaxBackoffMs = 1000;
+constexpr absl::Duration kRefusalLogInterval = absl::Seconds(10);
+
+absl::Status CannotListen(const std::string& address, absl::string_view why) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", address, ": ", why));
+}
+
+void SetOption(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+// Binds and listens; closes `fd` on failure.
+absl::StatusOr<int> Listen(int fd, const sockaddr* address, socklen_t length,
+                           const std::string& name) {
+  if (fd >= 0 && bind(fd, address, length) == 0 && listen(fd, kBacklog) == 0) {
+    return fd;
+  }
+  const std::string why = strerror(errno);
+  if (fd >= 0) close(fd);
+  return CannotListen(name, why);
+}
+
+int NewSocket(int family) {
+  return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+absl::StatusOr<int> ListenUnix(const std::string& path,
+                               const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  // What a killed process left behind; any other file is an error of bind.
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
+    unlink(path.c_str());
+  }
+  return Listen(NewSocket(AF_UNIX), reinterpret_cast<sockaddr*>(&address),
+                sizeof(address), name);
+}
+
+absl::StatusOr<int> ListenTcp(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error =
+      getaddrinfo(std::string(HostOf(name)).c_str(),
+                  std::string(PortOf(name)).c_str(), &hints, &found);
+  if (error != 0) return CannotListen(name, gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(
+      found, freeaddrinfo);
+  absl::StatusOr<int> fd = CannotListen(name, "no address");
+  for (const addrinfo* a = found; a != nullptr && !fd.ok(); a = a->ai_next) {
+    const int made = NewSocket(a->ai_family);
+    // A port left by a closed server is free; one that is in use is not.
+    SetOption(made, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (a->ai_family == AF_INET6) {
+      SetOption(made, IPPROTO_IPV6, IPV6_V6ONLY, 0);  // [::] is every address
+    }
+    fd = Listen(made, a->ai_addr, a->ai_addrlen, name);
+  }
+  return fd;
+}
+
+int BoundPort(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+}  // namespace
+
+Listener::Listener(ConnectionLimits limits, absl::Duration send_timeout)
+    : send_timeout_(send_timeout), table_(limits) {
+  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  FORETOKEN_CHECK(stop_event_ >= 0);
+}
+
+Listener::~Listener() {
+  Stop();
+  close(stop_event_);
+}
+
+absl::StatusOr<std::string> Listener::Bind(const std::string& address,
+                                           ConnectionHandler handler) {
+  Socket socket;
+  socket.handler = std::move(handler);
+  std::string bound = address;
+  if (IsUnixAddress(address)) {
+    socket.unix_path = UnixPath(address);
+    FORETOKEN_ASSIGN_OR_RETURN(socket.fd,
+                               ListenUnix(socket.unix_path, address));
+  } else {
+    FORETOKEN_ASSIGN_OR_RETURN(socket.fd, ListenTcp(address));
+    bound = absl::StrCat(address.substr(0, address.rfind(':')), ":",
+                         BoundPort(socket.fd));
+  }
+  sockets_.push_back(std::move(socket));
+  return bound;
+}
+
+void Listener::Start() {
+  if (!sockets_.empty()) thread_ = std::thread([this] { Run(); });
+}
+
+void Listener::Stop() {
+  if (thread_.joinable()) {
+    FORETOKEN_CHECK(eventfd_write(stop_event_, 1) == 0);
+    thread_.join();
+  }
+  for (const Socket& socket : sockets_) {
+    close(socket.fd);
+    if (!socket.unix_path.empty()) unlink(socket.unix_path.c_str());
+  }
+  sockets_.clear();
+}
+
+void Listener::Run() {
+  std::vector<pollfd> polled;
+  for (const Socket& socket : sockets_) {
+    polled.push_back({socket.fd, POLLIN, 0});
+  }
+  const pollfd stop = {stop_event_, POLLIN, 0};
+  int backoff_ms = 0;
+  while (true) {
+    // While it backs off only the stop event wakes the thread.
+    std::vector<pollfd> waited = {stop};
+    if (backoff_ms == 0) {
+      waited.insert(waited.end(), polled.begin(), polled.end());
+    }
+    poll(waited.data(), waited.size(), backoff_ms == 0 ? -1 : backoff_ms);
+    if (waited[0].revents != 0) return;
+    bool ran_out = false;
+    for (const Socket& socket : sockets_) ran_out |= !AcceptAll(socket);
+    if (!ran_out) {
+      backoff_ms = 0;
+    } else {
+      backoff_ms = std::clamp(2 * backoff_ms, kFirstBackoffMs, kMaxBackoffMs);
+    }
+  }
+}
+
+bool Listener::AcceptAll(const Socket& socket) {
+  // Bounded, so that one busy address does not keep others waiting.
+  for (int i = 0; i < kBacklog; ++i) {
+    const int fd =
+        accept4(socket.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+          errno == ENOMEM) {
+        return false;
+      }
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
+      continue;  // this connection failed before it was accepted
+    }
+    if (!table_.Add(fd)) {
+      close(fd);
+      if (refused_++ == 0 || absl::Now() >= next_refusal_log_) {
+        next_refusal_log_ = absl::Now() + kRefusalLogInterval;
+        FORETOKEN_LOG(kWarning, "connection limit reached: ", refused_.load(),
+                      " connections refused so far");
+      }
+      continue;
+    }
+    if (socket.unix_path.empty()) {
+      SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+      SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+                static_cast<int>(absl::ToInt64Milliseconds(send_timeout_)));
+    }
+    socket.handler(fd);
+  }
+  return true;
+}
+
+int64_t RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
+  constexpr rlim_t kMax = rlim_t{1} << 30;  // RLIM_INFINITY is no number
+  return static_cast<int64_t>(std::min(limit.rlim_cur, kMax));
+}
+
+}  // namespace foretoken::rpc

@@ -1,0 +1,78 @@
+// Listener: the accept loop of a server, in front of gRPC's own handling of
+// connections.
+//
+// gRPC 1.51 never accepts again on a listener whose accept failed once for want
+// of file descriptors, and limits neither connections nor peers. This loop
+// waits and tries again, and refuses connections before descriptors run out.
+//
+// Thread-safe but for Bind and Start, which come first, in this order.
+#ifndef FORETOKEN_COMMON_RPC_LISTENER_H_
+#define FORETOKEN_COMMON_RPC_LISTENER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/rpc/connection_table.h"
+
+namespace foretoken::rpc {
+
+// Takes a connected, non-blocking socket and owns it from then on.
+using ConnectionHandler = std::function<void(int fd)>;
+
+class Listener {
+ public:
+  // Unanswered data of a connection is given up after `send_timeout`, that of a
+  // peer with a closed window included.
+  Listener(ConnectionLimits limits, absl::Duration send_timeout);
+  ~Listener();  // stops
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  // Binds "host:port" or "unix:/path"; connections queue from now on. Returns
+  // the address with its real port. Unavailable names an address that cannot be
+  // bound.
+  absl::StatusOr<std::string> Bind(const std::string& address,
+                                   ConnectionHandler handler);
+
+  // Accepts, in a thread of its own.
+  void Start();
+
+  // Closes the listening sockets: new connections are refused, accepted ones
+  // stay. No handler runs after it.
+  void Stop();
+
+  int64_t refused() const { return refused_; }
+
+ private:
+  struct Socket {
+    int fd = -1;
+    std::string unix_path;  // removed when the socket is closed
+    ConnectionHandler handler;
+  };
+
+  void Run();
+  // Accepts what is queued on `socket`. False if descriptors or memory ran out.
+  bool AcceptAll(const Socket& socket);
+
+  const absl::Duration send_timeout_;
+  std::vector<Socket> sockets_;
+  ConnectionTable table_;  // of the thread
+  int stop_event_ = -1;
+  std::atomic<int64_t> refused_{0};
+  absl::Time next_refusal_log_ = absl::InfinitePast();  // of the thread
+  std::thread thread_;
+};
+
+// Raises this process's soft limit of open files to its hard limit, and returns
+// it.
+int64_t RaiseFileLimit();
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_LISTENER_H_

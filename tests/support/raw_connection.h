@@ -1,0 +1,32 @@
+// RawConnection: a connected socket that says only what it is told to.
+#ifndef FORETOKEN_TESTS_SUPPORT_RAW_CONNECTION_H_
+#define FORETOKEN_TESTS_SUPPORT_RAW_CONNECTION_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace foretoken::testing {
+
+class RawConnection {
+ public:
+  // `address`: "HOST:PORT" of this machine over IPv4, or "unix:/path".
+  explicit RawConnection(const std::string& address);
+  RawConnection(RawConnection&& other) noexcept;
+  RawConnection(const RawConnection&) = delete;
+  ~RawConnection();
+
+  bool connected() const { return connected_; }
+  // False if the server has closed the connection.
+  bool Say(absl::string_view bytes) const;
+  // The server has closed its end. Drops what it said before.
+  bool Closed() const;
+
+ private:
+  int fd_ = -1;
+  bool connected_ = false;
+};
+
+}  // namespace foretoken::testing
+
+#endif  // FORETOKEN_TESTS_SUPPORT_RAW_CONNECTION_H_

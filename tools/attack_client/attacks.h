@@ -1,0 +1,40 @@
+// The attacks: each does one thing to a server that a client must not be able
+// to stop it with, in a thread of its own, within bounds of count and rate.
+#ifndef FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACKS_H_
+#define FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACKS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+#include "common/rpc/generation_client.h"
+
+namespace foretoken::attack {
+
+struct Target {
+  std::string server;   // HOST:PORT
+  std::string metrics;  // HOST:PORT, or empty
+  std::string token;    // the attackers' own bearer token, or empty
+  int32_t scale = 64;   // connections, calls or requests of an attack at once
+};
+
+// What an attack has done so far. Thread-safe.
+struct Tally {
+  std::atomic<int64_t> tried{0};
+  std::atomic<int64_t> refused{0};  // by the server, or closed by it
+};
+
+struct Attack {
+  const char* name;
+  const char* does;
+  // Runs until `stop`, and leaves nothing behind.
+  void (*run)(const Target& target, const std::atomic<bool>& stop,
+              Tally& tally);
+};
+
+absl::Span<const Attack> Attacks();
+
+}  // namespace foretoken::attack
+
+#endif  // FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACKS_H_
