@@ -58,6 +58,11 @@ void GgufWriter::Strings(absl::string_view key,
   for (const std::string& value : values) AppendString(value, metadata_);
 }
 
+void GgufWriter::Bytes(absl::string_view key, absl::string_view values) {
+  Array(key, GgufType::kUint8, values.size());
+  metadata_.append(values.data(), values.size());
+}
+
 void GgufWriter::Int32s(absl::string_view key,
                         absl::Span<const int32_t> values) {
   Array(key, GgufType::kInt32, values.size());

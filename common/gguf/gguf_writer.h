@@ -25,6 +25,7 @@ class GgufWriter {
   void Bool(absl::string_view key, bool value);
   void String(absl::string_view key, absl::string_view value);
   void Strings(absl::string_view key, absl::Span<const std::string> values);
+  void Bytes(absl::string_view key, absl::string_view values);
   void Int32s(absl::string_view key, absl::Span<const int32_t> values);
   void Float32s(absl::string_view key, absl::Span<const float> values);
   // True if the key was added.

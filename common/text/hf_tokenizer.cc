@@ -292,6 +292,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HfTokenizer::Create(
                         parts.prompt_suffix, "add_eos_token"));
   }
 
+  parts.chat_template = config.chat_template.value_or("");
+
   Pipeline pipeline{
       {}, {}, std::move(text_normalizer), std::move(pre), std::move(model)};
   // Tokens of the normalised text are matched in normalised form.
@@ -307,6 +309,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HfTokenizer::Create(
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeHfTokenizerFromJson(
+    const Json& file, const TokenizerConfig& config) {
+  return HfTokenizer::Create(file, config);
+}
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeHfTokenizer(
     absl::string_view bytes, const TokenizerConfig& config) {

@@ -10,12 +10,18 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/json.h"
 #include "common/text/tokenizer.h"
 #include "common/text/tokenizer_config.h"
 
 namespace foretoken {
 
-// `bytes`: the contents of the file. InvalidArgument names field and value.
+// `file`: the contents of the file, parsed. InvalidArgument names field and
+// value.
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeHfTokenizerFromJson(
+    const Json& file, const TokenizerConfig& config);
+
+// The same for the bytes of the file.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeHfTokenizer(
     absl::string_view bytes, const TokenizerConfig& config);
 

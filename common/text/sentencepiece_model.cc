@@ -32,6 +32,29 @@ absl::Status WantType(const WireField& field, WireField::Type type,
                    ", want ", static_cast<int>(type)));
 }
 
+absl::Status CheckPiece(const Piece& piece) {
+  if (piece.text.empty() || piece.text.size() > kMaxPieceBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "piece: ", piece.text.size(), " bytes, want 1..", kMaxPieceBytes));
+  }
+  // The encoder walks pieces character by character.
+  if (!IsValidUtf8(piece.text)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "piece: \"", absl::CHexEscape(piece.text), "\" is not UTF-8"));
+  }
+  if (std::isnan(piece.score)) {
+    return absl::InvalidArgumentError("score: not a number");
+  }
+  if (piece.type == PieceType::kUnused) {
+    return absl::InvalidArgumentError("type: UNUSED is not supported");
+  }
+  if (piece.type == PieceType::kByte && ByteOfPiece(piece.text) < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "piece: \"", piece.text, "\" has type BYTE, want <0x00>..<0xFF>"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Piece> ParsePiece(absl::string_view bytes) {
   Piece piece;
   WireReader reader(bytes);
@@ -54,25 +77,6 @@ absl::StatusOr<Piece> ParsePiece(absl::string_view bytes) {
       }
       piece.type = static_cast<PieceType>(field.integer);
     }
-  }
-  if (piece.text.empty() || piece.text.size() > kMaxPieceBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "piece: ", piece.text.size(), " bytes, want 1..", kMaxPieceBytes));
-  }
-  // The encoder walks pieces character by character.
-  if (!IsValidUtf8(piece.text)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "piece: \"", absl::CHexEscape(piece.text), "\" is not UTF-8"));
-  }
-  if (std::isnan(piece.score)) {
-    return absl::InvalidArgumentError("score: not a number");
-  }
-  if (piece.type == PieceType::kUnused) {
-    return absl::InvalidArgumentError("type: UNUSED is not supported");
-  }
-  if (piece.type == PieceType::kByte && ByteOfPiece(piece.text) < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "piece: \"", piece.text, "\" has type BYTE, want <0x00>..<0xFF>"));
   }
   return piece;
 }
@@ -182,13 +186,34 @@ absl::string_view ModelTypeName(uint64_t type) {
   }
 }
 
-absl::Status CheckPieces(const SentencePieceModel& model) {
+}  // namespace
+
+int ByteOfPiece(absl::string_view text) {
+  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') {
+    return -1;
+  }
+  int value = 0;
+  for (const char c : text.substr(3, 2)) {
+    if (c >= '0' && c <= '9') {
+      value = 16 * value + (c - '0');
+    } else if (c >= 'A' && c <= 'F') {
+      value = 16 * value + (c - 'A' + 10);
+    } else {
+      return -1;
+    }
+  }
+  return value;
+}
+
+absl::Status CheckSentencePieceModel(const SentencePieceModel& model) {
   absl::flat_hash_set<absl::string_view> seen;
   std::array<bool, 256> has_byte{};
   int unknown_pieces = 0;
   int byte_pieces = 0;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const Piece& piece = model.pieces[id];
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(CheckPiece(piece), absl::StrCat("pieces[", id, "]")));
     if (!seen.insert(piece.text).second) {
       return absl::InvalidArgumentError(absl::StrCat(
           "pieces[", id, "].piece: \"", piece.text, "\" is a duplicate"));
@@ -216,25 +241,6 @@ absl::Status CheckPieces(const SentencePieceModel& model) {
                      " pieces have type BYTE"));
   }
   return absl::OkStatus();
-}
-
-}  // namespace
-
-int ByteOfPiece(absl::string_view text) {
-  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') {
-    return -1;
-  }
-  int value = 0;
-  for (const char c : text.substr(3, 2)) {
-    if (c >= '0' && c <= '9') {
-      value = 16 * value + (c - '0');
-    } else if (c >= 'A' && c <= 'F') {
-      value = 16 * value + (c - 'A' + 10);
-    } else {
-      return -1;
-    }
-  }
-  return value;
 }
 
 absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(
@@ -282,7 +288,7 @@ absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(
         "trainer_spec.model_type: ", model_type, " (",
         ModelTypeName(model_type), ") is not supported, want 2 (BPE)"));
   }
-  FORETOKEN_RETURN_IF_ERROR(CheckPieces(model));
+  FORETOKEN_RETURN_IF_ERROR(CheckSentencePieceModel(model));
   return model;
 }
 

@@ -45,14 +45,20 @@ struct SentencePieceModel {
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
+  // Control pieces in a text are tokens, as they are in a tokenizer.json; a
+  // tokenizer.model treats them as plain text.
+  bool control_pieces_in_text = false;
 };
 
 // InvalidArgument for bytes that are not such a message and, naming field and
-// value, for unsupported models: types other than BPE, empty or duplicate
-// pieces, unused pieces, whitespace as a suffix, a denormalizer, zero or
-// several unknown pieces, missing byte pieces.
+// value, for unsupported models: types other than BPE, whitespace as a suffix,
+// a denormalizer, and what CheckSentencePieceModel refuses.
 absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(
     absl::string_view bytes);
+
+// InvalidArgument, naming field and value, for empty, malformed or duplicate
+// pieces, unused pieces, zero or several unknown pieces, missing byte pieces.
+absl::Status CheckSentencePieceModel(const SentencePieceModel& model);
 
 // Byte value of a piece such as "<0x0A>"; -1 if it is not a byte piece.
 int ByteOfPiece(absl::string_view text);

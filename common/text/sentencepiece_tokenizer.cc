@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/text/added_tokens.h"
 #include "common/text/bpe.h"
 #include "common/text/sentencepiece_model.h"
 #include "common/text/sentencepiece_normalizer.h"
@@ -115,12 +117,14 @@ class SentencePieceTokenizer : public Tokenizer {
  public:
   SentencePieceTokenizer(Parts parts, SentencePieceNormalizer normalizer,
                          SymbolTable table, TokenId unknown,
-                         std::vector<TokenId> byte_tokens)
+                         std::vector<TokenId> byte_tokens,
+                         std::optional<AddedTokenMatcher> controls)
       : Tokenizer(std::move(parts)),
         normalizer_(std::move(normalizer)),
         table_(std::move(table)),
         unknown_(unknown),
-        byte_tokens_(std::move(byte_tokens)) {
+        byte_tokens_(std::move(byte_tokens)),
+        controls_(std::move(controls)) {
     ascii_.fill(BpeSymbol::kNoMerge);
     for (const auto& [code_point, symbol] : table_.by_code_point) {
       if (code_point < ascii_.size()) ascii_[code_point] = symbol;
@@ -142,7 +146,10 @@ class SentencePieceTokenizer : public Tokenizer {
     BpeMerges::Scratch scratch;
   };
 
-  // Encodes text without user-defined pieces.
+  // Encodes text without control pieces.
+  void EncodeText(absl::string_view text, Buffers& buffers,
+                  Output& output) const;
+  // Encodes normalised text without user-defined pieces.
   void EncodePlain(absl::string_view text, Buffers& buffers,
                    Output& output) const;
   // Encodes text whose ends no merge crosses.
@@ -157,6 +164,7 @@ class SentencePieceTokenizer : public Tokenizer {
   const SymbolTable table_;
   const TokenId unknown_;
   const std::vector<TokenId> byte_tokens_;  // by byte; empty: no byte fallback
+  const std::optional<AddedTokenMatcher> controls_;  // those found in a text
   std::array<int32_t, 128> ascii_;  // symbols of ASCII, without a hash look-up
 };
 
@@ -209,6 +217,7 @@ Tokenizer::Parts SentencePieceTokenizer::MakeParts(
   if (config.add_eos_token.value_or(false) && parts.eos_token >= 0) {
     parts.prompt_suffix = {parts.eos_token};
   }
+  parts.chat_template = config.chat_template.value_or("");
   return parts;
 }
 
@@ -218,24 +227,47 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
                              SentencePieceNormalizer::Create(model));
   TokenId unknown = -1;
   std::vector<TokenId> byte_tokens(model.byte_fallback ? 256 : 0);
+  std::optional<AddedTokenMatcher> controls;
+  if (model.control_pieces_in_text) controls.emplace();
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const auto& piece = model.pieces[id];
     if (piece.type == PieceType::kUnknown) unknown = static_cast<TokenId>(id);
     if (piece.type == PieceType::kByte) {
       byte_tokens[ByteOfPiece(piece.text)] = static_cast<TokenId>(id);
     }
+    if (piece.type == PieceType::kControl && controls.has_value()) {
+      AddedToken token;
+      token.id = static_cast<TokenId>(id);
+      controls->Add(token, piece.text);
+    }
   }
   return std::make_unique<SentencePieceTokenizer>(
       MakeParts(model, config), std::move(normalizer),
-      BuildSymbols(model, unknown), unknown, std::move(byte_tokens));
+      BuildSymbols(model, unknown), unknown, std::move(byte_tokens),
+      std::move(controls));
 }
 
 std::vector<TokenId> SentencePieceTokenizer::Encode(
     absl::string_view text) const {
-  const std::string normalized = normalizer_.Normalize(text);
   Output output;
-  output.ids.reserve(normalized.size() / 3);
+  output.ids.reserve(text.size() / 3);
   Buffers buffers;
+  if (!controls_.has_value()) {
+    EncodeText(text, buffers, output);
+    return std::move(output.ids);
+  }
+  controls_->Split(text, [&](TokenId id, absl::string_view part) {
+    if (id < 0) return EncodeText(part, buffers, output);
+    output.ids.push_back(id);
+    output.after_unknown = false;
+  });
+  return std::move(output.ids);
+}
+
+void SentencePieceTokenizer::EncodeText(absl::string_view text,
+                                        Buffers& buffers,
+                                        Output& output) const {
+  const std::string normalized = normalizer_.Normalize(text);
   // User-defined pieces are matched first; BPE works on the text between them.
   const PrefixTrie& user_defined = normalizer_.user_defined();
   absl::string_view rest = normalized;
@@ -253,7 +285,6 @@ std::vector<TokenId> SentencePieceTokenizer::Encode(
     plain = 0;
   }
   EncodePlain(rest, buffers, output);
-  return std::move(output.ids);
 }
 
 void SentencePieceTokenizer::EncodePlain(absl::string_view text,
@@ -322,6 +353,11 @@ void SentencePieceTokenizer::AppendSymbol(int32_t symbol,
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
+    const SentencePieceModel& model, const TokenizerConfig& config) {
+  return SentencePieceTokenizer::Create(model, config);
+}
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
     absl::string_view bytes, const TokenizerConfig& config) {

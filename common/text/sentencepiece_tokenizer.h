@@ -5,6 +5,8 @@
 // change the result and keeps merging local; otherwise it is left out.
 // Characters without a piece become byte pieces, or one unknown piece per run.
 //
+// A GGUF file's vocabulary `llama` (gguf_tokenizer.h) is such a model, too.
+//
 // Source: Kudo and Richardson, arXiv:1808.06226, "Subword segmentation".
 #ifndef FORETOKEN_COMMON_TEXT_SENTENCEPIECE_TOKENIZER_H_
 #define FORETOKEN_COMMON_TEXT_SENTENCEPIECE_TOKENIZER_H_
@@ -13,10 +15,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/text/sentencepiece_model.h"
 #include "common/text/tokenizer.h"
 #include "common/text/tokenizer_config.h"
 
 namespace foretoken {
+
+// `model` has passed CheckSentencePieceModel. InvalidArgument for a malformed
+// rewriting table.
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
+    const SentencePieceModel& model, const TokenizerConfig& config);
 
 // `bytes`: the contents of the file. InvalidArgument names field and value.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(

@@ -10,6 +10,8 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/gguf_files.h"
+#include "common/text/gguf_tokenizer.h"
 #include "common/text/hf_tokenizer.h"
 #include "common/text/sentencepiece_tokenizer.h"
 #include "common/text/tokenizer_config.h"
@@ -63,7 +65,8 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::LoadShared(
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {
-  // A single file comes without settings; its defaults apply.
+  if (IsGgufFile(path)) return LoadGgufTokenizer(path);
+  // Another single file comes without settings; its defaults apply.
   if (!IsDirectory(path)) return LoadFile(path, TokenizerConfig());
   TokenizerConfig config;
   const std::string config_path = absl::StrCat(path, "/tokenizer_config.json");
@@ -86,6 +89,7 @@ Tokenizer::Tokenizer(Parts parts)
       eos_token_(parts.eos_token),
       prompt_prefix_(std::move(parts.prompt_prefix)),
       prompt_suffix_(std::move(parts.prompt_suffix)),
+      chat_template_(std::move(parts.chat_template)),
       fingerprint_(vocabulary_.Fingerprint()) {}
 
 std::vector<TokenId> Tokenizer::EncodePrompt(absl::string_view text) const {

@@ -1,8 +1,8 @@
 // Tokenizer: text to token ids and back, identical to the model's own.
 //
 // Formats: Hugging Face tokenizer.json (gzip or plain; BPE, byte-level or with
-// byte fallback) and SentencePiece tokenizer.model (BPE). Thread-safe after
-// Load: every method is const.
+// byte fallback), SentencePiece tokenizer.model (BPE), and the vocabulary of a
+// GGUF file. Thread-safe after Load: every method is const.
 #ifndef FORETOKEN_COMMON_TEXT_TOKENIZER_H_
 #define FORETOKEN_COMMON_TEXT_TOKENIZER_H_
 
@@ -28,8 +28,9 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   // `path`: a model directory (tokenizer.json[.gz] takes precedence over
-  // tokenizer.model; its tokenizer_config.json names BOS and EOS), or one of
-  // these files, gzip or plain. Unsupported features are refused with file,
+  // tokenizer.model; its tokenizer_config.json names BOS and EOS), one of these
+  // files, gzip or plain, or a GGUF file. NotFound for a missing file and for a
+  // GGUF file without a vocabulary. Unsupported features are refused with file,
   // field and value.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& path);
@@ -40,11 +41,11 @@ class Tokenizer {
 
   // Returns the ids of `text`, without BOS or template tokens. Added and
   // special tokens in the text are recognised if the format does so
-  // (tokenizer.json), and are plain text if not (tokenizer.model). Malformed
-  // UTF-8 is accepted: SentencePiece turns each malformed byte into U+FFFD;
-  // tokenizer.json, whose own library accepts valid UTF-8 only, encodes it byte
-  // by byte if the vocabulary has bytes. 5 MB/s or more per thread; never
-  // quadratic.
+  // (tokenizer.json, GGUF), and are plain text if not (tokenizer.model).
+  // Malformed UTF-8 is accepted: SentencePiece turns each malformed byte into
+  // U+FFFD; tokenizer.json, whose own library accepts valid UTF-8 only, encodes
+  // it byte by byte if the vocabulary has bytes. 5 MB/s or more per thread;
+  // never quadratic.
   virtual std::vector<TokenId> Encode(absl::string_view text) const = 0;
 
   // As Encode, with BOS (and any other prompt tokens that the model's files
@@ -78,6 +79,8 @@ class Tokenizer {
   int32_t vocab_size() const { return vocabulary_.size(); }  // highest id + 1
   TokenId bos_token() const { return bos_token_; }           // -1: none
   TokenId eos_token() const { return eos_token_; }           // -1: none
+  // The model's chat template (Jinja), as its files have it; empty: none.
+  const std::string& chat_template() const { return chat_template_; }
 
   // SHA-256 of the vocabulary in canonical form (id, bytes, kind): equal for
   // equal vocabularies, whatever file they came from. Ties datastores, priors
@@ -97,6 +100,7 @@ class Tokenizer {
     TokenId eos_token = -1;
     std::vector<TokenId> prompt_prefix;  // added by EncodePrompt
     std::vector<TokenId> prompt_suffix;
+    std::string chat_template;
   };
   explicit Tokenizer(Parts parts);
 
@@ -107,6 +111,7 @@ class Tokenizer {
   const TokenId eos_token_;
   const std::vector<TokenId> prompt_prefix_;
   const std::vector<TokenId> prompt_suffix_;
+  const std::string chat_template_;
   const Sha256Digest fingerprint_;
 };
 

@@ -55,6 +55,18 @@ absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& path) {
       ReadToken(path, config, "bos_token", result.bos_token));
   FORETOKEN_RETURN_IF_ERROR(
       ReadToken(path, config, "eos_token", result.eos_token));
+  // One template, or a list of them by name.
+  const auto chat = config.find("chat_template");
+  if (chat != config.end() && chat->is_string()) {
+    result.chat_template = chat->get<std::string>();
+  } else if (chat != config.end() && chat->is_array()) {
+    for (const Json& entry : *chat) {
+      if (entry.is_object() && entry.value("name", Json()) == "default" &&
+          entry.value("template", Json()).is_string()) {
+        result.chat_template = entry.at("template").get<std::string>();
+      }
+    }
+  }
   return result;
 }
 

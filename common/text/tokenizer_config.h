@@ -15,6 +15,7 @@ struct TokenizerConfig {
   std::optional<bool> add_eos_token;
   std::optional<std::string> bos_token;  // the token's text
   std::optional<std::string> eos_token;
+  std::optional<std::string> chat_template;  // of several, the one "default"
 };
 
 // InvalidArgument names file, field and value for a field of the wrong type.

@@ -1,5 +1,6 @@
 #include "common/text/vocabulary.h"
 
+#include "absl/strings/match.h"
 #include "common/base/check.h"
 
 namespace foretoken {
@@ -26,10 +27,18 @@ bool Vocabulary::Add(TokenId id, absl::string_view content,
 Sha256Digest Vocabulary::Fingerprint() const {
   Sha256 hash;
   UpdateWithInteger(hash, tokens_.size());
+  // The rule of llama.cpp's converter (does_token_look_special).
+  const auto looks_special = [](absl::string_view content) {
+    return absl::StartsWith(content, "<|") && absl::EndsWith(content, "|>");
+  };
   // Lengths are hashed too; otherwise different vocabularies could yield the
   // same bytes.
   for (const Token& token : tokens_) {
-    UpdateWithInteger(hash, static_cast<uint64_t>(token.kind));
+    const TokenKind kind =
+        token.kind == TokenKind::kText && looks_special(token.content)
+            ? TokenKind::kSpecial
+            : token.kind;
+    UpdateWithInteger(hash, static_cast<uint64_t>(kind));
     UpdateWithInteger(hash, token.content.size());
     hash.Update(absl::string_view(token.content));
   }

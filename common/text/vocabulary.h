@@ -57,7 +57,8 @@ class Vocabulary {
   }
 
   // SHA-256 of the size and of every token's kind, content length and content,
-  // in id order.
+  // in id order. A text token written <|so|> counts as special: converters to
+  // GGUF mark it as a control token, whatever the original file says.
   Sha256Digest Fingerprint() const;
 
  private:

@@ -3,16 +3,22 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/text/gguf_tokenizer.h"
+#include "common/text/gguf_tokenizer_export.h"
 #include "common/text/tokenizer.h"
 #include "common/text/utf8.h"
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test_data.h"
 
 namespace foretoken {
 namespace {
 
 using ::foretoken::testing::SourcePath;
+using ::foretoken::testing::StatusIs;
+using ::foretoken::testing::TempDir;
+using ::testing::HasSubstr;
 
 // Reads vectors and checks each; returns how many there were.
 int CheckVectors(const Tokenizer& tokenizer, const std::string& path) {
@@ -42,6 +48,17 @@ int CheckVectors(const Tokenizer& tokenizer, const std::string& path) {
           << path << ":" << (*reader)->line_number();
     }
     ++count;
+  }
+}
+
+// Quadratic work would run into the time limit of the test.
+void ExpectLinearTime(const Tokenizer& tokenizer) {
+  for (const std::string unit : {"a", " ", "\n", "\u4eca", "'s", "1", "\xFF"}) {
+    std::string text;
+    while (text.size() < 1000000) text += unit;
+    text += unit == " " ? "\u4eca" : "x";
+    // A byte is a token at worst; a malformed one may become U+FFFD.
+    EXPECT_LE(tokenizer.Encode(text).size(), 3 * text.size() + 3);
   }
 }
 
@@ -88,14 +105,7 @@ TEST_P(GoldenTest, IncrementalTextEqualsTheWholeForRandomIds) {
 }
 
 TEST_P(GoldenTest, MillionsOfOneCharacterTakeNoMoreThanLinearTime) {
-  // Quadratic work would run into the time limit of the test.
-  for (const std::string unit : {"a", " ", "\n", "\u4eca", "'s", "1", "\xFF"}) {
-    std::string text;
-    while (text.size() < 1000000) text += unit;
-    text += "x";
-    // A byte is a token at worst; a malformed one may become U+FFFD.
-    EXPECT_LE(tokenizer_->Encode(text).size(), 3 * text.size() + 3);
-  }
+  ExpectLinearTime(*tokenizer_);
 }
 
 TEST_P(GoldenTest, OutOfVocabularyIdsAreRefused) {
@@ -116,6 +126,95 @@ INSTANTIATE_TEST_SUITE_P(
       const std::string file = param_info.param;
       return file.substr(0, file.find('.'));
     });
+
+// GGUF files that the Python package `gguf` wrote of the tokenizers beside
+// them.
+std::string GoldenGguf(const std::string& name, const std::string& suffix) {
+  return SourcePath("tests/golden/gguf/tokenizer_" + name + suffix);
+}
+
+// Files of a Hugging Face directory as GGUF keys and back.
+std::unique_ptr<Tokenizer> Exported(const TempDir& dir, int32_t vocab_size) {
+  GgufWriter writer;
+  FORETOKEN_EXPECT_OK(AddGgufTokenizerKeys(dir.path(), vocab_size, writer));
+  auto tokenizer = Tokenizer::Load(dir.Write("m.gguf", writer.Header()));
+  FORETOKEN_EXPECT_OK(tokenizer);
+  return *std::move(tokenizer);
+}
+
+constexpr char kGgufConfig[] =
+    R"({"bos_token": "<|begin|>", "eos_token": "<|end|>",
+        "chat_template": "{{ messages }}"})";
+
+TEST(GgufGoldenTest, EveryPreTokenizerIsThatOfTheOriginal) {
+  for (const std::string& pre : GgufPreTokenizers()) {
+    if (pre == "default") continue;  // another name of gpt-2
+    const auto tokenizer = Tokenizer::Load(GoldenGguf(pre, ".gguf"));
+    FORETOKEN_ASSERT_OK(tokenizer);
+    EXPECT_EQ(CheckVectors(**tokenizer, GoldenGguf(pre, ".jsonl.gz")), 412);
+    EXPECT_EQ((*tokenizer)->bos_token(), 0);
+    EXPECT_EQ((*tokenizer)->eos_token(), 1);
+    EXPECT_EQ((*tokenizer)->chat_template(), "{{ messages }}");
+    ExpectLinearTime(**tokenizer);
+    // Its tokenizer.json has a line anchor, which is refused there.
+    if (pre == "deepseek-llm") continue;
+    const auto original = Tokenizer::Load(GoldenGguf(pre, ".json.gz"));
+    FORETOKEN_ASSERT_OK(original);
+    EXPECT_EQ((*tokenizer)->fingerprint(), (*original)->fingerprint()) << pre;
+    EXPECT_EQ((*tokenizer)->EncodePrompt("it is"),
+              (*original)->EncodePrompt("it is"));
+    const TempDir dir;
+    dir.Write("tokenizer.json", *ReadFile(GoldenGguf(pre, ".json.gz")));
+    dir.Write("tokenizer_config.json", kGgufConfig);
+    const auto exported = Exported(dir, 700);
+    EXPECT_EQ(CheckVectors(*exported, GoldenGguf(pre, ".jsonl.gz")), 412);
+    EXPECT_EQ(exported->EncodePrompt("it"), (*original)->EncodePrompt("it"));
+    EXPECT_EQ(exported->chat_template(), "{{ messages }}");
+  }
+}
+
+TEST(GgufGoldenTest, PiecesWithScoresEncodeAsSentencePiece) {
+  const auto tokenizer = Tokenizer::Load(GoldenGguf("llama", ".gguf"));
+  FORETOKEN_ASSERT_OK(tokenizer);
+  EXPECT_EQ(CheckVectors(**tokenizer, GoldenGguf("llama", ".jsonl.gz")), 380);
+  const auto original = Tokenizer::Load(Golden("sp_bytes.model"));
+  FORETOKEN_ASSERT_OK(original);
+  EXPECT_EQ((*tokenizer)->fingerprint(), (*original)->fingerprint());
+  EXPECT_EQ((*tokenizer)->EncodePrompt("it is"),
+            (*original)->EncodePrompt("it is"));
+  const TempDir dir;
+  dir.Write("tokenizer.model", *ReadFile(Golden("sp_bytes.model")));
+  const auto exported = Exported(dir, 800);
+  EXPECT_EQ(CheckVectors(*exported, GoldenGguf("llama", ".jsonl.gz")), 380);
+  EXPECT_EQ(exported->EncodePrompt("it"), (*original)->EncodePrompt("it"));
+  // Control pieces in a text are themselves, and a text of its own follows.
+  std::vector<TokenId> want = (*original)->Encode("it is");
+  want.push_back(2);
+  const std::vector<TokenId> rest = (*original)->Encode("so");
+  want.insert(want.end(), rest.begin(), rest.end());
+  EXPECT_EQ((*tokenizer)->Encode("it is</s>so"), want);
+}
+
+TEST(GgufGoldenTest, WhatAFileCannotSayIsNotExported) {
+  const auto refused = [](const char* golden, int32_t vocab_size) {
+    const TempDir dir;
+    dir.Write("tokenizer.json", *ReadFile(Golden(golden)));
+    GgufWriter writer;
+    return AddGgufTokenizerKeys(dir.path(), vocab_size, writer);
+  };
+  EXPECT_THAT(refused("llama3.json.gz", 1000),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       HasSubstr("has lstrip, rstrip or single_word")));
+  EXPECT_THAT(refused("metaspace_first.json.gz", 1000),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       HasSubstr("those of no tokenizer.ggml.pre")));
+  EXPECT_THAT(refused("llama3.json.gz", 10),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("model's vocab_size is 10")));
+  GgufWriter writer;
+  EXPECT_TRUE(
+      absl::IsNotFound(AddGgufTokenizerKeys(TempDir().path(), 10, writer)));
+}
 
 // Byte-level vocabularies write every byte: nothing is lost.
 TEST(ByteLevelTest, AnyBytesComeBackFromTheTokens) {
