@@ -27,36 +27,27 @@ constexpr size_t kChunkBytes = size_t{256} << 10;
 // the first member; a corpus must not lose text silently.
 class GzStream {
  public:
-  static absl::StatusOr<GzStream> Open(const std::string& path) {
+  static absl::StatusOr<std::unique_ptr<GzStream>> Open(
+      const std::string& path) {
     const int fd = path == "-" ? dup(STDIN_FILENO)
                                : open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": open"));
-    GzStream stream(fd, path);
+    std::unique_ptr<GzStream> stream(new GzStream(fd, path));
     // The two magic bytes decide between gzip and plain; a pipe may deliver
     // them one at a time.
-    while (stream.end_ < kMagicBytes && !stream.at_end_) {
-      FORETOKEN_RETURN_IF_ERROR(stream.Fill());
+    while (stream->end_ < kMagicBytes && !stream->at_end_) {
+      FORETOKEN_RETURN_IF_ERROR(stream->Fill());
     }
-    if (stream.AtMagic()) {
-      FORETOKEN_RETURN_IF_ERROR(stream.StartInflating());
+    if (stream->AtMagic()) {
+      FORETOKEN_RETURN_IF_ERROR(stream->StartInflating());
     } else if (absl::EndsWith(path, ".gz")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": broken gzip stream: ", "no gzip header"));
+      return stream->Broken("no gzip header");
     }
     return stream;
   }
 
-  GzStream(GzStream&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)),
-        path_(std::move(other.path_)),
-        input_(std::move(other.input_)),
-        begin_(other.begin_),
-        end_(other.end_),
-        at_end_(other.at_end_),
-        in_member_(other.in_member_),
-        file_offset_(other.file_offset_),
-        inflater_(std::move(other.inflater_)) {}
-  GzStream& operator=(GzStream&&) = delete;
+  GzStream(const GzStream&) = delete;
+  GzStream& operator=(const GzStream&) = delete;
   ~GzStream() {
     if (fd_ >= 0) close(fd_);
   }
@@ -197,7 +188,7 @@ class GzStream {
 
 class GzLineReader : public LineReader {
  public:
-  GzLineReader(GzStream stream, size_t max_line_bytes)
+  GzLineReader(std::unique_ptr<GzStream> stream, size_t max_line_bytes)
       : stream_(std::move(stream)),
         max_line_bytes_(max_line_bytes),
         buffer_(kChunkBytes) {}
@@ -209,7 +200,7 @@ class GzLineReader : public LineReader {
     while (true) {
       if (begin_ == end_) {
         FORETOKEN_ASSIGN_OR_RETURN(
-            end_, stream_.Read(buffer_.data(), buffer_.size()));
+            end_, stream_->Read(buffer_.data(), buffer_.size()));
         begin_ = 0;
         if (end_ == 0) {
           if (any) ++line_number_;
@@ -233,7 +224,7 @@ class GzLineReader : public LineReader {
         ++line_number_;
         line.clear();
         return absl::ResourceExhaustedError(
-            absl::StrCat(stream_.path(), ":", line_number_, ": line over ",
+            absl::StrCat(stream_->path(), ":", line_number_, ": line over ",
                          max_line_bytes_, " bytes"));
       }
       line.append(from, n);
@@ -249,10 +240,10 @@ class GzLineReader : public LineReader {
 
   int64_t line_number() const override { return line_number_; }
   bool terminated() const override { return terminated_; }
-  int64_t file_offset() const override { return stream_.file_offset(); }
+  int64_t file_offset() const override { return stream_->file_offset(); }
 
  private:
-  GzStream stream_;
+  const std::unique_ptr<GzStream> stream_;
   size_t max_line_bytes_;
   std::vector<char> buffer_;
   size_t begin_ = 0;
@@ -266,12 +257,13 @@ class GzLineReader : public LineReader {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t max_bytes) {
-  FORETOKEN_ASSIGN_OR_RETURN(GzStream stream, GzStream::Open(path));
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<GzStream> stream,
+                             GzStream::Open(path));
   std::string bytes;
   std::vector<char> chunk(kChunkBytes);
   while (true) {
     FORETOKEN_ASSIGN_OR_RETURN(const size_t n,
-                               stream.Read(chunk.data(), chunk.size()));
+                               stream->Read(chunk.data(), chunk.size()));
     if (n == 0) return bytes;
     if (bytes.size() + n > max_bytes) {
       return absl::ResourceExhaustedError(
@@ -341,7 +333,8 @@ absl::StatusOr<int> OpenLocked(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
     const std::string& path, size_t max_line_bytes) {
-  FORETOKEN_ASSIGN_OR_RETURN(GzStream stream, GzStream::Open(path));
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<GzStream> stream,
+                             GzStream::Open(path));
   return std::make_unique<GzLineReader>(std::move(stream), max_line_bytes);
 }
 

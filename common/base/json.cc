@@ -21,7 +21,6 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
   };
   // The callback discards everything below the limit, so the resulting tree
   // stays shallow; nlohmann's parser itself does not recurse.
-  // stays shallow; nlohmann's parser itself does not recurse.
   try {
     Json value = Json::parse(text.begin(), text.end(), watch_depth);
     if (too_deep) {

@@ -1,11 +1,11 @@
 #include "common/config/flags.h"
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -23,21 +23,48 @@ namespace {
 constexpr char kHelpPayload[] = "foretoken/help";
 constexpr char kUsagePayload[] = "foretoken/usage";
 
-template <typename T>
-std::string RangeText(const FlagRange<T>& range) {
-  return absl::StrCat("want ", range.min, "..", range.max);
+// Text of a number or duration into `value`; false if it is none, or does not
+// fit into T.
+bool ParseValue(const std::string& text, int32_t* value) {
+  return absl::SimpleAtoi(text, value);
+}
+bool ParseValue(const std::string& text, int64_t* value) {
+  return absl::SimpleAtoi(text, value);
+}
+bool ParseValue(const std::string& text, double* value) {
+  return absl::SimpleAtod(text, value);
+}
+bool ParseValue(const std::string& text, absl::Duration* value) {
+  return absl::ParseDuration(text, value);
 }
 
-// SimpleAtoi refuses text that does not fit into T.
 template <typename T>
-std::string SetInteger(const std::string& text, FlagRange<T> range, T* field) {
-  T value = 0;
-  if (!absl::SimpleAtoi(text, &value) || value < range.min ||
-      value > range.max) {
-    return RangeText(range);
-  }
-  *field = value;
-  return "";
+std::string Shown(T value) {
+  return absl::StrCat(value);
+}
+std::string Shown(absl::Duration value) { return absl::FormatDuration(value); }
+
+// Sets `field` to a value within `range`.
+template <typename T>
+auto RangeSetter(T* field, FlagRange<T> range, const char* kind = "") {
+  return [=](const std::vector<std::string>& text) {
+    T value = {};
+    // The negated form also refuses NaN.
+    if (!ParseValue(text.front(), &value) ||
+        !(value >= range.min && value <= range.max)) {
+      return absl::StrCat("want ", kind, Shown(range.min), "..",
+                          Shown(range.max));
+    }
+    *field = value;
+    return std::string();
+  };
+}
+
+auto TextSetter(std::string* field) {
+  return [=](const std::vector<std::string>& text) {
+    *field = text.front();
+    return std::string();
+  };
 }
 
 }  // namespace
@@ -83,28 +110,23 @@ Flags::Flag& Flags::Add(const std::string& name, const std::string& help,
 
 void Flags::Int(const std::string& name, int32_t* field,
                 FlagRange<int32_t> range, const std::string& help) {
-  Add(name, help, absl::StrCat(*field),
-      [=](const auto& text) { return SetInteger(text.front(), range, field); });
+  Add(name, help, Shown(*field), RangeSetter(field, range));
 }
 
 void Flags::Int64(const std::string& name, int64_t* field,
                   FlagRange<int64_t> range, const std::string& help) {
-  Add(name, help, absl::StrCat(*field),
-      [=](const auto& text) { return SetInteger(text.front(), range, field); });
+  Add(name, help, Shown(*field), RangeSetter(field, range));
 }
 
 void Flags::Double(const std::string& name, double* field,
                    FlagRange<double> range, const std::string& help) {
-  Add(name, help, absl::StrCat(*field), [=](const auto& text) {
-    double value = 0;
-    // The negated form also refuses NaN.
-    if (!absl::SimpleAtod(text.front(), &value) ||
-        !(value >= range.min && value <= range.max)) {
-      return RangeText(range);
-    }
-    *field = value;
-    return std::string();
-  });
+  Add(name, help, Shown(*field), RangeSetter(field, range));
+}
+
+void Flags::Duration(const std::string& name, absl::Duration* field,
+                     FlagRange<absl::Duration> range, const std::string& help) {
+  Add(name, help, Shown(*field),
+      RangeSetter(field, range, "a duration with its unit, "));
 }
 
 void Flags::Bool(const std::string& name, bool* field,
@@ -119,27 +141,9 @@ void Flags::Bool(const std::string& name, bool* field,
   flag.option->expected(0, 1)->default_str("true");
 }
 
-void Flags::Duration(const std::string& name, absl::Duration* field,
-                     FlagRange<absl::Duration> range, const std::string& help) {
-  Add(name, help, absl::FormatDuration(*field), [=](const auto& text) {
-    absl::Duration value;
-    if (!absl::ParseDuration(text.front(), &value) || value < range.min ||
-        value > range.max) {
-      return absl::StrCat("want a duration with its unit, ",
-                          absl::FormatDuration(range.min), "..",
-                          absl::FormatDuration(range.max));
-    }
-    *field = value;
-    return std::string();
-  });
-}
-
 void Flags::String(const std::string& name, std::string* field,
                    const std::string& help) {
-  Flag& flag = Add(name, help, *field, [=](const auto& text) {
-    *field = text.front();
-    return std::string();
-  });
+  Flag& flag = Add(name, help, *field, TextSetter(field));
   // Allows --name= as the empty string.
   flag.option->expected(0, 1);
 }
@@ -150,12 +154,11 @@ void Flags::Choice(const std::string& name, std::string* field,
   const std::string wanted = absl::StrJoin(choices, "|");
   Add(name, absl::StrCat(help, ": ", wanted), *field,
       [=](const auto& text) -> std::string {
-        for (const std::string& choice : choices) {
-          if (choice != text.front()) continue;
-          *field = choice;
-          return "";
+        if (!absl::c_linear_search(choices, text.front())) {
+          return absl::StrCat("want ", wanted);
         }
-        return absl::StrCat("want ", wanted);
+        *field = text.front();
+        return "";
       });
 }
 
@@ -182,10 +185,7 @@ void Flags::Secret(const std::string& name, std::string* field,
   auto flag = std::make_unique<Flag>();
   flag->name = name;
   flag->secret = true;
-  flag->set = [=](const auto& text) {
-    *field = text.front();
-    return std::string();
-  };
+  flag->set = TextSetter(field);
   flags_.push_back(std::move(flag));
   // No CLI11 option exists for it, so add it to the footer of --help.
   app_->footer(absl::StrCat(app_->get_footer(), "\n$", EnvironmentName(name),

@@ -5,8 +5,8 @@
 // closes), so that a close or a deadline frees what it held within one pass.
 // Answers go to each session's listener on that thread. A session whose caller
 // has not closed it always hears of its end: a refused open, a bad round, a
-// failed pass and the loop's stop all reach OnFailed, after which nothing more
-// comes.
+// failed pass and the loop's stop all reach OnFailed, after which the listener
+// is not called again.
 //
 // An engine is synchronous, owned by one thread, and has
 //
@@ -76,7 +76,7 @@ class EngineLoop {
   using Listener = typename Engine::Listener;
   using Report = typename Engine::Report;
   using Snapshot = typename Engine::Snapshot;
-  // Sees every change on the engine thread, which waits.
+  // Called on the engine thread after every change; the thread waits for it.
   using Observer = std::function<void(const Snapshot&)>;
 
   // A session that was queued for opening. Destruction closes it. Thread-safe.
@@ -95,8 +95,8 @@ class EngineLoop {
           {client_, RoundCommand{std::move(request), loop_.clock_()}});
     }
 
-    // Frees what the session holds, whatever it waits for, after the pass in
-    // progress; the listener may still hear of what was under way.
+    // Frees the session after the pass in progress, in any state. The listener
+    // may still be called for work that was under way.
     void Close() { loop_.Enqueue({client_, CloseCommand()}).IgnoreError(); }
 
    private:
@@ -167,7 +167,8 @@ class EngineLoop {
   struct Client {
     std::shared_ptr<Listener> listener;  // nullptr once closed or failed
     SessionId id = -1;
-    // The last pass that answered it, 0 once its caller was heard of again.
+    // Number of the last pass that answered it; 0 once its caller has sent
+    // something.
     int64_t answered_in = 0;
   };
   struct OpenCommand {
@@ -221,15 +222,15 @@ class EngineLoop {
       gather_until_ = delivered + std::min(options_.gather_time, share);
       if (!options_.publish_first) Publish(report.stats);
     }
-    // Opens that came too late to be executed are among the commands.
+    // Opens that arrived too late to run are among the commands.
     for (Command& command : commands) {
       if (command.client != nullptr) Fail(*command.client, Stopping());
     }
     FailClients(Stopping());
   }
 
-  // True while the engine has nothing to do, or better company for it is on its
-  // way.
+  // True while the engine has nothing to do, or waits for more sessions to join
+  // its next pass.
   bool MustWait() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     return MustWaitLocked();
@@ -240,7 +241,7 @@ class EngineLoop {
     return gathering_ > 0 && clock_() < gather_until_;
   }
 
-  // False: stop.
+  // Returns false when the loop must stop.
   bool TakeCommands(std::vector<Command>& commands) {
     if (gathering_ > 0 && !engine_->HasWork()) {
       while (queued_.load(std::memory_order_acquire) == 0 &&
@@ -258,7 +259,8 @@ class EngineLoop {
     return !stop_;
   }
 
-  // True if there is news to publish at once; a round's come with its pass.
+  // Returns true if the snapshot must be published now; rounds are published
+  // with their pass.
   bool Execute(std::vector<Command>& commands) {
     bool changed = false;
     for (Command& command : commands) {
@@ -273,7 +275,7 @@ class EngineLoop {
       Client& client = *command.client;
       NoteHeard(client);
       if (client.listener == nullptr) {  // closed or failed meanwhile
-        changed = true;  // the queue is shorter than was published
+        changed = true;                  // the published queue length is stale
         continue;
       }
       if (auto* round = std::get_if<RoundCommand>(&command.what)) {
@@ -302,13 +304,13 @@ class EngineLoop {
     client->listener->OnOpened(fingerprint_);
   }
 
-  // False if no pass will follow from it.
+  // Returns false if the round starts no pass.
   bool ExecuteRound(Client& client, RoundCommand& round) {
     const absl::Status submitted =
         engine_->Submit(client.id, std::move(round.request), round.arrived);
     if (submitted.ok()) return true;
-    // Whatever is wrong with a round, the session is not where its caller
-    // thinks.
+    // A refused round means that the caller and the engine disagree about the
+    // session's state: close it.
     engine_->Close(client.id).IgnoreError();
     Fail(client, submitted);
     return false;
@@ -340,7 +342,8 @@ class EngineLoop {
     client.answered_in = 0;
   }
 
-  // The engine has no such session any more, or never had. The listener.
+  // Removes a session that the engine has closed or never had. Returns its
+  // listener.
   std::shared_ptr<Listener> Forget(Client& client) {
     NoteHeard(client);
     std::shared_ptr<Listener> listener = std::move(client.listener);
@@ -378,7 +381,7 @@ class EngineLoop {
   mutable absl::Mutex mu_;
   absl::CondVar wake_;
   std::vector<Command> queue_ ABSL_GUARDED_BY(mu_);
-  std::atomic<int> queued_{0};  // its size, for those without the lock
+  std::atomic<int> queued_{0};  // queue_.size(), readable without the lock
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   Snapshot snapshot_ ABSL_GUARDED_BY(mu_);
 
@@ -386,11 +389,12 @@ class EngineLoop {
   const std::unique_ptr<Engine> engine_;
   std::map<SessionId, std::shared_ptr<Client>> clients_;
   int64_t passes_ = 1;
-  int gathering_ = 0;  // clients that the last pass answered, not heard of yet
+  // Clients that the last pass answered and that sent nothing since.
+  int gathering_ = 0;
   absl::Time gather_until_ = absl::InfinitePast();
   absl::Time linger_until_ = absl::InfinitePast();
 
-  std::thread thread_;  // last: starts when all else stands
+  std::thread thread_;  // last: starts once all other members are set
 };
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// What every engine reports: of a pass, of a session that failed, and of its
-// state between passes.
+// Reports that all engines share: statistics of a pass, failed sessions, and
+// the state between passes.
 #ifndef FORETOKEN_COMMON_ENGINE_ENGINE_REPORT_H_
 #define FORETOKEN_COMMON_ENGINE_ENGINE_REPORT_H_
 
@@ -28,7 +28,7 @@ struct EngineNumbers {
   int64_t sessions = 0;
   int64_t queue_length = 0;  // messages that the engine has not taken yet
   KvUsage kv;
-  PassStats last_pass;  // no rows: the state changed without a pass
+  PassStats last_pass;  // rows == 0: the state changed without a pass
 };
 
 }  // namespace foretoken

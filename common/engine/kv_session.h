@@ -1,5 +1,5 @@
-// KvSession: an engine session's place with the backend: its KV and, in step
-// with that, the sampling state of its text.
+// KvSession: an engine session's KV in the backend, and the sampling state of
+// the same text.
 //
 // Closed at first; destruction closes it. Owned by the engine thread.
 #ifndef FORETOKEN_COMMON_ENGINE_KV_SESSION_H_
@@ -31,15 +31,15 @@ class KvSession {
     return *this;
   }
 
-  // Opens `text` with room for `room` tokens of it and what follows; what the
-  // prefix cache of `scope` holds of it is committed at once, the rest is to be
-  // computed. `text` starts with `prompt_length` tokens of prompt.
-  // ResourceExhausted, with nothing changed, where sessions or pages are short.
-  // `backend` must outlive the object.
+  // Opens `text` with room for `room` tokens in all. Tokens that the prefix
+  // cache of `scope` holds are committed at once; the rest must be computed.
+  // `text` starts with `prompt_length` tokens of prompt. ResourceExhausted,
+  // with nothing changed, where sessions or pages are short. `backend` must
+  // outlive the object.
   absl::Status Open(Backend& backend, absl::string_view scope,
                     absl::Span<const TokenId> text, int64_t room,
                     SamplingParams sampling, int64_t prompt_length);
-  // Gives everything back; harmless if closed.
+  // Releases everything; no effect if closed.
   void Close();
 
   bool is_open() const { return backend_ != nullptr; }
@@ -47,7 +47,7 @@ class KvSession {
   // Tokens committed; 0 if closed.
   int64_t length() const { return is_open() ? sampling_->length() : 0; }
 
-  // The rest is for open sessions.
+  // The calls below require an open session.
 
   // As Backend::Reserve.
   absl::Status Reserve(int64_t length) {

@@ -27,10 +27,10 @@ class PassBudget {
     return true;
   }
 
-  // A round that was taken has `rows` fewer after all.
+  // Returns `rows` rows that a taken round no longer needs.
   void GiveBack(int32_t rows) { round_rows_ -= rows; }
 
-  // Takes at most `rows`, after the rounds; how many.
+  // Takes up to `rows` rows of text, after the rounds. Returns how many.
   int32_t TakeText(int64_t rows) {
     const int32_t most =
         round_rows_ == 0 ? rows_ : std::min(text_rows_, rows_ - round_rows_);

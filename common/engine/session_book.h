@@ -32,7 +32,7 @@ class SessionBook {
         absl::StrCat("all ", max_sessions_, " sessions are in use"));
   }
 
-  // Gives the session its id and keeps it where it does not move.
+  // Assigns the session an id and stores it at a stable address.
   Session& Add(Session session) {
     session.id = next_id_++;
     const SessionId id = session.id;
@@ -56,7 +56,7 @@ class SessionBook {
     return sessions_.erase(id) == 1 ? absl::OkStatus() : Unknown(id);
   }
 
-  // Removes a session that is there, and reports why.
+  // Removes an existing session and reports the reason.
   void Fail(SessionId id, absl::Status status,
             std::vector<SessionFailure>& failures) {
     failures.push_back({id, std::move(status)});

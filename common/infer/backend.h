@@ -97,6 +97,13 @@ class Backend {
   // ResourceExhausted, with nothing changed, if pages are short.
   virtual absl::Status Reserve(SessionId session, int64_t length) = 0;
 
+  // Drops the tokens from position `length` on, and the uncommitted rows of the
+  // last pass. Pages after `length`, reserved ones included, are given back.
+  // InvalidArgument if fewer tokens are committed. The page that `length` cuts
+  // is copied if the prefix cache shares it: ResourceExhausted, with nothing
+  // changed, if there is no page for the copy.
+  virtual absl::Status Truncate(SessionId session, int64_t length) = 0;
+
   // Runs all rows in one pass. InvalidArgument names session and row for a
   // token outside the vocabulary, a parent out of order, a position past the
   // model's limit, more rows than max_rows(), output_rows out of order.

@@ -25,8 +25,8 @@ absl::StatusOr<OpenedSession> KvCache::Open(absl::string_view scope,
   }
   Session session;
   if (options_.prefix_reuse && !scope.empty()) {
-    session.scope = ScopeIdFor(scope);
-    ++scopes_[session.scope].users;
+    session.scope = &*scopes_.try_emplace(std::string(scope)).first;
+    ++session.scope->second;
     PrefixKey key;
     key.scope = session.scope;
     const int64_t prompt_size = static_cast<int64_t>(prompt.size());
@@ -36,11 +36,7 @@ absl::StatusOr<OpenedSession> KvCache::Open(absl::string_view scope,
                   key.tokens.begin());
       const auto found = index_.find(key);
       if (found == index_.end()) break;
-      Page& page = pages_[found->second];
-      if (page.sessions++ == 0) {
-        --cached_;
-        evictable_.erase({page.last_used, found->second});
-      }
+      Reference(found->second);
       session.pages.push_back(found->second);
       session.length += kKvPageTokens;
       key.parent = found->second;
@@ -62,7 +58,7 @@ absl::Status KvCache::Close(SessionId id) {
        ++page) {
     Unreference(*page);
   }
-  if (session.scope != 0) ReleaseScope(session.scope);
+  if (session.scope != nullptr) ReleaseScope(session.scope);
   sessions_.erase(found);
   return absl::OkStatus();
 }
@@ -90,6 +86,54 @@ absl::Status KvCache::Reserve(SessionId id, int64_t length) {
   return absl::OkStatus();
 }
 
+absl::Status KvCache::Truncate(
+    SessionId id, int64_t length,
+    absl::FunctionRef<absl::Status(int32_t, int32_t, int32_t)> copy) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return UnknownSession(id);
+  Session& session = found->second;
+  if (length < 0 || length > session.length) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("session %d: truncation to %d tokens, want 0..%d", id,
+                        length, session.length));
+  }
+  const size_t pages = (length + kKvPageTokens - 1) / kKvPageTokens;
+  const int32_t kept = static_cast<int32_t>(length % kKvPageTokens);
+  const int32_t cut = kept == 0 ? -1 : session.pages[pages - 1];
+  int32_t own = cut;  // what the session keeps in the place of `cut`
+  if (cut >= 0 && pages_[cut].indexed) {
+    // The next token will be written into this page, so it must not be one that
+    // others read or find in the index.
+    const PageTokens tokens = pages_[cut].key.tokens;
+    if (pages_[cut].sessions == 1 && pages_[cut].children == 0) {
+      RemoveFromIndex(cut);
+    } else {
+      if (free_.empty() && cached_ == 0) {
+        return absl::ResourceExhaustedError(absl::StrFormat(
+            "kv cache: session %d wants a page to be truncated to %d tokens, "
+            "none of %d is free",
+            id, length, options_.pages));
+      }
+      own = TakePage();
+      if (absl::Status copied = copy(cut, own, kept); !copied.ok()) {
+        Unreference(own);
+        return copied;
+      }
+    }
+    session.tail = tokens;
+  }
+  session.length = length;
+  // Last page first, as in Close.
+  for (; session.pages.size() > pages; session.pages.pop_back()) {
+    Unreference(session.pages.back());
+  }
+  if (own != cut) {
+    session.pages.back() = own;
+    Unreference(cut);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status KvCache::Append(SessionId id, absl::Span<const TokenId> tokens) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return UnknownSession(id);
@@ -99,7 +143,7 @@ absl::Status KvCache::Append(SessionId id, absl::Span<const TokenId> tokens) {
   for (const TokenId token : tokens) {
     session.tail[session.length % kKvPageTokens] = token;
     ++session.length;
-    if (session.length % kKvPageTokens == 0 && session.scope != 0) {
+    if (session.length % kKvPageTokens == 0 && session.scope != nullptr) {
       IndexFullPage(session, session.length / kKvPageTokens - 1);
     }
   }
@@ -120,22 +164,14 @@ KvUsage KvCache::usage() const {
   return usage;
 }
 
-int64_t KvCache::ScopeIdFor(absl::string_view name) {
-  const auto [it, added] =
-      scope_ids_.try_emplace(std::string(name), next_scope_);
-  if (added) {
-    scopes_[next_scope_].name = it->first;
-    ++next_scope_;
-  }
-  return it->second;
+void KvCache::ReleaseScope(Scope* scope) {
+  if (--scope->second == 0) scopes_.erase(scope->first);
 }
 
-void KvCache::ReleaseScope(int64_t scope) {
-  const auto found = scopes_.find(scope);
-  FORETOKEN_CHECK(found != scopes_.end());
-  if (--found->second.users > 0) return;
-  scope_ids_.erase(found->second.name);
-  scopes_.erase(found);
+void KvCache::Reference(int32_t id) {
+  if (pages_[id].sessions++ > 0) return;
+  --cached_;
+  evictable_.erase({pages_[id].last_used, id});
 }
 
 // The caller has checked that a page is free or evictable.
@@ -152,12 +188,15 @@ void KvCache::EvictOne() {
   FORETOKEN_CHECK(!evictable_.empty());
   const int32_t id = evictable_.begin()->second;
   evictable_.erase(evictable_.begin());
-  Page& page = pages_[id];
-  const PrefixKey key = page.key;
-  index_.erase(key);
-  page.indexed = false;
   --cached_;
   free_.push_back(id);
+  RemoveFromIndex(id);
+}
+
+void KvCache::RemoveFromIndex(int32_t id) {
+  const PrefixKey key = pages_[id].key;
+  index_.erase(key);
+  pages_[id].indexed = false;
   if (key.parent >= 0) {
     Page& parent = pages_[key.parent];
     if (--parent.children == 0 && parent.sessions == 0) {
@@ -192,19 +231,15 @@ void KvCache::IndexFullPage(Session& session, int64_t index) {
   const auto [it, added] = index_.try_emplace(key, own);
   if (!added) {
     // Another session of the scope was first: share its page.
-    const int32_t shared = it->second;
-    if (pages_[shared].sessions++ == 0) {
-      --cached_;
-      evictable_.erase({pages_[shared].last_used, shared});
-    }
-    session.pages[index] = shared;
+    Reference(it->second);
+    session.pages[index] = it->second;
     Unreference(own);
     return;
   }
   pages_[own].indexed = true;
   pages_[own].key = key;
   if (key.parent >= 0) ++pages_[key.parent].children;
-  ++scopes_[key.scope].users;
+  ++key.scope->second;
 }
 
 absl::Status KvCache::UnknownSession(SessionId id) const {

@@ -26,6 +26,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -56,6 +58,13 @@ class KvCache {
   absl::Status Reserve(SessionId session, int64_t length);
   KvUsage usage() const;
 
+  // See Backend. copy(from, to, tokens) copies the KV of the first `tokens` of
+  // a page that must not be written to, because the index holds it; nothing has
+  // changed if it fails.
+  absl::Status Truncate(
+      SessionId session, int64_t length,
+      absl::FunctionRef<absl::Status(int32_t, int32_t, int32_t)> copy);
+
   // Counts `tokens` as committed. Their KV must already lie in the pages that
   // Reserve gave for these positions (FORETOKEN_CHECK).
   absl::Status Append(SessionId session, absl::Span<const TokenId> tokens);
@@ -67,13 +76,14 @@ class KvCache {
  private:
   using PageTokens = std::array<TokenId, kKvPageTokens>;
 
+  // Name and users (sessions and indexed pages), where it does not move.
+  using Scope = std::pair<const std::string, int64_t>;
+
   struct PrefixKey {
-    int64_t scope = 0;
+    Scope* scope = nullptr;
     int32_t parent = -1;  // page id, -1 at the start
     PageTokens tokens{};
-    friend bool operator==(const PrefixKey& a, const PrefixKey& b) {
-      return a.scope == b.scope && a.parent == b.parent && a.tokens == b.tokens;
-    }
+    friend bool operator==(const PrefixKey&, const PrefixKey&) = default;
     template <typename H>
     friend H AbslHashValue(H h, const PrefixKey& key) {
       return H::combine(std::move(h), key.scope, key.parent, key.tokens);
@@ -88,22 +98,19 @@ class KvCache {
     PrefixKey key;
   };
 
-  struct Scope {
-    std::string name;
-    int64_t users = 0;  // sessions and indexed pages
-  };
-
   struct Session {
-    int64_t scope = 0;  // 0: shares nothing
+    Scope* scope = nullptr;  // nullptr: shares nothing
     int64_t length = 0;
     std::vector<int32_t> pages;
     PageTokens tail{};  // tokens of the page that is not yet full
   };
 
-  int64_t ScopeIdFor(absl::string_view name);
-  void ReleaseScope(int64_t scope);
+  void ReleaseScope(Scope* scope);
+  // Lists `page` in another page table.
+  void Reference(int32_t page);
   int32_t TakePage();
   void EvictOne();
+  void RemoveFromIndex(int32_t page);
   void Unreference(int32_t page);
   void MarkEvictable(int32_t page);
   void IndexFullPage(Session& session, int64_t index);
@@ -116,10 +123,8 @@ class KvCache {
   // Of those, the ones that no indexed page follows, oldest first.
   std::set<std::pair<uint64_t, int32_t>> evictable_;
   absl::flat_hash_map<PrefixKey, int32_t> index_;
-  absl::flat_hash_map<std::string, int64_t> scope_ids_;
-  absl::flat_hash_map<int64_t, Scope> scopes_;
+  absl::node_hash_map<std::string, int64_t> scopes_;
   absl::flat_hash_map<SessionId, Session> sessions_;
-  int64_t next_scope_ = 1;
   SessionId next_session_ = 1;
   uint64_t clock_ = 0;
 };

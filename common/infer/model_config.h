@@ -1,5 +1,6 @@
 // ModelConfig: the shape of a decoder-only transformer, read from config.json
-// and generation_config.json of a Hugging Face directory.
+// and generation_config.json of a Hugging Face directory or from the metadata
+// of a GGUF file (gguf_model.h).
 //
 // Families: Llama, Mistral, Qwen2, Qwen3. Unsupported features are refused
 // while parsing, with file, field and value: no field that would change the
@@ -37,6 +38,9 @@ struct RopeScaling {
   float low_freq_factor = 1.0f;        // llama3 only
   float high_freq_factor = 4.0f;       // llama3 only; > low_freq_factor
   int32_t original_max_positions = 0;  // llama3 only
+  // GGUF's rope_freqs: a divisor of each frequency besides, [head_dim / 2];
+  // empty: none.
+  std::vector<float> divisors;
 };
 
 struct ModelConfig {

@@ -1,6 +1,7 @@
 #include "common/infer/model_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -14,9 +15,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/huge_buffer.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
 #include "common/infer/checkpoint_files.h"
+#include "common/infer/gguf_model.h"
 #include "common/infer/random_weights.h"
 #include "common/infer/tensor_layout.h"
 
@@ -26,7 +29,8 @@ namespace {
 // Owner of the bytes: the maps of a checkpoint, or one block of memory.
 struct Storage {
   CheckpointFiles files;
-  AnonymousMemory memory;
+  GgufFiles gguf;
+  HugeBuffer memory;
 };
 
 class StoredWeights : public ModelWeights {
@@ -71,7 +75,8 @@ class StoredWeights : public ModelWeights {
     for (const TensorSlot* slot : by_name) {
       const WeightTensor& tensor = *slot->tensor;
       sha.Update(absl::StrCat(slot->name, " ", WeightTypeName(tensor.type), " ",
-                              ShapeText(slot->shape()), "\n"));
+                              ShapeText(slot->shape()),
+                              tensor.paired_rows > 0 ? " pairs\n" : "\n"));
       sha.Update(absl::MakeConstSpan(tensor.data, tensor.bytes()));
     }
     return sha.Finish();
@@ -175,15 +180,7 @@ absl::StatusOr<ModelConfig> LoadConfig(const std::string& directory) {
   return config;
 }
 
-}  // namespace
-
-void WeightTensor::CopyTo(int64_t begin, absl::Span<float> out) const {
-  const int64_t count = static_cast<int64_t>(out.size());
-  FORETOKEN_CHECK(present() && begin >= 0 && count <= size() - begin);
-  ConvertToFloat32(type, data + begin * WeightTypeBytes(type), out);
-}
-
-absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Load(
+absl::StatusOr<std::unique_ptr<ModelWeights>> LoadDirectory(
     const std::string& directory) {
   FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config, LoadConfig(directory));
   Storage storage;
@@ -197,6 +194,68 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Load(
   return weights;
 }
 
+absl::StatusOr<std::unique_ptr<ModelWeights>> LoadGguf(
+    const std::string& path) {
+  Storage storage;
+  FORETOKEN_ASSIGN_OR_RETURN(storage.gguf, GgufFiles::Open(path));
+  FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config,
+                             ReadGgufConfig(storage.gguf));
+  auto weights = std::make_unique<StoredWeights>(config);
+  FORETOKEN_RETURN_IF_ERROR(
+      BindGgufTensors(storage.gguf, config, weights->slots()));
+  weights->Adopt(std::move(storage));
+  return weights;
+}
+
+}  // namespace
+
+void WeightTensor::CopyTo(int64_t begin, absl::Span<float> out) const {
+  const int64_t count = static_cast<int64_t>(out.size());
+  FORETOKEN_CHECK(present() && begin >= 0 && count <= size() - begin);
+  if (paired_rows == 0) return CopyStored(begin, out);
+  // One row, or one element of a bias, after the other.
+  const int64_t width = rows > 1 ? cols : 1;
+  while (!out.empty()) {
+    const int64_t row = begin / width;
+    const int64_t in_head = row % paired_rows;
+    const int64_t half = paired_rows / 2;
+    const int64_t stored = row - in_head + in_head % half * 2 + in_head / half;
+    const int64_t in_row = begin % width;
+    const int64_t part =
+        std::min(width - in_row, static_cast<int64_t>(out.size()));
+    CopyStored(stored * width + in_row, out.first(part));
+    out.remove_prefix(part);
+    begin += part;
+  }
+}
+
+void WeightTensor::CopyStored(int64_t begin, absl::Span<float> out) const {
+  const GgufTensorType& format = WeightTypeFormat(type);
+  constexpr size_t kMaxBlock = 256;
+  std::array<float, kMaxBlock> block;
+  while (!out.empty()) {
+    const uint8_t* from = data + begin / format.block * format.block_bytes;
+    const int64_t in_block = begin % format.block;
+    const int64_t left = static_cast<int64_t>(out.size());
+    int64_t part = left / format.block * format.block;
+    if (in_block == 0 && part > 0) {
+      ConvertToFloat32(type, from, out.first(part));
+    } else {  // a range may begin or end inside a block
+      part = std::min(format.block - in_block, left);
+      ConvertToFloat32(type, from, absl::MakeSpan(block.data(), format.block));
+      std::copy_n(block.data() + in_block, part, out.data());
+    }
+    out.remove_prefix(part);
+    begin += part;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Load(
+    const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) ? LoadGguf(path)
+                                                         : LoadDirectory(path);
+}
 absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     const ModelConfig& config, WeightType type, uint64_t seed) {
   FORETOKEN_RETURN_IF_ERROR(config.Validate());
@@ -204,7 +263,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
   constexpr int64_t kAlignment = 64;  // a cache line
   int64_t total = 0;
   for (const TensorSlot& slot : weights->slots()) {
-    const int64_t bytes = slot.rows * slot.cols * WeightTypeBytes(type);
+    const int64_t bytes = WeightTypeBytes(type, slot.rows * slot.cols);
     total += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     if (total > kMaxRandomBytes) {
       return absl::ResourceExhaustedError(
@@ -213,7 +272,8 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     }
   }
   Storage storage;
-  FORETOKEN_ASSIGN_OR_RETURN(storage.memory, AnonymousMemory::Allocate(total));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      storage.memory, HugeBuffer::Allocate(total, HugeBuffer::Use::kWhole));
   int64_t offset = 0;
   for (const TensorSlot& slot : weights->slots()) {
     *slot.tensor = {storage.memory.data() + offset, type, slot.rows, slot.cols};

@@ -1,5 +1,5 @@
 // ModelWeights: the tensors of a checkpoint, in their memory-mapped safetensors
-// files. Names and shapes are validated; nothing is converted yet.
+// or GGUF files. Names and shapes are validated; nothing is converted yet.
 //
 // Thread-compatible: const methods, including digest(), may be called
 // concurrently. Tensors borrow the maps that this object owns.
@@ -27,12 +27,20 @@ struct WeightTensor {
   WeightType type = WeightType::kFloat32;
   int64_t rows = 0;
   int64_t cols = 0;
+  // Above 0, the rows of the query or key matrix (the elements of its bias) are
+  // stored as GGUF has them: in each head of so many rows, 2i and 2i + 1 are
+  // the rotary pair i and i + paired_rows / 2. CopyTo undoes the order.
+  int64_t paired_rows = 0;
+
   bool present() const { return data != nullptr; }
   int64_t size() const { return rows * cols; }  // elements
-  int64_t bytes() const { return size() * WeightTypeBytes(type); }
+  int64_t bytes() const { return WeightTypeBytes(type, size()); }
   // Converts elements [begin, begin + out.size()) to fp32, exactly. The range
   // must be inside the tensor.
   void CopyTo(int64_t begin, absl::Span<float> out) const;
+
+ private:
+  void CopyStored(int64_t begin, absl::Span<float> out) const;
 };
 
 struct LayerWeights {
@@ -51,7 +59,8 @@ class ModelWeights {
  public:
   virtual ~ModelWeights() = default;
 
-  // Opens `directory`: config.json, generation_config.json if present, and
+  // `path` is a GGUF file (the first one if it is split; see gguf_model.h) or a
+  // Hugging Face directory: config.json, generation_config.json if present, and
   // model.safetensors or model.safetensors.index.json with its shards. Every
   // tensor of the model must be present with its shape, and no others except
   // rotary tables and an output matrix equal to the tied embedding. Errors name
@@ -59,7 +68,7 @@ class ModelWeights {
   // files, InvalidArgument for bad ones, Unimplemented for unsupported
   // features.
   static absl::StatusOr<std::unique_ptr<ModelWeights>> Load(
-      const std::string& directory);
+      const std::string& path);
 
   // Seeded random weights of the given shape, for benchmarks and tests. Each
   // element is a function of seed, tensor and index alone. Matrices are uniform

@@ -9,7 +9,7 @@ namespace foretoken {
 // decimal rounding.
 std::string NumericConfig(const ModelConfig& config) {
   const RopeScaling& rope = config.rope_scaling;
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "%s;shape=%d,%d,%d,%d,%d,%d,%d;eps=%a;theta=%a;"
       "rope=%d,%a,%a,%a,%d;flags=%d%d%d%d%d",
       ModelFamilyName(config.family), config.d_model, config.n_layers,
@@ -19,6 +19,10 @@ std::string NumericConfig(const ModelConfig& config) {
       rope.high_freq_factor, rope.original_max_positions,
       config.tied_embeddings, config.qkv_bias, config.output_bias,
       config.mlp_bias, config.qk_norm);
+  for (const float divisor : rope.divisors) {
+    absl::StrAppendFormat(&text, ";%a", divisor);
+  }
+  return text;
 }
 
 std::string ShortDigest(absl::string_view text) {

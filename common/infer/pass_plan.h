@@ -57,12 +57,21 @@ struct PassPlan {
                      const ModelConfig& config, const KvCache& cache,
                      int32_t max_rows);
 
+  // Checks that `path` (relative to the first row of `session`) is a path that
+  // starts at a child of the context. InvalidArgument names session and row.
+  absl::Status CheckPath(const PlanSession& session,
+                         absl::Span<const int32_t> path) const;
+
  private:
   absl::Status AddSession(const PassSession& source, const ModelConfig& config,
                           const KvCache& cache);
   absl::Status AddOutputs(const PassSession& source, PlanSession& session);
   void AddTiles(const PlanSession& session, const std::vector<int32_t>& pages);
 };
+
+// Replaces `path` with the tokens from the root to `row`, a row of `source`.
+void PathTokens(const PassSession& source, int32_t row,
+                std::vector<TokenId>& path);
 
 }  // namespace foretoken
 

@@ -1,12 +1,9 @@
 #include "common/infer/random_weights.h"
 
-#include <sys/mman.h>
-
 #include <cmath>
 #include <cstring>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/mix.h"
 
 namespace foretoken {
@@ -56,43 +53,6 @@ void Fill(Uniform range, uint64_t key, int64_t count, uint8_t* data,
 
 }  // namespace
 
-absl::StatusOr<AnonymousMemory> AnonymousMemory::Allocate(int64_t bytes) {
-  AnonymousMemory memory;
-  memory.size_ = static_cast<size_t>(bytes);
-  void* data = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
-    memory.size_ = 0;
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", bytes, " bytes of weights"));
-  }
-  memory.data_ = static_cast<uint8_t*>(data);
-  // A hint only: fewer page faults while filling, fewer TLB misses afterwards.
-  madvise(data, memory.size_, MADV_HUGEPAGE);
-  return memory;
-}
-
-AnonymousMemory::AnonymousMemory(AnonymousMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
-
-AnonymousMemory& AnonymousMemory::operator=(AnonymousMemory&& other) noexcept {
-  if (this != &other) {
-    Unmap();
-    data_ = std::exchange(other.data_, nullptr);
-    size_ = std::exchange(other.size_, 0);
-  }
-  return *this;
-}
-
-AnonymousMemory::~AnonymousMemory() { Unmap(); }
-
-void AnonymousMemory::Unmap() {
-  if (data_ != nullptr) munmap(data_, size_);
-  data_ = nullptr;
-  size_ = 0;
-}
-
 uint64_t MixRandom(uint64_t key, uint64_t counter) {
   return MixBits(key + (counter + 1) * kMixStep);
 }
@@ -113,6 +73,8 @@ void FillRandomTensor(const TensorSlot& slot, const ModelConfig& config,
       Fill<uint16_t>(range, key, count, data,
                      [](float value) { return BFloat16FromFloat(value); });
       return;
+    default:
+      FORETOKEN_CHECK(false);  // there are no random blocks
   }
 }
 

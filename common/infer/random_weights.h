@@ -7,32 +7,11 @@
 
 #include <cstdint>
 
-#include "absl/status/statusor.h"
 #include "common/infer/model_config.h"
 #include "common/infer/tensor_layout.h"
 #include "common/infer/weight_types.h"
 
 namespace foretoken {
-
-// Zeroed memory from the kernel, in huge pages if available. Thread-compatible.
-class AnonymousMemory {
- public:
-  // ResourceExhausted if the kernel cannot provide the memory.
-  static absl::StatusOr<AnonymousMemory> Allocate(int64_t bytes);
-
-  AnonymousMemory() = default;
-  AnonymousMemory(AnonymousMemory&& other) noexcept;
-  AnonymousMemory& operator=(AnonymousMemory&& other) noexcept;
-  ~AnonymousMemory();
-
-  uint8_t* data() const { return data_; }  // page-aligned
-
- private:
-  void Unmap();
-
-  uint8_t* data_ = nullptr;
-  size_t size_ = 0;
-};
 
 // A well-mixed function of both words (the finaliser of splitmix64).
 uint64_t MixRandom(uint64_t key, uint64_t counter);

@@ -40,6 +40,8 @@ Rotary::Rotary(const ModelConfig& config) {
         frequency = Llama3Frequency(frequency, config.rope_scaling);
         break;
     }
+    const std::vector<float>& divisors = config.rope_scaling.divisors;
+    if (!divisors.empty()) frequency /= divisors[i];
     frequencies_.push_back(frequency);
   }
 }

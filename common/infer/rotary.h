@@ -17,6 +17,8 @@ class Rotary {
   explicit Rotary(const ModelConfig& config);
 
   int half() const { return static_cast<int>(frequencies_.size()); }
+  // Radians per position of pair `i`.
+  double frequency(int i) const { return frequencies_[i]; }
 
   // cosines, sines: [half]. Angles are computed in double precision.
   void Angles(int64_t position, float* cosines, float* sines) const;

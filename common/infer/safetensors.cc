@@ -268,8 +268,10 @@ std::string SerializeSafetensors(absl::Span<const SafetensorsSource> tensors) {
   header["__metadata__"] = {{"format", "pt"}};
   uint64_t offset = 0;
   for (const SafetensorsSource& source : tensors) {
-    uint64_t bytes = static_cast<uint64_t>(WeightTypeBytes(source.type));
-    for (const int64_t dim : source.shape) bytes *= static_cast<uint64_t>(dim);
+    int64_t elements = 1;
+    for (const int64_t dim : source.shape) elements *= dim;
+    const uint64_t bytes =
+        static_cast<uint64_t>(WeightTypeBytes(source.type, elements));
     FORETOKEN_CHECK(bytes == source.data.size());
     header[source.name] = {{"dtype", WeightTypeName(source.type)},
                            {"shape", source.shape},

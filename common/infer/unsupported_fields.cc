@@ -5,105 +5,79 @@
 namespace foretoken {
 namespace {
 
-// Fields that none of the four families has, or has only at this value; any
-// other value means a model that computes something else. Absent and null pass.
-enum class Harmless { kAbsent, kFalse, kZero, kOne, kEmpty };
+// Fields that none of the four families has, or has only at this value (JSON;
+// nullptr: at none); any other value means a model that computes something
+// else. Absent and null pass.
 struct FixedField {
   const char* field;
-  Harmless harmless;
+  const char* harmless;
 };
 constexpr FixedField kFixedFields[] = {
     // Compressed weights.
-    {"quantization_config", Harmless::kAbsent},
-    {"compression_config", Harmless::kAbsent},
+    {"quantization_config", nullptr},
+    {"compression_config", nullptr},
     // Mixtures of experts.
-    {"num_experts", Harmless::kZero},
-    {"num_local_experts", Harmless::kZero},
-    {"n_routed_experts", Harmless::kZero},
-    {"n_shared_experts", Harmless::kZero},
-    {"num_experts_per_tok", Harmless::kZero},
-    {"moe_intermediate_size", Harmless::kZero},
-    {"shared_expert_intermediate_size", Harmless::kZero},
+    {"num_experts", "0"},
+    {"num_local_experts", "0"},
+    {"n_routed_experts", "0"},
+    {"n_shared_experts", "0"},
+    {"num_experts_per_tok", "0"},
+    {"moe_intermediate_size", "0"},
+    {"shared_expert_intermediate_size", "0"},
     // Another attention.
-    {"kv_lora_rank", Harmless::kAbsent},
-    {"q_lora_rank", Harmless::kAbsent},
-    {"v_head_dim", Harmless::kAbsent},
-    {"attention_multiplier", Harmless::kOne},
-    {"attention_scale", Harmless::kOne},
-    {"attn_scale", Harmless::kOne},
-    {"query_pre_attn_scalar", Harmless::kAbsent},
-    {"attn_logit_softcapping", Harmless::kZero},
-    {"attn_temperature_tuning", Harmless::kFalse},
-    {"attention_chunk_size", Harmless::kZero},
-    {"attention_sinks", Harmless::kFalse},
-    {"scale_attn_by_inverse_layer_idx", Harmless::kFalse},
-    {"clip_qkv", Harmless::kAbsent},
-    {"alibi", Harmless::kFalse},
-    {"use_qk_norm", Harmless::kFalse},
-    {"qk_layernorm", Harmless::kFalse},
-    {"num_kv_shared_layers", Harmless::kZero},
-    {"add_cross_attention", Harmless::kFalse},
-    {"is_encoder_decoder", Harmless::kFalse},
+    {"kv_lora_rank", nullptr},
+    {"q_lora_rank", nullptr},
+    {"v_head_dim", nullptr},
+    {"attention_multiplier", "1"},
+    {"attention_scale", "1"},
+    {"attn_scale", "1"},
+    {"query_pre_attn_scalar", nullptr},
+    {"attn_logit_softcapping", "0"},
+    {"attn_temperature_tuning", "false"},
+    {"attention_chunk_size", "0"},
+    {"attention_sinks", "false"},
+    {"scale_attn_by_inverse_layer_idx", "false"},
+    {"clip_qkv", nullptr},
+    {"alibi", "false"},
+    {"use_qk_norm", "false"},
+    {"qk_layernorm", "false"},
+    {"num_kv_shared_layers", "0"},
+    {"add_cross_attention", "false"},
+    {"is_encoder_decoder", "false"},
     // Another rotary embedding.
-    {"partial_rotary_factor", Harmless::kOne},
-    {"rotary_pct", Harmless::kOne},
-    {"rope_interleaved", Harmless::kFalse},
-    {"rope_interleave", Harmless::kFalse},
-    {"no_rope_layers", Harmless::kEmpty},
-    {"no_rope_layer_interval", Harmless::kZero},
+    {"partial_rotary_factor", "1"},
+    {"rotary_pct", "1"},
+    {"rope_interleaved", "false"},
+    {"rope_interleave", "false"},
+    {"no_rope_layers", "[]"},
+    {"no_rope_layer_interval", "0"},
     // Another residual stream or head.
-    {"final_logit_softcapping", Harmless::kZero},
-    {"logit_scale", Harmless::kOne},
-    {"logits_scaling", Harmless::kOne},
-    {"lm_head_multiplier", Harmless::kOne},
-    {"embedding_multiplier", Harmless::kOne},
-    {"residual_multiplier", Harmless::kOne},
-    {"scale_emb", Harmless::kOne},
-    {"scale_depth", Harmless::kOne},
-    {"dim_model_base", Harmless::kAbsent},
-    {"use_parallel_residual", Harmless::kFalse},
-    {"pretraining_tp", Harmless::kOne},
+    {"final_logit_softcapping", "0"},
+    {"logit_scale", "1"},
+    {"logits_scaling", "1"},
+    {"lm_head_multiplier", "1"},
+    {"embedding_multiplier", "1"},
+    {"residual_multiplier", "1"},
+    {"scale_emb", "1"},
+    {"scale_depth", "1"},
+    {"dim_model_base", nullptr},
+    {"use_parallel_residual", "false"},
+    {"pretraining_tp", "1"},
 };
-
-bool IsHarmless(const Json& value, Harmless harmless) {
-  switch (harmless) {
-    case Harmless::kAbsent:
-      return false;
-    case Harmless::kFalse:
-      return value.is_boolean() && !value.get<bool>();
-    case Harmless::kZero:
-      return value.is_number() && value.get<double>() == 0.0;
-    case Harmless::kOne:
-      return value.is_number() && value.get<double>() == 1.0;
-    case Harmless::kEmpty:
-      return value.is_array() && value.empty();
-  }
-  return false;
-}
-
-const char* HarmlessText(Harmless harmless) {
-  switch (harmless) {
-    case Harmless::kAbsent:
-      return "none: the engine does not support it";
-    case Harmless::kFalse:
-      return "false";
-    case Harmless::kZero:
-      return "0";
-    case Harmless::kOne:
-      return "1";
-    case Harmless::kEmpty:
-      return "an empty list";
-  }
-  return "";
-}
 
 }  // namespace
 
 absl::Status CheckUnsupportedFields(const JsonFields& fields) {
   for (const FixedField& fixed : kFixedFields) {
     const Json* value = fields.Find(fixed.field);
-    if (value != nullptr && !IsHarmless(*value, fixed.harmless)) {
-      return fields.Unsupported(fixed.field, HarmlessText(fixed.harmless));
+    if (value == nullptr) continue;
+    if (fixed.harmless == nullptr) {
+      return fields.Unsupported(fixed.field,
+                                "none: the engine does not support it");
+    }
+    // Numbers are compared by value: 0.0 equals 0.
+    if (*value != Json::parse(fixed.harmless)) {
+      return fields.Unsupported(fixed.field, fixed.harmless);
     }
   }
   // Code that ships with a checkpoint could compute anything.

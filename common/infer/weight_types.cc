@@ -1,17 +1,19 @@
 #include "common/infer/weight_types.h"
 
+#include "common/infer/block_quants.h"
+
 namespace foretoken {
 
-const char* WeightTypeName(WeightType type) {
-  switch (type) {
-    case WeightType::kFloat32:
-      return "F32";
-    case WeightType::kFloat16:
-      return "F16";
-    case WeightType::kBFloat16:
-      return "BF16";
+std::optional<WeightType> WeightTypeFromGguf(uint32_t number) {
+  constexpr WeightType kTypes[] = {
+      WeightType::kFloat32, WeightType::kFloat16, WeightType::kQ4_0,
+      WeightType::kQ4_1,    WeightType::kQ5_0,    WeightType::kQ5_1,
+      WeightType::kQ8_0,    WeightType::kQ4_K,    WeightType::kQ5_K,
+      WeightType::kQ6_K,    WeightType::kBFloat16};
+  for (const WeightType type : kTypes) {
+    if (static_cast<uint32_t>(type) == number) return type;
   }
-  return "unknown";
+  return std::nullopt;
 }
 
 uint16_t Float16FromFloat(float value) {
@@ -54,6 +56,9 @@ void ConvertToFloat32(WeightType type, const uint8_t* data,
         std::memcpy(&bits, data + 2 * i, sizeof(bits));
         to[i] = FloatFromFloat16(bits);
       }
+      return;
+    default:
+      DequantiseBlocks(type, data, out);
       return;
   }
 }

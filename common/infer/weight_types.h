@@ -1,27 +1,54 @@
-// The number formats of stored weights, and exact conversions between them.
+// The number formats of stored weights, and conversions between them.
 //
 // Every bfloat16 and half value is a float value, so widening is exact, NaN
 // payloads and subnormals included. Narrowing rounds to nearest, ties to even.
-// Pure functions; thread-safe.
+// Quantised blocks are decoded to the floats that ggml's reference gives
+// (block_quants.h). Pure functions; thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_WEIGHT_TYPES_H_
 #define FORETOKEN_COMMON_INFER_WEIGHT_TYPES_H_
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "absl/types/span.h"
+#include "common/gguf/tensor_types.h"
 
 namespace foretoken {
 
-enum class WeightType { kFloat32, kFloat16, kBFloat16 };
+// The values are GGUF's type numbers.
+enum class WeightType : uint8_t {
+  kFloat32 = 0,
+  kFloat16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kBFloat16 = 30,
+};
 
-// Bytes of one element.
-inline int64_t WeightTypeBytes(WeightType type) {
-  return type == WeightType::kFloat32 ? 4 : 2;
+// The type with that number in a GGUF file, if it is supported.
+std::optional<WeightType> WeightTypeFromGguf(uint32_t number);
+
+// Name and block size. A block has one element except in the Q types.
+inline const GgufTensorType& WeightTypeFormat(WeightType type) {
+  return *FindGgufTensorType(static_cast<uint32_t>(type));
 }
 
-// As safetensors spells it: "F32", "F16", "BF16".
-const char* WeightTypeName(WeightType type);
+// As safetensors and GGUF spell it: "F32", "F16", "BF16", "Q4_K".
+inline const char* WeightTypeName(WeightType type) {
+  return WeightTypeFormat(type).name;
+}
+
+// Bytes of `elements` elements, which must be whole blocks.
+inline int64_t WeightTypeBytes(WeightType type, int64_t elements) {
+  const GgufTensorType& format = WeightTypeFormat(type);
+  return elements / format.block * format.block_bytes;
+}
 
 inline float FloatFromBits(uint32_t bits) {
   float value;
@@ -62,7 +89,8 @@ inline float FloatFromFloat16(uint16_t half) {
 
 uint16_t Float16FromFloat(float value);
 
-// Widens out.size() elements that start at `data`, which need not be aligned.
+// Widens out.size() elements, whole blocks, that start at `data`, which need
+// not be aligned.
 void ConvertToFloat32(WeightType type, const uint8_t* data,
                       absl::Span<float> out);
 

@@ -38,11 +38,6 @@ inline constexpr double kNodeBounds[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
 // the last.
 inline constexpr int kMaxPositions = 16;
 
-// Values of the label `drafter`.
-inline constexpr const char* kDrafters[] = {
-    "draft_model", "lookahead",     "ouroboros", "ngram_trie",
-    "crest",       "prompt_lookup", "fused"};
-
 // Served requests and RPCs.
 inline constexpr Spec kRequests = {
     "foretoken_requests_total", Kind::kCounter,

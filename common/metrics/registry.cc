@@ -3,10 +3,7 @@
 #include <exception>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "prometheus/exposer.h"
 #include "prometheus/text_serializer.h"
@@ -104,19 +101,6 @@ absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
         absl::StrCat("metrics address ", options.address, ": ", error.what()));
   }
   return result;
-}
-
-absl::StatusOr<double> SampleValue(absl::string_view page,
-                                   absl::string_view sample) {
-  for (absl::string_view line : absl::StrSplit(page, '\n')) {
-    if (!absl::ConsumePrefix(&line, sample) ||
-        !absl::ConsumePrefix(&line, " ")) {
-      continue;
-    }
-    double value = 0;
-    if (absl::SimpleAtod(line, &value)) return value;
-  }
-  return absl::NotFoundError(absl::StrCat("metrics: no sample ", sample));
 }
 
 }  // namespace foretoken::metrics

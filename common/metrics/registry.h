@@ -17,7 +17,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "common/config/flags.h"
 #include "common/metrics/catalog.h"
 #include "prometheus/counter.h"
@@ -110,12 +109,6 @@ class Exposer {
   std::unique_ptr<prometheus::Exposer> exposer_;
   int port_ = 0;
 };
-
-// The value of one sample in a /metrics page: `sample` is the name with its
-// labels, `a_total{code="OK"}`. NotFound if the page has none. For tests and
-// tools.
-absl::StatusOr<double> SampleValue(absl::string_view page,
-                                   absl::string_view sample);
 
 }  // namespace foretoken::metrics
 

@@ -25,13 +25,6 @@ int BinOf(float distance) {  // >= 0; may be infinite
              : kBins - 1;
 }
 
-// Moves the best `count` candidates of [begin, end) to its front.
-void Partition(std::vector<Candidate>& all, size_t begin, size_t count) {
-  if (begin + count >= all.size()) return;
-  std::nth_element(all.begin() + begin, all.begin() + begin + count, all.end(),
-                   ComesBefore);
-}
-
 // Keeps the shortest prefix, in sort order, whose probability reaches top_p.
 // `kept` holds the survivors of top-k (or all candidates of non-zero weight).
 void ApplyTopP(float max_logit, const SamplingParams& params,
@@ -132,8 +125,10 @@ void SelectTopK(absl::Span<const float> logits, int32_t k,
   for (TokenId id = 0; id < size; ++id) {
     if (bin_of(logits[id]) <= edge) kept.push_back({logits[id], id});
   }
-  Partition(kept, 0, k);
-  kept.resize(k);
+  if (static_cast<size_t>(k) < kept.size()) {
+    std::nth_element(kept.begin(), kept.begin() + k, kept.end(), ComesBefore);
+    kept.resize(k);
+  }
 }
 
 void SelectTopKSorted(absl::Span<const float> logits, int32_t k,

@@ -1,7 +1,5 @@
 #include "common/sampling/sampling_params.h"
 
-#include <cmath>
-
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -15,11 +13,17 @@ absl::Status Bad(absl::string_view field, const std::string& value,
       absl::StrCat(field, " is ", value, ", want ", want));
 }
 
-// isfinite catches NaN and infinities, however the comparison treats them.
-absl::Status CheckFloat(absl::string_view field, float value, bool in_range,
-                        absl::string_view want) {
-  if (in_range && std::isfinite(value)) return absl::OkStatus();
-  return Bad(field, absl::StrCat(value), want);
+// Includes both ends. The negated comparison also refuses NaN.
+absl::Status CheckFloat(absl::string_view field, float value, float min,
+                        float max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return Bad(field, absl::StrCat(value), absl::StrCat(min, "..", max));
+}
+
+absl::Status CheckAboveZero(absl::string_view field, float value, float max) {
+  if (value > 0.0f && value <= max) return absl::OkStatus();
+  return Bad(field, absl::StrCat(value),
+             absl::StrCat("above 0 and up to ", max));
 }
 
 absl::Status CheckTokens(absl::string_view field, size_t size,
@@ -46,30 +50,21 @@ absl::Status CheckTokens(absl::string_view field, size_t size,
 }  // namespace
 
 absl::Status SamplingParams::Validate(int32_t vocab_size) const {
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckFloat("temperature", temperature,
-                 temperature >= 0.0f && temperature <= 100.0f, "0..100"));
+  FORETOKEN_RETURN_IF_ERROR(CheckFloat("temperature", temperature, 0, 100));
   if (top_k < 0) return Bad("top_k", absl::StrCat(top_k), "0 (off) or more");
-  FORETOKEN_RETURN_IF_ERROR(CheckFloat(
-      "top_p", top_p, top_p > 0.0f && top_p <= 1.0f, "above 0 and up to 1"));
+  FORETOKEN_RETURN_IF_ERROR(CheckAboveZero("top_p", top_p, 1));
+  FORETOKEN_RETURN_IF_ERROR(CheckFloat("min_p", min_p, 0, 1));
   FORETOKEN_RETURN_IF_ERROR(
-      CheckFloat("min_p", min_p, min_p >= 0.0f && min_p <= 1.0f, "0..1"));
+      CheckAboveZero("repetition_penalty", repetition_penalty, 100));
   FORETOKEN_RETURN_IF_ERROR(
-      CheckFloat("repetition_penalty", repetition_penalty,
-                 repetition_penalty > 0.0f && repetition_penalty <= 100.0f,
-                 "above 0 and up to 100"));
-  FORETOKEN_RETURN_IF_ERROR(CheckFloat(
-      "presence_penalty", presence_penalty,
-      presence_penalty >= -2.0f && presence_penalty <= 2.0f, "-2..2"));
-  FORETOKEN_RETURN_IF_ERROR(CheckFloat(
-      "frequency_penalty", frequency_penalty,
-      frequency_penalty >= -2.0f && frequency_penalty <= 2.0f, "-2..2"));
+      CheckFloat("presence_penalty", presence_penalty, -2, 2));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckFloat("frequency_penalty", frequency_penalty, -2, 2));
   std::vector<TokenId> biased;
   for (const auto& [token, bias] : logit_bias) {
     biased.push_back(token);
-    FORETOKEN_RETURN_IF_ERROR(
-        CheckFloat(absl::StrCat("logit_bias of token ", token), bias,
-                   bias >= -100.0f && bias <= 100.0f, "-100..100"));
+    FORETOKEN_RETURN_IF_ERROR(CheckFloat(
+        absl::StrCat("logit_bias of token ", token), bias, -100, 100));
   }
   FORETOKEN_RETURN_IF_ERROR(
       CheckTokens("logit_bias", biased.size(), biased, vocab_size));

@@ -67,7 +67,7 @@ class VerifierServer::Stream final
   }
   void OnClosed(const absl::Status& status) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    protocol_.OnRefused(status);
+    protocol_.OnFailed(status);
   }
   std::string LogName(const absl::Status&) const override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

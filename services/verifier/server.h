@@ -54,8 +54,8 @@ class VerifierServer final : public v1::Verifier::CallbackService,
   // Unavailable while draining.
   absl::StatusOr<VerifierInfo> Info();
 
-  // For sessions that come past the streams, in the same process. Unavailable
-  // while draining, ResourceExhausted over max_streams.
+  // For sessions in the same process, which have no stream. Unavailable while
+  // draining, ResourceExhausted over max_streams.
   absl::Status AdmitStream() { return streams_.Admit(); }
   void StreamDone() { streams_.Release(); }  // of one that was admitted
   void StreamFailed(absl::StatusCode code) { metrics_.OnFailed(code); }
@@ -66,7 +66,8 @@ class VerifierServer final : public v1::Verifier::CallbackService,
   const VerifierServerOptions options_;
   EngineMetrics metrics_;
   rpc::StreamServer streams_;
-  EngineVerifySessions sessions_;  // last: it tells sessions when it stops
+  // Last: its destructor fails the sessions that are left.
+  EngineVerifySessions sessions_;
 };
 
 }  // namespace foretoken::verifier

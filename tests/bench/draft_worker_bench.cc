@@ -181,12 +181,12 @@ class Bench {
     PhrasePoolOptions pool;
     pool.phrase_tokens = PhraseTokens(spec);
     pool_ = std::make_unique<PhrasePool>(pool);
-    const draft_worker::ModeTotals before = draft_->totals().modes;
+    const draft_worker::ModeTotals before = draft_->snapshot().totals.modes;
     Score score;
     for (size_t i = 0; i < prompts_.size(); ++i) {
       FORETOKEN_RETURN_IF_ERROR(RunPrompt(spec, i, score));
     }
-    AddTotals(draft_->totals().modes, before, score.pool);
+    AddTotals(draft_->snapshot().totals.modes, before, score.pool);
     return score;
   }
 
@@ -268,15 +268,15 @@ class Bench {
   absl::StatusOr<DraftAnswer> Draft(SessionId key, const DraftRound& round,
                                     Score& score) {
     if (key < 0) return DraftAnswer();
-    const draft_worker::DraftEngineTotals before = draft_->totals();
+    const draft_worker::DraftEngineTotals before = draft_->snapshot().totals;
     const Stopwatch watch(score.draft_time, score.cpu_time);
     FORETOKEN_RETURN_IF_ERROR(draft_->Submit(key, round));
     while (true) {
       draft_worker::DraftReport report = draft_->RunPass();
       for (const auto& failure : report.failures) return failure.status;
       if (report.answers.empty()) continue;
-      score.draft_passes += draft_->totals().passes - before.passes;
-      score.draft_rows += draft_->totals().rows - before.rows;
+      score.draft_passes += draft_->snapshot().totals.passes - before.passes;
+      score.draft_rows += draft_->snapshot().totals.rows - before.rows;
       score.nodes += report.answers[0].answer.tree.size();
       return std::move(report.answers[0].answer);
     }

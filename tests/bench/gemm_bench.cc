@@ -12,8 +12,8 @@
 
 #include "benchmark/benchmark.h"
 #include "common/base/check.h"
+#include "common/base/huge_buffer.h"
 #include "common/infer/cpu/cpu_isa.h"
-#include "common/infer/cpu/huge_buffer.h"
 #include "common/infer/cpu/ops.h"
 
 #if FORETOKEN_HAVE_DNNL

@@ -33,6 +33,7 @@
 #include "services/verifier/config.h"
 #include "tests/bench/ping_pong.h"
 #include "tests/integration/cluster.h"
+#include "tests/support/metric_samples.h"
 
 namespace foretoken::bench {
 namespace {

@@ -174,7 +174,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FORETOKEN_CHECK(output.ends == (protocol.ended() ? 1 : 0));
     FORETOKEN_CHECK(!protocol.ended() || !engine.open);
   }
-  protocol.OnDisconnect();
+  protocol.OnFailed(absl::CancelledError("the client is gone"));
   FORETOKEN_CHECK(output.ends == 1 && !engine.open);
   return 0;
 }

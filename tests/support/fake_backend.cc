@@ -85,6 +85,16 @@ absl::Status FakeBackend::Reserve(SessionId session, int64_t length) {
   return cache_.Reserve(session, length);
 }
 
+absl::Status FakeBackend::Truncate(SessionId id, int64_t length) {
+  FORETOKEN_RETURN_IF_ERROR(cache_.Truncate(
+      id, length, [](int32_t, int32_t, int32_t) { return absl::OkStatus(); }));
+  Session& session = sessions_[id];
+  session.committed.resize(length);
+  session.rows.clear();
+  session.may_commit = false;
+  return absl::OkStatus();
+}
+
 std::vector<TokenId> FakeBackend::PathOf(const Session& session, int32_t row) {
   std::vector<TokenId> path;
   for (; row != kRootParent; row = session.rows[row].parent) {

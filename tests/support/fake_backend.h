@@ -50,6 +50,7 @@ class FakeBackend final : public Backend {
   absl::Status Close(SessionId session) override;
   absl::StatusOr<int64_t> CommittedLength(SessionId session) const override;
   absl::Status Reserve(SessionId session, int64_t length) override;
+  absl::Status Truncate(SessionId session, int64_t length) override;
   absl::Status Forward(absl::Span<const PassSession> pass,
                        PassResult& result) override;
   absl::Status Commit(SessionId session,

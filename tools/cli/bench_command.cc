@@ -52,6 +52,7 @@ absl::Status RunEngine(EngineOptions options) {
 void AddEngine(CLI::App& bench, Run& run) {
   CLI::App* engine = bench.add_subcommand(
       "engine", "The cost of a forward pass by its number of rows.");
+  engine->option_defaults()->always_capture_default();
   auto options = std::make_shared<EngineOptions>();
   BackendOptions& backend = options->backend;
   engine->add_option("--model", backend.model, "Model directory");
@@ -61,38 +62,30 @@ void AddEngine(CLI::App& bench, Run& run) {
                    ", or d_model=2048,layers=12,heads=32,"
                    "kv_heads=4,d_ff=5632,vocab=32000"));
   engine->add_option("--backend", backend.backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   engine->add_option("--device", backend.device, "GPU index")
-      ->check(CLI::Range(0, 1023))
-      ->capture_default_str();
+      ->check(CLI::Range(0, 1023));
   engine->add_option("--precision", backend.precision, "fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"fp32", "bf16"}));
   engine->add_option("--threads", backend.threads, "0: all processors")
-      ->check(CLI::Range(0, ThreadPool::kMaxThreads))
-      ->capture_default_str();
+      ->check(CLI::Range(0, ThreadPool::kMaxThreads));
   engine
       ->add_option("--contexts", options->bench.contexts,
                    "Tokens committed before the pass")
       ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
+      ->check(CLI::Range(0, 1 << 20));
   engine->add_option("--rows", options->bench.rows, "Rows per pass")
       ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 4096));
   engine->add_option("--batch", options->batches,
                      "Also time passes of many sessions, at the last context: "
                      "SESSIONSxROWS,...");
   engine
       ->add_option("--prefill", options->bench.prefill_rows,
                    "Prompt rows per pass")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 4096));
   engine->add_option("--repeats", options->bench.repeats, "Runs of each pass")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 1000));
   engine->add_flag("--json", options->json, "One JSON object on stdout");
   engine->callback(
       [options, &run] { run = [options] { return RunEngine(*options); }; });

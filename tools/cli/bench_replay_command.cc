@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeRandom(
   backend.precision = options.precision;
   backend.threads = options.threads;
   backend.max_rows = std::max(backend.max_rows, options.max_tree_nodes + 1);
-  backend.max_backend_sessions = 2;
+  backend.max_sessions = 2;
   backend.prefix_reuse = false;  // every turn pays for its own prefill
   return MakeBackend(backend);
 }

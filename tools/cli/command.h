@@ -22,7 +22,9 @@ void AddConvertCommand(CLI::App& app, Run& run);
 void AddCrestCommand(CLI::App& app, Run& run);
 void AddGenerateCommand(CLI::App& app, Run& run);
 void AddHealthCommand(CLI::App& app, Run& run);
+void AddInspectCommand(CLI::App& app, Run& run);
 void AddPriorCommand(CLI::App& app, Run& run);
+void AddQuantizeCommand(CLI::App& app, Run& run);
 void AddReplayCommand(CLI::App& app, Run& run);
 void AddTokenizeCommands(CLI::App& app, Run& run);
 

@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/base/huge_buffer.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
 #include "common/infer/cpu/cpu_isa.h"
-#include "common/infer/cpu/huge_buffer.h"
 
 namespace foretoken::cli {
 namespace {
@@ -110,8 +110,8 @@ class EngineBench {
   absl::StatusOr<SessionId> OpenAt(int64_t context);
   absl::StatusOr<double> TimePass(absl::Span<const SessionId> sessions,
                                   int32_t rows, RowOutputs outputs);
-  absl::Status OpenPasses();
-  absl::Status OpenBatches();
+  absl::Status OpenPasses(int64_t context, absl::Span<const int32_t> rows,
+                          int32_t sessions, bool batch);
   absl::Status Repeat(int repeat, SessionId empty);
   absl::Status MeasureYardstick();
   bool Fits(int64_t context, int32_t rows) const;
@@ -169,34 +169,21 @@ bool EngineBench::Fits(int64_t context, int32_t rows) const {
   return false;
 }
 
+// Opens `sessions` sessions and times passes over them of every count of rows.
 // Reserves the rows' KV pages before timing, as a service does.
-absl::Status EngineBench::OpenPasses() {
-  const int32_t most =
-      *std::max_element(options_.rows.begin(), options_.rows.end());
-  for (const int64_t context : options_.contexts) {
-    if (!Fits(context, most)) continue;
+absl::Status EngineBench::OpenPasses(int64_t context,
+                                     absl::Span<const int32_t> rows,
+                                     int32_t sessions, bool batch) {
+  const int32_t most = *std::max_element(rows.begin(), rows.end());
+  if (!Fits(context, most)) return absl::OkStatus();
+  std::vector<SessionId> opened;
+  for (int32_t s = 0; s < sessions; ++s) {
     FORETOKEN_ASSIGN_OR_RETURN(const SessionId session, OpenAt(context));
     FORETOKEN_RETURN_IF_ERROR(backend_->Reserve(session, context + most));
-    for (const int32_t rows : options_.rows) {
-      passes_.push_back({context, rows, {session}, {}, false});
-    }
+    opened.push_back(session);
   }
-  return absl::OkStatus();
-}
-
-absl::Status EngineBench::OpenBatches() {
-  if (options_.contexts.empty()) return absl::OkStatus();
-  const int64_t context = options_.contexts.back();
-  for (const EngineBenchOptions::Batch& batch : options_.batches) {
-    if (!Fits(context, batch.rows)) continue;
-    PassTimes pass{context, batch.rows, {}, {}, true};
-    for (int32_t s = 0; s < batch.sessions; ++s) {
-      FORETOKEN_ASSIGN_OR_RETURN(const SessionId session, OpenAt(context));
-      FORETOKEN_RETURN_IF_ERROR(
-          backend_->Reserve(session, context + batch.rows));
-      pass.sessions.push_back(session);
-    }
-    passes_.push_back(std::move(pass));
+  for (const int32_t count : rows) {
+    passes_.push_back({context, count, opened, {}, batch});
   }
   return absl::OkStatus();
 }
@@ -247,8 +234,14 @@ absl::Status EngineBench::Run() {
   if (copies == 0.0) {
     FORETOKEN_ASSIGN_OR_RETURN(reads_, ReadBandwidth::Create(options_.threads));
   }
-  FORETOKEN_RETURN_IF_ERROR(OpenPasses());
-  FORETOKEN_RETURN_IF_ERROR(OpenBatches());
+  for (const int64_t context : options_.contexts) {
+    FORETOKEN_RETURN_IF_ERROR(OpenPasses(context, options_.rows, 1, false));
+  }
+  for (const EngineBenchOptions::Batch& batch : options_.batches) {
+    if (options_.contexts.empty()) break;
+    FORETOKEN_RETURN_IF_ERROR(OpenPasses(options_.contexts.back(), {batch.rows},
+                                         batch.sessions, true));
+  }
   if (passes_.empty()) {
     return absl::InvalidArgumentError(
         "bench engine: every context is too long");

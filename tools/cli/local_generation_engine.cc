@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
   backend.device = flags.device;
   backend.precision = flags.precision;
   backend.threads = flags.threads;
-  backend.max_backend_sessions = 1;
+  backend.max_sessions = 1;
   backend.kv_cache_tokens = tokens;
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> made,
                              MakeBackend(backend));

@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
   backend.device = flags.device;
   backend.precision = flags.precision;
   backend.threads = flags.threads;
-  backend.max_backend_sessions = 1;
+  backend.max_sessions = 1;
   config.draft_model = flags.draft_model;
   config.prior = flags.prior;
   config.crest = flags.crest;

@@ -14,7 +14,9 @@ int main(int argc, char** argv) {
   foretoken::cli::AddHealthCommand(app, run);
 #endif
   foretoken::cli::AddTokenizeCommands(app, run);
+  foretoken::cli::AddInspectCommand(app, run);
   foretoken::cli::AddConvertCommand(app, run);
+  foretoken::cli::AddQuantizeCommand(app, run);
   foretoken::cli::AddBenchCommand(app, run);
   foretoken::cli::AddReplayCommand(app, run);
   foretoken::cli::AddCrestCommand(app, run);

@@ -85,7 +85,8 @@ void AddLineCommand(CLI::App& app, Run& run, const char* name,
   CLI::App* command = app.add_subcommand(name, description);
   command
       ->add_option("--tokenizer", *path,
-                   "model directory, tokenizer.json[.gz] or tokenizer.model")
+                   "model directory, GGUF file, tokenizer.json[.gz] or "
+                   "tokenizer.model")
       ->required();
   command->callback([path, convert, &run] {
     run = [path, convert]() -> absl::Status {

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -19,90 +18,57 @@
 #include "common/infer/cpu/cpu_model.h"
 #include "common/infer/cpu/kv_store.h"
 #include "common/infer/cpu/ops_probe.h"
-#include "common/infer/kv_cache.h"
 #include "common/infer/numerics.h"
-#include "common/infer/pass_paths.h"
-#include "common/infer/pass_plan.h"
+#include "common/infer/planned_backend.h"
 #include "common/sampling/sampler.h"
 
 namespace foretoken {
 namespace {
 
-// Raised with every change of the kernels that may change a bit of output.
+// Increment with every change of the kernels that may change a bit of output.
 constexpr int kKernelVersion = 1;
 
-class CpuBackend : public Backend {
+std::string Fingerprint(const CpuModel& model, const CpuOps& ops) {
+  return absl::StrFormat(
+      "cpu;kernel=%d;isa=%s;precision=%s;block=%d;probe=%s;config=%s;"
+      "weights=%s",
+      kKernelVersion, ops.name,
+      model.precision() == Precision::kBFloat16 ? "bf16" : "fp32", kAttendKeys,
+      ProbeOps(ops, model.config()), ShortDigest(NumericConfig(model.config())),
+      model.weights_digest());
+}
+
+class CpuBackend : public PlannedBackend {
  public:
   CpuBackend(CpuModel model, const CpuOps& ops, const CpuOptions& options,
              std::unique_ptr<ThreadPool> pool, KvStore store, int64_t pages)
-      : model_(std::move(model)),
+      : PlannedBackend(model.config(), Fingerprint(model, ops), options, pages),
+        model_(std::move(model)),
         ops_(ops),
-        options_(options),
         pool_(std::move(pool)),
         store_(std::move(store)),
-        cache_({pages, options.max_sessions, options.prefix_reuse}),
         scratch_(pool_->threads()) {}
 
   absl::Status Init() {
     FORETOKEN_ASSIGN_OR_RETURN(
-        forward_,
-        CpuForward::Create(model_, ops_, store_, *pool_, options_.max_rows));
-    fingerprint_ = absl::StrFormat(
-        "cpu;kernel=%d;isa=%s;precision=%s;block=%d;probe=%s;config=%s;"
-        "weights=%s",
-        kKernelVersion, ops_.name,
-        model_.precision() == Precision::kBFloat16 ? "bf16" : "fp32",
-        kAttendKeys, ProbeOps(ops_, model_.config()),
-        ShortDigest(NumericConfig(model_.config())), model_.weights_digest());
+        forward_, CpuForward::Create(model_, ops_, store_, *pool_, max_rows()));
     return absl::OkStatus();
   }
 
-  const ModelConfig& config() const override { return model_.config(); }
-  std::string numerics_fingerprint() const override { return fingerprint_; }
-  int32_t max_rows() const override { return options_.max_rows; }
-  KvUsage kv_usage() const override { return cache_.usage(); }
   int64_t weight_bytes_per_pass() const override {
     return model_.bytes_per_pass();
   }
 
-  absl::StatusOr<OpenedSession> Open(
-      absl::string_view cache_scope,
-      absl::Span<const TokenId> prompt) override {
-    return cache_.Open(cache_scope, prompt);
-  }
-
-  absl::Status Close(SessionId session) override {
-    last_pass_.erase(session);
-    return cache_.Close(session);
-  }
-
-  absl::StatusOr<int64_t> CommittedLength(SessionId session) const override {
-    return cache_.CommittedLength(session);
-  }
-
-  absl::Status Reserve(SessionId session, int64_t length) override {
-    if (length > model_.config().max_positions) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("session %d: %d tokens, the model's limit is %d",
-                          session, length, model_.config().max_positions));
-    }
-    return cache_.Reserve(session, length);
-  }
-
-  absl::Status Forward(absl::Span<const PassSession> pass,
-                       PassResult& result) override;
-  absl::Status Commit(SessionId session,
-                      absl::Span<const int32_t> rows) override;
-  absl::StatusOr<absl::Span<const float>> Logits(SessionId session,
-                                                 int32_t row) override;
+ protected:
+  absl::Status RunPlan(
+      absl::Span<const PassSession> pass,
+      std::vector<std::vector<SampledToken>>& outputs) override;
+  absl::Status CommitRows(int32_t index, absl::Span<const int32_t> rows,
+                          absl::Span<const int32_t> pages) override;
+  absl::Status CopyPage(int32_t from, int32_t to, int32_t tokens) override;
+  absl::StatusOr<absl::Span<const float>> OutputLogits(int32_t output) override;
 
  private:
-  struct LastPass {
-    int32_t index = 0;  // into plan_.sessions
-    bool committed = false;
-  };
-
-  absl::Status Draw(absl::Span<const PassSession> pass, PassResult& result);
   SampledToken DrawOne(const PassSession& source, int32_t row,
                        absl::Span<const float> logits, int thread);
 
@@ -114,66 +80,37 @@ class CpuBackend : public Backend {
 
   const CpuModel model_;
   const CpuOps& ops_;
-  const CpuOptions options_;
   const std::unique_ptr<ThreadPool> pool_;
   KvStore store_;
-  KvCache cache_;
   std::unique_ptr<CpuForward> forward_;
-  std::string fingerprint_;
   std::vector<DrawScratch> scratch_;
-  PassPlan plan_;
-  absl::flat_hash_map<SessionId, LastPass> last_pass_;
 };
 
-absl::Status CpuBackend::Forward(absl::Span<const PassSession> pass,
-                                 PassResult& result) {
-  last_pass_.clear();
-  result.outputs.clear();
-  FORETOKEN_RETURN_IF_ERROR(
-      plan_.Build(pass, model_.config(), cache_, options_.max_rows));
-  if (plan_.rows.empty()) return absl::OkStatus();
-  FORETOKEN_RETURN_IF_ERROR(forward_->Run(plan_));
-  FORETOKEN_RETURN_IF_ERROR(Draw(pass, result));
-  for (size_t s = 0; s < plan_.sessions.size(); ++s) {
-    last_pass_[plan_.sessions[s].id] = {static_cast<int32_t>(s), false};
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CpuBackend::Draw(absl::Span<const PassSession> pass,
-                              PassResult& result) {
-  std::atomic<int32_t> not_a_number = -1;  // a row without a number
-  result.outputs.resize(pass.size());
-  for (size_t s = 0; s < pass.size(); ++s) {
-    result.outputs[s].resize(plan_.sessions[s].outputs);
-  }
-  const int64_t total = static_cast<int64_t>(plan_.output_rows.size());
+absl::Status CpuBackend::RunPlan(
+    absl::Span<const PassSession> pass,
+    std::vector<std::vector<SampledToken>>& outputs) {
+  FORETOKEN_RETURN_IF_ERROR(forward_->Run(plan()));
+  std::atomic<int32_t> without_number = -1;  // a row whose logits are all NaN
+  const int64_t total = static_cast<int64_t>(plan().output_rows.size());
   for (int64_t first = 0; first < total; first += CpuForward::kLogitRows) {
     const int64_t count =
         std::min<int64_t>(CpuForward::kLogitRows, total - first);
     forward_->ComputeLogits(first, count);
     pool_->ParallelForThreads(count, [&](int64_t i, int thread) {
-      const int32_t row = plan_.output_rows[first + i];
-      const int32_t s = plan_.rows[row].session;
-      const int32_t local = row - plan_.sessions[s].first_row;
+      const int32_t row = plan().output_rows[first + i];
+      const int32_t s = plan().rows[row].session;
+      const PlanSession& session = plan().sessions[s];
       const absl::Span<const float> logits = forward_->logits(i);
-      SampledToken& drawn =
-          result.outputs[s][first + i - plan_.sessions[s].first_output];
-      drawn = DrawOne(pass[s], local, logits, thread);
+      SampledToken& drawn = outputs[s][first + i - session.first_output];
+      drawn = DrawOne(pass[s], row - session.first_row, logits, thread);
       // NaN is never preferred: where it is drawn there was nothing else.
       if (std::isnan(logits[drawn.token])) {
-        not_a_number.store(row, std::memory_order_relaxed);
+        without_number.store(row, std::memory_order_relaxed);
       }
     });
   }
-  const int32_t row = not_a_number.load(std::memory_order_relaxed);
-  if (row < 0) return absl::OkStatus();
-  result.outputs.clear();
-  const PlanSession& session = plan_.sessions[plan_.rows[row].session];
-  return absl::DataLossError(
-      absl::StrFormat("session %d: the model's logits of row %d are not "
-                      "numbers",
-                      session.id, row - session.first_row));
+  const int32_t row = without_number.load(std::memory_order_relaxed);
+  return row < 0 ? absl::OkStatus() : NoNumbers(row);
 }
 
 SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
@@ -188,79 +125,29 @@ SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
   return source.sampling->Sample(logits, scratch.path, scratch.sampling);
 }
 
-absl::Status CpuBackend::Commit(SessionId session,
-                                absl::Span<const int32_t> rows) {
-  FORETOKEN_ASSIGN_OR_RETURN(const int64_t length,
-                             cache_.CommittedLength(session));
-  const auto last = last_pass_.find(session);
-  if (last == last_pass_.end() || last->second.committed) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "session %d: nothing to commit, %s", session,
-        last == last_pass_.end() ? "it was not in the last pass"
-                                 : "its rows were committed before"));
-  }
-  const PlanSession& planned = plan_.sessions[last->second.index];
-  FORETOKEN_RETURN_IF_ERROR(CheckPath(plan_, planned, rows));
-  FORETOKEN_RETURN_IF_ERROR(
-      cache_.Reserve(session, length + static_cast<int64_t>(rows.size())));
+absl::Status CpuBackend::CommitRows(int32_t index,
+                                    absl::Span<const int32_t> rows,
+                                    absl::Span<const int32_t> pages) {
+  const PlanSession& session = plan().sessions[index];
   std::vector<int32_t> global;
-  std::vector<TokenId> tokens;
-  for (const int32_t row : rows) {
-    global.push_back(planned.first_row + row);
-    tokens.push_back(plan_.rows[global.back()].token);
-  }
-  store_.Commit(global, length, *cache_.PageTable(session), *pool_);
-  last->second.committed = true;
-  return cache_.Append(session, tokens);
+  for (const int32_t row : rows) global.push_back(session.first_row + row);
+  store_.Commit(global, session.committed, pages, *pool_);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Span<const float>> CpuBackend::Logits(SessionId session,
-                                                           int32_t row) {
-  const auto last = last_pass_.find(session);
-  if (last == last_pass_.end()) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "session %d: no logits, it was not in the last pass", session));
-  }
-  const PlanSession& planned = plan_.sessions[last->second.index];
-  const auto found =
-      std::find(plan_.output_rows.begin(), plan_.output_rows.end(),
-                planned.first_row + row);
-  if (row < 0 || row >= planned.rows || found == plan_.output_rows.end()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "session %d: row %d was no output of the last pass", session, row));
-  }
+// Copies the whole page: the slots after `tokens` are written before they are
+// read.
+absl::Status CpuBackend::CopyPage(int32_t from, int32_t to, int32_t) {
+  store_.CopyPage(from, to);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<absl::Span<const float>> CpuBackend::OutputLogits(
+    int32_t output) {
   // Computed again: the pass keeps no more than a chunk of logits. By row
   // invariance these are the same.
-  forward_->ComputeLogits(found - plan_.output_rows.begin(), 1);
+  forward_->ComputeLogits(output, 1);
   return forward_->logits(0);
-}
-
-absl::Status CheckOptions(const CpuOptions& options) {
-  if (options.threads < 0 || options.threads > ThreadPool::kMaxThreads) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("cpu backend: threads %d, want 0..%d", options.threads,
-                        ThreadPool::kMaxThreads));
-  }
-  if (options.max_rows < 1 || options.max_rows > CpuOptions::kMaxRows) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("cpu backend: max_rows %d, want 1..%d",
-                        options.max_rows, CpuOptions::kMaxRows));
-  }
-  if (options.max_sessions < 1) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "cpu backend: max_sessions %d, want at least 1", options.max_sessions));
-  }
-  if (options.kv_cache_bytes < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("cpu backend: kv_cache_bytes %d, want at least 0",
-                        options.kv_cache_bytes));
-  }
-  if (options.kv_cache_tokens < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("cpu backend: kv_cache_tokens %d, want at least 0",
-                        options.kv_cache_tokens));
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> PageCount(const CpuOptions& options,
@@ -290,7 +177,12 @@ absl::StatusOr<int64_t> PageCount(const CpuOptions& options,
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     std::unique_ptr<ModelWeights> weights, const CpuOptions& options) {
-  FORETOKEN_RETURN_IF_ERROR(CheckOptions(options));
+  FORETOKEN_RETURN_IF_ERROR(options.Check("cpu backend"));
+  if (options.threads < 0 || options.threads > ThreadPool::kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("cpu backend: threads %d, want 0..%d", options.threads,
+                        ThreadPool::kMaxThreads));
+  }
   FORETOKEN_ASSIGN_OR_RETURN(const CpuOps* ops, SelectCpuOps(options.isa));
   const int threads =
       options.threads > 0

@@ -16,26 +16,20 @@
 #include "common/infer/backend.h"
 #include "common/infer/cpu/ops.h"
 #include "common/infer/model_weights.h"
+#include "common/infer/planned_backend.h"
 
 namespace foretoken {
 
-struct CpuOptions {
+// kv_cache_bytes 0: room for kDefaultContexts sessions of full length, at most
+// kDefaultKvBytes but no less than kv_cache_tokens. Memory is touched only as
+// it is used.
+struct CpuOptions : PlannedOptions {
   Precision precision = Precision::kBFloat16;
   // 0: as many as the machine has processors. Changes no bit of output.
   int threads = 0;
-  // Memory for committed KV, in bytes of pages; touched only as it is used.
-  // At least one page; 0: room for kDefaultContexts sessions of full length,
-  // at most kDefaultKvBytes but no less than kv_cache_tokens.
-  int64_t kv_cache_bytes = 0;
-  // Tokens of one session that the default size must hold; 0: any.
-  int64_t kv_cache_tokens = 0;
-  int32_t max_rows = 512;  // of one pass, 1..kMaxRows
-  int32_t max_sessions = 64;
-  bool prefix_reuse = true;
   // Instead of the fastest that the machine has; for tests.
-  std::optional<CpuIsa> isa;
+  std::optional<CpuIsa> isa = std::nullopt;
 
-  static constexpr int32_t kMaxRows = 16384;
   static constexpr int64_t kDefaultContexts = 8;
   static constexpr int64_t kDefaultKvBytes = int64_t{4} << 30;
 };

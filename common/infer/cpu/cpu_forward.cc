@@ -100,15 +100,20 @@ absl::Status CpuForward::Run(const PassPlan& plan) {
   return absl::OkStatus();
 }
 
+void CpuForward::ForRows(int64_t rows,
+                         absl::FunctionRef<void(int64_t, int)> body) {
+  pool_.ParallelForThreads(
+      (rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t i, int thread) {
+        const int64_t end = std::min(rows, (i + 1) * kRowsPerTask);
+        for (int64_t r = i * kRowsPerTask; r < end; ++r) body(r, thread);
+      });
+}
+
 void CpuForward::LoadRows(const PassPlan& plan) {
-  const int64_t rows = static_cast<int64_t>(plan.rows.size());
-  pool_.ParallelFor((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t i) {
-    const int64_t end = std::min(rows, (i + 1) * kRowsPerTask);
-    for (int64_t r = i * kRowsPerTask; r < end; ++r) {
-      model_.CopyEmbedding(plan.rows[r].token, hidden_.f32(r));
-      rotary_.Angles(plan.rows[r].position, angles_.f32(r),
-                     angles_.f32(r) + rotary_.half());
-    }
+  ForRows(static_cast<int64_t>(plan.rows.size()), [&](int64_t r, int) {
+    model_.CopyEmbedding(plan.rows[r].token, hidden_.f32(r));
+    rotary_.Angles(plan.rows[r].position, angles_.f32(r),
+                   angles_.f32(r) + rotary_.half());
   });
 }
 
@@ -136,12 +141,7 @@ void CpuForward::Layer(const PassPlan& plan, int32_t index) {
     std::memcpy(qkv_.f32(row) + block * kGemmColumns, tile,
                 kGemmColumns * sizeof(float));
   });
-  pool_.ParallelFor((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t i) {
-    const int64_t end = std::min(rows, (i + 1) * kRowsPerTask);
-    for (int64_t r = i * kRowsPerTask; r < end; ++r) {
-      RotateAndStore(layer, index, r);
-    }
-  });
+  ForRows(rows, [&](int64_t r, int) { RotateAndStore(layer, index, r); });
   pool_.ParallelFor(
       static_cast<int64_t>(plan.tiles.size()) * kv_heads, [&](int64_t i) {
         store_.GatherTile(plan, static_cast<int32_t>(i / kv_heads), index,
@@ -163,17 +163,13 @@ void CpuForward::Layer(const PassPlan& plan, int32_t index) {
 void CpuForward::NormRows(int64_t rows, const std::vector<float>& weight,
                           absl::Span<const int32_t> source, RowBuffer& out) {
   const int n = model_.d_model_padded();
-  pool_.ParallelForThreads(
-      (rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t i, int thread) {
-        float* normed = threads_[thread].row.data();
-        const int64_t end = std::min(rows, (i + 1) * kRowsPerTask);
-        for (int64_t r = i * kRowsPerTask; r < end; ++r) {
-          ops_.rms_norm(hidden_.f32(source.empty() ? r : source[r]),
-                        weight.data(), n, model_.config().d_model,
-                        model_.config().rms_norm_eps, normed);
-          StoreRounded(normed, n, out.row(r));
-        }
-      });
+  ForRows(rows, [&](int64_t r, int thread) {
+    float* normed = threads_[thread].row.data();
+    ops_.rms_norm(hidden_.f32(source.empty() ? r : source[r]), weight.data(), n,
+                  model_.config().d_model, model_.config().rms_norm_eps,
+                  normed);
+    StoreRounded(normed, n, out.row(r));
+  });
 }
 
 void CpuForward::StoreRounded(const float* values, int64_t n,
@@ -258,22 +254,21 @@ void CpuForward::RotateAndStore(const CpuLayer& layer, int32_t index,
   const float* sines = cosines + half;
   const float scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
   const int64_t head_bytes = n * model_.element_bytes();
-  float* head = qkv_.f32(row);
-  for (int32_t h = 0; h < config.n_heads; ++h, head += n) {
-    if (!layer.q_norm.empty()) {
-      ops_.rms_norm(head, layer.q_norm.data(), n, config.head_dim,
-                    config.rms_norm_eps, head);
+  const auto rotate = [&](float* head, const std::vector<float>& norm) {
+    if (!norm.empty()) {
+      ops_.rms_norm(head, norm.data(), n, config.head_dim, config.rms_norm_eps,
+                    head);
     }
     ops_.rope(head, cosines, sines, half);
+  };
+  float* head = qkv_.f32(row);
+  for (int32_t h = 0; h < config.n_heads; ++h, head += n) {
+    rotate(head, layer.q_norm);
     ops_.scale(head, scale, n);
   }
   uint8_t* keys = store_.ScratchKeys(index, row);
   for (int32_t h = 0; h < config.n_kv_heads; ++h, head += n) {
-    if (!layer.k_norm.empty()) {
-      ops_.rms_norm(head, layer.k_norm.data(), n, config.head_dim,
-                    config.rms_norm_eps, head);
-    }
-    ops_.rope(head, cosines, sines, half);
+    rotate(head, layer.k_norm);
     StoreRounded(head, n, keys + h * head_bytes);
   }
   StoreRounded(head, int64_t{n} * config.n_kv_heads,

@@ -17,9 +17,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/huge_buffer.h"
 #include "common/base/thread_pool.h"
 #include "common/infer/cpu/cpu_model.h"
-#include "common/infer/cpu/huge_buffer.h"
 #include "common/infer/cpu/kv_store.h"
 #include "common/infer/cpu/ops.h"
 #include "common/infer/pass_plan.h"
@@ -55,8 +55,8 @@ class CpuForward {
       const CpuModel& model, const CpuOps& ops, KvStore& store,
       ThreadPool& pool, int32_t max_rows);
 
-  // Every layer; afterwards the rows' K and V lie in the store's scratch and
-  // plan.output_rows have their final hidden state.
+  // Runs every layer. Afterwards the rows' K and V lie in the store's scratch
+  // and plan.output_rows have their final hidden state.
   absl::Status Run(const PassPlan& plan);
 
   // Logits of up to kLogitRows consecutive output rows of the last Run, from
@@ -84,6 +84,8 @@ class CpuForward {
              ThreadPool& pool);
   absl::Status Allocate(int32_t max_rows);
 
+  // Calls body(row, thread) for every row, a few rows a task.
+  void ForRows(int64_t rows, absl::FunctionRef<void(int64_t, int)> body);
   void LoadRows(const PassPlan& plan);
   void Layer(const PassPlan& plan, int32_t index);
   void PlanAttention(const PassPlan& plan);

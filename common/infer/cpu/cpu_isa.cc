@@ -7,74 +7,49 @@
 namespace foretoken {
 namespace {
 
-const char* IsaName(CpuIsa isa) {
-  switch (isa) {
-    case CpuIsa::kScalar:
-      return "scalar";
-    case CpuIsa::kAvx2:
-      return "avx2";
-    case CpuIsa::kAvx512:
-      return "avx512";
-    case CpuIsa::kAvx512Bf16:
-      return "avx512bf16";
-  }
-  return "unknown";
-}
+constexpr const char* kNames[] = {"scalar", "avx2", "avx512", "avx512bf16"};
 
-const CpuOps* OpsFor(CpuIsa isa) {
-  switch (isa) {
-    case CpuIsa::kScalar:
-      return ScalarOps();
+// The tables that this machine can run, slowest first.
+std::vector<const CpuOps*> SupportedOps() {
+  std::vector<const CpuOps*> all = {ScalarOps()};
 #if defined(__x86_64__)
-    case CpuIsa::kAvx2:
-      return Avx2Ops();
-    case CpuIsa::kAvx512:
-      return Avx512Ops();
-    case CpuIsa::kAvx512Bf16:
-      return Avx512Bf16Ops();
-#else
-    default:
-      break;
-#endif
+  // The compiler's tests include what the operating system saves.
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+    return all;
   }
-  return nullptr;
+  all.push_back(Avx2Ops());
+  if (!__builtin_cpu_supports("avx512f") ||
+      !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl")) {
+    return all;
+  }
+  all.push_back(Avx512Ops());
+  if (__builtin_cpu_supports("avx512bf16")) all.push_back(Avx512Bf16Ops());
+#endif
+  return all;
 }
 
 }  // namespace
 
 std::vector<CpuIsa> SupportedCpuIsas() {
-  std::vector<CpuIsa> isas = {CpuIsa::kScalar};
-#if defined(__x86_64__)
-  // The compiler's tests include what the operating system saves.
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
-    return isas;
-  }
-  isas.push_back(CpuIsa::kAvx2);
-  if (!__builtin_cpu_supports("avx512f") ||
-      !__builtin_cpu_supports("avx512bw") ||
-      !__builtin_cpu_supports("avx512dq") ||
-      !__builtin_cpu_supports("avx512vl")) {
-    return isas;
-  }
-  isas.push_back(CpuIsa::kAvx512);
-  if (__builtin_cpu_supports("avx512bf16")) {
-    isas.push_back(CpuIsa::kAvx512Bf16);
-  }
-#endif
+  std::vector<CpuIsa> isas;
+  for (const CpuOps* ops : SupportedOps()) isas.push_back(ops->isa);
   return isas;
 }
 
 absl::StatusOr<const CpuOps*> SelectCpuOps(std::optional<CpuIsa> isa) {
-  const std::vector<CpuIsa> supported = SupportedCpuIsas();
-  if (!isa.has_value()) return OpsFor(supported.back());
-  for (const CpuIsa have : supported) {
-    if (have == *isa) return OpsFor(have);
+  const std::vector<const CpuOps*> supported = SupportedOps();
+  if (!isa.has_value()) return supported.back();
+  for (const CpuOps* ops : supported) {
+    if (ops->isa == *isa) return ops;
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "cpu backend: this machine cannot run ", IsaName(*isa), ", it has ",
-      absl::StrJoin(supported, ", ", [](std::string* out, CpuIsa have) {
-        out->append(IsaName(have));
+      "cpu backend: this machine cannot run ", kNames[static_cast<int>(*isa)],
+      ", it has ",
+      absl::StrJoin(supported, ", ", [](std::string* out, const CpuOps* ops) {
+        out->append(ops->name);
       })));
 }
 

@@ -109,4 +109,9 @@ void KvStore::Commit(absl::Span<const int32_t> rows, int64_t begin,
   pool.ParallelFor(layers_ * kv_heads_, copy);
 }
 
+void KvStore::CopyPage(int32_t from, int32_t to) const {
+  std::memcpy(PageBlock(to, 0, 0), PageBlock(from, 0, 0),
+              layers_ * kv_heads_ * block_bytes_);
+}
+
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// KvStore: the memory of K and V: committed pages, the scratch rows of the
-// present pass, and the tiles that attention reads where the two meet.
+// KvStore: memory of K and V: committed pages, scratch rows of the current
+// pass, and the tiles that join the two for attention.
 //
 // A page holds for each layer and kv head one attention block: keys transposed,
 // [head_dim][32], then values, [32][head_dim], in the model's precision. A
@@ -14,9 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/huge_buffer.h"
 #include "common/base/thread_pool.h"
 #include "common/infer/cpu/cpu_model.h"
-#include "common/infer/cpu/huge_buffer.h"
 #include "common/infer/kv_cache.h"
 #include "common/infer/pass_plan.h"
 
@@ -51,6 +51,8 @@ class KvStore {
   // Moves scratch rows into the slots of positions begin, begin + 1, ...
   void Commit(absl::Span<const int32_t> rows, int64_t begin,
               absl::Span<const int32_t> page_table, ThreadPool& pool) const;
+
+  void CopyPage(int32_t from, int32_t to) const;
 
  private:
   uint8_t* PageBlock(int64_t page, int64_t layer, int64_t kv_head) const {

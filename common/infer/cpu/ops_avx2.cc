@@ -14,6 +14,7 @@ struct V {
   static Reg Zero() { return _mm256_setzero_ps(); }
   static Reg Set(float x) { return _mm256_set1_ps(x); }
   static Reg Load(const float* p) { return _mm256_loadu_ps(p); }
+  static Reg LoadAligned(const float* p) { return _mm256_load_ps(p); }
   static void Store(float* p, Reg x) { _mm256_storeu_ps(p, x); }
   static float First(Reg x) { return _mm256_cvtss_f32(x); }
   static Reg Add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
@@ -58,6 +59,18 @@ struct V {
         _mm256_cmpgt_epi32(_mm256_set1_epi32(count), Iota()));
     return _mm256_blendv_ps(_mm256_set1_ps(rest), x, keep);
   }
+  static Int SetInt(int32_t x) { return _mm256_set1_epi32(x); }
+  static Int LoadAlignedInt(const char* p) {
+    return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  // The lower (higher) bf16 of each pair, as fp32.
+  static Reg LowHalves(Int pairs) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+  }
+  static Reg HighHalves(Int pairs) {
+    return _mm256_castsi256_ps(
+        _mm256_and_si256(pairs, SetInt(static_cast<int32_t>(0xffff0000))));
+  }
   static Int Iota() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
   static Int AddInt(Int a, int32_t b) {
     return _mm256_add_epi32(a, _mm256_set1_epi32(b));
@@ -73,70 +86,13 @@ struct V {
   }
 };
 
-struct GemmFp32Step {
-  static constexpr int kRows = 4;
-  static constexpr int kVectors = 2;
-  using Weight = __m256;
-  using Row = __m256;
-  static Weight LoadWeight(const char* p) {
-    return _mm256_load_ps(reinterpret_cast<const float*>(p));
-  }
-  static Row Broadcast(const char* p) {
-    return _mm256_set1_ps(*reinterpret_cast<const float*>(p));
-  }
-  static V::Reg Fma(V::Reg acc, Weight w, Row x) {
-    return _mm256_fmadd_ps(x, w, acc);
-  }
-};
-
-// As in ops_avx512.cc.
-struct GemmBf16Step {
-  static constexpr int kRows = 4;
-  static constexpr int kVectors = 2;
-  struct Weight {
-    __m256 even, odd;
-  };
-  using Row = Weight;
-  static Weight Split(__m256i pairs) {
-    return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)),
-            _mm256_castsi256_ps(_mm256_and_si256(
-                pairs, _mm256_set1_epi32(static_cast<int32_t>(0xffff0000))))};
-  }
-  static Weight LoadWeight(const char* p) {
-    return Split(_mm256_load_si256(reinterpret_cast<const __m256i*>(p)));
-  }
-  static Row Broadcast(const char* p) {
-    int32_t pair;
-    __builtin_memcpy(&pair, p, sizeof(pair));
-    return Split(_mm256_set1_epi32(pair));
-  }
-  static V::Reg Fma(V::Reg acc, Weight w, Row x) {
-    acc = _mm256_fmadd_ps(x.even, w.even, acc);
-    return _mm256_fmadd_ps(x.odd, w.odd, acc);
-  }
-};
-
+constexpr int kGemmRows = 4;
 constexpr int kAttendQueries = 2;
 
 #include "common/infer/cpu/ops_simd.inc"
 
-constexpr CpuOps kOps = {
-    CpuIsa::kAvx2,
-    "avx2",
-    Gemm<GemmBf16Step>,
-    Gemm<GemmFp32Step>,
-    Attend<uint16_t>,
-    Attend<float>,
-    RmsNorm,
-    ToBf16,
-    Add,
-    Scale,
-    SwiGlu,
-    Rope,
-    ArgMax,
-    Exp,
-    StreamSum,
-};
+constexpr CpuOps kOps =
+    VectorOps<Bf16PairStep, Fp32Step<2>>(CpuIsa::kAvx2, "avx2");
 
 }  // namespace
 

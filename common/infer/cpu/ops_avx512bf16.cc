@@ -9,8 +9,8 @@ namespace {
 #include "common/infer/cpu/vector_avx512.inc"
 
 // vdpbf16ps: both products of a pair in one instruction.
-struct GemmBf16Step {
-  static constexpr int kRows = 6;
+struct Bf16DotStep {
+  static constexpr int kRows = kGemmRows;
   static constexpr int kVectors = 4;
   using Weight = __m512bh;
   using Row = __m512bh;
@@ -29,23 +29,8 @@ struct GemmBf16Step {
 
 #include "common/infer/cpu/ops_simd.inc"
 
-constexpr CpuOps kOps = {
-    CpuIsa::kAvx512Bf16,
-    "avx512bf16",
-    Gemm<GemmBf16Step>,
-    Gemm<GemmFp32Step>,
-    Attend<uint16_t>,
-    Attend<float>,
-    RmsNorm,
-    ToBf16,
-    Add,
-    Scale,
-    SwiGlu,
-    Rope,
-    ArgMax,
-    Exp,
-    StreamSum,
-};
+constexpr CpuOps kOps =
+    VectorOps<Bf16DotStep, Fp32Step<4>>(CpuIsa::kAvx512Bf16, "avx512bf16");
 
 }  // namespace
 

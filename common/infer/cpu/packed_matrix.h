@@ -12,9 +12,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "common/base/huge_buffer.h"
 #include "common/base/thread_pool.h"
 #include "common/infer/backend.h"
-#include "common/infer/cpu/huge_buffer.h"
 #include "common/infer/cpu/ops.h"
 
 namespace foretoken {

@@ -2,9 +2,9 @@
 // kernels behind DeviceEngine. Knows nothing of CUDA, so that the same code
 // runs over the engine's twin where there is no GPU.
 //
-// What a round costs in calls: one Forward. Its walk moves the KV of the path
-// that the model's own tokens take, as far as the session's pages reach, so
-// that a Commit of that path, or of a shorter one, only counts tokens.
+// A round costs one Forward call. Its walk moves the KV of the path that the
+// model's own tokens take, as far as the session's pages reach, so that a
+// Commit of that path, or of a shorter one, only counts tokens.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_CUDA_BACKEND_H_
 #define FORETOKEN_COMMON_INFER_CUDA_CUDA_BACKEND_H_
 
@@ -16,26 +16,19 @@
 #include "common/infer/backend.h"
 #include "common/infer/cuda/device_engine.h"
 #include "common/infer/model_weights.h"
+#include "common/infer/planned_backend.h"
 
 namespace foretoken {
 
-struct CudaOptions {
+// kv_cache_bytes 0: room for kDefaultContexts sessions of full length, but at
+// most half of the memory that the weights leave, so that a draft model finds
+// room beside its target. kv_cache_tokens may take all of that memory.
+struct CudaOptions : PlannedOptions {
   int32_t device = 0;
-  // Memory for committed KV, in bytes of pages: at least one page. 0: room for
-  // kDefaultContexts sessions of full length, but at most half of the memory
-  // that the weights leave, so that a draft model finds room beside its target.
-  int64_t kv_cache_bytes = 0;
-  // Tokens of one session that the default size must hold, if the whole of
-  // that memory does; 0: any.
-  int64_t kv_cache_tokens = 0;
-  int32_t max_rows = 512;  // of one pass, 1..kMaxRows
-  int32_t max_sessions = 256;
-  bool prefix_reuse = true;
-  // Of launching kernels; neither changes a bit of output.
+  // How kernels are launched; neither changes a bit of output.
   bool graphs = true;
   bool overlap = true;
 
-  static constexpr int32_t kMaxRows = 16384;
   static constexpr int64_t kDefaultContexts = 64;
 };
 

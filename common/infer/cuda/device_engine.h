@@ -1,9 +1,10 @@
-// DeviceEngine: what the GPU module does for the CUDA backend. Plain types
-// only, because the two sides are linked apart: the backend (sessions, pages,
-// plans, errors; in the main binary, without CUDA) and the engine (memory,
-// kernels, graphs; in a module library that is loaded when a GPU is asked for).
-// A second implementation, the twin (device_twin.h), runs the same index
-// arithmetic on the CPU, so that the backend is tested where there is no GPU.
+// DeviceEngine: the interface between the CUDA backend and the GPU module.
+// Plain types only, because the two sides are linked separately: the backend
+// (sessions, pages, plans, errors; in the main binary, without CUDA) and the
+// engine (memory, kernels, graphs; in a module library that is loaded when a
+// GPU is asked for). A second implementation, the twin (device_twin.h), runs
+// the same index arithmetic on the CPU, so that the backend is tested where
+// there is no GPU.
 //
 // KV memory is a list of slots, one token each, all layers. Slot
 // page * kDevicePageTokens + i is token i of a page; the slots after the last
@@ -15,8 +16,8 @@
 //
 // Rounding points: the residual stream, scores, softmax and sums are fp32;
 // inputs of every matrix product, and the K and V that are kept, are rounded to
-// the weights' type. One order of operations for each output, whatever the
-// other rows: bits of a row depend on its own path alone.
+// the weights' type. Each output has one order of operations, independent of
+// the other rows: the bits of a row depend on its own path alone.
 //
 // Owned by one thread, which makes every call.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_DEVICE_ENGINE_H_
@@ -26,8 +27,8 @@
 
 namespace foretoken {
 
-// Raised with every change of this header.
-inline constexpr uint32_t kDeviceAbi = 4;
+// Increment with every change of this header.
+inline constexpr uint32_t kDeviceAbi = 5;
 
 inline constexpr int32_t kDevicePageTokens = 32;
 inline constexpr int32_t kDeviceTopTokens = 8;
@@ -188,7 +189,7 @@ class DeviceEngine {
  public:
   virtual ~DeviceEngine() = default;
 
-  // Both once FinishWeights is done.
+  // Both valid after FinishWeights.
   virtual int64_t pages() const = 0;
   virtual int64_t weight_bytes_per_pass() const = 0;
   // Name of the device, kernel version, tile sizes: what may change a bit.
@@ -209,9 +210,11 @@ class DeviceEngine {
   virtual DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
                                DeviceWalk* walks) = 0;
 
-  // Moves KV of scratch rows of the last pass into `slots`, bit for bit. Need
-  // not be done at return, but before the next pass reads.
-  virtual DeviceStatus Commit(const int32_t* rows, const int32_t* slots,
+  // Copies KV between slots, bit for bit: `from` in pages or scratch rows of
+  // the last pass, `to` in pages, none of them in `from`; at most max_rows or a
+  // page's worth. May complete after the call returns, but before the next pass
+  // reads.
+  virtual DeviceStatus CopyKv(const int32_t* from, const int32_t* to,
                               int32_t count) = 0;
 
   // Raw logits of output `output` of the last pass, fp32, [vocab].
@@ -222,10 +225,10 @@ class DeviceEngine {
   virtual DeviceStatus MeasureCopyBandwidth(double* bytes_per_second) = 0;
 };
 
-// What the module exports, with C linkage, and nothing else. Create answers
-// UNAVAILABLE where there is no driver or no such device (cudaGetDeviceCount is
-// not success, or says 0, or the GPU is too old), UNIMPLEMENTED for a shape
-// without kernels and INVALID_ARGUMENT for an option out of bounds.
+// The module's only exports, with C linkage. Create returns UNAVAILABLE where
+// there is no driver or no such device (cudaGetDeviceCount is not success, or
+// says 0, or the GPU is too old), UNIMPLEMENTED for a shape without kernels and
+// INVALID_ARGUMENT for an option out of bounds.
 using DeviceAbiFunction = uint32_t (*)();
 using DeviceCreateFunction = DeviceStatus (*)(const DeviceShape* shape,
                                               const DeviceOptions* options,

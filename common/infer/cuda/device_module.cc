@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/status_macros.h"
 #include "common/infer/cuda/status_from_device.h"
 
 namespace foretoken {
@@ -20,7 +21,12 @@ std::string BinaryFolder() {
   return error ? "." : path.parent_path().string();
 }
 
-absl::Status NoSymbol(const std::string& path, const char* name) {
+template <typename Function>
+absl::StatusOr<Function> FindSymbol(void* library, const std::string& path,
+                                    const char* name) {
+  if (void* const symbol = dlsym(library, name); symbol != nullptr) {
+    return reinterpret_cast<Function>(symbol);
+  }
   return absl::UnavailableError(absl::StrCat(
       "GPU module ", path, ": no function ", name, ", it is another library"));
 }
@@ -47,20 +53,20 @@ absl::StatusOr<DeviceModule> DeviceModule::LoadFile(const std::string& path) {
   if (library == nullptr) {
     return absl::UnavailableError(absl::StrCat("GPU module: ", dlerror()));
   }
-  const auto abi =
-      reinterpret_cast<DeviceAbiFunction>(dlsym(library, kDeviceAbiSymbol));
-  if (abi == nullptr) return NoSymbol(path, kDeviceAbiSymbol);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const auto abi,
+      FindSymbol<DeviceAbiFunction>(library, path, kDeviceAbiSymbol));
   if (abi() != kDeviceAbi) {
     return absl::UnavailableError(absl::StrFormat(
         "GPU module %s: built for version %d of the device interface, want %d",
         path, abi(), kDeviceAbi));
   }
-  const auto create = reinterpret_cast<DeviceCreateFunction>(
-      dlsym(library, kDeviceCreateSymbol));
-  if (create == nullptr) return NoSymbol(path, kDeviceCreateSymbol);
-  const auto destroy = reinterpret_cast<DeviceDeleteFunction>(
-      dlsym(library, kDeviceDeleteSymbol));
-  if (destroy == nullptr) return NoSymbol(path, kDeviceDeleteSymbol);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const auto create,
+      FindSymbol<DeviceCreateFunction>(library, path, kDeviceCreateSymbol));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const auto destroy,
+      FindSymbol<DeviceDeleteFunction>(library, path, kDeviceDeleteSymbol));
   return DeviceModule(create, destroy);
 }
 

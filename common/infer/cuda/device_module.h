@@ -28,8 +28,8 @@ class DeviceModule {
   static absl::StatusOr<DeviceModule> Load();
   static absl::StatusOr<DeviceModule> LoadFile(const std::string& path);
 
-  // Whether there is such a GPU; errors as Create's. Before weights are loaded
-  // for it.
+  // Checks that the GPU exists, before weights are loaded for it. Errors as
+  // Create's.
   absl::Status Probe(int32_t device) const;
 
   // Unavailable where there is no driver or no such GPU; ResourceExhausted

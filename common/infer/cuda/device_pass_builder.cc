@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "common/infer/pass_paths.h"
 #include "common/sampling/sampler.h"
 
 namespace foretoken {
@@ -25,7 +24,7 @@ bool BansEnds(const SamplingParams& params) {
   return params.min_tokens > 0 && !params.end_tokens.empty();
 }
 
-// Whether anything but the largest logit can be drawn.
+// True if only the largest logit can be drawn.
 bool IsArgMax(const SamplingState& state) {
   const SamplingParams& params = state.params();
   return params.temperature == 0.0f && !state.counts_tokens() &&
@@ -115,14 +114,13 @@ void DevicePassBuilder::AddRows(const PassPlan& plan) {
 }
 
 void DevicePassBuilder::AddTiles(const PassPlan& plan) {
-  const int32_t scratch = static_cast<int32_t>(pages_ * kDevicePageTokens);
   for (const PlanTile& source : plan.tiles) {
     DeviceTile tile;
     int32_t i = 0;
     for (; i < source.committed; ++i) {
       tile.slots[i] = source.page * kDevicePageTokens + i;
     }
-    for (const int32_t row : source.rows) tile.slots[i++] = scratch + row;
+    for (const int32_t row : source.rows) tile.slots[i++] = ScratchSlot(row);
     std::fill(tile.slots + i, tile.slots + kDevicePageTokens, -1);
     tiles_.push_back(tile);
   }
@@ -133,7 +131,7 @@ void DevicePassBuilder::AddCommitSlots(const PassPlan& plan,
                                        absl::Span<const int32_t> page_table,
                                        DeviceSession& session) {
   session.commit_begin = SizeOf(commit_slots_);
-  // A walk needs one root, whose token says where to go next: no prefill.
+  // A walk starts at a single root with an output; a prefill's root has none.
   if (source.rows > 1 && rows_[source.first_row].output < 0) return;
   int64_t deepest = 0;
   for (int32_t r = source.first_row; r < source.first_row + source.rows; ++r) {

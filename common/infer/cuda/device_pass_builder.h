@@ -31,6 +31,10 @@ class DevicePassBuilder {
 
   // The slot of a session's token at `position`, which it must have a page for.
   static int32_t SlotOf(absl::Span<const int32_t> page_table, int64_t position);
+  // The slot of a global row of the present pass.
+  int32_t ScratchSlot(int32_t row) const {
+    return static_cast<int32_t>(pages_ * kDevicePageTokens) + row;
+  }
 
  private:
   void Clear();

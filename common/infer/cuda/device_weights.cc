@@ -19,17 +19,46 @@ WeightType StoredType(DeviceType type) {
                                       : WeightType::kBFloat16;
 }
 
+struct LayerTensor {
+  DeviceTensor tensor;
+  WeightTensor LayerWeights::*from;
+  bool matrix;
+  const char* name;
+};
+using enum DeviceTensor;
+constexpr LayerTensor kLayerTensors[] = {
+    {kAttentionNorm, &LayerWeights::attention_norm, false, "attention norm"},
+    {kQuery, &LayerWeights::q, true, "query matrix"},
+    {kKey, &LayerWeights::k, true, "key matrix"},
+    {kValue, &LayerWeights::v, true, "value matrix"},
+    {kQueryBias, &LayerWeights::q_bias, false, "query bias"},
+    {kKeyBias, &LayerWeights::k_bias, false, "key bias"},
+    {kValueBias, &LayerWeights::v_bias, false, "value bias"},
+    {kQueryNorm, &LayerWeights::q_norm, false, "query norm"},
+    {kKeyNorm, &LayerWeights::k_norm, false, "key norm"},
+    {kAttentionOutput, &LayerWeights::o, true, "attention output"},
+    {kAttentionOutputBias, &LayerWeights::o_bias, false,
+     "attention output bias"},
+    {kFeedForwardNorm, &LayerWeights::ffn_norm, false, "feed-forward norm"},
+    {kGate, &LayerWeights::gate, true, "gate matrix"},
+    {kUp, &LayerWeights::up, true, "up matrix"},
+    {kGateBias, &LayerWeights::gate_bias, false, "gate bias"},
+    {kUpBias, &LayerWeights::up_bias, false, "up bias"},
+    {kDown, &LayerWeights::down, true, "down matrix"},
+    {kDownBias, &LayerWeights::down_bias, false, "down bias"},
+};
+
 class Uploader {
  public:
   Uploader(DeviceType type, DeviceEngine& engine)
       : type_(type), engine_(engine) {}
 
-  // Absent tensors are left out: the shape says which there are.
+  // Skips absent tensors: the shape says which exist.
   absl::Status Matrix(DeviceTensor tensor, const char* name, int32_t layer,
                       const WeightTensor& from) {
     if (!from.present()) return absl::OkStatus();
     const bool aligned = reinterpret_cast<uintptr_t>(from.data) % 2 == 0;
-    if (from.type == StoredType(type_) && aligned) {
+    if (from.type == StoredType(type_) && aligned && from.paired_rows == 0) {
       return Send(tensor, name, layer, from.data, from);
     }
     narrow_.resize(from.size());
@@ -70,36 +99,6 @@ class Uploader {
   std::vector<uint16_t> narrow_;
 };
 
-absl::Status UploadLayer(const LayerWeights& from, int32_t i, Uploader& up) {
-  using enum DeviceTensor;
-  FORETOKEN_RETURN_IF_ERROR(
-      up.Vector(kAttentionNorm, "attention norm", i, from.attention_norm));
-  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kQuery, "query matrix", i, from.q));
-  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kKey, "key matrix", i, from.k));
-  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kValue, "value matrix", i, from.v));
-  FORETOKEN_RETURN_IF_ERROR(
-      up.Vector(kQueryBias, "query bias", i, from.q_bias));
-  FORETOKEN_RETURN_IF_ERROR(up.Vector(kKeyBias, "key bias", i, from.k_bias));
-  FORETOKEN_RETURN_IF_ERROR(
-      up.Vector(kValueBias, "value bias", i, from.v_bias));
-  FORETOKEN_RETURN_IF_ERROR(
-      up.Vector(kQueryNorm, "query norm", i, from.q_norm));
-  FORETOKEN_RETURN_IF_ERROR(up.Vector(kKeyNorm, "key norm", i, from.k_norm));
-  FORETOKEN_RETURN_IF_ERROR(
-      up.Matrix(kAttentionOutput, "attention output", i, from.o));
-  FORETOKEN_RETURN_IF_ERROR(
-      up.Vector(kAttentionOutputBias, "attention output bias", i, from.o_bias));
-  FORETOKEN_RETURN_IF_ERROR(
-      up.Vector(kFeedForwardNorm, "feed-forward norm", i, from.ffn_norm));
-  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kGate, "gate matrix", i, from.gate));
-  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kUp, "up matrix", i, from.up));
-  FORETOKEN_RETURN_IF_ERROR(
-      up.Vector(kGateBias, "gate bias", i, from.gate_bias));
-  FORETOKEN_RETURN_IF_ERROR(up.Vector(kUpBias, "up bias", i, from.up_bias));
-  FORETOKEN_RETURN_IF_ERROR(up.Matrix(kDown, "down matrix", i, from.down));
-  return up.Vector(kDownBias, "down bias", i, from.down_bias);
-}
-
 }  // namespace
 
 DeviceShape ShapeForDevice(const ModelConfig& config) {
@@ -127,9 +126,8 @@ DeviceType TypeForDevice(const ModelWeights& weights) {
   };
   bool all = half(weights.embedding()) && half(weights.output());
   for (const LayerWeights& layer : weights.layers()) {
-    for (const WeightTensor* tensor : {&layer.q, &layer.k, &layer.v, &layer.o,
-                                       &layer.gate, &layer.up, &layer.down}) {
-      all = all && half(*tensor);
+    for (const LayerTensor& entry : kLayerTensors) {
+      all = all && (!entry.matrix || half(layer.*entry.from));
     }
   }
   return all ? DeviceType::kFloat16 : DeviceType::kBFloat16;
@@ -169,7 +167,6 @@ RotaryTable MakeRotaryTable(const ModelConfig& config) {
 
 absl::Status UploadWeights(const ModelWeights& weights, DeviceType type,
                            const RotaryTable& rotary, DeviceEngine& engine) {
-  using enum DeviceTensor;
   Uploader up(type, engine);
   const ModelConfig& config = weights.config();
   FORETOKEN_RETURN_IF_ERROR(
@@ -181,7 +178,12 @@ absl::Status UploadWeights(const ModelWeights& weights, DeviceType type,
   FORETOKEN_RETURN_IF_ERROR(
       up.Vector(kFinalNorm, "final norm", 0, weights.final_norm()));
   for (int32_t i = 0; i < config.n_layers; ++i) {
-    FORETOKEN_RETURN_IF_ERROR(UploadLayer(weights.layers()[i], i, up));
+    for (const LayerTensor& entry : kLayerTensors) {
+      const WeightTensor& from = weights.layers()[i].*entry.from;
+      FORETOKEN_RETURN_IF_ERROR(
+          entry.matrix ? up.Matrix(entry.tensor, entry.name, i, from)
+                       : up.Vector(entry.tensor, entry.name, i, from));
+    }
   }
   return StatusFromDevice(
       engine.FinishWeights(rotary.cosines.data(), rotary.sines.data()),

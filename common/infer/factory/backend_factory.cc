@@ -56,13 +56,8 @@ absl::StatusOr<DeviceModule> FindGpu(const BackendOptions& options) {
 absl::StatusOr<std::unique_ptr<Backend>> MakeOnGpu(
     const BackendOptions& options, const DeviceModule& module,
     const ModelWeights& weights) {
-  CudaOptions cuda;
+  CudaOptions cuda{options};
   cuda.device = options.device;
-  cuda.kv_cache_bytes = options.kv_cache_bytes;
-  cuda.kv_cache_tokens = options.kv_cache_tokens;
-  cuda.max_rows = options.max_rows;
-  cuda.max_sessions = options.max_backend_sessions;
-  cuda.prefix_reuse = options.prefix_reuse;
   return MakeCudaBackend(
       weights,
       [&](const DeviceShape& shape, const DeviceOptions& device) {
@@ -73,15 +68,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnGpu(
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(
     const BackendOptions& options, std::unique_ptr<ModelWeights> weights) {
-  CpuOptions cpu;
+  CpuOptions cpu{options};
   cpu.precision =
       options.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
   cpu.threads = options.threads;
-  cpu.kv_cache_bytes = options.kv_cache_bytes;
-  cpu.kv_cache_tokens = options.kv_cache_tokens;
-  cpu.max_rows = options.max_rows;
-  cpu.max_sessions = options.max_backend_sessions;
-  cpu.prefix_reuse = options.prefix_reuse;
   return MakeCpuBackend(std::move(weights), cpu);
 }
 
@@ -95,7 +85,8 @@ bool MeansNoGpu(const absl::Status& status) {
 }  // namespace
 
 void BackendOptions::AddFlags(Flags& flags) {
-  flags.String("model", &model, "Model directory (Hugging Face)");
+  flags.String("model", &model,
+               "Model: a Hugging Face directory or a GGUF file");
   flags.String("random-model", &random_model,
                "Random weights instead of --model, for measurements: a named "
                "shape such as llama-3-8b, or d_model=2048,layers=12,heads=32,"
@@ -112,9 +103,9 @@ void BackendOptions::AddFlags(Flags& flags) {
   flags.Int64("kv-cache-bytes", &kv_cache_bytes, {0, int64_t{1} << 44},
               "KV cache, 0 for the engine's choice: on a GPU at most half of "
               "the memory that the weights leave");
-  flags.Int("max-rows-per-pass", &max_rows, {2, CpuOptions::kMaxRows},
+  flags.Int("max-rows-per-pass", &max_rows, {2, kMaxRows},
             "Maximum rows of a pass, all sessions together");
-  flags.Int("max-admitted-sessions", &max_backend_sessions, {1, 1 << 16},
+  flags.Int("max-admitted-sessions", &max_sessions, {1, 1 << 16},
             "Maximum number of sessions that hold KV");
   flags.Bool("prefix-reuse", &prefix_reuse,
              "Keep the KV of ended sessions for later sessions of their scope");

@@ -10,21 +10,17 @@
 #include "common/config/flags.h"
 #include "common/infer/backend.h"
 #include "common/infer/model_config.h"
+#include "common/infer/planned_backend.h"
 
 namespace foretoken {
 
-struct BackendOptions {
-  std::string model;         // a Hugging Face directory, or
+struct BackendOptions : PlannedOptions {
+  std::string model;         // a Hugging Face directory or GGUF file, or
   std::string random_model;  // the shape of random weights, for measurements
   std::string backend = "auto";
-  int32_t device = 0;                  // index of the GPU
-  std::string precision = "bf16";      // on a GPU fp16 weights stay fp16
-  int32_t threads = 0;                 // 0: all processors
-  int64_t kv_cache_bytes = 0;          // 0: the backend's choice,
-  int64_t kv_cache_tokens = 0;         // with room for a session this long
-  int32_t max_rows = 512;              // per pass
-  int32_t max_backend_sessions = 256;  // that hold KV at once
-  bool prefix_reuse = true;
+  int32_t device = 0;              // index of the GPU
+  std::string precision = "bf16";  // on a GPU fp16 weights stay fp16
+  int32_t threads = 0;             // 0: all processors
   int64_t random_seed = 1;
 
   // --model --random-model --backend --device --precision --threads

@@ -14,7 +14,7 @@ namespace foretoken::draft_worker {
 
 class ChainMode final : public DraftMode {
  public:
-  // gamma: 1..limits.max_rows.
+  // gamma: tokens of the chain, 1..limits.max_rows.
   ChainMode(int gamma, const ModeLimits& limits);
 
   // The draft model's own probability of a token estimates its acceptance.
@@ -22,23 +22,14 @@ class ChainMode final : public DraftMode {
 
   void Observe(const Observation&) override {}
   void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;
-  void Resume(const DraftRoom& room) override;
-  bool done() const override;
-  void LayOut(int32_t root, PassRows& rows) override;
+  void LayOut(int32_t root, PassRows& rows) override {
+    LayOutChain(root, rows);
+  }
   void Take(absl::Span<const SampledToken> outputs) override;
   void Finish(DraftTree& tree) override;
 
-  absl::Span<const TokenId> chain() const override { return chain_; }
-  absl::Span<const int32_t> chain_rows() const override { return rows_; }
-
  private:
-  const int gamma_;
-  const ModeLimits limits_;
-  DraftRoom room_;
-  std::vector<TokenId> chain_;
-  std::vector<float> probs_;   // of the path to each token of the chain
-  std::vector<int32_t> rows_;  // of the last pass
-  bool ended_ = false;  // by an end token, or one that may not be proposed
+  std::vector<float> probs_;  // of the path to each token of the chain
 };
 
 }  // namespace foretoken::draft_worker

@@ -1,6 +1,6 @@
-// DepthAcceptance: how often the token at a depth of the draft is accepted once
-// all before it were, learnt in the session.
-// Owned by one thread.
+// DepthAcceptance: the probability, learnt in the session, that the draft token
+// at a depth is accepted given that all tokens before it were. Owned by one
+// thread.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DEPTH_ACCEPTANCE_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DEPTH_ACCEPTANCE_H_
 
@@ -18,8 +18,8 @@ class DepthAcceptance {
   // `prior`: what is expected before anything was seen, (0, 1).
   explicit DepthAcceptance(float prior) : prior_(prior) {}
 
-  // `drafted` stood where `committed` came to stand. Depths beyond the first
-  // difference, or beyond what was committed, tell nothing.
+  // `committed` are the tokens at the positions of `drafted`. Depths beyond the
+  // first difference, or beyond `committed`, are not counted.
   void Observe(absl::Span<const TokenId> drafted,
                absl::Span<const TokenId> committed) {
     const size_t known = std::min(drafted.size(), committed.size());

@@ -11,14 +11,15 @@
 namespace foretoken::draft_worker {
 namespace {
 
-// Nodes of a draft that a round may ask for; as the verifier's largest tree.
+// Maximum nodes of a draft: those of the verifier's largest tree.
 constexpr int32_t kMaxNodes = 256;
 
-// Of a round's budget, for drafting. The rest is for a last pass that takes
-// longer than foreseen and for the answer's way: what comes late is lost whole.
+// Share of a round's budget for drafting. The rest covers a last pass that
+// takes longer than expected and the transport of the answer: a late draft is
+// lost as a whole.
 constexpr double kShareOfBudget = 0.7;
 
-// Of what a pass is expected to take, from draft to draft.
+// Decay of the expected pass time, per draft.
 constexpr double kForgetting = 0.8;
 
 absl::Status CheckTokens(absl::string_view field,
@@ -54,8 +55,8 @@ bool Knows(absl::Span<const TokenId> tokens, int32_t vocab_size) {
   });
 }
 
-// The target's parameters as far as they name tokens of the draft model: it
-// never draws the others.
+// Drops parameters that name tokens outside the draft model's vocabulary: it
+// never draws those.
 void DropForeignTokens(int32_t vocab_size, SamplingParams& params) {
   auto& bias = params.logit_bias;
   bias.erase(std::remove_if(
@@ -102,20 +103,14 @@ DraftEngine::DraftEngine(const DraftEngineOptions& options,
   }
 }
 
-int64_t DraftEngine::pool_phrases() const {
-  int64_t phrases = 0;
-  for (const auto& [id, session] : sessions_) {
-    phrases += session.mode->pool_phrases();
-  }
-  return phrases;
-}
-
 DraftSnapshot DraftEngine::snapshot() const {
   DraftSnapshot snapshot;
-  snapshot.sessions = sessions();
+  snapshot.sessions = sessions_.size();
   snapshot.kv = backend_->kv_usage();
   snapshot.totals = totals_;
-  snapshot.pool_phrases = pool_phrases();
+  for (const auto& [id, session] : sessions_) {
+    snapshot.pool_phrases += session.mode->pool_phrases();
+  }
   return snapshot;
 }
 
@@ -227,7 +222,8 @@ absl::Status DraftEngine::Learn(Session& session, const DraftRound& round) {
   return absl::OkStatus();
 }
 
-// The last pass was this session's draft: what was accepted of it stays.
+// Keeps the KV of the accepted part of the session's draft if that was the last
+// pass.
 absl::Status DraftEngine::KeepAccepted(Session& session,
                                        const DraftRound& round,
                                        bool follows_draft) {
@@ -249,7 +245,7 @@ absl::Status DraftEngine::KeepAccepted(Session& session,
   }
   const absl::Status committed = session.Commit(text, accepted);
   if (committed.ok()) totals_.kept_rows += accepted;
-  // Short of pages: they are rows of the next pass, which will say so.
+  // Short of pages: the tokens become rows of the next pass, which reports it.
   return absl::IsResourceExhausted(committed) ? absl::OkStatus() : committed;
 }
 
@@ -270,8 +266,8 @@ bool DraftEngine::HasWork() const {
   });
 }
 
-// No pass could still help: nothing is wanted, nothing can be added, or it
-// would come too late.
+// True if no further pass would help: nothing is wanted, nothing can be added,
+// or the answer would be late.
 bool DraftEngine::IsDue(const Session& session) const {
   const PendingDraft& draft = *session.draft;
   return session.muted || draft.max_nodes == 0 || session.mode->done() ||
@@ -285,8 +281,7 @@ void DraftEngine::AnswerReady(DraftReport& report) {
 }
 
 void DraftEngine::Answer(Session& session, DraftReport& report) {
-  // Where passes are thought too long to begin one, only a pass can tell that
-  // they have become shorter.
+  // While the estimate forbids a pass, no pass can correct it: let it decay.
   session.pass_time[kind_of_pass()] *= kForgetting;
   DraftReport::Answer& answer = report.answers.emplace_back();
   answer.session = session.id;
@@ -308,7 +303,7 @@ absl::Status DraftEngine::SettleHeld() {
     const int32_t text = *session.held_rows;
     session.held_rows.reset();
     const absl::Status committed = session.Commit(text, 0);
-    // Without room the text stays to be read.
+    // Short of pages: the text stays uncommitted and is read again.
     if (!committed.ok() && !absl::IsResourceExhausted(committed)) {
       return committed;
     }
@@ -323,7 +318,7 @@ void DraftEngine::NoteText() {
                                  return entry.second.reads_much(text_chunk_);
                                }));
   if (waited || !text_waits_) return;
-  // What another text cost says little of this one.
+  // The cost of an earlier text says little about this one.
   for (auto& [id, session] : sessions_) {
     session.pass_time[1] = absl::ZeroDuration();
   }
@@ -339,33 +334,29 @@ DraftReport DraftEngine::RunPass() {
   ReserveShares(plan, report);
   if (plan.empty()) return report;
 
-  if (settled.ok()) {
-    RunShares(plan, report);
-  } else {
+  RunShares(plan, settled, report);
+  return report;
+}
+
+void DraftEngine::RunShares(absl::Span<const Share> plan,
+                            const absl::Status& settled, DraftReport& report) {
+  if (!settled.ok()) {
     for (const Share& share : plan) {
       sessions_.Fail(share.session->id, Annotate(settled, "draft pass"),
                      report.failures);
     }
+    return;
   }
-  return report;
-}
-
-void DraftEngine::RunShares(absl::Span<const Share> plan, DraftReport& report) {
   PassResult outputs;
   const absl::Time start = clock_();
   const absl::Status status = Forward(plan, outputs);
   const absl::Duration took = clock_() - start;
   ++totals_.passes;
   if (absl::IsDataLoss(status) && plan.size() > 1) {
-    // Logits of one session are not numbers; the others must not pay for it.
+    // The logits of one session are not numbers: run each session alone, so
+    // that the others go on.
     for (const Share& share : plan) {
-      const absl::Status settled = SettleHeld();
-      if (settled.ok()) {
-        RunShares({&share, 1}, report);
-      } else {
-        sessions_.Fail(share.session->id, Annotate(settled, "draft pass"),
-                       report.failures);
-      }
+      RunShares({&share, 1}, SettleHeld(), report);
     }
     return;
   }
@@ -396,7 +387,7 @@ void DraftEngine::FinishShare(const Share& share, const absl::Status& status,
   totals_.rows += session.rows.size();
   totals_.text_rows += session.text_rows;
   if (absl::IsDataLoss(status) && share.drafts) {
-    Answer(session, report);  // it drafts as far as there are numbers
+    Answer(session, report);  // answers with the tokens drafted before
     return;
   }
   absl::Status done = status;

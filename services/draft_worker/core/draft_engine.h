@@ -1,8 +1,8 @@
-// DraftEngine: the draft worker without its network and without a thread:
-// sessions, continuous batching, admission by KV pages.
+// DraftEngine: the draft worker without network or thread: sessions, continuous
+// batching, admission by KV pages.
 //
 // Synchronous and deterministic: callers submit rounds, RunPass runs one
-// forward pass over whatever waits and reports what came of it. One thread owns
+// forward pass over the waiting work and reports the results. One thread owns
 // the object and drives it.
 //
 // A pass holds drafts of many sessions, oldest round first and whole, and
@@ -12,10 +12,10 @@
 // late: if its session's next round comes before another pass, the KV of the
 // accepted tokens is kept and need not be computed again.
 //
-// Drafts cost speed only: a session whose text the draft model does not know,
-// or that is longer than its context, goes on with empty drafts; one whose
-// logits are not numbers gets what was drafted before, and its batch mates do
-// not notice.
+// A failure costs only speed: a session whose text the draft model does not
+// know, or that is longer than its context, continues with empty drafts; one
+// whose logits are not numbers gets the tokens drafted before, and the rest of
+// its batch is unaffected.
 //
 // Source: continuous batching after Orca (OSDI 2022, "Iteration-level
 // scheduling").
@@ -41,8 +41,8 @@
 
 namespace foretoken::draft_worker {
 
-// What becomes of one session. Called on the engine thread, which waits: a
-// listener hands over and returns. After OnFailed nothing more comes.
+// Receives the events of one session on the engine thread, which waits: hand
+// over and return. Not called again after OnFailed.
 class EngineDraftListener {
  public:
   virtual ~EngineDraftListener() = default;
@@ -75,7 +75,7 @@ struct DraftEngineTotals {
   int64_t reused_tokens = 0;  // not computed, thanks to the prefix cache
   int64_t drafts = 0;         // answered with at least one node
   int64_t draft_tokens = 0;
-  int64_t muted = 0;  // sessions that the model cannot follow
+  int64_t muted = 0;  // sessions whose text the model cannot follow
   ModeTotals modes;
 };
 
@@ -100,7 +100,7 @@ struct DraftReport {
 
 struct DraftSnapshot : EngineNumbers {
   DraftEngineTotals totals;
-  int64_t pool_phrases = 0;
+  int64_t pool_phrases = 0;  // of all working pools
 };
 
 class DraftEngine {
@@ -131,11 +131,11 @@ class DraftEngine {
   // max_nodes 0, or in a session that cannot draft, the next one does.
   // NotFound: no such session; FailedPrecondition: a round is under way, or
   // `round` does not follow the session's text; InvalidArgument by field. Its
-  // time runs since `arrived`, if not from now.
+  // time counts from `arrived`, or from now if absent.
   absl::Status Submit(SessionId session, const DraftRound& round,
                       std::optional<absl::Time> arrived = std::nullopt);
 
-  // Frees the session, whatever it waits for. NotFound.
+  // Frees the session in any state. NotFound.
   absl::Status Close(SessionId session) { return sessions_.Remove(session); }
 
   // True if RunPass would do something.
@@ -143,22 +143,18 @@ class DraftEngine {
   // HasWork never turns true by itself.
   absl::Time NextDeadline() const { return absl::InfiniteFuture(); }
 
-  // Answers what needs no pass, else runs one forward pass. Whatever befalls a
-  // session is in the report; an error of the backend ends the sessions of the
-  // pass, DataLoss aside.
+  // Answers the rounds that need no pass; if there are none, runs one forward
+  // pass. Failures of sessions are in the report; a backend error other than
+  // DataLoss ends every session of the pass.
   DraftReport RunPass();
 
-  int32_t sessions() const { return sessions_.size(); }
-  int64_t pool_phrases() const;  // of all working pools
-  KvUsage kv_usage() const { return backend_->kv_usage(); }
-  const DraftEngineTotals& totals() const { return totals_; }
   DraftSnapshot snapshot() const;
 
  private:
   absl::Status Check(const DraftOpen& open) const;
   absl::Status Admit(Session& session, DraftOpen& open);
   void Mute(Session& session);
-  // Commits the text rows that were held back for a round which has not come.
+  // Commits the text rows that were held back for a round that has not arrived.
   absl::Status SettleHeld();
   absl::Status KeepAccepted(Session& session, const DraftRound& round,
                             bool follows_draft);
@@ -173,12 +169,14 @@ class DraftEngine {
   void Count(Session& session);
 
   void ReserveShares(std::vector<Share>& plan, DraftReport& report);
-  // One pass of `plan`, all of it laid out and reserved.
-  void RunShares(absl::Span<const Share> plan, DraftReport& report);
+  // One pass of `plan`, all of it laid out and reserved, if `settled` is OK;
+  // else its sessions fail.
+  void RunShares(absl::Span<const Share> plan, const absl::Status& settled,
+                 DraftReport& report);
   absl::Status Forward(absl::Span<const Share> plan, PassResult& result);
   absl::Status Take(const Share& share, absl::Span<const SampledToken> outputs,
                     DraftReport& report);
-  // What became of a share of a pass that ended with `status`.
+  // Handles a share of a pass that ended with `status`.
   void FinishShare(const Share& share, const absl::Status& status,
                    absl::Span<const SampledToken> outputs, DraftReport& report);
 

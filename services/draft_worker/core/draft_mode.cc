@@ -8,6 +8,39 @@
 #include "services/draft_worker/core/ouroboros_mode.h"
 
 namespace foretoken::draft_worker {
+
+void DraftMode::Begin(absl::Span<const TokenId>, const DraftRoom& room) {
+  room_ = room;
+  chain_.clear();
+  chain_rows_.clear();
+  ended_ = false;
+}
+
+bool DraftMode::done() const {
+  const int64_t length = static_cast<int64_t>(chain_.size());
+  return ended_ || length >= std::min(gamma_, room_.max_nodes) ||
+         length > room_.max_depth;
+}
+
+int32_t DraftMode::LayOutChain(int32_t root, PassRows& rows) {
+  chain_rows_.clear();
+  for (const TokenId token : chain_) {
+    root = rows.Add(token, root);
+    chain_rows_.push_back(root);
+  }
+  rows.outputs.push_back(root);
+  return root;
+}
+
+bool DraftMode::Extend(TokenId token) {
+  ended_ = token >= limits_.vocab_limit;
+  if (ended_) return false;
+  chain_.push_back(token);
+  ended_ = std::find(limits_.end_tokens.begin(), limits_.end_tokens.end(),
+                     token) != limits_.end_tokens.end();
+  return true;
+}
+
 absl::StatusOr<std::unique_ptr<DraftMode>> MakeDraftMode(
     const Mode& mode, const ModeLimits& limits,
     absl::Span<const Phrase> warm_start) {

@@ -7,9 +7,11 @@
 // token after each. The chain it has drawn so far hangs there again in every
 // pass: only committed tokens have KV of their own.
 //
-// What a mode lays out depends on its session alone, never on who shares the
-// pass: drafts of a batched session are those of a lonely one.
-// Owned by the engine thread.
+// Every mode grows one chain of tokens; modes differ in the rows beside and
+// below it.
+//
+// What a mode lays out depends on its session alone, never on the sessions that
+// share the pass: batching does not change a draft. Owned by the engine thread.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_MODE_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_MODE_H_
 
@@ -45,7 +47,8 @@ struct PassRows {
   }
 };
 
-// Of the service and its model; the same for all sessions but for end_tokens.
+// Limits of the service and its model, the same for all sessions except
+// end_tokens.
 struct ModeLimits {
   int32_t vocab_limit = 0;  // ids at or above are never proposed
   int32_t max_rows = 0;     // rows of a pass below the last committed token
@@ -54,18 +57,19 @@ struct ModeLimits {
   std::vector<TokenId> end_tokens;
 };
 
-// Of one draft.
+// Limits of one draft.
 struct DraftRoom {
   int32_t max_nodes = 0;  // of the tree
   // Rows may lie this deep below the last committed token: the model's limit.
   int64_t max_depth = 0;
 };
 
-// What was committed, against what had been drafted.
+// The tokens committed since a draft was requested, and how the draft relates
+// to them.
 struct Observation {
   absl::Span<const TokenId> committed;  // since the draft was asked for
-  // The draft built on the text that `committed` follows; else its chain says
-  // nothing about these tokens.
+  // True if the draft built on the text that `committed` follows; else its
+  // chain says nothing about these tokens.
   bool follows_draft = false;
   // The one round that lies between; nullptr where there were more, or none
   // verified a tree.
@@ -83,21 +87,24 @@ struct ModeTotals {
 
 class DraftMode {
  public:
+  // gamma: maximum tokens of the chain.
+  DraftMode(int gamma, const ModeLimits& limits)
+      : limits_(limits), gamma_(gamma) {}
   virtual ~DraftMode() = default;
 
-  // Its logprob is wanted with every token.
+  // True if the mode needs the logprob of every token.
   virtual bool wants_logprobs() const { return false; }
 
   // Learns from a round. Before Begin.
   virtual void Observe(const Observation& observation) = 0;
 
   // A new draft after `text` (not empty).
-  virtual void Begin(absl::Span<const TokenId> text, const DraftRoom& room) = 0;
-  // The same draft is asked for again, with other room; it may go on.
-  virtual void Resume(const DraftRoom& room) = 0;
+  virtual void Begin(absl::Span<const TokenId> text, const DraftRoom& room);
+  // Continues the same draft with other limits.
+  void Resume(const DraftRoom& room) { room_ = room; }
 
   // No pass could add to the draft.
-  virtual bool done() const = 0;
+  virtual bool done() const;
   // Adds this pass's rows and says which of them it reads; `root` is the row of
   // the last committed token, kRootParent where its KV is committed: the chain
   // is not empty then.
@@ -105,18 +112,35 @@ class DraftMode {
   // The draft model's tokens after the rows of the pass, by row; no token (-1)
   // after those that LayOut did not ask for.
   virtual void Take(absl::Span<const SampledToken> outputs) = 0;
-  // The tree as far as it has come, at most max_nodes of it.
+  // The tree drafted so far, at most max_nodes of it.
   virtual void Finish(DraftTree& tree) = 0;
 
   // The draft's chain, and the row that each of its tokens had in the last
   // pass, as far as they had one.
-  virtual absl::Span<const TokenId> chain() const = 0;
-  virtual absl::Span<const int32_t> chain_rows() const = 0;
+  absl::Span<const TokenId> chain() const { return chain_; }
+  absl::Span<const int32_t> chain_rows() const { return chain_rows_; }
 
-  // What the working pool gained since the last call, oldest first.
+  // Phrases that the working pool gained since the last call, oldest first.
   virtual std::vector<Phrase> TakeGained() { return {}; }
   virtual int64_t pool_phrases() const { return 0; }
   virtual ModeTotals totals() const { return {}; }
+
+ protected:
+  // Adds the chain's rows below `root` and asks for the token after it; the row
+  // of the chain's last token.
+  int32_t LayOutChain(int32_t root, PassRows& rows);
+  // Appends a token, unless it may not be proposed; that, or an end token, ends
+  // the chain. False: not appended.
+  bool Extend(TokenId token);
+
+  const ModeLimits limits_;
+  DraftRoom room_;
+  std::vector<TokenId> chain_;
+  std::vector<int32_t> chain_rows_;  // of the last pass
+  bool ended_ = false;
+
+ private:
+  const int gamma_;
 };
 
 // `draft_model` or `ouroboros`; `warm_start` phrases oldest first.

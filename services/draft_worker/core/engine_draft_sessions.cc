@@ -26,7 +26,7 @@ class EngineDraftSessions::Rounds final : public EngineDraftListener {
     session_.reset();
   }
 
-  // (An engine that stops tells all of its sessions.)
+  // Errors are ignored: an engine that stops fails all of its sessions.
   void Ask(DraftRound round) {
     absl::MutexLock lock(&mu_);
     if (std::exchange(busy_, true)) {

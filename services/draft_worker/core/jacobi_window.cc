@@ -16,10 +16,6 @@ int64_t JacobiWindow::depth() const {
   return static_cast<int64_t>(levels_[0].size() + levels_.size()) - 2;
 }
 
-int32_t JacobiWindow::rows() const {
-  return static_cast<int32_t>(levels_.size() * levels_[0].size()) - 1;
-}
-
 void JacobiWindow::Start(absl::Span<const TokenId> text) {
   FORETOKEN_CHECK(!text.empty());
   const size_t columns = width_ + phrase_tokens_ - 2;

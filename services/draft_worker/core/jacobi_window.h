@@ -32,7 +32,6 @@ class JacobiWindow {
 
   // Depth of its deepest row below the last token.
   int64_t depth() const;
-  int32_t rows() const;  // that LayOut would add now
 
   bool started() const { return !levels_.empty(); }
   // The first guesses: `text` copied from its end, over and over if it is

@@ -36,8 +36,8 @@ PhrasePoolOptions PoolOptions(const OuroborosOptions& options,
 OuroborosMode::OuroborosMode(const OuroborosOptions& options,
                              const ModeLimits& limits,
                              absl::Span<const Phrase> warm_start)
-    : options_(options),
-      limits_(limits),
+    : DraftMode(options.gamma, limits),
+      options_(options),
       pool_(PoolOptions(options, limits)),
       window_(std::max(1, options.LookaheadColumns()), options.beta),
       chain_acceptance_(kChainPrior),
@@ -113,7 +113,7 @@ void OuroborosMode::Inspire(const VerifiedTree& verified,
     target.push_back(verified.row_tokens[node + 1]);
   }
   const auto draft = absl::MakeConstSpan(chain_).first(nodes.size() - 1);
-  // What the draft model does not know cannot be a row of its passes.
+  // Tokens unknown to the draft model cannot be rows of its passes.
   if (!IsProposable(target)) return;
   int accepted = 0;
   while (accepted < static_cast<int>(draft.size()) &&
@@ -123,7 +123,8 @@ void OuroborosMode::Inspire(const VerifiedTree& verified,
   const int inserted = pool_.Inspire(draft, target, accepted);
   totals_.inspired += inserted;
   if (inserted == 0) return;
-  // They are the newest of the pool; two equal ones are one.
+  // The inserted phrases are the newest of the pool; equal ones are stored
+  // once.
   const std::vector<TokenId> all = pool_.Snapshot();
   const size_t beta = static_cast<size_t>(options_.beta);
   const size_t tail = std::min(inserted * beta, all.size());
@@ -141,7 +142,7 @@ void OuroborosMode::RefineSuffixes(const VerifiedTree& verified, int32_t leaf) {
       if (node == kNoNode) break;
       refined.push_back(verified.row_tokens[node + 1]);
     }
-    // Cut short, or dropped rows: nothing is known of the rest.
+    // The tree lacks rows of this suffix, so the target's tokens are unknown.
     if (refined.size() != suffix.size() || !IsProposable(refined)) continue;
     if (refined == suffix) continue;
     if (!pool_.RefineSuffix(suffix, refined[1],
@@ -157,18 +158,15 @@ void OuroborosMode::RefineSuffixes(const VerifiedTree& verified, int32_t leaf) {
 
 void OuroborosMode::Begin(absl::Span<const TokenId> text,
                           const DraftRoom& room) {
-  room_ = room;
+  DraftMode::Begin(text, room);
   text_last_ = text.back();
-  chain_.clear();
-  chain_rows_.clear();
   suffixes_.clear();
-  ended_ = false;
   passes_ = 0;
   if (!window_.started()) window_.Start(text);
   if (options_.context) LearnContext(text);
 }
 
-// Every window of beta tokens that is new, oldest first.
+// Inserts every new window of beta tokens, oldest first.
 void OuroborosMode::LearnContext(absl::Span<const TokenId> text) {
   const size_t beta = static_cast<size_t>(options_.beta);
   for (; context_end_ + beta <= text.size(); ++context_end_) {
@@ -177,25 +175,14 @@ void OuroborosMode::LearnContext(absl::Span<const TokenId> text) {
   }
 }
 
-void OuroborosMode::Resume(const DraftRoom& room) { room_ = room; }
-
 bool OuroborosMode::done() const {
-  const int64_t length = static_cast<int64_t>(chain_.size());
-  return ended_ || length >= std::min(options_.gamma, room_.max_nodes) ||
-         length > room_.max_depth ||
+  return DraftMode::done() ||
          (options_.passes > 0 && passes_ >= options_.passes);
 }
 
 void OuroborosMode::LayOut(int32_t root, PassRows& rows) {
-  chain_rows_.clear();
-  last_ = text_last_;
-  last_row_ = root;
-  for (const TokenId token : chain_) {
-    last_row_ = rows.Add(token, last_row_);
-    chain_rows_.push_back(last_row_);
-    last_ = token;
-  }
-  rows.outputs.push_back(last_row_);
+  last_ = chain_.empty() ? text_last_ : chain_.back();
+  last_row_ = LayOutChain(root, rows);
   LayOutPhrases(rows);
   const int64_t depth = static_cast<int64_t>(chain_.size());
   has_window_ = options_.LookaheadColumns() > 0 &&
@@ -232,15 +219,9 @@ void OuroborosMode::TakeChain(absl::Span<const SampledToken> outputs) {
   int32_t at = last_row_;
   while (true) {
     const TokenId token = outputs[at].token;
-    if (token >= limits_.vocab_limit) {
-      ended_ = true;
-      return;
-    }
-    chain_.push_back(token);
-    ended_ = std::find(limits_.end_tokens.begin(), limits_.end_tokens.end(),
-                       token) != limits_.end_tokens.end();
+    if (!Extend(token) || ended_) return;
     const auto child = phrase_rows_.find({at, token});
-    if (child == phrase_rows_.end() || ended_) return;
+    if (child == phrase_rows_.end()) return;
     ++totals_.phrase_tokens;
     at = child->second;
     chain_rows_.push_back(at);

@@ -35,21 +35,17 @@ namespace foretoken::draft_worker {
 
 class OuroborosMode final : public DraftMode {
  public:
-  // options.MaxRows() <= limits.max_rows. Of `warm_start` what has another
-  // length or a token that may not be proposed is left out.
+  // options.MaxRows() <= limits.max_rows. Phrases of `warm_start` of another
+  // length, or with a token that must not be proposed, are skipped.
   OuroborosMode(const OuroborosOptions& options, const ModeLimits& limits,
                 absl::Span<const Phrase> warm_start);
 
   void Observe(const Observation& observation) override;
   void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;
-  void Resume(const DraftRoom& room) override;
   bool done() const override;
   void LayOut(int32_t root, PassRows& rows) override;
   void Take(absl::Span<const SampledToken> outputs) override;
   void Finish(DraftTree& tree) override;
-
-  absl::Span<const TokenId> chain() const override { return chain_; }
-  absl::Span<const int32_t> chain_rows() const override { return chain_rows_; }
 
   std::vector<Phrase> TakeGained() override;
   int64_t pool_phrases() const override { return pool_.size(); }
@@ -58,7 +54,7 @@ class OuroborosMode final : public DraftMode {
   const PhrasePool& pool() const { return pool_; }
 
  private:
-  // Gained phrases that wait for an answer; the oldest go first.
+  // Maximum gained phrases that wait for an answer; the oldest are dropped.
   static constexpr size_t kMaxGained = 256;
 
   bool IsProposable(absl::Span<const TokenId> phrase) const;
@@ -74,7 +70,6 @@ class OuroborosMode final : public DraftMode {
   void RefineSuffixes(const VerifiedTree& verified, int32_t leaf);
 
   const OuroborosOptions options_;
-  const ModeLimits limits_;
   PhrasePool pool_;
   JacobiWindow window_;
   ModeTotals totals_;
@@ -83,20 +78,16 @@ class OuroborosMode final : public DraftMode {
   DepthAcceptance suffix_acceptance_;
 
   // The draft.
-  DraftRoom room_;
-  TokenId text_last_ = 0;  // the last committed token
-  std::vector<TokenId> chain_;
+  TokenId text_last_ = 0;         // the last committed token
   std::vector<Phrase> suffixes_;  // as drafted, each with its key
-  bool ended_ = false;
-  int passes_ = 0;          // that it took
-  size_t context_end_ = 0;  // text before has joined the pool
+  int passes_ = 0;                // that it took
+  size_t context_end_ = 0;        // text before has joined the pool
 
   // Of the last LayOut.
   TokenId last_ = 0;      // the draft's last token
   int32_t last_row_ = 0;  // and its row
   bool has_window_ = false;
   int64_t phrases_laid_out_ = 0;
-  std::vector<int32_t> chain_rows_;
   absl::flat_hash_map<std::pair<int32_t, TokenId>, int32_t> phrase_rows_;
 
   mutable std::vector<absl::Span<const TokenId>> newest_;  // scratch

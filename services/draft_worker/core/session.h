@@ -34,16 +34,16 @@ struct Session {
   ModeTotals counted;  // of the mode, as far as the engine's totals have them
   std::optional<PendingDraft> draft;
   int64_t draft_base = -1;  // length that the mode's draft builds on
-  // What its next pass is expected to take, as long as its last one: without
-  // much text of others in it, and with that.
+  // Expected time of its next pass, that of its last one: without and with much
+  // text of other sessions in it.
   std::array<absl::Duration, 2> pass_time;
 
   KvSession kv;  // closed in a muted session
-  // Rows of text in the last pass that are not committed yet: the rest of that
-  // pass may be wanted by the next round.
+  // Rows of text in the last pass that are not committed yet: the next round
+  // may keep further rows of that pass.
   std::optional<int32_t> held_rows;
 
-  PassRows rows;  // of the pass in the making
+  PassRows rows;  // of the pass being planned
   int32_t text_rows = 0;
 
   int64_t text_left() const {
@@ -54,11 +54,12 @@ struct Session {
   bool wants_prefill() const {
     return !muted && !held_rows.has_value() && text_left() > 1;
   }
-  // Its next pass is one of text alone.
+  // True if its next pass reads text only.
   bool reads(int32_t text_chunk) const {
     return draft.has_value() ? text_left() > text_chunk : wants_prefill();
   }
-  // What is left after an empty draft or two is read beside drafts unnoticed.
+  // Fewer rows, as an empty draft or two leave, add no noticeable time to a
+  // pass of drafts.
   bool reads_much(int32_t text_chunk) const {
     constexpr int64_t kFewRows = 16;
     return reads(text_chunk) && text_left() > kFewRows;
@@ -75,14 +76,14 @@ struct Session {
 
 using Sessions = SessionBook<Session>;
 
-// A session's share of the pass in the making.
+// A session's share of the pass being planned.
 struct Share {
   Session* session;
   bool drafts;  // else text alone
 };
 
-// Chooses who takes part in a pass of at most `rows` rows, and lays the rows
-// out: drafts, oldest round first, then `text_chunk` rows of text beside them.
+// Chooses the sessions of a pass of at most `rows` rows and lays out their
+// rows: drafts, oldest round first, then `text_chunk` rows of text beside them.
 std::vector<Share> PlanPass(Sessions& sessions, int32_t rows,
                             int32_t text_chunk);
 

@@ -72,14 +72,6 @@ void SessionProtocol::OnHalfClose() {
   End(absl::OkStatus());
 }
 
-void SessionProtocol::OnDisconnect() {
-  if (!ended()) End(absl::CancelledError("the client is gone"));
-}
-
-void SessionProtocol::OnRefused(absl::Status status) {
-  if (!ended()) End(std::move(status));
-}
-
 void SessionProtocol::OnOpened(const std::string& numerics_fingerprint) {
   if (ended()) return;
   v1::VerifyResponse response;
@@ -89,27 +81,25 @@ void SessionProtocol::OnOpened(const std::string& numerics_fingerprint) {
 
 void SessionProtocol::OnPrefilled(const PrefillResult& result) {
   if (ended()) return;
-  length_ = result.length;
-  state_ = State::kReady;
   v1::VerifyResponse response;
   rpc::ToProto(result, want_logprobs_, response.mutable_prefilled());
-  output_.Send(std::move(response));
-  if (half_closed_ || result.finish != FinishReason::kNone) {
-    End(absl::OkStatus());
-  }
+  Answer(std::move(response), result.length, result.finish);
 }
 
 void SessionProtocol::OnRound(const RoundResult& result) {
   if (ended()) return;
-  length_ = result.length;
-  state_ = State::kReady;
   v1::VerifyResponse response;
   rpc::ToProto(result, want_logprobs_, want_row_tokens_,
                response.mutable_result());
+  Answer(std::move(response), result.length, result.finish);
+}
+
+void SessionProtocol::Answer(v1::VerifyResponse response, int64_t length,
+                             FinishReason finish) {
+  length_ = length;
+  state_ = State::kReady;
   output_.Send(std::move(response));
-  if (half_closed_ || result.finish != FinishReason::kNone) {
-    End(absl::OkStatus());
-  }
+  if (half_closed_ || finish != FinishReason::kNone) End(absl::OkStatus());
 }
 
 void SessionProtocol::OnFailed(const absl::Status& status) {

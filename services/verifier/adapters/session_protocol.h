@@ -42,15 +42,14 @@ class SessionProtocol {
   // methods below.
   void OnMessage(const v1::VerifyRequest& message, absl::Time deadline,
                  const std::shared_ptr<VerifyListener>& listener);
-  void OnHalfClose();   // OK, once nothing is under way
-  void OnDisconnect();  // cancelled, out of time or out of reach
-  // From the server: the stream is not to go on.
-  void OnRefused(absl::Status status);
+  void OnHalfClose();  // OK, once nothing is under way
 
   // From the verifier.
   void OnOpened(const std::string& numerics_fingerprint);
   void OnPrefilled(const PrefillResult& result);
   void OnRound(const RoundResult& result);
+
+  // The session failed, or the stream must not go on.
   void OnFailed(const absl::Status& status);
 
   bool ended() const { return state_ == State::kEnded; }
@@ -62,6 +61,8 @@ class SessionProtocol {
   absl::Status Open(const v1::OpenSession& message, absl::Time deadline,
                     const std::shared_ptr<VerifyListener>& listener);
   absl::Status Round(const v1::Round& message);
+  // Sends an answer to `length` tokens, after which the client may ask again.
+  void Answer(v1::VerifyResponse response, int64_t length, FinishReason finish);
   void End(absl::Status status);
 
   VerifySessions& sessions_;

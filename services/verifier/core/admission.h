@@ -3,8 +3,8 @@
 // A session is admitted when its text and one round fit; a session that needs a
 // page more takes it from the youngest admitted session, which is preempted and
 // later replayed with unchanged output. Waiting sessions are admitted strictly
-// by age, so none starves. One whose client has kept it idle for idle_time
-// gives way to them, so that pages do not lie unused while others wait.
+// by age, so none starves. A session that its client has left idle for
+// idle_time may be preempted for them, so that its pages do not lie unused.
 //
 // Source: preemption by recomputation after vLLM (arXiv:2309.06180,
 // section 4.5).
@@ -46,25 +46,25 @@ class Admission {
         sessions_(sessions),
         clock_(clock) {}
 
-  // Admits whom there is room for. Fails the session that not even the empty
-  // cache holds.
+  // Admits waiting sessions while there is room. Fails a session that does not
+  // fit even into the empty cache.
   void AdmitWaiting(std::vector<SessionFailure>& failures);
 
   // Makes room for `length` committed tokens of an admitted session, at the
-  // cost of others. A session that is itself the youngest loses its place
-  // instead: afterwards its KV is closed. ResourceExhausted if it is alone and
-  // there is no room.
+  // cost of others. If the session is itself the youngest, it is preempted
+  // instead: its KV is then closed. ResourceExhausted if it is alone and there
+  // is no room.
   absl::Status Reserve(Session& session, int64_t length);
 
   // Gives the session's pages back.
   void Release(Session& session);
-  // A session that was waiting or admitted has gone.
+  // Call when a waiting or admitted session has been removed.
   void NoteGone() { blocked_ = false; }
 
   bool any_waiting() const;
   // False if waiting sessions found no room, and none was freed since.
   bool may_admit() const { return !blocked_; }
-  // The first moment at which an idle session may lose its place.
+  // The earliest time at which an idle session may be preempted.
   absl::Time NextIdle() const;
 
   int32_t admitted() const;

@@ -1,9 +1,9 @@
 // EngineVerifySessions: the verifier as its callers see it, in one process and
 // behind gRPC: sessions on a VerifyEngine with a thread of its own.
 //
-// What the engine would refuse does not wait in its queue: numerics, the size
-// of a prompt and of a tree are checked on the caller's thread. Thread-safe;
-// sessions must be gone before it.
+// Requests that the engine would refuse are rejected on the caller's thread,
+// before they are queued: other numerics, too long a prompt, too large a tree.
+// Thread-safe; sessions must be gone before it.
 #ifndef FORETOKEN_SERVICES_VERIFIER_CORE_ENGINE_VERIFY_SESSIONS_H_
 #define FORETOKEN_SERVICES_VERIFIER_CORE_ENGINE_VERIFY_SESSIONS_H_
 

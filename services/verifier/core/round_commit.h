@@ -1,5 +1,5 @@
-// From the tokens of a pass to what a session commits: the acceptance walk and
-// the report of a round.
+// Commits the tokens of a pass to a session: the acceptance walk and the report
+// of a round.
 #ifndef FORETOKEN_SERVICES_VERIFIER_CORE_ROUND_COMMIT_H_
 #define FORETOKEN_SERVICES_VERIFIER_CORE_ROUND_COMMIT_H_
 
@@ -16,9 +16,9 @@ namespace foretoken::verifier {
 // its finish reason.
 void CommitToken(Session& session, TokenId token);
 
-// Walks the session's round, whose rows gave `outputs` (by row, taken from),
-// and commits the accepted path to its text. `rows`: those whose KV is to be
-// committed.
+// Walks the session's round, whose rows gave `outputs` (by row; moved from),
+// and commits the accepted path to its text. Sets `rows` to the rows whose KV
+// must be committed.
 RoundResult CommitRound(Session& session, const PassStats& pass,
                         std::vector<SampledToken>& outputs,
                         std::vector<int32_t>& rows);

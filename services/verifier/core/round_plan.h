@@ -1,4 +1,4 @@
-// From a submitted round to the rows of a pass: drops what may not be run.
+// Lays out the rows of a submitted round and drops nodes that must not run.
 //
 // Drafts are hints: a node outside the vocabulary, past the session's or the
 // model's limit, beyond the row limit, or below a dropped node costs its row

@@ -49,7 +49,7 @@ struct Session {
   bool prefill_reported = false;  // the caller has its PrefillResult
   int64_t reused_tokens = 0;
   bool was_preempted = false;
-  absl::Time idle_since;  // its last answer; counts while it has no work
+  absl::Time idle_since;  // time of its last answer; valid while it has no work
   std::optional<PendingRound> round;
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }

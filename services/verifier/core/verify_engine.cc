@@ -149,11 +149,6 @@ absl::Status VerifyEngine::Close(SessionId id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> VerifyEngine::Length(SessionId id) const {
-  FORETOKEN_ASSIGN_OR_RETURN(const Session* const found, sessions_.Find(id));
-  return found->length();
-}
-
 bool VerifyEngine::HasWork() const {
   const absl::Time now = clock_();
   for (const auto& [id, session] : sessions_) {
@@ -173,17 +168,12 @@ absl::Time VerifyEngine::NextDeadline() const {
   return next;
 }
 
-EngineTotals VerifyEngine::totals() const {
-  EngineTotals totals = totals_;
-  static_cast<AdmissionTotals&>(totals) = admission_.totals();
-  return totals;
-}
-
 VerifySnapshot VerifyEngine::snapshot() const {
   VerifySnapshot snapshot;
-  snapshot.sessions = sessions();
+  snapshot.sessions = sessions_.size();
   snapshot.kv = backend_->kv_usage();
-  snapshot.totals = totals();
+  snapshot.totals = totals_;
+  static_cast<AdmissionTotals&>(snapshot.totals) = admission_.totals();
   snapshot.pass_timing = pass_timing_;
   return snapshot;
 }
@@ -217,7 +207,8 @@ PassReport VerifyEngine::RunPass() {
       FinishShare(plan[i], status, outputs, i, report);
     }
   }
-  // Rows of text have no output: they cost less than those of a tree.
+  // Passes with prompt rows are not timed: rows without output cost less than
+  // those of a tree.
   if (report.stats.prefill_rows == 0) {
     pass_timing_.Observe(report.stats.rows, clock_() - begin);
   }
@@ -284,7 +275,7 @@ void VerifyEngine::ReserveRounds(std::vector<Share>& plan, PassReport& report) {
     if (!session->kv.is_open()) continue;
     const absl::Status reserved = ReserveRound(*session);
     if (reserved.ok()) continue;
-    admission_.Release(*session);  // takes it out of the plan below
+    admission_.Release(*session);  // removes it from the plan below
     failed.push_back(session->id);
     report.failures.push_back({session->id, Annotate(reserved, "KV cache")});
   }
@@ -332,7 +323,8 @@ void VerifyEngine::RunAlone(const Share& share, PassReport& report) {
   absl::Status status = Forward({share}, outputs);
   if (absl::IsDataLoss(status) && share.prefill_rows == 0 &&
       share.session->round->rows() > 1) {
-    // The row at fault may be a draft, and drafts are hints.
+    // The bad row may be a draft, and drafts are only hints: retry without
+    // them.
     RoundLimits limits = LimitsOf(*share.session);
     limits.max_rows = 1;
     LayOutRows(limits, share.session->tokens.back(), *share.session->round);

@@ -2,7 +2,7 @@
 // batching, the acceptance walk, admission by KV pages, preemption and replay.
 //
 // Synchronous and deterministic: callers submit, RunPass runs one forward pass
-// over whatever waits and reports what came of it. One engine thread owns the
+// over the waiting work and reports the results. One engine thread owns the
 // object and drives it; a server feeds it through a queue of its own.
 //
 // A pass holds rounds of many sessions (whole trees, in order of submission)
@@ -11,8 +11,8 @@
 // moves in every pass. Which sessions share a pass changes no token
 // (common/infer/backend.h).
 //
-// Memory: see admission.h. A session that is alone in the cache runs without
-// drafts before it is refused for want of room.
+// Memory: see admission.h. A session that is alone in the cache drops its
+// drafts before it is refused for lack of pages.
 //
 // Source: continuous batching after Orca (OSDI 2022, "Iteration-level
 // scheduling").
@@ -49,7 +49,7 @@ struct VerifyEngineOptions {
   int32_t admission_reserve = 64;      // tokens beyond the text, for one round
   // A session that waits longer for its client may lose its KV to others.
   absl::Duration idle_time = absl::Seconds(2);
-  PassTiming pass_timing;  // what is known at the start
+  PassTiming pass_timing;  // initial estimates
 
   // InvalidArgument names every bad field with its value and range.
   absl::Status Validate() const;
@@ -129,18 +129,15 @@ class VerifyEngine {
   absl::StatusOr<SessionId> Open(SessionRequest request);
 
   // Queues a round of an open session. NotFound: no such session;
-  // FailedPrecondition: it builds on another length, prefill is not reported,
-  // a round is already queued, or the session has ended; InvalidArgument: sizes
-  // that do not belong together. It has waited since `arrived`, if not from
-  // now.
+  // FailedPrecondition: it builds on another length, prefill is not reported, a
+  // round is already queued, or the session has ended; InvalidArgument: sizes
+  // that do not belong together. Queue time counts from `arrived`, or from now
+  // if absent.
   absl::Status Submit(SessionId session, RoundRequest request,
                       std::optional<absl::Time> arrived = std::nullopt);
 
-  // Frees the session, whatever it waits for. NotFound.
+  // Frees the session in any state. NotFound.
   absl::Status Close(SessionId session);
-
-  // Tokens committed; NotFound.
-  absl::StatusOr<int64_t> Length(SessionId session) const;
 
   // True if a pass would do something: rows wait, a session may be admitted, or
   // a deadline has passed.
@@ -150,20 +147,16 @@ class VerifyEngine {
   absl::Time NextDeadline() const;
 
   // Expires deadlines, admits, runs one forward pass, commits. With nothing to
-  // do it returns an empty report. Whatever befalls a session is in the
-  // report; an error of the backend ends the sessions of the pass. Of logits
-  // that are not numbers (DataLoss) it ends those alone that they belong to,
-  // and none for a row that was a draft.
+  // do it returns an empty report. Failures of sessions are in the report. A
+  // backend error ends every session of the pass; DataLoss (logits that are not
+  // numbers) ends only the sessions that the logits belong to, and none for a
+  // draft row.
   PassReport RunPass();
 
-  int32_t sessions() const { return sessions_.size(); }
-  int32_t admitted() const { return admission_.admitted(); }
-  KvUsage kv_usage() const { return backend_->kv_usage(); }
-  EngineTotals totals() const;
   VerifySnapshot snapshot() const;
 
  private:
-  // A session's share of the pass in the making.
+  // A session's share of the pass being planned.
   struct Share {
     Session* session;
     int32_t prefill_rows;  // 0: its round
@@ -177,16 +170,16 @@ class VerifyEngine {
   void Fail(SessionId id, absl::Status status, PassReport& report);
 
   std::vector<Share> PlanPass(PassReport& report);
-  // Makes room for what the planned rounds may commit; preempts, and takes
-  // those that lost their room out of the plan.
+  // Reserves KV for the tokens that the planned rounds may commit. Preempts
+  // sessions if necessary and removes them from the plan.
   void ReserveRounds(std::vector<Share>& plan, PassReport& report);
   absl::Status ReserveRound(Session& session);
 
   absl::Status Forward(const std::vector<Share>& plan, PassResult& result);
-  // Commits what a pass gave to `share`, or ends its session.
+  // Commits the results of a pass for `share`, or ends its session.
   void FinishShare(const Share& share, absl::Status status, PassResult& result,
                    size_t index, PassReport& report);
-  // The share's pass once more, by itself.
+  // Runs the share again, in a pass of its own.
   void RunAlone(const Share& share, PassReport& report);
   absl::Status FinishPrefill(Session& session, int32_t rows,
                              std::vector<SampledToken>& outputs,
@@ -202,7 +195,7 @@ class VerifyEngine {
   int64_t next_order_ = 1;
   std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
   std::vector<int32_t> rows_;   // of a prefill chunk: 0, 1, 2, ...
-  EngineTotals totals_;         // but for those of admission_
+  EngineTotals totals_;         // without those of admission_
   PassTiming pass_timing_;
 };
 

@@ -52,7 +52,7 @@ class DeviceTwin : public DeviceEngine {
   DeviceStatus FinishWeights(const float* cosines, const float* sines) override;
   DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
                        DeviceWalk* walks) override;
-  DeviceStatus Commit(const int32_t* rows, const int32_t* slots,
+  DeviceStatus CopyKv(const int32_t* from, const int32_t* to,
                       int32_t count) override;
   DeviceStatus Logits(int32_t output, float* logits) override;
   DeviceStatus MeasureCopyBandwidth(double* bytes_per_second) override {
@@ -364,15 +364,15 @@ void DeviceTwin::Move(int64_t from, int64_t to) {
   }
 }
 
-DeviceStatus DeviceTwin::Commit(const int32_t* rows, const int32_t* slots,
+DeviceStatus DeviceTwin::CopyKv(const int32_t* from, const int32_t* to,
                                 int32_t count) {
   for (int32_t i = 0; i < count; ++i) {
-    if (rows[i] < 0 || rows[i] >= last_rows_ || slots[i] < 0 ||
-        slots[i] >= pages_ * kDevicePageTokens) {
-      return MakeStatus(device::kInternal, "commit of row %d to slot %d",
-                        rows[i], slots[i]);
+    if (from[i] < 0 || from[i] >= ScratchSlot(last_rows_) || to[i] < 0 ||
+        to[i] >= ScratchSlot(0)) {
+      return MakeStatus(device::kInternal, "copy of KV: slot %d to slot %d",
+                        from[i], to[i]);
     }
-    Move(ScratchSlot(rows[i]), slots[i]);
+    Move(from[i], to[i]);
   }
   return {};
 }

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer/tiny_backend.h"
+#include "tests/unit/infer/truncate_contract.h"
 
 namespace foretoken {
 namespace {
@@ -204,6 +205,10 @@ TEST(CpuBackendTest, ACommitWithoutMemoryIsRefusedAndCanBeRepeated) {
   FORETOKEN_ASSERT_OK(backend->Close(session));
   EXPECT_EQ(backend->kv_usage().pages_free, 2);
   EXPECT_EQ(backend->kv_usage().sessions, 0);
+}
+
+TEST(CpuBackendTest, TruncationsThatAreRefusedAndPagesThatComeBack) {
+  ExpectTruncateErrorsAndPages(*MakeBackend(TinyConfig(), Options()));
 }
 
 TEST(CpuBackendTest, BadOptionsAreNamed) {

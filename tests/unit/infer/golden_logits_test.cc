@@ -18,6 +18,7 @@
 #include "common/base/status_macros.h"
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/cpu/cpu_isa.h"
+#include "common/infer/gguf_export.h"
 #include "common/infer/llama2c.h"
 #include "common/infer/model_weights.h"
 #include "common/infer/safetensors.h"
@@ -126,13 +127,15 @@ float MaxDifference(absl::Span<const float> a, absl::Span<const float> b) {
   return max;
 }
 
-// The largest difference from the golden logits, over the largest of them.
-absl::StatusOr<float> RelativeError(const std::string& directory,
+// The largest difference of the logits of `model`, a directory or a GGUF file,
+// from the golden logits in `directory`, over the largest of them.
+absl::StatusOr<float> RelativeError(const std::string& model,
+                                    const std::string& directory,
                                     Precision precision, CpuIsa isa) {
   FORETOKEN_ASSIGN_OR_RETURN(const Golden golden,
                              ReadGolden(directory + "/golden.safetensors"));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                             MakeBackend(directory, precision, isa));
+                             MakeBackend(model, precision, isa));
   FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession session,
                              backend->Open("", golden.prompt));
   // Two passes, so that rows also read keys that were committed before.
@@ -160,7 +163,8 @@ class GoldenLogitsTest : public ::testing::TestWithParam<const char*> {
 
 TEST_P(GoldenLogitsTest, Fp32AgreesWithTransformersOnEveryIsa) {
   for (const CpuIsa isa : SupportedCpuIsas()) {
-    const auto error = RelativeError(directory_, Precision::kFloat32, isa);
+    const auto error =
+        RelativeError(directory_, directory_, Precision::kFloat32, isa);
     FORETOKEN_ASSERT_OK(error);
     EXPECT_LE(*error, 1e-4f) << (*SelectCpuOps(isa))->name;
     RecordProperty((*SelectCpuOps(isa))->name, absl::StrCat(*error));
@@ -172,16 +176,48 @@ TEST_P(GoldenLogitsTest, Fp32AgreesWithTransformersOnEveryIsa) {
 // logits.
 TEST_P(GoldenLogitsTest, Bf16IsTheSameModelWithinItsRounding) {
   for (const CpuIsa isa : SupportedCpuIsas()) {
-    const auto error = RelativeError(directory_, Precision::kBFloat16, isa);
+    const auto error =
+        RelativeError(directory_, directory_, Precision::kBFloat16, isa);
     FORETOKEN_ASSERT_OK(error);
     EXPECT_LE(*error, 0.1f) << (*SelectCpuOps(isa))->name;
     RecordProperty((*SelectCpuOps(isa))->name, absl::StrCat(*error));
   }
 }
 
+TEST_P(GoldenLogitsTest, AGgufFileOfTheSameWeightsGivesTheSameLogits) {
+  const auto weights = ModelWeights::Load(directory_);
+  FORETOKEN_ASSERT_OK(weights);
+  TempDir dir;
+  ThreadPool pool(1);
+  const std::string path = dir.File("model.gguf");
+  FORETOKEN_ASSERT_OK(ExportGguf(**weights, GgufFileKind::kFloat32, path, pool,
+                                 GgufWriter(),
+                                 [](const GgufExportedTensor&) {}));
+  const auto error = RelativeError(path, directory_, Precision::kFloat32,
+                                   SupportedCpuIsas().front());
+  FORETOKEN_ASSERT_OK(error);
+  EXPECT_LE(*error, 1e-4f);
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryFamilyAndOption, GoldenLogitsTest,
                          ::testing::ValuesIn(kVariants),
                          [](const auto& test) { return test.param; });
+
+// Files that the Python package `gguf` wrote, of checkpoints beside them.
+TEST(GoldenGgufTest, EveryArchitectureGivesTheLogitsOfItsCheckpoint) {
+  const std::pair<const char*, const char*> models[] = {
+      {"llama", "llama_llama3_rope"},
+      {"qwen2", "qwen2_tied"},
+      {"qwen3", "qwen3"}};
+  for (const auto& [file, folder] : models) {
+    const auto error = RelativeError(
+        SourcePath(absl::StrCat("tests/golden/gguf/", file, ".gguf")),
+        SourcePath(absl::StrCat(kGoldenFolder, "/", folder)),
+        Precision::kFloat32, SupportedCpuIsas().front());
+    FORETOKEN_ASSERT_OK(error);
+    EXPECT_LE(*error, 1e-4f) << file;
+  }
+}
 
 TEST(GoldenLogitsFilesTest, EveryFolderOnDiskIsTested) {
   std::set<std::string> on_disk;

@@ -175,6 +175,80 @@ TEST(KvCacheTest, EvictsTheLeastRecentlyUsedPageAndTheTailOfAPrefixFirst) {
   EXPECT_EQ(cache.usage().pages_free, 1);
 }
 
+// For truncations that must copy no page.
+absl::Status NoCopy(int32_t from, int32_t to, int32_t tokens) {
+  ADD_FAILURE() << "copied " << tokens << " of page " << from << " to " << to;
+  return absl::OkStatus();
+}
+
+TEST(KvCacheTest, ATruncatedPageThatNobodySharesLeavesTheIndex) {
+  KvCache cache({.pages = 4, .max_sessions = 4});
+  const SessionId session = MustOpen(cache, "a", {}, 0);
+  Fill(cache, session, Counting(70, 0));
+  FORETOKEN_ASSERT_OK(cache.Truncate(session, 40, NoCopy));
+  EXPECT_EQ(*cache.CommittedLength(session), 40);
+  EXPECT_EQ(cache.usage().pages_free, 2);
+  FORETOKEN_ASSERT_OK(cache.Close(MustOpen(cache, "a", Counting(70, 0), 32)));
+  // The page fills again, with other tokens behind the same prefix.
+  std::vector<TokenId> other = Counting(40, 0);
+  other.resize(64, 7);
+  Fill(cache, session, other);
+  FORETOKEN_ASSERT_OK(cache.Close(session));
+  other.push_back(7);
+  FORETOKEN_ASSERT_OK(cache.Close(MustOpen(cache, "a", other, 64)));
+  EXPECT_EQ(cache.usage().pages_free, 4);
+}
+
+TEST(KvCacheTest, ATruncatedPageThatIsSharedIsCopied) {
+  KvCache cache({.pages = 4, .max_sessions = 4});
+  const SessionId mate = MustOpen(cache, "a", {}, 0);
+  const SessionId session = MustOpen(cache, "a", {}, 0);
+  Fill(cache, mate, Counting(64, 0));
+  Fill(cache, session, Counting(64, 0));
+  const std::vector<int32_t> shared = *cache.PageTable(mate);
+  FORETOKEN_ASSERT_OK(cache.Truncate(
+      session, 40, [&](int32_t from, int32_t to, int32_t tokens) {
+        EXPECT_EQ(from, shared[1]);
+        EXPECT_NE(to, shared[1]);
+        EXPECT_EQ(tokens, 8);
+        return absl::OkStatus();
+      }));
+  EXPECT_EQ(*cache.PageTable(mate), shared);
+  EXPECT_EQ(cache.PageTable(session)->at(0), shared[0]);
+  EXPECT_NE(cache.PageTable(session)->at(1), shared[1]);
+  // The same tokens again: the same page again.
+  Fill(cache, session, Counting(64, 0));
+  EXPECT_EQ(*cache.PageTable(session), shared);
+  EXPECT_EQ(cache.usage().pages_free, 2);
+}
+
+TEST(KvCacheTest, ATruncationThatFailsChangesNothing) {
+  KvCache cache({.pages = 4, .max_sessions = 4});
+  const SessionId mate = MustOpen(cache, "a", {}, 0);
+  const SessionId session = MustOpen(cache, "a", {}, 0);
+  Fill(cache, mate, Counting(64, 0));
+  Fill(cache, session, Counting(64, 0));
+  const SessionId hog = MustOpen(cache, "", {}, 0);
+  FORETOKEN_ASSERT_OK(cache.Reserve(hog, 32));
+  const std::vector<int32_t> pages = *cache.PageTable(session);
+  EXPECT_THAT(cache.Truncate(session, 40,
+                             [](int32_t, int32_t, int32_t) {
+                               return absl::InternalError("no copy");
+                             }),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("no copy")));
+  EXPECT_EQ(cache.usage().pages_free, 1);
+  Fill(cache, session, Counting(70, 0));
+  EXPECT_THAT(cache.Truncate(session, 40, NoCopy),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("truncated to 40 tokens, none of 4")));
+  EXPECT_EQ(*cache.CommittedLength(session), 70);
+  EXPECT_EQ(cache.PageTable(session)->size(), 3);
+  EXPECT_EQ(cache.PageTable(session)->at(1), pages[1]);
+  // Nothing stands in the way of a cut between pages.
+  FORETOKEN_EXPECT_OK(cache.Truncate(session, 32, NoCopy));
+  EXPECT_EQ(cache.usage().pages_free, 1);
+}
+
 // Random sessions over few prompts and few pages, checked against a plain
 // model: a page's tokens never change while a session lists it.
 TEST(KvCacheTest, RandomUseKeepsEverySessionsPagesItsOwn) {
@@ -202,6 +276,15 @@ TEST(KvCacheTest, RandomUseKeepsEverySessionsPagesItsOwn) {
       if (random() % 4 == 0) {
         FORETOKEN_ASSERT_OK(cache.Close(it->first));
         sessions.erase(it);
+      } else if (random() % 4 == 0) {
+        const size_t length = random() % (it->second.size() + 1);
+        const absl::Status cut = cache.Truncate(
+            it->first, length, [&](int32_t from, int32_t to, int32_t tokens) {
+              content[to].assign(content[from].begin(),
+                                 content[from].begin() + tokens);
+              return absl::OkStatus();
+            });
+        if (cut.ok()) it->second.resize(length);
       } else {
         // Grow along a prompt that agrees with what is there.
         std::vector<TokenId> grown = it->second;

@@ -348,7 +348,7 @@ TEST(ModelConfigTest, RefusesFieldsThatWouldChangeTheOutput) {
       {R"({"use_qk_norm": true})", kUnsupported,
        "config.json: use_qk_norm is true, want false"},
       {R"({"no_rope_layers": [1, 0]})", kUnsupported,
-       "config.json: no_rope_layers is [1,0], want an empty list"},
+       "config.json: no_rope_layers is [1,0], want []"},
       {R"({"kv_lora_rank": 512})", kUnsupported,
        "config.json: kv_lora_rank is 512, want none: the engine does not "
        "support it"},

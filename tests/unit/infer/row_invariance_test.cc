@@ -13,6 +13,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer/one_by_one.h"
 #include "tests/unit/infer/tiny_backend.h"
+#include "tests/unit/infer/truncate_contract.h"
 
 namespace foretoken {
 namespace {
@@ -266,6 +267,12 @@ TEST_P(RowInvarianceTest, AReusedPrefixChangesNothing) {
     EXPECT_EQ(backend->kv_usage().pages_free, backend->kv_usage().pages_total);
     EXPECT_EQ(backend->kv_usage().pages_cached, 4);
   }
+}
+
+TEST_P(RowInvarianceTest, ATruncatedSessionEqualsAFreshOne) {
+  const auto backend = MakeBackend(TinyConfig(), CaseOptions(2));
+  const auto reference = MakeBackend(TinyConfig(), CaseOptions(1));
+  ExpectTruncateLeavesAFreshPrefix(*backend, *reference);
 }
 
 std::vector<Case> Cases() {

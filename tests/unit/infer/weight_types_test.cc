@@ -89,7 +89,7 @@ TEST(ConvertToFloat32Test, ReadsEveryTypeFromAnyAlignment) {
   for (size_t shift = 0; shift < 4; ++shift) {
     for (const WeightType type :
          {WeightType::kFloat32, WeightType::kFloat16, WeightType::kBFloat16}) {
-      const size_t width = static_cast<size_t>(WeightTypeBytes(type));
+      const size_t width = static_cast<size_t>(WeightTypeBytes(type, 1));
       std::vector<uint8_t> bytes(shift + width * values.size());
       for (size_t i = 0; i < values.size(); ++i) {
         const uint16_t narrow = type == WeightType::kFloat16

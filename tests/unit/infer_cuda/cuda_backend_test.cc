@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer/tiny_backend.h"
+#include "tests/unit/infer/truncate_contract.h"
 #include "tests/unit/infer_cuda/twin_backend.h"
 
 namespace foretoken {
@@ -318,6 +319,10 @@ TEST(CudaBackendMemoryTest, ASessionThatMustFitIsAskedFor) {
   EXPECT_THAT(TryTwinBackend(**weights, options),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("kv_cache_tokens -1")));
+}
+
+TEST(CudaBackendMemoryTest, TruncationsThatAreRefusedAndPagesThatComeBack) {
+  ExpectTruncateErrorsAndPages(*MakeTwinBackend(TinyConfig(), TwinOptions()));
 }
 
 TEST(CudaBackendOptionsTest, BadOnesAreNamed) {

@@ -10,8 +10,7 @@
 
 #include "common/infer/cuda/kernels/attention_index.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 using ::testing::Each;
@@ -214,5 +213,4 @@ TEST(KernelIndexAttentionTest, PartialResultsHaveOnePlaceEach) {
 }
 
 }  // namespace
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

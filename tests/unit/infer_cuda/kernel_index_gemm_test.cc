@@ -12,8 +12,7 @@
 #include "common/infer/cuda/kernels/engine_shape.h"
 #include "common/infer/cuda/kernels/gemm_index.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 using ::testing::Each;
@@ -230,5 +229,4 @@ TEST(KernelIndexGemmTest, KvMemoryLeavesHalfToOthersUnlessASessionNeedsIt) {
 }
 
 }  // namespace
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

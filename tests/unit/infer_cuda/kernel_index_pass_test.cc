@@ -8,8 +8,7 @@
 #include "common/infer/cuda/kernels/pass_layout.h"
 #include "common/infer/cuda/kernels/pass_tier.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 template <typename T>
@@ -211,5 +210,4 @@ TEST(KernelIndexPassTest, TiersHoldWhatTheyAreFor) {
 }
 
 }  // namespace
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

@@ -12,8 +12,7 @@
 #include "common/infer/cuda/kernels/sample_order.h"
 #include "common/sampling/filter.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -144,5 +143,4 @@ TEST(KernelIndexSamplerTest, IdLevelsReachTheLargestVocabulary) {
 }
 
 }  // namespace
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

@@ -20,6 +20,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer/one_by_one.h"
 #include "tests/unit/infer/tiny_backend.h"
+#include "tests/unit/infer/truncate_contract.h"
 #include "tests/unit/infer_cuda/kernels_backend.h"
 
 namespace foretoken {
@@ -309,6 +310,12 @@ TEST_F(KernelsOnCpuTest, SpeculationWritesWhatPlainDecodingWrites) {
     const std::vector<TokenId> plain = write(false, {});
     EXPECT_EQ(write(true, plain), plain);
   }
+}
+
+TEST_F(KernelsOnCpuTest, ATruncatedSessionEqualsAFreshOne) {
+  const auto reference = MakeKernels(config_, SmallOptions());
+  const auto backend = MakeKernels(config_, SmallOptions());
+  ExpectTruncateLeavesAFreshPrefix(*backend, *reference);
 }
 
 TEST_F(KernelsOnCpuTest, SamplesAsTheSamplerDoesAlongEachRowsOwnPath) {

@@ -55,11 +55,11 @@ class WatchedEngine : public DeviceEngine {
     changed.sessions.data = sessions.data();
     return engine_->Forward(changed, tokens, walks);
   }
-  DeviceStatus Commit(const int32_t* rows, const int32_t* slots,
+  DeviceStatus CopyKv(const int32_t* from, const int32_t* to,
                       int32_t count) override {
     ++log_->commits;
     log_->commit_rows += count;
-    return engine_->Commit(rows, slots, count);
+    return engine_->CopyKv(from, to, count);
   }
   DeviceStatus Logits(int32_t output, float* logits) override {
     return engine_->Logits(output, logits);

@@ -10,6 +10,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer/one_by_one.h"
 #include "tests/unit/infer/tiny_backend.h"
+#include "tests/unit/infer/truncate_contract.h"
 #include "tests/unit/infer_cuda/twin_backend.h"
 
 namespace foretoken {
@@ -196,6 +197,11 @@ TEST_F(TwinInvarianceTest, AReusedPrefixChangesNothing) {
     }
     FORETOKEN_ASSERT_OK(backend->Close(opened->session));
   }
+}
+
+TEST_F(TwinInvarianceTest, ATruncatedSessionEqualsAFreshOne) {
+  const auto backend = MakeTwinBackend(config_, TwinOptions());
+  ExpectTruncateLeavesAFreshPrefix(*backend, *reference_);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/metric_samples.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::metrics {

@@ -5,8 +5,7 @@
 #include "common/infer/cuda/kernels/attention.h"
 #include "common/infer/cuda/kernels/attention_warp.cuh"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 constexpr int kMergeWarps = 4;
@@ -205,15 +204,15 @@ template <typename T, typename Use>
 cudaError_t WithHead(int padded_head_dim, const Use& use) {
   switch (padded_head_dim) {
     case 32:
-      return use.template Go<T, Head<32>>();
+      return use.template operator()<T, Head<32>>();
     case 64:
-      return use.template Go<T, Head<64>>();
+      return use.template operator()<T, Head<64>>();
     case 96:
-      return use.template Go<T, Head<96>>();
+      return use.template operator()<T, Head<96>>();
     case 128:
-      return use.template Go<T, Head<128>>();
+      return use.template operator()<T, Head<128>>();
     case 256:
-      return use.template Go<T, Head<256>>();
+      return use.template operator()<T, Head<256>>();
     default:
       return cudaErrorInvalidValue;
   }
@@ -226,22 +225,27 @@ cudaError_t WithKernel(DeviceType type, int padded_head_dim, const Use& use) {
              : WithHead<__half>(padded_head_dim, use);
 }
 
-struct UsePrepare {
-  template <typename T, typename Shape>
-  cudaError_t Go() const {
+}  // namespace
+
+cudaError_t PrepareAttention() {
+  const auto prepare = [&]<typename T, typename Shape>() {
     const cudaError_t error =
         PrepareKernel(AttentionKernel<T, Shape>, Shape::kSharedBytes);
     return error != cudaSuccess ? error : PrepareKernel(MergeKernel<T, Shape>);
+  };
+  for (const DeviceType type : {DeviceType::kBFloat16, DeviceType::kFloat16}) {
+    for (const int dim : {32, 64, 96, 128, 256}) {
+      const cudaError_t error = WithKernel(type, dim, prepare);
+      if (error != cudaSuccess) return error;
+    }
   }
-};
+  return cudaSuccess;
+}
 
-struct UseLaunch {
-  const AttentionParams& params;
-  int tasks, chunks;
-  Launcher& launcher;
-
-  template <typename T, typename Shape>
-  cudaError_t Go() const {
+cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
+                            int tasks, int chunks, Launcher& launcher) {
+  if (tasks == 0) return cudaSuccess;
+  const auto launch = [&]<typename T, typename Shape>() {
     const dim3 grid((tasks + Shape::kWarps - 1) / Shape::kWarps,
                     params.kv.kv_heads, chunks);
     const cudaError_t error =
@@ -253,27 +257,8 @@ struct UseLaunch {
         params.kv.kv_heads);
     return launcher.Run(MergeKernel<T, Shape>, merge_grid,
                         dim3(kMergeWarps * 32), 0, params);
-  }
-};
-
-}  // namespace
-
-cudaError_t PrepareAttention() {
-  for (const DeviceType type : {DeviceType::kBFloat16, DeviceType::kFloat16}) {
-    for (const int dim : {32, 64, 96, 128, 256}) {
-      const cudaError_t error = WithKernel(type, dim, UsePrepare());
-      if (error != cudaSuccess) return error;
-    }
-  }
-  return cudaSuccess;
+  };
+  return WithKernel(type, params.kv.padded_head_dim, launch);
 }
 
-cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
-                            int tasks, int chunks, Launcher& launcher) {
-  if (tasks == 0) return cudaSuccess;
-  return WithKernel(type, params.kv.padded_head_dim,
-                    UseLaunch{params, tasks, chunks, launcher});
-}
-
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

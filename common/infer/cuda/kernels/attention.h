@@ -15,20 +15,17 @@
 #include "common/infer/cuda/kernels/launch.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 struct AttentionParams {
   const PassHeader* pass = nullptr;
   const float* queries = nullptr;  // [padded_rows][heads][padded_head_dim],
                                    // scaled by log2(e) / sqrt(head_dim)
-  const void* keys = nullptr;
-  const void* values = nullptr;
   // Partial results of one slab, by PartialAt.
   float* partial_values = nullptr;
   float2* partial_sums = nullptr;  // maximum, sum of weights
   void* out = nullptr;             // activations, k = head * head_dim + d
-  KvShape kv;
+  KvMemory kv;
   int64_t padded_rows = 0;
   int32_t heads = 0, head_dim = 0, group = 1, layer = 0, max_chunks = 0;
   // Tasks first_task .. first_task + slab_tasks - 1 of the pass.
@@ -43,7 +40,6 @@ cudaError_t PrepareAttention();
 cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
                             int tasks, int chunks, Launcher& launcher);
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_H_

@@ -16,8 +16,7 @@
 #include "common/infer/cuda/device_engine.h"
 #include "common/sampling/fixed_math.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 inline constexpr int kChunkBlocks = 4;
 inline constexpr int kEvenChunks = 16;  // chunks of kChunkBlocks
@@ -73,6 +72,14 @@ struct KvShape {
   int kv_heads = 0;
   int padded_head_dim = 0;
 };
+
+// K and V, all layers, by KvAt; `first_scratch_slot` is row 0 of the pass.
+struct KvMemory : KvShape {
+  void* keys = nullptr;
+  void* values = nullptr;
+  int64_t first_scratch_slot = 0;
+};
+
 FORETOKEN_HOST_DEVICE inline int64_t KvAt(const KvShape& kv, int layer,
                                           int64_t slot, int kv_head) {
   const int64_t page = slot / kDevicePageTokens;
@@ -148,7 +155,6 @@ FORETOKEN_HOST_DEVICE inline int64_t PartialAt(int64_t slab_query, int kv_head,
   return (slab_query * kv_heads + kv_head) * max_chunks + chunk;
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_INDEX_H_

@@ -7,8 +7,7 @@
 #include "common/infer/cuda/kernels/device_math.cuh"
 #include "common/infer/cuda/kernels/gemm_index.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 constexpr int kStages = 2;
 constexpr int kKeys = kDevicePageTokens;
@@ -93,9 +92,9 @@ __device__ __forceinline__ void LoadUnit(const AttentionParams& p,
     const bool copy = from >= 0;
     const int64_t element = copy ? from + u * 8 : 0;
     const uint32_t to = stage + UnitAt(key, u, Shape::kDim) * 16;
-    CopyAsyncOrZero(to, static_cast<const T*>(p.keys) + element, copy);
+    CopyAsyncOrZero(to, static_cast<const T*>(p.kv.keys) + element, copy);
     CopyAsyncOrZero(to + Shape::kBlockBytes,
-                    static_cast<const T*>(p.values) + element, copy);
+                    static_cast<const T*>(p.kv.values) + element, copy);
   }
 }
 
@@ -258,7 +257,6 @@ __device__ __forceinline__ void AddValues(uint32_t values, int lane,
   }
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_WARP_CUH_

@@ -10,10 +10,9 @@
 
 #include "common/infer/cuda/kernels/device_status.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
-// `call` names what was tried. Out of memory is RESOURCE_EXHAUSTED and leaves
+// `call` names the operation. Out of memory is RESOURCE_EXHAUSTED and leaves
 // the context usable; an error of a kernel stays (CUDA's sticky errors), so
 // every later call reports it as well.
 inline DeviceStatus CheckCuda(cudaError_t error, const char* call) {
@@ -22,7 +21,7 @@ inline DeviceStatus CheckCuda(cudaError_t error, const char* call) {
   (void)cudaGetLastError();
   int code = kInternal;
   if (error == cudaErrorMemoryAllocation) code = kResourceExhausted;
-  // (A device that is there and busy is not among them.)
+  // A busy device is not unavailable.
   if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
       error == cudaErrorInvalidDevice) {
     code = kUnavailable;
@@ -50,7 +49,7 @@ class Memory {
   }
   ~Memory() { Free(); }
 
-  // Replaces what was held; nothing may use that any more.
+  // Replaces the memory held, which must not be in use any more.
   DeviceStatus Allocate(int64_t bytes, const char* what) requires(kPinned) {
     Free();
     if (bytes < 16) bytes = 16;
@@ -96,7 +95,6 @@ class Memory {
 using DeviceMemory = Memory<false>;
 using PinnedMemory = Memory<true>;
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_CUDA_CHECK_H_

@@ -19,11 +19,10 @@
 #include "common/infer/cuda/kernels/walk_commit.h"
 #include "common/infer/cuda/kernels/weight_store.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
-// Raised with every change that may change a bit.
+// Increment with every change that may change a bit of output.
 constexpr int kKernelVersion = 1;
 
 // No exception leaves the module.
@@ -103,11 +102,11 @@ class CudaEngine : public DeviceEngine {
     });
   }
 
-  DeviceStatus Commit(const int32_t* rows, const int32_t* slots,
+  DeviceStatus CopyKv(const int32_t* from, const int32_t* to,
                       int32_t count) override {
     return Guarded([&]() -> DeviceStatus {
       FORETOKEN_DEVICE_RETURN_IF_ERROR(Ready());
-      return runner_->Commit(rows, slots, count);
+      return runner_->CopyKv(from, to, count);
     });
   }
 
@@ -122,7 +121,7 @@ class CudaEngine : public DeviceEngine {
     return Guarded([&]() -> DeviceStatus {
       FORETOKEN_DEVICE_RETURN_IF_ERROR(UseDevice());
       *bytes_per_second = 0.0;
-      // Several times the L2, and as much as is free.
+      // Start with several times the L2 and halve until the copies fit.
       for (int64_t bytes = int64_t{1} << 30; bytes >= int64_t{1} << 27;
            bytes /= 2) {
         const DeviceStatus status = TimeCopies(bytes, bytes_per_second);
@@ -154,7 +153,7 @@ class CudaEngine : public DeviceEngine {
 };
 
 DeviceStatus CudaEngine::OpenDevice() {
-  // (Without a driver the count stays as it is.)
+  // Without a driver the call leaves `count` unchanged.
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
@@ -186,7 +185,8 @@ DeviceStatus CudaEngine::OpenDevice() {
                 CUDART_VERSION, properties.name, properties.major,
                 properties.minor);
   if (properties.major == 9 && properties.minor == 0) return DeviceStatus();
-  // The module has instructions for 9.0: for others its driver compiles them.
+  // The module holds machine code for 9.0 only. For later GPUs the driver
+  // compiles it, so its version is part of the numerics.
   int driver = 0;
   FORETOKEN_CUDA_RETURN_IF_ERROR(cudaDriverGetVersion(&driver),
                                  "version of the driver");
@@ -226,7 +226,7 @@ DeviceStatus CudaEngine::TimeCopies(int64_t bytes,
     float ms = 0.0f;
     FORETOKEN_CUDA_RETURN_IF_ERROR(
         cudaEventElapsedTime(&ms, begin.event, end.event), "event");
-    // The first warms up.
+    // The first copy warms up.
     if (i == 1 || (i > 1 && ms < best_ms)) best_ms = ms;
   }
   if (best_ms > 0.0f) *bytes_per_second = 2.0 * bytes / (best_ms * 1e-3);
@@ -234,8 +234,7 @@ DeviceStatus CudaEngine::TimeCopies(int64_t bytes,
 }
 
 }  // namespace
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #define FORETOKEN_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -13,8 +13,7 @@
 
 #include "common/infer/cuda/kernels/instructions.cuh"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
@@ -75,7 +74,6 @@ __device__ __forceinline__ float BlockSum(float x, float* shared) {
   return sum;
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_DEVICE_MATH_CUH_

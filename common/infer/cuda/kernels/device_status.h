@@ -7,8 +7,7 @@
 
 #include "common/infer/cuda/device_engine.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 // The codes of absl::StatusCode that the module uses.
 inline constexpr int kInvalidArgument = 3;
@@ -36,7 +35,6 @@ inline constexpr int kUnavailable = 14;
     if (!status_here_.ok()) return status_here_;                 \
   } while (false)
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_DEVICE_STATUS_H_

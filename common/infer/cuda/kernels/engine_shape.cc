@@ -5,50 +5,45 @@
 
 #include "common/infer/cuda/kernels/device_status.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
-// Partial results of attention: room for this many bytes, so that a wide pass
-// goes through in slabs.
+// Memory for partial results of attention; a pass that needs more runs in
+// slabs.
 constexpr int64_t kPartialBytes = int64_t{128} << 20;
-// Left free by default: for CUDA graphs, the driver, others.
+// Memory left free by default for CUDA graphs, the driver and other processes.
 constexpr int64_t kReserveBytes = int64_t{1} << 30;
 constexpr int64_t kMinSlabTasks = 8;
 constexpr int64_t kMaxSlabTasks = 1024;
 
 DeviceStatus Check(const DeviceShape& s, const DeviceOptions& options) {
-  const auto bad = [](const char* what, int64_t value) {
+  const auto no_kernel = [](const char* what, int64_t value) {
     return MakeStatus(kUnimplemented, "%s %lld has no GPU kernel", what,
                       static_cast<long long>(value));
   };
-  const auto bad_option = [](const char* what, int64_t value) {
-    return MakeStatus(kInvalidArgument, "%s %lld is out of bounds", what,
-                      static_cast<long long>(value));
+  struct Bounds {
+    const char* what;
+    int64_t value, min, max;
   };
-  if (s.d_model < 1 || s.d_model > 1 << 16) return bad("d_model", s.d_model);
-  if (s.layers < 1 || s.layers > 1024) return bad("layers", s.layers);
-  if (s.heads < 1 || s.heads > 1024) return bad("heads", s.heads);
-  if (s.kv_heads < 1 || s.heads % s.kv_heads != 0) {
-    return bad("kv_heads", s.kv_heads);
+  for (const Bounds& b :
+       {Bounds{"d_model", s.d_model, 1, 1 << 16},
+        Bounds{"layers", s.layers, 1, 1024}, Bounds{"heads", s.heads, 1, 1024},
+        Bounds{"kv_heads", s.kv_heads, 1, 1024},
+        Bounds{"head_dim", s.head_dim, 2, kMaxHeadDim},
+        Bounds{"d_ff", s.d_ff, 1, 1 << 20},
+        Bounds{"vocabulary", s.vocab, 1, 1 << 22},
+        Bounds{"max_positions", s.max_positions, 1, 1 << 24}}) {
+    if (b.value < b.min || b.value > b.max) return no_kernel(b.what, b.value);
   }
-  if (s.head_dim < 2 || s.head_dim > kMaxHeadDim || s.head_dim % 2 != 0) {
-    return bad("head_dim", s.head_dim);
-  }
-  if (s.d_ff < 1 || s.d_ff > 1 << 20) return bad("d_ff", s.d_ff);
-  if (s.vocab < 1 || s.vocab > 1 << 22) return bad("vocabulary", s.vocab);
-  if (s.max_positions < 1 || s.max_positions > 1 << 24) {
-    return bad("max_positions", s.max_positions);
-  }
-  if (options.type != DeviceType::kBFloat16 &&
-      options.type != DeviceType::kFloat16) {
-    return bad_option("weight type", static_cast<int64_t>(options.type));
-  }
-  if (options.max_rows < 1 || options.max_rows >= 1 << 16) {
-    return bad_option("max_rows", options.max_rows);
-  }
-  if (options.max_sessions < 1 || options.max_sessions > 1 << 20) {
-    return bad_option("max_sessions", options.max_sessions);
+  if (s.heads % s.kv_heads != 0) return no_kernel("kv_heads", s.kv_heads);
+  if (s.head_dim % 2 != 0) return no_kernel("head_dim", s.head_dim);
+  for (const Bounds& b :
+       {Bounds{"weight type", static_cast<int64_t>(options.type), 0, 1},
+        Bounds{"max_rows", options.max_rows, 1, (1 << 16) - 1},
+        Bounds{"max_sessions", options.max_sessions, 1, 1 << 20}}) {
+    if (b.value >= b.min && b.value <= b.max) continue;
+    return MakeStatus(kInvalidArgument, "%s %lld is out of bounds", b.what,
+                      static_cast<long long>(b.value));
   }
   return DeviceStatus();
 }
@@ -117,5 +112,4 @@ int64_t EngineShape::weight_bytes() const {
   return 2 * (layer * model.layers + head.elements());
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

@@ -9,8 +9,7 @@
 #include "common/infer/cuda/kernels/attention_index.h"
 #include "common/infer/cuda/kernels/gemm_index.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 // One packed matrix: [features][k], both padded.
 struct MatrixShape {
@@ -67,7 +66,6 @@ struct EngineShape {
   int64_t weight_bytes() const;
 };
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_ENGINE_SHAPE_H_

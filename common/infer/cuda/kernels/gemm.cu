@@ -11,8 +11,7 @@
 #include "common/infer/cuda/kernels/gemm.h"
 #include "common/infer/cuda/kernels/gemm_index.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 // kFeatureTiles: mma tiles of 16 features of a warp. kRowTiles: of 8 rows.
@@ -215,8 +214,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   float sums[Shape::kFeatureTiles][Shape::kRowTiles][4] = {};
   for (int s = begin; s < end; ++s) {
     WaitCopies<Shape::kStages - 2>();
-    // All threads' copies of this stage are there, and nobody reads the stage
-    // before any more, whose slot is filled next.
+    // Every thread's copies of this stage have arrived and no thread still
+    // reads the previous stage, whose slot is filled next.
     __syncthreads();
     const int next = s + Shape::kStages - 1;
     if (next < end) {
@@ -233,20 +232,20 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
                              sums);
 }
 
-template <typename T, typename Shape, GemmEpilogue kEpilogue>
-cudaError_t Prepare() {
-  return PrepareKernel(GemmKernel<T, Shape, kEpilogue>, Shape::kSharedBytes);
-}
-
 // Calls `use.template operator()<T, Shape, kEpilogue>()`.
 template <typename T, GemmEpilogue kEpilogue, typename Use>
 cudaError_t WithTile(const GemmTiling& tiling, const Use& use) {
-  if (tiling.row_tiles == 1) return use.template Go<T, Tile8, kEpilogue>();
-  if (tiling.row_tiles == 2) return use.template Go<T, Tile16, kEpilogue>();
-  if (tiling.row_tiles == 4) return use.template Go<T, Tile32, kEpilogue>();
-  if (tiling.row_warps == 1) return use.template Go<T, Tile64, kEpilogue>();
-  if (tiling.row_warps == 2) return use.template Go<T, Tile128, kEpilogue>();
-  return use.template Go<T, Tile256, kEpilogue>();
+  if (tiling.row_tiles == 1)
+    return use.template operator()<T, Tile8, kEpilogue>();
+  if (tiling.row_tiles == 2)
+    return use.template operator()<T, Tile16, kEpilogue>();
+  if (tiling.row_tiles == 4)
+    return use.template operator()<T, Tile32, kEpilogue>();
+  if (tiling.row_warps == 1)
+    return use.template operator()<T, Tile64, kEpilogue>();
+  if (tiling.row_warps == 2)
+    return use.template operator()<T, Tile128, kEpilogue>();
+  return use.template operator()<T, Tile256, kEpilogue>();
 }
 
 template <typename Use>
@@ -267,39 +266,21 @@ cudaError_t WithKernel(GemmEpilogue epilogue, DeviceType type,
   return cudaErrorInvalidValue;
 }
 
-struct UsePrepare {
-  template <typename T, typename Shape, GemmEpilogue kEpilogue>
-  cudaError_t Go() const {
-    return Prepare<T, Shape, kEpilogue>();
-  }
-};
-
-struct UseLaunch {
-  const GemmParams& params;
-  int rows;
-  Launcher& launcher;
-
-  template <typename T, typename Shape, GemmEpilogue kEpilogue>
-  cudaError_t Go() const {
-    const dim3 grid(
-        static_cast<unsigned>(RoundUp(rows, Shape::kRows) / Shape::kRows),
-        static_cast<unsigned>(params.features / kGemmFeatures),
-        static_cast<unsigned>(params.groups));
-    return launcher.Run(GemmKernel<T, Shape, kEpilogue>, grid,
-                        dim3(Shape::kThreads), Shape::kSharedBytes, params);
-  }
-};
-
 }  // namespace
 
 cudaError_t PrepareGemm() {
+  const auto prepare =
+      [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
+        return PrepareKernel(GemmKernel<T, Shape, kEpilogue>,
+                             Shape::kSharedBytes);
+      };
   for (const GemmEpilogue epilogue :
        {GemmEpilogue::kPartial, GemmEpilogue::kSwiGlu, GemmEpilogue::kLogits}) {
     for (const DeviceType type :
          {DeviceType::kBFloat16, DeviceType::kFloat16}) {
       for (const int rows : {8, 16, 32, 64, 128, 256}) {
         const cudaError_t error =
-            WithKernel(epilogue, type, ChooseGemmTiling(rows), UsePrepare());
+            WithKernel(epilogue, type, ChooseGemmTiling(rows), prepare);
         if (error != cudaSuccess) return error;
       }
     }
@@ -310,9 +291,16 @@ cudaError_t PrepareGemm() {
 cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
                        const GemmParams& params, int rows, Launcher& launcher) {
   if (rows == 0) return cudaSuccess;
-  return WithKernel(epilogue, type, ChooseGemmTiling(rows),
-                    UseLaunch{params, rows, launcher});
+  const auto launch =
+      [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
+        const dim3 grid(
+            static_cast<unsigned>(RoundUp(rows, Shape::kRows) / Shape::kRows),
+            static_cast<unsigned>(params.features / kGemmFeatures),
+            static_cast<unsigned>(params.groups));
+        return launcher.Run(GemmKernel<T, Shape, kEpilogue>, grid,
+                            dim3(Shape::kThreads), Shape::kSharedBytes, params);
+      };
+  return WithKernel(epilogue, type, ChooseGemmTiling(rows), launch);
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

@@ -11,8 +11,7 @@
 #include "common/infer/cuda/kernels/engine_shape.h"
 #include "common/infer/cuda/kernels/launch.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 // What becomes of a sum over a group of K.
 enum class GemmEpilogue {
@@ -44,7 +43,6 @@ cudaError_t PrepareGemm();
 cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
                        const GemmParams& params, int rows, Launcher& launcher);
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_GEMM_H_

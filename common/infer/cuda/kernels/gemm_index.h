@@ -11,8 +11,9 @@
 //
 // One order for each output: K is cut into groups (GemmGroups, a function of
 // the matrix alone); in a group the blocks of 16 k are added ascending by the
-// instruction, one accumulator per output; the sums of the groups are added
-// ascending by whoever reads them. No tile over rows or features changes it.
+// instruction, one accumulator per output; the sums of the groups are added in
+// ascending order by the kernel that reads them. No tile over rows or features
+// changes it.
 //
 // Lane numbers: g = lane / 4, t = lane % 4 (PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with floating point type"). Thread-safe.
@@ -23,8 +24,7 @@
 
 #include "common/sampling/fixed_math.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 inline constexpr int kGemmFeatures = 128;  // of a thread block, and the padding
 inline constexpr int kGemmKBlock = 32;     // k that lie together
@@ -141,7 +141,6 @@ FORETOKEN_HOST_DEVICE inline GemmTiling ChooseGemmTiling(int rows) {
   return {8, empty >= 128 ? 2 : 4};
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_GEMM_INDEX_H_

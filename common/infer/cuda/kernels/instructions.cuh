@@ -10,8 +10,7 @@
 
 #include <cstdint>
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 // c += a (16 x 16) * b (16 x 8). The type is that of the elements.
 template <typename T>
@@ -104,7 +103,6 @@ __device__ __forceinline__ void WaitForPreviousKernels() {
   asm volatile("griddepcontrol.wait;\n" ::: "memory");
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_INSTRUCTIONS_CUH_

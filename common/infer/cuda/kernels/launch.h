@@ -12,8 +12,7 @@
 
 #include <utility>
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 // Loads a kernel (which a capture could not) and asks for its dynamic shared
 // memory. All kernels want the same split of L1 and shared memory: a
@@ -53,7 +52,6 @@ struct Launcher {
   }
 };
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_

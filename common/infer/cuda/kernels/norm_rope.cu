@@ -2,8 +2,7 @@
 #include "common/infer/cuda/kernels/gemm_index.h"
 #include "common/infer/cuda/kernels/norm_rope.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 constexpr int kRopeWarps = 4;
@@ -142,9 +141,9 @@ __global__ void __launch_bounds__(kRopeWarps * 32)
     a[j] = inside ? QkvValue(p, row, feature + i) : 0.0f;
     b[j] = inside ? QkvValue(p, row, feature + half + i) : 0.0f;
   }
-  const int64_t scratch = p.first_scratch_slot + row;
+  const int64_t scratch = p.kv.first_scratch_slot + row;
   if (slot >= p.heads + p.kv.kv_heads) {
-    T* out = static_cast<T*>(p.values) +
+    T* out = static_cast<T*>(p.kv.values) +
              KvAt(p.kv, p.layer, scratch, slot - p.heads - p.kv.kv_heads);
 #pragma unroll
     for (int j = 0; j < kPairsOfLane; ++j) {
@@ -177,7 +176,7 @@ __global__ void __launch_bounds__(kRopeWarps * 32)
   }
   const int64_t angle = int64_t{p.pass->row()[row].position} * half;
   float* query_out = p.queries + (row * p.heads + slot) * p.kv.padded_head_dim;
-  T* key_out = static_cast<T*>(p.keys) +
+  T* key_out = static_cast<T*>(p.kv.keys) +
                KvAt(p.kv, p.layer, scratch, query ? 0 : slot - p.heads);
 #pragma unroll
   for (int j = 0; j < kPairsOfLane; ++j) {
@@ -227,5 +226,4 @@ cudaError_t LaunchRope(DeviceType type, const RopeParams& params, int rows,
              : launcher.Run(RopeKernel<__half>, grid, block, 0, params);
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

@@ -11,8 +11,7 @@
 #include "common/infer/cuda/kernels/launch.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 // Threads of a row: they fix the order of its sum of squares.
 inline constexpr int kNormThreads = 512;
@@ -55,10 +54,8 @@ struct RopeParams {
   const float* cosines = nullptr;  // [max_positions][head_dim / 2]
   const float* sines = nullptr;
   float* queries = nullptr;  // [padded_rows][heads][padded_head_dim]
-  void* keys = nullptr;
-  void* values = nullptr;
-  KvShape kv;
-  int64_t padded_rows = 0, features = 0, first_scratch_slot = 0;
+  KvMemory kv;
+  int64_t padded_rows = 0, features = 0;
   int32_t groups = 0, heads = 0, head_dim = 0, layer = 0;
   float eps = 0, query_scale = 0;
 };
@@ -69,7 +66,6 @@ cudaError_t PrepareNormRope();
 cudaError_t LaunchRope(DeviceType type, const RopeParams& params, int rows,
                        Launcher& launcher);
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_NORM_ROPE_H_

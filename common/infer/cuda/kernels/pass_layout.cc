@@ -5,8 +5,7 @@
 
 #include "common/infer/cuda/kernels/device_status.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 DeviceStatus Bad(const char* what, int64_t index) {
@@ -191,7 +190,7 @@ DeviceStatus CheckPass(const DevicePass& pass, const EngineShape& shape,
                       pass.rows.size, pass.sessions.size, pass.outputs.size,
                       shape.max_rows, shape.max_sessions);
   }
-  // (No place of a session's rows is read before it is known to be inside.)
+  // Each check reads only places that it or an earlier check has bounded.
   FORETOKEN_DEVICE_RETURN_IF_ERROR(CheckRows(pass, shape));
   FORETOKEN_DEVICE_RETURN_IF_ERROR(CheckSessions(pass));
   FORETOKEN_DEVICE_RETURN_IF_ERROR(CheckOutputs(pass, shape));
@@ -278,5 +277,4 @@ void PassLayout::Write(const DevicePass& pass, const EngineShape& shape,
   }
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

@@ -13,8 +13,7 @@
 #include "common/infer/cuda/kernels/attention_index.h"
 #include "common/infer/cuda/kernels/engine_shape.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 // Places are bytes from the header's own first.
 struct PassHeader {
@@ -88,7 +87,6 @@ struct PassLayout {
              void* buffer) const;
 };
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_LAYOUT_H_

@@ -4,12 +4,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/infer/cuda/kernels/norm_rope.h"
 #include "common/infer/cuda/kernels/sampler.h"
 #include "common/infer/cuda/kernels/walk_commit.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 constexpr size_t kMaxGraphs = 128;
@@ -69,7 +67,11 @@ DeviceStatus PassRunner::CreateBuffers() {
        TokensAt(shape_.max_sessions) +
            shape_.max_rows * static_cast<int64_t>(sizeof(DeviceToken)),
        "memory for results"},
-      {commits_, int64_t{shape_.max_rows} * 2 * 4 * 4, "memory for commits"},
+      // Room for four of the largest copies, so that a copy seldom waits for
+      // the ones before it.
+      {commits_,
+       int64_t{std::max(shape_.max_rows, kDevicePageTokens)} * 2 * 4 * 4,
+       "memory for commits"},
   };
   for (const auto& buffer : buffers) {
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
@@ -96,7 +98,15 @@ DeviceStatus PassRunner::CreateKv(const DeviceOptions& options) {
   const int64_t bytes = (pages + shape_.scratch_pages) * page_bytes / 2;
   FORETOKEN_DEVICE_RETURN_IF_ERROR(
       keys_.Allocate(bytes, "memory for keys", stream_));
-  return values_.Allocate(bytes, "memory for values", stream_);
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(
+      values_.Allocate(bytes, "memory for values", stream_));
+  kv_.total_pages = pages + shape_.scratch_pages;
+  kv_.kv_heads = shape_.model.kv_heads;
+  kv_.padded_head_dim = shape_.padded_head_dim;
+  kv_.keys = keys_.as<void>();
+  kv_.values = values_.as<void>();
+  kv_.first_scratch_slot = pages * kDevicePageTokens;
+  return DeviceStatus();
 }
 
 DeviceStatus PassRunner::MakeRoom(const PassLayout& layout) {
@@ -110,7 +120,7 @@ DeviceStatus PassRunner::MakeRoom(const PassLayout& layout) {
                                  "wait before growth");
   DropGraphs();
   const DeviceStatus grown = Grow(layout, 2);
-  // Where memory is short, without room for what comes later.
+  // Short of memory: grow without spare room.
   return grown.code == kResourceExhausted ? Grow(layout, 1) : grown;
 }
 
@@ -190,8 +200,8 @@ DeviceStatus PassRunner::RunGraph(const PassSizes& sizes) {
     const DeviceStatus launched =
         CheckCuda(cudaGraphLaunch(found->second, stream_), "graph of a pass");
     if (launched.code != kResourceExhausted) return launched;
-    // The device takes memory for a graph when it first runs: give it back,
-    // and do without.
+    // The driver allocates a graph's memory at its first launch. If that fails,
+    // free all graphs and launch the kernels themselves.
     DropGraphs();
     return CheckCuda(Launch(sizes, overlap_), "kernels of a pass");
   }
@@ -207,7 +217,7 @@ DeviceStatus PassRunner::RunGraph(const PassSizes& sizes) {
 cudaGraphExec_t PassRunner::MakeGraph(const PassSizes& sizes) {
   cudaGraphExec_t graph = nullptr;
   if (Capture(sizes, overlap_, &graph).ok()) return graph;
-  // A driver that cannot put early starts into a graph: without them.
+  // The driver may not support programmatic launches in a graph: retry without.
   if (overlap_ && Capture(sizes, false, &graph).ok()) return graph;
   return nullptr;
 }
@@ -219,7 +229,7 @@ DeviceStatus PassRunner::Capture(const PassSizes& sizes, bool overlap,
       "begin of a capture");
   const cudaError_t launched = Launch(sizes, overlap);
   cudaGraph_t captured = nullptr;
-  // Ends the capture whatever happened, or the stream stays unusable.
+  // Always end the capture: an open one leaves the stream unusable.
   const cudaError_t ended = cudaStreamEndCapture(stream_, &captured);
   DeviceStatus status = CheckCuda(launched, "capture of a pass's kernels");
   if (status.ok()) status = CheckCuda(ended, "end of a capture");
@@ -233,12 +243,16 @@ DeviceStatus PassRunner::Capture(const PassSizes& sizes, bool overlap,
 
 cudaError_t PassRunner::Multiply(GemmEpilogue epilogue,
                                  const MatrixShape& matrix, const void* weights,
-                                 const DeviceMemory& x, void* out, int rows,
-                                 Launcher& launcher) const {
+                                 const DeviceMemory& x, const DeviceMemory& out,
+                                 int rows, Launcher& launcher,
+                                 const float* gate_bias,
+                                 const float* up_bias) const {
   GemmParams params;
   params.weights = weights;
   params.x = x.as<void>();
-  params.out = out;
+  params.out = out.as<void>();
+  params.gate_bias = gate_bias;
+  params.up_bias = up_bias;
   params.rows =
       epilogue == GemmEpilogue::kLogits ? &header()->outputs : &header()->rows;
   params.padded_rows = shape_.padded_rows;
@@ -248,20 +262,25 @@ cudaError_t PassRunner::Multiply(GemmEpilogue epilogue,
   return LaunchGemm(epilogue, shape_.type, params, rows, launcher);
 }
 
-cudaError_t PassRunner::Launch(const PassSizes& sizes, bool overlap) {
-  Launcher launcher;
-  launcher.stream = stream_;
-  launcher.overlap = overlap;
+NormParams PassRunner::Norm(const float* weight) const {
   NormParams norm;
   norm.pass = header();
   norm.stream = stream_rows_.as<float>();
-  norm.embedding = weights_.embedding();
-  norm.weight = weights_.layer(0).attention_norm;
+  norm.weight = weight;
   norm.out = x_.as<void>();
   norm.padded_rows = shape_.padded_rows;
   norm.width = shape_.width;
   norm.d_model = shape_.model.d_model;
   norm.eps = shape_.model.rms_norm_eps;
+  return norm;
+}
+
+cudaError_t PassRunner::Launch(const PassSizes& sizes, bool overlap) {
+  Launcher launcher;
+  launcher.stream = stream_;
+  launcher.overlap = overlap;
+  NormParams norm = Norm(weights_.layer(0).attention_norm);
+  norm.embedding = weights_.embedding();
   FORETOKEN_RETURN_IF_CUDA_ERROR(
       LaunchNorm(shape_.type, norm, sizes.rows, launcher));
   for (int i = 0; i < shape_.model.layers; ++i) {
@@ -274,47 +293,30 @@ cudaError_t PassRunner::LaunchLayer(int index, const PassSizes& sizes,
                                     Launcher& launcher) {
   const LayerPointers& layer = weights_.layer(index);
   FORETOKEN_RETURN_IF_CUDA_ERROR(Multiply(GemmEpilogue::kPartial, shape_.qkv,
-                                          layer.qkv, x_, sums_.as<void>(),
-                                          sizes.rows, launcher));
+                                          layer.qkv, x_, sums_, sizes.rows,
+                                          launcher));
   FORETOKEN_RETURN_IF_CUDA_ERROR(LaunchAttentionOf(index, sizes, launcher));
-  FORETOKEN_RETURN_IF_CUDA_ERROR(Multiply(
-      GemmEpilogue::kPartial, shape_.attention_output, layer.attention_output,
-      attended_, sums_.as<void>(), sizes.rows, launcher));
+  FORETOKEN_RETURN_IF_CUDA_ERROR(
+      Multiply(GemmEpilogue::kPartial, shape_.attention_output,
+               layer.attention_output, attended_, sums_, sizes.rows, launcher));
 
-  NormParams norm;
-  norm.pass = header();
-  norm.stream = stream_rows_.as<float>();
+  NormParams norm = Norm(layer.ffn_norm);
   norm.sums = sums_.as<float>();
-  norm.out = x_.as<void>();
-  norm.padded_rows = shape_.padded_rows;
-  norm.width = shape_.width;
-  norm.d_model = shape_.model.d_model;
-  norm.eps = shape_.model.rms_norm_eps;
   norm.bias = layer.output_bias;
-  norm.weight = layer.ffn_norm;
   norm.groups = shape_.attention_output.groups;
   FORETOKEN_RETURN_IF_CUDA_ERROR(
       LaunchNorm(shape_.type, norm, sizes.rows, launcher));
 
-  GemmParams gate_up;
-  gate_up.weights = layer.gate_up;
-  gate_up.x = x_.as<void>();
-  gate_up.out = activated_.as<void>();
-  gate_up.gate_bias = layer.gate_bias;
-  gate_up.up_bias = layer.up_bias;
-  gate_up.rows = &header()->rows;
-  gate_up.padded_rows = shape_.padded_rows;
-  gate_up.features = shape_.gate_up.features;
-  gate_up.k = shape_.gate_up.k;
-  FORETOKEN_RETURN_IF_CUDA_ERROR(LaunchGemm(GemmEpilogue::kSwiGlu, shape_.type,
-                                            gate_up, sizes.rows, launcher));
-  FORETOKEN_RETURN_IF_CUDA_ERROR(
-      Multiply(GemmEpilogue::kPartial, shape_.down, layer.down, activated_,
-               sums_.as<void>(), sizes.rows, launcher));
+  FORETOKEN_RETURN_IF_CUDA_ERROR(Multiply(
+      GemmEpilogue::kSwiGlu, shape_.gate_up, layer.gate_up, x_, activated_,
+      sizes.rows, launcher, layer.gate_bias, layer.up_bias));
+  FORETOKEN_RETURN_IF_CUDA_ERROR(Multiply(GemmEpilogue::kPartial, shape_.down,
+                                          layer.down, activated_, sums_,
+                                          sizes.rows, launcher));
 
   norm.bias = layer.down_bias;
   norm.groups = shape_.down.groups;
-  // The last layer's is needed where there is an output.
+  // The norm after the last layer is needed for output rows only.
   const bool last = index + 1 == shape_.model.layers;
   norm.weight =
       last ? weights_.final_norm() : weights_.layer(index + 1).attention_norm;
@@ -336,12 +338,9 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
   rope.cosines = weights_.cosines();
   rope.sines = weights_.sines();
   rope.queries = queries_.as<float>();
-  rope.keys = keys_.as<void>();
-  rope.values = values_.as<void>();
-  rope.kv = kv_shape();
+  rope.kv = kv_;
   rope.padded_rows = shape_.padded_rows;
   rope.features = shape_.qkv.features;
-  rope.first_scratch_slot = pages_ * kDevicePageTokens;
   rope.groups = shape_.qkv.groups;
   rope.heads = m.heads;
   rope.head_dim = m.head_dim;
@@ -356,12 +355,10 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
   AttentionParams attention;
   attention.pass = header();
   attention.queries = queries_.as<float>();
-  attention.keys = keys_.as<void>();
-  attention.values = values_.as<void>();
   attention.partial_values = partial_values_.as<float>();
   attention.partial_sums = partial_sums_.as<float2>();
   attention.out = attended_.as<void>();
-  attention.kv = kv_shape();
+  attention.kv = kv_;
   attention.padded_rows = shape_.padded_rows;
   attention.heads = m.heads;
   attention.head_dim = m.head_dim;
@@ -380,9 +377,9 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
 }
 
 cudaError_t PassRunner::LaunchEnd(const PassSizes& sizes, Launcher& launcher) {
-  FORETOKEN_RETURN_IF_CUDA_ERROR(
-      Multiply(GemmEpilogue::kLogits, shape_.head, weights_.head(), x_,
-               logits_.as<void>(), sizes.outputs, launcher));
+  FORETOKEN_RETURN_IF_CUDA_ERROR(Multiply(GemmEpilogue::kLogits, shape_.head,
+                                          weights_.head(), x_, logits_,
+                                          sizes.outputs, launcher));
   auto* tokens = reinterpret_cast<DeviceToken*>(results_.as<char>() +
                                                 TokensAt(shape_.max_sessions));
   SamplerParams sampler;
@@ -404,54 +401,50 @@ cudaError_t PassRunner::LaunchEnd(const PassSizes& sizes, Launcher& launcher) {
   CommitParams commit;
   commit.pass = header();
   commit.rows = commit_rows_.as<int32_t>();
-  commit.keys = keys_.as<void>();
-  commit.values = values_.as<void>();
-  commit.kv = kv_shape();
-  commit.first_scratch_slot = pages_ * kDevicePageTokens;
+  commit.kv = kv_;
   commit.layers = shape_.model.layers;
   return LaunchCommit(commit, sizes.rows, launcher);
 }
 
-DeviceStatus PassRunner::Commit(const int32_t* rows, const int32_t* slots,
+DeviceStatus PassRunner::CopyKv(const int32_t* from, const int32_t* to,
                                 int32_t count) {
   if (count == 0) return DeviceStatus();
-  if (count < 0 || count > last_rows_) {
-    return MakeStatus(kInvalidArgument, "commit: %d rows, the last pass had %d",
-                      count, last_rows_);
+  const int64_t bytes = int64_t{count} * 2 * 4;
+  if (count < 0 || bytes > host_commits_.bytes()) {
+    return MakeStatus(kInvalidArgument, "copy of KV: %d slots, want at most %d",
+                      count, static_cast<int>(host_commits_.bytes() / (2 * 4)));
   }
+  const int64_t page_slots = pages_ * kDevicePageTokens;
   for (int32_t i = 0; i < count; ++i) {
-    if (rows[i] < 0 || rows[i] >= last_rows_ || slots[i] < 0 ||
-        slots[i] >= pages_ * kDevicePageTokens) {
-      return MakeStatus(kInvalidArgument, "commit: row %d to slot %d", rows[i],
-                        slots[i]);
+    if (from[i] < 0 || from[i] >= page_slots + last_rows_ || to[i] < 0 ||
+        to[i] >= page_slots) {
+      return MakeStatus(kInvalidArgument, "copy of KV: slot %d to slot %d",
+                        from[i], to[i]);
     }
   }
-  const int64_t bytes = int64_t{count} * 2 * 4;
   if (commits_used_ + bytes > host_commits_.bytes()) {
     FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
-                                   "wait before a commit");
+                                   "wait before a copy of KV");
     commits_used_ = 0;
   }
   char* host = host_commits_.as<char>() + commits_used_;
   char* device = commits_.as<char>() + commits_used_;
-  std::memcpy(host, rows, bytes / 2);
-  std::memcpy(host + bytes / 2, slots, bytes / 2);
+  std::memcpy(host, from, bytes / 2);
+  std::memcpy(host + bytes / 2, to, bytes / 2);
   FORETOKEN_CUDA_RETURN_IF_ERROR(
       cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_),
-      "copy of a commit");
+      "slots of a copy of KV");
   commits_used_ += bytes;
   CommitParams commit;
   commit.rows = reinterpret_cast<const int32_t*>(device);
   commit.slots = reinterpret_cast<const int32_t*>(device + bytes / 2);
   commit.count = count;
-  commit.keys = keys_.as<void>();
-  commit.values = values_.as<void>();
-  commit.kv = kv_shape();
-  commit.first_scratch_slot = pages_ * kDevicePageTokens;
+  commit.kv = kv_;
+  commit.kv.first_scratch_slot = 0;  // `rows` are slots
   commit.layers = shape_.model.layers;
   Launcher launcher;
   launcher.stream = stream_;
-  return CheckCuda(LaunchCommit(commit, count, launcher), "commit");
+  return CheckCuda(LaunchCommit(commit, count, launcher), "copy of KV");
 }
 
 DeviceStatus PassRunner::Logits(int32_t output, float* logits) {
@@ -468,5 +461,4 @@ DeviceStatus PassRunner::Logits(int32_t output, float* logits) {
   return CheckCuda(cudaStreamSynchronize(stream_), "copy of logits");
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

@@ -14,12 +14,12 @@
 #include "common/infer/cuda/kernels/cuda_check.h"
 #include "common/infer/cuda/kernels/engine_shape.h"
 #include "common/infer/cuda/kernels/gemm.h"
+#include "common/infer/cuda/kernels/norm_rope.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 #include "common/infer/cuda/kernels/pass_tier.h"
 #include "common/infer/cuda/kernels/weight_store.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 class PassRunner {
  public:
@@ -39,10 +39,10 @@ class PassRunner {
 
   int64_t pages() const { return pages_; }
 
-  // A pass that CheckPass took.
+  // Runs a pass that CheckPass has accepted.
   DeviceStatus Run(const DevicePass& pass, DeviceToken* tokens,
                    DeviceWalk* walks);
-  DeviceStatus Commit(const int32_t* rows, const int32_t* slots, int32_t count);
+  DeviceStatus CopyKv(const int32_t* from, const int32_t* to, int32_t count);
   DeviceStatus Logits(int32_t output, float* logits);
 
  private:
@@ -50,12 +50,12 @@ class PassRunner {
   DeviceStatus CreateKv(const DeviceOptions& options);
   // Room for a pass's arrays and saved logits; drops the graphs if it moves.
   DeviceStatus MakeRoom(const PassLayout& layout);
-  // What is too small gets `margin` times what it needs.
+  // Grows every buffer that is too small to `margin` times the required size.
   DeviceStatus Grow(const PassLayout& layout, int64_t margin);
-  // Puts a pass and the copy of its results on the stream, and waits.
+  // Launches a pass and the copy of its results, and waits for both.
   DeviceStatus RunToEnd(const DevicePass& pass, const PassLayout& layout);
   DeviceStatus RunGraph(const PassSizes& sizes);
-  // nullptr where none can be had.
+  // Returns nullptr if the sizes cannot be captured.
   cudaGraphExec_t MakeGraph(const PassSizes& sizes);
   DeviceStatus Capture(const PassSizes& sizes, bool overlap,
                        cudaGraphExec_t* graph);
@@ -69,14 +69,14 @@ class PassRunner {
                                 Launcher& launcher);
   cudaError_t LaunchEnd(const PassSizes& sizes, Launcher& launcher);
   cudaError_t Multiply(GemmEpilogue epilogue, const MatrixShape& matrix,
-                       const void* weights, const DeviceMemory& x, void* out,
-                       int rows, Launcher& launcher) const;
+                       const void* weights, const DeviceMemory& x,
+                       const DeviceMemory& out, int rows, Launcher& launcher,
+                       const float* gate_bias = nullptr,
+                       const float* up_bias = nullptr) const;
 
   const PassHeader* header() const { return pass_.as<PassHeader>(); }
-  KvShape kv_shape() const {
-    return {pages_ + shape_.scratch_pages, shape_.model.kv_heads,
-            shape_.padded_head_dim};
-  }
+  // The norm of the residual stream, as most of its kernels run.
+  NormParams Norm(const float* weight) const;
 
   const EngineShape shape_;
   const WeightStore& weights_;
@@ -87,17 +87,17 @@ class PassRunner {
   int32_t last_rows_ = 0, last_outputs_ = 0;
 
   DeviceMemory keys_, values_;
+  KvMemory kv_;               // in these two
   DeviceMemory stream_rows_;  // residual stream [padded_rows][width]
   DeviceMemory x_, attended_, activated_;  // activations
   DeviceMemory sums_, queries_, partial_values_, partial_sums_, logits_;
   DeviceMemory pass_, saved_, commit_rows_, commits_, results_;
   PinnedMemory host_pass_, host_commits_, host_results_;
   int64_t commits_used_ = 0;  // of host_commits_, since the last wait
-  // nullptr: no graph of these sizes could be had; until they are dropped.
+  // nullptr: no graph could be made; not tried again until DropGraphs.
   std::map<PassSizes, cudaGraphExec_t> graphs_;
 };
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_RUNNER_H_

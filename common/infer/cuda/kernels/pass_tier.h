@@ -1,16 +1,16 @@
 // Which CUDA graph a pass runs in: sizes rounded up to a tier, so that few
 // graphs serve all passes. Kernels read the true sizes from the pass's header;
-// what a tier has too many of ends at once. Thread-safe.
+// surplus thread blocks of a tier exit at once. Thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_TIER_H_
 #define FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_TIER_H_
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 
 #include "common/infer/cuda/kernels/pass_layout.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 inline constexpr int kRowTiers[] = {0,  1,  2,  4,   8,   16,  32,
                                     48, 64, 96, 128, 192, 256, 320};
@@ -19,12 +19,7 @@ inline constexpr int kLastRowTier = 320;
 // The grids of a pass.
 struct PassSizes {
   int32_t rows = 0, outputs = 0, tasks = 0, chunks = 0;
-  friend bool operator<(const PassSizes& a, const PassSizes& b) {
-    if (a.rows != b.rows) return a.rows < b.rows;
-    if (a.outputs != b.outputs) return a.outputs < b.outputs;
-    if (a.tasks != b.tasks) return a.tasks < b.tasks;
-    return a.chunks < b.chunks;
-  }
+  friend auto operator<=>(const PassSizes&, const PassSizes&) = default;
 };
 
 inline PassSizes ExactSizes(const PassLayout& layout) {
@@ -51,7 +46,6 @@ inline PassSizes TierOf(const PassSizes& sizes, int max_chunks) {
           std::min(PowerTier(sizes.chunks), max_chunks)};
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_PASS_TIER_H_

@@ -13,8 +13,7 @@
 #include "common/infer/cuda/device_engine.h"
 #include "common/sampling/fixed_math.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 inline constexpr int kSampleBins = 2048;
 inline constexpr int kMaxIdBits = 22;  // a vocabulary of 2^22 at most
@@ -126,7 +125,6 @@ FORETOKEN_HOST_DEVICE inline float Penalised(float clean, int32_t count,
   return clean;
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_SAMPLE_ORDER_H_

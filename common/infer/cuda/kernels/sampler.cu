@@ -3,8 +3,7 @@
 #include "common/infer/cuda/kernels/sampler.h"
 #include "common/sampling/position_noise.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 constexpr int kThreads = 1024;
@@ -405,5 +404,4 @@ cudaError_t LaunchSampler(const SamplerParams& params, int outputs,
   return launcher.Run(SampleKernel, dim3(outputs), dim3(kThreads), 0, params);
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

@@ -10,8 +10,7 @@
 #include "common/infer/cuda/kernels/launch.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 struct SamplerParams {
   const PassHeader* pass = nullptr;
@@ -31,7 +30,6 @@ cudaError_t PrepareSampler();
 cudaError_t LaunchSampler(const SamplerParams& params, int outputs,
                           Launcher& launcher);
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_SAMPLER_H_

@@ -3,8 +3,7 @@
 #include "common/infer/cuda/kernels/device_math.cuh"
 #include "common/infer/cuda/kernels/walk_commit.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 namespace {
 
 constexpr int kWalkWarps = 4;
@@ -65,13 +64,14 @@ __global__ void __launch_bounds__(kCommitThreads)
     if (row < 0) continue;
     for (int i = threadIdx.x; i < p.kv.kv_heads * units; i += kCommitThreads) {
       const int64_t from =
-          KvAt(p.kv, blockIdx.y, p.first_scratch_slot + row, i / units) / 8 +
+          KvAt(p.kv, blockIdx.y, p.kv.first_scratch_slot + row, i / units) / 8 +
           i % units;
       const int64_t to =
           KvAt(p.kv, blockIdx.y, slots[c], i / units) / 8 + i % units;
-      static_cast<uint4*>(p.keys)[to] = static_cast<const uint4*>(p.keys)[from];
-      static_cast<uint4*>(p.values)[to] =
-          static_cast<const uint4*>(p.values)[from];
+      static_cast<uint4*>(p.kv.keys)[to] =
+          static_cast<const uint4*>(p.kv.keys)[from];
+      static_cast<uint4*>(p.kv.values)[to] =
+          static_cast<const uint4*>(p.kv.values)[from];
     }
   }
 }
@@ -97,5 +97,4 @@ cudaError_t LaunchCommit(const CommitParams& params, int count,
                       dim3(kCommitThreads), 0, params);
 }
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device

@@ -10,8 +10,7 @@
 #include "common/infer/cuda/kernels/launch.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 // From each session's first row to the child that holds the row's token, until
 // there is none or as many rows as commit slots are passed. Fills `walks` and,
@@ -25,17 +24,15 @@ struct WalkParams {
 cudaError_t LaunchWalk(const WalkParams& params, int sessions,
                        Launcher& launcher);
 
-// Copies K and V, all layers, of scratch rows to slots, bit for bit. `pass`
-// given: its commit slots, else `count` of `slots`. Rows of -1 are left out.
+// Copies K and V, all layers, from slots kv.first_scratch_slot + rows[i] to
+// slots[i], bit for bit. `pass` given: to its commit slots, else to `count` of
+// `slots`. Rows of -1 are left out.
 struct CommitParams {
   const PassHeader* pass = nullptr;
   const int32_t* rows = nullptr;
   const int32_t* slots = nullptr;
   int32_t count = 0;
-  void* keys = nullptr;
-  void* values = nullptr;
-  KvShape kv;
-  int64_t first_scratch_slot = 0;
+  KvMemory kv;
   int32_t layers = 0;
 };
 cudaError_t LaunchCommit(const CommitParams& params, int count,
@@ -44,7 +41,6 @@ cudaError_t LaunchCommit(const CommitParams& params, int count,
 // Once per process and device, before the first pass.
 cudaError_t PrepareWalkCommit();
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_WALK_COMMIT_H_

@@ -11,8 +11,7 @@
 #include "common/infer/cuda/kernels/cuda_check.h"
 #include "common/infer/cuda/kernels/engine_shape.h"
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 // Device memory; nullptr for what the model does not have.
 struct LayerPointers {
@@ -26,15 +25,15 @@ struct LayerPointers {
 
 class WeightStore {
  public:
-  // All memory, in one piece, zeroed on `stream`.
+  // Allocates all memory in one piece, zeroed on `stream`.
   DeviceStatus Create(const EngineShape& shape, cudaStream_t stream);
 
-  // INTERNAL for a tensor that the shape has not, or of another size. The copy
-  // is done when it returns.
+  // INTERNAL for a tensor that the shape does not have, or of another size. The
+  // copy is complete on return.
   DeviceStatus Upload(DeviceTensor tensor, int32_t layer, const void* data,
                       int64_t rows, int64_t cols, cudaStream_t stream);
-  // INTERNAL names the first tensor that never came. Takes the rotary table
-  // and gives back what only uploads needed.
+  // INTERNAL names the first missing tensor. Stores the rotary table and frees
+  // the memory that only uploads need.
   DeviceStatus Finish(const float* cosines, const float* sines,
                       cudaStream_t stream);
 
@@ -46,22 +45,24 @@ class WeightStore {
   const float* sines() const { return sines_; }
 
  private:
-  // Where a tensor goes: a matrix (packed), or a vector.
+  // Where a tensor goes.
   struct Target {
-    void* packed = nullptr;
-    const MatrixShape* shape = nullptr;
-    int32_t mode = 0;           // of PackedFeature
-    int64_t first_feature = 0;  // mode 0
-    float* vector = nullptr;
-    int64_t rows = 0, cols = 0;  // expected; a vector: 1 x cols
+    void* data = nullptr;  // nullptr: the model has no such tensor
+    int64_t rows = 0, cols = 0;
+    bool vector = false;                  // fp32, rows is 1
+    const MatrixShape* packed = nullptr;  // nullptr: stored as uploaded
+    int64_t first_feature = 0;            // mode 0
+    int32_t mode = 0;                     // of PackedFeature
+    bool arrived = false;
   };
 
+  // Gives every tensor its place after `base`; nullptr: only counts the bytes.
   void Place(char* base, int64_t* bytes);
-  Target Find(DeviceTensor tensor, LayerPointers& layer) const;
-  Target FindMatrix(DeviceTensor tensor, LayerPointers& layer) const;
+  Target& TargetOf(DeviceTensor tensor, int32_t layer) {
+    return targets_[static_cast<int64_t>(tensor) * shape_.model.layers + layer];
+  }
   DeviceStatus UploadMatrix(const Target& target, const void* data,
                             cudaStream_t stream);
-  DeviceStatus UploadEmbedding(const void* data, cudaStream_t stream);
   DeviceStatus Pack(const Target& target, const void* rows, int64_t first_row,
                     int64_t count, cudaStream_t stream) const;
 
@@ -69,12 +70,11 @@ class WeightStore {
   DeviceMemory memory_;
   DeviceMemory staging_;  // rows of a matrix as they arrive
   std::vector<LayerPointers> layers_;
-  std::vector<bool> arrived_;  // [tensor * layers + layer]
+  std::vector<Target> targets_;  // [tensor * layers + layer]
   void *embedding_ = nullptr, *head_ = nullptr;
   float *final_norm_ = nullptr, *cosines_ = nullptr, *sines_ = nullptr;
 };
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_WEIGHT_STORE_H_

@@ -80,19 +80,19 @@ TEST(DraftEngineTest, DraftsFollowWhateverWasCommitted) {
     EXPECT_THAT(answer.tree.tokens,
                 ElementsAreArray(Decode(text, 5, 5, params)));
   }
-  EXPECT_GT(f.engine.totals().kept_rows, 0);
+  EXPECT_GT(f.engine.snapshot().totals.kept_rows, 0);
 }
 
 TEST(DraftEngineTest, CatchingUpCostsNoPassOfItsOwn) {
   EngineFixture f;
   const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
   f.Ask(key, MakeRound(6, {20}));
-  const int64_t before = f.engine.totals().passes;
+  const int64_t before = f.engine.snapshot().totals.passes;
 
   // None of it was drafted.
   f.Ask(key, MakeRound(10, {41, 42, 43, 44}));
 
-  EXPECT_EQ(f.engine.totals().passes - before, 5);  // gamma
+  EXPECT_EQ(f.engine.snapshot().totals.passes - before, 5);  // gamma
 }
 
 TEST(DraftEngineTest, KvOfAcceptedDraftsIsKeptWhereNoPassCameBetween) {
@@ -101,13 +101,13 @@ TEST(DraftEngineTest, KvOfAcceptedDraftsIsKeptWhereNoPassCameBetween) {
   const DraftAnswer first = f.Ask(key, MakeRound(6, {20}));
   Tokens committed = first.tree.tokens;  // all accepted
   committed.push_back(33);
-  const int64_t before = f.engine.totals().text_rows;
+  const int64_t before = f.engine.snapshot().totals.text_rows;
 
   f.Ask(key, MakeRound(12, committed));
 
   // The last draft token never had a row; the bonus token is new.
-  EXPECT_EQ(f.engine.totals().kept_rows, 4);
-  EXPECT_EQ(f.engine.totals().text_rows - before, 2);
+  EXPECT_EQ(f.engine.snapshot().totals.kept_rows, 4);
+  EXPECT_EQ(f.engine.snapshot().totals.text_rows - before, 2);
 }
 
 TEST(DraftEngineTest, AReplayedSessionDraftsAsTheOneThatGrew) {
@@ -157,7 +157,7 @@ TEST(DraftEngineTest, ACommitAloneIsAnsweredWithoutAPass) {
   ASSERT_THAT(report.answers, SizeIs(1));
   EXPECT_EQ(report.answers[0].answer.length, 2);
   EXPECT_EQ(report.answers[0].answer.tree.size(), 0);
-  EXPECT_EQ(f.engine.totals().passes, 0);
+  EXPECT_EQ(f.engine.snapshot().totals.passes, 0);
 }
 
 TEST(DraftEngineTest, MaxNodesBoundsTheTree) {
@@ -182,7 +182,7 @@ TEST(DraftEngineTest, LongPromptsAreReadInChunks) {
   EngineFixture f{FakeBackendOptions()};  // 256 rows a pass
   const SessionId key = f.Open(MakeOpen("draft_model", prompt));
   f.RunAll();  // the prompt is read before the first request for a draft
-  EXPECT_EQ(f.engine.totals().text_rows, 699);
+  EXPECT_EQ(f.engine.snapshot().totals.text_rows, 699);
   EXPECT_THAT(f.Ask(key, MakeRound(701, {20})).tree.tokens,
               ElementsAreArray(Decode(Joined(prompt, {20}), 700, 5, {})));
 }
@@ -203,7 +203,7 @@ TEST(DraftEngineTest, TheContextsEndEndsTheDraft) {
       EXPECT_EQ(answer.tree.size() > 0, text.size() <= 12) << mode;
     }
     EXPECT_THAT(f.failures, IsEmpty());
-    EXPECT_EQ(f.engine.kv_usage().sessions, 0);  // nothing left to do for it
+    EXPECT_EQ(f.engine.snapshot().kv.sessions, 0);  // nothing left to do for it
   }
 }
 
@@ -217,8 +217,8 @@ TEST(DraftEngineTest, UnknownTokensMakeDraftsEmptyAndFreeTheMemory) {
   EXPECT_EQ(answer.length, 7);
   EXPECT_EQ(answer.tree.size(), 0);
   EXPECT_EQ(f.Ask(later, MakeRound(8, {3})).tree.size(), 0);
-  EXPECT_EQ(f.engine.kv_usage().sessions, 0);
-  EXPECT_EQ(f.engine.totals().muted, 2);
+  EXPECT_EQ(f.engine.snapshot().kv.sessions, 0);
+  EXPECT_EQ(f.engine.snapshot().totals.muted, 2);
 }
 
 TEST(DraftEngineTest, IdsBeyondTheLimitAreNeverProposed) {
@@ -299,8 +299,8 @@ TEST(DraftEngineTest, ABadOpenIsRefusedByField) {
   open = MakeOpen("draft_model", {1});
   open.sampling.temperature = -1;
   EXPECT_THAT(message(std::move(open)), HasSubstr("temperature"));
-  EXPECT_EQ(f.engine.sessions(), 0);
-  EXPECT_EQ(f.engine.kv_usage().sessions, 0);
+  EXPECT_EQ(f.engine.snapshot().sessions, 0);
+  EXPECT_EQ(f.engine.snapshot().kv.sessions, 0);
 }
 
 TEST(DraftEngineTest, SessionsAndPagesAreBounded) {
@@ -313,7 +313,7 @@ TEST(DraftEngineTest, SessionsAndPagesAreBounded) {
   const SessionId first = f.Open(MakeOpen("draft_model", Tokens(60, 1)));
   EXPECT_TRUE(absl::IsResourceExhausted(
       f.engine.Open(MakeOpen("draft_model", Tokens(60, 2))).status()));
-  EXPECT_EQ(f.engine.kv_usage().sessions, 1);
+  EXPECT_EQ(f.engine.snapshot().kv.sessions, 1);
   f.Open(MakeOpen("draft_model", {2}));
   const absl::Status full =
       f.engine.Open(MakeOpen("draft_model", {3})).status();
@@ -325,7 +325,7 @@ TEST(DraftEngineTest, SessionsAndPagesAreBounded) {
   f.RunAll();
   EXPECT_TRUE(absl::IsResourceExhausted(f.failures[first]))
       << f.failures[first];
-  EXPECT_EQ(f.engine.sessions(), 1);
+  EXPECT_EQ(f.engine.snapshot().sessions, 1);
 }
 
 TEST(DraftEngineTest, AFailedPassEndsItsSessionsAlone) {
@@ -338,7 +338,7 @@ TEST(DraftEngineTest, AFailedPassEndsItsSessionsAlone) {
   f.RunAll();
   EXPECT_THAT(std::string(f.failures[failing].message()),
               HasSubstr("out of sorts"));
-  EXPECT_EQ(f.engine.sessions(), 1);
+  EXPECT_EQ(f.engine.snapshot().sessions, 1);
   EXPECT_EQ(f.Ask(idle, MakeRound(6, {20})).tree.size(), 5);
 }
 
@@ -427,7 +427,8 @@ TEST(DraftEngineTest, BatchMatesChangeNoDraft) {
           << "session " << i << ", round " << round;
     }
   }
-  EXPECT_GT(f.engine.totals().rows, f.engine.totals().passes * 9);
+  EXPECT_GT(f.engine.snapshot().totals.rows,
+            f.engine.snapshot().totals.passes * 9);
 }
 
 }  // namespace

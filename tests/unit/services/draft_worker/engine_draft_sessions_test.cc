@@ -185,6 +185,9 @@ class GatedBackend final : public Backend {
   absl::Status Reserve(SessionId session, int64_t length) override {
     return fake_.Reserve(session, length);
   }
+  absl::Status Truncate(SessionId session, int64_t length) override {
+    return fake_.Truncate(session, length);
+  }
   absl::Status Forward(absl::Span<const PassSession> pass,
                        PassResult& result) override {
     if (!begun_.exchange(true)) started_.set_value();

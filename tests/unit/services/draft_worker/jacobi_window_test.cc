@@ -28,7 +28,6 @@ TEST(JacobiWindowTest, FillsItsLevelsThenGivesAPhraseAColumn) {
 
   // W+N-3 = 3 guesses behind the last token.
   rows.Add(13, kRootParent);
-  EXPECT_EQ(window.rows(), 3);
   EXPECT_EQ(window.depth(), 3);
   window.LayOut(0, rows);
   EXPECT_THAT(rows.tokens, ElementsAre(13, 11, 12, 13));
@@ -39,7 +38,6 @@ TEST(JacobiWindowTest, FillsItsLevelsThenGivesAPhraseAColumn) {
   // The first column is gone; under each of the others its answer.
   rows.Clear();
   rows.Add(20, kRootParent);
-  EXPECT_EQ(window.rows(), 5);
   window.LayOut(0, rows);
   EXPECT_THAT(rows.tokens, ElementsAre(20, 12, 13, 1001, 1002, 1003));
   EXPECT_THAT(rows.parents, ElementsAre(-1, 0, 1, 0, 1, 2));
@@ -49,7 +47,6 @@ TEST(JacobiWindowTest, FillsItsLevelsThenGivesAPhraseAColumn) {
   // Full: W columns, N-1 levels.
   rows.Clear();
   rows.Add(21, kRootParent);
-  EXPECT_EQ(window.rows(), 5);
   window.LayOut(0, rows);
   EXPECT_THAT(rows.tokens, ElementsAre(21, 13, 1002, 1003, 1004, 1005));
   EXPECT_THAT(rows.parents, ElementsAre(-1, 0, 0, 1, 2, 3));
@@ -64,24 +61,24 @@ TEST(JacobiWindowTest, FillsItsLevelsThenGivesAPhraseAColumn) {
   EXPECT_THAT(rows.tokens, ElementsAre(22, 1003, 1004, 1005, 1004, 1005));
 }
 
-TEST(JacobiWindowTest, NeverAddsMoreRowsThanItSays) {
+TEST(JacobiWindowTest, NeverAddsMoreThanLookaheadRows) {
   for (const int width : {1, 2, 7, 20}) {
     for (const int phrase_tokens : {2, 3, 8}) {
       JacobiWindow window(width, phrase_tokens);
       window.Start(Tokens{5});
       int most = 0;
+      int last = 0;
       for (int pass = 0; pass < 12; ++pass) {
         PassRows rows;
         rows.Add(5, kRootParent);
-        const int said = window.rows();
         window.LayOut(0, rows);
-        EXPECT_EQ(rows.size() - 1, said);
-        most = std::max(most, said);
+        last = rows.size() - 1;
+        most = std::max(most, last);
         Tokens phrases;
         window.Take(5, Numbered(rows.size()), phrases);
       }
       EXPECT_EQ(most, LookaheadRows(width, phrase_tokens));
-      EXPECT_EQ(window.rows(), width * (phrase_tokens - 1) - 1);
+      EXPECT_EQ(last, width * (phrase_tokens - 1) - 1);
     }
   }
 }

@@ -274,7 +274,7 @@ TEST_P(OuroborosReferenceTest, DraftsAsThePaperSays) {
   EXPECT_GT(suffix_nodes, 0);
   EXPECT_EQ(reference.learnt() > 0,
             test.options.inspiration || test.options.refinement);
-  EXPECT_GT(f.engine.totals().modes.phrase_tokens, 0);
+  EXPECT_GT(f.engine.snapshot().totals.modes.phrase_tokens, 0);
 }
 
 OuroborosOptions Options(int gamma, int window, int beta, int suffixes,

@@ -76,7 +76,7 @@ class DecodeLoopTest : public ::testing::Test {
           return absl::OkStatus();
         });
     EXPECT_TRUE(status.ok()) << status;
-    EXPECT_EQ(engine.sessions(), 0);
+    EXPECT_EQ(engine.snapshot().sessions, 0);
     generated.summary = (*loop)->summary();
     return generated;
   }

@@ -132,7 +132,7 @@ TEST_P(BackendLosslessTest, PreemptionChangesNoToken) {
   for (size_t i = 0; i < requests.size(); ++i) {
     EXPECT_EQ(results[i].output, want[i]) << "request " << i;
   }
-  EXPECT_GT(engine->totals().preemptions, 0);
+  EXPECT_GT(engine->snapshot().totals.preemptions, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BackendLosslessTest,

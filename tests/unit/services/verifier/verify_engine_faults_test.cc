@@ -43,7 +43,7 @@ TEST(VerifyEngineFaultsTest, LogitsThatAreNoNumbersEndTheirOwnSessionAlone) {
   for (const auto& [key, result] : report.prefilled) {
     EXPECT_EQ(result.tokens[0].token, expected);
   }
-  EXPECT_EQ(fixture.engine->sessions(), 2);
+  EXPECT_EQ(fixture.engine->snapshot().sessions, 2);
 }
 
 TEST(VerifyEngineFaultsTest, ADraftWhoseLogitsAreNoNumbersEndsNobody) {
@@ -101,7 +101,7 @@ TEST(VerifyEngineFaultsTest, ASessionThatItsClientLeavesIdleMakesRoom) {
   const PassReport admitted = engine.RunPass();
   ASSERT_THAT(admitted.prefilled, SizeIs(1));
   EXPECT_EQ(admitted.prefilled[0].session, waiting);
-  EXPECT_EQ(engine.totals().preemptions, 1);
+  EXPECT_EQ(engine.snapshot().totals.preemptions, 1);
 
   // The idle one goes on, in its turn, as if nothing had been.
   RoundRequest round;
@@ -125,7 +125,7 @@ TEST(VerifyEngineFaultsTest, NobodyIsPreemptedForIdlenessWhileNobodyWaits) {
   EXPECT_FALSE(fixture.engine->HasWork());
   EXPECT_EQ(fixture.engine->NextDeadline(), absl::InfiniteFuture());
   fixture.engine->RunPass();
-  EXPECT_EQ(fixture.engine->totals().preemptions, 0);
+  EXPECT_EQ(fixture.engine->snapshot().totals.preemptions, 0);
 }
 
 }  // namespace

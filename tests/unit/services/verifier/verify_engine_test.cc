@@ -73,8 +73,8 @@ void ExpectPlainOutput(Fixture& fixture,
     EXPECT_EQ(results[i].finish,
               stopped ? FinishReason::kStop : FinishReason::kLength);
   }
-  EXPECT_EQ(fixture.engine->sessions(), 0);
-  const KvUsage usage = fixture.engine->kv_usage();
+  EXPECT_EQ(fixture.engine->snapshot().sessions, 0);
+  const KvUsage usage = fixture.engine->snapshot().kv;
   EXPECT_EQ(usage.pages_free, usage.pages_total);
   EXPECT_EQ(usage.sessions, 0);
 }
@@ -90,7 +90,7 @@ TEST(VerifyEngineTest, DraftsBatchMatesAndChunksChangeNoToken) {
     ExpectPlainOutput(fixture,
                       RandomRequests(random, 1 + random() % 16, 80, 40, 50),
                       /*max_nodes=*/random() % 45, seed);
-    EXPECT_EQ(fixture.engine->totals().preemptions, 0);
+    EXPECT_EQ(fixture.engine->snapshot().totals.preemptions, 0);
   }
 }
 
@@ -106,8 +106,8 @@ TEST(VerifyEngineTest, PreemptionAndReplayChangeNoToken) {
     Fixture fixture(backend, options);
     ExpectPlainOutput(fixture, RandomRequests(random, 12, 60, 90, 50),
                       /*max_nodes=*/30, seed);
-    preemptions += fixture.engine->totals().preemptions;
-    replays += fixture.engine->totals().replays;
+    preemptions += fixture.engine->snapshot().totals.preemptions;
+    replays += fixture.engine->snapshot().totals.replays;
   }
   EXPECT_GT(preemptions, 50);
   EXPECT_GT(replays, 50);
@@ -133,7 +133,7 @@ TEST(VerifyEngineTest, ASessionLargerThanTheCacheIsRefusedAloneAndByStatus) {
   EXPECT_THAT(report.failures[0].status,
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("more than the whole KV cache")));
-  EXPECT_EQ(fixture.engine->sessions(), 0);
+  EXPECT_EQ(fixture.engine->snapshot().sessions, 0);
 }
 
 TEST(VerifyEngineTest, AReplayOpenedFromOutsideContinuesTheSameText) {
@@ -264,12 +264,14 @@ TEST(VerifyEngineTest, PrefillAndRoundsShareEveryPass) {
   const SessionId slow =
       fixture.engine->Open(Request(std::vector<TokenId>(35, 2), 5)).value();
   int passes = 0;
+  int64_t length = 2;  // of `fast`
   for (bool done = false; !done; ++passes) {
     RoundRequest round;
-    round.length = fixture.engine->Length(fast).value();
+    round.length = length;
     FORETOKEN_ASSERT_OK(fixture.engine->Submit(fast, round));
     const PassReport report = fixture.engine->RunPass();
-    EXPECT_THAT(report.rounds, SizeIs(1));  // decoding never waits
+    ASSERT_THAT(report.rounds, SizeIs(1));  // decoding never waits
+    length = report.rounds[0].result.length;
     EXPECT_LE(report.stats.prefill_rows, 10);
     done = !report.prefilled.empty();
     if (done) {
@@ -283,9 +285,10 @@ TEST(VerifyEngineTest, ARoundTellsHowLongItWaitedForItsPass) {
   Fixture fixture;
   const SessionId key = fixture.engine->Open(Request({1}, 50)).value();
   fixture.engine->RunPass();
+  int64_t length = 2;
   const auto waited = [&](std::optional<absl::Time> arrived) {
     RoundRequest round;
-    round.length = fixture.engine->Length(key).value();
+    round.length = length++;
     FORETOKEN_EXPECT_OK(fixture.engine->Submit(key, std::move(round), arrived));
     fixture.now += absl::Milliseconds(2);
     return fixture.engine->RunPass().rounds.at(0).result.stats.queue_time;
@@ -326,8 +329,8 @@ TEST(VerifyEngineTest, DeadlinesAndClosesFreeWhatTheyHeld) {
       report.failures[0].status,
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("deadline")));
   FORETOKEN_ASSERT_OK(fixture.engine->Close(other));
-  EXPECT_EQ(fixture.engine->kv_usage().pages_free,
-            fixture.engine->kv_usage().pages_total);
+  EXPECT_EQ(fixture.engine->snapshot().kv.pages_free,
+            fixture.engine->snapshot().kv.pages_total);
   EXPECT_THAT(fixture.engine->Close(other),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no session")));
   EXPECT_THAT(fixture.engine->Open(request),
@@ -392,7 +395,7 @@ TEST(VerifyEngineTest, BadRequestsAreRefusedByField) {
   request = Request({1}, 5);
   request.sampling.top_p = 0.0f;
   refused(request, "top_p is 0");
-  EXPECT_EQ(engine.sessions(), 0);
+  EXPECT_EQ(engine.snapshot().sessions, 0);
 }
 
 TEST(VerifyEngineTest, RoundsThatDoNotFitAreRefused) {

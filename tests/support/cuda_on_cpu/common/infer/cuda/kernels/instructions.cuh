@@ -11,8 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace foretoken {
-namespace device {
+namespace foretoken::device {
 
 inline float EmulatedValue(__nv_bfloat16 x) { return __bfloat162float(x); }
 inline float EmulatedValue(__half x) { return __half2float(x); }
@@ -93,7 +92,6 @@ inline void LoadMatricesTransposed(uint32_t (&r)[4], uint32_t shared) {
 inline void AllowNextKernel() {}
 inline void WaitForPreviousKernels() {}
 
-}  // namespace device
-}  // namespace foretoken
+}  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_INSTRUCTIONS_CUH_

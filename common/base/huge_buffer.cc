@@ -1,4 +1,4 @@
-#include "common/infer/cpu/huge_buffer.h"
+#include "common/base/huge_buffer.h"
 
 #include <sys/mman.h>
 
@@ -16,18 +16,18 @@ HugeBuffer::~HugeBuffer() {
   if (data_ != nullptr) munmap(data_, mapped_);
 }
 
-absl::StatusOr<HugeBuffer> HugeBuffer::Allocate(int64_t bytes) {
+absl::StatusOr<HugeBuffer> HugeBuffer::Allocate(int64_t bytes, Use use) {
   HugeBuffer buffer;
   if (bytes <= 0) return buffer;
   const bool large = bytes >= kHugePage;
   const int64_t unit = large ? kHugePage : 4096;
-  if (bytes > std::numeric_limits<int64_t>::max() - unit) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot get ", bytes, " bytes of memory"));
+  void* data = MAP_FAILED;
+  if (bytes <= std::numeric_limits<int64_t>::max() - unit) {
+    buffer.mapped_ = (bytes + unit - 1) / unit * unit;
+    const int lazy = use == Use::kLazy ? MAP_NORESERVE : 0;
+    data = mmap(nullptr, buffer.mapped_, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | lazy, -1, 0);
   }
-  buffer.mapped_ = (bytes + unit - 1) / unit * unit;
-  void* data = mmap(nullptr, buffer.mapped_, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot get ", bytes, " bytes of memory"));

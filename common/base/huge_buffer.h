@@ -1,8 +1,10 @@
 // Zeroed memory straight from the operating system, on huge pages where it
 // gives them: streaming a gigabyte of weights through 4 KiB pages would spend
 // its time in the page table. Pages are touched only when first written.
-#ifndef FORETOKEN_COMMON_INFER_CPU_HUGE_BUFFER_H_
-#define FORETOKEN_COMMON_INFER_CPU_HUGE_BUFFER_H_
+//
+// Thread-compatible.
+#ifndef FORETOKEN_COMMON_BASE_HUGE_BUFFER_H_
+#define FORETOKEN_COMMON_BASE_HUGE_BUFFER_H_
 
 #include <cstdint>
 #include <utility>
@@ -22,8 +24,14 @@ class HugeBuffer {
     return *this;
   }
 
-  // At least `bytes`, 64-byte aligned. ResourceExhausted names the size.
-  static absl::StatusOr<HugeBuffer> Allocate(int64_t bytes);
+  // kLazy: more may be allocated than there is, for a cache that fills up as
+  // it is used. kWhole: refused at once where the kernel can tell that it will
+  // not fit.
+  enum class Use { kLazy, kWhole };
+
+  // At least `bytes`, page-aligned. ResourceExhausted names the size.
+  static absl::StatusOr<HugeBuffer> Allocate(int64_t bytes,
+                                             Use use = Use::kLazy);
 
   uint8_t* data() const { return data_; }
   template <typename T>
@@ -38,4 +46,4 @@ class HugeBuffer {
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_INFER_CPU_HUGE_BUFFER_H_
+#endif  // FORETOKEN_COMMON_BASE_HUGE_BUFFER_H_

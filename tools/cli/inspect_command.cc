@@ -1,0 +1,169 @@
+// foretoken inspect: what a model directory or GGUF file holds, and what of it
+// is not supported.
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "common/gguf/gguf_files.h"
+#include "common/gguf/tensor_types.h"
+#include "common/infer/checkpoint_files.h"
+#include "common/infer/model_weights.h"
+#include "common/text/tokenizer.h"
+#include "tools/cli/command.h"
+
+namespace foretoken::cli {
+namespace {
+
+void Line(const char* name, const std::string& value) {
+  std::printf("%-14s %s\n", name, value.c_str());
+}
+
+std::string Megabytes(uint64_t bytes) {
+  return absl::StrFormat("%.1f MB", static_cast<double>(bytes) / 1e6);
+}
+
+struct TypeTotal {
+  int tensors = 0;
+  int64_t elements = 0;
+  uint64_t bytes = 0;
+  void Add(const std::vector<int64_t>& shape, uint64_t more) {
+    int64_t product = 1;
+    for (const int64_t dim : shape) product *= dim;
+    ++tensors;
+    elements += product;
+    bytes += more;
+  }
+};
+using TypeTotals = std::map<std::string, TypeTotal>;
+
+// Prints what is known without understanding the model.
+absl::StatusOr<TypeTotals> InspectGguf(const std::string& path) {
+  FORETOKEN_ASSIGN_OR_RETURN(const GgufFiles files, GgufFiles::Open(path));
+  Line("format", absl::StrCat("GGUF, ", files.maps.size(),
+                              files.maps.size() == 1 ? " file" : " files"));
+  for (const char* key : {"general.name", "general.architecture"}) {
+    const GgufValue* value = files.metadata.Find(key);
+    Line(key + std::string("general.").size(),
+         value == nullptr ? "none" : value->Text());
+  }
+  TypeTotals totals;
+  for (const auto& [name, stored] : files.tensors) {
+    totals[GgufTensorTypeName(stored.tensor.type)].Add(
+        stored.tensor.shape, stored.tensor.data.size());
+  }
+  return totals;
+}
+
+absl::StatusOr<TypeTotals> InspectDirectory(const std::string& path) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json config,
+                             ReadModelJson(path + "/config.json"));
+  FORETOKEN_ASSIGN_OR_RETURN(const CheckpointFiles files,
+                             CheckpointFiles::Open(path));
+  Line("format", absl::StrCat("Hugging Face, ", files.maps.size(),
+                              files.maps.size() == 1 ? " file" : " files"));
+  Line("architecture", DumpJson(config.value("model_type", Json())));
+  TypeTotals totals;
+  for (const auto& [name, stored] : files.tensors) {
+    totals[stored.tensor.dtype].Add(stored.tensor.shape,
+                                    stored.tensor.data.size());
+  }
+  return totals;
+}
+
+void PrintTypes(const TypeTotals& totals) {
+  TypeTotal all;
+  for (const auto& [name, total] : totals) {
+    Line("tensors",
+         absl::StrFormat("%4d %-7s %13d elements %10s", total.tensors, name,
+                         total.elements, Megabytes(total.bytes)));
+    all.tensors += total.tensors;
+    all.elements += total.elements;
+    all.bytes += total.bytes;
+  }
+  Line("in all",
+       absl::StrFormat(
+           "%4d %-7s %13d elements %10s, %.2f bits each", all.tensors, "",
+           all.elements, Megabytes(all.bytes),
+           8.0 * static_cast<double>(all.bytes) /
+               static_cast<double>(std::max<int64_t>(1, all.elements))));
+}
+
+void PrintModel(const std::string& path) {
+  const auto weights = ModelWeights::Load(path);
+  if (!weights.ok()) {
+    Line("model", absl::StrCat("NOT SUPPORTED: ", weights.status().message()));
+    return;
+  }
+  const ModelConfig& config = (*weights)->config();
+  Line("model",
+       absl::StrFormat(
+           "supported: %s, %d layers, d_model %d, %d heads of %d, %d KV heads, "
+           "d_ff %d, vocabulary %d%s",
+           ModelFamilyName(config.family), config.n_layers, config.d_model,
+           config.n_heads, config.head_dim, config.n_kv_heads, config.d_ff,
+           config.vocab_size,
+           config.tied_embeddings ? ", embeddings tied" : ""));
+  Line("context", absl::StrCat(config.max_positions));
+  Line("end tokens", absl::StrJoin(config.eos_tokens, " "));
+}
+
+void PrintTokenizer(const std::string& path) {
+  const auto tokenizer = Tokenizer::Load(path);
+  if (absl::IsNotFound(tokenizer.status())) {
+    Line("tokenizer", "none");
+    return;
+  }
+  if (!tokenizer.ok()) {
+    Line("tokenizer",
+         absl::StrCat("NOT SUPPORTED: ", tokenizer.status().message()));
+    return;
+  }
+  const auto token = [&](TokenId id) {
+    if (id < 0) return std::string("none");
+    return absl::StrCat(id, " ",
+                        absl::CEscape((*tokenizer)->vocabulary().content(id)));
+  };
+  Line("tokenizer",
+       absl::StrCat("supported: ", (*tokenizer)->vocab_size(), " tokens, BOS ",
+                    token((*tokenizer)->bos_token()), ", EOS ",
+                    token((*tokenizer)->eos_token())));
+  Line("fingerprint", HexDigest((*tokenizer)->fingerprint()));
+  const std::string& chat = (*tokenizer)->chat_template();
+  constexpr size_t kShown = 100;
+  Line("chat template",
+       chat.empty()
+           ? "none"
+           : absl::StrCat(chat.size(),
+                          " bytes: ", absl::CEscape(chat.substr(0, kShown)),
+                          chat.size() > kShown ? "..." : ""));
+}
+
+absl::Status Inspect(const std::string& path) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const TypeTotals totals,
+      IsGgufFile(path) ? InspectGguf(path) : InspectDirectory(path));
+  PrintTypes(totals);
+  PrintModel(path);
+  PrintTokenizer(path);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddInspectCommand(CLI::App& app, Run& run) {
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Print what a model holds and what of it is supported");
+  auto path = std::make_shared<std::string>();
+  command->add_option("model", *path, "A Hugging Face directory or a GGUF file")
+      ->required();
+  command->callback([path, &run] { run = [path] { return Inspect(*path); }; });
+}
+
+}  // namespace foretoken::cli
