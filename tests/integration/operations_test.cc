@@ -198,6 +198,8 @@ TEST(DrainTest, RunningRequestsFinishNewOnesAreRefusedAndHealthSaysSo) {
   const Pair pair = StartPair();
   TestOrchestrator& orchestrator = *pair.orchestrator;
   const auto channel = ChannelTo(orchestrator.address(), {});
+  // A drain stops listening at once: this connection is from before.
+  EXPECT_EQ(HealthOf(channel, ""), kServing);
   std::promise<void> started;
   std::promise<void> go_on;
   std::shared_future<void> may_go_on = go_on.get_future().share();
