@@ -1,7 +1,6 @@
 #include "common/drafting/corpus_reader.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -12,6 +11,8 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/drafting/json_rows.h"
+#include "common/text/utf8.h"
 
 namespace foretoken {
 namespace {
@@ -54,22 +55,9 @@ absl::StatusOr<std::string> TextOf(Json& row) {
       "none of the fields \"output\", \"text\", \"prompt\"");
 }
 
-absl::StatusOr<Json> ParseRow(const std::string& line) {
-  FORETOKEN_ASSIGN_OR_RETURN(Json row, ParseJson(line));
-  if (!row.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a JSON ", row.type_name(), ", want an object"));
-  }
-  return row;
-}
-
 // Errors caused by the contents of the corpus, as opposed to reading it.
 bool IsBadInput(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status);
-}
-
-bool IsBlank(const std::string& line) {
-  return line.find_first_not_of(" \t\r") == std::string::npos;
 }
 
 }  // namespace
@@ -79,40 +67,6 @@ std::vector<std::string> DefaultCorpusSuffixes() {
           ".rs",  ".go",  ".js", ".ts",    ".java",   ".kt",     ".swift",
           ".cs",  ".rb",  ".pl", ".php",   ".scala",  ".lua",    ".sh",
           ".sql", ".txt", ".md", ".jsonl", ".ndjson", ".txt.gz", ".jsonl.gz"};
-}
-
-size_t FindInvalidUtf8(const std::string& text) {
-  const auto* p = reinterpret_cast<const uint8_t*>(text.data());
-  const size_t n = text.size();
-  size_t i = 0;
-  while (i < n) {
-    // Text is mostly ASCII: check eight bytes at a time.
-    uint64_t word;
-    while (i + 8 <= n) {
-      std::memcpy(&word, p + i, 8);
-      if ((word & 0x8080808080808080ull) != 0) break;
-      i += 8;
-    }
-    if (i >= n) break;
-    const uint8_t lead = p[i];
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (lead < 0xc2 || lead > 0xf4 || i + length > n) return i;
-    for (size_t k = 1; k < length; ++k) {
-      if ((p[i + k] & 0xc0) != 0x80) return i;
-    }
-    // Overlong forms (E0, F0), surrogates (ED), values above U+10FFFF (F4).
-    const uint8_t second = p[i + 1];
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
-        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) {
-      return i;
-    }
-    i += length;
-  }
-  return std::string::npos;
 }
 
 absl::StatusOr<std::unique_ptr<CorpusReader>> CorpusReader::Open(
@@ -181,23 +135,18 @@ absl::Status CorpusReader::AddFile(const std::string& path) {
 
 absl::Status CorpusReader::ReadExcludedIds() {
   for (const std::string& path : options_.exclude_id_files) {
-    FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> lines,
-                               LineReader::Open(path, options_.max_line_bytes));
-    std::string line;
-    while (true) {
-      FORETOKEN_ASSIGN_OR_RETURN(const bool more, lines->Next(line));
-      if (!more) break;
-      if (IsBlank(line)) continue;
-      absl::StatusOr<Json> row = ParseRow(line);
-      absl::StatusOr<std::string> id =
-          row.ok() ? IdOf(*row) : absl::StatusOr<std::string>(row.status());
-      if (!id.ok()) {
-        // A missing id is NotFound for a corpus row, but an error here.
-        return Annotate(absl::InvalidArgumentError(id.status().message()),
-                        Where(path, lines->line_number()));
-      }
-      excluded_ids_.insert(*std::move(id));
-    }
+    FORETOKEN_RETURN_IF_ERROR(ForEachJsonRow(
+        path,
+        [&](const Json& row) -> absl::Status {
+          absl::StatusOr<std::string> id = IdOf(row);
+          // A missing id is NotFound for a corpus row, but an error here.
+          if (!id.ok()) {
+            return absl::InvalidArgumentError(id.status().message());
+          }
+          excluded_ids_.insert(*std::move(id));
+          return absl::OkStatus();
+        },
+        options_.max_line_bytes));
   }
   return absl::OkStatus();
 }
@@ -246,7 +195,7 @@ absl::StatusOr<bool> CorpusReader::NextRow(CorpusDocument& document) {
     // LineReader goes on after a line that is too long, not after other errors.
     rest_is_sound_ = absl::IsResourceExhausted(more.status());
     if (!more.ok() || !*more) return more;
-    if (IsBlank(line_)) continue;
+    if (IsBlankRow(line_)) continue;
     const absl::StatusOr<bool> taken = TakeRow(document);
     if (!taken.ok()) {
       rest_is_sound_ = true;
@@ -258,7 +207,7 @@ absl::StatusOr<bool> CorpusReader::NextRow(CorpusDocument& document) {
 }
 
 absl::StatusOr<bool> CorpusReader::TakeRow(CorpusDocument& document) {
-  FORETOKEN_ASSIGN_OR_RETURN(Json row, ParseRow(line_));
+  FORETOKEN_ASSIGN_OR_RETURN(Json row, ParseJsonRow(line_));
   if (!excluded_ids_.empty()) {
     const absl::StatusOr<std::string> id = IdOf(row);
     if (!id.ok() && !absl::IsNotFound(id.status())) return id.status();
@@ -301,11 +250,11 @@ absl::StatusOr<bool> CorpusReader::NextText(CorpusDocument& document) {
 }
 
 absl::Status CorpusReader::CheckUtf8() const {
-  const size_t at = FindInvalidUtf8(line_);
-  if (at == std::string::npos) return absl::OkStatus();
+  const size_t valid = ValidUtf8Prefix(line_);
+  if (valid == line_.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(Where(files_[file_], lines_->line_number()),
-                   ": invalid UTF-8 at byte ", at + 1));
+                   ": invalid UTF-8 at byte ", valid + 1));
 }
 
 }  // namespace foretoken

@@ -108,10 +108,6 @@ class CorpusReader {
   int64_t broken_files_ = 0;
 };
 
-// Returns the offset of the first byte that is not valid UTF-8 (RFC 3629: no
-// overlong forms, no surrogates), or npos.
-size_t FindInvalidUtf8(const std::string& text);
-
 }  // namespace foretoken
 
 #endif  // FORETOKEN_COMMON_DRAFTING_CORPUS_READER_H_

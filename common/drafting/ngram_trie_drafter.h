@@ -11,11 +11,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "common/drafting/drafter.h"
 #include "common/drafting/ngram_trie.h"
+#include "common/drafting/token_tail.h"
 #include "common/speculation/modes.h"
 
 namespace foretoken {
@@ -30,11 +30,9 @@ class NgramTrieDrafter final : public Drafter {
   size_t RequestBytes() const override { return trie_.MemoryBytes(); }
 
  private:
-  void AppendToTail(TokenId token);
-
   const NgramTrieOptions options_;
   NgramTrie trie_;
-  std::vector<TokenId> tail_;  // the last longest_match tokens, oldest first
+  TokenTail tail_;  // longest_match tokens
 };
 
 }  // namespace foretoken

@@ -32,13 +32,15 @@ int32_t FindChild(const DraftTree& tree, int32_t parent, TokenId token) {
 }  // namespace
 
 PhrasePoolDrafter::PhrasePoolDrafter(const PhrasePoolDrafterOptions& options)
-    : options_(options), pool_(options.pool) {
+    : options_(options),
+      pool_(options.pool),
+      window_(options.pool.phrase_tokens) {
   FORETOKEN_CHECK(options.suffixes >= 1 &&
                   options.suffixes <= PhrasePoolDrafterOptions::kMaxSuffixes);
 }
 
 void PhrasePoolDrafter::StartRequest(absl::Span<const TokenId> prompt) {
-  window_.clear();
+  window_.Reset();
   // The pool holds exactly AddHistory's phrases now: save them for later
   // requests, and start from them.
   if (history_in_pool_) {
@@ -47,24 +49,20 @@ void PhrasePoolDrafter::StartRequest(absl::Span<const TokenId> prompt) {
   } else if (!options_.keep) {
     StartFromHistory();
   }
-  for (const TokenId token : prompt) Append(token);
+  Commit(prompt);
 }
 
 void PhrasePoolDrafter::Commit(absl::Span<const TokenId> tokens) {
-  for (const TokenId token : tokens) Append(token);
-}
-
-void PhrasePoolDrafter::Append(TokenId token) {
-  const size_t beta = static_cast<size_t>(options_.pool.phrase_tokens);
-  if (window_.size() == beta) window_.erase(window_.begin());
-  window_.push_back(token);
-  if (window_.size() == beta) pool_.Insert(window_);
+  for (const TokenId token : tokens) {
+    window_.Push(token);
+    if (window_.full()) pool_.Insert(window_.tokens());
+  }
 }
 
 void PhrasePoolDrafter::Draft(int max_nodes, DraftTree& tree) {
   tree.Clear();
-  if (window_.empty()) return;
-  pool_.Newest(window_.back(), options_.suffixes, newest_);
+  if (window_.tokens().empty()) return;
+  pool_.Newest(window_.tokens().back(), options_.suffixes, newest_);
   for (size_t rank = 0; rank < newest_.size(); ++rank) {
     int32_t at = kRootParent;
     float prob = At(kFirstProb, rank);

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "common/drafting/drafter.h"
 #include "common/drafting/phrase_pool.h"
+#include "common/drafting/token_tail.h"
 #include "common/speculation/modes.h"
 
 namespace foretoken {
@@ -33,14 +34,13 @@ class PhrasePoolDrafter final : public Drafter {
   int64_t SharedTokens() const override;  // phrases: each counts as a token
 
  private:
-  void Append(TokenId token);
   void StartFromHistory();
 
   const PhrasePoolDrafterOptions options_;
   PhrasePool pool_;               // the pool that drafts come from
   std::vector<TokenId> warm_;     // snapshot of AddHistory's phrases, if !keep
   bool history_in_pool_ = false;  // AddHistory's phrases are not in warm_ yet
-  std::vector<TokenId> window_;   // the request's last phrase_tokens tokens
+  TokenTail window_;              // phrase_tokens tokens of the request
   std::vector<absl::Span<const TokenId>> newest_;  // scratch of Draft
 };
 

@@ -29,7 +29,7 @@ size_t Hash(const TokenId* ngram, int n) {
 }  // namespace
 
 PromptLookupDrafter::PromptLookupDrafter(const PromptLookupOptions& options)
-    : options_(options), indices_(options.max_n) {
+    : options_(options), tail_(options.max_n), indices_(options.max_n) {
   FORETOKEN_CHECK(options.max_n >= 1 &&
                   options.max_n <= PromptLookupOptions::kMaxN);
   FORETOKEN_CHECK(options.tokens >= 1 &&
@@ -41,29 +41,24 @@ void PromptLookupDrafter::StartRequest(absl::Span<const TokenId> prompt) {
   context_ = std::vector<TokenId>();  // releases the memory
   context_.reserve(std::min<size_t>(prompt.size() + prompt.size() / 2,
                                     options_.max_context));
-  tail_.clear();
+  tail_.Reset();
   for (Index& index : indices_) {
     index.slots.assign(kMinSlots, -1);
     index.slots.shrink_to_fit();
     index.used = 0;
   }
-  for (const TokenId token : prompt) Append(token);
+  Commit(prompt);
 }
 
 void PromptLookupDrafter::Commit(absl::Span<const TokenId> tokens) {
-  for (const TokenId token : tokens) Append(token);
-}
-
-void PromptLookupDrafter::Append(TokenId token) {
-  if (tail_.size() == static_cast<size_t>(options_.max_n)) {
-    tail_.erase(tail_.begin());
+  tail_.Append(tokens);
+  for (const TokenId token : tokens) {
+    if (context_.size() == static_cast<size_t>(options_.max_context)) return;
+    context_.push_back(token);
+    // Only now do the n-grams that end at the previous token have a
+    // continuation; indexed earlier, the last tokens would match themselves.
+    IndexNgramEndingAt(static_cast<int32_t>(context_.size()) - 2);
   }
-  tail_.push_back(token);
-  if (context_.size() == static_cast<size_t>(options_.max_context)) return;
-  context_.push_back(token);
-  // Only now do the n-grams that end at the previous token have a continuation;
-  // indexed earlier, the last tokens would match themselves.
-  IndexNgramEndingAt(static_cast<int32_t>(context_.size()) - 2);
 }
 
 // Returns the slot that holds this n-gram, or the free slot for it.
@@ -110,11 +105,10 @@ void PromptLookupDrafter::Grow(Index& index, int n, size_t slots) {
 
 void PromptLookupDrafter::Draft(int max_nodes, DraftTree& tree) {
   tree.Clear();
-  const int longest = static_cast<int>(tail_.size());
-  for (int n = longest; n >= 1; --n) {
+  const absl::Span<const TokenId> tail = tail_.tokens();
+  for (int n = static_cast<int>(tail.size()); n >= 1; --n) {
     const Index& index = indices_[n - 1];
-    const TokenId* ngram = tail_.data() + longest - n;
-    const int32_t end = index.slots[Slot(index, n, ngram)];
+    const int32_t end = index.slots[Slot(index, n, tail.last(n).data())];
     if (end < 0) continue;
     // A copy may run into the tokens it is appended to, but not past the end.
     const int length =

@@ -19,6 +19,7 @@
 
 #include "absl/types/span.h"
 #include "common/drafting/drafter.h"
+#include "common/drafting/token_tail.h"
 #include "common/speculation/modes.h"
 
 namespace foretoken {
@@ -43,11 +44,10 @@ class PromptLookupDrafter final : public Drafter {
   size_t Slot(const Index& index, int n, const TokenId* ngram) const;
   void IndexNgramEndingAt(int32_t end);
   void Grow(Index& index, int n, size_t slots);
-  void Append(TokenId token);
 
   const PromptLookupOptions options_;
   std::vector<TokenId> context_;
-  std::vector<TokenId> tail_;   // the last max_n tokens, oldest first
+  TokenTail tail_;              // max_n tokens
   std::vector<Index> indices_;  // [max_n], for n = 1..max_n
 };
 

@@ -1,38 +1,18 @@
 #include "common/drafting/recorded_set.h"
 
-#include <memory>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/drafting/json_rows.h"
 
 namespace foretoken {
 namespace {
 
 // End-of-turn mark of the chat template in prompts; always the end token.
 constexpr absl::string_view kEndMark = "</s>";
-
-absl::Status Wrong(absl::string_view field, absl::string_view want) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("field \"", field, "\": want ", want));
-}
-
-// Returns the string at `field`; a missing field is an error unless `fallback`
-// is given.
-absl::StatusOr<std::string> StringField(const Json& object, const char* field,
-                                        const char* fallback = nullptr) {
-  const auto it = object.find(field);
-  if (it == object.end()) {
-    if (fallback != nullptr) return std::string(fallback);
-    return Wrong(field, "a string, have nothing");
-  }
-  if (!it->is_string()) return Wrong(field, "a string");
-  return it->get<std::string>();
-}
 
 // Appends the ids of `text` after checking that they decode back to it.
 absl::Status EncodeChecked(const Tokenizer& tokenizer, absl::string_view text,
@@ -79,8 +59,8 @@ absl::Status ReadTurn(const Json& json, const Tokenizer& tokenizer,
   FORETOKEN_ASSIGN_OR_RETURN(const std::string finish,
                              StringField(json, "finish", "eos"));
   if (finish != "eos" && finish != "length") {
-    return Wrong("finish",
-                 absl::StrCat("\"eos\" or \"length\", have \"", finish, "\""));
+    return WrongField(
+        "finish", absl::StrCat("\"eos\" or \"length\", have \"", finish, "\""));
   }
   turn.hit_length_limit = finish == "length";
   FORETOKEN_RETURN_IF_ERROR(EncodePrompt(tokenizer, prompt, turn.prompt));
@@ -89,7 +69,8 @@ absl::Status ReadTurn(const Json& json, const Tokenizer& tokenizer,
   if (!turn.hit_length_limit && tokenizer.eos_token() >= 0) {
     turn.output.push_back(tokenizer.eos_token());
   }
-  if (turn.output.empty()) return Wrong("output_text", "at least one token");
+  if (turn.output.empty())
+    return WrongField("output_text", "at least one token");
   return absl::OkStatus();
 }
 
@@ -105,7 +86,7 @@ absl::Status ReadRow(const Json& row, const Tokenizer& tokenizer,
   FORETOKEN_ASSIGN_OR_RETURN(const std::string category, Category(row));
   const auto turns = row.find("turns");
   if (turns == row.end() || !turns->is_array() || turns->empty()) {
-    return Wrong("turns", "a list of at least one turn");
+    return WrongField("turns", "a list of at least one turn");
   }
   for (size_t i = 0; i < turns->size(); ++i) {
     RecordedTurn turn{id, category, {}, {}, false};
@@ -120,26 +101,6 @@ absl::Status ReadRow(const Json& row, const Tokenizer& tokenizer,
     set.turns.push_back(std::move(turn));
   }
   return absl::OkStatus();
-}
-
-absl::Status ForEachRow(const std::string& path,
-                        absl::FunctionRef<absl::Status(const Json&)> visit) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
-                             LineReader::Open(path));
-  std::string line;
-  while (true) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader->Next(line));
-    if (!more) return absl::OkStatus();
-    if (line.empty()) continue;
-    const std::string where = absl::StrCat(path, ":", reader->line_number());
-    const absl::StatusOr<Json> row = ParseJson(line);
-    if (!row.ok()) return Annotate(row.status(), where);
-    if (!row->is_object()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ": want an object a line"));
-    }
-    FORETOKEN_RETURN_IF_ERROR(Annotate(visit(*row), where));
-  }
 }
 
 }  // namespace
@@ -161,7 +122,7 @@ absl::StatusOr<RecordedSet> ReadRecordedSet(const std::string& path,
   RecordedSet set;
   set.file = path;
   int64_t tokens = 0;
-  FORETOKEN_RETURN_IF_ERROR(ForEachRow(path, [&](const Json& row) {
+  FORETOKEN_RETURN_IF_ERROR(ForEachJsonRow(path, [&](const Json& row) {
     return ReadRow(row, tokenizer, set, tokens);
   }));
   if (set.turns.empty()) {
@@ -169,18 +130,6 @@ absl::StatusOr<RecordedSet> ReadRecordedSet(const std::string& path,
         absl::StrCat(path, ": no recorded turns"));
   }
   return set;
-}
-
-absl::StatusOr<std::vector<std::string>> ReadRecordedIds(
-    const std::string& path) {
-  std::vector<std::string> ids;
-  FORETOKEN_RETURN_IF_ERROR(
-      ForEachRow(path, [&](const Json& row) -> absl::Status {
-        FORETOKEN_ASSIGN_OR_RETURN(std::string id, StringField(row, "id"));
-        ids.push_back(std::move(id));
-        return absl::OkStatus();
-      }));
-  return ids;
 }
 
 }  // namespace foretoken

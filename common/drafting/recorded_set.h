@@ -9,7 +9,6 @@
 // a literal "</s>" is the end token and each piece of text around it is encoded
 // separately. Its output is the encoded answer plus, unless it hit its length
 // limit, the end token.
-// length limit, the end token.
 #ifndef FORETOKEN_COMMON_DRAFTING_RECORDED_SET_H_
 #define FORETOKEN_COMMON_DRAFTING_RECORDED_SET_H_
 
@@ -49,10 +48,6 @@ inline constexpr int64_t kMaxRecordedTokens = int64_t{1} << 28;
 // NotFound for a missing file.
 absl::StatusOr<RecordedSet> ReadRecordedSet(const std::string& path,
                                             const Tokenizer& tokenizer);
-
-// Returns the `id` of every row in file order; same format checks, no encoding.
-absl::StatusOr<std::vector<std::string>> ReadRecordedIds(
-    const std::string& path);
 
 }  // namespace foretoken
 

@@ -6,7 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
-#include "common/drafting/crest/crest_tail.h"
+#include "common/drafting/crest/crest_record.h"
+#include "common/drafting/token_tail.h"
 #include "common/rpc/bidi_call.h"
 #include "common/rpc/convert_draft.h"
 #include "common/rpc/draft_reader.h"
@@ -34,7 +35,7 @@ class CrestClient::Session final : public DraftSession {
         datastore_(std::move(datastore)),
         tokenizer_fingerprint_(open.tokenizer_fingerprint),
         listener_(std::move(listener)),
-        tail_(open.tokens) {
+        tail_(kMaxCrestN, open.tokens) {
     auto reader = std::make_unique<DraftReader<v1::CrestLookupResponse>>(
         Parse, listener_);
     reader_ = reader.get();
@@ -74,7 +75,7 @@ class CrestClient::Session final : public DraftSession {
   const std::string datastore_;
   const std::string tokenizer_fingerprint_;
   const std::shared_ptr<DraftListener> listener_;
-  CrestTail tail_;
+  TokenTail tail_;
   DraftReader<v1::CrestLookupResponse>* reader_;  // the call's
   std::shared_ptr<Call> call_;
 };

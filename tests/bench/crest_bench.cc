@@ -132,14 +132,15 @@ void BM_Count(benchmark::State& state) {
     const auto candidates = *SpillFile::Create(dir.File("candidates"));
     const auto selected = *SpillFile::Create(dir.File("selected"));
     Progress progress("bench", 0, "tokens", false);
-    constexpr uint64_t kMemory = uint64_t{512} << 20;
-    auto runs = WriteNgramRuns(token_file, layout, 1, kMemory, pool, *runs_file,
-                               progress);
+    StageOptions options;
+    options.layout = layout;
+    options.top = 65'536;
+    options.memory_bytes = uint64_t{512} << 20;
+    auto runs = WriteNgramRuns(token_file, options, pool, *runs_file, progress);
     FORETOKEN_CHECK(runs.ok());
     const auto selection =
-        SelectNgrams(*runs_file, *std::move(runs), writer.unigrams(),
-                     {layout, 1, 65'536, 2, kMemory}, pool, *merged,
-                     *candidates, *selected, progress);
+        SelectNgrams(*runs_file, *std::move(runs), writer.unigrams(), options,
+                     pool, *merged, *candidates, *selected, progress);
     FORETOKEN_CHECK(selection.ok());
     state.counters["distinct_4grams"] =
         static_cast<double>(selection->levels[3].distinct);

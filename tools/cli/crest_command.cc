@@ -57,34 +57,24 @@ Json MetaJson(const CrestMeta& meta) {
                       {"kept", level.kept},
                       {"least_count", level.least_count}});
   }
-  return {
-      {"tokenizer_fingerprint", HexDigest(meta.tokenizer_fingerprint)},
-      {"vocab_size", meta.vocab_size},
-      {"min_n", meta.min_n},
-      {"max_n", meta.max_n},
-      {"top", meta.top},
-      {"min_count", meta.min_count},
-      {"tree_nodes", meta.tree_nodes},
-      {"max_matches", meta.max_matches},
-      {"continuation", meta.continuation},
-      {"selection", SelectionName(meta.selection)},
-      {"sample", SampleName(meta.sample)},
-      {"seed", meta.seed},
-      {"corpus_documents", meta.corpus_documents},
-      {"corpus_tokens", meta.corpus_tokens},
-      {"entries", meta.entries},
-      {"nodes", meta.nodes},
-      {"mean_nodes", meta.entries == 0 ? 0.0
-                                       : static_cast<double>(meta.nodes) /
-                                             static_cast<double>(meta.entries)},
-      {"bytes", CrestMetaBytes() + meta.table_bytes() + meta.record_bytes},
-      {"bytes_per_node",
-       meta.nodes == 0
-           ? 0.0
-           : static_cast<double>(CrestMetaBytes() + meta.table_bytes() +
-                                 meta.record_bytes) /
-                 static_cast<double>(meta.nodes)},
-      {"levels", std::move(levels)}};
+  const uint64_t bytes =
+      CrestMetaBytes() + meta.table_bytes() + meta.record_bytes;
+  const auto per = [](uint64_t sum, uint64_t count) {
+    return count == 0 ? 0.0
+                      : static_cast<double>(sum) / static_cast<double>(count);
+  };
+  Json json = RecipeJson(meta);
+  json.update({{"tokenizer_fingerprint", HexDigest(meta.tokenizer_fingerprint)},
+               {"vocab_size", meta.vocab_size},
+               {"corpus_documents", meta.corpus_documents},
+               {"corpus_tokens", meta.corpus_tokens},
+               {"entries", meta.entries},
+               {"nodes", meta.nodes},
+               {"mean_nodes", per(meta.nodes, meta.entries)},
+               {"bytes", bytes},
+               {"bytes_per_node", per(bytes, meta.nodes)},
+               {"levels", std::move(levels)}});
+  return json;
 }
 
 Json ReportJson(const CrestBuildReport& report) {

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/bytes.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/corpus_reader.h"
@@ -58,13 +59,10 @@ absl::StatusOr<std::shared_ptr<CrestSource>> OpenNamedSource(
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       TokenTable table,
-      DecodeTokenTable(
-          {reinterpret_cast<const uint8_t*>(version.token_table.data()),
-           version.token_table.size()},
-          version.meta));
+      DecodeTokenTable(AsBytes(version.token_table), version.meta));
   FORETOKEN_ASSIGN_OR_RETURN(
       std::unique_ptr<crest::RowFetcher> fetcher,
-      crest::PgStore::MakeFetcher(std::move(store), version));
+      crest::PgStore::MakeFetcher(std::move(store), version.version));
   return std::make_shared<crest::CachedSource>(
       version.meta, std::move(table), std::move(fetcher), index_memory);
 }

@@ -8,11 +8,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "common/drafting/crest/crest_source.h"
 #include "common/drafting/crest/crest_tree.h"
 #include "common/drafting/drafter.h"
+#include "common/drafting/token_tail.h"
 
 namespace foretoken {
 
@@ -21,8 +21,12 @@ class CrestDrafter final : public Drafter {
   explicit CrestDrafter(std::shared_ptr<CrestSource> source)
       : source_(std::move(source)) {}
 
-  void StartRequest(absl::Span<const TokenId> prompt) override;
-  void Commit(absl::Span<const TokenId> tokens) override;
+  void StartRequest(absl::Span<const TokenId> prompt) override {
+    tail_.Reset(prompt);
+  }
+  void Commit(absl::Span<const TokenId> tokens) override {
+    tail_.Append(tokens);
+  }
   void Draft(int max_nodes, DraftTree& tree) override;
   absl::Status DraftStatus() const override { return status_; }
   size_t SharedBytes() const override { return source_->bytes(); }
@@ -32,7 +36,7 @@ class CrestDrafter final : public Drafter {
 
  private:
   const std::shared_ptr<CrestSource> source_;
-  std::vector<TokenId> tail_;  // the last committed tokens
+  TokenTail tail_{kMaxCrestN};
   CrestTree found_;
   absl::Status status_;  // status of the last look-up
   int64_t failed_lookups_ = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bytes.h"
 #include "common/base/status_macros.h"
 #include "xxhash.h"
 
@@ -41,41 +42,48 @@ absl::Status CheckTotals(const CrestMeta& meta, uint64_t entries,
   return absl::OkStatus();
 }
 
-absl::Status CrestIndex::Map(const std::string& path) {
-  FORETOKEN_ASSIGN_OR_RETURN(file_, MappedFile::Open(path));
-  const absl::Span<const uint8_t> bytes = file_.bytes();
-  const auto load = [&]() -> absl::Status {
-    FORETOKEN_ASSIGN_OR_RETURN(meta_, DecodeMeta(bytes));
-    const uint64_t want =
-        CrestMetaBytes() + meta_.table_bytes() + meta_.record_bytes;
-    if (bytes.size() != want) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(bytes.size(), " bytes, the header says ", want));
-    }
-    const auto table = bytes.subspan(CrestMetaBytes(), meta_.table_bytes());
-    FORETOKEN_ASSIGN_OR_RETURN(table_, DecodeTokenTable(table, meta_));
-    records_ = bytes.subspan(CrestMetaBytes() + meta_.table_bytes());
-    return absl::OkStatus();
-  };
-  return Annotate(load(), path);
+absl::Status CrestIndex::Split(absl::Span<const uint8_t> snapshot) {
+  FORETOKEN_ASSIGN_OR_RETURN(meta_, DecodeMeta(snapshot));
+  const uint64_t head = CrestMetaBytes() + meta_.table_bytes();
+  if (snapshot.size() != head + meta_.record_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(snapshot.size(),
+                                                   " bytes, the header says ",
+                                                   head + meta_.record_bytes));
+  }
+  const auto table = snapshot.subspan(CrestMetaBytes(), meta_.table_bytes());
+  FORETOKEN_ASSIGN_OR_RETURN(table_, DecodeTokenTable(table, meta_));
+  records_ = snapshot.subspan(head);
+  return absl::OkStatus();
+}
+
+absl::Status CrestIndex::Load(absl::Span<const uint8_t> snapshot) {
+  FORETOKEN_RETURN_IF_ERROR(Split(snapshot));
+  if (XXH3_64bits(records_.data(), records_.size()) != meta_.record_digest) {
+    return absl::InvalidArgumentError("records: checksum differs");
+  }
+  return Build();
 }
 
 absl::StatusOr<CrestMeta> CrestIndex::ReadMeta(const std::string& path) {
   CrestIndex index;
-  FORETOKEN_RETURN_IF_ERROR(index.Map(path));
+  FORETOKEN_ASSIGN_OR_RETURN(index.file_, MappedFile::Open(path));
+  FORETOKEN_RETURN_IF_ERROR(Annotate(index.Split(index.file_.bytes()), path));
   return index.meta_;
 }
 
 absl::StatusOr<CrestIndex> CrestIndex::Open(const std::string& path) {
   CrestIndex index;
-  FORETOKEN_RETURN_IF_ERROR(index.Map(path));
-  if (XXH3_64bits(index.records_.data(), index.records_.size()) !=
-      index.meta_.record_digest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": records: checksum differs"));
-  }
-  const absl::Status status = index.Build();
-  if (!status.ok()) return Annotate(status, path);
+  FORETOKEN_ASSIGN_OR_RETURN(index.file_, MappedFile::Open(path));
+  FORETOKEN_RETURN_IF_ERROR(Annotate(index.Load(index.file_.bytes()), path));
+  return index;
+}
+
+// A snapshot that passes Load has hundreds of bytes, so the string is on the
+// heap and moving the index leaves records_ valid.
+absl::StatusOr<CrestIndex> CrestIndex::FromSnapshot(std::string bytes) {
+  CrestIndex index;
+  index.owned_ = std::move(bytes);
+  FORETOKEN_RETURN_IF_ERROR(index.Load(AsBytes(index.owned_)));
   return index;
 }
 
@@ -89,9 +97,7 @@ absl::StatusOr<CrestIndex> CrestIndex::FromRecords(const CrestMeta& meta,
   // A short string may be stored inside the object, which moves: force it to
   // the heap so that records_ stays valid.
   index.owned_.reserve(64);
-  index.records_ = absl::Span<const uint8_t>(
-      reinterpret_cast<const uint8_t*>(index.owned_.data()),
-      index.owned_.size());
+  index.records_ = AsBytes(index.owned_);
   FORETOKEN_RETURN_IF_ERROR(index.Build());
   return index;
 }

@@ -33,6 +33,10 @@ class CrestIndex {
   // by itself. InvalidArgument names file and defect.
   static absl::StatusOr<CrestIndex> Open(const std::string& path);
 
+  // As Open, for a snapshot that was read into memory. InvalidArgument names
+  // the defect.
+  static absl::StatusOr<CrestIndex> FromSnapshot(std::string bytes);
+
   // Reads how a snapshot file was built and what it contains: validates header,
   // length and token table, and does not read the records. Errors as in Open.
   static absl::StatusOr<CrestMeta> ReadMeta(const std::string& path);
@@ -65,8 +69,11 @@ class CrestIndex {
  private:
   CrestIndex() = default;
 
-  // Maps the file and validates everything but the records.
-  absl::Status Map(const std::string& path);
+  // Splits a snapshot into header, token table and records; validates
+  // everything but the records.
+  absl::Status Split(absl::Span<const uint8_t> snapshot);
+  // Validates the whole snapshot and fills the slots.
+  absl::Status Load(absl::Span<const uint8_t> snapshot);
   // Validates the records and fills the slots.
   absl::Status Build();
   static uint64_t SlotsFor(uint64_t entries);

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bytes.h"
+#include "common/base/status_macros.h"
 #include "xxhash.h"
 
 namespace foretoken {
@@ -15,7 +17,7 @@ constexpr char kMagic[] = "FTCREST1";  // the 8 bytes without the zero
 constexpr size_t kMagicBytes = 8;
 constexpr uint64_t kDigestBytes = 8;
 // Limit of the format; bounds what a header can make a reader allocate.
-constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 40;
+constexpr int64_t kMaxRecordBytes = int64_t{1} << 40;
 
 // Visits the fields in file order, for writing, reading and measuring. Any
 // change of them changes the format, whose number is part of kMagic.
@@ -50,53 +52,47 @@ void VisitFields(Meta& meta, Visit&& visit) {
   visit(meta.record_digest_sum);
 }
 
-template <typename T>
-void PutLittleEndian(T value, std::string& out) {
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    out.push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
-  }
-}
-
-uint64_t GetLittleEndian(const uint8_t* at, size_t bytes) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value |= uint64_t{at[i]} << (8 * i);
-  return value;
-}
-
-absl::Status CheckRange(const char* field, uint64_t value, uint64_t low,
-                        uint64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "datastore header: ", field, " is ", value, ", want ", low, "..", high));
-}
-
 absl::Status CheckRanges(const CrestMeta& meta) {
-  const struct {
-    const char* field;
-    uint64_t value, low, high;
-  } ranges[] = {
-      {"vocab_size", meta.vocab_size, 1, (1u << 24) - 1},
-      {"max_n", meta.max_n, 1, kMaxCrestN},
-      {"min_n", meta.min_n, 1, meta.max_n},
-      {"tree_nodes", meta.tree_nodes, 1, kMaxCrestNodes},
-      {"selection", static_cast<uint64_t>(meta.selection), 0, 1},
-      {"sample", static_cast<uint64_t>(meta.sample), 0, 1},
-      {"table_tokens", meta.table_tokens, 0, meta.vocab_size},
-      {"record_bytes", meta.record_bytes, 0, kMaxRecordBytes},
-      // Rough limits, since every entry and node takes a byte or more;
-      // CrestIndex compares the exact totals.
-      {"entries", meta.entries, 0, meta.record_bytes},
-      {"nodes", meta.nodes, 0, meta.record_bytes},
-  };
-  for (const auto& range : ranges) {
-    const absl::Status status =
-        CheckRange(range.field, range.value, range.low, range.high);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  RangeErrors errors;
+  meta.Check(errors);
+  errors.Check("vocab_size", meta.vocab_size, 1, (1 << 24) - 1);
+  errors.Check("table_tokens", meta.table_tokens, 0, meta.vocab_size);
+  errors.Check("record_bytes", meta.record_bytes, 0, kMaxRecordBytes);
+  // Rough limits, since every entry and node takes a byte or more; CrestIndex
+  // compares the exact totals.
+  errors.Check("entries", meta.entries, 0, meta.record_bytes);
+  errors.Check("nodes", meta.nodes, 0, meta.record_bytes);
+  return Annotate(errors.status(), "datastore header");
 }
 
 }  // namespace
+
+void CrestRecipe::Check(RangeErrors& errors) const {
+  errors.Check("max_n", max_n, 1, kMaxCrestN);
+  errors.Check("min_n", min_n, 1, max_n);
+  errors.Check("top", top, 1, kMaxTop);
+  errors.Check("min_count", min_count, 1, kMaxTop);
+  errors.Check("tree_nodes", tree_nodes, 1, kMaxCrestNodes);
+  errors.Check("max_matches", max_matches, 1, kMaxMatches);
+  errors.Check("continuation", continuation, 1, kMaxContinuation);
+  errors.Check("selection", static_cast<int64_t>(selection), 0, 1);
+  errors.Check("sample", static_cast<int64_t>(sample), 0, 1);
+}
+
+Json RecipeJson(const CrestRecipe& recipe) {
+  const bool rest = recipe.selection == TreeSelection::kRest;
+  const bool first = recipe.sample == MatchSample::kFirst;
+  return {{"min_n", recipe.min_n},
+          {"max_n", recipe.max_n},
+          {"top", recipe.top},
+          {"min_count", recipe.min_count},
+          {"tree_nodes", recipe.tree_nodes},
+          {"max_matches", recipe.max_matches},
+          {"continuation", recipe.continuation},
+          {"selection", rest ? "rest" : "best"},
+          {"sample", first ? "first" : "uniform"},
+          {"seed", recipe.seed}};
+}
 
 size_t CrestMetaBytes() {
   static const size_t bytes = [] {
@@ -110,8 +106,8 @@ size_t CrestMetaBytes() {
 
 std::string EncodeMeta(const CrestMeta& meta) {
   std::string out(kMagic, kMagicBytes);
-  VisitFields(meta, [&](const auto& field) { PutLittleEndian(field, out); });
-  PutLittleEndian(XXH3_64bits(out.data(), out.size()), out);
+  VisitFields(meta, [&](const auto& field) { AppendLittleEndian(field, out); });
+  AppendLittleEndian(XXH3_64bits(out.data(), out.size()), out);
   return out;
 }
 
@@ -126,19 +122,19 @@ absl::StatusOr<CrestMeta> DecodeMeta(absl::Span<const uint8_t> bytes) {
   }
   // The checksum covers everything before it, the magic included.
   const size_t covered = CrestMetaBytes() - kDigestBytes;
-  if (GetLittleEndian(bytes.data() + covered, kDigestBytes) !=
+  if (FromLittleEndian(bytes.subspan(covered, kDigestBytes)) !=
       XXH3_64bits(bytes.data(), covered)) {
     return absl::InvalidArgumentError("datastore header: checksum differs");
   }
   CrestMeta meta;
-  const uint8_t* at = bytes.data() + kMagicBytes;
+  size_t at = kMagicBytes;
   VisitFields(meta, [&](auto& field) {
     using Field = std::remove_reference_t<decltype(field)>;
-    field = static_cast<Field>(GetLittleEndian(at, sizeof(Field)));
+    field =
+        static_cast<Field>(FromLittleEndian(bytes.subspan(at, sizeof(Field))));
     at += sizeof(Field);
   });
-  const absl::Status status = CheckRanges(meta);
-  if (!status.ok()) return status;
+  FORETOKEN_RETURN_IF_ERROR(CheckRanges(meta));
   return meta;
 }
 
@@ -163,8 +159,8 @@ absl::StatusOr<TokenTable> DecodeTokenTable(absl::Span<const uint8_t> bytes,
   }
   std::vector<TokenId> by_rank(meta.table_tokens);
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    by_rank[rank] = static_cast<TokenId>(GetLittleEndian(
-        bytes.data() + rank * meta.token_bytes(), meta.token_bytes()));
+    by_rank[rank] = static_cast<TokenId>(FromLittleEndian(
+        bytes.subspan(rank * meta.token_bytes(), meta.token_bytes())));
   }
   return TokenTable::Create(std::move(by_rank),
                             static_cast<int32_t>(meta.vocab_size));
@@ -180,12 +176,12 @@ absl::Status CheckTokenizer(const CrestMeta& meta,
                    HexDigest(fingerprint).substr(0, 16), "..."));
 }
 
-const char* SelectionName(TreeSelection selection) {
-  return selection == TreeSelection::kRest ? "rest" : "best";
-}
-
-const char* SampleName(MatchSample sample) {
-  return sample == MatchSample::kFirst ? "first" : "uniform";
+absl::Status CheckTokenizer(const CrestMeta& meta,
+                            absl::string_view fingerprint) {
+  Sha256Digest digest;
+  if (fingerprint.size() != digest.size()) return absl::OkStatus();
+  std::copy(fingerprint.begin(), fingerprint.end(), digest.begin());
+  return CheckTokenizer(meta, digest);
 }
 
 }  // namespace foretoken

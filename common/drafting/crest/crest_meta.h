@@ -14,8 +14,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/digest.h"
+#include "common/base/json.h"
+#include "common/base/range_errors.h"
 #include "common/drafting/crest/crest_record.h"
 
 namespace foretoken {
@@ -31,21 +34,33 @@ struct CrestLevelMeta {
   uint64_t least_count = 0;  // lowest count of those kept
 };
 
-struct CrestMeta {
-  Sha256Digest tokenizer_fingerprint{};
-  uint32_t vocab_size = 0;
+// Options of a build that decide what a datastore contains.
+struct CrestRecipe {
+  static constexpr int64_t kMaxTop = int64_t{1} << 40;
+  static constexpr int kMaxMatches = 10'000'000;
+  static constexpr int kMaxContinuation = 64;
 
-  // Build options.
-  uint32_t min_n = 1;
-  uint32_t max_n = 0;
-  uint64_t top = 0;  // n-grams kept per n
-  uint64_t min_count = 2;
-  uint32_t tree_nodes = 64;
-  uint32_t max_matches = 5000;
-  uint32_t continuation = 10;
+  uint32_t min_n = 1;  // n-grams of min_n..max_n tokens
+  uint32_t max_n = 3;
+  uint64_t top = 16000;         // n-grams kept per n
+  uint64_t min_count = 2;       // drops rarer n-grams
+  uint32_t tree_nodes = 64;     // maximum per tree
+  uint32_t max_matches = 5000;  // continuations gathered per n-gram
+  uint32_t continuation = 10;   // tokens per continuation
   TreeSelection selection = TreeSelection::kBest;
   MatchSample sample = MatchSample::kUniform;
-  uint64_t seed = 0;
+  uint64_t seed = 1;  // of the uniform sample
+
+  // Reports every field out of range.
+  void Check(RangeErrors& errors) const;
+};
+
+// The recipe as a JSON object, field by field.
+Json RecipeJson(const CrestRecipe& recipe);
+
+struct CrestMeta : CrestRecipe {
+  Sha256Digest tokenizer_fingerprint{};
+  uint32_t vocab_size = 0;
 
   // Corpus.
   uint64_t corpus_documents = 0;
@@ -85,9 +100,10 @@ absl::StatusOr<TokenTable> DecodeTokenTable(absl::Span<const uint8_t> bytes,
 // for this tokenizer.
 absl::Status CheckTokenizer(const CrestMeta& meta,
                             const Sha256Digest& fingerprint);
-
-const char* SelectionName(TreeSelection selection);
-const char* SampleName(MatchSample sample);
+// The same for the raw SHA-256 of a request; without one (or with bytes of
+// another length) there is nothing to check: drafts are hints.
+absl::Status CheckTokenizer(const CrestMeta& meta,
+                            absl::string_view fingerprint);
 
 }  // namespace foretoken
 

@@ -6,10 +6,12 @@
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_TREE_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_CREST_TREE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "common/base/types.h"
+#include "common/drafting/drafter.h"
 
 namespace foretoken {
 
@@ -20,6 +22,19 @@ struct CrestTree {
   uint32_t matches = 0;          // continuations counted in total
 
   int size() const { return static_cast<int>(tokens.size()); }
+  // Share of the continuations that pass through the node: an estimate of its
+  // path probability, which never rises along a path.
+  float Share(int node) const {
+    return std::min(1.0f, static_cast<float>(counts[node]) /
+                              static_cast<float>(std::max(1u, matches)));
+  }
+  // Replaces `draft` with the first `max_nodes` nodes. Parents precede
+  // children, so they form a tree.
+  void FillDraft(int max_nodes, DraftTree& draft) const {
+    draft.Clear();
+    const int nodes = std::min(max_nodes, size());
+    for (int i = 0; i < nodes; ++i) draft.Add(tokens[i], parents[i], Share(i));
+  }
   void Clear() {
     tokens.clear();
     parents.clear();

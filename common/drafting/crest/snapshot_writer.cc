@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bytes.h"
 #include "common/base/check.h"
+#include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 
@@ -17,6 +19,7 @@ namespace foretoken {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr size_t kVersionBytes = 6;
 
 // A rename is durable only after its folder has been synced.
 absl::Status SyncFolderOf(const std::string& path) {
@@ -34,6 +37,13 @@ absl::Status SyncFolderOf(const std::string& path) {
 }
 
 }  // namespace
+
+int64_t SnapshotVersion(const CrestMeta& meta) {
+  const Sha256Digest digest = Sha256().Update(EncodeMeta(meta)).Finish();
+  const uint64_t version =
+      FromBigEndian(absl::MakeConstSpan(digest).first(kVersionBytes));
+  return version == 0 ? 1 : static_cast<int64_t>(version);
+}
 
 absl::Status SnapshotWriter::CheckTarget(const std::string& path) {
   // The writer goes out of scope here, which removes the temporary file.
@@ -85,7 +95,7 @@ absl::Status SnapshotWriter::Add(uint64_t, absl::string_view record) {
   return buffer_.size() < kBufferBytes ? absl::OkStatus() : Flush();
 }
 
-absl::Status SnapshotWriter::Publish(const CrestMeta& meta) {
+absl::StatusOr<int64_t> SnapshotWriter::Publish(const CrestMeta& meta) {
   FORETOKEN_CHECK(fd_ >= 0);
   FORETOKEN_RETURN_IF_ERROR(Flush());
   // The valid header is written last: until then readers reject the file.
@@ -95,7 +105,8 @@ absl::Status SnapshotWriter::Publish(const CrestMeta& meta) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": publish"));
   }
   close(std::exchange(fd_, -1));
-  return SyncFolderOf(path_);
+  FORETOKEN_RETURN_IF_ERROR(SyncFolderOf(path_));
+  return SnapshotVersion(meta);
 }
 
 absl::Status SnapshotWriter::Flush() {

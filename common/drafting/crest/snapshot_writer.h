@@ -26,11 +26,16 @@ class DatastoreSink {
   // `ngram_hash`: HashNgram of the record's n-gram.
   virtual absl::Status Add(uint64_t ngram_hash, absl::string_view record) = 0;
 
-  // Makes the datastore visible as a whole. The totals in `meta` (entries,
-  // nodes, bytes, digests) must match what was added. A sink destroyed without
-  // Publish leaves nothing behind.
-  virtual absl::Status Publish(const CrestMeta& meta) = 0;
+  // Makes the datastore visible as a whole and returns the number of its
+  // version. The totals in `meta` (entries, nodes, bytes, digests) must match
+  // what was added. A sink destroyed without Publish leaves nothing behind.
+  virtual absl::StatusOr<int64_t> Publish(const CrestMeta& meta) = 0;
 };
+
+// A snapshot's version: 48 bits of a SHA-256 over its header, which holds the
+// digests of everything else. The same file has the same number on every
+// replica, and a metric can show it exactly.
+int64_t SnapshotVersion(const CrestMeta& meta);
 
 class SnapshotWriter : public DatastoreSink {
  public:
@@ -46,7 +51,7 @@ class SnapshotWriter : public DatastoreSink {
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
 
   absl::Status Add(uint64_t ngram_hash, absl::string_view record) override;
-  absl::Status Publish(const CrestMeta& meta) override;
+  absl::StatusOr<int64_t> Publish(const CrestMeta& meta) override;
 
  private:
   SnapshotWriter(std::string path, std::string temporary, int fd);

@@ -36,13 +36,6 @@ constexpr uint64_t kLeastPhaseBytes = uint64_t{16} << 20;
 constexpr size_t kMaxRecordBytes = 4096;
 constexpr size_t kReadBytes = size_t{1} << 20;
 
-absl::Status CheckField(const char* field, uint64_t value, uint64_t low,
-                        uint64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", value, ", want ", low, "..", high));
-}
-
 // Identifies a file by path, size and modification time, without reading it.
 void DescribeFile(const std::string& path, Json& out) {
   std::error_code ignored;
@@ -55,21 +48,13 @@ void DescribeFile(const std::string& path, Json& out) {
 // Digest of everything that affects the result.
 std::string BuildKey(const CrestBuildOptions& options,
                      const Tokenizer& tokenizer, const CorpusReader& corpus) {
-  Json key = {{"format", 2},
+  Json key = RecipeJson(options);
+  key.update({{"format", 2},
               {"tokenizer", HexDigest(tokenizer.fingerprint())},
-              {"n", {options.min_n, options.max_n}},
-              {"top", options.top},
-              {"min_count", options.min_count},
-              {"tree_nodes", options.tree_nodes},
-              {"max_matches", options.max_matches},
-              {"continuation", options.continuation},
-              {"selection", SelectionName(options.selection)},
-              {"sample", SampleName(options.sample)},
-              {"seed", options.seed},
               {"skip_invalid", options.corpus.skip_invalid},
               {"max_line_bytes", options.corpus.max_line_bytes},
               {"files", Json::array()},
-              {"exclude", Json::array()}};
+              {"exclude", Json::array()}});
   for (const std::string& path : corpus.files()) {
     DescribeFile(path, key["files"]);
   }
@@ -124,7 +109,8 @@ class Builder {
   Builder(const CrestBuildOptions& options, const Tokenizer& tokenizer)
       : options_(options),
         tokenizer_(tokenizer),
-        layout_{TokenBytesFor(tokenizer.vocab_size()), options.max_n},
+        layout_{TokenBytesFor(tokenizer.vocab_size()),
+                static_cast<int>(options.max_n)},
         pool_(ThreadsFor(options, tokenizer)) {}
 
   absl::StatusOr<CrestBuildReport> Build(SinkFactory open_sink) {
@@ -180,20 +166,15 @@ class Builder {
                     kBytesPerLineByte * options_.corpus.max_line_bytes);
   }
 
+  StageOptions Stage(uint64_t memory) const {
+    return {options_, layout_, memory, options_.progress};
+  }
+
   void FillMeta() {
     CrestMeta& meta = report_.meta;
     meta.tokenizer_fingerprint = tokenizer_.fingerprint();
     meta.vocab_size = static_cast<uint32_t>(tokenizer_.vocab_size());
-    meta.min_n = static_cast<uint32_t>(options_.min_n);
-    meta.max_n = static_cast<uint32_t>(options_.max_n);
-    meta.top = options_.top;
-    meta.min_count = options_.min_count;
-    meta.tree_nodes = options_.tree_nodes;
-    meta.max_matches = options_.max_matches;
-    meta.continuation = options_.continuation;
-    meta.selection = options_.selection;
-    meta.sample = options_.sample;
-    meta.seed = options_.seed;
+    static_cast<CrestRecipe&>(meta) = options_;
   }
 
   absl::Status Tokenise();
@@ -275,9 +256,9 @@ absl::Status Builder::WriteRuns() {
   const TokenFile tokens(*token_file_, layout_.token_bytes);
   Progress progress("sort n-grams", tokens.positions(), "tokens",
                     options_.progress);
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<NgramRun> runs,
-                             WriteNgramRuns(tokens, layout_, options_.min_n,
-                                            memory, pool_, *file, progress));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::vector<NgramRun> runs,
+      WriteNgramRuns(tokens, Stage(memory), pool_, *file, progress));
   Json list = Json::array();
   for (const NgramRun& run : runs) list.push_back({run.offset, run.records});
   return work_->Finish("runs", {{"runs", std::move(list)}}, {file.get()});
@@ -301,9 +282,8 @@ absl::Status Builder::Select() {
     FORETOKEN_ASSIGN_OR_RETURN(auto selected, work_->CreateFile("selected"));
     const uint64_t threads = static_cast<uint64_t>(pool_.threads());
     // The threads' fixed buffers are not part of the merge's budget.
-    SelectOptions select{
-        layout_, options_.min_n, options_.top, options_.min_count,
-        memory - std::min(memory, threads * ThreadBytes(options_, tokenizer_))};
+    const StageOptions select = Stage(
+        memory - std::min(memory, threads * ThreadBytes(options_, tokenizer_)));
     Progress progress("count n-grams", records, "records", options_.progress);
     FORETOKEN_ASSIGN_OR_RETURN(
         const NgramSelection selection,
@@ -352,19 +332,9 @@ absl::Status Builder::MakeTrees() {
     const TokenFile tokens(*token_file_, layout_.token_bytes);
     // Encode with a provisional token table, by corpus frequency: the final one
     // needs the uses of tokens in all trees.
-    const TreeOptions trees{layout_,
-                            options_.min_n,
-                            options_.tree_nodes,
-                            options_.max_matches,
-                            options_.continuation,
-                            options_.selection,
-                            options_.sample,
-                            options_.seed,
-                            memory,
-                            options_.progress};
     FORETOKEN_ASSIGN_OR_RETURN(
         const TreeTotals totals,
-        BuildTrees(tokens, *selected, selected_, trees,
+        BuildTrees(tokens, *selected, selected_, Stage(memory),
                    TableByFrequency(unigrams_), tokenizer_.vocab_size(), pool_,
                    *trees_));
     Json levels = Json::array();
@@ -406,7 +376,8 @@ absl::Status Builder::Publish(SinkFactory open_sink) {
   FORETOKEN_RETURN_IF_ERROR(
       // MakeTrees encoded them with the table by corpus frequency.
       EncodeInto(TableByFrequency(unigrams_), table, *sink));
-  return sink->Publish(meta);
+  FORETOKEN_ASSIGN_OR_RETURN(report_.version, sink->Publish(meta));
+  return absl::OkStatus();
 }
 
 // Re-encodes the trees with the final token table and passes them to `sink`.
@@ -457,20 +428,11 @@ absl::Status Builder::EncodeInto(const TokenTable& from, const TokenTable& to,
 }  // namespace
 
 absl::Status CrestBuildOptions::Validate() const {
-  FORETOKEN_RETURN_IF_ERROR(CheckField("max_n", max_n, 1, kMaxCrestN));
-  FORETOKEN_RETURN_IF_ERROR(CheckField("min_n", min_n, 1, max_n));
-  FORETOKEN_RETURN_IF_ERROR(CheckField("top", top, 1, kMaxTop));
-  FORETOKEN_RETURN_IF_ERROR(CheckField("min_count", min_count, 1, kMaxTop));
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckField("tree_nodes", tree_nodes, 1, kMaxCrestNodes));
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckField("max_matches", max_matches, 1, kMaxMatches));
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckField("continuation", continuation, 1, kMaxContinuation));
-  FORETOKEN_RETURN_IF_ERROR(CheckField("max_line_bytes", corpus.max_line_bytes,
-                                       1 << 10, uint64_t{1} << 30));
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckField("threads", threads, 1, ThreadPool::kMaxThreads));
+  RangeErrors errors;
+  Check(errors);
+  errors.Check("max_line_bytes", corpus.max_line_bytes, 1 << 10, 1 << 30);
+  errors.Check("threads", threads, 1, ThreadPool::kMaxThreads);
+  FORETOKEN_RETURN_IF_ERROR(errors.status());
   if (work_folder.empty()) {
     return absl::InvalidArgumentError("work_folder: missing");
   }

@@ -33,18 +33,8 @@
 
 namespace foretoken {
 
-struct CrestBuildOptions {
+struct CrestBuildOptions : CrestRecipe {
   CorpusOptions corpus = DefaultCorpus();
-  int min_n = 1;
-  int max_n = 3;
-  uint64_t top = 16000;  // n-grams per n
-  uint64_t min_count = 2;
-  uint32_t tree_nodes = 64;
-  uint32_t max_matches = 5000;
-  uint32_t continuation = 10;
-  TreeSelection selection = TreeSelection::kBest;
-  MatchSample sample = MatchSample::kUniform;
-  uint64_t seed = 1;
   // Limit on the resident memory of the whole process, tokenizer included.
   uint64_t memory_bytes = uint64_t{1} << 30;
   int threads = 1;
@@ -59,16 +49,14 @@ struct CrestBuildOptions {
     corpus.max_line_bytes = size_t{4} << 20;
     return corpus;
   }
-  static constexpr int64_t kMaxTop = int64_t{1} << 40;
-  static constexpr int kMaxMatches = 10'000'000;
-  static constexpr int kMaxContinuation = 64;
 
-  // InvalidArgument names the first field out of range.
+  // InvalidArgument names every field out of range.
   absl::Status Validate() const;
 };
 
 struct CrestBuildReport {
   CrestMeta meta;
+  int64_t version = 0;  // as DatastoreSink::Publish numbers it
   // Cumulative n-gram frequencies, [n - 1].
   std::array<std::vector<CoveragePoint>, kMaxCrestN> coverage;
   int64_t excluded_documents = 0;

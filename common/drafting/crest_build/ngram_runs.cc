@@ -17,13 +17,13 @@ constexpr uint64_t kMaxChunk = uint64_t{1} << 22;
 template <int W>
 class RunWriter {
  public:
-  RunWriter(const TokenFile& tokens, const KeyLayout& layout, int min_n,
+  RunWriter(const TokenFile& tokens, const StageOptions& options,
             SpillFile& file)
       : tokens_(tokens),
-        layout_(layout),
-        min_n_(min_n),
+        layout_(options.layout),
+        min_n_(static_cast<int>(options.min_n)),
         file_(file),
-        masks_(layout.Masks<W>()) {}
+        masks_(layout_.Masks<W>()) {}
 
   // Memory per position of a chunk, in bytes.
   static uint64_t BytesPerPosition(const KeyLayout& layout) {
@@ -94,18 +94,20 @@ class RunWriter {
 };
 
 template <int W>
-absl::StatusOr<std::vector<NgramRun>> WriteRuns(
-    const TokenFile& tokens, const KeyLayout& layout, int min_n,
-    uint64_t memory_bytes, ThreadPool& pool, SpillFile& file,
-    Progress& progress) {
+absl::StatusOr<std::vector<NgramRun>> WriteRuns(const TokenFile& tokens,
+                                                const StageOptions& options,
+                                                ThreadPool& pool,
+                                                SpillFile& file,
+                                                Progress& progress) {
   // `records_` grows by doubling, so count it twice.
-  const uint64_t per_position =
-      RunWriter<W>::BytesPerPosition(layout) + RunRecordBytes(layout);
-  const uint64_t chunk = std::clamp(
-      memory_bytes / pool.threads() / per_position, kMinChunk, kMaxChunk);
+  const uint64_t per_position = RunWriter<W>::BytesPerPosition(options.layout) +
+                                RunRecordBytes(options.layout);
+  const uint64_t chunk =
+      std::clamp(options.memory_bytes / pool.threads() / per_position,
+                 kMinChunk, kMaxChunk);
   const uint64_t chunks = (tokens.positions() + chunk - 1) / chunk;
   std::vector<RunWriter<W>> writers(pool.threads(),
-                                    RunWriter<W>(tokens, layout, min_n, file));
+                                    RunWriter<W>(tokens, options, file));
   std::vector<NgramRun> runs(chunks);
   FORETOKEN_RETURN_IF_ERROR(ParallelWithStatus(
       pool, static_cast<int64_t>(chunks),
@@ -123,12 +125,10 @@ absl::StatusOr<std::vector<NgramRun>> WriteRuns(
 }  // namespace
 
 absl::StatusOr<std::vector<NgramRun>> WriteNgramRuns(
-    const TokenFile& tokens, const KeyLayout& layout, int min_n,
-    uint64_t memory_bytes, ThreadPool& pool, SpillFile& runs,
-    Progress& progress) {
-  return WithKeyWords(layout, [&]<int W>() {
-    return WriteRuns<W>(tokens, layout, min_n, memory_bytes, pool, runs,
-                        progress);
+    const TokenFile& tokens, const StageOptions& options, ThreadPool& pool,
+    SpillFile& runs, Progress& progress) {
+  return WithKeyWords(options.layout, [&]<int W>() {
+    return WriteRuns<W>(tokens, options, pool, runs, progress);
   });
 }
 

@@ -6,7 +6,7 @@
 // (run_merger.h) brings equal keys together; the counts of shorter n-grams are
 // sums over shared prefixes, so one sort serves every n.
 //
-// Memory: at most `memory_bytes`, whatever the corpus size. Disk: at most key
+// Memory: at most memory_bytes, whatever the corpus size. Disk: at most key
 // bytes + 4 per token. Counts do not depend on memory or thread count.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_BUILD_NGRAM_RUNS_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_NGRAM_RUNS_H_
@@ -19,6 +19,7 @@
 #include "common/base/thread_pool.h"
 #include "common/drafting/crest_build/ngram_key.h"
 #include "common/drafting/crest_build/spill_file.h"
+#include "common/drafting/crest_build/stage_options.h"
 #include "common/drafting/crest_build/token_file.h"
 
 namespace foretoken {
@@ -39,9 +40,8 @@ inline int RunRecordBytes(const KeyLayout& layout) {
 // `progress` advances by positions. Positions with fewer than min_n tokens left
 // in their document yield no key.
 absl::StatusOr<std::vector<NgramRun>> WriteNgramRuns(
-    const TokenFile& tokens, const KeyLayout& layout, int min_n,
-    uint64_t memory_bytes, ThreadPool& pool, SpillFile& runs,
-    Progress& progress);
+    const TokenFile& tokens, const StageOptions& options, ThreadPool& pool,
+    SpillFile& runs, Progress& progress);
 
 }  // namespace foretoken
 

@@ -49,10 +49,11 @@ class ExtentWriter {
 template <int W>
 class Selector {
  public:
-  Selector(const SelectOptions& options, ThreadPool& pool,
-           SpillFile& candidates, Progress& progress)
+  Selector(const StageOptions& options, ThreadPool& pool, SpillFile& candidates,
+           Progress& progress)
       : options_(options),
         layout_(options.layout),
+        min_n_(static_cast<int>(options.min_n)),
         pool_(pool),
         candidates_(candidates),
         progress_(progress),
@@ -114,7 +115,7 @@ class Selector {
   // Filters the candidates by the threshold of each n.
   absl::StatusOr<NgramSelection> Select(SpillFile& selected) {
     NgramSelection selection;
-    for (int n = options_.min_n; n <= layout_.max_n; ++n) {
+    for (int n = min_n_; n <= layout_.max_n; ++n) {
       CountHistogram all;
       for (const Range& range : ranges_) all.Merge(range.histograms[n - 1]);
       const CountHistogram::Threshold threshold =
@@ -234,7 +235,7 @@ class Selector {
                     Range& range) {
     const NgramKey<W> prefix = key & masks_[n];
     // A key that ends before n tokens belongs to a shorter n-gram.
-    if (n < options_.min_n || prefix == (key & masks_[n - 1])) {
+    if (n < min_n_ || prefix == (key & masks_[n - 1])) {
       return absl::OkStatus();
     }
     range.histograms[n - 1].Add(count);
@@ -270,8 +271,9 @@ class Selector {
     return absl::OkStatus();
   }
 
-  const SelectOptions options_;
+  const StageOptions options_;
   const KeyLayout layout_;
+  const int min_n_;
   ThreadPool& pool_;
   SpillFile& candidates_;
   Progress& progress_;
@@ -283,7 +285,7 @@ class Selector {
 
 absl::StatusOr<NgramSelection> SelectNgrams(
     const SpillFile& run_file, std::vector<NgramRun> runs,
-    const std::vector<uint64_t>& unigrams, const SelectOptions& options,
+    const std::vector<uint64_t>& unigrams, const StageOptions& options,
     ThreadPool& pool, SpillFile& merged, SpillFile& candidates,
     SpillFile& selected, Progress& progress) {
   return WithKeyWords(

@@ -22,6 +22,7 @@
 #include "common/drafting/crest_build/ngram_key.h"
 #include "common/drafting/crest_build/ngram_runs.h"
 #include "common/drafting/crest_build/spill_file.h"
+#include "common/drafting/crest_build/stage_options.h"
 
 namespace foretoken {
 
@@ -39,21 +40,13 @@ struct NgramSelection {
   std::array<std::vector<CoveragePoint>, kMaxCrestN> coverage;  // [n - 1]
 };
 
-struct SelectOptions {
-  KeyLayout layout;
-  int min_n = 1;
-  uint64_t top = 0;
-  uint64_t min_count = 2;
-  uint64_t memory_bytes = 0;
-};
-
 // `unigrams`: occurrences of each token, used to split the work evenly.
 // `merged` and `candidates` are scratch files; `selected` receives
 // SelectedNgram records, ordered by n, then by key. `progress` advances by
 // records read from the runs.
 absl::StatusOr<NgramSelection> SelectNgrams(
     const SpillFile& run_file, std::vector<NgramRun> runs,
-    const std::vector<uint64_t>& unigrams, const SelectOptions& options,
+    const std::vector<uint64_t>& unigrams, const StageOptions& options,
     ThreadPool& pool, SpillFile& merged, SpillFile& candidates,
     SpillFile& selected, Progress& progress);
 

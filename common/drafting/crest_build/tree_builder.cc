@@ -47,12 +47,13 @@ template <int W>
 class TreeBuilder {
  public:
   TreeBuilder(const TokenFile& tokens, const SpillFile& selected,
-              const TreeOptions& options, const TokenTable& table,
+              const StageOptions& options, const TokenTable& table,
               int32_t vocab_size, ThreadPool& pool, SpillFile& trees)
       : tokens_(tokens),
         selected_(selected),
         options_(options),
         layout_(options.layout),
+        min_n_(static_cast<int>(options.min_n)),
         table_(table),
         pool_(pool),
         trees_(trees),
@@ -181,11 +182,11 @@ class TreeBuilder {
     for (uint64_t p = count + ahead; p-- > 0;) {
       const uint8_t* at = worker.bytes.data() + p * tb;
       left = LoadToken(at, tb) == 0 ? 0 : std::min(left + 1, ahead);
-      if (p >= count || left < options_.min_n) continue;
+      if (p >= count || left < min_n_) continue;
       const NgramKey<W> key = NgramKey<W>::Load(at);
       const uint64_t position_key = MixPosition(options_.seed, first + p);
       const int longest = std::min(left, layout_.max_n);
-      for (int n = options_.min_n; n <= longest; ++n) {
+      for (int n = min_n_; n <= longest; ++n) {
         const int64_t entry = store.Find(key & masks_[n]);
         if (entry < 0) continue;
         const int follow =
@@ -269,8 +270,9 @@ class TreeBuilder {
 
   const TokenFile& tokens_;
   const SpillFile& selected_;
-  const TreeOptions options_;
+  const StageOptions options_;
   const KeyLayout layout_;
+  const int min_n_;
   const TokenTable& table_;
   ThreadPool& pool_;
   SpillFile& trees_;
@@ -293,7 +295,7 @@ uint64_t TreeThreadBytes(uint32_t tree_nodes, int32_t vocab_size) {
 
 absl::StatusOr<TreeTotals> BuildTrees(const TokenFile& tokens,
                                       const SpillFile& selected, uint64_t count,
-                                      const TreeOptions& options,
+                                      const StageOptions& options,
                                       const TokenTable& table,
                                       int32_t vocab_size, ThreadPool& pool,
                                       SpillFile& trees) {

@@ -22,26 +22,12 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/thread_pool.h"
-#include "common/drafting/crest/crest_meta.h"
 #include "common/drafting/crest/crest_record.h"
-#include "common/drafting/crest_build/ngram_key.h"
 #include "common/drafting/crest_build/spill_file.h"
+#include "common/drafting/crest_build/stage_options.h"
 #include "common/drafting/crest_build/token_file.h"
 
 namespace foretoken {
-
-struct TreeOptions {
-  KeyLayout layout;
-  int min_n = 1;
-  uint32_t tree_nodes = 64;
-  uint32_t max_matches = 5000;
-  uint32_t continuation = 10;
-  TreeSelection selection = TreeSelection::kBest;
-  MatchSample sample = MatchSample::kUniform;
-  uint64_t seed = 0;
-  uint64_t memory_bytes = 0;
-  bool progress = true;
-};
 
 struct TreeTotals {
   uint64_t entries = 0;  // n-grams with at least one continuation
@@ -66,7 +52,7 @@ uint64_t TreeThreadBytes(uint32_t tree_nodes, int32_t vocab_size);
 // encoded with `table`, to `trees`, in the order of `selected`.
 absl::StatusOr<TreeTotals> BuildTrees(const TokenFile& tokens,
                                       const SpillFile& selected, uint64_t count,
-                                      const TreeOptions& options,
+                                      const StageOptions& options,
                                       const TokenTable& table,
                                       int32_t vocab_size, ThreadPool& pool,
                                       SpillFile& trees);

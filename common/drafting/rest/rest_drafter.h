@@ -12,12 +12,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "common/drafting/crest/crest_tree.h"
 #include "common/drafting/crest/tree_select.h"
 #include "common/drafting/drafter.h"
 #include "common/drafting/rest/rest_store.h"
+#include "common/drafting/token_tail.h"
 #include "common/speculation/modes.h"
 
 namespace foretoken {
@@ -26,17 +26,21 @@ class RestDrafter final : public Drafter {
  public:
   RestDrafter(std::shared_ptr<const RestStore> store,
               const RestOptions& options)
-      : store_(std::move(store)), options_(options) {}
+      : store_(std::move(store)), options_(options), tail_(options.max_n) {}
 
-  void StartRequest(absl::Span<const TokenId> prompt) override;
-  void Commit(absl::Span<const TokenId> tokens) override;
+  void StartRequest(absl::Span<const TokenId> prompt) override {
+    tail_.Reset(prompt);
+  }
+  void Commit(absl::Span<const TokenId> tokens) override {
+    tail_.Append(tokens);
+  }
   void Draft(int max_nodes, DraftTree& tree) override;
   size_t SharedBytes() const override { return store_->bytes(); }
 
  private:
   const std::shared_ptr<const RestStore> store_;
   const RestOptions options_;
-  std::vector<TokenId> tail_;  // the last max_n committed tokens
+  TokenTail tail_;
   TreeSelector selector_;
   CrestTree found_;
 };

@@ -30,37 +30,24 @@ absl::StatusOr<RestStore> RestStore::Create(const std::vector<TokenId>& tokens,
   return store;
 }
 
-int RestStore::Compare(int64_t i, absl::Span<const TokenId> pattern) const {
-  for (size_t k = 0; k < pattern.size(); ++k) {
-    const TokenId token = TokenAt(i, static_cast<int64_t>(k));
-    if (token != pattern[k]) return token < pattern[k] ? -1 : 1;
+int RestStore::Compare(int64_t at, absl::Span<const TokenId> pattern) const {
+  for (const TokenId wanted : pattern) {
+    const TokenId token = Token(at++);
+    if (token != wanted) return token < wanted ? -1 : 1;
   }
   return 0;
 }
 
-// Two bisections: the first suffix not below the pattern, then the first above
-// it.
 RestStore::Range RestStore::Find(absl::Span<const TokenId> pattern) const {
-  Range range{0, size()};
-  int64_t high = range.end;
-  while (range.begin < high) {
-    const int64_t middle = range.begin + (high - range.begin) / 2;
-    if (Compare(middle, pattern) < 0) {
-      range.begin = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  int64_t low = range.begin;
-  while (low < range.end) {
-    const int64_t middle = low + (range.end - low) / 2;
-    if (Compare(middle, pattern) <= 0) {
-      low = middle + 1;
-    } else {
-      range.end = middle;
-    }
-  }
-  return range;
+  // In suffix order: those below the pattern, those that start with it, those
+  // above it.
+  const auto begin = std::partition_point(
+      suffixes_.begin(), suffixes_.end(),
+      [&](int32_t at) { return Compare(at, pattern) < 0; });
+  const auto end = std::partition_point(
+      begin, suffixes_.end(),
+      [&](int32_t at) { return Compare(at, pattern) == 0; });
+  return {begin - suffixes_.begin(), end - suffixes_.begin()};
 }
 
 }  // namespace foretoken

@@ -33,8 +33,7 @@ class RestStore {
 
   // Returns token `offset` of suffix i, or -1 past the end of the store.
   TokenId TokenAt(int64_t i, int64_t offset) const {
-    const int64_t at = suffixes_[i] + offset;
-    return at < size() ? Token(at) : -1;
+    return Token(suffixes_[i] + offset);
   }
 
   int64_t size() const { return static_cast<int64_t>(suffixes_.size()); }
@@ -45,12 +44,14 @@ class RestStore {
  private:
   RestStore() = default;
 
+  // The token at a position; -1 past the end of the store.
   TokenId Token(int64_t at) const {
+    if (at >= size()) return -1;
     return narrow_.empty() ? wide_[at] : narrow_[at];
   }
-  // Compares suffix i with the pattern: negative, positive, or 0 if the suffix
-  // starts with it.
-  int Compare(int64_t i, absl::Span<const TokenId> pattern) const;
+  // Compares the suffix that begins at a position with the pattern: negative,
+  // positive, or 0 if the suffix starts with it.
+  int Compare(int64_t at, absl::Span<const TokenId> pattern) const;
 
   std::vector<uint16_t> narrow_;  // the tokens, in one of the two
   std::vector<TokenId> wide_;

@@ -1,6 +1,7 @@
 #include "common/drafting/rest/suffix_array.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace foretoken {
 namespace {
@@ -46,18 +47,12 @@ class InducedSort {
   bool IsLms(int32_t i) const { return i > 0 && is_s_[i] && !is_s_[i - 1]; }
 
   void BucketStarts() {
-    int32_t sum = 0;
-    for (size_t c = 0; c < bucket_.size(); ++c) {
-      bucket_[c] = sum;
-      sum += bucket_sizes_[c];
-    }
+    std::exclusive_scan(bucket_sizes_.begin(), bucket_sizes_.end(),
+                        bucket_.begin(), 0);
   }
   void BucketEnds() {
-    int32_t sum = 0;
-    for (size_t c = 0; c < bucket_.size(); ++c) {
-      sum += bucket_sizes_[c];
-      bucket_[c] = sum;
-    }
+    std::partial_sum(bucket_sizes_.begin(), bucket_sizes_.end(),
+                     bucket_.begin());
   }
 
   void Induce() {

@@ -32,21 +32,11 @@ absl::Status CheckRequest(const v1::CrestLookupRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status CheckFingerprint(const v1::CrestLookupRequest& request,
-                              const CrestMeta& meta) {
-  const std::string& bytes = request.tokenizer_fingerprint();
-  if (bytes.empty()) return absl::OkStatus();
-  Sha256Digest digest;
-  std::copy(bytes.begin(), bytes.end(), digest.begin());
-  return CheckTokenizer(meta, digest);
-}
-
 void FillResponse(int n, const CrestTree& tree, int max_nodes, int64_t version,
                   v1::CrestLookupResponse& response) {
   response.set_n(n);
   response.set_version(version);
   const int nodes = std::min(max_nodes, tree.size());
-  const float all = static_cast<float>(std::max(1u, tree.matches));
   v1::TokenTree& out = *response.mutable_tree();
   out.mutable_tokens()->Reserve(nodes);
   out.mutable_parents()->Reserve(nodes);
@@ -57,8 +47,7 @@ void FillResponse(int n, const CrestTree& tree, int max_nodes, int64_t version,
     out.add_tokens(tree.tokens[i]);
     out.add_parents(tree.parents[i]);
     out.add_proposers(1u << v1::DRAFTER_CREST);
-    out.add_probabilities(
-        std::min(1.0f, static_cast<float>(tree.counts[i]) / all));
+    out.add_probabilities(tree.Share(i));
     response.add_counts(tree.counts[i]);
   }
 }

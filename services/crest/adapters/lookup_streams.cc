@@ -50,7 +50,7 @@ class LookupStreams::Stream final
            slots_.size() + unsent() <
                static_cast<size_t>(owner_.options_.max_pending);
   }
-  // Errors of a caller's configuration; the others are normal and counted.
+  // Logs only errors of a caller's configuration; others are counted.
   std::string LogName(const absl::Status& status) const override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ||
@@ -66,13 +66,11 @@ class LookupStreams::Stream final
         CheckRequest(request, owner_.options_.max_tree_nodes));
     FORETOKEN_ASSIGN_OR_RETURN(const Datastore* datastore,
                                owner_.datastores_.Find(request.datastore()));
-    const std::shared_ptr<const ServedVersion> served = datastore->current();
-    if (served == nullptr) {
-      const absl::Status state = datastore->state();
-      // It may have begun to serve just now.
-      return state.ok() ? absl::UnavailableError("try again") : state;
-    }
-    FORETOKEN_RETURN_IF_ERROR(CheckFingerprint(request, served->info.meta));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const std::shared_ptr<const ServedVersion> served,
+        datastore->Serving());
+    FORETOKEN_RETURN_IF_ERROR(
+        CheckTokenizer(served->info.meta, request.tokenizer_fingerprint()));
     const absl::Span<const TokenId> context(request.context().data(),
                                             request.context_size());
     if (served->index != nullptr) {
@@ -100,7 +98,7 @@ class LookupStreams::Stream final
       owner_.metrics_.LookedUpInPostgres(*query.n, query.cached,
                                          absl::Now() - start);
     }
-    if (id < first_) return;  // the stream ended without it
+    if (id < first_) return;  // the stream has ended
     Slot& slot = slots_[id - first_];
     if (query.n.ok()) {
       slot.ready = true;
@@ -119,13 +117,13 @@ class LookupStreams::Stream final
     if (!closing_.has_value()) closing_ = status;
   }
 
-  // Reads no more requests; `status` follows the answers to those read.
+  // Stops reading; `status` follows the answers to the requests read so far.
   void Close(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!closing_.has_value()) closing_ = std::move(status);
     SendReady();
   }
 
-  // Sends the answers whose turn it is; ends behind the last.
+  // Sends all answers that are next in order; ends the stream after the last.
   void SendReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     while (!slots_.empty() && slots_.front().ready) {
       const absl::Status status = slots_.front().status;

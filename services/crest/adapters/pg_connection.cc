@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "common/base/bytes.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::crest {
@@ -22,19 +23,6 @@ constexpr uint32_t kByteaOid = 17;
 constexpr uint32_t kInt8Oid = 20;
 constexpr uint32_t kTextOid = 25;
 constexpr uint32_t kInt8ArrayOid = 1016;
-
-template <typename T>
-void AppendBigEndian(T value, std::string& out) {
-  for (int shift = 8 * (sizeof(T) - 1); shift >= 0; shift -= 8) {
-    out.push_back(static_cast<char>(static_cast<uint64_t>(value) >> shift));
-  }
-}
-
-uint64_t BigEndian(absl::string_view bytes) {
-  uint64_t value = 0;
-  for (const char byte : bytes) value = value << 8 | static_cast<uint8_t>(byte);
-  return value;
-}
 
 // What to do about an error, by its SQLSTATE (PostgreSQL manual, appendix A).
 absl::StatusCode CodeOf(absl::string_view state) {
@@ -80,10 +68,6 @@ struct RawParams {
 
 }  // namespace
 
-int64_t PgInt8(absl::string_view bytes) {
-  return static_cast<int64_t>(BigEndian(bytes));
-}
-
 PgParam PgParam::Text(absl::string_view text) {
   return {kTextOid, std::string(text)};
 }
@@ -116,8 +100,8 @@ PgResult::PgResult(PGresult* result) : result_(result, &PQclear) {}
 
 int PgResult::rows() const { return PQntuples(result_.get()); }
 
-bool PgResult::IsNull(int row, int column) const {
-  return PQgetisnull(result_.get(), row, column) == 1;
+int64_t PgResult::Int8(int row, int column) const {
+  return static_cast<int64_t>(FromBigEndian(AsBytes(Bytes(row, column))));
 }
 
 absl::string_view PgResult::Bytes(int row, int column) const {
@@ -294,6 +278,26 @@ absl::StatusOr<PgResult> PgConnection::Exec(
   return Collect(what);
 }
 
+absl::Status PgConnection::InTransaction(
+    absl::FunctionRef<absl::Status()> body) {
+  FORETOKEN_RETURN_IF_ERROR(Run("begin", "BEGIN"));
+  const absl::Status status = body();
+  if (status.ok()) return Run("commit", "COMMIT");
+  RollBack();
+  return status;
+}
+
+// Ignores its own error: the one that led here says more, and the server rolls
+// back by itself when the connection ends.
+void PgConnection::RollBack() {
+  if (!broken_) Run("roll back", "ROLLBACK").IgnoreError();
+}
+
+absl::Status PgConnection::LimitLockWaits(absl::Duration timeout) {
+  return Run("limit waiting", absl::StrCat("SET LOCAL lock_timeout = ",
+                                           absl::ToInt64Milliseconds(timeout)));
+}
+
 absl::Status PgConnection::Prepare(const std::string& name,
                                    const std::string& sql) {
   if (broken_ ||
@@ -372,7 +376,8 @@ absl::Status PgConnection::CopyOut(
             absl::StrCat("PostgreSQL: ", what, ": short header"));
       }
       row.remove_prefix(
-          std::min(row.size(), kHeaderBytes + BigEndian(row.substr(15, 4))));
+          std::min(row.size(),
+                   kHeaderBytes + FromBigEndian(AsBytes(row.substr(15, 4)))));
     }
     constexpr size_t kFieldHead = 6;
     if (row.size() < kFieldHead) continue;  // the header alone, or the end

@@ -29,18 +29,14 @@ typedef struct pg_result PGresult;
 
 namespace foretoken::crest {
 
-// Values of binary columns.
-int64_t PgInt8(absl::string_view bytes);
-
 class PgResult {
  public:
   explicit PgResult(PGresult* result);
 
   int rows() const;
-  bool IsNull(int row, int column) const;
   // Valid as long as the result.
   absl::string_view Bytes(int row, int column) const;
-  int64_t Int8(int row, int column) const { return PgInt8(Bytes(row, column)); }
+  int64_t Int8(int row, int column) const;
   bool Bool(int row, int column) const { return Bytes(row, column) == "\x01"; }
 
  private:
@@ -76,6 +72,18 @@ class PgConnection {
   // `what` names the statement in errors: "list versions".
   absl::StatusOr<PgResult> Exec(const std::string& what, const std::string& sql,
                                 const std::vector<PgParam>& params = {});
+  // As Exec, for a statement without a result.
+  absl::Status Run(const std::string& what, const std::string& sql,
+                   const std::vector<PgParam>& params = {}) {
+    return Exec(what, sql, params).status();
+  }
+  // Runs `body` between BEGIN and COMMIT; rolls back if it fails.
+  absl::Status InTransaction(absl::FunctionRef<absl::Status()> body);
+  void RollBack();
+  // For the rest of the transaction: Aborted after waiting this long for a
+  // lock.
+  absl::Status LimitLockWaits(absl::Duration timeout);
+
   absl::Status Prepare(const std::string& name, const std::string& sql);
   absl::StatusOr<PgResult> ExecPrepared(const std::string& name,
                                         const std::vector<PgParam>& params);

@@ -4,15 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/bytes.h"
 #include "common/base/status_macros.h"
-#include "services/crest/adapters/pg_connection.h"
-#include "services/crest/adapters/pg_publisher.h"
-#include "services/crest/adapters/pg_switch.h"
 
 namespace foretoken::crest {
 namespace {
 
-// Of a build's publication: COPY and statements of its transaction.
+// Timeout of a publication's COPY and of the statements of its transaction.
 constexpr absl::Duration kPublishTimeout = absl::Seconds(60);
 
 absl::StatusOr<VersionInfo> InfoOf(const PgVersion& version) {
@@ -39,23 +37,6 @@ absl::StatusOr<std::vector<VersionInfo>> ListOf(PgStore& store,
   return versions;
 }
 
-class PgSink final : public VersionSink {
- public:
-  explicit PgSink(std::unique_ptr<PgPublisher> publisher)
-      : publisher_(std::move(publisher)) {}
-
-  absl::Status Add(uint64_t ngram_hash, absl::string_view record) override {
-    return publisher_->Add(ngram_hash, record);
-  }
-  absl::Status Publish(const CrestMeta& meta) override {
-    return publisher_->Publish(meta);
-  }
-  int64_t version() const override { return publisher_->version(); }
-
- private:
-  const std::unique_ptr<PgPublisher> publisher_;
-};
-
 }  // namespace
 
 PgOrigin::PgOrigin(std::string name, const PgOriginOptions& options)
@@ -66,7 +47,7 @@ absl::StatusOr<VersionInfo> PgOrigin::Current() {
     FORETOKEN_ASSIGN_OR_RETURN(
         poll_, PgStore::Connect(options_.url, options_.poll_timeout));
   }
-  // The list is light: it leaves the token tables where they are.
+  // PgStore::Current would read the token table at every poll.
   absl::StatusOr<std::vector<VersionInfo>> versions = ListOf(*poll_, name_);
   if (!versions.ok()) {
     poll_ = nullptr;
@@ -87,7 +68,7 @@ absl::StatusOr<std::unique_ptr<ServedVersion>> PgOrigin::Load(
   FORETOKEN_ASSIGN_OR_RETURN(const PgVersion now, store->Current(name_));
   if (now.version != version.version) {
     return absl::AbortedError(absl::StrCat(
-        "version ", now.version, " took the place of ", version.version));
+        "version ", now.version, " has replaced version ", version.version));
   }
   auto served = std::make_unique<ServedVersion>();
   served->info = version;
@@ -98,20 +79,14 @@ absl::StatusOr<std::unique_ptr<ServedVersion>> PgOrigin::Load(
     return served;
   }
   FORETOKEN_ASSIGN_OR_RETURN(
-      TokenTable table,
-      DecodeTokenTable(
-          {reinterpret_cast<const uint8_t*>(now.token_table.data()),
-           now.token_table.size()},
-          now.meta));
-  // Rows are asked for by name of their table: the number suffices.
-  PgVersion rows;
-  rows.version = now.version;
-  const auto connect = [options = options_,
-                        rows]() -> absl::StatusOr<std::unique_ptr<RowFetcher>> {
+      TokenTable table, DecodeTokenTable(AsBytes(now.token_table), now.meta));
+  const auto connect =
+      [options = options_,
+       version = now.version]() -> absl::StatusOr<std::unique_ptr<RowFetcher>> {
     FORETOKEN_ASSIGN_OR_RETURN(
         std::unique_ptr<PgStore> own,
         PgStore::Connect(options.url, options.lookup_timeout));
-    return PgStore::MakeFetcher(std::move(own), rows);
+    return PgStore::MakeFetcher(std::move(own), version);
   };
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<RowFetcher> first, connect());
   RowWorkerOptions worker = options_.rows;
@@ -130,19 +105,16 @@ absl::StatusOr<std::vector<VersionInfo>> PgOrigin::List() {
 
 absl::StatusOr<int64_t> PgOrigin::Switch(int64_t version) {
   FORETOKEN_ASSIGN_OR_RETURN(
-      const std::unique_ptr<PgConnection> connection,
-      PgConnection::Open(options_.url, options_.poll_timeout));
-  return SwitchVersion(*connection, name_, version);
+      const std::unique_ptr<PgStore> store,
+      PgStore::Connect(options_.url, options_.poll_timeout));
+  return store->Switch(name_, version);
 }
 
-absl::StatusOr<std::unique_ptr<VersionSink>> PgOrigin::NewVersion(
+absl::StatusOr<std::unique_ptr<DatastoreSink>> PgOrigin::NewVersion(
     const CrestMeta&, const TokenTable& table) {
-  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<PgConnection> connection,
-                             PgConnection::Open(options_.url, kPublishTimeout));
-  auto publisher =
-      std::make_unique<PgPublisher>(std::move(connection), name_, table);
-  FORETOKEN_RETURN_IF_ERROR(publisher->Begin());
-  return std::make_unique<PgSink>(std::move(publisher));
+  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<PgStore> store,
+                             PgStore::Connect(options_.url, kPublishTimeout));
+  return PgStore::NewVersion(std::move(store), name_, table);
 }
 
 }  // namespace foretoken::crest

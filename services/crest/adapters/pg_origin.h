@@ -15,7 +15,7 @@ namespace foretoken::crest {
 
 struct PgOriginOptions {
   std::string url;  // as PgConnection takes it; holds a secret
-  // Bytes. A version whose index is larger is read from PostgreSQL through a
+  // In bytes. A version with a larger index is queried in PostgreSQL, behind a
   // cache of this size.
   int64_t index_memory = int64_t{1} << 30;
   absl::Duration lookup_timeout = absl::Milliseconds(250);  // one statement
@@ -33,13 +33,13 @@ class PgOrigin final : public VersionOrigin {
       const VersionInfo& version) override;
   absl::StatusOr<std::vector<VersionInfo>> List() override;
   absl::StatusOr<int64_t> Switch(int64_t version) override;
-  absl::StatusOr<std::unique_ptr<VersionSink>> NewVersion(
+  absl::StatusOr<std::unique_ptr<DatastoreSink>> NewVersion(
       const CrestMeta& meta, const TokenTable& table) override;
 
  private:
   const std::string name_;
   const PgOriginOptions options_;
-  std::unique_ptr<PgStore> poll_;  // Current's; null: to be connected
+  std::unique_ptr<PgStore> poll_;  // connection of Current; null: none yet
 };
 
 }  // namespace foretoken::crest

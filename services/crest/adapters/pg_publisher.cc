@@ -1,6 +1,7 @@
 #include "services/crest/adapters/pg_publisher.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bytes.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "services/crest/adapters/pg_store.h"
@@ -9,12 +10,9 @@ namespace foretoken::crest {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{256} << 10;
-// Building an index or sorting may take a while without a word.
+// The server may take long to build an index, without sending anything.
 constexpr absl::Duration kSlowStatement = absl::Minutes(30);
 constexpr absl::Duration kPruneTimeout = absl::Seconds(10);
-
-// First key of our advisory locks: "crst".
-constexpr char kLockClass[] = "1668445044";
 
 constexpr char kCreateVersions[] =
     "CREATE TABLE IF NOT EXISTS foretoken_crest_versions ("
@@ -26,37 +24,23 @@ constexpr char kCreateCurrent[] =
     "CREATE UNIQUE INDEX IF NOT EXISTS foretoken_crest_current "
     "ON foretoken_crest_versions (name) WHERE current";
 
-template <typename T>
-void AppendBigEndian(T value, std::string& out) {
-  for (int shift = 8 * (sizeof(T) - 1); shift >= 0; shift -= 8) {
-    out.push_back(static_cast<char>(static_cast<uint64_t>(value) >> shift));
-  }
-}
-
 }  // namespace
 
 absl::Status PgPublisher::Begin() {
-  // The schema by itself: it stays whatever becomes of the version. The lock
-  // keeps two first builders apart.
-  FORETOKEN_RETURN_IF_ERROR(Run("begin", "BEGIN"));
-  FORETOKEN_RETURN_IF_ERROR(
-      Run("lock schema",
-          absl::StrCat("SELECT pg_advisory_xact_lock(", kLockClass, ", 0)")));
-  FORETOKEN_RETURN_IF_ERROR(Run("create versions", kCreateVersions));
-  FORETOKEN_RETURN_IF_ERROR(Run("create current", kCreateCurrent));
-  FORETOKEN_RETURN_IF_ERROR(Run("commit", "COMMIT"));
+  // The schema has a transaction of its own: it stays even if the version is
+  // rolled back. The lock serialises the first builders.
+  const auto create_schema = [&]() -> absl::Status {
+    FORETOKEN_RETURN_IF_ERROR(connection_->Run(
+        "lock schema",
+        absl::StrCat("SELECT pg_advisory_xact_lock(", kPgLockClass, ", 0)")));
+    FORETOKEN_RETURN_IF_ERROR(
+        connection_->Run("create versions", kCreateVersions));
+    return connection_->Run("create current", kCreateCurrent);
+  };
+  FORETOKEN_RETURN_IF_ERROR(connection_->InTransaction(create_schema));
 
-  FORETOKEN_RETURN_IF_ERROR(Run("begin", "BEGIN"));
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const PgResult lock,
-      connection_->Exec("lock name",
-                        absl::StrCat("SELECT pg_try_advisory_xact_lock(",
-                                     kLockClass, ", hashtext($1))"),
-                        {PgParam::Text(name_)}));
-  if (!lock.Bool(0, 0)) {
-    return absl::AbortedError(absl::StrCat(
-        "datastore \"", name_, "\": another build is publishing it"));
-  }
+  FORETOKEN_RETURN_IF_ERROR(connection_->Run("begin", "BEGIN"));
+  FORETOKEN_RETURN_IF_ERROR(LockName(*connection_, name_));
   FORETOKEN_ASSIGN_OR_RETURN(
       const PgResult next,
       connection_->Exec("next version",
@@ -64,14 +48,14 @@ absl::Status PgPublisher::Begin() {
                         "'foretoken_crest_versions', 'version'))"));
   version_ = next.Int8(0, 0);
   const std::string rows = RowsTable(version_);
-  FORETOKEN_RETURN_IF_ERROR(
-      Run("create rows",
-          absl::StrCat("CREATE TABLE ", rows,
-                       " (key bigint NOT NULL, record bytea NOT NULL)")));
+  FORETOKEN_RETURN_IF_ERROR(connection_->Run(
+      "create rows", absl::StrCat("CREATE TABLE ", rows,
+                                  " (key bigint NOT NULL, record bytea NOT "
+                                  "NULL)")));
   buffer_.assign("PGCOPY\n\377\r\n\0", 11);
   AppendBigEndian<uint32_t>(0, buffer_);  // flags
   AppendBigEndian<uint32_t>(0, buffer_);  // header extension
-  // FREEZE: the rows are visible to all once this transaction is.
+  // FREEZE: saves a later VACUUM; allowed because the table is new.
   return connection_->BeginCopyIn("copy rows",
                                   absl::StrCat("COPY ", rows,
                                                " (key, record) FROM STDIN "
@@ -90,39 +74,36 @@ absl::Status PgPublisher::Add(uint64_t ngram_hash, absl::string_view record) {
   return status;
 }
 
-absl::Status PgPublisher::Publish(const CrestMeta& meta) {
+absl::StatusOr<int64_t> PgPublisher::Publish(const CrestMeta& meta) {
   AppendBigEndian<uint16_t>(0xffff, buffer_);  // the end
   FORETOKEN_RETURN_IF_ERROR(connection_->PutCopyData(buffer_));
   connection_->set_timeout(kSlowStatement);
   FORETOKEN_RETURN_IF_ERROR(connection_->EndCopyIn());
   const std::string rows = RowsTable(version_);
+  FORETOKEN_RETURN_IF_ERROR(connection_->Run(
+      "index rows", absl::StrCat("CREATE INDEX ON ", rows, " (key)")));
   FORETOKEN_RETURN_IF_ERROR(
-      Run("index rows", absl::StrCat("CREATE INDEX ON ", rows, " (key)")));
-  FORETOKEN_RETURN_IF_ERROR(Run("analyze rows", "ANALYZE " + rows));
+      connection_->Run("analyze rows", "ANALYZE " + rows));
   FORETOKEN_RETURN_IF_ERROR(
-      connection_
-          ->Exec("retire version",
-                 "UPDATE foretoken_crest_versions SET current = false "
-                 "WHERE name = $1 AND current",
-                 {PgParam::Text(name_)})
-          .status());
+      connection_->Run("retire version",
+                       "UPDATE foretoken_crest_versions SET current = false "
+                       "WHERE name = $1 AND current",
+                       {PgParam::Text(name_)}));
   FORETOKEN_RETURN_IF_ERROR(
-      connection_
-          ->Exec("enter version",
-                 "INSERT INTO foretoken_crest_versions "
-                 "(version, name, current, meta, token_table) "
-                 "VALUES ($1, $2, true, $3, $4)",
-                 {PgParam::Int8(version_), PgParam::Text(name_),
-                  PgParam::Bytea(EncodeMeta(meta)),
-                  PgParam::Bytea(EncodeTokenTable(table_, meta))})
-          .status());
-  FORETOKEN_RETURN_IF_ERROR(Run("commit", "COMMIT"));
+      connection_->Run("enter version",
+                       "INSERT INTO foretoken_crest_versions "
+                       "(version, name, current, meta, token_table) "
+                       "VALUES ($1, $2, true, $3, $4)",
+                       {PgParam::Int8(version_), PgParam::Text(name_),
+                        PgParam::Bytea(EncodeMeta(meta)),
+                        PgParam::Bytea(EncodeTokenTable(table_, meta))}));
+  FORETOKEN_RETURN_IF_ERROR(connection_->Run("commit", "COMMIT"));
   const absl::Status pruned = Prune();
   if (!pruned.ok()) {
     FORETOKEN_LOG(kWarning, "old versions of ", name_,
-                  " stay for now: ", std::string(pruned.message()));
+                  " are kept for now: ", std::string(pruned.message()));
   }
-  return absl::OkStatus();
+  return version_;
 }
 
 absl::Status PgPublisher::Prune() {
@@ -136,24 +117,21 @@ absl::Status PgPublisher::Prune() {
                         {PgParam::Text(name_)}));
   for (int row = 0; row < old.rows(); ++row) {
     const int64_t version = old.Int8(row, 0);
-    FORETOKEN_RETURN_IF_ERROR(Run("begin", "BEGIN"));
-    FORETOKEN_RETURN_IF_ERROR(
-        Run("limit waiting",
-            absl::StrCat("SET LOCAL lock_timeout = ",
-                         absl::ToInt64Milliseconds(kPruneTimeout))));
-    // It may have become the current one since.
-    FORETOKEN_ASSIGN_OR_RETURN(
-        const PgResult deleted,
-        connection_->Exec("delete old version",
-                          "DELETE FROM foretoken_crest_versions "
-                          "WHERE version = $1 AND NOT current "
-                          "RETURNING version",
-                          {PgParam::Int8(version)}));
-    if (deleted.rows() > 0) {
-      FORETOKEN_RETURN_IF_ERROR(
-          Run("drop old rows", "DROP TABLE IF EXISTS " + RowsTable(version)));
-    }
-    FORETOKEN_RETURN_IF_ERROR(Run("commit", "COMMIT"));
+    const auto remove = [&]() -> absl::Status {
+      FORETOKEN_RETURN_IF_ERROR(connection_->LimitLockWaits(kPruneTimeout));
+      // It may have become the current one since.
+      FORETOKEN_ASSIGN_OR_RETURN(
+          const PgResult deleted,
+          connection_->Exec("delete old version",
+                            "DELETE FROM foretoken_crest_versions "
+                            "WHERE version = $1 AND NOT current "
+                            "RETURNING version",
+                            {PgParam::Int8(version)}));
+      if (deleted.rows() == 0) return absl::OkStatus();
+      return connection_->Run("drop old rows",
+                              "DROP TABLE IF EXISTS " + RowsTable(version));
+    };
+    FORETOKEN_RETURN_IF_ERROR(connection_->InTransaction(remove));
   }
   return absl::OkStatus();
 }

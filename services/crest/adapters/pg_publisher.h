@@ -1,7 +1,7 @@
 // Writes one new version of a datastore into PostgreSQL, in one transaction.
 //
-// Everything happens between BEGIN and COMMIT: a builder or server that dies
-// anywhere in between leaves what was there before. Owned by one thread.
+// Everything happens between BEGIN and COMMIT: if the builder or the server
+// dies in between, the previous version stays. Owned by one thread.
 #ifndef FORETOKEN_SERVICES_CREST_ADAPTERS_PG_PUBLISHER_H_
 #define FORETOKEN_SERVICES_CREST_ADAPTERS_PG_PUBLISHER_H_
 
@@ -22,22 +22,17 @@ class PgPublisher final : public DatastoreSink {
         name_(std::move(name)),
         table_(table) {}
 
-  // Makes the schema where it is missing, takes the name's lock, opens the
-  // rows' table. Aborted where another publisher holds the lock.
+  // Creates the schema if it is missing, takes the name's lock and creates the
+  // table of rows. Aborted if another publisher holds the lock.
   absl::Status Begin();
 
   absl::Status Add(uint64_t ngram_hash, absl::string_view record) override;
 
-  // OK as soon as the version is current. Pruning older versions may fail, for
-  // readers that hold them; the next publication tries again.
-  absl::Status Publish(const CrestMeta& meta) override;
-
-  int64_t version() const { return version_; }
+  // Succeeds as soon as the version is current. Pruning older versions may fail
+  // because readers hold them; the next publication tries again.
+  absl::StatusOr<int64_t> Publish(const CrestMeta& meta) override;
 
  private:
-  absl::Status Run(const std::string& what, const std::string& sql) {
-    return connection_->Exec(what, sql).status();
-  }
   absl::Status Prune();
 
   const std::unique_ptr<PgConnection> connection_;

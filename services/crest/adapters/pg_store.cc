@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/bytes.h"
 #include "common/base/status_macros.h"
 #include "services/crest/adapters/pg_publisher.h"
 
@@ -12,24 +13,28 @@ namespace foretoken::crest {
 namespace {
 
 constexpr size_t kMaxNameLength = 48;
-// Readers of rows hold their table as long as they read.
+// Readers lock the table of rows while they read.
 constexpr absl::Duration kDropLockTimeout = absl::Seconds(10);
 constexpr char kVersionColumns[] =
     "version, name, to_char(created AT TIME ZONE 'UTC', "
     "'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), current, meta";
 
-absl::Span<const uint8_t> BytesOf(absl::string_view bytes) {
-  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+absl::Status NoVersion(const std::string& name,
+                       std::optional<int64_t> version) {
+  return absl::NotFoundError(
+      absl::StrCat("datastore \"", name, "\": ",
+                   version.has_value() ? absl::StrCat("no version ", *version)
+                                       : std::string("no version")));
 }
 
-// Its `damage` tells whether the meta can be used.
+// Sets `damage` if the meta cannot be decoded.
 PgVersion VersionOf(const PgResult& result, int row) {
   PgVersion version;
   version.version = result.Int8(row, 0);
   version.name = std::string(result.Bytes(row, 1));
   version.created = std::string(result.Bytes(row, 2));
   version.current = result.Bool(row, 3);
-  absl::StatusOr<CrestMeta> decoded = DecodeMeta(BytesOf(result.Bytes(row, 4)));
+  absl::StatusOr<CrestMeta> decoded = DecodeMeta(AsBytes(result.Bytes(row, 4)));
   if (decoded.ok()) {
     version.meta = *decoded;
   } else {
@@ -79,7 +84,7 @@ class PgRowFetcher final : public RowFetcher {
       const absl::Duration left = next_attempt_ - absl::Now();
       if (left > absl::ZeroDuration()) {
         return absl::UnavailableError(
-            absl::StrCat("PostgreSQL: connection lost, tried again in ",
+            absl::StrCat("PostgreSQL: connection lost, next attempt in ",
                          absl::FormatDuration(left)));
       }
       prepared_ = false;
@@ -110,6 +115,18 @@ class PgRowFetcher final : public RowFetcher {
 
 std::string RowsTable(int64_t version) {
   return absl::StrCat("foretoken_crest_rows_", version);
+}
+
+absl::Status LockName(PgConnection& connection, const std::string& name) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const PgResult lock,
+      connection.Exec("lock name",
+                      absl::StrCat("SELECT pg_try_advisory_xact_lock(",
+                                   kPgLockClass, ", hashtext($1))"),
+                      {PgParam::Text(name)}));
+  if (lock.Bool(0, 0)) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("datastore \"", name, "\": another build is publishing it"));
 }
 
 absl::Status CheckDatastoreName(const std::string& name) {
@@ -182,7 +199,7 @@ absl::StatusOr<PgVersion> PgStore::Current(const std::string& name) {
 absl::StatusOr<CrestIndex> PgStore::LoadIndex(const PgVersion& version) {
   FORETOKEN_ASSIGN_OR_RETURN(
       TokenTable table,
-      DecodeTokenTable(BytesOf(version.token_table), version.meta));
+      DecodeTokenTable(AsBytes(version.token_table), version.meta));
   std::string records;
   records.reserve(version.meta.record_bytes);
   FORETOKEN_RETURN_IF_ERROR(connection_->CopyOut(
@@ -208,31 +225,22 @@ absl::StatusOr<CrestIndex> PgStore::LoadIndex(const PgVersion& version) {
 }
 
 absl::StatusOr<std::unique_ptr<RowFetcher>> PgStore::MakeFetcher(
-    std::unique_ptr<PgStore> store, const PgVersion& version,
+    std::unique_ptr<PgStore> store, int64_t version,
     const FetchOptions& options) {
   auto fetcher = std::make_unique<PgRowFetcher>(std::move(store->connection_),
-                                                version.version, options);
+                                                version, options);
   FORETOKEN_RETURN_IF_ERROR(fetcher->Prepare());
   return std::unique_ptr<RowFetcher>(std::move(fetcher));
 }
 
-absl::Status PgStore::InTransaction(absl::FunctionRef<absl::Status()> body) {
-  FORETOKEN_RETURN_IF_ERROR(Run("begin", "BEGIN"));
-  const absl::Status status = body();
-  if (status.ok()) return Run("commit", "COMMIT");
-  // Of two errors the first one tells more.
-  if (!connection_->broken()) Run("roll back", "ROLLBACK").IgnoreError();
-  return status;
-}
-
 absl::Status PgStore::CheckPublishable(const std::string& name) {
   FORETOKEN_RETURN_IF_ERROR(CheckDatastoreName(name));
-  FORETOKEN_RETURN_IF_ERROR(Run("begin", "BEGIN"));
-  // As publishing does it, only that it is taken back. Temporary tables may be
-  // allowed where others are not, so it is an ordinary one.
-  const absl::Status status =
-      Run("create a table", "CREATE TABLE foretoken_crest_probe (key bigint)");
-  if (!connection_->broken()) Run("roll back", "ROLLBACK").IgnoreError();
+  FORETOKEN_RETURN_IF_ERROR(connection_->Run("begin", "BEGIN"));
+  // Creates a table as publishing does, then rolls back. Not a temporary table:
+  // the user may be allowed to create only those.
+  const absl::Status status = connection_->Run(
+      "create a table", "CREATE TABLE foretoken_crest_probe (key bigint)");
+  connection_->RollBack();
   return status;
 }
 
@@ -252,11 +260,8 @@ absl::StatusOr<std::vector<int64_t>> PgStore::VersionsOf(
       if (!version.has_value() || found == *version) wanted.push_back(found);
     }
   }
-  if (!wanted.empty()) return wanted;
-  return absl::NotFoundError(
-      absl::StrCat("datastore \"", name, "\": ",
-                   version.has_value() ? absl::StrCat("no version ", *version)
-                                       : std::string("no version")));
+  if (wanted.empty()) return NoVersion(name, version);
+  return wanted;
 }
 
 absl::Status PgStore::Drop(const std::string& name,
@@ -264,23 +269,44 @@ absl::Status PgStore::Drop(const std::string& name,
   FORETOKEN_RETURN_IF_ERROR(CheckDatastoreName(name));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<int64_t> wanted,
                              VersionsOf(name, version));
-  return InTransaction([&]() -> absl::Status {
-    FORETOKEN_RETURN_IF_ERROR(
-        Run("limit waiting",
-            absl::StrCat("SET LOCAL lock_timeout = ",
-                         absl::ToInt64Milliseconds(kDropLockTimeout))));
+  return connection_->InTransaction([&]() -> absl::Status {
+    FORETOKEN_RETURN_IF_ERROR(connection_->LimitLockWaits(kDropLockTimeout));
     for (const int64_t v : wanted) {
-      FORETOKEN_RETURN_IF_ERROR(
-          connection_
-              ->Exec("drop version",
-                     "DELETE FROM foretoken_crest_versions WHERE version = $1",
-                     {PgParam::Int8(v)})
-              .status());
-      FORETOKEN_RETURN_IF_ERROR(
-          Run("drop rows", "DROP TABLE IF EXISTS " + RowsTable(v)));
+      FORETOKEN_RETURN_IF_ERROR(connection_->Run(
+          "drop version",
+          "DELETE FROM foretoken_crest_versions WHERE version = $1",
+          {PgParam::Int8(v)}));
+      FORETOKEN_RETURN_IF_ERROR(connection_->Run(
+          "drop rows", "DROP TABLE IF EXISTS " + RowsTable(v)));
     }
     return absl::OkStatus();
   });
+}
+
+absl::StatusOr<int64_t> PgStore::Switch(const std::string& name,
+                                        int64_t version) {
+  FORETOKEN_ASSIGN_OR_RETURN(const bool schema, HasSchema());
+  if (!schema) return NoVersion(name, version);
+  int64_t previous = 0;
+  const auto switch_current = [&]() -> absl::Status {
+    FORETOKEN_RETURN_IF_ERROR(LockName(*connection_, name));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const PgResult old,
+        connection_->Exec("retire version",
+                          "UPDATE foretoken_crest_versions SET current = false "
+                          "WHERE name = $1 AND current RETURNING version",
+                          {PgParam::Text(name)}));
+    if (old.rows() == 1) previous = old.Int8(0, 0);
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const PgResult now,
+        connection_->Exec("switch version",
+                          "UPDATE foretoken_crest_versions SET current = true "
+                          "WHERE name = $1 AND version = $2 RETURNING version",
+                          {PgParam::Text(name), PgParam::Int8(version)}));
+    return now.rows() == 1 ? absl::OkStatus() : NoVersion(name, version);
+  };
+  FORETOKEN_RETURN_IF_ERROR(connection_->InTransaction(switch_current));
+  return previous;
 }
 
 absl::StatusOr<std::unique_ptr<DatastoreSink>> PgStore::NewVersion(

@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -37,16 +36,15 @@ struct PgVersion {
   bool current = false;
   CrestMeta meta;
   std::string token_table;  // empty in lists
-  // Why `meta` could not be read: it is empty then. Only in lists.
+  // Why `meta` could not be decoded (it is empty then). Only in lists.
   absl::Status damage;
 };
 
-// How look-ups through PostgreSQL take a server that is slow or gone. A
-// statement's timeout is the connection's (PgStore::Connect).
+// Reconnection of look-ups through PostgreSQL. A statement's timeout is the
+// connection's (PgStore::Connect).
 struct FetchOptions {
-  // After a connection was lost, the next attempt to connect waits this long,
-  // and twice as long after each that fails. A look-up before that fails at
-  // once, as Unavailable.
+  // Back-off after a lost connection; doubled by each failed attempt. Look-ups
+  // in the meantime fail at once with Unavailable.
   absl::Duration first_wait = absl::Milliseconds(50);
   absl::Duration longest_wait = absl::Seconds(10);
 };
@@ -56,35 +54,40 @@ absl::Status CheckDatastoreName(const std::string& name);
 
 class PgStore {
  public:
-  // `url` as PgConnection takes it. `timeout`: of one statement.
+  // `url`: as in PgConnection::Open. `timeout`: of one statement.
   static absl::StatusOr<std::unique_ptr<PgStore>> Connect(
       const std::string& url, absl::Duration timeout = absl::Seconds(60));
 
-  // By name, newest first. Empty where nothing was ever published. A version
-  // whose meta is damaged is listed as such and hides no other.
+  // By name, newest first. Empty if nothing was ever published. A version with
+  // a damaged meta is listed with its `damage`.
   absl::StatusOr<std::vector<PgVersion>> List();
-  // NotFound where `name` has no version.
+  // NotFound if `name` has no current version.
   absl::StatusOr<PgVersion> Current(const std::string& name);
 
   // Reads and checks every row of the version.
   absl::StatusOr<CrestIndex> LoadIndex(const PgVersion& version);
 
-  // Look-ups of this version by one prepared statement each. Takes the store's
-  // connection over, and connects again when it was lost.
+  // Fetches rows of this version, by one prepared statement per call. Takes
+  // over the store's connection, and reconnects if it is lost.
   static absl::StatusOr<std::unique_ptr<RowFetcher>> MakeFetcher(
-      std::unique_ptr<PgStore> store, const PgVersion& version,
+      std::unique_ptr<PgStore> store, int64_t version,
       const FetchOptions& options = {});
 
-  // OK where this user could publish `name` now; leaves nothing behind.
+  // OK if this user could publish `name` now; leaves nothing behind.
   absl::Status CheckPublishable(const std::string& name);
 
-  // Removes one version, or all of them, damaged ones too, in one transaction.
-  // A current version that is removed leaves its name without one. NotFound
-  // names what is not there; Aborted where readers hold it for too long.
+  // Removes one version, or all of them, damaged ones included, in one
+  // transaction. A name whose current version is removed has none. NotFound
+  // names what does not exist; Aborted if readers hold it for too long.
   absl::Status Drop(const std::string& name, std::optional<int64_t> version);
 
+  // Makes a published version the current one of `name`; returns the previous
+  // one, 0 for none. NotFound names a version that does not exist; Aborted
+  // while a build is publishing `name`.
+  absl::StatusOr<int64_t> Switch(const std::string& name, int64_t version);
+
   // Begins a new version; Publish makes it current and prunes old ones. Aborted
-  // where another build is publishing the same name. Takes the connection over.
+  // while another build is publishing `name`. Takes over the connection.
   static absl::StatusOr<std::unique_ptr<DatastoreSink>> NewVersion(
       std::unique_ptr<PgStore> store, const std::string& name,
       const TokenTable& table);
@@ -96,16 +99,18 @@ class PgStore {
   absl::StatusOr<bool> HasSchema();
   absl::StatusOr<std::vector<int64_t>> VersionsOf(
       const std::string& name, std::optional<int64_t> version);
-  // Runs `body` between BEGIN and COMMIT; ROLLBACK where it fails.
-  absl::Status InTransaction(absl::FunctionRef<absl::Status()> body);
-  absl::Status Run(const std::string& what, const std::string& sql) {
-    return connection_->Exec(what, sql).status();
-  }
 
   std::unique_ptr<PgConnection> connection_;
 };
 
-// The rows' table of a version.
+// First key of the advisory locks of datastores: "crst".
+inline constexpr int32_t kPgLockClass = 1668445044;
+
+// Takes the lock under which versions of `name` are published and switched,
+// until the transaction ends. Aborted if another connection holds it.
+absl::Status LockName(PgConnection& connection, const std::string& name);
+
+// The table that holds a version's rows.
 std::string RowsTable(int64_t version);
 
 }  // namespace foretoken::crest

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bytes.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::crest {
@@ -11,10 +12,6 @@ namespace {
 
 // List node, map slot and vector head of one entry, about.
 constexpr size_t kEntryOverhead = 128;
-
-absl::Span<const uint8_t> BytesOf(const std::string& record) {
-  return {reinterpret_cast<const uint8_t*>(record.data()), record.size()};
-}
 
 }  // namespace
 
@@ -87,7 +84,7 @@ absl::StatusOr<bool> CachedSource::Decode(const Entry& entry,
   RecordView view;
   for (const std::string& record : entry.records) {
     const absl::Status status =
-        ParseRecord(BytesOf(record), table_, view, tree);
+        ParseRecord(AsBytes(record), table_, view, tree);
     if (!status.ok()) {
       tree.Clear();
       return absl::DataLossError(

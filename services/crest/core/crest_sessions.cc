@@ -1,44 +1,24 @@
 #include "services/crest/core/crest_sessions.h"
 
-#include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/base/digest.h"
 #include "common/base/status_macros.h"
-#include "common/drafting/crest/crest_tail.h"
+#include "common/drafting/token_tail.h"
 #include "common/speculation/modes.h"
 
 namespace foretoken::crest {
-namespace {
-
-// The first max_nodes nodes; a node's probability is the share of the matches
-// that pass through it.
-DraftTree ToDraft(const CrestTree& found, int max_nodes) {
-  DraftTree draft;
-  const float all = static_cast<float>(std::max(1u, found.matches));
-  const int nodes = std::min(max_nodes, found.size());
-  for (int i = 0; i < nodes; ++i) {
-    draft.Add(found.tokens[i], found.parents[i],
-              std::min(1.0f, static_cast<float>(found.counts[i]) / all));
-  }
-  return draft;
-}
-
-}  // namespace
 
 class CrestSessions::Session final : public DraftSession {
  public:
   Session(const Datastore& datastore, LookupObserver& observer,
-          std::optional<Sha256Digest> tokenizer, const DraftOpen& open,
-          std::shared_ptr<DraftListener> listener)
+          const DraftOpen& open, std::shared_ptr<DraftListener> listener)
       : datastore_(datastore),
         observer_(observer),
-        tokenizer_(tokenizer),
-        tail_(open.tokens),
+        tokenizer_(open.tokenizer_fingerprint),
+        tail_(kMaxCrestN, open.tokens),
         listener_(std::move(listener)) {}
 
   void Ask(DraftRound round) override {
@@ -58,21 +38,16 @@ class CrestSessions::Session final : public DraftSession {
       return absl::OkStatus();
     }
     const absl::Time start = absl::Now();
-    const std::shared_ptr<const ServedVersion> served = datastore_.current();
-    if (served == nullptr) {
-      const absl::Status state = datastore_.state();
-      // It may have begun to serve just now.
-      return state.ok() ? absl::UnavailableError("try again") : state;
-    }
-    if (tokenizer_.has_value()) {
-      FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(served->info.meta, *tokenizer_));
-    }
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const std::shared_ptr<const ServedVersion> served,
+        datastore_.Serving());
+    FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(served->info.meta, tokenizer_));
     if (served->index == nullptr) {
       return served->rows->Submit(
           tail_.tokens(),
           [listener = listener_, &observer = observer_, start,
-           answer = std::move(answer), max_nodes = round.max_nodes](
-              const BatchedSource::Query& query) {
+           answer = std::move(answer),
+           max_nodes = round.max_nodes](const BatchedSource::Query& query) {
             if (!query.n.ok()) {
               observer.LookupFailed();
               listener->OnFailed(query.n.status());
@@ -81,13 +56,13 @@ class CrestSessions::Session final : public DraftSession {
             const absl::Duration took = absl::Now() - start;
             observer.LookedUpInPostgres(*query.n, query.cached, took);
             DraftAnswer found = answer;
-            found.tree = ToDraft(query.tree, max_nodes);
+            query.tree.FillDraft(max_nodes, found.tree);
             found.draft_time = took;
             listener->OnAnswer(std::move(found));
           });
     }
     const int n = served->index->Lookup(tail_.tokens(), found_);
-    answer.tree = ToDraft(found_, round.max_nodes);
+    found_.FillDraft(round.max_nodes, answer.tree);
     answer.draft_time = absl::Now() - start;
     observer_.LookedUpInMemory(n, answer.draft_time);
     listener_->OnAnswer(std::move(answer));
@@ -96,8 +71,8 @@ class CrestSessions::Session final : public DraftSession {
 
   const Datastore& datastore_;
   LookupObserver& observer_;
-  const std::optional<Sha256Digest> tokenizer_;
-  CrestTail tail_;
+  const std::string tokenizer_;  // raw SHA-256; empty: not known
+  TokenTail tail_;
   const std::shared_ptr<DraftListener> listener_;
   CrestTree found_;  // scratch
 };
@@ -111,12 +86,7 @@ absl::StatusOr<std::unique_ptr<DraftSession>> CrestSessions::Open(
   }
   FORETOKEN_ASSIGN_OR_RETURN(const Datastore* datastore,
                              datastores_.Find(mode->datastore));
-  std::optional<Sha256Digest> tokenizer;
-  if (open.tokenizer_fingerprint.size() == Sha256Digest().size()) {
-    std::copy(open.tokenizer_fingerprint.begin(),
-              open.tokenizer_fingerprint.end(), tokenizer.emplace().begin());
-  }
-  return std::make_unique<Session>(*datastore, observer_, tokenizer, open,
+  return std::make_unique<Session>(*datastore, observer_, open,
                                    std::move(listener));
 }
 

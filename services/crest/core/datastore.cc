@@ -54,6 +54,15 @@ std::shared_ptr<const ServedVersion> Datastore::current() const {
   return current_;
 }
 
+absl::StatusOr<std::shared_ptr<const ServedVersion>> Datastore::Serving()
+    const {
+  std::shared_ptr<const ServedVersion> served = current();
+  if (served != nullptr) return served;
+  const absl::Status why = state();
+  // A version may have been loaded between the two calls.
+  return why.ok() ? absl::UnavailableError("try again") : why;
+}
+
 absl::Status Datastore::state() const {
   absl::MutexLock lock(&mu_);
   if (current_ == nullptr) {
@@ -140,7 +149,7 @@ void Datastore::Switch(std::unique_ptr<ServedVersion> loaded) {
 }
 
 void Datastore::FreeRetired() {
-  // Nobody can take a new reference to a version that is not current.
+  // No new reference can be taken to a version that is not current.
   retired_.erase(std::remove_if(retired_.begin(), retired_.end(),
                                 [](const auto& version) {
                                   return version.use_count() == 1;

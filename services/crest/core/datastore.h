@@ -1,10 +1,10 @@
 // A named datastore: the version it serves, and the thread that replaces it.
 //
-// The watcher asks the origin, at every interval, what is published. A version
-// other than the served one is loaded beside it, checked, and takes its place
-// by the switch of one pointer; look-ups under way keep the one they began
-// with. A version that does not load leaves the old one serving and is tried
-// again with back-off. Thread-safe.
+// The watcher polls the origin for the published version. A version other than
+// the served one is loaded beside it, validated, and replaces it by the switch
+// of one pointer; look-ups under way keep the version they began with. If a
+// version fails to load, the old one goes on serving and the load is retried
+// with back-off. Thread-safe.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_DATASTORE_H_
 #define FORETOKEN_SERVICES_CREST_CORE_DATASTORE_H_
 
@@ -16,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/digest.h"
@@ -37,8 +38,8 @@ class DatastoreObserver {
 struct DatastoreOptions {
   absl::Duration watch_interval = absl::Seconds(1);
   absl::Duration most_backoff = absl::Seconds(30);  // of failed loads
-  // Versions must belong to this tokenizer; none: to that of the first version
-  // that was served.
+  // The tokenizer that versions must belong to; unset: that of the first
+  // version served.
   std::optional<Sha256Digest> tokenizer;
 };
 
@@ -52,16 +53,18 @@ class Datastore {
   Datastore(const Datastore&) = delete;
   Datastore& operator=(const Datastore&) = delete;
 
-  // Loads what is published, in the caller's thread. To be called before
-  // Watch; OK where something is served afterwards.
+  // Loads the published version in the caller's thread. To be called before
+  // Watch; OK if a version is served afterwards.
   absl::Status LoadNow();
   // Starts the watcher, once.
   void Watch();
-  // Makes the watcher look at once.
+  // Makes the watcher check at once.
   void Poke();
 
-  // Null where nothing is served yet.
+  // Null if nothing is served yet.
   std::shared_ptr<const ServedVersion> current() const;
+  // The current version; if there is none, the error of state().
+  absl::StatusOr<std::shared_ptr<const ServedVersion>> Serving() const;
   // OK while look-ups can be answered, else Unavailable with the reason.
   absl::Status state() const;
 
@@ -70,14 +73,14 @@ class Datastore {
 
  private:
   void Main();
-  // One look at the origin; loads and switches where there is something new.
+  // Asks the origin once; loads and switches to a new version.
   absl::Status Check();
   absl::Status CheckTokenizerOf(const VersionInfo& info) const;
   void Switch(std::unique_ptr<ServedVersion> loaded);
-  // Old versions go once nobody uses them: on this thread, since to unmap an
-  // index or end a connection may take a while.
+  // Frees old versions that are no longer in use, on this thread: unmapping an
+  // index or closing a connection may take long.
   void FreeRetired();
-  // Logs a problem when it begins and when it ends, not at every look.
+  // Logs a problem when it begins and when it ends, not at every check.
   void Note(const absl::Status& status);
 
   const std::string name_;
@@ -85,16 +88,16 @@ class Datastore {
   const DatastoreOptions options_;
   DatastoreObserver& observer_;
 
-  // The watcher's (LoadNow's before it runs).
+  // Owned by the watcher (before it runs, by LoadNow).
   std::vector<std::shared_ptr<const ServedVersion>> retired_;
-  int64_t failed_version_ = 0;  // did not load, for the reason of failure_
+  int64_t failed_version_ = 0;  // version that failed to load, with failure_
   absl::Status failure_;
   absl::Duration backoff_ = absl::ZeroDuration();
   absl::Time next_load_ = absl::InfinitePast();
 
   mutable absl::Mutex mu_;
   std::shared_ptr<const ServedVersion> current_ ABSL_GUARDED_BY(mu_);
-  absl::Status problem_ ABSL_GUARDED_BY(mu_);  // of the last look
+  absl::Status problem_ ABSL_GUARDED_BY(mu_);  // of the last check
   bool poked_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
 

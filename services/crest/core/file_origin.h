@@ -2,6 +2,8 @@
 #ifndef FORETOKEN_SERVICES_CREST_CORE_FILE_ORIGIN_H_
 #define FORETOKEN_SERVICES_CREST_CORE_FILE_ORIGIN_H_
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,16 +13,11 @@
 
 namespace foretoken::crest {
 
-// A snapshot's number: 48 bits of a SHA-256 over its header, which holds the
-// digests of all else. The same file has the same number on every replica, and
-// a metric can show it exactly.
-int64_t SnapshotVersion(const CrestMeta& meta);
-
 class FileOrigin final : public VersionOrigin {
  public:
-  // A file of up to `index_memory` bytes is read into memory, so that whatever
-  // happens to it afterwards does not reach the look-ups; a larger one is
-  // mapped and must be replaced by rename.
+  // A file of up to `index_memory` bytes is read into memory, so that later
+  // changes to it cannot affect look-ups; a larger one is mapped and must be
+  // replaced by rename.
   FileOrigin(std::string path, uint64_t index_memory);
 
   // Reads the header again when the file's inode, size or time have changed.
@@ -30,24 +27,25 @@ class FileOrigin final : public VersionOrigin {
   absl::StatusOr<std::vector<VersionInfo>> List() override;
   absl::StatusOr<int64_t> Switch(int64_t version) override;
   // Replaces the file.
-  absl::StatusOr<std::unique_ptr<VersionSink>> NewVersion(
+  absl::StatusOr<std::unique_ptr<DatastoreSink>> NewVersion(
       const CrestMeta& meta, const TokenTable& table) override;
 
  private:
-  // What tells one file of the path from the next.
+  // Distinguishes successive files at the path.
   struct Identity {
     uint64_t device = 0, inode = 0, bytes = 0;
     int64_t changed_ns = 0;
     bool operator==(const Identity&) const = default;
   };
 
+  static Identity IdentityOf(const struct stat& status);
   absl::StatusOr<CrestIndex> Open() const;
   static absl::StatusOr<VersionInfo> ReadHeader(const std::string& path,
                                                 Identity& identity);
 
   const std::string path_;
   const uint64_t index_memory_;
-  Identity seen_;  // of which known_ is
+  Identity seen_;  // the file that known_ describes
   VersionInfo known_;
 };
 

@@ -34,18 +34,20 @@ absl::Status Cancelled() {
 // Passes on to `sink` until it is cancelled.
 class CancellableSink final : public DatastoreSink {
  public:
-  CancellableSink(VersionSink& sink, const std::function<bool()>& cancelled)
-      : sink_(sink), cancelled_(cancelled) {}
+  CancellableSink(std::unique_ptr<DatastoreSink> sink,
+                  const std::function<bool()>& cancelled)
+      : sink_(std::move(sink)), cancelled_(cancelled) {}
 
   absl::Status Add(uint64_t ngram_hash, absl::string_view record) override {
-    return cancelled_() ? Cancelled() : sink_.Add(ngram_hash, record);
+    return cancelled_() ? Cancelled() : sink_->Add(ngram_hash, record);
   }
-  absl::Status Publish(const CrestMeta& meta) override {
-    return cancelled_() ? Cancelled() : sink_.Publish(meta);
+  absl::StatusOr<int64_t> Publish(const CrestMeta& meta) override {
+    if (cancelled_()) return Cancelled();
+    return sink_->Publish(meta);
   }
 
  private:
-  VersionSink& sink_;
+  const std::unique_ptr<DatastoreSink> sink_;
   const std::function<bool()>& cancelled_;
 };
 
@@ -124,25 +126,25 @@ absl::StatusOr<IngestResult> Ingest::Finish(
   options.corpus.paths = {File("corpus.jsonl")};
   options.corpus.max_line_bytes =
       static_cast<size_t>(kJsonFactor * limits_.document_bytes + kJsonFrame);
-  if (max_n_ > 0) options.max_n = max_n_;
+  if (max_n_ > 0) options.max_n = static_cast<uint32_t>(max_n_);
   if (top_ > 0) options.top = static_cast<uint64_t>(top_);
   options.memory_bytes =
       ResidentBytes() + static_cast<uint64_t>(limits_.memory_bytes);
   options.threads = limits_.threads;
   options.work_folder = File("work");
   options.progress = false;
-  std::unique_ptr<VersionSink> sink;
   FORETOKEN_ASSIGN_OR_RETURN(
       const CrestBuildReport report,
       BuildCrest(options, tokenizer,
                  [&](const CrestMeta& meta, const TokenTable& table)
                      -> absl::StatusOr<std::unique_ptr<DatastoreSink>> {
                    if (cancelled()) return Cancelled();
-                   FORETOKEN_ASSIGN_OR_RETURN(sink,
+                   FORETOKEN_ASSIGN_OR_RETURN(auto sink,
                                               origin.NewVersion(meta, table));
-                   return std::make_unique<CancellableSink>(*sink, cancelled);
+                   return std::make_unique<CancellableSink>(std::move(sink),
+                                                            cancelled);
                  }));
-  return IngestResult{sink->version(),
+  return IngestResult{report.version,
                       static_cast<int64_t>(report.meta.corpus_documents),
                       static_cast<int64_t>(report.meta.corpus_tokens)};
 }

@@ -1,4 +1,4 @@
-// Where the versions of one datastore come from: a snapshot file, PostgreSQL.
+// The source of one datastore's versions: a snapshot file, or PostgreSQL.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_VERSION_ORIGIN_H_
 #define FORETOKEN_SERVICES_CREST_CORE_VERSION_ORIGIN_H_
 
@@ -28,43 +28,36 @@ struct ServedVersion {
   std::unique_ptr<const CrestIndex> index;  // answers in about a microsecond
   std::unique_ptr<RowWorker> rows;          // asks the store, on its own thread
 
-  // It can be asked now.
+  // Whether look-ups can be answered now.
   bool answers() const { return index != nullptr || rows->up(); }
 };
 
-// A sink that knows the number of what it publishes.
-class VersionSink : public DatastoreSink {
- public:
-  // Valid once published.
-  virtual int64_t version() const = 0;
-};
-
-// Current and Load are for one thread, the watcher's; List, Switch and
-// NewVersion may be called by any thread at any time.
+// Current and Load are called by the watcher's thread alone; List, Switch and
+// NewVersion by any thread at any time.
 class VersionOrigin {
  public:
   virtual ~VersionOrigin() = default;
 
-  // What is to be served now; cheap, since it is asked again and again.
-  // NotFound where nothing is published, Unavailable or DeadlineExceeded where
-  // the store cannot be asked.
+  // The version to serve now; cheap, because the watcher polls it. NotFound if
+  // nothing is published, Unavailable or DeadlineExceeded if the store does not
+  // answer.
   virtual absl::StatusOr<VersionInfo> Current() = 0;
 
-  // Reads and checks the version, every record of it where it is held in
-  // memory. Errors as those of CrestIndex and of the store.
+  // Reads and validates the version; every record if it is held in memory.
+  // Errors are those of CrestIndex and of the store.
   virtual absl::StatusOr<std::unique_ptr<ServedVersion>> Load(
       const VersionInfo& version) = 0;
 
   // Newest first.
   virtual absl::StatusOr<std::vector<VersionInfo>> List() = 0;
 
-  // Makes a published version the current one; returns the one before, 0 for
-  // none. NotFound names a version that is not there, FailedPrecondition a
-  // store that keeps only one.
+  // Makes a published version the current one; returns the previous one, 0 for
+  // none. NotFound names a version that does not exist; FailedPrecondition for
+  // a store that keeps only one.
   virtual absl::StatusOr<int64_t> Switch(int64_t version) = 0;
 
-  // Takes a new version, which its Publish makes current.
-  virtual absl::StatusOr<std::unique_ptr<VersionSink>> NewVersion(
+  // Opens a new version; the sink's Publish makes it current.
+  virtual absl::StatusOr<std::unique_ptr<DatastoreSink>> NewVersion(
       const CrestMeta& meta, const TokenTable& table) = 0;
 };
 

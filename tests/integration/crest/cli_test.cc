@@ -129,7 +129,7 @@ TEST_F(CrestCliTest, RefusesBadRequestsByName) {
       {BuildWords("--min-count -1 --out " + dir_.File("y")),
        "--min-count: Value -1"},
       {BuildWords("--seed -1 --out " + dir_.File("y")), "--seed: "},
-      {BuildWords("--max-line 7 --out " + dir_.File("y")), "max_line_bytes: 7"},
+      {BuildWords("--max-line 7 --out " + dir_.File("y")), "max_line_bytes is 7"},
       {"lookup --store " + corpus_ + " --ids 1", "corpus.txt: datastore"},
       {"lookup --store tiny --ids 1,-2", "--ids: \"-2\""},
   };

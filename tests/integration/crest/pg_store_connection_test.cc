@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<RowFetcher>> OpenFetcher(
   if (!version.ok()) return version.status();
   store = PgStore::Connect(url, timeout);
   if (!store.ok()) return store.status();
-  return PgStore::MakeFetcher(*std::move(store), *version, options);
+  return PgStore::MakeFetcher(*std::move(store), version->version, options);
 }
 
 // libpq would take the tail of such a password for the host, and name it.
@@ -94,7 +94,7 @@ TEST_F(PgConnectionsTest, ALostConnectionIsNotTriedAgainAtOnce) {
   EXPECT_THAT((*fetcher)->Fetch({1}),
               StatusIs(absl::StatusCode::kUnavailable, _));
   EXPECT_THAT((*fetcher)->Fetch({1}), StatusIs(absl::StatusCode::kUnavailable,
-                                               HasSubstr("tried again in")));
+                                               HasSubstr("next attempt in")));
 }
 
 TEST_F(PgConnectionsTest, ALookupEndsAtItsDeadlineAndTheNextIsServed) {

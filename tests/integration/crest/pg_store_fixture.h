@@ -45,7 +45,7 @@ class PgStoreFixture : public ::testing::Test {
     if (!sink.ok()) return sink.status();
     absl::Status status = testing::AddAll(sample, **sink);
     if (!status.ok()) return status;
-    return (*sink)->Publish(sample.meta);
+    return (*sink)->Publish(sample.meta).status();
   }
 
   // The current version of `name` is `sample`, whole.

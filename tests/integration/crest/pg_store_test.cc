@@ -59,7 +59,7 @@ TEST_F(PgStoreTest, LooksUpAllLengthsInOneStatementAndThenInTheCache) {
   FORETOKEN_ASSERT_OK(store);
   const auto version = (*store)->Current("lookup");
   FORETOKEN_ASSERT_OK(version);
-  auto fetcher = PgStore::MakeFetcher(*std::move(store), *version);
+  auto fetcher = PgStore::MakeFetcher(*std::move(store), version->version);
   FORETOKEN_ASSERT_OK(fetcher);
   CachedSource source(version->meta, sample.table, *std::move(fetcher),
                       64 << 20);
@@ -157,14 +157,14 @@ TEST_F(PgStoreTest, ACutConnectionIsUnavailableAndLeavesTheOldVersion) {
   FORETOKEN_ASSERT_OK(store);
   const auto version = (*store)->Current("cut");
   FORETOKEN_ASSERT_OK(version);
-  auto fetcher = PgStore::MakeFetcher(*std::move(store), *version);
+  auto fetcher = PgStore::MakeFetcher(*std::move(store), version->version);
   FORETOKEN_ASSERT_OK(fetcher);
   const CrestSample second = MakeCrestSample(51, 200);
   auto sink = Begin("cut", second);
   FORETOKEN_ASSERT_OK(sink);
   server_->CutConnections();
   absl::Status status = AddAll(second, **sink);
-  if (status.ok()) status = (*sink)->Publish(second.meta);
+  if (status.ok()) status = (*sink)->Publish(second.meta).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable, _));
   EXPECT_THAT((*fetcher)->Fetch({1, 2}),
               StatusIs(absl::StatusCode::kUnavailable, _));

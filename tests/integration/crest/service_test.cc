@@ -85,7 +85,7 @@ TEST_F(CrestServiceTest, AnswersInOrderWhatTheSourceAnswersDirectly) {
     const auto response = client.Read();
     FORETOKEN_ASSERT_OK(response);
     ExpectAnswer(index, request, *response);
-    EXPECT_EQ(response->version(), crest::SnapshotVersion(sample.meta));
+    EXPECT_EQ(response->version(), SnapshotVersion(sample.meta));
     hits += response->n() > 0;
   }
   writer.join();
@@ -140,7 +140,7 @@ TEST_F(CrestServiceTest, AReplacedFileSwitchesUnderStreamsAndNeverMixes) {
   std::map<int64_t, CrestIndex> indexes;
   for (uint32_t seed = 10; seed < 14; ++seed) {
     samples.push_back(MakeCrestSample(seed, 300, 20));
-    indexes.emplace(crest::SnapshotVersion(samples.back().meta),
+    indexes.emplace(SnapshotVersion(samples.back().meta),
                     IndexOf(samples.back()));
   }
   WriteSnapshot(path(), samples[0]);
@@ -165,7 +165,7 @@ TEST_F(CrestServiceTest, AReplacedFileSwitchesUnderStreamsAndNeverMixes) {
     EXPECT_TRUE(Eventually([&] {
       const auto response = LookUp(*service, LookupRequest({}));
       return response.ok() &&
-             response->version() == crest::SnapshotVersion(sample.meta);
+             response->version() == SnapshotVersion(sample.meta);
     }));
   }
   stop = true;
@@ -175,7 +175,7 @@ TEST_F(CrestServiceTest, AReplacedFileSwitchesUnderStreamsAndNeverMixes) {
                "foretoken_crest_switches_total{datastore=\"same\"}") == 4;
   }));
   EXPECT_EQ(service->Sample("foretoken_crest_version{datastore=\"chat\"}"),
-            static_cast<double>(crest::SnapshotVersion(samples[3].meta)));
+            static_cast<double>(SnapshotVersion(samples[3].meta)));
 }
 
 TEST_F(CrestServiceTest, StreamsAreBoundedAndLeaveWithTheirClients) {
@@ -254,7 +254,7 @@ TEST_F(CrestServiceTest, ListsTheVersionThatServes) {
   ASSERT_EQ(response.versions_size(), 1);
   const v1::DatastoreVersion& version = response.versions(0);
   EXPECT_TRUE(version.serving());
-  EXPECT_EQ(version.version(), crest::SnapshotVersion(sample.meta));
+  EXPECT_EQ(version.version(), SnapshotVersion(sample.meta));
   EXPECT_EQ(version.ngrams(), 100);
   EXPECT_EQ(version.nodes(), static_cast<int64_t>(sample.meta.nodes));
   EXPECT_EQ(version.max_n(), 3);

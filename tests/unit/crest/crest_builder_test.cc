@@ -369,11 +369,11 @@ TEST_F(CrestBuilderTest, NamesOptionsOutOfRange) {
   SetCorpus({"a"});
   options_.max_n = 9;
   EXPECT_THAT(Build("x"), StatusIs(absl::StatusCode::kInvalidArgument,
-                                   HasSubstr("max_n: 9, want 1..8")));
+                                   HasSubstr("max_n is 9, want 1..8")));
   options_.max_n = 3;
   options_.top = 0;
   EXPECT_THAT(Build("x"), StatusIs(absl::StatusCode::kInvalidArgument,
-                                   HasSubstr("top: 0")));
+                                   HasSubstr("top is 0")));
 }
 
 }  // namespace

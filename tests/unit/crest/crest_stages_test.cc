@@ -50,20 +50,22 @@ TEST(NgramCountTest, EqualsAMapWithLittleMemory) {
     FORETOKEN_ASSERT_OK(writer.Finish());
 
     const KeyLayout layout{TokenBytesFor(vocabulary), max_n};
+    StageOptions options;
+    options.layout = layout;
+    options.top = 100;
+    options.memory_bytes = 0;
     ThreadPool pool(2);
     auto runs_file = SpillFile::Create(dir.File("runs"));
     auto merged = SpillFile::Create(dir.File("merged"));
     auto candidates = SpillFile::Create(dir.File("candidates"));
     auto selected = SpillFile::Create(dir.File("selected"));
     Progress progress("test", 0, "tokens", false);
-    const auto runs =
-        WriteNgramRuns(TokenFile(**file, layout.token_bytes), layout, 1,
-                       /*memory_bytes=*/0, pool, **runs_file, progress);
+    const auto runs = WriteNgramRuns(TokenFile(**file, layout.token_bytes),
+                                     options, pool, **runs_file, progress);
     FORETOKEN_ASSERT_OK(runs);
     ASSERT_GE(runs->size(), 3u);  // so that a fan-in of two needs levels
-    const SelectOptions select{layout, 1, 100, 2, /*memory_bytes=*/0};
     const auto selection =
-        SelectNgrams(**runs_file, *runs, writer.unigrams(), select, pool,
+        SelectNgrams(**runs_file, *runs, writer.unigrams(), options, pool,
                      **merged, **candidates, **selected, progress);
     FORETOKEN_ASSERT_OK(selection);
 
@@ -120,7 +122,7 @@ TEST(BuildTreesTest, SaysHowMuchMemoryTheMatchesOfOneNgramTake) {
   FORETOKEN_ASSERT_OK((*selected)->Append(&ngram, sizeof(ngram)));
   const TokenTable table = *TokenTable::Create({7}, 10);
   ThreadPool pool(2);
-  TreeOptions options;
+  StageOptions options;
   options.layout = layout;
   options.max_matches = 1'000'000;
   options.progress = false;

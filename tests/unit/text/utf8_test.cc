@@ -51,5 +51,18 @@ TEST(Utf8Test, TheValidPrefixEndsBeforeTheFirstBrokenByte) {
   EXPECT_EQ(ValidUtf8Prefix("\xC3\xA9t\xC3\xA9 \x80 more text here"), 6u);
 }
 
+TEST(ValidUtf8PrefixTest, KnowsTheBordersOfTheEncoding) {
+  for (const char* good : {"", "plain ascii text", "\xc2\x80", "\xdf\xbf",
+                           "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                           "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_TRUE(IsValidUtf8(good)) << good;
+  }
+  for (const char* bad :
+       {"\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+        "\xf4\x90\x80\x80", "\xf5\x80", "\xc2", "\xe2\x82", "\xc2y"}) {
+    EXPECT_EQ(ValidUtf8Prefix(std::string("12345678") + bad), 8u);
+  }
+}
+
 }  // namespace
 }  // namespace foretoken

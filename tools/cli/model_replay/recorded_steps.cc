@@ -1,16 +1,15 @@
 #include "tools/cli/model_replay/recorded_steps.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/drafting/json_rows.h"
 
 namespace foretoken::model_replay {
 namespace {
@@ -18,27 +17,16 @@ namespace {
 // Limit per turn, far above any recording.
 constexpr int64_t kMaxNewTokens = 1 << 20;
 
-absl::Status Wrong(absl::string_view field, absl::string_view want) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("field \"", field, "\": want ", want));
-}
-
-absl::StatusOr<std::string> Text(const Json& row, const char* field) {
-  const auto it = row.find(field);
-  if (it == row.end() || !it->is_string()) return Wrong(field, "a string");
-  return it->get<std::string>();
-}
-
 absl::StatusOr<std::vector<int64_t>> Counts(const Json& row,
                                             const char* field) {
   const auto it = row.find(field);
   const std::string want =
       absl::StrCat("a list of numbers from 1 to ", kMaxNewTokens);
-  if (it == row.end() || !it->is_array()) return Wrong(field, want);
+  if (it == row.end() || !it->is_array()) return WrongField(field, want);
   std::vector<int64_t> counts;
   for (const Json& value : *it) {
     if (!value.is_number_integer() || value < 1 || value > kMaxNewTokens) {
-      return Wrong(field, want);
+      return WrongField(field, want);
     }
     counts.push_back(value.get<int64_t>());
   }
@@ -53,26 +41,27 @@ absl::StatusOr<std::vector<TurnSteps>> ReadTurns(const Json& row) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<int64_t> lengths,
                              Counts(row, "accept_lengths"));
   if (tokens.size() != steps.size()) {
-    return Wrong("decoding_steps", "as many turns as new_tokens");
+    return WrongField("decoding_steps", "as many turns as new_tokens");
   }
   // accept_lengths runs over all turns; cut it by the steps of each.
   std::vector<TurnSteps> turns;
   size_t at = 0;
   for (size_t turn = 0; turn < tokens.size(); ++turn) {
     if (steps[turn] > static_cast<int64_t>(lengths.size() - at)) {
-      return Wrong("accept_lengths", "one for every step");
+      return WrongField("accept_lengths", "one for every step");
     }
     const auto begin = lengths.begin() + static_cast<ptrdiff_t>(at);
     const auto end = begin + steps[turn];
     if (std::accumulate(begin, end, int64_t{0}) != tokens[turn]) {
-      return Wrong("accept_lengths",
-                   absl::StrCat("a sum of ", tokens[turn], " in turn ", turn));
+      return WrongField(
+          "accept_lengths",
+          absl::StrCat("a sum of ", tokens[turn], " in turn ", turn));
     }
     turns.emplace_back(begin, end);
     at += static_cast<size_t>(steps[turn]);
   }
   if (at != lengths.size()) {
-    return Wrong("accept_lengths", "one for every step");
+    return WrongField("accept_lengths", "one for every step");
   }
   return turns;
 }
@@ -80,14 +69,15 @@ absl::StatusOr<std::vector<TurnSteps>> ReadTurns(const Json& row) {
 using Runs = std::map<std::string, RecordedRun>;  // by method
 
 absl::Status ReadRow(const Json& row, Runs& runs) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::string method, Text(row, "method"));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string method,
+                             StringField(row, "method"));
   if (!row.contains("accept_lengths")) return absl::OkStatus();
-  FORETOKEN_ASSIGN_OR_RETURN(const std::string id, Text(row, "id"));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::string id, StringField(row, "id"));
   FORETOKEN_ASSIGN_OR_RETURN(std::vector<TurnSteps> turns, ReadTurns(row));
   RecordedRun& run = runs[method];
   run.method = method;
   if (!run.turns.emplace(id, std::move(turns)).second) {
-    return Wrong("id", absl::StrCat("\"", id, "\" once for each method"));
+    return WrongField("id", absl::StrCat("\"", id, "\" once for each method"));
   }
   return absl::OkStatus();
 }
@@ -117,23 +107,9 @@ absl::Status CheckSteps(const TurnSteps& steps, const DraftSchedule& schedule,
 
 absl::StatusOr<RecordedRun> ReadRecordedRun(const std::string& path,
                                             const std::string& method) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
-                             LineReader::Open(path));
   Runs runs;
-  std::string line;
-  while (true) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader->Next(line));
-    if (!more) break;
-    if (line.empty()) continue;
-    const std::string where = absl::StrCat(path, ":", reader->line_number());
-    const absl::StatusOr<Json> row = ParseJson(line);
-    if (!row.ok()) return Annotate(row.status(), where);
-    if (!row->is_object()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ": want an object a line"));
-    }
-    FORETOKEN_RETURN_IF_ERROR(Annotate(ReadRow(*row, runs), where));
-  }
+  FORETOKEN_RETURN_IF_ERROR(ForEachJsonRow(
+      path, [&](const Json& row) { return ReadRow(row, runs); }));
   std::vector<std::string> methods;
   RecordedRun* match = nullptr;
   int matches = 0;

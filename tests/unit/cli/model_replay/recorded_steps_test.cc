@@ -65,7 +65,7 @@ TEST(RecordedStepsTest, BadRowsAreNamed) {
            "}";
   };
   EXPECT_THAT(read("{"), error("JSON"));
-  EXPECT_THAT(read("[]"), error("want an object a line"));
+  EXPECT_THAT(read("[]"), error("want an object per line"));
   EXPECT_THAT(read("{}"), error("\"method\""));
   EXPECT_THAT(read(row("[3]", "[2]", "[1,1]")), error("a sum of 3 in turn 0"));
   EXPECT_THAT(read(row("[3]", "[2]", "[3]")), error("one for every step"));
