@@ -5,6 +5,7 @@ the exported directory.
 """
 import json
 import os
+import shutil
 import struct
 from dataclasses import asdict, dataclass
 
@@ -206,10 +207,7 @@ def export(model, directory, tokenizer_json):
         with open(f"{directory}/{name}", "w") as f:
             json.dump(content, f, indent=1)
             f.write("\n")
-    with open(tokenizer_json) as f:
-        text = f.read()
-    with open(f"{directory}/tokenizer.json", "w") as f:
-        f.write(text)
+    shutil.copyfile(tokenizer_json, f"{directory}/tokenizer.json")
 
 
 def save_checkpoint(path, model, optimizers, state):
