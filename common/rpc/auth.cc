@@ -1,13 +1,18 @@
 #include "common/rpc/auth.h"
 
+#include <sys/stat.h>
+
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::rpc {
@@ -15,104 +20,218 @@ namespace {
 
 constexpr uint64_t kMaxTokenFileBytes = uint64_t{1} << 20;
 constexpr char kHealthPrefix[] = "/grpc.health.v1.Health/";
+constexpr double kMinWeight = 0.01;
+constexpr double kMaxWeight = 100;
+constexpr int32_t kMaxRequests = 4096;
 
 absl::string_view View(grpc::string_ref ref) {
   return {ref.data(), ref.size()};
 }
 
-absl::StatusOr<std::vector<std::string>> ReadTokens(const std::string& path) {
+struct TokenLine {
+  std::string token;
+  Caller caller;
+};
+
+bool IsPrintable(absl::string_view text) {
+  for (const char c : text) {
+    if (!absl::ascii_isgraph(static_cast<unsigned char>(c))) return false;
+  }
+  return true;
+}
+
+// What is wrong with the line; empty if nothing is. The token itself must not
+// reach a log.
+std::string ParseLine(absl::string_view line, TokenLine& parsed) {
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+  if (words[0].size() < Callers::kMinTokenBytes || !IsPrintable(words[0])) {
+    return absl::StrCat("want a token of at least ", Callers::kMinTokenBytes,
+                        " printable characters, no spaces");
+  }
+  parsed.token = std::string(words[0]);
+  for (size_t i = 1; i < words.size(); ++i) {
+    absl::string_view word = words[i];
+    if (absl::ConsumePrefix(&word, "weight=")) {
+      double& weight = parsed.caller.weight;
+      if (!absl::SimpleAtod(word, &weight) ||
+          !(weight >= kMinWeight && weight <= kMaxWeight)) {
+        return absl::StrCat("weight: want ", kMinWeight, "..", kMaxWeight);
+      }
+    } else if (absl::ConsumePrefix(&word, "requests=")) {
+      int32_t& requests = parsed.caller.max_requests;
+      if (!absl::SimpleAtoi(word, &requests) || requests < 1 ||
+          requests > kMaxRequests) {
+        return absl::StrCat("requests: want 1..", kMaxRequests);
+      }
+    } else if (i == 1 && word.size() <= Callers::kMaxNameBytes &&
+               IsPrintable(word) && !absl::StrContains(word, '=')) {
+      parsed.caller.name = std::string(word);
+    } else {
+      return "want TOKEN [NAME] [weight=W] [requests=N]";
+    }
+  }
+  return "";
+}
+
+absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::string text,
                              ReadFile(path, kMaxTokenFileBytes));
-  std::vector<std::string> tokens;
+  std::vector<TokenLine> tokens;
   int line_number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++line_number;
     line = absl::StripAsciiWhitespace(line);
     if (line.empty() || line.front() == '#') continue;
-    bool printable = true;
-    for (const char c : line) printable &= absl::ascii_isgraph(c);
-    if (line.size() < BearerTokens::kMinTokenBytes || !printable) {
-      // The token itself must not reach a log.
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ":", line_number, ": want a token of at least ",
-          BearerTokens::kMinTokenBytes, " printable characters, no spaces"));
+    const std::string problem = ParseLine(line, tokens.emplace_back());
+    if (!problem.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", line_number, ": ", problem));
     }
-    tokens.emplace_back(line);
   }
-  if (tokens.empty() || tokens.size() > BearerTokens::kMaxTokens) {
+  if (tokens.empty() || tokens.size() > Callers::kMaxTokens) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": holds ", tokens.size(), " tokens, want 1..",
-                     BearerTokens::kMaxTokens));
+                     Callers::kMaxTokens));
   }
   return tokens;
 }
 
 class BearerProcessor final : public grpc::AuthMetadataProcessor {
  public:
-  explicit BearerProcessor(BearerTokens tokens) : tokens_(std::move(tokens)) {}
+  explicit BearerProcessor(std::shared_ptr<const Callers> callers)
+      : callers_(std::move(callers)) {}
 
   bool IsBlocking() const override { return false; }
 
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*,
-                       OutputMetadata* consumed, OutputMetadata*) override {
+                       OutputMetadata*, OutputMetadata*) override {
     const auto path = metadata.find(":path");
     if (path != metadata.end() &&
         absl::StartsWith(View(path->second), kHealthPrefix)) {
       return grpc::Status::OK;
     }
-    const auto range = metadata.equal_range("authorization");
-    bool accepted = false;
-    for (auto it = range.first; it != range.second; ++it) {
-      if (!tokens_.Accepts(View(it->second))) continue;
-      accepted = true;
-      // Handlers never see a credential.
-      consumed->emplace("authorization", std::string(View(it->second)));
+    // Of two headers a handler could take either (CallerOf).
+    const auto [first, end] = metadata.equal_range("authorization");
+    if (first != end && std::next(first) == end &&
+        callers_->Find(View(first->second)).has_value()) {
+      return grpc::Status::OK;
     }
-    if (accepted) return grpc::Status::OK;
     return grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
                         "want a known bearer token in `authorization`");
   }
 
  private:
-  const BearerTokens tokens_;
+  const std::shared_ptr<const Callers> callers_;
 };
 
 }  // namespace
 
-absl::StatusOr<BearerTokens> BearerTokens::Load(const std::string& path) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<std::string> tokens,
-                             ReadTokens(path));
-  BearerTokens result;
-  for (const std::string& token : tokens) {
-    result.digests_.push_back(Sha256().Update(token).Finish());
-  }
-  return result;
+absl::StatusOr<std::shared_ptr<const Callers>> Callers::Load(
+    const std::string& path, Clock clock) {
+  const std::shared_ptr<Callers> callers(new Callers(path, std::move(clock)));
+  absl::MutexLock lock(&callers->mu_);
+  callers->state_ = callers->State();
+  callers->looked_ = callers->clock_();
+  FORETOKEN_ASSIGN_OR_RETURN(callers->known_, Read(path));
+  return callers;
 }
 
-bool BearerTokens::Accepts(absl::string_view authorization) const {
-  if (!absl::ConsumePrefix(&authorization, "Bearer ")) return false;
+absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
+    const std::string& path) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<TokenLine> lines,
+                             ReadTokens(path));
+  std::vector<Known> known;
+  for (const auto& [token, caller] : lines) {
+    Known& added =
+        known.emplace_back(Known{Sha256().Update(token).Finish(), caller});
+    if (caller.name.empty()) {
+      const absl::string_view digest(
+          reinterpret_cast<const char*>(added.digest.data()), 4);
+      added.caller.name =
+          absl::StrCat("token-", absl::BytesToHexString(digest));
+    }
+  }
+  return known;
+}
+
+Callers::FileState Callers::State() const {
+  struct stat status = {};
+  if (stat(path_.c_str(), &status) != 0) return {};
+  return {
+      static_cast<int64_t>(status.st_ino), static_cast<int64_t>(status.st_size),
+      int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+void Callers::ReloadIfChanged() const {
+  const absl::Time now = clock_();
+  if (now < looked_ + kReloadInterval) return;
+  looked_ = now;
+  const FileState state = State();
+  if (state == state_) return;
+  state_ = state;
+  absl::StatusOr<std::vector<Known>> known = Read(path_);
+  if (known.ok()) {
+    known_ = *std::move(known);
+    FORETOKEN_LOG(kInfo, path_, ": read again, ", known_.size(), " tokens");
+  } else {
+    FORETOKEN_LOG(kError,
+                  "the tokens from before stay: ", known.status().message());
+  }
+}
+
+std::optional<Caller> Callers::Find(absl::string_view authorization) const {
+  if (!absl::ConsumePrefix(&authorization, "Bearer ")) return std::nullopt;
   const Sha256Digest digest = Sha256().Update(authorization).Finish();
+  absl::MutexLock lock(&mu_);
+  ReloadIfChanged();
   // Every byte of every digest is looked at, whatever matched before.
-  bool accepted = false;
-  for (const Sha256Digest& known : digests_) {
+  const Caller* found = nullptr;
+  for (const auto& [known, caller] : known_) {
     unsigned difference = 0;
     for (size_t i = 0; i < known.size(); ++i) {
       difference |= static_cast<unsigned>(known[i] ^ digest[i]);
     }
-    accepted |= difference == 0;
+    if (difference == 0) found = &caller;
   }
-  return accepted;
+  if (found == nullptr) return std::nullopt;
+  return *found;
 }
 
 std::shared_ptr<grpc::AuthMetadataProcessor> MakeBearerProcessor(
-    BearerTokens tokens) {
-  return std::make_shared<BearerProcessor>(std::move(tokens));
+    std::shared_ptr<const Callers> callers) {
+  return std::make_shared<BearerProcessor>(std::move(callers));
+}
+
+Caller CallerOf(const grpc::ServerContextBase& context,
+                const Callers* callers) {
+  Caller caller;
+  if (callers != nullptr) {
+    const auto& metadata = context.client_metadata();
+    const auto header = metadata.find("authorization");
+    if (header == metadata.end()) return caller;
+    return callers->Find(View(header->second)).value_or(caller);
+  }
+  const auto auth = context.auth_context();
+  if (auth != nullptr && !auth->GetPeerIdentityPropertyName().empty()) {
+    const auto identity = auth->GetPeerIdentity();
+    if (!identity.empty()) {
+      caller.name = std::string(View(identity.front()));
+      return caller;
+    }
+  }
+  // "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711", "unix:..."
+  caller.name = context.peer();
+  if (!absl::StartsWith(caller.name, "unix")) {
+    caller.name.resize(std::min(caller.name.size(), caller.name.rfind(':')));
+  }
+  return caller;
 }
 
 absl::StatusOr<std::string> LoadClientToken(const std::string& path) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<std::string> tokens,
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<TokenLine> tokens,
                              ReadTokens(path));
-  return tokens.front();
+  return tokens.front().token;
 }
 
 }  // namespace foretoken::rpc

@@ -1,43 +1,91 @@
-// Bearer tokens: who may call.
+// Bearer tokens: who may call, and as whom.
 //
-// A token file holds one token a line; blank lines and lines that begin with
-// `#` are skipped. The presented token is hashed and compared with every known
-// hash in constant time, so that neither its bytes nor its position leak.
-// Thread-safe.
+// A token file holds one token a line:
+//
+//   TOKEN [NAME] [weight=W] [requests=N]
+//
+// NAME stands for the caller in logs and limits; tokens with one name share an
+// account, and a token without one is its own. W (0.01..100, default 1) is its
+// share of a busy server, N (default: the service's) its limit of running
+// requests. Blank lines and lines that begin with `#` are skipped. A server
+// reads the file again when it changes; a file that has become bad is logged,
+// and the tokens from before stay.
+//
+// The presented token is hashed and compared with every known hash in constant
+// time, so that neither its bytes nor its position leak.
 #ifndef FORETOKEN_COMMON_RPC_AUTH_H_
 #define FORETOKEN_COMMON_RPC_AUTH_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/digest.h"
+#include "common/speculation/generation.h"
 #include "grpcpp/security/auth_metadata_processor.h"
+#include "grpcpp/server_context.h"
 
 namespace foretoken::rpc {
 
-class BearerTokens {
+// The callers of a token file. Thread-safe.
+class Callers {
  public:
   static constexpr size_t kMinTokenBytes = 16;
   static constexpr size_t kMaxTokens = 1000;
+  static constexpr size_t kMaxNameBytes = 64;
+  // How often the file is looked at.
+  static constexpr absl::Duration kReloadInterval = absl::Seconds(1);
 
-  // InvalidArgument names file and line of a token that is too short or holds
-  // a space, and a file without any.
-  static absl::StatusOr<BearerTokens> Load(const std::string& path);
+  // InvalidArgument names file and line of a token that is too short, of an
+  // attribute that is unknown or out of range, and a file without any token;
+  // it never repeats a token.
+  static absl::StatusOr<std::shared_ptr<const Callers>> Load(
+      const std::string& path, Clock clock = SystemClock());
 
-  // `authorization`: the header's value, "Bearer <token>".
-  bool Accepts(absl::string_view authorization) const;
+  // Whose token this is; nullopt for none. `authorization`: the header's value,
+  // "Bearer <token>".
+  std::optional<Caller> Find(absl::string_view authorization) const;
 
  private:
-  std::vector<Sha256Digest> digests_;
+  struct Known {
+    Sha256Digest digest;
+    Caller caller;
+  };
+  // Tells one state of a file from another.
+  struct FileState {
+    int64_t inode = 0, size = 0, modified_ns = 0;
+    bool operator==(const FileState&) const = default;
+  };
+
+  Callers(std::string path, Clock clock)
+      : path_(std::move(path)), clock_(std::move(clock)) {}
+  static absl::StatusOr<std::vector<Known>> Read(const std::string& path);
+  FileState State() const;
+  void ReloadIfChanged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string path_;
+  const Clock clock_;
+  mutable absl::Mutex mu_;
+  mutable std::vector<Known> known_ ABSL_GUARDED_BY(mu_);
+  mutable FileState state_ ABSL_GUARDED_BY(mu_);
+  mutable absl::Time looked_ ABSL_GUARDED_BY(mu_);
 };
 
 // Lets a call through if it carries a known token or is a health check, else
 // ends it with UNAUTHENTICATED. Runs before any handler.
 std::shared_ptr<grpc::AuthMetadataProcessor> MakeBearerProcessor(
-    BearerTokens tokens);
+    std::shared_ptr<const Callers> callers);
+
+// Whose call this is: by its token if there is a token file, else by the
+// subject of the client's certificate, else by its address without the port.
+Caller CallerOf(const grpc::ServerContextBase& context, const Callers* callers);
 
 // The single token of a client's token file (the first line that holds one).
 absl::StatusOr<std::string> LoadClientToken(const std::string& path);

@@ -58,7 +58,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(
 // Without TLS, "local" credentials carry plain HTTP/2 like insecure ones, but
 // check that the peer is on this machine and can run a token check.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
-    const ServerOptions& options, const std::string& address) {
+    const ServerOptions& options, const std::string& address,
+    const std::shared_ptr<const Callers>& callers) {
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!options.tls_cert.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(credentials, TlsCredentials(options));
@@ -68,11 +69,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
     credentials = grpc::experimental::LocalServerCredentials(
         IsUnixAddress(address) ? UDS : LOCAL_TCP);
   }
-  if (!options.token_file.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(BearerTokens tokens,
-                               BearerTokens::Load(options.token_file));
-    credentials->SetAuthMetadataProcessor(
-        MakeBearerProcessor(std::move(tokens)));
+  if (callers != nullptr) {
+    credentials->SetAuthMetadataProcessor(MakeBearerProcessor(callers));
   }
   return credentials;
 }
@@ -217,9 +215,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   std::unique_ptr<Server> server(new Server());
   server->listener_ =
       std::make_unique<Listener>(LimitsOf(options), options.send_timeout);
+  std::shared_ptr<const Callers> callers;
+  if (!options.token_file.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(callers, Callers::Load(options.token_file));
+    for (Servable* servable : servables) servable->SetCallers(callers);
+  }
   for (const std::string& address : options.listen) {
     FORETOKEN_ASSIGN_OR_RETURN(auto credentials,
-                               MakeCredentials(options, address));
+                               MakeCredentials(options, address, callers));
     server->acceptors_.push_back(
         builder.experimental().AddExternalConnectionAcceptor(
             grpc::ServerBuilder::experimental_type::ExternalConnectionType::

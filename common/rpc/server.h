@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
+#include "common/rpc/auth.h"
 #include "common/rpc/listener.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/server.h"
@@ -79,6 +80,8 @@ class Servable {
   // changed, holding no lock that these take. Null stops that: no call is under
   // way when WatchHealth returns.
   virtual void WatchHealth(std::function<void()> /*changed*/) {}
+  // Called once, before the first call, if the server has a token file.
+  virtual void SetCallers(std::shared_ptr<const Callers> /*callers*/) {}
   // Refuse new work with UNAVAILABLE; running work goes on.
   virtual void BeginDrain() = 0;
   // No work is left.

@@ -11,10 +11,14 @@ void StreamOptions::AddFlags(Flags& flags, const std::string& streams,
   flags.Duration("first-message-time", &first_message_time,
                  {absl::Milliseconds(1), absl::Hours(1)},
                  "Close a stream that sends nothing within this time");
-  AddRetryAfterFlag(flags, &retry_after);
+  AddAnswerFlags(flags, &stall_timeout, &retry_after);
 }
 
-void AddRetryAfterFlag(Flags& flags, absl::Duration* retry_after) {
+void AddAnswerFlags(Flags& flags, absl::Duration* stall_timeout,
+                    absl::Duration* retry_after) {
+  flags.Duration("stall-timeout", stall_timeout,
+                 {absl::Milliseconds(10), absl::Hours(1)},
+                 "Cancel a stream whose client takes no message for this time");
   flags.Duration("retry-after", retry_after,
                  {absl::Milliseconds(1), absl::Hours(1)},
                  "Retry hint sent with RESOURCE_EXHAUSTED");

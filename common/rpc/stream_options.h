@@ -14,16 +14,20 @@ struct StreamOptions {
   int32_t max_streams = 1024;  // all connections together
   // A stream that sends nothing within this time is closed.
   absl::Duration first_message_time = absl::Seconds(10);
+  // A stream whose client takes no message for this long is cancelled.
+  absl::Duration stall_timeout = absl::Seconds(30);
   absl::Duration retry_after = absl::Milliseconds(100);
 
-  // --max-streams (1..`most`), --first-message-time, --retry-after.
+  // --max-streams (1..`most`), --first-message-time, --stall-timeout,
+  // --retry-after.
   // `streams`: "Verify streams", for --help.
   void AddFlags(Flags& flags, const std::string& streams,
                 int32_t most = 1 << 16);
 };
 
-// --retry-after.
-void AddRetryAfterFlag(Flags& flags, absl::Duration* retry_after);
+// --stall-timeout and --retry-after.
+void AddAnswerFlags(Flags& flags, absl::Duration* stall_timeout,
+                    absl::Duration* retry_after);
 
 }  // namespace foretoken::rpc
 

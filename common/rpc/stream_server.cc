@@ -7,6 +7,32 @@
 #include "common/rpc/channel.h"
 
 namespace foretoken::rpc {
+namespace {
+
+constexpr int kChecksPerStall = 4;
+
+}  // namespace
+
+StreamServer::~StreamServer() {
+  {
+    absl::MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  watcher_.join();
+}
+
+void StreamServer::WatchStalls() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&stop_),
+                               options_.stall_timeout / kChecksPerStall)) {
+        return;
+      }
+    }
+    for (const auto& stream : Streams()) stream->CheckStall();
+  }
+}
 
 absl::Status StreamServer::CheckNotDraining() const {
   absl::MutexLock lock(&mu_);
@@ -80,8 +106,9 @@ void StreamServer::EndAll() {
   for (const auto& stream : Streams()) stream->Abort(status);
 }
 
-void ServerStream::Begin(const grpc::CallbackServerContext& context) {
+void ServerStream::Begin(grpc::CallbackServerContext& context) {
   absl::MutexLock lock(&mu_);
+  context_ = &context;
   self_ = shared_from_this();
   deadline_ = DeadlineOf(context.deadline());
   half_closed_ = !reads();
@@ -120,6 +147,19 @@ void ServerStream::OnSilence() {
       absl::StrCat("no message within ",
                    absl::FormatDuration(server_.options_.first_message_time),
                    " of the call")));
+}
+
+void ServerStream::CheckStall() {
+  absl::MutexLock lock(&mu_);
+  const bool progress =
+      !writing_ || std::exchange(written_before_, written_) != written_;
+  stalled_ = progress ? 0 : stalled_ + 1;
+  if (stalled_ < kChecksPerStall) return;
+  DropUnsent();
+  End(absl::CancelledError(
+      absl::StrCat("the client took no message for ",
+                   absl::FormatDuration(server_.options_.stall_timeout))));
+  context_->TryCancel();  // the write under way ends, and with it the call
 }
 
 void ServerStream::ReadDone(bool ok) {

@@ -3,8 +3,9 @@
 // A service has one StreamServer per streaming method; it admits, counts and
 // drains the method's calls. Each call is a ServerStream: a callback reactor
 // with at most one read and one write outstanding that owns what every call
-// needs whatever its messages are, namely its lifetime, the time limit of the
-// first message, bounded output, cancellation and a single end. A service
+// needs whatever its messages are, namely its lifetime, the time limits of the
+// first message and of a client that takes no answer, bounded output,
+// cancellation and a single end. A service
 // derives its handler from BidiStream, ReadStream or WriteStream, takes
 // messages in OnMessage and answers with Send and End:
 //
@@ -23,7 +24,7 @@
 //
 // Statuses: RESOURCE_EXHAUSTED over max_streams, UNAVAILABLE while draining and
 // from EndAll, DEADLINE_EXCEEDED for a stream that sends nothing, CANCELLED for
-// a client that is gone.
+// a client that is gone or takes no message for stall_timeout.
 #ifndef FORETOKEN_COMMON_RPC_STREAM_SERVER_H_
 #define FORETOKEN_COMMON_RPC_STREAM_SERVER_H_
 
@@ -31,6 +32,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -66,7 +68,11 @@ class StreamServer {
   // of the gRPC server ends them).
   StreamServer(std::string service, const StreamOptions& options,
                StreamObserver* observer)
-      : service_(std::move(service)), options_(options), observer_(observer) {}
+      : service_(std::move(service)),
+        options_(options),
+        observer_(observer),
+        watcher_([this] { WatchStalls(); }) {}
+  ~StreamServer();
 
   // Starts one call; the service's method returns the result. `arguments` go to
   // the constructor of the stream, after this object.
@@ -103,6 +109,8 @@ class StreamServer {
   void Leave(const std::shared_ptr<ServerStream>& stream);
   void Count(int change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::shared_ptr<ServerStream>> Streams() const;
+  // Ends streams whose clients take nothing.
+  void WatchStalls();
 
   const std::string service_;
   const StreamOptions options_;
@@ -113,6 +121,8 @@ class StreamServer {
       ABSL_GUARDED_BY(mu_);
   int open_ ABSL_GUARDED_BY(mu_) = 0;  // streams_, and those of Admit
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread watcher_;  // last: uses all of the above
 };
 
 // One call without its messages. gRPC keeps a reactor until OnDone, workers and
@@ -127,8 +137,8 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
  protected:
   explicit ServerStream(StreamServer& server) : server_(server) {}
 
-  // Hooks, called with mu_ held. OnStart, OnMessage and OnClosed may release mu_
-  // while they work: no message is read before they return.
+  // Hooks, called with mu_ held. OnStart, OnMessage and OnClosed may release
+  // mu_ while they work: no message is read before they return.
 
   // The call is admitted; no message has been read.
   virtual void OnStart() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
@@ -187,10 +197,13 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   template <typename Base, typename Response>
   friend class WriteSide;
 
-  void Begin(const grpc::CallbackServerContext& context);
+  void Begin(grpc::CallbackServerContext& context);
   void Abort(const absl::Status& status);  // End, from outside
   void Drain();
   void OnSilence();
+  // Called kChecksPerStall times in every stall_timeout: no time is read where
+  // a message is written.
+  void CheckStall();
 
   // What the reactor does.
   virtual bool reads() const { return false; }
@@ -204,6 +217,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   void ClientGone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Done();
 
+  grpc::CallbackServerContext* context_ = nullptr;  // until Done
   absl::Time deadline_;
   bool admitted_ = false;
   grpc::Alarm silence_;                 // armed until the first message
@@ -214,6 +228,9 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   bool half_closed_ ABSL_GUARDED_BY(mu_) = false;  // there is no next message
   bool reading_ ABSL_GUARDED_BY(mu_) = false;      // or handling what was read
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t written_ ABSL_GUARDED_BY(mu_) = 0;         // messages
+  uint64_t written_before_ ABSL_GUARDED_BY(mu_) = 0;  // at the last check
+  int stalled_ ABSL_GUARDED_BY(mu_) = 0;  // checks in a row without progress
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };
@@ -282,6 +299,7 @@ class WriteSide : public Base {
   void OnWriteDone(bool ok) final {
     absl::MutexLock lock(&this->mu_);
     this->writing_ = false;
+    ++this->written_;
     if (!ok) this->ClientGone();
     this->Continue();
   }

@@ -29,7 +29,15 @@ absl::Status CheckRequestId(absl::string_view request_id);
 // OK for at most kMaxCacheScopeBytes bytes.
 absl::Status CheckCacheScope(absl::string_view cache_scope);
 
+// Who asks. Callers share a busy server by weight.
+struct Caller {
+  std::string name;  // equal for all that share one account; may be empty
+  double weight = 1;
+  int32_t max_requests = 0;  // running at once; 0: the service's limit
+};
+
 struct GenerationRequest {
+  Caller caller;
   // Encoded with the tokenizer, BOS included where the model's files ask for
   // it; unset: `prompt` is taken as it is.
   std::optional<std::string> text;

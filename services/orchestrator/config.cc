@@ -91,6 +91,15 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
             "Maximum number of running requests");
   flags.Int("max-waiting-requests", &server->max_waiting_requests, {0, 65536},
             "Maximum number of queued requests");
+  flags.Int("max-requests-per-caller", &server->max_requests_per_caller,
+            {0, 4096},
+            "Maximum number of running requests of one caller that the token "
+            "file gives no limit, 0 for three quarters of all");
+  flags.Int64("max-waiting-bytes", &server->max_waiting_bytes,
+              {1, int64_t{1} << 40}, "Maximum size of all queued prompts");
+  flags.Duration("max-request-time", &server->max_request_time,
+                 {absl::Milliseconds(1), absl::Hours(24 * 365)},
+                 "Time limit of a request, queueing included");
   flags.Int64("max-prompt-bytes", &server->max_prompt_bytes,
               {1, int64_t{1} << 30}, "Maximum size of a prompt text");
   flags.Duration(
@@ -119,7 +128,7 @@ void OrchestratorService::AddFlags(Flags& flags) {
   flags.String("model-name", &server.model_name, "Model name shown to clients");
   flags.Int("max-tree-nodes", &server.max_tree_nodes, {1, 256},
             "Maximum draft nodes of a tree; the verifiers' limit also applies");
-  rpc::AddRetryAfterFlag(flags, &server.retry_after);
+  rpc::AddAnswerFlags(flags, &server.stall_timeout, &server.retry_after);
   AddRequestFlags(flags, &server);
   flags.Require("verifiers", [this]() -> std::string {
     return verifiers.empty() ? "want an address" : "";

@@ -80,10 +80,18 @@ class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
     auto call = generation_.Start(std::move(request_), *this);
     mu_.Lock();
     call_ = std::move(call);
+    if (ended()) CancelCall();  // meanwhile, when there was nothing to cancel
   }
   void OnClosed(const absl::Status&) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (running_ && call_ != nullptr) call_->Cancel();
+    CancelCall();
+  }
+  void CancelCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!running_ || call_ == nullptr) return;
+    const auto call = call_;
+    mu_.Unlock();  // a request that still waits ends inside Cancel
+    call->Cancel();
+    mu_.Lock();
   }
   bool CanFinish() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !running_;
@@ -109,10 +117,11 @@ class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
 };
 
 // GenerationService admits requests; the streams have no limit of their own.
-rpc::StreamOptions Unlimited(absl::Duration retry_after) {
+rpc::StreamOptions Unlimited(const OrchestratorServerOptions& server) {
   rpc::StreamOptions options;
   options.max_streams = std::numeric_limits<int32_t>::max();
-  options.retry_after = retry_after;
+  options.stall_timeout = server.stall_timeout;
+  options.retry_after = server.retry_after;
   return options;
 }
 
@@ -149,7 +158,7 @@ OrchestratorServer::OrchestratorServer(const OrchestratorServerOptions& options,
     : model_name_(options.model_name),
       pool_(std::move(pool)),
       metrics_(registry),
-      streams_("the orchestrator", Unlimited(options.retry_after), nullptr) {}
+      streams_("the orchestrator", Unlimited(options), nullptr) {}
 
 OrchestratorServer::~OrchestratorServer() = default;
 
@@ -157,6 +166,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* OrchestratorServer::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
   absl::StatusOr<GenerationRequest> generation = rpc::FromProto(*request);
   if (generation.ok()) {
+    generation->caller = rpc::CallerOf(*context, callers_.get());
     generation->deadline = rpc::DeadlineOf(context->deadline());
   }
   return streams_.Start<GenerateStream>(context, *generation_,
@@ -167,7 +177,7 @@ grpc::ServerUnaryReactor* OrchestratorServer::Run(
     grpc::CallbackServerContext* context, std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const absl::Status submitted =
-      generation_->Submit([reactor, work = std::move(work)] {
+      generation_->SubmitTextWork([reactor, work = std::move(work)] {
         reactor->Finish(rpc::ToGrpcStatus(work()));
       });
   if (!submitted.ok()) {

@@ -26,6 +26,7 @@ namespace foretoken::orchestrator {
 
 struct OrchestratorServerOptions : GenerationOptions {
   std::string model_name = "model";  // shown to clients; never a path
+  absl::Duration stall_timeout = absl::Seconds(30);
   absl::Duration retry_after = absl::Milliseconds(200);
   RemoteVerifierOptions verifier;
   SessionServicesOptions drafters;
@@ -64,6 +65,9 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   void WatchHealth(std::function<void()> changed) override {
     pool_->WatchHealth(std::move(changed));
   }
+  void SetCallers(std::shared_ptr<const rpc::Callers> callers) override {
+    callers_ = std::move(callers);
+  }
   void BeginDrain() override;
   bool Idle() const override;
   void EndAll() override;
@@ -82,6 +86,7 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   const std::string model_name_;
   const std::unique_ptr<VerifierPool> pool_;
   GenerationMetrics metrics_;
+  std::shared_ptr<const rpc::Callers> callers_;  // null: everybody may call
   rpc::StreamServer streams_;
   std::unique_ptr<GenerationService> generation_;  // uses the above
 };

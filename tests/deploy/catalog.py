@@ -81,8 +81,8 @@ def flags(service):
         taken |= _flags_in(ROOT / "common/infer/factory/backend_factory.cc")
     if "streams.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/rpc/stream_options.cc")
-    if "AddRetryAfterFlag(" in text:
-        taken.add("retry-after")
+    if "AddAnswerFlags(" in text:
+        taken |= {"stall-timeout", "retry-after"}
     channel = (ROOT / "common/rpc/channel.cc").read_text()
     suffixes = re.findall(r'flags\.(?:Bool|String)\(\s*prefix \+ "(-[a-z-]+)"',
                           channel)

@@ -61,6 +61,7 @@ System StartSystem(int64_t pages) {
   config.verifiers = {system.verifier->address()};
   config.server.max_requests = kRoom;
   config.server.max_waiting_requests = 0;
+  config.server.max_requests_per_caller = kRoom;
   system.orchestrator = StartOrchestrator(config);
   return system;
 }

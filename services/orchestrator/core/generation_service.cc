@@ -13,6 +13,34 @@
 namespace foretoken::orchestrator {
 namespace {
 
+// Threads that encode and decode texts, and how many texts may wait for them.
+constexpr int kTextThreads = 2;
+constexpr int kTextsWaiting = 64;
+
+// Tokens of a prompt that count as much as one token of output when callers
+// share a server: a prompt is read in passes of many rows.
+constexpr int64_t kPromptTokensPerCost = 16;
+constexpr int64_t kTextBytesPerToken = 4;
+// Bounds what max_tokens can claim.
+constexpr int64_t kMaxCost = 1 << 17;
+
+int64_t PromptBytes(const GenerationRequest& request) {
+  return static_cast<int64_t>(request.prompt.size() * sizeof(TokenId) +
+                              (request.text ? request.text->size() : 0));
+}
+
+int64_t CostOf(const GenerationRequest& request) {
+  const int64_t prompt_tokens = PromptBytes(request) / kTextBytesPerToken;
+  return std::clamp<int64_t>(request.max_tokens, 1, kMaxCost) +
+         prompt_tokens / kPromptTokensPerCost;
+}
+
+RequestPoolOptions PoolOptions(const GenerationOptions& options) {
+  return {.max_running = options.max_requests,
+          .waiting = {.items = options.max_waiting_requests,
+                      .bytes = options.max_waiting_bytes}};
+}
+
 uint64_t RandomSeed() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -21,10 +49,31 @@ uint64_t RandomSeed() {
 }  // namespace
 
 void GenerationService::Call::End(const absl::Status& reason) {
-  absl::MutexLock lock(&mu_);
-  cancelled_ = true;
-  if (reason_.ok()) reason_ = reason;
-  if (verifier_ != nullptr) verifier_->Cancel();
+  RequestPool* pool;
+  RequestPool::Ticket ticket;
+  {
+    absl::MutexLock lock(&mu_);
+    cancelled_ = true;
+    if (reason_.ok()) reason_ = reason;
+    if (verifier_ != nullptr) verifier_->Cancel();
+    pool = pool_;
+    ticket = ticket_;
+  }
+  // Not under the lock: a request that still waited ends inside Remove.
+  if (pool != nullptr) {
+    pool->Remove(ticket, absl::CancelledError("the request was cancelled"));
+  }
+}
+
+void GenerationService::Call::SetWaiting(RequestPool& pool,
+                                         RequestPool::Ticket ticket) {
+  {
+    absl::MutexLock lock(&mu_);
+    pool_ = &pool;
+    ticket_ = ticket;
+    if (!cancelled_) return;
+  }
+  End(absl::OkStatus());
 }
 
 void GenerationService::Call::SetVerifier(Verifier* verifier) {
@@ -71,7 +120,8 @@ GenerationService::GenerationService(const GenerationOptions& options,
       estimates_(std::make_shared<DraftEstimates>()),
       observer_(observer),
       clock_(std::move(clock)),
-      workers_(options.max_requests, options.max_waiting_requests) {}
+      text_workers_(kTextThreads, kTextsWaiting),
+      requests_(PoolOptions(options), clock_) {}
 
 // --- A request's way in and out ----------------------------------------------
 
@@ -79,12 +129,17 @@ absl::StatusOr<std::shared_ptr<GenerationService::Call>>
 GenerationService::Enter(GenerationRequest& request) {
   FORETOKEN_RETURN_IF_ERROR(CheckRequestId(request.request_id));
   FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(request.cache_scope));
+  if (request.text.has_value()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckBytes("text", request.text->size()));
+  }
   if (request.request_id.empty()) {
     request.request_id = absl::StrFormat("%016x", RandomSeed());
   }
   auto call = std::make_shared<Call>();
   call->id = request.request_id;
   call->start = clock_();
+  request.deadline =
+      std::min(request.deadline, call->start + options_.max_request_time);
   call->deadline = request.deadline;
   absl::MutexLock lock(&mu_);
   if (draining_) return absl::UnavailableError("the orchestrator is draining");
@@ -119,15 +174,31 @@ std::shared_ptr<GenerationService::Call> GenerationService::Start(
   }
   // Shared, for std::function copies what it holds, and this may be large.
   auto shared = std::make_shared<GenerationRequest>(*std::move(request));
-  const absl::Status queued =
-      workers_.Submit([this, call = *call, shared, &sink] {
-        const auto summary = Drive(
-            *call, std::move(*shared),
-            [&](const GenerationDelta& delta) { return sink.OnDelta(delta); });
-        sink.OnEnd(Leave(
-            call, summary.ok() ? sink.OnResult(*summary) : summary.status()));
-      });
-  if (!queued.ok()) sink.OnEnd(Leave(*call, queued));
+  const Caller& caller = shared->caller;
+  PooledRequest pooled;
+  pooled.item = {.owner = caller.name,
+                 .weight = caller.weight,
+                 .cost = CostOf(*shared),
+                 .bytes = PromptBytes(*shared),
+                 .deadline = shared->deadline};
+  pooled.max_running = caller.max_requests;
+  if (pooled.max_running == 0) {
+    pooled.max_running = options_.max_requests_per_caller;
+  }
+  if (pooled.max_running == 0) {
+    pooled.max_running = std::max(1, options_.max_requests * 3 / 4);
+  }
+  pooled.run = [this, call = *call, shared, &sink] {
+    const auto summary = Drive(
+        *call, std::move(*shared),
+        [&](const GenerationDelta& delta) { return sink.OnDelta(delta); });
+    sink.OnEnd(
+        Leave(call, summary.ok() ? sink.OnResult(*summary) : summary.status()));
+  };
+  pooled.refuse = [this, call = *call, &sink](const absl::Status& reason) {
+    sink.OnEnd(Leave(call, reason));
+  };
+  (*call)->SetWaiting(requests_, requests_.Submit(std::move(pooled)));
   return *std::move(call);
 }
 
@@ -152,19 +223,26 @@ void GenerationService::BeginDrain() {
 }
 
 void GenerationService::EndAll() {
-  absl::MutexLock lock(&mu_);
-  for (const std::shared_ptr<Call>& call : calls_) {
+  std::set<std::shared_ptr<Call>> calls;
+  {
+    absl::MutexLock lock(&mu_);
+    calls = calls_;
+  }
+  // Not under the lock: a request that waits leaves inside End.
+  for (const std::shared_ptr<Call>& call : calls) {
     call->End(absl::UnavailableError("the orchestrator is stopping"));
   }
 }
 
 // --- A request under way -----------------------------------------------------
 
-absl::Status GenerationService::CheckText(absl::string_view text) const {
-  const int64_t bytes = static_cast<int64_t>(text.size());
-  if (bytes <= options_.max_prompt_bytes) return absl::OkStatus();
+absl::Status GenerationService::CheckBytes(absl::string_view field,
+                                           size_t bytes) const {
+  if (bytes <= static_cast<size_t>(options_.max_prompt_bytes)) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat(
-      "text: ", bytes, " bytes, want at most ", options_.max_prompt_bytes));
+      field, ": ", bytes, " bytes, want at most ", options_.max_prompt_bytes));
 }
 
 absl::Status GenerationService::CheckTokenizer(const TargetInfo& info) const {
@@ -210,7 +288,6 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
       return absl::InvalidArgumentError(
           "text: this server has no tokenizer, want token_ids");
     }
-    FORETOKEN_RETURN_IF_ERROR(CheckText(*request.text));
     request.prompt = tokenizer_->EncodePrompt(*request.text);
     request.text.reset();
   }
@@ -259,7 +336,7 @@ absl::StatusOr<std::vector<TokenId>> GenerationService::Tokenize(
   if (tokenizer_ == nullptr) {
     return absl::FailedPreconditionError("this server has no tokenizer");
   }
-  FORETOKEN_RETURN_IF_ERROR(CheckText(text));
+  FORETOKEN_RETURN_IF_ERROR(CheckBytes("text", text.size()));
   return add_special_tokens ? tokenizer_->EncodePrompt(text)
                             : tokenizer_->Encode(text);
 }
@@ -269,6 +346,8 @@ absl::StatusOr<std::string> GenerationService::Detokenize(
   if (tokenizer_ == nullptr) {
     return absl::FailedPreconditionError("this server has no tokenizer");
   }
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckBytes("token_ids", token_ids.size() * sizeof(TokenId)));
   return tokenizer_->Decode(token_ids);
 }
 

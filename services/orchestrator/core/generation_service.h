@@ -2,8 +2,10 @@
 // each its mode, drafters and verifier session, drives its decode loop and
 // gives out what becomes certain.
 //
-// A request runs on a thread of its own out of a bounded pool: it waits for its
-// verifier, and a sink that blocks stops its own request and no other.
+// A request runs on a thread of its own out of a bounded pool, before which
+// callers queue fairly (request_pool.h): it waits for its verifier, and a sink
+// that blocks stops its own request and no other. Texts that are only encoded
+// or decoded have threads of their own.
 //
 // The prompt is held once here, by the decode loop, which lends it to verifier
 // and drafters; what it was read from is dropped once it is encoded. A gRPC
@@ -29,6 +31,7 @@
 #include "common/text/tokenizer.h"
 #include "services/orchestrator/core/decode_loop.h"
 #include "services/orchestrator/core/modes.h"
+#include "services/orchestrator/core/request_pool.h"
 
 namespace foretoken::orchestrator {
 
@@ -71,8 +74,12 @@ class GenerationSink {
 struct GenerationOptions {
   std::string default_mode = "auto";
   int32_t max_tree_nodes = 64;
-  int32_t max_requests = 128;         // running at once
-  int32_t max_waiting_requests = 64;  // beside those
+  int32_t max_requests = 128;                      // running at once
+  int32_t max_waiting_requests = 64;               // beside those
+  int64_t max_waiting_bytes = int64_t{256} << 20;  // of their prompts
+  // Of one caller at once; 0: three quarters of max_requests.
+  int32_t max_requests_per_caller = 0;
+  absl::Duration max_request_time = absl::Hours(1);  // waiting included
   int64_t max_prompt_bytes = 4 << 20;
   DraftWait draft_wait;
   bool trace = false;  // log a line for every round
@@ -90,7 +97,10 @@ class GenerationService {
     friend class GenerationService;
     // Cancels, and gives the request `reason` to end with unless it is OK.
     void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-    // The session that a cancel has to reach; null: none any more.
+    // Where a cancel finds the request: in the pool's queue, later at its
+    // verifier; null: no longer.
+    void SetWaiting(RequestPool& pool, RequestPool::Ticket ticket)
+        ABSL_LOCKS_EXCLUDED(mu_);
     void SetVerifier(Verifier* verifier) ABSL_LOCKS_EXCLUDED(mu_);
     // Why it really ended.
     absl::Status Reason(const absl::Status& status, absl::Time now) const
@@ -100,6 +110,8 @@ class GenerationService {
     absl::Time start;
     absl::Time deadline;
     mutable absl::Mutex mu_;
+    RequestPool* pool_ ABSL_GUARDED_BY(mu_) = nullptr;
+    RequestPool::Ticket ticket_ ABSL_GUARDED_BY(mu_) = RequestPool::kNotWaiting;
     Verifier* verifier_ ABSL_GUARDED_BY(mu_) = nullptr;
     bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
     absl::Status reason_ ABSL_GUARDED_BY(mu_);
@@ -116,7 +128,8 @@ class GenerationService {
 
   // Queues the request; `sink` lives until its OnEnd. A request that is refused
   // (could not be read, InvalidArgument by field, Unavailable while draining,
-  // ResourceExhausted where the queue is full) ends before this returns.
+  // ResourceExhausted where the queue is full) ends before this returns, one
+  // that is pushed out of the queue or cancelled while it waits ends then.
   std::shared_ptr<Call> Start(absl::StatusOr<GenerationRequest> request,
                               GenerationSink& sink);
 
@@ -125,13 +138,14 @@ class GenerationService {
       GenerationRequest request,
       absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
 
-  // Runs other work (texts to encode) in the pool of requests;
-  // ResourceExhausted when it is full.
-  absl::Status Submit(std::function<void()> work) {
-    return workers_.Submit(std::move(work));
+  // Runs work on texts (Tokenize, Detokenize) on threads that requests do not
+  // use; ResourceExhausted when too much of it waits.
+  absl::Status SubmitTextWork(std::function<void()> work) {
+    return text_workers_.Submit(std::move(work));
   }
 
-  // FailedPrecondition without a tokenizer.
+  // FailedPrecondition without a tokenizer; InvalidArgument for more than
+  // max_prompt_bytes, ids counted as four bytes each.
   absl::StatusOr<std::vector<TokenId>> Tokenize(const std::string& text,
                                                 bool add_special_tokens) const;
   absl::StatusOr<std::string> Detokenize(
@@ -147,7 +161,9 @@ class GenerationService {
 
   // Refuses new requests from now on.
   void BeginDrain() ABSL_LOCKS_EXCLUDED(mu_);
-  bool Idle() const { return workers_.active() == 0; }
+  bool Idle() const {
+    return requests_.active() == 0 && text_workers_.active() == 0;
+  }
   void EndAll() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -163,7 +179,7 @@ class GenerationService {
   // Observes and logs the end; gives its reason.
   absl::Status Leave(const std::shared_ptr<Call>& call,
                      const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status CheckText(absl::string_view text) const;
+  absl::Status CheckBytes(absl::string_view field, size_t bytes) const;
   absl::Status CheckTokenizer(const TargetInfo& info) const;
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
       GenerationRequest request) const;
@@ -184,7 +200,9 @@ class GenerationService {
   std::set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 
-  WorkerPool workers_;  // last: its threads use all of the above
+  // Last: their threads use all of the above.
+  WorkerPool text_workers_;
+  RequestPool requests_;
 };
 
 }  // namespace foretoken::orchestrator

@@ -1,5 +1,6 @@
 #include "common/rpc/auth.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -13,37 +14,89 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(BearerTokensTest, AcceptsEveryTokenOfTheFileAndNothingElse) {
+absl::Time g_now = absl::FromUnixSeconds(1000);
+
+TEST(CallersTest, EveryTokenOfTheFileIsKnownAndNothingElse) {
   const testing::TempDir dir;
   const std::string path = dir.Write(
       "tokens", "# team a\nalpha-alpha-alpha\n\n  beta-beta-beta-beta \n");
-  const auto tokens = BearerTokens::Load(path);
-  FORETOKEN_ASSERT_OK(tokens);
-  EXPECT_TRUE(tokens->Accepts("Bearer alpha-alpha-alpha"));
-  EXPECT_TRUE(tokens->Accepts("Bearer beta-beta-beta-beta"));
+  const auto callers = Callers::Load(path);
+  FORETOKEN_ASSERT_OK(callers);
+  const auto alpha = (*callers)->Find("Bearer alpha-alpha-alpha");
+  const auto beta = (*callers)->Find("Bearer beta-beta-beta-beta");
+  ASSERT_TRUE(alpha.has_value());
+  ASSERT_TRUE(beta.has_value());
+  EXPECT_NE(alpha->name, beta->name);
+  EXPECT_THAT(alpha->name, Not(HasSubstr("alpha")));
   for (const char* bad : {"", "Bearer ", "alpha-alpha-alpha",
                           "bearer alpha-alpha-alpha", "Bearer alpha-alpha-alph",
                           "Bearer alpha-alpha-alphaa", "Bearer # team a"}) {
-    EXPECT_FALSE(tokens->Accepts(bad)) << bad;
+    EXPECT_FALSE((*callers)->Find(bad).has_value()) << bad;
   }
 }
 
-TEST(BearerTokensTest, RefusesAWeakFileByLineWithoutShowingTheToken) {
+TEST(CallersTest, ATokenHasANameAShareAndALimit) {
   const testing::TempDir dir;
-  EXPECT_THAT(BearerTokens::Load(dir.Write("short", "# x\nhunter2\n")),
+  const auto callers =
+      Callers::Load(dir.Write("tokens",
+                              "alpha-alpha-alpha team-a weight=2.5 requests=7\n"
+                              "beta-beta-beta-beta\tteam-a\n"
+                              "gamma-gamma-gamma weight=0.5\n"));
+  FORETOKEN_ASSERT_OK(callers);
+  const auto alpha = (*callers)->Find("Bearer alpha-alpha-alpha");
+  ASSERT_TRUE(alpha.has_value());
+  EXPECT_EQ(alpha->name, "team-a");
+  EXPECT_EQ(alpha->weight, 2.5);
+  EXPECT_EQ(alpha->max_requests, 7);
+  EXPECT_EQ((*callers)->Find("Bearer beta-beta-beta-beta")->name, "team-a");
+  const auto gamma = (*callers)->Find("Bearer gamma-gamma-gamma");
+  EXPECT_EQ(gamma->weight, 0.5);
+  EXPECT_EQ(gamma->max_requests, 0);
+}
+
+TEST(CallersTest, RefusesABadFileByLineWithoutShowingTheToken) {
+  const testing::TempDir dir;
+  EXPECT_THAT(Callers::Load(dir.Write("short", "# x\nhunter2\n")),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("short:2"), Not(HasSubstr("hunter2")))));
-  EXPECT_THAT(BearerTokens::Load(dir.Write("empty", "# only a comment\n")),
+  for (const char* bad :
+       {"a b", "weight=0", "weight=nan", "weight=101", "requests=0",
+        "requests=-1", "requests=5000", "a weight=1 b", "colour=red"}) {
+    EXPECT_THAT(Callers::Load(
+                    dir.Write("bad", absl::StrCat("alpha-alpha-alpha ", bad))),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("bad:1"), Not(HasSubstr("alpha")))))
+        << bad;
+  }
+  EXPECT_THAT(Callers::Load(dir.Write("empty", "# only a comment\n")),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("holds 0 tokens")));
-  EXPECT_THAT(BearerTokens::Load(dir.File("none")),
+  EXPECT_THAT(Callers::Load(dir.File("none")),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
 }
 
-TEST(BearerTokensTest, AClientSendsTheFirstTokenOfItsFile) {
+TEST(CallersTest, AChangedFileIsReadAgainAndABadOneIsNot) {
+  const testing::TempDir dir;
+  const auto callers = Callers::Load(dir.Write("tokens", "alpha-alpha-alpha\n"),
+                                     [] { return g_now; });
+  FORETOKEN_ASSERT_OK(callers);
+  const auto knows = [&](const char* token) {
+    return (*callers)->Find(absl::StrCat("Bearer ", token)).has_value();
+  };
+  dir.Write("tokens", "beta-beta-beta-beta\n");
+  EXPECT_TRUE(knows("alpha-alpha-alpha"));  // not looked at yet
+  g_now += Callers::kReloadInterval;
+  EXPECT_FALSE(knows("alpha-alpha-alpha"));
+  EXPECT_TRUE(knows("beta-beta-beta-beta"));
+  dir.Write("tokens", "short\n");
+  g_now += Callers::kReloadInterval;
+  EXPECT_TRUE(knows("beta-beta-beta-beta"));
+}
+
+TEST(LoadClientTokenTest, AClientSendsTheFirstTokenOfItsFile) {
   const testing::TempDir dir;
   const auto token = LoadClientToken(
-      dir.Write("t", "# mine\nalpha-alpha-alpha\nbeta-beta-beta-beta\n"));
+      dir.Write("t", "# mine\nalpha-alpha-alpha me\nbeta-beta-beta-beta\n"));
   FORETOKEN_ASSERT_OK(token);
   EXPECT_EQ(*token, "alpha-alpha-alpha");
 }

@@ -195,6 +195,35 @@ TEST_F(StreamServerTest, AClientThatReadsNoAnswersIsNotReadWithoutEnd) {
   EXPECT_THAT(client.Finish(), IsOk());
 }
 
+TEST_F(StreamServerTest, AClientThatTakesNothingIsCancelled) {
+  StreamOptions options;
+  options.stall_timeout = absl::Milliseconds(200);
+  Start(options);
+  EchoClient stalled(*stub_);
+  for (int i = 0; i < 40 && stalled.Ask(i, "", kBig); ++i) {
+  }
+  ASSERT_TRUE(Eventually([&] { return seen().messages >= 1; }));
+  EXPECT_TRUE(IsIdle());
+  EXPECT_EQ(seen().ends, 1);
+  EXPECT_EQ(seen().failed, 1);
+}
+
+// Silence is no stall: it owes no answer.
+TEST_F(StreamServerTest, AClientThatReadsIsKeptHoweverLongItPauses) {
+  StreamOptions options;
+  options.stall_timeout = absl::Milliseconds(20);
+  Start(options);
+  EchoClient client(*stub_);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(client.Ask(i));
+    EXPECT_EQ(client.Answer(), i);
+    absl::SleepFor(3 * options.stall_timeout);
+  }
+  client.HalfClose();
+  EXPECT_EQ(client.Answer(), -1);
+  EXPECT_THAT(client.Finish(), IsOk());
+}
+
 TEST_F(StreamServerTest, AnErrorDoesNotWaitForAnswersUnlessTold) {
   Start();
   for (const std::string action : {"end", "end_after_sends"}) {

@@ -316,6 +316,87 @@ TEST_F(GenerationServiceTest, AFullQueueRefuses) {
   waiting.ended.WaitForNotification();
 }
 
+TEST_F(GenerationServiceTest, ACancelledRequestLeavesTheQueueAtOnce) {
+  target_->hold = true;
+  GenerationOptions options;
+  options.max_requests = 1;
+  Start(options);
+  RecordingSink running, waiting;
+  service_->Start(Request(), running);
+  const auto call = service_->Start(Request(), waiting);
+  EXPECT_FALSE(waiting.ended.HasBeenNotified());
+  call->Cancel();
+  EXPECT_TRUE(waiting.ended.HasBeenNotified());
+  EXPECT_TRUE(absl::IsCancelled(waiting.status));
+  EXPECT_FALSE(running.ended.HasBeenNotified());
+  service_->EndAll();
+  running.ended.WaitForNotification();
+}
+
+TEST_F(GenerationServiceTest,
+       ACallersRequestsBeyondItsLimitWaitWhileOthersRun) {
+  target_->hold = true;
+  GenerationOptions options;
+  options.max_requests = 3;
+  options.max_requests_per_caller = 1;
+  Start(options);
+  const auto from = [](const char* name, int32_t max_requests = 0) {
+    GenerationRequest request = Request();
+    request.caller.name = name;
+    request.caller.max_requests = max_requests;
+    request.deadline = absl::Now() + absl::Milliseconds(50);
+    return request;
+  };
+  // A held request does not end by its deadline, one that waits does.
+  RecordingSink first, second, other, others_second;
+  service_->Start(from("a"), first);
+  service_->Start(from("a"), second);
+  service_->Start(from("b", 2), other);
+  service_->Start(from("b", 2), others_second);
+  second.ended.WaitForNotification();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(second.status));
+  EXPECT_FALSE(first.ended.HasBeenNotified());
+  EXPECT_FALSE(other.ended.HasBeenNotified());
+  EXPECT_FALSE(others_second.ended.HasBeenNotified());
+  service_->EndAll();
+  for (RecordingSink* sink : {&first, &other, &others_second}) {
+    sink->ended.WaitForNotification();
+  }
+}
+
+TEST_F(GenerationServiceTest, ARequestThatNamesNoDeadlineHasOne) {
+  target_->hold = true;
+  GenerationOptions options;
+  options.max_requests = 1;
+  options.max_request_time = absl::Milliseconds(50);
+  Start(options);
+  RecordingSink running, waiting;
+  service_->Start(Request(), running);
+  service_->Start(Request(), waiting);
+  waiting.ended.WaitForNotification();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(waiting.status));
+  service_->EndAll();
+  running.ended.WaitForNotification();
+}
+
+TEST_F(GenerationServiceTest, LargeTextsAreRefusedBeforeTheyQueue) {
+  GenerationOptions options;
+  options.max_prompt_bytes = 8;
+  Start(options);
+  GenerationRequest request = Request();
+  request.text = "nine char";
+  RecordingSink sink;
+  service_->Start(std::move(request), sink);
+  EXPECT_TRUE(sink.ended.HasBeenNotified());
+  EXPECT_THAT(sink.status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                    HasSubstr("text: 9 bytes")));
+  EXPECT_THAT(service_->Tokenize("nine char", true).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("text")));
+  EXPECT_THAT(
+      service_->Detokenize({1, 2, 3}).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("token_ids")));
+}
+
 TEST_F(GenerationServiceTest, ADefaultModeThatCannotRunIsRefusedAtStart) {
   GenerationOptions options;
   options.default_mode = "ouroboros";

@@ -1,0 +1,105 @@
+// RequestPool: the threads that run requests, and the queue before them.
+//
+// A request that finds no free thread waits in a fair queue: every caller with
+// waiting requests gets a share of the threads in proportion to its weight, a
+// caller over its own limit waits while others go ahead, and a full queue
+// pushes out the newest request of whoever fills it
+// (common/base/fair_queue.h). A request that waits leaves at once when it is
+// cancelled or its deadline passes. Thread-safe.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_REQUEST_POOL_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_REQUEST_POOL_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/fair_queue.h"
+
+namespace foretoken::orchestrator {
+
+struct RequestPoolOptions {
+  int32_t max_running = 128;  // threads
+  FairQueueLimits waiting;
+};
+
+// A request as the pool sees it. Its cost is the work it asks for, in tokens.
+struct PooledRequest {
+  FairItem item;
+  int32_t max_running = 0;  // requests of its owner at once; 0: no limit
+  // Exactly one of the two is called, once: `run` on a thread of the pool, or
+  // `refuse` on any thread, with ResourceExhausted (the queue is full),
+  // DeadlineExceeded, or the reason given to Remove. No lock is held.
+  std::function<void()> run;
+  std::function<void(const absl::Status& reason)> refuse;
+};
+
+class RequestPool {
+ public:
+  using Ticket = FairQueue<PooledRequest>::Ticket;
+  static constexpr Ticket kNotWaiting = 0;
+
+  explicit RequestPool(const RequestPoolOptions& options,
+                       Clock clock = SystemClock());
+  RequestPool(const RequestPool&) = delete;
+  RequestPool& operator=(const RequestPool&) = delete;
+  // Runs what waits and waits for all of it.
+  ~RequestPool();
+
+  // The ticket of a request that waits, else kNotWaiting: it runs, or was
+  // refused before this returned.
+  Ticket Submit(PooledRequest request);
+
+  // Refuses a request that still waits with `reason`; does nothing otherwise.
+  void Remove(Ticket ticket, const absl::Status& reason);
+
+  // Number of running and waiting requests.
+  int64_t active() const;
+
+ private:
+  struct Owner {
+    int32_t running = 0;
+    int32_t waiting = 0;
+    int32_t max_running = 0;  // 0: no limit
+  };
+
+  // Invariant: while fewer than max_running run, no waiting request may.
+  bool MayRun(const std::string& owner) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Adds `change` to a count of the owner.
+  void Count(const std::string& owner, int32_t Owner::*count, int32_t change)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Gives the request a thread.
+  void Begin(PooledRequest request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunRequests();
+  // Refuses requests whose deadline passes while they wait.
+  void WatchDeadlines();
+
+  const RequestPoolOptions options_;
+  const Clock clock_;
+
+  mutable absl::Mutex mu_;
+  FairQueue<PooledRequest> queue_ ABSL_GUARDED_BY(mu_);
+  std::deque<PooledRequest> begun_ ABSL_GUARDED_BY(mu_);  // for idle threads
+  absl::flat_hash_map<std::string, Owner> owners_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
+  int32_t idle_ ABSL_GUARDED_BY(mu_) = 0;
+  int32_t running_ ABSL_GUARDED_BY(mu_) = 0;  // begun_ included
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  // What the watcher sleeps for, and how it is woken for an earlier one.
+  absl::Time next_deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  absl::CondVar deadline_changed_;
+  std::thread watcher_;  // last: uses all of the above
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_REQUEST_POOL_H_
