@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "common/base/check.h"
 
@@ -12,12 +13,6 @@ constexpr int64_t kMinTokens = 1024;
 constexpr size_t kMinSlots = 256;
 constexpr size_t kMinText = 256;
 
-size_t PowerOfTwoAtLeast(size_t value) {
-  size_t power = 1;
-  while (power < value) power *= 2;
-  return power;
-}
-
 // Load factor at most two thirds.
 bool TooFull(size_t nodes, size_t slots) { return nodes * 3 > slots * 2; }
 
@@ -25,7 +20,7 @@ bool TooFull(size_t nodes, size_t slots) { return nodes * 3 > slots * 2; }
 
 NgramTrie::NgramTrie(int n, int64_t max_tokens)
     : n_(n),
-      max_tokens_(static_cast<int64_t>(PowerOfTwoAtLeast(
+      max_tokens_(static_cast<int64_t>(std::bit_ceil(
           static_cast<size_t>(std::max(max_tokens, kMinTokens))))),
       max_nodes_(max_tokens_ * kNodesPerToken),
       open_(n, kNone) {
@@ -38,7 +33,7 @@ NgramTrie::NgramTrie(int n, int64_t max_tokens)
 void NgramTrie::Clear(int64_t expected_tokens) {
   const size_t expected =
       static_cast<size_t>(std::clamp<int64_t>(expected_tokens, 0, max_tokens_));
-  text_ = std::vector<TokenId>(PowerOfTwoAtLeast(std::max(expected, kMinText)));
+  text_ = std::vector<TokenId>(std::bit_ceil(std::max(expected, kMinText)));
   begin_ = end_ = 0;
   nodes_ = std::vector<Node>();  // releases the memory
   // Two to three nodes per token, with room for the first output tokens.
@@ -48,7 +43,7 @@ void NgramTrie::Clear(int64_t expected_tokens) {
   free_ = kNone;
   live_nodes_ = 0;
   slots_ = std::vector<int32_t>(
-      PowerOfTwoAtLeast(std::max(2 * expected, kMinSlots)), kNone);
+      std::bit_ceil(std::max(2 * expected, kMinSlots)), kNone);
 }
 
 int64_t NgramTrie::PositionOf(const Node& leaf) const {

@@ -18,24 +18,16 @@ double NowUs(clockid_t clock) {
   return now.tv_sec * 1e6 + now.tv_nsec * 1e-3;
 }
 
-// CPU time is read inside wall time, so that each sample includes at most one
-// read of the CPU clock.
-class Stopwatch {
- public:
-  Stopwatch()
-      : wall_us_(NowUs(CLOCK_MONOTONIC)),
-        cpu_us_(NowUs(CLOCK_THREAD_CPUTIME_ID)) {}
-  void Stop() {
-    cpu_us_ = NowUs(CLOCK_THREAD_CPUTIME_ID) - cpu_us_;
-    wall_us_ = NowUs(CLOCK_MONOTONIC) - wall_us_;
-  }
-  double cpu_us() const { return cpu_us_; }
-  double wall_us() const { return wall_us_; }
-
- private:
-  double wall_us_;
-  double cpu_us_;
-};
+// Time that `work` takes. CPU time is read inside wall time, so that each
+// sample includes at most one read of the CPU clock.
+template <typename Work>
+ReplayTime Measure(Work work) {
+  const double wall = NowUs(CLOCK_MONOTONIC);
+  const double cpu = NowUs(CLOCK_THREAD_CPUTIME_ID);
+  work();
+  const double cpu_us = NowUs(CLOCK_THREAD_CPUTIME_ID) - cpu;
+  return {cpu_us, NowUs(CLOCK_MONOTONIC) - wall};
+}
 
 }  // namespace
 
@@ -79,13 +71,11 @@ Replayer::Replayer(Drafter& drafter, int max_tree_nodes)
   constexpr int kReads = 2001;
   std::vector<float> cpu(kReads), wall(kReads);
   for (int i = 0; i < kReads; ++i) {
-    Stopwatch watch;
-    watch.Stop();
-    cpu[i] = static_cast<float>(watch.cpu_us());
-    wall[i] = static_cast<float>(watch.wall_us());
+    const ReplayTime nothing = Measure([] {});
+    cpu[i] = static_cast<float>(nothing.cpu_us);
+    wall[i] = static_cast<float>(nothing.wall_us);
   }
-  clock_cpu_us_ = Percentile(cpu, 0.5);
-  clock_wall_us_ = Percentile(wall, 0.5);
+  clocks_ = {Percentile(cpu, 0.5), Percentile(wall, 0.5)};
 }
 
 absl::Status Replayer::CheckTree() const {
@@ -109,29 +99,27 @@ absl::Status Replayer::CheckTree() const {
 absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
                                   TurnCounts& counts) {
   const absl::Span<const TokenId> output(turn.output);
-  const auto add_insert = [&](Stopwatch& watch) {
-    watch.Stop();
-    costs_.insert_cpu_us += std::max(0.0, watch.cpu_us() - clock_cpu_us_);
-    costs_.insert_wall_us += std::max(0.0, watch.wall_us() - clock_wall_us_);
+  const auto measure = [&](auto work) {
+    const ReplayTime took = Measure(work);
+    return ReplayTime{std::max(0.0, took.cpu_us - clocks_.cpu_us),
+                      std::max(0.0, took.wall_us - clocks_.wall_us)};
+  };
+  const auto insert = [&](auto work) {
+    const ReplayTime took = measure(work);
+    costs_.insert_cpu_us += took.cpu_us;
+    costs_.insert_wall_us += took.wall_us;
   };
   const auto commit = [&](absl::Span<const TokenId> tokens) {
-    Stopwatch watch;
-    drafter_.Commit(tokens);
-    add_insert(watch);
+    insert([&] { drafter_.Commit(tokens); });
   };
-  Stopwatch start_watch;
-  drafter_.StartRequest(turn.prompt);
-  start_watch.Stop();
-  costs_.prompt_cpu_us += std::max(0.0, start_watch.cpu_us() - clock_cpu_us_);
+  costs_.prompt_cpu_us +=
+      measure([&] { drafter_.StartRequest(turn.prompt); }).cpu_us;
   commit(output.subspan(0, 1));  // the token from prefill
   for (size_t done = 1; done < output.size();) {
-    Stopwatch watch;
-    drafter_.Draft(max_tree_nodes_, tree_);
-    watch.Stop();
-    costs_.draft_cpu_us.push_back(
-        static_cast<float>(std::max(0.0, watch.cpu_us() - clock_cpu_us_)));
-    costs_.draft_wall_us.push_back(
-        static_cast<float>(std::max(0.0, watch.wall_us() - clock_wall_us_)));
+    const ReplayTime took =
+        measure([&] { drafter_.Draft(max_tree_nodes_, tree_); });
+    costs_.draft_cpu_us.push_back(static_cast<float>(took.cpu_us));
+    costs_.draft_wall_us.push_back(static_cast<float>(took.wall_us));
     FORETOKEN_RETURN_IF_ERROR(drafter_.DraftStatus());
     FORETOKEN_RETURN_IF_ERROR(CheckTree());
 
@@ -152,9 +140,7 @@ absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
       static_cast<int64_t>(turn.prompt.size() + output.size());
   // Before EndRequest, which drops the request's state.
   costs_.request_bytes += static_cast<double>(drafter_.RequestBytes());
-  Stopwatch end_watch;
-  drafter_.EndRequest();
-  add_insert(end_watch);
+  insert([&] { drafter_.EndRequest(); });
   return absl::OkStatus();
 }
 

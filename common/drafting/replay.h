@@ -54,6 +54,12 @@ struct ReplaySetResult {
   }
 };
 
+// Time of one call, in microseconds.
+struct ReplayTime {
+  double cpu_us = 0;  // of this thread
+  double wall_us = 0;
+};
+
 // Sums over all sets replayed by one Replayer.
 struct ReplayCosts {
   std::vector<float> draft_cpu_us;   // one value per round
@@ -108,8 +114,7 @@ class Replayer {
   DraftTree tree_;
   std::vector<int32_t> path_;
   ReplayCosts costs_;
-  double clock_cpu_us_ = 0;  // overhead of a pair of clock reads per sample
-  double clock_wall_us_ = 0;
+  ReplayTime clocks_;  // overhead of the clock reads per sample
 };
 
 }  // namespace foretoken

@@ -1,6 +1,7 @@
 #include "common/drafting/window_trie.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -19,12 +20,6 @@ constexpr size_t kBlocksPerToken = WindowTrie::kDepth - 1;
 
 // While a block grows, both its old and its new room are allocated.
 static_assert(2 * 3 * size_t{WindowTrie::kMaxContinuations} < kMinArena);
-
-size_t RoundUpToPowerOfTwo(size_t n) {
-  size_t power = kMinRing;
-  while (power < n) power *= 2;
-  return power;
-}
 
 size_t HashToken(TokenId token) {
   return (static_cast<uint32_t>(token) * 2654435769u) >> 7;
@@ -104,7 +99,7 @@ int WindowTrie::Continuations::FindInMany(TokenId token) const {
 }
 
 WindowTrie::WindowTrie(size_t window_tokens)
-    : ring_limit_(RoundUpToPowerOfTwo(window_tokens)) {
+    : ring_limit_(std::bit_ceil(std::max(window_tokens, kMinRing))) {
   Clear();
 }
 

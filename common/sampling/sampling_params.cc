@@ -26,11 +26,11 @@ absl::Status CheckAboveZero(absl::string_view field, float value, float max) {
              absl::StrCat("above 0 and up to ", max));
 }
 
-absl::Status CheckTokens(absl::string_view field, size_t size,
+absl::Status CheckTokens(absl::string_view field,
                          const std::vector<TokenId>& tokens,
                          int32_t vocab_size) {
-  if (size > kMaxTokenListSize) {
-    return Bad(absl::StrCat("size of ", field), absl::StrCat(size),
+  if (tokens.size() > kMaxTokenListSize) {
+    return Bad(absl::StrCat("size of ", field), absl::StrCat(tokens.size()),
                absl::StrCat("0..", kMaxTokenListSize));
   }
   absl::flat_hash_set<TokenId> seen;
@@ -66,13 +66,11 @@ absl::Status SamplingParams::Validate(int32_t vocab_size) const {
     FORETOKEN_RETURN_IF_ERROR(CheckFloat(
         absl::StrCat("logit_bias of token ", token), bias, -100, 100));
   }
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckTokens("logit_bias", biased.size(), biased, vocab_size));
+  FORETOKEN_RETURN_IF_ERROR(CheckTokens("logit_bias", biased, vocab_size));
   if (min_tokens < 0) {
     return Bad("min_tokens", absl::StrCat(min_tokens), "0 or more");
   }
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckTokens("end_tokens", end_tokens.size(), end_tokens, vocab_size));
+  FORETOKEN_RETURN_IF_ERROR(CheckTokens("end_tokens", end_tokens, vocab_size));
   if (logprobs < -1 || logprobs > kMaxLogprobs) {
     return Bad("logprobs", absl::StrCat(logprobs),
                absl::StrCat("-1 (off)..", kMaxLogprobs));

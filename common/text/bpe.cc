@@ -1,6 +1,7 @@
 #include "common/text/bpe.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "common/base/check.h"
 
@@ -21,10 +22,8 @@ uint64_t Key(int32_t left, int32_t right) {
 }  // namespace
 
 BpeMerges::BpeMerges(size_t expected_pairs) {
-  size_t capacity = kMinSlots;
   // At most half full, so that linear probing stays short and always ends.
-  while (capacity < 2 * expected_pairs) capacity *= 2;
-  Grow(capacity);
+  Grow(std::bit_ceil(std::max(kMinSlots, 2 * expected_pairs)));
 }
 
 size_t BpeMerges::Home(uint64_t key) const {
@@ -36,8 +35,7 @@ size_t BpeMerges::Home(uint64_t key) const {
 void BpeMerges::Grow(size_t capacity) {
   std::vector<Slot> old(capacity);
   old.swap(slots_);
-  shift_ = 64;
-  for (size_t n = capacity; n > 1; n /= 2) --shift_;
+  shift_ = 64 - std::countr_zero(capacity);
   size_ = 0;
   for (const Slot& slot : old) {
     if (slot.key != kEmpty) {

@@ -11,9 +11,12 @@
 #ifndef FORETOKEN_COMMON_TEXT_BPE_H_
 #define FORETOKEN_COMMON_TEXT_BPE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "absl/container/flat_hash_map.h"
 
 namespace foretoken {
 
@@ -23,6 +26,30 @@ struct BpeSymbol {
                           // symbol begins
 
   static constexpr int32_t kNoMerge = -1;  // id of symbols that never merge
+};
+
+// Symbols of single characters by code point; ASCII takes no hash look-up.
+class CharacterSymbols {
+ public:
+  CharacterSymbols() { ascii_.fill(BpeSymbol::kNoMerge); }
+
+  void Set(uint32_t code_point, int32_t id) {
+    if (code_point < ascii_.size()) {
+      ascii_[code_point] = id;
+    } else {
+      others_[code_point] = id;
+    }
+  }
+  // Returns kNoMerge for a character without a symbol.
+  int32_t Find(uint32_t code_point) const {
+    if (code_point < ascii_.size()) return ascii_[code_point];
+    const auto found = others_.find(code_point);
+    return found == others_.end() ? BpeSymbol::kNoMerge : found->second;
+  }
+
+ private:
+  std::array<int32_t, 128> ascii_;
+  absl::flat_hash_map<uint32_t, int32_t> others_;
 };
 
 class BpeMerges {

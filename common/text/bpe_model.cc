@@ -1,14 +1,12 @@
 #include "common/text/bpe_model.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
 #include "common/text/byte_level.h"
 #include "common/text/json_fields.h"
+#include "common/text/sentencepiece_model.h"
 #include "common/text/utf8.h"
 #include "common/text/vocabulary.h"
 
@@ -35,12 +33,6 @@ absl::Status SplitMerge(const Json& entry, const std::string& where,
     }
   }
   return BadField(where, entry, "\"left right\" or [\"left\", \"right\"]");
-}
-
-// Whether the token contains a space symbol after another character.
-bool CrossesSpace(absl::string_view token) {
-  while (absl::StartsWith(token, kSpaceSymbol)) token.remove_prefix(3);
-  return absl::StrContains(token, kSpaceSymbol);
 }
 
 }  // namespace
@@ -134,7 +126,7 @@ absl::Status BpeModel::LoadMerges(const Json& model) {
       ids[part] = id->second;
     }
     merges_.Add(ids[0], ids[1], {static_cast<uint32_t>(i), ids[2]});
-    if (CrossesSpace(merged)) cut_at_spaces_ = false;
+    if (UpToSpace(merged) != merged) cut_at_spaces_ = false;
   }
   return absl::OkStatus();
 }
@@ -149,7 +141,7 @@ absl::Status BpeModel::LoadBytes(bool byte_level) {
     if (byte_level) {
       AppendUtf8(ByteLevelCodePoint(static_cast<uint8_t>(byte)), name);
     } else {
-      name = absl::StrFormat("<0x%02X>", byte);
+      name = BytePiece(byte);
     }
     const auto id = vocabulary_.find(name);
     if (id != vocabulary_.end()) {
@@ -170,7 +162,6 @@ absl::Status BpeModel::LoadBytes(bool byte_level) {
 }
 
 void BpeModel::IndexCharacters() {
-  ascii_.fill(-1);
   for (const auto& [token, id] : vocabulary_) {
     if (ignore_merges_) {
       std::optional<std::string> piece =
@@ -180,9 +171,7 @@ void BpeModel::IndexCharacters() {
     if (byte_level_) continue;
     // An empty token gets a step that cannot match its length.
     const Utf8Step step = NextUtf8(token.empty() ? " " : token);
-    if (step.length != token.size()) continue;
-    characters_[step.code_point] = id;
-    if (step.code_point < ascii_.size()) ascii_[step.code_point] = id;
+    if (step.length == token.size()) characters_.Set(step.code_point, id);
   }
 }
 
@@ -199,11 +188,9 @@ void BpeModel::Encode(absl::string_view piece, Buffers& buffers,
   // same ids, and keeps the pieces short enough for ApplyToFew.
   if (!cut_at_spaces_) return EncodeWhole(piece, buffers, ids);
   while (!piece.empty()) {
-    size_t end = 0;
-    while (absl::StartsWith(piece.substr(end), kSpaceSymbol)) end += 3;
-    end = std::min(piece.find(kSpaceSymbol, end), piece.size());
-    EncodeWhole(piece.substr(0, end), buffers, ids);
-    piece.remove_prefix(end);
+    const absl::string_view word = UpToSpace(piece);
+    EncodeWhole(word, buffers, ids);
+    piece.remove_prefix(word.size());
   }
 }
 
@@ -234,13 +221,7 @@ void BpeModel::AppendCharacters(absl::string_view piece,
     const Utf8Step step = NextUtf8(piece);
     const absl::string_view character = piece.substr(0, step.length);
     piece.remove_prefix(step.length);
-    TokenId id = -1;
-    if (step.code_point < ascii_.size()) {
-      id = ascii_[step.code_point];
-    } else if (const auto found = characters_.find(step.code_point);
-               found != characters_.end()) {
-      id = found->second;
-    }
+    TokenId id = characters_.Find(step.code_point);
     if (id < 0 && byte_fallback_) {
       for (const char byte : character) {
         buffers.symbols.push_back({bytes_[static_cast<uint8_t>(byte)], 0});

@@ -59,8 +59,7 @@ class BpeModel {
   // With ignore_merges: pieces that are a token as a whole.
   absl::flat_hash_map<std::string, TokenId> whole_pieces_;
   BpeMerges merges_;
-  absl::flat_hash_map<uint32_t, TokenId> characters_;  // by code point
-  std::array<TokenId, 128> ascii_{};
+  CharacterSymbols characters_;
   std::array<TokenId, 256> bytes_{};  // byte_level or byte_fallback; -1: none
   TokenId unknown_ = -1;
   bool byte_level_ = false;

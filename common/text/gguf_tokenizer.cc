@@ -354,8 +354,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePiece(
     }
     model.precompiled_charsmap = std::string(table->bytes);
   }
-  absl::Status checked = CheckSentencePieceModel(model);
-  if (!checked.ok()) return Annotate(checked, metadata.file());
+  FORETOKEN_RETURN_IF_ERROR(
+      Annotate(CheckSentencePieceModel(model), metadata.file()));
   auto tokenizer = MakeSentencePieceTokenizer(model, config);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), metadata.file());
   return tokenizer;

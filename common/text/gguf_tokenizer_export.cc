@@ -179,8 +179,7 @@ absl::Status AddGgufTokenizerKeys(const std::string& directory,
   }
   if (added.ok()) added = AddPromptKeys(*tokenizer, writer);
   if (added.ok()) added = CheckWritten(*tokenizer, writer);
-  if (!added.ok()) return Annotate(added, path);
-  return absl::OkStatus();
+  return Annotate(added, path);
 }
 
 }  // namespace foretoken

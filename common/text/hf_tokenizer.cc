@@ -1,6 +1,7 @@
 #include "common/text/hf_tokenizer.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -213,9 +214,10 @@ absl::StatusOr<TokenId> ConfiguredToken(
 
 // Overrides the template of tokenizer.json with add_bos_token or add_eos_token
 // of tokenizer_config.json.
-absl::Status SetPromptTokens(bool asked, TokenId token,
+absl::Status SetPromptTokens(std::optional<bool> asked, TokenId token,
                              std::vector<TokenId>& around, const char* field) {
-  if (!asked) {
+  if (!asked.has_value()) return absl::OkStatus();
+  if (!*asked) {
     around.clear();
   } else if (around.empty()) {
     if (token < 0) {
@@ -281,16 +283,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HfTokenizer::Create(
   if (parts.bos_token < 0 && parts.prompt_prefix.size() == 1) {
     parts.bos_token = parts.prompt_prefix[0];
   }
-  if (config.add_bos_token.has_value()) {
-    FORETOKEN_RETURN_IF_ERROR(
-        SetPromptTokens(*config.add_bos_token, parts.bos_token,
-                        parts.prompt_prefix, "add_bos_token"));
-  }
-  if (config.add_eos_token.has_value()) {
-    FORETOKEN_RETURN_IF_ERROR(
-        SetPromptTokens(*config.add_eos_token, parts.eos_token,
-                        parts.prompt_suffix, "add_eos_token"));
-  }
+  FORETOKEN_RETURN_IF_ERROR(
+      SetPromptTokens(config.add_bos_token, parts.bos_token,
+                      parts.prompt_prefix, "add_bos_token"));
+  FORETOKEN_RETURN_IF_ERROR(
+      SetPromptTokens(config.add_eos_token, parts.eos_token,
+                      parts.prompt_suffix, "add_eos_token"));
 
   parts.chat_template = config.chat_template.value_or("");
 

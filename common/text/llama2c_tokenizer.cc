@@ -1,12 +1,12 @@
 #include "common/text/llama2c_tokenizer.h"
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/bytes.h"
 #include "common/base/status_macros.h"
 #include "common/text/protobuf_wire.h"
 #include "common/text/utf8.h"
@@ -31,11 +31,8 @@ absl::Status TakeWord(absl::string_view& bytes, uint32_t& word) {
   if (bytes.size() < sizeof word) {
     return absl::InvalidArgumentError("truncated");
   }
-  // Assembled by hand: the file is little-endian on every machine.
-  word = 0;
-  for (size_t i = 0; i < sizeof word; ++i) {
-    word |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
-  }
+  word = static_cast<uint32_t>(
+      FromLittleEndian(AsBytes(bytes.substr(0, sizeof word))));
   bytes.remove_prefix(sizeof word);
   return absl::OkStatus();
 }
@@ -57,7 +54,7 @@ absl::StatusOr<SentencePieceModel::Piece> TakePiece(absl::string_view& bytes,
   bytes.remove_prefix(length);
 
   SentencePieceModel::Piece piece;
-  std::memcpy(&piece.score, &score_bits, sizeof piece.score);
+  piece.score = std::bit_cast<float>(score_bits);
   if (id == kUnknown || id == kBos || id == kEos) {
     // The file surrounds these names with newlines, or omits them.
     constexpr const char* kNames[] = {"<unk>", "<s>", "</s>"};
@@ -65,10 +62,7 @@ absl::StatusOr<SentencePieceModel::Piece> TakePiece(absl::string_view& bytes,
     piece.type = id == kUnknown ? PieceType::kUnknown : PieceType::kControl;
     piece.score = 0;
   } else if (id < kFirstText) {
-    piece.text = absl::StrCat("<0x",
-                              absl::AsciiStrToUpper(absl::StrCat(
-                                  absl::Hex(id - kFirstByte, absl::kZeroPad2))),
-                              ">");
+    piece.text = BytePiece(id - kFirstByte);
     piece.type = PieceType::kByte;
     if (text != piece.text) {
       return absl::InvalidArgumentError(
@@ -106,11 +100,7 @@ void AppendBytes(uint32_t field, absl::string_view bytes, std::string& out) {
 
 void AppendFloat(uint32_t field, float value, std::string& out) {
   AppendVarint(field << 3 | WireField::kFixed32, out);
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  for (int i = 0; i < 4; ++i) {
-    out.push_back(static_cast<char>((bits >> (8 * i)) & 0xFF));
-  }
+  AppendLittleEndian(std::bit_cast<uint32_t>(value), out);
 }
 
 }  // namespace

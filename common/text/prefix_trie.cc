@@ -1,7 +1,5 @@
 #include "common/text/prefix_trie.h"
 
-#include <algorithm>
-
 namespace foretoken {
 namespace {
 
@@ -15,7 +13,6 @@ uint64_t Edge(int32_t node, char byte) {
 void PrefixTrie::Add(absl::string_view string, int32_t value) {
   if (string.empty()) return;
   begins_[static_cast<uint8_t>(string[0])] = true;
-  longest_length_ = std::max(longest_length_, string.size());
   int32_t node = 0;
   for (const char byte : string) {
     const auto [edge, is_new] = edges_.emplace(Edge(node, byte), nodes_);

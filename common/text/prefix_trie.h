@@ -29,14 +29,12 @@ class PrefixTrie {
   // False if no string begins with `byte`, so that a scan can skip it.
   bool MayBegin(char byte) const { return begins_[static_cast<uint8_t>(byte)]; }
   bool empty() const { return nodes_ == 1; }
-  size_t longest_length() const { return longest_length_; }
 
  private:
   std::array<bool, 256> begins_{};
   absl::flat_hash_map<uint64_t, int32_t> edges_;  // node << 8 | byte -> node
   absl::flat_hash_map<int32_t, int32_t> values_;  // node -> value
   int32_t nodes_ = 1;                             // node 0 is the root
-  size_t longest_length_ = 0;
 };
 
 }  // namespace foretoken

@@ -5,10 +5,11 @@
 #ifndef FORETOKEN_COMMON_TEXT_PROTOBUF_WIRE_H_
 #define FORETOKEN_COMMON_TEXT_PROTOBUF_WIRE_H_
 
+#include <bit>
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace foretoken {
@@ -20,24 +21,17 @@ struct WireField {
   uint64_t integer = 0;     // kVarint, kFixed64, kFixed32 (raw bits)
   absl::string_view bytes;  // kBytes; points into the message
 
-  float AsFloat() const;  // of kFixed32
+  float AsFloat() const {  // of kFixed32
+    return std::bit_cast<float>(static_cast<uint32_t>(integer));
+  }
 };
 
-// Owned by one thread.
-class WireReader {
- public:
-  explicit WireReader(absl::string_view message) : rest_(message) {}
-
-  // Reads the next field and returns true; false at the end. InvalidArgument
-  // gives the reason if the message is malformed or uses (deprecated) groups.
-  absl::StatusOr<bool> Next(WireField& field);
-
- private:
-  absl::StatusOr<uint64_t> Varint();
-  absl::StatusOr<uint64_t> Fixed(size_t length);
-
-  absl::string_view rest_;
-};
+// Calls `visit` for every field of the message, in order, until it fails.
+// InvalidArgument gives the reason if the message is malformed or uses
+// (deprecated) groups.
+absl::Status ForEachField(
+    absl::string_view message,
+    absl::FunctionRef<absl::Status(const WireField&)> visit);
 
 }  // namespace foretoken
 

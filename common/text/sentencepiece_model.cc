@@ -2,11 +2,14 @@
 
 #include <array>
 #include <cmath>
-#include <limits>
+#include <iterator>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
 #include "common/text/protobuf_wire.h"
 #include "common/text/utf8.h"
@@ -32,6 +35,18 @@ absl::Status WantType(const WireField& field, WireField::Type type,
                    ", want ", static_cast<int>(type)));
 }
 
+absl::Status ReadBool(const WireField& field, absl::string_view name,
+                      bool& out) {
+  out = field.integer != 0;
+  return WantType(field, WireField::kVarint, name);
+}
+
+absl::Status ReadBytes(const WireField& field, absl::string_view name,
+                       std::string& out) {
+  out = std::string(field.bytes);
+  return WantType(field, WireField::kBytes, name);
+}
+
 absl::Status CheckPiece(const Piece& piece) {
   if (piece.text.empty() || piece.text.size() > kMaxPieceBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -55,112 +70,81 @@ absl::Status CheckPiece(const Piece& piece) {
   return absl::OkStatus();
 }
 
+// The numbers of the fields are those of sentencepiece_model.proto, here and
+// below. Fields that do not affect encoding (training settings, extensions) are
+// skipped.
 absl::StatusOr<Piece> ParsePiece(absl::string_view bytes) {
   Piece piece;
-  WireReader reader(bytes);
-  WireField field;
-  while (true) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader.Next(field));
-    if (!more) break;
-    // Field numbers of sentencepiece_model.proto: 1 piece, 2 score, 3 type.
-    if (field.number == 1) {
-      FORETOKEN_RETURN_IF_ERROR(WantType(field, WireField::kBytes, "piece"));
-      piece.text = std::string(field.bytes);
-    } else if (field.number == 2) {
-      FORETOKEN_RETURN_IF_ERROR(WantType(field, WireField::kFixed32, "score"));
-      piece.score = field.AsFloat();
-    } else if (field.number == 3) {
-      FORETOKEN_RETURN_IF_ERROR(WantType(field, WireField::kVarint, "type"));
-      if (field.integer < 1 || field.integer > 6) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("type: ", field.integer, ", want 1..6"));
-      }
-      piece.type = static_cast<PieceType>(field.integer);
+  const auto read = [&](const WireField& field) -> absl::Status {
+    switch (field.number) {
+      case 1:
+        return ReadBytes(field, "piece", piece.text);
+      case 2:
+        piece.score = field.AsFloat();
+        return WantType(field, WireField::kFixed32, "score");
+      case 3:
+        FORETOKEN_RETURN_IF_ERROR(WantType(field, WireField::kVarint, "type"));
+        if (field.integer < 1 || field.integer > 6) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("type: ", field.integer, ", want 1..6"));
+        }
+        piece.type = static_cast<PieceType>(field.integer);
+        return absl::OkStatus();
+      default:
+        return absl::OkStatus();
     }
-  }
+  };
+  FORETOKEN_RETURN_IF_ERROR(ForEachField(bytes, read));
   return piece;
 }
 
 absl::Status ParseTrainerSpec(absl::string_view bytes, uint64_t& model_type,
                               SentencePieceModel& model) {
-  WireReader reader(bytes);
-  WireField field;
-  while (true) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader.Next(field));
-    if (!more) return absl::OkStatus();
-    // Fields that do not affect encoding (training settings) are skipped.
+  bool whitespace_as_suffix = false;
+  const auto read = [&](const WireField& field) -> absl::Status {
     switch (field.number) {
       case 3:
-        FORETOKEN_RETURN_IF_ERROR(
-            WantType(field, WireField::kVarint, "model_type"));
         model_type = field.integer;
-        break;
+        return WantType(field, WireField::kVarint, "model_type");
       case 24:
-        FORETOKEN_RETURN_IF_ERROR(
-            WantType(field, WireField::kVarint, "treat_whitespace_as_suffix"));
-        if (field.integer != 0) {
-          return absl::InvalidArgumentError(
-              "treat_whitespace_as_suffix: true is not supported");
-        }
-        break;
+        return ReadBool(field, "treat_whitespace_as_suffix",
+                        whitespace_as_suffix);
       case 35:
-        FORETOKEN_RETURN_IF_ERROR(
-            WantType(field, WireField::kVarint, "byte_fallback"));
-        model.byte_fallback = field.integer != 0;
-        break;
+        return ReadBool(field, "byte_fallback", model.byte_fallback);
       case 44:
-        FORETOKEN_RETURN_IF_ERROR(
-            WantType(field, WireField::kBytes, "unk_surface"));
-        model.unk_surface = std::string(field.bytes);
-        break;
+        return ReadBytes(field, "unk_surface", model.unk_surface);
       case 46:
-        FORETOKEN_RETURN_IF_ERROR(
-            WantType(field, WireField::kBytes, "bos_piece"));
-        model.bos_piece = std::string(field.bytes);
-        break;
+        return ReadBytes(field, "bos_piece", model.bos_piece);
       case 47:
-        FORETOKEN_RETURN_IF_ERROR(
-            WantType(field, WireField::kBytes, "eos_piece"));
-        model.eos_piece = std::string(field.bytes);
-        break;
+        return ReadBytes(field, "eos_piece", model.eos_piece);
       default:
-        break;
+        return absl::OkStatus();
     }
-  }
+  };
+  FORETOKEN_RETURN_IF_ERROR(ForEachField(bytes, read));
+  if (!whitespace_as_suffix) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "treat_whitespace_as_suffix: true is not supported");
 }
 
 absl::Status ParseNormalizerSpec(absl::string_view bytes,
                                  SentencePieceModel& model) {
-  WireReader reader(bytes);
-  WireField field;
-  while (true) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader.Next(field));
-    if (!more) return absl::OkStatus();
-    bool* flag = nullptr;
+  return ForEachField(bytes, [&](const WireField& field) -> absl::Status {
     switch (field.number) {
       case 2:
-        FORETOKEN_RETURN_IF_ERROR(
-            WantType(field, WireField::kBytes, "precompiled_charsmap"));
-        model.precompiled_charsmap = std::string(field.bytes);
-        break;
+        return ReadBytes(field, "precompiled_charsmap",
+                         model.precompiled_charsmap);
       case 3:
-        flag = &model.add_dummy_prefix;
-        break;
+        return ReadBool(field, "add_dummy_prefix", model.add_dummy_prefix);
       case 4:
-        flag = &model.remove_extra_whitespaces;
-        break;
+        return ReadBool(field, "remove_extra_whitespaces",
+                        model.remove_extra_whitespaces);
       case 5:
-        flag = &model.escape_whitespaces;
-        break;
+        return ReadBool(field, "escape_whitespaces", model.escape_whitespaces);
       default:
-        break;
+        return absl::OkStatus();
     }
-    if (flag != nullptr) {
-      FORETOKEN_RETURN_IF_ERROR(WantType(field, WireField::kVarint,
-                                         absl::StrCat("field ", field.number)));
-      *flag = field.integer != 0;
-    }
-  }
+  });
 }
 
 // Model files may carry an empty denormalizer_spec; only a table matters.
@@ -173,36 +157,38 @@ absl::Status RefuseDenormalizer(absl::string_view bytes) {
       " bytes; a denormalizer is not supported"));
 }
 
-absl::string_view ModelTypeName(uint64_t type) {
-  switch (type) {
-    case 1:
-      return "UNIGRAM";
+absl::Status ParsePart(const WireField& field, uint64_t& model_type,
+                       SentencePieceModel& model) {
+  switch (field.number) {
+    case 1: {
+      if (model.pieces.size() == static_cast<size_t>(Vocabulary::kMaxSize)) {
+        return absl::InvalidArgumentError("more pieces than supported");
+      }
+      FORETOKEN_ASSIGN_OR_RETURN(Piece piece, ParsePiece(field.bytes));
+      model.pieces.push_back(std::move(piece));
+      return absl::OkStatus();
+    }
+    case 2:
+      return ParseTrainerSpec(field.bytes, model_type, model);
     case 3:
-      return "WORD";
-    case 4:
-      return "CHAR";
+      return ParseNormalizerSpec(field.bytes, model);
+    case 5:
+      return RefuseDenormalizer(field.bytes);
     default:
-      return "unknown";
+      return absl::OkStatus();
   }
 }
 
 }  // namespace
 
+std::string BytePiece(int byte) { return absl::StrFormat("<0x%02X>", byte); }
+
 int ByteOfPiece(absl::string_view text) {
-  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') {
+  int value = 0;
+  if (text.size() != 6 || !absl::SimpleHexAtoi(text.substr(3, 2), &value)) {
     return -1;
   }
-  int value = 0;
-  for (const char c : text.substr(3, 2)) {
-    if (c >= '0' && c <= '9') {
-      value = 16 * value + (c - '0');
-    } else if (c >= 'A' && c <= 'F') {
-      value = 16 * value + (c - 'A' + 10);
-    } else {
-      return -1;
-    }
-  }
-  return value;
+  return text == BytePiece(value) ? value : -1;
 }
 
 absl::Status CheckSentencePieceModel(const SentencePieceModel& model) {
@@ -231,8 +217,8 @@ absl::Status CheckSentencePieceModel(const SentencePieceModel& model) {
   for (int byte = 0; model.byte_fallback && byte < 256; ++byte) {
     if (!has_byte[byte]) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "trainer_spec.byte_fallback: true, but there is no piece <0x",
-          absl::Hex(byte, absl::kZeroPad2), ">"));
+          "trainer_spec.byte_fallback: true, but there is no piece ",
+          BytePiece(byte)));
     }
   }
   if (!model.byte_fallback && byte_pieces > 0) {
@@ -247,46 +233,28 @@ absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(
     absl::string_view bytes) {
   SentencePieceModel model;
   uint64_t model_type = kModelTypeDefault;
-  WireReader reader(bytes);
-  WireField field;
-  while (true) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader.Next(field));
-    if (!more) break;
-    if (field.number < 1 || field.number > 5) continue;  // extensions
+  constexpr const char* kParts[] = {"trainer_spec", "normalizer_spec",
+                                    "self_test_data", "denormalizer_spec"};
+  const auto read = [&](const WireField& field) -> absl::Status {
+    if (field.number < 1 || field.number > 5) return absl::OkStatus();
     const std::string name =
-        field.number == 1   ? absl::StrCat("pieces[", model.pieces.size(), "]")
-        : field.number == 2 ? "trainer_spec"
-        : field.number == 3 ? "normalizer_spec"
-        : field.number == 4 ? "self_test_data"
-                            : "denormalizer_spec";
+        field.number == 1 ? absl::StrCat("pieces[", model.pieces.size(), "]")
+                          : kParts[field.number - 2];
     FORETOKEN_RETURN_IF_ERROR(WantType(field, WireField::kBytes, name));
-    if (field.number == 1) {
-      if (model.pieces.size() == static_cast<size_t>(Vocabulary::kMaxSize)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("pieces: more than ", Vocabulary::kMaxSize));
-      }
-      absl::StatusOr<Piece> piece = ParsePiece(field.bytes);
-      if (!piece.ok()) return Annotate(piece.status(), name);
-      model.pieces.push_back(*std::move(piece));
-    } else if (field.number == 2) {
-      FORETOKEN_RETURN_IF_ERROR(
-          Annotate(ParseTrainerSpec(field.bytes, model_type, model), name));
-    } else if (field.number == 3) {
-      FORETOKEN_RETURN_IF_ERROR(
-          Annotate(ParseNormalizerSpec(field.bytes, model), name));
-    } else if (field.number == 5) {
-      FORETOKEN_RETURN_IF_ERROR(
-          Annotate(RefuseDenormalizer(field.bytes), name));
-    }
-  }
+    return Annotate(ParsePart(field, model_type, model), name);
+  };
+  FORETOKEN_RETURN_IF_ERROR(ForEachField(bytes, read));
   if (model.pieces.empty()) {
     return absl::InvalidArgumentError(
         "pieces: none; not a SentencePiece model");
   }
   if (model_type != kModelTypeBpe) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "trainer_spec.model_type: ", model_type, " (",
-        ModelTypeName(model_type), ") is not supported, want 2 (BPE)"));
+    constexpr const char* kTypes[] = {"unknown", "UNIGRAM", "BPE", "WORD",
+                                      "CHAR"};
+    return absl::InvalidArgumentError(
+        absl::StrCat("trainer_spec.model_type: ", model_type, " (",
+                     kTypes[model_type < std::size(kTypes) ? model_type : 0],
+                     ") is not supported, want 2 (BPE)"));
   }
   FORETOKEN_RETURN_IF_ERROR(CheckSentencePieceModel(model));
   return model;

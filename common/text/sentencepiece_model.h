@@ -60,7 +60,9 @@ absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(
 // pieces, unused pieces, zero or several unknown pieces, missing byte pieces.
 absl::Status CheckSentencePieceModel(const SentencePieceModel& model);
 
-// Byte value of a piece such as "<0x0A>"; -1 if it is not a byte piece.
+// The piece that stands for a byte, such as "<0x0A>", and the byte that a piece
+// stands for; -1 if it is not a byte piece.
+std::string BytePiece(int byte);
 int ByteOfPiece(absl::string_view text);
 
 }  // namespace foretoken

@@ -1,15 +1,12 @@
 #include "common/text/sentencepiece_tokenizer.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/text/added_tokens.h"
 #include "common/text/bpe.h"
@@ -26,19 +23,13 @@ using PieceType = SentencePieceModel::PieceType;
 // that occur in pieces without being pieces get symbols after those.
 struct SymbolTable {
   BpeMerges merges;
-  absl::flat_hash_map<uint32_t, int32_t> by_code_point;
+  CharacterSymbols characters;
   std::vector<TokenId> outputs;  // symbol -> token id
   bool merges_cross_spaces = false;
 };
 
 bool Mergeable(PieceType type) {
   return type == PieceType::kNormal || type == PieceType::kUserDefined;
-}
-
-// Whether the piece contains a space symbol after another character.
-bool CrossesSpace(absl::string_view piece) {
-  while (absl::StartsWith(piece, kSpaceSymbol)) piece.remove_prefix(3);
-  return absl::StrContains(piece, kSpaceSymbol);
 }
 
 // Rank of every piece: position of its score in descending order; equal scores
@@ -69,7 +60,7 @@ void AddCharacters(const SentencePieceModel& model, TokenId unknown,
     symbols[piece.text] = static_cast<int32_t>(id);
     const Utf8Step step = NextUtf8(piece.text);
     if (step.length == piece.text.size()) {
-      table.by_code_point[step.code_point] = static_cast<int32_t>(id);
+      table.characters.Set(step.code_point, static_cast<int32_t>(id));
     }
   }
   // Merges can build a piece from characters that are not pieces themselves;
@@ -78,8 +69,9 @@ void AddCharacters(const SentencePieceModel& model, TokenId unknown,
     if (piece.type != PieceType::kNormal) continue;
     for (absl::string_view rest = piece.text; !rest.empty();) {
       const Utf8Step step = NextUtf8(rest);
-      const int32_t next = static_cast<int32_t>(table.outputs.size());
-      if (table.by_code_point.emplace(step.code_point, next).second) {
+      if (table.characters.Find(step.code_point) == BpeSymbol::kNoMerge) {
+        const int32_t next = static_cast<int32_t>(table.outputs.size());
+        table.characters.Set(step.code_point, next);
         symbols[rest.substr(0, step.length)] = next;
         table.outputs.push_back(unknown);
       }
@@ -97,7 +89,7 @@ SymbolTable BuildSymbols(const SentencePieceModel& model, TokenId unknown) {
     const auto& piece = model.pieces[id];
     if (piece.type != PieceType::kNormal) continue;
     const absl::string_view text = piece.text;
-    if (CrossesSpace(text)) table.merges_cross_spaces = true;
+    if (UpToSpace(text) != text) table.merges_cross_spaces = true;
     // SentencePiece merges any two symbols whose joined text is a piece: one
     // table entry per way to cut the piece into two symbols.
     for (size_t cut = NextUtf8(text).length; cut < text.size();
@@ -124,12 +116,7 @@ class SentencePieceTokenizer : public Tokenizer {
         table_(std::move(table)),
         unknown_(unknown),
         byte_tokens_(std::move(byte_tokens)),
-        controls_(std::move(controls)) {
-    ascii_.fill(BpeSymbol::kNoMerge);
-    for (const auto& [code_point, symbol] : table_.by_code_point) {
-      if (code_point < ascii_.size()) ascii_[code_point] = symbol;
-    }
-  }
+        controls_(std::move(controls)) {}
 
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(
       const SentencePieceModel& model, const TokenizerConfig& config);
@@ -157,49 +144,56 @@ class SentencePieceTokenizer : public Tokenizer {
                      Output& output) const;
   void AppendSymbol(int32_t symbol, absl::string_view text,
                     Output& output) const;
-  static Parts MakeParts(const SentencePieceModel& model,
-                         const TokenizerConfig& config);
 
   const SentencePieceNormalizer normalizer_;
   const SymbolTable table_;
   const TokenId unknown_;
   const std::vector<TokenId> byte_tokens_;  // by byte; empty: no byte fallback
   const std::optional<AddedTokenMatcher> controls_;  // those found in a text
-  std::array<int32_t, 128> ascii_;  // symbols of ASCII, without a hash look-up
 };
 
-Tokenizer::Parts SentencePieceTokenizer::MakeParts(
+absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
     const SentencePieceModel& model, const TokenizerConfig& config) {
+  FORETOKEN_ASSIGN_OR_RETURN(SentencePieceNormalizer normalizer,
+                             SentencePieceNormalizer::Create(model));
   Parts parts;
+  TokenId unknown = -1;
+  std::vector<TokenId> byte_tokens(model.byte_fallback ? 256 : 0);
+  std::optional<AddedTokenMatcher> controls;
+  if (model.control_pieces_in_text) controls.emplace();
+  const std::string bos = config.bos_token.value_or(model.bos_piece);
+  const std::string eos = config.eos_token.value_or(model.eos_piece);
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const auto& piece = model.pieces[id];
     const TokenId token = static_cast<TokenId>(id);
-    const std::string text = SpaceSymbolsToSpaces(piece.text);
     switch (piece.type) {
-      case PieceType::kControl:
+      case PieceType::kControl: {
         parts.vocabulary.Add(token, piece.text, "", TokenKind::kSpecial);
+        if (piece.text == bos) parts.bos_token = token;
+        if (piece.text == eos) parts.eos_token = token;
+        AddedToken added;
+        added.id = token;
+        if (controls.has_value()) controls->Add(added, piece.text);
         break;
+      }
       case PieceType::kUnknown:
         parts.vocabulary.Add(token, piece.text, model.unk_surface,
                              TokenKind::kUnknown);
+        unknown = token;
         break;
       case PieceType::kByte: {
-        const std::string byte(1, static_cast<char>(ByteOfPiece(piece.text)));
-        parts.vocabulary.Add(token, byte, byte, TokenKind::kByte);
+        const int byte = ByteOfPiece(piece.text);
+        const std::string text(1, static_cast<char>(byte));
+        parts.vocabulary.Add(token, text, text, TokenKind::kByte);
+        byte_tokens[byte] = token;
         break;
       }
       default:
+        const std::string text = SpaceSymbolsToSpaces(piece.text);
         parts.vocabulary.Add(token, text, text, TokenKind::kText);
         // A user-defined piece may begin with a literal space.
         if (piece.text[0] == ' ') parts.vocabulary.KeepLeadingSpace(token);
         break;
-    }
-    if (piece.type != PieceType::kControl) continue;
-    if (piece.text == config.bos_token.value_or(model.bos_piece)) {
-      parts.bos_token = token;
-    }
-    if (piece.text == config.eos_token.value_or(model.eos_piece)) {
-      parts.eos_token = token;
     }
   }
   // Which spaces decoding drops follows from which ones encoding added.
@@ -218,33 +212,9 @@ Tokenizer::Parts SentencePieceTokenizer::MakeParts(
     parts.prompt_suffix = {parts.eos_token};
   }
   parts.chat_template = config.chat_template.value_or("");
-  return parts;
-}
-
-absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
-    const SentencePieceModel& model, const TokenizerConfig& config) {
-  FORETOKEN_ASSIGN_OR_RETURN(SentencePieceNormalizer normalizer,
-                             SentencePieceNormalizer::Create(model));
-  TokenId unknown = -1;
-  std::vector<TokenId> byte_tokens(model.byte_fallback ? 256 : 0);
-  std::optional<AddedTokenMatcher> controls;
-  if (model.control_pieces_in_text) controls.emplace();
-  for (size_t id = 0; id < model.pieces.size(); ++id) {
-    const auto& piece = model.pieces[id];
-    if (piece.type == PieceType::kUnknown) unknown = static_cast<TokenId>(id);
-    if (piece.type == PieceType::kByte) {
-      byte_tokens[ByteOfPiece(piece.text)] = static_cast<TokenId>(id);
-    }
-    if (piece.type == PieceType::kControl && controls.has_value()) {
-      AddedToken token;
-      token.id = static_cast<TokenId>(id);
-      controls->Add(token, piece.text);
-    }
-  }
   return std::make_unique<SentencePieceTokenizer>(
-      MakeParts(model, config), std::move(normalizer),
-      BuildSymbols(model, unknown), unknown, std::move(byte_tokens),
-      std::move(controls));
+      std::move(parts), std::move(normalizer), BuildSymbols(model, unknown),
+      unknown, std::move(byte_tokens), std::move(controls));
 }
 
 std::vector<TokenId> SentencePieceTokenizer::Encode(
@@ -296,11 +266,9 @@ void SentencePieceTokenizer::EncodePlain(absl::string_view text,
   }
   // Cut before every run of spaces: see the header.
   while (!text.empty()) {
-    size_t end = 0;
-    while (absl::StartsWith(text.substr(end), kSpaceSymbol)) end += 3;
-    end = std::min(text.find(kSpaceSymbol, end), text.size());
-    EncodeSegment(text.substr(0, end), buffers, output);
-    text.remove_prefix(end);
+    const absl::string_view segment = UpToSpace(text);
+    EncodeSegment(segment, buffers, output);
+    text.remove_prefix(segment.size());
   }
 }
 
@@ -309,21 +277,11 @@ void SentencePieceTokenizer::EncodeSegment(absl::string_view text,
                                            Output& output) const {
   std::vector<BpeSymbol>& symbols = buffers.symbols;
   symbols.clear();
+  // The text is normalised, hence valid UTF-8.
   for (size_t at = 0; at < text.size();) {
-    const uint8_t byte = static_cast<uint8_t>(text[at]);
-    const uint32_t begin = static_cast<uint32_t>(at);
-    // The text is normalised, hence valid UTF-8, and most of it is ASCII.
-    if (byte < ascii_.size()) {
-      symbols.push_back({ascii_[byte], begin});
-      ++at;
-      continue;
-    }
     const Utf8Step step = NextUtf8(text.substr(at));
-    const auto symbol = table_.by_code_point.find(step.code_point);
-    symbols.push_back({symbol == table_.by_code_point.end()
-                           ? BpeSymbol::kNoMerge
-                           : symbol->second,
-                       begin});
+    symbols.push_back(
+        {table_.characters.Find(step.code_point), static_cast<uint32_t>(at)});
     at += step.length;
   }
   table_.merges.Apply(symbols, buffers.scratch);

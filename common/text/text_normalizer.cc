@@ -5,6 +5,7 @@
 #include <unicode/stringpiece.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -20,16 +21,27 @@ constexpr size_t kMaxSteps = 64;
 // Bounds the growth of a text by a Replace; real files use 3 bytes.
 constexpr size_t kMaxReplacementBytes = 16;
 
-const icu::Normalizer2* IcuNormalizer(int kind, int nfc, int nfd, int nfkc) {
+// Unicode's normal forms, by their names in a tokenizer.json.
+constexpr struct {
+  absl::string_view name;
+  const icu::Normalizer2* (*get)(UErrorCode& error);
+} kForms[] = {{"NFC", icu::Normalizer2::getNFCInstance},
+              {"NFD", icu::Normalizer2::getNFDInstance},
+              {"NFKC", icu::Normalizer2::getNFKCInstance},
+              {"NFKD", icu::Normalizer2::getNFKDInstance}};
+
+std::string ToForm(size_t form, absl::string_view text) {
+  std::string normal;
+  icu::StringByteSink<std::string> sink(&normal);
   UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* form =
-      kind == nfc    ? icu::Normalizer2::getNFCInstance(error)
-      : kind == nfd  ? icu::Normalizer2::getNFDInstance(error)
-      : kind == nfkc ? icu::Normalizer2::getNFKCInstance(error)
-                     : icu::Normalizer2::getNFKDInstance(error);
-  // The data of these four forms are built into the library.
-  FORETOKEN_CHECK(U_SUCCESS(error) && form != nullptr);
-  return form;
+  const icu::Normalizer2* normalizer = kForms[form].get(error);
+  // The data of these forms is built into the library.
+  FORETOKEN_CHECK(U_SUCCESS(error) && normalizer != nullptr);
+  normalizer->normalizeUTF8(
+      0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())), sink,
+      nullptr, error);
+  FORETOKEN_CHECK(U_SUCCESS(error));
+  return normal;
 }
 
 bool IsAscii(absl::string_view text) {
@@ -66,14 +78,11 @@ absl::Status TextNormalizer::AddSteps(const Json& field,
     return absl::OkStatus();
   }
   Step step;
-  if (type == "NFC") {
-    step.kind = Step::kNfc;
-  } else if (type == "NFD") {
-    step.kind = Step::kNfd;
-  } else if (type == "NFKC") {
-    step.kind = Step::kNfkc;
-  } else if (type == "NFKD") {
-    step.kind = Step::kNfkd;
+  while (step.form < std::size(kForms) && kForms[step.form].name != type) {
+    ++step.form;
+  }
+  if (step.form < std::size(kForms)) {
+    step.kind = Step::kForm;
   } else if (type == "Prepend") {
     step.kind = Step::kPrepend;
     FORETOKEN_ASSIGN_OR_RETURN(step.to, StringMember(field, where, "prepend"));
@@ -111,16 +120,7 @@ std::string TextNormalizer::Normalize(absl::string_view text) const {
     } else if (step.kind == Step::kReplace) {
       current = absl::StrReplaceAll(current, {{step.from, step.to}});
     } else if (!IsAscii(current)) {  // ASCII is unchanged by every form
-      std::string normal;
-      icu::StringByteSink<std::string> sink(&normal);
-      UErrorCode error = U_ZERO_ERROR;
-      IcuNormalizer(step.kind, Step::kNfc, Step::kNfd, Step::kNfkc)
-          ->normalizeUTF8(0,
-                          icu::StringPiece(current.data(), static_cast<int32_t>(
-                                                               current.size())),
-                          sink, nullptr, error);
-      FORETOKEN_CHECK(U_SUCCESS(error));
-      current = std::move(normal);
+      current = ToForm(step.form, current);
     }
   }
   return current;

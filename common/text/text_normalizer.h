@@ -25,8 +25,9 @@ class TextNormalizer {
 
  private:
   struct Step {
-    enum Kind { kPrepend, kReplace, kNfc, kNfd, kNfkc, kNfkd };
-    Kind kind = kNfc;
+    enum Kind { kPrepend, kReplace, kForm };
+    Kind kind = kForm;
+    size_t form = 0;  // which normal form
     std::string from;
     std::string to;
   };

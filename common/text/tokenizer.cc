@@ -1,8 +1,8 @@
 #include "common/text/tokenizer.h"
 
-#include <sys/stat.h>
-
+#include <filesystem>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -22,14 +22,9 @@ namespace {
 // Large vocabularies take some 20 MB as tokenizer.json.
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{256} << 20;
 
-bool IsDirectory(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 bool IsFile(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadFile(
@@ -67,7 +62,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {
   if (IsGgufFile(path)) return LoadGgufTokenizer(path);
   // Another single file comes without settings; its defaults apply.
-  if (!IsDirectory(path)) return LoadFile(path, TokenizerConfig());
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    return LoadFile(path, TokenizerConfig());
+  }
   TokenizerConfig config;
   const std::string config_path = absl::StrCat(path, "/tokenizer_config.json");
   if (IsFile(config_path)) {

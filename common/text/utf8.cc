@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 
 namespace foretoken {
@@ -30,9 +31,8 @@ Lead ClassifyLead(uint8_t byte) {
 
 }  // namespace
 
-Utf8Step NextUtf8(absl::string_view text) {
+Utf8Step NextMultibyteUtf8(absl::string_view text) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  if (bytes[0] < 0x80) return {Utf8Step::kCharacter, 1, bytes[0]};
   const Lead lead = ClassifyLead(bytes[0]);
   if (lead.length == 0) return {Utf8Step::kMalformed, 1, 0};
   // A lead byte of a character of n bytes has n ones, a zero, and 7 - n bits.
@@ -82,6 +82,13 @@ void AppendUtf8(uint32_t code_point, std::string& out) {
 
 std::string SpaceSymbolsToSpaces(absl::string_view text) {
   return absl::StrReplaceAll(text, {{kSpaceSymbol, " "}});
+}
+
+absl::string_view UpToSpace(absl::string_view text) {
+  constexpr size_t kSymbolBytes = sizeof(kSpaceSymbol) - 1;
+  size_t end = 0;
+  while (absl::StartsWith(text.substr(end), kSpaceSymbol)) end += kSymbolBytes;
+  return text.substr(0, text.find(kSpaceSymbol, end));
 }
 
 }  // namespace foretoken

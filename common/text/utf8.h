@@ -30,11 +30,18 @@ struct Utf8Step {
   uint32_t code_point = 0;
 };
 
+// As NextUtf8, for a text that does not begin with ASCII.
+Utf8Step NextMultibyteUtf8(absl::string_view text);
+
 // Decodes the beginning of `text`, which must not be empty. Surrogates,
 // overlong forms and values above U+10FFFF are malformed. `length` of a
 // malformed step follows Unicode 15.0, section 3.9, "U+FFFD Substitution of
 // Maximal Subparts", and is at least 1.
-Utf8Step NextUtf8(absl::string_view text);
+inline Utf8Step NextUtf8(absl::string_view text) {
+  const uint8_t byte = static_cast<uint8_t>(text[0]);
+  if (byte < 0x80) return {Utf8Step::kCharacter, 1, byte};
+  return NextMultibyteUtf8(text);
+}
 
 // Length in bytes of the longest valid UTF-8 prefix of `text`.
 size_t ValidUtf8Prefix(absl::string_view text);
@@ -47,6 +54,11 @@ void AppendUtf8(uint32_t code_point, std::string& out);
 
 // Replaces every kSpaceSymbol with a space.
 std::string SpaceSymbolsToSpaces(absl::string_view text);
+
+// The beginning of `text` up to the first space symbol that follows another
+// character; the whole text if there is none. Where no token crosses such a
+// border, cutting there does not change how a text is encoded.
+absl::string_view UpToSpace(absl::string_view text);
 
 }  // namespace foretoken
 

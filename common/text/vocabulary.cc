@@ -1,15 +1,16 @@
 #include "common/text/vocabulary.h"
 
 #include "absl/strings/match.h"
+#include "common/base/bytes.h"
 #include "common/base/check.h"
 
 namespace foretoken {
 namespace {
 
 void UpdateWithInteger(Sha256& hash, uint64_t value) {
-  uint8_t bytes[8];  // little-endian on every machine
-  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
-  hash.Update(absl::MakeConstSpan(bytes));
+  std::string bytes;
+  AppendLittleEndian(value, bytes);
+  hash.Update(bytes);
 }
 
 }  // namespace

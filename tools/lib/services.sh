@@ -31,21 +31,14 @@ python_library() {
 
 corpus() { printf '%s\n' "${FORETOKEN_CORPUS:-$(python_library)}"; }
 
-# Index of a service's port.
-place_of() {
-  case $1 in
-    orchestrator) echo 0 ;;
-    verifier) echo 1 ;;
-    draft-worker) echo 2 ;;
-    trie-drafter) echo 3 ;;
-    crest) echo 4 ;;
-  esac
-}
+# Index of each service's port.
+declare -A place=([orchestrator]=0 [verifier]=1 [draft-worker]=2
+  [trie-drafter]=3 [crest]=4)
 address_of() {
-  echo "127.0.0.1:$((${FORETOKEN_FIRST_PORT:-50050} + $(place_of "$1")))"
+  echo "127.0.0.1:$((${FORETOKEN_FIRST_PORT:-50050} + ${place[$1]}))"
 }
 metrics_port_of() {
-  echo $((${FORETOKEN_FIRST_METRICS_PORT:-9100} + $(place_of "$1")))
+  echo $((${FORETOKEN_FIRST_METRICS_PORT:-9100} + ${place[$1]}))
 }
 
 # Prints the pid of a running part, or nothing. The pid in its file counts only

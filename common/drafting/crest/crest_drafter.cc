@@ -5,10 +5,7 @@ namespace foretoken {
 void CrestDrafter::Draft(int max_nodes, DraftTree& tree) {
   const absl::StatusOr<int> n = source_->Lookup(tail_.tokens(), found_);
   status_ = n.status();
-  if (!n.ok()) {
-    ++failed_lookups_;
-    found_.Clear();
-  }
+  if (!n.ok()) found_.Clear();
   found_.FillDraft(max_nodes, tree);
 }
 

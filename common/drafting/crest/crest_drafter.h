@@ -31,15 +31,11 @@ class CrestDrafter final : public Drafter {
   absl::Status DraftStatus() const override { return status_; }
   size_t SharedBytes() const override { return source_->bytes(); }
 
-  // Failed look-ups; their rounds had no draft.
-  int64_t failed_lookups() const { return failed_lookups_; }
-
  private:
   const std::shared_ptr<CrestSource> source_;
   TokenTail tail_{kMaxCrestN};
   CrestTree found_;
   absl::Status status_;  // status of the last look-up
-  int64_t failed_lookups_ = 0;
 };
 
 }  // namespace foretoken

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -142,10 +143,8 @@ class MatchStore {
   }
 
   void BuildSlots() {
-    uint64_t slots = 16;
-    while (slots < 2 * entries_.size()) slots *= 2;
-    slots_.assign(slots, 0);
-    slot_mask_ = slots - 1;
+    slots_.assign(std::bit_ceil(std::max<size_t>(16, 2 * entries_.size())), 0);
+    slot_mask_ = slots_.size() - 1;
     for (size_t i = 0; i < entries_.size(); ++i) {
       const uint64_t hash = entries_[i].key.Hash();
       uint64_t slot = hash & slot_mask_;

@@ -12,7 +12,7 @@
 namespace foretoken::trie_drafter {
 namespace {
 
-// A value that breaks the connection twice will do so again.
+// A job that breaks the connection twice is assumed to do so again.
 constexpr int kMaxAttempts = 2;
 
 // KEYS: list. ARGV: record, last index kept, seconds to live.
@@ -57,16 +57,6 @@ void RedisWarmStore::Load(const ScopeKey& key, Loaded done) {
   loads_.push_back({key, std::move(done)});
 }
 
-void RedisWarmStore::SaveOutput(const ScopeKey& key,
-                                std::vector<TokenId> output) {
-  Save(key, RecordKind::kOutput, {std::move(output)});
-}
-
-void RedisWarmStore::SavePhrases(const ScopeKey& key,
-                                 std::vector<Phrase> phrases) {
-  Save(key, RecordKind::kPhrases, phrases);
-}
-
 void RedisWarmStore::Save(const ScopeKey& key, RecordKind kind,
                           const std::vector<std::vector<TokenId>>& sequences) {
   const auto full = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -79,7 +69,7 @@ void RedisWarmStore::Save(const ScopeKey& key, RecordKind kind,
       return;
     }
   }
-  // As it will be stored: what waits is bounded in bytes, too.
+  // Queued in encoded form, which bounds the queue in bytes too.
   WriteJob job = {ListOf(key, kind), EncodeRecord(key, kind, sequences)};
   absl::MutexLock lock(&mu_);
   if (full()) {
@@ -132,15 +122,9 @@ void RedisWarmStore::Main() {
 
 void RedisWarmStore::Connect() {
   auto client = RedisClient::Connect(address_, options_.client);
-  const absl::Time now = absl::Now();
-  if (!client.ok()) {
-    next_attempt_ = now + pause_;
-    pause_ = std::min(pause_ * 2, options_.max_pause);
-    SetUp(false, client.status());
-    return;
-  }
+  if (!client.ok()) return Disconnect(client.status());
   client_ = *std::move(client);
-  last_use_ = now;
+  last_use_ = absl::Now();
   SetUp(true, absl::OkStatus());
 }
 
@@ -221,12 +205,16 @@ void RedisWarmStore::Failed(const absl::Status& status) {
       FORETOKEN_LOG(kWarning, "warm start: ", status.ToString());
     }
     told_refusal_ = true;
-    return;
+  } else {
+    Disconnect(status);
   }
+}
+
+void RedisWarmStore::Disconnect(const absl::Status& reason) {
   client_.reset();
   next_attempt_ = absl::Now() + pause_;
   pause_ = std::min(pause_ * 2, options_.max_pause);
-  SetUp(false, status);
+  SetUp(false, reason);
 }
 
 void RedisWarmStore::SetUp(bool up, const absl::Status& reason) {
@@ -238,7 +226,7 @@ void RedisWarmStore::SetUp(bool up, const absl::Status& reason) {
     FORETOKEN_LOG(kInfo, "warm start: Redis ", address_.ToString(), " is up");
   } else {
     FORETOKEN_LOG(kWarning, "warm start: Redis ", address_.ToString(),
-                  " is not to be had (", reason.ToString(),
+                  " is unavailable (", reason.ToString(),
                   "): going on without it");
   }
 }

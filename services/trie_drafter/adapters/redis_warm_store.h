@@ -5,10 +5,9 @@
 // each write cuts the list to max_records and sets its expiry, in one step (a
 // script). Records are checked on reading (warm_record.h).
 //
-// Redis absent, hung or answering garbage: nothing waits for it but the thread,
-// which tries again after a growing pause. What does not fit the queue in the
-// meantime is dropped and counted.
-// Thread-safe.
+// If Redis is absent, hangs or answers garbage, only the thread waits; it
+// retries with back-off. Jobs that do not fit the queue in the meantime are
+// dropped and counted. Thread-safe.
 #ifndef FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_REDIS_WARM_STORE_H_
 #define FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_REDIS_WARM_STORE_H_
 
@@ -43,15 +42,15 @@ struct RedisStoreOptions {
   int32_t vocab_size = std::numeric_limits<int32_t>::max();
 };
 
-// What becomes of loads and writes.
+// Outcomes of loads and writes.
 enum class WarmEvent {
-  kLoaded,         // a scope that had something
-  kEmpty,          // one that had nothing
-  kLoadFailed,     // given up
-  kRecordRefused,  // a stored record that failed its check
-  kWritten,        // a record
-  kWriteFailed,    // one that Redis did not take
-  kDropped,        // a load or a record that did not fit the queue
+  kLoaded,         // a scope with stored data
+  kEmpty,          // a scope without
+  kLoadFailed,     // a load was given up
+  kRecordRefused,  // a stored record failed validation
+  kWritten,        // a record was written
+  kWriteFailed,    // Redis did not take a record
+  kDropped,        // a load or a record did not fit the queue
 };
 
 // Thread-safe, and quick.
@@ -64,16 +63,15 @@ class WarmStoreObserver {
 
 class RedisWarmStore final : public WarmStore {
  public:
-  // Returns at once; connecting is the thread's business. The observer must
-  // outlive the store.
+  // Returns at once; the thread connects. The observer must outlive the store.
   RedisWarmStore(RedisAddress address, const RedisStoreOptions& options,
                  WarmStoreObserver& observer);
-  // Writes what waits if Redis takes it within flush_timeout.
+  // Writes the queued records, for at most flush_timeout.
   ~RedisWarmStore() override;
 
   void Load(const ScopeKey& key, Loaded done) override;
-  void SaveOutput(const ScopeKey& key, std::vector<TokenId> output) override;
-  void SavePhrases(const ScopeKey& key, std::vector<Phrase> phrases) override;
+  void Save(const ScopeKey& key, RecordKind kind,
+            const std::vector<std::vector<TokenId>>& sequences) override;
 
  private:
   struct LoadJob {
@@ -86,10 +84,8 @@ class RedisWarmStore final : public WarmStore {
     std::string record;
   };
 
-  void Save(const ScopeKey& key, RecordKind kind,
-            const std::vector<std::vector<TokenId>>& sequences);
   void Main();
-  // What to do next: false where the thread is to end.
+  // Takes the next job, if any; false to end the thread.
   bool Next(std::optional<LoadJob>& load, std::optional<WriteJob>& write)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Connect();
@@ -99,16 +95,17 @@ class RedisWarmStore final : public WarmStore {
   absl::StatusOr<StoredScope> Read(const ScopeKey& key);
   absl::StatusOr<std::vector<std::vector<TokenId>>> ReadList(
       const ScopeKey& key, RecordKind kind);
-  // Of a command that failed: gives the connection up unless Redis merely
-  // refused.
+  // Handles a failed command: disconnects unless Redis merely refused it.
   void Failed(const absl::Status& status);
+  // Drops the connection until the next attempt.
+  void Disconnect(const absl::Status& reason);
   void SetUp(bool up, const absl::Status& reason);
 
   const RedisAddress address_;
   const RedisStoreOptions options_;
   WarmStoreObserver& observer_;
 
-  // Of the thread.
+  // Owned by the thread.
   std::unique_ptr<RedisClient> client_;
   absl::Duration pause_;
   absl::Time next_attempt_ = absl::InfinitePast();

@@ -14,7 +14,7 @@
 namespace foretoken::trie_drafter {
 namespace {
 
-// Phrases of one session that wait to be stored together.
+// A session stores its phrases in lots of this many.
 constexpr size_t kPhrasesPerSave = 256;
 
 // The cache scope that a request shares with others.
@@ -38,8 +38,8 @@ std::unique_ptr<Drafter> MakeAuto(const TrieOptions& options,
 
 class TrieSessions::Session final : public DraftSession {
  public:
-  // `drafter` is null where nothing is to be drafted, `scope` where nothing is
-  // shared.
+  // `drafter` is null if the session drafts nothing; `scope` is unset if it
+  // shares nothing.
   Session(TrieSessions& owner, std::unique_ptr<Drafter> drafter,
           std::optional<SharedScope> scope, bool keeps_output,
           const DraftOpen& open, std::shared_ptr<DraftListener> listener)
@@ -49,8 +49,8 @@ class TrieSessions::Session final : public DraftSession {
         keeps_output_(keeps_output),
         listener_(std::move(listener)),
         length_(static_cast<int64_t>(open.tokens.size())) {
-    // On a replay the output so far counts as prompt: the session before this
-    // one has put it into the history.
+    // On a replay the output so far counts as prompt: the previous session has
+    // added it to the history.
     if (drafter_ != nullptr) drafter_->StartRequest(open.tokens);
     UpdateBytes();
   }
@@ -59,7 +59,8 @@ class TrieSessions::Session final : public DraftSession {
     if (drafter_ != nullptr) drafter_->EndRequest();
     if (scope_.has_value()) {
       if (owner_.store_ != nullptr && !output_.empty()) {
-        owner_.store_->SaveOutput(scope_->key, std::move(output_));
+        owner_.store_->Save(scope_->key, RecordKind::kOutput,
+                            {std::move(output_)});
       }
       SavePhrases();
       owner_.ScopeGrown(scope_->key);
@@ -123,9 +124,9 @@ class TrieSessions::Session final : public DraftSession {
 
   void SavePhrases() {
     if (owner_.store_ != nullptr && !phrases_.empty()) {
-      owner_.store_->SavePhrases(scope_->key, std::move(phrases_));
+      owner_.store_->Save(scope_->key, RecordKind::kPhrases, phrases_);
     }
-    phrases_ = {};
+    phrases_.clear();
   }
 
   void UpdateBytes() {
@@ -252,7 +253,7 @@ std::shared_ptr<ScopeMemory> TrieSessions::FindScope(const ScopeKey& key) {
                      memory = std::weak_ptr<ScopeMemory>(found.memory)](
                         StoredScope stored) {
     const std::shared_ptr<ScopeMemory> scope = memory.lock();
-    if (scope == nullptr) return;  // has left the table meanwhile
+    if (scope == nullptr) return;  // evicted meanwhile
     scope->MergeStored(stored);
     scopes->Grown(key);
     observer->OnScopes(scopes->totals());

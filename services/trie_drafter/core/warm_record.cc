@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bytes.h"
 
 namespace foretoken::trie_drafter {
 namespace {
@@ -13,18 +14,12 @@ constexpr uint8_t kVersion = 1;
 constexpr size_t kHeaderBytes = 12;
 constexpr size_t kChecksumBytes = 16;
 
-void Put32(uint32_t value, std::string& out) {
-  for (int shift = 0; shift < 32; shift += 8) {
-    out.push_back(static_cast<char>(value >> shift));
-  }
+void Put32(size_t value, std::string& out) {
+  AppendLittleEndian(static_cast<uint32_t>(value), out);
 }
 
 uint32_t Get32(absl::string_view bytes) {
-  uint32_t value = 0;
-  for (int i = 0; i < 4; ++i) {
-    value |= uint32_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
-  }
-  return value;
+  return static_cast<uint32_t>(FromLittleEndian(AsBytes(bytes.substr(0, 4))));
 }
 
 std::string Checksum(const ScopeKey& key, absl::string_view body) {
@@ -64,13 +59,13 @@ std::string EncodeRecord(const ScopeKey& key, RecordKind kind,
   record.push_back(static_cast<char>(kVersion));
   record.push_back(static_cast<char>(kind));
   record.append(2, '\0');
-  Put32(static_cast<uint32_t>(sequences.size() - first), record);
+  Put32(sequences.size() - first, record);
   for (size_t i = first; i < sequences.size(); ++i) {
     const bool cut = i == first && kind == RecordKind::kOutput;
     const size_t from = cut ? over : 0;
-    Put32(static_cast<uint32_t>(sequences[i].size() - from), record);
+    Put32(sequences[i].size() - from, record);
     for (size_t at = from; at < sequences[i].size(); ++at) {
-      Put32(static_cast<uint32_t>(sequences[i][at]), record);
+      AppendLittleEndian(sequences[i][at], record);
     }
   }
   return record + Checksum(key, record);

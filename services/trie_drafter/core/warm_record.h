@@ -1,5 +1,5 @@
-// Records of a warm start: outputs and phrases as bytes that nobody has to
-// trust.
+// Records of a warm start: outputs and phrases as bytes, validated when they
+// are decoded.
 //
 //   "FTWR" | version u8 | kind u8 | reserved u16 | count u32
 //   | count x (tokens u32, token i32 ...) | first 16 bytes of SHA-256 of the
@@ -21,8 +21,6 @@
 #include "services/trie_drafter/core/warm_store.h"
 
 namespace foretoken::trie_drafter {
-
-enum class RecordKind : uint8_t { kOutput = 1, kPhrases = 2 };
 
 // Tokens of one record: the last ones of an output, the newest phrases.
 inline constexpr size_t kMaxRecordTokens = size_t{1} << 13;

@@ -1,10 +1,11 @@
-// WarmStore: what of a scope outlives the process, as the core sees it.
+// WarmStore: the part of a scope's memory that outlives the process.
 //
-// Everything here is a hint: what cannot be stored or loaded is dropped and
-// counted, and nobody waits for it.
+// Stored data are hints: what cannot be stored or loaded is dropped and
+// counted, and no request waits for it.
 #ifndef FORETOKEN_SERVICES_TRIE_DRAFTER_CORE_WARM_STORE_H_
 #define FORETOKEN_SERVICES_TRIE_DRAFTER_CORE_WARM_STORE_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@
 
 namespace foretoken::trie_drafter {
 
-// Names a scope of one tokenizer: a hash, so that stores hold no scope's name.
+// Identifies a scope of one tokenizer by a hash, so that stores do not learn
+// the scope's name.
 struct ScopeKey {
   Sha256Digest digest;
 
@@ -30,26 +32,29 @@ struct ScopeKey {
   }
 };
 
-// What was stored of one scope, oldest first.
+// Values as in stored records.
+enum class RecordKind : uint8_t { kOutput = 1, kPhrases = 2 };
+
+// Stored outputs and phrases of one scope, oldest first.
 struct StoredScope {
   std::vector<std::vector<TokenId>> outputs;
   std::vector<Phrase> phrases;
 };
 
-// Thread-safe; no method waits for anything outside the process.
+// Thread-safe; no method blocks on anything outside the process.
 class WarmStore {
  public:
   virtual ~WarmStore() = default;
 
-  // `done` is called once, on a thread of the store, with what was found;
-  // never where the request could not be taken or answered.
+  // Calls `done` once, on a thread of the store, with what was found; never if
+  // the load was dropped or failed.
   using Loaded = std::function<void(StoredScope)>;
   virtual void Load(const ScopeKey& key, Loaded done) = 0;
 
-  // Written behind; dropped where the store has too much to do.
-  virtual void SaveOutput(const ScopeKey& key, std::vector<TokenId> output) = 0;
-  virtual void SavePhrases(const ScopeKey& key,
-                           std::vector<Phrase> phrases) = 0;
+  // Adds an output, or phrases, oldest first. Written in the background;
+  // dropped if the store's queue is full.
+  virtual void Save(const ScopeKey& key, RecordKind kind,
+                    const std::vector<std::vector<TokenId>>& sequences) = 0;
 };
 
 }  // namespace foretoken::trie_drafter

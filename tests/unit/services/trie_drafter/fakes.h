@@ -18,13 +18,16 @@ class FakeStore final : public WarmStore {
     absl::MutexLock lock(&mu_);
     loads_.emplace_back(key, std::move(done));
   }
-  void SaveOutput(const ScopeKey& key, std::vector<TokenId> output) override {
+  void Save(const ScopeKey& key, RecordKind kind,
+            const std::vector<std::vector<TokenId>>& sequences) override {
     absl::MutexLock lock(&mu_);
-    outputs_.emplace_back(key, std::move(output));
-  }
-  void SavePhrases(const ScopeKey& key, std::vector<Phrase> phrases) override {
-    absl::MutexLock lock(&mu_);
-    phrases_.emplace_back(key, std::move(phrases));
+    if (kind == RecordKind::kPhrases) {
+      phrases_.emplace_back(key, sequences);
+      return;
+    }
+    for (const std::vector<TokenId>& output : sequences) {
+      outputs_.emplace_back(key, output);
+    }
   }
 
   // Answers every load so far with `stored`; how many there were.
