@@ -18,10 +18,25 @@ struct Spec {
   const char* name;
   Kind kind;
   const char* help;
-  const char* label = nullptr;           // of a closed set of values
+  const char* label = nullptr;
   absl::Span<const double> bounds = {};  // histograms: upper bounds, ascending
-  const char* second_label = nullptr;    // counters: beside the first
+  const char* second_label = nullptr;
 };
+
+// `label`, if any, has a closed set of values; so has `second_label`.
+constexpr Spec Counter(const char* name, const char* help,
+                       const char* label = nullptr,
+                       const char* second_label = nullptr) {
+  return {name, Kind::kCounter, help, label, {}, second_label};
+}
+constexpr Spec Gauge(const char* name, const char* help,
+                     const char* label = nullptr) {
+  return {name, Kind::kGauge, help, label};
+}
+constexpr Spec Histogram(const char* name, absl::Span<const double> bounds,
+                         const char* help, const char* label = nullptr) {
+  return {name, Kind::kHistogram, help, label, bounds};
+}
 
 // Bounds. Latencies reach from an in-process round to a long generation.
 inline constexpr double kLatencyBounds[] = {
@@ -39,247 +54,230 @@ inline constexpr double kNodeBounds[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
 inline constexpr int kMaxPositions = 16;
 
 // Served requests and RPCs.
-inline constexpr Spec kRequests = {
-    "foretoken_requests_total", Kind::kCounter,
-    "Requests ended, by status code (OK, CANCELLED, ...)", "code"};
-inline constexpr Spec kRequestsRunning = {
-    "foretoken_requests_running", Kind::kGauge, "Generate calls in progress"};
-inline constexpr Spec kPromptTokens = {"foretoken_prompt_tokens_total",
-                                       Kind::kCounter,
-                                       "Prompt tokens of admitted requests"};
-inline constexpr Spec kGenerationTokens = {"foretoken_generation_tokens_total",
-                                           Kind::kCounter,
-                                           "Tokens generated and kept"};
-inline constexpr Spec kTimeToFirstToken = {
-    "foretoken_time_to_first_token_seconds", Kind::kHistogram,
-    "From the call to the first token", nullptr, kLatencyBounds};
-inline constexpr Spec kInterTokenLatency = {
-    "foretoken_inter_token_latency_seconds", Kind::kHistogram,
-    "Time of a round over the tokens that it gave", nullptr, kLatencyBounds};
-inline constexpr Spec kRequestLatency = {
-    "foretoken_e2e_request_latency_seconds", Kind::kHistogram,
-    "From the call to its end, served requests", nullptr, kLatencyBounds};
+inline constexpr Spec kRequests =
+    Counter("foretoken_requests_total",
+            "Requests ended, by status code (OK, CANCELLED, ...)", "code");
+inline constexpr Spec kRequestsRunning =
+    Gauge("foretoken_requests_running", "Generate calls in progress");
+inline constexpr Spec kPromptTokens = Counter(
+    "foretoken_prompt_tokens_total", "Prompt tokens of admitted requests");
+inline constexpr Spec kGenerationTokens =
+    Counter("foretoken_generation_tokens_total", "Tokens generated and kept");
+inline constexpr Spec kTimeToFirstToken =
+    Histogram("foretoken_time_to_first_token_seconds", kLatencyBounds,
+              "From the call to the first token");
+inline constexpr Spec kInterTokenLatency =
+    Histogram("foretoken_inter_token_latency_seconds", kLatencyBounds,
+              "Time of a round over the tokens that it gave");
+inline constexpr Spec kRequestLatency =
+    Histogram("foretoken_e2e_request_latency_seconds", kLatencyBounds,
+              "From the call to its end, served requests");
 
 // Speculation, counted where rounds are driven.
-inline constexpr Spec kRounds = {"foretoken_rounds_total", Kind::kCounter,
-                                 "Verification rounds, also without drafts"};
-inline constexpr Spec kNumDrafts = {"foretoken_spec_decode_num_drafts_total",
-                                    Kind::kCounter,
-                                    "Rounds that verified a draft"};
-inline constexpr Spec kNumDraftTokens = {
-    "foretoken_spec_decode_num_draft_tokens_total", Kind::kCounter,
-    "Draft tokens verified"};
-inline constexpr Spec kNumAcceptedTokens = {
-    "foretoken_spec_decode_num_accepted_tokens_total", Kind::kCounter,
-    "Draft tokens accepted"};
-inline constexpr Spec kNumAcceptedPerPosition = {
-    "foretoken_spec_decode_num_accepted_tokens_per_pos_total", Kind::kCounter,
-    "Draft tokens accepted, by depth below the last committed token",
-    "position"};
-inline constexpr Spec kDraftedByDrafter = {
-    "foretoken_drafted_tokens_total", Kind::kCounter,
-    "Draft tokens verified, by every drafter that proposed them", "drafter"};
-inline constexpr Spec kAcceptedByDrafter = {
-    "foretoken_accepted_tokens_total", Kind::kCounter,
-    "Draft tokens accepted, by the drafter they are credited to", "drafter"};
-inline constexpr Spec kDegradedRounds = {
-    "foretoken_degraded_rounds_total",
-    Kind::kCounter,
-    "Rounds that went on without a draft that was wanted: late, refused, "
-    "broken, breaker_open",
-    "drafter",
-    {},
-    "reason"};
-inline constexpr Spec kDraftLatency = {
-    "foretoken_draft_latency_seconds", Kind::kHistogram,
-    "From an ask to the draft, answers in time alone", "drafter",
-    kLatencyBounds};
-inline constexpr Spec kBreakerState = {
-    "foretoken_breaker_state", Kind::kGauge,
+inline constexpr Spec kRounds = Counter(
+    "foretoken_rounds_total", "Verification rounds, also without drafts");
+inline constexpr Spec kNumDrafts = Counter(
+    "foretoken_spec_decode_num_drafts_total", "Rounds that verified a draft");
+inline constexpr Spec kNumDraftTokens = Counter(
+    "foretoken_spec_decode_num_draft_tokens_total", "Draft tokens verified");
+inline constexpr Spec kNumAcceptedTokens = Counter(
+    "foretoken_spec_decode_num_accepted_tokens_total", "Draft tokens accepted");
+inline constexpr Spec kNumAcceptedPerPosition =
+    Counter("foretoken_spec_decode_num_accepted_tokens_per_pos_total",
+            "Draft tokens accepted, by depth below the last committed token",
+            "position");
+inline constexpr Spec kDraftedByDrafter = Counter(
+    "foretoken_drafted_tokens_total",
+    "Draft tokens verified, by every drafter that proposed them", "drafter");
+inline constexpr Spec kAcceptedByDrafter = Counter(
+    "foretoken_accepted_tokens_total",
+    "Draft tokens accepted, by the drafter they are credited to", "drafter");
+inline constexpr Spec kDegradedRounds =
+    Counter("foretoken_degraded_rounds_total",
+            "Rounds that went on without a draft that was wanted: late, "
+            "refused, broken, breaker_open",
+            "drafter", "reason");
+inline constexpr Spec kDraftLatency =
+    Histogram("foretoken_draft_latency_seconds", kLatencyBounds,
+              "From an ask to the draft, answers in time alone", "drafter");
+inline constexpr Spec kBreakerState = Gauge(
+    "foretoken_breaker_state",
     "Circuit breaker of a drafting service: 0 closed, 1 half-open, 2 open",
-    "service"};
-inline constexpr Spec kPhaseLatency = {
-    "foretoken_phase_latency_seconds", Kind::kHistogram,
-    "Time of a round's phase: draft, verify", "phase", kLatencyBounds};
-inline constexpr Spec kTreeNodes = {"foretoken_tree_nodes", Kind::kHistogram,
-                                    "Draft nodes of a round's tree", nullptr,
-                                    kNodeBounds};
-inline constexpr Spec kFailovers = {
-    "foretoken_verifier_failovers_total", Kind::kCounter,
-    "Sessions replayed on a verifier after theirs was lost"};
+    "service");
+inline constexpr Spec kPhaseLatency =
+    Histogram("foretoken_phase_latency_seconds", kLatencyBounds,
+              "Time of a round's phase: draft, verify", "phase");
+inline constexpr Spec kTreeNodes = Histogram(
+    "foretoken_tree_nodes", kNodeBounds, "Draft nodes of a round's tree");
+inline constexpr Spec kFailovers =
+    Counter("foretoken_verifier_failovers_total",
+            "Sessions replayed on a verifier after theirs was lost");
 
 // The engine.
-inline constexpr Spec kSessions = {"foretoken_sessions", Kind::kGauge,
-                                   "Sessions open, waiting ones included"};
-inline constexpr Spec kStreams = {"foretoken_streams", Kind::kGauge,
-                                  "Verify streams open"};
-inline constexpr Spec kEngineQueue = {"foretoken_engine_queue_length",
-                                      Kind::kGauge,
-                                      "Messages waiting for the engine thread"};
-inline constexpr Spec kSessionsFailed = {
-    "foretoken_sessions_failed_total", Kind::kCounter,
-    "Sessions that ended with an error, by status code", "code"};
-inline constexpr Spec kKvPagesTotal = {"foretoken_kv_pages", Kind::kGauge,
-                                       "KV cache pages in all"};
-inline constexpr Spec kKvPagesFree = {
-    "foretoken_kv_pages_free", Kind::kGauge,
-    "KV cache pages that are unused or evictable at once"};
-inline constexpr Spec kKvPagesCached = {
-    "foretoken_kv_pages_cached", Kind::kGauge,
-    "Free KV cache pages that are kept for prefix reuse"};
-inline constexpr Spec kPasses = {"foretoken_passes_total", Kind::kCounter,
-                                 "Forward passes"};
-inline constexpr Spec kPassLatency = {
-    "foretoken_pass_latency_seconds", Kind::kHistogram,
-    "Time of a forward pass, commit included", nullptr, kLatencyBounds};
-inline constexpr Spec kPassRows = {"foretoken_pass_rows", Kind::kHistogram,
-                                   "Rows of a pass, all sessions together",
-                                   nullptr, kRowBounds};
-inline constexpr Spec kPrefixReused = {
-    "foretoken_prefix_reused_tokens_total", Kind::kCounter,
-    "Prompt tokens taken from the prefix cache"};
-inline constexpr Spec kPreemptions = {"foretoken_preemptions_total",
-                                      Kind::kCounter,
-                                      "Sessions preempted for KV pages"};
-inline constexpr Spec kReplays = {"foretoken_replays_total", Kind::kCounter,
-                                  "Preempted sessions that were replayed"};
+inline constexpr Spec kSessions =
+    Gauge("foretoken_sessions", "Sessions open, waiting ones included");
+inline constexpr Spec kStreams =
+    Gauge("foretoken_streams", "Verify streams open");
+inline constexpr Spec kEngineQueue = Gauge(
+    "foretoken_engine_queue_length", "Messages waiting for the engine thread");
+inline constexpr Spec kSessionsFailed =
+    Counter("foretoken_sessions_failed_total",
+            "Sessions that ended with an error, by status code", "code");
+inline constexpr Spec kKvPagesTotal =
+    Gauge("foretoken_kv_pages", "KV cache pages in all");
+inline constexpr Spec kKvPagesFree =
+    Gauge("foretoken_kv_pages_free",
+          "KV cache pages that are unused or evictable at once");
+inline constexpr Spec kKvPagesCached =
+    Gauge("foretoken_kv_pages_cached",
+          "Free KV cache pages that are kept for prefix reuse");
+inline constexpr Spec kPasses =
+    Counter("foretoken_passes_total", "Forward passes");
+inline constexpr Spec kPassLatency =
+    Histogram("foretoken_pass_latency_seconds", kLatencyBounds,
+              "Time of a forward pass, commit included");
+inline constexpr Spec kPassRows = Histogram(
+    "foretoken_pass_rows", kRowBounds, "Rows of a pass, all sessions together");
+inline constexpr Spec kPrefixReused =
+    Counter("foretoken_prefix_reused_tokens_total",
+            "Prompt tokens taken from the prefix cache");
+inline constexpr Spec kPreemptions =
+    Counter("foretoken_preemptions_total", "Sessions preempted for KV pages");
+inline constexpr Spec kReplays =
+    Counter("foretoken_replays_total", "Preempted sessions that were replayed");
 
 // Datastores. The label `datastore` holds names of the configuration.
-inline constexpr Spec kCrestStreams = {"foretoken_crest_streams", Kind::kGauge,
-                                       "Lookup streams open"};
-inline constexpr Spec kCrestLookups = {
-    "foretoken_crest_lookups_total", Kind::kCounter,
-    "Look-ups, by length of the n-gram found (hit_1, hit_2, ...), miss or "
-    "error",
-    "result"};
-inline constexpr Spec kCrestLookupLatency = {
-    "foretoken_crest_lookup_latency_seconds", Kind::kHistogram,
+inline constexpr Spec kCrestStreams =
+    Gauge("foretoken_crest_streams", "Lookup streams open");
+inline constexpr Spec kCrestLookups =
+    Counter("foretoken_crest_lookups_total",
+            "Look-ups, by length of the n-gram found (hit_1, hit_2, ...), miss "
+            "or error",
+            "result");
+inline constexpr Spec kCrestLookupLatency = Histogram(
+    "foretoken_crest_lookup_latency_seconds", kLookupBounds,
     "From a request to its answer, by where it was looked up: memory, postgres",
-    "path", kLookupBounds};
-inline constexpr Spec kCrestCacheLookups = {
-    "foretoken_crest_cache_lookups_total", Kind::kCounter,
+    "path");
+inline constexpr Spec kCrestCacheLookups = Counter(
+    "foretoken_crest_cache_lookups_total",
     "Look-ups through PostgreSQL that the cache answered (hit) or not (miss)",
-    "result"};
-inline constexpr Spec kCrestVersion = {
-    "foretoken_crest_version", Kind::kGauge,
-    "Number of the version that serves, 0 for none", "datastore"};
-inline constexpr Spec kCrestReady = {
-    "foretoken_crest_datastore_ready", Kind::kGauge,
-    "1 while the datastore can answer look-ups", "datastore"};
-inline constexpr Spec kCrestSwitches = {
-    "foretoken_crest_switches_total", Kind::kCounter,
-    "Versions that began to serve", "datastore"};
-inline constexpr Spec kCrestFailedLoads = {
-    "foretoken_crest_failed_loads_total", Kind::kCounter,
-    "Versions that could not be loaded, every attempt counted", "datastore"};
-inline constexpr Spec kCrestIngests = {
-    "foretoken_crest_ingests_total", Kind::kCounter,
-    "Ingest calls ended, by status code", "code"};
+    "result");
+inline constexpr Spec kCrestVersion =
+    Gauge("foretoken_crest_version",
+          "Number of the version that serves, 0 for none", "datastore");
+inline constexpr Spec kCrestReady =
+    Gauge("foretoken_crest_datastore_ready",
+          "1 while the datastore can answer look-ups", "datastore");
+inline constexpr Spec kCrestSwitches =
+    Counter("foretoken_crest_switches_total", "Versions that began to serve",
+            "datastore");
+inline constexpr Spec kCrestFailedLoads = Counter(
+    "foretoken_crest_failed_loads_total",
+    "Versions that could not be loaded, every attempt counted", "datastore");
+inline constexpr Spec kCrestIngests =
+    Counter("foretoken_crest_ingests_total",
+            "Ingest calls ended, by status code", "code");
 
 // The trie drafter.
-inline constexpr Spec kTrieStreams = {"foretoken_trie_streams", Kind::kGauge,
-                                      "Draft streams open"};
-inline constexpr Spec kTrieSessions = {"foretoken_trie_sessions", Kind::kGauge,
-                                       "Drafting sessions open"};
-inline constexpr Spec kTrieSessionBytes = {"foretoken_trie_session_bytes",
-                                           Kind::kGauge,
-                                           "Memory of the sessions' own tries"};
-inline constexpr Spec kTrieSessionsFailed = {
-    "foretoken_trie_sessions_failed_total", Kind::kCounter,
-    "Draft streams that ended with an error, by status code", "code"};
-inline constexpr Spec kTrieRounds = {"foretoken_trie_rounds_total",
-                                     Kind::kCounter, "Rounds answered"};
-inline constexpr Spec kTrieNodes = {"foretoken_trie_draft_nodes_total",
-                                    Kind::kCounter, "Nodes drafted"};
-inline constexpr Spec kTrieDraftLatency = {
-    "foretoken_trie_draft_latency_seconds", Kind::kHistogram,
-    "Time of a round's commit and draft, without its way", nullptr,
-    kLookupBounds};
-inline constexpr Spec kTrieScopes = {"foretoken_trie_scopes", Kind::kGauge,
-                                     "Cache scopes in memory"};
-inline constexpr Spec kTrieScopesEvicted = {
-    "foretoken_trie_scopes_evicted_total", Kind::kCounter,
-    "Cache scopes that had to make room"};
-inline constexpr Spec kTrieHistoryTokens = {
-    "foretoken_trie_history_tokens", Kind::kGauge,
-    "Tokens of earlier outputs held, all scopes together"};
-inline constexpr Spec kTriePoolPhrases = {
-    "foretoken_trie_pool_phrases", Kind::kGauge,
-    "Phrases in the shared pools, all scopes together"};
-inline constexpr Spec kTrieSharedBytes = {
-    "foretoken_trie_shared_bytes", Kind::kGauge,
-    "Memory of histories and pools, all scopes together"};
-inline constexpr Spec kTrieLookups = {
-    "foretoken_trie_scope_lookups_total", Kind::kCounter,
-    "Scopes asked for their history or pool, by whether they had any: "
-    "history_hit, history_miss, pool_hit, pool_miss",
-    "result"};
-inline constexpr Spec kWarmStart = {
-    "foretoken_warm_start_events_total", Kind::kCounter,
-    "What became of loads and writes of the warm start: loaded, empty, "
-    "load_failed, record_refused, written, write_failed, dropped",
-    "result"};
-inline constexpr Spec kRedisUp = {
-    "foretoken_redis_up", Kind::kGauge,
-    "1 while the warm start's Redis answers, 0 also without one"};
+inline constexpr Spec kTrieStreams =
+    Gauge("foretoken_trie_streams", "Draft streams open");
+inline constexpr Spec kTrieSessions =
+    Gauge("foretoken_trie_sessions", "Drafting sessions open");
+inline constexpr Spec kTrieSessionBytes =
+    Gauge("foretoken_trie_session_bytes", "Memory of the sessions' own tries");
+inline constexpr Spec kTrieSessionsFailed =
+    Counter("foretoken_trie_sessions_failed_total",
+            "Draft streams that ended with an error, by status code", "code");
+inline constexpr Spec kTrieRounds =
+    Counter("foretoken_trie_rounds_total", "Rounds answered");
+inline constexpr Spec kTrieNodes =
+    Counter("foretoken_trie_draft_nodes_total", "Nodes drafted");
+inline constexpr Spec kTrieDraftLatency =
+    Histogram("foretoken_trie_draft_latency_seconds", kLookupBounds,
+              "Time of a round's commit and draft, without its way");
+inline constexpr Spec kTrieScopes =
+    Gauge("foretoken_trie_scopes", "Cache scopes in memory");
+inline constexpr Spec kTrieScopesEvicted =
+    Counter("foretoken_trie_scopes_evicted_total",
+            "Cache scopes that had to make room");
+inline constexpr Spec kTrieHistoryTokens =
+    Gauge("foretoken_trie_history_tokens",
+          "Tokens of earlier outputs held, all scopes together");
+inline constexpr Spec kTriePoolPhrases =
+    Gauge("foretoken_trie_pool_phrases",
+          "Phrases in the shared pools, all scopes together");
+inline constexpr Spec kTrieSharedBytes =
+    Gauge("foretoken_trie_shared_bytes",
+          "Memory of histories and pools, all scopes together");
+inline constexpr Spec kTrieLookups =
+    Counter("foretoken_trie_scope_lookups_total",
+            "Scopes asked for their history or pool, by whether they had any: "
+            "history_hit, history_miss, pool_hit, pool_miss",
+            "result");
+inline constexpr Spec kWarmStart =
+    Counter("foretoken_warm_start_events_total",
+            "What became of loads and writes of the warm start: loaded, empty, "
+            "load_failed, record_refused, written, write_failed, dropped",
+            "result");
+inline constexpr Spec kRedisUp =
+    Gauge("foretoken_redis_up",
+          "1 while the warm start's Redis answers, 0 also without one");
 
 // The draft worker.
-inline constexpr Spec kDraftWorkerStreams = {
-    "foretoken_draft_worker_streams", Kind::kGauge, "Draft streams open"};
-inline constexpr Spec kDraftWorkerSessions = {
-    "foretoken_draft_worker_sessions", Kind::kGauge, "Drafting sessions open"};
-inline constexpr Spec kDraftWorkerSessionsFailed = {
-    "foretoken_draft_worker_sessions_failed_total", Kind::kCounter,
-    "Draft streams that ended with an error, by status code", "code"};
-inline constexpr Spec kDraftWorkerMuted = {
-    "foretoken_draft_worker_muted_sessions_total", Kind::kCounter,
-    "Sessions whose text the draft model cannot follow: drafts are empty"};
-inline constexpr Spec kDraftWorkerQueue = {
-    "foretoken_draft_worker_queue_length", Kind::kGauge,
-    "Calls waiting for the engine thread"};
-inline constexpr Spec kDraftWorkerPasses = {
-    "foretoken_draft_worker_passes_total", Kind::kCounter,
-    "Forward passes of the draft model"};
-inline constexpr Spec kDraftWorkerPassLatency = {
-    "foretoken_draft_worker_pass_latency_seconds", Kind::kHistogram,
-    "Time of a forward pass of the draft model", nullptr, kLatencyBounds};
-inline constexpr Spec kDraftWorkerPassRows = {
-    "foretoken_draft_worker_pass_rows", Kind::kHistogram,
-    "Rows of a pass, all sessions together", nullptr, kRowBounds};
-inline constexpr Spec kDraftWorkerTextRows = {
-    "foretoken_draft_worker_text_rows_total", Kind::kCounter,
-    "Rows that read committed text: prompts, and what no draft foresaw"};
-inline constexpr Spec kDraftWorkerKeptRows = {
-    "foretoken_draft_worker_kept_rows_total", Kind::kCounter,
-    "Accepted draft tokens whose KV was kept from their draft"};
-inline constexpr Spec kDraftWorkerPrefixReused = {
-    "foretoken_draft_worker_prefix_reused_tokens_total", Kind::kCounter,
-    "Prompt tokens taken from the prefix cache"};
-inline constexpr Spec kDraftWorkerPages = {
-    "foretoken_draft_worker_kv_pages", Kind::kGauge, "KV cache pages in all"};
-inline constexpr Spec kDraftWorkerPagesFree = {
-    "foretoken_draft_worker_kv_pages_free", Kind::kGauge,
-    "KV cache pages that are unused or evictable at once"};
-inline constexpr Spec kDraftWorkerDrafts = {
-    "foretoken_draft_worker_drafts_total", Kind::kCounter,
-    "Drafts answered that hold a token"};
-inline constexpr Spec kDraftWorkerDraftTokens = {
-    "foretoken_draft_worker_draft_tokens_total", Kind::kCounter,
-    "Nodes of the drafts answered"};
-inline constexpr Spec kDraftWorkerDraftLatency = {
-    "foretoken_draft_worker_draft_latency_seconds", Kind::kHistogram,
-    "From a round to its draft, inside the worker", nullptr, kLatencyBounds};
-inline constexpr Spec kDraftWorkerPoolPhrases = {
-    "foretoken_draft_worker_pool_phrases", Kind::kGauge,
-    "Phrases in the working pools of all sessions"};
-inline constexpr Spec kDraftWorkerPhrases = {
-    "foretoken_draft_worker_phrases_total", Kind::kCounter,
-    "Phrases of working pools: made by the lookahead branch, tried against "
-    "the draft model, inspired, refined",
-    "event"};
-inline constexpr Spec kDraftWorkerPhraseTokens = {
-    "foretoken_draft_worker_phrase_tokens_total", Kind::kCounter,
-    "Tokens of tried phrases that the draft model agreed with"};
+inline constexpr Spec kDraftWorkerStreams =
+    Gauge("foretoken_draft_worker_streams", "Draft streams open");
+inline constexpr Spec kDraftWorkerSessions =
+    Gauge("foretoken_draft_worker_sessions", "Drafting sessions open");
+inline constexpr Spec kDraftWorkerSessionsFailed =
+    Counter("foretoken_draft_worker_sessions_failed_total",
+            "Draft streams that ended with an error, by status code", "code");
+inline constexpr Spec kDraftWorkerMuted = Counter(
+    "foretoken_draft_worker_muted_sessions_total",
+    "Sessions whose text the draft model cannot follow: drafts are empty");
+inline constexpr Spec kDraftWorkerQueue =
+    Gauge("foretoken_draft_worker_queue_length",
+          "Calls waiting for the engine thread");
+inline constexpr Spec kDraftWorkerPasses = Counter(
+    "foretoken_draft_worker_passes_total", "Forward passes of the draft model");
+inline constexpr Spec kDraftWorkerPassLatency =
+    Histogram("foretoken_draft_worker_pass_latency_seconds", kLatencyBounds,
+              "Time of a forward pass of the draft model");
+inline constexpr Spec kDraftWorkerPassRows =
+    Histogram("foretoken_draft_worker_pass_rows", kRowBounds,
+              "Rows of a pass, all sessions together");
+inline constexpr Spec kDraftWorkerTextRows = Counter(
+    "foretoken_draft_worker_text_rows_total",
+    "Rows that read committed text: prompts, and what no draft foresaw");
+inline constexpr Spec kDraftWorkerKeptRows =
+    Counter("foretoken_draft_worker_kept_rows_total",
+            "Accepted draft tokens whose KV was kept from their draft");
+inline constexpr Spec kDraftWorkerPrefixReused =
+    Counter("foretoken_draft_worker_prefix_reused_tokens_total",
+            "Prompt tokens taken from the prefix cache");
+inline constexpr Spec kDraftWorkerPages =
+    Gauge("foretoken_draft_worker_kv_pages", "KV cache pages in all");
+inline constexpr Spec kDraftWorkerPagesFree =
+    Gauge("foretoken_draft_worker_kv_pages_free",
+          "KV cache pages that are unused or evictable at once");
+inline constexpr Spec kDraftWorkerDrafts = Counter(
+    "foretoken_draft_worker_drafts_total", "Drafts answered that hold a token");
+inline constexpr Spec kDraftWorkerDraftTokens =
+    Counter("foretoken_draft_worker_draft_tokens_total",
+            "Nodes of the drafts answered");
+inline constexpr Spec kDraftWorkerDraftLatency =
+    Histogram("foretoken_draft_worker_draft_latency_seconds", kLatencyBounds,
+              "From a round to its draft, inside the worker");
+inline constexpr Spec kDraftWorkerPoolPhrases =
+    Gauge("foretoken_draft_worker_pool_phrases",
+          "Phrases in the working pools of all sessions");
+inline constexpr Spec kDraftWorkerPhrases =
+    Counter("foretoken_draft_worker_phrases_total",
+            "Phrases of working pools: made by the lookahead branch, tried "
+            "against the draft model, inspired, refined",
+            "event");
+inline constexpr Spec kDraftWorkerPhraseTokens =
+    Counter("foretoken_draft_worker_phrase_tokens_total",
+            "Tokens of tried phrases that the draft model agreed with");
 
 // What each service exports: every Spec stands in exactly one list.
 inline constexpr const Spec* kOrchestratorMetrics[] = {

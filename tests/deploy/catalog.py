@@ -13,12 +13,13 @@ SERVICES = {
 }
 
 _SPEC = re.compile(
-    r"inline constexpr Spec (k\w+)\s*=\s*\{(.*?)\n?\};", re.DOTALL)
+    r"inline constexpr Spec (k\w+)\s*=\s*"
+    r"(Counter|Gauge|Histogram)\((.*?)\);", re.DOTALL)
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 def _arguments(body):
-    """The initializer's arguments, adjacent string literals joined."""
+    """The constructor's arguments, adjacent string literals joined."""
     arguments, depth, current = [], 0, ""
     for token in re.finditer(r'"(?:[^"\\]|\\.)*"|.', body, re.DOTALL):
         text = token.group(0)
@@ -41,12 +42,11 @@ def metrics():
     source = (ROOT / "common/metrics/catalog.h").read_text()
     found = {}
     for spec in _SPEC.finditer(source):
-        fields = _arguments(spec.group(2))
+        fields = _arguments(spec.group(3))
         text = lambda field: "".join(_STRING.findall(field))
-        labels = {text(fields[i]) for i in (3, 5)
-                  if i < len(fields) and _STRING.match(fields[i])}
-        kind = fields[1].replace("Kind::k", "").lower()
-        found[text(fields[0])] = (kind, labels)
+        first_label = 3 if spec.group(2) == "Histogram" else 2
+        labels = {text(field) for field in fields[first_label:]}
+        found[text(fields[0])] = (spec.group(2).lower(), labels)
         listed = len(re.findall(rf"&{spec.group(1)}\b", source))
         if listed != 1:
             raise SystemExit(f"{spec.group(1)} stands in {listed} lists of "
@@ -86,6 +86,8 @@ def flags(service):
     channel = (ROOT / "common/rpc/channel.cc").read_text()
     suffixes = re.findall(r'flags\.(?:Bool|String)\(\s*prefix \+ "(-[a-z-]+)"',
                           channel)
+    for name in re.findall(r'\{"([a-z_]+)", rpc::Make\w+Client', text):
+        taken.add(name.replace("_", "-"))  # the orchestrator's kDrafters
     for prefix in re.findall(r'channel\.AddFlags\(flags, "([a-z-]+)"', text):
         taken |= {prefix + suffix for suffix in suffixes}
     if len(taken) < 15:
