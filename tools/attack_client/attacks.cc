@@ -31,14 +31,15 @@ void Rest(const std::atomic<bool>& stop, absl::Duration time) {
   while (!stop && absl::Now() < end) absl::SleepFor(kPause);
 }
 
-// Keeps `target.scale` connections, made again when the server closes them;
-// `speak` is called with each new one and once in a while afterwards, and is
+// Keeps `count` connections open and replaces those that the server closes.
+// `speak` is called with each new one and at intervals afterwards; it returns
 // false for one that is of no more use.
-void HoldConnections(const std::string& address, int count,
-                     const std::atomic<bool>& stop, Tally& tally,
+void HoldConnections(const Attacker& attacker, const std::string& address,
+                     int count,
                      const std::function<bool(Http2Connection&, bool)>& speak) {
+  Tally& tally = attacker.tally;
   std::vector<Http2Connection> open;
-  while (!stop) {
+  while (!attacker.stop) {
     if (static_cast<int>(open.size()) < count) {
       ++tally.tried;
       Http2Connection made(address, 4096);
@@ -50,7 +51,7 @@ void HoldConnections(const std::string& address, int count,
       absl::SleepFor(kConnectPause);
       if (tally.tried % 64 != 0) continue;
     } else {
-      Rest(stop, absl::Milliseconds(100));
+      Rest(attacker.stop, absl::Milliseconds(100));
     }
     std::vector<Http2Connection> left;
     for (Http2Connection& connection : open) {
@@ -64,17 +65,15 @@ void HoldConnections(const std::string& address, int count,
   }
 }
 
-void IdleConnections(const Target& target, const std::atomic<bool>& stop,
-                     Tally& tally) {
+void IdleConnections(const Attacker& attacker) {
   HoldConnections(
-      target.server, 32 * target.scale, stop, tally,
+      attacker, attacker.target.server, 32 * attacker.target.scale,
       [](Http2Connection& connection, bool) { return connection.Drain(); });
 }
 
 // HTTP/2 that never gets to a call.
-void HalfSpokenConnections(const Target& target, const std::atomic<bool>& stop,
-                           Tally& tally) {
-  HoldConnections(target.server, target.scale, stop, tally,
+void HalfSpokenConnections(const Attacker& attacker) {
+  HoldConnections(attacker, attacker.target.server, attacker.target.scale,
                   [](Http2Connection& connection, bool fresh) {
                     return fresh ? connection.Send("PRI * HTTP/2.0\r\n")
                                  : connection.Drain();
@@ -82,18 +81,18 @@ void HalfSpokenConnections(const Target& target, const std::atomic<bool>& stop,
 }
 
 // Calls that begin and never send their request.
-void HeaderOnlyCalls(const Target& target, const std::atomic<bool>& stop,
-                     Tally& tally) {
-  HoldConnections(target.server, target.scale / 8 + 1, stop, tally,
-                  [&](Http2Connection& connection, bool fresh) {
-                    if (!fresh) return connection.Drain();
-                    if (!connection.SendPreface()) return false;
-                    for (int i = 0; i < kCallsOfAConnection; ++i) {
-                      if (connection.BeginCall(kGenerate, target.token) == 0)
-                        return false;
-                    }
-                    return true;
-                  });
+void HeaderOnlyCalls(const Attacker& attacker) {
+  HoldConnections(
+      attacker, attacker.target.server, attacker.target.scale / 8 + 1,
+      [&](Http2Connection& connection, bool fresh) {
+        if (!fresh) return connection.Drain();
+        if (!connection.SendPreface()) return false;
+        for (int i = 0; i < kCallsOfAConnection; ++i) {
+          if (connection.BeginCall(kGenerate, attacker.target.token) == 0)
+            return false;
+        }
+        return true;
+      });
 }
 
 v1::GenerateRequest SmallRequest(int tokens) {
@@ -108,16 +107,16 @@ v1::GenerateRequest SmallRequest(int tokens) {
 
 // Streams whose answers are never read: the socket's window closes, and that of
 // every stream.
-void ReadsNothing(const Target& target, const std::atomic<bool>& stop,
-                  Tally& tally) {
+void ReadsNothing(const Attacker& attacker) {
   const std::string request = SmallRequest(512).SerializeAsString();
   HoldConnections(
-      target.server, target.scale / 8 + 1, stop, tally,
+      attacker, attacker.target.server, attacker.target.scale / 8 + 1,
       [&](Http2Connection& connection, bool fresh) {
         if (!fresh) return connection.Send("");
         if (!connection.SendPreface(/*window=*/0)) return false;
         for (int i = 0; i < kCallsOfAConnection; ++i) {
-          const uint32_t stream = connection.BeginCall(kGenerate, target.token);
+          const uint32_t stream =
+              connection.BeginCall(kGenerate, attacker.target.token);
           if (stream == 0 || !connection.SendMessage(stream, request)) {
             return false;
           }
@@ -126,10 +125,9 @@ void ReadsNothing(const Target& target, const std::atomic<bool>& stop,
       });
 }
 
-void TrickledMetrics(const Target& target, const std::atomic<bool>& stop,
-                     Tally& tally) {
-  if (target.metrics.empty()) return;
-  HoldConnections(target.metrics, target.scale, stop, tally,
+void TrickledMetrics(const Attacker& attacker) {
+  if (attacker.target.metrics.empty()) return;
+  HoldConnections(attacker, attacker.target.metrics, attacker.target.scale,
                   [](Http2Connection& connection, bool fresh) {
                     return connection.Send(fresh ? "G" : "E") &&
                            connection.Drain();
@@ -138,18 +136,17 @@ void TrickledMetrics(const Target& target, const std::atomic<bool>& stop,
 
 // `callers` threads that make one call after another until told to stop.
 void Call(
-    const Target& target, const std::atomic<bool>& stop, Tally& tally,
-    int callers,
+    const Attacker& attacker, int callers,
     const std::function<absl::Status(const rpc::GenerationClient&)>& call) {
   std::vector<std::thread> threads;
   for (int i = 0; i < callers; ++i) {
     threads.emplace_back([&] {
-      auto channel = rpc::CreateChannel(target.server, {});
+      auto channel = rpc::CreateChannel(attacker.target.server, {});
       if (!channel.ok()) return;
-      const rpc::GenerationClient client(*channel, target.token);
-      while (!stop) {
-        ++tally.tried;
-        if (!call(client).ok()) ++tally.refused;
+      const rpc::GenerationClient client(*channel, attacker.target.token);
+      while (!attacker.stop) {
+        ++attacker.tally.tried;
+        if (!call(client).ok()) ++attacker.tally.refused;
         absl::SleepFor(kPause);
       }
     });
@@ -167,25 +164,29 @@ absl::Status Generate(const rpc::GenerationClient& client,
       .status();
 }
 
-void HugePrompts(const Target& target, const std::atomic<bool>& stop,
-                 Tally& tally) {
-  v1::GenerateRequest request;
-  request.set_text(std::string(kHugePromptBytes, 'a'));
-  Call(target, stop, tally, target.scale / 16 + 1,
-       [&](const rpc::GenerationClient& client) {
-         return Generate(client, request, stop);
-       });
+// `callers` threads that send the same request again and again.
+void Repeat(const Attacker& attacker, int callers,
+            const v1::GenerateRequest& request,
+            absl::Duration time = absl::Seconds(30)) {
+  Call(attacker, callers, [&](const rpc::GenerationClient& client) {
+    return Generate(client, request, attacker.stop, time);
+  });
 }
 
-void HugeDetokenize(const Target& target, const std::atomic<bool>& stop,
-                    Tally& tally) {
+void HugePrompts(const Attacker& attacker) {
+  v1::GenerateRequest request;
+  request.set_text(std::string(kHugePromptBytes, 'a'));
+  Repeat(attacker, attacker.target.scale / 16 + 1, request);
+}
+
+void HugeDetokenize(const Attacker& attacker) {
   v1::DetokenizeRequest request;
   request.mutable_token_ids()->Resize(kHugeIds, 5);
-  Call(target, stop, tally, target.scale / 16 + 1,
+  Call(attacker, attacker.target.scale / 16 + 1,
        [&](const rpc::GenerationClient& client) {
          grpc::ClientContext context;
          rpc::PrepareCall(context, absl::Now() + absl::Seconds(30),
-                          target.token);
+                          attacker.target.token);
          v1::DetokenizeResponse response;
          return client.stub().Detokenize(&context, request, &response).ok()
                     ? absl::OkStatus()
@@ -194,44 +195,34 @@ void HugeDetokenize(const Target& target, const std::atomic<bool>& stop,
 }
 
 // More requests than one caller should have, each as long as it may be.
-void RequestFlood(const Target& target, const std::atomic<bool>& stop,
-                  Tally& tally) {
-  const v1::GenerateRequest request = SmallRequest(1024);
-  Call(target, stop, tally, target.scale,
-       [&](const auto& client) { return Generate(client, request, stop); });
+void RequestFlood(const Attacker& attacker) {
+  Repeat(attacker, attacker.target.scale, SmallRequest(1024));
 }
 
 // Requests whose caller is gone before they are served.
-void DeadRequests(const Target& target, const std::atomic<bool>& stop,
-                  Tally& tally) {
-  const v1::GenerateRequest request = SmallRequest(256);
-  Call(target, stop, tally, target.scale / 4 + 1, [&](const auto& client) {
-    return Generate(client, request, stop, absl::Milliseconds(20));
-  });
+void DeadRequests(const Attacker& attacker) {
+  Repeat(attacker, attacker.target.scale / 4 + 1, SmallRequest(256),
+         absl::Milliseconds(20));
 }
 
 // A different unknown choice in every request.
-void UnknownChoices(const Target& target, const std::atomic<bool>& stop,
-                    Tally& tally) {
+void UnknownChoices(const Attacker& attacker) {
   std::atomic<int> next{1000};
-  Call(target, stop, tally, 2, [&](const auto& client) {
+  Call(attacker, 2, [&](const auto& client) {
     v1::GenerateRequest request = SmallRequest(1);
     request.mutable_speculation()->mutable_prompt_lookup()->set_match(
         static_cast<v1::PromptLookupMode::Match>(next++));
-    return Generate(client, request, stop);
+    return Generate(client, request, attacker.stop);
   });
 }
 
 // Line breaks and terminal sequences wherever the protocol takes text.
-void ForgedText(const Target& target, const std::atomic<bool>& stop,
-                Tally& tally) {
+void ForgedText(const Attacker& attacker) {
   const std::string forged = "x\nE 2026-01-01T00:00:00.000Z forged\x1b[2J";
-  Call(target, stop, tally, 1, [&](const auto& client) {
-    v1::GenerateRequest request = SmallRequest(1);
-    request.set_cache_scope(forged);
-    request.mutable_speculation()->mutable_crest()->set_datastore(forged);
-    return Generate(client, request, stop);
-  });
+  v1::GenerateRequest request = SmallRequest(1);
+  request.set_cache_scope(forged);
+  request.mutable_speculation()->mutable_crest()->set_datastore(forged);
+  Repeat(attacker, 1, request);
 }
 
 constexpr Attack kAttacks[] = {

@@ -25,12 +25,18 @@ struct Tally {
   std::atomic<int64_t> refused{0};  // by the server, or closed by it
 };
 
+// One running attack.
+struct Attacker {
+  const Target& target;
+  const std::atomic<bool>& stop;
+  Tally& tally;
+};
+
 struct Attack {
   const char* name;
   const char* does;
-  // Runs until `stop`, and leaves nothing behind.
-  void (*run)(const Target& target, const std::atomic<bool>& stop,
-              Tally& tally);
+  // Runs until attacker.stop, and leaves nothing behind.
+  void (*run)(const Attacker& attacker);
 };
 
 absl::Span<const Attack> Attacks();

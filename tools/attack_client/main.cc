@@ -233,7 +233,7 @@ absl::StatusOr<int> Main(int argc, char** argv) {
     threads.emplace_back([&, i] {
       // Niced, the victim's client is not: Linux nices threads one by one.
       setpriority(PRIO_PROCESS, 0, 10);
-      attacks[i]->run(target, stop, tallies[i]);
+      attacks[i]->run({target, stop, tallies[i]});
     });
   }
   const Victim::Report meanwhile = victim.Run(seconds);

@@ -41,25 +41,26 @@ struct Plan {
   absl::Duration time = kPatience;
 };
 
-struct Tally {
-  int64_t whole = 0;
-  int64_t tokens = 0;  // of those, all compared
-  int64_t cancelled = 0;
-  int64_t out_of_time = 0;
-  int64_t refusals = 0;    // answers that invite a retry, each followed by one
-  int64_t unexpected = 0;  // any other code
-  int64_t late = 0;        // ended long after its deadline or cancel
-  int64_t wrong_tokens = 0;
-
-  int64_t bad() const { return unexpected + late + wrong_tokens; }
+// The figures of a mode, as the report names them: requests by their end, but
+// for kTokensCompared.
+enum Figure {
+  kWhole,
+  kTokensCompared,  // of the whole ones, all compared
+  kCancelled,
+  kOutOfTime,
+  kRefusals,    // answers that invite a retry, each followed by one
+  kUnexpected,  // any other code
+  kLate,        // ended long after its deadline or cancel
+  kWrongTokens,
 };
+constexpr std::array<const char*, kWrongTokens + 1> kFigures = {
+    "whole",    "tokens_compared", "cancelled", "out_of_time",
+    "refusals", "unexpected",      "late",      "wrong_tokens"};
 
-Json ToJson(const Tally& tally) {
-  return Json{
-      {"whole", tally.whole},         {"tokens_compared", tally.tokens},
-      {"cancelled", tally.cancelled}, {"out_of_time", tally.out_of_time},
-      {"refusals", tally.refusals},   {"unexpected", tally.unexpected},
-      {"late", tally.late},           {"wrong_tokens", tally.wrong_tokens}};
+using Tally = std::array<int64_t, kFigures.size()>;
+
+int64_t Bad(const Tally& tally) {
+  return tally[kUnexpected] + tally[kLate] + tally[kWrongTokens];
 }
 
 // What a system that is losing parts may answer.
@@ -72,7 +73,7 @@ class Record {
  public:
   void Refused(const std::string& mode) {
     const std::lock_guard<std::mutex> lock(mu_);
-    ++by_mode_[mode].refusals;
+    ++by_mode_[mode][kRefusals];
   }
 
   void Ended(const Plan& plan, const Outcome& outcome, bool right,
@@ -80,21 +81,21 @@ class Record {
     const std::lock_guard<std::mutex> lock(mu_);
     Tally& tally = by_mode_[plan.mode];
     const absl::Status& status = outcome.status;
-    const int64_t bad_before = tally.bad();
-    tally.late += overdue > kSlack;
-    tally.wrong_tokens += !right;
+    const int64_t bad_before = Bad(tally);
+    tally[kLate] += overdue > kSlack;
+    tally[kWrongTokens] += !right;
     if (status.ok()) {
-      ++tally.whole;
-      tally.tokens += static_cast<int64_t>(outcome.tokens.size());
+      ++tally[kWhole];
+      tally[kTokensCompared] += static_cast<int64_t>(outcome.tokens.size());
     } else if (plan.fate == Fate::kCancel && absl::IsCancelled(status)) {
-      ++tally.cancelled;
+      ++tally[kCancelled];
     } else if (plan.fate == Fate::kDeadline &&
                (absl::IsDeadlineExceeded(status) || IsRefusal(status))) {
-      ++tally.out_of_time;
+      ++tally[kOutOfTime];
     } else {
-      ++tally.unexpected;
+      ++tally[kUnexpected];
     }
-    if (tally.bad() == bad_before || !first_problem_.empty()) return;
+    if (Bad(tally) == bad_before || !first_problem_.empty()) return;
     first_problem_ =
         absl::StrCat(absl::FormatTime(absl::Now()), ", ", plan.mode, ", ",
                      kFates[static_cast<int>(plan.fate)], ", ",
@@ -108,8 +109,10 @@ class Record {
     Json report;
     int64_t bad = 0;
     for (const auto& [mode, tally] : by_mode_) {
-      report["modes"][mode] = ToJson(tally);
-      bad += tally.bad();
+      for (size_t i = 0; i < tally.size(); ++i) {
+        report["modes"][mode][kFigures[i]] = tally[i];
+      }
+      bad += Bad(tally);
     }
     report["first_problem"] = first_problem_;
     report["bad"] = bad;
@@ -186,13 +189,7 @@ absl::StatusOr<Json> RunChaos(const SoakOptions& options,
   if (options.modes.empty() || chaos.requests == 0) {
     return absl::InvalidArgumentError("no mode, or no request");
   }
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const std::unique_ptr<rpc::GenerationClient> client,
-      rpc::GenerationClient::Connect(options.server, {}));
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Work> works,
-                             MakeWork(options, kReferences));
-  FORETOKEN_ASSIGN_OR_RETURN(const auto references,
-                             References(*client, works, options.max_tokens));
+  FORETOKEN_ASSIGN_OR_RETURN(const Setup setup, Prepare(options, kReferences));
   std::fprintf(stderr, "references are there\n");
 
   Record record;
@@ -204,8 +201,9 @@ absl::StatusOr<Json> RunChaos(const SoakOptions& options,
   };
   const absl::Time start = absl::Now();
   WhileTrue(go_on, chaos.concurrency, [&](int number) {
-    const Plan plan = MakePlan(options, works.size(), number);
-    Drive(*client, works[plan.work], plan, references[plan.work], record);
+    const Plan plan = MakePlan(options, setup.works.size(), number);
+    Drive(*setup.client, setup.works[plan.work], plan,
+          setup.references[plan.work], record);
     const int now = ++ended;
     if (now % tenth == 0 && now <= chaos.requests)
       std::fprintf(stderr, "%d requests\n", now);
@@ -217,17 +215,14 @@ absl::StatusOr<Json> RunChaos(const SoakOptions& options,
 }
 
 std::string ChaosTable(const Json& report) {
-  constexpr std::array<const char*, 8> kColumns = {
-      "whole",    "tokens_compared", "cancelled", "out_of_time",
-      "refusals", "unexpected",      "late",      "wrong_tokens"};
   std::string table = absl::StrFormat("%-14s", "mode");
-  for (const char* column : kColumns) {
+  for (const char* column : kFigures) {
     absl::StrAppendFormat(&table, " %15s", column);
   }
   table += "\n";
   for (const auto& [mode, tally] : report.at("modes").items()) {
     absl::StrAppendFormat(&table, "%-14s", mode);
-    for (const char* column : kColumns) {
+    for (const char* column : kFigures) {
       absl::StrAppendFormat(&table, " %15d", tally.at(column).get<int64_t>());
     }
     table += "\n";

@@ -20,7 +20,7 @@ struct ModeTally {
   int64_t failed_requests = 0;
   int64_t rounds = 0;
   int64_t accepted = 0;
-  double decoded = 0;  // tokens behind the first, and their seconds
+  double decoded = 0;  // tokens after the first, and their seconds
   double seconds = 0;
 };
 
@@ -37,9 +37,9 @@ void Count(const Work& work, const Outcome& outcome,
   tally.rounds += result.speculation().rounds();
   tally.accepted += result.speculation().accepted_tokens();
   const double speed = result.timing().decode_tokens_per_s();
-  if (speed > 0 && outcome.tokens.size() > 1) {
-    tally.decoded += static_cast<double>(outcome.tokens.size() - 1);
-    tally.seconds += static_cast<double>(outcome.tokens.size() - 1) / speed;
+  if (speed > 0 && tokens > 1) {
+    tally.decoded += static_cast<double>(tokens - 1);
+    tally.seconds += static_cast<double>(tokens - 1) / speed;
   }
 }
 
@@ -60,18 +60,19 @@ Json ToJson(const ModeTally& tally) {
 // Of each mode, in which some draft must have been right.
 constexpr int64_t kEnoughTokens = 1000;
 
-// All work in one mode, against `references`.
-ModeTally RunMode(const rpc::GenerationClient& client,
-                  const std::vector<Work>& work,
-                  const std::vector<std::vector<TokenId>>& references,
-                  const std::string& mode, int max_tokens, int concurrency) {
+// All work in one mode, against the references.
+ModeTally RunMode(const Setup& setup, const std::string& mode, int max_tokens,
+                  int concurrency) {
   ModeTally tally;
   std::mutex mutex;
-  InParallel(static_cast<int>(work.size()), concurrency, [&](int i) {
-    const Outcome outcome = RunWhole(client, work[i], mode, max_tokens);
-    const std::lock_guard<std::mutex> lock(mutex);
-    Count(work[i], outcome, references[i], tally);
-  });
+  const int count = static_cast<int>(setup.works.size());
+  WhileTrue([&](int i) { return i < count; }, concurrency,
+            [&](int i) {
+              const Outcome outcome =
+                  RunWhole(*setup.client, setup.works[i], mode, max_tokens);
+              const std::lock_guard<std::mutex> lock(mutex);
+              Count(setup.works[i], outcome, setup.references[i], tally);
+            });
   std::fprintf(stderr, "%s at %d: %lld tokens\n", mode.c_str(), concurrency,
                static_cast<long long>(tally.tokens));
   return tally;
@@ -84,9 +85,6 @@ bool Drafts(const std::string& mode) { return mode != "off"; }
 
 absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
                                  const std::vector<int>& concurrencies) {
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const std::unique_ptr<rpc::GenerationClient> client,
-      rpc::GenerationClient::Connect(options.server, {}));
   const int64_t drafting =
       std::count_if(options.modes.begin(), options.modes.end(), Drafts);
   if (drafting == 0) return absl::InvalidArgumentError("no mode that drafts");
@@ -96,18 +94,15 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
                            options.max_tokens;
   const int count =
       static_cast<int>(std::max<int64_t>(2, 5 * tokens / (4 * a_prompt)));
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Work> work,
-                             MakeWork(options, count));
-  FORETOKEN_ASSIGN_OR_RETURN(const auto references,
-                             References(*client, work, options.max_tokens));
+  FORETOKEN_ASSIGN_OR_RETURN(const Setup setup, Prepare(options, count));
 
   Json report;
   int64_t compared = 0, sampled = 0, bad = 0;
   std::map<std::string, int64_t> accepted;  // by mode
   for (const int concurrency : concurrencies) {
     for (const std::string& mode : options.modes) {
-      const ModeTally tally = RunMode(*client, work, references, mode,
-                                      options.max_tokens, concurrency);
+      const ModeTally tally =
+          RunMode(setup, mode, options.max_tokens, concurrency);
       bad += tally.differing_requests + tally.failed_requests;
       if (Drafts(mode)) {
         compared += tally.tokens;

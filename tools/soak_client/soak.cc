@@ -28,8 +28,6 @@ std::string PieceAt(const std::string& text, size_t at) {
   return text.substr(begin + 1, end - begin);
 }
 
-}  // namespace
-
 absl::StatusOr<std::vector<Work>> MakeWork(const SoakOptions& options,
                                            int count) {
   std::string text;
@@ -54,6 +52,8 @@ absl::StatusOr<std::vector<Work>> MakeWork(const SoakOptions& options,
   }
   return all;
 }
+
+}  // namespace
 
 Outcome Run(const rpc::GenerationClient& client, const Work& work,
             const std::string& mode, int max_tokens, absl::Time deadline,
@@ -88,16 +88,17 @@ Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
              [](size_t) { return true; });
 }
 
-absl::StatusOr<std::vector<std::vector<TokenId>>> References(
-    const rpc::GenerationClient& client, const std::vector<Work>& works,
-    int max_tokens) {
-  std::vector<std::vector<TokenId>> references;
-  for (const Work& work : works) {
-    Outcome outcome = RunWhole(client, work, "off", max_tokens);
+absl::StatusOr<Setup> Prepare(const SoakOptions& options, int count) {
+  Setup setup;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      setup.client, rpc::GenerationClient::Connect(options.server, {}));
+  FORETOKEN_ASSIGN_OR_RETURN(setup.works, MakeWork(options, count));
+  for (const Work& work : setup.works) {
+    Outcome outcome = RunWhole(*setup.client, work, "off", options.max_tokens);
     FORETOKEN_RETURN_IF_ERROR(outcome.status);
-    references.push_back(std::move(outcome.tokens));
+    setup.references.push_back(std::move(outcome.tokens));
   }
-  return references;
+  return setup;
 }
 
 void WhileTrue(const std::function<bool(int)>& go_on, int concurrency,
@@ -110,12 +111,6 @@ void WhileTrue(const std::function<bool(int)>& go_on, int concurrency,
     });
   }
   for (std::thread& thread : threads) thread.join();
-}
-
-void InParallel(int count, int concurrency,
-                const std::function<void(int)>& work) {
-  WhileTrue([count](int i) { return i < count; }, std::min(count, concurrency),
-            work);
 }
 
 }  // namespace foretoken::soak

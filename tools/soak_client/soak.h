@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,11 +40,6 @@ struct Outcome {
   v1::GenerateResult result;  // where status is OK
 };
 
-// `count` pieces of the files, at line ends, every other one at temperature
-// 0.8. InvalidArgument where the files hold too little.
-absl::StatusOr<std::vector<Work>> MakeWork(const SoakOptions& options,
-                                           int count);
-
 // One request. `keep_on` is asked after every delta with the number of tokens
 // so far; false cancels.
 Outcome Run(const rpc::GenerationClient& client, const Work& work,
@@ -54,19 +50,21 @@ Outcome Run(const rpc::GenerationClient& client, const Work& work,
 Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
                  const std::string& mode, int max_tokens);
 
-// What mode `off` gives, one work after another: the truth about the others.
-absl::StatusOr<std::vector<std::vector<TokenId>>> References(
-    const rpc::GenerationClient& client, const std::vector<Work>& works,
-    int max_tokens);
+// A server, pieces of work for it, and the output of mode `off` for each, with
+// which the other modes are compared.
+struct Setup {
+  std::unique_ptr<rpc::GenerationClient> client;
+  std::vector<Work> works;
+  std::vector<std::vector<TokenId>> references;  // [works.size()]
+};
+// `count` pieces of the files, at line ends, every other one at temperature
+// 0.8. InvalidArgument where the files hold too little.
+absl::StatusOr<Setup> Prepare(const SoakOptions& options, int count);
 
 // Calls work(0), work(1), ... while go_on(number) holds, `concurrency` at a
 // time, and returns after the last.
 void WhileTrue(const std::function<bool(int)>& go_on, int concurrency,
                const std::function<void(int)>& work);
-
-// Calls work(0..count-1), `concurrency` at a time, and returns after the last.
-void InParallel(int count, int concurrency,
-                const std::function<void(int)>& work);
 
 // Every mode equals `off`, token for token, over at least `tokens` compared
 // tokens in all, those of `off` itself aside; OutOfRange where the texts are
