@@ -10,7 +10,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -37,24 +36,22 @@ class BidiReader {
 };
 
 template <typename Request, typename Response>
-class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
-                       public LiveCall {
+class BidiCall final : public LiveCall,
+                       public grpc::ClientBidiReactor<Request, Response> {
  public:
   using Reactor = grpc::ClientBidiReactor<Request, Response>;
   using Reader = BidiReader<Response>;
   // A stub's method: `stub.async()->Verify(context, reactor)`.
   using Method = std::function<void(grpc::ClientContext*, Reactor*)>;
 
-  // gRPC holds the call until the stream is done, whoever lets go before.
-  // `calls` are the channel's and outlive the call.
+  // gRPC holds the call until the stream is done.
+  // `peer` must outlive the call.
   static std::shared_ptr<BidiCall> Start(const Method& method,
-                                         absl::Time deadline,
-                                         const std::string& token,
-                                         LiveCalls& calls,
+                                         absl::Time deadline, Peer& peer,
                                          std::unique_ptr<Reader> reader) {
-    std::shared_ptr<BidiCall> call(new BidiCall(calls, std::move(reader)));
+    std::shared_ptr<BidiCall> call(new BidiCall(peer.calls, std::move(reader)));
     call->self_ = call;
-    PrepareCall(call->context_, deadline, token);
+    PrepareCall(call->context_, deadline, peer.endpoint.token);
     method(&call->context_, call.get());
     // Writes are started outside reactions: the hold keeps OnDone away.
     call->AddHold();
@@ -62,7 +59,7 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
     call->StartCall();
     return call;
   }
-  ~BidiCall() override { membership_.calls.Forget(this); }
+  ~BidiCall() override { Forget(); }
 
   // Queues the message, unless the stream is on its way out.
   void Send(Request message) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -82,11 +79,6 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
   // Ends the stream now.
   void Cancel() override { context_.TryCancel(); }
 
-  bool done() const override ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    return done_;
-  }
-
   void OnReadDone(bool ok) override {
     if (ok) {
       if (!reader_->OnMessage(response_)) Cancel();
@@ -105,16 +97,15 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
   }
 
   void OnDone(const grpc::Status& status) override {
-    // Outlives the lock: the caller may have let go already.
+    // The caller may have let go already.
     const std::shared_ptr<BidiCall> last = std::move(self_);
     reader_->OnEnd(FromGrpcStatus(status));
-    absl::MutexLock lock(&mu_);
-    done_ = true;
+    SetDone();
   }
 
  private:
   BidiCall(LiveCalls& calls, std::unique_ptr<Reader> reader)
-      : membership_(calls, this), reader_(std::move(reader)) {}
+      : LiveCall(calls), reader_(std::move(reader)) {}
 
   // Nothing goes either way any more; the status is on its way, once nothing
   // holds it.
@@ -138,19 +129,17 @@ class BidiCall final : public grpc::ClientBidiReactor<Request, Response>,
     }
   }
 
-  LiveCalls::Membership membership_;  // before all that holds the channel
   const std::unique_ptr<Reader> reader_;
   grpc::ClientContext context_;
   Request request_;    // being written
   Response response_;  // being read
 
-  mutable absl::Mutex mu_;
+  absl::Mutex mu_;
   std::deque<Request> unsent_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool broken_ ABSL_GUARDED_BY(mu_) = false;
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;  // the hold is to be given up
   bool hold_ ABSL_GUARDED_BY(mu_) = true;
-  bool done_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<BidiCall> self_;
 };
 

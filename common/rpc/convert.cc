@@ -2,22 +2,28 @@
 
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::rpc {
 namespace {
 
-absl::Status CheckSize(const char* field, int size, int limit) {
-  if (size <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", size, " entries, want at most ", limit));
+template <typename Field>
+void AddLogprobs(const std::vector<TokenLogprob>& tokens, Field* field) {
+  for (const TokenLogprob& token : tokens) {
+    v1::TokenLogprob* entry = field->Add();
+    entry->set_token(token.token);
+    entry->set_logprob(token.logprob);
+  }
 }
 
-template <typename Repeated>
-std::vector<TokenId> Tokens(const Repeated& field) {
-  return std::vector<TokenId>(field.begin(), field.end());
+template <typename Field>
+std::vector<TokenLogprob> ReadLogprobs(const Field& field) {
+  std::vector<TokenLogprob> tokens;
+  for (const v1::TokenLogprob& entry : field) {
+    tokens.push_back({entry.token(), entry.logprob()});
+  }
+  return tokens;
 }
 
 double Milliseconds(absl::Duration d) { return absl::ToDoubleMilliseconds(d); }
@@ -38,14 +44,12 @@ absl::StatusOr<std::vector<SampledToken>> SampledTokens(
       return absl::InvalidArgumentError(
           absl::StrCat("token_ids[", i, "] is ", ids[i]));
     }
-    tokens[i].token = ids[i];
-    if (logprobs.empty()) continue;
-    tokens[i].logprob = logprobs[i].logprob();
-    FORETOKEN_RETURN_IF_ERROR(
-        CheckSize("logprobs.top", logprobs[i].top_size(), kMaxLogprobs));
-    for (const v1::TokenLogprob& top : logprobs[i].top()) {
-      tokens[i].top_logprobs.push_back({top.token(), top.logprob()});
+    if (!logprobs.empty()) {
+      FORETOKEN_RETURN_IF_ERROR(
+          CheckSize("logprobs.top", logprobs[i].top_size(), kMaxLogprobs));
+      tokens[i] = FromProto(logprobs[i]);
     }
+    tokens[i].token = ids[i];
   }
   return tokens;
 }
@@ -60,6 +64,12 @@ void AddTokens(const std::vector<SampledToken>& tokens, bool with_logprobs,
 }
 
 }  // namespace
+
+absl::Status CheckSize(absl::string_view field, int64_t size, int64_t limit) {
+  if (size <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", size, " entries, want at most ", limit));
+}
 
 void ToProto(const SamplingParams& params, v1::SamplingParams* proto) {
   proto->set_temperature(params.temperature);
@@ -78,9 +88,9 @@ void ToProto(const SamplingParams& params, v1::SamplingParams* proto) {
 }
 
 absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto) {
-  FORETOKEN_RETURN_IF_ERROR(CheckSize("logit_bias",
-                                      static_cast<int>(proto.logit_bias_size()),
-                                      static_cast<int>(kMaxTokenListSize)));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("logit_bias", static_cast<int64_t>(proto.logit_bias_size()),
+                kMaxTokenListSize));
   SamplingParams params;
   params.temperature = proto.temperature();
   params.top_k = proto.top_k();
@@ -109,8 +119,8 @@ absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto) {
 
 void ToProto(const TokenTree& tree, const std::vector<bool>& probe,
              v1::TokenTree* proto) {
-  proto->mutable_tokens()->Add(tree.tokens().begin(), tree.tokens().end());
-  proto->mutable_parents()->Add(tree.parents().begin(), tree.parents().end());
+  Append(tree.tokens(), proto->mutable_tokens());
+  Append(tree.parents(), proto->mutable_parents());
   for (size_t i = 0; i < probe.size(); ++i) {
     if (probe[i]) proto->add_probes(static_cast<int32_t>(i));
   }
@@ -122,7 +132,7 @@ absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto) {
   ProbedTree result;
   FORETOKEN_ASSIGN_OR_RETURN(
       result.tree,
-      TokenTree::Create(Tokens(proto.tokens()), Tokens(proto.parents())));
+      TokenTree::Create(Values(proto.tokens()), Values(proto.parents())));
   if (proto.probes().empty()) return result;
   result.probe.resize(result.tree.size());
   int32_t before = -1;
@@ -167,13 +177,11 @@ FinishReason FromProto(v1::FinishReason reason) {
 }
 
 void ToProto(const SessionRequest& request, v1::OpenSession* proto) {
-  proto->mutable_token_ids()->Add(request.tokens.begin(), request.tokens.end());
+  Append(request.tokens, proto->mutable_token_ids());
   proto->set_prompt_length(static_cast<int32_t>(request.prompt_length));
   ToProto(request.sampling, proto->mutable_sampling());
-  proto->mutable_stop_tokens()->Add(request.stop_tokens.begin(),
-                                    request.stop_tokens.end());
-  proto->mutable_end_tokens()->Add(request.sampling.end_tokens.begin(),
-                                   request.sampling.end_tokens.end());
+  Append(request.stop_tokens, proto->mutable_stop_tokens());
+  Append(request.sampling.end_tokens, proto->mutable_end_tokens());
   proto->set_max_length(static_cast<int32_t>(request.max_length));
   proto->set_cache_scope(request.cache_scope);
   proto->set_request_id(request.request_id);
@@ -182,23 +190,22 @@ void ToProto(const SessionRequest& request, v1::OpenSession* proto) {
 }
 
 absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
-  constexpr int kMaxList = static_cast<int>(kMaxTokenListSize);
   FORETOKEN_RETURN_IF_ERROR(
       CheckSize("token_ids", proto.token_ids_size(), kMaxTokensPerMessage));
   FORETOKEN_RETURN_IF_ERROR(
-      CheckSize("stop_tokens", proto.stop_tokens_size(), kMaxList));
+      CheckSize("stop_tokens", proto.stop_tokens_size(), kMaxTokenListSize));
   FORETOKEN_RETURN_IF_ERROR(
-      CheckSize("end_tokens", proto.end_tokens_size(), kMaxList));
+      CheckSize("end_tokens", proto.end_tokens_size(), kMaxTokenListSize));
   FORETOKEN_RETURN_IF_ERROR(CheckRequestId(proto.request_id()));
   FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(proto.cache_scope()));
   SessionRequest request;
   FORETOKEN_ASSIGN_OR_RETURN(request.sampling, FromProto(proto.sampling()));
   request.cache_scope = proto.cache_scope();
-  request.tokens = Tokens(proto.token_ids());
+  request.tokens = Values(proto.token_ids());
   request.prompt_length = proto.prompt_length();
   request.max_length = proto.max_length();
-  request.sampling.end_tokens = Tokens(proto.end_tokens());
-  request.stop_tokens = Tokens(proto.stop_tokens());
+  request.sampling.end_tokens = Values(proto.end_tokens());
+  request.stop_tokens = Values(proto.stop_tokens());
   request.request_id = proto.request_id();
   request.want_row_tokens = proto.want_row_tokens();
   request.numerics_fingerprint = proto.numerics_fingerprint();
@@ -230,11 +237,14 @@ absl::StatusOr<RoundRequest> FromProto(const v1::Round& proto) {
 
 void ToProto(const SampledToken& token, v1::TokenLogprobs* proto) {
   proto->set_logprob(token.logprob);
-  for (const TokenLogprob& top : token.top_logprobs) {
-    v1::TokenLogprob* entry = proto->add_top();
-    entry->set_token(top.token);
-    entry->set_logprob(top.logprob);
-  }
+  AddLogprobs(token.top_logprobs, proto->mutable_top());
+}
+
+SampledToken FromProto(const v1::TokenLogprobs& proto) {
+  SampledToken token;
+  token.logprob = proto.logprob();
+  token.top_logprobs = ReadLogprobs(proto.top());
+  return token;
 }
 
 void ToProto(const PrefillResult& result, bool with_logprobs,
@@ -259,18 +269,12 @@ void ToProto(const RoundResult& result, bool with_logprobs, bool with_rows,
              v1::RoundResult* proto) {
   proto->set_committed_length(result.length);
   AddTokens(result.tokens, with_logprobs, proto);
-  proto->mutable_path()->Add(result.path.begin(), result.path.end());
+  Append(result.path, proto->mutable_path());
   if (with_rows) {
-    proto->mutable_row_tokens()->Add(result.row_tokens.begin(),
-                                     result.row_tokens.end());
+    Append(result.row_tokens, proto->mutable_row_tokens());
   }
   for (const auto& candidates : result.row_candidates) {
-    v1::RowCandidates* row = proto->add_row_candidates();
-    for (const TokenLogprob& candidate : candidates) {
-      v1::TokenLogprob* entry = row->add_candidates();
-      entry->set_token(candidate.token);
-      entry->set_logprob(candidate.logprob);
-    }
+    AddLogprobs(candidates, proto->add_row_candidates()->mutable_candidates());
   }
   proto->set_finish_reason(ToProto(result.finish));
   v1::RoundStats* stats = proto->mutable_stats();
@@ -306,14 +310,11 @@ absl::StatusOr<RoundResult> FromProto(const v1::RoundResult& proto,
     }
     result.path.push_back(node);
   }
-  result.row_tokens = Tokens(proto.row_tokens());
+  result.row_tokens = Values(proto.row_tokens());
   for (const v1::RowCandidates& row : proto.row_candidates()) {
     FORETOKEN_RETURN_IF_ERROR(CheckSize(
         "row_candidates.candidates", row.candidates_size(), kMaxRowCandidates));
-    auto& candidates = result.row_candidates.emplace_back();
-    for (const v1::TokenLogprob& entry : row.candidates()) {
-      candidates.push_back({entry.token(), entry.logprob()});
-    }
+    result.row_candidates.push_back(ReadLogprobs(row.candidates()));
   }
   result.finish = FromProto(proto.finish_reason());
   const v1::RoundStats& stats = proto.stats();
@@ -344,8 +345,7 @@ void ToProto(const VerifierInfo& info, v1::GetVerifierInfoResponse* proto) {
   }
   proto->set_model(info.model);
   proto->set_tokenizer_fingerprint(info.tokenizer_fingerprint);
-  proto->mutable_end_tokens()->Add(info.end_tokens.begin(),
-                                   info.end_tokens.end());
+  Append(info.end_tokens, proto->mutable_end_tokens());
 }
 
 VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
@@ -363,7 +363,7 @@ VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
   }
   info.model = proto.model();
   info.tokenizer_fingerprint = proto.tokenizer_fingerprint();
-  info.end_tokens.assign(proto.end_tokens().begin(), proto.end_tokens().end());
+  info.end_tokens = Values(proto.end_tokens());
   return info;
 }
 

@@ -80,6 +80,23 @@ void ToProto(const VerifierInfo& info, v1::GetVerifierInfoResponse* proto);
 VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto);
 
 void ToProto(const SampledToken& token, v1::TokenLogprobs* proto);
+// Without the token's own id.
+SampledToken FromProto(const v1::TokenLogprobs& proto);
+
+// Parts of conversions.
+
+// InvalidArgument where `field` has more than `limit` entries.
+absl::Status CheckSize(absl::string_view field, int64_t size, int64_t limit);
+
+// Between a vector or span and a repeated field.
+template <typename Values, typename Field>
+void Append(const Values& values, Field* field) {
+  field->Add(values.begin(), values.end());
+}
+template <typename Value>
+std::vector<Value> Values(const google::protobuf::RepeatedField<Value>& field) {
+  return {field.begin(), field.end()};
+}
 
 }  // namespace foretoken::rpc
 

@@ -13,24 +13,17 @@ namespace {
 
 using TokenField = google::protobuf::RepeatedField<int32_t>;
 
-absl::Status CheckSize(absl::string_view field, size_t size, size_t limit) {
-  if (size <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", size, " entries, want at most ", limit));
-}
-
 // At most `limit` tokens of at least `lowest`.
 absl::StatusOr<std::vector<TokenId>> Tokens(absl::string_view field,
                                             const TokenField& proto,
-                                            size_t limit, TokenId lowest) {
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckSize(field, static_cast<size_t>(proto.size()), limit));
+                                            int64_t limit, TokenId lowest) {
+  FORETOKEN_RETURN_IF_ERROR(CheckSize(field, proto.size(), limit));
   for (int i = 0; i < proto.size(); ++i) {
     if (proto[i] >= lowest) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         field, "[", i, "]: ", proto[i], ", want at least ", lowest));
   }
-  return std::vector<TokenId>(proto.begin(), proto.end());
+  return Values(proto);
 }
 
 // Accepted nodes: each hangs on the one before, the first on the root.
@@ -62,7 +55,7 @@ absl::StatusOr<VerifiedTree> ReadVerified(const v1::VerifiedTree& proto) {
       verified.row_tokens,
       Tokens("verified.row_tokens", proto.row_tokens(), kMaxTreeNodes + 1, -1));
   FORETOKEN_RETURN_IF_ERROR(CheckPath(verified.tree, proto.path()));
-  verified.path.assign(proto.path().begin(), proto.path().end());
+  verified.path = Values(proto.path());
   return verified;
 }
 
@@ -79,13 +72,13 @@ absl::Status CheckFingerprint(const std::string& fingerprint) {
 
 void ToProto(const std::vector<Phrase>& phrases, PhrasesProto* proto) {
   for (const Phrase& phrase : phrases) {
-    proto->Add()->mutable_tokens()->Add(phrase.begin(), phrase.end());
+    Append(phrase, proto->Add()->mutable_tokens());
   }
 }
 
 absl::StatusOr<std::vector<Phrase>> FromProto(const PhrasesProto& proto) {
-  FORETOKEN_RETURN_IF_ERROR(CheckSize(
-      "phrases", static_cast<size_t>(proto.size()), kMaxPhrasesPerMessage));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("phrases", proto.size(), kMaxPhrasesPerMessage));
   std::vector<Phrase> phrases;
   phrases.reserve(static_cast<size_t>(proto.size()));
   for (const v1::Phrase& phrase : proto) {
@@ -102,14 +95,13 @@ absl::StatusOr<std::vector<Phrase>> FromProto(const PhrasesProto& proto) {
 
 absl::Status ToProto(const DraftOpen& open, v1::OpenDrafting* proto) {
   FORETOKEN_RETURN_IF_ERROR(ToProto(open.mode, proto->mutable_speculation()));
-  proto->mutable_token_ids()->Add(open.tokens.begin(), open.tokens.end());
+  Append(open.tokens, proto->mutable_token_ids());
   proto->set_prompt_length(static_cast<int32_t>(open.prompt_length));
   proto->set_cache_scope(open.cache_scope);
   proto->set_request_id(open.request_id);
   proto->set_tokenizer_fingerprint(open.tokenizer_fingerprint);
   ToProto(open.sampling, proto->mutable_sampling());
-  proto->mutable_end_tokens()->Add(open.sampling.end_tokens.begin(),
-                                   open.sampling.end_tokens.end());
+  Append(open.sampling.end_tokens, proto->mutable_end_tokens());
   ToProto(open.phrases, proto->mutable_phrases());
   return absl::OkStatus();
 }
@@ -147,15 +139,13 @@ absl::StatusOr<DraftOpen> FromProto(const v1::OpenDrafting& proto) {
 
 void ToProto(const DraftRound& round, v1::DraftRound* proto) {
   proto->set_committed_length(round.length);
-  proto->mutable_committed()->Add(round.committed.begin(),
-                                  round.committed.end());
+  Append(round.committed, proto->mutable_committed());
   const VerifiedTree& from = round.verified;
   if (!from.row_tokens.empty()) {
     v1::VerifiedTree* verified = proto->mutable_verified();
     ToProto(from.tree, {}, verified->mutable_tree());
-    verified->mutable_row_tokens()->Add(from.row_tokens.begin(),
-                                        from.row_tokens.end());
-    verified->mutable_path()->Add(from.path.begin(), from.path.end());
+    Append(from.row_tokens, verified->mutable_row_tokens());
+    Append(from.path, verified->mutable_path());
   }
   proto->set_max_nodes(round.max_nodes);
   if (round.budget != absl::InfiniteDuration()) {
@@ -191,12 +181,9 @@ absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto) {
 void ToProto(const DraftAnswer& answer, v1::DraftResponse* proto) {
   proto->set_committed_length(answer.length);
   v1::TokenTree* tree = proto->mutable_tree();
-  tree->mutable_tokens()->Add(answer.tree.tokens.begin(),
-                              answer.tree.tokens.end());
-  tree->mutable_parents()->Add(answer.tree.parents.begin(),
-                               answer.tree.parents.end());
-  tree->mutable_probabilities()->Add(answer.tree.probs.begin(),
-                                     answer.tree.probs.end());
+  Append(answer.tree.tokens, tree->mutable_tokens());
+  Append(answer.tree.parents, tree->mutable_parents());
+  Append(answer.tree.probs, tree->mutable_probabilities());
   for (const DrafterId part : answer.tree.parts) {
     tree->add_proposers(1u << ToProto(part));
   }
@@ -213,21 +200,18 @@ absl::StatusOr<DraftTree> ReadDraft(const v1::TokenTree& proto) {
   draft.tokens.assign(tree.tokens().begin(), tree.tokens().end());
   draft.parents.assign(tree.parents().begin(), tree.parents().end());
   const auto& probabilities = proto.probabilities();
-  if (!probabilities.empty() && probabilities.size() != tree.size()) {
+  const auto& proposers = proto.proposers();
+  for (const auto& [field, size] :
+       {std::pair("tree.probabilities", probabilities.size()),
+        std::pair("tree.proposers", proposers.size())}) {
+    if (size == 0 || size == tree.size()) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("tree.probabilities: ", probabilities.size(),
-                     " entries, want 0 or ", tree.size()));
+        absl::StrCat(field, ": ", size, " entries, want 0 or ", tree.size()));
   }
   for (const float probability : probabilities) {
     if (!(probability >= 0.0f && probability <= 1.0f)) {
       return absl::InvalidArgumentError("tree.probabilities: want 0..1");
     }
-  }
-  const auto& proposers = proto.proposers();
-  if (!proposers.empty() && proposers.size() != tree.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tree.proposers: ", proposers.size(),
-                     " entries, want 0 or ", tree.size()));
   }
   for (const uint32_t bits : proposers) {
     draft.parts.push_back(

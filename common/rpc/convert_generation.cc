@@ -14,8 +14,7 @@ absl::Status ToProto(const GenerationRequest& request,
   if (request.text.has_value()) {
     proto->set_text(*request.text);
   } else {
-    proto->mutable_token_ids()->mutable_ids()->Add(request.prompt.begin(),
-                                                   request.prompt.end());
+    Append(request.prompt, proto->mutable_token_ids()->mutable_ids());
   }
   ToProto(request.sampling, proto->mutable_sampling());
   if (!request.has_seed) proto->mutable_sampling()->clear_seed();
@@ -31,8 +30,7 @@ absl::Status ToProto(const GenerationRequest& request,
       request.max_tokens, std::numeric_limits<int32_t>::min(),
       std::numeric_limits<int32_t>::max())));
   for (const std::string& stop : request.stop_strings) proto->add_stop(stop);
-  proto->mutable_stop_token_ids()->Add(request.stop_token_ids.begin(),
-                                       request.stop_token_ids.end());
+  Append(request.stop_token_ids, proto->mutable_stop_token_ids());
   proto->set_ignore_eos(request.ignore_eos);
   proto->set_cache_scope(request.cache_scope);
   proto->set_request_id(request.request_id);
@@ -48,8 +46,7 @@ absl::StatusOr<GenerationRequest> FromProto(const v1::GenerateRequest& proto) {
       request.text = proto.text();
       break;
     case v1::GenerateRequest::kTokenIds:
-      request.prompt.assign(proto.token_ids().ids().begin(),
-                            proto.token_ids().ids().end());
+      request.prompt = Values(proto.token_ids().ids());
       break;
     case v1::GenerateRequest::PROMPT_NOT_SET:
       return absl::InvalidArgumentError("prompt: want text or token_ids");
@@ -59,8 +56,7 @@ absl::StatusOr<GenerationRequest> FromProto(const v1::GenerateRequest& proto) {
     request.max_tree_nodes = proto.speculation().max_tree_nodes();
   }
   if (proto.has_max_tokens()) request.max_tokens = proto.max_tokens();
-  request.stop_token_ids.assign(proto.stop_token_ids().begin(),
-                                proto.stop_token_ids().end());
+  request.stop_token_ids = Values(proto.stop_token_ids());
   request.stop_strings.assign(proto.stop().begin(), proto.stop().end());
   request.ignore_eos = proto.ignore_eos();
   request.cache_scope = proto.cache_scope();
@@ -70,8 +66,7 @@ absl::StatusOr<GenerationRequest> FromProto(const v1::GenerateRequest& proto) {
 
 void ToProto(const GenerationDelta& delta, v1::GenerateDelta* proto) {
   proto->set_text(delta.text);
-  proto->mutable_token_ids()->Add(delta.token_ids.begin(),
-                                  delta.token_ids.end());
+  Append(delta.token_ids, proto->mutable_token_ids());
   for (const DrafterId drafter : delta.drafters) {
     proto->add_drafters(ToProto(drafter));
   }
@@ -83,16 +78,14 @@ void ToProto(const GenerationDelta& delta, v1::GenerateDelta* proto) {
 GenerationDelta FromProto(const v1::GenerateDelta& proto) {
   GenerationDelta delta;
   delta.text = proto.text();
-  delta.token_ids.assign(proto.token_ids().begin(), proto.token_ids().end());
+  delta.token_ids = Values(proto.token_ids());
   for (const int drafter : proto.drafters()) {
     delta.drafters.push_back(FromProto(static_cast<v1::Drafter>(drafter)));
   }
   for (int i = 0; i < proto.logprobs_size(); ++i) {
-    SampledToken& token = delta.logprobs.emplace_back();
-    if (i < proto.token_ids_size()) token.token = proto.token_ids(i);
-    token.logprob = proto.logprobs(i).logprob();
-    for (const v1::TokenLogprob& top : proto.logprobs(i).top()) {
-      token.top_logprobs.push_back({top.token(), top.logprob()});
+    delta.logprobs.push_back(FromProto(proto.logprobs(i)));
+    if (i < proto.token_ids_size()) {
+      delta.logprobs.back().token = proto.token_ids(i);
     }
   }
   return delta;
@@ -127,8 +120,7 @@ void ToProto(const GenerationSummary& summary, v1::GenerateResult* proto) {
   timing->set_total_ms(absl::ToDoubleMilliseconds(summary.total_time));
   proto->set_seed(summary.seed);
   proto->set_request_id(summary.request_id);
-  proto->mutable_prompt_token_ids()->Add(summary.prompt.begin(),
-                                         summary.prompt.end());
+  Append(summary.prompt, proto->mutable_prompt_token_ids());
 }
 
 GenerationSummary FromProto(const v1::GenerateResult& proto) {
@@ -160,8 +152,7 @@ GenerationSummary FromProto(const v1::GenerateResult& proto) {
   }
   summary.seed = proto.seed();
   summary.request_id = proto.request_id();
-  summary.prompt.assign(proto.prompt_token_ids().begin(),
-                        proto.prompt_token_ids().end());
+  summary.prompt = Values(proto.prompt_token_ids());
   return summary;
 }
 

@@ -1,7 +1,5 @@
 #include "common/rpc/health.h"
 
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
@@ -23,13 +21,9 @@ std::string CheckRequest(const std::string& service) {
 }
 
 std::string Bytes(const grpc::ByteBuffer& buffer) {
-  std::vector<grpc::Slice> slices;
-  std::string bytes;
-  if (!buffer.Dump(&slices).ok()) return bytes;
-  for (const grpc::Slice& slice : slices) {
-    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return bytes;
+  grpc::Slice slice;
+  if (!buffer.DumpToSingleSlice(&slice).ok()) return "";
+  return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
 }
 
 }  // namespace

@@ -46,21 +46,20 @@ void LiveCalls::LetEnd(std::shared_ptr<LiveCall> call) {
   }
 }
 
-LiveCalls::Membership::Membership(LiveCalls& owner, LiveCall* call)
-    : calls(owner) {
-  absl::MutexLock lock(&owner.mu_);
-  owner.calls_.insert(call);
-  ++owner.count_;
-}
-
-LiveCalls::Membership::~Membership() {
+LiveCall::LiveCall(LiveCalls& calls) : calls_(calls) {
   absl::MutexLock lock(&calls.mu_);
-  --calls.count_;
+  calls.calls_.insert(this);
+  ++calls.count_;
 }
 
-void LiveCalls::Forget(LiveCall* call) {
-  absl::MutexLock lock(&mu_);
-  calls_.erase(call);
+LiveCall::~LiveCall() {
+  absl::MutexLock lock(&calls_.mu_);
+  --calls_.count_;
+}
+
+void LiveCall::Forget() {
+  absl::MutexLock lock(&calls_.mu_);
+  calls_.calls_.erase(this);
 }
 
 }  // namespace foretoken::rpc

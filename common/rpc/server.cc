@@ -32,10 +32,6 @@ constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
 // that watch health, or balance over several addresses, lose none.
 constexpr absl::Duration kNotice = absl::Milliseconds(300);
 
-std::chrono::system_clock::time_point ToChrono(absl::Time time) {
-  return absl::ToChronoTime(time);
-}
-
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(
     const ServerOptions& options) {
   grpc::SslServerCredentialsOptions ssl(
@@ -264,7 +260,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
 Server::~Server() {
   for (Servable* servable : servables_) servable->WatchHealth(nullptr);
   listener_->Stop();
-  if (server_ != nullptr) server_->Shutdown(ToChrono(absl::Now()));
+  if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::Now()));
 }
 
 std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
@@ -306,7 +302,7 @@ bool Server::Drain(absl::Duration timeout) {
   // Shutdown sends GOAWAY at once, and returns when the last call has ended.
   absl::Notification ended;
   std::thread shutdown([this, &ended, deadline] {
-    server_->Shutdown(ToChrono(deadline + 2 * kCancelGrace));
+    server_->Shutdown(absl::ToChronoTime(deadline + 2 * kCancelGrace));
     ended.Notify();
   });
   for (Servable* servable : servables_) servable->BeginDrain();

@@ -3,10 +3,11 @@
 #include <atomic>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/rpc/bidi_call.h"
 #include "common/rpc/convert.h"
-#include "common/rpc/status.h"
+#include "common/rpc/unary_call.h"
+#include "foretoken/v1/verifier.grpc.pb.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -17,24 +18,7 @@ absl::Status OutOfTurn() {
   return absl::UnavailableError("the verifier answered out of turn");
 }
 
-// One GetVerifierInfo.
-struct InfoCall final : LiveCall {
-  InfoCall(LiveCalls& calls, VerifierPeer::OnInfo done)
-      : membership(calls, this), on_info(std::move(done)) {}
-  ~InfoCall() override { membership.calls.Forget(this); }
-  void Cancel() override { context.TryCancel(); }
-  bool done() const override { return false; }
-
-  LiveCalls::Membership membership;  // before what holds the channel
-  grpc::ClientContext context;
-  v1::GetVerifierInfoRequest request;
-  v1::GetVerifierInfoResponse response;
-  VerifierPeer::OnInfo on_info;
-};
-
-}  // namespace
-
-class VerifyClient::Reader final : public BidiReader<v1::VerifyResponse> {
+class Reader final : public BidiReader<v1::VerifyResponse> {
  public:
   explicit Reader(std::shared_ptr<VerifyListener> listener)
       : listener_(std::move(listener)) {}
@@ -68,17 +52,17 @@ class VerifyClient::Reader final : public BidiReader<v1::VerifyResponse> {
     }
     if (!opened_ || !waits_) return OutOfTurn();
     if (message.has_prefilled() && tree_size_ < 0) {
-      auto result = FromProto(message.prefilled());
-      if (!result.ok()) return result.status();
-      Answered(result->finish);
-      listener_->OnPrefilled(*std::move(result));
+      FORETOKEN_ASSIGN_OR_RETURN(PrefillResult result,
+                                 FromProto(message.prefilled()));
+      Answered(result.finish);
+      listener_->OnPrefilled(std::move(result));
       return absl::OkStatus();
     }
     if (!message.has_result() || tree_size_ < 0) return OutOfTurn();
-    auto result = FromProto(message.result(), tree_size_);
-    if (!result.ok()) return result.status();
-    Answered(result->finish);
-    listener_->OnRound(*std::move(result));
+    FORETOKEN_ASSIGN_OR_RETURN(RoundResult result,
+                               FromProto(message.result(), tree_size_));
+    Answered(result.finish);
+    listener_->OnRound(std::move(result));
     return absl::OkStatus();
   }
 
@@ -99,24 +83,23 @@ class VerifyClient::Reader final : public BidiReader<v1::VerifyResponse> {
   std::atomic<int32_t> tree_size_{-1};  // of the round under way; -1: prefill
 };
 
-class VerifyClient::Session final : public VerifySession {
+class Session final : public VerifySession {
  public:
-  Session(VerifyClient& client, const SessionRequest& request,
+  Session(Peer& peer, v1::Verifier::Stub& stub, const SessionRequest& request,
           std::shared_ptr<VerifyListener> listener) {
     auto reader = std::make_unique<Reader>(std::move(listener));
     reader_ = reader.get();
     call_ = Call::Start(
-        [&client](grpc::ClientContext* context, Call::Reactor* reactor) {
-          client.stub_->async()->Verify(context, reactor);
+        [&stub](auto* context, auto* reactor) {
+          stub.async()->Verify(context, reactor);
         },
-        request.deadline, client.endpoint_.token, client.calls_,
-        std::move(reader));
+        request.deadline, peer, std::move(reader));
     v1::VerifyRequest message;
     ToProto(request, message.mutable_open());
     call_->Send(std::move(message));
   }
   ~Session() override {
-    // What the verifier is at is of no use any more.
+    // The answer on its way is of no use any more.
     if (reader_->waits()) call_->Cancel();
     call_->Finish();
   }
@@ -134,26 +117,45 @@ class VerifyClient::Session final : public VerifySession {
   std::shared_ptr<Call> call_;
 };
 
-VerifyClient::VerifyClient(Endpoint endpoint)
-    : endpoint_(std::move(endpoint)),
-      stub_(v1::Verifier::NewStub(endpoint_.channel)) {}
+class VerifyClient final : public VerifierPeer {
+ public:
+  explicit VerifyClient(const Endpoint& endpoint)
+      : stub_(v1::Verifier::NewStub(endpoint.channel)), peer_(endpoint) {}
 
-absl::StatusOr<std::unique_ptr<VerifySession>> VerifyClient::Open(
-    SessionRequest request, std::shared_ptr<VerifyListener> listener) {
-  return std::make_unique<Session>(*this, request, std::move(listener));
-}
+  absl::StatusOr<std::unique_ptr<VerifySession>> Open(
+      SessionRequest request,
+      std::shared_ptr<VerifyListener> listener) override {
+    return std::make_unique<Session>(peer_, *stub_, request,
+                                     std::move(listener));
+  }
 
-void VerifyClient::GetInfo(absl::Time deadline, OnInfo done) {
-  auto call = std::make_shared<InfoCall>(calls_, std::move(done));
-  PrepareCall(call->context, deadline, endpoint_.token);
-  stub_->async()->GetVerifierInfo(&call->context, &call->request,
-                                  &call->response, [call](grpc::Status status) {
-                                    if (status.ok()) {
-                                      call->on_info(FromProto(call->response));
-                                    } else {
-                                      call->on_info(FromGrpcStatus(status));
-                                    }
-                                  });
+  void GetInfo(absl::Time deadline, OnInfo done) override {
+    using InfoCall =
+        UnaryCall<v1::GetVerifierInfoRequest, v1::GetVerifierInfoResponse>;
+    InfoCall::Start(
+        [this](auto... arguments) {
+          stub_->async()->GetVerifierInfo(std::move(arguments)...);
+        },
+        {}, deadline, peer_,
+        [done = std::move(done)](const absl::Status& status,
+                                 const v1::GetVerifierInfoResponse& response) {
+          if (status.ok()) {
+            done(FromProto(response));
+          } else {
+            done(status);
+          }
+        });
+  }
+
+ private:
+  const std::unique_ptr<v1::Verifier::Stub> stub_;
+  Peer peer_;
+};
+
+}  // namespace
+
+std::shared_ptr<VerifierPeer> MakeVerifyClient(const Endpoint& endpoint) {
+  return std::make_shared<VerifyClient>(endpoint);
 }
 
 }  // namespace foretoken::rpc

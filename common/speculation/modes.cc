@@ -107,27 +107,23 @@ ModeOptions ReadAuto(ModeReader& read, ModeUse use) {
 }
 
 using Id = DrafterId;
-using Service = DraftService;
-
-// Name, drafter, service needed, in the trie drafter, in requests, in replay,
-// options.
+// Name, drafter, service, needs it, in `auto`, in requests, in replay, options.
 constexpr ModeInfo kTable[] = {
-    {"off", Id::kTarget, Service::kNone, false, true, true, ReadOff},
-    {"draft_model", Id::kDraftModel, Service::kDraftWorker, false, true, false,
+    {"off", Id::kTarget, "", false, false, true, true, ReadOff},
+    {"draft_model", Id::kDraftModel, "draft_worker", true, true, true, false,
      ReadDraftModel},
-    {"lookahead", Id::kLookahead, Service::kNone, false, true, false,
-     ReadLookahead},
-    {"ouroboros", Id::kOuroboros, Service::kDraftWorker, false, true, false,
+    {"lookahead", Id::kLookahead, "", false, false, true, false, ReadLookahead},
+    {"ouroboros", Id::kOuroboros, "draft_worker", true, false, true, false,
      ReadOuroboros},
-    {"ngram_trie", Id::kNgramTrie, Service::kNone, true, true, true,
+    {"ngram_trie", Id::kNgramTrie, "trie_drafter", false, false, true, true,
      ReadNgramTrie},
-    {"crest", Id::kCrest, Service::kCrest, false, true, true, ReadCrest},
-    {"prompt_lookup", Id::kPromptLookup, Service::kNone, false, true, true,
+    {"crest", Id::kCrest, "crest", true, true, true, true, ReadCrest},
+    {"prompt_lookup", Id::kPromptLookup, "", false, false, true, true,
      ReadPromptLookup},
-    {"phrase_pool", Id::kOuroboros, Service::kNone, false, false, true,
+    {"phrase_pool", Id::kOuroboros, "", false, false, false, true,
      ReadPhrasePool},
-    {"rest", Id::kTarget, Service::kNone, false, false, true, ReadRest},
-    {"auto", Id::kFused, Service::kNone, true, true, true, ReadAuto},
+    {"rest", Id::kTarget, "", false, false, false, true, ReadRest},
+    {"auto", Id::kFused, "trie_drafter", false, false, true, true, ReadAuto},
 };
 
 std::string Names(ModeUse use) {

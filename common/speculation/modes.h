@@ -160,9 +160,6 @@ using ModeOptions =
 
 // --- The table ---------------------------------------------------------------
 
-// The drafting service that a mode cannot do without.
-enum class DraftService { kNone, kDraftWorker, kCrest };
-
 // Who runs a mode: requests to the orchestrator (and its services), `foretoken
 // replay`, or both, with the keys of each.
 enum class ModeUse { kRequest, kReplay };
@@ -170,8 +167,11 @@ enum class ModeUse { kRequest, kReplay };
 struct ModeInfo {
   absl::string_view name;
   DrafterId drafter;  // kTarget where it has none
-  DraftService needs;
-  bool in_trie_drafter;  // which drafts it where it is there
+  // The drafting service that drafts it, where an orchestrator has that; empty:
+  // none does.
+  absl::string_view service;
+  bool needs_service;  // nothing else drafts it
+  bool in_auto;  // `auto` takes its drafts, too, where its service is there
   bool in_requests;
   bool in_replay;
   ModeOptions (*read)(ModeReader& read, ModeUse use);

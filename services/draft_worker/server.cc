@@ -3,12 +3,6 @@
 #include <utility>
 
 namespace foretoken::draft_worker {
-namespace {
-
-constexpr char kService[] = "draft_worker";
-
-}  // namespace
-
 DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
                                      std::unique_ptr<DraftEngine> engine,
                                      metrics::Registry& registry)
@@ -18,7 +12,7 @@ DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
               [this](const DraftSnapshot& snapshot) {
                 metrics_.OnChange(snapshot);
               }),
-      streams_({kService, options.tokenizer_fingerprint, options.streams},
+      streams_({"draft_worker", options.tokenizer_fingerprint, options.streams},
                drafts_, metrics_) {}
 
 rpc::DraftStreams::Reactor* DraftWorkerServer::Draft(

@@ -54,8 +54,7 @@ absl::Status CheckDraftTokenizer(const LocalService& config,
 
 absl::Status Stack::StartDrafters(
     const LocalService& config, const Tokenizer* tokenizer,
-    metrics::Registry& registry,
-    orchestrator::SessionServicesOptions* drafters) {
+    metrics::Registry& registry, orchestrator::DraftServicesOptions* drafters) {
   // What names a tokenizer is found in the model's directory.
   const std::string& text =
       tokenizer == nullptr ? "" : config.verifier.backend.model;
@@ -91,18 +90,18 @@ absl::Status Stack::StartDrafters(
                        rpc::DraftStreamObserver& observer) {
     return std::make_shared<ObservedSessions>(sessions, observer);
   };
-  drafters->trie_drafter =
+  drafters->sessions["trie_drafter"] =
       here(trie_drafter_->drafts(), trie_drafter_->observer());
   // (Owned by the server.)
   drafters->phrases = std::shared_ptr<SharedPhrases>(
       std::shared_ptr<void>(), &trie_drafter_->sessions());
   if (draft_worker_ != nullptr) {
-    drafters->draft_worker =
+    drafters->sessions["draft_worker"] =
         here(draft_worker_->drafts(), draft_worker_->observer());
   }
   if (crest_ != nullptr) {
-    drafters->crest = std::shared_ptr<DraftSessions>(std::shared_ptr<void>(),
-                                                     &crest_->drafts());
+    drafters->sessions["crest"] = std::shared_ptr<DraftSessions>(
+        std::shared_ptr<void>(), &crest_->drafts());
     drafters->crest_datastore = kDatastore;
   }
   return absl::OkStatus();

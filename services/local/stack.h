@@ -70,7 +70,7 @@ class Stack final : public rpc::Servable {
   absl::Status StartDrafters(const LocalService& config,
                              const Tokenizer* tokenizer,
                              metrics::Registry& registry,
-                             orchestrator::SessionServicesOptions* drafters);
+                             orchestrator::DraftServicesOptions* drafters);
 
   // Destroyed from the last: callers go before what they call.
   std::unique_ptr<verifier::VerifierServer> verifier_;

@@ -3,10 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/crest_client.h"
-#include "common/rpc/draft_client.h"
-#include "common/rpc/phrase_client.h"
+#include "common/rpc/draft_clients.h"
 #include "common/rpc/stream_options.h"
 #include "common/rpc/verify_client.h"
 #include "foretoken/v1/draft_worker.grpc.pb.h"
@@ -52,26 +51,31 @@ absl::StatusOr<rpc::Endpoint> Connect(const std::string& address,
   return endpoint;
 }
 
+// The drafting services that an orchestrator can use: each has its flag
+// (--trie-drafter) and its place in the mode table by its name.
+struct DrafterKind {
+  const char* name;
+  std::shared_ptr<DraftSessions> (*connect)(const rpc::Endpoint& endpoint);
+};
+constexpr DrafterKind kDrafters[] = {
+    {"trie_drafter", rpc::MakeDraftClient<v1::TrieDrafter>},
+    {"draft_worker", rpc::MakeDraftClient<v1::DraftWorker>},
+    {"crest", rpc::MakeCrestClient},
+};
+
 // The drafting services whose address is given.
 absl::Status ConnectDrafters(const OrchestratorService& config,
-                             SessionServicesOptions* drafters) {
-  if (!config.trie_drafter.empty()) {
+                             DraftServicesOptions* drafters) {
+  for (const DrafterKind& kind : kDrafters) {
+    const auto address = config.drafters.find(kind.name);
+    if (address == config.drafters.end() || address->second.empty()) continue;
     FORETOKEN_ASSIGN_OR_RETURN(
         const rpc::Endpoint endpoint,
-        Connect(config.trie_drafter, config.drafter_channel));
-    drafters->trie_drafter = rpc::MakeDraftClient<v1::TrieDrafter>(endpoint);
-    drafters->phrases = std::make_shared<rpc::PhraseClient>(endpoint);
-  }
-  if (!config.draft_worker.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        const rpc::Endpoint endpoint,
-        Connect(config.draft_worker, config.drafter_channel));
-    drafters->draft_worker = rpc::MakeDraftClient<v1::DraftWorker>(endpoint);
-  }
-  if (!config.crest.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
-                               Connect(config.crest, config.drafter_channel));
-    drafters->crest = std::make_shared<rpc::CrestClient>(endpoint);
+        Connect(address->second, config.drafter_channel));
+    drafters->sessions[kind.name] = kind.connect(endpoint);
+    if (address->first == "trie_drafter") {
+      drafters->phrases = rpc::MakePhraseClient(endpoint);
+    }
   }
   return absl::OkStatus();
 }
@@ -114,11 +118,11 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
 void OrchestratorService::AddFlags(Flags& flags) {
   flags.List("verifiers", &verifiers, "Addresses of the verifiers");
   verifier_channel.AddFlags(flags, "verifier");
-  flags.String("trie-drafter", &trie_drafter,
-               "Address of a trie drafter, empty for none");
-  flags.String("draft-worker", &draft_worker,
-               "Address of a draft worker, empty for none");
-  flags.String("crest", &crest, "Address of a crest service, empty for none");
+  for (const DrafterKind& kind : kDrafters) {
+    flags.String(
+        absl::StrReplaceAll(kind.name, {{"_", "-"}}), &drafters[kind.name],
+        absl::StrCat("Address of a ", kind.name, " service; empty for none"));
+  }
   drafter_channel.AddFlags(flags, "drafter");
   flags.Duration("probe-interval", &pool.probe_interval,
                  {absl::Milliseconds(10), absl::Minutes(10)},
@@ -143,10 +147,9 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
   }
   std::vector<VerifierEndpoint> endpoints;
   for (const std::string& address : verifiers) {
-    FORETOKEN_ASSIGN_OR_RETURN(rpc::Endpoint endpoint,
+    FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
                                Connect(address, verifier_channel));
-    endpoints.push_back(
-        {address, std::make_shared<rpc::VerifyClient>(std::move(endpoint))});
+    endpoints.push_back({address, rpc::MakeVerifyClient(endpoint)});
   }
   OrchestratorServerOptions options = server;
   FORETOKEN_RETURN_IF_ERROR(ConnectDrafters(*this, &options.drafters));

@@ -2,6 +2,7 @@
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CONFIG_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CONFIG_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,11 +23,9 @@ struct OrchestratorService {
 
   std::vector<std::string> verifiers = {"127.0.0.1:50051"};
   rpc::ChannelOptions verifier_channel;
-  // Addresses of the drafting services, empty for none, and their channels'
-  // options.
-  std::string trie_drafter;
-  std::string draft_worker;
-  std::string crest;
+  // Addresses of the drafting services by name; none, or empty, for those that
+  // are absent.
+  std::map<std::string, std::string> drafters;
   rpc::ChannelOptions drafter_channel;
   VerifierPoolOptions pool;
   std::string tokenizer;

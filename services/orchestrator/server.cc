@@ -146,8 +146,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
       GenerationService::Create(
           options,
           std::make_unique<RemoteTarget>(options.verifier, *server->pool_),
-          std::make_unique<SessionServices>(options.drafters, fingerprint,
-                                            breaker_gauge),
+          std::make_unique<DraftServices>(options.drafters, fingerprint,
+                                          breaker_gauge),
           std::move(tokenizer), server->metrics_));
   return server;
 }

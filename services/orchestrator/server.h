@@ -19,8 +19,8 @@
 #include "services/orchestrator/adapters/generation_metrics.h"
 #include "services/orchestrator/adapters/remote_verifier.h"
 #include "services/orchestrator/adapters/verifier_pool.h"
+#include "services/orchestrator/core/draft_services.h"
 #include "services/orchestrator/core/generation_service.h"
-#include "services/orchestrator/core/session_services.h"
 
 namespace foretoken::orchestrator {
 
@@ -29,7 +29,7 @@ struct OrchestratorServerOptions : GenerationOptions {
   absl::Duration stall_timeout = absl::Seconds(30);
   absl::Duration retry_after = absl::Milliseconds(200);
   RemoteVerifierOptions verifier;
-  SessionServicesOptions drafters;
+  DraftServicesOptions drafters;
 };
 
 class OrchestratorServer final : public v1::Generation::CallbackService,

@@ -22,13 +22,13 @@
 #include "common/config/flags.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/convert_draft.h"
-#include "common/rpc/draft_client.h"
+#include "common/rpc/draft_clients.h"
 #include "common/rpc/verify_client.h"
 #include "services/local/local_verifier.h"
 #include "services/local/observed_sessions.h"
 #include "services/orchestrator/adapters/remote_verifier.h"
 #include "services/orchestrator/core/decode_loop.h"
-#include "services/orchestrator/core/session_services.h"
+#include "services/orchestrator/core/draft_services.h"
 #include "services/trie_drafter/config.h"
 #include "services/verifier/config.h"
 #include "tests/bench/ping_pong.h"
@@ -176,21 +176,21 @@ class Services {
     verifier_server_ = Serve(verifier_.get());
     trie_server_ = Serve(trie_.get());
     std::shared_ptr<VerifierPeer> verifier_peer;
-    orc::SessionServicesOptions options;
+    orc::DraftServicesOptions options;
     if (sockets_) {
-      verifier_peer =
-          std::make_shared<rpc::VerifyClient>(Connect(*verifier_server_));
-      options.trie_drafter =
+      verifier_peer = rpc::MakeVerifyClient(Connect(*verifier_server_));
+      options.sessions["trie_drafter"] =
           rpc::MakeDraftClient<v1::TrieDrafter>(Connect(*trie_server_));
     } else {
       verifier_peer = std::make_shared<local::LocalVerifier>(*verifier_);
-      options.trie_drafter = std::make_shared<local::ObservedSessions>(
-          trie_->drafts(), trie_->observer());
+      options.sessions["trie_drafter"] =
+          std::make_shared<local::ObservedSessions>(trie_->drafts(),
+                                                    trie_->observer());
     }
     pool_ = std::make_unique<orc::VerifierPool>(
         orc::VerifierPoolOptions(),
         std::vector<orc::VerifierEndpoint>{{"verifier", verifier_peer}});
-    drafters_ = std::make_unique<orc::SessionServices>(options, "");
+    drafters_ = std::make_unique<orc::DraftServices>(options, "");
   }
 
   // Per round of one request, outside pass and drafter; `raws`, if any, is what
@@ -271,7 +271,7 @@ class Services {
   std::unique_ptr<rpc::Server> verifier_server_;
   std::unique_ptr<rpc::Server> trie_server_;
   std::unique_ptr<orc::VerifierPool> pool_;
-  std::unique_ptr<orc::SessionServices> drafters_;
+  std::unique_ptr<orc::DraftServices> drafters_;
   std::shared_ptr<orc::DraftEstimates> estimates_ =
       std::make_shared<orc::DraftEstimates>();
   Sizes sizes_;

@@ -34,7 +34,9 @@ class DraftersTest : public ::testing::Test {
   void Start(const std::string& drafters) {
     orchestrator::OrchestratorService config;
     config.verifiers = {verifier_->address()};
-    config.trie_drafter = config.draft_worker = config.crest = drafters;
+    config.drafters = {{"trie_drafter", drafters},
+                       {"draft_worker", drafters},
+                       {"crest", drafters}};
     config.server.drafters.crest_datastore = "text";
     config.server.drafters.breaker.silence = silence_;
     config.server.drafters.breaker.first_backoff = absl::Milliseconds(5);

@@ -48,9 +48,6 @@ class RemoteVerifier final : public Verifier {
   void Close() override;
   void Cancel() override;
   int64_t failovers() const override { return failovers_; }
-  const std::string& numerics_fingerprint() const {
-    return session_.numerics_fingerprint;
-  }
 
  private:
   // One attempt on one verifier, prefill included.

@@ -25,8 +25,7 @@ VerifierPool::VerifierPool(const VerifierPoolOptions& options,
   {
     absl::MutexLock lock(&mu_);
     for (VerifierEndpoint& endpoint : endpoints) {
-      Member& member = members_.emplace_back();
-      member.endpoint = std::move(endpoint);
+      members_.emplace_back().endpoint = std::move(endpoint);
     }
   }
   ProbeAll();

@@ -18,25 +18,14 @@ constexpr int kMaxUnanswered = 4;
 constexpr absl::Duration kMaxDebtTime = absl::Minutes(1);
 // From then on it is asked in every 32nd round.
 constexpr int kMaxLateInARow = 5;
-// Phrases that are kept for the next answer.
-constexpr size_t kMaxPhrases = 4096;
 
 double RandomShare() {
   thread_local std::minstd_rand random{std::random_device()()};
   return std::uniform_real_distribution<double>(0.0, 1.0)(random);
 }
 
-const char* Name(CircuitBreaker::State state) {
-  switch (state) {
-    case CircuitBreaker::State::kClosed:
-      return "closed";
-    case CircuitBreaker::State::kHalfOpen:
-      return "half-open";
-    case CircuitBreaker::State::kOpen:
-      return "open";
-  }
-  return "";
-}
+// By CircuitBreaker::State.
+constexpr const char* kStateNames[] = {"closed", "half-open", "open"};
 
 }  // namespace
 
@@ -50,7 +39,8 @@ DraftPeer::DraftPeer(std::string name, DraftSessions& sessions,
                [name = name_,
                 on_state = std::move(on_state)](CircuitBreaker::State state) {
                  if (on_state) on_state(state);
-                 FORETOKEN_LOG(kInfo, name, ": circuit breaker ", Name(state));
+                 FORETOKEN_LOG(kInfo, name, ": circuit breaker ",
+                               kStateNames[static_cast<int>(state)]);
                }) {}
 
 void AskPolicy::OpenAhead() {
@@ -165,11 +155,7 @@ void AskPolicy::Heard(DraftAnswer& answer) {
   heard_ = true;
   owes_since_ = Now();
   peer_.breaker().Success();
-  const size_t room = kMaxPhrases - std::min(kMaxPhrases, phrases_.size());
-  const size_t taken = std::min(room, answer.phrases.size());
-  phrases_.insert(phrases_.end(),
-                  std::make_move_iterator(answer.phrases.begin()),
-                  std::make_move_iterator(answer.phrases.begin() + taken));
+  KeepPhrases(std::move(answer.phrases), phrases_);
 }
 
 // A session that is owed too much for too long is given up.

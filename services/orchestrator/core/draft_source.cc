@@ -1,10 +1,18 @@
 #include "services/orchestrator/core/draft_source.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace foretoken::orchestrator {
 
-LocalSource::LocalSource(DrafterId id, std::unique_ptr<Drafter> drafter,
+void KeepPhrases(std::vector<Phrase> phrases, std::vector<Phrase>& waiting) {
+  constexpr size_t kMaxWaiting = 4096;
+  phrases.resize(std::min(phrases.size(), kMaxWaiting - waiting.size()));
+  std::move(phrases.begin(), phrases.end(), std::back_inserter(waiting));
+}
+
+LocalSource::LocalSource(DrafterId id, std::shared_ptr<Drafter> drafter,
                          Clock clock)
     : id_(id), drafter_(std::move(drafter)), clock_(std::move(clock)) {}
 

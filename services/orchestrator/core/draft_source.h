@@ -58,6 +58,10 @@ struct SourceDraft {
   }
 };
 
+// Moves phrases to the end of `waiting`, as many as may wait to be passed on;
+// the rest are dropped.
+void KeepPhrases(std::vector<Phrase> phrases, std::vector<Phrase>& waiting);
+
 class DraftSource {
  public:
   virtual ~DraftSource() = default;
@@ -84,10 +88,11 @@ class DraftSource {
   virtual DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) = 0;
 };
 
-// A Drafter that runs in this thread. `clock` times it.
+// A Drafter that runs in this thread. `clock` times it. The drafter is shared,
+// for it may outlive the request (foretoken bench replay).
 class LocalSource final : public DraftSource {
  public:
-  LocalSource(DrafterId id, std::unique_ptr<Drafter> drafter, Clock clock);
+  LocalSource(DrafterId id, std::shared_ptr<Drafter> drafter, Clock clock);
 
   DrafterId id() const override { return id_; }
   void Start(const DraftOpen& open, absl::Span<const TokenId> text) override;
@@ -96,7 +101,7 @@ class LocalSource final : public DraftSource {
 
  private:
   const DrafterId id_;
-  const std::unique_ptr<Drafter> drafter_;
+  const std::shared_ptr<Drafter> drafter_;
   const Clock clock_;
   int32_t max_nodes_ = 0;
 };

@@ -246,14 +246,8 @@ absl::Status GenerationService::CheckBytes(absl::string_view field,
 }
 
 absl::Status GenerationService::CheckTokenizer(const TargetInfo& info) const {
-  if (tokenizer_ == nullptr || info.tokenizer_fingerprint.empty()) {
-    return absl::OkStatus();
-  }
-  const Sha256Digest& ours = tokenizer_->fingerprint();
-  const std::string& theirs = info.tokenizer_fingerprint;
-  if (std::equal(
-          ours.begin(), ours.end(), theirs.begin(), theirs.end(),
-          [](uint8_t a, char b) { return a == static_cast<uint8_t>(b); })) {
+  if (tokenizer_ == nullptr || info.tokenizer_fingerprint.empty() ||
+      tokenizer_->fingerprint_bytes() == info.tokenizer_fingerprint) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(

@@ -12,8 +12,6 @@ namespace {
 // the price of nodes ignored.
 constexpr uint64_t kAskAnyway = 32;
 constexpr uint64_t kTakeAnyway = 64;
-// Phrases that wait for whoever keeps them.
-constexpr size_t kMaxPhrases = 4096;
 
 }  // namespace
 
@@ -166,11 +164,8 @@ const MergedTree& RoundDrafting::Draft() {
     report_[i].latency = outcome == DraftOutcome::kAnswered
                              ? draft.latency
                              : options_.clock() - before;
-    const size_t room = kMaxPhrases - std::min(kMaxPhrases, phrases_.size());
-    const size_t taken = std::min(room, draft.phrases.size());
     if (drafting_ < static_cast<int>(sources_.size())) {
-      phrases_.insert(phrases_.end(), draft.phrases.begin(),
-                      draft.phrases.begin() + taken);
+      KeepPhrases(std::move(draft.phrases), phrases_);
     }
     if (options_.estimates != nullptr) {
       options_.estimates->Correct(id(i), draft.tree, probs_[i]);

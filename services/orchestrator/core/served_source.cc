@@ -4,13 +4,6 @@
 #include <utility>
 
 namespace foretoken::orchestrator {
-namespace {
-
-// Phrases that wait to be passed on.
-constexpr size_t kMaxPhrases = 4096;
-
-}  // namespace
-
 ServedSource::ServedSource(ServedSourceOptions options, DraftPeer& peer)
     : options_(std::move(options)), policy_(peer, [this] { return Text(); }) {}
 
@@ -71,10 +64,7 @@ void ServedSource::Ask(const DraftRound& round,
   text_ = text;
   length_ = round.length;
   unsent_.insert(unsent_.end(), round.committed.begin(), round.committed.end());
-  const size_t room = kMaxPhrases - std::min(kMaxPhrases, phrases_.size());
-  const size_t taken = std::min(room, round.phrases.size());
-  phrases_.insert(phrases_.end(), round.phrases.begin(),
-                  round.phrases.begin() + taken);
+  KeepPhrases(round.phrases, phrases_);
   if (drafts() && round.max_nodes == 0) {
     policy_.Pass();
   } else if (policy_.Begin()) {

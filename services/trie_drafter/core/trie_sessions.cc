@@ -171,7 +171,7 @@ absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
   }
   const bool fused = open.mode.As<AutoOptions>() != nullptr;
   const bool ouroboros = open.mode.As<OuroborosOptions>() != nullptr;
-  if (!open.mode.info().in_trie_drafter && !ouroboros) {
+  if (open.mode.info().service != "trie_drafter" && !ouroboros) {
     return absl::UnimplementedError(
         absl::StrCat("mode '", open.mode.name(),
                      "': trie_drafter does not draft it, nor takes its "

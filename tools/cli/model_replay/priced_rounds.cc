@@ -12,29 +12,7 @@
 #include "services/orchestrator/core/pass_costs.h"
 
 namespace foretoken::model_replay {
-namespace {
-
-// Presents one drafter, shared by all requests, as a source of each request.
-class Borrowed final : public Drafter {
- public:
-  explicit Borrowed(Drafter& drafter) : drafter_(drafter) {}
-  void StartRequest(absl::Span<const TokenId> prompt) override {
-    drafter_.StartRequest(prompt);
-  }
-  void Commit(absl::Span<const TokenId> tokens) override {
-    drafter_.Commit(tokens);
-  }
-  void Draft(int max_nodes, DraftTree& tree) override {
-    drafter_.Draft(max_nodes, tree);
-  }
-
- private:
-  Drafter& drafter_;
-};
-
-}  // namespace
-
-PricedRounds::PricedRounds(std::unique_ptr<Drafter> drafter, PassTiming timing,
+PricedRounds::PricedRounds(std::shared_ptr<Drafter> drafter, PassTiming timing,
                            int32_t vocab_size, int max_tree_nodes)
     : drafter_(std::move(drafter)),
       vocab_size_(vocab_size),
@@ -54,7 +32,7 @@ absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
   options_.costs = orchestrator::PassCosts(std::move(costs));
   orchestrator::DraftSources sources;
   sources.push_back(std::make_unique<orchestrator::LocalSource>(
-      DrafterId::kFused, std::make_unique<Borrowed>(*drafter_), absl::Now));
+      DrafterId::kFused, drafter_, absl::Now));
   drafting_ = std::make_unique<orchestrator::RoundDrafting>(
       std::move(sources), vocab_size_, options_);
   DraftOpen open;
@@ -94,7 +72,7 @@ absl::Status PricedRounds::Commit(absl::Span<const TokenId> tokens,
 }
 
 void PricedRounds::End() {
-  // The request's source borrows the drafter: end it first.
+  // The request's source uses the drafter: end it first.
   drafting_.reset();
   drafter_->EndRequest();
 }

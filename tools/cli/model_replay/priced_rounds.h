@@ -20,7 +20,7 @@ namespace foretoken::model_replay {
 class PricedRounds final : public RoundSource {
  public:
   // `timing` holds the initial costs.
-  PricedRounds(std::unique_ptr<Drafter> drafter, PassTiming timing,
+  PricedRounds(std::shared_ptr<Drafter> drafter, PassTiming timing,
                int32_t vocab_size, int max_tree_nodes);
 
   absl::Status Start(size_t index, const RecordedTurn& turn) override;
@@ -31,7 +31,7 @@ class PricedRounds final : public RoundSource {
   void Forget() override;
 
  private:
-  const std::unique_ptr<Drafter> drafter_;
+  const std::shared_ptr<Drafter> drafter_;
   const int32_t vocab_size_;
   PassTiming timing_;
   orchestrator::DraftingOptions options_;

@@ -1,9 +1,12 @@
 #include "services/orchestrator/core/modes.h"
 
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "services/trie_drafter/core/trie_sessions.h"
 #include "tests/support/draft_caller.h"
@@ -17,54 +20,58 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class NamedSource final : public DraftSource {
+// Notes the sessions that are opened, by service and mode, and refuses them.
+class FakeSessions final : public DraftSessions {
  public:
-  NamedSource(DrafterId id, bool drafts) : id_(id), drafts_(drafts) {}
-  DrafterId id() const override { return id_; }
-  bool drafts() const override { return drafts_; }
-  void Start(const DraftOpen&, absl::Span<const TokenId>) override {}
-  void Ask(const DraftRound&, absl::Span<const TokenId>) override {}
-  DraftOutcome Collect(absl::Time, SourceDraft&) override {
-    return DraftOutcome::kLate;
+  FakeSessions(std::string name, std::string& asked)
+      : name_(std::move(name)), asked_(asked) {}
+  absl::StatusOr<std::unique_ptr<DraftSession>> Open(
+      DraftOpen open, std::shared_ptr<DraftListener>) override {
+    absl::StrAppend(&asked_, " ", name_, ":", open.mode.ToString());
+    return absl::UnavailableError("a fake");
   }
 
  private:
-  const DrafterId id_;
-  const bool drafts_;
+  const std::string name_;
+  std::string& asked_;
 };
 
-class FakeServices final : public DraftServices {
+// Services of these names.
+class FakeServices {
  public:
-  bool has_trie_drafter() const override { return trie; }
-  bool has_draft_worker() const override { return worker; }
-  bool has_crest() const override { return crest; }
-  std::unique_ptr<DraftSource> TrieDrafter(DrafterId id,
-                                           const Mode& mode) override {
-    asked += " trie:" + mode.ToString();
-    return std::make_unique<NamedSource>(id, true);
-  }
-  std::unique_ptr<DraftSource> DraftWorker(DrafterId id,
-                                           const Mode& mode) override {
-    asked += " worker:" + mode.ToString();
-    return std::make_unique<NamedSource>(id, true);
-  }
-  std::unique_ptr<DraftSource> PhraseKeeper(const Mode& mode) override {
-    asked += " keeper:" + mode.ToString();
-    return std::make_unique<NamedSource>(DrafterId::kOuroboros, false);
-  }
-  std::unique_ptr<DraftSource> Crest(const std::string& datastore) override {
-    asked += " crest:" + datastore;
-    return std::make_unique<NamedSource>(DrafterId::kCrest, true);
+  explicit FakeServices(const std::vector<std::string>& names = {"trie_drafter",
+                                                                 "draft_worker",
+                                                                 "crest"})
+      : services_(Options(names), "") {}
+
+  DraftServices* get() { return &services_; }
+  // Starts a request of these sources; what the services were asked for.
+  std::string Started(const absl::StatusOr<ModeSources>& made) {
+    EXPECT_THAT(made, testing::IsOk());
+    asked_.clear();
+    const std::vector<TokenId> prompt = {1};
+    for (const auto& source : made->sources) source->Start({}, prompt);
+    return asked_;
   }
 
-  bool trie = true, worker = true, crest = true;
-  std::string asked;
+ private:
+  DraftServicesOptions Options(const std::vector<std::string>& names) {
+    DraftServicesOptions options;
+    options.crest_datastore = "text";
+    for (const std::string& name : names) {
+      options.sessions[name] = std::make_shared<FakeSessions>(name, asked_);
+    }
+    return options;
+  }
+
+  std::string asked_;
+  DraftServices services_;
 };
 
 absl::StatusOr<ModeSources> Make(const std::string& mode,
-                                 DraftServices* services = nullptr) {
+                                 FakeServices* services = nullptr) {
   ModeContext context;
-  context.services = services;
+  if (services != nullptr) context.services = services->get();
   const auto parsed = Mode::Parse(mode);
   if (!parsed.ok()) return parsed.status();
   return MakeSources(*parsed, context);
@@ -97,8 +104,7 @@ TEST(ModesTest, ModesWhoseServiceIsMissingSayTheirName) {
   for (const char* mode : {"draft_model", "ouroboros", "crest"}) {
     EXPECT_THAT(Make(mode),
                 StatusIs(absl::StatusCode::kUnimplemented, HasSubstr(mode)));
-    FakeServices services;
-    services.worker = services.crest = false;
+    FakeServices services({"trie_drafter"});
     EXPECT_THAT(Make(mode, &services),
                 StatusIs(absl::StatusCode::kUnimplemented, HasSubstr(mode)));
   }
@@ -106,29 +112,34 @@ TEST(ModesTest, ModesWhoseServiceIsMissingSayTheirName) {
 
 TEST(ModesTest, ServicesDraftWhereTheyAreThere) {
   FakeServices services;
-  EXPECT_EQ(ServedModes(&services).size(), 8u);
-  EXPECT_THAT(Names(Make("draft_model:gamma=7", &services)),
-              ElementsAre("draft_model"));
-  EXPECT_THAT(Names(Make("ouroboros:gamma=9", &services)),
-              ElementsAre("ouroboros", "keeper"));
-  EXPECT_THAT(Names(Make("ngram_trie:match_length=2", &services)),
-              ElementsAre("ngram_trie"));
-  EXPECT_THAT(Names(Make("crest:datastore=code", &services)),
-              ElementsAre("crest"));
-  EXPECT_EQ(services.asked,
-            " worker:draft_model:gamma=7 worker:ouroboros:gamma=9"
-            " keeper:ouroboros:gamma=9 trie:ngram_trie:match_length=2"
-            " crest:code");
+  EXPECT_EQ(ServedModes(services.get()).size(), 8u);
+  const auto chain = Make("draft_model:gamma=7", &services);
+  EXPECT_THAT(Names(chain), ElementsAre("draft_model"));
+  EXPECT_EQ(services.Started(chain), " draft_worker:draft_model:gamma=7");
+  const auto phrases = Make("ouroboros:gamma=9", &services);
+  EXPECT_THAT(Names(phrases), ElementsAre("ouroboros", "keeper"));
+  EXPECT_EQ(services.Started(phrases),
+            " draft_worker:ouroboros:gamma=9 trie_drafter:ouroboros:gamma=9");
+  EXPECT_TRUE(phrases->sources[0]->needs_rows());
+  const auto trie = Make("ngram_trie:match_length=2", &services);
+  EXPECT_THAT(Names(trie), ElementsAre("ngram_trie"));
+  EXPECT_EQ(services.Started(trie), " trie_drafter:ngram_trie:match_length=2");
+  const auto crest = Make("crest:datastore=code", &services);
+  EXPECT_THAT(Names(crest), ElementsAre("crest"));
+  EXPECT_EQ(services.Started(crest), " crest:crest:datastore=code");
 }
 
 TEST(ModesTest, AutoTakesAllThatAreThereInTheOrderOfTheTable) {
   FakeServices services;
   const auto all = Make("auto", &services);
   EXPECT_THAT(Names(all), ElementsAre("draft_model", "crest", "fused"));
+  EXPECT_EQ(services.Started(all),
+            " draft_worker:draft_model crest:crest:datastore=text"
+            " trie_drafter:auto");
   EXPECT_TRUE(all->economical);
   EXPECT_FALSE(Make("crest", &services)->economical);
-  services.trie = services.worker = false;
-  EXPECT_THAT(Names(Make("auto", &services)), ElementsAre("crest", "fused"));
+  FakeServices crest({"crest"});
+  EXPECT_THAT(Names(Make("auto", &crest)), ElementsAre("crest", "fused"));
 }
 
 class Deaf final : public trie_drafter::TrieObserver {

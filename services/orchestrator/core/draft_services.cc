@@ -1,0 +1,69 @@
+#include "services/orchestrator/core/draft_services.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+// Keeps the phrases that the requests of a scope share.
+constexpr absl::string_view kPhraseService = "trie_drafter";
+
+Mode CrestMode(const std::string& datastore) {
+  const absl::StatusOr<Mode> mode =
+      Mode::Parse(absl::StrCat("crest:datastore=", datastore));
+  // No datastore has a name that a mode cannot carry.
+  return mode.ok() ? *mode : *Mode::Parse("crest");
+}
+
+}  // namespace
+
+DraftServices::DraftServices(const DraftServicesOptions& options,
+                             std::string tokenizer_fingerprint,
+                             const MakeListener& make_listener, Clock clock)
+    : options_(options),
+      tokenizer_fingerprint_(std::move(tokenizer_fingerprint)) {
+  for (const auto& [name, sessions] : options_.sessions) {
+    peers_.try_emplace(name, name, *sessions, options_.breaker, clock,
+                       make_listener ? make_listener(name) : nullptr);
+  }
+}
+
+ServedSourceOptions DraftServices::SourceOptions(const Mode& mode) const {
+  ServedSourceOptions source;
+  source.id = mode.info().drafter;
+  source.mode = mode;
+  source.tokenizer_fingerprint = tokenizer_fingerprint_;
+  return source;
+}
+
+std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode) {
+  const auto peer = peers_.find(mode.info().service);
+  FORETOKEN_CHECK(peer != peers_.end());
+  ServedSourceOptions source = SourceOptions(mode);
+  if (const auto* ouroboros = mode.As<OuroborosOptions>()) {
+    source.needs_rows = true;
+    if (ouroboros->warm_start) {
+      source.phrases = options_.phrases.get();
+      source.warm_phrases = options_.warm_phrases;
+      source.phrase_tokens = ouroboros->beta;
+    }
+  }
+  const auto* crest = mode.As<CrestModeOptions>();
+  if (crest != nullptr && crest->datastore.empty()) {
+    source.mode = CrestMode(options_.crest_datastore);
+  }
+  return std::make_unique<ServedSource>(std::move(source), peer->second);
+}
+
+std::unique_ptr<DraftSource> DraftServices::PhraseKeeper(const Mode& mode) {
+  const auto peer = peers_.find(kPhraseService);
+  if (peer == peers_.end()) return nullptr;
+  ServedSourceOptions source = SourceOptions(mode);
+  source.drafts = false;
+  return std::make_unique<ServedSource>(std::move(source), peer->second);
+}
+
+}  // namespace foretoken::orchestrator

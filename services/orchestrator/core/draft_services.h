@@ -1,0 +1,67 @@
+// DraftServices: the drafting services that an orchestrator has, by the names
+// of the mode table (ModeInfo::service), as sources over their sessions.
+// Breakers are shared by all requests. Thread-safe.
+#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DRAFT_SERVICES_H_
+#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DRAFT_SERVICES_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "common/base/clock.h"
+#include "common/drafting/draft_session.h"
+#include "common/drafting/shared_phrases.h"
+#include "common/speculation/modes.h"
+#include "services/orchestrator/core/circuit_breaker.h"
+#include "services/orchestrator/core/draft_peer.h"
+#include "services/orchestrator/core/draft_source.h"
+#include "services/orchestrator/core/served_source.h"
+
+namespace foretoken::orchestrator {
+
+struct DraftServicesOptions {
+  // The services that are there, by name, in this process or behind a network.
+  // Shared with their owner, where that is not the orchestrator alone.
+  std::map<std::string, std::shared_ptr<DraftSessions>> sessions;
+  std::shared_ptr<SharedPhrases> phrases;  // the trie drafter's
+  std::string crest_datastore;             // of requests that name none
+  CircuitBreakerOptions breaker;
+  // Phrases that a draft worker's session starts with.
+  int32_t warm_phrases = 2048;
+};
+
+class DraftServices {
+ public:
+  // Makes the listener to the breaker of a service.
+  using MakeListener =
+      std::function<CircuitBreaker::Listener(const std::string& service)>;
+
+  // `tokenizer_fingerprint`: raw, empty if not known.
+  DraftServices(const DraftServicesOptions& options,
+                std::string tokenizer_fingerprint,
+                const MakeListener& make_listener = nullptr,
+                Clock clock = SystemClock());
+
+  bool Has(absl::string_view service) const {
+    return peers_.find(service) != peers_.end();
+  }
+
+  // A new request's session of the mode's service, which must be there.
+  std::unique_ptr<DraftSource> Source(const Mode& mode);
+  // Takes what a draft worker's pool gains: drafts() is false. Null without a
+  // trie drafter.
+  std::unique_ptr<DraftSource> PhraseKeeper(const Mode& mode);
+
+ private:
+  ServedSourceOptions SourceOptions(const Mode& mode) const;
+
+  const DraftServicesOptions options_;
+  const std::string tokenizer_fingerprint_;
+  std::map<std::string, DraftPeer, std::less<>> peers_;
+};
+
+}  // namespace foretoken::orchestrator
+
+#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DRAFT_SERVICES_H_
