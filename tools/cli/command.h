@@ -7,6 +7,8 @@
 #define FORETOKEN_TOOLS_CLI_COMMAND_H_
 
 #include <functional>
+#include <memory>
+#include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
@@ -14,6 +16,27 @@
 namespace foretoken::cli {
 
 using Run = std::function<absl::Status()>;
+
+// A command whose options are being registered. It keeps `options` alive.
+template <typename Options>
+struct Command {
+  CLI::App& app;
+  Options& options;
+};
+
+// Registers subcommand `name` of `parent`: `work` is what it runs. --help shows
+// the options' defaults.
+template <typename Options, typename Work>
+Command<Options> AddCommand(CLI::App& parent, Run& run, const std::string& name,
+                            const std::string& description, Work work) {
+  CLI::App* app = parent.add_subcommand(name, description);
+  app->option_defaults()->always_capture_default();
+  auto options = std::make_shared<Options>();
+  app->callback([options, work, &run] {
+    run = [options, work] { return work(*options); };
+  });
+  return {*app, *options};
+}
 
 void AddBenchCommand(CLI::App& app, Run& run);
 // The subcommand `bench replay`.

@@ -103,24 +103,22 @@ void AddConvertCommand(CLI::App& app, Run& run) {
   CLI::App* convert = app.add_subcommand(
       "convert", "Convert a checkpoint to a Hugging Face directory");
   convert->require_subcommand(1);
-  CLI::App* llama2c = convert->add_subcommand(
-      "llama2c", "A llama2.c checkpoint (legacy format) and its tokenizer");
-  const auto options = std::make_shared<ConvertOptions>();
+  const auto [llama2c, options] = AddCommand<ConvertOptions>(
+      *convert, run, "llama2c",
+      "A llama2.c checkpoint (legacy format) and its tokenizer",
+      ConvertLlama2cModel);
   llama2c
-      ->add_option("--checkpoint", options->checkpoint,
-                   "The llama2.c checkpoint, a .bin file")
+      .add_option("--checkpoint", options.checkpoint,
+                  "The llama2.c checkpoint, a .bin file")
       ->required();
   llama2c
-      ->add_option("--tokenizer", options->tokenizer,
-                   "Its tokenizer: a llama2.c .bin or a SentencePiece .model")
+      .add_option("--tokenizer", options.tokenizer,
+                  "Its tokenizer: a llama2.c .bin or a SentencePiece .model")
       ->required();
   llama2c
-      ->add_option("--out", options->out,
-                   "Directory to write; created if missing")
+      .add_option("--out", options.out,
+                  "Directory to write; created if missing")
       ->required();
-  llama2c->callback([&run, options] {
-    run = [options] { return ConvertLlama2cModel(*options); };
-  });
 }
 
 }  // namespace foretoken::cli

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -20,6 +19,8 @@
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
 #include "tools/cli/crest_stores.h"
+#include "tools/cli/shared_options.h"
+#include "tools/cli/standard_output.h"
 
 namespace foretoken::cli {
 namespace {
@@ -37,15 +38,6 @@ struct BuildFlags {
   std::string name;
   std::string work;
 };
-
-absl::Status PrintJson(const Json& value) {
-  const std::string text = DumpJson(value) + "\n";
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-      std::fflush(stdout) != 0) {
-    return absl::DataLossError("stdout: cannot write");
-  }
-  return absl::OkStatus();
-}
 
 Json MetaJson(const CrestMeta& meta) {
   Json levels = Json::array();
@@ -116,12 +108,10 @@ absl::Status FinishOptions(BuildFlags& flags) {
       flags.selection == "rest" ? TreeSelection::kRest : TreeSelection::kBest;
   options.sample =
       flags.sample == "first" ? MatchSample::kFirst : MatchSample::kUniform;
-  absl::StatusOr<uint64_t> memory = ParseBytes(flags.memory);
-  if (!memory.ok()) return Annotate(memory.status(), "--memory");
-  options.memory_bytes = *memory;
-  absl::StatusOr<uint64_t> max_line = ParseBytes(flags.max_line);
-  if (!max_line.ok()) return Annotate(max_line.status(), "--max-line");
-  options.corpus.max_line_bytes = *max_line;
+  FORETOKEN_ASSIGN_OR_RETURN(options.memory_bytes,
+                             ParseBytes("--memory", flags.memory));
+  FORETOKEN_ASSIGN_OR_RETURN(options.corpus.max_line_bytes,
+                             ParseBytes("--max-line", flags.max_line));
   std::error_code error;
   const std::filesystem::path scratch =
       std::filesystem::temp_directory_path(error);
@@ -149,7 +139,7 @@ absl::Status Build(BuildFlags flags) {
                  [&](const CrestMeta& meta, const TokenTable& table) {
                    return OpenSink(flags.out, flags.name, meta, table);
                  }));
-  return PrintJson(ReportJson(report));
+  return WriteJson(ReportJson(report));
 }
 
 struct StoreFlags {
@@ -171,119 +161,92 @@ absl::Status Lookup(const StoreFlags& flags) {
     context.push_back(token);
   }
   FORETOKEN_ASSIGN_OR_RETURN(const uint64_t memory,
-                             ParseBytes(flags.index_memory));
+                             ParseBytes("--index-memory", flags.index_memory));
   FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<CrestSource> source,
                              OpenCrestSource(flags.store, nullptr, memory));
   CrestTree tree;
   FORETOKEN_ASSIGN_OR_RETURN(const int n, source->Lookup(context, tree));
-  return PrintJson({{"n", n},
+  return WriteJson({{"n", n},
                     {"tokens", tree.tokens},
                     {"parents", tree.parents},
                     {"counts", tree.counts}});
 }
 
 void AddBuild(CLI::App& crest, Run& run) {
-  CLI::App* command = crest.add_subcommand(
-      "build", "Count a corpus's n-grams and store their continuations");
-  const auto flags = std::make_shared<BuildFlags>();
-  CrestBuildOptions& options = flags->options;
-  options.threads =
-      static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto [command, flags] = AddCommand<BuildFlags>(
+      crest, run, "build",
+      "Count a corpus's n-grams and store their continuations", Build);
+  CrestBuildOptions& options = flags.options;
+  options.threads = AllProcessors();
   command
-      ->add_option("--corpus", options.corpus.paths,
-                   "JSONL (fields output, text, prompt), text files, folders "
-                   "of sources; gzip or plain")
+      .add_option("--corpus", options.corpus.paths,
+                  "JSONL (fields output, text, prompt), text files, folders "
+                  "of sources; gzip or plain")
       ->required();
-  command->add_option("--exclude-ids", options.corpus.exclude_id_files,
-                      "JSONL files; corpus rows with one of their ids are "
-                      "left out");
-  command->add_option("--suffix", options.corpus.suffixes,
-                      "Suffixes of the files taken from folders");
-  command->add_flag("--skip-invalid", options.corpus.skip_invalid,
-                    "Skip and count invalid input: documents that are not "
-                    "UTF-8 or JSON, and the rest of a damaged gzip file");
-  command
-      ->add_option("--max-line", flags->max_line,
-                   "Maximum line length; longer lines are an error, or skipped "
-                   "with --skip-invalid")
-      ->capture_default_str();
-  command
-      ->add_option("--tokenizer", flags->tokenizer,
-                   "tokenizer.json, tokenizer.model or a model directory")
-      ->required();
-  command->add_option("--max-n", flags->max_n, "n-grams of 1..N tokens")
+  command.add_option("--exclude-ids", options.corpus.exclude_id_files,
+                     "JSONL files; corpus rows with one of their ids are "
+                     "left out");
+  command.add_option("--suffix", options.corpus.suffixes,
+                     "Suffixes of the files taken from folders");
+  command.add_flag("--skip-invalid", options.corpus.skip_invalid,
+                   "Skip and count invalid input: documents that are not "
+                   "UTF-8 or JSON, and the rest of a damaged gzip file");
+  command.add_option("--max-line", flags.max_line,
+                     "Maximum line length; longer lines are an error, or "
+                     "skipped with --skip-invalid");
+  AddTokenizerOption(command, flags.tokenizer);
+  command.add_option("--max-n", flags.max_n, "n-grams of 1..N tokens")
       ->check(CLI::Range(1, kMaxCrestN));
-  command->add_option("--only-n", flags->only_n, "n-grams of N tokens only")
+  command.add_option("--only-n", flags.only_n, "n-grams of N tokens only")
       ->check(CLI::Range(1, kMaxCrestN));
-  command->add_option("--top", options.top, "n-grams kept per length")
+  command.add_option("--top", options.top, "n-grams kept per length")
       ->required()
       ->check(CLI::Range(int64_t{1}, CrestBuildOptions::kMaxTop));
   command
-      ->add_option("--tree-nodes", options.tree_nodes, "Maximum nodes per tree")
-      ->check(CLI::Range(1, kMaxCrestNodes))
-      ->capture_default_str();
+      .add_option("--tree-nodes", options.tree_nodes, "Maximum nodes per tree")
+      ->check(CLI::Range(1, kMaxCrestNodes));
   command
-      ->add_option("--max-matches", options.max_matches,
-                   "Continuations gathered per n-gram")
-      ->check(CLI::Range(1, CrestBuildOptions::kMaxMatches))
-      ->capture_default_str();
+      .add_option("--max-matches", options.max_matches,
+                  "Continuations gathered per n-gram")
+      ->check(CLI::Range(1, CrestBuildOptions::kMaxMatches));
   command
-      ->add_option("--continuation", options.continuation,
-                   "Tokens per continuation")
-      ->check(CLI::Range(1, CrestBuildOptions::kMaxContinuation))
-      ->capture_default_str();
+      .add_option("--continuation", options.continuation,
+                  "Tokens per continuation")
+      ->check(CLI::Range(1, CrestBuildOptions::kMaxContinuation));
   command
-      ->add_option("--selection", flags->selection,
-                   "best: most frequent nodes; rest: REST's cut")
-      ->check(CLI::IsMember({"best", "rest"}))
-      ->capture_default_str();
+      .add_option("--selection", flags.selection,
+                  "best: most frequent nodes; rest: REST's cut")
+      ->check(CLI::IsMember({"best", "rest"}));
   command
-      ->add_option("--sample", flags->sample,
-                   "Sample of an n-gram's matches, if there are more")
-      ->check(CLI::IsMember({"uniform", "first"}))
-      ->capture_default_str();
-  command->add_option("--seed", options.seed, "Seed of the uniform sample")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .add_option("--sample", flags.sample,
+                  "Sample of an n-gram's matches, if there are more")
+      ->check(CLI::IsMember({"uniform", "first"}));
+  command.add_option("--seed", options.seed, "Seed of the uniform sample")
+      ->check(CLI::NonNegativeNumber);
   command
-      ->add_option("--min-count", options.min_count,
-                   "Drop n-grams that occur less often")
-      ->check(CLI::Range(int64_t{1}, CrestBuildOptions::kMaxTop))
-      ->capture_default_str();
-  command
-      ->add_option("--memory", flags->memory,
-                   "Limit on resident memory, e.g. 1GiB")
-      ->capture_default_str();
-  command->add_option("--threads", options.threads, "Default: all cores")
+      .add_option("--min-count", options.min_count,
+                  "Drop n-grams that occur less often")
+      ->check(CLI::Range(int64_t{1}, CrestBuildOptions::kMaxTop));
+  command.add_option("--memory", flags.memory,
+                     "Limit on resident memory, e.g. 1GiB");
+  command.add_option("--threads", options.threads, "Threads of the build")
       ->check(CLI::Range(1, ThreadPool::kMaxThreads));
-  command->add_option("--work", flags->work,
-                      "Folder for intermediate files, from which an "
-                      "interrupted build resumes");
-  command->add_option("--out", flags->out, "Snapshot file to write");
-  command->add_option("--name", flags->name,
-                      "Name to publish under in FORETOKEN_POSTGRES_URL");
-  command->callback([flags, &run] { run = [flags] { return Build(*flags); }; });
+  command.add_option("--work", flags.work,
+                     "Folder for intermediate files, from which an "
+                     "interrupted build resumes");
+  command.add_option("--out", flags.out, "Snapshot file to write");
+  command.add_option("--name", flags.name,
+                     "Name to publish under in FORETOKEN_POSTGRES_URL");
 }
 
-void AddLookup(CLI::App& crest, Run& run) {
-  CLI::App* command =
-      crest.add_subcommand("lookup", "Show the token tree of token ids");
-  const auto flags = std::make_shared<StoreFlags>();
-  command->add_option("--store", flags->store, "Snapshot file or name")
-      ->required();
-  command->add_option("--ids", flags->ids, "Token ids, e.g. 1,2,3")->required();
-  command
-      ->add_option("--index-memory", flags->index_memory,
-                   "Load a named datastore of up to this size into memory; "
-                   "query PostgreSQL for a larger one")
-      ->capture_default_str();
-  command->callback(
-      [flags, &run] { run = [flags] { return Lookup(*flags); }; });
+// `names`: "--store", or "--store,store" where its flag may be left out.
+void AddStoreOption(const char* names, CLI::App& command, StoreFlags& flags) {
+  command.add_option(names, flags.store, "Snapshot file or name")->required();
 }
 
 absl::Status Stats(const StoreFlags& flags) {
   FORETOKEN_ASSIGN_OR_RETURN(const CrestMeta meta, ReadMeta(flags.store));
-  return PrintJson(MetaJson(meta));
+  return WriteJson(MetaJson(meta));
 }
 
 absl::Status Verify(const StoreFlags& flags) {
@@ -295,53 +258,18 @@ absl::Status Verify(const StoreFlags& flags) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::shared_ptr<CrestSource> source,
       OpenCrestSource(flags.store, tokenizer.get(), UINT64_MAX));
-  return PrintJson({{"ok", true},
+  return WriteJson({{"ok", true},
                     {"entries", source->meta().entries},
                     {"nodes", source->meta().nodes}});
 }
 
-void AddStats(CLI::App& crest, Run& run) {
-  CLI::App* command =
-      crest.add_subcommand("stats", "Show how a datastore was built, its size");
-  const auto flags = std::make_shared<StoreFlags>();
-  command->add_option("--store,store", flags->store, "Snapshot file or name")
-      ->required();
-  command->callback([flags, &run] { run = [flags] { return Stats(*flags); }; });
+absl::Status List(const StoreFlags&) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json list, ListDatastores());
+  return WriteJson(list);
 }
 
-void AddVerify(CLI::App& crest, Run& run) {
-  CLI::App* command = crest.add_subcommand(
-      "verify", "Read a whole datastore and validate every record");
-  const auto flags = std::make_shared<StoreFlags>();
-  command->add_option("--store,store", flags->store, "Snapshot file or name")
-      ->required();
-  command->add_option("--tokenizer", flags->tokenizer,
-                      "Also check that it was built with this tokenizer");
-  command->callback(
-      [flags, &run] { run = [flags] { return Verify(*flags); }; });
-}
-
-void AddList(CLI::App& crest, Run& run) {
-  CLI::App* command = crest.add_subcommand(
-      "list", "List the versions in FORETOKEN_POSTGRES_URL as a JSON array");
-  command->callback([&run] {
-    run = []() -> absl::Status {
-      FORETOKEN_ASSIGN_OR_RETURN(const Json list, ListDatastores());
-      return PrintJson(list);
-    };
-  });
-}
-
-void AddDrop(CLI::App& crest, Run& run) {
-  CLI::App* command = crest.add_subcommand(
-      "drop", "Remove a datastore, or one version of it, from PostgreSQL");
-  const auto flags = std::make_shared<StoreFlags>();
-  command->add_option("--name,name", flags->store, "Name")->required();
-  command->add_option("--version", flags->version, "Drop only this version")
-      ->check(CLI::PositiveNumber);
-  command->callback([flags, &run] {
-    run = [flags] { return DropDatastore(flags->store, flags->version); };
-  });
+absl::Status Drop(const StoreFlags& flags) {
+  return DropDatastore(flags.store, flags.version);
 }
 
 }  // namespace
@@ -351,11 +279,32 @@ void AddCrestCommand(CLI::App& app, Run& run) {
       "crest", "Datastores of n-grams and their continuation trees");
   crest->require_subcommand(1);
   AddBuild(*crest, run);
-  AddLookup(*crest, run);
-  AddStats(*crest, run);
-  AddVerify(*crest, run);
-  AddList(*crest, run);
-  AddDrop(*crest, run);
+  const auto [lookup, lookup_flags] = AddCommand<StoreFlags>(
+      *crest, run, "lookup", "Show the token tree of token ids", Lookup);
+  AddStoreOption("--store", lookup, lookup_flags);
+  lookup.add_option("--ids", lookup_flags.ids, "Token ids, e.g. 1,2,3")
+      ->required();
+  lookup.add_option("--index-memory", lookup_flags.index_memory,
+                    "Load a named datastore of up to this size into memory; "
+                    "query PostgreSQL for a larger one");
+  const auto [stats, stats_flags] = AddCommand<StoreFlags>(
+      *crest, run, "stats", "Show how a datastore was built, its size", Stats);
+  AddStoreOption("--store,store", stats, stats_flags);
+  const auto [verify, verify_flags] = AddCommand<StoreFlags>(
+      *crest, run, "verify", "Read a whole datastore and validate every record",
+      Verify);
+  AddStoreOption("--store,store", verify, verify_flags);
+  verify.add_option("--tokenizer", verify_flags.tokenizer,
+                    "Also check that it was built with this tokenizer");
+  AddCommand<StoreFlags>(
+      *crest, run, "list",
+      "List the versions in FORETOKEN_POSTGRES_URL as a JSON array", List);
+  const auto [drop, drop_flags] = AddCommand<StoreFlags>(
+      *crest, run, "drop",
+      "Remove a datastore, or one version of it, from PostgreSQL", Drop);
+  drop.add_option("--name,name", drop_flags.store, "Name")->required();
+  drop.add_option("--version", drop_flags.version, "Drop only this version")
+      ->check(CLI::PositiveNumber);
 }
 
 }  // namespace foretoken::cli

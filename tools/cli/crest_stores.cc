@@ -49,9 +49,8 @@ absl::StatusOr<std::shared_ptr<CrestSource>> OpenNamedSource(
   FORETOKEN_ASSIGN_OR_RETURN(const crest::PgVersion version,
                              store->Current(name));
   if (tokenizer != nullptr) {
-    const absl::Status status =
-        CheckTokenizer(version.meta, tokenizer->fingerprint());
-    if (!status.ok()) return Annotate(status, name);
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(CheckTokenizer(version.meta, tokenizer->fingerprint()), name));
   }
   if (CrestIndex::BytesFor(version.meta) <= index_memory) {
     FORETOKEN_ASSIGN_OR_RETURN(CrestIndex index, store->LoadIndex(version));
@@ -77,24 +76,20 @@ absl::StatusOr<Json> ListDatastores() {
   // Damaged versions are listed too, with the defect.
   Json list = Json::array();
   for (const crest::PgVersion& version : versions) {
+    Json& entry = list.emplace_back(Json{{"name", version.name},
+                                         {"version", version.version},
+                                         {"created", version.created},
+                                         {"current", version.current}});
     if (!version.damage.ok()) {
-      list.push_back({{"name", version.name},
-                      {"version", version.version},
-                      {"created", version.created},
-                      {"current", version.current},
-                      {"damage", std::string(version.damage.message())}});
+      entry["damage"] = std::string(version.damage.message());
       continue;
     }
-    list.push_back({{"name", version.name},
-                    {"version", version.version},
-                    {"created", version.created},
-                    {"current", version.current},
-                    {"max_n", version.meta.max_n},
-                    {"entries", version.meta.entries},
-                    {"nodes", version.meta.nodes},
-                    {"bytes", version.meta.record_bytes},
-                    {"tokenizer_fingerprint",
-                     HexDigest(version.meta.tokenizer_fingerprint)}});
+    entry["max_n"] = version.meta.max_n;
+    entry["entries"] = version.meta.entries;
+    entry["nodes"] = version.meta.nodes;
+    entry["bytes"] = version.meta.record_bytes;
+    entry["tokenizer_fingerprint"] =
+        HexDigest(version.meta.tokenizer_fingerprint);
   }
   return list;
 }
@@ -148,9 +143,8 @@ absl::StatusOr<std::shared_ptr<CrestSource>> OpenCrestSource(
   }
   FORETOKEN_ASSIGN_OR_RETURN(CrestIndex index, CrestIndex::Open(file_or_name));
   if (tokenizer != nullptr) {
-    const absl::Status status =
-        CheckTokenizer(index.meta(), tokenizer->fingerprint());
-    if (!status.ok()) return Annotate(status, file_or_name);
+    FORETOKEN_RETURN_IF_ERROR(Annotate(
+        CheckTokenizer(index.meta(), tokenizer->fingerprint()), file_or_name));
   }
   return std::make_shared<CrestIndexSource>(std::move(index));
 }
@@ -209,7 +203,8 @@ absl::StatusOr<std::shared_ptr<const RestStore>> BuildRestStore(
   return std::make_shared<const RestStore>(std::move(store));
 }
 
-absl::StatusOr<uint64_t> ParseBytes(const std::string& text) {
+absl::StatusOr<uint64_t> ParseBytes(absl::string_view flag,
+                                    const std::string& text) {
   static constexpr struct {
     const char* suffix;
     uint64_t factor;
@@ -225,8 +220,8 @@ absl::StatusOr<uint64_t> ParseBytes(const std::string& text) {
   uint64_t value = 0;
   if (!absl::SimpleAtoi(digits, &value) ||
       value > std::numeric_limits<uint64_t>::max() / factor) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", text, "\": want bytes, e.g. 512MiB or 1000000"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": \"", text, "\": want bytes, e.g. 512MiB or 1000000"));
   }
   return value * factor;
 }

@@ -57,8 +57,9 @@ absl::StatusOr<std::shared_ptr<const RestStore>> BuildRestStore(
     const std::vector<std::string>& exclude_id_files,
     const Tokenizer& tokenizer);
 
-// Parses "1GiB", "512MiB", "64KiB", "1000000".
-absl::StatusOr<uint64_t> ParseBytes(const std::string& text);
+// Parses "1GiB", "512MiB", "64KiB", "1000000"; an error names `flag`.
+absl::StatusOr<uint64_t> ParseBytes(absl::string_view flag,
+                                    const std::string& text);
 
 }  // namespace foretoken::cli
 

@@ -53,9 +53,9 @@ absl::StatusOr<GenerationSummary> GenerateLocally(const GenerateFlags& flags,
                              LoadTokenizer(flags));
   if (tokenizer != nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWeights> weights,
-                               ModelWeights::Load(flags.model));
-    FORETOKEN_RETURN_IF_ERROR(
-        Annotate(CheckVocabulary(*tokenizer, weights->config()), flags.model));
+                               ModelWeights::Load(flags.backend.model));
+    FORETOKEN_RETURN_IF_ERROR(Annotate(
+        CheckVocabulary(*tokenizer, weights->config()), flags.backend.model));
   }
   if (request.text.has_value()) {
     request.prompt = tokenizer->EncodePrompt(*request.text);
@@ -90,11 +90,9 @@ absl::Status Generate(const GenerateFlags& flags) {
 }  // namespace
 
 void AddGenerateCommand(CLI::App& app, Run& run) {
-  CLI::App* command = app.add_subcommand("generate", "Generate text");
-  auto flags = std::make_shared<GenerateFlags>();
-  AddGenerateFlags(*command, *flags);
-  command->callback(
-      [flags, &run] { run = [flags] { return Generate(*flags); }; });
+  const auto [command, flags] = AddCommand<GenerateFlags>(
+      app, run, "generate", "Generate text", Generate);
+  AddGenerateFlags(command, flags);
 }
 
 }  // namespace foretoken::cli

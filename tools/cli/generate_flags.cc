@@ -16,17 +16,17 @@ namespace foretoken::cli {
 namespace {
 
 constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
-constexpr int kMaxThreads = 1024;
 
 // A check of an option: the whole of its text must be a number that a T holds.
 // The parser alone would take an empty one for 0, and wrap or cut others.
 template <typename T>
 std::string CheckNumber(const std::string& text) {
-  T number;
   bool good;
   if constexpr (std::is_floating_point_v<T>) {
-    good = absl::SimpleAtof(text, &number);
+    double number;
+    good = absl::SimpleAtod(text, &number);
   } else {
+    T number;
     good = absl::SimpleAtoi(text, &number);
   }
   if (good) return "";
@@ -38,21 +38,25 @@ std::string CheckNumber(const std::string& text) {
   return absl::StrCat("'", text.substr(0, 32), "', want ", want);
 }
 
+template <typename T>
+void AddNumber(CLI::App& command, const char* name, T& value,
+               const char* help) {
+  command.add_option(name, value, help)->check(CheckNumber<T>);
+}
+
 void AddRemoteFlags(CLI::App& command, GenerateFlags& flags) {
   command.add_option("--server", flags.server,
                      "Address of an orchestrator: HOST:PORT or unix:/PATH");
   AddServerFlags(command, flags.server_access);
   command.add_option("--server-token-file", flags.server_token_file,
                      "File with the bearer token to send");
-  command
-      .add_option("--timeout", flags.timeout_s,
-                  "Seconds that a server has, 0 for any")
-      ->check(CheckNumber<float>);
+  AddNumber(command, "--timeout", flags.timeout_s,
+            "Seconds that a server has, 0 for any");
 }
 
 void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
   command.add_flag("--local", flags.local, "Run the model in this process");
-  command.add_option("--model", flags.model,
+  command.add_option("--model", flags.backend.model,
                      "Model directory in Hugging Face layout");
   command.add_option("--draft-model", flags.draft_model,
                      "Directory of a draft model with the same vocabulary");
@@ -68,38 +72,23 @@ void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
                      "Text of the prompt, the whole file as it is");
   command.add_option("--prompt-ids", flags.prompt_ids,
                      "Token ids with commas between, taken as they are");
-  command
-      .add_option("--mode", flags.mode,
-                  "MODE[:key=value,...]: " + ModeHelp(ModeUse::kRequest))
-      ->capture_default_str();
-  command.add_option("--max-tokens", flags.max_tokens, "Longest output")
-      ->check(CheckNumber<int64_t>)
-      ->capture_default_str();
+  command.add_option("--mode", flags.mode,
+                     "MODE[:key=value,...]: " + ModeHelp(ModeUse::kRequest));
+  AddNumber(command, "--max-tokens", flags.max_tokens, "Longest output");
 }
 
 void AddSamplingFlags(CLI::App& command, GenerateFlags& flags) {
   SamplingParams& sampling = flags.sampling;
-  command.add_option("--temperature", sampling.temperature, "0 is greedy")
-      ->check(CheckNumber<float>)
-      ->capture_default_str();
-  command.add_option("--top-k", sampling.top_k, "0 is off")
-      ->check(CheckNumber<int32_t>);
-  command.add_option("--top-p", sampling.top_p, "1 is off")
-      ->check(CheckNumber<float>);
-  command.add_option("--min-p", sampling.min_p, "0 is off")
-      ->check(CheckNumber<float>);
-  command
-      .add_option("--repetition-penalty", sampling.repetition_penalty,
-                  "Over prompt and output, 1 is off")
-      ->check(CheckNumber<float>);
-  command
-      .add_option("--presence-penalty", sampling.presence_penalty,
-                  "Over the output, -2..2")
-      ->check(CheckNumber<float>);
-  command
-      .add_option("--frequency-penalty", sampling.frequency_penalty,
-                  "Over the output, -2..2")
-      ->check(CheckNumber<float>);
+  AddNumber(command, "--temperature", sampling.temperature, "0 is greedy");
+  AddNumber(command, "--top-k", sampling.top_k, "0 is off");
+  AddNumber(command, "--top-p", sampling.top_p, "1 is off");
+  AddNumber(command, "--min-p", sampling.min_p, "0 is off");
+  AddNumber(command, "--repetition-penalty", sampling.repetition_penalty,
+            "Over prompt and output, 1 is off");
+  AddNumber(command, "--presence-penalty", sampling.presence_penalty,
+            "Over the output, -2..2");
+  AddNumber(command, "--frequency-penalty", sampling.frequency_penalty,
+            "Over the output, -2..2");
   // One value each: what begins with '-' or holds commas stays whole.
   command
       .add_option("--logit-bias", flags.logit_bias,
@@ -120,31 +109,12 @@ void AddEndFlags(CLI::App& command, GenerateFlags& flags) {
       ->take_all();
   command.add_option("--stop-token-ids", flags.stop_token_ids,
                      "Token ids that end the output, with commas between");
-  command
-      .add_option("--min-tokens", flags.sampling.min_tokens,
-                  "End tokens are banned before")
-      ->check(CheckNumber<int32_t>);
+  AddNumber(command, "--min-tokens", flags.sampling.min_tokens,
+            "End tokens are banned before");
   command.add_flag("--ignore-eos", flags.ignore_eos,
                    "End tokens of the model do not end the output");
-  command
-      .add_option("--logprobs", flags.sampling.logprobs,
-                  "Log-probabilities of the token and of N others")
-      ->check(CheckNumber<int32_t>);
-}
-
-void AddEngineFlags(CLI::App& command, GenerateFlags& flags) {
-  command.add_option("--backend", flags.backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  command.add_option("--device", flags.device, "Which GPU")
-      ->check(CLI::Range(0, 1023))
-      ->capture_default_str();
-  command.add_option("--precision", flags.precision, "fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
-  command.add_option("--threads", flags.threads, "0 is all processors")
-      ->check(CheckNumber<int32_t>);
-  command.add_flag("--json", flags.json, "One JSON object in one line");
+  AddNumber(command, "--logprobs", flags.sampling.logprobs,
+            "Log-probabilities of the token and of N others");
 }
 
 absl::Status ParseLogitBias(const std::vector<std::string>& flags,
@@ -223,11 +193,12 @@ void AddGenerateFlags(CLI::App& command, GenerateFlags& flags) {
   AddPromptFlags(command, flags);
   AddSamplingFlags(command, flags);
   AddEndFlags(command, flags);
-  AddEngineFlags(command, flags);
+  AddBackendOptions(command, flags.backend);
+  command.add_flag("--json", flags.json, "One JSON object in one line");
 }
 
 absl::Status CheckFlags(const GenerateFlags& flags) {
-  if (!flags.server.empty() && (flags.local || !flags.model.empty())) {
+  if (!flags.server.empty() && (flags.local || !flags.backend.model.empty())) {
     return absl::InvalidArgumentError(
         "--server: the model is the server's, want neither --local nor "
         "--model");
@@ -245,7 +216,7 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
     return absl::InvalidArgumentError(
         "--trace: a server traces by its own flag, want it with --local alone");
   }
-  if (flags.server.empty() && (!flags.local || flags.model.empty())) {
+  if (flags.server.empty() && (!flags.local || flags.backend.model.empty())) {
     return absl::InvalidArgumentError(
         "want --server ADDR, or --local with --model DIR");
   }
@@ -260,10 +231,6 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
         absl::StrCat(prompts,
                      " prompts given, want one of --prompt, --prompt-file and "
                      "--prompt-ids"));
-  }
-  if (flags.threads < 0 || flags.threads > kMaxThreads) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--threads is ", flags.threads, ", want 0 (all)..", kMaxThreads));
   }
   return absl::OkStatus();
 }

@@ -12,9 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/types.h"
+#include "common/infer/factory/backend_factory.h"
 #include "common/sampling/sampling_params.h"
 #include "common/speculation/generation.h"
-#include "tools/cli/server_flags.h"
+#include "tools/cli/shared_options.h"
 
 namespace foretoken::cli {
 
@@ -24,7 +25,7 @@ struct GenerateFlags {
   std::string server_token_file;
   double timeout_s = 0;  // 0: none
   bool local = false;
-  std::string model;
+  BackendOptions backend;  // its model: the one to run
   std::string draft_model;
   std::string prior;
   std::string crest;
@@ -40,10 +41,6 @@ struct GenerateFlags {
   std::string stop_token_ids;
   std::vector<std::string> logit_bias;
   bool ignore_eos = false;
-  std::string backend = "auto";
-  int device = 0;
-  std::string precision = "bf16";
-  int threads = 0;
   bool json = false;
 };
 

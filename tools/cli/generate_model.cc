@@ -51,7 +51,7 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer,
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
     const GenerateFlags& flags) {
   absl::StatusOr<std::shared_ptr<const Tokenizer>> tokenizer =
-      Tokenizer::LoadShared(flags.model);
+      Tokenizer::LoadShared(flags.backend.model);
   if (absl::IsNotFound(tokenizer.status()) && flags.prompt_ids.has_value() &&
       flags.stop.empty()) {
     FORETOKEN_LOG(kWarning, "no tokenizer, so no text: ",

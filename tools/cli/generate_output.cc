@@ -30,7 +30,7 @@ Json LogprobsJson(const std::vector<SampledToken>& tokens) {
 
 }  // namespace
 
-std::string GenerateOutput::ResultJson(const GenerationSummary& summary) const {
+Json GenerateOutput::ResultJson(const GenerationSummary& summary) const {
   Json by_drafter = Json::object();
   for (const DrafterCounts& counts : summary.by_drafter) {
     by_drafter[DrafterName(counts.id)] = {{"drafted", counts.drafted},
@@ -61,7 +61,7 @@ std::string GenerateOutput::ResultJson(const GenerationSummary& summary) const {
         {"verify_ms", absl::ToDoubleMilliseconds(summary.verify_time)}}},
       {"seed", summary.seed}};
   if (has_logprobs_) json["logprobs"] = LogprobsJson(logprobs_);
-  return DumpJson(json) + "\n";
+  return json;
 }
 
 absl::Status GenerateOutput::Take(const GenerationDelta& delta) {
@@ -79,8 +79,7 @@ absl::Status GenerateOutput::Finish(const GenerationSummary& summary) {
       kInfo, summary.completion_tokens, " tokens, ",
       absl::StrFormat("%.1f tokens/s, accept length %.2f",
                       summary.tokens_per_second(), summary.accept_length()));
-  if (!json_) return WriteOut("\n");
-  return WriteOut(ResultJson(summary));
+  return json_ ? WriteJson(ResultJson(summary)) : WriteOut("\n");
 }
 
 }  // namespace foretoken::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/base/json.h"
 #include "common/base/types.h"
 #include "common/sampling/sampler.h"
 #include "common/speculation/generation.h"
@@ -26,7 +27,7 @@ class GenerateOutput {
   absl::Status Finish(const GenerationSummary& summary);
 
  private:
-  std::string ResultJson(const GenerationSummary& summary) const;
+  Json ResultJson(const GenerationSummary& summary) const;
 
   const bool json_;
   const bool has_logprobs_;

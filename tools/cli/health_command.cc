@@ -59,20 +59,18 @@ absl::Status Health(const HealthOptions& options) {
 }  // namespace
 
 void AddHealthCommand(CLI::App& app, Run& run) {
-  auto options = std::make_shared<HealthOptions>();
-  CLI::App* command = app.add_subcommand(
-      "health", "Check that servers are serving; fails unless all are");
+  const auto [command, options] = AddCommand<HealthOptions>(
+      app, run, "health",
+      "Check that servers are serving; fails unless all are", Health);
   command
-      ->add_option("--server", options->servers,
-                   "HOST:PORT or unix:/PATH; may be repeated")
+      .add_option("--server", options.servers,
+                  "HOST:PORT or unix:/PATH; may be repeated")
       ->required();
   command
-      ->add_option("--wait", options->wait_seconds,
-                   "Seconds to wait until they serve")
+      .add_option("--wait", options.wait_seconds,
+                  "Seconds to wait until they serve")
       ->check(CLI::Range(0.0, 86400.0));
-  AddServerFlags(*command, options->access);
-  command->callback(
-      [options, &run] { run = [options] { return Health(*options); }; });
+  AddServerFlags(command, options.access);
 }
 
 }  // namespace foretoken::cli

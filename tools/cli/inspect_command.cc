@@ -43,20 +43,30 @@ struct TypeTotal {
 };
 using TypeTotals = std::map<std::string, TypeTotal>;
 
+// Prints the format; `type_of` names the type of a stored tensor.
+template <typename Files, typename TypeOf>
+TypeTotals InspectFiles(const char* format, const Files& files,
+                        const TypeOf& type_of) {
+  Line("format", absl::StrCat(format, ", ", files.maps.size(),
+                              files.maps.size() == 1 ? " file" : " files"));
+  TypeTotals totals;
+  for (const auto& [name, stored] : files.tensors) {
+    totals[type_of(stored.tensor)].Add(stored.tensor.shape,
+                                       stored.tensor.data.size());
+  }
+  return totals;
+}
+
 // Prints what is known without understanding the model.
 absl::StatusOr<TypeTotals> InspectGguf(const std::string& path) {
   FORETOKEN_ASSIGN_OR_RETURN(const GgufFiles files, GgufFiles::Open(path));
-  Line("format", absl::StrCat("GGUF, ", files.maps.size(),
-                              files.maps.size() == 1 ? " file" : " files"));
+  TypeTotals totals = InspectFiles("GGUF", files, [](const auto& tensor) {
+    return GgufTensorTypeName(tensor.type);
+  });
   for (const char* key : {"general.name", "general.architecture"}) {
     const GgufValue* value = files.metadata.Find(key);
     Line(key + std::string("general.").size(),
          value == nullptr ? "none" : value->Text());
-  }
-  TypeTotals totals;
-  for (const auto& [name, stored] : files.tensors) {
-    totals[GgufTensorTypeName(stored.tensor.type)].Add(
-        stored.tensor.shape, stored.tensor.data.size());
   }
   return totals;
 }
@@ -66,14 +76,9 @@ absl::StatusOr<TypeTotals> InspectDirectory(const std::string& path) {
                              ReadModelJson(path + "/config.json"));
   FORETOKEN_ASSIGN_OR_RETURN(const CheckpointFiles files,
                              CheckpointFiles::Open(path));
-  Line("format", absl::StrCat("Hugging Face, ", files.maps.size(),
-                              files.maps.size() == 1 ? " file" : " files"));
+  TypeTotals totals = InspectFiles(
+      "Hugging Face", files, [](const auto& tensor) { return tensor.dtype; });
   Line("architecture", DumpJson(config.value("model_type", Json())));
-  TypeTotals totals;
-  for (const auto& [name, stored] : files.tensors) {
-    totals[stored.tensor.dtype].Add(stored.tensor.shape,
-                                    stored.tensor.data.size());
-  }
   return totals;
 }
 
@@ -158,12 +163,11 @@ absl::Status Inspect(const std::string& path) {
 }  // namespace
 
 void AddInspectCommand(CLI::App& app, Run& run) {
-  CLI::App* command = app.add_subcommand(
-      "inspect", "Print what a model holds and what of it is supported");
-  auto path = std::make_shared<std::string>();
-  command->add_option("model", *path, "A Hugging Face directory or a GGUF file")
+  const auto [command, path] = AddCommand<std::string>(
+      app, run, "inspect",
+      "Print what a model holds and what of it is supported", Inspect);
+  command.add_option("model", path, "A Hugging Face directory or a GGUF file")
       ->required();
-  command->callback([path, &run] { run = [path] { return Inspect(*path); }; });
 }
 
 }  // namespace foretoken::cli

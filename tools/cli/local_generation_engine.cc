@@ -38,23 +38,11 @@ class EngineTarget final : public orchestrator::Target {
   const ModelConfig& model_;
 };
 
-class EngineGeneration final : public LocalGeneration {
- public:
-  absl::Status Start(const orchestrator::GenerationOptions& options,
-                     std::unique_ptr<Backend> backend,
-                     std::shared_ptr<const Tokenizer> tokenizer) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        service_,
-        orchestrator::GenerationService::Create(
-            options, std::make_unique<EngineTarget>(std::move(backend)),
-            /*drafters=*/nullptr, std::move(tokenizer), observer_));
-    return absl::OkStatus();
-  }
-  orchestrator::GenerationService& service() override { return *service_; }
+struct EngineGeneration final : LocalGeneration {
+  orchestrator::GenerationService& service() override { return *generation; }
 
- private:
-  orchestrator::GenerationObserver observer_;
-  std::unique_ptr<orchestrator::GenerationService> service_;
+  orchestrator::GenerationObserver observer;
+  std::unique_ptr<orchestrator::GenerationService> generation;
 };
 
 }  // namespace
@@ -68,22 +56,20 @@ absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
     return absl::UnimplementedError(absl::StrCat(
         "'", *path, "': this build has no services that could use it"));
   }
-  BackendOptions backend;
-  backend.model = flags.model;
-  backend.backend = flags.backend;
-  backend.device = flags.device;
-  backend.precision = flags.precision;
-  backend.threads = flags.threads;
+  BackendOptions backend = flags.backend;
   backend.max_sessions = 1;
   backend.kv_cache_tokens = tokens;
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> made,
                              MakeBackend(backend));
   orchestrator::GenerationOptions options;
   options.trace = flags.trace;
-  auto generation = std::make_unique<EngineGeneration>();
-  FORETOKEN_RETURN_IF_ERROR(
-      generation->Start(options, std::move(made), std::move(tokenizer)));
-  return generation;
+  auto engine = std::make_unique<EngineGeneration>();
+  FORETOKEN_ASSIGN_OR_RETURN(
+      engine->generation,
+      orchestrator::GenerationService::Create(
+          options, std::make_unique<EngineTarget>(std::move(made)),
+          /*drafters=*/nullptr, std::move(tokenizer), engine->observer));
+  return engine;
 }
 
 }  // namespace foretoken::cli

@@ -19,6 +19,7 @@
 #include "common/drafting/static_prior.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
+#include "tools/cli/shared_options.h"
 
 namespace foretoken::cli {
 namespace {
@@ -76,32 +77,26 @@ absl::Status Build(const Flags& flags) {
 void AddPriorCommand(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("prior", "Static priors of mode auto");
   command->require_subcommand(1);
-  CLI::App* build = command->add_subcommand(
-      "build", "Build a compact n-gram prior from a corpus");
-  const auto flags = std::make_shared<Flags>();
+  const auto [build, flags] =
+      AddCommand<Flags>(*command, run, "build",
+                        "Build a compact n-gram prior from a corpus", Build);
   build
-      ->add_option("--corpus", flags->corpus,
-                   "JSONL files (rows with `output` or `text`), text files, "
-                   "or folders of them; gzip or plain")
+      .add_option("--corpus", flags.corpus,
+                  "JSONL files (rows with `output` or `text`), text files, "
+                  "or folders of them; gzip or plain")
       ->required();
-  build->add_option("--exclude-ids", flags->exclude_ids,
-                    "Recorded sets; corpus rows with one of their ids are "
-                    "left out");
+  build.add_option("--exclude-ids", flags.exclude_ids,
+                   "Recorded sets; corpus rows with one of their ids are "
+                   "left out");
+  AddTokenizerOption(build, flags.tokenizer);
   build
-      ->add_option("--tokenizer", flags->tokenizer,
-                   "tokenizer.json, tokenizer.model or a model directory")
-      ->required();
-  build
-      ->add_option("--max-bytes", flags->max_bytes,
-                   "Maximum size of the file; the least useful n-grams are "
-                   "dropped")
-      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
-      ->capture_default_str();
-  build->add_option("--order", flags->order, "Longest n-gram")
-      ->check(CLI::Range(2, StaticPrior::kMaxOrder))
-      ->capture_default_str();
-  build->add_option("--out", flags->out, "File to write")->required();
-  build->callback([flags, &run] { run = [flags] { return Build(*flags); }; });
+      .add_option("--max-bytes", flags.max_bytes,
+                  "Maximum size of the file; the least useful n-grams are "
+                  "dropped")
+      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()));
+  build.add_option("--order", flags.order, "Longest n-gram")
+      ->check(CLI::Range(2, StaticPrior::kMaxOrder));
+  build.add_option("--out", flags.out, "File to write")->required();
 }
 
 }  // namespace foretoken::cli

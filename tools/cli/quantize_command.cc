@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <tuple>
 
 #include "absl/strings/match.h"
@@ -18,6 +17,7 @@
 #include "common/infer/model_weights.h"
 #include "common/text/gguf_tokenizer_export.h"
 #include "tools/cli/command.h"
+#include "tools/cli/shared_options.h"
 
 namespace foretoken::cli {
 namespace {
@@ -66,10 +66,7 @@ absl::Status Quantize(const QuantizeOptions& options) {
           ? CopyKeys(options.model, writer)
           : AddKeysOfDirectory(options.model, weights->config().vocab_size,
                                writer));
-  const int threads =
-      options.threads > 0
-          ? options.threads
-          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = options.threads > 0 ? options.threads : AllProcessors();
   ThreadPool pool(std::min(threads, ThreadPool::kMaxThreads));
   using Pair = std::pair<std::string, std::string>;
   std::map<Pair, std::pair<int, std::string>> fallbacks;
@@ -97,26 +94,22 @@ absl::Status Quantize(const QuantizeOptions& options) {
 }  // namespace
 
 void AddQuantizeCommand(CLI::App& app, Run& run) {
-  CLI::App* command = app.add_subcommand(
-      "quantize", "Write a model as a GGUF file of fewer bits");
-  const auto options = std::make_shared<QuantizeOptions>();
+  const auto [command, options] = AddCommand<QuantizeOptions>(
+      app, run, "quantize", "Write a model as a GGUF file of fewer bits",
+      Quantize);
   command
-      ->add_option("--model", options->model,
-                   "A Hugging Face directory or a GGUF file")
+      .add_option("--model", options.model,
+                  "A Hugging Face directory or a GGUF file")
       ->required();
   command
-      ->add_option("--type", options->type,
-                   "Type of the matrices; q4_0 and q4_k_m keep more bits for "
-                   "some of them, as llama.cpp does")
+      .add_option("--type", options.type,
+                  "Type of the matrices; q4_0 and q4_k_m keep more bits for "
+                  "some of them, as llama.cpp does")
       ->required()
       ->check(CLI::IsMember({"q8_0", "q4_0", "q4_k_m", "bf16", "f16", "f32"}));
-  command->add_option("--out", options->out, "GGUF file to write")->required();
-  command
-      ->add_option("--threads", options->threads,
-                   "Threads, 0 for all processors")
+  command.add_option("--out", options.out, "GGUF file to write")->required();
+  command.add_option("--threads", options.threads, "0: all processors")
       ->check(CLI::Range(0, ThreadPool::kMaxThreads));
-  command->callback(
-      [&run, options] { run = [options] { return Quantize(*options); }; });
 }
 
 }  // namespace foretoken::cli

@@ -2,13 +2,11 @@
 // accepted on recorded outputs (common/drafting/replay.h).
 #include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/json.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -16,27 +14,22 @@
 #include "common/drafting/recorded_set.h"
 #include "common/drafting/replay.h"
 #include "common/drafting/replay_report.h"
-#include "common/drafting/static_prior.h"
 #include "common/speculation/modes.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
 #include "tools/cli/crest_stores.h"
+#include "tools/cli/shared_options.h"
+#include "tools/cli/standard_output.h"
 
 namespace foretoken::cli {
 namespace {
 
-struct Flags {
+struct ReplayOptions {
+  DrafterOptions drafter;
   std::vector<std::string> recorded;
   std::vector<std::string> history;
-  std::string tokenizer;
-  std::string mode;
-  std::string prior;
-  std::string crest;
-  std::string index_memory;  // empty: kDefaultIndexMemory
   std::vector<std::string> rest_corpus;
   std::vector<std::string> exclude_ids;
-  std::string state = "cold";
-  int max_tree_nodes = 64;
   bool json = false;
 };
 
@@ -51,75 +44,33 @@ absl::StatusOr<std::vector<RecordedSet>> ReadSets(
   return sets;
 }
 
-absl::Status Print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-      std::fflush(stdout) != 0) {
-    return absl::DataLossError("stdout: cannot write");
-  }
-  return absl::OkStatus();
-}
-
-// Refuse flags that the mode would ignore: a figure must mean what was asked.
-absl::Status CheckFlagsOfMode(const Flags& flags, const std::string& mode) {
-  const auto unused = [&](absl::string_view flag, absl::string_view modes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        flag, ": mode \"", mode, "\" has no use for it, only ", modes));
-  };
-  if (!flags.prior.empty() && mode != "auto") return unused("--prior", "auto");
-  // Only these drafters have state that outlives a request.
-  const bool keeps = mode == "auto" || mode == "phrase_pool";
-  if (!flags.history.empty() && !keeps) {
-    return unused("--history", "auto and phrase_pool");
-  }
-  if (flags.state == "online" && !keeps) {
-    return unused("--state online", "auto and phrase_pool");
-  }
-  if (mode != "crest") {
-    if (!flags.crest.empty()) return unused("--crest", "crest");
-    if (!flags.index_memory.empty()) return unused("--index-memory", "crest");
-  }
-  if (mode != "rest") {
-    if (!flags.rest_corpus.empty()) return unused("--rest-corpus", "rest");
-    if (!flags.exclude_ids.empty()) return unused("--exclude-ids", "rest");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Replay(const Flags& flags) {
-  FORETOKEN_ASSIGN_OR_RETURN(const Mode mode,
-                             Mode::Parse(flags.mode, ModeUse::kReplay));
-  FORETOKEN_RETURN_IF_ERROR(CheckFlagsOfMode(flags, mode.name()));
+absl::Status Replay(const ReplayOptions& options) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const Mode mode, Mode::Parse(options.drafter.mode, ModeUse::kReplay));
+  FORETOKEN_RETURN_IF_ERROR(CheckFlagsOfMode(
+      mode.name(), options.drafter,
+      {{"--history", !options.history.empty(), {"auto", "phrase_pool"}},
+       {"--rest-corpus", !options.rest_corpus.empty(), {"rest"}},
+       {"--exclude-ids", !options.exclude_ids.empty(), {"rest"}}}));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                             Tokenizer::Load(flags.tokenizer));
-  DrafterResources resources;
-  resources.keep_history = flags.state == "online";
-  resources.preloaded_history = !flags.history.empty();
-  if (!flags.prior.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        resources.prior,
-        StaticPrior::Open(flags.prior, tokenizer->fingerprint()));
-  }
-  if (!flags.crest.empty()) {
-    uint64_t memory = kDefaultIndexMemory;
-    if (!flags.index_memory.empty()) {
-      FORETOKEN_ASSIGN_OR_RETURN(memory, ParseBytes(flags.index_memory));
-    }
-    FORETOKEN_ASSIGN_OR_RETURN(
-        resources.crest, OpenCrestSource(flags.crest, tokenizer.get(), memory));
-  }
-  if (!flags.rest_corpus.empty()) {
+                             Tokenizer::Load(options.drafter.tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(DrafterResources resources,
+                             OpenDrafterResources(options.drafter, *tokenizer));
+  resources.preloaded_history = !options.history.empty();
+  if (!options.rest_corpus.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(
         resources.rest,
-        BuildRestStore(flags.rest_corpus, flags.exclude_ids, *tokenizer));
+        BuildRestStore(options.rest_corpus, options.exclude_ids, *tokenizer));
   }
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Drafter> drafter,
                              MakeDrafter(mode, resources));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<RecordedSet> history,
-                             ReadSets(flags.history, *tokenizer));
+                             ReadSets(options.history, *tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<RecordedSet> sets,
-                             ReadSets(flags.recorded, *tokenizer));
+                             ReadSets(options.recorded, *tokenizer));
 
-  Replayer replayer(*drafter, flags.max_tree_nodes);
+  const int max_tree_nodes = options.drafter.max_tree_nodes;
+  Replayer replayer(*drafter, max_tree_nodes);
   std::vector<ReplaySetResult> results;
   for (const RecordedSet& set : sets) {
     Progress bar("replay " + set.file, set.turns.size(), "turns",
@@ -130,62 +81,32 @@ absl::Status Replay(const Flags& flags) {
     results.push_back(std::move(result));
   }
   const ReplayCostSummary costs(replayer.costs());
-  return Print(
-      flags.json
-          ? DumpJson(ReplayJson(mode.ToString(), flags.max_tree_nodes, results,
-                                costs)) +
-                "\n"
-          : ReplayTable(mode.ToString(), flags.max_tree_nodes, results, costs));
+  return options.json ? WriteJson(ReplayJson(mode.ToString(), max_tree_nodes,
+                                             results, costs))
+                      : WriteOut(ReplayTable(mode.ToString(), max_tree_nodes,
+                                             results, costs));
 }
 
 }  // namespace
 
 void AddReplayCommand(CLI::App& app, Run& run) {
-  CLI::App* command = app.add_subcommand(
-      "replay", "Measure a drafter on recorded outputs, without a model");
-  const auto flags = std::make_shared<Flags>();
+  const auto [command, options] = AddCommand<ReplayOptions>(
+      app, run, "replay",
+      "Measure a drafter on recorded outputs, without a model", Replay);
   command
-      ->add_option("--recorded", flags->recorded,
-                   "Recorded sets, JSONL, gzip or plain")
+      .add_option("--recorded", options.recorded,
+                  "Recorded sets, JSONL, gzip or plain")
       ->required();
-  command
-      ->add_option("--tokenizer", flags->tokenizer,
-                   "tokenizer.json, tokenizer.model or a model directory")
-      ->required();
-  command
-      ->add_option("--mode", flags->mode,
-                   "MODE[:key=value,...]: " + ModeHelp(ModeUse::kReplay))
-      ->required();
-  command
-      ->add_option("--max-tree-nodes", flags->max_tree_nodes,
-                   "Maximum draft nodes per round")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command
-      ->add_option("--state", flags->state,
-                   "cold: drop all state between turns; online: keep it from "
-                   "turn to turn of a set")
-      ->check(CLI::IsMember({"cold", "online"}))
-      ->capture_default_str();
-  command->add_option("--history", flags->history,
-                      "Recorded sets whose outputs are in the history before "
-                      "the first turn of every set");
-  command->add_option("--crest", flags->crest,
-                      "CREST datastore for mode crest: snapshot file or name");
-  command->add_option("--index-memory", flags->index_memory,
-                      "Load a named CREST datastore of up to this size into "
-                      "memory (default 1GiB); query PostgreSQL for a larger "
-                      "one");
-  command->add_option("--rest-corpus", flags->rest_corpus,
-                      "Corpus for mode rest: JSONL, text files or folders");
-  command->add_option("--exclude-ids", flags->exclude_ids,
-                      "JSONL files; rows of the REST corpus with one of their "
-                      "ids are left out");
-  command->add_option("--prior", flags->prior,
-                      "Static prior for mode auto (foretoken prior build)");
-  command->add_flag("--json", flags->json, "One line of JSON on stdout");
-  command->callback(
-      [flags, &run] { run = [flags] { return Replay(*flags); }; });
+  AddDrafterOptions(command, options.drafter, "");
+  command.add_option("--history", options.history,
+                     "Recorded sets whose outputs are in the history before "
+                     "the first turn of every set");
+  command.add_option("--rest-corpus", options.rest_corpus,
+                     "Corpus for mode rest: JSONL, text files or folders");
+  command.add_option("--exclude-ids", options.exclude_ids,
+                     "JSONL files; rows of the REST corpus with one of their "
+                     "ids are left out");
+  command.add_flag("--json", options.json, "One line of JSON on stdout");
 }
 
 }  // namespace foretoken::cli

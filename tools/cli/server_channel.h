@@ -3,7 +3,7 @@
 #define FORETOKEN_TOOLS_CLI_SERVER_CHANNEL_H_
 
 #include "common/rpc/channel.h"
-#include "tools/cli/server_flags.h"
+#include "tools/cli/shared_options.h"
 
 namespace foretoken::cli {
 

@@ -12,4 +12,8 @@ absl::Status WriteOut(absl::string_view text) {
   return absl::OkStatus();
 }
 
+absl::Status WriteJson(const Json& value) {
+  return WriteOut(DumpJson(value) + "\n");
+}
+
 }  // namespace foretoken::cli

@@ -4,12 +4,16 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "common/base/json.h"
 
 namespace foretoken::cli {
 
 // Writes and flushes. DataLoss if stdout does not accept all of it: a full disk
 // or a closed pipe must not look like success.
 absl::Status WriteOut(absl::string_view text);
+
+// Writes the value in one line, likewise.
+absl::Status WriteJson(const Json& value);
 
 }  // namespace foretoken::cli
 

@@ -1,6 +1,4 @@
 // foretoken tokenize and detokenize: JSON lines in, JSON lines out.
-#include <cstdio>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,11 +9,14 @@
 #include "common/base/status_macros.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
+#include "tools/cli/shared_options.h"
+#include "tools/cli/standard_output.h"
 
 namespace foretoken::cli {
 namespace {
 
-using LineWork = std::function<absl::StatusOr<Json>(const Json& line)>;
+// Turns one line into another.
+using Conversion = absl::StatusOr<Json>(const Tokenizer&, const Json& line);
 
 absl::StatusOr<Json> Tokenize(const Tokenizer& tokenizer, const Json& line) {
   if (!line.is_object() || !line.contains("text") ||
@@ -46,56 +47,34 @@ absl::StatusOr<Json> Detokenize(const Tokenizer& tokenizer, const Json& line) {
   return Json{{"text", text}};
 }
 
-absl::Status WriteLine(const Json& value) {
-  const std::string line = DumpJson(value) + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size()) {
-    return absl::DataLossError("stdout: cannot write");
-  }
-  return absl::OkStatus();
-}
-
 // Writes the results of all lines before a bad one, which ends the command.
-absl::Status ForEachLine(const LineWork& work) {
+absl::Status ConvertLines(const std::string& tokenizer_path,
+                          Conversion* convert) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                             Tokenizer::Load(tokenizer_path));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                              LineReader::Open("-"));
   std::string line;
   while (true) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader->Next(line));
-    if (!more) break;
+    if (!more) return absl::OkStatus();
     absl::StatusOr<Json> value = ParseJson(line);
-    if (value.ok()) value = work(*value);
+    if (value.ok()) value = convert(*tokenizer, *value);
     if (!value.ok()) {
-      std::fflush(stdout);
       return Annotate(value.status(),
                       absl::StrCat("stdin line ", reader->line_number()));
     }
-    FORETOKEN_RETURN_IF_ERROR(WriteLine(*value));
+    FORETOKEN_RETURN_IF_ERROR(WriteJson(*value));
   }
-  if (std::fflush(stdout) != 0) {
-    return absl::DataLossError("stdout: cannot write");
-  }
-  return absl::OkStatus();
 }
 
 void AddLineCommand(CLI::App& app, Run& run, const char* name,
-                    const char* description,
-                    absl::StatusOr<Json> (*convert)(const Tokenizer&,
-                                                    const Json&)) {
-  auto path = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand(name, description);
-  command
-      ->add_option("--tokenizer", *path,
-                   "model directory, GGUF file, tokenizer.json[.gz] or "
-                   "tokenizer.model")
-      ->required();
-  command->callback([path, convert, &run] {
-    run = [path, convert]() -> absl::Status {
-      FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                                 Tokenizer::Load(*path));
-      return ForEachLine(
-          [&](const Json& line) { return convert(*tokenizer, line); });
-    };
-  });
+                    const char* description, Conversion* convert) {
+  const auto [command, path] = AddCommand<std::string>(
+      app, run, name, description, [convert](const std::string& tokenizer) {
+        return ConvertLines(tokenizer, convert);
+      });
+  AddTokenizerOption(command, path);
 }
 
 }  // namespace

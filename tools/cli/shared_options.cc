@@ -1,0 +1,135 @@
+#include "tools/cli/shared_options.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "common/base/thread_pool.h"
+#include "common/drafting/static_prior.h"
+#include "common/infer/factory/named_shapes.h"
+#include "common/speculation/modes.h"
+#include "tools/cli/crest_stores.h"
+
+namespace foretoken::cli {
+
+void AddTokenizerOption(CLI::App& command, std::string& path) {
+  command
+      .add_option("--tokenizer", path,
+                  "Model directory, GGUF file, tokenizer.json[.gz] or "
+                  "tokenizer.model")
+      ->required();
+}
+
+CLI::Option* AddRandomOption(CLI::App& command, std::string& shape) {
+  return command.add_option(
+      "--random", shape,
+      absl::StrCat("Shape of a model with random weights: ", NamedShapeList(),
+                   ", or d_model=2048,layers=12,heads=32,kv_heads=4,d_ff=5632,"
+                   "vocab=32000"));
+}
+
+int AllProcessors() {
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+void AddBackendOptions(CLI::App& command, BackendOptions& backend) {
+  command.add_option("--backend", backend.backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  command.add_option("--device", backend.device, "Index of the GPU")
+      ->check(CLI::Range(0, 1023));
+  command.add_option("--precision", backend.precision, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  command.add_option("--threads", backend.threads, "0: all processors")
+      ->check(CLI::Range(0, ThreadPool::kMaxThreads));
+}
+
+void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
+                       const std::string& mode_help) {
+  AddTokenizerOption(command, options.tokenizer);
+  command
+      .add_option("--mode", options.mode,
+                  absl::StrCat(mode_help, "MODE[:key=value,...]: ",
+                               ModeHelp(ModeUse::kReplay)))
+      ->required();
+  command
+      .add_option("--max-tree-nodes", options.max_tree_nodes,
+                  "Maximum draft nodes per round")
+      ->check(CLI::Range(1, 1024));
+  command
+      .add_option("--state", options.state,
+                  "cold: drop all state between turns; online: keep it from "
+                  "turn to turn of a set")
+      ->check(CLI::IsMember({"cold", "online"}));
+  command.add_option("--prior", options.prior,
+                     "Static prior for mode auto (foretoken prior build)");
+  command.add_option("--crest", options.crest,
+                     "CREST datastore for mode crest: snapshot file or name");
+  command.add_option("--index-memory", options.index_memory,
+                     "Load a named CREST datastore of up to this size into "
+                     "memory (default 1GiB); query PostgreSQL for a larger "
+                     "one");
+}
+
+void AddServerFlags(CLI::App& command, ServerFlags& flags) {
+  CLI::Option* ca =
+      command.add_option("--server-tls-ca", flags.tls_ca,
+                         "PEM roots for the server's certificate; enables TLS");
+  CLI::Option* cert =
+      command.add_option("--server-tls-cert", flags.tls_cert,
+                         "PEM client certificate, if the server requires one");
+  CLI::Option* key = command.add_option("--server-tls-key", flags.tls_key,
+                                        "PEM key of that certificate");
+  cert->needs(key)->needs(ca);
+  key->needs(cert);
+  command
+      .add_option("--server-tls-name", flags.tls_name,
+                  "Name in the server's certificate, if not its address")
+      ->needs(ca);
+  command.add_flag("--server-insecure", flags.insecure,
+                   "Allow a remote server without TLS");
+}
+
+absl::Status CheckFlagsOfMode(absl::string_view mode,
+                              const DrafterOptions& options,
+                              const std::vector<FlagUse>& others) {
+  std::vector<FlagUse> uses = {
+      {"--prior", !options.prior.empty(), {"auto"}},
+      // Only these drafters have state that outlives a request.
+      {"--state online", options.online(), {"auto", "phrase_pool"}},
+      {"--crest", !options.crest.empty(), {"crest"}},
+      {"--index-memory", !options.index_memory.empty(), {"crest"}}};
+  uses.insert(uses.end(), others.begin(), others.end());
+  for (const FlagUse& use : uses) {
+    if (!use.given || absl::c_linear_search(use.modes, mode)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(use.flag, ": mode \"", mode, "\" has no use for it, only ",
+                     absl::StrJoin(use.modes, " and ")));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DrafterResources> OpenDrafterResources(
+    const DrafterOptions& options, const Tokenizer& tokenizer) {
+  DrafterResources resources;
+  resources.keep_history = options.online();
+  if (!options.prior.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        resources.prior,
+        StaticPrior::Open(options.prior, tokenizer.fingerprint()));
+  }
+  if (!options.crest.empty()) {
+    uint64_t memory = kDefaultIndexMemory;
+    if (!options.index_memory.empty()) {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          memory, ParseBytes("--index-memory", options.index_memory));
+    }
+    FORETOKEN_ASSIGN_OR_RETURN(
+        resources.crest, OpenCrestSource(options.crest, &tokenizer, memory));
+  }
+  return resources;
+}
+
+}  // namespace foretoken::cli

@@ -1,0 +1,78 @@
+// Options that several commands share.
+#ifndef FORETOKEN_TOOLS_CLI_SHARED_OPTIONS_H_
+#define FORETOKEN_TOOLS_CLI_SHARED_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/drafting/drafter_factory.h"
+#include "common/infer/factory/backend_factory.h"
+#include "common/text/tokenizer.h"
+
+namespace foretoken::cli {
+
+// --tokenizer, required.
+void AddTokenizerOption(CLI::App& command, std::string& path);
+
+// --random: the shape of a model with random weights.
+CLI::Option* AddRandomOption(CLI::App& command, std::string& shape);
+
+// Of the processors of this machine; at least 1.
+int AllProcessors();
+
+// --backend --device --precision --threads.
+void AddBackendOptions(CLI::App& command, BackendOptions& backend);
+
+// How to reach a server.
+struct ServerFlags {
+  std::string tls_ca;  // PEM roots; enables TLS
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_name;
+  bool insecure = false;
+};
+
+// Adds --server-tls-ca and so on. The other TLS flags require a CA.
+void AddServerFlags(CLI::App& command, ServerFlags& flags);
+
+// What drafts in `replay` and `bench replay`.
+struct DrafterOptions {
+  std::string tokenizer;
+  std::string mode;
+  std::string prior;
+  std::string crest;
+  std::string index_memory;  // empty: kDefaultIndexMemory
+  std::string state = "cold";
+  int max_tree_nodes = 64;
+
+  bool online() const { return state == "online"; }
+};
+
+// --tokenizer --mode --prior --crest --index-memory --state --max-tree-nodes.
+void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
+                       const std::string& mode_help);
+
+// A flag, and the modes that use it.
+struct FlagUse {
+  const char* flag;
+  bool given;
+  std::vector<absl::string_view> modes;
+};
+
+// InvalidArgument for a flag, of `options` or `others`, that is given and that
+// `mode` would ignore: a figure must mean what was asked.
+absl::Status CheckFlagsOfMode(absl::string_view mode,
+                              const DrafterOptions& options,
+                              const std::vector<FlagUse>& others);
+
+// Opens the files that the options name.
+absl::StatusOr<DrafterResources> OpenDrafterResources(
+    const DrafterOptions& options, const Tokenizer& tokenizer);
+
+}  // namespace foretoken::cli
+
+#endif  // FORETOKEN_TOOLS_CLI_SHARED_OPTIONS_H_
