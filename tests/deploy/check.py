@@ -159,7 +159,8 @@ def flag_problems(of_schema, templates):
 
 
 # For measurements, or written in parts by the templates.
-NOT_OFFERED = {"random-model", "random-seed"} | {
+NOT_OFFERED = {"random-model", "random-seed", "crest", "draft-worker",
+               "trie-drafter"} | {
     peer + flag for peer in ("verifier", "drafter") for flag in
     ("-insecure", "-tls-ca", "-tls-cert", "-tls-key", "-tls-name",
      "-token-file")}

@@ -71,14 +71,10 @@ FORETOKEN_AUTH_TOKEN_FILE: /etc/foretoken/public-tokens/tokens
 FORETOKEN_MODEL_NAME: {{ .Values.models.targetName | quote }}
 FORETOKEN_TOKENIZER: {{ include "foretoken.tokenizer" . | quote }}
 FORETOKEN_VERIFIERS: {{ join "," $verifiers | quote }}
-{{- if .Values.draftWorker.enabled }}
-FORETOKEN_DRAFT_WORKER: {{ $full }}-draft-worker:50052
+{{- range (include "foretoken.services" . | fromJson).services }}
+{{- if .drafts }}
+{{ include "foretoken.env" .name }}: {{ $full }}-{{ .name }}:{{ int .port }}
 {{- end }}
-{{- if .Values.trieDrafter.enabled }}
-FORETOKEN_TRIE_DRAFTER: {{ $full }}-trie-drafter:50053
-{{- end }}
-{{- if .Values.crest.enabled }}
-FORETOKEN_CREST: {{ $full }}-crest:50054
 {{- end }}
 {{- range $peer := list "VERIFIER" "DRAFTER" }}
 {{- if $.Values.tls.enabled }}
