@@ -1,4 +1,4 @@
-# One target per folder. Sources and dependencies are listed, never globbed.
+# One target per folder. Its sources and dependencies are listed, never globbed.
 include(GoogleTest OPTIONAL)
 
 set(FORETOKEN_WARNINGS
@@ -37,6 +37,13 @@ function(foretoken_executable name)
       "${PROJECT_SOURCE_DIR}/tests/support/tsan_abseil.cc")
     target_link_libraries(${name} PRIVATE absl::synchronization ${CMAKE_DL_LIBS})
   endif()
+endfunction()
+
+# foretoken_service(foretoken-crest SRCS main.cc DEPS ...): an executable that
+# the target `services` builds.
+function(foretoken_service name)
+  foretoken_executable(${name} ${ARGN})
+  add_dependencies(services ${name})
 endfunction()
 
 # foretoken_test(unit_base LABEL unit SRCS a_test.cc DEPS ...): one binary per
