@@ -133,6 +133,11 @@ class Backend {
   // read and write counted: the yardstick of a pass on a device. 0 if unknown.
   virtual absl::StatusOr<double> MeasureCopyBandwidth() { return 0.0; }
 
+  // Seconds that the matrix products of one row take, logits included, at the
+  // peak of the processor's multiply-add instructions as measured now: times
+  // the rows, another floor of a pass. 0 if unknown.
+  virtual double MeasureProductSeconds() { return 0.0; }
+
   virtual KvUsage kv_usage() const = 0;
 };
 

@@ -16,11 +16,12 @@ constexpr int kSuperBlock = 256;  // of a K block
 // do.
 struct Half {
   uint8_t bytes[2];
-  float Get() const {
+  uint16_t Bits() const {
     uint16_t bits;
     std::memcpy(&bits, bytes, sizeof(bits));
-    return FloatFromFloat16(bits);
+    return bits;
   }
+  float Get() const { return FloatFromFloat16(Bits()); }
   // Rounds, and returns what Get() will.
   float Set(float value) {
     const uint16_t bits = Float16FromFloat(value);
@@ -200,6 +201,131 @@ void DecodeAll(int64_t elements, const uint8_t* data, absl::Span<float> out) {
     Decode(block, out.data() + i);
     data += sizeof(block);
   }
+}
+
+// --- unpacking --------------------------------------------------------------
+
+void UnpackNibbles(const uint8_t* qs, QuantPart& out) {
+  for (int i = 0; i < kBlock / 2; ++i) {
+    out.quants[i] = qs[i] & 0xf;
+    out.quants[i + kBlock / 2] = qs[i] >> 4;
+  }
+}
+
+template <typename Block>
+void UnpackFiveBits(const Block& block, QuantPart& out) {
+  for (int i = 0; i < kBlock / 2; ++i) {
+    int low, high;
+    FiveBits(block, i, low, high);
+    out.quants[i] = static_cast<uint8_t>(low);
+    out.quants[i + kBlock / 2] = static_cast<uint8_t>(high);
+  }
+}
+
+void Unpack(const BlockQ8_0& block, int, QuantPart& out) {
+  for (int i = 0; i < kBlock; ++i) {
+    out.quants[i] = static_cast<uint8_t>(block.qs[i] + 128);
+  }
+}
+void Unpack(const BlockQ4_0& block, int, QuantPart& out) {
+  UnpackNibbles(block.qs, out);
+}
+void Unpack(const BlockQ4_1& block, int, QuantPart& out) {
+  out.block_min = block.m.Bits();
+  UnpackNibbles(block.qs, out);
+}
+void Unpack(const BlockQ5_0& block, int, QuantPart& out) {
+  UnpackFiveBits(block, out);
+}
+void Unpack(const BlockQ5_1& block, int, QuantPart& out) {
+  out.block_min = block.m.Bits();
+  UnpackFiveBits(block, out);
+}
+
+// As DecodeSubBlocks.
+template <typename Block>
+void UnpackSubBlock(const Block& block, int index, QuantPart& out) {
+  int scale, min;
+  SubScale(block.scales, index, scale, min);
+  out.block_min = block.dmin.Bits();
+  out.scales[0] = out.scales[1] = static_cast<int8_t>(scale);
+  out.min = static_cast<uint8_t>(min);
+  const uint8_t* qs = block.qs + index / 2 * kBlock;
+  for (int i = 0; i < kBlock; ++i) {
+    out.quants[i] = index % 2 == 0 ? qs[i] & 0xf : qs[i] >> 4;
+  }
+}
+void Unpack(const BlockQ4K& block, int index, QuantPart& out) {
+  UnpackSubBlock(block, index, out);
+}
+void Unpack(const BlockQ5K& block, int index, QuantPart& out) {
+  UnpackSubBlock(block, index, out);
+  for (int i = 0; i < kBlock; ++i) {
+    out.quants[i] |= static_cast<uint8_t>((block.qh[i] >> index & 1) << 4);
+  }
+}
+void Unpack(const BlockQ6K& block, int index, QuantPart& out) {
+  const int quarter = index % 4;
+  const uint8_t* ql = block.ql + 64 * (index / 4) + 32 * (quarter % 2);
+  const uint8_t* qh = block.qh + 32 * (index / 4);
+  for (int i = 0; i < kBlock; ++i) {
+    const int nibble = quarter < 2 ? ql[i] & 0xf : ql[i] >> 4;
+    const int high = qh[i] >> (2 * quarter) & 3;
+    out.quants[i] = static_cast<uint8_t>(nibble | high << 4);
+  }
+  out.scales[0] = block.scales[2 * index];
+  out.scales[1] = block.scales[2 * index + 1];
+}
+
+template <typename Block>
+QuantPart UnpackPart(int64_t parts, const uint8_t* data, int64_t part) {
+  Block block;
+  std::memcpy(&block, data + part / parts * static_cast<int64_t>(sizeof(block)),
+              sizeof(block));
+  QuantPart out;
+  out.block_scale = block.d.Bits();
+  Unpack(block, static_cast<int>(part % parts), out);
+  return out;
+}
+
+// --- random blocks ----------------------------------------------------------
+
+// `levels`: the number of values that a quant takes.
+template <typename Block>
+void SetOffsetScale(float half_width, float levels, uint8_t* data) {
+  Block block;
+  std::memcpy(&block, data, sizeof(block));
+  block.d.Set(half_width * 2 / levels);
+  std::memcpy(data, &block, sizeof(block));
+}
+
+template <typename Block>
+void SetScaleAndMin(float half_width, float levels, uint8_t* data) {
+  Block block;
+  std::memcpy(&block, data, sizeof(block));
+  block.d.Set(half_width * 2 / (levels - 1));
+  block.m.Set(-half_width);
+  std::memcpy(data, &block, sizeof(block));
+}
+
+template <typename Block>
+void SetSubScales(float half_width, float levels, uint8_t* data) {
+  constexpr float kMostScale = 63;
+  Block block;
+  std::memcpy(&block, data, sizeof(block));
+  block.d.Set(half_width * 2 / (levels - 1) / kMostScale);
+  block.dmin.Set(half_width / kMostScale);
+  std::memset(block.scales, 0xff, sizeof(block.scales));
+  std::memcpy(data, &block, sizeof(block));
+}
+
+void SetQ6KScales(float half_width, uint8_t* data) {
+  constexpr float kScale = 64;
+  BlockQ6K block;
+  std::memcpy(&block, data, sizeof(block));
+  block.d.Set(half_width / 32 / kScale);
+  std::memset(block.scales, static_cast<int>(kScale), sizeof(block.scales));
+  std::memcpy(data, &block, sizeof(block));
 }
 
 // --- encoding ---------------------------------------------------------------
@@ -472,6 +598,60 @@ void DequantiseBlocks(WeightType type, const uint8_t* data,
       return DecodeAll<BlockQ5K>(kSuperBlock, data, out);
     case WeightType::kQ6_K:
       return DecodeAll<BlockQ6K>(kSuperBlock, data, out);
+    case WeightType::kFloat32:
+    case WeightType::kFloat16:
+    case WeightType::kBFloat16:
+      break;
+  }
+  FORETOKEN_CHECK(false);
+}
+
+QuantPart UnpackQuants(WeightType type, const uint8_t* data, int64_t part) {
+  constexpr int64_t kParts = kSuperBlock / kBlock;
+  switch (type) {
+    case WeightType::kQ4_0:
+      return UnpackPart<BlockQ4_0>(1, data, part);
+    case WeightType::kQ4_1:
+      return UnpackPart<BlockQ4_1>(1, data, part);
+    case WeightType::kQ5_0:
+      return UnpackPart<BlockQ5_0>(1, data, part);
+    case WeightType::kQ5_1:
+      return UnpackPart<BlockQ5_1>(1, data, part);
+    case WeightType::kQ8_0:
+      return UnpackPart<BlockQ8_0>(1, data, part);
+    case WeightType::kQ4_K:
+      return UnpackPart<BlockQ4K>(kParts, data, part);
+    case WeightType::kQ5_K:
+      return UnpackPart<BlockQ5K>(kParts, data, part);
+    case WeightType::kQ6_K:
+      return UnpackPart<BlockQ6K>(kParts, data, part);
+    case WeightType::kFloat32:
+    case WeightType::kFloat16:
+    case WeightType::kBFloat16:
+      break;
+  }
+  FORETOKEN_CHECK(false);
+  return {};
+}
+
+void SetUniformScales(WeightType type, float half_width, uint8_t* block) {
+  switch (type) {
+    case WeightType::kQ4_0:
+      return SetOffsetScale<BlockQ4_0>(half_width, 16, block);
+    case WeightType::kQ4_1:
+      return SetScaleAndMin<BlockQ4_1>(half_width, 16, block);
+    case WeightType::kQ5_0:
+      return SetOffsetScale<BlockQ5_0>(half_width, 32, block);
+    case WeightType::kQ5_1:
+      return SetScaleAndMin<BlockQ5_1>(half_width, 32, block);
+    case WeightType::kQ8_0:
+      return SetOffsetScale<BlockQ8_0>(half_width, 256, block);
+    case WeightType::kQ4_K:
+      return SetSubScales<BlockQ4K>(half_width, 16, block);
+    case WeightType::kQ5_K:
+      return SetSubScales<BlockQ5K>(half_width, 32, block);
+    case WeightType::kQ6_K:
+      return SetQ6KScales(half_width, block);
     case WeightType::kFloat32:
     case WeightType::kFloat16:
     case WeightType::kBFloat16:

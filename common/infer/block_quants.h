@@ -1,5 +1,5 @@
-// Quantised blocks of GGUF files: decoding of every supported type, encoding of
-// those that `foretoken quantize` writes.
+// Quantised blocks of GGUF files: decoding and unpacking of every supported
+// type, encoding of those that `foretoken quantize` writes.
 //
 // A block stores 32 elements with one scale (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1) or
 // 256 in sub-blocks whose own scales are quantised, too (Q4_K, Q5_K, Q6_K).
@@ -21,6 +21,25 @@ namespace foretoken {
 // Decodes out.size() elements, whole blocks, of a Q type.
 void DequantiseBlocks(WeightType type, const uint8_t* data,
                       absl::Span<float> out);
+
+// 32 elements of quantised blocks as integers. Element i is scale * (quants[i]
+// - offset) + min, where `scale` is scales[i / 16] times the scale of the
+// block, and `min` that of the block, or minus `min` times it in Q4_K and Q5_K.
+// The offset is 128, 8, 16 and 32 in Q8_0, Q4_0, Q5_0 and Q6_K, else 0.
+struct QuantPart {
+  uint8_t quants[32];
+  uint16_t block_scale = 0;  // fp16
+  uint16_t block_min = 0;    // fp16
+  int8_t scales[2] = {1, 1};
+  uint8_t min = 0;
+};
+
+// Elements [32 part, 32 part + 32) of the blocks at `data`.
+QuantPart UnpackQuants(WeightType type, const uint8_t* data, int64_t part);
+
+// Sets the scales of a block whose quants are random bits so that its elements
+// are uniform in [-half_width, half_width] (but for half a step).
+void SetUniformScales(WeightType type, float half_width, uint8_t* block);
 
 // Encodes `in`, whole blocks of finite values, into WeightTypeBytes(type,
 // in.size()) bytes. Types: F32, F16, BF16, Q8_0, Q4_0, Q5_0, Q4_K, Q6_K.

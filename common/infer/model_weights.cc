@@ -1,5 +1,8 @@
 #include "common/infer/model_weights.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -52,6 +55,18 @@ class StoredWeights : public ModelWeights {
   const Sha256Digest& digest() const override {
     absl::call_once(digest_once_, [this] { digest_ = ComputeDigest(); });
     return digest_;
+  }
+
+  // Only whole pages: their neighbours may be in use.
+  void Release(const WeightTensor& tensor) override {
+    const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const uintptr_t data = reinterpret_cast<uintptr_t>(tensor.data);
+    const uintptr_t begin = (data + page - 1) / page * page;
+    const uintptr_t end =
+        (data + static_cast<uintptr_t>(tensor.bytes())) / page * page;
+    if (tensor.present() && begin < end) {
+      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+    }
   }
 
   absl::Span<const TensorSlot> slots() const { return slots_; }
@@ -216,10 +231,7 @@ void WeightTensor::CopyTo(int64_t begin, absl::Span<float> out) const {
   // One row, or one element of a bias, after the other.
   const int64_t width = rows > 1 ? cols : 1;
   while (!out.empty()) {
-    const int64_t row = begin / width;
-    const int64_t in_head = row % paired_rows;
-    const int64_t half = paired_rows / 2;
-    const int64_t stored = row - in_head + in_head % half * 2 + in_head / half;
+    const int64_t stored = StoredIndex(begin / width);
     const int64_t in_row = begin % width;
     const int64_t part =
         std::min(width - in_row, static_cast<int64_t>(out.size()));
@@ -227,6 +239,13 @@ void WeightTensor::CopyTo(int64_t begin, absl::Span<float> out) const {
     out.remove_prefix(part);
     begin += part;
   }
+}
+
+int64_t WeightTensor::StoredIndex(int64_t row) const {
+  if (paired_rows == 0) return row;
+  const int64_t in_head = row % paired_rows;
+  const int64_t half = paired_rows / 2;
+  return row - in_head + in_head % half * 2 + in_head / half;
 }
 
 void WeightTensor::CopyStored(int64_t begin, absl::Span<float> out) const {
@@ -261,9 +280,18 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
   FORETOKEN_RETURN_IF_ERROR(config.Validate());
   auto weights = std::make_unique<StoredWeights>(config);
   constexpr int64_t kAlignment = 64;  // a cache line
+  const int64_t block = WeightTypeFormat(type).block;
+  const auto type_of = [&](const TensorSlot& slot) {
+    return slot.is_vector() && block > 1 ? WeightType::kFloat32 : type;
+  };
   int64_t total = 0;
   for (const TensorSlot& slot : weights->slots()) {
-    const int64_t bytes = WeightTypeBytes(type, slot.rows * slot.cols);
+    if (!slot.is_vector() && slot.cols % block != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "random weights: ", slot.name, " has rows of ", slot.cols,
+          ", want a multiple of ", block, " for ", WeightTypeName(type)));
+    }
+    const int64_t bytes = WeightTypeBytes(type_of(slot), slot.rows * slot.cols);
     total += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     if (total > kMaxRandomBytes) {
       return absl::ResourceExhaustedError(
@@ -276,7 +304,8 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
       storage.memory, HugeBuffer::Allocate(total, HugeBuffer::Use::kWhole));
   int64_t offset = 0;
   for (const TensorSlot& slot : weights->slots()) {
-    *slot.tensor = {storage.memory.data() + offset, type, slot.rows, slot.cols};
+    *slot.tensor = {storage.memory.data() + offset, type_of(slot), slot.rows,
+                    slot.cols};
     offset += (slot.tensor->bytes() + kAlignment - 1) / kAlignment * kAlignment;
   }
   const auto fill = [&](int64_t i) {
@@ -284,7 +313,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     // Slots expose const data; the memory itself is ours to write.
     uint8_t* data =
         storage.memory.data() + (slot.tensor->data - storage.memory.data());
-    FillRandomTensor(slot, config, type,
+    FillRandomTensor(slot, config, type_of(slot),
                      MixRandom(seed, static_cast<uint64_t>(i)), data);
   };
   // Use threads only if filling takes seconds. The values do not depend on

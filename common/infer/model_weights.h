@@ -38,8 +38,13 @@ struct WeightTensor {
   // Converts elements [begin, begin + out.size()) to fp32, exactly. The range
   // must be inside the tensor.
   void CopyTo(int64_t begin, absl::Span<float> out) const;
+  // Row `row` in its type, WeightTypeBytes(type, cols) bytes.
+  const uint8_t* StoredRow(int64_t row) const {
+    return data + StoredIndex(row) * WeightTypeBytes(type, cols);
+  }
 
  private:
+  int64_t StoredIndex(int64_t row) const;
   void CopyStored(int64_t begin, absl::Span<float> out) const;
 };
 
@@ -74,8 +79,9 @@ class ModelWeights {
   // element is a function of seed, tensor and index alone. Matrices are uniform
   // with standard deviation 1/sqrt(cols) (for those that write to the residual
   // stream, divided by a further sqrt(2 n_layers)), so that activations stay
-  // near 1. InvalidArgument for a bad shape; ResourceExhausted above
-  // kMaxRandomBytes or if memory is short.
+  // near 1. With a quantised type vectors are F32. InvalidArgument for a bad
+  // shape, or a matrix whose rows are not whole blocks of the type;
+  // ResourceExhausted above kMaxRandomBytes or if memory is short.
   static absl::StatusOr<std::unique_ptr<ModelWeights>> Random(
       const ModelConfig& config, WeightType type, uint64_t seed);
 
@@ -91,6 +97,11 @@ class ModelWeights {
   // how they are split into files. Computed at the first call, which reads
   // every byte.
   virtual const Sha256Digest& digest() const = 0;
+
+  // Gives the memory of a tensor back to the system: one that has been packed
+  // need not stay beside its copy. Reading it afterwards gives the file's
+  // bytes again; random weights are lost. Thread-compatible, not const.
+  virtual void Release(const WeightTensor& /*tensor*/) {}
 };
 
 }  // namespace foretoken

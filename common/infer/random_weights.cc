@@ -1,10 +1,12 @@
 #include "common/infer/random_weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "common/base/check.h"
 #include "common/base/mix.h"
+#include "common/infer/block_quants.h"
 
 namespace foretoken {
 namespace {
@@ -51,6 +53,22 @@ void Fill(Uniform range, uint64_t key, int64_t count, uint8_t* data,
   }
 }
 
+// Blocks of random quants whose scales span the range.
+void FillBlocks(Uniform range, WeightType type, uint64_t key, int64_t count,
+                uint8_t* data) {
+  FORETOKEN_CHECK(range.centre == 0.0f);
+  const int64_t bytes = WeightTypeBytes(type, count);
+  for (int64_t i = 0; i < bytes; i += 8) {
+    const uint64_t word = MixRandom(key, static_cast<uint64_t>(i / 8));
+    std::memcpy(data + i, &word,
+                static_cast<size_t>(std::min<int64_t>(8, bytes - i)));
+  }
+  const int64_t block_bytes = WeightTypeFormat(type).block_bytes;
+  for (int64_t i = 0; i < bytes; i += block_bytes) {
+    SetUniformScales(type, range.half_width, data + i);
+  }
+}
+
 }  // namespace
 
 uint64_t MixRandom(uint64_t key, uint64_t counter) {
@@ -74,7 +92,7 @@ void FillRandomTensor(const TensorSlot& slot, const ModelConfig& config,
                      [](float value) { return BFloat16FromFloat(value); });
       return;
     default:
-      FORETOKEN_CHECK(false);  // there are no random blocks
+      return FillBlocks(range, type, key, count, data);
   }
 }
 

@@ -16,8 +16,9 @@ namespace foretoken {
 // A well-mixed function of both words (the finaliser of splitmix64).
 uint64_t MixRandom(uint64_t key, uint64_t counter);
 
-// Writes rows * cols elements of `type` to `data`, which must be 4-byte
-// aligned. Matrices are uniform around 0, norms around 1.
+// Writes rows * cols elements of `type`, whole blocks, to `data`, which must be
+// 4-byte aligned. Matrices are uniform around 0, norms around 1; quantised
+// types are for matrices only.
 void FillRandomTensor(const TensorSlot& slot, const ModelConfig& config,
                       WeightType type, uint64_t key, uint8_t* data);
 

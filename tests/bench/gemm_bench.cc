@@ -8,13 +8,19 @@
 // memory and not from a cache.
 #include <algorithm>
 #include <cstdint>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "benchmark/benchmark.h"
 #include "common/base/check.h"
 #include "common/base/huge_buffer.h"
+#include "common/base/thread_pool.h"
+#include "common/infer/block_quants.h"
 #include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/cpu/ops.h"
+#include "common/infer/cpu/packed_matrix.h"
+#include "common/infer/weight_types.h"
 
 #if FORETOKEN_HAVE_DNNL
 #include "dnnl.hpp"
@@ -41,37 +47,77 @@ void Count(benchmark::State& state, int64_t rows) {
                          benchmark::Counter::kIsRate);
 }
 
-void BM_Packed(benchmark::State& state, CpuIsa isa, bool bf16) {
+// Weights of a quantised type are random blocks: they are packed once.
+PackedMatrix RandomMatrix(WeightType type) {
+  const int64_t row_bytes = WeightTypeBytes(type, kK);
+  std::mt19937 random(1);
+  std::vector<uint8_t> blocks(kColumns * row_bytes);
+  for (uint8_t& byte : blocks) byte = static_cast<uint8_t>(random());
+  const int64_t block_bytes = WeightTypeFormat(type).block_bytes;
+  for (size_t i = 0; i < blocks.size(); i += block_bytes) {
+    SetUniformScales(type, 0.05f, blocks.data() + i);
+  }
+  ThreadPool pool(1);
+  auto matrix = PackedMatrix::PackStored(
+      kColumns, kK, pool, [&](int64_t column) -> PackedMatrix::StoredColumn {
+        return {type, blocks.data() + column * row_bytes};
+      });
+  FORETOKEN_CHECK(matrix.ok());
+  return *std::move(matrix);
+}
+
+PackedMatrix FloatMatrix(MatrixType type) {
+  ThreadPool pool(1);
+  auto matrix = PackedMatrix::Pack(
+      type, kColumns, kK, pool,
+      [](int64_t, float* out) { std::fill_n(out, kK, 0.01f); });
+  FORETOKEN_CHECK(matrix.ok());
+  return *std::move(matrix);
+}
+
+void BM_Packed(benchmark::State& state, CpuIsa isa, WeightType type) {
   const auto ops = SelectCpuOps(isa);
   if (!ops.ok()) return state.SkipWithError("not on this machine");
   const int64_t rows = state.range(0);
-  const int64_t element = bf16 ? 2 : 4;
-  const int64_t block_bytes = kK * kGemmColumns * element;
-  const int64_t blocks = kColumns / kGemmColumns;
-  // 0x3c3c is a small bf16, 0x3c3c3c3c a small float.
-  const HugeBuffer weights = Filled(block_bytes * blocks * kMatrices, 0x3c);
-  const int64_t stride = kK * element + 64;
+  std::vector<PackedMatrix> matrices;
+  for (int64_t i = 0; i < kMatrices; ++i) {
+    if (type == WeightType::kFloat32) {
+      matrices.push_back(FloatMatrix(MatrixType::kFloat32));
+    } else if (type == WeightType::kBFloat16) {
+      matrices.push_back(FloatMatrix(MatrixType::kBFloat16));
+    } else {
+      matrices.push_back(RandomMatrix(type));
+    }
+  }
+  const ActivationType input = matrices[0].input();
+  const int64_t stride = ActivationBytes(input, kK) + 64;
+  // Small numbers in every type: 0x3c3c is a bf16, 0x3c3c3c3c a float.
   const HugeBuffer x = Filled(rows * stride, 0x3c);
   constexpr int64_t kRowTile = 256;
   std::vector<float> tile(kRowTile * kGemmColumns);
-  int64_t matrix = 0;
+  size_t next = 0;
   for (auto _ : state) {
-    for (int64_t b = 0; b < blocks; ++b) {
+    const PackedMatrix& matrix = matrices[next];
+    for (int64_t b = 0; b < matrix.blocks(); ++b) {
       for (int64_t first = 0; first < rows; first += kRowTile) {
         GemmArgs args;
         args.x = x.data() + first * stride;
         args.x_stride = stride;
-        args.weights = weights.data() + (matrix * blocks + b) * block_bytes;
-        args.weight_bytes = block_bytes;
+        args.weights = matrix.block(b);
+        args.weight_bytes = matrix.block_bytes(b);
         args.rows = static_cast<int32_t>(std::min(kRowTile, rows - first));
         args.tile = tile.data();
-        (bf16 ? (*ops)->gemm_bf16 : (*ops)->gemm_fp32)(args);
+        (*ops)->gemm[static_cast<int>(matrix.type(b))](args);
       }
     }
-    matrix = (matrix + 1) % kMatrices;
+    next = (next + 1) % matrices.size();
     benchmark::DoNotOptimize(tile.data());
   }
   Count(state, rows);
+  state.counters["GB/s"] =
+      benchmark::Counter(1e-9 * static_cast<double>(matrices[0].bytes()) *
+                             static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate);
 }
 
 #if FORETOKEN_HAVE_DNNL
@@ -112,33 +158,57 @@ BENCHMARK_CAPTURE(BM_OneDnn, bf16, true)->Arg(1)->Arg(8)->Arg(64)->Arg(512);
 BENCHMARK_CAPTURE(BM_OneDnn, fp32, false)->Arg(1)->Arg(8)->Arg(64)->Arg(512);
 #endif
 
-BENCHMARK_CAPTURE(BM_Packed, avx512bf16_bf16, CpuIsa::kAvx512Bf16, true)
+BENCHMARK_CAPTURE(BM_Packed, avx512bf16_bf16, CpuIsa::kAvx512Bf16,
+                  WeightType::kBFloat16)
     ->Arg(1)
     ->Arg(8)
     ->Arg(16)
     ->Arg(64)
     ->Arg(512);
-BENCHMARK_CAPTURE(BM_Packed, avx512_bf16, CpuIsa::kAvx512, true)
+BENCHMARK_CAPTURE(BM_Packed, avx512_bf16, CpuIsa::kAvx512,
+                  WeightType::kBFloat16)
     ->Arg(1)
     ->Arg(8)
     ->Arg(64)
     ->Arg(512);
-BENCHMARK_CAPTURE(BM_Packed, avx2_bf16, CpuIsa::kAvx2, true)
+BENCHMARK_CAPTURE(BM_Packed, avx2_bf16, CpuIsa::kAvx2, WeightType::kBFloat16)
     ->Arg(1)
     ->Arg(8)
     ->Arg(64)
     ->Arg(512);
-BENCHMARK_CAPTURE(BM_Packed, scalar_bf16, CpuIsa::kScalar, true)->Arg(1);
-BENCHMARK_CAPTURE(BM_Packed, avx512_fp32, CpuIsa::kAvx512, false)
+BENCHMARK_CAPTURE(BM_Packed, scalar_bf16, CpuIsa::kScalar,
+                  WeightType::kBFloat16)
+    ->Arg(1);
+BENCHMARK_CAPTURE(BM_Packed, avx512_fp32, CpuIsa::kAvx512, WeightType::kFloat32)
     ->Arg(1)
     ->Arg(8)
     ->Arg(64)
     ->Arg(512);
-BENCHMARK_CAPTURE(BM_Packed, avx2_fp32, CpuIsa::kAvx2, false)
+BENCHMARK_CAPTURE(BM_Packed, avx2_fp32, CpuIsa::kAvx2, WeightType::kFloat32)
     ->Arg(1)
     ->Arg(8)
     ->Arg(64)
     ->Arg(512);
+
+void Rows(benchmark::internal::Benchmark* bench) {
+  for (const int64_t rows : {1, 2, 4, 8, 16, 64, 512}) bench->Arg(rows);
+}
+BENCHMARK_CAPTURE(BM_Packed, vnni_q8_0, CpuIsa::kAvx512Vnni, WeightType::kQ8_0)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, vnni_q4_0, CpuIsa::kAvx512Vnni, WeightType::kQ4_0)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, vnni_q5_0, CpuIsa::kAvx512Vnni, WeightType::kQ5_0)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, vnni_q4_k, CpuIsa::kAvx512Vnni, WeightType::kQ4_K)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, vnni_q6_k, CpuIsa::kAvx512Vnni, WeightType::kQ6_K)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, avx2_q8_0, CpuIsa::kAvx2, WeightType::kQ8_0)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, avx2_q4_0, CpuIsa::kAvx2, WeightType::kQ4_0)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, avx2_q4_k, CpuIsa::kAvx2, WeightType::kQ4_K)
+    ->Apply(Rows);
 
 }  // namespace
 }  // namespace foretoken

@@ -45,8 +45,12 @@ void AddEngine(CLI::App& bench, Run& run) {
   const auto [engine, options] = AddCommand<EngineOptions>(
       bench, run, "engine", "The cost of a forward pass by its number of rows.",
       RunEngine);
-  engine.add_option("--model", options.backend.model, "Model directory");
+  engine.add_option("--model", options.backend.model,
+                    "Hugging Face directory or GGUF file");
   AddRandomOption(engine, options.backend.random_model);
+  engine.add_option("--weights", options.backend.random_weights,
+                    "Type of the random weights, such as bf16, q8_0, q4_0 or "
+                    "q4_k; by default that of --precision");
   AddBackendOptions(engine, options.backend);
   engine
       .add_option("--contexts", options.bench.contexts,

@@ -116,6 +116,7 @@ class EngineBench {
   absl::Status MeasureYardstick();
   bool Fits(int64_t context, int32_t rows) const;
   double OneRow(int64_t context) const;
+  double Floor(const PassTimes& pass) const;
 
   std::unique_ptr<Backend> backend_;
   const EngineBenchOptions options_;
@@ -125,6 +126,7 @@ class EngineBench {
   std::vector<int32_t> all_rows_;  // 0, 1, 2, ...
   std::vector<PassTimes> passes_;
   double best_gb_s_ = 0.0;
+  double product_seconds_ = 0.0;  // of a row, at the best peak
   std::vector<double> prefill_seconds_;
   int32_t prefill_rows_ = 0;
 };
@@ -199,6 +201,10 @@ absl::Status EngineBench::MeasureYardstick() {
   }
   // The best of all repeats: other load can only lower a measurement.
   best_gb_s_ = std::max(best_gb_s_, gb_s);
+  const double products = backend_->MeasureProductSeconds();
+  if (product_seconds_ == 0.0 || products < product_seconds_) {
+    product_seconds_ = products;
+  }
   return absl::OkStatus();
 }
 
@@ -263,6 +269,14 @@ double EngineBench::OneRow(int64_t context) const {
   return 0.0;
 }
 
+// Seconds that the pass takes at least.
+double EngineBench::Floor(const PassTimes& pass) const {
+  const double bytes = static_cast<double>(backend_->weight_bytes_per_pass());
+  const double rows = static_cast<double>(pass.rows) *
+                      static_cast<double>(pass.sessions.size());
+  return std::max(bytes * 1e-9 / best_gb_s_, rows * product_seconds_);
+}
+
 Json EngineBench::Report() const {
   Json report;
   report["passes"] = Json::array();
@@ -273,6 +287,7 @@ Json EngineBench::Report() const {
                 {"rows", pass.rows},
                 {"ms", seconds * 1e3},
                 {"ratio", seconds / OneRow(pass.context)}};
+    if (reads_ != nullptr) row["roofline_share"] = Floor(pass) / seconds;
     if (pass.batch) row["sessions"] = pass.sessions.size();
     (pass.batch ? batches : report["passes"]).push_back(std::move(row));
   }
@@ -286,6 +301,7 @@ Json EngineBench::Report() const {
       first > 0.0 ? static_cast<double>(backend_->weight_bytes_per_pass()) /
                         first * 1e-9 / best_gb_s_
                   : 0.0;
+  if (reads_ != nullptr) report["product_ms_per_row"] = product_seconds_ * 1e3;
   report["prefill_tokens_per_s"] = prefill_rows_ / Median(prefill_seconds_);
   return report;
 }
@@ -328,12 +344,17 @@ absl::StatusOr<Json> RunEngineBench(std::unique_ptr<Backend> backend,
 }
 
 std::string EngineBenchTable(const Json& report) {
-  std::string table =
-      absl::StrFormat("%8s %6s %10s %7s\n", "context", "rows", "ms", "ratio");
+  std::string table = absl::StrFormat("%8s %6s %10s %7s %9s\n", "context",
+                                      "rows", "ms", "ratio", "roofline");
   const auto add = [&](const Json& pass, const std::string& rows) {
     absl::StrAppendFormat(
-        &table, "%8d %6s %10.2f %7.2f\n", pass["context"].get<int>(), rows,
+        &table, "%8d %6s %10.2f %7.2f", pass["context"].get<int>(), rows,
         pass["ms"].get<double>(), pass["ratio"].get<double>());
+    if (pass.contains("roofline_share")) {
+      absl::StrAppendFormat(&table, " %7.0f %%",
+                            pass["roofline_share"].get<double>() * 100.0);
+    }
+    table += '\n';
   };
   for (const Json& pass : report["passes"]) {
     add(pass, absl::StrCat(pass["rows"].get<int>()));
@@ -351,6 +372,11 @@ std::string EngineBenchTable(const Json& report) {
       report[copies ? "copy_bandwidth_gb_s" : "read_bandwidth_gb_s"]
           .get<double>(),
       report["bandwidth_share"].get<double>() * 100.0);
+  if (report.contains("product_ms_per_row")) {
+    absl::StrAppendFormat(&table,
+                          "products        %.2f ms a row at their peak\n",
+                          report["product_ms_per_row"].get<double>());
+  }
   absl::StrAppendFormat(&table, "prefill         %.1f tokens/s\n",
                         report["prefill_tokens_per_s"].get<double>());
   return table;

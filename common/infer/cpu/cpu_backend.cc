@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
@@ -26,14 +28,15 @@ namespace foretoken {
 namespace {
 
 // Increment with every change of the kernels that may change a bit of output.
-constexpr int kKernelVersion = 1;
+constexpr int kKernelVersion = 2;
 
 std::string Fingerprint(const CpuModel& model, const CpuOps& ops) {
   return absl::StrFormat(
-      "cpu;kernel=%d;isa=%s;precision=%s;block=%d;probe=%s;config=%s;"
-      "weights=%s",
+      "cpu;kernel=%d;isa=%s;precision=%s;matrices=%s;activations=int8x%d;"
+      "block=%d;probe=%s;config=%s;weights=%s",
       kKernelVersion, ops.name,
-      model.precision() == Precision::kBFloat16 ? "bf16" : "fp32", kAttendKeys,
+      model.kv_type() == KvType::kBFloat16 ? "bf16" : "fp32",
+      model.MatrixTypes(), kQuantBlock, kAttendKeys,
       ProbeOps(ops, model.config()), ShortDigest(NumericConfig(model.config())),
       model.weights_digest());
 }
@@ -58,6 +61,7 @@ class CpuBackend : public PlannedBackend {
   int64_t weight_bytes_per_pass() const override {
     return model_.bytes_per_pass();
   }
+  double MeasureProductSeconds() override;
 
  protected:
   absl::Status RunPlan(
@@ -111,6 +115,26 @@ absl::Status CpuBackend::RunPlan(
   }
   const int32_t row = without_number.load(std::memory_order_relaxed);
   return row < 0 ? absl::OkStatus() : NoNumbers(row);
+}
+
+// On all threads at once, as a pass runs.
+double CpuBackend::MeasureProductSeconds() {
+  constexpr int64_t kSteps = 50000;
+  const auto products = model_.products_per_row();
+  double seconds = 0.0;
+  for (int type = 0; type < kActivationTypes; ++type) {
+    if (products[type] == 0) continue;
+    std::atomic<int64_t> done = 0;
+    const absl::Time start = absl::Now();
+    pool_->ParallelFor(pool_->threads(), [&](int64_t) {
+      float sink[kPeakSink] = {};
+      done += ops_.peak[type](kSteps, sink);
+    });
+    const double taken = absl::ToDoubleSeconds(absl::Now() - start);
+    seconds +=
+        taken * static_cast<double>(products[type]) / static_cast<double>(done);
+  }
+  return seconds;
 }
 
 SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
@@ -191,8 +215,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
                        ThreadPool::kMaxThreads);
   auto pool = std::make_unique<ThreadPool>(threads);
   FORETOKEN_ASSIGN_OR_RETURN(
-      CpuModel model, CpuModel::Build(*weights, options.precision, *pool));
-  weights.reset();
+      CpuModel model,
+      CpuModel::Build(std::move(weights), options.precision, *pool));
   FORETOKEN_ASSIGN_OR_RETURN(const int64_t pages, PageCount(options, model));
   FORETOKEN_ASSIGN_OR_RETURN(KvStore store,
                              KvStore::Create(model, pages, options.max_rows));

@@ -24,6 +24,8 @@ namespace foretoken {
 // kDefaultKvBytes but no less than kv_cache_tokens. Memory is touched only as
 // it is used.
 struct CpuOptions : PlannedOptions {
+  // Of the KV cache, of matrices that are not quantised and of their inputs; in
+  // fp32 quantised matrices are expanded, too.
   Precision precision = Precision::kBFloat16;
   // 0: as many as the machine has processors. Changes no bit of output.
   int threads = 0;

@@ -55,15 +55,14 @@ absl::StatusOr<std::unique_ptr<CpuForward>> CpuForward::Create(
 
 absl::Status CpuForward::Allocate(int32_t max_rows) {
   const ModelConfig& config = model_.config();
-  const int64_t element = model_.element_bytes();
+  // Of fp32 or bf16; 48 bytes of 32 elements in int8 are less than either.
+  const int64_t element = model_.kv_element_bytes();
   const int64_t d_model = PadTo(config.d_model, kGemmColumns);
   const int64_t heads = int64_t{config.n_heads} * model_.head_dim_padded();
-  const int64_t kv_heads =
-      int64_t{config.n_kv_heads} * model_.head_dim_padded();
-  const int64_t qkv = PadTo(heads + 2 * kv_heads, kGemmColumns);
   FORETOKEN_ASSIGN_OR_RETURN(hidden_, RowBuffer::Create(max_rows, d_model, 4));
   FORETOKEN_ASSIGN_OR_RETURN(x_, RowBuffer::Create(max_rows, d_model, element));
-  FORETOKEN_ASSIGN_OR_RETURN(qkv_, RowBuffer::Create(max_rows, qkv, 4));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      qkv_, RowBuffer::Create(max_rows, model_.qkv_columns().total, 4));
   FORETOKEN_ASSIGN_OR_RETURN(attention_,
                              RowBuffer::Create(max_rows, heads, element));
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -96,7 +95,7 @@ absl::Status CpuForward::Run(const PassPlan& plan) {
   PlanAttention(plan);
   for (int32_t i = 0; i < model_.config().n_layers; ++i) Layer(plan, i);
   NormRows(static_cast<int64_t>(plan.output_rows.size()), model_.final_norm(),
-           plan.output_rows, final_);
+           plan.output_rows, model_.head().input(), final_);
   return absl::OkStatus();
 }
 
@@ -135,7 +134,7 @@ void CpuForward::Layer(const PassPlan& plan, int32_t index) {
   const int32_t kv_heads = model_.config().n_kv_heads;
   const int64_t rows = static_cast<int64_t>(plan.rows.size());
 
-  NormRows(rows, layer.attention_norm, {}, x_);
+  NormRows(rows, layer.attention_norm, {}, layer.qkv.input(), x_);
   Multiply(layer.qkv, x_, rows, [&](int64_t row, int64_t block, float* tile) {
     AddBias(layer.qkv_bias, block, ops_, tile);
     std::memcpy(qkv_.f32(row) + block * kGemmColumns, tile,
@@ -155,29 +154,35 @@ void CpuForward::Layer(const PassPlan& plan, int32_t index) {
       });
   AddToHidden(layer.output, layer.output_bias, attention_, rows);
 
-  NormRows(rows, layer.ffn_norm, {}, x_);
+  NormRows(rows, layer.ffn_norm, {}, layer.gate_up.input(), x_);
   GateUp(layer, rows);
   AddToHidden(layer.down, layer.down_bias, activated_, rows);
 }
 
 void CpuForward::NormRows(int64_t rows, const std::vector<float>& weight,
-                          absl::Span<const int32_t> source, RowBuffer& out) {
+                          absl::Span<const int32_t> source, ActivationType type,
+                          RowBuffer& out) {
   const int n = model_.d_model_padded();
   ForRows(rows, [&](int64_t r, int thread) {
     float* normed = threads_[thread].row.data();
     ops_.rms_norm(hidden_.f32(source.empty() ? r : source[r]), weight.data(), n,
                   model_.config().d_model, model_.config().rms_norm_eps,
                   normed);
-    StoreRounded(normed, n, out.row(r));
+    StoreRounded(normed, n, type, out.row(r));
   });
 }
 
 void CpuForward::StoreRounded(const float* values, int64_t n,
-                              uint8_t* out) const {
-  if (model_.precision() == Precision::kBFloat16) {
-    ops_.to_bf16(values, static_cast<int>(n), reinterpret_cast<uint16_t*>(out));
-  } else {
-    std::memcpy(out, values, n * sizeof(float));
+                              ActivationType type, uint8_t* out) const {
+  const int count = static_cast<int>(n);
+  switch (type) {
+    case ActivationType::kFloat32:
+      std::memcpy(out, values, n * sizeof(float));
+      return;
+    case ActivationType::kBFloat16:
+      return ops_.to_bf16(values, count, reinterpret_cast<uint16_t*>(out));
+    case ActivationType::kInt8:
+      return ops_.to_int8(values, count, reinterpret_cast<Int8Block*>(out));
   }
 }
 
@@ -188,14 +193,10 @@ void CpuForward::MultiplyTile(const PackedMatrix& w, int64_t block,
   args.x = x.row(first_row);
   args.x_stride = x.stride();
   args.weights = w.block(block);
-  args.weight_bytes = w.block_bytes();
+  args.weight_bytes = w.block_bytes(block);
   args.rows = static_cast<int32_t>(rows);
   args.tile = tile;
-  if (model_.precision() == Precision::kBFloat16) {
-    ops_.gemm_bf16(args);
-  } else {
-    ops_.gemm_fp32(args);
-  }
+  ops_.gemm[static_cast<int>(w.type(block))](args);
 }
 
 void CpuForward::Multiply(
@@ -224,6 +225,7 @@ void CpuForward::AddToHidden(const PackedMatrix& w,
 
 void CpuForward::GateUp(const CpuLayer& layer, int64_t rows) {
   const PackedMatrix& w = layer.gate_up;
+  const ActivationType input = layer.down.input();
   pool_.ParallelForThreads(w.blocks() / 2, [&](int64_t pair, int thread) {
     float* gate = threads_[thread].tile.data();
     float* up = gate + kRowTile * kGemmColumns;
@@ -237,9 +239,9 @@ void CpuForward::GateUp(const CpuLayer& layer, int64_t rows) {
         AddBias(layer.gate_up_bias, 2 * pair, ops_, gate_row);
         AddBias(layer.gate_up_bias, 2 * pair + 1, ops_, up_row);
         ops_.swiglu(gate_row, up_row, kGemmColumns, gate_row);
-        StoreRounded(gate_row, kGemmColumns,
+        StoreRounded(gate_row, kGemmColumns, input,
                      activated_.row(first + r) +
-                         pair * kGemmColumns * model_.element_bytes());
+                         ActivationBytes(input, pair * kGemmColumns));
       }
     }
   });
@@ -253,7 +255,7 @@ void CpuForward::RotateAndStore(const CpuLayer& layer, int32_t index,
   const float* cosines = angles_.f32(row);
   const float* sines = cosines + half;
   const float scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
-  const int64_t head_bytes = n * model_.element_bytes();
+  const int64_t head_bytes = n * model_.kv_element_bytes();
   const auto rotate = [&](float* head, const std::vector<float>& norm) {
     if (!norm.empty()) {
       ops_.rms_norm(head, norm.data(), n, config.head_dim, config.rms_norm_eps,
@@ -261,17 +263,22 @@ void CpuForward::RotateAndStore(const CpuLayer& layer, int32_t index,
     }
     ops_.rope(head, cosines, sines, half);
   };
-  float* head = qkv_.f32(row);
-  for (int32_t h = 0; h < config.n_heads; ++h, head += n) {
-    rotate(head, layer.q_norm);
-    ops_.scale(head, scale, n);
+  float* query = qkv_.f32(row);
+  for (int32_t h = 0; h < config.n_heads; ++h, query += n) {
+    rotate(query, layer.q_norm);
+    ops_.scale(query, scale, n);
   }
+  const ActivationType kept = model_.kv_type() == KvType::kBFloat16
+                                  ? ActivationType::kBFloat16
+                                  : ActivationType::kFloat32;
+  float* key = qkv_.f32(row) + model_.qkv_columns().keys;
   uint8_t* keys = store_.ScratchKeys(index, row);
-  for (int32_t h = 0; h < config.n_kv_heads; ++h, head += n) {
-    rotate(head, layer.k_norm);
-    StoreRounded(head, n, keys + h * head_bytes);
+  for (int32_t h = 0; h < config.n_kv_heads; ++h, key += n) {
+    rotate(key, layer.k_norm);
+    StoreRounded(key, n, kept, keys + h * head_bytes);
   }
-  StoreRounded(head, int64_t{n} * config.n_kv_heads,
+  StoreRounded(qkv_.f32(row) + model_.qkv_columns().values,
+               int64_t{n} * config.n_kv_heads, kept,
                store_.ScratchValues(index, row));
 }
 
@@ -300,7 +307,7 @@ void CpuForward::Attend(const PassPlan& plan, int32_t layer,
     args.query = thread.query.data() + begin;
     args.key_count = thread.key_count.data() + begin;
     args.state = thread.state.data() + begin;
-    if (model_.precision() == Precision::kBFloat16) {
+    if (model_.kv_type() == KvType::kBFloat16) {
       ops_.attend_bf16(args);
     } else {
       ops_.attend_fp32(args);
@@ -334,13 +341,14 @@ void CpuForward::Attend(const PassPlan& plan, int32_t layer,
     if (!any) break;
   }
 
-  const int64_t head_bytes = n * model_.element_bytes();
+  const ActivationType input = model_.layers()[layer].output.input();
   for (int32_t i = 0; i < queries; ++i) {
     float* values = thread.state[i] + 2;
     ops_.scale(values, 1.0f / thread.state[i][1], n);
-    StoreRounded(values, n,
+    const int64_t head = kv_head * group + i % group;
+    StoreRounded(values, n, input,
                  attention_.row(task.first_row + i / group) +
-                     (kv_head * group + i % group) * head_bytes);
+                     ActivationBytes(input, head * n));
   }
 }
 

@@ -1,8 +1,9 @@
 // CpuForward: the transformer itself, one pass over planned rows.
 //
 // Rounding points: the residual stream, queries, scores, softmax and sums are
-// fp32; in bf16 precision the inputs of every matrix product and the K and V
-// that are kept are rounded to bf16. Each output is one chain of operations in
+// fp32; the inputs of a matrix product are rounded to what its matrix takes
+// (int8 blocks if it is quantised, else the model's precision), and the K and V
+// that are kept to the KV type. Each output is one chain of operations in
 // an order that the model's sizes fix (ops.h), whatever the rows, their
 // grouping and the threads.
 //
@@ -27,7 +28,7 @@
 
 namespace foretoken {
 
-// [rows, columns] in fp32 or bf16, rows padded so that equal columns of
+// [rows, columns] of any ActivationType, rows padded so that equal columns of
 // neighbouring rows do not fall into one cache set.
 class RowBuffer {
  public:
@@ -35,9 +36,6 @@ class RowBuffer {
                                           int64_t element_bytes);
   uint8_t* row(int64_t r) const { return data_.data() + r * stride_; }
   float* f32(int64_t r) const { return reinterpret_cast<float*>(row(r)); }
-  uint16_t* bf16(int64_t r) const {
-    return reinterpret_cast<uint16_t*>(row(r));
-  }
   int64_t stride() const { return stride_; }  // bytes
 
  private:
@@ -90,10 +88,13 @@ class CpuForward {
   void Layer(const PassPlan& plan, int32_t index);
   void PlanAttention(const PassPlan& plan);
 
-  // x_ = round(norm(hidden_[r])) for the rows; `source` maps row to hidden row.
+  // out = round(norm(hidden_[r])) for the rows; `source` maps row to hidden
+  // row.
   void NormRows(int64_t rows, const std::vector<float>& weight,
-                absl::Span<const int32_t> source, RowBuffer& out);
-  void StoreRounded(const float* values, int64_t n, uint8_t* out) const;
+                absl::Span<const int32_t> source, ActivationType type,
+                RowBuffer& out);
+  void StoreRounded(const float* values, int64_t n, ActivationType type,
+                    uint8_t* out) const;
 
   // body(row, block, tile row) for every row and block of x * w, on any thread.
   void Multiply(const PackedMatrix& w, const RowBuffer& x, int64_t rows,

@@ -7,7 +7,8 @@
 namespace foretoken {
 namespace {
 
-constexpr const char* kNames[] = {"scalar", "avx2", "avx512", "avx512bf16"};
+constexpr const char* kNames[] = {"scalar", "avx2", "avx512", "avx512vnni",
+                                  "avx512bf16"};
 
 // The tables that this machine can run, slowest first.
 std::vector<const CpuOps*> SupportedOps() {
@@ -26,6 +27,8 @@ std::vector<const CpuOps*> SupportedOps() {
     return all;
   }
   all.push_back(Avx512Ops());
+  if (!__builtin_cpu_supports("avx512vnni")) return all;
+  all.push_back(Avx512VnniOps());
   if (__builtin_cpu_supports("avx512bf16")) all.push_back(Avx512Bf16Ops());
 #endif
   return all;

@@ -1,7 +1,9 @@
 #include "common/infer/cpu/cpu_model.h"
 
 #include <cstring>
+#include <utility>
 
+#include "absl/strings/str_join.h"
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "common/infer/weight_types.h"
@@ -19,51 +21,84 @@ std::vector<float> Vector(const WeightTensor& tensor, int64_t padded) {
   return out;
 }
 
+// The column of a joined matrix whose part has these rows, or zeros.
+PackedMatrix::StoredColumn Stored(const WeightTensor& tensor, int64_t row) {
+  if (row < 0) return {tensor.type, nullptr};
+  return {tensor.type, tensor.StoredRow(row)};
+}
+
+constexpr const char* kMatrixTypeNames[kMatrixTypes] = {
+    "fp32", "bf16", "q8_0", "q4_0", "q4_1",
+    "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"};
+
 }  // namespace
 
-absl::StatusOr<CpuModel> CpuModel::Build(const ModelWeights& weights,
+absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
                                          Precision precision,
                                          ThreadPool& pool) {
   CpuModel model;
-  model.config_ = weights.config();
+  model.config_ = weights->config();
   model.precision_ = precision;
+  // First: it reads every byte.
+  model.weights_digest_ = HexDigest(weights->digest());
   const ModelConfig& config = model.config_;
   model.d_model_padded_ = static_cast<int32_t>(PadTo(config.d_model, kCpuPad));
   model.head_dim_padded_ =
       static_cast<int32_t>(PadTo(config.head_dim, kCpuPad));
   model.d_ff_padded_ = static_cast<int32_t>(PadTo(config.d_ff, kGemmColumns));
+  const int64_t kv_columns =
+      PadTo(int64_t{config.n_kv_heads} * model.head_dim_padded_, kGemmColumns);
+  QkvColumns& qkv = model.qkv_columns_;
+  qkv.keys =
+      PadTo(int64_t{config.n_heads} * model.head_dim_padded_, kGemmColumns);
+  qkv.values = qkv.keys + kv_columns;
+  qkv.total = qkv.values + kv_columns;
 
   model.layers_.resize(config.n_layers);
   for (int32_t i = 0; i < config.n_layers; ++i) {
-    FORETOKEN_RETURN_IF_ERROR(
-        model.BuildLayer(weights.layers()[i], pool, model.layers_[i]));
+    const LayerWeights& layer = weights->layers()[i];
+    FORETOKEN_RETURN_IF_ERROR(model.BuildLayer(layer, pool, model.layers_[i]));
+    for (const WeightTensor* packed : {&layer.q, &layer.k, &layer.v, &layer.o,
+                                       &layer.gate, &layer.up, &layer.down}) {
+      weights->Release(*packed);
+    }
   }
-  model.final_norm_ = Vector(weights.final_norm(), model.d_model_padded_);
+  model.final_norm_ = Vector(weights->final_norm(), model.d_model_padded_);
   FORETOKEN_ASSIGN_OR_RETURN(model.head_,
-                             model.PackPlain(weights.output(), pool));
+                             model.PackPlain(weights->output(), pool));
+  if (!config.tied_embeddings) weights->Release(weights->output());
+  model.weights_ = std::move(weights);
+  FORETOKEN_RETURN_IF_ERROR(model.BuildEmbedding(pool));
+  return model;
+}
 
-  const int64_t d_model = config.d_model;
-  FORETOKEN_ASSIGN_OR_RETURN(model.embedding_,
-                             HugeBuffer::Allocate(config.vocab_size * d_model *
-                                                  model.element_bytes()));
-  pool.ParallelFor(config.vocab_size, [&](int64_t token) {
-    if (precision == Precision::kFloat32) {
-      CopyRow(weights.embedding(), token,
-              model.embedding_.as<float>() + token * d_model);
+absl::Status CpuModel::BuildEmbedding(ThreadPool& pool) {
+  if (StaysQuantised({&weights_->embedding()})) return absl::OkStatus();
+  const std::unique_ptr<ModelWeights> weights = std::move(weights_);
+  const int64_t d_model = config_.d_model;
+  const bool fp32 = precision_ == Precision::kFloat32;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      embedding_,
+      HugeBuffer::Allocate(config_.vocab_size * d_model * (fp32 ? 4 : 2)));
+  pool.ParallelFor(config_.vocab_size, [&](int64_t token) {
+    if (fp32) {
+      CopyRow(weights->embedding(), token,
+              embedding_.as<float>() + token * d_model);
       return;
     }
     std::vector<float> row(d_model);
-    CopyRow(weights.embedding(), token, row.data());
-    uint16_t* out = model.embedding_.as<uint16_t>() + token * d_model;
+    CopyRow(weights->embedding(), token, row.data());
+    uint16_t* out = embedding_.as<uint16_t>() + token * d_model;
     for (int64_t i = 0; i < d_model; ++i) out[i] = BFloat16FromFloat(row[i]);
   });
-  model.weights_digest_ = HexDigest(weights.digest());
-  return model;
+  return absl::OkStatus();
 }
 
 void CpuModel::CopyEmbedding(TokenId token, float* out) const {
   const int64_t d_model = config_.d_model;
-  if (precision_ == Precision::kFloat32) {
+  if (weights_ != nullptr) {
+    CopyRow(weights_->embedding(), token, out);
+  } else if (precision_ == Precision::kFloat32) {
     std::memcpy(out, embedding_.as<float>() + token * d_model,
                 d_model * sizeof(float));
   } else {
@@ -74,12 +109,46 @@ void CpuModel::CopyEmbedding(TokenId token, float* out) const {
 }
 
 int64_t CpuModel::bytes_per_pass() const {
-  int64_t bytes = head_.bytes() + config_.d_model * element_bytes();
-  for (const CpuLayer& layer : layers_) {
-    bytes += layer.qkv.bytes() + layer.output.bytes() + layer.gate_up.bytes() +
-             layer.down.bytes();
-  }
+  const int64_t embedding_row =
+      weights_ != nullptr
+          ? WeightTypeBytes(weights_->embedding().type, config_.d_model)
+          : config_.d_model * (precision_ == Precision::kBFloat16 ? 2 : 4);
+  int64_t bytes = embedding_row;
+  for (const PackedMatrix* matrix : Matrices()) bytes += matrix->bytes();
   return bytes;
+}
+
+std::array<int64_t, kActivationTypes> CpuModel::products_per_row() const {
+  std::array<int64_t, kActivationTypes> products = {};
+  for (const PackedMatrix* matrix : Matrices()) {
+    products[static_cast<int>(matrix->input())] += matrix->elements();
+  }
+  return products;
+}
+
+std::string CpuModel::MatrixTypes() const {
+  bool seen[kMatrixTypes] = {};
+  for (const PackedMatrix* matrix : Matrices()) {
+    for (int64_t i = 0; i < matrix->blocks(); ++i) {
+      seen[static_cast<int>(matrix->type(i))] = true;
+    }
+  }
+  std::vector<const char*> names;
+  for (int i = 0; i < kMatrixTypes; ++i) {
+    if (seen[i]) names.push_back(kMatrixTypeNames[i]);
+  }
+  return absl::StrJoin(names, "+");
+}
+
+std::vector<const PackedMatrix*> CpuModel::Matrices() const {
+  std::vector<const PackedMatrix*> matrices = {&head_};
+  for (const CpuLayer& layer : layers_) {
+    for (const PackedMatrix* matrix :
+         {&layer.qkv, &layer.output, &layer.gate_up, &layer.down}) {
+      matrices.push_back(matrix);
+    }
+  }
+  return matrices;
 }
 
 absl::Status CpuModel::BuildLayer(const LayerWeights& source, ThreadPool& pool,
@@ -94,13 +163,20 @@ absl::Status CpuModel::BuildLayer(const LayerWeights& source, ThreadPool& pool,
   FORETOKEN_ASSIGN_OR_RETURN(layer.output, PackOutput(source.o, pool));
   FORETOKEN_ASSIGN_OR_RETURN(layer.gate_up, PackGateUp(source, pool));
   FORETOKEN_ASSIGN_OR_RETURN(layer.down, PackPlain(source.down, pool));
+  AddBiases(source, layer);
+  return absl::OkStatus();
+}
 
+void CpuModel::AddBiases(const LayerWeights& source, CpuLayer& layer) const {
   if (source.q_bias.present()) {
-    layer.qkv_bias.assign(layer.qkv.blocks() * kGemmColumns, 0.0f);
-    float* out = layer.qkv_bias.data();
-    for (const WeightTensor* bias :
-         {&source.q_bias, &source.k_bias, &source.v_bias}) {
+    layer.qkv_bias.assign(qkv_columns_.total, 0.0f);
+    const std::pair<const WeightTensor*, int64_t> parts[] = {
+        {&source.q_bias, 0},
+        {&source.k_bias, qkv_columns_.keys},
+        {&source.v_bias, qkv_columns_.values}};
+    for (const auto& [bias, column] : parts) {
       const std::vector<float> values = Vector(*bias, bias->rows * bias->cols);
+      float* out = layer.qkv_bias.data() + column;
       for (size_t i = 0; i < values.size(); i += config_.head_dim) {
         std::memcpy(out, &values[i], config_.head_dim * sizeof(float));
         out += head_dim_padded_;
@@ -125,43 +201,67 @@ absl::Status CpuModel::BuildLayer(const LayerWeights& source, ThreadPool& pool,
     layer.down_bias =
         Vector(source.down_bias, layer.down.blocks() * kGemmColumns);
   }
-  return absl::OkStatus();
+}
+
+bool CpuModel::StaysQuantised(
+    std::initializer_list<const WeightTensor*> tensors) const {
+  if (precision_ == Precision::kFloat32) return false;
+  for (const WeightTensor* tensor : tensors) {
+    if (!QuantisedMatrixType(tensor->type).has_value()) return false;
+  }
+  return true;
 }
 
 absl::StatusOr<PackedMatrix> CpuModel::PackPlain(const WeightTensor& tensor,
                                                  ThreadPool& pool) const {
+  if (StaysQuantised({&tensor})) {
+    return PackedMatrix::PackStored(
+        tensor.rows, tensor.cols, pool,
+        [&](int64_t column) { return Stored(tensor, column); });
+  }
   return PackedMatrix::Pack(
-      precision_, tensor.rows, tensor.cols, pool,
+      float_type(), tensor.rows, tensor.cols, pool,
       [&](int64_t column, float* out) { CopyRow(tensor, column, out); });
 }
 
 absl::StatusOr<PackedMatrix> CpuModel::PackQkv(const LayerWeights& source,
                                                ThreadPool& pool) const {
-  const int64_t heads = config_.n_heads + 2 * int64_t{config_.n_kv_heads};
-  return PackedMatrix::Pack(
-      precision_, heads * head_dim_padded_, config_.d_model, pool,
-      [&](int64_t column, float* out) {
-        int64_t head = column / head_dim_padded_;
-        const int64_t d = column % head_dim_padded_;
-        if (d >= config_.head_dim) return;
-        const WeightTensor* tensor = &source.q;
-        if (head >= config_.n_heads) {
-          head -= config_.n_heads;
-          tensor = &source.k;
-          if (head >= config_.n_kv_heads) {
-            head -= config_.n_kv_heads;
-            tensor = &source.v;
-          }
-        }
-        CopyRow(*tensor, head * config_.head_dim + d, out);
-      });
+  // The tensor of a column and its row there, or -1 for a column of padding.
+  const auto find = [&](int64_t column) {
+    const WeightTensor* tensor = &source.q;
+    if (column >= qkv_columns_.values) {
+      tensor = &source.v;
+      column -= qkv_columns_.values;
+    } else if (column >= qkv_columns_.keys) {
+      tensor = &source.k;
+      column -= qkv_columns_.keys;
+    }
+    const int64_t d = column % head_dim_padded_;
+    const int64_t row = column / head_dim_padded_ * config_.head_dim + d;
+    const bool used = d < config_.head_dim && row < tensor->rows;
+    return std::pair<const WeightTensor*, int64_t>(tensor, used ? row : -1);
+  };
+  if (StaysQuantised({&source.q, &source.k, &source.v})) {
+    return PackedMatrix::PackStored(qkv_columns_.total, config_.d_model, pool,
+                                    [&](int64_t column) {
+                                      const auto [tensor, row] = find(column);
+                                      return Stored(*tensor, row);
+                                    });
+  }
+  return PackedMatrix::Pack(float_type(), qkv_columns_.total, config_.d_model,
+                            pool, [&](int64_t column, float* out) {
+                              const auto [tensor, row] = find(column);
+                              if (row >= 0) CopyRow(*tensor, row, out);
+                            });
 }
 
 absl::StatusOr<PackedMatrix> CpuModel::PackOutput(const WeightTensor& tensor,
                                                   ThreadPool& pool) const {
+  if (config_.head_dim % kQuantBlock == 0) return PackPlain(tensor, pool);
   return PackedMatrix::Pack(
-      precision_, config_.d_model, int64_t{config_.n_heads} * head_dim_padded_,
-      pool, [&](int64_t column, float* out) {
+      float_type(), config_.d_model,
+      int64_t{config_.n_heads} * head_dim_padded_, pool,
+      [&](int64_t column, float* out) {
         for (int32_t head = 0; head < config_.n_heads; ++head) {
           tensor.CopyTo(column * tensor.cols + int64_t{head} * config_.head_dim,
                         absl::MakeSpan(out + int64_t{head} * head_dim_padded_,
@@ -172,14 +272,26 @@ absl::StatusOr<PackedMatrix> CpuModel::PackOutput(const WeightTensor& tensor,
 
 absl::StatusOr<PackedMatrix> CpuModel::PackGateUp(const LayerWeights& source,
                                                   ThreadPool& pool) const {
-  return PackedMatrix::Pack(
-      precision_, 2 * int64_t{d_ff_padded_}, config_.d_model, pool,
-      [&](int64_t column, float* out) {
-        const int64_t block = column / kGemmColumns;
-        const int64_t row = block / 2 * kGemmColumns + column % kGemmColumns;
-        if (row >= config_.d_ff) return;
-        CopyRow(block % 2 == 0 ? source.gate : source.up, row, out);
-      });
+  const auto find = [&](int64_t column) {
+    const int64_t block = column / kGemmColumns;
+    const int64_t row = block / 2 * kGemmColumns + column % kGemmColumns;
+    return std::pair<const WeightTensor*, int64_t>(
+        block % 2 == 0 ? &source.gate : &source.up,
+        row < config_.d_ff ? row : -1);
+  };
+  const int64_t columns = 2 * int64_t{d_ff_padded_};
+  if (StaysQuantised({&source.gate, &source.up})) {
+    return PackedMatrix::PackStored(columns, config_.d_model, pool,
+                                    [&](int64_t column) {
+                                      const auto [tensor, row] = find(column);
+                                      return Stored(*tensor, row);
+                                    });
+  }
+  return PackedMatrix::Pack(float_type(), columns, config_.d_model, pool,
+                            [&](int64_t column, float* out) {
+                              const auto [tensor, row] = find(column);
+                              if (row >= 0) CopyRow(*tensor, row, out);
+                            });
 }
 
 }  // namespace foretoken

@@ -1,4 +1,9 @@
-// CpuModel: a checkpoint's weights, converted and packed for the CPU backend.
+// CpuModel: a checkpoint's weights, packed for the CPU backend.
+//
+// Quantised matrices stay in their types, except in fp32 precision, where they
+// are expanded; others are converted to the precision. So are the matrices that
+// one product joins (q, k and v; gate and up) unless all are quantised, and the
+// attention's output matrix where heads are not whole blocks of activations.
 //
 // Inside the backend every head has head_dim_padded dimensions and every other
 // vector a multiple of kCpuPad, the rest zeros; weights are laid out to match.
@@ -6,11 +11,16 @@
 #ifndef FORETOKEN_COMMON_INFER_CPU_CPU_MODEL_H_
 #define FORETOKEN_COMMON_INFER_CPU_CPU_MODEL_H_
 
+#include <array>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/huge_buffer.h"
 #include "common/base/thread_pool.h"
 #include "common/base/types.h"
 #include "common/infer/backend.h"
@@ -24,7 +34,7 @@ struct CpuLayer {
   std::vector<float> attention_norm;  // [d_model padded]
   std::vector<float> ffn_norm;        // [d_model padded]
   std::vector<float> q_norm, k_norm;  // [head_dim padded], empty if none
-  PackedMatrix qkv;                   // columns: q heads, k heads, v heads
+  PackedMatrix qkv;                   // columns: see QkvColumns
   PackedMatrix output;                // k: heads
   PackedMatrix gate_up;  // blocks alternate: gate 0, up 0, gate 1, up 1, ...
   PackedMatrix down;
@@ -32,19 +42,35 @@ struct CpuLayer {
   std::vector<float> qkv_bias, output_bias, gate_up_bias, down_bias;
 };
 
+// Where q, k and v begin among the columns of their product: each on a block of
+// its own, because their types may differ.
+struct QkvColumns {
+  int64_t keys = 0;
+  int64_t values = 0;
+  int64_t total = 0;
+};
+
+// What K and V are kept in.
+enum class KvType : uint8_t { kFloat32, kBFloat16 };
+
 class CpuModel {
  public:
-  static absl::StatusOr<CpuModel> Build(const ModelWeights& weights,
+  // Tensors are released once they are packed.
+  static absl::StatusOr<CpuModel> Build(std::unique_ptr<ModelWeights> weights,
                                         Precision precision, ThreadPool& pool);
 
   const ModelConfig& config() const { return config_; }
-  Precision precision() const { return precision_; }
-  int64_t element_bytes() const {
-    return precision_ == Precision::kBFloat16 ? 2 : 4;
+  KvType kv_type() const {
+    return precision_ == Precision::kBFloat16 ? KvType::kBFloat16
+                                              : KvType::kFloat32;
+  }
+  int64_t kv_element_bytes() const {
+    return kv_type() == KvType::kBFloat16 ? 2 : 4;
   }
   int32_t d_model_padded() const { return d_model_padded_; }
   int32_t head_dim_padded() const { return head_dim_padded_; }
   int32_t d_ff_padded() const { return d_ff_padded_; }
+  const QkvColumns& qkv_columns() const { return qkv_columns_; }
 
   const std::vector<CpuLayer>& layers() const { return layers_; }
   const std::vector<float>& final_norm() const { return final_norm_; }
@@ -53,12 +79,25 @@ class CpuModel {
   void CopyEmbedding(TokenId token, float* out) const;
 
   const std::string& weights_digest() const { return weights_digest_; }
+  // What the matrices are packed in, each type once: "bf16", "q4_K+q6_K".
+  std::string MatrixTypes() const;
   // What one row streams through: packed matrices and one embedding row.
   int64_t bytes_per_pass() const;
+  // Weights that one row is multiplied with, by what multiplies them.
+  std::array<int64_t, kActivationTypes> products_per_row() const;
 
  private:
   absl::Status BuildLayer(const LayerWeights& source, ThreadPool& pool,
                           CpuLayer& layer) const;
+  absl::Status BuildEmbedding(ThreadPool& pool);
+  std::vector<const PackedMatrix*> Matrices() const;
+  void AddBiases(const LayerWeights& source, CpuLayer& layer) const;
+  // Whether a product with these runs on their own types.
+  bool StaysQuantised(std::initializer_list<const WeightTensor*> tensors) const;
+  MatrixType float_type() const {
+    return precision_ == Precision::kBFloat16 ? MatrixType::kBFloat16
+                                              : MatrixType::kFloat32;
+  }
   absl::StatusOr<PackedMatrix> PackPlain(const WeightTensor& tensor,
                                          ThreadPool& pool) const;
   absl::StatusOr<PackedMatrix> PackQkv(const LayerWeights& source,
@@ -73,9 +112,13 @@ class CpuModel {
   int32_t d_model_padded_ = 0;
   int32_t head_dim_padded_ = 0;
   int32_t d_ff_padded_ = 0;
+  QkvColumns qkv_columns_;
   std::vector<CpuLayer> layers_;
   std::vector<float> final_norm_;
-  HugeBuffer embedding_;  // [vocab_size, d_model], bf16 or fp32
+  // [vocab_size, d_model], bf16 or fp32; empty if rows are read out of
+  // weights_, where a quantised embedding stays.
+  HugeBuffer embedding_;
+  std::unique_ptr<ModelWeights> weights_;
   PackedMatrix head_;
   std::string weights_digest_;
 };

@@ -21,7 +21,7 @@ void PutKey(const uint8_t* from, int64_t head_dim, int64_t slot,
 
 int64_t KvStore::PageBytes(const CpuModel& model) {
   return int64_t{2} * model.config().n_layers * model.config().n_kv_heads *
-         model.head_dim_padded() * kAttendKeys * model.element_bytes();
+         model.head_dim_padded() * kAttendKeys * model.kv_element_bytes();
 }
 
 absl::StatusOr<KvStore> KvStore::Create(const CpuModel& model, int64_t pages,
@@ -31,7 +31,7 @@ absl::StatusOr<KvStore> KvStore::Create(const CpuModel& model, int64_t pages,
   store.layers_ = model.config().n_layers;
   store.kv_heads_ = model.config().n_kv_heads;
   store.head_dim_ = model.config().head_dim;
-  store.element_bytes_ = model.element_bytes();
+  store.element_bytes_ = model.kv_element_bytes();
   store.head_bytes_ = model.head_dim_padded() * store.element_bytes_;
   store.keys_bytes_ = store.head_bytes_ * kAttendKeys;
   store.block_bytes_ = 2 * store.keys_bytes_;

@@ -2,7 +2,7 @@
 // pass, and the tiles that join the two for attention.
 //
 // A page holds for each layer and kv head one attention block: keys transposed,
-// [head_dim][32], then values, [32][head_dim], in the model's precision. A
+// [head_dim][32], then values, [32][head_dim], in the model's KV type. A
 // scratch row holds K and V of its heads. Moving a row from scratch into a page
 // changes no bit.
 //

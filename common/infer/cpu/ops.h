@@ -3,8 +3,8 @@
 // One table of plain functions is chosen at start. ops_scalar.cc is the
 // definition and runs anywhere; the others (ops_<isa>.cc) are compiled with
 // their own flags and include nothing but intrinsics, this header and
-// ops_simd.inc, so that no inline function escapes to an older machine. For the
-// same reason this header has no functions and includes no others of ours.
+// the .inc files, so that no inline function escapes to an older machine. For
+// the same reason neither this header nor quant_layout.h has functions.
 //
 // What makes rows invariant: every function computes each output by one chain
 // of operations whose order depends on the sizes of the model alone. Tiles over
@@ -18,9 +18,31 @@
 
 #include <cstdint>
 
+#include "common/infer/cpu/quant_layout.h"
+
 namespace foretoken {
 
-enum class CpuIsa { kScalar, kAvx2, kAvx512, kAvx512Bf16 };
+enum class CpuIsa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16 };
+
+// How the weights of a packed matrix are stored.
+enum class MatrixType : uint8_t {
+  kFloat32,
+  kBFloat16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+};
+inline constexpr int kMatrixTypes = 10;
+
+// What a product multiplies weights with: rows of fp32, bf16 or Int8Block.
+enum class ActivationType : uint8_t { kFloat32, kBFloat16, kInt8 };
+inline constexpr int kActivationTypes = 3;
+inline constexpr int kPeakSink = 256;
 
 // Vector lengths are padded to this many elements.
 inline constexpr int kCpuPad = 16;
@@ -31,10 +53,17 @@ inline constexpr int kAttendKeys = 32;
 
 // tile[r][c] = sum over k, ascending, of x[r][k] * w[k][c].
 //
-// One step of K is 4 bytes of a row and 256 bytes of weights: for bf16 a pair
-// of k (w: [k/2][64][2], the even k first), for fp32 one k (w: [k][64]).
-// bf16: the products of a pair are added even k first on every ISA but
-// avx512bf16, whose instruction has its own order.
+// fp32 and bf16, x of the same type: one step of K is 4 bytes of a row and 256
+// bytes of weights: for bf16 a pair of k (w: [k/2][64][2], the even k first),
+// for fp32 one k (w: [k][64]). bf16: the products of a pair are added even k
+// first on every ISA but avx512bf16, whose instruction has its own order.
+//
+// Quantised types: two strips of units (quant_layout.h), x as Int8Blocks. Sums
+// over a block, or over each half of it in Q6_K, are integers and so exact; the
+// sum takes up block by block
+//   fma(integer, scale of the weights * scale of x, sum), then
+//   fma(minimum, scale of x * integer sum of x, sum) if the type has minima,
+// rounded so on every ISA: the products are equal bit for bit.
 struct GemmArgs {
   const void* x;         // [rows], rows x_stride bytes apart
   int64_t x_stride;      // bytes
@@ -62,8 +91,8 @@ struct CpuOps {
   CpuIsa isa;
   const char* name;
 
-  void (*gemm_bf16)(const GemmArgs& args);
-  void (*gemm_fp32)(const GemmArgs& args);
+  // By MatrixType.
+  void (*gemm[kMatrixTypes])(const GemmArgs& args);
   // Keys and values in bf16 or fp32.
   void (*attend_bf16)(const AttendArgs& args);
   void (*attend_fp32)(const AttendArgs& args);
@@ -73,6 +102,8 @@ struct CpuOps {
                    float eps, float* out);
   // Nearest bf16, ties to even; NaN stays NaN.
   void (*to_bf16)(const float* x, int n, uint16_t* out);
+  // Quantises n / 32 blocks; n is a multiple of 32. Equal on every ISA.
+  void (*to_int8)(const float* x, int n, Int8Block* out);
   // acc[i] += x[i]
   void (*add)(float* acc, const float* x, int n);
   // x[i] *= factor
@@ -90,12 +121,17 @@ struct CpuOps {
   // Fetches what lies `ahead` bytes further on, where that is not 0; memory
   // behind x is never read, so it need not be there.
   float (*stream_sum)(const float* x, int64_t size, int64_t ahead);
+  // By ActivationType: multiplies and adds in registers only, as fast as
+  // possible; returns the number of multiply-adds. sink, [kPeakSink], takes the
+  // result.
+  int64_t (*peak[kActivationTypes])(int64_t steps, float* sink);
 };
 
 // Each is nullptr where this build has no such file.
 const CpuOps* ScalarOps();
 const CpuOps* Avx2Ops();
 const CpuOps* Avx512Ops();
+const CpuOps* Avx512VnniOps();
 const CpuOps* Avx512Bf16Ops();
 
 }  // namespace foretoken

@@ -89,6 +89,8 @@ struct V {
 constexpr int kGemmRows = 4;
 constexpr int kAttendQueries = 2;
 
+#include "common/infer/cpu/quant_avx2.inc"
+// After the vector types that it is written over.
 #include "common/infer/cpu/ops_simd.inc"
 
 constexpr CpuOps kOps =

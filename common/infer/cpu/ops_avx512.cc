@@ -6,8 +6,9 @@
 namespace foretoken {
 namespace {
 
+#include "common/infer/cpu/quant_avx2.inc"
 #include "common/infer/cpu/vector_avx512.inc"
-// After the vector type that it is written over.
+// After the vector types that it is written over.
 #include "common/infer/cpu/ops_simd.inc"
 
 constexpr CpuOps kOps =

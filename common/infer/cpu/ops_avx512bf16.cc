@@ -10,6 +10,7 @@ namespace {
 
 // vdpbf16ps: both products of a pair in one instruction.
 struct Bf16DotStep {
+  static constexpr int kElements = 2;
   static constexpr int kRows = kGemmRows;
   static constexpr int kVectors = 4;
   using Weight = __m512bh;
@@ -27,6 +28,8 @@ struct Bf16DotStep {
   }
 };
 
+#include "common/infer/cpu/quant_vnni.inc"
+// After the vector types that it is written over.
 #include "common/infer/cpu/ops_simd.inc"
 
 constexpr CpuOps kOps =

@@ -56,14 +56,14 @@ void ProbeGemm(const CpuOps& ops, Sha256& hash) {
   args.weight_bytes = static_cast<int64_t>(w.size()) * 4;
   std::copy_n(reinterpret_cast<const uint8_t*>(w.data()), args.weight_bytes,
               aligned);
-  ops.gemm_fp32(args);
+  ops.gemm[static_cast<int>(MatrixType::kFloat32)](args);
   Hash(hash, tile);
   args.x = x16.data();
   args.x_stride = kSize * 2;
   args.weight_bytes = static_cast<int64_t>(w16.size()) * 2;
   std::copy_n(reinterpret_cast<const uint8_t*>(w16.data()), args.weight_bytes,
               aligned);
-  ops.gemm_bf16(args);
+  ops.gemm[static_cast<int>(MatrixType::kBFloat16)](args);
   Hash(hash, tile);
 }
 

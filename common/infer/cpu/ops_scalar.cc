@@ -42,6 +42,214 @@ void GemmFp32(const GemmArgs& args) {
   }
 }
 
+// ------------------------------------------------------ quantised products
+
+// One block of every column of a strip, unpacked.
+struct StripBlock {
+  static constexpr int kParts = 1;   // blocks of a unit
+  static constexpr int kHalves = 1;  // scales of a block
+  static constexpr int kOffset = 0;  // of the quants
+  static constexpr bool kMinima = false;
+  uint8_t quants[kQuantColumns][kQuantBlock];
+  float scales[2][kQuantColumns];
+  float minima[kQuantColumns];
+
+  void SetScales(const QuantHalves& halves) {
+    for (int c = 0; c < kQuantColumns; ++c) {
+      scales[0][c] = FloatFromFloat16(halves[c]);
+    }
+  }
+  void SetMinima(const QuantHalves& halves) {
+    for (int c = 0; c < kQuantColumns; ++c) {
+      minima[c] = FloatFromFloat16(halves[c]);
+    }
+  }
+  void SetNibbles(const QuantNibbles& low) {
+    for (int c = 0; c < kQuantColumns; ++c) {
+      for (int i = 0; i < kQuantBlock / 2; ++i) {
+        const uint8_t byte = low[i / 4][c][i % 4];
+        quants[c][i] = byte & 0xf;
+        quants[c][i + kQuantBlock / 2] = byte >> 4;
+      }
+    }
+  }
+  void AddFifthBits(const QuantFifthBits& fifth) {
+    for (int c = 0; c < kQuantColumns; ++c) {
+      for (int i = 0; i < kQuantBlock; ++i) {
+        quants[c][i] |= (fifth[c][i % 4] >> (i / 4) & 1) << 4;
+      }
+    }
+  }
+  template <typename Unit>
+  void SetPartScales(const Unit& unit, const typename Unit::Part& part) {
+    SetScales(unit.scale);
+    SetMinima(unit.min);
+    for (int c = 0; c < kQuantColumns; ++c) {
+      scales[0][c] *= static_cast<float>(part.scale[c]);
+      minima[c] = (0.0f - minima[c]) * static_cast<float>(part.min[c]);
+    }
+  }
+};
+
+struct StripQ8_0 : StripBlock {
+  using Unit = UnitQ8_0;
+  static constexpr int kOffset = 128;
+  void Load(const Unit& unit, int) {
+    SetScales(unit.scale);
+    for (int c = 0; c < kQuantColumns; ++c) {
+      for (int i = 0; i < kQuantBlock; ++i) {
+        quants[c][i] = unit.quants[i / 4][c][i % 4];
+      }
+    }
+  }
+};
+struct StripQ4_0 : StripBlock {
+  using Unit = UnitQ4_0;
+  static constexpr int kOffset = 8;
+  void Load(const Unit& unit, int) {
+    SetScales(unit.scale);
+    SetNibbles(unit.low);
+  }
+};
+struct StripQ4_1 : StripBlock {
+  using Unit = UnitQ4_1;
+  static constexpr bool kMinima = true;
+  void Load(const Unit& unit, int) {
+    SetScales(unit.scale);
+    SetMinima(unit.min);
+    SetNibbles(unit.low);
+  }
+};
+struct StripQ5_0 : StripBlock {
+  using Unit = UnitQ5_0;
+  static constexpr int kOffset = 16;
+  void Load(const Unit& unit, int) {
+    SetScales(unit.scale);
+    SetNibbles(unit.low);
+    AddFifthBits(unit.fifth);
+  }
+};
+struct StripQ5_1 : StripBlock {
+  using Unit = UnitQ5_1;
+  static constexpr bool kMinima = true;
+  void Load(const Unit& unit, int) {
+    SetScales(unit.scale);
+    SetMinima(unit.min);
+    SetNibbles(unit.low);
+    AddFifthBits(unit.fifth);
+  }
+};
+struct StripQ4K : StripBlock {
+  using Unit = UnitQ4K;
+  static constexpr int kParts = kSuperBlockParts;
+  static constexpr bool kMinima = true;
+  void Load(const Unit& unit, int part) {
+    SetPartScales(unit, unit.parts[part]);
+    SetNibbles(unit.parts[part].low);
+  }
+};
+struct StripQ5K : StripBlock {
+  using Unit = UnitQ5K;
+  static constexpr int kParts = kSuperBlockParts;
+  static constexpr bool kMinima = true;
+  void Load(const Unit& unit, int part) {
+    SetPartScales(unit, unit.parts[part]);
+    SetNibbles(unit.parts[part].low);
+    AddFifthBits(unit.parts[part].fifth);
+  }
+};
+struct StripQ6K : StripBlock {
+  using Unit = UnitQ6K;
+  static constexpr int kParts = kSuperBlockParts;
+  static constexpr int kHalves = 2;
+  static constexpr int kOffset = 32;
+  void Load(const Unit& unit, int index) {
+    const Unit::Part& part = unit.parts[index];
+    SetNibbles(part.low);
+    for (int c = 0; c < kQuantColumns; ++c) {
+      const float scale = FloatFromFloat16(unit.scale[c]);
+      for (int h = 0; h < kHalves; ++h) {
+        scales[h][c] = scale * static_cast<float>(part.scale[h][c]);
+      }
+      for (int i = 0; i < kQuantBlock; ++i) {
+        const uint8_t pairs = part.high[i / 16][c][i % 4];
+        quants[c][i] |= (pairs >> (2 * (i % 16 / 4)) & 3) << 4;
+      }
+    }
+  }
+};
+
+// One block of a row times one block of a strip.
+template <typename Strip>
+void AddBlock(const Strip& strip, const Int8Block& x, float* out) {
+  constexpr int kSize = kQuantBlock / Strip::kHalves;
+  for (int c = 0; c < kQuantColumns; ++c) {
+    for (int h = 0; h < Strip::kHalves; ++h) {
+      int32_t sum = 0;
+      for (int i = h * kSize; i < (h + 1) * kSize; ++i) {
+        sum += (strip.quants[c][i] - Strip::kOffset) * x.q[i];
+      }
+      out[c] = std::fmaf(static_cast<float>(sum), strip.scales[h][c] * x.scale,
+                         out[c]);
+    }
+    if (Strip::kMinima) {
+      out[c] = std::fmaf(strip.minima[c], x.scaled_sum, out[c]);
+    }
+  }
+}
+
+template <typename Strip>
+void GemmQuant(const GemmArgs& args) {
+  constexpr int kStrips = kGemmColumns / kQuantColumns;
+  const auto* unit = static_cast<const typename Strip::Unit*>(args.weights);
+  const int64_t units =
+      args.weight_bytes / kStrips / static_cast<int64_t>(sizeof(*unit));
+  for (int64_t i = 0; i < static_cast<int64_t>(args.rows) * kGemmColumns; ++i) {
+    args.tile[i] = 0.0f;
+  }
+  Strip strip;
+  for (int column = 0; column < kGemmColumns; column += kQuantColumns) {
+    for (int64_t block = 0; block < units * Strip::kParts; ++block) {
+      const int part = static_cast<int>(block % Strip::kParts);
+      strip.Load(unit[block / Strip::kParts], part);
+      for (int64_t r = 0; r < args.rows; ++r) {
+        const auto* x = reinterpret_cast<const Int8Block*>(
+            static_cast<const char*>(args.x) + r * args.x_stride);
+        AddBlock(strip, x[block], args.tile + r * kGemmColumns + column);
+      }
+    }
+    unit += units;
+  }
+}
+
+void ToInt8(const float* x, int n, Int8Block* out) {
+  for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
+    Int8Block& block = out[b];
+    // As integers, so that NaN is the largest.
+    uint32_t top = 0;
+    for (int i = 0; i < kQuantBlock; ++i) {
+      const uint32_t magnitude = BitsFromFloat(x[i]) & 0x7fffffffu;
+      top = magnitude > top ? magnitude : top;
+    }
+    const float largest = FloatFromBits(top);
+    const bool counts = largest >= 0x1p-100f && top < 0x7f800000u;
+    const float inverse = counts ? 127.0f / largest : 0.0f;
+    int32_t halves[2] = {};
+    for (int i = 0; i < kQuantBlock; ++i) {
+      block.q[i] = counts ? static_cast<int8_t>(std::nearbyintf(x[i] * inverse))
+                          : int8_t{0};
+      halves[i / 16] += block.q[i];
+    }
+    block.scale = counts ? largest / 127.0f : 0.0f;
+    if (top >= 0x7f800000u) block.scale = FloatFromBits(0x7fc00000u);
+    block.minus_sum = -(halves[0] + halves[1]);
+    block.minus_half_sum = -halves[0];
+    block.scaled_sum = block.scale * static_cast<float>(-block.minus_sum);
+  }
+}
+
+// ----------------------------------------------------------------- functions
+
 // Cody-Waite reduction to |r| <= ln(2)/2, then a degree-6 polynomial (the
 // constants are those of Cephes' expf, S. Moshier), then the power of two.
 float ExpOne(float x) {
@@ -167,10 +375,41 @@ float StreamSum(const float* x, int64_t size, int64_t /*ahead*/) {
   return sum;
 }
 
+// Not in registers, but at the speed of the loops above.
+int64_t PeakFloat(int64_t steps, float* sink) {
+  const float row = sink[0];
+  for (int64_t s = 0; s < steps; ++s) {
+    for (int c = 0; c < kGemmColumns; ++c) sink[c] += row * 0.5f;
+  }
+  return steps * kGemmColumns;
+}
+
+int64_t PeakInt8(int64_t steps, float* sink) {
+  StripQ4_0 strip = {};
+  const Int8Block x = {};
+  for (int64_t s = 0; s < steps; ++s) AddBlock(strip, x, sink);
+  return steps * kQuantColumns * kQuantBlock;
+}
+
 constexpr CpuOps kOps = {
-    CpuIsa::kScalar, "scalar", GemmBf16, GemmFp32, Attend<uint16_t>,
-    Attend<float>,   RmsNorm,  ToBf16,   Add,      Scale,
-    SwiGlu,          Rope,     ArgMax,   Exp,      StreamSum,
+    CpuIsa::kScalar,
+    "scalar",
+    {GemmFp32, GemmBf16, GemmQuant<StripQ8_0>, GemmQuant<StripQ4_0>,
+     GemmQuant<StripQ4_1>, GemmQuant<StripQ5_0>, GemmQuant<StripQ5_1>,
+     GemmQuant<StripQ4K>, GemmQuant<StripQ5K>, GemmQuant<StripQ6K>},
+    Attend<uint16_t>,
+    Attend<float>,
+    RmsNorm,
+    ToBf16,
+    ToInt8,
+    Add,
+    Scale,
+    SwiGlu,
+    Rope,
+    ArgMax,
+    Exp,
+    StreamSum,
+    {PeakFloat, PeakFloat, PeakInt8},
 };
 
 }  // namespace

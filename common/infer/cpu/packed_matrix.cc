@@ -3,24 +3,106 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/infer/weight_types.h"
+#include "common/infer/cpu/quant_pack.h"
 
 namespace foretoken {
+namespace {
+
+int64_t BlockBytes(MatrixType type, int64_t k) {
+  switch (type) {
+    case MatrixType::kFloat32:
+      return k * kGemmColumns * 4;
+    case MatrixType::kBFloat16:
+      return k * kGemmColumns * 2;
+    default:
+      return kGemmColumns / kQuantColumns * QuantStripBytes(type, k);
+  }
+}
+
+// [k/2][64][2]: pairs of K.
+void PackPairs(const float* columns, int64_t k, uint16_t* out) {
+  for (int64_t i = 0; i < k; i += 2) {
+    for (int64_t c = 0; c < kGemmColumns; ++c, out += 2) {
+      out[0] = BFloat16FromFloat(columns[c * k + i]);
+      out[1] = BFloat16FromFloat(columns[c * k + i + 1]);
+    }
+  }
+}
+
+// [k][64].
+void PackPlain(const float* columns, int64_t k, float* out) {
+  for (int64_t i = 0; i < k; ++i) {
+    for (int64_t c = 0; c < kGemmColumns; ++c) *out++ = columns[c * k + i];
+  }
+}
+
+}  // namespace
+
+int64_t ActivationBytes(ActivationType type, int64_t n) {
+  switch (type) {
+    case ActivationType::kFloat32:
+      return n * 4;
+    case ActivationType::kBFloat16:
+      return n * 2;
+    case ActivationType::kInt8:
+      return n / kQuantBlock * static_cast<int64_t>(sizeof(Int8Block));
+  }
+  return 0;
+}
+
+std::optional<MatrixType> QuantisedMatrixType(WeightType type) {
+  switch (type) {
+    case WeightType::kQ8_0:
+      return MatrixType::kQ8_0;
+    case WeightType::kQ4_0:
+      return MatrixType::kQ4_0;
+    case WeightType::kQ4_1:
+      return MatrixType::kQ4_1;
+    case WeightType::kQ5_0:
+      return MatrixType::kQ5_0;
+    case WeightType::kQ5_1:
+      return MatrixType::kQ5_1;
+    case WeightType::kQ4_K:
+      return MatrixType::kQ4_K;
+    case WeightType::kQ5_K:
+      return MatrixType::kQ5_K;
+    case WeightType::kQ6_K:
+      return MatrixType::kQ6_K;
+    case WeightType::kFloat32:
+    case WeightType::kFloat16:
+    case WeightType::kBFloat16:
+      break;
+  }
+  return std::nullopt;
+}
+
+absl::Status PackedMatrix::Allocate(int64_t k, ActivationType input,
+                                    absl::Span<const MatrixType> types) {
+  k_ = PadTo(k, kCpuPad);
+  input_ = input;
+  for (const MatrixType type : types) {
+    blocks_.push_back({type, bytes_, BlockBytes(type, k_)});
+    bytes_ += blocks_.back().bytes;
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(data_, HugeBuffer::Allocate(bytes_));
+  return absl::OkStatus();
+}
 
 absl::StatusOr<PackedMatrix> PackedMatrix::Pack(
-    Precision precision, int64_t columns, int64_t k, ThreadPool& pool,
+    MatrixType type, int64_t columns, int64_t k, ThreadPool& pool,
     absl::FunctionRef<void(int64_t, float*)> column) {
+  const bool bf16 = type == MatrixType::kBFloat16;
+  FORETOKEN_CHECK(bf16 || type == MatrixType::kFloat32);
   PackedMatrix matrix;
-  const bool bf16 = precision == Precision::kBFloat16;
-  matrix.blocks_ = PadTo(columns, kGemmColumns) / kGemmColumns;
-  matrix.k_ = PadTo(k, kCpuPad);
-  matrix.block_bytes_ = matrix.k_ * kGemmColumns * (bf16 ? 2 : 4);
-  FORETOKEN_ASSIGN_OR_RETURN(matrix.data_,
-                             HugeBuffer::Allocate(matrix.bytes()));
+  const std::vector<MatrixType> types(
+      PadTo(columns, kGemmColumns) / kGemmColumns, type);
+  FORETOKEN_RETURN_IF_ERROR(matrix.Allocate(
+      k, bf16 ? ActivationType::kBFloat16 : ActivationType::kFloat32, types));
   const int64_t padded = matrix.k_;
   std::vector<std::vector<float>> rows(pool.threads());
-  pool.ParallelForThreads(matrix.blocks_, [&](int64_t block, int thread) {
+  pool.ParallelForThreads(matrix.blocks(), [&](int64_t block, int thread) {
     std::vector<float>& source = rows[thread];
     source.assign(padded * kGemmColumns, 0.0f);
     const int64_t first = block * kGemmColumns;
@@ -28,22 +110,46 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(
     for (int64_t c = 0; c < used; ++c) {
       column(first + c, source.data() + c * padded);
     }
-    uint8_t* out = matrix.data_.data() + block * matrix.block_bytes_;
+    uint8_t* out = matrix.data_.data() + matrix.blocks_[block].offset;
     if (bf16) {
-      uint16_t* to = reinterpret_cast<uint16_t*>(out);
-      for (int64_t i = 0; i < padded; i += 2) {
-        for (int64_t c = 0; c < kGemmColumns; ++c, to += 2) {
-          to[0] = BFloat16FromFloat(source[c * padded + i]);
-          to[1] = BFloat16FromFloat(source[c * padded + i + 1]);
-        }
-      }
+      PackPairs(source.data(), padded, reinterpret_cast<uint16_t*>(out));
     } else {
-      float* to = reinterpret_cast<float*>(out);
-      for (int64_t i = 0; i < padded; ++i) {
-        for (int64_t c = 0; c < kGemmColumns; ++c) {
-          *to++ = source[c * padded + i];
+      PackPlain(source.data(), padded, reinterpret_cast<float*>(out));
+    }
+  });
+  return matrix;
+}
+
+absl::StatusOr<PackedMatrix> PackedMatrix::PackStored(
+    int64_t columns, int64_t k, ThreadPool& pool,
+    absl::FunctionRef<StoredColumn(int64_t)> column) {
+  PackedMatrix matrix;
+  std::vector<WeightType> stored;
+  std::vector<MatrixType> types;
+  for (int64_t c = 0; c < columns; c += kGemmColumns) {
+    stored.push_back(column(c).type);
+    const auto type = QuantisedMatrixType(stored.back());
+    FORETOKEN_CHECK(type.has_value() &&
+                    k % WeightTypeFormat(stored.back()).block == 0);
+    types.push_back(*type);
+  }
+  FORETOKEN_RETURN_IF_ERROR(matrix.Allocate(k, ActivationType::kInt8, types));
+  pool.ParallelFor(matrix.blocks(), [&](int64_t block) {
+    uint8_t* out = matrix.data_.data() + matrix.blocks_[block].offset;
+    const uint8_t* strip[kQuantColumns];
+    int64_t c = block * kGemmColumns;
+    for (const int64_t end = c + kGemmColumns; c < end;) {
+      for (const uint8_t*& data : strip) {
+        data = nullptr;
+        if (c < columns) {
+          const StoredColumn source = column(c);
+          FORETOKEN_CHECK(source.type == stored[block]);
+          data = source.data;
         }
+        ++c;
       }
+      PackQuantStrip(stored[block], strip, k, out);
+      out += QuantStripBytes(matrix.blocks_[block].type, k);
     }
   });
   return matrix;

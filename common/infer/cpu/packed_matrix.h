@@ -2,20 +2,25 @@
 //
 // Columns are outputs, in blocks of kGemmColumns; a block holds all of K, one
 // step after the other (layout: GemmArgs in ops.h), so that a pass streams each
-// block once, front to back. Columns and K are padded with zeros.
+// block once, front to back. Columns and K are padded with zeros. Every block
+// has a type of its own: the parts of a joined matrix may differ.
 //
 // Immutable after Pack; then thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_CPU_PACKED_MATRIX_H_
 #define FORETOKEN_COMMON_INFER_CPU_PACKED_MATRIX_H_
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/base/huge_buffer.h"
 #include "common/base/thread_pool.h"
-#include "common/infer/backend.h"
 #include "common/infer/cpu/ops.h"
+#include "common/infer/weight_types.h"
 
 namespace foretoken {
 
@@ -23,28 +28,61 @@ inline int64_t PadTo(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
+// Bytes of `n` activations, whole blocks of kQuantBlock in kInt8.
+int64_t ActivationBytes(ActivationType type, int64_t n);
+
+// The type that weights of `type` are packed in without a change of their
+// values, if they are quantised.
+std::optional<MatrixType> QuantisedMatrixType(WeightType type);
+
 class PackedMatrix {
  public:
+  // One column in the blocks of its file; without data all zeros.
+  struct StoredColumn {
+    WeightType type = WeightType::kFloat32;
+    const uint8_t* data = nullptr;
+  };
+
   PackedMatrix() = default;
 
-  // `column(c, values)` fills values[0..k) with column c, one output's weights;
-  // values come zeroed. It may be called from any thread of `pool`.
+  // In fp32 or bf16. `column(c, values)` fills values[0..k) with column c, one
+  // output's weights; values come zeroed. It may be called from any thread of
+  // `pool`.
   static absl::StatusOr<PackedMatrix> Pack(
-      Precision precision, int64_t columns, int64_t k, ThreadPool& pool,
+      MatrixType type, int64_t columns, int64_t k, ThreadPool& pool,
       absl::FunctionRef<void(int64_t, float*)> column);
+  // In the quantised types of the columns, which change only between blocks of
+  // kGemmColumns. K is a multiple of the types' block sizes.
+  static absl::StatusOr<PackedMatrix> PackStored(
+      int64_t columns, int64_t k, ThreadPool& pool,
+      absl::FunctionRef<StoredColumn(int64_t)> column);
 
-  int64_t blocks() const { return blocks_; }
+  int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t k() const { return k_; }  // padded to kCpuPad
-  int64_t block_bytes() const { return block_bytes_; }
-  int64_t bytes() const { return blocks_ * block_bytes_; }
+  int64_t bytes() const { return bytes_; }
+  ActivationType input() const { return input_; }
+  // Weights, padding included.
+  int64_t elements() const { return blocks() * kGemmColumns * k_; }
+  MatrixType type(int64_t block) const { return blocks_[block].type; }
+  int64_t block_bytes(int64_t block) const { return blocks_[block].bytes; }
   const uint8_t* block(int64_t index) const {
-    return data_.data() + index * block_bytes_;
+    return data_.data() + blocks_[index].offset;
   }
 
  private:
-  int64_t blocks_ = 0;
+  struct Block {
+    MatrixType type;
+    int64_t offset;
+    int64_t bytes;
+  };
+
+  absl::Status Allocate(int64_t k, ActivationType input,
+                        absl::Span<const MatrixType> types);
+
   int64_t k_ = 0;
-  int64_t block_bytes_ = 0;
+  int64_t bytes_ = 0;
+  ActivationType input_ = ActivationType::kFloat32;
+  std::vector<Block> blocks_;
   HugeBuffer data_;
 };
 

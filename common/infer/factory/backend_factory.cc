@@ -1,13 +1,16 @@
 #include "common/infer/factory/backend_factory.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/tensor_types.h"
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/cuda/cuda_backend.h"
 #include "common/infer/cuda/device_module.h"
@@ -35,8 +38,21 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> LoadWeights(
   if (!options.model.empty()) return ModelWeights::Load(options.model);
   FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config,
                              ParseRandomModel(options.random_model));
-  const WeightType type = options.precision == "fp32" ? WeightType::kFloat32
-                                                      : WeightType::kBFloat16;
+  WeightType type = options.precision == "fp32" ? WeightType::kFloat32
+                                                : WeightType::kBFloat16;
+  if (!options.random_weights.empty()) {
+    const GgufTensorType* named =
+        FindGgufTensorType(absl::AsciiStrToUpper(options.random_weights));
+    const auto known =
+        named != nullptr ? WeightTypeFromGguf(named->number) : std::nullopt;
+    if (!known.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "random weights: \"", options.random_weights,
+          "\", want f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k "
+          "or q6_k"));
+    }
+    type = *known;
+  }
   return ModelWeights::Random(config, type,
                               static_cast<uint64_t>(options.random_seed));
 }

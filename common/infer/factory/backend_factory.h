@@ -17,6 +17,9 @@ namespace foretoken {
 struct BackendOptions : PlannedOptions {
   std::string model;         // a Hugging Face directory or GGUF file, or
   std::string random_model;  // the shape of random weights, for measurements
+  // Type of the random weights as GGUF spells it, in any case ("q4_k"); empty:
+  // that of the precision.
+  std::string random_weights;
   std::string backend = "auto";
   int32_t device = 0;              // index of the GPU
   std::string precision = "bf16";  // on a GPU fp16 weights stay fp16

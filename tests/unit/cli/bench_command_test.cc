@@ -23,7 +23,7 @@ TEST(BenchCommandTest, EngineReportsEveryPass) {
   EXPECT_EQ(ran.out.find('\n'), ran.out.size() - 1);
   const auto json = ParseJson(ran.out);
   ASSERT_THAT(json, testing::IsOk());
-  EXPECT_EQ(json->size(), 4u);
+  EXPECT_EQ(json->size(), 5u);
   ASSERT_EQ((*json)["passes"].size(), 14u);
   size_t i = 0;
   for (const int context : {0, 1024}) {
@@ -35,11 +35,12 @@ TEST(BenchCommandTest, EngineReportsEveryPass) {
       if (rows == 1) {
         EXPECT_EQ(pass["ratio"], 1.0);
       }
-      EXPECT_EQ(pass.size(), 4u);
+      EXPECT_GT(pass["roofline_share"].get<double>(), 0.0);
+      EXPECT_EQ(pass.size(), 5u);
     }
   }
-  for (const char* field :
-       {"read_bandwidth_gb_s", "bandwidth_share", "prefill_tokens_per_s"}) {
+  for (const char* field : {"read_bandwidth_gb_s", "bandwidth_share",
+                            "product_ms_per_row", "prefill_tokens_per_s"}) {
     EXPECT_GT((*json)[field].get<double>(), 0.0) << field;
   }
 }
@@ -63,6 +64,19 @@ TEST(BenchCommandTest, EngineMeasuresWhatIsAskedFor) {
       testing::RunCommand(dir, std::string(kTiny) + " --batch 4by8");
   EXPECT_EQ(bad.exit_status, 1);
   EXPECT_THAT(bad.err, HasSubstr("\"4by8\", want SESSIONSxROWS"));
+}
+
+TEST(BenchCommandTest, RandomWeightsMayBeQuantised) {
+  testing::TempDir dir;
+  const std::string one_pass =
+      std::string(kTiny) + " --contexts 0 --rows 1 --repeats 1 --weights ";
+  const auto ran = testing::RunCommand(dir, one_pass + "q8_0");
+  EXPECT_EQ(ran.exit_status, 0) << ran.err;
+  EXPECT_THAT(testing::RunCommand(dir, one_pass + "q2_k").err,
+              HasSubstr("random weights: \"q2_k\", want f32, f16, bf16, q8_0"));
+  EXPECT_THAT(testing::RunCommand(dir, one_pass + "q4_k").err,
+              HasSubstr("model.embed_tokens.weight has rows of 32, want a "
+                        "multiple of 256 for Q4_K"));
 }
 
 TEST(BenchCommandTest, BadShapesAndAFullDiskAreErrors) {

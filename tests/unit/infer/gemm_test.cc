@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/thread_pool.h"
+#include "common/infer/backend.h"
 #include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/cpu/packed_matrix.h"
 #include "common/infer/weight_types.h"
@@ -19,6 +20,11 @@ namespace {
 float Rounded(float x, Precision precision) {
   if (precision == Precision::kFloat32) return x;
   return FloatFromBFloat16(BFloat16FromFloat(x));
+}
+
+MatrixType TypeOf(Precision precision) {
+  return precision == Precision::kFloat32 ? MatrixType::kFloat32
+                                          : MatrixType::kBFloat16;
 }
 
 struct Product {
@@ -38,7 +44,7 @@ Product MakeProduct(Precision precision, int64_t columns, int64_t k,
   p.x.resize(rows * k);
   for (float& x : p.x) x = Rounded(normal(random), precision);
   ThreadPool pool(2);
-  auto matrix = PackedMatrix::Pack(precision, columns, k, pool,
+  auto matrix = PackedMatrix::Pack(TypeOf(precision), columns, k, pool,
                                    [&](int64_t column, float* out) {
                                      for (int64_t i = 0; i < k; ++i)
                                        out[i] = p.weights[column * k + i];
@@ -71,10 +77,10 @@ std::vector<float> Multiply(const CpuOps& ops, Precision precision,
   args.x = p.packed.data() + first * p.stride;
   args.x_stride = p.stride;
   args.weights = p.matrix.block(block);
-  args.weight_bytes = p.matrix.block_bytes();
+  args.weight_bytes = p.matrix.block_bytes(block);
   args.rows = static_cast<int32_t>(rows);
   args.tile = tile.data();
-  (precision == Precision::kFloat32 ? ops.gemm_fp32 : ops.gemm_bf16)(args);
+  ops.gemm[static_cast<int>(TypeOf(precision))](args);
   return tile;
 }
 

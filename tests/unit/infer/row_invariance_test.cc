@@ -23,10 +23,29 @@ using namespace ::foretoken::testing;  // NOLINT: helpers of tiny_backend.h
 struct Case {
   CpuIsa isa;
   Precision precision;
+  WeightType type = WeightType::kFloat32;
 };
+
+// Rows of whole blocks of every quantised type, more than one chunk of a strip.
+ModelConfig QuantisedConfig() {
+  ModelConfig config = TinyConfig();
+  config.d_model = 256;
+  config.n_heads = 8;
+  config.head_dim = 32;
+  config.d_ff = 512;
+  return config;
+}
 
 class RowInvarianceTest : public ::testing::TestWithParam<Case> {
  protected:
+  static ModelConfig CaseConfig() {
+    return GetParam().type == WeightType::kFloat32 ? TinyConfig()
+                                                   : QuantisedConfig();
+  }
+  static std::unique_ptr<Backend> MakeBackend(const ModelConfig& config,
+                                              const CpuOptions& options) {
+    return testing::MakeBackend(config, options, GetParam().type);
+  }
   CpuOptions CaseOptions(int threads) const {
     CpuOptions options = Options(threads);
     options.isa = GetParam().isa;
@@ -39,7 +58,7 @@ class RowInvarianceTest : public ::testing::TestWithParam<Case> {
 // that it has where all are asked for.
 TEST_P(RowInvarianceTest, ListedOutputRowsEqualThoseOfAllRows) {
   std::mt19937 random(12);
-  const auto backend = MakeBackend(TinyConfig(), CaseOptions(2));
+  const auto backend = MakeBackend(CaseConfig(), CaseOptions(2));
   for (int trial = 0; trial < 12; ++trial) {
     constexpr int kSessions = 3;
     std::vector<SessionId> ids;
@@ -51,7 +70,7 @@ TEST_P(RowInvarianceTest, ListedOutputRowsEqualThoseOfAllRows) {
       ids.push_back(backend->Open("", {})->session);
       // More than one chunk of logits, now and then.
       const int rows = 1 + static_cast<int>(random() % 60);
-      tokens.push_back(RandomTokens(rows, TinyConfig(), random));
+      tokens.push_back(RandomTokens(rows, CaseConfig(), random));
       parents.push_back(RandomParents(rows, trial % 3, random));
       auto& wanted = listed.emplace_back();
       for (int32_t row = 0; row < rows; ++row) {
@@ -88,7 +107,7 @@ TEST_P(RowInvarianceTest, ListedOutputRowsEqualThoseOfAllRows) {
 }
 
 TEST_P(RowInvarianceTest, TreesOfManySessionsEqualOneTokenAtATime) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = CaseConfig();
   const auto reference = MakeBackend(config, CaseOptions(1));
   OneByOne one_by_one(*reference);
   std::mt19937 random(11);
@@ -135,7 +154,7 @@ TEST_P(RowInvarianceTest, TreesOfManySessionsEqualOneTokenAtATime) {
 }
 
 TEST_P(RowInvarianceTest, EveryRowCountGivesTheSameRows) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = CaseConfig();
   const auto backend = MakeBackend(config, CaseOptions(2));
   const auto reference = MakeBackend(config, CaseOptions(1));
   OneByOne one_by_one(*reference);
@@ -163,7 +182,7 @@ TEST_P(RowInvarianceTest, EveryRowCountGivesTheSameRows) {
 // Beyond what a tree has: the blocking of the matrix products changes with the
 // number of rows.
 TEST_P(RowInvarianceTest, ManyRowsInAPassChangeNothing) {
-  ModelConfig config = TinyConfig();
+  ModelConfig config = CaseConfig();
   config.max_positions = 2048;
   const auto reference = MakeBackend(config, CaseOptions(1));
   OneByOne one_by_one(*reference);
@@ -198,7 +217,7 @@ TEST_P(RowInvarianceTest, ManyRowsInAPassChangeNothing) {
 }
 
 TEST_P(RowInvarianceTest, PrefillChunksAndCommittedPathsChangeNothing) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = CaseConfig();
   const auto backend = MakeBackend(config, CaseOptions(2));
   const auto reference = MakeBackend(config, CaseOptions(1));
   OneByOne one_by_one(*reference);
@@ -237,7 +256,7 @@ TEST_P(RowInvarianceTest, PrefillChunksAndCommittedPathsChangeNothing) {
 }
 
 TEST_P(RowInvarianceTest, AReusedPrefixChangesNothing) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = CaseConfig();
   const auto backend = MakeBackend(config, CaseOptions(2));
   const auto reference = MakeBackend(config, CaseOptions(1));
   OneByOne one_by_one(*reference);
@@ -270,18 +289,25 @@ TEST_P(RowInvarianceTest, AReusedPrefixChangesNothing) {
 }
 
 TEST_P(RowInvarianceTest, ATruncatedSessionEqualsAFreshOne) {
-  const auto backend = MakeBackend(TinyConfig(), CaseOptions(2));
-  const auto reference = MakeBackend(TinyConfig(), CaseOptions(1));
+  const auto backend = MakeBackend(CaseConfig(), CaseOptions(2));
+  const auto reference = MakeBackend(CaseConfig(), CaseOptions(1));
   ExpectTruncateLeavesAFreshPrefix(*backend, *reference);
 }
 
+// Every quantised type on the fastest ISA; on the others the products are the
+// same to the bit (quant_gemm_test.cc), so one type runs them.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const CpuIsa isa : SupportedCpuIsas()) {
-    for (const Precision precision :
-         {Precision::kFloat32, Precision::kBFloat16}) {
-      cases.push_back({isa, precision});
-    }
+    cases.push_back({isa, Precision::kFloat32});
+    cases.push_back({isa, Precision::kBFloat16});
+    cases.push_back({isa, Precision::kBFloat16, WeightType::kQ4_K});
+  }
+  for (const WeightType type :
+       {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
+        WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ5_K,
+        WeightType::kQ6_K}) {
+    cases.push_back({SupportedCpuIsas().back(), Precision::kBFloat16, type});
   }
   return cases;
 }
@@ -289,9 +315,12 @@ std::vector<Case> Cases() {
 INSTANTIATE_TEST_SUITE_P(
     EveryIsa, RowInvarianceTest, ::testing::ValuesIn(Cases()),
     [](const ::testing::TestParamInfo<Case>& param) {
-      return std::string((*SelectCpuOps(param.param.isa))->name) +
-             (param.param.precision == Precision::kBFloat16 ? "_bf16"
-                                                            : "_fp32");
+      const Case& test = param.param;
+      const std::string isa = (*SelectCpuOps(test.isa))->name;
+      if (test.type != WeightType::kFloat32) {
+        return isa + "_" + WeightTypeName(test.type);
+      }
+      return isa + (test.precision == Precision::kBFloat16 ? "_bf16" : "_fp32");
     });
 
 }  // namespace
