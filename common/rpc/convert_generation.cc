@@ -34,6 +34,7 @@ absl::Status ToProto(const GenerationRequest& request,
   proto->set_ignore_eos(request.ignore_eos);
   proto->set_cache_scope(request.cache_scope);
   proto->set_request_id(request.request_id);
+  proto->set_numerics_fingerprint(request.numerics_fingerprint);
   return absl::OkStatus();
 }
 
@@ -61,10 +62,17 @@ absl::StatusOr<GenerationRequest> FromProto(const v1::GenerateRequest& proto) {
   request.ignore_eos = proto.ignore_eos();
   request.cache_scope = proto.cache_scope();
   request.request_id = proto.request_id();
+  request.numerics_fingerprint = proto.numerics_fingerprint();
   return request;
 }
 
 void ToProto(const GenerationDelta& delta, v1::GenerateDelta* proto) {
+  if (delta.start.has_value()) {
+    v1::GenerateStart* start = proto->mutable_start();
+    start->set_numerics_fingerprint(delta.start->numerics_fingerprint);
+    start->set_seed(delta.start->seed);
+    start->set_request_id(delta.start->request_id);
+  }
   proto->set_text(delta.text);
   Append(delta.token_ids, proto->mutable_token_ids());
   for (const DrafterId drafter : delta.drafters) {
@@ -77,6 +85,10 @@ void ToProto(const GenerationDelta& delta, v1::GenerateDelta* proto) {
 
 GenerationDelta FromProto(const v1::GenerateDelta& proto) {
   GenerationDelta delta;
+  if (proto.has_start()) {
+    delta.start = {proto.start().numerics_fingerprint(), proto.start().seed(),
+                   proto.start().request_id()};
+  }
   delta.text = proto.text();
   delta.token_ids = Values(proto.token_ids());
   for (const int drafter : proto.drafters()) {

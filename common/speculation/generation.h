@@ -54,10 +54,20 @@ struct GenerationRequest {
   std::string cache_scope;  // bounds every sharing of text
   std::string request_id;   // for logs; drawn where it is empty
   absl::Time deadline = absl::InfiniteFuture();
+  // The model that has to serve it, to the bit; empty: whichever is active.
+  std::string numerics_fingerprint;
+};
+
+// What it takes to get the same output again, and the request's name in logs.
+struct GenerationStart {
+  std::string numerics_fingerprint;
+  uint64_t seed = 0;
+  std::string request_id;
 };
 
 // What became certain and may be shown.
 struct GenerationDelta {
+  std::optional<GenerationStart> start;  // in the first alone
   std::string text;
   std::vector<TokenId> token_ids;
   // Per token, the drafter whose node it was, or its part; kTarget: the bonus.
@@ -65,7 +75,9 @@ struct GenerationDelta {
   // Per token, if logprobs were asked for.
   std::vector<SampledToken> logprobs;
 
-  bool empty() const { return text.empty() && token_ids.empty(); }
+  bool empty() const {
+    return !start.has_value() && text.empty() && token_ids.empty();
+  }
 };
 
 struct DrafterCounts {

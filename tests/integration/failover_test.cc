@@ -1,4 +1,5 @@
 // A stream outlives its verifier.
+#include <atomic>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -30,6 +31,15 @@ v1::GenerateRequest SampledRequest() {
   request.mutable_sampling()->set_seed(42);
   request.mutable_sampling()->set_frequency_penalty(0.1f);
   return request;
+}
+
+// Same shape and limits as the fake, other weights: another fingerprint.
+TestVerifierOptions OtherModel() {
+  TestVerifierOptions options;
+  options.random_model =
+      "d_model=32,layers=1,heads=2,kv_heads=2,d_ff=64,vocab=50,"
+      "max_positions=4096";
+  return options;
 }
 
 // Generates and calls `at_tenth` once, when the tenth delta arrives.
@@ -85,14 +95,8 @@ TEST(FailoverTest, AVerifierThatDrainsHandsItsStreamsOver) {
 }
 
 TEST(FailoverTest, OtherNumericsEndTheStreamWithAborted) {
-  // Same shape and limits, other weights: another fingerprint.
-  TestVerifierOptions model;
-  model.random_model =
-      "d_model=32,layers=1,heads=2,kv_heads=2,d_ff=64,vocab=50,"
-      "max_positions=4096";
-  TestVerifierOptions fake;
-  auto a = StartVerifier(fake);
-  auto b = StartVerifier(model);
+  auto a = StartVerifier({});
+  auto b = StartVerifier(OtherModel());
   orchestrator::OrchestratorService config;
   config.verifiers = {a->address(), b->address()};
   config.server.verifier.failover_timeout = absl::Seconds(1);
@@ -105,6 +109,93 @@ TEST(FailoverTest, OtherNumericsEndTheStreamWithAborted) {
   EXPECT_THAT(got.status, StatusIs(absl::StatusCode::kAborted,
                                    HasSubstr("numerics_fingerprint")));
   EXPECT_LT(got.tokens.size(), static_cast<size_t>(kTokens));
+}
+
+TEST(FailoverTest, AnUpgradeMovesEveryOrchestratorWhenTheLastOldVerifierGoes) {
+  auto old_model = StartVerifier({});
+  auto first = StartVerifier(OtherModel());
+  auto second = StartVerifier(OtherModel());
+  orchestrator::OrchestratorService config;
+  config.pool.probe_interval = absl::Milliseconds(20);
+  config.verifiers = {old_model->address()};
+  const auto reference_of = [](const std::string& address) {
+    orchestrator::OrchestratorService alone;
+    alone.verifiers = {address};
+    const auto orchestrator = StartOrchestrator(alone);
+    return Generate(*orchestrator->client, MakeRequest({1, 2, 3}, "off", 50))
+        .tokens;
+  };
+  const std::vector<TokenId> before = reference_of(old_model->address());
+  const std::vector<TokenId> after = reference_of(first->address());
+  ASSERT_NE(before, after);
+
+  // Of two models with as many verifiers, the one that is named first.
+  config.verifiers = {old_model->address(), first->address()};
+  const auto one = StartOrchestrator(config);
+  config.verifiers = {old_model->address(), second->address()};
+  const auto two = StartOrchestrator(config);
+  std::atomic<bool> stop{false};
+  std::atomic<int> served_before{0}, served_after{0}, refused{0};
+  const auto run = [&](const rpc::GenerationClient& client) {
+    while (!stop) {
+      const Generated got = Generate(client, MakeRequest({1, 2, 3}, "off", 50));
+      if (!got.status.ok()) {
+        EXPECT_TRUE(absl::IsUnavailable(got.status) ||
+                    absl::IsAborted(got.status))
+            << got.status;
+        ++refused;
+      } else if (got.tokens == before) {
+        ++served_before;
+      } else {
+        EXPECT_EQ(got.tokens, after);
+        ++served_after;
+      }
+    }
+  };
+  std::thread one_client([&] { run(*one->client); });
+  std::thread two_client([&] { run(*two->client); });
+  EXPECT_TRUE(Eventually([&] { return served_before >= 20; }));
+  EXPECT_EQ(served_after, 0);
+  EXPECT_EQ(refused, 0);
+  old_model->server.reset();
+  EXPECT_TRUE(Eventually([&] { return served_after >= 20; }));
+  EXPECT_TRUE(Eventually(
+      [&] { return one->service->Ready() && two->service->Ready(); }));
+  stop = true;
+  one_client.join();
+  two_client.join();
+}
+
+TEST(FailoverTest, ARequestCanPinTheModelThatTheFirstMessageNames) {
+  const auto verifier = StartVerifier({});
+  orchestrator::OrchestratorService config;
+  config.verifiers = {verifier->address()};
+  const auto orchestrator = StartOrchestrator(config);
+  v1::GenerateRequest request = MakeRequest({1, 2, 3}, "off", 5);
+  request.mutable_sampling()->set_seed(11);
+  v1::GenerateStart start;
+  int starts = 0;
+  const auto note = [&](const v1::GenerateDelta& delta) {
+    if (delta.has_start()) {
+      start = delta.start();
+      ++starts;
+    }
+    return true;
+  };
+  FORETOKEN_EXPECT_OK(
+      orchestrator->client
+          ->Generate(request, absl::Now() + absl::Minutes(2), note)
+          .status());
+  EXPECT_EQ(starts, 1);
+  EXPECT_EQ(start.numerics_fingerprint(), "fake");
+  EXPECT_EQ(start.seed(), 11u);
+  EXPECT_FALSE(start.request_id().empty());
+  request.set_numerics_fingerprint(start.numerics_fingerprint());
+  FORETOKEN_EXPECT_OK(Generate(*orchestrator->client, request).status);
+  request.set_numerics_fingerprint("another");
+  EXPECT_THAT(Generate(*orchestrator->client, request).status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("numerics_fingerprint")));
 }
 
 TEST(FailoverTest, RequestsGoToTheLeastLoadedVerifier) {

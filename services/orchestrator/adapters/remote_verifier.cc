@@ -80,12 +80,13 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
       PrefillResult result,
       mailbox_->CollectPrefill(session_.deadline + kGrace));
   session_.numerics_fingerprint = mailbox_->fingerprint();
+  opened_ = true;
   return result;
 }
 
 absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     absl::Span<const TokenId> text) {
-  const bool fresh = session_.numerics_fingerprint.empty();
+  const bool fresh = !opened_;
   const absl::Time give_up = std::min(
       session_.deadline, absl::Now() + (fresh ? options_.connect_timeout
                                               : options_.failover_timeout));
@@ -110,6 +111,10 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       if (absl::IsAborted(last)) {
         unequal.insert(index);
         aborted = last;
+        if (fresh) {
+          last = absl::UnavailableError(
+              "the verifiers have changed their model, try again");
+        }
       } else if (absl::IsResourceExhausted(last)) {
         full = last;
       } else if (!IsLost(last)) {
@@ -118,7 +123,9 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     }
     // Everyone was asked. A new request that found all full is the client's to
     // repeat; one that has output already waits for room.
-    if (static_cast<int>(unequal.size()) == pool_.size()) return aborted;
+    if (static_cast<int>(unequal.size()) == pool_.size()) {
+      return fresh ? last : aborted;
+    }
     if (fresh && !full.ok()) return full;
     const absl::Duration hint =
         rpc::RetryAfter(full).value_or(absl::ZeroDuration());
@@ -129,7 +136,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
         return absl::DeadlineExceededError(
             absl::StrCat("no verifier in time: ", last.message()));
       }
-      return aborted.ok() ? last : aborted;
+      return aborted.ok() || fresh ? last : aborted;
     }
     FORETOKEN_RETURN_IF_ERROR(BackOff(delay));
     backoff = std::min(backoff * 2, options_.max_backoff);

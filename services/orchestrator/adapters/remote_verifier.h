@@ -4,9 +4,9 @@
 // A session whose verifier is lost (killed, drained, unreachable) is replayed,
 // prompt and output, on a verifier with the same numerics fingerprint, where it
 // goes on with exactly the tokens that it would have had. Where only verifiers
-// with another fingerprint are left it ends with ABORTED. Attempts back off up
-// to a bound and stop at the request's deadline, and at failover_timeout
-// without progress.
+// with another fingerprint are left it ends with ABORTED, before its first
+// token with UNAVAILABLE. Attempts back off up to a bound and stop at the
+// request's deadline, and at failover_timeout without progress.
 //
 // Owned by one thread; Cancel may come from any.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_REMOTE_VERIFIER_H_
@@ -65,6 +65,7 @@ class RemoteVerifier final : public Verifier {
   VerifierPool& pool_;
   // With the fingerprint of the first verifier; without tokens.
   SessionRequest session_;
+  bool opened_ = false;  // on some verifier: it may have output
   std::optional<VerifierPool::Lease> lease_;
   std::shared_ptr<VerifyMailbox> mailbox_;
   std::unique_ptr<VerifySession> verify_;  // goes before the lease

@@ -10,9 +10,11 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// The same model as far as an orchestrator can tell.
+// Weights and numerics are in the fingerprint; the rest is configuration that
+// a stream's tokens depend on.
 bool SameModel(const VerifierInfo& a, const VerifierInfo& b) {
-  return a.vocab_size == b.vocab_size && a.max_positions == b.max_positions &&
+  return a.numerics_fingerprint == b.numerics_fingerprint &&
+         a.vocab_size == b.vocab_size && a.max_positions == b.max_positions &&
          a.tokenizer_fingerprint == b.tokenizer_fingerprint &&
          a.end_tokens == b.end_tokens;
 }
@@ -73,9 +75,12 @@ void VerifierPool::ProbeAll() {
     const auto all_done = [&pending] { return pending == 0; };
     mu_.Await(absl::Condition(&all_done));
     for (size_t i = 0; i < infos.size(); ++i) Record(members_[i], infos[i]);
+    Elect();
     MergeInfo();
-    const bool up = std::any_of(members_.begin(), members_.end(),
-                                [](const Member& member) { return member.up; });
+    const auto serves =
+        [this](const Member& member)
+            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return Serves(member); };
+    const bool up = std::any_of(members_.begin(), members_.end(), serves);
     changed = std::exchange(any_up_, up) != up;
   }
   if (changed && health_changed_) health_changed_();
@@ -93,18 +98,9 @@ void VerifierPool::WatchHealth(std::function<void()> changed) {
 
 void VerifierPool::Record(Member& member,
                           const absl::StatusOr<VerifierInfo>& info) {
-  const bool was_up = member.up;
-  member.up = false;
+  const bool was_up = std::exchange(member.up, info.ok());
   if (info.ok()) {
-    if (!info_.has_value()) info_ = *info;
-    const bool mismatched = !SameModel(*info_, *info);
-    if (!mismatched) member.info = *info;
-    if (mismatched && !member.mismatched) {
-      FORETOKEN_LOG(kError, "verifier ", member.endpoint.name,
-                    " runs another model: not used");
-    }
-    member.mismatched = mismatched;
-    member.up = !mismatched;
+    member.info = *info;
     member.elsewhere = std::max<int64_t>(0, info->sessions - member.ours);
   }
   if (member.up == was_up) return;
@@ -117,11 +113,51 @@ void VerifierPool::Record(Member& member,
   }
 }
 
+void VerifierPool::Elect() {
+  // How many of those that are up run the model of `candidate`.
+  const auto votes =
+      [this](const VerifierInfo& candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        return std::count_if(
+            members_.begin(), members_.end(), [&](const Member& member) {
+              return member.up && SameModel(*member.info, candidate);
+            });
+      };
+  const bool active = info_.has_value() && votes(*info_) > 0;
+  probes_without_active_ = active ? 0 : probes_without_active_ + 1;
+  if (!info_.has_value() ||
+      probes_without_active_ >= options_.probes_before_election) {
+    const Member* elected = nullptr;
+    for (const Member& member : members_) {
+      if (!member.up) continue;
+      if (elected == nullptr || votes(*member.info) > votes(*elected->info)) {
+        elected = &member;
+      }
+    }
+    if (elected != nullptr) {
+      info_ = elected->info;
+      probes_without_active_ = 0;
+      FORETOKEN_LOG(kInfo, "the active model is that of verifier ",
+                    elected->endpoint.name, ", numerics ",
+                    info_->numerics_fingerprint);
+    }
+  }
+  for (Member& member : members_) {
+    if (!info_.has_value() || !member.info.has_value()) continue;
+    const bool was_in_reserve = member.in_reserve;
+    member.in_reserve = !SameModel(*info_, *member.info);
+    if (member.up && member.in_reserve && !was_in_reserve) {
+      FORETOKEN_LOG(kError, "verifier ", member.endpoint.name,
+                    " runs another model, numerics ",
+                    member.info->numerics_fingerprint, ": held in reserve");
+    }
+  }
+}
+
 // What a request may ask of whichever verifier it gets.
 void VerifierPool::MergeInfo() {
   bool first = true;
   for (const Member& member : members_) {
-    if (!member.up || !member.info.has_value()) continue;
+    if (!Serves(member)) continue;
     if (std::exchange(first, false)) {
       info_ = *member.info;
       continue;
@@ -144,11 +180,12 @@ std::optional<VerifierPool::Lease> VerifierPool::Acquire(
   absl::MutexLock lock(&mu_);
   int best = -1;
   const auto before = [](const Member& a, const Member& b) {
+    if (a.in_reserve != b.in_reserve) return b.in_reserve;
     if (a.up != b.up) return a.up;
     return a.ours + a.elsewhere < b.ours + b.elsewhere;
   };
   for (int i = 0; i < static_cast<int>(members_.size()); ++i) {
-    if (members_[i].mismatched || excluded.count(i) > 0) continue;
+    if (excluded.count(i) > 0) continue;
     if (best < 0 || before(members_[i], members_[best])) best = i;
   }
   if (best < 0) return std::nullopt;

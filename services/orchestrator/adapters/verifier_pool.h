@@ -2,8 +2,13 @@
 // up, and which is to be asked first.
 //
 // A prober asks every verifier for its info about once a second: that gives
-// their health, their load from elsewhere, and what model they run. All must
-// run the same model; one that does not is left out, aloud.
+// their health, their load from elsewhere, and what model they run. One model,
+// to the bits of its weights and the instructions that compute it (the numerics
+// fingerprint), is active: what most verifiers run that are up at the first
+// answer. Others are held in reserve, aloud. There is a new election only when
+// no verifier of the active model has been up for several probes in a row,
+// never because another model has come to have more of them: an upgrade that
+// replaces verifiers one by one moves on when the last old one is gone.
 // Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
@@ -33,6 +38,9 @@ struct VerifierEndpoint {
 struct VerifierPoolOptions {
   absl::Duration probe_interval = absl::Seconds(1);
   absl::Duration probe_timeout = absl::Seconds(2);
+  // Probes in a row without a verifier of the active model, before another
+  // model is elected.
+  int probes_before_election = 3;
 };
 
 class VerifierPool {
@@ -42,13 +50,13 @@ class VerifierPool {
                std::vector<VerifierEndpoint> endpoints);
   ~VerifierPool();
 
-  // Whether any verifier is up.
+  // Whether any verifier of the active model is up.
   bool any_up() const;
   // Calls `changed` whenever any_up() changes, until it is replaced; no call is
   // under way when WatchHealth returns.
   void WatchHealth(std::function<void()> changed);
 
-  // What the verifiers run, as of the last probe: the least of their limits,
+  // The active model, as of the last probe: the least limits of its verifiers,
   // and what passes cost on the first that is up. Unavailable until one has
   // answered.
   absl::StatusOr<VerifierInfo> Info() const;
@@ -73,8 +81,10 @@ class VerifierPool {
     int index_;
   };
 
-  // The least loaded verifier that is up, else one that may be up again, out of
-  // those not in `excluded`; nothing when all are excluded.
+  // The least loaded verifier of the active model that is up, else one that may
+  // run it by now, out of those not in `excluded`; nothing when all are
+  // excluded. Which model it runs when it is asked, only its answer tells: a
+  // session names the fingerprint that it needs.
   std::optional<Lease> Acquire(const std::set<int>& excluded);
 
   int size() const { return static_cast<int>(members_.size()); }
@@ -83,8 +93,8 @@ class VerifierPool {
   struct Member {
     VerifierEndpoint endpoint;
     std::optional<VerifierInfo> info;  // of the last probe
-    bool up = false;
-    bool mismatched = false;  // runs another model
+    bool up = false;                   // answered the last probe
+    bool in_reserve = false;  // runs another model, as of its last answer
     int64_t ours = 0;         // leases
     int64_t elsewhere = 0;    // sessions of others, at the last probe
   };
@@ -94,6 +104,11 @@ class VerifierPool {
   VerifierPeer& peer(int index) const;
   void Record(Member& member, const absl::StatusOr<VerifierInfo>& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Elects a model where none is active any more, and sorts the members.
+  void Elect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Serves(const Member& member) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return member.up && !member.in_reserve;
+  }
   void MergeInfo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const VerifierPoolOptions options_;
@@ -101,7 +116,8 @@ class VerifierPool {
   std::function<void()> health_changed_ ABSL_GUARDED_BY(health_mu_);
   mutable absl::Mutex mu_;
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
-  std::optional<VerifierInfo> info_ ABSL_GUARDED_BY(mu_);
+  std::optional<VerifierInfo> info_ ABSL_GUARDED_BY(mu_);  // the active model
+  int probes_without_active_ ABSL_GUARDED_BY(mu_) = 0;
   bool any_up_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   std::thread prober_;

@@ -112,6 +112,7 @@ SessionRequest DecodeLoop::OpenRequest() const {
   session.request_id = request_.request_id;
   session.want_row_tokens = drafting_.needs_rows();
   session.deadline = request_.deadline;
+  session.numerics_fingerprint = target_.numerics_fingerprint;
   return session;
 }
 
@@ -130,6 +131,8 @@ absl::Status DecodeLoop::OnPrefill(const PrefillResult& result,
   first_token_ = clock_();
   summary_.time_to_first_token = first_token_ - start_;
   summary_.reused_tokens = result.reused_tokens;
+  delta.start = {target_.numerics_fingerprint, summary_.seed,
+                 summary_.request_id};
   const int64_t taken =
       TakeTokens(result.tokens, {DrafterId::kTarget}, result.finish, delta);
   AskDrafters(taken, nullptr);

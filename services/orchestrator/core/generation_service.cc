@@ -265,6 +265,12 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
                      options_.max_tree_nodes));
   }
   FORETOKEN_ASSIGN_OR_RETURN(const TargetInfo target, target_->Info());
+  const std::string& pinned = request.numerics_fingerprint;
+  if (!pinned.empty() && pinned != target.numerics_fingerprint) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("numerics_fingerprint: the active model has another, ",
+                     target.numerics_fingerprint));
+  }
   DraftingOptions drafting;
   drafting.limits = {nodes, target.max_rows_per_session};
   drafting.costs = target.costs;

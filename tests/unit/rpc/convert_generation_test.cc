@@ -76,6 +76,7 @@ TEST(ConvertGenerationTest, BadParametersAreRefusedByField) {
 
 TEST(ConvertGenerationTest, ADeltaComesBack) {
   GenerationDelta delta;
+  delta.start = {"numerics", 42, "id"};
   delta.text = "ab";
   delta.token_ids = {7, 8};
   delta.drafters = {DrafterId::kFusedRequest, DrafterId::kTarget};
@@ -89,6 +90,10 @@ TEST(ConvertGenerationTest, ADeltaComesBack) {
   EXPECT_THAT(proto.drafters(),
               ElementsAre(v1::DRAFTER_FUSED_REQUEST, v1::DRAFTER_UNSPECIFIED));
   const GenerationDelta got = FromProto(proto);
+  ASSERT_TRUE(got.start.has_value());
+  EXPECT_EQ(got.start->numerics_fingerprint, "numerics");
+  EXPECT_EQ(got.start->seed, 42u);
+  EXPECT_EQ(got.start->request_id, "id");
   EXPECT_EQ(got.text, "ab");
   EXPECT_EQ(got.token_ids, delta.token_ids);
   EXPECT_EQ(got.drafters, delta.drafters);

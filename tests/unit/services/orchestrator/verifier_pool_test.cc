@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -36,8 +37,13 @@ class FakeVerifier final : public VerifierPeer {
   }
   void GetInfo(absl::Time, OnInfo done) override {
     ++probes;
+    if (miss > 0) {
+      --miss;
+      return done(absl::UnavailableError("busy"));
+    }
     if (down) return done(absl::UnavailableError("down"));
     VerifierInfo info;
+    info.numerics_fingerprint = absl::StrCat("numerics-", numerics.load());
     info.vocab_size = vocab_size;
     info.max_positions = 100;
     info.sessions = sessions;
@@ -47,6 +53,8 @@ class FakeVerifier final : public VerifierPeer {
   }
 
   std::atomic<bool> down{false};
+  std::atomic<int> miss{0};  // probes that it will not answer
+  std::atomic<int> numerics{1};
   std::atomic<int> vocab_size{50};
   std::atomic<int> sessions{0};
   std::atomic<int> pass_ms{1};
@@ -134,13 +142,53 @@ TEST_F(VerifierPoolTest, AProbeFindsOutWhoIsBack) {
   EXPECT_TRUE(Eventually([&] { return pool.Acquire({})->index() == 1; }));
 }
 
-TEST_F(VerifierPoolTest, AnotherModelIsLeftOut) {
+TEST_F(VerifierPoolTest, AnotherModelIsHeldInReserve) {
   verifiers_[0].sessions = 9;
   verifiers_[1].vocab_size = 51;
   VerifierPool& pool = Start();
   EXPECT_EQ(pool.Acquire({})->index(), 2);
   EXPECT_EQ(pool.Acquire({2})->index(), 0);
-  EXPECT_FALSE(pool.Acquire({0, 2}).has_value());
+  // Asked last: it may run the active model by now.
+  EXPECT_EQ(pool.Acquire({0, 2})->index(), 1);
+}
+
+TEST_F(VerifierPoolTest, OtherWeightsAreAnotherModelAndMostDecide) {
+  verifiers_[0].numerics = 2;
+  VerifierPool& pool = Start();
+  EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
+  EXPECT_NE(pool.Acquire({})->index(), 0);
+}
+
+TEST_F(VerifierPoolTest, AModelStaysActiveHoweverManyRunAnother) {
+  verifiers_[2].sessions = 9;
+  VerifierPool& pool = Start(absl::Milliseconds(2));
+  verifiers_[0].numerics = 2;
+  verifiers_[1].numerics = 2;
+  const int probes = verifiers_[2].probes;
+  ASSERT_TRUE(Eventually([&] { return verifiers_[2].probes >= probes + 9; }));
+  EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
+  EXPECT_EQ(pool.Acquire({})->index(), 2);
+  // The last of the old model goes.
+  verifiers_[2].down = true;
+  EXPECT_TRUE(Eventually(
+      [&] { return pool.Info()->numerics_fingerprint == "numerics-2"; }));
+  EXPECT_TRUE(Eventually([&] { return pool.any_up(); }));
+  EXPECT_NE(pool.Acquire({})->index(), 2);
+}
+
+TEST_F(VerifierPoolTest, AMissedProbeElectsNobody) {
+  verifiers_[1].numerics = 2;
+  verifiers_[2].down = true;
+  VerifierPool& pool = Start(absl::Milliseconds(2));
+  EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
+  // Down for less than probes_before_election, again and again.
+  for (int i = 0; i < 5; ++i) {
+    verifiers_[0].miss = 2;
+    ASSERT_TRUE(Eventually([&] { return verifiers_[0].miss == 0; }));
+    const int probes = verifiers_[0].probes;
+    ASSERT_TRUE(Eventually([&] { return verifiers_[0].probes > probes; }));
+    EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
+  }
 }
 
 TEST_F(VerifierPoolTest, WithoutAnAnswerThereIsNoInfo) {
