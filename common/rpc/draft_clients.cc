@@ -5,16 +5,21 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/crest/crest_record.h"
 #include "common/drafting/token_tail.h"
+#include "common/rpc/bidi_call.h"
 #include "common/rpc/convert_draft.h"
 #include "common/rpc/unary_call.h"
 #include "common/speculation/modes.h"
 #include "foretoken/v1/crest.grpc.pb.h"
+#include "foretoken/v1/drafting.pb.h"
 #include "foretoken/v1/trie_drafter.grpc.pb.h"
+#include "grpcpp/generic/generic_stub.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -97,11 +102,19 @@ class DraftCall {
   std::shared_ptr<Call> call_;
 };
 
+using DraftStub =
+    grpc::TemplatedGenericStub<v1::DraftRequest, v1::DraftResponse>;
+
 class StreamSession final : public DraftSession {
  public:
-  StreamSession(Peer& peer, const DraftMethod& method, v1::DraftRequest open,
-                std::shared_ptr<DraftListener> listener)
-      : call_(peer, method, FromProto, std::move(listener)) {
+  StreamSession(Peer& peer, DraftStub& stub, const std::string& method,
+                v1::DraftRequest open, std::shared_ptr<DraftListener> listener)
+      : call_(
+            peer,
+            [&](auto* context, auto* reactor) {
+              stub.PrepareBidiStreamingCall(context, method, {}, reactor);
+            },
+            FromProto, std::move(listener)) {
     call_.Send(std::move(open));
   }
 
@@ -115,21 +128,34 @@ class StreamSession final : public DraftSession {
   DraftCall<v1::DraftRequest, v1::DraftResponse> call_;
 };
 
+// `trie_drafter` -> `/foretoken.v1.TrieDrafter/Draft`.
+std::string DraftMethod(absl::string_view service) {
+  std::string method = "/foretoken.v1.";
+  for (absl::string_view word : absl::StrSplit(service, '_')) {
+    absl::StrAppend(&method, absl::AsciiStrToUpper(word.substr(0, 1)),
+                    word.substr(1));
+  }
+  return absl::StrCat(method, "/Draft");
+}
+
 class StreamClient final : public DraftSessions {
  public:
-  StreamClient(const Endpoint& endpoint, DraftMethod method)
-      : method_(std::move(method)), peer_(endpoint) {}
+  StreamClient(const Endpoint& endpoint, absl::string_view service)
+      : method_(DraftMethod(service)),
+        stub_(endpoint.channel),
+        peer_(endpoint) {}
 
   absl::StatusOr<std::unique_ptr<DraftSession>> Open(
       DraftOpen open, std::shared_ptr<DraftListener> listener) override {
     v1::DraftRequest request;
     FORETOKEN_RETURN_IF_ERROR(ToProto(open, request.mutable_open()));
-    return std::make_unique<StreamSession>(peer_, method_, std::move(request),
-                                           std::move(listener));
+    return std::make_unique<StreamSession>(
+        peer_, stub_, method_, std::move(request), std::move(listener));
   }
 
  private:
-  const DraftMethod method_;
+  const std::string method_;
+  DraftStub stub_;
   Peer peer_;
 };
 
@@ -250,12 +276,9 @@ class PhraseClient final : public SharedPhrases {
 }  // namespace
 
 std::shared_ptr<DraftSessions> MakeDraftClient(const Endpoint& endpoint,
-                                               DraftMethod method) {
-  return std::make_shared<StreamClient>(endpoint, std::move(method));
-}
-
-std::shared_ptr<DraftSessions> MakeCrestClient(const Endpoint& endpoint) {
-  return std::make_shared<CrestClient>(endpoint);
+                                               absl::string_view service) {
+  if (service == "crest") return std::make_shared<CrestClient>(endpoint);
+  return std::make_shared<StreamClient>(endpoint, service);
 }
 
 std::shared_ptr<SharedPhrases> MakePhraseClient(const Endpoint& endpoint) {

@@ -8,36 +8,20 @@
 
 #include <memory>
 
+#include "absl/strings/string_view.h"
 #include "common/drafting/draft_session.h"
 #include "common/drafting/shared_phrases.h"
-#include "common/rpc/bidi_call.h"
 #include "common/rpc/channel.h"
-#include "foretoken/v1/drafting.pb.h"
 
 namespace foretoken::rpc {
 
-using DraftMethod = BidiCall<v1::DraftRequest, v1::DraftResponse>::Method;
-
-// `method`: Draft of a stub on the endpoint's channel. Open fails for a mode
-// that the message does not know.
+// The client of the drafting service of this name (ModeInfo::service):
+// `trie_drafter` is foretoken.v1.TrieDrafter, and its method is Draft. Only
+// `crest` has a contract of its own; it keeps no state of a request, and every
+// look-up carries the end of the session's text. Open fails for a mode that the
+// message does not know.
 std::shared_ptr<DraftSessions> MakeDraftClient(const Endpoint& endpoint,
-                                               DraftMethod method);
-
-// The client of a service with a Draft method:
-// MakeDraftClient<v1::DraftWorker>(endpoint).
-template <typename Service>
-std::shared_ptr<DraftSessions> MakeDraftClient(const Endpoint& endpoint) {
-  const std::shared_ptr<typename Service::Stub> stub =
-      Service::NewStub(endpoint.channel);
-  return MakeDraftClient(endpoint, [stub](auto* context, auto* reactor) {
-    stub->async()->Draft(context, reactor);
-  });
-}
-
-// Of a CREST service: drafts mode `crest` with its `datastore`. The service
-// keeps no state of a request: every look-up carries the end of the session's
-// text.
-std::shared_ptr<DraftSessions> MakeCrestClient(const Endpoint& endpoint);
+                                               absl::string_view service);
 
 // The shared phrases of a trie drafter.
 std::shared_ptr<SharedPhrases> MakePhraseClient(const Endpoint& endpoint);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
@@ -200,6 +201,17 @@ int32_t OuroborosOptions::MaxRows() const {
 }
 
 absl::Span<const ModeInfo> ModeTable() { return kTable; }
+
+std::vector<std::string> DraftingServices() {
+  std::vector<std::string> services;
+  for (const ModeInfo& mode : kTable) {
+    if (!mode.service.empty() &&
+        !absl::c_linear_search(services, mode.service)) {
+      services.emplace_back(mode.service);
+    }
+  }
+  return services;
+}
 
 std::vector<ModeParameter> ParametersOf(const ModeInfo& mode, ModeUse use) {
   const ModeSpec none;

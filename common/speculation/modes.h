@@ -184,6 +184,9 @@ struct ModeInfo {
 // In the order in which modes are listed.
 absl::Span<const ModeInfo> ModeTable();
 
+// The names of all drafting services, each once.
+std::vector<std::string> DraftingServices();
+
 // What `mode` reads, with the defaults.
 std::vector<ModeParameter> ParametersOf(const ModeInfo& mode, ModeUse use);
 

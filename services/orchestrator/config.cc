@@ -8,8 +8,7 @@
 #include "common/rpc/draft_clients.h"
 #include "common/rpc/stream_options.h"
 #include "common/rpc/verify_client.h"
-#include "foretoken/v1/draft_worker.grpc.pb.h"
-#include "foretoken/v1/trie_drafter.grpc.pb.h"
+#include "common/speculation/modes.h"
 
 namespace foretoken::orchestrator {
 
@@ -51,29 +50,15 @@ absl::StatusOr<rpc::Endpoint> Connect(const std::string& address,
   return endpoint;
 }
 
-// The drafting services that an orchestrator can use: each has its flag
-// (--trie-drafter) and its place in the mode table by its name.
-struct DrafterKind {
-  const char* name;
-  std::shared_ptr<DraftSessions> (*connect)(const rpc::Endpoint& endpoint);
-};
-constexpr DrafterKind kDrafters[] = {
-    {"trie_drafter", rpc::MakeDraftClient<v1::TrieDrafter>},
-    {"draft_worker", rpc::MakeDraftClient<v1::DraftWorker>},
-    {"crest", rpc::MakeCrestClient},
-};
-
 // The drafting services whose address is given.
 absl::Status ConnectDrafters(const OrchestratorService& config,
                              DraftServicesOptions* drafters) {
-  for (const DrafterKind& kind : kDrafters) {
-    const auto address = config.drafters.find(kind.name);
-    if (address == config.drafters.end() || address->second.empty()) continue;
-    FORETOKEN_ASSIGN_OR_RETURN(
-        const rpc::Endpoint endpoint,
-        Connect(address->second, config.drafter_channel));
-    drafters->sessions[kind.name] = kind.connect(endpoint);
-    if (address->first == "trie_drafter") {
+  for (const auto& [service, address] : config.drafters) {
+    if (address.empty()) continue;
+    FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
+                               Connect(address, config.drafter_channel));
+    drafters->sessions[service] = rpc::MakeDraftClient(endpoint, service);
+    if (service == "trie_drafter") {
       drafters->phrases = rpc::MakePhraseClient(endpoint);
     }
   }
@@ -118,10 +103,10 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
 void OrchestratorService::AddFlags(Flags& flags) {
   flags.List("verifiers", &verifiers, "Addresses of the verifiers");
   verifier_channel.AddFlags(flags, "verifier");
-  for (const DrafterKind& kind : kDrafters) {
+  for (const std::string& service : DraftingServices()) {
     flags.String(
-        absl::StrReplaceAll(kind.name, {{"_", "-"}}), &drafters[kind.name],
-        absl::StrCat("Address of a ", kind.name, " service; empty for none"));
+        absl::StrReplaceAll(service, {{"_", "-"}}), &drafters[service],
+        absl::StrCat("Address of a ", service, " service; empty for none"));
   }
   drafter_channel.AddFlags(flags, "drafter");
   flags.Duration("probe-interval", &pool.probe_interval,

@@ -180,7 +180,7 @@ class Services {
     if (sockets_) {
       verifier_peer = rpc::MakeVerifyClient(Connect(*verifier_server_));
       options.sessions["trie_drafter"] =
-          rpc::MakeDraftClient<v1::TrieDrafter>(Connect(*trie_server_));
+          rpc::MakeDraftClient(Connect(*trie_server_), "trie_drafter");
     } else {
       verifier_peer = std::make_shared<local::LocalVerifier>(*verifier_);
       options.sessions["trie_drafter"] =

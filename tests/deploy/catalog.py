@@ -65,6 +65,12 @@ def _flags_in(path, kinds=_KINDS):
     return set(re.findall(_FLAG % kinds, path.read_text()))
 
 
+def drafting_services():
+    """Those of the mode table: {"draft_model", Id::kDraftModel, "draft_worker","""
+    table = (ROOT / "common/speculation/modes.cc").read_text()
+    return set(re.findall(r'\{"[a-z_]+", Id::k\w+,\s+"([a-z_]+)"', table))
+
+
 def flags(service):
     """({flags}, {secrets}) that foretoken-SERVICE takes: secrets come from
     the environment alone, or should."""
@@ -86,8 +92,8 @@ def flags(service):
     channel = (ROOT / "common/rpc/channel.cc").read_text()
     suffixes = re.findall(r'flags\.(?:Bool|String)\(\s*prefix \+ "(-[a-z-]+)"',
                           channel)
-    for name in re.findall(r'\{"([a-z_]+)", rpc::Make\w+Client', text):
-        taken.add(name.replace("_", "-"))  # the orchestrator's kDrafters
+    if "DraftingServices()" in text:
+        taken |= {name.replace("_", "-") for name in drafting_services()}
     for prefix in re.findall(r'channel\.AddFlags\(flags, "([a-z-]+)"', text):
         taken |= {prefix + suffix for suffix in suffixes}
     if len(taken) < 15:

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/file.h"
+#include "common/speculation/modes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -132,6 +133,25 @@ TEST_F(ProtoLintTest, NamesFollowTheStyleGuide) {
       EXPECT_THAT(type->value(i)->name(), ::testing::StartsWith(prefix));
     }
   }
+}
+
+// Clients find it by that name. CREST alone has a contract of its own.
+TEST_F(ProtoLintTest, DraftingServicesOfTheModeTableHaveTheirDraftMethod) {
+  std::set<std::string> drafting;
+  for (const auto* file : files_) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      const auto* draft = file->service(i)->FindMethodByName("Draft");
+      if (draft == nullptr) continue;
+      EXPECT_EQ(draft->input_type()->name(), "DraftRequest");
+      EXPECT_EQ(draft->output_type()->name(), "DraftResponse");
+      EXPECT_TRUE(draft->client_streaming() && draft->server_streaming());
+      drafting.insert(
+          absl::AsciiStrToLower(UpperSnake(file->service(i)->name())));
+    }
+  }
+  drafting.insert("crest");
+  EXPECT_THAT(drafting,
+              ::testing::UnorderedElementsAreArray(DraftingServices()));
 }
 
 TEST_F(ProtoLintTest, MethodsAreNamedAfterTheirMessages) {

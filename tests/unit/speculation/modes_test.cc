@@ -86,6 +86,11 @@ TEST(ModesTest, WhatDoesNotFitIsRefusedByParameter) {
           "window=200 and ngram=5 need 799 probe rows, there is room for 256");
 }
 
+TEST(ModesTest, DraftingServicesAreNamedOnce) {
+  EXPECT_THAT(DraftingServices(),
+              ::testing::ElementsAre("draft_worker", "trie_drafter", "crest"));
+}
+
 TEST(ModesTest, HelpListsTheModesWithTheirDefaults) {
   const std::string help = ModeHelp(ModeUse::kRequest);
   EXPECT_THAT(help, HasSubstr("off | draft_model:gamma=5 | lookahead:window=15,"
