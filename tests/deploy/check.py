@@ -21,7 +21,7 @@ import promql
 
 ROOT = catalog.ROOT
 CHART = ROOT / "helm/foretoken"
-DASHBOARD = CHART / "dashboards/foretoken.json"
+DASHBOARDS = CHART / "dashboards"
 RULES = CHART / "rules/foretoken.yaml"
 SKIPPED = 77
 
@@ -80,16 +80,18 @@ def query_problems(queries, metrics):
 
 
 def check_dashboard():
-    dashboard = json.loads(DASHBOARD.read_text())
-    queries = dashboard_queries(dashboard)
-    problems = query_problems(queries, catalog.metrics())
+    problems, queries = [], []
+    for path in sorted(DASHBOARDS.iterdir()):
+        dashboard = json.loads(path.read_text())
+        queries += dashboard_queries(dashboard)
+        ids = [panel["id"] for panel in dashboard["panels"]]
+        if len(set(ids)) != len(ids):
+            problems.append(f"{path.name}: panels share an id")
+    problems += query_problems(queries, catalog.metrics())
     used = " ".join(query for _, query in queries)
     for name in catalog.metrics():
         if not re.search(rf"\b{name}(?:_bucket|_sum|_count)?\b", used):
             problems.append(f"{name}: no panel shows it")
-    ids = [panel["id"] for panel in dashboard["panels"]]
-    if len(set(ids)) != len(ids):
-        problems.append("panels share an id")
     print(f"{len(queries)} queries")
     promtool = shutil.which(os.environ.get("PROMTOOL", "promtool"))
     if promtool is None:
@@ -359,7 +361,7 @@ def check_self():
     if not query_problems(rule_queries(RULES.read_text().replace(
             "foretoken_kv_pages_free /", "foretoken_kv_pages_fre /")), metrics):
         problems.append("not seen: a wrong name in a rule")
-    dashboard = json.loads(DASHBOARD.read_text().replace(
+    dashboard = json.loads((DASHBOARDS / "foretoken.json").read_text().replace(
         "foretoken_trie_rounds_total", "foretoken_trie_round_total", 1))
     if not query_problems(dashboard_queries(dashboard), metrics):
         problems.append("not seen: a wrong name in the dashboard")

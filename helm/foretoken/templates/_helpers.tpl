@@ -31,25 +31,6 @@ labels:
   app.kubernetes.io/component: {{ .name }}
 {{- end -}}
 
-{{/* The services that are enabled, as JSON: name, key of its values, ports;
-     `drafts`, if the orchestrator asks it for drafts; `egress`, the port of the
-     database that it connects to. */}}
-{{- define "foretoken.services" -}}
-{{- $all := list
-  (dict "name" "orchestrator" "key" "orchestrator" "port" 50050 "metricsPort" 9100)
-  (dict "name" "verifier" "key" "verifier" "port" 50051 "metricsPort" 9101) -}}
-{{- if .Values.draftWorker.enabled -}}
-{{- $all = append $all (dict "name" "draft-worker" "key" "draftWorker" "port" 50052 "metricsPort" 9102 "drafts" true) -}}
-{{- end -}}
-{{- if .Values.trieDrafter.enabled -}}
-{{- $all = append $all (dict "name" "trie-drafter" "key" "trieDrafter" "port" 50053 "metricsPort" 9103 "drafts" true "egress" .Values.trieDrafter.redis.port) -}}
-{{- end -}}
-{{- if .Values.crest.enabled -}}
-{{- $all = append $all (dict "name" "crest" "key" "crest" "port" 50054 "metricsPort" 9104 "drafts" true "egress" .Values.crest.postgres.port) -}}
-{{- end -}}
-{{- dict "services" $all | toJson -}}
-{{- end -}}
-
 {{/* Whole numbers of a values file may have become floats. */}}
 {{- define "foretoken.scalar" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}
