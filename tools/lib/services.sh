@@ -1,4 +1,4 @@
-# Functions that run the five services on this machine, each in its own process,
+# Functions that run all services on this machine, each in its own process,
 # with a private PostgreSQL and Redis. Sourced by tools/up, tools/down,
 # tools/soak and tools/quickstart, from the project's root.
 #
@@ -6,8 +6,8 @@
 # independently of the usual one):
 #   FORETOKEN_RUN             pid files, logs, sockets, Redis' file (.run)
 #   FORETOKEN_BIN             binaries (build/release/bin)
-#   FORETOKEN_FIRST_PORT      first of the five ports, the orchestrator's (50050)
-#   FORETOKEN_FIRST_METRICS_PORT   first of the metrics ports (9100)
+#   FORETOKEN_FIRST_PORT      first of the ports, the orchestrator's (50050)
+#   FORETOKEN_FIRST_METRICS_PORT   first of as many metrics ports (9100)
 #   FORETOKEN_TARGET, _DRAFT  Hugging Face directories with the same tokenizer
 #   FORETOKEN_CORPUS          folder of .py files for datastore and prior
 #                             (Python's standard library)
@@ -18,6 +18,7 @@ target=${FORETOKEN_TARGET:-tools/demo/target}
 draft=${FORETOKEN_DRAFT:-tools/demo/draft}
 # Files made with the target's tokenizer are named after it.
 vocabulary=$(cat "$target"/tokenizer.* 2>/dev/null | cksum | cut -d' ' -f1)
+# In the order in which they start.
 services=(verifier draft-worker trie-drafter crest orchestrator)
 
 # Prints the folder of the newest Python standard library on this machine.
@@ -235,12 +236,12 @@ running_parts() {
   done
 }
 
-# stop_all [PART...]: stops all parts except those named. Services first, then
-# Redis and PostgreSQL; their data is kept.
+# stop_all [PART...]: stops all parts except those named, in the reverse order:
+# services first, then Redis and PostgreSQL; their data is kept.
 stop_all() {
-  local part
-  for part in orchestrator crest trie-drafter draft-worker verifier redis \
-    postgres; do
+  local part i parts=(postgres redis "${services[@]}")
+  for ((i = ${#parts[@]} - 1; i >= 0; --i)); do
+    part=${parts[i]}
     case " $* " in *" $part "*) continue ;; esac
     if [ "$part" = postgres ]; then stop_postgres; else stop "$part"; fi
   done

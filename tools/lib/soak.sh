@@ -63,33 +63,21 @@ files_of() { (ls "/proc/$(pid_of "$1")/fd" 2>/dev/null || true) | wc -l; }
 
 # Prints what a system without requests still holds but should not.
 held() {
-  local text
-  expect() {
-    local value
-    value=$(value_of "$2")
-    [ "$value" = "$3" ] || echo "$1: $2 is $value, want $3"
-  }
-  value_of() { printf '%s\n' "$text" | sum_of "$1"; }
-  text=$(metrics_of orchestrator)
-  expect orchestrator foretoken_requests_running 0
-  text=$(metrics_of verifier)
-  expect verifier foretoken_streams 0
-  expect verifier foretoken_sessions 0
-  expect verifier foretoken_engine_queue_length 0
-  # Free pages include those kept for prefix reuse.
-  expect verifier foretoken_kv_pages_free "$(value_of foretoken_kv_pages)"
-  text=$(metrics_of draft-worker)
-  expect draft-worker foretoken_draft_worker_streams 0
-  expect draft-worker foretoken_draft_worker_sessions 0
-  expect draft-worker foretoken_draft_worker_queue_length 0
-  expect draft-worker foretoken_draft_worker_kv_pages_free \
-    "$(value_of foretoken_draft_worker_kv_pages)"
-  text=$(metrics_of trie-drafter)
-  expect trie-drafter foretoken_trie_streams 0
-  expect trie-drafter foretoken_trie_sessions 0
-  expect trie-drafter foretoken_trie_session_bytes 0
-  text=$(metrics_of crest)
-  expect crest foretoken_crest_streams 0
+  local part
+  for part in "${services[@]}"; do
+    { metrics_of "$part" || true; } | awk -v part="$part" '
+      $1 ~ /_(requests_running|streams|sessions|session_bytes|queue_length)$/ {
+        ++seen
+        if ($2 != 0) print part ": " $1 " is " $2 ", want 0"
+      }
+      # Free pages include those kept for prefix reuse.
+      $1 ~ /_kv_pages$/ {pages = $2}
+      $1 ~ /_kv_pages_free$/ {free = $2}
+      END {
+        if (!seen) print part ": no metrics"
+        if (free != pages) print part ": " free " pages are free of " pages
+      }'
+  done
 }
 
 # Waits until everything that requests held has been returned.
@@ -293,7 +281,7 @@ soak_chaos() {
   memory[orchestrator]=$(memory_of orchestrator)
   files[orchestrator]=$(files_of orchestrator)
   amid_blows orchestrator-spared $((requests * 3 / 10)) $((seed + 3)) \
-    'kill hang' verifier draft-worker trie-drafter crest redis postgres
+    'kill hang' $(printf '%s\n' "${parts[@]}" | grep -vx orchestrator)
   await_recovery
   echo "--- the orchestrator amid its peers' deaths"
   look_at orchestrator "${memory[orchestrator]}" "${files[orchestrator]}" \
