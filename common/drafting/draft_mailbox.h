@@ -44,9 +44,13 @@ class DraftMailbox final : public DraftListener {
     const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return !failure_.ok() || !letters_.empty();
     };
-    if (!ready() &&
-        !mu_.AwaitWithTimeout(absl::Condition(&ready), deadline - clock_())) {
-      return std::nullopt;
+    if (!ready()) {
+      // A wait that has no time left still costs a call into the kernel.
+      const absl::Duration left = deadline - clock_();
+      if (left <= absl::ZeroDuration() ||
+          !mu_.AwaitWithTimeout(absl::Condition(&ready), left)) {
+        return std::nullopt;
+      }
     }
     if (letters_.empty()) return failure_;
     Letter letter = std::move(letters_.front());
