@@ -31,7 +31,7 @@ namespace {
 
 constexpr int64_t kK = 2048;
 constexpr int64_t kColumns = 2048;
-constexpr int64_t kMatrices = 8;  // 64 MiB in bf16
+constexpr int64_t kMatrices = 24;  // 57 MiB in four bits, 192 MiB in bf16
 
 HugeBuffer Filled(int64_t bytes, uint8_t value) {
   auto buffer = HugeBuffer::Allocate(bytes);

@@ -160,6 +160,17 @@ TEST(GgufModelTest, AnyRangeOfATensorCanBeRead) {
   }
 }
 
+TEST(GgufModelTest, AReleasedTensorIsReadFromTheFileAgain) {
+  TempDir dir;
+  const auto weights =
+      ModelWeights::Load(Export(dir, Config(), GgufFileKind::kFloat32));
+  FORETOKEN_ASSERT_OK(weights);
+  const WeightTensor& q = (*weights)->layers()[0].q;  // 256 KiB
+  const std::vector<float> before = Values(q);
+  (*weights)->Release(q);
+  EXPECT_EQ(Values(q), before);
+}
+
 TEST(GgufModelTest, Q4KMMixesTypesAndFallsBackWhereRowsDoNotFit) {
   TempDir dir;
   std::vector<std::string> fallbacks;

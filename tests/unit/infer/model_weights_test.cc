@@ -371,6 +371,47 @@ TEST(RandomWeightsTest, HaveTheVarianceThatKeepsActivationsNearOne) {
   }
 }
 
+TEST(RandomWeightsTest, QuantisedMatricesHaveThatVarianceAndVectorsAreFloats) {
+  ModelConfig config = RandomConfig();
+  config.d_ff = 256;
+  config.head_dim = 256 / config.n_heads;
+  for (const WeightType type :
+       {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
+        WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ4_K,
+        WeightType::kQ5_K, WeightType::kQ6_K}) {
+    const auto weights = ModelWeights::Random(config, type, 7);
+    FORETOKEN_ASSERT_OK(weights);
+    const LayerWeights& layer = (*weights)->layers()[0];
+    EXPECT_EQ(layer.up.type, type);
+    EXPECT_EQ(layer.ffn_norm.type, WeightType::kFloat32);
+    EXPECT_EQ(layer.q_bias.type, WeightType::kFloat32);
+    double squares = 0;
+    const std::vector<float> up = Values(layer.up);
+    for (const float value : up) {
+      squares += static_cast<double>(value) * value;
+    }
+    // 16 levels with both ends in use have a variance 17/15 of the uniform one.
+    EXPECT_NEAR(squares / static_cast<double>(up.size()) * 256, 1.0, 0.15)
+        << WeightTypeName(type);
+    EXPECT_NE(up, Values(layer.gate));
+  }
+}
+
+TEST(RandomWeightsTest, ReleasingATensorLeavesItsNeighbours) {
+  const auto weights =
+      ModelWeights::Random(RandomConfig(), WeightType::kFloat32, 7);
+  FORETOKEN_ASSERT_OK(weights);
+  const LayerWeights& layer = (*weights)->layers()[0];
+  const std::vector<float> gate = Values(layer.gate);
+  const std::vector<float> down = Values(layer.down);
+  (*weights)->Release(layer.up);        // 64 KiB between them
+  (*weights)->Release(layer.ffn_norm);  // less than a page: stays
+  EXPECT_EQ(Values(layer.gate), gate);
+  EXPECT_EQ(Values(layer.down), down);
+  EXPECT_GT(Values(layer.ffn_norm)[0], 0.8f);
+  EXPECT_EQ(Values(layer.up)[8192], 0.0f);  // gone
+}
+
 TEST(RandomWeightsTest, RefusesABadShape) {
   ModelConfig config = RandomConfig();
   config.vocab_size = 0;
@@ -384,6 +425,11 @@ TEST(RandomWeightsTest, RefusesABadShape) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        "random weights: more than 274877906944 bytes for this "
                        "shape"));
+  EXPECT_THAT(
+      ModelWeights::Random(RandomConfig(), WeightType::kQ6_K, 1),
+      StatusIs(kInvalid,
+               "random weights: model.layers.0.self_attn.o_proj.weight has "
+               "rows of 8, want a multiple of 256 for Q6_K"));
 }
 
 }  // namespace
