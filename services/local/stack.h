@@ -60,6 +60,9 @@ class Stack final : public rpc::Servable {
   void WatchHealth(std::function<void()> changed) override {
     orchestrator_->WatchHealth(std::move(changed));
   }
+  void SetCallers(std::shared_ptr<const rpc::Callers> callers) override {
+    orchestrator_->SetCallers(std::move(callers));
+  }
   void BeginDrain() override { orchestrator_->BeginDrain(); }
   bool Idle() const override { return orchestrator_->Idle(); }
   void EndAll() override { orchestrator_->EndAll(); }
