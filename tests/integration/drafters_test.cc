@@ -39,7 +39,7 @@ class DraftersTest : public ::testing::Test {
                        {"crest", drafters}};
     config.server.drafters.crest_datastore = "text";
     config.server.drafters.breaker.silence = silence_;
-    config.server.drafters.breaker.first_backoff = absl::Milliseconds(5);
+    config.server.drafters.breaker.first_backoff = first_backoff_;
     config.server.drafters.breaker.max_backoff = longest_backoff_;
     config.server.draft_wait = {100.0, wait_, wait_};
     orchestrator_ = StartOrchestrator(config);
@@ -80,6 +80,7 @@ class DraftersTest : public ::testing::Test {
 
   absl::Duration wait_ = absl::Seconds(30);
   absl::Duration silence_ = absl::Milliseconds(5);
+  absl::Duration first_backoff_ = absl::Milliseconds(5);
   absl::Duration longest_backoff_ = absl::Milliseconds(500);
   int tokens_ = kMaxTokens;
   std::unique_ptr<TestVerifier> verifier_;
@@ -178,9 +179,10 @@ TEST_F(DraftersTest, ASlowServiceIsAskedLessOftenAndNotLeftAlone) {
 // A breaker that opened over a long prefill does not make it begin again.
 TEST_F(DraftersTest, AStreamThatOwesAnswersIsKeptThroughAnOpenBreaker) {
   wait_ = absl::Milliseconds(1);
-  silence_ = absl::Milliseconds(20);
-  longest_backoff_ = absl::Milliseconds(5);
-  tokens_ = 10 * kMaxTokens;
+  // It opens before an answer can come, and is still open when one does.
+  silence_ = kSlowness / 3;
+  first_backoff_ = longest_backoff_ = 2 * kSlowness;
+  tokens_ = 20 * kMaxTokens;
   Start(fakes_.address());
   const Outputs off = Run("off");
   fakes_.Behave(Behaviour::kSlow);
