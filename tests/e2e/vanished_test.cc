@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/verifier_process.h"
 #include "tests/integration/cluster.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tests/support/eventually.h"
+
 namespace foretoken::testing {
 
 std::unique_ptr<Process> StartVerifierProcess(

@@ -118,13 +118,4 @@ std::vector<TokenId> MakePrompt(uint64_t seed, int length, int vocab_size) {
   return prompt;
 }
 
-bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time give_up = absl::Now() + absl::Seconds(60);
-  while (!condition()) {
-    if (absl::Now() > give_up) return false;
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-  return true;
-}
-
 }  // namespace foretoken::testing

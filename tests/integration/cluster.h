@@ -4,7 +4,6 @@
 #define FORETOKEN_TESTS_INTEGRATION_CLUSTER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,9 +74,6 @@ v1::GenerateRequest MakeRequest(absl::Span<const TokenId> prompt,
 
 // A prompt of `length` ids below `vocab_size` that repeats itself now and then.
 std::vector<TokenId> MakePrompt(uint64_t seed, int length, int vocab_size);
-
-// True within a generous time, or false: for what happens soon after an event.
-bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace foretoken::testing
 

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/cluster.h"
+#include "tests/support/eventually.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/status_matchers.h"
 

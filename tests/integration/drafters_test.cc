@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/integration/cluster.h"
 #include "tests/integration/fake_drafters.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::testing {

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/integration/certificates.h"
 #include "tests/integration/cluster.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 

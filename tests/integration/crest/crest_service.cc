@@ -136,13 +136,4 @@ void WriteSnapshot(const std::string& path, const CrestSample& sample) {
   FORETOKEN_CHECK((*writer)->Publish(sample.meta).ok());
 }
 
-bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time give_up = absl::Now() + absl::Minutes(1);
-  while (!condition()) {
-    if (absl::Now() > give_up) return false;
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  return true;
-}
-
 }  // namespace foretoken::testing

@@ -3,7 +3,6 @@
 #define FORETOKEN_TESTS_INTEGRATION_CREST_CREST_SERVICE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -74,9 +73,6 @@ void ExpectAnswer(const CrestIndex& index,
 CrestIndex IndexOf(const CrestSample& sample);
 // Replaces the file at once, as a builder does.
 void WriteSnapshot(const std::string& path, const CrestSample& sample);
-
-// True within a generous time.
-bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace foretoken::testing
 

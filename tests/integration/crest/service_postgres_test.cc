@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "services/crest/adapters/pg_store.h"
 #include "tests/integration/crest/crest_service.h"
+#include "tests/support/eventually.h"
 #include "tests/support/private_postgres.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "services/crest/core/file_origin.h"
 #include "tests/integration/crest/crest_service.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_tokenizer.h"

@@ -14,6 +14,7 @@
 #include "common/rpc/status.h"
 #include "services/draft_worker/config.h"
 #include "tests/support/draft_caller.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/metric_samples.h"
 #include "tests/support/status_matchers.h"
@@ -21,6 +22,7 @@
 namespace foretoken::draft_worker {
 namespace {
 
+using ::foretoken::testing::Eventually;
 using ::foretoken::testing::FakeBackend;
 using ::foretoken::testing::FakeBackendOptions;
 using ::foretoken::testing::IsOk;
@@ -29,15 +31,6 @@ using ::testing::_;
 using ::testing::HasSubstr;
 
 using Tokens = std::vector<TokenId>;
-
-bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(2));
-  }
-  return true;
-}
 
 DraftOpen OpenOf(const std::string& mode, Tokens tokens) {
   DraftOpen open;

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,15 +23,6 @@
 #include "tests/support/metric_samples.h"
 
 namespace foretoken::testing {
-
-inline bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(2));
-  }
-  return true;
-}
 
 inline DraftOpen OpenOf(const std::string& mode, std::vector<TokenId> tokens,
                         const std::string& scope = "") {

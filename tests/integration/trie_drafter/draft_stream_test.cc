@@ -6,6 +6,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "tests/integration/trie_drafter/draft_client.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::testing {

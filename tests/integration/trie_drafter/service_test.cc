@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/integration/trie_drafter/draft_client.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::testing {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_split.h"
 #include "tests/integration/trie_drafter/draft_client.h"
+#include "tests/support/eventually.h"
 #include "tests/support/private_redis.h"
 #include "tests/support/status_matchers.h"
 

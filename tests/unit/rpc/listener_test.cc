@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/eventually.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -22,20 +22,12 @@
 namespace foretoken::rpc {
 namespace {
 
+using ::foretoken::testing::Eventually;
 using ::foretoken::testing::IsOk;
 using ::foretoken::testing::RawConnection;
 using ::foretoken::testing::StatusIs;
 using ::foretoken::testing::TempDir;
 using ::testing::HasSubstr;
-
-bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(2));
-  }
-  return true;
-}
 
 // Owns what the listener accepts, as gRPC does.
 class ListenerTest : public ::testing::Test {

@@ -2,7 +2,6 @@
 #include "common/rpc/stream_server.h"
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,23 +15,16 @@
 #include "foretoken/v1/crest.grpc.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::rpc {
 namespace {
 
+using ::foretoken::testing::Eventually;
 using ::foretoken::testing::IsOk;
 using ::foretoken::testing::StatusIs;
 using ::testing::HasSubstr;
-
-bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(2));
-  }
-  return true;
-}
 
 struct Seen final : public StreamObserver {
   void OnStreams(int open) override { streams = open; }

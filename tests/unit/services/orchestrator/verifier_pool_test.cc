@@ -1,32 +1,22 @@
 #include "services/orchestrator/adapters/verifier_pool.h"
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::orchestrator {
 namespace {
 
+using ::foretoken::testing::Eventually;
 using ::foretoken::testing::StatusIs;
 using ::testing::HasSubstr;
-
-// Looks again and again until `condition` holds; false after a generous time.
-bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time give_up = absl::Now() + absl::Seconds(60);
-  while (!condition()) {
-    if (absl::Now() > give_up) return false;
-    absl::SleepFor(absl::Milliseconds(2));
-  }
-  return true;
-}
 
 // A verifier that says of itself what a test wants.
 class FakeVerifier final : public VerifierPeer {

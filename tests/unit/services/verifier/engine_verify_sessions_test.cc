@@ -1,6 +1,5 @@
 #include "services/verifier/core/engine_verify_sessions.h"
 
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "common/base/check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/services/verifier/engine_fixture.h"
@@ -17,6 +17,7 @@
 namespace foretoken::verifier {
 namespace {
 
+using ::foretoken::testing::Eventually;
 using ::foretoken::testing::FakeBackend;
 using ::foretoken::testing::FakeBackendOptions;
 using ::foretoken::testing::StatusIs;
@@ -95,15 +96,6 @@ RoundRequest PlainRound(int64_t length) {
   RoundRequest round;
   round.length = length;
   return round;
-}
-
-bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time give_up = absl::Now() + kPatience;
-  while (!condition()) {
-    if (absl::Now() > give_up) return false;
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  return true;
 }
 
 // Nothing is held any more.
