@@ -1,9 +1,11 @@
 // foretoken inspect: what a model directory or GGUF file holds, and what of it
 // is not supported.
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -151,9 +153,11 @@ void PrintTokenizer(const std::string& path) {
 }
 
 absl::Status Inspect(const std::string& path) {
+  std::error_code ignored;
+  const bool is_file = std::filesystem::is_regular_file(path, ignored);
   FORETOKEN_ASSIGN_OR_RETURN(
       const TypeTotals totals,
-      IsGgufFile(path) ? InspectGguf(path) : InspectDirectory(path));
+      is_file ? InspectGguf(path) : InspectDirectory(path));
   PrintTypes(totals);
   PrintModel(path);
   PrintTokenizer(path);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -31,12 +32,15 @@ namespace {
 constexpr int kKernelVersion = 2;
 
 std::string Fingerprint(const CpuModel& model, const CpuOps& ops) {
+  const std::string precision =
+      model.kv_type() == KvType::kBFloat16 ? "bf16" : "fp32";
+  const bool quantised =
+      model.products_per_row()[static_cast<int>(ActivationType::kInt8)] > 0;
   return absl::StrFormat(
-      "cpu;kernel=%d;isa=%s;precision=%s;matrices=%s;activations=int8x%d;"
+      "cpu;kernel=%d;isa=%s;precision=%s;matrices=%s;activations=%s;"
       "block=%d;probe=%s;config=%s;weights=%s",
-      kKernelVersion, ops.name,
-      model.kv_type() == KvType::kBFloat16 ? "bf16" : "fp32",
-      model.MatrixTypes(), kQuantBlock, kAttendKeys,
+      kKernelVersion, ops.name, precision, model.MatrixTypes(),
+      quantised ? absl::StrCat("int8x", kQuantBlock) : precision, kAttendKeys,
       ProbeOps(ops, model.config()), ShortDigest(NumericConfig(model.config())),
       model.weights_digest());
 }

@@ -88,6 +88,10 @@ TEST(QuantizeCommandTest, BadOptionsAndModelsAreNamed) {
   const auto seen =
       testing::RunCommand(dir, "inspect '" + dir.File("missing") + "'");
   EXPECT_EQ(seen.exit_status, 1);
+  const auto text = testing::RunCommand(
+      dir, "inspect '" + dir.Write("notes.txt", "not a model") + "'");
+  EXPECT_EQ(text.exit_status, 1);
+  EXPECT_THAT(text.err, HasSubstr("does not begin with GGUF"));
   EXPECT_FALSE(std::filesystem::exists(dir.File("x")));
 }
 
