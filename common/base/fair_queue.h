@@ -1,10 +1,10 @@
-// FairQueue: bounded items that wait, each of an owner, taken in deficit round
-// robin: over time every owner that has items gets a share of what is taken, by
-// cost, in proportion to its weight, however many items others push.
+// FairQueue: a bounded queue that serves the owners of its items by deficit
+// round robin: over time every owner with items waiting gets a share of the
+// cost taken in proportion to its weight, however many items others push.
 //
-// An item that finds the queue full pushes out the newest item of the owner who
-// waits with most (by bytes or by items, over its weight), if that is more than
-// its own owner has: a flood is refused its own items.
+// An item that finds the queue full pushes out the newest item of the owner
+// with the largest backlog (bytes or items, over its weight), if that exceeds
+// the backlog of its own owner: a flood displaces its own items.
 //
 // Source: Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit
 // Round-Robin" (SIGCOMM 1995); push-out after McKenney's stochastic fairness
@@ -31,7 +31,7 @@ struct FairQueueLimits {
   int64_t bytes = int64_t{64} << 20;
 };
 
-// What the queue has to know of an item.
+// An item as the queue sees it.
 struct FairItem {
   std::string owner;
   double weight = 1;  // of the owner, above 0
@@ -49,8 +49,8 @@ class FairQueue {
   FairQueue(const FairQueueLimits& limits, int64_t quantum)
       : limits_(limits), quantum_(quantum) {}
 
-  // The ticket of the item that now waits; nullopt, with `value` unchanged, if
-  // it was refused. What was pushed out for it is added to `pushed_out`.
+  // Returns the ticket of the queued item, or nullopt, with `value` unchanged,
+  // if it was refused. Items displaced by it are appended to `pushed_out`.
   std::optional<Ticket> Push(const FairItem& item, T& value,
                              std::vector<T>& pushed_out) {
     if (item.bytes > limits_.bytes || limits_.items < 1) return std::nullopt;
@@ -107,7 +107,7 @@ class FairQueue {
     return std::nullopt;
   }
 
-  // An item that still waits; nullopt otherwise.
+  // Takes an item out; nullopt if it no longer waits.
   std::optional<T> Remove(Ticket ticket) {
     for (auto owner = owners_.begin(); owner != owners_.end(); ++owner) {
       for (auto it = owner->items.begin(); it != owner->items.end(); ++it) {
@@ -117,7 +117,7 @@ class FairQueue {
     return std::nullopt;
   }
 
-  // Takes the items out whose deadline has passed.
+  // Takes out the items whose deadline has passed.
   std::vector<T> TakeExpired(absl::Time now) {
     std::vector<T> expired;
     for (auto owner = owners_.begin(); owner != owners_.end();) {
@@ -131,7 +131,7 @@ class FairQueue {
     return expired;
   }
 
-  // Of the items that wait; InfiniteFuture if there is none.
+  // Earliest deadline of a waiting item; InfiniteFuture if none waits.
   absl::Time NextDeadline() const {
     absl::Time next = absl::InfiniteFuture();
     for (const Owner& owner : owners_) {

@@ -40,8 +40,8 @@ bool IsPrintable(absl::string_view text) {
   return true;
 }
 
-// What is wrong with the line; empty if nothing is. The token itself must not
-// reach a log.
+// Returns the defect of the line; empty if it has none. Never quotes the
+// token, because the result is logged.
 std::string ParseLine(absl::string_view line, TokenLine& parsed) {
   const std::vector<absl::string_view> words =
       absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
@@ -111,7 +111,7 @@ class BearerProcessor final : public grpc::AuthMetadataProcessor {
         absl::StartsWith(View(path->second), kHealthPrefix)) {
       return grpc::Status::OK;
     }
-    // Of two headers a handler could take either (CallerOf).
+    // Exactly one header: of two, CallerOf could choose the other.
     const auto [first, end] = metadata.equal_range("authorization");
     if (first != end && std::next(first) == end &&
         callers_->Find(View(first->second)).has_value()) {
@@ -185,7 +185,7 @@ std::optional<Caller> Callers::Find(absl::string_view authorization) const {
   const Sha256Digest digest = Sha256().Update(authorization).Finish();
   absl::MutexLock lock(&mu_);
   ReloadIfChanged();
-  // Every byte of every digest is looked at, whatever matched before.
+  // Constant time: compares every byte of every digest, matched or not.
   const Caller* found = nullptr;
   for (const auto& [known, caller] : known_) {
     unsigned difference = 0;

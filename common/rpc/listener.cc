@@ -63,7 +63,7 @@ absl::StatusOr<int> ListenUnix(const std::string& path,
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  // What a killed process left behind; any other file is an error of bind.
+  // A socket left by a killed process; any other file makes bind fail.
   struct stat info {};
   if (lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
     unlink(path.c_str());
@@ -86,7 +86,7 @@ absl::StatusOr<int> ListenTcp(const std::string& name) {
   absl::StatusOr<int> fd = CannotListen(name, "no address");
   for (const addrinfo* a = found; a != nullptr && !fd.ok(); a = a->ai_next) {
     const int made = NewSocket(a->ai_family);
-    // A port left by a closed server is free; one that is in use is not.
+    // Reuses a port in TIME_WAIT, never one that is in use.
     SetOption(made, SOL_SOCKET, SO_REUSEADDR, 1);
     if (a->ai_family == AF_INET6) {
       SetOption(made, IPPROTO_IPV6, IPV6_V6ONLY, 0);  // [::] is every address
@@ -160,7 +160,7 @@ void Listener::Run() {
   const pollfd stop = {stop_event_, POLLIN, 0};
   int backoff_ms = 0;
   while (true) {
-    // While it backs off only the stop event wakes the thread.
+    // During a back-off only the stop event wakes the thread.
     std::vector<pollfd> waited = {stop};
     if (backoff_ms == 0) {
       waited.insert(waited.end(), polled.begin(), polled.end());

@@ -27,24 +27,23 @@ using ConnectionHandler = std::function<void(int fd)>;
 
 class Listener {
  public:
-  // Unanswered data of a connection is given up after `send_timeout`, that of a
-  // peer with a closed window included.
+  // `send_timeout`: a connection is closed when data stays unacknowledged, or
+  // the peer's window stays closed, for this long.
   Listener(ConnectionLimits limits, absl::Duration send_timeout);
   ~Listener();  // stops
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   // Binds "host:port" or "unix:/path"; connections queue from now on. Returns
-  // the address with its real port. Unavailable names an address that cannot be
-  // bound.
+  // the address with its real port; Unavailable if it cannot be bound.
   absl::StatusOr<std::string> Bind(const std::string& address,
                                    ConnectionHandler handler);
 
-  // Accepts, in a thread of its own.
+  // Starts the accept thread.
   void Start();
 
   // Closes the listening sockets: new connections are refused, accepted ones
-  // stay. No handler runs after it.
+  // stay open. No handler runs afterwards.
   void Stop();
 
   int64_t refused() const { return refused_; }
@@ -62,10 +61,10 @@ class Listener {
 
   const absl::Duration send_timeout_;
   std::vector<Socket> sockets_;
-  ConnectionTable table_;  // of the thread
+  ConnectionTable table_;  // owned by the thread
   int stop_event_ = -1;
   std::atomic<int64_t> refused_{0};
-  absl::Time next_refusal_log_ = absl::InfinitePast();  // of the thread
+  absl::Time next_refusal_log_ = absl::InfinitePast();  // the thread's
   std::thread thread_;
 };
 

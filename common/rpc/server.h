@@ -38,11 +38,11 @@ struct ServerOptions {
   int32_t max_concurrent_streams = 4096;  // of one connection
   int32_t max_connections = 4096;  // at most 3/4 of the limit of open files
   int32_t max_connections_per_peer = 0;  // 0: half of all
-  // Of a new connection, until it speaks TLS and HTTP/2.
+  // Maximum time of a TLS and HTTP/2 handshake.
   absl::Duration handshake_timeout = absl::Seconds(10);
-  // A connection without calls is closed after this.
+  // Closes a connection that has had no calls for this long.
   absl::Duration connection_idle = absl::Minutes(5);
-  // A connection that takes no data is closed after this.
+  // Closes a connection whose peer takes no data for this long.
   absl::Duration send_timeout = absl::Seconds(30);
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);

@@ -29,7 +29,7 @@ absl::Status CheckRequestId(absl::string_view request_id);
 // OK for at most kMaxCacheScopeBytes bytes.
 absl::Status CheckCacheScope(absl::string_view cache_scope);
 
-// Who asks. Callers share a busy server by weight.
+// The caller of a request. Callers share a busy server by weight.
 struct Caller {
   std::string name;  // equal for all that share one account; may be empty
   double weight = 1;
@@ -54,23 +54,23 @@ struct GenerationRequest {
   std::string cache_scope;  // bounds every sharing of text
   std::string request_id;   // for logs; drawn where it is empty
   absl::Time deadline = absl::InfiniteFuture();
-  // The model that has to serve it, to the bit; empty: whichever is active.
+  // Fingerprint of the model that must serve it; empty: whichever is active.
   std::string numerics_fingerprint;
 };
 
-// What it takes to get the same output again, and the request's name in logs.
+// What is needed to reproduce the output, and the request's name in logs.
 struct GenerationStart {
   std::string numerics_fingerprint;
   uint64_t seed = 0;
   std::string request_id;
 };
 
-// What became certain and may be shown.
+// Output that is final and may be shown.
 struct GenerationDelta {
   std::optional<GenerationStart> start;  // in the first alone
   std::string text;
   std::vector<TokenId> token_ids;
-  // Per token, the drafter whose node it was, or its part; kTarget: the bonus.
+  // Drafter of each token (of a fused tree, its part); kTarget: bonus token.
   std::vector<DrafterId> drafters;
   // Per token, if logprobs were asked for.
   std::vector<SampledToken> logprobs;

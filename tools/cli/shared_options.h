@@ -21,7 +21,7 @@ void AddTokenizerOption(CLI::App& command, std::string& path);
 // --random: the shape of a model with random weights.
 CLI::Option* AddRandomOption(CLI::App& command, std::string& shape);
 
-// Of the processors of this machine; at least 1.
+// Number of processors of this machine; at least 1.
 int AllProcessors();
 
 // --backend --device --precision --threads.
@@ -39,7 +39,7 @@ struct ServerFlags {
 // Adds --server-tls-ca and so on. The other TLS flags require a CA.
 void AddServerFlags(CLI::App& command, ServerFlags& flags);
 
-// What drafts in `replay` and `bench replay`.
+// The drafter of `replay` and `bench replay`.
 struct DrafterOptions {
   std::string tokenizer;
   std::string mode;
@@ -63,8 +63,8 @@ struct FlagUse {
   std::vector<absl::string_view> modes;
 };
 
-// InvalidArgument for a flag, of `options` or `others`, that is given and that
-// `mode` would ignore: a figure must mean what was asked.
+// InvalidArgument for a flag of `options` or `others` that was given but that
+// `mode` ignores: it would not measure what was asked.
 absl::Status CheckFlagsOfMode(absl::string_view mode,
                               const DrafterOptions& options,
                               const std::vector<FlagUse>& others);

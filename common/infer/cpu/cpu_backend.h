@@ -24,19 +24,20 @@ namespace foretoken {
 // kDefaultKvBytes but no less than kv_cache_tokens. Memory is touched only as
 // it is used.
 struct CpuOptions : PlannedOptions {
-  // Of the KV cache, of matrices that are not quantised and of their inputs; in
-  // fp32 quantised matrices are expanded, too.
+  // Element type of the KV cache, of matrices that are not quantised, and of
+  // the activations they are multiplied with. fp32 also expands quantised
+  // matrices.
   Precision precision = Precision::kBFloat16;
   // 0: as many as the machine has processors. Changes no bit of output.
   int threads = 0;
-  // Instead of the fastest that the machine has; for tests.
+  // Overrides the fastest instruction set of the machine; for tests.
   std::optional<CpuIsa> isa = std::nullopt;
 
   static constexpr int64_t kDefaultContexts = 8;
   static constexpr int64_t kDefaultKvBytes = int64_t{4} << 30;
 };
 
-// Converts and packs `weights`, which are gone afterwards. InvalidArgument
+// Converts, packs and releases `weights`. InvalidArgument
 // names a bad option; ResourceExhausted if memory is short.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     std::unique_ptr<ModelWeights> weights, const CpuOptions& options);

@@ -50,7 +50,7 @@ struct QkvColumns {
   int64_t total = 0;
 };
 
-// What K and V are kept in.
+// Element type of the KV cache.
 enum class KvType : uint8_t { kFloat32, kBFloat16 };
 
 class CpuModel {
@@ -79,11 +79,11 @@ class CpuModel {
   void CopyEmbedding(TokenId token, float* out) const;
 
   const std::string& weights_digest() const { return weights_digest_; }
-  // What the matrices are packed in, each type once: "bf16", "q4_K+q6_K".
+  // Types of the packed matrices, each once: "bf16", "q4_K+q6_K".
   std::string MatrixTypes() const;
-  // What one row streams through: packed matrices and one embedding row.
+  // Bytes that a pass of one row reads: packed matrices and one embedding row.
   int64_t bytes_per_pass() const;
-  // Weights that one row is multiplied with, by what multiplies them.
+  // Multiply-adds of one row, by the type of the activations.
   std::array<int64_t, kActivationTypes> products_per_row() const;
 
  private:
@@ -92,7 +92,7 @@ class CpuModel {
   absl::Status BuildEmbedding(ThreadPool& pool);
   std::vector<const PackedMatrix*> Matrices() const;
   void AddBiases(const LayerWeights& source, CpuLayer& layer) const;
-  // Whether a product with these runs on their own types.
+  // True if the product of these tensors runs on their own types.
   bool StaysQuantised(std::initializer_list<const WeightTensor*> tensors) const;
   MatrixType float_type() const {
     return precision_ == Precision::kBFloat16 ? MatrixType::kBFloat16

@@ -39,7 +39,7 @@ enum class MatrixType : uint8_t {
 };
 inline constexpr int kMatrixTypes = 10;
 
-// What a product multiplies weights with: rows of fp32, bf16 or Int8Block.
+// The other factor of a product with weights: rows of fp32, bf16 or Int8Block.
 enum class ActivationType : uint8_t { kFloat32, kBFloat16, kInt8 };
 inline constexpr int kActivationTypes = 3;
 inline constexpr int kPeakSink = 256;
