@@ -106,13 +106,13 @@ void CrestService::AddFlags(Flags& flags) {
     const auto specs = ParseSpecs(datastores);
     if (!specs.ok() || !postgres.url.empty()) return "";
     for (const DatastoreSpec& spec : *specs) {
-      if (spec.file.empty()) return "want it for --datastore NAME=postgres";
+      if (spec.file.empty()) return "required by --datastore NAME=postgres";
     }
     return "";
   });
   flags.Require("tokenizer", [this]() -> std::string {
     return server.ingest.enabled && tokenizer.empty()
-               ? "want it with --enable-ingest"
+               ? "required by --enable-ingest"
                : "";
   });
 }

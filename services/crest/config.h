@@ -38,9 +38,9 @@ struct CrestService {
 
   void AddFlags(Flags& flags);
   // Opens the datastores and starts their watchers. A snapshot is loaded whole;
-  // a datastore in PostgreSQL is no error, whatever its state. InvalidArgument
-  // for a bad specification, a name given twice, or no datastore; for a
-  // snapshot the errors of CrestIndex. `registry` must outlive the server.
+  // the state of a datastore in PostgreSQL is never an error. InvalidArgument
+  // for a bad specification, a duplicate name, or no datastore; CrestIndex
+  // errors for a snapshot. `registry` must outlive the server.
   absl::StatusOr<std::unique_ptr<CrestServer>> Make(
       metrics::Registry& registry) const;
 };

@@ -11,7 +11,7 @@
 namespace foretoken::crest {
 namespace {
 
-// Calls that ask the store: rare, and each may wait for it.
+// Calls that query the store: rare, but each may block.
 constexpr int kBlockingThreads = 2;
 constexpr int kBlockingWaiting = 16;
 
@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestServer::Create(
   return server;
 }
 
-// Whoever still answers streams ends before the streams' own part.
+// Stop everything that answers streams before the streams themselves.
 CrestServer::~CrestServer() {
   blocking_.reset();
   ingests_.reset();
@@ -122,7 +122,7 @@ absl::Status CrestServer::List(const v1::ListVersionsRequest& request,
       datastore->origin().List();
   const std::shared_ptr<const ServedVersion> served = datastore->current();
   if (!versions.ok()) {
-    // What serves is known without the store.
+    // The served version is known without the store.
     if (served == nullptr) return versions.status();
     versions = std::vector<VersionInfo>();
   }
@@ -150,7 +150,7 @@ absl::Status CrestServer::SwitchTo(const v1::PublishRequest& request,
   FORETOKEN_ASSIGN_OR_RETURN(const int64_t previous,
                              datastore->origin().Switch(request.version()));
   FORETOKEN_LOG(kInfo, "published version ", request.version(), " of ",
-                datastore->name(), ", before it ", previous);
+                datastore->name(), ", replacing ", previous);
   datastore->Poke();
   response.set_previous_version(previous);
   return absl::OkStatus();

@@ -38,9 +38,9 @@ class CrestServer final : public v1::Crest::CallbackService,
                           public rpc::Servable,
                           private DatastoreObserver {
  public:
-  // `tokenizer` may be null; where it is given, every version must belong to
-  // it, and Ingest needs it. Errors are those of Datastores::Create. `registry`
-  // must outlive the server.
+  // `tokenizer` may be null; if given, every version must match it. Ingest
+  // requires it. Errors are those of Datastores::Create. `registry` must
+  // outlive the server.
   static absl::StatusOr<std::unique_ptr<CrestServer>> Create(
       CrestServerOptions options, std::vector<NamedOrigin> origins,
       std::shared_ptr<const Tokenizer> tokenizer, metrics::Registry& registry);
@@ -66,7 +66,7 @@ class CrestServer final : public v1::Crest::CallbackService,
   bool Idle() const override;
   void EndAll() override;
 
-  // For callers in the same process, which go past the streams.
+  // For callers in the same process, which bypass the streams.
   DraftSessions& drafts() { return *drafts_; }
   const Datastores& datastores() const { return *datastores_; }
 
@@ -77,8 +77,8 @@ class CrestServer final : public v1::Crest::CallbackService,
   void OnFailedLoad(const std::string& name) override;
   void OnStateChange(const std::string& name, bool ready) override;
 
-  // Runs `work`, which may block, off the callback, and ends the call with what
-  // it returns.
+  // Runs `work`, which may block, outside the callback and ends the call with
+  // its status.
   grpc::ServerUnaryReactor* RunBlocking(grpc::CallbackServerContext* context,
                                         std::function<absl::Status()> work);
   absl::Status List(const v1::ListVersionsRequest& request,
@@ -90,7 +90,7 @@ class CrestServer final : public v1::Crest::CallbackService,
   CrestMetrics metrics_;
   absl::Mutex health_mu_;
   std::function<void()> health_changed_ ABSL_GUARDED_BY(health_mu_);
-  // Set once by Create. Watchers call the observer above until it is gone.
+  // Set once by Create. Watchers call the observer above until destroyed.
   std::unique_ptr<Datastores> datastores_;
   std::unique_ptr<LookupStreams> streams_;
   std::unique_ptr<CrestSessions> drafts_;

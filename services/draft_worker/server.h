@@ -17,7 +17,7 @@ namespace foretoken::draft_worker {
 
 struct DraftServerOptions {
   std::string model_name = "draft";   // in the log; never a path
-  std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
+  std::string tokenizer_fingerprint;  // raw SHA-256; empty: accepts any
   rpc::StreamOptions streams;
   EngineLoopOptions loop = {.name = "draft worker", .publish_first = true};
 };
@@ -41,7 +41,7 @@ class DraftWorkerServer final : public v1::DraftWorker::CallbackService,
   bool Idle() const override { return streams_.Idle(); }
   void EndAll() override { streams_.EndAll(); }
 
-  // For callers in the same process, which go past the streams.
+  // For callers in the same process, which bypass the streams.
   EngineDraftSessions& drafts() { return drafts_; }
   rpc::DraftStreamObserver& observer() { return metrics_; }
 

@@ -1,6 +1,6 @@
-// LocalVerifier: the sessions of a verifier in this process, past its streams.
-// They count as streams do: against the server's limit, in its metrics, and
-// when it drains.
+// LocalVerifier: sessions of a verifier in this process, without its streams.
+// They count like streams: toward the server's limit, in its metrics, and when
+// it drains.
 //
 // Thread-safe.
 #ifndef FORETOKEN_SERVICES_LOCAL_LOCAL_VERIFIER_H_
@@ -36,7 +36,7 @@ class LocalVerifier final : public VerifierPeer {
   void GetInfo(absl::Time, OnInfo done) override { done(server_.Info()); }
 
  private:
-  // The verifier lets go of it at the end of its session.
+  // The verifier releases it at the end of the session.
   class Listener final : public VerifyListener {
    public:
     Listener(verifier::VerifierServer& server,

@@ -1,5 +1,5 @@
-// ObservedSessions: a drafting service's sessions with the observer that its
-// streams would tell, for callers in the same process. Thread-safe.
+// ObservedSessions: reports a drafting service's sessions to the observer that
+// its streams use, for callers in the same process. Thread-safe.
 #ifndef FORETOKEN_SERVICES_LOCAL_OBSERVED_SESSIONS_H_
 #define FORETOKEN_SERVICES_LOCAL_OBSERVED_SESSIONS_H_
 

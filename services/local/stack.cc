@@ -28,7 +28,7 @@ namespace {
 // The one datastore of the process.
 constexpr char kDatastore[] = "local";
 
-// A model without a tokenizer serves token ids: null then.
+// Null for a model without a tokenizer, which serves token ids only.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
     const std::string& model) {
   if (model.empty()) return nullptr;
@@ -37,7 +37,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
   return loaded;
 }
 
-// Its drafts are the target's token ids.
+// The draft model's tokens must be the target's token ids.
 absl::Status CheckDraftTokenizer(const LocalService& config,
                                  const Tokenizer* target,
                                  const Tokenizer* draft) {
@@ -55,15 +55,14 @@ absl::Status CheckDraftTokenizer(const LocalService& config,
 absl::Status Stack::StartDrafters(
     const LocalService& config, const Tokenizer* tokenizer,
     metrics::Registry& registry, orchestrator::DraftServicesOptions* drafters) {
-  // What names a tokenizer is found in the model's directory.
+  // The tokenizer's path is the model's directory; empty without a tokenizer.
   const std::string& text =
       tokenizer == nullptr ? "" : config.verifier.backend.model;
   trie_drafter::TrieDrafterService trie;
   trie.tokenizer = text;
   trie.prior = config.prior;
   if (!config.prior.empty() && tokenizer == nullptr) {
-    return absl::FailedPreconditionError(
-        "--prior: the model has no tokenizer that it could belong to");
+    return absl::FailedPreconditionError("--prior: the model has no tokenizer");
   }
   FORETOKEN_ASSIGN_OR_RETURN(trie_drafter_, trie.Make(registry));
   if (!config.crest.empty()) {

@@ -1,7 +1,6 @@
 // Stack: every service of Foretoken in one process: the same code as across
-// machines, without sockets. Verifier and trie drafter, which every round
-// crosses, are called without a channel; the others are behind in-process
-// channels.
+// machines, without sockets. The orchestrator calls the sessions of the
+// verifier and of the drafting services directly, without channels.
 //
 // The embedded default, and what most end-to-end tests start.
 #ifndef FORETOKEN_SERVICES_LOCAL_STACK_H_
@@ -75,7 +74,7 @@ class Stack final : public rpc::Servable {
                              metrics::Registry& registry,
                              orchestrator::DraftServicesOptions* drafters);
 
-  // Destroyed from the last: callers go before what they call.
+  // Destroyed in reverse order: callers before what they call.
   std::unique_ptr<verifier::VerifierServer> verifier_;
   std::unique_ptr<trie_drafter::TrieDrafterServer> trie_drafter_;
   std::unique_ptr<crest::CrestServer> crest_;

@@ -82,8 +82,8 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
             "Maximum number of queued requests");
   flags.Int("max-requests-per-caller", &server->max_requests_per_caller,
             {0, 4096},
-            "Maximum number of running requests of one caller that the token "
-            "file gives no limit, 0 for three quarters of all");
+            "Maximum number of running requests of a caller without a limit in "
+            "the token file, 0 for three quarters of all");
   flags.Int64("max-waiting-bytes", &server->max_waiting_bytes,
               {1, int64_t{1} << 40}, "Maximum size of all queued prompts");
   flags.Duration("max-request-time", &server->max_request_time,

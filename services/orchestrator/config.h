@@ -23,8 +23,8 @@ struct OrchestratorService {
 
   std::vector<std::string> verifiers = {"127.0.0.1:50051"};
   rpc::ChannelOptions verifier_channel;
-  // Addresses of the drafting services by name; none, or empty, for those that
-  // are absent.
+  // Addresses of the drafting services by name; missing or empty for a service
+  // that is not used.
   std::map<std::string, std::string> drafters;
   rpc::ChannelOptions drafter_channel;
   VerifierPoolOptions pool;

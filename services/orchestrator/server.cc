@@ -40,8 +40,8 @@ class RemoteTarget final : public Target {
   VerifierPool& pool_;
 };
 
-// One Generate call. A slow reader holds its own request back; a cancelled call
-// cancels its request.
+// One Generate call. A slow reader delays only its own request; a cancelled
+// call cancels its request.
 class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
                              public GenerationSink {
  public:
@@ -80,7 +80,7 @@ class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
     auto call = generation_.Start(std::move(request_), *this);
     mu_.Lock();
     call_ = std::move(call);
-    if (ended()) CancelCall();  // meanwhile, when there was nothing to cancel
+    if (ended()) CancelCall();  // ended while there was nothing to cancel
   }
   void OnClosed(const absl::Status&) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -98,7 +98,7 @@ class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
   }
   std::string LogName(const absl::Status&) const override { return ""; }
 
-  // Cancelled once the client is gone.
+  // Returns Cancelled once the client is gone.
   absl::Status SendWhenRoom(v1::GenerateResponse response) {
     absl::MutexLock lock(&mu_);
     const auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

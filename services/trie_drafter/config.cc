@@ -38,9 +38,9 @@ void AddRedisFlags(Flags& flags, RedisStoreOptions& redis) {
                  {absl::Seconds(1), absl::Hours(24 * 365)},
                  "Expiry of a stored scope without requests");
   flags.Int("warm-start-records", &redis.max_records, {1, 256},
-            "Maximum stored outputs of a scope, and stored lots of phrases");
+            "Maximum stored outputs, and batches of phrases, of a scope");
   flags.Int("warm-start-queue", &redis.queue, {1, 1 << 16},
-            "Maximum loads queued for Redis, and writes");
+            "Maximum queued loads, and queued writes, for Redis");
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ void TrieDrafterService::AddFlags(Flags& flags) {
             "Maximum number of open drafting sessions");
   flags.Int64("session-bytes", &core.max_session_bytes,
               {1 << 20, int64_t{1} << 42},
-              "Memory of all sessions' tries above which none is opened");
+              "Memory of all sessions' tries above which no session opens");
   flags.Int64("max-context-tokens", &core.max_context_tokens,
               {1, int64_t{1} << 22}, "Maximum text of a session, in tokens");
   flags.Int("max-tree-nodes", &core.max_nodes, {1, 1024},
@@ -69,8 +69,7 @@ void TrieDrafterService::AddFlags(Flags& flags) {
             "[USER]:PASSWORD@ in the environment; empty for none");
   AddRedisFlags(flags, redis);
   flags.Require("prior", [this]() -> std::string {
-    return prior.empty() || !tokenizer.empty() ? ""
-                                               : "want --tokenizer with it";
+    return prior.empty() || !tokenizer.empty() ? "" : "requires --tokenizer";
   });
   flags.Require("redis-url", [this]() -> std::string {
     if (redis_url.empty()) return "";

@@ -14,7 +14,7 @@ namespace foretoken::trie_drafter {
 namespace {
 
 constexpr char kService[] = "trie_drafter";
-// Calls on phrases, waiting and running.
+// Maximum phrase calls, waiting and running.
 constexpr int kMaxCalls = 256;
 
 int Threads(int32_t threads) {
@@ -35,7 +35,7 @@ TrieDrafterServer::TrieDrafterServer(const TrieServerOptions& options,
       metrics_(registry),
       store_(make_store(metrics_)),
       sessions_(core, std::move(prior), store_.get(), metrics_),
-      // Room for all that streams and calls may have waiting.
+      // Room for the queued work of all streams and calls.
       workers_(Threads(options.threads),
                options.streams.max_streams + kMaxCalls),
       drafts_(sessions_, workers_),
@@ -88,7 +88,7 @@ grpc::ServerUnaryReactor* TrieDrafterServer::RunCall(
     refused = absl::UnavailableError("trie_drafter is draining");
   } else if (calls_.fetch_add(1) >= kMaxCalls) {
     --calls_;
-    refused = absl::ResourceExhaustedError("trie_drafter has too much to do");
+    refused = absl::ResourceExhaustedError("trie_drafter is overloaded");
   } else {
     refused = workers_.Submit([this, reactor, run = std::move(work)] {
       const grpc::Status status = rpc::ToGrpcStatus(run());

@@ -24,7 +24,7 @@
 namespace foretoken::trie_drafter {
 
 struct TrieServerOptions {
-  std::string tokenizer_fingerprint;  // raw SHA-256; empty: takes any
+  std::string tokenizer_fingerprint;  // raw SHA-256; empty: accepts any
   rpc::StreamOptions streams;
   int32_t threads = 0;  // drafting threads; 0: one per core
 };
@@ -32,8 +32,8 @@ struct TrieServerOptions {
 class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
                                 public rpc::Servable {
  public:
-  // Makes the warm store of a server, or null for none; told what happens
-  // through the observer.
+  // Makes the server's warm store, or null for none; the store reports to the
+  // observer.
   using MakeStore =
       std::function<std::unique_ptr<WarmStore>(WarmStoreObserver&)>;
 
@@ -58,7 +58,7 @@ class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
   bool Idle() const override;
   void EndAll() override;
 
-  // For callers in the same process, which go past the streams.
+  // For callers in the same process, which bypass the streams.
   DraftSessions& drafts() { return drafts_; }
   rpc::DraftStreamObserver& observer() { return metrics_; }
   TrieSessions& sessions() { return sessions_; }

@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
     engine_options.pass_timing = *timing;
   } else {
     FORETOKEN_LOG(kWarning,
-                  "cannot time passes, prices follow from the first ones: ",
+                  "cannot time passes, costs follow from the first ones: ",
                   timing.status().ToString());
   }
   return std::make_unique<VerifierServer>(

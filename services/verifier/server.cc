@@ -51,7 +51,7 @@ class VerifierServer::Stream final
  private:
   void OnMessage(v1::VerifyRequest& request) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    // The stream may be older than the drain.
+    // The stream may have been opened before the drain.
     const absl::Status refused =
         request.has_open() ? server_.CheckNotDraining() : absl::OkStatus();
     if (refused.ok()) {

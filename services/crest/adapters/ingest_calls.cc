@@ -11,8 +11,8 @@
 
 namespace foretoken::crest {
 
-// The worker ends the call once it has been submitted; whatever ends the stream
-// before only stops the worker.
+// Once submitted, the call is ended by the worker; a stream that ends earlier
+// only stops the worker.
 class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
  public:
   Call(rpc::StreamServer& server, IngestCalls& owner,
@@ -61,7 +61,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
         absl::ResourceExhaustedError("ingest: another call is running"));
   }
 
-  // On the worker's thread.
+  // Runs on the worker's thread.
   void Run() {
     const absl::StatusOr<IngestResult> result = Drive();
     if (result.ok()) {
@@ -78,7 +78,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
     Continue();
   }
 
-  // Why the build must stop; OK if it need not.
+  // The reason to stop the build; OK to continue.
   absl::Status Stopped() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (ended()) return stopped_;
     if (absl::Now() < deadline_) return absl::OkStatus();
@@ -130,7 +130,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
                     " documents");
       datastore->Poke();
     }
-    // The build knows that it was stopped, not why.
+    // The build reports only Cancelled; report the reason instead.
     if (absl::IsCancelled(result.status())) {
       absl::MutexLock lock(&mu_);
       FORETOKEN_RETURN_IF_ERROR(Stopped());
@@ -142,7 +142,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
   v1::IngestResponse* const response_;
   absl::Time deadline_;
   const v1::IngestRequest* message_ =
-      nullptr;  // the worker's while not wanted_
+      nullptr;  // owned by the worker while !wanted_
   bool wanted_ ABSL_GUARDED_BY(mu_) = false;
   bool no_more_ ABSL_GUARDED_BY(mu_) = false;
   bool running_ ABSL_GUARDED_BY(mu_) = false;

@@ -19,14 +19,14 @@ namespace foretoken::crest {
 struct IngestOptions {
   bool enabled = false;
   IngestLimits limits;
-  absl::Duration timeout = absl::Minutes(10);  // of a call, whatever it asks
+  absl::Duration timeout = absl::Minutes(10);  // whatever the deadline
 };
 
 class IngestCalls {
  public:
   using Reactor = grpc::ServerReadReactor<v1::IngestRequest>;
 
-  // `tokenizer` may be null where `enabled` is false. What is borrowed must
+  // `tokenizer` may be null if `enabled` is false. All references must
   // outlive every call.
   IngestCalls(const IngestOptions& options, const rpc::StreamOptions& streams,
               const Datastores& datastores,
@@ -41,7 +41,7 @@ class IngestCalls {
 
   void BeginDrain() { streams_.BeginDrain(); }
   bool Idle() const { return streams_.Idle() && worker_.active() == 0; }
-  // Cancels the running call: nothing of it is published.
+  // Cancels the running call, which then publishes nothing.
   void EndAll() { streams_.EndAll(); }
 
  private:

@@ -90,7 +90,7 @@ class LookupStreams::Stream final
         }));
   }
 
-  // On the row worker's thread.
+  // Called on the row worker's thread.
   void OnAnswer(uint64_t id, absl::Time start, int max_nodes, int64_t version,
                 const BatchedSource::Query& query) {
     absl::MutexLock lock(&mu_);

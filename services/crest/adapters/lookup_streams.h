@@ -1,10 +1,10 @@
 // The Lookup streams of a server.
 //
-// A look-up in memory is answered where its request is read; one that needs
-// PostgreSQL goes to the version's row worker, which batches those of all
-// streams, while the stream reads on, up to max_pending. Answers leave in the
-// order of their requests. An error ends its stream, behind the answers before
-// it. Thread-safe.
+// A look-up in memory is answered in the read callback; one that needs
+// PostgreSQL goes to the version's row worker, which batches the look-ups of
+// all streams, while the stream reads on, up to max_pending. Answers are sent
+// in the order of the requests. An error ends its stream after the answers to
+// earlier requests. Thread-safe.
 #ifndef FORETOKEN_SERVICES_CREST_ADAPTERS_LOOKUP_STREAMS_H_
 #define FORETOKEN_SERVICES_CREST_ADAPTERS_LOOKUP_STREAMS_H_
 
@@ -17,7 +17,7 @@ namespace foretoken::crest {
 
 struct LookupOptions {
   rpc::StreamOptions streams;
-  int32_t max_pending = 64;  // look-ups of one stream
+  int32_t max_pending = 64;  // unanswered look-ups per stream
   int32_t max_tree_nodes = 64;
 };
 
@@ -26,7 +26,7 @@ class LookupStreams {
   using Reactor =
       grpc::ServerBidiReactor<v1::CrestLookupRequest, v1::CrestLookupResponse>;
 
-  // What is borrowed must outlive every stream.
+  // `datastores` and `metrics` must outlive every stream.
   LookupStreams(const LookupOptions& options, const Datastores& datastores,
                 CrestMetrics& metrics)
       : options_(options),
@@ -37,8 +37,8 @@ class LookupStreams {
   // Starts one call; the service's Lookup method returns the result.
   Reactor* Start(grpc::CallbackServerContext* context);
 
-  // Every stream answers what it has read and ends with Unavailable: look-ups
-  // hold no state, so callers retry elsewhere.
+  // Streams answer the requests they have read and end with Unavailable:
+  // look-ups are stateless, so callers retry elsewhere.
   void BeginDrain() { streams_.BeginDrain(); }
   bool Idle() const { return streams_.Idle(); }
   void EndAll() { streams_.EndAll(); }

@@ -24,7 +24,7 @@ constexpr uint32_t kInt8Oid = 20;
 constexpr uint32_t kTextOid = 25;
 constexpr uint32_t kInt8ArrayOid = 1016;
 
-// What to do about an error, by its SQLSTATE (PostgreSQL manual, appendix A).
+// Status code for a SQLSTATE (PostgreSQL manual, appendix A).
 absl::StatusCode CodeOf(absl::string_view state) {
   if (absl::StartsWith(state, "08") || absl::StartsWith(state, "57P")) {
     return absl::StatusCode::kUnavailable;
@@ -111,16 +111,16 @@ absl::string_view PgResult::Bytes(int row, int column) const {
 
 namespace {
 
-// libpq quotes a URL that it cannot parse, password and all, and takes text
-// without a scheme for the name of a database: such texts stop here.
+// Rejects a URL that libpq would quote in an error, password included, or take
+// for a database name because it has no scheme.
 absl::Status CheckUrl(const std::string& url) {
   char* error = nullptr;
   PQconninfoOption* options = PQconninfoParse(url.c_str(), &error);
   const bool parsed = options != nullptr;
   PQconninfoFree(options);
   PQfreemem(error);
-  // A password with a bare '@' or '/' parses, its tail as the host, which
-  // errors of the connection would name.
+  // A password with an unescaped '@' or '/' parses, but its tail becomes the
+  // host, which connection errors show.
   const size_t scheme = url.find("://");
   bool bare = false;
   if (scheme != std::string::npos) {
@@ -159,8 +159,8 @@ absl::Status PgConnection::Reopen() {
   return status;
 }
 
-// Without blocking, so that the deadline holds: libpq's own takes whole
-// seconds, 2 at least.
+// Connects without blocking, to keep the deadline: libpq's own timeout is in
+// whole seconds, at least 2.
 absl::Status PgConnection::Connect() {
   const absl::Time deadline = absl::Now() + timeout_;
   const char* keywords[] = {"dbname", "application_name",
@@ -210,7 +210,7 @@ absl::Status PgConnection::ErrorOf(const std::string& what,
 absl::Status PgConnection::Wait(int16_t events, absl::Time deadline,
                                 const std::string& what) {
   while (true) {
-    // Rounded up: what is left of the last millisecond is time as well.
+    // Rounded up, so that a remaining fraction of a millisecond counts.
     const int64_t left_ms = absl::ToInt64Milliseconds(
         absl::Ceil(deadline - absl::Now(), absl::Milliseconds(1)));
     if (left_ms <= 0) {
@@ -287,8 +287,8 @@ absl::Status PgConnection::InTransaction(
   return status;
 }
 
-// Ignores its own error: the one that led here says more, and the server rolls
-// back by itself when the connection ends.
+// Ignores its own error: the one that caused the rollback says more, and the
+// server rolls back anyway when the connection ends.
 void PgConnection::RollBack() {
   if (!broken_) Run("roll back", "ROLLBACK").IgnoreError();
 }

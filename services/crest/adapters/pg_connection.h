@@ -55,17 +55,16 @@ struct PgParam {
 
 class PgConnection {
  public:
-  // `url`: a libpq connection string or URL. It may hold a password and is
-  // never part of a message. `timeout`, of any length, is that of connecting
-  // and then of every statement; the resolver's time for a host name comes on
-  // top of it.
+  // `url`: a libpq connection string or URL; it may hold a password and is
+  // never part of a message. `timeout`, any duration, limits connecting and
+  // then each statement; host name resolution is not included.
   static absl::StatusOr<std::unique_ptr<PgConnection>> Open(
       const std::string& url, absl::Duration timeout);
   ~PgConnection();
   PgConnection(const PgConnection&) = delete;
   PgConnection& operator=(const PgConnection&) = delete;
 
-  // Connects anew, as Open did; what was prepared is gone. On an error the
+  // Connects again, as Open did; prepared statements are lost. On an error the
   // connection stays broken.
   absl::Status Reopen();
 
@@ -80,8 +79,8 @@ class PgConnection {
   // Runs `body` between BEGIN and COMMIT; rolls back if it fails.
   absl::Status InTransaction(absl::FunctionRef<absl::Status()> body);
   void RollBack();
-  // For the rest of the transaction: Aborted after waiting this long for a
-  // lock.
+  // Limits lock waits for the rest of the transaction; a statement that waits
+  // longer returns Aborted.
   absl::Status LimitLockWaits(absl::Duration timeout);
 
   absl::Status Prepare(const std::string& name, const std::string& sql);
@@ -98,7 +97,7 @@ class PgConnection {
   absl::Status CopyOut(const std::string& what, const std::string& sql,
                        absl::FunctionRef<absl::Status(absl::string_view)> take);
 
-  // How long one statement may take. COPY: one wait for the server.
+  // Timeout of one statement; during COPY, of each wait for the server.
   void set_timeout(absl::Duration timeout) { timeout_ = timeout; }
   bool broken() const { return broken_; }
 
@@ -107,11 +106,11 @@ class PgConnection {
       : url_(std::move(url)), timeout_(timeout) {}
 
   absl::Status Connect();
-  // `events`: of poll(2).
+  // `events`: poll(2) events.
   absl::Status Wait(int16_t events, absl::Time deadline,
                     const std::string& what);
   absl::Status Flush(absl::Time deadline, const std::string& what);
-  // The last result of what was sent, waited for.
+  // Waits for the statement that was sent and returns its last result.
   absl::StatusOr<PgResult> Collect(const std::string& what);
   absl::Status Lost(const std::string& what);
   absl::Status ErrorOf(const std::string& what, const PGresult* result);

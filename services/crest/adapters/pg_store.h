@@ -1,13 +1,13 @@
 // CREST datastores in PostgreSQL.
 //
 //   foretoken_crest_versions(version, name, created, current, meta,
-//                            token_table)          one row a version
-//   foretoken_crest_rows_<version>(key, record)    one table a version
+//                            token_table)          one row per version
+//   foretoken_crest_rows_<version>(key, record)    one table per version
 //
 // A version is written by one transaction: its table, its rows (binary COPY),
-// its index, and the switch of `current`. Readers see the old version or the
-// new one, whole; whatever stops a builder, the server rolls back. The version
-// before the current one is kept for readers that have not switched yet.
+// its index, and the switch of `current`. Readers see either the old version
+// or the new one, never a mixture; if a builder fails, the server rolls back.
+// The previous version is kept for readers that have not switched yet.
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_CREST_ADAPTERS_PG_STORE_H_
 #define FORETOKEN_SERVICES_CREST_ADAPTERS_PG_STORE_H_
@@ -54,12 +54,12 @@ absl::Status CheckDatastoreName(const std::string& name);
 
 class PgStore {
  public:
-  // `url`: as in PgConnection::Open. `timeout`: of one statement.
+  // `url`: as in PgConnection::Open. `timeout`: per statement.
   static absl::StatusOr<std::unique_ptr<PgStore>> Connect(
       const std::string& url, absl::Duration timeout = absl::Seconds(60));
 
-  // By name, newest first. Empty if nothing was ever published. A version with
-  // a damaged meta is listed with its `damage`.
+  // All versions by name, newest first; empty if nothing was ever published. A
+  // version with a damaged meta is listed with its `damage`.
   absl::StatusOr<std::vector<PgVersion>> List();
   // NotFound if `name` has no current version.
   absl::StatusOr<PgVersion> Current(const std::string& name);
@@ -77,8 +77,8 @@ class PgStore {
   absl::Status CheckPublishable(const std::string& name);
 
   // Removes one version, or all of them, damaged ones included, in one
-  // transaction. A name whose current version is removed has none. NotFound
-  // names what does not exist; Aborted if readers hold it for too long.
+  // transaction. Removing the current version leaves `name` without one.
+  // NotFound names what does not exist; Aborted if readers hold it too long.
   absl::Status Drop(const std::string& name, std::optional<int64_t> version);
 
   // Makes a published version the current one of `name`; returns the previous

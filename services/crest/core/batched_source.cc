@@ -27,7 +27,7 @@ class BatchedSource::Stage final : public RowFetcher {
       for (const uint64_t key : keys) rows_.try_emplace(key);
       return absl::AbortedError("rows are being collected");
     }
-    // A small cache may have dropped, meanwhile, what this look-up found in it.
+    // A small cache may have evicted rows that this look-up found earlier.
     const bool all = std::all_of(keys.begin(), keys.end(), [&](uint64_t key) {
       return rows_.contains(key);
     });

@@ -1,8 +1,8 @@
-// Many look-ups by one statement: CachedSource for a whole batch.
+// Batches many look-ups into one statement, on top of CachedSource.
 //
-// Every look-up runs against the cache first; one that lacks rows is stopped
-// and names their keys. The keys of all of them are fetched at once, and the
-// stopped look-ups run again on what came.
+// Every look-up runs against the cache first; one that lacks rows stops and
+// reports their keys. All missing rows are fetched at once, and the stopped
+// look-ups run again with them.
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_BATCHED_SOURCE_H_
 #define FORETOKEN_SERVICES_CREST_CORE_BATCHED_SOURCE_H_
@@ -32,12 +32,12 @@ class BatchedSource {
   BatchedSource(const CrestMeta& meta, TokenTable table, size_t cache_bytes);
   ~BatchedSource();
 
-  // Replaces the connection; what is cached stays: rows of a version never
-  // change. Null: none, and look-ups that need rows fail.
+  // Replaces the connection and keeps the cache: rows of a version never
+  // change. Null: no connection; look-ups that need rows fail.
   void SetFetcher(std::unique_ptr<RowFetcher> fetcher);
 
-  // Answers all of them. An error is the fetcher's: then the look-ups that
-  // needed rows have it too, while those answered from the cache stand.
+  // Answers all queries. A fetcher error is returned and set on the queries
+  // that needed rows; answers from the cache remain valid.
   absl::Status LookupMany(std::vector<Query>& queries);
 
  private:

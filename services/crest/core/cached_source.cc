@@ -10,7 +10,7 @@
 namespace foretoken::crest {
 namespace {
 
-// List node, map slot and vector head of one entry, about.
+// Approximate size of an entry's list node, map slot and vector header.
 constexpr size_t kEntryOverhead = 128;
 
 }  // namespace
@@ -21,7 +21,7 @@ CachedSource::CachedSource(const CrestMeta& meta, TokenTable table,
     : meta_(meta),
       table_(std::move(table)),
       fetcher_(std::move(fetcher)),
-      // One step's rows have to fit, whatever was asked for.
+      // At least one step's rows must fit, whatever cache_bytes is.
       cache_limit_(std::max<size_t>(cache_bytes, size_t{64} << 10)) {}
 
 absl::StatusOr<int> CachedSource::Lookup(absl::Span<const TokenId> context,
@@ -46,7 +46,7 @@ absl::StatusOr<int> CachedSource::Lookup(absl::Span<const TokenId> context,
   }
   if (unknown_size == 0) return static_cast<int>(cached);
   FORETOKEN_RETURN_IF_ERROR(FetchMissing({unknown, unknown_size}));
-  // Below the tree in the cache nothing was asked for, nor has to be known.
+  // N-grams shorter than the cached hit are not fetched: they are not needed.
   for (size_t n = longest; n >= std::max<size_t>(meta_.min_n, cached); --n) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool found,
                                FindTree(keys[n], context.last(n), tree));

@@ -1,8 +1,8 @@
 // Look-ups in a datastore that is too large for memory: rows are fetched from
 // the store, all n of a step in one batch, behind a bounded cache.
 //
-// The cache keeps what the store said, also that an n-gram is not there, and
-// drops the least recently used. Owned by one thread.
+// The cache keeps the store's answers, negative ones included, and evicts the
+// least recently used. Owned by one thread.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_CACHED_SOURCE_H_
 #define FORETOKEN_SERVICES_CREST_CORE_CACHED_SOURCE_H_
 
@@ -20,7 +20,7 @@
 
 namespace foretoken::crest {
 
-// Rows by key, from outside.
+// Fetches rows by key from the store.
 class RowFetcher {
  public:
   virtual ~RowFetcher() = default;
@@ -39,7 +39,7 @@ class CachedSource final : public CrestSource {
  public:
   struct Counts {
     int64_t lookups = 0;
-    int64_t statements = 0;  // at most one a look-up
+    int64_t statements = 0;  // at most one per look-up
     int64_t cache_hits = 0;  // keys that were answered from the cache
     int64_t cache_misses = 0;
   };
@@ -63,9 +63,9 @@ class CachedSource final : public CrestSource {
   using Entries = std::list<Entry>;  // most recently used first
 
   static size_t CostOf(const Entry& entry);
-  // Null where the cache does not know; else moves it to the front.
+  // Null if not cached; else moves the entry to the front.
   const Entry* Find(uint64_t key);
-  // As Decode, of the cached entry of `ngram`; false where there is none.
+  // Decodes the cached entry of `ngram`; false if there is none.
   absl::StatusOr<bool> FindTree(uint64_t key, absl::Span<const TokenId> ngram,
                                 CrestTree& tree);
   void Insert(Entry entry);

@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<DraftSession>> CrestSessions::Open(
   const CrestModeOptions* const mode = open.mode.As<CrestModeOptions>();
   if (mode == nullptr) {
     return absl::UnimplementedError(
-        absl::StrCat("mode ", open.mode.name(), ": crest drafts crest"));
+        absl::StrCat("mode ", open.mode.name(), ": want crest"));
   }
   FORETOKEN_ASSIGN_OR_RETURN(const Datastore* datastore,
                              datastores_.Find(mode->datastore));

@@ -2,8 +2,8 @@
 // drafting service, for callers in the same process.
 //
 // A session keeps the end of its text. A look-up in memory is answered within
-// Ask; one that needs PostgreSQL goes to the version's row worker, which takes
-// those of all sessions together. Thread-safe.
+// Ask; one that needs PostgreSQL goes to the version's row worker, which
+// batches the look-ups of all sessions. Thread-safe.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_CREST_SESSIONS_H_
 #define FORETOKEN_SERVICES_CREST_CORE_CREST_SESSIONS_H_
 
@@ -16,7 +16,7 @@
 
 namespace foretoken::crest {
 
-// Hears of look-ups, for metrics. Thread-safe, and quick.
+// Observes look-ups, for metrics. Must be thread-safe and fast.
 class LookupObserver {
  public:
   virtual ~LookupObserver() = default;
@@ -33,7 +33,7 @@ class CrestSessions final : public DraftSessions {
   CrestSessions(const Datastores& datastores, LookupObserver& observer)
       : datastores_(datastores), observer_(observer) {}
 
-  // Of mode `crest`: NotFound for a datastore that there is not.
+  // NotFound for an unknown datastore; Unimplemented for another mode.
   absl::StatusOr<std::unique_ptr<DraftSession>> Open(
       DraftOpen open, std::shared_ptr<DraftListener> listener) override;
 

@@ -24,7 +24,7 @@ Datastore::~Datastore() {
     stop_ = true;
   }
   if (watcher_.joinable()) watcher_.join();
-  // While all members live: a row worker may still report that it is down.
+  // Release it while all members live: a row worker may still report an outage.
   std::shared_ptr<const ServedVersion> last;
   {
     absl::MutexLock lock(&mu_);
@@ -140,8 +140,8 @@ void Datastore::Switch(std::unique_ptr<ServedVersion> loaded) {
     current_.swap(old);
   }
   FORETOKEN_LOG(kInfo, "datastore ", name_, ": version ", info.version,
-                " serves in place of ", old == nullptr ? 0 : old->info.version,
-                ", ", info.meta.entries, " n-grams, ",
+                " replaces ", old == nullptr ? 0 : old->info.version, ", ",
+                info.meta.entries, " n-grams, ",
                 next->index != nullptr ? "in memory" : "through PostgreSQL");
   if (old != nullptr) retired_.push_back(std::move(old));
   observer_.OnSwitch(name_, info);

@@ -1,9 +1,9 @@
 // A named datastore: the version it serves, and the thread that replaces it.
 //
 // The watcher polls the origin for the published version. A version other than
-// the served one is loaded beside it, validated, and replaces it by the switch
-// of one pointer; look-ups under way keep the version they began with. If a
-// version fails to load, the old one goes on serving and the load is retried
+// the served one is loaded beside it, validated, and replaces it by swapping
+// one pointer; look-ups in progress keep the version they started with. If a
+// version fails to load, the old one keeps serving and the load is retried
 // with back-off. Thread-safe.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_DATASTORE_H_
 #define FORETOKEN_SERVICES_CREST_CORE_DATASTORE_H_
@@ -24,8 +24,8 @@
 
 namespace foretoken::crest {
 
-// What happens to datastores, for metrics and health. Called by watchers and
-// by row workers, with no lock held; thread-safe.
+// Observes datastores, for metrics and health. Called by watchers and row
+// workers, with no lock held; must be thread-safe.
 class DatastoreObserver {
  public:
   virtual ~DatastoreObserver() = default;
@@ -53,8 +53,8 @@ class Datastore {
   Datastore(const Datastore&) = delete;
   Datastore& operator=(const Datastore&) = delete;
 
-  // Loads the published version in the caller's thread. To be called before
-  // Watch; OK if a version is served afterwards.
+  // Loads the published version in the caller's thread; call it before Watch.
+  // OK if a version is then served.
   absl::Status LoadNow();
   // Starts the watcher, once.
   void Watch();

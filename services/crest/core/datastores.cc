@@ -39,7 +39,7 @@ absl::StatusOr<Datastore*> Datastores::Find(const std::string& name) const {
   // The name may be as long as a message.
   return absl::NotFoundError(
       absl::StrCat("datastore \"", name.substr(0, 64),
-                   "\" is not of this server's configuration"));
+                   "\" is not configured on this server"));
 }
 
 bool Datastores::AnyReady() const {

@@ -17,23 +17,23 @@ namespace foretoken::crest {
 struct NamedOrigin {
   std::string name;
   std::unique_ptr<VersionOrigin> origin;
-  // A version must be loaded before the server starts; else it starts without
-  // and serves as soon as there is one.
+  // If true, the server starts only with a version loaded; else it starts
+  // without one and serves as soon as one is loaded.
   bool load_at_start = false;
 };
 
 class Datastores {
  public:
-  // The first of `origins`, one at least, is the default; names are distinct.
-  // Errors of a load_at_start, with the name. `observer` must outlive it.
+  // `origins`: at least one; the first is the default; names are distinct.
+  // Returns load_at_start errors, with the name. `observer` must outlive it.
   static absl::StatusOr<std::unique_ptr<Datastores>> Create(
       std::vector<NamedOrigin> origins, const DatastoreOptions& options,
       DatastoreObserver& observer);
 
-  // NotFound unless the name is of the configuration; "" is the default.
+  // NotFound unless the name is configured; "" is the default.
   absl::StatusOr<Datastore*> Find(const std::string& name) const;
 
-  // Some datastore can answer.
+  // True if at least one datastore can answer.
   bool AnyReady() const;
   const std::map<std::string, std::unique_ptr<Datastore>>& all() const {
     return by_name_;

@@ -18,7 +18,7 @@ namespace foretoken::crest {
 namespace {
 
 constexpr int32_t kMaxTop = 1'000'000;
-// A byte takes six in JSON at worst (\u0000), and a row has a frame.
+// A byte takes at most six in JSON (\u0000); each row adds its framing.
 constexpr int64_t kJsonFactor = 6;
 constexpr int64_t kJsonFrame = 64;
 
@@ -31,7 +31,7 @@ absl::Status Cancelled() {
   return absl::CancelledError("ingest: cancelled, nothing was published");
 }
 
-// Passes on to `sink` until it is cancelled.
+// Forwards to `sink` until cancelled.
 class CancellableSink final : public DatastoreSink {
  public:
   CancellableSink(std::unique_ptr<DatastoreSink> sink,
@@ -71,18 +71,18 @@ absl::StatusOr<std::unique_ptr<Ingest>> Ingest::Begin(
       limits.folder.empty()
           ? std::filesystem::temp_directory_path(ignored).string()
           : limits.folder;
-  // mkdtemp makes it for this user alone.
+  // mkdtemp creates a folder that only this user can access.
   std::string folder = absl::StrCat(parent, "/foretoken-ingest-XXXXXX");
   if (mkdtemp(folder.data()) == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("ingest: no private folder: ", std::strerror(errno)));
+    return absl::UnavailableError(absl::StrCat(
+        "ingest: cannot create a private folder: ", std::strerror(errno)));
   }
   std::unique_ptr<Ingest> ingest(new Ingest(limits, std::move(folder)));
   ingest->max_n_ = max_n;
   ingest->top_ = top;
   ingest->corpus_.open(ingest->File("corpus.jsonl"), std::ios::binary);
   if (!ingest->corpus_) {
-    return absl::UnavailableError("ingest: the private folder takes no file");
+    return absl::UnavailableError("ingest: cannot create a file");
   }
   return ingest;
 }
@@ -119,7 +119,7 @@ absl::StatusOr<IngestResult> Ingest::Finish(
     return absl::ResourceExhaustedError("ingest: the folder's disk is full");
   }
   if (documents_ == 0) {
-    return absl::InvalidArgumentError("ingest: no document, want one at least");
+    return absl::InvalidArgumentError("ingest: no document, want at least one");
   }
   if (cancelled()) return Cancelled();
   CrestBuildOptions options;

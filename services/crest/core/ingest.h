@@ -1,7 +1,7 @@
-// A datastore built from text that comes document by document.
+// Builds a datastore from text that arrives document by document.
 //
-// The documents are kept in a private folder, which goes with the object; the
-// build is crest_builder.h's. Owned by one thread.
+// The documents are kept in a private folder, deleted with the object;
+// crest_builder.h does the build. Owned by one thread.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_INGEST_H_
 #define FORETOKEN_SERVICES_CREST_CORE_INGEST_H_
 
@@ -25,7 +25,7 @@ struct IngestLimits {
   int64_t bytes = int64_t{64} << 20;  // of all documents
   int64_t document_bytes = int64_t{1} << 20;
   int64_t memory_bytes = int64_t{256}
-                         << 20;  // of the build, above what is held
+                         << 20;  // of the build, beside served data
   int32_t threads = 1;
 };
 
@@ -37,19 +37,19 @@ struct IngestResult {
 
 class Ingest {
  public:
-  // `max_n`, `top`: 0 takes the builder's default. InvalidArgument for what is
-  // out of range, Unavailable where no folder can be made.
+  // `max_n`, `top`: 0 means the builder's default. InvalidArgument if out of
+  // range, Unavailable if no folder can be created.
   static absl::StatusOr<std::unique_ptr<Ingest>> Begin(
       const IngestLimits& limits, int32_t max_n, int32_t top);
   ~Ingest();
   Ingest(const Ingest&) = delete;
   Ingest& operator=(const Ingest&) = delete;
 
-  // ResourceExhausted over a limit, by its name; empty documents are skipped.
+  // ResourceExhausted names the limit exceeded; empty documents are skipped.
   absl::Status Add(absl::string_view document);
 
-  // Builds, and publishes to `origin`. Between records and before the
-  // publication `cancelled` is asked; Cancelled leaves nothing behind.
+  // Builds and publishes to `origin`. Checks `cancelled` between records and
+  // before publishing; Cancelled leaves nothing behind.
   absl::StatusOr<IngestResult> Finish(const Tokenizer& tokenizer,
                                       VersionOrigin& origin,
                                       const std::function<bool()>& cancelled);

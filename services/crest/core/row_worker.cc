@@ -9,8 +9,8 @@
 namespace foretoken::crest {
 namespace {
 
-// Whatever a store's error was, its look-ups were not answered and may be tried
-// elsewhere or later.
+// Maps every store error to Unavailable: the look-ups were not answered and may
+// be retried elsewhere or later.
 absl::Status AsUnavailable(const absl::Status& status) {
   return absl::UnavailableError(std::string(status.message()));
 }
@@ -41,9 +41,7 @@ absl::Status RowWorker::Submit(std::vector<TokenId> context, Done done) {
   if (!down_.ok()) return down_;
   if (static_cast<int>(waiting_.size()) >= options_.max_waiting) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(waiting_.size(),
-                     " look-ups wait: that is all there is "
-                     "room for"));
+        absl::StrCat(waiting_.size(), " look-ups wait: the queue is full"));
   }
   Item item;
   item.query.context = std::move(context);
@@ -88,7 +86,7 @@ void RowWorker::Main() {
         waiting_.pop_front();
       }
     }
-    // Down means that nothing waits.
+    // Invariant: nothing waits while the store is down.
     if (items.empty()) {
       Reconnect();
     } else {
@@ -131,7 +129,7 @@ void RowWorker::Reconnect() {
     if (mu_.AwaitWithTimeout(absl::Condition(&stop_), backoff_)) return;
   }
   absl::StatusOr<std::unique_ptr<RowFetcher>> fetcher = connect_();
-  // Only an answer ends the back-off: a store may take connections and hang.
+  // Only an answer ends the back-off: a store may accept connections and hang.
   backoff_ = std::min(2 * backoff_, options_.most_backoff);
   const bool connected = fetcher.ok();
   {

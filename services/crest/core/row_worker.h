@@ -1,10 +1,9 @@
-// The thread that looks n-grams up in a store that is not in memory.
+// The thread that looks up n-grams in a store that is not in memory.
 //
-// Takes all waiting look-ups at once and answers them by one statement. Where
-// the store fails, everything that waits is refused at once, and so is what
-// comes, until the thread has connected again, on its own and with back-off:
-// callers learn within one statement's deadline that there is nothing to wait
-// for. Thread-safe.
+// Takes all waiting look-ups at once and answers them with one statement. If
+// the store fails, the worker fails waiting and new look-ups at once until it
+// has reconnected, on its own and with back-off: callers learn of an outage
+// within one statement's timeout. Thread-safe.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_ROW_WORKER_H_
 #define FORETOKEN_SERVICES_CREST_CORE_ROW_WORKER_H_
 
@@ -30,31 +29,31 @@ namespace foretoken::crest {
 
 struct RowWorkerOptions {
   size_t cache_bytes = size_t{256} << 20;
-  int max_waiting = 4096;  // look-ups in line
-  int max_batch = 64;      // look-ups of one statement
+  int max_waiting = 4096;  // queued look-ups
+  int max_batch = 64;      // look-ups per statement
   absl::Duration least_backoff = absl::Milliseconds(50);
   absl::Duration most_backoff = absl::Seconds(2);
 };
 
 class RowWorker {
  public:
-  // May block, and fail; each call gives a connection of its own.
+  // May block and may fail; each call returns a new connection.
   using Connect = std::function<absl::StatusOr<std::unique_ptr<RowFetcher>>()>;
-  // The answered look-up; errors are Unavailable. Called by the worker's
-  // thread: must not block.
+  // Receives the answered look-up; errors are Unavailable. Called on the
+  // worker's thread: must not block.
   using Done = std::function<void(const BatchedSource::Query& query)>;
 
   // `first`: the connection to begin with.
   RowWorker(const RowWorkerOptions& options, const CrestMeta& meta,
             TokenTable table, std::unique_ptr<RowFetcher> first,
             Connect connect);
-  // Answers what waits, as always.
+  // Answers the waiting look-ups first.
   ~RowWorker();
   RowWorker(const RowWorker&) = delete;
   RowWorker& operator=(const RowWorker&) = delete;
 
-  // OK: `done` will be called once. Unavailable while the store is down,
-  // ResourceExhausted when the line is full; then it never is.
+  // OK: `done` will be called once. Otherwise never: Unavailable while the
+  // store is down, ResourceExhausted if the queue is full.
   absl::Status Submit(std::vector<TokenId> context, Done done);
 
   bool up() const;
@@ -76,8 +75,8 @@ class RowWorker {
 
   const RowWorkerOptions options_;
   const Connect connect_;
-  BatchedSource source_;    // the thread's
-  absl::Duration backoff_;  // the thread's
+  BatchedSource source_;    // owned by the thread
+  absl::Duration backoff_;  // owned by the thread
 
   mutable absl::Mutex mu_;
   std::deque<Item> waiting_ ABSL_GUARDED_BY(mu_);

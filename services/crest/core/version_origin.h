@@ -43,12 +43,12 @@ class VersionOrigin {
   // answer.
   virtual absl::StatusOr<VersionInfo> Current() = 0;
 
-  // Reads and validates the version; every record if it is held in memory.
-  // Errors are those of CrestIndex and of the store.
+  // Reads and validates the version, and every record if it is held in memory.
+  // Returns errors of CrestIndex and of the store.
   virtual absl::StatusOr<std::unique_ptr<ServedVersion>> Load(
       const VersionInfo& version) = 0;
 
-  // Newest first.
+  // All versions, newest first.
   virtual absl::StatusOr<std::vector<VersionInfo>> List() = 0;
 
   // Makes a published version the current one; returns the previous one, 0 for

@@ -1,5 +1,5 @@
 // ChainMode, `draft_model`: a chain of gamma tokens from the draft model, one
-// pass a token.
+// pass per token.
 //
 // Source: Leviathan, Kalman, Matias 2023, arXiv:2211.17192.
 // Owned by the engine thread.

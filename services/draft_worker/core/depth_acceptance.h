@@ -15,7 +15,7 @@ namespace foretoken::draft_worker {
 
 class DepthAcceptance {
  public:
-  // `prior`: what is expected before anything was seen, (0, 1).
+  // `prior`: expected acceptance before any observation, in (0, 1).
   explicit DepthAcceptance(float prior) : prior_(prior) {}
 
   // `committed` are the tokens at the positions of `drafted`. Depths beyond the
@@ -32,7 +32,7 @@ class DepthAcceptance {
     }
   }
 
-  // In (0, 1), for depth 0, 1, ...
+  // Acceptance at `depth` (0, 1, ...) given all before it, in (0, 1).
   float Conditional(size_t depth) const {
     const Counts& counts = counts_[std::min(depth, kDepths - 1)];
     return (static_cast<float>(counts.accepted) + prior_ * kPriorRounds) /

@@ -208,7 +208,7 @@ absl::Status DraftEngine::Learn(Session& session, const DraftRound& round) {
   observation.committed = round.committed;
   observation.follows_draft =
       session.draft_base == session.length && !round.committed.empty();
-  // A verified tree is that of the last round alone.
+  // A verified tree covers only the last round.
   if (!round.verified.row_tokens.empty() &&
       round.committed.size() == round.verified.path.size() + 1) {
     observation.verified = &round.verified;
@@ -373,7 +373,7 @@ void DraftEngine::RunShares(absl::Span<const Share> plan,
           report);
     }
   };
-  // Texts first: what is left of them decides how long the next pass is.
+  // Texts first: the text left over decides how long the next pass is.
   finish(false);
   NoteText();
   finish(true);

@@ -41,8 +41,8 @@
 
 namespace foretoken::draft_worker {
 
-// Receives the events of one session on the engine thread, which waits: hand
-// over and return. Not called again after OnFailed.
+// Receives the events of one session on the engine thread; must not block.
+// Not called again after OnFailed.
 class EngineDraftListener {
  public:
   virtual ~EngineDraftListener() = default;
@@ -58,15 +58,15 @@ struct DraftEngineOptions {
   int32_t prefill_chunk = 128;         // rows of text in a pass beside drafts
   int32_t admission_reserve = 64;      // tokens beyond the text
   int32_t max_pool_phrases = 1 << 13;  // of one session's working pool
-  // Ids at or above are never proposed: the tokenizer's size, where the
-  // model's vocabulary is padded. 0: the model's.
+  // Token ids at or above this are never proposed: the tokenizer's size if the
+  // model's vocabulary is padded. 0: the model's vocabulary size.
   int32_t vocab_limit = 0;
 
   // InvalidArgument names every bad field with its value and range.
   absl::Status Validate() const;
 };
 
-// Sums since the start; what a metrics adapter exports.
+// Totals since the start, for a metrics adapter.
 struct DraftEngineTotals {
   int64_t passes = 0;
   int64_t rows = 0;
@@ -111,7 +111,7 @@ class DraftEngine {
   using Report = DraftReport;
   using Snapshot = DraftSnapshot;
 
-  // `options` must be valid. The backend is the engine's alone.
+  // `options` must be valid. Only the engine may use the backend.
   DraftEngine(const DraftEngineOptions& options,
               std::unique_ptr<Backend> backend, Clock clock = SystemClock());
   DraftEngine(const DraftEngine&) = delete;
@@ -122,20 +122,20 @@ class DraftEngine {
     return backend_->numerics_fingerprint();
   }
 
-  // Admits the session; passes read its prompt from now on. InvalidArgument by
-  // field, Unimplemented for another mode, ResourceExhausted over max_sessions
-  // or where KV pages are short.
+  // Admits the session; later passes prefill its prompt. InvalidArgument names
+  // the field; Unimplemented for another mode; ResourceExhausted over
+  // max_sessions or short of KV pages.
   absl::StatusOr<SessionId> Open(DraftOpen open);
 
-  // Learns from the round and queues its draft, which a RunPass reports; with
-  // max_nodes 0, or in a session that cannot draft, the next one does.
-  // NotFound: no such session; FailedPrecondition: a round is under way, or
-  // `round` does not follow the session's text; InvalidArgument by field. Its
-  // time counts from `arrived`, or from now if absent.
+  // Learns from the round and queues its draft, which a later RunPass reports:
+  // the next one if max_nodes is 0 or the session cannot draft.
+  // NotFound: no such session; FailedPrecondition: a round is in progress, or
+  // `round` does not follow the session's text; InvalidArgument names the
+  // field. The time budget counts from `arrived`, or from now if absent.
   absl::Status Submit(SessionId session, const DraftRound& round,
                       std::optional<absl::Time> arrived = std::nullopt);
 
-  // Frees the session in any state. NotFound.
+  // Frees the session in any state. NotFound: no such session.
   absl::Status Close(SessionId session) { return sessions_.Remove(session); }
 
   // True if RunPass would do something.
@@ -169,8 +169,8 @@ class DraftEngine {
   void Count(Session& session);
 
   void ReserveShares(std::vector<Share>& plan, DraftReport& report);
-  // One pass of `plan`, all of it laid out and reserved, if `settled` is OK;
-  // else its sessions fail.
+  // Runs one pass of `plan`, which is laid out and reserved, if `settled` is
+  // OK; else fails its sessions.
   void RunShares(absl::Span<const Share> plan, const absl::Status& settled,
                  DraftReport& report);
   absl::Status Forward(absl::Span<const Share> plan, PassResult& result);
@@ -185,7 +185,7 @@ class DraftEngine {
   const Clock clock_;
   int32_t row_budget_ = 0;  // of a pass
   int32_t text_chunk_ = 0;
-  bool text_waits_ = false;  // much of it, in some session
+  bool text_waits_ = false;  // some session has much text to read
   ModeLimits limits_;
   std::vector<SampledToken> by_row_;  // of the session that is being answered
   Sessions sessions_;

@@ -3,9 +3,9 @@
 //   Begin -> (LayOut -> a pass -> Take)* -> Finish      for every draft
 //   Observe                                             between two of them
 //
-// A mode lays rows below the last committed token and reads the draft model's
-// token after each. The chain it has drawn so far hangs there again in every
-// pass: only committed tokens have KV of their own.
+// A mode lays out rows below the last committed token and reads the draft
+// model's token after each. Every pass repeats the chain drafted so far: only
+// committed tokens keep KV.
 //
 // Every mode grows one chain of tokens; modes differ in the rows beside and
 // below it.
@@ -53,14 +53,14 @@ struct ModeLimits {
   int32_t vocab_limit = 0;  // ids at or above are never proposed
   int32_t max_rows = 0;     // rows of a pass below the last committed token
   int32_t max_phrases = 1 << 13;  // of one working pool
-  // The request's: nothing is drafted after these.
+  // The request's end tokens; nothing is drafted after one.
   std::vector<TokenId> end_tokens;
 };
 
 // Limits of one draft.
 struct DraftRoom {
   int32_t max_nodes = 0;  // of the tree
-  // Rows may lie this deep below the last committed token: the model's limit.
+  // Maximum row depth below the last committed token: the model's limit.
   int64_t max_depth = 0;
 };
 
@@ -71,16 +71,16 @@ struct Observation {
   // True if the draft built on the text that `committed` follows; else its
   // chain says nothing about these tokens.
   bool follows_draft = false;
-  // The one round that lies between; nullptr where there were more, or none
-  // verified a tree.
+  // The tree of the one round in between; nullptr if there were several
+  // rounds, or the round verified no tree.
   const VerifiedTree* verified = nullptr;
 };
 
 // Sums since the session was opened.
 struct ModeTotals {
-  int64_t phrases_made = 0;   // that the working pool did not hold
+  int64_t phrases_made = 0;   // new to the working pool
   int64_t phrases_tried = 0;  // checked against the draft model
-  int64_t phrase_tokens = 0;  // of those, taken into chains
+  int64_t phrase_tokens = 0;  // of those, appended to chains
   int64_t inspired = 0;       // phrases by candidate inspiration
   int64_t refined = 0;        // by candidate refinement
 };
@@ -95,28 +95,28 @@ class DraftMode {
   // True if the mode needs the logprob of every token.
   virtual bool wants_logprobs() const { return false; }
 
-  // Learns from a round. Before Begin.
+  // Learns from a round; call before Begin.
   virtual void Observe(const Observation& observation) = 0;
 
-  // A new draft after `text` (not empty).
+  // Begins a new draft after `text` (not empty).
   virtual void Begin(absl::Span<const TokenId> text, const DraftRoom& room);
   // Continues the same draft with other limits.
   void Resume(const DraftRoom& room) { room_ = room; }
 
-  // No pass could add to the draft.
+  // True if no further pass could add to the draft.
   virtual bool done() const;
-  // Adds this pass's rows and says which of them it reads; `root` is the row of
-  // the last committed token, kRootParent where its KV is committed: the chain
-  // is not empty then.
+  // Adds this pass's rows and marks those whose token it reads. `root` is the
+  // row of the last committed token, or kRootParent if its KV is committed:
+  // the chain is then not empty.
   virtual void LayOut(int32_t root, PassRows& rows) = 0;
-  // The draft model's tokens after the rows of the pass, by row; no token (-1)
-  // after those that LayOut did not ask for.
+  // Receives the draft model's tokens, by row; -1 for rows whose token LayOut
+  // did not request.
   virtual void Take(absl::Span<const SampledToken> outputs) = 0;
-  // The tree drafted so far, at most max_nodes of it.
+  // Writes the tree drafted so far, at most max_nodes nodes.
   virtual void Finish(DraftTree& tree) = 0;
 
-  // The draft's chain, and the row that each of its tokens had in the last
-  // pass, as far as they had one.
+  // The draft's chain, and the rows of its tokens in the last pass, for those
+  // that had one.
   absl::Span<const TokenId> chain() const { return chain_; }
   absl::Span<const int32_t> chain_rows() const { return chain_rows_; }
 
@@ -126,11 +126,11 @@ class DraftMode {
   virtual ModeTotals totals() const { return {}; }
 
  protected:
-  // Adds the chain's rows below `root` and asks for the token after it; the row
-  // of the chain's last token.
+  // Adds the chain's rows below `root` and requests the token after it.
+  // Returns the row of the chain's last token.
   int32_t LayOutChain(int32_t root, PassRows& rows);
-  // Appends a token, unless it may not be proposed; that, or an end token, ends
-  // the chain. False: not appended.
+  // Appends a token that may be proposed; any other token, and an end token,
+  // ends the chain. False if not appended.
   bool Extend(TokenId token);
 
   const ModeLimits limits_;
@@ -143,9 +143,9 @@ class DraftMode {
   const int gamma_;
 };
 
-// `draft_model` or `ouroboros`; `warm_start` phrases oldest first.
-// InvalidArgument, by parameter, where a pass needs more rows than `limits`
-// has; Unimplemented for another mode.
+// Creates `draft_model` or `ouroboros`; `warm_start` phrases are oldest first.
+// InvalidArgument names the parameter if a pass needs more rows than `limits`
+// allows; Unimplemented for another mode.
 absl::StatusOr<std::unique_ptr<DraftMode>> MakeDraftMode(
     const Mode& mode, const ModeLimits& limits,
     absl::Span<const Phrase> warm_start);

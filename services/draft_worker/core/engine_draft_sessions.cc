@@ -9,7 +9,7 @@
 
 namespace foretoken::draft_worker {
 
-// The rounds of one session, of which the engine takes one at a time.
+// Queue of one session's rounds; the engine takes one at a time.
 class EngineDraftSessions::Rounds final : public EngineDraftListener {
  public:
   explicit Rounds(std::shared_ptr<DraftListener> listener)
@@ -19,7 +19,7 @@ class EngineDraftSessions::Rounds final : public EngineDraftListener {
     absl::MutexLock lock(&mu_);
     session_ = std::move(session);
   }
-  // Closes the session, whatever it waits for.
+  // Closes the session in any state.
   void Close() {
     absl::MutexLock lock(&mu_);
     waiting_.clear();
@@ -36,7 +36,7 @@ class EngineDraftSessions::Rounds final : public EngineDraftListener {
     }
   }
 
-  // From the engine thread.
+  // Called on the engine thread.
   void OnOpened(const std::string&) override {}
   void OnAnswer(DraftAnswer answer) override {
     {

@@ -1,9 +1,9 @@
 // EngineDraftSessions: the draft worker as its callers see it, in one process
 // and behind gRPC: sessions on a DraftEngine with a thread of its own.
 //
-// Rounds of many sessions share passes. Opening only admits: the prompt is read
-// in passes of its own while the caller goes on. Thread-safe; sessions must be
-// gone before it.
+// Rounds of many sessions share passes. Opening only admits: the prompt is
+// prefilled in separate passes while the caller goes on. Thread-safe; sessions
+// must be destroyed first.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_ENGINE_DRAFT_SESSIONS_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_ENGINE_DRAFT_SESSIONS_H_
 
@@ -27,8 +27,8 @@ class EngineDraftSessions final : public DraftSessions {
       : loop_(options, std::move(engine), std::move(observer),
               std::move(clock)) {}
 
-  // ResourceExhausted when the queue is full; what DraftEngine::Open refuses
-  // comes to OnFailed.
+  // ResourceExhausted if the queue is full; errors of DraftEngine::Open are
+  // reported to OnFailed.
   absl::StatusOr<std::unique_ptr<DraftSession>> Open(
       DraftOpen open, std::shared_ptr<DraftListener> listener) override;
 

@@ -55,8 +55,8 @@ void JacobiWindow::Take(TokenId last, absl::Span<const SampledToken> outputs,
       for (const auto& level : levels_) phrases.push_back(level[j]);
       phrases.push_back(answers[j]);
     }
-    // Level l becomes level l-1 as it stands: its cells guess one token less
-    // far, because the last token has moved on by one.
+    // Level l becomes level l-1 unchanged: the last token has advanced by one,
+    // so its cells guess one token less far ahead.
     levels_.erase(levels_.begin());
   } else {
     for (auto& level : levels_) level.erase(level.begin());

@@ -80,10 +80,10 @@ class OuroborosMode final : public DraftMode {
   // The draft.
   TokenId text_last_ = 0;         // the last committed token
   std::vector<Phrase> suffixes_;  // as drafted, each with its key
-  int passes_ = 0;                // that it took
-  size_t context_end_ = 0;        // text before has joined the pool
+  int passes_ = 0;                // passes it took
+  size_t context_end_ = 0;        // text before this is in the pool
 
-  // Of the last LayOut.
+  // State of the last LayOut.
   TokenId last_ = 0;      // the draft's last token
   int32_t last_row_ = 0;  // and its row
   bool has_window_ = false;

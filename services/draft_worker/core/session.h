@@ -31,11 +31,11 @@ struct Session {
   bool muted = false;
   std::vector<TokenId> text;
   std::unique_ptr<DraftMode> mode;
-  ModeTotals counted;  // of the mode, as far as the engine's totals have them
+  ModeTotals counted;  // mode totals already added to the engine's
   std::optional<PendingDraft> draft;
   int64_t draft_base = -1;  // length that the mode's draft builds on
-  // Expected time of its next pass, that of its last one: without and with much
-  // text of other sessions in it.
+  // Expected time of the next pass, from the last one: [0] without and [1]
+  // with much text of other sessions.
   std::array<absl::Duration, 2> pass_time;
 
   KvSession kv;  // closed in a muted session
@@ -49,8 +49,8 @@ struct Session {
   int64_t text_left() const {
     return static_cast<int64_t>(text.size()) - kv.length();
   }
-  // Text to read with no draft to show for it. The last token is left to the
-  // draft, whose first row it is.
+  // True if the session has text to prefill. The last token is left for the
+  // draft, as its first row.
   bool wants_prefill() const {
     return !muted && !held_rows.has_value() && text_left() > 1;
   }
@@ -58,8 +58,8 @@ struct Session {
   bool reads(int32_t text_chunk) const {
     return draft.has_value() ? text_left() > text_chunk : wants_prefill();
   }
-  // Fewer rows, as an empty draft or two leave, add no noticeable time to a
-  // pass of drafts.
+  // Fewer rows, such as one or two empty drafts leave, add no noticeable time
+  // to a pass of drafts.
   bool reads_much(int32_t text_chunk) const {
     constexpr int64_t kFewRows = 16;
     return reads(text_chunk) && text_left() > kFewRows;
@@ -70,7 +70,7 @@ struct Session {
   void LayOut(bool drafts, int32_t count);
 
   // Commits the first `text_count` rows of its last pass and `drafted` of its
-  // draft's rows, whose tokens the text has by now.
+  // draft's rows, whose tokens are in the text by now.
   absl::Status Commit(int32_t text_count, int32_t drafted);
 };
 

@@ -21,7 +21,7 @@ class GenerationMetrics final : public GenerationObserver {
   void OnPrefill(const GenerationSummary& summary) override;
   void OnRound(const RoundReport& round) override;
   void OnFailovers(int64_t count) override;
-  // `latency` counts for served requests alone.
+  // `latency` is recorded only for served requests.
   void OnEnd(absl::StatusCode code, absl::Duration latency) override;
 
  private:
@@ -50,7 +50,7 @@ class GenerationMetrics final : public GenerationObserver {
     prometheus::Counter* drafted;
     prometheus::Counter* accepted;
     prometheus::Histogram* latency;
-    // By outcome; null for those that are no failure.
+    // Indexed by outcome; null for outcomes that are not failures.
     std::array<prometheus::Counter*, kOutcomeNames.size()> degraded;
   };
   std::array<OfDrafter, kAskedDrafters> drafters_;

@@ -12,16 +12,16 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// The verifier, not the request, is what failed.
+// True if the verifier failed, not the request.
 bool IsLost(const absl::Status& status) {
-  // A cancel that was not ours is a server that shut down; Internal and Unknown
-  // are what a connection that dies inside a message gives.
+  // Cancelled without a cancel of ours means that the server shut down;
+  // Internal and Unknown come from a connection that dies inside a message.
   return absl::IsUnavailable(status) || absl::IsCancelled(status) ||
          absl::IsInternal(status) || absl::IsUnknown(status);
 }
 
-// A verifier ends a session at its deadline, between two passes: a caller waits
-// for no pass that hangs.
+// A verifier ends a session at its deadline, but only between two passes. Wait
+// this much longer, and no more in case a pass hangs.
 constexpr absl::Duration kGrace = absl::Seconds(1);
 
 }  // namespace
@@ -92,10 +92,10 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
                                               : options_.failover_timeout));
   absl::Duration backoff = options_.first_backoff;
   std::set<int> unequal;  // verifiers with another fingerprint
-  absl::Status aborted;   // what they said
+  absl::Status aborted;   // the last of their refusals
   while (true) {
     std::set<int> asked = unequal;
-    absl::Status full;  // somebody would, later
+    absl::Status full;  // the last ResourceExhausted
     absl::Status last = absl::UnavailableError("there is no verifier");
     while (std::optional<VerifierPool::Lease> lease = pool_.Acquire(asked)) {
       const int index = lease->index();
@@ -103,7 +103,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       absl::StatusOr<PrefillResult> result = OpenOn(*std::move(lease), text);
       if (result.ok()) return result;
       last = result.status();
-      // A cancel of ours tells nothing of the verifier.
+      // A cancel of ours says nothing about the verifier.
       const absl::Status ours = BackOff(absl::ZeroDuration());
       if (ours.ok() && IsLost(last)) lease_->ReportDown();
       Close();
@@ -121,8 +121,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
         return last;
       }
     }
-    // Everyone was asked. A new request that found all full is the client's to
-    // repeat; one that has output already waits for room.
+    // All verifiers were asked. If all are full, the client of a new request
+    // has to retry; a request with output waits for room.
     if (static_cast<int>(unequal.size()) == pool_.size()) {
       return fresh ? last : aborted;
     }

@@ -1,11 +1,11 @@
-// RemoteVerifier: the orchestrator's Verifier over the sessions of a pool,
-// which outlives the verifier it runs on.
+// RemoteVerifier: the orchestrator's Verifier on a pool of verifiers. It
+// survives the loss of the verifier that it runs on.
 //
 // A session whose verifier is lost (killed, drained, unreachable) is replayed,
 // prompt and output, on a verifier with the same numerics fingerprint, where it
-// goes on with exactly the tokens that it would have had. Where only verifiers
-// with another fingerprint are left it ends with ABORTED, before its first
-// token with UNAVAILABLE. Attempts back off up to a bound and stop at the
+// continues with exactly the tokens that it would have had. If only verifiers
+// with another fingerprint are left, it ends with ABORTED, or with UNAVAILABLE
+// before its first token. Attempts back off up to a bound and stop at the
 // request's deadline, and at failover_timeout without progress.
 //
 // Owned by one thread; Cancel may come from any.
@@ -53,22 +53,22 @@ class RemoteVerifier final : public Verifier {
   // One attempt on one verifier, prefill included.
   absl::StatusOr<PrefillResult> OpenOn(VerifierPool::Lease lease,
                                        absl::Span<const TokenId> text);
-  // Attempts until one succeeds, or none may any more.
+  // Tries verifiers until one succeeds, an error is final, or time runs out.
   absl::StatusOr<PrefillResult> OpenAnywhere(absl::Span<const TokenId> text);
   absl::StatusOr<RoundResult> RoundOnce(const RoundRequest& request);
-  // Sleeps; Cancelled if that came first.
+  // Sleeps; returns Cancelled if cancelled first.
   absl::Status BackOff(absl::Duration delay);
-  // A mailbox that Cancel reaches; Cancelled if that came first.
+  // Makes a mailbox that Cancel can fail; Cancelled if already cancelled.
   absl::Status NewMailbox();
 
   const RemoteVerifierOptions options_;
   VerifierPool& pool_;
-  // With the fingerprint of the first verifier; without tokens.
+  // Holds the fingerprint of the first verifier, but no tokens.
   SessionRequest session_;
   bool opened_ = false;  // on some verifier: it may have output
   std::optional<VerifierPool::Lease> lease_;
   std::shared_ptr<VerifyMailbox> mailbox_;
-  std::unique_ptr<VerifySession> verify_;  // goes before the lease
+  std::unique_ptr<VerifySession> verify_;  // destroyed before the lease
   int64_t failovers_ = 0;
 
   absl::Mutex mu_;

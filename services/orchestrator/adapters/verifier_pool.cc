@@ -114,7 +114,7 @@ void VerifierPool::Record(Member& member,
 }
 
 void VerifierPool::Elect() {
-  // How many of those that are up run the model of `candidate`.
+  // Number of verifiers that are up and run the model of `candidate`.
   const auto votes =
       [this](const VerifierInfo& candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
         return std::count_if(
@@ -153,7 +153,7 @@ void VerifierPool::Elect() {
   }
 }
 
-// What a request may ask of whichever verifier it gets.
+// Computes the limits that hold on every verifier a request may get.
 void VerifierPool::MergeInfo() {
   bool first = true;
   for (const Member& member : members_) {

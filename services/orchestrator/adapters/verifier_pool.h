@@ -1,15 +1,15 @@
 // VerifierPool: the verifiers that this orchestrator may use, which of them are
-// up, and which is to be asked first.
+// up, and which to use first.
 //
-// A prober asks every verifier for its info about once a second: that gives
-// their health, their load from elsewhere, and what model they run. One model,
-// to the bits of its weights and the instructions that compute it (the numerics
-// fingerprint), is active: what most verifiers run that are up at the first
-// answer. Others are held in reserve, aloud. There is a new election only when
-// no verifier of the active model has been up for several probes in a row,
-// never because another model has come to have more of them: an upgrade that
-// replaces verifiers one by one moves on when the last old one is gone.
-// Thread-safe.
+// A prober asks every verifier for its info about once a second: its health,
+// its load from elsewhere, and its model. One model, identified down to the
+// bits of its weights and the instructions that compute it (the numerics
+// fingerprint), is active: the one that most verifiers run among those that are
+// up at the first answer. Others are held in reserve, and logged as errors. A
+// new election is held only when no verifier of the active model has been up
+// for several probes in a row, never because another model has gained more
+// verifiers: an upgrade that replaces verifiers one by one switches when the
+// last old one is gone. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 
@@ -31,14 +31,14 @@ namespace foretoken::orchestrator {
 
 struct VerifierEndpoint {
   std::string name;  // for logs
-  // Shared with its owner, where that is not the pool alone.
+  // Shared with its owner if that is not the pool.
   std::shared_ptr<VerifierPeer> verifier;
 };
 
 struct VerifierPoolOptions {
   absl::Duration probe_interval = absl::Seconds(1);
   absl::Duration probe_timeout = absl::Seconds(2);
-  // Probes in a row without a verifier of the active model, before another
+  // Consecutive probes without a verifier of the active model, before another
   // model is elected.
   int probes_before_election = 3;
 };
@@ -56,8 +56,8 @@ class VerifierPool {
   // under way when WatchHealth returns.
   void WatchHealth(std::function<void()> changed);
 
-  // The active model, as of the last probe: the least limits of its verifiers,
-  // and what passes cost on the first that is up. Unavailable until one has
+  // The active model, as of the last probe: the lowest limits of its verifiers,
+  // and the pass costs of the first that is up. Unavailable until one has
   // answered.
   absl::StatusOr<VerifierInfo> Info() const;
 
@@ -70,8 +70,8 @@ class VerifierPool {
     VerifySessions& sessions() const { return pool_->peer(index_); }
     const std::string& name() const;
     int index() const { return index_; }
-    // The call failed as if the verifier was gone: it is asked last until it
-    // has answered a probe.
+    // Reports a call that failed as if the verifier were gone: it is chosen
+    // last until it answers a probe.
     void ReportDown();
 
    private:
@@ -81,9 +81,9 @@ class VerifierPool {
     int index_;
   };
 
-  // The least loaded verifier of the active model that is up, else one that may
-  // run it by now, out of those not in `excluded`; nothing when all are
-  // excluded. Which model it runs when it is asked, only its answer tells: a
+  // Leases the least loaded verifier of the active model that is up, else one
+  // that may run it by now, without those in `excluded`; nullopt if all are
+  // excluded. The verifier may have changed its model since the probe: a
   // session names the fingerprint that it needs.
   std::optional<Lease> Acquire(const std::set<int>& excluded);
 

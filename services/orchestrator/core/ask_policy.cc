@@ -13,10 +13,10 @@ namespace {
 
 // A service that owes this many answers is not asked for more.
 constexpr int kMaxUnanswered = 4;
-// A service that says nothing for so long has lost the session: a hung process
-// or host ends sooner, by the connection's keepalive.
+// A service that sends nothing for this long has lost the session; keepalive
+// detects a hung process or host sooner.
 constexpr absl::Duration kMaxDebtTime = absl::Minutes(1);
-// From then on it is asked in every 32nd round.
+// After this many late answers in a row, only every 32nd round asks.
 constexpr int kMaxLateInARow = 5;
 
 double RandomShare() {
@@ -85,8 +85,8 @@ bool AskPolicy::Begin() {
   }
   epoch_ = *epoch;
   if (std::exchange(left_alone_, false)) late_in_a_row_ = skip_ = 0;
-  // A session is kept even through an open breaker: another one would begin
-  // again with a prompt that this one may be almost through with.
+  // A session is kept even through an open breaker: a new one would prefill
+  // again a prompt that this one may have almost finished.
   if (session_ == nullptr) Open();
   return session_ != nullptr;
 }
@@ -124,7 +124,7 @@ DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
     DraftAnswer& answer = (*letter)->answer;
     const bool fresh = answer.length == asked_length_;
     if (--unanswered_ == 0 && !fresh) {
-      return Lost(absl::DataLossError("an answer to no question"));
+      return Lost(absl::DataLossError("an answer without a request"));
     }
     Heard(answer);
     if (!fresh) continue;
@@ -136,7 +136,7 @@ DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
   }
 }
 
-// Takes answers that nobody waits for, and the end of a session.
+// Receives late answers, and the end of a session, without waiting.
 void AskPolicy::TakeUnwaited() {
   while (session_ != nullptr) {
     auto letter = mailbox_->Collect(absl::InfinitePast());
@@ -150,7 +150,7 @@ void AskPolicy::TakeUnwaited() {
   }
 }
 
-// An answer came, in time or not.
+// Handles an answer, in time or late.
 void AskPolicy::Heard(DraftAnswer& answer) {
   heard_ = true;
   owes_since_ = Now();
@@ -158,7 +158,8 @@ void AskPolicy::Heard(DraftAnswer& answer) {
   KeepPhrases(std::move(answer.phrases), phrases_);
 }
 
-// A session that is owed too much for too long is given up.
+// True while kMaxUnanswered answers are outstanding. Gives up the session after
+// kMaxDebtTime without any.
 bool AskPolicy::OwesAllItMay() {
   if (unanswered_ < kMaxUnanswered) return false;
   if (Now() - owes_since_ < kMaxDebtTime) return true;
@@ -173,20 +174,20 @@ void AskPolicy::Drop() {
   heard_ = false;
 }
 
-// The session is gone, for `status`; the next ask opens another.
+// Handles the loss of the session with `status`; the next ask opens another.
 DraftOutcome AskPolicy::Lost(const absl::Status& status) {
-  // Nothing was asked, and the service does not wait for ever.
+  // With nothing asked, the service has merely closed an idle session.
   const bool expired = absl::IsDeadlineExceeded(status) && unanswered_ == 0;
-  // The request's own fault, such as another tokenizer's tokens: the service is
-  // well, and will say so again. A session that was well once may be opened
-  // again.
+  // Faults of the request, such as another tokenizer's tokens: the service is
+  // healthy and would refuse again. A session that has answered before may be
+  // reopened.
   const bool unfit = absl::IsInvalidArgument(status) ||
                      absl::IsUnimplemented(status) ||
                      absl::IsNotFound(status) ||
                      (absl::IsFailedPrecondition(status) && !heard_);
   Drop();
   if (expired) return DraftOutcome::kNotAsked;
-  // Once a request: the metrics count them all.
+  // Logged once per request: the metrics count every failure.
   if (!std::exchange(logged_, true)) {
     FORETOKEN_LOG(kInfo, peer_.name(), ": no draft: ", status.ToString());
   }

@@ -1,14 +1,14 @@
-// AskPolicy: how often one request asks one drafting service, and what came of
-// it.
+// AskPolicy: how often one request asks one drafting service, and with what
+// outcome.
 //
 //   OpenAhead? -> (Begin -> Ask -> Collect? | Pass)* -> destruction
 //
-// A round waits for its answer until a deadline and no longer. After answers
-// that came too late, 0, 1, 3, 7, ... up to 31 rounds go on without an ask. A
-// session that owes four answers is not asked for more until one comes, and is
-// given up after a minute without any. A session that broke is opened again by
-// the next ask, as often as the service's breaker allows it; a request that the
-// service will never take is not asked again.
+// A round waits for its answer until a deadline and no longer. After
+// consecutive late answers, the next 0, 1, 3, 7, ... up to 31 rounds do not
+// ask. A session that owes four answers is not asked again until one arrives,
+// and is given up after a minute without any. A broken session is reopened by
+// the next ask that the service's breaker allows; a service that refuses the
+// request for good is not asked again.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ASK_POLICY_H_
@@ -30,7 +30,8 @@ namespace foretoken::orchestrator {
 
 class AskPolicy {
  public:
-  // `text` gives what opens a session now. `peer` must outlive the object.
+  // `text` returns the message that opens a session now. `peer` must outlive
+  // the object.
   AskPolicy(DraftPeer& peer, std::function<DraftOpen()> text)
       : peer_(peer), text_(std::move(text)) {}
 
@@ -39,14 +40,14 @@ class AskPolicy {
   // Opens a session before the first ask, unless the breaker is open.
   void OpenAhead();
 
-  // Takes in what came since, and sees that there is a session to ask. False
-  // where the service is not to be asked in this round; Collect says why.
+  // Receives late answers and makes sure that a session is open. False if the
+  // service is not to be asked in this round; Collect returns the reason.
   bool Begin();
   // Only after Begin was true.
   void Ask(DraftRound round);
-  // A round that needs no draft, in place of Begin.
+  // Replaces Begin in a round that needs no draft.
   void Pass();
-  // Sends a round whose answer nobody waits for. Only while open().
+  // Sends a round without waiting for its answer. Only while open().
   void Tell(DraftRound round);
 
   // Replaces `draft` by the answer to the last Ask, waiting for it until
@@ -67,20 +68,20 @@ class AskPolicy {
   std::shared_ptr<DraftMailbox> mailbox_;
   std::unique_ptr<DraftSession> session_;
   int unanswered_ = 0;
-  // The first of what is unanswered, or the last answer.
+  // Time of the first unanswered ask, or of the last answer if later.
   absl::Time owes_since_;
-  bool heard_ = false;  // anything of this session
+  bool heard_ = false;  // this session has answered
 
   bool pending_ = false;  // an ask that Collect has not seen answered
   int64_t asked_length_ = -1;
   absl::Time asked_at_;
-  DraftOutcome outcome_ = DraftOutcome::kNotAsked;  // where none is pending
-  std::vector<Phrase> phrases_;  // of answers that nobody waited for
+  DraftOutcome outcome_ = DraftOutcome::kNotAsked;  // if none is pending
+  std::vector<Phrase> phrases_;                     // of late answers
 
   int late_in_a_row_ = 0;
-  int skip_ = 0;             // rounds to go on without an ask
-  bool left_alone_ = false;  // by the breaker
-  int64_t epoch_ = 0;        // of the breaker, when it last allowed an ask
+  int skip_ = 0;             // rounds to skip
+  bool left_alone_ = false;  // the breaker refused the last ask
+  int64_t epoch_ = 0;        // the breaker's era at the last allowed ask
   bool given_up_ = false;
   bool logged_ = false;
 };

@@ -53,7 +53,7 @@ std::optional<int64_t> CircuitBreaker::AllowAhead() const {
 }
 
 void CircuitBreaker::Count(bool failed) {
-  // Halved now and then, so that the share follows what is recent.
+  // Halve the counts, so that the share follows recent outcomes.
   if (outcomes_ >= 2 * options_.window) {
     outcomes_ /= 2;
     failures_ /= 2;
@@ -70,7 +70,7 @@ void CircuitBreaker::Success() {
     Forget();
     Become(State::kClosed);
   }
-  // While open: the answer to an ask from before.
+  // An answer while open belongs to an earlier ask: not counted.
   if (state_ == State::kClosed) Count(false);
 }
 
@@ -81,7 +81,7 @@ void CircuitBreaker::Failure(int64_t era) {
 
 void CircuitBreaker::Late() {
   absl::MutexLock lock(&mu_);
-  if (state_ != State::kClosed) return;  // the probe's own end is awaited
+  if (state_ != State::kClosed) return;  // the probe's outcome decides
   const absl::Time now = clock_();
   if (now - last_late_ > options_.silence) {
     silent_since_ = absl::InfiniteFuture();

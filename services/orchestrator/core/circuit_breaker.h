@@ -1,27 +1,26 @@
-// CircuitBreaker: leaves a service alone that keeps failing, and finds out when
-// it is back.
+// CircuitBreaker: stops requests to a service that keeps failing, and probes
+// for its recovery.
 //
 //   closed --(failures in a row, or too large a share of them)--> open
 //   open --(back-off over)--> half-open: one probe at a time
 //   half-open --(an answer)--> closed;  --(probe failed)--> open, longer
 //
-// What counts: any answer is a success, in time or not; a stream that broke, a
-// refusal or nonsense is a failure. An answer that is merely late is neither.
-// Rounds wait for a few passes of the target at most, and a service that
-// prefills a long prompt or serves many sessions is slower than that and still
-// well: whoever waited in vain asks it less often, the others go on. What tells
-// a hung service from a slow one is that it answers nobody: once asks have come
-// due for `silence` and nothing was heard by any request, every further late
-// one is a failure. A pause without asks is no silence.
+// Outcomes: any answer is a success, in time or not; a broken stream, a refusal
+// or an invalid answer is a failure. A missed deadline alone is neither. Rounds
+// wait for a few passes of the target at most, and a service that prefills a
+// long prompt or serves many sessions may be slower and still healthy: a
+// request whose answers are late asks less often, the others continue. Unlike a
+// slow service, a hung one answers no request: once answers have been overdue
+// for `silence` and none has arrived for any request, every further overdue one
+// is a failure. A pause without asks does not count as silence.
 //
-// A failure counts where its stream was found worth trying: what breaks of
-// streams from before the breaker last opened, or of probes that were given up,
-// says nothing of the service as it is now. So every leave to ask comes with
-// the breaker's era, which the failure hands back.
+// Allow returns the breaker's era, and Failure takes it back. Failures of calls
+// admitted in an earlier era (before the breaker last opened, or by a probe
+// that was given up) are ignored: they say nothing about the service now.
 //
-// Back-offs double up to a bound and are spread by a random share, so that the
-// replicas of an orchestrator do not probe together. One object for all
-// requests that use the service. Thread-safe.
+// Back-offs double up to a maximum and are randomized, so that the replicas of
+// an orchestrator do not probe together. One object serves all requests that
+// use the service. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_CIRCUIT_BREAKER_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_CIRCUIT_BREAKER_H_
 
@@ -39,14 +38,14 @@ namespace foretoken::orchestrator {
 
 struct CircuitBreakerOptions {
   int failures_in_a_row = 5;
-  // Of the last outcomes, `window` to twice as many.
+  // Failure share of the last `window` to 2 * `window` outcomes that opens it.
   double failure_share = 0.5;
   int window = 40;
-  // Longer than any round waits.
+  // Must be longer than any round waits.
   absl::Duration silence = absl::Seconds(2);
   absl::Duration first_backoff = absl::Milliseconds(500);
   absl::Duration max_backoff = absl::Seconds(30);
-  double jitter = 0.2;  // a back-off is between 1 - jitter and 1 times itself
+  double jitter = 0.2;  // back-offs are scaled by 1 - jitter to 1
 };
 
 class CircuitBreaker {
@@ -54,8 +53,8 @@ class CircuitBreaker {
   enum class State { kClosed = 0, kHalfOpen = 1, kOpen = 2 };
   using Listener = std::function<void(State)>;
 
-  // `random` gives numbers in [0, 1). `listener` is told of every new state,
-  // under the breaker's lock.
+  // `random` returns numbers in [0, 1). `listener` is called with every new
+  // state, under the breaker's lock.
   CircuitBreaker(const CircuitBreakerOptions& options, Clock clock,
                  std::function<double()> random, Listener listener = nullptr)
       : options_(options),
@@ -63,15 +62,15 @@ class CircuitBreaker {
         random_(std::move(random)),
         listener_(std::move(listener)) {}
 
-  // The era, if the service may be asked now. A probe of which nothing is heard
-  // has failed when its back-off is over, and the next one follows.
+  // Returns the era if the service may be asked now. A probe without an answer
+  // has failed when its back-off ends, and the next one follows.
   std::optional<int64_t> Allow() ABSL_LOCKS_EXCLUDED(mu_);
-  // The same of a breaker that is closed, but never a probe.
+  // As Allow, but only while closed: never starts a probe.
   std::optional<int64_t> AllowAhead() const ABSL_LOCKS_EXCLUDED(mu_);
   void Success() ABSL_LOCKS_EXCLUDED(mu_);
-  // Of an ask that was allowed in `era`.
+  // Reports the failure of an ask that was allowed in `era`.
   void Failure(int64_t era) ABSL_LOCKS_EXCLUDED(mu_);
-  // An answer is due and not there.
+  // Reports an overdue answer.
   void Late() ABSL_LOCKS_EXCLUDED(mu_);
 
   State state() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -90,12 +89,12 @@ class CircuitBreaker {
 
   mutable absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kClosed;
-  int64_t era_ ABSL_GUARDED_BY(mu_) = 0;  // times it opened, probes given up
+  int64_t era_ ABSL_GUARDED_BY(mu_) = 0;  // times opened + probes given up
   int in_a_row_ ABSL_GUARDED_BY(mu_) = 0;
-  // Recent ones; halved at twice the window.
+  // Counts of recent outcomes; halved at twice the window.
   int outcomes_ ABSL_GUARDED_BY(mu_) = 0;
   int failures_ ABSL_GUARDED_BY(mu_) = 0;
-  // The first and the latest late ask since something was heard.
+  // The first and the latest overdue answer since the last success.
   absl::Time silent_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   absl::Time last_late_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Duration backoff_ ABSL_GUARDED_BY(mu_);

@@ -10,7 +10,7 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// What ends the output, each token once.
+// The tokens that end the output, without duplicates.
 std::vector<TokenId> StopTokens(const GenerationRequest& request,
                                 const TargetInfo& target) {
   std::vector<TokenId> tokens = request.stop_token_ids;

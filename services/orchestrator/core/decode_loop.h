@@ -6,9 +6,9 @@
 //
 //   OpenRequest -> OnPrefill -> (NextRound -> OnRound)* until done()
 //
-// Drafters are opened with the loop, before prefill, and told and asked the
-// moment that a prefill or a round is in; NextRound waits for them
-// (round_drafting.h).
+// Drafters are opened with the loop, before prefill, and get the committed
+// tokens and the next request as soon as a prefill or a round completes;
+// NextRound waits for their drafts (round_drafting.h).
 //
 // OpenRequest may be asked for again at any time: it then replays prompt and
 // output, for a session that was lost.
@@ -58,7 +58,7 @@ struct RoundReport {
   int32_t draft_nodes = 0;
   int32_t probe_rows = 0;
   int64_t accepted = 0;
-  int64_t shown = 0;  // tokens that became certain
+  int64_t shown = 0;  // tokens released to the client
   // By drafter, as in by_drafter.
   std::vector<SourceReport> sources;
   std::vector<int32_t> path_drafters;  // of the accepted nodes, root-first
@@ -77,7 +77,7 @@ class DecodeLoop {
       const Tokenizer* tokenizer, DraftSources sources,
       DraftingOptions options);
 
-  // Without the text.
+  // The session request, without the text.
   SessionRequest OpenRequest() const;
   // Prompt and everything committed; valid until the next OnPrefill or OnRound.
   absl::Span<const TokenId> text() const { return text_; }
@@ -88,9 +88,9 @@ class DecodeLoop {
 
   bool done() const { return summary_.finish != FinishReason::kNone; }
   const GenerationSummary& summary() const { return summary_; }
-  // The summary with the prompt; ends the use of the loop.
+  // Returns the summary with the prompt; the loop cannot be used afterwards.
   GenerationSummary TakeSummary();
-  // Of the last OnRound.
+  // Report of the last OnRound.
   const RoundReport& last_round() const { return report_; }
 
  private:
@@ -104,19 +104,20 @@ class DecodeLoop {
              DraftSources sources, DraftingOptions options);
   absl::Status CheckResult(const RoundResult& result) const;
   absl::Status CheckCommitted(const std::vector<SampledToken>& tokens) const;
-  // Counts the round and who drafted it.
+  // Counts the round and its tokens by drafter.
   void Count(const RoundResult& result, int64_t taken,
              const std::vector<int32_t>& owners);
-  // Tells the drafters of the last `taken` tokens and asks for what follows.
+  // Sends the last `taken` tokens to the drafters and asks for the next drafts.
   void AskDrafters(int64_t taken, const RoundResult* round);
-  // Takes over committed tokens up to the one that ends the output; how many.
+  // Appends committed tokens up to the one that ends the output; returns their
+  // number.
   int64_t TakeTokens(const std::vector<SampledToken>& tokens,
                      const std::vector<DrafterId>& drafters,
                      FinishReason finish, GenerationDelta& delta);
   void End(FinishReason finish);
   void Show(GenerationDelta& delta);
 
-  GenerationRequest request_;  // its prompt: text_ has it
+  GenerationRequest request_;  // its prompt is in text_
   const TargetInfo target_;
   const Clock clock_;
   std::vector<TokenId> text_;  // committed, prompt first
@@ -133,7 +134,7 @@ class DecodeLoop {
 };
 
 // Drives `loop` over `verifier` to its end. `on_step` is called after prefill
-// and every round, with what became certain; an error of its own ends it.
+// and every round, with the new output; an error it returns ends the request.
 absl::Status Generate(
     DecodeLoop& loop, Verifier& verifier,
     absl::FunctionRef<absl::Status(const GenerationDelta&)> on_step);

@@ -9,9 +9,9 @@ namespace {
 constexpr float kClaimWeight = 8.0f;
 // Old observations fade: at this many, both counts are halved.
 constexpr float kMaxSeen = 512.0f;
-// Of a node that claims nothing.
+// Acceptance probability of a node that claims nothing.
 constexpr float kUnknownChance = 0.25f;
-// Upper bounds of the claims that are told apart; 0 is "claims nothing".
+// Upper bounds of the claim classes; 0 is "claims nothing".
 constexpr float kClaimBounds[] = {0.0f, 0.05f, 0.1f,  0.2f, 0.35f,
                                   0.5f, 0.7f,  0.85f, 0.95f};
 // Deepest depth of each class but the last.
@@ -27,7 +27,7 @@ int ClassOf(const T (&bounds)[kSize], T value) {
                           bounds);
 }
 
-// Of a node given its parent, 0 where it claims nothing.
+// Claimed probability of a node given its parent; 0 if it claims nothing.
 float ClaimOf(const DraftTree& tree, int32_t node) {
   const int32_t parent = tree.parents[node];
   const float above = parent == kRootParent ? 1.0f : tree.probs[parent];
@@ -121,7 +121,7 @@ bool DraftEstimates::IsWorthItsTime(DrafterId id, absl::Duration round_time,
   absl::MutexLock lock(&mu_);
   const Worth& worth = worth_[static_cast<size_t>(id)];
   if (worth.rounds < kFirstRounds) return true;
-  // Without it a round has `gain` fewer tokens and ends `wait` earlier.
+  // Without the drafter a round has `gain` fewer tokens, ends `wait` earlier.
   return worth.gain * absl::ToDoubleSeconds(round_time) >=
          worth.wait_seconds * tokens_per_round;
 }

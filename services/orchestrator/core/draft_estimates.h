@@ -1,6 +1,6 @@
-// What is known from the rounds of all requests: how often a node that claims a
-// probability is right, whether a drafter's answers are worth the time they are
-// waited for, and what rounds are like at the moment.
+// Statistics from the rounds of all requests: the acceptance of nodes by their
+// claimed probability, whether a drafter's answers are worth waiting for, and
+// the current pace of rounds.
 //
 // Hints only: they decide which nodes a tree has, never what is committed.
 // Bounded: a fixed table. Thread-safe.
@@ -22,16 +22,17 @@
 
 namespace foretoken::orchestrator {
 
-// How many of `committed` the draft's best path says, from the root.
+// Number of `committed` tokens that the draft's best path matches, from the
+// root.
 int64_t MatchedDepth(const DraftTree& tree,
                      absl::Span<const TokenId> committed);
 
 class DraftEstimates {
  public:
   // The corrected probability of every path of `tree`, [tree.size()]: along the
-  // path, each node's chance given its parent is what nodes of this drafter,
-  // depth and claimed chance turned out to have; the claim itself where little
-  // was seen. Parents must precede children.
+  // path, each node's chance given its parent is the observed rate of nodes of
+  // this drafter, depth and claimed chance; the claim itself if few were seen.
+  // Parents must precede children.
   void Correct(DrafterId id, const DraftTree& tree,
                std::vector<float>& probs) const;
 
@@ -39,16 +40,16 @@ class DraftEstimates {
   void Learn(DrafterId id, const DraftTree& tree,
              absl::Span<const TokenId> committed);
 
-  // The drafter's answer gave `gain` accepted tokens that no other gave, and
-  // the round waited `wait` for it alone.
+  // Records that the drafter's answer added `gain` accepted tokens that no
+  // other gave, and that the round waited `wait` for it alone.
   void NoteGain(DrafterId id, double gain, absl::Duration wait);
 
-  // False where rounds of `round_time` and `tokens_per_round` tokens are
-  // expected to write more without this drafter.
+  // False if rounds of `round_time` and `tokens_per_round` tokens are expected
+  // to yield more tokens per second without this drafter.
   bool IsWorthItsTime(DrafterId id, absl::Duration round_time,
                       double tokens_per_round) const;
 
-  // Of requests that weigh what they draft.
+  // Pace of the requests that weigh their drafts.
   SharedPace& pace() { return pace_; }
 
  private:
@@ -60,8 +61,8 @@ class DraftEstimates {
   };
   struct Worth {
     int64_t rounds = 0;
-    double gain = 0;          // tokens a round
-    double wait_seconds = 0;  // a round
+    double gain = 0;          // tokens per round
+    double wait_seconds = 0;  // per round
   };
 
   static size_t CellOf(DrafterId id, int64_t depth, float claim);

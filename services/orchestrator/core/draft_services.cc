@@ -8,7 +8,7 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// Keeps the phrases that the requests of a scope share.
+// The service that keeps the phrases that the requests of a scope share.
 constexpr absl::string_view kPhraseService = "trie_drafter";
 
 Mode CrestMode(const std::string& datastore) {

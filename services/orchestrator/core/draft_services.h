@@ -22,8 +22,8 @@
 namespace foretoken::orchestrator {
 
 struct DraftServicesOptions {
-  // The services that are there, by name, in this process or behind a network.
-  // Shared with their owner, where that is not the orchestrator alone.
+  // The available services by name, in this process or behind a network.
+  // Shared with their owner if that is not the orchestrator.
   std::map<std::string, std::shared_ptr<DraftSessions>> sessions;
   std::shared_ptr<SharedPhrases> phrases;  // the trie drafter's
   std::string crest_datastore;             // of requests that name none
@@ -34,7 +34,7 @@ struct DraftServicesOptions {
 
 class DraftServices {
  public:
-  // Makes the listener to the breaker of a service.
+  // Makes the listener of a service's breaker.
   using MakeListener =
       std::function<CircuitBreaker::Listener(const std::string& service)>;
 
@@ -48,10 +48,10 @@ class DraftServices {
     return peers_.find(service) != peers_.end();
   }
 
-  // A new request's session of the mode's service, which must be there.
+  // A source for a new request, on the mode's service, which must be available.
   std::unique_ptr<DraftSource> Source(const Mode& mode);
-  // Takes what a draft worker's pool gains: drafts() is false. Null without a
-  // trie drafter.
+  // A source that stores the phrases a draft worker's pool gains; its drafts()
+  // is false. Null without a trie drafter.
   std::unique_ptr<DraftSource> PhraseKeeper(const Mode& mode);
 
  private:

@@ -25,7 +25,7 @@ void LocalSource::Ask(const DraftRound& round, absl::Span<const TokenId>) {
   max_nodes_ = round.max_nodes;
 }
 
-// Here and not in Ask: by now the remote ones are at work.
+// Drafts here and not in Ask: by now the remote sources are at work.
 DraftOutcome LocalSource::Collect(absl::Time, SourceDraft& draft) {
   draft.Clear();
   if (max_nodes_ == 0) return DraftOutcome::kNotAsked;

@@ -4,8 +4,8 @@
 //   Start -> (Ask -> Collect?)* -> destruction
 //
 // Start and Ask return at once; all sources are asked before any is waited for.
-// What fails here costs speed only: a source that has no draft says why, and
-// the round goes on without it.
+// Failures cost speed only: a source without a draft says why, and the round
+// goes on without it.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_DRAFT_SOURCE_H_
@@ -25,14 +25,14 @@
 
 namespace foretoken::orchestrator {
 
-// What became of an ask.
+// Outcome of an ask.
 enum class DraftOutcome {
   kAnswered,     // by a draft for the asked length, maybe an empty one
   kNotAsked,     // its draft was not wanted
   kLate,         // no answer by the deadline
   kRefused,      // the service is full or does not take the request
   kBroken,       // the service is gone, or answered nonsense
-  kBreakerOpen,  // the service failed too often: it was left alone
+  kBreakerOpen,  // not asked, because the service failed too often
 };
 inline constexpr std::array<const char*, 6> kOutcomeNames = {
     "answered", "not_asked", "late", "refused", "broken", "breaker_open"};
@@ -47,7 +47,7 @@ inline bool IsDegraded(DraftOutcome outcome) {
 struct SourceDraft {
   DraftTree tree;
   DraftTree window;             // rows that are read and never accepted
-  std::vector<Phrase> phrases;  // what the source's working pool gained
+  std::vector<Phrase> phrases;  // gained by the source's working pool
   absl::Duration latency;       // from the ask to the answer
 
   void Clear() {
@@ -58,8 +58,8 @@ struct SourceDraft {
   }
 };
 
-// Moves phrases to the end of `waiting`, as many as may wait to be passed on;
-// the rest are dropped.
+// Moves phrases to the end of `waiting`, up to its maximum size; the rest are
+// dropped.
 void KeepPhrases(std::vector<Phrase> phrases, std::vector<Phrase>& waiting);
 
 class DraftSource {
@@ -67,19 +67,18 @@ class DraftSource {
   virtual ~DraftSource() = default;
 
   virtual DrafterId id() const = 0;
-  // False for one that only takes what others found (a shared phrase pool): it
-  // is told what was committed, with the others' phrases, and never collected.
+  // False for a source that only stores what others found (a shared phrase
+  // pool): it gets committed tokens and phrases, and is never collected.
   virtual bool drafts() const { return true; }
-  // Wants VerifiedTree, the target's token of every row included.
+  // True if it needs VerifiedTree with the target's token of every row.
   virtual bool needs_rows() const { return false; }
 
-  // A new request, whose prompt is `text` in place of open.tokens; it stays
-  // where it is until the first Ask.
+  // Starts a request, whose prompt is `text` in place of open.tokens; `text`
+  // must stay valid until the first Ask.
   virtual void Start(const DraftOpen& open, absl::Span<const TokenId> text) = 0;
 
-  // Commits and, where max_nodes > 0, asks for a draft. `text` is the prompt
-  // with all that was committed, round.length tokens; it is read during the
-  // call alone.
+  // Commits and, if max_nodes > 0, asks for a draft. `text` is the prompt and
+  // all committed tokens, round.length in all; it is read only during the call.
   virtual void Ask(const DraftRound& round, absl::Span<const TokenId> text) = 0;
 
   // Replaces `draft` by the answer to the last Ask, waiting for it until
@@ -88,8 +87,8 @@ class DraftSource {
   virtual DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) = 0;
 };
 
-// A Drafter that runs in this thread. `clock` times it. The drafter is shared,
-// for it may outlive the request (foretoken bench replay).
+// A Drafter that runs in this thread. `clock` times it. The drafter is shared
+// because it may outlive the request (foretoken bench replay).
 class LocalSource final : public DraftSource {
  public:
   LocalSource(DrafterId id, std::shared_ptr<Drafter> drafter, Clock clock);

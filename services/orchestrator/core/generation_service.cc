@@ -21,7 +21,7 @@ constexpr int kTextsWaiting = 64;
 // share a server: a prompt is read in passes of many rows.
 constexpr int64_t kPromptTokensPerCost = 16;
 constexpr int64_t kTextBytesPerToken = 4;
-// Bounds what max_tokens can claim.
+// Caps the cost that max_tokens can claim.
 constexpr int64_t kMaxCost = 1 << 17;
 
 int64_t PromptBytes(const GenerationRequest& request) {
@@ -123,7 +123,7 @@ GenerationService::GenerationService(const GenerationOptions& options,
       text_workers_(kTextThreads, kTextsWaiting),
       requests_(PoolOptions(options), clock_) {}
 
-// --- A request's way in and out ----------------------------------------------
+// --- Admission and completion ------------------------------------------------
 
 absl::StatusOr<std::shared_ptr<GenerationService::Call>>
 GenerationService::Enter(GenerationRequest& request) {
@@ -172,7 +172,7 @@ std::shared_ptr<GenerationService::Call> GenerationService::Start(
     sink.OnEnd(call.status());
     return std::make_shared<Call>();
   }
-  // Shared, for std::function copies what it holds, and this may be large.
+  // Shared, because std::function copies its captures, and this may be large.
   auto shared = std::make_shared<GenerationRequest>(*std::move(request));
   const Caller& caller = shared->caller;
   PooledRequest pooled;
@@ -234,7 +234,7 @@ void GenerationService::EndAll() {
   }
 }
 
-// --- A request under way -----------------------------------------------------
+// --- Running a request -------------------------------------------------------
 
 absl::Status GenerationService::CheckBytes(absl::string_view field,
                                            size_t bytes) const {

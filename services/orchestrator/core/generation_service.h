@@ -1,16 +1,16 @@
-// GenerationService: the product without its network: takes requests in, gives
-// each its mode, drafters and verifier session, drives its decode loop and
-// gives out what becomes certain.
+// GenerationService: the orchestrator without its network. It accepts requests,
+// gives each its mode, drafters and verifier session, drives its decode loop
+// and delivers its output.
 //
-// A request runs on a thread of its own out of a bounded pool, before which
-// callers queue fairly (request_pool.h): it waits for its verifier, and a sink
-// that blocks stops its own request and no other. Texts that are only encoded
-// or decoded have threads of their own.
+// A request runs on its own thread of a bounded pool, behind a queue that is
+// fair to callers (request_pool.h): it waits for its verifier, and a sink that
+// blocks delays only its own request. Texts that are only encoded or decoded
+// have threads of their own.
 //
 // The prompt is held once here, by the decode loop, which lends it to verifier
-// and drafters; what it was read from is dropped once it is encoded. A gRPC
-// call holds it once more, in its request, for as long as it lasts. Drafters
-// that run in this process have their own indexes of it. Thread-safe.
+// and drafters; its source is dropped once it is encoded. A gRPC call holds
+// another copy in its request until it ends. Drafters that run in this process
+// have their own indexes of it. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
 
@@ -42,11 +42,11 @@ class Target {
 
   // Unavailable until a verifier has answered.
   virtual absl::StatusOr<TargetInfo> Info() const = 0;
-  // For one request; not null.
+  // Makes the verifier of one request; not null.
   virtual std::unique_ptr<Verifier> NewVerifier() = 0;
 };
 
-// Hears of requests, for metrics. Thread-safe, and quick.
+// Observes requests, for metrics. Must be thread-safe and fast.
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
@@ -62,8 +62,8 @@ class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
 
-  // What became certain, never empty, in order. May block; an error of its own
-  // ends the request with it.
+  // Output that is final, never empty, in order. May block; an error that it
+  // returns ends the request.
   virtual absl::Status OnDelta(const GenerationDelta& delta) = 0;
   // Once, after the last delta of a request that was served.
   virtual absl::Status OnResult(const GenerationSummary& summary) = 0;
@@ -77,7 +77,7 @@ struct GenerationOptions {
   int32_t max_requests = 128;                      // running at once
   int32_t max_waiting_requests = 64;               // beside those
   int64_t max_waiting_bytes = int64_t{256} << 20;  // of their prompts
-  // Of one caller at once; 0: three quarters of max_requests.
+  // Maximum concurrent requests of a caller; 0: three quarters of max_requests.
   int32_t max_requests_per_caller = 0;
   absl::Duration max_request_time = absl::Hours(1);  // waiting included
   int64_t max_prompt_bytes = 4 << 20;
@@ -95,14 +95,14 @@ class GenerationService {
 
    private:
     friend class GenerationService;
-    // Cancels, and gives the request `reason` to end with unless it is OK.
+    // Cancels the request; it ends with `reason` unless that is OK.
     void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-    // Where a cancel finds the request: in the pool's queue, later at its
-    // verifier; null: no longer.
+    // Where Cancel finds the request: in the pool's queue, later at its
+    // verifier; null: nowhere any more.
     void SetWaiting(RequestPool& pool, RequestPool::Ticket ticket)
         ABSL_LOCKS_EXCLUDED(mu_);
     void SetVerifier(Verifier* verifier) ABSL_LOCKS_EXCLUDED(mu_);
-    // Why it really ended.
+    // The status to report for a request that ended with `status`.
     absl::Status Reason(const absl::Status& status, absl::Time now) const
         ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -126,20 +126,20 @@ class GenerationService {
       std::shared_ptr<const Tokenizer> tokenizer, GenerationObserver& observer,
       Clock clock = SystemClock());
 
-  // Queues the request; `sink` lives until its OnEnd. A request that is refused
-  // (could not be read, InvalidArgument by field, Unavailable while draining,
-  // ResourceExhausted where the queue is full) ends before this returns, one
-  // that is pushed out of the queue or cancelled while it waits ends then.
+  // Queues the request; `sink` must live until its OnEnd. A refused request
+  // (InvalidArgument by field or unreadable, Unavailable while draining,
+  // ResourceExhausted if the queue is full) ends before this returns; one that
+  // is evicted from the queue or cancelled while it waits ends at that time.
   std::shared_ptr<Call> Start(absl::StatusOr<GenerationRequest> request,
                               GenerationSink& sink);
 
-  // Runs the request in this thread, past the queue.
+  // Runs the request in this thread, bypassing the queue.
   absl::StatusOr<GenerationSummary> Generate(
       GenerationRequest request,
       absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
 
   // Runs work on texts (Tokenize, Detokenize) on threads that requests do not
-  // use; ResourceExhausted when too much of it waits.
+  // use; ResourceExhausted if too much is queued.
   absl::Status SubmitTextWork(std::function<void()> work) {
     return text_workers_.Submit(std::move(work));
   }
@@ -176,7 +176,7 @@ class GenerationService {
   // Checks the request's names and gives it an id; Unavailable while draining.
   absl::StatusOr<std::shared_ptr<Call>> Enter(GenerationRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Observes and logs the end; gives its reason.
+  // Observes and logs the end; returns its reason.
   absl::Status Leave(const std::shared_ptr<Call>& call,
                      const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status CheckBytes(absl::string_view field, size_t bytes) const;

@@ -12,11 +12,11 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// N-grams of one request in all.
+// Maximum n-grams of one request.
 constexpr int64_t kMaxNgrams = int64_t{1} << 15;
 
-// The chance of an n-gram's first token by its place among the newest, and of
-// each further one; the shared estimates correct them.
+// Initial probability of an n-gram's first token, by recency, and of each
+// further token; the shared estimates correct them.
 constexpr float kFirstProb[] = {0.3f, 0.15f, 0.1f, 0.05f};
 constexpr float kStepProb = 0.7f;
 
@@ -31,7 +31,7 @@ class Paths {
       child_.try_emplace({tree.parents()[i], tree.tokens()[i]}, i);
     }
   }
-  // kNone of kNone, and where there is none.
+  // Returned for a missing child, and for any child of kNone.
   static constexpr int32_t kNone = -2;
   int32_t Child(int32_t parent, TokenId token) const {
     const auto found = child_.find({parent, token});

@@ -1,5 +1,5 @@
-// Lookahead decoding: the target drafts for itself. A window of guessed tokens
-// rides along in every pass; what the target says after them are n-grams for a
+// Lookahead decoding: the target drafts for itself. Every pass includes a
+// window of guessed tokens; the target's tokens after them are n-grams for a
 // pool, and the pool's n-grams that begin with the last committed token are the
 // next draft.
 //
@@ -48,8 +48,8 @@ class LookaheadSource final : public DraftSource {
 
   const LookaheadOptions options_;
   PhrasePool pool_;
-  // levels_[l][j] is cell (l, j), equally wide; levels_[0][0] stands for the
-  // last committed token.
+  // levels_[l][j] is cell (l, j); all levels are equally wide; levels_[0][0]
+  // stands for the last committed token.
   std::vector<std::vector<TokenId>> levels_;
   TokenId last_ = 0;  // committed
   int max_nodes_ = 0;

@@ -24,8 +24,8 @@ struct ModeSources {
   bool economical = false;  // as RoundDrafting means it
 };
 
-// `off` has none. InvalidArgument, by parameter, where the mode does not fit
-// the limits; Unimplemented, by name, for one whose service is not there.
+// `off` has no sources. InvalidArgument names the parameter if the mode exceeds
+// the limits; Unimplemented names a mode whose service is not configured.
 absl::StatusOr<ModeSources> MakeSources(const Mode& mode,
                                         const ModeContext& context);
 

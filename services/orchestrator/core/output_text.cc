@@ -34,7 +34,7 @@ void OutputText::Hold() {
   waiting_tokens_ = waiting > 0 ? waiting_tokens_ + 1 : 0;
 }
 
-// `text` is what came out after `waiting` bytes were kept back.
+// `text` was written by a push before which `waiting` bytes were pending.
 void OutputText::Settle(absl::string_view waiting, absl::string_view text) {
   if (text.empty()) return;
   const bool whole = absl::StartsWith(text, waiting);

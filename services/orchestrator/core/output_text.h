@@ -25,28 +25,28 @@ namespace foretoken::orchestrator {
 class OutputText {
  public:
   // `tokenizer` may be null: no text then. Text of the first `unchecked_tokens`
-  // tokens (min_tokens) takes no part in a stop string.
+  // tokens (min_tokens) is not matched against stop strings.
   OutputText(const Tokenizer* tokenizer, StopMatcher stop_matcher,
              int64_t unchecked_tokens);
 
-  // Adds one committed token; true if it completed a stop string: nothing may
-  // be added any more.
+  // Adds one committed token. True if it completed a stop string; nothing may
+  // be added after that.
   bool Push(TokenId token);
   // Adds a token that writes nothing: an end token.
   void PushSilent();
-  // No token follows: what was held back may be shown. True if a stop string
-  // was completed by it.
+  // Ends the output and releases the text held back. True if that completed a
+  // stop string.
   bool Finish();
 
-  // What may be shown and was not yet taken.
+  // Takes the text that may be shown.
   std::string TakeText();
-  // How many more of the tokens may be shown, in order.
+  // Takes the number of further tokens that may be shown, in order.
   int64_t TakeTokens();
 
  private:
-  // Where a token's bytes end in the text. Behind bytes that wait for the rest
-  // of their character that depends on what becomes of them: `whole` if they
-  // turn out to be text, `replaced` if each broken part becomes U+FFFD.
+  // End of a token's bytes in the text. After an incomplete character it is not
+  // known yet: `whole` if those bytes turn out to be text, `replaced` if each
+  // broken part becomes U+FFFD.
   struct Held {
     uint64_t whole;
     uint64_t replaced;

@@ -9,8 +9,8 @@ namespace {
 
 using Point = std::pair<int32_t, double>;
 
-// The nearest costs that never fall with more rows: neighbours that would are
-// given their mean (pool adjacent violators).
+// Makes costs non-decreasing in rows: neighbours that would fall get their mean
+// (pool adjacent violators).
 void LevelNoise(std::vector<Point>& points) {
   struct Pool {
     double sum;

@@ -6,9 +6,9 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// Cost that an owner of weight 1 may take in its turn, in tokens: a short
-// answer. Smaller than most requests, so that shares are kept by cost and not
-// by count.
+// Cost in tokens that an owner of weight 1 may take per turn: a short answer.
+// Smaller than most requests, so that shares are kept by cost and not by
+// count.
 constexpr int64_t kQuantum = 128;
 
 }  // namespace
@@ -27,7 +27,7 @@ RequestPool::~RequestPool() {
     threads.swap(threads_);
     deadline_changed_.Signal();
   }
-  // They also run what waits: a thread ends only when nothing may run.
+  // Threads also run the queue: one ends only when nothing may run.
   for (std::thread& thread : threads) thread.join();
   watcher_.join();
 }
@@ -57,7 +57,7 @@ RequestPool::Ticket RequestPool::Submit(PooledRequest request) {
   }
   for (const PooledRequest& full : refused) {
     full.refuse(absl::ResourceExhaustedError(
-        "too many requests wait, those of this caller most of all"));
+        "the queue is full, mostly with requests of this caller"));
   }
   return ticket;
 }

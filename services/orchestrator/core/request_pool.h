@@ -3,8 +3,8 @@
 // A request that finds no free thread waits in a fair queue: every caller with
 // waiting requests gets a share of the threads in proportion to its weight, a
 // caller over its own limit waits while others go ahead, and a full queue
-// pushes out the newest request of whoever fills it
-// (common/base/fair_queue.h). A request that waits leaves at once when it is
+// evicts the newest request of the caller that fills it
+// (common/base/fair_queue.h). A waiting request leaves at once when it is
 // cancelled or its deadline passes. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_REQUEST_POOL_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_REQUEST_POOL_H_
@@ -51,11 +51,11 @@ class RequestPool {
                        Clock clock = SystemClock());
   RequestPool(const RequestPool&) = delete;
   RequestPool& operator=(const RequestPool&) = delete;
-  // Runs what waits and waits for all of it.
+  // Runs the waiting requests and returns when all have ended.
   ~RequestPool();
 
-  // The ticket of a request that waits, else kNotWaiting: it runs, or was
-  // refused before this returned.
+  // Returns the ticket of a waiting request, else kNotWaiting: it was started,
+  // or was refused before this returned.
   Ticket Submit(PooledRequest request);
 
   // Refuses a request that still waits with `reason`; does nothing otherwise.
@@ -94,7 +94,7 @@ class RequestPool {
   int32_t idle_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t running_ ABSL_GUARDED_BY(mu_) = 0;  // begun_ included
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  // What the watcher sleeps for, and how it is woken for an earlier one.
+  // The deadline that the watcher sleeps until; signals an earlier one.
   absl::Time next_deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   absl::CondVar deadline_changed_;
   std::thread watcher_;  // last: uses all of the above

@@ -8,8 +8,8 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// A source that does not pay is asked every so many rounds of all requests, and
-// the price of nodes ignored.
+// Every so many rounds of all requests, a source that does not pay is asked
+// anyway, and the price of nodes is ignored.
 constexpr uint64_t kAskAnyway = 32;
 constexpr uint64_t kTakeAnyway = 64;
 
@@ -56,7 +56,7 @@ bool RoundDrafting::Wants(int source) const {
   if (max_depth_ == 0) return false;
   if (!options_.economical || options_.estimates == nullptr) return true;
   if (!pace_.known()) return true;
-  // Each at its own turn, so that they are not all waited for in one round.
+  // Each source has its own turn, so that no round waits for all of them.
   if ((turn_ + source) % kAskAnyway == 0) return true;
   return options_.estimates->IsWorthItsTime(id(source), pace_.round_time(),
                                             pace_.tokens());
@@ -107,7 +107,7 @@ void RoundDrafting::Commit(const CommittedText& committed) {
   deadline_ = options_.clock() + budget;
   round.budget = budget;
 
-  // One copy of the tree, and only where somebody reads it.
+  // One copy of the tree, and only if a source reads it.
   VerifiedTree verified;
   if (needs_rows_ && committed.round != nullptr) {
     verified.tree = tree_.tree;

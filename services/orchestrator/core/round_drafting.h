@@ -1,16 +1,16 @@
 // RoundDrafting: the drafting half of a request's rounds: asks all its sources
-// at once, waits for them as long as that pays, and merges what came.
+// at once, waits for them as long as that pays, and merges their drafts.
 //
 //   Start -> (Commit -> Draft)*
 //
-// How long: a deadline from what a pass costs, measured on this request once
-// there was a round, before that on others of a moment ago (mode auto), else by
-// the verifiers' own figures. Late answers are dropped. What every source did
-// is in report().
+// The deadline follows from the cost of a pass: measured on this request after
+// its first round; before that taken from other recent requests (mode auto),
+// else from the verifiers' own figures. Late answers are dropped. report() says
+// what every source did.
 //
 // An economical request (mode auto) also leaves out sources that cost more time
 // than they save, and nodes that cost more than they are expected to give; now
-// and then it asks and takes all the same, to notice when that has changed.
+// and then it uses them anyway, to notice when that has changed.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ROUND_DRAFTING_H_
@@ -34,7 +34,7 @@ namespace foretoken::orchestrator {
 
 // How long drafts are waited for.
 struct DraftWait {
-  double passes = 3.0;  // as many times the cost of a pass
+  double passes = 3.0;  // in multiples of the cost of a pass
   absl::Duration floor = absl::Milliseconds(20);
   absl::Duration cap = absl::Seconds(1);
 };
@@ -44,7 +44,7 @@ struct DraftingOptions {
   DraftWait wait;
   bool economical = false;
   PassCosts costs;
-  // Shared by requests; null: sources' own estimates are taken as they are.
+  // Shared by requests; null: the sources' own estimates are used unchanged.
   std::shared_ptr<DraftEstimates> estimates;
   Clock clock = SystemClock();
 };
@@ -61,10 +61,10 @@ struct SourceReport {
   absl::Duration latency;
 };
 
-// What was committed since the last time.
+// The tokens committed since the last call.
 struct CommittedText {
   absl::Span<const TokenId> tokens;
-  absl::Span<const TokenId> text;  // all of it, with them
+  absl::Span<const TokenId> text;  // the whole text, `tokens` included
   int64_t max_depth = 0;           // of the next tree; 0: no draft is wanted
   // The round that committed them; null for the token of prefill.
   const RoundResult* round = nullptr;
@@ -76,18 +76,18 @@ class RoundDrafting {
   RoundDrafting(DraftSources sources, int32_t vocab_size,
                 DraftingOptions options);
 
-  // `text` is the prompt; it stays where it is until the first Commit.
+  // `text` is the prompt; it must stay valid until the first Commit.
   void Start(const DraftOpen& open, absl::Span<const TokenId> text);
-  // Tells the sources and asks them. Returns at once.
+  // Sends the tokens to the sources and asks for drafts. Returns at once.
   void Commit(const CommittedText& committed);
-  // The round's tree; valid until the next call. Waits.
+  // Waits for the drafts. The round's tree is valid until the next call.
   const MergedTree& Draft();
 
   // Sources that draft, in the order of proposers.
   int size() const { return drafting_; }
   DrafterId id(int source) const { return sources_[source]->id(); }
   bool needs_rows() const { return needs_rows_; }
-  // Of the last Draft.
+  // Results of the last Draft.
   const std::vector<SourceReport>& report() const { return report_; }
   absl::Duration draft_time() const { return draft_time_; }
 
@@ -109,7 +109,7 @@ class RoundDrafting {
   std::vector<std::vector<float>> probs_;    // [drafting_]
   std::vector<TreeMerger::Answer> answers_;  // [drafting_]
   std::vector<SourceReport> report_;         // [drafting_]
-  std::vector<Phrase> phrases_;              // found, for those that keep them
+  std::vector<Phrase> phrases_;              // for sources that store them
   int64_t max_depth_ = 0;
   uint64_t turn_ = 0;  // of this round among all requests' rounds
   absl::Time deadline_;

@@ -7,19 +7,19 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// Of the latest round in the moving averages.
+// Weight of the latest round in the moving averages.
 constexpr double kNewest = 0.25;
-// Of a longer way than the shortest: it may have become longer for good.
+// Weight of a round trip above the shortest: it may have grown for good.
 constexpr double kNewestWay = 1.0 / 64;
 constexpr absl::Duration kWakeUp = absl::Microseconds(200);
-// By then whoever made the load may be gone.
+// Older measurements are stale: the load may have gone.
 constexpr absl::Duration kRecent = absl::Seconds(1);
 
 double Milliseconds(absl::Duration time) {
   return std::max(0.0, absl::ToDoubleMilliseconds(time));
 }
 
-// Nobody was in its way: it waited no longer than it takes to wake a thread.
+// True if no other work delayed it beyond the time it takes to wake a thread.
 bool WasAlone(const RoundStats& stats) {
   return stats.pass_sessions <= 1 &&
          stats.queue_time < std::max(stats.pass_time / 8, kWakeUp);
@@ -38,7 +38,7 @@ void RoundPace::Note(const RoundStats& stats, int64_t tokens,
   const int32_t own_rows = stats.draft_rows + stats.probe_rows + 1;
   average(static_cast<double>(std::max(0, stats.pass_rows - own_rows)),
           load_.other_rows);
-  // Others are taken to be as this one is.
+  // Other sessions are assumed to commit as many tokens as this one.
   average(std::max(0, stats.pass_sessions - 1) * tokens_, load_.other_tokens);
 
   const double way =
@@ -79,8 +79,8 @@ RoundPace SharedPace::Recent(absl::Time now) const {
   return now - at_ <= kRecent ? pace_ : RoundPace();
 }
 
-// Requests that share passes come by in the same order again and again: with
-// plain numbers the same one would always be the thirty-second.
+// Requests that share passes arrive in the same order again and again: with
+// plain numbers the same one would always get the thirty-second turn.
 uint64_t SharedPace::NextTurn() {
   absl::MutexLock lock(&mu_);
   return MixBits(++turns_);

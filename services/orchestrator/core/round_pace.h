@@ -1,5 +1,5 @@
-// RoundPace: what a request's rounds are like at the moment, as moving
-// averages; and what those of all requests are, from which a new one starts.
+// RoundPace: moving averages over a request's latest rounds. SharedPace: the
+// same across requests, from which a new request starts.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ROUND_PACE_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ROUND_PACE_H_
 
@@ -21,28 +21,28 @@ class RoundPace {
   void Note(const RoundStats& stats, int64_t tokens, absl::Duration draft_time,
             absl::Duration verify_time);
 
-  // Nothing below says anything before.
+  // False before the first round: the values below are then meaningless.
   bool known() const { return known_; }
   absl::Duration verify_time() const { return verify_time_; }
   absl::Duration round_time() const { return round_time_; }
-  double tokens() const { return tokens_; }  // that a round commits
+  double tokens() const { return tokens_; }  // committed per round
   const PassLoad& load() const { return load_; }
 
  private:
-  // Splits a round's time outside its pass. What it takes where nobody is in
-  // the way stays when passes get shorter. The time beyond that is spent behind
-  // the work of others: as they draft as this one does, it shrinks with the
-  // pass. On a verifier that is never idle even the rest does, since others
-  // have their passes meanwhile: the more of a round is waiting, the more of
-  // the rest.
+  // Splits a round's time outside its pass. The time that it takes without
+  // contention is fixed: it stays when passes get shorter. The rest is spent
+  // waiting for the work of others; assuming that they draft as this request
+  // does, it shrinks with the pass. On a verifier that is never idle, part of
+  // the fixed time overlaps with passes of others and shrinks too: the larger
+  // the share of waiting, the larger that part.
   void Weigh();
 
   bool known_ = false;
   absl::Duration verify_time_;
   absl::Duration round_time_;
   double tokens_ = 1.0;
-  // Milliseconds of a round: to the verifier and back, seen when alone or at
-  // the best; for drafts; in the pass; behind others.
+  // Milliseconds of a round: round trip to the verifier without contention, or
+  // the shortest seen; drafting; the pass; waiting for others.
   double way_ms_ = 0.0;
   double draft_ms_ = 0.0;
   double pass_ms_ = 0.0;
@@ -53,12 +53,12 @@ class RoundPace {
 // Thread-safe.
 class SharedPace {
  public:
-  // How a request's rounds are after one that ended at `now`.
+  // Publishes a request's pace after a round that ended at `now`.
   void Publish(const RoundPace& pace, absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
-  // The latest of any request, whichever verifier it has: those of one model
-  // are taken to be alike. Unknown where it is too long ago to hold.
+  // The latest pace of any request, on any verifier: those of one model are
+  // assumed to be alike. Unknown if it is too old.
   RoundPace Recent(absl::Time now) const ABSL_LOCKS_EXCLUDED(mu_);
-  // A number of its own for every round of every request, in random order.
+  // A unique number for every round of every request, in random order.
   uint64_t NextTurn() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

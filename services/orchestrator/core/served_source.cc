@@ -9,7 +9,7 @@ ServedSource::ServedSource(ServedSourceOptions options, DraftPeer& peer)
 
 ServedSource::~ServedSource() {
   fetch_.reset();
-  // The rest of the output: what a service keeps of it is for later requests.
+  // Send the rest of the output: the service may keep it for later requests.
   if (!policy_.open() || unsent_.empty()) return;
   DraftRound last;
   last.length = length_;
@@ -26,12 +26,12 @@ void ServedSource::Start(const DraftOpen& open,
     policy_.OpenAhead();
     return;
   }
-  // Until the fetch is over this object is its callback's alone.
+  // Until the fetch has ended, only its callback may use this object.
   fetch_ = options_.phrases->GetPhrases(
       {open_.cache_scope, open_.tokenizer_fingerprint, options_.phrase_tokens,
        options_.warm_phrases},
       [this](std::vector<Phrase> phrases) {
-        // They come newest first and are inserted in order.
+        // Phrases arrive newest first and are inserted oldest first.
         std::reverse(phrases.begin(), phrases.end());
         open_.phrases = std::move(phrases);
         policy_.OpenAhead();
@@ -50,7 +50,7 @@ DraftRound ServedSource::Next(const DraftRound& round) {
   DraftRound next;
   next.length = round.length;
   next.committed = std::exchange(unsent_, {});
-  // A session knows nothing of trees that were verified before it.
+  // A session does not know trees that were verified before it was opened.
   if (!std::exchange(fresh_, false)) next.verified = round.verified;
   next.max_nodes = round.max_nodes;
   next.budget = round.budget;

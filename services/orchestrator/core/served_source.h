@@ -1,5 +1,5 @@
-// ServedSource: a DraftSource on a session of a drafting service. It tells the
-// session what that has not heard of, and holds no more of the text than that.
+// ServedSource: a DraftSource on a session of a drafting service. It sends the
+// session the tokens it has not seen, and holds no other part of the text.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SERVED_SOURCE_H_
@@ -27,9 +27,9 @@ struct ServedSourceOptions {
   Mode mode;
   std::string tokenizer_fingerprint;
   // The working pool of a session in a cache scope starts with the scope's
-  // phrases, which are asked for while the target prefills; null: empty.
+  // phrases, which are fetched while the target prefills; null: empty.
   SharedPhrases* phrases = nullptr;
-  int32_t warm_phrases = 0;   // at most so many
+  int32_t warm_phrases = 0;   // maximum number
   int32_t phrase_tokens = 0;  // of this length
 };
 
@@ -54,12 +54,12 @@ class ServedSource final : public DraftSource {
 
   const ServedSourceOptions options_;
   DraftOpen open_;  // without tokens
-  // The request's, during a call and until the first one has ended.
+  // The request's text, valid during a call and until the first one has ended.
   absl::Span<const TokenId> text_;
   int64_t length_ = 0;           // of the text
-  std::vector<TokenId> unsent_;  // its end, that the session has not seen
+  std::vector<TokenId> unsent_;  // its end, not sent to the session yet
   std::vector<Phrase> phrases_;  // to be passed on
-  bool fresh_ = false;           // the session has not heard of any round
+  bool fresh_ = false;           // the session has had no round yet
   AskPolicy policy_;
   std::unique_ptr<SharedPhrases::Fetch> fetch_;  // ends before the rest
 };

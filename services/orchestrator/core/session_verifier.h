@@ -1,5 +1,5 @@
 // SessionVerifier: the orchestrator's Verifier on the sessions of one verifier,
-// without another to move to.
+// without failover.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SESSION_VERIFIER_H_

@@ -1,4 +1,4 @@
-// One line that says how a round went: numbers and drafters, no text.
+// One log line per round: numbers and drafters, no text.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_TRACE_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_TRACE_H_
 

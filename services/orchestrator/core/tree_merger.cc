@@ -29,7 +29,7 @@ bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
     tree.Clear();
     return false;
   }
-  // Of the nodes seen so far: where they went, or -1, and how deep they are.
+  // New index (-1: dropped) and depth of every node seen so far.
   std::vector<int32_t> kept(tree.size(), -1);
   std::vector<int64_t> depth(tree.size(), 0);
   int32_t size = 0;
@@ -43,7 +43,7 @@ bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
     const float prob = tree.probs[i];
     tree.tokens[size] = token;
     tree.parents[size] = at_root ? kRootParent : kept[parent];
-    // NaN, too, is no probability.
+    // The comparison also rejects NaN.
     tree.probs[size] = prob >= 0.0f && prob <= 1.0f ? prob : 0.0f;
     if (!tree.parts.empty()) tree.parts[size] = tree.parts[i];
     kept[i] = size++;

@@ -1,8 +1,8 @@
-// TreeMerger: the answers of a round's drafters as one token tree, cut to what
-// the round may commit and to what is worth its rows.
+// TreeMerger: merges the answers of a round's drafters into one token tree, cut
+// to what the round may commit and to nodes that are worth their rows.
 //
-// KeepUsable takes the nodes out of one answer that the round cannot use; Merge
-// joins what is left by path and takes the likeliest nodes (TreeBuilder).
+// KeepUsable removes nodes from one answer that the round cannot use; Merge
+// joins the rest by path and takes the likeliest nodes (TreeBuilder).
 //
 // Owned by one thread; buffers are reused between rounds.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_TREE_MERGER_H_
@@ -18,17 +18,17 @@
 
 namespace foretoken::orchestrator {
 
-// Drops every node outside the vocabulary or deeper than `max_depth` with all
-// that hangs on it, and all beyond the first `max_nodes`; estimates that are no
-// probability become 0. False for an answer that is no tree (a parent that does
-// not precede its child, arrays of different lengths): it is emptied.
+// Drops every node outside the vocabulary or deeper than `max_depth` with its
+// descendants, and all beyond the first `max_nodes`; estimates outside 0..1
+// become 0. False for an invalid tree (a parent that does not precede its
+// child, arrays of different lengths), which is emptied.
 bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
                 DraftTree& tree);
 
 class TreeMerger {
  public:
-  // Of the likeliest draft nodes, by their probabilities in descending order:
-  // how many to take.
+  // Number of draft nodes to take, given the probabilities of the likeliest in
+  // descending order.
   using Price = std::function<int(absl::Span<const float> probs)>;
 
   struct Answer {
@@ -39,7 +39,7 @@ class TreeMerger {
 
   explicit TreeMerger(const TreeLimits& limits) : limits_(limits) {}
 
-  // `answers[i]` is proposer i's; depth 1 hangs on the last committed token.
+  // `answers[i]` is proposer i's; depth 1 follows the last committed token.
   // A null `price` takes all that fit.
   MergedTree Merge(absl::Span<const Answer> answers, const Price& price);
 

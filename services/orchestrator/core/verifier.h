@@ -1,5 +1,5 @@
 // Verifier: one request's session on some verifier, as the orchestrator sees
-// it. The network, retries and moves to another verifier are its affair.
+// it. It handles the network, retries and moves to another verifier.
 //
 //   Open -> Round* -> Close
 //
@@ -20,8 +20,8 @@ class Verifier {
   virtual ~Verifier() = default;
 
   // Opens the session and waits for the end of prefill. `text`, here and below,
-  // is the prompt and everything committed since; it is read during the call
-  // alone, and takes the place of request.tokens.
+  // is the prompt and everything committed since; it is read only during the
+  // call and replaces request.tokens.
   virtual absl::StatusOr<PrefillResult> Open(
       SessionRequest request, absl::Span<const TokenId> text) = 0;
   virtual absl::StatusOr<RoundResult> Round(RoundRequest request,
@@ -32,7 +32,7 @@ class Verifier {
   // Ends the call in progress, and all later ones, with Cancelled. The one
   // method that other threads may call.
   virtual void Cancel() {}
-  // Moves to another verifier.
+  // Number of moves to another verifier.
   virtual int64_t failovers() const { return 0; }
 };
 

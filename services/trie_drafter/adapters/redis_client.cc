@@ -19,7 +19,7 @@
 namespace foretoken::trie_drafter {
 namespace {
 
-// Of Redis' words in a message.
+// Maximum bytes of a Redis error in a message.
 constexpr size_t kMaxErrorBytes = 200;
 
 struct FreeReply {
@@ -34,8 +34,8 @@ absl::Status Bad(absl::string_view what) {
                    "unix:///PATH"));
 }
 
-// An array's header claims its size before the elements come, and hiredis
-// believes it: the functions of the reader with a bound on it.
+// hiredis trusts the size in an array's header before the elements arrive: the
+// reader functions below bound it.
 constexpr size_t kMaxElements = 4096;
 redisReplyObjectFunctions* default_functions = nullptr;
 
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<std::string>> Strings(const redisReply& reply) {
         const redisReply& element = *reply.element[i];
         if (element.type == REDIS_REPLY_NIL) continue;
         if (element.type != REDIS_REPLY_STRING) {
-          return absl::DataLossError("an array of other things than strings");
+          return absl::DataLossError("an array element is not a string");
         }
         strings.emplace_back(element.str, element.len);
       }
@@ -171,7 +171,7 @@ absl::StatusOr<std::unique_ptr<RedisClient>> RedisClient::Connect(
     if (!address.user.empty()) login.push_back(address.user);
     login.push_back(address.password);
     const absl::Status status = client->Run(login).status();
-    // Redis' words may repeat the password.
+    // Redis' error message may repeat the password.
     if (absl::IsAborted(status)) {
       return absl::PermissionDeniedError("AUTH was refused");
     }
@@ -184,7 +184,7 @@ absl::StatusOr<std::unique_ptr<RedisClient>> RedisClient::Connect(
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<std::string> pong,
                              client->Run({"PING"}));
   if (pong != std::vector<std::string>{"PONG"}) {
-    return absl::DataLossError("PING was answered by something else");
+    return absl::DataLossError("unexpected answer to PING");
   }
   return client;
 }
@@ -254,7 +254,7 @@ absl::StatusOr<void*> RedisClient::Receive(absl::Time deadline) {
 absl::StatusOr<std::vector<std::string>> RedisClient::Run(
     const std::vector<std::string>& command) {
   if (context_->reader->pos != context_->reader->len) {
-    return absl::DataLossError("Redis said more than it was asked");
+    return absl::DataLossError("unexpected data after the reply");
   }
   std::vector<const char*> texts;
   std::vector<size_t> lengths;

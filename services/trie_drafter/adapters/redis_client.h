@@ -1,5 +1,5 @@
 // One connection to Redis: commands one at a time, each under a deadline, with
-// bounded replies. No exception and no SIGPIPE leaves it.
+// bounded replies. Throws no exception and raises no SIGPIPE.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_TRIE_DRAFTER_ADAPTERS_REDIS_CLIENT_H_
@@ -48,10 +48,10 @@ class RedisClient {
       const RedisAddress& address, const RedisClientOptions& options);
   ~RedisClient();
 
-  // The reply's strings: one of a string, status or integer, those of an
-  // array (nil is left out), none of nil. Aborted, with Redis' words, where
-  // Redis refuses the command; any other error leaves the connection of no
-  // more use.
+  // Returns the reply's strings: one for a string, status or integer, the
+  // elements of an array (without nil), none for nil. Aborted, with Redis'
+  // message, if Redis refuses the command; after any other error the connection
+  // cannot be used.
   absl::StatusOr<std::vector<std::string>> Run(
       const std::vector<std::string>& command);
 

@@ -1,9 +1,9 @@
 // RedisWarmStore: a WarmStore in Redis, behind one thread and a bounded queue.
 //
-// Two lists a scope, newest record first, "foretoken:trie:1:{HASH}:o" (outputs)
-// and ":p" (phrases), HASH of scope and tokenizer. Every replica adds to them;
-// each write cuts the list to max_records and sets its expiry, in one step (a
-// script). Records are checked on reading (warm_record.h).
+// Two lists per scope, newest record first, "foretoken:trie:1:{HASH}:o"
+// (outputs) and ":p" (phrases), HASH of scope and tokenizer. Every replica adds
+// to them; each write cuts the list to max_records and sets its expiry, in one
+// step (a script). Records are checked on reading (warm_record.h).
 //
 // If Redis is absent, hangs or answers garbage, only the thread waits; it
 // retries with back-off. Jobs that do not fit the queue in the meantime are
@@ -34,7 +34,7 @@ struct RedisStoreOptions {
   RedisClientOptions client;
   absl::Duration expiry = absl::Hours(7 * 24);
   int32_t max_records = 128;  // of a list, kMaxRecordBytes each at most
-  int32_t queue = 1024;       // loads that may wait, and writes
+  int32_t queue = 1024;       // maximum queued loads, and queued writes
   absl::Duration min_pause = absl::Milliseconds(100);  // between attempts
   absl::Duration max_pause = absl::Seconds(10);
   absl::Duration ping_interval = absl::Seconds(5);  // of an idle connection
@@ -53,7 +53,7 @@ enum class WarmEvent {
   kDropped,        // a load or a record did not fit the queue
 };
 
-// Thread-safe, and quick.
+// Must be thread-safe and fast.
 class WarmStoreObserver {
  public:
   virtual ~WarmStoreObserver() = default;

@@ -1,5 +1,5 @@
 // ScopeMemory: what the requests of one cache scope share, and ScopeTable: all
-// scopes, the least recently used out first.
+// scopes; the least recently used is evicted first.
 //
 // A scope holds the history of outputs with its trust (FusedMemory) and a
 // phrase pool for every phrase length in use. Bounded: the history by its
@@ -38,21 +38,21 @@ struct ScopeOptions {
 
 class ScopeMemory {
  public:
-  // Lengths of phrases that a scope holds pools for.
+  // Maximum number of phrase lengths with a pool in a scope.
   static constexpr size_t kMaxLengths = 4;
 
   explicit ScopeMemory(const ScopeOptions& options);
 
   const std::shared_ptr<FusedMemory>& fused() const { return fused_; }
 
-  // Oldest first. Those that are no phrase (2..kMaxPhraseTokens tokens), and
-  // those of one length too many, are left out.
+  // Adds phrases, oldest first. Skips those outside 2..kMaxPhraseTokens tokens,
+  // and those of a new length beyond kMaxLengths.
   void AddPhrases(absl::Span<const Phrase> phrases);
   // The newest phrases of `phrase_tokens` tokens, newest first; 0 tokens: of
   // every length, the shortest first.
   std::vector<Phrase> NewestPhrases(int32_t phrase_tokens, int32_t max) const;
 
-  // Takes in what was stored, phrases as older than all that is here.
+  // Merges stored data; its phrases count as older than all present ones.
   void MergeStored(const StoredScope& stored);
 
   int64_t phrases() const;
@@ -74,7 +74,7 @@ struct ScopeTotals {
   int64_t phrases = 0;
   int64_t bytes = 0;
   int64_t evicted = 0;  // since the start
-  int64_t changes = 0;  // since the start: orders totals that overtook others
+  int64_t changes = 0;  // since the start; orders totals reported out of order
 };
 
 class ScopeTable {
@@ -83,12 +83,12 @@ class ScopeTable {
 
   struct Found {
     std::shared_ptr<ScopeMemory> memory;
-    bool created = false;  // nobody has asked for it, or not for long
+    bool created = false;  // new, or evicted since its last use
   };
   Found FindOrCreate(const ScopeKey& key);
 
-  // To be called when the scope's memory has grown: takes its sizes into the
-  // totals, and makes room where all together hold more than max_bytes.
+  // Call when the scope's memory has grown: updates the totals, and evicts
+  // scopes if all together exceed max_bytes.
   void Grown(const ScopeKey& key);
 
   ScopeTotals totals() const;

@@ -14,7 +14,7 @@
 namespace foretoken::trie_drafter {
 namespace {
 
-// A session stores its phrases in lots of this many.
+// A session stores its phrases in batches of this size.
 constexpr size_t kPhrasesPerSave = 256;
 
 // The cache scope that a request shares with others.
@@ -174,7 +174,7 @@ absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
   if (open.mode.info().service != "trie_drafter" && !ouroboros) {
     return absl::UnimplementedError(
         absl::StrCat("mode '", open.mode.name(),
-                     "': trie_drafter does not draft it, nor takes its "
+                     "': trie_drafter neither drafts it nor takes its "
                      "phrases"));
   }
   std::unique_ptr<Drafter> drafter;

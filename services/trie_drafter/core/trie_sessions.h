@@ -1,12 +1,11 @@
 // TrieSessions: the drafting of trie_drafter, without its network.
 //
 //   ngram_trie  a count trie over the request's own text
-//   auto        that text, the scope's earlier outputs and a static prior,
-//   fused ouroboros   no drafts: rounds carry phrases into the scope's shared
-//   pool
+//   auto        that text, earlier outputs of the scope and a prior, fused
+//   ouroboros   no drafts: rounds carry phrases into the scope's shared pool
 //
 // A request without a cache scope shares nothing and leaves nothing behind.
-// With one, what it committed (never its prompt) becomes the scope's history
+// With one, its committed tokens (never its prompt) join the scope's history
 // when its session ends. A scope that is first seen is loaded from the warm
 // store while requests go on without it.
 // Thread-safe; a session is owned by one thread at a time.
@@ -38,11 +37,11 @@ struct TrieOptions {
 
 enum class Lookup { kHistory, kPool };
 
-// Told what changes, for metrics. Thread-safe, and quick.
+// Observes changes, for metrics. Must be thread-safe and fast.
 class TrieObserver {
  public:
   virtual ~TrieObserver() = default;
-  // By how much they grew or, negative, shrank: calls may overtake each other.
+  // Changes, negative if sessions shrank: calls may arrive out of order.
   virtual void OnSessions(int64_t open, int64_t bytes) = 0;
   virtual void OnScopes(const ScopeTotals& totals) = 0;
   virtual void OnLookup(Lookup what, bool hit) = 0;
@@ -64,7 +63,7 @@ class TrieSessions final : public DraftSessions, public SharedPhrases {
 
   // As ScopeMemory::NewestPhrases.
   std::vector<Phrase> NewestPhrases(const PhraseQuery& query);
-  // Done has run when it returns.
+  // `done` has run when this returns.
   std::unique_ptr<Fetch> GetPhrases(const PhraseQuery& query,
                                     Done done) override;
 

@@ -36,7 +36,7 @@ absl::Status Bad(absl::string_view what) {
 
 ScopeKey ScopeKey::Of(const std::string& cache_scope,
                       const std::string& tokenizer_fingerprint) {
-  // The length keeps apart where one ends and the other begins.
+  // The length prefix separates the two fields unambiguously.
   return {Sha256()
               .Update("foretoken trie_drafter scope\n")
               .Update(absl::StrCat(cache_scope.size(), "\n", cache_scope))
@@ -51,8 +51,8 @@ std::string EncodeRecord(const ScopeKey& key, RecordKind kind,
   while (first > 0 && tokens < kMaxRecordTokens) {
     tokens += sequences[--first].size();
   }
-  // The oldest one that still begins inside gives up its own oldest tokens; a
-  // phrase is only of use whole.
+  // The oldest sequence that fits in part loses its oldest tokens; a phrase is
+  // useful only as a whole.
   const size_t over = tokens - std::min(tokens, kMaxRecordTokens);
   if (over > 0 && kind == RecordKind::kPhrases) ++first;
   std::string record(kMagic);
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<std::vector<TokenId>>> DecodeRecord(
       bytes.size() > kMaxRecordBytes) {
     return Bad(absl::StrCat(bytes.size(), " bytes"));
   }
-  if (bytes.substr(0, 4) != kMagic) return Bad("no record");
+  if (bytes.substr(0, 4) != kMagic) return Bad("not a record");
   if (static_cast<uint8_t>(bytes[4]) != kVersion) {
     return Bad(absl::StrCat("version ", static_cast<uint8_t>(bytes[4]),
                             ", want ", kVersion));
@@ -95,10 +95,10 @@ absl::StatusOr<std::vector<std::vector<TokenId>>> DecodeRecord(
   absl::string_view rest = body.substr(kHeaderBytes);
   std::vector<std::vector<TokenId>> sequences;
   for (uint32_t i = 0; i < count; ++i) {
-    if (rest.size() < 4) return Bad("cut off");
+    if (rest.size() < 4) return Bad("truncated");
     const size_t length = Get32(rest);
     rest.remove_prefix(4);
-    if (rest.size() / 4 < length) return Bad("cut off");
+    if (rest.size() / 4 < length) return Bad("truncated");
     std::vector<TokenId>& tokens = sequences.emplace_back(length);
     for (TokenId& token : tokens) {
       token = static_cast<TokenId>(Get32(rest));
@@ -108,7 +108,7 @@ absl::StatusOr<std::vector<std::vector<TokenId>>> DecodeRecord(
       }
     }
   }
-  if (!rest.empty()) return Bad("bytes behind its end");
+  if (!rest.empty()) return Bad("trailing bytes");
   return sequences;
 }
 

@@ -1,7 +1,7 @@
 // Admission: which of the verifier's sessions hold KV pages.
 //
-// A session is admitted when its text and one round fit; a session that needs a
-// page more takes it from the youngest admitted session, which is preempted and
+// A session is admitted when its text and one round fit; a session that needs
+// one more page takes it from the youngest admitted one, which is preempted and
 // later replayed with unchanged output. Waiting sessions are admitted strictly
 // by age, so none starves. A session that its client has left idle for
 // idle_time may be preempted for them, so that its pages do not lie unused.
@@ -56,7 +56,7 @@ class Admission {
   // is no room.
   absl::Status Reserve(Session& session, int64_t length);
 
-  // Gives the session's pages back.
+  // Frees the session's pages.
   void Release(Session& session);
   // Call when a waiting or admitted session has been removed.
   void NoteGone() { blocked_ = false; }

@@ -3,7 +3,7 @@
 //
 // Requests that the engine would refuse are rejected on the caller's thread,
 // before they are queued: other numerics, too long a prompt, too large a tree.
-// Thread-safe; sessions must be gone before it.
+// Thread-safe; sessions must be destroyed first.
 #ifndef FORETOKEN_SERVICES_VERIFIER_CORE_ENGINE_VERIFY_SESSIONS_H_
 #define FORETOKEN_SERVICES_VERIFIER_CORE_ENGINE_VERIFY_SESSIONS_H_
 

@@ -33,7 +33,7 @@ struct PendingRound {
   int32_t max_draft_depth = 0;
   int64_t order = 0;  // of submission
   absl::Time arrived;
-  absl::Duration queue_time;  // from then to its pass
+  absl::Duration queue_time;  // from arrival to its pass
 
   int32_t rows() const { return static_cast<int32_t>(row_tokens.size()); }
 };

@@ -55,7 +55,7 @@ struct VerifyEngineOptions {
   absl::Status Validate() const;
 };
 
-// Sums since the start; what a metrics adapter exports.
+// Totals since the start, for a metrics adapter.
 struct EngineTotals : AdmissionTotals {
   int64_t passes = 0;
   int64_t rounds = 0;
@@ -112,7 +112,7 @@ class VerifyEngine {
   using Report = PassReport;
   using Snapshot = VerifySnapshot;
 
-  // `options` must be valid. The backend is the engine's alone.
+  // `options` must be valid. Only the engine may use the backend.
   VerifyEngine(const VerifyEngineOptions& options,
                std::unique_ptr<Backend> backend, Clock clock = SystemClock());
   VerifyEngine(const VerifyEngine&) = delete;
@@ -142,8 +142,8 @@ class VerifyEngine {
   // True if a pass would do something: rows wait, a session may be admitted, or
   // a deadline has passed.
   bool HasWork() const;
-  // When HasWork may turn true by itself: the earliest deadline, or the moment
-  // when an idle session has to make room. InfiniteFuture if there is neither.
+  // When HasWork may turn true by itself: the earliest deadline, or the time at
+  // which an idle session may be preempted. InfiniteFuture if there is neither.
   absl::Time NextDeadline() const;
 
   // Expires deadlines, admits, runs one forward pass, commits. With nothing to
