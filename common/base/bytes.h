@@ -1,5 +1,5 @@
-// Texts and integers as bytes, in a byte order that does not depend on the
-// machine. Thread-safe: functions without state.
+// Texts and integers as bytes, in a byte order independent of the machine.
+// Thread-safe: stateless functions.
 #ifndef FORETOKEN_COMMON_BASE_BYTES_H_
 #define FORETOKEN_COMMON_BASE_BYTES_H_
 
@@ -31,7 +31,7 @@ void AppendBigEndian(T value, std::string& out) {
   }
 }
 
-// The integer that at most 8 bytes hold.
+// The integer encoded in at most 8 bytes.
 inline uint64_t FromLittleEndian(absl::Span<const uint8_t> bytes) {
   uint64_t value = 0;
   for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | bytes[i];

@@ -1,4 +1,4 @@
-// Clock: the source of time that cores are given, so that tests can hold it.
+// Clock: the source of time passed to cores, so that tests can control it.
 #ifndef FORETOKEN_COMMON_BASE_CLOCK_H_
 #define FORETOKEN_COMMON_BASE_CLOCK_H_
 
@@ -12,7 +12,7 @@ namespace foretoken {
 // Returns the present moment. Thread-safe.
 using Clock = std::function<absl::Time()>;
 
-// The time of this machine.
+// This machine's clock.
 inline Clock SystemClock() { return absl::Now; }
 
 }  // namespace foretoken

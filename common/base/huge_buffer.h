@@ -1,6 +1,6 @@
-// Zeroed memory straight from the operating system, on huge pages where it
-// gives them: streaming a gigabyte of weights through 4 KiB pages would spend
-// its time in the page table. Pages are touched only when first written.
+// Zeroed memory straight from the operating system, on huge pages if available:
+// streaming a gigabyte of weights through 4 KiB pages would spend its time in
+// the page table. Pages are touched only when first written.
 //
 // Thread-compatible.
 #ifndef FORETOKEN_COMMON_BASE_HUGE_BUFFER_H_
@@ -24,9 +24,8 @@ class HugeBuffer {
     return *this;
   }
 
-  // kLazy: more may be allocated than there is, for a cache that fills up as
-  // it is used. kWhole: refused at once where the kernel can tell that it will
-  // not fit.
+  // kLazy: may exceed the available memory, for a cache that fills up as it is
+  // used. kWhole: refused at once if the kernel can tell that it will not fit.
   enum class Use { kLazy, kWhole };
 
   // At least `bytes`, page-aligned. ResourceExhausted names the size.

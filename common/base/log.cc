@@ -22,8 +22,8 @@ void WriteLine(const std::string& line) {
   [[maybe_unused]] ssize_t n = write(STDERR_FILENO, line.data(), line.size());
 }
 
-// Text of clients and peers may hold line breaks and terminal sequences, which
-// must neither forge a line nor act on a terminal. UTF-8 stays.
+// Text from clients and peers may contain line breaks and terminal sequences,
+// which must neither forge a line nor act on a terminal. UTF-8 stays.
 std::string Escaped(const std::string& text) {
   std::string escaped;
   escaped.reserve(text.size());

@@ -1,9 +1,8 @@
 // One-line structured logs on stderr: "I 2026-01-31T12:00:00.123Z file.cc:12
 // msg".
 //
-// Control characters are written as \x0a. Thread-safe: each line is one
-// write(2). Never log prompts, users' tokens, or
-// credentials.
+// Control characters are escaped as \x0a. Thread-safe: each line is one
+// write(2). Never log prompts, users' tokens or credentials.
 #ifndef FORETOKEN_COMMON_BASE_LOG_H_
 #define FORETOKEN_COMMON_BASE_LOG_H_
 

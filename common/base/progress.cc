@@ -60,8 +60,8 @@ void Progress::AdvanceTo(uint64_t done) {
   if (!enabled_) return;
   const absl::Time now = absl::Now();
   if (absl::ToUnixNanos(now) < next_draw_nanos_.load()) return;
-  // A thread that finds another one drawing goes on: progress must not
-  // serialise the workers.
+  // Do not wait for a thread that is drawing: progress must not serialise the
+  // workers.
   const std::unique_lock<std::mutex> lock(draw_mu_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   next_draw_nanos_ =

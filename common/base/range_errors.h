@@ -1,5 +1,5 @@
-// RangeErrors: every field of a struct of options that is out of its range, as
-// one status.
+// RangeErrors: collects all out-of-range fields of an options struct into one
+// status.
 #ifndef FORETOKEN_COMMON_BASE_RANGE_ERRORS_H_
 #define FORETOKEN_COMMON_BASE_RANGE_ERRORS_H_
 

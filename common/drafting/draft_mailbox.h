@@ -1,5 +1,5 @@
-// DraftMailbox: the listener of a caller that waits for its answers, at most
-// until a deadline. Thread-safe; Collect is for one thread.
+// DraftMailbox: listener of a caller that blocks until its answers arrive or a
+// deadline passes. Thread-safe; only one thread may call Collect.
 #ifndef FORETOKEN_COMMON_DRAFTING_DRAFT_MAILBOX_H_
 #define FORETOKEN_COMMON_DRAFTING_DRAFT_MAILBOX_H_
 
@@ -36,8 +36,8 @@ class DraftMailbox final : public DraftListener {
     if (failure_.ok()) failure_ = std::move(status);
   }
 
-  // The next answer; once all are taken, the error that ended the session.
-  // Nothing where neither has come by `deadline`.
+  // Returns the next answer; after the last one, the error that ended the
+  // session. nullopt if neither arrives by `deadline`.
   std::optional<absl::StatusOr<Letter>> Collect(absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -45,7 +45,7 @@ class DraftMailbox final : public DraftListener {
       return !failure_.ok() || !letters_.empty();
     };
     if (!ready()) {
-      // A wait that has no time left still costs a call into the kernel.
+      // Even a wait without time left costs a system call.
       const absl::Duration left = deadline - clock_();
       if (left <= absl::ZeroDuration() ||
           !mu_.AwaitWithTimeout(absl::Condition(&ready), left)) {

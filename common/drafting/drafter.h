@@ -3,8 +3,7 @@
 // The replay tool and the services drive every model-free drafter through this
 // interface, so that replay measures exactly what the services run.
 //
-//   StartRequest -> (Draft -> Commit)* -> EndRequest    and again for the next
-//   request
+//   StartRequest -> (Draft -> Commit)* -> EndRequest    repeated per request
 //
 // A drafter sees committed tokens only: never the future and, unless its
 // options say so, never another request's prompt. It has two kinds of state:

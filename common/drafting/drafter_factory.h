@@ -1,4 +1,4 @@
-// The drafters that run in the thread that asks them, by mode.
+// Factory of the drafters that run in the caller's thread, by mode.
 #ifndef FORETOKEN_COMMON_DRAFTING_DRAFTER_FACTORY_H_
 #define FORETOKEN_COMMON_DRAFTING_DRAFTER_FACTORY_H_
 
@@ -19,9 +19,9 @@ struct DrafterResources {
   std::shared_ptr<const StaticPrior> prior;  // null: none
   std::shared_ptr<CrestSource> crest;        // `crest` needs it
   std::shared_ptr<const RestStore> rest;     // `rest` needs it
-  // Committed output of a request serves the requests after it.
+  // Committed output of a request is kept for later requests.
   bool keep_history = false;
-  // AddHistory will be called, whatever keep_history says.
+  // AddHistory will be called, even without keep_history.
   bool preloaded_history = false;
 };
 

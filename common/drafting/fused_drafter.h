@@ -12,7 +12,6 @@
 // Deterministic: equal calls give equal trees; with a shared FusedMemory, equal
 // calls in equal order. A drafter is owned by one thread; drafters of different
 // threads may share one FusedMemory.
-// different threads may share one FusedMemory.
 #ifndef FORETOKEN_COMMON_DRAFTING_FUSED_DRAFTER_H_
 #define FORETOKEN_COMMON_DRAFTING_FUSED_DRAFTER_H_
 

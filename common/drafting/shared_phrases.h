@@ -15,17 +15,17 @@ namespace foretoken {
 
 struct PhraseQuery {
   std::string cache_scope;
-  std::string tokenizer_fingerprint;  // raw SHA-256; empty: not known
-  int32_t phrase_tokens = 0;  // only phrases of this many tokens; 0: of any
-  int32_t max_phrases = 0;    // at least 1
+  std::string tokenizer_fingerprint;  // raw SHA-256; empty: unknown
+  int32_t phrase_tokens = 0;          // length of the phrases; 0: any
+  int32_t max_phrases = 0;            // at least 1
 };
 
 class SharedPhrases {
  public:
-  // Newest first; none where there are none or the service fails.
+  // Newest first; empty if there are none or the service fails.
   using Done = std::function<void(std::vector<Phrase>)>;
 
-  // A query under way. Once it is destroyed Done has run, or never will.
+  // A running query. After its destruction Done has run, or never will.
   class Fetch {
    public:
     virtual ~Fetch() = default;
@@ -33,8 +33,8 @@ class SharedPhrases {
 
   virtual ~SharedPhrases() = default;
 
-  // Returns at once. Done runs at most once, on any thread, maybe before this
-  // returns; nullptr where it has.
+  // Returns at once. Done runs at most once, on any thread, possibly before
+  // this returns, in which case it returns nullptr.
   virtual std::unique_ptr<Fetch> GetPhrases(const PhraseQuery& query,
                                             Done done) = 0;
 };

@@ -12,13 +12,13 @@
 namespace foretoken {
 namespace {
 
-// A round that commits more is work for a worker.
+// Rounds that commit more tokens run on a worker.
 constexpr size_t kCommittedAtOnce = 256;
 
 }  // namespace
 
-// Shared by its handle and its worker. While `working_`, session_ is the
-// worker's, else the handle's, whose thread alone sets `working_`.
+// Shared by its handle and its worker. While `working_` is set, the worker owns
+// session_, otherwise the handle, whose thread alone sets `working_`.
 class WorkerDraftSessions::Session final
     : public std::enable_shared_from_this<Session> {
  public:
@@ -68,7 +68,7 @@ class WorkerDraftSessions::Session final
   }
 
  private:
-  // On a worker: `first`, then what waits.
+  // Runs on a worker: `first`, then the waiting rounds.
   absl::Status Submit(std::function<void()> first)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const absl::Status submitted =
@@ -81,7 +81,7 @@ class WorkerDraftSessions::Session final
   }
 
   void Work() ABSL_LOCKS_EXCLUDED(mu_) {
-    std::unique_ptr<DraftSession> ended;  // without the lock
+    std::unique_ptr<DraftSession> ended;  // destroyed without the lock
     while (true) {
       DraftRound round;
       {

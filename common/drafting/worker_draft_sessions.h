@@ -1,6 +1,6 @@
-// WorkerDraftSessions: sessions whose opening and end take longer than a caller
-// should wait: both run on a pool of workers. Rounds run where they are asked
-// for, but for those that commit much and those that overtake the opening.
+// WorkerDraftSessions: opens and closes sessions on a worker pool, since both
+// take longer than a caller should wait. Rounds run on the caller's thread,
+// except those that commit many tokens or arrive before the session is open.
 //
 // Thread-safe.
 #ifndef FORETOKEN_COMMON_DRAFTING_WORKER_DRAFT_SESSIONS_H_
@@ -16,12 +16,12 @@ namespace foretoken {
 
 class WorkerDraftSessions final : public DraftSessions {
  public:
-  // `sessions` answer within Ask; they must outlive the pool, which ends what
-  // is left, and the pool every session's owner.
+  // `sessions` answer within Ask. They must outlive the pool, which finishes
+  // the remaining work, and the pool must outlive every session's owner.
   WorkerDraftSessions(DraftSessions& sessions, WorkerPool& workers)
       : sessions_(sessions), workers_(workers) {}
 
-  // ResourceExhausted without room for a worker.
+  // ResourceExhausted if the worker pool is full.
   absl::StatusOr<std::unique_ptr<DraftSession>> Open(
       DraftOpen open, std::shared_ptr<DraftListener> listener) override;
 

@@ -1,4 +1,4 @@
-// Addresses as flags name them: "host:port" (port 0 takes a free one),
+// Addresses in flags: "host:port" (port 0 takes a free one),
 // "[::1]:port", "unix:/path/to.sock".
 #ifndef FORETOKEN_COMMON_RPC_ADDRESS_H_
 #define FORETOKEN_COMMON_RPC_ADDRESS_H_
@@ -10,7 +10,7 @@
 
 namespace foretoken::rpc {
 
-// InvalidArgument names the address and what was wanted.
+// InvalidArgument names the address and the expected form.
 absl::Status ValidateAddress(const std::string& address);
 
 bool IsUnixAddress(const std::string& address);
@@ -22,7 +22,7 @@ absl::string_view HostOf(absl::string_view address);
 absl::string_view PortOf(absl::string_view address);
 
 // Reachable from this machine only: a Unix socket, localhost, 127.0.0.0/8,
-// ::1. A host name other than localhost is never taken for local.
+// ::1. A host name other than localhost never counts as local.
 bool IsLocalAddress(const std::string& address);
 
 }  // namespace foretoken::rpc

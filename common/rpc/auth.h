@@ -1,15 +1,15 @@
-// Bearer tokens: who may call, and as whom.
+// Bearer tokens: authentication of callers.
 //
-// A token file holds one token a line:
+// A token file has one token per line:
 //
 //   TOKEN [NAME] [weight=W] [requests=N]
 //
-// NAME stands for the caller in logs and limits; tokens with one name share an
-// account, and a token without one is its own. W (0.01..100, default 1) is its
-// share of a busy server, N (default: the service's) its limit of running
-// requests. Blank lines and lines that begin with `#` are skipped. A server
-// reads the file again when it changes; a file that has become bad is logged,
-// and the tokens from before stay.
+// NAME identifies the caller in logs and limits; tokens with one name share an
+// account, and a token without one has its own. W (0.01..100, default 1) is the
+// account's share of a busy server, N (default: the service's) its limit of
+// running requests. Blank lines and lines that begin with `#` are skipped. A
+// server reloads the file when it changes; an invalid file is logged, and the
+// old tokens stay valid.
 //
 // The presented token is hashed and compared with every known hash in constant
 // time, so that neither its bytes nor its position leak.
@@ -40,7 +40,7 @@ class Callers {
   static constexpr size_t kMinTokenBytes = 16;
   static constexpr size_t kMaxTokens = 1000;
   static constexpr size_t kMaxNameBytes = 64;
-  // How often the file is looked at.
+  // Interval between checks of the file for changes.
   static constexpr absl::Duration kReloadInterval = absl::Seconds(1);
 
   // InvalidArgument names file and line of a token that is too short, of an
@@ -49,8 +49,8 @@ class Callers {
   static absl::StatusOr<std::shared_ptr<const Callers>> Load(
       const std::string& path, Clock clock = SystemClock());
 
-  // Whose token this is; nullopt for none. `authorization`: the header's value,
-  // "Bearer <token>".
+  // The caller with this token; nullopt if none. `authorization`: the header's
+  // value, "Bearer <token>".
   std::optional<Caller> Find(absl::string_view authorization) const;
 
  private:
@@ -58,7 +58,7 @@ class Callers {
     Sha256Digest digest;
     Caller caller;
   };
-  // Tells one state of a file from another.
+  // Identifies a version of the file.
   struct FileState {
     int64_t inode = 0, size = 0, modified_ns = 0;
     bool operator==(const FileState&) const = default;
@@ -83,11 +83,11 @@ class Callers {
 std::shared_ptr<grpc::AuthMetadataProcessor> MakeBearerProcessor(
     std::shared_ptr<const Callers> callers);
 
-// Whose call this is: by its token if there is a token file, else by the
+// The caller of a call: by its token if there is a token file, else by the
 // subject of the client's certificate, else by its address without the port.
 Caller CallerOf(const grpc::ServerContextBase& context, const Callers* callers);
 
-// The single token of a client's token file (the first line that holds one).
+// The single token of a client's token file (its first token line).
 absl::StatusOr<std::string> LoadClientToken(const std::string& path);
 
 }  // namespace foretoken::rpc

@@ -1,5 +1,5 @@
-// BidiCall: the client's side of a bidirectional stream, over gRPC's callback
-// API: one read and one write outstanding.
+// BidiCall: client side of a bidirectional stream over gRPC's callback API, one
+// read and one write outstanding.
 //
 //   Start -> Send* -> Finish
 //
@@ -23,15 +23,14 @@
 
 namespace foretoken::rpc {
 
-// Takes what a stream receives. Called by one thread at a time, which must not
-// be kept.
+// Receives a stream's messages. Called by one thread at a time; must not block.
 template <typename Response>
 class BidiReader {
  public:
   virtual ~BidiReader() = default;
-  // False cancels the stream.
+  // Returns false to cancel the stream.
   virtual bool OnMessage(Response& message) = 0;
-  // The stream is gone, with this status; last.
+  // Last call: the stream has ended with this status.
   virtual void OnEnd(const absl::Status& status) = 0;
 };
 
@@ -44,7 +43,7 @@ class BidiCall final : public LiveCall,
   // A stub's method: `stub.async()->Verify(context, reactor)`.
   using Method = std::function<void(grpc::ClientContext*, Reactor*)>;
 
-  // gRPC holds the call until the stream is done.
+  // Starts the stream; gRPC keeps the call alive until it is done.
   // `peer` must outlive the call.
   static std::shared_ptr<BidiCall> Start(const Method& method,
                                          absl::Time deadline, Peer& peer,
@@ -53,7 +52,7 @@ class BidiCall final : public LiveCall,
     call->self_ = call;
     PrepareCall(call->context_, deadline, peer.endpoint.token);
     method(&call->context_, call.get());
-    // Writes are started outside reactions: the hold keeps OnDone away.
+    // Writes start outside reactions; the hold delays OnDone until RemoveHold.
     call->AddHold();
     call->StartRead(&call->response_);
     call->StartCall();
@@ -61,7 +60,7 @@ class BidiCall final : public LiveCall,
   }
   ~BidiCall() override { Forget(); }
 
-  // Queues the message, unless the stream is on its way out.
+  // Queues the message; ignored once the stream is finishing or broken.
   void Send(Request message) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     if (finishing_) return;
@@ -69,7 +68,7 @@ class BidiCall final : public LiveCall,
     WriteNext();
   }
 
-  // No more messages: the service ends the stream once it has read them.
+  // Half-closes the stream after the queued messages; the service then ends it.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     finishing_ = true;
@@ -97,7 +96,7 @@ class BidiCall final : public LiveCall,
   }
 
   void OnDone(const grpc::Status& status) override {
-    // The caller may have let go already.
+    // The caller may already have dropped its reference.
     const std::shared_ptr<BidiCall> last = std::move(self_);
     reader_->OnEnd(FromGrpcStatus(status));
     SetDone();
@@ -107,8 +106,8 @@ class BidiCall final : public LiveCall,
   BidiCall(LiveCalls& calls, std::unique_ptr<Reader> reader)
       : LiveCall(calls), reader_(std::move(reader)) {}
 
-  // Nothing goes either way any more; the status is on its way, once nothing
-  // holds it.
+  // The stream is broken: drops queued messages and the hold, so that OnDone
+  // delivers the status.
   void Break() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     broken_ = finishing_ = true;
     unsent_.clear();
@@ -138,7 +137,7 @@ class BidiCall final : public LiveCall,
   std::deque<Request> unsent_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool broken_ ABSL_GUARDED_BY(mu_) = false;
-  bool finishing_ ABSL_GUARDED_BY(mu_) = false;  // the hold is to be given up
+  bool finishing_ ABSL_GUARDED_BY(mu_) = false;  // then RemoveHold
   bool hold_ ABSL_GUARDED_BY(mu_) = true;
   std::shared_ptr<BidiCall> self_;
 };

@@ -1,4 +1,4 @@
-// Channels to other services, and what every outgoing call carries.
+// Channels to other services; deadline and token of outgoing calls.
 #ifndef FORETOKEN_COMMON_RPC_CHANNEL_H_
 #define FORETOKEN_COMMON_RPC_CHANNEL_H_
 
@@ -13,7 +13,7 @@
 
 namespace foretoken::rpc {
 
-// Another service: where it is, and what its calls carry.
+// Another service: its channel and the token to send.
 struct Endpoint {
   std::shared_ptr<grpc::Channel> channel;
   std::string token;  // bearer token, or ""
@@ -21,7 +21,7 @@ struct Endpoint {
 
 struct ChannelOptions {
   bool insecure = false;  // allow a peer beyond this machine without TLS
-  std::string tls_ca;     // PEM roots; if set, TLS
+  std::string tls_ca;     // PEM roots; enables TLS
   std::string tls_cert;   // PEM client certificate and key (mTLS)
   std::string tls_key;
   std::string tls_name;    // server name to expect, if not the address's
@@ -40,7 +40,7 @@ struct ChannelOptions {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
     const std::string& address, const ChannelOptions& options);
 
-// The token that calls of these options carry; "" without a token file.
+// Reads the bearer token to send; "" without a token file.
 absl::StatusOr<std::string> ReadToken(const ChannelOptions& options);
 
 // Sets deadline and `authorization`. An infinite deadline sets none.

@@ -19,8 +19,8 @@ namespace {
 // The HTTP/2 preface with its first frames, or a TLS ClientHello, takes less
 // than this; the headers of a call come on top.
 constexpr uint64_t kBytesWithoutCall = 320;
-// A full table is searched this often at most: a flood of connections must not
-// turn into a flood of searches.
+// Minimum interval between searches of a full table, so that a flood of
+// connections does not cause a flood of searches.
 constexpr absl::Duration kSearchInterval = absl::Milliseconds(10);
 
 std::optional<ino_t> SocketInode(int fd) {
@@ -29,8 +29,8 @@ std::optional<ino_t> SocketInode(int fd) {
   return info.st_ino;
 }
 
-// An IPv4 address, the /64 network of an IPv6 address, the user of a Unix
-// socket.
+// Peer key: an IPv4 address, the /64 network of an IPv6 address, or the user of
+// a Unix socket.
 std::string PeerOf(int fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
@@ -53,7 +53,7 @@ std::string PeerOf(int fd) {
   return inet_ntop(AF_INET6, &v6, text, sizeof(text));
 }
 
-// Whether the peer has sent too little for a call. Unix sockets do not tell.
+// Whether the peer has sent too little for a call. Unknown for Unix sockets.
 bool IsSilent(int fd) {
   tcp_info info{};
   socklen_t length = sizeof(info);
@@ -69,7 +69,7 @@ ConnectionTable::ConnectionTable(ConnectionLimits limits, Clock clock)
 bool ConnectionTable::Add(int fd) {
   const std::optional<ino_t> inode = SocketInode(fd);
   if (!inode.has_value()) return false;
-  // The kernel hands a number out again only after it was closed.
+  // The kernel reuses a descriptor number only after it was closed.
   const auto former = connections_.find(fd);
   if (former != connections_.end()) Erase(former);
   const std::string peer = PeerOf(fd);
@@ -123,8 +123,8 @@ bool ConnectionTable::CloseSilent(const std::string& peer) {
     if (IsSilent(it->first)) oldest = it;
   }
   if (oldest == connections_.end()) return false;
-  // gRPC may close the descriptor at any moment and the number may then name
-  // another file: a duplicate can be checked, and cannot change any more.
+  // gRPC may close the descriptor at any moment, and its number may then name
+  // another file. A duplicate is ours: it can be checked and does not change.
   const int duplicate = dup(oldest->first);
   if (duplicate >= 0) {
     if (SocketInode(duplicate) == oldest->second.inode) {

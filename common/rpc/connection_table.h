@@ -24,8 +24,8 @@ namespace foretoken::rpc {
 struct ConnectionLimits {
   int32_t total = 4096;
   int32_t per_peer = 2048;
-  // Below its limit a peer keeps its connections. At it, one that has been open
-  // for this long without a call makes room for a new one.
+  // A peer at its limit loses a connection that has been open for this long
+  // without a call when it opens another one.
   absl::Duration silent = absl::Seconds(1);
 };
 
@@ -34,12 +34,12 @@ class ConnectionTable {
   explicit ConnectionTable(ConnectionLimits limits,
                            Clock clock = SystemClock());
 
-  // Takes note of the connected socket `fd`, which stays the caller's. False if
-  // a limit is reached and no silent connection could be closed: the caller
+  // Adds the connected socket `fd`, which the caller still owns. False if a
+  // limit is reached and no silent connection could be closed: the caller
   // closes `fd`.
   bool Add(int fd);
 
-  // Connections that are open, as of the last Add.
+  // Number of open connections as of the last Add.
   int64_t size() const { return static_cast<int64_t>(connections_.size()); }
 
  private:
@@ -51,10 +51,10 @@ class ConnectionTable {
   using Connections = std::map<int, Connection>;
 
   bool HasRoom(const std::string& peer) const;
-  // Drops the entries whose connection is gone.
+  // Drops the entries of closed connections.
   void Sweep();
-  // Shuts the oldest silent connection of `peer` down; of the peer with most
-  // connections, if all together are too many.
+  // Shuts down the oldest silent connection: of `peer` if it is at its limit,
+  // otherwise of the peer with the most connections.
   bool CloseSilent(const std::string& peer);
   void Erase(Connections::iterator connection);
 

@@ -28,7 +28,7 @@ std::vector<TokenLogprob> ReadLogprobs(const Field& field) {
 
 double Milliseconds(absl::Duration d) { return absl::ToDoubleMilliseconds(d); }
 
-// Committed tokens with their logprobs, where the message has them.
+// Committed tokens, with their logprobs if the message has them.
 absl::StatusOr<std::vector<SampledToken>> SampledTokens(
     const google::protobuf::RepeatedField<int32_t>& ids,
     const google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& logprobs) {
@@ -107,7 +107,7 @@ absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto) {
   if (proto.has_seed()) params.seed = proto.seed();
   params.min_tokens = proto.min_tokens();
   if (proto.has_logprobs()) {
-    // -1 is how the struct says "off": the message leaves the field out.
+    // The struct's -1 means off; in a message, off is the absent field.
     if (proto.logprobs() < 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           "logprobs: ", proto.logprobs(), ", want 0..", kMaxLogprobs));

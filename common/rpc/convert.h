@@ -1,8 +1,8 @@
-// Proto messages to plain structs and back: proto types end here.
+// Conversion between proto messages and plain structs. Proto types end here.
 //
-// FromProto checks sizes and shapes, so that a message of any content gives a
-// struct of bounded size or InvalidArgument by field; what needs the model (a
-// vocabulary, a limit) is checked by whoever has it.
+// FromProto checks sizes and shapes: any message gives a struct of bounded
+// size, or InvalidArgument that names the field. Checks that need the model
+// (vocabulary, limits) are left to its owner.
 // Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_CONVERT_H_
 #define FORETOKEN_COMMON_RPC_CONVERT_H_
@@ -32,7 +32,7 @@ namespace foretoken::rpc {
 inline constexpr int32_t kMaxTokensPerMessage = 1 << 22;
 inline constexpr int32_t kMaxTreeNodes = 4096;
 
-// end_tokens are not part of the message. `seed` is left alone where the
+// end_tokens are not part of the message. `seed` keeps its default if the
 // message has none.
 void ToProto(const SamplingParams& params, v1::SamplingParams* proto);
 absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto);
@@ -46,14 +46,14 @@ void ToProto(const TokenTree& tree, const std::vector<bool>& probe,
 absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto);
 
 v1::Drafter ToProto(DrafterId id);
-DrafterId FromProto(v1::Drafter drafter);  // kTarget for a number not known
+DrafterId FromProto(v1::Drafter drafter);  // kTarget for an unknown number
 
 v1::FinishReason ToProto(FinishReason reason);
 FinishReason FromProto(v1::FinishReason reason);
 
-// A mode and the message of its name; parameters that were not given stay
-// unset. Unimplemented for a mode of replay alone, which no message has.
-// InvalidArgument by parameter; nullopt for a config without a mode.
+// A mode and the message of the same name; parameters that were not given stay
+// unset. Unimplemented for a replay-only mode, which has no message.
+// InvalidArgument names the parameter; nullopt for a config without a mode.
 absl::Status ToProto(const Mode& mode, v1::SpeculationConfig* proto);
 absl::StatusOr<std::optional<Mode>> FromProto(
     const v1::SpeculationConfig& proto);
@@ -80,15 +80,15 @@ void ToProto(const VerifierInfo& info, v1::GetVerifierInfoResponse* proto);
 VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto);
 
 void ToProto(const SampledToken& token, v1::TokenLogprobs* proto);
-// Without the token's own id.
+// The message has no token id; `token` keeps its default.
 SampledToken FromProto(const v1::TokenLogprobs& proto);
 
-// Parts of conversions.
+// Helpers of the conversions.
 
-// InvalidArgument where `field` has more than `limit` entries.
+// InvalidArgument if `field` has more than `limit` entries.
 absl::Status CheckSize(absl::string_view field, int64_t size, int64_t limit);
 
-// Between a vector or span and a repeated field.
+// Conversions between a vector or span and a repeated field.
 template <typename Values, typename Field>
 void Append(const Values& values, Field* field) {
   field->Add(values.begin(), values.end());

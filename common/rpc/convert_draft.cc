@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<TokenId>> Tokens(absl::string_view field,
   return Values(proto);
 }
 
-// Accepted nodes: each hangs on the one before, the first on the root.
+// Accepted nodes: each is a child of the one before, the first of the root.
 absl::Status CheckPath(const TokenTree& tree, const TokenField& path) {
   int32_t parent = -1;
   for (const int32_t node : path) {

@@ -2,9 +2,8 @@
 // their plain structs (common/drafting/draft_session.h).
 //
 // FromProto checks everything that needs no model: sizes, order of trees and
-// paths, signs, finite numbers. InvalidArgument names the field. Whether a
-// token is inside the vocabulary and a text short enough is checked by whoever
-// has the limits.
+// paths, signs, finite numbers. InvalidArgument names the field. Vocabulary and
+// length limits are checked by the service, which knows them.
 // Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_CONVERT_DRAFT_H_
 #define FORETOKEN_COMMON_RPC_CONVERT_DRAFT_H_
@@ -24,19 +23,19 @@ inline constexpr int kMaxPhrasesPerMessage = 1 << 16;
 inline constexpr int kMaxPhraseTokens = 64;
 inline constexpr size_t kFingerprintBytes = 32;  // SHA-256
 
-// Empty, or kFingerprintBytes.
+// OK if empty or of kFingerprintBytes.
 absl::Status CheckFingerprint(const std::string& fingerprint);
 
-// An error, by name, for a mode that the message does not know.
+// Unimplemented, naming the mode, for a mode without a message.
 absl::Status ToProto(const DraftOpen& open, v1::OpenDrafting* proto);
 absl::StatusOr<DraftOpen> FromProto(const v1::OpenDrafting& proto);
 
-// A budget of a microsecond or less travels as one: 0 says "no limit".
+// A budget below one microsecond is sent as one, since 0 means no limit.
 void ToProto(const DraftRound& round, v1::DraftRound* proto);
 absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto);
 
-// Its probabilities are 0 where the message has none; a node of several
-// proposers has the part of the highest number.
+// Probabilities are 0 if the message has none; a node with several proposers
+// gets the highest-numbered one as its part.
 absl::StatusOr<DraftTree> ReadDraft(const v1::TokenTree& proto);
 void ToProto(const DraftAnswer& answer, v1::DraftResponse* proto);
 absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto);

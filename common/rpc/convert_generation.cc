@@ -25,7 +25,7 @@ absl::Status ToProto(const GenerationRequest& request,
   if (request.max_tree_nodes.has_value()) {
     proto->mutable_speculation()->set_max_tree_nodes(*request.max_tree_nodes);
   }
-  // Any number beyond the message's is beyond every model's context, too.
+  // A number that does not fit the field exceeds every model's context anyway.
   proto->set_max_tokens(static_cast<int32_t>(std::clamp<int64_t>(
       request.max_tokens, std::numeric_limits<int32_t>::min(),
       std::numeric_limits<int32_t>::max())));

@@ -1,8 +1,8 @@
-// The public API's messages (generation.proto) and their plain structs
-// (common/speculation/generation.h).
+// Conversion between the public API's messages (generation.proto) and plain
+// structs (common/speculation/generation.h).
 //
-// FromProto checks sizes and parameters by field; names, and what needs the
-// model, are checked by GenerationService. Thread-safe.
+// FromProto checks sizes and parameters; GenerationService checks names and
+// whatever needs the model. Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_CONVERT_GENERATION_H_
 #define FORETOKEN_COMMON_RPC_CONVERT_GENERATION_H_
 
@@ -13,10 +13,11 @@
 
 namespace foretoken::rpc {
 
-// The deadline is the call's. Unimplemented for a mode of replay alone.
+// The deadline is not converted: it is the call's. Unimplemented for a
+// replay-only mode.
 absl::Status ToProto(const GenerationRequest& request,
                      v1::GenerateRequest* proto);
-// InvalidArgument by field.
+// InvalidArgument names the field.
 absl::StatusOr<GenerationRequest> FromProto(const v1::GenerateRequest& proto);
 
 void ToProto(const GenerationDelta& delta, v1::GenerateDelta* proto);

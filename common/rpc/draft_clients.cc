@@ -24,27 +24,27 @@
 namespace foretoken::rpc {
 namespace {
 
-// Phrases that come later are of no use: the target may have finished its
-// prefill by then.
+// Deadline of a fetch. Later phrases are useless: the target may have finished
+// its prefill by then.
 constexpr absl::Duration kFetchTime = absl::Seconds(2);
 
-// What a session's stream receives, for the session's listener.
+// Passes what a session's stream receives to the session's listener.
 template <typename Response>
 class DraftReader final : public BidiReader<Response> {
  public:
-  // Makes the answer, or says what is wrong with the message.
+  // Converts a message to an answer, or returns what is wrong with it.
   using Parse = absl::StatusOr<DraftAnswer> (*)(const Response&);
 
   DraftReader(Parse parse, std::shared_ptr<DraftListener> listener)
       : parse_(parse), listener_(std::move(listener)) {}
 
-  // Called before the message that asks; thread-safe.
+  // Called before each message that the service answers; thread-safe.
   void Expect() { ++owed_; }
 
   bool OnMessage(Response& message) override {
     if (failed_) return false;
     absl::StatusOr<DraftAnswer> answer = parse_(message);
-    // Unasked answers must not fill this process.
+    // Unsolicited answers are refused, so that they cannot fill this process.
     if (!answer.ok() || --owed_ < 0) {
       Fail(absl::DataLossError("the service sent an invalid answer"));
       return false;
@@ -98,7 +98,7 @@ class DraftCall {
 
  private:
   Peer& peer_;
-  DraftReader<Response>* reader_;  // the call's
+  DraftReader<Response>* reader_;  // owned by call_
   std::shared_ptr<Call> call_;
 };
 

@@ -1,8 +1,8 @@
-// The drafting services behind gRPC, as the sessions that a service in this
-// process also has. What ends a stream comes to the listener of its session, an
-// invalid answer as DataLoss.
+// gRPC clients of the drafting services, with the same session interface as a
+// service in this process. A session's listener receives the status that ended
+// its stream, DataLoss for an invalid answer.
 //
-// Thread-safe; sessions and fetches must be gone before the client.
+// Thread-safe; sessions and fetches must be destroyed before the client.
 #ifndef FORETOKEN_COMMON_RPC_DRAFT_CLIENTS_H_
 #define FORETOKEN_COMMON_RPC_DRAFT_CLIENTS_H_
 
@@ -17,9 +17,9 @@ namespace foretoken::rpc {
 
 // The client of the drafting service of this name (ModeInfo::service):
 // `trie_drafter` is foretoken.v1.TrieDrafter, and its method is Draft. Only
-// `crest` has a contract of its own; it keeps no state of a request, and every
-// look-up carries the end of the session's text. Open fails for a mode that the
-// message does not know.
+// `crest` has a contract of its own; it keeps no state per request, and every
+// look-up carries the last tokens of the session. Open fails for a mode without
+// a message.
 std::shared_ptr<DraftSessions> MakeDraftClient(const Endpoint& endpoint,
                                                absl::string_view service);
 

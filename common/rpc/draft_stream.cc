@@ -9,8 +9,8 @@
 
 namespace foretoken::rpc {
 
-// While handling_, session_ belongs to OnMessage, which does not hold mu_; else
-// to the holder of mu_.
+// While handling_ is set, session_ belongs to OnMessage, which does not hold
+// mu_; otherwise it belongs to the holder of mu_.
 class DraftStreams::Stream final
     : public BidiStream<v1::DraftRequest, v1::DraftResponse> {
  public:
@@ -18,7 +18,7 @@ class DraftStreams::Stream final
       : BidiStream(server), owner_(owner) {}
 
  private:
-  // The session drops it once it is closed.
+  // Held by the session until it is closed.
   class Listener final : public DraftListener {
    public:
     Listener(Stream& stream, std::shared_ptr<ServerStream> alive)
@@ -52,7 +52,7 @@ class DraftStreams::Stream final
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!handling_) CloseSession();
   }
-  // The next message is read once the answer to a round is on its way.
+  // Reads the next message once the answer to a round has been sent.
   bool CanRead() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !asked_ && unsent() == 0;
   }
@@ -75,8 +75,8 @@ class DraftStreams::Stream final
     Continue();
   }
   void OnSessionFailed(const absl::Status& status) {
-    // The listener, which may be the last to hold the stream, goes with the
-    // session that End closes.
+    // End closes the session, which destroys the listener, which may hold the
+    // last reference to the stream.
     const auto self = shared_from_this();
     absl::MutexLock lock(&mu_);
     End(server_.WithRetryHint(status));
@@ -87,7 +87,7 @@ class DraftStreams::Stream final
     Continue();
   }
 
-  // Without mu_: the listener may go with the session, and it takes mu_.
+  // Releases mu_: the session may destroy the listener, which takes mu_.
   void CloseSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (session_ == nullptr) return;
     std::unique_ptr<DraftSession> closing = std::move(session_);
@@ -149,8 +149,8 @@ class DraftStreams::Stream final
   v1::DraftResponse response_ ABSL_GUARDED_BY(mu_);
   std::string request_id_ ABSL_GUARDED_BY(mu_);
   bool handling_ ABSL_GUARDED_BY(mu_) = false;
-  bool asked_ ABSL_GUARDED_BY(mu_) = false;  // a round has no answer yet
-  bool open_ ABSL_GUARDED_BY(mu_) = false;   // the session has its listener
+  bool asked_ ABSL_GUARDED_BY(mu_) = false;  // a round is unanswered
+  bool open_ ABSL_GUARDED_BY(mu_) = false;   // the session has a listener
 };
 
 DraftStreams::Reactor* DraftStreams::Start(

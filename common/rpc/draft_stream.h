@@ -1,14 +1,14 @@
 // The server side of `Draft(stream DraftRequest) returns (stream
 // DraftResponse)`, which every drafting service has.
 //
-// The messages of a call drive one DraftSession, one after the other, where
-// they are read; a round is answered before the next one is read. Whatever ends
-// the call (half-close, cancel, disconnect, deadline, an error, EndAll) closes
-// its session at once.
+// The messages of a call drive one DraftSession, in order, on the thread that
+// read them; a round is answered before the next one is read. Any end of the
+// call (half-close, cancel, disconnect, deadline, an error, EndAll) closes its
+// session at once.
 //
-// Statuses, beside those of StreamServer: INVALID_ARGUMENT by field,
+// Statuses, beside those of StreamServer: INVALID_ARGUMENT naming the field;
 // FAILED_PRECONDITION for a message out of order, a stale or repeated round, or
-// another tokenizer's tokens; UNAVAILABLE for sessions opened while draining.
+// a different tokenizer; UNAVAILABLE for sessions opened while draining.
 // Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_DRAFT_STREAM_H_
 #define FORETOKEN_COMMON_RPC_DRAFT_STREAM_H_
@@ -37,7 +37,7 @@ class DraftStreams {
  public:
   using Reactor = grpc::ServerBidiReactor<v1::DraftRequest, v1::DraftResponse>;
 
-  // All must outlive the object, and the object every call.
+  // `sessions` and `observer` must outlive the object, the object every call.
   DraftStreams(DraftStreamOptions options, DraftSessions& sessions,
                DraftStreamObserver& observer)
       : options_(std::move(options)),
@@ -48,7 +48,7 @@ class DraftStreams {
   // Starts one call; the service's Draft method returns the result.
   Reactor* Start(grpc::CallbackServerContext* context);
 
-  // As rpc::Servable has them.
+  // See rpc::Servable.
   void BeginDrain() { streams_.BeginDrain(); }
   bool Idle() const { return streams_.Idle(); }
   void EndAll() { streams_.EndAll(); }

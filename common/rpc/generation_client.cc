@@ -42,7 +42,7 @@ absl::StatusOr<v1::GenerateResult> GenerationClient::Generate(
   }
   absl::Status status = FromGrpcStatus(reader->Finish());
   if (absl::IsCancelled(status) && !cancelled && absl::Now() < deadline) {
-    // What gRPC makes of a call that reaches a server while it shuts down.
+    // gRPC's status for a call that reaches a server during its shutdown.
     status = absl::UnavailableError("the server is stopping");
   }
   FORETOKEN_RETURN_IF_ERROR(status);

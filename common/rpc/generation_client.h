@@ -21,13 +21,13 @@ class GenerationClient {
   explicit GenerationClient(std::shared_ptr<grpc::Channel> channel,
                             std::string token = "");
 
-  // Errors as CreateChannel and ReadToken give them.
+  // Errors are those of CreateChannel and ReadToken.
   static absl::StatusOr<std::unique_ptr<GenerationClient>> Connect(
       const std::string& address, const ChannelOptions& options);
 
-  // Calls `on_delta` for what becomes certain, in order; false from it cancels
-  // the call. Gives the last message, or the status that the server ended
-  // with; DataLoss for a stream that ends well without one.
+  // Calls `on_delta` with each delta, in order, and cancels the call if it
+  // returns false. Returns the last message, or the status from the
+  // server; DataLoss for a stream that ends with OK but without one.
   absl::StatusOr<v1::GenerateResult> Generate(
       const v1::GenerateRequest& request, absl::Time deadline,
       absl::FunctionRef<bool(const v1::GenerateDelta&)> on_delta) const;

@@ -1,7 +1,7 @@
-// LiveCalls: the calls of one channel that are not quite gone.
+// LiveCalls: the calls of one channel that have not been destroyed yet.
 //
-// gRPC must not lose the last reference to a channel in one of its own
-// callbacks, so the owner of a channel owns one of these, too, and destroys it
+// The last reference to a channel must not be dropped in one of gRPC's own
+// callbacks, so the owner of a channel also owns a LiveCalls and destroys it
 // first. Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_LIVE_CALLS_H_
 #define FORETOKEN_COMMON_RPC_LIVE_CALLS_H_
@@ -21,8 +21,8 @@ namespace foretoken::rpc {
 
 class LiveCalls;
 
-// A call counts from its construction until its members are gone: a class of
-// calls names LiveCall as its first base.
+// Base of a call, which counts from its construction until its members are
+// destroyed: derived classes must name LiveCall as their first base.
 class LiveCall {
  public:
   explicit LiveCall(LiveCalls& calls);
@@ -36,8 +36,8 @@ class LiveCall {
 
  protected:
   void SetDone() { done_ = true; }
-  // The destructor of a class of calls begins with it: from then on the call is
-  // not cancelled.
+  // Must come first in the destructor of a derived class: the call is no longer
+  // cancelled afterwards.
   void Forget();
 
  private:
@@ -47,11 +47,11 @@ class LiveCall {
 
 class LiveCalls {
  public:
-  // Cancels what there still is and waits for its end.
+  // Cancels the remaining calls and waits until they are destroyed.
   ~LiveCalls();
 
-  // Takes a call that has been told to end: it is cancelled where its service
-  // does not end it in time, so that a hung service holds nothing.
+  // Takes a call that has been finished, and cancels it if the service does not
+  // end it in time, so that a hung service does not hold calls.
   void LetEnd(std::shared_ptr<LiveCall> call) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -68,7 +68,7 @@ class LiveCalls {
   std::deque<Ending> ending_ ABSL_GUARDED_BY(mu_);
 };
 
-// Another service, and the calls to it. The calls go before the channel.
+// Another service and the calls to it. Calls are destroyed before the channel.
 struct Peer {
   explicit Peer(Endpoint to) : endpoint(std::move(to)) {}
 

@@ -11,7 +11,7 @@ namespace {
 constexpr char kLoopback[] = "127.0.0.1:";
 
 // Start order: dependencies and model, /metrics, then the listeners, so that
-// no call finds a service that is not ready for it.
+// no call reaches a service that is not ready.
 absl::StatusOr<int> Run(const ServiceInfo& info,
                         const AddFlagsFunction& add_flags,
                         const MakeFunction& make, int argc,

@@ -34,7 +34,7 @@ struct ServiceInfo {
   int metrics_port;
 };
 
-// What every service reads from its command line beside its own flags.
+// Options of every service, beside its own.
 struct ServiceConfig {
   ServerOptions rpc;
   metrics::ExposerOptions metrics;
@@ -57,8 +57,8 @@ absl::StatusOr<ServiceConfig> ParseFlags(int argc, const char* const* argv,
       argc, argv);
 }
 
-// Reads the flags, makes the service, serves it and /metrics until SIGTERM or
-// SIGINT, drains. Returns main's exit code.
+// Parses the flags, makes the service, serves it and /metrics until SIGTERM or
+// SIGINT, then drains. Returns main's exit code.
 int RunService(const ServiceInfo& info, const AddFlagsFunction& add_flags,
                const MakeFunction& make, int argc, const char* const* argv);
 template <typename Service>

@@ -25,11 +25,11 @@ namespace foretoken::rpc {
 namespace {
 
 constexpr uint64_t kMaxPemBytes = uint64_t{1} << 20;
-// Time that handlers have to end once a drain has timed out.
+// Time for handlers to end after a drain has timed out.
 constexpr absl::Duration kCancelGrace = absl::Seconds(2);
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
-// Time that clients have to see NOT_SERVING before GOAWAY ends new calls: those
-// that watch health, or balance over several addresses, lose none.
+// Time between NOT_SERVING and GOAWAY, so that clients that watch health or
+// balance over several addresses lose no call.
 constexpr absl::Duration kNotice = absl::Milliseconds(300);
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(
@@ -99,7 +99,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
                              ms(options.keepalive_time));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                              ms(options.keepalive_timeout));
-  // A client that pings more often than this gets a GOAWAY.
+  // Minimum interval between a client's pings; more frequent ones get a GOAWAY.
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       ms(options.keepalive_time) / 2);
@@ -158,15 +158,15 @@ void ServerOptions::AddFlags(Flags& flags) {
   flags.String("tls-client-ca", &tls_client_ca,
                "PEM roots that must sign client certificates (mTLS)");
   flags.String("auth-token-file", &token_file,
-               "File of bearer tokens, one per line; calls without one of them "
-               "are refused");
+               "File of bearer tokens, one per line; calls without a listed "
+               "token are refused");
   flags.Bool("reflection", &reflection, "Serve gRPC reflection");
   flags.Int("max-message-bytes", &max_message_bytes, {1 << 10, 1 << 30},
             "Maximum size of a message");
   flags.Int("max-concurrent-streams", &max_concurrent_streams, {1, 1 << 20},
             "Maximum concurrent calls per connection");
   flags.Int("max-connections", &max_connections, {1, 1 << 20},
-            "Maximum open connections; at most 3/4 of the limit of open files");
+            "Maximum open connections; at most 3/4 of the open-file limit");
   flags.Int("max-connections-per-peer", &max_connections_per_peer, {0, 1 << 20},
             "Maximum open connections from one address; 0 for half of "
             "--max-connections");
@@ -189,7 +189,7 @@ void ServerOptions::AddFlags(Flags& flags) {
                  "time");
   flags.Duration("drain-timeout", &drain_timeout,
                  {absl::ZeroDuration(), absl::Hours(1)},
-                 "Time that running work has to finish after SIGTERM");
+                 "Time for running work to finish after SIGTERM");
   flags.Require("listen", [this] {
     return listen.empty() ? std::string("want an address")
                           : std::string(Validate().message());
@@ -317,8 +317,8 @@ bool Server::Drain(absl::Duration timeout) {
   if (!clean) {
     for (Servable* servable : servables_) servable->EndAll();
   }
-  // Last messages may still be on their way to clients. Calls that never end by
-  // themselves, such as health watches, are cancelled.
+  // Last messages may still be in transit. Calls that never end by themselves,
+  // such as health watches, are cancelled.
   if (!ended.WaitForNotificationWithTimeout(kCancelGrace)) {
     grpc_server_cancel_all_calls(server_->c_server());
   }

@@ -11,7 +11,7 @@
 namespace foretoken::rpc {
 namespace {
 
-// Written by the handler, read by the waiter: only write(2) is allowed there.
+// Written by the signal handler, where write(2) is allowed; read by the waiter.
 int wake_pipe[2] = {-1, -1};
 
 void OnSignal(int number) {

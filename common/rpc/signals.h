@@ -1,14 +1,14 @@
-// SIGTERM and SIGINT as something to wait for.
+// Waiting for SIGTERM or SIGINT.
 #ifndef FORETOKEN_COMMON_RPC_SIGNALS_H_
 #define FORETOKEN_COMMON_RPC_SIGNALS_H_
 
 namespace foretoken::rpc {
 
 // From now on the first SIGTERM or SIGINT is kept for WaitForSignal; a second
-// one ends the process as it would have without us.
+// one has its default effect and ends the process.
 void CatchSignals();
 
-// Blocks until a signal came; gives its number. CatchSignals must have run.
+// Blocks until a signal arrives; returns its number. Call CatchSignals first.
 int WaitForSignal();
 
 }  // namespace foretoken::rpc

@@ -8,7 +8,7 @@ namespace foretoken::rpc {
 namespace {
 
 constexpr char kRetryInfoUrl[] = "type.googleapis.com/google.rpc.RetryInfo";
-// A hint beyond this is a mistake of whoever sent it.
+// Larger hints are capped: they are a mistake of the sender.
 constexpr absl::Duration kMaxRetryDelay = absl::Hours(1);
 
 }  // namespace
@@ -57,7 +57,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   absl::Status result(static_cast<absl::StatusCode>(status.error_code()),
                       status.error_message());
   v1::StatusDetails details;
-  // Details that do not parse are somebody else's: the code stands alone.
+  // Details in an unknown format are ignored; code and message remain.
   if (!details.ParseFromString(status.error_details())) return result;
   for (const auto& any : details.details()) {
     if (any.type_url() != kRetryInfoUrl) continue;

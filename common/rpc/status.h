@@ -1,4 +1,4 @@
-// absl::Status to gRPC and back: the one place that maps them.
+// Conversion between absl::Status and gRPC's status, in this one place.
 //
 // Codes have the same numbers on both sides. A retry hint travels as
 // google.rpc.RetryInfo in the status details and, inside the process, as a
@@ -18,7 +18,7 @@ namespace foretoken::rpc {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// The status with a hint when to retry (at least 1 ms from now).
+// Adds a hint to retry after `delay` (at least 1 ms).
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);
 std::optional<absl::Duration> RetryAfter(const absl::Status& status);
 

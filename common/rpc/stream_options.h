@@ -18,14 +18,14 @@ struct StreamOptions {
   absl::Duration stall_timeout = absl::Seconds(30);
   absl::Duration retry_after = absl::Milliseconds(100);
 
-  // --max-streams (1..`most`), --first-message-time, --stall-timeout,
+  // Adds --max-streams (1..`most`), --first-message-time, --stall-timeout and
   // --retry-after.
   // `streams`: "Verify streams", for --help.
   void AddFlags(Flags& flags, const std::string& streams,
                 int32_t most = 1 << 16);
 };
 
-// --stall-timeout and --retry-after.
+// Adds --stall-timeout and --retry-after.
 void AddAnswerFlags(Flags& flags, absl::Duration* stall_timeout,
                     absl::Duration* retry_after);
 

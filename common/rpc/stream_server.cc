@@ -47,7 +47,7 @@ absl::Status StreamServer::WithRetryHint(const absl::Status& status) const {
   return WithRetryAfter(status, options_.retry_after);
 }
 
-// The one place that decides whether a call may begin.
+// All admission decisions are made here.
 absl::Status StreamServer::Admit() {
   FORETOKEN_RETURN_IF_ERROR(CheckNotDraining());
   absl::MutexLock lock(&mu_);
@@ -159,7 +159,7 @@ void ServerStream::CheckStall() {
   End(absl::CancelledError(
       absl::StrCat("the client took no message for ",
                    absl::FormatDuration(server_.options_.stall_timeout))));
-  context_->TryCancel();  // the write under way ends, and with it the call
+  context_->TryCancel();  // fails the pending write, which ends the call
 }
 
 void ServerStream::ReadDone(bool ok) {
@@ -194,7 +194,7 @@ void ServerStream::EndAfterSends(const absl::Status& status) {
     if (server_.observer_ != nullptr) {
       server_.observer_->OnFailed(status.code());
     }
-    // Cancels, deadlines and refusals are normal: counted, not logged.
+    // Cancels, deadlines and refusals are normal: count, do not log.
     const bool normal = absl::IsCancelled(status) ||
                         absl::IsDeadlineExceeded(status) ||
                         absl::IsResourceExhausted(status);

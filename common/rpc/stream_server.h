@@ -2,10 +2,10 @@
 //
 // A service has one StreamServer per streaming method; it admits, counts and
 // drains the method's calls. Each call is a ServerStream: a callback reactor
-// with at most one read and one write outstanding that owns what every call
-// needs whatever its messages are, namely its lifetime, the time limits of the
-// first message and of a client that takes no answer, bounded output,
-// cancellation and a single end. A service
+// with at most one read and one write outstanding. It implements what is
+// independent of the messages: lifetime, the time limits for the first message
+// and for a client that takes no answer, bounded output, cancellation and a
+// single end. A service
 // derives its handler from BidiStream, ReadStream or WriteStream, takes
 // messages in OnMessage and answers with Send and End:
 //
@@ -24,7 +24,7 @@
 //
 // Statuses: RESOURCE_EXHAUSTED over max_streams, UNAVAILABLE while draining and
 // from EndAll, DEADLINE_EXCEEDED for a stream that sends nothing, CANCELLED for
-// a client that is gone or takes no message for stall_timeout.
+// a client that disconnects or takes no message for stall_timeout.
 #ifndef FORETOKEN_COMMON_RPC_STREAM_SERVER_H_
 #define FORETOKEN_COMMON_RPC_STREAM_SERVER_H_
 
@@ -63,9 +63,9 @@ class StreamObserver {
 // Thread-safe.
 class StreamServer {
  public:
-  // `service` stands in messages and logs: "the verifier". `observer` may be
-  // null; it must outlive the object, and the object every call (the shutdown
-  // of the gRPC server ends them).
+  // `service` is the name in messages and logs: "the verifier". `observer` may
+  // be null; it must outlive the object, and the object every call (the
+  // shutdown of the gRPC server ends them).
   StreamServer(std::string service, const StreamOptions& options,
                StreamObserver* observer)
       : service_(std::move(service)),
@@ -74,8 +74,8 @@ class StreamServer {
         watcher_([this] { WatchStalls(); }) {}
   ~StreamServer();
 
-  // Starts one call; the service's method returns the result. `arguments` go to
-  // the constructor of the stream, after this object.
+  // Starts one call; the service's method returns the result. `arguments` are
+  // passed to the stream's constructor, after this object.
   template <typename Stream, typename... Arguments>
   Stream* Start(grpc::CallbackServerContext* context,
                 Arguments&&... arguments) {
@@ -85,12 +85,12 @@ class StreamServer {
     return stream.get();
   }
 
-  // For a caller in this process that takes the place of a stream: admits it
-  // as one, or tells why not; Release gives the place back.
+  // Admits a caller in this process as if it were a stream, or returns the
+  // reason for the refusal; Release undoes the admission.
   absl::Status Admit();
   void Release();
 
-  // As rpc::Servable has them. BeginDrain calls OnDrain of every stream.
+  // See rpc::Servable. BeginDrain calls OnDrain of every stream.
   void BeginDrain();
   bool Idle() const;
   void EndAll();
@@ -109,25 +109,25 @@ class StreamServer {
   void Leave(const std::shared_ptr<ServerStream>& stream);
   void Count(int change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::shared_ptr<ServerStream>> Streams() const;
-  // Ends streams whose clients take nothing.
+  // Ends streams whose clients take no messages.
   void WatchStalls();
 
   const std::string service_;
   const StreamOptions options_;
   StreamObserver* const observer_;
 
-  mutable absl::Mutex mu_;  // taken after a stream's, if both are
+  mutable absl::Mutex mu_;  // acquired after a stream's mu_
   absl::flat_hash_set<std::shared_ptr<ServerStream>> streams_
       ABSL_GUARDED_BY(mu_);
-  int open_ ABSL_GUARDED_BY(mu_) = 0;  // streams_, and those of Admit
+  int open_ ABSL_GUARDED_BY(mu_) = 0;  // streams_ plus those of Admit
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   std::thread watcher_;  // last: uses all of the above
 };
 
-// One call without its messages. gRPC keeps a reactor until OnDone, workers and
-// engines may keep a handler longer: the object owns itself until OnDone, and
-// they share it.
+// One call, independent of its message types. gRPC uses a reactor until OnDone,
+// workers and engines may use a handler longer: the object owns itself until
+// OnDone, and they share ownership.
 class ServerStream : public std::enable_shared_from_this<ServerStream> {
  public:
   ServerStream(const ServerStream&) = delete;
@@ -138,47 +138,47 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   explicit ServerStream(StreamServer& server) : server_(server) {}
 
   // Hooks, called with mu_ held. OnStart, OnMessage and OnClosed may release
-  // mu_ while they work: no message is read before they return.
+  // mu_ meanwhile: no message is read before they return.
 
   // The call is admitted; no message has been read.
   virtual void OnStart() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
-  // The client will send no more. Ends the stream by default.
+  // The client has half-closed. Ends the stream by default.
   virtual void OnHalfClose() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     End(absl::OkStatus());
   }
-  // The service drains. By default only the handler's own CheckNotDraining
-  // refuses new work.
+  // The service has begun to drain. Does nothing by default: handlers refuse
+  // new work with CheckNotDraining.
   virtual void OnDrain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
-  // The admitted stream has ended, by its handler or not: time to cancel work
-  // under way. Called once.
+  // The admitted stream has ended, for any reason: cancel its running work.
+  // Called once.
   virtual void OnClosed(const absl::Status& /*status*/)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
-  // Whether the next message may be read. By default a client that leaves
-  // kMaxUnsent answers unread is not read any further. A handler calls
-  // Continue() when its answer may have changed.
+  // Whether the next message may be read. By default reading stops while
+  // kMaxUnsent answers are unsent. A handler calls Continue() when the result
+  // may have changed.
   virtual bool CanRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return unsent() < kMaxUnsent;
   }
   // Whether the ended stream may finish: not while work uses it. A handler
-  // calls Continue() when its answer may have changed.
+  // calls Continue() when the result may have changed.
   virtual bool CanFinish() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return true;
   }
-  // How an end with an error is logged: "session ID". Empty: not at all.
+  // Name for the log line of an end with an error: "session ID". Empty: no log.
   virtual std::string LogName(const absl::Status& status) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
 
-  // Ends the stream; nothing more is read. Messages sent before still go out
-  // if `status` is OK; an error does not wait for them.
+  // Ends the stream; nothing more is read. If `status` is OK, unsent messages
+  // are still delivered; an error drops them.
   void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // As End, but an error waits for the messages sent before, too.
+  // As End, but unsent messages are delivered before an error, too.
   void EndAfterSends(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Starts the next write, the next read or the finish, where one is due.
+  // Starts the next write, the next read or the finish, if possible.
   void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; }
-  // Messages sent of which no write has begun.
+  // Messages passed to Send whose write has not begun.
   virtual size_t unsent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return 0; }
   // The deadline of the call.
   absl::Time deadline() const { return deadline_; }
@@ -201,18 +201,18 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   void Abort(const absl::Status& status);  // End, from outside
   void Drain();
   void OnSilence();
-  // Called kChecksPerStall times in every stall_timeout: no time is read where
-  // a message is written.
+  // Called kChecksPerStall times in every stall_timeout, so that writing a
+  // message need not read the clock.
   void CheckStall();
 
-  // What the reactor does.
+  // Operations of the reactor.
   virtual bool reads() const { return false; }
   virtual void StartNextRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
   virtual void StartNextWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
   virtual void DropUnsent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
   virtual void FinishCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
 
-  // What the reactor reports.
+  // Events of the reactor.
   void ReadDone(bool ok) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ClientGone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Done();
@@ -224,9 +224,9 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   std::shared_ptr<ServerStream> self_;  // until Done
 
   absl::Status final_ ABSL_GUARDED_BY(mu_);
-  bool spoken_ ABSL_GUARDED_BY(mu_) = false;       // the client said something
-  bool half_closed_ ABSL_GUARDED_BY(mu_) = false;  // there is no next message
-  bool reading_ ABSL_GUARDED_BY(mu_) = false;      // or handling what was read
+  bool spoken_ ABSL_GUARDED_BY(mu_) = false;       // a message has arrived
+  bool half_closed_ ABSL_GUARDED_BY(mu_) = false;  // no next message
+  bool reading_ ABSL_GUARDED_BY(mu_) = false;      // or handling a message
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t written_ ABSL_GUARDED_BY(mu_) = 0;         // messages
   uint64_t written_before_ ABSL_GUARDED_BY(mu_) = 0;  // at the last check
@@ -235,7 +235,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// The parts of which the three kinds of streams are made.
+// Building blocks of the three kinds of streams.
 
 template <typename Reactor>
 class ReactorStream : public Reactor, public ServerStream {
@@ -256,8 +256,8 @@ class ReadSide : public Base {
  protected:
   using Base::Base;
 
-  // One message; the handler may take it apart. Held until this returns, or as
-  // long as CanRead() is false from then on.
+  // Handles one message, which may be moved from. It stays valid until this
+  // returns, and afterwards for as long as CanRead() stays false.
   virtual void OnMessage(Request& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) = 0;
 
@@ -266,7 +266,7 @@ class ReadSide : public Base {
     absl::MutexLock lock(&this->mu_);
     this->ReadDone(ok);
     if (ok && !this->ended_) OnMessage(request_);
-    // Not before: the message is the handler's until here.
+    // Only now: the handler uses the message until here.
     this->reading_ = false;
     this->Continue();
   }
@@ -281,8 +281,8 @@ class WriteSide : public Base {
  protected:
   using Base::Base;
 
-  // Sends one message, behind those before it; nothing once the stream has
-  // ended. May leave an older message's memory in `message`, to be filled anew.
+  // Queues one message; ignored once the stream has ended. May leave an older
+  // message in `message`, whose memory can be reused.
   void Send(Response&& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     if (this->ended_) return;
     if (this->writing_) {

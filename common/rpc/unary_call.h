@@ -1,5 +1,5 @@
-// UnaryCall: the client's side of a call with one message each way, over gRPC's
-// callback API. gRPC holds the call until it is done. Thread-safe.
+// UnaryCall: client side of a unary call over gRPC's callback API. gRPC keeps
+// the call alive until it is done. Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_UNARY_CALL_H_
 #define FORETOKEN_COMMON_RPC_UNARY_CALL_H_
 
@@ -20,7 +20,7 @@ namespace foretoken::rpc {
 template <typename Request, typename Response>
 class UnaryCall final : public LiveCall {
  public:
-  // `response` is complete where the status is OK.
+  // `response` is valid if the status is OK.
   using Done =
       std::function<void(const absl::Status&, const Response& response)>;
   // A stub's method:
@@ -42,7 +42,7 @@ class UnaryCall final : public LiveCall {
   }
   ~UnaryCall() override { Forget(); }
 
-  // Afterwards Done does not run, and is not running.
+  // After this returns, Done is not running and will not run.
   void Abandon() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     on_done_ = nullptr;

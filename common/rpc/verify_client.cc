@@ -23,12 +23,12 @@ class Reader final : public BidiReader<v1::VerifyResponse> {
   explicit Reader(std::shared_ptr<VerifyListener> listener)
       : listener_(std::move(listener)) {}
 
-  // Before the round is sent.
+  // Called before the round is sent.
   void Expect(const RoundRequest& request) {
     tree_size_ = request.tree.size();
     waits_ = true;
   }
-  // An answer is on its way, or may be.
+  // Whether an answer is still expected.
   bool waits() const { return waits_; }
 
   bool OnMessage(v1::VerifyResponse& message) override {
@@ -80,7 +80,7 @@ class Reader final : public BidiReader<v1::VerifyResponse> {
   bool opened_ = false;
   bool ended_ = false;
   std::atomic<bool> waits_{true};
-  std::atomic<int32_t> tree_size_{-1};  // of the round under way; -1: prefill
+  std::atomic<int32_t> tree_size_{-1};  // of the current round; -1: prefill
 };
 
 class Session final : public VerifySession {
@@ -99,7 +99,7 @@ class Session final : public VerifySession {
     call_->Send(std::move(message));
   }
   ~Session() override {
-    // The answer on its way is of no use any more.
+    // The pending answer is no longer needed.
     if (reader_->waits()) call_->Cancel();
     call_->Finish();
   }
@@ -113,7 +113,7 @@ class Session final : public VerifySession {
   }
 
  private:
-  Reader* reader_;  // the call's
+  Reader* reader_;  // owned by call_
   std::shared_ptr<Call> call_;
 };
 

@@ -1,4 +1,4 @@
-// A verifier behind gRPC: a Verify stream for each session.
+// gRPC client of a verifier: one Verify stream per session.
 #ifndef FORETOKEN_COMMON_RPC_VERIFY_CLIENT_H_
 #define FORETOKEN_COMMON_RPC_VERIFY_CLIENT_H_
 
@@ -9,8 +9,8 @@
 
 namespace foretoken::rpc {
 
-// A stream that ends, by its status or a message out of turn, comes to
-// OnFailed. Thread-safe; sessions must be gone before the client.
+// OnFailed reports the end of a stream, by its status or by a message out of
+// turn. Thread-safe; sessions must be destroyed before the client.
 std::shared_ptr<VerifierPeer> MakeVerifyClient(const Endpoint& endpoint);
 
 }  // namespace foretoken::rpc

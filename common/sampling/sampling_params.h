@@ -1,8 +1,8 @@
 // Sampling parameters of a request, and their validation.
 //
 // Names, meanings and order are the usual ones: penalties and logit bias,
-// temperature, top-k, top-p, min-p. Everything here affects which token the
-// target writes; nothing about speculation does.
+// temperature, top-k, top-p, min-p. Only these affect which token the target
+// writes; speculation does not.
 #ifndef FORETOKEN_COMMON_SAMPLING_SAMPLING_PARAMS_H_
 #define FORETOKEN_COMMON_SAMPLING_SAMPLING_PARAMS_H_
 

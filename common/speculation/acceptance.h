@@ -1,4 +1,4 @@
-// The acceptance walk: which drafted path the target agrees with.
+// The acceptance walk: finds the drafted path that the target agrees with.
 //
 // One walk serves every temperature: at temperature 0 the target's token of a
 // row is its arg max, above 0 its position-keyed Gumbel sample; either way the
@@ -23,13 +23,13 @@ struct Acceptance {
 };
 
 // `target_tokens`: [tree.size() + 1], the target's token of row 0 (the last
-// committed token) and of every node, so row i+1 belongs to node i. Where
-// siblings hold the same token the lowest node index wins.
+// committed token) and of every node, so row i+1 belongs to node i. If siblings
+// hold the same token, the lowest node index wins.
 Acceptance Accept(const TokenTree& tree,
                   absl::Span<const TokenId> target_tokens);
 
-// The same where some nodes may not be accepted: probes, which are only read,
-// and nodes without a row. `acceptable`: [tree.size()].
+// The same for trees with nodes that may not be accepted: probes, which are
+// only read, and nodes without a row. `acceptable`: [tree.size()].
 Acceptance Accept(const TokenTree& tree,
                   absl::Span<const TokenId> target_tokens,
                   const std::vector<bool>& acceptable);

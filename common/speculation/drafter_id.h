@@ -1,4 +1,4 @@
-// DrafterId: the drafter of a token tree's node, the same in cores, metrics and
+// DrafterId: the drafter of a token tree's node, shared by cores, metrics and
 // messages (v1::Drafter is one higher).
 #ifndef FORETOKEN_COMMON_SPECULATION_DRAFTER_ID_H_
 #define FORETOKEN_COMMON_SPECULATION_DRAFTER_ID_H_
@@ -18,16 +18,16 @@ enum class DrafterId : int {
   kCrest,
   kPromptLookup,
   kFused,
-  // Parts of the fused drafter, which name its nodes and tokens: the request's
-  // own text, earlier outputs, the static prior. What they draft is counted as
-  // kFused.
+  // Parts of the fused drafter, to which nodes and tokens are attributed:
+  // the request's own text, earlier outputs, the static prior. Their drafts are
+  // counted as kFused.
   kFusedRequest,
   kFusedHistory,
   kFusedPrior,
 };
 
-// The drafters that are asked for drafts, kDraftModel..kFused: the closed set
-// of every metric's `drafter` label.
+// Number of drafters that can be asked for drafts, kDraftModel..kFused: the
+// closed set of every metric's `drafter` label.
 inline constexpr size_t kAskedDrafters = 7;
 
 inline constexpr std::array<const char*, 10> kDrafterNames = {

@@ -1,5 +1,5 @@
-// ModeSpec: a drafting mode and its parameters as a request or a command line
-// names them: `prompt_lookup:max_n=3,match=latest`.
+// ModeSpec: a drafting mode and its parameters as written in a request or on a
+// command line: `prompt_lookup:max_n=3,match=latest`.
 //
 //   MODE[:key=value[,key=value]...]
 //
@@ -33,10 +33,10 @@ class ModeSpec {
   static constexpr size_t kMaxLength = 1024;  // of the text
   static constexpr size_t kMaxParameters = 32;
 
-  // InvalidArgument says which part of `text` is wrong and what was wanted.
+  // InvalidArgument names the invalid part of `text` and what was wanted.
   static absl::StatusOr<ModeSpec> Parse(absl::string_view text);
 
-  // From parts, with the same checks: for requests that carry them apart.
+  // From separate name and parameters, with the same checks.
   static absl::StatusOr<ModeSpec> Create(
       std::string name,
       std::vector<std::pair<std::string, std::string>> parameters);
@@ -63,7 +63,7 @@ struct ModeParameter {
   std::vector<std::string> choices;  // of kChoice, the default first
 };
 
-// Reads a spec's parameters with their types and ranges. Getters give the
+// Reads a spec's parameters with their types and ranges. Getters return the
 // default for an absent key, and for a bad value, which Finish reports.
 // Borrows the spec. Owned by one thread.
 class ModeReader {
@@ -79,15 +79,15 @@ class ModeReader {
   int Choice(absl::string_view key,
              std::initializer_list<absl::string_view> choices);
 
-  // What the getters asked for, in order.
+  // The parameters that the getters asked for, in order.
   const std::vector<ModeParameter>& parameters() const { return asked_; }
 
   // InvalidArgument for the first bad value, or for the first key that no
-  // getter asked for (it lists those that were).
+  // getter asked for (the message lists the known ones).
   absl::Status Finish() const;
 
  private:
-  // The value of the parameter's key, nullptr if absent. Remembers it.
+  // The value of the parameter's key, nullptr if absent. Records the parameter.
   const std::string* Find(ModeParameter parameter);
   void Fail(absl::string_view key, const std::string& value,
             const std::string& want);

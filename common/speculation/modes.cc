@@ -53,15 +53,15 @@ ModeOptions ReadNgramTrie(ModeReader& read, ModeUse use) {
       replay ? "lp" : "match_length",
       std::min(options.longest_match, options.n - 1), 1, options.n - 1);
   options.num_draft = read.Int("num_draft", options.num_draft, 1, O::kMaxDraft);
-  // Requests learn from their output; the paper's trie, whose figures replay
-  // repeats, does not.
+  // Requests learn from their output. The paper's trie, whose figures replay
+  // reproduces, does not.
   options.learn = read.Bool("learn", !replay);
   return options;
 }
 
 ModeOptions ReadCrest(ModeReader& read, ModeUse use) {
   CrestModeOptions options;
-  // Replay opens its datastore by a flag.
+  // Replay names its datastore with a flag.
   if (use == ModeUse::kRequest) options.datastore = read.Text("datastore");
   return options;
 }
@@ -108,7 +108,7 @@ ModeOptions ReadAuto(ModeReader& read, ModeUse use) {
 }
 
 using Id = DrafterId;
-// Name, drafter, service, needs it, in `auto`, in requests, in replay, options.
+// Name, drafter, service, needs_service, in_auto, in_requests, in_replay, read.
 constexpr ModeInfo kTable[] = {
     {"off", Id::kTarget, "", false, false, true, true, ReadOff},
     {"draft_model", Id::kDraftModel, "draft_worker", true, true, true, false,
@@ -158,7 +158,7 @@ struct Fits {
   absl::Status operator()(const DraftModelOptions& options) const {
     return CheckNodes("gamma", options.gamma, limits);
   }
-  // The target's own window lies beside the draft.
+  // The target's own window takes rows beside those of the draft.
   absl::Status operator()(const LookaheadOptions& options) const {
     return CheckRows(
         absl::StrCat("window=", options.window, " and ngram=", options.ngram),
@@ -175,7 +175,7 @@ struct Fits {
                      ", beta=", options.beta, " and gamma=", options.gamma),
         "rows of a pass", options.MaxRows(), limits.max_rows);
   }
-  // The others fill at most the nodes that they are asked for.
+  // The other modes never exceed the requested number of nodes.
   template <typename Options>
   absl::Status operator()(const Options&) const {
     return absl::OkStatus();
@@ -184,8 +184,8 @@ struct Fits {
 
 }  // namespace
 
-// The window has N-1 levels once full; while only `levels` of them are filled
-// they are wider by as many columns as levels are missing.
+// A full window has N-1 levels. While only `levels` of them are filled, each
+// has one extra column per missing level.
 int32_t LookaheadRows(int columns, int ngram) {
   int32_t most = 0;
   for (int levels = 1; levels < ngram && columns > 0; ++levels) {
@@ -194,7 +194,7 @@ int32_t LookaheadRows(int columns, int ngram) {
   return most;
 }
 
-// Below gamma tokens a pass may add a whole phrase and one token more.
+// A pass over fewer than gamma tokens may add a whole phrase and one token.
 int32_t OuroborosOptions::MaxRows() const {
   return gamma - 1 + window * (beta - 1) +
          LookaheadRows(LookaheadColumns(), beta);

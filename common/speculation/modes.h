@@ -1,13 +1,13 @@
 // Modes: the table of drafting modes, and Mode, one mode with checked options.
 //
-// Everything that a mode is stands in the table: its name, its drafter, the
-// service it needs, its options with their ranges and defaults. Help texts, the
-// list of served modes and the conversion of messages derive from it, and a
-// test compares it with token_tree.proto field by field.
+// The table defines each mode completely: its name, its drafter, the service it
+// needs, its options with their ranges and defaults. Help texts, the list of
+// served modes and the conversion of messages derive from it, and a test
+// compares it with token_tree.proto field by field.
 //
-// A new mode over an existing drafter is a row of the table in modes.cc and a
-// message in token_tree.proto; with options of its own also their struct here
-// and what is made of them in services/orchestrator/core/modes.cc.
+// A new mode over an existing drafter needs a row of the table in modes.cc and
+// a message in token_tree.proto; options of its own also need their struct here
+// and their use in services/orchestrator/core/modes.cc.
 //
 // Thread-compatible.
 #ifndef FORETOKEN_COMMON_SPECULATION_MODES_H_
@@ -28,16 +28,16 @@
 
 namespace foretoken {
 
-// Upper end of every option that counts draft nodes.
+// Upper limit of every option that counts draft nodes.
 inline constexpr int kMaxDraftNodes = 256;
 
-// Rows of a lookahead window of `columns` and n-gram size `ngram` at most,
-// while it fills or full, the last committed token not counted.
+// Maximum rows of a lookahead window of `columns` columns and n-gram size
+// `ngram`, while filling or full, without the last committed token.
 int32_t LookaheadRows(int columns, int ngram);
 
 // --- Options -----------------------------------------------------------------
-// A member without a key in modes.cc is no parameter of the mode: it is set by
-// the code that makes the drafter.
+// A member without a key in modes.cc is not a parameter of the mode; it is set
+// by the code that makes the drafter.
 
 // `off`: plain decoding.
 struct OffOptions {};
@@ -79,8 +79,8 @@ struct OuroborosOptions {
   bool inspiration = true;
   bool refinement = true;
   bool warm_start = true;
-  // Beyond the paper, which has none of them:
-  int passes = 0;      // of a draft at most, however short; 0: no limit
+  // Extensions beyond the paper:
+  int passes = 0;      // maximum per draft, however short; 0: no limit
   int lookahead = -1;  // columns of the lookahead, 0: none; -1: W as published
   bool context = false;  // phrases of the request's own text join the pool
 
@@ -107,8 +107,8 @@ struct CrestModeOptions {
   std::string datastore;  // a name; empty: the server's configured one
 };
 
-// `prompt_lookup`: a copy of what followed the last tokens before (Saxena
-// 2023).
+// `prompt_lookup`: a copy of what followed an earlier occurrence of the last
+// tokens (Saxena 2023).
 struct PromptLookupOptions {
   static constexpr int kMaxN = 16;
   static constexpr int kMaxTokens = 256;
@@ -118,7 +118,7 @@ struct PromptLookupOptions {
   int tokens = 10;  // longest draft, 1..kMaxTokens
   Match match = Match::kFirst;
   // Tokens of a context beyond this are not indexed, so that memory is bounded
-  // (at most 4 + 12 * max_n bytes a token).
+  // (at most 4 + 12 * max_n bytes per token).
   int max_context = 1 << 20;
 };
 
@@ -128,8 +128,8 @@ struct PhrasePoolDrafterOptions {
 
   PhrasePoolOptions pool;
   int suffixes = 3;  // K, 1..kMaxSuffixes
-  // What a request put into the pool serves later ones. Otherwise every request
-  // starts with what AddHistory gave, and nothing else.
+  // Phrases of earlier requests stay in the pool. Otherwise every request
+  // starts with the phrases from AddHistory only.
   bool keep = false;
 };
 
@@ -137,15 +137,15 @@ struct PhrasePoolDrafterOptions {
 struct RestOptions {
   static constexpr int kMaxN = 64;
 
-  int max_n = 16;  // longest match tried, 1..kMaxN; 4 where `exact`
+  int max_n = 16;  // longest match tried, 1..kMaxN; 4 if `exact`
   int min_n = 2;   // shortest, 1..max_n
   bool exact = false;
-  int max_hits = 5000;    // where not exact
+  int max_hits = 5000;    // if not `exact`
   int continuation = 10;  // tokens
 };
 
-// `auto`: all drafters that are up, fused. Replay's ablations of the model-free
-// core; a request has no parameters.
+// `auto`: all available drafters, fused. The parameters are replay's ablations
+// of the model-free core; a request has none.
 struct AutoOptions {
   bool request = true;  // draft from the request's own text
   bool history = true;  // and from earlier outputs
@@ -160,18 +160,17 @@ using ModeOptions =
 
 // --- The table ---------------------------------------------------------------
 
-// Who runs a mode: requests to the orchestrator (and its services), `foretoken
-// replay`, or both, with the keys of each.
+// Where a mode is used: in requests to the orchestrator (and its services), in
+// `foretoken replay`, or both. Each use has its own keys.
 enum class ModeUse { kRequest, kReplay };
 
 struct ModeInfo {
   absl::string_view name;
-  DrafterId drafter;  // kTarget where it has none
-  // The drafting service that drafts it, where an orchestrator has that; empty:
-  // none does.
+  DrafterId drafter;  // kTarget if it has none
+  // The service that drafts this mode if the orchestrator has it; empty: none.
   absl::string_view service;
-  bool needs_service;  // nothing else drafts it
-  bool in_auto;  // `auto` takes its drafts, too, where its service is there
+  bool needs_service;  // the orchestrator cannot draft it itself
+  bool in_auto;  // `auto` uses its drafts, too, if its service is available
   bool in_requests;
   bool in_replay;
   ModeOptions (*read)(ModeReader& read, ModeUse use);
@@ -187,7 +186,7 @@ absl::Span<const ModeInfo> ModeTable();
 // The names of all drafting services, each once.
 std::vector<std::string> DraftingServices();
 
-// What `mode` reads, with the defaults.
+// The parameters of `mode` with their defaults.
 std::vector<ModeParameter> ParametersOf(const ModeInfo& mode, ModeUse use);
 
 // For help texts: every mode with its parameters and their defaults, as
@@ -199,9 +198,9 @@ class Mode {
  public:
   Mode();  // off
 
-  // From `prompt_lookup:max_n=3,match=latest`. InvalidArgument by name for a
-  // mode that `use` does not have, a parameter that the mode does not take and
-  // a value out of its range.
+  // Parses `prompt_lookup:max_n=3,match=latest`. InvalidArgument names a mode
+  // that `use` does not have, a parameter that the mode does not have, or a
+  // value out of its range.
   static absl::StatusOr<Mode> Parse(absl::string_view text,
                                     ModeUse use = ModeUse::kRequest);
   static absl::StatusOr<Mode> Create(ModeSpec spec,
@@ -219,8 +218,8 @@ class Mode {
   const ModeSpec& spec() const { return spec_; }
   std::string ToString() const { return spec_.ToString(); }
 
-  // InvalidArgument, by parameter, where a round needs more draft nodes or rows
-  // than `limits` has.
+  // InvalidArgument names the parameter if a round needs more draft nodes or
+  // rows than `limits` allows.
   absl::Status CheckFits(const TreeLimits& limits) const;
 
  private:

@@ -1,8 +1,8 @@
-// What an orchestrator asks of a verifier and what it gets: plain structs, the
-// same in one process and behind gRPC.
+// Requests of an orchestrator to a verifier, and their results: plain structs,
+// the same in one process and over gRPC.
 //
-// A session is a text that grows: the prompt, then one token from prefill, then
-// what the rounds commit. Its length counts committed tokens, prompt included.
+// A session is a growing text: the prompt, then one token from prefill, then
+// the tokens of its rounds. Its length counts committed tokens and the prompt.
 // Row 0 of a round is the last committed token, row i + 1 is node i.
 #ifndef FORETOKEN_COMMON_SPECULATION_ROUND_H_
 #define FORETOKEN_COMMON_SPECULATION_ROUND_H_
@@ -19,7 +19,7 @@
 namespace foretoken {
 
 enum class FinishReason {
-  kNone,    // goes on
+  kNone,    // not finished
   kStop,    // an end token, a stop token id or a stop string
   kLength,  // max_tokens, or the model's limit
 };
@@ -27,26 +27,26 @@ enum class FinishReason {
 inline constexpr int32_t kMaxRowCandidates = 8;
 
 struct SessionRequest {
-  // Bounds the sharing of prefix pages; empty shares nothing.
+  // Prefix pages are shared within this scope only; empty: not shared.
   std::string cache_scope;
-  // The prompt (BOS included); on a replay, the output so far after it.
+  // The prompt (BOS included); on a replay, followed by the output so far.
   std::vector<TokenId> tokens;
   int64_t prompt_length = 0;  // of `tokens`, at least 1
-  // Prompt and output never grow beyond this.
+  // Maximum of prompt and output together.
   int64_t max_length = 0;
-  SamplingParams sampling;  // its seed is the one to use
+  SamplingParams sampling;  // with the final seed
   // The session ends when one of these is committed.
   std::vector<TokenId> stop_tokens;
   absl::Time deadline = absl::InfiniteFuture();
-  // Rounds report RoundResult::row_tokens; without it they may be left empty.
+  // Rounds must report RoundResult::row_tokens; otherwise it may be empty.
   bool want_row_tokens = false;
-  // Numerics that the text was begun with; empty: any will do.
+  // Numerics that produced the text so far; empty: any.
   std::string numerics_fingerprint;
   std::string request_id;  // for logs
 };
 
-// The end of prefill. A session that was opened as a replay (tokens beyond the
-// prompt) gets no token from it: its next round continues where it was.
+// The end of prefill. A session that was opened as a replay (with tokens beyond
+// the prompt) gets no token here: its next round continues the output.
 struct PrefillResult {
   int64_t length = 0;                // committed, the new token included
   std::vector<SampledToken> tokens;  // one, or none on a replay
@@ -58,16 +58,16 @@ struct RoundRequest {
   // Committed tokens that the tree builds on: must be the session's length.
   int64_t length = 0;
   TokenTree tree;  // may be empty: plain decoding
-  // Rows that are read and never accepted; empty: none, else [tree.size()].
+  // Nodes that are read but never accepted; empty: none, else [tree.size()].
   std::vector<bool> probe;
   // Likeliest tokens by raw logits to report for every row, up to
   // kMaxRowCandidates.
   int32_t candidates = 0;
 };
 
-// How a round went, in rows of its own session.
+// Statistics of a round, in rows of its own session.
 struct RoundStats {
-  int32_t draft_rows = 0;  // of the tree, dropped ones left out
+  int32_t draft_rows = 0;  // of the tree, without dropped nodes
   int32_t probe_rows = 0;
   int32_t dropped_nodes = 0;  // past a limit or outside the vocabulary
   int32_t accepted = 0;       // draft tokens committed
@@ -84,8 +84,8 @@ struct RoundResult {
   // the last token kept counts as the bonus.
   std::vector<SampledToken> tokens;
   std::vector<int32_t> path;
-  // The target's token after every row, [tree.size() + 1]; -1 where the node
-  // was dropped.
+  // The target's token after every row, [tree.size() + 1]; -1 for dropped
+  // nodes.
   std::vector<TokenId> row_tokens;
   std::vector<std::vector<TokenLogprob>> row_candidates;  // if asked for
   FinishReason finish = FinishReason::kNone;

@@ -18,7 +18,7 @@
 
 namespace foretoken {
 
-// Nodes of one tree at most.
+// Maximum size of a tree.
 struct TreeLimits {
   int32_t max_draft_nodes = 64;
   int32_t max_rows = 320;  // draft and probe nodes

@@ -23,8 +23,8 @@ std::vector<bool> ProbeFlags(const ProposedTree& proposed) {
 
 void TreeBuilder::Propose(Node& node, int proposer, DrafterId part, float prob,
                           bool probe) {
-  // A proposer that comes first in the order of modes wins a tie; a draft's
-  // estimate replaces whatever a probe had.
+  // The lower-numbered proposer wins a tie; a draft's estimate replaces a
+  // probe's.
   const bool better =
       prob > node.prob || (prob == node.prob && proposer < node.credited);
   if (node.probe != probe ? node.probe : better) {
@@ -91,7 +91,7 @@ MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes) const {
     const Node& node = nodes_[index];
     const int32_t parent =
         node.parent == kRootParent ? kRootParent : row_of[node.parent];
-    // A probe whose parent did not fit.
+    // Skip a probe whose parent did not fit.
     if (node.parent != kRootParent && parent < 0) return;
     row_of[index] = static_cast<int32_t>(tokens.size());
     tokens.push_back(node.token);

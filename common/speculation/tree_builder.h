@@ -1,10 +1,10 @@
-// TreeBuilder: one token tree out of the answers of several drafters.
+// TreeBuilder: merges the drafts of several drafters into one token tree.
 //
-// Trees are merged by path: equal siblings are one row, whoever proposed them.
-// A row remembers every proposer; draft wins over probe; its estimate is the
-// highest of its proposers', who is credited where the row is accepted. Then
-// the best rows that fit the budget are taken: estimates never rise along a
-// path, so taking rows best first keeps every path whole.
+// Trees are merged by path: equal siblings become one row, which records all
+// its proposers. Draft wins over probe. A row's estimate is the highest of its
+// proposers'; that proposer is credited if the row is accepted. Then the best
+// rows that fit the budget are taken: estimates never rise along a path, so
+// taking rows best first keeps every path whole.
 //
 // In the built tree draft rows come before probe rows, so that nodes
 // 0 .. draft_nodes-1 are a tree by themselves.
@@ -30,17 +30,17 @@ namespace foretoken {
 using ProposerSet = uint32_t;
 inline constexpr int kMaxProposer = 31;
 
-// One drafter's answer, borrowed. Parents precede children; -1 hangs on the
+// One drafter's answer, borrowed. Parents precede children; -1 is the
 // last committed token.
 struct ProposedTree {
   int proposer = 0;  // 0..kMaxProposer
   absl::Span<const TokenId> tokens;
   absl::Span<const int32_t> parents;
   // Estimated probability that the whole path to the node is accepted, 0..1;
-  // what exceeds the parent's is cut to it. Empty: unknown, counts as 0.
+  // capped at the parent's. Empty: unknown, counts as 0.
   absl::Span<const float> probs;
-  // Nodes that are read but never accepted, ascending. What hangs on one must
-  // be a probe too.
+  // Nodes that are read but never accepted, ascending. Children of a probe must
+  // be probes too.
   absl::Span<const int32_t> probes;
   // The part of the drafter that each node comes from; empty: no parts.
   absl::Span<const DrafterId> parts = {};
@@ -58,13 +58,13 @@ struct MergedTree {
 
 class TreeBuilder {
  public:
-  // Merges `proposed` in. It must be as ProposedTree says: what comes from
-  // elsewhere was checked when it entered the process.
+  // Merges `proposed`, which must be valid: trees from outside the process are
+  // checked on arrival.
   void Add(const ProposedTree& proposed);
 
-  // The best tree of at most `max_draft_nodes` draft and `max_nodes` nodes in
-  // all; probes go first where space is short, the latest of them first. Ties
-  // go to the node that was added first.
+  // The best tree of at most `max_draft_nodes` draft nodes and `max_nodes` in
+  // total. If space is short, probes are dropped first, the latest of them
+  // first. Ties go to the node that was added first.
   MergedTree Build(int max_draft_nodes, int max_nodes) const;
 
   void Clear();

@@ -1,5 +1,5 @@
-// VerifierPeer: one verifier as a pool of them sees it: its sessions, in this
-// process or behind a network, and what it says of itself.
+// VerifierPeer: one verifier of a pool, in this process or behind a network:
+// its sessions and its description.
 #ifndef FORETOKEN_COMMON_SPECULATION_VERIFIER_PEER_H_
 #define FORETOKEN_COMMON_SPECULATION_VERIFIER_PEER_H_
 

@@ -1,5 +1,5 @@
-// VerifyMailbox: the listener of a caller that waits for its answers.
-// Thread-safe; waiting is for one thread.
+// VerifyMailbox: listener of a caller that blocks until its answers arrive.
+// Thread-safe; only one thread may wait.
 #ifndef FORETOKEN_COMMON_SPECULATION_VERIFY_MAILBOX_H_
 #define FORETOKEN_COMMON_SPECULATION_VERIFY_MAILBOX_H_
 
@@ -31,15 +31,15 @@ class VerifyMailbox final : public VerifyListener {
     absl::MutexLock lock(&mu_);
     round_ = std::move(result);
   }
-  // The first status counts.
+  // The first status is kept.
   void OnFailed(absl::Status status) override ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     if (failure_.ok()) failure_ = std::move(status);
   }
 
-  // The answer, or the error that ended the session: it need not wait for an
-  // answer that was not taken. DeadlineExceeded where neither has come by
-  // `deadline`.
+  // Waits for the answer or the error that ended the session; the error takes
+  // precedence over an answer not yet collected. DeadlineExceeded if neither
+  // arrives by `deadline`.
   absl::StatusOr<PrefillResult> CollectPrefill(absl::Time deadline) {
     return Collect(prefilled_, deadline);
   }
@@ -47,7 +47,7 @@ class VerifyMailbox final : public VerifyListener {
     return Collect(round_, deadline);
   }
 
-  // Once there was a PrefillResult.
+  // Valid once a PrefillResult has arrived.
   std::string fingerprint() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     return fingerprint_;

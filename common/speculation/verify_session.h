@@ -1,11 +1,11 @@
-// VerifySession: one request at a verifier, without its network: plain structs,
-// the same in one process and behind gRPC (verifier.proto).
+// VerifySession: one request at a verifier, independent of the network: plain
+// structs, the same in one process and over gRPC (verifier.proto).
 //
 //   Open -> OnOpened -> OnPrefilled -> (Ask -> OnRound)* -> destruction
 //
-// Answers come to a listener, from which a blocking caller and a stream are fed
-// alike. A session that ends by itself ends with OnFailed, or with an answer
-// whose finish reason is not kNone.
+// Answers go to a listener, which serves blocking callers and streams alike. A
+// session that ends by itself ends with OnFailed, or with an answer whose
+// finish reason is not kNone.
 #ifndef FORETOKEN_COMMON_SPECULATION_VERIFY_SESSION_H_
 #define FORETOKEN_COMMON_SPECULATION_VERIFY_SESSION_H_
 
@@ -18,9 +18,9 @@
 
 namespace foretoken {
 
-// What becomes of one session. Called by one thread at a time, which waits (in
-// a verifier its engine thread): a listener hands over and returns. After
-// OnFailed nothing more comes.
+// Receives the events of one session. Called by one thread at a time (in a
+// verifier the engine thread), which it must not block. OnFailed is the last
+// event.
 class VerifyListener {
  public:
   virtual ~VerifyListener() = default;
@@ -30,26 +30,26 @@ class VerifyListener {
   virtual void OnFailed(absl::Status status) = 0;
 };
 
-// Destruction closes the session and frees what it holds, whatever it waits
-// for; the listener may still hear of what was under way.
+// Destruction closes the session and frees its resources, even while it waits
+// for an answer; the listener may still be called for work in progress.
 class VerifySession {
  public:
   virtual ~VerifySession() = default;
 
-  // Asks for a round, which OnRound answers; one at a time. An error returned
-  // here leaves the session to be closed; what the verifier finds wrong with
-  // the round later comes to OnFailed.
+  // Requests a round, which OnRound answers; one at a time. After an error
+  // returned here, close the session; later errors of the round are reported to
+  // OnFailed.
   virtual absl::Status Ask(RoundRequest request) = 0;
 };
 
-// A verifier beside its network. Thread-safe.
+// The sessions of a verifier, independent of the network. Thread-safe.
 class VerifySessions {
  public:
   virtual ~VerifySessions() = default;
 
-  // Asks for a session, which OnOpened and OnPrefilled answer, or OnFailed.
-  // They may come before Open returns. Aborted for another numerics
-  // fingerprint than the request's, ResourceExhausted where too many wait,
+  // Opens a session; OnOpened and OnPrefilled, or OnFailed, report the result,
+  // possibly before Open returns. Aborted if the numerics fingerprint differs
+  // from the request's, ResourceExhausted if too many sessions wait,
   // Unavailable when stopping.
   virtual absl::StatusOr<std::unique_ptr<VerifySession>> Open(
       SessionRequest request, std::shared_ptr<VerifyListener> listener) = 0;

@@ -145,7 +145,7 @@ struct Tokens {
   std::vector<int64_t> types;            // as many
 };
 
-// Without the unused tokens at the end, by which converters pad a vocabulary to
+// Drops the unused tokens at the end, with which converters pad a vocabulary to
 // the rows of the embedding: the model's own files do not have them.
 absl::StatusOr<Tokens> ReadTokens(const GgufMetadata& metadata) {
   FORETOKEN_ASSIGN_OR_RETURN(auto texts, metadata.Strings(kTokens));
@@ -183,7 +183,7 @@ absl::StatusOr<Tokens> ReadTokens(const GgufMetadata& metadata) {
   return tokens;
 }
 
-// Refuses keys that may change what a text becomes.
+// Refuses unknown keys that may change the ids of a text.
 absl::Status RefuseUnknownKeys(const GgufMetadata& metadata) {
   constexpr const char* kKnown[] = {kModel,
                                     kPre,
@@ -224,7 +224,7 @@ absl::StatusOr<std::optional<std::string>> NamedToken(
   return std::optional<std::string>(tokens.texts[*id]);
 }
 
-// `bos` and `eos`: ids where the file has no key.
+// `bos` and `eos`: ids used if the file has no key.
 absl::StatusOr<TokenizerConfig> ReadConfig(const GgufMetadata& metadata,
                                            const Tokens& tokens,
                                            std::optional<int64_t> bos,
@@ -322,7 +322,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeByteLevel(
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePiece(
     const GgufMetadata& metadata, const Tokens& tokens) {
-  // llama.cpp's defaults where the file has no keys.
+  // llama.cpp's defaults if the file has no keys.
   constexpr int64_t kDefaultBos = 1;
   constexpr int64_t kDefaultEos = 2;
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -401,7 +401,7 @@ std::string GgufPreTokenizerOf(const Json& tokenizer_json) {
   for (const Json& step : list) {
     if (!step.is_object()) return "";
     steps.push_back(step);
-    steps.back().erase("trim_offsets");  // of no effect on ids
+    steps.back().erase("trim_offsets");  // does not affect ids
     // ByteLevel's defaults, left out by older files.
     if (step.value("type", Json()) == "ByteLevel") {
       steps.back().emplace("add_prefix_space", true);

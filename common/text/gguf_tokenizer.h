@@ -1,8 +1,8 @@
-// The vocabulary of a GGUF file (keys tokenizer.*) as a tokenizer.
+// Loads a tokenizer from the vocabulary of a GGUF file (keys tokenizer.*).
 //
 // tokenizer.ggml.model "gpt2" is byte-level BPE: tokens and merges, cut by the
-// pre-tokenizer that tokenizer.ggml.pre names, made into a tokenizer.json as
-// the model's own files have it. "llama" is SentencePiece: pieces with scores,
+// pre-tokenizer that tokenizer.ggml.pre names, converted to a tokenizer.json
+// like the model's own. "llama" is SentencePiece: pieces with scores,
 // byte pieces for the rest. Tokens of type CONTROL and USER_DEFINED in a text
 // are found before anything else.
 //
@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadGgufTokenizer(
     const std::string& path);
 
 // NotFound without tokenizer.ggml.model; InvalidArgument and Unimplemented name
-// file, key and value. Keys under tokenizer.ggml that are not known are
+// file, key and value. Unknown keys under tokenizer.ggml are
 // refused.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeGgufTokenizer(
     const GgufMetadata& metadata);

@@ -113,7 +113,7 @@ absl::Status AddSentencePiece(const std::string& path, int32_t vocab_size,
   return absl::OkStatus();
 }
 
-// BOS, EOS, whether prompts have them, and the template.
+// BOS, EOS, whether prompts have them, and the chat template.
 absl::Status AddPromptKeys(const Tokenizer& tokenizer, GgufWriter& writer) {
   const TokenId bos = tokenizer.bos_token();
   const TokenId eos = tokenizer.eos_token();
@@ -130,9 +130,9 @@ absl::Status AddPromptKeys(const Tokenizer& tokenizer, GgufWriter& writer) {
   return absl::OkStatus();
 }
 
-// Whatever a GGUF file cannot say shows as another vocabulary, as another
-// prompt or as a token that is cut otherwise: pieces that are tokens are
-// merged, or not, by a rule that comes with the pre-tokenizer's name.
+// What a GGUF file cannot represent shows as a different vocabulary, a
+// different prompt or a token that is split differently: pieces that are tokens
+// are merged, or not, by a rule that comes with the pre-tokenizer's name.
 absl::Status CheckWritten(const Tokenizer& original, const GgufWriter& writer) {
   const std::string header = writer.Header();
   FORETOKEN_ASSIGN_OR_RETURN(

@@ -16,8 +16,8 @@ namespace foretoken::attack {
 namespace {
 
 constexpr char kGenerate[] = "/foretoken.v1.Generation/Generate";
-// Pause of an attacker between two steps: attacks are bounded in rate, so that
-// what suffers is the server and not the machine.
+// Pause of an attacker between two steps: bounds the rate of attacks, so that
+// they load the server and not the whole machine.
 constexpr absl::Duration kPause = absl::Milliseconds(5);
 constexpr absl::Duration kConnectPause = absl::Milliseconds(1);
 constexpr int kCallsOfAConnection = 64;
@@ -71,7 +71,7 @@ void IdleConnections(const Attacker& attacker) {
       [](Http2Connection& connection, bool) { return connection.Drain(); });
 }
 
-// HTTP/2 that never gets to a call.
+// Connections that stop in the HTTP/2 preface, before any call.
 void HalfSpokenConnections(const Attacker& attacker) {
   HoldConnections(attacker, attacker.target.server, attacker.target.scale,
                   [](Http2Connection& connection, bool fresh) {
@@ -80,7 +80,7 @@ void HalfSpokenConnections(const Attacker& attacker) {
                   });
 }
 
-// Calls that begin and never send their request.
+// Calls that send their headers but never the request.
 void HeaderOnlyCalls(const Attacker& attacker) {
   HoldConnections(
       attacker, attacker.target.server, attacker.target.scale / 8 + 1,
@@ -105,8 +105,8 @@ v1::GenerateRequest SmallRequest(int tokens) {
   return request;
 }
 
-// Streams whose answers are never read: the socket's window closes, and that of
-// every stream.
+// Streams whose answers are never read: the windows of the socket and of every
+// stream close.
 void ReadsNothing(const Attacker& attacker) {
   const std::string request = SmallRequest(512).SerializeAsString();
   HoldConnections(
@@ -194,12 +194,12 @@ void HugeDetokenize(const Attacker& attacker) {
        });
 }
 
-// More requests than one caller should have, each as long as it may be.
+// More requests than one caller should have, each of maximum length.
 void RequestFlood(const Attacker& attacker) {
   Repeat(attacker, attacker.target.scale, SmallRequest(1024));
 }
 
-// Requests whose caller is gone before they are served.
+// Requests whose caller disconnects before they are served.
 void DeadRequests(const Attacker& attacker) {
   Repeat(attacker, attacker.target.scale / 4 + 1, SmallRequest(256),
          absl::Milliseconds(20));
@@ -226,18 +226,20 @@ void ForgedText(const Attacker& attacker) {
 }
 
 constexpr Attack kAttacks[] = {
-    {"idle_connections", "opens connections and says nothing", IdleConnections},
+    {"idle_connections", "opens connections and sends nothing",
+     IdleConnections},
     {"half_spoken", "stops in the middle of the HTTP/2 preface",
      HalfSpokenConnections},
-    {"header_only", "begins calls and never sends the request",
+    {"header_only", "starts calls and never sends the request",
      HeaderOnlyCalls},
-    {"reads_nothing", "never reads what its calls answer", ReadsNothing},
+    {"reads_nothing", "never reads the answers", ReadsNothing},
     {"metrics_trickle", "asks for /metrics one byte at a time",
      TrickledMetrics},
     {"huge_prompts", "sends the largest prompts", HugePrompts},
     {"huge_detokenize", "sends the longest lists of ids", HugeDetokenize},
     {"request_flood", "sends many long requests at once", RequestFlood},
-    {"dead_requests", "is gone before its requests are served", DeadRequests},
+    {"dead_requests", "disconnects before its requests are served",
+     DeadRequests},
     {"unknown_choices", "sends a new unknown enum value every time",
      UnknownChoices},
     {"forged_text", "sends line breaks where text is logged", ForgedText},

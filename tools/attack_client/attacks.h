@@ -1,5 +1,5 @@
-// The attacks: each does one thing to a server that a client must not be able
-// to stop it with, in a thread of its own, within bounds of count and rate.
+// The attacks. Each abuses a server in one way that must not stop it serving
+// others, in a thread of its own, with bounded count and rate.
 #ifndef FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACKS_H_
 #define FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACKS_H_
 

@@ -22,8 +22,8 @@ class Http2Connection {
 
   bool connected() const { return fd_ >= 0; }
 
-  // The client's preface and its SETTINGS. `window` bytes of a stream are taken
-  // from the server before it must wait.
+  // Sends the client's preface and SETTINGS. `window`: initial flow-control
+  // window of each stream, in bytes.
   bool SendPreface(uint32_t window = 65535);
   // The headers of a gRPC call of `path` ("/package.Service/Method") on a new
   // stream. `token`: bearer token, or "". Returns the stream, 0 on failure.
@@ -32,7 +32,7 @@ class Http2Connection {
   bool SendMessage(uint32_t stream, absl::string_view message);
 
   bool Send(absl::string_view bytes);
-  // Whether the server says anything within `milliseconds`.
+  // Whether the server sends anything within `milliseconds`.
   bool Answers(int milliseconds);
   // Reads and drops what has arrived; false once the server has closed.
   bool Drain();

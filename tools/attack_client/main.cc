@@ -1,11 +1,11 @@
 // foretoken-attack: attacks a server as a hostile client would, and measures
-// what a well-behaved client sees before, meanwhile and afterwards.
+// what a well-behaved client sees before, during and after the attacks.
 //
 //   foretoken-attack --server 127.0.0.1:50050 --metrics 127.0.0.1:9100
 //     --attacks idle_connections,reads_nothing --seconds 5
 //
 // Prints one JSON object. Exits with 1 if the well-behaved client is not served
-// again afterwards, or was given another output than before.
+// again afterwards, or gets a different output than before.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -54,8 +54,8 @@ class Victim {
     int metrics_failed = 0;
   };
 
-  // Serves itself for `time`. The first output ever is the reference of all
-  // others: greedy, so that it cannot depend on anything.
+  // Sends requests for `time`. The first output is the reference for all
+  // others: greedy, so that it depends on the prompt only.
   Report Run(absl::Duration time) {
     Report report;
     const absl::Time start = absl::Now();
@@ -193,7 +193,7 @@ absl::StatusOr<int> Main(int argc, char** argv) {
               "Attacks a server as a hostile client would.");
   flags.String("server", &target.server, "Address of the server, HOST:PORT");
   flags.String("metrics", &target.metrics,
-               "Address of its /metrics; empty to leave them alone");
+               "Address of its /metrics; empty: not attacked");
   flags.List("attacks", &names, absl::StrCat("Attacks to run at once", help));
   flags.Duration("seconds", &seconds, {absl::Seconds(1), absl::Hours(1)},
                  "Duration of the attacks");
@@ -231,7 +231,7 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < attacks.size(); ++i) {
     threads.emplace_back([&, i] {
-      // Niced, the victim's client is not: Linux nices threads one by one.
+      // Below the victim's client in priority: Linux nices single threads.
       setpriority(PRIO_PROCESS, 0, 10);
       attacks[i]->run({target, stop, tallies[i]});
     });

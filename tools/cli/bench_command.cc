@@ -43,7 +43,7 @@ absl::Status RunEngine(EngineOptions options) {
 
 void AddEngine(CLI::App& bench, Run& run) {
   const auto [engine, options] = AddCommand<EngineOptions>(
-      bench, run, "engine", "The cost of a forward pass by its number of rows.",
+      bench, run, "engine", "Measures a forward pass by its number of rows.",
       RunEngine);
   engine.add_option("--model", options.backend.model,
                     "Hugging Face directory or GGUF file");

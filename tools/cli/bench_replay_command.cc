@@ -101,7 +101,7 @@ absl::Status CheckFlags(const ReplayOptions& options, const std::string& mode) {
   return absl::OkStatus();
 }
 
-// `off` where a recording takes the place of a mode.
+// Returns `off` if a recorded run replaces the mode.
 absl::StatusOr<Mode> ReadMode(const ReplayOptions& options) {
   FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec spec,
                              ModeSpec::Parse(options.drafter.mode));

@@ -17,15 +17,15 @@ namespace foretoken::cli {
 
 using Run = std::function<absl::Status()>;
 
-// A command whose options are being registered. It keeps `options` alive.
+// A command whose options are being registered. `app` keeps `options` alive.
 template <typename Options>
 struct Command {
   CLI::App& app;
   Options& options;
 };
 
-// Registers subcommand `name` of `parent`: `work` is what it runs. --help shows
-// the options' defaults.
+// Registers subcommand `name` of `parent`, which runs `work`. --help shows the
+// options' defaults.
 template <typename Options, typename Work>
 Command<Options> AddCommand(CLI::App& parent, Run& run, const std::string& name,
                             const std::string& description, Work work) {

@@ -288,7 +288,7 @@ void AddCrestCommand(CLI::App& app, Run& run) {
                     "Load a named datastore of up to this size into memory; "
                     "query PostgreSQL for a larger one");
   const auto [stats, stats_flags] = AddCommand<StoreFlags>(
-      *crest, run, "stats", "Show how a datastore was built, its size", Stats);
+      *crest, run, "stats", "Show a datastore's size and origin", Stats);
   AddStoreOption("--store,store", stats, stats_flags);
   const auto [verify, verify_flags] = AddCommand<StoreFlags>(
       *crest, run, "verify", "Read a whole datastore and validate every record",

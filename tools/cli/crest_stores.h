@@ -17,8 +17,8 @@
 
 namespace foretoken::cli {
 
-// True if such a file exists, or if the text has a slash or a dot, which names
-// do not.
+// True if a file of this path exists, or if the text contains a slash or a dot,
+// which datastore names cannot.
 bool IsSnapshotPath(const std::string& file_or_name);
 
 // Maximum size of a PostgreSQL datastore that is loaded into memory. A larger
@@ -36,8 +36,8 @@ absl::StatusOr<std::shared_ptr<CrestSource>> OpenCrestSource(
 absl::StatusOr<Json> ListDatastores();
 absl::Status DropDatastore(const std::string& name, int64_t version);
 
-// OK if OpenSink could write there now: fails before the work instead of after
-// it.
+// OK if OpenSink could write there now, so that a bad target fails before the
+// build instead of after it.
 absl::Status CheckTarget(const std::string& out, const std::string& name);
 
 // Reads how a datastore was built and what it contains, without its records.

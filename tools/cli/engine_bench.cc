@@ -126,7 +126,7 @@ class EngineBench {
   std::vector<int32_t> all_rows_;  // 0, 1, 2, ...
   std::vector<PassTimes> passes_;
   double best_gb_s_ = 0.0;
-  double product_seconds_ = 0.0;  // of a row, at the best peak
+  double product_seconds_ = 0.0;  // per row, at the measured peak
   std::vector<double> prefill_seconds_;
   int32_t prefill_rows_ = 0;
 };
@@ -269,7 +269,7 @@ double EngineBench::OneRow(int64_t context) const {
   return 0.0;
 }
 
-// Seconds that the pass takes at least.
+// Lower bound on the time of a pass, in seconds.
 double EngineBench::Floor(const PassTimes& pass) const {
   const double bytes = static_cast<double>(backend_->weight_bytes_per_pass());
   const double rows = static_cast<double>(pass.rows) *

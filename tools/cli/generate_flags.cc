@@ -17,8 +17,8 @@ namespace {
 
 constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
 
-// A check of an option: the whole of its text must be a number that a T holds.
-// The parser alone would take an empty one for 0, and wrap or cut others.
+// Option check: the whole text must be a number in the range of T. The parser
+// alone would read an empty text as 0, and wrap or truncate others.
 template <typename T>
 std::string CheckNumber(const std::string& text) {
   bool good;
@@ -51,7 +51,7 @@ void AddRemoteFlags(CLI::App& command, GenerateFlags& flags) {
   command.add_option("--server-token-file", flags.server_token_file,
                      "File with the bearer token to send");
   AddNumber(command, "--timeout", flags.timeout_s,
-            "Seconds that a server has, 0 for any");
+            "Deadline of a request to a server, in seconds; 0: none");
 }
 
 void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
@@ -67,29 +67,29 @@ void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
   command.add_flag("--trace", flags.trace,
                    "Log a line for every round: tree, drafters, times");
   command.add_option("--prompt", flags.prompt,
-                     "Text; BOS is added where the model's files ask for it");
+                     "Prompt text; BOS is added if the model requires it");
   command.add_option("--prompt-file", flags.prompt_file,
-                     "Text of the prompt, the whole file as it is");
+                     "File with the prompt text, used unchanged");
   command.add_option("--prompt-ids", flags.prompt_ids,
-                     "Token ids with commas between, taken as they are");
+                     "Prompt as comma-separated token ids, used unchanged");
   command.add_option("--mode", flags.mode,
                      "MODE[:key=value,...]: " + ModeHelp(ModeUse::kRequest));
-  AddNumber(command, "--max-tokens", flags.max_tokens, "Longest output");
+  AddNumber(command, "--max-tokens", flags.max_tokens, "Maximum output tokens");
 }
 
 void AddSamplingFlags(CLI::App& command, GenerateFlags& flags) {
   SamplingParams& sampling = flags.sampling;
-  AddNumber(command, "--temperature", sampling.temperature, "0 is greedy");
-  AddNumber(command, "--top-k", sampling.top_k, "0 is off");
-  AddNumber(command, "--top-p", sampling.top_p, "1 is off");
-  AddNumber(command, "--min-p", sampling.min_p, "0 is off");
+  AddNumber(command, "--temperature", sampling.temperature, "0: greedy");
+  AddNumber(command, "--top-k", sampling.top_k, "0: off");
+  AddNumber(command, "--top-p", sampling.top_p, "1: off");
+  AddNumber(command, "--min-p", sampling.min_p, "0: off");
   AddNumber(command, "--repetition-penalty", sampling.repetition_penalty,
-            "Over prompt and output, 1 is off");
+            "Applies to prompt and output; 1: off");
   AddNumber(command, "--presence-penalty", sampling.presence_penalty,
-            "Over the output, -2..2");
+            "Applies to the output; -2..2");
   AddNumber(command, "--frequency-penalty", sampling.frequency_penalty,
-            "Over the output, -2..2");
-  // One value each: what begins with '-' or holds commas stays whole.
+            "Applies to the output; -2..2");
+  // One value per flag, so that values may begin with '-' or contain commas.
   command
       .add_option("--logit-bias", flags.logit_bias,
                   "ID=BIAS, -100..100; may be repeated")
@@ -100,21 +100,21 @@ void AddSamplingFlags(CLI::App& command, GenerateFlags& flags) {
 void AddEndFlags(CLI::App& command, GenerateFlags& flags) {
   command
       .add_option("--seed", flags.seed,
-                  "Drawn, and printed, where none is given")
+                  "Random seed; drawn and printed if not given")
       ->check(CheckNumber<uint64_t>);
   command
       .add_option("--stop", flags.stop,
-                  "Stop string, left out of the text; may be repeated")
+                  "Stop string, excluded from the text; may be repeated")
       ->expected(1)
       ->take_all();
   command.add_option("--stop-token-ids", flags.stop_token_ids,
-                     "Token ids that end the output, with commas between");
+                     "Comma-separated token ids that end the output");
   AddNumber(command, "--min-tokens", flags.sampling.min_tokens,
-            "End tokens are banned before");
+            "Minimum output tokens before an end token is allowed");
   command.add_flag("--ignore-eos", flags.ignore_eos,
-                   "End tokens of the model do not end the output");
+                   "Do not end the output at the model's end tokens");
   AddNumber(command, "--logprobs", flags.sampling.logprobs,
-            "Log-probabilities of the token and of N others");
+            "Report log-probabilities of each token and the N likeliest");
 }
 
 absl::Status ParseLogitBias(const std::vector<std::string>& flags,
@@ -133,7 +133,7 @@ absl::Status ParseLogitBias(const std::vector<std::string>& flags,
   return absl::OkStatus();
 }
 
-// Ids with commas between; errors name `flag`. An empty text holds none.
+// Parses comma-separated ids; errors name `flag`. An empty text gives none.
 absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
                                                    const std::string& text) {
   std::vector<TokenId> ids;
@@ -143,14 +143,14 @@ absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
     if (!absl::SimpleAtoi(part, &id)) {
       return absl::InvalidArgumentError(
           absl::StrCat(flag, ": '", part.substr(0, 32),
-                       "' is no token id, want numbers with commas between"));
+                       "' is not a token id, want comma-separated numbers"));
     }
     ids.push_back(id);
   }
   return ids;
 }
 
-// The bytes as they are, of a file or a pipe: gzip is not looked into.
+// Reads a file or a pipe byte for byte; gzip is not decompressed.
 absl::StatusOr<std::string> ReadVerbatim(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
@@ -181,7 +181,7 @@ absl::StatusOr<std::string> ReadPromptText(const GenerateFlags& flags) {
   const size_t valid = ValidUtf8Prefix(text);
   if (valid != text.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("prompt: no UTF-8 at byte ", valid));
+        absl::StrCat("prompt: invalid UTF-8 at byte ", valid));
   }
   return text;
 }
@@ -194,7 +194,7 @@ void AddGenerateFlags(CLI::App& command, GenerateFlags& flags) {
   AddSamplingFlags(command, flags);
   AddEndFlags(command, flags);
   AddBackendOptions(command, flags.backend);
-  command.add_flag("--json", flags.json, "One JSON object in one line");
+  command.add_flag("--json", flags.json, "One JSON object on stdout");
 }
 
 absl::Status CheckFlags(const GenerateFlags& flags) {
@@ -209,12 +209,13 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
     if (flags.server.empty() || path.empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         name,
-        ": a server uses what its own configuration names, want it with "
-        "--local alone"));
+        ": a server uses its own configuration, want this flag only with "
+        "--local"));
   }
   if (!flags.server.empty() && flags.trace) {
     return absl::InvalidArgumentError(
-        "--trace: a server traces by its own flag, want it with --local alone");
+        "--trace: a server has its own trace flag, want this one only with "
+        "--local");
   }
   if (flags.server.empty() && (!flags.local || flags.backend.model.empty())) {
     return absl::InvalidArgumentError(
@@ -254,7 +255,7 @@ absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags) {
   } else {
     FORETOKEN_ASSIGN_OR_RETURN(request.text, ReadPromptText(flags));
   }
-  // A lone BOS token is no prompt of the user's.
+  // A BOS token alone does not count as a prompt.
   if (request.text.has_value() ? request.text->empty()
                                : request.prompt.empty()) {
     return absl::InvalidArgumentError("prompt: it is empty");

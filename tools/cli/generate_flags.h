@@ -1,4 +1,4 @@
-// The flags of `foretoken generate`, and what they say of a request.
+// The flags of `foretoken generate` and their conversion to a request.
 #ifndef FORETOKEN_TOOLS_CLI_GENERATE_FLAGS_H_
 #define FORETOKEN_TOOLS_CLI_GENERATE_FLAGS_H_
 
@@ -25,7 +25,7 @@ struct GenerateFlags {
   std::string server_token_file;
   double timeout_s = 0;  // 0: none
   bool local = false;
-  BackendOptions backend;  // its model: the one to run
+  BackendOptions backend;  // including the model to run
   std::string draft_model;
   std::string prior;
   std::string crest;
@@ -44,14 +44,14 @@ struct GenerateFlags {
   bool json = false;
 };
 
-// Registers every flag; numbers are checked as the parser meets them.
+// Registers every flag; numbers are checked during parsing.
 void AddGenerateFlags(CLI::App& command, GenerateFlags& flags);
 
-// The rules between flags that the parser does not know.
+// Checks the rules between flags, which the parser does not know.
 absl::Status CheckFlags(const GenerateFlags& flags);
 
-// The request of the flags. InvalidArgument for an empty prompt and a text that
-// is not UTF-8, ResourceExhausted for a file over 64 MiB.
+// Builds the request. InvalidArgument for an empty prompt or a text that is not
+// UTF-8, ResourceExhausted for a file over 64 MiB.
 absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags);
 
 }  // namespace foretoken::cli

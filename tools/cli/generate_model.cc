@@ -11,8 +11,8 @@
 namespace foretoken::cli {
 namespace {
 
-// The largest vocab_size that a model of so many tokens is padded to: small
-// ones to a multiple of 128, others of 256 or by up to 1/32.
+// Largest padded vocab_size for this many tokens: a multiple of 128 below 1024
+// tokens, otherwise a multiple of 256 or 1/32 more tokens.
 int64_t LargestPadded(int64_t tokens) {
   const int64_t multiple = tokens < 1024 ? 128 : 256;
   const int64_t rounded = (tokens + multiple - 1) / multiple * multiple;
@@ -54,7 +54,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
       Tokenizer::LoadShared(flags.backend.model);
   if (absl::IsNotFound(tokenizer.status()) && flags.prompt_ids.has_value() &&
       flags.stop.empty()) {
-    FORETOKEN_LOG(kWarning, "no tokenizer, so no text: ",
+    FORETOKEN_LOG(kWarning, "no tokenizer, output has no text: ",
                   std::string(tokenizer.status().message()));
     return std::shared_ptr<const Tokenizer>();
   }
@@ -65,7 +65,7 @@ uint64_t SeedOf(const GenerateFlags& flags) {
   if (flags.seed.has_value()) return *flags.seed;
   if (!(flags.sampling.temperature > 0.0f)) return 0;
   std::random_device device;
-  // 53 bits: whole in every JSON reader.
+  // 53 bits, which every JSON reader represents exactly.
   const uint64_t seed =
       ((uint64_t{device()} << 32) | device()) & ((uint64_t{1} << 53) - 1);
   FORETOKEN_LOG(kInfo, "seed ", seed);

@@ -1,4 +1,4 @@
-// What `foretoken generate --local` checks and reads before it runs a model.
+// Tokenizer, vocabulary check and seed of `foretoken generate --local`.
 #ifndef FORETOKEN_TOOLS_CLI_GENERATE_MODEL_H_
 #define FORETOKEN_TOOLS_CLI_GENERATE_MODEL_H_
 
@@ -13,16 +13,16 @@
 
 namespace foretoken::cli {
 
-// The model's; null if its directory has none and none is needed.
+// Loads the model's tokenizer; null if it has none and none is needed.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
     const GenerateFlags& flags);
 
-// InvalidArgument for a tokenizer that knows more tokens than the model, or far
-// fewer, or that begins or ends a text with other tokens: another model's.
+// InvalidArgument for a tokenizer of another model: one with more tokens than
+// the model or far fewer, or with a different BOS or EOS token.
 absl::Status CheckVocabulary(const Tokenizer& tokenizer,
                              const ModelConfig& config);
 
-// --seed; drawn and logged where a temperature needs one and none is given.
+// --seed; if not given, drawn and logged at temperatures above 0, else 0.
 uint64_t SeedOf(const GenerateFlags& flags);
 
 }  // namespace foretoken::cli

@@ -8,7 +8,7 @@
 namespace foretoken::cli {
 namespace {
 
-// JSON has no infinity; this is the log of 0 in the field's usage.
+// JSON has no infinity; -9999 is the customary log-probability of 0.
 double JsonLogprob(float logprob) {
   return logprob > -9999.0f ? logprob : -9999.0;
 }

@@ -1,4 +1,4 @@
-// What `foretoken generate` prints: text as it comes, or one JSON object.
+// Output of `foretoken generate`: streamed text, or one JSON object.
 #ifndef FORETOKEN_TOOLS_CLI_GENERATE_OUTPUT_H_
 #define FORETOKEN_TOOLS_CLI_GENERATE_OUTPUT_H_
 
@@ -19,11 +19,11 @@ class GenerateOutput {
   GenerateOutput(bool json, bool logprobs)
       : json_(json), has_logprobs_(logprobs) {}
 
-  // Shows a delta at once, or keeps it for the object. DataLoss where stdout
+  // Prints a delta at once, or keeps it for the JSON object. DataLoss if stdout
   // cannot be written.
   absl::Status Take(const GenerationDelta& delta);
 
-  // Ends the text, or prints the object in one line.
+  // Ends the text, or prints the JSON object on one line.
   absl::Status Finish(const GenerationSummary& summary);
 
  private:

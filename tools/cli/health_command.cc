@@ -68,7 +68,7 @@ void AddHealthCommand(CLI::App& app, Run& run) {
       ->required();
   command
       .add_option("--wait", options.wait_seconds,
-                  "Seconds to wait until they serve")
+                  "Seconds to wait until all are serving")
       ->check(CLI::Range(0.0, 86400.0));
   AddServerFlags(command, options.access);
 }

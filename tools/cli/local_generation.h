@@ -17,9 +17,9 @@ class LocalGeneration {
   virtual orchestrator::GenerationService& service() = 0;
 };
 
-// With services built in, all of them; without, the engine alone: modes that
-// need a service are Unimplemented then. `tokens`: of prompt and output at
-// most; `tokenizer` may be null.
+// Starts all services; in a build without services the engine alone, where
+// modes that need a service are Unimplemented. `tokens`: maximum of prompt and
+// output together; `tokenizer` may be null.
 absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
     const GenerateFlags& flags, int64_t tokens,
     std::shared_ptr<const Tokenizer> tokenizer);

@@ -1,4 +1,4 @@
-// foretoken quantize: a model as a GGUF file of fewer bits.
+// foretoken quantize: writes a model as a quantised GGUF file.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -29,8 +29,8 @@ struct QuantizeOptions {
   int32_t threads = 0;
 };
 
-// The tokenizer's keys and what the file says of itself, not the keys that the
-// export writes.
+// Copies the tokenizer.* and general.* keys, except those that the export
+// writes.
 absl::Status CopyKeys(const std::string& path, GgufWriter& writer) {
   FORETOKEN_ASSIGN_OR_RETURN(const GgufFiles files, GgufFiles::Open(path));
   for (const auto& [key, value] : files.metadata.values()) {
@@ -95,8 +95,7 @@ absl::Status Quantize(const QuantizeOptions& options) {
 
 void AddQuantizeCommand(CLI::App& app, Run& run) {
   const auto [command, options] = AddCommand<QuantizeOptions>(
-      app, run, "quantize", "Write a model as a GGUF file of fewer bits",
-      Quantize);
+      app, run, "quantize", "Write a model as a quantised GGUF file", Quantize);
   command
       .add_option("--model", options.model,
                   "A Hugging Face directory or a GGUF file")

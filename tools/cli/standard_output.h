@@ -1,4 +1,4 @@
-// Output of a command for its caller.
+// A command's results on stdout.
 #ifndef FORETOKEN_TOOLS_CLI_STANDARD_OUTPUT_H_
 #define FORETOKEN_TOOLS_CLI_STANDARD_OUTPUT_H_
 
@@ -12,7 +12,7 @@ namespace foretoken::cli {
 // or a closed pipe must not look like success.
 absl::Status WriteOut(absl::string_view text);
 
-// Writes the value in one line, likewise.
+// Writes the value on one line, with the same errors.
 absl::Status WriteJson(const Json& value);
 
 }  // namespace foretoken::cli

@@ -125,12 +125,12 @@ def main():
     result["eager_s"] = eager_decode(model, context)
     result["prefill_2048_s"] = median_seconds(
         lambda: model(prompt, logits_to_keep=1), repeats=5)
-    # Compiling may take longer than there is: what stands is said before.
+    # Compiling may exceed the time limit: print the results so far first.
     print(json.dumps(result), flush=True)
     log("compiling")
     try:
         result["compiled_s"] = compiled_decode(model, context)
-    except Exception as error:  # a version that cannot: the table says so
+    except Exception as error:  # unsupported version: shown as not measured
         log(f"compiled with a static cache: {error}")
     print(json.dumps(result))
 

@@ -1,4 +1,4 @@
-"""The table of tools/gpu_check, out of the logs that its steps left."""
+"""Prints the table of tools/gpu_check from the logs of its steps."""
 import json
 import pathlib
 import sys
@@ -81,7 +81,7 @@ def add_peer(table, bench, peer):
         table.add(what, f"{ratio:.2f} ({peer[key] * 1e3:.3f} ms)", f">= {want}",
                   ratio >= want)
     if one is not None and "matrix_tflop_s" in peer:
-        # 7.0 G parameters of the matrices that every prompt row meets.
+        # 7.0 G parameters in the matrices that every prompt row passes through.
         rate = bench["prefill_tokens_per_s"] * 2 * 7.0e9 * 1e-12
         share = rate / peer["matrix_tflop_s"]
         table.add("8b: prefill over the matrix rate",

@@ -61,7 +61,7 @@ look_at() {
 }
 files_of() { (ls "/proc/$(pid_of "$1")/fd" 2>/dev/null || true) | wc -l; }
 
-# Prints what a system without requests still holds but should not.
+# Prints resources that an idle system still holds but should not.
 held() {
   local part
   for part in "${services[@]}"; do
@@ -91,7 +91,7 @@ await_rest() {
   problem "after $1: $left"
 }
 
-# --- Hurting
+# --- Fault injection
 
 # Prints the pids of a part, including its children.
 pids_of() {
@@ -283,7 +283,7 @@ soak_chaos() {
   amid_blows orchestrator-spared $((requests * 3 / 10)) $((seed + 3)) \
     'kill hang' $(printf '%s\n' "${parts[@]}" | grep -vx orchestrator)
   await_recovery
-  echo "--- the orchestrator amid its peers' deaths"
+  echo "--- the orchestrator while its peers die"
   look_at orchestrator "${memory[orchestrator]}" "${files[orchestrator]}" \
     "$most_growth_amid_kib"
 
@@ -295,11 +295,11 @@ soak_chaos() {
   in_peace peace-2 $((requests * 15 / 100 + 1)) $((seed + 5))
   await_rest peace-2
 
-  echo "--- memory and open files over the last lot of requests"
+  echo "--- memory and open files over the last batch of requests"
   for part in "${services[@]}" redis; do
     look_at "$part" "${memory[$part]}" "${files[$part]}" "$most_growth_kib"
   done
-  echo "--- what was done to them"
+  echo "--- faults injected"
   show_blows
   missed_blows 'kill hang restart'
   verdict
@@ -328,7 +328,7 @@ soak_lossless() {
 
 verdict() {
   if [ "$problems" -eq 0 ]; then
-    echo "all was well"
+    echo "no problems"
   else
     echo "$problems problems"
     return 1

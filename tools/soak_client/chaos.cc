@@ -21,16 +21,16 @@ namespace {
 constexpr int kReferences = 48;
 constexpr int kMinTokens = 8;
 constexpr int kScopes = 8;
-// What a request that is neither cancelled nor hurried has, refusals included.
+// Deadline of a request that is neither cancelled nor hurried, with retries.
 constexpr absl::Duration kPatience = absl::Minutes(2);
 constexpr int kLongestHurryMs = 400;
-// A request that ends so long after its deadline or cancel was stuck.
+// A request that ends this long after its deadline or cancel was stuck.
 constexpr absl::Duration kSlack = absl::Seconds(10);
 
 enum class Fate { kWhole, kCancel, kDeadline };
 constexpr std::array<const char*, 3> kFates = {"whole", "cancelled", "hurried"};
 
-// What one request is, by its number.
+// Parameters of one request, derived from its number.
 struct Plan {
   size_t work = 0;
   std::string mode;
@@ -41,11 +41,11 @@ struct Plan {
   absl::Duration time = kPatience;
 };
 
-// The figures of a mode, as the report names them: requests by their end, but
-// for kTokensCompared.
+// The figures of a mode, as in the report: requests by outcome, except
+// kTokensCompared.
 enum Figure {
   kWhole,
-  kTokensCompared,  // of the whole ones, all compared
+  kTokensCompared,  // of the whole requests, all compared
   kCancelled,
   kOutOfTime,
   kRefusals,    // answers that invite a retry, each followed by one
@@ -63,12 +63,12 @@ int64_t Bad(const Tally& tally) {
   return tally[kUnexpected] + tally[kLate] + tally[kWrongTokens];
 }
 
-// What a system that is losing parts may answer.
+// Statuses that a system may return while its parts are killed.
 bool IsRefusal(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
 }
 
-// All requests' ends, by mode. Thread-safe.
+// Outcomes of all requests, by mode. Thread-safe.
 class Record {
  public:
   void Refused(const std::string& mode) {
@@ -130,7 +130,7 @@ Plan MakePlan(const SoakOptions& options, size_t works, int number) {
   Plan plan;
   plan.work = random() % works;
   plan.mode = options.modes[random() % options.modes.size()];
-  // Every third shares what is kept of a scope.
+  // Every third request uses a shared scope.
   const size_t scope = random() % (3 * kScopes);
   if (scope < kScopes) plan.scope = absl::StrCat("soak-", scope);
   const int least = std::min<int>(kMinTokens, options.max_tokens);
@@ -148,7 +148,7 @@ Plan MakePlan(const SoakOptions& options, size_t works, int number) {
   return plan;
 }
 
-// `whole` is what the work gives with more tokens than any plan wants.
+// `whole`: the reference output, at least as long as any plan's.
 bool IsRight(const Outcome& outcome, const std::vector<TokenId>& whole,
              int max_tokens) {
   const std::vector<TokenId>& got = outcome.tokens;
@@ -157,7 +157,7 @@ bool IsRight(const Outcome& outcome, const std::vector<TokenId>& whole,
          std::equal(got.begin(), got.end(), whole.begin());
 }
 
-// As a client does it: a refusal is followed by another attempt.
+// Retries after a refusal, as a client does.
 void Drive(const rpc::GenerationClient& client, Work work, const Plan& plan,
            const std::vector<TokenId>& whole, Record& record) {
   work.cache_scope = plan.scope;
@@ -190,7 +190,7 @@ absl::StatusOr<Json> RunChaos(const SoakOptions& options,
     return absl::InvalidArgumentError("no mode, or no request");
   }
   FORETOKEN_ASSIGN_OR_RETURN(const Setup setup, Prepare(options, kReferences));
-  std::fprintf(stderr, "references are there\n");
+  std::fprintf(stderr, "references complete\n");
 
   Record record;
   std::atomic<int> ended{0};

@@ -57,10 +57,10 @@ Json ToJson(const ModeTally& tally) {
                    : 1.0 + static_cast<double>(tally.accepted) / tally.rounds}};
 }
 
-// Of each mode, in which some draft must have been right.
+// Minimum tokens per mode, among which some draft must be accepted.
 constexpr int64_t kEnoughTokens = 1000;
 
-// All work in one mode, against the references.
+// Runs all work in one mode and compares it with the references.
 ModeTally RunMode(const Setup& setup, const std::string& mode, int max_tokens,
                   int concurrency) {
   ModeTally tally;
@@ -78,7 +78,7 @@ ModeTally RunMode(const Setup& setup, const std::string& mode, int max_tokens,
   return tally;
 }
 
-// `off` against itself says that it repeats itself, no more.
+// Comparing `off` with itself only shows that it is deterministic.
 bool Drafts(const std::string& mode) { return mode != "off"; }
 
 }  // namespace
@@ -88,7 +88,7 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
   const int64_t drafting =
       std::count_if(options.modes.begin(), options.modes.end(), Drafts);
   if (drafting == 0) return absl::InvalidArgumentError("no mode that drafts");
-  // Outputs end early now and then: more prompts than would just do.
+  // Some outputs end early, so prepare more prompts than strictly needed.
   const int64_t a_prompt = drafting *
                            static_cast<int64_t>(concurrencies.size()) *
                            options.max_tokens;
@@ -115,7 +115,7 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
       report["rows"].push_back(std::move(row));
     }
   }
-  // A mode whose drafts are never right shows nothing.
+  // A mode whose drafts are never accepted proves nothing.
   report["never_right"] = Json::array();
   for (const auto& [mode, right] : accepted) {
     if (right > 0 || compared < kEnoughTokens * drafting) continue;

@@ -1,11 +1,11 @@
-// foretoken-soak: asks a running system for much, and checks every token.
+// foretoken-soak: loads a running system and checks every token.
 //
 //   foretoken-soak --server ADDR --text FILE,... --modes auto,ouroboros
 //     --lossless-tokens 200000                  every mode equals `off`
-//   foretoken-soak ... --requests 10000         while someone kills its parts
-//     --until FILE                              and till there is that file
+//   foretoken-soak ... --requests 10000         while its parts are killed
+//     --until FILE                              and until that file exists
 //
-// Prints one JSON object; exits with 1 where `bad` in it is not 0.
+// Prints one JSON object; exits with 1 if its `bad` is not 0.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@
 
 namespace {
 
-// Alone, and so many at once.
+// One request at a time, and `many`.
 std::vector<int> Concurrencies(int many) {
   return many == 1 ? std::vector<int>{1} : std::vector<int>{1, many};
 }
@@ -30,20 +30,22 @@ int main(int argc, char** argv) {
   foretoken::soak::ChaosOptions chaos;
   int64_t seed = 1;
   bool table = false;
-  foretoken::Flags flags("foretoken-soak", "Checks every token, for long.");
+  foretoken::Flags flags("foretoken-soak",
+                         "Loads a running system and checks every token.");
   flags.String("server", &options.server, "address of the orchestrator");
   flags.List("text", &options.texts, "files that prompts are cut from");
   flags.List("modes", &options.modes, "modes to compare with off");
-  flags.Int("max-tokens", &options.max_tokens, {1, 2048}, "longest output");
+  flags.Int("max-tokens", &options.max_tokens, {1, 2048},
+            "maximum output tokens");
   flags.Int64("lossless-tokens", &lossless_tokens, {0, int64_t{1} << 40},
               "tokens to compare with off; 0: random cancels and deadlines");
   flags.Int("requests", &chaos.requests, {0, 1 << 30},
             "requests with random cancels and deadlines, at least");
-  flags.String("until", &chaos.until, "go on until there is this file");
-  flags.Int("concurrency", &chaos.concurrency, {1, 1024}, "requests at once");
-  flags.Int64("seed", &seed, {0, int64_t{1} << 40},
-              "of everything that is random here");
-  flags.Bool("table", &table, "a table instead of JSON");
+  flags.String("until", &chaos.until, "continue until this file exists");
+  flags.Int("concurrency", &chaos.concurrency, {1, 1024},
+            "concurrent requests");
+  flags.Int64("seed", &seed, {0, int64_t{1} << 40}, "random seed");
+  flags.Bool("table", &table, "print a table instead of JSON");
   const absl::Status parsed = flags.Parse(argc, argv);
   if (!parsed.ok()) return foretoken::ExitWithError(parsed);
   options.seed = static_cast<uint64_t>(seed);

@@ -1,5 +1,5 @@
-// What both soaks share: prompts out of plain text, requests by number, and
-// one request driven to its end.
+// Shared parts of both soaks: prompts cut from plain text, numbered requests,
+// and running one request to its end.
 #ifndef FORETOKEN_TOOLS_SOAK_CLIENT_SOAK_H_
 #define FORETOKEN_TOOLS_SOAK_CLIENT_SOAK_H_
 
@@ -26,7 +26,7 @@ struct SoakOptions {
   uint64_t seed = 1;
 };
 
-// A prompt and how it is to be continued; equal numbers are equal requests.
+// A prompt and how to continue it; equal numbers give equal requests.
 struct Work {
   std::string prompt;
   float temperature = 0;
@@ -40,25 +40,25 @@ struct Outcome {
   v1::GenerateResult result;  // where status is OK
 };
 
-// One request. `keep_on` is asked after every delta with the number of tokens
-// so far; false cancels.
+// Runs one request. `keep_on` is called after every delta with the number of
+// tokens so far; false cancels the request.
 Outcome Run(const rpc::GenerationClient& client, const Work& work,
             const std::string& mode, int max_tokens, absl::Time deadline,
             const std::function<bool(size_t)>& keep_on);
 
-// One request to its end, which has five minutes for it.
+// Runs one request to its end, with a deadline of five minutes.
 Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
                  const std::string& mode, int max_tokens);
 
-// A server, pieces of work for it, and the output of mode `off` for each, with
-// which the other modes are compared.
+// A server, work for it, and the output of mode `off` for each piece of work,
+// the reference for the other modes.
 struct Setup {
   std::unique_ptr<rpc::GenerationClient> client;
   std::vector<Work> works;
   std::vector<std::vector<TokenId>> references;  // [works.size()]
 };
-// `count` pieces of the files, at line ends, every other one at temperature
-// 0.8. InvalidArgument where the files hold too little.
+// Cuts `count` prompts from the files, at line ends; every other one runs at
+// temperature 0.8. InvalidArgument if the files are too short.
 absl::StatusOr<Setup> Prepare(const SoakOptions& options, int count);
 
 // Calls work(0), work(1), ... while go_on(number) holds, `concurrency` at a
@@ -66,27 +66,27 @@ absl::StatusOr<Setup> Prepare(const SoakOptions& options, int count);
 void WhileTrue(const std::function<bool(int)>& go_on, int concurrency,
                const std::function<void(int)>& work);
 
-// Every mode equals `off`, token for token, over at least `tokens` compared
-// tokens in all, those of `off` itself aside; OutOfRange where the texts are
-// too short for that, InvalidArgument where no mode drafts. The report names
-// every mode's tokens, accept length and differences; a mode without one
-// accepted draft is bad too.
+// Compares every mode with `off`, token for token, over at least `tokens`
+// tokens in total, not counting those of `off`; OutOfRange if the texts are too
+// short for that, InvalidArgument if no mode drafts. The report has every
+// mode's tokens, accept length and differences; a mode without one accepted
+// draft counts as bad, too.
 absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
                                  const std::vector<int>& concurrencies);
-// That report for people.
+// The same report as a table.
 std::string LosslessTable(const Json& report);
 
 struct ChaosOptions {
   int requests = 0;   // at least
-  std::string until;  // and until there is this file, unless it is ""
+  std::string until;  // and until this file exists, unless ""
   int concurrency = 16;
 };
 
-// Requests of random modes, lengths and scopes, of which some are cancelled and
-// some have little time, against a system whose parts are being killed by
-// someone else. All that comes is the beginning of what `off` gave before that,
-// whoever is refused tries again, and everyone comes to an end. Says on stderr
-// when `off` was asked, which is to be done in peace, and how far it is.
+// Sends requests of random modes, lengths and scopes, some cancelled, some with
+// short deadlines, to a system whose parts are being killed meanwhile. Checks
+// that every output is a prefix of the reference from `off`, and that every
+// request ends; refused requests are retried. Reports on stderr when the
+// references are complete (kill nothing before that) and its progress.
 absl::StatusOr<Json> RunChaos(const SoakOptions& options,
                               const ChaosOptions& chaos);
 std::string ChaosTable(const Json& report);

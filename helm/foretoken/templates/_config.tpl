@@ -17,7 +17,7 @@
 {{- dict "services" $all | toJson -}}
 {{- end -}}
 
-{{/* What every service is told of its listeners, then its own flags. */}}
+{{/* Settings of every service's listeners, then its own flags. */}}
 {{- define "foretoken.config" -}}
 FORETOKEN_LISTEN: {{ printf "%s:%d" .root.Values.bindAddress (int .port) | quote }}
 FORETOKEN_METRICS_LISTEN: {{ ternary (printf "%s:%d" .root.Values.bindAddress (int .metricsPort)) (printf "127.0.0.1:%d" (int .metricsPort)) .root.Values.metrics.enabled | quote }}
@@ -56,7 +56,7 @@ FORETOKEN_MODEL_NAME: {{ .Values.models.draftName | quote }}
 {{- include "foretoken.config.engine" .Values.draftWorker }}
 {{- end -}}
 
-{{/* A GPU that is asked for and missing is an error, not a slow service. */}}
+{{/* A requested GPU that is missing is an error, not a slow service. */}}
 {{- define "foretoken.config.engine" }}
 FORETOKEN_BACKEND: {{ ternary "cuda" "cpu" (gt (int .gpus) 0) }}
 FORETOKEN_THREADS: {{ int .threads | quote }}
@@ -114,7 +114,7 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- end }}
 {{- end -}}
 
-{{/* Settings that would start nothing, or something open: refused by name. */}}
+{{/* Rejects, by name, settings that would not start or would be insecure. */}}
 {{- define "foretoken.check" -}}
 {{- $v := .Values -}}
 {{- if and (not $v.tls.enabled) (not $v.insecure) -}}

@@ -31,12 +31,12 @@ labels:
   app.kubernetes.io/component: {{ .name }}
 {{- end -}}
 
-{{/* Whole numbers of a values file may have become floats. */}}
+{{/* Whole numbers in a values file may be parsed as floats. */}}
 {{- define "foretoken.scalar" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}
 {{- end -}}
 
-{{/* The variable that a flag is also read from. */}}
+{{/* Environment variable of a flag. */}}
 {{- define "foretoken.env" -}}
 FORETOKEN_{{ . | upper | replace "-" "_" }}
 {{- end -}}

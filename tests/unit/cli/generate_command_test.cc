@@ -277,7 +277,7 @@ TEST_F(GenerateCommandTest, WhatAServerConfiguresItselfIsRefusedByFlag) {
     EXPECT_EQ(ran.exit_status, 1);
     EXPECT_THAT(ran.out, IsEmpty());
     EXPECT_THAT(ran.err, HasSubstr("foretoken: INVALID_ARGUMENT: " + flag +
-                                   ": a server uses what its own"));
+                                   ": a server uses its own"));
   }
 }
 
@@ -337,9 +337,9 @@ TEST_F(GenerateCommandTest, WhatIsNoNumberOrTooLargeIsRefusedByOption) {
 TEST_F(GenerateCommandTest, APromptFileIsNotUnpackedAndMustBeUtf8) {
   ExpectRefused(
       {"--prompt-file", dir_.Write("packed", "\x1f\x8b\x08 the text")},
-      "INVALID_ARGUMENT", "prompt: no UTF-8 at byte 1");
+      "INVALID_ARGUMENT", "prompt: invalid UTF-8 at byte 1");
   ExpectRefused({"--prompt", "ab\xc3"}, "INVALID_ARGUMENT",
-                "prompt: no UTF-8 at byte 2");
+                "prompt: invalid UTF-8 at byte 2");
   ExpectRefused({"--prompt-file", dir_.File("none")}, "NOT_FOUND",
                 "cannot be opened");
 }

@@ -15,7 +15,7 @@
 namespace foretoken::model_replay {
 namespace {
 
-// Length of the warm-up, a part of the first turn that is not counted.
+// Length of the uncounted warm-up, a part of the first turn.
 constexpr size_t kWarmUpTokens = 32;
 
 class Stopwatch {

@@ -1,7 +1,7 @@
 // PricedRounds: mode auto as the orchestrator runs it. The fused drafter's tree
 // is cut to the nodes that are worth their rows, given the pass costs measured
-// here and how often similar nodes were accepted (RoundDrafting). Both keep
-// being learned from the rounds of all requests, as in a server.
+// here and how often similar nodes were accepted (RoundDrafting). Both are
+// learned from the rounds of all requests, as in a server.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_PRICED_ROUNDS_H_
