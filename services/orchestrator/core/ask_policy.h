@@ -81,7 +81,7 @@ class AskPolicy {
   int late_in_a_row_ = 0;
   int skip_ = 0;             // rounds to skip
   bool left_alone_ = false;  // the breaker refused the last ask
-  int64_t epoch_ = 0;        // the breaker's era at the last allowed ask
+  int64_t epoch_ = 0;        // the breaker's epoch at the last allowed ask
   bool given_up_ = false;
   bool logged_ = false;
 };

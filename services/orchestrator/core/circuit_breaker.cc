@@ -27,29 +27,29 @@ void CircuitBreaker::Open() {
                  ? options_.first_backoff
                  : std::min(backoff_ * 2, options_.max_backoff);
   next_probe_ = clock_() + backoff_ * (1.0 - options_.jitter * random_());
-  ++era_;
+  ++epoch_;
   Forget();
   Become(State::kOpen);
 }
 
 std::optional<int64_t> CircuitBreaker::Allow() {
   absl::MutexLock lock(&mu_);
-  if (state_ == State::kClosed) return era_;
+  if (state_ == State::kClosed) return epoch_;
   const absl::Time now = clock_();
   if (now < next_probe_) return std::nullopt;
   if (state_ == State::kHalfOpen) {
     backoff_ = std::min(backoff_ * 2, options_.max_backoff);
-    ++era_;
+    ++epoch_;
   }
   next_probe_ = now + backoff_;
   Become(State::kHalfOpen);
-  return era_;
+  return epoch_;
 }
 
 std::optional<int64_t> CircuitBreaker::AllowAhead() const {
   absl::MutexLock lock(&mu_);
   if (state_ != State::kClosed) return std::nullopt;
-  return era_;
+  return epoch_;
 }
 
 void CircuitBreaker::Count(bool failed) {
@@ -74,9 +74,9 @@ void CircuitBreaker::Success() {
   if (state_ == State::kClosed) Count(false);
 }
 
-void CircuitBreaker::Failure(int64_t era) {
+void CircuitBreaker::Failure(int64_t epoch) {
   absl::MutexLock lock(&mu_);
-  if (era == era_) FailureLocked();
+  if (epoch == epoch_) FailureLocked();
 }
 
 void CircuitBreaker::Late() {

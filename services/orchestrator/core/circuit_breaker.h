@@ -14,8 +14,8 @@
 // for `silence` and none has arrived for any request, every further overdue one
 // is a failure. A pause without asks does not count as silence.
 //
-// Allow returns the breaker's era, and Failure takes it back. Failures of calls
-// admitted in an earlier era (before the breaker last opened, or by a probe
+// Allow returns the breaker's epoch, and Failure takes it back. Failures of calls
+// admitted in an earlier epoch (before the breaker last opened, or by a probe
 // that was given up) are ignored: they say nothing about the service now.
 //
 // Back-offs double up to a maximum and are randomized, so that the replicas of
@@ -62,14 +62,14 @@ class CircuitBreaker {
         random_(std::move(random)),
         listener_(std::move(listener)) {}
 
-  // Returns the era if the service may be asked now. A probe without an answer
+  // Returns the epoch if the service may be asked now. A probe without an answer
   // has failed when its back-off ends, and the next one follows.
   std::optional<int64_t> Allow() ABSL_LOCKS_EXCLUDED(mu_);
   // As Allow, but only while closed: never starts a probe.
   std::optional<int64_t> AllowAhead() const ABSL_LOCKS_EXCLUDED(mu_);
   void Success() ABSL_LOCKS_EXCLUDED(mu_);
-  // Reports the failure of an ask that was allowed in `era`.
-  void Failure(int64_t era) ABSL_LOCKS_EXCLUDED(mu_);
+  // Reports the failure of an ask that was allowed in `epoch`.
+  void Failure(int64_t epoch) ABSL_LOCKS_EXCLUDED(mu_);
   // Reports an overdue answer.
   void Late() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -89,7 +89,7 @@ class CircuitBreaker {
 
   mutable absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kClosed;
-  int64_t era_ ABSL_GUARDED_BY(mu_) = 0;  // times opened + probes given up
+  int64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;  // times opened + probes given up
   int in_a_row_ ABSL_GUARDED_BY(mu_) = 0;
   // Counts of recent outcomes; halved at twice the window.
   int outcomes_ ABSL_GUARDED_BY(mu_) = 0;

@@ -221,7 +221,7 @@ TEST_F(AskPolicyTest, FailuresFromBeforeTheBreakerOpenedDoNotCount) {
   for (int i = 0; i < 3; ++i) Round();
   sessions_.failure = absl::OkStatus();
   now_ += breaker_.first_backoff;
-  // The probe is well, and what breaks of the old session says nothing of it.
+  // The probe succeeds; failures of the old session are ignored.
   EXPECT_EQ(Round(), DraftOutcome::kAnswered);
   for (int i = 0; i < 2; ++i) {
     sessions_.failure = absl::InternalError("broken");

@@ -33,14 +33,14 @@ class CircuitBreakerTest : public ::testing::Test {
   }
 
   // Failure of the call that was allowed last.
-  void FailNow() { breaker_.Failure(era_); }
+  void FailNow() { breaker_.Failure(epoch_); }
   bool Allowed() {
-    const std::optional<int64_t> era = breaker_.Allow();
-    era_ = era.value_or(era_);
-    return era.has_value();
+    const std::optional<int64_t> epoch = breaker_.Allow();
+    epoch_ = epoch.value_or(epoch_);
+    return epoch.has_value();
   }
 
-  int64_t era_ = 0;
+  int64_t epoch_ = 0;
   absl::Time now_ = absl::FromUnixSeconds(1000);
   double random_ = 0.0;
   std::vector<State> states_;
@@ -195,7 +195,7 @@ TEST_F(CircuitBreakerTest, StreamsFromBeforeFailNoProbe) {
   Fail(3);
   now_ += absl::Seconds(1);
   ASSERT_TRUE(Allowed());
-  const int64_t given_up = era_;
+  const int64_t given_up = epoch_;
   now_ += absl::Seconds(1);
   ASSERT_TRUE(Allowed()) << "nothing was heard of the first";
   breaker_.Failure(given_up);
@@ -221,10 +221,10 @@ TEST(CircuitBreakerThreadsTest, ManyRequestsShareOne) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&breaker, t] {
       for (int i = 0; i < 2000; ++i) {
-        const std::optional<int64_t> era = breaker.Allow();
-        if (!era.has_value()) continue;
+        const std::optional<int64_t> epoch = breaker.Allow();
+        if (!epoch.has_value()) continue;
         if ((i + t) % 16 == 0) {
-          breaker.Failure(*era);
+          breaker.Failure(*epoch);
         } else {
           breaker.Success();
         }
