@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 
 namespace foretoken {
 namespace {
@@ -43,14 +43,14 @@ Progress::Progress(std::string what, uint64_t total, std::string unit,
       unit_(std::move(unit)),
       enabled_(enabled),
       terminal_(isatty(STDERR_FILENO) == 1),
-      start_(absl::Now()),
+      start_(MonotonicNow()),
       next_draw_nanos_(absl::ToUnixNanos(
           start_ + (terminal_ ? kTerminalInterval : kLogInterval))) {}
 
 Progress::~Progress() {
   if (!enabled_) return;
   const std::lock_guard<std::mutex> lock(draw_mu_);
-  Draw(done_.load(), absl::Now());
+  Draw(done_.load(), MonotonicNow());
   if (terminal_) {
     [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, "\n", 1);
   }
@@ -58,7 +58,7 @@ Progress::~Progress() {
 
 void Progress::AdvanceTo(uint64_t done) {
   if (!enabled_) return;
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   if (absl::ToUnixNanos(now) < next_draw_nanos_.load()) return;
   // Do not wait for a thread that is drawing: progress must not serialise the
   // workers.

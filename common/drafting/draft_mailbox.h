@@ -24,7 +24,7 @@ class DraftMailbox final : public DraftListener {
     absl::Time arrived;
   };
 
-  explicit DraftMailbox(Clock clock = SystemClock())
+  explicit DraftMailbox(Clock clock = MonotonicClock())
       : clock_(std::move(clock)) {}
 
   void OnAnswer(DraftAnswer answer) override ABSL_LOCKS_EXCLUDED(mu_) {

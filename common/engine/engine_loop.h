@@ -106,7 +106,7 @@ class EngineLoop {
 
   // `observer` may be empty.
   EngineLoop(const EngineLoopOptions& options, std::unique_ptr<Engine> engine,
-             Observer observer, Clock clock = SystemClock())
+             Observer observer, Clock clock = MonotonicClock())
       : options_(options),
         observer_(std::move(observer)),
         clock_(std::move(clock)),

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken {
@@ -24,9 +24,9 @@ absl::StatusOr<absl::Duration> TimeOf(Backend& backend, SessionId session,
   part.tokens = tokens;
   part.parents = parents;
   PassResult result;
-  const absl::Time start = absl::Now();
+  const absl::Time start = MonotonicNow();
   FORETOKEN_RETURN_IF_ERROR(backend.Forward({part}, result));
-  return absl::Now() - start;
+  return MonotonicNow() - start;
 }
 
 }  // namespace
@@ -69,14 +69,14 @@ absl::StatusOr<PassTiming> PassTiming::Measure(Backend& backend,
   const TokenId prompt[] = {0};
   FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened,
                              backend.Open("", prompt));
-  const absl::Time end = absl::Now() + budget;
+  const absl::Time end = MonotonicNow() + budget;
   absl::Status status;
   // Two points close together would give a slope that is mostly noise.
   const auto next = [most](int32_t rows) {
     if (rows == most) return most + 1;
     return 8 * int64_t{rows} > 3 * int64_t{most} ? most : 2 * rows;
   };
-  for (int32_t rows = 1; rows <= most && status.ok() && absl::Now() < end;
+  for (int32_t rows = 1; rows <= most && status.ok() && MonotonicNow() < end;
        rows = next(rows)) {
     absl::Duration best = absl::InfiniteDuration();
     // The minimum of two runs: interference only ever adds time.
@@ -86,7 +86,7 @@ absl::StatusOr<PassTiming> PassTiming::Measure(Backend& backend,
       const auto took = TimeOf(backend, opened.session, rows);
       status = took.status();
       if (took.ok() && run >= 0) best = std::min(best, *took);
-      if (absl::Now() >= end) break;
+      if (MonotonicNow() >= end) break;
     }
     if (status.ok() && best < absl::InfiniteDuration()) {
       timing.Observe(rows, best);

@@ -47,7 +47,7 @@ class Callers {
   // attribute that is unknown or out of range, and a file without any token;
   // it never repeats a token.
   static absl::StatusOr<std::shared_ptr<const Callers>> Load(
-      const std::string& path, Clock clock = SystemClock());
+      const std::string& path, Clock clock = MonotonicClock());
 
   // The caller with this token; nullopt if none. `authorization`: the header's
   // value, "Bearer <token>".

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
@@ -108,7 +109,7 @@ absl::StatusOr<std::string> ReadToken(const ChannelOptions& options) {
 void PrepareCall(grpc::ClientContext& context, absl::Time deadline,
                  const std::string& token) {
   if (deadline != absl::InfiniteFuture()) {
-    context.set_deadline(absl::ToChronoTime(deadline));
+    context.set_deadline(GrpcTime(deadline));
   }
   if (!token.empty()) {
     context.AddMetadata("authorization", absl::StrCat("Bearer ", token));
@@ -119,7 +120,11 @@ absl::Time DeadlineOf(std::chrono::system_clock::time_point deadline) {
   if (deadline == std::chrono::system_clock::time_point::max()) {
     return absl::InfiniteFuture();
   }
-  return absl::FromChrono(deadline);
+  return MonotonicNow() + (absl::FromChrono(deadline) - absl::Now());
+}
+
+std::chrono::system_clock::time_point GrpcTime(absl::Time time) {
+  return absl::ToChronoTime(absl::Now() + (time - MonotonicNow()));
 }
 
 }  // namespace foretoken::rpc

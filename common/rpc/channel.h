@@ -43,12 +43,15 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
 // Reads the bearer token to send; "" without a token file.
 absl::StatusOr<std::string> ReadToken(const ChannelOptions& options);
 
-// Sets deadline and `authorization`. An infinite deadline sets none.
+// Sets deadline (on MonotonicNow) and `authorization`. An infinite deadline
+// sets none.
 void PrepareCall(grpc::ClientContext& context, absl::Time deadline,
                  const std::string& token);
 
-// The deadline of an incoming call; InfiniteFuture if it has none.
+// gRPC takes and gives deadlines on the wall clock; ours are on MonotonicNow's.
+// Each converts the time that is left. No deadline is InfiniteFuture.
 absl::Time DeadlineOf(std::chrono::system_clock::time_point deadline);
+std::chrono::system_clock::time_point GrpcTime(absl::Time time);
 
 }  // namespace foretoken::rpc
 

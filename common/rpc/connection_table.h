@@ -32,7 +32,7 @@ struct ConnectionLimits {
 class ConnectionTable {
  public:
   explicit ConnectionTable(ConnectionLimits limits,
-                           Clock clock = SystemClock());
+                           Clock clock = MonotonicClock());
 
   // Adds the connected socket `fd`, which the caller still owns. False if a
   // limit is reached and no silent connection could be closed: the caller

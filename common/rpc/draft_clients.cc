@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/crest/crest_record.h"
 #include "common/drafting/token_tail.h"
@@ -245,7 +245,7 @@ class PhraseClient final : public SharedPhrases {
         [this](auto... arguments) {
           stub_->async()->GetPhrases(std::move(arguments)...);
         },
-        std::move(request), absl::Now() + kFetchTime, peer_,
+        std::move(request), MonotonicNow() + kFetchTime, peer_,
         [done = std::move(done)](const absl::Status& status,
                                  const v1::GetPhrasesResponse& response) {
           std::vector<Phrase> phrases;

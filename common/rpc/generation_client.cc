@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/convert_generation.h"
 #include "common/rpc/status.h"
@@ -41,7 +41,7 @@ absl::StatusOr<v1::GenerateResult> GenerationClient::Generate(
     }
   }
   absl::Status status = FromGrpcStatus(reader->Finish());
-  if (absl::IsCancelled(status) && !cancelled && absl::Now() < deadline) {
+  if (absl::IsCancelled(status) && !cancelled && MonotonicNow() < deadline) {
     // gRPC's status for a call that reaches a server during its shutdown.
     status = absl::UnavailableError("the server is stopping");
   }

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
@@ -192,8 +193,8 @@ bool Listener::AcceptAll(const Socket& socket) {
     }
     if (!table_.Add(fd)) {
       close(fd);
-      if (refused_++ == 0 || absl::Now() >= next_refusal_log_) {
-        next_refusal_log_ = absl::Now() + kRefusalLogInterval;
+      if (refused_++ == 0 || MonotonicNow() >= next_refusal_log_) {
+        next_refusal_log_ = MonotonicNow() + kRefusalLogInterval;
         FORETOKEN_LOG(kWarning, "connection limit reached: ", refused_.load(),
                       " connections refused so far");
       }

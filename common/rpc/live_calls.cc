@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -29,7 +29,7 @@ LiveCalls::~LiveCalls() {
 }
 
 void LiveCalls::LetEnd(std::shared_ptr<LiveCall> call) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   std::vector<std::shared_ptr<LiveCall>> gone;  // destroyed without the lock
   absl::MutexLock lock(&mu_);
   ending_.push_back({now, std::move(call)});

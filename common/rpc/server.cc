@@ -7,11 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
 #include "common/rpc/auth.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/signals.h"
 #include "grpc/grpc.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -260,7 +262,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
 Server::~Server() {
   for (Servable* servable : servables_) servable->WatchHealth(nullptr);
   listener_->Stop();
-  if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::Now()));
+  if (server_ != nullptr) server_->Shutdown(GrpcTime(MonotonicNow()));
 }
 
 std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
@@ -291,7 +293,7 @@ void Server::ReportHealth() {
 }
 
 bool Server::Drain(absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = MonotonicNow() + timeout;
   {
     absl::MutexLock lock(&mu_);
     draining_ = true;
@@ -302,7 +304,7 @@ bool Server::Drain(absl::Duration timeout) {
   // Shutdown sends GOAWAY at once, and returns when the last call has ended.
   absl::Notification ended;
   std::thread shutdown([this, &ended, deadline] {
-    server_->Shutdown(absl::ToChronoTime(deadline + 2 * kCancelGrace));
+    server_->Shutdown(GrpcTime(deadline + 2 * kCancelGrace));
     ended.Notify();
   });
   for (Servable* servable : servables_) servable->BeginDrain();
@@ -312,7 +314,7 @@ bool Server::Drain(absl::Duration timeout) {
     }
     return true;
   };
-  while (!idle() && absl::Now() < deadline) absl::SleepFor(kDrainPoll);
+  while (!idle() && MonotonicNow() < deadline) absl::SleepFor(kDrainPoll);
   const bool clean = idle();
   if (!clean) {
     for (Servable* servable : servables_) servable->EndAll();

@@ -1,7 +1,7 @@
 #include "common/rpc/stream_server.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
@@ -119,12 +119,11 @@ void ServerStream::Begin(grpc::CallbackServerContext& context) {
     return;
   }
   if (!half_closed_) {
-    silence_.Set(
-        absl::ToChronoTime(absl::Now() + server_.options_.first_message_time),
-        [weak = weak_from_this()](bool expired) {
-          const std::shared_ptr<ServerStream> stream = weak.lock();
-          if (expired && stream != nullptr) stream->OnSilence();
-        });
+    silence_.Set(GrpcTime(MonotonicNow() + server_.options_.first_message_time),
+                 [weak = weak_from_this()](bool expired) {
+                   const std::shared_ptr<ServerStream> stream = weak.lock();
+                   if (expired && stream != nullptr) stream->OnSilence();
+                 });
   }
   OnStart();
   Continue();

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/speculation/verify_session.h"
 
 namespace foretoken {
@@ -61,7 +62,8 @@ class VerifyMailbox final : public VerifyListener {
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return slot.has_value() || !failure_.ok();
     };
-    if (!mu_.AwaitWithDeadline(absl::Condition(&ready), deadline)) {
+    if (!mu_.AwaitWithTimeout(absl::Condition(&ready),
+                              deadline - MonotonicNow())) {
       return absl::DeadlineExceededError("the request's deadline has passed");
     }
     if (!failure_.ok()) return failure_;

@@ -4,6 +4,8 @@
     check.py direction   tools -> services -> common; services meet in common
     check.py cores       no core reaches gRPC, Protobuf, libpq, hiredis or
                          prometheus-cpp through any of its includes
+    check.py clock       cores take their time from a Clock, never from the
+                         machine's wall clock
     check.py self        the rules find what they forbid in made-up sources
 
 Exit status 1 and one line for every violation.
@@ -25,21 +27,26 @@ CORES = re.compile(
 FOREIGN = re.compile(
     r"grpc(pp)?/|google/protobuf/|foretoken/v1/|libpq|pqxx/|hiredis/|"
     r"prometheus/")
+WALL_CLOCK = re.compile(r"absl::Now\b|system_clock")
+# Writes the date of log lines; sets the origin of monotonic time.
+DATED = {"common/base/log.cc", "common/base/clock.h"}
 # The one service that is made of the others.
 COMPOSITE = "services/local/"
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 
 
+def read_sources():
+    """{file: text} of every source file."""
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+            for tree in TREES for path in sorted((ROOT / tree).rglob("*"))
+            if path.suffix in SUFFIXES}
+
+
 def read_includes():
     """{file: [what it includes, as written]} of every source file."""
-    includes = {}
-    for tree in TREES:
-        for path in sorted((ROOT / tree).rglob("*")):
-            if path.suffix in SUFFIXES:
-                includes[path.relative_to(ROOT).as_posix()] = _INCLUDE.findall(
-                    path.read_text(encoding="utf-8"))
-    return includes
+    return {file: _INCLUDE.findall(text)
+            for file, text in read_sources().items()}
 
 
 def cycles(includes):
@@ -98,6 +105,13 @@ def cores(includes):
     return found
 
 
+def clock(sources):
+    """One line for every core file that asks for the date."""
+    return [f"wall clock: {file}" for file, text in sources.items()
+            if CORES.match(file) and file not in DATED
+            and WALL_CLOCK.search(text)]
+
+
 def self_test():
     """What each rule must find, and what it must leave alone."""
     wanted = [
@@ -106,6 +120,7 @@ def self_test():
         (direction, {"services/x/a.h": ["services/y/core/b.h"]}),
         (cores, {"services/x/core/a.h": ["common/rpc/b.h"],
                  "common/rpc/b.h": ["grpcpp/grpcpp.h"]}),
+        (clock, {"services/x/core/a.cc": "const auto now = absl::Now();"}),
     ]
     allowed = [
         (cycles, {"common/a.h": ["common/b.h", "common/c.h"],
@@ -114,6 +129,8 @@ def self_test():
                      "tools/cli/a.cc": ["services/x/b.h", "common/c.h"]}),
         (cores, {"services/x/server.h": ["grpcpp/grpcpp.h"],
                  "services/x/core/a.h": ["common/base/b.h"]}),
+        (clock, {"services/x/core/a.cc": "const auto now = MonotonicNow();",
+                 "common/base/log.cc": "Format(absl::Now())"}),
     ]
     found = [f"{rule.__name__} misses {sources}" for rule, sources in wanted
              if not rule(sources)]
@@ -129,6 +146,8 @@ def main():
     name = sys.argv[1] if len(sys.argv) == 2 else ""
     if name == "self":
         found = self_test()
+    elif name == "clock":
+        found = clock(read_sources())
     elif name in rules:
         found = rules[name](read_includes())
     else:

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/rpc/channel.h"
 #include "tools/attack_client/http2_connection.h"
 
@@ -27,8 +28,8 @@ constexpr int kHugePromptBytes = 12 << 20;
 constexpr int kHugeIds = 4 << 20;
 
 void Rest(const std::atomic<bool>& stop, absl::Duration time) {
-  const absl::Time end = absl::Now() + time;
-  while (!stop && absl::Now() < end) absl::SleepFor(kPause);
+  const absl::Time end = MonotonicNow() + time;
+  while (!stop && MonotonicNow() < end) absl::SleepFor(kPause);
 }
 
 // Keeps `count` connections open and replaces those that the server closes.
@@ -159,7 +160,7 @@ absl::Status Generate(const rpc::GenerationClient& client,
                       const std::atomic<bool>& stop,
                       absl::Duration time = absl::Seconds(30)) {
   return client
-      .Generate(request, absl::Now() + time,
+      .Generate(request, MonotonicNow() + time,
                 [&](const v1::GenerateDelta&) { return !stop; })
       .status();
 }
@@ -185,7 +186,7 @@ void HugeDetokenize(const Attacker& attacker) {
   Call(attacker, attacker.target.scale / 16 + 1,
        [&](const rpc::GenerationClient& client) {
          grpc::ClientContext context;
-         rpc::PrepareCall(context, absl::Now() + absl::Seconds(30),
+         rpc::PrepareCall(context, MonotonicNow() + absl::Seconds(30),
                           attacker.target.token);
          v1::DetokenizeResponse response;
          return client.stub().Detokenize(&context, request, &response).ok()

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/base/types.h"
@@ -58,12 +59,12 @@ class Victim {
   // others: greedy, so that it depends on the prompt only.
   Report Run(absl::Duration time) {
     Report report;
-    const absl::Time start = absl::Now();
+    const absl::Time start = MonotonicNow();
     int64_t tokens = 0;
-    while (absl::Now() < start + time) {
+    while (MonotonicNow() < start + time) {
       ++report.requests;
       report.metrics_failed += !ReadsMetrics();
-      const absl::Time asked = absl::Now();
+      const absl::Time asked = MonotonicNow();
       std::vector<TokenId> output;
       const absl::Status status = Ask(output, report.first_token_ms, asked);
       if (!status.ok()) {
@@ -76,18 +77,18 @@ class Victim {
       report.wrong += output != reference_;
     }
     report.tokens_per_second = static_cast<double>(tokens) /
-                               absl::ToDoubleSeconds(absl::Now() - start);
+                               absl::ToDoubleSeconds(MonotonicNow() - start);
     return report;
   }
 
   // A new connection is served within `time`.
   bool Recovers(absl::Duration time) {
-    const absl::Time end = absl::Now() + time;
-    while (absl::Now() < end) {
+    const absl::Time end = MonotonicNow() + time;
+    while (MonotonicNow() < end) {
       client_ = nullptr;
       std::vector<TokenId> output;
       std::vector<double> times;
-      if (Ask(output, times, absl::Now()).ok()) return true;
+      if (Ask(output, times, MonotonicNow()).ok()) return true;
       absl::SleepFor(absl::Milliseconds(100));
     }
     return false;
@@ -109,7 +110,7 @@ class Victim {
                    [&](const v1::GenerateDelta& delta) {
                      if (output.empty()) {
                        times.push_back(
-                           absl::ToDoubleMilliseconds(absl::Now() - asked));
+                           absl::ToDoubleMilliseconds(MonotonicNow() - asked));
                      }
                      output.insert(output.end(), delta.token_ids().begin(),
                                    delta.token_ids().end());

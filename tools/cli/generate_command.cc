@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/infer/model_weights.h"
 #include "tools/cli/command.h"
@@ -26,7 +26,7 @@ absl::StatusOr<GenerationSummary> GenerateOnServer(const GenerateFlags& flags,
   rpc::ChannelOptions channel = ChannelOf(flags.server_access);
   channel.token_file = flags.server_token_file;
   if (flags.timeout_s > 0) {
-    request.deadline = absl::Now() + absl::Seconds(flags.timeout_s);
+    request.deadline = MonotonicNow() + absl::Seconds(flags.timeout_s);
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::GenerationClient> client,

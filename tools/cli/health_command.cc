@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/health.h"
@@ -35,9 +36,9 @@ absl::Status AwaitServing(const std::string& address,
     FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                                rpc::CreateChannel(address, options));
     const absl::StatusOr<bool> serving =
-        rpc::IsServing(channel, "", absl::Now() + absl::Seconds(2));
+        rpc::IsServing(channel, "", MonotonicNow() + absl::Seconds(2));
     if (serving.ok() && *serving) return absl::OkStatus();
-    if (absl::Now() >= until) {
+    if (MonotonicNow() >= until) {
       return absl::UnavailableError(absl::StrCat(
           address, ": ",
           serving.ok() ? "not serving" : serving.status().message()));
@@ -48,7 +49,7 @@ absl::Status AwaitServing(const std::string& address,
 
 absl::Status Health(const HealthOptions& options) {
   const rpc::ChannelOptions channel = ChannelOf(options.access);
-  const absl::Time until = absl::Now() + absl::Seconds(options.wait_seconds);
+  const absl::Time until = MonotonicNow() + absl::Seconds(options.wait_seconds);
   for (const std::string& server : options.servers) {
     FORETOKEN_RETURN_IF_ERROR(AwaitServing(server, channel, until));
     std::printf("%s SERVING\n", server.c_str());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "tools/soak_client/soak.h"
 
@@ -161,7 +162,7 @@ bool IsRight(const Outcome& outcome, const std::vector<TokenId>& whole,
 void Drive(const rpc::GenerationClient& client, Work work, const Plan& plan,
            const std::vector<TokenId>& whole, Record& record) {
   work.cache_scope = plan.scope;
-  const absl::Time deadline = absl::Now() + plan.time;
+  const absl::Time deadline = MonotonicNow() + plan.time;
   while (true) {
     absl::Time due = deadline;
     const Outcome outcome = Run(
@@ -169,12 +170,12 @@ void Drive(const rpc::GenerationClient& client, Work work, const Plan& plan,
           if (plan.fate != Fate::kCancel || tokens < plan.stop_after) {
             return true;
           }
-          due = std::min(due, absl::Now());
+          due = std::min(due, MonotonicNow());
           return false;
         });
     const bool right = IsRight(outcome, whole, plan.max_tokens);
-    if (!right || !IsRefusal(outcome.status) || absl::Now() >= deadline) {
-      record.Ended(plan, outcome, right, absl::Now() - due);
+    if (!right || !IsRefusal(outcome.status) || MonotonicNow() >= deadline) {
+      record.Ended(plan, outcome, right, MonotonicNow() - due);
       return;
     }
     record.Refused(plan.mode);
@@ -199,7 +200,7 @@ absl::StatusOr<Json> RunChaos(const SoakOptions& options,
     return number < chaos.requests ||
            (!chaos.until.empty() && !std::filesystem::exists(chaos.until));
   };
-  const absl::Time start = absl::Now();
+  const absl::Time start = MonotonicNow();
   WhileTrue(go_on, chaos.concurrency, [&](int number) {
     const Plan plan = MakePlan(options, setup.works.size(), number);
     Drive(*setup.client, setup.works[plan.work], plan,
@@ -210,7 +211,7 @@ absl::StatusOr<Json> RunChaos(const SoakOptions& options,
   });
   Json report = record.Report();
   report["requests"] = ended.load();
-  report["seconds"] = absl::ToDoubleSeconds(absl::Now() - start);
+  report["seconds"] = absl::ToDoubleSeconds(MonotonicNow() - start);
   return report;
 }
 

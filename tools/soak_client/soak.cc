@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/convert.h"
@@ -84,7 +84,7 @@ Outcome Run(const rpc::GenerationClient& client, const Work& work,
 
 Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
                  const std::string& mode, int max_tokens) {
-  return Run(client, work, mode, max_tokens, absl::Now() + absl::Minutes(5),
+  return Run(client, work, mode, max_tokens, MonotonicNow() + absl::Minutes(5),
              [](size_t) { return true; });
 }
 

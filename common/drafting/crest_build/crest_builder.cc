@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/digest.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -123,10 +123,10 @@ class Builder {
     FORETOKEN_RETURN_IF_ERROR(Phase("runs", &Builder::WriteRuns));
     FORETOKEN_RETURN_IF_ERROR(Phase("select", &Builder::Select));
     FORETOKEN_RETURN_IF_ERROR(Phase("trees", &Builder::MakeTrees));
-    const absl::Time start = absl::Now();
+    const absl::Time start = MonotonicNow();
     FORETOKEN_RETURN_IF_ERROR(Publish(open_sink));
     report_.phases.push_back(
-        {"publish", absl::ToDoubleSeconds(absl::Now() - start), false});
+        {"publish", absl::ToDoubleSeconds(MonotonicNow() - start), false});
     report_.threads = pool_.threads();
     report_.peak_memory_bytes = PeakResidentBytes();
     // Close the files before their folder is removed.
@@ -138,14 +138,14 @@ class Builder {
 
  private:
   absl::Status Phase(const char* name, absl::Status (Builder::*run)()) {
-    const absl::Time start = absl::Now();
+    const absl::Time start = MonotonicNow();
     const bool resumed = work_->Finished(name) != nullptr;
     FORETOKEN_RETURN_IF_ERROR((this->*run)());
     // The next phase budgets by resident size, which includes freed memory that
     // the allocator has kept.
     ReleaseFreeMemory();
     report_.phases.push_back(
-        {name, absl::ToDoubleSeconds(absl::Now() - start), resumed});
+        {name, absl::ToDoubleSeconds(MonotonicNow() - start), resumed});
     return absl::OkStatus();
   }
 

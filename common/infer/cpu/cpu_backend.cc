@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
@@ -129,12 +129,12 @@ double CpuBackend::MeasureProductSeconds() {
   for (int type = 0; type < kActivationTypes; ++type) {
     if (products[type] == 0) continue;
     std::atomic<int64_t> done = 0;
-    const absl::Time start = absl::Now();
+    const absl::Time start = MonotonicNow();
     pool_->ParallelFor(pool_->threads(), [&](int64_t) {
       float sink[kPeakSink] = {};
       done += ops_.peak[type](kSteps, sink);
     });
-    const double taken = absl::ToDoubleSeconds(absl::Now() - start);
+    const double taken = absl::ToDoubleSeconds(MonotonicNow() - start);
     seconds +=
         taken * static_cast<double>(products[type]) / static_cast<double>(done);
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
@@ -21,7 +21,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
 
  private:
   void OnStart() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    deadline_ = std::min(deadline(), absl::Now() + owner_.options_.timeout);
+    deadline_ = std::min(deadline(), MonotonicNow() + owner_.options_.timeout);
     const absl::Status submitted = Submit();
     running_ = submitted.ok();
     if (!running_) End(submitted);
@@ -81,7 +81,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
   // The reason to stop the build; OK to continue.
   absl::Status Stopped() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (ended()) return stopped_;
-    if (absl::Now() < deadline_) return absl::OkStatus();
+    if (MonotonicNow() < deadline_) return absl::OkStatus();
     return absl::DeadlineExceededError("ingest: out of time");
   }
 
@@ -94,7 +94,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
     const auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return message_ != nullptr || no_more_ || ended();
     };
-    mu_.AwaitWithDeadline(absl::Condition(&done), deadline_);
+    mu_.AwaitWithTimeout(absl::Condition(&done), deadline_ - MonotonicNow());
     FORETOKEN_RETURN_IF_ERROR(Stopped());
     return message_ != nullptr;
   }

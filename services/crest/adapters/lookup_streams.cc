@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "services/crest/adapters/lookup_messages.h"
 
@@ -61,7 +61,7 @@ class LookupStreams::Stream final
 
   absl::Status LookUp(const v1::CrestLookupRequest& request, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const absl::Time start = absl::Now();
+    const absl::Time start = MonotonicNow();
     FORETOKEN_RETURN_IF_ERROR(
         CheckRequest(request, owner_.options_.max_tree_nodes));
     FORETOKEN_ASSIGN_OR_RETURN(const Datastore* datastore,
@@ -78,7 +78,7 @@ class LookupStreams::Stream final
       FillResponse(n, found_, request.max_nodes(), served->info.version,
                    slot.response);
       slot.ready = true;
-      owner_.metrics_.LookedUpInMemory(n, absl::Now() - start);
+      owner_.metrics_.LookedUpInMemory(n, MonotonicNow() - start);
       return absl::OkStatus();
     }
     return server_.WithRetryHint(served->rows->Submit(
@@ -96,7 +96,7 @@ class LookupStreams::Stream final
     absl::MutexLock lock(&mu_);
     if (query.n.ok()) {
       owner_.metrics_.LookedUpInPostgres(*query.n, query.cached,
-                                         absl::Now() - start);
+                                         MonotonicNow() - start);
     }
     if (id < first_) return;  // the stream has ended
     Slot& slot = slots_[id - first_];

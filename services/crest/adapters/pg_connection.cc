@@ -11,8 +11,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::crest {
@@ -162,7 +162,7 @@ absl::Status PgConnection::Reopen() {
 // Connects without blocking, to keep the deadline: libpq's own timeout is in
 // whole seconds, at least 2.
 absl::Status PgConnection::Connect() {
-  const absl::Time deadline = absl::Now() + timeout_;
+  const absl::Time deadline = MonotonicNow() + timeout_;
   const char* keywords[] = {"dbname", "application_name",
                             "fallback_application_name", nullptr};
   const char* values[] = {url_.c_str(), "foretoken-crest", "foretoken-crest",
@@ -212,7 +212,7 @@ absl::Status PgConnection::Wait(int16_t events, absl::Time deadline,
   while (true) {
     // Rounded up, so that a remaining fraction of a millisecond counts.
     const int64_t left_ms = absl::ToInt64Milliseconds(
-        absl::Ceil(deadline - absl::Now(), absl::Milliseconds(1)));
+        absl::Ceil(deadline - MonotonicNow(), absl::Milliseconds(1)));
     if (left_ms <= 0) {
       broken_ = true;
       return absl::DeadlineExceededError(
@@ -238,7 +238,7 @@ absl::Status PgConnection::Flush(absl::Time deadline, const std::string& what) {
 }
 
 absl::StatusOr<PgResult> PgConnection::Collect(const std::string& what) {
-  const absl::Time deadline = absl::Now() + timeout_;
+  const absl::Time deadline = MonotonicNow() + timeout_;
   FORETOKEN_RETURN_IF_ERROR(Flush(deadline, what));
   PgResult last(nullptr);
   absl::Status status;
@@ -332,9 +332,9 @@ absl::Status PgConnection::PutCopyData(absl::string_view bytes) {
                                     static_cast<int>(bytes.size()));
     if (state == 1) break;
     if (state < 0) return Lost(copy_what_);
-    FORETOKEN_RETURN_IF_ERROR(Flush(absl::Now() + timeout_, copy_what_));
+    FORETOKEN_RETURN_IF_ERROR(Flush(MonotonicNow() + timeout_, copy_what_));
   }
-  return Flush(absl::Now() + timeout_, copy_what_);
+  return Flush(MonotonicNow() + timeout_, copy_what_);
 }
 
 absl::Status PgConnection::EndCopyIn() {
@@ -343,7 +343,7 @@ absl::Status PgConnection::EndCopyIn() {
     const int state = PQputCopyEnd(connection_, nullptr);
     if (state == 1) break;
     if (state < 0) return Lost(copy_what_);
-    FORETOKEN_RETURN_IF_ERROR(Flush(absl::Now() + timeout_, copy_what_));
+    FORETOKEN_RETURN_IF_ERROR(Flush(MonotonicNow() + timeout_, copy_what_));
   }
   return Collect(copy_what_).status();
 }
@@ -363,7 +363,7 @@ absl::Status PgConnection::CopyOut(
     if (size == -1) break;
     if (size == -2) return Lost(what);
     if (size == 0) {
-      FORETOKEN_RETURN_IF_ERROR(Wait(POLLIN, absl::Now() + timeout_, what));
+      FORETOKEN_RETURN_IF_ERROR(Wait(POLLIN, MonotonicNow() + timeout_, what));
       if (PQconsumeInput(connection_) == 0) return Lost(what);
       continue;
     }

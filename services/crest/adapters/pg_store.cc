@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "services/crest/adapters/pg_publisher.h"
 
@@ -69,8 +69,8 @@ class PgRowFetcher final : public RowFetcher {
     absl::StatusOr<std::vector<Row>> rows = FetchNow(keys);
     if (rows.ok()) {
       wait_ = options_.first_wait;
-    } else if (connection_->broken() && next_attempt_ <= absl::Now()) {
-      next_attempt_ = absl::Now() + wait_;
+    } else if (connection_->broken() && next_attempt_ <= MonotonicNow()) {
+      next_attempt_ = MonotonicNow() + wait_;
       wait_ = std::min(2 * wait_, options_.longest_wait);
     }
     return rows;
@@ -81,7 +81,7 @@ class PgRowFetcher final : public RowFetcher {
 
   absl::StatusOr<std::vector<Row>> FetchNow(absl::Span<const uint64_t> keys) {
     if (connection_->broken()) {
-      const absl::Duration left = next_attempt_ - absl::Now();
+      const absl::Duration left = next_attempt_ - MonotonicNow();
       if (left > absl::ZeroDuration()) {
         return absl::UnavailableError(
             absl::StrCat("PostgreSQL: connection lost, next attempt in ",

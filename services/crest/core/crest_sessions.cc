@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/token_tail.h"
 #include "common/speculation/modes.h"
@@ -14,9 +13,11 @@ namespace foretoken::crest {
 class CrestSessions::Session final : public DraftSession {
  public:
   Session(const Datastore& datastore, LookupObserver& observer,
-          const DraftOpen& open, std::shared_ptr<DraftListener> listener)
+          const DraftOpen& open, std::shared_ptr<DraftListener> listener,
+          Clock clock)
       : datastore_(datastore),
         observer_(observer),
+        clock_(std::move(clock)),
         tokenizer_(open.tokenizer_fingerprint),
         tail_(kMaxCrestN, open.tokens),
         listener_(std::move(listener)) {}
@@ -37,7 +38,7 @@ class CrestSessions::Session final : public DraftSession {
       listener_->OnAnswer(std::move(answer));
       return absl::OkStatus();
     }
-    const absl::Time start = absl::Now();
+    const absl::Time start = clock_();
     FORETOKEN_ASSIGN_OR_RETURN(
         const std::shared_ptr<const ServedVersion> served,
         datastore_.Serving());
@@ -45,7 +46,7 @@ class CrestSessions::Session final : public DraftSession {
     if (served->index == nullptr) {
       return served->rows->Submit(
           tail_.tokens(),
-          [listener = listener_, &observer = observer_, start,
+          [listener = listener_, &observer = observer_, start, clock = clock_,
            answer = std::move(answer),
            max_nodes = round.max_nodes](const BatchedSource::Query& query) {
             if (!query.n.ok()) {
@@ -53,7 +54,7 @@ class CrestSessions::Session final : public DraftSession {
               listener->OnFailed(query.n.status());
               return;
             }
-            const absl::Duration took = absl::Now() - start;
+            const absl::Duration took = clock() - start;
             observer.LookedUpInPostgres(*query.n, query.cached, took);
             DraftAnswer found = answer;
             query.tree.FillDraft(max_nodes, found.tree);
@@ -63,7 +64,7 @@ class CrestSessions::Session final : public DraftSession {
     }
     const int n = served->index->Lookup(tail_.tokens(), found_);
     found_.FillDraft(round.max_nodes, answer.tree);
-    answer.draft_time = absl::Now() - start;
+    answer.draft_time = clock_() - start;
     observer_.LookedUpInMemory(n, answer.draft_time);
     listener_->OnAnswer(std::move(answer));
     return absl::OkStatus();
@@ -71,6 +72,7 @@ class CrestSessions::Session final : public DraftSession {
 
   const Datastore& datastore_;
   LookupObserver& observer_;
+  const Clock clock_;
   const std::string tokenizer_;  // raw SHA-256; empty: not known
   TokenTail tail_;
   const std::shared_ptr<DraftListener> listener_;
@@ -87,7 +89,7 @@ absl::StatusOr<std::unique_ptr<DraftSession>> CrestSessions::Open(
   FORETOKEN_ASSIGN_OR_RETURN(const Datastore* datastore,
                              datastores_.Find(mode->datastore));
   return std::make_unique<Session>(*datastore, observer_, open,
-                                   std::move(listener));
+                                   std::move(listener), clock_);
 }
 
 }  // namespace foretoken::crest

@@ -8,9 +8,11 @@
 #define FORETOKEN_SERVICES_CREST_CORE_CREST_SESSIONS_H_
 
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/drafting/draft_session.h"
 #include "services/crest/core/datastores.h"
 
@@ -30,8 +32,11 @@ class LookupObserver {
 class CrestSessions final : public DraftSessions {
  public:
   // Both must outlive the object and its sessions.
-  CrestSessions(const Datastores& datastores, LookupObserver& observer)
-      : datastores_(datastores), observer_(observer) {}
+  CrestSessions(const Datastores& datastores, LookupObserver& observer,
+                Clock clock = MonotonicClock())
+      : datastores_(datastores),
+        observer_(observer),
+        clock_(std::move(clock)) {}
 
   // NotFound for an unknown datastore; Unimplemented for another mode.
   absl::StatusOr<std::unique_ptr<DraftSession>> Open(
@@ -42,6 +47,7 @@ class CrestSessions final : public DraftSessions {
 
   const Datastores& datastores_;
   LookupObserver& observer_;
+  const Clock clock_;
 };
 
 }  // namespace foretoken::crest

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 
@@ -12,11 +11,12 @@ namespace foretoken::crest {
 
 Datastore::Datastore(std::string name, std::unique_ptr<VersionOrigin> origin,
                      const DatastoreOptions& options,
-                     DatastoreObserver& observer)
+                     DatastoreObserver& observer, Clock clock)
     : name_(std::move(name)),
       origin_(std::move(origin)),
       options_(options),
-      observer_(observer) {}
+      observer_(observer),
+      clock_(std::move(clock)) {}
 
 Datastore::~Datastore() {
   {
@@ -96,7 +96,7 @@ absl::Status Datastore::Check() {
   if (served != nullptr && served->info.version == info.version) {
     return absl::OkStatus();
   }
-  if (info.version == failed_version_ && absl::Now() < next_load_) {
+  if (info.version == failed_version_ && clock_() < next_load_) {
     return failure_;
   }
   if (info.version != failed_version_) backoff_ = options_.watch_interval;
@@ -112,7 +112,7 @@ absl::Status Datastore::Check() {
   }
   failed_version_ = info.version;
   failure_ = Annotate(status, absl::StrCat("version ", info.version));
-  next_load_ = absl::Now() + backoff_;
+  next_load_ = clock_() + backoff_;
   backoff_ = std::min(2 * backoff_, options_.most_backoff);
   observer_.OnFailedLoad(name_);
   return failure_;

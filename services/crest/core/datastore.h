@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/digest.h"
 #include "services/crest/core/version_origin.h"
 
@@ -47,7 +48,8 @@ class Datastore {
  public:
   // `observer` must outlive the datastore.
   Datastore(std::string name, std::unique_ptr<VersionOrigin> origin,
-            const DatastoreOptions& options, DatastoreObserver& observer);
+            const DatastoreOptions& options, DatastoreObserver& observer,
+            Clock clock = MonotonicClock());
   // No look-up may be under way.
   ~Datastore();
   Datastore(const Datastore&) = delete;
@@ -87,6 +89,7 @@ class Datastore {
   const std::unique_ptr<VersionOrigin> origin_;
   const DatastoreOptions options_;
   DatastoreObserver& observer_;
+  const Clock clock_;
 
   // Owned by the watcher (before it runs, by LoadNow).
   std::vector<std::shared_ptr<const ServedVersion>> retired_;

@@ -113,7 +113,7 @@ class DraftEngine {
 
   // `options` must be valid. Only the engine may use the backend.
   DraftEngine(const DraftEngineOptions& options,
-              std::unique_ptr<Backend> backend, Clock clock = SystemClock());
+              std::unique_ptr<Backend> backend, Clock clock = MonotonicClock());
   DraftEngine(const DraftEngine&) = delete;
   DraftEngine& operator=(const DraftEngine&) = delete;
 

@@ -23,7 +23,7 @@ class EngineDraftSessions final : public DraftSessions {
 
   EngineDraftSessions(const EngineLoopOptions& options,
                       std::unique_ptr<DraftEngine> engine,
-                      Loop::Observer observer, Clock clock = SystemClock())
+                      Loop::Observer observer, Clock clock = MonotonicClock())
       : loop_(options, std::move(engine), std::move(observer),
               std::move(clock)) {}
 

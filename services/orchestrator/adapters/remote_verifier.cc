@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
@@ -88,8 +88,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     absl::Span<const TokenId> text) {
   const bool fresh = !opened_;
   const absl::Time give_up = std::min(
-      session_.deadline, absl::Now() + (fresh ? options_.connect_timeout
-                                              : options_.failover_timeout));
+      session_.deadline, MonotonicNow() + (fresh ? options_.connect_timeout
+                                                 : options_.failover_timeout));
   absl::Duration backoff = options_.first_backoff;
   std::set<int> unequal;  // verifiers with another fingerprint
   absl::Status aborted;   // the last of their refusals
@@ -131,7 +131,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
         rpc::RetryAfter(full).value_or(absl::ZeroDuration());
     const absl::Duration delay =
         std::min(std::max(backoff, hint), options_.max_backoff);
-    if (absl::Now() + delay >= give_up) {
+    if (MonotonicNow() + delay >= give_up) {
       if (give_up == session_.deadline) {
         return absl::DeadlineExceededError(
             absl::StrCat("no verifier in time: ", last.message()));

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 
 namespace foretoken::orchestrator {
@@ -59,7 +59,7 @@ void VerifierPool::ProbeAll() {
   std::vector<absl::StatusOr<VerifierInfo>> infos(
       members_.size(), absl::UnknownError("not asked"));
   int pending = static_cast<int>(members_.size());
-  const absl::Time deadline = absl::Now() + options_.probe_timeout;
+  const absl::Time deadline = MonotonicNow() + options_.probe_timeout;
   for (size_t i = 0; i < infos.size(); ++i) {
     peer(static_cast<int>(i))
         .GetInfo(deadline, [&, i](absl::StatusOr<VerifierInfo> info) {

@@ -14,9 +14,9 @@
 // for `silence` and none has arrived for any request, every further overdue one
 // is a failure. A pause without asks does not count as silence.
 //
-// Allow returns the breaker's epoch, and Failure takes it back. Failures of calls
-// admitted in an earlier epoch (before the breaker last opened, or by a probe
-// that was given up) are ignored: they say nothing about the service now.
+// Allow returns the breaker's epoch, and Failure takes it back. Failures of
+// calls admitted in an earlier epoch (before the breaker last opened, or by a
+// probe that was given up) are ignored: they say nothing about the service now.
 //
 // Back-offs double up to a maximum and are randomized, so that the replicas of
 // an orchestrator do not probe together. One object serves all requests that
@@ -62,8 +62,8 @@ class CircuitBreaker {
         random_(std::move(random)),
         listener_(std::move(listener)) {}
 
-  // Returns the epoch if the service may be asked now. A probe without an answer
-  // has failed when its back-off ends, and the next one follows.
+  // Returns the epoch if the service may be asked now. A probe without an
+  // answer has failed when its back-off ends, and the next one follows.
   std::optional<int64_t> Allow() ABSL_LOCKS_EXCLUDED(mu_);
   // As Allow, but only while closed: never starts a probe.
   std::optional<int64_t> AllowAhead() const ABSL_LOCKS_EXCLUDED(mu_);

@@ -42,7 +42,7 @@ class DraftServices {
   DraftServices(const DraftServicesOptions& options,
                 std::string tokenizer_fingerprint,
                 const MakeListener& make_listener = nullptr,
-                Clock clock = SystemClock());
+                Clock clock = MonotonicClock());
 
   bool Has(absl::string_view service) const {
     return peers_.find(service) != peers_.end();

@@ -124,7 +124,7 @@ class GenerationService {
       const GenerationOptions& options, std::unique_ptr<Target> target,
       std::unique_ptr<DraftServices> drafters,
       std::shared_ptr<const Tokenizer> tokenizer, GenerationObserver& observer,
-      Clock clock = SystemClock());
+      Clock clock = MonotonicClock());
 
   // Queues the request; `sink` must live until its OnEnd. A refused request
   // (InvalidArgument by field or unreadable, Unavailable while draining,

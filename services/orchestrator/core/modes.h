@@ -16,7 +16,7 @@ namespace foretoken::orchestrator {
 struct ModeContext {
   DraftServices* services = nullptr;  // null: none
   TreeLimits limits;
-  Clock clock = SystemClock();
+  Clock clock = MonotonicClock();
 };
 
 struct ModeSources {

@@ -48,7 +48,7 @@ class RequestPool {
   static constexpr Ticket kNotWaiting = 0;
 
   explicit RequestPool(const RequestPoolOptions& options,
-                       Clock clock = SystemClock());
+                       Clock clock = MonotonicClock());
   RequestPool(const RequestPool&) = delete;
   RequestPool& operator=(const RequestPool&) = delete;
   // Runs the waiting requests and returns when all have ended.

@@ -46,7 +46,7 @@ struct DraftingOptions {
   PassCosts costs;
   // Shared by requests; null: the sources' own estimates are used unchanged.
   std::shared_ptr<DraftEstimates> estimates;
-  Clock clock = SystemClock();
+  Clock clock = MonotonicClock();
 };
 
 // The sources of a request: those that draft, in the order of the mode table,

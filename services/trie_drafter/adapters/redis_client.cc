@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::trie_drafter {
@@ -191,7 +191,7 @@ absl::StatusOr<std::unique_ptr<RedisClient>> RedisClient::Connect(
 
 absl::Status RedisClient::Wait(short events, absl::Time deadline) {
   while (true) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - MonotonicNow();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError("no answer in time");
     }
@@ -268,7 +268,7 @@ absl::StatusOr<std::vector<std::string>> RedisClient::Run(
   if (size < 0) return absl::InternalError("command: cannot be written");
   const std::string bytes(formatted, static_cast<size_t>(size));
   redisFreeCommand(formatted);
-  const absl::Time deadline = absl::Now() + options_.command_timeout;
+  const absl::Time deadline = MonotonicNow() + options_.command_timeout;
   FORETOKEN_RETURN_IF_ERROR(Send(bytes, deadline));
   FORETOKEN_ASSIGN_OR_RETURN(void* received, Receive(deadline));
   const Reply reply(static_cast<redisReply*>(received));

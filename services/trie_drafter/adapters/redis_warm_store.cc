@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 
@@ -42,7 +42,7 @@ RedisWarmStore::~RedisWarmStore() {
   {
     absl::MutexLock lock(&mu_);
     stop_ = true;
-    stop_at_ = absl::Now() + options_.flush_timeout;
+    stop_at_ = MonotonicNow() + options_.flush_timeout;
     loads_.clear();
   }
   thread_.join();
@@ -86,10 +86,10 @@ bool RedisWarmStore::Next(std::optional<LoadJob>& load,
     return stop_ || (connected && !(loads_.empty() && writes_.empty()));
   };
   absl::MutexLock lock(&mu_);
-  mu_.AwaitWithDeadline(
-      absl::Condition(&ready),
-      connected ? last_use_ + options_.ping_interval : next_attempt_);
-  if (stop_ && (!connected || writes_.empty() || absl::Now() > stop_at_)) {
+  const absl::Time next =
+      connected ? last_use_ + options_.ping_interval : next_attempt_;
+  mu_.AwaitWithTimeout(absl::Condition(&ready), next - MonotonicNow());
+  if (stop_ && (!connected || writes_.empty() || MonotonicNow() > stop_at_)) {
     return false;
   }
   if (!connected) return true;
@@ -124,13 +124,13 @@ void RedisWarmStore::Connect() {
   auto client = RedisClient::Connect(address_, options_.client);
   if (!client.ok()) return Disconnect(client.status());
   client_ = *std::move(client);
-  last_use_ = absl::Now();
+  last_use_ = MonotonicNow();
   SetUp(true, absl::OkStatus());
 }
 
 void RedisWarmStore::Ping() {
   const absl::Status status = client_->Run({"PING"}).status();
-  last_use_ = absl::Now();
+  last_use_ = MonotonicNow();
   if (status.ok()) {
     pause_ = options_.min_pause;
   } else {
@@ -140,7 +140,7 @@ void RedisWarmStore::Ping() {
 
 void RedisWarmStore::Do(LoadJob job) {
   absl::StatusOr<StoredScope> stored = Read(job.key);
-  last_use_ = absl::Now();
+  last_use_ = MonotonicNow();
   if (stored.ok()) {
     pause_ = options_.min_pause;
     const bool empty = stored->outputs.empty() && stored->phrases.empty();
@@ -164,7 +164,7 @@ void RedisWarmStore::Do(const WriteJob& job) {
                  absl::StrCat(options_.max_records - 1),
                  absl::StrCat(absl::ToInt64Seconds(options_.expiry))})
           .status();
-  last_use_ = absl::Now();
+  last_use_ = MonotonicNow();
   if (status.ok()) pause_ = options_.min_pause;
   observer_.OnEvent(status.ok() ? WarmEvent::kWritten
                                 : WarmEvent::kWriteFailed);
@@ -212,7 +212,7 @@ void RedisWarmStore::Failed(const absl::Status& status) {
 
 void RedisWarmStore::Disconnect(const absl::Status& reason) {
   client_.reset();
-  next_attempt_ = absl::Now() + pause_;
+  next_attempt_ = MonotonicNow() + pause_;
   pause_ = std::min(pause_ * 2, options_.max_pause);
   SetUp(false, reason);
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/drafter_factory.h"
 #include "common/drafting/fused_drafter.h"
@@ -83,7 +82,7 @@ class TrieSessions::Session final : public DraftSession {
 
  private:
   absl::Status Round(const DraftRound& round, DraftAnswer& answer) {
-    const absl::Time start = absl::Now();
+    const absl::Time start = owner_.clock_();
     FORETOKEN_RETURN_IF_ERROR(CheckFollows(length_, round));
     if (round.length > owner_.options_.max_context_tokens) {
       return absl::InvalidArgumentError(
@@ -94,12 +93,12 @@ class TrieSessions::Session final : public DraftSession {
     Commit(round);
     answer.length = length_;
     if (drafter_ != nullptr && round.max_nodes > 0 &&
-        absl::Now() - start < round.budget) {
+        owner_.clock_() - start < round.budget) {
       drafter_->Draft(std::min(round.max_nodes, owner_.options_.max_nodes),
                       answer.tree);
     }
     UpdateBytes();
-    answer.draft_time = absl::Now() - start;
+    answer.draft_time = owner_.clock_() - start;
     return absl::OkStatus();
   }
 
@@ -152,11 +151,13 @@ class TrieSessions::Session final : public DraftSession {
 
 TrieSessions::TrieSessions(const TrieOptions& options,
                            std::shared_ptr<const StaticPrior> prior,
-                           WarmStore* store, TrieObserver& observer)
+                           WarmStore* store, TrieObserver& observer,
+                           Clock clock)
     : options_(options),
       prior_(std::move(prior)),
       store_(store),
       observer_(observer),
+      clock_(std::move(clock)),
       scopes_(std::make_shared<ScopeTable>(options.scopes)) {}
 
 TrieSessions::~TrieSessions() = default;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/drafting/draft_session.h"
 #include "common/drafting/shared_phrases.h"
 #include "common/drafting/static_prior.h"
@@ -53,7 +54,7 @@ class TrieSessions final : public DraftSessions, public SharedPhrases {
   // observer both.
   TrieSessions(const TrieOptions& options,
                std::shared_ptr<const StaticPrior> prior, WarmStore* store,
-               TrieObserver& observer);
+               TrieObserver& observer, Clock clock = MonotonicClock());
   ~TrieSessions() override;
 
   // Reads the prompt before it returns; sessions answer within Ask. The object
@@ -83,6 +84,7 @@ class TrieSessions final : public DraftSessions, public SharedPhrases {
   const std::shared_ptr<const StaticPrior> prior_;
   WarmStore* const store_;
   TrieObserver& observer_;
+  const Clock clock_;
   // Shared with loads that are under way.
   const std::shared_ptr<ScopeTable> scopes_;
   std::atomic<int64_t> sessions_{0};

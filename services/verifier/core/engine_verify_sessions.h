@@ -32,7 +32,7 @@ class EngineVerifySessions final : public VerifySessions {
 
   EngineVerifySessions(const EngineVerifyOptions& options,
                        std::unique_ptr<VerifyEngine> engine,
-                       Loop::Observer observer, Clock clock = SystemClock())
+                       Loop::Observer observer, Clock clock = MonotonicClock())
       : options_(options),
         loop_(options.loop, std::move(engine), std::move(observer),
               std::move(clock)) {}

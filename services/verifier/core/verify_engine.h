@@ -114,7 +114,8 @@ class VerifyEngine {
 
   // `options` must be valid. Only the engine may use the backend.
   VerifyEngine(const VerifyEngineOptions& options,
-               std::unique_ptr<Backend> backend, Clock clock = SystemClock());
+               std::unique_ptr<Backend> backend,
+               Clock clock = MonotonicClock());
   VerifyEngine(const VerifyEngine&) = delete;
   VerifyEngine& operator=(const VerifyEngine&) = delete;
 

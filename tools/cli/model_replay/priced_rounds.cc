@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/speculation/round.h"
 #include "services/orchestrator/core/draft_estimates.h"
@@ -32,7 +32,7 @@ absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
   options_.costs = orchestrator::PassCosts(std::move(costs));
   orchestrator::DraftSources sources;
   sources.push_back(std::make_unique<orchestrator::LocalSource>(
-      DrafterId::kFused, drafter_, absl::Now));
+      DrafterId::kFused, drafter_, MonotonicNow));
   drafting_ = std::make_unique<orchestrator::RoundDrafting>(
       std::move(sources), vocab_size_, options_);
   DraftOpen open;
