@@ -24,7 +24,7 @@ std::string Scaled(double value) {
   return absl::StrFormat("%.0f ", value);
 }
 
-std::string Clock(absl::Duration duration) {
+std::string ClockTime(absl::Duration duration) {
   const int64_t seconds =
       static_cast<int64_t>(std::ceil(absl::ToDoubleSeconds(duration)));
   if (seconds >= 3600) {
@@ -95,10 +95,10 @@ std::string Progress::Line(const std::string& what, uint64_t done,
                   std::string(kBarWidth - filled, '-'), "] ",
                   absl::StrFormat("%3.0f %%  ", share * 100), Scaled(rate),
                   unit, "/s  ");
-  if (done >= total) return absl::StrCat(line, Clock(elapsed), " in all");
+  if (done >= total) return absl::StrCat(line, ClockTime(elapsed), " in all");
   if (done == 0) return absl::StrCat(line, "-:-- left");
   return absl::StrCat(
-      line, Clock(absl::Seconds(static_cast<double>(total - done) / rate)),
+      line, ClockTime(absl::Seconds(static_cast<double>(total - done) / rate)),
       " left");
 }
 
