@@ -2,9 +2,10 @@
 // round robin: over time every owner with items waiting gets a share of the
 // cost taken in proportion to its weight, however many items others push.
 //
-// An item that finds the queue full pushes out the newest item of the owner
-// with the largest backlog (bytes or items, over its weight), if that exceeds
-// the backlog of its own owner: a flood displaces its own items.
+// An item that finds the queue full pushes out the newest items of the owner
+// with the largest backlog (bytes or items, over its weight) while that exceeds
+// the backlog of its own owner: a flood displaces its own items. The first item
+// of an owner is compared without weights: no weight keeps others out.
 //
 // Source: Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit
 // Round-Robin" (SIGCOMM 1995); push-out after McKenney's stochastic fairness
@@ -15,7 +16,10 @@
 #define FORETOKEN_COMMON_BASE_FAIR_QUEUE_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <list>
 #include <optional>
 #include <string>
@@ -53,24 +57,7 @@ class FairQueue {
   // if it was refused. Items displaced by it are appended to `pushed_out`.
   std::optional<Ticket> Push(const FairItem& item, T& value,
                              std::vector<T>& pushed_out) {
-    if (item.bytes > limits_.bytes || limits_.items < 1) return std::nullopt;
-    while (items_ >= limits_.items || bytes_ + item.bytes > limits_.bytes) {
-      const bool by_items = items_ >= limits_.items;
-      const auto load = [by_items](const Owner& owner) {
-        return (by_items ? static_cast<double>(owner.items.size())
-                         : static_cast<double>(owner.bytes)) /
-               owner.weight;
-      };
-      const auto heaviest = std::max_element(
-          owners_.begin(), owners_.end(),
-          [&](const Owner& a, const Owner& b) { return load(a) < load(b); });
-      const auto own = Find(item.owner);
-      const double own_load =
-          (own == owners_.end() ? 0 : load(*own)) +
-          (by_items ? 1.0 : static_cast<double>(item.bytes)) / item.weight;
-      if (heaviest == own || load(*heaviest) <= own_load) return std::nullopt;
-      pushed_out.push_back(TakeAt(heaviest, std::prev(heaviest->items.end())));
-    }
+    if (!MakeRoom(item, pushed_out)) return std::nullopt;
     auto owner = Find(item.owner);
     if (owner == owners_.end()) {
       owner = owners_.insert(owners_.end(), Owner{.name = item.owner});
@@ -88,23 +75,31 @@ class FairQueue {
   // none.
   template <typename MayRun>
   std::optional<T> Pop(const MayRun& may_run) {
-    size_t passed_over = 0;
-    while (passed_over < owners_.size()) {
-      const auto owner = owners_.begin();
-      if (!may_run(owner->name)) {
-        ++passed_over;
-      } else if (owner->deficit >= owner->items.front().item.cost) {
-        owner->deficit -= owner->items.front().item.cost;
-        return TakeAt(owner, owner->items.begin());
-      } else {
-        passed_over = 0;
-        owner->deficit += std::max<int64_t>(
-            static_cast<int64_t>(owner->weight * static_cast<double>(quantum_)),
-            1);
+    // Every turn gives an owner its share; the next to be served is the first
+    // that can pay for its item. All full rounds of turns are taken at once, so
+    // that the time of this does not depend on costs.
+    const double never = std::numeric_limits<double>::infinity();
+    double rounds = never;
+    auto next = owners_.end();
+    for (auto owner = owners_.begin(); owner != owners_.end(); ++owner) {
+      owner->may_run = may_run(owner->name);
+      const double needed = owner->may_run ? RoundsToPay(*owner) : never;
+      if (needed < rounds) {
+        rounds = needed;
+        next = owner;
       }
-      owners_.splice(owners_.end(), owners_, owner);
     }
-    return std::nullopt;
+    if (next == owners_.end()) return std::nullopt;
+    for (Owner& owner : owners_) {
+      if (owner.may_run) owner.deficit += rounds * Share(owner);
+    }
+    while (owners_.begin() != next) {
+      Owner& passed = owners_.front();
+      if (passed.may_run) passed.deficit += Share(passed);
+      owners_.splice(owners_.end(), owners_, owners_.begin());
+    }
+    next->deficit = std::max(0.0, next->deficit - Cost(*next));
+    return TakeAt(next, next->items.begin());
   }
 
   // Takes an item out; nullopt if it no longer waits.
@@ -154,7 +149,8 @@ class FairQueue {
   struct Owner {
     std::string name;
     double weight = 1;
-    int64_t deficit = 0;
+    double deficit = 0;    // cost it may take
+    bool may_run = false;  // scratch of Pop
     int64_t bytes = 0;
     std::list<Waiting> items = {};  // oldest first, never empty
   };
@@ -163,6 +159,74 @@ class FairQueue {
   typename Owners::iterator Find(const std::string& name) {
     return std::find_if(owners_.begin(), owners_.end(),
                         [&](const Owner& owner) { return owner.name == name; });
+  }
+
+  // Cost that the owner may take per turn.
+  double Share(const Owner& owner) const {
+    return owner.weight * static_cast<double>(quantum_);
+  }
+  static double Cost(const Owner& owner) {
+    return static_cast<double>(owner.items.front().item.cost);
+  }
+  // Turns that the owner needs before it can pay for its first item.
+  double RoundsToPay(const Owner& owner) const {
+    return std::max(0.0,
+                    std::ceil((Cost(owner) - owner.deficit) / Share(owner)));
+  }
+
+  // Pushes items out until `item` fits; false, with nothing pushed out, if it
+  // cannot displace enough.
+  bool MakeRoom(const FairItem& item, std::vector<T>& pushed_out) {
+    if (item.bytes > limits_.bytes || limits_.items < 1) return false;
+    // The items of an owner that stay; victims are chosen newest first.
+    struct Backlog {
+      typename Owners::iterator owner;
+      typename std::list<Waiting>::iterator end;
+      int64_t items = 0;
+      int64_t bytes = 0;
+    };
+    Backlog own{owners_.end(), {}, 1, item.bytes};
+    std::vector<Backlog> others;
+    for (auto it = owners_.begin(); it != owners_.end(); ++it) {
+      const auto count = static_cast<int64_t>(it->items.size());
+      if (it->name == item.owner) {
+        own = {it, it->items.end(), own.items + count, own.bytes + it->bytes};
+      } else {
+        others.push_back({it, it->items.end(), count, it->bytes});
+      }
+    }
+    const bool weighted = own.owner != owners_.end();
+    int64_t items = items_ + 1;
+    int64_t bytes = bytes_ + item.bytes;
+    while (items > limits_.items || bytes > limits_.bytes) {
+      const bool by_items = items > limits_.items;
+      const auto load = [&](const Backlog& backlog, double weight) {
+        const int64_t amount = by_items ? backlog.items : backlog.bytes;
+        return static_cast<double>(amount) / (weighted ? weight : 1);
+      };
+      Backlog* heaviest = nullptr;
+      double most = load(own, item.weight);
+      for (Backlog& backlog : others) {
+        const double its = load(backlog, backlog.owner->weight);
+        if (its <= most) continue;
+        most = its;
+        heaviest = &backlog;
+      }
+      if (heaviest == nullptr) return false;
+      --heaviest->end;
+      --heaviest->items;
+      --items;
+      heaviest->bytes -= heaviest->end->item.bytes;
+      bytes -= heaviest->end->item.bytes;
+    }
+    for (const Backlog& backlog : others) {
+      auto at = backlog.end;
+      for (auto left = std::distance(at, backlog.owner->items.end()); left > 0;
+           --left) {
+        pushed_out.push_back(TakeAt(backlog.owner, at++));
+      }
+    }
+    return true;
   }
 
   // An owner without items leaves, and its deficit with it.

@@ -115,6 +115,51 @@ TEST(FairQueueTest, BytesAreBounded) {
   EXPECT_EQ(queue.bytes(), 0);
 }
 
+TEST(FairQueueTest, NobodyIsPushedOutForAnItemThatDoesNotFitAnyway) {
+  Queue queue({.items = 100, .bytes = 100}, 10);
+  std::vector<std::string> out;
+  Push(queue, {.owner = "a", .bytes = 40}, "1");
+  Push(queue, {.owner = "a", .bytes = 11}, "2");
+  Push(queue, {.owner = "b", .bytes = 49}, "3");
+  EXPECT_FALSE(Push(queue, {.owner = "c", .bytes = 50}, "4", &out));
+  EXPECT_THAT(out, IsEmpty());
+  EXPECT_EQ(queue.size(), 3);
+}
+
+TEST(FairQueueTest, NoWeightKeepsTheFirstItemOfOthersOut) {
+  for (const double weight : {0.01, 1.0, 100.0}) {
+    Queue queue({.items = 4}, 10);
+    for (const char* value : {"1", "2", "3", "4"}) {
+      Push(queue, {.owner = "flood", .weight = 100}, value);
+    }
+    std::vector<std::string> out;
+    EXPECT_TRUE(Push(queue, {.owner = "x", .weight = weight}, "x", &out));
+    EXPECT_THAT(out, ElementsAre("4"));
+  }
+}
+
+// Otherwise one request of a great cost would hold the queue's lock for long.
+TEST(FairQueueTest, TheTimeOfAPopDoesNotDependOnCost) {
+  constexpr int64_t kCost = int64_t{1} << 62;
+  Queue queue({.items = 64}, 1);
+  for (int i = 0; i < 64; ++i) {
+    const std::string owner = std::to_string(i);
+    Push(queue, {.owner = owner, .weight = 0.01, .cost = kCost}, owner + " ");
+  }
+  EXPECT_THAT(PopAll(queue), ::testing::StartsWith("0 1 2 3 "));
+}
+
+TEST(FairQueueTest, SmallWeightsAreKept) {
+  Queue queue({.items = 100000}, 128);
+  for (int i = 0; i < 20000; ++i) {
+    Push(queue, {.owner = "a", .weight = 0.010}, "a");
+    Push(queue, {.owner = "b", .weight = 0.015}, "b");
+  }
+  int64_t taken = 0;
+  for (int i = 0; i < 25000; ++i) taken += *queue.Pop(kAll) == "a" ? 1 : 0;
+  EXPECT_NEAR(taken, 10000, 10);
+}
+
 TEST(FairQueueTest, WhatIsCancelledOrLateLeavesAtOnce) {
   Queue queue({}, 10);
   const absl::Time start = absl::UnixEpoch();
