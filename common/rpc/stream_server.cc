@@ -154,11 +154,13 @@ void ServerStream::CheckStall() {
       !writing_ || std::exchange(written_before_, written_) != written_;
   stalled_ = progress ? 0 : stalled_ + 1;
   if (stalled_ < kChecksPerStall) return;
+  // Fails the pending write, which ends the call. This comes first: End may
+  // release the lock, and only the pending write keeps the context alive.
+  context_->TryCancel();
   DropUnsent();
   End(absl::CancelledError(
       absl::StrCat("the client took no message for ",
                    absl::FormatDuration(server_.options_.stall_timeout))));
-  context_->TryCancel();  // fails the pending write, which ends the call
 }
 
 void ServerStream::ReadDone(bool ok) {

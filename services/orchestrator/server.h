@@ -79,16 +79,17 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   OrchestratorServer(const OrchestratorServerOptions& options,
                      std::unique_ptr<VerifierPool> pool,
                      metrics::Registry& registry);
-  // Runs a call whose work may block; `work` fills its response.
+  // Runs a call on a text of `bytes` bytes; `work` fills its response.
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
+                                absl::string_view field, size_t bytes,
                                 std::function<absl::Status()> work);
 
   const std::string model_name_;
   const std::unique_ptr<VerifierPool> pool_;
   GenerationMetrics metrics_;
-  std::shared_ptr<const rpc::Callers> callers_;  // null: everybody may call
-  rpc::StreamServer streams_;
+  std::shared_ptr<const rpc::Callers> callers_;    // null: everybody may call
   std::unique_ptr<GenerationService> generation_;  // uses the above
+  rpc::StreamServer streams_;  // last: its watcher may still cancel requests
 };
 
 }  // namespace foretoken::orchestrator

@@ -36,6 +36,9 @@ struct Seen final : public StreamObserver {
   std::atomic<int> ends{0};
   std::atomic<int> drains{0};
   absl::Notification may_finish;
+  // If set, OnClosed releases mu_ until may_close, after notifying closing.
+  bool hold_close = false;
+  absl::Notification closing, may_close;
 };
 
 constexpr int kAnswersBeforeEnd = 4;
@@ -74,7 +77,14 @@ class EchoStream final
       }).detach();
     }
   }
-  void OnClosed(const absl::Status&) override { ++seen_.ends; }
+  void OnClosed(const absl::Status&) override {
+    ++seen_.ends;
+    if (!seen_.hold_close) return;
+    mu_.Unlock();
+    seen_.closing.Notify();
+    seen_.may_close.WaitForNotification();
+    mu_.Lock();
+  }
   void OnDrain() override { ++seen_.drains; }
   bool CanFinish() const override { return !working_; }
   std::string LogName(const absl::Status&) const override { return "echo"; }
@@ -200,16 +210,37 @@ TEST_F(StreamServerTest, AClientThatTakesNothingIsCancelled) {
   EXPECT_EQ(seen().failed, 1);
 }
 
+// OnClosed may release the lock, and the call may then be over before OnClosed
+// returns: the sanitizers see what is used afterwards.
+TEST_F(StreamServerTest, AStalledCallMayEndWhileItsHandlerCloses) {
+  StreamOptions options;
+  options.stall_timeout = absl::Milliseconds(200);
+  Start(options);
+  seen().hold_close = true;
+  {
+    EchoClient stalled(*stub_);
+    for (int i = 0; i < 40 && stalled.Ask(i, "", kBig); ++i) {
+    }
+    seen().closing.WaitForNotification();
+    stalled.Cancel();
+    stalled.Finish().IgnoreError();
+  }
+  EXPECT_TRUE(IsIdle());
+  absl::SleepFor(absl::Milliseconds(100));  // gRPC frees the call
+  seen().may_close.Notify();
+  EXPECT_TRUE(Eventually([&] { return seen().ends == 1; }));
+}
+
 // Silence is no stall: it owes no answer.
 TEST_F(StreamServerTest, AClientThatReadsIsKeptHoweverLongItPauses) {
   StreamOptions options;
-  options.stall_timeout = absl::Milliseconds(20);
+  options.stall_timeout = absl::Milliseconds(500);
   Start(options);
   EchoClient client(*stub_);
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(client.Ask(i));
     EXPECT_EQ(client.Answer(), i);
-    absl::SleepFor(3 * options.stall_timeout);
+    absl::SleepFor(1.5 * options.stall_timeout);
   }
   client.HalfClose();
   EXPECT_EQ(client.Answer(), -1);
