@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -14,6 +16,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/peer_name.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -30,7 +33,9 @@ absl::string_view View(grpc::string_ref ref) {
 
 struct TokenLine {
   std::string token;
-  Caller caller;
+  std::string name;
+  std::optional<double> weight;
+  std::optional<int32_t> max_requests;
 };
 
 bool IsPrintable(absl::string_view text) {
@@ -53,20 +58,20 @@ std::string ParseLine(absl::string_view line, TokenLine& parsed) {
   for (size_t i = 1; i < words.size(); ++i) {
     absl::string_view word = words[i];
     if (absl::ConsumePrefix(&word, "weight=")) {
-      double& weight = parsed.caller.weight;
+      double& weight = parsed.weight.emplace();
       if (!absl::SimpleAtod(word, &weight) ||
           !(weight >= kMinWeight && weight <= kMaxWeight)) {
         return absl::StrCat("weight: want ", kMinWeight, "..", kMaxWeight);
       }
     } else if (absl::ConsumePrefix(&word, "requests=")) {
-      int32_t& requests = parsed.caller.max_requests;
+      int32_t& requests = parsed.max_requests.emplace();
       if (!absl::SimpleAtoi(word, &requests) || requests < 1 ||
           requests > kMaxRequests) {
         return absl::StrCat("requests: want 1..", kMaxRequests);
       }
     } else if (i == 1 && word.size() <= Callers::kMaxNameBytes &&
                IsPrintable(word) && !absl::StrContains(word, '=')) {
-      parsed.caller.name = std::string(word);
+      parsed.name = std::string(word);
     } else {
       return "want TOKEN [NAME] [weight=W] [requests=N]";
     }
@@ -74,16 +79,34 @@ std::string ParseLine(absl::string_view line, TokenLine& parsed) {
   return "";
 }
 
+// Weights and limits belong to the account, whichever of its lines gives them.
+// False if two lines disagree.
+template <typename T>
+bool Merge(const std::optional<T>& given, std::optional<T>& account) {
+  if (!account.has_value()) account = given;
+  return !given.has_value() || *given == *account;
+}
+
 absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::string text,
                              ReadFile(path, kMaxTokenFileBytes));
   std::vector<TokenLine> tokens;
+  std::map<std::string, TokenLine> accounts;  // by name
   int line_number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++line_number;
     line = absl::StripAsciiWhitespace(line);
     if (line.empty() || line.front() == '#') continue;
-    const std::string problem = ParseLine(line, tokens.emplace_back());
+    TokenLine& token = tokens.emplace_back();
+    std::string problem = ParseLine(line, token);
+    if (problem.empty() && !token.name.empty()) {
+      TokenLine& account = accounts[token.name];
+      if (!Merge(token.weight, account.weight) ||
+          !Merge(token.max_requests, account.max_requests)) {
+        problem = absl::StrCat("another line gives ", token.name,
+                               " another weight or limit");
+      }
+    }
     if (!problem.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ":", line_number, ": ", problem));
@@ -93,6 +116,12 @@ absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": holds ", tokens.size(), " tokens, want 1..",
                      Callers::kMaxTokens));
+  }
+  for (TokenLine& token : tokens) {
+    const auto account = accounts.find(token.name);
+    if (account == accounts.end()) continue;
+    token.weight = account->second.weight;
+    token.max_requests = account->second.max_requests;
   }
   return tokens;
 }
@@ -142,10 +171,14 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<TokenLine> lines,
                              ReadTokens(path));
   std::vector<Known> known;
-  for (const auto& [token, caller] : lines) {
-    Known& added =
-        known.emplace_back(Known{Sha256().Update(token).Finish(), caller});
-    if (caller.name.empty()) {
+  for (const TokenLine& line : lines) {
+    Known& added = known.emplace_back();
+    added.digest = Sha256().Update(line.token).Finish();
+    added.caller.name = line.name;
+    added.caller.weight = line.weight.value_or(added.caller.weight);
+    added.caller.max_requests =
+        line.max_requests.value_or(added.caller.max_requests);
+    if (line.name.empty()) {
       const absl::string_view digest(
           reinterpret_cast<const char*>(added.digest.data()), 4);
       added.caller.name =
@@ -213,18 +246,16 @@ Caller CallerOf(const grpc::ServerContextBase& context,
     return callers->Find(View(header->second)).value_or(caller);
   }
   const auto auth = context.auth_context();
-  if (auth != nullptr && !auth->GetPeerIdentityPropertyName().empty()) {
+  // Local credentials have an identity, too: how safe the connection is.
+  if (auth != nullptr &&
+      absl::StartsWith(auth->GetPeerIdentityPropertyName(), "x509_")) {
     const auto identity = auth->GetPeerIdentity();
     if (!identity.empty()) {
       caller.name = std::string(View(identity.front()));
       return caller;
     }
   }
-  // "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711", "unix:..."
-  caller.name = context.peer();
-  if (!absl::StartsWith(caller.name, "unix")) {
-    caller.name.resize(std::min(caller.name.size(), caller.name.rfind(':')));
-  }
+  caller.name = PeerName(context.peer());
   return caller;
 }
 

@@ -44,8 +44,8 @@ class Callers {
   static constexpr absl::Duration kReloadInterval = absl::Seconds(1);
 
   // InvalidArgument names file and line of a token that is too short, of an
-  // attribute that is unknown or out of range, and a file without any token;
-  // it never repeats a token.
+  // attribute that is unknown, out of range, or differs from another line's for
+  // the same name, and a file without any token; it never repeats a token.
   static absl::StatusOr<std::shared_ptr<const Callers>> Load(
       const std::string& path, Clock clock = MonotonicClock());
 
@@ -84,7 +84,7 @@ std::shared_ptr<grpc::AuthMetadataProcessor> MakeBearerProcessor(
     std::shared_ptr<const Callers> callers);
 
 // The caller of a call: by its token if there is a token file, else by the
-// subject of the client's certificate, else by its address without the port.
+// subject of the client's certificate, else by its address (PeerName).
 Caller CallerOf(const grpc::ServerContextBase& context, const Callers* callers);
 
 // The single token of a client's token file (its first token line).

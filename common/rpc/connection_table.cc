@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/peer_name.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -43,14 +44,12 @@ std::string PeerOf(int fd) {
     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &length);
     return absl::StrCat("user ", user.uid);
   }
-  char text[INET6_ADDRSTRLEN] = "";
   if (address.ss_family == AF_INET) {
+    char text[INET_ADDRSTRLEN] = "";
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
     return inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
   }
-  in6_addr v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  if (!IN6_IS_ADDR_V4MAPPED(&v6)) std::fill_n(v6.s6_addr + 8, 8, uint8_t{0});
-  return inet_ntop(AF_INET6, &v6, text, sizeof(text));
+  return PeerName(reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
 // Whether the peer has sent too little for a call. Unknown for Unix sockets.

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,16 +60,22 @@ int NewSocket(int family) {
   return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
+// Inode of the Unix socket at `path`; nullopt if there is none.
+std::optional<ino_t> SocketAt(const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) {
+    return std::nullopt;
+  }
+  return info.st_ino;
+}
+
 absl::StatusOr<int> ListenUnix(const std::string& path,
                                const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
   // A socket left by a killed process; any other file makes bind fail.
-  struct stat info {};
-  if (lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
-    unlink(path.c_str());
-  }
+  if (SocketAt(path).has_value()) unlink(path.c_str());
   return Listen(NewSocket(AF_UNIX), reinterpret_cast<sockaddr*>(&address),
                 sizeof(address), name);
 }
@@ -128,6 +135,7 @@ absl::StatusOr<std::string> Listener::Bind(const std::string& address,
     socket.unix_path = UnixPath(address);
     FORETOKEN_ASSIGN_OR_RETURN(socket.fd,
                                ListenUnix(socket.unix_path, address));
+    socket.inode = SocketAt(socket.unix_path).value_or(0);
   } else {
     FORETOKEN_ASSIGN_OR_RETURN(socket.fd, ListenTcp(address));
     bound = absl::StrCat(address.substr(0, address.rfind(':')), ":",
@@ -148,7 +156,10 @@ void Listener::Stop() {
   }
   for (const Socket& socket : sockets_) {
     close(socket.fd);
-    if (!socket.unix_path.empty()) unlink(socket.unix_path.c_str());
+    if (!socket.unix_path.empty() &&
+        SocketAt(socket.unix_path) == socket.inode) {
+      unlink(socket.unix_path.c_str());
+    }
   }
   sockets_.clear();
 }

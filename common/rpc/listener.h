@@ -9,6 +9,8 @@
 #ifndef FORETOKEN_COMMON_RPC_LISTENER_H_
 #define FORETOKEN_COMMON_RPC_LISTENER_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -51,7 +53,8 @@ class Listener {
  private:
   struct Socket {
     int fd = -1;
-    std::string unix_path;  // removed when the socket is closed
+    std::string unix_path;  // removed when the socket is closed,
+    ino_t inode = 0;        // unless another server has put its own there
     ConnectionHandler handler;
   };
 

@@ -48,7 +48,11 @@ TEST(CallersTest, ATokenHasANameAShareAndALimit) {
   EXPECT_EQ(alpha->name, "team-a");
   EXPECT_EQ(alpha->weight, 2.5);
   EXPECT_EQ(alpha->max_requests, 7);
-  EXPECT_EQ((*callers)->Find("Bearer beta-beta-beta-beta")->name, "team-a");
+  // Weight and limit are the account's, whichever token is shown.
+  const auto beta = (*callers)->Find("Bearer beta-beta-beta-beta");
+  EXPECT_EQ(beta->name, "team-a");
+  EXPECT_EQ(beta->weight, 2.5);
+  EXPECT_EQ(beta->max_requests, 7);
   const auto gamma = (*callers)->Find("Bearer gamma-gamma-gamma");
   EXPECT_EQ(gamma->weight, 0.5);
   EXPECT_EQ(gamma->max_requests, 0);
@@ -67,6 +71,14 @@ TEST(CallersTest, RefusesABadFileByLineWithoutShowingTheToken) {
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("bad:1"), Not(HasSubstr("alpha")))))
         << bad;
+  }
+  for (const char* other : {"weight=3", "requests=4"}) {
+    EXPECT_THAT(
+        Callers::Load(dir.Write(
+            "two", absl::StrCat("alpha-alpha-alpha a weight=2 requests=3\n",
+                                "beta-beta-beta-beta a ", other, "\n"))),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("two:2")))
+        << other;
   }
   EXPECT_THAT(Callers::Load(dir.Write("empty", "# only a comment\n")),
               StatusIs(absl::StatusCode::kInvalidArgument,

@@ -164,6 +164,19 @@ TEST_F(ListenerTest, UnixSocketsReplaceDeadOnesAndLeaveNone) {
   EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
+// A rolling restart on one path: the new server has bound before the old one
+// stops.
+TEST_F(ListenerTest, AUnixSocketOfANewerServerStays) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/socket";
+  Listener old(kFew, absl::Seconds(5));
+  ASSERT_THAT(old.Bind("unix:" + path, [](int) {}), IsOk());
+  const std::string address = Start(kFew, "unix:" + path);
+  old.Stop();
+  const RawConnection client(address);
+  EXPECT_TRUE(Eventually([&] { return accepted() == 1; }));
+}
+
 TEST_F(ListenerTest, NamesAnAddressThatCannotBeBound) {
   const std::string address = Start(kFew);
   Listener other(kFew, absl::Seconds(5));
