@@ -117,6 +117,11 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
         }
       } else if (absl::IsResourceExhausted(last)) {
         full = last;
+      } else if (absl::IsInvalidArgument(last) && !fresh) {
+        // Another verifier has accepted this request: this one cannot continue
+        // it, for example because its context is smaller.
+        unequal.insert(index);
+        aborted = absl::AbortedError(last.message());
       } else if (!IsLost(last)) {
         return last;
       }
