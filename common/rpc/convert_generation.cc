@@ -4,8 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/convert.h"
+#include "common/text/stop_matcher.h"
 
 namespace foretoken::rpc {
 
@@ -57,6 +59,17 @@ absl::StatusOr<GenerationRequest> FromProto(const v1::GenerateRequest& proto) {
     request.max_tree_nodes = proto.speculation().max_tree_nodes();
   }
   if (proto.has_max_tokens()) request.max_tokens = proto.max_tokens();
+  FORETOKEN_RETURN_IF_ERROR(CheckSize(
+      "stop_token_ids", proto.stop_token_ids_size(), kMaxTokenListSize));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("stop", proto.stop_size(), StopMatcher::kMaxStrings));
+  for (const std::string& stop : proto.stop()) {
+    if (stop.size() > StopMatcher::kMaxStringBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("stop: a string of ", stop.size(),
+                       " bytes, want at most ", StopMatcher::kMaxStringBytes));
+    }
+  }
   request.stop_token_ids = Values(proto.stop_token_ids());
   request.stop_strings.assign(proto.stop().begin(), proto.stop().end());
   request.ignore_eos = proto.ignore_eos();

@@ -169,46 +169,51 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* OrchestratorServer::Generate(
     generation->caller = rpc::CallerOf(*context, callers_.get());
     generation->deadline = rpc::DeadlineOf(context->deadline());
   }
+  // gRPC keeps the message as long as the call, which is its only user: the
+  // converted prompt need not stay in it.
+  const_cast<v1::GenerateRequest*>(request)->clear_prompt();
   return streams_.Start<GenerateStream>(context, *generation_,
                                         std::move(generation));
 }
 
 grpc::ServerUnaryReactor* OrchestratorServer::Run(
-    grpc::CallbackServerContext* context, std::function<absl::Status()> work) {
+    grpc::CallbackServerContext* context, absl::string_view field, size_t bytes,
+    std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status submitted =
-      generation_->SubmitTextWork([reactor, work = std::move(work)] {
-        reactor->Finish(rpc::ToGrpcStatus(work()));
+  generation_->RunTextWork(
+      rpc::CallerOf(*context, callers_.get()), field, bytes,
+      rpc::DeadlineOf(context->deadline()),
+      [this, reactor, work = std::move(work)](const absl::Status& admitted) {
+        reactor->Finish(rpc::ToGrpcStatus(
+            admitted.ok() ? work() : streams_.WithRetryHint(admitted)));
       });
-  if (!submitted.ok()) {
-    reactor->Finish(rpc::ToGrpcStatus(streams_.WithRetryHint(submitted)));
-  }
   return reactor;
 }
 
 grpc::ServerUnaryReactor* OrchestratorServer::Tokenize(
     grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
     v1::TokenizeResponse* response) {
-  return Run(context, [this, request, response]() -> absl::Status {
+  const auto work = [this, request, response]() -> absl::Status {
     FORETOKEN_ASSIGN_OR_RETURN(
         const std::vector<TokenId> ids,
         generation_->Tokenize(request->text(), request->add_special_tokens()));
     response->mutable_token_ids()->Add(ids.begin(), ids.end());
     return absl::OkStatus();
-  });
+  };
+  return Run(context, "text", request->text().size(), work);
 }
 
 grpc::ServerUnaryReactor* OrchestratorServer::Detokenize(
     grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,
     v1::DetokenizeResponse* response) {
-  return Run(context, [this, request, response]() -> absl::Status {
+  const auto count = static_cast<size_t>(request->token_ids_size());
+  const auto work = [this, request, response, count]() -> absl::Status {
     FORETOKEN_ASSIGN_OR_RETURN(
         *response->mutable_text(),
-        generation_->Detokenize(
-            {request->token_ids().data(),
-             static_cast<size_t>(request->token_ids_size())}));
+        generation_->Detokenize({request->token_ids().data(), count}));
     return absl::OkStatus();
-  });
+  };
+  return Run(context, "token_ids", count * sizeof(TokenId), work);
 }
 
 grpc::ServerUnaryReactor* OrchestratorServer::GetModelInfo(

@@ -13,15 +13,17 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// Threads that encode and decode texts, and how many texts may wait for them.
-constexpr int kTextThreads = 2;
-constexpr int kTextsWaiting = 64;
+// Threads that encode and decode texts, those that one caller may use, and the
+// number of texts that may wait for them.
+constexpr int32_t kTextThreads = 4;
+constexpr int32_t kTextThreadsPerCaller = 3;
+constexpr int32_t kTextsWaiting = 64;
 
 // Tokens of a prompt that count as much as one token of output when callers
 // share a server: a prompt is read in passes of many rows.
 constexpr int64_t kPromptTokensPerCost = 16;
 constexpr int64_t kTextBytesPerToken = 4;
-// Caps the cost that max_tokens can claim.
+// Caps the cost that a request can claim.
 constexpr int64_t kMaxCost = 1 << 17;
 
 int64_t PromptBytes(const GenerationRequest& request) {
@@ -31,14 +33,20 @@ int64_t PromptBytes(const GenerationRequest& request) {
 
 int64_t CostOf(const GenerationRequest& request) {
   const int64_t prompt_tokens = PromptBytes(request) / kTextBytesPerToken;
-  return std::clamp<int64_t>(request.max_tokens, 1, kMaxCost) +
-         prompt_tokens / kPromptTokensPerCost;
+  return std::clamp<int64_t>(
+      request.max_tokens + prompt_tokens / kPromptTokensPerCost, 1, kMaxCost);
 }
 
 RequestPoolOptions PoolOptions(const GenerationOptions& options) {
   return {.max_running = options.max_requests,
           .waiting = {.items = options.max_waiting_requests,
                       .bytes = options.max_waiting_bytes}};
+}
+
+RequestPoolOptions TextPoolOptions(const GenerationOptions& options) {
+  return {
+      .max_running = kTextThreads,
+      .waiting = {.items = kTextsWaiting, .bytes = options.max_waiting_bytes}};
 }
 
 uint64_t RandomSeed() {
@@ -120,7 +128,7 @@ GenerationService::GenerationService(const GenerationOptions& options,
       estimates_(std::make_shared<DraftEstimates>()),
       observer_(observer),
       clock_(std::move(clock)),
-      text_workers_(kTextThreads, kTextsWaiting),
+      texts_(TextPoolOptions(options), clock_),
       requests_(PoolOptions(options), clock_) {}
 
 // --- Admission and completion ------------------------------------------------
@@ -132,6 +140,8 @@ GenerationService::Enter(GenerationRequest& request) {
   if (request.text.has_value()) {
     FORETOKEN_RETURN_IF_ERROR(CheckBytes("text", request.text->size()));
   }
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckBytes("token_ids", request.prompt.size() * sizeof(TokenId)));
   if (request.request_id.empty()) {
     request.request_id = absl::StrFormat("%016x", RandomSeed());
   }
@@ -215,6 +225,26 @@ absl::StatusOr<GenerationSummary> GenerationService::Generate(
       Drive(**call, std::move(request), on_delta);
   FORETOKEN_RETURN_IF_ERROR(Leave(*call, summary.status()));
   return summary;
+}
+
+void GenerationService::RunTextWork(
+    const Caller& caller, absl::string_view field, size_t bytes,
+    absl::Time deadline, std::function<void(const absl::Status&)> work) {
+  const absl::Status fits = CheckBytes(field, bytes);
+  if (!fits.ok()) {
+    work(fits);
+    return;
+  }
+  PooledRequest pooled;
+  pooled.item = {.owner = caller.name,
+                 .weight = caller.weight,
+                 .cost = 1 + static_cast<int64_t>(bytes) / kTextBytesPerToken,
+                 .bytes = static_cast<int64_t>(bytes),
+                 .deadline = deadline};
+  pooled.max_running = kTextThreadsPerCaller;
+  pooled.run = [work] { work(absl::OkStatus()); };
+  pooled.refuse = std::move(work);
+  texts_.Submit(std::move(pooled));
 }
 
 void GenerationService::BeginDrain() {

@@ -7,10 +7,9 @@
 // blocks delays only its own request. Texts that are only encoded or decoded
 // have threads of their own.
 //
-// The prompt is held once here, by the decode loop, which lends it to verifier
-// and drafters; its source is dropped once it is encoded. A gRPC call holds
-// another copy in its request until it ends. Drafters that run in this process
-// have their own indexes of it. Thread-safe.
+// The prompt is held once, by the decode loop, which lends it to verifier and
+// drafters; its source is dropped once it is encoded. Drafters that run in this
+// process have their own indexes of it. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
 
@@ -26,7 +25,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
-#include "common/base/worker_pool.h"
 #include "common/speculation/generation.h"
 #include "common/text/tokenizer.h"
 #include "services/orchestrator/core/decode_loop.h"
@@ -138,11 +136,14 @@ class GenerationService {
       GenerationRequest request,
       absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
 
-  // Runs work on texts (Tokenize, Detokenize) on threads that requests do not
-  // use; ResourceExhausted if too much is queued.
-  absl::Status SubmitTextWork(std::function<void()> work) {
-    return text_workers_.Submit(std::move(work));
-  }
+  // Runs work on a text (Tokenize, Detokenize) of `bytes` bytes on threads that
+  // requests do not use and that callers share fairly. `work` is called once,
+  // possibly before this returns: with OK, or with the reason why it was
+  // refused (InvalidArgument by field for more than max_prompt_bytes,
+  // ResourceExhausted if the queue is full, DeadlineExceeded).
+  void RunTextWork(const Caller& caller, absl::string_view field, size_t bytes,
+                   absl::Time deadline,
+                   std::function<void(const absl::Status&)> work);
 
   // FailedPrecondition without a tokenizer; InvalidArgument for more than
   // max_prompt_bytes, ids counted as four bytes each.
@@ -161,9 +162,7 @@ class GenerationService {
 
   // Refuses new requests from now on.
   void BeginDrain() ABSL_LOCKS_EXCLUDED(mu_);
-  bool Idle() const {
-    return requests_.active() == 0 && text_workers_.active() == 0;
-  }
+  bool Idle() const { return requests_.active() == 0 && texts_.active() == 0; }
   void EndAll() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -201,7 +200,7 @@ class GenerationService {
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 
   // Last: their threads use all of the above.
-  WorkerPool text_workers_;
+  RequestPool texts_;
   RequestPool requests_;
 };
 

@@ -39,6 +39,7 @@ RequestPool::Ticket RequestPool::Submit(PooledRequest request) {
   {
     absl::MutexLock lock(&mu_);
     owners_[item.owner].max_running = request.max_running;
+    StartWaiting();  // the limit may have been raised
     if (running_ < options_.max_running && MayRun(item.owner)) {
       Begin(std::move(request));
       return kNotWaiting;
@@ -52,6 +53,7 @@ RequestPool::Ticket RequestPool::Submit(PooledRequest request) {
       Count(item.owner, &Owner::waiting, 1);
       if (item.deadline < next_deadline_) deadline_changed_.Signal();
     } else {
+      Count(item.owner, &Owner::waiting, 0);
       refused.push_back(std::move(request));
     }
   }
@@ -78,6 +80,11 @@ int64_t RequestPool::active() const {
   return running_ + queue_.size();
 }
 
+int64_t RequestPool::callers() const {
+  absl::MutexLock lock(&mu_);
+  return static_cast<int64_t>(owners_.size());
+}
+
 bool RequestPool::MayRun(const std::string& owner) const {
   const auto it = owners_.find(owner);
   return it == owners_.end() || it->second.max_running == 0 ||
@@ -101,16 +108,26 @@ void RequestPool::Begin(PooledRequest request) {
   }
 }
 
+void RequestPool::StartWaiting() {
+  const auto may_run =
+      [this](const std::string& owner)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayRun(owner); };
+  while (running_ < options_.max_running) {
+    std::optional<PooledRequest> next = queue_.Pop(may_run);
+    if (!next.has_value()) return;
+    const std::string owner = next->item.owner;
+    Begin(*std::move(next));
+    Count(owner, &Owner::waiting, -1);
+  }
+}
+
 void RequestPool::RunRequests() {
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return stop_ || !begun_.empty();
   };
-  const auto may_run =
-      [this](const std::string& owner)
-          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayRun(owner); };
   absl::MutexLock lock(&mu_);
+  ++idle_;
   while (true) {
-    ++idle_;
     mu_.Await(absl::Condition(&ready));
     --idle_;
     if (begun_.empty()) return;
@@ -122,12 +139,8 @@ void RequestPool::RunRequests() {
     mu_.Lock();
     --running_;
     Count(request.item.owner, &Owner::running, -1);
-    if (std::optional<PooledRequest> next = queue_.Pop(may_run)) {
-      Count(next->item.owner, &Owner::running, 1);
-      Count(next->item.owner, &Owner::waiting, -1);
-      ++running_;
-      begun_.push_back(*std::move(next));
-    }
+    ++idle_;
+    StartWaiting();
   }
 }
 

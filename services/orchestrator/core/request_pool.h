@@ -63,6 +63,8 @@ class RequestPool {
 
   // Number of running and waiting requests.
   int64_t active() const;
+  // Number of callers with such requests.
+  int64_t callers() const;
 
  private:
   struct Owner {
@@ -77,6 +79,8 @@ class RequestPool {
   // Adds `change` to a count of the owner.
   void Count(const std::string& owner, int32_t Owner::*count, int32_t change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Starts waiting requests while there is room.
+  void StartWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Gives the request a thread.
   void Begin(PooledRequest request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunRequests();

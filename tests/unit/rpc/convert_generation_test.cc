@@ -74,6 +74,25 @@ TEST(ConvertGenerationTest, BadParametersAreRefusedByField) {
                                          HasSubstr("'gamma' is '0'")));
 }
 
+// Before they are copied: a message may hold millions.
+TEST(ConvertGenerationTest, LongListsAreRefusedByField) {
+  v1::GenerateRequest ids;
+  ids.set_text("a");
+  for (int i = 0; i < 1025; ++i) ids.add_stop_token_ids(7);
+  EXPECT_THAT(FromProto(ids), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("stop_token_ids: 1025")));
+  v1::GenerateRequest many;
+  many.set_text("a");
+  for (int i = 0; i < 65; ++i) many.add_stop("x");
+  EXPECT_THAT(FromProto(many), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("stop: 65")));
+  v1::GenerateRequest large;
+  large.set_text("a");
+  large.add_stop(std::string(1025, 'x'));
+  EXPECT_THAT(FromProto(large), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("1025 bytes")));
+}
+
 TEST(ConvertGenerationTest, ADeltaComesBack) {
   GenerationDelta delta;
   delta.start = {"numerics", 42, "id"};

@@ -1,5 +1,6 @@
 #include "services/orchestrator/core/generation_service.h"
 
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 namespace foretoken::orchestrator {
 namespace {
 
+using ::foretoken::testing::IsOk;
 using ::foretoken::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -220,7 +222,7 @@ TEST_F(GenerationServiceTest, WithoutATokenizerTextsAreRefused) {
 
 TEST_F(GenerationServiceTest, BadRequestsAreRefusedByField) {
   GenerationOptions options;
-  options.max_prompt_bytes = 8;
+  options.max_prompt_bytes = 24;
   options.max_tree_nodes = 32;
   Start(options);
   const auto refused = [&](auto change, const std::string& why) {
@@ -232,7 +234,7 @@ TEST_F(GenerationServiceTest, BadRequestsAreRefusedByField) {
   refused([](auto& r) { r.request_id = "two words"; }, "request_id");
   refused([](auto& r) { r.cache_scope = std::string(257, 's'); },
           "cache_scope: 257 bytes");
-  refused([](auto& r) { r.text = "123456789"; }, "text: 9 bytes");
+  refused([](auto& r) { r.text = std::string(25, 'x'); }, "text: 25 bytes");
   refused([](auto& r) { r.max_tree_nodes = 33; },
           "speculation.max_tree_nodes: 33, want 1..32");
   refused([](auto& r) { r.max_tree_nodes = 0; }, "max_tree_nodes");
@@ -390,11 +392,55 @@ TEST_F(GenerationServiceTest, LargeTextsAreRefusedBeforeTheyQueue) {
   EXPECT_TRUE(sink.ended.HasBeenNotified());
   EXPECT_THAT(sink.status, StatusIs(absl::StatusCode::kInvalidArgument,
                                     HasSubstr("text: 9 bytes")));
+  request = Request();
+  request.prompt = {1, 2, 3};
+  EXPECT_THAT(Run(std::move(request)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("token_ids: 12 bytes")));
   EXPECT_THAT(service_->Tokenize("nine char", true).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("text")));
   EXPECT_THAT(
       service_->Detokenize({1, 2, 3}).status(),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("token_ids")));
+}
+
+TEST_F(GenerationServiceTest, ACallersTextsLeaveAThreadToOthers) {
+  GenerationOptions options;
+  options.max_prompt_bytes = 8;
+  Start(options);
+  absl::Notification go;
+  std::atomic<int> begun{0}, ended{0};
+  const auto hold = [&](const absl::Status& admitted) {
+    if (admitted.ok()) {
+      ++begun;
+      go.WaitForNotification();
+    }
+    ++ended;
+  };
+  constexpr int kTexts = 100;
+  for (int i = 0; i < kTexts; ++i) {
+    service_->RunTextWork({.name = "flood"}, "text", 8, absl::InfiniteFuture(),
+                          hold);
+  }
+  absl::Status other = absl::UnknownError("not called");
+  absl::Notification done;
+  service_->RunTextWork({.name = "other"}, "text", 8, absl::InfiniteFuture(),
+                        [&](const absl::Status& admitted) {
+                          other = admitted;
+                          done.Notify();
+                        });
+  done.WaitForNotification();
+  EXPECT_THAT(other, IsOk());
+  EXPECT_GT(ended, 0);  // the queue was full
+  EXPECT_LT(begun, kTexts);
+  service_->RunTextWork(
+      {.name = "other"}, "text", 9, absl::InfiniteFuture(),
+      [&](const absl::Status& admitted) { other = admitted; });
+  EXPECT_THAT(other, StatusIs(absl::StatusCode::kInvalidArgument,
+                              HasSubstr("text: 9 bytes")));
+  go.Notify();
+  service_.reset();
+  EXPECT_EQ(ended, kTexts);
 }
 
 TEST_F(GenerationServiceTest, ADefaultModeThatCannotRunIsRefusedAtStart) {

@@ -102,6 +102,38 @@ TEST_F(RequestPoolTest, ACallerAtItsLimitWaitsWhileOthersRun) {
   EXPECT_THAT(events(), ElementsAre("b1", "a2"));
 }
 
+// A token file that is read again may raise a caller's limit.
+TEST_F(RequestPoolTest, WhatWaitedUnderALowerLimitRunsBeforeWhatComes) {
+  Held held, later;
+  RequestPool pool({.max_running = 3, .waiting = {.items = 16}});
+  PooledRequest first = HeldRequest("a", held);
+  first.max_running = 1;
+  pool.Submit(std::move(first));
+  PooledRequest second = HeldRequest("a", later);
+  second.max_running = 1;
+  EXPECT_NE(pool.Submit(std::move(second)), RequestPool::kNotWaiting);
+  EXPECT_NE(pool.Submit(Request("a", "a3", 2)), RequestPool::kNotWaiting);
+  later.begun.WaitForNotification();
+  EXPECT_THAT(events(), ElementsAre());
+  later.go.Notify();
+  AwaitEvents(1);
+  held.go.Notify();
+}
+
+TEST_F(RequestPoolTest, CallersAreForgottenWithTheirRequests) {
+  Held held;
+  RequestPool pool({.max_running = 1, .waiting = {.items = 1}});
+  pool.Submit(HeldRequest("a", held));
+  pool.Submit(Request("b", "b1"));
+  for (int i = 0; i < 10; ++i) {
+    pool.Submit(Request("refused " + std::to_string(i), "r", 3));
+  }
+  EXPECT_EQ(events().size(), 10u);
+  EXPECT_EQ(pool.callers(), 2);
+  held.go.Notify();
+  AwaitEvents(11);
+}
+
 TEST_F(RequestPoolTest, AFullQueuePushesOutTheCallerThatFillsIt) {
   Held held;
   RequestPool pool({.max_running = 1, .waiting = {.items = 2}});
@@ -113,7 +145,7 @@ TEST_F(RequestPoolTest, AFullQueuePushesOutTheCallerThatFillsIt) {
   EXPECT_NE(pool.Submit(Request("b", "b1")), RequestPool::kNotWaiting);
   EXPECT_THAT(events(), ElementsAre("a3 refused", "a2 refused"));
   EXPECT_THAT(reason(), StatusIs(absl::StatusCode::kResourceExhausted,
-                                 HasSubstr("wait")));
+                                 HasSubstr("queue is full")));
   held.go.Notify();
   AwaitEvents(4);
 }
