@@ -32,9 +32,9 @@ class RequestPoolTest : public ::testing::Test {
     request.max_running = max_running;
     request.run = [this, name] { Note(name); };
     request.refuse = [this, name](const absl::Status& reason) {
-      Note(name + " refused");
       absl::MutexLock lock(&mu_);
       reason_ = reason;
+      events_.push_back(name + " refused");
     };
     return request;
   }
