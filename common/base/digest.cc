@@ -1,6 +1,7 @@
 #include "common/base/digest.h"
 
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include "absl/strings/escaping.h"
 #include "common/base/check.h"
@@ -33,6 +34,15 @@ Sha256Digest Sha256::Finish() {
   Sha256Digest digest;
   unsigned size = 0;
   FORETOKEN_CHECK(EVP_DigestFinal_ex(context_->evp, digest.data(), &size) == 1);
+  return digest;
+}
+
+Sha256Digest HmacSha256(absl::string_view key, absl::string_view message) {
+  Sha256Digest digest;
+  unsigned size = 0;
+  FORETOKEN_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                       reinterpret_cast<const unsigned char*>(message.data()),
+                       message.size(), digest.data(), &size) != nullptr);
   return digest;
 }
 

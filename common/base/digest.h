@@ -1,4 +1,5 @@
-// SHA-256, for fingerprints of weights, tokenizers and files (libcrypto).
+// SHA-256, for fingerprints of weights, tokenizers and files, and HMAC-SHA256
+// (libcrypto).
 #ifndef FORETOKEN_COMMON_BASE_DIGEST_H_
 #define FORETOKEN_COMMON_BASE_DIGEST_H_
 
@@ -28,6 +29,9 @@ class Sha256 {
   struct Context;
   std::unique_ptr<Context> context_;
 };
+
+// RFC 2104.
+Sha256Digest HmacSha256(absl::string_view key, absl::string_view message);
 
 std::string HexDigest(const Sha256Digest& digest);
 

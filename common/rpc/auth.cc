@@ -175,6 +175,7 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
     Known& added = known.emplace_back();
     added.digest = Sha256().Update(line.token).Finish();
     added.caller.name = line.name;
+    added.caller.authenticated = true;
     added.caller.weight = line.weight.value_or(added.caller.weight);
     added.caller.max_requests =
         line.max_requests.value_or(added.caller.max_requests);
@@ -252,6 +253,7 @@ Caller CallerOf(const grpc::ServerContextBase& context,
     const auto identity = auth->GetPeerIdentity();
     if (!identity.empty()) {
       caller.name = std::string(View(identity.front()));
+      caller.authenticated = true;
       return caller;
     }
   }

@@ -32,6 +32,7 @@ absl::Status CheckCacheScope(absl::string_view cache_scope);
 // The caller of a request. Callers share a busy server by weight.
 struct Caller {
   std::string name;  // equal for all that share one account; may be empty
+  bool authenticated = false;  // the name is proven, by token or certificate
   double weight = 1;
   int32_t max_requests = 0;  // running at once; 0: the service's limit
 };

@@ -91,6 +91,11 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
                  "Time limit of a request, queueing included");
   flags.Int64("max-prompt-bytes", &server->max_prompt_bytes,
               {1, int64_t{1} << 30}, "Maximum size of a prompt text");
+  flags.String(
+      "scope-key-file", &server->scope_key_file,
+      "File with the key, at least 32 bytes, that ties cache scopes to "
+      "authenticated callers; the same for all orchestrators. Without "
+      "one, their scopes end with the process");
   flags.Duration(
       "failover-timeout", &server->verifier.failover_timeout,
       {absl::ZeroDuration(), absl::Hours(1)},

@@ -182,6 +182,34 @@ TEST(TlsTest, MutualTlsRefusesClientsWithoutACertificateOfTheRoot) {
             absl::StatusCode::kUnauthenticated);
 }
 
+// The number of prompt tokens found in the prefix cache tells how much of a
+// prompt somebody else has sent in the same scope.
+TEST(ScopeTest, ACallerLearnsNothingFromAnothersScope) {
+  const TempDir dir;
+  TestVerifierOptions verifier;
+  verifier.random_model =
+      "d_model=32,layers=1,heads=2,kv_heads=2,d_ff=64,vocab=50,"
+      "max_positions=4096";
+  rpc::ServerOptions server;
+  server.token_file =
+      dir.Write("tokens", "alpha-alpha-alpha-alpha a\nbeta-beta-beta-beta b\n");
+  const Pair pair = StartPair(verifier, {}, server);
+  const auto channel = ChannelTo(pair.orchestrator->address(), {});
+  const rpc::GenerationClient a(channel, "alpha-alpha-alpha-alpha");
+  const rpc::GenerationClient b(channel, "beta-beta-beta-beta");
+  v1::GenerateRequest request = MakeRequest(MakePrompt(1, 300, 50), "off", 4);
+  request.set_cache_scope("chat");
+  const auto cached = [&](const rpc::GenerationClient& client) {
+    const Generated got = Generate(client, request);
+    EXPECT_THAT(got.status, IsOk());
+    return got.result.usage().cached_prompt_tokens();
+  };
+  EXPECT_EQ(cached(a), 0);
+  EXPECT_GE(cached(a), 256);
+  EXPECT_EQ(cached(b), 0);
+  EXPECT_GE(cached(b), 256);
+}
+
 TEST(HealthTest, AnOrchestratorServesOnlyWhileAVerifierIsUp) {
   Pair pair = StartPair();
   TestOrchestrator& orchestrator = *pair.orchestrator;

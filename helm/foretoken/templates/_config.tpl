@@ -87,6 +87,9 @@ FORETOKEN_DATASTORE: {{ join "," .Values.crest.datastores | quote }}
 {{- if .Values.auth.public.secretName -}}
 FORETOKEN_AUTH_TOKEN_FILE: /etc/foretoken/public-tokens/tokens
 {{ end -}}
+{{ if .Values.auth.scopes.secretName -}}
+FORETOKEN_SCOPE_KEY_FILE: /etc/foretoken/scope-key/key
+{{ end -}}
 FORETOKEN_MODEL_NAME: {{ .Values.models.targetName | quote }}
 FORETOKEN_TOKENIZER: {{ include "foretoken.tokenizer" . | quote }}
 FORETOKEN_VERIFIERS: {{ join "," $verifiers | quote }}

@@ -170,6 +170,9 @@ readinessProbe:
 {{- if and $v.auth.public.secretName (eq .name "orchestrator") -}}
 {{- $mounts = append $mounts (dict "name" "public-tokens" "mountPath" "/etc/foretoken/public-tokens" "readOnly" true) -}}
 {{- end -}}
+{{- if and $v.auth.scopes.secretName (eq .name "orchestrator") -}}
+{{- $mounts = append $mounts (dict "name" "scope-key" "mountPath" "/etc/foretoken/scope-key" "readOnly" true) -}}
+{{- end -}}
 {{- toYaml $mounts -}}
 {{- end -}}
 
@@ -217,6 +220,15 @@ readinessProbe:
     secretName: {{ .secretName }}
     defaultMode: 0440
     items: [{key: {{ .key }}, path: tokens}]
+{{- end }}
+{{- end }}
+{{- with $v.auth.scopes }}
+{{- if and .secretName $public }}
+- name: scope-key
+  secret:
+    secretName: {{ .secretName }}
+    defaultMode: 0440
+    items: [{key: {{ .key }}, path: key}]
 {{- end }}
 {{- end }}
 {{- end -}}

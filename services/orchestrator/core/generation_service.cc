@@ -109,9 +109,11 @@ absl::StatusOr<std::unique_ptr<GenerationService>> GenerationService::Create(
   ModeContext context;
   context.services = drafters.get();
   FORETOKEN_RETURN_IF_ERROR(MakeSources(mode, context).status());
+  FORETOKEN_ASSIGN_OR_RETURN(CacheScopes scopes,
+                             CacheScopes::Load(options.scope_key_file));
   return std::unique_ptr<GenerationService>(new GenerationService(
       options, std::move(mode), std::move(target), std::move(drafters),
-      std::move(tokenizer), observer, std::move(clock)));
+      std::move(tokenizer), std::move(scopes), observer, std::move(clock)));
 }
 
 GenerationService::GenerationService(const GenerationOptions& options,
@@ -119,12 +121,14 @@ GenerationService::GenerationService(const GenerationOptions& options,
                                      std::unique_ptr<Target> target,
                                      std::unique_ptr<DraftServices> drafters,
                                      std::shared_ptr<const Tokenizer> tokenizer,
+                                     CacheScopes scopes,
                                      GenerationObserver& observer, Clock clock)
     : options_(options),
       default_mode_(std::move(default_mode)),
       target_(std::move(target)),
       drafters_(std::move(drafters)),
       tokenizer_(std::move(tokenizer)),
+      scopes_(std::move(scopes)),
       estimates_(std::make_shared<DraftEstimates>()),
       observer_(observer),
       clock_(std::move(clock)),
@@ -137,6 +141,7 @@ absl::StatusOr<std::shared_ptr<GenerationService::Call>>
 GenerationService::Enter(GenerationRequest& request) {
   FORETOKEN_RETURN_IF_ERROR(CheckRequestId(request.request_id));
   FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(request.cache_scope));
+  request.cache_scope = scopes_.Effective(request.caller, request.cache_scope);
   if (request.text.has_value()) {
     FORETOKEN_RETURN_IF_ERROR(CheckBytes("text", request.text->size()));
   }

@@ -27,6 +27,7 @@
 #include "common/base/clock.h"
 #include "common/speculation/generation.h"
 #include "common/text/tokenizer.h"
+#include "services/orchestrator/core/cache_scopes.h"
 #include "services/orchestrator/core/decode_loop.h"
 #include "services/orchestrator/core/modes.h"
 #include "services/orchestrator/core/request_pool.h"
@@ -80,7 +81,8 @@ struct GenerationOptions {
   absl::Duration max_request_time = absl::Hours(1);  // waiting included
   int64_t max_prompt_bytes = 4 << 20;
   DraftWait draft_wait;
-  bool trace = false;  // log a line for every round
+  std::string scope_key_file;  // see CacheScopes::Load
+  bool trace = false;          // log a line for every round
 };
 
 class GenerationService {
@@ -170,7 +172,8 @@ class GenerationService {
                     std::unique_ptr<Target> target,
                     std::unique_ptr<DraftServices> drafters,
                     std::shared_ptr<const Tokenizer> tokenizer,
-                    GenerationObserver& observer, Clock clock);
+                    CacheScopes scopes, GenerationObserver& observer,
+                    Clock clock);
 
   // Checks the request's names and gives it an id; Unavailable while draining.
   absl::StatusOr<std::shared_ptr<Call>> Enter(GenerationRequest& request)
@@ -191,6 +194,7 @@ class GenerationService {
   const std::unique_ptr<Target> target_;
   const std::unique_ptr<DraftServices> drafters_;
   const std::shared_ptr<const Tokenizer> tokenizer_;
+  const CacheScopes scopes_;
   const std::shared_ptr<DraftEstimates> estimates_;  // shared with requests
   GenerationObserver& observer_;
   const Clock clock_;
