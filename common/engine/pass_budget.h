@@ -41,8 +41,8 @@ class PassBudget {
   }
 
  private:
-  const int32_t rows_;
-  const int32_t text_rows_;
+  int32_t rows_;
+  int32_t text_rows_;
   int32_t round_rows_ = 0;
   int32_t text_taken_ = 0;
 };

@@ -51,6 +51,21 @@ void PassTiming::Observe(int32_t rows, absl::Duration took) {
   point.seconds += kNewest * (seconds - point.seconds);
 }
 
+double PassTiming::Seconds(double rows) const {
+  Point before;
+  for (const Point& point : classes_) {
+    if (point.rows == 0) continue;
+    const double seconds = std::max(point.seconds, before.seconds);
+    if (point.rows >= rows) {
+      if (before.rows == 0) return seconds;
+      const double part = (rows - before.rows) / (point.rows - before.rows);
+      return before.seconds + part * (seconds - before.seconds);
+    }
+    before = {point.rows, seconds};
+  }
+  return before.rows == 0 ? 0 : before.seconds * rows / before.rows;
+}
+
 std::vector<PassTiming::Point> PassTiming::points() const {
   std::vector<Point> points;
   for (const Point& point : classes_) {

@@ -26,6 +26,10 @@ class PassTiming {
   // two classes of row counts per doubling.
   void Observe(int32_t rows, absl::Duration took);
 
+  // Seconds of a pass of `rows` rows: interpolated between points, never less
+  // than for fewer rows, beyond the last point in proportion. 0 if unknown.
+  double Seconds(double rows) const;
+
   // Returns a point for every class observed, ascending in rows.
   std::vector<Point> points() const;
 

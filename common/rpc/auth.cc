@@ -23,8 +23,6 @@ namespace {
 
 constexpr uint64_t kMaxTokenFileBytes = uint64_t{1} << 20;
 constexpr char kHealthPrefix[] = "/grpc.health.v1.Health/";
-constexpr double kMinWeight = 0.01;
-constexpr double kMaxWeight = 100;
 constexpr int32_t kMaxRequests = 4096;
 
 absl::string_view View(grpc::string_ref ref) {
@@ -60,8 +58,9 @@ std::string ParseLine(absl::string_view line, TokenLine& parsed) {
     if (absl::ConsumePrefix(&word, "weight=")) {
       double& weight = parsed.weight.emplace();
       if (!absl::SimpleAtod(word, &weight) ||
-          !(weight >= kMinWeight && weight <= kMaxWeight)) {
-        return absl::StrCat("weight: want ", kMinWeight, "..", kMaxWeight);
+          !(weight >= kMinCallerWeight && weight <= kMaxCallerWeight)) {
+        return absl::StrCat("weight: want ", kMinCallerWeight, "..",
+                            kMaxCallerWeight);
       }
     } else if (absl::ConsumePrefix(&word, "requests=")) {
       int32_t& requests = parsed.max_requests.emplace();
@@ -253,6 +252,9 @@ Caller CallerOf(const grpc::ServerContextBase& context,
     const auto identity = auth->GetPeerIdentity();
     if (!identity.empty()) {
       caller.name = std::string(View(identity.front()));
+      if (caller.name.size() > kMaxCallerBytes) {
+        caller.name = HexDigest(Sha256().Update(caller.name).Finish());
+      }
       caller.authenticated = true;
       return caller;
     }

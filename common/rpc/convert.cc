@@ -187,6 +187,8 @@ void ToProto(const SessionRequest& request, v1::OpenSession* proto) {
   proto->set_request_id(request.request_id);
   proto->set_want_row_tokens(request.want_row_tokens);
   proto->set_numerics_fingerprint(request.numerics_fingerprint);
+  proto->set_caller(request.caller);
+  proto->set_weight(request.weight);
 }
 
 absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
@@ -198,6 +200,8 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
       CheckSize("end_tokens", proto.end_tokens_size(), kMaxTokenListSize));
   FORETOKEN_RETURN_IF_ERROR(CheckRequestId(proto.request_id()));
   FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(proto.cache_scope()));
+  FORETOKEN_RETURN_IF_ERROR(CheckSize(
+      "caller", static_cast<int64_t>(proto.caller().size()), kMaxCallerBytes));
   SessionRequest request;
   FORETOKEN_ASSIGN_OR_RETURN(request.sampling, FromProto(proto.sampling()));
   request.cache_scope = proto.cache_scope();
@@ -209,6 +213,8 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
   request.request_id = proto.request_id();
   request.want_row_tokens = proto.want_row_tokens();
   request.numerics_fingerprint = proto.numerics_fingerprint();
+  request.caller = proto.caller();
+  if (proto.weight() != 0) request.weight = proto.weight();
   return request;
 }
 

@@ -25,6 +25,9 @@ enum class FinishReason {
 };
 
 inline constexpr int32_t kMaxRowCandidates = 8;
+inline constexpr size_t kMaxCallerBytes = 256;
+inline constexpr double kMinCallerWeight = 0.01;
+inline constexpr double kMaxCallerWeight = 100;
 
 struct SessionRequest {
   // Prefix pages are shared within this scope only; empty: not shared.
@@ -43,6 +46,9 @@ struct SessionRequest {
   // Numerics that produced the text so far; empty: any.
   std::string numerics_fingerprint;
   std::string request_id;  // for logs
+  // Who asked for it: callers share the verifier by weight.
+  std::string caller;
+  double weight = 1;  // kMinCallerWeight..kMaxCallerWeight
 };
 
 // The end of prefill. A session that was opened as a replay (with tokens beyond

@@ -110,6 +110,8 @@ SessionRequest DecodeLoop::OpenRequest() const {
   session.sampling = request_.sampling;
   session.stop_tokens = request_.sampling.end_tokens;
   session.request_id = request_.request_id;
+  session.caller = request_.caller.name;
+  session.weight = request_.caller.weight;
   session.want_row_tokens = drafting_.needs_rows();
   session.deadline = request_.deadline;
   session.numerics_fingerprint = target_.numerics_fingerprint;

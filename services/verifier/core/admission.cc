@@ -5,8 +5,16 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/infer/kv_cache.h"
 
 namespace foretoken::verifier {
+
+absl::Status Admission::CheckFits(int64_t length) const {
+  const int64_t tokens = backend_.kv_usage().pages_total * kKvPageTokens;
+  if (length <= tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      length, " tokens are more than the whole KV cache holds, ", tokens));
+}
 
 absl::StatusOr<bool> Admission::Admit(Session& session, int64_t reserve) {
   const int64_t target = session.prefill_target();
@@ -28,10 +36,15 @@ absl::StatusOr<bool> Admission::Admit(Session& session, int64_t reserve) {
 
 void Admission::AdmitWaiting(std::vector<SessionFailure>& failures) {
   if (blocked_ && LongestIdle() == nullptr) return;
-  std::vector<Session*> waiting;  // oldest first
+  std::vector<Session*> waiting;
   for (auto& [id, session] : sessions_) {
     if (session.is_waiting()) waiting.push_back(&session);
   }
+  std::stable_sort(waiting.begin(), waiting.end(),
+                   [this](const Session* a, const Session* b) {
+                     return shares_.Served(a->request.caller) <
+                            shares_.Served(b->request.caller);
+                   });
   for (Session* session : waiting) {
     int64_t reserve = options_.reserve;
     if (session->round.has_value()) {

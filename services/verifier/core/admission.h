@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/infer/backend.h"
+#include "services/verifier/core/pass_shares.h"
 #include "services/verifier/core/session.h"
 
 namespace foretoken::verifier {
@@ -38,16 +39,22 @@ struct AdmissionTotals {
 
 class Admission {
  public:
-  // `backend`, `sessions` and `clock` must outlive the object.
+  // The other arguments must outlive the object.
   Admission(const AdmissionOptions& options, Backend& backend,
-            Sessions& sessions, const Clock& clock)
+            Sessions& sessions, const PassShares& shares, const Clock& clock)
       : options_(options),
         backend_(backend),
         sessions_(sessions),
+        shares_(shares),
         clock_(clock) {}
 
-  // Admits waiting sessions while there is room. Fails a session that does not
-  // fit even into the empty cache.
+  // InvalidArgument for a text of `length` tokens that does not fit even into
+  // the empty cache.
+  absl::Status CheckFits(int64_t length) const;
+
+  // Admits waiting sessions while there is room: of the caller who has had
+  // least first, then oldest first. Fails a session that does not fit even into
+  // the empty cache.
   void AdmitWaiting(std::vector<SessionFailure>& failures);
 
   // Makes room for `length` committed tokens of an admitted session, at the
@@ -83,6 +90,7 @@ class Admission {
   const AdmissionOptions options_;
   Backend& backend_;
   Sessions& sessions_;
+  const PassShares& shares_;
   const Clock& clock_;
   bool blocked_ = false;
   AdmissionTotals totals_;

@@ -1,6 +1,7 @@
 #include "services/verifier/core/verify_engine.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -8,11 +9,14 @@
 #include "common/base/check.h"
 #include "common/base/range_errors.h"
 #include "common/base/status_macros.h"
-#include "common/engine/pass_budget.h"
 #include "services/verifier/core/round_commit.h"
 
 namespace foretoken::verifier {
 namespace {
+
+// A session that has been answered within this time will soon send its next
+// round: passes are kept short enough for it (PassShares).
+constexpr absl::Duration kRoundTrip = absl::Milliseconds(50);
 
 absl::Status CheckTokens(absl::string_view field,
                          const std::vector<TokenId>& tokens,
@@ -46,7 +50,8 @@ VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
       clock_(std::move(clock)),
       sessions_(options.max_sessions),
       admission_({options.admission_reserve, options.idle_time}, *backend_,
-                 sessions_, clock_),
+                 sessions_, shares_, clock_),
+      shares_(RowBudget(), options_.prefill_chunk),
       chain_(RowBudget()),
       rows_(RowBudget()),
       pass_timing_(options.pass_timing) {
@@ -86,6 +91,13 @@ absl::Status VerifyEngine::Check(const SessionRequest& request) const {
     return absl::InvalidArgumentError(
         absl::StrCat("max_length is ", request.max_length, ", want above the ",
                      length, " tokens given"));
+  }
+  FORETOKEN_RETURN_IF_ERROR(admission_.CheckFits(length));
+  if (!(request.weight >= kMinCallerWeight &&
+        request.weight <= kMaxCallerWeight)) {
+    return absl::InvalidArgumentError(absl::StrCat("weight is ", request.weight,
+                                                   ", want ", kMinCallerWeight,
+                                                   "..", kMaxCallerWeight));
   }
   const int32_t vocab_size = model().vocab_size;
   FORETOKEN_RETURN_IF_ERROR(CheckTokens("tokens", request.tokens, vocab_size));
@@ -232,34 +244,43 @@ void VerifyEngine::ExpireDeadlines(PassReport& report) {
 }
 
 std::vector<VerifyEngine::Share> VerifyEngine::PlanPass(PassReport& report) {
-  int64_t prompt_rows = 0;
-  std::vector<Session*> ready;
+  const absl::Time now = clock_();
+  std::vector<Session*> admitted;
+  std::vector<PassDemand> demands;
   for (auto& [id, session] : sessions_) {
-    if (session.is_prefilling()) prompt_rows += session.prefill_left();
-    if (session.is_ready()) ready.push_back(&session);
+    if (!session.kv.is_open()) continue;
+    admitted.push_back(&session);
+    PassDemand& demand = demands.emplace_back();
+    demand.caller = session.request.caller;
+    demand.weight = session.request.weight;
+    if (session.is_ready()) {
+      demand.round_rows = session.round->rows();
+      demand.order = session.round->order;
+    } else if (session.is_prefilling()) {
+      demand.text_rows = session.prefill_left();
+    } else {
+      demand.in_flight = session.finish == FinishReason::kNone &&
+                         now - session.idle_since < kRoundTrip;
+    }
   }
-  std::sort(ready.begin(), ready.end(), [](const Session* a, const Session* b) {
-    return a->round->order < b->round->order;
-  });
-  const int32_t rows = RowBudget();
-  PassBudget budget(rows,
-                    static_cast<int32_t>(std::min<int64_t>(
-                        {prompt_rows, options_.prefill_chunk, rows - 1})));
   std::vector<Share> plan;
-  int32_t taken = 0;
-  for (Session* session : ready) {
-    if (!budget.TakeRound(session->round->rows())) break;
-    taken += session->round->rows();
-    plan.push_back({session, 0});
+  std::map<Session*, size_t> chosen;
+  for (const size_t i : shares_.ChooseRounds(demands, pass_timing_)) {
+    plan.push_back({admitted[i], 0});
+    chosen[admitted[i]] = i;
   }
   ReserveRounds(plan, report);
-  for (const Share& share : plan) taken -= share.session->round->rows();
-  budget.GiveBack(taken);
-  for (auto& [id, session] : sessions_) {
-    if (!session.is_prefilling()) continue;
-    const int32_t chunk = budget.TakeText(session.prefill_left());
-    if (chunk == 0) break;
-    plan.push_back({&session, chunk});
+  for (const Share& share : plan) chosen.erase(share.session);
+  for (const auto& [session, i] : chosen) shares_.Drop(demands[i]);
+  for (size_t i = 0; i < demands.size(); ++i) {
+    // Reserving may have preempted it; sessions with text are never removed.
+    if (demands[i].text_rows > 0 && !admitted[i]->is_prefilling()) {
+      demands[i].text_rows = 0;
+    }
+  }
+  const std::vector<int32_t> text = shares_.ChooseText(demands);
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] > 0) plan.push_back({admitted[i], text[i]});
   }
   return plan;
 }

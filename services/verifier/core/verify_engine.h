@@ -5,8 +5,8 @@
 // over the waiting work and reports the results. One engine thread owns the
 // object and drives it; a server feeds it through a queue of its own.
 //
-// A pass holds rounds of many sessions (whole trees, in order of submission)
-// and chunks of prompts (oldest session first). While rounds wait, prefill
+// A pass holds rounds of many sessions (whole trees) and chunks of prompts,
+// which callers share by weight (pass_shares.h). While rounds wait, prefill
 // takes at most prefill_chunk rows, and at least one session of either kind
 // moves in every pass. Which sessions share a pass changes no token
 // (common/infer/backend.h).
@@ -36,6 +36,7 @@
 #include "common/speculation/round.h"
 #include "common/speculation/verify_session.h"
 #include "services/verifier/core/admission.h"
+#include "services/verifier/core/pass_shares.h"
 #include "services/verifier/core/round_plan.h"
 #include "services/verifier/core/session.h"
 
@@ -193,6 +194,7 @@ class VerifyEngine {
   const Clock clock_;
   Sessions sessions_;
   Admission admission_;
+  PassShares shares_;
   int64_t next_order_ = 1;
   std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
   std::vector<int32_t> rows_;   // of a prefill chunk: 0, 1, 2, ...
