@@ -125,8 +125,14 @@ TEST(VerifyEngineTest, ASessionLargerThanTheCacheIsRefusedAloneAndByStatus) {
   FakeBackendOptions backend;
   backend.pages = 1;
   Fixture fixture(backend);
+  // What can never run is refused at once,
+  EXPECT_THAT(
+      fixture.engine->Open(Request(std::vector<TokenId>(33, 1), 5)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("33 tokens are more than the whole KV cache")));
+  // and what has no room to write a token when it is admitted.
   const SessionId key =
-      fixture.engine->Open(Request(std::vector<TokenId>(40, 1), 5)).value();
+      fixture.engine->Open(Request(std::vector<TokenId>(32, 1), 5)).value();
   const PassReport report = fixture.engine->RunPass();
   ASSERT_THAT(report.failures, SizeIs(1));
   EXPECT_EQ(report.failures[0].session, key);
