@@ -23,6 +23,7 @@ class VerifyMailbox final : public VerifyListener {
       ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     fingerprint_ = numerics_fingerprint;
+    opened_ = true;
   }
   void OnPrefilled(PrefillResult result) override ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -36,6 +37,20 @@ class VerifyMailbox final : public VerifyListener {
   void OnFailed(absl::Status status) override ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     if (failure_.ok()) failure_ = std::move(status);
+  }
+
+  // Waits for OnOpened. The error that ended the session before, or
+  // DeadlineExceeded.
+  absl::Status AwaitOpened(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return opened_ || !failure_.ok();
+    };
+    if (!mu_.AwaitWithTimeout(absl::Condition(&ready),
+                              deadline - MonotonicNow())) {
+      return absl::DeadlineExceededError("the session was not opened in time");
+    }
+    return opened_ ? absl::OkStatus() : failure_;
   }
 
   // Waits for the answer or the error that ended the session; the error takes
@@ -73,6 +88,7 @@ class VerifyMailbox final : public VerifyListener {
   }
 
   mutable absl::Mutex mu_;
+  bool opened_ ABSL_GUARDED_BY(mu_) = false;
   std::string fingerprint_ ABSL_GUARDED_BY(mu_);
   std::optional<PrefillResult> prefilled_ ABSL_GUARDED_BY(mu_);
   std::optional<RoundResult> round_ ABSL_GUARDED_BY(mu_);

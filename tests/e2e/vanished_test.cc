@@ -95,5 +95,42 @@ TEST(VanishedTest, AKilledOrchestratorFreesWhatItHeldOnTheVerifier) {
   EXPECT_TRUE(EverythingIsReturned(*verifier)) << verifier->registry.Text();
 }
 
+// A stopped process keeps its connections open and answers nothing.
+TEST(VanishedTest, StreamsLeaveAVerifierThatHangs) {
+  const TempDir dir;
+  const std::string hung_address = "unix:" + dir.File("a.sock");
+  const std::string twin_address = "unix:" + dir.File("b.sock");
+  const std::vector<std::string> flags = {"--metrics-listen="};
+  const auto hung = StartVerifierProcess(hung_address, flags);
+  orchestrator::OrchestratorService config;
+  config.verifiers = {hung_address, twin_address};
+  config.pool.probe_interval = absl::Milliseconds(100);
+  config.pool.probe_timeout = absl::Milliseconds(500);
+  const auto orchestrator = StartOrchestrator(config);
+  ASSERT_TRUE(HasAnswered(*orchestrator));
+  const v1::GenerateRequest request = MakeRequest({1, 2, 3}, "off", 200);
+  const Generated want = Generate(*orchestrator->client, request);
+  ASSERT_THAT(want.status, IsOk());
+
+  std::unique_ptr<Process> twin;
+  int deltas = 0;
+  std::vector<TokenId> tokens;
+  const auto result = orchestrator->client->Generate(
+      request, absl::Now() + absl::Minutes(2),
+      [&](const v1::GenerateDelta& delta) {
+        tokens.insert(tokens.end(), delta.token_ids().begin(),
+                      delta.token_ids().end());
+        if (++deltas == 5) {
+          hung->Signal(SIGSTOP);
+          twin = StartVerifierProcess(twin_address, flags);
+        }
+        return true;
+      });
+  EXPECT_THAT(result.status(), IsOk());
+  EXPECT_EQ(tokens, want.tokens);
+  EXPECT_EQ(orchestrator->Sample("foretoken_verifier_failovers_total"), 1);
+  hung->Signal(SIGCONT);
+}
+
 }  // namespace
 }  // namespace foretoken::testing

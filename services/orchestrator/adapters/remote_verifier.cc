@@ -24,6 +24,9 @@ bool IsLost(const absl::Status& status) {
 // this much longer, and no more in case a pass hangs.
 constexpr absl::Duration kGrace = absl::Seconds(1);
 
+// Longest measured passes that a verifier may take to open a session.
+constexpr double kOpenPasses = 4;
+
 }  // namespace
 
 RemoteVerifier::RemoteVerifier(const RemoteVerifierOptions& options,
@@ -70,12 +73,25 @@ absl::Status RemoteVerifier::BackOff(absl::Duration delay) {
 
 absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
     VerifierPool::Lease lease, absl::Span<const TokenId> text) {
+  in_engine_ = false;
   lease_.emplace(std::move(lease));
   FORETOKEN_RETURN_IF_ERROR(NewMailbox());
   SessionRequest request = session_;
   request.tokens.assign(text.begin(), text.end());
   FORETOKEN_ASSIGN_OR_RETURN(
       verify_, lease_->sessions().Open(std::move(request), mailbox_));
+  lease_->WatchSession(mailbox_);
+  // A session is opened between two passes, long before its prompt is read.
+  const absl::Duration patience =
+      std::max(options_.connect_timeout, kOpenPasses * lease_->longest_pass());
+  const absl::Time give_up = MonotonicNow() + patience;
+  const absl::Status opened =
+      mailbox_->AwaitOpened(std::min(session_.deadline + kGrace, give_up));
+  if (absl::IsDeadlineExceeded(opened) && give_up < session_.deadline) {
+    return absl::UnavailableError("the verifier does not open the session");
+  }
+  FORETOKEN_RETURN_IF_ERROR(opened);
+  in_engine_ = true;
   FORETOKEN_ASSIGN_OR_RETURN(
       PrefillResult result,
       mailbox_->CollectPrefill(session_.deadline + kGrace));
@@ -108,6 +124,9 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       if (ours.ok() && IsLost(last)) lease_->ReportDown();
       Close();
       FORETOKEN_RETURN_IF_ERROR(ours);
+      if (IsLost(last) && in_engine_) {
+        FORETOKEN_RETURN_IF_ERROR(NoteLoss(static_cast<int64_t>(text.size())));
+      }
       if (absl::IsAborted(last)) {
         unequal.insert(index);
         aborted = last;
@@ -148,6 +167,12 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
   }
 }
 
+absl::Status RemoteVerifier::NoteLoss(int64_t length) {
+  if (std::exchange(length_at_loss_, length) != length) return absl::OkStatus();
+  return absl::AbortedError(
+      "two verifiers were lost while they ran this request");
+}
+
 absl::StatusOr<PrefillResult> RemoteVerifier::Open(
     SessionRequest request, absl::Span<const TokenId> text) {
   session_ = std::move(request);
@@ -185,6 +210,7 @@ absl::StatusOr<RoundResult> RemoteVerifier::Round(
     lease_->ReportDown();
     Close();
     ++failovers_;
+    FORETOKEN_RETURN_IF_ERROR(NoteLoss(request.length));
     FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult replayed,
                                OpenAnywhere(text));
     if (replayed.length != request.length || !replayed.tokens.empty()) {

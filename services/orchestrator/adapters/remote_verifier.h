@@ -56,6 +56,10 @@ class RemoteVerifier final : public Verifier {
   // Tries verifiers until one succeeds, an error is final, or time runs out.
   absl::StatusOr<PrefillResult> OpenAnywhere(absl::Span<const TokenId> text);
   absl::StatusOr<RoundResult> RoundOnce(const RoundRequest& request);
+  // Records that a verifier was lost while this request, with `length` tokens,
+  // was in its engine. Aborted if that is the second in a row without a token
+  // between: the request may be what kills them.
+  absl::Status NoteLoss(int64_t length);
   // Sleeps; returns Cancelled if cancelled first.
   absl::Status BackOff(absl::Duration delay);
   // Makes a mailbox that Cancel can fail; Cancelled if already cancelled.
@@ -65,11 +69,13 @@ class RemoteVerifier final : public Verifier {
   VerifierPool& pool_;
   // Holds the fingerprint of the first verifier, but no tokens.
   SessionRequest session_;
-  bool opened_ = false;  // on some verifier: it may have output
+  bool opened_ = false;     // on some verifier: it may have output
+  bool in_engine_ = false;  // the current verifier has opened the session
   std::optional<VerifierPool::Lease> lease_;
   std::shared_ptr<VerifyMailbox> mailbox_;
   std::unique_ptr<VerifySession> verify_;  // destroyed before the lease
   int64_t failovers_ = 0;
+  int64_t length_at_loss_ = -1;
 
   absl::Mutex mu_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;

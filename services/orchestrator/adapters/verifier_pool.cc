@@ -103,6 +103,17 @@ void VerifierPool::Record(Member& member,
     member.info = *info;
     member.elsewhere = std::max<int64_t>(0, info->sessions - member.ours);
   }
+  // A draining verifier refuses probes and still serves its sessions; a dead
+  // one breaks their streams. One that hangs does neither.
+  const bool silent = absl::IsDeadlineExceeded(info.status());
+  member.silent_probes = silent ? member.silent_probes + 1 : 0;
+  if (member.silent_probes == options_.probes_before_hung) {
+    FORETOKEN_LOG(kWarning, "verifier ", member.endpoint.name,
+                  " hangs: ", member.sessions.size(), " sessions move on");
+    for (const auto& session : member.sessions) {
+      session->OnFailed(absl::UnavailableError("the verifier hangs"));
+    }
+  }
   if (member.up == was_up) return;
   if (member.up) {
     FORETOKEN_LOG(kInfo, "verifier ", member.endpoint.name, " is up, numerics ",
@@ -194,12 +205,35 @@ std::optional<VerifierPool::Lease> VerifierPool::Acquire(
 }
 
 VerifierPool::Lease::Lease(Lease&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), index_(other.index_) {}
+    : pool_(std::exchange(other.pool_, nullptr)),
+      index_(other.index_),
+      session_(std::move(other.session_)) {}
 
 VerifierPool::Lease::~Lease() {
   if (pool_ == nullptr) return;
   absl::MutexLock lock(&pool_->mu_);
-  --pool_->members_[index_].ours;
+  Member& member = pool_->members_[index_];
+  --member.ours;
+  member.sessions.erase(session_);
+}
+
+void VerifierPool::Lease::WatchSession(
+    std::shared_ptr<VerifyListener> session) {
+  absl::MutexLock lock(&pool_->mu_);
+  session_ = std::move(session);
+  pool_->members_[index_].sessions.insert(session_);
+}
+
+absl::Duration VerifierPool::Lease::longest_pass() const {
+  absl::MutexLock lock(&pool_->mu_);
+  const Member& member = pool_->members_[index_];
+  double most = 0;
+  if (member.info.has_value()) {
+    for (const auto& [rows, ms] : member.info->pass_costs) {
+      most = std::max(most, ms);
+    }
+  }
+  return absl::Milliseconds(most);
 }
 
 // Endpoints never change after construction.

@@ -38,6 +38,9 @@ struct VerifierEndpoint {
 struct VerifierPoolOptions {
   absl::Duration probe_interval = absl::Seconds(1);
   absl::Duration probe_timeout = absl::Seconds(2);
+  // Consecutive probes without any answer, refusals included, before a verifier
+  // is taken for hung and its sessions move on.
+  int probes_before_hung = 2;
   // Consecutive probes without a verifier of the active model, before another
   // model is elected.
   int probes_before_election = 3;
@@ -70,6 +73,10 @@ class VerifierPool {
     VerifySessions& sessions() const { return pool_->peer(index_); }
     const std::string& name() const;
     int index() const { return index_; }
+    // Fails the session with Unavailable if the verifier is found to hang.
+    void WatchSession(std::shared_ptr<VerifyListener> session);
+    // Cost of its largest measured pass; 0 if unknown.
+    absl::Duration longest_pass() const;
     // Reports a call that failed as if the verifier were gone: it is chosen
     // last until it answers a probe.
     void ReportDown();
@@ -79,6 +86,7 @@ class VerifierPool {
     Lease(VerifierPool* pool, int index) : pool_(pool), index_(index) {}
     VerifierPool* pool_;
     int index_;
+    std::shared_ptr<VerifyListener> session_;
   };
 
   // Leases the least loaded verifier of the active model that is up, else one
@@ -95,8 +103,10 @@ class VerifierPool {
     std::optional<VerifierInfo> info;  // of the last probe
     bool up = false;                   // answered the last probe
     bool in_reserve = false;  // runs another model, as of its last answer
-    int64_t ours = 0;         // leases
-    int64_t elsewhere = 0;    // sessions of others, at the last probe
+    int silent_probes = 0;    // consecutive, without any answer
+    std::set<std::shared_ptr<VerifyListener>> sessions;  // watched
+    int64_t ours = 0;                                    // leases
+    int64_t elsewhere = 0;  // sessions of others, at the last probe
   };
 
   void ProbeMain();

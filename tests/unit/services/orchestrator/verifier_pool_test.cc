@@ -2,12 +2,16 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "services/orchestrator/adapters/remote_verifier.h"
 #include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 
@@ -21,9 +25,18 @@ using ::testing::HasSubstr;
 // A verifier that says of itself what a test wants.
 class FakeVerifier final : public VerifierPeer {
  public:
+  // A session that is opened, if `opens`, and whose rounds are never answered;
+  // or the verifier dies of it.
+  class Session final : public VerifySession {
+   public:
+    absl::Status Ask(RoundRequest) override { return absl::OkStatus(); }
+  };
   absl::StatusOr<std::unique_ptr<VerifySession>> Open(
-      SessionRequest, std::shared_ptr<VerifyListener>) override {
-    return absl::UnimplementedError("no sessions");
+      SessionRequest, std::shared_ptr<VerifyListener> listener) override {
+    ++opened;
+    if (opens) listener->OnOpened("numerics-1");
+    if (dies) listener->OnFailed(absl::UnavailableError("Socket closed"));
+    return std::make_unique<Session>();
   }
   void GetInfo(absl::Time, OnInfo done) override {
     ++probes;
@@ -32,6 +45,7 @@ class FakeVerifier final : public VerifierPeer {
       return done(absl::UnavailableError("busy"));
     }
     if (down) return done(absl::UnavailableError("down"));
+    if (hangs) return done(absl::DeadlineExceededError("no answer"));
     VerifierInfo info;
     info.numerics_fingerprint = absl::StrCat("numerics-", numerics.load());
     info.vocab_size = vocab_size;
@@ -43,6 +57,10 @@ class FakeVerifier final : public VerifierPeer {
   }
 
   std::atomic<bool> down{false};
+  std::atomic<bool> hangs{false};
+  std::atomic<bool> opens{true};
+  std::atomic<bool> dies{false};
+  std::atomic<int> opened{0};
   std::atomic<int> miss{0};  // probes that it will not answer
   std::atomic<int> numerics{1};
   std::atomic<int> vocab_size{50};
@@ -180,6 +198,71 @@ TEST_F(VerifierPoolTest, AMissedProbeElectsNobody) {
     ASSERT_TRUE(Eventually([&] { return verifiers_[0].probes > probes + 1; }));
     EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
   }
+}
+
+// Counts failures.
+struct Failures final : VerifyListener {
+  void OnOpened(const std::string&) override {}
+  void OnPrefilled(PrefillResult) override {}
+  void OnRound(RoundResult) override {}
+  void OnFailed(absl::Status status) override {
+    EXPECT_TRUE(absl::IsUnavailable(status));
+    ++count;
+  }
+  std::atomic<int> count{0};
+};
+
+TEST_F(VerifierPoolTest, SessionsLeaveAVerifierThatHangsAndNoOther) {
+  VerifierPool& pool = Start(absl::Milliseconds(2));
+  std::optional<VerifierPool::Lease> leases[3];
+  std::shared_ptr<Failures> sessions[3];
+  for (int i = 0; i < 3; ++i) {
+    std::set<int> others = {0, 1, 2};
+    others.erase(i);
+    leases[i] = pool.Acquire(others);
+    sessions[i] = std::make_shared<Failures>();
+    leases[i]->WatchSession(sessions[i]);
+  }
+  const auto ended = std::make_shared<Failures>();
+  {
+    auto lease = pool.Acquire({1, 2});
+    lease->WatchSession(ended);
+  }
+  verifiers_[0].hangs = true;
+  verifiers_[1].down = true;  // or drains: it refuses, and serves its sessions
+  EXPECT_TRUE(Eventually([&] { return sessions[0]->count == 1; }));
+  const int probes = verifiers_[1].probes;
+  EXPECT_TRUE(Eventually([&] { return verifiers_[1].probes > probes + 3; }));
+  EXPECT_EQ(sessions[0]->count, 1);
+  EXPECT_EQ(sessions[1]->count, 0);
+  EXPECT_EQ(sessions[2]->count, 0);
+  EXPECT_EQ(ended->count, 0);
+}
+
+TEST_F(VerifierPoolTest, AVerifierThatOpensNoSessionIsLeftForAnother) {
+  VerifierPool& pool = Start();
+  verifiers_[0].opens = false;
+  for (int i = 1; i < 3; ++i) verifiers_[i].sessions = 10;
+  RemoteVerifierOptions options;
+  options.connect_timeout = absl::Milliseconds(50);
+  RemoteVerifier remote(options, pool);
+  SessionRequest request;
+  request.deadline = MonotonicNow() + absl::Seconds(2);
+  const std::vector<TokenId> text = {1};
+  EXPECT_FALSE(remote.Open(std::move(request), text).ok());
+  EXPECT_GE(verifiers_[0].opened, 1);
+  EXPECT_GE(verifiers_[1].opened + verifiers_[2].opened, 1);
+}
+
+TEST_F(VerifierPoolTest, ARequestThatKilledTwoVerifiersIsNotTriedOnAThird) {
+  for (FakeVerifier& verifier : verifiers_) verifier.dies = true;
+  VerifierPool& pool = Start();
+  RemoteVerifier remote({}, pool);
+  const std::vector<TokenId> text = {1};
+  EXPECT_THAT(remote.Open(SessionRequest(), text).status(),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("two verifiers")));
+  EXPECT_EQ(verifiers_[0].opened + verifiers_[1].opened + verifiers_[2].opened,
+            2);
 }
 
 TEST_F(VerifierPoolTest, WithoutAnAnswerThereIsNoInfo) {
