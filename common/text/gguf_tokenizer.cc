@@ -86,11 +86,21 @@ constexpr char kDeepseekHan[] = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+";
 constexpr char kSpacesAtEnd[] = "(?<!\\s)\\s++(?!\\S)";
 constexpr char kDeepseekMarks[] =
     "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+";
+// ByteLevel's own pattern, for formats with steps after it. Source:
+// openai/gpt-2, encoder.py.
+constexpr char kGpt2Pieces[] =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|)"
+    R"(\s+(?!\S)|\s+)";
 
 const std::vector<PreTokenizerFormat>& Formats() {
   static const auto* const formats = new std::vector<PreTokenizerFormat>{
       {.name = "gpt-2", .gpt2_pattern = true},
-      {.name = "default", .gpt2_pattern = true},
+      // Not GPT-2's: marks and numbers are pieces of their own, numbers in
+      // threes from the left. Source: llama.cpp, llama-vocab.cpp, the default
+      // branch of llm_tokenizer_bpe.
+      {.name = "default",
+       .patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pieces, R"(\p{N}+)",
+                    "[0-9][0-9][0-9]"}},
       {.name = "smollm", .digits = true, .gpt2_pattern = true},
       {.name = "llama-bpe",
        .patterns = {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)"

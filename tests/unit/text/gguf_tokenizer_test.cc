@@ -69,6 +69,27 @@ TEST(GgufTokenizerTest, AddedTokensAreFoundInATextAndSpecialOnesHidden) {
   EXPECT_EQ((*tokenizer)->chat_template(), "");
 }
 
+TEST(GgufTokenizerTest, DefaultIsolatesMarksAndCutsNumbersInThrees) {
+  File file;
+  file.tokens = {"1",  "2",     "3", "4", "5",  "x",  "(", "12", "123",
+                 "45", "12345", "Ġ", "y", "Ġ(", "Ġ1", "'", "s",  "'s"};
+  file.types.assign(file.tokens.size(), 1);
+  file.merges = {"1 2", "12 3", "4 5", "123 45", "Ġ (", "Ġ 1", "' s"};
+  file.pre = "default";
+  const auto tokenizer = Load(file);
+  FORETOKEN_ASSERT_OK(tokenizer);
+  EXPECT_THAT((*tokenizer)->Encode("12345"), ElementsAre(8, 9));
+  EXPECT_THAT((*tokenizer)->Encode("x (y"), ElementsAre(5, 11, 6, 12));
+  EXPECT_THAT((*tokenizer)->Encode("x 12"), ElementsAre(5, 11, 7));
+  EXPECT_THAT((*tokenizer)->Encode("x's"), ElementsAre(5, 15, 16));
+  file.pre = "gpt-2";
+  const auto gpt2 = Load(file);
+  FORETOKEN_ASSERT_OK(gpt2);
+  EXPECT_THAT((*gpt2)->Encode("12345"), ElementsAre(10));
+  EXPECT_THAT((*gpt2)->Encode("x (y"), ElementsAre(5, 13, 12));
+  EXPECT_THAT((*gpt2)->Encode("x's"), ElementsAre(5, 17));
+}
+
 TEST(GgufTokenizerTest, UnusedTokensAreAbsentAndNotCountedAtTheEnd) {
   File file;
   file.tokens = {"a", "[1]", "b", "ab", "[PAD4]", "[PAD5]"};
