@@ -143,6 +143,39 @@ TEST(GgufModelTest, ConfigAndTensorsComeBackFromTheFile) {
   }
 }
 
+// Where the tokenizer takes llama.cpp's defaults the model must, too, or
+// nothing would ever stop it.
+TEST(GgufModelTest, EndTokensOfPiecesWithoutKeysAreTheDefaults) {
+  TempDir dir;
+  ModelConfig config = Config();
+  config.bos_token = -1;
+  config.eos_tokens.clear();
+  const std::string path = Export(dir, config, GgufFileKind::kQ8_0);
+  const auto read = [&](const char* model, std::vector<std::string> tokens,
+                        std::optional<uint32_t> eos) {
+    const auto weights = ModelWeights::Load(
+        Rewrite(dir, path,
+                {"",
+                 [&](GgufWriter& writer) {
+                   writer.String("tokenizer.ggml.model", model);
+                   writer.Strings("tokenizer.ggml.tokens", tokens);
+                   writer.Uint32("tokenizer.ggml.eot_token_id", 9);
+                   if (!eos) return;
+                   writer.Uint32("tokenizer.ggml.eos_token_id", *eos);
+                 },
+                 nullptr}));
+    FORETOKEN_EXPECT_OK(weights);
+    return (*weights)->config();
+  };
+  const std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+  EXPECT_EQ(read("llama", tokens, {}).bos_token, 1);
+  EXPECT_THAT(read("llama", tokens, {}).eos_tokens, ElementsAre(2, 9));
+  EXPECT_THAT(read("llama", tokens, 7).eos_tokens, ElementsAre(7, 9));
+  EXPECT_THAT(read("llama", {"<unk>", "<s>"}, {}).eos_tokens, ElementsAre(9));
+  EXPECT_EQ(read("gpt2", tokens, {}).bos_token, -1);
+  EXPECT_THAT(read("gpt2", tokens, {}).eos_tokens, ElementsAre(9));
+}
+
 TEST(GgufModelTest, AnyRangeOfATensorCanBeRead) {
   TempDir dir;
   const auto weights =
