@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/infer/block_quants.h"
+#include "common/infer/block_encoding.h"
 #include "common/infer/gguf_model.h"
 #include "common/infer/rotary.h"
 #include "common/infer/tensor_layout.h"

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_files.h"
+#include "common/infer/block_encoding.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
