@@ -91,6 +91,7 @@ ScaleAndMin FitScaleAndMin(const float* in, const float* weights) {
   }
   min = std::min(min, 0.0f);
   const float range = max - min;
+  if (!std::isfinite(range)) return {range, -min};
   if (!(range > kNothing)) return {0, -min};
   int quants[kBlock];
   const auto quantise = [&](float inverse) {
@@ -158,6 +159,7 @@ void Encode(const float* in, BlockQ4K& block) {
   std::memset(&block, 0, sizeof(block));
   const float d = block.d.Set(max_scale / 63);
   const float dmin = block.dmin.Set(max_min / 63);
+  if (!block.d.IsFinite() || !block.dmin.IsFinite()) return;
   for (int i = 0; i < kSubBlocks; ++i) {
     const int scale = std::min(63, Nearest(scale_inverse * fits[i].scale));
     const int min = std::min(63, Nearest(min_inverse * fits[i].min));
@@ -218,9 +220,15 @@ void Encode(const float* in, BlockQ6K& block) {
   for (int i = 0; i < kSubBlocks; ++i) scales[i] = FitScale(in + i * kSub);
   std::memset(&block, 0, sizeof(block));
   const float extreme = Extreme(scales, kSubBlocks);
-  if (extreme == 0) return;
+  // The fit's sums overflow long before a scale does.
+  const bool finite =
+      std::all_of(std::begin(scales), std::end(scales),
+                  [](float scale) { return std::isfinite(scale); });
+  if (!finite) block.d.Set(INFINITY);
+  if (!finite || extreme == 0) return;
   const float inverse = -128 / extreme;
   const float d = block.d.Set(1 / inverse);
+  if (!block.d.IsFinite()) return;
   for (int i = 0; i < kSuperBlock; ++i) {
     int8_t& scale = block.scales[i / kSub];
     if (i % kSub == 0) {
@@ -239,35 +247,51 @@ void Encode(const float* in, BlockQ6K& block) {
 }
 
 template <typename Block>
-void EncodeAll(int64_t elements, absl::Span<const float> in, uint8_t* out) {
+bool ScalesAreFinite(const Block& block) {
+  if constexpr (requires { block.dmin; }) {
+    if (!block.dmin.IsFinite()) return false;
+  }
+  return block.d.IsFinite();
+}
+
+template <typename Block>
+bool EncodeAll(int64_t elements, absl::Span<const float> in, uint8_t* out) {
+  bool finite = true;
   for (size_t i = 0; i < in.size(); i += static_cast<size_t>(elements)) {
     Block block;
     Encode(in.data() + i, block);
+    finite &= ScalesAreFinite(block);
     std::memcpy(out, &block, sizeof(block));
     out += sizeof(block);
   }
+  return finite;
 }
 
+// `exponent`: the bits that only an infinity and NaN have all set.
 template <typename Narrow>
-void EncodeHalves(absl::Span<const float> in, uint8_t* out, Narrow narrow) {
+bool EncodeHalves(absl::Span<const float> in, uint8_t* out, uint16_t exponent,
+                  Narrow narrow) {
+  bool finite = true;
   for (const float value : in) {
     const uint16_t bits = narrow(value);
+    finite &= (bits & exponent) != exponent;
     std::memcpy(out, &bits, sizeof(bits));
     out += sizeof(bits);
   }
+  return finite;
 }
 
 }  // namespace
 
-void EncodeWeights(WeightType type, absl::Span<const float> in, uint8_t* out) {
+bool EncodeWeights(WeightType type, absl::Span<const float> in, uint8_t* out) {
   switch (type) {
     case WeightType::kFloat32:
       if (!in.empty()) std::memcpy(out, in.data(), in.size() * sizeof(float));
-      return;
+      return true;
     case WeightType::kFloat16:
-      return EncodeHalves(in, out, Float16FromFloat);
+      return EncodeHalves(in, out, 0x7c00, Float16FromFloat);
     case WeightType::kBFloat16:
-      return EncodeHalves(in, out, BFloat16FromFloat);
+      return EncodeHalves(in, out, 0x7f80, BFloat16FromFloat);
     case WeightType::kQ8_0:
       return EncodeAll<BlockQ8_0>(kBlock, in, out);
     case WeightType::kQ4_0:
@@ -282,6 +306,7 @@ void EncodeWeights(WeightType type, absl::Span<const float> in, uint8_t* out) {
       break;
   }
   FORETOKEN_CHECK(false);
+  return false;
 }
 
 }  // namespace foretoken

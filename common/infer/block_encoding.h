@@ -13,8 +13,10 @@
 namespace foretoken {
 
 // Encodes `in`, whole blocks of finite values, into WeightTypeBytes(type,
-// in.size()) bytes. Types: F32, F16, BF16, Q8_0, Q4_0, Q5_0, Q4_K, Q6_K.
-void EncodeWeights(WeightType type, absl::Span<const float> in, uint8_t* out);
+// in.size()) bytes. Types: F32, F16, BF16, Q8_0, Q4_0, Q5_0, Q4_K, Q6_K. False
+// if a value is too large for the type, so that an element or a scale became
+// infinite; the bytes then mean nothing.
+bool EncodeWeights(WeightType type, absl::Span<const float> in, uint8_t* out);
 
 }  // namespace foretoken
 

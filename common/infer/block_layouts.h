@@ -25,6 +25,7 @@ struct Half {
     return bits;
   }
   float Get() const { return FloatFromFloat16(Bits()); }
+  bool IsFinite() const { return (Bits() & 0x7c00) != 0x7c00; }
   // Rounds, and returns what Get() will.
   float Set(float value) {
     const uint16_t bits = Float16FromFloat(value);
