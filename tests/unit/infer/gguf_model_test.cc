@@ -1,10 +1,10 @@
 #include "common/infer/gguf_model.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -200,21 +200,24 @@ TEST(GgufModelTest, AnyRangeOfATensorCanBeRead) {
   }
 }
 
-// How many whole pages of `tensor` are mapped in this process; -1 if the system
+// Whole pages of `tensor` that are mapped in this process; -1 if the system
 // does not tell.
 int PresentPages(const WeightTensor& tensor) {
   constexpr uint64_t kPresent = uint64_t{1} << 63;  // proc(5)
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t data = reinterpret_cast<uint64_t>(tensor.data);
   const uint64_t end = (data + static_cast<uint64_t>(tensor.bytes())) / page;
-  std::ifstream map("/proc/self/pagemap", std::ios::binary);
+  // Not a stream: reads must be of whole entries.
+  const int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   int present = 0;
-  for (uint64_t i = (data + page - 1) / page; i < end; ++i) {
+  for (uint64_t i = (data + page - 1) / page; i < end && present >= 0; ++i) {
     uint64_t entry = 0;
-    map.seekg(static_cast<std::streamoff>(i * sizeof(entry)));
-    if (!map.read(reinterpret_cast<char*>(&entry), sizeof(entry))) return -1;
-    present += (entry & kPresent) != 0 ? 1 : 0;
+    const bool read = pread(map, &entry, sizeof(entry),
+                            static_cast<off_t>(i * sizeof(entry))) ==
+                      static_cast<ssize_t>(sizeof(entry));
+    present = read ? present + ((entry & kPresent) != 0 ? 1 : 0) : -1;
   }
+  if (map >= 0) close(map);
   return present;
 }
 
