@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/tensor_types.h"
@@ -17,12 +16,6 @@ constexpr absl::string_view kMagic = "GGUF";
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 constexpr uint32_t kMaxDimensions = 4;
-
-std::string Printable(absl::string_view name) {
-  constexpr size_t kShown = 120;
-  return absl::StrCat(absl::CEscape(name.substr(0, kShown)),
-                      name.size() > kShown ? "..." : "");
-}
 
 // Reads front to back; every call checks what is left first.
 class Reader {
@@ -133,10 +126,10 @@ absl::StatusOr<GgufMetadata> ReadMetadata(Reader& reader, uint64_t count,
                  ? ReadArray(reader, value)
                  : ReadValue(reader, static_cast<GgufType>(type), value);
     }
-    if (!read.ok()) return Annotate(read, Printable(key));
+    if (!read.ok()) return Annotate(read, PrintableGgufText(key));
     if (!values.emplace(std::string(key), value).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("metadata names ", Printable(key), " twice"));
+          absl::StrCat("metadata names ", PrintableGgufText(key), " twice"));
     }
   }
   return GgufMetadata(file, std::move(values));
@@ -202,13 +195,13 @@ absl::StatusOr<std::vector<Entry>> ReadTable(Reader& reader, uint64_t count) {
     if (!read.ok()) return Annotate(read, absl::StrCat("tensor ", i));
     if (!names.insert(name).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", Printable(name), " is there twice"));
+          absl::StrCat("tensor ", PrintableGgufText(name), " is there twice"));
     }
     Entry entry;
     entry.tensor.name = std::string(name);
     read = ReadShape(reader, entry);
     if (!read.ok()) {
-      return Annotate(read, absl::StrCat("tensor ", Printable(name)));
+      return Annotate(read, absl::StrCat("tensor ", PrintableGgufText(name)));
     }
     entries.push_back(std::move(entry));
   }
@@ -220,8 +213,8 @@ absl::Status PlaceTensors(absl::Span<const uint8_t> data, uint64_t alignment,
   std::vector<const Entry*> by_offset;
   for (Entry& entry : entries) {
     const auto error = [&entry](const std::string& what) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", Printable(entry.tensor.name), " ", what));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", PrintableGgufText(entry.tensor.name), " ", what));
     };
     if (entry.offset % alignment != 0) {
       return error(absl::StrCat("begins at byte ", entry.offset,
@@ -243,9 +236,9 @@ absl::Status PlaceTensors(absl::Span<const uint8_t> data, uint64_t alignment,
   for (size_t i = 1; i < by_offset.size(); ++i) {
     const Entry& before = *by_offset[i - 1];
     if (by_offset[i]->offset < before.offset + before.bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", Printable(by_offset[i]->tensor.name),
-                       " overlaps tensor ", Printable(before.tensor.name)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", PrintableGgufText(by_offset[i]->tensor.name),
+          " overlaps tensor ", PrintableGgufText(before.tensor.name)));
     }
   }
   return absl::OkStatus();

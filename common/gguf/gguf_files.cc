@@ -46,8 +46,8 @@ absl::StatusOr<Split> AddFile(const std::string& path, GgufFiles& files) {
         name, GgufFiles::Tensor{std::move(tensor), path});
     if (!added) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": tensor ", absl::CEscape(name), " is also in ",
-                       place->second.file));
+          absl::StrCat(path, ": tensor ", PrintableGgufText(name),
+                       " is also in ", place->second.file));
     }
   }
   FORETOKEN_ASSIGN_OR_RETURN(const Split split, ReadSplit(gguf.metadata));

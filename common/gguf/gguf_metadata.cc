@@ -29,6 +29,12 @@ std::string GgufTypeName(GgufType type) {
   return absl::StrCat("type ", number);
 }
 
+std::string PrintableGgufText(absl::string_view name) {
+  constexpr size_t kShown = 120;
+  return absl::StrCat(absl::CEscape(name.substr(0, kShown)),
+                      name.size() > kShown ? "..." : "");
+}
+
 size_t GgufTypeBytes(GgufType type) {
   constexpr size_t kBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   const uint32_t number = static_cast<uint32_t>(type);
@@ -69,13 +75,11 @@ std::optional<double> GgufValue::Number() const {
 }
 
 std::string GgufValue::Text() const {
-  constexpr size_t kShown = 120;
   if (is_array()) {
     return absl::StrCat("a list of ", count, " ", GgufTypeName(element));
   }
   if (type == GgufType::kString) {
-    return absl::StrCat("\"", absl::CEscape(bytes.substr(0, kShown)),
-                        bytes.size() > kShown ? "...\"" : "\"");
+    return absl::StrCat("\"", PrintableGgufText(bytes), "\"");
   }
   if (type == GgufType::kBool) return bytes[0] != 0 ? "true" : "false";
   if (type == GgufType::kUint64) return absl::StrCat(Read<uint64_t>(bytes));
@@ -146,12 +150,17 @@ absl::StatusOr<absl::string_view> GgufMetadata::RequiredString(
 
 template <typename T>
 absl::StatusOr<std::optional<std::vector<T>>> GgufMetadata::List(
-    absl::string_view key, absl::string_view want,
+    absl::string_view key, uint64_t max_count, absl::string_view want,
     absl::FunctionRef<std::optional<T>(const GgufValue&)> convert) const {
   const GgufValue* value = Find(key);
   if (value == nullptr) return std::optional<std::vector<T>>();
-  if (!value->is_array()) return Invalid(key, want);
+  const auto refused = [&] {
+    return Invalid(key,
+                   absl::StrCat("a list of at most ", max_count, " ", want));
+  };
+  if (!value->is_array() || value->count > max_count) return refused();
   std::optional<std::vector<T>> list(std::in_place);
+  list->reserve(value->count);
   absl::string_view rest = value->bytes;  // walked by the parser: it suffices
   GgufValue element;
   element.type = value->element;
@@ -164,16 +173,16 @@ absl::StatusOr<std::optional<std::vector<T>>> GgufMetadata::List(
     element.bytes = rest.substr(0, bytes);
     rest.remove_prefix(bytes);
     std::optional<T> converted = convert(element);
-    if (!converted) return Invalid(key, want);
+    if (!converted) return refused();
     list->push_back(*converted);
   }
   return list;
 }
 
 absl::StatusOr<std::optional<std::vector<absl::string_view>>>
-GgufMetadata::Strings(absl::string_view key) const {
+GgufMetadata::Strings(absl::string_view key, uint64_t max_count) const {
   return List<absl::string_view>(
-      key, "a list of strings",
+      key, max_count, "strings",
       [](const GgufValue& element) -> std::optional<absl::string_view> {
         if (element.type != GgufType::kString) return std::nullopt;
         return element.bytes;
@@ -181,15 +190,15 @@ GgufMetadata::Strings(absl::string_view key) const {
 }
 
 absl::StatusOr<std::optional<std::vector<int64_t>>> GgufMetadata::Integers(
-    absl::string_view key) const {
-  return List<int64_t>(key, "a list of integers", [](const GgufValue& element) {
-    return element.Integer();
-  });
+    absl::string_view key, uint64_t max_count) const {
+  return List<int64_t>(
+      key, max_count, "integers",
+      [](const GgufValue& element) { return element.Integer(); });
 }
 
 absl::StatusOr<std::optional<std::vector<double>>> GgufMetadata::Numbers(
-    absl::string_view key) const {
-  return List<double>(key, "a list of finite numbers",
+    absl::string_view key, uint64_t max_count) const {
+  return List<double>(key, max_count, "finite numbers",
                       [](const GgufValue& element) -> std::optional<double> {
                         const std::optional<double> number = element.Number();
                         if (!number || !std::isfinite(*number)) return {};
@@ -201,7 +210,7 @@ std::string GgufMetadata::Message(absl::string_view key,
                                   absl::string_view want) const {
   const GgufValue* value = Find(key);
   return absl::StrCat(
-      file_, ": ", key,
+      file_, ": ", PrintableGgufText(key),
       value == nullptr ? " is missing" : absl::StrCat(" is ", value->Text()),
       ", want ", want);
 }

@@ -42,6 +42,10 @@ std::string GgufTypeName(GgufType type);
 // Bytes of one value; 0 for strings, arrays and unknown types.
 size_t GgufTypeBytes(GgufType type);
 
+// A key, name or string of a file for a message: printable, cut to a readable
+// length.
+std::string PrintableGgufText(absl::string_view name);
+
 // One value as it lies in the file, checked by the parser. A string is its
 // characters; the strings of an array keep their eight-byte lengths.
 struct GgufValue {
@@ -87,13 +91,15 @@ class GgufMetadata {
                                           int64_t max) const;
   absl::StatusOr<absl::string_view> RequiredString(absl::string_view key) const;
 
-  // Whole arrays; nothing where the key is absent.
+  // Whole arrays of at most `max_count` elements; nothing where the key is
+  // absent. The count is checked before anything is allocated: elements of one
+  // byte take eight here, so that the file's size is no bound on memory.
   absl::StatusOr<std::optional<std::vector<absl::string_view>>> Strings(
-      absl::string_view key) const;
+      absl::string_view key, uint64_t max_count) const;
   absl::StatusOr<std::optional<std::vector<int64_t>>> Integers(
-      absl::string_view key) const;
+      absl::string_view key, uint64_t max_count) const;
   absl::StatusOr<std::optional<std::vector<double>>> Numbers(
-      absl::string_view key) const;
+      absl::string_view key, uint64_t max_count) const;
 
   // "FILE: KEY is VALUE, want WANT"; "is missing" where it is.
   absl::Status Invalid(absl::string_view key, absl::string_view want) const;
@@ -102,10 +108,10 @@ class GgufMetadata {
  private:
   std::string Message(absl::string_view key, absl::string_view want) const;
   // The elements of a list through `convert`, which gives nothing for one that
-  // is not `want`.
+  // is not one of `want` ("strings").
   template <typename T>
   absl::StatusOr<std::optional<std::vector<T>>> List(
-      absl::string_view key, absl::string_view want,
+      absl::string_view key, uint64_t max_count, absl::string_view want,
       absl::FunctionRef<std::optional<T>(const GgufValue&)> convert) const;
 
   std::string file_;

@@ -20,9 +20,10 @@ void AppendString(absl::string_view value, std::string& out) {
 }  // namespace
 
 void GgufWriter::Key(absl::string_view key, GgufType type) {
-  FORETOKEN_CHECK(keys_.insert(std::string(key)).second);
   AppendString(key, metadata_);
   Append(static_cast<uint32_t>(type), metadata_);
+  const Place place = {metadata_.size(), type};
+  FORETOKEN_CHECK(keys_.emplace(std::string(key), place).second);
 }
 
 void GgufWriter::Array(absl::string_view key, GgufType element,
@@ -73,6 +74,16 @@ void GgufWriter::Float32s(absl::string_view key,
                           absl::Span<const float> values) {
   Array(key, GgufType::kFloat32, values.size());
   for (const float value : values) Append(value, metadata_);
+}
+
+std::optional<int64_t> GgufWriter::Integer(absl::string_view key) const {
+  const auto found = keys_.find(key);
+  if (found == keys_.end()) return std::nullopt;
+  GgufValue value;
+  value.type = found->second.type;
+  value.bytes = absl::string_view(metadata_).substr(found->second.begin,
+                                                    GgufTypeBytes(value.type));
+  return value.Integer();
 }
 
 void GgufWriter::Copy(absl::string_view key, const GgufValue& value) {

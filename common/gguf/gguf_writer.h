@@ -7,9 +7,10 @@
 #define FORETOKEN_COMMON_GGUF_GGUF_WRITER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/gguf/gguf_metadata.h"
@@ -30,6 +31,8 @@ class GgufWriter {
   void Float32s(absl::string_view key, absl::Span<const float> values);
   // True if the key was added.
   bool Has(absl::string_view key) const { return keys_.contains(key); }
+  // The value of a key of an integer type, if it was added.
+  std::optional<int64_t> Integer(absl::string_view key) const;
   // A value of another file as it is.
   void Copy(absl::string_view key, const GgufValue& value);
 
@@ -54,7 +57,12 @@ class GgufWriter {
 
   std::string metadata_;
   std::string table_;
-  absl::flat_hash_set<std::string> keys_;
+  // Of every key, where its value begins in metadata_, and its type.
+  struct Place {
+    size_t begin = 0;
+    GgufType type = GgufType::kUint8;
+  };
+  absl::flat_hash_map<std::string, Place> keys_;
   uint64_t tensors_ = 0;
   uint64_t tensor_bytes_ = 0;
   uint64_t data_bytes_ = 0;  // padded

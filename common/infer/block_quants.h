@@ -1,13 +1,12 @@
 // Quantised blocks of GGUF files: decoding and unpacking of every supported
-// type, encoding of those that `foretoken quantize` writes.
+// type (encoding: block_encoding.h).
 //
 // A block stores 32 elements with one scale (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1) or
 // 256 in sub-blocks whose own scales are quantised, too (Q4_K, Q5_K, Q6_K).
 //
-// Source: ggml, ggml-quants.c (dequantize_row_*, quantize_row_*_ref) and
-// ggml-common.h (layouts). Decoded values equal those of ggml and of the Python
-// package `gguf` bit for bit: products and sums are rounded one by one.
-// Pure functions; thread-safe.
+// Source: ggml, ggml-quants.c (dequantize_row_*) and ggml-common.h (layouts).
+// Decoded values equal those of ggml and of the Python package `gguf` bit for
+// bit: products and sums are rounded one by one. Pure functions; thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_BLOCK_QUANTS_H_
 #define FORETOKEN_COMMON_INFER_BLOCK_QUANTS_H_
 
@@ -40,10 +39,6 @@ QuantPart UnpackQuants(WeightType type, const uint8_t* data, int64_t part);
 // Sets the scales of a block whose quants are random bits so that its elements
 // are uniform in [-half_width, half_width] (but for half a step).
 void SetUniformScales(WeightType type, float half_width, uint8_t* block);
-
-// Encodes `in`, whole blocks of finite values, into WeightTypeBytes(type,
-// in.size()) bytes. Types: F32, F16, BF16, Q8_0, Q4_0, Q5_0, Q4_K, Q6_K.
-void EncodeWeights(WeightType type, absl::Span<const float> in, uint8_t* out);
 
 }  // namespace foretoken
 

@@ -89,6 +89,10 @@ absl::StatusOr<Json> ReadModelJson(const std::string& path) {
                              ReadFile(path, kMaxModelJsonBytes));
   absl::StatusOr<Json> json = ParseJson(text);
   if (!json.ok()) return Annotate(json.status(), path);
+  if (!json->is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not a JSON object"));
+  }
   return json;
 }
 

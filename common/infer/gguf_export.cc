@@ -5,14 +5,17 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
-#include "common/infer/block_quants.h"
+#include "common/gguf/special_tokens.h"
+#include "common/infer/block_encoding.h"
 #include "common/infer/gguf_model.h"
 #include "common/infer/rotary.h"
 #include "common/infer/tensor_layout.h"
@@ -117,20 +120,32 @@ void AddModelKeys(const ModelConfig& config, GgufFileKind kind,
   }
 }
 
-void AddTokenKeys(const ModelConfig& config, GgufWriter& writer) {
-  constexpr const char* kEndKeys[] = {"tokenizer.ggml.eos_token_id",
+// Every end token must have a key, or the file's model would not stop at it.
+absl::Status AddTokenKeys(const ModelConfig& config, GgufWriter& writer) {
+  constexpr const char* kEndKeys[] = {kGgufEosKey,
                                       "tokenizer.ggml.eot_token_id",
                                       "tokenizer.ggml.eom_token_id"};
-  constexpr char kBosKey[] = "tokenizer.ggml.bos_token_id";
-  if (config.bos_token >= 0 && !writer.Has(kBosKey)) {
-    writer.Uint32(kBosKey, static_cast<uint32_t>(config.bos_token));
+  if (config.bos_token >= 0 && !writer.Has(kGgufBosKey)) {
+    writer.Uint32(kGgufBosKey, static_cast<uint32_t>(config.bos_token));
   }
-  size_t key = 0;
+  std::vector<const char*> free;
+  std::set<int64_t> named;
+  for (const char* key : kEndKeys) {
+    if (!writer.Has(key)) free.push_back(key);
+    if (const auto token = writer.Integer(key)) named.insert(*token);
+  }
+  auto next = free.begin();
   for (const TokenId token : config.eos_tokens) {
-    while (key < std::size(kEndKeys) && writer.Has(kEndKeys[key])) ++key;
-    if (key == std::size(kEndKeys)) return;
-    writer.Uint32(kEndKeys[key], static_cast<uint32_t>(token));
+    if (named.contains(token)) continue;
+    if (next == free.end()) {
+      return absl::UnimplementedError(absl::StrCat(
+          "end token ", token, ": GGUF has keys for three, which name ",
+          absl::StrJoin(named, ", ")));
+    }
+    writer.Uint32(*next++, static_cast<uint32_t>(token));
+    named.insert(token);
   }
+  return absl::OkStatus();
 }
 
 // GGUF has no keys for Llama 3's scaling: the file lists what it divides each
@@ -169,6 +184,7 @@ class TensorStream {
     const int64_t chunk = std::max<int64_t>(1, kChunkBytes / row_bytes);
     std::vector<std::vector<float>> values(pool_.threads());
     std::atomic<bool> finite = true;
+    std::atomic<bool> fits = true;
     std::string bytes;
     for (int64_t first = 0; first < rows; first += chunk) {
       const int64_t count = std::min(chunk, rows - first);
@@ -182,14 +198,22 @@ class TensorStream {
           finite = false;
           return;
         }
-        EncodeWeights(type, in,
-                      reinterpret_cast<uint8_t*>(&bytes[row * row_bytes]));
+        if (!EncodeWeights(
+                type, in,
+                reinterpret_cast<uint8_t*>(&bytes[row * row_bytes]))) {
+          fits = false;
+        }
       });
       Bytes(bytes);
     }
     if (!finite) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", name, " has an element that is not finite"));
+    }
+    if (!fits) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", name, " has an element that is too large for ",
+          WeightTypeName(type)));
     }
     Bytes(GgufWriter::Padding(static_cast<uint64_t>(rows * row_bytes)));
     return absl::OkStatus();
@@ -247,7 +271,7 @@ absl::Status ExportGguf(
     absl::FunctionRef<void(const GgufExportedTensor&)> report) {
   const ModelConfig& config = weights.config();
   AddModelKeys(config, kind, writer);
-  AddTokenKeys(config, writer);
+  FORETOKEN_RETURN_IF_ERROR(AddTokenKeys(config, writer));
   const std::vector<float> divisors = Divisors(config);
   if (!divisors.empty()) {
     // llama.cpp reads the tensor in this architecture alone.

@@ -46,7 +46,8 @@ struct GgufExportedTensor {
 // Writes `weights` to `path`, which appears when it is complete. `writer` comes
 // with the keys that are to precede the model's own (the tokenizer's); BOS and
 // end tokens are taken from the config where it has none. `report` is called
-// for every tensor. InvalidArgument for a weight that is not finite.
+// for every tensor. InvalidArgument for a weight that is not finite or that its
+// type cannot hold, Unimplemented for more end tokens than GGUF has keys.
 absl::Status ExportGguf(
     const ModelWeights& weights, GgufFileKind kind, const std::string& path,
     ThreadPool& pool, GgufWriter writer,

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
+#include "common/gguf/special_tokens.h"
 #include "common/infer/safetensors.h"
 #include "common/infer/weight_types.h"
 
@@ -31,8 +31,9 @@ constexpr Architecture kArchitectures[] = {
 
 absl::Status TensorError(const GgufFiles::Tensor& stored,
                          const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      stored.file, ": tensor ", absl::CEscape(stored.tensor.name), " ", what));
+  return absl::InvalidArgumentError(
+      absl::StrCat(stored.file, ": tensor ",
+                   PrintableGgufText(stored.tensor.name), " ", what));
 }
 
 // Reads the keys of one architecture and remembers them, so that the others
@@ -250,12 +251,13 @@ absl::Status ReadDivisors(const GgufFiles& files, ModelConfig& config) {
 
 absl::Status ReadTokens(const GgufMetadata& metadata, ModelConfig& config) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> bos,
-                             metadata.Integer("tokenizer.ggml.bos_token_id", 0,
-                                              config.vocab_size - 1));
+                             GgufBosToken(metadata, config.vocab_size));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> eos,
+                             GgufEosToken(metadata, config.vocab_size));
   config.bos_token = static_cast<TokenId>(bos.value_or(-1));
+  if (eos) config.eos_tokens.push_back(static_cast<TokenId>(*eos));
   for (const char* key :
-       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-        "tokenizer.ggml.eom_token_id"}) {
+       {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> id,
                                metadata.Integer(key, 0, config.vocab_size - 1));
     if (id) config.eos_tokens.push_back(static_cast<TokenId>(*id));

@@ -11,9 +11,11 @@
 #include "common/base/mapped_file.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/gguf.h"
+#include "common/gguf/special_tokens.h"
 #include "common/text/hf_tokenizer.h"
 #include "common/text/sentencepiece_tokenizer.h"
 #include "common/text/utf8.h"
+#include "common/text/vocabulary.h"
 
 namespace foretoken {
 namespace {
@@ -30,9 +32,12 @@ constexpr char kAddSep[] = "tokenizer.ggml.add_sep_token";
 constexpr char kAddSpace[] = "tokenizer.ggml.add_space_prefix";
 constexpr char kRemoveSpaces[] = "tokenizer.ggml.remove_extra_whitespaces";
 constexpr char kCharsmap[] = "tokenizer.ggml.precompiled_charsmap";
-constexpr char kBosId[] = "tokenizer.ggml.bos_token_id";
-constexpr char kEosId[] = "tokenizer.ggml.eos_token_id";
 constexpr char kTemplate[] = "tokenizer.chat_template";
+
+// Limits on hostile files, far above real ones. A sparse file may hold values
+// of any size without taking space on the disk.
+constexpr uint64_t kMaxValueBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxMerges = uint64_t{2} * Vocabulary::kMaxSize;
 
 // tokenizer.ggml.token_type.
 enum TokenType {
@@ -86,11 +91,21 @@ constexpr char kDeepseekHan[] = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+";
 constexpr char kSpacesAtEnd[] = "(?<!\\s)\\s++(?!\\S)";
 constexpr char kDeepseekMarks[] =
     "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+";
+// ByteLevel's own pattern, for formats with steps after it. Source:
+// openai/gpt-2, encoder.py.
+constexpr char kGpt2Pieces[] =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|)"
+    R"(\s+(?!\S)|\s+)";
 
 const std::vector<PreTokenizerFormat>& Formats() {
   static const auto* const formats = new std::vector<PreTokenizerFormat>{
       {.name = "gpt-2", .gpt2_pattern = true},
-      {.name = "default", .gpt2_pattern = true},
+      // Not GPT-2's: marks and numbers are pieces of their own, numbers in
+      // threes from the left. Source: llama.cpp, llama-vocab.cpp, the default
+      // branch of llm_tokenizer_bpe.
+      {.name = "default",
+       .patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pieces, R"(\p{N}+)",
+                    "[0-9][0-9][0-9]"}},
       {.name = "smollm", .digits = true, .gpt2_pattern = true},
       {.name = "llama-bpe",
        .patterns = {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)"
@@ -143,20 +158,25 @@ Json PreTokenizerJson(const PreTokenizerFormat& format) {
 struct Tokens {
   std::vector<absl::string_view> texts;  // by id
   std::vector<int64_t> types;            // as many
+  size_t listed = 0;                     // in the file
+
+  int64_t size() const { return static_cast<int64_t>(texts.size()); }
 };
 
 // Drops the unused tokens at the end, with which converters pad a vocabulary to
 // the rows of the embedding: the model's own files do not have them.
 absl::StatusOr<Tokens> ReadTokens(const GgufMetadata& metadata) {
-  FORETOKEN_ASSIGN_OR_RETURN(auto texts, metadata.Strings(kTokens));
-  FORETOKEN_ASSIGN_OR_RETURN(auto types, metadata.Integers(kTypes));
-  if (!texts.has_value() || texts->empty() ||
-      texts->size() > static_cast<size_t>(Vocabulary::kMaxSize)) {
+  FORETOKEN_ASSIGN_OR_RETURN(auto texts,
+                             metadata.Strings(kTokens, Vocabulary::kMaxSize));
+  if (!texts.has_value() || texts->empty()) {
     return metadata.Invalid(
         kTokens, absl::StrCat("a list of 1..", Vocabulary::kMaxSize));
   }
+  FORETOKEN_ASSIGN_OR_RETURN(auto types,
+                             metadata.Integers(kTypes, texts->size()));
   Tokens tokens;
   tokens.texts = *std::move(texts);
+  tokens.listed = tokens.texts.size();
   tokens.types = types.has_value() ? *std::move(types)
                                    : std::vector<int64_t>(tokens.texts.size(),
                                                           int64_t{kNormal});
@@ -181,6 +201,18 @@ absl::StatusOr<Tokens> ReadTokens(const GgufMetadata& metadata) {
     tokens.texts.pop_back();
   }
   return tokens;
+}
+
+// Refuses values that are too large to be copied.
+absl::Status CheckSizes(const GgufMetadata& metadata) {
+  for (const auto& [key, value] : metadata.values()) {
+    if (absl::StartsWith(key, "tokenizer.") &&
+        value.bytes.size() > kMaxValueBytes) {
+      return metadata.Invalid(
+          key, absl::StrCat("at most ", kMaxValueBytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Refuses unknown keys that may change the ids of a text.
@@ -212,30 +244,17 @@ absl::Status RefuseUnknownKeys(const GgufMetadata& metadata) {
   return absl::OkStatus();
 }
 
-// The text of the token that `key` names by its id.
-absl::StatusOr<std::optional<std::string>> NamedToken(
-    const GgufMetadata& metadata, const char* key, const Tokens& tokens,
-    std::optional<int64_t> absent) {
-  const int64_t last = static_cast<int64_t>(tokens.texts.size()) - 1;
-  FORETOKEN_ASSIGN_OR_RETURN(std::optional<int64_t> id,
-                             metadata.Integer(key, 0, last));
-  if (!id && absent && *absent <= last) id = absent;
-  if (!id) return std::optional<std::string>();
-  return std::optional<std::string>(tokens.texts[*id]);
-}
-
-// `bos` and `eos`: ids used if the file has no key.
 absl::StatusOr<TokenizerConfig> ReadConfig(const GgufMetadata& metadata,
-                                           const Tokens& tokens,
-                                           std::optional<int64_t> bos,
-                                           std::optional<int64_t> eos) {
+                                           const Tokens& tokens) {
   TokenizerConfig config;
   FORETOKEN_ASSIGN_OR_RETURN(config.add_bos_token, metadata.Bool(kAddBos));
   FORETOKEN_ASSIGN_OR_RETURN(config.add_eos_token, metadata.Bool(kAddEos));
-  FORETOKEN_ASSIGN_OR_RETURN(config.bos_token,
-                             NamedToken(metadata, kBosId, tokens, bos));
-  FORETOKEN_ASSIGN_OR_RETURN(config.eos_token,
-                             NamedToken(metadata, kEosId, tokens, eos));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> bos,
+                             GgufBosToken(metadata, tokens.size()));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> eos,
+                             GgufEosToken(metadata, tokens.size()));
+  if (bos) config.bos_token = std::string(tokens.texts[*bos]);
+  if (eos) config.eos_token = std::string(tokens.texts[*eos]);
   FORETOKEN_ASSIGN_OR_RETURN(const auto chat, metadata.String(kTemplate));
   if (chat.has_value()) config.chat_template = std::string(*chat);
   for (const auto& [key, asked, token] :
@@ -269,7 +288,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeByteLevel(
     return metadata.Unsupported(kAddSpace, "false with the model gpt2");
   }
   FORETOKEN_ASSIGN_OR_RETURN(TokenizerConfig config,
-                             ReadConfig(metadata, tokens, {}, {}));
+                             ReadConfig(metadata, tokens));
   if (format->whole_pieces_and_bos && !config.add_bos_token.has_value()) {
     config.add_bos_token = config.bos_token.has_value();
   }
@@ -294,7 +313,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeByteLevel(
                      {"special", type != kUserDefined},
                      {"normalized", false}});
   }
-  FORETOKEN_ASSIGN_OR_RETURN(const auto merges, metadata.Strings(kMerges));
+  FORETOKEN_ASSIGN_OR_RETURN(const auto merges,
+                             metadata.Strings(kMerges, kMaxMerges));
   if (!merges.has_value()) return metadata.Invalid(kMerges, "a list of pairs");
   Json pairs = Json::array();
   for (const absl::string_view merge : *merges) {
@@ -322,13 +342,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeByteLevel(
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePiece(
     const GgufMetadata& metadata, const Tokens& tokens) {
-  // llama.cpp's defaults if the file has no keys.
-  constexpr int64_t kDefaultBos = 1;
-  constexpr int64_t kDefaultEos = 2;
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const TokenizerConfig config,
-      ReadConfig(metadata, tokens, kDefaultBos, kDefaultEos));
-  FORETOKEN_ASSIGN_OR_RETURN(const auto scores, metadata.Numbers(kScores));
+  FORETOKEN_ASSIGN_OR_RETURN(const TokenizerConfig config,
+                             ReadConfig(metadata, tokens));
+  FORETOKEN_ASSIGN_OR_RETURN(const auto scores,
+                             metadata.Numbers(kScores, tokens.listed));
   if (!scores.has_value() || scores->size() < tokens.texts.size()) {
     return metadata.Invalid(
         kScores,
@@ -370,6 +387,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeGgufTokenizer(
     return absl::NotFoundError(absl::StrCat(
         metadata.file(), ": has no vocabulary: ", kModel, " is missing"));
   }
+  FORETOKEN_RETURN_IF_ERROR(CheckSizes(metadata));
   FORETOKEN_RETURN_IF_ERROR(RefuseUnknownKeys(metadata));
   FORETOKEN_ASSIGN_OR_RETURN(const Tokens tokens, ReadTokens(metadata));
   if (*model == "gpt2") return MakeByteLevel(metadata, tokens);

@@ -1,5 +1,9 @@
 #include "common/infer/cpu/cpu_isa.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <string>
 
 #include "absl/strings/str_join.h"
@@ -10,13 +14,24 @@ namespace {
 constexpr const char* kNames[] = {"scalar", "avx2", "avx512", "avx512vnni",
                                   "avx512bf16"};
 
+#if defined(__x86_64__)
+// Conversions from fp16, which a hypervisor may hide from a machine with AVX2.
+// Clang 14's __builtin_cpu_supports does not know them. They use the registers
+// of AVX, whose saving is checked with AVX2.
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 // The tables that this machine can run, slowest first.
 std::vector<const CpuOps*> SupportedOps() {
   std::vector<const CpuOps*> all = {ScalarOps()};
 #if defined(__x86_64__)
   // The compiler's tests include what the operating system saves.
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !HasF16c()) {
     return all;
   }
   all.push_back(Avx2Ops());

@@ -63,9 +63,16 @@ LETTERS = (
     "\U0001e900-\U0001e943"
     "]+")
 MARKS = "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"
+GPT2 = (
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|"
+    r"\s+(?!\S)|\s+")
 # name: (steps before ByteLevel, its own pattern?, ignore_merges, NFC)
 PRE_TOKENIZERS = {
     "gpt-2": ([], True, False, False),
+    # No model's own: what llama.cpp does where a file names no other.
+    "default": ([split(r"[\p{P}\$\+<=>\^~\|]+"), split(GPT2),
+                 split(r"\p{N}+"), split("[0-9][0-9][0-9]")],
+                False, False, False),
     "smollm": ([DIGITS], True, False, False),
     "llama-bpe": ([split(LLAMA3)], False, True, False),
     "qwen2": ([split(QWEN2)], False, False, True),

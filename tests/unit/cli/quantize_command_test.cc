@@ -59,6 +59,26 @@ TEST(QuantizeCommandTest, TheFileHasModelAndTokenizerAndSpeaks) {
   EXPECT_EQ(tokenize(dir.File("small.gguf")).out, tokenize(demo).out);
 }
 
+// The tokenizer names one of the model's end tokens, which are several.
+TEST(QuantizeCommandTest, TheFileStopsAtEveryEndTokenOfTheModel) {
+  testing::TempDir dir;
+  const std::string model = dir.File("model");
+  std::filesystem::copy(testing::SourcePath(kDemo), model);
+  const auto end_tokens = [&](const std::string& list) {
+    dir.Write("model/generation_config.json",
+              "{\"eos_token_id\": " + list + "}");
+    return Quantize(dir, model, "q8_0", "ends.gguf");
+  };
+  const auto made = end_tokens("[0, 8, 9]");
+  ASSERT_EQ(made.exit_status, 0) << made.err;
+  EXPECT_THAT(
+      testing::RunCommand(dir, "inspect '" + dir.File("ends.gguf") + "'").out,
+      HasSubstr("end tokens     0 8 9\n"));
+  const auto refused = end_tokens("[0, 8, 9, 10]");
+  EXPECT_EQ(refused.exit_status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("end token 10: GGUF has keys for three"));
+}
+
 TEST(QuantizeCommandTest, OtherTypesThanWantedAreSaidAloud) {
   testing::TempDir dir;
   // Rows of 32 and 44 elements, no tokenizer.
@@ -93,6 +113,16 @@ TEST(QuantizeCommandTest, BadOptionsAndModelsAreNamed) {
   EXPECT_EQ(text.exit_status, 1);
   EXPECT_THAT(text.err, HasSubstr("does not begin with GGUF"));
   EXPECT_FALSE(std::filesystem::exists(dir.File("x")));
+}
+
+TEST(InspectCommandTest, AConfigThatIsNoObjectIsNamed) {
+  for (const char* config : {"[]", "3", "null", "\"llama\""}) {
+    testing::TempDir dir;
+    dir.Write("config.json", config);
+    const auto seen = testing::RunCommand(dir, "inspect '" + dir.path() + "'");
+    EXPECT_EQ(seen.exit_status, 1) << config;
+    EXPECT_THAT(seen.err, HasSubstr("config.json: not a JSON object"));
+  }
 }
 
 TEST(InspectCommandTest, WhatIsNotSupportedIsNamedWithTheReason) {

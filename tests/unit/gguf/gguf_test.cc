@@ -1,24 +1,29 @@
 #include "common/gguf/gguf.h"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/mapped_file.h"
 #include "common/gguf/gguf_writer.h"
 #include "common/gguf/tensor_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace foretoken {
 namespace {
 
 using ::foretoken::testing::StatusIs;
+using ::foretoken::testing::TempDir;
+using ::testing::_;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::_;
 using ::testing::HasSubstr;
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -88,10 +93,10 @@ TEST(ParseGgufTest, KeysAndTensorsComeBackAsWritten) {
   EXPECT_EQ(meta.Number("a.eps", 0, 1).value(), 0.5);
   EXPECT_EQ(meta.Bool("a.flag").value(), true);
   EXPECT_EQ(meta.RequiredString("a.name").value_or(""), "llama");
-  EXPECT_THAT(*meta.Strings("a.words").value(),
+  EXPECT_THAT(*meta.Strings("a.words", 3).value(),
               ElementsAre("one", "", "three"));
-  EXPECT_THAT(*meta.Integers("a.kinds").value(), ElementsAre(1, -2));
-  EXPECT_THAT(*meta.Numbers("a.scores").value(), ElementsAre(1.5, -3.0));
+  EXPECT_THAT(*meta.Integers("a.kinds", 2).value(), ElementsAre(1, -2));
+  EXPECT_THAT(*meta.Numbers("a.scores", 2).value(), ElementsAre(1.5, -3.0));
   ASSERT_EQ(gguf->tensors.size(), 2u);
   EXPECT_EQ(gguf->tensors[0].name, "w");
   EXPECT_THAT(gguf->tensors[0].shape, ElementsAre(2, 32));
@@ -122,12 +127,59 @@ TEST(ParseGgufTest, MetadataErrorsNameFileKeyAndValue) {
   EXPECT_THAT(meta.Bool("a.count"),
               StatusIs(kInvalid, "m.gguf: a.count is 7, want true or false"));
   EXPECT_THAT(
-      meta.Strings("a.count"),
-      StatusIs(kInvalid, "m.gguf: a.count is 7, want a list of strings"));
+      meta.Strings("a.count", 5),
+      StatusIs(kInvalid,
+               "m.gguf: a.count is 7, want a list of at most 5 strings"));
   EXPECT_THAT(meta.Number("a.nan", -1e9, 1e9), StatusIs(kInvalid, _));
   EXPECT_THAT(meta.RequiredInteger("b", 1, 2),
               StatusIs(kInvalid, "m.gguf: b is missing, want 1..2"));
   EXPECT_EQ(meta.Integer("b", 1, 2).value(), std::nullopt);
+}
+
+TEST(ParseGgufTest, KeysInErrorsArePrintableAndCut) {
+  GgufWriter writer;
+  writer.Uint32("a\n\x1b[31m", 7);
+  const std::string longest(1000, 'k');
+  writer.Uint32(longest, 7);
+  const std::string file = writer.Header();
+  const auto gguf =
+      ParseGguf(absl::MakeConstSpan(
+                    reinterpret_cast<const uint8_t*>(file.data()), file.size()),
+                "m.gguf");
+  FORETOKEN_ASSERT_OK(gguf);
+  EXPECT_THAT(
+      gguf->metadata.Unsupported("a\n\x1b[31m", "no such key"),
+      StatusIs(kUnimplemented, "m.gguf: a\\n\\033[31m is 7, want no such key"));
+  EXPECT_THAT(gguf->metadata.Bool(longest),
+              StatusIs(kInvalid, absl::StrCat("m.gguf: ", std::string(120, 'k'),
+                                              "... is 7, want true or false")));
+}
+
+// A list of one-byte elements in a file without blocks on the disk: as int64
+// they would take half a terabyte.
+TEST(ParseGgufTest, AListIsCountedBeforeAnythingIsAllocated) {
+  constexpr uint64_t kCount = uint64_t{1} << 36;
+  const std::string header =
+      File(0, 1,
+           Text("k") + Bytes(static_cast<uint32_t>(GgufType::kArray),
+                             static_cast<uint32_t>(GgufType::kUint8), kCount));
+  TempDir dir;
+  const std::string path = dir.Write("sparse.gguf", header);
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(header.size() + kCount)),
+            0);
+  const auto map = MappedFile::Open(path);
+  FORETOKEN_ASSERT_OK(map);
+  const auto gguf = ParseGguf(map->bytes(), "m.gguf");
+  FORETOKEN_ASSERT_OK(gguf);
+  const GgufMetadata& meta = gguf->metadata;
+  EXPECT_THAT(meta.Integers("k", 4),
+              StatusIs(kInvalid,
+                       "m.gguf: k is a list of 68719476736 uint8, want a list "
+                       "of at most 4 integers"));
+  EXPECT_THAT(meta.Numbers("k", 4),
+              StatusIs(kInvalid, HasSubstr("at most 4 finite numbers")));
+  EXPECT_THAT(meta.Strings("k", 4),
+              StatusIs(kInvalid, HasSubstr("at most 4 strings")));
 }
 
 TEST(ParseGgufTest, VersionTwoIsReadAndOthersAreRefused) {

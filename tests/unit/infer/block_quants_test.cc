@@ -2,11 +2,14 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_files.h"
+#include "common/infer/block_encoding.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -98,6 +101,51 @@ TEST(EncodeWeightsTest, ZerosAndTinyValuesBecomeZeros) {
         ASSERT_EQ(got, 0.0f) << WeightTypeName(type) << " of " << value;
       }
     }
+  }
+}
+
+// The largest scale is that of fp16, 65504; sums over such values must not
+// overflow into a block that looks right.
+TEST(EncodeWeightsTest, ValuesBeyondTheRangeOfATypeAreReported) {
+  struct Case {
+    WeightType type;
+    float fits;
+    float beyond;
+  };
+  constexpr float kMax = std::numeric_limits<float>::max();
+  const Case cases[] = {{WeightType::kFloat16, 65504, 65520},
+                        {WeightType::kBFloat16, 3.38e38f, kMax},
+                        {WeightType::kQ8_0, 65504.0f * 127, 65520.0f * 127},
+                        {WeightType::kQ4_0, 65504.0f * 8, 65520.0f * 8},
+                        {WeightType::kQ5_0, 65504.0f * 16, 65520.0f * 16},
+                        {WeightType::kQ4_K, 1e6f, 1e9f},
+                        {WeightType::kQ6_K, 1e8f, 1e9f}};
+  for (const Case& test : cases) {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::vector<float> in(512);
+    for (float& value : in) value = normal(random);
+    std::vector<uint8_t> bytes(
+        static_cast<size_t>(WeightTypeBytes(test.type, 512)));
+    for (const float sign : {1.0f, -1.0f}) {
+      for (const size_t at : {0, 511}) {
+        const float kept = std::exchange(in[at], sign * test.fits);
+        EXPECT_TRUE(EncodeWeights(test.type, in, bytes.data()))
+            << WeightTypeName(test.type) << " " << in[at];
+        for (const float beyond : {test.beyond, 1e20f, kMax}) {
+          if (beyond < test.beyond) continue;
+          in[at] = sign * beyond;
+          EXPECT_FALSE(EncodeWeights(test.type, in, bytes.data()))
+              << WeightTypeName(test.type) << " " << in[at];
+        }
+        in[at] = kept;
+      }
+    }
+    // Both ends of the range at once: their distance overflows.
+    in[0] = kMax;
+    in[1] = -kMax;
+    EXPECT_FALSE(EncodeWeights(test.type, in, bytes.data()))
+        << WeightTypeName(test.type);
   }
 }
 

@@ -1,8 +1,13 @@
 #include "common/infer/gguf_model.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,15 +58,17 @@ std::vector<float> Values(const WeightTensor& tensor) {
   return values;
 }
 
-// Seeded weights of `config` as a file of that kind.
+// Seeded weights of `config` as a file of that kind, after the keys of
+// `writer`.
 std::string Export(const TempDir& dir, const ModelConfig& config,
                    GgufFileKind kind,
-                   std::vector<std::string>* fallbacks = nullptr) {
+                   std::vector<std::string>* fallbacks = nullptr,
+                   GgufWriter writer = GgufWriter()) {
   const std::string path = dir.File("model.gguf");
   auto weights = ModelWeights::Random(config, WeightType::kFloat32, 3);
   ThreadPool pool(2);
   FORETOKEN_EXPECT_OK(ExportGguf(
-      **weights, kind, path, pool, GgufWriter(),
+      **weights, kind, path, pool, std::move(writer),
       [&](const GgufExportedTensor& tensor) {
         if (fallbacks == nullptr || tensor.type == tensor.wanted) return;
         fallbacks->push_back(absl::StrCat(tensor.name, " ",
@@ -143,6 +150,39 @@ TEST(GgufModelTest, ConfigAndTensorsComeBackFromTheFile) {
   }
 }
 
+// Where the tokenizer takes llama.cpp's defaults the model must, too, or
+// nothing would ever stop it.
+TEST(GgufModelTest, EndTokensOfPiecesWithoutKeysAreTheDefaults) {
+  TempDir dir;
+  ModelConfig config = Config();
+  config.bos_token = -1;
+  config.eos_tokens.clear();
+  const std::string path = Export(dir, config, GgufFileKind::kQ8_0);
+  const auto read = [&](const char* model, std::vector<std::string> tokens,
+                        std::optional<uint32_t> eos) {
+    const auto weights = ModelWeights::Load(
+        Rewrite(dir, path,
+                {"",
+                 [&](GgufWriter& writer) {
+                   writer.String("tokenizer.ggml.model", model);
+                   writer.Strings("tokenizer.ggml.tokens", tokens);
+                   writer.Uint32("tokenizer.ggml.eot_token_id", 9);
+                   if (!eos) return;
+                   writer.Uint32("tokenizer.ggml.eos_token_id", *eos);
+                 },
+                 nullptr}));
+    FORETOKEN_EXPECT_OK(weights);
+    return (*weights)->config();
+  };
+  const std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+  EXPECT_EQ(read("llama", tokens, {}).bos_token, 1);
+  EXPECT_THAT(read("llama", tokens, {}).eos_tokens, ElementsAre(2, 9));
+  EXPECT_THAT(read("llama", tokens, 7).eos_tokens, ElementsAre(7, 9));
+  EXPECT_THAT(read("llama", {"<unk>", "<s>"}, {}).eos_tokens, ElementsAre(9));
+  EXPECT_EQ(read("gpt2", tokens, {}).bos_token, -1);
+  EXPECT_THAT(read("gpt2", tokens, {}).eos_tokens, ElementsAre(9));
+}
+
 TEST(GgufModelTest, AnyRangeOfATensorCanBeRead) {
   TempDir dir;
   const auto weights =
@@ -160,6 +200,27 @@ TEST(GgufModelTest, AnyRangeOfATensorCanBeRead) {
   }
 }
 
+// Whole pages of `tensor` that are mapped in this process; -1 if the system
+// does not tell.
+int PresentPages(const WeightTensor& tensor) {
+  constexpr uint64_t kPresent = uint64_t{1} << 63;  // proc(5)
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t data = reinterpret_cast<uint64_t>(tensor.data);
+  const uint64_t end = (data + static_cast<uint64_t>(tensor.bytes())) / page;
+  // Not a stream: reads must be of whole entries.
+  const int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  int present = 0;
+  for (uint64_t i = (data + page - 1) / page; i < end && present >= 0; ++i) {
+    uint64_t entry = 0;
+    const bool read = pread(map, &entry, sizeof(entry),
+                            static_cast<off_t>(i * sizeof(entry))) ==
+                      static_cast<ssize_t>(sizeof(entry));
+    present = read ? present + ((entry & kPresent) != 0 ? 1 : 0) : -1;
+  }
+  if (map >= 0) close(map);
+  return present;
+}
+
 TEST(GgufModelTest, AReleasedTensorIsReadFromTheFileAgain) {
   TempDir dir;
   const auto weights =
@@ -167,7 +228,11 @@ TEST(GgufModelTest, AReleasedTensorIsReadFromTheFileAgain) {
   FORETOKEN_ASSERT_OK(weights);
   const WeightTensor& q = (*weights)->layers()[0].q;  // 256 KiB
   const std::vector<float> before = Values(q);
+  if (PresentPages(q) < 0) GTEST_SKIP() << "/proc/self/pagemap is not readable";
+  // Whole pages: the first and the last may be shared with neighbours.
+  EXPECT_GE(PresentPages(q), 62);
   (*weights)->Release(q);
+  EXPECT_EQ(PresentPages(q), 0);
   EXPECT_EQ(Values(q), before);
 }
 
@@ -296,6 +361,61 @@ TEST(GgufModelTest, TensorsThatDoNotFitAreRefusedByName) {
                                            "want F32 [32]")));
   EXPECT_THAT(ModelWeights::Load(dir.Write("other.gguf", "GGML")),
               StatusIs(kInvalid, HasSubstr("does not begin with GGUF")));
+}
+
+TEST(GgufExportTest, EveryEndTokenHasAKeyBesideTheTokenizersOwn) {
+  TempDir dir;
+  ModelConfig config = Config();
+  config.eos_tokens = {2, 7, 9};
+  // The tokenizer names any of them, or none, or one of its own.
+  for (const int eos : {-1, 2, 7, 9}) {
+    GgufWriter writer;
+    if (eos >= 0) writer.Uint32("tokenizer.ggml.eos_token_id", eos);
+    const auto weights = ModelWeights::Load(
+        Export(dir, config, GgufFileKind::kQ8_0, nullptr, std::move(writer)));
+    FORETOKEN_ASSERT_OK(weights);
+    EXPECT_THAT((*weights)->config().eos_tokens, ElementsAre(2, 7, 9)) << eos;
+  }
+  const auto weights = ModelWeights::Random(config, WeightType::kFloat32, 3);
+  ThreadPool pool(1);
+  const std::string out = dir.File("out.gguf");
+  GgufWriter writer;
+  writer.Uint32("tokenizer.ggml.eos_token_id", 11);
+  EXPECT_THAT(ExportGguf(**weights, GgufFileKind::kQ8_0, out, pool,
+                         std::move(writer), [](const GgufExportedTensor&) {}),
+              StatusIs(kUnimplemented,
+                       "end token 9: GGUF has keys for three, which "
+                       "name 2, 7, 11"));
+  EXPECT_FALSE(GgufFiles::Open(out).ok());
+}
+
+TEST(GgufExportTest, AWeightThatIsTooLargeForItsTypeIsRefused) {
+  TempDir dir;
+  const std::string path = Export(dir, Config(), GgufFileKind::kFloat32);
+  const std::string bytes = *ReadFile(path);
+  ThreadPool pool(2);
+  const auto exported = [&](float value, GgufFileKind kind) {
+    std::string changed = bytes;  // the last element of output.weight
+    std::memcpy(&changed[bytes.size() - sizeof(value)], &value, sizeof(value));
+    const auto weights = ModelWeights::Load(dir.Write("big.gguf", changed));
+    return ExportGguf(**weights, kind, dir.File("out.gguf"), pool, GgufWriter(),
+                      [](const GgufExportedTensor&) {});
+  };
+  const std::string refused =
+      "tensor output.weight has an element that is too large for ";
+  EXPECT_THAT(exported(65520.0f, GgufFileKind::kFloat16),
+              StatusIs(kInvalid, refused + "F16"));
+  EXPECT_THAT(exported(-1e9f, GgufFileKind::kQ8_0),
+              StatusIs(kInvalid, refused + "Q8_0"));
+  EXPECT_THAT(exported(1e9f, GgufFileKind::kQ4_K_M),
+              StatusIs(kInvalid, refused + "Q6_K"));
+  EXPECT_THAT(
+      exported(std::numeric_limits<float>::max(), GgufFileKind::kBFloat16),
+      StatusIs(kInvalid, refused + "BF16"));
+  EXPECT_FALSE(GgufFiles::Open(dir.File("out.gguf")).ok());
+  FORETOKEN_EXPECT_OK(exported(65504.0f, GgufFileKind::kFloat16));
+  FORETOKEN_EXPECT_OK(exported(1e9f, GgufFileKind::kBFloat16));
+  FORETOKEN_EXPECT_OK(exported(1e6f, GgufFileKind::kQ8_0));
 }
 
 TEST(GgufExportTest, AWeightThatIsNotFiniteIsRefusedAndNoFileIsLeft) {

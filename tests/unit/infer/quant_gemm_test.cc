@@ -24,6 +24,11 @@ constexpr WeightType kBlockTypes[] = {
     WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ5_0,
     WeightType::kQ5_1, WeightType::kQ4_K, WeightType::kQ5_K, WeightType::kQ6_K};
 
+bool HasMinima(WeightType type) {
+  return type == WeightType::kQ4_1 || type == WeightType::kQ5_1 ||
+         type == WeightType::kQ4_K || type == WeightType::kQ5_K;
+}
+
 struct Product {
   WeightType type;
   int64_t columns = 0;
@@ -39,8 +44,7 @@ struct Product {
 void RandomBlocks(WeightType type, std::mt19937& random,
                   std::vector<uint8_t>& bytes) {
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
-  const bool two = type == WeightType::kQ4_1 || type == WeightType::kQ5_1 ||
-                   type == WeightType::kQ4_K || type == WeightType::kQ5_K;
+  const bool two = HasMinima(type);
   const int64_t step = WeightTypeFormat(type).block_bytes;
   std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
   for (size_t at = 0; at < bytes.size(); at += step) {
@@ -52,6 +56,17 @@ void RandomBlocks(WeightType type, std::mt19937& random,
       std::memcpy(scale + 2 * i, &half, sizeof(half));
     }
   }
+}
+
+PackedMatrix Pack(const Product& p) {
+  ThreadPool pool(2);
+  auto matrix = PackedMatrix::PackStored(
+      p.columns, p.k, pool, [&](int64_t column) -> PackedMatrix::StoredColumn {
+        return {p.type,
+                p.stored.data() + column * WeightTypeBytes(p.type, p.k)};
+      });
+  EXPECT_THAT(matrix, testing::IsOk());
+  return *std::move(matrix);
 }
 
 Product MakeProduct(WeightType type, int64_t columns, int64_t k, int64_t rows,
@@ -71,13 +86,7 @@ Product MakeProduct(WeightType type, int64_t columns, int64_t k, int64_t rows,
   for (int64_t i = 0; i < k; ++i) x[i] = i % 3 == 0 ? -1.0f : 1.0f;
   p.blocks.resize(rows * k / kQuantBlock);
   ScalarOps()->to_int8(x.data(), static_cast<int>(x.size()), p.blocks.data());
-  ThreadPool pool(2);
-  auto matrix = PackedMatrix::PackStored(
-      columns, k, pool, [&](int64_t column) -> PackedMatrix::StoredColumn {
-        return {type, p.stored.data() + column * WeightTypeBytes(type, k)};
-      });
-  EXPECT_THAT(matrix, testing::IsOk());
-  p.matrix = *std::move(matrix);
+  p.matrix = Pack(p);
   return p;
 }
 
@@ -162,6 +171,46 @@ TEST_P(QuantGemmTest, EqualsScalarToTheBit) {
   const std::vector<float> want = Multiply(*ScalarOps(), p, 0, 0, 13);
   EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)),
             0);
+}
+
+// Scales that only a hostile or damaged file has, in one column each. Which NaN
+// a sum gives is the processor's choice of operand; that it is one is not.
+TEST_P(QuantGemmTest, ExtremeScalesEqualScalar) {
+  constexpr uint16_t kExtremes[] = {
+      0x7c00, 0xfc00,  // infinities
+      0x7e00, 0xfe01,  // NaN
+      0x0001, 0x83ff,  // subnormal
+      0x0400, 0x7bff,  // the smallest and the largest normal value
+      0xfbff, 0x8000};
+  const int64_t k = 2 * block_;
+  Product p = MakeProduct(type_, 64, k, 5, random_);
+  const int64_t step = WeightTypeFormat(type_).block_bytes;
+  const int64_t column_bytes = WeightTypeBytes(type_, k);
+  for (size_t i = 0; i < std::size(kExtremes); ++i) {
+    // In the first block of one column, in the last of another, and as the
+    // minimum of a third.
+    uint8_t* first = p.stored.data() + 3 * i * column_bytes;
+    uint8_t* last = first + 2 * column_bytes - step;
+    uint8_t* third = first + 2 * column_bytes;
+    const int64_t scale = type_ == WeightType::kQ6_K ? step - 2 : 0;
+    std::memcpy(first + scale, &kExtremes[i], 2);
+    std::memcpy(last + scale, &kExtremes[i], 2);
+    if (HasMinima(type_)) std::memcpy(third + 2, &kExtremes[i], 2);
+  }
+  p.matrix = Pack(p);
+  const std::vector<float> got = Multiply(ops_, p, 0, 0, 5);
+  const std::vector<float> want = Multiply(*ScalarOps(), p, 0, 0, 5);
+  int not_finite = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    not_finite += std::isfinite(want[i]) ? 0 : 1;
+    if (std::isnan(want[i])) {
+      ASSERT_TRUE(std::isnan(got[i])) << i;
+    } else {
+      ASSERT_EQ(BitsFromFloat(got[i]), BitsFromFloat(want[i])) << i;
+    }
+  }
+  // Four of the ten, in two or three columns each, in every row.
+  EXPECT_GE(not_finite, 5 * 4 * 2);
 }
 
 TEST_P(QuantGemmTest, ActivationsThatAreNotFiniteMakeTheRowNan) {

@@ -24,14 +24,16 @@ struct Case {
   CpuIsa isa;
   Precision precision;
   WeightType type = WeightType::kFloat32;
+  int head_dim = 32;  // of a quantised model
 };
 
-// Rows of whole blocks of every quantised type, more than one chunk of a strip.
-ModelConfig QuantisedConfig() {
+// Rows of whole blocks of every quantised type, more than one chunk of a strip;
+// or, with other heads than those of 32, of Q8_0.
+ModelConfig QuantisedConfig(int head_dim) {
   ModelConfig config = TinyConfig();
   config.d_model = 256;
   config.n_heads = 8;
-  config.head_dim = 32;
+  config.head_dim = head_dim;
   config.d_ff = 512;
   return config;
 }
@@ -39,8 +41,9 @@ ModelConfig QuantisedConfig() {
 class RowInvarianceTest : public ::testing::TestWithParam<Case> {
  protected:
   static ModelConfig CaseConfig() {
-    return GetParam().type == WeightType::kFloat32 ? TinyConfig()
-                                                   : QuantisedConfig();
+    return GetParam().type == WeightType::kFloat32
+               ? TinyConfig()
+               : QuantisedConfig(GetParam().head_dim);
   }
   static std::unique_ptr<Backend> MakeBackend(const ModelConfig& config,
                                               const CpuOptions& options) {
@@ -309,6 +312,11 @@ std::vector<Case> Cases() {
         WeightType::kQ6_K}) {
     cases.push_back({SupportedCpuIsas().back(), Precision::kBFloat16, type});
   }
+  // Heads that end inside a vector and inside a block of activations.
+  for (const int head_dim : {24, 80}) {
+    cases.push_back({SupportedCpuIsas().back(), Precision::kBFloat16,
+                     WeightType::kQ8_0, head_dim});
+  }
   return cases;
 }
 
@@ -318,7 +326,9 @@ INSTANTIATE_TEST_SUITE_P(
       const Case& test = param.param;
       const std::string isa = (*SelectCpuOps(test.isa))->name;
       if (test.type != WeightType::kFloat32) {
-        return isa + "_" + WeightTypeName(test.type);
+        return isa + "_" + WeightTypeName(test.type) +
+               (test.head_dim == 32 ? ""
+                                    : "_heads" + std::to_string(test.head_dim));
       }
       return isa + (test.precision == Precision::kBFloat16 ? "_bf16" : "_fp32");
     });

@@ -1,10 +1,14 @@
 #include "common/text/gguf_tokenizer.h"
 
+#include <unistd.h>
+
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/gguf/gguf_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -69,6 +73,27 @@ TEST(GgufTokenizerTest, AddedTokensAreFoundInATextAndSpecialOnesHidden) {
   EXPECT_EQ((*tokenizer)->chat_template(), "");
 }
 
+TEST(GgufTokenizerTest, DefaultIsolatesMarksAndCutsNumbersInThrees) {
+  File file;
+  file.tokens = {"1",  "2",     "3", "4", "5",  "x",  "(", "12", "123",
+                 "45", "12345", "Ġ", "y", "Ġ(", "Ġ1", "'", "s",  "'s"};
+  file.types.assign(file.tokens.size(), 1);
+  file.merges = {"1 2", "12 3", "4 5", "123 45", "Ġ (", "Ġ 1", "' s"};
+  file.pre = "default";
+  const auto tokenizer = Load(file);
+  FORETOKEN_ASSERT_OK(tokenizer);
+  EXPECT_THAT((*tokenizer)->Encode("12345"), ElementsAre(8, 9));
+  EXPECT_THAT((*tokenizer)->Encode("x (y"), ElementsAre(5, 11, 6, 12));
+  EXPECT_THAT((*tokenizer)->Encode("x 12"), ElementsAre(5, 11, 7));
+  EXPECT_THAT((*tokenizer)->Encode("x's"), ElementsAre(5, 15, 16));
+  file.pre = "gpt-2";
+  const auto gpt2 = Load(file);
+  FORETOKEN_ASSERT_OK(gpt2);
+  EXPECT_THAT((*gpt2)->Encode("12345"), ElementsAre(10));
+  EXPECT_THAT((*gpt2)->Encode("x (y"), ElementsAre(5, 13, 12));
+  EXPECT_THAT((*gpt2)->Encode("x's"), ElementsAre(5, 17));
+}
+
 TEST(GgufTokenizerTest, UnusedTokensAreAbsentAndNotCountedAtTheEnd) {
   File file;
   file.tokens = {"a", "[1]", "b", "ab", "[PAD4]", "[PAD5]"};
@@ -101,6 +126,45 @@ TEST(GgufTokenizerTest, PromptTokensFollowTheKeysAndElseThePreTokenizer) {
     writer.Bool("tokenizer.ggml.add_space_prefix", false);
   };
   EXPECT_THAT((*Load(bare))->EncodePrompt("a"), ElementsAre(4, 2));
+}
+
+// Values without blocks on the disk, which must not be copied into memory.
+TEST(GgufTokenizerTest, ListsLongerThanTheVocabularyAreRefusedFromASparseFile) {
+  constexpr uint64_t kCount = uint64_t{1} << 36;
+  const auto sparse = [&](const char* key) {
+    GgufWriter writer;
+    writer.String("tokenizer.ggml.model", "llama");
+    writer.Strings("tokenizer.ggml.tokens", {{"<unk>", "<s>", "</s>"}});
+    writer.Bytes(key, "");
+    std::string header = writer.Header();
+    // The last key's count, before the padding.
+    const size_t end = header.rfind(key) + std::string(key).size() + 16;
+    header.resize(end);
+    std::memcpy(&header[end - sizeof(kCount)], &kCount, sizeof(kCount));
+    const TempDir dir;
+    const std::string path = dir.Write("m.gguf", header);
+    FORETOKEN_CHECK(truncate(path.c_str(), static_cast<off_t>(end + kCount)) ==
+                    0);
+    return Tokenizer::Load(path).status();
+  };
+  for (const char* key : {"tokenizer.ggml.token_type", "tokenizer.ggml.scores",
+                          "tokenizer.ggml.precompiled_charsmap"}) {
+    EXPECT_THAT(
+        sparse(key),
+        StatusIs(kInvalid, HasSubstr(absl::StrCat(key,
+                                                  " is a list of 68719476736 "
+                                                  "uint8, want at most "))));
+  }
+  File file;
+  file.types.push_back(1);
+  EXPECT_THAT(Load(file),
+              StatusIs(kInvalid, HasSubstr("token_type is a list of 6 int32, "
+                                           "want a list of at most 5")));
+  file = SentencePiece();
+  file.scores.push_back(0);
+  EXPECT_THAT(Load(file),
+              StatusIs(kInvalid, HasSubstr("scores is a list of 7 float32, "
+                                           "want a list of at most 6")));
 }
 
 TEST(GgufTokenizerTest, WhatIsNotKnownIsRefusedByKeyAndValue) {

@@ -148,7 +148,6 @@ constexpr char kGgufConfig[] =
 
 TEST(GgufGoldenTest, EveryPreTokenizerIsThatOfTheOriginal) {
   for (const std::string& pre : GgufPreTokenizers()) {
-    if (pre == "default") continue;  // another name of gpt-2
     const auto tokenizer = Tokenizer::Load(GoldenGguf(pre, ".gguf"));
     FORETOKEN_ASSERT_OK(tokenizer);
     EXPECT_EQ(CheckVectors(**tokenizer, GoldenGguf(pre, ".jsonl.gz")), 412);
