@@ -31,6 +31,7 @@ struct Product {
   std::vector<uint8_t> stored;    // [columns] rows of blocks
   std::vector<float> weights;     // [columns][k], dequantised
   std::vector<Int8Block> blocks;  // [rows][k / 32]
+  WeightArena arena;
   PackedMatrix matrix;
 };
 
@@ -73,7 +74,8 @@ Product MakeProduct(WeightType type, int64_t columns, int64_t k, int64_t rows,
   ScalarOps()->to_int8(x.data(), static_cast<int>(x.size()), p.blocks.data());
   ThreadPool pool(2);
   auto matrix = PackedMatrix::PackStored(
-      columns, k, pool, [&](int64_t column) -> PackedMatrix::StoredColumn {
+      columns, k, pool, p.arena,
+      [&](int64_t column) -> PackedMatrix::StoredColumn {
         return {type, p.stored.data() + column * WeightTypeBytes(type, k)};
       });
   EXPECT_THAT(matrix, testing::IsOk());
