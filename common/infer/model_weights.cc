@@ -57,16 +57,12 @@ class StoredWeights : public ModelWeights {
     return digest_;
   }
 
-  // Only whole pages: their neighbours may be in use.
   void Release(const WeightTensor& tensor) override {
-    const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    const uintptr_t data = reinterpret_cast<uintptr_t>(tensor.data);
-    const uintptr_t begin = (data + page - 1) / page * page;
-    const uintptr_t end =
-        (data + static_cast<uintptr_t>(tensor.bytes())) / page * page;
-    if (tensor.present() && begin < end) {
-      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-    }
+    if (tensor.present()) DropPages(tensor.data, tensor.bytes());
+  }
+
+  void Unload(const WeightTensor& tensor) const override {
+    if (tensor.present() && is_mapped()) DropPages(tensor.data, tensor.bytes());
   }
 
   absl::Span<const TensorSlot> slots() const { return slots_; }
@@ -78,6 +74,19 @@ class StoredWeights : public ModelWeights {
   }
 
  private:
+  bool is_mapped() const { return storage_.memory.data() == nullptr; }
+
+  // Only whole pages: their neighbours may be in use.
+  static void DropPages(const uint8_t* data, int64_t bytes) {
+    const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const uintptr_t first = reinterpret_cast<uintptr_t>(data);
+    const uintptr_t begin = (first + page - 1) / page * page;
+    const uintptr_t end = (first + static_cast<uintptr_t>(bytes)) / page * page;
+    if (begin < end) {
+      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+    }
+  }
+
   Sha256Digest ComputeDigest() const {
     // By name, so that the digest does not depend on shards or file order.
     std::vector<const TensorSlot*> by_name;
@@ -92,7 +101,12 @@ class StoredWeights : public ModelWeights {
       sha.Update(absl::StrCat(slot->name, " ", WeightTypeName(tensor.type), " ",
                               ShapeText(slot->shape()),
                               tensor.paired_rows > 0 ? " pairs\n" : "\n"));
-      sha.Update(absl::MakeConstSpan(tensor.data, tensor.bytes()));
+      constexpr int64_t kPart = int64_t{4} << 20;
+      for (int64_t at = 0; at < tensor.bytes(); at += kPart) {
+        const int64_t bytes = std::min(kPart, tensor.bytes() - at);
+        sha.Update(absl::MakeConstSpan(tensor.data + at, bytes));
+        if (is_mapped()) DropPages(tensor.data + at, bytes);
+      }
     }
     return sha.Finish();
   }

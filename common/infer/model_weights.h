@@ -95,13 +95,16 @@ class ModelWeights {
 
   // SHA-256 over names, types, shapes and bytes of all tensors, independent of
   // how they are split into files. Computed at the first call, which reads
-  // every byte.
+  // every byte of the files, and keeps none of them in memory.
   virtual const Sha256Digest& digest() const = 0;
 
   // Gives the memory of a tensor back to the system: one that has been packed
   // need not stay beside its copy. Reading it afterwards gives the file's
   // bytes again; random weights are lost. Thread-compatible, not const.
   virtual void Release(const WeightTensor& /*tensor*/) {}
+
+  // As Release, but only where the bytes can be read again: nothing is lost.
+  virtual void Unload(const WeightTensor& /*tensor*/) const {}
 };
 
 }  // namespace foretoken

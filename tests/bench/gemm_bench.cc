@@ -48,7 +48,7 @@ void Count(benchmark::State& state, int64_t rows) {
 }
 
 // Weights of a quantised type are random blocks: they are packed once.
-PackedMatrix RandomMatrix(WeightType type) {
+PackedMatrix RandomMatrix(WeightType type, WeightArena& arena) {
   const int64_t row_bytes = WeightTypeBytes(type, kK);
   std::mt19937 random(1);
   std::vector<uint8_t> blocks(kColumns * row_bytes);
@@ -59,17 +59,18 @@ PackedMatrix RandomMatrix(WeightType type) {
   }
   ThreadPool pool(1);
   auto matrix = PackedMatrix::PackStored(
-      kColumns, kK, pool, [&](int64_t column) -> PackedMatrix::StoredColumn {
+      kColumns, kK, pool, arena,
+      [&](int64_t column) -> PackedMatrix::StoredColumn {
         return {type, blocks.data() + column * row_bytes};
       });
   FORETOKEN_CHECK(matrix.ok());
   return *std::move(matrix);
 }
 
-PackedMatrix FloatMatrix(MatrixType type) {
+PackedMatrix FloatMatrix(MatrixType type, WeightArena& arena) {
   ThreadPool pool(1);
   auto matrix = PackedMatrix::Pack(
-      type, kColumns, kK, pool,
+      type, kColumns, kK, pool, arena,
       [](int64_t, float* out) { std::fill_n(out, kK, 0.01f); });
   FORETOKEN_CHECK(matrix.ok());
   return *std::move(matrix);
@@ -79,14 +80,15 @@ void BM_Packed(benchmark::State& state, CpuIsa isa, WeightType type) {
   const auto ops = SelectCpuOps(isa);
   if (!ops.ok()) return state.SkipWithError("not on this machine");
   const int64_t rows = state.range(0);
+  WeightArena arena;
   std::vector<PackedMatrix> matrices;
   for (int64_t i = 0; i < kMatrices; ++i) {
     if (type == WeightType::kFloat32) {
-      matrices.push_back(FloatMatrix(MatrixType::kFloat32));
+      matrices.push_back(FloatMatrix(MatrixType::kFloat32, arena));
     } else if (type == WeightType::kBFloat16) {
-      matrices.push_back(FloatMatrix(MatrixType::kBFloat16));
+      matrices.push_back(FloatMatrix(MatrixType::kBFloat16, arena));
     } else {
-      matrices.push_back(RandomMatrix(type));
+      matrices.push_back(RandomMatrix(type, arena));
     }
   }
   const ActivationType input = matrices[0].input();

@@ -212,6 +212,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
                         ThreadPool::kMaxThreads));
   }
   FORETOKEN_ASSIGN_OR_RETURN(const CpuOps* ops, SelectCpuOps(options.isa));
+  if (options.ops != nullptr) ops = options.ops;
   const int threads =
       options.threads > 0
           ? options.threads

@@ -32,6 +32,9 @@ struct CpuOptions : PlannedOptions {
   int threads = 0;
   // Overrides the fastest instruction set of the machine; for tests.
   std::optional<CpuIsa> isa = std::nullopt;
+  // Replaces the table of kernels; for tests that watch them. Outlives the
+  // backend.
+  const CpuOps* ops = nullptr;
 
   static constexpr int64_t kDefaultContexts = 8;
   static constexpr int64_t kDefaultKvBytes = int64_t{4} << 30;

@@ -54,27 +54,31 @@ absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
   qkv.values = qkv.keys + kv_columns;
   qkv.total = qkv.values + kv_columns;
 
+  model.weights_ = std::move(weights);
+  FORETOKEN_RETURN_IF_ERROR(model.BuildHead(pool));
   model.layers_.resize(config.n_layers);
   for (int32_t i = 0; i < config.n_layers; ++i) {
-    const LayerWeights& layer = weights->layers()[i];
-    FORETOKEN_RETURN_IF_ERROR(model.BuildLayer(layer, pool, model.layers_[i]));
-    for (const WeightTensor* packed : {&layer.q, &layer.k, &layer.v, &layer.o,
-                                       &layer.gate, &layer.up, &layer.down}) {
-      weights->Release(*packed);
-    }
+    FORETOKEN_RETURN_IF_ERROR(
+        model.BuildLayer(model.weights_->layers()[i], pool, model.layers_[i]));
   }
-  model.final_norm_ = Vector(weights->final_norm(), model.d_model_padded_);
-  FORETOKEN_ASSIGN_OR_RETURN(model.head_,
-                             model.PackPlain(weights->output(), pool));
-  if (!config.tied_embeddings) weights->Release(weights->output());
-  model.weights_ = std::move(weights);
-  FORETOKEN_RETURN_IF_ERROR(model.BuildEmbedding(pool));
+  model.final_norm_ =
+      Vector(model.weights_->final_norm(), model.d_model_padded_);
+  if (!model.StaysQuantised({&model.weights_->embedding()})) {
+    model.weights_ = nullptr;
+  }
   return model;
 }
 
-absl::Status CpuModel::BuildEmbedding(ThreadPool& pool) {
-  if (StaysQuantised({&weights_->embedding()})) return absl::OkStatus();
-  const std::unique_ptr<ModelWeights> weights = std::move(weights_);
+// First of all, so that the largest tensors are mapped while little else is.
+absl::Status CpuModel::BuildHead(ThreadPool& pool) {
+  FORETOKEN_ASSIGN_OR_RETURN(head_, PackPlain(weights_->output(), pool));
+  const WeightTensor& embedding = weights_->embedding();
+  if (config_.tied_embeddings) {
+    weights_->Unload(embedding);
+    return absl::OkStatus();
+  }
+  weights_->Release(weights_->output());
+  if (StaysQuantised({&embedding})) return absl::OkStatus();
   const int64_t d_model = config_.d_model;
   const bool fp32 = precision_ == Precision::kFloat32;
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -82,15 +86,15 @@ absl::Status CpuModel::BuildEmbedding(ThreadPool& pool) {
       HugeBuffer::Allocate(config_.vocab_size * d_model * (fp32 ? 4 : 2)));
   pool.ParallelFor(config_.vocab_size, [&](int64_t token) {
     if (fp32) {
-      CopyRow(weights->embedding(), token,
-              embedding_.as<float>() + token * d_model);
+      CopyRow(embedding, token, embedding_.as<float>() + token * d_model);
       return;
     }
     std::vector<float> row(d_model);
-    CopyRow(weights->embedding(), token, row.data());
+    CopyRow(embedding, token, row.data());
     uint16_t* out = embedding_.as<uint16_t>() + token * d_model;
     for (int64_t i = 0; i < d_model; ++i) out[i] = BFloat16FromFloat(row[i]);
   });
+  weights_->Release(embedding);
   return absl::OkStatus();
 }
 
@@ -98,6 +102,8 @@ void CpuModel::CopyEmbedding(TokenId token, float* out) const {
   const int64_t d_model = config_.d_model;
   if (weights_ != nullptr) {
     CopyRow(weights_->embedding(), token, out);
+  } else if (config_.tied_embeddings) {
+    head_.CopyColumn(token, absl::MakeSpan(out, d_model));
   } else if (precision_ == Precision::kFloat32) {
     std::memcpy(out, embedding_.as<float>() + token * d_model,
                 d_model * sizeof(float));
@@ -152,17 +158,24 @@ std::vector<const PackedMatrix*> CpuModel::Matrices() const {
 }
 
 absl::Status CpuModel::BuildLayer(const LayerWeights& source, ThreadPool& pool,
-                                  CpuLayer& layer) const {
+                                  CpuLayer& layer) {
   layer.attention_norm = Vector(source.attention_norm, d_model_padded_);
   layer.ffn_norm = Vector(source.ffn_norm, d_model_padded_);
   if (source.q_norm.present()) {
     layer.q_norm = Vector(source.q_norm, head_dim_padded_);
     layer.k_norm = Vector(source.k_norm, head_dim_padded_);
   }
+  const auto release = [&](std::initializer_list<const WeightTensor*> packed) {
+    for (const WeightTensor* tensor : packed) weights_->Release(*tensor);
+  };
   FORETOKEN_ASSIGN_OR_RETURN(layer.qkv, PackQkv(source, pool));
+  release({&source.q, &source.k, &source.v});
   FORETOKEN_ASSIGN_OR_RETURN(layer.output, PackOutput(source.o, pool));
+  release({&source.o});
   FORETOKEN_ASSIGN_OR_RETURN(layer.gate_up, PackGateUp(source, pool));
+  release({&source.gate, &source.up});
   FORETOKEN_ASSIGN_OR_RETURN(layer.down, PackPlain(source.down, pool));
+  release({&source.down});
   AddBiases(source, layer);
   return absl::OkStatus();
 }
@@ -213,19 +226,19 @@ bool CpuModel::StaysQuantised(
 }
 
 absl::StatusOr<PackedMatrix> CpuModel::PackPlain(const WeightTensor& tensor,
-                                                 ThreadPool& pool) const {
+                                                 ThreadPool& pool) {
   if (StaysQuantised({&tensor})) {
     return PackedMatrix::PackStored(
-        tensor.rows, tensor.cols, pool,
+        tensor.rows, tensor.cols, pool, arena_,
         [&](int64_t column) { return Stored(tensor, column); });
   }
   return PackedMatrix::Pack(
-      float_type(), tensor.rows, tensor.cols, pool,
+      float_type(), tensor.rows, tensor.cols, pool, arena_,
       [&](int64_t column, float* out) { CopyRow(tensor, column, out); });
 }
 
 absl::StatusOr<PackedMatrix> CpuModel::PackQkv(const LayerWeights& source,
-                                               ThreadPool& pool) const {
+                                               ThreadPool& pool) {
   // The tensor of a column and its row there, or -1 for a column of padding.
   const auto find = [&](int64_t column) {
     const WeightTensor* tensor = &source.q;
@@ -243,24 +256,24 @@ absl::StatusOr<PackedMatrix> CpuModel::PackQkv(const LayerWeights& source,
   };
   if (StaysQuantised({&source.q, &source.k, &source.v})) {
     return PackedMatrix::PackStored(qkv_columns_.total, config_.d_model, pool,
-                                    [&](int64_t column) {
+                                    arena_, [&](int64_t column) {
                                       const auto [tensor, row] = find(column);
                                       return Stored(*tensor, row);
                                     });
   }
   return PackedMatrix::Pack(float_type(), qkv_columns_.total, config_.d_model,
-                            pool, [&](int64_t column, float* out) {
+                            pool, arena_, [&](int64_t column, float* out) {
                               const auto [tensor, row] = find(column);
                               if (row >= 0) CopyRow(*tensor, row, out);
                             });
 }
 
 absl::StatusOr<PackedMatrix> CpuModel::PackOutput(const WeightTensor& tensor,
-                                                  ThreadPool& pool) const {
+                                                  ThreadPool& pool) {
   if (config_.head_dim % kQuantBlock == 0) return PackPlain(tensor, pool);
   return PackedMatrix::Pack(
       float_type(), config_.d_model,
-      int64_t{config_.n_heads} * head_dim_padded_, pool,
+      int64_t{config_.n_heads} * head_dim_padded_, pool, arena_,
       [&](int64_t column, float* out) {
         for (int32_t head = 0; head < config_.n_heads; ++head) {
           tensor.CopyTo(column * tensor.cols + int64_t{head} * config_.head_dim,
@@ -271,7 +284,7 @@ absl::StatusOr<PackedMatrix> CpuModel::PackOutput(const WeightTensor& tensor,
 }
 
 absl::StatusOr<PackedMatrix> CpuModel::PackGateUp(const LayerWeights& source,
-                                                  ThreadPool& pool) const {
+                                                  ThreadPool& pool) {
   const auto find = [&](int64_t column) {
     const int64_t block = column / kGemmColumns;
     const int64_t row = block / 2 * kGemmColumns + column % kGemmColumns;
@@ -281,14 +294,14 @@ absl::StatusOr<PackedMatrix> CpuModel::PackGateUp(const LayerWeights& source,
   };
   const int64_t columns = 2 * int64_t{d_ff_padded_};
   if (StaysQuantised({&source.gate, &source.up})) {
-    return PackedMatrix::PackStored(columns, config_.d_model, pool,
+    return PackedMatrix::PackStored(columns, config_.d_model, pool, arena_,
                                     [&](int64_t column) {
                                       const auto [tensor, row] = find(column);
                                       return Stored(*tensor, row);
                                     });
   }
   return PackedMatrix::Pack(float_type(), columns, config_.d_model, pool,
-                            [&](int64_t column, float* out) {
+                            arena_, [&](int64_t column, float* out) {
                               const auto [tensor, row] = find(column);
                               if (row >= 0) CopyRow(*tensor, row, out);
                             });

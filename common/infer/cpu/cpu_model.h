@@ -25,6 +25,7 @@
 #include "common/base/types.h"
 #include "common/infer/backend.h"
 #include "common/infer/cpu/packed_matrix.h"
+#include "common/infer/cpu/weight_arena.h"
 #include "common/infer/model_config.h"
 #include "common/infer/model_weights.h"
 
@@ -55,7 +56,7 @@ enum class KvType : uint8_t { kFloat32, kBFloat16 };
 
 class CpuModel {
  public:
-  // Tensors are released once they are packed.
+  // Tensors are released one by one as they are packed.
   static absl::StatusOr<CpuModel> Build(std::unique_ptr<ModelWeights> weights,
                                         Precision precision, ThreadPool& pool);
 
@@ -87,9 +88,9 @@ class CpuModel {
   std::array<int64_t, kActivationTypes> products_per_row() const;
 
  private:
+  absl::Status BuildHead(ThreadPool& pool);
   absl::Status BuildLayer(const LayerWeights& source, ThreadPool& pool,
-                          CpuLayer& layer) const;
-  absl::Status BuildEmbedding(ThreadPool& pool);
+                          CpuLayer& layer);
   std::vector<const PackedMatrix*> Matrices() const;
   void AddBiases(const LayerWeights& source, CpuLayer& layer) const;
   // True if the product of these tensors runs on their own types.
@@ -99,13 +100,13 @@ class CpuModel {
                                               : MatrixType::kFloat32;
   }
   absl::StatusOr<PackedMatrix> PackPlain(const WeightTensor& tensor,
-                                         ThreadPool& pool) const;
+                                         ThreadPool& pool);
   absl::StatusOr<PackedMatrix> PackQkv(const LayerWeights& source,
-                                       ThreadPool& pool) const;
+                                       ThreadPool& pool);
   absl::StatusOr<PackedMatrix> PackOutput(const WeightTensor& tensor,
-                                          ThreadPool& pool) const;
+                                          ThreadPool& pool);
   absl::StatusOr<PackedMatrix> PackGateUp(const LayerWeights& source,
-                                          ThreadPool& pool) const;
+                                          ThreadPool& pool);
 
   ModelConfig config_;
   Precision precision_ = Precision::kBFloat16;
@@ -115,11 +116,14 @@ class CpuModel {
   QkvColumns qkv_columns_;
   std::vector<CpuLayer> layers_;
   std::vector<float> final_norm_;
-  // [vocab_size, d_model], bf16 or fp32; empty if rows are read out of
-  // weights_, where a quantised embedding stays.
-  HugeBuffer embedding_;
+  // Rows of the embedding are read out of
+  // - weights_, where a quantised one stays; null otherwise,
+  // - embedding_, [vocab_size, d_model] in bf16 or fp32; empty if tied,
+  // - or the columns of the head.
   std::unique_ptr<ModelWeights> weights_;
+  HugeBuffer embedding_;
   PackedMatrix head_;
+  WeightArena arena_;
   std::string weights_digest_;
 };
 

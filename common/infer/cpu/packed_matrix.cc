@@ -79,27 +79,29 @@ std::optional<MatrixType> QuantisedMatrixType(WeightType type) {
 }
 
 absl::Status PackedMatrix::Allocate(int64_t k, ActivationType input,
-                                    absl::Span<const MatrixType> types) {
+                                    absl::Span<const MatrixType> types,
+                                    WeightArena& arena) {
   k_ = PadTo(k, kCpuPad);
   input_ = input;
   for (const MatrixType type : types) {
     blocks_.push_back({type, bytes_, BlockBytes(type, k_)});
     bytes_ += blocks_.back().bytes;
   }
-  FORETOKEN_ASSIGN_OR_RETURN(data_, HugeBuffer::Allocate(bytes_));
+  FORETOKEN_ASSIGN_OR_RETURN(data_, arena.Allocate(bytes_));
   return absl::OkStatus();
 }
 
 absl::StatusOr<PackedMatrix> PackedMatrix::Pack(
     MatrixType type, int64_t columns, int64_t k, ThreadPool& pool,
-    absl::FunctionRef<void(int64_t, float*)> column) {
+    WeightArena& arena, absl::FunctionRef<void(int64_t, float*)> column) {
   const bool bf16 = type == MatrixType::kBFloat16;
   FORETOKEN_CHECK(bf16 || type == MatrixType::kFloat32);
   PackedMatrix matrix;
   const std::vector<MatrixType> types(
       PadTo(columns, kGemmColumns) / kGemmColumns, type);
   FORETOKEN_RETURN_IF_ERROR(matrix.Allocate(
-      k, bf16 ? ActivationType::kBFloat16 : ActivationType::kFloat32, types));
+      k, bf16 ? ActivationType::kBFloat16 : ActivationType::kFloat32, types,
+      arena));
   const int64_t padded = matrix.k_;
   std::vector<std::vector<float>> rows(pool.threads());
   pool.ParallelForThreads(matrix.blocks(), [&](int64_t block, int thread) {
@@ -110,7 +112,7 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(
     for (int64_t c = 0; c < used; ++c) {
       column(first + c, source.data() + c * padded);
     }
-    uint8_t* out = matrix.data_.data() + matrix.blocks_[block].offset;
+    uint8_t* out = matrix.data_ + matrix.blocks_[block].offset;
     if (bf16) {
       PackPairs(source.data(), padded, reinterpret_cast<uint16_t*>(out));
     } else {
@@ -120,8 +122,25 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(
   return matrix;
 }
 
+void PackedMatrix::CopyColumn(int64_t column, absl::Span<float> out) const {
+  const Block& block = blocks_[column / kGemmColumns];
+  const int64_t c = column % kGemmColumns;
+  const uint8_t* const data = data_ + block.offset;
+  const int64_t n = static_cast<int64_t>(out.size());
+  if (block.type == MatrixType::kBFloat16) {
+    const uint16_t* const pairs = reinterpret_cast<const uint16_t*>(data);
+    for (int64_t i = 0; i < n; ++i) {
+      out[i] = FloatFromBFloat16(pairs[(i / 2 * kGemmColumns + c) * 2 + i % 2]);
+    }
+    return;
+  }
+  FORETOKEN_CHECK(block.type == MatrixType::kFloat32);
+  const float* const values = reinterpret_cast<const float*>(data);
+  for (int64_t i = 0; i < n; ++i) out[i] = values[i * kGemmColumns + c];
+}
+
 absl::StatusOr<PackedMatrix> PackedMatrix::PackStored(
-    int64_t columns, int64_t k, ThreadPool& pool,
+    int64_t columns, int64_t k, ThreadPool& pool, WeightArena& arena,
     absl::FunctionRef<StoredColumn(int64_t)> column) {
   PackedMatrix matrix;
   std::vector<WeightType> stored;
@@ -133,9 +152,10 @@ absl::StatusOr<PackedMatrix> PackedMatrix::PackStored(
                     k % WeightTypeFormat(stored.back()).block == 0);
     types.push_back(*type);
   }
-  FORETOKEN_RETURN_IF_ERROR(matrix.Allocate(k, ActivationType::kInt8, types));
+  FORETOKEN_RETURN_IF_ERROR(
+      matrix.Allocate(k, ActivationType::kInt8, types, arena));
   pool.ParallelFor(matrix.blocks(), [&](int64_t block) {
-    uint8_t* out = matrix.data_.data() + matrix.blocks_[block].offset;
+    uint8_t* out = matrix.data_ + matrix.blocks_[block].offset;
     const uint8_t* strip[kQuantColumns];
     int64_t c = block * kGemmColumns;
     for (const int64_t end = c + kGemmColumns; c < end;) {

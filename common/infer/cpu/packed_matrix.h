@@ -5,7 +5,8 @@
 // block once, front to back. Columns and K are padded with zeros. Every block
 // has a type of its own: the parts of a joined matrix may differ.
 //
-// Immutable after Pack; then thread-safe.
+// Immutable after Pack; then thread-safe. The arena it was packed into owns its
+// memory.
 #ifndef FORETOKEN_COMMON_INFER_CPU_PACKED_MATRIX_H_
 #define FORETOKEN_COMMON_INFER_CPU_PACKED_MATRIX_H_
 
@@ -17,9 +18,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/base/huge_buffer.h"
 #include "common/base/thread_pool.h"
 #include "common/infer/cpu/ops.h"
+#include "common/infer/cpu/weight_arena.h"
 #include "common/infer/weight_types.h"
 
 namespace foretoken {
@@ -50,11 +51,11 @@ class PackedMatrix {
   // `pool`.
   static absl::StatusOr<PackedMatrix> Pack(
       MatrixType type, int64_t columns, int64_t k, ThreadPool& pool,
-      absl::FunctionRef<void(int64_t, float*)> column);
+      WeightArena& arena, absl::FunctionRef<void(int64_t, float*)> column);
   // In the quantised types of the columns, which change only between blocks of
   // kGemmColumns. K is a multiple of the types' block sizes.
   static absl::StatusOr<PackedMatrix> PackStored(
-      int64_t columns, int64_t k, ThreadPool& pool,
+      int64_t columns, int64_t k, ThreadPool& pool, WeightArena& arena,
       absl::FunctionRef<StoredColumn(int64_t)> column);
 
   int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
@@ -66,8 +67,10 @@ class PackedMatrix {
   MatrixType type(int64_t block) const { return blocks_[block].type; }
   int64_t block_bytes(int64_t block) const { return blocks_[block].bytes; }
   const uint8_t* block(int64_t index) const {
-    return data_.data() + blocks_[index].offset;
+    return data_ + blocks_[index].offset;
   }
+  // The values of a column of an fp32 or bf16 matrix: out is [<= k].
+  void CopyColumn(int64_t column, absl::Span<float> out) const;
 
  private:
   struct Block {
@@ -77,13 +80,13 @@ class PackedMatrix {
   };
 
   absl::Status Allocate(int64_t k, ActivationType input,
-                        absl::Span<const MatrixType> types);
+                        absl::Span<const MatrixType> types, WeightArena& arena);
 
   int64_t k_ = 0;
   int64_t bytes_ = 0;
   ActivationType input_ = ActivationType::kFloat32;
   std::vector<Block> blocks_;
-  HugeBuffer data_;
+  uint8_t* data_ = nullptr;
 };
 
 }  // namespace foretoken

@@ -28,6 +28,7 @@ MatrixType TypeOf(Precision precision) {
 }
 
 struct Product {
+  WeightArena arena;
   PackedMatrix matrix;
   std::vector<float> weights;   // [columns][k], rounded
   std::vector<float> x;         // [rows][k], rounded
@@ -44,7 +45,7 @@ Product MakeProduct(Precision precision, int64_t columns, int64_t k,
   p.x.resize(rows * k);
   for (float& x : p.x) x = Rounded(normal(random), precision);
   ThreadPool pool(2);
-  auto matrix = PackedMatrix::Pack(TypeOf(precision), columns, k, pool,
+  auto matrix = PackedMatrix::Pack(TypeOf(precision), columns, k, pool, p.arena,
                                    [&](int64_t column, float* out) {
                                      for (int64_t i = 0; i < k; ++i)
                                        out[i] = p.weights[column * k + i];

@@ -36,6 +36,7 @@ struct Product {
   std::vector<uint8_t> stored;    // [columns] rows of blocks
   std::vector<float> weights;     // [columns][k], dequantised
   std::vector<Int8Block> blocks;  // [rows][k / 32]
+  WeightArena arena;
   PackedMatrix matrix;
 };
 
@@ -58,10 +59,11 @@ void RandomBlocks(WeightType type, std::mt19937& random,
   }
 }
 
-PackedMatrix Pack(const Product& p) {
+PackedMatrix Pack(Product& p) {
   ThreadPool pool(2);
   auto matrix = PackedMatrix::PackStored(
-      p.columns, p.k, pool, [&](int64_t column) -> PackedMatrix::StoredColumn {
+      p.columns, p.k, pool, p.arena,
+      [&](int64_t column) -> PackedMatrix::StoredColumn {
         return {p.type,
                 p.stored.data() + column * WeightTypeBytes(p.type, p.k)};
       });
