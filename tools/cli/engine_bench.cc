@@ -302,6 +302,7 @@ Json EngineBench::Report() const {
                         first * 1e-9 / best_gb_s_
                   : 0.0;
   if (reads_ != nullptr) report["product_ms_per_row"] = product_seconds_ * 1e3;
+  report["numerics"] = backend_->numerics_fingerprint();
   report["prefill_tokens_per_s"] = prefill_rows_ / Median(prefill_seconds_);
   return report;
 }

@@ -43,7 +43,8 @@ absl::StatusOr<std::vector<EngineBenchOptions::Batch>> ParseBatches(
 // row achieves at the first context; on the CPU also roofline_share of every
 // pass, the larger of two floors over its time: the weights' bytes at the read
 // bandwidth, and the rows' products at the measured peak of the processor's
-// multiply-adds, product_ms_per_row; prefill_tokens_per_s. Contexts beyond the
+// multiply-adds, product_ms_per_row; numerics, the fingerprint of the backend;
+// prefill_tokens_per_s. Contexts beyond the
 // model's limit are skipped, with a log line.
 absl::StatusOr<Json> RunEngineBench(std::unique_ptr<Backend> backend,
                                     const EngineBenchOptions& options);

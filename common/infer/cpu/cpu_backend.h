@@ -30,7 +30,7 @@ struct CpuOptions : PlannedOptions {
   Precision precision = Precision::kBFloat16;
   // 0: as many as the machine has processors. Changes no bit of output.
   int threads = 0;
-  // Overrides the fastest instruction set of the machine; for tests.
+  // Instruction set; the fastest of the machine if not set.
   std::optional<CpuIsa> isa = std::nullopt;
 
   static constexpr int64_t kDefaultContexts = 8;

@@ -24,6 +24,10 @@ namespace foretoken {
 
 enum class CpuIsa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16 };
 
+// By CpuIsa: the names in flags, logs and numerics fingerprints.
+inline constexpr const char* kCpuIsaNames[] = {"scalar", "avx2", "avx512",
+                                               "avx512vnni", "avx512bf16"};
+
 // How the weights of a packed matrix are stored.
 enum class MatrixType : uint8_t {
   kFloat32,

@@ -93,8 +93,7 @@ constexpr int kAttendQueries = 2;
 // After the vector types that it is written over.
 #include "common/infer/cpu/ops_simd.inc"
 
-constexpr CpuOps kOps =
-    VectorOps<Bf16PairStep, Fp32Step<2>>(CpuIsa::kAvx2, "avx2");
+constexpr CpuOps kOps = VectorOps<Bf16PairStep, Fp32Step<2>>(CpuIsa::kAvx2);
 
 }  // namespace
 

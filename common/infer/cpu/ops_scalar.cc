@@ -393,7 +393,7 @@ int64_t PeakInt8(int64_t steps, float* sink) {
 
 constexpr CpuOps kOps = {
     CpuIsa::kScalar,
-    "scalar",
+    kCpuIsaNames[static_cast<int>(CpuIsa::kScalar)],
     {GemmFp32, GemmBf16, GemmQuant<StripQ8_0>, GemmQuant<StripQ4_0>,
      GemmQuant<StripQ4_1>, GemmQuant<StripQ5_0>, GemmQuant<StripQ5_1>,
      GemmQuant<StripQ4K>, GemmQuant<StripQ5K>, GemmQuant<StripQ6K>},
