@@ -10,6 +10,7 @@
 #include "common/base/thread_pool.h"
 #include "common/drafting/static_prior.h"
 #include "common/infer/cpu/cpu_isa.h"
+#include "common/infer/cpu/kv_type.h"
 #include "common/infer/factory/named_shapes.h"
 #include "common/speculation/modes.h"
 #include "tools/cli/crest_stores.h"
@@ -48,6 +49,12 @@ void AddBackendOptions(CLI::App& command, BackendOptions& backend) {
                   absl::StrCat("Instruction set of the CPU engine: ",
                                absl::StrJoin(CpuIsaChoices(), ", ")))
       ->check(CLI::IsMember(CpuIsaChoices()));
+  command
+      .add_option("--kv-type", backend.kv_type,
+                  absl::StrCat("Type of the KV cache of the CPU engine: ",
+                               absl::StrJoin(KvTypeChoices(), ", "),
+                               "; auto: that of --precision"))
+      ->check(CLI::IsMember(KvTypeChoices()));
   command.add_option("--threads", backend.threads, "0: all processors")
       ->check(CLI::Range(0, ThreadPool::kMaxThreads));
 }

@@ -54,6 +54,8 @@ inline constexpr int kCpuPad = 16;
 inline constexpr int kGemmColumns = 64;
 // Keys of one attention block (equal to kKvPageTokens).
 inline constexpr int kAttendKeys = 32;
+// Dimensions of a key or value in int8 that share a scale.
+inline constexpr int kKvScaleBlock = 32;
 
 // tile[r][c] = sum over k, ascending, of x[r][k] * w[k][c].
 //
@@ -80,6 +82,11 @@ struct GemmArgs {
 // One block of keys for some queries of one kv head, merged into their state
 // by online softmax. Key j's score is the chain over ascending dimensions of
 // query * key; values are added in ascending j.
+//
+// In int8, element d of a key or value is its int8 times the scale of block
+// d / 32. A score is, block by block, fma(chain over the block's dimensions of
+// fma(query, int8, sum), scale of the key, score); values are added as
+// fma(weight * scale of the value, int8, sum).
 struct AttendArgs {
   const void* keys;    // [head_dim][32]: transposed
   const void* values;  // [32][n]
@@ -89,6 +96,9 @@ struct AttendArgs {
   const float* const* query;  // [queries] -> [head_dim], scaled
   const int32_t* key_count;   // [queries], 1..32: keys past it do not exist
   float* const* state;        // [queries] -> [2 + n]: max, sum, weighted values
+  // int8 only: [n / 32, rounded up][32], by block and key.
+  const float* key_scales = nullptr;
+  const float* value_scales = nullptr;
 };
 
 struct CpuOps {
@@ -97,9 +107,10 @@ struct CpuOps {
 
   // By MatrixType.
   void (*gemm[kMatrixTypes])(const GemmArgs& args);
-  // Keys and values in bf16 or fp32.
+  // Keys and values in bf16, fp32 or int8.
   void (*attend_bf16)(const AttendArgs& args);
   void (*attend_fp32)(const AttendArgs& args);
+  void (*attend_int8)(const AttendArgs& args);
 
   // out[i] = x[i] / rms(x) * weight[i], the mean taken over `size` elements.
   void (*rms_norm)(const float* x, const float* weight, int n, int size,

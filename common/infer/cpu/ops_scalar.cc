@@ -277,20 +277,64 @@ float ExpOne(float x) {
 float KeyValue(float value) { return value; }
 float KeyValue(uint16_t bits) { return FloatFromBFloat16(bits); }
 
+// scores: [32], zeros.
+template <typename T>
+void AddScores(const AttendArgs& args, const float* query, int32_t count,
+               float* scores) {
+  const T* keys = static_cast<const T*>(args.keys);
+  for (int32_t d = 0; d < args.head_dim; ++d) {
+    for (int32_t j = 0; j < count; ++j) {
+      scores[j] += query[d] * KeyValue(keys[d * kAttendKeys + j]);
+    }
+  }
+}
+
+template <>
+void AddScores<int8_t>(const AttendArgs& args, const float* query,
+                       int32_t count, float* scores) {
+  const int8_t* keys = static_cast<const int8_t*>(args.keys);
+  for (int32_t first = 0; first < args.head_dim; first += kKvScaleBlock) {
+    const int32_t end = args.head_dim < first + kKvScaleBlock
+                            ? args.head_dim
+                            : first + kKvScaleBlock;
+    float sums[kAttendKeys] = {};
+    for (int32_t d = first; d < end; ++d) {
+      for (int32_t j = 0; j < count; ++j) {
+        sums[j] = std::fmaf(query[d], keys[d * kAttendKeys + j], sums[j]);
+      }
+    }
+    const float* scales = args.key_scales + first / kKvScaleBlock * kAttendKeys;
+    for (int32_t j = 0; j < count; ++j) {
+      scores[j] = std::fmaf(sums[j], scales[j], scores[j]);
+    }
+  }
+}
+
+// Value `j`, times its weight, to acc[0..n).
+template <typename T>
+void AddValue(const AttendArgs& args, int32_t j, float weight, float* acc) {
+  const T* values = static_cast<const T*>(args.values) + j * args.n;
+  for (int32_t d = 0; d < args.n; ++d) acc[d] += weight * KeyValue(values[d]);
+}
+
+template <>
+void AddValue<int8_t>(const AttendArgs& args, int32_t j, float weight,
+                      float* acc) {
+  const int8_t* values = static_cast<const int8_t*>(args.values) + j * args.n;
+  for (int32_t d = 0; d < args.n; ++d) {
+    const float scale = args.value_scales[d / kKvScaleBlock * kAttendKeys + j];
+    acc[d] = std::fmaf(weight * scale, values[d], acc[d]);
+  }
+}
+
 template <typename T>
 void Attend(const AttendArgs& args) {
-  const T* keys = static_cast<const T*>(args.keys);
-  const T* values = static_cast<const T*>(args.values);
   for (int32_t i = 0; i < args.queries; ++i) {
     const int32_t count = args.key_count[i];
     float* state = args.state[i];
     float* acc = state + 2;
     float weights[kAttendKeys] = {};
-    for (int32_t d = 0; d < args.head_dim; ++d) {
-      for (int32_t j = 0; j < count; ++j) {
-        weights[j] += args.query[i][d] * KeyValue(keys[d * kAttendKeys + j]);
-      }
-    }
+    AddScores<T>(args, args.query[i], count, weights);
     float largest = state[0];
     for (int32_t j = 0; j < count; ++j) {
       largest = weights[j] > largest ? weights[j] : largest;
@@ -304,11 +348,7 @@ void Attend(const AttendArgs& args) {
     }
     state[1] = state[1] * keep + sum;
     for (int32_t d = 0; d < args.n; ++d) acc[d] *= keep;
-    for (int32_t j = 0; j < count; ++j) {
-      for (int32_t d = 0; d < args.n; ++d) {
-        acc[d] += weights[j] * KeyValue(values[j * args.n + d]);
-      }
-    }
+    for (int32_t j = 0; j < count; ++j) AddValue<T>(args, j, weights[j], acc);
   }
 }
 
@@ -399,6 +439,7 @@ constexpr CpuOps kOps = {
      GemmQuant<StripQ4K>, GemmQuant<StripQ5K>, GemmQuant<StripQ6K>},
     Attend<uint16_t>,
     Attend<float>,
+    Attend<int8_t>,
     RmsNorm,
     ToBf16,
     ToInt8,

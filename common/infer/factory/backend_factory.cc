@@ -13,6 +13,7 @@
 #include "common/gguf/tensor_types.h"
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/cpu/cpu_isa.h"
+#include "common/infer/cpu/kv_type.h"
 #include "common/infer/cuda/cuda_backend.h"
 #include "common/infer/cuda/device_module.h"
 #include "common/infer/factory/named_shapes.h"
@@ -63,6 +64,9 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> LoadWeights(
 std::string CpuOnlyOption(const BackendOptions& options) {
   if (options.precision == "fp32") return "--precision=fp32";
   if (options.isa != "auto") return absl::StrCat("--isa=", options.isa);
+  if (options.kv_type != "auto") {
+    return absl::StrCat("--kv-type=", options.kv_type);
+  }
   return "";
 }
 
@@ -96,6 +100,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(
   cpu.precision =
       options.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
   FORETOKEN_ASSIGN_OR_RETURN(cpu.isa, ParseCpuIsa(options.isa));
+  FORETOKEN_ASSIGN_OR_RETURN(cpu.kv_type, ParseKvType(options.kv_type));
   cpu.threads = options.threads;
   return MakeCpuBackend(std::move(weights), cpu);
 }
@@ -123,6 +128,9 @@ void BackendOptions::AddFlags(Flags& flags) {
   flags.Int("device", &device, {0, 1023}, "GPU index");
   flags.Choice("precision", &precision, {"bf16", "fp32"},
                "Precision of weights and KV cache; fp32 on the CPU only");
+  flags.Choice("kv-type", &kv_type, KvTypeChoices(),
+               "Type of the KV cache of the CPU engine; auto: that of the "
+               "precision, q8_0: 8 bits, which changes the results slightly");
   flags.Choice("isa", &isa, CpuIsaChoices(),
                "Instruction set of the CPU engine, auto for the fastest; give "
                "verifiers on different processors one that all have, since "
@@ -179,6 +187,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
   FORETOKEN_ASSIGN_OR_RETURN(const std::optional<CpuIsa> isa,
                              ParseCpuIsa(options.isa));
   FORETOKEN_RETURN_IF_ERROR(SelectCpuOps(isa).status());
+  FORETOKEN_RETURN_IF_ERROR(ParseKvType(options.kv_type).status());
   if (options.backend == "cpu" ||
       (options.backend == "auto" && !CpuOnlyOption(options).empty())) {
     FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,

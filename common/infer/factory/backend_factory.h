@@ -26,11 +26,12 @@ struct BackendOptions : PlannedOptions {
   // A name of CpuIsaChoices(). Machines of one pool that have different
   // processors need a common one: it is part of the numerics.
   std::string isa = "auto";
-  int32_t threads = 0;  // 0: all processors
+  std::string kv_type = "auto";  // of KvTypeChoices(); auto: the precision
+  int32_t threads = 0;           // 0: all processors
   int64_t random_seed = 1;
 
-  // --model --random-model --backend --device --precision --isa --threads
-  // --kv-cache-bytes --max-rows-per-pass --max-admitted-sessions
+  // --model --random-model --backend --device --precision --isa --kv-type
+  // --threads --kv-cache-bytes --max-rows-per-pass --max-admitted-sessions
   // --prefix-reuse --random-seed
   void AddFlags(Flags& flags);
 };
@@ -44,10 +45,10 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text);
 // Loads or generates the weights and creates the backend; errors name file or
 // field. "auto" uses the GPU if the GPU module loads, finds a GPU and has
 // kernels for the shape, and otherwise falls back to the CPU, logging the
-// reason; options that only the CPU engine has (precision fp32, isa) select the
-// CPU at once. "cuda" returns an error instead: Unavailable, or Unimplemented
-// for the shape. Bad options, an isa that this processor lacks among them, are
-// InvalidArgument for both.
+// reason; options that only the CPU engine has (precision fp32, isa,
+// kv_type) select the CPU at once. "cuda" returns an error instead:
+// Unavailable, or Unimplemented for the shape. Bad options, an isa that this
+// processor lacks among them, are InvalidArgument for both.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options);
 

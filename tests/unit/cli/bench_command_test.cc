@@ -23,7 +23,7 @@ TEST(BenchCommandTest, EngineReportsEveryPass) {
   EXPECT_EQ(ran.out.find('\n'), ran.out.size() - 1);
   const auto json = ParseJson(ran.out);
   ASSERT_THAT(json, testing::IsOk());
-  EXPECT_EQ(json->size(), 6u);
+  EXPECT_EQ(json->size(), 7u);
   ASSERT_EQ((*json)["passes"].size(), 14u);
   size_t i = 0;
   for (const int context : {0, 1024}) {

@@ -1,4 +1,4 @@
-// The flags of a backend that name an instruction set.
+// The flags of a backend that name an instruction set or a type of KV.
 #include <iterator>
 #include <string>
 #include <vector>
@@ -93,6 +93,27 @@ TEST(BackendOptionsTest, ABadIsaIsRefusedBeforeAnythingIsLoaded) {
       MakeBackend(options).status(),
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr("--isa=sse2"), Not(HasSubstr("nowhere")))));
+}
+
+TEST(BackendOptionsTest, TheKvTypeFlagIsInTheFingerprint) {
+  BackendOptions options;
+  FORETOKEN_ASSERT_OK(Parse({"--kv-type=q8_0"}, options));
+  auto made = MakeBackend(options);
+  FORETOKEN_ASSERT_OK(made);
+  EXPECT_THAT((*made)->numerics_fingerprint(),
+              HasSubstr(";precision=bf16;kv=q8_0;"));
+  options.kv_type = "auto";
+  made = MakeBackend(options);
+  FORETOKEN_ASSERT_OK(made);
+  EXPECT_THAT((*made)->numerics_fingerprint(),
+              HasSubstr(";precision=bf16;kv=bf16;"));
+  EXPECT_THAT(Parse({"--kv-type=q4_0"}, options),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--kv-type=q4_0 (FORETOKEN_KV_TYPE)")));
+  options.kv_type = "q4_0";
+  EXPECT_THAT(MakeBackend(options).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--kv-type=q4_0: want auto|bf16|fp32|q8_0")));
 }
 
 TEST(BackendOptionsTest, AnIsaIsForTheCpu) {

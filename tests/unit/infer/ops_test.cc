@@ -258,6 +258,92 @@ TEST_P(OpsTest, AQuerysAttentionDoesNotDependOnItsNeighbours) {
   }
 }
 
+// One block of keys and values in int8, with their scales.
+struct Int8Attention {
+  Int8Attention(int dims, std::mt19937& random)
+      : head_dim(dims),
+        n(static_cast<int>(PadTo(dims, kCpuPad))),
+        keys(n * kAttendKeys),
+        values(n * kAttendKeys),
+        key_scales(Scales()),
+        value_scales(Scales()) {
+    for (int8_t& q : keys) q = static_cast<int8_t>(random() % 255 - 127);
+    for (int8_t& q : values) q = static_cast<int8_t>(random() % 255 - 127);
+    for (float& s : key_scales) s = 1e-5f * static_cast<float>(random() % 999);
+    for (float& s : value_scales) {
+      s = 1e-5f * static_cast<float>(random() % 999);
+    }
+  }
+  size_t Scales() const { return PadTo(n, kKvScaleBlock) / kKvScaleBlock * 32; }
+  float Key(int d, int j) const {
+    return keys[d * kAttendKeys + j] *
+           key_scales[d / kKvScaleBlock * kAttendKeys + j];
+  }
+  float Value(int j, int d) const {
+    return values[j * n + d] *
+           value_scales[d / kKvScaleBlock * kAttendKeys + j];
+  }
+  void Run(const CpuOps& ops, const std::vector<std::vector<float>>& query,
+           const std::vector<int32_t>& counts,
+           std::vector<std::vector<float>>& states) const {
+    std::vector<const float*> q;
+    std::vector<float*> s;
+    for (size_t i = 0; i < query.size(); ++i) {
+      q.push_back(query[i].data());
+      s.push_back(states[i].data());
+    }
+    ops.attend_int8({keys.data(), values.data(), head_dim, n,
+                     static_cast<int32_t>(query.size()), q.data(),
+                     counts.data(), s.data(), key_scales.data(),
+                     value_scales.data()});
+  }
+
+  int head_dim;
+  int n;
+  std::vector<int8_t> keys, values;
+  std::vector<float> key_scales, value_scales;
+};
+
+// Every head size, so also blocks of scales that are not whole.
+TEST_P(OpsTest, Int8AttentionIsThatOfTheNumbersItStandsFor) {
+  for (const int head_dim : {1, 16, 31, 32, 40, 64, 80, 96, 107, 128, 160}) {
+    const Int8Attention block(head_dim, random_);
+    std::vector<std::vector<float>> query, got, alone;
+    std::vector<int32_t> counts;
+    for (int i = 0; i < 9; ++i) {
+      query.push_back(Padded(head_dim, random_));
+      got.emplace_back(2 + block.n, 0.0f);
+      got[i][0] = -std::numeric_limits<float>::infinity();
+      counts.push_back(i < 6 ? 20 : 24 + i);
+    }
+    alone = got;
+    block.Run(ops_, query, counts, got);
+    for (int i = 0; i < 9; ++i) {
+      std::vector<std::vector<float>> one = {alone[i]};
+      block.Run(ops_, {query[i]}, {counts[i]}, one);
+      EXPECT_EQ(one[0], got[i]) << "depends on its neighbours";
+      double sum = 0.0;
+      std::vector<double> want(head_dim, 0.0);
+      for (int j = 0; j < counts[i]; ++j) {
+        double score = 0.0;
+        for (int d = 0; d < head_dim; ++d) {
+          score += static_cast<double>(query[i][d]) * block.Key(d, j);
+        }
+        const double weight = std::exp(score - got[i][0]);
+        sum += weight;
+        for (int d = 0; d < head_dim; ++d) {
+          want[d] += weight * block.Value(j, d);
+        }
+      }
+      // A score is a sum of up to 160 products, rounded in fp32.
+      ASSERT_NEAR(got[i][1], sum, 1e-4 * sum) << head_dim;
+      for (int d = 0; d < head_dim; ++d) {
+        ASSERT_NEAR(got[i][2 + d], want[d], 5e-4) << head_dim << " " << d;
+      }
+    }
+  }
+}
+
 // Past a query's count lie keys of other rows, or nothing that was ever
 // written.
 TEST_P(OpsTest, AKeyPastAQuerysCountNeverReachesIt) {

@@ -2,6 +2,7 @@
 // instruction set of this machine. Every comparison of logits is bitwise.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct Case {
   CpuIsa isa;
   Precision precision;
   WeightType type = WeightType::kFloat32;
+  std::optional<KvType> kv_type = std::nullopt;
 };
 
 // Rows of whole blocks of every quantised type, more than one chunk of a strip.
@@ -39,8 +41,11 @@ ModelConfig QuantisedConfig() {
 class RowInvarianceTest : public ::testing::TestWithParam<Case> {
  protected:
   static ModelConfig CaseConfig() {
-    return GetParam().type == WeightType::kFloat32 ? TinyConfig()
-                                                   : QuantisedConfig();
+    if (GetParam().type != WeightType::kFloat32) return QuantisedConfig();
+    ModelConfig config = TinyConfig();
+    // Three and a half blocks of KV scales, padding included.
+    if (GetParam().kv_type == KvType::kInt8) config.head_dim = 106;
+    return config;
   }
   static std::unique_ptr<Backend> MakeBackend(const ModelConfig& config,
                                               const CpuOptions& options) {
@@ -50,6 +55,7 @@ class RowInvarianceTest : public ::testing::TestWithParam<Case> {
     CpuOptions options = Options(threads);
     options.isa = GetParam().isa;
     options.precision = GetParam().precision;
+    options.kv_type = GetParam().kv_type;
     return options;
   }
 };
@@ -302,7 +308,13 @@ std::vector<Case> Cases() {
     cases.push_back({isa, Precision::kFloat32});
     cases.push_back({isa, Precision::kBFloat16});
     cases.push_back({isa, Precision::kBFloat16, WeightType::kQ4_K});
+    cases.push_back(
+        {isa, Precision::kBFloat16, WeightType::kFloat32, KvType::kInt8});
   }
+  cases.push_back({SupportedCpuIsas().back(), Precision::kBFloat16,
+                   WeightType::kQ4_K, KvType::kInt8});
+  cases.push_back({SupportedCpuIsas().back(), Precision::kFloat32,
+                   WeightType::kFloat32, KvType::kBFloat16});
   for (const WeightType type :
        {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
         WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ5_K,
@@ -316,11 +328,17 @@ INSTANTIATE_TEST_SUITE_P(
     EveryIsa, RowInvarianceTest, ::testing::ValuesIn(Cases()),
     [](const ::testing::TestParamInfo<Case>& param) {
       const Case& test = param.param;
-      const std::string isa = (*SelectCpuOps(test.isa))->name;
+      std::string name = (*SelectCpuOps(test.isa))->name;
       if (test.type != WeightType::kFloat32) {
-        return isa + "_" + WeightTypeName(test.type);
+        name += std::string("_") + WeightTypeName(test.type);
+      } else {
+        name += test.precision == Precision::kBFloat16 ? "_bf16" : "_fp32";
       }
-      return isa + (test.precision == Precision::kBFloat16 ? "_bf16" : "_fp32");
+      if (test.kv_type.has_value()) {
+        name +=
+            std::string("_kv_") + kKvTypeNames[static_cast<int>(*test.kv_type)];
+      }
+      return name;
     });
 
 }  // namespace
