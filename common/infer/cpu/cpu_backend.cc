@@ -29,22 +29,25 @@ namespace foretoken {
 namespace {
 
 // Increment with every change of the kernels that may change a bit of output.
-constexpr int kKernelVersion = 2;
+constexpr int kKernelVersion = 3;
 
 std::string Fingerprint(const CpuModel& model, KvType kv_type,
                         const CpuOps& ops) {
   const std::string precision =
       model.precision() == Precision::kBFloat16 ? "bf16" : "fp32";
-  const bool quantised =
-      model.products_per_row()[static_cast<int>(ActivationType::kInt8)] > 0;
+  const auto products = model.products_per_row();
+  const bool quantised = products[static_cast<int>(ActivationType::kInt8)] > 0;
+  const bool bf16 = products[static_cast<int>(ActivationType::kBFloat16)] > 0;
+  // All others compute the same bits (ops.h).
+  const bool own_order = bf16 && ops.isa == CpuIsa::kAvx512Bf16;
   return absl::StrFormat(
       "cpu;kernel=%d;isa=%s;precision=%s;kv=%s;matrices=%s;activations=%s;"
       "block=%d;probe=%s;config=%s;weights=%s",
-      kKernelVersion, ops.name, precision,
+      kKernelVersion, own_order ? ops.name : "common", precision,
       kKvTypeNames[static_cast<int>(kv_type)], model.MatrixTypes(),
       quantised ? absl::StrCat("int8x", kQuantBlock) : precision, kAttendKeys,
-      ProbeOps(ops, model.config()), ShortDigest(NumericConfig(model.config())),
-      model.weights_digest());
+      ProbeOps(ops, model.config(), bf16),
+      ShortDigest(NumericConfig(model.config())), model.weights_digest());
 }
 
 class CpuBackend : public PlannedBackend {

@@ -11,6 +11,13 @@
 // rows, columns and K cut that chain without changing it: a partial sum is
 // stored and loaded again as the same fp32.
 //
+// The chains are the same on every instruction set, so results are equal to the
+// bit: multiply-adds are fused, sums run over kCpuPad lanes, lane i taking
+// elements i, i + kCpuPad, ..., which are then added by halves (lane i and lane
+// i + 8, then i + 4, i + 2, i + 1), and exp is one polynomial. Two exceptions:
+// products of bf16 in avx512bf16, whose instruction has an order of its own,
+// and stream_sum, which is for measurements.
+//
 // Lengths named `n` are multiples of 16; what lies past a tensor's real length
 // is zero and adds exactly nothing. Buffers need no alignment.
 #ifndef FORETOKEN_COMMON_INFER_CPU_OPS_H_
@@ -59,10 +66,11 @@ inline constexpr int kKvScaleBlock = 32;
 
 // tile[r][c] = sum over k, ascending, of x[r][k] * w[k][c].
 //
-// fp32 and bf16, x of the same type: one step of K is 4 bytes of a row and 256
-// bytes of weights: for bf16 a pair of k (w: [k/2][64][2], the even k first),
-// for fp32 one k (w: [k][64]). bf16: the products of a pair are added even k
-// first on every ISA but avx512bf16, whose instruction has its own order.
+// fp32 and bf16, fused, x of the same type: one step of K is 4 bytes of a row
+// and 256 bytes of weights: for bf16 a pair of k (w: [k/2][64][2], the even k
+// first), for fp32 one k (w: [k][64]). bf16: the products of a pair are added
+// even k first on every ISA but avx512bf16, whose instruction has its own
+// order.
 //
 // Quantised types: two strips of units (quant_layout.h), x as Int8Blocks. Sums
 // over a block, or over each half of it in Q6_K, are integers and so exact; the
@@ -112,7 +120,8 @@ struct CpuOps {
   void (*attend_fp32)(const AttendArgs& args);
   void (*attend_int8)(const AttendArgs& args);
 
-  // out[i] = x[i] / rms(x) * weight[i], the mean taken over `size` elements.
+  // out[i] = x[i] * (1 / rms(x)) * weight[i], the mean taken over `size`
+  // elements.
   void (*rms_norm)(const float* x, const float* weight, int n, int size,
                    float eps, float* out);
   // Nearest bf16, ties to even; NaN stays NaN.

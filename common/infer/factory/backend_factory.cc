@@ -132,9 +132,9 @@ void BackendOptions::AddFlags(Flags& flags) {
                "Type of the KV cache of the CPU engine; auto: that of the "
                "precision, q8_0: 8 bits, which changes the results slightly");
   flags.Choice("isa", &isa, CpuIsaChoices(),
-               "Instruction set of the CPU engine, auto for the fastest; give "
-               "verifiers on different processors one that all have, since "
-               "sessions move only between equal ones");
+               "Instruction set of the CPU engine, auto for the fastest. With "
+               "bf16 matrices avx512bf16 computes other bits than the rest: "
+               "avoid it where sessions move between different processors");
   flags.Int("threads", &threads, {0, 1024},
             "Threads of a pass, 0 for all processors");
   flags.Int64("kv-cache-bytes", &kv_cache_bytes, {0, int64_t{1} << 44},

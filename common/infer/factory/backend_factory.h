@@ -23,8 +23,8 @@ struct BackendOptions : PlannedOptions {
   std::string backend = "auto";
   int32_t device = 0;              // index of the GPU
   std::string precision = "bf16";  // on a GPU fp16 weights stay fp16
-  // A name of CpuIsaChoices(). Machines of one pool that have different
-  // processors need a common one: it is part of the numerics.
+  // A name of CpuIsaChoices(). In products of bf16, avx512bf16 has numerics of
+  // its own; the others are equal bit for bit.
   std::string isa = "auto";
   std::string kv_type = "auto";  // of KvTypeChoices(); auto: the precision
   int32_t threads = 0;           // 0: all processors

@@ -75,7 +75,7 @@ TEST(BenchCommandTest, TheInstructionSetIsAnOption) {
   const auto json = ParseJson(ran.out);
   ASSERT_THAT(json, testing::IsOk());
   EXPECT_THAT((*json)["numerics"].get<std::string>(),
-              HasSubstr(";isa=scalar;"));
+              HasSubstr(";isa=common;"));
   const auto bad = testing::RunCommand(dir, one_pass + "sse2");
   EXPECT_NE(bad.exit_status, 0);
   EXPECT_THAT(bad.err, HasSubstr("--isa: sse2 not in {auto,avx512bf16,"));
