@@ -29,8 +29,8 @@ namespace foretoken {
 
 using SessionId = int64_t;
 
-// What weights, GEMM inputs and KV are rounded to; the rest is fp32. fp32 is
-// the oracle, bf16 the default.
+// What weights and GEMM inputs are rounded to, and KV unless it has a type of
+// its own; the rest is fp32. fp32 is the oracle, bf16 the default.
 enum class Precision { kFloat32, kBFloat16 };
 
 // Which rows of a PassSession get a token (and logits); the others cost no
@@ -128,6 +128,10 @@ class Backend {
   // Bytes of weights that every pass reads: over the memory's bandwidth, the
   // floor of its time. 0 if unknown.
   virtual int64_t weight_bytes_per_pass() const { return 0; }
+
+  // Bytes of K and V of one committed token, all layers: a row reads those of
+  // its whole context. 0 if unknown.
+  virtual int64_t kv_bytes_per_token() const { return 0; }
 
   // Bytes a second of a large copy within the memory that holds the weights,
   // read and write counted: the yardstick of a pass on a device. 0 if unknown.

@@ -82,6 +82,8 @@ absl::Status Stack::StartDrafters(
     worker.backend.backend = target.backend;
     worker.backend.device = target.device;
     worker.backend.precision = target.precision;
+    worker.backend.isa = target.isa;
+    worker.backend.kv_type = target.kv_type;
     worker.backend.threads = target.threads;
     FORETOKEN_ASSIGN_OR_RETURN(draft_worker_, worker.Make(registry));
   }

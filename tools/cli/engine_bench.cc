@@ -271,9 +271,11 @@ double EngineBench::OneRow(int64_t context) const {
 
 // Lower bound on the time of a pass, in seconds.
 double EngineBench::Floor(const PassTimes& pass) const {
-  const double bytes = static_cast<double>(backend_->weight_bytes_per_pass());
-  const double rows = static_cast<double>(pass.rows) *
-                      static_cast<double>(pass.sessions.size());
+  const double sessions = static_cast<double>(pass.sessions.size());
+  const double bytes = static_cast<double>(backend_->weight_bytes_per_pass()) +
+                       sessions * static_cast<double>(pass.context) *
+                           static_cast<double>(backend_->kv_bytes_per_token());
+  const double rows = sessions * static_cast<double>(pass.rows);
   return std::max(bytes * 1e-9 / best_gb_s_, rows * product_seconds_);
 }
 
@@ -302,6 +304,8 @@ Json EngineBench::Report() const {
                         first * 1e-9 / best_gb_s_
                   : 0.0;
   if (reads_ != nullptr) report["product_ms_per_row"] = product_seconds_ * 1e3;
+  report["kv_bytes_per_token"] = backend_->kv_bytes_per_token();
+  report["numerics"] = backend_->numerics_fingerprint();
   report["prefill_tokens_per_s"] = prefill_rows_ / Median(prefill_seconds_);
   return report;
 }

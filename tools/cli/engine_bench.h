@@ -41,10 +41,12 @@ absl::StatusOr<std::vector<EngineBenchOptions::Batch>> ParseBatches(
 // read_bandwidth_gb_s (main memory) or copy_bandwidth_gb_s (the device's
 // memory, counting reads and writes); bandwidth_share, the share of it that one
 // row achieves at the first context; on the CPU also roofline_share of every
-// pass, the larger of two floors over its time: the weights' bytes at the read
-// bandwidth, and the rows' products at the measured peak of the processor's
-// multiply-adds, product_ms_per_row; prefill_tokens_per_s. Contexts beyond the
-// model's limit are skipped, with a log line.
+// pass, the larger of two floors over its time: the bytes of the weights and of
+// the sessions' committed KV at the read bandwidth, and the rows' products at
+// the measured peak of the processor's multiply-adds, product_ms_per_row;
+// kv_bytes_per_token (0 if unknown); numerics, the fingerprint of the backend;
+// prefill_tokens_per_s. Contexts beyond the model's limit are skipped, with a
+// log line.
 absl::StatusOr<Json> RunEngineBench(std::unique_ptr<Backend> backend,
                                     const EngineBenchOptions& options);
 

@@ -9,6 +9,8 @@
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
 #include "common/drafting/static_prior.h"
+#include "common/infer/cpu/cpu_isa.h"
+#include "common/infer/cpu/kv_type.h"
 #include "common/infer/factory/named_shapes.h"
 #include "common/speculation/modes.h"
 #include "tools/cli/crest_stores.h"
@@ -42,6 +44,17 @@ void AddBackendOptions(CLI::App& command, BackendOptions& backend) {
       ->check(CLI::Range(0, 1023));
   command.add_option("--precision", backend.precision, "fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}));
+  command
+      .add_option("--isa", backend.isa,
+                  absl::StrCat("Instruction set of the CPU engine: ",
+                               absl::StrJoin(CpuIsaChoices(), ", ")))
+      ->check(CLI::IsMember(CpuIsaChoices()));
+  command
+      .add_option("--kv-type", backend.kv_type,
+                  absl::StrCat("Type of the KV cache of the CPU engine: ",
+                               absl::StrJoin(KvTypeChoices(), ", "),
+                               "; auto: that of --precision"))
+      ->check(CLI::IsMember(KvTypeChoices()));
   command.add_option("--threads", backend.threads, "0: all processors")
       ->check(CLI::Range(0, ThreadPool::kMaxThreads));
 }

@@ -24,7 +24,7 @@ CLI::Option* AddRandomOption(CLI::App& command, std::string& shape);
 // Number of processors of this machine; at least 1.
 int AllProcessors();
 
-// --backend --device --precision --threads.
+// --backend --device --precision --isa --kv-type --threads.
 void AddBackendOptions(CLI::App& command, BackendOptions& backend);
 
 // How to reach a server.

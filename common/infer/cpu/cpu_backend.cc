@@ -29,27 +29,34 @@ namespace foretoken {
 namespace {
 
 // Increment with every change of the kernels that may change a bit of output.
-constexpr int kKernelVersion = 2;
+constexpr int kKernelVersion = 3;
 
-std::string Fingerprint(const CpuModel& model, const CpuOps& ops) {
+std::string Fingerprint(const CpuModel& model, KvType kv_type,
+                        const CpuOps& ops) {
   const std::string precision =
-      model.kv_type() == KvType::kBFloat16 ? "bf16" : "fp32";
-  const bool quantised =
-      model.products_per_row()[static_cast<int>(ActivationType::kInt8)] > 0;
+      model.precision() == Precision::kBFloat16 ? "bf16" : "fp32";
+  const auto products = model.products_per_row();
+  const bool quantised = products[static_cast<int>(ActivationType::kInt8)] > 0;
+  const bool bf16 = products[static_cast<int>(ActivationType::kBFloat16)] > 0;
+  // All others compute the same bits (ops.h).
+  const bool own_order = bf16 && ops.isa == CpuIsa::kAvx512Bf16;
   return absl::StrFormat(
-      "cpu;kernel=%d;isa=%s;precision=%s;matrices=%s;activations=%s;"
+      "cpu;kernel=%d;isa=%s;precision=%s;kv=%s;matrices=%s;activations=%s;"
       "block=%d;probe=%s;config=%s;weights=%s",
-      kKernelVersion, ops.name, precision, model.MatrixTypes(),
+      kKernelVersion, own_order ? ops.name : "common", precision,
+      kKvTypeNames[static_cast<int>(kv_type)], model.MatrixTypes(),
       quantised ? absl::StrCat("int8x", kQuantBlock) : precision, kAttendKeys,
-      ProbeOps(ops, model.config()), ShortDigest(NumericConfig(model.config())),
-      model.weights_digest());
+      ProbeOps(ops, model.config(), bf16),
+      ShortDigest(NumericConfig(model.config())), model.weights_digest());
 }
 
 class CpuBackend : public PlannedBackend {
  public:
   CpuBackend(CpuModel model, const CpuOps& ops, const CpuOptions& options,
              std::unique_ptr<ThreadPool> pool, KvStore store, int64_t pages)
-      : PlannedBackend(model.config(), Fingerprint(model, ops), options, pages),
+      : PlannedBackend(model.config(),
+                       Fingerprint(model, store.layout().type, ops), options,
+                       pages),
         model_(std::move(model)),
         ops_(ops),
         pool_(std::move(pool)),
@@ -64,6 +71,9 @@ class CpuBackend : public PlannedBackend {
 
   int64_t weight_bytes_per_pass() const override {
     return model_.bytes_per_pass();
+  }
+  int64_t kv_bytes_per_token() const override {
+    return store_.bytes_per_token();
   }
   double MeasureProductSeconds() override;
 
@@ -179,8 +189,8 @@ absl::StatusOr<absl::Span<const float>> CpuBackend::OutputLogits(
 }
 
 absl::StatusOr<int64_t> PageCount(const CpuOptions& options,
-                                  const CpuModel& model) {
-  const int64_t page_bytes = KvStore::PageBytes(model);
+                                  const CpuModel& model, KvType kv_type) {
+  const int64_t page_bytes = KvStore::PageBytes(model, kv_type);
   const int64_t context_pages =
       PadTo(model.config().max_positions, kKvPageTokens) / kKvPageTokens;
   int64_t pages = options.kv_cache_bytes / page_bytes;
@@ -222,15 +232,20 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
   FORETOKEN_ASSIGN_OR_RETURN(
       CpuModel model,
       CpuModel::Build(std::move(weights), options.precision, *pool));
-  FORETOKEN_ASSIGN_OR_RETURN(const int64_t pages, PageCount(options, model));
-  FORETOKEN_ASSIGN_OR_RETURN(KvStore store,
-                             KvStore::Create(model, pages, options.max_rows));
+  const KvType kv_type = options.kv_type.value_or(
+      options.precision == Precision::kBFloat16 ? KvType::kBFloat16
+                                                : KvType::kFloat32);
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t pages,
+                             PageCount(options, model, kv_type));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      KvStore store, KvStore::Create(model, kv_type, pages, options.max_rows));
   auto backend =
       std::make_unique<CpuBackend>(std::move(model), *ops, options,
                                    std::move(pool), std::move(store), pages);
   FORETOKEN_RETURN_IF_ERROR(backend->Init());
   FORETOKEN_LOG(kInfo, "cpu backend: ", ops->name, ", ", threads, " threads, ",
-                pages, " KV pages of ", kKvPageTokens, " tokens");
+                pages, " KV pages of ", kKvPageTokens, " tokens in ",
+                kKvTypeNames[static_cast<int>(kv_type)]);
   return std::unique_ptr<Backend>(std::move(backend));
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/infer/backend.h"
+#include "common/infer/cpu/kv_type.h"
 #include "common/infer/cpu/ops.h"
 #include "common/infer/model_weights.h"
 #include "common/infer/planned_backend.h"
@@ -24,13 +25,14 @@ namespace foretoken {
 // kDefaultKvBytes but no less than kv_cache_tokens. Memory is touched only as
 // it is used.
 struct CpuOptions : PlannedOptions {
-  // Element type of the KV cache, of matrices that are not quantised, and of
-  // the activations they are multiplied with. fp32 also expands quantised
-  // matrices.
+  // Element type of matrices that are not quantised, of the activations they
+  // are multiplied with and, unless kv_type is set, of the KV cache. fp32 also
+  // expands quantised matrices.
   Precision precision = Precision::kBFloat16;
+  std::optional<KvType> kv_type = std::nullopt;
   // 0: as many as the machine has processors. Changes no bit of output.
   int threads = 0;
-  // Overrides the fastest instruction set of the machine; for tests.
+  // Instruction set; the fastest of the machine if not set.
   std::optional<CpuIsa> isa = std::nullopt;
   // Replaces the table of kernels; for tests that watch them. Outlives the
   // backend.

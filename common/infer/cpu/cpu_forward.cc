@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<CpuForward>> CpuForward::Create(
 absl::Status CpuForward::Allocate(int32_t max_rows) {
   const ModelConfig& config = model_.config();
   // Of fp32 or bf16; 48 bytes of 32 elements in int8 are less than either.
-  const int64_t element = model_.kv_element_bytes();
+  const int64_t element = model_.precision() == Precision::kBFloat16 ? 2 : 4;
   const int64_t d_model = PadTo(config.d_model, kGemmColumns);
   const int64_t heads = int64_t{config.n_heads} * model_.head_dim_padded();
   FORETOKEN_ASSIGN_OR_RETURN(hidden_, RowBuffer::Create(max_rows, d_model, 4));
@@ -247,6 +247,28 @@ void CpuForward::GateUp(const CpuLayer& layer, int64_t rows) {
   });
 }
 
+void CpuForward::StoreKv(const float* head, uint8_t* out) const {
+  const KvLayout& layout = store_.layout();
+  switch (layout.type) {
+    case KvType::kFloat32:
+      return StoreRounded(head, layout.n, ActivationType::kFloat32, out);
+    case KvType::kBFloat16:
+      return StoreRounded(head, layout.n, ActivationType::kBFloat16, out);
+    case KvType::kInt8:
+      break;
+  }
+  float* scales = reinterpret_cast<float*>(out + layout.plain_bytes());
+  for (int64_t d = 0; d < layout.n; d += kKvScaleBlock) {
+    const int64_t size = std::min<int64_t>(kKvScaleBlock, layout.n - d);
+    float padded[kKvScaleBlock] = {};
+    std::copy_n(head + d, size, padded);
+    Int8Block block;
+    ops_.to_int8(padded, kKvScaleBlock, &block);
+    std::memcpy(out + d, block.q, size);
+    scales[d / kKvScaleBlock] = block.scale;
+  }
+}
+
 void CpuForward::RotateAndStore(const CpuLayer& layer, int32_t index,
                                 int64_t row) {
   const ModelConfig& config = model_.config();
@@ -255,7 +277,7 @@ void CpuForward::RotateAndStore(const CpuLayer& layer, int32_t index,
   const float* cosines = angles_.f32(row);
   const float* sines = cosines + half;
   const float scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
-  const int64_t head_bytes = n * model_.kv_element_bytes();
+  const int64_t head_bytes = store_.layout().head_bytes();
   const auto rotate = [&](float* head, const std::vector<float>& norm) {
     if (!norm.empty()) {
       ops_.rms_norm(head, norm.data(), n, config.head_dim, config.rms_norm_eps,
@@ -268,18 +290,15 @@ void CpuForward::RotateAndStore(const CpuLayer& layer, int32_t index,
     rotate(query, layer.q_norm);
     ops_.scale(query, scale, n);
   }
-  const ActivationType kept = model_.kv_type() == KvType::kBFloat16
-                                  ? ActivationType::kBFloat16
-                                  : ActivationType::kFloat32;
   float* key = qkv_.f32(row) + model_.qkv_columns().keys;
   uint8_t* keys = store_.ScratchKeys(index, row);
-  for (int32_t h = 0; h < config.n_kv_heads; ++h, key += n) {
+  const float* value = qkv_.f32(row) + model_.qkv_columns().values;
+  uint8_t* values = store_.ScratchValues(index, row);
+  for (int32_t h = 0; h < config.n_kv_heads; ++h, key += n, value += n) {
     rotate(key, layer.k_norm);
-    StoreRounded(key, n, kept, keys + h * head_bytes);
+    StoreKv(key, keys + h * head_bytes);
+    StoreKv(value, values + h * head_bytes);
   }
-  StoreRounded(qkv_.f32(row) + model_.qkv_columns().values,
-               int64_t{n} * config.n_kv_heads, kept,
-               store_.ScratchValues(index, row));
 }
 
 void CpuForward::Attend(const PassPlan& plan, int32_t layer,
@@ -307,10 +326,18 @@ void CpuForward::Attend(const PassPlan& plan, int32_t layer,
     args.query = thread.query.data() + begin;
     args.key_count = thread.key_count.data() + begin;
     args.state = thread.state.data() + begin;
-    if (model_.kv_type() == KvType::kBFloat16) {
-      ops_.attend_bf16(args);
-    } else {
-      ops_.attend_fp32(args);
+    switch (store_.layout().type) {
+      case KvType::kBFloat16:
+        return ops_.attend_bf16(args);
+      case KvType::kFloat32:
+        return ops_.attend_fp32(args);
+      case KvType::kInt8: {
+        const int64_t scales = store_.scales_offset();
+        args.key_scales = reinterpret_cast<const float*>(keys + scales);
+        args.value_scales = reinterpret_cast<const float*>(
+            keys + store_.values_offset() + scales);
+        return ops_.attend_int8(args);
+      }
     }
   };
 

@@ -2,10 +2,10 @@
 //
 // Rounding points: the residual stream, queries, scores, softmax and sums are
 // fp32; the inputs of a matrix product are rounded to what its matrix takes
-// (int8 blocks if it is quantised, else the model's precision), and the K and V
-// that are kept to the KV type. Each output is one chain of operations in
-// an order that the model's sizes fix (ops.h), whatever the rows, their
-// grouping and the threads.
+// (int8 blocks if it is quantised, else the model's precision), and K and V, as
+// soon as they are known, to the KV type. Each output is one chain of
+// operations in an order that the model's sizes fix (ops.h), whatever the rows,
+// their grouping and the threads.
 //
 // Owned by one thread; works on the pool's threads.
 #ifndef FORETOKEN_COMMON_INFER_CPU_CPU_FORWARD_H_
@@ -104,6 +104,8 @@ class CpuForward {
   void AddToHidden(const PackedMatrix& w, const std::vector<float>& bias,
                    const RowBuffer& x, int64_t rows);
   void GateUp(const CpuLayer& layer, int64_t rows);
+  // One head of a row's K or V to the store's layout.
+  void StoreKv(const float* head, uint8_t* out) const;
   void RotateAndStore(const CpuLayer& layer, int32_t index, int64_t row);
   void Attend(const PassPlan& plan, int32_t layer, const AttendTask& task,
               int32_t kv_head, Thread& thread);

@@ -4,15 +4,16 @@
 #include <cpuid.h>
 #endif
 
+#include <iterator>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace foretoken {
 namespace {
 
-constexpr const char* kNames[] = {"scalar", "avx2", "avx512", "avx512vnni",
-                                  "avx512bf16"};
+constexpr char kAuto[] = "auto";
 
 #if defined(__x86_64__)
 // Conversions from fp16, which a hypervisor may hide from a machine with AVX2.
@@ -58,17 +59,39 @@ std::vector<CpuIsa> SupportedCpuIsas() {
 }
 
 absl::StatusOr<const CpuOps*> SelectCpuOps(std::optional<CpuIsa> isa) {
-  const std::vector<const CpuOps*> supported = SupportedOps();
+  return SelectCpuOps(isa, SupportedOps());
+}
+
+absl::StatusOr<const CpuOps*> SelectCpuOps(
+    std::optional<CpuIsa> isa, absl::Span<const CpuOps* const> supported) {
   if (!isa.has_value()) return supported.back();
   for (const CpuOps* ops : supported) {
     if (ops->isa == *isa) return ops;
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "cpu backend: this machine cannot run ", kNames[static_cast<int>(*isa)],
-      ", it has ",
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--isa=", kCpuIsaNames[static_cast<int>(*isa)],
+      ": this processor does not have it, only ",
       absl::StrJoin(supported, ", ", [](std::string* out, const CpuOps* ops) {
         out->append(ops->name);
       })));
+}
+
+std::vector<std::string> CpuIsaChoices() {
+  std::vector<std::string> choices = {kAuto};
+  choices.insert(choices.end(), std::rbegin(kCpuIsaNames),
+                 std::rend(kCpuIsaNames));
+  return choices;
+}
+
+absl::StatusOr<std::optional<CpuIsa>> ParseCpuIsa(absl::string_view text) {
+  if (text == kAuto) return std::optional<CpuIsa>();
+  for (size_t i = 0; i < std::size(kCpuIsaNames); ++i) {
+    if (text == kCpuIsaNames[i]) {
+      return std::optional<CpuIsa>(static_cast<CpuIsa>(i));
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--isa=", text, ": want ", absl::StrJoin(CpuIsaChoices(), "|")));
 }
 
 }  // namespace foretoken

@@ -4,9 +4,12 @@
 #define FORETOKEN_COMMON_INFER_CPU_CPU_ISA_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/infer/cpu/ops.h"
 
 namespace foretoken {
@@ -15,9 +18,19 @@ namespace foretoken {
 // last.
 std::vector<CpuIsa> SupportedCpuIsas();
 
-// The ops of `isa`, or of the fastest supported one. FailedPrecondition, naming
-// what there is, if this machine cannot run `isa`.
+// The ops of `isa`, or of the fastest supported one. InvalidArgument, naming
+// --isa and what there is, if this machine cannot run `isa`.
 absl::StatusOr<const CpuOps*> SelectCpuOps(std::optional<CpuIsa> isa);
+
+// The same for a machine that can run `supported`, slowest first.
+absl::StatusOr<const CpuOps*> SelectCpuOps(
+    std::optional<CpuIsa> isa, absl::Span<const CpuOps* const> supported);
+
+// Values of --isa: "auto", then every instruction set, fastest first.
+std::vector<std::string> CpuIsaChoices();
+
+// A value of --isa; nullopt for "auto". InvalidArgument for any other text.
+absl::StatusOr<std::optional<CpuIsa>> ParseCpuIsa(absl::string_view text);
 
 }  // namespace foretoken
 

@@ -51,9 +51,6 @@ struct QkvColumns {
   int64_t total = 0;
 };
 
-// Element type of the KV cache.
-enum class KvType : uint8_t { kFloat32, kBFloat16 };
-
 class CpuModel {
  public:
   // Tensors are released one by one as they are packed.
@@ -61,13 +58,7 @@ class CpuModel {
                                         Precision precision, ThreadPool& pool);
 
   const ModelConfig& config() const { return config_; }
-  KvType kv_type() const {
-    return precision_ == Precision::kBFloat16 ? KvType::kBFloat16
-                                              : KvType::kFloat32;
-  }
-  int64_t kv_element_bytes() const {
-    return kv_type() == KvType::kBFloat16 ? 2 : 4;
-  }
+  Precision precision() const { return precision_; }
   int32_t d_model_padded() const { return d_model_padded_; }
   int32_t head_dim_padded() const { return head_dim_padded_; }
   int32_t d_ff_padded() const { return d_ff_padded_; }

@@ -8,36 +8,36 @@
 namespace foretoken {
 namespace {
 
-// Column `slot` of a transposed block of keys.
+// Column `slot` of a transposed block of keys, or of scales.
 template <typename T>
-void PutKey(const uint8_t* from, int64_t head_dim, int64_t slot,
-            uint8_t* keys) {
+void PutKey(const uint8_t* from, int64_t size, int64_t slot, uint8_t* keys) {
   const T* source = reinterpret_cast<const T*>(from);
   T* out = reinterpret_cast<T*>(keys) + slot;
-  for (int64_t d = 0; d < head_dim; ++d) out[d * kAttendKeys] = source[d];
+  for (int64_t d = 0; d < size; ++d) out[d * kAttendKeys] = source[d];
 }
 
 }  // namespace
 
-int64_t KvStore::PageBytes(const CpuModel& model) {
+int64_t KvStore::PageBytes(const CpuModel& model, KvType type) {
+  const KvLayout layout = {type, model.head_dim_padded()};
   return int64_t{2} * model.config().n_layers * model.config().n_kv_heads *
-         model.head_dim_padded() * kAttendKeys * model.kv_element_bytes();
+         kAttendKeys * layout.head_bytes();
 }
 
-absl::StatusOr<KvStore> KvStore::Create(const CpuModel& model, int64_t pages,
-                                        int32_t max_rows) {
+absl::StatusOr<KvStore> KvStore::Create(const CpuModel& model, KvType type,
+                                        int64_t pages, int32_t max_rows) {
   static_assert(kAttendKeys == kKvPageTokens);
   KvStore store;
   store.layers_ = model.config().n_layers;
   store.kv_heads_ = model.config().n_kv_heads;
   store.head_dim_ = model.config().head_dim;
-  store.element_bytes_ = model.kv_element_bytes();
-  store.head_bytes_ = model.head_dim_padded() * store.element_bytes_;
+  store.layout_ = {type, model.head_dim_padded()};
+  store.head_bytes_ = store.layout_.head_bytes();
   store.keys_bytes_ = store.head_bytes_ * kAttendKeys;
   store.block_bytes_ = 2 * store.keys_bytes_;
   store.max_rows_ = max_rows;
-  FORETOKEN_ASSIGN_OR_RETURN(store.pages_,
-                             HugeBuffer::Allocate(pages * PageBytes(model)));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      store.pages_, HugeBuffer::Allocate(pages * PageBytes(model, type)));
   FORETOKEN_ASSIGN_OR_RETURN(
       store.scratch_,
       HugeBuffer::Allocate(store.layers_ * max_rows * 2 * store.kv_heads_ *
@@ -69,13 +69,25 @@ absl::Status KvStore::PrepareTiles(const PassPlan& plan) {
 void KvStore::PutRow(int32_t layer, int64_t row, int32_t kv_head, int64_t slot,
                      uint8_t* block) const {
   const uint8_t* key = ScratchKeys(layer, row) + kv_head * head_bytes_;
-  if (element_bytes_ == 2) {
-    PutKey<uint16_t>(key, head_dim_, slot, block);
-  } else {
-    PutKey<uint32_t>(key, head_dim_, slot, block);
+  const uint8_t* value = ScratchValues(layer, row) + kv_head * head_bytes_;
+  uint8_t* values = block + keys_bytes_;
+  switch (layout_.type) {
+    case KvType::kBFloat16:
+      PutKey<uint16_t>(key, head_dim_, slot, block);
+      break;
+    case KvType::kFloat32:
+      PutKey<uint32_t>(key, head_dim_, slot, block);
+      break;
+    case KvType::kInt8:
+      PutKey<uint8_t>(key, head_dim_, slot, block);
+      PutKey<uint32_t>(key + layout_.plain_bytes(), layout_.scales(), slot,
+                       block + scales_offset());
+      PutKey<uint32_t>(value + layout_.plain_bytes(), layout_.scales(), slot,
+                       values + scales_offset());
+      break;
   }
-  std::memcpy(block + keys_bytes_ + slot * head_bytes_,
-              ScratchValues(layer, row) + kv_head * head_bytes_, head_bytes_);
+  std::memcpy(values + slot * layout_.plain_bytes(), value,
+              layout_.plain_bytes());
 }
 
 void KvStore::GatherTile(const PassPlan& plan, int32_t tile, int32_t layer,
@@ -86,7 +98,10 @@ void KvStore::GatherTile(const PassPlan& plan, int32_t tile, int32_t layer,
   if (slot > 0) {
     const uint8_t* page = PageBlock(source.page, layer, kv_head);
     std::memcpy(block, page, keys_bytes_);
-    std::memcpy(block + keys_bytes_, page + keys_bytes_, slot * head_bytes_);
+    std::memcpy(block + keys_bytes_, page + keys_bytes_,
+                slot * layout_.plain_bytes());
+    const int64_t scales = keys_bytes_ + scales_offset();
+    std::memcpy(block + scales, page + scales, block_bytes_ - scales);
   }
   for (const int32_t row : source.rows) {
     PutRow(layer, row, kv_head, slot++, block);

@@ -2,9 +2,10 @@
 // pass, and the tiles that join the two for attention.
 //
 // A page holds for each layer and kv head one attention block: keys transposed,
-// [head_dim][32], then values, [32][head_dim], in the model's KV type. A
-// scratch row holds K and V of its heads. Moving a row from scratch into a page
-// changes no bit.
+// [head_dim][32], then values, [32][head_dim]; in int8 each followed by its
+// scales, [blocks][32]. A scratch row holds K and V of its heads, a KvLayout
+// each, rounded or quantised already: moving a row into a page or a tile
+// changes no bit, so a key is the same from wherever it is read.
 //
 // Owned by one thread, but for the calls marked otherwise.
 #ifndef FORETOKEN_COMMON_INFER_CPU_KV_STORE_H_
@@ -17,6 +18,7 @@
 #include "common/base/huge_buffer.h"
 #include "common/base/thread_pool.h"
 #include "common/infer/cpu/cpu_model.h"
+#include "common/infer/cpu/kv_type.h"
 #include "common/infer/kv_cache.h"
 #include "common/infer/pass_plan.h"
 
@@ -24,9 +26,15 @@ namespace foretoken {
 
 class KvStore {
  public:
-  static absl::StatusOr<KvStore> Create(const CpuModel& model, int64_t pages,
-                                        int32_t max_rows);
-  static int64_t PageBytes(const CpuModel& model);
+  static absl::StatusOr<KvStore> Create(const CpuModel& model, KvType type,
+                                        int64_t pages, int32_t max_rows);
+  static int64_t PageBytes(const CpuModel& model, KvType type);
+
+  const KvLayout& layout() const { return layout_; }
+  // Of all layers, without what is not used of a page.
+  int64_t bytes_per_token() const {
+    return layers_ * kv_heads_ * 2 * head_bytes_;
+  }
 
   // Any thread, different rows: scratch of one row, [n_kv_heads][head_dim].
   uint8_t* ScratchKeys(int32_t layer, int64_t row) const;
@@ -41,6 +49,8 @@ class KvStore {
   }
   // Values follow their keys by this many bytes.
   int64_t values_offset() const { return keys_bytes_; }
+  // The scales of keys, or of values, follow them by this many bytes.
+  int64_t scales_offset() const { return layout_.plain_bytes() * kAttendKeys; }
 
   // Makes room for the plan's tiles.
   absl::Status PrepareTiles(const PassPlan& plan);
@@ -69,14 +79,14 @@ class KvStore {
   int64_t layers_ = 0;
   int64_t kv_heads_ = 0;
   int64_t head_dim_ = 0;
-  int64_t head_bytes_ = 0;  // one head of one row, padded
-  int64_t element_bytes_ = 0;
+  KvLayout layout_;
+  int64_t head_bytes_ = 0;   // one head of one row
   int64_t keys_bytes_ = 0;   // of a block
   int64_t block_bytes_ = 0;  // keys and values
   int64_t max_rows_ = 0;
   int64_t tile_capacity_ = 0;
   HugeBuffer pages_;
-  HugeBuffer scratch_;  // [layer][row][K, V][kv_head][head_dim]
+  HugeBuffer scratch_;  // [layer][row][K, V][kv_head][head_bytes]
   HugeBuffer tiles_;
 };
 

@@ -11,6 +11,13 @@
 // rows, columns and K cut that chain without changing it: a partial sum is
 // stored and loaded again as the same fp32.
 //
+// The chains are the same on every instruction set, so results are equal to the
+// bit: multiply-adds are fused, sums run over kCpuPad lanes, lane i taking
+// elements i, i + kCpuPad, ..., which are then added by halves (lane i and lane
+// i + 8, then i + 4, i + 2, i + 1), and exp is one polynomial. Two exceptions:
+// products of bf16 in avx512bf16, whose instruction has an order of its own,
+// and stream_sum, which is for measurements.
+//
 // Lengths named `n` are multiples of 16; what lies past a tensor's real length
 // is zero and adds exactly nothing. Buffers need no alignment.
 #ifndef FORETOKEN_COMMON_INFER_CPU_OPS_H_
@@ -23,6 +30,10 @@
 namespace foretoken {
 
 enum class CpuIsa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16 };
+
+// By CpuIsa: the names in flags, logs and numerics fingerprints.
+inline constexpr const char* kCpuIsaNames[] = {"scalar", "avx2", "avx512",
+                                               "avx512vnni", "avx512bf16"};
 
 // How the weights of a packed matrix are stored.
 enum class MatrixType : uint8_t {
@@ -50,13 +61,16 @@ inline constexpr int kCpuPad = 16;
 inline constexpr int kGemmColumns = 64;
 // Keys of one attention block (equal to kKvPageTokens).
 inline constexpr int kAttendKeys = 32;
+// Dimensions of a key or value in int8 that share a scale.
+inline constexpr int kKvScaleBlock = 32;
 
 // tile[r][c] = sum over k, ascending, of x[r][k] * w[k][c].
 //
-// fp32 and bf16, x of the same type: one step of K is 4 bytes of a row and 256
-// bytes of weights: for bf16 a pair of k (w: [k/2][64][2], the even k first),
-// for fp32 one k (w: [k][64]). bf16: the products of a pair are added even k
-// first on every ISA but avx512bf16, whose instruction has its own order.
+// fp32 and bf16, fused, x of the same type: one step of K is 4 bytes of a row
+// and 256 bytes of weights: for bf16 a pair of k (w: [k/2][64][2], the even k
+// first), for fp32 one k (w: [k][64]). bf16: the products of a pair are added
+// even k first on every ISA but avx512bf16, whose instruction has its own
+// order.
 //
 // Quantised types: two strips of units (quant_layout.h), x as Int8Blocks. Sums
 // over a block, or over each half of it in Q6_K, are integers and so exact; the
@@ -76,6 +90,11 @@ struct GemmArgs {
 // One block of keys for some queries of one kv head, merged into their state
 // by online softmax. Key j's score is the chain over ascending dimensions of
 // query * key; values are added in ascending j.
+//
+// In int8, element d of a key or value is its int8 times the scale of block
+// d / 32. A score is, block by block, fma(chain over the block's dimensions of
+// fma(query, int8, sum), scale of the key, score); values are added as
+// fma(weight * scale of the value, int8, sum).
 struct AttendArgs {
   const void* keys;    // [head_dim][32]: transposed
   const void* values;  // [32][n]
@@ -85,6 +104,9 @@ struct AttendArgs {
   const float* const* query;  // [queries] -> [head_dim], scaled
   const int32_t* key_count;   // [queries], 1..32: keys past it do not exist
   float* const* state;        // [queries] -> [2 + n]: max, sum, weighted values
+  // int8 only: [n / 32, rounded up][32], by block and key.
+  const float* key_scales = nullptr;
+  const float* value_scales = nullptr;
 };
 
 struct CpuOps {
@@ -93,11 +115,13 @@ struct CpuOps {
 
   // By MatrixType.
   void (*gemm[kMatrixTypes])(const GemmArgs& args);
-  // Keys and values in bf16 or fp32.
+  // Keys and values in bf16, fp32 or int8.
   void (*attend_bf16)(const AttendArgs& args);
   void (*attend_fp32)(const AttendArgs& args);
+  void (*attend_int8)(const AttendArgs& args);
 
-  // out[i] = x[i] / rms(x) * weight[i], the mean taken over `size` elements.
+  // out[i] = x[i] * (1 / rms(x)) * weight[i], the mean taken over `size`
+  // elements.
   void (*rms_norm)(const float* x, const float* weight, int n, int size,
                    float eps, float* out);
   // Nearest bf16, ties to even; NaN stays NaN.

@@ -38,6 +38,10 @@ struct V {
             _mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
         16));
   }
+  static Reg LoadInt8(const int8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
   static void StoreBf16(uint16_t* p, Reg x) {
     const Int bits = _mm256_castps_si256(x);
     const Int high = _mm256_srli_epi32(bits, 16);
@@ -93,8 +97,7 @@ constexpr int kAttendQueries = 2;
 // After the vector types that it is written over.
 #include "common/infer/cpu/ops_simd.inc"
 
-constexpr CpuOps kOps =
-    VectorOps<Bf16PairStep, Fp32Step<2>>(CpuIsa::kAvx2, "avx2");
+constexpr CpuOps kOps = VectorOps<Bf16PairStep, Fp32Step<2>>(CpuIsa::kAvx2);
 
 }  // namespace
 

@@ -11,8 +11,7 @@ namespace {
 // After the vector types that it is written over.
 #include "common/infer/cpu/ops_simd.inc"
 
-constexpr CpuOps kOps =
-    VectorOps<Bf16PairStep, Fp32Step<4>>(CpuIsa::kAvx512, "avx512");
+constexpr CpuOps kOps = VectorOps<Bf16PairStep, Fp32Step<4>>(CpuIsa::kAvx512);
 
 }  // namespace
 

@@ -33,7 +33,7 @@ struct Bf16DotStep {
 #include "common/infer/cpu/ops_simd.inc"
 
 constexpr CpuOps kOps =
-    VectorOps<Bf16DotStep, Fp32Step<4>>(CpuIsa::kAvx512Bf16, "avx512bf16");
+    VectorOps<Bf16DotStep, Fp32Step<4>>(CpuIsa::kAvx512Bf16);
 
 }  // namespace
 

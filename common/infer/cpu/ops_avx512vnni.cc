@@ -12,7 +12,7 @@ namespace {
 #include "common/infer/cpu/ops_simd.inc"
 
 constexpr CpuOps kOps =
-    VectorOps<Bf16PairStep, Fp32Step<4>>(CpuIsa::kAvx512Vnni, "avx512vnni");
+    VectorOps<Bf16PairStep, Fp32Step<4>>(CpuIsa::kAvx512Vnni);
 
 }  // namespace
 

@@ -35,7 +35,7 @@ std::vector<uint16_t> Bf16(const CpuOps& ops, const std::vector<float>& x) {
   return out;
 }
 
-void ProbeGemm(const CpuOps& ops, Sha256& hash) {
+void ProbeGemm(const CpuOps& ops, bool bf16_products, Sha256& hash) {
   constexpr int kRows = 2;
   const std::vector<float> x = Numbers(kRows * kSize, 1);
   const std::vector<float> w = Numbers(kSize * kGemmColumns, 2);
@@ -58,6 +58,7 @@ void ProbeGemm(const CpuOps& ops, Sha256& hash) {
               aligned);
   ops.gemm[static_cast<int>(MatrixType::kFloat32)](args);
   Hash(hash, tile);
+  if (!bf16_products) return;
   args.x = x16.data();
   args.x_stride = kSize * 2;
   args.weight_bytes = static_cast<int64_t>(w16.size()) * 2;
@@ -91,9 +92,10 @@ void ProbeAttention(const CpuOps& ops, Sha256& hash) {
 
 }  // namespace
 
-std::string ProbeOps(const CpuOps& ops, const ModelConfig& config) {
+std::string ProbeOps(const CpuOps& ops, const ModelConfig& config,
+                     bool bf16_products) {
   Sha256 hash;
-  ProbeGemm(ops, hash);
+  ProbeGemm(ops, bf16_products, hash);
   ProbeAttention(ops, hash);
   const std::vector<float> a = Numbers(kSize, 6);
   const std::vector<float> b = Numbers(kSize, 7);

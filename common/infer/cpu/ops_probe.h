@@ -11,8 +11,9 @@
 
 namespace foretoken {
 
-// 16 hex digits.
-std::string ProbeOps(const CpuOps& ops, const ModelConfig& config);
+// 16 hex digits. Products of bf16 are left out for a model that has none.
+std::string ProbeOps(const CpuOps& ops, const ModelConfig& config,
+                     bool bf16_products);
 
 }  // namespace foretoken
 

@@ -1,5 +1,6 @@
 // The definition of every op, in plain C++. The compiler may vectorise over
-// columns or lanes, never over a sum.
+// columns or lanes, never over a sum. std::fmaf rounds once, with or without an
+// instruction for it.
 #include <cmath>
 #include <cstring>
 
@@ -37,7 +38,9 @@ void GemmFp32(const GemmArgs& args) {
     float* out = args.tile + static_cast<int64_t>(r) * kGemmColumns;
     for (int c = 0; c < kGemmColumns; ++c) out[c] = 0.0f;
     for (int64_t s = 0; s < steps; ++s, w += kGemmColumns) {
-      for (int c = 0; c < kGemmColumns; ++c) out[c] += x[s] * w[c];
+      for (int c = 0; c < kGemmColumns; ++c) {
+        out[c] = std::fmaf(x[s], w[c], out[c]);
+      }
     }
   }
 }
@@ -257,15 +260,15 @@ float ExpOne(float x) {
   if (x > 88.0f) x = 88.0f;
   if (x != x) return x;
   const float n = std::nearbyintf(x * 1.44269504088896341f);
-  float r = x - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
+  float r = std::fmaf(n, -0.693359375f, x);
+  r = std::fmaf(n, 2.12194440e-4f, r);
   float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r;
+  p = std::fmaf(p, r, 1.3981999507e-3f);
+  p = std::fmaf(p, r, 8.3334519073e-3f);
+  p = std::fmaf(p, r, 4.1665795894e-2f);
+  p = std::fmaf(p, r, 1.6666665459e-1f);
+  p = std::fmaf(p, r, 5.0000001201e-1f);
+  p = std::fmaf(p, r * r, r);
   p = p + 1.0f;
   const uint32_t bits = static_cast<uint32_t>(static_cast<int32_t>(n) + 127)
                         << 23;
@@ -274,49 +277,103 @@ float ExpOne(float x) {
   return p * power;
 }
 
+// The lanes of a sum, by halves.
+float SumLanes(float (&lanes)[kCpuPad]) {
+  for (int half = kCpuPad / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
 float KeyValue(float value) { return value; }
 float KeyValue(uint16_t bits) { return FloatFromBFloat16(bits); }
 
+// scores: [32], zeros.
+template <typename T>
+void AddScores(const AttendArgs& args, const float* query, int32_t count,
+               float* scores) {
+  const T* keys = static_cast<const T*>(args.keys);
+  for (int32_t d = 0; d < args.head_dim; ++d) {
+    for (int32_t j = 0; j < count; ++j) {
+      scores[j] =
+          std::fmaf(query[d], KeyValue(keys[d * kAttendKeys + j]), scores[j]);
+    }
+  }
+}
+
+template <>
+void AddScores<int8_t>(const AttendArgs& args, const float* query,
+                       int32_t count, float* scores) {
+  const int8_t* keys = static_cast<const int8_t*>(args.keys);
+  for (int32_t first = 0; first < args.head_dim; first += kKvScaleBlock) {
+    const int32_t end = args.head_dim < first + kKvScaleBlock
+                            ? args.head_dim
+                            : first + kKvScaleBlock;
+    float sums[kAttendKeys] = {};
+    for (int32_t d = first; d < end; ++d) {
+      for (int32_t j = 0; j < count; ++j) {
+        sums[j] = std::fmaf(query[d], keys[d * kAttendKeys + j], sums[j]);
+      }
+    }
+    const float* scales = args.key_scales + first / kKvScaleBlock * kAttendKeys;
+    for (int32_t j = 0; j < count; ++j) {
+      scores[j] = std::fmaf(sums[j], scales[j], scores[j]);
+    }
+  }
+}
+
+// Value `j`, times its weight, to acc[0..n).
+template <typename T>
+void AddValue(const AttendArgs& args, int32_t j, float weight, float* acc) {
+  const T* values = static_cast<const T*>(args.values) + j * args.n;
+  for (int32_t d = 0; d < args.n; ++d) {
+    acc[d] = std::fmaf(weight, KeyValue(values[d]), acc[d]);
+  }
+}
+
+template <>
+void AddValue<int8_t>(const AttendArgs& args, int32_t j, float weight,
+                      float* acc) {
+  const int8_t* values = static_cast<const int8_t*>(args.values) + j * args.n;
+  for (int32_t d = 0; d < args.n; ++d) {
+    const float scale = args.value_scales[d / kKvScaleBlock * kAttendKeys + j];
+    acc[d] = std::fmaf(weight * scale, values[d], acc[d]);
+  }
+}
+
 template <typename T>
 void Attend(const AttendArgs& args) {
-  const T* keys = static_cast<const T*>(args.keys);
-  const T* values = static_cast<const T*>(args.values);
   for (int32_t i = 0; i < args.queries; ++i) {
     const int32_t count = args.key_count[i];
     float* state = args.state[i];
     float* acc = state + 2;
     float weights[kAttendKeys] = {};
-    for (int32_t d = 0; d < args.head_dim; ++d) {
-      for (int32_t j = 0; j < count; ++j) {
-        weights[j] += args.query[i][d] * KeyValue(keys[d * kAttendKeys + j]);
-      }
-    }
+    AddScores<T>(args, args.query[i], count, weights);
     float largest = state[0];
     for (int32_t j = 0; j < count; ++j) {
       largest = weights[j] > largest ? weights[j] : largest;
     }
     const float keep = ExpOne(state[0] - largest);
     state[0] = largest;
-    float sum = 0.0f;
+    float lanes[kCpuPad] = {};
     for (int32_t j = 0; j < count; ++j) {
       weights[j] = ExpOne(weights[j] - largest);
-      sum += weights[j];
+      lanes[j % kCpuPad] += weights[j];
     }
-    state[1] = state[1] * keep + sum;
+    state[1] = state[1] * keep + SumLanes(lanes);
     for (int32_t d = 0; d < args.n; ++d) acc[d] *= keep;
-    for (int32_t j = 0; j < count; ++j) {
-      for (int32_t d = 0; d < args.n; ++d) {
-        acc[d] += weights[j] * KeyValue(values[j * args.n + d]);
-      }
-    }
+    for (int32_t j = 0; j < count; ++j) AddValue<T>(args, j, weights[j], acc);
   }
 }
 
 void RmsNorm(const float* x, const float* weight, int n, int size, float eps,
              float* out) {
-  float sum = 0.0f;
-  for (int i = 0; i < n; ++i) sum += x[i] * x[i];
-  const float inverse = 1.0f / std::sqrt(sum / static_cast<float>(size) + eps);
+  float lanes[kCpuPad] = {};
+  for (int i = 0; i < n; ++i) {
+    lanes[i % kCpuPad] = std::fmaf(x[i], x[i], lanes[i % kCpuPad]);
+  }
+  const float mean = SumLanes(lanes) / static_cast<float>(size);
+  const float inverse = 1.0f / std::sqrt(mean + eps);
   for (int i = 0; i < n; ++i) out[i] = x[i] * inverse * weight[i];
 }
 
@@ -397,12 +454,13 @@ int64_t PeakInt8(int64_t steps, float* sink) {
 
 constexpr CpuOps kOps = {
     CpuIsa::kScalar,
-    "scalar",
+    kCpuIsaNames[static_cast<int>(CpuIsa::kScalar)],
     {GemmFp32, GemmBf16, GemmQuant<StripQ8_0>, GemmQuant<StripQ4_0>,
      GemmQuant<StripQ4_1>, GemmQuant<StripQ5_0>, GemmQuant<StripQ5_1>,
      GemmQuant<StripQ4K>, GemmQuant<StripQ5K>, GemmQuant<StripQ6K>},
     Attend<uint16_t>,
     Attend<float>,
+    Attend<int8_t>,
     RmsNorm,
     ToBf16,
     ToInt8,

@@ -12,6 +12,8 @@
 #include "common/base/status_macros.h"
 #include "common/gguf/tensor_types.h"
 #include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/cpu/cpu_isa.h"
+#include "common/infer/cpu/kv_type.h"
 #include "common/infer/cuda/cuda_backend.h"
 #include "common/infer/cuda/device_module.h"
 #include "common/infer/factory/named_shapes.h"
@@ -57,12 +59,22 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> LoadWeights(
                               static_cast<uint64_t>(options.random_seed));
 }
 
+// The first option that only the CPU engine takes, as a flag; empty if there is
+// none.
+std::string CpuOnlyOption(const BackendOptions& options) {
+  if (options.precision == "fp32") return "--precision=fp32";
+  if (options.isa != "auto") return absl::StrCat("--isa=", options.isa);
+  if (options.kv_type != "auto") {
+    return absl::StrCat("--kv-type=", options.kv_type);
+  }
+  return "";
+}
+
 // Returns the GPU module if there is a GPU for these options, else the reason.
 absl::StatusOr<DeviceModule> FindGpu(const BackendOptions& options) {
-  if (options.precision == "fp32") {
+  if (const std::string flag = CpuOnlyOption(options); !flag.empty()) {
     return absl::InvalidArgumentError(
-        "--precision=fp32 is for --backend=cpu: the GPU engine computes in "
-        "bf16 or fp16");
+        absl::StrCat(flag, " is for --backend=cpu only"));
   }
   FORETOKEN_ASSIGN_OR_RETURN(const DeviceModule module, DeviceModule::Load());
   FORETOKEN_RETURN_IF_ERROR(module.Probe(options.device));
@@ -87,6 +99,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(
   CpuOptions cpu{options};
   cpu.precision =
       options.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
+  FORETOKEN_ASSIGN_OR_RETURN(cpu.isa, ParseCpuIsa(options.isa));
+  FORETOKEN_ASSIGN_OR_RETURN(cpu.kv_type, ParseKvType(options.kv_type));
   cpu.threads = options.threads;
   return MakeCpuBackend(std::move(weights), cpu);
 }
@@ -114,6 +128,13 @@ void BackendOptions::AddFlags(Flags& flags) {
   flags.Int("device", &device, {0, 1023}, "GPU index");
   flags.Choice("precision", &precision, {"bf16", "fp32"},
                "Precision of weights and KV cache; fp32 on the CPU only");
+  flags.Choice("kv-type", &kv_type, KvTypeChoices(),
+               "Type of the KV cache of the CPU engine; auto: that of the "
+               "precision, q8_0: 8 bits, which changes the results slightly");
+  flags.Choice("isa", &isa, CpuIsaChoices(),
+               "Instruction set of the CPU engine, auto for the fastest. With "
+               "bf16 matrices avx512bf16 computes other bits than the rest: "
+               "avoid it where sessions move between different processors");
   flags.Int("threads", &threads, {0, 1024},
             "Threads of a pass, 0 for all processors");
   flags.Int64("kv-cache-bytes", &kv_cache_bytes, {0, int64_t{1} << 44},
@@ -162,14 +183,18 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options) {
-  // Only the CPU engine computes in fp32.
+  // Check before loading the weights, which takes long.
+  FORETOKEN_ASSIGN_OR_RETURN(const std::optional<CpuIsa> isa,
+                             ParseCpuIsa(options.isa));
+  FORETOKEN_RETURN_IF_ERROR(SelectCpuOps(isa).status());
+  FORETOKEN_RETURN_IF_ERROR(ParseKvType(options.kv_type).status());
   if (options.backend == "cpu" ||
-      (options.backend == "auto" && options.precision == "fp32")) {
+      (options.backend == "auto" && !CpuOnlyOption(options).empty())) {
     FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
                                LoadWeights(options));
     return MakeOnCpu(options, std::move(weights));
   }
-  // Look for the GPU before loading the weights, which takes long.
+  // Before loading the weights, too.
   const absl::StatusOr<DeviceModule> module = FindGpu(options);
   absl::Status why = module.status();
   if (!why.ok() && (options.backend == "cuda" || !MeansNoGpu(why))) return why;

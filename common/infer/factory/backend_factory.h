@@ -23,11 +23,15 @@ struct BackendOptions : PlannedOptions {
   std::string backend = "auto";
   int32_t device = 0;              // index of the GPU
   std::string precision = "bf16";  // on a GPU fp16 weights stay fp16
-  int32_t threads = 0;             // 0: all processors
+  // A name of CpuIsaChoices(). In products of bf16, avx512bf16 has numerics of
+  // its own; the others are equal bit for bit.
+  std::string isa = "auto";
+  std::string kv_type = "auto";  // of KvTypeChoices(); auto: the precision
+  int32_t threads = 0;           // 0: all processors
   int64_t random_seed = 1;
 
-  // --model --random-model --backend --device --precision --threads
-  // --kv-cache-bytes --max-rows-per-pass --max-admitted-sessions
+  // --model --random-model --backend --device --precision --isa --kv-type
+  // --threads --kv-cache-bytes --max-rows-per-pass --max-admitted-sessions
   // --prefix-reuse --random-seed
   void AddFlags(Flags& flags);
 };
@@ -40,9 +44,11 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text);
 
 // Loads or generates the weights and creates the backend; errors name file or
 // field. "auto" uses the GPU if the GPU module loads, finds a GPU and has
-// kernels for the shape (and the precision is not fp32), and otherwise falls
-// back to the CPU, logging the reason. "cuda" returns an error instead:
-// Unavailable, or Unimplemented for the shape. Bad options are errors for both.
+// kernels for the shape, and otherwise falls back to the CPU, logging the
+// reason; options that only the CPU engine has (precision fp32, isa,
+// kv_type) select the CPU at once. "cuda" returns an error instead:
+// Unavailable, or Unimplemented for the shape. Bad options, an isa that this
+// processor lacks among them, are InvalidArgument for both.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options);
 

@@ -23,7 +23,7 @@ TEST(BenchCommandTest, EngineReportsEveryPass) {
   EXPECT_EQ(ran.out.find('\n'), ran.out.size() - 1);
   const auto json = ParseJson(ran.out);
   ASSERT_THAT(json, testing::IsOk());
-  EXPECT_EQ(json->size(), 5u);
+  EXPECT_EQ(json->size(), 7u);
   ASSERT_EQ((*json)["passes"].size(), 14u);
   size_t i = 0;
   for (const int context : {0, 1024}) {
@@ -64,6 +64,21 @@ TEST(BenchCommandTest, EngineMeasuresWhatIsAskedFor) {
       testing::RunCommand(dir, std::string(kTiny) + " --batch 4by8");
   EXPECT_EQ(bad.exit_status, 1);
   EXPECT_THAT(bad.err, HasSubstr("\"4by8\", want SESSIONSxROWS"));
+}
+
+TEST(BenchCommandTest, TheInstructionSetIsAnOption) {
+  testing::TempDir dir;
+  const std::string one_pass =
+      std::string(kTiny) + " --contexts 0 --rows 1 --repeats 1 --isa ";
+  const auto ran = testing::RunCommand(dir, one_pass + "scalar");
+  ASSERT_EQ(ran.exit_status, 0) << ran.err;
+  const auto json = ParseJson(ran.out);
+  ASSERT_THAT(json, testing::IsOk());
+  EXPECT_THAT((*json)["numerics"].get<std::string>(),
+              HasSubstr(";isa=common;"));
+  const auto bad = testing::RunCommand(dir, one_pass + "sse2");
+  EXPECT_NE(bad.exit_status, 0);
+  EXPECT_THAT(bad.err, HasSubstr("--isa: sse2 not in {auto,avx512bf16,"));
 }
 
 TEST(BenchCommandTest, RandomWeightsMayBeQuantised) {

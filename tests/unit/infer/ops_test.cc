@@ -75,7 +75,17 @@ TEST_P(OpsTest, ExpIsTheSameInEveryLane) {
   }
 }
 
-TEST_P(OpsTest, RmsNormAgreesWithScalar) {
+TEST_P(OpsTest, ExpEqualsScalarToTheBit) {
+  std::vector<float> x = Padded(4096, random_, 40.0f);
+  x[0] = -INFINITY;
+  x[1] = 1e9f;
+  std::vector<float> got(x.size()), want(x.size());
+  ops_.exp(x.data(), 4096, got.data());
+  scalar_.exp(x.data(), 4096, want.data());
+  EXPECT_EQ(got, want);
+}
+
+TEST_P(OpsTest, RmsNormEqualsScalarToTheBit) {
   for (const int size : kSizes) {
     const std::vector<float> x = Padded(size, random_, 3.0f);
     const std::vector<float> weight = Padded(size, random_);
@@ -83,10 +93,7 @@ TEST_P(OpsTest, RmsNormAgreesWithScalar) {
     std::vector<float> got(n), want(n);
     ops_.rms_norm(x.data(), weight.data(), n, size, 1e-5f, got.data());
     scalar_.rms_norm(x.data(), weight.data(), n, size, 1e-5f, want.data());
-    for (int i = 0; i < n; ++i) {
-      // A sum of n squares in another order: n roundings of 2^-24 at most.
-      ASSERT_NEAR(got[i], want[i], 1e-7 + 2e-5 * std::fabs(want[i]));
-    }
+    ASSERT_EQ(got, want) << size;
   }
 }
 
@@ -135,7 +142,7 @@ TEST_P(OpsTest, ToBf16RoundsTiesToEvenAndKeepsNanAndInfinity) {
   EXPECT_EQ(out[6], 0x8000);
 }
 
-TEST_P(OpsTest, SwiGluAgreesWithScalar) {
+TEST_P(OpsTest, SwiGluEqualsScalarToTheBit) {
   for (const int size : kSizes) {
     const std::vector<float> gate = Padded(size, random_, 5.0f);
     const std::vector<float> up = Padded(size, random_);
@@ -143,10 +150,7 @@ TEST_P(OpsTest, SwiGluAgreesWithScalar) {
     std::vector<float> got(n), want(n);
     ops_.swiglu(gate.data(), up.data(), n, got.data());
     scalar_.swiglu(gate.data(), up.data(), n, want.data());
-    for (int i = 0; i < n; ++i) {
-      // Two exps of 2 units each, and three roundings.
-      ASSERT_NEAR(got[i], want[i], 2e-6 * std::fabs(want[i]));
-    }
+    ASSERT_EQ(got, want) << size;
   }
 }
 
@@ -179,7 +183,7 @@ TEST_P(OpsTest, ArgMaxTakesTheLowestOfEqualsAndNeverNan) {
   EXPECT_EQ(ops_.arg_max(top_twice.data(), 40), 21);
 }
 
-TEST_P(OpsTest, AttentionAgreesWithScalar) {
+TEST_P(OpsTest, AttentionEqualsScalarToTheBit) {
   for (const int head_dim : {2, 10, 16, 18, 64, 72, 128}) {
     const int n = static_cast<int>(PadTo(head_dim, kCpuPad));
     for (const int queries : {1, 2, 3, 4, 5, 9}) {
@@ -212,11 +216,7 @@ TEST_P(OpsTest, AttentionAgreesWithScalar) {
       run(ops_, got);
       run(scalar_, want);
       for (int i = 0; i < queries; ++i) {
-        for (int d = 0; d < 2 + head_dim; ++d) {
-          // Sums of up to 32 weights and head_dim products, in another order.
-          ASSERT_NEAR(got[i][d], want[i][d], 2e-5 * (1 + std::fabs(want[i][d])))
-              << head_dim << " " << queries << " " << i << " " << d;
-        }
+        ASSERT_EQ(got[i], want[i]) << head_dim << " " << queries << " " << i;
       }
     }
   }
@@ -255,6 +255,95 @@ TEST_P(OpsTest, AQuerysAttentionDoesNotDependOnItsNeighbours) {
     ops_.attend_bf16({block.data(), values, kHeadDim, kPadded, 1, &q[i],
                       &counts[i], &state});
     EXPECT_EQ(together[i], alone[i]) << i;
+  }
+}
+
+// One block of keys and values in int8, with their scales.
+struct Int8Attention {
+  Int8Attention(int dims, std::mt19937& random)
+      : head_dim(dims),
+        n(static_cast<int>(PadTo(dims, kCpuPad))),
+        keys(n * kAttendKeys),
+        values(n * kAttendKeys),
+        key_scales(Scales()),
+        value_scales(Scales()) {
+    for (int8_t& q : keys) q = static_cast<int8_t>(random() % 255 - 127);
+    for (int8_t& q : values) q = static_cast<int8_t>(random() % 255 - 127);
+    for (float& s : key_scales) s = 1e-5f * static_cast<float>(random() % 999);
+    for (float& s : value_scales) {
+      s = 1e-5f * static_cast<float>(random() % 999);
+    }
+  }
+  size_t Scales() const { return PadTo(n, kKvScaleBlock) / kKvScaleBlock * 32; }
+  float Key(int d, int j) const {
+    return keys[d * kAttendKeys + j] *
+           key_scales[d / kKvScaleBlock * kAttendKeys + j];
+  }
+  float Value(int j, int d) const {
+    return values[j * n + d] *
+           value_scales[d / kKvScaleBlock * kAttendKeys + j];
+  }
+  void Run(const CpuOps& ops, const std::vector<std::vector<float>>& query,
+           const std::vector<int32_t>& counts,
+           std::vector<std::vector<float>>& states) const {
+    std::vector<const float*> q;
+    std::vector<float*> s;
+    for (size_t i = 0; i < query.size(); ++i) {
+      q.push_back(query[i].data());
+      s.push_back(states[i].data());
+    }
+    ops.attend_int8({keys.data(), values.data(), head_dim, n,
+                     static_cast<int32_t>(query.size()), q.data(),
+                     counts.data(), s.data(), key_scales.data(),
+                     value_scales.data()});
+  }
+
+  int head_dim;
+  int n;
+  std::vector<int8_t> keys, values;
+  std::vector<float> key_scales, value_scales;
+};
+
+// Every head size, so also blocks of scales that are not whole.
+TEST_P(OpsTest, Int8AttentionIsThatOfTheNumbersItStandsFor) {
+  for (const int head_dim : {1, 16, 31, 32, 40, 64, 80, 96, 107, 128, 160}) {
+    const Int8Attention block(head_dim, random_);
+    std::vector<std::vector<float>> query, got, alone;
+    std::vector<int32_t> counts;
+    for (int i = 0; i < 9; ++i) {
+      query.push_back(Padded(head_dim, random_));
+      got.emplace_back(2 + block.n, 0.0f);
+      got[i][0] = -std::numeric_limits<float>::infinity();
+      counts.push_back(i < 6 ? 20 : 24 + i);
+    }
+    alone = got;
+    std::vector<std::vector<float>> scalar = got;
+    block.Run(ops_, query, counts, got);
+    block.Run(scalar_, query, counts, scalar);
+    EXPECT_EQ(got, scalar) << head_dim;
+    for (int i = 0; i < 9; ++i) {
+      std::vector<std::vector<float>> one = {alone[i]};
+      block.Run(ops_, {query[i]}, {counts[i]}, one);
+      EXPECT_EQ(one[0], got[i]) << "depends on its neighbours";
+      double sum = 0.0;
+      std::vector<double> want(head_dim, 0.0);
+      for (int j = 0; j < counts[i]; ++j) {
+        double score = 0.0;
+        for (int d = 0; d < head_dim; ++d) {
+          score += static_cast<double>(query[i][d]) * block.Key(d, j);
+        }
+        const double weight = std::exp(score - got[i][0]);
+        sum += weight;
+        for (int d = 0; d < head_dim; ++d) {
+          want[d] += weight * block.Value(j, d);
+        }
+      }
+      // A score is a sum of up to 160 products, rounded in fp32.
+      ASSERT_NEAR(got[i][1], sum, 1e-4 * sum) << head_dim;
+      for (int d = 0; d < head_dim; ++d) {
+        ASSERT_NEAR(got[i][2 + d], want[d], 5e-4) << head_dim << " " << d;
+      }
+    }
   }
 }
 

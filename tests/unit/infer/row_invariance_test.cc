@@ -2,6 +2,7 @@
 // instruction set of this machine. Every comparison of logits is bitwise.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct Case {
   Precision precision;
   WeightType type = WeightType::kFloat32;
   int head_dim = 32;  // of a quantised model
+  std::optional<KvType> kv_type = std::nullopt;
 };
 
 // Rows of whole blocks of every quantised type, more than one chunk of a strip;
@@ -41,9 +43,13 @@ ModelConfig QuantisedConfig(int head_dim) {
 class RowInvarianceTest : public ::testing::TestWithParam<Case> {
  protected:
   static ModelConfig CaseConfig() {
-    return GetParam().type == WeightType::kFloat32
-               ? TinyConfig()
-               : QuantisedConfig(GetParam().head_dim);
+    if (GetParam().type != WeightType::kFloat32) {
+      return QuantisedConfig(GetParam().head_dim);
+    }
+    ModelConfig config = TinyConfig();
+    // Three and a half blocks of KV scales, padding included.
+    if (GetParam().kv_type == KvType::kInt8) config.head_dim = 106;
+    return config;
   }
   static std::unique_ptr<Backend> MakeBackend(const ModelConfig& config,
                                               const CpuOptions& options) {
@@ -53,6 +59,7 @@ class RowInvarianceTest : public ::testing::TestWithParam<Case> {
     CpuOptions options = Options(threads);
     options.isa = GetParam().isa;
     options.precision = GetParam().precision;
+    options.kv_type = GetParam().kv_type;
     return options;
   }
 };
@@ -305,7 +312,13 @@ std::vector<Case> Cases() {
     cases.push_back({isa, Precision::kFloat32});
     cases.push_back({isa, Precision::kBFloat16});
     cases.push_back({isa, Precision::kBFloat16, WeightType::kQ4_K});
+    cases.push_back(
+        {isa, Precision::kBFloat16, WeightType::kFloat32, KvType::kInt8});
   }
+  cases.push_back({SupportedCpuIsas().back(), Precision::kBFloat16,
+                   WeightType::kQ4_K, KvType::kInt8});
+  cases.push_back({SupportedCpuIsas().back(), Precision::kFloat32,
+                   WeightType::kFloat32, KvType::kBFloat16});
   for (const WeightType type :
        {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
         WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ5_K,
@@ -324,13 +337,20 @@ INSTANTIATE_TEST_SUITE_P(
     EveryIsa, RowInvarianceTest, ::testing::ValuesIn(Cases()),
     [](const ::testing::TestParamInfo<Case>& param) {
       const Case& test = param.param;
-      const std::string isa = (*SelectCpuOps(test.isa))->name;
+      std::string name = (*SelectCpuOps(test.isa))->name;
       if (test.type != WeightType::kFloat32) {
-        return isa + "_" + WeightTypeName(test.type) +
-               (test.head_dim == 32 ? ""
-                                    : "_heads" + std::to_string(test.head_dim));
+        name += std::string("_") + WeightTypeName(test.type);
+        if (test.head_dim != 32) {
+          name += "_heads" + std::to_string(test.head_dim);
+        }
+      } else {
+        name += test.precision == Precision::kBFloat16 ? "_bf16" : "_fp32";
       }
-      return isa + (test.precision == Precision::kBFloat16 ? "_bf16" : "_fp32");
+      if (test.kv_type.has_value()) {
+        name +=
+            std::string("_kv_") + kKvTypeNames[static_cast<int>(*test.kv_type)];
+      }
+      return name;
     });
 
 }  // namespace

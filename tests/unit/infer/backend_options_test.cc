@@ -1,0 +1,129 @@
+// The flags of a backend that name an instruction set or a type of KV.
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "common/config/flags.h"
+#include "common/infer/cpu/cpu_isa.h"
+#include "common/infer/factory/backend_factory.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken {
+namespace {
+
+using ::foretoken::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kShape[] =
+    "--random-model=d_model=32,layers=1,heads=2,kv_heads=1,d_ff=32,vocab=64";
+
+absl::Status Parse(std::vector<const char*> args, BackendOptions& options) {
+  Flags flags("svc", "A service.");
+  options.AddFlags(flags);
+  args.insert(args.begin(), {"svc", kShape, "--threads=1"});
+  return flags.Parse(static_cast<int>(args.size()), args.data());
+}
+
+TEST(CpuIsaTest, EveryNameIsAChoiceAndParses) {
+  EXPECT_THAT(CpuIsaChoices(), ElementsAre("auto", "avx512bf16", "avx512vnni",
+                                           "avx512", "avx2", "scalar"));
+  const auto automatic = ParseCpuIsa("auto");
+  FORETOKEN_ASSERT_OK(automatic);
+  EXPECT_FALSE(automatic->has_value());
+  for (size_t i = 0; i < std::size(kCpuIsaNames); ++i) {
+    const auto isa = ParseCpuIsa(kCpuIsaNames[i]);
+    FORETOKEN_ASSERT_OK(isa);
+    EXPECT_EQ(*isa, static_cast<CpuIsa>(i));
+  }
+  for (const CpuIsa isa : SupportedCpuIsas()) {
+    EXPECT_EQ((*SelectCpuOps(isa))->isa, isa);
+    EXPECT_STREQ((*SelectCpuOps(isa))->name,
+                 kCpuIsaNames[static_cast<int>(isa)]);
+  }
+  EXPECT_EQ((*SelectCpuOps(std::nullopt))->isa, SupportedCpuIsas().back());
+}
+
+TEST(CpuIsaTest, OtherNamesAreRefusedWithTheChoices) {
+  for (const char* text : {"", "AVX2", "avx-512", "neon"}) {
+    EXPECT_THAT(
+        ParseCpuIsa(text).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr(std::string("--isa=") + text + ":"),
+                       HasSubstr("auto|avx512bf16|avx512vnni|avx512|avx2"))));
+  }
+}
+
+TEST(CpuIsaTest, OneThatTheProcessorLacksIsRefusedWithWhatItHas) {
+  const CpuOps* const old[] = {ScalarOps()};
+  EXPECT_THAT(
+      SelectCpuOps(CpuIsa::kAvx2, old).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("--isa=avx2: "), HasSubstr("only scalar"))));
+  EXPECT_EQ(*SelectCpuOps(CpuIsa::kScalar, old), ScalarOps());
+  EXPECT_EQ(*SelectCpuOps(std::nullopt, old), ScalarOps());
+}
+
+TEST(BackendOptionsTest, TheIsaFlagIsInTheFingerprint) {
+  for (const CpuIsa isa : SupportedCpuIsas()) {
+    const std::string name = kCpuIsaNames[static_cast<int>(isa)];
+    BackendOptions options;
+    FORETOKEN_ASSERT_OK(Parse({("--isa=" + name).c_str()}, options));
+    const auto made = MakeBackend(options);
+    FORETOKEN_ASSERT_OK(made);
+    EXPECT_THAT((*made)->numerics_fingerprint(),
+                HasSubstr(isa == CpuIsa::kAvx512Bf16 ? ";isa=avx512bf16;"
+                                                     : ";isa=common;"));
+  }
+}
+
+TEST(BackendOptionsTest, ABadIsaIsRefusedBeforeAnythingIsLoaded) {
+  BackendOptions options;
+  EXPECT_THAT(Parse({"--isa=sse2"}, options),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("--isa=sse2 (FORETOKEN_ISA)"),
+                             HasSubstr("avx512bf16"))));
+  options = BackendOptions();
+  options.model = "/nowhere";
+  options.isa = "sse2";
+  EXPECT_THAT(
+      MakeBackend(options).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("--isa=sse2"), Not(HasSubstr("nowhere")))));
+}
+
+TEST(BackendOptionsTest, TheKvTypeFlagIsInTheFingerprint) {
+  BackendOptions options;
+  FORETOKEN_ASSERT_OK(Parse({"--kv-type=q8_0"}, options));
+  auto made = MakeBackend(options);
+  FORETOKEN_ASSERT_OK(made);
+  EXPECT_THAT((*made)->numerics_fingerprint(),
+              HasSubstr(";precision=bf16;kv=q8_0;"));
+  options.kv_type = "auto";
+  made = MakeBackend(options);
+  FORETOKEN_ASSERT_OK(made);
+  EXPECT_THAT((*made)->numerics_fingerprint(),
+              HasSubstr(";precision=bf16;kv=bf16;"));
+  EXPECT_THAT(Parse({"--kv-type=q4_0"}, options),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--kv-type=q4_0 (FORETOKEN_KV_TYPE)")));
+  options.kv_type = "q4_0";
+  EXPECT_THAT(MakeBackend(options).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--kv-type=q4_0: want auto|bf16|fp32|q8_0")));
+}
+
+TEST(BackendOptionsTest, AnIsaIsForTheCpu) {
+  BackendOptions options;
+  FORETOKEN_ASSERT_OK(Parse({"--isa=scalar", "--backend=cuda"}, options));
+  EXPECT_THAT(MakeBackend(options).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--isa=scalar is for --backend=cpu only")));
+}
+
+}  // namespace
+}  // namespace foretoken
