@@ -313,12 +313,12 @@ std::vector<Case> Cases() {
     cases.push_back({isa, Precision::kBFloat16});
     cases.push_back({isa, Precision::kBFloat16, WeightType::kQ4_K});
     cases.push_back(
-        {isa, Precision::kBFloat16, WeightType::kFloat32, KvType::kInt8});
+        {isa, Precision::kBFloat16, WeightType::kFloat32, 32, KvType::kInt8});
   }
   cases.push_back({SupportedCpuIsas().back(), Precision::kBFloat16,
-                   WeightType::kQ4_K, KvType::kInt8});
+                   WeightType::kQ4_K, 32, KvType::kInt8});
   cases.push_back({SupportedCpuIsas().back(), Precision::kFloat32,
-                   WeightType::kFloat32, KvType::kBFloat16});
+                   WeightType::kFloat32, 32, KvType::kBFloat16});
   for (const WeightType type :
        {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
         WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ5_K,

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "tests/support/fake_backend.h"
@@ -74,6 +75,7 @@ class FakeTarget final : public Target {
   testing::EngineDriver driver_;
 };
 
+// Called by the threads of all requests.
 class CountingObserver final : public GenerationObserver {
  public:
   void OnRequest() override { ++requests; }
@@ -81,12 +83,19 @@ class CountingObserver final : public GenerationObserver {
   void OnRound(const RoundReport&) override { ++rounds; }
   void OnFailovers(int64_t count) override { failovers += count; }
   void OnEnd(absl::StatusCode code, absl::Duration) override {
-    ends.push_back(code);
+    absl::MutexLock lock(&mu_);
+    ends_.push_back(code);
+  }
+  std::vector<absl::StatusCode> ends() const {
+    absl::MutexLock lock(&mu_);
+    return ends_;
   }
 
-  int requests = 0, prefills = 0;
-  int64_t rounds = 0, failovers = 0;
-  std::vector<absl::StatusCode> ends;
+  std::atomic<int64_t> requests{0}, prefills{0}, rounds{0}, failovers{0};
+
+ private:
+  mutable absl::Mutex mu_;
+  std::vector<absl::StatusCode> ends_ ABSL_GUARDED_BY(mu_);
 };
 
 class RecordingSink final : public GenerationSink {
@@ -169,7 +178,7 @@ TEST_F(GenerationServiceTest, ARequestIsServedAndObserved) {
   EXPECT_EQ(observer_.prefills, 1);
   EXPECT_EQ(observer_.rounds, sink.summary.rounds);
   EXPECT_EQ(observer_.failovers, 2);
-  EXPECT_THAT(observer_.ends, ElementsAre(absl::StatusCode::kOk));
+  EXPECT_THAT(observer_.ends(), ElementsAre(absl::StatusCode::kOk));
 }
 
 TEST_F(GenerationServiceTest, TheCallersThreadWritesTheSameAsTheQueue) {
@@ -248,7 +257,7 @@ TEST_F(GenerationServiceTest, BadRequestsAreRefusedByField) {
   EXPECT_THAT(Run(std::move(request)),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("crest")));
   EXPECT_EQ(observer_.requests, 9);
-  EXPECT_THAT(observer_.ends, SizeIs(9));
+  EXPECT_THAT(observer_.ends(), SizeIs(9));
 }
 
 TEST_F(GenerationServiceTest, AnotherTokenizersModelIsRefused) {
