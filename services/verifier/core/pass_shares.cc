@@ -56,23 +56,28 @@ void PassShares::Count(const std::vector<PassDemand>& demands) {
 int32_t PassShares::RowLimit(const PassTiming& timing) const {
   double weights = 0;
   int callers = 0;
-  bool any_text = false;
+  bool any_text = false, any_round = false;
   for (const auto& [name, caller] : callers_) {
+    const bool decodes = caller.round_rows > 0 || caller.in_flight;
+    if (!decodes && caller.text_rows == 0) continue;
+    any_round = any_round || decodes;
     any_text = any_text || caller.text_rows > 0;
-    if (caller.round_rows == 0 && caller.text_rows == 0 && !caller.in_flight) {
-      continue;
-    }
     weights += caller.weight;
     ++callers;
   }
-  if (callers < 2 && !any_text) return rows_;
+  if (callers < 2 && !(any_text && any_round)) return rows_;
   double seconds = std::numeric_limits<double>::infinity();
   for (const auto& [name, caller] : callers_) {
-    if (caller.round_rows == 0 && !caller.in_flight) continue;
-    const double alone = timing.Seconds(caller.usual_rows);
+    const bool decodes = caller.round_rows > 0 || caller.in_flight;
+    if (!decodes && caller.text_rows == 0) continue;
+    const int64_t rows = decodes
+                             ? caller.usual_rows
+                             : std::min<int64_t>(caller.text_rows, text_rows_);
+    const double alone = timing.Seconds(static_cast<double>(rows));
     if (alone <= 0) continue;
     const double share = caller.weight / weights;
-    seconds = std::min(seconds, alone / share * (caller.text_rows > 0 ? 2 : 1));
+    const bool both = decodes && caller.text_rows > 0;
+    seconds = std::min(seconds, alone / share * (both ? 2 : 1));
   }
   // The most rows that take no longer.
   int32_t least = 1, most = rows_;

@@ -162,7 +162,8 @@ TEST(PassSharesTest, PromptsOfSeveralCallersAdvanceTogether) {
                                            Text("b", 4000), Text("c", 20)};
   EXPECT_THAT(shares.ChooseRounds(demands, Measured()), IsEmpty());
   const std::vector<int32_t> rows = shares.ChooseText(demands);
-  EXPECT_EQ(Sum(rows), 128);
+  // "c" would take 28 ms alone, so it may take 84: 76 rows.
+  EXPECT_EQ(Sum(rows), 76);
   EXPECT_EQ(rows[3], 20);
   EXPECT_NEAR(rows[0] + rows[1], rows[2], 16);
 }
