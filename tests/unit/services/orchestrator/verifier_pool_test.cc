@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -214,14 +213,15 @@ struct Failures final : VerifyListener {
 
 TEST_F(VerifierPoolTest, SessionsLeaveAVerifierThatHangsAndNoOther) {
   VerifierPool& pool = Start(absl::Milliseconds(2));
-  std::optional<VerifierPool::Lease> leases[3];
+  std::vector<VerifierPool::Lease> leases;
+  leases.reserve(3);
   std::shared_ptr<Failures> sessions[3];
   for (int i = 0; i < 3; ++i) {
     std::set<int> others = {0, 1, 2};
     others.erase(i);
-    leases[i] = pool.Acquire(others);
+    leases.push_back(*pool.Acquire(others));
     sessions[i] = std::make_shared<Failures>();
-    leases[i]->WatchSession(sessions[i]);
+    leases[i].WatchSession(sessions[i]);
   }
   const auto ended = std::make_shared<Failures>();
   {
