@@ -10,7 +10,7 @@ namespace {
 // Prompt rows that a pass may always have, so that prompts get on.
 constexpr int32_t kMinTextRows = 16;
 // Prompt rows given to one caller at a time.
-constexpr int64_t kTextSlice = 16;
+constexpr int64_t kTextSlice = 8;
 
 }  // namespace
 
