@@ -101,8 +101,7 @@ bool StreamServer::Idle() const {
 }
 
 void StreamServer::EndAll() {
-  const absl::Status status =
-      absl::UnavailableError(absl::StrCat(service_, " is stopping"));
+  const absl::Status status = StoppingError(service_);
   for (const auto& stream : Streams()) stream->Abort(status);
 }
 

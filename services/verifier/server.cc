@@ -132,8 +132,7 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
 void VerifierServer::EndAll() {
   streams_.EndAll();
   // Callers in this process have no stream.
-  sessions_.loop().FailAll(
-      absl::UnavailableError("the verifier is stopping: replay elsewhere"));
+  sessions_.loop().FailAll(rpc::StoppingError(streams_.service()));
 }
 
 }  // namespace foretoken::verifier

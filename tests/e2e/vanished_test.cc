@@ -108,7 +108,7 @@ TEST(VanishedTest, StreamsLeaveAVerifierThatHangs) {
   config.pool.probe_timeout = absl::Milliseconds(500);
   const auto orchestrator = StartOrchestrator(config);
   ASSERT_TRUE(HasAnswered(*orchestrator));
-  const v1::GenerateRequest request = MakeRequest({1, 2, 3}, "off", 200);
+  const v1::GenerateRequest request = MakeRequest({1, 2, 3}, "off", 1500);
   const Generated want = Generate(*orchestrator->client, request);
   ASSERT_THAT(want.status, IsOk());
 

@@ -34,14 +34,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FORETOKEN_CHECK(spans[i - 1].data() + spans[i - 1].size() <=
                     spans[i].data());
   }
+  constexpr uint64_t kMost = 1 << 20;
   for (const auto& [key, value] : gguf->metadata.values()) {
     FORETOKEN_CHECK(value.Text().size() < 1024);
     (void)gguf->metadata.Integer(key, INT64_MIN, INT64_MAX);
     (void)gguf->metadata.Number(key, -1e300, 1e300);
     (void)gguf->metadata.Bool(key);
-    (void)gguf->metadata.Strings(key);
-    (void)gguf->metadata.Integers(key);
-    (void)gguf->metadata.Numbers(key);
+    (void)gguf->metadata.Strings(key, kMost);
+    (void)gguf->metadata.Integers(key, kMost);
+    (void)gguf->metadata.Numbers(key, kMost);
   }
   return 0;
 }

@@ -205,8 +205,10 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
   }
   for (const auto& [name, path] :
        {std::pair("--draft-model", flags.draft_model),
-        std::pair("--prior", flags.prior), std::pair("--crest", flags.crest)}) {
-    if (flags.server.empty() || path.empty()) continue;
+        std::pair("--prior", flags.prior), std::pair("--crest", flags.crest),
+        std::pair("--isa", flags.backend.isa),
+        std::pair("--kv-type", flags.backend.kv_type)}) {
+    if (flags.server.empty() || path.empty() || path == "auto") continue;
     return absl::InvalidArgumentError(absl::StrCat(
         name,
         ": a server uses its own configuration, want this flag only with "

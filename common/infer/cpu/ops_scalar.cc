@@ -22,8 +22,8 @@ void GemmBf16(const GemmArgs& args) {
       const float even = FloatFromBFloat16(x[2 * s]);
       const float odd = FloatFromBFloat16(x[2 * s + 1]);
       for (int c = 0; c < kGemmColumns; ++c) {
-        out[c] += even * FloatFromBFloat16(w[2 * c]);
-        out[c] += odd * FloatFromBFloat16(w[2 * c + 1]);
+        out[c] = std::fmaf(even, FloatFromBFloat16(w[2 * c]), out[c]);
+        out[c] = std::fmaf(odd, FloatFromBFloat16(w[2 * c + 1]), out[c]);
       }
     }
   }

@@ -190,6 +190,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
   FORETOKEN_RETURN_IF_ERROR(ParseKvType(options.kv_type).status());
   if (options.backend == "cpu" ||
       (options.backend == "auto" && !CpuOnlyOption(options).empty())) {
+    if (options.backend == "auto") {
+      FORETOKEN_LOG(kInfo, CpuOnlyOption(options), " selects the CPU");
+    }
     FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
                                LoadWeights(options));
     return MakeOnCpu(options, std::move(weights));

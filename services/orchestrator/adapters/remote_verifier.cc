@@ -24,8 +24,10 @@ bool IsLost(const absl::Status& status) {
 // this much longer, and no more in case a pass hangs.
 constexpr absl::Duration kGrace = absl::Seconds(1);
 
-// Longest measured passes that a verifier may take to open a session.
+// Longest measured passes that a verifier may take to open a session, and the
+// multiple of that time while it answers probes.
 constexpr double kOpenPasses = 4;
+constexpr int kBusyPatience = 6;
 
 }  // namespace
 
@@ -84,10 +86,16 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   // A session is opened between two passes, long before its prompt is read.
   const absl::Duration patience =
       std::max(options_.connect_timeout, kOpenPasses * lease_->longest_pass());
-  const absl::Time give_up = MonotonicNow() + patience;
-  const absl::Status opened =
-      mailbox_->AwaitOpened(std::min(session_.deadline + kGrace, give_up));
-  if (absl::IsDeadlineExceeded(opened) && give_up < session_.deadline) {
+  const absl::Time start = MonotonicNow();
+  absl::Status opened;
+  do {
+    opened = mailbox_->AwaitOpened(
+        std::min(session_.deadline + kGrace, MonotonicNow() + patience));
+    // Passes with prompts may take longer than any that was measured.
+  } while (absl::IsDeadlineExceeded(opened) &&
+           MonotonicNow() < session_.deadline + kGrace && lease_->answers() &&
+           MonotonicNow() - start < kBusyPatience * patience);
+  if (absl::IsDeadlineExceeded(opened) && MonotonicNow() < session_.deadline) {
     return absl::UnavailableError("the verifier does not open the session");
   }
   FORETOKEN_RETURN_IF_ERROR(opened);
@@ -111,7 +119,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
   absl::Status aborted;   // the last of their refusals
   while (true) {
     std::set<int> asked = unequal;
-    absl::Status full;  // the last ResourceExhausted
+    absl::Status full;     // the last ResourceExhausted
+    absl::Status refused;  // the last InvalidArgument to a new request
     absl::Status last = absl::UnavailableError("there is no verifier");
     while (std::optional<VerifierPool::Lease> lease = pool_.Acquire(asked)) {
       const int index = lease->index();
@@ -125,7 +134,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       Close();
       FORETOKEN_RETURN_IF_ERROR(ours);
       if (IsLost(last) && in_engine_) {
-        FORETOKEN_RETURN_IF_ERROR(NoteLoss(static_cast<int64_t>(text.size())));
+        FORETOKEN_RETURN_IF_ERROR(
+            NoteLoss(last, static_cast<int64_t>(text.size())));
       }
       if (absl::IsAborted(last)) {
         unequal.insert(index);
@@ -136,7 +146,9 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
         }
       } else if (absl::IsResourceExhausted(last)) {
         full = last;
-      } else if (absl::IsInvalidArgument(last) && !fresh) {
+      } else if (absl::IsInvalidArgument(last) && fresh) {
+        refused = last;  // another may have more room for KV
+      } else if (absl::IsInvalidArgument(last)) {
         // Another verifier has accepted this request: this one cannot continue
         // it, for example because its context is smaller.
         unequal.insert(index);
@@ -151,6 +163,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       return fresh ? last : aborted;
     }
     if (fresh && !full.ok()) return full;
+    if (!refused.ok()) return refused;
     const absl::Duration hint =
         rpc::RetryAfter(full).value_or(absl::ZeroDuration());
     const absl::Duration delay =
@@ -167,7 +180,9 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
   }
 }
 
-absl::Status RemoteVerifier::NoteLoss(int64_t length) {
+absl::Status RemoteVerifier::NoteLoss(const absl::Status& loss,
+                                      int64_t length) {
+  if (rpc::IsStopping(loss)) return absl::OkStatus();
   if (std::exchange(length_at_loss_, length) != length) return absl::OkStatus();
   return absl::AbortedError(
       "two verifiers were lost while they ran this request");
@@ -210,7 +225,7 @@ absl::StatusOr<RoundResult> RemoteVerifier::Round(
     lease_->ReportDown();
     Close();
     ++failovers_;
-    FORETOKEN_RETURN_IF_ERROR(NoteLoss(request.length));
+    FORETOKEN_RETURN_IF_ERROR(NoteLoss(result.status(), request.length));
     FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult replayed,
                                OpenAnywhere(text));
     if (replayed.length != request.length || !replayed.tokens.empty()) {

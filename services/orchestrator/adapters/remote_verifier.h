@@ -5,7 +5,8 @@
 // prompt and output, on a verifier with the same numerics fingerprint, where it
 // continues with exactly the tokens that it would have had. If only verifiers
 // with another fingerprint are left, it ends with ABORTED, or with UNAVAILABLE
-// before its first token. Attempts back off up to a bound and stop at the
+// before its first token; with ABORTED, too, if two verifiers were lost over it
+// without a token between. Attempts back off up to a bound and stop at the
 // request's deadline, and at failover_timeout without progress.
 //
 // Owned by one thread; Cancel may come from any.
@@ -56,10 +57,11 @@ class RemoteVerifier final : public Verifier {
   // Tries verifiers until one succeeds, an error is final, or time runs out.
   absl::StatusOr<PrefillResult> OpenAnywhere(absl::Span<const TokenId> text);
   absl::StatusOr<RoundResult> RoundOnce(const RoundRequest& request);
-  // Records that a verifier was lost while this request, with `length` tokens,
-  // was in its engine. Aborted if that is the second in a row without a token
-  // between: the request may be what kills them.
-  absl::Status NoteLoss(int64_t length);
+  // Records that a verifier was lost, by `loss`, while this request, with
+  // `length` tokens, was in its engine. Aborted if that is the second in a row
+  // without a token between: the request may be what kills them. A verifier
+  // that stops in good order is no loss.
+  absl::Status NoteLoss(const absl::Status& loss, int64_t length);
   // Sleeps; returns Cancelled if cancelled first.
   absl::Status BackOff(absl::Duration delay);
   // Makes a mailbox that Cancel can fail; Cancelled if already cancelled.

@@ -107,12 +107,14 @@ void VerifierPool::Record(Member& member,
   // one breaks their streams. One that hangs does neither.
   const bool silent = absl::IsDeadlineExceeded(info.status());
   member.silent_probes = silent ? member.silent_probes + 1 : 0;
-  if (member.silent_probes == options_.probes_before_hung) {
+  if (member.silent_probes >= options_.probes_before_hung &&
+      !member.sessions.empty()) {
     FORETOKEN_LOG(kWarning, "verifier ", member.endpoint.name,
                   " hangs: ", member.sessions.size(), " sessions move on");
     for (const auto& session : member.sessions) {
       session->OnFailed(absl::UnavailableError("the verifier hangs"));
     }
+    member.sessions.clear();
   }
   if (member.up == was_up) return;
   if (member.up) {
@@ -222,6 +224,11 @@ void VerifierPool::Lease::WatchSession(
   absl::MutexLock lock(&pool_->mu_);
   session_ = std::move(session);
   pool_->members_[index_].sessions.insert(session_);
+}
+
+bool VerifierPool::Lease::answers() const {
+  absl::MutexLock lock(&pool_->mu_);
+  return pool_->members_[index_].silent_probes == 0;
 }
 
 absl::Duration VerifierPool::Lease::longest_pass() const {

@@ -75,6 +75,8 @@ class VerifierPool {
     int index() const { return index_; }
     // Fails the session with Unavailable if the verifier is found to hang.
     void WatchSession(std::shared_ptr<VerifyListener> session);
+    // Whether it answered the last probe, be it with a refusal.
+    bool answers() const;
     // Cost of its largest measured pass; 0 if unknown.
     absl::Duration longest_pass() const;
     // Reports a call that failed as if the verifier were gone: it is chosen

@@ -42,6 +42,9 @@ void Admission::AdmitWaiting(std::vector<SessionFailure>& failures) {
   }
   std::stable_sort(waiting.begin(), waiting.end(),
                    [this](const Session* a, const Session* b) {
+                     if (a->was_preempted || b->was_preempted) {
+                       return a->was_preempted && !b->was_preempted;
+                     }
                      return shares_.Served(a->request.caller) <
                             shares_.Served(b->request.caller);
                    });

@@ -52,9 +52,9 @@ class Admission {
   // the empty cache.
   absl::Status CheckFits(int64_t length) const;
 
-  // Admits waiting sessions while there is room: of the caller who has had
-  // least first, then oldest first. Fails a session that does not fit even into
-  // the empty cache.
+  // Admits waiting sessions while there is room: preempted ones first, then
+  // those of the caller who has had least, and of each the oldest. Fails a
+  // session that does not fit even into the empty cache.
   void AdmitWaiting(std::vector<SessionFailure>& failures);
 
   // Makes room for `length` committed tokens of an admitted session, at the

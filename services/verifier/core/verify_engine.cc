@@ -54,7 +54,8 @@ VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
       shares_(RowBudget(), options_.prefill_chunk),
       chain_(RowBudget()),
       rows_(RowBudget()),
-      pass_timing_(options.pass_timing) {
+      pass_timing_(options.pass_timing),
+      any_timing_(options.pass_timing) {
   FORETOKEN_CHECK(options_.Validate().ok());
   std::iota(chain_.begin(), chain_.end(), -1);
   std::iota(rows_.begin(), rows_.end(), 0);
@@ -221,9 +222,11 @@ PassReport VerifyEngine::RunPass() {
   }
   // Passes with prompt rows are not timed: rows without output cost less than
   // those of a tree.
+  const absl::Duration took = clock_() - begin;
   if (report.stats.prefill_rows == 0) {
-    pass_timing_.Observe(report.stats.rows, clock_() - begin);
+    pass_timing_.Observe(report.stats.rows, took);
   }
+  any_timing_.Observe(report.stats.rows, took);
   return report;
 }
 
@@ -265,7 +268,7 @@ std::vector<VerifyEngine::Share> VerifyEngine::PlanPass(PassReport& report) {
   }
   std::vector<Share> plan;
   std::map<Session*, size_t> chosen;
-  for (const size_t i : shares_.ChooseRounds(demands, pass_timing_)) {
+  for (const size_t i : shares_.ChooseRounds(demands, any_timing_)) {
     plan.push_back({admitted[i], 0});
     chosen[admitted[i]] = i;
   }

@@ -199,7 +199,8 @@ class VerifyEngine {
   std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
   std::vector<int32_t> rows_;   // of a prefill chunk: 0, 1, 2, ...
   EngineTotals totals_;         // without those of admission_
-  PassTiming pass_timing_;
+  PassTiming pass_timing_;      // of passes without prompt rows
+  PassTiming any_timing_;       // of all passes, for shares_
 };
 
 }  // namespace foretoken::verifier

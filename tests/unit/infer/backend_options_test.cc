@@ -104,6 +104,7 @@ TEST(BackendOptionsTest, TheKvTypeFlagIsInTheFingerprint) {
   EXPECT_THAT((*made)->numerics_fingerprint(),
               HasSubstr(";precision=bf16;kv=q8_0;"));
   options.kv_type = "auto";
+  options.backend = "cpu";
   made = MakeBackend(options);
   FORETOKEN_ASSERT_OK(made);
   EXPECT_THAT((*made)->numerics_fingerprint(),
