@@ -211,7 +211,8 @@ class EngineLoop {
     while (TakeCommands(commands)) {
       if (Execute(commands)) Publish(PassStats());
       commands.clear();
-      if (MustWait() || !engine_->HasWork()) continue;
+      // Also where commands have come meanwhile: those that it waits for.
+      if (!engine_->HasWork() || Gathers()) continue;
       const absl::Time start = clock_();
       Report report = engine_->RunPass();
       const absl::Duration share = (clock_() - start) / kGatherDivisor;
@@ -229,16 +230,11 @@ class EngineLoop {
     FailClients(Stopping());
   }
 
-  // True while the engine has nothing to do, or waits for more sessions to join
-  // its next pass.
-  bool MustWait() const ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    return MustWaitLocked();
-  }
-  bool MustWaitLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!queue_.empty() || stop_) return false;
-    if (!engine_->HasWork()) return true;
-    return gathering_ > 0 && clock_() < gather_until_;
+  // True while the next pass waits for more sessions to join it.
+  bool Gathers() const { return gathering_ > 0 && clock_() < gather_until_; }
+  // True while there is nothing to take and nothing to run.
+  bool MustWait() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return queue_.empty() && !stop_ && (!engine_->HasWork() || Gathers());
   }
 
   // Returns false when the loop must stop.
@@ -249,7 +245,7 @@ class EngineLoop {
       }
     }
     absl::MutexLock lock(&mu_);
-    while (MustWaitLocked()) {
+    while (MustWait()) {
       const absl::Time until =
           engine_->HasWork() ? gather_until_ : engine_->NextDeadline();
       wake_.WaitWithTimeout(&mu_, until - clock_());

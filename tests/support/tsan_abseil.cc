@@ -91,6 +91,22 @@ void Mutex::Unlock() {
   real(this);
 }
 
+void Mutex::ReaderLock() {
+  static auto* real = RealAs<void(Mutex*)>("_ZN", "5Mutex10ReaderLockEv");
+  {
+    const Unwatched unwatched;
+    real(this);
+  }
+  __tsan_acquire(this);
+}
+
+void Mutex::ReaderUnlock() {
+  static auto* real = RealAs<void(Mutex*)>("_ZN", "5Mutex12ReaderUnlockEv");
+  __tsan_release(this);
+  const Unwatched unwatched;
+  real(this);
+}
+
 void Mutex::Await(const Condition& condition) {
   static auto* real = RealAs<void(Mutex*, const Condition&)>(
       "_ZN", "5Mutex5AwaitERKNS0_9ConditionE");

@@ -105,13 +105,15 @@ std::string ProbeOps(const CpuOps& ops, const ModelConfig& config,
   ops.swiglu(a.data(), b.data(), kSize, out.data());
   Hash(hash, out);
   const Rotary rotary(config);
-  // Angles come from libm, which may differ between machines at a few positions
-  // only: all of them, or evenly spread ones of a very long context.
-  constexpr int64_t kPositions = 1 << 17;
-  const int64_t step = 1 + (config.max_positions - 1) / kPositions;
+  // Frequencies and angles come from libm, which may differ between machines:
+  // all frequencies, and angles at positions spread over a long context.
   std::vector<float> angles(2 * rotary.half());
-  for (int64_t position = 0; position < config.max_positions;
-       position += step) {
+  for (int i = 0; i < rotary.half(); ++i) {
+    const double frequency = rotary.frequency(i);
+    hash.Update(
+        {reinterpret_cast<const uint8_t*>(&frequency), sizeof(frequency)});
+  }
+  for (int64_t position = 0; position < 1 << 17; position += 61) {
     rotary.Angles(position, angles.data(), angles.data() + rotary.half());
     Hash(hash, angles);
   }
