@@ -5,7 +5,8 @@
 // An item that finds the queue full pushes out the newest items of the owner
 // with the largest backlog (bytes or items, over its weight) while that exceeds
 // the backlog of its own owner: a flood displaces its own items. The first item
-// of an owner is compared without weights: no weight keeps others out.
+// of an owner is compared without weights, so that even an owner of small
+// weight gets in.
 //
 // Source: Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit
 // Round-Robin" (SIGCOMM 1995); push-out after McKenney's stochastic fairness

@@ -57,7 +57,7 @@ class GgufWriter {
 
   std::string metadata_;
   std::string table_;
-  // Of every key, where its value begins in metadata_, and its type.
+  // Where a key's value begins in metadata_, and its type.
   struct Place {
     size_t begin = 0;
     GgufType type = GgufType::kUint8;

@@ -102,7 +102,7 @@ absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path) {
       TokenLine& account = accounts[token.name];
       if (!Merge(token.weight, account.weight) ||
           !Merge(token.max_requests, account.max_requests)) {
-        problem = absl::StrCat("another line gives ", token.name,
+        problem = absl::StrCat("an earlier line gives account ", token.name,
                                " another weight or limit");
       }
     }

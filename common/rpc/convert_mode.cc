@@ -1,6 +1,6 @@
-// Conversion of modes by protobuf reflection: a field of the oneof has the name
-// of a mode, a field of its message that of a parameter. A test compares both
-// with the mode table.
+// Conversion of modes by protobuf reflection: each field of the oneof is named
+// after a mode, each field of its message after a parameter. A test compares
+// both with the mode table.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 

@@ -144,8 +144,8 @@ struct RestOptions {
   int continuation = 10;  // tokens
 };
 
-// `auto`: all available drafters, fused. The parameters are replay's ablations
-// of the model-free core; a request has none.
+// `auto`: all available drafters, fused. Requests take no parameters; replay
+// uses them to switch off parts of the model-free core.
 struct AutoOptions {
   bool request = true;  // draft from the request's own text
   bool history = true;  // and from earlier outputs

@@ -34,8 +34,8 @@ constexpr char kRemoveSpaces[] = "tokenizer.ggml.remove_extra_whitespaces";
 constexpr char kCharsmap[] = "tokenizer.ggml.precompiled_charsmap";
 constexpr char kTemplate[] = "tokenizer.chat_template";
 
-// Limits on hostile files, far above real ones. A sparse file may hold values
-// of any size without taking space on the disk.
+// Limits on hostile files, far above real ones: a sparse file can hold huge
+// values and take no space on disk.
 constexpr uint64_t kMaxValueBytes = uint64_t{256} << 20;
 constexpr uint64_t kMaxMerges = uint64_t{2} * Vocabulary::kMaxSize;
 

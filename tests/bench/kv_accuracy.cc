@@ -33,8 +33,8 @@ struct Settings {
   int32_t tokens = 8192;
 };
 
-// Of one type: losses of every token but the first, and the logits of the last
-// rows.
+// Results of one KV type: the loss of every token but the first, and the logits
+// of the last rows.
 struct Measured {
   std::vector<double> losses;
   std::vector<std::vector<float>> last_logits;

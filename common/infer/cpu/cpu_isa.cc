@@ -17,8 +17,8 @@ constexpr char kAuto[] = "auto";
 
 #if defined(__x86_64__)
 // Conversions from fp16, which a hypervisor may hide from a machine with AVX2.
-// Clang 14's __builtin_cpu_supports does not know them. They use the registers
-// of AVX, whose saving is checked with AVX2.
+// Clang 14's __builtin_cpu_supports does not know them. Callers have checked
+// AVX2, and so that the system saves the registers.
 bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;

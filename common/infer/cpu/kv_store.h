@@ -31,7 +31,7 @@ class KvStore {
   static int64_t PageBytes(const CpuModel& model, KvType type);
 
   const KvLayout& layout() const { return layout_; }
-  // Of all layers, without what is not used of a page.
+  // Bytes of all layers, without the unused part of a page.
   int64_t bytes_per_token() const {
     return layers_ * kv_heads_ * 2 * head_bytes_;
   }

@@ -43,7 +43,7 @@ void PassShares::Count(const std::vector<PassDemand>& demands) {
       continue;
     }
     if (caller.round_rows > 0 || caller.text_rows > 0) {
-      // Nobody saves up a claim while it has no work.
+      // Idle time earns no credit.
       caller.served = std::max(caller.served, virtual_time_);
       least = std::min(least, caller.served);
     }
@@ -185,8 +185,8 @@ std::vector<int32_t> PassShares::ChooseText(
     left -= slice;
     Charge(*least, slice);
   }
-  // Of a caller's rows, half go to the prompt that is nearest to its end, so
-  // that a short one need not wait for a long one, the rest to the oldest.
+  // Half of a caller's rows go to its prompt with the fewest rows left, so that
+  // a short one need not wait for a long one; the rest go to the oldest.
   for (auto& [name, own] : prompts) {
     const auto give = [&, &own = own](size_t index, int64_t most) {
       const int64_t given =

@@ -72,7 +72,7 @@ class PassShares {
 
   // Updates callers_ from the demands.
   void Count(const std::vector<PassDemand>& demands);
-  // Maximum rows of the pass, so that nobody gets less than its share.
+  // Maximum rows of a pass that leaves every caller its share.
   int32_t RowLimit(const PassTiming& timing) const;
   void Charge(Caller& caller, int64_t rows) {
     caller.served += static_cast<double>(rows) / caller.weight;
@@ -82,7 +82,7 @@ class PassShares {
   const int32_t text_rows_;
   std::map<std::string, Caller> callers_;  // with admitted sessions
   double virtual_time_ = 0;  // least `served` of callers that had work
-  // Of the pass being planned.
+  // State of the pass being planned.
   PassBudget budget_;
   int32_t row_limit_ = 0;
   int32_t taken_ = 0;
