@@ -43,6 +43,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/base/stopping.h"
 #include "common/engine/engine_report.h"
 #include "common/infer/backend.h"
 
@@ -188,8 +189,7 @@ class EngineLoop {
   };
 
   absl::Status Stopping() const {
-    return absl::UnavailableError(
-        absl::StrCat("the ", options_.name, " is stopping"));
+    return StoppingError(absl::StrCat("the ", options_.name));
   }
 
   absl::Status Enqueue(Command command) {

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/base/stopping.h"
 #include "common/rpc/convert_generation.h"
 #include "common/rpc/status.h"
 
@@ -43,7 +44,7 @@ absl::StatusOr<v1::GenerateResult> GenerationClient::Generate(
   absl::Status status = FromGrpcStatus(reader->Finish());
   if (absl::IsCancelled(status) && !cancelled && MonotonicNow() < deadline) {
     // gRPC's status for a call that reaches a server during its shutdown.
-    status = absl::UnavailableError("the server is stopping");
+    status = StoppingError("the server");
   }
   FORETOKEN_RETURN_IF_ERROR(status);
   if (!result.has_value()) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "foretoken/v1/status_details.pb.h"
 
@@ -12,19 +11,8 @@ namespace {
 constexpr char kRetryInfoUrl[] = "type.googleapis.com/google.rpc.RetryInfo";
 // Larger hints are capped: they are a mistake of the sender.
 constexpr absl::Duration kMaxRetryDelay = absl::Hours(1);
-// Ends the message of StoppingError, which is all that gRPC carries.
-constexpr char kStopping[] = " is stopping";
 
 }  // namespace
-
-absl::Status StoppingError(absl::string_view service) {
-  return absl::UnavailableError(absl::StrCat(service, kStopping));
-}
-
-bool IsStopping(const absl::Status& status) {
-  return absl::IsUnavailable(status) &&
-         absl::EndsWith(status.message(), kStopping);
-}
 
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay) {
   const absl::Duration bounded =

@@ -18,11 +18,6 @@ namespace foretoken::rpc {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// The status that ends what still runs in a service at the end of its drain,
-// and whether a status is one, from this process or through gRPC.
-absl::Status StoppingError(absl::string_view service);
-bool IsStopping(const absl::Status& status);
-
 // Adds a hint to retry after `delay` (at least 1 ms).
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);
 std::optional<absl::Duration> RetryAfter(const absl::Status& status);

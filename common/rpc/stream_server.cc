@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/stopping.h"
 #include "common/rpc/channel.h"
 
 namespace foretoken::rpc {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/base/stopping.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/status.h"
 
@@ -132,7 +133,7 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
 void VerifierServer::EndAll() {
   streams_.EndAll();
   // Callers in this process have no stream.
-  sessions_.loop().FailAll(rpc::StoppingError(streams_.service()));
+  sessions_.loop().FailAll(StoppingError(streams_.service()));
 }
 
 }  // namespace foretoken::verifier

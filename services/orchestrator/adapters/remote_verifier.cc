@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/stopping.h"
 #include "common/rpc/status.h"
 
 namespace foretoken::orchestrator {
@@ -182,7 +183,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
 
 absl::Status RemoteVerifier::NoteLoss(const absl::Status& loss,
                                       int64_t length) {
-  if (rpc::IsStopping(loss)) return absl::OkStatus();
+  if (IsStopping(loss)) return absl::OkStatus();
   if (std::exchange(length_at_loss_, length) != length) return absl::OkStatus();
   return absl::AbortedError(
       "two verifiers were lost while they ran this request");

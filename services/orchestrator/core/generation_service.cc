@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/stopping.h"
 #include "services/orchestrator/core/trace.h"
 
 namespace foretoken::orchestrator {
@@ -265,7 +266,7 @@ void GenerationService::EndAll() {
   }
   // Not under the lock: a request that waits leaves inside End.
   for (const std::shared_ptr<Call>& call : calls) {
-    call->End(absl::UnavailableError("the orchestrator is stopping"));
+    call->End(StoppingError("the orchestrator"));
   }
 }
 
