@@ -23,6 +23,14 @@ bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
+
+// VNNI in 256 bits, with the same remarks.
+bool HasAvxVnni() {
+  constexpr unsigned kAvxVnni = 1u << 4;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
+         (eax & kAvxVnni) != 0;
+}
 #endif
 
 // The tables that this machine can run, slowest first.
@@ -36,6 +44,7 @@ std::vector<const CpuOps*> SupportedOps() {
     return all;
   }
   all.push_back(Avx2Ops());
+  if (HasAvxVnni()) all.push_back(AvxVnniOps());
   if (!__builtin_cpu_supports("avx512f") ||
       !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") ||

@@ -29,11 +29,18 @@
 
 namespace foretoken {
 
-enum class CpuIsa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16 };
+enum class CpuIsa {
+  kScalar,
+  kAvx2,
+  kAvxVnni,
+  kAvx512,
+  kAvx512Vnni,
+  kAvx512Bf16,
+};
 
 // By CpuIsa: the names in flags, logs and numerics fingerprints.
-inline constexpr const char* kCpuIsaNames[] = {"scalar", "avx2", "avx512",
-                                               "avx512vnni", "avx512bf16"};
+inline constexpr const char* kCpuIsaNames[] = {
+    "scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"};
 
 // How the weights of a packed matrix are stored.
 enum class MatrixType : uint8_t {
@@ -154,6 +161,7 @@ struct CpuOps {
 // Each is nullptr where this build has no such file.
 const CpuOps* ScalarOps();
 const CpuOps* Avx2Ops();
+const CpuOps* AvxVnniOps();
 const CpuOps* Avx512Ops();
 const CpuOps* Avx512VnniOps();
 const CpuOps* Avx512Bf16Ops();

@@ -30,8 +30,9 @@ absl::Status Parse(std::vector<const char*> args, BackendOptions& options) {
 }
 
 TEST(CpuIsaTest, EveryNameIsAChoiceAndParses) {
-  EXPECT_THAT(CpuIsaChoices(), ElementsAre("auto", "avx512bf16", "avx512vnni",
-                                           "avx512", "avx2", "scalar"));
+  EXPECT_THAT(CpuIsaChoices(),
+              ElementsAre("auto", "avx512bf16", "avx512vnni", "avx512",
+                          "avxvnni", "avx2", "scalar"));
   const auto automatic = ParseCpuIsa("auto");
   FORETOKEN_ASSERT_OK(automatic);
   EXPECT_FALSE(automatic->has_value());
@@ -54,7 +55,8 @@ TEST(CpuIsaTest, OtherNamesAreRefusedWithTheChoices) {
         ParseCpuIsa(text).status(),
         StatusIs(absl::StatusCode::kInvalidArgument,
                  AllOf(HasSubstr(std::string("--isa=") + text + ":"),
-                       HasSubstr("auto|avx512bf16|avx512vnni|avx512|avx2"))));
+                       HasSubstr(
+                           "auto|avx512bf16|avx512vnni|avx512|avxvnni|avx2"))));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "common/infer/weight_types.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/infer/avxvnni_evex.h"
 
 namespace foretoken {
 namespace {
@@ -107,9 +108,9 @@ std::vector<float> Multiply(const CpuOps& ops, const Product& p, int64_t block,
 }
 
 class QuantGemmTest
-    : public ::testing::TestWithParam<std::tuple<CpuIsa, WeightType>> {
+    : public ::testing::TestWithParam<std::tuple<const CpuOps*, WeightType>> {
  protected:
-  const CpuOps& ops_ = **SelectCpuOps(std::get<0>(GetParam()));
+  const CpuOps& ops_ = *std::get<0>(GetParam());
   const WeightType type_ = std::get<1>(GetParam());
   const int64_t block_ = WeightTypeFormat(type_).block;
   std::mt19937 random_{5};
@@ -227,14 +228,32 @@ TEST_P(QuantGemmTest, ActivationsThatAreNotFiniteMakeTheRowNan) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    EveryIsa, QuantGemmTest,
-    ::testing::Combine(::testing::ValuesIn(SupportedCpuIsas()),
-                       ::testing::ValuesIn(kBlockTypes)),
-    [](const auto& which) {
-      return std::string((*SelectCpuOps(std::get<0>(which.param)))->name) +
-             "_" + WeightTypeName(std::get<1>(which.param));
-    });
+// What this machine runs, AVX-VNNI in another encoding where it has to be.
+std::vector<const CpuOps*> TestedOps() {
+  std::vector<const CpuOps*> all;
+  for (const CpuIsa isa : SupportedCpuIsas()) {
+    all.push_back(*SelectCpuOps(isa));
+#if defined(__x86_64__)
+    if (isa == CpuIsa::kAvx512Vnni) all.push_back(testing::AvxVnniEvexOps());
+#endif
+  }
+  return all;
+}
+
+std::string OpsName(const CpuOps* ops) {
+#if defined(__x86_64__)
+  if (ops == testing::AvxVnniEvexOps()) return "avxvnni_evex";
+#endif
+  return ops->name;
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, QuantGemmTest,
+                         ::testing::Combine(::testing::ValuesIn(TestedOps()),
+                                            ::testing::ValuesIn(kBlockTypes)),
+                         [](const auto& which) {
+                           return OpsName(std::get<0>(which.param)) + "_" +
+                                  WeightTypeName(std::get<1>(which.param));
+                         });
 
 class ToInt8Test : public ::testing::TestWithParam<CpuIsa> {
  protected:
