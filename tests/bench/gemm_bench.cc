@@ -193,15 +193,21 @@ BENCHMARK_CAPTURE(BM_Packed, avx2_fp32, CpuIsa::kAvx2, WeightType::kFloat32)
     ->Arg(512);
 
 void Rows(benchmark::internal::Benchmark* bench) {
-  for (const int64_t rows : {1, 2, 4, 8, 16, 64, 512}) bench->Arg(rows);
+  for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 16, 64}) bench->Arg(rows);
 }
 BENCHMARK_CAPTURE(BM_Packed, vnni_q8_0, CpuIsa::kAvx512Vnni, WeightType::kQ8_0)
     ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, vnni_q4_0, CpuIsa::kAvx512Vnni, WeightType::kQ4_0)
     ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, vnni_q4_1, CpuIsa::kAvx512Vnni, WeightType::kQ4_1)
+    ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, vnni_q5_0, CpuIsa::kAvx512Vnni, WeightType::kQ5_0)
     ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, vnni_q5_1, CpuIsa::kAvx512Vnni, WeightType::kQ5_1)
+    ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, vnni_q4_k, CpuIsa::kAvx512Vnni, WeightType::kQ4_K)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, vnni_q5_k, CpuIsa::kAvx512Vnni, WeightType::kQ5_K)
     ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, vnni_q6_k, CpuIsa::kAvx512Vnni, WeightType::kQ6_K)
     ->Apply(Rows);

@@ -2,11 +2,13 @@
 // the pass, whatever is drafted, the text is that of plain decoding. The CUDA
 // backend runs over its engine's twin.
 #include <memory>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "common/infer/cpu/cpu_backend.h"
+#include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/cuda/cuda_backend.h"
 #include "common/infer/model_weights.h"
 #include "gtest/gtest.h"
@@ -26,9 +28,11 @@ constexpr int32_t kVocab = 211;
 struct Case {
   float temperature;
   bool cuda;
+  WeightType weights = WeightType::kFloat32;
+  std::optional<CpuIsa> isa = std::nullopt;  // of the CPU backend
 };
 
-std::unique_ptr<VerifyEngine> MakeEngine(bool cuda, int threads,
+std::unique_ptr<VerifyEngine> MakeEngine(const Case& test, int threads,
                                          int64_t kv_cache_bytes,
                                          VerifyEngineOptions options = {}) {
   ModelConfig config;
@@ -40,9 +44,15 @@ std::unique_ptr<VerifyEngine> MakeEngine(bool cuda, int threads,
   config.d_ff = 96;
   config.vocab_size = kVocab;
   config.max_positions = 512;
-  auto weights = ModelWeights::Random(config, WeightType::kFloat32, 17);
+  if (test.weights != WeightType::kFloat32) {
+    // Rows of whole blocks of every type; as many bytes of keys and values.
+    config.d_model = 256;
+    config.n_heads = 16;
+    config.d_ff = 256;
+  }
+  auto weights = ModelWeights::Random(config, test.weights, 17);
   EXPECT_TRUE(weights.ok()) << weights.status();
-  if (cuda) {
+  if (test.cuda) {
     CudaOptions gpu;
     gpu.kv_cache_bytes = kv_cache_bytes;
     auto backend = MakeCudaBackend(**weights, MakeDeviceTwin, gpu);
@@ -51,6 +61,7 @@ std::unique_ptr<VerifyEngine> MakeEngine(bool cuda, int threads,
   }
   CpuOptions cpu;
   cpu.threads = threads;
+  cpu.isa = test.isa;
   cpu.kv_cache_bytes = kv_cache_bytes;
   auto backend = MakeCpuBackend(std::move(*weights), cpu);
   EXPECT_TRUE(backend.ok()) << backend.status();
@@ -82,8 +93,8 @@ std::vector<SessionRequest> Requests(int count, float temperature) {
 }
 
 std::vector<std::vector<TokenId>> PlainOutputs(
-    bool cuda, const std::vector<SessionRequest>& requests) {
-  auto engine = MakeEngine(cuda, 1, 0);
+    const Case& test, const std::vector<SessionRequest>& requests) {
+  auto engine = MakeEngine(test, 1, 0);
   std::vector<std::vector<TokenId>> outputs;
   for (const SessionRequest& request : requests) {  // alone, one by one
     outputs.push_back(RunSessions(*engine, {request}, {{}}, 0, 1)[0].output);
@@ -95,12 +106,12 @@ class BackendLosslessTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(BackendLosslessTest, DraftsAndBatchMatesChangeNoToken) {
   const auto requests = Requests(16, GetParam().temperature);
-  const auto want = PlainOutputs(GetParam().cuda, requests);
+  const auto want = PlainOutputs(GetParam(), requests);
   for (const int mates : {1, 3, 16}) {
     VerifyEngineOptions options;
     options.max_rows_per_pass = 150;
     options.prefill_chunk = 23;
-    auto engine = MakeEngine(GetParam().cuda, mates == 3 ? 2 : 1, 0, options);
+    auto engine = MakeEngine(GetParam(), mates == 3 ? 2 : 1, 0, options);
     int64_t accepted = 0;
     for (size_t begin = 0; begin < requests.size(); begin += mates) {
       const size_t end = std::min(requests.size(), begin + mates);
@@ -121,13 +132,13 @@ TEST_P(BackendLosslessTest, DraftsAndBatchMatesChangeNoToken) {
 
 TEST_P(BackendLosslessTest, PreemptionChangesNoToken) {
   const auto requests = Requests(10, GetParam().temperature);
-  const auto want = PlainOutputs(GetParam().cuda, requests);
+  const auto want = PlainOutputs(GetParam(), requests);
   // 8 pages of 32 tokens, K and V, 2 layers, 2 heads of 16 (32 on a device),
   // bf16: a request takes up to 6, and is admitted before it needs them.
   const int64_t page_bytes = 32 * 2 * 2 * 2 * (GetParam().cuda ? 32 : 16) * 2;
   VerifyEngineOptions options;
   options.admission_reserve = 1;
-  auto engine = MakeEngine(GetParam().cuda, 1, 8 * page_bytes, options);
+  auto engine = MakeEngine(GetParam(), 1, 8 * page_bytes, options);
   const auto results = RunSessions(*engine, requests, want, 30, 9);
   for (size_t i = 0; i < requests.size(); ++i) {
     EXPECT_EQ(results[i].output, want[i]) << "request " << i;
@@ -135,9 +146,24 @@ TEST_P(BackendLosslessTest, PreemptionChangesNoToken) {
   EXPECT_GT(engine->snapshot().totals.preemptions, 0);
 }
 
+// Every quantised type on the fastest instruction set, one of them on all.
+std::vector<Case> Cases() {
+  std::vector<Case> cases = {
+      {0.0f, false}, {0.8f, false}, {0.0f, true}, {0.8f, true}};
+  for (const WeightType type :
+       {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
+        WeightType::kQ5_0, WeightType::kQ5_1, WeightType::kQ4_K,
+        WeightType::kQ5_K, WeightType::kQ6_K}) {
+    cases.push_back({0.8f, false, type});
+  }
+  for (const CpuIsa isa : SupportedCpuIsas()) {
+    cases.push_back({0.8f, false, WeightType::kQ4_K, isa});
+  }
+  return cases;
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, BackendLosslessTest,
-                         ::testing::Values(Case{0.0f, false}, Case{0.8f, false},
-                                           Case{0.0f, true}, Case{0.8f, true}));
+                         ::testing::ValuesIn(Cases()));
 
 }  // namespace
 }  // namespace foretoken::verifier
