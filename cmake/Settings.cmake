@@ -20,8 +20,8 @@ endif()
 if(FORETOKEN_SANITIZE)
   add_compile_options(-fsanitize=${FORETOKEN_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
-  # GCC 12 sees overlaps in its own std::string (bug 105329) and values without
-  # a beginning in its own std::regex (bug 105562) under sanitizers.
+  # Under sanitizers GCC 12 reports false overlaps in std::string (bug 105329)
+  # and false uninitialised values in std::regex (bug 105562).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-restrict -Wno-maybe-uninitialized)
   endif()

@@ -57,6 +57,7 @@ function(foretoken_test name)
                      DEPS ${ARG_DEPS} foretoken::tests_support GTest::gmock
                           GTest::gtest_main)
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+    NO_PRETTY_VALUES
     PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
                ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()

@@ -1,8 +1,8 @@
-// The status that ends what still runs in a service when its drain is over.
+// The status of what a service that shuts down ends or refuses.
 //
-// A caller may repeat such work elsewhere at once: nothing is wrong with the
-// request or with the service's host. gRPC carries code and message alone, so
-// the end of the message is what tells this status from another.
+// Callers may repeat it elsewhere at once: neither the request nor the host is
+// at fault. The end of the message marks the status, since rpc/status.h carries
+// only the code, the message and the retry hint.
 #ifndef FORETOKEN_COMMON_BASE_STOPPING_H_
 #define FORETOKEN_COMMON_BASE_STOPPING_H_
 

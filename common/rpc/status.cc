@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "foretoken/v1/status_details.pb.h"
 
 namespace foretoken::rpc {

@@ -211,6 +211,10 @@ BENCHMARK_CAPTURE(BM_Packed, vnni_q5_k, CpuIsa::kAvx512Vnni, WeightType::kQ5_K)
     ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, vnni_q6_k, CpuIsa::kAvx512Vnni, WeightType::kQ6_K)
     ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, avxvnni_q8_0, CpuIsa::kAvxVnni, WeightType::kQ8_0)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, avxvnni_q4_0, CpuIsa::kAvxVnni, WeightType::kQ4_0)
+    ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, avx2_q8_0, CpuIsa::kAvx2, WeightType::kQ8_0)
     ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, avx2_q4_0, CpuIsa::kAvx2, WeightType::kQ4_0)

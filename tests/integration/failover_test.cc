@@ -118,6 +118,8 @@ TEST(FailoverTest, AnUpgradeMovesEveryOrchestratorWhenTheLastOldVerifierGoes) {
   auto second = StartVerifier(OtherModel());
   orchestrator::OrchestratorService config;
   config.pool.probe_interval = absl::Milliseconds(20);
+  // A stream that the upgrade cuts waits this long for a verifier of its model.
+  config.server.verifier.failover_timeout = absl::Seconds(1);
   config.verifiers = {old_model->address()};
   const auto reference_of = [](const std::string& address) {
     orchestrator::OrchestratorService alone;

@@ -24,7 +24,8 @@ bool HasF16c() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
-// VNNI in 256 bits, with the same remarks.
+// VNNI in 256 bits. Callers have checked AVX2, so the system saves the
+// registers.
 bool HasAvxVnni() {
   constexpr unsigned kAvxVnni = 1u << 4;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

@@ -1,5 +1,5 @@
-// The ops of AVX-VNNI with their one own instruction in the encoding of
-// AVX-512, so that machines without AVX-VNNI test them.
+// AVX-VNNI's ops with its one new instruction in the encoding of AVX-512, so
+// that machines without AVX-VNNI test them.
 #include "tests/unit/infer/avxvnni_evex.h"
 
 #include <immintrin.h>

@@ -228,7 +228,8 @@ TEST_P(QuantGemmTest, ActivationsThatAreNotFiniteMakeTheRowNan) {
   }
 }
 
-// What this machine runs, AVX-VNNI in another encoding where it has to be.
+// What this machine runs; with AVX-512 VNNI also AVX-VNNI's kernels in that
+// encoding.
 std::vector<const CpuOps*> TestedOps() {
   std::vector<const CpuOps*> all;
   for (const CpuIsa isa : SupportedCpuIsas()) {

@@ -1,5 +1,6 @@
 #include "common/rpc/status.h"
 
+#include "common/base/stopping.h"
 #include "foretoken/v1/status_details.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,6 +17,11 @@ TEST(RpcStatusTest, EveryCodeAndMessageComesBack) {
   }
   EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok());
   EXPECT_TRUE(FromGrpcStatus(grpc::Status::OK).ok());
+}
+
+TEST(RpcStatusTest, AServiceThatStopsIsKnownOnTheOtherSide) {
+  EXPECT_TRUE(
+      IsStopping(FromGrpcStatus(ToGrpcStatus(StoppingError("the verifier")))));
 }
 
 TEST(RpcStatusTest, ARetryHintTravelsAsGoogleRpcRetryInfo) {

@@ -9,6 +9,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/base/stopping.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
@@ -290,8 +291,7 @@ TEST_F(StreamServerTest, ADrainRefusesNewStreamsAndTellsThoseThatRun) {
   ASSERT_TRUE(client.Ask(2));
   EXPECT_EQ(client.Answer(), 2);
   service_->EndAll();
-  EXPECT_THAT(client.Finish(), StatusIs(absl::StatusCode::kUnavailable,
-                                        HasSubstr("the echo is stopping")));
+  EXPECT_EQ(client.Finish(), StoppingError("the echo"));
   EXPECT_TRUE(IsIdle());
   EXPECT_EQ(seen().failed, 2);
 }

@@ -4,9 +4,11 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/cuda/cuda_backend.h"
@@ -157,13 +159,24 @@ std::vector<Case> Cases() {
     cases.push_back({0.8f, false, type});
   }
   for (const CpuIsa isa : SupportedCpuIsas()) {
+    if (isa == SupportedCpuIsas().back()) continue;
     cases.push_back({0.8f, false, WeightType::kQ4_K, isa});
   }
   return cases;
 }
 
+std::string CaseName(const ::testing::TestParamInfo<Case>& param) {
+  const Case& test = param.param;
+  const CpuIsa fastest = SupportedCpuIsas().back();
+  return absl::StrCat(
+      test.cuda ? "cuda"
+                : kCpuIsaNames[static_cast<int>(test.isa.value_or(fastest))],
+      "_", WeightTypeName(test.weights),
+      test.temperature > 0.0f ? "_sampled" : "_greedy");
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, BackendLosslessTest,
-                         ::testing::ValuesIn(Cases()));
+                         ::testing::ValuesIn(Cases()), CaseName);
 
 }  // namespace
 }  // namespace foretoken::verifier

@@ -1,0 +1,20 @@
+#include "common/base/stopping.h"
+
+#include "gtest/gtest.h"
+
+namespace foretoken {
+namespace {
+
+TEST(StoppingTest, IsToldFromOtherStatuses) {
+  EXPECT_TRUE(IsStopping(StoppingError("the verifier")));
+  EXPECT_EQ(StoppingError("the verifier").message(),
+            "the verifier is stopping");
+  EXPECT_FALSE(IsStopping(absl::OkStatus()));
+  EXPECT_FALSE(IsStopping(absl::InternalError("the verifier is stopping")));
+  EXPECT_FALSE(
+      IsStopping(absl::UnavailableError("the verifier is stopping; later")));
+  EXPECT_FALSE(IsStopping(absl::UnavailableError("the verifier is draining")));
+}
+
+}  // namespace
+}  // namespace foretoken
