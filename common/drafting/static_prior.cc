@@ -114,7 +114,7 @@ int64_t StaticPrior::Find(const List& list, TokenId token) const {
 absl::StatusOr<std::shared_ptr<const StaticPrior>> StaticPrior::Open(
     const std::string& path, const Sha256Digest& tokenizer) {
   auto prior = std::make_shared<StaticPrior>();
-  FORETOKEN_ASSIGN_OR_RETURN(prior->file_, MappedFile::Open(path));
+  FORETOKEN_ASSIGN_OR_RETURN(prior->file_, MappedFile::Read(path));
   prior->data_ = prior->file_.bytes();
   return Finish(std::move(prior), path, tokenizer);
 }

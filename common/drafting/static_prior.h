@@ -1,4 +1,4 @@
-// Static prior: a compact n-gram model of a corpus, memory-mapped and shared by
+// Static prior: a compact n-gram model of a corpus, in memory and shared by
 // all sessions. It predicts what follows a few tokens of ordinary text where
 // the request's own context has no evidence.
 //
@@ -48,7 +48,7 @@ class StaticPrior {
   static constexpr int kMaxOrder = 6;
   static constexpr uint32_t kHead = 32;
 
-  // Maps and validates the whole file (lengths, checksum, order and every
+  // Reads and validates the whole file (lengths, checksum, order and every
   // index), so that reads stay inside it. `tokenizer` is the fingerprint of the
   // tokenizer in use. NotFound; InvalidArgument, naming path, field and value;
   // FailedPrecondition for a prior built for another tokenizer.

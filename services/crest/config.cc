@@ -81,8 +81,8 @@ void CrestService::AddFlags(Flags& flags) {
                "tokenizer are refused; required by --enable-ingest");
   flags.Int64("index-memory", &postgres.index_memory,
               {0, std::numeric_limits<int64_t>::max()},
-              "Maximum bytes of a datastore in memory: a larger one is mapped, "
-              "or read from PostgreSQL behind a cache of this size");
+              "Maximum bytes of a datastore in memory: a larger one is read "
+              "from its file, or from PostgreSQL behind a cache of this size");
   flags.Duration("watch-interval", &server.datastores.watch_interval,
                  {absl::Milliseconds(10), absl::Hours(1)},
                  "Interval between checks for a new version");

@@ -1,6 +1,7 @@
 #include "common/drafting/crest/crest_index.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,12 @@ constexpr uint64_t kOffsetMask = (uint64_t{1} << kOffsetBits) - 1;
 // Smallest possible record: bounds what a corrupt header can make a reader
 // allocate.
 constexpr uint64_t kLeastRecordBytes = 4;
+// Records read at a time while a file is validated.
+constexpr uint64_t kWindowBytes = uint64_t{1} << 20;
+
+absl::Span<uint8_t> Writable(std::string& bytes) {
+  return {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()};
+}
 
 }  // namespace
 
@@ -42,48 +49,73 @@ absl::Status CheckTotals(const CrestMeta& meta, uint64_t entries,
   return absl::OkStatus();
 }
 
-absl::Status CrestIndex::Split(absl::Span<const uint8_t> snapshot) {
-  FORETOKEN_ASSIGN_OR_RETURN(meta_, DecodeMeta(snapshot));
-  const uint64_t head = CrestMetaBytes() + meta_.table_bytes();
-  if (snapshot.size() != head + meta_.record_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(snapshot.size(),
-                                                   " bytes, the header says ",
-                                                   head + meta_.record_bytes));
+absl::Status CrestIndex::OpenHead(const std::string& path) {
+  FORETOKEN_ASSIGN_OR_RETURN(file_, OpenFile::Open(path));
+  std::string head(std::min<uint64_t>(CrestMetaBytes(), file_.size()), '\0');
+  FORETOKEN_ASSIGN_OR_RETURN(size_t got, file_.ReadAt(0, Writable(head)));
+  FORETOKEN_ASSIGN_OR_RETURN(const CrestMeta meta,
+                             DecodeMeta(AsBytes(head).first(got)));
+  // The file's size bounds what a corrupt header can make us allocate.
+  head.resize(std::min(CrestMetaBytes() + meta.table_bytes(), file_.size()));
+  FORETOKEN_ASSIGN_OR_RETURN(got, file_.ReadAt(0, Writable(head)));
+  return ReadHead(AsBytes(head).first(got), file_.size());
+}
+
+absl::Status CrestIndex::ReadHead(absl::Span<const uint8_t> head,
+                                  uint64_t bytes) {
+  FORETOKEN_ASSIGN_OR_RETURN(meta_, DecodeMeta(head));
+  const uint64_t head_bytes = CrestMetaBytes() + meta_.table_bytes();
+  if (bytes != head_bytes + meta_.record_bytes || head.size() < head_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        bytes, " bytes, the header says ", head_bytes + meta_.record_bytes));
   }
-  const auto table = snapshot.subspan(CrestMetaBytes(), meta_.table_bytes());
+  const auto table = head.subspan(CrestMetaBytes(), meta_.table_bytes());
   FORETOKEN_ASSIGN_OR_RETURN(table_, DecodeTokenTable(table, meta_));
-  records_ = snapshot.subspan(head);
+  record_bytes_ = meta_.record_bytes;
   return absl::OkStatus();
 }
 
-absl::Status CrestIndex::Load(absl::Span<const uint8_t> snapshot) {
-  FORETOKEN_RETURN_IF_ERROR(Split(snapshot));
-  if (XXH3_64bits(records_.data(), records_.size()) != meta_.record_digest) {
+absl::Status CrestIndex::CheckDigest() const {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(
+      XXH3_createState(), &XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  Window window;
+  uint64_t at = 0;
+  while (at < record_bytes_) {
+    FORETOKEN_ASSIGN_OR_RETURN(const auto bytes, RecordsAt(at, window));
+    XXH3_64bits_update(state.get(), bytes.data(), bytes.size());
+    at += bytes.size();
+  }
+  if (XXH3_64bits_digest(state.get()) != meta_.record_digest) {
     return absl::InvalidArgumentError("records: checksum differs");
   }
-  return Build();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<CrestMeta> CrestIndex::ReadMeta(const std::string& path) {
   CrestIndex index;
-  FORETOKEN_ASSIGN_OR_RETURN(index.file_, MappedFile::Open(path));
-  FORETOKEN_RETURN_IF_ERROR(Annotate(index.Split(index.file_.bytes()), path));
+  FORETOKEN_RETURN_IF_ERROR(Annotate(index.OpenHead(path), path));
   return index.meta_;
 }
 
 absl::StatusOr<CrestIndex> CrestIndex::Open(const std::string& path) {
   CrestIndex index;
-  FORETOKEN_ASSIGN_OR_RETURN(index.file_, MappedFile::Open(path));
-  FORETOKEN_RETURN_IF_ERROR(Annotate(index.Load(index.file_.bytes()), path));
+  FORETOKEN_RETURN_IF_ERROR(Annotate(index.OpenHead(path), path));
+  FORETOKEN_RETURN_IF_ERROR(Annotate(index.CheckDigest(), path));
+  FORETOKEN_RETURN_IF_ERROR(Annotate(index.Build(), path));
   return index;
 }
 
-// A snapshot that passes Load has hundreds of bytes, so the string is on the
-// heap and moving the index leaves records_ valid.
+// A snapshot has hundreds of bytes, so the string is on the heap and moving the
+// index leaves records_ valid.
 absl::StatusOr<CrestIndex> CrestIndex::FromSnapshot(std::string bytes) {
   CrestIndex index;
   index.owned_ = std::move(bytes);
-  FORETOKEN_RETURN_IF_ERROR(index.Load(AsBytes(index.owned_)));
+  const absl::Span<const uint8_t> snapshot = AsBytes(index.owned_);
+  FORETOKEN_RETURN_IF_ERROR(index.ReadHead(snapshot, snapshot.size()));
+  index.records_ = snapshot.last(index.record_bytes_);
+  FORETOKEN_RETURN_IF_ERROR(index.CheckDigest());
+  FORETOKEN_RETURN_IF_ERROR(index.Build());
   return index;
 }
 
@@ -98,15 +130,15 @@ absl::StatusOr<CrestIndex> CrestIndex::FromRecords(const CrestMeta& meta,
   // the heap so that records_ stays valid.
   index.owned_.reserve(64);
   index.records_ = AsBytes(index.owned_);
+  index.record_bytes_ = index.records_.size();
   FORETOKEN_RETURN_IF_ERROR(index.Build());
   return index;
 }
 
 absl::Status CrestIndex::Build() {
-  if (meta_.entries > records_.size() / kLeastRecordBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("datastore: ", meta_.entries,
-                                                   " entries in ",
-                                                   records_.size(), " bytes"));
+  if (meta_.entries > record_bytes_ / kLeastRecordBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "datastore: ", meta_.entries, " entries in ", record_bytes_, " bytes"));
   }
   slots_.assign(SlotsFor(meta_.entries), 0);
   slot_mask_ = slots_.size() - 1;
@@ -116,14 +148,15 @@ absl::Status CrestIndex::Build() {
   uint64_t digest_sum = 0;
   RecordView record;
   CrestTree tree;
-  for (size_t at = 0; at < records_.size(); at += record.bytes) {
-    const absl::Status status =
-        ParseRecord(records_.subspan(at), table_, record, tree);
+  Window window;
+  for (uint64_t at = 0; at < record_bytes_; at += record.bytes) {
+    FORETOKEN_ASSIGN_OR_RETURN(const auto bytes, RecordsAt(at, window));
+    const absl::Status status = ParseRecord(bytes, table_, record, tree);
     if (!status.ok()) return Annotate(status, absl::StrCat("entry ", entries));
     // The table has room for meta_.entries; CheckTotals reports the excess.
     if (++entries > meta_.entries) break;
     nodes += tree.size();
-    digest_sum += XXH3_64bits(records_.data() + at, record.bytes);
+    digest_sum += XXH3_64bits(bytes.data(), record.bytes);
     Insert(HashNgram({record.ngram, static_cast<size_t>(record.n)}), at);
   }
   return CheckTotals(meta_, entries, nodes, digest_sum);
@@ -155,17 +188,51 @@ int CrestIndex::Lookup(absl::Span<const TokenId> context,
     const uint64_t tag = hashes[n] & ~kOffsetMask;
     for (uint64_t slot = hashes[n] & slot_mask_; slots_[slot] != 0;
          slot = (slot + 1) & slot_mask_) {
-      // A tag match is no proof; DecodeRecordIf compares the n-gram itself.
+      // A tag match is no proof; DecodeAt compares the n-gram itself.
       if ((slots_[slot] & ~kOffsetMask) != tag) continue;
-      const uint8_t* record =
-          records_.data() + (slots_[slot] & kOffsetMask) - 1;
-      if (DecodeRecordIf(record, {ranks + longest - n, n}, table_, tree)) {
+      if (DecodeAt((slots_[slot] & kOffsetMask) - 1, context.last(n),
+                   {ranks + longest - n, n}, tree)) {
         return static_cast<int>(n);
       }
     }
   }
   tree.Clear();
   return 0;
+}
+
+bool CrestIndex::DecodeAt(uint64_t at, absl::Span<const TokenId> ngram,
+                          absl::Span<const uint32_t> ranks,
+                          CrestTree& tree) const {
+  if (!file_.is_open()) {
+    return DecodeRecordIf(records_.data() + at, ranks, table_, tree);
+  }
+  uint8_t bytes[kMaxCrestRecordBytes];
+  const uint64_t most = std::min(sizeof(bytes), record_bytes_ - at);
+  const auto got = file_.ReadAt(file_.size() - record_bytes_ + at,
+                                absl::MakeSpan(bytes, most));
+  RecordView record;
+  return got.ok() &&
+         ParseRecord(absl::MakeConstSpan(bytes, *got), table_, record, tree)
+             .ok() &&
+         absl::MakeConstSpan(record.ngram, record.n) == ngram;
+}
+
+absl::StatusOr<absl::Span<const uint8_t>> CrestIndex::RecordsAt(
+    uint64_t at, Window& window) const {
+  if (!file_.is_open()) return records_.subspan(at);
+  const uint64_t left = record_bytes_ - at;
+  const uint64_t want = std::min<uint64_t>(kMaxCrestRecordBytes, left);
+  if (at < window.begin || at + want > window.begin + window.bytes.size()) {
+    window.begin = at;
+    window.bytes.resize(std::min<uint64_t>(kWindowBytes, left));
+    FORETOKEN_ASSIGN_OR_RETURN(const size_t got,
+                               file_.ReadAt(file_.size() - record_bytes_ + at,
+                                            Writable(window.bytes)));
+    if (got != window.bytes.size()) {
+      return absl::InvalidArgumentError("became shorter while it was read");
+    }
+  }
+  return AsBytes(window.bytes).subspan(at - window.begin);
 }
 
 uint64_t CrestIndex::SlotsFor(uint64_t entries) {

@@ -1,13 +1,18 @@
 // CrestIndex: the in-memory index of a CREST datastore, from n-gram to token
 // tree.
 //
-// Records stay encoded (crest_record.h), in memory or in a mapped file; an
+// Records stay encoded (crest_record.h), in memory or in their file; an
 // open-addressing table of 8-byte slots points to them. A slot stores 24 bits
 // of the hash, and the n-gram in the record is always compared, so a hit is
 // never another n-gram's.
 //
 // Source: CREST, arXiv:2408.04678. All n from m down to 1 are looked up at
 // once: their slots are prefetched together, and the longest hit wins.
+//
+// A record in a file is read when it is looked up, and validated again: the
+// file may be truncated or overwritten in place while it is served, which
+// loses hits and nothing else.
+//
 // Thread-safe after construction: Lookup is const.
 #ifndef FORETOKEN_COMMON_DRAFTING_CREST_CREST_INDEX_H_
 #define FORETOKEN_COMMON_DRAFTING_CREST_CREST_INDEX_H_
@@ -19,7 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/base/mapped_file.h"
+#include "common/base/open_file.h"
 #include "common/base/types.h"
 #include "common/drafting/crest/crest_meta.h"
 #include "common/drafting/crest/crest_record.h"
@@ -29,8 +34,8 @@ namespace foretoken {
 
 class CrestIndex {
  public:
-  // Maps the snapshot file and validates all of it: checksums, and each record
-  // by itself. InvalidArgument names file and defect.
+  // Validates all of the snapshot file: checksums, and each record by itself.
+  // Its records stay there. InvalidArgument names file and defect.
   static absl::StatusOr<CrestIndex> Open(const std::string& path);
 
   // As Open, for a snapshot that was read into memory. InvalidArgument names
@@ -59,7 +64,7 @@ class CrestIndex {
   const TokenTable& table() const { return table_; }
   // Memory that an index of this datastore will take, in bytes.
   static uint64_t BytesFor(const CrestMeta& meta);
-  // Bytes held or mapped: records, slots and token table.
+  // Bytes held: slots, token table, and the records unless they stay in a file.
   size_t bytes() const;
 
   // Calls visit(ngram, tree, encoded record) for every entry, in stored order.
@@ -69,21 +74,38 @@ class CrestIndex {
  private:
   CrestIndex() = default;
 
-  // Splits a snapshot into header, token table and records; validates
-  // everything but the records.
-  absl::Status Split(absl::Span<const uint8_t> snapshot);
-  // Validates the whole snapshot and fills the slots.
-  absl::Status Load(absl::Span<const uint8_t> snapshot);
+  // Part of the records, read from the file.
+  struct Window {
+    uint64_t begin = 0;
+    std::string bytes;
+  };
+
+  // Opens a snapshot file, whose records stay there; validates everything but
+  // the records.
+  absl::Status OpenHead(const std::string& path);
+  // Validates all but the records of a snapshot of `bytes` bytes, `head` being
+  // its front: header and token table, if that is as long as it says.
+  absl::Status ReadHead(absl::Span<const uint8_t> head, uint64_t bytes);
+  // Compares the checksum of all records with the header's.
+  absl::Status CheckDigest() const;
   // Validates the records and fills the slots.
   absl::Status Build();
+  // The records from `at` on, the first of them whole; those in a file are read
+  // through `window`. An error if the file became shorter.
+  absl::StatusOr<absl::Span<const uint8_t>> RecordsAt(uint64_t at,
+                                                      Window& window) const;
+  // Decodes the tree of the record at `at` if it is the n-gram's.
+  bool DecodeAt(uint64_t at, absl::Span<const TokenId> ngram,
+                absl::Span<const uint32_t> ranks, CrestTree& tree) const;
   static uint64_t SlotsFor(uint64_t entries);
   void Insert(uint64_t hash, uint64_t offset);
 
   CrestMeta meta_;
   TokenTable table_;
-  MappedFile file_;
-  std::string owned_;
-  absl::Span<const uint8_t> records_;  // in file_ or owned_
+  OpenFile file_;                      // if the records stay in it
+  std::string owned_;                  // otherwise
+  absl::Span<const uint8_t> records_;  // in owned_
+  uint64_t record_bytes_ = 0;
   // hash tag << 40 | offset + 1; 0 is empty. Size is a power of two; at most
   // 5/8 full.
   std::vector<uint64_t> slots_;
@@ -102,10 +124,12 @@ template <typename Visit>
 void CrestIndex::ForEach(Visit visit) const {
   RecordView record;
   CrestTree tree;
-  for (size_t at = 0; at < records_.size(); at += record.bytes) {
-    if (!ParseRecord(records_.subspan(at), table_, record, tree).ok()) return;
+  Window window;
+  for (uint64_t at = 0; at < record_bytes_; at += record.bytes) {
+    const auto bytes = RecordsAt(at, window);
+    if (!bytes.ok() || !ParseRecord(*bytes, table_, record, tree).ok()) return;
     visit(absl::Span<const TokenId>(record.ngram, record.n), tree,
-          records_.subspan(at, record.bytes));
+          bytes->first(record.bytes));
   }
 }
 

@@ -33,6 +33,9 @@ namespace foretoken {
 inline constexpr int kMaxCrestN = 8;
 inline constexpr int kMaxCrestNodes = 256;
 inline constexpr uint32_t kNoRank = UINT32_MAX;
+// Maximum length of a record: ranks take up to 4 bytes, varints up to 5.
+inline constexpr size_t kMaxCrestRecordBytes =
+    1 + kMaxCrestN * 4 + 3 * 5 + kMaxCrestNodes * (4 + 1 + 2 * 5);
 
 // Maps ranks to tokens and tokens to ranks.
 class TokenTable {

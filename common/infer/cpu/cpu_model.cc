@@ -63,9 +63,7 @@ absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
   }
   model.final_norm_ =
       Vector(model.weights_->final_norm(), model.d_model_padded_);
-  if (!model.StaysQuantised({&model.weights_->embedding()})) {
-    model.weights_ = nullptr;
-  }
+  model.weights_ = nullptr;
   return model;
 }
 
@@ -73,12 +71,22 @@ absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
 absl::Status CpuModel::BuildHead(ThreadPool& pool) {
   FORETOKEN_ASSIGN_OR_RETURN(head_, PackPlain(weights_->output(), pool));
   const WeightTensor& embedding = weights_->embedding();
+  if (!config_.tied_embeddings) weights_->Release(weights_->output());
+  if (StaysQuantised({&embedding})) {
+    // A copy: the file may be truncated while the model is served.
+    FORETOKEN_ASSIGN_OR_RETURN(
+        embedding_,
+        HugeBuffer::Allocate(embedding.bytes(), HugeBuffer::Use::kWhole));
+    std::memcpy(embedding_.data(), embedding.data, embedding.bytes());
+    stored_embedding_ = embedding;
+    stored_embedding_.data = embedding_.data();
+    weights_->Release(embedding);
+    return absl::OkStatus();
+  }
   if (config_.tied_embeddings) {
     weights_->Unload(embedding);
     return absl::OkStatus();
   }
-  weights_->Release(weights_->output());
-  if (StaysQuantised({&embedding})) return absl::OkStatus();
   const int64_t d_model = config_.d_model;
   const bool fp32 = precision_ == Precision::kFloat32;
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -100,8 +108,8 @@ absl::Status CpuModel::BuildHead(ThreadPool& pool) {
 
 void CpuModel::CopyEmbedding(TokenId token, float* out) const {
   const int64_t d_model = config_.d_model;
-  if (weights_ != nullptr) {
-    CopyRow(weights_->embedding(), token, out);
+  if (stored_embedding_.present()) {
+    CopyRow(stored_embedding_, token, out);
   } else if (config_.tied_embeddings) {
     head_.CopyColumn(token, absl::MakeSpan(out, d_model));
   } else if (precision_ == Precision::kFloat32) {
@@ -116,8 +124,8 @@ void CpuModel::CopyEmbedding(TokenId token, float* out) const {
 
 int64_t CpuModel::bytes_per_pass() const {
   const int64_t embedding_row =
-      weights_ != nullptr
-          ? WeightTypeBytes(weights_->embedding().type, config_.d_model)
+      stored_embedding_.present()
+          ? WeightTypeBytes(stored_embedding_.type, config_.d_model)
           : config_.d_model * (precision_ == Precision::kBFloat16 ? 2 : 4);
   int64_t bytes = embedding_row;
   for (const PackedMatrix* matrix : Matrices()) bytes += matrix->bytes();

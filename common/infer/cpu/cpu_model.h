@@ -108,11 +108,12 @@ class CpuModel {
   std::vector<CpuLayer> layers_;
   std::vector<float> final_norm_;
   // Rows of the embedding are read out of
-  // - weights_, where a quantised one stays; null otherwise,
+  // - stored_embedding_, a copy in embedding_ of one that stays quantised,
   // - embedding_, [vocab_size, d_model] in bf16 or fp32; empty if tied,
   // - or the columns of the head.
-  std::unique_ptr<ModelWeights> weights_;
+  WeightTensor stored_embedding_;
   HugeBuffer embedding_;
+  std::unique_ptr<ModelWeights> weights_;  // during Build
   PackedMatrix head_;
   WeightArena arena_;
   std::string weights_digest_;

@@ -16,8 +16,9 @@ namespace foretoken::crest {
 class FileOrigin final : public VersionOrigin {
  public:
   // A file of up to `index_memory` bytes is read into memory, so that later
-  // changes to it cannot affect look-ups; a larger one is mapped and must be
-  // replaced by rename.
+  // changes to it cannot affect look-ups. The records of a larger one are read
+  // as they are looked up: replace it by rename, because one that is changed in
+  // place loses hits until the next version.
   FileOrigin(std::string path, uint64_t index_memory);
 
   // Reads the header again when the file's inode, size or time have changed.

@@ -1,5 +1,6 @@
 // The crest service over real gRPC, with snapshots.
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <random>
@@ -100,6 +101,52 @@ TEST_F(CrestServiceTest, AnswersInOrderWhatTheSourceAnswersDirectly) {
   EXPECT_EQ(counted, hits);
   EXPECT_EQ(service->Sample("foretoken_crest_lookups_total{result=\"miss\"}"),
             1000 - hits);
+}
+
+// Whose records are too large for memory, and stay in the file.
+TEST_F(CrestServiceTest, ATruncatedSnapshotLosesHitsAndNothingElse) {
+  const CrestSample sample = MakeCrestSample(5, 2000, 100);
+  WriteSnapshot(path(), sample);
+  crest::CrestService options = Options();
+  options.postgres.index_memory = 0;
+  const auto service = StartCrest(options);
+  const uint64_t bytes = std::filesystem::file_size(path());
+  LookupClient client(*service);
+  const auto hits = [&] {
+    int found = 0;
+    for (const auto& ngram : sample.ngrams) {
+      const auto response = client.Ask(LookupRequest(ngram));
+      EXPECT_THAT(response, IsOk());
+      found += response->n() == static_cast<int>(ngram.size());
+    }
+    return found;
+  };
+  const int all = hits();
+  EXPECT_EQ(all, static_cast<int>(sample.ngrams.size()));
+  std::filesystem::resize_file(path(), bytes / 2);
+  const int half = hits();
+  EXPECT_GT(half, all / 4);
+  EXPECT_LT(half, all * 3 / 4);
+  // As long as before, and zeros from there on: the record that was cut may be
+  // one again.
+  std::filesystem::resize_file(path(), bytes);
+  EXPECT_NEAR(hits(), half, 1);
+  std::filesystem::resize_file(path(), 0);
+  EXPECT_EQ(hits(), 0);
+  // The next version is served.
+  const CrestSample next = MakeCrestSample(6, 2000, 100);
+  WriteSnapshot(path(), next);
+  EXPECT_TRUE(Eventually([&] {
+    const auto response = client.Ask(LookupRequest(next.ngrams[0]));
+    return response.ok() && response->version() == SnapshotVersion(next.meta);
+  }));
+  const CrestIndex index = IndexOf(next);
+  for (const auto& ngram : next.ngrams) {
+    const auto request = LookupRequest(ngram);
+    const auto response = client.Ask(request);
+    FORETOKEN_ASSERT_OK(response);
+    ExpectAnswer(index, request, *response);
+  }
 }
 
 TEST_F(CrestServiceTest, BadRequestsAreRefusedBehindTheAnswersBefore) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -180,6 +181,25 @@ TEST(StaticPriorTest, OpensWhatLiesOnDisk) {
   EXPECT_EQ((*prior)->order(), 4);
   EXPECT_THAT(StaticPrior::Open(dir.File("none"), TestFingerprint()),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
+}
+
+TEST(StaticPriorTest, AFileTruncatedAfterwardsChangesNothing) {
+  const TempDir dir;
+  const auto bytes = BuildTestPrior(ChainCorpus(3, 100, 900), 900);
+  ASSERT_GT(bytes->size(), 4 * 4096u);  // whole pages go away
+  const std::string path = dir.Write("prior.bin", *bytes);
+  const auto prior = StaticPrior::Open(path, TestFingerprint());
+  FORETOKEN_ASSERT_OK(prior);
+  const auto want = ParsePrior(*bytes);
+  std::filesystem::resize_file(path, 0);
+  for (TokenId token = 0; token < (*prior)->vocab_size(); ++token) {
+    const StaticPrior::List list = (*prior)->AfterToken(token);
+    ASSERT_EQ(list.size, (*want)->AfterToken(token).size);
+    for (uint32_t i = list.first; i < list.first + list.size; ++i) {
+      ASSERT_EQ((*prior)->TokenOf(i), (*want)->TokenOf(i));
+      ASSERT_EQ((*prior)->ProbabilityOf(i), (*want)->ProbabilityOf(i));
+    }
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Peak memory of a model that is loaded from a file and runs a pass.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@ namespace foretoken {
 namespace {
 
 using ::foretoken::testing::Chain;
+using ::foretoken::testing::IsOk;
 using ::foretoken::testing::TempDir;
 
 // About 60 million weights; 17 million in each of two tables of the vocabulary,
@@ -182,6 +184,45 @@ INSTANTIATE_TEST_SUITE_P(
     [](const ::testing::TestParamInfo<Case>& test) {
       return std::string(test.param.name);
     });
+
+// A quantised embedding is the one tensor that passes read row by row.
+TEST(ModelFileTest, TruncatedWhileItIsServedChangesNoPass) {
+  for (const bool tied : {false, true}) {
+    ModelConfig config = Config(tied);
+    config.d_model = 256;
+    config.n_layers = 1;
+    config.n_heads = config.n_kv_heads = 4;
+    config.d_ff = 256;
+    config.vocab_size = 1024;
+    TempDir dir;
+    const std::string path =
+        WriteModel(dir, config, WeightType::kQ8_0, Kind::kPlain);
+    auto weights = ModelWeights::Load(path);
+    FORETOKEN_ASSERT_OK(weights);
+    CpuOptions options;
+    options.max_rows = 64;
+    options.kv_cache_bytes = int64_t{1} << 20;
+    const auto backend = MakeCpuBackend(*std::move(weights), options);
+    FORETOKEN_ASSERT_OK(backend);
+    const std::vector<TokenId> tokens = {5, 700, 1023, 64};
+    const std::vector<int32_t> parents = Chain(4);
+    const auto run = [&] {
+      PassSession pass;
+      pass.session = (*backend)->Open("", {})->session;
+      pass.tokens = tokens;
+      pass.parents = parents;
+      PassResult result;
+      EXPECT_THAT((*backend)->Forward({pass}, result), IsOk());
+      EXPECT_THAT((*backend)->Close(pass.session), IsOk());
+      std::vector<TokenId> drawn;
+      for (const auto& row : result.outputs.at(0)) drawn.push_back(row.token);
+      return drawn;
+    };
+    const std::vector<TokenId> before = run();
+    std::filesystem::resize_file(path, 0);
+    EXPECT_EQ(run(), before) << "tied: " << tied;
+  }
+}
 
 }  // namespace
 }  // namespace foretoken

@@ -75,7 +75,7 @@ class DatastoreTest : public ::testing::Test {
   CountingObserver observer_;
 };
 
-TEST_F(DatastoreTest, ServesTheSnapshotReadOrMapped) {
+TEST_F(DatastoreTest, ServesTheSnapshotFromMemoryOrItsFile) {
   const CrestSample sample = MakeCrestSample(1, 300, 60);
   WriteSnapshot(sample);
   const auto want_index = CrestIndex::Open(path());
