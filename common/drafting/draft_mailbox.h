@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/timed_wait.h"
 #include "common/drafting/draft_session.h"
 
 namespace foretoken {
@@ -45,12 +46,8 @@ class DraftMailbox final : public DraftListener {
       return !failure_.ok() || !letters_.empty();
     };
     if (!ready()) {
-      // Even a wait without time left costs a system call.
       const absl::Duration left = deadline - clock_();
-      if (left <= absl::ZeroDuration() ||
-          !mu_.AwaitWithTimeout(absl::Condition(&ready), left)) {
-        return std::nullopt;
-      }
+      if (!AwaitFor(mu_, absl::Condition(&ready), left)) return std::nullopt;
     }
     if (letters_.empty()) return failure_;
     Letter letter = std::move(letters_.front());

@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/base/timed_wait.h"
 #include "common/rpc/channel.h"
 
 namespace foretoken::rpc {
@@ -26,8 +27,8 @@ void StreamServer::WatchStalls() {
   while (true) {
     {
       absl::MutexLock lock(&mu_);
-      if (mu_.AwaitWithTimeout(absl::Condition(&stop_),
-                               options_.stall_timeout / kChecksPerStall)) {
+      if (AwaitFor(mu_, absl::Condition(&stop_),
+                   options_.stall_timeout / kChecksPerStall)) {
         return;
       }
     }

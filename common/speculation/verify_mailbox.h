@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/timed_wait.h"
 #include "common/speculation/verify_session.h"
 
 namespace foretoken {
@@ -46,8 +47,7 @@ class VerifyMailbox final : public VerifyListener {
     const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return opened_ || !failure_.ok();
     };
-    if (!mu_.AwaitWithTimeout(absl::Condition(&ready),
-                              deadline - MonotonicNow())) {
+    if (!AwaitFor(mu_, absl::Condition(&ready), deadline - MonotonicNow())) {
       return absl::DeadlineExceededError("the session was not opened in time");
     }
     return opened_ ? absl::OkStatus() : failure_;
@@ -77,8 +77,7 @@ class VerifyMailbox final : public VerifyListener {
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return slot.has_value() || !failure_.ok();
     };
-    if (!mu_.AwaitWithTimeout(absl::Condition(&ready),
-                              deadline - MonotonicNow())) {
+    if (!AwaitFor(mu_, absl::Condition(&ready), deadline - MonotonicNow())) {
       return absl::DeadlineExceededError("the request's deadline has passed");
     }
     if (!failure_.ok()) return failure_;

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/timed_wait.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 
@@ -94,7 +95,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
     const auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return message_ != nullptr || no_more_ || ended();
     };
-    mu_.AwaitWithTimeout(absl::Condition(&done), deadline_ - MonotonicNow());
+    AwaitFor(mu_, absl::Condition(&done), deadline_ - MonotonicNow());
     FORETOKEN_RETURN_IF_ERROR(Stopped());
     return message_ != nullptr;
   }

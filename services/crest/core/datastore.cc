@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/timed_wait.h"
 
 namespace foretoken::crest {
 
@@ -84,7 +85,7 @@ void Datastore::Main() {
     Note(Check());
     FreeRetired();
     absl::MutexLock lock(&mu_);
-    mu_.AwaitWithTimeout(absl::Condition(&woken), options_.watch_interval);
+    AwaitFor(mu_, absl::Condition(&woken), options_.watch_interval);
     if (stop_) return;
     poked_ = false;
   }

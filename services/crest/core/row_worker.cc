@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/timed_wait.h"
 
 namespace foretoken::crest {
 namespace {
@@ -126,7 +127,7 @@ void RowWorker::Answer(std::deque<Item> items) {
 void RowWorker::Reconnect() {
   {
     absl::MutexLock lock(&mu_);
-    if (mu_.AwaitWithTimeout(absl::Condition(&stop_), backoff_)) return;
+    if (AwaitFor(mu_, absl::Condition(&stop_), backoff_)) return;
   }
   absl::StatusOr<std::unique_ptr<RowFetcher>> fetcher = connect_();
   // Only an answer ends the back-off: a store may accept connections and hang.

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/base/timed_wait.h"
 #include "common/rpc/status.h"
 
 namespace foretoken::orchestrator {
@@ -68,7 +69,7 @@ absl::Status RemoteVerifier::NewMailbox() {
 
 absl::Status RemoteVerifier::BackOff(absl::Duration delay) {
   absl::MutexLock lock(&mu_);
-  if (mu_.AwaitWithTimeout(absl::Condition(&cancelled_), delay)) {
+  if (AwaitFor(mu_, absl::Condition(&cancelled_), delay)) {
     return absl::CancelledError("the request was cancelled");
   }
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/timed_wait.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -46,8 +47,7 @@ void VerifierPool::ProbeMain() {
   while (true) {
     {
       absl::MutexLock lock(&mu_);
-      if (mu_.AwaitWithTimeout(absl::Condition(&stop_),
-                               options_.probe_interval)) {
+      if (AwaitFor(mu_, absl::Condition(&stop_), options_.probe_interval)) {
         return;
       }
     }

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/timed_wait.h"
 
 namespace foretoken::trie_drafter {
 namespace {
@@ -88,7 +89,7 @@ bool RedisWarmStore::Next(std::optional<LoadJob>& load,
   absl::MutexLock lock(&mu_);
   const absl::Time next =
       connected ? last_use_ + options_.ping_interval : next_attempt_;
-  mu_.AwaitWithTimeout(absl::Condition(&ready), next - MonotonicNow());
+  AwaitFor(mu_, absl::Condition(&ready), next - MonotonicNow());
   if (stop_ && (!connected || writes_.empty() || MonotonicNow() > stop_at_)) {
     return false;
   }

@@ -1,0 +1,102 @@
+#include "common/base/timed_wait.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+#include "gtest/gtest.h"
+#include "tests/support/eventually.h"
+#include "tests/support/wall_clock.h"
+
+namespace foretoken {
+namespace {
+
+using ::foretoken::testing::Eventually;
+using ::foretoken::testing::ShiftedWallClock;
+
+constexpr int64_t kTwoHours = 2 * 3600;
+
+TEST(AwaitForTest, EndsWithTheConditionOrTheTime) {
+  absl::Mutex mu;
+  bool set = false;
+  absl::MutexLock lock(&mu);
+  const absl::Time start = MonotonicNow();
+  EXPECT_FALSE(AwaitFor(mu, absl::Condition(&set), absl::Milliseconds(3)));
+  EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(3));
+  EXPECT_FALSE(AwaitFor(mu, absl::Condition(&set), absl::ZeroDuration()));
+  EXPECT_FALSE(AwaitFor(mu, absl::Condition(&set), -absl::Hours(1)));
+  std::thread setter([&] {
+    absl::MutexLock setter_lock(&mu);
+    set = true;
+  });
+  EXPECT_TRUE(AwaitFor(mu, absl::Condition(&set), absl::InfiniteDuration()));
+  EXPECT_TRUE(AwaitFor(mu, absl::Condition(&set), absl::ZeroDuration()));
+  mu.Unlock();
+  setter.join();
+  mu.Lock();
+}
+
+TEST(AwaitForTest, AClockSetForwardEndsNoWaitEarly) {
+  absl::Mutex mu;
+  bool set = false;
+  // A wait that is an hour long by this clock has ended by the kernel's.
+  const ShiftedWallClock clock(-kTwoHours);
+  std::thread setter([&] {
+    absl::SleepFor(absl::Milliseconds(20));
+    absl::MutexLock lock(&mu);
+    set = true;
+  });
+  {
+    absl::MutexLock lock(&mu);
+    EXPECT_TRUE(AwaitFor(mu, absl::Condition(&set), absl::Hours(1)));
+  }
+  setter.join();
+}
+
+TEST(AwaitForTest, AClockSetBackMakesNoWaitLonger) {
+  absl::Mutex mu;
+  bool never = false;
+  std::atomic<bool> ended = false;
+  const ShiftedWallClock clock(kTwoHours);
+  std::thread waiter([&] {
+    absl::MutexLock lock(&mu);
+    AwaitFor(mu, absl::Condition(&never), absl::Milliseconds(5));
+    ended = true;
+  });
+  EXPECT_TRUE(Eventually([&] { return ended.load(); }));
+  {
+    absl::MutexLock lock(&mu);
+    never = true;
+  }
+  waiter.join();
+}
+
+// Conditions and times race: every wait ends, and nothing of it is used
+// afterwards.
+TEST(AwaitForTest, ManyShortWaitsOnMutexesThatGoAway) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      for (int i = 0; i < 500; ++i) {
+        absl::Mutex mu;
+        bool set = false;
+        std::thread setter([&] {
+          absl::MutexLock lock(&mu);
+          set = true;
+        });
+        {
+          absl::MutexLock lock(&mu);
+          AwaitFor(mu, absl::Condition(&set),
+                   absl::Microseconds((i * 7 + t) % 90));
+        }
+        setter.join();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace foretoken
