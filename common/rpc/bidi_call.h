@@ -50,7 +50,7 @@ class BidiCall final : public LiveCall,
                                          std::unique_ptr<Reader> reader) {
     std::shared_ptr<BidiCall> call(new BidiCall(peer.calls, std::move(reader)));
     call->self_ = call;
-    PrepareCall(call->context_, deadline, peer.endpoint.token);
+    PrepareCall(call->context_, deadline, peer.endpoint.token.Get());
     method(&call->context_, call.get());
     // Writes start outside reactions; the hold delays OnDone until RemoveHold.
     call->AddHold();

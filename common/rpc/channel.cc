@@ -4,32 +4,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
-#include "common/rpc/auth.h"
+#include "common/rpc/tls.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 
 namespace foretoken::rpc {
 namespace {
 
-constexpr uint64_t kMaxPemBytes = uint64_t{1} << 20;
 constexpr int kConnectTimeoutMs = 5000;
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
     const std::string& address, const ChannelOptions& options) {
   if (!options.tls_ca.empty()) {
-    grpc::SslCredentialsOptions ssl;
-    FORETOKEN_ASSIGN_OR_RETURN(ssl.pem_root_certs,
-                               ReadFile(options.tls_ca, kMaxPemBytes));
-    if (!options.tls_cert.empty()) {
-      FORETOKEN_ASSIGN_OR_RETURN(ssl.pem_cert_chain,
-                                 ReadFile(options.tls_cert, kMaxPemBytes));
-      FORETOKEN_ASSIGN_OR_RETURN(ssl.pem_private_key,
-                                 ReadFile(options.tls_key, kMaxPemBytes));
-    }
-    return grpc::SslCredentials(ssl);
+    return TlsForClient({options.tls_cert, options.tls_key, options.tls_ca});
   }
   if (!IsLocalAddress(address)) {
     if (!options.token_file.empty()) {
@@ -101,9 +90,9 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
   return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
-absl::StatusOr<std::string> ReadToken(const ChannelOptions& options) {
-  if (options.token_file.empty()) return std::string();
-  return LoadClientToken(options.token_file);
+absl::StatusOr<BearerToken> ReadToken(const ChannelOptions& options) {
+  if (options.token_file.empty()) return BearerToken();
+  return BearerToken::Load(options.token_file);
 }
 
 void PrepareCall(grpc::ClientContext& context, absl::Time deadline,

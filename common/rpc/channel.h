@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
+#include "common/rpc/bearer_token.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 
@@ -16,13 +17,14 @@ namespace foretoken::rpc {
 // Another service: its channel and the token to send.
 struct Endpoint {
   std::shared_ptr<grpc::Channel> channel;
-  std::string token;  // bearer token, or ""
+  BearerToken token;
 };
 
 struct ChannelOptions {
   bool insecure = false;  // allow a peer beyond this machine without TLS
-  std::string tls_ca;     // PEM roots; enables TLS
-  std::string tls_cert;   // PEM client certificate and key (mTLS)
+  // PEM files and tokens are read again when they change.
+  std::string tls_ca;    // roots; enables TLS
+  std::string tls_cert;  // client certificate and key (mTLS)
   std::string tls_key;
   std::string tls_name;    // server name to expect, if not the address's
   std::string token_file;  // bearer token to send
@@ -40,8 +42,8 @@ struct ChannelOptions {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
     const std::string& address, const ChannelOptions& options);
 
-// Reads the bearer token to send; "" without a token file.
-absl::StatusOr<std::string> ReadToken(const ChannelOptions& options);
+// The bearer token to send; none without a token file.
+absl::StatusOr<BearerToken> ReadToken(const ChannelOptions& options);
 
 // Sets deadline (on MonotonicNow) and `authorization`. An infinite deadline
 // sets none.

@@ -18,9 +18,8 @@ GenerationClient::GenerationClient(std::shared_ptr<grpc::Channel> channel,
 absl::StatusOr<std::unique_ptr<GenerationClient>> GenerationClient::Connect(
     const std::string& address, const ChannelOptions& options) {
   FORETOKEN_ASSIGN_OR_RETURN(auto channel, CreateChannel(address, options));
-  FORETOKEN_ASSIGN_OR_RETURN(std::string token, ReadToken(options));
-  return std::make_unique<GenerationClient>(std::move(channel),
-                                            std::move(token));
+  FORETOKEN_ASSIGN_OR_RETURN(const BearerToken token, ReadToken(options));
+  return std::make_unique<GenerationClient>(std::move(channel), token.Get());
 }
 
 absl::StatusOr<v1::GenerateResult> GenerationClient::Generate(

@@ -8,13 +8,13 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/signals.h"
+#include "common/rpc/tls.h"
 #include "grpc/grpc.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -26,32 +26,12 @@
 namespace foretoken::rpc {
 namespace {
 
-constexpr uint64_t kMaxPemBytes = uint64_t{1} << 20;
 // Time for handlers to end after a drain has timed out.
 constexpr absl::Duration kCancelGrace = absl::Seconds(2);
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
 // Time between NOT_SERVING and GOAWAY, so that clients that watch health or
 // balance over several addresses lose no call.
 constexpr absl::Duration kNotice = absl::Milliseconds(300);
-
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(
-    const ServerOptions& options) {
-  grpc::SslServerCredentialsOptions ssl(
-      options.tls_client_ca.empty()
-          ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-          : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  FORETOKEN_ASSIGN_OR_RETURN(pair.private_key,
-                             ReadFile(options.tls_key, kMaxPemBytes));
-  FORETOKEN_ASSIGN_OR_RETURN(pair.cert_chain,
-                             ReadFile(options.tls_cert, kMaxPemBytes));
-  ssl.pem_key_cert_pairs.push_back(std::move(pair));
-  if (!options.tls_client_ca.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(ssl.pem_root_certs,
-                               ReadFile(options.tls_client_ca, kMaxPemBytes));
-  }
-  return grpc::SslServerCredentials(ssl);
-}
 
 // Without TLS, "local" credentials carry plain HTTP/2 like insecure ones, but
 // check that the peer is on this machine and can run a token check.
@@ -60,7 +40,9 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
     const std::shared_ptr<const Callers>& callers) {
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!options.tls_cert.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(credentials, TlsCredentials(options));
+    FORETOKEN_ASSIGN_OR_RETURN(credentials,
+                               TlsForServer({options.tls_cert, options.tls_key,
+                                             options.tls_client_ca}));
   } else if (!IsLocalAddress(address)) {
     return grpc::InsecureServerCredentials();
   } else {
@@ -242,10 +224,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   }
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) {
-    return absl::UnavailableError(
-        options.tls_cert.empty()
-            ? "the gRPC server does not start"
-            : "the gRPC server does not start: are the TLS files usable?");
+    return absl::UnavailableError("the gRPC server does not start");
   }
   server->servables_ = servables;
   for (Servable* servable : servables) {

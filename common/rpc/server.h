@@ -29,7 +29,8 @@ namespace foretoken::rpc {
 struct ServerOptions {
   std::vector<std::string> listen;  // addresses; empty: in-process only
   bool insecure = false;
-  std::string tls_cert;  // PEM files; both or neither
+  // PEM files, read again when they change (tls.h); both or neither.
+  std::string tls_cert;
   std::string tls_key;
   std::string tls_client_ca;  // if set, clients need a certificate signed by it
   std::string token_file;

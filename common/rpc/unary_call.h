@@ -35,7 +35,7 @@ class UnaryCall final : public LiveCall {
                                           Done done) {
     std::shared_ptr<UnaryCall> call(
         new UnaryCall(peer.calls, std::move(request), std::move(done)));
-    PrepareCall(call->context_, deadline, peer.endpoint.token);
+    PrepareCall(call->context_, deadline, peer.endpoint.token.Get());
     method(&call->context_, &call->request_, &call->response_,
            [call](const grpc::Status& status) { call->OnDone(status); });
     return call;

@@ -254,7 +254,7 @@ class Services {
   static rpc::Endpoint Connect(rpc::Server& server) {
     auto channel = rpc::CreateChannel(server.addresses().at(0), {});
     FORETOKEN_CHECK(channel.ok());
-    return {*channel, ""};
+    return {*channel, {}};
   }
   double DrafterMicros() const {
     const auto seconds = metrics::SampleValue(

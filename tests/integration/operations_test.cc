@@ -58,7 +58,7 @@ absl::Status InfoStatus(const std::string& address,
   const auto stub = v1::Verifier::NewStub(channel);
   grpc::ClientContext context;
   rpc::PrepareCall(context, absl::Now() + absl::Seconds(20),
-                   *rpc::ReadToken(options));
+                   rpc::ReadToken(options)->Get());
   v1::GetVerifierInfoResponse response;
   return rpc::FromGrpcStatus(
       stub->GetVerifierInfo(&context, v1::GetVerifierInfoRequest(), &response));

@@ -213,7 +213,9 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   if (!token_file.empty()) {
     rpc::ChannelOptions attacker;
     attacker.token_file = token_file;
-    FORETOKEN_ASSIGN_OR_RETURN(target.token, rpc::ReadToken(attacker));
+    FORETOKEN_ASSIGN_OR_RETURN(const rpc::BearerToken token,
+                               rpc::ReadToken(attacker));
+    target.token = token.Get();
   }
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<const Attack*> attacks,
                              Chosen(names));
