@@ -17,7 +17,6 @@
 #include "common/rpc/tls.h"
 #include "grpc/grpc.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
-#include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
 #include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/security/server_credentials.h"
@@ -183,7 +182,7 @@ void ServerOptions::AddFlags(Flags& flags) {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
-  grpc::EnableDefaultHealthCheckService(true);
+  grpc::EnableDefaultHealthCheckService(false);
   if (options.reflection) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   }
@@ -193,8 +192,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   }
   SetLimits(options, builder);
   std::unique_ptr<Server> server(new Server());
-  server->listener_ =
-      std::make_unique<Listener>(LimitsOf(options), options.send_timeout);
+  const ConnectionLimits limits = LimitsOf(options);
+  server->listener_ = std::make_unique<Listener>(limits, options.send_timeout);
+  // A client needs one health watch per connection.
+  server->health_ =
+      std::make_unique<HealthService>(limits.total, limits.per_peer);
   std::shared_ptr<const Callers> callers;
   if (!options.token_file.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(callers, Callers::Load(options.token_file));
@@ -219,6 +221,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
             }));
     server->addresses_.push_back(std::move(bound));
   }
+  builder.RegisterService(server->health_.get());
   for (Servable* servable : servables) {
     builder.RegisterService(servable->grpc_service());
   }
@@ -258,17 +261,16 @@ void Server::SetServing(bool serving) {
 
 void Server::ReportHealth() {
   const bool serving = serving_ && !draining_;
-  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   bool all = serving;
   for (const Servable* servable : servables_) {
     const bool ready = serving && servable->Ready();
     all = all && ready;
-    health->SetServingStatus(servable->health_name(), ready);
+    health_->Set(servable->health_name(), ready);
     for (const PartHealth& part : servable->Parts()) {
-      health->SetServingStatus(part.name, serving && part.serving);
+      health_->Set(part.name, serving && part.serving);
     }
   }
-  health->SetServingStatus("", all);
+  health_->Set("", all);
 }
 
 bool Server::Drain(absl::Duration timeout) {

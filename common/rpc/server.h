@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "common/config/flags.h"
 #include "common/rpc/auth.h"
+#include "common/rpc/health_service.h"
 #include "common/rpc/listener.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/server.h"
@@ -37,7 +38,9 @@ struct ServerOptions {
   bool reflection = false;
   int32_t max_message_bytes = 16 << 20;   // of one received message
   int32_t max_concurrent_streams = 4096;  // of one connection
-  int32_t max_connections = 4096;  // at most 3/4 of the limit of open files
+  // At most 3/4 of the limit of open files. Health watches have the same
+  // limits.
+  int32_t max_connections = 4096;
   int32_t max_connections_per_peer = 0;  // 0: half of all
   // Maximum time of a TLS and HTTP/2 handshake.
   absl::Duration handshake_timeout = absl::Seconds(10);
@@ -122,6 +125,7 @@ class Server {
   void ReportHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   std::vector<Servable*> servables_;
+  std::unique_ptr<HealthService> health_;  // outlives server_
   // Give accepted connections to the server; used by the listener's thread.
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>>
       acceptors_;

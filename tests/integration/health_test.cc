@@ -1,4 +1,6 @@
 // grpc.health.v1 over time, and reflection.
+#include "common/rpc/health.h"
+
 #include <google/protobuf/wrappers.pb.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
@@ -9,6 +11,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
@@ -95,11 +98,15 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
 class Watch {
  public:
   Watch(const std::string& address, const std::string& service)
-      : call_(ChannelTo(address), "/grpc.health.v1.Health/Watch", [&] {
+      : Watch(ChannelTo(address), service) {}
+  Watch(const std::shared_ptr<grpc::Channel>& channel,
+        const std::string& service)
+      : call_(channel, "/grpc.health.v1.Health/Watch", [&] {
           google::protobuf::StringValue request;
           request.set_value(service);
           return request;
         }()) {}
+  grpc::StatusCode AwaitEnd() { return call_.AwaitEnd(); }
   // Every state so far, once there are `count`.
   std::vector<int> Await(size_t count) {
     std::vector<int> states;
@@ -170,6 +177,36 @@ TEST(HealthWatchTest, AVerifierThatDrainsIsNotServingAndGivesNoInfo) {
   }
   EXPECT_TRUE(session->Finish().ok());
   drain.join();
+}
+
+TEST(HealthWatchTest, OnePeerHoldsNoMoreWatchesThanConnections) {
+  TestVerifierOptions options;
+  options.rpc.max_connections = 64;
+  options.rpc.max_connections_per_peer = 8;
+  const auto verifier = StartVerifier(options);
+  const std::string name = "foretoken.v1.Verifier";
+  // Of names that exist and names that do not.
+  std::vector<std::unique_ptr<Watch>> watches;
+  const auto channel = ChannelTo(verifier->address());
+  for (int i = 0; i < 8; ++i) {
+    watches.push_back(std::make_unique<Watch>(
+        channel, i % 2 == 0 ? name : "none" + std::to_string(i)));
+    EXPECT_THAT(watches.back()->Await(1),
+                ElementsAre(i % 2 == 0 ? kServing : kServiceUnknown));
+  }
+  EXPECT_EQ(Watch(channel, name).AwaitEnd(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Watch(channel, "none").AwaitEnd(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  // Probes go on, and a place that becomes free is given again.
+  EXPECT_TRUE(
+      *rpc::IsServing(channel, name, MonotonicNow() + absl::Minutes(1)));
+  watches.erase(watches.begin());
+  EXPECT_TRUE(Eventually([&] {
+    return Watch(channel, name).Await(1) == std::vector<int>{kServing};
+  }));
+  EXPECT_EQ(Watch(channel, std::string(201, 'x')).AwaitEnd(),
+            grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 // The reflection service's request {list_services: ""} by hand.
