@@ -44,6 +44,7 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/engine/busy_watch.h"
 #include "common/engine/engine_report.h"
 #include "common/infer/backend.h"
 
@@ -64,6 +65,8 @@ struct EngineLoopOptions {
   // Publish a pass's numbers before its answers, so that a caller with an
   // answer finds it counted; else after them, which delays no answer.
   bool publish_first = false;
+  // Minimum time after which one pass is taken for hanging (BusyWatch).
+  absl::Duration hang_timeout = absl::Seconds(60);
 };
 
 // Thread-safe.
@@ -111,6 +114,7 @@ class EngineLoop {
       : options_(options),
         observer_(std::move(observer)),
         clock_(std::move(clock)),
+        busy_(options.hang_timeout),
         model_(engine->model()),
         fingerprint_(engine->numerics_fingerprint()),
         engine_(std::move(engine)) {
@@ -154,6 +158,9 @@ class EngineLoop {
     snapshot.queue_length = static_cast<int64_t>(queue_.size());
     return snapshot;
   }
+
+  // True while the engine hangs. Waits for nothing.
+  bool Hangs() const { return busy_.Hangs(clock_()); }
 
   // Fixed at start.
   const ModelConfig& model() const { return model_; }
@@ -209,19 +216,27 @@ class EngineLoop {
   void Main() {
     std::vector<Command> commands;
     while (TakeCommands(commands)) {
+      busy_.Begin(clock_());
       if (Execute(commands)) Publish(PassStats());
       commands.clear();
       // Also where commands have come meanwhile: those that it waits for.
-      if (!engine_->HasWork() || Gathers()) continue;
+      if (!engine_->HasWork() || Gathers()) {
+        busy_.Idle();
+        continue;
+      }
       const absl::Time start = clock_();
+      busy_.Begin(start);
       Report report = engine_->RunPass();
-      const absl::Duration share = (clock_() - start) / kGatherDivisor;
+      const absl::Duration length = clock_() - start;
+      busy_.EndPass(length);
+      const absl::Duration share = length / kGatherDivisor;
       if (options_.publish_first) Publish(report.stats);
       Deliver(report);
       const absl::Time delivered = clock_();
       linger_until_ = delivered + std::min(options_.linger_time, share);
       gather_until_ = delivered + std::min(options_.gather_time, share);
       if (!options_.publish_first) Publish(report.stats);
+      busy_.Idle();
     }
     // Opens that arrived too late to run are among the commands.
     for (Command& command : commands) {
@@ -371,6 +386,7 @@ class EngineLoop {
   const EngineLoopOptions options_;
   const Observer observer_;
   const Clock clock_;
+  BusyWatch busy_;
   const ModelConfig model_;
   const std::string fingerprint_;
 

@@ -48,6 +48,10 @@ void DraftWorkerService::AddFlags(Flags& flags) {
             "Maximum phrases in a session's working pool");
   flags.Int("engine-queue", &server.loop.queue_capacity, {1, 1 << 20},
             "Maximum sessions queued to be opened");
+  flags.Duration("hang-timeout", &server.loop.hang_timeout,
+                 {absl::Milliseconds(10), absl::Hours(24)},
+                 "Report NOT_SERVING while a pass has taken this long and 16 "
+                 "times the longest of the latest passes");
 }
 
 absl::StatusOr<std::unique_ptr<DraftWorkerServer>> DraftWorkerService::Make(

@@ -13,7 +13,9 @@ DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
                 metrics_.OnChange(snapshot);
               }),
       streams_({"draft_worker", options.tokenizer_fingerprint, options.streams},
-               drafts_, metrics_) {}
+               drafts_, metrics_),
+      watchdog_(options.loop.name, options.loop.hang_timeout,
+                [this] { return drafts_.loop().Hangs(); }) {}
 
 rpc::DraftStreams::Reactor* DraftWorkerServer::Draft(
     grpc::CallbackServerContext* context) {

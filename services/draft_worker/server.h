@@ -3,9 +3,12 @@
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_SERVER_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "common/engine/engine_watchdog.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/draft_stream.h"
 #include "common/rpc/server.h"
@@ -37,6 +40,10 @@ class DraftWorkerServer final : public v1::DraftWorker::CallbackService,
   std::string health_name() const override {
     return "foretoken.v1.DraftWorker";
   }
+  bool Ready() const override { return !watchdog_.hangs(); }
+  void WatchHealth(std::function<void()> changed) override {
+    watchdog_.Watch(std::move(changed));
+  }
   void BeginDrain() override { streams_.BeginDrain(); }
   bool Idle() const override { return streams_.Idle(); }
   void EndAll() override { streams_.EndAll(); }
@@ -50,6 +57,7 @@ class DraftWorkerServer final : public v1::DraftWorker::CallbackService,
   DraftMetrics metrics_;
   EngineDraftSessions drafts_;
   rpc::DraftStreams streams_;
+  EngineWatchdog watchdog_;
 };
 
 }  // namespace foretoken::draft_worker

@@ -33,6 +33,10 @@ void VerifierService::AddFlags(Flags& flags) {
                  "for its client; it is replayed when it resumes");
   flags.Int("engine-queue", &server.sessions.loop.queue_capacity, {1, 1 << 20},
             "Maximum messages queued for the engine");
+  flags.Duration("hang-timeout", &server.sessions.loop.hang_timeout,
+                 {absl::Milliseconds(10), absl::Hours(24)},
+                 "Report NOT_SERVING while a pass has taken this long and 16 "
+                 "times the longest of the latest passes");
   flags.Duration("gather-time", &server.sessions.loop.gather_time,
                  {absl::ZeroDuration(), absl::Seconds(1)},
                  "Maximum wait for more sessions to join the next pass");

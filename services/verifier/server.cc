@@ -87,7 +87,9 @@ VerifierServer::VerifierServer(const VerifierServerOptions& options,
       sessions_(options.sessions, std::move(engine),
                 [this](const VerifySnapshot& snapshot) {
                   metrics_.OnChange(snapshot);
-                }) {}
+                }),
+      watchdog_(options.sessions.loop.name, options.sessions.loop.hang_timeout,
+                [this] { return sessions_.loop().Hangs(); }) {}
 
 VerifierServer::~VerifierServer() = default;
 
@@ -109,6 +111,7 @@ grpc::ServerUnaryReactor* VerifierServer::GetVerifierInfo(
 absl::StatusOr<VerifierInfo> VerifierServer::Info() {
   // Fail the probe so that orchestrators stop routing here.
   FORETOKEN_RETURN_IF_ERROR(streams_.CheckNotDraining());
+  FORETOKEN_RETURN_IF_ERROR(watchdog_.Check());
   const VerifySnapshot snapshot = sessions_.loop().snapshot();
   const ModelConfig& model = sessions_.loop().model();
   VerifierInfo info;

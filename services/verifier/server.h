@@ -4,11 +4,14 @@
 #ifndef FORETOKEN_SERVICES_VERIFIER_SERVER_H_
 #define FORETOKEN_SERVICES_VERIFIER_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/engine/engine_watchdog.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
 #include "common/rpc/stream_server.h"
@@ -45,13 +48,17 @@ class VerifierServer final : public v1::Verifier::CallbackService,
 
   grpc::Service* grpc_service() override { return this; }
   std::string health_name() const override { return "foretoken.v1.Verifier"; }
+  bool Ready() const override { return !watchdog_.hangs(); }
+  void WatchHealth(std::function<void()> changed) override {
+    watchdog_.Watch(std::move(changed));
+  }
   void BeginDrain() override { streams_.BeginDrain(); }
   bool Idle() const override { return streams_.Idle(); }
   void EndAll() override;
 
   EngineVerifySessions& sessions() { return sessions_; }
 
-  // Unavailable while draining.
+  // Unavailable while draining, DeadlineExceeded while the engine hangs.
   absl::StatusOr<VerifierInfo> Info();
 
   // For sessions in the same process, which have no stream. Unavailable while
@@ -66,8 +73,9 @@ class VerifierServer final : public v1::Verifier::CallbackService,
   const VerifierServerOptions options_;
   EngineMetrics metrics_;
   rpc::StreamServer streams_;
-  // Last: its destructor fails the sessions that are left.
+  // After the streams: its destructor fails the sessions that are left.
   EngineVerifySessions sessions_;
+  EngineWatchdog watchdog_;
 };
 
 }  // namespace foretoken::verifier

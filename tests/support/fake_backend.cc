@@ -107,6 +107,7 @@ std::vector<TokenId> FakeBackend::PathOf(const Session& session, int32_t row) {
 absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
                                   PassResult& result) {
   ++forwards_;
+  if (options_.before_pass) options_.before_pass();
   if (!fail_next_.ok()) {
     const absl::Status status = fail_next_;
     fail_next_ = absl::OkStatus();

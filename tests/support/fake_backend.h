@@ -11,6 +11,7 @@
 #define FORETOKEN_TESTS_SUPPORT_FAKE_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct FakeBackendOptions {
   int64_t max_sessions = 1 << 12;
   // The logits after this token are not numbers; -1: of no token.
   TokenId poison = -1;
+  // Runs at the beginning of every pass, if set.
+  std::function<void()> before_pass;
 };
 
 // The logits after `path`, which starts at the first token of the prompt.

@@ -9,13 +9,16 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/convert_draft.h"
+#include "common/rpc/health.h"
 #include "common/rpc/status.h"
 #include "services/draft_worker/config.h"
 #include "tests/support/draft_caller.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/gate.h"
 #include "tests/support/metric_samples.h"
 #include "tests/support/status_matchers.h"
 
@@ -94,8 +97,8 @@ class Client {
 class DraftWorkerTest : public ::testing::Test {
  protected:
   void Start(const DraftServerOptions& options = {},
-             const DraftEngineOptions& engine = {}) {
-    FakeBackendOptions fake;
+             const DraftEngineOptions& engine = {},
+             FakeBackendOptions fake = {}) {
     fake.max_rows = 1024;
     Listen(std::make_unique<DraftWorkerServer>(
         options,
@@ -128,6 +131,33 @@ class DraftWorkerTest : public ::testing::Test {
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<v1::DraftWorker::Stub> stub_;
 };
+
+TEST_F(DraftWorkerTest, IsNotServingWhileItsEngineHangs) {
+  // The engine may outlive this function.
+  const auto gate = std::make_shared<testing::Gate>();
+  FakeBackendOptions fake;
+  fake.before_pass = [gate] { gate->Pass(); };
+  DraftServerOptions options;
+  options.loop.hang_timeout = absl::Milliseconds(300);
+  Start(options, {}, fake);
+  const auto serves = [&] {
+    const auto channel =
+        rpc::CreateChannel(server_->addresses().at(0), rpc::ChannelOptions());
+    const auto serving = rpc::IsServing(*channel, "foretoken.v1.DraftWorker",
+                                        MonotonicNow() + absl::Minutes(1));
+    return serving.ok() && *serving;
+  };
+  EXPECT_TRUE(serves());
+  gate->Close();
+  Client client(*stub_);
+  client.Send(OpenOf("draft_model", {1, 7, 3}));
+  client.Send(RoundOf(4, {9}));
+  EXPECT_TRUE(Eventually([&] { return !serves(); }));
+  EXPECT_EQ(gate->waiting(), 1);
+  gate->Open();
+  EXPECT_TRUE(Eventually(serves));
+  EXPECT_THAT(client.Receive(), IsOk());
+}
 
 TEST_F(DraftWorkerTest, DraftsOverTheWireAsInProcess) {
   Start();

@@ -1,0 +1,57 @@
+// BusyWatch: whether an engine thread hangs, as others see it.
+//
+// A pass that never ends, on a device that does not answer or in a loop, leaves
+// everything around the engine alive: the server answers probes, and sessions
+// wait for ever. The engine thread says when it begins to work and when a pass
+// has ended; other threads ask without a lock.
+#ifndef FORETOKEN_COMMON_ENGINE_BUSY_WATCH_H_
+#define FORETOKEN_COMMON_ENGINE_BUSY_WATCH_H_
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace foretoken {
+
+// Begin, EndPass and Idle belong to the engine thread; Hangs is thread-safe.
+class BusyWatch {
+ public:
+  // Passes of the same kind differ by their rows and contexts.
+  static constexpr int kLongestPasses = 16;
+
+  explicit BusyWatch(absl::Duration least) : least_(least) {}
+
+  // Work begins, on commands or on a pass.
+  void Begin(absl::Time now) { since_ns_ = absl::ToUnixNanos(now); }
+  // A pass of this length has ended.
+  void EndPass(absl::Duration length) {
+    // Forgets a single long pass after a few hundred others.
+    const int64_t longest = longest_ns_;
+    longest_ns_ =
+        std::max(absl::ToInt64Nanoseconds(length), longest - longest / 256);
+  }
+  void Idle() { since_ns_ = kIdle; }
+
+  // True while one piece of work has taken longer than the least time and
+  // kLongestPasses times the longest of the latest passes.
+  bool Hangs(absl::Time now) const {
+    const int64_t since = since_ns_;
+    if (since == kIdle) return false;
+    const absl::Duration longest = absl::Nanoseconds(longest_ns_.load());
+    return now - absl::FromUnixNanos(since) >
+           std::max(least_, kLongestPasses * longest);
+  }
+
+ private:
+  static constexpr int64_t kIdle = INT64_MIN;
+
+  const absl::Duration least_;
+  std::atomic<int64_t> since_ns_{kIdle};
+  std::atomic<int64_t> longest_ns_{0};
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_ENGINE_BUSY_WATCH_H_
