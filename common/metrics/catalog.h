@@ -73,6 +73,17 @@ inline constexpr Spec kRequestLatency =
     Histogram("foretoken_e2e_request_latency_seconds", kLatencyBounds,
               "From the call to its end, served requests");
 
+inline constexpr Spec kPrincipalRequests =
+    Counter("foretoken_principal_requests_total",
+            "Requests ended, by account of the token file (all other callers: "
+            "other) and outcome: served, refused (RESOURCE_EXHAUSTED), "
+            "cancelled, failed",
+            "principal", "outcome");
+inline constexpr Spec kPrincipalTokens =
+    Counter("foretoken_principal_tokens_total",
+            "Tokens by account: prompt (of served requests), generated",
+            "principal", "kind");
+
 // Speculation, counted where rounds are driven.
 inline constexpr Spec kRounds = Counter(
     "foretoken_rounds_total", "Verification rounds, also without drafts");
@@ -290,7 +301,8 @@ inline constexpr const Spec* kOrchestratorMetrics[] = {
     &kDraftedByDrafter,  &kAcceptedByDrafter,
     &kDegradedRounds,    &kPhaseLatency,
     &kTreeNodes,         &kFailovers,
-    &kDraftLatency,      &kBreakerState};
+    &kDraftLatency,      &kBreakerState,
+    &kPrincipalRequests, &kPrincipalTokens};
 inline constexpr const Spec* kVerifierMetrics[] = {
     &kSessions,     &kStreams,     &kEngineQueue,   &kSessionsFailed,
     &kKvPagesTotal, &kKvPagesFree, &kKvPagesCached, &kPasses,

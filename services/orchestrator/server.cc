@@ -46,22 +46,27 @@ class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
                              public GenerationSink {
  public:
   GenerateStream(rpc::StreamServer& server, GenerationService& generation,
+                 PrincipalMetrics::Account& account,
                  absl::StatusOr<GenerationRequest> request)
       : WriteStream(server),
         generation_(generation),
+        account_(account),
         request_(std::move(request)) {}
 
   absl::Status OnDelta(const GenerationDelta& delta) override {
+    account_.OnGeneratedTokens(static_cast<int64_t>(delta.token_ids.size()));
     v1::GenerateResponse response;
     rpc::ToProto(delta, response.mutable_delta());
     return SendWhenRoom(std::move(response));
   }
   absl::Status OnResult(const GenerationSummary& summary) override {
+    account_.OnPromptTokens(summary.prompt_tokens);
     v1::GenerateResponse response;
     rpc::ToProto(summary, response.mutable_result());
     return SendWhenRoom(std::move(response));
   }
   void OnEnd(const absl::Status& status) override {
+    account_.OnEnd(status.code());
     // The finished call may drop the last other reference.
     const auto self = shared_from_this();
     absl::MutexLock lock(&mu_);
@@ -111,6 +116,7 @@ class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
   }
 
   GenerationService& generation_;
+  PrincipalMetrics::Account& account_;
   absl::StatusOr<GenerationRequest> request_;
   std::shared_ptr<GenerationService::Call> call_ ABSL_GUARDED_BY(mu_);
   bool running_ ABSL_GUARDED_BY(mu_) = false;
@@ -158,6 +164,7 @@ OrchestratorServer::OrchestratorServer(const OrchestratorServerOptions& options,
     : model_name_(options.model_name),
       pool_(std::move(pool)),
       metrics_(registry),
+      principals_(registry),
       streams_("the orchestrator", Unlimited(options), nullptr) {}
 
 OrchestratorServer::~OrchestratorServer() = default;
@@ -165,14 +172,19 @@ OrchestratorServer::~OrchestratorServer() = default;
 grpc::ServerWriteReactor<v1::GenerateResponse>* OrchestratorServer::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
   absl::StatusOr<GenerationRequest> generation = rpc::FromProto(*request);
+  Caller caller = rpc::CallerOf(*context, callers_.get());
+  // Names of certificates are no closed set.
+  PrincipalMetrics::Account& account = principals_.Of(
+      callers_ != nullptr && caller.authenticated ? caller.name
+                                                  : PrincipalMetrics::kOther);
   if (generation.ok()) {
-    generation->caller = rpc::CallerOf(*context, callers_.get());
+    generation->caller = std::move(caller);
     generation->deadline = rpc::DeadlineOf(context->deadline());
   }
   // gRPC keeps the message as long as the call, which is its only user: the
   // converted prompt need not stay in it.
   const_cast<v1::GenerateRequest*>(request)->clear_prompt();
-  return streams_.Start<GenerateStream>(context, *generation_,
+  return streams_.Start<GenerateStream>(context, *generation_, account,
                                         std::move(generation));
 }
 

@@ -17,6 +17,7 @@
 #include "common/text/tokenizer.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "services/orchestrator/adapters/generation_metrics.h"
+#include "services/orchestrator/adapters/principal_metrics.h"
 #include "services/orchestrator/adapters/remote_verifier.h"
 #include "services/orchestrator/adapters/verifier_pool.h"
 #include "services/orchestrator/core/draft_services.h"
@@ -87,6 +88,7 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   const std::string model_name_;
   const std::unique_ptr<VerifierPool> pool_;
   GenerationMetrics metrics_;
+  PrincipalMetrics principals_;
   std::shared_ptr<const rpc::Callers> callers_;    // null: everybody may call
   std::unique_ptr<GenerationService> generation_;  // uses the above
   rpc::StreamServer streams_;  // last: its watcher may still cancel requests

@@ -182,6 +182,55 @@ TEST(TlsTest, MutualTlsRefusesClientsWithoutACertificateOfTheRoot) {
             absl::StatusCode::kUnauthenticated);
 }
 
+// Labels are names of the token file: nothing that a caller sends, and never a
+// token.
+TEST(PrincipalTest, MetricsCountByAccountOfTheTokenFile) {
+  const TempDir dir;
+  rpc::ServerOptions server;
+  server.token_file = dir.Write(
+      "tokens", "alpha-alpha-alpha-alpha a\nbeta-beta-beta-beta-beta b\n");
+  const Pair pair = StartPair({}, {}, server);
+  const TestOrchestrator& orchestrator = *pair.orchestrator;
+  const auto channel = ChannelTo(orchestrator.address(), {});
+  const rpc::GenerationClient a(channel, "alpha-alpha-alpha-alpha");
+  const rpc::GenerationClient b(channel, "beta-beta-beta-beta-beta");
+  const rpc::GenerationClient stranger(channel, "gamma-gamma-gamma-gamma");
+  FORETOKEN_EXPECT_OK(Generate(a, MakeRequest({1, 2, 3}, "off", 5)).status);
+  FORETOKEN_EXPECT_OK(Generate(a, MakeRequest({1, 2}, "off", 4)).status);
+  EXPECT_FALSE(Generate(b, MakeRequest({}, "off", 5)).status.ok());
+  EXPECT_EQ(Generate(stranger, MakeRequest({1}, "off", 5)).status.code(),
+            absl::StatusCode::kUnauthenticated);
+  const auto requests = [&](const std::string& account,
+                            const std::string& outcome) {
+    return orchestrator.Sample("foretoken_principal_requests_total{outcome=\"" +
+                               outcome + "\",principal=\"" + account + "\"}");
+  };
+  const auto tokens = [&](const std::string& account, const std::string& kind) {
+    return orchestrator.Sample("foretoken_principal_tokens_total{kind=\"" +
+                               kind + "\",principal=\"" + account + "\"}");
+  };
+  EXPECT_EQ(requests("a", "served"), 2);
+  EXPECT_EQ(tokens("a", "prompt"), 5);
+  EXPECT_EQ(tokens("a", "generated"), 9);
+  EXPECT_EQ(requests("b", "failed"), 1);
+  EXPECT_EQ(requests("b", "served"), 0);
+  EXPECT_EQ(requests("other", "served"), 0);
+  const std::string page = orchestrator.registry.Text();
+  for (const char* secret : {"alpha-alpha", "beta-beta", "gamma"}) {
+    EXPECT_THAT(page, ::testing::Not(HasSubstr(secret)));
+  }
+}
+
+TEST(PrincipalTest, CallersWithoutAnAccountAreOther) {
+  const Pair pair = StartPair();
+  const TestOrchestrator& orchestrator = *pair.orchestrator;
+  FORETOKEN_EXPECT_OK(
+      Generate(*orchestrator.client, MakeRequest({1, 2, 3}, "off", 5)).status);
+  EXPECT_EQ(orchestrator.Sample("foretoken_principal_requests_total{outcome="
+                                "\"served\",principal=\"other\"}"),
+            1);
+}
+
 // The number of prompt tokens found in the prefix cache tells how much of a
 // prompt somebody else has sent in the same scope.
 TEST(ScopeTest, ACallerLearnsNothingFromAnothersScope) {
