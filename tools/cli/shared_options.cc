@@ -88,13 +88,19 @@ void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
 
 void AddServerFlags(CLI::App& command, ServerFlags& flags) {
   CLI::Option* ca =
-      command.add_option("--server-tls-ca", flags.tls_ca,
-                         "PEM roots for the server's certificate; enables TLS");
+      command
+          .add_option("--server-tls-ca", flags.tls_ca,
+                      "PEM roots for the server's certificate; enables TLS")
+          ->envname("FORETOKEN_SERVER_TLS_CA");
   CLI::Option* cert =
-      command.add_option("--server-tls-cert", flags.tls_cert,
-                         "PEM client certificate, if the server requires one");
-  CLI::Option* key = command.add_option("--server-tls-key", flags.tls_key,
-                                        "PEM key of that certificate");
+      command
+          .add_option("--server-tls-cert", flags.tls_cert,
+                      "PEM client certificate, if the server requires one")
+          ->envname("FORETOKEN_SERVER_TLS_CERT");
+  CLI::Option* key = command
+                         .add_option("--server-tls-key", flags.tls_key,
+                                     "PEM key of that certificate")
+                         ->envname("FORETOKEN_SERVER_TLS_KEY");
   cert->needs(key)->needs(ca);
   key->needs(cert);
   command

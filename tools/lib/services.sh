@@ -42,6 +42,90 @@ metrics_port_of() {
   echo $((${FORETOKEN_FIRST_METRICS_PORT:-9100} + ${place[$1]}))
 }
 
+# Certificates of a set with TLS; it has TLS while the file `on` exists.
+tls=$run/tls
+has_tls() { [ -f "$tls/on" ]; }
+
+# Makes the CA, and a certificate for every service and for clients, where they
+# are missing or about to expire. Keys never leave the folder.
+make_certificates() (
+  umask 077
+  mkdir -p "$tls" && cd "$tls" || exit 1
+  key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
+  if [ ! -f ca.crt ]; then
+    rm -f ./*.crt
+    openssl req -x509 "${key[@]}" -days 3650 -subj "/CN=foretoken-ca" \
+      -keyout ca.key -out ca.crt || exit 1
+  fi
+  for name in "${services[@]}" client; do
+    ! openssl x509 -checkend 604800 -noout -in "$name.crt" || continue
+    openssl req "${key[@]}" -subj "/CN=$name" -keyout "$name.key" \
+      -out "$name.csr" || exit 1
+    # Clients are known by their common name, servers by their address.
+    extensions=/dev/null
+    if [ "$name" != client ]; then
+      extensions=$name.ext
+      echo "subjectAltName=DNS:localhost,IP:127.0.0.1" >"$extensions"
+    fi
+    openssl x509 -req -in "$name.csr" -CA ca.crt -CAkey ca.key \
+      -CAcreateserial -days 365 -extfile "$extensions" -out "$name.crt" ||
+      exit 1
+    rm -f "$name.csr" "$name.ext"
+  done
+) >"$run/tls.log" 2>&1
+
+# Prints the environment of a client of a set with TLS.
+client_environment() {
+  printf 'export %s=%q\n' FORETOKEN_SERVER_TLS_CA "$tls/ca.crt" \
+    FORETOKEN_SERVER_TLS_CERT "$tls/client.crt" \
+    FORETOKEN_SERVER_TLS_KEY "$tls/client.key"
+}
+use_tls() {
+  if has_tls; then
+    eval "$(client_environment)"
+  else
+    unset FORETOKEN_SERVER_TLS_CA FORETOKEN_SERVER_TLS_CERT \
+      FORETOKEN_SERVER_TLS_KEY
+  fi
+}
+use_tls
+
+# choose_tls yes|'': with or without TLS from the next start on; one set cannot
+# be both.
+choose_tls() {
+  local before=
+  has_tls && before=yes
+  if [ "$before" != "$1" ]; then
+    local part
+    for part in "${services[@]}"; do
+      [ -z "$(pid_of "$part")" ] ||
+        { echo "$part runs ${before:+with}${1:+without} TLS: tools/down first" >&2
+          return 1; }
+    done
+  fi
+  mkdir -p "$run"
+  if [ -n "$1" ]; then
+    make_certificates || { tail -n 5 "$run/tls.log" >&2; return 1; }
+    touch "$tls/on"
+  else
+    rm -f "$tls/on"
+  fi
+  use_tls
+}
+
+# tls_environment NAME: what a service adds to its environment, one a line: its
+# own certificate as a server, and as a client of the others.
+tls_environment() {
+  has_tls || return 0
+  local side
+  for side in '' VERIFIER_ DRAFTER_; do
+    echo "FORETOKEN_${side}TLS_CERT=$tls/$1.crt"
+    echo "FORETOKEN_${side}TLS_KEY=$tls/$1.key"
+    [ -z "$side" ] || echo "FORETOKEN_${side}TLS_CA=$tls/ca.crt"
+  done
+  echo "FORETOKEN_TLS_CLIENT_CA=$tls/ca.crt"
+}
+
 # Prints the pid of a running part, or nothing. The pid in its file counts only
 # while it belongs to that program: pids are reused.
 pid_of() {
@@ -140,7 +224,9 @@ start() {
   local name=$1
   shift
   [ -z "$(pid_of "$name")" ] || return 0
-  in_background "$name" "$bin/foretoken-$name" --listen "$(address_of "$name")" \
+  local environment
+  mapfile -t environment < <(tls_environment "$name")
+  in_background "$name" env "${environment[@]}" "$bin/foretoken-$name" --listen "$(address_of "$name")" \
     --metrics-listen "127.0.0.1:$(metrics_port_of "$name")" "$@"
 }
 

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# tls_services.sh BINARIES: the five services as `tools/up --tls` runs them. Every
+# service answers only clients with a certificate of the private CA, and the
+# orchestrator reaches all of them. Exits with 77 without PostgreSQL or Redis.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+if ! command -v redis-server >/dev/null ||
+  ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+  echo "SKIPPED: PostgreSQL or Redis is not installed (tools/deps)"
+  exit 77
+fi
+scratch=$(mktemp -d)
+mkdir "$scratch/corpus"
+cp "$(ls -d /usr/lib/python3.*/ | sort -V | tail -1)"/{heapq,bisect,textwrap}.py \
+  "$scratch/corpus"
+export FORETOKEN_BIN=$1 FORETOKEN_RUN=$scratch/run FORETOKEN_CORPUS=$scratch/corpus
+export FORETOKEN_FIRST_PORT=50850 FORETOKEN_FIRST_METRICS_PORT=9850
+source tools/lib/services.sh
+trap 'stop_all; rm -rf "$scratch"' EXIT
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+plain() {
+  env -u FORETOKEN_SERVER_TLS_CA -u FORETOKEN_SERVER_TLS_CERT \
+    -u FORETOKEN_SERVER_TLS_KEY "$@"
+}
+without_certificate() {
+  env -u FORETOKEN_SERVER_TLS_CERT -u FORETOKEN_SERVER_TLS_KEY "$@"
+}
+
+choose_tls yes
+start_all
+for part in "${services[@]}"; do
+  health=("$bin/foretoken" health --server "$(address_of "$part")")
+  "${health[@]}" >/dev/null || fail "$part does not answer a client of the CA"
+  ! plain "${health[@]}" >/dev/null 2>&1 || fail "$part answers without TLS"
+  ! without_certificate "${health[@]}" >/dev/null 2>&1 ||
+    fail "$part answers a client without a certificate"
+done
+
+generate() {
+  "$bin/foretoken" generate --server "$(address_of orchestrator)" \
+    --prompt "def heappush(heap, item):" --max-tokens 24 --mode "$1" \
+    2>"$scratch/$1.stats"
+}
+want=$(generate off)
+for mode in draft_model ngram_trie crest ouroboros auto; do
+  [ "$(generate "$mode")" = "$want" ] || fail "mode $mode gives another text"
+done
+exec 3<>"/dev/tcp/127.0.0.1/$(metrics_port_of orchestrator)"
+printf "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" >&3
+page=$(tr -d "\r" <&3)
+# Every drafting service drafted over its connection.
+for drafter in crest draft_model ngram_trie ouroboros; do
+  grep "^foretoken_drafted_tokens_total{drafter=\"$drafter\"} [1-9]" \
+    <<<"$page" >/dev/null || fail "$drafter drafted nothing"
+done
+! choose_tls '' 2>/dev/null || fail "one set with and without TLS"
+echo "PASSED"
