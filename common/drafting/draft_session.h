@@ -38,6 +38,7 @@ struct DraftOpen {
   SamplingParams sampling;
   std::string cache_scope;  // text is shared within it only; empty: not shared
   std::string request_id;   // for logs
+  std::string traceparent;  // W3C header; empty: none
   // Raw SHA-256 of the tokenizer of `tokens`; empty: unknown.
   std::string tokenizer_fingerprint;
   // Warm start of a draft model's working pool, oldest first.

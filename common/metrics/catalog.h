@@ -84,6 +84,12 @@ inline constexpr Spec kPrincipalTokens =
             "Tokens by account: prompt (of served requests), generated",
             "principal", "kind");
 
+inline constexpr Spec kTraceSpans =
+    Counter("foretoken_trace_spans_total",
+            "Spans of traced requests: exported, dropped (the queue was full "
+            "or the collector took none)",
+            "result");
+
 // Speculation, counted where rounds are driven.
 inline constexpr Spec kRounds = Counter(
     "foretoken_rounds_total", "Verification rounds, also without drafts");
@@ -302,7 +308,8 @@ inline constexpr const Spec* kOrchestratorMetrics[] = {
     &kDegradedRounds,    &kPhaseLatency,
     &kTreeNodes,         &kFailovers,
     &kDraftLatency,      &kBreakerState,
-    &kPrincipalRequests, &kPrincipalTokens};
+    &kPrincipalRequests, &kPrincipalTokens,
+    &kTraceSpans};
 inline constexpr const Spec* kVerifierMetrics[] = {
     &kSessions,     &kStreams,     &kEngineQueue,   &kSessionsFailed,
     &kKvPagesTotal, &kKvPagesFree, &kKvPagesCached, &kPasses,

@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
 #include "common/rpc/tls.h"
+#include "common/tracing/trace_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 
@@ -103,6 +104,19 @@ void PrepareCall(grpc::ClientContext& context, absl::Time deadline,
   if (!token.empty()) {
     context.AddMetadata("authorization", absl::StrCat("Bearer ", token));
   }
+}
+
+void AddTraceparent(grpc::ClientContext& context,
+                    const std::string& traceparent) {
+  if (!traceparent.empty()) context.AddMetadata(kTraceHeader, traceparent);
+}
+
+std::string TraceparentOf(const grpc::ServerContextBase& context) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(kTraceHeader);
+  if (found == metadata.end()) return "";
+  const std::string header(found->second.data(), found->second.size());
+  return TraceContext::Parse(header).has_value() ? header : "";
 }
 
 absl::Time DeadlineOf(std::chrono::system_clock::time_point deadline) {

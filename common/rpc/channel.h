@@ -11,6 +11,7 @@
 #include "common/rpc/bearer_token.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
+#include "grpcpp/server_context.h"
 
 namespace foretoken::rpc {
 
@@ -49,6 +50,12 @@ absl::StatusOr<BearerToken> ReadToken(const ChannelOptions& options);
 // sets none.
 void PrepareCall(grpc::ClientContext& context, absl::Time deadline,
                  const std::string& token);
+
+// Passes on the caller's place in a trace; an empty header is not sent.
+void AddTraceparent(grpc::ClientContext& context,
+                    const std::string& traceparent);
+// The trace header of a call, "" if it has no valid one.
+std::string TraceparentOf(const grpc::ServerContextBase& context);
 
 // gRPC takes and gives deadlines on the wall clock; ours are on MonotonicNow's.
 // Each converts the time that is left. No deadline is InfiniteFuture.

@@ -108,10 +108,12 @@ using DraftStub =
 class StreamSession final : public DraftSession {
  public:
   StreamSession(Peer& peer, DraftStub& stub, const std::string& method,
-                v1::DraftRequest open, std::shared_ptr<DraftListener> listener)
+                v1::DraftRequest open, const std::string& traceparent,
+                std::shared_ptr<DraftListener> listener)
       : call_(
             peer,
             [&](auto* context, auto* reactor) {
+              AddTraceparent(*context, traceparent);
               stub.PrepareBidiStreamingCall(context, method, {}, reactor);
             },
             FromProto, std::move(listener)) {
@@ -149,8 +151,9 @@ class StreamClient final : public DraftSessions {
       DraftOpen open, std::shared_ptr<DraftListener> listener) override {
     v1::DraftRequest request;
     FORETOKEN_RETURN_IF_ERROR(ToProto(open, request.mutable_open()));
-    return std::make_unique<StreamSession>(
-        peer_, stub_, method_, std::move(request), std::move(listener));
+    return std::make_unique<StreamSession>(peer_, stub_, method_,
+                                           std::move(request), open.traceparent,
+                                           std::move(listener));
   }
 
  private:
@@ -177,7 +180,8 @@ class CrestSession final : public DraftSession {
         tail_(kMaxCrestN, open.tokens),
         call_(
             peer,
-            [&stub](auto* context, auto* reactor) {
+            [&](auto* context, auto* reactor) {
+              AddTraceparent(*context, open.traceparent);
               stub.async()->Lookup(context, reactor);
             },
             ParseLookup, std::move(listener)) {}

@@ -90,7 +90,8 @@ class Session final : public VerifySession {
     auto reader = std::make_unique<Reader>(std::move(listener));
     reader_ = reader.get();
     call_ = Call::Start(
-        [&stub](auto* context, auto* reactor) {
+        [&](auto* context, auto* reactor) {
+          AddTraceparent(*context, request.traceparent);
           stub.async()->Verify(context, reactor);
         },
         request.deadline, peer, std::move(reader));

@@ -54,6 +54,7 @@ struct GenerationRequest {
   bool ignore_eos = false;  // the model's end tokens are tokens like any other
   std::string cache_scope;  // bounds every sharing of text
   std::string request_id;   // for logs; drawn where it is empty
+  std::string traceparent;  // W3C header of the caller's span; empty: none
   absl::Time deadline = absl::InfiniteFuture();
   // Fingerprint of the model that must serve it; empty: whichever is active.
   std::string numerics_fingerprint;

@@ -45,7 +45,8 @@ struct SessionRequest {
   bool want_row_tokens = false;
   // Numerics that produced the text so far; empty: any.
   std::string numerics_fingerprint;
-  std::string request_id;  // for logs
+  std::string request_id;   // for logs
+  std::string traceparent;  // W3C header; empty: none
   // Who asked for it: callers share the verifier by weight.
   std::string caller;
   double weight = 1;  // kMinCallerWeight..kMaxCallerWeight

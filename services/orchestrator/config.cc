@@ -75,6 +75,14 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
           ModeHelp(ModeUse::kRequest)));
   flags.Bool("trace", &server->trace,
              "Log every round: tree, drafters, times; no text");
+  flags.String("otlp-endpoint", &server->otlp_endpoint,
+               "Send spans of requests whose caller traces them to this "
+               "collector, http://HOST[:PORT][/PATH] (OTLP/HTTP with JSON)");
+  flags.Require("otlp-endpoint", [server]() -> std::string {
+    if (server->otlp_endpoint.empty()) return "";
+    return std::string(
+        OtlpEndpoint::Parse(server->otlp_endpoint).status().message());
+  });
   AddDraftingFlags(flags, server);
   flags.Int("max-requests", &server->max_requests, {1, 4096},
             "Maximum number of running requests");

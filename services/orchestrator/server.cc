@@ -147,10 +147,15 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
       gauge.Set(static_cast<double>(state));
     };
   };
+  GenerationOptions generation = options;
+  if (!options.otlp_endpoint.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(server->StartTracing(options.otlp_endpoint));
+    generation.spans = server->spans_.get();
+  }
   FORETOKEN_ASSIGN_OR_RETURN(
       server->generation_,
       GenerationService::Create(
-          options,
+          generation,
           std::make_unique<RemoteTarget>(options.verifier, *server->pool_),
           std::make_unique<DraftServices>(options.drafters, fingerprint,
                                           breaker_gauge),
@@ -165,9 +170,23 @@ OrchestratorServer::OrchestratorServer(const OrchestratorServerOptions& options,
       pool_(std::move(pool)),
       metrics_(registry),
       principals_(registry),
+      spans_exported_(registry.GetCounter(metrics::kTraceSpans, "exported")),
+      spans_dropped_(registry.GetCounter(metrics::kTraceSpans, "dropped")),
       streams_("the orchestrator", Unlimited(options), nullptr) {}
 
 OrchestratorServer::~OrchestratorServer() = default;
+
+absl::Status OrchestratorServer::StartTracing(const std::string& endpoint) {
+  OtlpOptions options;
+  FORETOKEN_ASSIGN_OR_RETURN(options.endpoint, OtlpEndpoint::Parse(endpoint));
+  options.service = "foretoken-orchestrator";
+  spans_ = std::make_unique<OtlpExporter>(
+      std::move(options), [this](bool exported, int64_t spans) {
+        (exported ? spans_exported_ : spans_dropped_)
+            .Increment(static_cast<double>(spans));
+      });
+  return absl::OkStatus();
+}
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* OrchestratorServer::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
@@ -180,6 +199,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* OrchestratorServer::Generate(
   if (generation.ok()) {
     generation->caller = std::move(caller);
     generation->deadline = rpc::DeadlineOf(context->deadline());
+    generation->traceparent = rpc::TraceparentOf(*context);
   }
   // gRPC keeps the message as long as the call, which is its only user: the
   // converted prompt need not stay in it.

@@ -15,6 +15,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/stream_server.h"
 #include "common/text/tokenizer.h"
+#include "common/tracing/otlp_exporter.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "services/orchestrator/adapters/generation_metrics.h"
 #include "services/orchestrator/adapters/principal_metrics.h"
@@ -29,6 +30,7 @@ struct OrchestratorServerOptions : GenerationOptions {
   std::string model_name = "model";  // shown to clients; never a path
   absl::Duration stall_timeout = absl::Seconds(30);
   absl::Duration retry_after = absl::Milliseconds(200);
+  std::string otlp_endpoint;  // OtlpEndpoint::Parse; empty: no traces
   RemoteVerifierOptions verifier;
   DraftServicesOptions drafters;
 };
@@ -80,6 +82,7 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   OrchestratorServer(const OrchestratorServerOptions& options,
                      std::unique_ptr<VerifierPool> pool,
                      metrics::Registry& registry);
+  absl::Status StartTracing(const std::string& endpoint);
   // Runs a call on a text of `bytes` bytes; `work` fills its response.
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
                                 absl::string_view field, size_t bytes,
@@ -89,6 +92,9 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   const std::unique_ptr<VerifierPool> pool_;
   GenerationMetrics metrics_;
   PrincipalMetrics principals_;
+  prometheus::Counter& spans_exported_;
+  prometheus::Counter& spans_dropped_;
+  std::unique_ptr<OtlpExporter> spans_;            // null: no traces
   std::shared_ptr<const rpc::Callers> callers_;    // null: everybody may call
   std::unique_ptr<GenerationService> generation_;  // uses the above
   rpc::StreamServer streams_;  // last: its watcher may still cancel requests

@@ -23,7 +23,8 @@ SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 # Folders that must not know a transport, a database or a metrics library.
 CORES = re.compile(
     r"services/[^/]+/core/|"
-    r"common/(base|drafting|engine|gguf|infer|sampling|speculation|text)/")
+    r"common/(base|drafting|engine|gguf|infer|sampling|speculation|text|tracing)"
+    r"/")
 FOREIGN = re.compile(
     r"grpc(pp)?/|google/protobuf/|foretoken/v1/|libpq|pqxx/|hiredis/|"
     r"prometheus/")

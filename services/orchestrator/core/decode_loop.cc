@@ -97,6 +97,7 @@ DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
   open.sampling = request_.sampling;
   open.cache_scope = request_.cache_scope;
   open.request_id = request_.request_id;
+  open.traceparent = request_.traceparent;
   // Drafters read the prompt while the verifier prefills: it must not move.
   text_.reserve(text_.size() + static_cast<size_t>(request_.max_tokens));
   drafting_.Start(open, text_);
@@ -110,6 +111,7 @@ SessionRequest DecodeLoop::OpenRequest() const {
   session.sampling = request_.sampling;
   session.stop_tokens = request_.sampling.end_tokens;
   session.request_id = request_.request_id;
+  session.traceparent = request_.traceparent;
   session.caller = request_.caller.name;
   session.weight = request_.caller.weight;
   session.want_row_tokens = drafting_.needs_rows();

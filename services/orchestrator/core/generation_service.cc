@@ -157,6 +157,12 @@ GenerationService::Enter(GenerationRequest& request) {
   request.deadline =
       std::min(request.deadline, call->start + options_.max_request_time);
   call->deadline = request.deadline;
+  if (options_.spans != nullptr) {
+    call->trace =
+        RequestTrace::Create(request.traceparent, *options_.spans, call->start);
+    if (call->trace != nullptr)
+      request.traceparent = call->trace->traceparent();
+  }
   absl::MutexLock lock(&mu_);
   if (draining_) return absl::UnavailableError("the orchestrator is draining");
   calls_.insert(call);
@@ -168,6 +174,7 @@ absl::Status GenerationService::Leave(const std::shared_ptr<Call>& call,
   const absl::Time now = clock_();
   const absl::Status reason = call->Reason(status, now);
   observer_.OnEnd(reason.code(), now - call->start);
+  if (call->trace != nullptr) call->trace->OnEnd(call->id, reason, now);
   if (!reason.ok()) {
     FORETOKEN_LOG(kInfo, "request ", call->id, " ended after ",
                   absl::FormatDuration(now - call->start), ": ",
@@ -335,6 +342,8 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
 absl::StatusOr<GenerationSummary> GenerationService::Drive(
     Call& call, GenerationRequest request,
     absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) {
+  RequestTrace* const trace = call.trace.get();
+  if (trace != nullptr) trace->OnStart(clock_());
   const std::unique_ptr<Verifier> verifier = target_->NewVerifier();
   call.SetVerifier(verifier.get());
   absl::StatusOr<std::unique_ptr<DecodeLoop>> loop =
@@ -346,8 +355,12 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
           const GenerationSummary& summary = (*loop)->summary();
           if (summary.rounds == 0) {
             observer_.OnPrefill(summary);
+            if (trace != nullptr) trace->OnPrefill(summary, clock_());
           } else {
             observer_.OnRound((*loop)->last_round());
+            if (trace != nullptr) {
+              trace->OnRound((*loop)->last_round(), clock_());
+            }
           }
           if (options_.trace && summary.rounds > 0) {
             FORETOKEN_LOG(kInfo, "trace ", call.id, " ",

@@ -27,10 +27,12 @@
 #include "common/base/clock.h"
 #include "common/speculation/generation.h"
 #include "common/text/tokenizer.h"
+#include "common/tracing/span.h"
 #include "services/orchestrator/core/cache_scopes.h"
 #include "services/orchestrator/core/decode_loop.h"
 #include "services/orchestrator/core/modes.h"
 #include "services/orchestrator/core/request_pool.h"
+#include "services/orchestrator/core/request_trace.h"
 
 namespace foretoken::orchestrator {
 
@@ -83,6 +85,7 @@ struct GenerationOptions {
   DraftWait draft_wait;
   std::string scope_key_file;  // see CacheScopes::Load
   bool trace = false;          // log a line for every round
+  SpanSink* spans = nullptr;   // must outlive the service; null: no spans
 };
 
 class GenerationService {
@@ -107,6 +110,7 @@ class GenerationService {
         ABSL_LOCKS_EXCLUDED(mu_);
 
     std::string id;
+    std::unique_ptr<RequestTrace> trace;  // of the thread that works on it
     absl::Time start;
     absl::Time deadline;
     mutable absl::Mutex mu_;
