@@ -1,11 +1,7 @@
 #include "common/metrics/registry.h"
 
-#include <exception>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "prometheus/exposer.h"
+#include "common/base/status_macros.h"
 #include "prometheus/text_serializer.h"
 
 namespace foretoken::metrics {
@@ -81,26 +77,16 @@ void ExposerOptions::AddFlags(Flags& flags) {
                "HOST:PORT of the /metrics page, empty to disable it");
 }
 
-Exposer::Exposer() = default;
-Exposer::~Exposer() = default;
-
 absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
-    const ExposerOptions& options, Registry& registry) {
-  std::unique_ptr<Exposer> result(new Exposer());
-  if (options.address.empty()) return result;
-  // A slow scraper may hold one thread; the other serves.
-  constexpr int kThreads = 2;
-  try {
-    result->exposer_ =
-        std::make_unique<prometheus::Exposer>(options.address, kThreads);
-    result->exposer_->RegisterCollectable(registry.prometheus());
-    const std::vector<int> ports = result->exposer_->GetListeningPorts();
-    if (!ports.empty()) result->port_ = ports.front();
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat("metrics address ", options.address, ": ", error.what()));
-  }
-  return result;
+    const ExposerOptions& options, const Registry& registry) {
+  std::unique_ptr<Exposer> exposer(new Exposer());
+  if (options.address.empty()) return exposer;
+  PageServerOptions page;
+  page.address = options.address;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      exposer->server_,
+      PageServer::Start(page, [&registry] { return registry.Text(); }));
+  return exposer;
 }
 
 }  // namespace foretoken::metrics

@@ -19,14 +19,11 @@
 #include "absl/status/statusor.h"
 #include "common/config/flags.h"
 #include "common/metrics/catalog.h"
+#include "common/metrics/page_server.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
-
-namespace prometheus {
-class Exposer;
-}
 
 namespace foretoken::metrics {
 
@@ -93,21 +90,18 @@ struct ExposerOptions {
   void AddFlags(Flags& flags);
 };
 
-// Serves GET /metrics of a registry until destroyed, on two threads, as plain
-// HTTP.
+// Serves GET /metrics of a registry until destroyed, as plain HTTP.
 class Exposer {
  public:
   // Unavailable names the address that could not be bound.
   static absl::StatusOr<std::unique_ptr<Exposer>> Start(
-      const ExposerOptions& options, Registry& registry);
-  ~Exposer();
+      const ExposerOptions& options, const Registry& registry);
 
-  int port() const { return port_; }  // 0 when off
+  int port() const { return server_ == nullptr ? 0 : server_->port(); }
 
  private:
-  Exposer();
-  std::unique_ptr<prometheus::Exposer> exposer_;
-  int port_ = 0;
+  Exposer() = default;
+  std::unique_ptr<PageServer> server_;  // null when off
 };
 
 }  // namespace foretoken::metrics

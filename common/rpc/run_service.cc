@@ -24,6 +24,9 @@ absl::StatusOr<int> Run(const ServiceInfo& info,
                              make(registry));
   FORETOKEN_ASSIGN_OR_RETURN(const auto exposer,
                              metrics::Exposer::Start(config.metrics, registry));
+  if (exposer->port() > 0) {
+    FORETOKEN_LOG(kInfo, "/metrics on port ", exposer->port());
+  }
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
                              Server::Start(config.rpc, {service.get()}));
   return ServeUntilSignal(*server, config.rpc.drain_timeout);

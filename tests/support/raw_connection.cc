@@ -47,6 +47,16 @@ bool RawConnection::Say(absl::string_view bytes) const {
          static_cast<ssize_t>(bytes.size());
 }
 
+std::string RawConnection::ReadAll() const {
+  std::string all;
+  char bytes[4096];
+  ssize_t n = 0;
+  while ((n = recv(fd_, bytes, sizeof(bytes), 0)) > 0) {
+    all.append(bytes, static_cast<size_t>(n));
+  }
+  return all;
+}
+
 bool RawConnection::Closed() const {
   char bytes[256];
   ssize_t n = 0;

@@ -19,6 +19,8 @@ class RawConnection {
   bool connected() const { return connected_; }
   // False if the server has closed the connection.
   bool Say(absl::string_view bytes) const;
+  // What the server says until it closes its end; waits for it.
+  std::string ReadAll() const;
   // The server has closed its end. Drops what it said before.
   bool Closed() const;
 

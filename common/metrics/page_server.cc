@@ -1,0 +1,258 @@
+#include "common/metrics/page_server.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+
+namespace foretoken::metrics {
+namespace {
+
+constexpr int kBacklog = 128;
+constexpr size_t kMaxRequestBytes = 8 << 10;
+// Wait after an accept that failed for want of descriptors or memory.
+constexpr absl::Duration kBackoff = absl::Milliseconds(100);
+
+std::string Response(absl::string_view status, absl::string_view type,
+                     absl::string_view body) {
+  return absl::StrCat("HTTP/1.1 ", status, "\r\nContent-Type: ", type,
+                      "\r\nContent-Length: ", body.size(),
+                      "\r\nConnection: close\r\n\r\n", body);
+}
+
+// A listening socket of the first address that can be bound, or the reason.
+absl::StatusOr<int> Listen(const std::string& address) {
+  const auto failed = [&](absl::string_view why) {
+    return absl::UnavailableError(
+        absl::StrCat("metrics address ", address, ": ", why));
+  };
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return failed("want HOST:PORT");
+  std::string host = address.substr(0, colon);
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
+    host = host.substr(1, host.size() - 2);
+  }
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error =
+      getaddrinfo(host.empty() ? nullptr : host.c_str(),
+                  address.substr(colon + 1).c_str(), &hints, &found);
+  if (error != 0) return failed(gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(
+      found, freeaddrinfo);
+  std::string why = "no address";
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    const int fd =
+        socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+      const int on = 1, off = 0;
+      // Reuses a port in TIME_WAIT, never one that is in use.
+      setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+      if (a->ai_family == AF_INET6) {  // [::] is every address
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+      }
+      if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+          listen(fd, kBacklog) == 0) {
+        return fd;
+      }
+    }
+    why = strerror(errno);
+    if (fd >= 0) close(fd);
+  }
+  return failed(why);
+}
+
+int BoundPort(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
+    const PageServerOptions& options, std::function<std::string()> page) {
+  const absl::StatusOr<int> fd = Listen(options.address);
+  if (!fd.ok()) return fd.status();
+  std::unique_ptr<PageServer> server(new PageServer(options, std::move(page)));
+  server->listener_ = *fd;
+  server->port_ = BoundPort(*fd);
+  server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
+  return server;
+}
+
+PageServer::PageServer(const PageServerOptions& options,
+                       std::function<std::string()> page)
+    : options_(options), page_(std::move(page)) {
+  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  FORETOKEN_CHECK(stop_event_ >= 0);
+}
+
+PageServer::~PageServer() {
+  if (thread_.joinable()) {
+    FORETOKEN_CHECK(eventfd_write(stop_event_, 1) == 0);
+    thread_.join();
+  }
+  while (!connections_.empty()) Close(connections_.begin());
+  if (listener_ >= 0) close(listener_);
+  close(stop_event_);
+}
+
+void PageServer::Run() {
+  absl::Time accept_after = absl::InfinitePast();
+  while (true) {
+    const absl::Time now = MonotonicNow();
+    absl::Time next = absl::InfiniteFuture();
+    std::vector<pollfd> polled = {{stop_event_, POLLIN, 0}};
+    const bool accepts = now >= accept_after;
+    if (accepts) {
+      polled.push_back({listener_, POLLIN, 0});
+    } else {
+      next = accept_after;
+    }
+    for (auto it = connections_.begin(); it != connections_.end();) {
+      const auto connection = it++;
+      if (connection->deadline <= now) {
+        Close(connection);
+        continue;
+      }
+      next = std::min(next, connection->deadline);
+      const short events = connection->answer == nullptr ? POLLIN : POLLOUT;
+      polled.push_back({connection->fd, events, 0});
+    }
+    const int timeout_ms =
+        next == absl::InfiniteFuture()
+            ? -1
+            : static_cast<int>(absl::ToInt64Milliseconds(next - now)) + 1;
+    poll(polled.data(), polled.size(), timeout_ms);
+    if (polled[0].revents != 0) return;
+    rendered_ = nullptr;
+    // In the same order as above; connections accepted now come last.
+    size_t index = accepts ? 2 : 1;
+    for (auto it = connections_.begin(); it != connections_.end();) {
+      const auto connection = it++;
+      if (polled[index++].revents != 0 && !Serve(*connection)) {
+        Close(connection);
+      }
+    }
+    if (accepts && polled[1].revents != 0 && !AcceptAll()) {
+      accept_after = MonotonicNow() + kBackoff;
+    }
+  }
+}
+
+bool PageServer::AcceptAll() {
+  for (int i = 0; i < kBacklog; ++i) {
+    const int fd =
+        accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (WouldBlock()) return true;
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+          errno == ENOMEM) {
+        return false;
+      }
+      continue;  // this connection failed before it was accepted
+    }
+    connections_.push_back({.fd = fd,
+                            .deadline = MonotonicNow() + options_.request_time,
+                            .request = {},
+                            .answer = nullptr});
+    ++open_;
+    // A request usually arrives with its connection: it is served before newer
+    // connections can displace it.
+    if (!Serve(connections_.back())) Close(std::prev(connections_.end()));
+    if (static_cast<int>(connections_.size()) > options_.max_connections) {
+      Close(connections_.begin());
+    }
+  }
+  return true;
+}
+
+bool PageServer::Serve(Connection& connection) {
+  if (connection.answer == nullptr && !Receive(connection)) return false;
+  if (connection.answer == nullptr) return true;
+  const std::string& answer = *connection.answer;
+  while (connection.sent < answer.size()) {
+    const ssize_t n =
+        send(connection.fd, answer.data() + connection.sent,
+             answer.size() - connection.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return WouldBlock();
+    connection.sent += static_cast<size_t>(n);
+  }
+  // Before the close, so that unread input does not reset the connection while
+  // the page is on its way.
+  shutdown(connection.fd, SHUT_WR);
+  return false;
+}
+
+bool PageServer::Receive(Connection& connection) {
+  char bytes[2048];
+  while (true) {
+    const ssize_t n = recv(connection.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return WouldBlock();
+    if (n == 0) return false;
+    connection.request.append(bytes, static_cast<size_t>(n));
+    if (absl::StrContains(connection.request, "\r\n\r\n")) break;
+    if (connection.request.size() > kMaxRequestBytes) return false;
+  }
+  connection.answer = Answer(connection.request);
+  ++served_;
+  connection.request.clear();
+  connection.deadline = MonotonicNow() + options_.answer_time;
+  return true;
+}
+
+std::shared_ptr<const std::string> PageServer::Answer(
+    const std::string& request) {
+  const absl::string_view line =
+      absl::string_view(request).substr(0, request.find('\r'));
+  const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+  constexpr char kPlain[] = "text/plain";
+  if (words[0] != "GET") {
+    return std::make_shared<std::string>(
+        Response("405 Method Not Allowed", kPlain, "want GET\n"));
+  }
+  const absl::string_view target = words.size() > 1 ? words[1] : "";
+  if (target.substr(0, target.find('?')) != options_.path) {
+    return std::make_shared<std::string>(Response(
+        "404 Not Found", kPlain, absl::StrCat("want ", options_.path, "\n")));
+  }
+  if (rendered_ == nullptr) {
+    rendered_ = std::make_shared<std::string>(
+        Response("200 OK", options_.content_type, page_()));
+  }
+  return rendered_;
+}
+
+void PageServer::Close(Connections::iterator connection) {
+  close(connection->fd);
+  connections_.erase(connection);
+  --open_;
+}
+
+}  // namespace foretoken::metrics
