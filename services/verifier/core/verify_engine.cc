@@ -5,7 +5,9 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/base/check.h"
 #include "common/base/range_errors.h"
 #include "common/base/status_macros.h"
@@ -15,7 +17,8 @@ namespace foretoken::verifier {
 namespace {
 
 // A session that has been answered within this time will soon send its next
-// round: passes are kept short enough for it (PassShares).
+// round, and a caller its next request: passes are kept short enough for them
+// (PassShares).
 constexpr absl::Duration kRoundTrip = absl::Milliseconds(50);
 
 absl::Status CheckTokens(absl::string_view field,
@@ -266,6 +269,7 @@ std::vector<VerifyEngine::Share> VerifyEngine::PlanPass(PassReport& report) {
                          now - session.idle_since < kRoundTrip;
     }
   }
+  AddRecentCallers(now, demands);
   std::vector<Share> plan;
   std::map<Session*, size_t> chosen;
   for (const size_t i : shares_.ChooseRounds(demands, any_timing_)) {
@@ -275,7 +279,7 @@ std::vector<VerifyEngine::Share> VerifyEngine::PlanPass(PassReport& report) {
   ReserveRounds(plan, report);
   for (const Share& share : plan) chosen.erase(share.session);
   for (const auto& [session, i] : chosen) shares_.Drop(demands[i]);
-  for (size_t i = 0; i < demands.size(); ++i) {
+  for (size_t i = 0; i < admitted.size(); ++i) {
     // Reserving may have preempted it; sessions with text are never removed.
     if (demands[i].text_rows > 0 && !admitted[i]->is_prefilling()) {
       demands[i].text_rows = 0;
@@ -286,6 +290,28 @@ std::vector<VerifyEngine::Share> VerifyEngine::PlanPass(PassReport& report) {
     if (text[i] > 0) plan.push_back({admitted[i], text[i]});
   }
   return plan;
+}
+
+void VerifyEngine::AddRecentCallers(absl::Time now,
+                                    std::vector<PassDemand>& demands) {
+  absl::erase_if(recent_callers_, [now](const auto& caller) {
+    return now - caller.second.answered >= kRoundTrip;
+  });
+  if (recent_callers_.size() == 1 && !demands.empty() &&
+      recent_callers_.contains(demands.front().caller)) {
+    return;
+  }
+  absl::flat_hash_set<absl::string_view> present;
+  for (const auto& [id, session] : sessions_) {
+    if (session.kv.is_open()) present.insert(session.request.caller);
+  }
+  for (const auto& [name, recent] : recent_callers_) {
+    if (present.contains(name)) continue;
+    PassDemand& demand = demands.emplace_back();
+    demand.caller = name;
+    demand.weight = recent.weight;
+    demand.in_flight = true;
+  }
 }
 
 void VerifyEngine::ReserveRounds(std::vector<Share>& plan, PassReport& report) {
@@ -335,6 +361,8 @@ void VerifyEngine::FinishShare(const Share& share, absl::Status status,
                  : FinishRound(session, outputs, report);
   }
   session.idle_since = clock_();
+  recent_callers_[session.request.caller] = {session.request.weight,
+                                             session.idle_since};
   if (!status.ok()) {
     Fail(session.id, Annotate(status, "forward pass"), report);
   } else if (session.finish != FinishReason::kNone) {

@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -172,6 +173,8 @@ class VerifyEngine {
   void Fail(SessionId id, absl::Status status, PassReport& report);
 
   std::vector<Share> PlanPass(PassReport& report);
+  // Adds callers that have no session now and are about to open one.
+  void AddRecentCallers(absl::Time now, std::vector<PassDemand>& demands);
   // Reserves KV for the tokens that the planned rounds may commit. Preempts
   // sessions if necessary and removes them from the plan.
   void ReserveRounds(std::vector<Share>& plan, PassReport& report);
@@ -195,6 +198,12 @@ class VerifyEngine {
   Sessions sessions_;
   Admission admission_;
   PassShares shares_;
+  // Callers that were answered lately.
+  struct RecentCaller {
+    double weight = 1;
+    absl::Time answered;
+  };
+  absl::flat_hash_map<std::string, RecentCaller> recent_callers_;
   int64_t next_order_ = 1;
   std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
   std::vector<int32_t> rows_;   // of a prefill chunk: 0, 1, 2, ...

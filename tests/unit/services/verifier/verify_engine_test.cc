@@ -113,6 +113,48 @@ TEST(VerifyEngineTest, PreemptionAndReplayChangeNoToken) {
   EXPECT_GT(replays, 50);
 }
 
+// A caller between two requests has no session: others must not fill the pass
+// that its next request has to wait for.
+TEST(VerifyEngineTest, PassesStayShortForACallerBetweenTwoRequests) {
+  constexpr int kMany = 40;
+  VerifyEngineOptions options;
+  for (int32_t rows = 1; rows <= 512; rows *= 2) {
+    options.pass_timing.Observe(rows, rows * absl::Milliseconds(1));
+  }
+  Fixture fixture({}, options);
+  VerifyEngine& engine = *fixture.engine;
+  std::vector<SessionId> many;
+  for (int i = 0; i < kMany; ++i) {
+    SessionRequest request = Request({1}, 100);
+    request.caller = "many";
+    many.push_back(*engine.Open(request));
+  }
+  while (engine.HasWork()) engine.RunPass();
+  int64_t length = 2;
+  const auto run = [&] {
+    for (const SessionId id : many) {
+      RoundRequest round;
+      round.length = length;
+      FORETOKEN_ASSERT_OK(engine.Submit(id, round));
+    }
+    ++length;
+  };
+  SessionRequest request = Request({1}, 100);
+  request.caller = "one";
+  const SessionId one = *engine.Open(request);
+  while (engine.HasWork()) engine.RunPass();
+  RoundRequest its_round;
+  its_round.length = 2;
+  FORETOKEN_ASSERT_OK(engine.Submit(one, its_round));
+  engine.RunPass();
+  FORETOKEN_ASSERT_OK(engine.Close(one));
+
+  run();
+  EXPECT_LE(engine.RunPass().stats.rows, 4);
+  fixture.now += absl::Milliseconds(60);
+  EXPECT_GE(engine.RunPass().stats.rows, kMany - 4);
+}
+
 TEST(VerifyEngineTest, ASessionThatFillsTheCacheRunsWithoutDraftsToItsEnd) {
   FakeBackendOptions backend;
   backend.pages = 2;  // 64 tokens
