@@ -24,6 +24,7 @@ namespace {
 constexpr uint64_t kMaxTokenFileBytes = uint64_t{1} << 20;
 constexpr char kHealthPrefix[] = "/grpc.health.v1.Health/";
 constexpr int32_t kMaxRequests = 4096;
+constexpr int64_t kMaxPerMinute = 1'000'000'000;
 
 absl::string_view View(grpc::string_ref ref) {
   return {ref.data(), ref.size()};
@@ -34,11 +35,27 @@ struct TokenLine {
   std::string name;
   std::optional<double> weight;
   std::optional<int32_t> max_requests;
+  std::optional<int64_t> requests_per_minute;
+  std::optional<int64_t> tokens_per_minute;
 };
 
 bool IsPrintable(absl::string_view text) {
   for (const char c : text) {
     if (!absl::ascii_isgraph(static_cast<unsigned char>(c))) return false;
+  }
+  return true;
+}
+
+// Reads "name=N" with N in 1..max; false if `word` is another attribute.
+template <typename T>
+bool ReadLimit(absl::string_view word, absl::string_view name, T max,
+               std::optional<T>& limit, std::string& defect) {
+  if (!absl::ConsumePrefix(&word, name) || !absl::ConsumePrefix(&word, "=")) {
+    return false;
+  }
+  T& read = limit.emplace();
+  if (!absl::SimpleAtoi(word, &read) || read < 1 || read > max) {
+    defect = absl::StrCat(name, ": want 1..", max);
   }
   return true;
 }
@@ -53,8 +70,17 @@ std::string ParseLine(absl::string_view line, TokenLine& parsed) {
                         " printable characters, no spaces");
   }
   parsed.token = std::string(words[0]);
-  for (size_t i = 1; i < words.size(); ++i) {
+  std::string defect;
+  for (size_t i = 1; i < words.size() && defect.empty(); ++i) {
     absl::string_view word = words[i];
+    if (ReadLimit(word, "requests", kMaxRequests, parsed.max_requests,
+                  defect) ||
+        ReadLimit(word, "requests_per_minute", kMaxPerMinute,
+                  parsed.requests_per_minute, defect) ||
+        ReadLimit(word, "tokens_per_minute", kMaxPerMinute,
+                  parsed.tokens_per_minute, defect)) {
+      continue;
+    }
     if (absl::ConsumePrefix(&word, "weight=")) {
       double& weight = parsed.weight.emplace();
       if (!absl::SimpleAtod(word, &weight) ||
@@ -62,20 +88,15 @@ std::string ParseLine(absl::string_view line, TokenLine& parsed) {
         return absl::StrCat("weight: want ", kMinCallerWeight, "..",
                             kMaxCallerWeight);
       }
-    } else if (absl::ConsumePrefix(&word, "requests=")) {
-      int32_t& requests = parsed.max_requests.emplace();
-      if (!absl::SimpleAtoi(word, &requests) || requests < 1 ||
-          requests > kMaxRequests) {
-        return absl::StrCat("requests: want 1..", kMaxRequests);
-      }
     } else if (i == 1 && word.size() <= Callers::kMaxNameBytes &&
                IsPrintable(word) && !absl::StrContains(word, '=')) {
       parsed.name = std::string(word);
     } else {
-      return "want TOKEN [NAME] [weight=W] [requests=N]";
+      return "want TOKEN [NAME] [weight=W] [requests=N] "
+             "[requests_per_minute=N] [tokens_per_minute=N]";
     }
   }
-  return "";
+  return defect;
 }
 
 // Weights and limits belong to the account, whichever of its lines gives them.
@@ -101,7 +122,9 @@ absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path) {
     if (problem.empty() && !token.name.empty()) {
       TokenLine& account = accounts[token.name];
       if (!Merge(token.weight, account.weight) ||
-          !Merge(token.max_requests, account.max_requests)) {
+          !Merge(token.max_requests, account.max_requests) ||
+          !Merge(token.requests_per_minute, account.requests_per_minute) ||
+          !Merge(token.tokens_per_minute, account.tokens_per_minute)) {
         problem = absl::StrCat("an earlier line gives account ", token.name,
                                " another weight or limit");
       }
@@ -121,6 +144,8 @@ absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path) {
     if (account == accounts.end()) continue;
     token.weight = account->second.weight;
     token.max_requests = account->second.max_requests;
+    token.requests_per_minute = account->second.requests_per_minute;
+    token.tokens_per_minute = account->second.tokens_per_minute;
   }
   return tokens;
 }
@@ -178,6 +203,8 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
     added.caller.weight = line.weight.value_or(added.caller.weight);
     added.caller.max_requests =
         line.max_requests.value_or(added.caller.max_requests);
+    added.caller.requests_per_minute = line.requests_per_minute.value_or(0);
+    added.caller.tokens_per_minute = line.tokens_per_minute.value_or(0);
     if (line.name.empty()) {
       const absl::string_view digest(
           reinterpret_cast<const char*>(added.digest.data()), 4);

@@ -2,14 +2,16 @@
 //
 // A token file has one token per line:
 //
-//   TOKEN [NAME] [weight=W] [requests=N]
+//   TOKEN [NAME] [weight=W] [requests=N] [requests_per_minute=N]
+//         [tokens_per_minute=N]
 //
 // NAME identifies the caller in logs and limits; tokens with one name share an
 // account, and a token without one has its own. W (0.01..100, default 1) is the
-// account's share of a busy server, N (default: the service's) its limit of
-// running requests. Blank lines and lines that begin with `#` are skipped. A
-// server reloads the file when it changes; an invalid file is logged, and the
-// old tokens stay valid.
+// account's share of a busy server, `requests` (default: the service's) its
+// limit of running requests; the other two are its quotas of requests and of
+// tokens, prompt and output (default: none), in each orchestrator. Blank lines
+// and lines that begin with `#` are skipped. A server reloads the file when it
+// changes; an invalid file is logged, and the old tokens stay valid.
 //
 // The presented token is hashed and compared with every known hash in constant
 // time, so that neither its bytes nor its position leak.

@@ -40,16 +40,17 @@ absl::Status ToProto(const GenerationRequest& request,
   return absl::OkStatus();
 }
 
-absl::StatusOr<GenerationRequest> FromProto(const v1::GenerateRequest& proto) {
+absl::StatusOr<GenerationRequest> FromProto(v1::GenerateRequest proto) {
   GenerationRequest request;
   FORETOKEN_ASSIGN_OR_RETURN(request.sampling, FromProto(proto.sampling()));
   FORETOKEN_ASSIGN_OR_RETURN(request.mode, FromProto(proto.speculation()));
   switch (proto.prompt_case()) {
     case v1::GenerateRequest::kText:
-      request.text = proto.text();
+      request.text = std::move(*proto.mutable_text());
       break;
     case v1::GenerateRequest::kTokenIds:
       request.prompt = Values(proto.token_ids().ids());
+      proto.clear_token_ids();
       break;
     case v1::GenerateRequest::PROMPT_NOT_SET:
       return absl::InvalidArgumentError("prompt: want text or token_ids");

@@ -17,8 +17,8 @@ namespace foretoken::rpc {
 // replay-only mode.
 absl::Status ToProto(const GenerationRequest& request,
                      v1::GenerateRequest* proto);
-// InvalidArgument names the field.
-absl::StatusOr<GenerationRequest> FromProto(const v1::GenerateRequest& proto);
+// InvalidArgument names the field. The prompt is moved out of `proto`.
+absl::StatusOr<GenerationRequest> FromProto(v1::GenerateRequest proto);
 
 void ToProto(const GenerationDelta& delta, v1::GenerateDelta* proto);
 GenerationDelta FromProto(const v1::GenerateDelta& proto);

@@ -19,6 +19,7 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/impl/server_builder_option.h"
 #include "grpcpp/impl/server_builder_plugin.h"
+#include "grpcpp/resource_quota.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 
@@ -91,6 +92,17 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
                              ms(options.handshake_timeout));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              ms(options.connection_idle));
+}
+
+// A bound for the buffers of all connections together. Flow control gives none:
+// a message arrives as a whole before its size is checked.
+void LimitReceiveBuffers(const std::vector<Servable*>& servables,
+                         grpc::ServerBuilder& builder) {
+  int64_t bytes = 0;
+  for (const Servable* servable : servables) bytes += servable->receive_bytes();
+  if (bytes == 0) return;
+  grpc::ResourceQuota quota("receive buffers");
+  builder.SetResourceQuota(quota.Resize(static_cast<size_t>(bytes)));
 }
 
 ConnectionLimits LimitsOf(const ServerOptions& options) {
@@ -191,6 +203,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     builder.SetOption(std::make_unique<WithoutReflection>());
   }
   SetLimits(options, builder);
+  LimitReceiveBuffers(servables, builder);
   std::unique_ptr<Server> server(new Server());
   const ConnectionLimits limits = LimitsOf(options);
   server->listener_ = std::make_unique<Listener>(limits, options.send_timeout);

@@ -86,6 +86,9 @@ class Servable {
   virtual void WatchHealth(std::function<void()> /*changed*/) {}
   // Called once, before the first call, if the server has a token file.
   virtual void SetCallers(std::shared_ptr<const Callers> /*callers*/) {}
+  // Memory that gRPC may hold for messages that it has not handed over yet;
+  // beyond it, it cancels calls. 0: no limit.
+  virtual int64_t receive_bytes() const { return 0; }
   // Refuse new work with UNAVAILABLE; running work goes on.
   virtual void BeginDrain() = 0;
   // No work is left.

@@ -286,6 +286,7 @@ class WriteSide : public Base {
   void Send(Response&& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     if (this->ended_) return;
     if (this->writing_) {
+      unsent_bytes_ += message.ByteSizeLong();
       unsent_.push_back(std::move(message));
       return;
     }
@@ -294,6 +295,10 @@ class WriteSide : public Base {
     this->StartWrite(&response_);
   }
   size_t unsent() const final { return unsent_.size(); }
+  // Their size, serialized.
+  size_t unsent_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    return unsent_bytes_;
+  }
 
  private:
   void OnWriteDone(bool ok) final {
@@ -306,12 +311,17 @@ class WriteSide : public Base {
   void StartNextWrite() final {
     response_ = std::move(unsent_.front());
     unsent_.pop_front();
+    unsent_bytes_ -= response_.ByteSizeLong();
     this->StartWrite(&response_);
   }
-  void DropUnsent() final { unsent_.clear(); }
+  void DropUnsent() final {
+    unsent_.clear();
+    unsent_bytes_ = 0;
+  }
 
   Response response_;  // being written
   std::deque<Response> unsent_;
+  size_t unsent_bytes_ = 0;
 };
 
 template <typename Request, typename Response>

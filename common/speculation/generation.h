@@ -34,7 +34,9 @@ struct Caller {
   std::string name;  // equal for all that share one account; may be empty
   bool authenticated = false;  // the name is proven, by token or certificate
   double weight = 1;
-  int32_t max_requests = 0;  // running at once; 0: the service's limit
+  int32_t max_requests = 0;         // running at once; 0: the service's limit
+  int64_t requests_per_minute = 0;  // 0: no limit
+  int64_t tokens_per_minute = 0;    // prompt and output; 0: no limit
 };
 
 struct GenerationRequest {

@@ -62,6 +62,9 @@ class Stack final : public rpc::Servable {
   void SetCallers(std::shared_ptr<const rpc::Callers> callers) override {
     orchestrator_->SetCallers(std::move(callers));
   }
+  int64_t receive_bytes() const override {
+    return orchestrator_->receive_bytes();
+  }
   void BeginDrain() override { orchestrator_->BeginDrain(); }
   bool Idle() const override { return orchestrator_->Idle(); }
   void EndAll() override { orchestrator_->EndAll(); }

@@ -92,6 +92,10 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
             {0, 4096},
             "Maximum number of running requests of a caller without a limit in "
             "the token file, 0 for three quarters of all");
+  flags.Int64("memory-budget", &server->memory_budget,
+              {int64_t{1} << 20, int64_t{1} << 50},
+              "Bytes for all requests of this process together: being "
+              "received, waiting and running");
   flags.Int64("max-waiting-bytes", &server->max_waiting_bytes,
               {1, int64_t{1} << 40}, "Maximum size of all queued prompts");
   flags.Duration("max-request-time", &server->max_request_time,

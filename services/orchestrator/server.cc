@@ -2,12 +2,15 @@
 
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/convert_generation.h"
+#include "common/rpc/request_stream.h"
 #include "common/rpc/status.h"
+#include "services/orchestrator/core/request_memory.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -40,38 +43,62 @@ class RemoteTarget final : public Target {
   VerifierPool& pool_;
 };
 
+struct CallContext {
+  GenerationService& generation;
+  const std::string& model_name;
+  PrincipalMetrics::Account& account;
+  Caller caller;
+  std::string traceparent;  // empty if the call has none
+};
+
+template <typename Request, typename Response>
+class CallStream : public rpc::RequestStream<Request, Response> {
+ public:
+  using Message = Response;
+
+  CallStream(rpc::StreamServer& server, CallContext call)
+      : CallStream::RequestStream(
+            server, call.generation.memory(), call.caller.name,
+            MaxWireBytes(call.generation.options().max_prompt_bytes)),
+        call_context_(std::move(call)) {}
+
+ protected:
+  GenerationService& generation() const { return call_context_.generation; }
+  const Caller& caller() const { return call_context_.caller; }
+  const CallContext& call_context() const { return call_context_; }
+
+ private:
+  const CallContext call_context_;
+};
+
 // One Generate call. A slow reader delays only its own request; a cancelled
 // call cancels its request.
-class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
-                             public GenerationSink {
+class GenerateStream final
+    : public CallStream<v1::GenerateRequest, v1::GenerateResponse>,
+      public GenerationSink {
  public:
-  GenerateStream(rpc::StreamServer& server, GenerationService& generation,
-                 PrincipalMetrics::Account& account,
-                 absl::StatusOr<GenerationRequest> request)
-      : WriteStream(server),
-        generation_(generation),
-        account_(account),
-        request_(std::move(request)) {}
+  using CallStream::CallStream;
 
   absl::Status OnDelta(const GenerationDelta& delta) override {
-    account_.OnGeneratedTokens(static_cast<int64_t>(delta.token_ids.size()));
+    call_context().account.OnGeneratedTokens(
+        static_cast<int64_t>(delta.token_ids.size()));
     v1::GenerateResponse response;
     rpc::ToProto(delta, response.mutable_delta());
     return SendWhenRoom(std::move(response));
   }
   absl::Status OnResult(const GenerationSummary& summary) override {
-    account_.OnPromptTokens(summary.prompt_tokens);
+    call_context().account.OnPromptTokens(summary.prompt_tokens);
     v1::GenerateResponse response;
     rpc::ToProto(summary, response.mutable_result());
     return SendWhenRoom(std::move(response));
   }
   void OnEnd(const absl::Status& status) override {
-    account_.OnEnd(status.code());
+    call_context().account.OnEnd(status.code());
     // The finished call may drop the last other reference.
     const auto self = shared_from_this();
     absl::MutexLock lock(&mu_);
     running_ = false;
-    EndAfterSends(server_.WithRetryHint(status));
+    EndAfterSends(generation().WithRetryHint(status, caller()));
     Continue();
   }
 
@@ -79,13 +106,27 @@ class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
   // Messages that may wait for a slow reader.
   static constexpr size_t kMaxWaiting = 64;
 
-  void OnStart() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  void OnRequest(absl::StatusOr<v1::GenerateRequest> proto) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    absl::StatusOr<GenerationRequest> request = Convert(std::move(proto));
     running_ = true;
     mu_.Unlock();  // a refused request ends inside Start
-    auto call = generation_.Start(std::move(request_), *this);
+    auto call = generation().Start(std::move(request), *this);
     mu_.Lock();
     call_ = std::move(call);
     if (ended()) CancelCall();  // ended while there was nothing to cancel
+  }
+  absl::StatusOr<GenerationRequest> Convert(
+      absl::StatusOr<v1::GenerateRequest> proto)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    FORETOKEN_RETURN_IF_ERROR(proto.status());
+    FORETOKEN_ASSIGN_OR_RETURN(GenerationRequest request,
+                               rpc::FromProto(*std::move(proto)));
+    FORETOKEN_RETURN_IF_ERROR(Charge(GenerateBytes(request)));
+    request.caller = caller();
+    request.deadline = deadline();
+    request.traceparent = call_context().traceparent;
+    return request;
   }
   void OnClosed(const absl::Status&) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -107,7 +148,8 @@ class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
   absl::Status SendWhenRoom(v1::GenerateResponse response) {
     absl::MutexLock lock(&mu_);
     const auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return ended() || unsent() < kMaxWaiting;
+      return ended() ||
+             (unsent() < kMaxWaiting && unsent_bytes() < kUnsentBytes);
     };
     mu_.Await(absl::Condition(&room));
     if (ended()) return absl::CancelledError("the client is gone");
@@ -115,11 +157,163 @@ class GenerateStream final : public rpc::WriteStream<v1::GenerateResponse>,
     return absl::OkStatus();
   }
 
-  GenerationService& generation_;
-  PrincipalMetrics::Account& account_;
-  absl::StatusOr<GenerationRequest> request_;
   std::shared_ptr<GenerationService::Call> call_ ABSL_GUARDED_BY(mu_);
   bool running_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// One Tokenize or Detokenize call.
+template <typename Request, typename Response>
+class TextStream : public CallStream<Request, Response> {
+ public:
+  using TextStream::CallStream::CallStream;
+
+ protected:
+  // The size of the request's text or ids, after which callers share the
+  // threads, and its name.
+  virtual int64_t Bytes() const = 0;
+  virtual const char* Field() const = 0;
+  // Memory of the request and its answer.
+  virtual int64_t Memory() const = 0;
+  // Fills the answer, on a thread of the pool.
+  virtual absl::Status Answer(Response& response) = 0;
+
+  Request request_;
+
+ private:
+  void OnRequest(absl::StatusOr<Request> request) final
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    const absl::Status admitted = Admit(std::move(request));
+    if (!admitted.ok()) {
+      this->End(this->generation().WithRetryHint(admitted, this->caller()));
+      return;
+    }
+    running_ = true;
+    this->mu_.Unlock();  // refused work ends inside RunTextWork
+    const auto ticket = this->generation().RunTextWork(
+        this->caller(), Bytes(), this->deadline(),
+        [self = this->shared_from_this(), this](const absl::Status& status) {
+          Run(status);
+        });
+    this->mu_.Lock();
+    ticket_ = ticket;
+    if (this->ended()) Cancel();  // ended while there was nothing to cancel
+  }
+  absl::Status Admit(absl::StatusOr<Request> request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    FORETOKEN_RETURN_IF_ERROR(request.status());
+    request_ = *std::move(request);
+    FORETOKEN_RETURN_IF_ERROR(
+        this->generation().CheckBytes(Field(), static_cast<size_t>(Bytes())));
+    return this->Charge(Memory());
+  }
+  void Run(absl::Status status) {
+    Response response;
+    if (status.ok()) status = Answer(response);
+    absl::MutexLock lock(&this->mu_);
+    running_ = false;
+    if (status.ok()) this->Send(std::move(response));
+    this->End(this->generation().WithRetryHint(status, this->caller()));
+    this->Continue();
+  }
+  void Cancel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    if (!running_) return;
+    const RequestPool::Ticket ticket = ticket_;
+    this->mu_.Unlock();  // work that still waits ends inside
+    this->generation().CancelTextWork(ticket);
+    this->mu_.Lock();
+  }
+  void OnClosed(const absl::Status&) final
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    Cancel();
+  }
+  bool CanFinish() const final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    return !running_;
+  }
+  std::string LogName(const absl::Status&) const final { return ""; }
+
+  RequestPool::Ticket ticket_ ABSL_GUARDED_BY(this->mu_) =
+      RequestPool::kNotWaiting;
+  bool running_ ABSL_GUARDED_BY(this->mu_) = false;
+};
+
+class TokenizeStream final
+    : public TextStream<v1::TokenizeRequest, v1::TokenizeResponse> {
+ public:
+  using TextStream::TextStream;
+
+ private:
+  int64_t Bytes() const override {
+    return static_cast<int64_t>(request_.text().size());
+  }
+  const char* Field() const override { return "text"; }
+  int64_t Memory() const override { return TokenizeBytes(Bytes()); }
+  absl::Status Answer(v1::TokenizeResponse& response) override {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const std::vector<TokenId> ids,
+        generation().Tokenize(caller().name, request_.text(),
+                              request_.add_special_tokens(), deadline()));
+    response.mutable_token_ids()->Add(ids.begin(), ids.end());
+    return absl::OkStatus();
+  }
+};
+
+class DetokenizeStream final
+    : public TextStream<v1::DetokenizeRequest, v1::DetokenizeResponse> {
+ public:
+  using TextStream::TextStream;
+
+ private:
+  absl::Span<const TokenId> Ids() const {
+    return {request_.token_ids().data(),
+            static_cast<size_t>(request_.token_ids_size())};
+  }
+  int64_t Bytes() const override {
+    return static_cast<int64_t>(Ids().size() * sizeof(TokenId));
+  }
+  const char* Field() const override { return "token_ids"; }
+  int64_t Memory() const override {
+    return DetokenizeBytes(Ids(), generation().tokenizer());
+  }
+  absl::Status Answer(v1::DetokenizeResponse& response) override {
+    FORETOKEN_ASSIGN_OR_RETURN(*response.mutable_text(),
+                               generation().Detokenize(Ids()));
+    return absl::OkStatus();
+  }
+};
+
+class ModelInfoStream final
+    : public CallStream<v1::GetModelInfoRequest, v1::GetModelInfoResponse> {
+ public:
+  using CallStream::CallStream;
+
+ private:
+  void OnRequest(absl::StatusOr<v1::GetModelInfoRequest> request) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    v1::GetModelInfoResponse response;
+    const absl::Status status =
+        request.ok() ? Answer(response) : request.status();
+    if (status.ok()) Send(std::move(response));
+    End(generation().WithRetryHint(status, caller()));
+  }
+  absl::Status Answer(v1::GetModelInfoResponse& response) const {
+    FORETOKEN_ASSIGN_OR_RETURN(const TargetInfo info, generation().Info());
+    response.set_model(call_context().model_name);
+    response.set_vocab_size(info.vocab_size);
+    response.set_max_positions(static_cast<int32_t>(info.max_positions));
+    for (std::string& mode : generation().modes()) {
+      response.add_modes(std::move(mode));
+    }
+    response.set_numerics_fingerprint(info.numerics_fingerprint);
+    if (const Tokenizer* tokenizer = generation().tokenizer()) {
+      response.set_tokenizer_fingerprint(tokenizer->fingerprint_bytes());
+    }
+    response.set_max_tree_nodes(generation().options().max_tree_nodes);
+    rpc::ToProto(generation().default_mode(),
+                 response.mutable_default_speculation())
+        .IgnoreError();  // a mode of requests has its message
+    return absl::OkStatus();
+  }
+  std::string LogName(const absl::Status&) const override { return ""; }
 };
 
 // GenerationService admits requests; the streams have no limit of their own.
@@ -172,7 +366,13 @@ OrchestratorServer::OrchestratorServer(const OrchestratorServerOptions& options,
       principals_(registry),
       spans_exported_(registry.GetCounter(metrics::kTraceSpans, "exported")),
       spans_dropped_(registry.GetCounter(metrics::kTraceSpans, "dropped")),
-      streams_("the orchestrator", Unlimited(options), nullptr) {}
+      streams_("the orchestrator", Unlimited(options), nullptr) {
+  // In the order of the contract.
+  Serve<GenerateStream>(0);
+  Serve<TokenizeStream>(1);
+  Serve<DetokenizeStream>(2);
+  Serve<ModelInfoStream>(3);
+}
 
 OrchestratorServer::~OrchestratorServer() = default;
 
@@ -188,89 +388,27 @@ absl::Status OrchestratorServer::StartTracing(const std::string& endpoint) {
   return absl::OkStatus();
 }
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* OrchestratorServer::Generate(
-    grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
-  absl::StatusOr<GenerationRequest> generation = rpc::FromProto(*request);
-  Caller caller = rpc::CallerOf(*context, callers_.get());
-  // Names of certificates are no closed set.
-  PrincipalMetrics::Account& account = principals_.Of(
-      callers_ != nullptr && caller.authenticated ? caller.name
-                                                  : PrincipalMetrics::kOther);
-  if (generation.ok()) {
-    generation->caller = std::move(caller);
-    generation->deadline = rpc::DeadlineOf(context->deadline());
-    generation->traceparent = rpc::TraceparentOf(*context);
-  }
-  // gRPC keeps the message as long as the call, which is its only user: the
-  // converted prompt need not stay in it.
-  const_cast<v1::GenerateRequest*>(request)->clear_prompt();
-  return streams_.Start<GenerateStream>(context, *generation_, account,
-                                        std::move(generation));
-}
-
-grpc::ServerUnaryReactor* OrchestratorServer::Run(
-    grpc::CallbackServerContext* context, absl::string_view field, size_t bytes,
-    std::function<absl::Status()> work) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  generation_->RunTextWork(
-      rpc::CallerOf(*context, callers_.get()), field, bytes,
-      rpc::DeadlineOf(context->deadline()),
-      [this, reactor, work = std::move(work)](const absl::Status& admitted) {
-        reactor->Finish(rpc::ToGrpcStatus(
-            admitted.ok() ? work() : streams_.WithRetryHint(admitted)));
-      });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* OrchestratorServer::Tokenize(
-    grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
-    v1::TokenizeResponse* response) {
-  const auto work = [this, request, response]() -> absl::Status {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        const std::vector<TokenId> ids,
-        generation_->Tokenize(request->text(), request->add_special_tokens()));
-    response->mutable_token_ids()->Add(ids.begin(), ids.end());
-    return absl::OkStatus();
+template <typename Stream>
+void OrchestratorServer::Serve(int index) {
+  using Handler = grpc::internal::CallbackBidiHandler<grpc::ByteBuffer,
+                                                      typename Stream::Message>;
+  const auto start = [this](grpc::CallbackServerContext* context) {
+    Caller caller = rpc::CallerOf(*context, callers_.get());
+    // Names of certificates are no closed set.
+    PrincipalMetrics::Account& account = principals_.Of(
+        callers_ != nullptr && caller.authenticated ? caller.name
+                                                    : PrincipalMetrics::kOther);
+    return streams_.Start<Stream>(
+        context, CallContext{*generation_, model_name_, account,
+                             std::move(caller), rpc::TraceparentOf(*context)});
   };
-  return Run(context, "text", request->text().size(), work);
+  // The first makes the method bidirectional; both take a handler.
+  MarkMethodStreamed(index, new Handler(start));
+  MarkMethodRawCallback(index, new Handler(start));
 }
 
-grpc::ServerUnaryReactor* OrchestratorServer::Detokenize(
-    grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,
-    v1::DetokenizeResponse* response) {
-  const auto count = static_cast<size_t>(request->token_ids_size());
-  const auto work = [this, request, response, count]() -> absl::Status {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        *response->mutable_text(),
-        generation_->Detokenize({request->token_ids().data(), count}));
-    return absl::OkStatus();
-  };
-  return Run(context, "token_ids", count * sizeof(TokenId), work);
-}
-
-grpc::ServerUnaryReactor* OrchestratorServer::GetModelInfo(
-    grpc::CallbackServerContext* context, const v1::GetModelInfoRequest*,
-    v1::GetModelInfoResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::StatusOr<TargetInfo> info = generation_->Info();
-  if (info.ok()) {
-    response->set_model(model_name_);
-    response->set_vocab_size(info->vocab_size);
-    response->set_max_positions(static_cast<int32_t>(info->max_positions));
-    for (std::string& mode : generation_->modes()) {
-      response->add_modes(std::move(mode));
-    }
-    response->set_numerics_fingerprint(info->numerics_fingerprint);
-    if (const Tokenizer* tokenizer = generation_->tokenizer()) {
-      response->set_tokenizer_fingerprint(tokenizer->fingerprint_bytes());
-    }
-    response->set_max_tree_nodes(generation_->options().max_tree_nodes);
-    rpc::ToProto(generation_->default_mode(),
-                 response->mutable_default_speculation())
-        .IgnoreError();  // a mode of requests has its message
-  }
-  reactor->Finish(rpc::ToGrpcStatus(info.status()));
-  return reactor;
+int64_t OrchestratorServer::receive_bytes() const {
+  return DivideMemory(generation_->options().memory_budget).receiving;
 }
 
 void OrchestratorServer::BeginDrain() { generation_->BeginDrain(); }

@@ -9,7 +9,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
@@ -29,13 +28,12 @@ namespace foretoken::orchestrator {
 struct OrchestratorServerOptions : GenerationOptions {
   std::string model_name = "model";  // shown to clients; never a path
   absl::Duration stall_timeout = absl::Seconds(30);
-  absl::Duration retry_after = absl::Milliseconds(200);
   std::string otlp_endpoint;  // OtlpEndpoint::Parse; empty: no traces
   RemoteVerifierOptions verifier;
   DraftServicesOptions drafters;
 };
 
-class OrchestratorServer final : public v1::Generation::CallbackService,
+class OrchestratorServer final : public v1::Generation::Service,
                                  public rpc::Servable {
  public:
   // `tokenizer` may be null: token ids alone then. InvalidArgument for a
@@ -45,21 +43,6 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
       std::unique_ptr<VerifierPool> pool,
       std::shared_ptr<const Tokenizer> tokenizer, metrics::Registry& registry);
   ~OrchestratorServer() override;
-
-  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
-      grpc::CallbackServerContext* context,
-      const v1::GenerateRequest* request) override;
-  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
-                                     const v1::TokenizeRequest* request,
-                                     v1::TokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* Detokenize(
-      grpc::CallbackServerContext* context,
-      const v1::DetokenizeRequest* request,
-      v1::DetokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* GetModelInfo(
-      grpc::CallbackServerContext* context,
-      const v1::GetModelInfoRequest* request,
-      v1::GetModelInfoResponse* response) override;
 
   grpc::Service* grpc_service() override { return this; }
   std::string health_name() const override { return "foretoken.v1.Generation"; }
@@ -71,6 +54,7 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
   void SetCallers(std::shared_ptr<const rpc::Callers> callers) override {
     callers_ = std::move(callers);
   }
+  int64_t receive_bytes() const override;
   void BeginDrain() override;
   bool Idle() const override;
   void EndAll() override;
@@ -83,10 +67,10 @@ class OrchestratorServer final : public v1::Generation::CallbackService,
                      std::unique_ptr<VerifierPool> pool,
                      metrics::Registry& registry);
   absl::Status StartTracing(const std::string& endpoint);
-  // Runs a call on a text of `bytes` bytes; `work` fills its response.
-  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
-                                absl::string_view field, size_t bytes,
-                                std::function<absl::Status()> work);
+  // Handles the calls of the method with `index` in the contract with a Stream
+  // (of server.cc), see RequestStream.
+  template <typename Stream>
+  void Serve(int index);
 
   const std::string model_name_;
   const std::unique_ptr<VerifierPool> pool_;

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/status.h"
 #include "tools/attack_client/http2_connection.h"
 
 namespace foretoken::attack {
@@ -22,10 +23,12 @@ constexpr char kGenerate[] = "/foretoken.v1.Generation/Generate";
 constexpr absl::Duration kPause = absl::Milliseconds(5);
 constexpr absl::Duration kConnectPause = absl::Milliseconds(1);
 constexpr int kCallsOfAConnection = 64;
-// A prompt that uses most of the default limit of a message (16 MiB), and ids
-// for Detokenize likewise.
-constexpr int kHugePromptBytes = 12 << 20;
-constexpr int kHugeIds = 4 << 20;
+// The largest texts and lists of ids: of a message (16 MiB by default), and of
+// a prompt (4 MiB).
+constexpr int kMessageTextBytes = (16 << 20) - 64;
+constexpr int kMessageIds = 8 << 20;
+constexpr int kPromptTextBytes = 4 << 20;
+constexpr int kPromptIds = 1 << 20;
 
 void Rest(const std::atomic<bool>& stop, absl::Duration time) {
   const absl::Time end = MonotonicNow() + time;
@@ -126,6 +129,13 @@ void ReadsNothing(const Attacker& attacker) {
       });
 }
 
+void IdleMetrics(const Attacker& attacker) {
+  if (attacker.target.metrics.empty()) return;
+  HoldConnections(
+      attacker, attacker.target.metrics, 16 * attacker.target.scale,
+      [](Http2Connection& connection, bool) { return connection.Drain(); });
+}
+
 void TrickledMetrics(const Attacker& attacker) {
   if (attacker.target.metrics.empty()) return;
   HoldConnections(attacker, attacker.target.metrics, attacker.target.scale,
@@ -174,24 +184,73 @@ void Repeat(const Attacker& attacker, int callers,
   });
 }
 
-void HugePrompts(const Attacker& attacker) {
+v1::GenerateRequest TextRequest(int bytes) {
   v1::GenerateRequest request;
-  request.set_text(std::string(kHugePromptBytes, 'a'));
-  Repeat(attacker, attacker.target.scale / 16 + 1, request);
+  request.set_text(std::string(static_cast<size_t>(bytes), 'a'));
+  return request;
+}
+
+v1::DetokenizeRequest IdsRequest(int count) {
+  v1::DetokenizeRequest request;
+  request.mutable_token_ids()->Resize(count, 5);
+  return request;
+}
+
+// Calls a method of the stub with one answer.
+template <typename Request, typename Response>
+absl::Status CallUnary(const Attacker& attacker,
+                       const rpc::GenerationClient& client,
+                       grpc::Status (v1::Generation::Stub::*method)(
+                           grpc::ClientContext*, const Request&, Response*),
+                       const Request& request) {
+  grpc::ClientContext context;
+  rpc::PrepareCall(context, MonotonicNow() + absl::Seconds(30),
+                   attacker.target.token);
+  Response response;
+  return rpc::FromGrpcStatus(
+      (client.stub().*method)(&context, request, &response));
+}
+
+void HugePrompts(const Attacker& attacker) {
+  Repeat(attacker, attacker.target.scale / 16 + 1,
+         TextRequest(kMessageTextBytes));
 }
 
 void HugeDetokenize(const Attacker& attacker) {
-  v1::DetokenizeRequest request;
-  request.mutable_token_ids()->Resize(kHugeIds, 5);
+  const v1::DetokenizeRequest request = IdsRequest(kMessageIds);
   Call(attacker, attacker.target.scale / 16 + 1,
        [&](const rpc::GenerationClient& client) {
-         grpc::ClientContext context;
-         rpc::PrepareCall(context, MonotonicNow() + absl::Seconds(30),
-                          attacker.target.token);
-         v1::DetokenizeResponse response;
-         return client.stub().Detokenize(&context, request, &response).ok()
-                    ? absl::OkStatus()
-                    : absl::UnavailableError("refused");
+         return CallUnary(attacker, client, &v1::Generation::Stub::Detokenize,
+                          request);
+       });
+}
+
+// Every kind of largest request from many connections at once.
+void MemoryFlood(const Attacker& attacker) {
+  const v1::GenerateRequest message_text = TextRequest(kMessageTextBytes);
+  const v1::GenerateRequest prompt_text = TextRequest(kPromptTextBytes);
+  const v1::DetokenizeRequest message_ids = IdsRequest(kMessageIds);
+  const v1::DetokenizeRequest prompt_ids = IdsRequest(kPromptIds);
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(prompt_text.text());
+  std::atomic<int> next{0};
+  Call(attacker, attacker.target.scale,
+       [&](const rpc::GenerationClient& client) {
+         switch (next++ % 5) {
+           case 0:
+             return Generate(client, message_text, attacker.stop);
+           case 1:
+             return Generate(client, prompt_text, attacker.stop);
+           case 2:
+             return CallUnary(attacker, client,
+                              &v1::Generation::Stub::Detokenize, message_ids);
+           case 3:
+             return CallUnary(attacker, client,
+                              &v1::Generation::Stub::Detokenize, prompt_ids);
+           default:
+             return CallUnary(attacker, client, &v1::Generation::Stub::Tokenize,
+                              tokenize);
+         }
        });
 }
 
@@ -234,10 +293,14 @@ constexpr Attack kAttacks[] = {
     {"header_only", "starts calls and never sends the request",
      HeaderOnlyCalls},
     {"reads_nothing", "never reads the answers", ReadsNothing},
+    {"metrics_idle", "opens connections to /metrics and sends nothing",
+     IdleMetrics},
     {"metrics_trickle", "asks for /metrics one byte at a time",
      TrickledMetrics},
     {"huge_prompts", "sends the largest prompts", HugePrompts},
     {"huge_detokenize", "sends the longest lists of ids", HugeDetokenize},
+    {"memory_flood", "sends every kind of largest request at once",
+     MemoryFlood},
     {"request_flood", "sends many long requests at once", RequestFlood},
     {"dead_requests", "disconnects before its requests are served",
      DeadRequests},

@@ -5,12 +5,15 @@
 //     --attacks idle_connections,reads_nothing --seconds 5
 //
 // Prints one JSON object. Exits with 1 if the well-behaved client is not served
-// again afterwards, or gets a different output than before.
+// during the attacks or again afterwards, cannot read /metrics, gets a
+// different output than before, or if the server took more memory than
+// --max-growth-mib.
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -29,6 +32,7 @@
 #include "common/rpc/channel.h"
 #include "tools/attack_client/attacks.h"
 #include "tools/attack_client/http2_connection.h"
+#include "tools/attack_client/process_memory.h"
 
 namespace foretoken::attack {
 namespace {
@@ -190,6 +194,8 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   bool remote = false;
   rpc::ChannelOptions victim_channel;
   std::string token_file;
+  int32_t server_pid = 0;
+  int64_t max_growth_mib = std::numeric_limits<int32_t>::max();
   Flags flags("foretoken-attack",
               "Attacks a server as a hostile client would.");
   flags.String("server", &target.server, "Address of the server, HOST:PORT");
@@ -202,6 +208,11 @@ absl::StatusOr<int> Main(int argc, char** argv) {
             "Connections or calls of an attack at once");
   flags.String("attacker-token-file", &token_file,
                "Bearer token of the attackers");
+  flags.Int("server-pid", &server_pid, {0, std::numeric_limits<int32_t>::max()},
+            "Process of the server, to report its memory; 0: not reported");
+  flags.Int64("max-growth-mib", &max_growth_mib,
+              {0, std::numeric_limits<int32_t>::max()},
+              "Maximum growth of its peak resident memory by the attacks");
   flags.Bool("remote", &remote, "Allow a server beyond this machine");
   victim_channel.AddFlags(flags, "victim");
   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
@@ -228,6 +239,11 @@ absl::StatusOr<int> Main(int argc, char** argv) {
         absl::StrCat(target.server, ": does not serve even without an attack"));
   }
   report["before"] = ToJson(before);
+  ProcessMemory idle;
+  if (server_pid != 0) {
+    FORETOKEN_RETURN_IF_ERROR(ResetPeak(server_pid));
+    FORETOKEN_ASSIGN_OR_RETURN(idle, MemoryOf(server_pid));
+  }
   const double processor = ProcessorSeconds();
   std::atomic<bool> stop{false};
   std::vector<Tally> tallies(attacks.size());
@@ -249,13 +265,28 @@ absl::StatusOr<int> Main(int argc, char** argv) {
         {"tried", tallies[i].tried.load()},
         {"refused", tallies[i].refused.load()}};
   }
+  bool memory_kept = true;
+  if (server_pid != 0) {
+    FORETOKEN_ASSIGN_OR_RETURN(const ProcessMemory now, MemoryOf(server_pid));
+    const int64_t growth = now.peak - idle.resident;
+    report["memory_mib"] = {{"idle", idle.resident >> 20},
+                            {"peak", now.peak >> 20},
+                            {"growth", growth >> 20}};
+    memory_kept = growth >> 20 <= max_growth_mib;
+  }
   const bool served = victim.Recovers(kRecovery);
   const Victim::Report after = victim.Run(seconds);
   report["served_again"] = served;
   report["after"] = ToJson(after);
   std::printf("%s\n", DumpJson(report).c_str());
   const int wrong = before.wrong + meanwhile.wrong + after.wrong;
-  return served && after.failed == 0 && wrong == 0 ? 0 : 1;
+  // A scraper may be displaced now and then by those who connect all the time.
+  const bool scraped = meanwhile.metrics_failed * 10 <= meanwhile.requests &&
+                       after.metrics_failed == 0;
+  const bool all_kept = served && scraped &&
+                        meanwhile.requests > meanwhile.failed &&
+                        after.failed == 0 && wrong == 0 && memory_kept;
+  return all_kept ? 0 : 1;
 }
 
 }  // namespace

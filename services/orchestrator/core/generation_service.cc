@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
+#include "common/base/retry_after.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "services/orchestrator/core/request_memory.h"
 #include "services/orchestrator/core/trace.h"
 
 namespace foretoken::orchestrator {
@@ -38,16 +40,24 @@ int64_t CostOf(const GenerationRequest& request) {
       request.max_tokens + prompt_tokens / kPromptTokensPerCost, 1, kMaxCost);
 }
 
+// What the request counts against its caller's quota of tokens until it ends.
+int64_t TokensOf(const GenerationRequest& request) {
+  return std::max<int64_t>(request.max_tokens, 0) +
+         PromptBytes(request) / kTextBytesPerToken;
+}
+
 RequestPoolOptions PoolOptions(const GenerationOptions& options) {
   return {.max_running = options.max_requests,
           .waiting = {.items = options.max_waiting_requests,
-                      .bytes = options.max_waiting_bytes}};
+                      .bytes = options.max_waiting_bytes},
+          .min_retry_after = options.retry_after};
 }
 
 RequestPoolOptions TextPoolOptions(const GenerationOptions& options) {
   return {
       .max_running = kTextThreads,
-      .waiting = {.items = kTextsWaiting, .bytes = options.max_waiting_bytes}};
+      .waiting = {.items = kTextsWaiting, .bytes = options.max_waiting_bytes},
+      .min_retry_after = options.retry_after};
 }
 
 uint64_t RandomSeed() {
@@ -112,6 +122,15 @@ absl::StatusOr<std::unique_ptr<GenerationService>> GenerationService::Create(
   FORETOKEN_RETURN_IF_ERROR(MakeSources(mode, context).status());
   FORETOKEN_ASSIGN_OR_RETURN(CacheScopes scopes,
                              CacheScopes::Load(options.scope_key_file));
+  const ByteBudget encoding(DivideMemory(options.memory_budget).encoding);
+  const int64_t needed = EncodingBytes(options.max_prompt_bytes);
+  if (tokenizer != nullptr && needed > encoding.max_share()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--memory-budget=", options.memory_budget,
+        ": encoding a prompt of --max-prompt-bytes=", options.max_prompt_bytes,
+        " takes ", needed, " bytes, of a budget for it of ",
+        encoding.max_share()));
+  }
   return std::unique_ptr<GenerationService>(new GenerationService(
       options, std::move(mode), std::move(target), std::move(drafters),
       std::move(tokenizer), std::move(scopes), observer, std::move(clock)));
@@ -133,6 +152,9 @@ GenerationService::GenerationService(const GenerationOptions& options,
       estimates_(std::make_shared<DraftEstimates>()),
       observer_(observer),
       clock_(std::move(clock)),
+      memory_(DivideMemory(options.memory_budget).requests),
+      encoding_(DivideMemory(options.memory_budget).encoding),
+      quotas_(clock_),
       texts_(TextPoolOptions(options), clock_),
       requests_(PoolOptions(options), clock_) {}
 
@@ -163,8 +185,12 @@ GenerationService::Enter(GenerationRequest& request) {
     if (call->trace != nullptr)
       request.traceparent = call->trace->traceparent();
   }
+  call->caller = request.caller;
   absl::MutexLock lock(&mu_);
   if (draining_) return absl::UnavailableError("the orchestrator is draining");
+  const int64_t tokens = TokensOf(request);
+  FORETOKEN_RETURN_IF_ERROR(quotas_.Take(request.caller, tokens));
+  call->charged_tokens = tokens;
   calls_.insert(call);
   return call;
 }
@@ -173,6 +199,7 @@ absl::Status GenerationService::Leave(const std::shared_ptr<Call>& call,
                                       const absl::Status& status) {
   const absl::Time now = clock_();
   const absl::Status reason = call->Reason(status, now);
+  quotas_.GiveBack(call->caller, call->charged_tokens - call->used_tokens);
   observer_.OnEnd(reason.code(), now - call->start);
   if (call->trace != nullptr) call->trace->OnEnd(call->id, reason, now);
   if (!reason.ok()) {
@@ -204,13 +231,7 @@ std::shared_ptr<GenerationService::Call> GenerationService::Start(
                  .cost = CostOf(*shared),
                  .bytes = PromptBytes(*shared),
                  .deadline = shared->deadline};
-  pooled.max_running = caller.max_requests;
-  if (pooled.max_running == 0) {
-    pooled.max_running = options_.max_requests_per_caller;
-  }
-  if (pooled.max_running == 0) {
-    pooled.max_running = std::max(1, options_.max_requests * 3 / 4);
-  }
+  pooled.max_running = MaxRunning(caller);
   pooled.run = [this, call = *call, shared, &sink] {
     const auto summary = Drive(
         *call, std::move(*shared),
@@ -240,24 +261,23 @@ absl::StatusOr<GenerationSummary> GenerationService::Generate(
   return summary;
 }
 
-void GenerationService::RunTextWork(
-    const Caller& caller, absl::string_view field, size_t bytes,
-    absl::Time deadline, std::function<void(const absl::Status&)> work) {
-  const absl::Status fits = CheckBytes(field, bytes);
-  if (!fits.ok()) {
-    work(fits);
-    return;
-  }
+RequestPool::Ticket GenerationService::RunTextWork(
+    const Caller& caller, int64_t bytes, absl::Time deadline,
+    std::function<void(const absl::Status&)> work) {
   PooledRequest pooled;
   pooled.item = {.owner = caller.name,
                  .weight = caller.weight,
-                 .cost = 1 + static_cast<int64_t>(bytes) / kTextBytesPerToken,
-                 .bytes = static_cast<int64_t>(bytes),
+                 .cost = 1 + bytes / kTextBytesPerToken,
+                 .bytes = bytes,
                  .deadline = deadline};
   pooled.max_running = kTextThreadsPerCaller;
   pooled.run = [work] { work(absl::OkStatus()); };
   pooled.refuse = std::move(work);
-  texts_.Submit(std::move(pooled));
+  return texts_.Submit(std::move(pooled));
+}
+
+void GenerationService::CancelTextWork(RequestPool::Ticket ticket) {
+  texts_.Remove(ticket, absl::CancelledError("the call was cancelled"));
 }
 
 void GenerationService::BeginDrain() {
@@ -275,6 +295,23 @@ void GenerationService::EndAll() {
   for (const std::shared_ptr<Call>& call : calls) {
     call->End(StoppingError("the orchestrator"));
   }
+}
+
+int32_t GenerationService::MaxRunning(const Caller& caller) const {
+  if (caller.max_requests > 0) return caller.max_requests;
+  if (options_.max_requests_per_caller > 0) {
+    return options_.max_requests_per_caller;
+  }
+  return std::max(1, options_.max_requests * 3 / 4);
+}
+
+absl::Status GenerationService::WithRetryHint(const absl::Status& status,
+                                              const Caller& caller) {
+  if (!absl::IsResourceExhausted(status) || RetryAfter(status).has_value()) {
+    return status;
+  }
+  return WithRetryAfter(status,
+                        requests_.RetryAfter(caller.name, MaxRunning(caller)));
 }
 
 // --- Running a request -------------------------------------------------------
@@ -297,8 +334,19 @@ absl::Status GenerationService::CheckTokenizer(const TargetInfo& info) const {
       "the verifiers' model has another tokenizer than this orchestrator");
 }
 
+absl::StatusOr<std::vector<TokenId>> GenerationService::Encode(
+    const std::string& caller, absl::string_view text, bool as_prompt,
+    absl::Time deadline) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const ByteBudget::Share memory,
+      encoding_.TakeWhenFree(caller,
+                             EncodingBytes(static_cast<int64_t>(text.size())),
+                             deadline - clock_()));
+  return as_prompt ? tokenizer_->EncodePrompt(text) : tokenizer_->Encode(text);
+}
+
 absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
-    GenerationRequest request) const {
+    GenerationRequest request) {
   if (!request.mode.has_value()) request.mode = default_mode_;
   const int32_t nodes =
       request.max_tree_nodes.value_or(options_.max_tree_nodes);
@@ -331,7 +379,9 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
       return absl::InvalidArgumentError(
           "text: this server has no tokenizer, want token_ids");
     }
-    request.prompt = tokenizer_->EncodePrompt(*request.text);
+    FORETOKEN_ASSIGN_OR_RETURN(request.prompt,
+                               Encode(request.caller.name, *request.text,
+                                      /*as_prompt=*/true, request.deadline));
     request.text.reset();
   }
   if (!request.has_seed) request.sampling.seed = RandomSeed();
@@ -371,6 +421,10 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
   }
   call.SetVerifier(nullptr);
   verifier->Close();
+  if (loop.ok()) {
+    const GenerationSummary& summary = (*loop)->summary();
+    call.used_tokens = summary.prompt_tokens + summary.completion_tokens;
+  }
   observer_.OnFailovers(verifier->failovers());
   FORETOKEN_RETURN_IF_ERROR(status);
   GenerationSummary summary = (*loop)->TakeSummary();
@@ -381,13 +435,13 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
 // --- Texts -------------------------------------------------------------------
 
 absl::StatusOr<std::vector<TokenId>> GenerationService::Tokenize(
-    const std::string& text, bool add_special_tokens) const {
+    const std::string& caller, absl::string_view text, bool add_special_tokens,
+    absl::Time deadline) {
   if (tokenizer_ == nullptr) {
     return absl::FailedPreconditionError("this server has no tokenizer");
   }
   FORETOKEN_RETURN_IF_ERROR(CheckBytes("text", text.size()));
-  return add_special_tokens ? tokenizer_->EncodePrompt(text)
-                            : tokenizer_->Encode(text);
+  return Encode(caller, text, add_special_tokens, deadline);
 }
 
 absl::StatusOr<std::string> GenerationService::Detokenize(

@@ -5,7 +5,9 @@
 // A request runs on its own thread of a bounded pool, behind a queue that is
 // fair to callers (request_pool.h): it waits for its verifier, and a sink that
 // blocks delays only its own request. Texts that are only encoded or decoded
-// have threads of their own.
+// have threads of their own. All share one budget of memory (request_memory.h):
+// the caller of this class charges requests to it, and encoding a text waits
+// for its part.
 //
 // The prompt is held once, by the decode loop, which lends it to verifier and
 // drafters; its source is dropped once it is encoded. Drafters that run in this
@@ -24,11 +26,13 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/speculation/generation.h"
 #include "common/text/tokenizer.h"
 #include "common/tracing/span.h"
 #include "services/orchestrator/core/cache_scopes.h"
+#include "services/orchestrator/core/caller_quotas.h"
 #include "services/orchestrator/core/decode_loop.h"
 #include "services/orchestrator/core/modes.h"
 #include "services/orchestrator/core/request_pool.h"
@@ -78,10 +82,13 @@ struct GenerationOptions {
   int32_t max_requests = 128;                      // running at once
   int32_t max_waiting_requests = 64;               // beside those
   int64_t max_waiting_bytes = int64_t{256} << 20;  // of their prompts
+  // Memory of all requests, whatever their state.
+  int64_t memory_budget = int64_t{1} << 30;
   // Maximum concurrent requests of a caller; 0: three quarters of max_requests.
   int32_t max_requests_per_caller = 0;
   absl::Duration max_request_time = absl::Hours(1);  // waiting included
   int64_t max_prompt_bytes = 4 << 20;
+  absl::Duration retry_after = absl::Milliseconds(200);  // minimum retry hint
   DraftWait draft_wait;
   std::string scope_key_file;  // see CacheScopes::Load
   bool trace = false;          // log a line for every round
@@ -113,6 +120,9 @@ class GenerationService {
     std::unique_ptr<RequestTrace> trace;  // of the thread that works on it
     absl::Time start;
     absl::Time deadline;
+    Caller caller;
+    int64_t charged_tokens = 0;  // to the caller's quota
+    int64_t used_tokens = 0;     // written by the request's thread
     mutable absl::Mutex mu_;
     RequestPool* pool_ ABSL_GUARDED_BY(mu_) = nullptr;
     RequestPool::Ticket ticket_ ABSL_GUARDED_BY(mu_) = RequestPool::kNotWaiting;
@@ -123,7 +133,8 @@ class GenerationService {
 
   // `drafters` may be null: no drafting services; `tokenizer` may be null:
   // token ids alone. InvalidArgument or Unimplemented for a default mode that
-  // does not run here. `observer` must outlive the service.
+  // does not run here, InvalidArgument for a memory budget that is too small
+  // for a prompt of max_prompt_bytes. `observer` must outlive the service.
   static absl::StatusOr<std::unique_ptr<GenerationService>> Create(
       const GenerationOptions& options, std::unique_ptr<Target> target,
       std::unique_ptr<DraftServices> drafters,
@@ -132,7 +143,8 @@ class GenerationService {
 
   // Queues the request; `sink` must live until its OnEnd. A refused request
   // (InvalidArgument by field or unreadable, Unavailable while draining,
-  // ResourceExhausted if the queue is full) ends before this returns; one that
+  // ResourceExhausted if the queue is full or a quota of the caller is used up)
+  // ends before this returns; one that
   // is evicted from the queue or cancelled while it waits ends at that time.
   std::shared_ptr<Call> Start(absl::StatusOr<GenerationRequest> request,
                               GenerationSink& sink);
@@ -145,18 +157,33 @@ class GenerationService {
   // Runs work on a text (Tokenize, Detokenize) of `bytes` bytes on threads that
   // requests do not use and that callers share fairly. `work` is called once,
   // possibly before this returns: with OK, or with the reason why it was
-  // refused (InvalidArgument by field for more than max_prompt_bytes,
-  // ResourceExhausted if the queue is full, DeadlineExceeded).
-  void RunTextWork(const Caller& caller, absl::string_view field, size_t bytes,
-                   absl::Time deadline,
-                   std::function<void(const absl::Status&)> work);
+  // refused (ResourceExhausted if the queue is full, DeadlineExceeded,
+  // Cancelled). Returns the ticket for CancelTextWork.
+  RequestPool::Ticket RunTextWork(
+      const Caller& caller, int64_t bytes, absl::Time deadline,
+      std::function<void(const absl::Status&)> work);
+  // Refuses work that has not begun; does nothing otherwise.
+  void CancelTextWork(RequestPool::Ticket ticket);
 
   // FailedPrecondition without a tokenizer; InvalidArgument for more than
-  // max_prompt_bytes, ids counted as four bytes each.
-  absl::StatusOr<std::vector<TokenId>> Tokenize(const std::string& text,
-                                                bool add_special_tokens) const;
+  // max_prompt_bytes, ids counted as four bytes each. Tokenize waits for the
+  // memory that it takes, DeadlineExceeded.
+  absl::StatusOr<std::vector<TokenId>> Tokenize(const std::string& caller,
+                                                absl::string_view text,
+                                                bool add_special_tokens,
+                                                absl::Time deadline);
   absl::StatusOr<std::string> Detokenize(
       absl::Span<const TokenId> token_ids) const;
+  // InvalidArgument for more than max_prompt_bytes.
+  absl::Status CheckBytes(absl::string_view field, size_t bytes) const;
+
+  // `status`; a ResourceExhausted gets a retry hint, if it has none, that
+  // follows the load.
+  absl::Status WithRetryHint(const absl::Status& status, const Caller& caller);
+
+  // The part of the memory budget that requests are charged to. It must not be
+  // used beyond the service's life.
+  ByteBudget& memory() { return memory_; }
 
   const GenerationOptions& options() const { return options_; }
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
@@ -179,16 +206,22 @@ class GenerationService {
                     CacheScopes scopes, GenerationObserver& observer,
                     Clock clock);
 
-  // Checks the request's names and gives it an id; Unavailable while draining.
+  // Checks the request's names, charges its caller's quota and gives it an id;
+  // Unavailable while draining.
   absl::StatusOr<std::shared_ptr<Call>> Enter(GenerationRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Observes and logs the end; returns its reason.
   absl::Status Leave(const std::shared_ptr<Call>& call,
                      const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status CheckBytes(absl::string_view field, size_t bytes) const;
+  // The caller's limit of running requests.
+  int32_t MaxRunning(const Caller& caller) const;
   absl::Status CheckTokenizer(const TargetInfo& info) const;
+  absl::StatusOr<std::vector<TokenId>> Encode(const std::string& caller,
+                                              absl::string_view text,
+                                              bool as_prompt,
+                                              absl::Time deadline);
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
-      GenerationRequest request) const;
+      GenerationRequest request);
   absl::StatusOr<GenerationSummary> Drive(
       Call& call, GenerationRequest request,
       absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
@@ -202,6 +235,9 @@ class GenerationService {
   const std::shared_ptr<DraftEstimates> estimates_;  // shared with requests
   GenerationObserver& observer_;
   const Clock clock_;
+  ByteBudget memory_;    // of requests
+  ByteBudget encoding_;  // of texts while they are encoded
+  CallerQuotas quotas_;
 
   absl::Mutex mu_;
   std::set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);

@@ -1,7 +1,11 @@
 #include "services/orchestrator/core/request_pool.h"
 
+#include <algorithm>
 #include <optional>
+#include <random>
 #include <utility>
+
+#include "common/base/retry_after.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -10,12 +14,23 @@ namespace {
 // Smaller than most requests, so that shares are kept by cost and not by
 // count.
 constexpr int64_t kQuantum = 128;
+// Weight of a request in the mean time of recent ones.
+constexpr double kRecency = 1.0 / 16;
+constexpr absl::Duration kMaxRetryAfter = absl::Minutes(1);
 
 }  // namespace
 
-RequestPool::RequestPool(const RequestPoolOptions& options, Clock clock)
+Jitter RandomJitter() {
+  return [random = std::mt19937_64(std::random_device()())]() mutable {
+    return std::uniform_real_distribution<double>()(random);
+  };
+}
+
+RequestPool::RequestPool(const RequestPoolOptions& options, Clock clock,
+                         Jitter jitter)
     : options_(options),
       clock_(std::move(clock)),
+      jitter_(std::move(jitter)),
       queue_(options.waiting, kQuantum),
       watcher_([this] { WatchDeadlines(); }) {}
 
@@ -34,7 +49,11 @@ RequestPool::~RequestPool() {
 
 RequestPool::Ticket RequestPool::Submit(PooledRequest request) {
   const FairItem item = request.item;
-  std::vector<PooledRequest> refused;
+  struct Refused {
+    PooledRequest request;
+    absl::Duration retry_after;
+  };
+  std::vector<Refused> refused;
   Ticket ticket = kNotWaiting;
   {
     absl::MutexLock lock(&mu_);
@@ -44,22 +63,30 @@ RequestPool::Ticket RequestPool::Submit(PooledRequest request) {
       Begin(std::move(request));
       return kNotWaiting;
     }
-    const auto pushed = queue_.Push(item, request, refused);
-    for (const PooledRequest& other : refused) {
+    std::vector<PooledRequest> pushed_out;
+    const auto pushed = queue_.Push(item, request, pushed_out);
+    for (PooledRequest& other : pushed_out) {
       Count(other.item.owner, &Owner::waiting, -1);
+      const absl::Duration retry_after =
+          RetryAfterLocked(other.item.owner, other.max_running);
+      refused.push_back({std::move(other), retry_after});
     }
     if (pushed.has_value()) {
       ticket = *pushed;
       Count(item.owner, &Owner::waiting, 1);
       if (item.deadline < next_deadline_) deadline_changed_.Signal();
     } else {
+      const absl::Duration retry_after =
+          RetryAfterLocked(item.owner, request.max_running);
       Count(item.owner, &Owner::waiting, 0);
-      refused.push_back(std::move(request));
+      refused.push_back({std::move(request), retry_after});
     }
   }
-  for (const PooledRequest& full : refused) {
-    full.refuse(absl::ResourceExhaustedError(
-        "the queue is full, mostly with requests of this caller"));
+  for (const Refused& full : refused) {
+    full.request.refuse(WithRetryAfter(
+        absl::ResourceExhaustedError(
+            "the queue is full, mostly with requests of this caller"),
+        full.retry_after));
   }
   return ticket;
 }
@@ -73,6 +100,30 @@ void RequestPool::Remove(Ticket ticket, const absl::Status& reason) {
     Count(request->item.owner, &Owner::waiting, -1);
   }
   request->refuse(reason);
+}
+
+absl::Duration RequestPool::RetryAfter(const std::string& owner,
+                                       int32_t max_running) {
+  absl::MutexLock lock(&mu_);
+  return RetryAfterLocked(owner, max_running);
+}
+
+absl::Duration RequestPool::RetryAfterLocked(const std::string& owner,
+                                             int32_t max_running) {
+  // Requests that must end before one of this caller starts, over those that
+  // run at the same time: in all, and of its own, if it has a limit.
+  const auto turns = [](int64_t waiting, int32_t slots) {
+    return static_cast<double>(waiting + 1) / std::max(slots, 1);
+  };
+  double wait = turns(queue_.size(), options_.max_running);
+  const auto it = owners_.find(owner);
+  if (max_running > 0 && it != owners_.end()) {
+    wait = std::max(wait, turns(it->second.waiting, max_running));
+  }
+  const absl::Duration mean =
+      std::clamp(wait * service_time_, options_.min_retry_after,
+                 std::max(kMaxRetryAfter, options_.min_retry_after));
+  return (0.75 + 0.5 * jitter_()) * mean;
 }
 
 int64_t RequestPool::active() const {
@@ -134,9 +185,14 @@ void RequestPool::RunRequests() {
     PooledRequest request = std::move(begun_.front());
     begun_.pop_front();
     mu_.Unlock();
+    const absl::Time start = clock_();
     request.run();
+    const absl::Duration time = clock_() - start;
     request.run = nullptr;  // free its captures before it counts as finished
     mu_.Lock();
+    service_time_ = service_time_ == absl::ZeroDuration()
+                        ? time
+                        : service_time_ + kRecency * (time - service_time_);
     --running_;
     Count(request.item.owner, &Owner::running, -1);
     ++idle_;

@@ -5,7 +5,11 @@
 // caller over its own limit waits while others go ahead, and a full queue
 // evicts the newest request of the caller that fills it
 // (common/base/fair_queue.h). A waiting request leaves at once when it is
-// cancelled or its deadline passes. Thread-safe.
+// cancelled or its deadline passes.
+//
+// A refusal carries the time after which there should be room: what waits,
+// divided by the threads, times the recent time of a request, with jitter so
+// that refused callers do not return together. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_REQUEST_POOL_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_REQUEST_POOL_H_
 
@@ -29,7 +33,12 @@ namespace foretoken::orchestrator {
 struct RequestPoolOptions {
   int32_t max_running = 128;  // threads
   FairQueueLimits waiting;
+  absl::Duration min_retry_after = absl::Milliseconds(200);
 };
+
+// Draws from [0, 1), evenly. Called by one thread at a time.
+using Jitter = std::function<double()>;
+Jitter RandomJitter();
 
 // A request as the pool sees it. Its cost is the work it asks for, in tokens.
 struct PooledRequest {
@@ -48,7 +57,8 @@ class RequestPool {
   static constexpr Ticket kNotWaiting = 0;
 
   explicit RequestPool(const RequestPoolOptions& options,
-                       Clock clock = MonotonicClock());
+                       Clock clock = MonotonicClock(),
+                       Jitter jitter = RandomJitter());
   RequestPool(const RequestPool&) = delete;
   RequestPool& operator=(const RequestPool&) = delete;
   // Runs the waiting requests and returns when all have ended.
@@ -60,6 +70,10 @@ class RequestPool {
 
   // Refuses a request that still waits with `reason`; does nothing otherwise.
   void Remove(Ticket ticket, const absl::Status& reason);
+
+  // When a caller who is refused now should try again; `max_running` as in
+  // PooledRequest.
+  absl::Duration RetryAfter(const std::string& owner, int32_t max_running);
 
   // Number of running and waiting requests.
   int64_t active() const;
@@ -79,6 +93,8 @@ class RequestPool {
   // Adds `change` to a count of the owner.
   void Count(const std::string& owner, int32_t Owner::*count, int32_t change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Duration RetryAfterLocked(const std::string& owner, int32_t max_running)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Starts waiting requests while there is room.
   void StartWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Gives the request a thread.
@@ -91,6 +107,9 @@ class RequestPool {
   const Clock clock_;
 
   mutable absl::Mutex mu_;
+  const Jitter jitter_ ABSL_GUARDED_BY(mu_);
+  // Of recent requests, from their start to their end.
+  absl::Duration service_time_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
   FairQueue<PooledRequest> queue_ ABSL_GUARDED_BY(mu_);
   std::deque<PooledRequest> begun_ ABSL_GUARDED_BY(mu_);  // for idle threads
   absl::flat_hash_map<std::string, Owner> owners_ ABSL_GUARDED_BY(mu_);

@@ -40,6 +40,8 @@ TEST(CallersTest, ATokenHasANameAShareAndALimit) {
   const auto callers =
       Callers::Load(dir.Write("tokens",
                               "alpha-alpha-alpha team-a weight=2.5 requests=7\n"
+                              "delta-delta-delta team-a tokens_per_minute=900 "
+                              "requests_per_minute=60\n"
                               "beta-beta-beta-beta\tteam-a\n"
                               "gamma-gamma-gamma weight=0.5\n"));
   FORETOKEN_ASSERT_OK(callers);
@@ -53,9 +55,13 @@ TEST(CallersTest, ATokenHasANameAShareAndALimit) {
   EXPECT_EQ(beta->name, "team-a");
   EXPECT_EQ(beta->weight, 2.5);
   EXPECT_EQ(beta->max_requests, 7);
+  EXPECT_EQ(beta->tokens_per_minute, 900);
+  EXPECT_EQ(beta->requests_per_minute, 60);
   const auto gamma = (*callers)->Find("Bearer gamma-gamma-gamma");
   EXPECT_EQ(gamma->weight, 0.5);
   EXPECT_EQ(gamma->max_requests, 0);
+  EXPECT_EQ(gamma->tokens_per_minute, 0);
+  EXPECT_EQ(gamma->requests_per_minute, 0);
 }
 
 TEST(CallersTest, RefusesABadFileByLineWithoutShowingTheToken) {
@@ -65,17 +71,19 @@ TEST(CallersTest, RefusesABadFileByLineWithoutShowingTheToken) {
                        AllOf(HasSubstr("short:2"), Not(HasSubstr("hunter2")))));
   for (const char* bad :
        {"a b", "weight=0", "weight=nan", "weight=101", "requests=0",
-        "requests=-1", "requests=5000", "a weight=1 b", "colour=red"}) {
+        "requests=-1", "requests=5000", "requests_per_minute=0",
+        "tokens_per_minute=x", "a weight=1 b", "colour=red"}) {
     EXPECT_THAT(Callers::Load(
                     dir.Write("bad", absl::StrCat("alpha-alpha-alpha ", bad))),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("bad:1"), Not(HasSubstr("alpha")))))
         << bad;
   }
-  for (const char* other : {"weight=3", "requests=4"}) {
+  for (const char* other : {"weight=3", "requests=4", "tokens_per_minute=5"}) {
     EXPECT_THAT(
         Callers::Load(dir.Write(
-            "two", absl::StrCat("alpha-alpha-alpha a weight=2 requests=3\n",
+            "two", absl::StrCat("alpha-alpha-alpha a weight=2 requests=3 "
+                                "tokens_per_minute=4\n",
                                 "beta-beta-beta-beta a ", other, "\n"))),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("two:2")))
         << other;

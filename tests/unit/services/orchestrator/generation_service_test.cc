@@ -7,6 +7,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "common/base/retry_after.h"
 #include "common/base/stopping.h"
 #include "gmock/gmock.h"
 #include "tests/support/fake_backend.h"
@@ -130,16 +131,17 @@ class GenerationServiceTest : public ::testing::Test {
   // `change` may alter target and options before the start.
   void Start(GenerationOptions options = {}, bool with_tokenizer = true) {
     options.default_mode = "prompt_lookup";
-    std::unique_ptr<Tokenizer> tokenizer;
-    if (with_tokenizer) {
-      tokenizer = Tokenizer::Load(dir_.Write("tokenizer.json",
-                                             testing::TinyTokenizerJson()))
-                      .value();
-    }
     auto service = GenerationService::Create(
-        options, std::move(target_), nullptr, std::move(tokenizer), observer_);
+        options, std::move(target_), nullptr,
+        with_tokenizer ? LoadTokenizer() : nullptr, observer_);
     FORETOKEN_ASSERT_OK(service);
     service_ = *std::move(service);
+  }
+
+  std::unique_ptr<Tokenizer> LoadTokenizer() const {
+    return Tokenizer::Load(
+               dir_.Write("tokenizer.json", testing::TinyTokenizerJson()))
+        .value();
   }
 
   static GenerationRequest Request() {
@@ -211,7 +213,8 @@ TEST_F(GenerationServiceTest, ATextIsEncodedAndASeedDrawn) {
   const auto second = service_->Generate(request, ignore);
   FORETOKEN_ASSERT_OK(first);
   FORETOKEN_ASSERT_OK(second);
-  EXPECT_EQ(first->prompt, *service_->Tokenize("the an", true));
+  EXPECT_EQ(first->prompt,
+            *service_->Tokenize("me", "the an", true, absl::InfiniteFuture()));
   EXPECT_EQ(first->mode, "off");
   EXPECT_NE(first->seed, second->seed);
 }
@@ -222,7 +225,7 @@ TEST_F(GenerationServiceTest, WithoutATokenizerTextsAreRefused) {
   request.text = "the";
   EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kInvalidArgument,
                                      HasSubstr("want token_ids")));
-  EXPECT_THAT(service_->Tokenize("the", true),
+  EXPECT_THAT(service_->Tokenize("me", "the", true, absl::InfiniteFuture()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("no tokenizer")));
   EXPECT_THAT(service_->Detokenize({1}),
@@ -406,8 +409,9 @@ TEST_F(GenerationServiceTest, LargeTextsAreRefusedBeforeTheyQueue) {
   EXPECT_THAT(Run(std::move(request)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("token_ids: 12 bytes")));
-  EXPECT_THAT(service_->Tokenize("nine char", true).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("text")));
+  EXPECT_THAT(
+      service_->Tokenize("me", "nine char", true, absl::InfiniteFuture()),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("text")));
   EXPECT_THAT(
       service_->Detokenize({1, 2, 3}).status(),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("token_ids")));
@@ -428,12 +432,11 @@ TEST_F(GenerationServiceTest, ACallersTextsLeaveAThreadToOthers) {
   };
   constexpr int kTexts = 100;
   for (int i = 0; i < kTexts; ++i) {
-    service_->RunTextWork({.name = "flood"}, "text", 8, absl::InfiniteFuture(),
-                          hold);
+    service_->RunTextWork({.name = "flood"}, 8, absl::InfiniteFuture(), hold);
   }
   absl::Status other = absl::UnknownError("not called");
   absl::Notification done;
-  service_->RunTextWork({.name = "other"}, "text", 8, absl::InfiniteFuture(),
+  service_->RunTextWork({.name = "other"}, 8, absl::InfiniteFuture(),
                         [&](const absl::Status& admitted) {
                           other = admitted;
                           done.Notify();
@@ -442,14 +445,67 @@ TEST_F(GenerationServiceTest, ACallersTextsLeaveAThreadToOthers) {
   EXPECT_THAT(other, IsOk());
   EXPECT_GT(ended, 0);  // the queue was full
   EXPECT_LT(begun, kTexts);
-  service_->RunTextWork(
-      {.name = "other"}, "text", 9, absl::InfiniteFuture(),
-      [&](const absl::Status& admitted) { other = admitted; });
-  EXPECT_THAT(other, StatusIs(absl::StatusCode::kInvalidArgument,
-                              HasSubstr("text: 9 bytes")));
   go.Notify();
   service_.reset();
   EXPECT_EQ(ended, kTexts);
+}
+
+TEST_F(GenerationServiceTest, AQuotaOfTokensIsChargedForWhatWasUsed) {
+  Start();
+  GenerationRequest request = Request();
+  request.caller.name = "me";
+  request.caller.tokens_per_minute = 1000;
+  request.max_tokens = 40;
+  FORETOKEN_EXPECT_OK(Run(request));
+  request.max_tokens = 900;
+  FORETOKEN_EXPECT_OK(Run(request));
+  const absl::Status refused = Run(request);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                HasSubstr("1000 tokens a minute")));
+  EXPECT_TRUE(RetryAfter(refused).has_value());
+  GenerationRequest other = Request();
+  FORETOKEN_EXPECT_OK(Run(other));
+}
+
+TEST_F(GenerationServiceTest, WhatARequestDidNotUseIsGivenBack) {
+  Start();
+  GenerationRequest request = Request();
+  request.caller.name = "me";
+  request.caller.tokens_per_minute = 1000;
+  request.max_tokens = 5000;  // beyond the context: nothing is used
+  EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("context")));
+  request.max_tokens = 900;
+  FORETOKEN_EXPECT_OK(Run(request));
+}
+
+TEST_F(GenerationServiceTest, ATextThatWaitsLeavesWhenItsCallIsCancelled) {
+  Start();
+  absl::Notification go;
+  const auto hold = [&](const absl::Status&) { go.WaitForNotification(); };
+  RequestPool::Ticket waiting = RequestPool::kNotWaiting;
+  absl::Status ended;
+  for (int i = 0; i < 3; ++i) {
+    service_->RunTextWork({.name = "me"}, 8, absl::InfiniteFuture(), hold);
+  }
+  waiting = service_->RunTextWork(
+      {.name = "me"}, 8, absl::InfiniteFuture(),
+      [&](const absl::Status& status) { ended = status; });
+  ASSERT_NE(waiting, RequestPool::kNotWaiting);
+  service_->CancelTextWork(waiting);
+  EXPECT_THAT(ended,
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
+  go.Notify();
+  service_.reset();
+}
+
+TEST_F(GenerationServiceTest, ABudgetTooSmallForAPromptIsRefusedAtStart) {
+  GenerationOptions options;
+  options.memory_budget = 64 << 20;
+  EXPECT_THAT(GenerationService::Create(options, std::move(target_), nullptr,
+                                        LoadTokenizer(), observer_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--memory-budget=67108864")));
 }
 
 TEST_F(GenerationServiceTest, ADefaultModeThatCannotRunIsRefusedAtStart) {

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "common/base/retry_after.h"
 #include "gmock/gmock.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::orchestrator {
@@ -118,6 +120,39 @@ TEST_F(RequestPoolTest, WhatWaitedUnderALowerLimitRunsBeforeWhatComes) {
   later.go.Notify();
   AwaitEvents(1);
   held.go.Notify();
+}
+
+TEST_F(RequestPoolTest, TheRetryHintFollowsTheLoadWithJitter) {
+  std::atomic<int> now_s{0};
+  double jitter = 0.5;  // none
+  RequestPool pool(
+      {.max_running = 2,
+       .waiting = {.items = 3},
+       .min_retry_after = absl::Milliseconds(100)},
+      [&] { return absl::UnixEpoch() + absl::Seconds(now_s.load()); },
+      [&] { return jitter; });
+  // Nothing is known of the time of a request yet.
+  EXPECT_EQ(pool.RetryAfter("a", 0), absl::Milliseconds(100));
+  PooledRequest slow = Request("a", "slow");
+  slow.run = [&] { now_s += 8; };
+  pool.Submit(std::move(slow));
+  ASSERT_TRUE(testing::Eventually([&] { return pool.active() == 0; }));
+  EXPECT_EQ(pool.RetryAfter("a", 0), absl::Seconds(4));
+
+  Held held, other;
+  pool.Submit(HeldRequest("a", held));
+  pool.Submit(HeldRequest("a", other));
+  for (const char* name : {"a1", "a2", "a3"}) pool.Submit(Request("a", name));
+  pool.Submit(Request("a", "a4"));
+  EXPECT_EQ(RetryAfter(reason()), absl::Seconds(16));  // 4 turns of 2 threads
+  EXPECT_EQ(pool.RetryAfter("a", 1), absl::Seconds(32));
+  EXPECT_EQ(pool.RetryAfter("b", 1), absl::Seconds(16));
+  jitter = 0;
+  EXPECT_EQ(pool.RetryAfter("b", 0), absl::Seconds(12));
+  jitter = 1;
+  EXPECT_EQ(pool.RetryAfter("b", 0), absl::Seconds(20));
+  held.go.Notify();
+  other.go.Notify();
 }
 
 TEST_F(RequestPoolTest, CallersAreForgottenWithTheirRequests) {

@@ -1,0 +1,118 @@
+#include "common/base/byte_budget.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken {
+
+ByteBudget::Share::Share(ByteBudget& budget, std::string owner, int64_t bytes)
+    : budget_(&budget), owner_(std::move(owner)), bytes_(bytes) {}
+
+ByteBudget::Share::Share(Share&& other) noexcept
+    : budget_(std::exchange(other.budget_, nullptr)),
+      owner_(std::move(other.owner_)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+ByteBudget::Share& ByteBudget::Share::operator=(Share&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  budget_ = std::exchange(other.budget_, nullptr);
+  owner_ = std::move(other.owner_);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+absl::Status ByteBudget::Share::Resize(int64_t bytes) {
+  FORETOKEN_CHECK(budget_ != nullptr && bytes >= 0);
+  if (bytes > bytes_) {
+    FORETOKEN_RETURN_IF_ERROR(budget_->Check(bytes));
+    FORETOKEN_RETURN_IF_ERROR(budget_->Add(owner_, bytes - bytes_));
+  } else if (bytes < bytes_) {
+    budget_->Subtract(owner_, bytes_ - bytes);
+  }
+  bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+void ByteBudget::Share::Release() {
+  if (budget_ != nullptr && bytes_ > 0) budget_->Subtract(owner_, bytes_);
+  budget_ = nullptr;
+  bytes_ = 0;
+}
+
+absl::StatusOr<ByteBudget::Share> ByteBudget::Take(const std::string& owner,
+                                                   int64_t bytes) {
+  FORETOKEN_CHECK(bytes >= 0);
+  FORETOKEN_RETURN_IF_ERROR(Check(bytes));
+  FORETOKEN_RETURN_IF_ERROR(Add(owner, bytes));
+  return Share(*this, owner, bytes);
+}
+
+absl::StatusOr<ByteBudget::Share> ByteBudget::TakeWhenFree(
+    const std::string& owner, int64_t bytes, absl::Duration time) {
+  FORETOKEN_CHECK(bytes >= 0);
+  FORETOKEN_RETURN_IF_ERROR(Check(bytes));
+  const auto fits = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return Fits(owner, bytes);
+  };
+  absl::MutexLock lock(&mu_);
+  if (!mu_.AwaitWithTimeout(absl::Condition(&fits), time)) {
+    return absl::DeadlineExceededError(
+        "the request's deadline passed while it waited for memory");
+  }
+  AddFitting(owner, bytes);
+  return Share(*this, owner, bytes);
+}
+
+int64_t ByteBudget::used() const {
+  absl::MutexLock lock(&mu_);
+  return used_;
+}
+
+absl::Status ByteBudget::Check(int64_t bytes) const {
+  if (bytes <= max_share()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the request needs ", bytes,
+                   " bytes of memory, want at most ", max_share()));
+}
+
+int64_t ByteBudget::Owned(const std::string& owner) const {
+  const auto it = owners_.find(owner);
+  return it == owners_.end() ? 0 : it->second;
+}
+
+bool ByteBudget::Fits(const std::string& owner, int64_t bytes) const {
+  return Owned(owner) + bytes <= kGreed * (limit_ - used_ - bytes);
+}
+
+void ByteBudget::AddFitting(const std::string& owner, int64_t bytes) {
+  if (bytes == 0) return;
+  used_ += bytes;
+  owners_[owner] += bytes;
+}
+
+absl::Status ByteBudget::Add(const std::string& owner, int64_t bytes) {
+  absl::MutexLock lock(&mu_);
+  if (!Fits(owner, bytes)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the memory for requests is in use: ", used_, " of ",
+                     limit_, " bytes, ", Owned(owner), " by this caller; ",
+                     bytes, " more were needed"));
+  }
+  AddFitting(owner, bytes);
+  return absl::OkStatus();
+}
+
+void ByteBudget::Subtract(const std::string& owner, int64_t bytes) {
+  absl::MutexLock lock(&mu_);
+  used_ -= bytes;
+  const auto it = owners_.find(owner);
+  FORETOKEN_CHECK(it != owners_.end() && it->second >= bytes);
+  it->second -= bytes;
+  if (it->second == 0) owners_.erase(it);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,109 @@
+// The memory budget of an orchestrator, through its listener.
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/rpc/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/integration/cluster.h"
+#include "tests/support/eventually.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace foretoken::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kFloodToken[] = "flood-flood-flood-flood";
+constexpr char kOtherToken[] = "other-other-other-other";
+
+class RequestMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    verifier_ = StartVerifier({});
+    orchestrator::OrchestratorService config;
+    config.verifiers = {verifier_->address()};
+    config.server.memory_budget = 32 << 20;  // 12 MiB of it for requests
+    config.server.max_prompt_bytes = 1 << 20;
+    rpc::ServerOptions rpc;
+    rpc.listen = {"127.0.0.1:0"};
+    rpc.token_file =
+        dir_.Write("tokens", std::string(kFloodToken) + " flood\n" +
+                                 kOtherToken + " other\n");
+    orchestrator_ = StartOrchestrator(config, rpc);
+    flood_ = Client(kFloodToken);
+    other_ = Client(kOtherToken);
+    ASSERT_TRUE(
+        Eventually([&] { return Generate(*other_, Small()).status.ok(); }));
+  }
+  std::unique_ptr<rpc::GenerationClient> Client(const char* token) {
+    auto channel = rpc::CreateChannel(orchestrator_->address(), {});
+    EXPECT_THAT(channel, IsOk());
+    return std::make_unique<rpc::GenerationClient>(*channel, token);
+  }
+  ByteBudget& memory() { return orchestrator_->service->generation().memory(); }
+
+  static v1::GenerateRequest Small() {
+    return MakeRequest({1, 2, 3}, "off", 8);
+  }
+  // The largest prompt, which is beyond every context.
+  static v1::GenerateRequest Largest() {
+    return MakeRequest(std::vector<TokenId>((1 << 20) / sizeof(TokenId), 5),
+                       "off", 8);
+  }
+
+  const TempDir dir_;
+  std::unique_ptr<TestVerifier> verifier_;
+  std::unique_ptr<TestOrchestrator> orchestrator_;
+  std::unique_ptr<rpc::GenerationClient> flood_, other_;
+};
+
+TEST_F(RequestMemoryTest, WhatDoesNotFitIsRefusedAndOthersAreServed) {
+  auto held = memory().Take("flood", 8 << 20);
+  FORETOKEN_ASSERT_OK(held);
+  const absl::Status refused = Generate(*flood_, Largest()).status;
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                HasSubstr("memory for requests")));
+  EXPECT_TRUE(rpc::RetryAfter(refused).has_value());
+  FORETOKEN_EXPECT_OK(Generate(*other_, Small()).status);
+  held->Release();
+  EXPECT_THAT(Generate(*flood_, Largest()).status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the model's context")));
+}
+
+TEST_F(RequestMemoryTest, AFloodKeepsWithinTheBudgetAndLeavesNothingBehind) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&] {
+      const auto client = Client(kFloodToken);
+      for (int i = 0; i < 10; ++i) {
+        const absl::Status status = Generate(*client, Largest()).status;
+        EXPECT_TRUE(absl::IsResourceExhausted(status) ||
+                    absl::IsInvalidArgument(status))
+            << status;
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    FORETOKEN_EXPECT_OK(Generate(*other_, Small()).status);
+    EXPECT_LE(memory().used(), memory().limit());
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(Eventually([&] { return memory().used() == 0; }));
+}
+
+// Beyond the limit of any request: refused by its size, unparsed.
+TEST_F(RequestMemoryTest, AMessageLargerThanAnyRequestIsRefusedAtOnce) {
+  v1::GenerateRequest request = Small();
+  request.set_text(std::string(3 << 20, 'a'));
+  EXPECT_THAT(Generate(*other_, request).status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the request has")));
+}
+
+}  // namespace
+}  // namespace foretoken::testing

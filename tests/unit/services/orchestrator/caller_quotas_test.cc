@@ -1,0 +1,95 @@
+#include "services/orchestrator/core/caller_quotas.h"
+
+#include <string>
+
+#include "common/base/retry_after.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+using ::foretoken::testing::StatusIs;
+using ::testing::HasSubstr;
+
+class CallerQuotasTest : public ::testing::Test {
+ protected:
+  static Caller Of(int64_t requests, int64_t tokens) {
+    Caller caller;
+    caller.name = "me";
+    caller.requests_per_minute = requests;
+    caller.tokens_per_minute = tokens;
+    return caller;
+  }
+
+  absl::Time now_ = absl::UnixEpoch();
+  CallerQuotas quotas_{[this] { return now_; }};
+};
+
+TEST_F(CallerQuotasTest, WithoutQuotasEverythingFits) {
+  for (int i = 0; i < 100; ++i) {
+    FORETOKEN_EXPECT_OK(quotas_.Take(Of(0, 0), int64_t{1} << 50));
+  }
+}
+
+TEST_F(CallerQuotasTest, RequestsBeyondTheQuotaLearnWhenTheyFit) {
+  const Caller caller = Of(60, 0);
+  for (int i = 0; i < 60; ++i) FORETOKEN_EXPECT_OK(quotas_.Take(caller, 1));
+  const absl::Status refused = quotas_.Take(caller, 1);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                HasSubstr("60 requests a minute")));
+  EXPECT_EQ(RetryAfter(refused), absl::Seconds(1));
+  now_ += absl::Milliseconds(750);
+  EXPECT_EQ(RetryAfter(quotas_.Take(caller, 1)), absl::Milliseconds(250));
+  now_ += absl::Milliseconds(250);
+  FORETOKEN_EXPECT_OK(quotas_.Take(caller, 1));
+  EXPECT_EQ(RetryAfter(quotas_.Take(caller, 1)), absl::Seconds(1));
+}
+
+TEST_F(CallerQuotasTest, TokensAreTakenAndGivenBack) {
+  const Caller caller = Of(0, 600);
+  FORETOKEN_EXPECT_OK(quotas_.Take(caller, 500));
+  EXPECT_EQ(RetryAfter(quotas_.Take(caller, 200)), absl::Seconds(10));
+  quotas_.GiveBack(caller, 100);
+  FORETOKEN_EXPECT_OK(quotas_.Take(caller, 200));
+}
+
+TEST_F(CallerQuotasTest, ARefusalTakesNothing) {
+  const Caller caller = Of(2, 600);
+  FORETOKEN_EXPECT_OK(quotas_.Take(caller, 600));
+  EXPECT_FALSE(quotas_.Take(caller, 10).ok());
+  now_ += absl::Seconds(1);
+  FORETOKEN_EXPECT_OK(quotas_.Take(caller, 10));  // the second request
+}
+
+TEST_F(CallerQuotasTest, ARequestLargerThanAMinutesWorthIsServedAndPaidFor) {
+  const Caller caller = Of(0, 600);
+  FORETOKEN_EXPECT_OK(quotas_.Take(caller, 1800));
+  // Two minutes of debt, and another for its own.
+  EXPECT_EQ(RetryAfter(quotas_.Take(caller, 10000)), absl::Minutes(3));
+  EXPECT_EQ(RetryAfter(quotas_.Take(caller, 10)), absl::Seconds(121));
+  now_ += absl::Hours(1);
+  FORETOKEN_EXPECT_OK(quotas_.Take(caller, 600));
+  EXPECT_FALSE(quotas_.Take(caller, 1).ok());  // it never held more
+}
+
+TEST_F(CallerQuotasTest, AChangedQuotaTakesEffectAtOnce) {
+  FORETOKEN_EXPECT_OK(quotas_.Take(Of(60, 0), 1));
+  for (int i = 0; i < 5; ++i) {
+    FORETOKEN_EXPECT_OK(quotas_.Take(Of(5, 0), 1));
+  }
+  EXPECT_FALSE(quotas_.Take(Of(5, 0), 1).ok());
+  FORETOKEN_EXPECT_OK(quotas_.Take(Of(0, 0), 1));
+}
+
+TEST_F(CallerQuotasTest, CallersHaveQuotasOfTheirOwn) {
+  Caller other = Of(1, 0);
+  other.name = "other";
+  FORETOKEN_EXPECT_OK(quotas_.Take(Of(1, 0), 1));
+  EXPECT_FALSE(quotas_.Take(Of(1, 0), 1).ok());
+  FORETOKEN_EXPECT_OK(quotas_.Take(other, 1));
+}
+
+}  // namespace
+}  // namespace foretoken::orchestrator

@@ -1,0 +1,145 @@
+// The constants of request_memory.h, against the heap.
+#include "services/orchestrator/core/request_memory.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_data.h"
+#include "tests/support/tiny_tokenizer.h"
+
+namespace {
+
+// Bytes allocated by operator new, and their maximum.
+std::atomic<int64_t> g_heap{0}, g_peak{0};
+
+void* Allocate(size_t size) {
+  void* const memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  const auto usable = static_cast<int64_t>(malloc_usable_size(memory));
+  const int64_t now = g_heap += usable;
+  int64_t peak = g_peak;
+  while (now > peak && !g_peak.compare_exchange_weak(peak, now)) {
+  }
+  return memory;
+}
+
+void Free(void* memory) noexcept {
+  if (memory == nullptr) return;
+  g_heap -= static_cast<int64_t>(malloc_usable_size(memory));
+  std::free(memory);
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return Allocate(size); }
+void* operator new[](size_t size) { return Allocate(size); }
+void operator delete(void* memory) noexcept { Free(memory); }
+void operator delete[](void* memory) noexcept { Free(memory); }
+void operator delete(void* memory, size_t) noexcept { Free(memory); }
+void operator delete[](void* memory, size_t) noexcept { Free(memory); }
+
+namespace foretoken::orchestrator {
+namespace {
+
+constexpr size_t kTextBytes = 1 << 20;
+// What does not grow with the text.
+constexpr int64_t kSlack = 64 << 10;
+
+template <typename Work>
+int64_t PeakOf(const Work& work) {
+  const int64_t before = g_heap;
+  g_peak = before;
+  work();
+  return g_peak - before;
+}
+
+std::vector<std::string> Texts() {
+  std::mt19937 random(7);
+  std::vector<std::string> texts = {std::string(kTextBytes, 'a'),
+                                    std::string(kTextBytes, ' '),
+                                    std::string(kTextBytes, '\xff')};
+  std::string words, letters;
+  while (words.size() < kTextBytes) words += "the man in here ";
+  while (letters.size() < kTextBytes) {
+    letters.push_back(static_cast<char>('!' + random() % 94));
+  }
+  texts.push_back(words);
+  texts.push_back(letters);
+  return texts;
+}
+
+std::vector<std::unique_ptr<Tokenizer>> Tokenizers() {
+  const foretoken::testing::TempDir dir;
+  std::vector<std::string> paths = {
+      dir.Write("tokenizer.json", foretoken::testing::TinyTokenizerJson())};
+  for (const char* name :
+       {"tools/demo/target", "tests/golden/tokenizers/llama3.json.gz",
+        "tests/golden/tokenizers/llama2_json.json.gz",
+        "tests/golden/tokenizers/sp_bytes.model"}) {
+    paths.push_back(foretoken::testing::SourcePath(name));
+  }
+  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  for (const std::string& path : paths) {
+    auto loaded = Tokenizer::Load(path);
+    EXPECT_THAT(loaded, foretoken::testing::IsOk()) << path;
+    if (loaded.ok()) tokenizers.push_back(*std::move(loaded));
+  }
+  return tokenizers;
+}
+
+TEST(RequestMemoryTest, EncodingTakesNoMoreThanItIsChargedFor) {
+  int64_t most = 0;
+  for (const auto& tokenizer : Tokenizers()) {
+    for (const std::string& text : Texts()) {
+      std::vector<TokenId> ids;
+      const int64_t peak = PeakOf([&] { ids = tokenizer->EncodePrompt(text); });
+      EXPECT_LE(peak, EncodingBytes(kTextBytes) + kSlack)
+          << text.substr(0, 16) << " by " << tokenizer->vocab_size();
+      most = std::max(most, peak);
+    }
+  }
+  RecordProperty("bytes_per_text_byte",
+                 std::to_string(most / static_cast<int64_t>(kTextBytes)));
+}
+
+TEST(RequestMemoryTest, DecodingTakesNoMoreThanItIsChargedFor) {
+  for (const auto& tokenizer : Tokenizers()) {
+    std::mt19937 random(3);
+    std::vector<TokenId> ids(kTextBytes / sizeof(TokenId));
+    for (TokenId& id : ids) {
+      id = static_cast<TokenId>(random() %
+                                static_cast<uint32_t>(tokenizer->vocab_size()));
+    }
+    const int64_t peak = PeakOf([&] {
+      const auto text = tokenizer->Decode(ids);
+      EXPECT_TRUE(text.ok() || absl::IsInvalidArgument(text.status()));
+    });
+    EXPECT_LE(peak, DetokenizeBytes(ids, tokenizer.get()) + kSlack)
+        << tokenizer->vocab_size();
+  }
+}
+
+TEST(RequestMemoryTest, ThePartsLeaveNothingOfTheBudgetOver) {
+  const MemoryParts parts = DivideMemory(int64_t{1} << 30);
+  EXPECT_EQ(parts.receiving + parts.encoding + parts.requests,
+            int64_t{1} << 30);
+  EXPECT_GE(MaxWireBytes(1 << 20), 5 << 18);  // ids of five bytes
+}
+
+}  // namespace
+}  // namespace foretoken::orchestrator
