@@ -117,10 +117,12 @@ inline constexpr Spec kDegradedRounds =
 inline constexpr Spec kDraftLatency =
     Histogram("foretoken_draft_latency_seconds", kLatencyBounds,
               "From an ask to the draft, answers in time alone", "drafter");
-inline constexpr Spec kBreakerState = Gauge(
-    "foretoken_breaker_state",
-    "Circuit breaker of a drafting service: 0 closed, 1 half-open, 2 open",
-    "service");
+inline constexpr Spec kBreakerState =
+    Gauge("foretoken_breaker_state",
+          "Circuit breaker of a drafting service, the best of its replicas: 0 "
+          "closed, "
+          "1 half-open, 2 open",
+          "service");
 inline constexpr Spec kPhaseLatency =
     Histogram("foretoken_phase_latency_seconds", kLatencyBounds,
               "Time of a round's phase: draft, verify", "phase");

@@ -88,7 +88,20 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
   if (!options.tls_name.empty()) {
     arguments.SetSslTargetNameOverride(options.tls_name);
   }
+  if (!options.health_service.empty()) {
+    // Of gRPC's policies, only round_robin watches health.
+    arguments.SetServiceConfigJSON(
+        absl::StrCat(R"({"loadBalancingConfig": [{"round_robin": {}}],)",
+                     R"( "healthCheckConfig": {"serviceName": ")",
+                     options.health_service, R"("}})"));
+  }
   return grpc::CreateCustomChannel(address, credentials, arguments);
+}
+
+bool IsUp(grpc::Channel& channel) {
+  const grpc_connectivity_state state = channel.GetState(true);
+  return state != GRPC_CHANNEL_TRANSIENT_FAILURE &&
+         state != GRPC_CHANNEL_SHUTDOWN;
 }
 
 absl::StatusOr<BearerToken> ReadToken(const ChannelOptions& options) {

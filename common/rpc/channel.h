@@ -32,6 +32,10 @@ struct ChannelOptions {
   int32_t max_message_bytes = 16 << 20;
   // Maximum pause between two attempts to connect.
   absl::Duration max_reconnect_backoff = absl::Seconds(1);
+  // gRPC service, "foretoken.v1.Crest", whose health the channel watches: calls
+  // fail at once while it does not serve. A server without the health service
+  // counts as serving. Empty: none.
+  std::string health_service;
 
   // --<prefix>-insecure, --<prefix>-tls-ca, ...
   void AddFlags(Flags& flags, const std::string& prefix);
@@ -42,6 +46,11 @@ struct ChannelOptions {
 // cross such a channel in the clear.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
     const std::string& address, const ChannelOptions& options);
+
+// Whether the channel may be used; connects it if it is idle. False once the
+// peer could not be reached, or its watched health is bad, until it is ready
+// again.
+bool IsUp(grpc::Channel& channel);
 
 // The bearer token to send; none without a token file.
 absl::StatusOr<BearerToken> ReadToken(const ChannelOptions& options);

@@ -130,20 +130,10 @@ class StreamSession final : public DraftSession {
   DraftCall<v1::DraftRequest, v1::DraftResponse> call_;
 };
 
-// `trie_drafter` -> `/foretoken.v1.TrieDrafter/Draft`.
-std::string DraftMethod(absl::string_view service) {
-  std::string method = "/foretoken.v1.";
-  for (absl::string_view word : absl::StrSplit(service, '_')) {
-    absl::StrAppend(&method, absl::AsciiStrToUpper(word.substr(0, 1)),
-                    word.substr(1));
-  }
-  return absl::StrCat(method, "/Draft");
-}
-
 class StreamClient final : public DraftSessions {
  public:
   StreamClient(const Endpoint& endpoint, absl::string_view service)
-      : method_(DraftMethod(service)),
+      : method_(absl::StrCat("/", DraftServiceName(service), "/Draft")),
         stub_(endpoint.channel),
         peer_(endpoint) {}
 
@@ -278,6 +268,15 @@ class PhraseClient final : public SharedPhrases {
 };
 
 }  // namespace
+
+std::string DraftServiceName(absl::string_view service) {
+  std::string name = "foretoken.v1.";
+  for (absl::string_view word : absl::StrSplit(service, '_')) {
+    absl::StrAppend(&name, absl::AsciiStrToUpper(word.substr(0, 1)),
+                    word.substr(1));
+  }
+  return name;
+}
 
 std::shared_ptr<DraftSessions> MakeDraftClient(const Endpoint& endpoint,
                                                absl::string_view service) {

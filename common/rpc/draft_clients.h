@@ -7,6 +7,7 @@
 #define FORETOKEN_COMMON_RPC_DRAFT_CLIENTS_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "common/drafting/draft_session.h"
@@ -15,11 +16,14 @@
 
 namespace foretoken::rpc {
 
-// The client of the drafting service of this name (ModeInfo::service):
-// `trie_drafter` is foretoken.v1.TrieDrafter, and its method is Draft. Only
-// `crest` has a contract of its own; it keeps no state per request, and every
-// look-up carries the last tokens of the session. Open fails for a mode without
-// a message.
+// The gRPC service of the drafting service of this name: `trie_drafter` is
+// foretoken.v1.TrieDrafter.
+std::string DraftServiceName(absl::string_view service);
+
+// The client of the drafting service of this name (ModeInfo::service),
+// whose method is Draft. Only `crest` has a contract of its own; it keeps no
+// state per request, and every look-up carries the last tokens of the session.
+// Open fails for a mode without a message.
 std::shared_ptr<DraftSessions> MakeDraftClient(const Endpoint& endpoint,
                                                absl::string_view service);
 

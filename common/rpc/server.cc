@@ -1,6 +1,7 @@
 #include "common/rpc/server.h"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -71,9 +72,12 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
+void SetLimits(const ServerOptions& options,
+               const std::vector<Servable*>& servables,
+               grpc::ServerBuilder& builder) {
   const auto ms = [](absl::Duration d) {
-    return static_cast<int>(absl::ToInt64Milliseconds(d));
+    return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(d),
+                                              std::numeric_limits<int>::max()));
   };
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
@@ -92,6 +96,15 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
                              ms(options.handshake_timeout));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              ms(options.connection_idle));
+  if (options.max_connection_age > absl::ZeroDuration()) {
+    absl::Duration grace = options.max_connection_age_grace;
+    for (const Servable* servable : servables) {
+      grace = std::max(grace, servable->LongestCall() + kCancelGrace);
+    }
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                               ms(options.max_connection_age));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, ms(grace));
+  }
 }
 
 // A bound for the buffers of all connections together. Flow control gives none:
@@ -172,6 +185,14 @@ void ServerOptions::AddFlags(Flags& flags) {
   flags.Duration("connection-idle", &connection_idle,
                  {absl::Milliseconds(10), absl::Hours(24)},
                  "Close a connection that has had no call for this time");
+  flags.Duration("max-connection-age", &max_connection_age,
+                 {absl::ZeroDuration(), absl::Hours(24 * 365)},
+                 "Ask clients to connect anew after this time, give or take a "
+                 "tenth; running calls go on; 0 for never");
+  flags.Duration("max-connection-age-grace", &max_connection_age_grace,
+                 {absl::ZeroDuration(), absl::Hours(24 * 365)},
+                 "Time that running calls get then; at least the service's own "
+                 "limit of a call");
   flags.Duration("send-timeout", &send_timeout,
                  {absl::Milliseconds(10), absl::Hours(1)},
                  "Close a connection that has taken no data for this time");
@@ -202,7 +223,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   if (!options.reflection) {
     builder.SetOption(std::make_unique<WithoutReflection>());
   }
-  SetLimits(options, builder);
+  SetLimits(options, servables, builder);
   LimitReceiveBuffers(servables, builder);
   std::unique_ptr<Server> server(new Server());
   const ConnectionLimits limits = LimitsOf(options);

@@ -46,6 +46,12 @@ struct ServerOptions {
   absl::Duration handshake_timeout = absl::Seconds(10);
   // Closes a connection that has had no calls for this long.
   absl::Duration connection_idle = absl::Minutes(5);
+  // Asks a client to connect anew (GOAWAY) after this long, give or take a
+  // tenth (gRPC's jitter), so that long-lived clients come to use new replicas;
+  // never if zero. Calls that run go on: what is left of them at the end of the
+  // grace, or of the longest call that a service allows if later, is cut off.
+  absl::Duration max_connection_age = absl::Minutes(30);
+  absl::Duration max_connection_age_grace = absl::Hours(2);
   // Closes a connection whose peer takes no data for this long.
   absl::Duration send_timeout = absl::Seconds(30);
   absl::Duration keepalive_time = absl::Seconds(30);
@@ -55,7 +61,8 @@ struct ServerOptions {
   // --listen --insecure --tls-cert --tls-key --tls-client-ca
   // --auth-token-file --reflection --max-message-bytes
   // --max-concurrent-streams --max-connections --max-connections-per-peer
-  // --handshake-timeout --connection-idle --send-timeout --keepalive-time
+  // --handshake-timeout --connection-idle --max-connection-age
+  // --max-connection-age-grace --send-timeout --keepalive-time
   // --keepalive-timeout --drain-timeout, with their rules.
   void AddFlags(Flags& flags);
 
@@ -80,6 +87,8 @@ class Servable {
   // it may report under names of their own.
   virtual bool Ready() const { return true; }
   virtual std::vector<PartHealth> Parts() const { return {}; }
+  // Time limit of its calls, if it sets one.
+  virtual absl::Duration LongestCall() const { return absl::ZeroDuration(); }
   // The service calls `changed` when the answer of Ready or Parts may have
   // changed, holding no lock that these take. Null stops that: no call is under
   // way when WatchHealth returns.

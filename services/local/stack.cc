@@ -27,6 +27,7 @@ namespace {
 
 // The one datastore of the process.
 constexpr char kDatastore[] = "local";
+constexpr char kHere[] = "in-process";
 
 // Null for a model without a tokenizer, which serves token ids only.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
@@ -91,18 +92,21 @@ absl::Status Stack::StartDrafters(
                        rpc::DraftStreamObserver& observer) {
     return std::make_shared<ObservedSessions>(sessions, observer);
   };
-  drafters->sessions["trie_drafter"] =
-      here(trie_drafter_->drafts(), trie_drafter_->observer());
   // (Owned by the server.)
-  drafters->phrases = std::shared_ptr<SharedPhrases>(
-      std::shared_ptr<void>(), &trie_drafter_->sessions());
+  const std::shared_ptr<SharedPhrases> phrases(std::shared_ptr<void>(),
+                                               &trie_drafter_->sessions());
+  drafters->services["trie_drafter"][kHere] = {
+      here(trie_drafter_->drafts(), trie_drafter_->observer()), phrases,
+      nullptr};
   if (draft_worker_ != nullptr) {
-    drafters->sessions["draft_worker"] =
-        here(draft_worker_->drafts(), draft_worker_->observer());
+    drafters->services["draft_worker"][kHere] = {
+        here(draft_worker_->drafts(), draft_worker_->observer()), nullptr,
+        nullptr};
   }
   if (crest_ != nullptr) {
-    drafters->sessions["crest"] = std::shared_ptr<DraftSessions>(
-        std::shared_ptr<void>(), &crest_->drafts());
+    const std::shared_ptr<DraftSessions> lookups(std::shared_ptr<void>(),
+                                                 &crest_->drafts());
+    drafters->services["crest"][kHere] = {lookups, nullptr, nullptr};
     drafters->crest_datastore = kDatastore;
   }
   return absl::OkStatus();
@@ -117,7 +121,7 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   FORETOKEN_ASSIGN_OR_RETURN(stack->verifier_, verifier.Make(registry));
   std::vector<orchestrator::VerifierEndpoint> endpoints;
   endpoints.push_back(
-      {"in-process", std::make_shared<LocalVerifier>(*stack->verifier_)});
+      {kHere, std::make_shared<LocalVerifier>(*stack->verifier_)});
   orchestrator::OrchestratorServerOptions options = orchestrator;
   options.model_name = verifier.server.model_name;
   options.max_tree_nodes = verifier.server.sessions.max_tree_nodes;

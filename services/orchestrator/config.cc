@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/discovery.h"
 #include "common/rpc/draft_clients.h"
 #include "common/rpc/stream_options.h"
 #include "common/rpc/verify_client.h"
@@ -41,28 +43,50 @@ void AddDraftingFlags(Flags& flags, OrchestratorServerOptions* server) {
                  "Maximum breaker back-off");
 }
 
-absl::StatusOr<rpc::Endpoint> Connect(const std::string& address,
-                                      const rpc::ChannelOptions& options) {
+absl::StatusOr<rpc::Endpoint> Connect(const rpc::Member& member,
+                                      rpc::ChannelOptions options) {
+  if (options.tls_name.empty()) options.tls_name = member.host;
   rpc::Endpoint endpoint;
   FORETOKEN_ASSIGN_OR_RETURN(endpoint.channel,
-                             rpc::CreateChannel(address, options));
+                             rpc::CreateChannel(member.address, options));
   FORETOKEN_ASSIGN_OR_RETURN(endpoint.token, rpc::ReadToken(options));
   return endpoint;
 }
 
-// The drafting services whose address is given.
-absl::Status ConnectDrafters(const OrchestratorService& config,
-                             DraftServicesOptions* drafters) {
-  for (const auto& [service, address] : config.drafters) {
-    if (address.empty()) continue;
-    FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
-                               Connect(address, config.drafter_channel));
-    drafters->sessions[service] = rpc::MakeDraftClient(endpoint, service);
-    if (service == "trie_drafter") {
-      drafters->phrases = rpc::MakePhraseClient(endpoint);
-    }
+std::vector<std::string> AddressesOf(const std::vector<rpc::Member>& members) {
+  std::vector<std::string> addresses;
+  addresses.reserve(members.size());
+  for (const rpc::Member& member : members) {
+    addresses.push_back(member.address);
+  }
+  return addresses;
+}
+
+// Finds unsafe addresses and missing files at start, before any name is
+// resolved.
+absl::Status CheckTargets(const std::vector<std::string>& targets,
+                          const rpc::ChannelOptions& options) {
+  for (const std::string& target : targets) {
+    FORETOKEN_RETURN_IF_ERROR(rpc::ValidateTarget(target));
+    FORETOKEN_RETURN_IF_ERROR(
+        Connect({rpc::AddressOf(target), ""}, options).status());
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<DraftEndpoint> ConnectDrafter(const std::string& service,
+                                             const rpc::Member& member,
+                                             rpc::ChannelOptions options) {
+  options.health_service = rpc::DraftServiceName(service);
+  FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
+                             Connect(member, options));
+  DraftEndpoint drafter;
+  drafter.sessions = rpc::MakeDraftClient(endpoint, service);
+  if (service == "trie_drafter") {
+    drafter.phrases = rpc::MakePhraseClient(endpoint);
+  }
+  drafter.up = [channel = endpoint.channel] { return rpc::IsUp(*channel); };
+  return drafter;
 }
 
 }  // namespace
@@ -118,14 +142,17 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
 }
 
 void OrchestratorService::AddFlags(Flags& flags) {
-  flags.List("verifiers", &verifiers, "Addresses of the verifiers");
+  flags.List("verifiers", &verifiers,
+             "Verifiers: addresses, or dns:///HOST:PORT for all addresses of a "
+             "host, resolved again and again");
   verifier_channel.AddFlags(flags, "verifier");
   for (const std::string& service : DraftingServices()) {
-    flags.String(
-        absl::StrReplaceAll(service, {{"_", "-"}}), &drafters[service],
-        absl::StrCat("Address of a ", service, " service; empty for none"));
+    flags.List(absl::StrReplaceAll(service, {{"_", "-"}}), &drafters[service],
+               absl::StrCat("Replicas of ", service,
+                            ", as in --verifiers; empty for none"));
   }
   drafter_channel.AddFlags(flags, "drafter");
+  discovery.AddFlags(flags);
   flags.Duration("probe-interval", &pool.probe_interval,
                  {absl::Milliseconds(10), absl::Minutes(10)},
                  "Interval between probes of a verifier");
@@ -147,17 +174,50 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
   if (!tokenizer.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(loaded, Tokenizer::LoadShared(tokenizer));
   }
-  std::vector<VerifierEndpoint> endpoints;
-  for (const std::string& address : verifiers) {
+  FORETOKEN_RETURN_IF_ERROR(CheckTargets(verifiers, verifier_channel));
+  // The pool probes those whose address is known before anybody can ask.
+  std::vector<VerifierEndpoint> known;
+  for (const std::string& target : verifiers) {
+    if (rpc::AddressOf(target) != target) continue;
     FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
-                               Connect(address, verifier_channel));
-    endpoints.push_back({address, rpc::MakeVerifyClient(endpoint)});
+                               Connect({target, ""}, verifier_channel));
+    known.push_back({target, rpc::MakeVerifyClient(endpoint)});
   }
   OrchestratorServerOptions options = server;
-  FORETOKEN_RETURN_IF_ERROR(ConnectDrafters(*this, &options.drafters));
-  return OrchestratorServer::Create(
-      options, std::make_unique<VerifierPool>(pool, std::move(endpoints)),
-      std::move(loaded), registry);
+  for (const auto& [service, targets] : drafters) {
+    FORETOKEN_RETURN_IF_ERROR(CheckTargets(targets, drafter_channel));
+    if (!targets.empty()) options.drafters.services[service] = {};
+  }
+  auto verifier_pool = std::make_unique<VerifierPool>(pool, std::move(known));
+  VerifierPool& members = *verifier_pool;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      std::unique_ptr<OrchestratorServer> made,
+      OrchestratorServer::Create(options, std::move(verifier_pool),
+                                 std::move(loaded), registry));
+  made->Follow(std::make_unique<rpc::Discovery>(
+      discovery, verifiers,
+      [&members,
+       channel = verifier_channel](const std::vector<rpc::Member>& found) {
+        members.SetMembers(
+            AddressesOf(found),
+            [&](size_t i) -> absl::StatusOr<std::shared_ptr<VerifierPeer>> {
+              FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
+                                         Connect(found[i], channel));
+              return rpc::MakeVerifyClient(endpoint);
+            });
+      }));
+  for (const auto& [service, targets] : drafters) {
+    if (targets.empty()) continue;
+    made->Follow(std::make_unique<rpc::Discovery>(
+        discovery, targets,
+        [&replicas = made->drafters().Replicas(service), service = service,
+         channel = drafter_channel](const std::vector<rpc::Member>& found) {
+          replicas.SetMembers(AddressesOf(found), [&](size_t i) {
+            return ConnectDrafter(service, found[i], channel);
+          });
+        }));
+  }
+  return made;
 }
 
 }  // namespace foretoken::orchestrator

@@ -11,6 +11,7 @@
 #include "common/config/flags.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/discovery.h"
 #include "common/rpc/run_service.h"
 #include "services/orchestrator/server.h"
 
@@ -21,19 +22,22 @@ struct OrchestratorService {
       "foretoken-orchestrator",
       "Serves the public Generation API on top of verifiers.", 50050, 9100};
 
+  // Addresses and dns:/// names (common/rpc/discovery.h), here and below.
   std::vector<std::string> verifiers = {"127.0.0.1:50051"};
   rpc::ChannelOptions verifier_channel;
-  // Addresses of the drafting services by name; missing or empty for a service
-  // that is not used.
-  std::map<std::string, std::string> drafters;
+  // Those of the drafting services by name; missing or empty for a service that
+  // is not used.
+  std::map<std::string, std::vector<std::string>> drafters;
   rpc::ChannelOptions drafter_channel;
+  rpc::DiscoveryOptions discovery;
   VerifierPoolOptions pool;
   std::string tokenizer;
   OrchestratorServerOptions server;
 
   void AddFlags(Flags& flags);
   // Connects to the verifiers and loads the tokenizer; does not wait for any
-  // verifier to answer. `registry` must outlive the server.
+  // name to be resolved, or any verifier to answer. `registry` must outlive the
+  // server.
   absl::StatusOr<std::unique_ptr<OrchestratorServer>> Make(
       metrics::Registry& registry) const;
 };

@@ -346,14 +346,15 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
     FORETOKEN_RETURN_IF_ERROR(server->StartTracing(options.otlp_endpoint));
     generation.spans = server->spans_.get();
   }
+  auto drafters = std::make_unique<DraftServices>(options.drafters, fingerprint,
+                                                  breaker_gauge);
+  server->drafters_ = drafters.get();
   FORETOKEN_ASSIGN_OR_RETURN(
       server->generation_,
       GenerationService::Create(
           generation,
           std::make_unique<RemoteTarget>(options.verifier, *server->pool_),
-          std::make_unique<DraftServices>(options.drafters, fingerprint,
-                                          breaker_gauge),
-          std::move(tokenizer), server->metrics_));
+          std::move(drafters), std::move(tokenizer), server->metrics_));
   return server;
 }
 

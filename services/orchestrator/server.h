@@ -8,9 +8,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/metrics/registry.h"
+#include "common/rpc/discovery.h"
 #include "common/rpc/server.h"
 #include "common/rpc/stream_server.h"
 #include "common/text/tokenizer.h"
@@ -51,6 +53,9 @@ class OrchestratorServer final : public v1::Generation::Service,
   void WatchHealth(std::function<void()> changed) override {
     pool_->WatchHealth(std::move(changed));
   }
+  absl::Duration LongestCall() const override {
+    return generation_->options().max_request_time;
+  }
   void SetCallers(std::shared_ptr<const rpc::Callers> callers) override {
     callers_ = std::move(callers);
   }
@@ -59,7 +64,13 @@ class OrchestratorServer final : public v1::Generation::Service,
   bool Idle() const override;
   void EndAll() override;
 
+  // Keeps what tells the pool or the drafters of their members.
+  void Follow(std::unique_ptr<rpc::Discovery> discovery) {
+    discoveries_.push_back(std::move(discovery));
+  }
+
   VerifierPool& pool() { return *pool_; }
+  DraftServices& drafters() { return *drafters_; }
   GenerationService& generation() { return *generation_; }
 
  private:
@@ -81,7 +92,9 @@ class OrchestratorServer final : public v1::Generation::Service,
   std::unique_ptr<OtlpExporter> spans_;            // null: no traces
   std::shared_ptr<const rpc::Callers> callers_;    // null: everybody may call
   std::unique_ptr<GenerationService> generation_;  // uses the above
-  rpc::StreamServer streams_;  // last: its watcher may still cancel requests
+  DraftServices* drafters_ = nullptr;              // of generation_
+  rpc::StreamServer streams_;  // its watcher may still cancel requests
+  std::vector<std::unique_ptr<rpc::Discovery>> discoveries_;  // use all above
 };
 
 }  // namespace foretoken::orchestrator

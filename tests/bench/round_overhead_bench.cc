@@ -179,11 +179,11 @@ class Services {
     orc::DraftServicesOptions options;
     if (sockets_) {
       verifier_peer = rpc::MakeVerifyClient(Connect(*verifier_server_));
-      options.sessions["trie_drafter"] =
+      options.services["trie_drafter"]["bench"].sessions =
           rpc::MakeDraftClient(Connect(*trie_server_), "trie_drafter");
     } else {
       verifier_peer = std::make_shared<local::LocalVerifier>(*verifier_);
-      options.sessions["trie_drafter"] =
+      options.services["trie_drafter"]["bench"].sessions =
           std::make_shared<local::ObservedSessions>(trie_->drafts(),
                                                     trie_->observer());
     }

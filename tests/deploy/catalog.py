@@ -87,6 +87,8 @@ def flags(service):
         taken |= _flags_in(ROOT / "common/infer/factory/backend_factory.cc")
     if "streams.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/rpc/stream_options.cc")
+    if "discovery.AddFlags(" in text:
+        taken |= _flags_in(ROOT / "common/rpc/discovery.cc")
     if "AddAnswerFlags(" in text:
         taken |= {"stall-timeout", "retry-after"}
     channel = (ROOT / "common/rpc/channel.cc").read_text()

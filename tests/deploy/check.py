@@ -203,6 +203,28 @@ def manifest_problems(text):
     return problems
 
 
+def name_problems(text):
+    """dns:/// names of the configuration that are no headless Service."""
+    headless = set()
+    for document in text.split("\n---\n"):
+        if (re.search(r"(?m)^kind: Service$", document)
+                and "clusterIP: None" in document):
+            name = re.search(r"(?m)^  name: (\S+)", document)[1]
+            headless |= {f"{name}:{port}"
+                         for port in re.findall(r"\bport: (\d+)", document)}
+    names = set(re.findall(r"dns:///([^\s\",]+)", text))
+    problems = [f"{name}: no headless Service" for name in names - headless]
+    if len(names) < 3:
+        problems.append(f"only {len(names)} names found in the manifests")
+    certificate = re.search(r"subjectAltName=(\S+)\"",
+                            (ROOT / "helm/README.md").read_text())[1]
+    for name in names:
+        host = name.split(":")[0]
+        if f"DNS:{host}" not in certificate.split(","):
+            problems.append(f"{host}: not in the certificate of helm/README.md")
+    return problems
+
+
 def kustomize(path):
     return run(tool("kubectl"), "kustomize", path)
 
@@ -211,7 +233,8 @@ def check_manifests():
     problems = []
     for path in ("base", "overlays/cpu", "overlays/gpu"):
         text = kustomize(ROOT / "k8s" / path)
-        problems += [f"k8s/{path}: {p}" for p in manifest_problems(text)]
+        problems += [f"k8s/{path}: {p}"
+                     for p in manifest_problems(text) + name_problems(text)]
         for wanted in ("readOnlyRootFilesystem: true", "runAsNonRoot: true",
                        "allowPrivilegeEscalation: false"):
             if text.count(wanted) != 5:
@@ -247,7 +270,7 @@ def check_chart():
     run(helm, "lint", "--strict", CHART)
     problems = []
     everything = template(helm, *EVERYTHING)
-    problems += manifest_problems(everything)
+    problems += manifest_problems(everything) + name_problems(everything)
     for arguments, wanted in REFUSED:
         said = template(helm, *arguments, fails=True)
         if wanted not in said:
@@ -374,6 +397,8 @@ def check_self():
     label = "app.kubernetes.io/component: crest\n"
     if len(manifest_problems(label + "FORETOKEN_VERIFIERS: x")) != 2:
         problems.append("not seen: a variable of another service")
+    if len(name_problems("dns:///foretoken-crest:1 dns:///b:1 dns:///c:1")) < 3:
+        problems.append("not seen: a name that does not resolve to pods")
     return report(problems)
 
 

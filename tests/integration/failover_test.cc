@@ -212,11 +212,11 @@ TEST(FailoverTest, RequestsGoToTheLeastLoadedVerifier) {
   auto second = pool.Acquire({});
   auto third = pool.Acquire({});
   ASSERT_TRUE(first && second && third);
-  EXPECT_NE(first->index(), second->index());
+  EXPECT_NE(first->id(), second->id());
   third.reset();
   second.reset();
   // One lease left, on the first one's verifier.
-  EXPECT_EQ(pool.Acquire({})->index(), 1 - first->index());
+  EXPECT_EQ(pool.Acquire({})->id(), 1 - first->id());
   EXPECT_FALSE(pool.Acquire({0, 1}).has_value());
 }
 

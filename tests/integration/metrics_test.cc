@@ -46,7 +46,7 @@ TEST(CatalogTest, TheOrchestratorExportsItsCatalogAndNoOther) {
   metrics::Registry registry;
   orchestrator::OrchestratorService service;
   service.verifiers = {"127.0.0.1:1"};
-  service.drafters["trie_drafter"] = "127.0.0.1:1";  // has a circuit breaker
+  service.drafters["trie_drafter"] = {"127.0.0.1:1"};  // has a circuit breaker
   const auto made = service.Make(registry);
   FORETOKEN_ASSERT_OK(made);
   EXPECT_THAT(Families(registry),

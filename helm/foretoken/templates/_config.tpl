@@ -80,10 +80,6 @@ FORETOKEN_DATASTORE: {{ join "," .Values.crest.datastores | quote }}
 
 {{- define "foretoken.config.orchestrator" -}}
 {{- $full := include "foretoken.fullname" . -}}
-{{- $verifiers := list -}}
-{{- range $i := until (int .Values.verifier.replicas) -}}
-{{- $verifiers = append $verifiers (printf "%s-verifier-%d.%s-verifier:50051" $full $i $full) -}}
-{{- end -}}
 {{- if .Values.auth.public.secretName -}}
 FORETOKEN_AUTH_TOKEN_FILE: /etc/foretoken/public-tokens/tokens
 {{ end -}}
@@ -92,10 +88,10 @@ FORETOKEN_SCOPE_KEY_FILE: /etc/foretoken/scope-key/key
 {{ end -}}
 FORETOKEN_MODEL_NAME: {{ .Values.models.targetName | quote }}
 FORETOKEN_TOKENIZER: {{ include "foretoken.tokenizer" . | quote }}
-FORETOKEN_VERIFIERS: {{ join "," $verifiers | quote }}
+FORETOKEN_VERIFIERS: {{ printf "dns:///%s-verifier:50051" $full | quote }}
 {{- range (include "foretoken.services" . | fromJson).services }}
 {{- if .drafts }}
-{{ include "foretoken.env" .name }}: {{ $full }}-{{ .name }}:{{ int .port }}
+{{ include "foretoken.env" .name }}: {{ printf "dns:///%s-%s-headless:%d" $full .name (int .port) | quote }}
 {{- end }}
 {{- end }}
 {{- range $peer := list "VERIFIER" "DRAFTER" }}

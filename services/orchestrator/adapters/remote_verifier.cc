@@ -117,6 +117,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       session_.deadline, MonotonicNow() + (fresh ? options_.connect_timeout
                                                  : options_.failover_timeout));
   absl::Duration backoff = options_.first_backoff;
+  const PrefixKeys keys = KeysOfPrefixes(session_.cache_scope, text);
   std::set<int> unequal;  // verifiers with another fingerprint
   absl::Status aborted;   // the last of their refusals
   while (true) {
@@ -124,9 +125,10 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     absl::Status full;     // the last ResourceExhausted
     absl::Status refused;  // the last InvalidArgument to a new request
     absl::Status last = absl::UnavailableError("there is no verifier");
-    while (std::optional<VerifierPool::Lease> lease = pool_.Acquire(asked)) {
-      const int index = lease->index();
-      asked.insert(index);
+    while (std::optional<VerifierPool::Lease> lease =
+               pool_.Acquire(asked, keys)) {
+      const int id = lease->id();
+      asked.insert(id);
       absl::StatusOr<PrefillResult> result = OpenOn(*std::move(lease), text);
       if (result.ok()) return result;
       last = result.status();
@@ -140,7 +142,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
             NoteLoss(last, static_cast<int64_t>(text.size())));
       }
       if (absl::IsAborted(last)) {
-        unequal.insert(index);
+        unequal.insert(id);
         aborted = last;
         if (fresh) {
           last = absl::UnavailableError(
@@ -153,7 +155,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       } else if (absl::IsInvalidArgument(last)) {
         // Another verifier has accepted this request: this one cannot continue
         // it, for example because its context is smaller.
-        unequal.insert(index);
+        unequal.insert(id);
         aborted = absl::AbortedError(last.message());
       } else if (!IsLost(last)) {
         return last;
@@ -161,9 +163,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     }
     // All verifiers were asked. If all are full, the client of a new request
     // has to retry; a request with output waits for room.
-    if (static_cast<int>(unequal.size()) == pool_.size()) {
-      return fresh ? last : aborted;
-    }
+    if (pool_.AllIn(unequal)) return fresh ? last : aborted;
     if (fresh && !full.ok()) return full;
     if (!refused.ok()) return refused;
     const absl::Duration hint =

@@ -1,9 +1,10 @@
 #include "services/orchestrator/adapters/verifier_pool.h"
 
 #include <algorithm>
+#include <iterator>
+#include <tuple>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/timed_wait.h"
@@ -24,11 +25,12 @@ bool SameModel(const VerifierInfo& a, const VerifierInfo& b) {
 
 VerifierPool::VerifierPool(const VerifierPoolOptions& options,
                            std::vector<VerifierEndpoint> endpoints)
-    : options_(options) {
+    : options_(options), homes_(options.max_prefix_keys) {
   {
     absl::MutexLock lock(&mu_);
     for (VerifierEndpoint& endpoint : endpoints) {
-      members_.emplace_back().endpoint = std::move(endpoint);
+      members_.push_back(std::make_unique<Member>(
+          next_id_++, std::move(endpoint.name), std::move(endpoint.verifier)));
     }
   }
   ProbeAll();
@@ -43,30 +45,72 @@ VerifierPool::~VerifierPool() {
   prober_.join();
 }
 
+void VerifierPool::SetMembers(
+    const std::vector<std::string>& names,
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<VerifierPeer>>(size_t)>
+        connect) {
+  std::vector<size_t> added;
+  int id;
+  {
+    absl::MutexLock lock(&mu_);
+    added = MarkMembers(members_, names);
+    id = next_id_;
+    next_id_ += static_cast<int>(added.size());
+  }
+  Members<Member> fresh;
+  for (const size_t index : added) {
+    absl::StatusOr<std::shared_ptr<VerifierPeer>> verifier = connect(index);
+    if (!verifier.ok()) {
+      FORETOKEN_LOG(kWarning, "verifier ", names[index],
+                    " is not used: ", verifier.status().message());
+      continue;
+    }
+    fresh.push_back(
+        std::make_unique<Member>(id++, names[index], *std::move(verifier)));
+  }
+  absl::MutexLock lock(&mu_);
+  if (!fresh.empty()) probe_now_ = true;
+  std::move(fresh.begin(), fresh.end(), std::back_inserter(members_));
+}
+
 void VerifierPool::ProbeMain() {
+  const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stop_ || probe_now_;
+  };
   while (true) {
+    Members<Member> gone;  // destroyed without the lock: calls have to end
     {
       absl::MutexLock lock(&mu_);
-      if (AwaitFor(mu_, absl::Condition(&stop_), options_.probe_interval)) {
-        return;
-      }
+      AwaitFor(mu_, absl::Condition(&due), options_.probe_interval);
+      if (stop_) return;
+      probe_now_ = false;
+      gone = TakeGone(members_);
     }
+    for (const auto& member : gone) {
+      FORETOKEN_LOG(kInfo, "verifier ", member->name, " is gone");
+    }
+    gone.clear();
     ProbeAll();
   }
 }
 
 void VerifierPool::ProbeAll() {
+  std::vector<Member*> probed;
+  {
+    absl::MutexLock lock(&mu_);
+    for (const auto& member : members_) probed.push_back(member.get());
+  }
   std::vector<absl::StatusOr<VerifierInfo>> infos(
-      members_.size(), absl::UnknownError("not asked"));
-  int pending = static_cast<int>(members_.size());
+      probed.size(), absl::UnknownError("not asked"));
+  int pending = static_cast<int>(probed.size());
   const absl::Time deadline = MonotonicNow() + options_.probe_timeout;
   for (size_t i = 0; i < infos.size(); ++i) {
-    peer(static_cast<int>(i))
-        .GetInfo(deadline, [&, i](absl::StatusOr<VerifierInfo> info) {
-          absl::MutexLock lock(&mu_);
-          infos[i] = std::move(info);
-          --pending;
-        });
+    probed[i]->verifier->GetInfo(deadline,
+                                 [&, i](absl::StatusOr<VerifierInfo> info) {
+                                   absl::MutexLock lock(&mu_);
+                                   infos[i] = std::move(info);
+                                   --pending;
+                                 });
   }
   absl::MutexLock watching(&health_mu_);
   bool changed = false;
@@ -74,12 +118,12 @@ void VerifierPool::ProbeAll() {
     absl::MutexLock lock(&mu_);
     const auto all_done = [&pending] { return pending == 0; };
     mu_.Await(absl::Condition(&all_done));
-    for (size_t i = 0; i < infos.size(); ++i) Record(members_[i], infos[i]);
+    for (size_t i = 0; i < infos.size(); ++i) Record(*probed[i], infos[i]);
     Elect();
     MergeInfo();
     const auto serves =
-        [this](const Member& member)
-            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return Serves(member); };
+        [this](const std::unique_ptr<Member>& member)
+            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return Serves(*member); };
     const bool up = std::any_of(members_.begin(), members_.end(), serves);
     changed = std::exchange(any_up_, up) != up;
   }
@@ -101,7 +145,7 @@ void VerifierPool::Record(Member& member,
   const bool was_up = std::exchange(member.up, info.ok());
   if (info.ok()) {
     member.info = *info;
-    member.elsewhere = std::max<int64_t>(0, info->sessions - member.ours);
+    member.elsewhere = std::max<int64_t>(0, info->sessions - member.uses);
   }
   // A draining verifier refuses probes and still serves its sessions; a dead
   // one breaks their streams. One that hangs does neither.
@@ -109,7 +153,7 @@ void VerifierPool::Record(Member& member,
   member.silent_probes = silent ? member.silent_probes + 1 : 0;
   if (member.silent_probes >= options_.probes_before_hung &&
       !member.sessions.empty()) {
-    FORETOKEN_LOG(kWarning, "verifier ", member.endpoint.name,
+    FORETOKEN_LOG(kWarning, "verifier ", member.name,
                   " hangs: ", member.sessions.size(), " sessions move on");
     for (const auto& session : member.sessions) {
       session->OnFailed(absl::UnavailableError("the verifier hangs"));
@@ -118,10 +162,10 @@ void VerifierPool::Record(Member& member,
   }
   if (member.up == was_up) return;
   if (member.up) {
-    FORETOKEN_LOG(kInfo, "verifier ", member.endpoint.name, " is up, numerics ",
+    FORETOKEN_LOG(kInfo, "verifier ", member.name, " is up, numerics ",
                   info->numerics_fingerprint);
   } else {
-    FORETOKEN_LOG(kWarning, "verifier ", member.endpoint.name,
+    FORETOKEN_LOG(kWarning, "verifier ", member.name,
                   " is down: ", info.status().message());
   }
 }
@@ -131,8 +175,8 @@ void VerifierPool::Elect() {
   const auto votes =
       [this](const VerifierInfo& candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
         return std::count_if(
-            members_.begin(), members_.end(), [&](const Member& member) {
-              return member.up && SameModel(*member.info, candidate);
+            members_.begin(), members_.end(), [&](const auto& member) {
+              return member->up && SameModel(*member->info, candidate);
             });
       };
   const bool active = info_.has_value() && votes(*info_) > 0;
@@ -140,26 +184,26 @@ void VerifierPool::Elect() {
   if (!info_.has_value() ||
       probes_without_active_ >= options_.probes_before_election) {
     const Member* elected = nullptr;
-    for (const Member& member : members_) {
-      if (!member.up) continue;
-      if (elected == nullptr || votes(*member.info) > votes(*elected->info)) {
-        elected = &member;
+    for (const auto& member : members_) {
+      if (!member->up) continue;
+      if (elected == nullptr || votes(*member->info) > votes(*elected->info)) {
+        elected = member.get();
       }
     }
     if (elected != nullptr) {
       info_ = elected->info;
       probes_without_active_ = 0;
       FORETOKEN_LOG(kInfo, "the active model is that of verifier ",
-                    elected->endpoint.name, ", numerics ",
-                    info_->numerics_fingerprint);
+                    elected->name, ", numerics ", info_->numerics_fingerprint);
     }
   }
-  for (Member& member : members_) {
+  for (const auto& each : members_) {
+    Member& member = *each;
     if (!info_.has_value() || !member.info.has_value()) continue;
     const bool was_in_reserve = member.in_reserve;
     member.in_reserve = !SameModel(*info_, *member.info);
     if (member.up && member.in_reserve && !was_in_reserve) {
-      FORETOKEN_LOG(kError, "verifier ", member.endpoint.name,
+      FORETOKEN_LOG(kError, "verifier ", member.name,
                     " runs another model, numerics ",
                     member.info->numerics_fingerprint, ": held in reserve");
     }
@@ -169,7 +213,8 @@ void VerifierPool::Elect() {
 // Computes the limits that hold on every verifier a request may get.
 void VerifierPool::MergeInfo() {
   bool first = true;
-  for (const Member& member : members_) {
+  for (const auto& each : members_) {
+    const Member& member = *each;
     if (!Serves(member)) continue;
     if (std::exchange(first, false)) {
       info_ = *member.info;
@@ -188,74 +233,96 @@ absl::StatusOr<VerifierInfo> VerifierPool::Info() const {
   return absl::UnavailableError("no verifier has answered yet");
 }
 
-std::optional<VerifierPool::Lease> VerifierPool::Acquire(
-    const std::set<int>& excluded) {
-  absl::MutexLock lock(&mu_);
-  int best = -1;
-  const auto before = [](const Member& a, const Member& b) {
-    if (a.in_reserve != b.in_reserve) return b.in_reserve;
-    if (a.up != b.up) return a.up;
-    return a.ours + a.elsewhere < b.ours + b.elsewhere;
+VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
+                                           const PrefixKeys& keys) {
+  const auto load = [](const Member& member) {
+    return member.uses + member.elsewhere;
   };
-  for (int i = 0; i < static_cast<int>(members_.size()); ++i) {
-    if (excluded.count(i) > 0) continue;
-    if (best < 0 || before(members_[i], members_[best])) best = i;
+  // The lower the better: the rest is a matter of load.
+  const auto rank = [](const Member& member) {
+    return std::make_tuple(member.in_reserve, !member.up, member.leaving);
+  };
+  const int home_id = homes_.Find(keys);
+  Member* home = nullptr;
+  Member* best = nullptr;
+  for (const auto& each : members_) {
+    Member& member = *each;
+    if (excluded.count(member.id) > 0) continue;
+    if (member.id == home_id) home = &member;
+    if (best == nullptr || std::make_tuple(rank(member), load(member)) <
+                               std::make_tuple(rank(*best), load(*best))) {
+      best = &member;
+    }
   }
-  if (best < 0) return std::nullopt;
-  ++members_[best].ours;
-  return Lease(this, best);
+  if (home == nullptr || rank(*home) != rank(*best)) return best;
+  const double slack =
+      std::max(static_cast<double>(options_.prefix_slack),
+               options_.prefix_slack_share * static_cast<double>(load(*best)));
+  return static_cast<double>(load(*home) - load(*best)) <= slack ? home : best;
+}
+
+std::optional<VerifierPool::Lease> VerifierPool::Acquire(
+    const std::set<int>& excluded, const PrefixKeys& keys) {
+  absl::MutexLock lock(&mu_);
+  Member* const chosen = Choose(excluded, keys);
+  if (chosen == nullptr) return std::nullopt;
+  ++chosen->uses;
+  // Noted now, so that requests that come together go together.
+  homes_.Note(keys, chosen->id);
+  return Lease(this, chosen);
+}
+
+bool VerifierPool::AllIn(const std::set<int>& ids) const {
+  absl::MutexLock lock(&mu_);
+  return !members_.empty() &&
+         std::all_of(members_.begin(), members_.end(), [&](const auto& member) {
+           return ids.count(member->id) > 0;
+         });
+}
+
+size_t VerifierPool::size() const {
+  absl::MutexLock lock(&mu_);
+  return members_.size();
 }
 
 VerifierPool::Lease::Lease(Lease&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
-      index_(other.index_),
+      member_(other.member_),
       session_(std::move(other.session_)) {}
 
 VerifierPool::Lease::~Lease() {
   if (pool_ == nullptr) return;
   absl::MutexLock lock(&pool_->mu_);
-  Member& member = pool_->members_[index_];
-  --member.ours;
-  member.sessions.erase(session_);
+  --member_->uses;
+  member_->sessions.erase(session_);
 }
 
 void VerifierPool::Lease::WatchSession(
     std::shared_ptr<VerifyListener> session) {
   absl::MutexLock lock(&pool_->mu_);
   session_ = std::move(session);
-  pool_->members_[index_].sessions.insert(session_);
+  member_->sessions.insert(session_);
 }
 
 bool VerifierPool::Lease::answers() const {
   absl::MutexLock lock(&pool_->mu_);
-  return pool_->members_[index_].silent_probes == 0;
+  return member_->silent_probes == 0;
 }
 
 absl::Duration VerifierPool::Lease::longest_pass() const {
   absl::MutexLock lock(&pool_->mu_);
-  const Member& member = pool_->members_[index_];
   double most = 0;
-  if (member.info.has_value()) {
-    for (const auto& [rows, ms] : member.info->pass_costs) {
+  if (member_->info.has_value()) {
+    for (const auto& [rows, ms] : member_->info->pass_costs) {
       most = std::max(most, ms);
     }
   }
   return absl::Milliseconds(most);
 }
 
-// Endpoints never change after construction.
-VerifierPeer& VerifierPool::peer(int index) const
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  return *members_[index].endpoint.verifier;
-}
-const std::string& VerifierPool::Lease::name() const
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  return pool_->members_[index_].endpoint.name;
-}
-
 void VerifierPool::Lease::ReportDown() {
   absl::MutexLock lock(&pool_->mu_);
-  pool_->members_[index_].up = false;
+  member_->up = false;
 }
 
 }  // namespace foretoken::orchestrator

@@ -9,7 +9,11 @@
 // new election is held only when no verifier of the active model has been up
 // for several probes in a row, never because another model has gained more
 // verifiers: an upgrade that replaces verifiers one by one switches when the
-// last old one is gone. Thread-safe.
+// last old one is gone.
+//
+// A new session goes where the prefix of its text was served last, unless that
+// verifier has clearly more to do than the least loaded one, to which it goes
+// otherwise. Sessions stay where they are. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 
@@ -19,18 +23,22 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/speculation/verifier_peer.h"
+#include "services/orchestrator/core/membership.h"
+#include "services/orchestrator/core/prefix_homes.h"
 
 namespace foretoken::orchestrator {
 
 struct VerifierEndpoint {
-  std::string name;  // for logs
+  std::string name;  // its address
   // Shared with its owner if that is not the pool.
   std::shared_ptr<VerifierPeer> verifier;
 };
@@ -44,14 +52,31 @@ struct VerifierPoolOptions {
   // Consecutive probes without a verifier of the active model, before another
   // model is elected.
   int probes_before_election = 3;
+  // Sessions that a verifier may have beyond those of the least loaded one and
+  // still get a request whose prefix it served last, as a number and as a
+  // share.
+  int64_t prefix_slack = 4;
+  double prefix_slack_share = 0.25;
+  size_t max_prefix_keys = 1 << 16;  // of the table of served prefixes
 };
 
 class VerifierPool {
+  struct Member;
+
  public:
-  // The constructor probes once.
+  // The constructor probes the first verifiers once.
   VerifierPool(const VerifierPoolOptions& options,
                std::vector<VerifierEndpoint> endpoints);
   ~VerifierPool();
+
+  // Makes these the verifiers. `connect` is called for the index of each name
+  // that is new; an error is logged, and the name left out until the next call.
+  // New ones are probed soon. One that is gone is leased last, and destroyed
+  // once its leases have ended. One caller at a time.
+  void SetMembers(
+      const std::vector<std::string>& names,
+      absl::FunctionRef<absl::StatusOr<std::shared_ptr<VerifierPeer>>(size_t)>
+          connect);
 
   // Whether any verifier of the active model is up.
   bool any_up() const;
@@ -64,15 +89,16 @@ class VerifierPool {
   // answered.
   absl::StatusOr<VerifierInfo> Info() const;
 
-  // One use of one verifier; counts as load until destroyed.
+  // One use of one verifier, which lives as long; counts as load.
   class Lease {
    public:
     Lease(Lease&& other) noexcept;
     Lease& operator=(Lease&&) = delete;
     ~Lease();
-    VerifySessions& sessions() const { return pool_->peer(index_); }
-    const std::string& name() const;
-    int index() const { return index_; }
+    VerifySessions& sessions() const { return *member_->verifier; }
+    const std::string& name() const { return member_->name; }
+    // Unique: an address that leaves and comes back gets another one.
+    int id() const { return member_->id; }
     // Fails the session with Unavailable if the verifier is found to hang.
     void WatchSession(std::shared_ptr<VerifyListener> session);
     // Whether it answered the last probe, be it with a refusal.
@@ -85,35 +111,44 @@ class VerifierPool {
 
    private:
     friend class VerifierPool;
-    Lease(VerifierPool* pool, int index) : pool_(pool), index_(index) {}
+    Lease(VerifierPool* pool, Member* member) : pool_(pool), member_(member) {}
     VerifierPool* pool_;
-    int index_;
+    Member* member_;
     std::shared_ptr<VerifyListener> session_;
   };
 
-  // Leases the least loaded verifier of the active model that is up, else one
-  // that may run it by now, without those in `excluded`; nullopt if all are
-  // excluded. The verifier may have changed its model since the probe: a
-  // session names the fingerprint that it needs.
-  std::optional<Lease> Acquire(const std::set<int>& excluded);
+  // Leases a verifier of the active model that is up, else one that may run it
+  // by now, without the ids in `excluded`; nullopt if all are excluded. Notes
+  // that it serves the prefixes of `keys`. The verifier may have changed its
+  // model since the probe: a session names the fingerprint that it needs.
+  std::optional<Lease> Acquire(const std::set<int>& excluded,
+                               const PrefixKeys& keys = {});
 
-  int size() const { return static_cast<int>(members_.size()); }
+  // Whether there are verifiers, all of them in `ids`.
+  bool AllIn(const std::set<int>& ids) const;
+  // Verifiers and those that are leaving.
+  size_t size() const;
 
  private:
   struct Member {
-    VerifierEndpoint endpoint;
+    Member(int number, std::string address,
+           std::shared_ptr<VerifierPeer> client)
+        : id(number), name(std::move(address)), verifier(std::move(client)) {}
+    const int id;
+    const std::string name;
+    const std::shared_ptr<VerifierPeer> verifier;
     std::optional<VerifierInfo> info;  // of the last probe
     bool up = false;                   // answered the last probe
     bool in_reserve = false;  // runs another model, as of its last answer
     int silent_probes = 0;    // consecutive, without any answer
     std::set<std::shared_ptr<VerifyListener>> sessions;  // watched
-    int64_t ours = 0;                                    // leases
+    bool leaving = false;                                // by SetMembers
+    int64_t uses = 0;                                    // our leases
     int64_t elsewhere = 0;  // sessions of others, at the last probe
   };
 
   void ProbeMain();
   void ProbeAll();
-  VerifierPeer& peer(int index) const;
   void Record(Member& member, const absl::StatusOr<VerifierInfo>& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Elects a model where none is active any more, and sorts the members.
@@ -122,15 +157,22 @@ class VerifierPool {
     return member.up && !member.in_reserve;
   }
   void MergeInfo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The member to lease; null if all are excluded.
+  Member* Choose(const std::set<int>& excluded, const PrefixKeys& keys)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const VerifierPoolOptions options_;
   absl::Mutex health_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   std::function<void()> health_changed_ ABSL_GUARDED_BY(health_mu_);
   mutable absl::Mutex mu_;
-  std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
+  // Only the prober takes members out.
+  Members<Member> members_ ABSL_GUARDED_BY(mu_);
+  int next_id_ ABSL_GUARDED_BY(mu_) = 0;
+  PrefixHomes homes_ ABSL_GUARDED_BY(mu_);
   std::optional<VerifierInfo> info_ ABSL_GUARDED_BY(mu_);  // the active model
   int probes_without_active_ ABSL_GUARDED_BY(mu_) = 0;
   bool any_up_ ABSL_GUARDED_BY(mu_) = false;
+  bool probe_now_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   std::thread prober_;
 };

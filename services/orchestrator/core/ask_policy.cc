@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <random>
+#include <string>
 #include <utility>
 
 #include "common/base/log.h"
@@ -19,47 +19,52 @@ constexpr absl::Duration kMaxDebtTime = absl::Minutes(1);
 // After this many late answers in a row, only every 32nd round asks.
 constexpr int kMaxLateInARow = 5;
 
-double RandomShare() {
-  thread_local std::minstd_rand random{std::random_device()()};
-  return std::uniform_real_distribution<double>(0.0, 1.0)(random);
-}
-
-// By CircuitBreaker::State.
-constexpr const char* kStateNames[] = {"closed", "half-open", "open"};
-
 }  // namespace
-
-DraftPeer::DraftPeer(std::string name, DraftSessions& sessions,
-                     const CircuitBreakerOptions& breaker, Clock clock,
-                     CircuitBreaker::Listener on_state)
-    : name_(std::move(name)),
-      sessions_(sessions),
-      clock_(std::move(clock)),
-      breaker_(breaker, clock_, RandomShare,
-               [name = name_,
-                on_state = std::move(on_state)](CircuitBreaker::State state) {
-                 if (on_state) on_state(state);
-                 FORETOKEN_LOG(kInfo, name, ": circuit breaker ",
-                               kStateNames[static_cast<int>(state)]);
-               }) {}
 
 void AskPolicy::OpenAhead() {
   if (session_ != nullptr) return;
-  const std::optional<int64_t> epoch = peer_.breaker().AllowAhead();
-  if (!epoch.has_value()) return;
-  epoch_ = *epoch;
-  Open();
+  auto replica = service_.Choose(scope_, DraftReplicas::Use::kOpenAhead);
+  if (replica.has_value()) Open(*std::move(replica));
 }
 
-void AskPolicy::Open() {
-  mailbox_ = std::make_shared<DraftMailbox>(peer_.clock());
+void AskPolicy::Open(DraftReplicas::Lease replica) {
+  epoch_ = replica.epoch();
+  replica_.emplace(std::move(replica));
+  mailbox_ = std::make_shared<DraftMailbox>(service_.clock());
   absl::StatusOr<std::unique_ptr<DraftSession>> session =
-      peer_.sessions().Open(text_(), mailbox_);
+      replica_->peer().sessions().Open(text_(), mailbox_);
   if (session.ok()) {
     session_ = *std::move(session);
   } else {
     outcome_ = Lost(session.status());
   }
+}
+
+bool AskPolicy::MayAsk() {
+  if (session_ == nullptr) {
+    auto replica =
+        service_.Choose(scope_, DraftReplicas::Use::kAsk, failed_replica_);
+    if (!replica.has_value()) return false;
+    Open(*std::move(replica));
+    return true;
+  }
+  const std::optional<int64_t> epoch = breaker().Allow();
+  // A session is kept even through an open breaker, for lack of another
+  // replica: a new one would prefill again a prompt that this one may have
+  // almost finished.
+  if (!epoch.has_value()) return MoveAway();
+  epoch_ = *epoch;
+  return true;
+}
+
+bool AskPolicy::MoveAway() {
+  auto replica =
+      service_.Choose(scope_, DraftReplicas::Use::kReplace, replica_->id());
+  if (!replica.has_value()) return false;
+  Drop();
+  skip_ = late_in_a_row_ = 0;
+  Open(*std::move(replica));
+  return true;
 }
 
 bool AskPolicy::Begin() {
@@ -70,24 +75,23 @@ bool AskPolicy::Begin() {
     outcome_ = DraftOutcome::kRefused;
     return false;
   }
+  if (session_ != nullptr &&
+      breaker().state() == CircuitBreaker::State::kOpen) {
+    MoveAway();
+  }
   const bool owes_all = OwesAllItMay();
   if (owes_all || (!left_alone_ && skip_ > 0)) {
     skip_ = std::max(0, skip_ - 1);
-    if (unanswered_ > 0) peer_.breaker().Late();
+    if (unanswered_ > 0) breaker().Late();
     outcome_ = left_alone_ ? DraftOutcome::kBreakerOpen : DraftOutcome::kLate;
     return false;
   }
-  const std::optional<int64_t> epoch = peer_.breaker().Allow();
-  if (!epoch.has_value()) {
+  if (!MayAsk()) {
     left_alone_ = true;
     outcome_ = DraftOutcome::kBreakerOpen;
     return false;
   }
-  epoch_ = *epoch;
   if (std::exchange(left_alone_, false)) late_in_a_row_ = skip_ = 0;
-  // A session is kept even through an open breaker: a new one would prefill
-  // again a prompt that this one may have almost finished.
-  if (session_ == nullptr) Open();
   return session_ != nullptr;
 }
 
@@ -116,7 +120,7 @@ DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
   while (true) {
     auto letter = mailbox_->Collect(deadline);
     if (!letter.has_value()) {
-      peer_.breaker().Late();
+      breaker().Late();
       skip_ = (1 << std::min(late_in_a_row_++, kMaxLateInARow)) - 1;
       return DraftOutcome::kLate;
     }
@@ -154,7 +158,7 @@ void AskPolicy::TakeUnwaited() {
 void AskPolicy::Heard(DraftAnswer& answer) {
   heard_ = true;
   owes_since_ = Now();
-  peer_.breaker().Success();
+  breaker().Success();
   KeepPhrases(std::move(answer.phrases), phrases_);
 }
 
@@ -170,6 +174,7 @@ bool AskPolicy::OwesAllItMay() {
 void AskPolicy::Drop() {
   session_.reset();
   mailbox_.reset();
+  replica_.reset();
   unanswered_ = 0;
   heard_ = false;
 }
@@ -185,17 +190,21 @@ DraftOutcome AskPolicy::Lost(const absl::Status& status) {
                      absl::IsUnimplemented(status) ||
                      absl::IsNotFound(status) ||
                      (absl::IsFailedPrecondition(status) && !heard_);
+  const std::string name = replica_->peer().name();
+  if (!expired && !unfit) {
+    failed_replica_ = replica_->id();
+    breaker().Failure(epoch_);
+  }
   Drop();
   if (expired) return DraftOutcome::kNotAsked;
   // Logged once per request: the metrics count every failure.
   if (!std::exchange(logged_, true)) {
-    FORETOKEN_LOG(kInfo, peer_.name(), ": no draft: ", status.ToString());
+    FORETOKEN_LOG(kInfo, name, ": no draft: ", status.ToString());
   }
   if (unfit) {
     given_up_ = true;
     return DraftOutcome::kRefused;
   }
-  peer_.breaker().Failure(epoch_);
   return absl::IsResourceExhausted(status) ? DraftOutcome::kRefused
                                            : DraftOutcome::kBroken;
 }

@@ -1,14 +1,16 @@
-// AskPolicy: how often one request asks one drafting service, and with what
-// outcome.
+// AskPolicy: how often one request asks one drafting service, which of its
+// replicas, and with what outcome.
 //
 //   OpenAhead? -> (Begin -> Ask -> Collect? | Pass)* -> destruction
 //
 // A round waits for its answer until a deadline and no longer. After
 // consecutive late answers, the next 0, 1, 3, 7, ... up to 31 rounds do not
 // ask. A session that owes four answers is not asked again until one arrives,
-// and is given up after a minute without any. A broken session is reopened by
-// the next ask that the service's breaker allows; a service that refuses the
-// request for good is not asked again.
+// and is given up after a minute without any. A session stays on its replica
+// while that answers. A broken one is reopened, on another replica if there is
+// one, by the next ask that a breaker allows, and one whose replica's breaker
+// is open is given up for a replica whose breaker is closed; a service that
+// refuses the request for good is not asked again.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ASK_POLICY_H_
@@ -17,27 +19,33 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/drafting/draft_mailbox.h"
 #include "common/drafting/draft_session.h"
-#include "services/orchestrator/core/draft_peer.h"
+#include "services/orchestrator/core/draft_replicas.h"
 #include "services/orchestrator/core/draft_source.h"
 
 namespace foretoken::orchestrator {
 
 class AskPolicy {
  public:
-  // `text` returns the message that opens a session now. `peer` must outlive
+  // `text` returns the message that opens a session now. `service` must outlive
   // the object.
-  AskPolicy(DraftPeer& peer, std::function<DraftOpen()> text)
-      : peer_(peer), text_(std::move(text)) {}
+  AskPolicy(DraftReplicas& service, std::function<DraftOpen()> text)
+      : service_(service), text_(std::move(text)) {}
+
+  // The cache scope of the request, before its first session.
+  void SetScope(std::string scope) { scope_ = std::move(scope); }
 
   bool open() const { return session_ != nullptr; }
 
-  // Opens a session before the first ask, unless the breaker is open.
+  // Opens a session before the first ask, unless all breakers are open.
   void OpenAhead();
 
   // Receives late answers and makes sure that a session is open. False if the
@@ -55,16 +63,25 @@ class AskPolicy {
   DraftOutcome Collect(absl::Time deadline, SourceDraft& draft);
 
  private:
-  void Open();
+  // Whether a session is open, or was opened now, that may be asked.
+  bool MayAsk();
+  // Replaces the session by one on a replica whose breaker is closed. False if
+  // there is none.
+  bool MoveAway();
+  void Open(DraftReplicas::Lease replica);
+  CircuitBreaker& breaker() { return replica_->peer().breaker(); }
   bool OwesAllItMay();
   void TakeUnwaited();
   void Heard(DraftAnswer& answer);
   void Drop();
   DraftOutcome Lost(const absl::Status& status);
-  absl::Time Now() const { return peer_.clock()(); }
+  absl::Time Now() const { return service_.clock()(); }
 
-  DraftPeer& peer_;
+  DraftReplicas& service_;
   const std::function<DraftOpen()> text_;
+  std::string scope_;
+  std::optional<DraftReplicas::Lease> replica_;  // of the session
+  int failed_replica_ = -1;  // the last one that a session was lost on
   std::shared_ptr<DraftMailbox> mailbox_;
   std::unique_ptr<DraftSession> session_;
   int unanswered_ = 0;
@@ -81,7 +98,7 @@ class AskPolicy {
   int late_in_a_row_ = 0;
   int skip_ = 0;             // rounds to skip
   bool left_alone_ = false;  // the breaker refused the last ask
-  int64_t epoch_ = 0;        // the breaker's epoch at the last allowed ask
+  int64_t epoch_ = 0;        // its epoch at the last allowed ask
   bool given_up_ = false;
   bool logged_ = false;
 };

@@ -52,6 +52,11 @@ std::optional<int64_t> CircuitBreaker::AllowAhead() const {
   return epoch_;
 }
 
+bool CircuitBreaker::MayProbe() const {
+  absl::MutexLock lock(&mu_);
+  return state_ != State::kClosed && clock_() >= next_probe_;
+}
+
 void CircuitBreaker::Count(bool failed) {
   // Halve the counts, so that the share follows recent outcomes.
   if (outcomes_ >= 2 * options_.window) {

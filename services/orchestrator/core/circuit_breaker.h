@@ -67,6 +67,8 @@ class CircuitBreaker {
   std::optional<int64_t> Allow() ABSL_LOCKS_EXCLUDED(mu_);
   // As Allow, but only while closed: never starts a probe.
   std::optional<int64_t> AllowAhead() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether Allow would start a probe now.
+  bool MayProbe() const ABSL_LOCKS_EXCLUDED(mu_);
   void Success() ABSL_LOCKS_EXCLUDED(mu_);
   // Reports the failure of an ask that was allowed in `epoch`.
   void Failure(int64_t epoch) ABSL_LOCKS_EXCLUDED(mu_);

@@ -1,6 +1,7 @@
 #include "services/orchestrator/core/draft_services.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -25,10 +26,24 @@ DraftServices::DraftServices(const DraftServicesOptions& options,
                              const MakeListener& make_listener, Clock clock)
     : options_(options),
       tokenizer_fingerprint_(std::move(tokenizer_fingerprint)) {
-  for (const auto& [name, sessions] : options_.sessions) {
-    peers_.try_emplace(name, name, *sessions, options_.breaker, clock,
-                       make_listener ? make_listener(name) : nullptr);
+  for (const auto& [service, endpoints] : options.services) {
+    const auto made =
+        services_.try_emplace(service, service, options.breaker, clock,
+                              make_listener ? make_listener(service) : nullptr);
+    std::vector<std::string> names;
+    std::vector<DraftEndpoint> replicas;
+    for (const auto& [name, endpoint] : endpoints) {
+      names.push_back(name);
+      replicas.push_back(endpoint);
+    }
+    made.first->second.SetMembers(names, [&](size_t i) { return replicas[i]; });
   }
+}
+
+DraftReplicas& DraftServices::Replicas(absl::string_view service) {
+  const auto found = services_.find(service);
+  FORETOKEN_CHECK(found != services_.end());
+  return found->second;
 }
 
 ServedSourceOptions DraftServices::SourceOptions(const Mode& mode) const {
@@ -40,13 +55,11 @@ ServedSourceOptions DraftServices::SourceOptions(const Mode& mode) const {
 }
 
 std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode) {
-  const auto peer = peers_.find(mode.info().service);
-  FORETOKEN_CHECK(peer != peers_.end());
   ServedSourceOptions source = SourceOptions(mode);
   if (const auto* ouroboros = mode.As<OuroborosOptions>()) {
     source.needs_rows = true;
-    if (ouroboros->warm_start) {
-      source.phrases = options_.phrases.get();
+    if (ouroboros->warm_start && Has(kPhraseService)) {
+      source.phrases = &Replicas(kPhraseService);
       source.warm_phrases = options_.warm_phrases;
       source.phrase_tokens = ouroboros->beta;
     }
@@ -55,15 +68,16 @@ std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode) {
   if (crest != nullptr && crest->datastore.empty()) {
     source.mode = CrestMode(options_.crest_datastore);
   }
-  return std::make_unique<ServedSource>(std::move(source), peer->second);
+  return std::make_unique<ServedSource>(std::move(source),
+                                        Replicas(mode.info().service));
 }
 
 std::unique_ptr<DraftSource> DraftServices::PhraseKeeper(const Mode& mode) {
-  const auto peer = peers_.find(kPhraseService);
-  if (peer == peers_.end()) return nullptr;
+  if (!Has(kPhraseService)) return nullptr;
   ServedSourceOptions source = SourceOptions(mode);
   source.drafts = false;
-  return std::make_unique<ServedSource>(std::move(source), peer->second);
+  return std::make_unique<ServedSource>(std::move(source),
+                                        Replicas(kPhraseService));
 }
 
 }  // namespace foretoken::orchestrator

@@ -11,22 +11,20 @@
 
 #include "absl/strings/string_view.h"
 #include "common/base/clock.h"
-#include "common/drafting/draft_session.h"
-#include "common/drafting/shared_phrases.h"
 #include "common/speculation/modes.h"
 #include "services/orchestrator/core/circuit_breaker.h"
 #include "services/orchestrator/core/draft_peer.h"
+#include "services/orchestrator/core/draft_replicas.h"
 #include "services/orchestrator/core/draft_source.h"
 #include "services/orchestrator/core/served_source.h"
 
 namespace foretoken::orchestrator {
 
 struct DraftServicesOptions {
-  // The available services by name, in this process or behind a network.
-  // Shared with their owner if that is not the orchestrator.
-  std::map<std::string, std::shared_ptr<DraftSessions>> sessions;
-  std::shared_ptr<SharedPhrases> phrases;  // the trie drafter's
-  std::string crest_datastore;             // of requests that name none
+  // The services that are available, with their first replicas, if known, by
+  // name: in this process or behind a network.
+  std::map<std::string, std::map<std::string, DraftEndpoint>> services;
+  std::string crest_datastore;  // of requests that name none
   CircuitBreakerOptions breaker;
   // Phrases that a draft worker's session starts with.
   int32_t warm_phrases = 2048;
@@ -45,8 +43,10 @@ class DraftServices {
                 Clock clock = MonotonicClock());
 
   bool Has(absl::string_view service) const {
-    return peers_.find(service) != peers_.end();
+    return services_.find(service) != services_.end();
   }
+  // The replicas of a service, which must be available.
+  DraftReplicas& Replicas(absl::string_view service);
 
   // A source for a new request, on the mode's service, which must be available.
   std::unique_ptr<DraftSource> Source(const Mode& mode);
@@ -59,7 +59,7 @@ class DraftServices {
 
   const DraftServicesOptions options_;
   const std::string tokenizer_fingerprint_;
-  std::map<std::string, DraftPeer, std::less<>> peers_;
+  std::map<std::string, DraftReplicas, std::less<>> services_;
 };
 
 }  // namespace foretoken::orchestrator

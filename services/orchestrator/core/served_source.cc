@@ -4,8 +4,9 @@
 #include <utility>
 
 namespace foretoken::orchestrator {
-ServedSource::ServedSource(ServedSourceOptions options, DraftPeer& peer)
-    : options_(std::move(options)), policy_(peer, [this] { return Text(); }) {}
+ServedSource::ServedSource(ServedSourceOptions options, DraftReplicas& service)
+    : options_(std::move(options)),
+      policy_(service, [this] { return Text(); }) {}
 
 ServedSource::~ServedSource() {
   fetch_.reset();
@@ -20,6 +21,7 @@ void ServedSource::Start(const DraftOpen& open,
                          absl::Span<const TokenId> text) {
   text_ = text;
   open_ = open;
+  policy_.SetScope(open.cache_scope);
   open_.mode = options_.mode;
   open_.tokenizer_fingerprint = options_.tokenizer_fingerprint;
   if (options_.phrases == nullptr || open_.cache_scope.empty()) {

@@ -15,7 +15,7 @@
 #include "common/drafting/shared_phrases.h"
 #include "common/speculation/modes.h"
 #include "services/orchestrator/core/ask_policy.h"
-#include "services/orchestrator/core/draft_peer.h"
+#include "services/orchestrator/core/draft_replicas.h"
 #include "services/orchestrator/core/draft_source.h"
 
 namespace foretoken::orchestrator {
@@ -35,8 +35,8 @@ struct ServedSourceOptions {
 
 class ServedSource final : public DraftSource {
  public:
-  // `peer` and `options.phrases` must outlive the object.
-  ServedSource(ServedSourceOptions options, DraftPeer& peer);
+  // `service` and `options.phrases` must outlive the object.
+  ServedSource(ServedSourceOptions options, DraftReplicas& service);
   ~ServedSource() override;
 
   DrafterId id() const override { return options_.id; }

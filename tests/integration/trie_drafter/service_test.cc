@@ -36,6 +36,31 @@ TEST(TrieDrafterServiceTest, DraftsRoundByRound) {
   EXPECT_EQ(trie->Sample("foretoken_trie_sessions"), 0);
 }
 
+TEST(TrieDrafterServiceTest, AnOldConnectionIsReplacedAndItsCallsGoOn) {
+  metrics::Registry registry;
+  auto service = trie_drafter::TrieDrafterService().Make(registry);
+  ASSERT_THAT(service, IsOk());
+  rpc::ServerOptions options;
+  options.listen = {"127.0.0.1:0"};
+  options.max_connection_age = absl::Milliseconds(200);
+  auto server = rpc::Server::Start(options, {service->get()});
+  ASSERT_THAT(server, IsOk());
+  const auto channel =
+      rpc::CreateChannel((*server)->addresses().at(0), {}).value();
+  const auto stub = v1::TrieDrafter::NewStub(channel);
+  DraftClient old(*stub);
+  ASSERT_TRUE(old.Send(OpenOf("ngram_trie", kPrompt)));
+  ASSERT_THAT(old.Ask(RoundOf(6, {}, 2)), IsOk());
+  // The client is told to go, and its call is served as before.
+  const auto gone = std::chrono::system_clock::now() + std::chrono::minutes(1);
+  ASSERT_TRUE(channel->WaitForStateChange(GRPC_CHANNEL_READY, gone));
+  ASSERT_THAT(old.Ask(RoundOf(7, {3}, 2)), IsOk());
+  DraftClient next(*stub);
+  ASSERT_TRUE(next.Send(OpenOf("ngram_trie", kPrompt)));
+  ASSERT_THAT(next.Ask(RoundOf(6, {}, 2)), IsOk());
+  ASSERT_THAT(old.Ask(RoundOf(8, {4}, 2)), IsOk());
+}
+
 TEST(TrieDrafterServiceTest, AStaleRoundEndsTheSessionAndItIsReopened) {
   const auto trie = StartTrieDrafter();
   for (const DraftRound& stale :

@@ -1,6 +1,7 @@
 #include "services/orchestrator/core/ask_policy.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -22,9 +23,20 @@ class AskPolicyTest : public ::testing::Test {
     Make();
   }
   void Make() {
-    peer_ = std::make_unique<DraftPeer>("test", sessions_, breaker_,
-                                        [this] { return now_; });
-    policy_ = std::make_unique<AskPolicy>(*peer_, [] { return DraftOpen(); });
+    state_ = CircuitBreaker::State::kClosed;
+    policy_.reset();
+    service_ = std::make_unique<DraftReplicas>(
+        "test", breaker_, [this] { return now_; },
+        [this](CircuitBreaker::State state) { state_ = state; });
+    SetReplicas({"a"});
+    policy_ =
+        std::make_unique<AskPolicy>(*service_, [] { return DraftOpen(); });
+  }
+  // "a" is sessions_, any other name others_.
+  void SetReplicas(const std::vector<std::string>& names) {
+    service_->SetMembers(names, [&](size_t i) {
+      return EndpointOf(names[i] == "a" ? sessions_ : others_);
+    });
   }
 
   // One round: asks, and waits no time for the answer.
@@ -44,7 +56,9 @@ class AskPolicyTest : public ::testing::Test {
   CircuitBreakerOptions breaker_;
   absl::Time now_ = absl::UnixEpoch();
   FakeDraftSessions sessions_;
-  std::unique_ptr<DraftPeer> peer_;
+  FakeDraftSessions others_;
+  CircuitBreaker::State state_;  // of the service
+  std::unique_ptr<DraftReplicas> service_;
   std::unique_ptr<AskPolicy> policy_;
   int64_t length_ = 0;
   SourceDraft draft_;
@@ -64,7 +78,7 @@ TEST_F(AskPolicyTest, ASessionIsOpenedAheadUnlessTheBreakerIsOpen) {
   EXPECT_EQ(sessions_.opens, 1);
   sessions_.failure = absl::InternalError("broken");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Round(), DraftOutcome::kBroken);
-  EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kOpen);
+  EXPECT_EQ(state_, CircuitBreaker::State::kOpen);
   const int opens = sessions_.opens;
   policy_->OpenAhead();
   EXPECT_EQ(sessions_.opens, opens);
@@ -81,7 +95,7 @@ TEST_F(AskPolicyTest, RoundsAfterLateAnswersGoWithoutAnAsk) {
   }
   // 0, 1, 3, 7, 15, 31 rounds in between.
   EXPECT_THAT(asked, ElementsAre(1, 2, 4, 8, 16, 32, 64));
-  EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kClosed);
+  EXPECT_EQ(state_, CircuitBreaker::State::kClosed);
   // One in time, and it is asked in every round again.
   sessions_.at_once = true;
   while (Round() != DraftOutcome::kAnswered) ASSERT_LT(length_, 200);
@@ -133,7 +147,7 @@ TEST_F(AskPolicyTest, ASessionThatIsSilentForAMinuteIsOpenedAnew) {
 
 TEST_F(AskPolicyTest, AHungServiceOpensTheBreakerAndKeepsItsSession) {
   sessions_.at_once = false;
-  while (peer_->breaker().state() != CircuitBreaker::State::kOpen) {
+  while (state_ != CircuitBreaker::State::kOpen) {
     EXPECT_EQ(Round(), DraftOutcome::kLate);
     now_ += absl::Milliseconds(200);
     ASSERT_LT(length_, 100);
@@ -147,7 +161,51 @@ TEST_F(AskPolicyTest, AHungServiceOpensTheBreakerAndKeepsItsSession) {
   now_ += breaker_.first_backoff;
   EXPECT_EQ(Round(), DraftOutcome::kAnswered);
   EXPECT_EQ(sessions_.opens, 1);
-  EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kClosed);
+  EXPECT_EQ(state_, CircuitBreaker::State::kClosed);
+}
+
+TEST_F(AskPolicyTest, AHungReplicaIsLeftForAnother) {
+  sessions_.at_once = false;
+  EXPECT_EQ(Round(), DraftOutcome::kLate);
+  ASSERT_EQ(sessions_.opens, 1);
+  SetReplicas({"a", "b"});
+  while (others_.opens == 0) {
+    Round();
+    now_ += absl::Milliseconds(200);
+    ASSERT_LT(length_, 100);
+  }
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_EQ(sessions_.live, 0);
+  EXPECT_EQ(others_.opens, 1);
+  EXPECT_EQ(state_, CircuitBreaker::State::kClosed) << "b answers";
+}
+
+TEST_F(AskPolicyTest, ABrokenSessionIsOpenedAgainOnAnotherReplica) {
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  SetReplicas({"a", "b"});
+  sessions_.failure = absl::UnavailableError("gone");
+  EXPECT_EQ(Round(), DraftOutcome::kBroken);
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_EQ(sessions_.opens, 1);
+  EXPECT_EQ(others_.opens, 1);
+}
+
+TEST_F(AskPolicyTest, ASessionStaysWhereItIsWhateverComesAndGoes) {
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  SetReplicas({"a", "b", "c", "d"});
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  SetReplicas({"b"});
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_EQ(sessions_.opens, 1);
+  EXPECT_EQ(others_.opens, 0);
+}
+
+TEST_F(AskPolicyTest, WithoutReplicasThereIsNoDraftUntilOneComes) {
+  SetReplicas({});
+  policy_->OpenAhead();
+  EXPECT_EQ(Round(), DraftOutcome::kBreakerOpen);
+  SetReplicas({"a"});
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
 }
 
 TEST_F(AskPolicyTest, ABrokenSessionIsOpenedAgainByTheNextAsk) {
@@ -193,8 +251,7 @@ TEST_F(AskPolicyTest, ARequestThatDoesNotFitIsNotAskedForAgain) {
     sessions_.refusal = unfit;
     for (int i = 0; i < 50; ++i) EXPECT_EQ(Round(), DraftOutcome::kRefused);
     EXPECT_EQ(sessions_.opens, before + 1);
-    EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kClosed)
-        << "the service is well";
+    EXPECT_EQ(state_, CircuitBreaker::State::kClosed) << "the service is well";
   }
 }
 
@@ -212,7 +269,7 @@ TEST_F(AskPolicyTest, AnAnswerToNoQuestionEndsTheSession) {
 }
 
 TEST_F(AskPolicyTest, FailuresFromBeforeTheBreakerOpenedDoNotCount) {
-  AskPolicy other(*peer_, [] { return DraftOpen(); });
+  AskPolicy other(*service_, [] { return DraftOpen(); });
   sessions_.at_once = false;
   other.OpenAhead();
   const std::shared_ptr<DraftListener> old = sessions_.listener;
@@ -230,7 +287,7 @@ TEST_F(AskPolicyTest, FailuresFromBeforeTheBreakerOpenedDoNotCount) {
   old->OnFailed(absl::UnavailableError("gone"));
   sessions_.failure = absl::OkStatus();
   EXPECT_TRUE(other.Begin());
-  EXPECT_EQ(peer_->breaker().state(), CircuitBreaker::State::kClosed);
+  EXPECT_EQ(state_, CircuitBreaker::State::kClosed);
 }
 
 }  // namespace

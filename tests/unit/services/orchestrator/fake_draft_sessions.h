@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/drafting/draft_session.h"
+#include "services/orchestrator/core/draft_peer.h"
 
 namespace foretoken::orchestrator {
 
@@ -73,6 +74,14 @@ class FakeDraftSessions final : public DraftSessions {
     FakeDraftSessions& owner_;
   };
 };
+
+// A replica of a fixture's sessions.
+inline DraftEndpoint EndpointOf(DraftSessions& sessions,
+                                SharedPhrases* phrases = nullptr) {
+  const std::shared_ptr<void> owner;
+  return {std::shared_ptr<DraftSessions>(owner, &sessions),
+          std::shared_ptr<SharedPhrases>(owner, phrases), nullptr};
+}
 
 }  // namespace foretoken::orchestrator
 

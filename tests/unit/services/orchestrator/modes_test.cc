@@ -59,7 +59,8 @@ class FakeServices {
     DraftServicesOptions options;
     options.crest_datastore = "text";
     for (const std::string& name : names) {
-      options.sessions[name] = std::make_shared<FakeSessions>(name, asked_);
+      options.services[name]["fake"].sessions =
+          std::make_shared<FakeSessions>(name, asked_);
     }
     return options;
   }

@@ -42,12 +42,16 @@ class FakePhrases final : public SharedPhrases {
 
 class ServedSourceTest : public ::testing::Test {
  protected:
+  ServedSourceTest() {
+    service_.SetMembers({"a"},
+                        [this](size_t) { return EndpointOf(sessions_); });
+  }
   std::unique_ptr<ServedSource> Start(ServedSourceOptions options = {},
                                       const std::string& scope = "") {
     options.id = DrafterId::kNgramTrie;
     options.mode = Mode::Parse("ngram_trie:n=5").value();
     options.tokenizer_fingerprint = "fingerprint";
-    auto source = std::make_unique<ServedSource>(std::move(options), peer_);
+    auto source = std::make_unique<ServedSource>(std::move(options), service_);
     DraftOpen open;
     open.prompt_length = 2;
     open.cache_scope = scope;
@@ -70,7 +74,7 @@ class ServedSourceTest : public ::testing::Test {
 
   std::vector<TokenId> text_;
   FakeDraftSessions sessions_;
-  DraftPeer peer_{"test", sessions_, CircuitBreakerOptions(), absl::Now};
+  DraftReplicas service_{"test", CircuitBreakerOptions(), absl::Now};
   SourceDraft draft_;
 };
 

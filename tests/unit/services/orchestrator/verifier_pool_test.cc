@@ -1,5 +1,6 @@
 #include "services/orchestrator/adapters/verifier_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <set>
@@ -86,6 +87,7 @@ class VerifierPoolTest : public ::testing::Test {
   }
 
   FakeVerifier verifiers_[3];
+  FakeVerifier more_;
   std::unique_ptr<VerifierPool> pool_;
 };
 
@@ -96,17 +98,93 @@ TEST_F(VerifierPoolTest, TheLeastLoadedIsAskedFirst) {
   VerifierPool& pool = Start();
   // Sessions of others count, and so do our own leases.
   auto a = pool.Acquire({});
-  EXPECT_EQ(a->index(), 1);  // 5 3 3
+  EXPECT_EQ(a->id(), 1);  // 5 3 3
   auto b = pool.Acquire({});
-  EXPECT_EQ(b->index(), 1);  // 5 4 3: ties go to the first
+  EXPECT_EQ(b->id(), 1);  // 5 4 3: ties go to the first
   auto c = pool.Acquire({});
-  EXPECT_EQ(c->index(), 2);
+  EXPECT_EQ(c->id(), 2);
   a.reset();
   b.reset();
-  EXPECT_EQ(pool.Acquire({})->index(), 1);
-  EXPECT_EQ(pool.Acquire({1})->index(), 2);
-  EXPECT_EQ(pool.Acquire({1, 2})->index(), 0);
+  EXPECT_EQ(pool.Acquire({})->id(), 1);
+  EXPECT_EQ(pool.Acquire({1})->id(), 2);
+  EXPECT_EQ(pool.Acquire({1, 2})->id(), 0);
   EXPECT_FALSE(pool.Acquire({0, 1, 2}).has_value());
+}
+
+TEST_F(VerifierPoolTest, ARequestGoesWhereItsPrefixWasServedLast) {
+  VerifierPool& pool = Start();
+  const std::vector<TokenId> text(100, 7);
+  std::vector<TokenId> other(100, 8);
+  const PrefixKeys mine = KeysOfPrefixes("scope", text);
+  const PrefixKeys its = KeysOfPrefixes("another scope", other);
+  EXPECT_EQ(pool.Acquire({1, 2}, its)->id(), 0);
+  EXPECT_EQ(pool.Acquire({0, 1}, mine)->id(), 2);
+  EXPECT_EQ(pool.Acquire({}, mine)->id(), 2);
+  EXPECT_EQ(pool.Acquire({}, its)->id(), 0);
+  // A longer text, and one that only shares the scope.
+  EXPECT_EQ(
+      pool.Acquire({}, KeysOfPrefixes("scope", std::vector<TokenId>(900, 7)))
+          ->id(),
+      2);
+  EXPECT_EQ(pool.Acquire({}, KeysOfPrefixes("scope", other))->id(), 2);
+  // Not if it must not be, or is down.
+  EXPECT_EQ(pool.Acquire({2}, mine)->id(), 0);
+  EXPECT_EQ(pool.Acquire({0, 1}, mine)->id(), 2);
+  pool.Acquire({0, 1})->ReportDown();
+  EXPECT_EQ(pool.Acquire({}, mine)->id(), 0);
+}
+
+TEST_F(VerifierPoolTest, APrefixIsServedElsewhereIfItsVerifierHasMoreToDo) {
+  VerifierPool& pool = Start();
+  const PrefixKeys keys = KeysOfPrefixes("scope", {});
+  std::vector<VerifierPool::Lease> leases;
+  leases.reserve(20);
+  int counts[3] = {};
+  for (int i = 0; i < 20; ++i) {
+    leases.push_back(*pool.Acquire({}, keys));
+    ++counts[leases.back().id()];
+  }
+  // At most prefix_slack beyond the least loaded.
+  EXPECT_LE(*std::max_element(counts, counts + 3),
+            *std::min_element(counts, counts + 3) + 5);
+  EXPECT_GT(*std::min_element(counts, counts + 3), 0);
+}
+
+TEST_F(VerifierPoolTest, MembersComeAndGo) {
+  VerifierPool& pool = Start(absl::Milliseconds(2));
+  const auto set = [&](const std::vector<std::string>& names) {
+    pool.SetMembers(
+        names, [&](size_t i) -> absl::StatusOr<std::shared_ptr<VerifierPeer>> {
+          if (names[i] == "bad") return absl::InvalidArgumentError("no TLS");
+          return std::shared_ptr<VerifierPeer>(std::shared_ptr<void>(), &more_);
+        });
+  };
+  // The fixture's are all called "fake".
+  auto held = pool.Acquire({0, 1});
+  ASSERT_EQ(held->id(), 2);
+  set({"fake", "new", "bad"});
+  EXPECT_TRUE(Eventually([&] { return pool.size() == 3; }));
+  EXPECT_TRUE(Eventually([&] { return more_.probes > 1; }));
+  EXPECT_EQ(pool.Acquire({0, 2})->id(), 3);
+  EXPECT_EQ(pool.Acquire({0, 3})->id(), 2) << "leaving, and better than none";
+  EXPECT_NE(pool.Acquire({})->id(), 2);
+  EXPECT_FALSE(pool.AllIn({0, 3}));
+  EXPECT_TRUE(pool.AllIn({0, 2, 3}));
+  // Dropped once its last lease has ended.
+  const int probes = more_.probes;
+  EXPECT_TRUE(Eventually([&] { return more_.probes > probes + 3; }));
+  EXPECT_EQ(pool.size(), 3u);
+  held.reset();
+  EXPECT_TRUE(Eventually([&] { return pool.size() == 2; }));
+  EXPECT_TRUE(pool.AllIn({0, 3}));
+  // All may go: the pool waits for others.
+  set({});
+  EXPECT_TRUE(Eventually([&] { return pool.size() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return !pool.any_up(); }));
+  EXPECT_FALSE(pool.Acquire({}).has_value());
+  EXPECT_FALSE(pool.AllIn({}));
+  set({"new"});
+  EXPECT_TRUE(Eventually([&] { return pool.any_up(); }));
 }
 
 TEST_F(VerifierPoolTest, OneThatWasFoundDownIsAskedLast) {
@@ -114,12 +192,12 @@ TEST_F(VerifierPoolTest, OneThatWasFoundDownIsAskedLast) {
   verifiers_[2].sessions = 10;
   VerifierPool& pool = Start();
   auto lease = pool.Acquire({});
-  ASSERT_EQ(lease->index(), 1);
+  ASSERT_EQ(lease->id(), 1);
   lease->ReportDown();
   lease.reset();
-  EXPECT_EQ(pool.Acquire({})->index(), 2);
+  EXPECT_EQ(pool.Acquire({})->id(), 2);
   // Still better than nothing: it may have come back.
-  EXPECT_EQ(pool.Acquire({0, 2})->index(), 1);
+  EXPECT_EQ(pool.Acquire({0, 2})->id(), 1);
 }
 
 TEST_F(VerifierPoolTest, WhatPassesCostIsAsOfTheLastProbe) {
@@ -144,26 +222,26 @@ TEST_F(VerifierPoolTest, AProbeFindsOutWhoIsBack) {
   verifiers_[0].sessions = 9;
   verifiers_[2].sessions = 9;
   VerifierPool& pool = Start(absl::Milliseconds(5));
-  EXPECT_NE(pool.Acquire({})->index(), 1);
+  EXPECT_NE(pool.Acquire({})->id(), 1);
   verifiers_[1].down = false;
-  EXPECT_TRUE(Eventually([&] { return pool.Acquire({})->index() == 1; }));
+  EXPECT_TRUE(Eventually([&] { return pool.Acquire({})->id() == 1; }));
 }
 
 TEST_F(VerifierPoolTest, AnotherModelIsHeldInReserve) {
   verifiers_[0].sessions = 9;
   verifiers_[1].vocab_size = 51;
   VerifierPool& pool = Start();
-  EXPECT_EQ(pool.Acquire({})->index(), 2);
-  EXPECT_EQ(pool.Acquire({2})->index(), 0);
+  EXPECT_EQ(pool.Acquire({})->id(), 2);
+  EXPECT_EQ(pool.Acquire({2})->id(), 0);
   // Asked last: it may run the active model by now.
-  EXPECT_EQ(pool.Acquire({0, 2})->index(), 1);
+  EXPECT_EQ(pool.Acquire({0, 2})->id(), 1);
 }
 
 TEST_F(VerifierPoolTest, OtherWeightsAreAnotherModelAndMostDecide) {
   verifiers_[0].numerics = 2;
   VerifierPool& pool = Start();
   EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
-  EXPECT_NE(pool.Acquire({})->index(), 0);
+  EXPECT_NE(pool.Acquire({})->id(), 0);
 }
 
 TEST_F(VerifierPoolTest, AModelStaysActiveHoweverManyRunAnother) {
@@ -174,13 +252,13 @@ TEST_F(VerifierPoolTest, AModelStaysActiveHoweverManyRunAnother) {
   const int probes = verifiers_[2].probes;
   ASSERT_TRUE(Eventually([&] { return verifiers_[2].probes >= probes + 9; }));
   EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
-  EXPECT_EQ(pool.Acquire({})->index(), 2);
+  EXPECT_EQ(pool.Acquire({})->id(), 2);
   // The last of the old model goes.
   verifiers_[2].down = true;
   EXPECT_TRUE(Eventually(
       [&] { return pool.Info()->numerics_fingerprint == "numerics-2"; }));
   EXPECT_TRUE(Eventually([&] { return pool.any_up(); }));
-  EXPECT_NE(pool.Acquire({})->index(), 2);
+  EXPECT_NE(pool.Acquire({})->id(), 2);
 }
 
 TEST_F(VerifierPoolTest, AMissedProbeElectsNobody) {

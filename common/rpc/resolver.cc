@@ -1,0 +1,68 @@
+#include "common/rpc/resolver.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/address.h"
+
+namespace foretoken::rpc {
+namespace {
+
+class GetAddrInfo final : public Resolver {
+ public:
+  absl::StatusOr<std::vector<std::string>> Resolve(
+      const std::string& host_port) override {
+    const std::string host(HostOf(host_port));
+    const std::string port(PortOf(host_port));
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;  // one entry for each address
+    addrinfo* found = nullptr;
+    const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+    if (error == EAI_NONAME || error == EAI_NODATA) {
+      return absl::NotFoundError(absl::StrCat(host, " has no address"));
+    }
+    if (error != 0) {
+      return absl::UnavailableError(
+          absl::StrCat(host, ": ", gai_strerror(error)));
+    }
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(
+        found, freeaddrinfo);
+    std::vector<std::string> addresses;
+    for (const addrinfo* entry = found; entry != nullptr;
+         entry = entry->ai_next) {
+      const bool v6 = entry->ai_family == AF_INET6;
+      if (!v6 && entry->ai_family != AF_INET) continue;
+      std::array<char, NI_MAXHOST> text{};
+      // Keeps the zone of a link-local address, which inet_ntop drops.
+      if (getnameinfo(entry->ai_addr, entry->ai_addrlen, text.data(),
+                      text.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
+        continue;
+      }
+      std::string address = v6 ? absl::StrCat("[", text.data(), "]:", port)
+                               : absl::StrCat(text.data(), ":", port);
+      if (std::find(addresses.begin(), addresses.end(), address) ==
+          addresses.end()) {
+        addresses.push_back(std::move(address));
+      }
+    }
+    if (addresses.empty()) {
+      return absl::NotFoundError(absl::StrCat(host, " has no IP address"));
+    }
+    return addresses;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Resolver> SystemResolver() {
+  return std::make_shared<GetAddrInfo>();
+}
+
+}  // namespace foretoken::rpc
