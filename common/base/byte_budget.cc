@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/base/timed_wait.h"
 
 namespace foretoken {
 
@@ -59,7 +60,7 @@ absl::StatusOr<ByteBudget::Share> ByteBudget::TakeWhenFree(
     return Fits(owner, bytes);
   };
   absl::MutexLock lock(&mu_);
-  if (!mu_.AwaitWithTimeout(absl::Condition(&fits), time)) {
+  if (!AwaitFor(mu_, absl::Condition(&fits), time)) {
     return absl::DeadlineExceededError(
         "the request's deadline passed while it waited for memory");
   }

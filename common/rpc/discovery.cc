@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/base/log.h"
+#include "common/base/timed_wait.h"
 #include "common/rpc/address.h"
 
 namespace foretoken::rpc {
@@ -98,7 +99,7 @@ void Discovery::Main() {
     }
     Report();
     absl::MutexLock lock(&mu_);
-    if (mu_.AwaitWithTimeout(absl::Condition(&stop_), options_.interval)) {
+    if (AwaitFor(mu_, absl::Condition(&stop_), options_.interval)) {
       return;
     }
   }

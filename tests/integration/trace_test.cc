@@ -103,7 +103,7 @@ TEST(TraceTest, SpansReachTheCollectorAndTheHeaderTheServices) {
   {
     orchestrator::OrchestratorService config;
     config.verifiers = {address};
-    config.drafters["draft_worker"] = address;
+    config.drafters["draft_worker"] = {address};
     config.server.otlp_endpoint = collector.url();
     const auto orchestrator = StartOrchestrator(config);
     const auto call = [&](const std::string& header) {

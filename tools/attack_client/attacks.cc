@@ -285,6 +285,13 @@ void ForgedText(const Attacker& attacker) {
   Repeat(attacker, 1, request);
 }
 
+void Ordinary(const Attacker& attacker) {
+  Repeat(attacker, attacker.target.scale, SmallRequest(64));
+}
+
+constexpr Attack kOrdinary = {"ordinary_requests", "sends short requests",
+                              Ordinary};
+
 constexpr Attack kAttacks[] = {
     {"idle_connections", "opens connections and sends nothing",
      IdleConnections},
@@ -312,5 +319,7 @@ constexpr Attack kAttacks[] = {
 }  // namespace
 
 absl::Span<const Attack> Attacks() { return kAttacks; }
+
+const Attack& OrdinaryRequests() { return kOrdinary; }
 
 }  // namespace foretoken::attack

@@ -41,6 +41,9 @@ struct Attack {
 
 absl::Span<const Attack> Attacks();
 
+// No attack: short requests, `scale` at once.
+const Attack& OrdinaryRequests();
+
 }  // namespace foretoken::attack
 
 #endif  // FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACKS_H_

@@ -21,141 +21,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "common/base/clock.h"
+#include "absl/types/span.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
-#include "common/base/types.h"
 #include "common/config/flags.h"
 #include "common/rpc/address.h"
 #include "common/rpc/channel.h"
 #include "tools/attack_client/attacks.h"
-#include "tools/attack_client/http2_connection.h"
 #include "tools/attack_client/process_memory.h"
+#include "tools/attack_client/victim.h"
 
 namespace foretoken::attack {
 namespace {
 
-constexpr int kVictimTokens = 64;
-constexpr absl::Duration kVictimDeadline = absl::Seconds(20);
-constexpr int kMetricsWaitMs = 5000;
 constexpr absl::Duration kRecovery = absl::Seconds(30);
-
-// The well-behaved client: one short request after another.
-class Victim {
- public:
-  // `metrics`: where it also reads /metrics, or empty.
-  Victim(const std::string& server, const std::string& metrics,
-         const rpc::ChannelOptions& options)
-      : server_(server), metrics_(metrics), options_(options) {}
-
-  struct Report {
-    std::vector<double> first_token_ms;
-    double tokens_per_second = 0;
-    int requests = 0;
-    int failed = 0;
-    int wrong = 0;
-    int metrics_failed = 0;
-  };
-
-  // Sends requests for `time`. The first output is the reference for all
-  // others: greedy, so that it depends on the prompt only.
-  Report Run(absl::Duration time) {
-    Report report;
-    const absl::Time start = MonotonicNow();
-    int64_t tokens = 0;
-    while (MonotonicNow() < start + time) {
-      ++report.requests;
-      report.metrics_failed += !ReadsMetrics();
-      const absl::Time asked = MonotonicNow();
-      std::vector<TokenId> output;
-      const absl::Status status = Ask(output, report.first_token_ms, asked);
-      if (!status.ok()) {
-        ++report.failed;
-        absl::SleepFor(absl::Milliseconds(20));
-        continue;
-      }
-      tokens += static_cast<int64_t>(output.size());
-      if (reference_.empty()) reference_ = output;
-      report.wrong += output != reference_;
-    }
-    report.tokens_per_second = static_cast<double>(tokens) /
-                               absl::ToDoubleSeconds(MonotonicNow() - start);
-    return report;
-  }
-
-  // A new connection is served within `time`.
-  bool Recovers(absl::Duration time) {
-    const absl::Time end = MonotonicNow() + time;
-    while (MonotonicNow() < end) {
-      client_ = nullptr;
-      std::vector<TokenId> output;
-      std::vector<double> times;
-      if (Ask(output, times, MonotonicNow()).ok()) return true;
-      absl::SleepFor(absl::Milliseconds(100));
-    }
-    return false;
-  }
-
- private:
-  absl::Status Ask(std::vector<TokenId>& output, std::vector<double>& times,
-                   absl::Time asked) {
-    if (client_ == nullptr) {
-      FORETOKEN_ASSIGN_OR_RETURN(
-          client_, rpc::GenerationClient::Connect(server_, options_));
-    }
-    v1::GenerateRequest request;
-    for (int i = 1; i <= 16; ++i) request.mutable_token_ids()->add_ids(i);
-    request.set_max_tokens(kVictimTokens);
-    request.set_ignore_eos(true);
-    return client_
-        ->Generate(request, asked + kVictimDeadline,
-                   [&](const v1::GenerateDelta& delta) {
-                     if (output.empty()) {
-                       times.push_back(
-                           absl::ToDoubleMilliseconds(MonotonicNow() - asked));
-                     }
-                     output.insert(output.end(), delta.token_ids().begin(),
-                                   delta.token_ids().end());
-                     return true;
-                   })
-        .status();
-  }
-
-  bool ReadsMetrics() const {
-    if (metrics_.empty()) return true;
-    Http2Connection connection(metrics_);
-    return connection.Send(
-               "GET /metrics HTTP/1.1\r\nHost: foretoken\r\n"
-               "Connection: close\r\n\r\n") &&
-           connection.Answers(kMetricsWaitMs);
-  }
-
-  const std::string server_;
-  const std::string metrics_;
-  const rpc::ChannelOptions options_;
-  std::unique_ptr<rpc::GenerationClient> client_;
-  std::vector<TokenId> reference_;
-};
-
-double Quantile(std::vector<double> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(q *
-                                    static_cast<double>(values.size() - 1))];
-}
-
-Json ToJson(const Victim::Report& report) {
-  return {{"requests", report.requests},
-          {"failed", report.failed},
-          {"wrong", report.wrong},
-          {"metrics_failed", report.metrics_failed},
-          {"tokens_per_s", report.tokens_per_second},
-          {"first_token_ms",
-           {{"p50", Quantile(report.first_token_ms, 0.5)},
-            {"p95", Quantile(report.first_token_ms, 0.95)}}}};
-}
 
 double ProcessorSeconds() {
   rusage usage{};
@@ -181,105 +61,175 @@ absl::StatusOr<std::vector<const Attack*>> Chosen(
   return chosen;
 }
 
-absl::StatusOr<int> Main(int argc, char** argv) {
-  Target target;
-  target.server = "127.0.0.1:50050";
-  std::vector<std::string> names;
-  std::string help;
-  for (const Attack& attack : Attacks()) {
-    names.push_back(attack.name);
-    absl::StrAppend(&help, "; ", attack.name, " ", attack.does);
+// Attacks that run in threads of their own, until the object is destroyed.
+class Attackers {
+ public:
+  Attackers(const Target& target, absl::Span<const Attack* const> attacks)
+      : attacks_(attacks.begin(), attacks.end()), tallies_(attacks.size()) {
+    for (size_t i = 0; i < attacks_.size(); ++i) {
+      threads_.emplace_back([this, &target, i] {
+        // Below the victim's client in priority: Linux nices single threads.
+        setpriority(PRIO_PROCESS, 0, 10);
+        attacks_[i]->run({target, stop_, tallies_[i]});
+      });
+    }
   }
+  ~Attackers() { Stop(); }
+
+  void Stop() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  Json ToJson() const {
+    Json report = Json::object();
+    for (size_t i = 0; i < attacks_.size(); ++i) {
+      report[attacks_[i]->name] = {{"tried", tallies_[i].tried.load()},
+                                   {"refused", tallies_[i].refused.load()}};
+    }
+    return report;
+  }
+
+ private:
+  const std::vector<const Attack*> attacks_;
+  std::vector<Tally> tallies_;
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+struct Options {
+  Target target;
+  std::vector<std::string> attacks;
   absl::Duration seconds = absl::Seconds(5);
+  int32_t others = 0;
+  bool only_attacks = false;
   bool remote = false;
-  rpc::ChannelOptions victim_channel;
+  rpc::ChannelOptions victim;
   std::string token_file;
   int32_t server_pid = 0;
   int64_t max_growth_mib = std::numeric_limits<int32_t>::max();
+};
+
+absl::StatusOr<Options> ParseFlags(int argc, char** argv) {
+  Options options;
+  options.target.server = "127.0.0.1:50050";
+  std::string help;
+  for (const Attack& attack : Attacks()) {
+    options.attacks.push_back(attack.name);
+    absl::StrAppend(&help, "; ", attack.name, " ", attack.does);
+  }
   Flags flags("foretoken-attack",
               "Attacks a server as a hostile client would.");
-  flags.String("server", &target.server, "Address of the server, HOST:PORT");
-  flags.String("metrics", &target.metrics,
+  flags.String("server", &options.target.server,
+               "Address of the server, HOST:PORT");
+  flags.String("metrics", &options.target.metrics,
                "Address of its /metrics; empty: not attacked");
-  flags.List("attacks", &names, absl::StrCat("Attacks to run at once", help));
-  flags.Duration("seconds", &seconds, {absl::Seconds(1), absl::Hours(1)},
-                 "Duration of the attacks");
-  flags.Int("scale", &target.scale, {1, 1024},
+  flags.List("attacks", &options.attacks,
+             absl::StrCat("Attacks to run at once", help));
+  flags.Duration("seconds", &options.seconds,
+                 {absl::Seconds(1), absl::Hours(1)}, "Duration of the attacks");
+  flags.Int("scale", &options.target.scale, {1, 1024},
             "Connections or calls of an attack at once");
-  flags.String("attacker-token-file", &token_file,
+  flags.String("attacker-token-file", &options.token_file,
                "Bearer token of the attackers");
-  flags.Int("server-pid", &server_pid, {0, std::numeric_limits<int32_t>::max()},
+  flags.Int("others", &options.others, {0, 1024},
+            "Also measure the victim beside so many ordinary requests of the "
+            "attackers at once, and compare with that");
+  flags.Bool("only-attacks", &options.only_attacks,
+             "Attack without a victim, and without any check");
+  flags.Int("server-pid", &options.server_pid,
+            {0, std::numeric_limits<int32_t>::max()},
             "Process of the server, to report its memory; 0: not reported");
-  flags.Int64("max-growth-mib", &max_growth_mib,
+  flags.Int64("max-growth-mib", &options.max_growth_mib,
               {0, std::numeric_limits<int32_t>::max()},
               "Maximum growth of its peak resident memory by the attacks");
-  flags.Bool("remote", &remote, "Allow a server beyond this machine");
-  victim_channel.AddFlags(flags, "victim");
+  flags.Bool("remote", &options.remote, "Allow a server beyond this machine");
+  options.victim.AddFlags(flags, "victim");
   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
-  if (!remote && !rpc::IsLocalAddress(target.server)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--server=", target.server,
-                     ": want an address of this machine, or --remote"));
+  const std::string& server = options.target.server;
+  if (!options.remote && !rpc::IsLocalAddress(server)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--server=", server, ": want an address of this machine, or --remote"));
   }
-  if (!token_file.empty()) {
+  if (!options.token_file.empty()) {
     rpc::ChannelOptions attacker;
-    attacker.token_file = token_file;
+    attacker.token_file = options.token_file;
     FORETOKEN_ASSIGN_OR_RETURN(const rpc::BearerToken token,
                                rpc::ReadToken(attacker));
-    target.token = token.Get();
+    options.target.token = token.Get();
   }
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<const Attack*> attacks,
-                             Chosen(names));
+  return options;
+}
 
-  Victim victim(target.server, target.metrics, victim_channel);
+// What the victim keeps of `fair`, what it had beside ordinary requests.
+Json Share(const Victim::Report& fair, const Victim::Report& meanwhile) {
+  return {{"first_token_p95_times",
+           meanwhile.FirstTokenMs(0.95) / fair.FirstTokenMs(0.95)},
+          {"tokens_per_s_times", meanwhile.tokens_per_s / fair.tokens_per_s}};
+}
+
+absl::StatusOr<int> Main(int argc, char** argv) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Options options, ParseFlags(argc, argv));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<const Attack*> attacks,
+                             Chosen(options.attacks));
+  const Target& target = options.target;
+  if (options.only_attacks) {
+    Attackers attackers(target, attacks);
+    absl::SleepFor(options.seconds);
+    attackers.Stop();
+    std::printf("%s\n", DumpJson(attackers.ToJson()).c_str());
+    return 0;
+  }
+
+  Victim victim(target.server, target.metrics, options.victim);
   Json report;
-  const Victim::Report before = victim.Run(seconds);
+  const Victim::Report before = victim.Run(options.seconds);
   if (before.failed > 0) {
     return absl::UnavailableError(
         absl::StrCat(target.server, ": does not serve even without an attack"));
   }
-  report["before"] = ToJson(before);
+  report["before"] = before.ToJson();
+  Victim::Report fair;
+  if (options.others > 0) {
+    Target others = target;
+    others.scale = options.others;
+    const Attack* const ordinary = &OrdinaryRequests();
+    Attackers behaving(others, {&ordinary, 1});
+    fair = victim.Run(options.seconds);
+    behaving.Stop();
+    report["beside_others"] = fair.ToJson();
+    report["others"] = behaving.ToJson();
+  }
   ProcessMemory idle;
-  if (server_pid != 0) {
-    FORETOKEN_RETURN_IF_ERROR(ResetPeak(server_pid));
-    FORETOKEN_ASSIGN_OR_RETURN(idle, MemoryOf(server_pid));
+  if (options.server_pid != 0) {
+    FORETOKEN_RETURN_IF_ERROR(ResetPeak(options.server_pid));
+    FORETOKEN_ASSIGN_OR_RETURN(idle, MemoryOf(options.server_pid));
   }
   const double processor = ProcessorSeconds();
-  std::atomic<bool> stop{false};
-  std::vector<Tally> tallies(attacks.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < attacks.size(); ++i) {
-    threads.emplace_back([&, i] {
-      // Below the victim's client in priority: Linux nices single threads.
-      setpriority(PRIO_PROCESS, 0, 10);
-      attacks[i]->run({target, stop, tallies[i]});
-    });
-  }
-  const Victim::Report meanwhile = victim.Run(seconds);
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
-  report["meanwhile"] = ToJson(meanwhile);
+  Attackers attackers(target, attacks);
+  const Victim::Report meanwhile = victim.Run(options.seconds);
+  attackers.Stop();
+  report["meanwhile"] = meanwhile.ToJson();
+  if (options.others > 0) report["share"] = Share(fair, meanwhile);
   report["processor_s"] = ProcessorSeconds() - processor;
-  for (size_t i = 0; i < attacks.size(); ++i) {
-    report["attacks"][attacks[i]->name] = {
-        {"tried", tallies[i].tried.load()},
-        {"refused", tallies[i].refused.load()}};
-  }
+  report["attacks"] = attackers.ToJson();
   bool memory_kept = true;
-  if (server_pid != 0) {
-    FORETOKEN_ASSIGN_OR_RETURN(const ProcessMemory now, MemoryOf(server_pid));
+  if (options.server_pid != 0) {
+    FORETOKEN_ASSIGN_OR_RETURN(const ProcessMemory now,
+                               MemoryOf(options.server_pid));
     const int64_t growth = now.peak - idle.resident;
     report["memory_mib"] = {{"idle", idle.resident >> 20},
                             {"peak", now.peak >> 20},
                             {"growth", growth >> 20}};
-    memory_kept = growth >> 20 <= max_growth_mib;
+    memory_kept = growth >> 20 <= options.max_growth_mib;
   }
   const bool served = victim.Recovers(kRecovery);
-  const Victim::Report after = victim.Run(seconds);
+  const Victim::Report after = victim.Run(options.seconds);
   report["served_again"] = served;
-  report["after"] = ToJson(after);
+  report["after"] = after.ToJson();
   std::printf("%s\n", DumpJson(report).c_str());
-  const int wrong = before.wrong + meanwhile.wrong + after.wrong;
+  const int wrong = before.wrong + fair.wrong + meanwhile.wrong + after.wrong;
   // A scraper may be displaced now and then by those who connect all the time.
   const bool scraped = meanwhile.metrics_failed * 10 <= meanwhile.requests &&
                        after.metrics_failed == 0;

@@ -9,6 +9,8 @@
 #   FORETOKEN_FIRST_PORT      first of the ports, the orchestrator's (50050)
 #   FORETOKEN_FIRST_METRICS_PORT   first of as many metrics ports (9100)
 #   FORETOKEN_TARGET, _DRAFT  Hugging Face directories with the same tokenizer
+#   FORETOKEN_TOKENS          token file of the orchestrator's callers; without
+#                             one, everybody may call
 #   FORETOKEN_CORPUS          folder of .py files for datastore and prior
 #                             (Python's standard library)
 
@@ -248,7 +250,8 @@ start_service() {
         --draft-worker "$(address_of draft-worker)" \
         --trie-drafter "$(address_of trie-drafter)" \
         --crest "$(address_of crest)" \
-        --crest-datastore "python-$vocabulary" --tokenizer "$target"
+        --crest-datastore "python-$vocabulary" --tokenizer "$target" \
+        ${FORETOKEN_TOKENS:+--auth-token-file "$FORETOKEN_TOKENS"}
       ;;
   esac
 }

@@ -102,7 +102,21 @@ pids_of() {
   echo "$pid"
 }
 
-# hurt PART kill|hang|restart
+# attack PART: attackers of all kinds for a few seconds, in the background.
+attack() {
+  nice "$bin/foretoken-attack" --only-attacks --seconds 3s --scale 16 \
+    --server "$(address_of "$1")" \
+    --metrics "127.0.0.1:$(metrics_port_of "$1")" \
+    --attacker-token-file "$run/attackers.token" \
+    >>"$run/attacks.out" 2>>"$run/attacks.err" &
+  attackers_pid=$!
+}
+attackers_pid=''
+attackers_run() {
+  [ -n "$attackers_pid" ] && kill -0 "$attackers_pid" 2>/dev/null
+}
+
+# hurt PART kill|hang|restart|attack
 hurt() {
   local pids
   pids=$(pids_of "$1")
@@ -115,6 +129,7 @@ hurt() {
     restart) kill -"$([ "$1" = postgres ] && echo INT || echo TERM)" \
       "$(pid_of "$1")" 2>/dev/null || true ;;
     hang) kill -STOP $pids 2>/dev/null || true ;;
+    attack) attack "$1" ;;
   esac
   hurt_now="$hurt_now $1:$2"
   echo "$(date +%T) $2 $1" >>"$run/blows.log"
@@ -145,10 +160,18 @@ heal_all() {
   local one part action
   for one in $hurt_now; do
     part=${one%:*} action=${one#*:}
-    if [ "$action" = hang ]; then
-      kill -CONT $(pids_of "$part") 2>/dev/null || true
-      continue
-    fi
+    case $action in
+      hang)
+        kill -CONT $(pids_of "$part") 2>/dev/null || true
+        continue
+        ;;
+      attack)
+        wait "$attackers_pid" ||
+          problem "attackers: $(tail -n 1 "$run/attacks.err")"
+        attackers_pid=''
+        continue
+        ;;
+    esac
     for _ in $(seq 600); do
       [ -n "$(pid_of "$part")" ] || break
       sleep 0.1
@@ -185,7 +208,8 @@ client() {
   local log=$1
   shift
   "$bin/foretoken-soak" --server "$(address_of orchestrator)" --table \
-    --text "$texts" "$@" >"$run/$log.out" 2>"$run/$log.err" &
+    --server-token-file "$run/client.token" --text "$texts" "$@" \
+    >"$run/$log.out" 2>"$run/$log.err" &
   client_pid=$!
 }
 client_pid=''
@@ -204,7 +228,8 @@ in_peace() {
 }
 
 # amid_blows LOG REQUESTS SEED ACTIONS PART...: applies each action to each part
-# once, then random ones until all requests are done.
+# once and attacks the orchestrator, then random blows until all requests are
+# done.
 amid_blows() {
   local log=$1 requests=$2 seed=$3 first=$4 part action
   shift 4
@@ -218,11 +243,16 @@ amid_blows() {
   for action in $first; do
     for part in "${victims[@]}"; do blow "$part" "$action"; done
   done
+  blow orchestrator attack
   touch "$run/enough"
   local actions=(kill kill hang restart)
   while client_runs; do
-    blow "${victims[RANDOM % ${#victims[@]}]}" \
-      "${actions[RANDOM % ${#actions[@]}]}"
+    if [ $((RANDOM % 8)) -eq 0 ]; then
+      blow orchestrator attack
+    else
+      blow "${victims[RANDOM % ${#victims[@]}]}" \
+        "${actions[RANDOM % ${#actions[@]}]}"
+    fi
     sleep "0.$((RANDOM % 10))"
   done
   client_ends "$log"
@@ -252,14 +282,15 @@ missed_blows() {
         problem "no $action of $part"
     done
   done
+  [ "${blows["orchestrator attack"]:-0}" -gt 0 ] || problem "no attack"
 }
 
 show_blows() {
   local part action
-  printf '%-14s %8s %8s %8s\n' part kill hang restart
+  printf '%-14s %8s %8s %8s %8s\n' part kill hang restart attack
   for part in "${parts[@]}"; do
     printf '%-14s' "$part"
-    for action in kill hang restart; do
+    for action in kill hang restart attack; do
       printf ' %8d' "${blows["$part $action"]:-0}"
     done
     echo

@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   foretoken::Flags flags("foretoken-soak",
                          "Loads a running system and checks every token.");
   flags.String("server", &options.server, "address of the orchestrator");
+  options.channel.AddFlags(flags, "server");
   flags.List("text", &options.texts, "files that prompts are cut from");
   flags.List("modes", &options.modes, "modes to compare with off");
   flags.Int("max-tokens", &options.max_tokens, {1, 2048},

@@ -91,7 +91,8 @@ Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
 absl::StatusOr<Setup> Prepare(const SoakOptions& options, int count) {
   Setup setup;
   FORETOKEN_ASSIGN_OR_RETURN(
-      setup.client, rpc::GenerationClient::Connect(options.server, {}));
+      setup.client,
+      rpc::GenerationClient::Connect(options.server, options.channel));
   FORETOKEN_ASSIGN_OR_RETURN(setup.works, MakeWork(options, count));
   for (const Work& work : setup.works) {
     Outcome outcome = RunWhole(*setup.client, work, "off", options.max_tokens);

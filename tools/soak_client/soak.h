@@ -14,12 +14,14 @@
 #include "absl/time/time.h"
 #include "common/base/json.h"
 #include "common/base/types.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/generation_client.h"
 
 namespace foretoken::soak {
 
 struct SoakOptions {
   std::string server = "127.0.0.1:50050";
+  rpc::ChannelOptions channel;
   std::vector<std::string> texts;  // files that prompts are cut from
   std::vector<std::string> modes;  // beside `off`, which is the reference
   int32_t max_tokens = 128;        // of one output
