@@ -319,6 +319,45 @@ QuantPart UnpackQuants(WeightType type, const uint8_t* data, int64_t part) {
   return {};
 }
 
+void DequantisePart(WeightType type, const QuantPart& part, float* out) {
+  const float d = FloatFromFloat16(part.block_scale);
+  const float m = FloatFromFloat16(part.block_min);
+  const auto fill = [&](auto value) {
+    for (int i = 0; i < kBlock; ++i) out[i] = value(i, int{part.quants[i]});
+  };
+  const auto less = [&](int offset) {
+    fill([&](int, int q) { return static_cast<float>(q - offset) * d; });
+  };
+  switch (type) {
+    case WeightType::kQ8_0:
+      return less(128);
+    case WeightType::kQ4_0:
+      return less(8);
+    case WeightType::kQ5_0:
+      return less(16);
+    case WeightType::kQ4_1:
+    case WeightType::kQ5_1:
+      return fill([&](int, int q) { return static_cast<float>(q) * d + m; });
+    case WeightType::kQ4_K:
+    case WeightType::kQ5_K: {
+      const float sub_d = d * static_cast<float>(part.scales[0]);
+      const float sub_min = m * static_cast<float>(part.min);
+      return fill(
+          [&](int, int q) { return sub_d * static_cast<float>(q) - sub_min; });
+    }
+    case WeightType::kQ6_K:
+      return fill([&](int i, int q) {
+        const float scale = d * static_cast<float>(part.scales[i / 16]);
+        return scale * static_cast<float>(q - 32);
+      });
+    case WeightType::kFloat32:
+    case WeightType::kFloat16:
+    case WeightType::kBFloat16:
+      break;
+  }
+  FORETOKEN_CHECK(false);
+}
+
 void SetUniformScales(WeightType type, float half_width, uint8_t* block) {
   switch (type) {
     case WeightType::kQ4_0:

@@ -36,6 +36,9 @@ struct QuantPart {
 // Elements [32 part, 32 part + 32) of the blocks at `data`.
 QuantPart UnpackQuants(WeightType type, const uint8_t* data, int64_t part);
 
+// Decodes such a part to the values that DequantiseBlocks gives: out is [32].
+void DequantisePart(WeightType type, const QuantPart& part, float* out);
+
 // Sets the scales of a block whose quants are random bits so that its elements
 // are uniform in [-half_width, half_width] (but for half a step).
 void SetUniformScales(WeightType type, float half_width, uint8_t* block);

@@ -35,9 +35,9 @@ class DraftersTest : public ::testing::Test {
   void Start(const std::string& drafters) {
     orchestrator::OrchestratorService config;
     config.verifiers = {verifier_->address()};
-    config.drafters = {{"trie_drafter", {drafters}},
-                       {"draft_worker", {drafters}},
-                       {"crest", {drafters}}};
+    for (const char* service : {"trie_drafter", "draft_worker", "crest"}) {
+      if (!drafters.empty()) config.drafters[service] = {drafters};
+    }
     config.server.drafters.crest_datastore = "text";
     config.server.drafters.breaker.silence = silence_;
     config.server.drafters.breaker.first_backoff = first_backoff_;

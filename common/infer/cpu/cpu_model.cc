@@ -71,7 +71,11 @@ absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
 absl::Status CpuModel::BuildHead(ThreadPool& pool) {
   FORETOKEN_ASSIGN_OR_RETURN(head_, PackPlain(weights_->output(), pool));
   const WeightTensor& embedding = weights_->embedding();
-  if (!config_.tied_embeddings) weights_->Release(weights_->output());
+  if (config_.tied_embeddings) {
+    weights_->Unload(embedding);
+    return absl::OkStatus();
+  }
+  weights_->Release(weights_->output());
   if (StaysQuantised({&embedding})) {
     // A copy: the file may be truncated while the model is served.
     FORETOKEN_ASSIGN_OR_RETURN(
@@ -81,10 +85,6 @@ absl::Status CpuModel::BuildHead(ThreadPool& pool) {
     stored_embedding_ = embedding;
     stored_embedding_.data = embedding_.data();
     weights_->Release(embedding);
-    return absl::OkStatus();
-  }
-  if (config_.tied_embeddings) {
-    weights_->Unload(embedding);
     return absl::OkStatus();
   }
   const int64_t d_model = config_.d_model;
@@ -123,10 +123,13 @@ void CpuModel::CopyEmbedding(TokenId token, float* out) const {
 }
 
 int64_t CpuModel::bytes_per_pass() const {
-  const int64_t embedding_row =
-      stored_embedding_.present()
-          ? WeightTypeBytes(stored_embedding_.type, config_.d_model)
-          : config_.d_model * (precision_ == Precision::kBFloat16 ? 2 : 4);
+  int64_t embedding_row =
+      config_.d_model * (precision_ == Precision::kBFloat16 ? 2 : 4);
+  if (stored_embedding_.present()) {
+    embedding_row = WeightTypeBytes(stored_embedding_.type, config_.d_model);
+  } else if (config_.tied_embeddings) {
+    embedding_row = head_.block_bytes(0) / kGemmColumns;
+  }
   int64_t bytes = embedding_row;
   for (const PackedMatrix* matrix : Matrices()) bytes += matrix->bytes();
   return bytes;

@@ -108,9 +108,9 @@ class CpuModel {
   std::vector<CpuLayer> layers_;
   std::vector<float> final_norm_;
   // Rows of the embedding are read out of
+  // - the columns of the head if it is tied,
   // - stored_embedding_, a copy in embedding_ of one that stays quantised,
-  // - embedding_, [vocab_size, d_model] in bf16 or fp32; empty if tied,
-  // - or the columns of the head.
+  // - or embedding_, [vocab_size, d_model] in bf16 or fp32.
   WeightTensor stored_embedding_;
   HugeBuffer embedding_;
   std::unique_ptr<ModelWeights> weights_;  // during Build

@@ -134,7 +134,12 @@ void PackedMatrix::CopyColumn(int64_t column, absl::Span<float> out) const {
     }
     return;
   }
-  FORETOKEN_CHECK(block.type == MatrixType::kFloat32);
+  if (block.type != MatrixType::kFloat32) {
+    const int64_t strip_bytes = block.bytes * kQuantColumns / kGemmColumns;
+    UnpackQuantColumn(block.type, data + c / kQuantColumns * strip_bytes, n,
+                      static_cast<int>(c % kQuantColumns), out.data());
+    return;
+  }
   const float* const values = reinterpret_cast<const float*>(data);
   for (int64_t i = 0; i < n; ++i) out[i] = values[i * kGemmColumns + c];
 }

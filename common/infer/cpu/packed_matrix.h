@@ -69,7 +69,7 @@ class PackedMatrix {
   const uint8_t* block(int64_t index) const {
     return data_ + blocks_[index].offset;
   }
-  // The values of a column of an fp32 or bf16 matrix: out is [<= k].
+  // The values of a column: out is [<= k], whole blocks of a quantised type.
   void CopyColumn(int64_t column, absl::Span<float> out) const;
 
  private:

@@ -75,6 +75,81 @@ void Put(const QuantPart& part, int c, int index, UnitQ6K& unit) {
   }
 }
 
+// Their inverses: one block of column `c`.
+void GetNibbles(const QuantNibbles& low, int c, QuantPart& part) {
+  for (int i = 0; i < kQuantBlock / 2; ++i) {
+    part.quants[i] = low[i / 4][c][i % 4] & 0xf;
+    part.quants[i + kQuantBlock / 2] = low[i / 4][c][i % 4] >> 4;
+  }
+}
+
+void GetFifthBits(const QuantFifthBits& fifth, int c, QuantPart& part) {
+  for (int i = 0; i < kQuantBlock; ++i) {
+    part.quants[i] |=
+        static_cast<uint8_t>((fifth[c][i % 4] >> (i / 4) & 1) << 4);
+  }
+}
+
+void Get(const UnitQ8_0& unit, int c, int, QuantPart& part) {
+  for (int i = 0; i < kQuantBlock; ++i) {
+    part.quants[i] = unit.quants[i / 4][c][i % 4];
+  }
+}
+void Get(const UnitQ4_0& unit, int c, int, QuantPart& part) {
+  GetNibbles(unit.low, c, part);
+}
+void Get(const UnitQ4_1& unit, int c, int, QuantPart& part) {
+  part.block_min = unit.min[c];
+  GetNibbles(unit.low, c, part);
+}
+void Get(const UnitQ5_0& unit, int c, int, QuantPart& part) {
+  GetNibbles(unit.low, c, part);
+  GetFifthBits(unit.fifth, c, part);
+}
+void Get(const UnitQ5_1& unit, int c, int, QuantPart& part) {
+  part.block_min = unit.min[c];
+  GetNibbles(unit.low, c, part);
+  GetFifthBits(unit.fifth, c, part);
+}
+template <typename Unit>
+void GetWithMinima(const Unit& unit, int c, int index, QuantPart& part) {
+  part.block_min = unit.min[c];
+  part.scales[0] = part.scales[1] =
+      static_cast<int8_t>(unit.parts[index].scale[c]);
+  part.min = unit.parts[index].min[c];
+  GetNibbles(unit.parts[index].low, c, part);
+}
+void Get(const UnitQ4K& unit, int c, int index, QuantPart& part) {
+  GetWithMinima(unit, c, index, part);
+}
+void Get(const UnitQ5K& unit, int c, int index, QuantPart& part) {
+  GetWithMinima(unit, c, index, part);
+  GetFifthBits(unit.parts[index].fifth, c, part);
+}
+void Get(const UnitQ6K& unit, int c, int index, QuantPart& part) {
+  GetNibbles(unit.parts[index].low, c, part);
+  for (int h = 0; h < 2; ++h) {
+    part.scales[h] = unit.parts[index].scale[h][c];
+    for (int i = 0; i < kQuantBlock / 2; ++i) {
+      part.quants[h * kQuantBlock / 2 + i] |= static_cast<uint8_t>(
+          (unit.parts[index].high[h][c][i % 4] >> (2 * (i / 4)) & 3) << 4);
+    }
+  }
+}
+
+template <typename Unit>
+void UnpackColumn(WeightType type, const uint8_t* strip, int64_t k, int column,
+                  float* out) {
+  const int64_t parts = WeightTypeFormat(type).block / kQuantBlock;
+  const Unit* units = reinterpret_cast<const Unit*>(strip);
+  for (int64_t i = 0; i < k / kQuantBlock; ++i) {
+    QuantPart part;
+    part.block_scale = units[i / parts].scale[column];
+    Get(units[i / parts], column, static_cast<int>(i % parts), part);
+    DequantisePart(type, part, out + i * kQuantBlock);
+  }
+}
+
 template <typename Unit>
 void PackStrip(WeightType type, const uint8_t* const* columns, int64_t k,
                uint8_t* out) {
@@ -140,6 +215,32 @@ void PackQuantStrip(WeightType type, const uint8_t* const* columns, int64_t k,
     case WeightType::kFloat32:
     case WeightType::kFloat16:
     case WeightType::kBFloat16:
+      break;
+  }
+  FORETOKEN_CHECK(false);
+}
+
+void UnpackQuantColumn(MatrixType type, const uint8_t* strip, int64_t k,
+                       int column, float* out) {
+  switch (type) {
+    case MatrixType::kQ8_0:
+      return UnpackColumn<UnitQ8_0>(WeightType::kQ8_0, strip, k, column, out);
+    case MatrixType::kQ4_0:
+      return UnpackColumn<UnitQ4_0>(WeightType::kQ4_0, strip, k, column, out);
+    case MatrixType::kQ4_1:
+      return UnpackColumn<UnitQ4_1>(WeightType::kQ4_1, strip, k, column, out);
+    case MatrixType::kQ5_0:
+      return UnpackColumn<UnitQ5_0>(WeightType::kQ5_0, strip, k, column, out);
+    case MatrixType::kQ5_1:
+      return UnpackColumn<UnitQ5_1>(WeightType::kQ5_1, strip, k, column, out);
+    case MatrixType::kQ4_K:
+      return UnpackColumn<UnitQ4K>(WeightType::kQ4_K, strip, k, column, out);
+    case MatrixType::kQ5_K:
+      return UnpackColumn<UnitQ5K>(WeightType::kQ5_K, strip, k, column, out);
+    case MatrixType::kQ6_K:
+      return UnpackColumn<UnitQ6K>(WeightType::kQ6_K, strip, k, column, out);
+    case MatrixType::kFloat32:
+    case MatrixType::kBFloat16:
       break;
   }
   FORETOKEN_CHECK(false);

@@ -10,6 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_files.h"
 #include "common/infer/block_encoding.h"
+#include "common/infer/cpu/packed_matrix.h"
+#include "common/infer/cpu/quant_layout.h"
+#include "common/infer/cpu/quant_pack.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -41,6 +44,38 @@ TEST(DequantiseBlocksTest, EveryTypeEqualsThePythonPackageToTheBit) {
     for (size_t i = 0; i < want.size(); ++i) {
       ASSERT_EQ(BitsFromFloat(got[i]), BitsFromFloat(want[i]))
           << name << " element " << i;
+    }
+  }
+}
+
+TEST(UnpackQuantColumnTest, EveryColumnOfAStripKeepsItsValuesToTheBit) {
+  constexpr int64_t k = 512;
+  std::mt19937 random(3);
+  for (const WeightType type : kBlockTypes) {
+    const auto bytes = static_cast<size_t>(WeightTypeBytes(type, k));
+    std::vector<std::vector<uint8_t>> columns(kQuantColumns);
+    const uint8_t* pointers[kQuantColumns];
+    for (int c = 0; c < kQuantColumns; ++c) {
+      columns[c].resize(bytes);
+      for (uint8_t& byte : columns[c]) byte = static_cast<uint8_t>(random());
+      const auto block = static_cast<size_t>(
+          WeightTypeBytes(type, WeightTypeFormat(type).block));
+      for (size_t i = 0; i < bytes; i += block) {
+        SetUniformScales(type, static_cast<float>(c + 1), &columns[c][i]);
+      }
+      pointers[c] = columns[c].data();
+    }
+    const MatrixType packed = *QuantisedMatrixType(type);
+    std::vector<uint8_t> strip(static_cast<size_t>(QuantStripBytes(packed, k)));
+    PackQuantStrip(type, pointers, k, strip.data());
+    for (int c = 0; c < kQuantColumns; ++c) {
+      std::vector<float> want(k), got(k);
+      DequantiseBlocks(type, pointers[c], absl::MakeSpan(want));
+      UnpackQuantColumn(packed, strip.data(), k, c, got.data());
+      for (int64_t i = 0; i < k; ++i) {
+        ASSERT_EQ(BitsFromFloat(got[i]), BitsFromFloat(want[i]))
+            << WeightTypeName(type) << " column " << c << " element " << i;
+      }
     }
   }
 }
