@@ -1,5 +1,7 @@
 #include "common/engine/kv_session.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 
@@ -13,6 +15,7 @@ absl::Status KvSession::Open(Backend& backend, absl::string_view scope,
                              backend.Open(scope, text));
   backend_ = &backend;
   id_ = opened.session;
+  room_ = 0;
   const absl::Status reserved = Reserve(room);
   if (!reserved.ok()) {
     Close();
@@ -30,6 +33,12 @@ void KvSession::Close() {
   FORETOKEN_CHECK(closed.ok());  // opened here, closed once
   backend_ = nullptr;
   sampling_.reset();
+}
+
+absl::Status KvSession::Reserve(int64_t length) {
+  FORETOKEN_RETURN_IF_ERROR(backend_->Reserve(id_, length));
+  room_ = std::max(room_, length);
+  return absl::OkStatus();
 }
 
 absl::Status KvSession::Commit(absl::Span<const int32_t> rows,

@@ -27,6 +27,7 @@ class KvSession {
   KvSession& operator=(KvSession&& other) noexcept {
     std::swap(backend_, other.backend_);
     std::swap(id_, other.id_);
+    std::swap(room_, other.room_);
     std::swap(sampling_, other.sampling_);
     return *this;
   }
@@ -47,12 +48,13 @@ class KvSession {
   // Tokens committed; 0 if closed.
   int64_t length() const { return is_open() ? sampling_->length() : 0; }
 
+  // Tokens that have room in the cache; 0 if closed.
+  int64_t room() const { return is_open() ? room_ : 0; }
+
   // The calls below require an open session.
 
   // As Backend::Reserve.
-  absl::Status Reserve(int64_t length) {
-    return backend_->Reserve(id_, length);
-  }
+  absl::Status Reserve(int64_t length);
 
   // Commits `rows` of the last pass, which hold the next tokens of `text`.
   absl::Status Commit(absl::Span<const int32_t> rows,
@@ -66,6 +68,7 @@ class KvSession {
  private:
   Backend* backend_ = nullptr;
   SessionId id_ = -1;  // the backend's
+  int64_t room_ = 0;
   std::optional<SamplingState> sampling_;
 };
 

@@ -1,6 +1,7 @@
 #include "services/verifier/core/admission.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -16,16 +17,21 @@ absl::Status Admission::CheckFits(int64_t length) const {
       length, " tokens are more than the whole KV cache holds, ", tokens));
 }
 
+int64_t Admission::RoomFor(const Session& session, int64_t reserve) const {
+  const int64_t target = session.prefill_target();
+  // The last token's KV is never computed.
+  return std::max(target,
+                  std::min(target + reserve, session.request.max_length - 1));
+}
+
 absl::StatusOr<bool> Admission::Admit(Session& session, int64_t reserve) {
   const int64_t target = session.prefill_target();
   FORETOKEN_CHECK(target > 0);
-  // The last token's KV is never computed.
-  const int64_t room = std::max(
-      target, std::min(target + reserve, session.request.max_length - 1));
   const absl::Status opened =
       session.kv.Open(backend_, session.request.cache_scope,
-                      absl::MakeConstSpan(session.tokens).first(target), room,
-                      session.request.sampling, session.request.prompt_length);
+                      absl::MakeConstSpan(session.tokens).first(target),
+                      RoomFor(session, reserve), session.request.sampling,
+                      session.request.prompt_length);
   if (absl::IsResourceExhausted(opened)) return false;
   FORETOKEN_RETURN_IF_ERROR(opened);
   session.reused_tokens = session.kv.length();
@@ -36,37 +42,8 @@ absl::StatusOr<bool> Admission::Admit(Session& session, int64_t reserve) {
 
 void Admission::AdmitWaiting(std::vector<SessionFailure>& failures) {
   if (blocked_ && LongestIdle() == nullptr) return;
-  std::vector<Session*> waiting;
-  for (auto& [id, session] : sessions_) {
-    if (session.is_waiting()) waiting.push_back(&session);
-  }
-  std::stable_sort(waiting.begin(), waiting.end(),
-                   [this](const Session* a, const Session* b) {
-                     if (a->was_preempted || b->was_preempted) {
-                       return a->was_preempted && !b->was_preempted;
-                     }
-                     return shares_.Served(a->request.caller) <
-                            shares_.Served(b->request.caller);
-                   });
-  for (Session* session : waiting) {
-    int64_t reserve = options_.reserve;
-    if (session->round.has_value()) {
-      reserve = std::max<int64_t>(reserve, 1 + session->round->max_draft_depth);
-    }
-    absl::StatusOr<bool> done = Admit(*session, reserve);
-    while (done.ok() && !*done) {
-      Session* idle = LongestIdle();
-      if (idle == nullptr) break;
-      Preempt(*idle);
-      done = Admit(*session, reserve);
-    }
-    const bool alone = admitted() == 0;
-    if (done.ok() && !*done && alone) done = Admit(*session, 1);
-    if (done.ok() && !*done && alone) {
-      done = absl::ResourceExhaustedError(
-          absl::StrCat(session->tokens.size(),
-                       " tokens are more than the whole KV cache holds"));
-    }
+  while (Session* const session = NextWaiting()) {
+    const absl::StatusOr<bool> done = AdmitAndPreempt(*session);
     if (!done.ok()) {
       sessions_.Fail(session->id, done.status(), failures);
       blocked_ = false;
@@ -77,6 +54,44 @@ void Admission::AdmitWaiting(std::vector<SessionFailure>& failures) {
   }
 }
 
+absl::StatusOr<bool> Admission::AdmitAndPreempt(Session& session) {
+  int64_t reserve = options_.reserve;
+  if (session.round.has_value()) {
+    reserve = std::max<int64_t>(reserve, 1 + session.round->max_draft_depth);
+  }
+  while (true) {
+    FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, reserve));
+    if (done) return true;
+    Session* victim = LongestIdle();
+    if (victim == nullptr) {
+      victim = HeaviestElsewhere(session, RoomFor(session, reserve));
+    }
+    if (victim == nullptr) break;
+    Preempt(*victim);
+  }
+  if (admitted() > 0) return false;
+  FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, 1));
+  if (done) return true;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      session.tokens.size(), " tokens are more than the whole KV cache holds"));
+}
+
+Session* Admission::NextWaiting() {
+  const Holdings held = Held();
+  const auto rank = [&](const Session& session) {
+    const auto found = held.find(session.request.caller);
+    return std::tuple(found == held.end() ? 0.0 : found->second,
+                      !session.was_preempted,
+                      shares_.Served(session.request.caller));
+  };
+  Session* next = nullptr;
+  for (auto& [id, session] : sessions_) {
+    if (!session.is_waiting()) continue;
+    if (next == nullptr || rank(session) < rank(*next)) next = &session;
+  }
+  return next;
+}
+
 absl::Status Admission::Reserve(Session& session, int64_t length) {
   while (true) {
     const absl::Status reserved = session.kv.Reserve(length);
@@ -84,10 +99,46 @@ absl::Status Admission::Reserve(Session& session, int64_t length) {
       return reserved;
     }
     Session* victim = LongestIdle();
-    if (victim == nullptr) victim = YoungestAdmitted();
+    if (victim == nullptr) {
+      victim = HeaviestElsewhere(session, length - session.kv.room());
+    }
+    if (victim == nullptr) {
+      victim = Youngest(&session.request.caller, /*spared=*/nullptr);
+      // Alone among its caller's sessions, the oldest takes from anybody.
+      if (victim == Oldest()) victim = Youngest(nullptr, victim);
+    }
     Preempt(*victim);
     if (victim == &session) return absl::OkStatus();
   }
+}
+
+Admission::Holdings Admission::Held() const {
+  Holdings held;
+  for (const auto& [id, session] : sessions_) {
+    if (!session.kv.is_open()) continue;
+    held[session.request.caller] +=
+        static_cast<double>(session.kv.room()) / session.request.weight;
+  }
+  return held;
+}
+
+Session* Admission::HeaviestElsewhere(const Session& session, int64_t room) {
+  const Holdings held = Held();
+  const std::string& caller = session.request.caller;
+  double most = static_cast<double>(room) / session.request.weight;
+  if (const auto own = held.find(caller); own != held.end()) {
+    most += own->second;
+  }
+  Session* const oldest = Oldest();
+  Session* victim = nullptr;
+  for (const auto& [name, tokens] : held) {
+    if (name == caller || tokens <= most) continue;
+    Session* const youngest = Youngest(&name, oldest);
+    if (youngest == nullptr) continue;
+    victim = youngest;
+    most = tokens;
+  }
+  return victim;
 }
 
 void Admission::Release(Session& session) {
@@ -102,9 +153,18 @@ void Admission::Preempt(Session& session) {
   ++totals_.preemptions;
 }
 
-Session* Admission::YoungestAdmitted() {
+Session* Admission::Youngest(const std::string* caller, const Session* spared) {
   for (auto entry = sessions_.rbegin(); entry != sessions_.rend(); ++entry) {
-    if (entry->second.kv.is_open()) return &entry->second;
+    Session& session = entry->second;
+    if (!session.kv.is_open() || &session == spared) continue;
+    if (caller == nullptr || session.request.caller == *caller) return &session;
+  }
+  return nullptr;
+}
+
+Session* Admission::Oldest() {
+  for (auto& [id, session] : sessions_) {
+    if (session.kv.is_open()) return &session;
   }
   return nullptr;
 }

@@ -1,18 +1,26 @@
 // Admission: which of the verifier's sessions hold KV pages.
 //
 // A session is admitted when its text and one round fit; a session that needs
-// one more page takes it from the youngest admitted one, which is preempted and
-// later replayed with unchanged output. Waiting sessions are admitted strictly
-// by age, so none starves. A session that its client has left idle for
-// idle_time may be preempted for them, so that its pages do not lie unused.
+// one more page takes it from another, which is preempted and later replayed
+// with unchanged output. A session that its client has left idle for idle_time
+// is preempted first, so that its pages do not lie unused.
+//
+// Callers share the pages by weight: the session that is preempted is the
+// youngest of the caller who holds most for its weight, also where a waiting
+// session's caller would hold less than that. Waiting sessions of the caller
+// who holds least are admitted first, those of one caller by age. The oldest
+// admitted session is never preempted for another caller's, so none starves.
 //
 // Source: preemption by recomputation after vLLM (arXiv:2309.06180,
-// section 4.5).
+// section 4.5); longest queue drop after Suter et al., "Design considerations
+// for supporting TCP with per-flow queueing" (INFOCOM 1998).
 // Owned by the engine thread.
 #ifndef FORETOKEN_SERVICES_VERIFIER_CORE_ADMISSION_H_
 #define FORETOKEN_SERVICES_VERIFIER_CORE_ADMISSION_H_
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -52,24 +60,23 @@ class Admission {
   // the empty cache.
   absl::Status CheckFits(int64_t length) const;
 
-  // Admits waiting sessions while there is room: preempted ones first, then
-  // those of the caller who has had least, and of each the oldest. Fails a
-  // session that does not fit even into the empty cache.
+  // Admits waiting sessions while there is room or another caller holds more:
+  // those of the caller who holds least, preempted ones first, and of these the
+  // oldest. Fails a session that does not fit even into the empty cache.
   void AdmitWaiting(std::vector<SessionFailure>& failures);
 
   // Makes room for `length` committed tokens of an admitted session, at the
-  // cost of others. If the session is itself the youngest, it is preempted
-  // instead: its KV is then closed. ResourceExhausted if it is alone and there
-  // is no room.
+  // cost of others, or preempts the session itself: its KV is then closed.
+  // ResourceExhausted if it is alone and there is no room.
   absl::Status Reserve(Session& session, int64_t length);
 
   // Frees the session's pages.
   void Release(Session& session);
-  // Call when a waiting or admitted session has been removed.
-  void NoteGone() { blocked_ = false; }
+  // Call when a session has been added, or a waiting or admitted one removed.
+  void NoteChange() { blocked_ = false; }
 
   bool any_waiting() const;
-  // False if waiting sessions found no room, and none was freed since.
+  // False if waiting sessions found no room, and nothing changed since.
   bool may_admit() const { return !blocked_; }
   // The earliest time at which an idle session may be preempted.
   absl::Time NextIdle() const;
@@ -78,11 +85,26 @@ class Admission {
   const AdmissionTotals& totals() const { return totals_; }
 
  private:
+  // Tokens of room over weight, by caller with admitted sessions.
+  using Holdings = std::map<std::string, double>;
+
+  int64_t RoomFor(const Session& session, int64_t reserve) const;
   // False, with nothing changed, if there is no room for the text and
   // `reserve` tokens more.
   absl::StatusOr<bool> Admit(Session& session, int64_t reserve);
+  // The same, at the cost of others.
+  absl::StatusOr<bool> AdmitAndPreempt(Session& session);
   void Preempt(Session& session);
-  Session* YoungestAdmitted();
+  Holdings Held() const;
+  // The waiting session that comes next; nullptr if none waits.
+  Session* NextWaiting();
+  // The session that gives way so that the caller of `session` may hold `room`
+  // tokens more; nullptr if none of another caller's does.
+  Session* HeaviestElsewhere(const Session& session, int64_t room);
+  // The youngest admitted session, of `caller` unless that is null, but not
+  // `spared`.
+  Session* Youngest(const std::string* caller, const Session* spared);
+  Session* Oldest();
   // The admitted session that has been idle longest; nullptr if none has been
   // for idle_time.
   Session* LongestIdle();

@@ -119,6 +119,7 @@ absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
   Session session;
   session.tokens = std::move(request.tokens);
   session.request = std::move(request);
+  admission_.NoteChange();
   return sessions_.Add(std::move(session)).id;
 }
 
@@ -161,7 +162,7 @@ absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
 
 absl::Status VerifyEngine::Close(SessionId id) {
   FORETOKEN_RETURN_IF_ERROR(sessions_.Remove(id));
-  admission_.NoteGone();
+  admission_.NoteChange();
   return absl::OkStatus();
 }
 
@@ -235,7 +236,7 @@ PassReport VerifyEngine::RunPass() {
 
 void VerifyEngine::Fail(SessionId id, absl::Status status, PassReport& report) {
   sessions_.Fail(id, std::move(status), report.failures);
-  admission_.NoteGone();
+  admission_.NoteChange();
 }
 
 void VerifyEngine::ExpireDeadlines(PassReport& report) {
@@ -297,6 +298,7 @@ void VerifyEngine::AddRecentCallers(absl::Time now,
   absl::erase_if(recent_callers_, [now](const auto& caller) {
     return now - caller.second.answered >= kRoundTrip;
   });
+  if (recent_callers_.empty()) return;
   if (recent_callers_.size() == 1 && !demands.empty() &&
       recent_callers_.contains(demands.front().caller)) {
     return;

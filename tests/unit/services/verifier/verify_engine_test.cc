@@ -1,6 +1,7 @@
 #include "services/verifier/core/verify_engine.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_backend.h"
@@ -104,8 +106,12 @@ TEST(VerifyEngineTest, PreemptionAndReplayChangeNoToken) {
     VerifyEngineOptions options;
     options.admission_reserve = 1 + random() % 40;
     Fixture fixture(backend, options);
-    ExpectPlainOutput(fixture, RandomRequests(random, 12, 60, 90, 50),
-                      /*max_nodes=*/30, seed);
+    std::vector<SessionRequest> requests =
+        RandomRequests(random, 12, 60, 90, 50);
+    for (SessionRequest& request : requests) {
+      request.caller = absl::StrCat(random() % (1 + seed % 3));
+    }
+    ExpectPlainOutput(fixture, requests, /*max_nodes=*/30, seed);
     preemptions += fixture.engine->snapshot().totals.preemptions;
     replays += fixture.engine->snapshot().totals.replays;
   }
@@ -153,6 +159,73 @@ TEST(VerifyEngineTest, PassesStayShortForACallerBetweenTwoRequests) {
   EXPECT_LE(engine.RunPass().stats.rows, 4);
   fixture.now += absl::Milliseconds(60);
   EXPECT_GE(engine.RunPass().stats.rows, kMany - 4);
+}
+
+// Runs a round without drafts of every session that is free to send one.
+void RunRounds(VerifyEngine& engine, std::map<SessionId, int64_t>& lengths) {
+  for (const auto& [id, length] : lengths) {
+    RoundRequest round;
+    round.length = length;
+    // (One that is preempted has not answered its last round.)
+    engine.Submit(id, round).IgnoreError();
+  }
+  const PassReport report = engine.RunPass();
+  EXPECT_THAT(report.failures, IsEmpty());
+  for (const auto& [id, result] : report.rounds) lengths[id] = result.length;
+  for (const auto& [id, result] : report.prefilled) {
+    lengths[id] = result.length;
+  }
+}
+
+TEST(VerifyEngineTest, ACallerWithManySessionsGivesPagesToOneWithFew) {
+  FakeBackendOptions backend;
+  backend.pages = 32;
+  VerifyEngineOptions options;
+  options.admission_reserve = 1;
+  Fixture fixture(backend, options);
+  VerifyEngine& engine = *fixture.engine;
+  std::map<SessionId, int64_t> sessions;
+  for (int i = 0; i < 24; ++i) {
+    SessionRequest request = Request(std::vector<TokenId>(30, i), 400);
+    request.caller = "many";
+    sessions[engine.Open(request).value()] = 0;
+  }
+  for (int i = 0; i < 200; ++i) RunRounds(engine, sessions);
+  ASSERT_GT(engine.snapshot().totals.preemptions, 0);
+
+  SessionRequest request = Request(std::vector<TokenId>(30, 40), 100);
+  request.caller = "one";
+  const SessionId one = engine.Open(request).value();
+  sessions[one] = 0;
+  RunRounds(engine, sessions);
+  EXPECT_EQ(sessions[one], 31) << "is not admitted at once";
+  for (int64_t length = 32; length < 100; ++length) {
+    RunRounds(engine, sessions);
+    ASSERT_EQ(sessions[one], length) << "has lost its pages";
+  }
+}
+
+TEST(VerifyEngineTest, TheOldestSessionEndsWhateverOthersAsk) {
+  FakeBackendOptions backend;
+  backend.pages = 8;
+  VerifyEngineOptions options;
+  options.admission_reserve = 1;
+  Fixture fixture(backend, options);
+  VerifyEngine& engine = *fixture.engine;
+  SessionRequest large = Request(std::vector<TokenId>(150, 1), 80);
+  large.caller = "large";
+  std::map<SessionId, int64_t> sessions = {{engine.Open(large).value(), 0}};
+  const SessionId id = sessions.begin()->first;
+  RunRounds(engine, sessions);
+  for (int i = 0; sessions[id] < 230; ++i) {
+    ASSERT_LT(i, 1000);
+    if (i % 4 == 0) {
+      SessionRequest small = Request({1, 2, 3}, 60);
+      small.caller = absl::StrCat("small ", i % 3);
+      sessions[engine.Open(small).value()] = 0;
+    }
+    RunRounds(engine, sessions);
+  }
 }
 
 TEST(VerifyEngineTest, ASessionThatFillsTheCacheRunsWithoutDraftsToItsEnd) {
