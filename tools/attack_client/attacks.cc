@@ -6,12 +6,18 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
+#include "grpc/compression.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
 #include "tools/attack_client/http2_connection.h"
 
 namespace foretoken::attack {
@@ -20,8 +26,11 @@ namespace {
 constexpr char kGenerate[] = "/foretoken.v1.Generation/Generate";
 // Pause of an attacker between two steps: bounds the rate of attacks, so that
 // they load the server and not the whole machine.
-constexpr absl::Duration kPause = absl::Milliseconds(5);
+constexpr absl::Duration kPause = absl::Milliseconds(10);
+constexpr absl::Duration kLongestSleep = absl::Milliseconds(100);
 constexpr absl::Duration kConnectPause = absl::Milliseconds(1);
+// The same for a connection that replaces one which the server has closed.
+constexpr absl::Duration kReplacePause = absl::Milliseconds(20);
 constexpr int kCallsOfAConnection = 64;
 // The largest texts and lists of ids: of a message (16 MiB by default), and of
 // a prompt (4 MiB).
@@ -29,10 +38,16 @@ constexpr int kMessageTextBytes = (16 << 20) - 64;
 constexpr int kMessageIds = 8 << 20;
 constexpr int kPromptTextBytes = 4 << 20;
 constexpr int kPromptIds = 1 << 20;
+// A text of zeros before it is compressed.
+constexpr size_t kBombBytes = 64 << 20;
 
 void Rest(const std::atomic<bool>& stop, absl::Duration time) {
   const absl::Time end = MonotonicNow() + time;
-  while (!stop && MonotonicNow() < end) absl::SleepFor(kPause);
+  while (!stop) {
+    const absl::Duration left = end - MonotonicNow();
+    if (left <= absl::ZeroDuration()) return;
+    absl::SleepFor(std::min(left, kLongestSleep));
+  }
 }
 
 // Keeps `count` connections open and replaces those that the server closes.
@@ -52,7 +67,7 @@ void HoldConnections(const Attacker& attacker, const std::string& address,
       } else {
         ++tally.refused;
       }
-      absl::SleepFor(kConnectPause);
+      absl::SleepFor(tally.tried <= count ? kConnectPause : kReplacePause);
       if (tally.tried % 64 != 0) continue;
     } else {
       Rest(attacker.stop, absl::Milliseconds(100));
@@ -145,6 +160,32 @@ void TrickledMetrics(const Attacker& attacker) {
                   });
 }
 
+// Bounds the rate of bytes of an attack. Thread-safe.
+class Pace {
+ public:
+  explicit Pace(const Attacker& attacker)
+      : stop_(attacker.stop),
+        bytes_per_s_(1e6 * attacker.target.megabytes_per_second) {}
+
+  // Returns when `bytes` more may be sent.
+  void Wait(size_t bytes) {
+    if (bytes_per_s_ == 0) return;
+    absl::Time turn;
+    {
+      absl::MutexLock lock(&mu_);
+      turn = next_ = std::max(next_, MonotonicNow());
+      next_ += absl::Seconds(static_cast<double>(bytes) / bytes_per_s_);
+    }
+    Rest(stop_, turn - MonotonicNow());
+  }
+
+ private:
+  const std::atomic<bool>& stop_;
+  const double bytes_per_s_;
+  absl::Mutex mu_;
+  absl::Time next_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+};
+
 // `callers` threads that make one call after another until told to stop.
 void Call(
     const Attacker& attacker, int callers,
@@ -179,7 +220,9 @@ absl::Status Generate(const rpc::GenerationClient& client,
 void Repeat(const Attacker& attacker, int callers,
             const v1::GenerateRequest& request,
             absl::Duration time = absl::Seconds(30)) {
+  Pace pace(attacker);
   Call(attacker, callers, [&](const rpc::GenerationClient& client) {
+    pace.Wait(request.ByteSizeLong());
     return Generate(client, request, attacker.stop, time);
   });
 }
@@ -202,7 +245,8 @@ absl::Status CallUnary(const Attacker& attacker,
                        const rpc::GenerationClient& client,
                        grpc::Status (v1::Generation::Stub::*method)(
                            grpc::ClientContext*, const Request&, Response*),
-                       const Request& request) {
+                       const Request& request, Pace& pace) {
+  pace.Wait(request.ByteSizeLong());
   grpc::ClientContext context;
   rpc::PrepareCall(context, MonotonicNow() + absl::Seconds(30),
                    attacker.target.token);
@@ -218,10 +262,11 @@ void HugePrompts(const Attacker& attacker) {
 
 void HugeDetokenize(const Attacker& attacker) {
   const v1::DetokenizeRequest request = IdsRequest(kMessageIds);
+  Pace pace(attacker);
   Call(attacker, attacker.target.scale / 16 + 1,
        [&](const rpc::GenerationClient& client) {
          return CallUnary(attacker, client, &v1::Generation::Stub::Detokenize,
-                          request);
+                          request, pace);
        });
 }
 
@@ -234,24 +279,59 @@ void MemoryFlood(const Attacker& attacker) {
   v1::TokenizeRequest tokenize;
   tokenize.set_text(prompt_text.text());
   std::atomic<int> next{0};
+  Pace pace(attacker);
+  const auto generate = [&](const rpc::GenerationClient& client,
+                            const v1::GenerateRequest& request) {
+    pace.Wait(request.ByteSizeLong());
+    return Generate(client, request, attacker.stop);
+  };
   Call(attacker, attacker.target.scale,
        [&](const rpc::GenerationClient& client) {
          switch (next++ % 5) {
            case 0:
-             return Generate(client, message_text, attacker.stop);
+             return generate(client, message_text);
            case 1:
-             return Generate(client, prompt_text, attacker.stop);
+             return generate(client, prompt_text);
            case 2:
              return CallUnary(attacker, client,
-                              &v1::Generation::Stub::Detokenize, message_ids);
+                              &v1::Generation::Stub::Detokenize, message_ids,
+                              pace);
            case 3:
              return CallUnary(attacker, client,
-                              &v1::Generation::Stub::Detokenize, prompt_ids);
+                              &v1::Generation::Stub::Detokenize, prompt_ids,
+                              pace);
            default:
              return CallUnary(attacker, client, &v1::Generation::Stub::Tokenize,
-                              tokenize);
+                              tokenize, pace);
          }
        });
+}
+
+// Small messages that inflate a thousandfold. One at a time: compressing them
+// takes the attacker's processor.
+void CompressedBomb(const Attacker& attacker) {
+  v1::GenerateRequest request;
+  request.set_text(std::string(kBombBytes, '\0'));
+  // Without the limits of our own channels.
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxSendMessageSize(-1);
+  const auto stub = v1::Generation::NewStub(grpc::CreateCustomChannel(
+      attacker.target.server, grpc::InsecureChannelCredentials(), arguments));
+  Pace pace(attacker);
+  while (!attacker.stop) {
+    pace.Wait(kBombBytes);
+    ++attacker.tally.tried;
+    grpc::ClientContext context;
+    context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+    rpc::PrepareCall(context, MonotonicNow() + absl::Seconds(30),
+                     attacker.target.token);
+    const auto reader = stub->Generate(&context, request);
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) {
+    }
+    if (!reader->Finish().ok()) ++attacker.tally.refused;
+    absl::SleepFor(kPause);
+  }
 }
 
 // More requests than one caller should have, each of maximum length.
@@ -289,9 +369,6 @@ void Ordinary(const Attacker& attacker) {
   Repeat(attacker, attacker.target.scale, SmallRequest(64));
 }
 
-constexpr Attack kOrdinary = {"ordinary_requests", "sends short requests",
-                              Ordinary};
-
 constexpr Attack kAttacks[] = {
     {"idle_connections", "opens connections and sends nothing",
      IdleConnections},
@@ -308,18 +385,19 @@ constexpr Attack kAttacks[] = {
     {"huge_detokenize", "sends the longest lists of ids", HugeDetokenize},
     {"memory_flood", "sends every kind of largest request at once",
      MemoryFlood},
+    {"compressed_bomb", "sends small messages that inflate to large ones",
+     CompressedBomb},
     {"request_flood", "sends many long requests at once", RequestFlood},
     {"dead_requests", "disconnects before its requests are served",
      DeadRequests},
     {"unknown_choices", "sends a new unknown enum value every time",
      UnknownChoices},
     {"forged_text", "sends line breaks where text is logged", ForgedText},
+    {kOrdinaryRequests, "is no attack", Ordinary, /*hostile=*/false},
 };
 
 }  // namespace
 
 absl::Span<const Attack> Attacks() { return kAttacks; }
-
-const Attack& OrdinaryRequests() { return kOrdinary; }
 
 }  // namespace foretoken::attack

@@ -17,6 +17,8 @@ struct Target {
   std::string metrics;  // HOST:PORT, or empty
   std::string token;    // the attackers' own bearer token, or empty
   int32_t scale = 64;   // connections, calls or requests of an attack at once
+  // Limit of an attack that sends large messages; 0: none.
+  int32_t megabytes_per_second = 8;
 };
 
 // What an attack has done so far. Thread-safe.
@@ -37,12 +39,13 @@ struct Attack {
   const char* does;
   // Runs until attacker.stop, and leaves nothing behind.
   void (*run)(const Attacker& attacker);
+  bool hostile = true;
 };
 
-absl::Span<const Attack> Attacks();
+// Not hostile: short requests, `scale` at once.
+inline constexpr char kOrdinaryRequests[] = "ordinary_requests";
 
-// No attack: short requests, `scale` at once.
-const Attack& OrdinaryRequests();
+absl::Span<const Attack> Attacks();
 
 }  // namespace foretoken::attack
 

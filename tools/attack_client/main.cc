@@ -21,13 +21,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "absl/types/span.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/config/flags.h"
 #include "common/rpc/address.h"
 #include "common/rpc/channel.h"
+#include "tools/attack_client/attack_process.h"
 #include "tools/attack_client/attacks.h"
 #include "tools/attack_client/process_memory.h"
 #include "tools/attack_client/victim.h"
@@ -36,14 +37,6 @@ namespace foretoken::attack {
 namespace {
 
 constexpr absl::Duration kRecovery = absl::Seconds(30);
-
-double ProcessorSeconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
-                                    usage.ru_stime.tv_usec);
-}
 
 absl::StatusOr<std::vector<const Attack*>> Chosen(
     const std::vector<std::string>& names) {
@@ -61,42 +54,33 @@ absl::StatusOr<std::vector<const Attack*>> Chosen(
   return chosen;
 }
 
-// Attacks that run in threads of their own, until the object is destroyed.
-class Attackers {
- public:
-  Attackers(const Target& target, absl::Span<const Attack* const> attacks)
-      : attacks_(attacks.begin(), attacks.end()), tallies_(attacks.size()) {
-    for (size_t i = 0; i < attacks_.size(); ++i) {
-      threads_.emplace_back([this, &target, i] {
-        // Below the victim's client in priority: Linux nices single threads.
-        setpriority(PRIO_PROCESS, 0, 10);
-        attacks_[i]->run({target, stop_, tallies_[i]});
-      });
-    }
+// Attacks, and prints what they did.
+absl::StatusOr<int> RunAttacks(const Target& target,
+                               const std::vector<std::string>& names,
+                               absl::Duration time) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<const Attack*> attacks,
+                             Chosen(names));
+  // Below the victim and the server in priority; threads inherit it.
+  setpriority(PRIO_PROCESS, 0, 19);
+  std::atomic<bool> stop{false};
+  std::vector<Tally> tallies(attacks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < attacks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      attacks[i]->run({target, stop, tallies[i]});
+    });
   }
-  ~Attackers() { Stop(); }
-
-  void Stop() {
-    stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
+  absl::SleepFor(time);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  Json report = Json::object();
+  for (size_t i = 0; i < attacks.size(); ++i) {
+    report[attacks[i]->name] = {{"tried", tallies[i].tried.load()},
+                                {"refused", tallies[i].refused.load()}};
   }
-
-  Json ToJson() const {
-    Json report = Json::object();
-    for (size_t i = 0; i < attacks_.size(); ++i) {
-      report[attacks_[i]->name] = {{"tried", tallies_[i].tried.load()},
-                                   {"refused", tallies_[i].refused.load()}};
-    }
-    return report;
-  }
-
- private:
-  const std::vector<const Attack*> attacks_;
-  std::vector<Tally> tallies_;
-  std::atomic<bool> stop_{false};
-  std::vector<std::thread> threads_;
-};
+  std::printf("%s\n", DumpJson(report).c_str());
+  return 0;
+}
 
 struct Options {
   Target target;
@@ -116,7 +100,7 @@ absl::StatusOr<Options> ParseFlags(int argc, char** argv) {
   options.target.server = "127.0.0.1:50050";
   std::string help;
   for (const Attack& attack : Attacks()) {
-    options.attacks.push_back(attack.name);
+    if (attack.hostile) options.attacks.push_back(attack.name);
     absl::StrAppend(&help, "; ", attack.name, " ", attack.does);
   }
   Flags flags("foretoken-attack",
@@ -131,6 +115,9 @@ absl::StatusOr<Options> ParseFlags(int argc, char** argv) {
                  {absl::Seconds(1), absl::Hours(1)}, "Duration of the attacks");
   flags.Int("scale", &options.target.scale, {1, 1024},
             "Connections or calls of an attack at once");
+  flags.Int("megabytes-per-second", &options.target.megabytes_per_second,
+            {0, 1 << 20},
+            "Rate limit of an attack that sends large messages; 0: none");
   flags.String("attacker-token-file", &options.token_file,
                "Bearer token of the attackers");
   flags.Int("others", &options.others, {0, 1024},
@@ -162,6 +149,23 @@ absl::StatusOr<Options> ParseFlags(int argc, char** argv) {
   return options;
 }
 
+absl::StatusOr<std::unique_ptr<AttackProcess>> StartAttacks(
+    const Options& options, const std::vector<std::string>& attacks,
+    int32_t scale) {
+  std::vector<std::string> arguments = {
+      "--only-attacks",
+      "--server=" + options.target.server,
+      "--metrics=" + options.target.metrics,
+      "--attacks=" + absl::StrJoin(attacks, ","),
+      "--seconds=" + absl::FormatDuration(options.seconds),
+      absl::StrCat("--scale=", scale),
+      absl::StrCat("--megabytes-per-second=",
+                   options.target.megabytes_per_second),
+      "--attacker-token-file=" + options.token_file};
+  if (options.remote) arguments.push_back("--remote");
+  return AttackProcess::Start(arguments);
+}
+
 // What the victim keeps of `fair`, what it had beside ordinary requests.
 Json Share(const Victim::Report& fair, const Victim::Report& meanwhile) {
   return {{"first_token_p95_times",
@@ -171,16 +175,11 @@ Json Share(const Victim::Report& fair, const Victim::Report& meanwhile) {
 
 absl::StatusOr<int> Main(int argc, char** argv) {
   FORETOKEN_ASSIGN_OR_RETURN(const Options options, ParseFlags(argc, argv));
-  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<const Attack*> attacks,
-                             Chosen(options.attacks));
   const Target& target = options.target;
   if (options.only_attacks) {
-    Attackers attackers(target, attacks);
-    absl::SleepFor(options.seconds);
-    attackers.Stop();
-    std::printf("%s\n", DumpJson(attackers.ToJson()).c_str());
-    return 0;
+    return RunAttacks(target, options.attacks, options.seconds);
   }
+  FORETOKEN_RETURN_IF_ERROR(Chosen(options.attacks).status());
 
   Victim victim(target.server, target.metrics, options.victim);
   Json report;
@@ -192,28 +191,31 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   report["before"] = before.ToJson();
   Victim::Report fair;
   if (options.others > 0) {
-    Target others = target;
-    others.scale = options.others;
-    const Attack* const ordinary = &OrdinaryRequests();
-    Attackers behaving(others, {&ordinary, 1});
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const auto others,
+        StartAttacks(options, {kOrdinaryRequests}, options.others));
     fair = victim.Run(options.seconds);
-    behaving.Stop();
+    FORETOKEN_ASSIGN_OR_RETURN(const AttackProcess::Report load,
+                               others->Finish());
     report["beside_others"] = fair.ToJson();
-    report["others"] = behaving.ToJson();
+    report["others"] = load.attacks;
+    report["others_processor_s"] = load.processor_s;
   }
   ProcessMemory idle;
   if (options.server_pid != 0) {
     FORETOKEN_RETURN_IF_ERROR(ResetPeak(options.server_pid));
     FORETOKEN_ASSIGN_OR_RETURN(idle, MemoryOf(options.server_pid));
   }
-  const double processor = ProcessorSeconds();
-  Attackers attackers(target, attacks);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const auto attackers,
+      StartAttacks(options, options.attacks, target.scale));
   const Victim::Report meanwhile = victim.Run(options.seconds);
-  attackers.Stop();
+  FORETOKEN_ASSIGN_OR_RETURN(const AttackProcess::Report attack,
+                             attackers->Finish());
   report["meanwhile"] = meanwhile.ToJson();
   if (options.others > 0) report["share"] = Share(fair, meanwhile);
-  report["processor_s"] = ProcessorSeconds() - processor;
-  report["attacks"] = attackers.ToJson();
+  report["attacks"] = attack.attacks;
+  report["attackers_processor_s"] = attack.processor_s;
   bool memory_kept = true;
   if (options.server_pid != 0) {
     FORETOKEN_ASSIGN_OR_RETURN(const ProcessMemory now,
@@ -231,8 +233,9 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   std::printf("%s\n", DumpJson(report).c_str());
   const int wrong = before.wrong + fair.wrong + meanwhile.wrong + after.wrong;
   // A scraper may be displaced now and then by those who connect all the time.
-  const bool scraped = meanwhile.metrics_failed * 10 <= meanwhile.requests &&
-                       after.metrics_failed == 0;
+  const bool scraped =
+      meanwhile.metrics_failed <= std::max(1, meanwhile.requests / 10) &&
+      after.metrics_failed == 0;
   const bool all_kept = served && scraped &&
                         meanwhile.requests > meanwhile.failed &&
                         after.failed == 0 && wrong == 0 && memory_kept;
