@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace foretoken {
 namespace {
@@ -14,13 +15,26 @@ using Steady = std::chrono::steady_clock;
 // Longer waits than this have no end.
 constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
 
+// A waiter's mutex may be busy when its time is over: look again after this.
+constexpr std::chrono::milliseconds kLookAgain(1);
+
+struct Alarm;
+using Alarms = std::multimap<Steady::time_point, Alarm*>;
+
 struct Alarm {
   absl::Mutex* const mu;
-  bool rung = false;  // guarded by *mu
+  bool rung = false;         // guarded by *mu
+  Alarms::iterator place{};  // guarded by AlarmClock::mu_; valid until it rings
 };
 
 // Rings alarms on a thread of its own, which lives as long as the process.
-// Thread-safe. Alarm::mu is taken before mu_.
+//
+// An alarm that has not rung is in alarms_, as seen under its own mutex: it is
+// removed and marked as rung in one piece, under both mutexes. The waiter holds
+// its mutex when it looks, so it either finds the mark or cancels in time.
+//
+// Thread-safe. Alarm::mu is taken before mu_; the other way round it is only
+// tried, so that a mutex held for long stops no other alarm.
 class AlarmClock {
  public:
   static AlarmClock& Get() {
@@ -28,25 +42,21 @@ class AlarmClock {
     return *clock;
   }
 
-  using Place = std::multimap<Steady::time_point, Alarm*>::iterator;
-
-  // `alarm` must live until it has rung or Cancel has returned true.
-  Place Set(Alarm& alarm, absl::Duration timeout) {
+  // The caller holds *alarm.mu. `alarm` must live until it has rung or was
+  // cancelled.
+  void Set(Alarm& alarm, absl::Duration timeout) {
     const Steady::time_point at =
         Steady::now() + absl::ToChronoNanoseconds(timeout);
     const std::lock_guard<std::mutex> lock(mu_);
-    const Place place = alarms_.emplace(at, &alarm);
+    alarm.place = alarms_.emplace(at, &alarm);
     // A thread that wakes up earlier finds this alarm then.
     if (at < sleeps_until_) earlier_.notify_one();
-    return place;
   }
 
-  // True if the alarm will not ring. False if it has rung or is about to.
-  bool Cancel(const Alarm& alarm, Place place) {
+  // The caller holds *alarm.mu, and the alarm has not rung. It never will.
+  void Cancel(const Alarm& alarm) {
     const std::lock_guard<std::mutex> lock(mu_);
-    if (ringing_ == &alarm) return false;
-    alarms_.erase(place);
-    return true;
+    alarms_.erase(alarm.place);
   }
 
  private:
@@ -66,26 +76,26 @@ class AlarmClock {
         earlier_.wait_until(lock, next);
         continue;
       }
-      Alarm* const alarm = alarms_.begin()->second;
-      alarms_.erase(alarms_.begin());
-      ringing_ = alarm;
-      absl::Mutex& mu = *alarm->mu;
-      lock.unlock();
-      mu.Lock();
-      alarm->rung = true;
-      {
-        const std::lock_guard<std::mutex> done(mu_);
-        ringing_ = nullptr;
+      // The alarm and its mutex exist: cancelling takes mu_.
+      Alarms::node_type node = alarms_.extract(alarms_.begin());
+      Alarm& alarm = *node.mapped();
+      absl::Mutex& mu = *alarm.mu;
+      if (!mu.TryLock()) {
+        node.key() = now + kLookAgain;
+        alarm.place = alarms_.insert(std::move(node));
+        continue;
       }
-      mu.Unlock();  // The alarm may be gone from here on.
+      alarm.rung = true;
+      lock.unlock();
+      // Lets the waiter go on, and with it `alarm` and `mu` may go.
+      mu.Unlock();
       lock.lock();
     }
   }
 
   std::mutex mu_;
   std::condition_variable earlier_;
-  std::multimap<Steady::time_point, Alarm*> alarms_;
-  const Alarm* ringing_ = nullptr;  // removed from alarms_, not yet rung
+  Alarms alarms_;
   Steady::time_point sleeps_until_ = Steady::time_point::max();
 };
 
@@ -100,13 +110,10 @@ bool AwaitFor(absl::Mutex& mu, const absl::Condition& condition,
     return true;
   }
   Alarm alarm{&mu};
-  const AlarmClock::Place place = AlarmClock::Get().Set(alarm, timeout);
+  AlarmClock::Get().Set(alarm, timeout);
   const auto woken = [&] { return alarm.rung || condition.Eval(); };
   mu.Await(absl::Condition(&woken));
-  if (!alarm.rung && !AlarmClock::Get().Cancel(alarm, place)) {
-    // The clock's thread waits for `mu` to ring an alarm that lies here.
-    mu.Await(absl::Condition(&alarm.rung));
-  }
+  if (!alarm.rung) AlarmClock::Get().Cancel(alarm);
   return condition.Eval();
 }
 

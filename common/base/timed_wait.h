@@ -14,8 +14,8 @@
 namespace foretoken {
 
 // Waits until `condition` holds or `timeout` has passed, and returns whether it
-// holds. As with Mutex::Await, `mu` is released meanwhile. It must never be
-// held for long: that delays the end of other waits.
+// holds. As with Mutex::Await, `mu` is released meanwhile. If `mu` is busy when
+// the time is over, it is tried again every millisecond.
 bool AwaitFor(absl::Mutex& mu, const absl::Condition& condition,
               absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 

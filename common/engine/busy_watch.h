@@ -20,22 +20,31 @@ class BusyWatch {
  public:
   // Passes of the same kind differ by their rows and contexts.
   static constexpr int kLongestPasses = 16;
+  // Work after which a long pass counts as a third of what it was: the next
+  // long prefill may come hours later.
+  static constexpr absl::Duration kMemory = absl::Hours(1);
 
-  explicit BusyWatch(absl::Duration least) : least_(least) {}
+  // `estimate`: the length of the largest pass, for the time before one was
+  // seen; zero if it is unknown. One far above `least` is not believed, because
+  // it may follow from passes of a few rows.
+  BusyWatch(absl::Duration least, absl::Duration estimate)
+      : least_(least),
+        floor_ns_(absl::ToInt64Nanoseconds(std::min(estimate, least))),
+        longest_ns_(floor_ns_) {}
 
   // Work begins, on commands or on a pass.
   void Begin(absl::Time now) { since_ns_ = absl::ToUnixNanos(now); }
   // A pass of this length has ended.
   void EndPass(absl::Duration length) {
-    // Forgets a single long pass after a few hundred others.
-    const int64_t longest = longest_ns_;
-    longest_ns_ =
-        std::max(absl::ToInt64Nanoseconds(length), longest - longest / 256);
+    const double kept = 1 - std::min(1.0, absl::FDivDuration(length, kMemory));
+    longest_ns_ = std::max(
+        {floor_ns_, absl::ToInt64Nanoseconds(length),
+         static_cast<int64_t>(kept * static_cast<double>(longest_ns_.load()))});
   }
   void Idle() { since_ns_ = kIdle; }
 
   // True while one piece of work has taken longer than the least time and
-  // kLongestPasses times the longest of the latest passes.
+  // kLongestPasses times the longest pass, seen or estimated.
   bool Hangs(absl::Time now) const {
     const int64_t since = since_ns_;
     if (since == kIdle) return false;
@@ -48,8 +57,9 @@ class BusyWatch {
   static constexpr int64_t kIdle = INT64_MIN;
 
   const absl::Duration least_;
+  const int64_t floor_ns_;
   std::atomic<int64_t> since_ns_{kIdle};
-  std::atomic<int64_t> longest_ns_{0};
+  std::atomic<int64_t> longest_ns_;
 };
 
 }  // namespace foretoken

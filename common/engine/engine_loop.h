@@ -44,6 +44,7 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/base/wakeup.h"
 #include "common/engine/busy_watch.h"
 #include "common/engine/engine_report.h"
 #include "common/infer/backend.h"
@@ -65,8 +66,13 @@ struct EngineLoopOptions {
   // Publish a pass's numbers before its answers, so that a caller with an
   // answer finds it counted; else after them, which delays no answer.
   bool publish_first = false;
-  // Minimum time after which one pass is taken for hanging (BusyWatch).
+  // Minimum time after which one pass is taken for hanging, and an estimate of
+  // the largest pass's length, zero if it is unknown (BusyWatch).
   absl::Duration hang_timeout = absl::Seconds(60);
+  absl::Duration longest_pass = absl::ZeroDuration();
+  // Time of hanging after which the process ends; zero: never (EngineWatchdog,
+  // which belongs to the server).
+  absl::Duration hang_exit = absl::ZeroDuration();
 };
 
 // Thread-safe.
@@ -114,7 +120,7 @@ class EngineLoop {
       : options_(options),
         observer_(std::move(observer)),
         clock_(std::move(clock)),
-        busy_(options.hang_timeout),
+        busy_(options.hang_timeout, options.longest_pass),
         model_(engine->model()),
         fingerprint_(engine->numerics_fingerprint()),
         engine_(std::move(engine)) {
@@ -146,9 +152,11 @@ class EngineLoop {
   // Refuses all calls from now on; after the pass in progress every session
   // that is left fails with Unavailable.
   void Stop() {
-    absl::MutexLock lock(&mu_);
-    stop_ = true;
-    wake_.Signal();
+    {
+      absl::MutexLock lock(&mu_);
+      stop_ = true;
+    }
+    wakeup_.Signal();
   }
 
   // The engine as of its last change.
@@ -200,16 +208,19 @@ class EngineLoop {
   }
 
   absl::Status Enqueue(Command command) {
-    absl::MutexLock lock(&mu_);
-    if (stop_) return Stopping();
-    if (std::holds_alternative<OpenCommand>(command.what) &&
-        queue_.size() >= static_cast<size_t>(options_.queue_capacity)) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "the engine's queue is full: ", queue_.size(), " messages"));
+    {
+      absl::MutexLock lock(&mu_);
+      if (stop_) return Stopping();
+      if (std::holds_alternative<OpenCommand>(command.what) &&
+          queue_.size() >= static_cast<size_t>(options_.queue_capacity)) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "the engine's queue is full: ", queue_.size(), " messages"));
+      }
+      queue_.push_back(std::move(command));
+      queued_.fetch_add(1, std::memory_order_release);
     }
-    queue_.push_back(std::move(command));
-    queued_.fetch_add(1, std::memory_order_release);
-    wake_.Signal();
+    // Without the lock, which the engine's thread takes when it wakes up.
+    wakeup_.Signal();
     return absl::OkStatus();
   }
 
@@ -259,15 +270,19 @@ class EngineLoop {
              clock_() < linger_until_) {
       }
     }
-    absl::MutexLock lock(&mu_);
-    while (MustWait()) {
+    while (true) {
+      {
+        absl::MutexLock lock(&mu_);
+        if (!MustWait()) {
+          commands.swap(queue_);
+          queued_.store(0, std::memory_order_relaxed);
+          return !stop_;
+        }
+      }
       const absl::Time until =
           engine_->HasWork() ? gather_until_ : engine_->NextDeadline();
-      wake_.WaitWithTimeout(&mu_, until - clock_());
+      wakeup_.SleepFor(until - clock_());
     }
-    commands.swap(queue_);
-    queued_.store(0, std::memory_order_relaxed);
-    return !stop_;
   }
 
   // Returns true if the snapshot must be published now; rounds are published
@@ -391,7 +406,7 @@ class EngineLoop {
   const std::string fingerprint_;
 
   mutable absl::Mutex mu_;
-  absl::CondVar wake_;
+  Wakeup wakeup_;  // signalled after every change of queue_ and stop_
   std::vector<Command> queue_ ABSL_GUARDED_BY(mu_);
   std::atomic<int> queued_{0};  // queue_.size(), readable without the lock
   bool stop_ ABSL_GUARDED_BY(mu_) = false;

@@ -1,5 +1,7 @@
 #include "common/engine/engine_watchdog.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,12 +11,18 @@
 
 namespace foretoken {
 
-EngineWatchdog::EngineWatchdog(std::string name, absl::Duration least,
-                               std::function<bool()> hangs)
-    : name_(std::move(name)),
-      interval_(std::clamp(least / kLooksWithinLeast, absl::Milliseconds(1),
-                           absl::Seconds(1))),
+EngineWatchdog::EngineWatchdog(WatchdogOptions options,
+                               std::function<bool()> hangs,
+                               std::function<void(bool hangs)> report,
+                               std::function<void()> end)
+    : options_(std::move(options)),
+      interval_(std::clamp(options_.hang_timeout / kLooksWithinTimeout,
+                           absl::Milliseconds(1), absl::Seconds(1))),
       ask_(std::move(hangs)),
+      report_(std::move(report)),
+      // Not exit(): destructors would wait for the engine.
+      end_(end != nullptr ? std::move(end)
+                          : std::function<void()>([] { _exit(1); })),
       thread_([this] { Main(); }) {}
 
 EngineWatchdog::~EngineWatchdog() {
@@ -27,8 +35,8 @@ EngineWatchdog::~EngineWatchdog() {
 
 absl::Status EngineWatchdog::Check() const {
   if (!hangs_) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      absl::StrCat("the ", name_, "'s engine does not finish its pass"));
+  return absl::DeadlineExceededError(absl::StrCat(
+      "the ", options_.name, "'s engine does not finish its pass"));
 }
 
 void EngineWatchdog::Watch(std::function<void()> changed) {
@@ -47,16 +55,28 @@ void EngineWatchdog::Main() {
 }
 
 void EngineWatchdog::Look() {
-  const bool hangs = ask_();
-  if (hangs == hangs_) return;
+  hanging_looks_ = ask_() ? hanging_looks_ + 1 : 0;
+  const bool hangs = hanging_looks_ >= kLooks;
+  if (hangs != hangs_) Tell(hangs);
+  if (!hangs || options_.exit_after <= absl::ZeroDuration()) return;
+  // Counted in looks: time in which the process stood still is no reason.
+  if ((hanging_looks_ - kLooks) * interval_ < options_.exit_after) return;
+  FORETOKEN_LOG(kError, "the ", options_.name, "'s engine has hung for ",
+                absl::FormatDuration(options_.exit_after),
+                ": the process ends");
+  end_();
+}
+
+void EngineWatchdog::Tell(bool hangs) {
   if (hangs) {
-    FORETOKEN_LOG(kError, "the ", name_,
+    FORETOKEN_LOG(kError, "the ", options_.name,
                   "'s engine hangs: not serving until its pass has ended");
   } else {
-    FORETOKEN_LOG(kInfo, "the ", name_, "'s engine works again");
+    FORETOKEN_LOG(kInfo, "the ", options_.name, "'s engine works again");
   }
   absl::MutexLock lock(&watch_mu_);
   hangs_ = hangs;
+  report_(hangs);
   if (changed_) changed_();
 }
 

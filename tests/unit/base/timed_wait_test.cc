@@ -73,6 +73,26 @@ TEST(AwaitForTest, AClockSetBackMakesNoWaitLonger) {
   waiter.join();
 }
 
+TEST(AwaitForTest, AMutexHeldForLongDelaysNoOtherWait) {
+  absl::Mutex held;
+  bool waits = false, never = false;
+  std::thread late([&] {
+    absl::MutexLock lock(&held);
+    waits = true;
+    AwaitFor(held, absl::Condition(&never), absl::Milliseconds(5));
+  });
+  held.LockWhen(absl::Condition(&waits));
+  absl::Mutex other;
+  {
+    absl::MutexLock lock(&other);
+    // Over after the first wait, which cannot end yet.
+    EXPECT_FALSE(
+        AwaitFor(other, absl::Condition(&never), absl::Milliseconds(30)));
+  }
+  held.Unlock();
+  late.join();
+}
+
 // Conditions and times race: every wait ends, and nothing of it is used
 // afterwards.
 TEST(AwaitForTest, ManyShortWaitsOnMutexesThatGoAway) {

@@ -13,11 +13,15 @@
 #include "common/base/check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/wall_clock.h"
 
 namespace foretoken {
 namespace {
 
+using ::foretoken::testing::Eventually;
+using ::foretoken::testing::ShiftedWallClock;
 using ::testing::ElementsAre;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
@@ -32,6 +36,10 @@ class Listener {
     absl::MutexLock lock(&mu_);
     passes_.push_back(pass);
   }
+  size_t count() const {
+    absl::MutexLock lock(&mu_);
+    return passes_.size();
+  }
   // The passes that answered, once there are `count`.
   std::vector<int> Await(size_t count) {
     absl::MutexLock lock(&mu_);
@@ -41,7 +49,7 @@ class Listener {
   }
 
  private:
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   std::vector<int> passes_;
 };
 
@@ -149,6 +157,19 @@ TEST_F(EngineLoopTest, NoPassWaitsForASessionThatWasClosed) {
   b.Ask();
   a.session.reset();
   EXPECT_THAT(b.listener->Await(1), ElementsAre(2));
+}
+
+TEST_F(EngineLoopTest, AGatherEndsThoughTheWallClockIsSetBack) {
+  const ShiftedWallClock clock(2 * 3600);
+  Start(absl::Milliseconds(10));
+  Client a = Open(), b = Open();
+  a.Ask();
+  a.listener->Await(1);
+  b.Ask();
+  EXPECT_TRUE(Eventually([&] {
+    seconds_ += 1;  // by the test's clock, the gather is over
+    return b.listener->count() == 1;
+  }));
 }
 
 TEST_F(EngineLoopTest, WithoutAGatherTimeNoPassWaits) {
