@@ -1,13 +1,21 @@
 #include "common/base/byte_budget.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/timed_wait.h"
 
 namespace foretoken {
+namespace {
+
+// Interval at which a wait checks whether it was cancelled.
+constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
+
+}  // namespace
 
 ByteBudget::Share::Share(ByteBudget& budget, std::string owner, int64_t bytes)
     : budget_(&budget), owner_(std::move(owner)), bytes_(bytes) {}
@@ -53,24 +61,67 @@ absl::StatusOr<ByteBudget::Share> ByteBudget::Take(const std::string& owner,
 }
 
 absl::StatusOr<ByteBudget::Share> ByteBudget::TakeWhenFree(
-    const std::string& owner, int64_t bytes, absl::Duration time) {
+    const std::string& owner, int64_t bytes, absl::Duration time,
+    const std::function<bool()>& cancelled) {
   FORETOKEN_CHECK(bytes >= 0);
   FORETOKEN_RETURN_IF_ERROR(Check(bytes));
-  const auto fits = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return Fits(owner, bytes);
-  };
+  const absl::Time end = MonotonicNow() + time;
   absl::MutexLock lock(&mu_);
-  if (!AwaitFor(mu_, absl::Condition(&fits), time)) {
-    return absl::DeadlineExceededError(
-        "the request's deadline passed while it waited for memory");
+  const auto waiter = waiters_.insert(waiters_.end(), Waiter{owner, bytes});
+  const auto may_take = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return MayTake(waiter);
+  };
+  absl::Status status;
+  while (true) {
+    const absl::Duration left = end - MonotonicNow();
+    if (AwaitFor(mu_, absl::Condition(&may_take),
+                 cancelled == nullptr ? left : std::min(left, kCancelPoll))) {
+      break;
+    }
+    if (MonotonicNow() >= end) {
+      status = absl::DeadlineExceededError(
+          "the request's deadline passed while it waited for memory");
+      break;
+    }
+    // `cancelled` may take locks that others hold while they take bytes.
+    mu_.Unlock();
+    const bool stop = cancelled != nullptr && cancelled();
+    mu_.Lock();
+    if (stop) {
+      status = absl::CancelledError("the request was cancelled");
+      break;
+    }
   }
+  waiters_.erase(waiter);
+  FORETOKEN_RETURN_IF_ERROR(status);
   AddFitting(owner, bytes);
   return Share(*this, owner, bytes);
+}
+
+bool ByteBudget::MayTake(Waiters::const_iterator waiter) const {
+  if (!Fits(waiter->owner, waiter->bytes)) return false;
+  // An owner's own requests keep their order, so that what it holds becomes
+  // less and it is let in before others in the end.
+  const auto stays_first =
+      [&](const Waiter& earlier) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        return earlier.owner == waiter->owner || Owned(earlier.owner) == 0;
+      };
+  return std::none_of(waiters_.begin(), waiter, stays_first);
 }
 
 int64_t ByteBudget::used() const {
   absl::MutexLock lock(&mu_);
   return used_;
+}
+
+int64_t ByteBudget::held(const std::string& owner) const {
+  absl::MutexLock lock(&mu_);
+  return Owned(owner);
+}
+
+int64_t ByteBudget::waiting() const {
+  absl::MutexLock lock(&mu_);
+  return static_cast<int64_t>(waiters_.size());
 }
 
 absl::Status ByteBudget::Check(int64_t bytes) const {
@@ -91,8 +142,13 @@ bool ByteBudget::Fits(const std::string& owner, int64_t bytes) const {
 
 void ByteBudget::AddFitting(const std::string& owner, int64_t bytes) {
   if (bytes == 0) return;
-  used_ += bytes;
+  ChangeUsed(bytes);
   owners_[owner] += bytes;
+}
+
+void ByteBudget::ChangeUsed(int64_t bytes) {
+  used_ += bytes;
+  if (on_change_ != nullptr) on_change_(used_);
 }
 
 absl::Status ByteBudget::Add(const std::string& owner, int64_t bytes) {
@@ -109,7 +165,7 @@ absl::Status ByteBudget::Add(const std::string& owner, int64_t bytes) {
 
 void ByteBudget::Subtract(const std::string& owner, int64_t bytes) {
   absl::MutexLock lock(&mu_);
-  used_ -= bytes;
+  ChangeUsed(-bytes);
   const auto it = owners_.find(owner);
   FORETOKEN_CHECK(it != owners_.end() && it->second >= bytes);
   it->second -= bytes;

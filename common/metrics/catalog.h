@@ -73,6 +73,18 @@ inline constexpr Spec kRequestLatency =
     Histogram("foretoken_e2e_request_latency_seconds", kLatencyBounds,
               "From the call to its end, served requests");
 
+inline constexpr Spec kRequestsRefused =
+    Counter("foretoken_requests_refused_total",
+            "Requests refused though they were in order: memory, queue, quota, "
+            "draining",
+            "reason");
+inline constexpr Spec kRequestMemory = Gauge(
+    "foretoken_request_memory_bytes",
+    "Memory budget in use: requests, encoding (texts being encoded)", "part");
+inline constexpr Spec kRequestMemoryLimit =
+    Gauge("foretoken_request_memory_limit_bytes",
+          "Memory budget in all: requests, encoding", "part");
+
 inline constexpr Spec kPrincipalRequests =
     Counter("foretoken_principal_requests_total",
             "Requests ended, by account of the token file (all other callers: "
@@ -139,6 +151,9 @@ inline constexpr Spec kStreams =
     Gauge("foretoken_streams", "Verify streams open");
 inline constexpr Spec kEngineQueue = Gauge(
     "foretoken_engine_queue_length", "Messages waiting for the engine thread");
+inline constexpr Spec kEngineHangs =
+    Gauge("foretoken_engine_hangs",
+          "1 while the verifier's engine does not finish its pass");
 inline constexpr Spec kSessionsFailed =
     Counter("foretoken_sessions_failed_total",
             "Sessions that ended with an error, by status code", "code");
@@ -256,6 +271,9 @@ inline constexpr Spec kDraftWorkerMuted = Counter(
 inline constexpr Spec kDraftWorkerQueue =
     Gauge("foretoken_draft_worker_queue_length",
           "Calls waiting for the engine thread");
+inline constexpr Spec kDraftWorkerHangs =
+    Gauge("foretoken_draft_worker_engine_hangs",
+          "1 while the draft worker's engine does not finish its pass");
 inline constexpr Spec kDraftWorkerPasses = Counter(
     "foretoken_draft_worker_passes_total", "Forward passes of the draft model");
 inline constexpr Spec kDraftWorkerPassLatency =
@@ -311,23 +329,24 @@ inline constexpr const Spec* kOrchestratorMetrics[] = {
     &kTreeNodes,         &kFailovers,
     &kDraftLatency,      &kBreakerState,
     &kPrincipalRequests, &kPrincipalTokens,
-    &kTraceSpans};
+    &kTraceSpans,        &kRequestsRefused,
+    &kRequestMemory,     &kRequestMemoryLimit};
 inline constexpr const Spec* kVerifierMetrics[] = {
-    &kSessions,     &kStreams,     &kEngineQueue,   &kSessionsFailed,
-    &kKvPagesTotal, &kKvPagesFree, &kKvPagesCached, &kPasses,
-    &kPassLatency,  &kPassRows,    &kPrefixReused,  &kPreemptions,
-    &kReplays};
+    &kSessions,       &kStreams,      &kEngineQueue, &kEngineHangs,
+    &kSessionsFailed, &kKvPagesTotal, &kKvPagesFree, &kKvPagesCached,
+    &kPasses,         &kPassLatency,  &kPassRows,    &kPrefixReused,
+    &kPreemptions,    &kReplays};
 inline constexpr const Spec* kDraftWorkerMetrics[] = {
     &kDraftWorkerStreams,        &kDraftWorkerSessions,
     &kDraftWorkerSessionsFailed, &kDraftWorkerMuted,
-    &kDraftWorkerQueue,          &kDraftWorkerPasses,
-    &kDraftWorkerPassLatency,    &kDraftWorkerPassRows,
-    &kDraftWorkerTextRows,       &kDraftWorkerKeptRows,
-    &kDraftWorkerPrefixReused,   &kDraftWorkerPages,
-    &kDraftWorkerPagesFree,      &kDraftWorkerDrafts,
-    &kDraftWorkerDraftTokens,    &kDraftWorkerDraftLatency,
-    &kDraftWorkerPoolPhrases,    &kDraftWorkerPhrases,
-    &kDraftWorkerPhraseTokens};
+    &kDraftWorkerQueue,          &kDraftWorkerHangs,
+    &kDraftWorkerPasses,         &kDraftWorkerPassLatency,
+    &kDraftWorkerPassRows,       &kDraftWorkerTextRows,
+    &kDraftWorkerKeptRows,       &kDraftWorkerPrefixReused,
+    &kDraftWorkerPages,          &kDraftWorkerPagesFree,
+    &kDraftWorkerDrafts,         &kDraftWorkerDraftTokens,
+    &kDraftWorkerDraftLatency,   &kDraftWorkerPoolPhrases,
+    &kDraftWorkerPhrases,        &kDraftWorkerPhraseTokens};
 inline constexpr const Spec* kTrieDrafterMetrics[] = {
     &kTrieStreams,        &kTrieSessions,    &kTrieSessionBytes,
     &kTrieSessionsFailed, &kTrieRounds,      &kTrieNodes,

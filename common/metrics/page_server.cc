@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -89,7 +90,35 @@ int BoundPort(int fd) {
                    : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
+// What tells peers apart: an IPv4 address, or the /64 network of an IPv6 one.
+std::string PeerKey(const sockaddr_storage& address) {
+  const auto bytes = [](const void* from, size_t count) {
+    return std::string(static_cast<const char*>(from), count);
+  };
+  if (address.ss_family == AF_INET) {
+    return bytes(&reinterpret_cast<const sockaddr_in&>(address).sin_addr, 4);
+  }
+  if (address.ss_family != AF_INET6) return "";
+  const uint8_t* const v6 =
+      reinterpret_cast<const sockaddr_in6&>(address).sin6_addr.s6_addr;
+  static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0,    0,
+                                          0, 0, 0, 0, 0xFF, 0xFF};
+  const bool is_v4 = std::memcmp(v6, kMapped, sizeof(kMapped)) == 0;
+  return is_v4 ? bytes(v6 + sizeof(kMapped), 4) : bytes(v6, 8);
+}
+
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
+
+// Reads what has arrived, up to a limit.
+void Discard(int fd) {
+  char bytes[2048];
+  for (size_t total = 0; total < kMaxRequestBytes;) {
+    const ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    total += static_cast<size_t>(n);
+  }
+}
 
 }  // namespace
 
@@ -166,8 +195,10 @@ void PageServer::Run() {
 
 bool PageServer::AcceptAll() {
   for (int i = 0; i < kBacklog; ++i) {
-    const int fd =
-        accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    sockaddr_storage address{};
+    socklen_t length = sizeof(address);
+    const int fd = accept4(listener_, reinterpret_cast<sockaddr*>(&address),
+                           &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       if (WouldBlock()) return true;
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
@@ -177,6 +208,7 @@ bool PageServer::AcceptAll() {
       continue;  // this connection failed before it was accepted
     }
     connections_.push_back({.fd = fd,
+                            .peer = PeerKey(address),
                             .deadline = MonotonicNow() + options_.request_time,
                             .request = {},
                             .answer = nullptr});
@@ -185,10 +217,27 @@ bool PageServer::AcceptAll() {
     // connections can displace it.
     if (!Serve(connections_.back())) Close(std::prev(connections_.end()));
     if (static_cast<int>(connections_.size()) > options_.max_connections) {
-      Close(connections_.begin());
+      Close(Displaced());
     }
   }
   return true;
+}
+
+PageServer::Connections::iterator PageServer::Displaced() {
+  absl::flat_hash_map<std::string, int> by_peer;
+  int most = 0;
+  for (const Connection& connection : connections_) {
+    most = std::max(most, ++by_peer[connection.peer]);
+  }
+  // The newest has had no time for a request.
+  const auto newest = std::prev(connections_.end());
+  auto displaced = newest;
+  for (auto it = connections_.begin(); it != newest; ++it) {
+    if (by_peer[it->peer] != most) continue;
+    if (it->answer == nullptr) return it;
+    if (displaced == newest) displaced = it;
+  }
+  return displaced;
 }
 
 bool PageServer::Serve(Connection& connection) {
@@ -203,8 +252,9 @@ bool PageServer::Serve(Connection& connection) {
     if (n < 0) return WouldBlock();
     connection.sent += static_cast<size_t>(n);
   }
-  // Before the close, so that unread input does not reset the connection while
-  // the page is on its way.
+  // With unread input, close() resets the connection, and drops what of the
+  // page is still on its way.
+  Discard(connection.fd);
   shutdown(connection.fd, SHUT_WR);
   return false;
 }

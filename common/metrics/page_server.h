@@ -2,8 +2,8 @@
 //
 // One thread serves all connections, and none can keep it from the others: a
 // connection carries one request, has a deadline for it and one for taking the
-// page, and the oldest makes room for a new one when all are in use. Thread-
-// safe.
+// page, and when all are in use, the oldest of the address with the most makes
+// room for a new one. Thread-safe.
 #ifndef FORETOKEN_COMMON_METRICS_PAGE_SERVER_H_
 #define FORETOKEN_COMMON_METRICS_PAGE_SERVER_H_
 
@@ -47,6 +47,7 @@ class PageServer {
  private:
   struct Connection {
     int fd = -1;
+    std::string peer;  // its address, see PeerKey
     absl::Time deadline;
     std::string request;                        // until its end has arrived
     std::shared_ptr<const std::string> answer;  // then
@@ -64,6 +65,8 @@ class PageServer {
   bool Serve(Connection& connection);
   bool Receive(Connection& connection);
   std::shared_ptr<const std::string> Answer(const std::string& request);
+  // The connection that makes room for the newest one.
+  Connections::iterator Displaced();
   void Close(Connections::iterator connection);
 
   const PageServerOptions options_;

@@ -1,7 +1,5 @@
 #include "common/rpc/auth.h"
 
-#include <sys/stat.h>
-
 #include <map>
 #include <optional>
 #include <utility>
@@ -14,7 +12,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/file.h"
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/peer_name.h"
 
@@ -25,6 +22,8 @@ constexpr uint64_t kMaxTokenFileBytes = uint64_t{1} << 20;
 constexpr char kHealthPrefix[] = "/grpc.health.v1.Health/";
 constexpr int32_t kMaxRequests = 4096;
 constexpr int64_t kMaxPerMinute = 1'000'000'000;
+// In metrics, all callers without a name of their own.
+constexpr char kUnnamed[] = "other";
 
 absl::string_view View(grpc::string_ref ref) {
   return {ref.data(), ref.size()};
@@ -90,6 +89,10 @@ std::string ParseLine(absl::string_view line, TokenLine& parsed) {
       }
     } else if (i == 1 && word.size() <= Callers::kMaxNameBytes &&
                IsPrintable(word) && !absl::StrContains(word, '=')) {
+      if (word == kUnnamed) {
+        return absl::StrCat("name ", kUnnamed,
+                            ": stands for callers without a name");
+      }
       parsed.name = std::string(word);
     } else {
       return "want TOKEN [NAME] [weight=W] [requests=N] "
@@ -183,10 +186,7 @@ class BearerProcessor final : public grpc::AuthMetadataProcessor {
 absl::StatusOr<std::shared_ptr<const Callers>> Callers::Load(
     const std::string& path, Clock clock) {
   const std::shared_ptr<Callers> callers(new Callers(path, std::move(clock)));
-  absl::MutexLock lock(&callers->mu_);
-  callers->state_ = callers->State();
-  callers->looked_ = callers->clock_();
-  FORETOKEN_ASSIGN_OR_RETURN(callers->known_, Read(path));
+  FORETOKEN_RETURN_IF_ERROR(callers->known_.Load());
   return callers;
 }
 
@@ -199,6 +199,7 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
     Known& added = known.emplace_back();
     added.digest = Sha256().Update(line.token).Finish();
     added.caller.name = line.name;
+    added.caller.named = !line.name.empty();
     added.caller.authenticated = true;
     added.caller.weight = line.weight.value_or(added.caller.weight);
     added.caller.max_requests =
@@ -215,39 +216,13 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
   return known;
 }
 
-Callers::FileState Callers::State() const {
-  struct stat status = {};
-  if (stat(path_.c_str(), &status) != 0) return {};
-  return {
-      static_cast<int64_t>(status.st_ino), static_cast<int64_t>(status.st_size),
-      int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
-}
-
-void Callers::ReloadIfChanged() const {
-  const absl::Time now = clock_();
-  if (now < looked_ + kReloadInterval) return;
-  looked_ = now;
-  const FileState state = State();
-  if (state == state_) return;
-  state_ = state;
-  absl::StatusOr<std::vector<Known>> known = Read(path_);
-  if (known.ok()) {
-    known_ = *std::move(known);
-    FORETOKEN_LOG(kInfo, path_, ": read again, ", known_.size(), " tokens");
-  } else {
-    FORETOKEN_LOG(kError,
-                  "the tokens from before stay: ", known.status().message());
-  }
-}
-
 std::optional<Caller> Callers::Find(absl::string_view authorization) const {
   if (!absl::ConsumePrefix(&authorization, "Bearer ")) return std::nullopt;
   const Sha256Digest digest = Sha256().Update(authorization).Finish();
-  absl::MutexLock lock(&mu_);
-  ReloadIfChanged();
+  const std::shared_ptr<const std::vector<Known>> table = known_.Get();
   // Constant time: compares every byte of every digest, matched or not.
   const Caller* found = nullptr;
-  for (const auto& [known, caller] : known_) {
+  for (const auto& [known, caller] : *table) {
     unsigned difference = 0;
     for (size_t i = 0; i < known.size(); ++i) {
       difference |= static_cast<unsigned>(known[i] ^ digest[i]);

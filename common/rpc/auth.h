@@ -5,13 +5,15 @@
 //   TOKEN [NAME] [weight=W] [requests=N] [requests_per_minute=N]
 //         [tokens_per_minute=N]
 //
-// NAME identifies the caller in logs and limits; tokens with one name share an
-// account, and a token without one has its own. W (0.01..100, default 1) is the
-// account's share of a busy server, `requests` (default: the service's) its
-// limit of running requests; the other two are its quotas of requests and of
-// tokens, prompt and output (default: none), in each orchestrator. Blank lines
-// and lines that begin with `#` are skipped. A server reloads the file when it
-// changes; an invalid file is logged, and the old tokens stay valid.
+// NAME identifies the caller in logs, limits and metrics; tokens with one name
+// share an account. A token without one has its own, and is `other` in metrics
+// like all callers without a name, so NAME may not be `other`. W (0.01..100,
+// default 1) is the account's share of a busy server, `requests` (default: the
+// service's) its limit of running requests; the other two are its quotas of
+// requests and of tokens, prompt and output (default: none), in each
+// orchestrator. Blank lines and lines that begin with `#` are skipped. A server
+// reloads the file when it changes; an invalid file is logged, and the old
+// tokens stay valid.
 //
 // The presented token is hashed and compared with every known hash in constant
 // time, so that neither its bytes nor its position leak.
@@ -21,15 +23,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/digest.h"
+#include "common/base/reloaded_file.h"
 #include "common/speculation/generation.h"
 #include "grpcpp/security/auth_metadata_processor.h"
 #include "grpcpp/server_context.h"
@@ -42,8 +43,6 @@ class Callers {
   static constexpr size_t kMinTokenBytes = 16;
   static constexpr size_t kMaxTokens = 1000;
   static constexpr size_t kMaxNameBytes = 64;
-  // Interval between checks of the file for changes.
-  static constexpr absl::Duration kReloadInterval = absl::Seconds(1);
 
   // InvalidArgument names file and line of a token that is too short, of an
   // attribute that is unknown, out of range, or differs from another line's for
@@ -60,24 +59,12 @@ class Callers {
     Sha256Digest digest;
     Caller caller;
   };
-  // Identifies a version of the file.
-  struct FileState {
-    int64_t inode = 0, size = 0, modified_ns = 0;
-    bool operator==(const FileState&) const = default;
-  };
 
-  Callers(std::string path, Clock clock)
-      : path_(std::move(path)), clock_(std::move(clock)) {}
+  Callers(const std::string& path, Clock clock)
+      : known_(path, Read, std::move(clock)) {}
   static absl::StatusOr<std::vector<Known>> Read(const std::string& path);
-  FileState State() const;
-  void ReloadIfChanged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::string path_;
-  const Clock clock_;
-  mutable absl::Mutex mu_;
-  mutable std::vector<Known> known_ ABSL_GUARDED_BY(mu_);
-  mutable FileState state_ ABSL_GUARDED_BY(mu_);
-  mutable absl::Time looked_ ABSL_GUARDED_BY(mu_);
+  mutable ReloadedFile<std::vector<Known>> known_;
 };
 
 // Lets a call through if it carries a known token or is a health check, else

@@ -8,16 +8,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/reloaded_file.h"
 
 namespace foretoken::rpc {
 
 class BearerToken {
  public:
-  // Interval between checks of the file for changes.
-  static constexpr absl::Duration kReloadInterval = absl::Seconds(1);
-
   // No token.
   BearerToken() = default;
   // The first token of a token file (auth.h), whose errors these are. A file
@@ -29,8 +26,7 @@ class BearerToken {
   std::string Get() const;
 
  private:
-  struct File;
-  std::shared_ptr<File> file_;  // shared by the copies
+  std::shared_ptr<ReloadedFile<std::string>> file_;  // shared by the copies
 };
 
 }  // namespace foretoken::rpc

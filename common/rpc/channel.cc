@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
@@ -15,6 +16,14 @@ namespace foretoken::rpc {
 namespace {
 
 constexpr int kConnectTimeoutMs = 5000;
+
+// The header as we write it ourselves, "" for one that is invalid. A later
+// version's may end in any bytes, and gRPC aborts the process over metadata
+// that it is given with bytes beyond printable ASCII.
+std::string Rewritten(absl::string_view traceparent) {
+  const auto context = TraceContext::Parse(traceparent);
+  return context.has_value() ? context->Header() : "";
+}
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
     const std::string& address, const ChannelOptions& options) {
@@ -72,6 +81,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   arguments.SetMaxSendMessageSize(options.max_message_bytes);
+  // Inflating has no bound: a compressed answer is an error.
+  arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
                    std::min(50, backoff_ms));
   // Despite its name, the time limit of one attempt to connect: long enough for
@@ -121,15 +132,15 @@ void PrepareCall(grpc::ClientContext& context, absl::Time deadline,
 
 void AddTraceparent(grpc::ClientContext& context,
                     const std::string& traceparent) {
-  if (!traceparent.empty()) context.AddMetadata(kTraceHeader, traceparent);
+  const std::string header = Rewritten(traceparent);
+  if (!header.empty()) context.AddMetadata(kTraceHeader, header);
 }
 
 std::string TraceparentOf(const grpc::ServerContextBase& context) {
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(kTraceHeader);
   if (found == metadata.end()) return "";
-  const std::string header(found->second.data(), found->second.size());
-  return TraceContext::Parse(header).has_value() ? header : "";
+  return Rewritten({found->second.data(), found->second.size()});
 }
 
 absl::Time DeadlineOf(std::chrono::system_clock::time_point deadline) {

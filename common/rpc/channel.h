@@ -60,10 +60,11 @@ absl::StatusOr<BearerToken> ReadToken(const ChannelOptions& options);
 void PrepareCall(grpc::ClientContext& context, absl::Time deadline,
                  const std::string& token);
 
-// Passes on the caller's place in a trace; an empty header is not sent.
+// Passes on the caller's place in a trace, in version 00 of the header and none
+// of the caller's bytes; an invalid or empty header is not sent.
 void AddTraceparent(grpc::ClientContext& context,
                     const std::string& traceparent);
-// The trace header of a call, "" if it has no valid one.
+// The trace header of a call in version 00, "" if it has no valid one.
 std::string TraceparentOf(const grpc::ServerContextBase& context);
 
 // gRPC takes and gives deadlines on the wall clock; ours are on MonotonicNow's.

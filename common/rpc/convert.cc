@@ -71,6 +71,13 @@ absl::Status CheckSize(absl::string_view field, int64_t size, int64_t limit) {
       absl::StrCat(field, ": ", size, " entries, want at most ", limit));
 }
 
+absl::Status CheckFingerprint(absl::string_view fingerprint) {
+  if (fingerprint.size() <= kMaxFingerprintBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("numerics_fingerprint: ", fingerprint.size(),
+                   " bytes, want at most ", kMaxFingerprintBytes));
+}
+
 void ToProto(const SamplingParams& params, v1::SamplingParams* proto) {
   proto->set_temperature(params.temperature);
   proto->set_top_k(params.top_k);
@@ -202,6 +209,7 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
   FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(proto.cache_scope()));
   FORETOKEN_RETURN_IF_ERROR(CheckSize(
       "caller", static_cast<int64_t>(proto.caller().size()), kMaxCallerBytes));
+  FORETOKEN_RETURN_IF_ERROR(CheckFingerprint(proto.numerics_fingerprint()));
   SessionRequest request;
   FORETOKEN_ASSIGN_OR_RETURN(request.sampling, FromProto(proto.sampling()));
   request.cache_scope = proto.cache_scope();

@@ -87,6 +87,8 @@ SampledToken FromProto(const v1::TokenLogprobs& proto);
 
 // InvalidArgument if `field` has more than `limit` entries.
 absl::Status CheckSize(absl::string_view field, int64_t size, int64_t limit);
+// InvalidArgument if numerics_fingerprint has more than kMaxFingerprintBytes.
+absl::Status CheckFingerprint(absl::string_view fingerprint);
 
 // Conversions between a vector or span and a repeated field.
 template <typename Values, typename Field>

@@ -71,6 +71,7 @@ absl::StatusOr<GenerationRequest> FromProto(v1::GenerateRequest proto) {
                        " bytes, want at most ", StopMatcher::kMaxStringBytes));
     }
   }
+  FORETOKEN_RETURN_IF_ERROR(CheckFingerprint(proto.numerics_fingerprint()));
   request.stop_token_ids = Values(proto.stop_token_ids());
   request.stop_strings.assign(proto.stop().begin(), proto.stop().end());
   request.ignore_eos = proto.ignore_eos();

@@ -4,7 +4,8 @@
 // "dns:///HOST:PORT", whose members are the addresses of the host: a thread
 // resolves it again and again. A name that does not resolve keeps the addresses
 // that it had, since name servers fail more often than all members vanish; the
-// users of the members find out themselves which are up.
+// users of the members find out themselves which are up. Every name has a
+// thread of its own, so that one that hangs delays no other.
 #ifndef FORETOKEN_COMMON_RPC_DISCOVERY_H_
 #define FORETOKEN_COMMON_RPC_DISCOVERY_H_
 
@@ -15,9 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
 #include "common/rpc/resolver.h"
@@ -50,33 +49,23 @@ class Discovery {
   using OnMembers = std::function<void(const std::vector<Member>&)>;
 
   // Calls `on_members` with the given addresses before it returns and, if there
-  // are names, after every resolution on a thread of its own, changed or not:
-  // sorted by address after the given ones, each once, at most max_members. The
+  // are names, after every resolution of one, changed or not, on a thread of
+  // its own: sorted by address after the given ones, each once, at most
+  // max_members, or all given ones if they are more. One call at a time. The
   // targets must be valid.
-  Discovery(const DiscoveryOptions& options, std::vector<std::string> targets,
-            OnMembers on_members);
-  // Waits for a resolution that is under way; on_members is not called again.
+  Discovery(const DiscoveryOptions& options,
+            const std::vector<std::string>& targets, OnMembers on_members);
+  // Waits for a call of on_members that is under way; it is not called again.
+  // Does not wait for a look-up, since the system's may take a minute: the copy
+  // of on_members lives until that has ended.
   ~Discovery();
 
  private:
-  struct Name {
-    std::string host_port;
-    std::vector<std::string> addresses;  // of the last success
-    bool failed = false;                 // the last resolution
-  };
+  class State;
 
-  void Main();
-  void Report();
-
-  const DiscoveryOptions options_;
-  const std::shared_ptr<Resolver> resolver_;
-  const OnMembers on_members_;
-  std::vector<Member> given_;
-  std::vector<Name> names_;  // used by the thread, once it runs
-  bool too_many_ = false;
-  absl::Mutex mu_;
-  bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;
+  // Shared with the threads: one in a look-up outlives this object.
+  const std::shared_ptr<State> state_;
+  std::vector<std::thread> threads_;  // one for each name
 };
 
 }  // namespace foretoken::rpc

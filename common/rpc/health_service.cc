@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/peer_name.h"
 #include "common/rpc/status.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
 #include "grpcpp/impl/rpc_service_method.h"
@@ -88,8 +88,8 @@ class HealthService::Watch final
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-HealthService::HealthService(int32_t max_watches, int32_t max_watches_per_peer)
-    : max_watches_(max_watches), max_watches_per_peer_(max_watches_per_peer) {
+HealthService::HealthService(int32_t max_local_watches)
+    : max_local_watches_(max_local_watches) {
   using grpc::internal::RpcMethod;
   using grpc::internal::RpcServiceMethod;
   AddMethod(new RpcServiceMethod("/grpc.health.v1.Health/Check",
@@ -137,13 +137,12 @@ grpc::ServerUnaryReactor* HealthService::StartCheck(
 
 grpc::ServerWriteReactor<HealthService::Response>* HealthService::StartWatch(
     const grpc::CallbackServerContext& context, const Request& request) {
-  const std::string peer = PeerName(context.peer());
+  const std::string peer = context.peer();
   const std::string& name = request.value();
   absl::MutexLock lock(&mu_);
   const absl::Status admitted = Admit(name, peer);
   Watch* const watch = new Watch(*this, name, peer, admitted);
   if (!admitted.ok()) return watch;
-  ++open_;
   ++of_peer_[peer];
   watches_[name].insert(watch);
   watch->Send(StatusOf(name));
@@ -156,22 +155,19 @@ absl::Status HealthService::Admit(const std::string& name,
     return absl::InvalidArgumentError(absl::StrCat(
         "service name: ", name.size(), " bytes, want <= ", kMaxNameBytes));
   }
-  if (open_ >= max_watches_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", max_watches_, " health watches are in use"));
-  }
+  const bool has_port =
+      absl::StartsWith(peer, "ipv4:") || absl::StartsWith(peer, "ipv6:");
+  const int32_t limit = has_port ? kMaxWatches : max_local_watches_;
   const auto of_peer = of_peer_.find(peer);
-  if (of_peer != of_peer_.end() && of_peer->second >= max_watches_per_peer_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", max_watches_per_peer_, " health watches of ", peer,
-                     " are in use"));
+  if (of_peer != of_peer_.end() && of_peer->second >= limit) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "all ", limit, " health watches of ", peer, " are in use"));
   }
   return absl::OkStatus();
 }
 
 void HealthService::Forget(Watch* watch) {
   absl::MutexLock lock(&mu_);
-  --open_;
   const auto peer = of_peer_.find(watch->peer());
   if (--peer->second == 0) of_peer_.erase(peer);
   const auto watches = watches_.find(watch->name());

@@ -1,6 +1,11 @@
 // grpc.health.v1.Health with a bound: each Watch stream lasts as long as its
 // client likes, and gRPC's own service admits any number of them.
 //
+// The bound is one for each connection, because a client needs a watch for each
+// of its own, and the listener bounds connections. A limit for all, or for all
+// of a machine, would let callers that need no token take every place and so
+// make the service look down.
+//
 // Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_HEALTH_SERVICE_H_
 #define FORETOKEN_COMMON_RPC_HEALTH_SERVICE_H_
@@ -23,9 +28,13 @@ namespace foretoken::rpc {
 
 class HealthService final : public grpc::Service {
  public:
-  // Watches at a time, in all and of one peer (PeerName). Further ones end with
+  // Watches at a time of one connection.
+  static constexpr int32_t kMaxWatches = 8;
+
+  // `max_local_watches`: of all connections from this machine that have no
+  // address to tell them apart (unix sockets). Watches beyond a limit end with
   // RESOURCE_EXHAUSTED; Check is not limited.
-  HealthService(int32_t max_watches, int32_t max_watches_per_peer);
+  explicit HealthService(int32_t max_local_watches);
   ~HealthService() override;
 
   // Tells those who watch the service. Names are of our own services, and stay.
@@ -49,13 +58,12 @@ class HealthService final : public grpc::Service {
   int32_t StatusOf(const std::string& name) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const int32_t max_watches_;
-  const int32_t max_watches_per_peer_;
+  const int32_t max_local_watches_;
   absl::Mutex mu_;  // taken before a Watch's
   std::map<std::string, bool> serving_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::set<Watch*>> watches_ ABSL_GUARDED_BY(mu_);
+  // Number of watches by peer as gRPC writes it, with the port.
   std::map<std::string, int32_t> of_peer_ ABSL_GUARDED_BY(mu_);
-  int32_t open_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace foretoken::rpc

@@ -5,20 +5,24 @@
 // as bidirectional, as bytes, so that its handler runs before there is a
 // message: a call that sends none is closed after first_message_time, and a
 // message is charged, with what it will be once it is parsed, before that. The
-// charge lasts as long as the call or its handler, whichever ends later.
+// charge lasts as long as the call or its handler, whichever ends later. What
+// finds no room may end calls that have sent no message (silent_calls.h).
 #ifndef FORETOKEN_COMMON_RPC_REQUEST_STREAM_H_
 #define FORETOKEN_COMMON_RPC_REQUEST_STREAM_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/byte_budget.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/parsed_bytes.h"
+#include "common/rpc/silent_calls.h"
 #include "common/rpc/stream_server.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -28,45 +32,89 @@ namespace foretoken::rpc {
 template <typename Request, typename Response>
 class RequestStream : public BidiStream<grpc::ByteBuffer, Response> {
  protected:
-  // `budget` must outlive the call; `owner` is who is charged. A message of
-  // more than `max_wire_bytes` is refused.
-  RequestStream(StreamServer& server, ByteBudget& budget, std::string owner,
-                int64_t max_wire_bytes)
+  // `budget` and `silent`, the silent calls charged to it, must outlive the
+  // call; `owner` is who is charged. A message of more than `max_wire_bytes` is
+  // refused.
+  RequestStream(StreamServer& server, ByteBudget& budget, SilentCalls& silent,
+                std::string owner, int64_t max_wire_bytes)
       : RequestStream::BidiStream(server),
         budget_(budget),
+        silent_(silent),
         owner_(std::move(owner)),
         max_wire_bytes_(max_wire_bytes) {}
+  ~RequestStream() override { silent_.Remove(silent_id_); }
 
   // Handles the request, or the reason why it was refused or not readable. May
   // release mu_ meanwhile.
   virtual void OnRequest(absl::StatusOr<Request> request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) = 0;
 
-  // Charges the call for `bytes` of its request and its answers from now on.
+  // Charges the call for `bytes` of its request and its answers from now on. As
+  // it may release mu_ meanwhile, the call may have ended when it returns.
   absl::Status Charge(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    return charge_.Resize(kCallBytes + bytes);
+    const auto resize = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+      return charge_.Resize(kCallBytes + bytes);
+    };
+    return WithRoom(kCallBytes + bytes - charge_.bytes(), resize);
+  }
+  // Charges the call for no request any more.
+  void ReleaseRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    if (charge_.bytes() > kCallBytes) {
+      charge_.Resize(kCallBytes).IgnoreError();  // less always fits
+    }
   }
 
  private:
-  // A call without a message: its state, and what gRPC receives for it unasked
-  // (its flow-control window).
-  static constexpr int64_t kCallBytes = 80 << 10;
+  // A call without a message: its state. (What gRPC receives for it unasked is
+  // part of the receive buffers, which have a limit of their own.)
+  static constexpr int64_t kCallBytes = 16 << 10;
 
   void OnStart() final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    auto charge = budget_.Take(owner_, kCallBytes);
-    received_ = !charge.ok();  // no message is read then
-    if (charge.ok()) {
-      charge_ = *std::move(charge);
-    } else {
-      OnRequest(charge.status());
+    const auto take = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+      auto charge = budget_.Take(owner_, kCallBytes);
+      if (charge.ok()) charge_ = *std::move(charge);
+      return charge.status();
+    };
+    const absl::Status charged = WithRoom(kCallBytes, take);
+    received_ = !charged.ok();  // no message is read then
+    if (this->ended()) return;
+    if (!charged.ok()) {
+      OnRequest(charged);
+      return;
     }
+    const auto self =
+        std::static_pointer_cast<RequestStream>(this->shared_from_this());
+    silent_id_ = silent_.Add(owner_, [weak = std::weak_ptr(self)] {
+      const std::shared_ptr<RequestStream> call = weak.lock();
+      return call != nullptr && call->EndIfSilent();
+    });
+  }
+  // Runs `take`, and if there is no room for its `bytes`, once more after
+  // silent calls have ended. Releases mu_ for that: no two calls' are held.
+  absl::Status WithRoom(int64_t bytes, absl::FunctionRef<absl::Status()> take)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    const absl::Status status = take();
+    if (!absl::IsResourceExhausted(status)) return status;
+    this->mu_.Unlock();
+    const bool freed = silent_.MakeRoom(owner_, bytes / kCallBytes + 1);
+    this->mu_.Lock();
+    return freed && !this->ended() ? take() : status;
+  }
+  bool EndIfSilent() {
+    absl::MutexLock lock(&this->mu_);
+    if (received_ || this->ended()) return false;
+    this->End(this->server_.WithRetryHint(absl::ResourceExhaustedError(
+        "the call had sent no request when its memory was needed")));
+    charge_.Release();
+    return true;
   }
   void OnMessage(grpc::ByteBuffer& message) final
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     received_ = true;
+    silent_.Remove(std::exchange(silent_id_, SilentCalls::kNone));
     auto request = Parse(message);
     message.Clear();
-    OnRequest(std::move(request));
+    if (!this->ended()) OnRequest(std::move(request));
   }
   void OnHalfClose() final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     if (!received_) {
@@ -95,8 +143,10 @@ class RequestStream : public BidiStream<grpc::ByteBuffer, Response> {
   }
 
   ByteBudget& budget_;
+  SilentCalls& silent_;
   const std::string owner_;
   const int64_t max_wire_bytes_;
+  SilentCalls::Id silent_id_ ABSL_GUARDED_BY(this->mu_) = SilentCalls::kNone;
   bool received_ ABSL_GUARDED_BY(this->mu_) = false;
   ByteBudget::Share charge_ ABSL_GUARDED_BY(this->mu_);
 };

@@ -14,17 +14,26 @@
 namespace foretoken::rpc {
 namespace {
 
+// `flags` are those of getaddrinfo.
+int LookUp(const std::string& host, int flags, addrinfo** found) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;  // one entry for each address
+  hints.ai_flags = flags;
+  return getaddrinfo(host.c_str(), nullptr, &hints, found);
+}
+
 class GetAddrInfo final : public Resolver {
  public:
   absl::StatusOr<std::vector<std::string>> Resolve(
       const std::string& host_port) override {
     const std::string host(HostOf(host_port));
     const std::string port(PortOf(host_port));
-    addrinfo hints{};
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;  // one entry for each address
     addrinfo* found = nullptr;
-    const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+    // AI_ADDRCONFIG leaves out the families that this machine has no address
+    // of, and would refuse the literal ::1 without IPv6.
+    int error = LookUp(host, AI_NUMERICHOST, &found);
+    if (error == EAI_NONAME) error = LookUp(host, AI_ADDRCONFIG, &found);
     if (error == EAI_NONAME || error == EAI_NODATA) {
       return absl::NotFoundError(absl::StrCat(host, " has no address"));
     }
@@ -34,11 +43,16 @@ class GetAddrInfo final : public Resolver {
     }
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(
         found, freeaddrinfo);
+    bool any_v4 = false;
+    for (const addrinfo* entry = found; entry != nullptr;
+         entry = entry->ai_next) {
+      any_v4 = any_v4 || entry->ai_family == AF_INET;
+    }
     std::vector<std::string> addresses;
     for (const addrinfo* entry = found; entry != nullptr;
          entry = entry->ai_next) {
       const bool v6 = entry->ai_family == AF_INET6;
-      if (!v6 && entry->ai_family != AF_INET) continue;
+      if (entry->ai_family != (any_v4 ? AF_INET : AF_INET6)) continue;
       std::array<char, NI_MAXHOST> text{};
       // Keeps the zone of a link-local address, which inet_ntop drops.
       if (getnameinfo(entry->ai_addr, entry->ai_addrlen, text.data(),

@@ -22,7 +22,8 @@ class Resolver {
 };
 
 // Asks the system (getaddrinfo), which reads /etc/hosts and the search domains
-// of /etc/resolv.conf.
+// of /etc/resolv.conf. A host with IPv4 and IPv6 addresses has those of IPv4
+// alone: a process that listens on both must not be two members.
 std::shared_ptr<Resolver> SystemResolver();
 
 }  // namespace foretoken::rpc

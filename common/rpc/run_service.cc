@@ -1,8 +1,10 @@
 #include "common/rpc/run_service.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/signals.h"
 
 namespace foretoken::rpc {
@@ -51,6 +53,9 @@ absl::StatusOr<ServiceConfig> ParseFlags(const ServiceInfo& info,
 
 int RunService(const ServiceInfo& info, const AddFlagsFunction& add_flags,
                const MakeFunction& make, int argc, const char* const* argv) {
+  RedirectGrpcLog();
+  // Debian's Abseil looks for deadlocks at every lock, gRPC's included.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   CatchSignals();
   const absl::StatusOr<int> exit_code = Run(info, add_flags, make, argc, argv);
   return exit_code.ok() ? *exit_code : ExitWithError(exit_code.status());

@@ -16,6 +16,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/signals.h"
 #include "common/rpc/tls.h"
+#include "grpc/compression.h"
 #include "grpc/grpc.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/impl/server_builder_option.h"
@@ -72,6 +73,31 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
+// A limit of the size is one of the compressed size, and gRPC inflates without
+// any: a kilobyte becomes a megabyte before it is seen. A call that announces
+// compression is answered UNIMPLEMENTED. Without the filter its messages are
+// never inflated either, whatever arrives before that answer; one is then no
+// valid request: the tag that a gzip header would be has no wire type.
+void RefuseCompression(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+}
+
+// The size of the largest request of any service, as far as all have a limit.
+int MaxRequestBytes(const ServerOptions& options,
+                    const std::vector<Servable*>& servables) {
+  int64_t largest = 0;
+  for (const Servable* servable : servables) {
+    const int64_t bytes = servable->max_request_bytes();
+    if (bytes == 0) return options.max_message_bytes;
+    largest = std::max(largest, bytes);
+  }
+  if (largest == 0) return options.max_message_bytes;
+  return static_cast<int>(
+      std::min<int64_t>(largest, options.max_message_bytes));
+}
+
 void SetLimits(const ServerOptions& options,
                const std::vector<Servable*>& servables,
                grpc::ServerBuilder& builder) {
@@ -79,8 +105,9 @@ void SetLimits(const ServerOptions& options,
     return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(d),
                                               std::numeric_limits<int>::max()));
   };
-  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxReceiveMessageSize(MaxRequestBytes(options, servables));
   builder.SetMaxSendMessageSize(options.max_message_bytes);
+  RefuseCompression(builder);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              options.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
@@ -228,9 +255,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   std::unique_ptr<Server> server(new Server());
   const ConnectionLimits limits = LimitsOf(options);
   server->listener_ = std::make_unique<Listener>(limits, options.send_timeout);
-  // A client needs one health watch per connection.
-  server->health_ =
-      std::make_unique<HealthService>(limits.total, limits.per_peer);
+  server->health_ = std::make_unique<HealthService>(limits.per_peer);
   std::shared_ptr<const Callers> callers;
   if (!options.token_file.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(callers, Callers::Load(options.token_file));

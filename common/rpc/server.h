@@ -4,7 +4,7 @@
 // Closed by default: listeners are loopback; one beyond this machine needs TLS
 // or --insecure, and never carries bearer tokens in the clear. With a token
 // file, every RPC but grpc.health.v1 needs a token. In-process channels are
-// trusted.
+// trusted. Compressed messages are refused with UNIMPLEMENTED.
 #ifndef FORETOKEN_COMMON_RPC_SERVER_H_
 #define FORETOKEN_COMMON_RPC_SERVER_H_
 
@@ -38,8 +38,7 @@ struct ServerOptions {
   bool reflection = false;
   int32_t max_message_bytes = 16 << 20;   // of one received message
   int32_t max_concurrent_streams = 4096;  // of one connection
-  // At most 3/4 of the limit of open files. Health watches have the same
-  // limits.
+  // At most 3/4 of the limit of open files.
   int32_t max_connections = 4096;
   int32_t max_connections_per_peer = 0;  // 0: half of all
   // Maximum time of a TLS and HTTP/2 handshake.
@@ -98,6 +97,9 @@ class Servable {
   // Memory that gRPC may hold for messages that it has not handed over yet;
   // beyond it, it cancels calls. 0: no limit.
   virtual int64_t receive_bytes() const { return 0; }
+  // Size of its largest request; gRPC answers larger ones RESOURCE_EXHAUSTED
+  // without handing them over. 0: no limit but max_message_bytes.
+  virtual int64_t max_request_bytes() const { return 0; }
   // Refuse new work with UNAVAILABLE; running work goes on.
   virtual void BeginDrain() = 0;
   // No work is left.

@@ -132,7 +132,9 @@ void ServerStream::Begin(grpc::CallbackServerContext& context) {
 
 void ServerStream::Abort(const absl::Status& status) {
   absl::MutexLock lock(&mu_);
+  held_ = false;
   End(status);
+  Continue();
 }
 
 void ServerStream::Drain() {
@@ -171,7 +173,24 @@ void ServerStream::ReadDone(bool ok) {
   if (!ended_) OnHalfClose();
 }
 
+void ServerStream::HoldFinish(absl::Duration time) {
+  if (time <= absl::ZeroDuration() || finished_ || hold_ != nullptr) return;
+  held_ = true;
+  hold_ = std::make_unique<grpc::Alarm>();
+  hold_->Set(GrpcTime(MonotonicNow() + time), [weak = weak_from_this()](bool) {
+    const std::shared_ptr<ServerStream> stream = weak.lock();
+    if (stream != nullptr) stream->EndHold();
+  });
+}
+
+void ServerStream::EndHold() {
+  absl::MutexLock lock(&mu_);
+  held_ = false;
+  Continue();
+}
+
 void ServerStream::ClientGone() {
+  held_ = false;
   DropUnsent();
   End(absl::CancelledError("the client is gone"));
   Continue();
@@ -220,7 +239,7 @@ void ServerStream::Continue() {
     if (reading_ || half_closed_ || !CanRead()) return;
     reading_ = true;
     StartNextRead();
-  } else if (!writing_ && CanFinish()) {
+  } else if (!writing_ && !held_ && CanFinish()) {
     finished_ = true;
     FinishCall();
   }

@@ -174,6 +174,9 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   // As End, but unsent messages are delivered before an error, too.
   void EndAfterSends(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Holds the finish of the stream back for `time`, unless the client leaves or
+  // the server stops. At most once.
+  void HoldFinish(absl::Duration time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Starts the next write, the next read or the finish, if possible.
   void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -204,6 +207,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   // Called kChecksPerStall times in every stall_timeout, so that writing a
   // message need not read the clock.
   void CheckStall();
+  void EndHold();
 
   // Operations of the reactor.
   virtual bool reads() const { return false; }
@@ -221,6 +225,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   absl::Time deadline_;
   bool admitted_ = false;
   grpc::Alarm silence_;                 // armed until the first message
+  std::unique_ptr<grpc::Alarm> hold_;   // of HoldFinish
   std::shared_ptr<ServerStream> self_;  // until Done
 
   absl::Status final_ ABSL_GUARDED_BY(mu_);
@@ -232,6 +237,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   uint64_t written_before_ ABSL_GUARDED_BY(mu_) = 0;  // at the last check
   int stalled_ ABSL_GUARDED_BY(mu_) = 0;  // checks in a row without progress
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool held_ ABSL_GUARDED_BY(mu_) = false;  // the finish is
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };
 

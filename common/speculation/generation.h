@@ -33,6 +33,7 @@ absl::Status CheckCacheScope(absl::string_view cache_scope);
 struct Caller {
   std::string name;  // equal for all that share one account; may be empty
   bool authenticated = false;  // the name is proven, by token or certificate
+  bool named = false;          // the name stands in the token file
   double weight = 1;
   int32_t max_requests = 0;         // running at once; 0: the service's limit
   int64_t requests_per_minute = 0;  // 0: no limit

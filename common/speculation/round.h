@@ -26,6 +26,8 @@ enum class FinishReason {
 
 inline constexpr int32_t kMaxRowCandidates = 8;
 inline constexpr size_t kMaxCallerBytes = 256;
+// Backends use a few hundred bytes.
+inline constexpr size_t kMaxFingerprintBytes = 1024;
 inline constexpr double kMinCallerWeight = 0.01;
 inline constexpr double kMaxCallerWeight = 100;
 

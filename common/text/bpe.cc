@@ -9,6 +9,8 @@ namespace foretoken {
 namespace {
 
 constexpr size_t kMinSlots = 16;
+// Buffers for more symbols than this are freed after use.
+constexpr size_t kManySymbols = 1 << 16;
 // A scan over all pairs is faster than a heap up to here (words have 5 to 10
 // symbols).
 constexpr size_t kFewSymbols = 32;
@@ -122,6 +124,9 @@ void BpeMerges::ApplyToMany(std::vector<BpeSymbol>& symbols,
   next.resize(count);
   previous.resize(count);
   heap.clear();
+  // Every merge takes one entry out and adds at most two: a large heap never
+  // has to be copied to grow, and its memory is used only as far as it fills.
+  heap.reserve(size_t{2} * count);
   for (uint32_t i = 0; i < count; ++i) {
     next[i] = i + 1;
     previous[i] = i == 0 ? kGone : i - 1;
@@ -161,6 +166,11 @@ void BpeMerges::ApplyToMany(std::vector<BpeSymbol>& symbols,
   size_t kept = 0;
   for (uint32_t i = 0; i != count; i = next[i]) symbols[kept++] = symbols[i];
   symbols.resize(kept);
+  if (count > kManySymbols) {
+    std::vector<Candidate>().swap(heap);
+    std::vector<uint32_t>().swap(next);
+    std::vector<uint32_t>().swap(previous);
+  }
 }
 
 }  // namespace foretoken

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -40,7 +41,8 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  absl::Status Connect(const addrinfo& address) {
+  // Takes no longer than until `by`.
+  absl::Status Connect(const addrinfo& address, absl::Time by) {
     fd_ = socket(address.ai_family,
                  address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
                  address.ai_protocol);
@@ -49,7 +51,7 @@ class Connection {
       return absl::OkStatus();
     }
     if (errno != EINPROGRESS) return absl::ErrnoToStatus(errno, "connect");
-    FORETOKEN_RETURN_IF_ERROR(Await(POLLOUT));
+    FORETOKEN_RETURN_IF_ERROR(Await(POLLOUT, by));
     int error = 0;
     socklen_t size = sizeof(error);
     getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -63,7 +65,7 @@ class Connection {
       if (sent >= 0) {
         bytes.remove_prefix(static_cast<size_t>(sent));
       } else if (errno == EAGAIN) {
-        FORETOKEN_RETURN_IF_ERROR(Await(POLLOUT));
+        FORETOKEN_RETURN_IF_ERROR(Await(POLLOUT, deadline_));
       } else if (errno != EINTR) {
         return absl::ErrnoToStatus(errno, "send");
       }
@@ -83,7 +85,7 @@ class Connection {
       } else if (got == 0) {
         return absl::UnavailableError("the connection was closed");
       } else if (errno == EAGAIN) {
-        FORETOKEN_RETURN_IF_ERROR(Await(POLLIN));
+        FORETOKEN_RETURN_IF_ERROR(Await(POLLIN, deadline_));
       } else if (errno != EINTR) {
         return absl::ErrnoToStatus(errno, "recv");
       }
@@ -92,10 +94,9 @@ class Connection {
   }
 
  private:
-  absl::Status Await(short events) {
+  absl::Status Await(short events, absl::Time by) {
     while (true) {
-      const int64_t left =
-          absl::ToInt64Milliseconds(deadline_ - MonotonicNow());
+      const int64_t left = absl::ToInt64Milliseconds(by - MonotonicNow());
       pollfd socket{fd_, events, 0};
       const int ready =
           left <= 0 ? 0 : poll(&socket, 1, static_cast<int>(left) + 1);
@@ -144,6 +145,12 @@ absl::StatusOr<OtlpEndpoint> OtlpEndpoint::Parse(absl::string_view url) {
   return endpoint;
 }
 
+std::string OtlpEndpoint::authority() const {
+  const bool ipv6 = absl::StrContains(host, ':');
+  return ipv6 ? absl::StrCat("[", host, "]:", port)
+              : absl::StrCat(host, ":", port);
+}
+
 absl::Status HttpPost(const OtlpEndpoint& endpoint, absl::string_view body,
                       absl::Duration timeout) {
   const absl::Time deadline = MonotonicNow() + timeout;
@@ -155,14 +162,19 @@ absl::Status HttpPost(const OtlpEndpoint& endpoint, absl::string_view body,
   if (error != 0) return absl::UnavailableError(gai_strerror(error));
   const std::unique_ptr<addrinfo, FreeAddresses> addresses(list);
   absl::Status status = absl::UnavailableError("no address");
+  int untried = 0;
+  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) ++untried;
   for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
     Connection connection(deadline);
-    status = connection.Connect(*at);
+    // One that does not answer must not take the time of the others.
+    const absl::Time now = MonotonicNow();
+    status = connection.Connect(*at, now + (deadline - now) / untried);
+    --untried;
     if (!status.ok()) continue;
     FORETOKEN_RETURN_IF_ERROR(connection.Write(absl::StrCat(
-        "POST ", endpoint.path, " HTTP/1.1\r\nHost: ", endpoint.host, ":",
-        endpoint.port, "\r\nContent-Type: application/json\r\nContent-Length: ",
-        body.size(), "\r\nConnection: close\r\n\r\n")));
+        "POST ", endpoint.path, " HTTP/1.1\r\nHost: ", endpoint.authority(),
+        "\r\nContent-Type: application/json\r\nContent-Length: ", body.size(),
+        "\r\nConnection: close\r\n\r\n")));
     FORETOKEN_RETURN_IF_ERROR(connection.Write(body));
     FORETOKEN_ASSIGN_OR_RETURN(const std::string line, connection.ReadLine());
     if (absl::StartsWith(line, "HTTP/1.") && line.size() > 9 &&
@@ -184,6 +196,7 @@ OtlpExporter::~OtlpExporter() {
   {
     absl::MutexLock lock(&mu_);
     stop_ = true;
+    send_by_ = MonotonicNow() + options_.send_timeout;
   }
   thread_.join();
 }
@@ -216,10 +229,12 @@ void OtlpExporter::Main() {
     }
     absl::Span<const Span> left = spans;
     while (!left.empty()) {
+      const absl::Time deadline = NextDeadline();
+      if (deadline <= MonotonicNow()) break;  // stopped, and out of time
       const size_t size = std::min(left.size(), options_.batch_spans);
-      Send(left.first(size));
+      Send(left.first(size), deadline);
       left.remove_prefix(size);
-      // What a lost batch left would wait as long, and a stop for all of it.
+      // What a lost batch left would wait as long.
       if (!reachable_) break;
     }
     if (!left.empty()) count_(false, static_cast<int64_t>(left.size()));
@@ -227,10 +242,18 @@ void OtlpExporter::Main() {
   }
 }
 
-void OtlpExporter::Send(absl::Span<const Span> batch) {
+absl::Time OtlpExporter::NextDeadline() {
+  absl::MutexLock lock(&mu_);
+  return std::min(send_by_, MonotonicNow() + options_.send_timeout);
+}
+
+void OtlpExporter::Send(absl::Span<const Span> batch, absl::Time deadline) {
+  // Compared for every batch, so that dates follow the machine's clock when it
+  // is corrected.
+  const absl::Duration to_wall = absl::Now() - MonotonicNow();
+  const std::string body = OtlpJson(options_.service, batch, to_wall);
   const absl::Status sent =
-      HttpPost(options_.endpoint, OtlpJson(options_.service, batch),
-               options_.send_timeout);
+      HttpPost(options_.endpoint, body, deadline - MonotonicNow());
   count_(sent.ok(), static_cast<int64_t>(batch.size()));
   if (sent.ok() == reachable_) return;
   reachable_ = sent.ok();

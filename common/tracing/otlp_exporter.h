@@ -35,6 +35,8 @@ struct OtlpEndpoint {
   // InvalidArgument for any other scheme: a collector on this machine or
   // beside it does the encryption.
   static absl::StatusOr<OtlpEndpoint> Parse(absl::string_view url);
+  // "collector:4318", "[::1]:4318"
+  std::string authority() const;
 };
 
 struct OtlpOptions {
@@ -53,7 +55,7 @@ class OtlpExporter final : public SpanSink {
   using Count = std::function<void(bool exported, int64_t spans)>;
 
   OtlpExporter(OtlpOptions options, Count count);
-  // Tries once to send what is queued.
+  // Tries once to send what is queued, for `send_timeout` in all.
   ~OtlpExporter() override;
 
   // Drops the spans that do not fit into the queue.
@@ -61,7 +63,9 @@ class OtlpExporter final : public SpanSink {
 
  private:
   void Main() ABSL_LOCKS_EXCLUDED(mu_);
-  void Send(absl::Span<const Span> batch);
+  // Of the batch to be sent now.
+  absl::Time NextDeadline() ABSL_LOCKS_EXCLUDED(mu_);
+  void Send(absl::Span<const Span> batch, absl::Time deadline);
 
   const OtlpOptions options_;
   const Count count_;
@@ -69,6 +73,8 @@ class OtlpExporter final : public SpanSink {
   absl::Mutex mu_;
   std::vector<Span> queue_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  // After a stop, the end of all sending.
+  absl::Time send_by_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   std::thread thread_;
 };
 

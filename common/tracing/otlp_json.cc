@@ -22,10 +22,10 @@ std::string Nanos(absl::Time time) {
   return absl::StrCat(absl::ToUnixNanos(time));
 }
 
-Json Attribute(const std::string& key,
+Json Attribute(absl::string_view key,
                const std::variant<int64_t, std::string>& value) {
   Json json;
-  json["key"] = key;
+  json["key"] = std::string(key);
   if (const auto* number = std::get_if<int64_t>(&value)) {
     json["value"]["intValue"] = absl::StrCat(*number);
   } else {
@@ -34,15 +34,15 @@ Json Attribute(const std::string& key,
   return json;
 }
 
-Json SpanJson(const Span& span) {
+Json SpanJson(const Span& span, absl::Duration to_wall) {
   Json json;
   json["traceId"] = Hex(span.trace);
   json["spanId"] = Hex(span.id);
   json["parentSpanId"] = Hex(span.parent);
-  json["name"] = span.name;
+  json["name"] = std::string(span.name);
   json["kind"] = static_cast<int>(span.kind);
-  json["startTimeUnixNano"] = Nanos(span.start);
-  json["endTimeUnixNano"] = Nanos(std::max(span.start, span.end));
+  json["startTimeUnixNano"] = Nanos(span.start + to_wall);
+  json["endTimeUnixNano"] = Nanos(std::max(span.start, span.end) + to_wall);
   json["attributes"] = Json::array();
   for (const auto& [key, value] : span.attributes) {
     json["attributes"].push_back(Attribute(key, value));
@@ -56,11 +56,14 @@ Json SpanJson(const Span& span) {
 
 }  // namespace
 
-std::string OtlpJson(absl::string_view service, absl::Span<const Span> spans) {
+std::string OtlpJson(absl::string_view service, absl::Span<const Span> spans,
+                     absl::Duration to_wall) {
   Json scope;
   scope["scope"]["name"] = "foretoken";
   scope["spans"] = Json::array();
-  for (const Span& span : spans) scope["spans"].push_back(SpanJson(span));
+  for (const Span& span : spans) {
+    scope["spans"].push_back(SpanJson(span, to_wall));
+  }
   Json resource;
   resource["resource"]["attributes"] =
       Json::array({Attribute("service.name", std::string(service))});

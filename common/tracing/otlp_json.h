@@ -8,13 +8,16 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/tracing/span.h"
 
 namespace foretoken {
 
-// An ExportTraceServiceRequest; `service` becomes `service.name`.
-std::string OtlpJson(absl::string_view service, absl::Span<const Span> spans);
+// An ExportTraceServiceRequest; `service` becomes `service.name`. `to_wall` is
+// what the wall clock is ahead of the spans' clock.
+std::string OtlpJson(absl::string_view service, absl::Span<const Span> spans,
+                     absl::Duration to_wall);
 
 }  // namespace foretoken
 

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/tracing/trace_context.h"
 
@@ -21,10 +22,11 @@ struct Span {
   SpanId id{};
   SpanId parent{};
   Kind kind = Kind::kInternal;
-  std::string name;
-  absl::Time start, end;  // on MonotonicNow, close to the wall clock
-  // Numbers and names from closed sets; never text of a request.
-  std::vector<std::pair<std::string, std::variant<int64_t, std::string>>>
+  absl::string_view name;  // a literal
+  absl::Time start, end;   // on MonotonicNow
+  // Numbers and names from closed sets; never text of a request. Keys are
+  // literals: copies of them would be most of a span's memory.
+  std::vector<std::pair<absl::string_view, std::variant<int64_t, std::string>>>
       attributes;
   std::string error;  // empty: none
 };

@@ -1,13 +1,20 @@
 #include "services/draft_worker/config.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/infer/pass_timing.h"
 #include "common/text/tokenizer.h"
 
 namespace foretoken::draft_worker {
 namespace {
+
+// Time to measure passes at start, and their most rows.
+constexpr absl::Duration kTimingBudget = absl::Milliseconds(250);
+constexpr int32_t kTimedRows = 64;
 
 // Takes fingerprint and vocabulary size from the model's tokenizer, if it has
 // one.
@@ -51,7 +58,11 @@ void DraftWorkerService::AddFlags(Flags& flags) {
   flags.Duration("hang-timeout", &server.loop.hang_timeout,
                  {absl::Milliseconds(10), absl::Hours(24)},
                  "Report NOT_SERVING while a pass has taken this long and 16 "
-                 "times the longest of the latest passes");
+                 "times the longest pass seen or estimated");
+  flags.Duration("hang-exit", &server.loop.hang_exit,
+                 {absl::ZeroDuration(), absl::Hours(24)},
+                 "Exit with status 1 once the engine has hung for this long, "
+                 "to be restarted; 0 for never");
 }
 
 absl::StatusOr<std::unique_ptr<DraftWorkerServer>> DraftWorkerService::Make(
@@ -65,6 +76,15 @@ absl::StatusOr<std::unique_ptr<DraftWorkerServer>> DraftWorkerService::Make(
   FORETOKEN_LOG(kInfo, "draft model ", server.model_name, " ready, numerics ",
                 loaded->numerics_fingerprint(), ", KV pages ",
                 loaded->kv_usage().pages_total);
+  // Before the first long prompt, nothing else says how long its pass may take.
+  const auto timing = PassTiming::Measure(
+      *loaded, std::min(kTimedRows, backend.max_rows), kTimingBudget);
+  if (timing.ok()) {
+    made.server.loop.longest_pass =
+        absl::Seconds(timing->Seconds(backend.max_rows));
+  } else {
+    FORETOKEN_LOG(kWarning, "cannot time passes: ", timing.status().ToString());
+  }
   return std::make_unique<DraftWorkerServer>(
       made.server,
       std::make_unique<DraftEngine>(made.engine, std::move(loaded)), registry);

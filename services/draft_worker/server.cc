@@ -14,8 +14,11 @@ DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
               }),
       streams_({"draft_worker", options.tokenizer_fingerprint, options.streams},
                drafts_, metrics_),
-      watchdog_(options.loop.name, options.loop.hang_timeout,
-                [this] { return drafts_.loop().Hangs(); }) {}
+      watchdog_(
+          {options.loop.name, options.loop.hang_timeout,
+           options.loop.hang_exit},
+          [this] { return drafts_.loop().Hangs(); },
+          [this](bool hangs) { metrics_.OnHang(hangs); }) {}
 
 rpc::DraftStreams::Reactor* DraftWorkerServer::Draft(
     grpc::CallbackServerContext* context) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/config/flags.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
@@ -62,8 +63,14 @@ class Stack final : public rpc::Servable {
   void SetCallers(std::shared_ptr<const rpc::Callers> callers) override {
     orchestrator_->SetCallers(std::move(callers));
   }
+  absl::Duration LongestCall() const override {
+    return orchestrator_->LongestCall();
+  }
   int64_t receive_bytes() const override {
     return orchestrator_->receive_bytes();
+  }
+  int64_t max_request_bytes() const override {
+    return orchestrator_->max_request_bytes();
   }
   void BeginDrain() override { orchestrator_->BeginDrain(); }
   bool Idle() const override { return orchestrator_->Idle(); }

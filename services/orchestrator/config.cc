@@ -1,5 +1,6 @@
 #include "services/orchestrator/config.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -179,6 +180,10 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
   std::vector<VerifierEndpoint> known;
   for (const std::string& target : verifiers) {
     if (rpc::AddressOf(target) != target) continue;
+    const bool twice = std::any_of(
+        known.begin(), known.end(),
+        [&](const VerifierEndpoint& each) { return each.name == target; });
+    if (twice) continue;
     FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
                                Connect({target, ""}, verifier_channel));
     known.push_back({target, rpc::MakeVerifyClient(endpoint)});

@@ -45,6 +45,8 @@ class RemoteTarget final : public Target {
 
 struct CallContext {
   GenerationService& generation;
+  rpc::SilentCalls& silent;
+  RetryGate& gate;
   const std::string& model_name;
   PrincipalMetrics::Account& account;
   Caller caller;
@@ -58,7 +60,7 @@ class CallStream : public rpc::RequestStream<Request, Response> {
 
   CallStream(rpc::StreamServer& server, CallContext call)
       : CallStream::RequestStream(
-            server, call.generation.memory(), call.caller.name,
+            server, call.generation.memory(), call.silent, call.caller.name,
             MaxWireBytes(call.generation.options().max_prompt_bytes)),
         call_context_(std::move(call)) {}
 
@@ -66,6 +68,18 @@ class CallStream : public rpc::RequestStream<Request, Response> {
   GenerationService& generation() const { return call_context_.generation; }
   const Caller& caller() const { return call_context_.caller; }
   const CallContext& call_context() const { return call_context_; }
+
+  // Ends the call after its answers.
+  void Finish(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    const absl::Status hinted = generation().WithRetryHint(status, caller());
+    if (!hinted.ok()) {
+      this->ReleaseRequest();
+      this->HoldFinish(call_context_.gate.Hold(caller().name, hinted));
+    }
+    this->EndAfterSends(hinted);
+    this->Continue();  // it may have ended before
+  }
 
  private:
   const CallContext call_context_;
@@ -98,8 +112,7 @@ class GenerateStream final
     const auto self = shared_from_this();
     absl::MutexLock lock(&mu_);
     running_ = false;
-    EndAfterSends(generation().WithRetryHint(status, caller()));
-    Continue();
+    Finish(status);
   }
 
  private:
@@ -108,8 +121,8 @@ class GenerateStream final
 
   void OnRequest(absl::StatusOr<v1::GenerateRequest> proto) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    running_ = true;  // first: Convert may release mu_
     absl::StatusOr<GenerationRequest> request = Convert(std::move(proto));
-    running_ = true;
     mu_.Unlock();  // a refused request ends inside Start
     auto call = generation().Start(std::move(request), *this);
     mu_.Lock();
@@ -177,17 +190,23 @@ class TextStream : public CallStream<Request, Response> {
   // Fills the answer, on a thread of the pool.
   virtual absl::Status Answer(Response& response) = 0;
 
+  bool HasEnded() const {
+    absl::MutexLock lock(&this->mu_);
+    return this->ended();
+  }
+
   Request request_;
 
  private:
   void OnRequest(absl::StatusOr<Request> request) final
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    running_ = true;  // first: Admit may release mu_
     const absl::Status admitted = Admit(std::move(request));
     if (!admitted.ok()) {
-      this->End(this->generation().WithRetryHint(admitted, this->caller()));
+      running_ = false;
+      this->Finish(admitted);
       return;
     }
-    running_ = true;
     this->mu_.Unlock();  // refused work ends inside RunTextWork
     const auto ticket = this->generation().RunTextWork(
         this->caller(), Bytes(), this->deadline(),
@@ -212,8 +231,7 @@ class TextStream : public CallStream<Request, Response> {
     absl::MutexLock lock(&this->mu_);
     running_ = false;
     if (status.ok()) this->Send(std::move(response));
-    this->End(this->generation().WithRetryHint(status, this->caller()));
-    this->Continue();
+    this->Finish(status);
   }
   void Cancel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     if (!running_) return;
@@ -251,7 +269,8 @@ class TokenizeStream final
     FORETOKEN_ASSIGN_OR_RETURN(
         const std::vector<TokenId> ids,
         generation().Tokenize(caller().name, request_.text(),
-                              request_.add_special_tokens(), deadline()));
+                              request_.add_special_tokens(), deadline(),
+                              [this] { return HasEnded(); }));
     response.mutable_token_ids()->Add(ids.begin(), ids.end());
     return absl::OkStatus();
   }
@@ -293,7 +312,7 @@ class ModelInfoStream final
     const absl::Status status =
         request.ok() ? Answer(response) : request.status();
     if (status.ok()) Send(std::move(response));
-    End(generation().WithRetryHint(status, caller()));
+    Finish(status);
   }
   absl::Status Answer(v1::GetModelInfoResponse& response) const {
     FORETOKEN_ASSIGN_OR_RETURN(const TargetInfo info, generation().Info());
@@ -355,6 +374,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
           generation,
           std::make_unique<RemoteTarget>(options.verifier, *server->pool_),
           std::move(drafters), std::move(tokenizer), server->metrics_));
+  server->silent_ =
+      std::make_unique<rpc::SilentCalls>(server->generation_->memory());
   return server;
 }
 
@@ -395,13 +416,14 @@ void OrchestratorServer::Serve(int index) {
                                                       typename Stream::Message>;
   const auto start = [this](grpc::CallbackServerContext* context) {
     Caller caller = rpc::CallerOf(*context, callers_.get());
-    // Names of certificates are no closed set.
-    PrincipalMetrics::Account& account = principals_.Of(
-        callers_ != nullptr && caller.authenticated ? caller.name
-                                                    : PrincipalMetrics::kOther);
+    // Names of certificates are no closed set, and what stands for a token
+    // without a name is nothing for a page that anyone may read.
+    PrincipalMetrics::Account& account =
+        principals_.Of(caller.named ? caller.name : PrincipalMetrics::kOther);
     return streams_.Start<Stream>(
-        context, CallContext{*generation_, model_name_, account,
-                             std::move(caller), rpc::TraceparentOf(*context)});
+        context,
+        CallContext{*generation_, *silent_, gate_, model_name_, account,
+                    std::move(caller), rpc::TraceparentOf(*context)});
   };
   // The first makes the method bidirectional; both take a handler.
   MarkMethodStreamed(index, new Handler(start));
@@ -410,6 +432,10 @@ void OrchestratorServer::Serve(int index) {
 
 int64_t OrchestratorServer::receive_bytes() const {
   return DivideMemory(generation_->options().memory_budget).receiving;
+}
+
+int64_t OrchestratorServer::max_request_bytes() const {
+  return MaxWireBytes(generation_->options().max_prompt_bytes);
 }
 
 void OrchestratorServer::BeginDrain() { generation_->BeginDrain(); }

@@ -14,6 +14,7 @@
 #include "common/metrics/registry.h"
 #include "common/rpc/discovery.h"
 #include "common/rpc/server.h"
+#include "common/rpc/silent_calls.h"
 #include "common/rpc/stream_server.h"
 #include "common/text/tokenizer.h"
 #include "common/tracing/otlp_exporter.h"
@@ -24,6 +25,7 @@
 #include "services/orchestrator/adapters/verifier_pool.h"
 #include "services/orchestrator/core/draft_services.h"
 #include "services/orchestrator/core/generation_service.h"
+#include "services/orchestrator/core/retry_gate.h"
 
 namespace foretoken::orchestrator {
 
@@ -60,6 +62,7 @@ class OrchestratorServer final : public v1::Generation::Service,
     callers_ = std::move(callers);
   }
   int64_t receive_bytes() const override;
+  int64_t max_request_bytes() const override;
   void BeginDrain() override;
   bool Idle() const override;
   void EndAll() override;
@@ -92,7 +95,9 @@ class OrchestratorServer final : public v1::Generation::Service,
   std::unique_ptr<OtlpExporter> spans_;            // null: no traces
   std::shared_ptr<const rpc::Callers> callers_;    // null: everybody may call
   std::unique_ptr<GenerationService> generation_;  // uses the above
+  std::unique_ptr<rpc::SilentCalls> silent_;       // of generation_'s memory
   DraftServices* drafters_ = nullptr;              // of generation_
+  RetryGate gate_;
   rpc::StreamServer streams_;  // its watcher may still cancel requests
   std::vector<std::unique_ptr<rpc::Discovery>> discoveries_;  // use all above
 };

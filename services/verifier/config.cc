@@ -36,7 +36,11 @@ void VerifierService::AddFlags(Flags& flags) {
   flags.Duration("hang-timeout", &server.sessions.loop.hang_timeout,
                  {absl::Milliseconds(10), absl::Hours(24)},
                  "Report NOT_SERVING while a pass has taken this long and 16 "
-                 "times the longest of the latest passes");
+                 "times the longest pass seen or estimated");
+  flags.Duration("hang-exit", &server.sessions.loop.hang_exit,
+                 {absl::ZeroDuration(), absl::Hours(24)},
+                 "Exit with status 1 once the engine has hung for this long, "
+                 "to be restarted; 0 for never");
   flags.Duration("gather-time", &server.sessions.loop.gather_time,
                  {absl::ZeroDuration(), absl::Seconds(1)},
                  "Maximum wait for more sessions to join the next pass");
@@ -70,6 +74,8 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
       *loaded, 2 * server.sessions.max_tree_nodes, kTimingBudget);
   if (timing.ok()) {
     engine_options.pass_timing = *timing;
+    server_options.sessions.loop.longest_pass =
+        absl::Seconds(timing->Seconds(backend.max_rows));
   } else {
     FORETOKEN_LOG(kWarning,
                   "cannot time passes, costs follow from the first ones: ",

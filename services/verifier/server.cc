@@ -88,8 +88,11 @@ VerifierServer::VerifierServer(const VerifierServerOptions& options,
                 [this](const VerifySnapshot& snapshot) {
                   metrics_.OnChange(snapshot);
                 }),
-      watchdog_(options.sessions.loop.name, options.sessions.loop.hang_timeout,
-                [this] { return sessions_.loop().Hangs(); }) {}
+      watchdog_(
+          {options.sessions.loop.name, options.sessions.loop.hang_timeout,
+           options.sessions.loop.hang_exit},
+          [this] { return sessions_.loop().Hangs(); },
+          [this](bool hangs) { metrics_.OnHang(hangs); }) {}
 
 VerifierServer::~VerifierServer() = default;
 

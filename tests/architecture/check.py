@@ -29,8 +29,9 @@ FOREIGN = re.compile(
     r"grpc(pp)?/|google/protobuf/|foretoken/v1/|libpq|pqxx/|hiredis/|"
     r"prometheus/")
 WALL_CLOCK = re.compile(r"absl::Now\b|system_clock")
-# Writes the date of log lines; sets the origin of monotonic time.
-DATED = {"common/base/log.cc", "common/base/clock.h"}
+# Writes the date of log lines; sets the origin of monotonic time; dates spans.
+DATED = {"common/base/log.cc", "common/base/clock.h",
+         "common/tracing/otlp_exporter.cc"}
 # The one service that is made of the others.
 COMPOSITE = "services/local/"
 

@@ -271,6 +271,9 @@ def check_chart():
     problems = []
     everything = template(helm, *EVERYTHING)
     problems += manifest_problems(everything) + name_problems(everything)
+    # The one rule of the policies with the collector's port.
+    if everything.count("port: 4318") != 1 or "port: 4318" in template(helm):
+        problems.append("want a way to the collector if one is configured")
     for arguments, wanted in REFUSED:
         said = template(helm, *arguments, fails=True)
         if wanted not in said:
@@ -296,6 +299,7 @@ EVERYTHING = [
     "trieDrafter.redis.secretName=redis,trieDrafter.prior=/models/prior,"
     "verifier.gpus=1,verifier.replicas=2,verifier.config.max-sessions=4294967,"
     "orchestrator.config.draft-wait-passes=2,"
+    "orchestrator.config.otlp-endpoint=http://collector:4318,"
     "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,"
     "metrics.dashboard.enabled=true"]
 REFUSED = [

@@ -28,9 +28,10 @@ void AddExtension(X509* cert, int nid, const char* value) {
   FORETOKEN_CHECK(X509_add_ext(cert, extension.get(), -1) == 1);
 }
 
-// Signed by `issuer_key`; its own issuer where `issuer` is nullptr.
+// Signed by `issuer_key`; its own issuer where `issuer` is nullptr, else for
+// `hosts`.
 Cert MakeCert(const std::string& common_name, EVP_PKEY* key, X509* issuer,
-              EVP_PKEY* issuer_key) {
+              EVP_PKEY* issuer_key, const std::string& hosts) {
   static long serial = 1;
   Cert cert(X509_new());
   X509_set_version(cert.get(), 2);
@@ -47,8 +48,7 @@ Cert MakeCert(const std::string& common_name, EVP_PKEY* key, X509* issuer,
   if (issuer == nullptr) {
     AddExtension(cert.get(), NID_basic_constraints, "critical,CA:TRUE");
   } else {
-    AddExtension(cert.get(), NID_subject_alt_name,
-                 "DNS:localhost,IP:127.0.0.1");
+    AddExtension(cert.get(), NID_subject_alt_name, hosts.c_str());
   }
   FORETOKEN_CHECK(X509_sign(cert.get(), issuer_key, EVP_sha256()) > 0);
   return cert;
@@ -69,11 +69,13 @@ std::string PemOf(X509* cert) {
 
 }  // namespace
 
-Certificates MakeCertificates(const TempDir& dir, const std::string& name) {
+Certificates MakeCertificates(const TempDir& dir, const std::string& name,
+                              const std::string& hosts) {
   const Key ca_key(EVP_EC_gen("P-256"));
   const Key key(EVP_EC_gen("P-256"));
-  const Cert ca = MakeCert(name, ca_key.get(), nullptr, ca_key.get());
-  const Cert cert = MakeCert("localhost", key.get(), ca.get(), ca_key.get());
+  const Cert ca = MakeCert(name, ca_key.get(), nullptr, ca_key.get(), "");
+  const Cert cert =
+      MakeCert("foretoken", key.get(), ca.get(), ca_key.get(), hosts);
   Certificates files;
   files.ca = dir.Write(name + "-ca.pem", PemOf(ca.get()));
   files.cert = dir.Write(name + "-cert.pem", PemOf(cert.get()));

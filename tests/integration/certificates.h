@@ -9,13 +9,15 @@
 namespace foretoken::testing {
 
 // PEM files in `dir`: a root of the given name, and a certificate that it
-// signed for "localhost".
+// signed for these hosts.
 struct Certificates {
   std::string ca;
   std::string cert;
   std::string key;
 };
-Certificates MakeCertificates(const TempDir& dir, const std::string& name);
+Certificates MakeCertificates(
+    const TempDir& dir, const std::string& name,
+    const std::string& hosts = "DNS:localhost,IP:127.0.0.1");
 
 }  // namespace foretoken::testing
 

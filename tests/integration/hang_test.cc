@@ -62,8 +62,10 @@ TEST(HangTest, AVerifierSaysSoUntilItsPassHasEnded) {
   EXPECT_TRUE(Eventually([&] { return !one.Serves(); }));
   EXPECT_EQ(one.gate.waiting(), 1);
   EXPECT_EQ(one.InfoStatus().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(one.verifier->Sample("foretoken_engine_hangs"), 1);
   one.gate.Open();
   EXPECT_TRUE(Eventually([&] { return one.Serves(); }));
+  EXPECT_EQ(one.verifier->Sample("foretoken_engine_hangs"), 0);
   EXPECT_TRUE(Eventually([&] { return one.InfoStatus().ok(); }));
   v1::VerifyResponse response;
   EXPECT_TRUE(session->Read(&response));

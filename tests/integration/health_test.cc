@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/rpc/health_service.h"
 #include "gmock/gmock.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
@@ -179,16 +180,13 @@ TEST(HealthWatchTest, AVerifierThatDrainsIsNotServingAndGivesNoInfo) {
   drain.join();
 }
 
-TEST(HealthWatchTest, OnePeerHoldsNoMoreWatchesThanConnections) {
-  TestVerifierOptions options;
-  options.rpc.max_connections = 64;
-  options.rpc.max_connections_per_peer = 8;
-  const auto verifier = StartVerifier(options);
+TEST(HealthWatchTest, AConnectionHasALimitAndTakesNoOthersPlace) {
+  const auto verifier = StartVerifier({});
   const std::string name = "foretoken.v1.Verifier";
   // Of names that exist and names that do not.
   std::vector<std::unique_ptr<Watch>> watches;
   const auto channel = ChannelTo(verifier->address());
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < rpc::HealthService::kMaxWatches; ++i) {
     watches.push_back(std::make_unique<Watch>(
         channel, i % 2 == 0 ? name : "none" + std::to_string(i)));
     EXPECT_THAT(watches.back()->Await(1),
@@ -198,6 +196,8 @@ TEST(HealthWatchTest, OnePeerHoldsNoMoreWatchesThanConnections) {
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Watch(channel, "none").AwaitEnd(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const auto other = ChannelTo(verifier->address());
+  EXPECT_THAT(Watch(other, name).Await(1), ElementsAre(kServing));
   // Probes go on, and a place that becomes free is given again.
   EXPECT_TRUE(
       *rpc::IsServing(channel, name, MonotonicNow() + absl::Minutes(1)));
@@ -207,6 +207,28 @@ TEST(HealthWatchTest, OnePeerHoldsNoMoreWatchesThanConnections) {
   }));
   EXPECT_EQ(Watch(channel, std::string(201, 'x')).AwaitEnd(),
             grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST(HealthWatchTest, ConnectionsThroughASocketFileShareALimit) {
+  const TempDir dir;
+  TestVerifierOptions options;
+  options.rpc.listen = {"unix:" + dir.File("v.sock")};
+  options.rpc.max_connections = 64;
+  options.rpc.max_connections_per_peer = 16;
+  const auto verifier = StartVerifier(options);
+  const std::string name = "foretoken.v1.Verifier";
+  std::vector<std::unique_ptr<Watch>> watches;
+  const auto channel = ChannelTo(verifier->address());
+  const auto other = ChannelTo(verifier->address());
+  for (int i = 0; i < 16; ++i) {
+    watches.push_back(
+        std::make_unique<Watch>(i % 2 == 0 ? channel : other, name));
+    EXPECT_THAT(watches.back()->Await(1), ElementsAre(kServing));
+  }
+  for (const auto& full : {channel, other}) {
+    EXPECT_EQ(Watch(full, name).AwaitEnd(),
+              grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
 }
 
 // The reflection service's request {list_services: ""} by hand.

@@ -153,6 +153,15 @@ TEST_F(LocalDraftersTest, AutoAsksEveryDrafterThatIsThere) {
   EXPECT_TRUE(info->default_speculation().has_auto_());
 }
 
+// The limits of its public service, not the defaults of a server.
+TEST_F(LocalDraftersTest, TheStackHasTheLimitsOfItsOrchestrator) {
+  Start("");
+  const auto& options = stack_->generation().options();
+  EXPECT_EQ(stack_->LongestCall(), options.max_request_time);
+  EXPECT_GT(stack_->max_request_bytes(), options.max_prompt_bytes);
+  EXPECT_GT(stack_->receive_bytes(), stack_->max_request_bytes());
+}
+
 TEST_F(LocalDraftersTest, WhatCannotBeOpenedIsNamedAtStart) {
   local::LocalService config;
   config.verifier.backend.model = GoldenModel("llama_plain_fp32");

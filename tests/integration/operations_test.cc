@@ -187,16 +187,20 @@ TEST(TlsTest, MutualTlsRefusesClientsWithoutACertificateOfTheRoot) {
 TEST(PrincipalTest, MetricsCountByAccountOfTheTokenFile) {
   const TempDir dir;
   rpc::ServerOptions server;
-  server.token_file = dir.Write(
-      "tokens", "alpha-alpha-alpha-alpha a\nbeta-beta-beta-beta-beta b\n");
+  server.token_file =
+      dir.Write("tokens",
+                "alpha-alpha-alpha-alpha a\nbeta-beta-beta-beta-beta b\n"
+                "delta-delta-delta-delta\n");
   const Pair pair = StartPair({}, {}, server);
   const TestOrchestrator& orchestrator = *pair.orchestrator;
   const auto channel = ChannelTo(orchestrator.address(), {});
   const rpc::GenerationClient a(channel, "alpha-alpha-alpha-alpha");
   const rpc::GenerationClient b(channel, "beta-beta-beta-beta-beta");
+  const rpc::GenerationClient unnamed(channel, "delta-delta-delta-delta");
   const rpc::GenerationClient stranger(channel, "gamma-gamma-gamma-gamma");
   FORETOKEN_EXPECT_OK(Generate(a, MakeRequest({1, 2, 3}, "off", 5)).status);
   FORETOKEN_EXPECT_OK(Generate(a, MakeRequest({1, 2}, "off", 4)).status);
+  FORETOKEN_EXPECT_OK(Generate(unnamed, MakeRequest({1}, "off", 3)).status);
   EXPECT_FALSE(Generate(b, MakeRequest({}, "off", 5)).status.ok());
   EXPECT_EQ(Generate(stranger, MakeRequest({1}, "off", 5)).status.code(),
             absl::StatusCode::kUnauthenticated);
@@ -214,9 +218,10 @@ TEST(PrincipalTest, MetricsCountByAccountOfTheTokenFile) {
   EXPECT_EQ(tokens("a", "generated"), 9);
   EXPECT_EQ(requests("b", "failed"), 1);
   EXPECT_EQ(requests("b", "served"), 0);
-  EXPECT_EQ(requests("other", "served"), 0);
+  EXPECT_EQ(requests("other", "served"), 1);
   const std::string page = orchestrator.registry.Text();
-  for (const char* secret : {"alpha-alpha", "beta-beta", "gamma"}) {
+  for (const char* secret :
+       {"alpha-alpha", "beta-beta", "gamma", "delta", "\"token-"}) {
     EXPECT_THAT(page, ::testing::Not(HasSubstr(secret)));
   }
 }

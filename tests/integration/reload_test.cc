@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/reloaded_file.h"
 #include "common/rpc/health.h"
 #include "common/rpc/status.h"
 #include "gmock/gmock.h"
@@ -208,9 +209,8 @@ TEST(ReloadTest, ATokenRotatesUnderLiveClients) {
     // Calls made from now on until the client's next look still carry the old
     // token, so the server keeps it for longer than that.
     const absl::Time changed = MonotonicNow();
-    EXPECT_TRUE(Eventually([&] {
-      return MonotonicNow() > changed + 2 * rpc::BearerToken::kReloadInterval;
-    }));
+    EXPECT_TRUE(Eventually(
+        [&] { return MonotonicNow() > changed + 2 * kReloadInterval; }));
     EXPECT_TRUE(load.GoesOn());
     FORETOKEN_EXPECT_OK(WriteFileAtomically(options.rpc.token_file, new_token));
     EXPECT_TRUE(Eventually([&] { return !accepts(old_token); }));

@@ -4,21 +4,28 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/draft_worker/server.h"
+#include "tests/integration/certificates.h"
 #include "tests/integration/cluster.h"
+#include "tests/integration/crest/crest_service.h"
 #include "tests/integration/trie_drafter/draft_client.h"
 #include "tests/support/eventually.h"
 #include "tests/support/metric_samples.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace foretoken::testing {
 namespace {
@@ -27,6 +34,8 @@ constexpr int kTokens = 60;
 constexpr int kPrompts = 8;
 constexpr int kClients = 8;
 constexpr absl::Duration kDrain = absl::Seconds(20);
+constexpr char kCrestLookups[] =
+    "foretoken_crest_lookup_latency_seconds_count{path=\"memory\"}";
 
 // A name server.
 class FakeResolver final : public rpc::Resolver {
@@ -67,6 +76,22 @@ Replica StartTrieReplica() {
   const std::shared_ptr<TestTrieDrafter> started = StartTrieDrafter();
   return {started->server->addresses().at(0),
           [started] { return started->Sample("foretoken_trie_rounds_total"); },
+          [started] { return started->server->Drain(kDrain); },
+          [started](bool serving) { started->server->SetServing(serving); }};
+}
+
+std::string WriteDatastore(const TempDir& dir) {
+  const std::string path = dir.File("chat.crest");
+  WriteSnapshot(path, MakeCrestSample(1, 100, 50));
+  return path;
+}
+
+Replica StartCrestReplica(const std::string& snapshot) {
+  crest::CrestService options;
+  options.datastores = {"chat=" + snapshot};
+  const std::shared_ptr<TestCrest> started = StartCrest(std::move(options));
+  return {started->server->addresses().at(0),
+          [started] { return started->Sample(kCrestLookups); },
           [started] { return started->server->Drain(kDrain); },
           [started](bool serving) { started->server->SetServing(serving); }};
 }
@@ -134,13 +159,21 @@ class Group {
     for (const Replica& replica : replicas_) rounds.push_back(replica.rounds());
     return rounds;
   }
-  // Every replica has served more than that.
-  bool HasServedSince(const std::vector<double>& before) const {
-    const std::vector<double> now = Rounds();
-    for (size_t i = 0; i < now.size(); ++i) {
-      if (now[i] <= (i < before.size() ? before[i] : 0)) return false;
+  // Rounds that each replica has served since.
+  std::vector<double> RoundsSince(const std::vector<double>& before) const {
+    std::vector<double> rounds = Rounds();
+    for (size_t i = 0; i < std::min(rounds.size(), before.size()); ++i) {
+      rounds[i] -= before[i];
     }
-    return true;
+    return rounds;
+  }
+  // Every replica has served some rounds since, and this share of them all.
+  bool HasServedSince(const std::vector<double>& before,
+                      double least_share = 0) const {
+    const std::vector<double> rounds = RoundsSince(before);
+    const double least = *std::min_element(rounds.begin(), rounds.end());
+    const double all = std::accumulate(rounds.begin(), rounds.end(), 0.0);
+    return least > 0 && least >= least_share * all;
   }
 
  private:
@@ -169,16 +202,46 @@ v1::GenerateRequest RequestOf(int prompt, const std::string& mode,
   return request;
 }
 
+// Sends requests, `clients` at once, as long as `until` runs. `request_of` is
+// called with the client and the number of its request.
+void RunLoad(const rpc::GenerationClient& client, int clients,
+             const std::function<v1::GenerateRequest(int, int)>& request_of,
+             const std::function<void(const v1::GenerateRequest&,
+                                      const Generated&)>& check,
+             absl::FunctionRef<void()> until) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < clients; ++i) {
+    threads.emplace_back([&, i] {
+      for (int number = 0; !stop; ++number) {
+        const v1::GenerateRequest request = request_of(i, number);
+        check(request, Generate(client, request));
+      }
+    });
+  }
+  until();
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+void ExpectOk(const v1::GenerateRequest&, const Generated& got) {
+  FORETOKEN_EXPECT_OK(got.status);
+}
+
 class ReplicasTest : public ::testing::Test {
  protected:
   ReplicasTest()
       : verifiers_(*resolver_, "verifiers.test:1", StartVerifierReplica),
         tries_(*resolver_, "tries.test:1", StartTrieReplica),
-        workers_(*resolver_, "workers.test:1", StartWorkerReplica) {
+        workers_(*resolver_, "workers.test:1", StartWorkerReplica),
+        crests_(*resolver_, "crests.test:1",
+                [this] { return StartCrestReplica(snapshot_); }) {
     orchestrator::OrchestratorService config;
     config.verifiers = {verifiers_.target()};
     config.drafters = {{"trie_drafter", {tries_.target()}},
-                       {"draft_worker", {workers_.target()}}};
+                       {"draft_worker", {workers_.target()}},
+                       {"crest", {crests_.target()}}};
+    config.server.drafters.crest_datastore = "chat";
     config.verifier_channel.insecure = true;
     config.drafter_channel.insecure = true;
     config.discovery.interval = absl::Milliseconds(20);
@@ -186,8 +249,9 @@ class ReplicasTest : public ::testing::Test {
     orchestrator_ = StartOrchestrator(config);
   }
 
-  std::vector<Group*> groups() { return {&verifiers_, &tries_, &workers_}; }
-
+  std::vector<Group*> groups() {
+    return {&verifiers_, &tries_, &workers_, &crests_};
+  }
   // Waits until all replicas of all services serve rounds.
   void ExpectAllServe() {
     for (Group* group : groups()) {
@@ -198,8 +262,10 @@ class ReplicasTest : public ::testing::Test {
     }
   }
 
+  const TempDir dir_;
+  const std::string snapshot_ = WriteDatastore(dir_);
   std::shared_ptr<FakeResolver> resolver_ = std::make_shared<FakeResolver>();
-  Group verifiers_, tries_, workers_;
+  Group verifiers_, tries_, workers_, crests_;
   std::unique_ptr<TestOrchestrator> orchestrator_;
 };
 
@@ -214,50 +280,105 @@ TEST_F(ReplicasTest, AllGetRoundsWhileSomeComeAndGoAndNoTokenChanges) {
   }
 
   const std::vector<std::string> modes = {"ngram_trie", "draft_model",
-                                          "ouroboros", "auto"};
-  std::atomic<bool> stop{false};
+                                          "ouroboros", "crest", "auto"};
   std::atomic<int> served{0}, wrong{0};
   absl::Mutex mu;
   std::vector<absl::Status> failures;
-  std::vector<std::thread> clients;
-  for (int client = 0; client < kClients; ++client) {
-    clients.emplace_back([&, client] {
-      for (int i = 0; !stop; ++i) {
-        const int prompt = (client + i) % kPrompts;
-        // Half of the requests have a scope, one of eight.
-        const Generated got = Generate(
-            *orchestrator_->client,
-            RequestOf(prompt, modes[i % modes.size()],
-                      i % 2 == 0 ? "" : absl::StrCat("scope-", i / 2 % 8)));
-        ++served;
-        if (!got.status.ok()) {
-          absl::MutexLock lock(&mu);
-          failures.push_back(got.status);
-        } else if (got.tokens != expected[prompt]) {
-          ++wrong;
-        }
-      }
-    });
-  }
-  ExpectAllServe();
-  for (Group* group : groups()) group->Add();
-  ExpectAllServe();
-  for (Group* group : groups()) group->RemoveFirst();
-  ExpectAllServe();
-  // Of those that left, nothing is kept.
-  EXPECT_TRUE(Eventually([&] {
-    return orchestrator_->service->pool().size() == 2 &&
-           orchestrator_->service->drafters().Replicas("trie_drafter").size() ==
-               2 &&
-           orchestrator_->service->drafters().Replicas("draft_worker").size() ==
-               2;
-  }));
-  stop = true;
-  for (std::thread& client : clients) client.join();
+  const auto request_of = [&](int client, int i) {
+    // Half of the requests have a scope, one of eight.
+    return RequestOf((client + i) % kPrompts, modes[i % modes.size()],
+                     i % 2 == 0 ? "" : absl::StrCat("scope-", i / 2 % 8));
+  };
+  const auto check = [&](const v1::GenerateRequest& request,
+                         const Generated& got) {
+    ++served;
+    if (!got.status.ok()) {
+      absl::MutexLock lock(&mu);
+      failures.push_back(got.status);
+    } else if (got.tokens != expected[request.sampling().seed()]) {
+      ++wrong;
+    }
+  };
+  RunLoad(*orchestrator_->client, kClients, request_of, check, [&] {
+    ExpectAllServe();
+    for (Group* group : groups()) group->Add();
+    ExpectAllServe();
+    for (Group* group : groups()) group->RemoveFirst();
+    ExpectAllServe();
+    // Of those that left, nothing is kept.
+    orchestrator::DraftServices& drafters = orchestrator_->service->drafters();
+    EXPECT_TRUE(Eventually([&] {
+      return orchestrator_->service->pool().size() == 2 &&
+             drafters.Replicas("trie_drafter").size() == 2 &&
+             drafters.Replicas("draft_worker").size() == 2 &&
+             drafters.Replicas("crest").size() == 2;
+    }));
+  });
   EXPECT_GT(served, 0);
   EXPECT_EQ(wrong, 0);
   EXPECT_TRUE(failures.empty())
       << failures.size() << " of " << served << ", first " << failures[0];
+}
+
+TEST_F(ReplicasTest, RequestsWithoutAScopeSpreadEvenly) {
+  ASSERT_TRUE(Eventually([&] { return orchestrator_->service->Ready(); }));
+  const std::vector<std::string> modes = {"ngram_trie", "draft_model", "crest"};
+  const auto request_of = [&](int client, int i) {
+    return RequestOf((client + i) % kPrompts, modes[(client + i) % 3], "");
+  };
+  std::map<Group*, std::vector<double>> before;
+  for (Group* group : groups()) before[group] = group->Rounds();
+  RunLoad(*orchestrator_->client, kClients, request_of, ExpectOk, [&] {
+    for (Group* group : groups()) {
+      // Half of them each, but for the noise of the first ones.
+      EXPECT_TRUE(Eventually([&] {
+        return group->HasServedSince(before[group], 0.3);
+      })) << group->name()
+          << ": "
+          << ::testing::PrintToString(group->RoundsSince(before[group]));
+    }
+  });
+}
+
+TEST_F(ReplicasTest, OneHotScopeReachesAllThatKeepNoHistoryOfIt) {
+  ASSERT_TRUE(Eventually([&] { return orchestrator_->service->Ready(); }));
+  for (Group* group : {&crests_, &workers_}) {
+    const std::string mode = group == &crests_ ? "crest" : "draft_model";
+    const auto request_of = [&](int client, int i) {
+      return RequestOf((client + i) % kPrompts, mode, "one scope");
+    };
+    const std::vector<double> before = group->Rounds();
+    // More than the owner takes while the other one is idle.
+    RunLoad(*orchestrator_->client, 2 * kClients, request_of, ExpectOk, [&] {
+      EXPECT_TRUE(Eventually([&] { return group->HasServedSince(before); }))
+          << group->name() << ": "
+          << ::testing::PrintToString(group->RoundsSince(before));
+    });
+  }
+}
+
+TEST_F(ReplicasTest, APromptOfAScopeStaysOnOneVerifierAndPromptsSpread) {
+  ASSERT_TRUE(Eventually([&] { return orchestrator_->service->Ready(); }));
+  constexpr int kSpread = 16;  // all on one verifier: once in 32768 runs
+  std::set<int> homes;
+  for (int prompt = 0; prompt < kSpread; ++prompt) {
+    v1::GenerateRequest request =
+        MakeRequest(MakePrompt(prompt, 300, 50), "off", 5);
+    request.set_cache_scope("one scope");
+    std::set<int> used;
+    for (int i = 0; i < 3; ++i) {
+      const std::vector<double> before = verifiers_.Rounds();
+      FORETOKEN_ASSERT_OK(Generate(*orchestrator_->client, request).status);
+      const std::vector<double> passes = verifiers_.RoundsSince(before);
+      for (int id = 0; id < 2; ++id) {
+        // An earlier request's last pass may be counted late.
+        if (passes[id] > 1) used.insert(id);
+      }
+    }
+    EXPECT_EQ(used.size(), 1u) << "prompt " << prompt;
+    homes.insert(used.begin(), used.end());
+  }
+  EXPECT_EQ(homes.size(), 2u);
 }
 
 TEST_F(ReplicasTest, AScopeKeepsItsHistoryInOnePlace) {
@@ -296,6 +417,47 @@ TEST_F(ReplicasTest, OneThatSaysThatItDoesNotServeGetsNoSessions) {
     tries_.replica(i).set_serving(true);
     EXPECT_TRUE(Eventually([&] { return share(i) > 0; }));
   }
+}
+
+TEST(ReplicasOfTlsTest, TheirCertificateNamesTheHostThatWasResolved) {
+  const TempDir dir;
+  const Certificates files = MakeCertificates(dir, "ca", "DNS:verifiers.test");
+  TestVerifierOptions options;
+  options.rpc.tls_cert = files.cert;
+  options.rpc.tls_key = files.key;
+  const auto verifier = StartVerifier(std::move(options));
+  const auto resolver = std::make_shared<FakeResolver>();
+  resolver->Set("verifiers.test:1", {verifier->address()});
+
+  orchestrator::OrchestratorService config;
+  config.verifiers = {"dns:///verifiers.test:1"};
+  config.verifier_channel.tls_ca = files.ca;
+  config.discovery.interval = absl::Milliseconds(20);
+  config.discovery.resolver = resolver;
+  const auto orchestrator = StartOrchestrator(config);
+  ASSERT_TRUE(Eventually([&] { return orchestrator->service->Ready(); }));
+  FORETOKEN_EXPECT_OK(
+      Generate(*orchestrator->client, MakeRequest({1, 2, 3}, "off", 5)).status);
+}
+
+TEST(ConnectionAgeTest, AStreamOutlivesItsConnectionsAgeAndGrace) {
+  TestVerifierOptions options;
+  options.fake.before_pass = [] { absl::SleepFor(absl::Milliseconds(20)); };
+  const auto verifier = StartVerifier(std::move(options));
+  orchestrator::OrchestratorService config;
+  config.verifiers = {verifier->address()};
+  rpc::ServerOptions listen;
+  listen.max_connection_age = absl::Milliseconds(200);
+  listen.max_connection_age_grace = absl::ZeroDuration();
+  const auto orchestrator = StartOrchestrator(config, listen);
+  ASSERT_TRUE(Eventually([&] { return orchestrator->service->Ready(); }));
+  v1::GenerateRequest request = MakeRequest({1, 2, 3}, "off", kTokens);
+  request.set_ignore_eos(true);
+  const absl::Time start = absl::Now();
+  const Generated got = Generate(*orchestrator->client, request);
+  FORETOKEN_EXPECT_OK(got.status);
+  EXPECT_EQ(got.tokens.size(), static_cast<size_t>(kTokens));
+  EXPECT_GT(absl::Now() - start, 3 * listen.max_connection_age);
 }
 
 }  // namespace

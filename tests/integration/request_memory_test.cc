@@ -4,8 +4,13 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/clock.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "gmock/gmock.h"
+#include "grpc/compression.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
 #include "tests/integration/cluster.h"
 #include "tests/support/eventually.h"
@@ -26,13 +31,13 @@ class RequestMemoryTest : public ::testing::Test {
     verifier_ = StartVerifier({});
     orchestrator::OrchestratorService config;
     config.verifiers = {verifier_->address()};
-    config.server.memory_budget = 32 << 20;  // 12 MiB of it for requests
+    config.server.memory_budget = 64 << 20;  // 24 MiB of it for requests
     config.server.max_prompt_bytes = 1 << 20;
     rpc::ServerOptions rpc;
     rpc.listen = {"127.0.0.1:0"};
     rpc.token_file =
         dir_.Write("tokens", std::string(kFloodToken) + " flood\n" +
-                                 kOtherToken + " other\n");
+                                 kOtherToken + " modest\n");
     orchestrator_ = StartOrchestrator(config, rpc);
     flood_ = Client(kFloodToken);
     other_ = Client(kOtherToken);
@@ -62,7 +67,7 @@ class RequestMemoryTest : public ::testing::Test {
 };
 
 TEST_F(RequestMemoryTest, WhatDoesNotFitIsRefusedAndOthersAreServed) {
-  auto held = memory().Take("flood", 8 << 20);
+  auto held = memory().Take("flood", 16 << 20);
   FORETOKEN_ASSERT_OK(held);
   const absl::Status refused = Generate(*flood_, Largest()).status;
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
@@ -94,15 +99,50 @@ TEST_F(RequestMemoryTest, AFloodKeepsWithinTheBudgetAndLeavesNothingBehind) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(Eventually([&] { return memory().used() == 0; }));
+  EXPECT_EQ(orchestrator_->Sample(
+                "foretoken_request_memory_bytes{part=\"requests\"}"),
+            0);
+  EXPECT_EQ(orchestrator_->Sample(
+                "foretoken_request_memory_limit_bytes{part=\"requests\"}"),
+            static_cast<double>(memory().limit()));
 }
 
-// Beyond the limit of any request: refused by its size, unparsed.
+// Beyond the limit of any request: refused by gRPC, by its size.
 TEST_F(RequestMemoryTest, AMessageLargerThanAnyRequestIsRefusedAtOnce) {
   v1::GenerateRequest request = Small();
   request.set_text(std::string(3 << 20, 'a'));
   EXPECT_THAT(Generate(*other_, request).status,
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("the request has")));
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("larger than max")));
+}
+
+// A message of a few kilobytes may be gigabytes once it is inflated, which gRPC
+// does before anything is charged.
+TEST_F(RequestMemoryTest, CompressedMessagesAreRefusedAndNotInflated) {
+  const auto stub = v1::Generation::NewStub(grpc::CreateChannel(
+      orchestrator_->address(), grpc::InsecureChannelCredentials()));
+  const auto generate = [&](const v1::GenerateRequest& request,
+                            grpc_compression_algorithm algorithm) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    rpc::PrepareCall(context, MonotonicNow() + absl::Minutes(1), kOtherToken);
+    const auto reader = stub->Generate(&context, request);
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) {
+    }
+    return rpc::FromGrpcStatus(reader->Finish());
+  };
+  v1::GenerateRequest bomb = Small();
+  bomb.set_text(std::string(64 << 20, '\0'));
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    for (const v1::GenerateRequest& request : {Small(), Largest(), bomb}) {
+      EXPECT_THAT(
+          generate(request, algorithm),
+          StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("disabled")));
+    }
+  }
+  FORETOKEN_EXPECT_OK(generate(Small(), GRPC_COMPRESS_NONE));
+  EXPECT_TRUE(Eventually([&] { return memory().used() == 0; }));
 }
 
 }  // namespace

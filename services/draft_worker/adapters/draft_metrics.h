@@ -15,6 +15,7 @@ class DraftMetrics final : public rpc::DraftStreamObserver {
   explicit DraftMetrics(metrics::Registry& registry) : registry_(registry) {}
 
   void OnChange(const DraftSnapshot& snapshot);
+  void OnHang(bool hangs) { hangs_.Set(hangs ? 1 : 0); }
 
   void OnStreams(int open) override { streams_.Set(open); }
   void OnAnswer(const DraftAnswer& answer) override;
@@ -27,6 +28,7 @@ class DraftMetrics final : public rpc::DraftStreamObserver {
   prometheus::Gauge& sessions_ =
       registry_.GetGauge(metrics::kDraftWorkerSessions);
   prometheus::Gauge& queue_ = registry_.GetGauge(metrics::kDraftWorkerQueue);
+  prometheus::Gauge& hangs_ = registry_.GetGauge(metrics::kDraftWorkerHangs);
   prometheus::Gauge& pages_ = registry_.GetGauge(metrics::kDraftWorkerPages);
   prometheus::Gauge& pages_free_ =
       registry_.GetGauge(metrics::kDraftWorkerPagesFree);

@@ -20,6 +20,13 @@ class GenerationMetrics final : public GenerationObserver {
   explicit GenerationMetrics(metrics::Registry& registry);
 
   void OnRequest() override { running_.Increment(); }
+  void OnRefused(Refusal reason) override {
+    refused_[static_cast<size_t>(reason)]->Increment();
+  }
+  void OnMemory(MemoryPart part, int64_t used, int64_t limit) override {
+    memory_[static_cast<size_t>(part)]->Set(static_cast<double>(used));
+    memory_limit_[static_cast<size_t>(part)]->Set(static_cast<double>(limit));
+  }
   void OnPrefill(const GenerationSummary& summary) override;
   void OnRound(const RoundReport& round) override;
   void OnFailovers(int64_t count) override;
@@ -31,6 +38,9 @@ class GenerationMetrics final : public GenerationObserver {
   metrics::CodeCounters ended_{registry_, metrics::kRequests,
                                metrics::CodeCounters::kWithOk};
   prometheus::Gauge& running_ = registry_.GetGauge(metrics::kRequestsRunning);
+  std::array<prometheus::Counter*, kRefusalNames.size()> refused_;
+  std::array<prometheus::Gauge*, kMemoryPartNames.size()> memory_;
+  std::array<prometheus::Gauge*, kMemoryPartNames.size()> memory_limit_;
   prometheus::Counter& prompt_tokens_ =
       registry_.GetCounter(metrics::kPromptTokens);
   prometheus::Counter& generation_tokens_ =
@@ -67,6 +77,16 @@ class GenerationMetrics final : public GenerationObserver {
 
 inline GenerationMetrics::GenerationMetrics(metrics::Registry& registry)
     : registry_(registry) {
+  for (size_t i = 0; i < refused_.size(); ++i) {
+    refused_[i] =
+        &registry.GetCounter(metrics::kRequestsRefused, kRefusalNames[i]);
+  }
+  for (size_t i = 0; i < memory_.size(); ++i) {
+    memory_[i] =
+        &registry.GetGauge(metrics::kRequestMemory, kMemoryPartNames[i]);
+    memory_limit_[i] =
+        &registry.GetGauge(metrics::kRequestMemoryLimit, kMemoryPartNames[i]);
+  }
   for (int position = 0; position < metrics::kMaxPositions; ++position) {
     accepted_at_.push_back(&registry.GetCounter(
         metrics::kNumAcceptedPerPosition, absl::StrCat(position)));

@@ -1,7 +1,8 @@
 // Requests and tokens by account, so that an operator sees who loads a server.
 //
-// Label values are the accounts of the token file, a closed set; all other
-// callers are `other`. Thread-safe.
+// Label values are the names of the token file, a closed set; all other
+// callers, those of tokens without a name included, are `other`, which is no
+// name there. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_PRINCIPAL_METRICS_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_PRINCIPAL_METRICS_H_
 

@@ -89,14 +89,17 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   const absl::Duration patience =
       std::max(options_.connect_timeout, kOpenPasses * lease_->longest_pass());
   const absl::Time start = MonotonicNow();
+  const absl::Time last =
+      std::min(session_.deadline + kGrace, start + kBusyPatience * patience);
   absl::Status opened;
+  absl::Time until = start;
   do {
-    opened = mailbox_->AwaitOpened(
-        std::min(session_.deadline + kGrace, MonotonicNow() + patience));
-    // Passes with prompts may take longer than any that was measured.
-  } while (absl::IsDeadlineExceeded(opened) &&
-           MonotonicNow() < session_.deadline + kGrace && lease_->answers() &&
-           MonotonicNow() - start < kBusyPatience * patience);
+    until = std::min(last, until + patience);
+    opened = mailbox_->AwaitOpened(until);
+    // Passes with prompts may take longer than any that was measured. A status
+    // that came before its time is the verifier's.
+  } while (absl::IsDeadlineExceeded(opened) && until < last &&
+           MonotonicNow() >= until && lease_->answers());
   if (absl::IsDeadlineExceeded(opened) && MonotonicNow() < session_.deadline) {
     return absl::UnavailableError("the verifier does not open the session");
   }
@@ -164,6 +167,11 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     // All verifiers were asked. If all are full, the client of a new request
     // has to retry; a request with output waits for room.
     if (pool_.AllIn(unequal)) return fresh ? last : aborted;
+    // Those of its model that are down will not come back: an upgrade is over.
+    if (!fresh && pool_.IsReplaced(session_.numerics_fingerprint)) {
+      if (!aborted.ok()) return aborted;
+      return absl::AbortedError("the verifiers have changed their model");
+    }
     if (fresh && !full.ok()) return full;
     if (!refused.ok()) return refused;
     const absl::Duration hint =

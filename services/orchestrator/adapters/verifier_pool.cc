@@ -5,9 +5,11 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/timed_wait.h"
+#include "services/orchestrator/core/rendezvous.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -33,7 +35,7 @@ VerifierPool::VerifierPool(const VerifierPoolOptions& options,
           next_id_++, std::move(endpoint.name), std::move(endpoint.verifier)));
     }
   }
-  ProbeAll();
+  ProbeAll(/*timed=*/true);
   prober_ = std::thread([this] { ProbeMain(); });
 }
 
@@ -58,16 +60,22 @@ void VerifierPool::SetMembers(
     next_id_ += static_cast<int>(added.size());
   }
   Members<Member> fresh;
+  std::set<std::string> unconnected;
   for (const size_t index : added) {
+    const std::string& name = names[index];
     absl::StatusOr<std::shared_ptr<VerifierPeer>> verifier = connect(index);
     if (!verifier.ok()) {
-      FORETOKEN_LOG(kWarning, "verifier ", names[index],
-                    " is not used: ", verifier.status().message());
+      // Every resolution tries again: logged once.
+      if (unconnected_.count(name) == 0) {
+        FORETOKEN_LOG(kWarning, "verifier ", name,
+                      " is not used: ", verifier.status().message());
+      }
+      unconnected.insert(name);
       continue;
     }
-    fresh.push_back(
-        std::make_unique<Member>(id++, names[index], *std::move(verifier)));
+    fresh.push_back(std::make_unique<Member>(id++, name, *std::move(verifier)));
   }
+  unconnected_ = std::move(unconnected);
   absl::MutexLock lock(&mu_);
   if (!fresh.empty()) probe_now_ = true;
   std::move(fresh.begin(), fresh.end(), std::back_inserter(members_));
@@ -77,11 +85,13 @@ void VerifierPool::ProbeMain() {
   const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return stop_ || probe_now_;
   };
+  absl::Time next = MonotonicNow() + options_.probe_interval;
   while (true) {
+    bool timed;
     Members<Member> gone;  // destroyed without the lock: calls have to end
     {
       absl::MutexLock lock(&mu_);
-      AwaitFor(mu_, absl::Condition(&due), options_.probe_interval);
+      timed = !AwaitFor(mu_, absl::Condition(&due), next - MonotonicNow());
       if (stop_) return;
       probe_now_ = false;
       gone = TakeGone(members_);
@@ -90,11 +100,12 @@ void VerifierPool::ProbeMain() {
       FORETOKEN_LOG(kInfo, "verifier ", member->name, " is gone");
     }
     gone.clear();
-    ProbeAll();
+    ProbeAll(timed);
+    if (timed) next = MonotonicNow() + options_.probe_interval;
   }
 }
 
-void VerifierPool::ProbeAll() {
+void VerifierPool::ProbeAll(bool timed) {
   std::vector<Member*> probed;
   {
     absl::MutexLock lock(&mu_);
@@ -119,7 +130,7 @@ void VerifierPool::ProbeAll() {
     const auto all_done = [&pending] { return pending == 0; };
     mu_.Await(absl::Condition(&all_done));
     for (size_t i = 0; i < infos.size(); ++i) Record(*probed[i], infos[i]);
-    Elect();
+    Elect(timed);
     MergeInfo();
     const auto serves =
         [this](const std::unique_ptr<Member>& member)
@@ -170,7 +181,7 @@ void VerifierPool::Record(Member& member,
   }
 }
 
-void VerifierPool::Elect() {
+void VerifierPool::Elect(bool timed) {
   // Number of verifiers that are up and run the model of `candidate`.
   const auto votes =
       [this](const VerifierInfo& candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -180,7 +191,13 @@ void VerifierPool::Elect() {
             });
       };
   const bool active = info_.has_value() && votes(*info_) > 0;
-  probes_without_active_ = active ? 0 : probes_without_active_ + 1;
+  // Probes of new members may follow each other closely: not counted, so that
+  // an election still takes some intervals.
+  if (active) {
+    probes_without_active_ = 0;
+  } else if (timed) {
+    ++probes_without_active_;
+  }
   if (!info_.has_value() ||
       probes_without_active_ >= options_.probes_before_election) {
     const Member* elected = nullptr;
@@ -233,6 +250,14 @@ absl::StatusOr<VerifierInfo> VerifierPool::Info() const {
   return absl::UnavailableError("no verifier has answered yet");
 }
 
+double VerifierPool::SlackOf(int depth, int64_t load) const {
+  const double whole =
+      std::max(static_cast<double>(options_.prefix_slack),
+               options_.prefix_slack_share * static_cast<double>(load));
+  const double deep = std::max(1.0, static_cast<double>(options_.prefix_slack));
+  return whole * std::min(1.0, static_cast<double>(depth) / deep);
+}
+
 VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
                                            const PrefixKeys& keys) {
   const auto load = [](const Member& member) {
@@ -242,23 +267,41 @@ VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
   const auto rank = [](const Member& member) {
     return std::make_tuple(member.in_reserve, !member.up, member.leaving);
   };
-  const int home_id = homes_.Find(keys);
-  Member* home = nullptr;
   Member* best = nullptr;
   for (const auto& each : members_) {
     Member& member = *each;
     if (excluded.count(member.id) > 0) continue;
-    if (member.id == home_id) home = &member;
     if (best == nullptr || std::make_tuple(rank(member), load(member)) <
                                std::make_tuple(rank(*best), load(*best))) {
       best = &member;
     }
   }
-  if (home == nullptr || rank(*home) != rank(*best)) return best;
-  const double slack =
-      std::max(static_cast<double>(options_.prefix_slack),
-               options_.prefix_slack_share * static_cast<double>(load(*best)));
-  return static_cast<double>(load(*home) - load(*best)) <= slack ? home : best;
+  if (best == nullptr) return nullptr;
+  const PrefixHomes::Home known = homes_.Find(keys);
+  // keys[0] is the scope's: a text without a whole page has nothing to reuse.
+  const std::string first_page = keys.size() > 1 ? absl::StrCat(keys[1]) : "";
+  Member* home = nullptr;
+  Member* agreed = nullptr;  // where all orchestrators would begin
+  uint64_t agreed_score = 0;
+  for (const auto& each : members_) {
+    Member& member = *each;
+    if (excluded.count(member.id) > 0 || rank(member) != rank(*best)) continue;
+    if (member.id == known.member) home = &member;
+    if (first_page.empty()) continue;
+    const uint64_t score = RendezvousScore(member.name, first_page);
+    if (agreed == nullptr || score > agreed_score) {
+      agreed = &member;
+      agreed_score = score;
+    }
+  }
+  int depth = known.depth;
+  if (agreed != nullptr && (home == nullptr || depth == 0)) {
+    home = agreed;
+    depth = 1;
+  }
+  if (home == nullptr) return best;
+  const auto excess = static_cast<double>(load(*home) - load(*best));
+  return excess <= SlackOf(depth, load(*best)) ? home : best;
 }
 
 std::optional<VerifierPool::Lease> VerifierPool::Acquire(
@@ -278,6 +321,19 @@ bool VerifierPool::AllIn(const std::set<int>& ids) const {
          std::all_of(members_.begin(), members_.end(), [&](const auto& member) {
            return ids.count(member->id) > 0;
          });
+}
+
+bool VerifierPool::IsReplaced(const std::string& numerics_fingerprint) const {
+  absl::MutexLock lock(&mu_);
+  if (!info_.has_value() ||
+      info_->numerics_fingerprint == numerics_fingerprint) {
+    return false;
+  }
+  return std::none_of(
+      members_.begin(), members_.end(), [&](const auto& member) {
+        return member->up &&
+               member->info->numerics_fingerprint == numerics_fingerprint;
+      });
 }
 
 size_t VerifierPool::size() const {

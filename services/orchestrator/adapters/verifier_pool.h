@@ -11,9 +11,12 @@
 // verifiers: an upgrade that replaces verifiers one by one switches when the
 // last old one is gone.
 //
-// A new session goes where the prefix of its text was served last, unless that
-// verifier has clearly more to do than the least loaded one, to which it goes
-// otherwise. Sessions stay where they are. Thread-safe.
+// A new session goes where the longest prefix of its text was served last,
+// unless that verifier has clearly more to do than the least loaded one, to
+// which it goes otherwise. If only its scope is known, or not even that,
+// rendezvous hashing of its first tokens stands in for the table, so that all
+// orchestrators begin at the same verifier. Sessions stay where they are.
+// Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 
@@ -54,7 +57,9 @@ struct VerifierPoolOptions {
   int probes_before_election = 3;
   // Sessions that a verifier may have beyond those of the least loaded one and
   // still get a request whose prefix it served last, as a number and as a
-  // share.
+  // share. Both are for prefixes of depth prefix_slack (prefix_homes.h) or
+  // more; a shorter one, which saves less, has its share of them, and a scope
+  // alone only breaks ties.
   int64_t prefix_slack = 4;
   double prefix_slack_share = 0.25;
   size_t max_prefix_keys = 1 << 16;  // of the table of served prefixes
@@ -70,9 +75,9 @@ class VerifierPool {
   ~VerifierPool();
 
   // Makes these the verifiers. `connect` is called for the index of each name
-  // that is new; an error is logged, and the name left out until the next call.
-  // New ones are probed soon. One that is gone is leased last, and destroyed
-  // once its leases have ended. One caller at a time.
+  // that is new; its first error is logged, and the name left out until the
+  // next call. New ones are probed soon. One that is gone is leased last, and
+  // destroyed once its leases have ended. One caller at a time.
   void SetMembers(
       const std::vector<std::string>& names,
       absl::FunctionRef<absl::StatusOr<std::shared_ptr<VerifierPeer>>(size_t)>
@@ -126,6 +131,9 @@ class VerifierPool {
 
   // Whether there are verifiers, all of them in `ids`.
   bool AllIn(const std::set<int>& ids) const;
+  // Whether another model than that of the fingerprint was elected, and no
+  // verifier of the latter is up: a session of it has nowhere to go.
+  bool IsReplaced(const std::string& numerics_fingerprint) const;
   // Verifiers and those that are leaving.
   size_t size() const;
 
@@ -148,15 +156,20 @@ class VerifierPool {
   };
 
   void ProbeMain();
-  void ProbeAll();
+  // `timed`: whether an interval has passed, as opposed to a probe of new
+  // members.
+  void ProbeAll(bool timed);
   void Record(Member& member, const absl::StatusOr<VerifierInfo>& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Elects a model where none is active any more, and sorts the members.
-  void Elect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Elect(bool timed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Serves(const Member& member) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return member.up && !member.in_reserve;
   }
   void MergeInfo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Sessions that a member which served a prefix of this depth may have beyond
+  // `load`, those of the least loaded one.
+  double SlackOf(int depth, int64_t load) const;
   // The member to lease; null if all are excluded.
   Member* Choose(const std::set<int>& excluded, const PrefixKeys& keys)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -174,6 +187,8 @@ class VerifierPool {
   bool any_up_ ABSL_GUARDED_BY(mu_) = false;
   bool probe_now_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  // Names that could not be connected, used by SetMembers alone.
+  std::set<std::string> unconnected_;
   std::thread prober_;
 };
 

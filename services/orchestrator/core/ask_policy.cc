@@ -40,7 +40,7 @@ void AskPolicy::Open(DraftReplicas::Lease replica) {
   }
 }
 
-bool AskPolicy::MayAsk() {
+bool AskPolicy::MayAsk(bool may_move) {
   if (session_ == nullptr) {
     auto replica =
         service_.Choose(scope_, DraftReplicas::Use::kAsk, failed_replica_);
@@ -49,10 +49,10 @@ bool AskPolicy::MayAsk() {
     return true;
   }
   const std::optional<int64_t> epoch = breaker().Allow();
-  // A session is kept even through an open breaker, for lack of another
-  // replica: a new one would prefill again a prompt that this one may have
-  // almost finished.
-  if (!epoch.has_value()) return MoveAway();
+  // A session that owes nothing is kept even through an open breaker, and one
+  // that does is for lack of another replica: a new one would prefill again a
+  // prompt that this one may have almost finished.
+  if (!epoch.has_value()) return may_move && unanswered_ > 0 && MoveAway();
   epoch_ = *epoch;
   return true;
 }
@@ -75,9 +75,11 @@ bool AskPolicy::Begin() {
     outcome_ = DraftOutcome::kRefused;
     return false;
   }
-  if (session_ != nullptr &&
+  // Before the rounds that late answers skip: they may not come at all.
+  bool may_move = true;
+  if (session_ != nullptr && unanswered_ > 0 &&
       breaker().state() == CircuitBreaker::State::kOpen) {
-    MoveAway();
+    may_move = MoveAway();  // not looked for twice in a round
   }
   const bool owes_all = OwesAllItMay();
   if (owes_all || (!left_alone_ && skip_ > 0)) {
@@ -86,7 +88,7 @@ bool AskPolicy::Begin() {
     outcome_ = left_alone_ ? DraftOutcome::kBreakerOpen : DraftOutcome::kLate;
     return false;
   }
-  if (!MayAsk()) {
+  if (!MayAsk(may_move)) {
     left_alone_ = true;
     outcome_ = DraftOutcome::kBreakerOpen;
     return false;

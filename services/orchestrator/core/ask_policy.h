@@ -8,9 +8,9 @@
 // ask. A session that owes four answers is not asked again until one arrives,
 // and is given up after a minute without any. A session stays on its replica
 // while that answers. A broken one is reopened, on another replica if there is
-// one, by the next ask that a breaker allows, and one whose replica's breaker
-// is open is given up for a replica whose breaker is closed; a service that
-// refuses the request for good is not asked again.
+// one, by the next ask that a breaker allows, and one that owes an answer while
+// its replica's breaker is open is given up for another replica, whose breaker
+// is closed; a service that refuses the request for good is not asked again.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ASK_POLICY_H_
@@ -63,10 +63,11 @@ class AskPolicy {
   DraftOutcome Collect(absl::Time deadline, SourceDraft& draft);
 
  private:
-  // Whether a session is open, or was opened now, that may be asked.
-  bool MayAsk();
-  // Replaces the session by one on a replica whose breaker is closed. False if
-  // there is none.
+  // Whether a session is open, or was opened now, that may be asked. Moves a
+  // session that owes an answer only if it `may_move`.
+  bool MayAsk(bool may_move);
+  // Replaces the session by one on another replica, whose breaker is closed.
+  // False if there is none.
   bool MoveAway();
   void Open(DraftReplicas::Lease replica);
   CircuitBreaker& breaker() { return replica_->peer().breaker(); }

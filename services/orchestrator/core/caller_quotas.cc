@@ -9,6 +9,8 @@ namespace foretoken::orchestrator {
 namespace {
 
 constexpr double kSecondsPerMinute = 60;
+// Minimum interval between searches for full accounts.
+constexpr absl::Duration kDropInterval = absl::Minutes(1);
 
 absl::Status UsedUp(absl::string_view what, int64_t per_minute,
                     absl::Duration wait) {
@@ -28,7 +30,10 @@ absl::Status CallerQuotas::Take(const Caller& caller, int64_t tokens) {
   }
   const absl::Time now = clock_();
   absl::MutexLock lock(&mu_);
-  if (accounts_.size() >= kMaxAccounts) DropFullAccounts(now);
+  if (accounts_.size() >= kManyAccounts && now >= next_drop_) {
+    next_drop_ = now + kDropInterval;
+    DropFullAccounts(now);
+  }
   Account& account = accounts_[caller.name];
   Fill(account.requests, caller.requests_per_minute, now);
   Fill(account.tokens, caller.tokens_per_minute, now);
@@ -50,12 +55,23 @@ absl::Status CallerQuotas::Take(const Caller& caller, int64_t tokens) {
   return absl::OkStatus();
 }
 
-void CallerQuotas::GiveBack(const Caller& caller, int64_t tokens) {
-  if (caller.tokens_per_minute == 0) return;
+void CallerQuotas::GiveBack(const Caller& caller, int64_t tokens,
+                            int64_t requests) {
+  if (caller.requests_per_minute == 0 && caller.tokens_per_minute == 0) return;
   absl::MutexLock lock(&mu_);
   const auto it = accounts_.find(caller.name);
   if (it == accounts_.end()) return;
-  it->second.tokens.level += static_cast<double>(tokens);
+  if (caller.requests_per_minute > 0) {
+    it->second.requests.level += static_cast<double>(requests);
+  }
+  if (caller.tokens_per_minute > 0) {
+    it->second.tokens.level += static_cast<double>(tokens);
+  }
+}
+
+int64_t CallerQuotas::accounts() const {
+  absl::MutexLock lock(&mu_);
+  return static_cast<int64_t>(accounts_.size());
 }
 
 void CallerQuotas::Fill(Bucket& bucket, int64_t per_minute, absl::Time now) {
@@ -68,6 +84,7 @@ void CallerQuotas::Fill(Bucket& bucket, int64_t per_minute, absl::Time now) {
   bucket.level =
       std::min(full, bucket.level + elapsed * full / kSecondsPerMinute);
   bucket.filled = now;
+  bucket.per_minute = per_minute;
 }
 
 absl::Duration CallerQuotas::Wait(const Bucket& bucket, int64_t per_minute,
@@ -82,12 +99,16 @@ absl::Duration CallerQuotas::Wait(const Bucket& bucket, int64_t per_minute,
 }
 
 void CallerQuotas::DropFullAccounts(absl::Time now) {
-  // A bucket in debt of up to a minute's worth is full after two.
   absl::erase_if(accounts_, [now](const auto& entry) {
-    const absl::Time used =
-        std::max(entry.second.requests.filled, entry.second.tokens.filled);
-    return now - used >= absl::Minutes(2);
+    return IsFull(entry.second.requests, now) &&
+           IsFull(entry.second.tokens, now);
   });
+}
+
+bool CallerQuotas::IsFull(Bucket bucket, absl::Time now) {
+  const int64_t per_minute = bucket.per_minute;
+  Fill(bucket, per_minute, now);
+  return bucket.level >= static_cast<double>(per_minute);
 }
 
 }  // namespace foretoken::orchestrator

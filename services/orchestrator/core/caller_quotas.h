@@ -30,22 +30,27 @@ class CallerQuotas {
   // ResourceExhausted, with the time until the request fits as its retry hint
   // and with nothing taken, if one of the quotas is used up.
   absl::Status Take(const Caller& caller, int64_t tokens);
-  // Gives back tokens of an earlier Take.
-  void GiveBack(const Caller& caller, int64_t tokens);
+  // Gives back tokens of an earlier Take; they may be negative. With
+  // `requests`, also that many requests.
+  void GiveBack(const Caller& caller, int64_t tokens, int64_t requests = 0);
+
+  // Number of accounts in memory.
+  int64_t accounts() const;
 
  private:
   struct Bucket {
     double level = 0;
     absl::Time filled = absl::InfinitePast();  // when `level` was right
+    int64_t per_minute = 0;                    // of the last Take; 0: no quota
   };
   struct Account {
     Bucket requests;
     Bucket tokens;
   };
 
-  // Buckets that would be full are as good as none: they are dropped when
-  // there are this many.
-  static constexpr size_t kMaxAccounts = 4096;
+  // Accounts with full buckets are as good as none. They are dropped when there
+  // are this many accounts; those with a debt stay.
+  static constexpr size_t kManyAccounts = 4096;
 
   // Brings the bucket up to date.
   static void Fill(Bucket& bucket, int64_t per_minute, absl::Time now);
@@ -53,10 +58,12 @@ class CallerQuotas {
   static absl::Duration Wait(const Bucket& bucket, int64_t per_minute,
                              int64_t amount);
   void DropFullAccounts(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static bool IsFull(Bucket bucket, absl::Time now);
 
   const Clock clock_;
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   absl::flat_hash_map<std::string, Account> accounts_ ABSL_GUARDED_BY(mu_);
+  absl::Time next_drop_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
 }  // namespace foretoken::orchestrator

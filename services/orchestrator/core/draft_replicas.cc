@@ -1,8 +1,9 @@
 #include "services/orchestrator/core/draft_replicas.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <random>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
@@ -15,6 +16,11 @@ double RandomShare() {
   thread_local std::minstd_rand random{std::random_device()()};
   return std::uniform_real_distribution<double>(0.0, 1.0)(random);
 }
+
+// Sessions that the owner of a scope may have beyond those of the least loaded
+// replica, as a number and as a share, if its load is bounded.
+constexpr int64_t kScopeSlack = 4;
+constexpr int64_t kScopeSlackShare = 4;  // a quarter
 
 // By CircuitBreaker::State.
 constexpr const char* kStateNames[] = {"closed", "half-open", "open"};
@@ -84,10 +90,12 @@ DraftReplicas::Replica::Replica(int number, std::string address,
 
 DraftReplicas::DraftReplicas(std::string service,
                              const CircuitBreakerOptions& breaker, Clock clock,
-                             CircuitBreaker::Listener on_state)
+                             CircuitBreaker::Listener on_state,
+                             ScopeState scope_state)
     : service_(std::move(service)),
       breaker_(breaker),
       clock_(std::move(clock)),
+      scope_state_(scope_state),
       states_(std::make_unique<States>(std::move(on_state))) {}
 
 DraftReplicas::~DraftReplicas() = default;
@@ -104,16 +112,23 @@ void DraftReplicas::SetMembers(
     next_id_ += static_cast<int>(added.size());
   }
   Members<Replica> fresh;
+  std::set<std::string> unconnected;
   for (const size_t index : added) {
+    const std::string& name = names[index];
     absl::StatusOr<DraftEndpoint> endpoint = connect(index);
     if (!endpoint.ok()) {
-      FORETOKEN_LOG(kWarning, service_, " ", names[index],
-                    " is not used: ", endpoint.status().message());
+      // Every resolution tries again: logged once.
+      if (unconnected_.count(name) == 0) {
+        FORETOKEN_LOG(kWarning, service_, " ", name,
+                      " is not used: ", endpoint.status().message());
+      }
+      unconnected.insert(name);
       continue;
     }
-    fresh.push_back(std::make_unique<Replica>(id++, names[index],
-                                              *std::move(endpoint), *this));
+    fresh.push_back(
+        std::make_unique<Replica>(id++, name, *std::move(endpoint), *this));
   }
+  unconnected_ = std::move(unconnected);
   Members<Replica> gone;
   {
     absl::MutexLock lock(&mu_);
@@ -153,26 +168,48 @@ void DraftReplicas::Unpin(const std::vector<Candidate>& candidates,
   ++chosen->leases;
 }
 
+std::vector<DraftReplicas::Rank> DraftReplicas::Sort(
+    const std::vector<Candidate>& candidates, absl::string_view scope,
+    int avoid) const {
+  if (scope_state_ == ScopeState::kNone) scope = "";
+  const bool bounded = scope_state_ == ScopeState::kCache && !scope.empty();
+  int64_t most = std::numeric_limits<int64_t>::max();
+  std::vector<bool> up;
+  for (const Candidate& candidate : candidates) {
+    DraftPeer& peer = candidate.replica->peer;
+    up.push_back(peer.up());
+    // One that may not be asked has no sessions, and says nothing about load.
+    if (bounded && up.back() &&
+        peer.breaker().state() == CircuitBreaker::State::kClosed) {
+      most = std::min(most, candidate.leases + kScopeSlack +
+                                candidate.leases / kScopeSlackShare);
+    }
+  }
+  // Sorted by: avoided, not up, crowded, then by score or by load.
+  std::vector<Rank> ranks;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
+    Replica& replica = *candidate.replica;
+    const uint64_t place = scope.empty()
+                               ? static_cast<uint64_t>(candidate.leases)
+                               : ~RendezvousScore(replica.name, scope);
+    ranks.emplace_back(replica.id == avoid, !up[i], candidate.leases > most,
+                       place, candidate.turn, &replica);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
 std::optional<DraftReplicas::Lease> DraftReplicas::Choose(
     absl::string_view scope, Use use, int avoid) {
   // Nothing is asked of a replica under the lock: gRPC may run callbacks, which
   // choose replicas themselves, inside any of its functions.
   const std::vector<Candidate> candidates = Pin();
-  // Sorted by: avoided, not up, then by score or by load.
-  std::vector<std::tuple<bool, bool, uint64_t, uint64_t, Replica*>> ranks;
-  for (const Candidate& candidate : candidates) {
-    Replica& replica = *candidate.replica;
-    const uint64_t place = scope.empty()
-                               ? static_cast<uint64_t>(candidate.leases)
-                               : ~RendezvousScore(replica.name, scope);
-    ranks.emplace_back(replica.id == avoid, !replica.peer.up(), place,
-                       candidate.turn, &replica);
-  }
-  std::sort(ranks.begin(), ranks.end());
   Replica* chosen = nullptr;
   int64_t epoch = 0;
-  for (const auto& rank : ranks) {
+  for (const Rank& rank : Sort(candidates, scope, avoid)) {
     Replica* const replica = std::get<Replica*>(rank);
+    if (use == Use::kReplace && replica->id == avoid) continue;
     CircuitBreaker& breaker = replica->peer.breaker();
     const std::optional<int64_t> allowed =
         use == Use::kAsk ? breaker.Allow() : breaker.AllowAhead();

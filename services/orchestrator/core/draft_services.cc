@@ -12,6 +12,13 @@ namespace {
 // The service that keeps the phrases that the requests of a scope share.
 constexpr absl::string_view kPhraseService = "trie_drafter";
 
+ScopeState ScopeStateOf(absl::string_view service) {
+  if (service == kPhraseService) return ScopeState::kHistory;
+  // A datastore is the same for all.
+  if (service == "crest") return ScopeState::kNone;
+  return ScopeState::kCache;
+}
+
 Mode CrestMode(const std::string& datastore) {
   const absl::StatusOr<Mode> mode =
       Mode::Parse(absl::StrCat("crest:datastore=", datastore));
@@ -29,7 +36,8 @@ DraftServices::DraftServices(const DraftServicesOptions& options,
   for (const auto& [service, endpoints] : options.services) {
     const auto made =
         services_.try_emplace(service, service, options.breaker, clock,
-                              make_listener ? make_listener(service) : nullptr);
+                              make_listener ? make_listener(service) : nullptr,
+                              ScopeStateOf(service));
     std::vector<std::string> names;
     std::vector<DraftEndpoint> replicas;
     for (const auto& [name, endpoint] : endpoints) {

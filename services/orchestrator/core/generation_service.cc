@@ -20,12 +20,20 @@ namespace {
 // number of texts that may wait for them.
 constexpr int32_t kTextThreads = 4;
 constexpr int32_t kTextThreadsPerCaller = 3;
+// Texts are encoded with what decoding leaves of the processors.
+constexpr int kTextNice = 10;
+// Fewer bytes than this may be a token although the vocabulary has no longer
+// one: special tokens and runs of spaces.
+constexpr int64_t kMinLongestToken = 64;
 constexpr int32_t kTextsWaiting = 64;
 
 // Tokens of a prompt that count as much as one token of output when callers
 // share a server: a prompt is read in passes of many rows.
 constexpr int64_t kPromptTokensPerCost = 16;
 constexpr int64_t kTextBytesPerToken = 4;
+// Requests of maximum size that gRPC must be able to receive at once: when it
+// runs out of memory for them, it cancels calls, any of them.
+constexpr int64_t kReceivedAtOnce = 4;
 // Caps the cost that a request can claim.
 constexpr int64_t kMaxCost = 1 << 17;
 
@@ -57,7 +65,57 @@ RequestPoolOptions TextPoolOptions(const GenerationOptions& options) {
   return {
       .max_running = kTextThreads,
       .waiting = {.items = kTextsWaiting, .bytes = options.max_waiting_bytes},
-      .min_retry_after = options.retry_after};
+      .min_retry_after = options.retry_after,
+      .nice = kTextNice};
+}
+
+int64_t LongestToken(const Tokenizer* tokenizer) {
+  int64_t longest = kMinLongestToken;
+  for (TokenId id = 0; tokenizer != nullptr && id < tokenizer->vocab_size();
+       ++id) {
+    longest = std::max(longest,
+                       static_cast<int64_t>(tokenizer->TokenBytes(id).size()));
+  }
+  return longest;
+}
+
+// Whether the largest prompt fits each part of the budget.
+absl::Status CheckBudget(const GenerationOptions& options,
+                         bool with_tokenizer) {
+  const MemoryParts parts = DivideMemory(options.memory_budget);
+  const auto check = [&](absl::string_view what, int64_t needed,
+                         int64_t there) -> absl::Status {
+    if (needed <= there) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--memory-budget=", options.memory_budget, ": ", what,
+        " of --max-prompt-bytes=", options.max_prompt_bytes, " takes ", needed,
+        " bytes, of a budget for it of ", there));
+  };
+  if (with_tokenizer) {
+    FORETOKEN_RETURN_IF_ERROR(check("encoding a prompt",
+                                    EncodingBytes(options.max_prompt_bytes),
+                                    ByteBudget(parts.encoding).max_share()));
+  }
+  const ByteBudget requests(parts.requests);
+  FORETOKEN_RETURN_IF_ERROR(
+      check("a request",
+            LargestRequestBytes(options.max_prompt_bytes, with_tokenizer),
+            requests.max_share()));
+  FORETOKEN_RETURN_IF_ERROR(
+      check("receiving requests",
+            kReceivedAtOnce * MaxWireBytes(options.max_prompt_bytes),
+            parts.receiving));
+  const int64_t most =
+      int64_t{options.max_requests} + options.max_waiting_requests;
+  const int64_t smallest = GenerateBytes(GenerationRequest());
+  if (most * smallest > requests.limit()) {
+    FORETOKEN_LOG(kWarning, "--memory-budget=", options.memory_budget,
+                  " has room for ", requests.limit() / smallest,
+                  " short requests; --max-requests and --max-waiting-requests "
+                  "allow ",
+                  most);
+  }
+  return absl::OkStatus();
 }
 
 uint64_t RandomSeed() {
@@ -101,6 +159,11 @@ void GenerationService::Call::SetVerifier(Verifier* verifier) {
   if (verifier != nullptr && cancelled_) verifier->Cancel();
 }
 
+bool GenerationService::Call::cancelled() const {
+  absl::MutexLock lock(&mu_);
+  return cancelled_;
+}
+
 absl::Status GenerationService::Call::Reason(const absl::Status& status,
                                              absl::Time now) const {
   absl::MutexLock lock(&mu_);
@@ -122,15 +185,7 @@ absl::StatusOr<std::unique_ptr<GenerationService>> GenerationService::Create(
   FORETOKEN_RETURN_IF_ERROR(MakeSources(mode, context).status());
   FORETOKEN_ASSIGN_OR_RETURN(CacheScopes scopes,
                              CacheScopes::Load(options.scope_key_file));
-  const ByteBudget encoding(DivideMemory(options.memory_budget).encoding);
-  const int64_t needed = EncodingBytes(options.max_prompt_bytes);
-  if (tokenizer != nullptr && needed > encoding.max_share()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--memory-budget=", options.memory_budget,
-        ": encoding a prompt of --max-prompt-bytes=", options.max_prompt_bytes,
-        " takes ", needed, " bytes, of a budget for it of ",
-        encoding.max_share()));
-  }
+  FORETOKEN_RETURN_IF_ERROR(CheckBudget(options, tokenizer != nullptr));
   return std::unique_ptr<GenerationService>(new GenerationService(
       options, std::move(mode), std::move(target), std::move(drafters),
       std::move(tokenizer), std::move(scopes), observer, std::move(clock)));
@@ -148,15 +203,28 @@ GenerationService::GenerationService(const GenerationOptions& options,
       target_(std::move(target)),
       drafters_(std::move(drafters)),
       tokenizer_(std::move(tokenizer)),
+      longest_token_(LongestToken(tokenizer_.get())),
       scopes_(std::move(scopes)),
       estimates_(std::make_shared<DraftEstimates>()),
       observer_(observer),
       clock_(std::move(clock)),
-      memory_(DivideMemory(options.memory_budget).requests),
-      encoding_(DivideMemory(options.memory_budget).encoding),
+      memory_(DivideMemory(options.memory_budget).requests,
+              Gauge(MemoryPart::kRequests,
+                    DivideMemory(options.memory_budget).requests)),
+      encoding_(DivideMemory(options.memory_budget).encoding,
+                Gauge(MemoryPart::kEncoding,
+                      DivideMemory(options.memory_budget).encoding)),
       quotas_(clock_),
       texts_(TextPoolOptions(options), clock_),
       requests_(PoolOptions(options), clock_) {}
+
+std::function<void(int64_t)> GenerationService::Gauge(MemoryPart part,
+                                                      int64_t limit) {
+  observer_.OnMemory(part, 0, limit);
+  return [this, part, limit](int64_t used) {
+    observer_.OnMemory(part, used, limit);
+  };
+}
 
 // --- Admission and completion ------------------------------------------------
 
@@ -187,25 +255,36 @@ GenerationService::Enter(GenerationRequest& request) {
   }
   call->caller = request.caller;
   absl::MutexLock lock(&mu_);
-  if (draining_) return absl::UnavailableError("the orchestrator is draining");
+  if (draining_) {
+    observer_.OnRefused(Refusal::kDraining);
+    return absl::UnavailableError("the orchestrator is draining");
+  }
   const int64_t tokens = TokensOf(request);
-  FORETOKEN_RETURN_IF_ERROR(quotas_.Take(request.caller, tokens));
+  const absl::Status taken = quotas_.Take(request.caller, tokens);
+  if (!taken.ok()) {
+    observer_.OnRefused(Refusal::kQuota);
+    return taken;
+  }
   call->charged_tokens = tokens;
   calls_.insert(call);
   return call;
 }
 
 absl::Status GenerationService::Leave(const std::shared_ptr<Call>& call,
-                                      const absl::Status& status) {
+                                      const absl::Status& status,
+                                      int64_t unused_requests) {
   const absl::Time now = clock_();
   const absl::Status reason = call->Reason(status, now);
-  quotas_.GiveBack(call->caller, call->charged_tokens - call->used_tokens);
+  quotas_.GiveBack(call->caller, call->charged_tokens - call->used_tokens,
+                   unused_requests);
   observer_.OnEnd(reason.code(), now - call->start);
   if (call->trace != nullptr) call->trace->OnEnd(call->id, reason, now);
-  if (!reason.ok()) {
+  // Refusals are counted, not logged.
+  if (!reason.ok() && !absl::IsResourceExhausted(reason) &&
+      log_throttle_.Take()) {
     FORETOKEN_LOG(kInfo, "request ", call->id, " ended after ",
                   absl::FormatDuration(now - call->start), ": ",
-                  reason.ToString());
+                  reason.ToString(), log_throttle_.Skipped());
   }
   absl::MutexLock lock(&mu_);
   calls_.erase(call);
@@ -215,6 +294,10 @@ absl::Status GenerationService::Leave(const std::shared_ptr<Call>& call,
 std::shared_ptr<GenerationService::Call> GenerationService::Start(
     absl::StatusOr<GenerationRequest> request, GenerationSink& sink) {
   observer_.OnRequest();
+  // (The caller of this class reports so that there is no memory.)
+  if (absl::IsResourceExhausted(request.status())) {
+    observer_.OnRefused(Refusal::kMemory);
+  }
   absl::StatusOr<std::shared_ptr<Call>> call =
       request.ok() ? Enter(*request) : request.status();
   if (!call.ok()) {
@@ -240,7 +323,9 @@ std::shared_ptr<GenerationService::Call> GenerationService::Start(
         Leave(call, summary.ok() ? sink.OnResult(*summary) : summary.status()));
   };
   pooled.refuse = [this, call = *call, &sink](const absl::Status& reason) {
-    sink.OnEnd(Leave(call, reason));
+    const bool no_room = absl::IsResourceExhausted(reason);
+    if (no_room) observer_.OnRefused(Refusal::kQueue);
+    sink.OnEnd(Leave(call, reason, /*unused_requests=*/no_room ? 1 : 0));
   };
   (*call)->SetWaiting(requests_, requests_.Submit(std::move(pooled)));
   return *std::move(call);
@@ -265,11 +350,12 @@ RequestPool::Ticket GenerationService::RunTextWork(
     const Caller& caller, int64_t bytes, absl::Time deadline,
     std::function<void(const absl::Status&)> work) {
   PooledRequest pooled;
-  pooled.item = {.owner = caller.name,
-                 .weight = caller.weight,
-                 .cost = 1 + bytes / kTextBytesPerToken,
-                 .bytes = bytes,
-                 .deadline = deadline};
+  pooled.item = {
+      .owner = caller.name,
+      .weight = caller.weight,
+      .cost = 1 + bytes / kTextBytesPerToken,
+      .bytes = bytes,
+      .deadline = std::min(deadline, clock_() + options_.max_request_time)};
   pooled.max_running = kTextThreadsPerCaller;
   pooled.run = [work] { work(absl::OkStatus()); };
   pooled.refuse = std::move(work);
@@ -336,17 +422,16 @@ absl::Status GenerationService::CheckTokenizer(const TargetInfo& info) const {
 
 absl::StatusOr<std::vector<TokenId>> GenerationService::Encode(
     const std::string& caller, absl::string_view text, bool as_prompt,
-    absl::Time deadline) {
+    absl::Time deadline, const std::function<bool()>& cancelled) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const ByteBudget::Share memory,
-      encoding_.TakeWhenFree(caller,
-                             EncodingBytes(static_cast<int64_t>(text.size())),
-                             deadline - clock_()));
+      encoding_.TakeWhenFree(caller, EncodingBytesOf(text), deadline - clock_(),
+                             cancelled));
   return as_prompt ? tokenizer_->EncodePrompt(text) : tokenizer_->Encode(text);
 }
 
 absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
-    GenerationRequest request) {
+    Call& call, GenerationRequest request) {
   if (!request.mode.has_value()) request.mode = default_mode_;
   const int32_t nodes =
       request.max_tree_nodes.value_or(options_.max_tree_nodes);
@@ -379,10 +464,20 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
       return absl::InvalidArgumentError(
           "text: this server has no tokenizer, want token_ids");
     }
-    FORETOKEN_ASSIGN_OR_RETURN(request.prompt,
-                               Encode(request.caller.name, *request.text,
-                                      /*as_prompt=*/true, request.deadline));
+    // Known without encoding it, which takes long.
+    const auto bytes = static_cast<int64_t>(request.text->size());
+    if (bytes > target.max_positions * longest_token_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("text: ", bytes, " bytes are more than a context of ",
+                       target.max_positions, " tokens holds"));
+    }
+    FORETOKEN_ASSIGN_OR_RETURN(
+        request.prompt,
+        Encode(request.caller.name, *request.text, /*as_prompt=*/true,
+               request.deadline, [&call] { return call.cancelled(); }));
     request.text.reset();
+    // Work was done for it, even if it fails from here on.
+    call.used_tokens = static_cast<int64_t>(request.prompt.size());
   }
   if (!request.has_seed) request.sampling.seed = RandomSeed();
   return DecodeLoop::Create(std::move(request), target, tokenizer_.get(),
@@ -397,7 +492,7 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
   const std::unique_ptr<Verifier> verifier = target_->NewVerifier();
   call.SetVerifier(verifier.get());
   absl::StatusOr<std::unique_ptr<DecodeLoop>> loop =
-      MakeLoop(std::move(request));
+      MakeLoop(call, std::move(request));
   absl::Status status = loop.status();
   if (status.ok()) {
     status = orchestrator::Generate(
@@ -436,12 +531,14 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
 
 absl::StatusOr<std::vector<TokenId>> GenerationService::Tokenize(
     const std::string& caller, absl::string_view text, bool add_special_tokens,
-    absl::Time deadline) {
+    absl::Time deadline, const std::function<bool()>& cancelled) {
   if (tokenizer_ == nullptr) {
     return absl::FailedPreconditionError("this server has no tokenizer");
   }
   FORETOKEN_RETURN_IF_ERROR(CheckBytes("text", text.size()));
-  return Encode(caller, text, add_special_tokens, deadline);
+  return Encode(caller, text, add_special_tokens,
+                std::min(deadline, clock_() + options_.max_request_time),
+                cancelled);
 }
 
 absl::StatusOr<std::string> GenerationService::Detokenize(

@@ -15,6 +15,8 @@
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_GENERATION_SERVICE_H_
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
@@ -28,6 +30,7 @@
 #include "absl/time/time.h"
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
+#include "common/base/log_throttle.h"
 #include "common/speculation/generation.h"
 #include "common/text/tokenizer.h"
 #include "common/tracing/span.h"
@@ -51,11 +54,23 @@ class Target {
   virtual std::unique_ptr<Verifier> NewVerifier() = 0;
 };
 
+// Why a request was refused that was in order, with the names of metrics.
+enum class Refusal { kMemory, kQueue, kQuota, kDraining };
+inline constexpr std::array kRefusalNames = {"memory", "queue", "quota",
+                                             "draining"};
+
+// Parts of the memory budget, with the names of metrics.
+enum class MemoryPart { kRequests, kEncoding };
+inline constexpr std::array kMemoryPartNames = {"requests", "encoding"};
+
 // Observes requests, for metrics. Must be thread-safe and fast.
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
   virtual void OnRequest() {}
+  virtual void OnRefused(Refusal) {}
+  // The bytes of a part that are in use. Called with a lock held.
+  virtual void OnMemory(MemoryPart, int64_t /*used*/, int64_t /*limit*/) {}
   virtual void OnPrefill(const GenerationSummary&) {}
   virtual void OnRound(const RoundReport&) {}
   virtual void OnFailovers(int64_t) {}
@@ -112,6 +127,7 @@ class GenerationService {
     void SetWaiting(RequestPool& pool, RequestPool::Ticket ticket)
         ABSL_LOCKS_EXCLUDED(mu_);
     void SetVerifier(Verifier* verifier) ABSL_LOCKS_EXCLUDED(mu_);
+    bool cancelled() const ABSL_LOCKS_EXCLUDED(mu_);
     // The status to report for a request that ended with `status`.
     absl::Status Reason(const absl::Status& status, absl::Time now) const
         ABSL_LOCKS_EXCLUDED(mu_);
@@ -134,7 +150,7 @@ class GenerationService {
   // `drafters` may be null: no drafting services; `tokenizer` may be null:
   // token ids alone. InvalidArgument or Unimplemented for a default mode that
   // does not run here, InvalidArgument for a memory budget that is too small
-  // for a prompt of max_prompt_bytes. `observer` must outlive the service.
+  // for the largest request. `observer` must outlive the service.
   static absl::StatusOr<std::unique_ptr<GenerationService>> Create(
       const GenerationOptions& options, std::unique_ptr<Target> target,
       std::unique_ptr<DraftServices> drafters,
@@ -155,10 +171,11 @@ class GenerationService {
       absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
 
   // Runs work on a text (Tokenize, Detokenize) of `bytes` bytes on threads that
-  // requests do not use and that callers share fairly. `work` is called once,
-  // possibly before this returns: with OK, or with the reason why it was
-  // refused (ResourceExhausted if the queue is full, DeadlineExceeded,
-  // Cancelled). Returns the ticket for CancelTextWork.
+  // requests do not use and that callers share fairly; it waits for them at
+  // most max_request_time. `work` is called once, possibly before this returns:
+  // with OK, or with the reason why it was refused (ResourceExhausted if the
+  // queue is full, DeadlineExceeded, Cancelled). Returns the ticket for
+  // CancelTextWork.
   RequestPool::Ticket RunTextWork(
       const Caller& caller, int64_t bytes, absl::Time deadline,
       std::function<void(const absl::Status&)> work);
@@ -167,11 +184,12 @@ class GenerationService {
 
   // FailedPrecondition without a tokenizer; InvalidArgument for more than
   // max_prompt_bytes, ids counted as four bytes each. Tokenize waits for the
-  // memory that it takes, DeadlineExceeded.
-  absl::StatusOr<std::vector<TokenId>> Tokenize(const std::string& caller,
-                                                absl::string_view text,
-                                                bool add_special_tokens,
-                                                absl::Time deadline);
+  // memory that it takes, at most max_request_time: DeadlineExceeded, or
+  // Cancelled once `cancelled`, if given, returns true.
+  absl::StatusOr<std::vector<TokenId>> Tokenize(
+      const std::string& caller, absl::string_view text,
+      bool add_special_tokens, absl::Time deadline,
+      const std::function<bool()>& cancelled = nullptr);
   absl::StatusOr<std::string> Detokenize(
       absl::Span<const TokenId> token_ids) const;
   // InvalidArgument for more than max_prompt_bytes.
@@ -184,6 +202,8 @@ class GenerationService {
   // The part of the memory budget that requests are charged to. It must not be
   // used beyond the service's life.
   ByteBudget& memory() { return memory_; }
+  // The part for texts while they are encoded.
+  ByteBudget& encoding_memory() { return encoding_; }
 
   const GenerationOptions& options() const { return options_; }
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
@@ -210,18 +230,21 @@ class GenerationService {
   // Unavailable while draining.
   absl::StatusOr<std::shared_ptr<Call>> Enter(GenerationRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Observes and logs the end; returns its reason.
+  // What observes a part's bytes.
+  std::function<void(int64_t)> Gauge(MemoryPart part, int64_t limit);
+  // Observes and logs the end and gives back what the request did not use of
+  // its caller's quota, with `unused_requests`; returns the reason of the end.
   absl::Status Leave(const std::shared_ptr<Call>& call,
-                     const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+                     const absl::Status& status, int64_t unused_requests = 0)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // The caller's limit of running requests.
   int32_t MaxRunning(const Caller& caller) const;
   absl::Status CheckTokenizer(const TargetInfo& info) const;
-  absl::StatusOr<std::vector<TokenId>> Encode(const std::string& caller,
-                                              absl::string_view text,
-                                              bool as_prompt,
-                                              absl::Time deadline);
+  absl::StatusOr<std::vector<TokenId>> Encode(
+      const std::string& caller, absl::string_view text, bool as_prompt,
+      absl::Time deadline, const std::function<bool()>& cancelled);
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
-      GenerationRequest request);
+      Call& call, GenerationRequest request);
   absl::StatusOr<GenerationSummary> Drive(
       Call& call, GenerationRequest request,
       absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
@@ -231,6 +254,7 @@ class GenerationService {
   const std::unique_ptr<Target> target_;
   const std::unique_ptr<DraftServices> drafters_;
   const std::shared_ptr<const Tokenizer> tokenizer_;
+  const int64_t longest_token_;  // bytes
   const CacheScopes scopes_;
   const std::shared_ptr<DraftEstimates> estimates_;  // shared with requests
   GenerationObserver& observer_;
@@ -238,6 +262,7 @@ class GenerationService {
   ByteBudget memory_;    // of requests
   ByteBudget encoding_;  // of texts while they are encoded
   CallerQuotas quotas_;
+  LogThrottle log_throttle_;  // of the lines about requests
 
   absl::Mutex mu_;
   std::set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);

@@ -26,12 +26,14 @@ PrefixKeys KeysOfPrefixes(absl::string_view scope,
   return keys;
 }
 
-int PrefixHomes::Find(const PrefixKeys& keys) const {
-  for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
-    const auto found = homes_.find(*key);
-    if (found != homes_.end()) return found->second->second;
+PrefixHomes::Home PrefixHomes::Find(const PrefixKeys& keys) const {
+  for (size_t i = keys.size(); i-- > 0;) {
+    const auto found = homes_.find(keys[i]);
+    if (found != homes_.end()) {
+      return {found->second->second, static_cast<int>(i)};
+    }
   }
-  return -1;
+  return {};
 }
 
 void PrefixHomes::Note(const PrefixKeys& keys, int member) {

@@ -31,10 +31,16 @@ PrefixKeys KeysOfPrefixes(absl::string_view scope,
 
 class PrefixHomes {
  public:
+  struct Home {
+    int member = -1;  // -1: none
+    // Place of the prefix in the keys; 0 for the scope without any token.
+    int depth = 0;
+  };
+
   explicit PrefixHomes(size_t max_keys) : max_keys_(max_keys) {}
 
-  // The member that served the longest known one of these prefixes; -1: none.
-  int Find(const PrefixKeys& keys) const;
+  // The member that served the longest known one of these prefixes.
+  Home Find(const PrefixKeys& keys) const;
   void Note(const PrefixKeys& keys, int member);
 
   size_t size() const { return homes_.size(); }

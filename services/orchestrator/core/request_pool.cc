@@ -1,11 +1,14 @@
 #include "services/orchestrator/core/request_pool.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <optional>
 #include <random>
 #include <utility>
 
 #include "common/base/retry_after.h"
+#include "common/base/timed_wait.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -40,7 +43,7 @@ RequestPool::~RequestPool() {
     absl::MutexLock lock(&mu_);
     stop_ = true;
     threads.swap(threads_);
-    deadline_changed_.Signal();
+    watcher_wanted_ = true;
   }
   // Threads also run the queue: one ends only when nothing may run.
   for (std::thread& thread : threads) thread.join();
@@ -74,7 +77,7 @@ RequestPool::Ticket RequestPool::Submit(PooledRequest request) {
     if (pushed.has_value()) {
       ticket = *pushed;
       Count(item.owner, &Owner::waiting, 1);
-      if (item.deadline < next_deadline_) deadline_changed_.Signal();
+      if (item.deadline < next_deadline_) watcher_wanted_ = true;
     } else {
       const absl::Duration retry_after =
           RetryAfterLocked(item.owner, request.max_running);
@@ -153,7 +156,8 @@ void RequestPool::Begin(PooledRequest request) {
   Count(request.item.owner, &Owner::running, 1);
   ++running_;
   begun_.push_back(std::move(request));
-  if (idle_ < static_cast<int32_t>(begun_.size()) &&
+  // (The destructor joins those that there are; they run what is left.)
+  if (!stop_ && idle_ < static_cast<int32_t>(begun_.size()) &&
       static_cast<int32_t>(threads_.size()) < options_.max_running) {
     threads_.emplace_back([this] { RunRequests(); });
   }
@@ -173,6 +177,8 @@ void RequestPool::StartWaiting() {
 }
 
 void RequestPool::RunRequests() {
+  // Linux nices single threads. Failing that, they run like all others.
+  if (options_.nice > 0) setpriority(PRIO_PROCESS, 0, options_.nice);
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return stop_ || !begun_.empty();
   };
@@ -188,7 +194,9 @@ void RequestPool::RunRequests() {
     const absl::Time start = clock_();
     request.run();
     const absl::Duration time = clock_() - start;
-    request.run = nullptr;  // free its captures before it counts as finished
+    // Free their captures before it counts as finished, and not under the lock.
+    request.run = nullptr;
+    request.refuse = nullptr;
     mu_.Lock();
     service_time_ = service_time_ == absl::ZeroDuration()
                         ? time
@@ -217,7 +225,8 @@ void RequestPool::WatchDeadlines() {
       continue;
     }
     next_deadline_ = queue_.NextDeadline();
-    deadline_changed_.WaitWithTimeout(&mu_, next_deadline_ - clock_());
+    watcher_wanted_ = false;
+    AwaitFor(mu_, absl::Condition(&watcher_wanted_), next_deadline_ - clock_());
   }
 }
 

@@ -34,6 +34,9 @@ struct RequestPoolOptions {
   int32_t max_running = 128;  // threads
   FairQueueLimits waiting;
   absl::Duration min_retry_after = absl::Milliseconds(200);
+  // The threads' nice value, above that of the process: they take only what
+  // other threads leave.
+  int nice = 0;
 };
 
 // Draws from [0, 1), evenly. Called by one thread at a time.
@@ -117,9 +120,10 @@ class RequestPool {
   int32_t idle_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t running_ ABSL_GUARDED_BY(mu_) = 0;  // begun_ included
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  // The deadline that the watcher sleeps until; signals an earlier one.
+  // The deadline that the watcher sleeps until, and whether it must look
+  // earlier: for an earlier one, or for the stop.
   absl::Time next_deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
-  absl::CondVar deadline_changed_;
+  bool watcher_wanted_ ABSL_GUARDED_BY(mu_) = false;
   std::thread watcher_;  // last: uses all of the above
 };
 

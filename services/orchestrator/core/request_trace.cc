@@ -1,5 +1,7 @@
 #include "services/orchestrator/core/request_trace.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -55,7 +57,9 @@ void RequestTrace::OnEnd(const std::string& request_id,
   request.start = arrived_;
   request.end = now;
   request.attributes = {{"foretoken.request_id", request_id},
-                        {"foretoken.rounds", rounds_}};
+                        {"foretoken.rounds", rounds_},
+                        {"foretoken.rounds_without_span",
+                         std::max<int64_t>(0, rounds_ - kMaxRounds)}};
   if (!status.ok()) {
     request.error = absl::StatusCodeToString(status.code());
   }

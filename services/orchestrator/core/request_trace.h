@@ -21,8 +21,8 @@ namespace foretoken::orchestrator {
 class RequestTrace {
  public:
   // Spans of rounds; later rounds are only counted, because a request may have
-  // hundreds of thousands.
-  static constexpr int64_t kMaxRounds = 256;
+  // hundreds of thousands. A trace takes less than 64 KiB.
+  static constexpr int64_t kMaxRounds = 64;
 
   // Null if the caller does not record its trace, or sent no valid header.
   // `sink` must outlive the trace.

@@ -14,6 +14,7 @@ class EngineMetrics final : public rpc::StreamObserver {
   explicit EngineMetrics(metrics::Registry& registry) : registry_(registry) {}
 
   void OnChange(const VerifySnapshot& snapshot);
+  void OnHang(bool hangs) { hangs_.Set(hangs ? 1 : 0); }
 
   void OnStreams(int open) override { streams_.Set(open); }
   void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
@@ -23,6 +24,7 @@ class EngineMetrics final : public rpc::StreamObserver {
   prometheus::Gauge& sessions_ = registry_.GetGauge(metrics::kSessions);
   prometheus::Gauge& streams_ = registry_.GetGauge(metrics::kStreams);
   prometheus::Gauge& queue_ = registry_.GetGauge(metrics::kEngineQueue);
+  prometheus::Gauge& hangs_ = registry_.GetGauge(metrics::kEngineHangs);
   prometheus::Gauge& pages_total_ = registry_.GetGauge(metrics::kKvPagesTotal);
   prometheus::Gauge& pages_free_ = registry_.GetGauge(metrics::kKvPagesFree);
   prometheus::Gauge& pages_cached_ =

@@ -154,8 +154,10 @@ TEST_F(DraftWorkerTest, IsNotServingWhileItsEngineHangs) {
   client.Send(RoundOf(4, {9}));
   EXPECT_TRUE(Eventually([&] { return !serves(); }));
   EXPECT_EQ(gate->waiting(), 1);
+  EXPECT_EQ(Sample("foretoken_draft_worker_engine_hangs"), 1);
   gate->Open();
   EXPECT_TRUE(Eventually(serves));
+  EXPECT_EQ(Sample("foretoken_draft_worker_engine_hangs"), 0);
   EXPECT_THAT(client.Receive(), IsOk());
 }
 

@@ -1,8 +1,13 @@
 // PageServer through real sockets, beside connections that hold it up.
 #include "common/metrics/page_server.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -69,10 +74,76 @@ TEST_F(PageServerTest, IdleConnectionsKeepNoScraperOut) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   Start();
   std::vector<RawConnection> idle;
-  for (int i = 0; i < 1000; ++i) {
+  const int connections =
+      static_cast<int>(std::min<rlim_t>(1000, limit.rlim_cur / 2));
+  for (int i = 0; i < connections; ++i) {
     idle.push_back(Connect());
     if (i % 100 != 99) continue;
     EXPECT_THAT(Get(), StartsWith("HTTP/1.1 200 OK"));
+  }
+}
+
+// A scraper with an address of its own, whose request comes in two parts.
+class SlowScraper {
+ public:
+  explicit SlowScraper(int port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const sockaddr_in own = Address("127.0.0.2", 0);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&own), sizeof(own)),
+              0);
+    const sockaddr_in server = Address("127.0.0.1", port);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&server),
+                      sizeof(server)),
+              0);
+  }
+  SlowScraper(const SlowScraper&) = delete;
+  SlowScraper& operator=(const SlowScraper&) = delete;
+  ~SlowScraper() { close(fd_); }
+
+  void Say(const std::string& bytes) const {
+    send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  std::string ReadAll() const {
+    std::string all;
+    char bytes[512];
+    ssize_t n;
+    while ((n = recv(fd_, bytes, sizeof(bytes), 0)) > 0) {
+      all.append(bytes, static_cast<size_t>(n));
+    }
+    return all;
+  }
+
+ private:
+  static sockaddr_in Address(const char* host, int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    inet_pton(AF_INET, host, &address.sin_addr);
+    return address;
+  }
+  const int fd_;
+};
+
+TEST_F(PageServerTest, ManyConnectionsOfOneAddressDisplaceNoOther) {
+  PageServerOptions options;
+  options.max_connections = 8;
+  Start(options);
+  const SlowScraper scraper(server_->port());
+  scraper.Say("GET /metr");
+  ASSERT_TRUE(Eventually([&] { return server_->open() == 1; }));
+  std::vector<RawConnection> idle;
+  for (int i = 0; i < 50; ++i) idle.push_back(Connect());
+  ASSERT_TRUE(Eventually([&] { return idle[40].Closed(); }));
+  scraper.Say("ics HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(scraper.ReadAll(), EndsWith("page 1\n"));
+}
+
+// Input that nobody reads must not cost the page.
+TEST_F(PageServerTest, InputAfterTheRequestDoesNotResetTheConnection) {
+  Start();
+  for (int i = 0; i < 20; ++i) {
+    const RawConnection connection = Connect();
+    connection.Say("GET /metrics HTTP/1.1\r\n\r\n" + std::string(5000, 'x'));
+    EXPECT_THAT(connection.ReadAll(), HasSubstr("\r\n\r\npage "));
   }
 }
 

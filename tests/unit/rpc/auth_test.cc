@@ -48,6 +48,7 @@ TEST(CallersTest, ATokenHasANameAShareAndALimit) {
   const auto alpha = (*callers)->Find("Bearer alpha-alpha-alpha");
   ASSERT_TRUE(alpha.has_value());
   EXPECT_EQ(alpha->name, "team-a");
+  EXPECT_TRUE(alpha->named);
   EXPECT_EQ(alpha->weight, 2.5);
   EXPECT_EQ(alpha->max_requests, 7);
   // Weight and limit are the account's, whichever token is shown.
@@ -58,6 +59,7 @@ TEST(CallersTest, ATokenHasANameAShareAndALimit) {
   EXPECT_EQ(beta->tokens_per_minute, 900);
   EXPECT_EQ(beta->requests_per_minute, 60);
   const auto gamma = (*callers)->Find("Bearer gamma-gamma-gamma");
+  EXPECT_FALSE(gamma->named);
   EXPECT_EQ(gamma->weight, 0.5);
   EXPECT_EQ(gamma->max_requests, 0);
   EXPECT_EQ(gamma->tokens_per_minute, 0);
@@ -70,9 +72,10 @@ TEST(CallersTest, RefusesABadFileByLineWithoutShowingTheToken) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("short:2"), Not(HasSubstr("hunter2")))));
   for (const char* bad :
-       {"a b", "weight=0", "weight=nan", "weight=101", "requests=0",
-        "requests=-1", "requests=5000", "requests_per_minute=0",
-        "tokens_per_minute=x", "a weight=1 b", "colour=red"}) {
+       {"a b", "other", "other weight=2", "weight=0", "weight=nan",
+        "weight=101", "requests=0", "requests=-1", "requests=5000",
+        "requests_per_minute=0", "tokens_per_minute=x", "a weight=1 b",
+        "colour=red"}) {
     EXPECT_THAT(Callers::Load(
                     dir.Write("bad", absl::StrCat("alpha-alpha-alpha ", bad))),
                 StatusIs(absl::StatusCode::kInvalidArgument,
@@ -105,11 +108,11 @@ TEST(CallersTest, AChangedFileIsReadAgainAndABadOneIsNot) {
   };
   dir.Write("tokens", "beta-beta-beta-beta\n");
   EXPECT_TRUE(knows("alpha-alpha-alpha"));  // not looked at yet
-  g_now += Callers::kReloadInterval;
+  g_now += kReloadInterval;
   EXPECT_FALSE(knows("alpha-alpha-alpha"));
   EXPECT_TRUE(knows("beta-beta-beta-beta"));
   dir.Write("tokens", "short\n");
-  g_now += Callers::kReloadInterval;
+  g_now += kReloadInterval;
   EXPECT_TRUE(knows("beta-beta-beta-beta"));
 }
 

@@ -27,15 +27,15 @@ TEST(BearerTokenTest, IsReadAgainWhenItsFileChanges) {
   EXPECT_EQ(copy.Get(), "first-first-first");
   FORETOKEN_ASSERT_OK(WriteFileAtomically(path, "second-second-second\n"));
   EXPECT_EQ(copy.Get(), "first-first-first");
-  now += BearerToken::kReloadInterval;
+  now += kReloadInterval;
   EXPECT_EQ(copy.Get(), "second-second-second");
   EXPECT_EQ(token->Get(), "second-second-second");
   // A bad file, or none, leaves the old token.
   FORETOKEN_ASSERT_OK(WriteFileAtomically(path, "short\n"));
-  now += BearerToken::kReloadInterval;
+  now += kReloadInterval;
   EXPECT_EQ(copy.Get(), "second-second-second");
   FORETOKEN_ASSERT_OK(WriteFileAtomically(path, "third-third-third\n"));
-  now += BearerToken::kReloadInterval;
+  now += kReloadInterval;
   EXPECT_EQ(copy.Get(), "third-third-third");
 }
 

@@ -93,6 +93,17 @@ TEST(ConvertGenerationTest, LongListsAreRefusedByField) {
                                          HasSubstr("1025 bytes")));
 }
 
+TEST(ConvertGenerationTest, ALongFingerprintIsRefused) {
+  v1::GenerateRequest proto;
+  proto.set_text("a");
+  proto.set_numerics_fingerprint(std::string(kMaxFingerprintBytes, 'x'));
+  FORETOKEN_EXPECT_OK(FromProto(proto));
+  proto.set_numerics_fingerprint(std::string(kMaxFingerprintBytes + 1, 'x'));
+  EXPECT_THAT(FromProto(proto),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("numerics_fingerprint: 1025 bytes")));
+}
+
 TEST(ConvertGenerationTest, ADeltaComesBack) {
   GenerationDelta delta;
   delta.start = {"numerics", 42, "id"};

@@ -127,6 +127,9 @@ TEST(ConvertTest, OpeningsBeyondTheirBoundsAreRefusedByField) {
   EXPECT_THAT(FromProto(proto), StatusIs(kInvalid, HasSubstr("cache_scope")));
   proto.set_cache_scope(std::string(kMaxCacheScopeBytes, 'x'));
   FORETOKEN_EXPECT_OK(FromProto(proto));
+  proto.set_numerics_fingerprint(std::string(kMaxFingerprintBytes + 1, 'x'));
+  EXPECT_THAT(FromProto(proto),
+              StatusIs(kInvalid, HasSubstr("numerics_fingerprint")));
 }
 
 TEST(ConvertTest, ARoundComesBackWithItsProbes) {

@@ -30,8 +30,8 @@ constexpr int64_t kMaxWireBytes = 1 << 20;
 class LengthStream final
     : public RequestStream<v1::TokenizeRequest, v1::TokenizeResponse> {
  public:
-  LengthStream(StreamServer& server, ByteBudget& budget)
-      : RequestStream(server, budget, "caller", kMaxWireBytes) {}
+  LengthStream(StreamServer& server, ByteBudget& budget, SilentCalls& silent)
+      : RequestStream(server, budget, silent, "caller", kMaxWireBytes) {}
 
  private:
   void OnRequest(absl::StatusOr<v1::TokenizeRequest> request) override
@@ -50,12 +50,15 @@ class LengthStream final
 
 class LengthService final : public v1::Generation::Service, public Servable {
  public:
-  LengthService(const StreamOptions& options, int64_t budget)
-      : budget_(budget), streams_("the test", options, nullptr) {
+  LengthService(const StreamOptions& options, int64_t budget,
+                absl::Duration grace)
+      : budget_(budget),
+        silent_(budget_, grace),
+        streams_("the test", options, nullptr) {
     using Handler = grpc::internal::CallbackBidiHandler<grpc::ByteBuffer,
                                                         v1::TokenizeResponse>;
     const auto start = [this](grpc::CallbackServerContext* context) {
-      return streams_.Start<LengthStream>(context, budget_);
+      return streams_.Start<LengthStream>(context, budget_, silent_);
     };
     MarkMethodStreamed(1, new Handler(start));
     MarkMethodRawCallback(1, new Handler(start));
@@ -70,13 +73,16 @@ class LengthService final : public v1::Generation::Service, public Servable {
 
  private:
   ByteBudget budget_;
+  SilentCalls silent_;
   StreamServer streams_;
 };
 
 class RequestStreamTest : public ::testing::Test {
  protected:
-  void Start(int64_t budget, const StreamOptions& options = {}) {
-    service_ = std::make_unique<LengthService>(options, budget);
+  // `grace`: time for which a call may be silent.
+  void Start(int64_t budget, const StreamOptions& options = {},
+             absl::Duration grace = absl::Hours(1)) {
+    service_ = std::make_unique<LengthService>(options, budget, grace);
     ServerOptions server;
     server.listen = {"127.0.0.1:0"};
     auto started = Server::Start(server, {service_.get()});
@@ -187,16 +193,42 @@ TEST_F(RequestStreamTest, ACallThatSendsNothingIsClosed) {
   EXPECT_TRUE(Eventually([&] { return service_->budget().used() == 0; }));
 }
 
+// As many calls without a message as one caller may have at 16 KiB each.
+class SilentCallers {
+ public:
+  SilentCallers(const std::shared_ptr<grpc::Channel>& channel,
+                const ByteBudget& budget) {
+    for (int64_t i = 1; i <= budget.max_share() / kCallBytes; ++i) {
+      calls_.push_back(std::make_unique<ManualCall>(channel));
+      EXPECT_TRUE(Eventually([&] { return budget.used() == i * kCallBytes; }));
+    }
+  }
+  ManualCall& oldest() { return *calls_.front(); }
+  ManualCall& newest() { return *calls_.back(); }
+
+ private:
+  static constexpr int64_t kCallBytes = 16 << 10;
+  std::vector<std::unique_ptr<ManualCall>> calls_;
+};
+
 TEST_F(RequestStreamTest, CallsThatSendNothingAreBoundedByTheBudget) {
   Start(1 << 20);
-  std::vector<std::unique_ptr<ManualCall>> silent;
-  for (int i = 0; i < 9; ++i) {
-    silent.push_back(std::make_unique<ManualCall>(channel_));
-  }
-  ASSERT_TRUE(
-      Eventually([&] { return service_->budget().used() >= 9 * (80 << 10); }));
+  const SilentCallers silent(channel_, service_->budget());
   EXPECT_THAT(Ask(1), StatusIs(absl::StatusCode::kResourceExhausted,
                                HasSubstr("by this caller")));
+}
+
+TEST_F(RequestStreamTest, TheOldestCallThatSendsNothingMakesRoomForARequest) {
+  Start(1 << 20, {}, /*grace=*/absl::ZeroDuration());
+  SilentCallers silent(channel_, service_->budget());
+  EXPECT_EQ(Ask(1).value_or(-1), 1);
+  EXPECT_THAT(silent.oldest().Finish(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("had sent no request")));
+  silent.newest().HalfClose();
+  EXPECT_THAT(
+      silent.newest().Finish(),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no request")));
 }
 
 TEST_F(RequestStreamTest, ACallWithoutARequestIsAnError) {

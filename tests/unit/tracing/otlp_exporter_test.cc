@@ -3,6 +3,7 @@
 #include <atomic>
 #include <string>
 
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -48,6 +49,7 @@ TEST(OtlpEndpointTest, IsAnHttpUrl) {
   EXPECT_EQ(full->host, "collector");
   EXPECT_EQ(full->port, "99");
   EXPECT_EQ(full->path, "/some/path");
+  EXPECT_EQ(full->authority(), "collector:99");
   for (const char* url :
        {"http://[::1]:4318", "http://[::1]", "http://[::1]/"}) {
     const auto plain = OtlpEndpoint::Parse(url);
@@ -55,6 +57,7 @@ TEST(OtlpEndpointTest, IsAnHttpUrl) {
     EXPECT_EQ(plain->host, "::1");
     EXPECT_EQ(plain->port, "4318");
     EXPECT_EQ(plain->path, "/v1/traces");
+    EXPECT_EQ(plain->authority(), "[::1]:4318");
   }
   for (const char* url : {"", "collector:99", "https://collector", "http://",
                           "http://:99", "http://a:0", "http://a:x",
@@ -89,18 +92,38 @@ TEST(OtlpExporterTest, PostsBatchesAndCountsThem) {
 }
 
 TEST(OtlpExporterTest, AFullQueueDropsAndCounts) {
-  HttpCollector collector(0);  // never answers
+  HttpCollector collector;
   Counts counts;
   {
     OtlpOptions options = OptionsFor(collector.url());
     options.queue_spans = 8;
-    options.batch_spans = 8;
-    options.send_timeout = absl::Milliseconds(50);
+    options.batch_spans = 100;  // nothing is sent before the end
+    options.batch_time = absl::Hours(1);
     OtlpExporter exporter(options, counts.counter());
     for (int i = 0; i < 50; ++i) exporter.Take(std::vector<Span>(5));
+    EXPECT_EQ(counts.dropped.load(), 242);
+    EXPECT_EQ(counts.exported.load(), 0);
   }
+  EXPECT_EQ(counts.dropped.load(), 242);
+  EXPECT_EQ(counts.exported.load(), 8);
+}
+
+TEST(OtlpExporterTest, ASilentCollectorDelaysTheEndByOneTimeout) {
+  HttpCollector collector(0);  // never answers
+  Counts counts;
+  absl::Time stopped;
+  {
+    OtlpOptions options = OptionsFor(collector.url());
+    options.batch_spans = 1;
+    options.batch_time = absl::Hours(1);
+    options.send_timeout = absl::Seconds(1);
+    OtlpExporter exporter(options, counts.counter());
+    exporter.Take(std::vector<Span>(100));
+    stopped = MonotonicNow();
+  }
+  EXPECT_LT(MonotonicNow() - stopped, absl::Seconds(30));
   EXPECT_EQ(counts.exported.load(), 0);
-  EXPECT_EQ(counts.dropped.load(), 250);
+  EXPECT_EQ(counts.dropped.load(), 100);
 }
 
 TEST(OtlpExporterTest, ACollectorThatComesBackGetsLaterSpans) {

@@ -15,11 +15,12 @@ TEST(OtlpJsonTest, OneResourceOneScopeAndItsSpans) {
   span.parent = caller.span;
   span.kind = Span::Kind::kServer;
   span.name = "round";
-  span.start = absl::FromUnixNanos(1'700'000'000'123'456'789);
+  span.start = absl::FromUnixNanos(1'699'999'990'123'456'789);
   span.end = span.start + absl::Milliseconds(2);
   span.attributes = {{"rows", int64_t{7}}, {"mode", std::string("au\"to")}};
   span.error = "INTERNAL";
-  const auto json = ParseJson(OtlpJson("orchestrator", {span}));
+  const auto json =
+      ParseJson(OtlpJson("orchestrator", {span}, absl::Seconds(10)));
   ASSERT_TRUE(json.ok());
   const Json& resource = json->at("resourceSpans").at(0);
   EXPECT_EQ(resource["resource"]["attributes"][0]["key"], "service.name");

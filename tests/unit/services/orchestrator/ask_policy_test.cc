@@ -180,6 +180,22 @@ TEST_F(AskPolicyTest, AHungReplicaIsLeftForAnother) {
   EXPECT_EQ(state_, CircuitBreaker::State::kClosed) << "b answers";
 }
 
+TEST_F(AskPolicyTest, ASessionThatOwesNothingStaysThroughAnOpenBreaker) {
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  // Other requests fail there.
+  for (int i = 0; i < breaker_.failures_in_a_row; ++i) {
+    auto lease = service_->Choose("", DraftReplicas::Use::kAsk);
+    lease->peer().breaker().Failure(lease->epoch());
+  }
+  ASSERT_EQ(state_, CircuitBreaker::State::kOpen);
+  SetReplicas({"a", "b"});
+  EXPECT_EQ(Round(), DraftOutcome::kBreakerOpen);
+  now_ += breaker_.first_backoff;
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_EQ(sessions_.opens, 1);
+  EXPECT_EQ(others_.opens, 0);
+}
+
 TEST_F(AskPolicyTest, ABrokenSessionIsOpenedAgainOnAnotherReplica) {
   EXPECT_EQ(Round(), DraftOutcome::kAnswered);
   SetReplicas({"a", "b"});

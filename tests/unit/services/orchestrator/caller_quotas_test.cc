@@ -83,6 +83,33 @@ TEST_F(CallerQuotasTest, AChangedQuotaTakesEffectAtOnce) {
   FORETOKEN_EXPECT_OK(quotas_.Take(Of(0, 0), 1));
 }
 
+TEST_F(CallerQuotasTest, RequestsAreGivenBackToo) {
+  const Caller caller = Of(1, 600);
+  FORETOKEN_EXPECT_OK(quotas_.Take(caller, 500));
+  EXPECT_FALSE(quotas_.Take(caller, 10).ok());
+  quotas_.GiveBack(caller, 500, 1);
+  FORETOKEN_EXPECT_OK(quotas_.Take(caller, 600));
+}
+
+// However many callers come and go.
+TEST_F(CallerQuotasTest, ADebtIsNotForgotten) {
+  const Caller debtor = Of(0, 600);
+  FORETOKEN_EXPECT_OK(quotas_.Take(debtor, 6000));
+  const auto crowd = [&](int from) {
+    for (int i = from; i < from + 5000; ++i) {
+      Caller other = Of(60, 0);
+      other.name = "other " + std::to_string(i);
+      FORETOKEN_EXPECT_OK(quotas_.Take(other, 1));
+    }
+  };
+  crowd(0);
+  now_ += absl::Minutes(5);
+  crowd(5000);
+  EXPECT_LE(quotas_.accounts(), 5001);  // the first crowd's buckets are full
+  // Ten minutes' worth, less the first and what five minutes brought.
+  EXPECT_EQ(RetryAfter(quotas_.Take(debtor, 600)), absl::Minutes(5));
+}
+
 TEST_F(CallerQuotasTest, CallersHaveQuotasOfTheirOwn) {
   Caller other = Of(1, 0);
   other.name = "other";

@@ -36,9 +36,12 @@ class DraftReplicasTest : public ::testing::Test {
     options_.failures_in_a_row = 2;
     options_.first_backoff = absl::Seconds(10);
     options_.jitter = 0;
+    Make(ScopeState::kHistory);
+  }
+  void Make(ScopeState scope_state) {
     replicas_ = std::make_unique<DraftReplicas>(
         "test", options_, [this] { return now_; },
-        [this](State state) { states_.push_back(state); });
+        [this](State state) { states_.push_back(state); }, scope_state);
   }
 
   void Set(const std::vector<std::string>& names) {
@@ -131,6 +134,57 @@ TEST_F(DraftReplicasTest, RequestsWithoutAScopeSpreadEvenly) {
   std::set<std::string> names;
   for (int i = 0; i < 3; ++i) names.insert(Chosen(""));
   EXPECT_EQ(names.size(), 3u);
+}
+
+TEST_F(DraftReplicasTest, AHotScopeSpreadsAsFarAsWhatIsKeptOfItAllows) {
+  for (const ScopeState kept :
+       {ScopeState::kNone, ScopeState::kCache, ScopeState::kHistory}) {
+    Make(kept);
+    Set({"a", "b"});
+    std::vector<DraftReplicas::Lease> leases;
+    leases.reserve(20);
+    std::vector<int> counts = {0, 0};
+    for (int i = 0; i < 20; ++i) {
+      leases.push_back(*replicas_->Choose("scope", Use::kOpenAhead));
+      ++counts[leases.back().peer().name() == "test a" ? 0 : 1];
+    }
+    std::sort(counts.begin(), counts.end());
+    if (kept == ScopeState::kNone) {
+      EXPECT_THAT(counts, ElementsAre(10, 10));
+    } else if (kept == ScopeState::kCache) {
+      // The owner has 4 and a quarter more, and the last one.
+      EXPECT_THAT(counts, ElementsAre(7, 13));
+    } else {
+      EXPECT_THAT(counts, ElementsAre(0, 20));
+    }
+  }
+}
+
+TEST_F(DraftReplicasTest, AnIdleReplicaThatMayNotBeAskedDoesNotCountAsIdle) {
+  Make(ScopeState::kCache);
+  Set({"a", "b", "c"});
+  const std::string owner = Chosen("scope");
+  Fail("scope");  // the owner's breaker opens
+  std::vector<DraftReplicas::Lease> leases;
+  leases.reserve(20);
+  std::map<std::string, int> counts;
+  for (int i = 0; i < 20; ++i) {
+    leases.push_back(*replicas_->Choose("scope", Use::kOpenAhead));
+    ++counts[leases.back().peer().name()];
+  }
+  EXPECT_EQ(counts.count(owner), 0u);
+  ASSERT_EQ(counts.size(), 2u);
+  for (const auto& [name, count] : counts) EXPECT_GE(count, 7) << name;
+}
+
+TEST_F(DraftReplicasTest, AReplacementIsAnotherReplica) {
+  Set({"a"});
+  const int id = replicas_->Choose("", Use::kAsk)->id();
+  EXPECT_FALSE(replicas_->Choose("", Use::kReplace, id).has_value());
+  EXPECT_TRUE(replicas_->Choose("", Use::kAsk, id).has_value());
+  Set({"a", "b"});
+  down_ = {"b"};
+  EXPECT_EQ(replicas_->Choose("", Use::kReplace, id)->peer().name(), "test b");
 }
 
 TEST_F(DraftReplicasTest, OneThatIsNotUpIsLeftAloneUntilItIs) {

@@ -1,5 +1,6 @@
 #include "services/orchestrator/core/generation_service.h"
 
+#include <array>
 #include <atomic>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "common/base/retry_after.h"
 #include "common/base/stopping.h"
 #include "gmock/gmock.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/in_process_verifier.h"
 #include "tests/support/status_matchers.h"
@@ -81,6 +83,9 @@ class FakeTarget final : public Target {
 class CountingObserver final : public GenerationObserver {
  public:
   void OnRequest() override { ++requests; }
+  void OnRefused(Refusal reason) override {
+    ++refused[static_cast<size_t>(reason)];
+  }
   void OnPrefill(const GenerationSummary&) override { ++prefills; }
   void OnRound(const RoundReport&) override { ++rounds; }
   void OnFailovers(int64_t count) override { failovers += count; }
@@ -94,6 +99,7 @@ class CountingObserver final : public GenerationObserver {
   }
 
   std::atomic<int64_t> requests{0}, prefills{0}, rounds{0}, failovers{0};
+  std::array<std::atomic<int>, kRefusalNames.size()> refused{};  // by Refusal
 
  private:
   mutable absl::Mutex mu_;
@@ -463,6 +469,7 @@ TEST_F(GenerationServiceTest, AQuotaOfTokensIsChargedForWhatWasUsed) {
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
                                 HasSubstr("1000 tokens a minute")));
   EXPECT_TRUE(RetryAfter(refused).has_value());
+  EXPECT_EQ(observer_.refused[static_cast<size_t>(Refusal::kQuota)], 1);
   GenerationRequest other = Request();
   FORETOKEN_EXPECT_OK(Run(other));
 }
@@ -477,6 +484,80 @@ TEST_F(GenerationServiceTest, WhatARequestDidNotUseIsGivenBack) {
                                      HasSubstr("context")));
   request.max_tokens = 900;
   FORETOKEN_EXPECT_OK(Run(request));
+}
+
+TEST_F(GenerationServiceTest, APromptThatWasEncodedIsPaidFor) {
+  Start();
+  GenerationRequest request = Request();
+  request.caller.name = "me";
+  request.caller.tokens_per_minute = 1000;
+  request.prompt.clear();
+  request.text = std::string(400, 'q');
+  request.max_tokens = 5000;  // beyond the context
+  EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("context")));
+  request = Request();
+  request.caller.name = "me";
+  request.caller.tokens_per_minute = 1000;
+  request.max_tokens = 900;
+  EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kResourceExhausted,
+                                     HasSubstr("1000 tokens a minute")));
+}
+
+TEST_F(GenerationServiceTest, ARequestThatFindsNoRoomIsGivenBack) {
+  target_->hold = true;
+  GenerationOptions options;
+  options.max_requests = 1;
+  options.max_waiting_requests = 1;
+  Start(options);
+  GenerationRequest request = Request();
+  request.caller.name = "me";
+  request.caller.requests_per_minute = 3;
+  RecordingSink running, waiting;
+  service_->Start(request, running);
+  service_->Start(request, waiting);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kResourceExhausted,
+                                       HasSubstr("the queue is full")));
+  }
+  EXPECT_EQ(observer_.refused[static_cast<size_t>(Refusal::kQueue)], 3);
+  service_->EndAll();
+  running.ended.WaitForNotification();
+  waiting.ended.WaitForNotification();
+}
+
+TEST_F(GenerationServiceTest, ACancelledRequestDoesNotWaitForEncodingMemory) {
+  Start();
+  ByteBudget& memory = service_->encoding_memory();
+  const auto held = memory.Take("me", memory.max_share());
+  FORETOKEN_ASSERT_OK(held);
+  GenerationRequest request = Request();
+  request.caller.name = "me";
+  request.prompt.clear();
+  request.text = "the an";
+  RecordingSink sink;
+  const auto call = service_->Start(request, sink);
+  ASSERT_TRUE(testing::Eventually([&] { return memory.waiting() == 1; }));
+  call->Cancel();
+  sink.ended.WaitForNotification();
+  EXPECT_THAT(sink.status,
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
+  EXPECT_EQ(memory.used(), held->bytes());
+  EXPECT_THAT(service_->Tokenize("me", "the", true, absl::InfiniteFuture(),
+                                 [] { return true; }),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
+}
+
+TEST_F(GenerationServiceTest, ATextWithoutADeadlineDoesNotWaitForEver) {
+  GenerationOptions options;
+  options.max_request_time = absl::Milliseconds(20);
+  Start(options);
+  ByteBudget& memory = service_->encoding_memory();
+  const auto held = memory.Take("me", memory.max_share());
+  FORETOKEN_ASSERT_OK(held);
+  EXPECT_THAT(
+      service_->Tokenize("me", "the", true, absl::InfiniteFuture()),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("memory")));
 }
 
 TEST_F(GenerationServiceTest, ATextThatWaitsLeavesWhenItsCallIsCancelled) {
@@ -506,6 +587,21 @@ TEST_F(GenerationServiceTest, ABudgetTooSmallForAPromptIsRefusedAtStart) {
                                         LoadTokenizer(), observer_),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("--memory-budget=67108864")));
+}
+
+// Without a tokenizer nothing is encoded, but ids take memory as well.
+TEST_F(GenerationServiceTest, ABudgetTooSmallForARequestIsRefusedAtStart) {
+  GenerationOptions options;
+  options.max_prompt_bytes = 1 << 20;
+  options.memory_budget = 32 << 20;
+  EXPECT_THAT(GenerationService::Create(options, std::move(target_), nullptr,
+                                        nullptr, observer_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--memory-budget=33554432: a request of "
+                                 "--max-prompt-bytes=1048576")));
+  options.memory_budget = 64 << 20;
+  target_ = std::make_unique<FakeTarget>();
+  Start(options, /*with_tokenizer=*/false);
 }
 
 TEST_F(GenerationServiceTest, ADefaultModeThatCannotRunIsRefusedAtStart) {

@@ -38,18 +38,30 @@ TEST(PrefixHomesTest, APrefixOfATextHasThePrefixOfItsKeys) {
 
 TEST(PrefixHomesTest, TheLongestKnownPrefixDecides) {
   PrefixHomes homes(100);
-  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", Text(100))), -1);
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", Text(100))).member, -1);
   homes.Note(KeysOfPrefixes("a", Text(40)), 1);
   std::vector<TokenId> fork = Text(40);
   const std::vector<TokenId> end = Text(60, 500);
   fork.insert(fork.end(), end.begin(), end.end());
   homes.Note(KeysOfPrefixes("a", fork), 2);
-  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", fork)), 2);
-  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", Text(100))), 2) << "the latest";
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", fork)).member, 2);
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", Text(100))).member, 2)
+      << "the latest";
   homes.Note(KeysOfPrefixes("a", Text(100)), 3);
-  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", fork)), 2);
-  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", Text(100))), 3);
-  EXPECT_EQ(homes.Find({}), -1);
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", fork)).member, 2);
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", Text(100))).member, 3);
+  EXPECT_EQ(homes.Find({}).member, -1);
+}
+
+TEST(PrefixHomesTest, DepthSaysHowMuchOfTheTextIsKnown) {
+  PrefixHomes homes(100);
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", Text(100))).depth, 0);
+  homes.Note(KeysOfPrefixes("a", Text(100)), 1);  // 0 32 64
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", Text(900))).depth, 2);
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("a", Text(50))).depth, 1);
+  const PrefixHomes::Home scope = homes.Find(KeysOfPrefixes("a", Text(900, 5)));
+  EXPECT_EQ(scope.member, 1);
+  EXPECT_EQ(scope.depth, 0);
 }
 
 TEST(PrefixHomesTest, TheTableIsBoundedAndForgetsWhatIsOldest) {
@@ -60,9 +72,9 @@ TEST(PrefixHomesTest, TheTableIsBoundedAndForgetsWhatIsOldest) {
     homes.Note(KeysOfPrefixes(absl::StrCat(i), Text(100)), i);
     EXPECT_LE(homes.size(), 50u);
   }
-  EXPECT_EQ(homes.Find(used), 7);
-  EXPECT_EQ(homes.Find(KeysOfPrefixes("999", Text(100))), 999);
-  EXPECT_EQ(homes.Find(KeysOfPrefixes("1", Text(100))), -1);
+  EXPECT_EQ(homes.Find(used).member, 7);
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("999", Text(100))).member, 999);
+  EXPECT_EQ(homes.Find(KeysOfPrefixes("1", Text(100))).member, -1);
 }
 
 }  // namespace

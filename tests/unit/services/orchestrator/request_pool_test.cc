@@ -7,14 +7,18 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "common/base/clock.h"
 #include "common/base/retry_after.h"
 #include "gmock/gmock.h"
 #include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/wall_clock.h"
 
 namespace foretoken::orchestrator {
 namespace {
 
+using ::foretoken::testing::Eventually;
+using ::foretoken::testing::ShiftedWallClock;
 using ::foretoken::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -125,6 +129,7 @@ TEST_F(RequestPoolTest, WhatWaitedUnderALowerLimitRunsBeforeWhatComes) {
 TEST_F(RequestPoolTest, TheRetryHintFollowsTheLoadWithJitter) {
   std::atomic<int> now_s{0};
   double jitter = 0.5;  // none
+  Held held, other;
   RequestPool pool(
       {.max_running = 2,
        .waiting = {.items = 3},
@@ -139,7 +144,6 @@ TEST_F(RequestPoolTest, TheRetryHintFollowsTheLoadWithJitter) {
   ASSERT_TRUE(testing::Eventually([&] { return pool.active() == 0; }));
   EXPECT_EQ(pool.RetryAfter("a", 0), absl::Seconds(4));
 
-  Held held, other;
   pool.Submit(HeldRequest("a", held));
   pool.Submit(HeldRequest("a", other));
   for (const char* name : {"a1", "a2", "a3"}) pool.Submit(Request("a", name));
@@ -214,6 +218,18 @@ TEST_F(RequestPoolTest, ADeadlineEndsTheWait) {
   EXPECT_THAT(events(), ElementsAre("soon refused"));
   EXPECT_THAT(reason(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                  HasSubstr("waited")));
+  held.go.Notify();
+}
+
+TEST_F(RequestPoolTest, ADeadlineEndsTheWaitThoughTheWallClockIsSetBack) {
+  const ShiftedWallClock clock(2 * 3600);
+  Held held;
+  RequestPool pool({.max_running = 1, .waiting = {.items = 4}});
+  pool.Submit(HeldRequest("a", held));
+  PooledRequest soon = Request("a", "soon");
+  soon.item.deadline = MonotonicNow() + absl::Milliseconds(20);
+  pool.Submit(std::move(soon));
+  EXPECT_TRUE(Eventually([&] { return events().size() == 1; }));
   held.go.Notify();
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -23,7 +24,7 @@ struct Sink final : SpanSink {
   }
   std::vector<std::string> names() const {
     std::vector<std::string> result;
-    for (const Span& span : spans) result.push_back(span.name);
+    for (const Span& span : spans) result.emplace_back(span.name);
     return result;
   }
   std::vector<Span> spans;
@@ -84,6 +85,20 @@ TEST(RequestTraceTest, ALongRequestHasABoundedNumberOfSpans) {
   trace->OnEnd("id", absl::OkStatus(), kArrived);
   EXPECT_EQ(static_cast<int64_t>(sink.spans.size()),
             RequestTrace::kMaxRounds + 2);
+  const auto& attributes = sink.spans.back().attributes;
+  ASSERT_EQ(attributes.size(), 3u);
+  EXPECT_EQ(attributes[1].first, "foretoken.rounds");
+  EXPECT_EQ(std::get<int64_t>(attributes[1].second), 10'000);
+  EXPECT_EQ(attributes[2].first, "foretoken.rounds_without_span");
+  EXPECT_EQ(std::get<int64_t>(attributes[2].second),
+            10'000 - RequestTrace::kMaxRounds);
+  // A span beside another one: twice, because the list grows by doubling.
+  size_t bytes = 0;
+  for (const Span& span : sink.spans) {
+    bytes += 2 * sizeof(Span) +
+             span.attributes.capacity() * sizeof(span.attributes[0]);
+  }
+  EXPECT_LT(bytes, size_t{64} << 10);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,14 +30,32 @@ class FakeVerifier final : public VerifierPeer {
   // or the verifier dies of it.
   class Session final : public VerifySession {
    public:
-    absl::Status Ask(RoundRequest) override { return absl::OkStatus(); }
+    explicit Session(const FakeVerifier& owner) : owner_(owner) {}
+    absl::Status Ask(RoundRequest) override {
+      return owner_.down ? absl::UnavailableError("gone") : absl::OkStatus();
+    }
+
+   private:
+    const FakeVerifier& owner_;
   };
   absl::StatusOr<std::unique_ptr<VerifySession>> Open(
-      SessionRequest, std::shared_ptr<VerifyListener> listener) override {
+      SessionRequest request,
+      std::shared_ptr<VerifyListener> listener) override {
     ++opened;
-    if (opens) listener->OnOpened("numerics-1");
+    if (down) return absl::UnavailableError("down");
+    const std::string own = absl::StrCat("numerics-", numerics.load());
+    if (!request.numerics_fingerprint.empty() &&
+        request.numerics_fingerprint != own) {
+      return absl::AbortedError("another model");
+    }
+    if (opens) listener->OnOpened(own);
+    if (prefills) {
+      PrefillResult result;
+      result.length = static_cast<int64_t>(request.tokens.size());
+      listener->OnPrefilled(std::move(result));
+    }
     if (dies) listener->OnFailed(absl::UnavailableError("Socket closed"));
-    return std::make_unique<Session>();
+    return std::make_unique<Session>(*this);
   }
   void GetInfo(absl::Time, OnInfo done) override {
     ++probes;
@@ -59,6 +78,7 @@ class FakeVerifier final : public VerifierPeer {
   std::atomic<bool> down{false};
   std::atomic<bool> hangs{false};
   std::atomic<bool> opens{true};
+  std::atomic<bool> prefills{false};
   std::atomic<bool> dies{false};
   std::atomic<int> opened{0};
   std::atomic<int> miss{0};  // probes that it will not answer
@@ -72,12 +92,16 @@ class FakeVerifier final : public VerifierPeer {
 
 class VerifierPoolTest : public ::testing::Test {
  protected:
-  VerifierPool& Start(absl::Duration probe_interval = absl::Hours(1)) {
+  // All verifiers are called "fake", or "fake-0", ...
+  VerifierPool& Start(absl::Duration probe_interval = absl::Hours(1),
+                      bool numbered = false) {
     std::vector<VerifierEndpoint> endpoints;
     for (FakeVerifier& verifier : verifiers_) {
+      const std::string name =
+          numbered ? absl::StrCat("fake-", endpoints.size()) : "fake";
       // (The fixture's.)
-      endpoints.push_back({"fake", std::shared_ptr<VerifierPeer>(
-                                       std::shared_ptr<void>(), &verifier)});
+      endpoints.push_back({name, std::shared_ptr<VerifierPeer>(
+                                     std::shared_ptr<void>(), &verifier)});
     }
     VerifierPoolOptions options;
     options.probe_interval = probe_interval;
@@ -121,12 +145,12 @@ TEST_F(VerifierPoolTest, ARequestGoesWhereItsPrefixWasServedLast) {
   EXPECT_EQ(pool.Acquire({0, 1}, mine)->id(), 2);
   EXPECT_EQ(pool.Acquire({}, mine)->id(), 2);
   EXPECT_EQ(pool.Acquire({}, its)->id(), 0);
-  // A longer text, and one that only shares the scope.
+  // A longer text, and one that only shares the scope and is short.
   EXPECT_EQ(
       pool.Acquire({}, KeysOfPrefixes("scope", std::vector<TokenId>(900, 7)))
           ->id(),
       2);
-  EXPECT_EQ(pool.Acquire({}, KeysOfPrefixes("scope", other))->id(), 2);
+  EXPECT_EQ(pool.Acquire({}, KeysOfPrefixes("scope", {8, 8}))->id(), 2);
   // Not if it must not be, or is down.
   EXPECT_EQ(pool.Acquire({2}, mine)->id(), 0);
   EXPECT_EQ(pool.Acquire({0, 1}, mine)->id(), 2);
@@ -135,19 +159,60 @@ TEST_F(VerifierPoolTest, ARequestGoesWhereItsPrefixWasServedLast) {
 }
 
 TEST_F(VerifierPoolTest, APrefixIsServedElsewhereIfItsVerifierHasMoreToDo) {
-  VerifierPool& pool = Start();
-  const PrefixKeys keys = KeysOfPrefixes("scope", {});
-  std::vector<VerifierPool::Lease> leases;
-  leases.reserve(20);
-  int counts[3] = {};
-  for (int i = 0; i < 20; ++i) {
-    leases.push_back(*pool.Acquire({}, keys));
-    ++counts[leases.back().id()];
+  // The longer the prefix, the more its verifier may have beyond the others.
+  struct Case {
+    int tokens;
+    int excess;  // prefix_slack at most, and the request itself
+  };
+  for (const Case& each : {Case{0, 1}, Case{32, 2}, Case{64, 3}, Case{128, 4},
+                           Case{256, 5}, Case{4096, 5}}) {
+    VerifierPool& pool = Start();
+    const std::vector<TokenId> text(each.tokens, 7);
+    const PrefixKeys keys = KeysOfPrefixes("scope", text);
+    std::vector<VerifierPool::Lease> leases;
+    leases.reserve(12);
+    int counts[3] = {};
+    int most = 0;
+    for (int i = 0; i < 12; ++i) {
+      leases.push_back(*pool.Acquire({}, keys));
+      ++counts[leases.back().id()];
+      most = std::max(most, *std::max_element(counts, counts + 3) -
+                                *std::min_element(counts, counts + 3));
+    }
+    EXPECT_EQ(most, each.excess) << each.tokens << " tokens";
+    EXPECT_GT(*std::min_element(counts, counts + 3), 0);
   }
-  // At most prefix_slack beyond the least loaded.
-  EXPECT_LE(*std::max_element(counts, counts + 3),
-            *std::min_element(counts, counts + 3) + 5);
-  EXPECT_GT(*std::min_element(counts, counts + 3), 0);
+}
+
+TEST_F(VerifierPoolTest, UnrelatedTextsOfAScopeSpread) {
+  VerifierPool& pool = Start(absl::Hours(1), /*numbered=*/true);
+  std::vector<VerifierPool::Lease> leases;
+  leases.reserve(30);
+  int counts[3] = {};
+  for (int i = 0; i < 30; ++i) {
+    const std::vector<TokenId> text(100, i);
+    leases.push_back(*pool.Acquire({}, KeysOfPrefixes("scope", text)));
+    ++counts[leases.back().id()];
+    EXPECT_LE(*std::max_element(counts, counts + 3),
+              *std::min_element(counts, counts + 3) + 2);
+  }
+}
+
+TEST_F(VerifierPoolTest, OrchestratorsAgreeWhereATextBeginsIfNoneHasSeenIt) {
+  std::vector<int> first;
+  for (int orchestrator = 0; orchestrator < 2; ++orchestrator) {
+    VerifierPool& pool = Start(absl::Hours(1), /*numbered=*/true);
+    // What an orchestrator knows of the scope does not matter.
+    if (orchestrator == 1) pool.Acquire({0, 1}, KeysOfPrefixes("scope", {1}));
+    std::vector<int> ids;
+    for (int i = 0; i < 30; ++i) {
+      const std::vector<TokenId> text(100, i);
+      ids.push_back(pool.Acquire({}, KeysOfPrefixes("scope", text))->id());
+    }
+    EXPECT_EQ(std::set<int>(ids.begin(), ids.end()).size(), 3u);
+    if (orchestrator == 0) first = ids;
+    EXPECT_EQ(ids, first);
+  }
 }
 
 TEST_F(VerifierPoolTest, MembersComeAndGo) {
@@ -341,6 +406,53 @@ TEST_F(VerifierPoolTest, ARequestThatKilledTwoVerifiersIsNotTriedOnAThird) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("two verifiers")));
   EXPECT_EQ(verifiers_[0].opened + verifiers_[1].opened + verifiers_[2].opened,
             2);
+}
+
+TEST_F(VerifierPoolTest, ProbesOfNewMembersBringNoElectionForward) {
+  verifiers_[1].numerics = 2;
+  verifiers_[2].down = true;
+  VerifierPool& pool = Start();  // the next timed probe is an hour away
+  EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
+  verifiers_[0].down = true;
+  more_.down = true;
+  for (int i = 0; i < 6; ++i) {
+    const int probes = more_.probes;
+    pool.SetMembers(
+        {"fake", "fake", "fake", absl::StrCat("new-", i)},
+        [&](size_t) -> absl::StatusOr<std::shared_ptr<VerifierPeer>> {
+          return std::shared_ptr<VerifierPeer>(std::shared_ptr<void>(), &more_);
+        });
+    ASSERT_TRUE(Eventually([&] { return more_.probes > probes; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return !pool.any_up(); }));
+  EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
+}
+
+TEST_F(VerifierPoolTest, AStreamWhoseModelWasReplacedEndsAtOnce) {
+  for (FakeVerifier& verifier : verifiers_) verifier.prefills = true;
+  for (int i = 1; i < 3; ++i) {
+    verifiers_[i].numerics = 2;
+    verifiers_[i].down = true;
+  }
+  VerifierPool& pool = Start(absl::Milliseconds(2));
+  RemoteVerifierOptions options;
+  options.failover_timeout = absl::Minutes(2);
+  RemoteVerifier remote(options, pool);
+  const std::vector<TokenId> text = {1};
+  ASSERT_TRUE(remote.Open(SessionRequest(), text).ok());
+  EXPECT_FALSE(pool.IsReplaced("numerics-1"));
+  verifiers_[0].down = true;
+  for (int i = 1; i < 3; ++i) verifiers_[i].down = false;
+  ASSERT_TRUE(Eventually([&] { return pool.IsReplaced("numerics-1"); }));
+  const absl::Time start = MonotonicNow();
+  RoundRequest round;
+  round.length = 1;
+  EXPECT_THAT(remote.Round(std::move(round), text).status(),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("another model")));
+  EXPECT_LT(MonotonicNow() - start, absl::Minutes(1));
+  // Not while one of its own is up, though another model is active.
+  verifiers_[0].down = false;
+  EXPECT_TRUE(Eventually([&] { return !pool.IsReplaced("numerics-1"); }));
 }
 
 TEST_F(VerifierPoolTest, WithoutAnAnswerThereIsNoInfo) {

@@ -1,0 +1,63 @@
+// SilentCalls: the calls that have sent no message yet but are charged to a
+// budget. When there is no room for another call, the oldest of them end.
+//
+// Thread-safe.
+#ifndef FORETOKEN_COMMON_RPC_SILENT_CALLS_H_
+#define FORETOKEN_COMMON_RPC_SILENT_CALLS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/byte_budget.h"
+#include "common/base/clock.h"
+
+namespace foretoken::rpc {
+
+class SilentCalls {
+ public:
+  using Id = uint64_t;
+  static constexpr Id kNone = 0;
+
+  // `budget` must outlive the object. Calls younger than `grace` are left
+  // alone: their message may be on its way.
+  explicit SilentCalls(const ByteBudget& budget,
+                       absl::Duration grace = absl::Seconds(1),
+                       Clock clock = MonotonicClock())
+      : budget_(budget), grace_(grace), clock_(std::move(clock)) {}
+
+  // Adds a call that is charged to `owner`. `end` ends the call and frees what
+  // it holds if it is still silent, and returns whether it did; it may be
+  // called after Remove, and by another call's thread, which holds no lock.
+  Id Add(const std::string& owner, std::function<bool()> end);
+  void Remove(Id id);
+
+  // Makes room for a call of `owner`: ends up to `count` calls, the oldest of
+  // the owner that holds most, unless `owner` itself holds more. Returns
+  // whether any ended. The caller holds no lock that an `end` may take.
+  bool MakeRoom(const std::string& owner, int64_t count);
+
+ private:
+  struct Call {
+    std::string owner;
+    absl::Time since;
+    std::function<bool()> end;
+  };
+
+  const ByteBudget& budget_;
+  const absl::Duration grace_;
+  const Clock clock_;
+  absl::Mutex mu_;
+  std::map<Id, Call> calls_ ABSL_GUARDED_BY(mu_);  // oldest first
+  Id last_ ABSL_GUARDED_BY(mu_) = kNone;
+  absl::Time next_search_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+};
+
+}  // namespace foretoken::rpc
+
+#endif  // FORETOKEN_COMMON_RPC_SILENT_CALLS_H_
