@@ -57,7 +57,11 @@ class RequestStream : public BidiStream<grpc::ByteBuffer, Response> {
     };
     return WithRoom(kCallBytes + bytes - charge_.bytes(), resize);
   }
-  // Charges the call for no request any more.
+  // Whether the call holds a part of the budget; without one it must end soon.
+  bool charged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    return charge_.bytes() > 0;
+  }
+  // Charges the call for no request any more; there must be none.
   void ReleaseRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     if (charge_.bytes() > kCallBytes) {
       charge_.Resize(kCallBytes).IgnoreError();  // less always fits

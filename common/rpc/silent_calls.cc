@@ -1,16 +1,17 @@
 #include "common/rpc/silent_calls.h"
 
+#include <cstddef>
 #include <optional>
 #include <vector>
-
-#include "absl/container/flat_hash_map.h"
 
 namespace foretoken::rpc {
 namespace {
 
-// Minimum interval between searches, so that a flood of calls does not cause a
-// flood of searches.
+// Minimum interval between searches for one owner, so that a flood of calls
+// does not cause a flood of searches.
 constexpr absl::Duration kSearchInterval = absl::Milliseconds(10);
+// Owners beyond this number are forgotten once their interval is over.
+constexpr size_t kOwnersKept = 64;
 
 }  // namespace
 
@@ -27,13 +28,23 @@ void SilentCalls::Remove(Id id) {
   calls_.erase(id);
 }
 
+bool SilentCalls::MaySearch(const std::string& owner, absl::Time now) {
+  if (next_search_.size() > kOwnersKept) {
+    absl::erase_if(next_search_,
+                   [now](const auto& entry) { return entry.second <= now; });
+  }
+  absl::Time& next = next_search_.try_emplace(owner, now).first->second;
+  if (now < next) return false;
+  next = now + kSearchInterval;
+  return true;
+}
+
 bool SilentCalls::MakeRoom(const std::string& owner, int64_t count) {
   const absl::Time now = clock_();
   std::vector<std::function<bool()>> ends;
   {
     absl::MutexLock lock(&mu_);
-    if (now < next_search_) return false;
-    next_search_ = now + kSearchInterval;
+    if (!MaySearch(owner, now)) return false;
     std::optional<std::string> heaviest;
     int64_t most = budget_.held(owner) - 1;
     absl::flat_hash_map<std::string, int64_t> held;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/byte_budget.h"
@@ -39,7 +40,9 @@ class SilentCalls {
 
   // Makes room for a call of `owner`: ends up to `count` calls, the oldest of
   // the owner that holds most, unless `owner` itself holds more. Returns
-  // whether any ended. The caller holds no lock that an `end` may take.
+  // whether any ended. Searches at most once in 10 ms for one owner, so that a
+  // flood of its calls takes no other owner's turn, and returns false between.
+  // The caller holds no lock that an `end` may take.
   bool MakeRoom(const std::string& owner, int64_t count);
 
  private:
@@ -49,13 +52,19 @@ class SilentCalls {
     std::function<bool()> end;
   };
 
+  // Whether `owner` may cause a search now; notes that it does.
+  bool MaySearch(const std::string& owner, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const ByteBudget& budget_;
   const absl::Duration grace_;
   const Clock clock_;
   absl::Mutex mu_;
   std::map<Id, Call> calls_ ABSL_GUARDED_BY(mu_);  // oldest first
   Id last_ ABSL_GUARDED_BY(mu_) = kNone;
-  absl::Time next_search_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  // When an owner that has asked for room may cause the next search.
+  absl::flat_hash_map<std::string, absl::Time> next_search_
+      ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace foretoken::rpc

@@ -1,5 +1,7 @@
 #include "common/rpc/stream_server.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -174,7 +176,8 @@ void ServerStream::ReadDone(bool ok) {
 }
 
 void ServerStream::HoldFinish(absl::Duration time) {
-  if (time <= absl::ZeroDuration() || finished_ || hold_ != nullptr) return;
+  time = std::min(time, (deadline_ - MonotonicNow()) / 2);
+  if (time <= absl::ZeroDuration() || ended_ || hold_ != nullptr) return;
   held_ = true;
   hold_ = std::make_unique<grpc::Alarm>();
   hold_->Set(GrpcTime(MonotonicNow() + time), [weak = weak_from_this()](bool) {

@@ -174,8 +174,9 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   // As End, but unsent messages are delivered before an error, too.
   void EndAfterSends(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Holds the finish of the stream back for `time`, unless the client leaves or
-  // the server stops. At most once.
+  // Holds the finish of a stream that has not ended back for `time`, but at
+  // most half of what is left until its deadline; it ends earlier if the client
+  // leaves or EndAll is called. At most once.
   void HoldFinish(absl::Duration time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Starts the next write, the next read or the finish, if possible.
   void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

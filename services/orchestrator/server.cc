@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/convert.h"
@@ -69,13 +70,20 @@ class CallStream : public rpc::RequestStream<Request, Response> {
   const Caller& caller() const { return call_context_.caller; }
   const CallContext& call_context() const { return call_context_; }
 
+  // Drops what is left of the request.
+  virtual void DropRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {}
+
   // Ends the call after its answers.
   void Finish(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    const absl::Status hinted = generation().WithRetryHint(status, caller());
-    if (!hinted.ok()) {
+    absl::Status hinted = generation().WithRetryHint(status, caller());
+    if (absl::IsResourceExhausted(hinted)) {
+      DropRequest();
       this->ReleaseRequest();
-      this->HoldFinish(call_context_.gate.Hold(caller().name, hinted));
+      if (this->charged()) {
+        this->HoldFinish(call_context_.gate.Hold(
+            caller().name, this->deadline() - MonotonicNow(), hinted));
+      }
     }
     this->EndAfterSends(hinted);
     this->Continue();  // it may have ended before
@@ -243,6 +251,9 @@ class TextStream : public CallStream<Request, Response> {
   void OnClosed(const absl::Status&) final
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     Cancel();
+  }
+  void DropRequest() final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    request_ = Request();
   }
   bool CanFinish() const final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     return !running_;

@@ -40,6 +40,7 @@ struct Attack {
   // Runs until attacker.stop, and leaves nothing behind.
   void (*run)(const Attacker& attacker);
   bool hostile = true;
+  bool on_metrics = false;  // tries nothing without target.metrics
 };
 
 // Not hostile: short requests, `scale` at once.

@@ -123,12 +123,19 @@ void VerifierPool::ProbeAll(bool timed) {
                                    --pending;
                                  });
   }
+  {
+    // Without health_mu_: WatchHealth must not wait for a probe's timeout.
+    absl::MutexLock lock(&mu_);
+    const auto all_done = [&pending] { return pending == 0; };
+    mu_.Await(absl::Condition(&all_done));
+  }
+  // Held from the change until it is reported, so that WatchHealth returns when
+  // no report to its predecessor is due. Members may be leaving by now, but
+  // only the prober, which runs this, takes them out.
   absl::MutexLock watching(&health_mu_);
   bool changed = false;
   {
     absl::MutexLock lock(&mu_);
-    const auto all_done = [&pending] { return pending == 0; };
-    mu_.Await(absl::Condition(&all_done));
     for (size_t i = 0; i < infos.size(); ++i) Record(*probed[i], infos[i]);
     Elect(timed);
     MergeInfo();

@@ -10,6 +10,7 @@
 #include "common/base/retry_after.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/base/timed_wait.h"
 #include "services/orchestrator/core/request_memory.h"
 #include "services/orchestrator/core/trace.h"
 
@@ -22,9 +23,14 @@ constexpr int32_t kTextThreads = 4;
 constexpr int32_t kTextThreadsPerCaller = 3;
 // Texts are encoded with what decoding leaves of the processors.
 constexpr int kTextNice = 10;
-// Fewer bytes than this may be a token although the vocabulary has no longer
-// one: special tokens and runs of spaces.
+// Texts above this size are encoded there, also those of prompts.
+constexpr size_t kLongText = 64 << 10;
+// The longest special token.
 constexpr int64_t kMinLongestToken = 64;
+// How much shorter than a text its tokens may be: normalizers drop characters,
+// and a run of unknown ones may be a single token.
+constexpr int64_t kMaxShrink = 16;
+constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 constexpr int32_t kTextsWaiting = 64;
 
 // Tokens of a prompt that count as much as one token of output when callers
@@ -430,6 +436,33 @@ absl::StatusOr<std::vector<TokenId>> GenerationService::Encode(
   return as_prompt ? tokenizer_->EncodePrompt(text) : tokenizer_->Encode(text);
 }
 
+absl::StatusOr<std::vector<TokenId>> GenerationService::EncodePrompt(
+    Call& call, const GenerationRequest& request) {
+  const auto encode = [&] {
+    return Encode(request.caller.name, *request.text, /*as_prompt=*/true,
+                  request.deadline, [&call] { return call.cancelled(); });
+  };
+  if (request.text->size() <= kLongText) return encode();
+  absl::Mutex mu;
+  bool done = false;
+  absl::StatusOr<std::vector<TokenId>> ids;
+  const auto bytes = static_cast<int64_t>(request.text->size());
+  const RequestPool::Ticket ticket =
+      RunTextWork(request.caller, bytes, request.deadline,
+                  [&](const absl::Status& admitted) {
+                    ids = admitted.ok() ? encode() : admitted;
+                    absl::MutexLock lock(&mu);
+                    done = true;
+                  });
+  while (true) {
+    {
+      absl::MutexLock lock(&mu);
+      if (AwaitFor(mu, absl::Condition(&done), kCancelPoll)) return ids;
+    }
+    if (call.cancelled()) CancelTextWork(ticket);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
     Call& call, GenerationRequest request) {
   if (!request.mode.has_value()) request.mode = default_mode_;
@@ -466,15 +499,12 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
     }
     // Known without encoding it, which takes long.
     const auto bytes = static_cast<int64_t>(request.text->size());
-    if (bytes > target.max_positions * longest_token_) {
+    if (bytes > target.max_positions * longest_token_ * kMaxShrink) {
       return absl::InvalidArgumentError(
           absl::StrCat("text: ", bytes, " bytes are more than a context of ",
                        target.max_positions, " tokens holds"));
     }
-    FORETOKEN_ASSIGN_OR_RETURN(
-        request.prompt,
-        Encode(request.caller.name, *request.text, /*as_prompt=*/true,
-               request.deadline, [&call] { return call.cancelled(); }));
+    FORETOKEN_ASSIGN_OR_RETURN(request.prompt, EncodePrompt(call, request));
     request.text.reset();
     // Work was done for it, even if it fails from here on.
     call.used_tokens = static_cast<int64_t>(request.prompt.size());

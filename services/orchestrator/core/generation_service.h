@@ -243,6 +243,9 @@ class GenerationService {
   absl::StatusOr<std::vector<TokenId>> Encode(
       const std::string& caller, absl::string_view text, bool as_prompt,
       absl::Time deadline, const std::function<bool()>& cancelled);
+  // Encodes the request's text, a long one on the threads of texts_.
+  absl::StatusOr<std::vector<TokenId>> EncodePrompt(
+      Call& call, const GenerationRequest& request);
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
       Call& call, GenerationRequest request);
   absl::StatusOr<GenerationSummary> Drive(

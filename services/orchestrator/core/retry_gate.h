@@ -2,10 +2,14 @@
 //
 // A refusal carries a hint when to retry. A client that ignores it would cost
 // more by its refusals than by its requests: each is received, checked and
-// answered. So the answer to a refusal within the time of the last hint is held
-// for as long as its own hint says, and twice as long with each that comes too
-// early, at most kMaxHold. A client that waits for answers slows down to that
-// pace, and its open calls are bounded anyway.
+// answered. So while a caller is being refused, the answers to it are held for
+// the time of their hints, which then say so much less: who obeys hints loses
+// nothing. A caller with more than kPerHint refusals in the time of a hint
+// waits longer in proportion, at most kMaxHold. The calls that it may have open
+// are bounded anyway.
+//
+// Source: a leaky bucket (Turner, "New directions in communications", IEEE
+// Communications Magazine, 1986).
 // Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_RETRY_GATE_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_RETRY_GATE_H_
@@ -26,23 +30,28 @@ namespace foretoken::orchestrator {
 class RetryGate {
  public:
   static constexpr absl::Duration kMaxHold = absl::Seconds(1);
+  static constexpr double kPerHint = 16;
   // Callers remembered; without room for more, new ones are not held.
   static constexpr size_t kMaxCallers = 4096;
 
   explicit RetryGate(Clock clock = MonotonicClock())
       : clock_(std::move(clock)) {}
 
-  // How long the answer `status` to a call of `caller` is held: not at all
-  // unless it is a refusal with a retry hint.
-  absl::Duration Hold(const std::string& caller, const absl::Status& status);
+  // How long the answer `status` to a call of `caller` is held, of which the
+  // caller has `left` until its deadline: not at all unless it is a refusal
+  // with a retry hint. Takes the time off the hint.
+  absl::Duration Hold(const std::string& caller, absl::Duration left,
+                      absl::Status& status);
 
  private:
+  struct Refused {
+    double level = 0;  // refusals, at `filled`; kPerHint leak in each hint
+    absl::Time filled;
+    absl::Time empty;  // when there is none left
+  };
+
   const Clock clock_;
   absl::Mutex mu_;
-  struct Refused {
-    absl::Time until = absl::InfinitePast();  // when the last hint is over
-    absl::Duration hold;                      // of the next early answer
-  };
   absl::flat_hash_map<std::string, Refused> callers_ ABSL_GUARDED_BY(mu_);
 };
 

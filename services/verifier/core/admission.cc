@@ -41,7 +41,7 @@ absl::StatusOr<bool> Admission::Admit(Session& session, int64_t reserve) {
 }
 
 void Admission::AdmitWaiting(std::vector<SessionFailure>& failures) {
-  if (blocked_ && LongestIdle() == nullptr) return;
+  if (!any_waiting() || (blocked_ && LongestIdle() == nullptr)) return;
   while (Session* const session = NextWaiting()) {
     const absl::StatusOr<bool> done = AdmitAndPreempt(*session);
     if (!done.ok()) {
@@ -63,8 +63,9 @@ absl::StatusOr<bool> Admission::AdmitAndPreempt(Session& session) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, reserve));
     if (done) return true;
     Session* victim = LongestIdle();
-    if (victim == nullptr) {
-      victim = HeaviestElsewhere(session, RoomFor(session, reserve));
+    const int64_t room = RoomFor(session, reserve);
+    if (victim == nullptr && Reclaimable(session, room) >= room) {
+      victim = HeaviestElsewhere(session, room);
     }
     if (victim == nullptr) break;
     Preempt(*victim);
@@ -85,9 +86,13 @@ Session* Admission::NextWaiting() {
                       shares_.Served(session.request.caller));
   };
   Session* next = nullptr;
+  std::tuple<double, bool, double> least;
   for (auto& [id, session] : sessions_) {
     if (!session.is_waiting()) continue;
-    if (next == nullptr || rank(session) < rank(*next)) next = &session;
+    const auto own = rank(session);
+    if (next != nullptr && own >= least) continue;
+    next = &session;
+    least = own;
   }
   return next;
 }
@@ -120,6 +125,33 @@ Admission::Holdings Admission::Held() const {
         static_cast<double>(session.kv.room()) / session.request.weight;
   }
   return held;
+}
+
+int64_t Admission::Reclaimable(const Session& session, int64_t room) {
+  const Holdings held = Held();
+  const std::string& caller = session.request.caller;
+  double claim = static_cast<double>(room) / session.request.weight;
+  if (const auto own = held.find(caller); own != held.end()) {
+    claim += own->second;
+  }
+  // What every other caller has beyond the claim, in whole sessions, the
+  // youngest first.
+  std::map<std::string, double> excess;
+  for (const auto& [name, tokens] : held) {
+    if (name != caller) excess[name] = tokens - claim;
+  }
+  int64_t tokens = backend_.kv_usage().pages_free * kKvPageTokens;
+  const Session* const oldest = Oldest();
+  for (auto entry = sessions_.rbegin(); entry != sessions_.rend(); ++entry) {
+    const Session& other = entry->second;
+    if (!other.kv.is_open() || &other == oldest) continue;
+    const auto found = excess.find(other.request.caller);
+    if (found == excess.end() || found->second <= 0) continue;
+    found->second -=
+        static_cast<double>(other.kv.room()) / other.request.weight;
+    tokens += other.kv.room();
+  }
+  return tokens;
 }
 
 Session* Admission::HeaviestElsewhere(const Session& session, int64_t room) {

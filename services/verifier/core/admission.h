@@ -98,6 +98,8 @@ class Admission {
   Holdings Held() const;
   // The waiting session that comes next; nullptr if none waits.
   Session* NextWaiting();
+  // Tokens of room that sessions which would give way to `session` have.
+  int64_t Reclaimable(const Session& session, int64_t room);
   // The session that gives way so that the caller of `session` may hold `room`
   // tokens more; nullptr if none of another caller's does.
   Session* HeaviestElsewhere(const Session& session, int64_t room);

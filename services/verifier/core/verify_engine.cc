@@ -317,7 +317,9 @@ void VerifyEngine::AddRecentCallers(absl::Time now,
 }
 
 void VerifyEngine::ReserveRounds(std::vector<Share>& plan, PassReport& report) {
-  // Oldest first, so that a victim is never one that was served already.
+  // Oldest first, so that a victim of the same caller is never one that was
+  // reserved already. One taken from another caller may have been: its KV is
+  // closed then, and it leaves the plan below.
   std::vector<Session*> by_age;
   for (const Share& share : plan) by_age.push_back(share.session);
   std::sort(by_age.begin(), by_age.end(),

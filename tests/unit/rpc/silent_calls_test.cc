@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -77,6 +78,34 @@ TEST_F(SilentCallsTest, AFloodOfCallsIsNoFloodOfSearches) {
   EXPECT_FALSE(silent_.MakeRoom("new", 1));
   now_ += absl::Milliseconds(10);
   EXPECT_TRUE(silent_.MakeRoom("new", 1));
+}
+
+TEST_F(SilentCallsTest, AFloodOfOneOwnersCallsTakesNoOtherOwnersTurn) {
+  Add("a", 100);
+  Add("a", 100);
+  EXPECT_TRUE(MakeRoom("flooder"));
+  EXPECT_FALSE(silent_.MakeRoom("flooder", 1));
+  now_ += absl::Milliseconds(5);
+  EXPECT_FALSE(silent_.MakeRoom("flooder", 1));
+  EXPECT_TRUE(silent_.MakeRoom("other", 1));
+  EXPECT_THAT(ended_, ElementsAre("a", "a"));
+}
+
+TEST_F(SilentCallsTest, AnOwnerWaitsForItsTurnHoweverManyOthersAsk) {
+  Add("a", 100);
+  Add("a", 100);
+  EXPECT_TRUE(MakeRoom("flooder"));
+  now_ += absl::Milliseconds(5);
+  for (int i = 0; i < 200; ++i) {
+    // Those that ask hold more than the others and make no room.
+    const std::string owner = absl::StrCat("owner-", i);
+    const auto held = budget_.Take(owner, 200);
+    FORETOKEN_ASSERT_OK(held);
+    EXPECT_FALSE(silent_.MakeRoom(owner, 1));
+  }
+  EXPECT_FALSE(silent_.MakeRoom("flooder", 1));
+  now_ += absl::Milliseconds(5);
+  EXPECT_TRUE(silent_.MakeRoom("flooder", 1));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -64,6 +65,11 @@ class FakeVerifier final : public VerifierPeer {
       return done(absl::UnavailableError("busy"));
     }
     if (down) return done(absl::UnavailableError("down"));
+    if (waits.exchange(false)) {
+      unanswered = std::move(done);
+      waiting = true;
+      return;
+    }
     if (hangs) return done(absl::DeadlineExceededError("no answer"));
     VerifierInfo info;
     info.numerics_fingerprint = absl::StrCat("numerics-", numerics.load());
@@ -88,6 +94,10 @@ class FakeVerifier final : public VerifierPeer {
   std::atomic<int> pass_ms{1};
   std::atomic<int> max_rows{320};
   std::atomic<int> probes{0};
+  // The next probe is left for the test to answer, once it is `waiting`.
+  std::atomic<bool> waits{false};
+  std::atomic<bool> waiting{false};
+  OnInfo unanswered;
 };
 
 class VerifierPoolTest : public ::testing::Test {
@@ -479,6 +489,20 @@ TEST_F(VerifierPoolTest, TheListenerHearsWhenTheLastGoesAndTheFirstComes) {
   pool.WatchHealth(nullptr);
   EXPECT_EQ(ups, 1);
   EXPECT_EQ(downs, 1);
+}
+
+TEST_F(VerifierPoolTest, TheListenerChangesWhileAProbeIsUnanswered) {
+  VerifierPool& pool = Start(absl::Milliseconds(5));
+  verifiers_[2].waits = true;
+  ASSERT_TRUE(Eventually([&] { return verifiers_[2].waiting.load(); }));
+  absl::SleepFor(absl::Milliseconds(20));  // the prober waits
+  std::atomic<int> changes{0};
+  pool.WatchHealth([&] { ++changes; });  // does not wait for the answer
+  for (FakeVerifier& verifier : verifiers_) verifier.down = true;
+  verifiers_[2].unanswered(absl::UnavailableError("down"));
+  EXPECT_TRUE(Eventually([&] { return changes > 0; }));
+  pool.WatchHealth(nullptr);
+  EXPECT_EQ(changes, 1);
 }
 
 }  // namespace

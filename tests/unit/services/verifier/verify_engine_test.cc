@@ -205,6 +205,32 @@ TEST(VerifyEngineTest, ACallerWithManySessionsGivesPagesToOneWithFew) {
   }
 }
 
+TEST(VerifyEngineTest, NobodyIsPreemptedForASessionThatWouldNotFitEvenSo) {
+  FakeBackendOptions backend;
+  backend.pages = 10;  // 320 tokens
+  VerifyEngineOptions options;
+  options.admission_reserve = 1;
+  Fixture fixture(backend, options);
+  VerifyEngine& engine = *fixture.engine;
+  std::map<SessionId, int64_t> sessions;
+  const auto open = [&](const char* caller, int64_t tokens) {
+    SessionRequest request = Request(std::vector<TokenId>(tokens, 1), 3);
+    request.caller = caller;
+    sessions[engine.Open(request).value()] = 0;
+    engine.RunPass();
+  };
+  open("oldest", 120);
+  for (int i = 0; i < 6; ++i) open("others", 30);
+  // The others hold more, but giving up the difference would not suffice.
+  open("large", 150);
+  EXPECT_EQ(engine.snapshot().totals.preemptions, 0);
+  open("small", 1);
+  EXPECT_EQ(engine.snapshot().totals.preemptions, 0) << "before its turn";
+  FORETOKEN_ASSERT_OK(engine.Close(sessions.begin()->first));
+  engine.RunPass();
+  EXPECT_GT(engine.snapshot().totals.preemptions, 0);
+}
+
 TEST(VerifyEngineTest, TheOldestSessionEndsWhateverOthersAsk) {
   FakeBackendOptions backend;
   backend.pages = 8;
