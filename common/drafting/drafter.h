@@ -90,7 +90,8 @@ class Drafter {
   virtual void ForgetShared() {}
 
   // Bytes held for the current request and for all requests together, and the
-  // number of tokens in the shared state. Memory-mapped priors are not counted.
+  // number of tokens in the shared state. The static prior, which all requests
+  // share, is not counted.
   virtual size_t RequestBytes() const { return 0; }
   virtual size_t SharedBytes() const { return 0; }
   virtual int64_t SharedTokens() const { return 0; }

@@ -6,7 +6,7 @@ namespace foretoken::rpc {
 
 // From now on gRPC's errors are lines of the process's log, escaped and
 // throttled (common/base/log_throttle.h): clients can cause them at will.
-// GRPC_VERBOSITY still says which there are.
+// GRPC_VERBOSITY still says which there are. Call once, before gRPC is used.
 void RedirectGrpcLog();
 
 }  // namespace foretoken::rpc

@@ -5,9 +5,8 @@
 // with at most one read and one write outstanding. It implements what is
 // independent of the messages: lifetime, the time limits for the first message
 // and for a client that takes no answer, bounded output, cancellation and a
-// single end. A service
-// derives its handler from BidiStream, ReadStream or WriteStream, takes
-// messages in OnMessage and answers with Send and End:
+// single end. A service derives its handler from BidiStream, ReadStream or
+// WriteStream, takes messages in OnMessage and answers with Send and End:
 //
 //   class EchoStream final : public rpc::BidiStream<v1::Ping, v1::Pong> {
 //    public:

@@ -12,8 +12,8 @@
 // last old one is gone.
 //
 // A new session goes where the longest prefix of its text was served last,
-// unless that verifier has clearly more to do than the least loaded one, to
-// which it goes otherwise. If only its scope is known, or not even that,
+// unless that verifier has clearly more to do than the least loaded one; then it
+// goes to that one. If only its scope is known, or not even that,
 // rendezvous hashing of its first tokens stands in for the table, so that all
 // orchestrators begin at the same verifier. Sessions stay where they are.
 // Thread-safe.

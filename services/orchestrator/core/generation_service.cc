@@ -325,8 +325,10 @@ std::shared_ptr<GenerationService::Call> GenerationService::Start(
     const auto summary = Drive(
         *call, std::move(*shared),
         [&](const GenerationDelta& delta) { return sink.OnDelta(delta); });
-    sink.OnEnd(
-        Leave(call, summary.ok() ? sink.OnResult(*summary) : summary.status()));
+    if (call->refused) observer_.OnRefused(Refusal::kQueue);
+    sink.OnEnd(Leave(call,
+                     summary.ok() ? sink.OnResult(*summary) : summary.status(),
+                     /*unused_requests=*/call->refused ? 1 : 0));
   };
   pooled.refuse = [this, call = *call, &sink](const absl::Status& reason) {
     const bool no_room = absl::IsResourceExhausted(reason);
@@ -348,7 +350,9 @@ absl::StatusOr<GenerationSummary> GenerationService::Generate(
   }
   absl::StatusOr<GenerationSummary> summary =
       Drive(**call, std::move(request), on_delta);
-  FORETOKEN_RETURN_IF_ERROR(Leave(*call, summary.status()));
+  if ((*call)->refused) observer_.OnRefused(Refusal::kQueue);
+  FORETOKEN_RETURN_IF_ERROR(Leave(*call, summary.status(),
+                                  /*unused_requests=*/(*call)->refused));
   return summary;
 }
 
@@ -450,6 +454,7 @@ absl::StatusOr<std::vector<TokenId>> GenerationService::EncodePrompt(
   const RequestPool::Ticket ticket =
       RunTextWork(request.caller, bytes, request.deadline,
                   [&](const absl::Status& admitted) {
+                    call.refused = absl::IsResourceExhausted(admitted);
                     ids = admitted.ok() ? encode() : admitted;
                     absl::MutexLock lock(&mu);
                     done = true;

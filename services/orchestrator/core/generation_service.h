@@ -4,10 +4,10 @@
 //
 // A request runs on its own thread of a bounded pool, behind a queue that is
 // fair to callers (request_pool.h): it waits for its verifier, and a sink that
-// blocks delays only its own request. Texts that are only encoded or decoded
-// have threads of their own. All share one budget of memory (request_memory.h):
-// the caller of this class charges requests to it, and encoding a text waits
-// for its part.
+// blocks delays only its own request. Tokenize, Detokenize and long prompts
+// have threads of their own for texts. All share one budget of memory
+// (request_memory.h): the caller of this class charges requests to it, and
+// encoding a text waits for its part.
 //
 // The prompt is held once, by the decode loop, which lends it to verifier and
 // drafters; its source is dropped once it is encoded. Drafters that run in this
@@ -21,6 +21,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -138,6 +139,7 @@ class GenerationService {
     absl::Time deadline;
     Caller caller;
     int64_t charged_tokens = 0;  // to the caller's quota
+    bool refused = false;        // no room for its text; of its thread
     int64_t used_tokens = 0;     // written by the request's thread
     mutable absl::Mutex mu_;
     RequestPool* pool_ ABSL_GUARDED_BY(mu_) = nullptr;
@@ -160,8 +162,8 @@ class GenerationService {
   // Queues the request; `sink` must live until its OnEnd. A refused request
   // (InvalidArgument by field or unreadable, Unavailable while draining,
   // ResourceExhausted if the queue is full or a quota of the caller is used up)
-  // ends before this returns; one that
-  // is evicted from the queue or cancelled while it waits ends at that time.
+  // ends before this returns; one that is evicted from the queue or cancelled
+  // while it waits ends at that time.
   std::shared_ptr<Call> Start(absl::StatusOr<GenerationRequest> request,
                               GenerationSink& sink);
 

@@ -1,12 +1,12 @@
-// RetryGate: refused callers that come back too early wait.
+// RetryGate: callers that are refused again and again wait for their refusals.
 //
 // A refusal carries a hint when to retry. A client that ignores it would cost
 // more by its refusals than by its requests: each is received, checked and
-// answered. So while a caller is being refused, the answers to it are held for
-// the time of their hints, which then say so much less: who obeys hints loses
-// nothing. A caller with more than kPerHint refusals in the time of a hint
-// waits longer in proportion, at most kMaxHold. The calls that it may have open
-// are bounded anyway.
+// answered. So while the refusals of a caller have not leaked away (each takes
+// a kPerHint-th of its hint), the next are held for the time of their hints,
+// which then say so much less: who obeys hints loses nothing. A caller with
+// more than kPerHint refusals in the time of a hint waits longer in proportion,
+// at most kMaxHold. The calls that it may have open are bounded anyway.
 //
 // Source: a leaky bucket (Turner, "New directions in communications", IEEE
 // Communications Magazine, 1986).

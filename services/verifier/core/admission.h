@@ -8,8 +8,10 @@
 // Callers share the pages by weight: the session that is preempted is the
 // youngest of the caller who holds most for its weight, also where a waiting
 // session's caller would hold less than that. Waiting sessions of the caller
-// who holds least are admitted first, those of one caller by age. The oldest
-// admitted session is never preempted for another caller's, so none starves.
+// who holds least for its weight are admitted first; among equals preempted
+// ones, then those of the caller who was served least, then the oldest. The
+// oldest admitted session is never preempted for another caller's unless it is
+// idle, so none starves.
 //
 // Source: preemption by recomputation after vLLM (arXiv:2309.06180,
 // section 4.5); longest queue drop after Suter et al., "Design considerations
@@ -60,9 +62,9 @@ class Admission {
   // the empty cache.
   absl::Status CheckFits(int64_t length) const;
 
-  // Admits waiting sessions while there is room or another caller holds more:
-  // those of the caller who holds least, preempted ones first, and of these the
-  // oldest. Fails a session that does not fit even into the empty cache.
+  // Admits waiting sessions, in this order, while there is room or another
+  // caller holds more. Fails a session that does not fit even into the empty
+  // cache.
   void AdmitWaiting(std::vector<SessionFailure>& failures);
 
   // Makes room for `length` committed tokens of an admitted session, at the
