@@ -12,6 +12,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/log_throttle.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/peer_name.h"
 
@@ -173,12 +175,20 @@ class BearerProcessor final : public grpc::AuthMetadataProcessor {
         callers_->Find(View(first->second)).has_value()) {
       return grpc::Status::OK;
     }
+    if (throttle_.Take()) {
+      FORETOKEN_LOG(kWarning, "refused a call without a known token",
+                    path == metadata.end()
+                        ? ""
+                        : absl::StrCat(" of ", View(path->second)),
+                    throttle_.Skipped());
+    }
     return grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
                         "want a known bearer token in `authorization`");
   }
 
  private:
   const std::shared_ptr<const Callers> callers_;
+  LogThrottle throttle_;
 };
 
 }  // namespace

@@ -68,7 +68,8 @@ class Callers {
 };
 
 // Lets a call through if it carries a known token or is a health check, else
-// ends it with UNAUTHENTICATED. Runs before any handler.
+// ends it with UNAUTHENTICATED, which is logged within bounds. Runs before any
+// handler.
 std::shared_ptr<grpc::AuthMetadataProcessor> MakeBearerProcessor(
     std::shared_ptr<const Callers> callers);
 
@@ -76,7 +77,8 @@ std::shared_ptr<grpc::AuthMetadataProcessor> MakeBearerProcessor(
 // subject of the client's certificate, else by its address (PeerName).
 Caller CallerOf(const grpc::ServerContextBase& context, const Callers* callers);
 
-// The single token of a client's token file (its first token line).
+// The token of a client's token file: that of its first token line, so that
+// client and server can share a file to which a new token is added.
 absl::StatusOr<std::string> LoadClientToken(const std::string& path);
 
 }  // namespace foretoken::rpc

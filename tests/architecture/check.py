@@ -1,7 +1,8 @@
 """Include rules of common/, services/ and tools/.
 
     check.py cycles      no file includes itself, directly or through others
-    check.py direction   tools -> services -> common; services meet in common
+    check.py direction   tools -> services -> common; services meet in common,
+                         whose folders include only folders further down LAYERS
     check.py cores       no core reaches gRPC, Protobuf, libpq, hiredis or
                          prometheus-cpp through any of its includes
     check.py clock       cores take their time from a Clock, never from the
@@ -18,6 +19,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TREES = ("common", "services", "tools")
+# The folders of common/, as the map in CONTRIBUTING.md orders them.
+LAYERS = ("rpc", "metrics", "engine", "infer", "drafting", "config", "text",
+          "gguf", "speculation", "tracing", "sampling", "base")
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 
 # Folders that must not know a transport, a database or a metrics library.
@@ -76,6 +80,7 @@ def cycles(includes):
 def direction(includes):
     """One line for every include that points up or across services."""
     rank = {tree: i for i, tree in enumerate(TREES)}
+    layer = {folder: i for i, folder in enumerate(LAYERS)}
     found = []
     for file, included in includes.items():
         for other in included:
@@ -87,6 +92,9 @@ def direction(includes):
             elif (tree == up == "services" and not file.startswith(COMPOSITE)
                   and file.split("/")[1] != other.split("/")[1]):
                 found.append(f"across: {file} includes {other}")
+            elif tree == up == "common" and (layer[file.split("/")[1]] >
+                                             layer[other.split("/")[1]]):
+                found.append(f"up: {file} includes {other}")
     return found
 
 
@@ -118,8 +126,9 @@ def self_test():
     """What each rule must find, and what it must leave alone."""
     wanted = [
         (cycles, {"common/a.h": ["common/b.h"], "common/b.h": ["common/a.h"]}),
-        (direction, {"common/a.h": ["services/x/core/b.h"]}),
+        (direction, {"common/base/a.h": ["services/x/core/b.h"]}),
         (direction, {"services/x/a.h": ["services/y/core/b.h"]}),
+        (direction, {"common/infer/a.h": ["common/engine/b.h"]}),
         (cores, {"services/x/core/a.h": ["common/rpc/b.h"],
                  "common/rpc/b.h": ["grpcpp/grpcpp.h"]}),
         (clock, {"services/x/core/a.cc": "const auto now = absl::Now();"}),
@@ -128,7 +137,8 @@ def self_test():
         (cycles, {"common/a.h": ["common/b.h", "common/c.h"],
                   "common/b.h": ["common/c.h"], "common/c.h": ["vector"]}),
         (direction, {"services/local/a.h": ["services/y/core/b.h"],
-                     "tools/cli/a.cc": ["services/x/b.h", "common/c.h"]}),
+                     "tools/cli/a.cc": ["services/x/b.h", "common/base/c.h"],
+                     "common/engine/a.h": ["common/infer/b.h"]}),
         (cores, {"services/x/server.h": ["grpcpp/grpcpp.h"],
                  "services/x/core/a.h": ["common/base/b.h"]}),
         (clock, {"services/x/core/a.cc": "const auto now = MonotonicNow();",

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# tls_services.sh BINARIES: the five services as `tools/up --tls` runs them. Every
-# service answers only clients with a certificate of the private CA, and the
-# orchestrator reaches all of them. Exits with 77 without PostgreSQL or Redis.
+# tls_services.sh BINARIES: the five services as tools/up runs them, first without
+# TLS, then with `--tls`: every service answers only clients with a certificate of
+# the private CA, and the orchestrator reaches all of them. Exits with 77 without
+# PostgreSQL or Redis.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if ! command -v redis-server >/dev/null ||
@@ -27,8 +28,19 @@ without_certificate() {
   env -u FORETOKEN_SERVER_TLS_CERT -u FORETOKEN_SERVER_TLS_KEY "$@"
 }
 
-choose_tls yes
-start_all
+# A second call finds the parts running.
+for _ in 1 2; do
+  [ -z "$(tools/up)" ] || fail "tools/up prints an environment"
+done
+plain "$bin/foretoken" health --server "$(address_of orchestrator)" >/dev/null ||
+  fail "tools/up starts with TLS"
+wrong=$(tools/up --tls 2>&1) && fail "one set with and without TLS"
+[[ $wrong == *"runs without TLS"* ]] || fail "tools/up --tls says: $wrong"
+tools/down
+for _ in 1 2; do
+  environment=$(tools/up --tls)
+  eval "$environment"
+done
 for part in "${services[@]}"; do
   health=("$bin/foretoken" health --server "$(address_of "$part")")
   "${health[@]}" >/dev/null || fail "$part does not answer a client of the CA"
@@ -54,5 +66,6 @@ for drafter in crest draft_model ngram_trie ouroboros; do
   grep "^foretoken_drafted_tokens_total{drafter=\"$drafter\"} [1-9]" \
     <<<"$page" >/dev/null || fail "$drafter drafted nothing"
 done
-! choose_tls '' 2>/dev/null || fail "one set with and without TLS"
+wrong=$(tools/up 2>&1) && fail "one set with and without TLS"
+[[ $wrong == *"runs with TLS"* ]] || fail "tools/up says: $wrong"
 echo "PASSED"

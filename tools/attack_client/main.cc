@@ -285,10 +285,22 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   const bool scraped =
       meanwhile.metrics_failed <= std::max(1, meanwhile.requests / 10) &&
       after.metrics_failed == 0;
-  const bool all_kept =
-      served && scraped && meanwhile.failed * 2 <= meanwhile.requests &&
-      after.failed == 0 && wrong == 0 && share_kept && memory_kept;
-  return all_kept ? 0 : 1;
+  const std::pair<bool, const char*> criteria[] = {
+      {meanwhile.failed * 2 <= meanwhile.requests,
+       "more than half of the client's requests failed during the attacks"},
+      {served && after.failed == 0, "requests failed after the attacks"},
+      {scraped, "the metrics page did not answer"},
+      {wrong == 0, "the output differed"},
+      {share_kept, "the client kept less than its share"},
+      {memory_kept, "the server's memory grew beyond --max-growth-mib"},
+  };
+  int exit_code = 0;
+  for (const auto& [kept, failure] : criteria) {
+    if (kept) continue;
+    std::fprintf(stderr, "FAILED: %s\n", failure);
+    exit_code = 1;
+  }
+  return exit_code;
 }
 
 }  // namespace

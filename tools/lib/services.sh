@@ -45,14 +45,14 @@ metrics_port_of() {
 }
 
 # Certificates of a set with TLS; it has TLS while the file `on` exists.
-tls=$run/tls
-has_tls() { [ -f "$tls/on" ]; }
+tls_folder=$run/tls
+has_tls() { [ -f "$tls_folder/on" ]; }
 
 # Makes the CA, and a certificate for every service and for clients, where they
 # are missing or about to expire. Keys never leave the folder.
 make_certificates() (
   umask 077
-  mkdir -p "$tls" && cd "$tls" || exit 1
+  mkdir -p "$tls_folder" && cd "$tls_folder" || exit 1
   key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
   if [ ! -f ca.crt ]; then
     rm -f ./*.crt
@@ -78,9 +78,9 @@ make_certificates() (
 
 # Prints the environment of a client of a set with TLS.
 client_environment() {
-  printf 'export %s=%q\n' FORETOKEN_SERVER_TLS_CA "$tls/ca.crt" \
-    FORETOKEN_SERVER_TLS_CERT "$tls/client.crt" \
-    FORETOKEN_SERVER_TLS_KEY "$tls/client.key"
+  printf 'export %s=%q\n' FORETOKEN_SERVER_TLS_CA "$tls_folder/ca.crt" \
+    FORETOKEN_SERVER_TLS_CERT "$tls_folder/client.crt" \
+    FORETOKEN_SERVER_TLS_KEY "$tls_folder/client.key"
 }
 use_tls() {
   if has_tls; then
@@ -101,16 +101,17 @@ choose_tls() {
     local part
     for part in "${services[@]}"; do
       [ -z "$(pid_of "$part")" ] ||
-        { echo "$part runs ${before:+with}${1:+without} TLS: tools/down first" >&2
+        { echo "$part runs $([ -n "$before" ] && echo with || echo without)" \
+            "TLS: tools/down first" >&2
           return 1; }
     done
   fi
   mkdir -p "$run"
   if [ -n "$1" ]; then
     make_certificates || { tail -n 5 "$run/tls.log" >&2; return 1; }
-    touch "$tls/on"
+    touch "$tls_folder/on"
   else
-    rm -f "$tls/on"
+    rm -f "$tls_folder/on"
   fi
   use_tls
 }
@@ -121,11 +122,11 @@ tls_environment() {
   has_tls || return 0
   local side
   for side in '' VERIFIER_ DRAFTER_; do
-    echo "FORETOKEN_${side}TLS_CERT=$tls/$1.crt"
-    echo "FORETOKEN_${side}TLS_KEY=$tls/$1.key"
-    [ -z "$side" ] || echo "FORETOKEN_${side}TLS_CA=$tls/ca.crt"
+    echo "FORETOKEN_${side}TLS_CERT=$tls_folder/$1.crt"
+    echo "FORETOKEN_${side}TLS_KEY=$tls_folder/$1.key"
+    [ -z "$side" ] || echo "FORETOKEN_${side}TLS_CA=$tls_folder/ca.crt"
   done
-  echo "FORETOKEN_TLS_CLIENT_CA=$tls/ca.crt"
+  echo "FORETOKEN_TLS_CLIENT_CA=$tls_folder/ca.crt"
 }
 
 # Prints the pid of a running part, or nothing. The pid in its file counts only

@@ -95,7 +95,9 @@ absl::Status CheckBudget(const GenerationOptions& options,
     return absl::InvalidArgumentError(absl::StrCat(
         "--memory-budget=", options.memory_budget, ": ", what,
         " of --max-prompt-bytes=", options.max_prompt_bytes, " takes ", needed,
-        " bytes, of a budget for it of ", there));
+        " bytes, more than the ", there,
+        " that the budget leaves for it: want a larger --memory-budget or a "
+        "smaller --max-prompt-bytes"));
   };
   if (with_tokenizer) {
     FORETOKEN_RETURN_IF_ERROR(check("encoding a prompt",

@@ -456,6 +456,33 @@ TEST_F(GenerationServiceTest, ACallersTextsLeaveAThreadToOthers) {
   EXPECT_EQ(ended, kTexts);
 }
 
+TEST_F(GenerationServiceTest, ALongPromptWithoutRoomForItsTextIsGivenBack) {
+  Start();
+  absl::Notification go;
+  std::atomic<int> ended{0};
+  constexpr int kTexts = 100;
+  for (int i = 0; i < kTexts; ++i) {
+    service_->RunTextWork({.name = "me"}, 8, absl::InfiniteFuture(),
+                          [&](const absl::Status& admitted) {
+                            if (admitted.ok()) go.WaitForNotification();
+                            ++ended;
+                          });
+  }
+  GenerationRequest request = Request();
+  request.caller.name = "me";
+  request.caller.requests_per_minute = 1;
+  GenerationRequest long_one = request;
+  long_one.prompt.clear();
+  long_one.text = std::string(70'000, 'q');
+  EXPECT_TRUE(absl::IsResourceExhausted(Run(long_one)));
+  EXPECT_EQ(observer_.refused[static_cast<size_t>(Refusal::kQueue)], 1);
+  EXPECT_EQ(observer_.refused[static_cast<size_t>(Refusal::kQuota)], 0);
+  go.Notify();
+  FORETOKEN_EXPECT_OK(Run(request));
+  service_.reset();
+  EXPECT_EQ(ended, kTexts);
+}
+
 TEST_F(GenerationServiceTest, AQuotaOfTokensIsChargedForWhatWasUsed) {
   Start();
   GenerationRequest request = Request();
