@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/infer/model_weights.h"
 #include "tools/cli/command.h"
@@ -77,6 +78,7 @@ absl::StatusOr<GenerationSummary> GenerateLocally(const GenerateFlags& flags,
 
 absl::Status Generate(const GenerateFlags& flags) {
   FORETOKEN_RETURN_IF_ERROR(CheckFlags(flags));
+  if (!flags.verbose && !flags.trace) SetMinLogLevel(LogLevel::kWarning);
   FORETOKEN_ASSIGN_OR_RETURN(GenerationRequest request, RequestOf(flags));
   GenerateOutput output(flags.json, flags.sampling.logprobs >= 0);
   FORETOKEN_ASSIGN_OR_RETURN(

@@ -73,7 +73,9 @@ void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
   command.add_option("--prompt-ids", flags.prompt_ids,
                      "Prompt as comma-separated token ids, used unchanged");
   command.add_option("--mode", flags.mode,
-                     "MODE[:key=value,...]: " + ModeHelp(ModeUse::kRequest));
+                     "MODE[:key=value,...], by default the server's, auto if "
+                     "local: " +
+                         ModeHelp(ModeUse::kRequest));
   AddNumber(command, "--max-tokens", flags.max_tokens, "Maximum output tokens");
 }
 
@@ -195,6 +197,8 @@ void AddGenerateFlags(CLI::App& command, GenerateFlags& flags) {
   AddEndFlags(command, flags);
   AddBackendOptions(command, flags.backend);
   command.add_flag("--json", flags.json, "One JSON object on stdout");
+  command.add_flag("-v,--verbose", flags.verbose,
+                   "Log what happens, not only warnings");
 }
 
 absl::Status CheckFlags(const GenerateFlags& flags) {
@@ -240,7 +244,9 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
 
 absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags) {
   GenerationRequest request;
-  FORETOKEN_ASSIGN_OR_RETURN(request.mode, Mode::Parse(flags.mode));
+  if (flags.mode.has_value()) {
+    FORETOKEN_ASSIGN_OR_RETURN(request.mode, Mode::Parse(*flags.mode));
+  }
   request.sampling = flags.sampling;
   request.sampling.seed = flags.seed.value_or(0);
   request.has_seed = flags.seed.has_value();

@@ -33,7 +33,7 @@ struct GenerateFlags {
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_file;
   std::optional<std::string> prompt_ids;
-  std::string mode = "off";
+  std::optional<std::string> mode;  // absent: the server's own
   int64_t max_tokens = 128;
   SamplingParams sampling;
   std::optional<uint64_t> seed;
@@ -42,6 +42,7 @@ struct GenerateFlags {
   std::vector<std::string> logit_bias;
   bool ignore_eos = false;
   bool json = false;
+  bool verbose = false;
 };
 
 // Registers every flag; numbers are checked during parsing.

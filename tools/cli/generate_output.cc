@@ -1,8 +1,12 @@
 #include "tools/cli/generate_output.h"
 
+#include <unistd.h>
+
+#include <cstdio>
+
 #include "absl/strings/str_format.h"
 #include "common/base/json.h"
-#include "common/base/log.h"
+#include "common/base/status_macros.h"
 #include "tools/cli/standard_output.h"
 
 namespace foretoken::cli {
@@ -26,6 +30,13 @@ Json LogprobsJson(const std::vector<SampledToken>& tokens) {
                     {"top", std::move(top)}});
   }
   return list;
+}
+
+std::string SummaryLine(const GenerationSummary& summary) {
+  return absl::StrFormat(
+      "%d tokens, %.1f tokens/s, %.2f tokens a round, mode %s, seed %u",
+      summary.completion_tokens, summary.tokens_per_second(),
+      summary.accept_length(), summary.mode, summary.seed);
 }
 
 }  // namespace
@@ -75,11 +86,12 @@ absl::Status GenerateOutput::Take(const GenerationDelta& delta) {
 }
 
 absl::Status GenerateOutput::Finish(const GenerationSummary& summary) {
-  FORETOKEN_LOG(
-      kInfo, summary.completion_tokens, " tokens, ",
-      absl::StrFormat("%.1f tokens/s, accept length %.2f",
-                      summary.tokens_per_second(), summary.accept_length()));
-  return json_ ? WriteJson(ResultJson(summary)) : WriteOut("\n");
+  if (json_) return WriteJson(ResultJson(summary));
+  FORETOKEN_RETURN_IF_ERROR(WriteOut("\n"));
+  const bool dim = isatty(STDERR_FILENO) == 1;
+  std::fprintf(stderr, "%s%s%s\n", dim ? "\x1b[2m" : "",
+               SummaryLine(summary).c_str(), dim ? "\x1b[0m" : "");
+  return absl::OkStatus();
 }
 
 }  // namespace foretoken::cli

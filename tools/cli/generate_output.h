@@ -1,4 +1,5 @@
-// Output of `foretoken generate`: streamed text, or one JSON object.
+// Output of `foretoken generate`: streamed text and a line about it, or one
+// JSON object.
 #ifndef FORETOKEN_TOOLS_CLI_GENERATE_OUTPUT_H_
 #define FORETOKEN_TOOLS_CLI_GENERATE_OUTPUT_H_
 
@@ -23,7 +24,8 @@ class GenerateOutput {
   // cannot be written.
   absl::Status Take(const GenerationDelta& delta);
 
-  // Ends the text, or prints the JSON object on one line.
+  // Ends the text and writes a line about it to stderr, or prints the JSON
+  // object on one line.
   absl::Status Finish(const GenerationSummary& summary);
 
  private:

@@ -4,10 +4,12 @@
 #include <string>
 
 #include "tools/cli/command.h"
+#include "tools/cli/version.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Foretoken: lossless speculative decoding."};
   app.require_subcommand(1);
+  app.set_version_flag("--version", foretoken::cli::VersionLine());
   foretoken::cli::Run run;
   foretoken::cli::AddGenerateCommand(app, run);
 #ifdef FORETOKEN_HAVE_SERVICES

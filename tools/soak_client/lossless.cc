@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -78,6 +79,21 @@ ModeTally RunMode(const Setup& setup, const std::string& mode, int max_tokens,
   return tally;
 }
 
+// Columns of a bar.
+constexpr int kBarWidth = 20;
+
+// A bar for `share`, 0..1, in eighths of a column, padded to kBarWidth.
+std::string Bar(double share) {
+  const int eighths = static_cast<int>(std::lround(share * kBarWidth * 8));
+  std::string bar;
+  for (int i = 0; i < eighths / 8; ++i) bar += "\u2588";
+  constexpr const char* kParts[] = {"",       "\u258f", "\u258e", "\u258d",
+                                    "\u258c", "\u258b", "\u258a", "\u2589"};
+  bar += kParts[eighths % 8];
+  const int columns = eighths / 8 + (eighths % 8 > 0);
+  return bar + std::string(static_cast<size_t>(kBarWidth - columns), ' ');
+}
+
 // Comparing `off` with itself only shows that it is deterministic.
 bool Drafts(const std::string& mode) { return mode != "off"; }
 
@@ -134,10 +150,14 @@ absl::StatusOr<Json> RunLossless(const SoakOptions& options, int64_t tokens,
 }
 
 std::string LosslessTable(const Json& report) {
-  std::string table =
-      absl::StrFormat("%-14s %2s %8s %8s %9s  %s\n", "mode", "at", "accepted",
-                      "tok/s", "speed-up", "tokens equal to off");
+  std::string table = absl::StrFormat(
+      "%-14s %2s %8s %8s %-*s %9s  %s\n", "mode", "at", "accepted", "tok/s",
+      kBarWidth, "", "speed-up", "tokens equal to off");
   std::map<int, double> base;  // speed of `off` by concurrency
+  double fastest = 0;
+  for (const Json& row : report.at("rows")) {
+    fastest = std::max(fastest, row.at("decode_tokens_per_s").get<double>());
+  }
   for (const Json& row : report.at("rows")) {
     const double speed = row.at("decode_tokens_per_s");
     const int concurrency = row.at("concurrency");
@@ -145,9 +165,10 @@ std::string LosslessTable(const Json& report) {
     const int64_t bad = row.at("differing_requests").get<int64_t>() +
                         row.at("failed_requests").get<int64_t>();
     absl::StrAppendFormat(
-        &table, "%-14s %2d %8.2f %8.0f %9s  %s\n",
+        &table, "%-14s %2d %8.2f %8.0f %s %9s  %s\n",
         row.at("mode").get<std::string>(), concurrency,
         row.at("accept_length").get<double>(), speed,
+        Bar(fastest > 0 ? speed / fastest : 0),
         base.count(concurrency) == 0 || base[concurrency] == 0
             ? "-"
             : absl::StrFormat("%.2fx", speed / base[concurrency]),
