@@ -1,4 +1,5 @@
 // Every service restarted in turn, twice, under load.
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -43,6 +44,11 @@ std::unique_ptr<rpc::GenerationClient> BalancedClient(
       target, grpc::InsecureChannelCredentials(), arguments));
 }
 
+// The default mode of orchestrator `i`, by which a client knows who served it.
+std::string ModeOf(size_t i) {
+  return absl::StrCat("prompt_lookup:max_n=", 1 + i, ",tokens=6");
+}
+
 // Sends requests one after another until told to stop, and counts.
 class Load {
  public:
@@ -58,6 +64,8 @@ class Load {
   }
   int calls() const { return calls_; }
   int wrong() const { return wrong_; }
+  // Calls served by orchestrator `i` (ModeOf).
+  int served_by(size_t i) const { return served_by_[i]; }
   // By code; only read after Stop.
   const std::vector<absl::Status>& failures() const { return failures_; }
 
@@ -67,6 +75,9 @@ class Load {
     while (!stop_) {
       const Generated got = Generate(*client_, request);
       ++calls_;
+      for (size_t i = 0; i < served_by_.size(); ++i) {
+        served_by_[i] += got.result.speculation().mode() == ModeOf(i);
+      }
       if (!got.status.ok()) {
         failures_.push_back(got.status);
       } else if (got.tokens != expected) {
@@ -79,13 +90,15 @@ class Load {
   std::atomic<bool> stop_{false};
   std::atomic<int> calls_{0};
   std::atomic<int> wrong_{0};
+  std::array<std::atomic<int>, 2> served_by_{};
   std::vector<absl::Status> failures_;
   std::thread thread_;
 };
 
 TEST(RollingRestartTest, NoCallIsLostAndNoTokenChanges) {
-  const v1::GenerateRequest request =
+  v1::GenerateRequest request =
       MakeRequest(MakePrompt(7, 40, 50), "prompt_lookup", kTokens);
+  request.clear_speculation();
   std::vector<std::string> verifier_addresses(2, "127.0.0.1:0");
   std::vector<std::unique_ptr<TestVerifier>> verifiers(2);
   const auto start_verifier = [&](size_t i) {
@@ -99,6 +112,7 @@ TEST(RollingRestartTest, NoCallIsLostAndNoTokenChanges) {
   const auto start_orchestrator = [&](size_t i) {
     orchestrator::OrchestratorService config;
     config.verifiers = verifier_addresses;
+    config.server.default_mode = ModeOf(i);
     rpc::ServerOptions listener;
     listener.listen = {addresses[i]};
     orchestrators[i] = StartOrchestrator(config, listener);
@@ -133,6 +147,19 @@ TEST(RollingRestartTest, NoCallIsLostAndNoTokenChanges) {
       return true;
     });
   };
+  // Every client has had a call served by orchestrator `i` since now: a client
+  // whose channel has not found the new one yet has nowhere to go when the
+  // other one drains.
+  const auto reached = [&](size_t i) {
+    std::vector<int> since;
+    for (const auto& load : balanced) since.push_back(load->served_by(i));
+    return Eventually([&] {
+      for (size_t c = 0; c < balanced.size(); ++c) {
+        if (balanced[c]->served_by(i) == since[c]) return false;
+      }
+      return true;
+    });
+  };
   for (int round = 0; round < 2; ++round) {
     for (size_t i = 0; i < 2; ++i) {
       ASSERT_TRUE(served());
@@ -141,9 +168,7 @@ TEST(RollingRestartTest, NoCallIsLostAndNoTokenChanges) {
       ASSERT_TRUE(served());
       start_orchestrator(i);
       // A rollout goes on once the new one gets traffic.
-      ASSERT_TRUE(Eventually([&] {
-        return orchestrators[i]->Sample("foretoken_requests_running") > 0;
-      }));
+      ASSERT_TRUE(reached(i));
     }
     for (size_t i = 0; i < 2; ++i) {
       ASSERT_TRUE(served());
