@@ -86,7 +86,7 @@ std::string Progress::Line(const std::string& what, uint64_t done,
   std::string line = absl::StrFormat("%-18s ", what);
   if (total == 0) {
     return absl::StrCat(line, Scaled(static_cast<double>(done)), unit, "  ",
-                        Scaled(rate), unit, "/s");
+                        Scaled(rate), unit, "/s  ", ClockTime(elapsed));
   }
   const double share =
       std::min(1.0, static_cast<double>(done) / static_cast<double>(total));

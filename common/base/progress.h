@@ -20,7 +20,7 @@ namespace foretoken {
 
 class Progress {
  public:
-  // `total` is in `unit`s ("tokens", "B"); 0 shows count and rate only. Writes
+  // `total` is in `unit`s ("tokens", "B"); 0 shows count, rate and time. Writes
   // nothing if `enabled` is false.
   Progress(std::string what, uint64_t total, std::string unit,
            bool enabled = true);

@@ -47,6 +47,8 @@ void AddGenerateCommand(CLI::App& app, Run& run);
 void AddHealthCommand(CLI::App& app, Run& run);
 void AddInspectCommand(CLI::App& app, Run& run);
 void AddPriorCommand(CLI::App& app, Run& run);
+// The subcommand `prior grow`.
+void AddPriorGrowCommand(CLI::App& prior, Run& run);
 void AddQuantizeCommand(CLI::App& app, Run& run);
 void AddReplayCommand(CLI::App& app, Run& run);
 void AddTokenizeCommands(CLI::App& app, Run& run);

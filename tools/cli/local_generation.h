@@ -1,4 +1,5 @@
-// The model of `foretoken generate --local`, in this process.
+// A model in this process: of `foretoken generate --local` and of `foretoken
+// prior grow --model`.
 #ifndef FORETOKEN_TOOLS_CLI_LOCAL_GENERATION_H_
 #define FORETOKEN_TOOLS_CLI_LOCAL_GENERATION_H_
 
@@ -19,10 +20,11 @@ class LocalGeneration {
 
 // Starts all services; in a build without services the engine alone, where
 // modes that need a service are Unimplemented. `tokens`: maximum of prompt and
-// output together; `tokenizer` may be null.
+// output together; 0: the model's own. `tokenizer` may be null. `sessions`:
+// requests at once.
 absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
     const GenerateFlags& flags, int64_t tokens,
-    std::shared_ptr<const Tokenizer> tokenizer);
+    std::shared_ptr<const Tokenizer> tokenizer, int sessions = 1);
 
 }  // namespace foretoken::cli
 

@@ -49,7 +49,7 @@ struct EngineGeneration final : LocalGeneration {
 
 absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
     const GenerateFlags& flags, int64_t tokens,
-    std::shared_ptr<const Tokenizer> tokenizer) {
+    std::shared_ptr<const Tokenizer> tokenizer, int sessions) {
   for (const std::string* path :
        {&flags.draft_model, &flags.prior, &flags.crest}) {
     if (path->empty()) continue;
@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
         "'", *path, "': this build has no services that could use it"));
   }
   BackendOptions backend = flags.backend;
-  backend.max_sessions = 1;
+  backend.max_sessions = sessions;
   backend.kv_cache_tokens = tokens;
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> made,
                              MakeBackend(backend));

@@ -29,7 +29,7 @@ TEST(ProgressTest, KnowsNoTimeLeftBeforeTheFirstStep) {
 
 TEST(ProgressTest, CountsWithoutATotal) {
   EXPECT_THAT(Progress::Line("x", 1500, 0, "rows", absl::Seconds(3)),
-              HasSubstr("1.5 krows  500 rows/s"));
+              HasSubstr("1.5 krows  500 rows/s  0:03"));
 }
 
 }  // namespace
