@@ -78,6 +78,7 @@ void AddBenchCommand(CLI::App& app, Run& run) {
   CLI::App* bench = app.add_subcommand("bench", "Measures parts of Foretoken.");
   bench->require_subcommand(1);
   AddEngine(*bench, run);
+  AddBenchModesCommand(*bench, run);
   AddBenchReplayCommand(*bench, run);
 }
 

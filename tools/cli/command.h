@@ -39,7 +39,8 @@ Command<Options> AddCommand(CLI::App& parent, Run& run, const std::string& name,
 }
 
 void AddBenchCommand(CLI::App& app, Run& run);
-// The subcommand `bench replay`.
+// The subcommands `bench modes` and `bench replay`.
+void AddBenchModesCommand(CLI::App& bench, Run& run);
 void AddBenchReplayCommand(CLI::App& bench, Run& run);
 void AddConvertCommand(CLI::App& app, Run& run);
 void AddCrestCommand(CLI::App& app, Run& run);

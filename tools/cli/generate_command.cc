@@ -68,9 +68,11 @@ absl::StatusOr<GenerationSummary> GenerateLocally(const GenerateFlags& flags,
   const int64_t tokens =
       std::clamp<int64_t>(request.max_tokens, 0, ModelConfig::kMaxPositions) +
       static_cast<int64_t>(request.prompt.size());
+  LocalModelFlags model = flags;
+  model.backend.max_sessions = 1;
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::unique_ptr<LocalGeneration> local,
-      StartLocalGeneration(flags, tokens, std::move(tokenizer)));
+      StartLocalGeneration(model, tokens, std::move(tokenizer)));
   return local->service().Generate(
       std::move(request),
       [&](const GenerationDelta& delta) { return output.Take(delta); });

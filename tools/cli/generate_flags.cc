@@ -56,14 +56,7 @@ void AddRemoteFlags(CLI::App& command, GenerateFlags& flags) {
 
 void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
   command.add_flag("--local", flags.local, "Run the model in this process");
-  command.add_option("--model", flags.backend.model,
-                     "Model directory in Hugging Face layout");
-  command.add_option("--draft-model", flags.draft_model,
-                     "Directory of a draft model with the same vocabulary");
-  command.add_option("--prior", flags.prior,
-                     "Prior of the trie drafter (foretoken prior build)");
-  command.add_option("--crest", flags.crest,
-                     "Snapshot of a CREST datastore (foretoken crest build)");
+  AddLocalModelFlags(command, flags);
   command.add_flag("--trace", flags.trace,
                    "Log a line for every round: tree, drafters, times");
   command.add_option("--prompt", flags.prompt,
@@ -207,16 +200,8 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
         "--server: the model is the server's, want neither --local nor "
         "--model");
   }
-  for (const auto& [name, path] :
-       {std::pair("--draft-model", flags.draft_model),
-        std::pair("--prior", flags.prior), std::pair("--crest", flags.crest),
-        std::pair("--isa", flags.backend.isa),
-        std::pair("--kv-type", flags.backend.kv_type)}) {
-    if (flags.server.empty() || path.empty() || path == "auto") continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        name,
-        ": a server uses its own configuration, want this flag only with "
-        "--local"));
+  if (!flags.server.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckNoLocalModel(flags));
   }
   if (!flags.server.empty() && flags.trace) {
     return absl::InvalidArgumentError(

@@ -19,17 +19,12 @@
 
 namespace foretoken::cli {
 
-struct GenerateFlags {
+struct GenerateFlags : LocalModelFlags {
   std::string server;
   ServerFlags server_access;
   std::string server_token_file;
   double timeout_s = 0;  // 0: none
   bool local = false;
-  BackendOptions backend;  // including the model to run
-  std::string draft_model;
-  std::string prior;
-  std::string crest;
-  bool trace = false;
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_file;
   std::optional<std::string> prompt_ids;

@@ -1,5 +1,5 @@
-// A model in this process: of `foretoken generate --local` and of `foretoken
-// prior grow --model`.
+// A model in this process: of `foretoken generate --local`, `foretoken prior
+// grow --model` and `foretoken bench modes --model`.
 #ifndef FORETOKEN_TOOLS_CLI_LOCAL_GENERATION_H_
 #define FORETOKEN_TOOLS_CLI_LOCAL_GENERATION_H_
 
@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "common/text/tokenizer.h"
 #include "services/orchestrator/core/generation_service.h"
-#include "tools/cli/generate_flags.h"
+#include "tools/cli/shared_options.h"
 
 namespace foretoken::cli {
 
@@ -20,11 +20,11 @@ class LocalGeneration {
 
 // Starts all services; in a build without services the engine alone, where
 // modes that need a service are Unimplemented. `tokens`: maximum of prompt and
-// output together; 0: the model's own. `tokenizer` may be null. `sessions`:
-// requests at once.
+// output together, 0 for any number; `tokenizer` may be null. The backend's
+// max_sessions is the number of requests at once.
 absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
-    const GenerateFlags& flags, int64_t tokens,
-    std::shared_ptr<const Tokenizer> tokenizer, int sessions = 1);
+    const LocalModelFlags& flags, int64_t tokens,
+    std::shared_ptr<const Tokenizer> tokenizer);
 
 }  // namespace foretoken::cli
 

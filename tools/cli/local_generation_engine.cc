@@ -48,8 +48,8 @@ struct EngineGeneration final : LocalGeneration {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
-    const GenerateFlags& flags, int64_t tokens,
-    std::shared_ptr<const Tokenizer> tokenizer, int sessions) {
+    const LocalModelFlags& flags, int64_t tokens,
+    std::shared_ptr<const Tokenizer> tokenizer) {
   for (const std::string* path :
        {&flags.draft_model, &flags.prior, &flags.crest}) {
     if (path->empty()) continue;
@@ -57,7 +57,6 @@ absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
         "'", *path, "': this build has no services that could use it"));
   }
   BackendOptions backend = flags.backend;
-  backend.max_sessions = sessions;
   backend.kv_cache_tokens = tokens;
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> made,
                              MakeBackend(backend));

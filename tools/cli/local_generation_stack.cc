@@ -21,11 +21,9 @@ struct StackGeneration final : LocalGeneration {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
-    const GenerateFlags& flags, int64_t, std::shared_ptr<const Tokenizer>,
-    int sessions) {
+    const LocalModelFlags& flags, int64_t, std::shared_ptr<const Tokenizer>) {
   local::LocalService config;
   config.verifier.backend = flags.backend;
-  config.verifier.backend.max_sessions = sessions;
   config.draft_model = flags.draft_model;
   config.prior = flags.prior;
   config.crest = flags.crest;

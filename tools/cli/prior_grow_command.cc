@@ -116,10 +116,11 @@ absl::StatusOr<OpenTarget> OpenModel(const Flags& flags) {
   if (setpriority(PRIO_PROCESS, 0, kIdlePriority) != 0) {
     FORETOKEN_LOG(kWarning, "the priority of the process stays as it is");
   }
+  LocalModelFlags model = flags.target;
+  model.backend.max_sessions = flags.concurrency;
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::shared_ptr<LocalGeneration> local,
-      StartLocalGeneration(flags.target, /*tokens=*/0, target.tokenizer,
-                           flags.concurrency));
+      StartLocalGeneration(model, /*tokens=*/0, target.tokenizer));
   target.ask = [local](const GenerationRequest& request, auto on_delta) {
     return local->service().Generate(request, on_delta);
   };
@@ -200,8 +201,8 @@ absl::Status Grow(const Flags& flags) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::vector<FilePrompt> prompts,
       ReadPromptFile(flags.prompts, flags.chat == "chatml"
-                                        ? ChatTemplate::kChatMl
-                                        : ChatTemplate::kNone));
+                                        ? ChatFormat::kChatMl
+                                        : ChatFormat::kNone));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<CorpusReader> merged,
                              OpenMerged(flags));
   WrittenText written(flags.max_written);

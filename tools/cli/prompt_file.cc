@@ -1,6 +1,5 @@
 #include "tools/cli/prompt_file.h"
 
-#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -13,83 +12,94 @@
 namespace foretoken::cli {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{256} << 20;  // of all prompts of a file
+constexpr char kText[] = "prompt";
+constexpr char kIds[] = "prompt_ids";
+constexpr char kMessages[] = "messages";
 
-absl::StatusOr<FilePrompt> IdsOf(const Json& ids) {
-  constexpr absl::string_view kWant = "a list of token ids, not empty";
-  if (!ids.is_array() || ids.empty()) return WrongField("prompt_ids", kWant);
-  std::vector<TokenId> prompt;
+absl::StatusOr<std::vector<TokenId>> ReadIds(const Json& ids) {
+  const absl::Status wrong =
+      WrongField(kIds, "a list of token ids with at least one");
+  if (!ids.is_array() || ids.empty()) return wrong;
+  std::vector<TokenId> result;
+  result.reserve(ids.size());
   for (const Json& id : ids) {
-    if (!id.is_number_integer()) return WrongField("prompt_ids", kWant);
-    const int64_t value = id.get<int64_t>();
-    if (value < 0 || value > std::numeric_limits<TokenId>::max()) {
-      return WrongField("prompt_ids", kWant);
+    if (!id.is_number_unsigned() ||
+        id.get<uint64_t>() > std::numeric_limits<TokenId>::max()) {
+      return wrong;
     }
-    prompt.push_back(static_cast<TokenId>(value));
+    result.push_back(id.get<TokenId>());
   }
-  return prompt;
+  return result;
 }
 
-absl::StatusOr<FilePrompt> ChatText(const Json& messages, ChatTemplate chat) {
-  if (chat == ChatTemplate::kNone) {
-    return absl::FailedPreconditionError(
-        "field \"messages\": the model's chat template is not applied here; "
-        "want \"prompt\", or --chat chatml for a model of that template");
+absl::StatusOr<std::string> Render(const Json& messages, ChatFormat chat) {
+  if (chat == ChatFormat::kNone) {
+    return WrongField(kMessages,
+                      "--chat chatml to render it, or \"prompt\" with the "
+                      "rendered text: chat templates are not evaluated");
   }
   if (!messages.is_array() || messages.empty()) {
-    return WrongField("messages", "a list of messages, not empty");
+    return WrongField(kMessages, "a list with at least one message");
   }
   std::string text;
-  for (const Json& message : messages) {
-    if (!message.is_object()) return WrongField("messages", "objects");
-    FORETOKEN_ASSIGN_OR_RETURN(const std::string role,
-                               StringField(message, "role"));
-    FORETOKEN_ASSIGN_OR_RETURN(const std::string content,
-                               StringField(message, "content"));
-    absl::StrAppend(&text, "<|im_start|>", role, "\n", content, "<|im_end|>\n");
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string where = absl::StrCat(kMessages, "[", i, "]");
+    if (!messages[i].is_object()) return WrongField(where, "an object");
+    const absl::StatusOr<std::string> role = StringField(messages[i], "role");
+    const absl::StatusOr<std::string> content =
+        StringField(messages[i], "content");
+    FORETOKEN_RETURN_IF_ERROR(Annotate(role.status(), where));
+    FORETOKEN_RETURN_IF_ERROR(Annotate(content.status(), where));
+    absl::StrAppend(&text, "<|im_start|>", *role, "\n", *content,
+                    "<|im_end|>\n");
   }
-  absl::StrAppend(&text, "<|im_start|>assistant\n");
-  return text;
+  return absl::StrCat(text, "<|im_start|>assistant\n");
 }
 
-absl::StatusOr<FilePrompt> PromptOf(const Json& row, ChatTemplate chat) {
-  const bool text = row.contains("prompt");
-  const bool ids = row.contains("prompt_ids");
-  const bool messages = row.contains("messages");
-  if (text + ids + messages != 1) {
+absl::StatusOr<FilePrompt> ReadRow(const Json& row, ChatFormat chat) {
+  int given = 0;
+  for (const char* field : {kText, kIds, kMessages}) {
+    given += row.contains(field) ? 1 : 0;
+  }
+  if (given != 1) {
     return absl::InvalidArgumentError(
-        "want exactly one of the fields \"prompt\", \"prompt_ids\" and "
-        "\"messages\"");
+        absl::StrCat("has ", given,
+                     " of the fields \"prompt\", \"prompt_ids\" and "
+                     "\"messages\", want one"));
   }
-  if (ids) return IdsOf(row["prompt_ids"]);
-  if (messages) return ChatText(row["messages"], chat);
-  FORETOKEN_ASSIGN_OR_RETURN(std::string prompt, StringField(row, "prompt"));
-  if (prompt.empty()) return WrongField("prompt", "a text, not empty");
+  FilePrompt prompt;
+  if (row.contains(kIds)) {
+    FORETOKEN_ASSIGN_OR_RETURN(prompt.ids, ReadIds(row[kIds]));
+    return prompt;
+  }
+  if (row.contains(kMessages)) {
+    FORETOKEN_ASSIGN_OR_RETURN(prompt.text, Render(row[kMessages], chat));
+    return prompt;
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(prompt.text, StringField(row, kText));
+  if (prompt.text->empty()) return WrongField(kText, "a text, have none");
   return prompt;
-}
-
-size_t BytesOf(const FilePrompt& prompt) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) return text->size();
-  return std::get<std::vector<TokenId>>(prompt).size() * sizeof(TokenId);
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<FilePrompt>> ReadPromptFile(const std::string& path,
-                                                       ChatTemplate chat) {
+                                                       ChatFormat chat) {
   std::vector<FilePrompt> prompts;
-  size_t bytes = 0;
-  const auto add = [&](const Json& row) -> absl::Status {
-    FORETOKEN_ASSIGN_OR_RETURN(FilePrompt prompt, PromptOf(row, chat));
-    bytes += BytesOf(prompt);
-    if (bytes > kMaxBytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the prompts have more than ", kMaxBytes, " bytes"));
-    }
-    prompts.push_back(std::move(prompt));
-    return absl::OkStatus();
-  };
-  FORETOKEN_RETURN_IF_ERROR(ForEachJsonRow(path, add));
+  uint64_t bytes = 0;
+  FORETOKEN_RETURN_IF_ERROR(
+      ForEachJsonRow(path, [&](const Json& row) -> absl::Status {
+        FORETOKEN_ASSIGN_OR_RETURN(FilePrompt prompt, ReadRow(row, chat));
+        bytes += prompt.ids.size() * sizeof(TokenId) +
+                 prompt.text.value_or("").size();
+        if (prompts.size() == kMaxPrompts || bytes > kMaxPromptBytes) {
+          return absl::ResourceExhaustedError(
+              absl::StrCat("too much, want at most ", kMaxPrompts,
+                           " prompts and ", kMaxPromptBytes, " bytes of them"));
+        }
+        prompts.push_back(std::move(prompt));
+        return absl::OkStatus();
+      }));
   if (prompts.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": no prompts"));
   }

@@ -1,14 +1,18 @@
-// Prompts of a JSONL file, gzip or plain: one object per line with exactly one
+// Prompts of a JSONL file, gzip or plain: one object per line with one
 // of
-//   {"prompt": TEXT}                             encoded as it is
-//   {"prompt_ids": [ID, ...]}                    taken as they are
-//   {"messages": [{"role", "content"}, ...]}     a chat, see ChatTemplate
-// Other fields are ignored.
+//
+//   {"prompt": TEXT}                 BOS is added if the model requires it
+//   {"prompt_ids": [ID, ...]}        used unchanged
+//   {"messages": [{"role": "user", "content": TEXT}, ...]}
+//
+// Other fields are ignored. Messages become a text by ChatFormat.
+// Thread-safe: functions without state.
 #ifndef FORETOKEN_TOOLS_CLI_PROMPT_FILE_H_
 #define FORETOKEN_TOOLS_CLI_PROMPT_FILE_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,22 +20,26 @@
 
 namespace foretoken::cli {
 
-// How the messages of a chat become the text of a prompt.
-enum class ChatTemplate {
-  kNone,    // they are refused
-  kChatMl,  // <|im_start|>ROLE\nCONTENT<|im_end|>\n for each message, then
-            // <|im_start|>assistant\n
+inline constexpr size_t kMaxPrompts = 100'000;
+inline constexpr uint64_t kMaxPromptBytes = uint64_t{256} << 20;  // of all
+
+struct FilePrompt {
+  std::optional<std::string> text;
+  std::vector<TokenId> ids = {};  // without a text
 };
 
-// A text, not empty, or token ids, not empty.
-using FilePrompt = std::variant<std::string, std::vector<TokenId>>;
+enum class ChatFormat {
+  kNone,  // messages are refused
+  // "<|im_start|>ROLE\nCONTENT<|im_end|>\n" for each message, then
+  // "<|im_start|>assistant\n". The model's own template is not evaluated: it
+  // may add a system message of its own.
+  kChatMl,
+};
 
-// Errors name file and line: NotFound; InvalidArgument for malformed JSON, a
-// line with none or several of the fields, a wrong type, an empty prompt, text
-// that is not UTF-8, or a file without prompts; FailedPrecondition for messages
-// without a template; ResourceExhausted for prompts of more than 256 MiB.
+// InvalidArgument names file, line and field; ResourceExhausted for more than
+// the limits above; InvalidArgument for a file without a prompt.
 absl::StatusOr<std::vector<FilePrompt>> ReadPromptFile(const std::string& path,
-                                                       ChatTemplate chat);
+                                                       ChatFormat chat);
 
 }  // namespace foretoken::cli
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -57,6 +58,32 @@ void AddBackendOptions(CLI::App& command, BackendOptions& backend) {
       ->check(CLI::IsMember(KvTypeChoices()));
   command.add_option("--threads", backend.threads, "0: all processors")
       ->check(CLI::Range(0, ThreadPool::kMaxThreads));
+}
+
+void AddLocalModelFlags(CLI::App& command, LocalModelFlags& flags) {
+  command.add_option("--model", flags.backend.model,
+                     "Hugging Face directory or GGUF file");
+  command.add_option("--draft-model", flags.draft_model,
+                     "Draft model with the same vocabulary, likewise");
+  command.add_option("--prior", flags.prior,
+                     "Prior of the trie drafter (foretoken prior build)");
+  command.add_option("--crest", flags.crest,
+                     "Snapshot of a CREST datastore (foretoken crest build)");
+}
+
+absl::Status CheckNoLocalModel(const LocalModelFlags& flags) {
+  for (const auto& [name, value] :
+       {std::pair("--draft-model", flags.draft_model),
+        std::pair("--prior", flags.prior), std::pair("--crest", flags.crest),
+        std::pair("--isa", flags.backend.isa),
+        std::pair("--kv-type", flags.backend.kv_type)}) {
+    if (value.empty() || value == "auto") continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        name,
+        ": a server uses its own configuration, want this flag only with a "
+        "model in this process"));
+  }
+  return absl::OkStatus();
 }
 
 void AddDrafterOptions(CLI::App& command, DrafterOptions& options,

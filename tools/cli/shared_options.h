@@ -27,6 +27,21 @@ int AllProcessors();
 // --backend --device --precision --isa --kv-type --threads.
 void AddBackendOptions(CLI::App& command, BackendOptions& backend);
 
+// A model in this process and what drafts for it.
+struct LocalModelFlags {
+  BackendOptions backend;  // including the model to run
+  std::string draft_model;
+  std::string prior;
+  std::string crest;
+  bool trace = false;  // no flag of every command
+};
+
+// --model --draft-model --prior --crest; the backend's are others.
+void AddLocalModelFlags(CLI::App& command, LocalModelFlags& flags);
+
+// InvalidArgument if one of `flags` is given that a server decides itself.
+absl::Status CheckNoLocalModel(const LocalModelFlags& flags);
+
 // How to reach a server.
 struct ServerFlags {
   std::string tls_ca;  // PEM roots; enables TLS

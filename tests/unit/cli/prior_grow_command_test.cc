@@ -77,7 +77,8 @@ TEST_F(PriorGrowCommandTest, PromptsAreCheckedByLineAndField) {
   const std::string good = "{\"prompt\":\"a\"}\n";
   ExpectRefused("", "no prompts");
   ExpectRefused(good + "{\"text\":\"a\"}\n", "prompts.jsonl:2");
-  ExpectRefused("{\"prompt\":\"a\",\"prompt_ids\":[1]}\n", "exactly one");
+  ExpectRefused("{\"prompt\":\"a\",\"prompt_ids\":[1]}\n",
+                "has 2 of the fields");
   ExpectRefused("{\"prompt\":\"\"}\n", "\"prompt\"");
   ExpectRefused("{\"prompt_ids\":[1,-1]}\n", "\"prompt_ids\"");
   ExpectRefused("{\"prompt_ids\":[99999999999]}\n", "\"prompt_ids\"");

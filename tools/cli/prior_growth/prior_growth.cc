@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <thread>
 #include <utility>
-#include <variant>
 
 #include "common/base/retry_after.h"
 
@@ -88,11 +87,8 @@ void PriorGrowth::Pause(absl::Duration pause) {
 GenerationRequest PriorGrowth::RequestOf(int64_t number) const {
   const FilePrompt& prompt = prompts_[number % prompts_.size()];
   GenerationRequest request;
-  if (const auto* text = std::get_if<std::string>(&prompt)) {
-    request.text = *text;
-  } else {
-    request.prompt = std::get<std::vector<TokenId>>(prompt);
-  }
+  request.text = prompt.text;
+  request.prompt = prompt.ids;
   request.sampling.temperature = options_.temperature;
   request.sampling.seed = options_.seed + static_cast<uint64_t>(number);
   request.mode = options_.mode;

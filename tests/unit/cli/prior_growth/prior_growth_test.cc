@@ -73,8 +73,8 @@ GrowthOptions OneAtATime() {
 void NoProgress(int64_t) {}
 
 TEST(PriorGrowthTest, WritesOnceOnEveryPromptAtTemperatureZero) {
-  const std::vector<FilePrompt> prompts = {std::string("a"),
-                                           std::vector<TokenId>{1, 2}};
+  const std::vector<FilePrompt> prompts = {FilePrompt{"a"},
+                                           FilePrompt{std::nullopt, {1, 2}}};
   FakeTarget target(Speak);
   WrittenText written(kNoLimit);
   GrowthOptions options = OneAtATime();
@@ -101,7 +101,7 @@ TEST(PriorGrowthTest, WritesOnceOnEveryPromptAtTemperatureZero) {
 }
 
 TEST(PriorGrowthTest, BeginsAgainWithOtherSeedsAboveTemperatureZero) {
-  const std::vector<FilePrompt> prompts = {std::string("a"), std::string("b")};
+  const std::vector<FilePrompt> prompts = {FilePrompt{"a"}, FilePrompt{"b"}};
   FakeTarget target(Speak);
   WrittenText written(/*max_tokens=*/6);
   GrowthOptions options = OneAtATime();
@@ -117,7 +117,7 @@ TEST(PriorGrowthTest, BeginsAgainWithOtherSeedsAboveTemperatureZero) {
 }
 
 TEST(PriorGrowthTest, EveryPromptIsTakenOnceByManyThreads) {
-  const std::vector<FilePrompt> prompts(100, std::string("a"));
+  const std::vector<FilePrompt> prompts(100, FilePrompt{"a"});
   FakeTarget target(Speak);
   WrittenText written(kNoLimit);
   GrowthOptions options;
@@ -129,7 +129,7 @@ TEST(PriorGrowthTest, EveryPromptIsTakenOnceByManyThreads) {
 }
 
 TEST(PriorGrowthTest, TriesAgainWhereTheTargetIsFull) {
-  const std::vector<FilePrompt> prompts = {std::string("a")};
+  const std::vector<FilePrompt> prompts = {FilePrompt{"a"}};
   std::atomic<int> calls{0};
   FakeTarget target([&](const GenerationRequest& request, OnDelta on_delta) {
     if (calls++ == 0) {
@@ -146,8 +146,7 @@ TEST(PriorGrowthTest, TriesAgainWhereTheTargetIsFull) {
 }
 
 TEST(PriorGrowthTest, LeavesOutAPromptThatIsRefused) {
-  const std::vector<FilePrompt> prompts = {std::string("long"),
-                                           std::string("b")};
+  const std::vector<FilePrompt> prompts = {FilePrompt{"long"}, FilePrompt{"b"}};
   FakeTarget target([](const GenerationRequest& request, OnDelta on_delta) {
     return request.text == "long" ? absl::InvalidArgumentError("too long")
                                   : Speak(request, on_delta);
@@ -160,7 +159,7 @@ TEST(PriorGrowthTest, LeavesOutAPromptThatIsRefused) {
 }
 
 TEST(PriorGrowthTest, GivesUpWhereEverythingIsRefused) {
-  const std::vector<FilePrompt> prompts = {std::string("a")};
+  const std::vector<FilePrompt> prompts = {FilePrompt{"a"}};
   FakeTarget target([](const GenerationRequest&, OnDelta) {
     return absl::InvalidArgumentError("no such mode");
   });
@@ -175,7 +174,7 @@ TEST(PriorGrowthTest, GivesUpWhereEverythingIsRefused) {
 }
 
 TEST(PriorGrowthTest, KeepsWhatWasWrittenWhenItIsStopped) {
-  const std::vector<FilePrompt> prompts(3, std::string("a"));
+  const std::vector<FilePrompt> prompts(3, FilePrompt{"a"});
   PriorGrowth* running = nullptr;
   FakeTarget target([&](const GenerationRequest&, OnDelta on_delta) {
     FORETOKEN_EXPECT_OK(on_delta(Delta({7})));
@@ -191,7 +190,7 @@ TEST(PriorGrowthTest, KeepsWhatWasWrittenWhenItIsStopped) {
 }
 
 TEST(PriorGrowthTest, EndsWithTheTimeThatItWasGiven) {
-  const std::vector<FilePrompt> prompts(100, std::string("a"));
+  const std::vector<FilePrompt> prompts(100, FilePrompt{"a"});
   std::atomic<int64_t> seconds{0};
   FakeTarget target([&](const GenerationRequest& request, OnDelta on_delta) {
     seconds += 10;

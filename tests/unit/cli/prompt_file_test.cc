@@ -1,0 +1,85 @@
+// The files of prompts that `bench modes` and `prior grow` read.
+#include "tools/cli/prompt_file.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace foretoken::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+class PromptFileTest : public ::testing::Test {
+ protected:
+  std::string ErrorOf(const std::string& text,
+                      ChatFormat chat = ChatFormat::kChatMl) {
+    const auto prompts = ReadPromptFile(dir_.Write("p.jsonl", text), chat);
+    return std::string(prompts.status().message());
+  }
+
+  testing::TempDir dir_;
+};
+
+TEST_F(PromptFileTest, PromptsAreTextsIdsOrMessages) {
+  const auto prompts = ReadPromptFile(
+      dir_.Write("p.jsonl",
+                 "{\"prompt\": \"once\", \"task\": \"story\"}\n"
+                 "\n"
+                 "{\"prompt_ids\": [0, 7]}\n"
+                 "{\"messages\": [{\"role\": \"system\", \"content\": \"Be "
+                 "brief.\"}, {\"role\": \"user\", \"content\": \"Hi\"}]}\n"),
+      ChatFormat::kChatMl);
+  ASSERT_THAT(prompts, testing::IsOk());
+  ASSERT_EQ(prompts->size(), 3u);
+  EXPECT_EQ((*prompts)[0].text, "once");
+  EXPECT_FALSE((*prompts)[1].text.has_value());
+  EXPECT_THAT((*prompts)[1].ids, ElementsAre(0, 7));
+  EXPECT_EQ((*prompts)[2].text,
+            "<|im_start|>system\nBe brief.<|im_end|>\n"
+            "<|im_start|>user\nHi<|im_end|>\n"
+            "<|im_start|>assistant\n");
+}
+
+TEST_F(PromptFileTest, ErrorsOfPromptsNameLineAndField) {
+  EXPECT_THAT(ErrorOf("{\"prompt\": \"a\"}\n{\"prompt\": 3}\n"),
+              EndsWith("p.jsonl:2: field \"prompt\": want a string"));
+  EXPECT_THAT(ErrorOf("{\"prompt\": \"\"}"),
+              EndsWith("p.jsonl:1: field \"prompt\": want a text, have none"));
+  EXPECT_THAT(ErrorOf("{\"text\": \"a\"}"),
+              HasSubstr("p.jsonl:1: has 0 of the fields \"prompt\""));
+  EXPECT_THAT(ErrorOf("{\"prompt\": \"a\", \"prompt_ids\": [1]}"),
+              HasSubstr("p.jsonl:1: has 2 of the fields"));
+  for (const char* ids : {"[]", "[-1]", "[1.5]", "[2147483648]", "7"}) {
+    EXPECT_THAT(ErrorOf(std::string("{\"prompt_ids\": ") + ids + "}"),
+                HasSubstr("p.jsonl:1: field \"prompt_ids\": want a list"))
+        << ids;
+  }
+  EXPECT_THAT(ErrorOf("{\"messages\": []}"),
+              HasSubstr("field \"messages\": want a list with at least one"));
+  EXPECT_THAT(ErrorOf("{\"messages\": [{\"role\": \"user\"}]}"),
+              HasSubstr("messages[0]: field \"content\": want a string"));
+  EXPECT_THAT(ErrorOf("[1]"), HasSubstr("p.jsonl:1: a JSON array"));
+  EXPECT_THAT(ErrorOf("\n"), EndsWith("p.jsonl: no prompts"));
+}
+
+TEST_F(PromptFileTest, MessagesNeedAFormat) {
+  EXPECT_THAT(
+      ErrorOf("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
+              ChatFormat::kNone),
+      HasSubstr("p.jsonl:1: field \"messages\": want --chat chatml"));
+}
+
+TEST_F(PromptFileTest, TooManyPromptsAreRefused) {
+  std::string text;
+  for (size_t i = 0; i <= kMaxPrompts; ++i) text += "{\"prompt_ids\":[1]}\n";
+  EXPECT_THAT(ErrorOf(text), HasSubstr("p.jsonl:100001: too much"));
+}
+
+}  // namespace
+}  // namespace foretoken::cli

@@ -1,0 +1,218 @@
+// foretoken bench modes: speed and latency of drafting modes, by concurrency or
+// under an arrival trace (mode_bench/mode_bench.h).
+#include <unistd.h>
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "common/speculation/modes.h"
+#include "tools/cli/bench_target.h"
+#include "tools/cli/command.h"
+#include "tools/cli/mode_bench/arrival_trace.h"
+#include "tools/cli/mode_bench/mode_bench.h"
+#include "tools/cli/mode_bench/mode_bench_report.h"
+#include "tools/cli/mode_bench/ratio_plot.h"
+#include "tools/cli/prompt_file.h"
+#include "tools/cli/shared_options.h"
+#include "tools/cli/standard_output.h"
+
+namespace foretoken::cli {
+namespace {
+
+struct ModesOptions {
+  BenchTargetFlags target;
+  std::string prompts;
+  std::string chat = "none";
+  std::string modes = "off,auto";
+  std::string trace;
+  std::string until;
+  mode_bench::ModeBenchOptions bench;
+  bool json = false;
+  bool markdown = false;
+  std::string svg;
+};
+
+// Parses "2%", or "2", as 0.02.
+absl::StatusOr<double> ParsePercent(const char* flag, absl::string_view text) {
+  double percent = 0;
+  if (!absl::SimpleAtod(absl::StripSuffix(text, "%"), &percent) ||
+      !(percent > 0 && percent <= 100)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": '", text.substr(0, 32),
+                     "', want a percentage above 0, such as 2%"));
+  }
+  return percent / 100;
+}
+
+// A prefix of cache scopes that no other run uses.
+std::string DrawScope() {
+  std::random_device device;
+  return absl::StrCat("bench-", absl::Hex(device(), absl::kZeroPad8),
+                      absl::Hex(device(), absl::kZeroPad8));
+}
+
+absl::Status RunBenchModes(ModesOptions options) {
+  mode_bench::ModeBenchOptions& bench = options.bench;
+  bench.modes = mode_bench::SplitModes(options.modes);
+  bench.scope = DrawScope();
+  if (!options.until.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(bench.pairs.until,
+                               ParsePercent("--until", options.until));
+  }
+  if (!options.trace.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(bench.arrivals,
+                               mode_bench::ReadArrivalTrace(options.trace));
+  }
+  FORETOKEN_RETURN_IF_ERROR(mode_bench::ModeBench::Check(bench));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::vector<FilePrompt> prompts,
+      ReadPromptFile(options.prompts, options.chat == "chatml"
+                                          ? ChatFormat::kChatMl
+                                          : ChatFormat::kNone));
+  // The services' own lines would break the progress bar.
+  SetMinLogLevel(LogLevel::kWarning);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<mode_bench::Generator> target,
+      OpenBenchTarget(options.target));
+  mode_bench::LoadOptions load;
+  std::unique_ptr<Progress> bar;
+  load.on_done = [&bar] { bar->Advance(1); };
+  mode_bench::ModeBench modes(bench, prompts, *target, load);
+  bar = std::make_unique<Progress>("bench modes", modes.MostRequests(),
+                                   "requests", isatty(STDERR_FILENO) != 0);
+  absl::StatusOr<mode_bench::ModeBenchResult> result = modes.Run();
+  bar.reset();
+  FORETOKEN_RETURN_IF_ERROR(result.status());
+  const Json report = mode_bench::ModeBenchJson(bench, prompts.size(), *result);
+  FORETOKEN_RETURN_IF_ERROR(
+      options.json ? WriteJson(report)
+                   : WriteOut(mode_bench::ModeBenchMarkdown(report)));
+  // After the numbers, which a bad path must not cost.
+  if (options.svg.empty()) return absl::OkStatus();
+  return WriteFileAtomically(options.svg,
+                             mode_bench::RatioPlot(report["runs"]));
+}
+
+void AddTargetOptions(CLI::App& command, BenchTargetFlags& target) {
+  CLI::Option* server =
+      command.add_option("--server", target.server,
+                         "Address of an orchestrator: HOST:PORT or unix:/PATH");
+  AddServerFlags(command, target.server_access);
+  command
+      .add_option("--server-token-file", target.server_token_file,
+                  "File with the bearer token to send")
+      ->needs(server);
+  AddLocalModelFlags(command, target.model);
+  AddBackendOptions(command, target.model.backend);
+}
+
+void AddRequestOptions(CLI::App& command, ModesOptions& options) {
+  command
+      .add_option("--prompts", options.prompts,
+                  "JSONL, gzip or plain: {\"prompt\": TEXT}, {\"prompt_ids\": "
+                  "[ID, ...]} or {\"messages\": [{\"role\", \"content\"}, "
+                  "...]} in each line. A slice that is longer than the file "
+                  "repeats prompts, which drafters copy from the first answer")
+      ->required();
+  command
+      .add_option("--chat", options.chat,
+                  "Rendering of messages: chatml, or none to refuse them; the "
+                  "model's chat template is not evaluated")
+      ->check(CLI::IsMember({"none", "chatml"}));
+  command
+      .add_option("--max-tokens", options.bench.max_tokens,
+                  "Maximum output tokens of a request")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command
+      .add_option("--temperature", options.bench.temperature,
+                  "0: greedy; above, each prompt has a seed of its own")
+      ->check(CLI::Range(0.0, 10.0));
+  command.add_flag("--ignore-eos", options.bench.ignore_eos,
+                   "Do not end outputs at the model's end tokens");
+  command
+      .add_option("--requests", options.bench.requests,
+                  "Requests of a slice; 0: twice the concurrency and at least "
+                  "8, or the whole trace")
+      ->check(CLI::Range(0, 1'000'000));
+}
+
+void AddLoadOptions(CLI::App& command, ModesOptions& options) {
+  command.add_option("--modes", options.modes,
+                     "Modes to compare; off, which must be among them, may be "
+                     "given twice to show the noise: " +
+                         ModeHelp(ModeUse::kRequest));
+  CLI::Option* concurrency =
+      command
+          .add_option("--concurrency", options.bench.concurrency,
+                      "Clients, each of which sends one request after the "
+                      "other")
+          ->delimiter(',')
+          ->check(CLI::Range(1, 256));
+  CLI::Option* trace =
+      command
+          .add_option("--trace", options.trace,
+                      "Send requests at the times of a CSV file with the "
+                      "columns TIMESTAMP and GeneratedTokens, gzip or plain; "
+                      "outputs are as long as the trace's, up to --max-tokens")
+          ->excludes(concurrency);
+  command
+      .add_option("--speed", options.bench.speed,
+                  "Play the trace this many times as fast")
+      ->needs(trace)
+      ->check(CLI::Range(1e-3, 1e6));
+}
+
+void AddPairOptions(CLI::App& command, mode_bench::PairOptions& pairs,
+                    std::string& until) {
+  command
+      .add_option("--pairs", pairs.pairs,
+                  "Runs of every mode over the same slice of requests, in "
+                  "changing order")
+      ->check(CLI::Range(1, 1000));
+  CLI::Option* width = command.add_option(
+      "--until", until,
+      "Add pairs until each mode's 95 % interval of its ratio to off is within "
+      "this distance, such as 2%, of the ratio");
+  command
+      .add_option("--max-pairs", pairs.max_pairs, "Maximum pairs with --until")
+      ->needs(width)
+      ->check(CLI::Range(1, 1000));
+  command.add_option("--seed", pairs.seed,
+                     "Seed of the order of modes and of sampling");
+}
+
+}  // namespace
+
+void AddBenchModesCommand(CLI::App& bench, Run& run) {
+  const auto [command, options] = AddCommand<ModesOptions>(
+      bench, run, "modes",
+      "Compares drafting modes: tokens per second, relative to off, with 95 % "
+      "intervals, accept length, and percentiles of latency. Every output is "
+      "compared with the other modes'; a different token is an error.",
+      RunBenchModes);
+  AddTargetOptions(command, options.target);
+  AddRequestOptions(command, options);
+  AddLoadOptions(command, options);
+  AddPairOptions(command, options.bench.pairs, options.until);
+  CLI::Option* json =
+      command.add_flag("--json", options.json, "One JSON object on stdout");
+  command
+      .add_flag("--markdown", options.markdown,
+                "Tables in Markdown on stdout, the default")
+      ->excludes(json);
+  command.add_option("--svg", options.svg,
+                     "Also write a plot of the ratios to this file");
+}
+
+}  // namespace foretoken::cli

@@ -1,0 +1,268 @@
+#include "tools/cli/mode_bench/load.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+
+namespace foretoken::mode_bench {
+namespace {
+
+constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
+
+// A status that an overloaded service may answer with.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+}
+
+double Rate(int64_t tokens, absl::Duration time) {
+  const double seconds = absl::ToDoubleSeconds(time);
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
+}
+
+// Runs single requests and keeps their outcomes and the first error.
+// Thread-safe; each request is run once.
+class Runs {
+ public:
+  Runs(Generator& generator, const std::vector<LoadRequest>& work,
+       const LoadOptions& options, bool refusals_allowed)
+      : generator_(generator),
+        work_(work),
+        options_(options),
+        refusals_allowed_(refusals_allowed),
+        outcomes_(work.size()) {}
+
+  void Run(size_t index, absl::Time start) {
+    LoadOutcome& outcome = outcomes_[index];
+    outcome.prompt = work_[index].prompt;
+    outcome.start = start;
+    absl::StatusOr<GenerationSummary> summary = generator_.Generate(
+        work_[index].request, [&](const GenerationDelta& delta) {
+          Take(delta, outcome);
+          return failed() ? absl::CancelledError("another request failed")
+                          : absl::OkStatus();
+        });
+    outcome.end = options_.clock();
+    if (summary.ok() && outcome.tokens.empty()) {
+      summary = absl::InternalError("an answer without tokens");
+    }
+    if (summary.ok()) {
+      outcome.summary = *std::move(summary);
+    } else if (refusals_allowed_ && IsRefusal(summary.status())) {
+      outcome.refused = true;
+    } else {
+      Fail(absl::Status(summary.status().code(),
+                        absl::StrCat("prompt ", outcome.prompt + 1, ": ",
+                                     summary.status().message())));
+    }
+    if (options_.on_done != nullptr) options_.on_done();
+  }
+
+  void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (error_.ok()) error_ = std::move(status);
+  }
+  bool failed() const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return !error_.ok();
+  }
+
+  // After the last Run has returned. Counts the tokens until `end`.
+  absl::StatusOr<LoadResult> Result(absl::Time start, absl::Time end)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (!error_.ok()) return error_;
+    int64_t tokens = 0;
+    for (const LoadOutcome& outcome : outcomes_) {
+      for (const LoadOutcome::Chunk& chunk : outcome.chunks) {
+        if (chunk.time <= end) tokens += chunk.tokens;
+      }
+    }
+    LoadResult result;
+    result.tokens_per_s = Rate(tokens, end - start);
+    result.outcomes = std::move(outcomes_);
+    return result;
+  }
+
+  const std::vector<LoadOutcome>& outcomes() const { return outcomes_; }
+
+ private:
+  void Take(const GenerationDelta& delta, LoadOutcome& outcome) const {
+    if (delta.start.has_value()) {
+      outcome.numerics_fingerprint = delta.start->numerics_fingerprint;
+    }
+    if (delta.token_ids.empty()) return;
+    outcome.chunks.push_back(
+        {options_.clock(), static_cast<int64_t>(delta.token_ids.size())});
+    outcome.tokens.insert(outcome.tokens.end(), delta.token_ids.begin(),
+                          delta.token_ids.end());
+  }
+
+  Generator& generator_;
+  const std::vector<LoadRequest>& work_;
+  const LoadOptions& options_;
+  const bool refusals_allowed_;
+  std::vector<LoadOutcome> outcomes_;  // each written by its own Run
+  mutable absl::Mutex mu_;
+  absl::Status error_ ABSL_GUARDED_BY(mu_);
+};
+
+// Gives each request a thread at its time; threads are reused.
+class OpenLoop {
+ public:
+  OpenLoop(Runs& runs, const std::vector<LoadRequest>& work,
+           const LoadOptions& options)
+      : runs_(runs), work_(work), options_(options) {}
+
+  // Returns when all requests have ended.
+  void Run(absl::Time start) {
+    for (size_t i = 0; i < work_.size(); ++i) {
+      const absl::Time due = start + work_[i].at;
+      if (!WaitUntil(due)) break;
+      if (Dispatch(i, due)) continue;
+      runs_.Fail(absl::ResourceExhaustedError(
+          absl::StrCat(options_.max_in_flight,
+                       " requests are running and the next is due: want a "
+                       "lower --speed")));
+      break;
+    }
+    {
+      absl::MutexLock lock(&mu_);
+      closed_ = true;
+    }
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  struct Due {
+    size_t index = 0;
+    absl::Time time;
+  };
+
+  // False once a request has failed.
+  bool WaitUntil(absl::Time due) {
+    while (!runs_.failed()) {
+      const absl::Duration left = due - options_.clock();
+      if (left <= absl::ZeroDuration()) return true;
+      const absl::Duration pause = std::min(left, kLongestPause);
+      if (options_.pause != nullptr) {
+        options_.pause(pause);
+      } else {
+        absl::SleepFor(pause);
+      }
+    }
+    return false;
+  }
+
+  bool Dispatch(size_t index, absl::Time due) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (idle_ <= static_cast<int>(queue_.size())) {
+      if (static_cast<int>(threads_.size()) >= options_.max_in_flight) {
+        return false;
+      }
+      ++idle_;
+      threads_.emplace_back([this] { Serve(); });
+    }
+    queue_.push_back({index, due});
+    return true;
+  }
+
+  void Serve() ABSL_LOCKS_EXCLUDED(mu_) {
+    while (const std::optional<Due> due = Next()) {
+      runs_.Run(due->index, due->time);
+      absl::MutexLock lock(&mu_);
+      ++idle_;
+    }
+  }
+
+  std::optional<Due> Next() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return closed_ || !queue_.empty();
+    };
+    mu_.Await(absl::Condition(&ready));
+    if (queue_.empty()) return std::nullopt;
+    const Due due = queue_.front();
+    queue_.pop_front();
+    --idle_;
+    return due;
+  }
+
+  Runs& runs_;
+  const std::vector<LoadRequest>& work_;
+  const LoadOptions& options_;
+  std::vector<std::thread> threads_;  // of Run's thread
+  absl::Mutex mu_;
+  std::deque<Due> queue_ ABSL_GUARDED_BY(mu_);
+  int idle_ ABSL_GUARDED_BY(mu_) = 0;  // threads that run no request
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
+
+double LoadOutcome::first_token_ms() const {
+  return absl::ToDoubleMilliseconds(chunks.front().time - start);
+}
+
+double LoadOutcome::latency_ms() const {
+  return absl::ToDoubleMilliseconds(end - start);
+}
+
+void LoadOutcome::AppendTokenGaps(std::vector<double>& milliseconds) const {
+  for (size_t i = 1; i < chunks.size(); ++i) {
+    const double gap =
+        absl::ToDoubleMilliseconds(chunks[i].time - chunks[i - 1].time);
+    milliseconds.insert(milliseconds.end(), chunks[i].tokens,
+                        gap / static_cast<double>(chunks[i].tokens));
+  }
+}
+
+absl::StatusOr<LoadResult> RunClosedLoop(Generator& generator,
+                                         const std::vector<LoadRequest>& work,
+                                         int clients,
+                                         const LoadOptions& options) {
+  Runs runs(generator, work, options, /*refusals_allowed=*/false);
+  absl::Mutex mu;
+  size_t next = 0;
+  absl::Time steady_end = absl::InfiniteFuture();
+  const absl::Time start = options.clock();
+  const auto client = [&] {
+    while (true) {
+      size_t index;
+      {
+        absl::MutexLock lock(&mu);
+        if (next == work.size() || runs.failed()) {
+          steady_end = std::min(steady_end, options.clock());
+          return;
+        }
+        index = next++;
+      }
+      runs.Run(index, options.clock());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < clients; ++i) threads.emplace_back(client);
+  for (std::thread& thread : threads) thread.join();
+  return runs.Result(start, steady_end);
+}
+
+absl::StatusOr<LoadResult> RunOpenLoop(Generator& generator,
+                                       const std::vector<LoadRequest>& work,
+                                       const LoadOptions& options) {
+  Runs runs(generator, work, options, /*refusals_allowed=*/true);
+  const absl::Time start = options.clock();
+  OpenLoop(runs, work, options).Run(start);
+  absl::Time end = start;
+  for (const LoadOutcome& outcome : runs.outcomes()) {
+    end = std::max(end, outcome.end);
+  }
+  return runs.Result(start, end);
+}
+
+}  // namespace foretoken::mode_bench

@@ -1,0 +1,264 @@
+#include "tools/cli/mode_bench/mode_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace foretoken::mode_bench {
+namespace {
+
+constexpr char kBaseline[] = "off";
+constexpr int kLeastRequests = 8;  // of a slice, unless asked for
+constexpr int kWarmUpClients = 4;  // before an open loop
+// A request that takes longer ends the run.
+constexpr absl::Duration kRequestTime = absl::Minutes(30);
+
+// "key=value", which cannot begin a mode.
+bool IsParameter(absl::string_view part) {
+  const size_t equals = part.find('=');
+  return equals != absl::string_view::npos &&
+         part.substr(0, equals).find(':') == absl::string_view::npos;
+}
+
+}  // namespace
+
+std::vector<std::string> SplitModes(absl::string_view text) {
+  std::vector<std::string> modes;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    if (!modes.empty() && IsParameter(part)) {
+      absl::StrAppend(&modes.back(), ",", part);
+    } else {
+      modes.emplace_back(part);
+    }
+  }
+  return modes;
+}
+
+int ModeBenchOptions::RequestsOf(int clients) const {
+  if (!open_loop()) {
+    return requests > 0 ? requests : std::max(kLeastRequests, 2 * clients);
+  }
+  const int rows = static_cast<int>(arrivals.size());
+  return requests > 0 ? std::min(requests, rows) : rows;
+}
+
+void CellResult::Add(const LoadResult& slice) {
+  tokens_per_s.push_back(slice.tokens_per_s);
+  for (const LoadOutcome& outcome : slice.outcomes) {
+    ++requests;
+    if (outcome.refused) {
+      ++refused;
+      continue;
+    }
+    tokens += static_cast<int64_t>(outcome.tokens.size());
+    rounds += outcome.summary.rounds;
+    drafted += outcome.summary.drafted;
+    accepted += outcome.summary.accepted;
+    for (const DrafterCounts& counts : outcome.summary.by_drafter) {
+      DrafterCounts& sum = by_drafter[counts.id];
+      sum.id = counts.id;
+      sum.drafted += counts.drafted;
+      sum.accepted += counts.accepted;
+      sum.rounds += counts.rounds;
+      sum.degraded += counts.degraded;
+    }
+    first_token_ms.push_back(outcome.first_token_ms());
+    latency_ms.push_back(outcome.latency_ms());
+    outcome.AppendTokenGaps(token_gap_ms);
+  }
+}
+
+std::vector<double> CellResult::LogRates() const {
+  std::vector<double> logs;
+  for (const double rate : tokens_per_s) logs.push_back(std::log(rate));
+  return logs;
+}
+
+std::vector<double> CellResult::LogRatios(const CellResult& other) const {
+  FORETOKEN_CHECK(tokens_per_s.size() == other.tokens_per_s.size());
+  std::vector<double> logs;
+  for (size_t pair = 0; pair < tokens_per_s.size(); ++pair) {
+    logs.push_back(std::log(tokens_per_s[pair] / other.tokens_per_s[pair]));
+  }
+  return logs;
+}
+
+absl::Status ModeBench::Check(const ModeBenchOptions& options) {
+  for (const std::string& mode : options.modes) {
+    FORETOKEN_RETURN_IF_ERROR(Annotate(Mode::Parse(mode).status(), "--modes"));
+  }
+  if (std::find(options.modes.begin(), options.modes.end(), kBaseline) ==
+      options.modes.end()) {
+    return absl::InvalidArgumentError(
+        "--modes: want off among them, which the others are compared with");
+  }
+  if (options.open_loop()) return absl::OkStatus();
+  for (const int clients : options.concurrency) {
+    if (options.RequestsOf(clients) >= clients) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--requests=", options.requests,
+                     ": want at least one for each of ", clients, " clients"));
+  }
+  return absl::OkStatus();
+}
+
+ModeBench::ModeBench(const ModeBenchOptions& options,
+                     const std::vector<cli::FilePrompt>& prompts,
+                     Generator& generator, const LoadOptions& load)
+    : options_(options),
+      prompts_(prompts),
+      generator_(generator),
+      load_(load),
+      schedule_(options.pairs, options.modes.size()),
+      clients_(options.open_loop() ? std::vector<int>{0}
+                                   : options.concurrency) {
+  for (const std::string& text : options.modes) {
+    absl::StatusOr<Mode> mode = Mode::Parse(text);
+    FORETOKEN_CHECK(mode.ok());
+    modes_.push_back(*std::move(mode));
+  }
+  baseline_ = std::find(options.modes.begin(), options.modes.end(), kBaseline) -
+              options.modes.begin();
+  for (const int clients : clients_) {
+    for (size_t i = 0; i < modes_.size(); ++i) {
+      CellResult cell;
+      cell.mode = options.modes[i];
+      cell.baseline = i == baseline_;
+      cell.concurrency = clients;
+      result_.cells.push_back(std::move(cell));
+    }
+  }
+}
+
+int ModeBench::WarmUpClients() const {
+  return options_.open_loop()
+             ? std::min(kWarmUpClients, options_.RequestsOf(0))
+             : *std::max_element(clients_.begin(), clients_.end());
+}
+
+int ModeBench::WarmUpRequests() const {
+  const int clients = WarmUpClients();
+  return std::min(2 * clients, options_.RequestsOf(clients));
+}
+
+int64_t ModeBench::MostRequests() const {
+  int64_t requests = 0;
+  for (const int clients : clients_) requests += options_.RequestsOf(clients);
+  requests = requests * options_.pairs.most() + WarmUpRequests();
+  return requests * static_cast<int64_t>(modes_.size());
+}
+
+std::vector<LoadRequest> ModeBench::MakeWork(int pair, int clients,
+                                             const Mode& mode) const {
+  const size_t count = options_.RequestsOf(clients);
+  // Each pair continues where the one before ended. A trace is cut into whole
+  // windows, so that times increase.
+  const size_t first = options_.open_loop()
+                           ? pair % (options_.arrivals.size() / count) * count
+                           : static_cast<size_t>(pair) * count;
+  std::vector<LoadRequest> work(count);
+  for (size_t i = 0; i < count; ++i) {
+    work[i].prompt = (first + i) % prompts_.size();
+    GenerationRequest& request = work[i].request;
+    const cli::FilePrompt& prompt = prompts_[work[i].prompt];
+    request.text = prompt.text;
+    request.prompt = prompt.ids;
+    request.mode = mode;
+    request.sampling.temperature = static_cast<float>(options_.temperature);
+    // The same for all requests of a prompt, so that outputs can be compared.
+    request.sampling.seed = options_.pairs.seed + work[i].prompt;
+    request.max_tokens = options_.max_tokens;
+    request.ignore_eos = options_.ignore_eos;
+    if (!options_.open_loop()) continue;
+    const Arrival& arrival = options_.arrivals[first + i];
+    work[i].at = (arrival.at - options_.arrivals[first].at) / options_.speed;
+    request.max_tokens = std::min(arrival.output_tokens, options_.max_tokens);
+    request.ignore_eos = true;
+  }
+  return work;
+}
+
+absl::StatusOr<LoadResult> ModeBench::RunSlice(size_t mode, int clients,
+                                               bool open_loop,
+                                               std::vector<LoadRequest> work) {
+  const std::string scope = absl::StrCat(options_.scope, "-", slices_++);
+  const absl::Time deadline = load_.clock() + kRequestTime;
+  for (LoadRequest& request : work) {
+    request.request.cache_scope = scope;
+    request.request.deadline = deadline + request.at;
+  }
+  absl::StatusOr<LoadResult> slice =
+      open_loop ? RunOpenLoop(generator_, work, load_)
+                : RunClosedLoop(generator_, work, clients, load_);
+  const std::string& name = options_.modes[mode];
+  FORETOKEN_RETURN_IF_ERROR(Annotate(
+      slice.status(),
+      open_loop ? absl::StrCat("mode ", name)
+                : absl::StrCat("mode ", name, ", ", clients, " at once")));
+  for (size_t i = 0; i < work.size(); ++i) {
+    const LoadOutcome& outcome = slice->outcomes[i];
+    if (outcome.refused) continue;
+    FORETOKEN_RETURN_IF_ERROR(outputs_.Add(name, outcome.prompt, outcome.tokens,
+                                           work[i].request.max_tokens));
+    result_.numerics_fingerprint = outcome.numerics_fingerprint;
+  }
+  if (slice->tokens_per_s > 0) return slice;
+  return absl::UnavailableError(
+      absl::StrCat("mode ", name, ": all requests of a slice were refused"));
+}
+
+absl::Status ModeBench::WarmUp() {
+  const int clients = WarmUpClients();
+  for (size_t mode = 0; mode < modes_.size(); ++mode) {
+    std::vector<LoadRequest> work = MakeWork(0, clients, modes_[mode]);
+    work.resize(WarmUpRequests());
+    FORETOKEN_RETURN_IF_ERROR(
+        RunSlice(mode, clients, /*open_loop=*/false, std::move(work)).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModeBench::RunPair(int pair, size_t group) {
+  for (const size_t mode : schedule_.Order(pair, group)) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const LoadResult slice,
+        RunSlice(mode, clients_[group], options_.open_loop(),
+                 MakeWork(pair, clients_[group], modes_[mode])));
+    Cell(group, mode).Add(slice);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Interval> ModeBench::Ratios(size_t group) {
+  std::vector<Interval> ratios;
+  for (size_t mode = 0; mode < modes_.size(); ++mode) {
+    if (mode == baseline_) continue;
+    ratios.push_back(
+        RatioInterval(Cell(group, mode).LogRatios(Cell(group, baseline_))));
+  }
+  return ratios;
+}
+
+absl::StatusOr<ModeBenchResult> ModeBench::Run() {
+  FORETOKEN_RETURN_IF_ERROR(WarmUp());
+  // Pairs outermost: each concurrency's are spread over the whole run.
+  bool more = true;
+  for (int pair = 0; more; ++pair) {
+    more = false;
+    for (size_t group = 0; group < clients_.size(); ++group) {
+      const int done = static_cast<int>(Cell(group, 0).tokens_per_s.size());
+      if (!schedule_.NeedsMore(done, Ratios(group))) continue;
+      more = true;
+      FORETOKEN_RETURN_IF_ERROR(RunPair(pair, group));
+    }
+  }
+  result_.tokens_compared = outputs_.compared();
+  return std::move(result_);
+}
+
+}  // namespace foretoken::mode_bench

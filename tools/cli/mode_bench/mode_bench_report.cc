@@ -1,0 +1,258 @@
+#include "tools/cli/mode_bench/mode_bench_report.h"
+
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "tools/cli/mode_bench/statistics.h"
+
+namespace foretoken::mode_bench {
+namespace {
+
+Json Number(double value) {
+  return std::isfinite(value) ? Json(value) : Json();
+}
+
+// The three fields `name`, `prefix`_low and `prefix`_high.
+void AddInterval(const std::string& name, const std::string& prefix,
+                 const Interval& interval, Json& row) {
+  row[name] = Number(interval.mean);
+  row[prefix + "_low"] = Number(interval.low);
+  row[prefix + "_high"] = Number(interval.high);
+}
+
+Json PercentilesJson(const std::vector<double>& values) {
+  const Percentiles percentiles = PercentilesOf(values);
+  return {{"p50", Number(percentiles.p50)},
+          {"p95", Number(percentiles.p95)},
+          {"p99", Number(percentiles.p99)}};
+}
+
+Json DraftersJson(const CellResult& cell) {
+  Json drafters = Json::object();
+  for (const auto& [id, counts] : cell.by_drafter) {
+    drafters[DrafterName(id)] = {{"drafted", counts.drafted},
+                                 {"accepted", counts.accepted},
+                                 {"rounds", counts.rounds},
+                                 {"degraded_rounds", counts.degraded}};
+  }
+  return drafters;
+}
+
+Json ConcurrencyJson(const CellResult& cell) {
+  return cell.concurrency > 0 ? Json(cell.concurrency) : Json();
+}
+
+Interval RatioTo(const CellResult& baseline, const CellResult& cell) {
+  if (cell.baseline) return {1, 1, 1};
+  return RatioInterval(cell.LogRatios(baseline));
+}
+
+Json RunJson(const CellResult& cell, const CellResult& baseline) {
+  Json row = {{"mode", cell.mode},
+              {"concurrency", ConcurrencyJson(cell)},
+              {"baseline", cell.baseline},
+              {"pairs", cell.tokens_per_s.size()},
+              {"requests", cell.requests},
+              {"refused", cell.refused},
+              {"tokens", cell.tokens},
+              {"tokens_per_s_by_pair", cell.tokens_per_s},
+              {"accept_length",
+               cell.rounds == 0 ? 1.0
+                                : 1.0 + static_cast<double>(cell.accepted) /
+                                            static_cast<double>(cell.rounds)},
+              {"by_drafter", DraftersJson(cell)},
+              {"ttft_ms", PercentilesJson(cell.first_token_ms)},
+              {"itl_ms", PercentilesJson(cell.token_gap_ms)},
+              {"latency_ms", PercentilesJson(cell.latency_ms)}};
+  AddInterval("tokens_per_s", "tokens_per_s", MeanInterval(cell.tokens_per_s),
+              row);
+  AddInterval("ratio_to_off", "ratio", RatioTo(baseline, cell), row);
+  return row;
+}
+
+// The cells of one concurrency.
+class Group {
+ public:
+  explicit Group(absl::Span<const CellResult> cells) : cells_(cells) {
+    for (const CellResult& cell : cells) {
+      if (cell.baseline) baseline_ = &cell;
+    }
+  }
+
+  absl::Span<const CellResult> cells() const { return cells_; }
+  const CellResult& baseline() const { return *baseline_; }
+
+  // Nothing if there is nothing to compare the mode with.
+  std::optional<Json> BestSingle(const CellResult& own) const {
+    std::vector<const CellResult*> others;
+    std::vector<std::vector<double>> rates;
+    for (const CellResult& cell : cells_) {
+      const bool repeated = cell.mode == baseline_->mode && !cell.baseline;
+      if (cell.mode == own.mode || repeated) continue;
+      others.push_back(&cell);
+      rates.push_back(cell.LogRates());
+    }
+    const auto compared = CompareWithBest(own.LogRates(), rates);
+    if (!compared.has_value()) return std::nullopt;
+    Json row = {{"mode", own.mode},
+                {"concurrency", ConcurrencyJson(own)},
+                {"best", others[compared->best]->mode}};
+    AddInterval("ratio_to_best", "ratio", compared->ratio, row);
+    return row;
+  }
+
+ private:
+  const absl::Span<const CellResult> cells_;
+  const CellResult* baseline_ = nullptr;
+};
+
+std::vector<Group> Groups(const ModeBenchResult& result, size_t modes) {
+  std::vector<Group> groups;
+  for (size_t at = 0; at < result.cells.size(); at += modes) {
+    groups.emplace_back(absl::MakeConstSpan(result.cells).subspan(at, modes));
+  }
+  return groups;
+}
+
+Json PooledJson(const std::vector<Group>& groups, size_t modes) {
+  Json pooled = Json::array();
+  for (size_t mode = 0; mode < modes; ++mode) {
+    const CellResult& first = groups.front().cells()[mode];
+    if (first.baseline) continue;
+    std::vector<std::vector<double>> logs;
+    for (const Group& group : groups) {
+      logs.push_back(group.cells()[mode].LogRatios(group.baseline()));
+    }
+    Json row = {{"mode", first.mode}};
+    AddInterval("ratio_to_off", "ratio", PooledRatio(logs), row);
+    pooled.push_back(std::move(row));
+  }
+  return pooled;
+}
+
+Json MethodJson(const ModeBenchOptions& options, size_t prompts,
+                const ModeBenchResult& result) {
+  Json method = {
+      {"loop", options.open_loop() ? "open" : "closed"},
+      {"pairs", options.pairs.pairs},
+      {"max_pairs", options.pairs.most()},
+      {"until", options.pairs.until},
+      {"interval", "95 % by Student's t over pairs; ratios by logarithm"},
+      {"prompts", prompts},
+      {"max_tokens", options.max_tokens},
+      {"temperature", options.temperature},
+      {"seed", options.pairs.seed},
+      {"numerics", result.numerics_fingerprint},
+      {"tokens_compared", result.tokens_compared}};
+  Json requests = Json::array();
+  if (options.open_loop()) {
+    method["speed"] = options.speed;
+    requests.push_back(options.RequestsOf(0));
+  } else {
+    for (const int clients : options.concurrency) {
+      requests.push_back(options.RequestsOf(clients));
+    }
+  }
+  method["requests_per_slice"] = std::move(requests);
+  return method;
+}
+
+// --- Markdown ----------------------------------------------------------------
+
+std::string Shown(const Json& value, int digits) {
+  return value.is_number()
+             ? absl::StrFormat("%.*f", digits, value.get<double>())
+             : "?";
+}
+
+// "1.52 (1.49 to 1.55)"
+std::string ShownInterval(const Json& row, const std::string& name,
+                          const std::string& prefix, int digits) {
+  return absl::StrCat(Shown(row[name], digits), " (",
+                      Shown(row[prefix + "_low"], digits), " to ",
+                      Shown(row[prefix + "_high"], digits), ")");
+}
+
+std::string ShownPercentiles(const Json& percentiles) {
+  return absl::StrCat(Shown(percentiles["p50"], 1), " / ",
+                      Shown(percentiles["p95"], 1), " / ",
+                      Shown(percentiles["p99"], 1));
+}
+
+std::string ShownConcurrency(const Json& row) {
+  const Json& concurrency = row["concurrency"];
+  return concurrency.is_null() ? "trace" : absl::StrCat(concurrency.get<int>());
+}
+
+std::string ShownRun(const Json& run) {
+  const std::string ratio =
+      run["baseline"].get<bool>()
+          ? "1"
+          : ShownInterval(run, "ratio_to_off", "ratio", 3);
+  return absl::StrCat(
+      "| ", ShownConcurrency(run), " | ", run["mode"].get<std::string>(), " | ",
+      ShownInterval(run, "tokens_per_s", "tokens_per_s", 1), " | ", ratio,
+      " | ", run["pairs"].get<int64_t>(), " | ", Shown(run["accept_length"], 2),
+      " | ", ShownPercentiles(run["ttft_ms"]), " | ",
+      ShownPercentiles(run["itl_ms"]), " | ",
+      ShownPercentiles(run["latency_ms"]), " | ", run["refused"].get<int64_t>(),
+      " |\n");
+}
+
+}  // namespace
+
+Json ModeBenchJson(const ModeBenchOptions& options, size_t prompts,
+                   const ModeBenchResult& result) {
+  const std::vector<Group> groups = Groups(result, options.modes.size());
+  Json runs = Json::array();
+  Json best = Json::array();
+  for (const Group& group : groups) {
+    for (const CellResult& cell : group.cells()) {
+      runs.push_back(RunJson(cell, group.baseline()));
+      if (cell.mode != "auto") continue;
+      std::optional<Json> row = group.BestSingle(cell);
+      if (row.has_value()) best.push_back(*std::move(row));
+    }
+  }
+  return {{"runs", std::move(runs)},
+          {"pooled", PooledJson(groups, options.modes.size())},
+          {"best_single", std::move(best)},
+          {"method", MethodJson(options, prompts, result)}};
+}
+
+std::string ModeBenchMarkdown(const Json& report) {
+  std::string text =
+      "| at once | mode | tokens/s | of off | pairs | accept length | first "
+      "token, ms | between tokens, ms | whole request, ms | refused |\n"
+      "|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const Json& run : report["runs"]) absl::StrAppend(&text, ShownRun(run));
+  absl::StrAppend(&text,
+                  "\nIntervals are 95 % by Student's t over pairs; times are "
+                  "p50 / p95 / p99.\n");
+  if (!report["pooled"].empty()) {
+    absl::StrAppend(&text, "\n| all cells | of off |\n|---|---|\n");
+  }
+  for (const Json& row : report["pooled"]) {
+    absl::StrAppend(&text, "| ", row["mode"].get<std::string>(), " | ",
+                    ShownInterval(row, "ratio_to_off", "ratio", 3), " |\n");
+  }
+  if (!report["best_single"].empty()) {
+    absl::StrAppend(&text,
+                    "\n| at once | mode | best other mode, by even pairs | of "
+                    "it, by odd pairs |\n|---|---|---|---|\n");
+  }
+  for (const Json& row : report["best_single"]) {
+    absl::StrAppend(&text, "| ", ShownConcurrency(row), " | ",
+                    row["mode"].get<std::string>(), " | ",
+                    row["best"].get<std::string>(), " | ",
+                    ShownInterval(row, "ratio_to_best", "ratio", 3), " |\n");
+  }
+  return text;
+}
+
+}  // namespace foretoken::mode_bench

@@ -1,0 +1,28 @@
+#include "tools/cli/mode_bench/pair_schedule.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace foretoken::mode_bench {
+
+std::vector<size_t> PairSchedule::Order(int pair, uint64_t stream) const {
+  std::vector<size_t> order(modes_);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::seed_seq seeds{options_.seed, stream, static_cast<uint64_t>(pair / 2)};
+  std::mt19937_64 random(seeds);
+  std::shuffle(order.begin(), order.end(), random);
+  if (pair % 2 == 1) std::reverse(order.begin(), order.end());
+  return order;
+}
+
+bool PairSchedule::NeedsMore(int pairs,
+                             absl::Span<const Interval> ratios) const {
+  if (pairs < options_.pairs) return true;
+  if (pairs >= options_.most()) return false;
+  return std::any_of(ratios.begin(), ratios.end(), [&](const Interval& ratio) {
+    return ratio.relative_width() > options_.until;
+  });
+}
+
+}  // namespace foretoken::mode_bench
