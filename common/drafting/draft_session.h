@@ -21,9 +21,9 @@
 #include "absl/time/time.h"
 #include "common/base/types.h"
 #include "common/drafting/drafter.h"
+#include "common/drafting/verified_tree.h"
 #include "common/sampling/sampling_params.h"
 #include "common/speculation/modes.h"
-#include "common/speculation/token_tree.h"
 
 namespace foretoken {
 
@@ -45,25 +45,20 @@ struct DraftOpen {
   std::vector<Phrase> phrases;
 };
 
-// Result of the last verified tree. Row 0 is the last token committed before
-// that round, row i + 1 is node i.
-struct VerifiedTree {
-  TokenTree tree;                   // empty: no tree was verified
-  std::vector<TokenId> row_tokens;  // [tree.size() + 1]; -1: dropped
-  std::vector<int32_t> path;        // accepted nodes, root-first
-};
-
 struct DraftRound {
   int64_t length = 0;              // after `committed`, prompt included
   std::vector<TokenId> committed;  // since the last round of this session
-  VerifiedTree verified;
-  int32_t max_nodes = 0;  // 0: commit only, no draft
+  VerifiedTree verified;           // gave the last tokens of `committed`
+  int32_t max_nodes = 0;           // 0: commit only, no draft
   // Time after which the answer is useless to the caller.
   absl::Duration budget = absl::InfiniteDuration();
   // New phrases of another session's working pool of this request, for the
   // shared pool of its scope.
   std::vector<Phrase> phrases;
 };
+
+// Passes the round's tokens and its verified tree on to a drafter.
+void CommitRound(const DraftRound& round, Drafter& drafter);
 
 struct DraftAnswer {
   int64_t length = 0;  // the draft builds on this committed length

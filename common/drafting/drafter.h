@@ -3,7 +3,9 @@
 // The replay tool and the services drive every model-free drafter through this
 // interface, so that replay measures exactly what the services run.
 //
-//   StartRequest -> (Draft -> Commit)* -> EndRequest    repeated per request
+//   StartRequest -> (Draft -> Commit -> Observe?)* -> EndRequest
+//
+// repeated per request.
 //
 // A drafter sees committed tokens only: never the future and, unless its
 // options say so, never another request's prompt. It has two kinds of state:
@@ -24,6 +26,8 @@
 #include "common/speculation/drafter_id.h"
 
 namespace foretoken {
+
+struct VerifiedTree;
 
 // A proposed tree. Parents precede children, and equal siblings are one node.
 // Reused between rounds, so that drafting does not allocate in the steady
@@ -65,6 +69,13 @@ class Drafter {
   // tokens.size() - 1 draft tokens were accepted. The first call after
   // StartRequest holds the token from prefill and follows no draft.
   virtual void Commit(absl::Span<const TokenId> tokens) = 0;
+
+  // Reports the verified tree that the tokens of the last Commit come from,
+  // with the target's candidates, if the drafter reads them.
+  virtual void Observe(const VerifiedTree& verified) {
+    static_cast<void>(verified);
+  }
+  virtual bool reads_candidates() const { return false; }
 
   // Replaces `tree` with a draft of at most `max_nodes` nodes for what follows
   // the committed tokens. May be empty.

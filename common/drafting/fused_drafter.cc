@@ -7,6 +7,7 @@
 #include "common/drafting/fused_tuning.h"
 #include "common/drafting/next_token_model.h"
 #include "common/drafting/tree_grower.h"
+#include "common/drafting/verified_tree.h"
 
 namespace foretoken {
 namespace {
@@ -27,21 +28,24 @@ class FusedDrafter final : public Drafter {
                     : std::make_shared<FusedMemory>(
                           options.use_history ? options.history_tokens : 0)),
         request_(options.use_request ? options.request_tokens : 0),
+        recycled_(options.recycled_sights),
         trust_(learned_),
-        model_(options.prior.get(), options.use_request ? &request_ : nullptr,
-               options.use_history ? &memory_->history() : nullptr, &trust_),
+        model_(EvidenceOf(options), &trust_),
         price_(std::clamp(options.price, 0.0f, 1.0f)) {}
   ~FusedDrafter() override { EndRequest(); }
 
   void StartRequest(absl::Span<const TokenId> prompt) override;
   void Commit(absl::Span<const TokenId> tokens) override;
+  void Observe(const VerifiedTree& verified) override;
+  bool reads_candidates() const override { return options_.use_recycled; }
   void Draft(int max_nodes, DraftTree& tree) override;
   void EndRequest() override;
   void AddHistory(absl::Span<const TokenId> output) override;
   void ForgetShared() override;
 
   size_t RequestBytes() const override {
-    return request_.MemoryBytes() + output_.capacity() * sizeof(TokenId);
+    return request_.MemoryBytes() + recycled_.MemoryBytes() +
+           output_.capacity() * sizeof(TokenId);
   }
   size_t SharedBytes() const override {
     return options_.use_history ? memory_->MemoryBytes() : 0;
@@ -51,7 +55,20 @@ class FusedDrafter final : public Drafter {
   }
 
  private:
+  NextTokenModel::Evidence EvidenceOf(const FusedOptions& options) const {
+    NextTokenModel::Evidence evidence;
+    evidence.prior = options.prior.get();
+    if (options.use_request) evidence.request = &request_;
+    if (options.use_history) evidence.history = &memory_->history();
+    if (options.use_recycled) evidence.recycled = &recycled_;
+    if (options.use_recycled && options.use_history) {
+      evidence.recycled_history = &memory_->recycled();
+    }
+    return evidence;
+  }
   void Take(TokenId token);
+  // Adds the candidates after row `row` of the tree to `recycled_`.
+  void Recycle(const VerifiedTree& verified, int32_t row);
   // Drops the history's part of the cursor if other requests have changed the
   // history since. Call after every acquisition of the memory's lock.
   void RefreshHistory();
@@ -59,6 +76,7 @@ class FusedDrafter final : public Drafter {
   const FusedOptions options_;
   const std::shared_ptr<FusedMemory> memory_;
   WindowTrie request_;
+  RecycledCandidates recycled_;
   SharedTrust start_;    // shared trust when the request began
   SharedTrust learned_;  // start_ plus what the request has learned
   bool running_ = false;
@@ -69,6 +87,11 @@ class FusedDrafter final : public Drafter {
 
   Cursor cursor_;
   Cursor next_;
+  // As of before the last Commit.
+  TokenId row_token_ = -1;       // the last token
+  TokenId row_previous_ = -1;    // the one before
+  int64_t row_outputs_ = 0;      // tokens of the output
+  int64_t outputs_ = 0;          // tokens of the output so far
   std::vector<TokenId> output_;  // output of this request, for the history
   uint64_t history_version_ = 0;
 };
@@ -82,6 +105,8 @@ void FusedDrafter::StartRequest(absl::Span<const TokenId> prompt) {
   trust_.StartRequest();
   model_.StartRequest();
   request_.Clear();
+  recycled_.Clear();
+  outputs_ = 0;
   cursor_ = Cursor{};
   for (; !prompt.empty(); prompt.remove_prefix(Chunk(prompt))) {
     absl::ReaderMutexLock lock(&memory_->mu());
@@ -94,6 +119,10 @@ void FusedDrafter::StartRequest(absl::Span<const TokenId> prompt) {
 }
 
 void FusedDrafter::Commit(absl::Span<const TokenId> tokens) {
+  row_token_ = cursor_.token;
+  row_previous_ = cursor_.previous;
+  row_outputs_ = outputs_;
+  outputs_ += static_cast<int64_t>(tokens.size());
   for (absl::Span<const TokenId> rest = tokens; !rest.empty();
        rest.remove_prefix(Chunk(rest))) {
     absl::ReaderMutexLock lock(&memory_->mu());
@@ -129,6 +158,48 @@ void FusedDrafter::Take(TokenId token) {
   model_.MarkSeen(token);
 }
 
+void FusedDrafter::Recycle(const VerifiedTree& verified, int32_t row) {
+  const CandidateRows& rows = verified.candidates;
+  const size_t width = static_cast<size_t>(rows.width);
+  const size_t begin = static_cast<size_t>(row) * width;
+  const absl::Span<const TokenId> tokens(rows.tokens.data() + begin, width);
+  const absl::Span<const uint8_t> costs(rows.costs.data() + begin, width);
+  const int32_t node = row - 1;
+  const int32_t parent = node < 0 ? kRootParent : verified.tree.parents()[node];
+  const bool on_path =
+      node < 0 || std::find(verified.path.begin(), verified.path.end(), node) !=
+                      verified.path.end();
+  TokenId last = row_token_;
+  TokenId previous = row_previous_;
+  int64_t outputs = row_outputs_;  // of the tokens up to `last`, if on the path
+  if (node >= 0) {
+    last = verified.tree.tokens()[node];
+    previous = parent < 0 ? row_token_ : verified.tree.tokens()[parent];
+    outputs += parent < 0 ? 1 : 2;
+  }
+  recycled_.Add(RecycledCandidates::kAny, last, tokens, costs,
+                on_path && outputs >= 1);
+  if (previous < 0) return;
+  recycled_.Add(previous, last, tokens, costs, on_path && outputs >= 2);
+}
+
+void FusedDrafter::Observe(const VerifiedTree& verified) {
+  const int32_t rows = verified.tree.size() + 1;
+  const size_t size = static_cast<size_t>(rows * verified.candidates.width);
+  if (!options_.use_recycled || row_token_ < 0 ||
+      outputs_ - row_outputs_ !=
+          static_cast<int64_t>(verified.path.size()) + 1 ||
+      verified.candidates.tokens.size() != size ||
+      verified.candidates.costs.size() != size) {
+    return;
+  }
+  // The latest sight of a context stays. So the likeliest nodes, which come
+  // first, are added last, and the rows of the committed tokens after them.
+  for (int32_t row = rows - 1; row > 0; --row) Recycle(verified, row);
+  Recycle(verified, 0);
+  for (const int32_t node : verified.path) Recycle(verified, node + 1);
+}
+
 void FusedDrafter::Draft(int max_nodes, DraftTree& tree) {
   absl::ReaderMutexLock lock(&memory_->mu());
   RefreshHistory();
@@ -148,6 +219,9 @@ void FusedDrafter::AddHistory(absl::Span<const TokenId> output) {
 
 void FusedDrafter::EndRequest() {
   AddHistory(output_);
+  if (running_ && options_.use_history && options_.keep_history) {
+    memory_->AddRecycled(recycled_);
+  }
   // A fresh vector releases the memory: one long request must not weigh on
   // later ones.
   output_ = std::vector<TokenId>();
@@ -175,10 +249,17 @@ void FusedMemory::AddOutput(absl::Span<const TokenId> output) {
   history_.EndSequence();
 }
 
+void FusedMemory::AddRecycled(const RecycledCandidates& of_request) {
+  if (of_request.empty()) return;
+  absl::MutexLock lock(&mu_);
+  recycled_.AddOwn(of_request);
+}
+
 void FusedMemory::Forget() {
   absl::MutexLock one(&writing_);
   absl::MutexLock lock(&mu_);
   history_.Clear();
+  recycled_.Clear();
   trust_.Reset();
 }
 
@@ -202,7 +283,7 @@ void FusedMemory::Learn(const SharedTrust& before, const SharedTrust& after) {
 
 size_t FusedMemory::MemoryBytes() const {
   absl::ReaderMutexLock lock(&mu_);
-  return history_.MemoryBytes();
+  return history_.MemoryBytes() + recycled_.MemoryBytes();
 }
 
 int64_t FusedMemory::Tokens() const {

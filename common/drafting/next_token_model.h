@@ -1,14 +1,15 @@
 // The model behind fused drafting: the distribution of the next token, blended
-// from the request's own text, the history of earlier outputs and a static
-// prior.
+// from the request's own text, the history of earlier outputs, a static prior,
+// and the target's candidates after earlier rows.
 //
 // A Cursor is a position in a (possibly drafted) text: for every source, the
 // contexts that match its last tokens. Advancing a cursor by one token costs
 // one look-up per match; whole contexts are never hashed. The evidence at a
 // cursor forms a chain of links, strongest first: text copies, the longer one
 // first; then, by match length from the longest, the request's counts, the
-// history's counts, the prior's. Each link outweighs weaker evidence by its
-// learned trust (trust.h).
+// history's counts, the prior's; among them the recycled candidates, those
+// after two tokens before the matches of three, those after one before those of
+// one. Each link outweighs weaker evidence by its learned trust (trust.h).
 //
 // Owned by one thread; the sources are borrowed.
 #ifndef FORETOKEN_COMMON_DRAFTING_NEXT_TOKEN_MODEL_H_
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "common/base/types.h"
+#include "common/drafting/recycled_candidates.h"
 #include "common/drafting/static_prior.h"
 #include "common/drafting/trust.h"
 #include "common/drafting/window_trie.h"
@@ -42,6 +44,7 @@ struct Cursor {
   mutable uint8_t prior_known = 0;  // bit length - 1
   const Cursor* before = nullptr;   // needed while prior_known has gaps
   TokenId token = -1;               // the last token
+  TokenId previous = -1;            // the one before
 
   struct Matches {
     std::array<WindowTrie::Context, SharedTrust::kCountLengths> contexts{};
@@ -82,10 +85,19 @@ class Candidates {
 
 class NextTokenModel {
  public:
-  // Any source may be null. All must outlive the object.
-  NextTokenModel(const StaticPrior* prior, const WindowTrie* request,
-                 const WindowTrie* history, Trust* trust)
-      : prior_(prior), sources_{request, history}, trust_(trust) {}
+  // What the model blends. Any member may be null; all must outlive the model.
+  struct Evidence {
+    const StaticPrior* prior = nullptr;
+    const WindowTrie* request = nullptr;
+    const WindowTrie* history = nullptr;
+    const RecycledCandidates* recycled = nullptr;  // in the request
+    const RecycledCandidates* recycled_history = nullptr;
+  };
+  NextTokenModel(const Evidence& evidence, Trust* trust)
+      : prior_(evidence.prior),
+        sources_{evidence.request, evidence.history},
+        recycled_{evidence.recycled, evidence.recycled_history},
+        trust_(trust) {}
 
   // Forgets which tokens the request has used.
   void StartRequest() { seen_.reset(); }
@@ -120,6 +132,8 @@ class NextTokenModel {
 
   template <typename Visitor>
   void VisitLinks(const Cursor& cursor, Visitor& visit) const;
+  template <typename Visitor>
+  bool VisitRecycled(const Cursor& cursor, int length, Visitor& visit) const;
   const StaticPrior::List& PriorList(const Cursor& cursor, int length) const;
   // Both cover the sources from `first` on.
   void Find(int first, const Cursor& from, TokenId token, Found& found) const;
@@ -131,6 +145,7 @@ class NextTokenModel {
 
   const StaticPrior* prior_;
   std::array<const WindowTrie*, kCountSources> sources_;
+  std::array<const RecycledCandidates*, kCountSources> recycled_;
   Trust* trust_;
   std::bitset<kSeenBits> seen_;  // tokens modulo 2^16: a hint
 };

@@ -10,13 +10,17 @@
 namespace foretoken {
 namespace {
 
-// Layout of kinds: prior, then counts and copies of each source.
+// Layout of kinds: prior, then counts and copies of each source, then recycled
+// candidates of each source.
 constexpr int kCountsBegin =
     SharedTrust::kPriorLengths * SharedTrust::kPriorClasses;
 constexpr int kPerSource =
     SharedTrust::kCountLengths * SharedTrust::kCountClasses +
     SharedTrust::kCopyClasses;
 constexpr int kFastPerSource = SharedTrust::kCountLengths + 2;
+constexpr int kRecycledBegin = kCountsBegin + kCountSources * kPerSource;
+constexpr int kFastRecycledBegin =
+    SharedTrust::kPriorLengths + kCountSources * kFastPerSource;
 
 // Classifies evidence by amount and uniformity; trust_start.h lists the
 // classes.
@@ -34,6 +38,15 @@ int CopyClass(uint32_t length) {
   if (length <= 16) return 4;
   if (length <= 24) return 5;
   return length <= 32 ? 6 : 7;
+}
+
+// By the share of the best candidate.
+int RecycledClass(float share) {
+  constexpr std::array<float, SharedTrust::kRecycledClasses - 1> kBounds = {
+      0.2f, 0.35f, 0.5f, 0.65f, 0.8f, 0.9f, 0.97f};
+  int column = 0;
+  for (const float bound : kBounds) column += share >= bound;
+  return column;
 }
 
 // exp(x) to second order: steps are at most 0.15.
@@ -71,6 +84,15 @@ TrustKind TrustKind::Copy(Source source, uint32_t length, uint32_t misses) {
           SharedTrust::kCountLengths * SharedTrust::kCountClasses + column),
       static_cast<uint16_t>(SharedTrust::kPriorLengths + s * kFastPerSource +
                             SharedTrust::kCountLengths + (length > 12))};
+}
+
+TrustKind TrustKind::Recycled(Source source, int length, float share) {
+  const int row =
+      static_cast<int>(source) * SharedTrust::kRecycledLengths + length - 1;
+  return {static_cast<uint16_t>(kRecycledBegin +
+                                row * SharedTrust::kRecycledClasses +
+                                RecycledClass(share)),
+          static_cast<uint16_t>(kFastRecycledBegin + row)};
 }
 
 void SharedTrust::Reset() {

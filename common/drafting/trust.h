@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "common/drafting/recycled_candidates.h"
 #include "common/drafting/window_trie.h"
 
 namespace foretoken {
@@ -41,6 +42,9 @@ struct TrustKind {
   // A text position whose last `length` tokens match, after `misses` wrong
   // ones.
   static TrustKind Copy(Source source, uint32_t length, uint32_t misses);
+  // A sight of the target's candidates after the last `length` tokens, 1 or 2,
+  // the best of which has `share` of their probability.
+  static TrustKind Recycled(Source source, int length, float share);
 };
 
 // One link of the chain, for one token.
@@ -58,9 +62,12 @@ class SharedTrust {
   static constexpr int kCountLengths = WindowTrie::kDepth - 1;
   static constexpr int kCountClasses = 7;
   static constexpr int kCopyClasses = 16;
+  static constexpr int kRecycledLengths = 2;
+  static constexpr int kRecycledClasses = 8;
   static constexpr int kKinds =
       kPriorLengths * kPriorClasses +
-      kCountSources * (kCountLengths * kCountClasses + kCopyClasses);
+      kCountSources * (kCountLengths * kCountClasses + kCopyClasses +
+                       kRecycledLengths * kRecycledClasses);
 
   SharedTrust() { Reset(); }
   void Reset();
@@ -75,7 +82,8 @@ class Trust {
  public:
   static constexpr int kFastKinds =
       SharedTrust::kPriorLengths +
-      kCountSources * (SharedTrust::kCountLengths + 2);
+      kCountSources *
+          (SharedTrust::kCountLengths + 2 + SharedTrust::kRecycledLengths);
 
   // `shared` must outlive the object.
   explicit Trust(SharedTrust& shared) : shared_(shared) { StartRequest(); }

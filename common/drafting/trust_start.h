@@ -16,7 +16,7 @@ namespace foretoken {
 
 // Indexed by TrustKind::shared.
 // clang-format off
-inline constexpr std::array<int8_t, 152> kTrustStart = {
+inline constexpr std::array<int8_t, 184> kTrustStart = {
     // Prior: one row per context length 1..5; columns: backoff mass, high to
     // low.
     0, 2, 1, 3, 2, 0, -4, 4, 1, 1,
@@ -45,6 +45,14 @@ inline constexpr std::array<int8_t, 152> kTrustStart = {
     // History copies: as above.
     -24, -15, -10, -3, 8, 11, 14, 20,
     -28, -11, -3, 4, 9, 13, 21, 27,
+    // Candidates recycled within the request: after one token, after two.
+    // Columns: share of the best candidate, from 0, 0.2, 0.35, 0.5, 0.65, 0.8,
+    // 0.9 and 0.97 on.
+    0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0,
+    // Recycled from earlier requests: as above.
+    -10, -10, -10, -10, -10, -10, -10, -10,
+    -10, -10, -10, -10, -10, -10, -10, -10,
 };
 // clang-format on
 

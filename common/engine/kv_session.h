@@ -64,6 +64,9 @@ class KvSession {
   PassSession Share() const;
 
   void set_logprobs(int32_t logprobs) { sampling_->set_logprobs(logprobs); }
+  void set_candidates(int32_t candidates) {
+    sampling_->set_candidates(candidates);
+  }
 
  private:
   Backend* backend_ = nullptr;

@@ -40,6 +40,30 @@ absl::Status CheckPath(const TokenTree& tree, const TokenField& path) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<CandidateRows> ReadCandidates(const v1::VerifiedTree& proto,
+                                             int rows) {
+  CandidateRows candidates;
+  candidates.width = proto.candidates_per_row();
+  if (candidates.width < 0 || candidates.width > kMaxRowCandidates) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("verified.candidates_per_row: ", candidates.width,
+                     ", want 0..", kMaxRowCandidates));
+  }
+  const int64_t want = int64_t{rows} * candidates.width;
+  const std::string& costs = proto.candidate_costs();
+  if (proto.candidates_size() != want ||
+      static_cast<int64_t>(costs.size()) != want) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("verified.candidates: ", proto.candidates_size(),
+                     " tokens and ", costs.size(), " costs, want ", want));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(
+      candidates.tokens,
+      Tokens("verified.candidates", proto.candidates(), want, -1));
+  candidates.costs.assign(costs.begin(), costs.end());
+  return candidates;
+}
+
 absl::StatusOr<VerifiedTree> ReadVerified(const v1::VerifiedTree& proto) {
   VerifiedTree verified;
   FORETOKEN_ASSIGN_OR_RETURN(ProbedTree tree, FromProto(proto.tree()));
@@ -56,6 +80,7 @@ absl::StatusOr<VerifiedTree> ReadVerified(const v1::VerifiedTree& proto) {
       Tokens("verified.row_tokens", proto.row_tokens(), kMaxTreeNodes + 1, -1));
   FORETOKEN_RETURN_IF_ERROR(CheckPath(verified.tree, proto.path()));
   verified.path = Values(proto.path());
+  FORETOKEN_ASSIGN_OR_RETURN(verified.candidates, ReadCandidates(proto, rows));
   return verified;
 }
 
@@ -146,6 +171,10 @@ void ToProto(const DraftRound& round, v1::DraftRound* proto) {
     ToProto(from.tree, {}, verified->mutable_tree());
     Append(from.row_tokens, verified->mutable_row_tokens());
     Append(from.path, verified->mutable_path());
+    verified->set_candidates_per_row(from.candidates.width);
+    Append(from.candidates.tokens, verified->mutable_candidates());
+    verified->mutable_candidate_costs()->assign(from.candidates.costs.begin(),
+                                                from.candidates.costs.end());
   }
   proto->set_max_nodes(round.max_nodes);
   if (round.budget != absl::InfiniteDuration()) {

@@ -137,6 +137,56 @@ void SelectTopKSorted(absl::Span<const float> logits, int32_t k,
   std::sort(kept.begin(), kept.end(), ComesBefore);
 }
 
+void SelectFewSorted(absl::Span<const float> logits, int32_t k,
+                     std::vector<Candidate>& kept) {
+  kept.clear();
+  if (k <= 0) return;
+  // Groups of kStep logits, kLanes apart, so that their maxima are lane-wise
+  // maxima. The k-th best group maximum is at most the k-th best logit, and
+  // only groups that reach it hold one of the best k.
+  constexpr size_t kLanes = 32;
+  constexpr size_t kStep = 32;
+  constexpr size_t kBlock = kLanes * kStep;
+  const float* data = logits.data();
+  const size_t blocks = logits.size() / kBlock;
+  const size_t count = static_cast<size_t>(k);
+  std::vector<float> best;  // of the group maxima, ascending; at most k
+  const auto offer = [&](float value) {
+    if (best.size() == count && !(value > best.front())) return;
+    if (!(value > kMinusInfinity)) return;
+    if (best.size() == count) best.erase(best.begin());
+    best.insert(std::lower_bound(best.begin(), best.end(), value), value);
+  };
+  std::vector<float> maxima(blocks * kLanes);
+  for (size_t block = 0; block < blocks; ++block) {
+    std::array<float, kLanes> lanes;
+    lanes.fill(kMinusInfinity);
+    const float* row = data + block * kBlock;
+    for (size_t step = 0; step < kStep; ++step, row += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] = row[lane] > lanes[lane] ? row[lane] : lanes[lane];
+      }
+    }
+    std::copy(lanes.begin(), lanes.end(), maxima.begin() + block * kLanes);
+    for (const float lane : lanes) offer(lane);
+  }
+  for (size_t i = blocks * kBlock; i < logits.size(); ++i) offer(data[i]);
+  const float edge = best.size() < count ? kMinusInfinity : best.front();
+  const auto take = [&](size_t i) {
+    if (data[i] >= edge && data[i] > kMinusInfinity) {
+      kept.push_back({data[i], static_cast<TokenId>(i)});
+    }
+  };
+  for (size_t group = 0; group < maxima.size(); ++group) {
+    if (!(maxima[group] >= edge)) continue;
+    const size_t first = group / kLanes * kBlock + group % kLanes;
+    for (size_t step = 0; step < kStep; ++step) take(first + step * kLanes);
+  }
+  for (size_t i = blocks * kBlock; i < logits.size(); ++i) take(i);
+  std::sort(kept.begin(), kept.end(), ComesBefore);
+  if (kept.size() > count) kept.resize(count);
+}
+
 void Filter(absl::Span<const float> logits, float max_logit,
             const SamplingParams& params, std::vector<Candidate>& kept) {
   const TokenId size = static_cast<TokenId>(logits.size());

@@ -42,6 +42,11 @@ void SelectTopK(absl::Span<const float> logits, int32_t k,
 void SelectTopKSorted(absl::Span<const float> logits, int32_t k,
                       std::vector<Candidate>& kept);
 
+// As above, for a small k: one vectorised pass and a look at about 32 k logits.
+// NaN and -infinity are never selected.
+void SelectFewSorted(absl::Span<const float> logits, int32_t k,
+                     std::vector<Candidate>& kept);
+
 // (logit - max_logit) / temperature: the exponent of an unnormalised
 // probability. 0 for the best candidate, even if both are infinite.
 inline float ScaledLogit(float logit, float max_logit, float temperature) {

@@ -121,6 +121,17 @@ void ReportLogprobs(absl::Span<const float> logits, int32_t count,
   }
 }
 
+void ReportCandidates(absl::Span<const float> logits, int32_t count,
+                      std::vector<Candidate>& candidates,
+                      SampledToken& result) {
+  SelectFewSorted(logits, count, candidates);
+  result.top_logprobs.reserve(candidates.size());
+  for (const Candidate& c : candidates) {
+    result.top_logprobs.push_back(
+        {c.id, ScaledLogit(c.logit, candidates[0].logit, 1.0f)});
+  }
+}
+
 SamplingState::SamplingState(SamplingParams params, int64_t prompt_length,
                              int32_t vocab_size)
     : params_(std::move(params)),
@@ -214,8 +225,9 @@ SampledToken SamplingState::Sample(absl::Span<const float> logits,
       DrawToken(adjusted ? absl::Span<const float>(scratch.logits) : logits,
                 params_, position, scratch.candidates);
   if (params_.logprobs >= 0) {
-    ReportLogprobs(logits, params_.logprobs, scratch.raw, scratch.candidates,
-                   result);
+    ReportLogprobs(logits, reported(), scratch.raw, scratch.candidates, result);
+  } else if (candidates_ > 0) {
+    ReportCandidates(logits, candidates_, scratch.candidates, result);
   }
   return result;
 }

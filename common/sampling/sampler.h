@@ -10,6 +10,7 @@
 #ifndef FORETOKEN_COMMON_SAMPLING_SAMPLER_H_
 #define FORETOKEN_COMMON_SAMPLING_SAMPLER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -46,6 +47,12 @@ void ReportLogprobs(absl::Span<const float> logits, int32_t count,
                     std::vector<float>& raw, std::vector<Candidate>& candidates,
                     SampledToken& result);
 
+// Fills result.top_logprobs with the best `count` of the raw logits, best
+// first, relative to the best; NaN counts as -infinity. Reads the row once:
+// cheap enough for every row of a pass. `candidates` is scratch.
+void ReportCandidates(absl::Span<const float> logits, int32_t count,
+                      std::vector<Candidate>& candidates, SampledToken& result);
+
 // Committed tokens of one session, as the penalties see them. Owned by one
 // thread; const methods may be called concurrently, each thread with its own
 // Scratch.
@@ -72,6 +79,14 @@ class SamplingState {
   const SamplingParams& params() const { return params_; }
   // Changes what is reported, never what is drawn.
   void set_logprobs(int32_t logprobs) { params_.logprobs = logprobs; }
+  // Number of likeliest tokens that are reported as ReportCandidates does, in
+  // samples without logprobs; with them, their number is the larger of both.
+  void set_candidates(int32_t candidates) { candidates_ = candidates; }
+  // Tokens reported beside the drawn one; -1: nothing is.
+  int32_t reported() const {
+    return candidates_ > 0 ? std::max(candidates_, params_.logprobs)
+                           : params_.logprobs;
+  }
   int64_t length() const { return length_; }  // tokens appended so far
   int64_t prompt_length() const { return prompt_length_; }
   int32_t vocab_size() const { return vocab_size_; }
@@ -109,6 +124,7 @@ class SamplingState {
   SamplingParams params_;
   int64_t prompt_length_;
   int32_t vocab_size_;
+  int32_t candidates_ = 0;
   int64_t length_ = 0;
   absl::flat_hash_map<TokenId, int32_t> output_counts_;
 };

@@ -19,21 +19,22 @@ enum class DrafterId : int {
   kPromptLookup,
   kFused,
   // Parts of the fused drafter, to which nodes and tokens are attributed:
-  // the request's own text, earlier outputs, the static prior. Their drafts are
-  // counted as kFused.
+  // the request's own text, earlier outputs, the static prior, the target's
+  // likeliest tokens after verified rows. Their drafts are counted as kFused.
   kFusedRequest,
   kFusedHistory,
   kFusedPrior,
+  kFusedRecycled,
 };
 
 // Number of drafters that can be asked for drafts, kDraftModel..kFused: the
 // closed set of every metric's `drafter` label.
 inline constexpr size_t kAskedDrafters = 7;
 
-inline constexpr std::array<const char*, 10> kDrafterNames = {
-    "draft_model",   "lookahead",     "ouroboros", "ngram_trie",
-    "crest",         "prompt_lookup", "fused",     "fused_request",
-    "fused_history", "fused_prior"};
+inline constexpr std::array<const char*, 11> kDrafterNames = {
+    "draft_model",   "lookahead",     "ouroboros",     "ngram_trie",
+    "crest",         "prompt_lookup", "fused",         "fused_request",
+    "fused_history", "fused_prior",   "fused_recycled"};
 
 // `id` is not kTarget.
 inline const char* DrafterName(DrafterId id) {

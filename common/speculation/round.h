@@ -96,7 +96,9 @@ struct RoundResult {
   // The target's token after every row, [tree.size() + 1]; -1 for dropped
   // nodes.
   std::vector<TokenId> row_tokens;
-  std::vector<std::vector<TokenLogprob>> row_candidates;  // if asked for
+  // The likeliest tokens after every row, if asked for, best first; their
+  // logprobs up to a constant of the row.
+  std::vector<std::vector<TokenLogprob>> row_candidates;
   FinishReason finish = FinishReason::kNone;
   RoundStats stats;
 };

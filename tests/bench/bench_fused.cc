@@ -13,6 +13,7 @@
 #include "common/drafting/ngram_counts.h"
 #include "common/drafting/prior_builder.h"
 #include "common/drafting/static_prior.h"
+#include "common/drafting/verified_tree.h"
 #include "common/drafting/window_trie.h"
 
 namespace foretoken {
@@ -62,16 +63,33 @@ std::unique_ptr<Drafter> MakeDrafter(bool history, bool prior) {
   return drafter;
 }
 
-// Arguments: budget, history, prior.
+// Eight candidates for every row of a tree, each half as likely as the one
+// before; those of text of the same skew.
+VerifiedTree Verified(const DraftTree& tree, std::mt19937& random,
+                      absl::Span<const TokenId> text) {
+  VerifiedTree verified;
+  verified.tree = *TokenTree::Create(tree.tokens, tree.parents);
+  if (tree.size() > 0) verified.path = {0};
+  verified.candidates.width = 8;
+  for (int i = 0; i < 8 * (tree.size() + 1); ++i) {
+    verified.candidates.tokens.push_back(text[random() % text.size()]);
+    verified.candidates.costs.push_back(static_cast<uint8_t>(i % 8 * 11));
+  }
+  return verified;
+}
+
+// Arguments: budget, history, prior, candidates of verified rows.
 void BM_FusedDraft(benchmark::State& state) {
   const auto drafter = MakeDrafter(state.range(1) != 0, state.range(2) != 0);
   const std::vector<TokenId> text = Text(3, 4096);
+  std::mt19937 random(6);
   drafter->StartRequest({text.data(), 512});
   DraftTree tree;
   size_t at = 512;
   for (auto _ : state) {
     state.PauseTiming();
     drafter->Commit({text.data() + at, 2});
+    if (state.range(3) != 0) drafter->Observe(Verified(tree, random, text));
     at = at + 4 < text.size() ? at + 2 : 512;
     state.ResumeTiming();
     drafter->Draft(static_cast<int>(state.range(0)), tree);
@@ -79,11 +97,14 @@ void BM_FusedDraft(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_FusedDraft)
-    ->Args({8, 1, 1})
-    ->Args({64, 0, 0})
-    ->Args({64, 1, 0})
-    ->Args({64, 0, 1})
-    ->Args({64, 1, 1})
+    ->Args({8, 1, 1, 0})
+    ->Args({64, 0, 0, 0})
+    ->Args({64, 1, 0, 0})
+    ->Args({64, 0, 1, 0})
+    ->Args({64, 1, 1, 0})
+    ->Args({64, 0, 0, 1})
+    ->Args({64, 0, 1, 1})
+    ->Args({64, 1, 1, 1})
     ->Iterations(1500);
 
 void BM_FusedCommit(benchmark::State& state) {

@@ -106,7 +106,7 @@ absl::Status CudaBackend::Report(
     std::vector<std::vector<SampledToken>>& outputs) {
   for (size_t s = 0; s < pass.size(); ++s) {
     const int32_t logprobs =
-        pass[s].sampling == nullptr ? -1 : pass[s].sampling->params().logprobs;
+        pass[s].sampling == nullptr ? -1 : pass[s].sampling->reported();
     int32_t output = plan().sessions[s].first_output;
     for (SampledToken& token : outputs[s]) {
       token.token = tokens_[output].token;

@@ -59,7 +59,7 @@ DevicePass DevicePassBuilder::Build(const PassPlan& plan,
     AddCommitSlots(plan, planned, *cache.PageTable(planned.id), session);
     sessions_.push_back(session);
     logprobs = logprobs || (pass[s].sampling != nullptr &&
-                            pass[s].sampling->params().logprobs >= 0);
+                            pass[s].sampling->reported() >= 0);
   }
   DevicePass built;
   built.rows = SpanOf(rows_);

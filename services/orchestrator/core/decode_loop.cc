@@ -163,6 +163,7 @@ RoundRequest DecodeLoop::NextRound() {
   round.length = static_cast<int64_t>(text_.size());
   round_tree_ = &drafting_.Draft();
   round.tree = round_tree_->tree;
+  round.candidates = drafting_.candidates();
   if (round_tree_->draft_nodes < round.tree.size()) {
     round.probe.assign(round.tree.size(), true);
     std::fill_n(round.probe.begin(), round_tree_->draft_nodes, false);

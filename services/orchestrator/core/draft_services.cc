@@ -72,6 +72,9 @@ std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode) {
       source.phrase_tokens = ouroboros->beta;
     }
   }
+  if (mode.As<AutoOptions>() != nullptr) {
+    source.needs_rows = source.reads_candidates = true;
+  }
   const auto* crest = mode.As<CrestModeOptions>();
   if (crest != nullptr && crest->datastore.empty()) {
     source.mode = CrestMode(options_.crest_datastore);

@@ -21,7 +21,7 @@ void LocalSource::Start(const DraftOpen&, absl::Span<const TokenId> text) {
 }
 
 void LocalSource::Ask(const DraftRound& round, absl::Span<const TokenId>) {
-  drafter_->Commit(round.committed);
+  CommitRound(round, *drafter_);
   max_nodes_ = round.max_nodes;
 }
 

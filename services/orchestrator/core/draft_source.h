@@ -72,6 +72,8 @@ class DraftSource {
   virtual bool drafts() const { return true; }
   // True if it needs VerifiedTree with the target's token of every row.
   virtual bool needs_rows() const { return false; }
+  // True if it also reads the target's candidates of every row.
+  virtual bool reads_candidates() const { return false; }
 
   // Starts a request, whose prompt is `text` in place of open.tokens; `text`
   // must stay valid until the first Ask.
@@ -94,6 +96,10 @@ class LocalSource final : public DraftSource {
   LocalSource(DrafterId id, std::shared_ptr<Drafter> drafter, Clock clock);
 
   DrafterId id() const override { return id_; }
+  bool needs_rows() const override { return reads_candidates(); }
+  bool reads_candidates() const override {
+    return drafter_->reads_candidates();
+  }
   void Start(const DraftOpen& open, absl::Span<const TokenId> text) override;
   void Ask(const DraftRound& round, absl::Span<const TokenId> text) override;
   DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override;

@@ -113,6 +113,10 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     verified.tree = tree_.tree;
     verified.row_tokens = committed.round->row_tokens;
     verified.path = committed.round->path;
+    const auto& candidates = committed.round->row_candidates;
+    if (candidates.size() == static_cast<size_t>(tree_.tree.size()) + 1) {
+      verified.candidates = CandidateRows::Of(candidates);
+    }
   }
   for (size_t i = 0; i < sources_.size(); ++i) {
     DraftSource& source = *sources_[i];
@@ -130,6 +134,18 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     report_[i].id = source.id();
     if (round.max_nodes > 0) report_[i].outcome = DraftOutcome::kLate;
   }
+}
+
+int32_t RoundDrafting::candidates() const {
+  for (int i = 0; i < drafting_; ++i) {
+    const DraftOutcome outcome = report_[i].outcome;
+    if (sources_[i]->reads_candidates() &&
+        (outcome == DraftOutcome::kAnswered ||
+         outcome == DraftOutcome::kLate)) {
+      return kMaxRowCandidates;
+    }
+  }
+  return 0;
 }
 
 TreeMerger::Price RoundDrafting::PriceOfNodes() const {

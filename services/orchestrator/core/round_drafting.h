@@ -87,6 +87,8 @@ class RoundDrafting {
   int size() const { return drafting_; }
   DrafterId id(int source) const { return sources_[source]->id(); }
   bool needs_rows() const { return needs_rows_; }
+  // Candidates per row that the sources of the last Draft read; 0: none do.
+  int32_t candidates() const;
   // Results of the last Draft.
   const std::vector<SourceReport>& report() const { return report_; }
   absl::Duration draft_time() const { return draft_time_; }

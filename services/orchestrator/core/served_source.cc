@@ -53,7 +53,14 @@ DraftRound ServedSource::Next(const DraftRound& round) {
   next.length = round.length;
   next.committed = std::exchange(unsent_, {});
   // A session does not know trees that were verified before it was opened.
-  if (!std::exchange(fresh_, false)) next.verified = round.verified;
+  if (!std::exchange(fresh_, false)) {
+    next.verified.tree = round.verified.tree;
+    next.verified.row_tokens = round.verified.row_tokens;
+    next.verified.path = round.verified.path;
+    if (options_.reads_candidates) {
+      next.verified.candidates = round.verified.candidates;
+    }
+  }
   next.max_nodes = round.max_nodes;
   next.budget = round.budget;
   next.phrases = std::exchange(phrases_, {});

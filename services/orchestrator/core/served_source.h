@@ -24,6 +24,7 @@ struct ServedSourceOptions {
   DrafterId id = DrafterId::kFused;
   bool drafts = true;
   bool needs_rows = false;
+  bool reads_candidates = false;
   Mode mode;
   std::string tokenizer_fingerprint;
   // The working pool of a session in a cache scope starts with the scope's
@@ -42,6 +43,7 @@ class ServedSource final : public DraftSource {
   DrafterId id() const override { return options_.id; }
   bool drafts() const override { return options_.drafts; }
   bool needs_rows() const override { return options_.needs_rows; }
+  bool reads_candidates() const override { return options_.reads_candidates; }
   void Start(const DraftOpen& open, absl::Span<const TokenId> text) override;
   void Ask(const DraftRound& round, absl::Span<const TokenId> text) override;
   DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override {

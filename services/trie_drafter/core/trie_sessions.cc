@@ -103,9 +103,7 @@ class TrieSessions::Session final : public DraftSession {
   }
 
   void Commit(const DraftRound& round) {
-    if (drafter_ != nullptr && !round.committed.empty()) {
-      drafter_->Commit(round.committed);
-    }
+    if (drafter_ != nullptr) CommitRound(round, *drafter_);
     if (!scope_.has_value()) return;
     if (!round.phrases.empty()) {
       scope_->memory->AddPhrases(round.phrases);

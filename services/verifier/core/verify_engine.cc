@@ -396,7 +396,7 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
   for (const Share& share : plan) {
     Session& session = *share.session;
     PassSession& part = pass.emplace_back(session.kv.Share());
-    int32_t candidates = -1;
+    int32_t candidates = 0;
     if (share.prefill_rows > 0) {
       part.tokens = absl::MakeConstSpan(session.tokens)
                         .subspan(session.kv.length(), share.prefill_rows);
@@ -408,12 +408,9 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
       part.tokens = session.round->row_tokens;
       part.parents = session.round->row_parents;
       part.outputs = RowOutputs::kAllRows;
-      if (session.round->request.candidates > 0) {
-        candidates = session.round->request.candidates;
-      }
+      candidates = session.round->request.candidates;
     }
-    session.kv.set_logprobs(
-        std::max(session.request.sampling.logprobs, candidates));
+    session.kv.set_candidates(candidates);
   }
   return backend_->Forward(pass, result);
 }

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/drafting/verified_tree.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -271,6 +272,122 @@ TEST(FusedDrafterTest, OneSetOfSourcesAtATime) {
       }
     }
   }
+}
+
+// What the target said to a tree below the last token: `after[row]` is the one
+// candidate of the row.
+VerifiedTree Verified(Tokens tokens, std::vector<int32_t> parents,
+                      std::vector<int32_t> path, const Tokens& after) {
+  VerifiedTree verified;
+  verified.tree =
+      TokenTree::Create(std::move(tokens), std::move(parents)).value();
+  verified.path = std::move(path);
+  std::vector<std::vector<TokenLogprob>> candidates;
+  for (const TokenId token : after) candidates.push_back({{token, 0.0f}});
+  verified.candidates = CandidateRows::Of(candidates);
+  return verified;
+}
+
+Tokens Drafted(Drafter& drafter) {
+  DraftTree tree;
+  drafter.Draft(64, tree);
+  return tree.tokens;
+}
+
+TEST(FusedDrafterTest, DraftsWhatTheTargetFoundLikelyAfterAnyVerifiedRow) {
+  FusedOptions options;
+  options.use_history = false;
+  const auto drafter = MakeFusedDrafter(options);
+  ASSERT_TRUE(drafter->reads_candidates());
+  drafter->StartRequest(Tokens{1, 2});
+  drafter->Commit(Tokens{3});
+  // The target took 4 and then wrote 9; 5 and 6 were rejected.
+  drafter->Commit(Tokens{4, 9});
+  drafter->Observe(Verified({4, 5, 6}, {-1, -1, 1}, {0}, {4, 9, 41, 42}));
+  EXPECT_THAT(Drafted(*drafter), ::testing::IsEmpty());
+  drafter->Commit(Tokens{5});
+  EXPECT_EQ(Drafted(*drafter)[0], 41);  // after 5 alone
+  drafter->Commit(Tokens{6});
+  EXPECT_EQ(Drafted(*drafter)[0], 42);  // after 5 and 6
+  drafter->Commit(Tokens{3});
+  EXPECT_EQ(Drafted(*drafter)[0], 4);
+  drafter->StartRequest(Tokens{5, 6});
+  EXPECT_THAT(Drafted(*drafter), ::testing::IsEmpty());
+}
+
+TEST(FusedDrafterTest, ATreeThatDoesNotFitTheLastCommitIsIgnored) {
+  FusedOptions options;
+  options.use_history = false;
+  const auto drafter = MakeFusedDrafter(options);
+  drafter->StartRequest(Tokens{1, 2});
+  VerifiedTree verified = Verified({5}, {-1}, {}, {9, 41});
+  drafter->Observe(verified);  // nothing was committed
+  drafter->Commit(Tokens{3, 9});
+  drafter->Observe(verified);  // gave one token, not two
+  drafter->Commit(Tokens{8});
+  verified.candidates.tokens.pop_back();
+  drafter->Observe(verified);
+  drafter->Commit(Tokens{5});
+  EXPECT_THAT(Drafted(*drafter), ::testing::IsEmpty());
+}
+
+TEST(FusedDrafterTest, ASightDoesNotEarnTrustFromTheTokensItGave) {
+  FusedOptions options;
+  options.memory = std::make_shared<FusedMemory>(options.history_tokens);
+  const SharedTrust before = options.memory->trust();
+  const auto drafter = MakeFusedDrafter(options);
+  drafter->StartRequest(Tokens{1, 2});
+  drafter->Commit(Tokens{3});
+  drafter->Commit(Tokens{9});
+  drafter->Observe(Verified({}, {}, {}, {9}));
+  drafter->EndRequest();
+  for (const Source source : {Source::kRequest, Source::kHistory}) {
+    for (const int length : {1, 2}) {
+      const size_t kind = TrustKind::Recycled(source, length, 1.0f).shared;
+      EXPECT_EQ(options.memory->trust()[kind], before[kind]);
+    }
+  }
+}
+
+TEST(FusedDrafterTest, AScopeGetsCandidatesAfterOutputAloneAndAtTheEnd) {
+  FusedOptions options;
+  options.memory = std::make_shared<FusedMemory>(options.history_tokens);
+  const auto drafter = MakeFusedDrafter(options);
+  const auto reader = MakeFusedDrafter(options);
+  drafter->StartRequest(Tokens{1, 2});
+  drafter->Commit(Tokens{3});
+  drafter->Commit(Tokens{4, 9});
+  drafter->Observe(Verified({4, 5}, {-1, -1}, {0}, {44, 49, 45}));
+  const auto after = [&](Tokens prompt) {
+    reader->StartRequest(prompt);
+    return Drafted(*reader);
+  };
+  EXPECT_THAT(after({3, 4}), ::testing::IsEmpty());
+  drafter->EndRequest();
+  EXPECT_THAT(after({3, 4}), ::testing::Contains(49));
+  EXPECT_THAT(after({50, 3}), ::testing::Contains(44));
+  EXPECT_THAT(after({3, 5}), ::testing::Not(::testing::Contains(45)));
+  EXPECT_NE(options.memory->recycled().Find(3, 4), nullptr);
+  // The pair of the prompt's last token and the output's first.
+  EXPECT_EQ(options.memory->recycled().Find(2, 3), nullptr);
+  EXPECT_EQ(options.memory->recycled().Find(3, 5), nullptr);
+  options.memory->Forget();
+  EXPECT_THAT(after({3, 4}), ::testing::IsEmpty());
+}
+
+TEST(FusedDrafterTest, MemoryOfCandidatesIsBoundedAndReported) {
+  FusedOptions options;
+  options.recycled_sights = 256;
+  const auto drafter = MakeFusedDrafter(options);
+  drafter->StartRequest(Tokens{1, 2});
+  drafter->Commit(Tokens{3});
+  const size_t before = drafter->RequestBytes();
+  for (TokenId token = 10; token < 2000; ++token) {
+    drafter->Commit(Tokens{static_cast<TokenId>(3)});
+    drafter->Observe(Verified({token}, {-1}, {}, {3, token}));
+  }
+  EXPECT_GE(drafter->RequestBytes(), before + 256 * 64);
+  EXPECT_LE(drafter->RequestBytes(), before + 256 * 64 + 300 * 2048);
 }
 
 }  // namespace

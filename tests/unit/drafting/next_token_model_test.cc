@@ -17,7 +17,8 @@ using Tokens = std::vector<TokenId>;
 struct Fixture {
   explicit Fixture(std::shared_ptr<const StaticPrior> with = nullptr)
       : prior(std::move(with)),
-        model(prior.get(), &request, &history, &trust) {}
+        model({prior.get(), &request, &history, &recycled, &recycled_history},
+              &trust) {}
 
   // The request reads `tokens`.
   void Read(const Tokens& tokens) {
@@ -43,6 +44,8 @@ struct Fixture {
   std::shared_ptr<const StaticPrior> prior;
   WindowTrie request{1024};
   WindowTrie history{1024};
+  RecycledCandidates recycled{256};
+  RecycledCandidates recycled_history{256};
   SharedTrust shared;
   Trust trust{shared};
   NextTokenModel model;
@@ -199,6 +202,54 @@ TEST(NextTokenModelTest, LearnsToDistrustWhatKeepsFailing) {
     f.model.LearnAndAdvance(f.cursor, 9, next);  // never what history says
   }
   EXPECT_LT(f.Predict().at(2), before * 0.8f);
+}
+
+// Candidates 20 and 21 of equal probability after the context.
+void AddTwo(RecycledCandidates& table, TokenId previous, TokenId last) {
+  table.Add(previous, last, {20, 21}, {0, 0}, false);
+}
+
+TEST(NextTokenModelTest, RecycledCandidatesFollowTheLastTwoTokensOrTheLast) {
+  for (const TokenId previous : {TokenId{1}, RecycledCandidates::kAny}) {
+    for (const bool of_request : {true, false}) {
+      Fixture f;
+      AddTwo(of_request ? f.recycled : f.recycled_history, previous, 2);
+      f.Read({1, 2});
+      const auto found = f.Predict();
+      ASSERT_EQ(found.size(), 2u);
+      EXPECT_GT(found.at(20), 0.01f);
+      EXPECT_NEAR(found.at(20), found.at(21), 1e-6f);
+      f.Read({3});
+      EXPECT_TRUE(f.Predict().empty());
+    }
+  }
+}
+
+TEST(NextTokenModelTest, RecycledCandidatesAreAPartOfTheirOwn) {
+  Fixture f;
+  AddTwo(f.recycled, 1, 2);
+  f.Read({1, 2});
+  Candidates out;
+  f.model.Predict(f.cursor, 0.0f, out);
+  ASSERT_EQ(out.all().size(), 2u);
+  EXPECT_EQ(out.all()[0].part, DrafterId::kFusedRecycled);
+}
+
+TEST(NextTokenModelTest, RecycledCandidatesEarnTheirTrust) {
+  const TrustKind kind = TrustKind::Recycled(Source::kRequest, 2, 0.5f);
+  for (const TokenId next : {20, 30}) {
+    Fixture f;
+    AddTwo(f.recycled, 1, 2);
+    f.Read({1, 2});
+    const float before = f.trust.Factor(kind);
+    Cursor to;
+    f.model.LearnAndAdvance(f.cursor, next, to);
+    if (next == 20) {
+      EXPECT_GT(f.trust.Factor(kind), before);
+    } else {
+      EXPECT_LT(f.trust.Factor(kind), before);
+    }
+  }
 }
 
 }  // namespace

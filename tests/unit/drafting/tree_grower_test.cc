@@ -66,7 +66,7 @@ void ExpectValid(const DraftTree& tree, int max_nodes) {
 }
 
 TEST_F(TreeGrowerTest, TreesAreValidAndFillTheirBudget) {
-  NextTokenModel model(prior_.get(), &request_, nullptr, &trust_);
+  NextTokenModel model({prior_.get(), &request_}, &trust_);
   const Cursor root = ReadRandom(model, 1);
   TreeGrower grower;
   DraftTree tree;
@@ -80,7 +80,7 @@ TEST_F(TreeGrowerTest, TreesAreValidAndFillTheirBudget) {
 }
 
 TEST_F(TreeGrowerTest, ASmallerTreeIsTheTopOfALargerOne) {
-  NextTokenModel model(prior_.get(), &request_, nullptr, &trust_);
+  NextTokenModel model({prior_.get(), &request_}, &trust_);
   const Cursor root = ReadRandom(model, 2);
   TreeGrower grower;
   DraftTree small, large;
@@ -93,7 +93,7 @@ TEST_F(TreeGrowerTest, ASmallerTreeIsTheTopOfALargerOne) {
 }
 
 TEST_F(TreeGrowerTest, APriceEndsTheTree) {
-  NextTokenModel model(prior_.get(), &request_, nullptr, &trust_);
+  NextTokenModel model({prior_.get(), &request_}, &trust_);
   const Cursor root = ReadRandom(model, 3);
   TreeGrower grower;
   DraftTree tree;
@@ -109,7 +109,7 @@ TEST_F(TreeGrowerTest, APriceEndsTheTree) {
 }
 
 TEST_F(TreeGrowerTest, WithoutSourcesTheTreeIsEmpty) {
-  const NextTokenModel model(nullptr, nullptr, nullptr, &trust_);
+  const NextTokenModel model({}, &trust_);
   TreeGrower grower;
   DraftTree tree;
   grower.Grow(model, Cursor{}, 64, 0.0f, tree);

@@ -30,6 +30,14 @@ TEST(TrustTest, EveryKindHasASlotOfItsOwnClass) {
         }
       }
     }
+    for (int length = 1; length <= SharedTrust::kRecycledLengths; ++length) {
+      for (int percent = 0; percent <= 100; ++percent) {
+        const TrustKind kind = TrustKind::Recycled(
+            source, length, static_cast<float>(percent) / 100.0f);
+        shared.insert(kind.shared);
+        fast.insert(kind.fast);
+      }
+    }
     for (uint32_t misses : {0u, 1u, 2u}) {
       for (uint32_t length = 1; length < 100; ++length) {
         const TrustKind kind = TrustKind::Copy(source, length, misses);

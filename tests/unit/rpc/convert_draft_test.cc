@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::rpc {
@@ -40,6 +41,8 @@ v1::DraftRound SampleRound() {
   round.verified.tree = *TokenTree::Create({10, 11, 20}, {-1, 0, -1});
   round.verified.row_tokens = {10, 11, 12, -1};
   round.verified.path = {0, 1};
+  round.verified.candidates = CandidateRows::Of(
+      {{{10, 0.0f}, {3, -1.0f}}, {{11, 0.0f}}, {{12, 0.0f}, {4, -20.0f}}, {}});
   round.max_nodes = 32;
   round.budget = absl::Milliseconds(5);
   round.phrases = {{1, 2}};
@@ -76,9 +79,30 @@ TEST(ConvertDraftTest, ARoundSurvivesTheWire) {
   EXPECT_THAT(got->verified.tree.parents(), ElementsAre(-1, 0, -1));
   EXPECT_THAT(got->verified.row_tokens, ElementsAre(10, 11, 12, -1));
   EXPECT_THAT(got->verified.path, ElementsAre(0, 1));
+  EXPECT_EQ(got->verified.candidates.width, 2);
+  EXPECT_THAT(got->verified.candidates.tokens,
+              ElementsAre(10, 3, 11, -1, 12, 4, -1, -1));
+  EXPECT_THAT(got->verified.candidates.costs,
+              ElementsAre(0, 16, 0, 255, 0, 255, 255, 255));
   EXPECT_EQ(got->max_nodes, 32);
   EXPECT_EQ(got->budget, absl::Milliseconds(5));
   EXPECT_THAT(got->phrases, ElementsAre(ElementsAre(1, 2)));
+}
+
+TEST(ConvertDraftTest, CandidatesThatDoNotFitTheRowsAreRefused) {
+  const auto refused = [](auto change) {
+    v1::DraftRound proto = SampleRound();
+    change(*proto.mutable_verified());
+    const absl::Status status = FromProto(proto).status();
+    return absl::IsInvalidArgument(status) &&
+           absl::StrContains(status.message(), "verified.candidates");
+  };
+  EXPECT_TRUE(refused([](auto& tree) { tree.set_candidates_per_row(9); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.set_candidates_per_row(-1); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.set_candidates_per_row(0); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.set_candidates(0, -2); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.add_candidates(1); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.clear_candidate_costs(); }));
 }
 
 TEST(ConvertDraftTest, ARoundWithoutTreeAndBudgetHasNone) {

@@ -1,6 +1,7 @@
 #include "common/sampling/filter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
@@ -45,6 +46,42 @@ TEST(SelectTopKTest, EqualsAFullSortAtEveryScaleAndK) {
       ASSERT_EQ(Ids(kept), want) << "scale " << scale << " k " << k;
     }
   }
+}
+
+TEST(SelectFewTest, EqualsTheFullSelectionAtEverySize) {
+  std::mt19937 random(6);
+  for (const size_t size :
+       {1u, 7u, 8u, 31u, 1023u, 1024u, 1025u, 3000u, 9000u}) {
+    for (int trial = 0; trial < 20; ++trial) {
+      std::vector<float> logits(size);
+      for (float& logit : logits) {
+        logit = std::uniform_real_distribution<float>(-9, 9)(random);
+        // Ties, some of them for the best places.
+        if (trial % 2 == 1) logit = std::round(logit);
+      }
+      for (const int k : {1, 8}) {
+        std::vector<Candidate> want, kept;
+        SelectTopKSorted(logits, k, want);
+        SelectFewSorted(logits, k, kept);
+        ASSERT_EQ(Ids(kept), Ids(want)) << "size " << size << " k " << k;
+      }
+    }
+  }
+}
+
+TEST(SelectFewTest, LeavesOutNanAndMinusInfinity) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> logits(2000, -kInfinity);
+  std::vector<Candidate> kept;
+  SelectFewSorted(logits, 8, kept);
+  EXPECT_TRUE(kept.empty());
+  logits[3] = logits[1999] = std::numeric_limits<float>::quiet_NaN();
+  logits[5] = 1.0f;
+  logits[1998] = 2.0f;
+  SelectFewSorted(logits, 8, kept);
+  EXPECT_THAT(Ids(kept), ElementsAre(1998, 5));
+  SelectFewSorted(logits, 1, kept);
+  EXPECT_THAT(Ids(kept), ElementsAre(1998));
 }
 
 TEST(FilterTest, TopPKeepsTheTokenThatCrossesTheLimit) {

@@ -344,5 +344,34 @@ TEST(SamplerDistributionTest, DraftAndTargetWithCloseLogitsMostlyAgree) {
   EXPECT_GT(equal, kDraws * ((1 - variation) / (1 + variation) - 0.015));
 }
 
+TEST(SamplerTest, CandidatesAreReportedWithoutLogprobsAndChangeNoToken) {
+  std::vector<float> logits(3000, 0.0f);
+  logits[7] = 5.0f;
+  logits[2500] = 4.5f;
+  logits[1] = 3.0f;
+  for (const float temperature : {0.0f, 1.0f}) {
+    SamplingParams params;
+    params.temperature = temperature;
+    params.seed = 4;
+    SamplingState::Scratch scratch;
+    SamplingState state(params, 0, 3000);
+    const SampledToken plain = state.Sample(logits, {}, scratch);
+    EXPECT_TRUE(plain.top_logprobs.empty());
+    state.set_candidates(2);
+    const SampledToken with = state.Sample(logits, {}, scratch);
+    EXPECT_EQ(with.token, plain.token);
+    ASSERT_EQ(with.top_logprobs.size(), 2u);
+    EXPECT_EQ(with.top_logprobs[0].token, 7);
+    EXPECT_EQ(with.top_logprobs[0].logprob, 0.0f);
+    EXPECT_EQ(with.top_logprobs[1].token, 2500);
+    EXPECT_EQ(with.top_logprobs[1].logprob, -0.5f);
+    // With logprobs, the larger number of them.
+    state.set_logprobs(1);
+    EXPECT_EQ(state.Sample(logits, {}, scratch).top_logprobs.size(), 2u);
+    state.set_logprobs(3);
+    EXPECT_EQ(state.Sample(logits, {}, scratch).top_logprobs.size(), 3u);
+  }
+}
+
 }  // namespace
 }  // namespace foretoken

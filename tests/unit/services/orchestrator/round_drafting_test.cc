@@ -19,6 +19,7 @@ struct Script {
   DrafterId id = DrafterId::kFused;
   bool drafts = true;
   bool needs_rows = false;
+  bool reads_candidates = false;
   DraftOutcome outcome = DraftOutcome::kAnswered;
   SourceDraft draft;
   absl::Duration takes;  // of the fake clock, in Collect
@@ -34,6 +35,7 @@ class FakeSource final : public DraftSource {
   DrafterId id() const override { return script_.id; }
   bool drafts() const override { return script_.drafts; }
   bool needs_rows() const override { return script_.needs_rows; }
+  bool reads_candidates() const override { return script_.reads_candidates; }
   void Start(const DraftOpen& open, absl::Span<const TokenId> text) override {
     script_.opened = open;
     script_.opened.tokens.assign(text.begin(), text.end());
@@ -176,6 +178,41 @@ TEST_F(RoundDraftingTest, OnlyWhoReadsRowsGetsTheTree) {
   EXPECT_THAT(verified.path, ElementsAre(0));
   EXPECT_TRUE(other.asked.back().verified.tree.empty());
   EXPECT_THAT(other.asked.back().verified.row_tokens, IsEmpty());
+}
+
+TEST_F(RoundDraftingTest, CandidatesAreAskedForAndPassedOnWhereTheyAreRead) {
+  Script fused = Says(DrafterId::kFused, {{5, 0.9f}});
+  fused.needs_rows = fused.reads_candidates = true;
+  Make({&fused});
+  Commit({4});
+  drafting_->Draft();
+  EXPECT_EQ(drafting_->candidates(), kMaxRowCandidates);
+  RoundResult round;
+  round.row_candidates = {{{5, 0.0f}, {6, -1.0f}}, {{9, 0.0f}}};
+  Commit({7}, &round);
+  EXPECT_THAT(fused.asked.back().verified.candidates.tokens,
+              ElementsAre(5, 6, 9, -1));
+  drafting_->Draft();
+  // A verifier that answers with other rows than the tree's is not believed.
+  round.row_candidates.pop_back();
+  Commit({7}, &round);
+  EXPECT_TRUE(fused.asked.back().verified.candidates.empty());
+  // A source that is not asked for a draft has no use for them.
+  max_depth_ = 0;
+  Commit({7}, &round);
+  drafting_->Draft();
+  EXPECT_EQ(drafting_->candidates(), 0);
+}
+
+TEST_F(RoundDraftingTest, CandidatesAreNotAskedForWhereNobodyReadsThem) {
+  Script broken = Says(DrafterId::kFused, {});
+  broken.needs_rows = broken.reads_candidates = true;
+  broken.outcome = DraftOutcome::kBreakerOpen;
+  Script other = Says(DrafterId::kCrest, {{5, 0.9f}});
+  Make({&other, &broken});
+  Commit({4});
+  drafting_->Draft();
+  EXPECT_EQ(drafting_->candidates(), 0);
 }
 
 TEST_F(RoundDraftingTest, PhrasesGoToWhoKeepsThemWithTheNextCommit) {

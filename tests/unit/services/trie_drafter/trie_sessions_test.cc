@@ -127,6 +127,36 @@ TEST_F(TrieSessionsTest, OutputServesLaterRequestsOfItsScopeAlone) {
   EXPECT_THAT(Drafted("", {5, 100, 101}), IsEmpty());
 }
 
+// A request whose target found `candidate` likely after its first tokens 90 and
+// 91, and after the rejected draft 95.
+DraftRound RoundWithCandidate(TokenId candidate) {
+  DraftRound round = RoundOf(6, {90, 91, 92});
+  round.verified.tree = TokenTree::Create({95}, {-1}).value();
+  round.verified.candidates =
+      CandidateRows::Of({{{candidate, 0.0f}}, {{candidate, 0.0f}}});
+  return round;
+}
+
+TEST_F(TrieSessionsTest, NoScopeSeesAnothersCandidates) {
+  for (const std::string scope : {"", "a"}) {
+    const auto session = Open(OpenOf("auto", scope));
+    DraftAnswer answer;
+    ASSERT_THAT(session->Round(RoundWithCandidate(700), answer), IsOk());
+    ASSERT_THAT(session->Round(RoundOf(7, {95}), answer), IsOk());
+    // The request itself drafts from what was rejected.
+    EXPECT_THAT(answer.tree.tokens, ::testing::Contains(700));
+    // Others do not before it ends.
+    EXPECT_THAT(Drafted("a", {5, 90, 91}), Not(::testing::Contains(700)));
+  }
+  EXPECT_THAT(Drafted("a", {5, 90, 91}), ::testing::Contains(700));
+  for (const std::string scope : {"b", ""}) {
+    EXPECT_THAT(Drafted(scope, {5, 90, 91}), IsEmpty());
+    EXPECT_THAT(Drafted(scope, {5, 91}), IsEmpty());
+  }
+  // Nor does the scope learn what followed tokens that were only drafted.
+  EXPECT_THAT(Drafted("a", {5, 91, 95}), Not(::testing::Contains(700)));
+}
+
 TEST_F(TrieSessionsTest, ScopesOfDifferentTokenizersAreDifferent) {
   Write("a", Output(100));
   DraftOpen open = OpenOf("auto", "a", {5, 100, 101});
