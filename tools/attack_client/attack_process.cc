@@ -1,6 +1,7 @@
 #include "tools/attack_client/attack_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -57,6 +58,11 @@ AttackProcess::~AttackProcess() {
     waitpid(pid_, nullptr, 0);
   }
   close(output_);
+}
+
+bool AttackProcess::Attacks() const {
+  pollfd output = {output_, POLLIN, 0};
+  return poll(&output, 1, 0) == 0;
 }
 
 absl::StatusOr<AttackProcess::Report> AttackProcess::Finish() {

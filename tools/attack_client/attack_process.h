@@ -23,6 +23,9 @@ class AttackProcess {
   // Kills the process if it has not ended.
   ~AttackProcess();
 
+  // False once it has printed its report.
+  bool Attacks() const;
+
   struct Report {
     Json attacks;
     double processor_s = 0;

@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/config/flags.h"
@@ -38,6 +39,8 @@ namespace foretoken::attack {
 namespace {
 
 constexpr absl::Duration kRecovery = absl::Seconds(30);
+constexpr absl::Duration kLastTry = absl::Seconds(30);
+constexpr absl::Duration kPoll = absl::Milliseconds(20);
 // The most that attacks may multiply the time to the first token by, where
 // --min-share is checked.
 constexpr double kMaxFirstTokenTimes = 2;
@@ -58,8 +61,10 @@ absl::StatusOr<std::vector<const Attack*>> Chosen(
   return chosen;
 }
 
-// Attacks, and prints what they did. Fails if an attack tried nothing: what the
-// victim sees meanwhile would say nothing about it.
+// Attacks for `time`, and up to kLastTry longer until every attack has tried
+// something, which takes long on a busy machine; then prints what they did.
+// Fails if an attack tried nothing: what the victim sees meanwhile would say
+// nothing about it.
 absl::StatusOr<int> RunAttacks(const Target& target,
                                const std::vector<std::string>& names,
                                absl::Duration time) {
@@ -75,7 +80,15 @@ absl::StatusOr<int> RunAttacks(const Target& target,
       attacks[i]->run({target, stop, tallies[i]});
     });
   }
+  const absl::Time last = MonotonicNow() + time + kLastTry;
   absl::SleepFor(time);
+  const auto idle = [&](size_t i) {
+    return tallies[i].tried == 0 &&
+           !(attacks[i]->on_metrics && target.metrics.empty());
+  };
+  for (size_t i = 0; i < attacks.size(); ++i) {
+    while (idle(i) && MonotonicNow() < last) absl::SleepFor(kPoll);
+  }
   stop = true;
   for (std::thread& thread : threads) thread.join();
   Json report = Json::object();
@@ -85,8 +98,7 @@ absl::StatusOr<int> RunAttacks(const Target& target,
   }
   std::printf("%s\n", DumpJson(report).c_str());
   for (size_t i = 0; i < attacks.size(); ++i) {
-    if (attacks[i]->on_metrics && target.metrics.empty()) continue;
-    if (tallies[i].tried == 0) {
+    if (idle(i)) {
       return absl::UnavailableError(
           absl::StrCat("attack ", attacks[i]->name, " tried nothing"));
     }
@@ -253,7 +265,8 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const auto attackers,
       StartAttacks(options, options.attacks, target.scale));
-  const Victim::Report meanwhile = victim.Run(options.seconds);
+  const Victim::Report meanwhile =
+      victim.Run(options.seconds, [&] { return attackers->Attacks(); });
   FORETOKEN_ASSIGN_OR_RETURN(const AttackProcess::Report attack,
                              attackers->Finish());
   report["meanwhile"] = meanwhile.ToJson();

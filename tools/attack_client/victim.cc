@@ -35,11 +35,12 @@ Json Victim::Report::ToJson() const {
            {{"p50", FirstTokenMs(0.5)}, {"p95", FirstTokenMs(0.95)}}}};
 }
 
-Victim::Report Victim::Run(absl::Duration time) {
+Victim::Report Victim::Run(absl::Duration time,
+                           const std::function<bool()>& goes_on) {
   Report report;
   const absl::Time start = MonotonicNow();
   int64_t tokens = 0;
-  while (MonotonicNow() < start + time) {
+  while (MonotonicNow() < start + time || goes_on()) {
     ++report.requests;
     report.metrics_failed += !ReadsMetrics();
     std::vector<TokenId> output;

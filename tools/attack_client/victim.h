@@ -3,6 +3,7 @@
 #ifndef FORETOKEN_TOOLS_ATTACK_CLIENT_VICTIM_H_
 #define FORETOKEN_TOOLS_ATTACK_CLIENT_VICTIM_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,9 +39,11 @@ class Victim {
     Json ToJson() const;
   };
 
-  // Sends requests for `time`. The first output is the reference for all
-  // others: greedy, so that it depends on the prompt only.
-  Report Run(absl::Duration time);
+  // Sends requests for `time`, and on while `goes_on`. The first output is the
+  // reference for all others: greedy, so that it depends on the prompt only.
+  Report Run(
+      absl::Duration time,
+      const std::function<bool()>& goes_on = [] { return false; });
 
   // Whether a new connection is served within `time`.
   bool Recovers(absl::Duration time);
