@@ -1,9 +1,9 @@
 """What the sources say: metrics of the catalogs, and flags of the services."""
 
-import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tools import ROOT
+
 SERVICES = {
     "orchestrator": "orchestrator",
     "verifier": "verifier",

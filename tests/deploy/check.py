@@ -1,54 +1,29 @@
 """Checks of what is deployed against what the sources say.
 
-    check.py dashboard|rules|flags|manifests|chart|self
+    check.py dashboard|rules|flags|manifests|chart|schemas|extensions|upgrade|self
     check.py image BINARIES
 
 Exits 0 if all is well, 1 with what is not, 77 if the tool that a check needs
-(promtool, kubectl, helm) is not here. HELM, KUBECTL and PROMTOOL name them.
+(promtool, kubectl, helm, schemas) is not here: tools/deps --deploy brings them.
+HELM, KUBECTL and PROMTOOL name others.
 """
 
 import json
 import os
 import pathlib
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 
 import catalog
 import promql
+from chart import CHART, rendered, template
+from schemas import check_extensions, check_schemas
+from tools import ROOT, SKIPPED, find, report, run, tool
+from upgrade import check_upgrade
 
-ROOT = catalog.ROOT
-CHART = ROOT / "helm/foretoken"
 DASHBOARDS = CHART / "dashboards"
 RULES = CHART / "rules/foretoken.yaml"
-SKIPPED = 77
-
-
-def tool(name):
-    """The tool's path; ends the check as skipped where it is missing."""
-    path = shutil.which(os.environ.get(name.upper(), name))
-    if path is None:
-        print(f"skipped: no {name} here (or set {name.upper()})")
-        sys.exit(SKIPPED)
-    return path
-
-
-def run(*command, fails=False):
-    """The command's output; the check ends if it fails, or if it does not."""
-    done = subprocess.run([str(part) for part in command],
-                          capture_output=True, text=True, check=False)
-    if (done.returncode != 0) != fails:
-        print(done.stdout[-4000:], done.stderr[-4000:])
-        sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}")
-    return done.stdout + (done.stderr if fails else "")
-
-
-def report(problems):
-    for problem in problems:
-        print(problem)
-    return 1 if problems else 0
 
 
 # Dashboard and rules.
@@ -93,7 +68,7 @@ def check_dashboard():
         if not re.search(rf"\b{name}(?:_bucket|_sum|_count)?\b", used):
             problems.append(f"{name}: no panel shows it")
     print(f"{len(queries)} queries")
-    promtool = shutil.which(os.environ.get("PROMTOOL", "promtool"))
+    promtool = find("promtool")
     if promtool is None:
         print("skipped: the queries' syntax, no promtool here")
     elif not problems:
@@ -247,14 +222,6 @@ def check_manifests():
 
 # The chart itself.
 
-KUBE_VERSION = "1.29.0"
-
-
-def template(helm, *arguments, fails=False):
-    return run(helm, "template", "foretoken", CHART, "--namespace", "foretoken",
-               "--kube-version", KUBE_VERSION, *arguments, fails=fails)
-
-
 def normal_form(text):
     """The same manifests in kustomize's spelling."""
     with tempfile.TemporaryDirectory() as folder:
@@ -266,42 +233,31 @@ def normal_form(text):
 
 
 def check_chart():
-    helm = tool("helm")
-    run(helm, "lint", "--strict", CHART)
+    run(tool("helm"), "lint", "--strict", CHART)
     problems = []
-    everything = template(helm, *EVERYTHING)
+    everything = rendered(ROOT / "tests/deploy/values/everything.yaml")
     problems += manifest_problems(everything) + name_problems(everything)
     # The one rule of the policies with the collector's port.
-    if everything.count("port: 4318") != 1 or "port: 4318" in template(helm):
+    if everything.count("port: 4318") != 1 or "port: 4318" in template():
         problems.append("want a way to the collector if one is configured")
     for arguments, wanted in REFUSED:
-        said = template(helm, *arguments, fails=True)
+        said = template(*arguments, fails=True)
         if wanted not in said:
             problems.append(f"{arguments}: said {said!r}, want {wanted!r}")
-    if shutil.which(os.environ.get("KUBECTL", "kubectl")) is None:
+    if find("kubectl") is None:
         print("skipped: k8s/ against the chart, no kubectl here")
     else:
         normal_form(everything)
         common = ["-f", ROOT / "k8s/values.yaml"]
         for overlay in ("cpu", "gpu"):
             folder = ROOT / "k8s/overlays" / overlay
-            chart = template(helm, *common, "-f", folder / "values.yaml")
+            chart = template(*common, "-f", folder / "values.yaml")
             if normal_form(chart) != kustomize(folder):
                 problems.append(f"k8s/overlays/{overlay} is not what the chart "
                                 "gives: run k8s/render, or mend its patches")
     return report(problems)
 
 
-EVERYTHING = [
-    "--set", "tls.mutual=true,tls.serverName=foretoken,"
-    "tls.publicSecretName=public,auth.public.secretName=clients,"
-    "auth.internal.secretName=inner,models.volume.existingClaim=models,"
-    "trieDrafter.redis.secretName=redis,trieDrafter.prior=/models/prior,"
-    "verifier.gpus=1,verifier.replicas=2,verifier.config.max-sessions=4294967,"
-    "orchestrator.config.draft-wait-passes=2,"
-    "orchestrator.config.otlp-endpoint=http://collector:4318,"
-    "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,"
-    "metrics.dashboard.enabled=true"]
 REFUSED = [
     (["--set", "tls.enabled=false"], "set insecure=true"),
     (["--set", "insecure=true"], "want tls.enabled=false"),
@@ -408,7 +364,9 @@ def check_self():
 
 CHECKS = {"dashboard": check_dashboard, "rules": check_rules,
           "flags": check_flags, "manifests": check_manifests,
-          "chart": check_chart, "image": check_image, "self": check_self}
+          "chart": check_chart, "schemas": check_schemas,
+          "extensions": check_extensions, "upgrade": check_upgrade,
+          "image": check_image, "self": check_self}
 
 if __name__ == "__main__":
     wanted = 3 if sys.argv[1:2] == ["image"] else 2
