@@ -12,12 +12,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 
 import catalog
 import promql
-from chart import CHART, rendered, template
+from chart import CHART, KUBE_VERSION, SETS, rendered, template
 from schemas import check_extensions, check_schemas
 from tools import ROOT, SKIPPED, find, report, run, tool
 from upgrade import check_upgrade
@@ -37,16 +38,28 @@ def dashboard_queries(dashboard):
     return queries
 
 
-def rule_queries(text):
-    """[(alert, query)]: an expression on its line, or folded below `>-`."""
+def rule_queries(text, kind="alert|record"):
+    """[(name, query)] of alerts, recorded rules or both: an expression on its
+    line, or folded below `>-`."""
     queries = []
-    for rule in re.split(r"(?m)^ *- alert: ", text)[1:]:
+    for rule in re.split(rf"(?m)^ *- (?:{kind}): ", text)[1:]:
         name = rule.split("\n", 1)[0]
         found = re.search(r"(?m)^( +)expr: (?:>-\n((?:\1 +.*\n)+)|(.*)\n)", rule)
         if found is None:
             raise SystemExit(f"{name}: no expression found")
         queries.append((name, " ".join((found[2] or found[3]).split())))
     return queries
+
+
+def runbook_problems(alerts, text):
+    """Every alert has a section of several sentences, and every section that is
+    called like an alert is one."""
+    sections = dict(re.findall(r"(?m)^### (\w+)\n\n((?:(?!^#).*\n)+)", text))
+    problems = [f"{alert}: no section in docs/operations.md"
+                for alert in alerts
+                if len(re.findall(r"\.\s", sections.get(alert, ""))) < 2]
+    return problems + [f"docs/operations.md: {name} is no alert"
+                       for name in sections if name not in alerts]
 
 
 def query_problems(queries, metrics):
@@ -92,7 +105,13 @@ def check_rules():
     queries = rule_queries(RULES.read_text())
     problems = query_problems(queries, catalog.metrics())
     tests = (ROOT / "tests/deploy/rules_test.yaml").read_text()
-    for alert, _ in queries:
+    problems += runbook_problems(
+        [name for name, _ in rule_queries(RULES.read_text(), "alert")],
+        (ROOT / "docs/operations.md").read_text())
+    for name, _ in rule_queries(RULES.read_text(), "record"):
+        if f"- expr: {name}\n" not in tests:
+            problems.append(f"{name}: no test asks for it")
+    for alert, _ in rule_queries(RULES.read_text(), "alert"):
         if not re.search(rf"alertname: {alert}\n(?: +(?!- ).*\n)*? +exp_alerts:\n",
                          tests):
             problems.append(f"{alert}: no test sees it fire")
@@ -232,9 +251,36 @@ def normal_form(text):
         return kustomize(path)
 
 
+def notes(value_set):
+    """What `helm install` prints: `helm template` renders it, but keeps it."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder) / "foretoken"
+        shutil.copytree(CHART, copy)
+        shutil.move(copy / "templates/NOTES.txt", copy / "notes.txt")
+        (copy / "templates/notes.yaml").write_text(
+            'notes: |-\n  {{- tpl (.Files.Get "notes.txt") . | nindent 2 }}\n')
+        return run(tool("helm"), "template", "foretoken", copy, "--namespace",
+                   "foretoken", "-f", value_set, "-s", "templates/notes.yaml",
+                   "--kube-version", KUBE_VERSION)
+
+
+def notes_problems():
+    """The notes end with a command that generates, with flags that exist."""
+    flags = set(re.findall(r'"--([a-z-]+)', "".join(
+        path.read_text() for path in (ROOT / "tools/cli").glob("*.cc"))))
+    problems = []
+    for value_set in SETS:
+        last = notes(value_set).rstrip().splitlines()[-1]
+        if "-- foretoken generate --server localhost:50050 " not in last:
+            problems.append(f"{value_set.name}: the notes end with {last!r}")
+        for flag in set(re.findall(r" --([a-z-]+)", last)) - flags:
+            problems.append(f"{value_set.name}: notes: generate has no --{flag}")
+    return problems
+
+
 def check_chart():
     run(tool("helm"), "lint", "--strict", CHART)
-    problems = []
+    problems = notes_problems()
     everything = rendered(ROOT / "tests/deploy/values/everything.yaml")
     problems += manifest_problems(everything) + name_problems(everything)
     # The one rule of the policies with the collector's port.
@@ -267,6 +313,22 @@ REFUSED = [
     (["--set", "models.volume.existingClaim=a,models.volume.hostPath=/b"],
      "not both"),
     (["--set", "crest.postgres.secretName="], "crest.postgres.secretName"),
+    (["--set", "corpus.existingClaim=a,corpus.claim.create=true"],
+     "corpus: want one of"),
+    (["--set", "crest.build.enabled=true"], "want corpus.existingClaim"),
+    (["--set", "crest.build.enabled=true,crest.build.datastore=code,"
+      "corpus.existingClaim=a"], "want code=postgres in crest.datastores"),
+    (["--set", "trieDrafter.priorBuild.enabled=true,corpus.existingClaim=a"],
+     "want trieDrafter.prior"),
+    (["--set", "trieDrafter.priorBuild.enabled=true,corpus.existingClaim=a,"
+      "trieDrafter.prior=/tmp/prior,models.volume.existingClaim=b"],
+     "trieDrafter.prior on it"),
+    (["--set", "crest.build.config.postgres-url=x"], "postgres-url"),
+    (["--set", "verifier.autoscaling.enabled=true"], "want autoscaling.by"),
+    (["--set", "autoscaling.by=keda,orchestrator.autoscaling.requestsRunning=0"],
+     "orchestrator.autoscaling: every target is 0"),
+    (["--set", "orchestrator.autoscaling.minReplicas=9"], "above maxReplicas"),
+    (["--set", "orchestrator.grpcRoute.enabled=true"], "want the gateways"),
 ]
 
 
@@ -348,6 +410,11 @@ def check_self():
         "foretoken_trie_rounds_total", "foretoken_trie_round_total", 1))
     if not query_problems(dashboard_queries(dashboard), metrics):
         problems.append("not seen: a wrong name in the dashboard")
+    section = "### A\n\nCause. Cure.\n\n## B\n"
+    if runbook_problems(["A"], section):
+        problems.append("an alert with its section is a problem")
+    if len(runbook_problems(["C"], section)) != 2:
+        problems.append("not seen: an alert without a section, or a section without")
     if not flag_problems({"verifier": ["max-session"]}, ""):
         problems.append("not seen: a flag that is none")
     if not flag_problems({"crest": ["postgres-url"]}, ""):

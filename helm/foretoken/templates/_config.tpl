@@ -131,17 +131,66 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- if and (not $v.tls.enabled) (or $v.auth.public.secretName $v.auth.internal.secretName) -}}
 {{- fail "auth: tokens would cross the network in clear; want tls.enabled=true" -}}
 {{- end -}}
-{{- if and $v.models.volume.existingClaim $v.models.volume.hostPath -}}
-{{- fail "models.volume: want existingClaim or hostPath, not both" -}}
+{{- include "foretoken.checkVolume" (dict "name" "models.volume" "volume" $v.models.volume) -}}
+{{- include "foretoken.checkVolume" (dict "name" "corpus" "volume" $v.corpus) -}}
+{{- include "foretoken.checkBuilds" . -}}
+{{- include "foretoken.checkAutoscaling" . -}}
+{{- if and $v.orchestrator.grpcRoute.enabled (not $v.orchestrator.grpcRoute.parentRefs) -}}
+{{- fail "orchestrator.grpcRoute.parentRefs: want the gateways" -}}
 {{- end -}}
 {{- if $v.crest.enabled -}}
 {{- if not $v.crest.datastores -}}
 {{- fail "crest.datastores: want NAME=FILE or NAME=postgres, or crest.enabled=false" -}}
 {{- end -}}
 {{- range $v.crest.datastores -}}
-{{- if and (hasSuffix "=postgres" .) (not $v.crest.postgres.secretName) -}}
+{{- if and (hasSuffix "=postgres" .) (not $v.crest.postgres.secretName) (not $v.trial.postgres.enabled) -}}
 {{- fail (printf "crest.postgres.secretName: required by datastore %s" .) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "foretoken.checkBuilds" -}}
+{{- $v := .Values -}}
+{{- $builds := list -}}
+{{- if and $v.crest.enabled $v.crest.build.enabled -}}
+{{- $builds = append $builds "crest.build" -}}
+{{- if not (has (printf "%s=postgres" $v.crest.build.datastore) $v.crest.datastores) -}}
+{{- fail (printf "crest.build.datastore: %s is not served; want %s=postgres in crest.datastores" $v.crest.build.datastore $v.crest.build.datastore) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.trieDrafter.enabled $v.trieDrafter.priorBuild.enabled -}}
+{{- $builds = append $builds "trieDrafter.priorBuild" -}}
+{{- if not $v.trieDrafter.prior -}}
+{{- fail "trieDrafter.priorBuild: want trieDrafter.prior, the file to write" -}}
+{{- end -}}
+{{- if not (and (include "foretoken.hasVolume" $v.models.volume) (hasPrefix (printf "%s/" $v.models.volume.mountPath) $v.trieDrafter.prior)) -}}
+{{- fail "trieDrafter.priorBuild: want models.volume, and trieDrafter.prior on it" -}}
+{{- end -}}
+{{- end -}}
+{{- range $builds -}}
+{{- if not (include "foretoken.hasVolume" $v.corpus) -}}
+{{- fail (printf "%s: want corpus.existingClaim, corpus.hostPath or corpus.claim.create" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "foretoken.checkAutoscaling" -}}
+{{- if and .Values.verifier.autoscaling.enabled (eq .Values.autoscaling.by "cpu") -}}
+{{- fail "verifier.autoscaling: want autoscaling.by=metrics or keda; processor time says little about a verifier" -}}
+{{- end -}}
+{{- if ne .Values.autoscaling.by "cpu" -}}
+{{- range $service := list "orchestrator" "verifier" -}}
+{{- $scaling := (index $.Values $service).autoscaling -}}
+{{- if and $scaling.enabled (not (include "foretoken.targets" (dict "root" $ "name" $service) | fromJson).targets) -}}
+{{- fail (printf "%s.autoscaling: every target is 0" $service) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $service := list "orchestrator" "verifier" -}}
+{{- $scaling := (index $.Values $service).autoscaling -}}
+{{- if gt (int $scaling.minReplicas) (int $scaling.maxReplicas) -}}
+{{- fail (printf "%s.autoscaling: minReplicas is above maxReplicas" $service) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

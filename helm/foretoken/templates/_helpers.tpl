@@ -31,6 +31,23 @@ labels:
   app.kubernetes.io/component: {{ .name }}
 {{- end -}}
 
+{{- define "foretoken.priorityClass" -}}
+{{ .root.Release.Namespace }}-{{ include "foretoken.fullname" .root }}-{{ .class }}
+{{- end -}}
+
+{{/* The pod's field, if it has one: `values.priorityClassName`, or the created class. */}}
+{{- define "foretoken.priority" -}}
+{{- if .values.priorityClassName -}}
+priorityClassName: {{ .values.priorityClassName }}
+{{- else if .root.Values.priorityClasses.create -}}
+priorityClassName: {{ include "foretoken.priorityClass" . }}
+{{- end -}}
+{{- end -}}
+
+{{- define "foretoken.image" -}}
+{{ printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) | quote }}
+{{- end -}}
+
 {{/* Whole numbers in a values file may be parsed as floats. */}}
 {{- define "foretoken.scalar" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}

@@ -28,6 +28,9 @@ spec:
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+  {{- with include "foretoken.priority" (dict "root" .root "values" $s "class" (ternary "drafting" "serving" (has .name (list "draft-worker" "trie-drafter" "crest")))) }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- with $s.runtimeClassName }}
   runtimeClassName: {{ . }}
   {{- end }}
@@ -50,9 +53,24 @@ spec:
       labelSelector:
         matchLabels:
           {{- include "foretoken.selector" . | nindent 10 }}
+  {{- if and (eq .name "trie-drafter") $v.trieDrafter.priorBuild.enabled }}
+  initContainers:
+    # On the first day the prior is still being built.
+    - name: await-prior
+      image: {{ include "foretoken.image" .root }}
+      imagePullPolicy: {{ $v.image.pullPolicy }}
+      command: [sh, -c, 'until [ -f "$0" ]; do sleep 2; done', {{ $v.trieDrafter.prior | quote }}]
+      securityContext:
+        {{- toYaml $v.securityContext | nindent 8 }}
+      resources:
+        requests: {cpu: 10m, memory: 16Mi}
+        limits: {memory: 64Mi}
+      volumeMounts:
+        {{- include "foretoken.mounts" . | nindent 8 }}
+  {{- end }}
   containers:
     - name: {{ .name }}
-      image: "{{ $v.image.repository }}:{{ default .root.Chart.AppVersion $v.image.tag }}"
+      image: {{ include "foretoken.image" .root }}
       imagePullPolicy: {{ $v.image.pullPolicy }}
       command: [foretoken-{{ .name }}]
       envFrom:
@@ -95,15 +113,39 @@ spec:
 {{- toYaml $resources -}}
 {{- end -}}
 
+{{- define "foretoken.postgresEnv" -}}
+{{- $secret := .Values.crest.postgres -}}
+{{- if .Values.trial.postgres.enabled -}}
+{{- $secret = dict "secretName" (printf "%s-trial" (include "foretoken.fullname" .)) "key" "postgres-url" -}}
+{{- end -}}
+{{- if $secret.secretName -}}
+- name: FORETOKEN_POSTGRES_URL
+  valueFrom:
+    secretKeyRef: {name: {{ $secret.secretName }}, key: {{ $secret.key }}}
+{{- end -}}
+{{- end -}}
+
+{{- define "foretoken.redisEnv" -}}
+{{- $secret := .Values.trieDrafter.redis -}}
+{{- if .Values.trial.redis.enabled -}}
+{{- $secret = dict "secretName" (printf "%s-trial" (include "foretoken.fullname" .)) "key" "redis-url" -}}
+{{- end -}}
+{{- if $secret.secretName -}}
+- name: FORETOKEN_REDIS_URL
+  valueFrom:
+    secretKeyRef: {name: {{ $secret.secretName }}, key: {{ $secret.key }}}
+{{- end -}}
+{{- end -}}
+
 {{/* URLs with passwords come from Secrets into the environment. */}}
 {{- define "foretoken.secretEnv" -}}
 {{- $env := list -}}
 {{- $v := .root.Values -}}
-{{- if and (eq .name "crest") $v.crest.postgres.secretName -}}
-{{- $env = append $env (dict "name" "FORETOKEN_POSTGRES_URL" "valueFrom" (dict "secretKeyRef" (dict "name" $v.crest.postgres.secretName "key" $v.crest.postgres.key))) -}}
+{{- if eq .name "crest" -}}
+{{- $env = concat $env (include "foretoken.postgresEnv" .root | fromYamlArray) -}}
 {{- end -}}
-{{- if and (eq .name "trie-drafter") $v.trieDrafter.redis.secretName -}}
-{{- $env = append $env (dict "name" "FORETOKEN_REDIS_URL" "valueFrom" (dict "secretKeyRef" (dict "name" $v.trieDrafter.redis.secretName "key" $v.trieDrafter.redis.key))) -}}
+{{- if eq .name "trie-drafter" -}}
+{{- $env = concat $env (include "foretoken.redisEnv" .root | fromYamlArray) -}}
 {{- end -}}
 {{- $env = concat $env .values.extraEnv -}}
 {{- with $env -}}
@@ -155,7 +197,7 @@ readinessProbe:
 {{- define "foretoken.mounts" -}}
 {{- $v := .root.Values -}}
 {{- $mounts := list (dict "name" "tmp" "mountPath" "/tmp") -}}
-{{- if or $v.models.volume.existingClaim $v.models.volume.hostPath -}}
+{{- if include "foretoken.hasVolume" $v.models.volume -}}
 {{- $mounts = append $mounts (dict "name" "models" "mountPath" $v.models.volume.mountPath "readOnly" true) -}}
 {{- end -}}
 {{- if $v.tls.enabled -}}
@@ -181,16 +223,8 @@ readinessProbe:
 {{- $public := eq .name "orchestrator" -}}
 - name: tmp
   emptyDir: {}
-{{- if $v.models.volume.existingClaim }}
-- name: models
-  persistentVolumeClaim:
-    claimName: {{ $v.models.volume.existingClaim }}
-    readOnly: true
-{{- else if $v.models.volume.hostPath }}
-- name: models
-  hostPath:
-    path: {{ $v.models.volume.hostPath }}
-    type: Directory
+{{- if include "foretoken.hasVolume" $v.models.volume }}
+- {{- include "foretoken.volume" (dict "root" .root "name" "models" "volume" $v.models.volume) | nindent 2 }}
 {{- end }}
 {{- if $v.tls.enabled }}
 - name: tls
