@@ -196,12 +196,14 @@ inline constexpr Spec kCrestCacheLookups = Counter(
     "foretoken_crest_cache_lookups_total",
     "Look-ups through PostgreSQL that the cache answered (hit) or not (miss)",
     "result");
+inline constexpr Spec kCrestDatastores =
+    Gauge("foretoken_crest_datastores", "Datastores that serve a version");
 inline constexpr Spec kCrestVersion =
     Gauge("foretoken_crest_version",
           "Number of the version that serves, 0 for none", "datastore");
-inline constexpr Spec kCrestReady =
-    Gauge("foretoken_crest_datastore_ready",
-          "1 while the datastore can answer look-ups", "datastore");
+inline constexpr Spec kCrestReady = Gauge(
+    "foretoken_crest_datastore_ready",
+    "1 while the datastore can answer look-ups; an empty one can", "datastore");
 inline constexpr Spec kCrestSwitches =
     Counter("foretoken_crest_switches_total", "Versions that began to serve",
             "datastore");
@@ -354,9 +356,10 @@ inline constexpr const Spec* kTrieDrafterMetrics[] = {
     &kTrieHistoryTokens,  &kTriePoolPhrases, &kTrieSharedBytes,
     &kTrieLookups,        &kWarmStart,       &kRedisUp};
 inline constexpr const Spec* kCrestMetrics[] = {
-    &kCrestStreams,      &kCrestLookups,     &kCrestLookupLatency,
-    &kCrestCacheLookups, &kCrestVersion,     &kCrestReady,
-    &kCrestSwitches,     &kCrestFailedLoads, &kCrestIngests};
+    &kCrestStreams,      &kCrestLookups,    &kCrestLookupLatency,
+    &kCrestCacheLookups, &kCrestDatastores, &kCrestVersion,
+    &kCrestReady,        &kCrestSwitches,   &kCrestFailedLoads,
+    &kCrestIngests};
 
 struct Catalog {
   const char* service;  // its folder

@@ -1,7 +1,8 @@
 // The crest service: look-ups in named datastores, their versions, publishing.
 //
 // Owns its datastores and their watchers. Health: "foretoken.v1.Crest" while
-// some datastore can answer, "foretoken.v1.Crest/NAME" for each. Thread-safe.
+// some datastore can answer, "foretoken.v1.Crest/NAME" for each; an empty
+// datastore answers, with nothing. Thread-safe.
 #ifndef FORETOKEN_SERVICES_CREST_SERVER_H_
 #define FORETOKEN_SERVICES_CREST_SERVER_H_
 

@@ -57,6 +57,7 @@ class CrestMetrics final : public LookupObserver, public rpc::StreamObserver {
       registry_.GetCounter(metrics::kCrestCacheLookups, "hit");
   prometheus::Counter& cache_misses_ =
       registry_.GetCounter(metrics::kCrestCacheLookups, "miss");
+  prometheus::Gauge& serving_ = registry_.GetGauge(metrics::kCrestDatastores);
   prometheus::Gauge& streams_ = registry_.GetGauge(metrics::kCrestStreams);
   std::map<std::string, PerDatastore> datastores_;
   metrics::CodeCounters ingests_{registry_, metrics::kCrestIngests,
@@ -98,6 +99,7 @@ inline void CrestMetrics::SetReady(const std::string& datastore, bool ready) {
 inline void CrestMetrics::Switched(const std::string& datastore,
                                    int64_t version) {
   const PerDatastore& metrics = datastores_.at(datastore);
+  if (metrics.version->Value() == 0) serving_.Increment();
   metrics.version->Set(static_cast<double>(version));
   metrics.switches->Increment();
 }

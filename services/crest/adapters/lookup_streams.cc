@@ -69,6 +69,11 @@ class LookupStreams::Stream final
     FORETOKEN_ASSIGN_OR_RETURN(
         const std::shared_ptr<const ServedVersion> served,
         datastore->Serving());
+    if (served == nullptr) {  // an empty datastore
+      slot.ready = true;
+      owner_.metrics_.LookedUpInMemory(0, MonotonicNow() - start);
+      return absl::OkStatus();
+    }
     FORETOKEN_RETURN_IF_ERROR(
         CheckTokenizer(served->info.meta, request.tokenizer_fingerprint()));
     const absl::Span<const TokenId> context(request.context().data(),

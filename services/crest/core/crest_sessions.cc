@@ -42,6 +42,11 @@ class CrestSessions::Session final : public DraftSession {
     FORETOKEN_ASSIGN_OR_RETURN(
         const std::shared_ptr<const ServedVersion> served,
         datastore_.Serving());
+    if (served == nullptr) {  // an empty datastore
+      observer_.LookedUpInMemory(0, clock_() - start);
+      listener_->OnAnswer(std::move(answer));
+      return absl::OkStatus();
+    }
     FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(served->info.meta, tokenizer_));
     if (served->index == nullptr) {
       return served->rows->Submit(

@@ -59,14 +59,15 @@ absl::StatusOr<std::shared_ptr<const ServedVersion>> Datastore::Serving()
     const {
   std::shared_ptr<const ServedVersion> served = current();
   if (served != nullptr) return served;
-  const absl::Status why = state();
-  // A version may have been loaded between the two calls.
-  return why.ok() ? absl::UnavailableError("try again") : why;
+  FORETOKEN_RETURN_IF_ERROR(state());
+  // Empty, unless a version was loaded between the two calls.
+  return current();
 }
 
 absl::Status Datastore::state() const {
   absl::MutexLock lock(&mu_);
   if (current_ == nullptr) {
+    if (empty_) return absl::OkStatus();
     return absl::UnavailableError(
         absl::StrCat("datastore \"", name_, "\" serves nothing yet: ",
                      problem_.ok() ? absl::string_view("it is being loaded")
@@ -92,7 +93,12 @@ void Datastore::Main() {
 }
 
 absl::Status Datastore::Check() {
-  FORETOKEN_ASSIGN_OR_RETURN(const VersionInfo info, origin_->Current());
+  const absl::StatusOr<VersionInfo> published = origin_->Current();
+  if (!published.ok()) {
+    SetEmpty(absl::IsNotFound(published.status()));
+    return published.status();
+  }
+  const VersionInfo& info = *published;
   const std::shared_ptr<const ServedVersion> served = current();
   if (served != nullptr && served->info.version == info.version) {
     return absl::OkStatus();
@@ -111,6 +117,7 @@ absl::Status Datastore::Check() {
     }
     status = loaded.status();
   }
+  SetEmpty(false);
   failed_version_ = info.version;
   failure_ = Annotate(status, absl::StrCat("version ", info.version));
   next_load_ = clock_() + backoff_;
@@ -128,6 +135,15 @@ absl::Status Datastore::CheckTokenizerOf(const VersionInfo& info) const {
   return CheckTokenizer(info.meta, served->info.meta.tokenizer_fingerprint);
 }
 
+void Datastore::SetEmpty(bool empty) {
+  {
+    absl::MutexLock lock(&mu_);
+    if (empty_ == empty || current_ != nullptr) return;
+    empty_ = empty;
+  }
+  observer_.OnStateChange(name_, state().ok());
+}
+
 void Datastore::Switch(std::unique_ptr<ServedVersion> loaded) {
   if (loaded->rows != nullptr) {
     loaded->rows->SetListener(
@@ -139,6 +155,7 @@ void Datastore::Switch(std::unique_ptr<ServedVersion> loaded) {
   {
     absl::MutexLock lock(&mu_);
     current_.swap(old);
+    empty_ = false;
   }
   FORETOKEN_LOG(kInfo, "datastore ", name_, ": version ", info.version,
                 " replaces ", old == nullptr ? 0 : old->info.version, ", ",
@@ -160,14 +177,18 @@ void Datastore::FreeRetired() {
 
 void Datastore::Note(const absl::Status& status) {
   bool serves = false;
+  bool empty = false;
   {
     absl::MutexLock lock(&mu_);
     if (status == problem_) return;
     problem_ = status;
     serves = current_ != nullptr;
+    empty = empty_;
   }
   if (status.ok()) {
     FORETOKEN_LOG(kInfo, "datastore ", name_, ": up to date again");
+  } else if (empty) {
+    FORETOKEN_LOG(kInfo, "datastore ", name_, " is empty: ", status.ToString());
   } else {
     FORETOKEN_LOG(kWarning, "datastore ", name_,
                   serves ? " keeps its version: " : " serves nothing: ",

@@ -4,7 +4,11 @@
 // the served one is loaded beside it, validated, and replaces it by swapping
 // one pointer; look-ups in progress keep the version they started with. If a
 // version fails to load, the old one keeps serving and the load is retried
-// with back-off. Thread-safe.
+// with back-off.
+//
+// A datastore of which nothing is published yet is empty: it answers every
+// look-up with no n-gram, so that a service can start before its data exists.
+// Thread-safe.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_DATASTORE_H_
 #define FORETOKEN_SERVICES_CREST_CORE_DATASTORE_H_
 
@@ -65,7 +69,8 @@ class Datastore {
 
   // Null if nothing is served yet.
   std::shared_ptr<const ServedVersion> current() const;
-  // The current version; if there is none, the error of state().
+  // The current version; null for an empty datastore. If there is no version
+  // for another reason, the error of state().
   absl::StatusOr<std::shared_ptr<const ServedVersion>> Serving() const;
   // OK while look-ups can be answered, else Unavailable with the reason.
   absl::Status state() const;
@@ -78,6 +83,8 @@ class Datastore {
   // Asks the origin once; loads and switches to a new version.
   absl::Status Check();
   absl::Status CheckTokenizerOf(const VersionInfo& info) const;
+  // Sets empty_ and tells of a change of state().
+  void SetEmpty(bool empty);
   void Switch(std::unique_ptr<ServedVersion> loaded);
   // Frees old versions that are no longer in use, on this thread: unmapping an
   // index or closing a connection may take long.
@@ -101,6 +108,9 @@ class Datastore {
   mutable absl::Mutex mu_;
   std::shared_ptr<const ServedVersion> current_ ABSL_GUARDED_BY(mu_);
   absl::Status problem_ ABSL_GUARDED_BY(mu_);  // of the last check
+  // The origin said that nothing is published; until a version is loaded, or
+  // does not load, or the origin does not answer.
+  bool empty_ ABSL_GUARDED_BY(mu_) = false;
   bool poked_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -18,7 +18,7 @@ struct NamedOrigin {
   std::string name;
   std::unique_ptr<VersionOrigin> origin;
   // If true, the server starts only with a version loaded; else it starts
-  // without one and serves as soon as one is loaded.
+  // without one, empty, and serves one as soon as it is loaded.
   bool load_at_start = false;
 };
 

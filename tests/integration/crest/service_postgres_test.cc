@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/rpc/status.h"
@@ -153,14 +152,26 @@ TEST_F(CrestPostgresTest, ServesAsSoonAsSomethingIsPublished) {
   EXPECT_THAT(LookUp(*service, LookupRequest({1})),
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("\"chat\" serves nothing yet")));
+  EXPECT_EQ(
+      service->Sample("foretoken_crest_datastore_ready{datastore=\"chat\"}"),
+      0);
   postgres_->Start();
-  EXPECT_TRUE(Eventually([&] {
-    const absl::Status status = LookUp(*service, LookupRequest({1})).status();
-    return absl::StrContains(status.message(), "no version is published");
-  }));
-  EXPECT_FALSE(service->Serving(absl::StrCat(kPart, "chat")));
+  // An empty datastore is ready, and answers with nothing.
+  EXPECT_TRUE(Eventually([&] { return service->Serving(""); }));
+  EXPECT_TRUE(service->Serving(absl::StrCat(kPart, "chat")));
+  const auto nothing = LookUp(*service, LookupRequest({1}));
+  FORETOKEN_ASSERT_OK(nothing);
+  EXPECT_EQ(nothing->n(), 0);
+  EXPECT_EQ(nothing->version(), 0);
+  EXPECT_EQ(nothing->tree().tokens_size(), 0);
+  EXPECT_EQ(
+      service->Sample("foretoken_crest_datastore_ready{datastore=\"chat\"}"),
+      1);
+  EXPECT_EQ(service->Sample("foretoken_crest_datastores"), 0);
   const int64_t version = Publish(MakeCrestSample(1, 200));
   EXPECT_TRUE(AwaitVersion(*service, version));
+  EXPECT_TRUE(Eventually(
+      [&] { return service->Sample("foretoken_crest_datastores") == 1; }));
   EXPECT_TRUE(Eventually([&] { return service->Serving(""); }));
   EXPECT_TRUE(service->Serving(absl::StrCat(kPart, "chat")));
 }

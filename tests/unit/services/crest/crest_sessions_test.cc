@@ -11,6 +11,7 @@
 #include "services/crest/core/file_origin.h"
 #include "tests/support/crest_samples.h"
 #include "tests/support/draft_caller.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -101,6 +102,28 @@ TEST_F(CrestSessionsTest, ARoundWithoutADraftOnlyCommits) {
   DraftAnswer answer;
   FORETOKEN_ASSERT_OK((*session)->Round(round, answer));
   EXPECT_EQ(answer.length, 2);
+  EXPECT_EQ(answer.tree.size(), 0);
+  EXPECT_EQ(observer_.found + observer_.failed, 0);
+}
+
+TEST_F(CrestSessionsTest, AnEmptyDatastoreDraftsNothing) {
+  // A snapshot that is not there yet, and is not required at start.
+  std::vector<NamedOrigin> origins;
+  origins.push_back({"text", std::make_unique<FileOrigin>(
+                                 dir_.File("none.crest"), uint64_t{1} << 30)});
+  datastores_ = *Datastores::Create(std::move(origins), {}, observer_);
+  sessions_ = std::make_unique<CrestSessions>(*datastores_, observer_);
+  auto session = Open("crest", {5});
+  FORETOKEN_ASSERT_OK(session);
+  const Datastore& datastore = **datastores_->Find("text");
+  ASSERT_TRUE(testing::Eventually([&] { return datastore.state().ok(); }));
+  DraftRound round;
+  round.committed = sample_.ngrams[0];
+  round.length = 1 + static_cast<int64_t>(round.committed.size());
+  round.max_nodes = 8;
+  DraftAnswer answer;
+  FORETOKEN_ASSERT_OK((*session)->Round(round, answer));
+  EXPECT_EQ(answer.length, round.length);
   EXPECT_EQ(answer.tree.size(), 0);
   EXPECT_EQ(observer_.found + observer_.failed, 0);
 }

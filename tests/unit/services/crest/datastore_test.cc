@@ -232,12 +232,90 @@ TEST_F(DatastoreTest, AVersionOfAnotherTokenizerIsRefused) {
               StatusIs(absl::StatusCode::kFailedPrecondition, _));
 }
 
+// An origin of which a test says what is published.
+class TestOrigin final : public VersionOrigin {
+ public:
+  absl::StatusOr<VersionInfo> Current() override { return published; }
+  absl::StatusOr<std::unique_ptr<ServedVersion>> Load(
+      const VersionInfo& version) override {
+    if (!loads.ok()) return loads;
+    auto served = std::make_unique<ServedVersion>();
+    served->info = version;
+    const CrestSample sample = MakeCrestSample(1, 100, 60);
+    served->index = std::make_unique<const CrestIndex>(
+        *CrestIndex::FromRecords(sample.meta, sample.table, sample.Joined()));
+    return served;
+  }
+  absl::StatusOr<std::vector<VersionInfo>> List() override { return Refused(); }
+  absl::StatusOr<int64_t> Switch(int64_t) override { return Refused(); }
+  absl::StatusOr<std::unique_ptr<DatastoreSink>> NewVersion(
+      const CrestMeta&, const TokenTable&) override {
+    return Refused();
+  }
+
+  absl::StatusOr<VersionInfo> published = absl::NotFoundError("none");
+  absl::Status loads;
+
+ private:
+  static absl::Status Refused() { return absl::UnimplementedError("a test"); }
+};
+
+class EmptyDatastoreTest : public ::testing::Test {
+ protected:
+  CountingObserver observer_;
+  TestOrigin* const origin_ = new TestOrigin;
+  Datastore store_{"x", std::unique_ptr<VersionOrigin>(origin_), {}, observer_};
+};
+
+TEST_F(EmptyDatastoreTest, IsReadyOnceItsOriginSaysThatNothingIsPublished) {
+  EXPECT_THAT(store_.Serving(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("\"x\" serves nothing yet")));
+  EXPECT_THAT(store_.LoadNow(), StatusIs(absl::StatusCode::kNotFound, _));
+  FORETOKEN_EXPECT_OK(store_.state());
+  EXPECT_TRUE(observer_.ready);
+  const auto served = store_.Serving();
+  FORETOKEN_ASSERT_OK(served);
+  EXPECT_EQ(*served, nullptr);
+  EXPECT_EQ(observer_.switches + observer_.failed_loads, 0);
+}
+
+TEST_F(EmptyDatastoreTest, IsNotReadyWhileItsOriginDoesNotAnswer) {
+  EXPECT_FALSE(store_.LoadNow().ok());
+  origin_->published = absl::UnavailableError("PostgreSQL is down");
+  EXPECT_FALSE(store_.LoadNow().ok());
+  EXPECT_FALSE(observer_.ready);
+  EXPECT_THAT(store_.Serving(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is down")));
+}
+
+TEST_F(EmptyDatastoreTest, AVersionThatDoesNotLoadIsNoEmptyDatastore) {
+  EXPECT_FALSE(store_.LoadNow().ok());
+  origin_->published =
+      VersionInfo{7, true, 0, MakeCrestSample(1, 100, 60).meta};
+  origin_->loads = absl::NotFoundError("its rows are gone");
+  EXPECT_FALSE(store_.LoadNow().ok());
+  EXPECT_FALSE(observer_.ready);
+  EXPECT_FALSE(store_.Serving().ok());
+  EXPECT_EQ(observer_.failed_loads, 1);
+}
+
+TEST_F(EmptyDatastoreTest, ServesTheFirstVersionAndKeepsItIfAllAreDropped) {
+  EXPECT_FALSE(store_.LoadNow().ok());
+  origin_->published =
+      VersionInfo{7, true, 0, MakeCrestSample(1, 100, 60).meta};
+  FORETOKEN_ASSERT_OK(store_.LoadNow());
+  EXPECT_EQ((*store_.Serving())->info.version, 7);
+  origin_->published = absl::NotFoundError("none");
+  EXPECT_FALSE(store_.LoadNow().ok());
+  FORETOKEN_EXPECT_OK(store_.state());
+  EXPECT_EQ((*store_.Serving())->info.version, 7);
+}
+
 TEST_F(DatastoreTest, StartsEmptyAndServesOnceThereIsAVersion) {
   const auto store = Open();
   store->Watch();
   EXPECT_EQ(store->current(), nullptr);
-  EXPECT_THAT(store->state(), StatusIs(absl::StatusCode::kUnavailable,
-                                       HasSubstr("\"x\" serves nothing yet")));
   const CrestSample sample = MakeCrestSample(1, 100, 60);
   WriteSnapshot(sample);
   AwaitVersion(*store, sample);
