@@ -1,6 +1,7 @@
 """Checks of what is deployed against what the sources say.
 
-    check.py dashboard|rules|flags|manifests|chart|schemas|extensions|upgrade|self
+    check.py dashboard|rules|flags|manifests|chart|features|schemas|extensions
+    check.py upgrade|self
     check.py image BINARIES
 
 Exits 0 if all is well, 1 with what is not, 77 if the tool that a check needs
@@ -19,6 +20,7 @@ import tempfile
 import catalog
 import promql
 from chart import CHART, KUBE_VERSION, SETS, rendered, template
+from features import check_features
 from schemas import check_extensions, check_schemas
 from tools import ROOT, SKIPPED, find, report, run, tool
 from upgrade import check_upgrade
@@ -431,7 +433,8 @@ def check_self():
 
 CHECKS = {"dashboard": check_dashboard, "rules": check_rules,
           "flags": check_flags, "manifests": check_manifests,
-          "chart": check_chart, "schemas": check_schemas,
+          "chart": check_chart, "features": check_features,
+          "schemas": check_schemas,
           "extensions": check_extensions, "upgrade": check_upgrade,
           "image": check_image, "self": check_self}
 
