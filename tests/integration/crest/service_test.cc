@@ -210,10 +210,19 @@ TEST_F(CrestServiceTest, AReplacedFileSwitchesUnderStreamsAndNeverMixes) {
   }
   for (const CrestSample& sample : samples) {
     WriteSnapshot(path(), sample);
+    // Both datastores, because a version that is replaced while one of them
+    // reads it is left out.
     EXPECT_TRUE(Eventually([&] {
-      const auto response = LookUp(*service, LookupRequest({}));
-      return response.ok() &&
-             response->version() == SnapshotVersion(sample.meta);
+      v1::CrestLookupRequest same = LookupRequest({});
+      same.set_datastore("same");
+      for (const auto& request : {LookupRequest({}), same}) {
+        const auto response = LookUp(*service, request);
+        if (!response.ok() ||
+            response->version() != SnapshotVersion(sample.meta)) {
+          return false;
+        }
+      }
+      return true;
     }));
   }
   stop = true;
