@@ -59,10 +59,13 @@ inline constexpr Spec kRequests =
             "Requests ended, by status code (OK, CANCELLED, ...)", "code");
 inline constexpr Spec kRequestsRunning =
     Gauge("foretoken_requests_running", "Generate calls in progress");
+inline constexpr Spec kRequestsWaiting =
+    Gauge("foretoken_requests_waiting",
+          "Those of them that wait in the orchestrator's queue");
 inline constexpr Spec kPromptTokens = Counter(
     "foretoken_prompt_tokens_total", "Prompt tokens of admitted requests");
-inline constexpr Spec kGenerationTokens =
-    Counter("foretoken_generation_tokens_total", "Tokens generated and kept");
+inline constexpr Spec kGenerationTokens = Counter(
+    "foretoken_generation_tokens_total", "Tokens generated and kept", "mode");
 inline constexpr Spec kTimeToFirstToken =
     Histogram("foretoken_time_to_first_token_seconds", kLatencyBounds,
               "From the call to the first token");
@@ -103,14 +106,16 @@ inline constexpr Spec kTraceSpans =
             "result");
 
 // Speculation, counted where rounds are driven.
-inline constexpr Spec kRounds = Counter(
-    "foretoken_rounds_total", "Verification rounds, also without drafts");
+inline constexpr Spec kRounds =
+    Counter("foretoken_rounds_total",
+            "Verification rounds, also without drafts", "mode");
 inline constexpr Spec kNumDrafts = Counter(
     "foretoken_spec_decode_num_drafts_total", "Rounds that verified a draft");
 inline constexpr Spec kNumDraftTokens = Counter(
     "foretoken_spec_decode_num_draft_tokens_total", "Draft tokens verified");
-inline constexpr Spec kNumAcceptedTokens = Counter(
-    "foretoken_spec_decode_num_accepted_tokens_total", "Draft tokens accepted");
+inline constexpr Spec kNumAcceptedTokens =
+    Counter("foretoken_spec_decode_num_accepted_tokens_total",
+            "Draft tokens accepted", "mode");
 inline constexpr Spec kNumAcceptedPerPosition =
     Counter("foretoken_spec_decode_num_accepted_tokens_per_pos_total",
             "Draft tokens accepted, by depth below the last committed token",
@@ -332,7 +337,8 @@ inline constexpr const Spec* kOrchestratorMetrics[] = {
     &kDraftLatency,      &kBreakerState,
     &kPrincipalRequests, &kPrincipalTokens,
     &kTraceSpans,        &kRequestsRefused,
-    &kRequestMemory,     &kRequestMemoryLimit};
+    &kRequestMemory,     &kRequestMemoryLimit,
+    &kRequestsWaiting};
 inline constexpr const Spec* kVerifierMetrics[] = {
     &kSessions,       &kStreams,      &kEngineQueue, &kEngineHangs,
     &kSessionsFailed, &kKvPagesTotal, &kKvPagesFree, &kKvPagesCached,

@@ -1,7 +1,11 @@
 #include "common/metrics/registry.h"
 
+#include <utility>
+#include <vector>
+
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/metrics/vllm_names.h"
 #include "prometheus/text_serializer.h"
 
 namespace foretoken::metrics {
@@ -53,8 +57,14 @@ prometheus::Histogram& Registry::GetHistogram(const Spec& spec,
                                       spec.bounds.begin(), spec.bounds.end()));
 }
 
-std::string Registry::Text() const {
-  return prometheus::TextSerializer().Serialize(registry_->Collect());
+std::string Registry::Text(MetricNames names) const {
+  std::vector<prometheus::MetricFamily> families = registry_->Collect();
+  if (names == MetricNames::kVllm) {
+    for (auto& family : VllmFamilies(families, model_name_)) {
+      families.push_back(std::move(family));
+    }
+  }
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 CodeCounters::CodeCounters(Registry& registry, const Spec& spec, Codes codes) {
@@ -75,6 +85,9 @@ void CodeCounters::Increment(absl::StatusCode code) {
 void ExposerOptions::AddFlags(Flags& flags) {
   flags.String("metrics-listen", &address,
                "HOST:PORT of the /metrics page, empty to disable it");
+  flags.Choice("metrics-names", &names, {"foretoken", "vllm"},
+               "Names on the /metrics page; vllm: also those of vLLM, for "
+               "dashboards and autoscalers made for it");
 }
 
 absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
@@ -85,7 +98,12 @@ absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
   page.address = options.address;
   FORETOKEN_ASSIGN_OR_RETURN(
       exposer->server_,
-      PageServer::Start(page, [&registry] { return registry.Text(); }));
+      PageServer::Start(page,
+                        [&registry, names = options.names == "vllm"
+                                                ? MetricNames::kVllm
+                                                : MetricNames::kForetoken] {
+                          return registry.Text(names);
+                        }));
   return exposer;
 }
 

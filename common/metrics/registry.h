@@ -27,9 +27,15 @@
 
 namespace foretoken::metrics {
 
+// Names on the page: the catalog's, or vLLM's beside them (vllm_names.h).
+enum class MetricNames { kForetoken, kVllm };
+
 class Registry {
  public:
   Registry();
+
+  // The model in the labels of vLLM's names. Called before the page is served.
+  void SetModelName(const std::string& name) { model_name_ = name; }
 
   // The child of `spec` whose label is `value` (empty if it has no label) and
   // whose second label is `second`. The reference lives as long as the
@@ -42,12 +48,13 @@ class Registry {
                                       const std::string& value = "");
 
   // The page in Prometheus' text format.
-  std::string Text() const;
+  std::string Text(MetricNames names = MetricNames::kForetoken) const;
 
   std::shared_ptr<prometheus::Registry> prometheus() { return registry_; }
 
  private:
   std::shared_ptr<prometheus::Registry> registry_;
+  std::string model_name_ = "model";
 };
 
 // One counter per status code of a Spec with the label `code`: "OK",
@@ -85,8 +92,9 @@ class TotalCounter {
 struct ExposerOptions {
   // HOST:PORT; "" disables the page, port 0 takes a free one.
   std::string address = "127.0.0.1:0";
+  std::string names = "foretoken";  // or "vllm", beside them
 
-  // --metrics-listen.
+  // --metrics-listen, --metrics-names.
   void AddFlags(Flags& flags);
 };
 

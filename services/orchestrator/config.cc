@@ -171,6 +171,7 @@ void OrchestratorService::AddFlags(Flags& flags) {
 
 absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
     metrics::Registry& registry) const {
+  registry.SetModelName(server.model_name);
   std::shared_ptr<const Tokenizer> loaded;
   if (!tokenizer.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(loaded, Tokenizer::LoadShared(tokenizer));

@@ -48,6 +48,7 @@ void VerifierService::AddFlags(Flags& flags) {
 
 absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
     metrics::Registry& registry) const {
+  registry.SetModelName(server.model_name);
   VerifyEngineOptions engine_options = engine;
   engine_options.max_rows_per_pass = backend.max_rows;
   // Row 0 stands beside the nodes.

@@ -170,6 +170,18 @@ def route_problems():
     return problems
 
 
+def names_problems():
+    """vLLM's names are asked for by value alone."""
+    problems = []
+    for value_set, wanted in (("edge", ["vllm"] * 5), ("defaults", [None] * 5)):
+        names = [config["data"].get("FORETOKEN_METRICS_NAMES") for config in
+                 Manifests(value_set).of("ConfigMap").values()
+                 if "FORETOKEN_LISTEN" in config.get("data", {})]
+        if names != wanted:
+            problems.append(f"{value_set}: metrics.names: {names}")
+    return problems
+
+
 def check_features():
-    return report(autoscaling_problems() + trial_problems() + build_problems()
+    return report(names_problems() + autoscaling_problems() + trial_problems() + build_problems()
                   + priority_problems() + route_problems())

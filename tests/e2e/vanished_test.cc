@@ -54,7 +54,8 @@ TEST(VanishedTest, KilledClientsFreeSessionsPagesAndStreams) {
   }
   ASSERT_TRUE(Eventually([&] {
     return verifier->Sample("foretoken_sessions") == kClients &&
-           orchestrator->Sample("foretoken_generation_tokens_total") >=
+           orchestrator->Sample(
+               "foretoken_generation_tokens_total{mode=\"prompt_lookup\"}") >=
                20 * kClients;
   }));
   EXPECT_LT(verifier->Sample("foretoken_kv_pages_free"), kPages);

@@ -429,8 +429,11 @@ TEST(RequestTest, TheLastMessageTellsWhatHappened) {
   EXPECT_EQ(result->request_id(), "my-request");
   EXPECT_THAT(result->prompt_token_ids(),
               ::testing::ElementsAre(1, 2, 3, 1, 2));
-  EXPECT_EQ(pair.orchestrator->Sample("foretoken_rounds_total"), 8);
-  EXPECT_EQ(pair.orchestrator->Sample("foretoken_generation_tokens_total"), 9);
+  EXPECT_EQ(pair.orchestrator->Sample("foretoken_rounds_total{mode=\"off\"}"),
+            8);
+  EXPECT_EQ(pair.orchestrator->Sample(
+                "foretoken_generation_tokens_total{mode=\"off\"}"),
+            9);
   EXPECT_EQ(pair.orchestrator->Sample("foretoken_requests_total{code=\"OK\"}"),
             1);
 }

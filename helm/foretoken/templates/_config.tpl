@@ -21,6 +21,9 @@
 {{- define "foretoken.config" -}}
 FORETOKEN_LISTEN: {{ printf "%s:%d" .root.Values.bindAddress (int .port) | quote }}
 FORETOKEN_METRICS_LISTEN: {{ ternary (printf "%s:%d" .root.Values.bindAddress (int .metricsPort)) (printf "127.0.0.1:%d" (int .metricsPort)) .root.Values.metrics.enabled | quote }}
+{{- if ne .root.Values.metrics.names "foretoken" }}
+FORETOKEN_METRICS_NAMES: {{ .root.Values.metrics.names | quote }}
+{{- end }}
 FORETOKEN_DRAIN_TIMEOUT: {{ printf "%ds" (int .root.Values.drainSeconds) | quote }}
 {{- if .root.Values.tls.enabled }}
 FORETOKEN_TLS_CERT: /etc/foretoken/tls/tls.crt

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/metrics/registry.h"
+#include "common/speculation/modes.h"
 #include "common/speculation/round.h"
 #include "services/orchestrator/core/generation_service.h"
 
@@ -20,6 +22,7 @@ class GenerationMetrics final : public GenerationObserver {
   explicit GenerationMetrics(metrics::Registry& registry);
 
   void OnRequest() override { running_.Increment(); }
+  void OnWaiting(int change) override { waiting_.Increment(change); }
   void OnRefused(Refusal reason) override {
     refused_[static_cast<size_t>(reason)]->Increment();
   }
@@ -27,36 +30,43 @@ class GenerationMetrics final : public GenerationObserver {
     memory_[static_cast<size_t>(part)]->Set(static_cast<double>(used));
     memory_limit_[static_cast<size_t>(part)]->Set(static_cast<double>(limit));
   }
-  void OnPrefill(const GenerationSummary& summary) override;
-  void OnRound(const RoundReport& round) override;
+  void OnPrefill(const GenerationSummary& summary,
+                 const ModeInfo& mode) override;
+  void OnRound(const RoundReport& round, const ModeInfo& mode) override;
   void OnFailovers(int64_t count) override;
   // `latency` is recorded only for served requests.
   void OnEnd(absl::StatusCode code, absl::Duration latency) override;
 
  private:
+  struct OfMode {
+    prometheus::Counter* rounds;
+    prometheus::Counter* accepted;
+    prometheus::Counter* generated;
+  };
+  const OfMode& Of(const ModeInfo& mode) const {
+    return modes_[&mode - ModeTable().data()];
+  }
+
   metrics::Registry& registry_;
   metrics::CodeCounters ended_{registry_, metrics::kRequests,
                                metrics::CodeCounters::kWithOk};
   prometheus::Gauge& running_ = registry_.GetGauge(metrics::kRequestsRunning);
+  prometheus::Gauge& waiting_ = registry_.GetGauge(metrics::kRequestsWaiting);
   std::array<prometheus::Counter*, kRefusalNames.size()> refused_;
   std::array<prometheus::Gauge*, kMemoryPartNames.size()> memory_;
   std::array<prometheus::Gauge*, kMemoryPartNames.size()> memory_limit_;
   prometheus::Counter& prompt_tokens_ =
       registry_.GetCounter(metrics::kPromptTokens);
-  prometheus::Counter& generation_tokens_ =
-      registry_.GetCounter(metrics::kGenerationTokens);
   prometheus::Histogram& first_token_ =
       registry_.GetHistogram(metrics::kTimeToFirstToken);
   prometheus::Histogram& inter_token_ =
       registry_.GetHistogram(metrics::kInterTokenLatency);
   prometheus::Histogram& latency_ =
       registry_.GetHistogram(metrics::kRequestLatency);
-  prometheus::Counter& rounds_ = registry_.GetCounter(metrics::kRounds);
+  std::vector<OfMode> modes_;  // in the order of ModeTable
   prometheus::Counter& drafts_ = registry_.GetCounter(metrics::kNumDrafts);
   prometheus::Counter& draft_tokens_ =
       registry_.GetCounter(metrics::kNumDraftTokens);
-  prometheus::Counter& accepted_tokens_ =
-      registry_.GetCounter(metrics::kNumAcceptedTokens);
   std::vector<prometheus::Counter*> accepted_at_;
   struct OfDrafter {
     prometheus::Counter* drafted;
@@ -86,6 +96,16 @@ inline GenerationMetrics::GenerationMetrics(metrics::Registry& registry)
         &registry.GetGauge(metrics::kRequestMemory, kMemoryPartNames[i]);
     memory_limit_[i] =
         &registry.GetGauge(metrics::kRequestMemoryLimit, kMemoryPartNames[i]);
+  }
+  for (const ModeInfo& mode : ModeTable()) {
+    OfMode counters{};
+    if (mode.in_requests) {
+      const std::string name(mode.name);
+      counters = {&registry.GetCounter(metrics::kRounds, name),
+                  &registry.GetCounter(metrics::kNumAcceptedTokens, name),
+                  &registry.GetCounter(metrics::kGenerationTokens, name)};
+    }
+    modes_.push_back(counters);
   }
   for (int position = 0; position < metrics::kMaxPositions; ++position) {
     accepted_at_.push_back(&registry.GetCounter(
@@ -117,17 +137,20 @@ inline void GenerationMetrics::OnEnd(absl::StatusCode code,
   }
 }
 
-inline void GenerationMetrics::OnPrefill(const GenerationSummary& summary) {
+inline void GenerationMetrics::OnPrefill(const GenerationSummary& summary,
+                                         const ModeInfo& mode) {
   prompt_tokens_.Increment(static_cast<double>(summary.prompt_tokens));
-  generation_tokens_.Increment(static_cast<double>(summary.completion_tokens));
+  Of(mode).generated->Increment(static_cast<double>(summary.completion_tokens));
   first_token_.Observe(absl::ToDoubleSeconds(summary.time_to_first_token));
 }
 
-inline void GenerationMetrics::OnRound(const RoundReport& round) {
-  rounds_.Increment();
+inline void GenerationMetrics::OnRound(const RoundReport& round,
+                                       const ModeInfo& mode) {
+  const OfMode& of_mode = Of(mode);
+  of_mode.rounds->Increment();
   if (round.draft_nodes > 0) drafts_.Increment();
   draft_tokens_.Increment(round.draft_nodes);
-  accepted_tokens_.Increment(static_cast<double>(round.accepted));
+  of_mode.accepted->Increment(static_cast<double>(round.accepted));
   for (int64_t i = 0; i < round.accepted; ++i) {
     accepted_at_[std::min<int64_t>(i, metrics::kMaxPositions - 1)]->Increment();
   }
@@ -145,7 +168,7 @@ inline void GenerationMetrics::OnRound(const RoundReport& round) {
     drafters_[static_cast<size_t>(round.sources[source].id)]
         .accepted->Increment();
   }
-  generation_tokens_.Increment(static_cast<double>(round.shown));
+  of_mode.generated->Increment(static_cast<double>(round.shown));
   draft_seconds_.Observe(absl::ToDoubleSeconds(round.draft_time));
   verify_seconds_.Observe(absl::ToDoubleSeconds(round.verify_time));
   inter_token_.Observe(

@@ -324,6 +324,7 @@ std::shared_ptr<GenerationService::Call> GenerationService::Start(
                  .deadline = shared->deadline};
   pooled.max_running = MaxRunning(caller);
   pooled.run = [this, call = *call, shared, &sink] {
+    observer_.OnWaiting(-1);
     const auto summary = Drive(
         *call, std::move(*shared),
         [&](const GenerationDelta& delta) { return sink.OnDelta(delta); });
@@ -333,10 +334,12 @@ std::shared_ptr<GenerationService::Call> GenerationService::Start(
                      /*unused_requests=*/call->refused ? 1 : 0));
   };
   pooled.refuse = [this, call = *call, &sink](const absl::Status& reason) {
+    observer_.OnWaiting(-1);
     const bool no_room = absl::IsResourceExhausted(reason);
     if (no_room) observer_.OnRefused(Refusal::kQueue);
     sink.OnEnd(Leave(call, reason, /*unused_requests=*/no_room ? 1 : 0));
   };
+  observer_.OnWaiting(1);
   (*call)->SetWaiting(requests_, requests_.Submit(std::move(pooled)));
   return *std::move(call);
 }
@@ -528,6 +531,8 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
   if (trace != nullptr) trace->OnStart(clock_());
   const std::unique_ptr<Verifier> verifier = target_->NewVerifier();
   call.SetVerifier(verifier.get());
+  const ModeInfo& mode =
+      (request.mode.has_value() ? *request.mode : default_mode_).info();
   absl::StatusOr<std::unique_ptr<DecodeLoop>> loop =
       MakeLoop(call, std::move(request));
   absl::Status status = loop.status();
@@ -536,10 +541,10 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
         **loop, *verifier, [&](const GenerationDelta& delta) {
           const GenerationSummary& summary = (*loop)->summary();
           if (summary.rounds == 0) {
-            observer_.OnPrefill(summary);
+            observer_.OnPrefill(summary, mode);
             if (trace != nullptr) trace->OnPrefill(summary, clock_());
           } else {
-            observer_.OnRound((*loop)->last_round());
+            observer_.OnRound((*loop)->last_round(), mode);
             if (trace != nullptr) {
               trace->OnRound((*loop)->last_round(), clock_());
             }

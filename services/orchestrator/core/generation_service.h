@@ -69,11 +69,15 @@ class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
   virtual void OnRequest() {}
+  // Requests that began (1) or ceased (-1) to wait in the queue; one that runs
+  // at once does both.
+  virtual void OnWaiting(int /*change*/) {}
   virtual void OnRefused(Refusal) {}
   // The bytes of a part that are in use. Called with a lock held.
   virtual void OnMemory(MemoryPart, int64_t /*used*/, int64_t /*limit*/) {}
-  virtual void OnPrefill(const GenerationSummary&) {}
-  virtual void OnRound(const RoundReport&) {}
+  // `mode`: of the request, a row of ModeTable.
+  virtual void OnPrefill(const GenerationSummary&, const ModeInfo& /*mode*/) {}
+  virtual void OnRound(const RoundReport&, const ModeInfo& /*mode*/) {}
   virtual void OnFailovers(int64_t) {}
   virtual void OnEnd(absl::StatusCode, absl::Duration) {}
 };

@@ -86,8 +86,15 @@ class CountingObserver final : public GenerationObserver {
   void OnRefused(Refusal reason) override {
     ++refused[static_cast<size_t>(reason)];
   }
-  void OnPrefill(const GenerationSummary&) override { ++prefills; }
-  void OnRound(const RoundReport&) override { ++rounds; }
+  void OnWaiting(int change) override { waiting += change; }
+  void OnPrefill(const GenerationSummary&, const ModeInfo& mode) override {
+    ++prefills;
+    EXPECT_EQ(mode.name, mode_name);
+  }
+  void OnRound(const RoundReport&, const ModeInfo& mode) override {
+    ++rounds;
+    EXPECT_EQ(mode.name, mode_name);
+  }
   void OnFailovers(int64_t count) override { failovers += count; }
   void OnEnd(absl::StatusCode code, absl::Duration) override {
     absl::MutexLock lock(&mu_);
@@ -98,7 +105,9 @@ class CountingObserver final : public GenerationObserver {
     return ends_;
   }
 
+  std::string mode_name = "prompt_lookup";  // of all requests
   std::atomic<int64_t> requests{0}, prefills{0}, rounds{0}, failovers{0};
+  std::atomic<int> waiting{0};
   std::array<std::atomic<int>, kRefusalNames.size()> refused{};  // by Refusal
 
  private:
@@ -184,6 +193,7 @@ TEST_F(GenerationServiceTest, ARequestIsServedAndObserved) {
   EXPECT_EQ(sink.summary.mode, "prompt_lookup");
   EXPECT_THAT(sink.summary.request_id, SizeIs(16));  // drawn
   EXPECT_EQ(observer_.requests, 1);
+  EXPECT_EQ(observer_.waiting, 0);
   EXPECT_EQ(observer_.prefills, 1);
   EXPECT_EQ(observer_.rounds, sink.summary.rounds);
   EXPECT_EQ(observer_.failovers, 2);
@@ -214,6 +224,7 @@ TEST_F(GenerationServiceTest, ATextIsEncodedAndASeedDrawn) {
   request.text = "the an";
   request.has_seed = false;
   request.mode = *Mode::Parse("off");
+  observer_.mode_name = "off";
   const auto ignore = [](const GenerationDelta&) { return absl::OkStatus(); };
   const auto first = service_->Generate(request, ignore);
   const auto second = service_->Generate(request, ignore);
@@ -543,6 +554,7 @@ TEST_F(GenerationServiceTest, ARequestThatFindsNoRoomIsGivenBack) {
   RecordingSink running, waiting;
   service_->Start(request, running);
   service_->Start(request, waiting);
+  EXPECT_TRUE(testing::Eventually([&] { return observer_.waiting == 1; }));
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kResourceExhausted,
                                        HasSubstr("the queue is full")));
