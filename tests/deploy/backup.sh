@@ -54,8 +54,12 @@ sql -c "DO \$\$ DECLARE t text; BEGIN
   FOR t IN SELECT tablename FROM pg_tables WHERE tablename LIKE 'foretoken_crest_%'
   LOOP EXECUTE 'DROP TABLE ' || t; END LOOP; END \$\$"
 [ "$(crest list)" = "[]" ] || fail "the tables are still there"
-# More than a check of the watcher, which looks every second.
-sleep 2.5
+noticed() { grep -q 'keeps its version' "$run/crest.log"; }
+deadline=$((SECONDS + 60))
+until noticed; do
+  [ "$SECONDS" -lt "$deadline" ] || fail "crest does not look for a new version"
+  sleep 0.2
+done
 answers crest && [ "$(serving)" = "$version" ] ||
   fail "crest does not go on with its version when its tables are lost"
 sql -f "$scratch/dump.sql" >/dev/null
