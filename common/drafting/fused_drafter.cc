@@ -58,6 +58,7 @@ class FusedDrafter final : public Drafter {
   NextTokenModel::Evidence EvidenceOf(const FusedOptions& options) const {
     NextTokenModel::Evidence evidence;
     evidence.prior = options.prior.get();
+    evidence.scope_prior = options.scope_prior.get();
     if (options.use_request) evidence.request = &request_;
     if (options.use_history) evidence.history = &memory_->history();
     if (options.use_recycled) evidence.recycled = &recycled_;

@@ -1,6 +1,6 @@
 // Fused drafting, the model-free core of mode `auto`: one token tree, grown
 // best first over next-token probabilities that are blended from the request's
-// own text, the outputs of earlier requests, a static prior and the target's
+// own text, the outputs of earlier requests, static priors and the target's
 // candidates after verified rows (next_token_model.h). The trust in each source
 // is learned from what was accepted (trust.h). Exact repeats are followed to
 // the full depth of the tree.
@@ -82,6 +82,8 @@ class FusedMemory {
 
 struct FusedOptions {
   std::shared_ptr<const StaticPrior> prior;  // null: none
+  // What the scope's own outputs add to it; null: none.
+  std::shared_ptr<const StaticPrior> scope_prior;
 
   // Which of the request's own text, the history and the candidates of verified
   // rows to use (for ablation).

@@ -24,6 +24,10 @@ constexpr int kPairRank = 3;
 
 const Source kSources[] = {Source::kRequest, Source::kHistory};
 
+// The stronger one first: what the target wrote for a scope says more about its
+// next output than ordinary text does.
+const PriorLayer kLayers[] = {PriorLayer::kScope, PriorLayer::kShared};
+
 struct Link {
   TrustKind kind;
   float weight;  // k
@@ -32,7 +36,7 @@ struct Link {
 // Visitors of VisitLinks have one method for each form of evidence:
 //   bool Copy(Link, Source, TokenId next);
 //   bool Counts(Link, Source, int length, const Continuations&);
-//   bool Prior(Link, int length, const StaticPrior::List&);
+//   bool Prior(Link, PriorLayer, int length, const StaticPrior::List&);
 //   bool Recycled(Link, const RecycledCandidates::Sight&);
 // Returning false ends the visit.
 
@@ -144,15 +148,17 @@ void NextTokenModel::VisitLinks(const Cursor& cursor, Visitor& visit) const {
           trusted / (trusted + doubt * static_cast<float>(list.size));
       if (!visit.Counts({kind, weight}, kSources[s], length, list)) return;
     }
-    if (prior_ == nullptr || length >= prior_->order()) continue;
-    const StaticPrior::List& list = PriorList(cursor, length);
-    if (list.size == 0) continue;
-    const TrustKind kind = TrustKind::Prior(length, list.backoff_code);
-    // The odds of the prior's list are its own: listed over backoff mass.
-    const float listed = std::min(1.0f - list.backoff, kMaxListed);
-    const float trusted = trust_->Factor(kind) * listed;
-    const float weight = trusted / (trusted + 1.0f - listed);
-    if (!visit.Prior({kind, weight}, length, list)) return;
+    for (const PriorLayer layer : kLayers) {
+      if (prior(layer) == nullptr || length >= prior(layer)->order()) continue;
+      const StaticPrior::List& list = PriorList(layer, cursor, length);
+      if (list.size == 0) continue;
+      const TrustKind kind = TrustKind::Prior(layer, length, list.backoff_code);
+      // The odds of a prior's list are its own: listed over backoff mass.
+      const float listed = std::min(1.0f - list.backoff, kMaxListed);
+      const float trusted = trust_->Factor(kind) * listed;
+      const float weight = trusted / (trusted + 1.0f - listed);
+      if (!visit.Prior({kind, weight}, layer, length, list)) return;
+    }
   }
 }
 
@@ -192,10 +198,11 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
       }
       return Take(link);
     }
-    bool Prior(const Link& link, int, const StaticPrior::List& list) {
+    bool Prior(const Link& link, PriorLayer layer, int,
+               const StaticPrior::List& list) {
       // Listed shares are renormalised: the backoff mass belongs to the weaker
       // links.
-      const StaticPrior& prior = *model.prior_;
+      const StaticPrior& prior = *model.prior(layer);
       const float listed = std::min(1.0f - list.backoff, kMaxListed);
       const float unit = left * link.weight / std::max(listed, 1e-6f);
       const uint32_t end = list.first + std::min(list.size, StaticPrior::kHead);
@@ -225,31 +232,37 @@ void NextTokenModel::Predict(const Cursor& cursor, float cutoff,
 // The list of a context of `length` tokens is found from that of its first
 // length - 1 tokens, at the previous cursor: the entry of the last token there
 // leads to it.
-const StaticPrior::List& NextTokenModel::PriorList(const Cursor& cursor,
+const StaticPrior::List& NextTokenModel::PriorList(PriorLayer layer,
+                                                   const Cursor& cursor,
                                                    int length) const {
-  StaticPrior::List& list = cursor.prior[length - 1];
+  const StaticPrior& of = *prior(layer);
+  Cursor::PriorLists& at = cursor.priors[static_cast<int>(layer)];
+  StaticPrior::List& list = at.lists[length - 1];
   const uint8_t bit = static_cast<uint8_t>(1u << (length - 1));
-  if ((cursor.prior_known & bit) != 0) return list;
-  cursor.prior_known |= bit;
+  if ((at.known & bit) != 0) return list;
+  at.known |= bit;
   if (length == 1) {
-    list = prior_->AfterToken(cursor.token);
+    list = of.AfterToken(cursor.token);
     return list;
   }
   list = StaticPrior::List{};
   if (cursor.before == nullptr) return list;
-  const StaticPrior::List& shorter = PriorList(*cursor.before, length - 1);
+  const StaticPrior::List& shorter =
+      PriorList(layer, *cursor.before, length - 1);
   if (shorter.size == 0) return list;
-  const int64_t entry = prior_->Find(shorter, cursor.token);
-  if (entry >= 0) list = prior_->AfterEntry(static_cast<uint32_t>(entry));
+  const int64_t entry = of.Find(shorter, cursor.token);
+  if (entry >= 0) list = of.AfterEntry(static_cast<uint32_t>(entry));
   return list;
 }
 
 // A committed cursor outlives the one before it, so all its lists are needed
 // now.
 void NextTokenModel::Settle(Cursor& cursor) const {
-  for (int length = 1; prior_ != nullptr && length < prior_->order();
-       ++length) {
-    PriorList(cursor, length);
+  for (const PriorLayer layer : kLayers) {
+    const int order = prior(layer) == nullptr ? 0 : prior(layer)->order();
+    for (int length = 1; length < order; ++length) {
+      PriorList(layer, cursor, length);
+    }
   }
   cursor.before = nullptr;
 }
@@ -276,7 +289,7 @@ void NextTokenModel::Find(int first, const Cursor& from, TokenId token,
 
 void NextTokenModel::Move(int first, const Cursor& from, TokenId token,
                           const Found& found, Cursor& to) const {
-  to.prior_known = 0;
+  for (Cursor::PriorLists& of : to.priors) of.known = 0;
   to.before = &from;
   to.previous = from.token;
   to.token = token;
@@ -380,19 +393,21 @@ void NextTokenModel::LearnAndAdvance(const Cursor& from, TokenId token,
     }
     // This look-up also yields the list of the next longer context, which the
     // new cursor needs.
-    bool Prior(const Link& link, int length, const StaticPrior::List& list) {
-      const int64_t entry = model.prior_->Find(list, token);
-      if (length + 1 < model.prior_->order()) {
-        to.prior[length] =
+    bool Prior(const Link& link, PriorLayer layer, int length,
+               const StaticPrior::List& list) {
+      const StaticPrior& prior = *model.prior(layer);
+      const int64_t entry = prior.Find(list, token);
+      if (length + 1 < prior.order()) {
+        Cursor::PriorLists& next = to.priors[static_cast<int>(layer)];
+        next.lists[length] =
             entry < 0 ? StaticPrior::List{}
-                      : model.prior_->AfterEntry(static_cast<uint32_t>(entry));
-        to.prior_known |= static_cast<uint8_t>(1u << length);
+                      : prior.AfterEntry(static_cast<uint32_t>(entry));
+        next.known |= static_cast<uint8_t>(1u << length);
       }
       if (entry < 0) return Add(link, 0.0f);
       const float listed = std::min(1.0f - list.backoff, kMaxListed);
-      return Add(link,
-                 model.prior_->ProbabilityOf(static_cast<uint32_t>(entry)) /
-                     std::max(listed, 1e-6f) * model.Boost(token));
+      return Add(link, prior.ProbabilityOf(static_cast<uint32_t>(entry)) /
+                           std::max(listed, 1e-6f) * model.Boost(token));
     }
     bool Recycled(const Link& link, const RecycledCandidates::Sight& sight) {
       return Add(link, sight.ShareOf(token));
@@ -402,9 +417,10 @@ void NextTokenModel::LearnAndAdvance(const Cursor& from, TokenId token,
   Collect collect{*this, found, token, to, {}, 0};
   VisitLinks(from, collect);
   // `base` is the probability below the weakest link.
-  const float base =
-      prior_ == nullptr ? kUnknownProbability
-                        : std::max(kUnknownProbability, prior_->Unigram(token));
+  float base = kUnknownProbability;
+  for (const StaticPrior* of : priors_) {
+    if (of != nullptr) base = std::max(base, of->Unigram(token));
+  }
   trust_->Learn({collect.links.data(), collect.size}, base);
 }
 

@@ -7,7 +7,8 @@
 // one look-up per match; whole contexts are never hashed. The evidence at a
 // cursor forms a chain of links, strongest first: text copies, the longer one
 // first; then, by match length from the longest, the request's counts, the
-// history's counts, the prior's; among them the recycled candidates, those
+// history's counts, those of the scope's prior and of the shared one; among
+// them the recycled candidates, those
 // after two tokens before the matches of three, those after one before those of
 // one. Each link outweighs weaker evidence by its learned trust (trust.h).
 //
@@ -37,14 +38,16 @@ struct CopyState {
 };
 
 struct Cursor {
-  // Continuation lists of the prior, [length - 1]: those after the last
-  // `length` tokens. Looked up on first use from the previous cursor; many
-  // never are.
-  mutable std::array<StaticPrior::List, SharedTrust::kPriorLengths> prior{};
-  mutable uint8_t prior_known = 0;  // bit length - 1
-  const Cursor* before = nullptr;   // needed while prior_known has gaps
-  TokenId token = -1;               // the last token
-  TokenId previous = -1;            // the one before
+  // Continuation lists of a prior, [length - 1]: those after the last `length`
+  // tokens. Looked up on first use from the previous cursor; many never are.
+  struct PriorLists {
+    std::array<StaticPrior::List, SharedTrust::kPriorLengths> lists{};
+    uint8_t known = 0;  // bit length - 1
+  };
+  mutable std::array<PriorLists, kPriorLayers> priors{};
+  const Cursor* before = nullptr;  // needed while a prior's `known` has gaps
+  TokenId token = -1;              // the last token
+  TokenId previous = -1;           // the one before
 
   struct Matches {
     std::array<WindowTrie::Context, SharedTrust::kCountLengths> contexts{};
@@ -87,14 +90,15 @@ class NextTokenModel {
  public:
   // What the model blends. Any member may be null; all must outlive the model.
   struct Evidence {
-    const StaticPrior* prior = nullptr;
+    const StaticPrior* prior = nullptr;  // shared by all scopes
     const WindowTrie* request = nullptr;
     const WindowTrie* history = nullptr;
     const RecycledCandidates* recycled = nullptr;  // in the request
     const RecycledCandidates* recycled_history = nullptr;
+    const StaticPrior* scope_prior = nullptr;
   };
   NextTokenModel(const Evidence& evidence, Trust* trust)
-      : prior_(evidence.prior),
+      : priors_{evidence.prior, evidence.scope_prior},
         sources_{evidence.request, evidence.history},
         recycled_{evidence.recycled, evidence.recycled_history},
         trust_(trust) {}
@@ -134,7 +138,11 @@ class NextTokenModel {
   void VisitLinks(const Cursor& cursor, Visitor& visit) const;
   template <typename Visitor>
   bool VisitRecycled(const Cursor& cursor, int length, Visitor& visit) const;
-  const StaticPrior::List& PriorList(const Cursor& cursor, int length) const;
+  const StaticPrior* prior(PriorLayer layer) const {
+    return priors_[static_cast<int>(layer)];
+  }
+  const StaticPrior::List& PriorList(PriorLayer layer, const Cursor& cursor,
+                                     int length) const;
   // Both cover the sources from `first` on.
   void Find(int first, const Cursor& from, TokenId token, Found& found) const;
   void Move(int first, const Cursor& from, TokenId token, const Found& found,
@@ -143,7 +151,7 @@ class NextTokenModel {
                      TokenId token, uint32_t latest) const;
   float Boost(TokenId token) const;
 
-  const StaticPrior* prior_;
+  std::array<const StaticPrior*, kPriorLayers> priors_;  // by PriorLayer
   std::array<const WindowTrie*, kCountSources> sources_;
   std::array<const RecycledCandidates*, kCountSources> recycled_;
   Trust* trust_;

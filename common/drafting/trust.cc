@@ -10,8 +10,8 @@
 namespace foretoken {
 namespace {
 
-// Layout of kinds: prior, then counts and copies of each source, then recycled
-// candidates of each source.
+// Layout of kinds: the shared prior, then counts and copies of each source,
+// then recycled candidates of each source, then the scope's prior.
 constexpr int kCountsBegin =
     SharedTrust::kPriorLengths * SharedTrust::kPriorClasses;
 constexpr int kPerSource =
@@ -21,6 +21,11 @@ constexpr int kFastPerSource = SharedTrust::kCountLengths + 2;
 constexpr int kRecycledBegin = kCountsBegin + kCountSources * kPerSource;
 constexpr int kFastRecycledBegin =
     SharedTrust::kPriorLengths + kCountSources * kFastPerSource;
+constexpr int kScopePriorBegin =
+    kRecycledBegin + kCountSources * SharedTrust::kRecycledLengths *
+                         SharedTrust::kRecycledClasses;
+constexpr int kFastScopePriorBegin =
+    kFastRecycledBegin + kCountSources * SharedTrust::kRecycledLengths;
 
 // Classifies evidence by amount and uniformity; trust_start.h lists the
 // classes.
@@ -54,12 +59,14 @@ float SmallExp(float x) { return 1.0f + x * (1.0f + 0.5f * x); }
 
 }  // namespace
 
-TrustKind TrustKind::Prior(int length, uint8_t backoff_code) {
+TrustKind TrustKind::Prior(PriorLayer layer, int length, uint8_t backoff_code) {
+  const bool scope = layer == PriorLayer::kScope;
   const int row = length - 1;
   // Backoff codes have 16 steps per octave: two classes per octave.
   const int column = std::min(backoff_code / 8, SharedTrust::kPriorClasses - 1);
-  return {static_cast<uint16_t>(row * SharedTrust::kPriorClasses + column),
-          static_cast<uint16_t>(row)};
+  return {static_cast<uint16_t>((scope ? kScopePriorBegin : 0) +
+                                row * SharedTrust::kPriorClasses + column),
+          static_cast<uint16_t>((scope ? kFastScopePriorBegin : 0) + row)};
 }
 
 TrustKind TrustKind::Counts(Source source, int length, uint32_t total,
@@ -96,10 +103,13 @@ TrustKind TrustKind::Recycled(Source source, int length, float share) {
 }
 
 void SharedTrust::Reset() {
-  static_assert(kTrustStart.size() == kKinds);
-  for (size_t i = 0; i < kKinds; ++i) {
+  static_assert(kTrustStart.size() == kScopePriorBegin);
+  static_assert(kScopePriorBegin + kCountsBegin == kKinds);
+  for (size_t i = 0; i < kScopePriorBegin; ++i) {
     factors_[i] = std::exp(static_cast<float>(kTrustStart[i]) / 10.0f);
   }
+  std::copy(factors_.begin(), factors_.begin() + kCountsBegin,
+            factors_.begin() + kScopePriorBegin);
 }
 
 float Trust::Learn(absl::Span<const TrustLink> links, float base) {

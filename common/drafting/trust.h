@@ -26,15 +26,19 @@ namespace foretoken {
 enum class Source : int { kRequest = 0, kHistory = 1 };
 inline constexpr int kCountSources = 2;
 
+// A scope's own prior lies over the one that all scopes share.
+enum class PriorLayer : int { kShared = 0, kScope = 1 };
+inline constexpr int kPriorLayers = 2;
+
 // A kind of evidence: an index into the shared factors and one into the
 // request's.
 struct TrustKind {
   uint16_t shared;
   uint16_t fast;
 
-  // A context of `length` >= 1 tokens in the prior, classified by its backoff
+  // A context of `length` >= 1 tokens in a prior, classified by its backoff
   // code.
-  static TrustKind Prior(int length, uint8_t backoff_code);
+  static TrustKind Prior(PriorLayer layer, int length, uint8_t backoff_code);
   // A match of 1 <= length < WindowTrie::kDepth tokens with `total` occurrences
   // of `distinct` continuations.
   static TrustKind Counts(Source source, int length, uint32_t total,
@@ -54,7 +58,8 @@ struct TrustLink {
   float share;   // q of the token
 };
 
-// Factors shared by the requests of a scope. Initialised from trust_start.h.
+// Factors shared by the requests of a scope. Initialised from trust_start.h,
+// those of a scope's prior as those of the shared one.
 class SharedTrust {
  public:
   static constexpr int kPriorLengths = 5;
@@ -65,7 +70,7 @@ class SharedTrust {
   static constexpr int kRecycledLengths = 2;
   static constexpr int kRecycledClasses = 8;
   static constexpr int kKinds =
-      kPriorLengths * kPriorClasses +
+      kPriorLayers * kPriorLengths * kPriorClasses +
       kCountSources * (kCountLengths * kCountClasses + kCopyClasses +
                        kRecycledLengths * kRecycledClasses);
 
@@ -81,7 +86,7 @@ class SharedTrust {
 class Trust {
  public:
   static constexpr int kFastKinds =
-      SharedTrust::kPriorLengths +
+      kPriorLayers * SharedTrust::kPriorLengths +
       kCountSources *
           (SharedTrust::kCountLengths + 2 + SharedTrust::kRecycledLengths);
 
@@ -98,7 +103,9 @@ class Trust {
   // chain.
   float Learn(absl::Span<const TrustLink> links, float base);
 
-  static constexpr int kMaxLinks = 16;
+  // Two copies, three matches of both count sources, two candidates of both,
+  // and all lengths of two priors.
+  static constexpr int kMaxLinks = 22;
 
  private:
   SharedTrust& shared_;

@@ -274,6 +274,53 @@ TEST(FusedDrafterTest, OneSetOfSourcesAtATime) {
   }
 }
 
+std::shared_ptr<const StaticPrior> PriorOf(const Tokens& text) {
+  return *testing::ParsePrior(*testing::BuildTestPrior(text, kVocab));
+}
+
+TEST(FusedDrafterTest, AScopesPriorLiesOverTheSharedOne) {
+  const auto drafted = [](const FusedOptions& options) {
+    const auto drafter = MakeFusedDrafter(options);
+    drafter->StartRequest(Tokens{7, 1, 2});
+    DraftTree tree;
+    drafter->Draft(64, tree);
+    return tree.tokens;
+  };
+  FusedOptions options;
+  options.prior = PriorOf({1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 4});
+  EXPECT_EQ(drafted(options)[0], 3);
+  options.scope_prior = PriorOf({1, 2, 5, 6, 1, 2, 5, 6, 1, 2, 5, 6});
+  const Tokens both = drafted(options);
+  EXPECT_EQ(both[0], 5) << "the scope's text comes first";
+  EXPECT_THAT(both, ::testing::IsSupersetOf({5, 6, 3})) << "the other remains";
+  options.prior = nullptr;
+  EXPECT_THAT(drafted(options), ::testing::Contains(5));
+}
+
+TEST(FusedDrafterTest, LearnsTheTrustInAScopesPriorApart) {
+  const Tokens text = RandomText(5, 300);
+  FusedOptions options;
+  options.memory = std::make_shared<FusedMemory>(1 << 12);
+  options.use_request = options.use_recycled = false;
+  options.scope_prior = PriorOf(text);
+  const auto drafter = MakeFusedDrafter(options);
+  const SharedTrust before = options.memory->trust();
+  Serve(*drafter, {1}, text);
+  drafter->EndRequest();
+  const SharedTrust after = options.memory->trust();
+  int scope = 0;
+  for (int length = 1; length <= SharedTrust::kPriorLengths; ++length) {
+    for (int code = 0; code < 256; code += 8) {
+      const uint8_t of = static_cast<uint8_t>(code);
+      const auto shared = TrustKind::Prior(PriorLayer::kShared, length, of);
+      EXPECT_EQ(after[shared.shared], before[shared.shared]);
+      const auto own = TrustKind::Prior(PriorLayer::kScope, length, of);
+      scope += after[own.shared] != before[own.shared];
+    }
+  }
+  EXPECT_GT(scope, 0);
+}
+
 // What the target said to a tree below the last token: `after[row]` is the one
 // candidate of the row.
 VerifiedTree Verified(Tokens tokens, std::vector<int32_t> parents,

@@ -11,12 +11,14 @@ namespace {
 
 TEST(TrustTest, EveryKindHasASlotOfItsOwnClass) {
   std::set<int> shared, fast;
-  for (int length = 1; length <= SharedTrust::kPriorLengths; ++length) {
-    for (int code = 0; code < 256; ++code) {
-      const TrustKind kind =
-          TrustKind::Prior(length, static_cast<uint8_t>(code));
-      shared.insert(kind.shared);
-      fast.insert(kind.fast);
+  for (PriorLayer layer : {PriorLayer::kShared, PriorLayer::kScope}) {
+    for (int length = 1; length <= SharedTrust::kPriorLengths; ++length) {
+      for (int code = 0; code < 256; ++code) {
+        const TrustKind kind =
+            TrustKind::Prior(layer, length, static_cast<uint8_t>(code));
+        shared.insert(kind.shared);
+        fast.insert(kind.fast);
+      }
     }
   }
   for (Source source : {Source::kRequest, Source::kHistory}) {
@@ -56,11 +58,24 @@ TEST(TrustTest, EveryKindHasASlotOfItsOwnClass) {
 TEST(TrustTest, ChainsFromTheWeakestLinkToTheStrongest) {
   SharedTrust shared;
   Trust trust(shared);
-  const TrustKind kind = TrustKind::Prior(1, 0);
+  const TrustKind kind = TrustKind::Prior(PriorLayer::kShared, 1, 0);
   // Strongest first: ((0.1 * 0.5 + 0.5 * 0.2) * 0.75 + 0.25 * 0.8).
   const std::vector<TrustLink> links = {{kind, 0.25f, 0.8f},
                                         {kind, 0.5f, 0.2f}};
   EXPECT_NEAR(trust.Learn(links, 0.1f), 0.3125f, 1e-6f);
+}
+
+TEST(TrustTest, AScopesPriorIsTrustedAsTheSharedOneAtFirst) {
+  SharedTrust shared;
+  Trust trust(shared);
+  for (int length = 1; length <= SharedTrust::kPriorLengths; ++length) {
+    for (int code = 0; code < 256; code += 8) {
+      const uint8_t of = static_cast<uint8_t>(code);
+      EXPECT_EQ(
+          trust.Factor(TrustKind::Prior(PriorLayer::kScope, length, of)),
+          trust.Factor(TrustKind::Prior(PriorLayer::kShared, length, of)));
+    }
+  }
 }
 
 TEST(TrustTest, RisesForALinkThatWasRightAndFallsForOneThatWasWrong) {
@@ -91,7 +106,7 @@ TEST(TrustTest, ARequestsOwnFactorsEndWithIt) {
 TEST(TrustTest, FactorsStayBounded) {
   SharedTrust shared;
   Trust trust(shared);
-  const TrustKind kind = TrustKind::Prior(2, 16);
+  const TrustKind kind = TrustKind::Prior(PriorLayer::kShared, 2, 16);
   const float most =
       fused_tuning::kMaxSharedFactor * fused_tuning::kMaxRequestFactor;
   for (float share : {1.0f, 0.0f}) {
