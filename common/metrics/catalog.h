@@ -247,9 +247,18 @@ inline constexpr Spec kTrieHistoryTokens =
 inline constexpr Spec kTriePoolPhrases =
     Gauge("foretoken_trie_pool_phrases",
           "Phrases in the shared pools, all scopes together");
+inline constexpr Spec kTriePriorTokens =
+    Gauge("foretoken_trie_scope_prior_tokens",
+          "Tokens counted by the scopes' own priors, all together");
+inline constexpr Spec kTriePriorBytes =
+    Gauge("foretoken_trie_scope_prior_bytes",
+          "Memory of the scopes' own priors and their text, all together");
+inline constexpr Spec kTriePriorCompactions =
+    Counter("foretoken_trie_scope_prior_compactions_total",
+            "Priors of scopes that were built and published");
 inline constexpr Spec kTrieSharedBytes =
     Gauge("foretoken_trie_shared_bytes",
-          "Memory of histories and pools, all scopes together");
+          "Memory of histories, pools and scopes' priors, all together");
 inline constexpr Spec kTrieLookups =
     Counter("foretoken_trie_scope_lookups_total",
             "Scopes asked for their history or pool, by whether they had any: "
@@ -356,11 +365,15 @@ inline constexpr const Spec* kDraftWorkerMetrics[] = {
     &kDraftWorkerDraftLatency,   &kDraftWorkerPoolPhrases,
     &kDraftWorkerPhrases,        &kDraftWorkerPhraseTokens};
 inline constexpr const Spec* kTrieDrafterMetrics[] = {
-    &kTrieStreams,        &kTrieSessions,    &kTrieSessionBytes,
-    &kTrieSessionsFailed, &kTrieRounds,      &kTrieNodes,
-    &kTrieDraftLatency,   &kTrieScopes,      &kTrieScopesEvicted,
-    &kTrieHistoryTokens,  &kTriePoolPhrases, &kTrieSharedBytes,
-    &kTrieLookups,        &kWarmStart,       &kRedisUp};
+    &kTrieStreams,       &kTrieSessions,
+    &kTrieSessionBytes,  &kTrieSessionsFailed,
+    &kTrieRounds,        &kTrieNodes,
+    &kTrieDraftLatency,  &kTrieScopes,
+    &kTrieScopesEvicted, &kTrieHistoryTokens,
+    &kTriePoolPhrases,   &kTriePriorTokens,
+    &kTriePriorBytes,    &kTriePriorCompactions,
+    &kTrieSharedBytes,   &kTrieLookups,
+    &kWarmStart,         &kRedisUp};
 inline constexpr const Spec* kCrestMetrics[] = {
     &kCrestStreams,      &kCrestLookups,    &kCrestLookupLatency,
     &kCrestCacheLookups, &kCrestDatastores, &kCrestVersion,

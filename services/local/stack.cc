@@ -19,6 +19,10 @@ void LocalService::AddFlags(Flags& flags) {
   flags.String("prior", &prior,
                "Prior of the trie drafter (foretoken prior build); needs the "
                "model's tokenizer");
+  trie_drafter::AddScopePriorFlags(flags, &scope_prior);
+  flags.Url("redis-url", &redis_url,
+            "Warm start of the trie drafter: redis://HOST[:PORT][/N] or "
+            "unix:///PATH; empty for none");
   flags.String("crest", &crest,
                "Snapshot of a CREST datastore (foretoken crest build)");
 }
@@ -62,8 +66,14 @@ absl::Status Stack::StartDrafters(
   trie_drafter::TrieDrafterService trie;
   trie.tokenizer = text;
   trie.prior = config.prior;
+  trie.core.scopes.prior = config.scope_prior;
+  trie.redis_url = config.redis_url;
   if (!config.prior.empty() && tokenizer == nullptr) {
     return absl::FailedPreconditionError("--prior: the model has no tokenizer");
+  }
+  if (config.scope_prior.max_tokens > 0 && tokenizer == nullptr) {
+    return absl::FailedPreconditionError(
+        "--scope-prior-tokens: the model has no tokenizer");
   }
   FORETOKEN_ASSIGN_OR_RETURN(trie_drafter_, trie.Make(registry));
   if (!config.crest.empty()) {

@@ -36,6 +36,8 @@ struct LocalService {
   orchestrator::OrchestratorServerOptions orchestrator;
   std::string draft_model;  // a directory; empty: no draft worker
   std::string prior;  // a file of n-grams for the trie drafter; empty: none
+  trie_drafter::ScopePriorOptions scope_prior;  // of the trie drafter
+  std::string redis_url;                        // its warm start; empty: none
   std::string crest;  // a datastore's snapshot; empty: no crest service
 
   void AddFlags(Flags& flags);

@@ -1,5 +1,6 @@
 #include "services/trie_drafter/config.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
@@ -8,6 +9,8 @@
 
 namespace foretoken::trie_drafter {
 namespace {
+
+constexpr int64_t kMaxTextRecords = 1024;
 
 void AddScopeFlags(Flags& flags, ScopeOptions& scopes) {
   flags.Int("max-scopes", &scopes.max_scopes, {1, 1 << 20},
@@ -22,6 +25,16 @@ void AddScopeFlags(Flags& flags, ScopeOptions& scopes) {
             "Maximum phrases per first token in a scope's pool");
   flags.Int64("pool-phrases", &scopes.pool_phrases, {1, int64_t{1} << 24},
               "Maximum phrases per length in a scope's pool");
+}
+
+// Stored records that hold the text of a scope's prior and history, twice over:
+// a replica that stops stores the batch it has. At most 64 MiB.
+int32_t TextRecords(const ScopeOptions& scopes) {
+  if (scopes.prior.max_tokens == 0) return 0;
+  const int64_t tokens = scopes.prior.max_tokens + scopes.history_tokens;
+  return static_cast<int32_t>(std::min<int64_t>(
+      kMaxTextRecords,
+      2 * (tokens / static_cast<int64_t>(kMaxRecordTokens) + 1)));
 }
 
 void AddRedisFlags(Flags& flags, RedisStoreOptions& redis) {
@@ -45,6 +58,18 @@ void AddRedisFlags(Flags& flags, RedisStoreOptions& redis) {
 
 }  // namespace
 
+void AddScopePriorFlags(Flags& flags, ScopePriorOptions* prior) {
+  flags.Int64("scope-prior-tokens", &prior->max_tokens, {0, int64_t{1} << 22},
+              "Count up to this many tokens of a scope's outputs, those that "
+              "left its history, into a prior of its own; 0 for none; needs a "
+              "tokenizer");
+  flags.Int64("scope-prior-every", &prior->compact_every,
+              {1 << 10, int64_t{1} << 22},
+              "New tokens to count before a scope's prior is built again");
+  flags.Int64("scope-prior-bytes", &prior->max_bytes,
+              {1 << 16, int64_t{1} << 30}, "Maximum size of a scope's prior");
+}
+
 void TrieDrafterService::AddFlags(Flags& flags) {
   flags.String("tokenizer", &tokenizer,
                "Model directory or tokenizer file; requests of another "
@@ -64,12 +89,18 @@ void TrieDrafterService::AddFlags(Flags& flags) {
   flags.Int("threads", &server.threads, {0, 1024},
             "Drafting threads, 0 for one per core");
   AddScopeFlags(flags, core.scopes);
+  AddScopePriorFlags(flags, &core.scopes.prior);
   flags.Url("redis-url", &redis_url,
             "Warm start: redis://HOST[:PORT][/N] or unix:///PATH, with "
             "[USER]:PASSWORD@ in the environment; empty for none");
   AddRedisFlags(flags, redis);
   flags.Require("prior", [this]() -> std::string {
     return prior.empty() || !tokenizer.empty() ? "" : "requires --tokenizer";
+  });
+  flags.Require("scope-prior-tokens", [this]() -> std::string {
+    return core.scopes.prior.max_tokens == 0 || !tokenizer.empty()
+               ? ""
+               : "requires --tokenizer";
   });
   flags.Require("redis-url", [this]() -> std::string {
     if (redis_url.empty()) return "";
@@ -80,7 +111,9 @@ void TrieDrafterService::AddFlags(Flags& flags) {
 absl::StatusOr<std::unique_ptr<TrieDrafterServer>> TrieDrafterService::Make(
     metrics::Registry& registry) const {
   TrieServerOptions server_options = server;
+  TrieOptions core_options = core;
   RedisStoreOptions redis_options = redis;
+  redis_options.max_texts = TextRecords(core.scopes);
   std::shared_ptr<const StaticPrior> loaded_prior;
   if (!tokenizer.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(const auto loaded,
@@ -93,6 +126,8 @@ absl::StatusOr<std::unique_ptr<TrieDrafterServer>> TrieDrafterService::Make(
       FORETOKEN_LOG(kInfo, "static prior: ", loaded_prior->entries(),
                     " n-grams");
     }
+    core_options.scopes.prior.tokenizer = loaded->fingerprint();
+    core_options.scopes.prior.vocab_size = loaded->vocab_size();
   }
   TrieDrafterServer::MakeStore make_store =
       [](WarmStoreObserver&) -> std::unique_ptr<WarmStore> { return nullptr; };
@@ -107,8 +142,9 @@ absl::StatusOr<std::unique_ptr<TrieDrafterServer>> TrieDrafterService::Make(
       return std::make_unique<RedisWarmStore>(address, redis_options, observer);
     };
   }
-  return std::make_unique<TrieDrafterServer>(
-      server_options, core, std::move(loaded_prior), make_store, registry);
+  return std::make_unique<TrieDrafterServer>(server_options, core_options,
+                                             std::move(loaded_prior),
+                                             make_store, registry);
 }
 
 }  // namespace foretoken::trie_drafter

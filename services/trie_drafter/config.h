@@ -13,6 +13,9 @@
 
 namespace foretoken::trie_drafter {
 
+// --scope-prior-tokens, --scope-prior-every, --scope-prior-bytes.
+void AddScopePriorFlags(Flags& flags, ScopePriorOptions* prior);
+
 struct TrieDrafterService {
   static constexpr rpc::ServiceInfo kInfo = {
       "foretoken-trie-drafter",

@@ -15,6 +15,8 @@ namespace {
 
 // A job that breaks the connection twice is assumed to do so again.
 constexpr int kMaxAttempts = 2;
+// Records read by one command: 8 MiB at most.
+constexpr int32_t kPage = 128;
 
 // KEYS: list. ARGV: record, last index kept, seconds to live.
 constexpr char kWriteScript[] =
@@ -24,8 +26,11 @@ constexpr char kWriteScript[] =
     "return 1";
 
 std::string ListOf(const ScopeKey& key, RecordKind kind) {
+  const char* suffix = "o";
+  if (kind == RecordKind::kPhrases) suffix = "p";
+  if (kind == RecordKind::kTexts) suffix = "t";
   return absl::StrCat("foretoken:trie:1:{", HexDigest(key.digest),
-                      "}:", kind == RecordKind::kOutput ? "o" : "p");
+                      "}:", suffix);
 }
 
 }  // namespace
@@ -60,6 +65,8 @@ void RedisWarmStore::Load(const ScopeKey& key, Loaded done) {
 
 void RedisWarmStore::Save(const ScopeKey& key, RecordKind kind,
                           const std::vector<std::vector<TokenId>>& sequences) {
+  const int32_t max_records = MaxRecords(kind);
+  if (max_records == 0) return;
   const auto full = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return writes_.size() >= static_cast<size_t>(options_.queue);
   };
@@ -71,7 +78,8 @@ void RedisWarmStore::Save(const ScopeKey& key, RecordKind kind,
     }
   }
   // Queued in encoded form, which bounds the queue in bytes too.
-  WriteJob job = {ListOf(key, kind), EncodeRecord(key, kind, sequences)};
+  WriteJob job = {ListOf(key, kind), EncodeRecord(key, kind, sequences),
+                  max_records};
   absl::MutexLock lock(&mu_);
   if (full()) {
     observer_.OnEvent(WarmEvent::kDropped);
@@ -144,7 +152,7 @@ void RedisWarmStore::Do(LoadJob job) {
   last_use_ = MonotonicNow();
   if (stored.ok()) {
     pause_ = options_.min_pause;
-    const bool empty = stored->outputs.empty() && stored->phrases.empty();
+    const bool empty = stored->empty();
     observer_.OnEvent(empty ? WarmEvent::kEmpty : WarmEvent::kLoaded);
     if (!empty) job.done(*std::move(stored));
     return;
@@ -162,7 +170,7 @@ void RedisWarmStore::Do(const WriteJob& job) {
   const absl::Status status =
       client_
           ->Run({"EVAL", kWriteScript, "1", job.list, job.record,
-                 absl::StrCat(options_.max_records - 1),
+                 absl::StrCat(job.max_records - 1),
                  absl::StrCat(absl::ToInt64Seconds(options_.expiry))})
           .status();
   last_use_ = MonotonicNow();
@@ -178,15 +186,25 @@ absl::StatusOr<StoredScope> RedisWarmStore::Read(const ScopeKey& key) {
                              ReadList(key, RecordKind::kOutput));
   FORETOKEN_ASSIGN_OR_RETURN(stored.phrases,
                              ReadList(key, RecordKind::kPhrases));
+  FORETOKEN_ASSIGN_OR_RETURN(stored.texts, ReadList(key, RecordKind::kTexts));
   return stored;
 }
 
 absl::StatusOr<std::vector<std::vector<TokenId>>> RedisWarmStore::ReadList(
     const ScopeKey& key, RecordKind kind) {
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const std::vector<std::string> records,
-      client_->Run({"LRANGE", ListOf(key, kind), "0",
-                    absl::StrCat(options_.max_records - 1)}));
+  // In pages, which bounds the time of a command. A record that is added in
+  // between shifts the list, so that one may be read twice.
+  std::vector<std::string> records;
+  for (int32_t from = 0; from < MaxRecords(kind); from += kPage) {
+    const int32_t end = std::min(from + kPage, MaxRecords(kind));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        std::vector<std::string> page,
+        client_->Run({"LRANGE", ListOf(key, kind), absl::StrCat(from),
+                      absl::StrCat(end - 1)}));
+    const bool last = page.size() < static_cast<size_t>(end - from);
+    std::move(page.begin(), page.end(), std::back_inserter(records));
+    if (last) break;
+  }
   std::vector<std::vector<TokenId>> oldest_first;
   for (auto record = records.rbegin(); record != records.rend(); ++record) {
     auto sequences = DecodeRecord(key, kind, *record, options_.vocab_size);

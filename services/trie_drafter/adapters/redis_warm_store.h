@@ -1,9 +1,10 @@
 // RedisWarmStore: a WarmStore in Redis, behind one thread and a bounded queue.
 //
-// Two lists per scope, newest record first, "foretoken:trie:1:{HASH}:o"
-// (outputs) and ":p" (phrases), HASH of scope and tokenizer. Every replica adds
-// to them; each write cuts the list to max_records and sets its expiry, in one
-// step (a script). Records are checked on reading (warm_record.h).
+// Lists per scope, newest record first, "foretoken:trie:1:{HASH}:o" (outputs),
+// ":p" (phrases) and ":t" (texts of the scope's prior, if any are kept), HASH
+// of scope and tokenizer. Every replica adds to them; each write cuts the list
+// to its maximum and sets its expiry, in one step (a script). Records are
+// checked on reading (warm_record.h).
 //
 // If Redis is absent, hangs or answers garbage, only the thread waits; it
 // retries with back-off. Jobs that do not fit the queue in the meantime are
@@ -33,8 +34,10 @@ namespace foretoken::trie_drafter {
 struct RedisStoreOptions {
   RedisClientOptions client;
   absl::Duration expiry = absl::Hours(7 * 24);
-  int32_t max_records = 128;  // of a list, kMaxRecordBytes each at most
-  int32_t queue = 1024;       // maximum queued loads, and queued writes
+  // Of outputs, and of phrases, kMaxRecordBytes each at most.
+  int32_t max_records = 128;
+  int32_t max_texts = 0;  // records of texts; 0: none are read or written
+  int32_t queue = 1024;   // maximum queued loads, and queued writes
   absl::Duration min_pause = absl::Milliseconds(100);  // between attempts
   absl::Duration max_pause = absl::Seconds(10);
   absl::Duration ping_interval = absl::Seconds(5);  // of an idle connection
@@ -82,8 +85,13 @@ class RedisWarmStore final : public WarmStore {
   struct WriteJob {
     std::string list;
     std::string record;
+    int32_t max_records;
   };
 
+  int32_t MaxRecords(RecordKind kind) const {
+    return kind == RecordKind::kTexts ? options_.max_texts
+                                      : options_.max_records;
+  }
   void Main();
   // Takes the next job, if any; false to end the thread.
   bool Next(std::optional<LoadJob>& load, std::optional<WriteJob>& write)

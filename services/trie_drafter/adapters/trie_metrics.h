@@ -48,6 +48,12 @@ class TrieMetrics final : public rpc::DraftStreamObserver,
       registry_.GetGauge(metrics::kTrieHistoryTokens);
   prometheus::Gauge& pool_phrases_ =
       registry_.GetGauge(metrics::kTriePoolPhrases);
+  prometheus::Gauge& prior_tokens_ =
+      registry_.GetGauge(metrics::kTriePriorTokens);
+  prometheus::Gauge& prior_bytes_ =
+      registry_.GetGauge(metrics::kTriePriorBytes);
+  prometheus::Counter& compactions_ =
+      registry_.GetCounter(metrics::kTriePriorCompactions);
   prometheus::Gauge& shared_bytes_ =
       registry_.GetGauge(metrics::kTrieSharedBytes);
   prometheus::Counter& history_hits_ =
@@ -97,6 +103,10 @@ inline void TrieMetrics::OnScopes(const ScopeTotals& totals) {
   scopes_.Set(static_cast<double>(totals.scopes));
   history_tokens_.Set(static_cast<double>(totals.history_tokens));
   pool_phrases_.Set(static_cast<double>(totals.phrases));
+  prior_tokens_.Set(static_cast<double>(totals.prior_tokens));
+  prior_bytes_.Set(static_cast<double>(totals.prior_bytes));
+  compactions_.Increment(
+      static_cast<double>(totals.compactions - exported_.compactions));
   shared_bytes_.Set(static_cast<double>(totals.bytes));
   scopes_evicted_.Increment(
       static_cast<double>(totals.evicted - exported_.evicted));

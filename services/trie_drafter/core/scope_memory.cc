@@ -10,7 +10,10 @@ namespace foretoken::trie_drafter {
 ScopeMemory::ScopeMemory(const ScopeOptions& options)
     : options_(options),
       fused_(std::make_shared<FusedMemory>(
-          static_cast<size_t>(options.history_tokens))) {}
+          static_cast<size_t>(options.history_tokens))),
+      prior_(options.prior.max_tokens > 0
+                 ? std::make_shared<ScopePrior>(options.prior, fused_)
+                 : nullptr) {}
 
 PhrasePool* ScopeMemory::PoolOf(size_t phrase_tokens) {
   if (phrase_tokens < 2 ||
@@ -53,10 +56,12 @@ std::vector<Phrase> ScopeMemory::NewestPhrases(int32_t phrase_tokens,
   return newest;
 }
 
-void ScopeMemory::MergeStored(const StoredScope& stored) {
+bool ScopeMemory::MergeStored(const StoredScope& stored) {
   for (const std::vector<TokenId>& output : stored.outputs) {
     fused_->AddOutput(output);
   }
+  const bool due =
+      prior_ != nullptr && prior_->Restore(stored.texts, stored.outputs);
   std::map<size_t, std::vector<TokenId>> older;  // by length
   for (const Phrase& phrase : stored.phrases) {
     std::vector<TokenId>& flat = older[phrase.size()];
@@ -68,6 +73,7 @@ void ScopeMemory::MergeStored(const StoredScope& stored) {
     // Whole phrases without negative tokens: the store has checked them.
     if (pool != nullptr) FORETOKEN_CHECK(pool->MergeOlder(flat).ok());
   }
+  return due;
 }
 
 int64_t ScopeMemory::phrases() const {
@@ -77,8 +83,16 @@ int64_t ScopeMemory::phrases() const {
   return sum;
 }
 
+int64_t ScopeMemory::prior_tokens() const {
+  return prior_ == nullptr ? 0 : prior_->counted_tokens();
+}
+
+size_t ScopeMemory::prior_bytes() const {
+  return prior_ == nullptr ? 0 : prior_->bytes();
+}
+
 size_t ScopeMemory::bytes() const {
-  size_t sum = fused_->MemoryBytes();
+  size_t sum = fused_->MemoryBytes() + prior_bytes();
   absl::MutexLock lock(&mu_);
   for (const auto& [length, pool] : pools_) sum += pool.MemoryBytes();
   return sum;
@@ -99,8 +113,26 @@ ScopeTable::Found ScopeTable::FindOrCreate(const ScopeKey& key) {
   return {recent_.front().memory, true};
 }
 
+std::vector<std::pair<ScopeKey, std::shared_ptr<ScopeMemory>>> ScopeTable::All()
+    const {
+  std::vector<std::pair<ScopeKey, std::shared_ptr<ScopeMemory>>> all;
+  absl::MutexLock lock(&mu_);
+  for (const Entry& entry : recent_) all.emplace_back(entry.key, entry.memory);
+  return all;
+}
+
+void ScopeTable::Compacted(const ScopeKey& key) {
+  absl::MutexLock lock(&mu_);
+  ++totals_.compactions;
+  Update(key);
+}
+
 void ScopeTable::Grown(const ScopeKey& key) {
   absl::MutexLock lock(&mu_);
+  Update(key);
+}
+
+void ScopeTable::Update(const ScopeKey& key) {
   const auto found = scopes_.find(key);
   if (found == scopes_.end()) return;
   ++totals_.changes;
@@ -112,6 +144,10 @@ void ScopeTable::Grown(const ScopeKey& key) {
   update(entry.memory->history_tokens(), entry.history_tokens,
          totals_.history_tokens);
   update(entry.memory->phrases(), entry.phrases, totals_.phrases);
+  update(entry.memory->prior_tokens(), entry.prior_tokens,
+         totals_.prior_tokens);
+  update(static_cast<int64_t>(entry.memory->prior_bytes()), entry.prior_bytes,
+         totals_.prior_bytes);
   update(static_cast<int64_t>(entry.memory->bytes()), entry.bytes,
          totals_.bytes);
   while (totals_.bytes > options_.max_bytes && !recent_.empty()) EvictOldest();
@@ -121,6 +157,8 @@ void ScopeTable::EvictOldest() {
   const Entry& oldest = recent_.back();
   totals_.history_tokens -= oldest.history_tokens;
   totals_.phrases -= oldest.phrases;
+  totals_.prior_tokens -= oldest.prior_tokens;
+  totals_.prior_bytes -= oldest.prior_bytes;
   totals_.bytes -= oldest.bytes;
   ++totals_.evicted;
   scopes_.erase(oldest.key);

@@ -27,6 +27,9 @@ std::unique_ptr<Drafter> MakeAuto(const TrieOptions& options,
                                   const ScopeMemory* scope) {
   FusedOptions fused;
   fused.prior = std::move(prior);
+  if (scope != nullptr && scope->prior() != nullptr) {
+    fused.scope_prior = scope->prior()->Get();
+  }
   fused.use_history = fused.keep_history = scope != nullptr;
   fused.history_tokens = static_cast<size_t>(options.scopes.history_tokens);
   if (scope != nullptr) fused.memory = scope->fused();
@@ -57,10 +60,7 @@ class TrieSessions::Session final : public DraftSession {
   ~Session() override {
     if (drafter_ != nullptr) drafter_->EndRequest();
     if (scope_.has_value()) {
-      if (owner_.store_ != nullptr && !output_.empty()) {
-        owner_.store_->Save(scope_->key, RecordKind::kOutput,
-                            {std::move(output_)});
-      }
+      EndOutput();
       SavePhrases();
       owner_.ScopeGrown(scope_->key);
     }
@@ -119,6 +119,19 @@ class TrieSessions::Session final : public DraftSession {
                   output_.end() - static_cast<ptrdiff_t>(kMaxRecordTokens));
   }
 
+  // Gives the output to the scope's prior and to the store.
+  void EndOutput() {
+    if (output_.empty()) return;
+    const std::shared_ptr<ScopePrior>& prior = scope_->memory->prior();
+    if (prior != nullptr) {
+      const ScopePrior::Added added = prior->Add(output_);
+      if (added.due) owner_.compactor_->Submit(scope_->key, prior);
+      owner_.SaveTexts(scope_->key, added.batch);
+    }
+    if (owner_.store_ == nullptr) return;
+    owner_.store_->Save(scope_->key, RecordKind::kOutput, {std::move(output_)});
+  }
+
   void SavePhrases() {
     if (owner_.store_ != nullptr && !phrases_.empty()) {
       owner_.store_->Save(scope_->key, RecordKind::kPhrases, phrases_);
@@ -143,7 +156,7 @@ class TrieSessions::Session final : public DraftSession {
   bool failed_ = false;
   int64_t length_;
   int64_t bytes_ = 0;
-  std::vector<TokenId> output_;  // to be stored, if keeps_output_
+  std::vector<TokenId> output_;  // for prior and store, if keeps_output_
   std::vector<Phrase> phrases_;  // to be stored
 };
 
@@ -156,9 +169,20 @@ TrieSessions::TrieSessions(const TrieOptions& options,
       store_(store),
       observer_(observer),
       clock_(std::move(clock)),
-      scopes_(std::make_shared<ScopeTable>(options.scopes)) {}
+      scopes_(std::make_shared<ScopeTable>(options.scopes)) {
+  if (options_.scopes.prior.max_tokens == 0) return;
+  compactor_ = std::make_shared<PriorCompactor>(
+      [scopes = scopes_, observer_of = &observer_](const ScopeKey& key) {
+        scopes->Compacted(key);
+        observer_of->OnScopes(scopes->totals());
+      });
+}
 
-TrieSessions::~TrieSessions() = default;
+TrieSessions::~TrieSessions() {
+  for (const auto& [key, scope] : scopes_->All()) {
+    if (scope->prior() != nullptr) SaveTexts(key, scope->prior()->TakeBatch());
+  }
+}
 
 absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
     DraftOpen open, std::shared_ptr<DraftListener> listener) {
@@ -194,9 +218,10 @@ absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
     }
     drafter = MakeAuto(options_, prior_, memory);
   }
+  const bool keeps_output =
+      fused && (store_ != nullptr || compactor_ != nullptr);
   return std::make_unique<Session>(*this, std::move(drafter), std::move(scope),
-                                   fused && store_ != nullptr, open,
-                                   std::move(listener));
+                                   keeps_output, open, std::move(listener));
 }
 
 std::vector<Phrase> TrieSessions::NewestPhrases(const PhraseQuery& query) {
@@ -249,15 +274,26 @@ std::shared_ptr<ScopeMemory> TrieSessions::FindScope(const ScopeKey& key) {
   observer_.OnScopes(scopes_->totals());
   if (store_ == nullptr) return found.memory;
   store_->Load(key, [key, scopes = scopes_, observer = &observer_,
+                     compactor = std::weak_ptr<PriorCompactor>(compactor_),
                      memory = std::weak_ptr<ScopeMemory>(found.memory)](
                         StoredScope stored) {
     const std::shared_ptr<ScopeMemory> scope = memory.lock();
     if (scope == nullptr) return;  // evicted meanwhile
-    scope->MergeStored(stored);
+    if (scope->MergeStored(stored)) {
+      const auto running = compactor.lock();
+      if (running != nullptr) running->Submit(key, scope->prior());
+    }
     scopes->Grown(key);
     observer->OnScopes(scopes->totals());
   });
   return found.memory;
+}
+
+void TrieSessions::SaveTexts(const ScopeKey& key,
+                             const ScopePrior::Texts& batch) {
+  if (store_ != nullptr && !batch.empty()) {
+    store_->Save(key, RecordKind::kTexts, batch);
+  }
 }
 
 void TrieSessions::ScopeGrown(const ScopeKey& key) {

@@ -6,9 +6,10 @@
 //
 // A request without a cache scope shares nothing and leaves nothing behind.
 // With one, its committed tokens (never its prompt) join the scope's history
-// when its session ends. A scope that is first seen is loaded from the warm
-// store while requests go on without it.
-// Thread-safe; a session is owned by one thread at a time.
+// when its session ends and, with ScopePriorOptions, are counted into a prior
+// of the scope once they leave the history. A scope that is first seen is
+// loaded from the warm store while requests go on without it. Thread-safe; a
+// session is owned by one thread at a time.
 #ifndef FORETOKEN_SERVICES_TRIE_DRAFTER_CORE_TRIE_SESSIONS_H_
 #define FORETOKEN_SERVICES_TRIE_DRAFTER_CORE_TRIE_SESSIONS_H_
 
@@ -79,6 +80,7 @@ class TrieSessions final : public DraftSessions, public SharedPhrases {
   void Closed(int64_t bytes);
   std::shared_ptr<ScopeMemory> FindScope(const ScopeKey& key);
   void ScopeGrown(const ScopeKey& key);
+  void SaveTexts(const ScopeKey& key, const ScopePrior::Texts& batch);
 
   const TrieOptions options_;
   const std::shared_ptr<const StaticPrior> prior_;
@@ -89,6 +91,9 @@ class TrieSessions final : public DraftSessions, public SharedPhrases {
   const std::shared_ptr<ScopeTable> scopes_;
   std::atomic<int64_t> sessions_{0};
   std::atomic<int64_t> session_bytes_{0};
+  // Null where scopes have no prior of their own. Loads that are under way
+  // refer to it weakly. Last: its thread uses scopes_ and observer_.
+  std::shared_ptr<PriorCompactor> compactor_;
 };
 
 }  // namespace foretoken::trie_drafter

@@ -1,5 +1,5 @@
-// Records of a warm start: outputs and phrases as bytes, validated when they
-// are decoded.
+// Records of a warm start: outputs, phrases and texts as bytes, validated when
+// they are decoded.
 //
 //   "FTWR" | version u8 | kind u8 | reserved u16 | count u32
 //   | count x (tokens u32, token i32 ...) | first 16 bytes of SHA-256 of the

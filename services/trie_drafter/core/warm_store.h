@@ -33,12 +33,22 @@ struct ScopeKey {
 };
 
 // Values as in stored records.
-enum class RecordKind : uint8_t { kOutput = 1, kPhrases = 2 };
+enum class RecordKind : uint8_t {
+  kOutput = 1,   // one output, for the history
+  kPhrases = 2,  // a batch of phrases
+  kTexts = 3,    // a batch of outputs, for the scope's prior
+};
 
-// Stored outputs and phrases of one scope, oldest first.
+// What is stored of one scope, oldest first. The last outputs are among the
+// texts too if those are stored.
 struct StoredScope {
   std::vector<std::vector<TokenId>> outputs;
   std::vector<Phrase> phrases;
+  std::vector<std::vector<TokenId>> texts;
+
+  bool empty() const {
+    return outputs.empty() && phrases.empty() && texts.empty();
+  }
 };
 
 // Thread-safe; no method blocks on anything outside the process.
@@ -51,8 +61,8 @@ class WarmStore {
   using Loaded = std::function<void(StoredScope)>;
   virtual void Load(const ScopeKey& key, Loaded done) = 0;
 
-  // Adds an output, or phrases, oldest first. Written in the background;
-  // dropped if the store's queue is full.
+  // Adds one record: an output, phrases or texts, oldest first. Written in the
+  // background; dropped if the store's queue is full.
   virtual void Save(const ScopeKey& key, RecordKind kind,
                     const std::vector<std::vector<TokenId>>& sequences) = 0;
 };

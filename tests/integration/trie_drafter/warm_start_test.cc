@@ -13,6 +13,8 @@
 #include "tests/support/eventually.h"
 #include "tests/support/private_redis.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_tokenizer.h"
 
 namespace foretoken::testing {
 namespace {
@@ -131,6 +133,56 @@ TEST_F(WarmStartTest, ReplicasShareAndKeysAreHashedBoundedAndExpire) {
     EXPECT_EQ(redis_.Command({"LLEN", key}), "4");
     EXPECT_GT(std::stoi(redis_.Command({"TTL", key})), 0);
   }
+}
+
+// Tokens first .. first + 7, of the tiny tokenizer.
+std::vector<TokenId> ShortOutput(TokenId first) {
+  std::vector<TokenId> tokens(8);
+  for (int i = 0; i < 8; ++i) tokens[static_cast<size_t>(i)] = first + i;
+  return tokens;
+}
+
+TEST_F(WarmStartTest, AScopesPriorOutlivesARestart) {
+  TempDir dir;
+  trie_drafter::TrieDrafterService parts;
+  parts.tokenizer = dir.Write("tokenizer.json", TinyTokenizerJson());
+  parts.redis_url = redis_.url();
+  parts.redis.max_records = 1;
+  parts.core.scopes.history_tokens = 16;
+  parts.core.scopes.prior.max_tokens = 1000;
+  parts.core.scopes.prior.compact_every = 8;
+  const auto prior_tokens = [](const TestTrieDrafter& trie) {
+    return trie.Sample("foretoken_trie_scope_prior_tokens");
+  };
+  {
+    const auto first = StartTrieDrafter(parts);
+    ASSERT_TRUE(Eventually([&] { return Up(*first); }));
+    EXPECT_EQ(first->Sample("foretoken_trie_scope_prior_bytes"), 0);
+    for (TokenId output : {10, 20, 30, 40}) {
+      Write(*first, "secret scope", ShortOutput(output));
+    }
+    EXPECT_TRUE(Eventually(
+        [&] { return Knows(*first, "secret scope", ShortOutput(10)); }));
+    EXPECT_FALSE(Knows(*first, "another scope", ShortOutput(10)));
+  }
+  // Outputs, phrases, texts.
+  EXPECT_EQ(Keys().size(), 3u);
+  for (const std::string& key : Keys()) {
+    EXPECT_THAT(
+        key, AllOf(StartsWith("foretoken:trie:1:{"), Not(HasSubstr("secret"))));
+    EXPECT_GT(std::stoi(redis_.Command({"TTL", key})), 0);
+  }
+  const auto second = StartTrieDrafter(parts);
+  ASSERT_TRUE(Eventually([&] { return Up(*second); }));
+  EXPECT_EQ(prior_tokens(*second), 0);
+  // The history has the last output alone, the prior the others.
+  EXPECT_TRUE(Eventually(
+      [&] { return Knows(*second, "secret scope", ShortOutput(10)); }));
+  EXPECT_EQ(prior_tokens(*second), 3 * 9);
+  EXPECT_EQ(second->Sample("foretoken_trie_scope_prior_compactions_total"), 1);
+  EXPECT_GT(second->Sample("foretoken_trie_scope_prior_bytes"), 4 * 9 * 4);
+  EXPECT_FALSE(Knows(*second, "another scope", ShortOutput(10)));
+  EXPECT_FALSE(Knows(*second, "", ShortOutput(10)));
 }
 
 TEST_F(WarmStartTest, AKilledRedisCostsWarmStartAlone) {

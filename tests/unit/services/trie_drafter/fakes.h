@@ -25,8 +25,9 @@ class FakeStore final : public WarmStore {
       phrases_.emplace_back(key, sequences);
       return;
     }
-    for (const std::vector<TokenId>& output : sequences) {
-      outputs_.emplace_back(key, output);
+    auto& list = kind == RecordKind::kTexts ? texts_ : outputs_;
+    for (const std::vector<TokenId>& one : sequences) {
+      list.emplace_back(key, one);
     }
   }
 
@@ -44,6 +45,10 @@ class FakeStore final : public WarmStore {
     absl::MutexLock lock(&mu_);
     return outputs_;
   }
+  std::vector<std::pair<ScopeKey, std::vector<TokenId>>> texts() const {
+    absl::MutexLock lock(&mu_);
+    return texts_;
+  }
   std::vector<std::pair<ScopeKey, std::vector<Phrase>>> phrases() const {
     absl::MutexLock lock(&mu_);
     return phrases_;
@@ -53,6 +58,8 @@ class FakeStore final : public WarmStore {
   mutable absl::Mutex mu_;
   std::vector<std::pair<ScopeKey, Loaded>> loads_ ABSL_GUARDED_BY(mu_);
   std::vector<std::pair<ScopeKey, std::vector<TokenId>>> outputs_
+      ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<ScopeKey, std::vector<TokenId>>> texts_
       ABSL_GUARDED_BY(mu_);
   std::vector<std::pair<ScopeKey, std::vector<Phrase>>> phrases_
       ABSL_GUARDED_BY(mu_);
