@@ -44,6 +44,8 @@ void AddBenchModesCommand(CLI::App& bench, Run& run);
 void AddBenchReplayCommand(CLI::App& bench, Run& run);
 void AddConvertCommand(CLI::App& app, Run& run);
 void AddCrestCommand(CLI::App& app, Run& run);
+// The subcommand `crest ingest`, where the services are built.
+void AddCrestIngestCommand(CLI::App& crest, Run& run);
 void AddGenerateCommand(CLI::App& app, Run& run);
 void AddHealthCommand(CLI::App& app, Run& run);
 void AddInspectCommand(CLI::App& app, Run& run);

@@ -279,6 +279,9 @@ void AddCrestCommand(CLI::App& app, Run& run) {
       "crest", "Datastores of n-grams and their continuation trees");
   crest->require_subcommand(1);
   AddBuild(*crest, run);
+#ifdef FORETOKEN_HAVE_SERVICES
+  AddCrestIngestCommand(*crest, run);
+#endif
   const auto [lookup, lookup_flags] = AddCommand<StoreFlags>(
       *crest, run, "lookup", "Show the token tree of token ids", Lookup);
   AddStoreOption("--store", lookup, lookup_flags);

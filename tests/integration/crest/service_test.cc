@@ -1,5 +1,6 @@
 // The crest service over real gRPC, with snapshots.
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
@@ -384,6 +386,35 @@ TEST_F(CrestServiceTest, IngestBuildsAVersionThatThenServes) {
     return answer.ok() && answer->version() == response->version() &&
            answer->n() == 1 && answer->tree().tokens_size() > 0;
   }));
+  EXPECT_EQ(service->Sample("foretoken_crest_ingests_total{code=\"OK\"}"), 1);
+}
+
+// `foretoken crest ingest`, against a service.
+int IngestCommand(const TestCrest& service, const std::string& corpus) {
+  const std::string command =
+      absl::StrCat(FORETOKEN_BINARY, " crest ingest --server ",
+                   service.server->addresses().at(0), " --max-n 2 --corpus ",
+                   corpus, " > /dev/null 2>&1");
+  return std::system(command.c_str());
+}
+
+TEST_F(CrestServiceTest, TheCommandIngestsWhatATargetWrote) {
+  WriteTinySnapshot();
+  const auto service = StartCrest(IngestOptions());
+  std::string rows;
+  for (int i = 0; i < 50; ++i) {
+    rows += R"({"prompt":"a man","output":"the hen in the inn "})"
+            "\n";
+  }
+  EXPECT_EQ(IngestCommand(*service, dir_.Write("rows.jsonl", rows)), 0);
+  EXPECT_TRUE(Eventually([&] {
+    const auto answer = LookUp(*service, LookupRequest({31}));
+    return answer.ok() && answer->n() == 1 && answer->tree().tokens_size() > 0;
+  }));
+  AwaitIdle(*service, true);
+  // A row without a text: nothing is sent.
+  EXPECT_NE(IngestCommand(*service, dir_.Write("bad.jsonl", rows + "{}\n")), 0);
+  AwaitIdle(*service, true);
   EXPECT_EQ(service->Sample("foretoken_crest_ingests_total{code=\"OK\"}"), 1);
 }
 
