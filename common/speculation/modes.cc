@@ -111,10 +111,10 @@ using Id = DrafterId;
 // Name, drafter, service, needs_service, in_auto, in_requests, in_replay, read.
 constexpr ModeInfo kTable[] = {
     {"off", Id::kTarget, "", false, false, true, true, ReadOff},
-    {"draft_model", Id::kDraftModel, "draft_worker", true, true, true, false,
+    {"draft_model", Id::kDraftModel, "draft_worker", true, false, true, false,
      ReadDraftModel},
     {"lookahead", Id::kLookahead, "", false, false, true, false, ReadLookahead},
-    {"ouroboros", Id::kOuroboros, "draft_worker", true, false, true, false,
+    {"ouroboros", Id::kOuroboros, "draft_worker", true, true, true, false,
      ReadOuroboros},
     {"ngram_trie", Id::kNgramTrie, "trie_drafter", false, false, true, true,
      ReadNgramTrie},

@@ -143,7 +143,7 @@ TEST_F(LocalDraftersTest, AutoAsksEveryDrafterThatIsThere) {
   Start(GoldenModel("llama_tied"));
   const Outputs got = Run("auto", 0.0f);
   for (const v1::Drafter drafter :
-       {v1::DRAFTER_DRAFT_MODEL, v1::DRAFTER_CREST, v1::DRAFTER_FUSED}) {
+       {v1::DRAFTER_OUROBOROS, v1::DRAFTER_CREST, v1::DRAFTER_FUSED}) {
     ASSERT_EQ(got.answered.count(drafter), 1u);
     EXPECT_GT(got.answered.at(drafter), 0);
   }

@@ -1,19 +1,10 @@
 #include "services/draft_worker/core/chain_mode.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/base/check.h"
 
 namespace foretoken::draft_worker {
-namespace {
-
-// Floor of a token's probability: an unlikely draw may still be the target's
-// token, since both draw with the same noise.
-constexpr float kLeastProbability = 1e-3f;
-
-}  // namespace
-
 ChainMode::ChainMode(int gamma, const ModeLimits& limits)
     : DraftMode(gamma, limits) {
   FORETOKEN_CHECK(gamma >= 1 && gamma <= limits.max_rows);
@@ -28,9 +19,7 @@ void ChainMode::Take(absl::Span<const SampledToken> outputs) {
   const SampledToken& drawn = outputs.back();  // no rows lie below the chain
   if (!Extend(drawn.token)) return;
   const float before = probs_.empty() ? 1.0f : probs_.back();
-  const float own = std::exp(drawn.logprob);
-  // A NaN logprob counts as the floor.
-  probs_.push_back(before * std::fmin(1.0f, std::fmax(kLeastProbability, own)));
+  probs_.push_back(before * ProbabilityOf(drawn));
 }
 
 void ChainMode::Finish(DraftTree& tree) {

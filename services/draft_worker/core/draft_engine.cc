@@ -1,6 +1,7 @@
 #include "services/draft_worker/core/draft_engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -190,6 +191,8 @@ absl::Status DraftEngine::Submit(SessionId id, const DraftRound& round,
   draft.arrived = arrived.has_value() ? *arrived : clock_();
   draft.deadline = draft.arrived + round.budget * kShareOfBudget;
   draft.order = next_order_++;
+  session.pace.Note(draft.arrived,
+                    static_cast<int64_t>(round.committed.size()));
   session.draft = draft;
   if (session.muted || draft.max_nodes == 0) return absl::OkStatus();
   const DraftRoom room = {draft.max_nodes,
@@ -271,7 +274,14 @@ bool DraftEngine::HasWork() const {
 bool DraftEngine::IsDue(const Session& session) const {
   const PendingDraft& draft = *session.draft;
   return session.muted || draft.max_nodes == 0 || session.mode->done() ||
+         !PassPays(session) ||
          clock_() + session.pass_time[kind_of_pass()] >= draft.deadline;
+}
+
+bool DraftEngine::PassPays(const Session& session) const {
+  const double gain = session.mode->FurtherGain();
+  return std::isinf(gain) ||
+         gain * session.pace.token_time() > session.pass_time[kind_of_pass()];
 }
 
 void DraftEngine::AnswerReady(DraftReport& report) {

@@ -160,6 +160,9 @@ class DraftEngine {
                             bool follows_draft);
   absl::Status Learn(Session& session, const DraftRound& round);
   bool IsDue(const Session& session) const;
+  // False if the draft's next pass is expected to add tokens more slowly than
+  // the session's rounds yield them.
+  bool PassPays(const Session& session) const;
   // Whether the next pass has much text in it.
   void NoteText();
   size_t kind_of_pass() const { return text_waits_ ? 1 : 0; }

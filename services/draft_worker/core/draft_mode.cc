@@ -1,6 +1,8 @@
 #include "services/draft_worker/core/draft_mode.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -8,12 +10,27 @@
 #include "services/draft_worker/core/ouroboros_mode.h"
 
 namespace foretoken::draft_worker {
+namespace {
+
+// The tree of `auto` holds the phrases of the request's text anyway. With the
+// demo pair two of them in a pass are as good as six, a suffix helps, and a
+// lookahead, inspiration and refinement add less than they cost
+// (bench_draft_worker, modes auto+...).
+constexpr char kShapeInAuto[] =
+    "ouroboros:gamma=8,window=2,beta=4,suffixes=1,lookahead=0,context=1,"
+    "inspiration=0,refinement=0,warm_start=0";
+
+}  // namespace
 
 void DraftMode::Begin(absl::Span<const TokenId>, const DraftRoom& room) {
   room_ = room;
   chain_.clear();
   chain_rows_.clear();
   ended_ = false;
+}
+
+double DraftMode::FurtherGain() const {
+  return std::numeric_limits<double>::infinity();
 }
 
 bool DraftMode::done() const {
@@ -41,20 +58,35 @@ bool DraftMode::Extend(TokenId token) {
   return true;
 }
 
+float DraftMode::ProbabilityOf(const SampledToken& drawn) {
+  // An unlikely draw may still be the target's token, since both draw with the
+  // same noise. A NaN logprob counts as the floor.
+  constexpr float kLeast = 1e-3f;
+  return std::fmin(1.0f, std::fmax(kLeast, std::exp(drawn.logprob)));
+}
+
 absl::StatusOr<std::unique_ptr<DraftMode>> MakeDraftMode(
     const Mode& mode, const ModeLimits& limits,
     absl::Span<const Phrase> warm_start) {
-  FORETOKEN_RETURN_IF_ERROR(mode.CheckFits(
-      {std::min(kMaxDraftNodes, limits.max_rows), limits.max_rows}));
+  const TreeLimits room = {std::min(kMaxDraftNodes, limits.max_rows),
+                           limits.max_rows};
+  if (mode.As<AutoOptions>() != nullptr) {
+    FORETOKEN_ASSIGN_OR_RETURN(const Mode shape, Mode::Parse(kShapeInAuto));
+    FORETOKEN_RETURN_IF_ERROR(shape.CheckFits(room));
+    return std::make_unique<OuroborosMode>(*shape.As<OuroborosOptions>(),
+                                           limits, warm_start,
+                                           /*weighs_passes=*/true);
+  }
+  FORETOKEN_RETURN_IF_ERROR(mode.CheckFits(room));
   if (const auto* chain = mode.As<DraftModelOptions>()) {
     return std::make_unique<ChainMode>(chain->gamma, limits);
   }
   if (const auto* ouroboros = mode.As<OuroborosOptions>()) {
     return std::make_unique<OuroborosMode>(*ouroboros, limits, warm_start);
   }
-  return absl::UnimplementedError(
-      absl::StrCat("mode '", mode.name(),
-                   "' is not drafted here, want draft_model or ouroboros"));
+  return absl::UnimplementedError(absl::StrCat(
+      "mode '", mode.name(),
+      "' is not drafted here, want draft_model, ouroboros or auto"));
 }
 
 }  // namespace foretoken::draft_worker

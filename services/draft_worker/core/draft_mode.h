@@ -103,6 +103,9 @@ class DraftMode {
   // Continues the same draft with other limits.
   void Resume(const DraftRoom& room) { room_ = room; }
 
+  // Accepted tokens that a further pass is expected to add to the draft.
+  // Infinite where that is not weighed against the time of a pass.
+  virtual double FurtherGain() const;
   // True if no further pass could add to the draft.
   virtual bool done() const;
   // Adds this pass's rows and marks those whose token it reads. `root` is the
@@ -132,6 +135,9 @@ class DraftMode {
   // Appends a token that may be proposed; any other token, and an end token,
   // ends the chain. False if not appended.
   bool Extend(TokenId token);
+  // The draft model's own probability of a token that it drew, as an estimate
+  // of its acceptance, in (0, 1].
+  static float ProbabilityOf(const SampledToken& drawn);
 
   const ModeLimits limits_;
   DraftRoom room_;
@@ -143,7 +149,9 @@ class DraftMode {
   const int gamma_;
 };
 
-// Creates `draft_model` or `ouroboros`; `warm_start` phrases are oldest first.
+// Creates `draft_model`, `ouroboros`, or for `auto` what the draft worker adds
+// to its tree: Ouroboros in narrow passes, as many as pay
+// (ouroboros_mode.h). `warm_start` phrases are oldest first.
 // InvalidArgument names the parameter if a pass needs more rows than `limits`
 // allows; Unimplemented for another mode.
 absl::StatusOr<std::unique_ptr<DraftMode>> MakeDraftMode(

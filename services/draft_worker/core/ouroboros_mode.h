@@ -14,6 +14,10 @@
 // the request's parameters and noise, is the phrase's: at temperature 0 the
 // paper's greedy match, and at any other its extension.
 //
+// A mode that weighs its passes, for `auto`, says before each further one what
+// it expects of it: a part of the probability that the whole chain is accepted,
+// times the tokens that a pass after an accepted chain has brought so far.
+//
 // Source: Ouroboros, arXiv:2402.13720, section 3 and Algorithm 1.
 // Owned by the engine thread.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_OUROBOROS_MODE_H_
@@ -38,10 +42,17 @@ class OuroborosMode final : public DraftMode {
   // options.MaxRows() <= limits.max_rows. Phrases of `warm_start` of another
   // length, or with a token that must not be proposed, are skipped.
   OuroborosMode(const OuroborosOptions& options, const ModeLimits& limits,
-                absl::Span<const Phrase> warm_start);
+                absl::Span<const Phrase> warm_start,
+                bool weighs_passes = false);
+
+  // A mode that weighs its passes estimates the chain by the draft model's own
+  // probabilities; otherwise acceptance by depth will do, since a logprob for
+  // every row of a wide pass takes noticeable time.
+  bool wants_logprobs() const override { return weighs_passes_; }
 
   void Observe(const Observation& observation) override;
   void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;
+  double FurtherGain() const override;
   bool done() const override;
   void LayOut(int32_t root, PassRows& rows) override;
   void Take(absl::Span<const SampledToken> outputs) override;
@@ -58,6 +69,7 @@ class OuroborosMode final : public DraftMode {
   static constexpr size_t kMaxGained = 256;
 
   bool IsProposable(absl::Span<const TokenId> phrase) const;
+  void LearnPasses(absl::Span<const TokenId> committed);
   bool PoolHas(absl::Span<const TokenId> phrase) const;
   void Gain(absl::Span<const TokenId> phrase);
   void LayOutPhrases(PassRows& rows);
@@ -70,18 +82,24 @@ class OuroborosMode final : public DraftMode {
   void RefineSuffixes(const VerifiedTree& verified, int32_t leaf);
 
   const OuroborosOptions options_;
+  const bool weighs_passes_;
   PhrasePool pool_;
   JacobiWindow window_;
   ModeTotals totals_;
   std::vector<Phrase> gained_;
   DepthAcceptance chain_acceptance_;
   DepthAcceptance suffix_acceptance_;
+  // Passes after an accepted chain, and what was accepted of their tokens.
+  int64_t passes_reached_ = 0;
+  int64_t pass_tokens_ = 0;
 
   // The draft.
-  TokenId text_last_ = 0;         // the last committed token
-  std::vector<Phrase> suffixes_;  // as drafted, each with its key
-  int passes_ = 0;                // passes it took
-  size_t context_end_ = 0;        // text before this is in the pool
+  std::vector<float> probs_;       // of the path to each token of the chain
+  TokenId text_last_ = 0;          // the last committed token
+  std::vector<Phrase> suffixes_;   // as drafted, each with its key
+  int passes_ = 0;                 // passes it took
+  std::vector<size_t> pass_ends_;  // length of the chain after each
+  size_t context_end_ = 0;         // text before this is in the pool
 
   // State of the last LayOut.
   TokenId last_ = 0;      // the draft's last token

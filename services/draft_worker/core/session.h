@@ -14,6 +14,7 @@
 #include "common/engine/kv_session.h"
 #include "common/engine/session_book.h"
 #include "services/draft_worker/core/draft_mode.h"
+#include "services/draft_worker/core/draft_pace.h"
 
 namespace foretoken::draft_worker {
 
@@ -37,6 +38,7 @@ struct Session {
   // Expected time of the next pass, from the last one: [0] without and [1]
   // with much text of other sessions.
   std::array<absl::Duration, 2> pass_time;
+  DraftPace pace;
 
   KvSession kv;  // closed in a muted session
   // Rows of text in the last pass that are not committed yet: the next round

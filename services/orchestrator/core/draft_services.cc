@@ -83,6 +83,17 @@ std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode) {
                                         Replicas(mode.info().service));
 }
 
+std::unique_ptr<DraftSource> DraftServices::PartOfAuto(const ModeInfo& part) {
+  if (part.drafter != DrafterId::kOuroboros) {
+    return Source(*Mode::Parse(part.name));
+  }
+  // The draft worker chooses how to draft for `auto`.
+  ServedSourceOptions source = SourceOptions(*Mode::Parse("auto"));
+  source.id = part.drafter;
+  return std::make_unique<ServedSource>(std::move(source),
+                                        Replicas(part.service));
+}
+
 std::unique_ptr<DraftSource> DraftServices::PhraseKeeper(const Mode& mode) {
   if (!Has(kPhraseService)) return nullptr;
   ServedSourceOptions source = SourceOptions(mode);

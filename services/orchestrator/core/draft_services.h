@@ -50,6 +50,9 @@ class DraftServices {
 
   // A source for a new request, on the mode's service, which must be available.
   std::unique_ptr<DraftSource> Source(const Mode& mode);
+  // A source for a new request in mode `auto`, on the service of a mode whose
+  // drafts it uses, which must be available.
+  std::unique_ptr<DraftSource> PartOfAuto(const ModeInfo& part);
   // A source that stores the phrases a draft worker's pool gains; its drafts()
   // is false. Null without a trie drafter.
   std::unique_ptr<DraftSource> PhraseKeeper(const Mode& mode);

@@ -48,8 +48,7 @@ absl::StatusOr<ModeSources> MakeSources(const Mode& mode,
   for (const ModeInfo& part : ModeTable()) {
     if (!made.economical || !part.in_auto) continue;
     if (!HasServiceOf(part, services)) continue;
-    FORETOKEN_ASSIGN_OR_RETURN(const Mode defaults, Mode::Parse(part.name));
-    made.sources.push_back(services->Source(defaults));
+    made.sources.push_back(services->PartOfAuto(part));
   }
   if (HasServiceOf(info, services)) {
     made.sources.push_back(services->Source(mode));

@@ -192,6 +192,28 @@ TEST_F(DraftWorkerTest, DraftsOverTheWireAsInProcess) {
   EXPECT_GT(Sample("foretoken_draft_worker_phrases_total{event=\"made\"}"), 0);
 }
 
+// How many passes a draft has depends on the pace of the rounds.
+TEST_F(DraftWorkerTest, DraftsItsPartOfAutoAndKeepsItsPhrasesToItself) {
+  Start();
+  DraftOpen open = OpenOf("auto", {1, 7, 3});
+  open.cache_scope = "scope";
+  Client client(*stub_);
+  client.Send(open);
+  Tokens committed = {9};
+  int64_t length = 4;
+  for (int i = 0; i < 12; ++i) {
+    const auto got = client.Ask(RoundOf(length, committed));
+    ASSERT_THAT(got, IsOk());
+    ASSERT_GT(got->tree.size(), 0);
+    EXPECT_EQ(got->tree.parents[0], -1);
+    EXPECT_GT(got->tree.probs[0], 0.0f);
+    EXPECT_TRUE(got->phrases.empty());
+    committed = {got->tree.tokens[0], 9};
+    length += 2;
+  }
+  EXPECT_GE(Sample("foretoken_draft_worker_passes_total"), 12);
+}
+
 TEST_F(DraftWorkerTest, EndTokensTravelWithTheOpen) {
   Start();
   DraftOpen open = OpenOf("draft_model:gamma=9", {1, 7, 3});

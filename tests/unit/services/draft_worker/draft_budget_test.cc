@@ -64,6 +64,47 @@ TEST(DraftBudgetTest, PassesThatAreTooLongForTheBudgetAreRareAttempts) {
   EXPECT_GE(std::count(sizes.begin(), sizes.end(), 0), 8);
 }
 
+// Mode `auto`: passes of 1 ms, in rounds whose tokens take `per_token` each.
+// The sizes of the chains, by round.
+std::vector<int> ChainsOfAuto(absl::Duration per_token) {
+  auto backend = std::make_unique<testing::FakeBackend>(RoomyBackend());
+  const testing::FakeBackend& fake = *backend;
+  absl::Time now = absl::UnixEpoch();
+  int64_t seen = 0;
+  const auto clock = [&] {
+    now += absl::Milliseconds(fake.forwards() -
+                              std::exchange(seen, fake.forwards()));
+    return now;
+  };
+  DraftEngine engine({}, std::move(backend), clock);
+  const auto key = engine.Open(MakeOpen("auto", kPrompt));
+  EXPECT_TRUE(key.ok());
+  std::vector<int> passes;
+  Tokens text = kPrompt;
+  for (int i = 0; i < 6; ++i) {
+    text.push_back(NextToken(text, 5, {}));
+    DraftRound round =
+        MakeRound(static_cast<int64_t>(text.size()), {text.back()});
+    round.budget = absl::Hours(1);
+    EXPECT_TRUE(engine.Submit(*key, round).ok());
+    const int64_t before = fake.forwards();
+    DraftReport report;
+    while (report.answers.empty()) report = engine.RunPass();
+    passes.push_back(static_cast<int>(fake.forwards() - before));
+    now += per_token;
+  }
+  return passes;
+}
+
+TEST(DraftBudgetTest, InAutoADraftHasThePassesThatPay) {
+  // Nothing is known of the pace before the second round.
+  EXPECT_EQ(ChainsOfAuto(absl::Hours(1))[0], 1);
+  const std::vector<int> quick = ChainsOfAuto(absl::Microseconds(10));
+  EXPECT_THAT(quick, ::testing::Each(1));
+  const std::vector<int> slow = ChainsOfAuto(absl::Hours(1));
+  for (size_t i = 1; i < slow.size(); ++i) EXPECT_GT(slow[i], 2) << i;
+}
+
 // A pass is long while someone's prompt is read in it, and that is not held
 // against the drafts that follow.
 TEST(DraftBudgetTest, OthersPrefillIsNotTakenForTheCostOfADraft) {

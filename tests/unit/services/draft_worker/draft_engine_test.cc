@@ -188,7 +188,8 @@ TEST(DraftEngineTest, LongPromptsAreReadInChunks) {
 }
 
 TEST(DraftEngineTest, TheContextsEndEndsTheDraft) {
-  for (const std::string mode : {"draft_model", "ouroboros:window=4,beta=3"}) {
+  for (const std::string mode :
+       {"draft_model", "ouroboros:window=4,beta=3", "auto"}) {
     FakeBackendOptions small;
     small.max_positions = 12;
     EngineFixture f(small);
@@ -222,7 +223,7 @@ TEST(DraftEngineTest, UnknownTokensMakeDraftsEmptyAndFreeTheMemory) {
 }
 
 TEST(DraftEngineTest, IdsBeyondTheLimitAreNeverProposed) {
-  for (const std::string mode : {"draft_model", "ouroboros"}) {
+  for (const std::string mode : {"draft_model", "ouroboros", "auto"}) {
     DraftEngineOptions options;
     options.vocab_limit = 30;
     EngineFixture f(RoomyBackend(), options);
@@ -291,6 +292,12 @@ TEST(DraftEngineTest, ABadOpenIsRefusedByField) {
               HasSubstr("tokens[1]"));
   EXPECT_THAT(message(MakeOpen("ouroboros:window=200", {1})),
               HasSubstr("window=200"));
+  DraftEngineOptions narrow;
+  narrow.max_rows_per_session = 4;
+  EngineFixture small(RoomyBackend(), narrow);
+  EXPECT_THAT(
+      std::string(small.engine.Open(MakeOpen("auto", {1})).status().message()),
+      HasSubstr("gamma"));
   EXPECT_TRUE(absl::IsUnimplemented(
       f.engine.Open(MakeOpen("ngram_trie", {1})).status()));
   DraftOpen open = MakeOpen("draft_model", {1});

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <memory>
 
 #include "tests/unit/services/draft_worker/draft_fixture.h"
@@ -327,20 +329,132 @@ TEST(OuroborosModeTest, TokensThatTheDraftDoesNotKnowStayOutOfThePool) {
   EXPECT_THAT(f.mode.TakeGained(), IsEmpty());
 }
 
-TEST(OuroborosModeTest, EstimatesFollowWhatIsAccepted) {
+// Answers with a probability for every token.
+std::vector<SampledToken> With(std::vector<SampledToken> outputs,
+                               std::map<int32_t, float> probs) {
+  for (const auto& [row, prob] : probs) outputs[row].logprob = std::log(prob);
+  return outputs;
+}
+
+TEST(OuroborosModeTest, TheDraftModelsProbabilitiesEstimateTheChain) {
+  OuroborosMode mode(Small(), Limits(),
+                     std::vector<Phrase>{{10, 11, 12}, {14, 20, 21}},
+                     /*weighs_passes=*/true);
+  ASSERT_TRUE(mode.wants_logprobs());
+  mode.Begin(Tokens{10}, Roomy());
+  PassRows rows = LayOut(mode, 10);
+  // 11 and 12 are the phrase's, in rows 1 and 2, and 13 follows them.
+  mode.Take(With(Answers(rows, {{0, 11}, {1, 12}, {2, 13}}),
+                 {{0, 0.5f}, {1, 0.25f}, {2, NAN}}));
+  rows = LayOut(mode, 10);
+  mode.Take(With(Answers(rows, {{3, 14}}), {{3, 1.0f}}));
+
+  DraftTree tree;
+  mode.Finish(tree);
+
+  ASSERT_THAT(tree.tokens, ElementsAre(11, 12, 13, 14, 20, 21));
+  EXPECT_FLOAT_EQ(tree.probs[0], 0.5f);
+  EXPECT_FLOAT_EQ(tree.probs[1], 0.125f);
+  // What is no number counts as little.
+  EXPECT_FLOAT_EQ(tree.probs[2], 0.125e-3f);
+  EXPECT_FLOAT_EQ(tree.probs[3], tree.probs[2]);
+  EXPECT_GT(tree.probs[4], 0.0f);
+  EXPECT_LT(tree.probs[4], tree.probs[3]);
+}
+
+TEST(OuroborosModeTest, ANewDraftHasItsOwnEstimates) {
+  OuroborosOptions options = Small();
+  options.passes = 1;
+  OuroborosMode mode(options, Limits(), {}, /*weighs_passes=*/true);
+  DraftTree tree;
+  for (const float prob : {0.25f, 0.75f}) {
+    mode.Begin(Tokens{10}, Roomy());
+    mode.Take(With(Answers(LayOut(mode, 10), {{0, 11}}), {{0, prob}}));
+    mode.Finish(tree);
+    EXPECT_THAT(tree.tokens, ElementsAre(11));
+    EXPECT_FLOAT_EQ(tree.probs[0], prob);
+  }
+}
+
+TEST(OuroborosModeTest, AFurtherPassIsWeighedByTheChainAndByEarlierPasses) {
+  OuroborosOptions options = Small();
+  options.gamma = 8;
+  options.lookahead = 0;
+  OuroborosMode any(options, Limits(), {});
+  OuroborosMode weighing(options, Limits(), {}, /*weighs_passes=*/true);
+  const auto draft = [](OuroborosMode& mode) {
+    mode.Begin(Tokens{10}, Roomy());
+    const double before = mode.FurtherGain();
+    EXPECT_TRUE(std::isinf(before)) << "a draft has a first pass";
+    mode.Take(With(Answers(LayOut(mode, 10), {{0, 11}}), {{0, 0.5f}}));
+    const double one = mode.FurtherGain();
+    mode.Take(With(Answers(LayOut(mode, 10), {{1, 12}}), {{1, 0.5f}}));
+    EXPECT_LE(mode.FurtherGain(), one);
+    return one;
+  };
+  EXPECT_TRUE(std::isinf(draft(any)));
+  const double at_first = draft(weighing);
+  EXPECT_GT(at_first, 0.0);
+  EXPECT_LE(at_first, 0.5);  // of one token a pass at most
+
+  const auto observe = [&](const Tokens& committed) {
+    Observation observation;
+    observation.committed = committed;
+    observation.follows_draft = true;
+    weighing.Observe(observation);
+    return draft(weighing);
+  };
+  double before = at_first;
+  for (int i = 0; i < 10; ++i) {
+    // Both passes were right.
+    const double now = observe({11, 12, 13});
+    EXPECT_GT(now, before);
+    before = now;
+  }
+  EXPECT_LT(before, 0.5);
+  for (int i = 0; i < 50; ++i) {
+    const double now = observe({99});
+    EXPECT_LT(now, before);
+    before = now;
+  }
+  EXPECT_LT(before, at_first);
+  // What did not build on this text says nothing.
+  Observation other;
+  const Tokens committed = {11, 12, 13};
+  other.committed = committed;
+  weighing.Observe(other);
+  EXPECT_EQ(draft(weighing), before);
+}
+
+TEST(OuroborosModeTest, WithoutProbabilitiesAChainIsEstimatedByItsDepths) {
+  DraftedMode good;
+  DraftedMode bad;
+  EXPECT_FALSE(good.mode.wants_logprobs());
+  const auto first = [](DraftedMode& f, const Tokens& committed) {
+    for (int i = 0; i < 20; ++i) f.Observe(Tokens(9, 0), {}, committed);
+    f.mode.Begin(Tokens{10}, Roomy());
+    f.mode.Take(Answers(LayOut(f.mode, 10), {{0, 11}}));
+    f.mode.Finish(f.tree);
+    return f.tree.probs[0];
+  };
+  EXPECT_GT(first(good, {11, 12, 13, 14, 30}), 0.9f);
+  EXPECT_LT(first(bad, {99}), 0.2f);
+}
+
+TEST(OuroborosModeTest, SuffixesAreEstimatedByWhatWasAccepted) {
   DraftedMode good;
   DraftedMode bad;
   for (int i = 0; i < 20; ++i) {
-    good.Observe({11, 12, 13, 14, 30, 0, 0, 0, 0}, {0, 1, 2, 3},
-                 {11, 12, 13, 14, 30});
-    bad.Observe({99, 0, 0, 0, 0, 0, 0, 0, 0}, {}, {99});
+    good.Observe({11, 12, 13, 14, 30, 31, 0, 0, 0}, {0, 1, 2, 3, 4, 5},
+                 {11, 12, 13, 14, 30, 31});
+    bad.Observe({11, 12, 13, 14, 99, 0, 0, 0, 0}, {0, 1, 2, 3},
+                {11, 12, 13, 14, 99});
   }
-  DraftTree liked;
-  DraftTree disliked;
-  good.mode.Finish(liked);
-  bad.mode.Finish(disliked);
-  EXPECT_GT(liked.probs[0], 0.9f);
-  EXPECT_LT(disliked.probs[0], 0.2f);
+  const auto claim = [](DraftedMode& f) {
+    f.mode.Finish(f.tree);
+    return f.tree.probs[4] / f.tree.probs[3];
+  };
+  EXPECT_GT(claim(good), 2 * claim(bad));
 }
 
 }  // namespace

@@ -133,10 +133,11 @@ TEST(ModesTest, ServicesDraftWhereTheyAreThere) {
 TEST(ModesTest, AutoTakesAllThatAreThereInTheOrderOfTheTable) {
   FakeServices services;
   const auto all = Make("auto", &services);
-  EXPECT_THAT(Names(all), ElementsAre("draft_model", "crest", "fused"));
+  // The draft worker chooses how to draft; its phrases are the request's own,
+  // so none is fetched from, or kept for, other requests.
+  EXPECT_THAT(Names(all), ElementsAre("ouroboros", "crest", "fused"));
   EXPECT_EQ(services.Started(all),
-            " draft_worker:draft_model crest:crest:datastore=text"
-            " trie_drafter:auto");
+            " draft_worker:auto crest:crest:datastore=text trie_drafter:auto");
   EXPECT_TRUE(all->economical);
   EXPECT_FALSE(Make("crest", &services)->economical);
   FakeServices crest({"crest"});
