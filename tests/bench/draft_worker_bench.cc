@@ -3,8 +3,15 @@
 // cost, prompt by prompt, and whether the output is that of plain decoding.
 //
 //   bench_draft_worker --target DIR --draft DIR --prompts FILE
-//       [--modes "draft_model:gamma=3;ouroboros:gamma=8"] [--warm-start]
-//       [--repeats 5] [--json]
+//       [--modes "draft_model:gamma=3;auto+ouroboros:passes=1"] [--warm-start]
+//       [--nodes 64] [--repeats 5] [--json]
+//
+// `auto+MODE` merges MODE's drafts with those of the fused drafter, calibrated
+// as in mode `auto`, and `auto` alone is the fused drafter without the draft
+// worker; trees are full, since no node is priced. Acceptance learned from one
+// prompt serves the next ones; outputs do with --warm-start. In `auto+auto`
+// the draft worker chooses how to draft, as in mode `auto`; in
+// `auto+phrase_pool` the pool's newest phrases stand in for it.
 //
 // FILE holds a prompt a line, with C escapes. A round is one verification;
 // prefill is none. Drafts have no deadline, so that all but the times repeats
@@ -17,24 +24,29 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/config/flags.h"
+#include "common/drafting/drafter_factory.h"
 #include "common/drafting/phrase_pool.h"
 #include "common/infer/factory/backend_factory.h"
 #include "common/text/tokenizer.h"
 #include "services/draft_worker/core/draft_engine.h"
+#include "services/orchestrator/core/round_drafting.h"
 #include "tests/support/in_process_verifier.h"
 
 namespace foretoken {
@@ -63,6 +75,7 @@ struct Settings {
   int32_t max_tokens = 128;
   int32_t max_prompts = 32;
   int32_t threads = 0;
+  int32_t nodes = 64;
   double temperature = 0.0;
   int32_t repeats = 1;
   bool warm_start = false;
@@ -161,6 +174,68 @@ void AddTotals(const draft_worker::ModeTotals& after,
   sums.refined += after.refined - before.refined;
 }
 
+// An item of --modes: a mode of the draft worker, alone or merged with the
+// fused drafter.
+struct BenchMode {
+  bool fused = false;
+  Mode worker;  // off: none
+
+  // An empty text is plain decoding.
+  static absl::StatusOr<BenchMode> Parse(absl::string_view text) {
+    BenchMode mode;
+    mode.fused = absl::ConsumePrefix(&text, "auto");
+    if (mode.fused) absl::ConsumePrefix(&text, "+");
+    const bool pool = mode.fused && absl::StartsWith(text, "phrase_pool");
+    if (!text.empty()) {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          mode.worker,
+          Mode::Parse(text, pool ? ModeUse::kReplay : ModeUse::kRequest));
+    }
+    return mode;
+  }
+  bool asks_pool() const {
+    return worker.As<PhrasePoolDrafterOptions>() != nullptr;
+  }
+  DrafterId drafter() const {
+    return worker.As<AutoOptions>() != nullptr ? DrafterId::kOuroboros
+                                               : worker.info().drafter;
+  }
+  // Whether the worker reads what the target said about every row.
+  bool needs_rows() const { return worker.As<OuroborosOptions>() != nullptr; }
+  bool asks_worker() const {
+    return worker.As<OffOptions>() == nullptr && !asks_pool();
+  }
+};
+
+// The draft worker as a source of a merged tree, by a function that runs it.
+class WorkerSource final : public orchestrator::DraftSource {
+ public:
+  using Run = std::function<absl::StatusOr<DraftAnswer>(const DraftRound&)>;
+
+  WorkerSource(DrafterId id, bool needs_rows, Run run)
+      : id_(id), needs_rows_(needs_rows), run_(std::move(run)) {}
+
+  DrafterId id() const override { return id_; }
+  bool needs_rows() const override { return needs_rows_; }
+  void Start(const DraftOpen&, absl::Span<const TokenId>) override {}
+  void Ask(const DraftRound& round, absl::Span<const TokenId>) override {
+    round_ = round;
+  }
+  orchestrator::DraftOutcome Collect(
+      absl::Time, orchestrator::SourceDraft& draft) override {
+    absl::StatusOr<DraftAnswer> answer = run_(round_);
+    FORETOKEN_CHECK(answer.ok());
+    draft.tree = std::move(answer->tree);
+    return orchestrator::DraftOutcome::kAnswered;
+  }
+
+ private:
+  const DrafterId id_;
+  const bool needs_rows_;
+  const Run run_;
+  DraftRound round_;
+};
+
 class Bench {
  public:
   Bench(const Settings& settings, std::vector<std::vector<TokenId>> prompts,
@@ -172,15 +247,20 @@ class Bench {
         draft_(std::move(draft)),
         driver_(*target_) {}
 
-  // An empty mode is plain decoding.
   absl::StatusOr<Score> Run(const std::string& mode) {
-    Mode spec;
-    if (!mode.empty()) {
-      FORETOKEN_ASSIGN_OR_RETURN(spec, Mode::Parse(mode));
-    }
+    FORETOKEN_ASSIGN_OR_RETURN(const BenchMode spec, BenchMode::Parse(mode));
     PhrasePoolOptions pool;
-    pool.phrase_tokens = PhraseTokens(spec);
+    pool.phrase_tokens = PhraseTokens(spec.worker);
     pool_ = std::make_unique<PhrasePool>(pool);
+    estimates_ = std::make_shared<orchestrator::DraftEstimates>();
+    DrafterResources resources;
+    resources.keep_history = settings_.warm_start;
+    FORETOKEN_ASSIGN_OR_RETURN(fused_,
+                               MakeDrafter(*Mode::Parse("auto"), resources));
+    phrases_.reset();
+    if (spec.asks_pool()) {
+      FORETOKEN_ASSIGN_OR_RETURN(phrases_, MakeDrafter(spec.worker, resources));
+    }
     const draft_worker::ModeTotals before = draft_->snapshot().totals.modes;
     Score score;
     for (size_t i = 0; i < prompts_.size(); ++i) {
@@ -203,13 +283,14 @@ class Bench {
     return request;
   }
 
-  absl::Status RunPrompt(const Mode& mode, size_t index, Score& score) {
+  absl::Status RunPrompt(const BenchMode& bench, size_t index, Score& score) {
+    const Mode& mode = bench.worker;
     const SessionRequest request = Request(index);
     testing::InProcessVerifier verifier(driver_);
     FORETOKEN_ASSIGN_OR_RETURN(PrefillResult prefill,
                                verifier.Open(request, request.tokens));
     SessionId key = -1;
-    if (mode.As<OffOptions>() == nullptr) {
+    if (bench.asks_worker()) {
       DraftOpen open;
       open.tokens = request.tokens;
       open.prompt_length = request.prompt_length;
@@ -219,8 +300,13 @@ class Bench {
       FORETOKEN_ASSIGN_OR_RETURN(key, draft_->Open(std::move(open)));
     }
     std::vector<TokenId>& output = score.outputs.emplace_back();
+    if (bench.fused) {
+      FORETOKEN_RETURN_IF_ERROR(
+          RunMerged(verifier, bench, key, request, prefill, score));
+      return key < 0 ? absl::OkStatus() : draft_->Close(key);
+    }
     DraftRound round;
-    round.max_nodes = 64;
+    round.max_nodes = settings_.nodes;
     round.length = prefill.length;
     round.committed = {prefill.tokens.at(0).token};
     output = round.committed;
@@ -228,12 +314,87 @@ class Bench {
     while (finish == FinishReason::kNone) {
       FORETOKEN_ASSIGN_OR_RETURN(DraftAnswer answer, Draft(key, round, score));
       for (const Phrase& phrase : answer.phrases) pool_->Insert(phrase);
+      score.nodes += answer.tree.size();
       FORETOKEN_RETURN_IF_ERROR(
           Verify(verifier, answer.tree, round, finish, score));
       output.insert(output.end(), round.committed.begin(),
                     round.committed.end());
     }
     return key < 0 ? absl::OkStatus() : draft_->Close(key);
+  }
+
+  // A request whose trees are merged.
+  absl::Status RunMerged(testing::InProcessVerifier& verifier,
+                         const BenchMode& mode, SessionId key,
+                         const SessionRequest& request,
+                         const PrefillResult& prefill, Score& score) {
+    orchestrator::DraftSources sources;
+    if (key >= 0) {
+      const auto run = [&](const DraftRound& round) {
+        absl::StatusOr<DraftAnswer> answer = Draft(key, round, score);
+        if (answer.ok()) {
+          for (const Phrase& phrase : answer->phrases) pool_->Insert(phrase);
+        }
+        return answer;
+      };
+      sources.push_back(std::make_unique<WorkerSource>(mode.drafter(),
+                                                       mode.needs_rows(), run));
+    }
+    if (phrases_ != nullptr) {
+      sources.push_back(std::make_unique<orchestrator::LocalSource>(
+          DrafterId::kOuroboros, phrases_, MonotonicClock()));
+    }
+    sources.push_back(std::make_unique<orchestrator::LocalSource>(
+        DrafterId::kFused, fused_, MonotonicClock()));
+    orchestrator::DraftingOptions options;
+    options.limits.max_draft_nodes = settings_.nodes;
+    options.estimates = estimates_;
+    orchestrator::RoundDrafting drafting(std::move(sources),
+                                         target_->model().vocab_size, options);
+
+    std::vector<TokenId> text = request.tokens;
+    std::vector<TokenId>& output = score.outputs.back();
+    drafting.Start({}, text);
+    RoundResult result;
+    result.tokens = prefill.tokens;
+    result.finish = prefill.finish;
+    for (bool first = true; true; first = false) {
+      for (const SampledToken& token : result.tokens) {
+        text.push_back(token.token);
+        output.push_back(token.token);
+      }
+      if (result.finish != FinishReason::kNone) return absl::OkStatus();
+      RoundRequest verify;
+      verify.length = static_cast<int64_t>(text.size());
+      orchestrator::CommittedText committed;
+      committed.text = text;
+      committed.tokens = committed.text.last(result.tokens.size());
+      committed.max_depth = request.max_length - verify.length - 1;
+      committed.round = first ? nullptr : &result;
+      {
+        // The worker's own time is counted where it runs.
+        const absl::Duration wall = score.draft_time;
+        const absl::Duration cpu = score.cpu_time;
+        absl::Duration merging;
+        absl::Duration merging_cpu;
+        {
+          const Stopwatch watch(merging, merging_cpu);
+          drafting.Commit(committed);
+          verify.tree = drafting.Draft().tree;
+        }
+        score.draft_time = wall + merging;
+        score.cpu_time = cpu + merging_cpu;
+      }
+      verify.candidates = drafting.candidates();
+      score.nodes += verify.tree.size();
+      {
+        const Stopwatch watch(score.verify_time, score.cpu_time);
+        FORETOKEN_ASSIGN_OR_RETURN(result,
+                                   verifier.Round(std::move(verify), {}));
+      }
+      ++score.rounds;
+      score.tokens += static_cast<int64_t>(result.tokens.size());
+    }
   }
 
   // One round of the target; `round` becomes what the draft worker hears next.
@@ -277,7 +438,6 @@ class Bench {
       if (report.answers.empty()) continue;
       score.draft_passes += draft_->snapshot().totals.passes - before.passes;
       score.draft_rows += draft_->snapshot().totals.rows - before.rows;
-      score.nodes += report.answers[0].answer.tree.size();
       return std::move(report.answers[0].answer);
     }
   }
@@ -300,6 +460,10 @@ class Bench {
   const std::unique_ptr<draft_worker::DraftEngine> draft_;
   testing::EngineDriver driver_;
   std::unique_ptr<PhrasePool> pool_;
+  // Of trees that are merged.
+  std::shared_ptr<orchestrator::DraftEstimates> estimates_;
+  std::shared_ptr<Drafter> fused_;
+  std::shared_ptr<Drafter> phrases_;  // null: none
 };
 
 absl::StatusOr<std::vector<std::vector<TokenId>>> ReadPrompts(
@@ -424,12 +588,14 @@ absl::Status Run(int argc, char** argv) {
                "Of both models");
   flags.Int("max-tokens", &settings.max_tokens, {2, 1 << 16}, "A prompt");
   flags.Int("max-prompts", &settings.max_prompts, {1, 1 << 16}, "In all");
+  flags.Int("nodes", &settings.nodes, {1, 256}, "Maximum of a tree");
   flags.Int("threads", &settings.threads, {0, 1024}, "0: all processors");
   flags.Double("temperature", &settings.temperature, {0.0, 2.0}, "");
   flags.Int("repeats", &settings.repeats, {1, 1000}, "Runs, mode after mode");
   flags.Bool("json", &settings.json, "A JSON object a mode, not a table");
   flags.Bool("warm-start", &settings.warm_start,
-             "Working pools begin with what earlier prompts' pools gained");
+             "Working pools begin with what earlier prompts' pools gained, and "
+             "the fused drafter with earlier outputs");
   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
 
   FORETOKEN_ASSIGN_OR_RETURN(auto prompts, ReadPrompts(settings));

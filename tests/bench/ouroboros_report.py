@@ -55,6 +55,14 @@ PHRASE_SPEEDS = [
     "ouroboros:passes=1,window=1,beta=6,suffixes=0,lookahead=0,context=1",
     "ouroboros:passes=2,window=2,beta=4,suffixes=1,lookahead=0,context=1",
 ]
+# What the draft worker may add to mode auto.
+AUTO_PASSES = ("auto+ouroboros:passes=%d,window=2,beta=4,suffixes=1,"
+               "lookahead=0,context=1")
+AUTO_MODES = (["auto", "auto+phrase_pool"] +
+              ["auto+draft_model:gamma=%d" % gamma for gamma in (1, 2, 3, 5)] +
+              [AUTO_PASSES % passes for passes in (1, 2, 3, 4)] +
+              ["auto+ouroboros:passes=1", "auto+auto"])
+AUTO_NODES = 12
 
 TEMPLATE = """# Ouroboros on the demo pair
 
@@ -137,6 +145,18 @@ draft model need win here. `tests/bench/ouroboros_report.py --speed-only` renews
 this section.
 
 @SPEED@
+"""
+
+AUTO_HEADING = "\n## In mode auto\n"
+AUTO_TEMPLATE = """
+Commit @COMMIT@. Every draft is merged with that of the fused drafter and corrected by
+what was accepted, as in mode `auto`; no node is priced, trees have at most
+@NODES@ nodes. `auto` is the fused drafter alone, `auto+auto` what mode `auto` drafts with
+the draft worker: as many passes as pay. Temperature 0; in the last column, earlier
+outputs serve later requests, in the fused drafter's history and in the pools. One
+run: all but `auto+auto` and tokens per second of processor time repeat to the digit. `tests/bench/ouroboros_report.py --auto-only` renews this section.
+
+@AUTO@
 """
 
 
@@ -321,6 +341,27 @@ def speed(bench, kinds, repeats):
                  rows) + "\n" + best
 
 
+def in_auto(bench, kinds):
+    nodes = ("--nodes", str(AUTO_NODES))
+    cold = [bench.run(prompts, AUTO_MODES, *nodes)
+            for prompts in kinds.values()]
+    everything = [prompt for some in kinds.values() for prompt in some]
+    warm = bench.run(everything, AUTO_MODES, "--warm-start", *nodes)
+    rows = []
+    for mode in AUTO_MODES:
+        of_mode = [got[mode] for got in cold]
+        total = {key: sum(row[key] for row in of_mode)
+                 for key in ("tokens", "rounds", "passes", "rows")}
+        seconds = sum(row["tokens"] / row["tok_cpu_s"][0] for row in of_mode)
+        rows.append([mode] + [number(row["tokens_r"]) for row in of_mode] +
+                    [number(total["passes"] / total["rounds"], 2),
+                     number(total["rows"] / total["rounds"], 1),
+                     number(total["tokens"] / seconds, 0),
+                     number(warm[mode]["tokens_r"])])
+    return table(["drafts", *kinds, "passes", "draft rows", "tok/CPU s",
+                  "all, warm start"], rows)
+
+
 def tables(bench, kinds, tasks):
     """Everything that repeats to the digit."""
     return {
@@ -344,6 +385,15 @@ def machine():
         platform.python_version())
 
 
+def split_sections(text):
+    """The part that repeats to the digit, and the other sections by heading."""
+    sections = {}
+    for heading in (SPEED_HEADING, AUTO_HEADING):  # the last one first
+        if heading in text:
+            text, sections[heading] = text.split(heading)
+    return text, sections
+
+
 def main():
     here = pathlib.Path(__file__).resolve().parent
     demo = here.parent.parent / "tools" / "demo"
@@ -355,6 +405,8 @@ def main():
                        default=sysconfig.get_path("stdlib"))
     flags.add_argument("--repeats", type=int, default=5)
     flags.add_argument("--speed-only", action="store_true",
+                       help="renew that section of --out alone")
+    flags.add_argument("--auto-only", action="store_true",
                        help="renew that section of --out alone")
     flags.add_argument("--note", default="", help="on the machine's load")
     flags.add_argument("--out", type=pathlib.Path,
@@ -372,9 +424,11 @@ def main():
         stdout=subprocess.PIPE, text=True).stdout.strip()
 
     parts = dict(COMMIT=commit, NOTE=options.note and " " + options.note,
-                 REPEATS=str(options.repeats))
-    if options.speed_only:
-        text = options.out.read_text().split(SPEED_HEADING)[0]
+                 REPEATS=str(options.repeats), NODES=str(AUTO_NODES))
+    one_section = options.speed_only or options.auto_only
+    text, old = "", {}
+    if one_section:
+        text, old = split_sections(options.out.read_text())
     else:
         parts.update(tables(bench, kinds, tasks), MACHINE=machine(),
                      COMMAND="tests/bench/" + shlex.join(
@@ -384,9 +438,18 @@ def main():
                      TASKS=str(len(tasks)), TOKENS=str(bench.tokens),
                      IDENTICAL="the same tokens as plain decoding"
                      if bench.identical else "NOT always the same tokens")
-        text = TEMPLATE.rstrip("\n")
-    parts["SPEED"] = speed(bench, kinds, options.repeats)
-    text += "\n" + SPEED_HEADING + SPEED_TEMPLATE
+        text = TEMPLATE.rstrip("\n") + "\n"
+    if options.auto_only or not one_section:
+        parts["AUTO"] = in_auto(bench, kinds)
+        old[AUTO_HEADING] = AUTO_TEMPLATE
+    if options.speed_only or not one_section:
+        parts["SPEED"] = speed(bench, kinds, options.repeats)
+        old[SPEED_HEADING] = SPEED_TEMPLATE
+    if one_section and not bench.identical:
+        sys.exit("an output differs from plain decoding")
+    for heading in (AUTO_HEADING, SPEED_HEADING):
+        if heading in old:
+            text += heading + old[heading]
     for key, value in parts.items():
         text = text.replace("@%s@" % key, value.rstrip("\n"))
     options.out.write_text(text)
