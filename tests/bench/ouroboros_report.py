@@ -154,7 +154,8 @@ what was accepted, as in mode `auto`; no node is priced, trees have at most
 @NODES@ nodes. `auto` is the fused drafter alone, `auto+auto` what mode `auto` drafts with
 the draft worker: as many passes as pay. Temperature 0; in the last column, earlier
 outputs serve later requests, in the fused drafter's history and in the pools. One
-run: all but `auto+auto` and tokens per second of processor time repeat to the digit. `tests/bench/ouroboros_report.py --auto-only` renews this section.
+run: all but `auto+auto` and tokens per second of processor time repeat to the digit.
+`tests/bench/ouroboros_report.py --auto-only` renews this section.
 
 @AUTO@
 """
