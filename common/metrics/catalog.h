@@ -180,6 +180,11 @@ inline constexpr Spec kPassRows = Histogram(
 inline constexpr Spec kPrefixReused =
     Counter("foretoken_prefix_reused_tokens_total",
             "Prompt tokens taken from the prefix cache");
+inline constexpr Spec kDraftArmSeconds =
+    Counter("foretoken_draft_arm_seconds_total",
+            "Time in which requests in mode auto decode, by the arm that they "
+            "are told to draft under: off, narrow, wide",
+            "arm");
 inline constexpr Spec kPreemptions =
     Counter("foretoken_preemptions_total", "Sessions preempted for KV pages");
 inline constexpr Spec kReplays =
@@ -349,10 +354,10 @@ inline constexpr const Spec* kOrchestratorMetrics[] = {
     &kRequestMemory,     &kRequestMemoryLimit,
     &kRequestsWaiting};
 inline constexpr const Spec* kVerifierMetrics[] = {
-    &kSessions,       &kStreams,      &kEngineQueue, &kEngineHangs,
-    &kSessionsFailed, &kKvPagesTotal, &kKvPagesFree, &kKvPagesCached,
-    &kPasses,         &kPassLatency,  &kPassRows,    &kPrefixReused,
-    &kPreemptions,    &kReplays};
+    &kSessions,       &kStreams,      &kEngineQueue,    &kEngineHangs,
+    &kSessionsFailed, &kKvPagesTotal, &kKvPagesFree,    &kKvPagesCached,
+    &kPasses,         &kPassLatency,  &kPassRows,       &kPrefixReused,
+    &kPreemptions,    &kReplays,      &kDraftArmSeconds};
 inline constexpr const Spec* kDraftWorkerMetrics[] = {
     &kDraftWorkerStreams,        &kDraftWorkerSessions,
     &kDraftWorkerSessionsFailed, &kDraftWorkerMuted,

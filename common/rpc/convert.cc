@@ -183,6 +183,16 @@ FinishReason FromProto(v1::FinishReason reason) {
   return FinishReason::kNone;
 }
 
+v1::DraftArm ToProto(DraftArm arm) {
+  return static_cast<v1::DraftArm>(static_cast<int>(arm) + 1);
+}
+
+DraftArm FromProto(v1::DraftArm arm) {
+  return v1::DraftArm_IsValid(arm)
+             ? static_cast<DraftArm>(static_cast<int>(arm) - 1)
+             : DraftArm::kNone;
+}
+
 void ToProto(const SessionRequest& request, v1::OpenSession* proto) {
   Append(request.tokens, proto->mutable_token_ids());
   proto->set_prompt_length(static_cast<int32_t>(request.prompt_length));
@@ -232,6 +242,7 @@ void ToProto(const RoundRequest& request, v1::Round* proto) {
     ToProto(request.tree, request.probe, proto->mutable_tree());
   }
   proto->set_top_candidates(request.candidates);
+  proto->set_arm(ToProto(request.arm));
 }
 
 absl::StatusOr<RoundRequest> FromProto(const v1::Round& proto) {
@@ -246,6 +257,7 @@ absl::StatusOr<RoundRequest> FromProto(const v1::Round& proto) {
         absl::StrCat("top_candidates: ", request.candidates, ", want 0..",
                      kMaxRowCandidates));
   }
+  request.arm = FromProto(proto.arm());
   return request;
 }
 
@@ -267,6 +279,7 @@ void ToProto(const PrefillResult& result, bool with_logprobs,
   AddTokens(result.tokens, with_logprobs, proto);
   proto->set_reused_tokens(static_cast<int32_t>(result.reused_tokens));
   proto->set_finish_reason(ToProto(result.finish));
+  proto->set_arm(ToProto(result.arm));
 }
 
 absl::StatusOr<PrefillResult> FromProto(const v1::Prefilled& proto) {
@@ -276,6 +289,7 @@ absl::StatusOr<PrefillResult> FromProto(const v1::Prefilled& proto) {
   result.length = proto.committed_length();
   result.reused_tokens = proto.reused_tokens();
   result.finish = FromProto(proto.finish_reason());
+  result.arm = FromProto(proto.arm());
   return result;
 }
 
@@ -291,6 +305,7 @@ void ToProto(const RoundResult& result, bool with_logprobs, bool with_rows,
     AddLogprobs(candidates, proto->add_row_candidates()->mutable_candidates());
   }
   proto->set_finish_reason(ToProto(result.finish));
+  proto->set_arm(ToProto(result.arm));
   v1::RoundStats* stats = proto->mutable_stats();
   stats->set_draft_rows(result.stats.draft_rows);
   stats->set_probe_rows(result.stats.probe_rows);
@@ -331,6 +346,7 @@ absl::StatusOr<RoundResult> FromProto(const v1::RoundResult& proto,
     result.row_candidates.push_back(ReadLogprobs(row.candidates()));
   }
   result.finish = FromProto(proto.finish_reason());
+  result.arm = FromProto(proto.arm());
   const v1::RoundStats& stats = proto.stats();
   result.stats.draft_rows = stats.draft_rows();
   result.stats.probe_rows = stats.probe_rows();

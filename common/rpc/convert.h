@@ -48,6 +48,9 @@ absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto);
 v1::Drafter ToProto(DrafterId id);
 DrafterId FromProto(v1::Drafter drafter);  // kTarget for an unknown number
 
+v1::DraftArm ToProto(DraftArm arm);
+DraftArm FromProto(v1::DraftArm arm);  // kNone for an unknown number
+
 v1::FinishReason ToProto(FinishReason reason);
 FinishReason FromProto(v1::FinishReason reason);
 

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/base/types.h"
 #include "common/sampling/sampler.h"
+#include "common/speculation/draft_arm.h"
 #include "common/speculation/token_tree.h"
 
 namespace foretoken {
@@ -61,6 +62,7 @@ struct PrefillResult {
   std::vector<SampledToken> tokens;  // one, or none on a replay
   int64_t reused_tokens = 0;         // from the prefix cache
   FinishReason finish = FinishReason::kNone;
+  DraftArm arm = DraftArm::kNone;  // that the verifier announces
 };
 
 struct RoundRequest {
@@ -72,6 +74,7 @@ struct RoundRequest {
   // Likeliest tokens by raw logits to report for every row, up to
   // kMaxRowCandidates.
   int32_t candidates = 0;
+  DraftArm arm = DraftArm::kNone;  // that it was drafted under
 };
 
 // Statistics of a round, in rows of its own session.
@@ -100,6 +103,7 @@ struct RoundResult {
   // logprobs up to a constant of the row.
   std::vector<std::vector<TokenLogprob>> row_candidates;
   FinishReason finish = FinishReason::kNone;
+  DraftArm arm = DraftArm::kNone;  // for the next round
   RoundStats stats;
 };
 

@@ -33,6 +33,10 @@ void VerifierService::AddFlags(Flags& flags) {
                  "for its client; it is replayed when it resumes");
   flags.Int("engine-queue", &server.sessions.loop.queue_capacity, {1, 1 << 20},
             "Maximum messages queued for the engine");
+  flags.Bool("draft-guard", &draft_guard,
+             "Measure at every load whether drafting pays, and stop it for "
+             "requests in mode auto where it does not; off: the price of rows "
+             "alone decides");
   flags.Duration("hang-timeout", &server.sessions.loop.hang_timeout,
                  {absl::Milliseconds(10), absl::Hours(24)},
                  "Report NOT_SERVING while a pass has taken this long and 16 "
@@ -54,6 +58,7 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
   // Row 0 stands beside the nodes.
   engine_options.max_rows_per_session =
       server.sessions.max_rows_per_session + 1;
+  if (!draft_guard) engine_options.guard = GuardMode::kWide;
   FORETOKEN_RETURN_IF_ERROR(engine_options.Validate());
   VerifierServerOptions server_options = server;
   if (!backend.model.empty()) {

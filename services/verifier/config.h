@@ -22,6 +22,7 @@ struct VerifierService {
   BackendOptions backend;
   VerifyEngineOptions engine;
   VerifierServerOptions server;
+  bool draft_guard = true;  // else engine.guard is kWide
 
   void AddFlags(Flags& flags);
   // Loads the model and starts the engine. `registry` must outlive the server.

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/cluster.h"
@@ -77,16 +78,23 @@ struct System {
   std::unique_ptr<TestOrchestrator> orchestrator;
 };
 
-System StartSystem(int threads, int64_t kv_cache_bytes) {
+std::unique_ptr<TestOrchestrator> StartOrchestratorOf(
+    const TestVerifier& verifier) {
+  orchestrator::OrchestratorService config;
+  config.verifiers = {verifier.address()};
+  return StartOrchestrator(config);
+}
+
+System StartSystem(int threads, int64_t kv_cache_bytes,
+                   verifier::GuardMode guard = verifier::GuardMode::kMeasure) {
   TestVerifierOptions options;
+  options.engine.guard = guard;
   options.random_model = kTinyModel;
   options.threads = threads;
   options.kv_cache_bytes = kv_cache_bytes;
   System system;
   system.verifier = StartVerifier(options);
-  orchestrator::OrchestratorService config;
-  config.verifiers = {system.verifier->address()};
-  system.orchestrator = StartOrchestrator(config);
+  system.orchestrator = StartOrchestratorOf(*system.verifier);
   return system;
 }
 
@@ -127,6 +135,29 @@ TEST(LosslessTest, PromptLookupEqualsOffUnderEveryCondition) {
   EXPECT_LT(small.verifier->Sample("foretoken_kv_pages"), 16 * 6 / 2);
 
   expect_equal(lookup(StartSystem(3, 0), 16), "three threads");
+}
+
+// Two orchestrators on one verifier, whose guard announces another arm after
+// every pass: most trees were drafted under the arm before.
+TEST(LosslessTest, AutoEqualsOffWhileTheGuardFlaps) {
+  const Outputs reference =
+      RunAll(*StartSystem(1, 0).orchestrator->client, "off", 4);
+  const System system = StartSystem(2, 0, verifier::GuardMode::kFlap);
+  const auto second = StartOrchestratorOf(*system.verifier);
+  Outputs got[2];
+  std::thread other([&] { got[1] = RunAll(*second->client, "auto", 8); });
+  got[0] = RunAll(*system.orchestrator->client, "auto", 8);
+  other.join();
+  for (const Outputs& outputs : got) {
+    EXPECT_EQ(outputs.tokens, reference.tokens);
+    EXPECT_GT(outputs.accepted, 0) << "no draft was ever right";
+  }
+  for (const char* arm : {"off", "narrow", "wide"}) {
+    EXPECT_GT(system.verifier->Sample(absl::StrCat(
+                  "foretoken_draft_arm_seconds_total{arm=\"", arm, "\"}")),
+              0)
+        << arm;
+  }
 }
 
 // Pearson's statistic of counts against expected shares.

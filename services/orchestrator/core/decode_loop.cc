@@ -139,11 +139,12 @@ absl::Status DecodeLoop::OnPrefill(const PrefillResult& result,
                  summary_.request_id};
   const int64_t taken =
       TakeTokens(result.tokens, {DrafterId::kTarget}, result.finish, delta);
-  AskDrafters(taken, nullptr);
+  AskDrafters(taken, nullptr, result.arm);
   return absl::OkStatus();
 }
 
-void DecodeLoop::AskDrafters(int64_t taken, const RoundResult* round) {
+void DecodeLoop::AskDrafters(int64_t taken, const RoundResult* round,
+                             DraftArm arm) {
   CommittedText committed;
   committed.tokens = absl::MakeConstSpan(text_).last(taken);
   committed.text = text_;
@@ -154,6 +155,7 @@ void DecodeLoop::AskDrafters(int64_t taken, const RoundResult* round) {
   }
   committed.round = round;
   committed.verify_time = report_.verify_time;
+  committed.arm = arm;
   drafting_.Commit(committed);
 }
 
@@ -164,6 +166,7 @@ RoundRequest DecodeLoop::NextRound() {
   round_tree_ = &drafting_.Draft();
   round.tree = round_tree_->tree;
   round.candidates = drafting_.candidates();
+  round.arm = drafting_.arm();
   if (round_tree_->draft_nodes < round.tree.size()) {
     round.probe.assign(round.tree.size(), true);
     std::fill_n(round.probe.begin(), round_tree_->draft_nodes, false);
@@ -220,7 +223,7 @@ absl::Status DecodeLoop::OnRound(const RoundResult& result,
       TakeTokens(result.tokens, drafters, result.finish, delta);
   report_.shown = summary_.completion_tokens - shown;
   Count(result, taken, owners);
-  AskDrafters(taken, &result);
+  AskDrafters(taken, &result, result.arm);
   round_tree_ = nullptr;
   return absl::OkStatus();
 }

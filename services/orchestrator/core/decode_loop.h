@@ -107,8 +107,9 @@ class DecodeLoop {
   // Counts the round and its tokens by drafter.
   void Count(const RoundResult& result, int64_t taken,
              const std::vector<int32_t>& owners);
-  // Sends the last `taken` tokens to the drafters and asks for the next drafts.
-  void AskDrafters(int64_t taken, const RoundResult* round);
+  // Sends the last `taken` tokens to the drafters and asks for the next drafts,
+  // as the announced arm allows.
+  void AskDrafters(int64_t taken, const RoundResult* round, DraftArm arm);
   // Appends committed tokens up to the one that ends the output; returns their
   // number.
   int64_t TakeTokens(const std::vector<SampledToken>& tokens,

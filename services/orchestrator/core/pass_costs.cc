@@ -9,6 +9,14 @@ namespace {
 
 using Point = std::pair<int32_t, double>;
 
+// Share of a step's height above the convex hull that is believed.
+constexpr double kStepShare = 0.75;
+
+// A narrow tree's nodes have at least this chance, and a pass full of narrow
+// trees may cost this much more than one without nodes.
+constexpr float kNarrowChance = 0.3f;
+constexpr double kNarrowCost = 1.1;
+
 // Makes costs non-decreasing in rows: neighbours that would fall get their mean
 // (pool adjacent violators).
 void LevelNoise(std::vector<Point>& points) {
@@ -40,6 +48,31 @@ bool IsAbove(const Point& left, const Point& middle, const Point& right) {
          (right.second - left.second) * (middle.first - left.first);
 }
 
+std::vector<Point> LowerHull(const std::vector<Point>& points) {
+  std::vector<Point> hull;
+  for (const Point& point : points) {
+    while (hull.size() >= 2 &&
+           IsAbove(hull[hull.size() - 2], hull.back(), point)) {
+      hull.pop_back();
+    }
+    hull.push_back(point);
+  }
+  return hull;
+}
+
+// Between the points, and beyond the last one with the last slope.
+double Interpolate(const std::vector<Point>& points, double rows) {
+  if (points.empty()) return 0.0;
+  if (points.size() == 1 || rows <= points.front().first) {
+    return points.front().second;
+  }
+  size_t right = 1;
+  while (right + 1 < points.size() && rows > points[right].first) ++right;
+  const auto& [rows_a, cost_a] = points[right - 1];
+  const auto& [rows_b, cost_b] = points[right];
+  return cost_a + (cost_b - cost_a) * (rows - rows_a) / (rows_b - rows_a);
+}
+
 }  // namespace
 
 PassCosts::PassCosts(std::vector<Point> measured) {
@@ -52,46 +85,68 @@ PassCosts::PassCosts(std::vector<Point> measured) {
     good.emplace_back(rows, milliseconds);
   }
   LevelNoise(good);
-  for (const Point& point : good) {
-    while (points_.size() >= 2 &&
-           IsAbove(points_[points_.size() - 2], points_.back(), point)) {
-      points_.pop_back();
-    }
-    points_.push_back(point);
+  const std::vector<Point> hull = LowerHull(good);
+  points_ = good;
+  for (Point& point : points_) {
+    const double least = Interpolate(hull, point.first);
+    point.second = least + kStepShare * (point.second - least);
   }
 }
 
-double PassCosts::At(double rows) const {
-  if (points_.empty()) return 0.0;
-  if (points_.size() == 1 || rows <= points_.front().first) {
-    return points_.front().second;
-  }
-  size_t right = 1;
-  while (right + 1 < points_.size() && rows > points_[right].first) ++right;
-  const auto& [rows_a, cost_a] = points_[right - 1];
-  const auto& [rows_b, cost_b] = points_[right];
-  return cost_a + (cost_b - cost_a) * (rows - rows_a) / (rows_b - rows_a);
-}
+double PassCosts::At(double rows) const { return Interpolate(points_, rows); }
 
 int WorthwhileNodes(absl::Span<const float> probs, const PassCosts& costs,
                     const PassLoad& load) {
   if (!costs.known()) return static_cast<int>(probs.size());
   int best = 0;
   double tokens = 1.0 + load.other_tokens;
-  const auto time = [&](double nodes) {
-    const double pass = costs.At(1.0 + nodes + load.other_rows);
+  const auto time = [&](double rows) {
+    const double pass = costs.At(rows);
     return pass * (1.0 + load.passes_waited) + load.overhead_ms;
   };
-  double best_rate = tokens / time(0.0);
+  double best_rate = tokens / time(1.0 + load.other_rows);
   for (size_t i = 0; i < probs.size(); ++i) {
     tokens += probs[i];
-    const double rate = tokens / time(static_cast<double>(i) + 1.0);
+    const double rate =
+        tokens / time(static_cast<double>(i) + 2.0 + load.other_rows);
     if (rate > best_rate) {
       best_rate = rate;
       best = static_cast<int>(i) + 1;
     }
   }
+  if (load.other_sessions <= 0) return best;
+  // A step that the nodes of one session do not pay may be paid by those of
+  // all, which would wait for each other below it.
+  const double sessions = 1.0 + load.other_sessions;
+  double own = 1.0;
+  for (size_t i = 0; i < probs.size(); ++i) {
+    own += probs[i];
+    const int nodes = static_cast<int>(i) + 1;
+    const double rate = sessions * own / time(sessions * (nodes + 1));
+    if (nodes > best && rate > best_rate) {
+      best_rate = rate;
+      best = nodes;
+    }
+  }
   return best;
+}
+
+int NarrowNodes(absl::Span<const float> probs, const PassCosts& costs,
+                const PassLoad& load) {
+  const int most =
+      std::min<int>(kMaxNarrowNodes, static_cast<int>(probs.size()));
+  const double sessions = 1.0 + load.other_sessions;
+  const double limit = costs.At(sessions) * kNarrowCost;
+  int nodes = 0;
+  while (nodes < most && probs[nodes] >= kNarrowChance) {
+    // The first one is tried at any cost: the arm would be `off` without it.
+    if (nodes > 0 && costs.known() &&
+        costs.At(sessions * (nodes + 2)) > limit) {
+      break;
+    }
+    ++nodes;
+  }
+  return nodes;
 }
 
 }  // namespace foretoken::orchestrator

@@ -20,8 +20,9 @@ class PassCosts {
   // Measured (rows, milliseconds), in any order; invalid points are left out.
   // Points are measured under varying load, and where one from a busy time
   // precedes one from a quiet time, rows would look free. So costs are made
-  // non-decreasing, and then the lower convex hull is taken: a further row
-  // costs no less than the one before it.
+  // non-decreasing, and a row costs at least a quarter of what it costs on the
+  // lower convex hull: a step is kept at three quarters of its height, noise
+  // makes no row free.
   explicit PassCosts(std::vector<std::pair<int32_t, double>> measured);
 
   // False with fewer than two points: no slope is known, and no price.
@@ -37,8 +38,9 @@ class PassCosts {
 
 // Load of a round beside its own rows.
 struct PassLoad {
-  double other_rows = 0;    // of the sessions that share its pass
-  double other_tokens = 0;  // tokens that they commit
+  double other_sessions = 0;  // that share its pass
+  double other_rows = 0;      // of these
+  double other_tokens = 0;    // tokens that they commit
   // Time spent waiting for the work of others, in passes: sessions that share
   // a verifier share the price of rows.
   double passes_waited = 0;
@@ -47,9 +49,18 @@ struct PassLoad {
 
 // Number of draft nodes, likeliest first with probabilities `probs`, that
 // maximizes a round's tokens per time. Rows: one for the last committed token,
-// one per node, and the others'. All nodes if costs are not known.
+// one per node, and the others'. If more pay once the sessions that share the
+// pass have as many, it is so many: each alone would stop below a step of the
+// costs. All nodes if costs are not known.
 int WorthwhileNodes(absl::Span<const float> probs, const PassCosts& costs,
                     const PassLoad& load);
+
+// Number of the likeliest nodes that are few and likely, whatever costs say of
+// the rest: kMaxNarrowNodes at most, and no more than fit into the passes of
+// all sessions, if each has as many, at about the cost of no nodes.
+inline constexpr int kMaxNarrowNodes = 8;
+int NarrowNodes(absl::Span<const float> probs, const PassCosts& costs,
+                const PassLoad& load);
 
 }  // namespace foretoken::orchestrator
 

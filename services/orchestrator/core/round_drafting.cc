@@ -1,6 +1,7 @@
 #include "services/orchestrator/core/round_drafting.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
@@ -9,9 +10,13 @@ namespace foretoken::orchestrator {
 namespace {
 
 // Every so many rounds of all requests, a source that does not pay is asked
-// anyway, and the price of nodes is ignored.
+// anyway; every so many passes, a session takes twice as many nodes as pay, so
+// that the cost of a little more rows stays known.
 constexpr uint64_t kAskAnyway = 32;
-constexpr uint64_t kTakeAnyway = 64;
+constexpr double kTakeAnyway = 64;
+constexpr int kLeastAnyway = 4;
+// Sources that have been started hear of so many tokens at the latest.
+constexpr size_t kMaxUntold = 256;
 
 }  // namespace
 
@@ -38,7 +43,27 @@ RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
 
 void RoundDrafting::Start(const DraftOpen& open,
                           absl::Span<const TokenId> text) {
-  for (const auto& source : sources_) source->Start(open, text);
+  open_ = open;
+  prompt_length_ = text.size();
+  const bool follows = options_.economical && shared_pace_ != nullptr;
+  if (follows && shared_pace_->RecentArm(options_.clock()) == DraftArm::kOff) {
+    return;
+  }
+  StartSources(text);
+}
+
+void RoundDrafting::StartSources(absl::Span<const TokenId> prompt) {
+  if (std::exchange(started_, true)) return;
+  for (const auto& source : sources_) source->Start(open_, prompt);
+  open_ = DraftOpen();
+}
+
+bool RoundDrafting::Postpones(const CommittedText& committed) {
+  if (arm_ != DraftArm::kOff) return false;
+  const bool ended = committed.max_depth <= 0;
+  if (ended ? started_ : untold_ >= kMaxUntold && started_) return false;
+  untold_ += committed.tokens.size();
+  return true;
 }
 
 absl::Duration RoundDrafting::WaitBudget() const {
@@ -53,7 +78,7 @@ absl::Duration RoundDrafting::WaitBudget() const {
 }
 
 bool RoundDrafting::Wants(int source) const {
-  if (max_depth_ == 0) return false;
+  if (max_depth_ == 0 || arm_ == DraftArm::kOff) return false;
   if (!options_.economical || options_.estimates == nullptr) return true;
   if (!pace_.known()) return true;
   // Each source has its own turn, so that no round waits for all of them.
@@ -86,9 +111,6 @@ void RoundDrafting::Learn(const CommittedText& committed) {
 
 void RoundDrafting::Commit(const CommittedText& committed) {
   Learn(committed);
-  DraftRound round;
-  round.length = static_cast<int64_t>(committed.text.size());
-  round.committed.assign(committed.tokens.begin(), committed.tokens.end());
   if (committed.round != nullptr) {
     pace_.Note(committed.round->stats,
                static_cast<int64_t>(committed.tokens.size()), draft_time_,
@@ -100,9 +122,22 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     } else {
       shared_pace_->Publish(pace_, options_.clock());
     }
+    shared_pace_->PublishArm(committed.arm, options_.clock());
     turn_ = shared_pace_->NextTurn();
   }
+  if (options_.economical) arm_ = committed.arm;
   max_depth_ = committed.max_depth;
+  for (int i = 0; i < drafting_; ++i) {
+    report_[i] = SourceReport();
+    report_[i].id = id(i);
+  }
+  if (Postpones(committed)) return;
+  StartSources(committed.text.first(prompt_length_));
+  const auto untold =
+      committed.text.last(std::exchange(untold_, 0) + committed.tokens.size());
+  DraftRound round;
+  round.length = static_cast<int64_t>(committed.text.size());
+  round.committed.assign(untold.begin(), untold.end());
   const absl::Duration budget = WaitBudget();
   deadline_ = options_.clock() + budget;
   round.budget = budget;
@@ -129,9 +164,6 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     source.Ask(round, committed.text);
     if (reads) std::swap(round.verified, verified);
     round.phrases.clear();
-    if (!source.drafts()) continue;
-    report_[i] = SourceReport();
-    report_[i].id = source.id();
     if (round.max_nodes > 0) report_[i].outcome = DraftOutcome::kLate;
   }
 }
@@ -149,22 +181,34 @@ int32_t RoundDrafting::candidates() const {
 }
 
 TreeMerger::Price RoundDrafting::PriceOfNodes() const {
-  if (!options_.economical || options_.estimates == nullptr ||
-      turn_ / kAskAnyway % kTakeAnyway == 0) {
-    return nullptr;
+  if (!options_.economical || options_.estimates == nullptr) return nullptr;
+  if (arm_ == DraftArm::kNarrow) {
+    return [this](absl::Span<const float> probs) {
+      return NarrowNodes(probs, options_.costs, pace_.load());
+    };
   }
-  return [this](absl::Span<const float> probs) {
-    return WorthwhileNodes(probs, options_.costs, pace_.load());
+  // One pass in kTakeAnyway, not one round: the rows of all its sessions add
+  // up.
+  const double sessions = 1.0 + pace_.load().other_sessions;
+  const double chance = std::ldexp(static_cast<double>(turn_), -64);
+  const bool anyway = chance * kTakeAnyway * sessions < 1.0;
+  return [this, anyway](absl::Span<const float> probs) {
+    const int nodes = WorthwhileNodes(probs, options_.costs, pace_.load());
+    if (!anyway) return nodes;
+    return std::min(static_cast<int>(probs.size()),
+                    std::max(2 * nodes, kLeastAnyway));
   };
 }
 
 const MergedTree& RoundDrafting::Draft() {
   const absl::Time start = options_.clock();
+  bool asked = false;
   for (int i = 0; i < drafting_; ++i) {
     SourceDraft& draft = drafts_[i];
     answers_[i] = TreeMerger::Answer();
     draft.Clear();
     if (report_[i].outcome == DraftOutcome::kNotAsked) continue;
+    asked = true;
     const absl::Time before = options_.clock();
     DraftOutcome outcome = sources_[i]->Collect(deadline_, draft);
     const int64_t depth = max_depth_;
@@ -190,7 +234,7 @@ const MergedTree& RoundDrafting::Draft() {
     }
     answers_[i] = {&draft.tree, probs_[i], &draft.window};
   }
-  tree_ = merger_.Merge(answers_, PriceOfNodes());
+  tree_ = asked ? merger_.Merge(answers_, PriceOfNodes()) : MergedTree();
   for (int node = 0; node < tree_.draft_nodes; ++node) {
     for (int i = 0; i < drafting_; ++i) {
       report_[i].nodes += (tree_.proposers[node] >> i) & 1;

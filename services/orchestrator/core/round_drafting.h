@@ -10,7 +10,10 @@
 //
 // An economical request (mode auto) also leaves out sources that cost more time
 // than they save, and nodes that cost more than they are expected to give; now
-// and then it uses them anyway, to notice when that has changed.
+// and then it uses them anyway, to notice when that has changed. It follows the
+// arm that the verifier announces. Under `off` no source is started, asked or
+// told anything: sources get the text when drafting resumes, and those that
+// have been started also when the request ends.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ROUND_DRAFTING_H_
@@ -68,7 +71,8 @@ struct CommittedText {
   int64_t max_depth = 0;           // of the next tree; 0: no draft is wanted
   // The round that committed them; null for the token of prefill.
   const RoundResult* round = nullptr;
-  absl::Duration verify_time;  // of that round
+  absl::Duration verify_time;      // of that round
+  DraftArm arm = DraftArm::kNone;  // that the verifier announced
 };
 
 class RoundDrafting {
@@ -76,7 +80,8 @@ class RoundDrafting {
   RoundDrafting(DraftSources sources, int32_t vocab_size,
                 DraftingOptions options);
 
-  // `text` is the prompt; it must stay valid until the first Commit.
+  // `text` is the prompt; it must stay valid until the first Commit, whose text
+  // begins with it.
   void Start(const DraftOpen& open, absl::Span<const TokenId> text);
   // Sends the tokens to the sources and asks for drafts. Returns at once.
   void Commit(const CommittedText& committed);
@@ -89,6 +94,8 @@ class RoundDrafting {
   bool needs_rows() const { return needs_rows_; }
   // Candidates per row that the sources of the last Draft read; 0: none do.
   int32_t candidates() const;
+  // The arm that the next round is drafted under; kNone if it follows none.
+  DraftArm arm() const { return arm_; }
   // Results of the last Draft.
   const std::vector<SourceReport>& report() const { return report_; }
   absl::Duration draft_time() const { return draft_time_; }
@@ -98,6 +105,10 @@ class RoundDrafting {
   absl::Duration WaitBudget() const;
   bool Wants(int source) const;
   TreeMerger::Price PriceOfNodes() const;
+  // Starts the sources, if they are not yet. `prompt` as in Start.
+  void StartSources(absl::Span<const TokenId> prompt);
+  // True if the sources need not hear of `committed` yet.
+  bool Postpones(const CommittedText& committed);
 
   const DraftingOptions options_;
   const int32_t vocab_size_;
@@ -113,6 +124,11 @@ class RoundDrafting {
   std::vector<SourceReport> report_;         // [drafting_]
   std::vector<Phrase> phrases_;              // for sources that store them
   int64_t max_depth_ = 0;
+  DraftArm arm_ = DraftArm::kNone;
+  DraftOpen open_;  // until the sources are started
+  size_t prompt_length_ = 0;
+  bool started_ = false;
+  size_t untold_ = 0;  // committed tokens that the sources have not heard of
   uint64_t turn_ = 0;  // of this round among all requests' rounds
   absl::Time deadline_;
   absl::Duration draft_time_;

@@ -38,8 +38,10 @@ void RoundPace::Note(const RoundStats& stats, int64_t tokens,
   const int32_t own_rows = stats.draft_rows + stats.probe_rows + 1;
   average(static_cast<double>(std::max(0, stats.pass_rows - own_rows)),
           load_.other_rows);
+  const double others = std::max(0, stats.pass_sessions - 1);
+  average(others, load_.other_sessions);
   // Other sessions are assumed to commit as many tokens as this one.
-  average(std::max(0, stats.pass_sessions - 1) * tokens_, load_.other_tokens);
+  average(others * tokens_, load_.other_tokens);
 
   const double way =
       Milliseconds(verify_time - stats.queue_time - stats.pass_time);
@@ -77,6 +79,17 @@ void SharedPace::Publish(const RoundPace& pace, absl::Time now) {
 RoundPace SharedPace::Recent(absl::Time now) const {
   absl::MutexLock lock(&mu_);
   return now - at_ <= kRecent ? pace_ : RoundPace();
+}
+
+void SharedPace::PublishArm(DraftArm arm, absl::Time now) {
+  absl::MutexLock lock(&mu_);
+  arm_at_ = now;
+  arm_ = arm;
+}
+
+DraftArm SharedPace::RecentArm(absl::Time now) const {
+  absl::MutexLock lock(&mu_);
+  return now - arm_at_ <= kRecent ? arm_ : DraftArm::kNone;
 }
 
 // Requests that share passes arrive in the same order again and again: with

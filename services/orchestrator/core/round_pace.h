@@ -58,6 +58,10 @@ class SharedPace {
   // The latest pace of any request, on any verifier: those of one model are
   // assumed to be alike. Unknown if it is too old.
   RoundPace Recent(absl::Time now) const ABSL_LOCKS_EXCLUDED(mu_);
+  // The arm that a verifier announced, kNone if none did, and the latest one of
+  // any verifier; kNone if it is too old.
+  void PublishArm(DraftArm arm, absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+  DraftArm RecentArm(absl::Time now) const ABSL_LOCKS_EXCLUDED(mu_);
   // A unique number for every round of every request, in random order.
   uint64_t NextTurn() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -66,6 +70,8 @@ class SharedPace {
   uint64_t turns_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   RoundPace pace_ ABSL_GUARDED_BY(mu_);
+  absl::Time arm_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  DraftArm arm_ ABSL_GUARDED_BY(mu_) = DraftArm::kNone;
 };
 
 }  // namespace foretoken::orchestrator

@@ -2,6 +2,8 @@
 #ifndef FORETOKEN_SERVICES_VERIFIER_ADAPTERS_ENGINE_METRICS_H_
 #define FORETOKEN_SERVICES_VERIFIER_ADAPTERS_ENGINE_METRICS_H_
 
+#include <array>
+
 #include "absl/status/status.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/stream_server.h"
@@ -11,7 +13,12 @@ namespace foretoken::verifier {
 
 class EngineMetrics final : public rpc::StreamObserver {
  public:
-  explicit EngineMetrics(metrics::Registry& registry) : registry_(registry) {}
+  explicit EngineMetrics(metrics::Registry& registry) : registry_(registry) {
+    for (size_t arm = 0; arm < kDraftArms; ++arm) {
+      arm_seconds_[arm] =
+          &registry_.GetCounter(metrics::kDraftArmSeconds, kDraftArmNames[arm]);
+    }
+  }
 
   void OnChange(const VerifySnapshot& snapshot);
   void OnHang(bool hangs) { hangs_.Set(hangs ? 1 : 0); }
@@ -38,6 +45,8 @@ class EngineMetrics final : public rpc::StreamObserver {
   prometheus::Histogram& pass_rows_ =
       registry_.GetHistogram(metrics::kPassRows);
   metrics::CodeCounters failed_{registry_, metrics::kSessionsFailed};
+  std::array<prometheus::Counter*, kDraftArms> arm_seconds_;
+  std::array<double, kDraftArms> shown_seconds_{};
 };
 
 inline void EngineMetrics::OnChange(const VerifySnapshot& snapshot) {
@@ -51,6 +60,11 @@ inline void EngineMetrics::OnChange(const VerifySnapshot& snapshot) {
   prefix_reused_.Set(totals.reused_tokens);
   preemptions_.Set(totals.preemptions);
   replays_.Set(totals.replays);
+  for (size_t arm = 0; arm < kDraftArms; ++arm) {
+    const double seconds = snapshot.guard.seconds[arm];
+    arm_seconds_[arm]->Increment(seconds - shown_seconds_[arm]);
+    shown_seconds_[arm] = seconds;
+  }
   if (snapshot.last_pass.rows == 0) return;
   pass_seconds_.Observe(absl::ToDoubleSeconds(snapshot.last_pass.forward_time));
   pass_rows_.Observe(snapshot.last_pass.rows);

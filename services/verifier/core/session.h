@@ -51,6 +51,7 @@ struct Session {
   bool was_preempted = false;
   absl::Time idle_since;  // time of its last answer; valid while it has no work
   std::optional<PendingRound> round;
+  bool follows_guard = false;  // its last round named an arm
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
   bool is_replay() const { return length() > request.prompt_length; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -20,6 +21,8 @@ namespace {
 // round, and a caller its next request: passes are kept short enough for them
 // (PassShares).
 constexpr absl::Duration kRoundTrip = absl::Milliseconds(50);
+// A session that its client has left alone for longer does not decode.
+constexpr absl::Duration kMaxPause = absl::Seconds(1);
 
 absl::Status CheckTokens(absl::string_view field,
                          const std::vector<TokenId>& tokens,
@@ -58,7 +61,8 @@ VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
       chain_(RowBudget()),
       rows_(RowBudget()),
       pass_timing_(options.pass_timing),
-      any_timing_(options.pass_timing) {
+      any_timing_(options.pass_timing),
+      guard_(options.guard) {
   FORETOKEN_CHECK(options_.Validate().ok());
   std::iota(chain_.begin(), chain_.end(), -1);
   std::iota(rows_.begin(), rows_.end(), 0);
@@ -156,6 +160,7 @@ absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
   round.order = next_order_++;
   round.arrived = arrived.has_value() ? *arrived : clock_();
   LayOutRows(LimitsOf(session), session.tokens.back(), round);
+  session.follows_guard = round.request.arm != DraftArm::kNone;
   session.round = std::move(round);
   return absl::OkStatus();
 }
@@ -192,6 +197,7 @@ VerifySnapshot VerifyEngine::snapshot() const {
   snapshot.totals = totals_;
   static_cast<AdmissionTotals&>(snapshot.totals) = admission_.totals();
   snapshot.pass_timing = pass_timing_;
+  snapshot.guard = guard_.numbers();
   return snapshot;
 }
 
@@ -203,6 +209,8 @@ PassReport VerifyEngine::RunPass() {
   const std::vector<Share> plan = PlanPass(report);
   if (plan.empty()) return report;
 
+  GuardPass guarded;
+  std::tie(guarded.sessions, guarded.followers) = CountDecoding();
   PassResult outputs;
   const absl::Time start = clock_();
   const absl::Status status = Forward(plan, outputs);
@@ -213,7 +221,10 @@ PassReport VerifyEngine::RunPass() {
     report.stats.rows += share.prefill_rows > 0 ? share.prefill_rows
                                                 : share.session->round->rows();
     if (share.prefill_rows == 0) {
-      share.session->round->queue_time = start - share.session->round->arrived;
+      PendingRound& round = *share.session->round;
+      round.queue_time = start - round.arrived;
+      const DraftArm arm = round.request.arm;
+      if (arm != DraftArm::kNone) ++guarded.rounds[static_cast<size_t>(arm)];
     }
   }
   ++totals_.passes;
@@ -231,7 +242,45 @@ PassReport VerifyEngine::RunPass() {
     pass_timing_.Observe(report.stats.rows, took);
   }
   any_timing_.Observe(report.stats.rows, took);
+  guarded.begin = begin;
+  guarded.end = begin + took;
+  Guard(guarded, report);
   return report;
+}
+
+std::pair<int32_t, int32_t> VerifyEngine::CountDecoding() const {
+  const absl::Time now = clock_();
+  int32_t decoding = 0, followers = 0;
+  for (const auto& [id, session] : sessions_) {
+    if (!session.prefill_reported || session.finish != FinishReason::kNone) {
+      continue;
+    }
+    if (!session.round.has_value() && now - session.idle_since > kMaxPause) {
+      continue;
+    }
+    ++decoding;
+    followers += session.follows_guard;
+  }
+  return {decoding, followers};
+}
+
+// Prompt rows count with what they add to the price of the rounds alone.
+void VerifyEngine::Guard(GuardPass pass, PassReport& report) {
+  const int32_t rows = report.stats.rows;
+  const int32_t round_rows = rows - report.stats.prefill_rows;
+  if (round_rows == 0) {
+    pass.rounds_share = 0;
+  } else if (round_rows < rows) {
+    pass.rounds_share = any_timing_.Seconds(round_rows) /
+                        std::max(any_timing_.Seconds(rows), 1e-9);
+  }
+  for (const auto& [id, result] : report.rounds) {
+    pass.tokens += static_cast<int64_t>(result.tokens.size());
+  }
+  pass.goes_on = CountDecoding().first > 0;
+  guard_.Note(pass);
+  for (auto& [id, result] : report.rounds) result.arm = guard_.arm();
+  for (auto& [id, result] : report.prefilled) result.arm = guard_.arm();
 }
 
 void VerifyEngine::Fail(SessionId id, absl::Status status, PassReport& report) {

@@ -37,6 +37,7 @@
 #include "common/speculation/round.h"
 #include "common/speculation/verify_session.h"
 #include "services/verifier/core/admission.h"
+#include "services/verifier/core/goodput_guard.h"
 #include "services/verifier/core/pass_shares.h"
 #include "services/verifier/core/round_plan.h"
 #include "services/verifier/core/session.h"
@@ -52,6 +53,7 @@ struct VerifyEngineOptions {
   // A session that waits longer for its client may lose its KV to others.
   absl::Duration idle_time = absl::Seconds(2);
   PassTiming pass_timing;  // initial estimates
+  GuardMode guard = GuardMode::kMeasure;
 
   // InvalidArgument names every bad field with its value and range.
   absl::Status Validate() const;
@@ -104,6 +106,7 @@ struct PassReport {
 struct VerifySnapshot : EngineNumbers {
   EngineTotals totals;
   PassTiming pass_timing;
+  GuardNumbers guard;
 };
 
 class VerifyEngine {
@@ -184,6 +187,10 @@ class VerifyEngine {
   // Commits the results of a pass for `share`, or ends its session.
   void FinishShare(const Share& share, absl::Status status, PassResult& result,
                    size_t index, PassReport& report);
+  // Number of sessions that decode, and of those that follow the guard.
+  std::pair<int32_t, int32_t> CountDecoding() const;
+  // Tells the guard of a pass over `plan`, and puts its arm into the answers.
+  void Guard(GuardPass pass, PassReport& report);
   // Runs the share again, in a pass of its own.
   void RunAlone(const Share& share, PassReport& report);
   absl::Status FinishPrefill(Session& session, int32_t rows,
@@ -210,6 +217,7 @@ class VerifyEngine {
   EngineTotals totals_;         // without those of admission_
   PassTiming pass_timing_;      // of passes without prompt rows
   PassTiming any_timing_;       // of all passes, for shares_
+  GoodputGuard guard_;
 };
 
 }  // namespace foretoken::verifier

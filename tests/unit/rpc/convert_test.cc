@@ -138,6 +138,7 @@ TEST(ConvertTest, ARoundComesBackWithItsProbes) {
   request.tree = TokenTree::Create({4, 5, 6}, {-1, 0, 0}).value();
   request.probe = {false, true, true};
   request.candidates = 8;
+  request.arm = DraftArm::kNarrow;
   v1::Round proto;
   ToProto(request, &proto);
   const auto got = FromProto(OverTheWire(proto));
@@ -147,6 +148,7 @@ TEST(ConvertTest, ARoundComesBackWithItsProbes) {
   EXPECT_THAT(got->tree.parents(), ElementsAre(-1, 0, 0));
   EXPECT_THAT(got->probe, ElementsAre(false, true, true));
   EXPECT_EQ(got->candidates, 8);
+  EXPECT_EQ(got->arm, DraftArm::kNarrow);
 
   request = RoundRequest();
   request.length = 3;
@@ -197,6 +199,7 @@ RoundResult FullResult() {
   result.row_tokens = {4, 9, -1};
   result.row_candidates = {{{4, -0.5f}, {2, -2.0f}}, {{9, -1.0f}}, {}};
   result.finish = FinishReason::kLength;
+  result.arm = DraftArm::kOff;
   result.stats.draft_rows = 1;
   result.stats.dropped_nodes = 1;
   result.stats.accepted = 1;
@@ -224,6 +227,7 @@ TEST(ConvertTest, ARoundsResultComesBack) {
   EXPECT_EQ(got->row_candidates[0][1].token, 2);
   EXPECT_THAT(got->row_candidates[2], IsEmpty());
   EXPECT_EQ(got->finish, FinishReason::kLength);
+  EXPECT_EQ(got->arm, DraftArm::kOff);
   EXPECT_EQ(got->stats.pass_rows, 40);
   EXPECT_EQ(got->stats.queue_time, absl::Milliseconds(2));
 
@@ -268,6 +272,7 @@ TEST(ConvertTest, APrefillComesBack) {
   result.tokens = {{3, -0.25f, {}}};
   result.reused_tokens = 4;
   result.finish = FinishReason::kStop;
+  result.arm = DraftArm::kWide;
   v1::Prefilled proto;
   ToProto(result, true, &proto);
   const auto got = FromProto(OverTheWire(proto));
@@ -277,6 +282,15 @@ TEST(ConvertTest, APrefillComesBack) {
   EXPECT_EQ(got->tokens[0].logprob, -0.25f);
   EXPECT_EQ(got->reused_tokens, 4);
   EXPECT_EQ(got->finish, FinishReason::kStop);
+  EXPECT_EQ(got->arm, DraftArm::kWide);
+}
+
+// From a verifier of another version.
+TEST(ConvertTest, AnArmThatIsNotKnownIsNone) {
+  v1::Prefilled proto;
+  EXPECT_EQ(FromProto(proto)->arm, DraftArm::kNone);
+  proto.set_arm(static_cast<v1::DraftArm>(77));
+  EXPECT_EQ(FromProto(proto)->arm, DraftArm::kNone);
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
       std::move(sources), vocab_size_, options_);
   DraftOpen open;
   open.prompt_length = static_cast<int64_t>(turn.prompt.size());
+  text_.assign(turn.prompt.begin(), turn.prompt.end());
   drafting_->Start(open, turn.prompt);
   return absl::OkStatus();
 }
@@ -54,6 +55,8 @@ absl::Status PricedRounds::Commit(absl::Span<const TokenId> tokens,
                                   const VerifiedRound* round) {
   RoundResult result;
   orchestrator::CommittedText committed;
+  text_.insert(text_.end(), tokens.begin(), tokens.end());
+  committed.text = text_;
   committed.tokens = tokens;
   committed.max_depth = options_.limits.max_draft_nodes;
   if (round != nullptr) {

@@ -9,8 +9,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "common/base/types.h"
 #include "common/infer/pass_timing.h"
 #include "services/orchestrator/core/round_drafting.h"
 #include "tools/cli/model_replay/round_source.h"
@@ -35,7 +37,9 @@ class PricedRounds final : public RoundSource {
   const int32_t vocab_size_;
   PassTiming timing_;
   orchestrator::DraftingOptions options_;
-  std::unique_ptr<orchestrator::RoundDrafting> drafting_;  // current request
+  // Of the current request.
+  std::vector<TokenId> text_;  // prompt and output so far
+  std::unique_ptr<orchestrator::RoundDrafting> drafting_;
 };
 
 }  // namespace foretoken::model_replay

@@ -38,12 +38,31 @@ TEST(PassCostsTest, BusyPointsInTheMiddleMakeNoRowLookFree) {
                          {64, 29.6},
                          {256, 26.6},
                          {512, 52.2}});
-  double before = costs.At(1);
+  // The lower convex hull has 0.1 a row; a quarter of it is always paid.
+  int before = 1;
   for (const int rows : {4, 8, 16, 64, 256, 512, 600}) {
-    EXPECT_GT(costs.At(rows), before) << rows;
-    EXPECT_LE(costs.At(rows), 1.0 + 0.11 * rows) << rows;
-    before = costs.At(rows);
+    EXPECT_GE(costs.At(rows) - costs.At(before), 0.02 * (rows - before))
+        << rows;
+    before = rows;
   }
+}
+
+// Tiles of 16 rows: the seventeenth row costs as much as the sixteen before it.
+TEST(PassCostsTest, StepsAreSeen) {
+  const PassCosts costs({{1, 10.0},
+                         {8, 10.0},
+                         {16, 10.0},
+                         {17, 20.0},
+                         {24, 20.0},
+                         {32, 20.0},
+                         {33, 30.0},
+                         {48, 30.0}});
+  EXPECT_LT(costs.At(16) - costs.At(8), 0.5);
+  EXPECT_GT(costs.At(17) - costs.At(16), 5.0);
+  EXPECT_LT(costs.At(32) - costs.At(24), 2.0);
+  // 15 nodes of little chance fill the tile; the next tile is not worth it.
+  const std::vector<float> probs(20, 0.1f);
+  EXPECT_EQ(WorthwhileNodes(probs, costs, {}), 15);
 }
 
 TEST(PassCostsTest, BusyPointsAtTheStartLeaveASlope) {
@@ -88,6 +107,41 @@ TEST(WorthwhileNodesTest, ASharedPassOfManyRowsMakesNodesDearer) {
   // 31 other rows that commit 31 tokens: a token for 26 / 32 ms, a row costs 1.
   EXPECT_EQ(
       WorthwhileNodes(probs, costs, {.other_rows = 31, .other_tokens = 31}), 0);
+}
+
+// Each session alone would stop below the step.
+TEST(WorthwhileNodesTest, AStepIsTakenIfTheNodesOfAllSessionsPayIt) {
+  const PassCosts stepped({{1, 10.0}, {32, 10.0}, {33, 15.0}, {256, 15.0}});
+  std::vector<float> probs = {0.9f};
+  while (probs.size() < 20) probs.push_back(0.9f * probs.back());
+  PassLoad load = {.other_rows = 24, .other_tokens = 28};
+  EXPECT_EQ(WorthwhileNodes(probs, stepped, load), 7);
+  load.other_sessions = 7;
+  EXPECT_EQ(WorthwhileNodes(probs, stepped, load), 20);
+  const PassCosts linear({{1, 1.0}, {64, 64.0}});
+  EXPECT_EQ(WorthwhileNodes(
+                probs, linear,
+                {.other_sessions = 7, .other_rows = 7, .other_tokens = 7}),
+            0);
+}
+
+TEST(NarrowNodesTest, FewAndLikelyNodesAreTaken) {
+  const PassCosts flat({{1, 10.0}, {256, 10.0}});
+  const std::vector<float> sure(20, 0.9f);
+  EXPECT_EQ(NarrowNodes(sure, flat, {}), kMaxNarrowNodes);
+  EXPECT_EQ(NarrowNodes({0.9f, 0.5f, 0.2f}, flat, {}), 2);
+  EXPECT_EQ(NarrowNodes({0.2f}, flat, {}), 0);
+  EXPECT_EQ(NarrowNodes(sure, PassCosts(), {}), kMaxNarrowNodes);
+}
+
+// All sessions follow the same arm: their nodes are in one pass.
+TEST(NarrowNodesTest, TheNodesOfAllSessionsFitIntoTheStep) {
+  const PassCosts stepped({{1, 10.0}, {32, 10.0}, {33, 20.0}, {64, 20.0}});
+  const std::vector<float> sure(20, 0.9f);
+  EXPECT_EQ(NarrowNodes(sure, stepped, {.other_sessions = 7}), 3);
+  EXPECT_EQ(NarrowNodes(sure, stepped, {.other_sessions = 15}), 1);
+  const PassCosts linear({{1, 1.0}, {64, 64.0}});
+  EXPECT_EQ(NarrowNodes(sure, linear, {.other_sessions = 7}), 1);
 }
 
 // Every row of a pass that must be waited for has a price; network time has

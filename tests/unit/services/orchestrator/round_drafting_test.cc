@@ -82,6 +82,7 @@ class RoundDraftingTest : public ::testing::Test {
     committed.max_depth = max_depth_;
     committed.round = round;
     committed.verify_time = verify_time;
+    committed.arm = arm_;
     drafting_->Commit(committed);
   }
 
@@ -100,6 +101,7 @@ class RoundDraftingTest : public ::testing::Test {
   DraftingOptions options_;
   std::vector<TokenId> text_ = {1, 2, 3};
   int64_t max_depth_ = 50;
+  DraftArm arm_ = DraftArm::kNone;  // that the verifier announces
   std::unique_ptr<RoundDrafting> drafting_;
 };
 
@@ -328,6 +330,121 @@ TEST_F(RoundDraftingTest, AnEconomicalRequestTakesNoNodeAboveItsPrice) {
   Make({&source});
   Commit({4});
   EXPECT_EQ(drafting_->Draft().draft_nodes, 2);
+}
+
+class GuardedRoundDraftingTest : public RoundDraftingTest {
+ protected:
+  GuardedRoundDraftingTest() {
+    options_.economical = true;
+    options_.estimates = std::make_shared<DraftEstimates>();
+  }
+  const RoundResult round_;
+};
+
+TEST_F(GuardedRoundDraftingTest, UnderOffNoSourceIsAskedUntilItEnds) {
+  Script source = Says(DrafterId::kFused, {{5, 0.9f}});
+  Make({&source});
+  Commit({4});
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 1);
+  ASSERT_EQ(source.asked.size(), 1u);
+  arm_ = DraftArm::kOff;
+  for (const TokenId token : {10, 11, 12}) {
+    Commit({token, 9}, &round_);
+    EXPECT_EQ(drafting_->arm(), DraftArm::kOff);
+    EXPECT_TRUE(drafting_->Draft().tree.empty());
+    EXPECT_EQ(drafting_->report()[0].outcome, DraftOutcome::kNotAsked);
+    EXPECT_EQ(drafting_->report()[0].nodes, 0);
+  }
+  EXPECT_EQ(source.asked.size(), 1u) << "told nothing either";
+  arm_ = DraftArm::kWide;
+  Commit({13}, &round_);
+  EXPECT_EQ(drafting_->arm(), DraftArm::kWide);
+  ASSERT_EQ(source.asked.size(), 2u);
+  EXPECT_THAT(source.asked.back().committed,
+              ElementsAre(10, 9, 11, 9, 12, 9, 13));
+  EXPECT_EQ(source.asked.back().max_nodes, 64);
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 1);
+}
+
+// Drafters keep outputs for later requests.
+TEST_F(GuardedRoundDraftingTest, TheRestIsToldAtTheEnd) {
+  Script source = Says(DrafterId::kFused, {{5, 0.9f}});
+  Make({&source});
+  Commit({4});
+  arm_ = DraftArm::kOff;
+  Commit({10}, &round_);
+  max_depth_ = 0;
+  Commit({11}, &round_);
+  ASSERT_EQ(source.asked.size(), 2u);
+  EXPECT_THAT(source.asked.back().committed, ElementsAre(10, 11));
+  EXPECT_EQ(source.asked.back().max_nodes, 0);
+}
+
+TEST_F(GuardedRoundDraftingTest, WhatIsUntoldIsBounded) {
+  Script source = Says(DrafterId::kFused, {{5, 0.9f}});
+  Make({&source});
+  Commit({4});
+  arm_ = DraftArm::kOff;
+  size_t told = 1;
+  for (int i = 0; i < 2000; ++i) Commit({7, 8}, &round_);
+  for (size_t i = 1; i < source.asked.size(); ++i) {
+    EXPECT_EQ(source.asked[i].max_nodes, 0);
+    EXPECT_LE(source.asked[i].committed.size(), 300u);
+    told += source.asked[i].committed.size();
+  }
+  EXPECT_GT(told, 3600u);
+  EXPECT_LT(source.asked.size(), 20u);
+}
+
+// A draft worker would read the prompt of every request for nothing.
+TEST_F(GuardedRoundDraftingTest, WhileOffHoldsSourcesAreNotEvenStarted) {
+  arm_ = DraftArm::kOff;
+  Script first = Says(DrafterId::kFused, {{5, 0.9f}});
+  Make({&first});
+  Commit({4});
+  Script second = Says(DrafterId::kFused, {{5, 0.9f}});
+  text_ = {1, 2, 3};
+  Make({&second});
+  EXPECT_THAT(second.opened.tokens, IsEmpty());
+  Commit({4});
+  Commit({6}, &round_);
+  EXPECT_THAT(second.opened.tokens, IsEmpty());
+  EXPECT_THAT(second.asked, IsEmpty());
+  arm_ = DraftArm::kNarrow;
+  Commit({7}, &round_);
+  EXPECT_THAT(second.opened.tokens, ElementsAre(1, 2, 3));
+  ASSERT_EQ(second.asked.size(), 1u);
+  EXPECT_THAT(second.asked[0].committed, ElementsAre(4, 6, 7));
+  // A request of a time when nothing is known starts them ahead.
+  now_ += absl::Seconds(2);
+  Script third = Says(DrafterId::kFused, {{5, 0.9f}});
+  text_ = {1, 2, 3};
+  Make({&third});
+  EXPECT_THAT(third.opened.tokens, ElementsAre(1, 2, 3));
+}
+
+TEST_F(GuardedRoundDraftingTest, UnderNarrowTheLikeliestNodesAreTaken) {
+  options_.costs = PassCosts({{1, 1.0}, {2, 1.0}, {65, 64.0}});
+  Script source =
+      Says(DrafterId::kFused, {{5, 0.9f}, {6, 0.85f}, {7, 0.8f}, {8, 0.1f}});
+  arm_ = DraftArm::kNarrow;
+  Make({&source});
+  Commit({4});
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 1) << "two rows cost what one does";
+  options_.costs = PassCosts();
+  Make({&source});
+  Commit({4});
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 3);
+}
+
+TEST_F(GuardedRoundDraftingTest, AnExplicitModeFollowsNoArm) {
+  options_.economical = false;
+  arm_ = DraftArm::kOff;
+  Script source = Says(DrafterId::kFused, {{5, 0.9f}});
+  Make({&source});
+  Commit({4});
+  EXPECT_EQ(drafting_->arm(), DraftArm::kNone);
+  EXPECT_EQ(drafting_->Draft().draft_nodes, 1);
 }
 
 }  // namespace

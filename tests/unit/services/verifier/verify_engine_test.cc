@@ -600,5 +600,88 @@ TEST(VerifyEngineOptionsTest, NamesEveryBadField) {
                                         HasSubstr("prefill_chunk is -1"))));
 }
 
+// Whatever orchestrator a session belongs to.
+TEST(VerifyEngineTest, AllSessionsHearOfOneArm) {
+  VerifyEngineOptions options;
+  options.guard = GuardMode::kFlap;
+  Fixture fixture({}, options);
+  std::vector<SessionId> sessions;
+  for (const char* caller : {"one", "one", "two"}) {
+    SessionRequest request = Request({1, 2, 3}, 30);
+    request.caller = caller;
+    sessions.push_back(fixture.engine->Open(request).value());
+  }
+  PassReport report = fixture.engine->RunPass();
+  ASSERT_THAT(report.prefilled, SizeIs(3));
+  DraftArm arm = report.prefilled[0].result.arm;
+  EXPECT_EQ(arm, DraftArm::kWide) << "nobody followed yet";
+  for (int round = 0; round < 6; ++round) {
+    for (const SessionId session : sessions) {
+      RoundRequest request;
+      request.length = 4 + round;
+      // The last one's mode is explicit.
+      if (session != sessions.back()) request.arm = arm;
+      FORETOKEN_ASSERT_OK(fixture.engine->Submit(session, request));
+    }
+    report = fixture.engine->RunPass();
+    ASSERT_THAT(report.rounds, SizeIs(3));
+    for (const auto& [session, result] : report.rounds) {
+      EXPECT_EQ(result.arm, report.rounds[0].result.arm);
+    }
+    if (round > 0) {
+      EXPECT_NE(report.rounds[0].result.arm, arm) << round;
+    }
+    arm = report.rounds[0].result.arm;
+    EXPECT_EQ(arm, fixture.engine->snapshot().guard.arm);
+  }
+}
+
+TEST(VerifyEngineTest, SessionsOfExplicitModesAreNoBusinessOfTheGuard) {
+  VerifyEngineOptions options;
+  options.guard = GuardMode::kFlap;
+  Fixture fixture({}, options);
+  const SessionId session = fixture.engine->Open(Request({1, 2}, 30)).value();
+  fixture.engine->RunPass();
+  for (int round = 0; round < 6; ++round) {
+    RoundRequest request;
+    request.length = 3 + round;
+    FORETOKEN_ASSERT_OK(fixture.engine->Submit(session, request));
+    EXPECT_EQ(fixture.engine->RunPass().rounds[0].result.arm, DraftArm::kWide);
+  }
+}
+
+// A backend whose drafts cost more than they give: the engine finds out from
+// its own clock.
+TEST(VerifyEngineTest, DraftsThatDoNotPayAreStopped) {
+  Fixture* owner = nullptr;
+  FakeBackendOptions backend;
+  backend.before_pass = [&owner] { owner->now += absl::Milliseconds(5); };
+  Fixture fixture(backend);
+  owner = &fixture;
+  const SessionId session =
+      fixture.engine->Open(Request({1, 2, 3}, 3000)).value();
+  PassReport report = fixture.engine->RunPass();
+  DraftArm arm = report.prefilled[0].result.arm;
+  int off = 0;
+  for (int round = 0; round < 2000; ++round) {
+    RoundRequest request;
+    request.length = 4 + round;
+    request.arm = arm;
+    if (arm != DraftArm::kOff) {
+      // A draft that is never right, and takes its time.
+      request.tree = TokenTree::Create({49}, {-1}).value();
+      request.probe = {true};
+      fixture.now += absl::Milliseconds(5);
+    }
+    FORETOKEN_ASSERT_OK(fixture.engine->Submit(session, request));
+    report = fixture.engine->RunPass();
+    ASSERT_THAT(report.rounds, SizeIs(1));
+    arm = report.rounds[0].result.arm;
+    if (round >= 1000) off += arm == DraftArm::kOff;
+  }
+  EXPECT_GT(off, 950);
+  EXPECT_GT(fixture.engine->snapshot().guard.seconds[0], 5.0);
+}
+
 }  // namespace
 }  // namespace foretoken::verifier
