@@ -10,7 +10,8 @@
 // shared ones. State per scope (FusedMemory): a count trie over a window of
 // finished outputs, the candidates after tokens of these outputs, and the
 // shared trust factors; a request adds its own when it ends. Prompts never
-// enter it, nor candidates after tokens that were only drafted.
+// enter it, nor contexts that were only drafted; but what the target found
+// likely in its output may be words of the prompt.
 //
 // Deterministic: equal calls give equal trees; with a shared FusedMemory, equal
 // calls in equal order. A drafter is owned by one thread; drafters of different

@@ -22,7 +22,7 @@ CandidateRows CandidateRows::Of(
       if (!(nats >= 0.0f) || !std::isfinite(nats) || top[i].token < 0) break;
       rows.tokens[row * width + i] = top[i].token;
       rows.costs[row * width + i] = static_cast<uint8_t>(
-          std::min(std::lround(nats * kCostsPerNat), 255L));
+          std::lround(std::min(nats * kCostsPerNat, 255.0f)));
     }
   }
   return rows;

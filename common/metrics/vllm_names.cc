@@ -1,5 +1,6 @@
 #include "common/metrics/vllm_names.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -105,10 +106,11 @@ std::vector<MetricFamily> VllmFamilies(const std::vector<MetricFamily>& ours,
   const MetricFamily* const open = Find(ours, kRequestsRunning);
   const MetricFamily* const waiting = Find(ours, kRequestsWaiting);
   if (open != nullptr && waiting != nullptr) {
-    families.push_back(GaugeFamily(
-        "vllm:num_requests_running", "Requests that run",
-        open->metric.at(0).gauge.value - waiting->metric.at(0).gauge.value,
-        model_name));
+    families.push_back(
+        GaugeFamily("vllm:num_requests_running", "Requests that run",
+                    std::max(0.0, open->metric.at(0).gauge.value -
+                                      waiting->metric.at(0).gauge.value),
+                    model_name));
   }
   const MetricFamily* const pages = Find(ours, kKvPagesTotal);
   const MetricFamily* const free = Find(ours, kKvPagesFree);

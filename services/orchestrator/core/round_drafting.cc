@@ -59,8 +59,9 @@ void RoundDrafting::StartSources(absl::Span<const TokenId> prompt) {
 }
 
 bool RoundDrafting::Postpones(const CommittedText& committed) {
-  if (arm_ != DraftArm::kOff) return false;
   const bool ended = committed.max_depth <= 0;
+  // Sources that were never asked need not read a prompt at its end.
+  if (arm_ != DraftArm::kOff && (started_ || !ended)) return false;
   if (ended ? started_ : untold_ >= kMaxUntold && started_) return false;
   untold_ += committed.tokens.size();
   return true;

@@ -126,7 +126,8 @@ void GoodputGuard::Note(const GuardPass& pass) {
 
 // The median of the last passes: one that some sessions missed is no change.
 int GoodputGuard::LoadOf(const GuardPass& pass) {
-  recent_sessions_[recent_++ % kRecent] = std::max(1, pass.sessions);
+  recent_sessions_[recent_] = std::max(1, pass.sessions);
+  recent_ = (recent_ + 1) % kRecent;
   std::array<double, kRecent> sorted = recent_sessions_;
   std::sort(sorted.begin(), sorted.end());
   const double power = std::log2(std::max(1.0, sorted[kRecent / 2]));
@@ -200,13 +201,12 @@ bool GoodputGuard::IsHopeless() const {
   const double rate = static_cast<double>(slice_.tokens) / slice_.seconds;
   const double behind =
       load.contrasts.Expected(load.best).mean - std::log(rate);
-  const double noise =
-      load.noise[Index(arm())].variance / std::max(1, slice_.passes);
+  const double noise = load.noise[Index(arm())].variance / slice_.passes;
   return behind > kHopeless * std::sqrt(std::max(kLeastNoise, noise));
 }
 
 bool GoodputGuard::IsComplete(const GuardPass& pass) const {
-  if (slice_.tokens == 0) return false;
+  if (slice_.tokens == 0 || slice_.passes == 0) return false;
   if (probing_ && IsHopeless()) return true;
   if (slice_.rounds < pass.followers) return false;
   return slice_.passes >= kSlicePasses || slice_.seconds >= kSliceSeconds;
@@ -348,7 +348,7 @@ DraftArm GoodputGuard::Choose(const Load& load) const {
     if (IsNew(load, arm) || IsStale(load, arm)) return arm;
     for (const double slices : {1.0, 4.0, 16.0}) {
       const double worth = Worth(load, arm, slices);
-      if (worth <= most) continue;
+      if (!(worth > most)) continue;
       most = worth;
       chosen = arm;
     }

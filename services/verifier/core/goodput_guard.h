@@ -137,7 +137,7 @@ class GoodputGuard {
   std::array<Load, kLoads * kMixes> loads_;
   int load_ = -1;
   std::array<double, kRecent> recent_sessions_{};
-  int recent_ = 0;  // passes noted
+  int recent_ = 0;  // the oldest of them
   Slice slice_;
   bool probing_ = false;  // the slice has another arm than the best
   int32_t passes_under_arm_ = 0;

@@ -46,6 +46,18 @@ class GoodputGuardTest : public ::testing::Test {
     return share;
   }
 
+  // A pass with the round of one session that does not follow, alone.
+  void RunOther(int followers) {
+    GuardPass pass;
+    pass.begin = now_;
+    pass.end = now_ += absl::Milliseconds(10);
+    pass.sessions = followers + 1;
+    pass.followers = followers;
+    pass.tokens = 100;
+    pass.goes_on = true;
+    guard_->Note(pass);
+  }
+
   std::optional<GoodputGuard> guard_{std::in_place};
   absl::Time now_ = absl::FromUnixSeconds(1000);
   PerArm pass_ms_ = {10, 10, 10};
@@ -86,6 +98,20 @@ TEST_F(GoodputGuardTest, AChangeOfGoodputIsNoticed) {
   tokens_ = {1, 0.8, 0.6};  // another text, that drafters do not know
   Run(8, 10);
   EXPECT_GT(Of(Run(8, 30), DraftArm::kOff), 0.9);
+}
+
+TEST_F(GoodputGuardTest, APassOfOtherSessionsAloneSaysNothingOfAProbe) {
+  tokens_ = {1, 0.9, 0.7};
+  int probes = 0;
+  for (int pass = 0; pass < 3000; ++pass) {
+    const DraftArm before = guard_->arm();
+    Run(15, 0.01);
+    if (guard_->arm() == before || guard_->arm() == DraftArm::kOff) continue;
+    ++probes;
+    RunOther(15);
+  }
+  EXPECT_GT(probes, 1);
+  EXPECT_GT(Of(Run(15, 10), DraftArm::kOff), 0.9);
 }
 
 TEST_F(GoodputGuardTest, LoadsAreLearntApart) {
