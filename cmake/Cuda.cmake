@@ -3,8 +3,10 @@
 # Sanitizers and device code do not mix: AUTO leaves the GPU engine out there.
 set(FORETOKEN_CUDA AUTO CACHE STRING "Build the GPU engine: AUTO, ON or OFF")
 set_property(CACHE FORETOKEN_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(FORETOKEN_CUDA_ARCHITECTURES 90 CACHE STRING
-    "GPUs to build for, as CMAKE_CUDA_ARCHITECTURES takes them")
+# Machine code for A100, RTX 3090, RTX 4090 with L4, and H100 with H200; PTX,
+# which the driver compiles, for what comes later.
+set(FORETOKEN_CUDA_ARCHITECTURES "80-real;86-real;89-real;90a-real;90-virtual"
+    CACHE STRING "GPUs to build for: 90, 90-real, 90-virtual, 90a-real ...")
 
 set(FORETOKEN_HAVE_CUDA OFF)
 if(FORETOKEN_CUDA STREQUAL "ON" OR
@@ -23,7 +25,11 @@ message(STATUS "CUDA toolkit: ${FORETOKEN_HAVE_CUDA} (FORETOKEN_CUDA=${FORETOKEN
 if(FORETOKEN_HAVE_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES ${FORETOKEN_CUDA_ARCHITECTURES})
   if(FORETOKEN_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
-    set(CMAKE_CUDA_COMPILER_LAUNCHER "${FORETOKEN_CCACHE}")
+    # Code of one source may differ by __CUDA_ARCH__, but nvcc preprocesses for
+    # the first of several GPUs only: ccache must go by the files read, not by
+    # the preprocessor's output.
+    set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_DEPEND=1
+                                     "${FORETOKEN_CCACHE}")
   endif()
   enable_language(CUDA)
   # CMake 3.25 does not know that nvcc has C++20.
@@ -34,6 +40,30 @@ if(FORETOKEN_HAVE_CUDA)
     list(APPEND CMAKE_CUDA20_COMPILE_FEATURES cuda_std_20)
   endif()
 endif()
+
+# Sets `code` to the compute capabilities that the module has machine code for,
+# "80,86", and `ptx` to the newest that it has PTX for, 0 where it has none.
+function(foretoken_cuda_code code ptx)
+  set(real)
+  set(newest 0)
+  foreach(name IN LISTS FORETOKEN_CUDA_ARCHITECTURES)
+    if(NOT name MATCHES "^([0-9]+)[af]?(-real|-virtual)?$")
+      message(FATAL_ERROR "FORETOKEN_CUDA_ARCHITECTURES: ${name}, want numbers "
+                          "such as 90, 90-real, 90-virtual or 90a-real")
+    endif()
+    set(number ${CMAKE_MATCH_1})
+    if(NOT name MATCHES "-virtual$")
+      list(APPEND real ${number})
+    endif()
+    # PTX for one GPU's own instructions (90a) runs on no other.
+    if(NOT name MATCHES "-real$|^[0-9]+[af]" AND number GREATER newest)
+      set(newest ${number})
+    endif()
+  endforeach()
+  list(JOIN real "," real)
+  set(${code} "${real}" PARENT_SCOPE)
+  set(${ptx} ${newest} PARENT_SCOPE)
+endfunction()
 
 # foretoken_cuda_module(SRCS gemm.cu engine.cc): the GPU module. A library of
 # its own that is loaded at run time, the CUDA runtime inside, nothing exported
@@ -48,6 +78,9 @@ function(foretoken_cuda_module)
     CUDA_RUNTIME_LIBRARY Static
     LINK_DEPENDS "${map}"
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  foretoken_cuda_code(code ptx)
+  set_source_files_properties(cuda_engine.cc PROPERTIES COMPILE_DEFINITIONS
+    "FORETOKEN_CUDA_MACHINE_CODE=${code};FORETOKEN_CUDA_PTX=${ptx}")
   target_include_directories(foretoken_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
   target_include_directories(foretoken_cuda SYSTEM PRIVATE
     ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})

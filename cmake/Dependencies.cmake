@@ -15,7 +15,10 @@ find_package(CLI11 2.1 CONFIG REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.40)
 pkg_check_modules(icu REQUIRED IMPORTED_TARGET icu-uc>=72)  # Unicode NFC
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash>=0.8)
-find_package(OpenSSL 3.0 REQUIRED)  # libcrypto: SHA-256 of weights
+# Line editing of `foretoken chat`; BSD licence, where readline's is the GPL.
+# Without it the chat reads plain lines.
+pkg_check_modules(libedit IMPORTED_TARGET libedit>=3.1)
+find_package(OpenSSL 3.0 REQUIRED)  # SHA-256 of weights; TLS of the gateway
 
 if(FORETOKEN_SERVICES)
   # Module mode: Debian's protobuf installs no ProtobufConfig.cmake.
@@ -24,6 +27,7 @@ if(FORETOKEN_SERVICES)
   find_package(PostgreSQL 15 REQUIRED)  # libpq
   pkg_check_modules(hiredis REQUIRED IMPORTED_TARGET hiredis>=0.14)
   find_package(prometheus-cpp CONFIG REQUIRED)  # 1.0; states none
+  find_package(Boost 1.74 REQUIRED)  # headers: Asio, Beast
 endif()
 if(FORETOKEN_TESTS)
   find_package(GTest 1.12 CONFIG REQUIRED)

@@ -1,6 +1,7 @@
-# The outside libraries of the engine and the command line out of one folder
-# that `tools/gpu_check --pack` made: static, for a machine that has none of
-# them installed. FORETOKEN_PACKED names the folder.
+# The outside libraries of the engine and the command line as static ones:
+# out of a folder that `tools/gpu_check --pack` made, for a machine that has
+# none of them installed, or out of /usr, for binaries that run on such a
+# machine. FORETOKEN_PACKED names the folder.
 find_package(Threads REQUIRED)
 
 # foretoken_packed(absl::span absl) : headers, and lib/lib<name>.a of each name.
@@ -10,7 +11,8 @@ function(foretoken_packed target)
     "${FORETOKEN_PACKED}/include")
   set(archives)
   foreach(name IN LISTS ARGN)
-    file(GLOB found "${FORETOKEN_PACKED}/lib/lib${name}.a")
+    file(GLOB found "${FORETOKEN_PACKED}/lib/lib${name}.a"
+         "${FORETOKEN_PACKED}/lib/${CMAKE_LIBRARY_ARCHITECTURE}/lib${name}.a")
     if(NOT found)
       message(FATAL_ERROR "${FORETOKEN_PACKED}/lib has no lib${name}.a")
     endif()
@@ -37,4 +39,6 @@ foretoken_packed(PkgConfig::icu icuuc icudata)
 foretoken_packed(PkgConfig::xxhash xxhash)
 
 # Abseil 20220623 leaves it to others to include this, which GCC 13 does not.
-add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include cstdint>")
+if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include cstdint>")
+endif()

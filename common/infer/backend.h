@@ -125,6 +125,10 @@ class Backend {
 
   virtual int32_t max_rows() const = 0;  // of one pass, all sessions together
 
+  // True once the device has failed for good: Forward returns Unavailable until
+  // the process is started anew.
+  virtual bool lost() const { return false; }
+
   // Bytes of weights that every pass reads: over the memory's bandwidth, the
   // floor of its time. 0 if unknown.
   virtual int64_t weight_bytes_per_pass() const { return 0; }

@@ -67,9 +67,12 @@ class StoredWeights : public ModelWeights {
 
   absl::Span<const TensorSlot> slots() const { return slots_; }
 
-  // Call after the tensors of all slots are set.
-  void Adopt(Storage storage) {
+  // Call after the tensors of all slots are set. `random_seed`: what the bytes
+  // follow from, with names, types and shapes.
+  void Adopt(Storage storage,
+             std::optional<uint64_t> random_seed = std::nullopt) {
     storage_ = std::move(storage);
+    random_seed_ = random_seed;
     if (config_.tied_embeddings) tensors_.output = tensors_.embedding;
   }
 
@@ -96,11 +99,16 @@ class StoredWeights : public ModelWeights {
                 return a->name < b->name;
               });
     Sha256 sha;
+    if (random_seed_.has_value()) {
+      sha.Update(absl::StrCat("random weights ", kRandomWeightsVersion,
+                              ", seed ", *random_seed_, "\n"));
+    }
     for (const TensorSlot* slot : by_name) {
       const WeightTensor& tensor = *slot->tensor;
       sha.Update(absl::StrCat(slot->name, " ", WeightTypeName(tensor.type), " ",
                               ShapeText(slot->shape()),
                               tensor.paired_rows > 0 ? " pairs\n" : "\n"));
+      if (random_seed_.has_value()) continue;
       constexpr int64_t kPart = int64_t{4} << 20;
       for (int64_t at = 0; at < tensor.bytes(); at += kPart) {
         const int64_t bytes = std::min(kPart, tensor.bytes() - at);
@@ -115,6 +123,7 @@ class StoredWeights : public ModelWeights {
   ModelTensors tensors_;
   const std::vector<TensorSlot> slots_;  // into tensors_
   Storage storage_;
+  std::optional<uint64_t> random_seed_;
   mutable absl::once_flag digest_once_;
   mutable Sha256Digest digest_;
 };
@@ -338,7 +347,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
                       ? 1
                       : std::clamp(processors, 1, ThreadPool::kMaxThreads));
   pool.ParallelFor(static_cast<int64_t>(weights->slots().size()), fill);
-  weights->Adopt(std::move(storage));
+  weights->Adopt(std::move(storage), seed);
   return weights;
 }
 

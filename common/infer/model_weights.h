@@ -95,7 +95,8 @@ class ModelWeights {
 
   // SHA-256 over names, types, shapes and bytes of all tensors, independent of
   // how they are split into files. Computed at the first call, which reads
-  // every byte of the files, and keeps none of them in memory.
+  // every byte of the files, and keeps none of them in memory. Random weights:
+  // over the seed in the place of the bytes, which are not read.
   virtual const Sha256Digest& digest() const = 0;
 
   // Gives the memory of a tensor back to the system: one that has been packed

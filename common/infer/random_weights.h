@@ -13,6 +13,10 @@
 
 namespace foretoken {
 
+// Increment with every change that may change an element: the digest of random
+// weights names it in the place of their bytes.
+inline constexpr int kRandomWeightsVersion = 1;
+
 // A well-mixed function of both words (the finaliser of splitmix64).
 uint64_t MixRandom(uint64_t key, uint64_t counter);
 

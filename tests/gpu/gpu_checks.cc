@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
+#include "tests/support/huge_values.h"
 
 namespace foretoken::gpu_tests {
 namespace {
@@ -98,6 +99,9 @@ absl::Status CompareComb(Context& context, Backend& backend, int rows,
                          const std::vector<TokenId>& some) {
   const Comb comb = MakeComb(rows, some);
   FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened, backend.Open("", {}));
+  // The second pass of a size runs in a graph.
+  FORETOKEN_RETURN_IF_ERROR(
+      RunRows(backend, opened.session, comb.tokens, comb.parents).status());
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::vector<SampledToken> drawn,
       RunRows(backend, opened.session, comb.tokens, comb.parents));
@@ -201,15 +205,83 @@ absl::Status CompareMates(Context& context, Backend& one, Backend& other,
   return absl::OkStatus();
 }
 
+// A chain whose last half is ordinary or all of huge values: the first half
+// must not notice, alone or with the whole chain behind it.
+absl::Status CompareBesideHugeValues(Context& context, WeightType type,
+                                     const std::string& name) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<HugeValueWeights> weights,
+      HugeValueWeights::Create(TestConfig(context), type));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                             MakeGpuBackend(context, *weights, Options()));
+  constexpr int kRows = 48, kOwn = 24;
+  std::mt19937 random(6);
+  std::vector<TokenId> tokens = RandomTokens(kRows, weights->config(), random);
+  for (TokenId& token : tokens) {
+    token += token == HugeValueWeights::kHugeToken;
+  }
+  const auto run = [&](int rows) -> absl::StatusOr<std::vector<Logits>> {
+    FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened,
+                               backend->Open("", {}));
+    const std::vector<int32_t> parents = Chain(rows);
+    FORETOKEN_RETURN_IF_ERROR(RunRows(*backend, opened.session,
+                                      absl::MakeConstSpan(tokens).first(rows),
+                                      parents)
+                                  .status());
+    std::vector<Logits> all;
+    for (int32_t r = 0; r < rows; ++r) {
+      FORETOKEN_ASSIGN_OR_RETURN(Logits logits,
+                                 LogitsOf(*backend, opened.session, r));
+      all.push_back(std::move(logits));
+    }
+    FORETOKEN_RETURN_IF_ERROR(backend->Close(opened.session));
+    return all;
+  };
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Logits> alone, run(kOwn));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Logits> ordinary, run(kRows));
+  std::fill(tokens.begin() + kOwn, tokens.end(), HugeValueWeights::kHugeToken);
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Logits> huge, run(kRows));
+  for (int r = 0; r < kOwn; ++r) {
+    context.Expect(SameBits(ordinary[r], alone[r]),
+                   absl::StrCat(name, ": row ", r, " beside ordinary values"));
+    context.Expect(SameBits(huge[r], alone[r]),
+                   absl::StrCat(name, ": row ", r, " beside huge values"));
+  }
+  // What the rows of the token itself see is a number, too.
+  for (int r = kOwn; r < kRows; ++r) {
+    context.Expect(std::all_of(huge[r].begin(), huge[r].end(),
+                               [](float x) { return std::isfinite(x); }),
+                   absl::StrCat(name, ": row ", r, " has no numbers"));
+    context.Expect(!SameBits(huge[r], ordinary[r]),
+                   absl::StrCat(name, ": row ", r, " sees no huge values"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+void CheckHugeValues(Context& context) {
+  context.ExpectOk(
+      CompareBesideHugeValues(context, WeightType::kBFloat16, "bf16"), "bf16");
+  context.ExpectOk(
+      CompareBesideHugeValues(context, WeightType::kFloat16, "fp16"), "fp16");
+}
 
 void CheckLogits(Context& context) {
   const ModelConfig plain = TestConfig(context);
-  ModelConfig biased = plain, normed = plain, wide = plain;
+  ModelConfig biased = plain, normed = plain, wide = plain, widest = plain,
+              odd = plain;
   biased.qkv_bias = biased.output_bias = biased.mlp_bias = true;
   normed.qk_norm = normed.tied_embeddings = true;
   wide.head_dim = context.twin ? 24 : 128;
   wide.n_kv_heads = wide.n_heads;
+  widest.head_dim = context.twin ? 140 : 256;
+  // No multiple of a tile, nor of a head's padded length; three heads a group.
+  odd.d_model = context.twin ? 50 : 1001;
+  odd.d_ff = context.twin ? 75 : 2701;
+  odd.n_heads = 6;
+  odd.n_kv_heads = 2;
+  odd.head_dim = context.twin ? 34 : 80;
   const struct {
     const char* name;
     const ModelConfig& config;
@@ -218,22 +290,35 @@ void CheckLogits(Context& context) {
                {"fp16", plain, WeightType::kFloat16},
                {"biases", biased, WeightType::kBFloat16},
                {"qk_norm, tied", normed, WeightType::kBFloat16},
-               {"wide heads", wide, WeightType::kBFloat16}};
+               {"wide heads", wide, WeightType::kBFloat16},
+               {"widest heads", widest, WeightType::kBFloat16},
+               {"odd sizes", odd, WeightType::kBFloat16}};
   for (const auto& c : cases) {
     context.ExpectOk(CompareLogits(context, c.config, c.type, c.name), c.name);
   }
 }
 
 void CheckRowCounts(Context& context) {
-  const auto backend = MakeGpuBackend(context, TestConfig(context), Options());
-  if (!context.ExpectOk(backend.status(), "backend")) return;
-  std::mt19937 random(2);
-  const std::vector<TokenId> some =
-      RandomTokens(43, (*backend)->config(), random);
-  for (const int rows : {1, 2, 3, 8, 17, 64, 320}) {
-    if (context.quick && rows > 64) continue;
-    context.ExpectOk(CompareComb(context, **backend, rows, some),
-                     absl::StrCat(rows, " rows"));
+  const ModelConfig plain = TestConfig(context);
+  ModelConfig wide = plain;
+  wide.head_dim = context.twin ? 24 : 128;  // of the shapes that are measured
+  // Every tile of rows: 8, 16, 32, 64, 72, 128, 256, and three of 128.
+  const struct {
+    const ModelConfig& config;
+    std::vector<int> rows;
+  } cases[] = {{plain, {1, 2, 3, 8, 17, 64, 65, 128, 256, 320}},
+               {wide, {1, 16, 65, 256}}};
+  for (const auto& c : cases) {
+    const auto backend = MakeGpuBackend(context, c.config, Options());
+    if (!context.ExpectOk(backend.status(), "backend")) return;
+    std::mt19937 random(2);
+    const std::vector<TokenId> some = RandomTokens(43, c.config, random);
+    for (const int rows : c.rows) {
+      if (context.quick && rows > 64) continue;
+      context.ExpectOk(
+          CompareComb(context, **backend, rows, some),
+          absl::StrCat(rows, " rows, heads of ", c.config.head_dim));
+    }
   }
 }
 

@@ -9,12 +9,15 @@ namespace foretoken::gpu_tests {
 // Against the fp32 CPU engine: at most 3e-2 of the largest logit, for every
 // option of a model, in bf16 and fp16.
 void CheckLogits(Context& context);
-// Bitwise: 1, 2, 3, 8, 17, 64 and 320 rows against one at a time.
+// Bitwise: 1 to 320 rows, in every tile of rows, against one at a time.
 void CheckRowCounts(Context& context);
 void CheckTreesAndMates(Context& context);
 void CheckChunks(Context& context);
 // Bitwise: CUDA graphs and overlapping kernels on and off.
 void CheckGraphs(Context& context);
+// Bitwise: rows before a token whose values are near fp16's largest, which
+// shares their tiles, in bf16 and fp16.
+void CheckHugeValues(Context& context);
 // KV moved ahead by the walk or by Commit, whole paths and parts: the same.
 void CheckCommits(Context& context);
 // Against the CPU's sampler on the same logits.

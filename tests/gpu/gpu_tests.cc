@@ -33,6 +33,7 @@ constexpr Named kChecks[] = {
     {"tree_orders_and_batch_mates", CheckTreesAndMates},
     {"prefill_chunks", CheckChunks},
     {"graphs_and_overlap", CheckGraphs},
+    {"huge_values_of_others", CheckHugeValues},
     {"commits", CheckCommits},
     {"sampler", CheckSampler},
     {"speculative_is_plain", CheckSpeculative},

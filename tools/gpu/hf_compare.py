@@ -1,9 +1,10 @@
 """Hugging Face transformers on this GPU: what tools/gpu_check compares with.
 
-Prints a JSON object, and once more when the compiled step is in it: seconds of one token at context 512 of the Llama-3-8B
-shape with random bf16 weights, eager and compiled with a static cache; of a
-prefill of 2,048 tokens; the bf16 matrix rate; and how far bf16 logits are from
-fp32 ones on the shape that gpu_tests uses, with weights drawn as there.
+Prints a JSON object for each measurement, as it goes: seconds of one token at
+context 512 of the Llama-3-8B shape with random bf16 weights, eager and compiled
+with a static cache; of a prefill of 2,048 tokens; the bf16 matrix rate; and how
+far bf16 logits are from fp32 ones on the shape that gpu_tests uses, with weights
+drawn as there. One that fails is left out, and makes the exit status 1.
 """
 import json
 import math
@@ -115,26 +116,33 @@ def bf16_error():
     return ((exact - rounded).abs().max() / exact.abs().max()).item()
 
 
+def measured(key, work):
+    """Prints what `work` returns; False if it fails, as with a version of
+    transformers that it was not written for."""
+    try:
+        print(json.dumps({key: work()}), flush=True)
+    except Exception as error:
+        log(f"{key}: {type(error).__name__}: {error}")
+        return False
+    return True
+
+
 def main():
-    result = {"matrix_tflop_s": matrix_rate() * 1e-12,
-              "bf16_logit_error": bf16_error()}
+    good = measured("matrix_tflop_s", lambda: matrix_rate() * 1e-12)
+    good &= measured("bf16_logit_error", bf16_error)
     log("model of the 8B shape")
     model = llama_3_8b()
     context = torch.randint(0, 128256, (1, 512), device="cuda")
     prompt = torch.randint(0, 128256, (1, 2048), device="cuda")
-    result["eager_s"] = eager_decode(model, context)
-    result["prefill_2048_s"] = median_seconds(
-        lambda: model(prompt, logits_to_keep=1), repeats=5)
-    # Compiling may exceed the time limit: print the results so far first.
-    print(json.dumps(result), flush=True)
+    good &= measured("eager_s", lambda: eager_decode(model, context))
+    good &= measured("prefill_2048_s", lambda: median_seconds(
+        lambda: model(prompt, logits_to_keep=1), repeats=5))
+    # Last, because compiling may exceed the time limit.
     log("compiling")
-    try:
-        result["compiled_s"] = compiled_decode(model, context)
-    except Exception as error:  # unsupported version: shown as not measured
-        log(f"compiled with a static cache: {error}")
-    print(json.dumps(result))
+    good &= measured("compiled_s", lambda: compiled_decode(model, context))
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
     with torch.inference_mode():
-        main()
+        sys.exit(main())

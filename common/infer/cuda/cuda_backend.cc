@@ -35,6 +35,7 @@ class CudaBackend : public PlannedBackend {
     return engine_->weight_bytes_per_pass();
   }
   absl::StatusOr<double> MeasureCopyBandwidth() override;
+  bool lost() const override { return lost_; }
 
  protected:
   absl::Status RunPlan(
@@ -46,6 +47,15 @@ class CudaBackend : public PlannedBackend {
   absl::StatusOr<absl::Span<const float>> OutputLogits(int32_t output) override;
 
  private:
+  // The status of a call, which may be the one that loses the device.
+  absl::Status Called(const DeviceStatus& status, absl::string_view context) {
+    absl::Status called = StatusFromDevice(status, context);
+    if (absl::IsUnavailable(called) && !lost_) {
+      FORETOKEN_LOG(kError, called.message());
+      lost_ = true;
+    }
+    return called;
+  }
   absl::Status CheckTokens() const;
   absl::Status Report(absl::Span<const PassSession> pass,
                       std::vector<std::vector<SampledToken>>& outputs);
@@ -64,6 +74,7 @@ class CudaBackend : public PlannedBackend {
   std::vector<float> logits_;
   std::vector<float> raw_;
   std::vector<Candidate> candidates_;
+  bool lost_ = false;
 };
 
 absl::Status CudaBackend::RunPlan(
@@ -77,9 +88,9 @@ absl::Status CudaBackend::RunPlan(
   walks_.assign(sessions, DeviceWalk());
   moved_.resize(sessions);
   FORETOKEN_RETURN_IF_ERROR(
-      StatusFromDevice(engine_->Forward(builder_.Build(plan(), pass, cache()),
-                                        tokens_.data(), walks_.data()),
-                       absl::StrFormat("pass of %d rows", plan().rows.size())));
+      Called(engine_->Forward(builder_.Build(plan(), pass, cache()),
+                              tokens_.data(), walks_.data()),
+             absl::StrFormat("pass of %d rows", plan().rows.size())));
   FORETOKEN_RETURN_IF_ERROR(CheckTokens());
   for (size_t s = 0; s < sessions; ++s) {
     FORETOKEN_ASSIGN_OR_RETURN(moved_[s], ReadWalk(s));
@@ -175,9 +186,9 @@ absl::Status CudaBackend::CommitRows(int32_t index,
     to.push_back(DevicePassBuilder::SlotOf(pages, session.committed + i));
   }
   if (from.empty()) return absl::OkStatus();
-  return StatusFromDevice(engine_->CopyKv(from.data(), to.data(),
-                                          static_cast<int32_t>(from.size())),
-                          absl::StrFormat("session %d: commit", session.id));
+  return Called(engine_->CopyKv(from.data(), to.data(),
+                                static_cast<int32_t>(from.size())),
+                absl::StrFormat("session %d: commit", session.id));
 }
 
 absl::Status CudaBackend::CopyPage(int32_t from, int32_t to, int32_t tokens) {
@@ -186,14 +197,13 @@ absl::Status CudaBackend::CopyPage(int32_t from, int32_t to, int32_t tokens) {
     from_slots.push_back(from * kDevicePageTokens + i);
     to_slots.push_back(to * kDevicePageTokens + i);
   }
-  return StatusFromDevice(
-      engine_->CopyKv(from_slots.data(), to_slots.data(), tokens),
-      "copy of a page");
+  return Called(engine_->CopyKv(from_slots.data(), to_slots.data(), tokens),
+                "copy of a page");
 }
 
 absl::Status CudaBackend::FetchLogits(int32_t output) {
   logits_.resize(config().vocab_size);
-  return StatusFromDevice(engine_->Logits(output, logits_.data()), "logits");
+  return Called(engine_->Logits(output, logits_.data()), "logits");
 }
 
 absl::StatusOr<absl::Span<const float>> CudaBackend::OutputLogits(

@@ -28,14 +28,14 @@
 namespace foretoken {
 
 // Increment with every change of this header.
-inline constexpr uint32_t kDeviceAbi = 5;
+inline constexpr uint32_t kDeviceAbi = 7;
 
 inline constexpr int32_t kDevicePageTokens = 32;
 inline constexpr int32_t kDeviceTopTokens = 8;
 
 // Values of absl::StatusCode: 0 is success, 8 RESOURCE_EXHAUSTED (out of
 // memory), 3 INVALID_ARGUMENT, 12 UNIMPLEMENTED (no kernel for the shape), 14
-// UNAVAILABLE (no GPU), 13 INTERNAL.
+// UNAVAILABLE (no GPU, or one that has failed for good), 13 INTERNAL.
 struct DeviceStatus {
   int32_t code = 0;
   char message[504] = {};  // zero-terminated
@@ -61,6 +61,9 @@ struct DeviceOptions {
   int64_t pages = 0, max_pages = 0, min_pages = 0;
   int32_t max_rows = 512;
   int32_t max_sessions = 256;
+  // Memory for partial results of attention, rounded up to a power of two of
+  // queries; a pass that needs more takes them in turns. Changes no bit.
+  int64_t attention_bytes = int64_t{128} << 20;
   bool graphs = true;  // CUDA graphs by tier of rows; changes no bit
   // Kernels may begin before those ahead of them have ended (programmatic
   // dependent launch); changes no bit.
@@ -148,6 +151,7 @@ struct DeviceOutput {
   int32_t counts = 0;       // their counts in all, in place of the session's
   int32_t ban_begin = 0;    // into biases: end tokens banned by min_tokens
   int32_t bans = 0;
+  int32_t logprobs = 0;  // not 0: also fills logprob and the top tokens
 };
 
 // Borrowed for the call.
@@ -168,13 +172,12 @@ struct DevicePass {
   DeviceSpan<DeviceCount> counts;
   DeviceSpan<DeviceBias> biases;
   DeviceSpan<int32_t> commit_slots;
-  bool logprobs = false;  // also fills logprob and the top tokens
 };
 
 struct DeviceToken {
   int32_t token = 0;
   int32_t bad = 0;  // every logit of the row is NaN
-  // Log-softmax of the raw logits; only if logprobs were asked for.
+  // Log-softmax of the raw logits; only where the output asks for it.
   float logprob = 0;
   int32_t top_tokens[kDeviceTopTokens] = {};
   float top_logprobs[kDeviceTopTokens] = {};
@@ -204,6 +207,9 @@ class DeviceEngine {
                               const void* data, int64_t rows, int64_t cols) = 0;
   virtual DeviceStatus FinishWeights(const float* cosines,
                                      const float* sines) = 0;
+
+  // UNAVAILABLE from Forward, CopyKv or Logits: the device has failed for good,
+  // as after a fault of a kernel. No engine of this process can use it again.
 
   // One pass. `tokens` has room for pass.outputs.size, `walks` for
   // pass.sessions.size. Returns when both are filled.

@@ -45,7 +45,6 @@ DevicePass DevicePassBuilder::Build(const PassPlan& plan,
   Clear();
   AddRows(plan);
   AddTiles(plan);
-  bool logprobs = false;
   for (size_t s = 0; s < plan.sessions.size(); ++s) {
     const PlanSession& planned = plan.sessions[s];
     DeviceSession session;
@@ -58,8 +57,7 @@ DevicePass DevicePassBuilder::Build(const PassPlan& plan,
     AddSampling(planned, pass[s], session);
     AddCommitSlots(plan, planned, *cache.PageTable(planned.id), session);
     sessions_.push_back(session);
-    logprobs = logprobs || (pass[s].sampling != nullptr &&
-                            pass[s].sampling->reported() >= 0);
+    AddLogprobs(planned, pass[s]);
   }
   DevicePass built;
   built.rows = SpanOf(rows_);
@@ -72,7 +70,6 @@ DevicePass DevicePassBuilder::Build(const PassPlan& plan,
   built.counts = SpanOf(counts_);
   built.biases = SpanOf(biases_);
   built.commit_slots = SpanOf(commit_slots_);
-  built.logprobs = logprobs;
   return built;
 }
 
@@ -145,6 +142,17 @@ void DevicePassBuilder::AddCommitSlots(const PassPlan& plan,
     commit_slots_.push_back(SlotOf(page_table, position));
   }
   session.commit_count = SizeOf(commit_slots_) - session.commit_begin;
+}
+
+// (Of more than the device keeps, none: they are taken from the logits.)
+void DevicePassBuilder::AddLogprobs(const PlanSession& planned,
+                                    const PassSession& source) {
+  const int32_t reported =
+      source.sampling == nullptr ? -1 : source.sampling->reported();
+  if (reported < 0 || reported > kDeviceTopTokens) return;
+  for (int32_t i = 0; i < planned.outputs; ++i) {
+    outputs_[planned.first_output + i].logprobs = 1;
+  }
 }
 
 void DevicePassBuilder::AddSampling(const PlanSession& planned,

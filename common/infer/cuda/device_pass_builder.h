@@ -43,6 +43,8 @@ class DevicePassBuilder {
   void AddCommitSlots(const PassPlan& plan, const PlanSession& source,
                       absl::Span<const int32_t> page_table,
                       DeviceSession& session);
+  // Which outputs report logprobs.
+  void AddLogprobs(const PlanSession& planned, const PassSession& source);
   // Which counts, bans and sampling the outputs of a session have.
   void AddSampling(const PlanSession& planned, const PassSession& source,
                    DeviceSession& session);

@@ -14,6 +14,9 @@ constexpr size_t kFreeBytes = (size_t{1} << 30) + (size_t{8} << 20);
 
 int failing_instantiations = 0, failing_launches = 0;
 int graph_launches = 0, graphs = 0;
+machine::Device present_device;
+int early_starts = 0;
+bool broken_device = false;
 
 }  // namespace
 
@@ -50,6 +53,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
       !machine::IsDeviceMemory(device, bytes)) {
     return cudaErrorInvalidValue;
   }
+  if (broken_device) return cudaErrorIllegalAddress;
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -71,8 +75,9 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::snprintf(properties->name, sizeof(properties->name), "CPU");
-  properties->major = 9;
-  properties->minor = 0;
+  properties->major = present_device.major;
+  properties->minor = present_device.minor;
+  properties->sharedMemPerBlockOptin = present_device.shared_bytes;
   return cudaSuccess;
 }
 
@@ -86,6 +91,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 // (Illegal while the stream captures.)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (broken_device) return cudaErrorIllegalAddress;
   return stream->capture == nullptr ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
@@ -108,6 +114,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  if (broken_device) return cudaErrorIllegalAddress;
   if (failing_launches > 0) {
     --failing_launches;
     return cudaErrorMemoryAllocation;
@@ -147,5 +154,11 @@ void FailGraphInstantiations(int count) { failing_instantiations = count; }
 void FailGraphLaunches(int count) { failing_launches = count; }
 int GraphLaunches() { return graph_launches; }
 int Graphs() { return graphs; }
+void SetDevice(const Device& device) { present_device = device; }
+const Device& PresentDevice() { return present_device; }
+int EarlyStarts() { return early_starts; }
+void CountEarlyStart() { ++early_starts; }
+void BreakDevice(bool broken) { broken_device = broken; }
+bool IsBroken() { return broken_device; }
 
 }  // namespace foretoken::cuda_on_cpu

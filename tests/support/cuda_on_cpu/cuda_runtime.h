@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/support/cuda_on_cpu/device.h"
 #include "tests/support/cuda_on_cpu/machine.h"
 
 #define __global__
@@ -70,9 +71,8 @@ inline void __syncthreads() { ::foretoken::cuda_on_cpu::MeetBlock(); }
 inline void __syncwarp() {
   ::foretoken::cuda_on_cpu::MeetWarp("syncwarp", nullptr, 0);
 }
-inline unsigned long long atomicAdd(unsigned long long* at,
-                                    unsigned long long n) {
-  const unsigned long long old = *at;
+inline unsigned atomicAdd(unsigned* at, unsigned n) {
+  const unsigned old = *at;
   *at += n;
   return old;
 }
@@ -135,6 +135,7 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorIllegalAddress = 700,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice,
@@ -165,6 +166,7 @@ using cudaEvent_t = int*;
 struct cudaDeviceProp {
   char name[256];
   int major, minor;
+  size_t sharedMemPerBlockOptin;
 };
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
@@ -212,8 +214,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 template <typename Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
-  return cudaSuccess;
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute attribute,
+                                 int value) {
+  const bool fits =
+      attribute != cudaFuncAttributeMaxDynamicSharedMemorySize ||
+      value <= static_cast<int>(
+                   ::foretoken::cuda_on_cpu::PresentDevice().shared_bytes);
+  return fits ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 // Parameters are copied at the launch, as on a device.
@@ -227,7 +234,14 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
   const ::foretoken::cuda_on_cpu::Index block = {
       config->blockDim.x, config->blockDim.y, config->blockDim.z};
   if (grid.y > 65535 || grid.z > 65535) return cudaErrorInvalidValue;
+  if (::foretoken::cuda_on_cpu::IsBroken()) return cudaErrorIllegalAddress;
   const size_t shared_bytes = config->dynamicSmemBytes;
+  const auto& device = ::foretoken::cuda_on_cpu::PresentDevice();
+  if (shared_bytes > device.shared_bytes) return cudaErrorInvalidValue;
+  if (config->numAttrs > 0) {
+    if (device.major < 9) return cudaErrorInvalidValue;
+    ::foretoken::cuda_on_cpu::CountEarlyStart();
+  }
   auto run = [=] {
     ::foretoken::cuda_on_cpu::RunGrid(grid, block, shared_bytes,
                                       [&] { std::apply(kernel, bound); });

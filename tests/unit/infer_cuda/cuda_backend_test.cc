@@ -196,6 +196,32 @@ TEST_F(CudaBackendTest, LogprobsAreTheSamplersHoweverManyAreAskedFor) {
   }
 }
 
+// Nor does the device report what it keeps too few of.
+TEST_F(CudaBackendTest, LogprobsCostTheRowsOfTheirSessionAlone) {
+  SamplingParams asks, asks_for_more, plain;
+  asks.logprobs = 2;
+  asks_for_more.logprobs = kDeviceTopTokens + 1;
+  const std::vector<SamplingParams> params = {plain, asks, asks_for_more};
+  const std::vector<TokenId> tokens = {3, 5};
+  const std::vector<int32_t> parents = Chain(2);
+  std::vector<SamplingState> states;
+  for (const SamplingParams& p : params) {
+    states.emplace_back(p, 0, config_.vocab_size);
+  }
+  std::vector<PassSession> pass(params.size());
+  for (size_t s = 0; s < pass.size(); ++s) {
+    pass[s].session = backend_->Open("", {})->session;
+    pass[s].tokens = tokens;
+    pass[s].parents = parents;
+    pass[s].sampling = &states[s];
+  }
+  FORETOKEN_ASSERT_OK(backend_->Forward(pass, result_));
+  EXPECT_THAT(log_.logprobs, ElementsAre(0, 0, 1, 1, 0, 0));
+  EXPECT_TRUE(result_.outputs[0][0].top_logprobs.empty());
+  EXPECT_EQ(result_.outputs[1][1].top_logprobs.size(), 2u);
+  EXPECT_EQ(result_.outputs[2][1].top_logprobs.size(), 9u);
+}
+
 TEST_F(CudaBackendTest, ListedOutputRowsHaveTheTokensOfAllRows) {
   const std::vector<TokenId> tokens = {3, 4, 5, 6};
   const std::vector<int32_t> parents = {-1, 0, 0, 2};

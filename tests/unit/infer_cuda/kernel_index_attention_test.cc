@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "common/infer/cuda/kernels/attention_index.h"
+#include "common/infer/cuda/kernels/engine_shape.h"
+#include "common/infer/cuda/kernels/gemm_index.h"
 
 namespace foretoken::device {
 namespace {
@@ -111,6 +113,25 @@ TEST_P(SharedBlockTest, AWarpsCopiesCoverABlockOnce) {
   EXPECT_THAT(times, Each(Eq(1)));
 }
 
+TEST_P(SharedBlockTest, PlacesOfALaneAndConstantsAreThoseOfTheUnits) {
+  const int dim = GetParam();
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int kb = 0; kb < dim / 32; ++kb) {
+      for (int n = 0; n < 4; ++n) {
+        ASSERT_EQ(KeyPlace(lane, kb % 2, dim) + KeyOffset(n, kb, dim),
+                  UnitAt(n * 8 + lane / 4, kb * 4 + lane % 4, dim));
+      }
+    }
+    for (int unit = 0; unit < dim / 8; unit += 2) {
+      for (int tile = 0; tile < 2; ++tile) {
+        ASSERT_EQ(
+            ValuePlace(lane, unit % 8, dim) + ValueOffset(tile, unit, dim),
+            UnitAt(ValueRow(lane, tile), ValueUnit(lane, unit), dim));
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(HeadDims, SharedBlockTest,
                          ::testing::Values(32, 64, 96, 128, 256));
 
@@ -197,6 +218,123 @@ TEST(KernelIndexAttentionTest, TasksCoverEveryQueryAndSpanAtMostSixteenRows) {
       ASSERT_EQ(next, rows * group);
     }
   }
+}
+
+// A large model's shape, as far as attention's memory goes.
+EngineShape ShapeOf(int kv_heads, int group, int head_dim, int positions,
+                    int64_t bytes = DeviceOptions().attention_bytes) {
+  DeviceShape shape;
+  shape.d_model = shape.d_ff = shape.vocab = 64;
+  shape.layers = 1;
+  shape.kv_heads = kv_heads;
+  shape.heads = kv_heads * group;
+  shape.head_dim = head_dim;
+  shape.max_positions = positions;
+  DeviceOptions options;
+  options.attention_bytes = bytes;
+  EngineShape sizes;
+  EXPECT_TRUE(EngineShape::Create(shape, options, &sizes).ok());
+  return sizes;
+}
+
+TEST(KernelIndexAttentionTest, SlabsArePowersOfTwoThatFitForAnyChunks) {
+  for (const int kv_heads : {1, 3, 8, 32}) {
+    for (const int group : {1, 3, 4, 7}) {
+      for (const int head_dim : {64, 128, 256}) {
+        for (const int positions : {256, 4096, 8192, 131072}) {
+          for (const int64_t bytes : {int64_t{1}, int64_t{128} << 20}) {
+            const EngineShape s =
+                ShapeOf(kv_heads, group, head_dim, positions, bytes);
+            int last = 1 << 30;
+            for (int chunks = 1; chunks <= s.max_chunks; ++chunks) {
+              const int slab = s.SlabQueries(chunks);
+              ASSERT_GE(slab, 128);
+              ASSERT_EQ(slab & (slab - 1), 0);
+              ASSERT_LE(slab, last);
+              ASSERT_LE(PartialAt(slab + kSlabMargin - 1, kv_heads - 1,
+                                  chunks - 1, kv_heads, chunks),
+                        s.partial_vectors - 1);
+              last = slab;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// 8B at its full 8,192 positions: 32 sessions of 8 rows in one slab, and 512
+// rows of prefill in two, in one where the context is half as long.
+TEST(KernelIndexAttentionTest, ThirtyTwoSessionsOfEightRowsAreOneSlab) {
+  const EngineShape s = ShapeOf(8, 4, 128, 8192);
+  ASSERT_EQ(s.max_chunks, 32);
+  EXPECT_GE(s.SlabQueries(32), 32 * 8 * 4);
+  EXPECT_EQ(s.SlabQueries(32), 1024);
+  EXPECT_EQ(s.SlabQueries(16), 2048);
+  EXPECT_EQ(s.SlabQueries(1), 2048);
+}
+
+TEST(KernelIndexAttentionTest, EveryQueryIsMergedByTheSlabOfItsTask) {
+  constexpr int kGroup = 3;
+  // Rows of the sessions of a pass.
+  const std::vector<int> sessions = {5, 1, 60, 1, 1, 40, 17};
+  int session_query = 0, queries = 0;
+  for (const int rows : sessions) queries += rows * kGroup;
+  std::vector<int> times(queries, 0);
+  for (const int rows : sessions) {
+    for (int q = 0; q < rows * kGroup; ++q) {
+      const int query = session_query + q;
+      const int task = TaskBegin(query, session_query);
+      EXPECT_EQ(task, session_query + q / kTaskQueries * kTaskQueries);
+      for (int first = 0; first < queries; first += 128) {
+        if (task < first || task - first >= 128) continue;
+        ++times[query];
+        EXPECT_LT(query - first, 128 + kSlabMargin);
+      }
+    }
+    session_query += rows * kGroup;
+  }
+  EXPECT_THAT(times, Each(Eq(1)));
+}
+
+TEST(KernelIndexAttentionTest, AGridHasAWarpForEveryTaskOrFillsTheDevice) {
+  for (const int rows : {1, 8, 32, 64, 320}) {
+    for (const int group : {1, 4, 7, 20}) {
+      for (const int chunks : {1, 8, 32, 64}) {
+        const int warps = AttentionTaskWarps(rows, group, 8, chunks);
+        EXPECT_GE(warps, TaskCount(rows, group));
+        EXPECT_LE(warps, rows * TaskCount(1, group));
+        if (warps < rows * TaskCount(1, group) &&
+            warps > TaskCount(rows, group)) {
+          EXPECT_GT((warps + 1) * 8 * chunks, kAttentionWarps);
+        }
+      }
+    }
+  }
+}
+
+TEST(KernelIndexAttentionTest, TilingsFitTheDevice) {
+  constexpr int kSmall = 99 << 10, kAmpere = 163 << 10, kHopper = 227 << 10;
+  for (const int dim : {32, 64, 96, 128, 256}) {
+    for (const int rows : {1, 2, 8, 9, 64, 320}) {
+      for (const int shared : {kSmall, kAmpere, kHopper}) {
+        const AttentionTiling tiling =
+            ChooseAttentionTiling(rows, 4, dim, shared);
+        EXPECT_LE(AttentionSharedBytes(tiling, dim), shared)
+            << dim << " " << rows << " " << shared;
+        EXPECT_GE(tiling.stages, 2);
+      }
+    }
+  }
+  // A row of 8B has a task; eight rows have two, nine three.
+  EXPECT_EQ(ChooseAttentionTiling(1, 4, 128, kHopper), NarrowAttention(128));
+  EXPECT_EQ(ChooseAttentionTiling(8, 4, 128, kHopper), NarrowAttention(128));
+  EXPECT_EQ(ChooseAttentionTiling(9, 4, 128, kHopper), WideAttention(128));
+  EXPECT_EQ(ChooseAttentionTiling(64, 4, 128, kSmall), NarrowAttention(128));
+  // Three narrow blocks of 48 KiB under way each, or one wide one of 64 KiB.
+  EXPECT_EQ(AttentionSharedBytes(NarrowAttention(128), 128), 73'728);
+  EXPECT_EQ(ResidentBlocks(AttentionSharedBytes(NarrowAttention(128), 128)), 3);
+  EXPECT_EQ(ResidentBlocks(AttentionSharedBytes(WideAttention(128), 128)), 1);
 }
 
 TEST(KernelIndexAttentionTest, PartialResultsHaveOnePlaceEach) {

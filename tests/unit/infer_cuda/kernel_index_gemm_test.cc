@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <iterator>
 #include <set>
 #include <vector>
 
@@ -151,14 +152,60 @@ TEST(KernelIndexGemmTest, GroupsCoverKInWholeStepsAndDependOnTheMatrixAlone) {
   }
 }
 
-TEST(KernelIndexGemmTest, TilesOfRowsFitTheBuffersForEveryRowCount) {
-  for (int rows = 1; rows <= 4096; ++rows) {
-    const GemmTiling tiling = ChooseGemmTiling(rows);
-    const int64_t tiles = RoundUp(rows, tiling.rows()) / tiling.rows();
-    // No tile begins past the rows or ends past the buffer.
-    ASSERT_LT((tiles - 1) * tiling.rows(), rows);
-    ASSERT_LE(tiles * tiling.rows(), RoundUp(rows, kGemmRowPad));
-    ASSERT_EQ(kGemmRowPad % tiling.rows(), 0);
+// Dynamic shared memory of a thread block: 8.6, 8.9 and 12.0; 8.0; 9.0.
+constexpr int kSmall = 99 << 10, kAmpere = 163 << 10, kHopper = 227 << 10;
+
+TEST(KernelIndexGemmTest, TilesOfRowsFitBuffersAndDeviceForEveryRowCount) {
+  for (const int shared : {kSmall, kAmpere, kHopper}) {
+    for (int rows = 1; rows <= 4096; ++rows) {
+      const GemmTiling& tiling = kGemmTilings[ChooseGemmTiling(rows, shared)];
+      const int64_t tiles = RoundUp(rows, tiling.rows()) / tiling.rows();
+      // No tile begins past the rows or ends past the buffer.
+      ASSERT_LT((tiles - 1) * tiling.rows(), rows);
+      ASSERT_LE(tiles * tiling.rows(), RoundUp(rows, kGemmRowPad));
+      ASSERT_LE(tiling.shared_bytes(), shared) << rows;
+    }
+  }
+}
+
+TEST(KernelIndexGemmTest, EveryTilingIsChosenSomewhere) {
+  std::set<int> chosen;
+  for (const int shared : {kSmall, kAmpere, kHopper}) {
+    for (int rows = 1; rows <= 512; ++rows) {
+      chosen.insert(ChooseGemmTiling(rows, shared));
+    }
+  }
+  EXPECT_EQ(chosen.size(), std::size(kGemmTilings));
+}
+
+// 64 draft nodes and their root are one tile, on every device.
+TEST(KernelIndexGemmTest, ATreeOf64NodesAndItsRootAreOneTile) {
+  for (const int shared : {kSmall, kAmpere, kHopper}) {
+    EXPECT_EQ(kGemmTilings[ChooseGemmTiling(64, shared)].rows(), 64);
+    EXPECT_EQ(kGemmTilings[ChooseGemmTiling(65, shared)].rows(), 72);
+    EXPECT_EQ(kGemmTilings[ChooseGemmTiling(73, shared)].rows(), 128);
+  }
+}
+
+// A multiprocessor of a Hopper GPU streams 40 KiB or more of weights at any
+// time, also where it holds one block alone up to 72 rows.
+TEST(KernelIndexGemmTest, TilesOfAHopperGpuHaveEnoughWeightsUnderWay) {
+  for (int rows = 1; rows <= 512; ++rows) {
+    const GemmTiling& tiling = kGemmTilings[ChooseGemmTiling(rows, kHopper)];
+    const int resident = ResidentBlocks(tiling.shared_bytes());
+    EXPECT_EQ(resident, tiling.rows() == 256 ? 1 : 2) << rows;
+    EXPECT_GE(tiling.bytes_ahead(), (rows <= 72 ? 56 : 40) << 10) << rows;
+  }
+  EXPECT_EQ(kGemmTilings[ChooseGemmTiling(64, kHopper)].shared_bytes(), 98'304);
+  EXPECT_EQ(kGemmTilings[kGemmTile128].shared_bytes(), 98'304);
+}
+
+TEST(KernelIndexGemmTest, TwoShallowBlocksFitAMultiprocessorOfAnyDevice) {
+  for (int i = kGemmNarrowSizes; i < 2 * kGemmNarrowSizes; ++i) {
+    EXPECT_LE(kGemmTilings[i].shared_bytes(), kGemmShallowBytes);
+    EXPECT_LE(2 * (kGemmTilings[i].shared_bytes() + 1024), 100 << 10);
+    EXPECT_EQ(kGemmTilings[i].rows(),
+              kGemmTilings[i - kGemmNarrowSizes].rows());
   }
 }
 

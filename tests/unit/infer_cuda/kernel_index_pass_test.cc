@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <vector>
 
 #include "common/infer/cuda/kernels/pass_layout.h"
@@ -195,18 +196,46 @@ TEST(KernelIndexPassTest, WhatPointsOutsideIsRefused) {
   refused([](TestPass& t) { t.commit_slots[0] = 96; });  // scratch
 }
 
+// What a server's passes can be, at most, and what one session's decoding is:
+// rounds of 1 to 65 rows and a context that grows to 8,192.
+TEST(KernelIndexPassTest, PassesHaveFewTiers) {
+  const auto count = [](int most_rows, bool all_outputs) {
+    std::set<PassSizes> tiers;
+    for (int rows = 1; rows <= most_rows; ++rows) {
+      for (int outputs = all_outputs ? rows : 0; outputs <= rows; ++outputs) {
+        for (int chunks = 1; chunks <= 32; ++chunks) {
+          tiers.insert(TierOf({rows, outputs, chunks}, 32));
+        }
+      }
+    }
+    return tiers.size();
+  };
+  EXPECT_LE(count(65, true), 60u);
+  EXPECT_LE(count(kLastRowTier, false), 400u);
+}
+
 TEST(KernelIndexPassTest, TiersHoldWhatTheyAreFor) {
   for (int n = 0; n <= kLastRowTier; ++n) {
     EXPECT_GE(RowTier(n), n);
     EXPECT_EQ(RowTier(RowTier(n)), RowTier(n));
   }
-  const PassSizes sizes = {33, 5, 9, 40};
+  for (int rows = 1; rows <= kLastRowTier; ++rows) {
+    const int row_tier = RowTier(rows);
+    for (int n = 0; n <= rows; ++n) {
+      const int tier = OutputTier(n, row_tier);
+      ASSERT_GE(tier, n);
+      ASSERT_LE(tier, row_tier);
+      ASSERT_EQ(OutputTier(tier, row_tier), tier);
+    }
+    EXPECT_EQ(OutputTier(0, row_tier), 0);
+    EXPECT_EQ(OutputTier(1, row_tier), 1);
+  }
+  const PassSizes sizes = {33, 5, 40};
   const PassSizes tier = TierOf(sizes, 60);
   EXPECT_EQ(tier.rows, 48);
   EXPECT_EQ(tier.outputs, 8);
-  EXPECT_EQ(tier.tasks, 16);
   EXPECT_EQ(tier.chunks, 60);
-  EXPECT_FALSE(HasTier({321, 0, 1, 1}));
+  EXPECT_FALSE(HasTier({321, 0, 1}));
 }
 
 }  // namespace

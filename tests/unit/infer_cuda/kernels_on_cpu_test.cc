@@ -17,6 +17,7 @@
 #include "common/infer/model_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/huge_values.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer/one_by_one.h"
 #include "tests/unit/infer/tiny_backend.h"
@@ -170,22 +171,63 @@ TEST_F(KernelsOnCpuTest, EveryRowCountGivesTheSameRowsWhereKIsCutIntoGroups) {
   CheckRowCounts(Grouped(), 5, {1, 9, 33, 200}, random_);
 }
 
-// So many kv heads and chunks that attention's partial results do not fit at
-// once: 17 of 18 tasks, then the rest.
+// So little memory for attention's partial results that a pass needs several
+// slabs, whose bounds cut through the sessions' tasks.
 TEST_F(KernelsOnCpuTest, AttentionInSlabsChangesNothing) {
   ModelConfig config = TinyConfig();
   config.n_layers = 1;
-  config.n_heads = config.n_kv_heads = 64;
-  config.head_dim = 32;
-  config.max_positions = 1 << 16;
-  device::EngineShape shape;
-  DeviceOptions options;
-  options.max_rows = 320;
-  ASSERT_TRUE(
-      device::EngineShape::Create(ShapeForDevice(config), options, &shape)
-          .ok());
-  ASSERT_EQ(shape.slab_tasks, 17);
-  CheckRowCounts(config, 3, {1, 280}, random_);
+  config.n_heads = 3;
+  config.n_kv_heads = 1;
+  config.max_positions = 256;
+  const auto weights = ModelWeights::Random(config, WeightType::kBFloat16, 7);
+  FORETOKEN_ASSERT_OK(weights);
+  int slab = 0;
+  const auto made = MakeCudaBackend(
+      **weights,
+      [&](const DeviceShape& shape, DeviceOptions options) {
+        options.attention_bytes = 1;
+        device::EngineShape sizes;
+        EXPECT_TRUE(device::EngineShape::Create(shape, options, &sizes).ok());
+        slab = sizes.SlabQueries(sizes.max_chunks);
+        return MakeEngine(shape, options);
+      },
+      SmallOptions());
+  FORETOKEN_ASSERT_OK(made);
+  Backend& small = **made;
+  const auto plain = MakeKernels(**weights, SmallOptions());
+  // 11 queries of a first session, so that tasks straddle every bound.
+  constexpr int kRows[] = {5, 60, 40};
+  int queries = 0;
+  for (const int rows : kRows) queries += 3 * rows;
+  ASSERT_GT(queries, 2 * slab);
+  ASSERT_NE((slab - 3 * kRows[0]) % device::kTaskQueries, 0);
+  std::vector<std::vector<TokenId>> tokens;
+  std::vector<std::vector<int32_t>> parents;
+  for (const int rows : kRows) {
+    tokens.push_back(RandomTokens(rows, config, random_));
+    parents.push_back(RandomParents(rows, 1, random_));
+  }
+  const auto run = [&](Backend& backend) {
+    std::vector<PassSession> pass(std::size(kRows));
+    for (size_t s = 0; s < pass.size(); ++s) {
+      pass[s].session = backend.Open("", {})->session;
+      pass[s].tokens = tokens[s];
+      pass[s].parents = parents[s];
+    }
+    PassResult result;
+    EXPECT_THAT(backend.Forward(pass, result), IsOk());
+    std::vector<Bits> all;
+    for (size_t s = 0; s < pass.size(); ++s) {
+      for (int r = 0; r < kRows[s]; ++r) {
+        all.push_back(RowLogits(backend, pass[s].session, r));
+      }
+    }
+    return all;
+  };
+  const std::vector<Bits> want = run(*plain), got = run(small);
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_TRUE(SameBits(got[i], want[i])) << "row " << i;
+  }
 }
 
 TEST_F(KernelsOnCpuTest, BatchMatesChunksAndTheOrderOfATreeChangeNothing) {
@@ -378,6 +420,40 @@ TEST_F(KernelsOnCpuTest, SamplesAsTheSamplerDoesAlongEachRowsOwnPath) {
         EXPECT_EQ(got.top_logprobs[i].token, want.top_logprobs[i].token);
         EXPECT_EQ(got.top_logprobs[i].logprob, want.top_logprobs[i].logprob);
       }
+    }
+  }
+}
+
+// The values of later rows share the tiles of earlier ones, with weight 0.
+TEST_F(KernelsOnCpuTest, HugeValuesHarmNoRowThatDoesNotReadThem) {
+  for (const WeightType type : {WeightType::kBFloat16, WeightType::kFloat16}) {
+    const auto weights = HugeValueWeights::Create(config_, type);
+    FORETOKEN_ASSERT_OK(weights);
+    const auto backend = MakeKernels(**weights, SmallOptions());
+    std::vector<TokenId> tokens = {1, 4, 3, 2, 5, 6, 7, 8};
+    constexpr int kOwn = 4;
+    std::vector<Bits> logits[2];
+    for (const bool huge : {false, true}) {
+      if (huge) {
+        std::fill(tokens.begin() + kOwn, tokens.end(),
+                  HugeValueWeights::kHugeToken);
+      }
+      const SessionId session = backend->Open("", {})->session;
+      PassSession pass;
+      pass.session = session;
+      pass.tokens = tokens;
+      const std::vector<int32_t> parents = Chain(tokens.size());
+      pass.parents = parents;
+      PassResult result;
+      FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+      for (size_t r = 0; r < tokens.size(); ++r) {
+        logits[huge].push_back(
+            RowLogits(*backend, session, static_cast<int32_t>(r)));
+      }
+      FORETOKEN_ASSERT_OK(backend->Close(session));
+    }
+    for (size_t r = 0; r < tokens.size(); ++r) {
+      EXPECT_EQ(SameBits(logits[0][r], logits[1][r]), r < kOwn) << "row " << r;
     }
   }
 }

@@ -21,6 +21,7 @@ struct EngineLog {
   int commit_rows = 0;
   int passes = 0;
   std::vector<int32_t> commit_counts;  // of the last pass, by session
+  std::vector<int32_t> logprobs;       // of the last pass, by output
 };
 
 class WatchedEngine : public DeviceEngine {
@@ -45,6 +46,10 @@ class WatchedEngine : public DeviceEngine {
                        DeviceWalk* walks) override {
     ++log_->passes;
     log_->commit_counts.clear();
+    log_->logprobs.clear();
+    for (int32_t i = 0; i < pass.outputs.size; ++i) {
+      log_->logprobs.push_back(pass.outputs.data[i].logprobs);
+    }
     std::vector<DeviceSession> sessions(
         pass.sessions.data, pass.sessions.data + pass.sessions.size);
     for (DeviceSession& session : sessions) {

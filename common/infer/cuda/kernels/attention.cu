@@ -1,7 +1,9 @@
 // One warp takes 16 queries of one kv head (the heads of its group, of one row
 // after another) through one chunk of a session's context. It depends on no
-// other warp: the four of a thread block have neighbouring queries of the same
-// chunk and so find each other's K and V in L1.
+// other warp: those of a wide thread block have neighbouring queries of the
+// same chunk and so find each other's K and V in L1.
+#include <algorithm>
+
 #include "common/infer/cuda/kernels/attention.h"
 #include "common/infer/cuda/kernels/attention_warp.cuh"
 
@@ -15,30 +17,28 @@ __device__ __forceinline__ bool Start(const AttentionParams& p,
                                       const AttentionTask& task, int chunk,
                                       int lane, Walker* walker,
                                       Softmax* state) {
+  const DeviceSession& session = p.pass->session()[task.session];
+  const int page_count = session.page_count;
   walker->pass = p.pass;
-  walker->session = p.pass->session()[task.session];
+  walker->page_end = session.page_begin + page_count;
   const int first_row = task.first_query / p.group;
-  const int queries = walker->session.rows * p.group;
+  const int queries = session.rows * p.group;
   const int end_query = min(task.first_query + kTaskQueries, queries);
-  walker->rows = (end_query - 1) / p.group - first_row + 1;
-  if (lane < walker->rows) {
-    const DeviceRow& row =
-        p.pass->row()[walker->session.first_row + first_row + lane];
+  if (lane <= (end_query - 1) / p.group - first_row) {
+    const DeviceRow& row = p.pass->row()[session.first_row + first_row + lane];
     walker->tile_begin = row.tile_begin;
     walker->tile_count = row.tile_count;
     walker->last_keys = row.last_keys;
   }
   const int most = __reduce_max_sync(kAllLanes, walker->tile_count);
-  walker->block = ChunkBegin(chunk) - 1;
-  walker->end = min(ChunkBegin(chunk + 1), walker->session.page_count + most);
+  walker->block = ChunkBegin(chunk) - page_count - 1;
+  walker->end = min(ChunkBegin(chunk + 1) - page_count, most);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int query = task.first_query + ScoreQuery(lane, 2 * h);
-    state->row[h] = query < end_query ? query / p.group - first_row : 31;
-    state->tile_count[h] =
-        __shfl_sync(kAllLanes, walker->tile_count, state->row[h]);
-    state->last_keys[h] =
-        __shfl_sync(kAllLanes, walker->last_keys, state->row[h]);
+    const int row =
+        query < end_query ? query / p.group - first_row : Softmax::kNoRow;
+    state->rows |= row << 8 * h;
     state->largest[h] = -__int_as_float(0x7f800000);
     state->sum[h] = 0.0f;
   }
@@ -50,14 +50,16 @@ __device__ __forceinline__ void StorePartial(
     const AttentionParams& p, const AttentionTask& task, const Walker& walker,
     const Softmax& state, int kv_head, int chunk, int lane,
     const float (&out)[Shape::kUnits][4]) {
-  const int slab_first = p.pass->task()[p.first_task].global_query;
+  const int begin =
+      ChunkBegin(chunk) - p.pass->session()[task.session].page_count;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int blocks = walker.session.page_count + state.tile_count[h];
-    if (state.row[h] == 31 || blocks <= ChunkBegin(chunk)) continue;
+    const int row = state.row(h);
+    const int end = __shfl_sync(kAllLanes, walker.tile_count, row);
+    if (row == Softmax::kNoRow || end <= begin) continue;
     const int64_t at =
-        PartialAt(task.global_query - slab_first + ScoreQuery(lane, 2 * h),
-                  kv_head, chunk, p.kv.kv_heads, p.max_chunks);
+        PartialAt(task.global_query - p.first_query + ScoreQuery(lane, 2 * h),
+                  kv_head, chunk, p.kv.kv_heads, p.chunks);
     float* values = p.partial_values + at * Shape::kDim;
 #pragma unroll
     for (int u = 0; u < Shape::kUnits; ++u) {
@@ -70,6 +72,94 @@ __device__ __forceinline__ void StorePartial(
   }
 }
 
+// The lane's two queries of a task; nullptr: there is none.
+template <typename Shape>
+__device__ __forceinline__ void FindQueries(const AttentionParams& p,
+                                            const AttentionTask& task,
+                                            const Softmax& state, int kv_head,
+                                            int lane,
+                                            const float* (&queries)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int query = task.global_query + ScoreQuery(lane, 2 * h);
+    queries[h] = state.row(h) == Softmax::kNoRow
+                     ? nullptr
+                     : p.queries + (int64_t{query / p.group} * p.heads +
+                                    kv_head * p.group + query % p.group) *
+                                       Shape::kDim;
+  }
+}
+
+// Task `t` of the pass, read anew where it is needed. `own`: the warp's shared
+// memory.
+template <typename T, typename Shape>
+__device__ __forceinline__ void RunTask(const AttentionParams& p, int t,
+                                        int kv_head, int chunk, int lane,
+                                        char* own) {
+  Walker walker;
+  Softmax state;
+  if (!Start(p, p.pass->task()[t], chunk, lane, &walker, &state)) return;
+  uint4* fragments =
+      reinterpret_cast<uint4*>(own + Shape::kStages * Shape::kStageBytes);
+  const uint32_t ring = SharedAddress(own);
+  // The next units, each in its stage; the first is the one at work.
+  constexpr int kAhead = Shape::kStages - 1;
+  Unit units[kAhead];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    units[i] = walker.Next();
+    if (units[i].members != 0) {
+      LoadUnit<T, Shape>(p, walker, units[i], kv_head, lane,
+                         ring + i * Shape::kStageBytes);
+    }
+    CommitCopies();
+  }
+  const float* queries[2];
+  FindQueries<Shape>(p, p.pass->task()[t], state, kv_head, lane, queries);
+  SplitQueries<T, Shape>(queries, lane, fragments);
+
+  float out[Shape::kUnits][4] = {};
+  uint32_t stage = 0;  // in bytes
+  while (units[0].members != 0) {
+    const Unit next = walker.Next();
+    if (next.members != 0) {
+      // Into the stage that was read last.
+      const uint32_t free_stage =
+          (stage == 0 ? Shape::kStages * Shape::kStageBytes : stage) -
+          Shape::kStageBytes;
+      LoadUnit<T, Shape>(p, walker, next, kv_head, lane, ring + free_stage);
+    }
+    CommitCopies();
+    WaitCopies<kAhead>();
+    __syncwarp();
+    int keys[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      keys[h] = walker.KeysOf(units[0], state.row(h));
+    }
+    float scores[kKeyTiles][4] = {};
+    Scores<T, Shape>(fragments, reinterpret_cast<const uint4*>(own + stage),
+                     lane, scores);
+    float scale[2];
+    Weigh(lane, keys, scores, state, scale);
+    uint4 high[kValueTiles], low[kValueTiles];
+    SplitWeights<T>(scores, high, low);
+    AddValues<T, Shape>(ring + stage + Shape::kBlockBytes, lane, keys, scale,
+                        high, low, out);
+    // All lanes are done with this stage before it is filled again.
+    __syncwarp();
+    stage += Shape::kStageBytes;
+    if (stage == Shape::kStages * Shape::kStageBytes) stage = 0;
+#pragma unroll
+    for (int i = 0; i + 1 < kAhead; ++i) units[i] = units[i + 1];
+    units[kAhead - 1] = next;
+  }
+  StorePartial<Shape>(p, p.pass->task()[t], walker, state, kv_head, chunk, lane,
+                      out);
+}
+
+// The chunks run from the last, which are the longest, so that none begins
+// when the others end.
 template <typename T, typename Shape>
 __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
     AttentionKernel(const AttentionParams p) {
@@ -78,104 +168,45 @@ __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
   WaitForPreviousKernels();
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const int kv_head = blockIdx.y;
-  const int chunk = blockIdx.z;
-  const int in_slab = blockIdx.x * Shape::kWarps + warp;
+  const int chunk = static_cast<int>(gridDim.z - 1 - blockIdx.z);
   // (No barrier of the thread block follows: a warp may leave.)
-  if (in_slab >= p.slab_tasks || p.first_task + in_slab >= p.pass->tasks) {
-    return;
-  }
-  const AttentionTask task = p.pass->task()[p.first_task + in_slab];
-  Walker walker;
-  Softmax state;
-  if (!Start(p, task, chunk, lane, &walker, &state)) return;
-
-  char* own = shared + warp * Shape::kWarpBytes;
-  uint4* fragments =
-      reinterpret_cast<uint4*>(own + kStages * 2 * Shape::kBlockBytes);
-  const uint32_t ring = SharedAddress(own);
-  Unit unit, next;
-  bool more = walker.Next(lane, &unit);
-  if (more) LoadUnit<T, Shape>(p, walker, unit, kv_head, lane, ring);
-  CommitCopies();
-
-  const float* queries[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int query = task.global_query + ScoreQuery(lane, 2 * h);
-    queries[h] = state.row[h] == 31
-                     ? nullptr
-                     : p.queries + (int64_t{query / p.group} * p.heads +
-                                    kv_head * p.group + query % p.group) *
-                                       Shape::kDim;
-  }
-  SplitQueries<T, Shape>(queries, lane, fragments);
-
-  float out[Shape::kUnits][4] = {};
-  for (int stage = 0; more; stage ^= 1) {
-    more = walker.Next(lane, &next);
-    if (more) {
-      LoadUnit<T, Shape>(p, walker, next, kv_head, lane,
-                         ring + (stage ^ 1) * 2 * Shape::kBlockBytes);
+  for (int t = blockIdx.x * Shape::kWarps + warp; t < p.pass->tasks;
+       t += gridDim.x * Shape::kWarps) {
+    const int query = p.pass->task()[t].global_query;
+    if (query < p.first_query || query - p.first_query >= p.slab_queries) {
+      continue;
     }
-    CommitCopies();
-    WaitCopies<1>();
-    __syncwarp();
-    int keys[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const bool reads = (unit.members >> state.row[h] & 1) != 0;
-      const bool last =
-          unit.block - walker.session.page_count == state.tile_count[h] - 1;
-      keys[h] = !reads ? 0 : last ? state.last_keys[h] : kKeys;
-    }
-    const uint32_t block = stage * 2 * Shape::kBlockBytes;
-    float scores[kKeyTiles][4] = {};
-    Scores<T, Shape>(fragments, reinterpret_cast<const uint4*>(own + block),
-                     lane, scores);
-    float scale[2];
-    Weigh(lane, keys, scores, state, scale);
-    uint4 high[kValueTiles], low[kValueTiles];
-    SplitWeights<T>(scores, high, low);
-    AddValues<T, Shape>(ring + block + Shape::kBlockBytes, lane, keys, scale,
-                        high, low, out);
-    // All lanes are done with this stage before it is filled again.
-    __syncwarp();
-    unit = next;
+    RunTask<T, Shape>(p, t, blockIdx.y, chunk, lane,
+                      shared + warp * Shape::kWarpBytes);
   }
-  StorePartial<Shape>(p, task, walker, state, kv_head, chunk, lane, out);
 }
 
 // One warp: one query of one kv head; its chunks ascending.
-template <typename T, typename Shape>
+template <typename T, int kDim>
 __global__ void __launch_bounds__(kMergeWarps * 32)
     MergeKernel(const AttentionParams p) {
   AllowNextKernel();
   WaitForPreviousKernels();
-  constexpr int kOfLane = Shape::kDim / 32;
+  constexpr int kOfLane = kDim / 32;
   const int lane = threadIdx.x % 32;
-  if (p.first_task >= p.pass->tasks) return;
-  const int first = p.pass->task()[p.first_task].global_query;
-  const int next_slab = p.first_task + p.slab_tasks;
-  const int end = next_slab < p.pass->tasks
-                      ? p.pass->task()[next_slab].global_query
-                      : p.pass->queries;
   const int slab_query = blockIdx.x * kMergeWarps + threadIdx.x / 32;
   const int kv_head = blockIdx.y;
-  const int query = first + slab_query;
-  if (query >= end) return;
+  const int query = p.first_query + slab_query;
+  if (query >= p.pass->queries) return;
   const int row_index = query / p.group;
   const DeviceRow& row = p.pass->row()[row_index];
-  const int chunks =
-      ChunkCount(p.pass->session()[row.session].page_count + row.tile_count);
-  const int64_t at =
-      PartialAt(slab_query, kv_head, 0, p.kv.kv_heads, p.max_chunks);
+  const DeviceSession& session = p.pass->session()[row.session];
+  // At the slab's ends: queries whose task is another slab's.
+  const int task = TaskBegin(query, session.first_row * p.group);
+  if (task < p.first_query || task - p.first_query >= p.slab_queries) return;
+  const int chunks = ChunkCount(session.page_count + row.tile_count);
+  const int64_t at = PartialAt(slab_query, kv_head, 0, p.kv.kv_heads, p.chunks);
   float largest = -__int_as_float(0x7f800000), sum = 0.0f;
   float out[kOfLane] = {};
 #pragma unroll 4
   for (int c = 0; c < chunks; ++c) {
     const float2 part = p.partial_sums[at + c];
-    const float* values = p.partial_values + (at + c) * Shape::kDim;
+    const float* values = p.partial_values + (at + c) * kDim;
     float v[kOfLane];
 #pragma unroll
     for (int j = 0; j < kOfLane; ++j) v[j] = values[lane + 32 * j];
@@ -200,19 +231,20 @@ __global__ void __launch_bounds__(kMergeWarps * 32)
   }
 }
 
+// Calls `use.template operator()<T, kDim>()`.
 template <typename T, typename Use>
 cudaError_t WithHead(int padded_head_dim, const Use& use) {
   switch (padded_head_dim) {
     case 32:
-      return use.template operator()<T, Head<32>>();
+      return use.template operator()<T, 32>();
     case 64:
-      return use.template operator()<T, Head<64>>();
+      return use.template operator()<T, 64>();
     case 96:
-      return use.template operator()<T, Head<96>>();
+      return use.template operator()<T, 96>();
     case 128:
-      return use.template operator()<T, Head<128>>();
+      return use.template operator()<T, 128>();
     case 256:
-      return use.template operator()<T, Head<256>>();
+      return use.template operator()<T, 256>();
     default:
       return cudaErrorInvalidValue;
   }
@@ -227,11 +259,16 @@ cudaError_t WithKernel(DeviceType type, int padded_head_dim, const Use& use) {
 
 }  // namespace
 
-cudaError_t PrepareAttention() {
-  const auto prepare = [&]<typename T, typename Shape>() {
-    const cudaError_t error =
-        PrepareKernel(AttentionKernel<T, Shape>, Shape::kSharedBytes);
-    return error != cudaSuccess ? error : PrepareKernel(MergeKernel<T, Shape>);
+cudaError_t PrepareAttention(int shared_bytes) {
+  const auto prepare = [&]<typename T, int kDim>() {
+    using Wide = Head<kDim, WideAttention(kDim)>;
+    using Narrow = Head<kDim, NarrowAttention(kDim)>;
+    cudaError_t error =
+        PrepareKernel(AttentionKernel<T, Narrow>, Narrow::kSharedBytes);
+    if (error == cudaSuccess && Wide::kSharedBytes <= shared_bytes) {
+      error = PrepareKernel(AttentionKernel<T, Wide>, Wide::kSharedBytes);
+    }
+    return error != cudaSuccess ? error : PrepareKernel(MergeKernel<T, kDim>);
   };
   for (const DeviceType type : {DeviceType::kBFloat16, DeviceType::kFloat16}) {
     for (const int dim : {32, 64, 96, 128, 256}) {
@@ -243,19 +280,31 @@ cudaError_t PrepareAttention() {
 }
 
 cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
-                            int tasks, int chunks, Launcher& launcher) {
-  if (tasks == 0) return cudaSuccess;
-  const auto launch = [&]<typename T, typename Shape>() {
-    const dim3 grid((tasks + Shape::kWarps - 1) / Shape::kWarps,
-                    params.kv.kv_heads, chunks);
+                            int rows, int shared_bytes, Launcher& launcher) {
+  const int queries = rows * params.group - params.first_query;
+  if (queries <= 0) return cudaSuccess;
+  const int kv_heads = params.kv.kv_heads;
+  const int warps =
+      AttentionTaskWarps(rows, params.group, kv_heads, params.chunks);
+  const auto launch = [&]<typename T, int kDim>() {
+    const auto attend = [&]<AttentionTiling kTiling>() {
+      using Shape = Head<kDim, kTiling>;
+      const dim3 grid((warps + Shape::kWarps - 1) / Shape::kWarps, kv_heads,
+                      params.chunks);
+      return launcher.Run(AttentionKernel<T, Shape>, grid,
+                          dim3(Shape::kWarps * 32), Shape::kSharedBytes,
+                          params);
+    };
+    const AttentionTiling tiling =
+        ChooseAttentionTiling(rows, params.group, kDim, shared_bytes);
     const cudaError_t error =
-        launcher.Run(AttentionKernel<T, Shape>, grid, dim3(Shape::kWarps * 32),
-                     Shape::kSharedBytes, params);
+        tiling == NarrowAttention(kDim)
+            ? attend.template operator()<NarrowAttention(kDim)>()
+            : attend.template operator()<WideAttention(kDim)>();
     if (error != cudaSuccess) return error;
-    const dim3 merge_grid(
-        (tasks * kTaskQueries + kMergeWarps - 1) / kMergeWarps,
-        params.kv.kv_heads);
-    return launcher.Run(MergeKernel<T, Shape>, merge_grid,
+    const int merged = std::min(queries, params.slab_queries + kSlabMargin);
+    const dim3 merge_grid((merged + kMergeWarps - 1) / kMergeWarps, kv_heads);
+    return launcher.Run(MergeKernel<T, kDim>, merge_grid,
                         dim3(kMergeWarps * 32), 0, params);
   };
   return WithKernel(type, params.kv.padded_head_dim, launch);

@@ -21,24 +21,26 @@ struct AttentionParams {
   const PassHeader* pass = nullptr;
   const float* queries = nullptr;  // [padded_rows][heads][padded_head_dim],
                                    // scaled by log2(e) / sqrt(head_dim)
-  // Partial results of one slab, by PartialAt.
+  // Partial results of one slab, by PartialAt with `chunks`.
   float* partial_values = nullptr;
   float2* partial_sums = nullptr;  // maximum, sum of weights
   void* out = nullptr;             // activations, k = head * head_dim + d
   KvMemory kv;
   int64_t padded_rows = 0;
-  int32_t heads = 0, head_dim = 0, group = 1, layer = 0, max_chunks = 0;
-  // Tasks first_task .. first_task + slab_tasks - 1 of the pass.
-  int32_t first_task = 0, slab_tasks = 0;
+  int32_t heads = 0, head_dim = 0, group = 1, layer = 0;
+  int32_t chunks = 0;  // at least those of the longest row
+  // The slab: tasks that begin at these queries of the pass.
+  int32_t first_query = 0, slab_queries = 0;
 };
 
-// Once per process and device, before the first pass.
-cudaError_t PrepareAttention();
+// Once per process and device, before the first pass. `shared_bytes`, here and
+// below: of dynamic shared memory that a thread block of the device can have.
+cudaError_t PrepareAttention(int shared_bytes);
 
-// One slab: partial results of every chunk, then their sum. `tasks` and
-// `chunks`: at least those of the slab and of the longest row.
+// One slab: partial results of every chunk, then their sum. `rows`: at least
+// those of the pass.
 cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
-                            int tasks, int chunks, Launcher& launcher);
+                            int rows, int shared_bytes, Launcher& launcher);
 
 }  // namespace foretoken::device
 

@@ -25,6 +25,11 @@ inline constexpr int kDoublingChunks = 8;
 inline constexpr int kTaskQueries = 16;
 inline constexpr int kMaxHeadDim = 256;
 
+// Tasks (AttentionTask) of a session's rows.
+FORETOKEN_HOST_DEVICE constexpr int TaskCount(int64_t rows, int group) {
+  return static_cast<int>((rows * group + kTaskQueries - 1) / kTaskQueries);
+}
+
 FORETOKEN_HOST_DEVICE inline int FloorLog2(uint32_t n) {  // n >= 1
 #if defined(__CUDA_ARCH__)
   return 31 - __clz(static_cast<int>(n));
@@ -103,6 +108,57 @@ FORETOKEN_HOST_DEVICE inline int UnitAt(int row, int unit,
   return row * RowUnits(padded_head_dim) + (unit ^ shuffle);
 }
 
+// How attention's thread blocks are built; every choice has the same sums.
+//   wide: neighbouring queries in the warps of a block, which read the same
+//     keys and values and find each other's in L1
+//   narrow: one warp, with more units of keys under way, where a pass has too
+//     few queries to fill wide blocks, or a device too little shared memory
+struct AttentionTiling {
+  int warps = 1;
+  int stages = 2;  // units of keys and values in a warp's shared memory
+  friend constexpr bool operator==(const AttentionTiling&,
+                                   const AttentionTiling&) = default;
+};
+
+// Bytes of a unit's keys (or values), of a warp and of a thread block.
+constexpr int AttentionUnitBytes(int padded_head_dim) {
+  return kDevicePageTokens * ((padded_head_dim / 8 + 7) / 8 * 8) * 16;
+}
+constexpr int AttentionQueryBytes(int padded_head_dim) {
+  return 2 * (padded_head_dim / 32) * 2 * 32 * 16;
+}
+constexpr int AttentionWarpBytes(const AttentionTiling& tiling,
+                                 int padded_head_dim) {
+  return tiling.stages * 2 * AttentionUnitBytes(padded_head_dim) +
+         AttentionQueryBytes(padded_head_dim);
+}
+constexpr int AttentionSharedBytes(const AttentionTiling& tiling,
+                                   int padded_head_dim) {
+  return tiling.warps * AttentionWarpBytes(tiling, padded_head_dim);
+}
+
+constexpr AttentionTiling WideAttention(int padded_head_dim) {
+  return {padded_head_dim <= 128 ? 4 : 2, 2};
+}
+constexpr AttentionTiling NarrowAttention(int padded_head_dim) {
+  return {1, padded_head_dim <= 128 ? 4 : 2};
+}
+
+// Narrow up to this many tasks of one session's rows: a wide block would leave
+// half of its warps idle.
+inline constexpr int kNarrowTasks = 2;
+
+// `shared_bytes`: what a thread block of the device can have (99 KiB or more).
+constexpr AttentionTiling ChooseAttentionTiling(int rows, int group,
+                                                int padded_head_dim,
+                                                int shared_bytes) {
+  const AttentionTiling wide = WideAttention(padded_head_dim);
+  const bool fits = AttentionSharedBytes(wide, padded_head_dim) <= shared_bytes;
+  return fits && TaskCount(rows, group) > kNarrowTasks
+             ? wide
+             : NarrowAttention(padded_head_dim);
+}
+
 // Register `reg` (0..3) of an A fragment (16 queries x 16) holds two neighbours
 // of query g, or of g + 8 where FragmentUpper says so. Of a block of 32
 // dimensions the lane holds eight neighbours, from dimension 8 t of the block;
@@ -125,6 +181,27 @@ FORETOKEN_HOST_DEVICE inline int ValueUnit(int lane, int unit) {
   return unit + (lane >> 4);
 }
 
+// Places of a lane's reads (UnitAt) with the lane's share apart, so that a
+// kernel keeps two and four numbers and adds constants: of K, unit
+// kb * 4 + lane % 4 of row n * 8 + lane / 4, KeyPlace(lane, kb % 2) +
+// KeyOffset(n, kb); of V, what ValueRow and ValueUnit name, ValuePlace(lane,
+// unit % 8) + ValueOffset(key_tile, unit).
+FORETOKEN_HOST_DEVICE inline int KeyPlace(int lane, int odd,
+                                          int padded_head_dim) {
+  return UnitAt(lane / 4, odd * 4 + lane % 4, padded_head_dim);
+}
+FORETOKEN_HOST_DEVICE inline int KeyOffset(int n, int kb, int padded_head_dim) {
+  return n * 8 * RowUnits(padded_head_dim) + kb / 2 * 8;
+}
+FORETOKEN_HOST_DEVICE inline int ValuePlace(int lane, int unit,
+                                            int padded_head_dim) {
+  return UnitAt(ValueRow(lane, 0), ValueUnit(lane, unit), padded_head_dim);
+}
+FORETOKEN_HOST_DEVICE inline int ValueOffset(int key_tile, int unit,
+                                             int padded_head_dim) {
+  return key_tile * 16 * RowUnits(padded_head_dim) + unit / 8 * 8;
+}
+
 // Key of a block that score accumulator `i` (0..3) of tile `n` (0..3) is for,
 // and the query (0..15).
 FORETOKEN_HOST_DEVICE inline int ScoreKey(int lane, int n, int i) {
@@ -142,17 +219,39 @@ struct AttentionTask {
   int32_t global_query = 0;  // the same, counted through all sessions
 };
 
-FORETOKEN_HOST_DEVICE inline int TaskCount(int64_t rows, int group) {
-  return static_cast<int>((rows * group + kTaskQueries - 1) / kTaskQueries);
+// A slab is a run of queries whose partial results fit in memory at once: the
+// tasks that begin in [first, first + queries). Its last task may reach up to
+// kSlabMargin queries further.
+inline constexpr int kSlabMargin = kTaskQueries - 1;
+
+// First query (through all sessions) of the task that holds `query`, where the
+// queries of its session begin at `session_query`.
+FORETOKEN_HOST_DEVICE inline int TaskBegin(int query, int session_query) {
+  return session_query + (query - session_query) / kTaskQueries * kTaskQueries;
 }
 
 // Element of the partial results: one vector of padded_head_dim for each query
-// of a slab, kv head and chunk; the same index without dimensions for the
-// (maximum, sum) pairs.
+// of a slab, kv head and chunk of the pass; the same index without dimensions
+// for the (maximum, sum) pairs.
 FORETOKEN_HOST_DEVICE inline int64_t PartialAt(int64_t slab_query, int kv_head,
                                                int chunk, int kv_heads,
-                                               int max_chunks) {
-  return (slab_query * kv_heads + kv_head) * max_chunks + chunk;
+                                               int chunks) {
+  return (slab_query * kv_heads + kv_head) * chunks + chunk;
+}
+
+// Warps of attention's grid, over all kv heads and chunks, that fill a device
+// several times: a multiprocessor holds three to five.
+inline constexpr int kAttentionWarps = 2048;
+
+// How many warps share the tasks of one kv head and chunk in a pass of at most
+// `rows` rows; a warp takes every n-th task, so any number is right. One for
+// each task there may be (a session's last is not full), as long as the grid
+// is small; never fewer than one session's tasks.
+inline int AttentionTaskWarps(int rows, int group, int kv_heads, int chunks) {
+  const int least = TaskCount(rows, group);
+  const int most = rows * TaskCount(1, group);
+  const int fill = kAttentionWarps / (kv_heads * chunks);
+  return fill < least ? least : fill < most ? fill : most;
 }
 
 }  // namespace foretoken::device

@@ -9,64 +9,82 @@
 
 namespace foretoken::device {
 
-constexpr int kStages = 2;
 constexpr int kKeys = kDevicePageTokens;
 constexpr int kKeyTiles = kKeys / 8;     // of scores
 constexpr int kValueTiles = kKeys / 16;  // of weights
 
-template <int kDim_>
+template <int kDim_, AttentionTiling kTiling>
 struct Head {
   static constexpr int kDim = kDim_;
   static constexpr int kUnits = kDim / 8;  // of 16 bytes in a vector
   static constexpr int kQueryBlocks = kDim / 32;
-  static constexpr int kWarps = kDim <= 128 ? 4 : 2;
-  static constexpr int kBlockBytes = kKeys * ((kUnits + 7) / 8 * 8) * 16;
-  static constexpr int kQueryBytes = 2 * kQueryBlocks * 2 * 32 * 16;
-  static constexpr int kWarpBytes = kStages * 2 * kBlockBytes + kQueryBytes;
-  static constexpr int kSharedBytes = kWarps * kWarpBytes;
-  static constexpr int kResident = 227 * 1024 / (kSharedBytes + 1024);
+  static constexpr int kWarps = kTiling.warps;
+  static constexpr int kStages = kTiling.stages;
+  static constexpr int kBlockBytes = AttentionUnitBytes(kDim);
+  static constexpr int kStageBytes = 2 * kBlockBytes;
+  static constexpr int kWarpBytes = AttentionWarpBytes(kTiling, kDim);
+  static constexpr int kSharedBytes = AttentionSharedBytes(kTiling, kDim);
+  static constexpr int kResident = ResidentBlocks(kSharedBytes);
   static_assert(kKeys == 32 && kUnits % 2 == 0 && kResident >= 1);
 };
 
 // Keys that some of the warp's rows read together: a page, or a tile.
 struct Unit {
-  int block = 0;
-  int tile = -1;         // -1: the session's page
-  uint32_t members = 0;  // bit r: the warp's row r
+  int block = 0;         // after the session's pages; below 0: a page
+  int tile = -1;         // -1: a page
+  uint32_t members = 0;  // bit r: the warp's row r; 0: there is no unit
 };
 
-// The warp's rows and where it stands in their blocks. Everything but what is
-// marked is the same in all lanes.
+// The warp's rows and where it stands in their blocks, which count from the
+// first after the session's pages. Everything but what is marked is the same in
+// all lanes. (Registers are short: an accumulator of the widest heads takes
+// half of them.)
 struct Walker {
   const PassHeader* pass;
-  DeviceSession session;
-  int block = 0, end = 0;  // of the chunk
-  uint32_t pending = 0;    // rows that still have to read the present block
-  int rows = 0;            // 1..16
-  int tile_begin = 0, tile_count = 0, last_keys = 0;  // of row `lane`
-  int tile = -1;                                      // row `lane`'s, present
+  int page_end = 0;  // of the session, in the pass's pages
+  int block = 0, end = 0;
+  uint32_t pending = 0;  // rows that still have to read the present block
+  // Of row `lane`; kNoTiles: there is no such row.
+  static constexpr int kNoTiles = -(1 << 24);
+  int tile_begin = 0, tile_count = kNoTiles, last_keys = 0;
+  int tile = -1;  // row `lane`'s, present
 
-  __device__ __forceinline__ bool Next(int lane, Unit* unit) {
+  // Answers no unit after the last, however often it is asked.
+  __device__ __forceinline__ Unit Next() {
+    Unit unit;
     while (pending == 0) {
-      if (++block >= end) return false;
-      const int b = block - session.page_count;
-      const bool reads = lane < rows && b < tile_count;
-      tile = reads && b >= 0 ? pass->row_tile()[tile_begin + b] : -1;
+      if (block + 1 >= end) return unit;
+      ++block;
+      const bool reads = block < tile_count;
+      tile = reads && block >= 0 ? pass->row_tile()[tile_begin + block] : -1;
       pending = __ballot_sync(kAllLanes, reads);
     }
-    unit->block = block;
-    unit->tile = __shfl_sync(kAllLanes, tile, __ffs(pending) - 1);
-    unit->members = __ballot_sync(kAllLanes, tile == unit->tile) & pending;
-    pending &= ~unit->members;
-    return true;
+    unit.block = block;
+    unit.tile = __shfl_sync(kAllLanes, tile, __ffs(pending) - 1);
+    unit.members = __ballot_sync(kAllLanes, tile == unit.tile) & pending;
+    pending &= ~unit.members;
+    return unit;
+  }
+
+  // Keys of the unit that the warp's row `row` reads.
+  __device__ __forceinline__ int KeysOf(const Unit& unit, int row) const {
+    const bool reads = (unit.members >> row & 1) != 0;
+    const bool is_last =
+        unit.block == __shfl_sync(kAllLanes, tile_count, row) - 1;
+    const int last = __shfl_sync(kAllLanes, last_keys, row);
+    return !reads ? 0 : is_last ? last : kKeys;
   }
 };
 
 // The lane's two queries: g and g + 8 of the warp's.
 struct Softmax {
-  int row[2];  // of the warp, 31: there is no such query
-  int tile_count[2], last_keys[2];
+  static constexpr int kNoRow = 31;
+  int rows = 0;  // of the warp, a byte each; kNoRow: there is no such query
   float largest[2], sum[2];
+
+  __device__ __forceinline__ int row(int h) const {
+    return rows >> 8 * h & 0xff;
+  }
 };
 
 template <typename T, typename Shape>
@@ -77,8 +95,7 @@ __device__ __forceinline__ void LoadUnit(const AttentionParams& p,
   // Lane i knows where key i lies.
   const int slot =
       unit.tile < 0
-          ? p.pass->page()[walker.session.page_begin + unit.block] * kKeys +
-                lane
+          ? p.pass->page()[walker.page_end + unit.block] * kKeys + lane
           : p.pass->tile()[unit.tile].slots[lane];
   const long long place =
       slot < 0 ? -1
@@ -142,6 +159,8 @@ __device__ __forceinline__ void Scores(const uint4* fragments,
                                        const uint4* keys, int lane,
                                        float (&scores)[kKeyTiles][4]) {
   constexpr int kRest = Shape::kQueryBlocks * 2 * 32;
+  const uint4* const own[2] = {keys + KeyPlace(lane, 0, Shape::kDim),
+                               keys + KeyPlace(lane, 1, Shape::kDim)};
 #pragma unroll
   for (int kb = 0; kb < Shape::kQueryBlocks; ++kb) {
     const uint4 low0 = fragments[kb * 2 * 32 + lane];
@@ -150,8 +169,7 @@ __device__ __forceinline__ void Scores(const uint4* fragments,
     const uint4 rest1 = fragments[kRest + (kb * 2 + 1) * 32 + lane];
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
-      const uint4 k =
-          keys[UnitAt(n * 8 + lane / 4, kb * 4 + lane % 4, Shape::kDim)];
+      const uint4 k = own[kb % 2][KeyOffset(n, kb, Shape::kDim)];
       Mma<T>(scores[n], low0, k.x, k.y);
       Mma<T>(scores[n], low1, k.z, k.w);
       Mma<T>(scores[n], rest0, k.x, k.y);
@@ -230,6 +248,11 @@ __device__ __forceinline__ void AddValues(uint32_t values, int lane,
                                           const uint4 (&high)[kValueTiles],
                                           const uint4 (&low)[kValueTiles],
                                           float (&out)[Shape::kUnits][4]) {
+  uint32_t own[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    own[i] = values + ValuePlace(lane, 2 * i, Shape::kDim) * 16;
+  }
 #pragma unroll
   for (int u = 0; u < Shape::kUnits; u += 2) {
     float sums[2][4] = {};
@@ -237,9 +260,7 @@ __device__ __forceinline__ void AddValues(uint32_t values, int lane,
     for (int kt = 0; kt < kValueTiles; ++kt) {
       uint32_t v[4];
       LoadMatricesTransposed(
-          v,
-          values +
-              UnitAt(ValueRow(lane, kt), ValueUnit(lane, u), Shape::kDim) * 16);
+          v, own[u % 8 / 2] + ValueOffset(kt, u, Shape::kDim) * 16);
       Mma<T>(sums[0], high[kt], v[0], v[1]);
       Mma<T>(sums[0], low[kt], v[0], v[1]);
       Mma<T>(sums[1], high[kt], v[2], v[3]);

@@ -10,6 +10,7 @@
 #include "common/infer/cuda/device_engine.h"
 #include "common/infer/cuda/kernels/attention.h"
 #include "common/infer/cuda/kernels/cuda_check.h"
+#include "common/infer/cuda/kernels/device_support.h"
 #include "common/infer/cuda/kernels/engine_shape.h"
 #include "common/infer/cuda/kernels/gemm.h"
 #include "common/infer/cuda/kernels/norm_rope.h"
@@ -24,6 +25,10 @@ namespace {
 
 // Increment with every change that may change a bit of output.
 constexpr int kKernelVersion = 1;
+
+constexpr ModuleCode kModuleCode = {  // cmake/Cuda.cmake
+    {FORETOKEN_CUDA_MACHINE_CODE},
+    FORETOKEN_CUDA_PTX};
 
 // No exception leaves the module.
 template <typename Call>
@@ -52,8 +57,10 @@ class CudaEngine : public DeviceEngine {
     FORETOKEN_DEVICE_RETURN_IF_ERROR(OpenDevice());
     FORETOKEN_CUDA_RETURN_IF_ERROR(
         cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
-    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareGemm(), "kernels of the products");
-    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareAttention(), "kernels of attention");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareGemm(shared_bytes_),
+                                   "kernels of the products");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareAttention(shared_bytes_),
+                                   "kernels of attention");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareNormRope(), "kernels of rows");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareSampler(), "kernel of the sampler");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareWalkCommit(), "kernels of the walk");
@@ -83,7 +90,8 @@ class CudaEngine : public DeviceEngine {
       FORETOKEN_DEVICE_RETURN_IF_ERROR(
           weights_.Finish(cosines, sines, stream_));
       auto runner = std::make_unique<PassRunner>(
-          shape_, weights_, stream_, options_.graphs, options_.overlap);
+          shape_, weights_, stream_, shared_bytes_, options_.graphs,
+          options_.overlap && capability_ >= kOverlapCapability);
       FORETOKEN_DEVICE_RETURN_IF_ERROR(runner->Create(options_));
       FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
                                      "memory of a pass");
@@ -94,8 +102,7 @@ class CudaEngine : public DeviceEngine {
 
   DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
                        DeviceWalk* walks) override {
-    return Guarded([&]() -> DeviceStatus {
-      FORETOKEN_DEVICE_RETURN_IF_ERROR(Ready());
+    return OnDevice([&]() -> DeviceStatus {
       FORETOKEN_DEVICE_RETURN_IF_ERROR(
           CheckPass(pass, shape_, runner_->pages()));
       return runner_->Run(pass, tokens, walks);
@@ -104,17 +111,11 @@ class CudaEngine : public DeviceEngine {
 
   DeviceStatus CopyKv(const int32_t* from, const int32_t* to,
                       int32_t count) override {
-    return Guarded([&]() -> DeviceStatus {
-      FORETOKEN_DEVICE_RETURN_IF_ERROR(Ready());
-      return runner_->CopyKv(from, to, count);
-    });
+    return OnDevice([&] { return runner_->CopyKv(from, to, count); });
   }
 
   DeviceStatus Logits(int32_t output, float* logits) override {
-    return Guarded([&]() -> DeviceStatus {
-      FORETOKEN_DEVICE_RETURN_IF_ERROR(Ready());
-      return runner_->Logits(output, logits);
-    });
+    return OnDevice([&] { return runner_->Logits(output, logits); });
   }
 
   DeviceStatus MeasureCopyBandwidth(double* bytes_per_second) override {
@@ -136,16 +137,30 @@ class CudaEngine : public DeviceEngine {
   DeviceStatus UseDevice() const {
     return CheckCuda(cudaSetDevice(options_.device), "choice of the device");
   }
-  DeviceStatus Ready() const {
-    if (runner_ == nullptr) {
-      return MakeStatus(kFailedPrecondition, "the weights are not complete");
-    }
-    return UseDevice();
+  // Calls `call`, for which the weights must be complete. A failed wait after
+  // it means that the error stays (CUDA's sticky errors): UNAVAILABLE.
+  template <typename Call>
+  DeviceStatus OnDevice(const Call& call) const {
+    return Guarded([&]() -> DeviceStatus {
+      if (runner_ == nullptr) {
+        return MakeStatus(kFailedPrecondition, "the weights are not complete");
+      }
+      DeviceStatus status = UseDevice();
+      if (status.ok()) status = call();
+      if (status.ok() || cudaStreamSynchronize(stream_) == cudaSuccess) {
+        return status;
+      }
+      (void)cudaGetLastError();
+      return MakeStatus(kUnavailable, "the device has failed: %s",
+                        status.message);
+    });
   }
   DeviceStatus TimeCopies(int64_t bytes, double* bytes_per_second) const;
 
   EngineShape shape_;
   DeviceOptions options_;
+  int32_t shared_bytes_ = 0;  // that a thread block can have
+  Capability capability_ = 0;
   char numerics_[512] = {};
   cudaStream_t stream_ = nullptr;
   WeightStore weights_;
@@ -171,11 +186,20 @@ DeviceStatus CudaEngine::OpenDevice() {
   FORETOKEN_CUDA_RETURN_IF_ERROR(
       cudaGetDeviceProperties(&properties, options_.device),
       "properties of the device");
-  if (properties.major < 9) {
+  capability_ = 10 * properties.major + properties.minor;
+  if (capability_ < kOldestCapability) {
     return MakeStatus(kUnavailable,
-                      "%s has compute capability %d.%d, want 9.0 or later",
+                      "%s has compute capability %d.%d, want %d.%d or later",
+                      properties.name, properties.major, properties.minor,
+                      kOldestCapability / 10, kOldestCapability % 10);
+  }
+  if (!kModuleCode.Runs(capability_)) {
+    return MakeStatus(kUnavailable,
+                      "%s has compute capability %d.%d, for which this module "
+                      "was not built (FORETOKEN_CUDA_ARCHITECTURES)",
                       properties.name, properties.major, properties.minor);
   }
+  shared_bytes_ = static_cast<int32_t>(properties.sharedMemPerBlockOptin);
   std::snprintf(numerics_, sizeof(numerics_),
                 "kernels=%d;mma=m16n8k16;groups=%d,%d,%d;norm=%d;"
                 "attention=%d,%d,%d;runtime=%d;device=%s;capability=%d.%d",
@@ -184,9 +208,8 @@ DeviceStatus CudaEngine::OpenDevice() {
                 kNormThreads, kDevicePageTokens, kChunkBlocks, kEvenChunks,
                 CUDART_VERSION, properties.name, properties.major,
                 properties.minor);
-  if (properties.major == 9 && properties.minor == 0) return DeviceStatus();
-  // The module holds machine code for 9.0 only. For later GPUs the driver
-  // compiles it, so its version is part of the numerics.
+  if (kModuleCode.HasMachineCode(capability_)) return DeviceStatus();
+  // The driver compiles the kernels, so its version is part of the numerics.
   int driver = 0;
   FORETOKEN_CUDA_RETURN_IF_ERROR(cudaDriverGetVersion(&driver),
                                  "version of the driver");

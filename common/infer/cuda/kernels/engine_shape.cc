@@ -1,6 +1,7 @@
 #include "common/infer/cuda/kernels/engine_shape.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "common/infer/cuda/kernels/device_status.h"
@@ -8,13 +9,9 @@
 namespace foretoken::device {
 namespace {
 
-// Memory for partial results of attention; a pass that needs more runs in
-// slabs.
-constexpr int64_t kPartialBytes = int64_t{128} << 20;
 // Memory left free by default for CUDA graphs, the driver and other processes.
 constexpr int64_t kReserveBytes = int64_t{1} << 30;
-constexpr int64_t kMinSlabTasks = 8;
-constexpr int64_t kMaxSlabTasks = 1024;
+constexpr uint64_t kMinSlabQueries = 128;
 
 DeviceStatus Check(const DeviceShape& s, const DeviceOptions& options) {
   const auto no_kernel = [](const char* what, int64_t value) {
@@ -40,7 +37,9 @@ DeviceStatus Check(const DeviceShape& s, const DeviceOptions& options) {
   for (const Bounds& b :
        {Bounds{"weight type", static_cast<int64_t>(options.type), 0, 1},
         Bounds{"max_rows", options.max_rows, 1, (1 << 16) - 1},
-        Bounds{"max_sessions", options.max_sessions, 1, 1 << 20}}) {
+        Bounds{"max_sessions", options.max_sessions, 1, 1 << 20},
+        Bounds{"attention_bytes", options.attention_bytes, 1,
+               int64_t{1} << 40}}) {
     if (b.value >= b.min && b.value <= b.max) continue;
     return MakeStatus(kInvalidArgument, "%s %lld is out of bounds", b.what,
                       static_cast<long long>(b.value));
@@ -72,13 +71,16 @@ DeviceStatus EngineShape::Create(const DeviceShape& shape,
   s.max_blocks = static_cast<int32_t>(
       RoundUp(shape.max_positions, kDevicePageTokens) / kDevicePageTokens);
   s.max_chunks = ChunkCount(s.max_blocks);
-  const int64_t task_bytes = int64_t{kTaskQueries} * shape.kv_heads *
-                             s.max_chunks * (s.padded_head_dim + 2) * 4;
-  const int64_t most = std::min<int64_t>(
-      kMaxSlabTasks, TaskCount(s.max_rows, s.group) + s.max_sessions);
-  s.slab_tasks = static_cast<int32_t>(std::min(
-      most,
-      std::clamp(kPartialBytes / task_bytes, kMinSlabTasks, kMaxSlabTasks)));
+  // Rounded up: at most twice the bytes asked for, and as many queries of the
+  // longest context as a tier of rows has, not one fewer.
+  const int64_t query_bytes =
+      int64_t{shape.kv_heads} * s.max_chunks * (s.padded_head_dim + 2) * 4;
+  const uint64_t slab = std::min(
+      std::max(kMinSlabQueries, std::bit_ceil(static_cast<uint64_t>(
+                                    options.attention_bytes / query_bytes))),
+      std::bit_ceil(static_cast<uint64_t>(s.max_rows) * s.group));
+  s.partial_vectors =
+      static_cast<int64_t>(slab + kSlabMargin) * shape.kv_heads * s.max_chunks;
   s.scratch_pages = RoundUp(s.max_rows, kDevicePageTokens) / kDevicePageTokens;
   return DeviceStatus();
 }
@@ -96,6 +98,14 @@ int64_t EngineShape::DefaultPages(int64_t free_bytes,
   int64_t pages = std::min(most, fit(free_bytes / 2));
   if (options.max_pages > 0) pages = std::min(pages, options.max_pages);
   return std::max(pages, std::min(most, options.min_pages));
+}
+
+int32_t EngineShape::SlabQueries(int chunks) const {
+  const int64_t fit =
+      partial_vectors / (int64_t{model.kv_heads} * chunks) - kSlabMargin;
+  return static_cast<int32_t>(
+      std::min(std::bit_floor(static_cast<uint64_t>(fit)),
+               std::bit_ceil(static_cast<uint64_t>(max_rows) * group)));
 }
 
 int64_t EngineShape::partial_sums() const {

@@ -43,7 +43,7 @@ struct EngineShape {
   // them; gate_up and head end in their own epilogues and have one group.
   MatrixShape qkv, attention_output, down, gate_up, head;
   int32_t max_blocks = 0, max_chunks = 0;  // of one context
-  int32_t slab_tasks = 0;  // attention tasks whose partial results fit
+  int64_t partial_vectors = 0;  // partial results of attention, in vectors
   int64_t scratch_pages = 0;
 
   // KV pages where the options name no number (DeviceOptions::pages), of a
@@ -59,9 +59,9 @@ struct EngineShape {
   }
   // Floats of the partial sums of any grouped product.
   int64_t partial_sums() const;
-  int64_t partial_values() const {  // of attention, in vectors
-    return int64_t{slab_tasks} * kTaskQueries * model.kv_heads * max_chunks;
-  }
+  // Queries of a slab (attention_index.h) of a pass of `chunks` chunks: a power
+  // of two, as the tiers of a pass are.
+  int32_t SlabQueries(int chunks) const;
   // Bytes of weights that a pass reads.
   int64_t weight_bytes() const;
 };

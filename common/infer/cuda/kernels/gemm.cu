@@ -3,10 +3,12 @@
 // stages in shared memory to the matrix units.
 //
 // Bytes in flight are what a product of few rows lives by: each thread block
-// asks for all but one of its stages ahead (5 x 16 KiB of weights where the
-// tile is narrow, two thread blocks on a multiprocessor, so about 20 MiB on
-// 132), several times what a latency near one microsecond wants at 4.3 TB/s.
-// The first stages of weights are asked for before the kernels ahead are done.
+// asks for all but one of its stages ahead (README.md, "Bytes in flight"), and
+// for the first of them before the kernels ahead are done.
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
 #include "common/infer/cuda/kernels/device_math.cuh"
 #include "common/infer/cuda/kernels/gemm.h"
 #include "common/infer/cuda/kernels/gemm_index.h"
@@ -14,71 +16,78 @@
 namespace foretoken::device {
 namespace {
 
-// kFeatureTiles: mma tiles of 16 features of a warp. kRowTiles: of 8 rows.
-// kRowWarps: warps side by side over rows. kStepK: k of a stage.
-template <int kFeatureTiles_, int kRowTiles_, int kRowWarps_, int kStepK_,
-          int kStages_>
+// The most dynamic shared memory of a thread block of any GPU that runs this
+// machine code or compiles this PTX. Deep tilings are left out where no GPU
+// chooses them, shallow ones are for all.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kMostSharedBytes = 163 << 10;
+#else
+constexpr int kMostSharedBytes = 227 << 10;
+#endif
+
+}  // namespace
+
+// (In no unnamed namespace: nvcc would warn of members that no kernel uses
+// where a GPU does not choose the tiling.)
+template <GemmTiling kTiling>
 struct Tile {
-  static constexpr int kFeatureTiles = kFeatureTiles_;
-  static constexpr int kRowTiles = kRowTiles_;
-  static constexpr int kRowWarps = kRowWarps_;
-  static constexpr int kStepK = kStepK_;
-  static constexpr int kStages = kStages_;
+  static constexpr int kFeatureTiles = kTiling.feature_tiles;
+  static constexpr int kRowTiles = kTiling.row_tiles;
+  static constexpr int kStages = kTiling.stages;
+  static constexpr int kStepK = kTiling.step_k;
   static constexpr int kFeatureWarps = kGemmFeatureTiles / kFeatureTiles;
-  static constexpr int kThreads = 32 * kFeatureWarps * kRowWarps;
-  static constexpr int kRows = 8 * kRowTiles * kRowWarps;
+  static constexpr int kThreads = kTiling.threads();
+  static constexpr int kRows = kTiling.rows();
   static constexpr int kKBlocks = kStepK / kGemmKBlock;
-  static constexpr int kWeightBytes = kGemmFeatures * kStepK * 2;
-  static constexpr int kRowBytes = kRows * kStepK * 2;
-  static constexpr int kStageBytes = kWeightBytes + kRowBytes;
-  static constexpr int kSharedBytes = kStages * kStageBytes;
-  // Shared memory lets this many thread blocks onto one multiprocessor.
-  static constexpr int kResident = 227 * 1024 / (kSharedBytes + 1024);
+  static constexpr int kWeightBytes = kTiling.weight_bytes();
+  static constexpr int kStageBytes = kTiling.stage_bytes();
+  static constexpr int kSharedBytes = kTiling.shared_bytes();
+  // Thread blocks that a multiprocessor of 228 KiB shall hold.
+  static constexpr int kResident =
+      ResidentBlocks(kSharedBytes) < 2 ? ResidentBlocks(kSharedBytes) : 2;
+  // Units of 16 bytes of a block of 32 k of the rows, and of a stage.
+  static constexpr int kBlockUnits = kRows * 4;
+  static constexpr int kRowUnits = kBlockUnits * kKBlocks;
+  static constexpr bool kCompiled =
+      kSharedBytes <= kGemmShallowBytes ||
+      kGemmTilings[ChooseGemmTiling(kRows, kMostSharedBytes)] == kTiling;
+  // Weights after those in shared memory that are asked for into L2.
+  static constexpr int kL2Bytes = kTiling.bytes_ahead() < kGemmBytesAhead
+                                      ? kGemmBytesAhead - kTiling.bytes_ahead()
+                                      : 0;
   static_assert(kGemmKStep % kStepK == 0 && kStepK % kGemmKBlock == 0);
   static_assert(kWeightBytes % (16 * kThreads) == 0);
-  static_assert(kGemmRowPad % kRows == 0 && kResident >= 1);
+  static_assert(kResident >= 1);
+  // A thread's units of one stage are apart by constants (CopyRows).
+  static_assert(kKBlocks == 1 || kThreads % kBlockUnits == 0 ||
+                kBlockUnits % kThreads == 0);
 };
 
-using Tile8 = Tile<2, 1, 1, 64, 6>;
-using Tile16 = Tile<2, 2, 1, 64, 6>;
-using Tile32 = Tile<2, 4, 1, 64, 5>;
-using Tile64 = Tile<4, 8, 1, 32, 4>;
-using Tile128 = Tile<4, 8, 2, 32, 5>;
-using Tile256 = Tile<4, 8, 4, 32, 6>;
+namespace {
 
-template <typename T>
-__device__ __forceinline__ const char* WeightStage(const GemmParams& p,
-                                                   int64_t k_block) {
-  const int64_t first = (blockIdx.y * (p.k / kGemmKBlock) + k_block) *
-                        kGemmFeatures * kGemmKBlock;
-  return static_cast<const char*>(p.weights) + first * sizeof(T);
-}
-
-// A stage's weights lie in one piece, in the order in which they are read.
-template <typename T, typename Shape>
-__device__ __forceinline__ void CopyWeights(const GemmParams& p,
-                                            int64_t k_block, uint32_t stage) {
-  const char* from = WeightStage<T>(p, k_block) + threadIdx.x * 16;
-  const uint32_t to = stage + threadIdx.x * 16;
+// `from`, `to`: the thread's first unit of a stage's weights, which lie in one
+// piece, in the order in which they are read.
+template <typename Shape>
+__device__ __forceinline__ void CopyWeights(const char* from, uint32_t to) {
 #pragma unroll
   for (int i = 0; i < Shape::kWeightBytes; i += 16 * Shape::kThreads) {
     CopyAsync<true>(to + i, from + i);
   }
 }
 
-template <typename T, typename Shape>
-__device__ __forceinline__ void CopyRows(const GemmParams& p, int64_t k_block,
-                                         int64_t first_row, uint32_t stage) {
-  constexpr int kUnits = Shape::kRows * 4;  // of 16 bytes, of a block of k
-  const T* x = static_cast<const T*>(p.x);
+// The same of its rows; `block_bytes`: from one block of k to the next.
+template <typename Shape>
+__device__ __forceinline__ void CopyRows(const char* from, int64_t block_bytes,
+                                         uint32_t to) {
 #pragma unroll
-  for (int kb = 0; kb < Shape::kKBlocks; ++kb) {
-    const T* from = x + ActivationAt(first_row, (k_block + kb) * kGemmKBlock,
-                                     p.padded_rows);
-    const uint32_t to = stage + Shape::kWeightBytes + kb * kUnits * 16;
-    for (int i = threadIdx.x; i < kUnits; i += Shape::kThreads) {
-      CopyAsync<false>(to + i * 16, from + i * 8);
+  for (int first = 0; first < Shape::kRowUnits; first += Shape::kThreads) {
+    if (first + Shape::kThreads > Shape::kRowUnits &&
+        static_cast<int>(threadIdx.x) >= Shape::kRowUnits - first) {
+      continue;
     }
+    CopyAsync<false>(to + first * 16,
+                     from + first / Shape::kBlockUnits * block_bytes +
+                         first % Shape::kBlockUnits * 16);
   }
 }
 
@@ -128,71 +137,94 @@ __device__ __forceinline__ T SwiGlu(const GemmParams& p, int64_t feature,
   return Round<T>(gate / (1.0f + expf(-gate)) * up);
 }
 
+// Everything about a lane's outputs but its first place is the same for all
+// lanes: n * 8 + AccumulatorRow(0, i) rows further, and so on.
 template <typename T, typename Shape, GemmEpilogue kEpilogue>
 __device__ __forceinline__ void Store(
     const GemmParams& p, int64_t first_row, int64_t rows, int feature_warp,
     int row_warp, int lane,
     const float (&sums)[Shape::kFeatureTiles][Shape::kRowTiles][4]) {
-#pragma unroll
-  for (int m = 0; m < Shape::kFeatureTiles; ++m) {
-    const int64_t tile = int64_t{blockIdx.y} * kGemmFeatureTiles +
-                         feature_warp * Shape::kFeatureTiles + m;
+  const int64_t row =
+      first_row + row_warp * Shape::kRowTiles * 8 + AccumulatorRow(lane, 0);
+  const int left = static_cast<int>(min(rows - row, int64_t{Shape::kRows}));
+  const int64_t tile = int64_t{blockIdx.y} * kGemmFeatureTiles +
+                       feature_warp * Shape::kFeatureTiles;
+  if constexpr (kEpilogue == GemmEpilogue::kSwiGlu) {
+    // A warp's features lie in one block of 32 k of the activations.
+    static_assert(4 % Shape::kFeatureTiles == 0);
+    const int64_t feature = tile * 8 + AccumulatorFeature(lane, 0);
+    T* out = static_cast<T*>(p.out) + ActivationAt(row, feature, p.padded_rows);
 #pragma unroll
     for (int n = 0; n < Shape::kRowTiles; ++n) {
-      const int64_t tile_row =
-          first_row + (row_warp * Shape::kRowTiles + n) * 8;
-      if constexpr (kEpilogue == GemmEpilogue::kSwiGlu) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int64_t row = tile_row + AccumulatorRow(lane, i);
-          const int64_t feature = tile * 8 + AccumulatorFeature(lane, i);
-          if (row >= rows) continue;
-          static_cast<T*>(p.out)[ActivationAt(row, feature, p.padded_rows)] =
-              SwiGlu<T>(p, feature, sums[m][n][i], sums[m][n][i + 2]);
-        }
-      } else {
-        const int64_t group =
-            kEpilogue == GemmEpilogue::kPartial ? blockIdx.z : 0;
+      for (int i = 0; i < 2; ++i) {
+        const int r = n * 8 + AccumulatorRow(0, i);
+        if (r >= left) continue;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int64_t row = tile_row + AccumulatorRow(lane, i);
-          const int64_t feature = tile * 16 + AccumulatorFeature(lane, i);
-          if (row >= rows) continue;
-          static_cast<float*>(
-              p.out)[(group * p.padded_rows + row) * p.features + feature] =
-              sums[m][n][i];
+        for (int m = 0; m < Shape::kFeatureTiles; ++m) {
+          out[r * kGemmKBlock + m * 8] =
+              SwiGlu<T>(p, feature + m * 8, sums[m][n][i], sums[m][n][i + 2]);
         }
       }
+    }
+  } else {
+    const int64_t group = kEpilogue == GemmEpilogue::kPartial ? blockIdx.z : 0;
+    float* out = static_cast<float*>(p.out) +
+                 (group * p.padded_rows + row) * p.features + tile * 16 +
+                 AccumulatorFeature(lane, 0);
+#pragma unroll
+    for (int n = 0; n < Shape::kRowTiles; ++n) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (n * 8 + AccumulatorRow(0, j) < left) {
+          float* of_row = out + AccumulatorRow(0, j) * p.features;
+#pragma unroll
+          for (int m = 0; m < Shape::kFeatureTiles; ++m) {
+            of_row[m * 16] = sums[m][n][j];
+            of_row[m * 16 + AccumulatorFeature(0, 2)] = sums[m][n][j + 2];
+          }
+        }
+      }
+      out += 8 * p.features;
     }
   }
 }
 
 template <typename T, typename Shape, GemmEpilogue kEpilogue>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
-    GemmKernel(const GemmParams p) {
-  char* const shared = DynamicShared();
-  AllowNextKernel();
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
+__device__ __forceinline__ void RunTile(const GemmParams& p, char* shared) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  const int lane = thread % 32;
   const int feature_warp = warp % Shape::kFeatureWarps;
   const int row_warp = warp / Shape::kFeatureWarps;
   const int64_t first_row = int64_t{blockIdx.x} * Shape::kRows;
 
   constexpr int kStagesOfStep = kGemmKStep / Shape::kStepK;
+  constexpr int kAhead = Shape::kStages - 1;
   const int64_t steps = p.k / kGemmKStep;
-  const int begin =
-      static_cast<int>(GroupBegin(steps, p.groups, blockIdx.z)) * kStagesOfStep;
-  const int end =
-      static_cast<int>(GroupBegin(steps, p.groups, blockIdx.z + 1)) *
-      kStagesOfStep;
-  const uint32_t ring = SharedAddress(shared);
-  const auto slot = [&](int stage) {
-    return static_cast<uint32_t>((stage - begin) % Shape::kStages *
-                                 Shape::kStageBytes);
-  };
+  const int begin = GroupBegin(steps, p.groups, blockIdx.z) * kStagesOfStep;
+  const int stages =
+      GroupBegin(steps, p.groups, blockIdx.z + 1) * kStagesOfStep - begin;
+  const uint32_t ring = SharedAddress(shared) + thread * 16;
 
-  for (int s = begin; s < begin + Shape::kStages - 1 && s < end; ++s) {
-    CopyWeights<T, Shape>(p, int64_t{s} * Shape::kKBlocks, ring + slot(s));
+  const int64_t stages_of_k = p.k / Shape::kStepK;
+  const char* block_weights =
+      static_cast<const char*>(p.weights) +
+      (blockIdx.y * stages_of_k + begin) * Shape::kWeightBytes;
+  const char* weights = block_weights + thread * 16;
+#pragma unroll
+  for (int s = 0; s < kAhead; ++s) {
+    if (s >= stages) break;
+    CopyWeights<Shape>(weights + s * Shape::kWeightBytes,
+                       ring + s * Shape::kStageBytes);
+  }
+  if constexpr (Shape::kL2Bytes > 0) {
+    const int end = min(kAhead * Shape::kWeightBytes + Shape::kL2Bytes,
+                        stages * Shape::kWeightBytes);
+    for (int at = kAhead * Shape::kWeightBytes + thread * kL2LineBytes;
+         at < end; at += Shape::kThreads * kL2LineBytes) {
+      PrefetchToL2(block_weights + at);
+    }
   }
   WaitForPreviousKernels();
   const int64_t rows = *p.rows;
@@ -201,74 +233,101 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
     WaitCopies<0>();
     return;
   }
+  const int64_t block_bytes = p.padded_rows * kGemmKBlock * sizeof(T);
+  const int64_t stage_bytes = Shape::kKBlocks * block_bytes;
+  const char* from_rows = static_cast<const char*>(p.x) + begin * stage_bytes +
+                          first_row * kGemmKBlock * sizeof(T) +
+                          thread / Shape::kBlockUnits * block_bytes +
+                          thread % Shape::kBlockUnits * 16;
   // One group of copies a stage, empty past the end, so that counting groups
   // counts stages. (The first holds the weights of all stages above.)
-  for (int s = begin; s < begin + Shape::kStages - 1; ++s) {
-    if (s < end) {
-      CopyRows<T, Shape>(p, int64_t{s} * Shape::kKBlocks, first_row,
-                         ring + slot(s));
+#pragma unroll
+  for (int s = 0; s < kAhead; ++s) {
+    if (s < stages) {
+      CopyRows<Shape>(from_rows, block_bytes,
+                      ring + s * Shape::kStageBytes + Shape::kWeightBytes);
+      from_rows += stage_bytes;
     }
     CommitCopies();
   }
+  weights += kAhead * Shape::kWeightBytes;
 
   float sums[Shape::kFeatureTiles][Shape::kRowTiles][4] = {};
-  for (int s = begin; s < end; ++s) {
+  // Places of the stage that is read and of the one that is filled, which was
+  // read before it.
+  uint32_t read = 0, fill = kAhead * Shape::kStageBytes;
+  for (int left = stages; left > 0; --left) {
     WaitCopies<Shape::kStages - 2>();
     // Every thread's copies of this stage have arrived and no thread still
     // reads the previous stage, whose slot is filled next.
     __syncthreads();
-    const int next = s + Shape::kStages - 1;
-    if (next < end) {
-      CopyWeights<T, Shape>(p, int64_t{next} * Shape::kKBlocks,
-                            ring + slot(next));
-      CopyRows<T, Shape>(p, int64_t{next} * Shape::kKBlocks, first_row,
-                         ring + slot(next));
+    if (left > kAhead) {
+      CopyWeights<Shape>(weights, ring + fill);
+      CopyRows<Shape>(from_rows, block_bytes,
+                      ring + fill + Shape::kWeightBytes);
+      weights += Shape::kWeightBytes;
+      from_rows += stage_bytes;
     }
     CommitCopies();
-    MultiplyStage<T, Shape>(shared + slot(s), feature_warp, row_warp, lane,
-                            sums);
+    MultiplyStage<T, Shape>(shared + read, feature_warp, row_warp, lane, sums);
+    fill = read;
+    read += Shape::kStageBytes;
+    if (read == Shape::kSharedBytes) read = 0;
   }
   Store<T, Shape, kEpilogue>(p, first_row, rows, feature_warp, row_warp, lane,
                              sums);
 }
 
-// Calls `use.template operator()<T, Shape, kEpilogue>()`.
-template <typename T, GemmEpilogue kEpilogue, typename Use>
-cudaError_t WithTile(const GemmTiling& tiling, const Use& use) {
-  if (tiling.row_tiles == 1)
-    return use.template operator()<T, Tile8, kEpilogue>();
-  if (tiling.row_tiles == 2)
-    return use.template operator()<T, Tile16, kEpilogue>();
-  if (tiling.row_tiles == 4)
-    return use.template operator()<T, Tile32, kEpilogue>();
-  if (tiling.row_warps == 1)
-    return use.template operator()<T, Tile64, kEpilogue>();
-  if (tiling.row_warps == 2)
-    return use.template operator()<T, Tile128, kEpilogue>();
-  return use.template operator()<T, Tile256, kEpilogue>();
+template <typename T, typename Shape, GemmEpilogue kEpilogue>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
+    GemmKernel(const GemmParams p) {
+  if constexpr (Shape::kCompiled) {
+    AllowNextKernel();
+    RunTile<T, Shape, kEpilogue>(p, DynamicShared());
+  }
+}
+
+// Calls `use.template operator()<T, Tile<...>, kEpilogue>()` for the tiling
+// of that index.
+template <typename T, GemmEpilogue kEpilogue, typename Use, size_t... kIndices>
+cudaError_t WithTile(int index, const Use& use,
+                     std::index_sequence<kIndices...>) {
+  cudaError_t error = cudaErrorInvalidValue;
+  const auto with = [&]<size_t kIndex>() {
+    if (index == static_cast<int>(kIndex)) {
+      error =
+          use.template operator()<T, Tile<kGemmTilings[kIndex]>, kEpilogue>();
+    }
+  };
+  (with.template operator()<kIndices>(), ...);
+  return error;
+}
+
+template <GemmEpilogue kEpilogue, typename Use>
+cudaError_t WithType(DeviceType type, int index, const Use& use) {
+  constexpr auto kAll = std::make_index_sequence<std::size(kGemmTilings)>();
+  return type == DeviceType::kBFloat16
+             ? WithTile<__nv_bfloat16, kEpilogue>(index, use, kAll)
+             : WithTile<__half, kEpilogue>(index, use, kAll);
 }
 
 template <typename Use>
-cudaError_t WithKernel(GemmEpilogue epilogue, DeviceType type,
-                       const GemmTiling& tiling, const Use& use) {
-  const bool bf16 = type == DeviceType::kBFloat16;
+cudaError_t WithKernel(GemmEpilogue epilogue, DeviceType type, int index,
+                       const Use& use) {
   switch (epilogue) {
     case GemmEpilogue::kPartial:
-      return bf16 ? WithTile<__nv_bfloat16, GemmEpilogue::kPartial>(tiling, use)
-                  : WithTile<__half, GemmEpilogue::kPartial>(tiling, use);
+      return WithType<GemmEpilogue::kPartial>(type, index, use);
     case GemmEpilogue::kSwiGlu:
-      return bf16 ? WithTile<__nv_bfloat16, GemmEpilogue::kSwiGlu>(tiling, use)
-                  : WithTile<__half, GemmEpilogue::kSwiGlu>(tiling, use);
+      return WithType<GemmEpilogue::kSwiGlu>(type, index, use);
     case GemmEpilogue::kLogits:
-      return bf16 ? WithTile<__nv_bfloat16, GemmEpilogue::kLogits>(tiling, use)
-                  : WithTile<__half, GemmEpilogue::kLogits>(tiling, use);
+      return WithType<GemmEpilogue::kLogits>(type, index, use);
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
 
-cudaError_t PrepareGemm() {
+cudaError_t PrepareGemm(int shared_bytes) {
   const auto prepare =
       [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
         return PrepareKernel(GemmKernel<T, Shape, kEpilogue>,
@@ -278,9 +337,9 @@ cudaError_t PrepareGemm() {
        {GemmEpilogue::kPartial, GemmEpilogue::kSwiGlu, GemmEpilogue::kLogits}) {
     for (const DeviceType type :
          {DeviceType::kBFloat16, DeviceType::kFloat16}) {
-      for (const int rows : {8, 16, 32, 64, 128, 256}) {
-        const cudaError_t error =
-            WithKernel(epilogue, type, ChooseGemmTiling(rows), prepare);
+      for (const int rows : {8, 16, 32, 64, 72, 128, 256}) {
+        const cudaError_t error = WithKernel(
+            epilogue, type, ChooseGemmTiling(rows, shared_bytes), prepare);
         if (error != cudaSuccess) return error;
       }
     }
@@ -289,7 +348,8 @@ cudaError_t PrepareGemm() {
 }
 
 cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
-                       const GemmParams& params, int rows, Launcher& launcher) {
+                       const GemmParams& params, int rows, int shared_bytes,
+                       Launcher& launcher) {
   if (rows == 0) return cudaSuccess;
   const auto launch =
       [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
@@ -300,7 +360,8 @@ cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
         return launcher.Run(GemmKernel<T, Shape, kEpilogue>, grid,
                             dim3(Shape::kThreads), Shape::kSharedBytes, params);
       };
-  return WithKernel(epilogue, type, ChooseGemmTiling(rows), launch);
+  return WithKernel(epilogue, type, ChooseGemmTiling(rows, shared_bytes),
+                    launch);
 }
 
 }  // namespace foretoken::device

@@ -36,12 +36,16 @@ struct GemmParams {
   int32_t groups = 1;
 };
 
-// Once per process and device, before the first product.
-cudaError_t PrepareGemm();
+// Once per process and device, before the first product. `shared_bytes`, here
+// and below: of dynamic shared memory that a thread block of the device can
+// have.
+cudaError_t PrepareGemm(int shared_bytes);
 
-// `rows`: at least *params.rows; decides the tiles, never a bit.
+// `rows`: at least *params.rows. It and `shared_bytes` decide the tiles, never
+// a bit.
 cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
-                       const GemmParams& params, int rows, Launcher& launcher);
+                       const GemmParams& params, int rows, int shared_bytes,
+                       Launcher& launcher);
 
 }  // namespace foretoken::device
 

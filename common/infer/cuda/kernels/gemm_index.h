@@ -36,7 +36,13 @@ inline constexpr int kGemmFeatureTiles = kGemmFeatures / 16;
 // tile of rows, so that no tile reads past them.
 inline constexpr int kGemmRowPad = 256;
 
-FORETOKEN_HOST_DEVICE inline int64_t RoundUp(int64_t n, int64_t multiple) {
+// How many thread blocks of that much dynamic shared memory a multiprocessor of
+// 228 KiB holds; each takes 1 KiB more (compute capability 9.0).
+constexpr int ResidentBlocks(int shared_bytes) {
+  return 228 * 1024 / (shared_bytes + 1024);
+}
+
+FORETOKEN_HOST_DEVICE constexpr int64_t RoundUp(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
@@ -107,10 +113,13 @@ FORETOKEN_HOST_DEVICE inline int GemmGroups(int64_t padded_features,
   return groups < 1 ? 1 : static_cast<int>(groups);
 }
 
-// First step of group `group` of `groups`; the end of the last is `steps`.
-FORETOKEN_HOST_DEVICE inline int64_t GroupBegin(int64_t steps, int groups,
-                                                int group) {
-  return steps * group / groups;
+// First step of group `group` of `groups`; the end of the last is `steps`. (32
+// bits hold the product: k is below 2^28.)
+FORETOKEN_HOST_DEVICE inline int GroupBegin(int64_t steps, int groups,
+                                            int group) {
+  return static_cast<int>(static_cast<uint32_t>(steps) *
+                          static_cast<uint32_t>(group) /
+                          static_cast<uint32_t>(groups));
 }
 
 // Which row and feature of a thread block's tile accumulator `i` (0..3) of a
@@ -122,23 +131,65 @@ FORETOKEN_HOST_DEVICE inline int AccumulatorRow(int lane, int i) {
   return lane % 4 * 2 + i % 2;
 }
 
-// How a product over `rows` is tiled. Every choice has the same sums.
-//   narrow: 4 warps of 32 features, tiles of 8, 16 or 32 rows
-//   wide: warps of 64 features x 64 rows, 2 x `row_warps` of them
+// How a thread block's tile of 128 features and some rows is cut, and how far
+// ahead it asks for weights. Every tiling has the same sums.
 struct GemmTiling {
-  int row_tiles = 1;  // of 8 rows, of a warp
-  int row_warps = 1;
-  FORETOKEN_HOST_DEVICE int rows() const { return row_tiles * row_warps * 8; }
+  int feature_tiles = 0;  // mma tiles of 16 features, of a warp
+  int row_tiles = 0;      // of 8 rows, of a warp
+  int row_warps = 0;      // warps side by side over rows
+  int step_k = 0;         // k of a stage
+  int stages = 0;         // in shared memory
+
+  constexpr int rows() const { return 8 * row_tiles * row_warps; }
+  constexpr int threads() const {
+    return 32 * (kGemmFeatureTiles / feature_tiles) * row_warps;
+  }
+  constexpr int weight_bytes() const { return kGemmFeatures * step_k * 2; }
+  constexpr int stage_bytes() const {
+    return weight_bytes() + rows() * step_k * 2;
+  }
+  constexpr int shared_bytes() const { return stages * stage_bytes(); }
+  // Weights that a thread block has under way: all stages but the one at work.
+  constexpr int bytes_ahead() const { return (stages - 1) * weight_bytes(); }
+
+  friend constexpr bool operator==(const GemmTiling&,
+                                   const GemmTiling&) = default;
 };
 
-FORETOKEN_HOST_DEVICE inline GemmTiling ChooseGemmTiling(int rows) {
-  if (rows <= 8) return {1, 1};
-  if (rows <= 16) return {2, 1};
-  if (rows <= 32) return {4, 1};
-  if (rows <= 64) return {8, 1};
+// Up to 72 rows there are a deep and a shallow tiling each; 64 draft nodes and
+// their root are 65 rows. Narrow tiles are 4 warps of 32 features, wider ones
+// warps of 64 features x 64 (72) rows.
+inline constexpr int kGemmNarrowSizes = 5;
+inline constexpr GemmTiling kGemmTilings[] = {
+    {2, 1, 1, 64, 6}, {2, 2, 1, 64, 6}, {2, 4, 1, 64, 5},
+    {4, 8, 1, 32, 8}, {4, 9, 1, 32, 8},  // deep
+    {2, 1, 1, 32, 5}, {2, 2, 1, 32, 5}, {2, 4, 1, 32, 4},
+    {4, 8, 1, 32, 4}, {4, 9, 1, 32, 3},  // shallow
+    {4, 8, 2, 32, 6}, {4, 8, 4, 32, 6},
+};
+// Two shallow blocks fit a multiprocessor of any device.
+inline constexpr int kGemmShallowBytes = 49 << 10;
+inline constexpr int kGemmTile128 = 2 * kGemmNarrowSizes;
+inline constexpr int kGemmTile256 = kGemmTile128 + 1;
+
+// Weights that a block asks for, in shared memory or else in L2, before the
+// kernels ahead of it are done: what the narrowest tile has under way.
+inline constexpr int kGemmBytesAhead = kGemmTilings[0].bytes_ahead();
+
+// Index into kGemmTilings for a product over `rows`, on a device whose thread
+// blocks can have `shared_bytes` (99 KiB or more) of dynamic shared memory and
+// whose multiprocessors have 1 KiB more. Deep where a multiprocessor holds two
+// thread blocks: about as many as GemmGroups makes for each.
+constexpr int ChooseGemmTiling(int rows, int shared_bytes) {
+  for (int i = 0; i < kGemmNarrowSizes; ++i) {
+    if (rows > kGemmTilings[i].rows()) continue;
+    const int two = 2 * (kGemmTilings[i].shared_bytes() + 1024);
+    return two <= shared_bytes + 1024 ? i : i + kGemmNarrowSizes;
+  }
   // 128 rows a tile where 256 would leave more than half a tile empty.
   const int empty = static_cast<int>(RoundUp(rows, 256)) - rows;
-  return {8, empty >= 128 ? 2 : 4};
+  const bool fits = kGemmTilings[kGemmTile256].shared_bytes() <= shared_bytes;
+  return fits && empty < 128 ? kGemmTile256 : kGemmTile128;
 }
 
 }  // namespace foretoken::device

@@ -82,6 +82,12 @@ __device__ __forceinline__ void WaitCopies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
 
+// Asks for a line of global memory into L2. A hint: nothing waits for it.
+inline constexpr int kL2LineBytes = 128;
+__device__ __forceinline__ void PrefetchToL2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];\n" ::"l"(global));
+}
+
 __device__ __forceinline__ void LoadMatricesTransposed(uint32_t (&r)[4],
                                                        uint32_t shared) {
   asm volatile(
@@ -92,15 +98,21 @@ __device__ __forceinline__ void LoadMatricesTransposed(uint32_t (&r)[4],
       : "memory");
 }
 
-// The next kernel of the stream may start, as far as it does not wait.
+// The next kernel of the stream may start, as far as it does not wait. Before
+// compute capability 9.0 kernels of a stream never overlap (Launcher does not
+// ask for it), so that there is nothing to allow and nothing to wait for.
 __device__ __forceinline__ void AllowNextKernel() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
 }
 // Until all kernels before this one are done and their writes are seen. Every
 // kernel calls it before it reads or writes what another one writes; before it
 // only weights may be read. As all do, "done" reaches back through the stream.
 __device__ __forceinline__ void WaitForPreviousKernels() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
 }
 
 }  // namespace foretoken::device

@@ -1,5 +1,6 @@
 // How kernels are started: a stream, and whether a kernel may begin before the
-// one ahead of it has ended (programmatic dependent launch, sm_90).
+// one ahead of it has ended (programmatic dependent launch, which begins with
+// compute capability 9.0).
 //
 // A kernel that may begin early has its thread blocks scheduled as soon as all
 // of the one before have started and leave room; it fetches weights, and waits
@@ -29,7 +30,7 @@ cudaError_t PrepareKernel(void (*kernel)(Parameters...), int shared_bytes = 0) {
 
 struct Launcher {
   cudaStream_t stream = nullptr;
-  bool overlap = true;  // allowed at all
+  bool overlap = true;  // allowed at all, and by the device
   bool first = true;    // the next kernel follows no kernel
 
   template <typename... Parameters, typename... Arguments>

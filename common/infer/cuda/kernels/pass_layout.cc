@@ -202,7 +202,6 @@ PassLayout::PassLayout(const DevicePass& pass, const EngineShape& shape) {
   header.sessions = pass.sessions.size;
   header.outputs = pass.outputs.size;
   header.queries = pass.rows.size * shape.group;
-  header.logprobs = pass.logprobs ? 1 : 0;
   for (int32_t s = 0; s < pass.sessions.size; ++s) {
     task_count += TaskCount(pass.sessions.data[s].rows, shape.group);
     header.commits += pass.sessions.data[s].commit_count;

@@ -18,7 +18,6 @@ namespace foretoken::device {
 // Places are bytes from the header's own first.
 struct PassHeader {
   int32_t rows, sessions, outputs, tasks, commits, queries;
-  int32_t logprobs, unused;
   int64_t rows_at, sessions_at, pages_at, row_tiles_at, tiles_at, outputs_at,
       samplings_at, counts_at, biases_at, commit_slots_at, tasks_at, saved_at;
 

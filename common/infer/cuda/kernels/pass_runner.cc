@@ -10,7 +10,9 @@
 namespace foretoken::device {
 namespace {
 
-constexpr size_t kMaxGraphs = 128;
+// The least memory for each of a pass's arrays, so that a server's first busy
+// minutes do not move them, which would cost all graphs.
+constexpr int64_t kFirstBytes = int64_t{1} << 20;
 
 #define FORETOKEN_RETURN_IF_CUDA_ERROR(expression)      \
   do {                                                  \
@@ -27,14 +29,7 @@ int64_t TokensAt(int32_t max_sessions) {
 
 PassRunner::~PassRunner() {
   (void)cudaStreamSynchronize(stream_);
-  DropGraphs();
-}
-
-void PassRunner::DropGraphs() {
-  for (auto& [sizes, graph] : graphs_) {
-    if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
-  }
-  graphs_.clear();
+  graphs_.Clear();
 }
 
 DeviceStatus PassRunner::Create(const DeviceOptions& options) {
@@ -58,9 +53,9 @@ DeviceStatus PassRunner::CreateBuffers() {
       {sums_, shape_.partial_sums() * 4, "memory for partial sums"},
       {queries_, rows * m.heads * shape_.padded_head_dim * 4,
        "memory for queries"},
-      {partial_values_, shape_.partial_values() * shape_.padded_head_dim * 4,
+      {partial_values_, shape_.partial_vectors * shape_.padded_head_dim * 4,
        "memory for partial attention"},
-      {partial_sums_, shape_.partial_values() * 8,
+      {partial_sums_, shape_.partial_vectors * 8,
        "memory for partial attention"},
       {logits_, rows * shape_.head.features * 4, "memory for logits"},
       {results_,
@@ -118,7 +113,7 @@ DeviceStatus PassRunner::MakeRoom(const PassLayout& layout) {
   }
   FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
                                  "wait before growth");
-  DropGraphs();
+  graphs_.Clear();
   const DeviceStatus grown = Grow(layout, 2);
   // Short of memory: grow without spare room.
   return grown.code == kResourceExhausted ? Grow(layout, 1) : grown;
@@ -128,7 +123,7 @@ DeviceStatus PassRunner::Grow(const PassLayout& layout, int64_t margin) {
   const int64_t saved = layout.saved_logits * 4;
   const int64_t commits = int64_t{layout.header.commits} * 4;
   const auto grown = [margin](int64_t bytes) {
-    return std::max<int64_t>(margin * bytes, 1 << 16);
+    return std::max(margin * bytes, kFirstBytes);
   };
   if (layout.bytes > pass_.bytes() || layout.bytes > host_pass_.bytes()) {
     FORETOKEN_DEVICE_RETURN_IF_ERROR(pass_.Allocate(
@@ -195,22 +190,18 @@ DeviceStatus PassRunner::RunToEnd(const DevicePass& pass,
 }
 
 DeviceStatus PassRunner::RunGraph(const PassSizes& sizes) {
-  const auto found = graphs_.find(sizes);
-  if (found != graphs_.end() && found->second != nullptr) {
+  if (const cudaGraphExec_t graph = graphs_.Begin(sizes); graph != nullptr) {
     const DeviceStatus launched =
-        CheckCuda(cudaGraphLaunch(found->second, stream_), "graph of a pass");
+        CheckCuda(cudaGraphLaunch(graph, stream_), "graph of a pass");
     if (launched.code != kResourceExhausted) return launched;
     // The driver allocates a graph's memory at its first launch. If that fails,
     // free all graphs and launch the kernels themselves.
-    DropGraphs();
-    return CheckCuda(Launch(sizes, overlap_), "kernels of a pass");
+    graphs_.ClearAndPause();
   }
   FORETOKEN_CUDA_RETURN_IF_ERROR(Launch(sizes, overlap_), "kernels of a pass");
-  if (found != graphs_.end()) return DeviceStatus();
   // The first pass of its sizes runs without; its graph is made meanwhile.
   // (Graphs that ran are done: every pass is waited for.)
-  if (graphs_.size() >= kMaxGraphs) DropGraphs();
-  graphs_.emplace(sizes, MakeGraph(sizes));
+  if (graphs_.wants_graph()) graphs_.Add(sizes, MakeGraph(sizes));
   return DeviceStatus();
 }
 
@@ -259,7 +250,8 @@ cudaError_t PassRunner::Multiply(GemmEpilogue epilogue,
   params.features = matrix.features;
   params.k = matrix.k;
   params.groups = matrix.groups;
-  return LaunchGemm(epilogue, shape_.type, params, rows, launcher);
+  return LaunchGemm(epilogue, shape_.type, params, rows, shared_bytes_,
+                    launcher);
 }
 
 NormParams PassRunner::Norm(const float* weight) const {
@@ -364,14 +356,13 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
   attention.head_dim = m.head_dim;
   attention.group = shape_.group;
   attention.layer = index;
-  attention.max_chunks = shape_.max_chunks;
-  attention.slab_tasks = shape_.slab_tasks;
-  for (int first = 0; first < sizes.tasks; first += shape_.slab_tasks) {
-    attention.first_task = first;
-    FORETOKEN_RETURN_IF_CUDA_ERROR(
-        LaunchAttention(shape_.type, attention,
-                        std::min(shape_.slab_tasks, sizes.tasks - first),
-                        sizes.chunks, launcher));
+  attention.chunks = sizes.chunks;
+  attention.slab_queries = shape_.SlabQueries(sizes.chunks);
+  const int queries = sizes.rows * shape_.group;
+  for (; attention.first_query < queries;
+       attention.first_query += attention.slab_queries) {
+    FORETOKEN_RETURN_IF_CUDA_ERROR(LaunchAttention(
+        shape_.type, attention, sizes.rows, shared_bytes_, launcher));
   }
   return cudaSuccess;
 }

@@ -8,12 +8,12 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <map>
 
 #include "common/infer/cuda/kernels/attention.h"
 #include "common/infer/cuda/kernels/cuda_check.h"
 #include "common/infer/cuda/kernels/engine_shape.h"
 #include "common/infer/cuda/kernels/gemm.h"
+#include "common/infer/cuda/kernels/graph_cache.h"
 #include "common/infer/cuda/kernels/norm_rope.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 #include "common/infer/cuda/kernels/pass_tier.h"
@@ -23,13 +23,18 @@ namespace foretoken::device {
 
 class PassRunner {
  public:
+  // `shared_bytes`: of dynamic shared memory that a thread block can have.
   PassRunner(const EngineShape& shape, const WeightStore& weights,
-             cudaStream_t stream, bool graphs, bool overlap)
+             cudaStream_t stream, int32_t shared_bytes, bool graphs,
+             bool overlap)
       : shape_(shape),
         weights_(weights),
         stream_(stream),
+        shared_bytes_(shared_bytes),
         graphs_on_(graphs),
-        overlap_(overlap) {}
+        overlap_(overlap),
+        graphs_(
+            [](cudaGraphExec_t graph) { (void)cudaGraphExecDestroy(graph); }) {}
   ~PassRunner();
   PassRunner(const PassRunner&) = delete;
   PassRunner& operator=(const PassRunner&) = delete;
@@ -59,7 +64,6 @@ class PassRunner {
   cudaGraphExec_t MakeGraph(const PassSizes& sizes);
   DeviceStatus Capture(const PassSizes& sizes, bool overlap,
                        cudaGraphExec_t* graph);
-  void DropGraphs();
 
   // The kernels of a pass, in order, for grids of `sizes`.
   cudaError_t Launch(const PassSizes& sizes, bool overlap);
@@ -81,6 +85,7 @@ class PassRunner {
   const EngineShape shape_;
   const WeightStore& weights_;
   const cudaStream_t stream_;
+  const int32_t shared_bytes_;
   const bool graphs_on_;
   const bool overlap_;
   int64_t pages_ = 0;
@@ -94,8 +99,7 @@ class PassRunner {
   DeviceMemory pass_, saved_, commit_rows_, commits_, results_;
   PinnedMemory host_pass_, host_commits_, host_results_;
   int64_t commits_used_ = 0;  // of host_commits_, since the last wait
-  // nullptr: no graph could be made; not tried again until DropGraphs.
-  std::map<PassSizes, cudaGraphExec_t> graphs_;
+  GraphCache<cudaGraphExec_t> graphs_;
 };
 
 }  // namespace foretoken::device

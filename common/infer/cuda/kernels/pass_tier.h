@@ -12,19 +12,18 @@
 
 namespace foretoken::device {
 
-inline constexpr int kRowTiers[] = {0,  1,  2,  4,   8,   16,  32,
-                                    48, 64, 96, 128, 192, 256, 320};
+inline constexpr int kRowTiers[] = {0,  1,  2,  4,   8,   16,  32, 48,
+                                    64, 72, 96, 128, 192, 256, 320};
 inline constexpr int kLastRowTier = 320;
 
 // The grids of a pass.
 struct PassSizes {
-  int32_t rows = 0, outputs = 0, tasks = 0, chunks = 0;
+  int32_t rows = 0, outputs = 0, chunks = 0;
   friend auto operator<=>(const PassSizes&, const PassSizes&) = default;
 };
 
 inline PassSizes ExactSizes(const PassLayout& layout) {
-  return {layout.header.rows, layout.header.outputs, layout.task_count,
-          layout.chunks};
+  return {layout.header.rows, layout.header.outputs, layout.chunks};
 }
 
 // n <= kLastRowTier.
@@ -41,8 +40,18 @@ inline int PowerTier(int n) {  // n >= 1
 inline bool HasTier(const PassSizes& sizes) {
   return sizes.rows <= kLastRowTier;
 }
+// Decoding asks for an output of every row, prefill for none or one: few tiers
+// between. n <= rows.
+inline int OutputTier(int n, int row_tier) {
+  for (const int tier : {0, 1, 8, 64}) {
+    if (n <= tier) return std::min(tier, row_tier);
+  }
+  return row_tier;
+}
+
 inline PassSizes TierOf(const PassSizes& sizes, int max_chunks) {
-  return {RowTier(sizes.rows), RowTier(sizes.outputs), PowerTier(sizes.tasks),
+  const int rows = RowTier(sizes.rows);
+  return {rows, OutputTier(sizes.outputs, rows),
           std::min(PowerTier(sizes.chunks), max_chunks)};
 }
 

@@ -70,7 +70,8 @@ struct SampleEdge {
 
 // Six histograms find an edge, each inside the edge bin of the one before: by
 // distance from the largest, by three digits of the ordered bits, by two digits
-// of the id. Bins ascend in the order of candidates.
+// of the id. Bins ascend in the order of candidates. (Where few candidates
+// share the first edge bin, a sort of them takes the place of the other five.)
 inline constexpr int kSampleLevels = 6;
 inline constexpr int kFirstIdLevel = 4;
 

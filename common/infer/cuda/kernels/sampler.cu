@@ -10,9 +10,36 @@ constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / 32;
 constexpr int kBinsOfThread = kSampleBins / kThreads;
 static_assert(kSampleBins % kThreads == 0 && kWarps == 32);
+// Candidates that are sorted at once; more of one bin are told apart by their
+// digits, a pass over the logits for each.
+constexpr int kListed = 2048;
+static_assert(kListed <= kSampleBins);
+
+// A sum of 64 bits. Shared memory adds 32 bits at once, 64 only in a loop of
+// compare and swap: two words and a carry, which the old low word tells.
+struct Bin {
+  unsigned low, high;
+
+  __device__ __forceinline__ void Set(unsigned long long mass) {
+    low = static_cast<unsigned>(mass);
+    high = static_cast<unsigned>(mass >> 32);
+  }
+  __device__ __forceinline__ unsigned long long Mass() const {
+    return static_cast<unsigned long long>(high) << 32 | low;
+  }
+  __device__ __forceinline__ void Add(unsigned long long mass) {
+    const unsigned added = static_cast<unsigned>(mass);
+    const unsigned old = added == 0 ? 0u : atomicAdd(&low, added);
+    const unsigned carry = old + added < old ? 1u : 0u;
+    const unsigned upper = static_cast<unsigned>(mass >> 32) + carry;
+    if (upper != 0) atomicAdd(&high, upper);
+  }
+};
 
 struct Shared {
-  unsigned long long bins[kSampleBins];
+  Bin bins[kSampleBins];
+  unsigned long long list[kListed];  // sort keys
+  unsigned listed;                   // more than kListed: the rest is left out
   unsigned long long partial[kWarps];
   unsigned long long before;  // mass ahead of the edge bin
   int edge;
@@ -86,7 +113,7 @@ __device__ void FindEdge(uint64_t limit, Shared& shared) {
   unsigned long long own = 0;
 #pragma unroll
   for (int i = 0; i < kBinsOfThread; ++i) {
-    own += shared.bins[threadIdx.x * kBinsOfThread + i];
+    own += shared.bins[threadIdx.x * kBinsOfThread + i].Mass();
   }
   unsigned long long inclusive = own;
 #pragma unroll
@@ -104,7 +131,9 @@ __device__ void FindEdge(uint64_t limit, Shared& shared) {
   }
   if (before < limit && before + own >= limit) {  // one thread
     int bin = threadIdx.x * kBinsOfThread;
-    while (before + shared.bins[bin] < limit) before += shared.bins[bin++];
+    while (before + shared.bins[bin].Mass() < limit) {
+      before += shared.bins[bin++].Mass();
+    }
     shared.edge = bin;
     shared.before = before;
   }
@@ -121,25 +150,126 @@ struct Row {
   }
 };
 
-// The edge where the masses of the candidates, in order, reach a limit.
-// mass(x, id): 0 where a candidate takes no part, else a function of x alone.
-// limit(total): at least 1 and at most total, or 0 for the first candidate
-// alone.
-template <typename Mass, typename Limit>
-__device__ SampleEdge FindCandidateEdge(const Row& row, uint64_t best_key,
-                                        const Mass& mass, const Limit& limit_of,
-                                        Shared& shared) {
-  int edges[kSampleLevels];
-  unsigned long long limit = 0;
-  unsigned long long tie_mass = 1;
-  SampleEdge edge;
-  for (int level = 0; level < kSampleLevels; ++level) {
-    __syncthreads();
-    for (int i = threadIdx.x; i < kSampleBins; i += kThreads) {
-      shared.bins[i] = 0;
+__device__ __forceinline__ int DistanceBin(float scaled) {
+  return SampleBin(0, scaled, 0, 0);
+}
+
+__device__ void ClearBins(Shared& shared) {
+  __syncthreads();
+  for (int i = threadIdx.x; i < kSampleBins; i += kThreads) {
+    shared.bins[i].Set(0);
+  }
+  __syncthreads();
+}
+
+// Adds what the threads found of one bin, so that a row whose candidates are
+// almost all in it (the last, at a low temperature) does not queue for it.
+__device__ __forceinline__ void AddOfThreads(unsigned long long mass,
+                                             Bin& bin) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    mass += __shfl_xor_sync(kAllLanes, mass, offset);
+  }
+  if (threadIdx.x % 32 == 0) bin.Add(mass);
+}
+
+// Fills the bins by distance from the largest with the candidates' masses and
+// answers their sum. extra(x): called for every candidate.
+template <typename Mass, typename Extra>
+__device__ uint64_t FillBins(const Row& row, const Mass& mass,
+                             const Extra& extra, Shared& shared) {
+  ClearBins(shared);
+  unsigned long long total = 0, far = 0;
+  ForEach(row.logits, row.vocab, [&](int id, float x) {
+    extra(x);
+    const unsigned long long m = mass(x, id);
+    if (m == 0) return;
+    const int bin = DistanceBin(row.ScaledOf(x));
+    total += m;
+    if (bin == kSampleBins - 1) {
+      far += m;
+    } else {
+      shared.bins[bin].Add(m);
     }
-    __syncthreads();
-    unsigned long long total = 0;
+  });
+  AddOfThreads(far, shared.bins[kSampleBins - 1]);
+  total = BlockReduce<false>(total, shared);
+  __syncthreads();
+  return total;
+}
+
+// Lists the candidates of bins first..last by distance that have a mass, in
+// order; false if they are too many.
+template <typename Mass>
+__device__ bool ListBins(const Row& row, int first, int last, const Mass& mass,
+                         Shared& shared) {
+  __syncthreads();
+  if (threadIdx.x == 0) shared.listed = 0;
+  __syncthreads();
+  ForEach(row.logits, row.vocab, [&](int id, float x) {
+    const int bin = DistanceBin(row.ScaledOf(x));
+    if (bin < first || bin > last || mass(x, id) == 0) return;
+    const unsigned at = atomicAdd(&shared.listed, 1u);
+    if (at < kListed) shared.list[at] = SortKey(x, id);
+  });
+  __syncthreads();
+  const int listed = static_cast<int>(shared.listed);
+  if (listed > kListed) return false;
+  // Bitonic: 0 is below every key.
+  int size = 2;
+  while (size < listed) size *= 2;
+  for (int i = listed + threadIdx.x; i < size; i += kThreads) {
+    shared.list[i] = 0;
+  }
+  for (int run = 2; run <= size; run *= 2) {
+    for (int apart = run / 2; apart > 0; apart /= 2) {
+      __syncthreads();
+      for (int i = threadIdx.x; i < size; i += kThreads) {
+        const int other = i ^ apart;
+        if (other < i) continue;
+        const unsigned long long a = shared.list[i], b = shared.list[other];
+        const bool falling = (i & run) == 0;
+        if (falling ? a < b : a > b) {
+          shared.list[i] = b;
+          shared.list[other] = a;
+        }
+      }
+    }
+  }
+  __syncthreads();
+  return true;
+}
+
+// The edge among the candidates listed, of which the last kept is the first at
+// which the running sum reaches `limit`.
+template <typename Mass>
+__device__ SampleEdge EdgeOfList(uint64_t limit, const Mass& mass,
+                                 Shared& shared) {
+  const int listed = static_cast<int>(shared.listed);
+  for (int i = threadIdx.x; i < kSampleBins; i += kThreads) {
+    shared.bins[i].Set(i < listed ? mass.Of(ValueOfKey(shared.list[i])) : 0);
+  }
+  __syncthreads();
+  FindEdge(limit, shared);
+  const uint64_t key = shared.list[shared.edge];
+  SampleEdge edge;
+  edge.ordered = static_cast<uint32_t>(key >> 32);
+  edge.last_id = IdOfKey(key);
+  return edge;
+}
+
+// The same by histograms of digits, from the edge bin by distance on.
+template <typename Mass>
+__attribute__((noinline)) __device__ SampleEdge EdgeByLevels(const Row& row,
+                                                             int distance_bin,
+                                                             uint64_t limit,
+                                                             const Mass& mass,
+                                                             Shared& shared) {
+  int edges[kSampleLevels];
+  edges[0] = distance_bin;
+  SampleEdge edge;
+  for (int level = 1; level < kSampleLevels; ++level) {
+    ClearBins(shared);
     ForEach(row.logits, row.vocab, [&](int id, float x) {
       const unsigned long long m = mass(x, id);
       if (m == 0) return;
@@ -148,19 +278,10 @@ __device__ SampleEdge FindCandidateEdge(const Row& row, uint64_t best_key,
       for (int i = 0; i < level; ++i) {
         if (SampleBin(i, scaled, ordered, id) != edges[i]) return;
       }
-      total += m;
       // Ties are counted, the rest weighed.
-      atomicAdd(&shared.bins[SampleBin(level, scaled, ordered, id)],
-                level < kFirstIdLevel ? m : 1ull);
+      shared.bins[SampleBin(level, scaled, ordered, id)].Add(
+          level < kFirstIdLevel ? m : 1ull);
     });
-    if (level == 0) {
-      limit = limit_of(BlockReduce<false>(total, shared));
-      if (limit == 0) {
-        edge.ordered = static_cast<uint32_t>(best_key >> 32);
-        edge.last_id = IdOfKey(best_key);
-        return edge;
-      }
-    }
     __syncthreads();
     FindEdge(limit, shared);
     edges[level] = shared.edge;
@@ -168,14 +289,39 @@ __device__ SampleEdge FindCandidateEdge(const Row& row, uint64_t best_key,
     if (level == kFirstIdLevel - 1) {
       edge.ordered = OrderedFromBins(edges);
       // All of that logit stay, or the lowest ids of them.
-      const unsigned long long ties = shared.bins[edges[3]];
-      tie_mass = mass.Of(FromOrderedBits(edge.ordered));
+      const uint64_t ties = shared.bins[edges[3]].Mass();
+      const uint64_t tie_mass = mass.Of(FromOrderedBits(edge.ordered));
       limit = TiesNeeded(limit, tie_mass);
       if (limit * tie_mass >= ties) return edge;
     }
   }
   edge.last_id = edges[kFirstIdLevel] << 11 | edges[kFirstIdLevel + 1];
   return edge;
+}
+
+// The edge where the masses of the candidates, in order, reach a limit: two
+// passes over the logits, unless thousands are at the same distance.
+// mass(x, id): 0 where a candidate takes no part, else a function of x alone.
+// limit(total): at least 1 and at most total, or 0 for the first candidate
+// alone.
+template <typename Mass, typename Limit>
+__device__ SampleEdge FindCandidateEdge(const Row& row, uint64_t best_key,
+                                        const Mass& mass, const Limit& limit_of,
+                                        Shared& shared) {
+  uint64_t limit = limit_of(FillBins(
+      row, mass, [](float) {}, shared));
+  if (limit == 0) {
+    SampleEdge edge;
+    edge.ordered = static_cast<uint32_t>(best_key >> 32);
+    edge.last_id = IdOfKey(best_key);
+    return edge;
+  }
+  FindEdge(limit, shared);
+  const int bin = shared.edge;
+  limit -= shared.before;
+  return ListBins(row, bin, bin, mass, shared)
+             ? EdgeOfList(limit, mass, shared)
+             : EdgeByLevels(row, bin, limit, mass, shared);
 }
 
 struct CountMass {
@@ -324,33 +470,36 @@ struct Changes {
   }
 };
 
-// Log-softmax of the raw logits: of the token, and the best of all.
-__device__ void ReportLogprobs(const float* row, int vocab, int32_t token,
-                               Shared& shared, DeviceToken* out) {
-  uint64_t keys[kDeviceTopTokens];
-  uint64_t below = ~uint64_t{0};
-  for (int i = 0; i < kDeviceTopTokens; ++i) {
-    keys[i] = below = FirstBelow(row, vocab, below, shared);
-  }
-  const float largest = ValueOfKey(keys[0]);
+// Log-softmax of the raw logits: of the token, and the best of all, whose key
+// is `best_key`.
+__attribute__((noinline)) __device__ void ReportLogprobs(
+    const float* logits, int vocab, int32_t token, uint64_t best_key,
+    Shared& shared, DeviceToken* out) {
+  const Row row = {logits, vocab, ValueOfKey(best_key), 1.0f};
   unsigned long long weights = 0;
-  ForEach(row, vocab, [&](int, float x) {
-    weights += FixedWeight(Scaled(x, largest, 1.0f));
-  });
+  FillBins(
+      row, CountMass(),
+      [&](float x) { weights += FixedWeight(row.ScaledOf(x)); }, shared);
   const uint64_t total = BlockReduce<false>(weights, shared);
-  if (threadIdx.x != 0) return;
+  const int best = min(kDeviceTopTokens, vocab);
+  __syncthreads();
+  FindEdge(static_cast<uint64_t>(best), shared);
+  const bool listed = ListBins(row, 0, shared.edge, CountMass(), shared);
+  uint64_t below = ~uint64_t{0};
   const float log_total =
       FixedLog(internal::Div(static_cast<float>(total), kWeightOne));
   const auto logprob = [&](float x) {
-    return x == MinusInfinity()
-               ? x
-               : internal::Add(Scaled(x, largest, 1.0f), -log_total);
+    return x == MinusInfinity() ? x
+                                : internal::Add(row.ScaledOf(x), -log_total);
   };
-  out->logprob = logprob(CleanLogit(row[token]));
-  for (int i = 0; i < kDeviceTopTokens && i < vocab; ++i) {
-    out->top_tokens[i] = IdOfKey(keys[i]);
-    out->top_logprobs[i] = logprob(ValueOfKey(keys[i]));
+  for (int i = 0; i < best; ++i) {
+    below = listed ? shared.list[i] : FirstBelow(logits, vocab, below, shared);
+    if (threadIdx.x == 0) {
+      out->top_tokens[i] = IdOfKey(below);
+      out->top_logprobs[i] = logprob(ValueOfKey(below));
+    }
   }
+  if (threadIdx.x == 0) out->logprob = logprob(CleanLogit(logits[token]));
 }
 
 __global__ void __launch_bounds__(kThreads) SampleKernel(SamplerParams p) {
@@ -390,8 +539,12 @@ __global__ void __launch_bounds__(kThreads) SampleKernel(SamplerParams p) {
     out->token = token;
     out->bad = bad ? 1 : 0;
   }
-  if (p.pass->logprobs != 0) {
-    ReportLogprobs(row, p.vocab, token, shared, out);
+  if (output.logprobs != 0) {
+    // (The row is as the model left it again.)
+    const uint64_t raw_key =
+        changes.any() ? FirstBelow(row, p.vocab, ~uint64_t{0}, shared)
+                      : best_key;
+    ReportLogprobs(row, p.vocab, token, raw_key, shared, out);
   }
 }
 

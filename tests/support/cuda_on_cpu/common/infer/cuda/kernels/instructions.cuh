@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 namespace foretoken::device {
@@ -68,6 +69,12 @@ inline void CommitCopies() { cuda_on_cpu::CommitCopyGroup(); }
 template <int kPending>
 void WaitCopies() {
   cuda_on_cpu::WaitCopyGroups(kPending);
+}
+
+// Reads nothing, but of memory that there is.
+inline constexpr int kL2LineBytes = 128;
+inline void PrefetchToL2(const void* global) {
+  if (!cuda_on_cpu::IsDeviceMemory(global, kL2LineBytes)) std::abort();
 }
 
 // Lane 8 i + r gives the address of row r of matrix i; transposed, a lane gets

@@ -1,0 +1,30 @@
+// Which GPU the machine is, and what was asked of it. Owned by one thread.
+#ifndef FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_DEVICE_H_
+#define FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_DEVICE_H_
+
+#include <cstddef>
+
+namespace foretoken::cuda_on_cpu {
+
+// As cudaDeviceProp has them. Launches that ask for more shared memory, or for
+// an early start before 9.0, fail.
+struct Device {
+  int major = 9, minor = 0;
+  size_t shared_bytes = 227 * 1024;  // of a thread block
+};
+
+// Sets the device that engines made from now on find.
+void SetDevice(const Device& device);
+const Device& PresentDevice();
+
+// From then on every copy, launch and wait fails, as after a kernel's fault.
+void BreakDevice(bool broken);
+bool IsBroken();
+
+// Kernels that were allowed to begin before those ahead of them had ended.
+int EarlyStarts();
+void CountEarlyStart();
+
+}  // namespace foretoken::cuda_on_cpu
+
+#endif  // FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_DEVICE_H_
