@@ -99,6 +99,12 @@ void AddedTokenMatcher::Add(const AddedToken& token,
 }
 
 void AddedTokenMatcher::Split(absl::string_view text, Sink sink) const {
+  Split(
+      text, [](const AddedToken&, size_t, size_t) { return true; }, sink);
+}
+
+void AddedTokenMatcher::Split(absl::string_view text, Allowed allowed,
+                              Sink sink) const {
   size_t done = 0;  // text before this was passed to `sink`
   for (size_t at = 0; at < text.size();) {
     // Byte by byte is safe: a match of valid UTF-8 begins at a character.
@@ -110,6 +116,10 @@ void AddedTokenMatcher::Split(absl::string_view text, Sink sink) const {
     const AddedToken& token = tokens_[match.value];
     size_t begin = at;
     size_t end = at + match.length;
+    if (!allowed(token, begin, end)) {
+      ++at;
+      continue;
+    }
     at = end;  // stripped spaces do not move the start of the next match
     if (token.single_word && !StandsAlone(text, begin, end)) continue;
     // lstrip and rstrip extend the token over white space that no earlier token

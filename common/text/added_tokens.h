@@ -38,6 +38,9 @@ class AddedTokenMatcher {
  public:
   // Receives a stretch of text (id -1) or a token (id >= 0).
   using Sink = absl::FunctionRef<void(TokenId id, absl::string_view text)>;
+  // Whether a token may be found at [begin, end) of the text.
+  using Allowed = absl::FunctionRef<bool(const AddedToken& token, size_t begin,
+                                         size_t end)>;
 
   // Adds a token that is matched by `pattern` instead of its own content.
   void Add(const AddedToken& token, absl::string_view pattern);
@@ -45,6 +48,8 @@ class AddedTokenMatcher {
   // Calls `sink` for every non-empty part of `text`, in order. Linear in the
   // length of the text (times the longest token in the worst case).
   void Split(absl::string_view text, Sink sink) const;
+  // As above without the matches that are not allowed: their text is text.
+  void Split(absl::string_view text, Allowed allowed, Sink sink) const;
 
  private:
   std::vector<AddedToken> tokens_;

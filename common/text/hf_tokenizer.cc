@@ -40,13 +40,23 @@ class HfTokenizer : public Tokenizer {
       const Json& file, const TokenizerConfig& config);
 
   std::vector<TokenId> Encode(absl::string_view text) const override;
+  std::vector<TokenId> EncodeSpans(
+      absl::Span<const PromptSpan> spans) const override;
 
  private:
   struct Work {
     PreTokenizer::Scratch regex;
     BpeModel::Buffers bpe;
     std::vector<TokenId> ids;
+    // Whose joined text is being encoded; nullptr: control tokens count
+    // everywhere.
+    const JoinedSpans* spans = nullptr;
   };
+
+  void EncodeAll(absl::string_view text, Work& work) const;
+  // Whether a token may stand at [begin, end) of a part of the joined text.
+  static bool MayControl(const AddedToken& token, absl::string_view part,
+                         size_t begin, size_t end, const Work& work);
 
   void EncodeValid(absl::string_view text, bool at_start, Work& work) const;
   void EncodeBetweenTokens(absl::string_view text, bool at_start,
@@ -71,13 +81,33 @@ std::string ReplaceMalformed(absl::string_view text) {
 
 std::vector<TokenId> HfTokenizer::Encode(absl::string_view text) const {
   Work work;
-  work.ids.reserve(text.size() / 3);
   // A vocabulary without byte tokens gets one U+FFFD per malformed byte.
   std::string replaced;
   if (!pipeline_.pre_tokenizer.byte_level() && !IsValidUtf8(text)) {
     replaced = ReplaceMalformed(text);
     text = replaced;
   }
+  EncodeAll(text, work);
+  return std::move(work.ids);
+}
+
+std::vector<TokenId> HfTokenizer::EncodeSpans(
+    absl::Span<const PromptSpan> spans) const {
+  std::vector<PromptSpan> valid(spans.begin(), spans.end());
+  for (PromptSpan& span : valid) {
+    if (!pipeline_.pre_tokenizer.byte_level()) {
+      span.text = ReplaceMalformed(span.text);
+    }
+  }
+  const JoinedSpans joined(valid);
+  Work work;
+  work.spans = &joined;
+  EncodeAll(joined.text(), work);
+  return std::move(work.ids);
+}
+
+void HfTokenizer::EncodeAll(absl::string_view text, Work& work) const {
+  work.ids.reserve(text.size() / 3);
   bool at_start = true;
   while (!text.empty()) {
     const size_t valid = ValidUtf8Prefix(text);
@@ -90,32 +120,63 @@ std::vector<TokenId> HfTokenizer::Encode(absl::string_view text) const {
     text.remove_prefix(1);
     at_start = false;
   }
-  return std::move(work.ids);
+}
+
+bool HfTokenizer::MayControl(const AddedToken& token, absl::string_view part,
+                             size_t begin, size_t end, const Work& work) {
+  if (work.spans == nullptr || !IsControlToken(token.content, token.special)) {
+    return true;
+  }
+  const size_t offset = part.data() - work.spans->text().data();
+  return !work.spans->HasRequest(offset + begin, offset + end);
 }
 
 void HfTokenizer::EncodeValid(absl::string_view text, bool at_start,
                               Work& work) const {
   // Order of the library: added tokens in the raw text, normalizer, added
   // tokens in the normalised text, pre-tokenizer, BPE.
-  pipeline_.raw_tokens.Split(text, [&](TokenId id, absl::string_view part) {
-    if (id >= 0) {
-      work.ids.push_back(id);
-    } else {
-      // Compared by address: a part that begins where the text does.
-      EncodeBetweenTokens(part, at_start && part.data() == text.data(), work);
-    }
-  });
+  pipeline_.raw_tokens.Split(
+      text,
+      [&](const AddedToken& token, size_t begin, size_t end) {
+        return MayControl(token, text, begin, end, work);
+      },
+      [&](TokenId id, absl::string_view part) {
+        if (id >= 0) {
+          work.ids.push_back(id);
+        } else {
+          // Compared by address: a part that begins where the text does.
+          EncodeBetweenTokens(part, at_start && part.data() == text.data(),
+                              work);
+        }
+      });
 }
 
 void HfTokenizer::EncodeBetweenTokens(absl::string_view text, bool at_start,
                                       Work& work) const {
+  const absl::string_view raw = text;
   std::string normalized;
   if (!pipeline_.normalizer.IsIdentity()) {
     normalized = pipeline_.normalizer.Normalize(text);
     text = normalized;
   }
+  std::optional<NormalizedSpans> mapped;  // made for the first control token
+  const auto may_control = [&](const AddedToken& token, size_t begin,
+                               size_t end) {
+    if (work.spans == nullptr || text.data() == raw.data()) {
+      return MayControl(token, raw, begin, end, work);
+    }
+    if (!IsControlToken(token.content, token.special)) return true;
+    if (!mapped.has_value()) {
+      const size_t offset = raw.data() - work.spans->text().data();
+      mapped.emplace(*work.spans, offset, offset + raw.size(), text,
+                     [this](absl::string_view part) {
+                       return pipeline_.normalizer.Normalize(part);
+                     });
+    }
+    return !mapped->HasRequest(begin, end);
+  };
   pipeline_.normalized_tokens.Split(
-      text, [&](TokenId id, absl::string_view part) {
+      text, may_control, [&](TokenId id, absl::string_view part) {
         if (id >= 0) {
           work.ids.push_back(id);
           return;

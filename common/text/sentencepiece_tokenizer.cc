@@ -110,18 +110,21 @@ class SentencePieceTokenizer : public Tokenizer {
   SentencePieceTokenizer(Parts parts, SentencePieceNormalizer normalizer,
                          SymbolTable table, TokenId unknown,
                          std::vector<TokenId> byte_tokens,
-                         std::optional<AddedTokenMatcher> controls)
+                         AddedTokenMatcher controls, bool controls_in_text)
       : Tokenizer(std::move(parts)),
         normalizer_(std::move(normalizer)),
         table_(std::move(table)),
         unknown_(unknown),
         byte_tokens_(std::move(byte_tokens)),
-        controls_(std::move(controls)) {}
+        controls_(std::move(controls)),
+        controls_in_text_(controls_in_text) {}
 
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(
       const SentencePieceModel& model, const TokenizerConfig& config);
 
   std::vector<TokenId> Encode(absl::string_view text) const override;
+  std::vector<TokenId> EncodeSpans(
+      absl::Span<const PromptSpan> spans) const override;
 
  private:
   struct Output {
@@ -133,9 +136,10 @@ class SentencePieceTokenizer : public Tokenizer {
     BpeMerges::Scratch scratch;
   };
 
-  // Encodes text without control pieces.
-  void EncodeText(absl::string_view text, Buffers& buffers,
-                  Output& output) const;
+  // Encodes text without control pieces; `spans`: whose joined text it is a
+  // part of, or nullptr.
+  void EncodeText(absl::string_view text, const JoinedSpans* spans,
+                  Buffers& buffers, Output& output) const;
   // Encodes normalised text without user-defined pieces.
   void EncodePlain(absl::string_view text, Buffers& buffers,
                    Output& output) const;
@@ -149,7 +153,8 @@ class SentencePieceTokenizer : public Tokenizer {
   const SymbolTable table_;
   const TokenId unknown_;
   const std::vector<TokenId> byte_tokens_;  // by byte; empty: no byte fallback
-  const std::optional<AddedTokenMatcher> controls_;  // those found in a text
+  const AddedTokenMatcher controls_;
+  const bool controls_in_text_;  // whether Encode finds them
 };
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
@@ -159,8 +164,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
   Parts parts;
   TokenId unknown = -1;
   std::vector<TokenId> byte_tokens(model.byte_fallback ? 256 : 0);
-  std::optional<AddedTokenMatcher> controls;
-  if (model.control_pieces_in_text) controls.emplace();
+  AddedTokenMatcher controls;
   const std::string bos = config.bos_token.value_or(model.bos_piece);
   const std::string eos = config.eos_token.value_or(model.eos_piece);
   for (size_t id = 0; id < model.pieces.size(); ++id) {
@@ -173,7 +177,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
         if (piece.text == eos) parts.eos_token = token;
         AddedToken added;
         added.id = token;
-        if (controls.has_value()) controls->Add(added, piece.text);
+        added.special = true;
+        controls.Add(added, piece.text);
         break;
       }
       case PieceType::kUnknown:
@@ -214,7 +219,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
   parts.chat_template = config.chat_template.value_or("");
   return std::make_unique<SentencePieceTokenizer>(
       std::move(parts), std::move(normalizer), BuildSymbols(model, unknown),
-      unknown, std::move(byte_tokens), std::move(controls));
+      unknown, std::move(byte_tokens), std::move(controls),
+      model.control_pieces_in_text);
 }
 
 std::vector<TokenId> SentencePieceTokenizer::Encode(
@@ -222,29 +228,65 @@ std::vector<TokenId> SentencePieceTokenizer::Encode(
   Output output;
   output.ids.reserve(text.size() / 3);
   Buffers buffers;
-  if (!controls_.has_value()) {
-    EncodeText(text, buffers, output);
+  if (!controls_in_text_) {
+    EncodeText(text, nullptr, buffers, output);
     return std::move(output.ids);
   }
-  controls_->Split(text, [&](TokenId id, absl::string_view part) {
-    if (id < 0) return EncodeText(part, buffers, output);
+  controls_.Split(text, [&](TokenId id, absl::string_view part) {
+    if (id < 0) return EncodeText(part, nullptr, buffers, output);
     output.ids.push_back(id);
     output.after_unknown = false;
   });
   return std::move(output.ids);
 }
 
+std::vector<TokenId> SentencePieceTokenizer::EncodeSpans(
+    absl::Span<const PromptSpan> spans) const {
+  const JoinedSpans joined(spans);
+  Output output;
+  output.ids.reserve(joined.text().size() / 3);
+  Buffers buffers;
+  controls_.Split(
+      joined.text(),
+      [&](const AddedToken&, size_t begin, size_t end) {
+        return !joined.HasRequest(begin, end);
+      },
+      [&](TokenId id, absl::string_view part) {
+        if (id < 0) return EncodeText(part, &joined, buffers, output);
+        output.ids.push_back(id);
+        output.after_unknown = false;
+      });
+  return std::move(output.ids);
+}
+
 void SentencePieceTokenizer::EncodeText(absl::string_view text,
+                                        const JoinedSpans* spans,
                                         Buffers& buffers,
                                         Output& output) const {
   const std::string normalized = normalizer_.Normalize(text);
+  std::optional<NormalizedSpans> mapped;  // made for the first control piece
+  const auto may_control = [&](TokenId id, size_t begin, size_t end) {
+    if (spans == nullptr ||
+        !IsControlToken(vocabulary().content(id), /*special=*/false)) {
+      return true;
+    }
+    if (!mapped.has_value()) {
+      const size_t offset = text.data() - spans->text().data();
+      mapped.emplace(*spans, offset, offset + text.size(), normalized,
+                     [this](absl::string_view part) {
+                       return normalizer_.Normalize(part);
+                     });
+    }
+    return !mapped->HasRequest(begin, end);
+  };
   // User-defined pieces are matched first; BPE works on the text between them.
   const PrefixTrie& user_defined = normalizer_.user_defined();
   absl::string_view rest = normalized;
   size_t plain = 0;  // bytes of `rest` that hold no user-defined piece
   while (!user_defined.empty() && plain < rest.size()) {
     const PrefixTrie::Match match = user_defined.Longest(rest.substr(plain));
-    if (match.length == 0) {
+    const size_t at = rest.data() + plain - normalized.data();
+    if (match.length == 0 || !may_control(match.value, at, at + match.length)) {
       plain += NextUtf8(rest.substr(plain)).length;
       continue;
     }

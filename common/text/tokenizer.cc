@@ -66,11 +66,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
   if (!std::filesystem::is_directory(path, ignored)) {
     return LoadFile(path, TokenizerConfig());
   }
-  TokenizerConfig config;
-  const std::string config_path = absl::StrCat(path, "/tokenizer_config.json");
-  if (IsFile(config_path)) {
-    FORETOKEN_ASSIGN_OR_RETURN(config, ReadTokenizerConfig(config_path));
-  }
+  FORETOKEN_ASSIGN_OR_RETURN(const TokenizerConfig config,
+                             ReadModelTokenizerConfig(path));
   for (const char* name :
        {"tokenizer.json", "tokenizer.json.gz", "tokenizer.model"}) {
     const std::string file = absl::StrCat(path, "/", name);
@@ -89,6 +86,11 @@ Tokenizer::Tokenizer(Parts parts)
       prompt_suffix_(std::move(parts.prompt_suffix)),
       chat_template_(std::move(parts.chat_template)),
       fingerprint_(vocabulary_.Fingerprint()) {}
+
+std::vector<TokenId> Tokenizer::EncodeSpans(
+    absl::Span<const PromptSpan> spans) const {
+  return Encode(JoinedSpans(spans).text());
+}
 
 std::vector<TokenId> Tokenizer::EncodePrompt(absl::string_view text) const {
   std::vector<TokenId> ids = prompt_prefix_;

@@ -17,6 +17,7 @@
 #include "common/base/digest.h"
 #include "common/base/types.h"
 #include "common/text/detokenizer.h"
+#include "common/text/prompt_span.h"
 #include "common/text/vocabulary.h"
 
 namespace foretoken {
@@ -47,6 +48,14 @@ class Tokenizer {
   // it byte by byte if the vocabulary has bytes. 5 MB/s or more per thread;
   // never quadratic.
   virtual std::vector<TokenId> Encode(absl::string_view text) const = 0;
+
+  // Encodes the joined text of the spans, but finds control tokens (see
+  // IsControlToken) in the template's spans only, also where Encode does not
+  // look for them. Without such a token in a text of the request the ids are
+  // those of the joined text. Nothing is added: a chat template writes BOS
+  // itself. The default is for vocabularies without control tokens.
+  virtual std::vector<TokenId> EncodeSpans(
+      absl::Span<const PromptSpan> spans) const;
 
   // As Encode, with BOS (and any other prompt tokens that the model's files
   // name) added. A tokenizer.model asks for BOS unless a tokenizer_config.json

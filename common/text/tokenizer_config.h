@@ -4,6 +4,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -16,10 +18,19 @@ struct TokenizerConfig {
   std::optional<std::string> bos_token;  // the token's text
   std::optional<std::string> eos_token;
   std::optional<std::string> chat_template;  // of several, the one "default"
+  // The others of several: name and template.
+  std::vector<std::pair<std::string, std::string>> more_chat_templates;
 };
 
 // InvalidArgument names file, field and value for a field of the wrong type.
 absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& path);
+
+// The settings of a model directory: its tokenizer_config.json, if there is
+// one. Templates in files of their own (chat_template.jinja, the default, and
+// additional_chat_templates/NAME.jinja) replace all templates there.
+// InvalidArgument for more than 64 such files.
+absl::StatusOr<TokenizerConfig> ReadModelTokenizerConfig(
+    const std::string& directory);
 
 }  // namespace foretoken
 

@@ -1,0 +1,42 @@
+// ChatAnswer: tokens and text of one answer, as they are generated, as content
+// and tool calls.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_TEXT_CHAT_CHAT_ANSWER_H_
+#define FORETOKEN_COMMON_TEXT_CHAT_CHAT_ANSWER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+#include "common/text/chat/model_chat.h"
+#include "common/text/chat/spelled_controls.h"
+#include "common/text/chat/tool_call_parser.h"
+
+namespace foretoken {
+
+class ChatAnswer {
+ public:
+  // `chat` must outlive this object. `with_tools`: whether the request had
+  // tools that may be called; without, all of the answer is content. Ids of
+  // calls are drawn from `id_seed`.
+  ChatAnswer(const ModelChat& chat, bool with_tools, uint64_t id_seed);
+
+  // The next tokens and text, as GenerationDelta has them.
+  AnswerDelta Take(absl::Span<const TokenId> ids, absl::string_view text);
+  // The end of the answer. Once.
+  AnswerDelta Finish();
+  // Above 0 the answer's finish_reason is "tool_calls".
+  int calls() const { return parser_->calls(); }
+
+ private:
+  const bool with_tools_;
+  SpelledControls controls_;
+  const std::unique_ptr<ToolCallParser> parser_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_TEXT_CHAT_CHAT_ANSWER_H_

@@ -1,0 +1,138 @@
+// Tool calls as Llama 3 writes them: an object at the beginning of the answer
+// or behind <|python_tag|>, several with semicolons between them,
+//
+//   {"name": "f", "parameters": {"x": 1}}
+//
+// or Python behind <|python_tag|> (see PythonCall).
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/text/chat/call_object_reader.h"
+#include "common/text/chat/json_scanner.h"
+#include "common/text/chat/python_call.h"
+#include "common/text/chat/tool_call_forms.h"
+
+namespace foretoken {
+namespace {
+
+constexpr absl::string_view kTag = "<|python_tag|>";
+
+class Llama3Parser : public ByteParser {
+ public:
+  explicit Llama3Parser(uint64_t id_seed)
+      : ByteParser(ToolCallWriter::IdForm::kOpenAi, id_seed) {}
+
+ protected:
+  void Take(char c) override {
+    switch (state_) {
+      case State::kStart:
+        if (IsJsonSpace(c)) return Hold(c);
+        if (c == '{') return StartObject(c);
+        return Fail(c);
+      case State::kContent:
+        if (!content_.Take(c, writer_)) return;
+        if (writer_.full()) return writer_.Content(kTag);
+        state_ = State::kBehindTag;
+        return;
+      case State::kBehindTag:
+        if (IsJsonSpace(c)) return;
+        behind_tag_ = true;
+        if (c == '{') return StartObject(c);
+        python_.emplace(writer_);
+        state_ = State::kPython;
+        return python_->Take(c);
+      case State::kObject:
+        return TakeObject(c);
+      case State::kBehindObject:
+        if (IsJsonSpace(c) || c == ';') return;
+        behind_tag_ = false;
+        if (c == '{' && !writer_.full()) return StartObject(c);
+        return Fail(c);
+      case State::kPython:
+        return python_->Take(c);
+    }
+  }
+
+  void End() override {
+    if (state_ == State::kContent) return content_.End(writer_);
+    if (state_ == State::kObject && !reader_->begun() && behind_tag_) {
+      StartPython();
+    }
+    if (state_ == State::kPython) return python_->End();
+    writer_.Content(held_);
+  }
+
+ private:
+  enum class State : uint8_t {
+    kStart,  // white space so far
+    kContent,
+    kBehindTag,
+    kObject,
+    kBehindObject,
+    kPython,
+  };
+
+  // Keeps a byte of what may yet be content.
+  void Hold(char c) {
+    held_.push_back(c);
+    if (held_.size() > kMaxHeldBytes) GiveUp();
+  }
+  void GiveUp() {
+    if (behind_tag_) return StartPython();
+    state_ = State::kContent;
+    // The text may hold the tag.
+    for (const char byte : std::exchange(held_, {})) Take(byte);
+  }
+  // `c` does not go on with a call.
+  void Fail(char c) {
+    GiveUp();
+    Take(c);
+  }
+
+  void StartPython() {
+    python_.emplace(writer_);
+    state_ = State::kPython;
+    for (const char byte : std::exchange(held_, {})) python_->Take(byte);
+  }
+
+  void StartObject(char c) {
+    // Any other object is content: an answer may be JSON.
+    reader_.emplace(writer_, /*needs_arguments=*/true);
+    state_ = State::kObject;
+    TakeObject(c);
+  }
+
+  void TakeObject(char c) {
+    const CallObjectReader::Result result = reader_->Take(c);
+    if (reader_->begun()) {
+      held_.clear();
+      behind_tag_ = false;
+    }
+    switch (result) {
+      case CallObjectReader::Result::kMore:
+        if (!reader_->begun()) Hold(c);
+        return;
+      case CallObjectReader::Result::kDone:
+        state_ = State::kBehindObject;
+        return;
+      case CallObjectReader::Result::kMalformed:
+        return Fail(c);
+    }
+  }
+
+  State state_ = State::kStart;
+  ContentReader content_{kTag};
+  std::optional<CallObjectReader> reader_;
+  std::optional<PythonCall> python_;
+  bool behind_tag_ = false;
+  std::string held_;  // of a call that has not begun
+};
+
+}  // namespace
+
+std::unique_ptr<ToolCallParser> MakeLlama3Parser(uint64_t id_seed) {
+  return std::make_unique<Llama3Parser>(id_seed);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,191 @@
+// Tool calls as Mistral's models write them behind [TOOL_CALLS]: a list of
+// objects,
+//
+//   [TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]
+//
+// or, in newer models, each by itself:
+//
+//   [TOOL_CALLS]f[CALL_ID]123456789[ARGS]{"x": 1}
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "common/text/chat/call_object_reader.h"
+#include "common/text/chat/json_scanner.h"
+#include "common/text/chat/tool_call_forms.h"
+
+namespace foretoken {
+namespace {
+
+constexpr absl::string_view kOpen = "[TOOL_CALLS]";
+
+bool IsNameByte(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' ||
+         c == '-' || c == '.';
+}
+
+class MistralParser : public ByteParser {
+ public:
+  explicit MistralParser(uint64_t id_seed)
+      : ByteParser(ToolCallWriter::IdForm::kMistral, id_seed) {}
+
+ protected:
+  void Take(char c) override {
+    switch (state_) {
+      case State::kContent:
+        if (!content_.Take(c, writer_)) return;
+        if (writer_.full()) return writer_.Content(kOpen);
+        held_ = std::string(kOpen);
+        state_ = State::kBehindTag;
+        return;
+      case State::kBehindTag:
+        if (IsJsonSpace(c)) return Hold(c);
+        if (c == '[') {
+          in_list_ = true;
+          reader_.emplace(writer_, /*needs_arguments=*/false);
+          state_ = State::kObject;
+          return Hold(c);
+        }
+        if (c == '{') {
+          in_list_ = false;
+          reader_.emplace(writer_, /*needs_arguments=*/false);
+          state_ = State::kObject;
+          return TakeObject(c);
+        }
+        if (!IsNameByte(c)) return Fail(c);
+        name_ = std::string(1, c);
+        state_ = State::kName;
+        return Hold(c);
+      case State::kObject:
+        return TakeObject(c);
+      case State::kBehindObject:
+        if (IsJsonSpace(c)) return;
+        if (c == ',' && !writer_.full()) {
+          reader_.emplace(writer_, /*needs_arguments=*/false);
+          state_ = State::kObject;
+          return Hold(c);
+        }
+        state_ = State::kContent;
+        if (c != ']') Take(c);
+        return;
+      case State::kName:
+        if (c == '{') return TakeFirstOfArguments(c);
+        if (c == '[') {
+          control_ = "[";
+          state_ = State::kControl;
+        } else if (IsNameByte(c) && name_.size() < kMaxNameBytes) {
+          name_.push_back(c);
+        } else if (!IsJsonSpace(c)) {
+          return Fail(c);
+        }
+        return Hold(c);
+      case State::kControl:
+        control_.push_back(c);
+        if (c == ']') {
+          if (control_ != "[ARGS]" && control_ != "[CALL_ID]") return Fail(c);
+          state_ =
+              control_ == "[ARGS]" ? State::kBeforeArguments : State::kCallId;
+        }
+        return Hold(c);
+      case State::kCallId:
+        if (c == '[') {
+          control_ = "[";
+          state_ = State::kControl;
+        }
+        return Hold(c);
+      case State::kBeforeArguments:
+        if (c == '{') return TakeFirstOfArguments(c);
+        return IsJsonSpace(c) ? Hold(c) : Fail(c);
+      case State::kArguments:
+        return TakeArguments(c);
+    }
+  }
+
+  void End() override {
+    if (state_ == State::kContent) {
+      content_.End(writer_);
+    } else {
+      writer_.Content(held_);
+    }
+  }
+
+ private:
+  enum class State : uint8_t {
+    kContent,
+    kBehindTag,
+    kObject,        // {"name": ..., "arguments": ...}
+    kBehindObject,  // a comma or the end of the list follows
+    kName,
+    kControl,  // [ARGS] or [CALL_ID]
+    kCallId,
+    kBeforeArguments,
+    kArguments,
+  };
+
+  // Keeps a byte of what may yet be content.
+  void Hold(char c) {
+    held_.push_back(c);
+    if (held_.size() > kMaxHeldBytes) GiveUp();
+  }
+  void GiveUp() {
+    writer_.Content(std::exchange(held_, {}));
+    state_ = State::kContent;
+  }
+  // `c` does not go on with a call.
+  void Fail(char c) {
+    GiveUp();
+    Take(c);
+  }
+
+  void TakeObject(char c) {
+    const CallObjectReader::Result result = reader_->Take(c);
+    if (reader_->begun()) held_.clear();
+    switch (result) {
+      case CallObjectReader::Result::kMore:
+        if (!reader_->begun()) Hold(c);
+        return;
+      case CallObjectReader::Result::kDone:
+        state_ = in_list_ ? State::kBehindObject : State::kContent;
+        return;
+      case CallObjectReader::Result::kMalformed:
+        return Fail(c);
+    }
+  }
+
+  void TakeFirstOfArguments(char c) {
+    held_.clear();
+    writer_.Begin(name_);
+    value_ = JsonValueScanner();
+    state_ = State::kArguments;
+    TakeArguments(c);
+  }
+
+  void TakeArguments(char c) {
+    const JsonValueScanner::Step step = value_.Take(c);
+    if (step == JsonValueScanner::Step::kMore ||
+        step == JsonValueScanner::Step::kLast) {
+      writer_.Arguments(absl::string_view(&c, 1));
+      if (step == JsonValueScanner::Step::kLast) state_ = State::kContent;
+      return;
+    }
+    Fail(c);
+  }
+
+  State state_ = State::kContent;
+  ContentReader content_{kOpen};
+  std::string held_;  // of a call that has not begun
+  bool in_list_ = false;
+  std::optional<CallObjectReader> reader_;
+  std::string name_;
+  std::string control_;
+  JsonValueScanner value_;
+};
+
+}  // namespace
+
+std::unique_ptr<ToolCallParser> MakeMistralParser(uint64_t id_seed) {
+  return std::make_unique<MistralParser>(id_seed);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,154 @@
+#include "common/text/chat/python_call.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+
+namespace foretoken {
+namespace {
+
+constexpr absl::string_view kCall = ".call(";
+
+size_t NameSize(absl::string_view text) {
+  const auto is_name_byte = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  return std::find_if_not(text.begin(), text.end(), is_name_byte) -
+         text.begin();
+}
+
+void AppendEscaped(absl::string_view text, std::string& out) {
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out.push_back('\\');
+      out.push_back(c);
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned char>(c));
+    } else {
+      out.push_back(c);
+    }
+  }
+}
+
+// Reads a string literal of Python, removes it from `text` and appends it as
+// JSON. False: it does not end.
+bool ReadString(absl::string_view& text, std::string& json) {
+  const char quote = text.front();
+  std::string value;
+  size_t i = 1;
+  for (; i < text.size() && text[i] != quote; ++i) {
+    if (text[i] != '\\' || i + 1 == text.size()) {
+      value.push_back(text[i]);
+      continue;
+    }
+    const char c = text[++i];
+    value.push_back(c == 'n' ? '\n' : c == 't' ? '\t' : c);
+  }
+  if (i == text.size()) return false;
+  text.remove_prefix(i + 1);
+  json.push_back('"');
+  AppendEscaped(value, json);
+  json.push_back('"');
+  return true;
+}
+
+// The same for a number, True, False or None.
+bool ReadScalar(absl::string_view& text, std::string& json) {
+  for (const auto& [python, value] :
+       {std::pair("True", "true"), std::pair("False", "false"),
+        std::pair("None", "null")}) {
+    if (absl::ConsumePrefix(&text, python)) {
+      json += value;
+      return true;
+    }
+  }
+  const size_t size =
+      std::min(text.find_first_not_of("0123456789+-.eE"), text.size());
+  absl::StrAppend(&json, text.substr(0, size));
+  text.remove_prefix(size);
+  return size > 0;
+}
+
+// `key=value, ...)` as a JSON object; nullopt: it is none of that.
+std::optional<std::string> ParseArguments(absl::string_view text) {
+  std::string json = "{";
+  text = absl::StripAsciiWhitespace(text);
+  while (!absl::ConsumePrefix(&text, ")")) {
+    if (json.size() > 1) {
+      if (!absl::ConsumePrefix(&text, ",")) return std::nullopt;
+      text = absl::StripLeadingAsciiWhitespace(text);
+      json += ", ";
+    }
+    const size_t size = NameSize(text);
+    if (size == 0) return std::nullopt;
+    absl::StrAppend(&json, "\"", text.substr(0, size), "\": ");
+    text = absl::StripLeadingAsciiWhitespace(text.substr(size));
+    if (!absl::ConsumePrefix(&text, "=")) return std::nullopt;
+    text = absl::StripLeadingAsciiWhitespace(text);
+    if (text.empty()) return std::nullopt;
+    const bool is_string = text.front() == '"' || text.front() == '\'';
+    if (!(is_string ? ReadString(text, json) : ReadScalar(text, json))) {
+      return std::nullopt;
+    }
+    text = absl::StripLeadingAsciiWhitespace(text);
+  }
+  if (!text.empty()) return std::nullopt;
+  return json + "}";
+}
+
+}  // namespace
+
+bool PythonCall::MayBeBuiltIn() const {
+  if (held_.size() > ToolCallParser::kMaxHeldBytes) return false;
+  const size_t name = NameSize(held_);
+  if (name > ToolCallParser::kMaxNameBytes) return false;
+  const absl::string_view rest = absl::string_view(held_).substr(name);
+  if (name == 0) return false;
+  return absl::StartsWith(rest, kCall) || absl::StartsWith(kCall, rest);
+}
+
+void PythonCall::BeginCode() {
+  is_code_ = true;
+  writer_.Begin("code_interpreter");
+  writer_.Arguments("{\"code\": \"");
+  WriteCode(std::exchange(held_, {}));
+}
+
+void PythonCall::WriteCode(absl::string_view code) {
+  std::string escaped;
+  AppendEscaped(code, escaped);
+  writer_.Arguments(escaped);
+}
+
+void PythonCall::Take(char c) {
+  if (is_code_) return WriteCode(absl::string_view(&c, 1));
+  held_.push_back(c);
+  if (!MayBeBuiltIn()) BeginCode();
+}
+
+void PythonCall::End() {
+  if (!is_code_) {
+    const absl::string_view text = held_;
+    const size_t name = NameSize(text);
+    if (absl::StartsWith(text.substr(name), kCall)) {
+      const auto arguments = ParseArguments(text.substr(name + kCall.size()));
+      if (arguments.has_value()) {
+        writer_.Begin(text.substr(0, name));
+        writer_.Arguments(*arguments);
+        return;
+      }
+    }
+    BeginCode();
+  }
+  writer_.Arguments("\"}");
+}
+
+}  // namespace foretoken

@@ -1,0 +1,91 @@
+// Parsers of the single forms, and what they share. For ToolCallParser::Create.
+#ifndef FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_FORMS_H_
+#define FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_FORMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "common/text/chat/tool_call_parser.h"
+#include "common/text/chat/tool_call_writer.h"
+
+namespace foretoken {
+
+std::unique_ptr<ToolCallParser> MakeLlama3Parser(uint64_t id_seed);
+std::unique_ptr<ToolCallParser> MakeHermesParser(uint64_t id_seed);
+std::unique_ptr<ToolCallParser> MakeMistralParser(uint64_t id_seed);
+
+// A parser that looks at one byte at a time, so that it cannot depend on how
+// the text is cut.
+class ByteParser : public ToolCallParser {
+ public:
+  AnswerDelta Add(absl::string_view text) final {
+    for (const char c : text) Take(c);
+    return writer_.Take();
+  }
+  AnswerDelta Finish() final {
+    End();
+    return writer_.Take();
+  }
+  int calls() const final { return writer_.calls(); }
+
+ protected:
+  ByteParser(ToolCallWriter::IdForm form, uint64_t id_seed)
+      : writer_(form, id_seed) {}
+
+  virtual void Take(char c) = 0;
+  virtual void End() = 0;
+
+  ToolCallWriter writer_;
+};
+
+// Finds a tag whose first byte stands nowhere else in it: what breaks a match
+// can only begin the next one.
+class TagMatcher {
+ public:
+  explicit TagMatcher(absl::string_view tag) : tag_(tag) {}
+
+  // True for the byte that completes the tag.
+  bool Take(char c) {
+    if (c != tag_[matched_]) {
+      matched_ = c == tag_[0] ? 1 : 0;
+      return false;
+    }
+    if (++matched_ < tag_.size()) return false;
+    matched_ = 0;
+    return true;
+  }
+  absl::string_view tag() const { return tag_; }
+  // Bytes of the tag that were seen last.
+  size_t matched() const { return matched_; }
+
+ private:
+  absl::string_view tag_;
+  size_t matched_ = 0;
+};
+
+// Content up to a tag. White space directly before the tag is dropped.
+class ContentReader {
+ public:
+  // More than that of it is content.
+  static constexpr size_t kMaxSpaces = 64;
+
+  explicit ContentReader(absl::string_view tag) : matcher_(tag) {}
+
+  // True for the byte that completes the tag.
+  bool Take(char c, ToolCallWriter& writer);
+  // The end of the text.
+  void End(ToolCallWriter& writer);
+
+ private:
+  void Pass(absl::string_view text, ToolCallWriter& writer);
+
+  TagMatcher matcher_;
+  std::string spaces_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_FORMS_H_

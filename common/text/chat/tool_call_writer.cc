@@ -1,0 +1,38 @@
+#include "common/text/chat/tool_call_writer.h"
+
+namespace foretoken {
+
+void ToolCallWriter::Begin(absl::string_view name) {
+  ToolCallDelta& call = delta_.tool_calls.emplace_back();
+  call.index = calls_++;
+  call.id = NewId();
+  call.name = std::string(name);
+}
+
+void ToolCallWriter::Arguments(absl::string_view piece) {
+  if (piece.empty()) return;
+  const int index = calls_ - 1;
+  if (delta_.tool_calls.empty() || delta_.tool_calls.back().index != index) {
+    delta_.tool_calls.emplace_back().index = index;
+  }
+  delta_.tool_calls.back().arguments.append(piece.data(), piece.size());
+}
+
+std::string ToolCallWriter::NewId() {
+  constexpr absl::string_view kDigits =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  std::string id = form_ == IdForm::kOpenAi ? "call_" : "";
+  for (int i = form_ == IdForm::kOpenAi ? 24 : 9; i > 0; --i) {
+    // SplitMix64: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
+    // Generators" (2014).
+    state_ += 0x9E3779B97F4A7C15;
+    uint64_t bits = state_;
+    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9;
+    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB;
+    bits ^= bits >> 31;
+    id.push_back(kDigits[bits % kDigits.size()]);
+  }
+  return id;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,50 @@
+// ToolCallWriter: collects the parts of an answer into deltas, and draws the
+// ids of its tool calls.
+//
+// Owned by one thread.
+#ifndef FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_WRITER_H_
+#define FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_WRITER_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "common/text/chat/tool_call_parser.h"
+
+namespace foretoken {
+
+class ToolCallWriter {
+ public:
+  // call_ and 24 letters and digits, as OpenAI's, or 9 of them, which is all
+  // that Mistral's templates accept.
+  enum class IdForm : uint8_t { kOpenAi, kMistral };
+
+  ToolCallWriter(IdForm form, uint64_t seed) : form_(form), state_(seed) {}
+
+  void Content(absl::string_view text) {
+    delta_.content.append(text.data(), text.size());
+  }
+  void Content(char c) { delta_.content.push_back(c); }
+  // Begins the next call.
+  void Begin(absl::string_view name);
+  // More of the arguments of the call that was begun last.
+  void Arguments(absl::string_view piece);
+
+  int calls() const { return calls_; }
+  // No further call may begin.
+  bool full() const { return calls_ >= ToolCallParser::kMaxCalls; }
+  AnswerDelta Take() { return std::exchange(delta_, {}); }
+
+ private:
+  std::string NewId();
+
+  const IdForm form_;
+  uint64_t state_;
+  int calls_ = 0;
+  AnswerDelta delta_;
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_WRITER_H_

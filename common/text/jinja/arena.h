@@ -1,0 +1,88 @@
+// Arena: scopes, macros and namespaces of one rendering. They may point to each
+// other in circles; all live until the rendering ends.
+#ifndef FORETOKEN_COMMON_TEXT_JINJA_ARENA_H_
+#define FORETOKEN_COMMON_TEXT_JINJA_ARENA_H_
+
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/text/jinja/ast.h"
+#include "common/text/jinja/budget.h"
+#include "common/text/jinja/value.h"
+
+namespace foretoken::jinja {
+
+// Variables of a block, and those of the blocks around it.
+struct Scope {
+  Scope* parent = nullptr;
+  // Names are those of the syntax tree or of the caller, which outlive it.
+  std::vector<std::pair<absl::string_view, Value>> variables;
+  bool captured = false;  // a macro defined inside refers to it
+
+  void Set(absl::string_view name, Value value, Budget& budget) {
+    budget.SpendQuietly(NameSteps(variables.size()));
+    for (auto& [known, old] : variables) {
+      if (known == name) {
+        old = std::move(value);
+        return;
+      }
+    }
+    variables.emplace_back(name, std::move(value));
+  }
+  // Here or further out; nullptr: none.
+  const Value* Find(absl::string_view name, Budget& budget) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+      budget.SpendQuietly(NameSteps(scope->variables.size()));
+      for (const auto& [known, value] : scope->variables) {
+        if (known == name) return &value;
+      }
+    }
+    return nullptr;
+  }
+};
+
+struct Macro {
+  const Stmt* definition = nullptr;
+  Scope* scope = nullptr;  // where it was defined
+};
+
+class Arena {
+ public:
+  Scope* NewScope(Scope* parent) {
+    Scope* scope = nullptr;
+    if (free_.empty()) {
+      scope = &scopes_.emplace_back();
+    } else {
+      scope = free_.back();
+      free_.pop_back();
+    }
+    scope->parent = parent;
+    return scope;
+  }
+  // Ends a block; its scope is used again unless a macro refers to it.
+  void Release(Scope* scope) {
+    if (scope->captured) return;
+    scope->variables.clear();
+    free_.push_back(scope);
+  }
+  Macro* NewMacro(const Stmt* definition, Scope* scope) {
+    for (Scope* s = scope; s != nullptr && !s->captured; s = s->parent) {
+      s->captured = true;
+    }
+    return &macros_.emplace_back(Macro{definition, scope});
+  }
+  Namespace* NewNamespace() { return &namespaces_.emplace_back(); }
+
+ private:
+  // Deques keep their elements in place.
+  std::deque<Scope> scopes_;
+  std::vector<Scope*> free_;
+  std::deque<Macro> macros_;
+  std::deque<Namespace> namespaces_;
+};
+
+}  // namespace foretoken::jinja
+
+#endif  // FORETOKEN_COMMON_TEXT_JINJA_ARENA_H_

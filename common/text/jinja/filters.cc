@@ -1,0 +1,671 @@
+#include "common/text/jinja/filters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+#include "common/text/jinja/operators.h"
+#include "common/text/jinja/python_text.h"
+#include "common/text/jinja/string_methods.h"
+#include "common/text/jinja/tests.h"
+#include "common/text/jinja/unicode.h"
+
+namespace foretoken::jinja {
+namespace {
+
+using Kind = Value::Kind;
+using ValueOr = absl::StatusOr<Value>;
+
+struct Call {
+  Budget& budget;
+  absl::string_view name;
+  const Value& value;
+  const Arguments& arguments;
+
+  absl::StatusOr<BoundArguments> Bind(
+      std::initializer_list<absl::string_view> names,
+      size_t required = 0) const {
+    return BoundArguments::Bind(name, arguments, names, required);
+  }
+  absl::StatusOr<Text> AsText() const { return ToText(budget, value); }
+  absl::StatusOr<Values> Items() const { return Iterate(budget, value); }
+};
+
+// --- attributes by path -----------------------------------------------------
+
+// Follows "a.b.0"; a part of digits is an index. `otherwise` replaces what is
+// undefined on the way.
+ValueOr FollowPath(Budget& budget, Value item, absl::string_view path,
+                   const Value* otherwise) {
+  for (const absl::string_view part : absl::StrSplit(path, '.')) {
+    int64_t index = 0;
+    const Value key = absl::SimpleAtoi(part, &index) ? Value::Integer(index)
+                                                     : Value::String(part);
+    FORETOKEN_ASSIGN_OR_RETURN(item, GetItem(budget, item, key));
+    if (otherwise != nullptr && item.Is(Kind::kUndefined)) item = *otherwise;
+  }
+  return item;
+}
+
+// The same by an argument, which may be an index; None or nothing: the item.
+ValueOr FollowAttribute(Budget& budget, const Value& item,
+                        const Value& attribute,
+                        const Value* otherwise = nullptr) {
+  if (attribute.IsString()) {
+    return FollowPath(budget, item, attribute.text().bytes(), otherwise);
+  }
+  if (!attribute.IsInt()) return item;
+  return GetItem(budget, item, attribute);
+}
+
+Value IgnoreCase(const Value& value) {
+  if (!value.IsString()) return value;
+  return Value::String(ChangeCase(value.text(), Case::kLower));
+}
+
+// --- scalars and strings ----------------------------------------------------
+
+ValueOr Abs(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  const Value& v = call.value;
+  if (v.IsNumber() && v.number() < 0) return Unary(Op::kNegate, v);
+  return Unary(Op::kPlus, v);  // also refuses what is no number
+}
+
+ValueOr Default(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"default_value", "boolean"}));
+  if (call.value.Is(Kind::kUndefined) ||
+      (bound.Flag(1, false) && !call.value.Truthy())) {
+    return bound.Has(0) ? bound[0] : Value::String("");
+  }
+  return call.value;
+}
+
+ValueOr ToInteger(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"default", "base"}));
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t base, bound.Integer(1, 10));
+  const Value& v = call.value;
+  if (v.Is(Kind::kUndefined)) return v.UndefinedError();
+  if (v.IsInt()) return Value::Integer(v.integer(), v.origin());
+  std::optional<double> number;
+  Origin origin = v.origin();
+  if (v.IsString()) {
+    if (v.text().FromRequest()) origin = Origin::kRequest;
+    const auto integer = ParseInteger(
+        v.text().bytes(), static_cast<int>(std::clamp<int64_t>(base, 0, 37)));
+    if (integer.has_value()) return Value::Integer(*integer, origin);
+    number = ParseFloat(v.text().bytes());
+  } else if (v.Is(Kind::kFloat)) {
+    number = v.number();
+  }
+  if (!number.has_value() || !(std::abs(*number) < 9.2e18)) {
+    return bound.Has(0) ? bound[0] : Value::Integer(0);
+  }
+  return Value::Integer(static_cast<int64_t>(*number), origin);
+}
+
+ValueOr ToFloat(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"default"}));
+  const Value& v = call.value;
+  if (v.Is(Kind::kUndefined)) return v.UndefinedError();
+  if (v.IsNumber()) return Value::Float(v.number(), v.origin());
+  if (v.IsString()) {
+    const auto number = ParseFloat(v.text().bytes());
+    if (number.has_value()) {
+      return Value::Float(*number, v.text().FromRequest() ? Origin::kRequest
+                                                          : Origin::kTemplate);
+    }
+  }
+  return bound.Has(0) ? bound[0] : Value::Float(0);
+}
+
+ValueOr Round(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"precision", "method"}));
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t precision, bound.Integer(0, 0));
+  const std::string method =
+      bound.Has(1) && bound[1].IsString() ? bound[1].text().bytes() : "common";
+  const Value& v = call.value;
+  if (!v.IsNumber()) return Unary(Op::kPlus, v);
+  if (precision < -300 || precision > 300) {
+    return absl::InvalidArgumentError("round() to more than 300 digits");
+  }
+  const double scale = std::pow(10.0, static_cast<double>(precision));
+  if (method == "ceil") {
+    return Value::Float(std::ceil(v.number() * scale) / scale, v.origin());
+  }
+  if (method == "floor") {
+    return Value::Float(std::floor(v.number() * scale) / scale, v.origin());
+  }
+  if (method != "common") {
+    return absl::InvalidArgumentError("method must be common, ceil or floor");
+  }
+  if (v.IsInt() && precision >= 0) {
+    return Value::Integer(v.integer(), v.origin());
+  }
+  double rounded = v.number();
+  if (precision < 0) {
+    rounded = std::nearbyint(rounded * scale) / scale;
+  } else if (std::isfinite(rounded)) {
+    // Rounds the exact value, half to even, as Python does.
+    char digits[700];
+    std::snprintf(digits, sizeof(digits), "%.*f", static_cast<int>(precision),
+                  rounded);
+    rounded = std::strtod(digits, nullptr);
+  }
+  if (v.IsInt()) {
+    return Value::Integer(static_cast<int64_t>(rounded), v.origin());
+  }
+  return Value::Float(rounded, v.origin());
+}
+
+ValueOr ToString(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  if (call.value.IsString()) return call.value;
+  FORETOKEN_ASSIGN_OR_RETURN(Text text, call.AsText());
+  return Value::String(std::move(text));
+}
+
+// upper, lower, capitalize.
+ValueOr CaseFilter(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
+  return CallStringMethod(call.budget, text, call.name, call.arguments);
+}
+
+// Capitals after white space and opening brackets, as Jinja's own rule has it.
+ValueOr Title(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
+  const std::vector<size_t> offsets = CharacterOffsets(text.bytes());
+  TextBuilder out(call.budget);
+  const auto is_border = [&](size_t i) {
+    const Text c = text.Slice(offsets[i], offsets[i + 1]);
+    return Strip(c, nullptr, true, false).empty() ||
+           std::string("-({[<").find(c.bytes()) != std::string::npos;
+  };
+  for (size_t i = 0; i + 1 < offsets.size();) {
+    FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(1));
+    size_t end = i;
+    while (end + 1 < offsets.size() && is_border(end)) ++end;
+    out.Append(text, offsets[i], offsets[end]);
+    if (end + 1 == offsets.size()) break;
+    out.Append(
+        ChangeCase(text.Slice(offsets[end], offsets[end + 1]), Case::kUpper));
+    i = end + 1;
+    while (end + 1 < offsets.size() && !is_border(end)) ++end;
+    out.Append(ChangeCase(text.Slice(offsets[i], offsets[end]), Case::kLower));
+    i = end;
+  }
+  return out.FinishValue();
+}
+
+ValueOr Trim(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"chars"}));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
+  const Text* characters = nullptr;
+  if (bound.Has(0) && !bound[0].Is(Kind::kNone)) {
+    FORETOKEN_ASSIGN_OR_RETURN(characters, bound.String(0));
+  }
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(text.size() / 64));
+  return MakeString(call.budget, Strip(text, characters, true, true));
+}
+
+ValueOr ReplaceFilter(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"old", "new", "count"}, 2));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
+  FORETOKEN_ASSIGN_OR_RETURN(const Text from, ToText(call.budget, bound[0]));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text to, ToText(call.budget, bound[1]));
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t count, bound.Integer(2, -1));
+  return Replace(call.budget, text, from, to, count);
+}
+
+ValueOr Indent(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"width", "first", "blank"}));
+  Text indent;
+  if (bound.Has(0) && bound[0].IsString()) {
+    indent = bound[0].text();
+  } else {
+    FORETOKEN_ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 4));
+    FORETOKEN_RETURN_IF_ERROR(
+        call.budget.Spend(0, static_cast<size_t>(std::max<int64_t>(width, 0))));
+    indent = Text(std::string(std::max<int64_t>(width, 0), ' '));
+  }
+  if (call.value.Is(Kind::kUndefined)) return call.value.UndefinedError();
+  if (!call.value.IsString()) {
+    return absl::InvalidArgumentError("indent wants a string");
+  }
+  // Jinja appends a line end before it splits.
+  Text text = call.value.text();
+  text.Append("\n", Origin::kTemplate);
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, 2 * text.size()));
+  const std::vector<Text> lines = SplitLines(text);
+  TextBuilder out(call.budget);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (i > 0) out.Append("\n", Origin::kTemplate);
+    const bool wanted = i == 0 ? bound.Flag(1, false)
+                               : bound.Flag(2, false) || !lines[i].empty();
+    if (wanted) out.Append(indent);
+    if (!out.Append(lines[i])) break;
+  }
+  return out.FinishValue();
+}
+
+ValueOr Escape(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
+  TextBuilder out(call.budget);
+  size_t begin = 0;
+  for (const Text::Run& run : text.runs()) {
+    for (; begin < run.end; ++begin) {
+      const char c = text.bytes()[begin];
+      const absl::string_view escaped = c == '&'    ? "&amp;"
+                                        : c == '<'  ? "&lt;"
+                                        : c == '>'  ? "&gt;"
+                                        : c == '\'' ? "&#39;"
+                                        : c == '"'  ? "&#34;"
+                                                    : absl::string_view(&c, 1);
+      out.Append(escaped, run.origin);
+    }
+  }
+  return out.FinishValue();
+}
+
+ValueOr Center(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"width"}));
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 80));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
+  return CallStringMethod(call.budget, text, "center",
+                          {{Value::Integer(width)}, {}});
+}
+
+absl::StatusOr<std::string> Separator(const Value& pair, size_t i) {
+  if (!pair.IsSequence() || pair.list().items().size() != 2 ||
+      !pair.list().items()[i].IsString()) {
+    return absl::InvalidArgumentError("separators wants two strings");
+  }
+  return pair.list().items()[i].text().bytes();
+}
+
+ValueOr ToJsonFilter(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const auto bound,
+      call.Bind({"ensure_ascii", "indent", "separators", "sort_keys"}));
+  JsonStyle style;
+  style.ensure_ascii = bound.Flag(0, false);
+  style.sort_keys = bound.Flag(3, false);
+  if (bound.Has(1) && bound[1].IsString()) {
+    style.indent = bound[1].text().bytes();
+  } else if (bound.Has(1) && !bound[1].Is(Kind::kNone)) {
+    FORETOKEN_ASSIGN_OR_RETURN(const int64_t width, bound.Integer(1, 0));
+    if (width > 1000) return absl::InvalidArgumentError("indent above 1000");
+    style.indent = std::string(std::max<int64_t>(width, 0), ' ');
+  }
+  style.item_separator = style.indent.has_value() ? "," : ", ";
+  style.key_separator = ": ";
+  if (bound.Has(2) && !bound[2].Is(Kind::kNone)) {
+    FORETOKEN_ASSIGN_OR_RETURN(style.item_separator, Separator(bound[2], 0));
+    FORETOKEN_ASSIGN_OR_RETURN(style.key_separator, Separator(bound[2], 1));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(Text text, ToJson(call.budget, call.value, style));
+  return Value::String(std::move(text));
+}
+
+// --- sequences --------------------------------------------------------------
+
+ValueOr LengthFilter(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t length, Length(call.value));
+  return Value::Integer(length);
+}
+
+ValueOr First(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  if (!items.empty()) return items.front();
+  return Value::Undefined("No first item, sequence was empty.");
+}
+
+ValueOr Last(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  if (call.value.Is(Kind::kGenerator)) {
+    return absl::InvalidArgumentError("'generator' object is not reversible");
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  if (!items.empty()) return items.back();
+  return Value::Undefined("No last item, sequence was empty.");
+}
+
+ValueOr Join(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"d", "attribute"}));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text separator,
+                             ToText(call.budget, bound[0]));
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  TextBuilder out(call.budget);
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) out.Append(separator);
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const Value item, FollowAttribute(call.budget, items[i], bound[1]));
+    FORETOKEN_ASSIGN_OR_RETURN(const Text text, ToText(call.budget, item));
+    if (!out.Append(text)) break;
+  }
+  return out.FinishValue();
+}
+
+ValueOr ToList(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  FORETOKEN_ASSIGN_OR_RETURN(Values items, call.Items());
+  return MakeList(call.budget, std::move(items));
+}
+
+ValueOr Reverse(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  FORETOKEN_ASSIGN_OR_RETURN(Values items, call.Items());
+  std::reverse(items.begin(), items.end());
+  if (!call.value.IsString()) {
+    return MakeGenerator(call.budget, std::move(items));
+  }
+  TextBuilder out(call.budget);
+  for (const Value& character : items) out.Append(character.text());
+  return out.FinishValue();
+}
+
+ValueOr ItemsFilter(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  Values items;
+  if (!call.value.Is(Kind::kUndefined)) {
+    if (!call.value.Is(Kind::kDict)) {
+      return absl::InvalidArgumentError(
+          "Can only get item pairs from a mapping.");
+    }
+    for (const auto& [key, value] : call.value.dict().entries()) {
+      FORETOKEN_ASSIGN_OR_RETURN(Value pair,
+                                 MakeTuple(call.budget, {key, value}));
+      items.push_back(std::move(pair));
+    }
+  }
+  return MakeGenerator(call.budget, std::move(items));
+}
+
+// Sorts by the keys of the items, which are as many; stable both ways.
+absl::StatusOr<Values> SortBy(Budget& budget, const Values& items,
+                              const Values& keys, bool reverse) {
+  std::vector<size_t> order(items.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  absl::Status failed;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (!failed.ok()) return false;
+    const auto less = reverse ? Less(budget, keys[b], keys[a])
+                              : Less(budget, keys[a], keys[b]);
+    if (!less.ok()) failed = less.status();
+    return less.ok() && *less;
+  });
+  FORETOKEN_RETURN_IF_ERROR(failed);
+  Values sorted;
+  for (const size_t i : order) sorted.push_back(items[i]);
+  return sorted;
+}
+
+ValueOr Sort(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const auto bound, call.Bind({"reverse", "case_sensitive", "attribute"}));
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  Values keys;
+  for (const Value& item : items) {
+    Values parts;  // "a,b" sorts by a, then by b
+    if (bound[2].IsString()) {
+      for (const absl::string_view path :
+           absl::StrSplit(bound[2].text().bytes(), ',')) {
+        FORETOKEN_ASSIGN_OR_RETURN(
+            Value part, FollowPath(call.budget, item, path, nullptr));
+        parts.push_back(std::move(part));
+      }
+    } else {
+      FORETOKEN_ASSIGN_OR_RETURN(Value part,
+                                 FollowAttribute(call.budget, item, bound[2]));
+      parts.push_back(std::move(part));
+    }
+    if (!bound.Flag(1, false)) {
+      for (Value& part : parts) part = IgnoreCase(part);
+    }
+    FORETOKEN_ASSIGN_OR_RETURN(Value key,
+                               MakeList(call.budget, std::move(parts)));
+    keys.push_back(std::move(key));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(
+      Values sorted, SortBy(call.budget, items, keys, bound.Flag(0, false)));
+  return MakeList(call.budget, std::move(sorted));
+}
+
+ValueOr DictSort(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"case_sensitive", "by", "reverse"}));
+  if (!call.value.Is(Kind::kDict)) {
+    return absl::InvalidArgumentError("dictsort wants a dict");
+  }
+  const bool by_value =
+      bound[1].IsString() && bound[1].text().bytes() == "value";
+  Values items;
+  Values keys;
+  for (const auto& [key, value] : call.value.dict().entries()) {
+    FORETOKEN_ASSIGN_OR_RETURN(Value pair,
+                               MakeTuple(call.budget, {key, value}));
+    items.push_back(std::move(pair));
+    const Value& by = by_value ? value : key;
+    keys.push_back(bound.Flag(0, false) ? by : IgnoreCase(by));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(
+      Values sorted, SortBy(call.budget, items, keys, bound.Flag(2, false)));
+  return MakeList(call.budget, std::move(sorted));
+}
+
+ValueOr Unique(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"case_sensitive", "attribute"}));
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  Dict seen;
+  Values unique;
+  for (const Value& item : items) {
+    FORETOKEN_ASSIGN_OR_RETURN(Value key,
+                               FollowAttribute(call.budget, item, bound[1]));
+    if (!bound.Flag(0, false)) key = IgnoreCase(key);
+    if (seen.Find(key) != nullptr) continue;
+    FORETOKEN_RETURN_IF_ERROR(seen.Set(key, Value::None()));
+    unique.push_back(item);
+  }
+  FORETOKEN_RETURN_IF_ERROR(MakeDict(call.budget, std::move(seen)).status());
+  return MakeGenerator(call.budget, std::move(unique));
+}
+
+// min and max.
+ValueOr Extreme(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"case_sensitive", "attribute"}));
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  if (items.empty()) {
+    return Value::Undefined("No aggregated item, sequence was empty.");
+  }
+  size_t best = 0;
+  Value best_key;
+  for (size_t i = 0; i < items.size(); ++i) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        Value key, FollowAttribute(call.budget, items[i], bound[1]));
+    if (!bound.Flag(0, false)) key = IgnoreCase(key);
+    bool better = i == 0;
+    if (!better) {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          better, call.name == "min" ? Less(call.budget, key, best_key)
+                                     : Less(call.budget, best_key, key));
+    }
+    if (!better) continue;
+    best = i;
+    best_key = std::move(key);
+  }
+  return items[best];
+}
+
+ValueOr Sum(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"attribute", "start"}));
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  Value total = bound.Has(1) ? bound[1] : Value::Integer(0);
+  for (const Value& item : items) {
+    FORETOKEN_ASSIGN_OR_RETURN(const Value value,
+                               FollowAttribute(call.budget, item, bound[0]));
+    FORETOKEN_ASSIGN_OR_RETURN(total,
+                               Arithmetic(call.budget, Op::kAdd, total, value));
+  }
+  return total;
+}
+
+// The name of a filter or test among the arguments, and what follows it.
+absl::StatusOr<std::pair<std::string, Arguments>> NamedCall(
+    const Arguments& arguments, size_t at) {
+  const Value& name = arguments.positional[at];
+  if (!name.IsString()) {
+    return absl::InvalidArgumentError("the name of a filter must be a string");
+  }
+  Arguments rest;
+  rest.positional.assign(arguments.positional.begin() + at + 1,
+                         arguments.positional.end());
+  rest.named = arguments.named;
+  return std::pair(name.text().bytes(), std::move(rest));
+}
+
+ValueOr Map(const Call& call) {
+  Values mapped;
+  if (call.arguments.positional.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                               call.Bind({"attribute", "default"}, 1));
+    const Value* const otherwise =
+        bound.Has(1) && !bound[1].Is(Kind::kNone) ? &bound[1] : nullptr;
+    FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+    for (const Value& item : items) {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          Value value, FollowAttribute(call.budget, item, bound[0], otherwise));
+      mapped.push_back(std::move(value));
+    }
+    return MakeGenerator(call.budget, std::move(mapped));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const auto filter, NamedCall(call.arguments, 0));
+  // A filter that applies filters may nest without bound: map('map', ...).
+  if (filter.first == "map") {
+    return absl::InvalidArgumentError("map of map is not supported");
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  for (const Value& item : items) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        Value value,
+        CallFilter(call.budget, filter.first, item, filter.second));
+    mapped.push_back(std::move(value));
+  }
+  return MakeGenerator(call.budget, std::move(mapped));
+}
+
+// select, reject, selectattr and rejectattr.
+ValueOr Select(const Call& call) {
+  const bool by_attribute = call.name.size() > 6;  // the longer two names
+  const bool wanted = call.name[0] == 's';
+  const Values& arguments = call.arguments.positional;
+  if (by_attribute && arguments.empty()) {
+    return absl::InvalidArgumentError("Missing parameter for attribute name");
+  }
+  const size_t at = by_attribute ? 1 : 0;
+  std::pair<std::string, Arguments> test;
+  if (arguments.size() > at) {
+    FORETOKEN_ASSIGN_OR_RETURN(test, NamedCall(call.arguments, at));
+  }
+  Values selected;
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  for (const Value& item : items) {
+    Value tested = item;
+    if (by_attribute) {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          tested, FollowAttribute(call.budget, item, arguments[0]));
+    }
+    bool passes = tested.Truthy();
+    if (!test.first.empty()) {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          passes, CallTest(call.budget, test.first, tested, test.second));
+    }
+    if (passes == wanted) selected.push_back(item);
+  }
+  return MakeGenerator(call.budget, std::move(selected));
+}
+
+using Filter = ValueOr (*)(const Call&);
+
+const absl::flat_hash_map<absl::string_view, Filter>& Filters() {
+  static const auto* const filters =
+      new absl::flat_hash_map<absl::string_view, Filter>{
+          {"abs", Abs},
+          {"capitalize", CaseFilter},
+          {"center", Center},
+          {"count", LengthFilter},
+          {"d", Default},
+          {"default", Default},
+          {"dictsort", DictSort},
+          {"e", Escape},
+          {"escape", Escape},
+          {"first", First},
+          {"float", ToFloat},
+          {"indent", Indent},
+          {"int", ToInteger},
+          {"items", ItemsFilter},
+          {"join", Join},
+          {"last", Last},
+          {"length", LengthFilter},
+          {"list", ToList},
+          {"lower", CaseFilter},
+          {"map", Map},
+          {"max", Extreme},
+          {"min", Extreme},
+          {"reject", Select},
+          {"rejectattr", Select},
+          {"replace", ReplaceFilter},
+          {"reverse", Reverse},
+          {"round", Round},
+          {"safe", ToString},
+          {"select", Select},
+          {"selectattr", Select},
+          {"sort", Sort},
+          {"string", ToString},
+          {"sum", Sum},
+          {"title", Title},
+          {"tojson", ToJsonFilter},
+          {"trim", Trim},
+          {"unique", Unique},
+          {"upper", CaseFilter}};
+  return *filters;
+}
+
+}  // namespace
+
+bool IsFilter(absl::string_view name) { return Filters().contains(name); }
+
+absl::StatusOr<Value> CallFilter(Budget& budget, absl::string_view name,
+                                 const Value& value,
+                                 const Arguments& arguments) {
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(1));
+  const auto filter = Filters().find(name);
+  if (filter == Filters().end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no filter named '", name, "'"));
+  }
+  return filter->second({budget, name, value, arguments});
+}
+
+}  // namespace foretoken::jinja

@@ -1,0 +1,126 @@
+#include "common/text/jinja/functions.h"
+
+#include <ctime>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/text/utf8.h"
+
+namespace foretoken::jinja {
+namespace {
+
+constexpr int64_t kMaxRange = 100000;  // that of Jinja's sandbox
+constexpr size_t kMaxTimeBytes = 1024;
+
+// The mapping and the named arguments of dict() and namespace().
+absl::StatusOr<Dict> CollectEntries(Budget& budget, absl::string_view callee,
+                                    const Arguments& arguments) {
+  Dict dict;
+  if (arguments.positional.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(callee, "() takes one positional argument"));
+  }
+  if (!arguments.positional.empty()) {
+    const Value& mapping = arguments.positional[0];
+    if (!mapping.Is(Value::Kind::kDict)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(callee, "() of a ", mapping.TypeName(),
+                       " is not supported, want a dict"));
+    }
+    FORETOKEN_RETURN_IF_ERROR(budget.Spend(mapping.dict().entries().size()));
+    dict = mapping.dict();
+  }
+  for (const auto& [name, value] : arguments.named) {
+    FORETOKEN_RETURN_IF_ERROR(dict.Set(Value::String(name), value));
+  }
+  return dict;
+}
+
+}  // namespace
+
+bool IsFunction(absl::string_view name) {
+  for (const char* known :
+       {"raise_exception", "strftime_now", "range", "dict", "namespace"}) {
+    if (name == known) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<Text> FormatTime(const Text& format, absl::Time time,
+                                absl::TimeZone zone) {
+  if (format.empty()) return Text();
+  // An empty result is told from an error by one more byte.
+  const std::string pattern = format.bytes() + "|";
+  const std::tm parts = absl::ToTM(time, zone);
+  char buffer[kMaxTimeBytes];
+  const size_t size =
+      pattern.size() > kMaxTimeBytes || pattern.find('\0') != std::string::npos
+          ? 0
+          : std::strftime(buffer, sizeof(buffer), pattern.c_str(), &parts);
+  if (size == 0) {
+    return absl::InvalidArgumentError("strftime_now() of such a format");
+  }
+  const absl::string_view text(buffer, size - 1);
+  if (!IsValidUtf8(text)) {
+    return absl::InvalidArgumentError("strftime_now() of such a format");
+  }
+  return Text(text,
+              format.FromRequest() ? Origin::kRequest : Origin::kTemplate);
+}
+
+absl::StatusOr<Value> MakeRange(Budget& budget, const Arguments& arguments) {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const auto bound,
+      BoundArguments::Bind("range", arguments, {"start", "stop", "step"}, 1));
+  for (size_t i = 0; i < arguments.positional.size(); ++i) {
+    if (!bound[i].IsInt()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", bound[i].TypeName(),
+                       "' object cannot be interpreted as an integer"));
+    }
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(int64_t start, bound.Integer(0, 0));
+  FORETOKEN_ASSIGN_OR_RETURN(int64_t stop, bound.Integer(1, 0));
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t step, bound.Integer(2, 1));
+  if (!bound.Has(1)) stop = std::exchange(start, 0);
+  if (step == 0) {
+    return absl::InvalidArgumentError("range() arg 3 must not be zero");
+  }
+  Values numbers;
+  int64_t at = start;
+  while (step > 0 ? at < stop : at > stop) {
+    if (static_cast<int64_t>(numbers.size()) == kMaxRange) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a range of more than ", kMaxRange, " numbers"));
+    }
+    numbers.push_back(Value::Integer(at));
+    if (__builtin_add_overflow(at, step, &at)) break;
+  }
+  return MakeList(budget, std::move(numbers));
+}
+
+absl::StatusOr<Value> MakeDictionary(Budget& budget,
+                                     const Arguments& arguments) {
+  FORETOKEN_ASSIGN_OR_RETURN(Dict dict,
+                             CollectEntries(budget, "dict", arguments));
+  return MakeDict(budget, std::move(dict));
+}
+
+absl::StatusOr<Value> MakeNamespace(Budget& budget, Arena& arena,
+                                    const Arguments& arguments) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Dict dict,
+                             CollectEntries(budget, "namespace", arguments));
+  // Attributes are searched one by one.
+  const int64_t size = static_cast<int64_t>(dict.entries().size());
+  FORETOKEN_RETURN_IF_ERROR(
+      budget.Spend(1 + size * size, sizeof(Namespace) + 64 * size));
+  Namespace* const ns = arena.NewNamespace();
+  for (const auto& [key, value] : dict.entries()) {
+    if (key.IsString()) ns->Set(key.text().bytes(), value);
+  }
+  return Value::Of(ns);
+}
+
+}  // namespace foretoken::jinja

@@ -1,0 +1,567 @@
+#include "common/text/jinja/string_methods.h"
+
+#include <unicode/uchar.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/text/jinja/operators.h"
+#include "common/text/jinja/unicode.h"
+#include "common/text/utf8.h"
+
+namespace foretoken::jinja {
+namespace {
+
+using Kind = Value::Kind;
+constexpr size_t kNotFound = std::string::npos;
+
+// What a method works with.
+struct Call {
+  Budget& budget;
+  const Text& text;
+  absl::string_view name;
+  const Arguments& arguments;
+
+  const std::string& bytes() const { return text.bytes(); }
+  absl::StatusOr<BoundArguments> Bind(
+      std::initializer_list<absl::string_view> names,
+      size_t required = 0) const {
+    return BoundArguments::Bind(name, arguments, names, required);
+  }
+};
+
+uint32_t CodePointAt(absl::string_view text, size_t at) {
+  return NextUtf8(text.substr(at)).code_point;
+}
+
+// The beginning of the character that ends at `end`.
+size_t CharacterBegin(absl::string_view text, size_t end) {
+  do {
+    --end;
+  } while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80);
+  return end;
+}
+
+using Ranges = std::vector<std::pair<size_t, size_t>>;  // of bytes
+
+absl::StatusOr<Value> MakePieces(const Call& call, const Ranges& ranges) {
+  Values pieces;
+  for (const auto& [begin, end] : ranges) {
+    FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(1, 2 * sizeof(Text)));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        Value piece, MakeString(call.budget, call.text.Slice(begin, end)));
+    pieces.push_back(std::move(piece));
+  }
+  return MakeList(call.budget, std::move(pieces));
+}
+
+// Parts between runs of white space, at most `limit` splits from the left.
+Ranges SplitWords(absl::string_view text, int64_t limit) {
+  Ranges words;
+  size_t at = 0;
+  while (true) {
+    while (at < text.size() && IsSpace(CodePointAt(text, at))) {
+      at += NextUtf8(text.substr(at)).length;
+    }
+    if (at == text.size()) return words;
+    if (limit == 0) {  // the rest, with the spaces at its end
+      words.emplace_back(at, text.size());
+      return words;
+    }
+    const size_t begin = at;
+    while (at < text.size() && !IsSpace(CodePointAt(text, at))) {
+      at += NextUtf8(text.substr(at)).length;
+    }
+    words.emplace_back(begin, at);
+    --limit;
+  }
+}
+
+// The same from the right.
+Ranges SplitWordsFromRight(absl::string_view text, int64_t limit) {
+  Ranges words;
+  size_t end = text.size();
+  while (true) {
+    while (end > 0) {
+      const size_t begin = CharacterBegin(text, end);
+      if (!IsSpace(CodePointAt(text, begin))) break;
+      end = begin;
+    }
+    if (end == 0) break;
+    if (limit == 0) {  // the rest, with the spaces before it
+      words.emplace_back(0, end);
+      break;
+    }
+    size_t begin = end;
+    while (begin > 0) {
+      const size_t before = CharacterBegin(text, begin);
+      if (IsSpace(CodePointAt(text, before))) break;
+      begin = before;
+    }
+    words.emplace_back(begin, end);
+    end = begin;
+    --limit;
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
+// Spends what looking for `wanted` in the text may take.
+absl::Status SpendSearch(const Call& call, absl::string_view wanted) {
+  return call.budget.Spend(SearchSteps(call.text.size(), wanted.size()));
+}
+
+absl::StatusOr<Value> Split(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"sep", "maxsplit"}));
+  FORETOKEN_ASSIGN_OR_RETURN(int64_t limit, bound.Integer(1, -1));
+  const bool from_right = call.name == "rsplit";
+  const absl::string_view text = call.bytes();
+  if (!bound.Has(0) || bound[0].Is(Kind::kNone)) {
+    return MakePieces(call, from_right ? SplitWordsFromRight(text, limit)
+                                       : SplitWords(text, limit));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const Text* const separator, bound.String(0));
+  const std::string& sep = separator->bytes();
+  if (sep.empty()) return absl::InvalidArgumentError("empty separator");
+  FORETOKEN_RETURN_IF_ERROR(SpendSearch(call, sep));
+  Ranges pieces;
+  if (from_right) {
+    size_t end = text.size();
+    while (limit != 0 && end >= sep.size()) {
+      const size_t found = text.substr(0, end).rfind(sep);
+      if (found == kNotFound) break;
+      pieces.emplace_back(found + sep.size(), end);
+      end = found;
+      --limit;
+    }
+    pieces.emplace_back(0, end);
+    std::reverse(pieces.begin(), pieces.end());
+    return MakePieces(call, pieces);
+  }
+  size_t begin = 0;
+  while (limit != 0) {
+    const size_t found = text.find(sep, begin);
+    if (found == kNotFound) break;
+    pieces.emplace_back(begin, found);
+    begin = found + sep.size();
+    --limit;
+  }
+  pieces.emplace_back(begin, text.size());
+  return MakePieces(call, pieces);
+}
+
+absl::StatusOr<Value> StripMethod(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"chars"}));
+  const Text* characters = nullptr;
+  if (bound.Has(0) && !bound[0].Is(Kind::kNone)) {
+    FORETOKEN_ASSIGN_OR_RETURN(characters, bound.String(0));
+  }
+  return MakeString(call.budget,
+                    Strip(call.text, characters, call.name != "rstrip",
+                          call.name != "lstrip"));
+}
+
+// The bytes between the characters `start` and `stop` of Python's search
+// methods, arguments `first` and `first` + 1; nullopt: start is behind the end.
+absl::StatusOr<std::pair<size_t, size_t>> SearchRange(
+    const Call& call, const BoundArguments& bound, size_t first) {
+  const size_t size = call.text.size();
+  if (!bound.Has(first) && !bound.Has(first + 1))
+    return std::pair(size_t{0}, size);
+  const std::vector<size_t> offsets = CharacterOffsets(call.bytes());
+  const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
+  FORETOKEN_ASSIGN_OR_RETURN(int64_t start, bound.Integer(first, 0));
+  FORETOKEN_ASSIGN_OR_RETURN(int64_t stop, bound.Integer(first + 1, count));
+  if (start < 0) start = std::max<int64_t>(start + count, 0);
+  if (stop < 0) stop = std::max<int64_t>(stop + count, 0);
+  stop = std::min(stop, count);
+  if (start > stop) return std::pair(kNotFound, kNotFound);
+  return std::pair(offsets[start], offsets[stop]);
+}
+
+absl::StatusOr<Value> AffixMethod(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"affix", "start", "end"}, 1));
+  FORETOKEN_ASSIGN_OR_RETURN(const auto range, SearchRange(call, bound, 1));
+  if (range.first == kNotFound) return Value::Bool(false);
+  const absl::string_view text =
+      absl::string_view(call.bytes())
+          .substr(range.first, range.second - range.first);
+  const Values alternatives =
+      bound[0].Is(Kind::kTuple) ? bound[0].list().items() : Values{bound[0]};
+  for (const Value& affix : alternatives) {
+    if (!affix.IsString()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          call.name, " first arg must be str or a tuple of str, not ",
+          affix.TypeName()));
+    }
+    const std::string& bytes = affix.text().bytes();
+    if (call.name == "startswith" ? absl::StartsWith(text, bytes)
+                                  : absl::EndsWith(text, bytes)) {
+      return Value::Bool(true);
+    }
+  }
+  return Value::Bool(false);
+}
+
+absl::StatusOr<Value> FindSubstring(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"sub", "start", "end"}, 1));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text* const wanted, bound.String(0));
+  FORETOKEN_ASSIGN_OR_RETURN(const auto range, SearchRange(call, bound, 1));
+  const std::string& sub = wanted->bytes();
+  FORETOKEN_RETURN_IF_ERROR(SpendSearch(call, sub));
+  const bool from_right = call.name[0] == 'r';
+  size_t found = kNotFound;
+  int64_t count = 0;
+  if (range.first != kNotFound) {
+    const absl::string_view text =
+        absl::string_view(call.bytes())
+            .substr(range.first, range.second - range.first);
+    if (call.name == "count") {
+      if (sub.empty()) {
+        count = static_cast<int64_t>(CountCharacters(text)) + 1;
+      } else {
+        for (size_t at = 0; (at = text.find(sub, at)) != kNotFound;
+             at += sub.size()) {
+          ++count;
+        }
+      }
+    } else {
+      found = from_right ? text.rfind(sub) : text.find(sub);
+    }
+  }
+  if (call.name == "count") return Value::Integer(count);
+  if (found == kNotFound) {
+    if (call.name == "find" || call.name == "rfind") return Value::Integer(-1);
+    return absl::InvalidArgumentError("substring not found");
+  }
+  return Value::Integer(static_cast<int64_t>(CountCharacters(
+      absl::string_view(call.bytes()).substr(0, range.first + found))));
+}
+
+absl::StatusOr<Value> ReplaceMethod(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"old", "new", "count"}, 2));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text* const from, bound.String(0));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text* const to, bound.String(1));
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t count, bound.Integer(2, -1));
+  return Replace(call.budget, call.text, *from, *to, count);
+}
+
+absl::StatusOr<Value> Join(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"iterable"}, 1));
+  FORETOKEN_ASSIGN_OR_RETURN(const Values items,
+                             Iterate(call.budget, bound[0]));
+  TextBuilder out(call.budget);
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].IsString()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sequence item ", i, ": expected str instance, ",
+                       items[i].TypeName(), " found"));
+    }
+    if (i > 0) out.Append(call.text);
+    if (!out.Append(items[i].text())) break;
+  }
+  return out.FinishValue();
+}
+
+absl::StatusOr<Value> Partition(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"sep"}, 1));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text* const separator, bound.String(0));
+  const std::string& sep = separator->bytes();
+  if (sep.empty()) return absl::InvalidArgumentError("empty separator");
+  FORETOKEN_RETURN_IF_ERROR(SpendSearch(call, sep));
+  const bool from_right = call.name == "rpartition";
+  const size_t found =
+      from_right ? call.bytes().rfind(sep) : call.bytes().find(sep);
+  const size_t size = call.text.size();
+  Text head, middle, tail;
+  if (found == kNotFound) {
+    (from_right ? tail : head) = call.text;
+  } else {
+    head = call.text.Slice(0, found);
+    middle = call.text.Slice(found, found + sep.size());
+    tail = call.text.Slice(found + sep.size(), size);
+  }
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, size));
+  return MakeTuple(call.budget, {Value::String(std::move(head)),
+                                 Value::String(std::move(middle)),
+                                 Value::String(std::move(tail))});
+}
+
+absl::StatusOr<Value> RemoveAffix(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"affix"}, 1));
+  FORETOKEN_ASSIGN_OR_RETURN(const Text* const affix, bound.String(0));
+  const std::string& bytes = affix->bytes();
+  size_t begin = 0;
+  size_t end = call.text.size();
+  if (call.name == "removeprefix" && absl::StartsWith(call.bytes(), bytes)) {
+    begin = bytes.size();
+  } else if (call.name == "removesuffix" &&
+             absl::EndsWith(call.bytes(), bytes)) {
+    end -= bytes.size();
+  }
+  return MakeString(call.budget, call.text.Slice(begin, end));
+}
+
+// ljust, rjust, center and zfill.
+absl::StatusOr<Value> Pad(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
+                             call.Bind({"width", "fillchar"}, 1));
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 0));
+  Text fill(call.name == "zfill" ? "0" : " ");
+  if (bound.Has(1)) {
+    FORETOKEN_ASSIGN_OR_RETURN(const Text* const given, bound.String(1));
+    if (CountCharacters(given->bytes()) != 1 || call.name == "zfill") {
+      return absl::InvalidArgumentError(
+          "the fill character must be exactly one character long");
+    }
+    fill = *given;
+  }
+  const int64_t missing = std::max<int64_t>(
+      width - static_cast<int64_t>(CountCharacters(call.bytes())), 0);
+  int64_t left = 0;
+  if (call.name == "rjust" || call.name == "zfill") left = missing;
+  // CPython's rounding of an odd margin.
+  if (call.name == "center") left = missing / 2 + (missing & width & 1);
+  TextBuilder out(call.budget);
+  size_t sign = 0;
+  if (call.name == "zfill" && !call.text.empty() &&
+      (call.bytes()[0] == '-' || call.bytes()[0] == '+')) {
+    sign = 1;
+    out.Append(call.text, 0, 1);
+  }
+  for (int64_t i = 0; i < left && out.Append(fill);) ++i;
+  out.Append(call.text, sign, call.text.size());
+  for (int64_t i = left; i < missing && out.Append(fill);) ++i;
+  return out.FinishValue();
+}
+
+absl::StatusOr<Value> SplitLinesMethod(const Call& call) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"keepends"}));
+  if (bound.Flag(0, false)) {
+    return absl::InvalidArgumentError("splitlines(True) is not supported");
+  }
+  Values lines;
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, call.text.size()));
+  for (Text& line : SplitLines(call.text)) {
+    FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(1, 2 * sizeof(Text)));
+    lines.push_back(Value::String(std::move(line)));
+  }
+  return MakeList(call.budget, std::move(lines));
+}
+
+bool IsOfType(uint32_t c, uint32_t mask) {
+  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & mask) != 0;
+}
+
+bool IsDigit(uint32_t c) {
+  const int type =
+      u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE);
+  return type == U_NT_DECIMAL || type == U_NT_DIGIT;
+}
+
+bool IsNumeric(uint32_t c) {
+  return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE) !=
+         U_NT_NONE;
+}
+
+// The methods isalpha() and its like.
+absl::StatusOr<Value> Classify(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(call.text.size() / 16));
+  bool all = true;
+  bool cased = false;
+  for (size_t at = 0; at < call.text.size();) {
+    const Utf8Step step = NextUtf8(absl::string_view(call.bytes()).substr(at));
+    const uint32_t c = step.code_point;
+    at += step.length;
+    if (call.name == "isalpha") {
+      all = all && IsOfType(c, U_GC_L_MASK);
+    } else if (call.name == "isalnum") {
+      all = all && (IsOfType(c, U_GC_L_MASK) || IsNumeric(c));
+    } else if (call.name == "isdigit") {
+      all = all && IsDigit(c);
+    } else if (call.name == "isdecimal") {
+      all = all && IsOfType(c, U_GC_ND_MASK);
+    } else if (call.name == "isnumeric") {
+      all = all && IsNumeric(c);
+    } else if (call.name == "isspace") {
+      all = all && IsSpace(c);
+    } else {  // isupper, islower
+      const UChar32 u = static_cast<UChar32>(c);
+      const bool lower = u_hasBinaryProperty(u, UCHAR_LOWERCASE);
+      const bool upper = u_hasBinaryProperty(u, UCHAR_UPPERCASE);
+      const bool wanted = call.name == "isupper" ? upper : lower;
+      const bool other = (call.name == "isupper" ? lower : upper) ||
+                         u_charType(u) == U_TITLECASE_LETTER;
+      all = all && !other;
+      cased = cased || wanted;
+    }
+  }
+  if (call.name == "isupper" || call.name == "islower") {
+    return Value::Bool(all && cased);
+  }
+  return Value::Bool(all && !call.text.empty());
+}
+
+absl::StatusOr<Value> CaseMethod(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(call.text.size() / 16));
+  if (call.name == "capitalize") {
+    return MakeString(call.budget, Capitalize(call.text));
+  }
+  if (call.name == "title")
+    return MakeString(call.budget, TitleWords(call.text));
+  return MakeString(call.budget,
+                    ChangeCase(call.text, call.name == "upper" ? Case::kUpper
+                                                               : Case::kLower));
+}
+
+using Method = absl::StatusOr<Value> (*)(const Call&);
+
+const absl::flat_hash_map<absl::string_view, Method>& Methods() {
+  static const auto* const methods =
+      new absl::flat_hash_map<absl::string_view, Method>{
+          {"capitalize", CaseMethod},
+          {"center", Pad},
+          {"count", FindSubstring},
+          {"endswith", AffixMethod},
+          {"find", FindSubstring},
+          {"index", FindSubstring},
+          {"isalnum", Classify},
+          {"isalpha", Classify},
+          {"isdecimal", Classify},
+          {"isdigit", Classify},
+          {"islower", Classify},
+          {"isnumeric", Classify},
+          {"isspace", Classify},
+          {"isupper", Classify},
+          {"join", Join},
+          {"ljust", Pad},
+          {"lower", CaseMethod},
+          {"lstrip", StripMethod},
+          {"partition", Partition},
+          {"removeprefix", RemoveAffix},
+          {"replace", ReplaceMethod},
+          {"removesuffix", RemoveAffix},
+          {"rfind", FindSubstring},
+          {"rindex", FindSubstring},
+          {"rjust", Pad},
+          {"rpartition", Partition},
+          {"rsplit", Split},
+          {"rstrip", StripMethod},
+          {"split", Split},
+          {"splitlines", SplitLinesMethod},
+          {"startswith", AffixMethod},
+          {"strip", StripMethod},
+          {"title", CaseMethod},
+          {"upper", CaseMethod},
+          {"zfill", Pad}};
+  return *methods;
+}
+
+}  // namespace
+
+absl::StatusOr<Value> CallStringMethod(Budget& budget, const Text& text,
+                                       absl::string_view name,
+                                       const Arguments& arguments) {
+  const auto method = Methods().find(name);
+  if (method == Methods().end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the method str.", name, " is not supported"));
+  }
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(1 + text.size() / 64));
+  return method->second({budget, text, name, arguments});
+}
+
+Text Strip(const Text& text, const Text* characters, bool left, bool right) {
+  const absl::string_view bytes = text.bytes();
+  const auto is_stripped = [&](absl::string_view character) {
+    return characters == nullptr
+               ? IsSpace(NextUtf8(character).code_point)
+               : absl::StrContains(characters->bytes(), character);
+  };
+  size_t begin = 0;
+  size_t end = bytes.size();
+  while (left && begin < end) {
+    const size_t length = NextUtf8(bytes.substr(begin)).length;
+    if (!is_stripped(bytes.substr(begin, length))) break;
+    begin += length;
+  }
+  while (right && end > begin) {
+    const size_t last = CharacterBegin(bytes, end);
+    if (!is_stripped(bytes.substr(last, end - last))) break;
+    end = last;
+  }
+  return text.Slice(begin, end);
+}
+
+absl::StatusOr<Value> Replace(Budget& budget, const Text& text,
+                              const Text& from, const Text& to, int64_t count) {
+  FORETOKEN_RETURN_IF_ERROR(
+      budget.Spend(SearchSteps(text.size(), from.size())));
+  TextBuilder out(budget);
+  const std::string& bytes = text.bytes();
+  size_t done = 0;
+  if (from.empty()) {  // `to` goes before every character and to the end
+    for (const size_t at : CharacterOffsets(bytes)) {
+      out.Append(text, done, at);
+      done = at;
+      if (count == 0 || !out.Append(to)) break;
+      --count;
+    }
+  } else {
+    while (count != 0) {
+      const size_t found = bytes.find(from.bytes(), done);
+      if (found == kNotFound) break;
+      out.Append(text, done, found);
+      if (!out.Append(to)) break;
+      done = found + from.size();
+      --count;
+    }
+  }
+  out.Append(text, done, text.size());
+  return out.FinishValue();
+}
+
+Text Capitalize(const Text& text) {
+  if (text.empty()) return text;
+  const size_t first = NextUtf8(text.bytes()).length;
+  Text out = ChangeCase(text.Slice(0, first), Case::kTitle);
+  // The rest is mapped as part of the whole: a sigma looks at what precedes it.
+  const Text lower = ChangeCase(text, Case::kLower);
+  const size_t skip = ChangeCase(text.Slice(0, first), Case::kLower).size();
+  out.Append(lower, skip, lower.size());
+  return out;
+}
+
+std::vector<Text> SplitLines(const Text& text) {
+  std::vector<Text> lines;
+  const absl::string_view bytes = text.bytes();
+  size_t begin = 0;
+  for (size_t at = 0; at < bytes.size();) {
+    const Utf8Step step = NextUtf8(bytes.substr(at));
+    const uint32_t c = step.code_point;
+    const bool ends = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) ||
+                      c == 0x85 || c == 0x2028 || c == 0x2029;
+    size_t next = at + step.length;
+    if (ends) {
+      lines.push_back(text.Slice(begin, at));
+      if (c == '\r' && next < bytes.size() && bytes[next] == '\n') ++next;
+      begin = next;
+    }
+    at = next;
+  }
+  if (begin < bytes.size()) lines.push_back(text.Slice(begin, bytes.size()));
+  return lines;
+}
+
+}  // namespace foretoken::jinja

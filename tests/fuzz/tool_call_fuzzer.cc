@@ -1,0 +1,57 @@
+// Any text as an answer with tool calls: every way to cut it gives the same
+// deltas, and no call has parts before its beginning.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/text/chat/tool_call_parser.h"
+
+namespace {
+
+using foretoken::AnswerDelta;
+using foretoken::ToolCallDelta;
+using foretoken::ToolCallForm;
+using foretoken::ToolCallParser;
+
+std::string Joined(ToolCallForm form, absl::string_view text, size_t step) {
+  const auto parser = ToolCallParser::Create(form, 1);
+  std::string content;
+  std::string calls;
+  int begun = 0;
+  const auto add = [&](const AnswerDelta& delta) {
+    content += delta.content;
+    for (const ToolCallDelta& call : delta.tool_calls) {
+      if (!call.id.empty()) {
+        FORETOKEN_CHECK(call.index == begun && !call.name.empty());
+        ++begun;
+        absl::StrAppend(&calls, "\n", call.id, call.name, "(");
+      }
+      FORETOKEN_CHECK(call.index == begun - 1);
+      calls += call.arguments;
+    }
+  };
+  for (size_t at = 0; at < text.size(); at += step) {
+    add(parser->Add(text.substr(at, step)));
+  }
+  add(parser->Finish());
+  FORETOKEN_CHECK(parser->calls() == begun);
+  FORETOKEN_CHECK(begun <= ToolCallParser::kMaxCalls);
+  return absl::StrCat(content, calls);
+}
+
+}  // namespace
+
+// The first byte is the length of the cuts.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const absl::string_view text(reinterpret_cast<const char*>(data) + 1,
+                               size - 1);
+  for (const ToolCallForm form :
+       {ToolCallForm::kLlama3, ToolCallForm::kHermes, ToolCallForm::kMistral}) {
+    FORETOKEN_CHECK(Joined(form, text, 1 + data[0] % 16) ==
+                    Joined(form, text, text.size() + 1));
+  }
+  return 0;
+}
