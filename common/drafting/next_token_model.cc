@@ -126,8 +126,8 @@ void NextTokenModel::VisitLinks(const Cursor& cursor, Visitor& visit) const {
   // Then by descending match length; kMatchesPerSource of each count source.
   std::array<int, kCountSources> left{kMatchesPerSource, kMatchesPerSource};
   for (int length = kLengths; length >= 1; --length) {
-    // What the target found after two tokens says more than a match of three
-    // that was seen once.
+    // The target's own candidates after two tokens say more than a match of
+    // three that was seen once.
     if (length == kPairRank && !VisitRecycled(cursor, 2, visit)) return;
     if (length == 1 && !VisitRecycled(cursor, 1, visit)) return;
     for (int s = 0; s < kCountSources; ++s) {

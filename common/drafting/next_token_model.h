@@ -7,10 +7,10 @@
 // one look-up per match; whole contexts are never hashed. The evidence at a
 // cursor forms a chain of links, strongest first: text copies, the longer one
 // first; then, by match length from the longest, the request's counts, the
-// history's counts, those of the scope's prior and of the shared one; among
-// them the recycled candidates, those
-// after two tokens before the matches of three, those after one before those of
-// one. Each link outweighs weaker evidence by its learned trust (trust.h).
+// history's counts, those of the scope's prior and of the shared one; the
+// recycled candidates stand among them: those after two tokens before matches
+// of three, those after one token before matches of one. Each link outweighs
+// weaker evidence by its learned trust (trust.h).
 //
 // Owned by one thread; the sources are borrowed.
 #ifndef FORETOKEN_COMMON_DRAFTING_NEXT_TOKEN_MODEL_H_

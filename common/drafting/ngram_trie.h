@@ -16,8 +16,11 @@
 //
 // Source: Algorithm 1 of Chen et al., "Faster In-Context Learning for LLMs via
 // N-Gram Trie Speculative Decoding" (EMNLP 2025). The paper inserts every
-// window under each of its sub-prefixes, which counts a start up to L_p times
-// and leaves the order unchanged; here each occurrence counts once.
+// window under each of its sub-prefixes; here each occurrence counts once. Away
+// from the ends of the context, the paper thus counts a substring of up to
+// n - L_p + 1 tokens L_p times, and a longer one fewer times by one a token:
+// the order of continuations is the same, except that the paper ranks those in
+// the deepest L_p - 1 levels of the trie lower.
 //
 // Thread-compatible: const methods may be called concurrently.
 #ifndef FORETOKEN_COMMON_DRAFTING_NGRAM_TRIE_H_

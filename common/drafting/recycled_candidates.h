@@ -46,7 +46,7 @@ class RecycledCandidates {
     float share(int i) const {
       return static_cast<float>(shares[i]) * (1.0f / 65535.0f);
     }
-    // Of a token; 0 if it is none of the candidates.
+    // Share of `token`; 0 if it is none of the candidates.
     float ShareOf(TokenId token) const;
   };
 

@@ -29,6 +29,12 @@ ReplayTime Measure(Work work) {
   return {cpu_us, NowUs(CLOCK_MONOTONIC) - wall};
 }
 
+// Adds `counts` to `sum` element by element, which grows as needed.
+void AddTo(std::vector<int64_t>& sum, const std::vector<int64_t>& counts) {
+  sum.resize(std::max(sum.size(), counts.size()));
+  for (size_t i = 0; i < counts.size(); ++i) sum[i] += counts[i];
+}
+
 }  // namespace
 
 float Percentile(std::vector<float> samples, double share) {
@@ -59,6 +65,7 @@ void FindAcceptedPath(const DraftTree& tree,
 struct Replayer::TurnCounts {
   int64_t tokens = 0;
   int64_t rounds = 0;
+  std::vector<int64_t> rounds_by_length;
   int64_t tree_nodes = 0;
   int64_t rounds_without_accept = 0;
 };
@@ -130,6 +137,10 @@ absl::Status Replayer::ReplayTurn(const RecordedTurn& turn,
     commit(output.subspan(done, committed));
     done += committed;
     ++counts.rounds;
+    if (counts.rounds_by_length.size() < committed) {
+      counts.rounds_by_length.resize(committed);
+    }
+    ++counts.rounds_by_length[committed - 1];
     counts.tokens += static_cast<int64_t>(committed);
     counts.tree_nodes += tree_.size();
     counts.rounds_without_accept += path_.empty();
@@ -167,6 +178,7 @@ absl::StatusOr<ReplaySetResult> Replayer::Replay(
       ++sum.turns;
       sum.tokens += counts.tokens;
       sum.rounds += counts.rounds;
+      AddTo(sum.rounds_by_length, counts.rounds_by_length);
     };
     add(result.all);
     if (!turn.hit_length_limit) add(result.without_loops);

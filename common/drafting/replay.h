@@ -33,6 +33,8 @@ struct ReplayCounts {
   int64_t turns = 0;
   int64_t tokens = 0;  // committed in rounds: output tokens less one per turn
   int64_t rounds = 0;
+  // [i]: rounds that committed i + 1 tokens; as long as the longest needs.
+  std::vector<int64_t> rounds_by_length = {};
   // 1.00 if there was no round.
   double accept_length() const {
     return rounds == 0 ? 1.0 : static_cast<double>(tokens) / rounds;

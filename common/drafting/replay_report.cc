@@ -24,7 +24,8 @@ Json CategoryJson(const ReplayCounts& counts) {
   return {{"turns", counts.turns},
           {"tokens", counts.tokens},
           {"rounds", counts.rounds},
-          {"accept_length", counts.accept_length()}};
+          {"accept_length", counts.accept_length()},
+          {"rounds_by_length", counts.rounds_by_length}};
 }
 
 Json SetJson(const ReplaySetResult& set) {
@@ -42,6 +43,7 @@ Json SetJson(const ReplaySetResult& set) {
           {"accept_length_without_loops", set.without_loops.accept_length()},
           {"mean_tree_nodes", set.mean_tree_nodes()},
           {"zero_accept_share", ZeroAcceptShare(set)},
+          {"rounds_by_length", set.all.rounds_by_length},
           {"categories", std::move(categories)}};
 }
 

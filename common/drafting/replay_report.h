@@ -26,10 +26,12 @@ struct ReplayCostSummary {
 // {"mode","max_tree_nodes","sets":[{"file","turns","prompt_tokens",
 // "output_tokens","tokens","rounds","accept_length",
 // "accept_length_without_loops","mean_tree_nodes","zero_accept_share",
-// "categories":{name:{"turns","tokens","rounds","accept_length"}}}],
+// "rounds_by_length","categories":{name:{"turns","tokens","rounds",
+// "accept_length","rounds_by_length"}}}],
 // "draft_us":{"p50","p99"},"draft_wall_us":{"p50","p99"},
 // "insert_us_per_token","insert_wall_us_per_token","prompt_us_per_token",
 // "request_bytes_per_token","history_bytes_per_token"}
+// rounds_by_length[i]: rounds that committed i + 1 tokens.
 Json ReplayJson(const std::string& mode, int max_tree_nodes,
                 const std::vector<ReplaySetResult>& sets,
                 const ReplayCostSummary& costs);

@@ -61,6 +61,7 @@ struct GenerationRequest {
   absl::Time deadline = absl::InfiniteFuture();
   // Fingerprint of the model that must serve it; empty: whichever is active.
   std::string numerics_fingerprint;
+  bool want_round_trees = false;  // see GenerationDelta::round_tree
 };
 
 // What is needed to reproduce the output, and the request's name in logs.
@@ -68,6 +69,26 @@ struct GenerationStart {
   std::string numerics_fingerprint;
   uint64_t seed = 0;
   std::string request_id;
+};
+
+// What one round drafted and what became of it. The output is the token of
+// prefill and then every round's committed tokens, whenever they are shown;
+// after a stop string the last of them are not.
+struct RoundTree {
+  struct Node {
+    TokenId token = 0;
+    int32_t parent = -1;  // an earlier node; -1: the last committed token
+    // The node's likeliest proposer; of a fused tree, its part.
+    DrafterId drafter = DrafterId::kFused;
+    // Estimate, before the round, that the whole path to it is accepted.
+    float probability = 0;
+    bool accepted = false;
+  };
+  // Parents first; at most max_tree_nodes. Nodes that are read but never
+  // accepted are left out.
+  std::vector<Node> nodes;
+  // The accepted nodes' tokens, then the target's own.
+  std::vector<TokenId> committed;
 };
 
 // Output that is final and may be shown.
@@ -79,9 +100,12 @@ struct GenerationDelta {
   std::vector<DrafterId> drafters;
   // Per token, if logprobs were asked for.
   std::vector<SampledToken> logprobs;
+  // The tree of the round that ended, if asked for; unset for prefill.
+  std::optional<RoundTree> round_tree;
 
   bool empty() const {
-    return !start.has_value() && text.empty() && token_ids.empty();
+    return !start.has_value() && text.empty() && token_ids.empty() &&
+           !round_tree.has_value();
   }
 };
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
+#include "common/speculation/ouroboros_presets.h"
 
 namespace foretoken {
 namespace {
@@ -107,6 +108,8 @@ ModeOptions ReadAuto(ModeReader& read, ModeUse use) {
   return options;
 }
 
+constexpr absl::string_view kOuroboros = "ouroboros";
+
 using Id = DrafterId;
 // Name, drafter, service, needs_service, in_auto, in_requests, in_replay, read.
 constexpr ModeInfo kTable[] = {
@@ -114,7 +117,7 @@ constexpr ModeInfo kTable[] = {
     {"draft_model", Id::kDraftModel, "draft_worker", true, false, true, false,
      ReadDraftModel},
     {"lookahead", Id::kLookahead, "", false, false, true, false, ReadLookahead},
-    {"ouroboros", Id::kOuroboros, "draft_worker", true, true, true, false,
+    {kOuroboros, Id::kOuroboros, "draft_worker", true, true, true, false,
      ReadOuroboros},
     {"ngram_trie", Id::kNgramTrie, "trie_drafter", false, false, true, true,
      ReadNgramTrie},
@@ -133,6 +136,13 @@ std::string Names(ModeUse use) {
     if (mode.Has(use)) names.push_back(mode.name);
   }
   return absl::StrJoin(names, " ");
+}
+
+std::string PresetNames() {
+  return absl::StrJoin(OuroborosPresets(), "/",
+                       [](std::string* out, const OuroborosPreset& preset) {
+                         absl::StrAppend(out, preset.name);
+                       });
 }
 
 // --- Bounds of a round -------------------------------------------------------
@@ -233,6 +243,9 @@ std::string ModeHelp(ModeUse use) {
     };
     modes.push_back(absl::StrCat(mode.name, parameters.empty() ? "" : ":",
                                  absl::StrJoin(parameters, ",", format)));
+    if (mode.name == kOuroboros) {
+      absl::StrAppend(&modes.back(), ",preset=", PresetNames());
+    }
   }
   return absl::StrJoin(modes, " | ");
 }
@@ -245,6 +258,9 @@ absl::StatusOr<Mode> Mode::Parse(absl::string_view text, ModeUse use) {
 }
 
 absl::StatusOr<Mode> Mode::Create(ModeSpec spec, ModeUse use) {
+  if (spec.name() == kOuroboros) {
+    FORETOKEN_ASSIGN_OR_RETURN(spec, ExpandOuroborosPreset(std::move(spec)));
+  }
   for (const ModeInfo& info : kTable) {
     if (info.name != spec.name() || !info.Has(use)) continue;
     ModeReader read(spec);

@@ -5,13 +5,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
-#include "services/crest/core/file_origin.h"
+#include "services/crest/core/rest_origin.h"
+#include "services/crest/core/snapshot_origin.h"
 
 namespace foretoken::crest {
 namespace {
 
 constexpr char kPostgres[] = "postgres";
+constexpr absl::string_view kRest = "rest:";
 constexpr size_t kMaxDatastores = 64;  // each has a thread
 
 absl::StatusOr<std::vector<DatastoreSpec>> ParseSpecs(
@@ -19,7 +22,7 @@ absl::StatusOr<std::vector<DatastoreSpec>> ParseSpecs(
   if (texts.empty() || texts.size() > kMaxDatastores) {
     return absl::InvalidArgumentError(
         absl::StrCat(texts.size(), " datastores: want 1..", kMaxDatastores,
-                     " of NAME=FILE or NAME=postgres"));
+                     " of NAME=FILE, NAME=rest:FILE or NAME=postgres"));
   }
   std::vector<DatastoreSpec> specs;
   std::set<std::string> names;
@@ -34,7 +37,7 @@ absl::StatusOr<std::vector<DatastoreSpec>> ParseSpecs(
   return specs;
 }
 
-void AddIngestFlags(Flags& flags, IngestOptions& ingest) {
+void AddIngestFlags(Flags& flags, IngestOptions& ingest, RowOptions& rows) {
   flags.Bool("enable-ingest", &ingest.enabled,
              "Serve Ingest: every caller may publish a datastore built from "
              "text");
@@ -50,6 +53,9 @@ void AddIngestFlags(Flags& flags, IngestOptions& ingest) {
   flags.Int("ingest-threads", &limits.threads, {1, 256}, "Threads of a build");
   flags.String("ingest-folder", &limits.folder,
                "Folder for a build's files; empty: the system's");
+  flags.Choice("ingest-index", &rows.index, RowIndexes(),
+               "Index on the n-grams of a version that an Ingest publishes in "
+               "PostgreSQL");
   flags.Duration("ingest-timeout", &ingest.timeout,
                  {absl::Seconds(1), absl::Hours(24)},
                  "Maximum duration of an Ingest, whatever its deadline");
@@ -60,21 +66,29 @@ void AddIngestFlags(Flags& flags, IngestOptions& ingest) {
 absl::StatusOr<DatastoreSpec> DatastoreSpec::Parse(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals + 1 == text.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "datastore \"", text, "\": want NAME=FILE or NAME=postgres"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("datastore \"", text,
+                     "\": want NAME=FILE, NAME=rest:FILE or NAME=postgres"));
   }
   DatastoreSpec spec;
   spec.name = text.substr(0, equals);
   FORETOKEN_RETURN_IF_ERROR(CheckDatastoreName(spec.name));
-  const std::string where = text.substr(equals + 1);
-  if (where != kPostgres) spec.file = where;
+  absl::string_view where = absl::string_view(text).substr(equals + 1);
+  if (where == kPostgres) return spec;
+  spec.rest = absl::ConsumePrefix(&where, kRest);
+  if (where.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("datastore \"", text, "\": want a file after ", kRest));
+  }
+  spec.file = std::string(where);
   return spec;
 }
 
 void CrestService::AddFlags(Flags& flags) {
   flags.List("datastore", &datastores,
-             "NAME=FILE (a snapshot) or NAME=postgres (the versions of that "
-             "name in PostgreSQL); the first is the default of requests");
+             "NAME=FILE (a snapshot), NAME=rest:FILE (a REST snapshot) or "
+             "NAME=postgres (the versions of that name in PostgreSQL); the "
+             "first is the default of requests");
   flags.Secret("postgres-url", &postgres.url, "Connection URL of PostgreSQL");
   flags.String("tokenizer", &tokenizer,
                "Model directory or tokenizer file; versions of another "
@@ -98,7 +112,7 @@ void CrestService::AddFlags(Flags& flags) {
             "Maximum draft nodes of a tree");
   flags.Bool("enable-publish", &server.enable_publish,
              "Serve Publish: every caller may switch versions");
-  AddIngestFlags(flags, server.ingest);
+  AddIngestFlags(flags, server.ingest, postgres.published);
   flags.Require("datastore", [this] {
     return std::string(ParseSpecs(datastores).status().message());
   });
@@ -132,9 +146,12 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestService::Make(
     named.load_at_start = !spec.file.empty();
     if (spec.file.empty()) {
       named.origin = std::make_unique<PgOrigin>(spec.name, postgres);
+    } else if (spec.rest) {
+      named.origin =
+          std::make_unique<RestOrigin>(spec.file, postgres.index_memory);
     } else {
       named.origin =
-          std::make_unique<FileOrigin>(spec.file, postgres.index_memory);
+          std::make_unique<SnapshotOrigin>(spec.file, postgres.index_memory);
     }
     origins.push_back(std::move(named));
   }

@@ -15,11 +15,13 @@
 
 namespace foretoken::crest {
 
-// One datastore: NAME=FILE, a snapshot, or NAME=postgres, the versions
-// published under that name in the database of FORETOKEN_POSTGRES_URL.
+// One datastore: NAME=FILE, a snapshot; NAME=rest:FILE, a REST snapshot; or
+// NAME=postgres, the versions published under that name in the database of
+// FORETOKEN_POSTGRES_URL.
 struct DatastoreSpec {
   std::string name;
-  std::string file;  // empty: PostgreSQL
+  std::string file;   // empty: PostgreSQL
+  bool rest = false;  // kind of the file
 
   // InvalidArgument names the text and what was wanted.
   static absl::StatusOr<DatastoreSpec> Parse(const std::string& text);

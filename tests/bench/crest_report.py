@@ -5,26 +5,42 @@
       --data DIR [--python-corpus DIR...] [--half chat|code] [--render-only]
 
 DIR holds recorded/, corpora/ and tokenizers/ of the test data. Every measured
-point is kept in tests/bench/results/crest_runs.json, so that a run that was
-stopped goes on where it was, and the report can be drawn again without
-measuring. Standard library only. No text, store or prior is written there.
+point is kept in tests/bench/results/crest_runs.json with the commit and the
+machine that made it, so that a run that was stopped goes on where it was, and
+the report can be drawn again without measuring. Standard library only. No text,
+store or prior is written there.
 """
 import argparse
 import gzip
 import html
 import json
 import math
+import os
 import pathlib
 import random
 import subprocess
 import sys
 import tempfile
 
+import private_postgres
+from progress import Progress
+from provenance import made_by
+
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 RUNS = RESULTS / "crest_runs.json"
 TOPS = [250, 1000, 4000, 16000, 64000, 256000]
 SHARES = [100, 30, 10, 3, 1, 60]
+# Every n-gram that occurs at least twice.
+ALL = "all"
+# Longest match that REST begins with; as published, and without a name of its
+# own below, 16.
+START_LENGTHS = [2, 3, 4, 5, 6, 8, 12]
+# Shares of the text, in percent, that SHARE_TOP n-grams a length come from.
+TEXT_SHARES = [10, 30]
+SHARE_TOP = 16000
+# Datastores also published in PostgreSQL, for the size of their relations.
+RELATIONS = [("max", 4, 1000), ("max", 4, 16000), ("max", 4, 64000)]
 
 
 class Bench:
@@ -69,24 +85,67 @@ class Bench:
                 "nodes": s["mean_tree_nodes"]} for s in result["sets"]}}
 
     def keep(self, key, value):
+        value["made"] = made_by(self.args.foretoken)
         self.runs[key] = value
         RUNS.write_text(json.dumps(self.runs, indent=1, sort_keys=True) + "\n")
-        print(key, json.dumps(value["sets"]), flush=True)
+
+    def build(self, half, n_flag, n, top, selection, *target, percent=100):
+        h = self.halves[half]
+        corpus = (h["corpus"] if percent == 100
+                  else [self.sample_rows(half, percent)])
+        sample = "first" if selection == "rest" else "uniform"
+        words = ["crest", "build", "--corpus", *corpus, "--exclude-ids",
+                 *h["sets"], "--tokenizer", h["tokenizer"], f"--{n_flag}-n", n,
+                 "--top", 2**40 if top == ALL else top,
+                 "--selection", selection, "--sample", sample,
+                 "--skip-invalid", *target]
+        if percent == 100 and not h["json"]:
+            words += ["--suffix", ".py"]
+        return self.foretoken(*words)
+
+    def text_share(self, half, longest, percent):
+        """As many n-grams of a length, counted in a share of the text."""
+        key = f"{half}/text/{percent}"
+        if key in self.runs:
+            return
+        out = self.tmp / "x.crest"
+        meta = self.build(half, "max", longest, SHARE_TOP, "rest", "--out", out,
+                          percent=percent)
+        value = self.replay(half, "--mode", "crest", "--crest", out)
+        value.update(bytes=out.stat().st_size, entries=meta["entries"],
+                     nodes=meta["nodes"], mean_nodes=meta["mean_nodes"],
+                     tokens=meta["corpus_tokens"])
+        self.keep(key, value)
+
+    def relation(self, half, n_flag, n, top):
+        """Bytes that PostgreSQL takes for a datastore, beside its snapshot."""
+        key = f"{half}/postgres/{n_flag}{n}/rest/{top}"
+        if key in self.runs:
+            return
+        with private_postgres.Server() as server:
+            os.environ["FORETOKEN_POSTGRES_URL"] = server.url
+            meta = self.build(half, n_flag, n, top, "rest", "--name", "store",
+                              "--work", self.tmp / "relation.work")
+            total, heap, indexes = server.query(
+                "SELECT sum(pg_total_relation_size(oid)), "
+                "sum(pg_table_size(oid)), sum(pg_indexes_size(oid)) "
+                "FROM pg_class WHERE relkind = 'r' AND relname LIKE "
+                "'foretoken\\_crest\\_%' AND relname NOT LIKE '%versions'")
+        self.keep(key, {"sets": {}, "entries": meta["entries"],
+                        "snapshot_bytes": meta["bytes"],
+                        "total_bytes": int(total), "table_bytes": int(heap),
+                        "index_bytes": int(indexes)})
 
     def crest(self, half, n_flag, n, top, selection):
         key = f"{half}/crest/{n_flag}{n}/{selection}/{top}"
         if key in self.runs:
             return
-        h = self.halves[half]
+        same = f"{half}/crest/only{n}/{selection}/{top}"
+        if n == 1 and same in self.runs:
+            self.runs[key] = self.runs[same]
+            return
         out = self.tmp / "x.crest"
-        sample = "first" if selection == "rest" else "uniform"
-        words = ["crest", "build", "--corpus", *h["corpus"], "--exclude-ids",
-                 *h["sets"], "--tokenizer", h["tokenizer"], f"--{n_flag}-n", n,
-                 "--top", top, "--selection", selection, "--sample", sample,
-                 "--skip-invalid", "--out", out]
-        if not h["json"]:
-            words += ["--suffix", ".py"]
-        meta = self.foretoken(*words)
+        meta = self.build(half, n_flag, n, top, selection, "--out", out)
         value = self.replay(half, "--mode", "crest", "--crest", out)
         value.update(
             bytes=out.stat().st_size, entries=meta["entries"],
@@ -131,17 +190,33 @@ class Bench:
 
     def measure(self, half):
         longest = 4 if half == "chat" else 5
+        steps = []
         for top in [16000, 1000, 64000, 4000, 250, 256000]:
-            self.crest(half, "max", longest, top, "rest")
-            self.crest(half, "max", 3, top, "best")
+            steps.append((self.crest, "max", longest, top, "rest"))
+            steps.append((self.crest, "max", 3, top, "best"))
         for percent in SHARES:
             for mode in ("rest", "rest:min_n=1", "rest:min_n=1,exact=1"):
-                self.rest(half, mode, percent)
-        for top in [16000, 1000, 64000]:
+                steps.append((self.rest, mode, percent))
+        if private_postgres.available():
+            steps += [(self.relation, *r) for r in RELATIONS]
+        else:
+            print("no PostgreSQL here: sizes of relations not measured",
+                  file=sys.stderr)
+        for percent in TEXT_SHARES:
+            steps.append((self.text_share, longest, percent))
+        for top in [16000, 1000, 64000, ALL]:
             for n in range(1, longest + 1):
-                self.crest(half, "only", n, top, "rest")
-            for n in range(1, longest + 1):
-                self.crest(half, "max", n, top, "rest")
+                steps.append((self.crest, "only", n, top, "rest"))
+            for n in range(longest, 0, -1):
+                steps.append((self.crest, "max", n, top, "rest"))
+        for length in START_LENGTHS:
+            steps.append((self.rest, f"rest:max_n={length}", 100))
+        with Progress(f"crest, {half}", len(steps)) as bar:
+            for step, *words in steps:
+                name = " ".join(map(str, [step.__name__, *words]))
+                bar.begin(name)
+                step(half, *words)
+                bar.end(name)
 
 
 # --- drawing ---------------------------------------------------------------
@@ -238,8 +313,8 @@ def render_half(runs, half, sets):
             else:
                 label = {"rest": "REST as published",
                          "rest:min_n=1": "REST + 1-gram fallback",
-                         "rest:min_n=1,exact=1": "REST, exact counts, 4..1"}[
-                             parts[1]]
+                         "rest:min_n=1,exact=1": "REST, exact counts, 4..1"
+                         }.get(parts[1])
                 size = store_bytes(runs, half, int(parts[2]))
                 detail = f"{parts[2]} % of the store"
             if label and size:
@@ -283,8 +358,60 @@ def render_half(runs, half, sets):
                     ["", "stored n-grams: accept length"],
                     [(k, ", ".join(f"{x}: {y:.3f}" for x, y in sorted(v)))
                      for k, v in chosen]) + "\n")
+    text += render_start_lengths(runs, half, sets)
+    text += render_text_shares(runs, half, sets, longest)
     text += render_counts(runs, half, longest)
+    text += render_relations(runs, half)
     return "\n".join(text)
+
+
+def render_start_lengths(runs, half, sets):
+    rows = []
+    for length in [*START_LENGTHS, 16]:
+        run = runs.get(f"{half}/rest/100" if length == 16 else
+                       f"{half}/rest:max_n={length}/100")
+        if run:
+            rows.append([length, *[f"{run['sets'][name]['accept_length']:.3f}"
+                                   for name in sets]])
+    if len(rows) < 2:
+        return []
+    return ["### Figure 3: REST by the length that the match begins with\n",
+            table(["longest match", *sets], rows) + "\n"]
+
+
+def render_text_shares(runs, half, sets, longest):
+    rows = []
+    for percent in [*TEXT_SHARES, 100]:
+        run = runs.get(f"{half}/text/{percent}" if percent != 100 else
+                       f"{half}/crest/max{longest}/rest/{SHARE_TOP}")
+        if run:
+            rows.append([f"{percent} %",
+                         f"{run.get('tokens', run.get('corpus_tokens')):,}",
+                         f"{run['entries']:,}", f"{run['mean_nodes']:.1f}",
+                         f"{run['bytes'] / 1e6:.2f}",
+                         *[f"{run['sets'][name]['accept_length']:.3f}"
+                           for name in sets]])
+    if len(rows) < 2:
+        return []
+    return [f"### More text, the same number of n-grams (t = {SHARE_TOP})\n",
+            table(["of the text", "tokens", "n-grams stored", "mean nodes",
+                   "MB", *sets], rows) + "\n"]
+
+
+def render_relations(runs, half):
+    rows = []
+    for flag, n, top in RELATIONS:
+        run = runs.get(f"{half}/postgres/{flag}{n}/rest/{top}")
+        if run:
+            rows.append((f"n <= {n}", top, f"{run['entries']:,}",
+                         *[f"{run[k] / 1e6:.2f}" for k in
+                           ("snapshot_bytes", "total_bytes", "table_bytes",
+                            "index_bytes")]))
+    if not rows:
+        return []
+    return ["### Size in PostgreSQL (MB)\n",
+            table(["n-grams", "t", "n-grams stored", "snapshot",
+                   "pg_total_relation_size", "table", "index"], rows) + "\n"]
 
 
 def render_counts(runs, half, longest):
@@ -310,14 +437,17 @@ def render_counts(runs, half, longest):
     rows = []
     for key, r in sorted(runs.items()):
         parts = key.split("/")
-        if parts[0] == half and parts[1] == "crest" and \
-                parts[2] in ("max3", f"max{longest}"):
-            rows.append((parts[2].replace("max", "n <= "), parts[3], parts[4],
+        if parts[0] == half and parts[1] == "crest" and (
+                parts[2] in ("max3", f"max{longest}") or
+                parts[2].startswith("only")):
+            rows.append((parts[2].replace("max", "n <= ").replace(
+                "only", "n = "), parts[3], parts[4],
                          f"{r['mean_nodes']:.1f}", f"{r['entries']:,}",
                          f"{r['bytes'] / 1e6:.2f}",
                          f"{r['bytes_per_node']:.2f}"))
     if rows:
-        rows.sort(key=lambda r: (r[0], r[1], int(r[2])))
+        rows.sort(key=lambda r: (r[0], r[1],
+                                 math.inf if r[2] == ALL else int(r[2])))
         text.append("### Table 2: trees\n")
         text.append(table(["n-grams", "selection", "t", "mean nodes",
                            "n-grams stored", "MB", "bytes a node"], rows)

@@ -4,24 +4,28 @@
 //
 //   bench_draft_worker --target DIR --draft DIR --prompts FILE
 //       [--modes "draft_model:gamma=3;auto+ouroboros:passes=1"] [--warm-start]
-//       [--nodes 64] [--repeats 5] [--json]
+//       [--nodes 64] [--repeats 5] [--sessions 8] [--json]
 //
 // `auto+MODE` merges MODE's drafts with those of the fused drafter, calibrated
 // as in mode `auto`, and `auto` alone is the fused drafter without the draft
 // worker; trees are full, since no node is priced. Acceptance learned from one
 // prompt serves the next ones; outputs do with --warm-start. In `auto+auto`
 // the draft worker chooses how to draft, as in mode `auto`; in
-// `auto+phrase_pool` the pool's newest phrases stand in for it.
+// `auto+phrase_pool` the pool's newest phrases stand in for it. With
+// `recompute:` before a mode, its drafts are those of an engine that computes
+// the chain again in each pass, to be compared with the mode itself.
 //
 // FILE holds a prompt a line, with C escapes. A round is one verification;
 // prefill is none. Drafts have no deadline, so that all but the times repeats
 // to the digit on any machine, however busy. With --repeats the modes are run
 // in turn so many times; tok/s is the median, by the clock and by processor
 // time, which with --threads 1 hardly depends on what else the machine does.
+// With --sessions each prompt is drafted for by so many sessions at once, in
+// common passes: draft times are those of all of them together, rows those of
+// one.
 #include <time.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -47,6 +51,7 @@
 #include "common/text/tokenizer.h"
 #include "services/draft_worker/core/draft_engine.h"
 #include "services/orchestrator/core/round_drafting.h"
+#include "tests/bench/draft_matches.h"
 #include "tests/support/in_process_verifier.h"
 
 namespace foretoken {
@@ -78,43 +83,9 @@ struct Settings {
   int32_t nodes = 64;
   double temperature = 0.0;
   int32_t repeats = 1;
+  int32_t sessions = 1;
   bool warm_start = false;
   bool json = false;
-};
-
-// Where draft and target agree beyond the first difference. The draft's chain
-// is its path of first children: without suffixes, all of it.
-struct Matches {
-  static constexpr size_t kRuns = 16;  // the last: that long or longer
-
-  int64_t drafted = 0;
-  int64_t accepted = 0;
-  int64_t later = 0;  // positions behind the first difference that agree
-  std::array<int64_t, kRuns + 1> runs{};  // of those, by length
-
-  void Add(const TokenTree& tree, absl::Span<const TokenId> row_tokens) {
-    bool differs = false;
-    size_t run = 0;
-    const auto end_run = [&] {
-      if (run > 0) ++runs[std::min(run, kRuns)];
-      run = 0;
-    };
-    for (int32_t node = 0;
-         node < tree.size() && tree.parents()[node] == node - 1; ++node) {
-      // The target's token after the path to its parent.
-      const bool agrees = row_tokens[node] == tree.tokens()[node];
-      ++drafted;
-      if (!differs) {
-        accepted += agrees;
-        differs = !agrees;
-        continue;
-      }
-      later += agrees;
-      if (agrees) ++run;
-      if (!agrees) end_run();
-    }
-    end_run();
-  }
 };
 
 struct Score {
@@ -124,6 +95,7 @@ struct Score {
   int64_t draft_passes = 0;
   int64_t draft_rows = 0;
   absl::Duration draft_time;
+  absl::Duration draft_cpu_time;
   absl::Duration verify_time;
   absl::Duration cpu_time;  // of both, all threads
   Matches matches;
@@ -177,12 +149,14 @@ void AddTotals(const draft_worker::ModeTotals& after,
 // An item of --modes: a mode of the draft worker, alone or merged with the
 // fused drafter.
 struct BenchMode {
+  bool recompute = false;
   bool fused = false;
   Mode worker;  // off: none
 
   // An empty text is plain decoding.
   static absl::StatusOr<BenchMode> Parse(absl::string_view text) {
     BenchMode mode;
+    mode.recompute = absl::ConsumePrefix(&text, "recompute:");
     mode.fused = absl::ConsumePrefix(&text, "auto");
     if (mode.fused) absl::ConsumePrefix(&text, "+");
     const bool pool = mode.fused && absl::StartsWith(text, "phrase_pool");
@@ -240,15 +214,18 @@ class Bench {
  public:
   Bench(const Settings& settings, std::vector<std::vector<TokenId>> prompts,
         std::unique_ptr<verifier::VerifyEngine> target,
-        std::unique_ptr<draft_worker::DraftEngine> draft)
+        std::unique_ptr<draft_worker::DraftEngine> draft,
+        std::unique_ptr<draft_worker::DraftEngine> recomputing)
       : settings_(settings),
         prompts_(std::move(prompts)),
         target_(std::move(target)),
-        draft_(std::move(draft)),
+        keeping_(std::move(draft)),
+        recomputing_(std::move(recomputing)),
         driver_(*target_) {}
 
   absl::StatusOr<Score> Run(const std::string& mode) {
     FORETOKEN_ASSIGN_OR_RETURN(const BenchMode spec, BenchMode::Parse(mode));
+    draft_ = spec.recompute ? recomputing_.get() : keeping_.get();
     PhrasePoolOptions pool;
     pool.phrase_tokens = PhraseTokens(spec.worker);
     pool_ = std::make_unique<PhrasePool>(pool);
@@ -297,13 +274,17 @@ class Bench {
       open.sampling = request.sampling;
       open.phrases = WarmPhrases();
       open.mode = mode;
+      for (int32_t i = 1; i < settings_.sessions; ++i) {
+        FORETOKEN_ASSIGN_OR_RETURN(const SessionId mate, draft_->Open(open));
+        mates_.push_back(mate);
+      }
       FORETOKEN_ASSIGN_OR_RETURN(key, draft_->Open(std::move(open)));
     }
     std::vector<TokenId>& output = score.outputs.emplace_back();
     if (bench.fused) {
       FORETOKEN_RETURN_IF_ERROR(
           RunMerged(verifier, bench, key, request, prefill, score));
-      return key < 0 ? absl::OkStatus() : draft_->Close(key);
+      return CloseDraft(key);
     }
     DraftRound round;
     round.max_nodes = settings_.nodes;
@@ -320,7 +301,7 @@ class Bench {
       output.insert(output.end(), round.committed.begin(),
                     round.committed.end());
     }
-    return key < 0 ? absl::OkStatus() : draft_->Close(key);
+    return CloseDraft(key);
   }
 
   // A request whose trees are merged.
@@ -430,16 +411,43 @@ class Bench {
                                     Score& score) {
     if (key < 0) return DraftAnswer();
     const draft_worker::DraftEngineTotals before = draft_->snapshot().totals;
-    const Stopwatch watch(score.draft_time, score.cpu_time);
+    absl::Duration cpu;
+    absl::StatusOr<DraftAnswer> answer;
+    {
+      const Stopwatch watch(score.draft_time, cpu);
+      answer = RunDraft(key, round);
+    }
+    score.draft_cpu_time += cpu;
+    score.cpu_time += cpu;
+    const draft_worker::DraftEngineTotals after = draft_->snapshot().totals;
+    score.draft_passes += after.passes - before.passes;
+    score.draft_rows += (after.rows - before.rows) / settings_.sessions;
+    return answer;
+  }
+
+  absl::StatusOr<DraftAnswer> RunDraft(SessionId key, const DraftRound& round) {
     FORETOKEN_RETURN_IF_ERROR(draft_->Submit(key, round));
-    while (true) {
+    for (const SessionId mate : mates_) {
+      FORETOKEN_RETURN_IF_ERROR(draft_->Submit(mate, round));
+    }
+    DraftAnswer own;
+    for (size_t answers = 0; answers <= mates_.size();) {
       draft_worker::DraftReport report = draft_->RunPass();
       for (const auto& failure : report.failures) return failure.status;
-      if (report.answers.empty()) continue;
-      score.draft_passes += draft_->snapshot().totals.passes - before.passes;
-      score.draft_rows += draft_->snapshot().totals.rows - before.rows;
-      return std::move(report.answers[0].answer);
+      answers += report.answers.size();
+      for (auto& answer : report.answers) {
+        if (answer.session == key) own = std::move(answer.answer);
+      }
     }
+    return own;
+  }
+
+  absl::Status CloseDraft(SessionId key) {
+    for (const SessionId mate : mates_) {
+      FORETOKEN_RETURN_IF_ERROR(draft_->Close(mate));
+    }
+    mates_.clear();
+    return key < 0 ? absl::OkStatus() : draft_->Close(key);
   }
 
   // What earlier prompts' working pools gained, oldest first.
@@ -457,10 +465,13 @@ class Bench {
   const Settings settings_;
   const std::vector<std::vector<TokenId>> prompts_;
   const std::unique_ptr<verifier::VerifyEngine> target_;
-  const std::unique_ptr<draft_worker::DraftEngine> draft_;
+  const std::unique_ptr<draft_worker::DraftEngine> keeping_;
+  const std::unique_ptr<draft_worker::DraftEngine> recomputing_;
+  draft_worker::DraftEngine* draft_ = nullptr;  // of the mode that runs
+  std::vector<SessionId> mates_;  // draft beside the prompt's session
   testing::EngineDriver driver_;
   std::unique_ptr<PhrasePool> pool_;
-  // Of trees that are merged.
+  // For trees that are merged.
   std::shared_ptr<orchestrator::DraftEstimates> estimates_;
   std::shared_ptr<Drafter> fused_;
   std::shared_ptr<Drafter> phrases_;  // null: none
@@ -505,6 +516,9 @@ struct Row {
   Score score;                     // of the first run
   std::vector<double> speeds;      // tok/s
   std::vector<double> cpu_speeds;  // tokens a second of processor time
+  // Seconds of drafting, by run.
+  std::vector<double> draft_times;
+  std::vector<double> draft_cpu_times;
   bool identical = true;
 };
 
@@ -541,7 +555,7 @@ void PrintJson(const std::vector<Row>& rows) {
         "{\"mode\": \"%s\", \"rounds\": %d, \"tokens\": %d, \"nodes\": %d, "
         "\"passes\": %d, \"rows\": %d, \"draft_s\": %.4f, "
         "\"verify_s\": %.4f, \"tok_s\": [%s], \"tok_cpu_s\": [%s], \"as_off\": "
-        "%s, "
+        "%s, \"draft_times\": [%s], \"draft_cpu_times\": [%s], "
         "\"drafted\": %d, \"accepted\": %d, \"later\": %d, \"runs\": [%s], "
         "\"made\": %d, \"tried\": %d, \"phrase_tokens\": %d, "
         "\"inspired\": %d, \"refined\": %d}\n",
@@ -550,8 +564,9 @@ void PrintJson(const std::vector<Row>& rows) {
         absl::ToDoubleSeconds(score.draft_time),
         absl::ToDoubleSeconds(score.verify_time),
         absl::StrJoin(row.speeds, ", "), absl::StrJoin(row.cpu_speeds, ", "),
-        row.identical ? "true" : "false", matches.drafted, matches.accepted,
-        matches.later, absl::StrJoin(matches.runs, ", "),
+        row.identical ? "true" : "false", absl::StrJoin(row.draft_times, ", "),
+        absl::StrJoin(row.draft_cpu_times, ", "), matches.drafted,
+        matches.accepted, matches.later, absl::StrJoin(matches.runs, ", "),
         score.pool.phrases_made, score.pool.phrases_tried,
         score.pool.phrase_tokens, score.pool.inspired, score.pool.refined);
   }
@@ -569,6 +584,9 @@ absl::StatusOr<std::vector<Row>> RunAll(const Settings& settings,
       FORETOKEN_ASSIGN_OR_RETURN(Score score, bench.Run(row.mode));
       row.speeds.push_back(score.tokens_per_second());
       row.cpu_speeds.push_back(score.tokens_per_cpu_second());
+      row.draft_times.push_back(absl::ToDoubleSeconds(score.draft_time));
+      row.draft_cpu_times.push_back(
+          absl::ToDoubleSeconds(score.draft_cpu_time));
       if (repeat > 0) continue;
       row.score = std::move(score);
       row.identical = row.score.outputs == rows[0].score.outputs;
@@ -592,6 +610,7 @@ absl::Status Run(int argc, char** argv) {
   flags.Int("threads", &settings.threads, {0, 1024}, "0: all processors");
   flags.Double("temperature", &settings.temperature, {0.0, 2.0}, "");
   flags.Int("repeats", &settings.repeats, {1, 1000}, "Runs, mode after mode");
+  flags.Int("sessions", &settings.sessions, {1, 64}, "That draft at once");
   flags.Bool("json", &settings.json, "A JSON object a mode, not a table");
   flags.Bool("warm-start", &settings.warm_start,
              "Working pools begin with what earlier prompts' pools gained, and "
@@ -601,13 +620,17 @@ absl::Status Run(int argc, char** argv) {
   FORETOKEN_ASSIGN_OR_RETURN(auto prompts, ReadPrompts(settings));
   FORETOKEN_ASSIGN_OR_RETURN(auto target, Load(settings, settings.target, 512));
   FORETOKEN_ASSIGN_OR_RETURN(auto draft, Load(settings, settings.draft, 1024));
+  FORETOKEN_ASSIGN_OR_RETURN(auto again, Load(settings, settings.draft, 1024));
   draft_worker::DraftEngineOptions options;
   options.vocab_limit = target->config().vocab_size;
+  draft_worker::DraftEngineOptions recompute = options;
+  recompute.keep_chain = false;
   Bench bench(
       settings, std::move(prompts),
       std::make_unique<verifier::VerifyEngine>(verifier::VerifyEngineOptions(),
                                                std::move(target)),
-      std::make_unique<draft_worker::DraftEngine>(options, std::move(draft)));
+      std::make_unique<draft_worker::DraftEngine>(options, std::move(draft)),
+      std::make_unique<draft_worker::DraftEngine>(recompute, std::move(again)));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Row> rows,
                              RunAll(settings, bench));
   settings.json ? PrintJson(rows) : PrintTable(rows);

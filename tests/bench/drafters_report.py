@@ -369,8 +369,8 @@ phrase pool counts a phrase as one token.
 
 ## N-Gram-Trie's tables and figures, as far as replay gives them
 
-Accept lengths on Spec-Bench's tasks; speeds need a model. The plots (for figures 4
-and 5) show the same two sweeps.
+Accept lengths on Spec-Bench's tasks; speeds need a model. The plots show the sweeps of
+tables 2 and 3; figure 4, table 4 and the paper's own numbers: [papers.md](papers.md).
 
 ### Table 2: n and L_p, at most 32 nodes, prompt only
 

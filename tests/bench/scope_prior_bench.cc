@@ -6,10 +6,10 @@
 //
 // --rows: what a target wrote at temperature 0, with `prompt` and `output`, as
 // of `foretoken prior grow --text-out`. A verifier accepts what equals its own
-// output, so that the rows decide what it would have answered to any draft; its
-// candidates after verified rows are not in them. The first rows are the
-// probes, the next ones are served in one cache scope, by mode auto's drafter
-// and the trie drafter's own memory.
+// output, so the rows tell what it would have answered to any draft. They do
+// not hold its candidates after verified rows. The first rows are the probes,
+// the next ones are served in one cache scope, by mode auto's drafter and the
+// trie drafter's own memory.
 //
 // For every history window, with and without the prior, the probes are measured
 // before and after the served requests and once more after a restart, which
@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +34,7 @@
 #include "common/drafting/replay.h"
 #include "common/text/tokenizer.h"
 #include "services/trie_drafter/core/scope_memory.h"
+#include "tests/bench/accept_ratio.h"
 
 namespace foretoken::trie_drafter {
 namespace {
@@ -57,15 +57,6 @@ struct Request {
 };
 
 using Counts = std::vector<ReplayCounts>;  // by probe
-
-double AcceptLength(const Counts& counts) {
-  ReplayCounts sum;
-  for (const ReplayCounts& one : counts) {
-    sum.tokens += one.tokens;
-    sum.rounds += one.rounds;
-  }
-  return sum.accept_length();
-}
 
 class Bench {
  public:
@@ -186,24 +177,12 @@ class Bench {
 
 void Compare(int64_t window, const char* state, const Counts& with,
              const Counts& without) {
-  std::mt19937 random(1);
-  std::vector<double> ratios;
-  for (int i = 0; i < 2000; ++i) {
-    Counts a, b;
-    for (size_t n = 0; n < with.size(); ++n) {
-      const size_t at = random() % with.size();
-      a.push_back(with[at]);
-      b.push_back(without[at]);
-    }
-    ratios.push_back(AcceptLength(a) / AcceptLength(b));
-  }
-  std::sort(ratios.begin(), ratios.end());
-  const Json line = {
-      {"history_window", window},
-      {"state", state},
-      {"over_without", AcceptLength(with) / AcceptLength(without)},
-      {"low", ratios[ratios.size() / 40]},
-      {"high", ratios[ratios.size() - 1 - ratios.size() / 40]}};
+  const AcceptRatio over = CompareAcceptLength(with, without);
+  const Json line = {{"history_window", window},
+                     {"state", state},
+                     {"over_without", over.ratio},
+                     {"low", over.low},
+                     {"high", over.high}};
   std::printf("%s\n", line.dump().c_str());
 }
 

@@ -31,6 +31,9 @@
 namespace foretoken {
 
 inline constexpr int kMaxCrestN = 8;
+// Tokens of a context that a look-up is asked with: the longest n-gram's, or
+// those of REST's longest match.
+inline constexpr int kMaxLookupContext = 16;
 inline constexpr int kMaxCrestNodes = 256;
 inline constexpr uint32_t kNoRank = UINT32_MAX;
 // Maximum length of a record: ranks take up to 4 bytes, varints up to 5.

@@ -38,11 +38,15 @@ absl::Status SyncFolderOf(const std::string& path) {
 
 }  // namespace
 
-int64_t SnapshotVersion(const CrestMeta& meta) {
-  const Sha256Digest digest = Sha256().Update(EncodeMeta(meta)).Finish();
+int64_t HeaderVersion(absl::string_view header) {
+  const Sha256Digest digest = Sha256().Update(header).Finish();
   const uint64_t version =
       FromBigEndian(absl::MakeConstSpan(digest).first(kVersionBytes));
   return version == 0 ? 1 : static_cast<int64_t>(version);
+}
+
+int64_t SnapshotVersion(const CrestMeta& meta) {
+  return HeaderVersion(EncodeMeta(meta));
 }
 
 absl::Status SnapshotWriter::CheckTarget(const std::string& path) {

@@ -32,9 +32,10 @@ class DatastoreSink {
   virtual absl::StatusOr<int64_t> Publish(const CrestMeta& meta) = 0;
 };
 
-// A snapshot's version: 48 bits of a SHA-256 over its header, which holds the
+// The version of a file: 48 bits of a SHA-256 over its header, which holds the
 // digests of everything else. The same file has the same number on every
 // replica, and a metric can show it exactly.
+int64_t HeaderVersion(absl::string_view header);
 int64_t SnapshotVersion(const CrestMeta& meta);
 
 class SnapshotWriter : public DatastoreSink {

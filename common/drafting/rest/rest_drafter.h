@@ -1,10 +1,5 @@
 // REST: drafts the continuations of the longest match of the context in a
-// datastore.
-//
-// As published: the longest match of the last 16..2 tokens, its first 5000 hits
-// in suffix order, 10 tokens each, the 64 most frequent prefixes, then the
-// longest paths dropped until the sum of path lengths is at most 64. With exact
-// counts: all hits, and the best tree of the requested size.
+// datastore (rest_lookup.h).
 //
 // Source: REST, arXiv:2311.08252, section 3. Owned by one thread.
 #ifndef FORETOKEN_COMMON_DRAFTING_REST_REST_DRAFTER_H_
@@ -12,10 +7,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "common/drafting/crest/crest_tree.h"
-#include "common/drafting/crest/tree_select.h"
 #include "common/drafting/drafter.h"
+#include "common/drafting/rest/rest_lookup.h"
 #include "common/drafting/rest/rest_store.h"
 #include "common/drafting/token_tail.h"
 #include "common/speculation/modes.h"
@@ -26,7 +22,7 @@ class RestDrafter final : public Drafter {
  public:
   RestDrafter(std::shared_ptr<const RestStore> store,
               const RestOptions& options)
-      : store_(std::move(store)), options_(options), tail_(options.max_n) {}
+      : store_(std::move(store)), lookup_(options), tail_(options.max_n) {}
 
   void StartRequest(absl::Span<const TokenId> prompt) override {
     tail_.Reset(prompt);
@@ -34,14 +30,16 @@ class RestDrafter final : public Drafter {
   void Commit(absl::Span<const TokenId> tokens) override {
     tail_.Append(tokens);
   }
-  void Draft(int max_nodes, DraftTree& tree) override;
+  void Draft(int max_nodes, DraftTree& tree) override {
+    lookup_.Find(*store_, tail_.tokens(), max_nodes, found_);
+    found_.FillDraft(max_nodes, tree);
+  }
   size_t SharedBytes() const override { return store_->bytes(); }
 
  private:
   const std::shared_ptr<const RestStore> store_;
-  const RestOptions options_;
+  RestLookup lookup_;
   TokenTail tail_;
-  TreeSelector selector_;
   CrestTree found_;
 };
 

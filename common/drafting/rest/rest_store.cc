@@ -3,15 +3,16 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/drafting/rest/suffix_array.h"
 
 namespace foretoken {
 
-absl::StatusOr<RestStore> RestStore::Create(const std::vector<TokenId>& tokens,
-                                            int32_t vocab_size) {
-  if (tokens.empty() || tokens.size() > INT32_MAX - 1) {
+absl::Status RestStore::CheckTokens(absl::Span<const TokenId> tokens,
+                                    int32_t vocab_size) {
+  if (tokens.empty() || tokens.size() > kMaxTokens) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "REST store: ", tokens.size(), " tokens, want 1..", INT32_MAX - 1));
+        "REST store: ", tokens.size(), " tokens, want 1..", kMaxTokens));
   }
   for (const TokenId token : tokens) {
     if (token < 0 || token >= vocab_size) {
@@ -19,10 +20,16 @@ absl::StatusOr<RestStore> RestStore::Create(const std::vector<TokenId>& tokens,
           "REST store: token ", token, ", want 0..", vocab_size - 1));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RestStore> RestStore::Create(const std::vector<TokenId>& tokens,
+                                            int32_t vocab_size) {
+  FORETOKEN_RETURN_IF_ERROR(CheckTokens(tokens, vocab_size));
   RestStore store;
   store.suffixes_ = BuildSuffixArray(tokens, vocab_size);
   // The packed copy halves the memory of the tokens.
-  if (vocab_size <= 0x10000) {
+  if (vocab_size <= kNarrowVocab) {
     store.narrow_.assign(tokens.begin(), tokens.end());
   } else {
     store.wide_ = tokens;

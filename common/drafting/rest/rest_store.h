@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
@@ -18,8 +19,18 @@ namespace foretoken {
 
 class RestStore {
  public:
-  // InvalidArgument for an empty store, one too long for 31 bits, or a token
-  // outside the vocabulary.
+  static constexpr int64_t kMaxTokens = INT32_MAX - 1;
+
+  // InvalidArgument for no tokens, more than kMaxTokens, or a token outside the
+  // vocabulary.
+  static absl::Status CheckTokens(absl::Span<const TokenId> tokens,
+                                  int32_t vocab_size);
+  // Bytes of a store of so many tokens; building one takes about 13 per token
+  // more.
+  static uint64_t BytesFor(uint64_t tokens, int32_t vocab_size) {
+    return tokens * (vocab_size <= kNarrowVocab ? 6 : 8);
+  }
+  // Errors as of CheckTokens.
   static absl::StatusOr<RestStore> Create(const std::vector<TokenId>& tokens,
                                           int32_t vocab_size);
 
@@ -42,6 +53,9 @@ class RestStore {
   }
 
  private:
+  // Largest vocabulary whose tokens take 16 bits.
+  static constexpr int32_t kNarrowVocab = 0x10000;
+
   RestStore() = default;
 
   // The token at a position; -1 past the end of the store.

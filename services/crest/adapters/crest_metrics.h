@@ -2,6 +2,7 @@
 #ifndef FORETOKEN_SERVICES_CREST_ADAPTERS_CREST_METRICS_H_
 #define FORETOKEN_SERVICES_CREST_ADAPTERS_CREST_METRICS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -43,7 +44,8 @@ class CrestMetrics final : public LookupObserver, public rpc::StreamObserver {
     prometheus::Counter* failed_loads;
   };
 
-  void Found(int n) { found_[n]->Increment(); }
+  // A match of REST may be longer than any n-gram.
+  void Found(int n) { found_[std::min(n, kMaxCrestN)]->Increment(); }
 
   metrics::Registry& registry_;
   std::array<prometheus::Counter*, kMaxCrestN + 1> found_;  // [n], 0: miss

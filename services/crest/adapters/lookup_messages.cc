@@ -5,14 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
+#include "common/drafting/crest/crest_record.h"
 
 namespace foretoken::crest {
 
 absl::Status CheckRequest(const v1::CrestLookupRequest& request,
                           int max_tree_nodes) {
-  if (request.context_size() > kMaxContext) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "context: ", request.context_size(), " tokens, want 0..", kMaxContext));
+  if (request.context_size() > kMaxLookupContext) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("context: ", request.context_size(), " tokens, want 0..",
+                     kMaxLookupContext));
   }
   for (int i = 0; i < request.context_size(); ++i) {
     if (request.context(i) >= 0) continue;

@@ -11,9 +11,6 @@
 
 namespace foretoken::crest {
 
-// Maximum tokens of a request's context; n-grams are shorter.
-inline constexpr int kMaxContext = 16;
-
 // InvalidArgument names the first field out of its bounds.
 absl::Status CheckRequest(const v1::CrestLookupRequest& request,
                           int max_tree_nodes);

@@ -78,9 +78,9 @@ class LookupStreams::Stream final
         CheckTokenizer(served->info.meta, request.tokenizer_fingerprint()));
     const absl::Span<const TokenId> context(request.context().data(),
                                             request.context_size());
-    if (served->index != nullptr) {
-      const int n = served->index->Lookup(context, found_);
-      FillResponse(n, found_, request.max_nodes(), served->info.version,
+    if (served->in_memory()) {
+      const int n = served->Lookup(context, request.max_nodes(), scratch_);
+      FillResponse(n, scratch_.tree, request.max_nodes(), served->info.version,
                    slot.response);
       slot.ready = true;
       owner_.metrics_.LookedUpInMemory(n, MonotonicNow() - start);
@@ -145,7 +145,7 @@ class LookupStreams::Stream final
   }
 
   LookupStreams& owner_;
-  CrestTree found_ ABSL_GUARDED_BY(mu_);         // scratch
+  LookupScratch scratch_ ABSL_GUARDED_BY(mu_);
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mu_);  // read, not answered
   uint64_t first_ ABSL_GUARDED_BY(mu_) = 0;      // id of the first slot
   std::optional<absl::Status> closing_ ABSL_GUARDED_BY(mu_);

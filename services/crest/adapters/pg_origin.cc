@@ -114,7 +114,8 @@ absl::StatusOr<std::unique_ptr<DatastoreSink>> PgOrigin::NewVersion(
     const CrestMeta&, const TokenTable& table) {
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<PgStore> store,
                              PgStore::Connect(options_.url, kPublishTimeout));
-  return PgStore::NewVersion(std::move(store), name_, table);
+  return PgStore::NewVersion(std::move(store), name_, table,
+                             options_.published);
 }
 
 }  // namespace foretoken::crest

@@ -22,6 +22,7 @@ struct PgOriginOptions {
   absl::Duration poll_timeout = absl::Seconds(2);
   absl::Duration load_timeout = absl::Seconds(30);  // one wait for the server
   RowWorkerOptions rows;
+  RowOptions published;  // of new versions
 };
 
 class PgOrigin final : public VersionOrigin {

@@ -4,7 +4,6 @@
 #include "common/base/bytes.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "services/crest/adapters/pg_store.h"
 
 namespace foretoken::crest {
 namespace {
@@ -81,7 +80,8 @@ absl::StatusOr<int64_t> PgPublisher::Publish(const CrestMeta& meta) {
   FORETOKEN_RETURN_IF_ERROR(connection_->EndCopyIn());
   const std::string rows = RowsTable(version_);
   FORETOKEN_RETURN_IF_ERROR(connection_->Run(
-      "index rows", absl::StrCat("CREATE INDEX ON ", rows, " (key)")));
+      "index rows", absl::StrCat("CREATE INDEX ON ", rows, " USING ",
+                                 rows_.index, " (key)")));
   FORETOKEN_RETURN_IF_ERROR(
       connection_->Run("analyze rows", "ANALYZE " + rows));
   FORETOKEN_RETURN_IF_ERROR(

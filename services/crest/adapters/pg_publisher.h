@@ -8,19 +8,23 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/drafting/crest/snapshot_writer.h"
 #include "services/crest/adapters/pg_connection.h"
+#include "services/crest/adapters/pg_store.h"
 
 namespace foretoken::crest {
 
 class PgPublisher final : public DatastoreSink {
  public:
+  // `rows.index`: one of RowIndexes().
   PgPublisher(std::unique_ptr<PgConnection> connection, std::string name,
-              const TokenTable& table)
+              const TokenTable& table, RowOptions rows)
       : connection_(std::move(connection)),
         name_(std::move(name)),
-        table_(table) {}
+        table_(table),
+        rows_(std::move(rows)) {}
 
   // Creates the schema if it is missing, takes the name's lock and creates the
   // table of rows. Aborted if another publisher holds the lock.
@@ -38,6 +42,7 @@ class PgPublisher final : public DatastoreSink {
   const std::unique_ptr<PgConnection> connection_;
   const std::string name_;
   const TokenTable table_;
+  const RowOptions rows_;
   int64_t version_ = 0;
   std::string buffer_;  // COPY data not sent yet
 };

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
@@ -311,10 +313,16 @@ absl::StatusOr<int64_t> PgStore::Switch(const std::string& name,
 
 absl::StatusOr<std::unique_ptr<DatastoreSink>> PgStore::NewVersion(
     std::unique_ptr<PgStore> store, const std::string& name,
-    const TokenTable& table) {
+    const TokenTable& table, const RowOptions& rows) {
   FORETOKEN_RETURN_IF_ERROR(CheckDatastoreName(name));
-  auto publisher =
-      std::make_unique<PgPublisher>(std::move(store->connection_), name, table);
+  // The method becomes part of a statement.
+  if (!absl::c_linear_search(RowIndexes(), rows.index)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("index of rows: \"", rows.index, "\", want one of ",
+                     absl::StrJoin(RowIndexes(), " ")));
+  }
+  auto publisher = std::make_unique<PgPublisher>(std::move(store->connection_),
+                                                 name, table, rows);
   FORETOKEN_RETURN_IF_ERROR(publisher->Begin());
   return std::unique_ptr<DatastoreSink>(std::move(publisher));
 }

@@ -40,6 +40,20 @@ struct PgVersion {
   absl::Status damage;
 };
 
+// How the rows of a new version are stored.
+struct RowOptions {
+  // Access method of the index on the key. A hash index serves the same
+  // look-ups; which is smaller and faster depends on the datastore's size.
+  std::string index = "btree";
+};
+
+// The access methods that RowOptions takes.
+inline const std::vector<std::string>& RowIndexes() {
+  static const auto* const methods =
+      new std::vector<std::string>{"btree", "hash"};
+  return *methods;
+}
+
 // Reconnection of look-ups through PostgreSQL. A statement's timeout is the
 // connection's (PgStore::Connect).
 struct FetchOptions {
@@ -87,10 +101,11 @@ class PgStore {
   absl::StatusOr<int64_t> Switch(const std::string& name, int64_t version);
 
   // Begins a new version; Publish makes it current and prunes old ones. Aborted
-  // while another build is publishing `name`. Takes over the connection.
+  // while another build is publishing `name`; InvalidArgument for an unknown
+  // index. Takes over the connection.
   static absl::StatusOr<std::unique_ptr<DatastoreSink>> NewVersion(
       std::unique_ptr<PgStore> store, const std::string& name,
-      const TokenTable& table);
+      const TokenTable& table, const RowOptions& rows = {});
 
  private:
   explicit PgStore(std::unique_ptr<PgConnection> connection)

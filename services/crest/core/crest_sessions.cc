@@ -19,7 +19,7 @@ class CrestSessions::Session final : public DraftSession {
         observer_(observer),
         clock_(std::move(clock)),
         tokenizer_(open.tokenizer_fingerprint),
-        tail_(kMaxCrestN, open.tokens),
+        tail_(kMaxLookupContext, open.tokens),
         listener_(std::move(listener)) {}
 
   void Ask(DraftRound round) override {
@@ -48,7 +48,7 @@ class CrestSessions::Session final : public DraftSession {
       return absl::OkStatus();
     }
     FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(served->info.meta, tokenizer_));
-    if (served->index == nullptr) {
+    if (!served->in_memory()) {
       return served->rows->Submit(
           tail_.tokens(),
           [listener = listener_, &observer = observer_, start, clock = clock_,
@@ -67,8 +67,8 @@ class CrestSessions::Session final : public DraftSession {
             listener->OnAnswer(std::move(found));
           });
     }
-    const int n = served->index->Lookup(tail_.tokens(), found_);
-    found_.FillDraft(round.max_nodes, answer.tree);
+    const int n = served->Lookup(tail_.tokens(), round.max_nodes, scratch_);
+    scratch_.tree.FillDraft(round.max_nodes, answer.tree);
     answer.draft_time = clock_() - start;
     observer_.LookedUpInMemory(n, answer.draft_time);
     listener_->OnAnswer(std::move(answer));
@@ -81,7 +81,7 @@ class CrestSessions::Session final : public DraftSession {
   const std::string tokenizer_;  // raw SHA-256; empty: not known
   TokenTail tail_;
   const std::shared_ptr<DraftListener> listener_;
-  CrestTree found_;  // scratch
+  LookupScratch scratch_;
 };
 
 absl::StatusOr<std::unique_ptr<DraftSession>> CrestSessions::Open(

@@ -159,8 +159,9 @@ void Datastore::Switch(std::unique_ptr<ServedVersion> loaded) {
   }
   FORETOKEN_LOG(kInfo, "datastore ", name_, ": version ", info.version,
                 " replaces ", old == nullptr ? 0 : old->info.version, ", ",
-                info.meta.entries, " n-grams, ",
-                next->index != nullptr ? "in memory" : "through PostgreSQL");
+                info.meta.entries,
+                next->rest == nullptr ? " n-grams, " : " tokens, ",
+                next->in_memory() ? "in memory" : "through PostgreSQL");
   if (old != nullptr) retired_.push_back(std::move(old));
   observer_.OnSwitch(name_, info);
   observer_.OnStateChange(name_, state().ok());

@@ -24,8 +24,8 @@ absl::Status ReadError(const std::string& path, int error) {
 
 }  // namespace
 
-FileOrigin::FileOrigin(std::string path, uint64_t index_memory)
-    : path_(std::move(path)), index_memory_(index_memory) {}
+FileOrigin::FileOrigin(std::string path, size_t header_bytes)
+    : path_(std::move(path)), header_bytes_(header_bytes) {}
 
 FileOrigin::Identity FileOrigin::IdentityOf(const struct stat& status) {
   return {
@@ -33,12 +33,11 @@ FileOrigin::Identity FileOrigin::IdentityOf(const struct stat& status) {
       status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec};
 }
 
-absl::StatusOr<VersionInfo> FileOrigin::ReadHeader(const std::string& path,
-                                                   Identity& identity) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ReadError(path, errno);
+absl::StatusOr<VersionInfo> FileOrigin::ReadHeader(Identity& identity) const {
+  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ReadError(path_, errno);
   struct stat status {};
-  std::string header(CrestMetaBytes(), '\0');
+  std::string header(header_bytes_, '\0');
   // Status and header of the same open file, even if the name is switched to
   // another one meanwhile.
   const bool good = fstat(fd, &status) == 0;
@@ -46,13 +45,14 @@ absl::StatusOr<VersionInfo> FileOrigin::ReadHeader(const std::string& path,
       good ? pread(fd, header.data(), header.size(), 0) : ssize_t{-1};
   const int error = errno;
   close(fd);
-  if (got < 0) return ReadError(path, error);
+  if (got < 0) return ReadError(path_, error);
   header.resize(static_cast<size_t>(got));
   identity = IdentityOf(status);
-  absl::StatusOr<CrestMeta> meta = DecodeMeta(AsBytes(header));
-  if (!meta.ok()) return Annotate(meta.status(), path);
-  return VersionInfo{SnapshotVersion(*meta), true, status.st_mtim.tv_sec,
-                     *meta};
+  absl::StatusOr<VersionInfo> info = Decode(AsBytes(header));
+  if (!info.ok()) return Annotate(info.status(), path_);
+  info->current = true;
+  info->created_unix_seconds = status.st_mtim.tv_sec;
+  return info;
 }
 
 absl::StatusOr<VersionInfo> FileOrigin::Current() {
@@ -61,42 +61,31 @@ absl::StatusOr<VersionInfo> FileOrigin::Current() {
   if (known_.version != 0 && IdentityOf(status) == seen_) return known_;
   // A header that cannot be read is not remembered: the next call retries.
   Identity identity;
-  FORETOKEN_ASSIGN_OR_RETURN(known_, ReadHeader(path_, identity));
+  FORETOKEN_ASSIGN_OR_RETURN(known_, ReadHeader(identity));
   seen_ = identity;
   return known_;
 }
 
-absl::StatusOr<CrestIndex> FileOrigin::Open() const {
+absl::StatusOr<std::optional<std::string>> FileOrigin::ReadUpTo(
+    uint64_t most) const {
   std::ifstream file(path_, std::ios::binary | std::ios::ate);
   const std::streamoff size = file.tellg();
   if (!file || size < 0) return ReadError(path_, ENOENT);
-  if (static_cast<uint64_t>(size) > index_memory_) {
-    return CrestIndex::Open(path_);
-  }
+  if (static_cast<uint64_t>(size) > most) return std::nullopt;
   std::string bytes(static_cast<size_t>(size), '\0');
   file.seekg(0);
   if (!file.read(bytes.data(), size)) return ReadError(path_, EIO);
-  absl::StatusOr<CrestIndex> index = CrestIndex::FromSnapshot(std::move(bytes));
-  if (!index.ok()) return Annotate(index.status(), path_);
-  return index;
+  return bytes;
 }
 
-absl::StatusOr<std::unique_ptr<ServedVersion>> FileOrigin::Load(
-    const VersionInfo& version) {
-  FORETOKEN_ASSIGN_OR_RETURN(CrestIndex index, Open());
-  if (SnapshotVersion(index.meta()) != version.version) {
-    return absl::AbortedError(
-        absl::StrCat(path_, ": replaced while it was read"));
-  }
-  auto served = std::make_unique<ServedVersion>();
-  served->info = version;
-  served->index = std::make_unique<const CrestIndex>(std::move(index));
-  return served;
+absl::Status FileOrigin::Replaced() const {
+  return absl::AbortedError(
+      absl::StrCat(path_, ": replaced while it was read"));
 }
 
 absl::StatusOr<std::vector<VersionInfo>> FileOrigin::List() {
   Identity identity;
-  FORETOKEN_ASSIGN_OR_RETURN(VersionInfo info, ReadHeader(path_, identity));
+  FORETOKEN_ASSIGN_OR_RETURN(VersionInfo info, ReadHeader(identity));
   return std::vector<VersionInfo>{std::move(info)};
 }
 
@@ -106,11 +95,6 @@ absl::StatusOr<int64_t> FileOrigin::Switch(int64_t version) {
   return absl::FailedPreconditionError(
       "the datastore is a snapshot file, which holds one version: replace the "
       "file, or keep versions in PostgreSQL");
-}
-
-absl::StatusOr<std::unique_ptr<DatastoreSink>> FileOrigin::NewVersion(
-    const CrestMeta& meta, const TokenTable& table) {
-  return SnapshotWriter::Create(path_, meta, table);
 }
 
 }  // namespace foretoken::crest

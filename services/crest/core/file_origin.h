@@ -1,11 +1,15 @@
-// A datastore that is one snapshot file, replaced as a whole.
+// A datastore that is one file, replaced as a whole, of a format that begins
+// with a header.
+//
+// The kinds of files derive from it: they decode their header and load
+// themselves.
 #ifndef FORETOKEN_SERVICES_CREST_CORE_FILE_ORIGIN_H_
 #define FORETOKEN_SERVICES_CREST_CORE_FILE_ORIGIN_H_
 
 #include <sys/stat.h>
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,23 +17,27 @@
 
 namespace foretoken::crest {
 
-class FileOrigin final : public VersionOrigin {
+class FileOrigin : public VersionOrigin {
  public:
-  // A file of up to `index_memory` bytes is read into memory, so that later
-  // changes to it cannot affect look-ups. The records of a larger one are read
-  // as they are looked up: replace it by rename, because one that is changed in
-  // place loses hits until the next version.
-  FileOrigin(std::string path, uint64_t index_memory);
-
   // Reads the header again when the file's inode, size or time have changed.
-  absl::StatusOr<VersionInfo> Current() override;
-  absl::StatusOr<std::unique_ptr<ServedVersion>> Load(
-      const VersionInfo& version) override;
-  absl::StatusOr<std::vector<VersionInfo>> List() override;
-  absl::StatusOr<int64_t> Switch(int64_t version) override;
-  // Replaces the file.
-  absl::StatusOr<std::unique_ptr<DatastoreSink>> NewVersion(
-      const CrestMeta& meta, const TokenTable& table) override;
+  absl::StatusOr<VersionInfo> Current() final;
+  absl::StatusOr<std::vector<VersionInfo>> List() final;
+  absl::StatusOr<int64_t> Switch(int64_t version) final;
+
+ protected:
+  // `header_bytes`: as many as Decode needs; it gets fewer of a shorter file.
+  FileOrigin(std::string path, size_t header_bytes);
+
+  // The version that the header describes, its time left out; errors do not
+  // name the file.
+  virtual absl::StatusOr<VersionInfo> Decode(
+      absl::Span<const uint8_t> header) const = 0;
+
+  const std::string& path() const { return path_; }
+  // The whole file, or nothing if it has more than `most` bytes.
+  absl::StatusOr<std::optional<std::string>> ReadUpTo(uint64_t most) const;
+  // Aborted: the file is not the one whose header was read.
+  absl::Status Replaced() const;
 
  private:
   // Distinguishes successive files at the path.
@@ -40,12 +48,10 @@ class FileOrigin final : public VersionOrigin {
   };
 
   static Identity IdentityOf(const struct stat& status);
-  absl::StatusOr<CrestIndex> Open() const;
-  static absl::StatusOr<VersionInfo> ReadHeader(const std::string& path,
-                                                Identity& identity);
+  absl::StatusOr<VersionInfo> ReadHeader(Identity& identity) const;
 
   const std::string path_;
-  const uint64_t index_memory_;
+  const size_t header_bytes_;
   Identity seen_;  // the file that known_ describes
   VersionInfo known_;
 };

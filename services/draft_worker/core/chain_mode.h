@@ -22,8 +22,8 @@ class ChainMode final : public DraftMode {
 
   void Observe(const Observation&) override {}
   void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;
-  void LayOut(int32_t root, PassRows& rows) override {
-    LayOutChain(root, rows);
+  void LayOut(int32_t root, int32_t kept, PassRows& rows) override {
+    LayOutChain(root, kept, rows);
   }
   void Take(absl::Span<const SampledToken> outputs) override;
   void Finish(DraftTree& tree) override;

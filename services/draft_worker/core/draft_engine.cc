@@ -152,10 +152,15 @@ absl::StatusOr<SessionId> DraftEngine::Open(DraftOpen open) {
 absl::Status DraftEngine::Admit(Session& session, DraftOpen& open) {
   const int64_t room = std::min<int64_t>(
       session.length + options_.admission_reserve, model().max_positions);
-  FORETOKEN_RETURN_IF_ERROR(
-      Annotate(session.kv.Open(*backend_, open.cache_scope, open.tokens, room,
-                               std::move(open.sampling), open.prompt_length),
-               "KV cache"));
+  const auto admit = [&] {
+    return session.kv.Open(*backend_, open.cache_scope, open.tokens, room,
+                           open.sampling, open.prompt_length);
+  };
+  absl::Status admitted = admit();
+  if (absl::IsResourceExhausted(admitted) && DropDrafted({})) {
+    admitted = admit();
+  }
+  FORETOKEN_RETURN_IF_ERROR(Annotate(admitted, "KV cache"));
   session.kv.set_logprobs(session.mode->wants_logprobs() ? 0 : -1);
   session.text = std::move(open.tokens);
   totals_.reused_tokens += session.kv.length();
@@ -164,7 +169,7 @@ absl::Status DraftEngine::Admit(Session& session, DraftOpen& open) {
 
 void DraftEngine::Mute(Session& session) {
   session.kv.Close();
-  session.held_rows.reset();
+  session.drafted.clear();
   session.muted = true;
   session.text = {};
   ++totals_.muted;
@@ -216,40 +221,32 @@ absl::Status DraftEngine::Learn(Session& session, const DraftRound& round) {
       round.committed.size() == round.verified.path.size() + 1) {
     observation.verified = &round.verified;
   }
+  FORETOKEN_RETURN_IF_ERROR(KeepAccepted(session, round.committed));
   session.text.insert(session.text.end(), round.committed.begin(),
                       round.committed.end());
-  FORETOKEN_RETURN_IF_ERROR(
-      KeepAccepted(session, round, observation.follows_draft));
   session.mode->Observe(observation);
   Count(session);
   return absl::OkStatus();
 }
 
-// Keeps the KV of the accepted part of the session's draft if that was the last
-// pass.
 absl::Status DraftEngine::KeepAccepted(Session& session,
-                                       const DraftRound& round,
-                                       bool follows_draft) {
-  if (!session.held_rows.has_value()) return absl::OkStatus();
-  const int32_t text = *session.held_rows;
-  session.held_rows.reset();
-  int32_t accepted = 0;
-  if (follows_draft &&
-      session.length + static_cast<int64_t>(round.committed.size()) <=
-          model().max_positions) {
-    const absl::Span<const TokenId> chain = session.mode->chain();
-    // The last token is the next draft's first row.
-    const size_t most = std::min({chain.size(), round.committed.size() - 1,
-                                  session.mode->chain_rows().size()});
-    while (static_cast<size_t>(accepted) < most &&
-           chain[accepted] == round.committed[accepted]) {
-      ++accepted;
-    }
+                                       absl::Span<const TokenId> committed) {
+  std::vector<TokenId>& drafted = session.drafted;
+  if (drafted.empty()) return absl::OkStatus();
+  if (committed.empty()) {
+    // The draft goes on: the last token of its chain is the next pass's row.
+    return session.KeepDrafted(session.mode->chain().size() - 1);
   }
-  const absl::Status committed = session.Commit(text, accepted);
-  if (committed.ok()) totals_.kept_rows += accepted;
-  // Short of pages: the tokens become rows of the next pass, which reports it.
-  return absl::IsResourceExhausted(committed) ? absl::OkStatus() : committed;
+  // The last committed token is the next draft's first row.
+  const size_t most = std::min(drafted.size(), committed.size() - 1);
+  size_t accepted = 0;
+  while (accepted < most && drafted[accepted] == committed[accepted]) {
+    ++accepted;
+  }
+  FORETOKEN_RETURN_IF_ERROR(session.KeepDrafted(accepted));
+  totals_.kept_rows += static_cast<int64_t>(accepted);
+  drafted.clear();  // what is left of it is text
+  return absl::OkStatus();
 }
 
 void DraftEngine::Count(Session& session) {
@@ -306,21 +303,6 @@ void DraftEngine::Answer(Session& session, DraftReport& report) {
   session.draft.reset();
 }
 
-// The next pass drops the rows of the last one.
-absl::Status DraftEngine::SettleHeld() {
-  for (auto& [id, session] : sessions_) {
-    if (!session.held_rows.has_value()) continue;
-    const int32_t text = *session.held_rows;
-    session.held_rows.reset();
-    const absl::Status committed = session.Commit(text, 0);
-    // Short of pages: the text stays uncommitted and is read again.
-    if (!committed.ok() && !absl::IsResourceExhausted(committed)) {
-      return committed;
-    }
-  }
-  return absl::OkStatus();
-}
-
 void DraftEngine::NoteText() {
   const bool waited = std::exchange(
       text_waits_, std::any_of(sessions_.begin(), sessions_.end(),
@@ -339,24 +321,15 @@ DraftReport DraftEngine::RunPass() {
   NoteText();
   AnswerReady(report);
   if (!report.answers.empty() || !HasWork()) return report;
-  const absl::Status settled = SettleHeld();
   std::vector<Share> plan = PlanPass(sessions_, row_budget_, text_chunk_);
   ReserveShares(plan, report);
   if (plan.empty()) return report;
 
-  RunShares(plan, settled, report);
+  RunShares(plan, report);
   return report;
 }
 
-void DraftEngine::RunShares(absl::Span<const Share> plan,
-                            const absl::Status& settled, DraftReport& report) {
-  if (!settled.ok()) {
-    for (const Share& share : plan) {
-      sessions_.Fail(share.session->id, Annotate(settled, "draft pass"),
-                     report.failures);
-    }
-    return;
-  }
+void DraftEngine::RunShares(absl::Span<const Share> plan, DraftReport& report) {
   PassResult outputs;
   const absl::Time start = clock_();
   const absl::Status status = Forward(plan, outputs);
@@ -365,9 +338,7 @@ void DraftEngine::RunShares(absl::Span<const Share> plan,
   if (absl::IsDataLoss(status) && plan.size() > 1) {
     // The logits of one session are not numbers: run each session alone, so
     // that the others go on.
-    for (const Share& share : plan) {
-      RunShares({&share, 1}, SettleHeld(), report);
-    }
+    for (const Share& share : plan) RunShares({&share, 1}, report);
     return;
   }
   report.stats.forward_time += took;
@@ -410,8 +381,11 @@ void DraftEngine::ReserveShares(std::vector<Share>& plan, DraftReport& report) {
   std::vector<Share> kept;
   for (const Share& share : plan) {
     Session& session = *share.session;
-    const absl::Status reserved =
-        session.kv.Reserve(session.kv.length() + session.text_rows);
+    const int64_t length = session.text_known() + session.text_rows;
+    absl::Status reserved = session.kv.Reserve(length);
+    if (absl::IsResourceExhausted(reserved) && DropDrafted(plan)) {
+      reserved = session.kv.Reserve(length);
+    }
     if (reserved.ok()) {
       kept.push_back(share);
     } else {
@@ -420,6 +394,19 @@ void DraftEngine::ReserveShares(std::vector<Share>& plan, DraftReport& report) {
     }
   }
   plan.swap(kept);
+}
+
+bool DraftEngine::DropDrafted(absl::Span<const Share> plan) {
+  bool dropped = false;
+  for (auto& [id, session] : sessions_) {
+    const bool planned = std::any_of(
+        plan.begin(), plan.end(),
+        [&](const Share& share) { return share.session == &session; });
+    if (planned || session.drafted.empty()) continue;
+    // A session that has no page for a copy keeps its draft.
+    dropped |= session.KeepDrafted(0).ok();
+  }
+  return dropped;
 }
 
 absl::Status DraftEngine::Forward(absl::Span<const Share> plan,
@@ -441,16 +428,17 @@ absl::Status DraftEngine::Take(const Share& share,
                                absl::Span<const SampledToken> outputs,
                                DraftReport& report) {
   Session& session = *share.session;
-  if (!share.drafts) return session.Commit(session.text_rows, 0);
+  if (!share.drafts) return session.CommitText();
   by_row_.assign(session.rows.size(), SampledToken());
   for (size_t i = 0; i < outputs.size(); ++i) {
     by_row_[session.rows.outputs[i]] = outputs[i];
   }
   session.mode->Take(by_row_);
   Count(session);
-  if (!IsDue(session)) return session.Commit(session.text_rows, 0);
-  Answer(session, report);
-  session.held_rows = session.text_rows;
+  const bool due = IsDue(session);
+  FORETOKEN_RETURN_IF_ERROR(due || options_.keep_chain ? session.CommitDraft()
+                                                       : session.CommitText());
+  if (due) Answer(session, report);
   return absl::OkStatus();
 }
 

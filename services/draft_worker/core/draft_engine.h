@@ -8,9 +8,10 @@
 // A pass holds drafts of many sessions, oldest round first and whole, and
 // chunks of text that lacks KV (prompts, and what was committed without a
 // draft). Tokens that the draft did not foresee are rows of its next pass, so
-// that catching up costs no pass of its own. A draft's last pass is committed
-// late: if its session's next round comes before another pass, the KV of the
-// accepted tokens is kept and need not be computed again.
+// that catching up costs no pass of its own. The chain's KV is committed with
+// the text's, so that a pass computes only what is new; the session's next
+// round drops the KV of what it does not commit. Where pages are short, text
+// takes those of drafts, and passes compute their chains again.
 //
 // A failure costs only speed: a session whose text the draft model does not
 // know, or that is longer than its context, continues with empty drafts; one
@@ -61,6 +62,9 @@ struct DraftEngineOptions {
   // Token ids at or above this are never proposed: the tokenizer's size if the
   // model's vocabulary is padded. 0: the model's vocabulary size.
   int32_t vocab_limit = 0;
+  // Keep the chain's KV between the passes of a draft. Off, every pass computes
+  // the chain again: for tests and benchmarks, since the drafts are the same.
+  bool keep_chain = true;
 
   // InvalidArgument names every bad field with its value and range.
   absl::Status Validate() const;
@@ -121,6 +125,7 @@ class DraftEngine {
   std::string numerics_fingerprint() const {
     return backend_->numerics_fingerprint();
   }
+  bool lost() const { return backend_->lost(); }
 
   // Admits the session; later passes prefill its prompt. InvalidArgument names
   // the field; Unimplemented for another mode; ResourceExhausted over
@@ -154,10 +159,9 @@ class DraftEngine {
   absl::Status Check(const DraftOpen& open) const;
   absl::Status Admit(Session& session, DraftOpen& open);
   void Mute(Session& session);
-  // Commits the text rows that were held back for a round that has not arrived.
-  absl::Status SettleHeld();
-  absl::Status KeepAccepted(Session& session, const DraftRound& round,
-                            bool follows_draft);
+  // Drops the KV of the session's draft that `committed` does not continue.
+  absl::Status KeepAccepted(Session& session,
+                            absl::Span<const TokenId> committed);
   absl::Status Learn(Session& session, const DraftRound& round);
   bool IsDue(const Session& session) const;
   // False if the draft's next pass is expected to add tokens more slowly than
@@ -172,10 +176,11 @@ class DraftEngine {
   void Count(Session& session);
 
   void ReserveShares(std::vector<Share>& plan, DraftReport& report);
-  // Runs one pass of `plan`, which is laid out and reserved, if `settled` is
-  // OK; else fails its sessions.
-  void RunShares(absl::Span<const Share> plan, const absl::Status& settled,
-                 DraftReport& report);
+  // Gives back the KV of all drafts but those laid out in `plan`. False if
+  // there was none.
+  bool DropDrafted(absl::Span<const Share> plan);
+  // Runs one pass of `plan`, which is laid out and reserved.
+  void RunShares(absl::Span<const Share> plan, DraftReport& report);
   absl::Status Forward(absl::Span<const Share> plan, PassResult& result);
   absl::Status Take(const Share& share, absl::Span<const SampledToken> outputs,
                     DraftReport& report);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "services/draft_worker/core/chain_mode.h"
 #include "services/draft_worker/core/ouroboros_mode.h"
@@ -39,12 +40,13 @@ bool DraftMode::done() const {
          length > room_.max_depth;
 }
 
-int32_t DraftMode::LayOutChain(int32_t root, PassRows& rows) {
+int32_t DraftMode::LayOutChain(int32_t root, int32_t kept, PassRows& rows) {
   chain_rows_.clear();
-  for (const TokenId token : chain_) {
+  for (const TokenId token : absl::MakeConstSpan(chain_).subspan(kept)) {
     root = rows.Add(token, root);
     chain_rows_.push_back(root);
   }
+  FORETOKEN_CHECK(root != kRootParent);
   rows.outputs.push_back(root);
   return root;
 }

@@ -4,8 +4,8 @@
 //   Observe                                             between two of them
 //
 // A mode lays out rows below the last committed token and reads the draft
-// model's token after each. Every pass repeats the chain drafted so far: only
-// committed tokens keep KV.
+// model's token after each. A pass has rows for those tokens of the chain that
+// have no KV yet: as a rule the last one alone.
 //
 // Every mode grows one chain of tokens; modes differ in the rows beside and
 // below it.
@@ -110,16 +110,18 @@ class DraftMode {
   virtual bool done() const;
   // Adds this pass's rows and marks those whose token it reads. `root` is the
   // row of the last committed token, or kRootParent if its KV is committed:
-  // the chain is then not empty.
-  virtual void LayOut(int32_t root, PassRows& rows) = 0;
+  // the chain is then not empty. The first `kept` tokens of the chain, fewer
+  // than it has, are in the KV cache too and get no rows; there are none where
+  // `root` is a row.
+  virtual void LayOut(int32_t root, int32_t kept, PassRows& rows) = 0;
   // Receives the draft model's tokens, by row; -1 for rows whose token LayOut
   // did not request.
   virtual void Take(absl::Span<const SampledToken> outputs) = 0;
   // Writes the tree drafted so far, at most max_nodes nodes.
   virtual void Finish(DraftTree& tree) = 0;
 
-  // The draft's chain, and the rows of its tokens in the last pass, for those
-  // that had one.
+  // The draft's chain, and the rows in the last pass of its tokens after the
+  // `kept` ones, for those that had one.
   absl::Span<const TokenId> chain() const { return chain_; }
   absl::Span<const int32_t> chain_rows() const { return chain_rows_; }
 
@@ -129,9 +131,9 @@ class DraftMode {
   virtual ModeTotals totals() const { return {}; }
 
  protected:
-  // Adds the chain's rows below `root` and requests the token after it.
-  // Returns the row of the chain's last token.
-  int32_t LayOutChain(int32_t root, PassRows& rows);
+  // Adds the rows of the chain from its token `kept` on below `root` and
+  // requests the token after it. Returns the row of the chain's last token.
+  int32_t LayOutChain(int32_t root, int32_t kept, PassRows& rows);
   // Appends a token that may be proposed; any other token, and an end token,
   // ends the chain. False if not appended.
   bool Extend(TokenId token);

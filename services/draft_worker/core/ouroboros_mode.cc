@@ -219,9 +219,9 @@ bool OuroborosMode::done() const {
          (options_.passes > 0 && passes_ >= options_.passes);
 }
 
-void OuroborosMode::LayOut(int32_t root, PassRows& rows) {
+void OuroborosMode::LayOut(int32_t root, int32_t kept, PassRows& rows) {
   last_ = chain_.empty() ? text_last_ : chain_.back();
-  last_row_ = LayOutChain(root, rows);
+  last_row_ = LayOutChain(root, kept, rows);
   LayOutPhrases(rows);
   const int64_t depth = static_cast<int64_t>(chain_.size());
   has_window_ = options_.LookaheadColumns() > 0 &&
@@ -294,7 +294,6 @@ void OuroborosMode::Finish(DraftTree& tree) {
   suffixes_.clear();
   const size_t max_nodes = static_cast<size_t>(room_.max_nodes);
   if (chain_.size() > max_nodes) chain_.resize(max_nodes);
-  if (chain_rows_.size() > chain_.size()) chain_rows_.resize(chain_.size());
   float prob = 1.0f;
   int32_t leaf = kRootParent;
   for (size_t i = 0; i < chain_.size(); ++i) {

@@ -54,7 +54,7 @@ class OuroborosMode final : public DraftMode {
   void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;
   double FurtherGain() const override;
   bool done() const override;
-  void LayOut(int32_t root, PassRows& rows) override;
+  void LayOut(int32_t root, int32_t kept, PassRows& rows) override;
   void Take(absl::Span<const SampledToken> outputs) override;
   void Finish(DraftTree& tree) override;
 

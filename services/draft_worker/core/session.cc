@@ -1,6 +1,7 @@
 #include "services/draft_worker/core/session.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
@@ -13,20 +14,42 @@ void Session::LayOut(bool drafts, int32_t count) {
   text_rows = count;
   int32_t row = kRootParent;
   for (int32_t i = 0; i < count; ++i) {
-    row = rows.Add(text[kv.length() + i], row);
+    row = rows.Add(text[text_known() + i], row);
   }
-  if (drafts) mode->LayOut(row, rows);
+  if (drafts) mode->LayOut(row, static_cast<int32_t>(drafted.size()), rows);
 }
 
-absl::Status Session::Commit(int32_t text_count, int32_t drafted) {
-  std::vector<int32_t> committed(text_count);
-  for (int32_t i = 0; i < text_count; ++i) committed[i] = i;
-  const auto accepted = mode->chain_rows().first(drafted);
-  committed.insert(committed.end(), accepted.begin(), accepted.end());
-  if (committed.empty()) return absl::OkStatus();
+absl::Status Session::CommitText() {
+  std::vector<int32_t> committed(text_rows);
+  std::iota(committed.begin(), committed.end(), 0);
+  return committed.empty() ? absl::OkStatus() : kv.Commit(committed, text);
+}
+
+absl::Status Session::CommitDraft() {
+  const absl::Span<const int32_t> chain_rows = mode->chain_rows();
+  if (chain_rows.empty()) return CommitText();
+  std::vector<int32_t> committed(text_rows);
+  std::iota(committed.begin(), committed.end(), 0);
+  committed.insert(committed.end(), chain_rows.begin(), chain_rows.end());
+  const auto text_tokens =
+      absl::MakeConstSpan(text).subspan(text_known(), text_rows);
+  const auto chain_tokens =
+      mode->chain().subspan(drafted.size(), chain_rows.size());
+  std::vector<TokenId> tokens(text_tokens.begin(), text_tokens.end());
+  tokens.insert(tokens.end(), chain_tokens.begin(), chain_tokens.end());
+  const absl::Status appended = kv.Append(committed, tokens);
+  if (absl::IsResourceExhausted(appended)) return CommitText();
+  FORETOKEN_RETURN_IF_ERROR(appended);
+  drafted.insert(drafted.end(), chain_tokens.begin(), chain_tokens.end());
+  return absl::OkStatus();
+}
+
+absl::Status Session::KeepDrafted(size_t count) {
+  if (count >= drafted.size()) return absl::OkStatus();
   FORETOKEN_RETURN_IF_ERROR(
-      kv.Reserve(kv.length() + static_cast<int64_t>(committed.size())));
-  return kv.Commit(committed, text);
+      kv.DropLast(absl::MakeConstSpan(drafted).subspan(count)));
+  drafted.resize(count);
+  return absl::OkStatus();
 }
 
 std::vector<Share> PlanPass(Sessions& sessions, int32_t rows,

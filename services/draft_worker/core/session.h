@@ -41,21 +41,24 @@ struct Session {
   DraftPace pace;
 
   KvSession kv;  // closed in a muted session
-  // Rows of text in the last pass that are not committed yet: the next round
-  // may keep further rows of that pass.
-  std::optional<int32_t> held_rows;
+  // The beginning of the mode's chain: tokens whose KV follows that of the
+  // text, all of which is then in the cache. The next round drops those that
+  // it does not commit.
+  std::vector<TokenId> drafted;
 
   PassRows rows;  // of the pass being planned
   int32_t text_rows = 0;
 
+  // Tokens of the text whose KV is committed.
+  int64_t text_known() const {
+    return kv.length() - static_cast<int64_t>(drafted.size());
+  }
   int64_t text_left() const {
-    return static_cast<int64_t>(text.size()) - kv.length();
+    return static_cast<int64_t>(text.size()) - text_known();
   }
   // True if the session has text to prefill. The last token is left for the
   // draft, as its first row.
-  bool wants_prefill() const {
-    return !muted && !held_rows.has_value() && text_left() > 1;
-  }
+  bool wants_prefill() const { return !muted && text_left() > 1; }
   // True if its next pass reads text only.
   bool reads(int32_t text_chunk) const {
     return draft.has_value() ? text_left() > text_chunk : wants_prefill();
@@ -71,9 +74,12 @@ struct Session {
   // those of its draft.
   void LayOut(bool drafts, int32_t count);
 
-  // Commits the first `text_count` rows of its last pass and `drafted` of its
-  // draft's rows, whose tokens are in the text by now.
-  absl::Status Commit(int32_t text_count, int32_t drafted);
+  // Commits the rows of text of its last pass, for which there is room.
+  absl::Status CommitText();
+  // The same with the rows of its chain; without them where pages are short.
+  absl::Status CommitDraft();
+  // Drops all but the first `count` of the tokens drafted.
+  absl::Status KeepDrafted(size_t count);
 };
 
 using Sessions = SessionBook<Session>;

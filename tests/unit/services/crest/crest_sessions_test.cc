@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "services/crest/core/file_origin.h"
+#include "services/crest/core/snapshot_origin.h"
 #include "tests/support/crest_samples.h"
 #include "tests/support/draft_caller.h"
 #include "tests/support/eventually.h"
@@ -47,7 +47,7 @@ class CrestSessionsTest : public ::testing::Test {
     index_ = std::make_unique<CrestIndex>(*CrestIndex::Open(path));
     std::vector<NamedOrigin> origins;
     origins.push_back(
-        {"text", std::make_unique<FileOrigin>(path, uint64_t{1} << 30), true});
+        {"text", std::make_unique<SnapshotOrigin>(path, uint64_t{1} << 30), true});
     datastores_ = *Datastores::Create(std::move(origins), {}, observer_);
     sessions_ = std::make_unique<CrestSessions>(*datastores_, observer_);
   }
@@ -109,7 +109,7 @@ TEST_F(CrestSessionsTest, ARoundWithoutADraftOnlyCommits) {
 TEST_F(CrestSessionsTest, AnEmptyDatastoreDraftsNothing) {
   // A snapshot that is not there yet, and is not required at start.
   std::vector<NamedOrigin> origins;
-  origins.push_back({"text", std::make_unique<FileOrigin>(
+  origins.push_back({"text", std::make_unique<SnapshotOrigin>(
                                  dir_.File("none.crest"), uint64_t{1} << 30)});
   datastores_ = *Datastores::Create(std::move(origins), {}, observer_);
   sessions_ = std::make_unique<CrestSessions>(*datastores_, observer_);

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/crest/core/datastores.h"
-#include "services/crest/core/file_origin.h"
+#include "services/crest/core/snapshot_origin.h"
 #include "tests/support/crest_samples.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -56,7 +56,7 @@ class DatastoreTest : public ::testing::Test {
   }
   std::unique_ptr<Datastore> Open(uint64_t index_memory = kInMemory) {
     return std::make_unique<Datastore>(
-        "x", std::make_unique<FileOrigin>(path(), index_memory), options_,
+        "x", std::make_unique<SnapshotOrigin>(path(), index_memory), options_,
         observer_);
   }
   static void AwaitVersion(const Datastore& store, const CrestSample& sample) {
@@ -168,7 +168,7 @@ TEST_F(DatastoreTest, AnOldVersionLivesAsLongAsSomebodyHoldsIt) {
 
 TEST_F(DatastoreTest, ADamagedHeaderIsReportedEveryTime) {
   WriteSnapshot(MakeCrestSample(1, 100, 60));
-  FileOrigin origin(path(), kInMemory);
+  SnapshotOrigin origin(path(), kInMemory);
   FORETOKEN_ASSERT_OK(origin.Current());
   auto bytes = ReadFile(path());
   FORETOKEN_ASSERT_OK(bytes);
@@ -327,7 +327,7 @@ TEST_F(DatastoreTest, NamesAreOfTheConfigurationAndTheFirstIsTheDefault) {
   std::vector<NamedOrigin> origins;
   for (const char* name : {"chat", "code"}) {
     origins.push_back(
-        {name, std::make_unique<FileOrigin>(path(), kInMemory), true});
+        {name, std::make_unique<SnapshotOrigin>(path(), kInMemory), true});
   }
   const auto stores =
       Datastores::Create(std::move(origins), options_, observer_);
@@ -342,7 +342,7 @@ TEST_F(DatastoreTest, NamesAreOfTheConfigurationAndTheFirstIsTheDefault) {
 TEST_F(DatastoreTest, AnOriginThatMustLoadAtStartFailsByName) {
   std::vector<NamedOrigin> origins;
   origins.push_back(
-      {"chat", std::make_unique<FileOrigin>(path(), kInMemory), true});
+      {"chat", std::make_unique<SnapshotOrigin>(path(), kInMemory), true});
   EXPECT_THAT(
       Datastores::Create(std::move(origins), options_, observer_),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("datastore \"chat\"")));
@@ -351,7 +351,7 @@ TEST_F(DatastoreTest, AnOriginThatMustLoadAtStartFailsByName) {
 TEST_F(DatastoreTest, ASnapshotHasOneVersionToSwitchTo) {
   const CrestSample sample = MakeCrestSample(1, 100, 60);
   WriteSnapshot(sample);
-  FileOrigin origin(path(), kInMemory);
+  SnapshotOrigin origin(path(), kInMemory);
   const auto list = origin.List();
   FORETOKEN_ASSERT_OK(list);
   ASSERT_EQ(list->size(), 1u);

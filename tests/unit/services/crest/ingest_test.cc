@@ -8,7 +8,7 @@
 #include "common/base/check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "services/crest/core/file_origin.h"
+#include "services/crest/core/snapshot_origin.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_tokenizer.h"
@@ -45,7 +45,7 @@ class IngestTest : public ::testing::Test {
   TempDir dir_;
   const std::unique_ptr<Tokenizer> tokenizer_;
   IngestLimits limits_;
-  FileOrigin origin_;
+  SnapshotOrigin origin_;
 };
 
 TEST_F(IngestTest, BuildsAndPublishesWhatItWasGiven) {
@@ -112,7 +112,7 @@ TEST_F(IngestTest, CancelledAtAnyPointItLeavesNothing) {
   // first run counts the questions; the others answer each of them with yes.
   int questions = 0;
   const auto run = [&](const TempDir& target, int yes_at) {
-    FileOrigin origin(target.File("x.crest"), uint64_t{1} << 30);
+    SnapshotOrigin origin(target.File("x.crest"), uint64_t{1} << 30);
     auto ingest = Ingest::Begin(limits_, 2, 4);
     FORETOKEN_CHECK(ingest.ok());
     for (int i = 0; i < 5; ++i) {

@@ -48,7 +48,7 @@ std::vector<Phrase> PhrasesOf(const OuroborosMode& mode, TokenId key) {
 PassRows LayOut(OuroborosMode& mode, TokenId last) {
   PassRows rows;
   rows.Add(last, kRootParent);
-  mode.LayOut(0, rows);
+  mode.LayOut(0, /*kept=*/0, rows);
   return rows;
 }
 
