@@ -10,6 +10,7 @@ SERVICES = {
     "draft-worker": "draft_worker",
     "trie-drafter": "trie_drafter",
     "crest": "crest",
+    "gateway": "gateway",
 }
 
 _SPEC = re.compile(
@@ -80,8 +81,12 @@ def flags(service):
         taken |= _flags_in(path)
         secrets |= _flags_in(path, "Secret|Url")
         text += path.read_text()
-    # What every service has (run_service.h), and groups that some have.
-    taken |= _flags_in(ROOT / "common/rpc/server.cc")
+    # What every service has (run_service.h), and groups that some have. The
+    # gateway's listener has flags of its own, behind a prefix for others.
+    if service == "gateway":
+        taken |= set(re.findall(r'flags\.\w+\(\s*name\("([a-z-]+)"\)', text))
+    else:
+        taken |= _flags_in(ROOT / "common/rpc/server.cc")
     taken |= _flags_in(ROOT / "common/metrics/registry.cc")
     if "backend.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/infer/factory/backend_factory.cc")

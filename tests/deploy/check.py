@@ -1,6 +1,6 @@
 """Checks of what is deployed against what the sources say.
 
-    check.py dashboard|rules|flags|manifests|chart|features|schemas|extensions
+    check.py dashboard|rules|flags|manifests|chart|features|schemas|extensions|routes
     check.py upgrade|self
     check.py image BINARIES
 
@@ -21,7 +21,7 @@ import catalog
 import promql
 from chart import CHART, KUBE_VERSION, SETS, rendered, template
 from features import check_features
-from schemas import check_extensions, check_schemas
+from schemas import check_extensions, check_routes, check_schemas
 from tools import ROOT, SKIPPED, find, report, run, tool
 from upgrade import check_upgrade
 
@@ -133,7 +133,7 @@ def schema_flags():
     schema = json.loads((CHART / "values.schema.json").read_text())
     keys = {"orchestrator": "orchestrator", "verifier": "verifier",
             "draft-worker": "draftWorker", "trie-drafter": "trieDrafter",
-            "crest": "crest"}
+            "crest": "crest", "gateway": "gateway"}
     return {service: schema["properties"][key]["properties"]["config"]
             ["propertyNames"]["enum"] for service, key in keys.items()}
 
@@ -159,7 +159,7 @@ def flag_problems(of_schema, templates):
 # For measurements, or written in parts by the templates.
 NOT_OFFERED = {"random-model", "random-seed", "crest", "draft-worker",
                "trie-drafter"} | {
-    peer + flag for peer in ("verifier", "drafter") for flag in
+    peer + flag for peer in ("verifier", "drafter", "orchestrator") for flag in
     ("-insecure", "-tls-ca", "-tls-cert", "-tls-key", "-tls-name",
      "-token-file")}
 
@@ -200,7 +200,7 @@ def manifest_problems(text):
 
 
 def name_problems(text):
-    """dns:/// names of the configuration that are no headless Service."""
+    """Names of the configuration that are no headless Service."""
     headless = set()
     for document in text.split("\n---\n"):
         if (re.search(r"(?m)^kind: Service$", document)
@@ -209,6 +209,8 @@ def name_problems(text):
             headless |= {f"{name}:{port}"
                          for port in re.findall(r"\bport: (\d+)", document)}
     names = set(re.findall(r"dns:///([^\s\",]+)", text))
+    # What gRPC resolves by itself.
+    names |= set(re.findall(r'(?m)^ +FORETOKEN_ORCHESTRATOR: "?([^\s"]+)', text))
     problems = [f"{name}: no headless Service" for name in names - headless]
     if len(names) < 3:
         problems.append(f"only {len(names)} names found in the manifests")
@@ -233,8 +235,8 @@ def check_manifests():
                      for p in manifest_problems(text) + name_problems(text)]
         for wanted in ("readOnlyRootFilesystem: true", "runAsNonRoot: true",
                        "allowPrivilegeEscalation: false"):
-            if text.count(wanted) != 5:
-                problems.append(f"k8s/{path}: want five times {wanted}")
+            if text.count(wanted) != len(catalog.SERVICES):
+                problems.append(f"k8s/{path}: {wanted}: not in every service")
         gpus = text.count("nvidia.com/gpu: ")
         if (gpus > 0) != path.endswith("gpu"):
             problems.append(f"k8s/{path}: {gpus} containers ask for GPUs")
@@ -317,6 +319,9 @@ REFUSED = [
     (["--set", "crest.postgres.secretName="], "crest.postgres.secretName"),
     (["--set", "corpus.existingClaim=a,corpus.claim.create=true"],
      "corpus: want one of"),
+    (["--set", "corpus.existingClaim=a,corpus.fetch.image=b"],
+     "fetch.image, not both"),
+    (["--set", "corpus.fetch.image=b"], "corpus.fetch.command"),
     (["--set", "crest.build.enabled=true"], "want corpus.existingClaim"),
     (["--set", "crest.build.enabled=true,crest.build.datastore=code,"
       "corpus.existingClaim=a"], "want code=postgres in crest.datastores"),
@@ -326,11 +331,23 @@ REFUSED = [
       "trieDrafter.prior=/tmp/prior,models.volume.existingClaim=b"],
      "trieDrafter.prior on it"),
     (["--set", "crest.build.config.postgres-url=x"], "postgres-url"),
+    (["-f", ROOT / "tests/deploy/values/grown.yaml", "--set",
+      "trieDrafter.priorBuild.config.exclude-ids=a"], "prompts excludes"),
+    (["-f", ROOT / "tests/deploy/values/trial.yaml", "--set",
+      "trieDrafter.priorBuild.config.minutes=5"], "prompts asks for"),
     (["--set", "verifier.autoscaling.enabled=true"], "want autoscaling.by"),
     (["--set", "autoscaling.by=keda,orchestrator.autoscaling.requestsRunning=0"],
      "orchestrator.autoscaling: every target is 0"),
     (["--set", "orchestrator.autoscaling.minReplicas=9"], "above maxReplicas"),
     (["--set", "orchestrator.grpcRoute.enabled=true"], "want the gateways"),
+    (["--set", "gateway.httpRoute.enabled=true"], "want the gateways"),
+    (["--set", "gateway.enabled=false,gateway.ingress.enabled=true"],
+     "want no way in to it"),
+    (["--set", "auth.public.secretName=x"], "auth.gateway.secretName: required"),
+    (["--set", "auth.gateway.secretName=x"], "want auth.public"),
+    (["--set", "tls.enabled=false,insecure=true,auth.gateway.secretName=x"],
+     "cross the network in clear"),
+    (["--set", "gateway.config.api-key-file=x"], "api-key-file"),
 ]
 
 
@@ -426,7 +443,8 @@ def check_self():
     label = "app.kubernetes.io/component: crest\n"
     if len(manifest_problems(label + "FORETOKEN_VERIFIERS: x")) != 2:
         problems.append("not seen: a variable of another service")
-    if len(name_problems("dns:///foretoken-crest:1 dns:///b:1 dns:///c:1")) < 3:
+    names = "dns:///foretoken-crest:1 dns:///b:1\n  FORETOKEN_ORCHESTRATOR: c:1"
+    if len(name_problems(names)) < 3:
         problems.append("not seen: a name that does not resolve to pods")
     return report(problems)
 
@@ -435,8 +453,8 @@ CHECKS = {"dashboard": check_dashboard, "rules": check_rules,
           "flags": check_flags, "manifests": check_manifests,
           "chart": check_chart, "features": check_features,
           "schemas": check_schemas,
-          "extensions": check_extensions, "upgrade": check_upgrade,
-          "image": check_image, "self": check_self}
+          "extensions": check_extensions, "routes": check_routes,
+          "upgrade": check_upgrade, "image": check_image, "self": check_self}
 
 if __name__ == "__main__":
     wanted = 3 if sys.argv[1:2] == ["image"] else 2

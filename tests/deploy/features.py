@@ -1,5 +1,8 @@
 """What value sets are for: each says of its objects what must hold together."""
 
+import json
+import re
+
 import chart
 from tools import ROOT, report
 
@@ -50,8 +53,8 @@ def autoscaling_problems():
         if manifests.of(other):
             problems.append(f"{value_set}: both kinds of autoscalers")
         scalers = manifests.of(kind)
-        if len(scalers) != 2:
-            problems.append(f"{value_set}: {len(scalers)} {kind}, want 2")
+        if len(scalers) != 3:
+            problems.append(f"{value_set}: {len(scalers)} {kind}, want 3")
         for scaler in scalers.values():
             target = scaler["spec"]["scaleTargetRef"]
             scaled = manifests.of(target["kind"]).get(target["name"])
@@ -128,6 +131,59 @@ def build_problems():
     return problems
 
 
+def grow_problems():
+    """A prior of what the target writes has the target's and the prompts' flags."""
+    pod = Manifests("grown").pods()["foretoken-prior-build"]
+    container = pod["containers"][0]
+    words = container["command"] + container["args"]
+    wanted = ["foretoken", "prior", "grow", "--out=/models/auto.prior",
+              "--model=/models/llm", "--prompts=/corpus/prompts.jsonl",
+              "--chat=chatml", "--max-bytes=100000000", "--minutes=60", "--threads=4"]
+    problems = [] if words == wanted else [f"grown: {words}"]
+    source = (ROOT / "tools/cli").glob("*.cc")
+    flags = set(re.findall(r'"--([a-z-]+)"', "".join(
+        path.read_text() for path in source)))
+    schema = json.loads((chart.CHART / "values.schema.json").read_text())
+    for service, part in (("trieDrafter", "priorBuild"), ("crest", "build")):
+        offered = schema["properties"][service]["properties"][part][
+            "properties"]["config"]["propertyNames"]["enum"]
+        problems += [f"{service}.{part}.config.{flag}: no such flag"
+                     for flag in offered if flag not in flags]
+    return problems
+
+
+def fetch_problems():
+    """Text from an object store is written before it is read, and by nothing else."""
+    manifests, problems = Manifests("objects"), []
+    builds = {name: pod for name, pod in manifests.pods().items()
+              if "-build" in name}
+    if len(builds) != 2:
+        problems.append(f"objects: builds {sorted(builds)}")
+    for name, pod in builds.items():
+        fetch, build = pod["initContainers"][0], pod["containers"][0]
+        if fetch["envFrom"] != [{"secretRef": {"name": "texts"}}]:
+            problems.append(f"{name}: fetches with {fetch['envFrom']}")
+        if "envFrom" in build:
+            problems.append(f"{name}: builds with the store's credentials")
+        for container, read_only in ((fetch, None), (build, True)):
+            mounts = {mount["name"]: mount.get("readOnly")
+                      for mount in container["volumeMounts"]}
+            if mounts["corpus"] != read_only:
+                problems.append(f"{name}: {container['name']} mounts the corpus "
+                                f"with readOnly: {mounts['corpus']}")
+            if not container["securityContext"]["readOnlyRootFilesystem"]:
+                problems.append(f"{name}: {container['name']} may write its root")
+        volume = next(v for v in pod["volumes"] if v["name"] == "corpus")
+        if "emptyDir" not in volume:
+            problems.append(f"{name}: the text is in {volume}")
+    for name, wanted in (("crest-build", {53, 443, 5432}), ("prior-build", {53, 443})):
+        policy = manifests.of("NetworkPolicy")[f"foretoken-{name}"]["spec"]
+        ports = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
+        if ports != wanted:
+            problems.append(f"{name}: connects to ports {sorted(ports)}")
+    return problems
+
+
 def priority_problems():
     manifests, problems = Manifests("adapter"), []
     classes = manifests.of("PriorityClass")
@@ -170,10 +226,67 @@ def route_problems():
     return problems
 
 
+def gateway_problems():
+    """The gateway reaches the orchestrators, has what it needs of theirs and no more,
+    and can be left out."""
+    problems = []
+    name = "foretoken-gateway"
+    labels = Manifests("defaults").of("Deployment")[name]["spec"]["selector"][
+        "matchLabels"]
+    clients = [{"podSelector": {"matchLabels": labels}}]
+    admitted = Manifests("defaults").of("NetworkPolicy")["foretoken-orchestrator"][
+        "spec"]["ingress"][0]["from"]
+    if clients[0] not in admitted:
+        problems.append(f"orchestrators admit {admitted}")
+    # No peers are all peers: one more would shut the others out.
+    if Manifests("defaults", "--set", "networkPolicy.clients=null").of(
+            "NetworkPolicy")["foretoken-orchestrator"]["spec"]["ingress"][0][
+                "from"]:
+        problems.append("orchestrators admit fewer peers than values say")
+    for value_set, protocol, scheme in (("adapter", "HTTPS", "HTTPS"),
+                                        ("plain", None, "HTTP")):
+        manifests = Manifests(value_set)
+        probe = manifests.pods()[name]["containers"][0]["readinessProbe"]
+        if probe["httpGet"] != {"path": "/health", "port": "http",
+                                "scheme": scheme}:
+            problems.append(f"{value_set}: {probe}")
+        port = manifests.of("Service")[name]["spec"]["ports"][0]
+        if port["appProtocol"] != scheme.lower():
+            problems.append(f"{value_set}: {port}")
+        if protocol is not None:
+            ingress = manifests.of("Ingress")[name]
+            path = ingress["spec"]["rules"][0]["http"]["paths"][0]
+            if (ingress["metadata"]["annotations"][
+                    "nginx.ingress.kubernetes.io/backend-protocol"] != protocol
+                    or path["backend"]["service"] != {
+                        "name": name, "port": {"name": port["name"]}}):
+                problems.append(f"Ingress of the gateway: {ingress}")
+    backend = Manifests("keda").of("HTTPRoute")[name]["spec"]["rules"][0][
+        "backendRefs"][0]
+    if backend != {"name": name, "port": port["port"]}:
+        problems.append(f"HTTPRoute: {backend}")
+    everything = Manifests("everything")
+    mounted = {volume["secret"]["secretName"]
+               for volume in everything.pods()[name]["volumes"]
+               if "secret" in volume}
+    if mounted != {"public", "http"}:
+        problems.append(f"the gateway has the Secrets {sorted(mounted)}")
+    for pod, volumes in ((pod, spec["volumes"])
+                         for pod, spec in everything.pods().items()):
+        if pod != name and any(volume.get("secret", {}).get("secretName") == "http"
+                               for volume in volumes):
+            problems.append(f"{pod}: has the gateway's Secret")
+    left = [chart.name_of(manifest) for manifest in Manifests("bare").objects
+            if "gateway" in manifest["metadata"]["name"]]
+    if left:
+        problems.append(f"bare: {left}")
+    return problems
+
+
 def names_problems():
     """vLLM's names are asked for by value alone."""
     problems = []
-    for value_set, wanted in (("edge", ["vllm"] * 5), ("defaults", [None] * 5)):
+    for value_set, wanted in (("edge", ["vllm"] * 6), ("defaults", [None] * 6)):
         names = [config["data"].get("FORETOKEN_METRICS_NAMES") for config in
                  Manifests(value_set).of("ConfigMap").values()
                  if "FORETOKEN_LISTEN" in config.get("data", {})]
@@ -183,5 +296,6 @@ def names_problems():
 
 
 def check_features():
-    return report(names_problems() + autoscaling_problems() + trial_problems() + build_problems()
-                  + priority_problems() + route_problems())
+    return report(names_problems() + autoscaling_problems() + trial_problems()
+                  + build_problems() + grow_problems() + fetch_problems() + priority_problems()
+                  + route_problems() + gateway_problems())

@@ -6,7 +6,7 @@ from tools import ROOT, report
 
 GOLDEN = ROOT / "tests/deploy/golden/chart-0.1.0.yaml"
 
-# Of a StatefulSet's spec, Kubernetes changes only these.
+# The only fields of a StatefulSet's spec that Kubernetes changes.
 STATEFUL_SET_MUTABLE = {
     "replicas", "ordinals", "template", "updateStrategy", "minReadySeconds",
     "persistentVolumeClaimRetentionPolicy"}

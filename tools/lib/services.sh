@@ -8,9 +8,11 @@
 #   FORETOKEN_BIN             binaries (build/release/bin)
 #   FORETOKEN_FIRST_PORT      first of the ports, the orchestrator's (50050)
 #   FORETOKEN_FIRST_METRICS_PORT   first of as many metrics ports (9100)
+#   FORETOKEN_HTTP_PORT       port of the gateway (8080)
 #   FORETOKEN_TARGET, _DRAFT  Hugging Face directories with the same tokenizer
-#   FORETOKEN_TOKENS          token file of the orchestrator's callers; without
-#                             one, everybody may call
+#   FORETOKEN_TOKENS          token file of the orchestrator's callers, whose
+#                             tokens are keys of the gateway, too; without one,
+#                             everybody may call. Read when a service starts
 #   FORETOKEN_CORPUS          folder of .py files for datastore and prior
 #                             (Python's standard library)
 
@@ -22,6 +24,8 @@ draft=${FORETOKEN_DRAFT:-tools/demo/draft}
 vocabulary=$(cat "$target"/tokenizer.* 2>/dev/null | cksum | cut -d' ' -f1)
 # In the order in which they start.
 services=(verifier draft-worker trie-drafter crest orchestrator)
+# Not one of them: it speaks HTTP, and tools/up alone starts it.
+http_service=gateway
 
 # Prints the folder of the newest Python standard library on this machine.
 python_library() {
@@ -36,8 +40,12 @@ corpus() { printf '%s\n' "${FORETOKEN_CORPUS:-$(python_library)}"; }
 
 # Index of each service's port.
 declare -A place=([orchestrator]=0 [verifier]=1 [draft-worker]=2
-  [trie-drafter]=3 [crest]=4)
+  [trie-drafter]=3 [crest]=4 [gateway]=5)
 address_of() {
+  if [ "$1" = "$http_service" ]; then
+    echo "127.0.0.1:${FORETOKEN_HTTP_PORT:-8080}"
+    return
+  fi
   echo "127.0.0.1:$((${FORETOKEN_FIRST_PORT:-50050} + ${place[$1]}))"
 }
 metrics_port_of() {
@@ -47,6 +55,10 @@ metrics_port_of() {
 # Certificates of a set with TLS; it has TLS while the file `on` exists.
 tls_folder=$run/tls
 has_tls() { [ -f "$tls_folder/on" ]; }
+
+is_for_localhost() {
+  openssl x509 -noout -checkhost localhost -in "$1" | grep -q 'does match'
+}
 
 # Makes the CA, and a certificate for every service and for clients, where they
 # are missing or about to expire. Keys never leave the folder.
@@ -59,8 +71,11 @@ make_certificates() (
     openssl req -x509 "${key[@]}" -days 3650 -subj "/CN=foretoken-ca" \
       -keyout ca.key -out ca.crt || exit 1
   fi
-  for name in "${services[@]}" client; do
-    ! openssl x509 -checkend 604800 -noout -in "$name.crt" || continue
+  for name in "${services[@]}" "$http_service" client; do
+    if openssl x509 -checkend 604800 -noout -in "$name.crt" &&
+      { [ "$name" = client ] || is_for_localhost "$name.crt"; }; then
+      continue
+    fi
     openssl req "${key[@]}" -subj "/CN=$name" -keyout "$name.key" \
       -out "$name.csr" || exit 1
     # Clients are known by their common name, servers by their address.
@@ -99,7 +114,7 @@ choose_tls() {
   has_tls && before=yes
   if [ "$before" != "$1" ]; then
     local part
-    for part in "${services[@]}"; do
+    for part in "${services[@]}" "$http_service"; do
       [ -z "$(pid_of "$part")" ] ||
         { echo "$part runs $([ -n "$before" ] && echo with || echo without)" \
             "TLS: tools/down first" >&2
@@ -121,12 +136,13 @@ choose_tls() {
 tls_environment() {
   has_tls || return 0
   local side
-  for side in '' VERIFIER_ DRAFTER_; do
+  for side in '' VERIFIER_ DRAFTER_ ORCHESTRATOR_; do
     echo "FORETOKEN_${side}TLS_CERT=$tls_folder/$1.crt"
     echo "FORETOKEN_${side}TLS_KEY=$tls_folder/$1.key"
     [ -z "$side" ] || echo "FORETOKEN_${side}TLS_CA=$tls_folder/ca.crt"
   done
-  echo "FORETOKEN_TLS_CLIENT_CA=$tls_folder/ca.crt"
+  # SDKs and browsers have no certificate.
+  [ "$1" = "$http_service" ] || echo "FORETOKEN_TLS_CLIENT_CA=$tls_folder/ca.crt"
 }
 
 # Prints the pid of a running part, or nothing. The pid in its file counts only
@@ -233,7 +249,32 @@ start() {
     --metrics-listen "127.0.0.1:$(metrics_port_of "$name")" "$@"
 }
 
+# Makes what FORETOKEN_TOKENS becomes: the gateway's own token, which no HTTP
+# client has; the orchestrator's file, where that token speaks for others; and the
+# gateway's keys, names alone, because the orchestrator applies the limits.
+make_tokens() (
+  umask 077
+  [ -s "$run/gateway.token" ] ||
+    head -c 24 /dev/urandom | base64 >"$run/gateway.token"
+  {
+    cat "$FORETOKEN_TOKENS"
+    echo
+    echo "$(<"$run/gateway.token") gateway speaks_for_others"
+  } >"$run/orchestrator.tokens.new"
+  awk '/^[ \t]*(#|$)/ || /[ \t]speaks_for_others/ { next }
+       { print $1, $2 ~ /=/ ? "" : $2 }' \
+    "$FORETOKEN_TOKENS" >"$run/gateway.keys.new"
+  # At once: a service may be reading them.
+  mv "$run/orchestrator.tokens.new" "$run/orchestrator.tokens"
+  mv "$run/gateway.keys.new" "$run/gateway.keys"
+)
+
 start_service() {
+  case $1 in
+    orchestrator | "$http_service")
+      [ -z "${FORETOKEN_TOKENS:-}" ] || make_tokens
+      ;;
+  esac
   case $1 in
     verifier) start verifier --model "$target" ;;
     draft-worker) start draft-worker --model "$draft" ;;
@@ -252,7 +293,13 @@ start_service() {
         --trie-drafter "$(address_of trie-drafter)" \
         --crest "$(address_of crest)" \
         --crest-datastore "python-$vocabulary" --tokenizer "$target" \
-        ${FORETOKEN_TOKENS:+--auth-token-file "$FORETOKEN_TOKENS"}
+        ${FORETOKEN_TOKENS:+--auth-token-file "$run/orchestrator.tokens"}
+      ;;
+    gateway)
+      start gateway --orchestrator "$(address_of orchestrator)" \
+        --model "$target" \
+        ${FORETOKEN_TOKENS:+--api-key-file "$run/gateway.keys"} \
+        ${FORETOKEN_TOKENS:+--orchestrator-token-file "$run/gateway.token"}
       ;;
   esac
 }
@@ -280,6 +327,24 @@ start_all() {
   for part in "${services[@]}"; do await_part "$part"; done
 }
 
+# say_http: says what it reads to the gateway, and prints what the gateway says until
+# it closes the connection.
+say_http() {
+  local address
+  address=$(address_of "$http_service")
+  if has_tls; then
+    openssl s_client -quiet -connect "$address" -CAfile "$tls_folder/ca.crt" \
+      -verify_hostname localhost -verify_return_error 2>/dev/null
+  else
+    # In a shell of its own, whose end closes the connection.
+    (
+      exec 3<>"/dev/tcp/${address/://}"
+      cat >&3
+      cat <&3
+    )
+  fi
+}
+
 # answers PART: whether it is serving now.
 answers() {
   case $1 in
@@ -287,6 +352,9 @@ answers() {
       "$(postgres_programs)/pg_isready" -q -h "$(<"$run/postgres.folder")"
       ;;
     redis) [ "$(redis-cli -s "$run/redis.sock" ping)" = PONG ] ;;
+    "$http_service")
+      [[ $(printf 'GET /health HTTP/1.0\r\n\r\n' | say_http) == *' 200 '* ]]
+      ;;
     *) "$bin/foretoken" health --server "$(address_of "$1")" ;;
   esac >/dev/null 2>&1
 }
@@ -321,7 +389,7 @@ stop() {
 # Prints the running parts.
 running_parts() {
   local part
-  for part in "${services[@]}" redis postgres; do
+  for part in "$http_service" "${services[@]}" redis postgres; do
     [ -z "$(pid_of "$part")" ] || echo "$part"
   done
 }
@@ -329,7 +397,7 @@ running_parts() {
 # stop_all [PART...]: stops all parts except those named, in the reverse order:
 # services first, then Redis and PostgreSQL; their data is kept.
 stop_all() {
-  local part i parts=(postgres redis "${services[@]}")
+  local part i parts=(postgres redis "${services[@]}" "$http_service")
   for ((i = ${#parts[@]} - 1; i >= 0; --i)); do
     part=${parts[i]}
     case " $* " in *" $part "*) continue ;; esac

@@ -1,6 +1,6 @@
 {{/* A Job that builds drafting data from the corpus, or a CronJob if `values.schedule`
-     is set. Takes a dict: root, name (crest-build), values, command (its words), env,
-     writable (whether it writes to the models' volume), work (size of its space). */}}
+     is set. Takes a dict: root, name (crest-build), values, command (its words), inputs
+     (the flags that say what it reads), env, writable (whether it writes to the models' volume), work (size of its space). */}}
 {{- define "foretoken.build" -}}
 {{- $template := include "foretoken.build.template" . -}}
 {{- if .values.schedule -}}
@@ -46,14 +46,27 @@ spec:
       {{- include "foretoken.selector" . | nindent 6 }}
   policyTypes: [Ingress, Egress]
   ingress: []
-  {{- if .egress }}
+  {{- $fetch := .root.Values.corpus.fetch }}
+  {{- if or .egress $fetch.image }}
   egress:
     - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
-    - ports: [{port: {{ int .egress }}}]
+    {{- with .egress }}
+    - ports: [{port: {{ int . }}}]
+    {{- end }}
+    {{- if $fetch.image }}
+    - ports: [{port: {{ int $fetch.port }}}]
+    {{- end }}
   {{- else }}
   egress: []
   {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* The flags of a build that reads the corpus, as JSON. */}}
+{{- define "foretoken.build.corpus" -}}
+{{- $flags := list (printf "--tokenizer=%s" (include "foretoken.tokenizer" .root)) -}}
+{{- range .values.corpus -}}{{- $flags = append $flags (printf "--corpus=%s" .) -}}{{- end -}}
+{{- $flags | toJson -}}
 {{- end -}}
 
 {{- define "foretoken.build.template" -}}
@@ -75,6 +88,28 @@ spec:
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+  {{- with $v.corpus.fetch }}
+  {{- if .image }}
+  initContainers:
+    - name: fetch
+      image: {{ .image | quote }}
+      command:
+        {{- toYaml .command | nindent 8 }}
+      env:
+        - {name: HOME, value: /tmp}
+      {{- with .envFromSecret }}
+      envFrom:
+        - secretRef: {name: {{ . }}}
+      {{- end }}
+      securityContext:
+        {{- toYaml $v.securityContext | nindent 8 }}
+      resources:
+        {{- toYaml $.values.resources | nindent 8 }}
+      volumeMounts:
+        - {name: tmp, mountPath: /tmp}
+        - {name: corpus, mountPath: {{ $v.corpus.mountPath }}}
+  {{- end }}
+  {{- end }}
   containers:
     - name: build
       image: {{ include "foretoken.image" .root }}
@@ -82,10 +117,7 @@ spec:
       command:
         {{- toYaml .command | nindent 8 }}
       args:
-        - --tokenizer={{ include "foretoken.tokenizer" .root }}
-        {{- range .values.corpus }}
-        - --corpus={{ . }}
-        {{- end }}
+        {{- toYaml .inputs | nindent 8 }}
         {{- range $flag, $value := .values.config }}
         {{- if eq (toString $value) "true" }}
         - --{{ $flag }}

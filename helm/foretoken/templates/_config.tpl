@@ -1,6 +1,6 @@
 {{/* The services that are enabled, as JSON: name, key of its values, ports;
-     `drafts`, if the orchestrator asks it for drafts; `egress`, the port of the
-     database that it connects to. */}}
+     `portName`, if not grpc; `drafts`, if the orchestrator asks it for drafts;
+     `egress`, the port of the database that it connects to. */}}
 {{- define "foretoken.services" -}}
 {{- $all := list
   (dict "name" "orchestrator" "key" "orchestrator" "port" 50050 "metricsPort" 9100)
@@ -13,6 +13,9 @@
 {{- end -}}
 {{- if .Values.crest.enabled -}}
 {{- $all = append $all (dict "name" "crest" "key" "crest" "port" 50054 "metricsPort" 9104 "drafts" true "egress" .Values.crest.postgres.port) -}}
+{{- end -}}
+{{- if .Values.gateway.enabled -}}
+{{- $all = append $all (dict "name" "gateway" "key" "gateway" "port" 8080 "metricsPort" 9105 "portName" "http") -}}
 {{- end -}}
 {{- dict "services" $all | toJson -}}
 {{- end -}}
@@ -31,8 +34,8 @@ FORETOKEN_TLS_KEY: /etc/foretoken/tls/tls.key
 {{- else }}
 FORETOKEN_INSECURE: "true"
 {{- end }}
-{{- if eq .name "orchestrator" }}
-{{- include "foretoken.config.orchestrator" .root | nindent 0 }}
+{{- if has .name (list "orchestrator" "gateway") }}
+{{- include (printf "foretoken.config.%s" .name) .root | nindent 0 }}
 {{- else }}
 {{- if .root.Values.tls.mutual }}
 FORETOKEN_TLS_CLIENT_CA: /etc/foretoken/tls/ca.crt
@@ -79,6 +82,24 @@ FORETOKEN_PRIOR: {{ . | quote }}
 {{- define "foretoken.config.crest" -}}
 FORETOKEN_TOKENIZER: {{ include "foretoken.tokenizer" . | quote }}
 FORETOKEN_DATASTORE: {{ join "," .Values.crest.datastores | quote }}
+{{- end -}}
+
+{{/* It has the certificate and the roots of the orchestrator's listener. */}}
+{{- define "foretoken.config.gateway" -}}
+{{- if .Values.auth.gateway.secretName -}}
+FORETOKEN_API_KEY_FILE: /etc/foretoken/gateway/keys
+FORETOKEN_ORCHESTRATOR_TOKEN_FILE: /etc/foretoken/gateway/token
+{{ end -}}
+FORETOKEN_MODEL: {{ .Values.models.target | quote }}
+FORETOKEN_ORCHESTRATOR: {{ printf "%s-orchestrator-headless:50050" (include "foretoken.fullname" .) | quote }}
+{{- if .Values.tls.enabled }}
+FORETOKEN_ORCHESTRATOR_TLS_CA: /etc/foretoken/tls/ca.crt
+{{- with .Values.tls.serverName }}
+FORETOKEN_ORCHESTRATOR_TLS_NAME: {{ . | quote }}
+{{- end }}
+{{- else }}
+FORETOKEN_ORCHESTRATOR_INSECURE: "true"
+{{- end }}
 {{- end -}}
 
 {{- define "foretoken.config.orchestrator" -}}
@@ -131,19 +152,36 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- if and $v.tls.enabled (not $v.tls.secretName) -}}
 {{- fail "tls.secretName: want the name of a Secret with tls.crt, tls.key and ca.crt" -}}
 {{- end -}}
-{{- if and (not $v.tls.enabled) (or $v.auth.public.secretName $v.auth.internal.secretName) -}}
+{{- if and (not $v.tls.enabled) (or $v.auth.public.secretName $v.auth.internal.secretName $v.auth.gateway.secretName) -}}
 {{- fail "auth: tokens would cross the network in clear; want tls.enabled=true" -}}
+{{- end -}}
+{{- if $v.gateway.enabled -}}
+{{- if and $v.auth.public.secretName (not $v.auth.gateway.secretName) -}}
+{{- fail "auth.gateway.secretName: required by auth.public, or set gateway.enabled=false" -}}
+{{- end -}}
+{{- if and $v.auth.gateway.secretName (not $v.auth.public.secretName) -}}
+{{- fail "auth.gateway: want auth.public, whose file says that the gateway speaks for others" -}}
+{{- end -}}
 {{- end -}}
 {{- include "foretoken.checkVolume" (dict "name" "models.volume" "volume" $v.models.volume) -}}
 {{- include "foretoken.checkVolume" (dict "name" "corpus" "volume" $v.corpus) -}}
+{{- if and $v.corpus.fetch.image (not $v.corpus.fetch.command) -}}
+{{- fail "corpus.fetch.command: required by corpus.fetch.image" -}}
+{{- end -}}
 {{- include "foretoken.checkBuilds" . -}}
 {{- include "foretoken.checkAutoscaling" . -}}
 {{- if and $v.orchestrator.grpcRoute.enabled (not $v.orchestrator.grpcRoute.parentRefs) -}}
 {{- fail "orchestrator.grpcRoute.parentRefs: want the gateways" -}}
 {{- end -}}
+{{- if and $v.gateway.httpRoute.enabled (not $v.gateway.httpRoute.parentRefs) -}}
+{{- fail "gateway.httpRoute.parentRefs: want the gateways" -}}
+{{- end -}}
+{{- if and (or $v.gateway.httpRoute.enabled $v.gateway.ingress.enabled) (not $v.gateway.enabled) -}}
+{{- fail "gateway.enabled=false: want no way in to it (gateway.ingress, gateway.httpRoute)" -}}
+{{- end -}}
 {{- if $v.crest.enabled -}}
 {{- if not $v.crest.datastores -}}
-{{- fail "crest.datastores: want NAME=FILE or NAME=postgres, or crest.enabled=false" -}}
+{{- fail "crest.datastores: want NAME=FILE, NAME=rest:FILE or NAME=postgres, or crest.enabled=false" -}}
 {{- end -}}
 {{- range $v.crest.datastores -}}
 {{- if and (hasSuffix "=postgres" .) (not $v.crest.postgres.secretName) (not $v.trial.postgres.enabled) -}}
@@ -171,9 +209,14 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- fail "trieDrafter.priorBuild: want models.volume, and trieDrafter.prior on it" -}}
 {{- end -}}
 {{- end -}}
+{{- range $flag, $_ := $v.trieDrafter.priorBuild.config -}}
+{{- if and $v.trieDrafter.priorBuild.enabled (not (has $flag (list "max-bytes" "order"))) (eq (eq $flag "exclude-ids") (ne $v.trieDrafter.priorBuild.prompts "")) -}}
+{{- fail (printf "trieDrafter.priorBuild.config.%s: a flag of `foretoken prior %s`, which priorBuild.prompts %s" $flag (ternary "build" "grow" (eq $flag "exclude-ids")) (ternary "excludes" "asks for" (eq $flag "exclude-ids"))) -}}
+{{- end -}}
+{{- end -}}
 {{- range $builds -}}
 {{- if not (include "foretoken.hasVolume" $v.corpus) -}}
-{{- fail (printf "%s: want corpus.existingClaim, corpus.hostPath or corpus.claim.create" .) -}}
+{{- fail (printf "%s: want corpus.existingClaim, corpus.hostPath, corpus.claim.create or corpus.fetch.image" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -183,14 +226,14 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- fail "verifier.autoscaling: want autoscaling.by=metrics or keda; processor time says little about a verifier" -}}
 {{- end -}}
 {{- if ne .Values.autoscaling.by "cpu" -}}
-{{- range $service := list "orchestrator" "verifier" -}}
+{{- range $service := list "orchestrator" "verifier" "gateway" -}}
 {{- $scaling := (index $.Values $service).autoscaling -}}
 {{- if and $scaling.enabled (not (include "foretoken.targets" (dict "root" $ "name" $service) | fromJson).targets) -}}
 {{- fail (printf "%s.autoscaling: every target is 0" $service) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- range $service := list "orchestrator" "verifier" -}}
+{{- range $service := list "orchestrator" "verifier" "gateway" -}}
 {{- $scaling := (index $.Values $service).autoscaling -}}
 {{- if gt (int $scaling.minReplicas) (int $scaling.maxReplicas) -}}
 {{- fail (printf "%s.autoscaling: minReplicas is above maxReplicas" $service) -}}

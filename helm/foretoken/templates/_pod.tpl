@@ -80,7 +80,7 @@ spec:
       {{- . | nindent 6 }}
       {{- end }}
       ports:
-        - name: grpc
+        - name: {{ default "grpc" .portName }}
           containerPort: {{ .port }}
         {{- if $v.metrics.enabled }}
         - name: metrics
@@ -158,26 +158,29 @@ env:
      that. The kubelet's gRPC probe knows no TLS, so there readiness is asked by
      the command line; it has no client certificate, so with mutual TLS a pod that
      listens counts as ready. Liveness never depends on certificates, nor on
-     another service: the health of orchestrator and crest tells of verifiers and
-     of PostgreSQL, and a restart would mend neither. */}}
+     another service: the health of orchestrator, gateway and crest tells of
+     verifiers and of PostgreSQL, and a restart would mend neither. */}}
 {{- define "foretoken.probes" -}}
 {{- $tls := .root.Values.tls -}}
-{{- $own := not (has .name (list "orchestrator" "crest")) -}}
+{{- $own := not (has .name (list "orchestrator" "crest" "gateway")) -}}
+{{- $port := default "grpc" .portName -}}
 startupProbe:
-  tcpSocket: {port: grpc}
+  tcpSocket: {port: {{ $port }}}
   periodSeconds: 5
   failureThreshold: {{ max 1 (div .values.startupSeconds 5) }}
 livenessProbe:
   {{- if and $own (not $tls.enabled) }}
   grpc: {port: {{ .port }}}
   {{- else }}
-  tcpSocket: {port: grpc}
+  tcpSocket: {port: {{ $port }}}
   {{- end }}
   periodSeconds: 20
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  {{- if not $tls.enabled }}
+  {{- if eq .name "gateway" }}
+  httpGet: {path: /health, port: http, scheme: {{ ternary "HTTPS" "HTTP" $tls.enabled }}}
+  {{- else if not $tls.enabled }}
   grpc: {port: {{ .port }}}
   {{- else if and $tls.mutual (ne .name "orchestrator") }}
   tcpSocket: {port: grpc}
@@ -206,7 +209,7 @@ readinessProbe:
 {{- $mounts = append $mounts (dict "name" "peer-tls" "mountPath" "/etc/foretoken/peer-tls" "readOnly" true) -}}
 {{- end -}}
 {{- end -}}
-{{- if $v.auth.internal.secretName -}}
+{{- if and $v.auth.internal.secretName (ne .name "gateway") -}}
 {{- $mounts = append $mounts (dict "name" "internal-tokens" "mountPath" "/etc/foretoken/internal-tokens" "readOnly" true) -}}
 {{- end -}}
 {{- if and $v.auth.public.secretName (eq .name "orchestrator") -}}
@@ -215,12 +218,16 @@ readinessProbe:
 {{- if and $v.auth.scopes.secretName (eq .name "orchestrator") -}}
 {{- $mounts = append $mounts (dict "name" "scope-key" "mountPath" "/etc/foretoken/scope-key" "readOnly" true) -}}
 {{- end -}}
+{{- if and $v.auth.gateway.secretName (eq .name "gateway") -}}
+{{- $mounts = append $mounts (dict "name" "gateway-auth" "mountPath" "/etc/foretoken/gateway" "readOnly" true) -}}
+{{- end -}}
 {{- toYaml $mounts -}}
 {{- end -}}
 
 {{- define "foretoken.volumes" -}}
 {{- $v := .root.Values -}}
-{{- $public := eq .name "orchestrator" -}}
+{{- $orchestrator := eq .name "orchestrator" -}}
+{{- $gateway := eq .name "gateway" -}}
 - name: tmp
   emptyDir: {}
 {{- if include "foretoken.hasVolume" $v.models.volume }}
@@ -229,9 +236,9 @@ readinessProbe:
 {{- if $v.tls.enabled }}
 - name: tls
   secret:
-    secretName: {{ ternary (default $v.tls.secretName $v.tls.publicSecretName) $v.tls.secretName $public }}
+    secretName: {{ ternary (default $v.tls.secretName $v.tls.publicSecretName) $v.tls.secretName (or $orchestrator $gateway) }}
     defaultMode: 0440
-{{- if $public }}
+{{- if $orchestrator }}
 - name: peer-tls
   secret:
     secretName: {{ $v.tls.secretName }}
@@ -239,7 +246,7 @@ readinessProbe:
 {{- end }}
 {{- end }}
 {{- with $v.auth.internal }}
-{{- if .secretName }}
+{{- if and .secretName (not $gateway) }}
 - name: internal-tokens
   secret:
     secretName: {{ .secretName }}
@@ -247,8 +254,17 @@ readinessProbe:
     items: [{key: {{ .key }}, path: tokens}]
 {{- end }}
 {{- end }}
+{{- with $v.auth.gateway }}
+{{- if and .secretName $gateway }}
+- name: gateway-auth
+  secret:
+    secretName: {{ .secretName }}
+    defaultMode: 0440
+    items: [{key: {{ .keys }}, path: keys}, {key: {{ .token }}, path: token}]
+{{- end }}
+{{- end }}
 {{- with $v.auth.public }}
-{{- if and .secretName $public }}
+{{- if and .secretName $orchestrator }}
 - name: public-tokens
   secret:
     secretName: {{ .secretName }}
@@ -257,7 +273,7 @@ readinessProbe:
 {{- end }}
 {{- end }}
 {{- with $v.auth.scopes }}
-{{- if and .secretName $public }}
+{{- if and .secretName $orchestrator }}
 - name: scope-key
   secret:
     secretName: {{ .secretName }}
