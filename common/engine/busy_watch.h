@@ -3,7 +3,8 @@
 // A pass that never ends, on a device that does not answer or in a loop, leaves
 // everything around the engine alive: the server answers probes, and sessions
 // wait for ever. The engine thread says when it begins to work and when a pass
-// has ended; other threads ask without a lock.
+// has ended; other threads ask without a lock. An engine whose device has
+// failed for good hangs, too: only another process can serve its sessions.
 #ifndef FORETOKEN_COMMON_ENGINE_BUSY_WATCH_H_
 #define FORETOKEN_COMMON_ENGINE_BUSY_WATCH_H_
 
@@ -15,7 +16,8 @@
 
 namespace foretoken {
 
-// Begin, EndPass and Idle belong to the engine thread; Hangs is thread-safe.
+// Begin, EndPass, Idle and Lose belong to the engine thread; Hangs is
+// thread-safe.
 class BusyWatch {
  public:
   // Passes of the same kind differ by their rows and contexts.
@@ -42,10 +44,13 @@ class BusyWatch {
          static_cast<int64_t>(kept * static_cast<double>(longest_ns_.load()))});
   }
   void Idle() { since_ns_ = kIdle; }
+  // No pass will succeed again.
+  void Lose() { lost_ = true; }
 
   // True while one piece of work has taken longer than the least time and
-  // kLongestPasses times the longest pass, seen or estimated.
+  // kLongestPasses times the longest pass, seen or estimated; and from Lose on.
   bool Hangs(absl::Time now) const {
+    if (lost_) return true;
     const int64_t since = since_ns_;
     if (since == kIdle) return false;
     const absl::Duration longest = absl::Nanoseconds(longest_ns_.load());
@@ -60,6 +65,7 @@ class BusyWatch {
   const int64_t floor_ns_;
   std::atomic<int64_t> since_ns_{kIdle};
   std::atomic<int64_t> longest_ns_;
+  std::atomic<bool> lost_{false};
 };
 
 }  // namespace foretoken

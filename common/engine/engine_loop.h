@@ -14,7 +14,7 @@
 //   Listener: OnOpened(fingerprint), OnFailed(status), and its answers
 //   Open(request) -> StatusOr<SessionId>, Submit(id, round, arrived),
 //   Close(id), HasWork(), NextDeadline(), RunPass() -> Report, snapshot(),
-//   model(), numerics_fingerprint()
+//   model(), numerics_fingerprint(), lost() of its backend
 //
 // Its Report has `failures`, `stats` and Deliver(listener_of), which calls
 // listener_of(id, goes_on) for the session of every answer, goes_on if another
@@ -167,7 +167,8 @@ class EngineLoop {
     return snapshot;
   }
 
-  // True while the engine hangs. Waits for nothing.
+  // True while the engine hangs, and once its device is lost. Waits for
+  // nothing.
   bool Hangs() const { return busy_.Hangs(clock_()); }
 
   // Fixed at start.
@@ -228,7 +229,10 @@ class EngineLoop {
     std::vector<Command> commands;
     while (TakeCommands(commands)) {
       busy_.Begin(clock_());
-      if (Execute(commands)) Publish(PassStats());
+      const bool changed = Execute(commands);
+      // A round may copy KV on the device.
+      if (engine_->lost()) busy_.Lose();
+      if (changed) Publish(PassStats());
       commands.clear();
       // Also where commands have come meanwhile: those that it waits for.
       if (!engine_->HasWork() || Gathers()) {
@@ -240,6 +244,7 @@ class EngineLoop {
       Report report = engine_->RunPass();
       const absl::Duration length = clock_() - start;
       busy_.EndPass(length);
+      if (engine_->lost()) busy_.Lose();
       const absl::Duration share = length / kGatherDivisor;
       if (options_.publish_first) Publish(report.stats);
       Deliver(report);

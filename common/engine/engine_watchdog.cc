@@ -36,7 +36,8 @@ EngineWatchdog::~EngineWatchdog() {
 absl::Status EngineWatchdog::Check() const {
   if (!hangs_) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat(
-      "the ", options_.name, "'s engine does not finish its pass"));
+      "the ", options_.name,
+      "'s engine does not finish its pass, or has lost its device"));
 }
 
 void EngineWatchdog::Watch(std::function<void()> changed) {
@@ -70,7 +71,8 @@ void EngineWatchdog::Look() {
 void EngineWatchdog::Tell(bool hangs) {
   if (hangs) {
     FORETOKEN_LOG(kError, "the ", options_.name,
-                  "'s engine hangs: not serving until its pass has ended");
+                  "'s engine hangs: not serving until its pass has ended, or "
+                  "until a restart if its device has failed");
   } else {
     FORETOKEN_LOG(kInfo, "the ", options_.name, "'s engine works again");
   }

@@ -43,8 +43,26 @@ absl::Status KvSession::Reserve(int64_t length) {
 
 absl::Status KvSession::Commit(absl::Span<const int32_t> rows,
                                absl::Span<const TokenId> text) {
+  return Append(rows, text.subspan(length(), rows.size()));
+}
+
+absl::Status KvSession::Append(absl::Span<const int32_t> rows,
+                               absl::Span<const TokenId> tokens) {
+  FORETOKEN_CHECK(rows.size() == tokens.size());
+  FORETOKEN_RETURN_IF_ERROR(
+      backend_->Reserve(id_, length() + static_cast<int64_t>(tokens.size())));
   FORETOKEN_RETURN_IF_ERROR(backend_->Commit(id_, rows));
-  sampling_->Append(text.subspan(length(), rows.size()));
+  sampling_->Append(tokens);
+  return absl::OkStatus();
+}
+
+absl::Status KvSession::DropLast(absl::Span<const TokenId> tokens) {
+  FORETOKEN_RETURN_IF_ERROR(
+      backend_->Truncate(id_, length() - static_cast<int64_t>(tokens.size())));
+  sampling_->DropLast(tokens);
+  // Truncation has given back the room too. Its pages are there to be taken
+  // again, less one where a page that others share was copied.
+  if (!backend_->Reserve(id_, room_).ok()) room_ = length();
   return absl::OkStatus();
 }
 

@@ -60,6 +60,15 @@ class KvSession {
   absl::Status Commit(absl::Span<const int32_t> rows,
                       absl::Span<const TokenId> text);
 
+  // Commits `rows` of the last pass, which hold `tokens`. ResourceExhausted,
+  // with nothing changed, if pages are short.
+  absl::Status Append(absl::Span<const int32_t> rows,
+                      absl::Span<const TokenId> tokens);
+
+  // Drops the last tokens, `tokens`, which must be output, and the uncommitted
+  // rows of the last pass; room() stays. As Backend::Truncate.
+  absl::Status DropLast(absl::Span<const TokenId> tokens);
+
   // This session's share of a pass, without rows.
   PassSession Share() const;
 

@@ -337,6 +337,26 @@ inline constexpr Spec kDraftWorkerPhraseTokens =
     Counter("foretoken_draft_worker_phrase_tokens_total",
             "Tokens of tried phrases that the draft model agreed with");
 
+// The gateway.
+inline constexpr Spec kHttpRequests =
+    Counter("foretoken_http_requests_total",
+            "HTTP requests answered, by endpoint and status (499: the client "
+            "went away first)",
+            "route", "code");
+inline constexpr Spec kHttpRunning =
+    Gauge("foretoken_http_requests_running", "HTTP requests in progress");
+inline constexpr Spec kHttpLatency =
+    Histogram("foretoken_http_request_latency_seconds", kLatencyBounds,
+              "From an HTTP request to the end of its answer", "route");
+inline constexpr Spec kHttpConnections =
+    Gauge("foretoken_http_connections", "HTTP connections open");
+inline constexpr Spec kHttpDeltas =
+    Counter("foretoken_http_deltas_total",
+            "Pieces of output received for HTTP requests");
+inline constexpr Spec kHttpPauses =
+    Counter("foretoken_http_pauses_total",
+            "Times that a request had to wait for its client to read");
+
 // What each service exports: every Spec stands in exactly one list.
 inline constexpr const Spec* kOrchestratorMetrics[] = {
     &kRequests,          &kRequestsRunning,
@@ -385,6 +405,10 @@ inline constexpr const Spec* kCrestMetrics[] = {
     &kCrestReady,        &kCrestSwitches,   &kCrestFailedLoads,
     &kCrestIngests};
 
+inline constexpr const Spec* kGatewayMetrics[] = {
+    &kHttpRequests,    &kHttpRunning, &kHttpLatency,
+    &kHttpConnections, &kHttpDeltas,  &kHttpPauses};
+
 struct Catalog {
   const char* service;  // its folder
   absl::Span<const Spec* const> metrics;
@@ -394,7 +418,8 @@ inline constexpr Catalog kCatalogs[] = {{"orchestrator", kOrchestratorMetrics},
                                         {"verifier", kVerifierMetrics},
                                         {"draft_worker", kDraftWorkerMetrics},
                                         {"trie_drafter", kTrieDrafterMetrics},
-                                        {"crest", kCrestMetrics}};
+                                        {"crest", kCrestMetrics},
+                                        {"gateway", kGatewayMetrics}};
 
 }  // namespace foretoken::metrics
 

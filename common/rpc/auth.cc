@@ -16,6 +16,7 @@
 #include "common/base/log_throttle.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/peer_name.h"
+#include "common/rpc/token_names.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -26,6 +27,7 @@ constexpr int32_t kMaxRequests = 4096;
 constexpr int64_t kMaxPerMinute = 1'000'000'000;
 // In metrics, all callers without a name of their own.
 constexpr char kUnnamed[] = "other";
+constexpr char kSpeaksForOthers[] = "speaks_for_others";
 
 absl::string_view View(grpc::string_ref ref) {
   return {ref.data(), ref.size()};
@@ -38,6 +40,8 @@ struct TokenLine {
   std::optional<int32_t> max_requests;
   std::optional<int64_t> requests_per_minute;
   std::optional<int64_t> tokens_per_minute;
+  bool speaks_for_others = false;
+  bool has_attributes = false;  // beyond the name
 };
 
 bool IsPrintable(absl::string_view text) {
@@ -82,7 +86,9 @@ std::string ParseLine(absl::string_view line, TokenLine& parsed) {
                   parsed.tokens_per_minute, defect)) {
       continue;
     }
-    if (absl::ConsumePrefix(&word, "weight=")) {
+    if (word == kSpeaksForOthers) {
+      parsed.speaks_for_others = true;
+    } else if (absl::ConsumePrefix(&word, "weight=")) {
       double& weight = parsed.weight.emplace();
       if (!absl::SimpleAtod(word, &weight) ||
           !(weight >= kMinCallerWeight && weight <= kMaxCallerWeight)) {
@@ -98,9 +104,11 @@ std::string ParseLine(absl::string_view line, TokenLine& parsed) {
       parsed.name = std::string(word);
     } else {
       return "want TOKEN [NAME] [weight=W] [requests=N] "
-             "[requests_per_minute=N] [tokens_per_minute=N]";
+             "[requests_per_minute=N] [tokens_per_minute=N] "
+             "[speaks_for_others]";
     }
   }
+  parsed.has_attributes = words.size() > (parsed.name.empty() ? 1u : 2u);
   return defect;
 }
 
@@ -112,7 +120,8 @@ bool Merge(const std::optional<T>& given, std::optional<T>& account) {
   return !given.has_value() || *given == *account;
 }
 
-absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path) {
+absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path,
+                                                  bool names_only) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::string text,
                              ReadFile(path, kMaxTokenFileBytes));
   std::vector<TokenLine> tokens;
@@ -124,6 +133,11 @@ absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path) {
     if (line.empty() || line.front() == '#') continue;
     TokenLine& token = tokens.emplace_back();
     std::string problem = ParseLine(line, token);
+    if (problem.empty() && names_only && token.has_attributes) {
+      problem =
+          "want TOKEN [NAME] alone: weights, limits and speaks_for_others "
+          "count in the orchestrator's token file";
+    }
     if (problem.empty() && !token.name.empty()) {
       TokenLine& account = accounts[token.name];
       if (!Merge(token.weight, account.weight) ||
@@ -155,6 +169,12 @@ absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path) {
   return tokens;
 }
 
+absl::string_view Principal(
+    const std::multimap<grpc::string_ref, grpc::string_ref>& metadata) {
+  const auto principal = metadata.find(kPrincipalKey);
+  return principal == metadata.end() ? "" : View(principal->second);
+}
+
 class BearerProcessor final : public grpc::AuthMetadataProcessor {
  public:
   explicit BearerProcessor(std::shared_ptr<const Callers> callers)
@@ -172,7 +192,7 @@ class BearerProcessor final : public grpc::AuthMetadataProcessor {
     // Exactly one header: of two, CallerOf could choose the other.
     const auto [first, end] = metadata.equal_range("authorization");
     if (first != end && std::next(first) == end &&
-        callers_->Find(View(first->second)).has_value()) {
+        callers_->Find(View(first->second), Principal(metadata)).has_value()) {
       return grpc::Status::OK;
     }
     if (throttle_.Take()) {
@@ -203,7 +223,7 @@ absl::StatusOr<std::shared_ptr<const Callers>> Callers::Load(
 absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
     const std::string& path) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<TokenLine> lines,
-                             ReadTokens(path));
+                             ReadTokens(path, /*names_only=*/false));
   std::vector<Known> known;
   for (const TokenLine& line : lines) {
     Known& added = known.emplace_back();
@@ -216,6 +236,7 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
         line.max_requests.value_or(added.caller.max_requests);
     added.caller.requests_per_minute = line.requests_per_minute.value_or(0);
     added.caller.tokens_per_minute = line.tokens_per_minute.value_or(0);
+    added.speaks_for_others = line.speaks_for_others;
     if (line.name.empty()) {
       const absl::string_view digest(
           reinterpret_cast<const char*>(added.digest.data()), 4);
@@ -227,20 +248,35 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
 }
 
 std::optional<Caller> Callers::Find(absl::string_view authorization) const {
+  return Find(authorization, "");
+}
+
+std::optional<Caller> Callers::Find(absl::string_view authorization,
+                                    absl::string_view principal) const {
   if (!absl::ConsumePrefix(&authorization, "Bearer ")) return std::nullopt;
   const Sha256Digest digest = Sha256().Update(authorization).Finish();
   const std::shared_ptr<const std::vector<Known>> table = known_.Get();
   // Constant time: compares every byte of every digest, matched or not.
-  const Caller* found = nullptr;
-  for (const auto& [known, caller] : *table) {
+  const Known* found = nullptr;
+  for (const Known& known : *table) {
     unsigned difference = 0;
-    for (size_t i = 0; i < known.size(); ++i) {
-      difference |= static_cast<unsigned>(known[i] ^ digest[i]);
+    for (size_t i = 0; i < known.digest.size(); ++i) {
+      difference |= static_cast<unsigned>(known.digest[i] ^ digest[i]);
     }
-    if (difference == 0) found = &caller;
+    if (difference == 0) found = &known;
   }
   if (found == nullptr) return std::nullopt;
-  return *found;
+  if (!found->speaks_for_others || principal.empty()) return found->caller;
+  if (principal.size() > kMaxNameBytes || !IsPrintable(principal)) {
+    return std::nullopt;
+  }
+  for (const Known& known : *table) {
+    if (known.caller.name == principal) return known.caller;
+  }
+  Caller caller;
+  caller.name = std::string(principal);
+  caller.authenticated = true;
+  return caller;
 }
 
 std::shared_ptr<grpc::AuthMetadataProcessor> MakeBearerProcessor(
@@ -255,7 +291,8 @@ Caller CallerOf(const grpc::ServerContextBase& context,
     const auto& metadata = context.client_metadata();
     const auto header = metadata.find("authorization");
     if (header == metadata.end()) return caller;
-    return callers->Find(View(header->second)).value_or(caller);
+    return callers->Find(View(header->second), Principal(metadata))
+        .value_or(caller);
   }
   const auto auth = context.auth_context();
   // Local credentials have an identity, too: how safe the connection is.
@@ -277,8 +314,12 @@ Caller CallerOf(const grpc::ServerContextBase& context,
 
 absl::StatusOr<std::string> LoadClientToken(const std::string& path) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<TokenLine> tokens,
-                             ReadTokens(path));
+                             ReadTokens(path, /*names_only=*/false));
   return tokens.front().token;
+}
+
+absl::Status CheckNamesOnly(const std::string& path) {
+  return ReadTokens(path, /*names_only=*/true).status();
 }
 
 }  // namespace foretoken::rpc

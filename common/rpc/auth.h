@@ -3,7 +3,7 @@
 // A token file has one token per line:
 //
 //   TOKEN [NAME] [weight=W] [requests=N] [requests_per_minute=N]
-//         [tokens_per_minute=N]
+//         [tokens_per_minute=N] [speaks_for_others]
 //
 // NAME identifies the caller in logs, limits and metrics; tokens with one name
 // share an account. A token without one has its own, and is `other` in metrics
@@ -11,9 +11,11 @@
 // default 1) is the account's share of a busy server, `requests` (default: the
 // service's) its limit of running requests; the other two are its quotas of
 // requests and of tokens, prompt and output (default: none), in each
-// orchestrator. Blank lines and lines that begin with `#` are skipped. A server
-// reloads the file when it changes; an invalid file is logged, and the old
-// tokens stay valid.
+// orchestrator. `speaks_for_others` is for a gateway, which has authenticated
+// its callers itself: its calls may name another caller (kPrincipalKey), whose
+// account they then use; a call for what cannot be a name is refused. Blank
+// lines and lines that begin with `#` are skipped. A server reloads the file
+// when it changes; an invalid file is logged, and the old tokens stay valid.
 //
 // The presented token is hashed and compared with every known hash in constant
 // time, so that neither its bytes nor its position leak.
@@ -37,6 +39,10 @@
 
 namespace foretoken::rpc {
 
+// Metadata that names the caller for which a call is made. Ignored unless the
+// call's own token may speak for others.
+inline constexpr char kPrincipalKey[] = "foretoken-principal";
+
 // The callers of a token file. Thread-safe.
 class Callers {
  public:
@@ -53,11 +59,18 @@ class Callers {
   // The caller with this token; nullopt if none. `authorization`: the header's
   // value, "Bearer <token>".
   std::optional<Caller> Find(absl::string_view authorization) const;
+  // The same for a call that is made for `principal`: its account, if the token
+  // may speak for others. A name without an account here is an authenticated
+  // caller without limits of its own; a string that cannot be a name gives
+  // nullopt.
+  std::optional<Caller> Find(absl::string_view authorization,
+                             absl::string_view principal) const;
 
  private:
   struct Known {
     Sha256Digest digest;
     Caller caller;
+    bool speaks_for_others = false;
   };
 
   Callers(const std::string& path, Clock clock)

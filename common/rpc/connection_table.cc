@@ -1,6 +1,5 @@
 #include "common/rpc/connection_table.h"
 
-#include <arpa/inet.h>
 #include <linux/tcp.h>  // libc's tcp_info lacks the bytes received
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -11,7 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/rpc/peer_name.h"
 
 namespace foretoken::rpc {
@@ -28,28 +26,6 @@ std::optional<ino_t> SocketInode(int fd) {
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;
   return info.st_ino;
-}
-
-// Peer key: an IPv4 address, the /64 network of an IPv6 address, or the user of
-// a Unix socket.
-std::string PeerOf(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    return "";
-  }
-  if (address.ss_family == AF_UNIX) {
-    ucred user{};
-    length = sizeof(user);
-    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &length);
-    return absl::StrCat("user ", user.uid);
-  }
-  if (address.ss_family == AF_INET) {
-    char text[INET_ADDRSTRLEN] = "";
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
-    return inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
-  }
-  return PeerName(reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
 // Whether the peer has sent too little for a call. Unknown for Unix sockets.
@@ -71,7 +47,7 @@ bool ConnectionTable::Add(int fd) {
   // The kernel reuses a descriptor number only after it was closed.
   const auto former = connections_.find(fd);
   if (former != connections_.end()) Erase(former);
-  const std::string peer = PeerOf(fd);
+  const std::string peer = PeerOfSocket(fd);
   if (!HasRoom(peer)) {
     const absl::Time now = clock_();
     if (now < next_search_) return false;

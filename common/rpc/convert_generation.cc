@@ -10,6 +10,45 @@
 #include "common/text/stop_matcher.h"
 
 namespace foretoken::rpc {
+namespace {
+
+void ToProto(const RoundTree& tree, v1::RoundTree& proto) {
+  const int size = static_cast<int>(tree.nodes.size());
+  proto.mutable_tokens()->Reserve(size);
+  proto.mutable_parents()->Reserve(size);
+  proto.mutable_drafters()->Reserve(size);
+  proto.mutable_probabilities()->Reserve(size);
+  for (int i = 0; i < size; ++i) {
+    const RoundTree::Node& node = tree.nodes[i];
+    proto.add_tokens(node.token);
+    proto.add_parents(node.parent);
+    proto.add_drafters(rpc::ToProto(node.drafter));
+    proto.add_probabilities(node.probability);
+    if (node.accepted) proto.add_path(i);
+  }
+  Append(tree.committed, proto.mutable_committed());
+}
+
+// Where the arrays' lengths differ, only the nodes that all of them have.
+RoundTree FromProto(const v1::RoundTree& proto) {
+  RoundTree tree;
+  const int size =
+      std::min({proto.tokens_size(), proto.parents_size(),
+                proto.drafters_size(), proto.probabilities_size()});
+  tree.nodes.resize(static_cast<size_t>(size));
+  for (int i = 0; i < size; ++i) {
+    const int32_t parent = proto.parents(i);
+    tree.nodes[i] = {proto.tokens(i), parent < i ? std::max(parent, -1) : -1,
+                     rpc::FromProto(proto.drafters(i)), proto.probabilities(i)};
+  }
+  for (const int32_t node : proto.path()) {
+    if (node >= 0 && node < size) tree.nodes[node].accepted = true;
+  }
+  tree.committed = Values(proto.committed());
+  return tree;
+}
+
+}  // namespace
 
 absl::Status ToProto(const GenerationRequest& request,
                      v1::GenerateRequest* proto) {
@@ -37,6 +76,7 @@ absl::Status ToProto(const GenerationRequest& request,
   proto->set_cache_scope(request.cache_scope);
   proto->set_request_id(request.request_id);
   proto->set_numerics_fingerprint(request.numerics_fingerprint);
+  proto->set_want_round_trees(request.want_round_trees);
   return absl::OkStatus();
 }
 
@@ -78,6 +118,7 @@ absl::StatusOr<GenerationRequest> FromProto(v1::GenerateRequest proto) {
   request.cache_scope = proto.cache_scope();
   request.request_id = proto.request_id();
   request.numerics_fingerprint = proto.numerics_fingerprint();
+  request.want_round_trees = proto.want_round_trees();
   return request;
 }
 
@@ -95,6 +136,9 @@ void ToProto(const GenerationDelta& delta, v1::GenerateDelta* proto) {
   }
   for (const SampledToken& token : delta.logprobs) {
     ToProto(token, proto->add_logprobs());
+  }
+  if (delta.round_tree.has_value()) {
+    ToProto(*delta.round_tree, *proto->mutable_round_tree());
   }
 }
 
@@ -115,6 +159,7 @@ GenerationDelta FromProto(const v1::GenerateDelta& proto) {
       delta.logprobs.back().token = proto.token_ids(i);
     }
   }
+  if (proto.has_round_tree()) delta.round_tree = FromProto(proto.round_tree());
   return delta;
 }
 

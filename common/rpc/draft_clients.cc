@@ -167,7 +167,7 @@ class CrestSession final : public DraftSession {
       : datastore_(std::move(datastore)),
         tokenizer_fingerprint_(open.tokenizer_fingerprint),
         listener_(listener),
-        tail_(kMaxCrestN, open.tokens),
+        tail_(kMaxLookupContext, open.tokens),
         call_(
             peer,
             [&](auto* context, auto* reactor) {

@@ -1,6 +1,7 @@
 #include "common/rpc/peer_name.h"
 
 #include <arpa/inet.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 
@@ -35,6 +36,26 @@ std::string PeerName(absl::string_view grpc_peer) {
     return std::string(grpc_peer);
   }
   return PeerName(parsed);
+}
+
+std::string PeerOfSocket(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return "";
+  }
+  if (address.ss_family == AF_UNIX) {
+    ucred user{};
+    length = sizeof(user);
+    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &length);
+    return absl::StrCat("user ", user.uid);
+  }
+  if (address.ss_family == AF_INET) {
+    char text[INET_ADDRSTRLEN] = "";
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    return inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+  }
+  return PeerName(reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
 }  // namespace foretoken::rpc

@@ -20,6 +20,10 @@ std::string PeerName(in6_addr address);
 // address, an IPv6 network, or the text itself.
 std::string PeerName(absl::string_view grpc_peer);
 
+// The peer of a connected socket: an IPv4 address, an IPv6 network, or the user
+// of a Unix socket. Empty if the peer has gone.
+std::string PeerOfSocket(int fd);
+
 }  // namespace foretoken::rpc
 
 #endif  // FORETOKEN_COMMON_RPC_PEER_NAME_H_

@@ -150,9 +150,24 @@ void SamplingState::Append(absl::Span<const TokenId> tokens) {
       // them.
       const bool output = length_ + static_cast<int64_t>(i) >= prompt_length_;
       output_counts_[tokens[i]] += output ? 1 : 0;
+      if (!output) prompt_tokens_.insert(tokens[i]);
     }
   }
   length_ += static_cast<int64_t>(tokens.size());
+}
+
+void SamplingState::DropLast(absl::Span<const TokenId> tokens) {
+  length_ -= static_cast<int64_t>(tokens.size());
+  FORETOKEN_CHECK(length_ >= prompt_length_);
+  if (!counts_tokens()) return;
+  for (const TokenId token : tokens) {
+    const auto counted = output_counts_.find(token);
+    FORETOKEN_CHECK(counted != output_counts_.end() && counted->second > 0);
+    // A token of the prompt stays: the repetition penalty sees it.
+    if (--counted->second == 0 && !prompt_tokens_.contains(token)) {
+      output_counts_.erase(counted);
+    }
+  }
 }
 
 float SamplingState::Penalised(float logit, int32_t output_count) const {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
 #include "common/sampling/filter.h"
@@ -76,6 +77,10 @@ class SamplingState {
   // must be inside the vocabulary.
   void Append(absl::Span<const TokenId> tokens);
 
+  // Takes back the last appended tokens, which must be output: `tokens`, in any
+  // order.
+  void DropLast(absl::Span<const TokenId> tokens);
+
   const SamplingParams& params() const { return params_; }
   // Changes what is reported, never what is drawn.
   void set_logprobs(int32_t logprobs) { params_.logprobs = logprobs; }
@@ -127,6 +132,7 @@ class SamplingState {
   int32_t candidates_ = 0;
   int64_t length_ = 0;
   absl::flat_hash_map<TokenId, int32_t> output_counts_;
+  absl::flat_hash_set<TokenId> prompt_tokens_;  // empty as output_counts_ is
 };
 
 }  // namespace foretoken

@@ -4,8 +4,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/text/tokenizer.h"
+#include "services/local/local_generations.h"
 #include "services/local/local_verifier.h"
 #include "services/local/observed_sessions.h"
 
@@ -24,7 +27,9 @@ void LocalService::AddFlags(Flags& flags) {
             "Warm start of the trie drafter: redis://HOST[:PORT][/N] or "
             "unix:///PATH; empty for none");
   flags.String("crest", &crest,
-               "Snapshot of a CREST datastore (foretoken crest build)");
+               "Snapshot of a CREST datastore (foretoken crest build), or "
+               "rest:FILE, one of REST (foretoken crest build-rest)");
+  gateway.AddFlags(flags, "http-");
 }
 
 namespace {
@@ -122,6 +127,32 @@ absl::Status Stack::StartDrafters(
   return absl::OkStatus();
 }
 
+absl::Status Stack::StartGateway(const LocalService& config, bool has_tokenizer,
+                                 metrics::Registry& registry) {
+  if (config.gateway.http.listen.empty()) return absl::OkStatus();
+  gateway::GatewayServerOptions options = config.gateway;
+  if (has_tokenizer) options.model = config.verifier.backend.model;
+  options.limits_callers = true;
+  options.gateway.max_request_time = config.orchestrator.max_request_time;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      gateway_, gateway::GatewayServer::Start(
+                    options,
+                    std::make_unique<LocalGenerations>(
+                        *orchestrator_, config.verifier.server.model_name),
+                    registry));
+  FORETOKEN_LOG(kInfo, "HTTP on ", absl::StrJoin(gateway_->addresses(), ", "));
+  return absl::OkStatus();
+}
+
+void Stack::BeginDrain() {
+  if (gateway_ != nullptr) gateway_->BeginDrain();
+  orchestrator_->BeginDrain();
+}
+
+bool Stack::Idle() const {
+  return orchestrator_->Idle() && (gateway_ == nullptr || gateway_->Idle());
+}
+
 absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
     metrics::Registry& registry) const {
   std::unique_ptr<Stack> stack(new Stack());
@@ -144,7 +175,9 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
           options,
           std::make_unique<orchestrator::VerifierPool>(
               orchestrator::VerifierPoolOptions(), std::move(endpoints)),
-          std::move(tokenizer), registry));
+          tokenizer, registry));
+  FORETOKEN_RETURN_IF_ERROR(
+      stack->StartGateway(*this, tokenizer != nullptr, registry));
   return stack;
 }
 

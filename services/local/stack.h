@@ -2,7 +2,8 @@
 // machines, without sockets. The orchestrator calls the sessions of the
 // verifier and of the drafting services directly, without channels.
 //
-// The embedded default, and what most end-to-end tests start.
+// The embedded default, and what most end-to-end tests start. With an address
+// for it, the HTTP API is in the process, too.
 #ifndef FORETOKEN_SERVICES_LOCAL_STACK_H_
 #define FORETOKEN_SERVICES_LOCAL_STACK_H_
 
@@ -19,6 +20,7 @@
 #include "common/text/tokenizer.h"
 #include "services/crest/config.h"
 #include "services/draft_worker/config.h"
+#include "services/gateway/server.h"
 #include "services/orchestrator/config.h"
 #include "services/trie_drafter/config.h"
 #include "services/verifier/config.h"
@@ -39,6 +41,8 @@ struct LocalService {
   trie_drafter::ScopePriorOptions scope_prior;  // of the trie drafter
   std::string redis_url;                        // its warm start; empty: none
   std::string crest;  // a datastore's snapshot; empty: no crest service
+  // Listens nowhere by default; its model is the verifier's.
+  gateway::GatewayServerOptions gateway;
 
   void AddFlags(Flags& flags);
   // Loads the model, starts verifier, drafting services and orchestrator.
@@ -74,8 +78,8 @@ class Stack final : public rpc::Servable {
   int64_t max_request_bytes() const override {
     return orchestrator_->max_request_bytes();
   }
-  void BeginDrain() override { orchestrator_->BeginDrain(); }
-  bool Idle() const override { return orchestrator_->Idle(); }
+  void BeginDrain() override;
+  bool Idle() const override;
   void EndAll() override { orchestrator_->EndAll(); }
 
  private:
@@ -86,12 +90,16 @@ class Stack final : public rpc::Servable {
                              metrics::Registry& registry,
                              orchestrator::DraftServicesOptions* drafters);
 
+  absl::Status StartGateway(const LocalService& config, bool has_tokenizer,
+                            metrics::Registry& registry);
+
   // Destroyed in reverse order: callers before what they call.
   std::unique_ptr<verifier::VerifierServer> verifier_;
   std::unique_ptr<trie_drafter::TrieDrafterServer> trie_drafter_;
   std::unique_ptr<crest::CrestServer> crest_;
   std::unique_ptr<draft_worker::DraftWorkerServer> draft_worker_;
   std::unique_ptr<orchestrator::OrchestratorServer> orchestrator_;
+  std::unique_ptr<gateway::GatewayServer> gateway_;  // null without HTTP
 };
 
 }  // namespace foretoken::local

@@ -421,16 +421,19 @@ absl::Status OrchestratorServer::StartTracing(const std::string& endpoint) {
   return absl::OkStatus();
 }
 
+PrincipalMetrics::Account& OrchestratorServer::AccountOf(const Caller& caller) {
+  // Names of certificates are no closed set, and what stands for a token
+  // without a name is nothing for a page that anyone may read.
+  return principals_.Of(caller.named ? caller.name : PrincipalMetrics::kOther);
+}
+
 template <typename Stream>
 void OrchestratorServer::Serve(int index) {
   using Handler = grpc::internal::CallbackBidiHandler<grpc::ByteBuffer,
                                                       typename Stream::Message>;
   const auto start = [this](grpc::CallbackServerContext* context) {
     Caller caller = rpc::CallerOf(*context, callers_.get());
-    // Names of certificates are no closed set, and what stands for a token
-    // without a name is nothing for a page that anyone may read.
-    PrincipalMetrics::Account& account =
-        principals_.Of(caller.named ? caller.name : PrincipalMetrics::kOther);
+    PrincipalMetrics::Account& account = AccountOf(caller);
     return streams_.Start<Stream>(
         context,
         CallContext{*generation_, *silent_, gate_, model_name_, account,

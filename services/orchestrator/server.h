@@ -72,6 +72,10 @@ class OrchestratorServer final : public v1::Generation::Service,
     discoveries_.push_back(std::move(discovery));
   }
 
+  // Where the requests of the caller are counted, for those who start them
+  // beside this service.
+  PrincipalMetrics::Account& AccountOf(const Caller& caller);
+
   VerifierPool& pool() { return *pool_; }
   DraftServices& drafters() { return *drafters_; }
   GenerationService& generation() { return *generation_; }

@@ -3,8 +3,8 @@
     check.py cycles      no file includes itself, directly or through others
     check.py direction   tools -> services -> common; services meet in common,
                          whose folders include only folders further down LAYERS
-    check.py cores       no core reaches gRPC, Protobuf, libpq, hiredis or
-                         prometheus-cpp through any of its includes
+    check.py cores       no core reaches gRPC, Protobuf, libpq, hiredis,
+                         prometheus-cpp or Boost through any of its includes
     check.py clock       cores take their time from a Clock, never from the
                          machine's wall clock
     check.py self        the rules find what they forbid in made-up sources
@@ -31,7 +31,7 @@ CORES = re.compile(
     r"/")
 FOREIGN = re.compile(
     r"grpc(pp)?/|google/protobuf/|foretoken/v1/|libpq|pqxx/|hiredis/|"
-    r"prometheus/")
+    r"prometheus/|boost/")
 WALL_CLOCK = re.compile(r"absl::Now\b|system_clock")
 # Writes the date of log lines; sets the origin of monotonic time; dates spans.
 DATED = {"common/base/log.cc", "common/base/clock.h",
@@ -131,6 +131,7 @@ def self_test():
         (direction, {"common/infer/a.h": ["common/engine/b.h"]}),
         (cores, {"services/x/core/a.h": ["common/rpc/b.h"],
                  "common/rpc/b.h": ["grpcpp/grpcpp.h"]}),
+        (cores, {"services/x/core/a.cc": ["boost/asio/post.hpp"]}),
         (clock, {"services/x/core/a.cc": "const auto now = absl::Now();"}),
     ]
     allowed = [

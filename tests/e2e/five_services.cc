@@ -100,6 +100,8 @@ FiveServices::FiveServices() {
   Run({Binary("foretoken"), "prior", "build", "--corpus", Corpus(),
        "--tokenizer", Target(), "--max-bytes", "200000", "--out",
        dir_.File("prior")});
+  Run({Binary("foretoken"), "crest", "build-rest", "--corpus", Corpus(),
+       "--suffix", ".py", "--tokenizer", Target(), "--out", dir_.File("rest")});
   for (int i = 0; i < kParts; ++i) Start(static_cast<Part>(i));
   auto client =
       rpc::GenerationClient::Connect(address(Part::kOrchestrator), {});
@@ -135,7 +137,9 @@ std::vector<std::string> FiveServices::Flags(Part part) const {
               "--redis-timeout=200ms",
               "--redis-max-pause=200ms"};
     case Part::kCrest:
-      return {"--datastore", absl::StrCat(kDatastore, "=postgres"),
+      return {"--datastore",
+              absl::StrCat(kDatastore, "=postgres,", kRestDatastore,
+                           "=rest:", dir_.File("rest")),
               "--tokenizer", Target(), "--watch-interval=100ms"};
     case Part::kOrchestrator:
       return {"--verifiers", address(Part::kVerifier), "--draft-worker",

@@ -27,6 +27,9 @@ enum class Part {
   kOrchestrator
 };
 
+// The crest service's second datastore, of kind `rest`.
+inline constexpr char kRestDatastore[] = "base";
+
 // What a client saw of one request.
 struct Written {
   absl::Status status;

@@ -67,6 +67,23 @@ TEST_F(FiveServicesTest, EveryModeWritesWhatOffWrites) {
   }
 }
 
+TEST_F(FiveServicesTest, RestServesAsABaselineBesideCrest) {
+  EXPECT_TRUE(Soon([&] {
+    const Written written =
+        Expect(absl::StrCat("crest:datastore=", kRestDatastore));
+    return written.answered() > 0 &&
+           written.result.speculation().accepted_tokens() > 0;
+  }));
+  // REST takes no match below two tokens; of n-grams most hits are of one.
+  const auto hits = [&](int n) {
+    return Of(
+        Part::kCrest,
+        absl::StrCat("foretoken_crest_lookups_total{result=\"hit_", n, "\"}"));
+  };
+  EXPECT_EQ(hits(1), 0);
+  EXPECT_GT(hits(2) + hits(3), 0);
+}
+
 struct DrafterCase {
   Part part;
   const char* service;

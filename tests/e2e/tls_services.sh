@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tls_services.sh BINARIES: the five services as tools/up runs them, first without
 # TLS, then with `--tls`: every service answers only clients with a certificate of
-# the private CA, and the orchestrator reaches all of them. Exits with 77 without
-# PostgreSQL or Redis.
+# the private CA, and the orchestrator reaches all of them. The gateway answers over
+# HTTPS alone. Exits with 77 without PostgreSQL or Redis.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if ! command -v redis-server >/dev/null ||
@@ -16,6 +16,7 @@ cp "$(ls -d /usr/lib/python3.*/ | sort -V | tail -1)"/{heapq,bisect,textwrap}.py
   "$scratch/corpus"
 export FORETOKEN_BIN=$1 FORETOKEN_RUN=$scratch/run FORETOKEN_CORPUS=$scratch/corpus
 export FORETOKEN_FIRST_PORT=50850 FORETOKEN_FIRST_METRICS_PORT=9850
+export FORETOKEN_HTTP_PORT=50858
 source tools/lib/services.sh
 trap 'stop_all; rm -rf "$scratch"' EXIT
 
@@ -48,6 +49,16 @@ for part in "${services[@]}"; do
   ! without_certificate "${health[@]}" >/dev/null 2>&1 ||
     fail "$part answers a client without a certificate"
 done
+
+# A stream over HTTPS; a plain client is told what is wanted.
+body='{"prompt": "def heappush(heap, item):", "max_tokens": 8, "stream": true}'
+said=$(printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r
+Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' "${#body}" "$body" |
+  say_http)
+[[ $said == "HTTP/1.1 200 "*"data: [DONE]"* ]] || fail "over HTTPS: $said"
+said=$(printf 'GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n' |
+  (tls_folder=$scratch/none && say_http))
+[[ $said == "HTTP/1.1 400 "*"https://"* ]] || fail "plain HTTP: $said"
 
 generate() {
   "$bin/foretoken" generate --server "$(address_of orchestrator)" \

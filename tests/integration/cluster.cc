@@ -85,6 +85,9 @@ Generated Generate(const rpc::GenerationClient& client,
                                 delta.token_ids().begin(),
                                 delta.token_ids().end());
         ++generated.deltas;
+        if (delta.has_round_tree()) {
+          generated.trees.push_back(delta.round_tree());
+        }
         return true;
       });
   generated.status = result.status();

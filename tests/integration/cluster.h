@@ -62,6 +62,7 @@ struct Generated {
   absl::Status status;
   std::vector<TokenId> tokens;
   int deltas = 0;
+  std::vector<v1::RoundTree> trees;
   v1::GenerateResult result;
 };
 Generated Generate(const rpc::GenerationClient& client,

@@ -98,6 +98,7 @@ class FakeDrafters::DraftService : public Base {
       fakes_.phrases_ += round.pool().inserted_size();
       if (behaviour == Behaviour::kHung) continue;
       if (behaviour == Behaviour::kSlow) absl::SleepFor(kSlowness);
+      if (behaviour == Behaviour::kHeld) fakes_.gate_.Pass();
       v1::DraftResponse response;
       response.set_committed_length(length +
                                     (behaviour == Behaviour::kStale ? 1 : 0));
@@ -153,6 +154,7 @@ class FakeDrafters::CrestService final : public v1::Crest::Service {
       }
       if (behaviour == Behaviour::kHung) continue;
       if (behaviour == Behaviour::kSlow) absl::SleepFor(kSlowness);
+      if (behaviour == Behaviour::kHeld) fakes_.gate_.Pass();
       v1::CrestLookupResponse response;
       response.set_sequence(request.sequence() +
                             (behaviour == Behaviour::kStale ? 1 : 0));

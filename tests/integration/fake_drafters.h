@@ -12,6 +12,7 @@
 #include "foretoken/v1/draft_worker.grpc.pb.h"
 #include "foretoken/v1/trie_drafter.grpc.pb.h"
 #include "grpcpp/server.h"
+#include "tests/support/gate.h"
 
 namespace foretoken::testing {
 
@@ -19,6 +20,7 @@ enum class Behaviour {
   kGood,        // prompt lookup
   kHung,        // reads, never answers
   kSlow,        // answers after kSlowness
+  kHeld,        // answers once the gate is open
   kRefuses,     // RESOURCE_EXHAUSTED
   kFails,       // UNAVAILABLE
   kForeign,     // FAILED_PRECONDITION at once: another tokenizer
@@ -40,6 +42,8 @@ class FakeDrafters {
 
   const std::string& address() const { return address_; }
   void Behave(Behaviour behaviour) { behaviour_ = behaviour; }
+  // Holds answers while they behave as kHeld.
+  Gate& gate() { return gate_; }
   // Draft streams and look-up streams that were opened, and are open.
   int opened() const { return opened_; }
   int open() const { return open_; }
@@ -54,6 +58,7 @@ class FakeDrafters {
   class TrieService;
   class CrestService;
 
+  Gate gate_;
   std::atomic<Behaviour> behaviour_{Behaviour::kGood};
   std::atomic<int> opened_{0}, open_{0}, rounds_{0}, phrases_{0};
   std::unique_ptr<grpc::Service> trie_, worker_, crest_;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "common/drafting/rest/rest_snapshot.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/local/stack.h"
@@ -51,14 +52,16 @@ struct Outputs {
 
 class LocalDraftersTest : public ::testing::Test {
  protected:
-  void Start(const std::string& draft_model) {
+  // `crest`: empty for a snapshot of n-grams.
+  void Start(const std::string& draft_model, const std::string& crest = "") {
     local::LocalService config;
     config.verifier.backend.model = GoldenModel("llama_plain_fp32");
     config.verifier.backend.precision = "fp32";
     config.verifier.backend.threads = 1;
     config.draft_model = draft_model;
-    config.crest = WriteDatastore(dir_);
+    config.crest = crest.empty() ? WriteDatastore(dir_) : crest;
     // The machine may be busy: nothing here is about time.
+    config.verifier.draft_guard = false;
     config.orchestrator.draft_wait.floor = absl::Seconds(30);
     config.orchestrator.draft_wait.cap = absl::Seconds(30);
     client_.reset();
@@ -137,6 +140,27 @@ TEST_F(LocalDraftersTest, LookaheadIsRightWhereTheOutputRepeatsItself) {
   Start("");
   const Outputs got = Run("lookahead", 0.0f);
   EXPECT_GT(got.accepted, got.rounds / 4);
+}
+
+// The store holds what the target writes, so that drafts are accepted.
+TEST_F(LocalDraftersTest, RestThroughCrestWritesWhatOffWrites) {
+  Start("");
+  const Outputs off = Run("off", 0.0f);
+  const Outputs sampled = Run("off", 0.8f);
+  std::vector<TokenId> text;
+  for (const auto& tokens : off.tokens) {
+    text.insert(text.end(), tokens.begin(), tokens.end());
+  }
+  RestMeta meta;
+  meta.vocab_size = kVocab;
+  const std::string path = dir_.File("store.rest");
+  FORETOKEN_ASSERT_OK(WriteRestSnapshot(path, meta, text));
+  Start("", "rest:" + path);
+  const Outputs got = Run("crest", 0.0f);
+  EXPECT_EQ(got.tokens, off.tokens);
+  EXPECT_GT(got.accepted, got.rounds);
+  EXPECT_EQ(got.degraded, 0);
+  EXPECT_EQ(Run("crest", 0.8f).tokens, sampled.tokens);
 }
 
 TEST_F(LocalDraftersTest, AutoAsksEveryDrafterThatIsThere) {

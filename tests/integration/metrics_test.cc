@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "services/crest/adapters/crest_metrics.h"
 #include "services/draft_worker/adapters/draft_metrics.h"
+#include "services/gateway/adapters/gateway_metrics.h"
 #include "services/orchestrator/config.h"
 #include "services/trie_drafter/adapters/trie_metrics.h"
 #include "services/verifier/adapters/engine_metrics.h"
@@ -79,6 +80,13 @@ TEST(CatalogTest, CrestExportsItsCatalogAndNoOther) {
   crest::CrestMetrics exported(registry, {"code"});
   EXPECT_THAT(Families(registry),
               UnorderedElementsAreArray(CatalogOf("crest")));
+}
+
+TEST(CatalogTest, TheGatewayExportsItsCatalogAndNoOther) {
+  metrics::Registry registry;
+  gateway::GatewayMetrics exported(registry);
+  EXPECT_THAT(Families(registry),
+              UnorderedElementsAreArray(CatalogOf("gateway")));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Certificates and tokens that are replaced while services and clients run.
 #include <atomic>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/integration/certificates.h"
 #include "tests/integration/cluster.h"
+#include "tests/integration/live_files.h"
 #include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -21,32 +21,7 @@
 namespace foretoken::testing {
 namespace {
 
-namespace fs = std::filesystem;
-
 using ::testing::HasSubstr;
-
-// Certificate, key and roots of one party, switched as a whole.
-class LiveFiles {
- public:
-  explicit LiveFiles(const TempDir& dir) : dir_(dir.File("live")) {}
-
-  void Switch(const Certificates& files, const std::string& roots) {
-    const std::string version = dir_ + std::to_string(++versions_);
-    fs::create_directory(version);
-    fs::copy(files.cert, version + "/cert.pem");
-    fs::copy(files.key, version + "/key.pem");
-    FORETOKEN_EXPECT_OK(WriteFileAtomically(version + "/ca.pem", roots));
-    fs::create_directory_symlink(version, dir_ + ".next");
-    fs::rename(dir_ + ".next", dir_);
-  }
-  std::string cert() const { return dir_ + "/cert.pem"; }
-  std::string key() const { return dir_ + "/key.pem"; }
-  std::string ca() const { return dir_ + "/ca.pem"; }
-
- private:
-  const std::string dir_;
-  int versions_ = 0;
-};
 
 rpc::ChannelOptions ClientOf(const std::string& ca, const std::string& cert,
                              const std::string& key) {

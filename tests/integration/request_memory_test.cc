@@ -77,7 +77,7 @@ TEST_F(RequestMemoryTest, WhatDoesNotFitIsRefusedAndOthersAreServed) {
   held->Release();
   EXPECT_THAT(Generate(*flood_, Largest()).status,
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("the model's context")));
+                       HasSubstr("maximum context length")));
 }
 
 TEST_F(RequestMemoryTest, AFloodKeepsWithinTheBudgetAndLeavesNothingBehind) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
@@ -47,6 +48,15 @@ bool RawConnection::Say(absl::string_view bytes) const {
          static_cast<ssize_t>(bytes.size());
 }
 
+std::string RawConnection::ReadUntil(absl::string_view text) const {
+  std::string all;
+  char byte = 0;
+  while (!absl::EndsWith(all, text) && recv(fd_, &byte, 1, 0) == 1) {
+    all.push_back(byte);
+  }
+  return all;
+}
+
 std::string RawConnection::ReadAll() const {
   std::string all;
   char bytes[4096];
@@ -56,6 +66,15 @@ std::string RawConnection::ReadAll() const {
   }
   return all;
 }
+
+std::string RawConnection::ReadSome() const {
+  std::string some(size_t{16} << 10, '\0');
+  const ssize_t n = recv(fd_, some.data(), some.size(), 0);
+  some.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return some;
+}
+
+void RawConnection::EndSending() const { shutdown(fd_, SHUT_WR); }
 
 bool RawConnection::Closed() const {
   char bytes[256];

@@ -19,8 +19,15 @@ class RawConnection {
   bool connected() const { return connected_; }
   // False if the server has closed the connection.
   bool Say(absl::string_view bytes) const;
+  // What the server says up to the end of the first `text`, or until it closes
+  // its end; waits for either.
+  std::string ReadUntil(absl::string_view text) const;
   // What the server says until it closes its end; waits for it.
   std::string ReadAll() const;
+  // What the server says next, up to 16 KiB; waits for it. Empty at its end.
+  std::string ReadSome() const;
+  // Says nothing more, and still reads.
+  void EndSending() const;
   // The server has closed its end. Drops what it said before.
   bool Closed() const;
 

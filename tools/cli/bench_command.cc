@@ -48,9 +48,7 @@ void AddEngine(CLI::App& bench, Run& run) {
   engine.add_option("--model", options.backend.model,
                     "Hugging Face directory or GGUF file");
   AddRandomOption(engine, options.backend.random_model);
-  engine.add_option("--weights", options.backend.random_weights,
-                    "Type of the random weights, such as bf16, q8_0, q4_0 or "
-                    "q4_k; by default that of --precision");
+  AddRandomWeightsOption(engine, options.backend.random_weights);
   AddBackendOptions(engine, options.backend);
   engine
       .add_option("--contexts", options.bench.contexts,

@@ -34,6 +34,7 @@ struct ModesOptions {
   BenchTargetFlags target;
   std::string prompts;
   std::string chat = "none";
+  std::string tokenizer;
   std::string modes = "off,auto";
   std::string trace;
   std::string until;
@@ -75,11 +76,16 @@ absl::Status RunBenchModes(ModesOptions options) {
                                mode_bench::ReadArrivalTrace(options.trace));
   }
   FORETOKEN_RETURN_IF_ERROR(mode_bench::ModeBench::Check(bench));
+  if (options.target.server.empty() && !options.tokenizer.empty()) {
+    return absl::InvalidArgumentError(
+        "--tokenizer: a model has its own, want this flag only with --server");
+  }
   FORETOKEN_ASSIGN_OR_RETURN(
-      const std::vector<FilePrompt> prompts,
-      ReadPromptFile(options.prompts, options.chat == "chatml"
-                                          ? ChatFormat::kChatMl
-                                          : ChatFormat::kNone));
+      const ChatFormat chat,
+      ChatFormat::Open(options.chat,
+                       ModelOfChat(options.target.model, options.tokenizer)));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<FilePrompt> prompts,
+                             ReadPromptFile(options.prompts, chat));
   // The services' own lines would break the progress bar.
   SetMinLogLevel(LogLevel::kWarning);
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -125,11 +131,8 @@ void AddRequestOptions(CLI::App& command, ModesOptions& options) {
                   "...]} in each line. A slice that is longer than the file "
                   "repeats prompts, which drafters copy from the first answer")
       ->required();
-  command
-      .add_option("--chat", options.chat,
-                  "Rendering of messages: chatml, or none to refuse them; the "
-                  "model's chat template is not evaluated")
-      ->check(CLI::IsMember({"none", "chatml"}));
+  AddChatOption(command, options.chat);
+  AddServerTokenizerOption(command, options.tokenizer);
   command
       .add_option("--max-tokens", options.bench.max_tokens,
                   "Maximum output tokens of a request")

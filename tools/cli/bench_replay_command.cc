@@ -1,4 +1,4 @@
-// foretoken bench replay: wall-clock speed-up of a mode on a model of a given
+// foretoken bench replay: wall-clock speed-up of modes on a model of a given
 // shape with random weights; a recording decides what is accepted
 // (model_replay/model_replayer.h).
 #include <unistd.h>
@@ -26,6 +26,8 @@
 #include "tools/cli/model_replay/priced_rounds.h"
 #include "tools/cli/model_replay/recorded_draft_model.h"
 #include "tools/cli/model_replay/recorded_steps.h"
+#include "tools/cli/model_replay/turn_log.h"
+#include "tools/cli/replay_variants.h"
 #include "tools/cli/shared_options.h"
 #include "tools/cli/standard_output.h"
 
@@ -42,11 +44,12 @@ constexpr char kRecordedMode[] = "recorded";
 constexpr char kDraftShape[] = "llama-68m,max_positions=8192";
 
 struct ReplayOptions {
-  DrafterOptions drafter;
+  ReplayVariant variant;  // of --mode; what its flags share with --variants
   BackendOptions backend;
   std::string random;
   std::string recorded;
-  std::string node_price = "measured";
+  std::string variants;  // file; empty: --mode alone
+  std::string turns;     // file; empty: none is kept
   std::string steps;
   std::string method;
   std::string draft_random = kDraftShape;
@@ -75,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeRandom(
     const ReplayOptions& options, const std::string& shape,
     const RecordedSet& set) {
   FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config, ParseRandomModel(shape));
-  const int max_tree_nodes = options.drafter.max_tree_nodes;
+  const int max_tree_nodes = options.variant.drafter.max_tree_nodes;
   BackendOptions backend = options.backend;
   backend.kv_cache_bytes = KvBytes(config, set, max_tree_nodes);
   backend.random_model = shape;
@@ -85,15 +88,20 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeRandom(
   return MakeBackend(backend);
 }
 
-absl::Status CheckFlags(const ReplayOptions& options, const std::string& mode) {
+absl::Status CheckFlags(const ReplayOptions& options,
+                        const ReplayVariant& variant, const std::string& mode) {
   FORETOKEN_RETURN_IF_ERROR(CheckFlagsOfMode(
-      mode, options.drafter,
+      mode, variant.drafter,
       {{"--steps", !options.steps.empty(), {kRecordedMode}},
        {"--method", !options.method.empty(), {kRecordedMode}},
        {"--draft-tokens", options.draft_tokens > 0, {kRecordedMode}},
        {"--draft-random",
         options.draft_random != kDraftShape,
         {kRecordedMode}}}));
+  if (mode == kRecordedMode && !options.variants.empty()) {
+    return absl::InvalidArgumentError(
+        "--variants: mode recorded leaves turns out; measure it with --mode");
+  }
   if (mode == kRecordedMode && options.steps.empty()) {
     return absl::InvalidArgumentError(
         "--mode recorded: want --steps with the runs to replay");
@@ -101,11 +109,29 @@ absl::Status CheckFlags(const ReplayOptions& options, const std::string& mode) {
   return absl::OkStatus();
 }
 
+// FailedPrecondition for a log of some of the turns where drafters keep what
+// they learn: those that measure the others would not have seen them.
+absl::Status CheckGoesOn(const ReplayOptions& options,
+                         const std::vector<size_t>& places,
+                         const model_replay::TurnLog& log) {
+  const auto measured =
+      std::count_if(places.begin(), places.end(),
+                    [&](size_t place) { return log.turns().count(place) > 0; });
+  if (!options.variant.drafter.online() || log.turns().empty() ||
+      measured == static_cast<int64_t>(places.size())) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      options.turns, ": has ", measured, " of ", places.size(),
+      " turns, and --state online cannot go on behind them: want a new file"));
+}
+
 // Returns `off` if a recorded run replaces the mode.
-absl::StatusOr<Mode> ReadMode(const ReplayOptions& options) {
+absl::StatusOr<Mode> ReadMode(const ReplayOptions& options,
+                              const ReplayVariant& variant) {
   FORETOKEN_ASSIGN_OR_RETURN(const ModeSpec spec,
-                             ModeSpec::Parse(options.drafter.mode));
-  FORETOKEN_RETURN_IF_ERROR(CheckFlags(options, spec.name()));
+                             ModeSpec::Parse(variant.drafter.mode));
+  FORETOKEN_RETURN_IF_ERROR(CheckFlags(options, variant, spec.name()));
   if (spec.name() != kRecordedMode) {
     return Mode::Create(spec, ModeUse::kReplay);
   }
@@ -113,22 +139,42 @@ absl::StatusOr<Mode> ReadMode(const ReplayOptions& options) {
   return absl::InvalidArgumentError("--mode recorded: takes no parameters");
 }
 
+absl::StatusOr<std::vector<ReplayVariant>> VariantsOf(
+    const ReplayOptions& options) {
+  if (!options.variants.empty()) {
+    return ReadVariants(options.variants, options.variant.drafter);
+  }
+  ReplayVariant only = options.variant;
+  only.name = only.drafter.mode;
+  return std::vector<ReplayVariant>{only};
+}
+
 class ReplayBench {
  public:
   explicit ReplayBench(const ReplayOptions& options) : options_(options) {}
-  absl::StatusOr<Json> Run();
+  // A report of each variant.
+  absl::StatusOr<std::vector<Json>> Run();
 
  private:
   // Sets the turns to replay: `recorded`, reduced to the selection.
   absl::Status SelectTurns(RecordedSet recorded);
   absl::Status OpenBackends();
   absl::StatusOr<std::unique_ptr<RoundSource>> MakeSource(
-      const Mode& mode, const Tokenizer& tokenizer);
+      const ReplayVariant& variant, const Mode& mode,
+      const Tokenizer& tokenizer);
+  // What the turns of a log are measurements of.
+  Json Header(const std::vector<ReplayVariant>& variants) const;
+  // Replays the turns that the log has not, and adds them to it.
+  absl::Status Replay(const std::vector<RoundSource*>& sources,
+                      model_replay::TurnLog& log);
+  Json Report(const ReplayVariant& variant, size_t index,
+              const model_replay::TurnLog& log) const;
 
   bool recorded_mode() const { return !options_.steps.empty(); }
 
   const ReplayOptions& options_;
   RecordedSet set_;
+  std::vector<size_t> places_;  // of the set's turns in the file
   std::vector<model_replay::TurnSteps> steps_;
   model_replay::DraftSchedule schedule_;
   model_replay::ReplaySetup setup_;
@@ -136,6 +182,11 @@ class ReplayBench {
   std::unique_ptr<Backend> draft_;
   PassTiming timing_;
 };
+
+bool Priced(const ReplayVariant& variant) {
+  return ModeSpec::Parse(variant.drafter.mode)->name() == "auto" &&
+         variant.node_price == kMeasuredPrice;
+}
 
 absl::Status ReplayBench::SelectTurns(RecordedSet recorded) {
   schedule_.constant = options_.draft_tokens;
@@ -147,7 +198,7 @@ absl::Status ReplayBench::SelectTurns(RecordedSet recorded) {
     FORETOKEN_ASSIGN_OR_RETURN(
         model_replay::StepsSet joined,
         model_replay::JoinSteps(std::move(recorded), run, schedule_,
-                                options_.drafter.max_tree_nodes));
+                                options_.variant.drafter.max_tree_nodes));
     recorded = std::move(joined.set);
     steps = std::move(joined.steps);
     setup_.method = run.method;
@@ -156,9 +207,8 @@ absl::Status ReplayBench::SelectTurns(RecordedSet recorded) {
   }
   set_ = std::move(recorded);
   // Selected after joining, so that each turn keeps its steps.
-  const std::vector<size_t> stood =
-      model_replay::Select(options_.selection, set_);
-  for (const size_t i : stood) {
+  places_ = model_replay::Select(options_.selection, set_);
+  for (const size_t i : places_) {
     if (recorded_mode()) steps_.push_back(std::move(steps[i]));
   }
   if (!set_.turns.empty()) return absl::OkStatus();
@@ -170,23 +220,24 @@ absl::Status ReplayBench::OpenBackends() {
   // Validate the texts before generating weights, which takes long.
   FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig config,
                              ParseRandomModel(options_.random));
-  FORETOKEN_RETURN_IF_ERROR(
-      model_replay::CheckFits(set_, config, options_.drafter.max_tree_nodes));
+  FORETOKEN_RETURN_IF_ERROR(model_replay::CheckFits(
+      set_, config, options_.variant.drafter.max_tree_nodes));
   if (recorded_mode()) {
     FORETOKEN_ASSIGN_OR_RETURN(const ModelConfig draft,
                                ParseRandomModel(options_.draft_random));
-    FORETOKEN_RETURN_IF_ERROR(Annotate(
-        model_replay::CheckFits(set_, draft, options_.drafter.max_tree_nodes),
-        "--draft-random"));
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(model_replay::CheckFits(
+                     set_, draft, options_.variant.drafter.max_tree_nodes),
+                 "--draft-random"));
     FORETOKEN_ASSIGN_OR_RETURN(
         draft_, MakeRandom(options_, options_.draft_random, set_));
   }
   FORETOKEN_ASSIGN_OR_RETURN(backend_,
                              MakeRandom(options_, options_.random, set_));
   FORETOKEN_ASSIGN_OR_RETURN(
-      timing_,
-      PassTiming::Measure(*backend_, options_.drafter.max_tree_nodes + 1,
-                          kTimingBudget));
+      timing_, PassTiming::Measure(*backend_,
+                                   options_.variant.drafter.max_tree_nodes + 1,
+                                   kTimingBudget));
   for (const PassTiming::Point& point : timing_.points()) {
     setup_.pass_ms.emplace_back(point.rows, point.seconds * 1e3);
   }
@@ -194,68 +245,160 @@ absl::Status ReplayBench::OpenBackends() {
 }
 
 absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
-    const Mode& mode, const Tokenizer& tokenizer) {
-  setup_.node_price = "none";
+    const ReplayVariant& variant, const Mode& mode,
+    const Tokenizer& tokenizer) {
+  const int max_tree_nodes = variant.drafter.max_tree_nodes;
   if (recorded_mode()) {
     return std::make_unique<model_replay::RecordedDraftModel>(*draft_, steps_,
                                                               schedule_);
   }
   FORETOKEN_ASSIGN_OR_RETURN(const DrafterResources resources,
-                             OpenDrafterResources(options_.drafter, tokenizer));
+                             OpenDrafterResources(variant.drafter, tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Drafter> drafter,
                              MakeDrafter(mode, resources));
-  if (mode.name() != "auto" || options_.node_price == "none") {
-    return std::make_unique<model_replay::DrafterRounds>(
-        std::move(drafter), options_.drafter.max_tree_nodes);
+  if (!Priced(variant)) {
+    return std::make_unique<model_replay::DrafterRounds>(std::move(drafter),
+                                                         max_tree_nodes);
   }
-  setup_.node_price = options_.node_price;
   return std::make_unique<model_replay::PricedRounds>(
       std::move(drafter), timing_, backend_->config().vocab_size,
-      options_.drafter.max_tree_nodes);
+      max_tree_nodes);
 }
 
-absl::StatusOr<Json> ReplayBench::Run() {
-  FORETOKEN_ASSIGN_OR_RETURN(const Mode mode, ReadMode(options_));
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                             Tokenizer::Load(options_.drafter.tokenizer));
+Json ReplayBench::Header(const std::vector<ReplayVariant>& variants) const {
+  Json header = {{"label", model_replay::kLabel},
+                 {"shape", options_.random},
+                 {"backend", backend_->numerics_fingerprint()},
+                 {"file", options_.recorded},
+                 {"state", options_.variant.drafter.state},
+                 {"max_tree_nodes", options_.variant.drafter.max_tree_nodes},
+                 {"max_new_tokens", options_.selection.max_new_tokens},
+                 {"threads", options_.backend.threads},
+                 {"variants", Json::array()}};
+  if (recorded_mode()) {
+    header["draft_shape"] = setup_.draft_shape;
+    header["method"] = setup_.method;
+    header["draft_tokens"] = options_.draft_tokens;
+  }
+  for (const ReplayVariant& variant : variants) {
+    header["variants"].push_back(VariantJson(variant));
+  }
+  return header;
+}
+
+absl::Status ReplayBench::Replay(const std::vector<RoundSource*>& sources,
+                                 model_replay::TurnLog& log) {
+  Progress bar(absl::StrCat("replay ", options_.recorded), set_.turns.size(),
+               "turns", isatty(STDERR_FILENO) != 0);
+  model_replay::ModelReplayer replayer(*backend_, sources,
+                                       options_.variant.drafter.max_tree_nodes);
+  int64_t done = 0;
+  return replayer.Replay(
+      set_,
+      [&](size_t index) {
+        if (log.turns().count(places_[index]) == 0) return true;
+        bar.Set(++done);
+        return false;
+      },
+      [&](size_t index, absl::Span<const model_replay::TurnResult> results) {
+        bar.Set(++done);
+        return log.Add(places_[index], results);
+      });
+}
+
+Json ReplayBench::Report(const ReplayVariant& variant, size_t index,
+                         const model_replay::TurnLog& log) const {
+  model_replay::ReplaySetup setup = setup_;
+  setup.mode = variant.drafter.mode;
+  setup.max_tree_nodes = variant.drafter.max_tree_nodes;
+  setup.node_price = Priced(variant) ? kMeasuredPrice : kNoPrice;
+  std::vector<model_replay::TurnResult> turns;
+  for (const size_t place : places_) {
+    turns.push_back(log.turns().at(place)[index]);
+  }
+  Json report = model_replay::ModelReplayJson(setup, turns);
+  if (!options_.variants.empty()) report["name"] = variant.name;
+  return report;
+}
+
+absl::StatusOr<std::vector<Json>> ReplayBench::Run() {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<ReplayVariant> variants,
+                             VariantsOf(options_));
+  std::vector<Mode> modes;
+  for (const ReplayVariant& variant : variants) {
+    absl::StatusOr<Mode> mode = ReadMode(options_, variant);
+    if (!mode.ok()) {
+      return options_.variants.empty() ? mode.status()
+                                       : Annotate(mode.status(), variant.name);
+    }
+    modes.push_back(*std::move(mode));
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Tokenizer> tokenizer,
+      Tokenizer::Load(options_.variant.drafter.tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(RecordedSet recorded,
                              ReadRecordedSet(options_.recorded, *tokenizer));
   FORETOKEN_RETURN_IF_ERROR(SelectTurns(std::move(recorded)));
   FORETOKEN_RETURN_IF_ERROR(OpenBackends());
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<RoundSource> source,
-                             MakeSource(mode, *tokenizer));
-  setup_.mode = options_.drafter.mode;
-  setup_.state = options_.drafter.state;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      model_replay::TurnLog log,
+      model_replay::TurnLog::Open(options_.turns, Header(variants),
+                                  variants.size()));
+  FORETOKEN_RETURN_IF_ERROR(CheckGoesOn(options_, places_, log));
+  std::vector<std::unique_ptr<RoundSource>> sources;
+  std::vector<RoundSource*> borrowed;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<RoundSource> source,
+                               MakeSource(variants[i], modes[i], *tokenizer));
+    borrowed.push_back(source.get());
+    sources.push_back(std::move(source));
+  }
+  FORETOKEN_RETURN_IF_ERROR(Replay(borrowed, log));
+
+  setup_.state = options_.variant.drafter.state;
   setup_.shape = options_.random;
   setup_.backend = backend_->numerics_fingerprint();
   setup_.file = options_.recorded;
-  setup_.max_tree_nodes = options_.drafter.max_tree_nodes;
-
-  Progress bar(absl::StrCat("replay ", options_.recorded), set_.turns.size(),
-               "turns", isatty(STDERR_FILENO) != 0);
-  model_replay::ModelReplayer replayer(*backend_, *source,
-                                       options_.drafter.max_tree_nodes);
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const std::vector<model_replay::TurnResult> turns,
-      replayer.Replay(set_, [&](int64_t done) { bar.Set(done); }));
-  return model_replay::ModelReplayJson(setup_, turns);
+  std::vector<Json> reports;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    reports.push_back(Report(variants[i], i, log));
+  }
+  return reports;
 }
 
 absl::Status RunBenchReplay(const ReplayOptions& options) {
-  FORETOKEN_ASSIGN_OR_RETURN(const Json report, ReplayBench(options).Run());
-  return options.json ? WriteJson(report)
-                      : WriteOut(model_replay::ModelReplayTable(report));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Json> reports,
+                             ReplayBench(options).Run());
+  for (const Json& report : reports) {
+    FORETOKEN_RETURN_IF_ERROR(
+        options.json ? WriteJson(report)
+                     : WriteOut(model_replay::ModelReplayTable(report)));
+  }
+  return absl::OkStatus();
 }
 
 void AddModeOptions(CLI::App& command, ReplayOptions& options) {
-  AddDrafterOptions(command, options.drafter,
+  AddDrafterOptions(command, options.variant.drafter,
                     "recorded: a draft model, as far as --steps says; or ");
+  CLI::Option* mode = command.get_option("--mode")->required(false);
+  CLI::Option* variants = command.add_option(
+      "--variants", options.variants,
+      "JSON array of modes to measure beside one another, in place of --mode: "
+      "[{\"name\", \"mode\", and as the flags of these names: \"prior\", "
+      "\"crest\", \"index_memory\", \"rest_corpus\", \"exclude_ids\", "
+      "\"node_price\", \"max_tree_nodes\"}]");
+  mode->excludes(variants);
+  for (const char* flag : {"--prior", "--crest", "--index-memory",
+                           "--rest-corpus", "--exclude-ids"}) {
+    variants->excludes(command.get_option(flag));
+  }
   command
-      .add_option("--node-price", options.node_price,
+      .add_option("--node-price", options.variant.node_price,
                   "Mode auto: measured cuts each tree to the nodes that pay "
                   "off, as the orchestrator does; none verifies whole trees, "
                   "as replay does")
-      ->check(CLI::IsMember({"measured", "none"}));
+      ->excludes(variants)
+      ->check(CLI::IsMember({kMeasuredPrice, kNoPrice}));
   command.add_option("--steps", options.steps,
                      "Mode recorded: accept lengths of real runs by step, "
                      "JSONL, gzip or plain");
@@ -294,16 +437,22 @@ void AddSelectionOptions(CLI::App& command,
 void AddBenchReplayCommand(CLI::App& bench, Run& run) {
   const auto [command, options] = AddCommand<ReplayOptions>(
       bench, run, "replay",
-      "Measures the wall-clock speed-up of a mode: real passes of a model with "
+      "Measures the wall-clock speed-up of a mode, or of several beside one "
+      "another: real passes of a model with "
       "random weights; a recording decides what is accepted.",
       RunBenchReplay);
   AddRandomOption(command, options.random)->required();
+  AddRandomWeightsOption(command, options.backend.random_weights);
   command
       .add_option("--recorded", options.recorded,
                   "Recorded set, JSONL, gzip or plain")
       ->required();
   AddModeOptions(command, options);
   AddSelectionOptions(command, options.selection);
+  command.add_option("--turns", options.turns,
+                     "File of each turn's times, JSONL; what it holds already "
+                     "is not measured again (with --state online: all turns "
+                     "or none)");
   AddBackendOptions(command, options.backend);
   command.add_flag("--json", options.json, "One JSON object on stdout");
 }

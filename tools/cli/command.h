@@ -42,6 +42,7 @@ void AddBenchCommand(CLI::App& app, Run& run);
 // The subcommands `bench modes` and `bench replay`.
 void AddBenchModesCommand(CLI::App& bench, Run& run);
 void AddBenchReplayCommand(CLI::App& bench, Run& run);
+void AddChatCommand(CLI::App& app, Run& run);
 void AddConvertCommand(CLI::App& app, Run& run);
 void AddCrestCommand(CLI::App& app, Run& run);
 // The subcommand `crest ingest`, where the services are built.

@@ -16,6 +16,7 @@
 #include "common/drafting/crest/crest_source.h"
 #include "common/drafting/crest/snapshot_writer.h"
 #include "common/drafting/crest_build/crest_builder.h"
+#include "common/drafting/rest/rest_snapshot.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
 #include "tools/cli/crest_stores.h"
@@ -36,6 +37,7 @@ struct BuildFlags {
   std::string max_line = "4MiB";
   std::string out;
   std::string name;
+  std::string index;  // empty: the default
   std::string work;
 };
 
@@ -99,6 +101,12 @@ absl::Status FinishOptions(BuildFlags& flags) {
   if (flags.out.empty() == flags.name.empty()) {
     return absl::InvalidArgumentError("want one of --out and --name");
   }
+  if (flags.index.empty()) {
+    flags.index = "btree";
+  } else if (flags.name.empty()) {
+    return absl::InvalidArgumentError(
+        "--index: a snapshot file has none, want --name");
+  }
   if ((flags.max_n > 0) == (flags.only_n > 0)) {
     return absl::InvalidArgumentError("want one of --max-n and --only-n");
   }
@@ -137,9 +145,38 @@ absl::Status Build(BuildFlags flags) {
       const CrestBuildReport report,
       BuildCrest(flags.options, *tokenizer,
                  [&](const CrestMeta& meta, const TokenTable& table) {
-                   return OpenSink(flags.out, flags.name, meta, table);
+                   return OpenSink(flags.out, flags.name, flags.index, meta,
+                                   table);
                  }));
   return WriteJson(ReportJson(report));
+}
+
+struct RestFlags {
+  CorpusOptions corpus;
+  std::string tokenizer;
+  std::string out;
+};
+
+absl::Status BuildRest(const RestFlags& flags) {
+  // Better to fail here than after reading the corpus.
+  FORETOKEN_RETURN_IF_ERROR(SnapshotWriter::CheckTarget(flags.out));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                             Tokenizer::Load(flags.tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(const RestCorpus corpus,
+                             ReadRestCorpus(flags.corpus, *tokenizer));
+  RestMeta meta;
+  meta.tokenizer_fingerprint = tokenizer->fingerprint();
+  meta.vocab_size = static_cast<uint32_t>(tokenizer->vocab_size());
+  meta.documents = static_cast<uint64_t>(corpus.documents);
+  FORETOKEN_ASSIGN_OR_RETURN(meta,
+                             WriteRestSnapshot(flags.out, meta, corpus.tokens));
+  return WriteJson(
+      {{"tokenizer_fingerprint", HexDigest(meta.tokenizer_fingerprint)},
+       {"vocab_size", meta.vocab_size},
+       {"corpus_documents", meta.documents},
+       {"corpus_tokens", meta.tokens},
+       {"bytes", meta.file_bytes()},
+       {"memory_bytes", meta.store_bytes()}});
 }
 
 struct StoreFlags {
@@ -172,25 +209,40 @@ absl::Status Lookup(const StoreFlags& flags) {
                     {"counts", tree.counts}});
 }
 
+void AddCorpus(CLI::App& command, CorpusOptions& corpus) {
+  command
+      .add_option("--corpus", corpus.paths,
+                  "JSONL (fields output, text, prompt), text files, folders "
+                  "of sources; gzip or plain")
+      ->required();
+  command.add_option("--exclude-ids", corpus.exclude_id_files,
+                     "JSONL files; corpus rows with one of their ids are "
+                     "left out");
+  command.add_option("--suffix", corpus.suffixes,
+                     "Suffixes of the files taken from folders");
+  command.add_flag("--skip-invalid", corpus.skip_invalid,
+                   "Skip and count invalid input: documents that are not "
+                   "UTF-8 or JSON, and the rest of a damaged gzip file");
+}
+
+void AddBuildRest(CLI::App& crest, Run& run) {
+  const auto [command, flags] = AddCommand<RestFlags>(
+      crest, run, "build-rest",
+      "Store a corpus's tokens as a REST snapshot, for a crest service's "
+      "--datastore NAME=rest:FILE",
+      BuildRest);
+  AddCorpus(command, flags.corpus);
+  AddTokenizerOption(command, flags.tokenizer);
+  command.add_option("--out", flags.out, "REST snapshot to write")->required();
+}
+
 void AddBuild(CLI::App& crest, Run& run) {
   const auto [command, flags] = AddCommand<BuildFlags>(
       crest, run, "build",
       "Count a corpus's n-grams and store their continuations", Build);
   CrestBuildOptions& options = flags.options;
   options.threads = AllProcessors();
-  command
-      .add_option("--corpus", options.corpus.paths,
-                  "JSONL (fields output, text, prompt), text files, folders "
-                  "of sources; gzip or plain")
-      ->required();
-  command.add_option("--exclude-ids", options.corpus.exclude_id_files,
-                     "JSONL files; corpus rows with one of their ids are "
-                     "left out");
-  command.add_option("--suffix", options.corpus.suffixes,
-                     "Suffixes of the files taken from folders");
-  command.add_flag("--skip-invalid", options.corpus.skip_invalid,
-                   "Skip and count invalid input: documents that are not "
-                   "UTF-8 or JSON, and the rest of a damaged gzip file");
+  AddCorpus(command, options.corpus);
   command.add_option("--max-line", flags.max_line,
                      "Maximum line length; longer lines are an error, or "
                      "skipped with --skip-invalid");
@@ -237,6 +289,10 @@ void AddBuild(CLI::App& crest, Run& run) {
   command.add_option("--out", flags.out, "Snapshot file to write");
   command.add_option("--name", flags.name,
                      "Name to publish under in FORETOKEN_POSTGRES_URL");
+  command
+      .add_option("--index", flags.index,
+                  "Index on the n-grams in PostgreSQL; default: btree")
+      ->check(CLI::IsMember({"btree", "hash"}));
 }
 
 // `names`: "--store", or "--store,store" where its flag may be left out.
@@ -279,6 +335,7 @@ void AddCrestCommand(CLI::App& app, Run& run) {
       "crest", "Datastores of n-grams and their continuation trees");
   crest->require_subcommand(1);
   AddBuild(*crest, run);
+  AddBuildRest(*crest, run);
 #ifdef FORETOKEN_HAVE_SERVICES
   AddCrestIngestCommand(*crest, run);
 #endif

@@ -14,7 +14,6 @@
 #include "common/base/bytes.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
-#include "common/drafting/corpus_reader.h"
 #if FORETOKEN_HAVE_POSTGRES
 #include "services/crest/adapters/pg_store.h"
 #include "services/crest/core/cached_source.h"
@@ -165,16 +164,42 @@ absl::StatusOr<CrestMeta> ReadMeta(const std::string& file_or_name) {
 }
 
 absl::StatusOr<std::unique_ptr<DatastoreSink>> OpenSink(
-    const std::string& out, const std::string& name, const CrestMeta& meta,
+    const std::string& out, const std::string& name,
+    [[maybe_unused]] const std::string& index, const CrestMeta& meta,
     const TokenTable& table) {
   if (name.empty()) return SnapshotWriter::Create(out, meta, table);
 #if FORETOKEN_HAVE_POSTGRES
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<crest::PgStore> store,
                              ConnectStore());
-  return crest::PgStore::NewVersion(std::move(store), name, table);
+  return crest::PgStore::NewVersion(std::move(store), name, table, {index});
 #else
   return NoPostgres();
 #endif
+}
+
+absl::StatusOr<RestCorpus> ReadRestCorpus(const CorpusOptions& options,
+                                          const Tokenizer& tokenizer) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<CorpusReader> reader,
+                             CorpusReader::Open(options));
+  Progress progress("read REST corpus", reader->total_bytes(), "B",
+                    isatty(STDERR_FILENO) != 0);
+  RestCorpus corpus;
+  CorpusDocument document;
+  while (true) {
+    FORETOKEN_ASSIGN_OR_RETURN(const bool more, reader->Next(document));
+    if (!more) return corpus;
+    const std::vector<TokenId> ids = tokenizer.Encode(document.text);
+    if (corpus.tokens.size() + ids.size() >= RestStore::kMaxTokens) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "REST corpus: want at most ", RestStore::kMaxTokens, " tokens"));
+    }
+    corpus.tokens.insert(corpus.tokens.end(), ids.begin(), ids.end());
+    if (tokenizer.eos_token() >= 0) {
+      corpus.tokens.push_back(tokenizer.eos_token());
+    }
+    ++corpus.documents;
+    progress.Set(reader->done_bytes());
+  }
 }
 
 absl::StatusOr<std::shared_ptr<const RestStore>> BuildRestStore(
@@ -184,22 +209,11 @@ absl::StatusOr<std::shared_ptr<const RestStore>> BuildRestStore(
   CorpusOptions options;
   options.paths = paths;
   options.exclude_id_files = exclude_id_files;
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<CorpusReader> corpus,
-                             CorpusReader::Open(std::move(options)));
-  Progress progress("read REST corpus", corpus->total_bytes(), "B",
-                    isatty(STDERR_FILENO) != 0);
-  std::vector<TokenId> tokens;
-  CorpusDocument document;
-  while (true) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool more, corpus->Next(document));
-    if (!more) break;
-    const std::vector<TokenId> ids = tokenizer.Encode(document.text);
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    if (tokenizer.eos_token() >= 0) tokens.push_back(tokenizer.eos_token());
-    progress.Set(corpus->done_bytes());
-  }
-  FORETOKEN_ASSIGN_OR_RETURN(RestStore store,
-                             RestStore::Create(tokens, tokenizer.vocab_size()));
+  FORETOKEN_ASSIGN_OR_RETURN(const RestCorpus corpus,
+                             ReadRestCorpus(options, tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      RestStore store,
+      RestStore::Create(corpus.tokens, tokenizer.vocab_size()));
   return std::make_shared<const RestStore>(std::move(store));
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/json.h"
+#include "common/drafting/corpus_reader.h"
 #include "common/drafting/crest/crest_source.h"
 #include "common/drafting/crest/snapshot_writer.h"
 #include "common/drafting/rest/rest_store.h"
@@ -45,13 +46,22 @@ absl::Status CheckTarget(const std::string& out, const std::string& name);
 absl::StatusOr<CrestMeta> ReadMeta(const std::string& file_or_name);
 
 // Destination of a build: a new snapshot file `out`, or a new version of
-// `name`, whichever is non-empty.
+// `name`, whichever is non-empty. `index`: of the rows in PostgreSQL, one of
+// btree and hash.
 absl::StatusOr<std::unique_ptr<DatastoreSink>> OpenSink(
-    const std::string& out, const std::string& name, const CrestMeta& meta,
-    const TokenTable& table);
+    const std::string& out, const std::string& name, const std::string& index,
+    const CrestMeta& meta, const TokenTable& table);
 
-// Builds REST's store from all documents in `paths`, each followed by the end
-// token.
+// What REST's store is made of: all documents in `paths`, each followed by the
+// end token. ResourceExhausted beyond RestStore::kMaxTokens.
+struct RestCorpus {
+  std::vector<TokenId> tokens;
+  int64_t documents = 0;
+};
+absl::StatusOr<RestCorpus> ReadRestCorpus(const CorpusOptions& corpus,
+                                          const Tokenizer& tokenizer);
+
+// Builds REST's store from that of `paths`.
 absl::StatusOr<std::shared_ptr<const RestStore>> BuildRestStore(
     const std::vector<std::string>& paths,
     const std::vector<std::string>& exclude_id_files,

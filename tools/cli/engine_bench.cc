@@ -1,5 +1,7 @@
 #include "tools/cli/engine_bench.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -10,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/base/check.h"
 #include "common/base/huge_buffer.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -35,6 +38,19 @@ double Seconds(absl::FunctionRef<void()> work) {
       std::chrono::steady_clock::now() - start;
   return taken.count();
 }
+
+// Processor time of this process, all threads, in seconds.
+double ProcessorSeconds() {
+  timespec now{};
+  FORETOKEN_CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0);
+  return static_cast<double>(now.tv_sec) +
+         1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct PassTime {
+  double seconds = 0;
+  double cpu_seconds = 0;
+};
 
 // Reads a large buffer on all threads as fast as possible: each time with every
 // prefetch distance in `kAhead`, since no single one is the fastest on every
@@ -87,6 +103,7 @@ struct PassTimes {
   std::vector<SessionId> sessions;
   std::vector<double> seconds;
   bool batch = false;
+  std::vector<double> cpu_seconds;
 };
 
 class EngineBench {
@@ -108,8 +125,8 @@ class EngineBench {
 
  private:
   absl::StatusOr<SessionId> OpenAt(int64_t context);
-  absl::StatusOr<double> TimePass(absl::Span<const SessionId> sessions,
-                                  int32_t rows, RowOutputs outputs);
+  absl::StatusOr<PassTime> TimePass(absl::Span<const SessionId> sessions,
+                                    int32_t rows, RowOutputs outputs);
   absl::Status OpenPasses(int64_t context, absl::Span<const int32_t> rows,
                           int32_t sessions, bool batch);
   absl::Status Repeat(int repeat, SessionId empty);
@@ -146,7 +163,7 @@ absl::StatusOr<SessionId> EngineBench::OpenAt(int64_t context) {
   return opened.session;
 }
 
-absl::StatusOr<double> EngineBench::TimePass(
+absl::StatusOr<PassTime> EngineBench::TimePass(
     absl::Span<const SessionId> sessions, int32_t rows, RowOutputs outputs) {
   std::vector<PassSession> pass(sessions.size());
   for (size_t s = 0; s < sessions.size(); ++s) {
@@ -157,10 +174,12 @@ absl::StatusOr<double> EngineBench::TimePass(
   }
   PassResult result;
   absl::Status status;
-  const double seconds =
-      Seconds([&] { status = backend_->Forward(pass, result); });
+  PassTime time;
+  const double before = ProcessorSeconds();
+  time.seconds = Seconds([&] { status = backend_->Forward(pass, result); });
+  time.cpu_seconds = ProcessorSeconds() - before;
   FORETOKEN_RETURN_IF_ERROR(status);
-  return seconds;
+  return time;
 }
 
 bool EngineBench::Fits(int64_t context, int32_t rows) const {
@@ -185,7 +204,7 @@ absl::Status EngineBench::OpenPasses(int64_t context,
     opened.push_back(session);
   }
   for (const int32_t count : rows) {
-    passes_.push_back({context, count, opened, {}, batch});
+    passes_.push_back({context, count, opened, {}, batch, {}});
   }
   return absl::OkStatus();
 }
@@ -220,14 +239,16 @@ absl::Status EngineBench::Repeat(int repeat, SessionId empty) {
   for (size_t step = 0; step < passes_.size(); ++step) {
     PassTimes& pass = passes_[(step + 2 * repeat) % passes_.size()];
     FORETOKEN_ASSIGN_OR_RETURN(
-        const double seconds,
+        const PassTime time,
         TimePass(pass.sessions, pass.rows, RowOutputs::kAllRows));
-    if (!warms_up) pass.seconds.push_back(seconds);
+    if (warms_up) continue;
+    pass.seconds.push_back(time.seconds);
+    pass.cpu_seconds.push_back(time.cpu_seconds);
   }
   FORETOKEN_ASSIGN_OR_RETURN(
-      const double prefill,
+      const PassTime prefill,
       TimePass({empty}, prefill_rows_, RowOutputs::kLastRow));
-  if (!warms_up) prefill_seconds_.push_back(prefill);
+  if (!warms_up) prefill_seconds_.push_back(prefill.seconds);
   return absl::OkStatus();
 }
 
@@ -288,6 +309,7 @@ Json EngineBench::Report() const {
     Json row = {{"context", pass.context},
                 {"rows", pass.rows},
                 {"ms", seconds * 1e3},
+                {"cpu_ms", Median(pass.cpu_seconds) * 1e3},
                 {"ratio", seconds / OneRow(pass.context)}};
     if (reads_ != nullptr) row["roofline_share"] = Floor(pass) / seconds;
     if (pass.batch) row["sessions"] = pass.sessions.size();

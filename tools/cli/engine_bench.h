@@ -36,17 +36,18 @@ struct EngineBenchOptions {
 absl::StatusOr<std::vector<EngineBenchOptions::Batch>> ParseBatches(
     const std::string& text);
 
-// Report: passes (context, rows, ms, ratio to one row at that context); batches
-// (sessions, rows, context, ms, ratio to one row likewise); the yardstick,
-// read_bandwidth_gb_s (main memory) or copy_bandwidth_gb_s (the device's
-// memory, counting reads and writes); bandwidth_share, the share of it that one
-// row achieves at the first context; on the CPU also roofline_share of every
-// pass, the larger of two floors over its time: the bytes of the weights and of
-// the sessions' committed KV at the read bandwidth, and the rows' products at
-// the measured peak of the processor's multiply-adds, product_ms_per_row;
-// kv_bytes_per_token (0 if unknown); numerics, the fingerprint of the backend;
-// prefill_tokens_per_s. Contexts beyond the model's limit are skipped, with a
-// log line.
+// Report: passes (context, rows, ms, cpu_ms: processor time of all threads,
+// which with one thread hardly depends on what else the machine does; ratio to
+// one row at that context); batches (sessions, rows, context, ms, ratio to one
+// row likewise); the yardstick, read_bandwidth_gb_s (main memory) or
+// copy_bandwidth_gb_s (the device's memory, counting reads and writes);
+// bandwidth_share, the share of it that one row achieves at the first context;
+// on the CPU also roofline_share of every pass, the larger of two floors over
+// its time: the bytes of the weights and of the sessions' committed KV at the
+// read bandwidth, and the rows' products at the measured peak of the
+// processor's multiply-adds, product_ms_per_row; kv_bytes_per_token (0 if
+// unknown); numerics, the fingerprint of the backend; prefill_tokens_per_s.
+// Contexts beyond the model's limit are skipped, with a log line.
 absl::StatusOr<Json> RunEngineBench(std::unique_ptr<Backend> backend,
                                     const EngineBenchOptions& options);
 

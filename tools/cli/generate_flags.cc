@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/speculation/modes.h"
 #include "common/text/utf8.h"
+#include "tools/cli/chat_format.h"
 
 namespace foretoken::cli {
 namespace {
@@ -44,7 +45,7 @@ void AddNumber(CLI::App& command, const char* name, T& value,
   command.add_option(name, value, help)->check(CheckNumber<T>);
 }
 
-void AddRemoteFlags(CLI::App& command, GenerateFlags& flags) {
+void AddRemoteFlags(CLI::App& command, RequestFlags& flags) {
   command.add_option("--server", flags.server,
                      "Address of an orchestrator: HOST:PORT or unix:/PATH");
   AddServerFlags(command, flags.server_access);
@@ -52,19 +53,15 @@ void AddRemoteFlags(CLI::App& command, GenerateFlags& flags) {
                      "File with the bearer token to send");
   AddNumber(command, "--timeout", flags.timeout_s,
             "Deadline of a request to a server, in seconds; 0: none");
+  AddServerTokenizerOption(command, flags.tokenizer);
 }
 
-void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
-  command.add_flag("--local", flags.local, "Run the model in this process");
+void AddModelFlags(CLI::App& command, RequestFlags& flags) {
+  command.add_flag("--local", flags.local,
+                   "Run the model in this process, as --model alone does");
   AddLocalModelFlags(command, flags);
   command.add_flag("--trace", flags.trace,
                    "Log a line for every round: tree, drafters, times");
-  command.add_option("--prompt", flags.prompt,
-                     "Prompt text; BOS is added if the model requires it");
-  command.add_option("--prompt-file", flags.prompt_file,
-                     "File with the prompt text, used unchanged");
-  command.add_option("--prompt-ids", flags.prompt_ids,
-                     "Prompt as comma-separated token ids, used unchanged");
   command.add_option("--mode", flags.mode,
                      "MODE[:key=value,...], by default the server's, auto if "
                      "local: " +
@@ -72,7 +69,17 @@ void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
   AddNumber(command, "--max-tokens", flags.max_tokens, "Maximum output tokens");
 }
 
-void AddSamplingFlags(CLI::App& command, GenerateFlags& flags) {
+void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
+  command.add_option("--prompt", flags.prompt,
+                     "Prompt text; BOS is added if the model requires it");
+  command.add_option("--prompt-file", flags.prompt_file,
+                     "File with the prompt text, used unchanged");
+  command.add_option("--prompt-ids", flags.prompt_ids,
+                     "Prompt as comma-separated token ids, used unchanged");
+  AddChatOption(command, flags.chat);
+}
+
+void AddSamplingFlags(CLI::App& command, RequestFlags& flags) {
   SamplingParams& sampling = flags.sampling;
   AddNumber(command, "--temperature", sampling.temperature, "0: greedy");
   AddNumber(command, "--top-k", sampling.top_k, "0: off");
@@ -92,7 +99,7 @@ void AddSamplingFlags(CLI::App& command, GenerateFlags& flags) {
       ->take_all();
 }
 
-void AddEndFlags(CLI::App& command, GenerateFlags& flags) {
+void AddEndFlags(CLI::App& command, RequestFlags& flags) {
   command
       .add_option("--seed", flags.seed,
                   "Random seed; drawn and printed if not given")
@@ -108,8 +115,6 @@ void AddEndFlags(CLI::App& command, GenerateFlags& flags) {
             "Minimum output tokens before an end token is allowed");
   command.add_flag("--ignore-eos", flags.ignore_eos,
                    "Do not end the output at the model's end tokens");
-  AddNumber(command, "--logprobs", flags.sampling.logprobs,
-            "Report log-probabilities of each token and the N likeliest");
 }
 
 absl::Status ParseLogitBias(const std::vector<std::string>& flags,
@@ -183,38 +188,68 @@ absl::StatusOr<std::string> ReadPromptText(const GenerateFlags& flags) {
 
 }  // namespace
 
-void AddGenerateFlags(CLI::App& command, GenerateFlags& flags) {
+void AddRequestFlags(CLI::App& command, RequestFlags& flags) {
   AddRemoteFlags(command, flags);
-  AddPromptFlags(command, flags);
+  AddModelFlags(command, flags);
   AddSamplingFlags(command, flags);
   AddEndFlags(command, flags);
   AddBackendOptions(command, flags.backend);
-  command.add_flag("--json", flags.json, "One JSON object on stdout");
+  command.add_flag("--show-drafters", flags.show_drafters,
+                   "Colour each token by the drafter that supplied it, with a "
+                   "legend; without colours where NO_COLOR is set or stdout is "
+                   "no terminal");
   command.add_flag("-v,--verbose", flags.verbose,
                    "Log what happens, not only warnings");
 }
 
-absl::Status CheckFlags(const GenerateFlags& flags) {
-  if (!flags.server.empty() && (flags.local || !flags.backend.model.empty())) {
+void AddGenerateFlags(CLI::App& command, GenerateFlags& flags) {
+  AddPromptFlags(command, flags);
+  AddRequestFlags(command, flags);
+  AddNumber(command, "--logprobs", flags.sampling.logprobs,
+            "Report log-probabilities of each token and the N likeliest");
+  command.add_flag("--json", flags.json, "One JSON object on stdout");
+}
+
+absl::Status CheckRequestFlags(const RequestFlags& flags) {
+  const bool remote = !flags.server.empty();
+  if (remote && (flags.local || !flags.backend.model.empty())) {
     return absl::InvalidArgumentError(
         "--server: the model is the server's, want neither --local nor "
         "--model");
   }
-  if (!flags.server.empty()) {
-    FORETOKEN_RETURN_IF_ERROR(CheckNoLocalModel(flags));
-  }
-  if (!flags.server.empty() && flags.trace) {
+  if (remote) FORETOKEN_RETURN_IF_ERROR(CheckNoLocalModel(flags));
+  if (remote && flags.trace) {
     return absl::InvalidArgumentError(
         "--trace: a server has its own trace flag, want this one only with "
         "--local");
   }
-  if (flags.server.empty() && (!flags.local || flags.backend.model.empty())) {
+  if (!remote && !flags.tokenizer.empty()) {
     return absl::InvalidArgumentError(
-        "want --server ADDR, or --local with --model DIR");
+        "--tokenizer: a model has its own, want this flag only with --server");
   }
   if (!(flags.timeout_s >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--timeout is ", flags.timeout_s, ", want 0 (none) or more"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFlags(const GenerateFlags& flags) {
+  FORETOKEN_RETURN_IF_ERROR(CheckRequestFlags(flags));
+  if (flags.server.empty() && flags.backend.model.empty()) {
+    return absl::InvalidArgumentError("want --model PATH, or --server ADDR");
+  }
+  if (!flags.server.empty() && flags.show_drafters && flags.tokenizer.empty()) {
+    return absl::InvalidArgumentError(
+        "--show-drafters: wants --tokenizer, the server's, beside --server");
+  }
+  if (flags.show_drafters && flags.json) {
+    return absl::InvalidArgumentError(
+        "--show-drafters: it is for text, want it without --json");
+  }
+  if (flags.chat != "none" && flags.prompt_ids.has_value()) {
+    return absl::InvalidArgumentError(
+        "--chat: it renders a text, want it without --prompt-ids");
   }
   const int prompts = flags.prompt.has_value() + flags.prompt_file.has_value() +
                       flags.prompt_ids.has_value();
@@ -227,7 +262,7 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags) {
+absl::StatusOr<GenerationRequest> SettingsOf(const RequestFlags& flags) {
   GenerationRequest request;
   if (flags.mode.has_value()) {
     FORETOKEN_ASSIGN_OR_RETURN(request.mode, Mode::Parse(*flags.mode));
@@ -242,6 +277,11 @@ absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags) {
   FORETOKEN_ASSIGN_OR_RETURN(
       request.stop_token_ids,
       ParseTokenIds("--stop-token-ids", flags.stop_token_ids));
+  return request;
+}
+
+absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags) {
+  FORETOKEN_ASSIGN_OR_RETURN(GenerationRequest request, SettingsOf(flags));
   if (flags.prompt_ids.has_value()) {
     FORETOKEN_ASSIGN_OR_RETURN(
         request.prompt, ParseTokenIds("--prompt-ids", *flags.prompt_ids));
@@ -253,6 +293,15 @@ absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags) {
                                : request.prompt.empty()) {
     return absl::InvalidArgumentError("prompt: it is empty");
   }
+  if (flags.chat == "none") return request;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const ChatFormat chat,
+      ChatFormat::Open(flags.chat, ModelOfChat(flags, flags.tokenizer)));
+  const Json messages =
+      Json::array({{{"role", "user"}, {"content", *request.text}}});
+  FORETOKEN_ASSIGN_OR_RETURN(FilePrompt prompt, chat.Render(messages));
+  request.text = std::move(prompt.text);
+  request.prompt = std::move(prompt.ids);
   return request;
 }
 

@@ -19,15 +19,15 @@
 
 namespace foretoken::cli {
 
-struct GenerateFlags : LocalModelFlags {
+// Where output comes from, and what is the same for every request: of
+// `generate` and `chat`.
+struct RequestFlags : LocalModelFlags {
+  bool local = false;  // said, beside --model, which is enough
   std::string server;
   ServerFlags server_access;
   std::string server_token_file;
-  double timeout_s = 0;  // 0: none
-  bool local = false;
-  std::optional<std::string> prompt;
-  std::optional<std::string> prompt_file;
-  std::optional<std::string> prompt_ids;
+  std::string tokenizer;            // the server's
+  double timeout_s = 0;             // 0: none
   std::optional<std::string> mode;  // absent: the server's own
   int64_t max_tokens = 128;
   SamplingParams sampling;
@@ -36,18 +36,32 @@ struct GenerateFlags : LocalModelFlags {
   std::string stop_token_ids;
   std::vector<std::string> logit_bias;
   bool ignore_eos = false;
-  bool json = false;
+  bool show_drafters = false;
   bool verbose = false;
 };
 
-// Registers every flag; numbers are checked during parsing.
+struct GenerateFlags : RequestFlags {
+  std::optional<std::string> prompt;
+  std::optional<std::string> prompt_file;
+  std::optional<std::string> prompt_ids;
+  std::string chat = "none";
+  bool json = false;
+};
+
+// Registers the flags; numbers are checked during parsing.
+void AddRequestFlags(CLI::App& command, RequestFlags& flags);
 void AddGenerateFlags(CLI::App& command, GenerateFlags& flags);
 
 // Checks the rules between flags, which the parser does not know.
+absl::Status CheckRequestFlags(const RequestFlags& flags);
 absl::Status CheckFlags(const GenerateFlags& flags);
 
-// Builds the request. InvalidArgument for an empty prompt or a text that is not
-// UTF-8, ResourceExhausted for a file over 64 MiB.
+// The request without its prompt. InvalidArgument names the flag.
+absl::StatusOr<GenerationRequest> SettingsOf(const RequestFlags& flags);
+
+// Builds the request; of a chat, --prompt is a message of the user.
+// InvalidArgument for an empty prompt or a text that is not UTF-8,
+// ResourceExhausted for a file over 64 MiB.
 absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags);
 
 }  // namespace foretoken::cli

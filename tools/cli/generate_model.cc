@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
   return tokenizer;
 }
 
-uint64_t SeedOf(const GenerateFlags& flags) {
+uint64_t SeedOf(const RequestFlags& flags) {
   if (flags.seed.has_value()) return *flags.seed;
   if (!(flags.sampling.temperature > 0.0f)) return 0;
   std::random_device device;

@@ -23,7 +23,7 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer,
                              const ModelConfig& config);
 
 // --seed; if not given, drawn and logged at temperatures above 0, else 0.
-uint64_t SeedOf(const GenerateFlags& flags);
+uint64_t SeedOf(const RequestFlags& flags);
 
 }  // namespace foretoken::cli
 

@@ -4,9 +4,10 @@
 
 #include <cstdio>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "tools/cli/chat/summary_line.h"
 #include "tools/cli/standard_output.h"
 
 namespace foretoken::cli {
@@ -30,13 +31,6 @@ Json LogprobsJson(const std::vector<SampledToken>& tokens) {
                     {"top", std::move(top)}});
   }
   return list;
-}
-
-std::string SummaryLine(const GenerationSummary& summary) {
-  return absl::StrFormat(
-      "%d tokens, %.1f tokens/s, %.2f tokens a round, mode %s, seed %u",
-      summary.completion_tokens, summary.tokens_per_second(),
-      summary.accept_length(), summary.mode, summary.seed);
 }
 
 }  // namespace
@@ -75,7 +69,16 @@ Json GenerateOutput::ResultJson(const GenerationSummary& summary) const {
   return json;
 }
 
+void GenerateOutput::ShowDrafters(const Tokenizer& tokenizer) {
+  painter_.emplace(tokenizer, HasColours(STDOUT_FILENO));
+}
+
+void GenerateOutput::Abort() {
+  if (painter_.has_value()) WriteOut(painter_->Finish()).IgnoreError();
+}
+
 absl::Status GenerateOutput::Take(const GenerationDelta& delta) {
+  if (painter_.has_value()) return WriteOut(painter_->Paint(delta));
   if (!json_) return WriteOut(delta.text);
   text_ += delta.text;
   token_ids_.insert(token_ids_.end(), delta.token_ids.begin(),
@@ -87,10 +90,13 @@ absl::Status GenerateOutput::Take(const GenerationDelta& delta) {
 
 absl::Status GenerateOutput::Finish(const GenerationSummary& summary) {
   if (json_) return WriteJson(ResultJson(summary));
-  FORETOKEN_RETURN_IF_ERROR(WriteOut("\n"));
-  const bool dim = isatty(STDERR_FILENO) == 1;
-  std::fprintf(stderr, "%s%s%s\n", dim ? "\x1b[2m" : "",
-               SummaryLine(summary).c_str(), dim ? "\x1b[0m" : "");
+  FORETOKEN_RETURN_IF_ERROR(WriteOut(
+      absl::StrCat(painter_.has_value() ? painter_->Finish() : "", "\n")));
+  const bool colours = HasColours(STDERR_FILENO);
+  if (painter_.has_value()) {
+    std::fprintf(stderr, "%s\n", painter_->Legend(colours).c_str());
+  }
+  std::fprintf(stderr, "%s\n", Dim(SummaryLine(summary), colours).c_str());
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #ifndef FORETOKEN_TOOLS_CLI_GENERATE_OUTPUT_H_
 #define FORETOKEN_TOOLS_CLI_GENERATE_OUTPUT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "common/base/types.h"
 #include "common/sampling/sampler.h"
 #include "common/speculation/generation.h"
+#include "common/text/tokenizer.h"
+#include "tools/cli/chat/drafter_painter.h"
 
 namespace foretoken::cli {
 
@@ -20,6 +23,10 @@ class GenerateOutput {
   GenerateOutput(bool json, bool logprobs)
       : json_(json), has_logprobs_(logprobs) {}
 
+  // Paints the text by drafter and adds a legend. `tokenizer` must outlive this
+  // object.
+  void ShowDrafters(const Tokenizer& tokenizer);
+
   // Prints a delta at once, or keeps it for the JSON object. DataLoss if stdout
   // cannot be written.
   absl::Status Take(const GenerationDelta& delta);
@@ -27,12 +34,15 @@ class GenerateOutput {
   // Ends the text and writes a line about it to stderr, or prints the JSON
   // object on one line.
   absl::Status Finish(const GenerationSummary& summary);
+  // The request failed: ends the text that was printed.
+  void Abort();
 
  private:
   Json ResultJson(const GenerationSummary& summary) const;
 
   const bool json_;
   const bool has_logprobs_;
+  std::optional<DrafterPainter> painter_;
   std::string text_;
   std::vector<TokenId> token_ids_;
   std::vector<SampledToken> logprobs_;

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", foretoken::cli::VersionLine());
   foretoken::cli::Run run;
   foretoken::cli::AddGenerateCommand(app, run);
+  foretoken::cli::AddChatCommand(app, run);
 #ifdef FORETOKEN_HAVE_SERVICES
   foretoken::cli::AddHealthCommand(app, run);
 #endif

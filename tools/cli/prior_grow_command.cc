@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <memory>
 #include <random>
 #include <string>
@@ -23,6 +22,7 @@
 #include "common/drafting/prior_corpus.h"
 #include "tools/cli/command.h"
 #include "tools/cli/generate_flags.h"
+#include "tools/cli/interrupt.h"
 #include "tools/cli/local_generation.h"
 #include "tools/cli/prior_growth/prior_growth.h"
 #include "tools/cli/prior_growth/written_text.h"
@@ -41,7 +41,7 @@ constexpr absl::Duration kInfoTimeout = absl::Seconds(10);
 constexpr int kIdlePriority = 19;  // the nicest a process can be
 
 struct Flags {
-  GenerateFlags target;  // server, access, token and model alone
+  RequestFlags target;  // server, access, token, tokenizer and model alone
   std::string prompts;
   std::string chat = "none";
   double minutes = 5;
@@ -52,7 +52,6 @@ struct Flags {
   uint64_t seed = 1;
   int64_t max_written = int64_t{1} << 24;
   std::vector<std::string> merge;
-  std::string tokenizer;
   std::string text_out;
   PriorOutputFlags output;
 };
@@ -84,13 +83,13 @@ absl::StatusOr<OpenTarget> OpenServer(const Flags& flags) {
   }
   std::copy(fingerprint.begin(), fingerprint.end(),
             target.model.tokenizer.begin());
-  if (!flags.tokenizer.empty()) {
+  if (!flags.target.tokenizer.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(target.tokenizer,
-                               Tokenizer::LoadShared(flags.tokenizer));
+                               Tokenizer::LoadShared(flags.target.tokenizer));
     if (target.tokenizer->fingerprint() != target.model.tokenizer) {
       return absl::FailedPreconditionError(
-          absl::StrCat("--tokenizer: ", flags.tokenizer, " is not that of ",
-                       flags.target.server));
+          absl::StrCat("--tokenizer: ", flags.target.tokenizer,
+                       " is not that of ", flags.target.server));
     }
   }
   target.ask = [client = std::move(client)](const GenerationRequest& request,
@@ -132,26 +131,15 @@ absl::Status CheckFlags(const Flags& flags) {
   if (server == !flags.target.backend.model.empty()) {
     return absl::InvalidArgumentError("want --server ADDR or --model PATH");
   }
-  if (server && flags.tokenizer.empty() && !flags.merge.empty()) {
+  if (server && flags.target.tokenizer.empty() && !flags.merge.empty()) {
     return absl::InvalidArgumentError(
         "--merge: wants --tokenizer, the server's, beside --server");
   }
-  if (!server && !flags.tokenizer.empty()) {
+  if (!server && !flags.target.tokenizer.empty()) {
     return absl::InvalidArgumentError(
         "--tokenizer: a model has its own, want this flag only with --server");
   }
   return absl::OkStatus();
-}
-
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-// The first SIGINT ends the writing; a second one has its default effect.
-void CatchInterrupt() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted = true; };
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
 }
 
 // Runs the growth until it ends or the user interrupts it.
@@ -159,7 +147,7 @@ absl::Status RunGrowth(PriorGrowth& growth) {
   constexpr absl::Duration kPoll = absl::Milliseconds(50);
   std::atomic<bool> over{false};
   std::thread watch([&] {
-    while (!over && !interrupted) absl::SleepFor(kPoll);
+    while (!over && !Interrupted()) absl::SleepFor(kPoll);
     growth.Stop();
   });
   const absl::Cleanup join = [&] {
@@ -199,10 +187,11 @@ absl::Status Grow(const Flags& flags) {
   FORETOKEN_RETURN_IF_ERROR(CheckFlags(flags));
   FORETOKEN_ASSIGN_OR_RETURN(const GrowthOptions options, OptionsOf(flags));
   FORETOKEN_ASSIGN_OR_RETURN(
-      const std::vector<FilePrompt> prompts,
-      ReadPromptFile(flags.prompts, flags.chat == "chatml"
-                                        ? ChatFormat::kChatMl
-                                        : ChatFormat::kNone));
+      const ChatFormat chat,
+      ChatFormat::Open(flags.chat,
+                       ModelOfChat(flags.target, flags.target.tokenizer)));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<FilePrompt> prompts,
+                             ReadPromptFile(flags.prompts, chat));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<CorpusReader> merged,
                              OpenMerged(flags));
   WrittenText written(flags.max_written);
@@ -241,7 +230,7 @@ absl::Status Grow(const Flags& flags) {
 }
 
 void AddTargetFlags(CLI::App& grow, Flags& flags) {
-  GenerateFlags& target = flags.target;
+  RequestFlags& target = flags.target;
   grow.add_option("--server", target.server,
                   "Address of an orchestrator: HOST:PORT or unix:/PATH. Give "
                   "this account weight=0.01 in the server's token file, so "
@@ -260,9 +249,7 @@ void AddWritingFlags(CLI::App& grow, Flags& flags) {
                   "JSONL: rows with `prompt`, `prompt_ids` or `messages`; like "
                   "those that the server will see")
       ->required();
-  grow.add_option("--chat", flags.chat,
-                  "Template for `messages`: chatml, or none to refuse them")
-      ->check(CLI::IsMember({"none", "chatml"}));
+  AddChatOption(grow, flags.chat);
   grow.add_option("--minutes", flags.minutes,
                   "Time to write; Ctrl-C ends it early, and the prior is "
                   "built of what there is")
@@ -296,8 +283,9 @@ void AddPriorGrowCommand(CLI::App& prior, Run& run) {
   grow.add_option("--merge", flags.merge,
                   "Corpora to count as well, as in `prior build`, such as the "
                   "--text-out of an earlier run");
-  grow.add_option("--tokenizer", flags.tokenizer,
-                  "The server's tokenizer, for --merge");
+  grow.add_option("--tokenizer", flags.target.tokenizer,
+                  "The server's model or tokenizer, for --merge and for "
+                  "--chat auto");
   grow.add_option("--text-out", flags.text_out,
                   "Also write the outputs as JSONL: a corpus of `prior build` "
                   "and `crest build`");

@@ -32,31 +32,7 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(const Json& ids) {
   return result;
 }
 
-absl::StatusOr<std::string> Render(const Json& messages, ChatFormat chat) {
-  if (chat == ChatFormat::kNone) {
-    return WrongField(kMessages,
-                      "--chat chatml to render it, or \"prompt\" with the "
-                      "rendered text: chat templates are not evaluated");
-  }
-  if (!messages.is_array() || messages.empty()) {
-    return WrongField(kMessages, "a list with at least one message");
-  }
-  std::string text;
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const std::string where = absl::StrCat(kMessages, "[", i, "]");
-    if (!messages[i].is_object()) return WrongField(where, "an object");
-    const absl::StatusOr<std::string> role = StringField(messages[i], "role");
-    const absl::StatusOr<std::string> content =
-        StringField(messages[i], "content");
-    FORETOKEN_RETURN_IF_ERROR(Annotate(role.status(), where));
-    FORETOKEN_RETURN_IF_ERROR(Annotate(content.status(), where));
-    absl::StrAppend(&text, "<|im_start|>", *role, "\n", *content,
-                    "<|im_end|>\n");
-  }
-  return absl::StrCat(text, "<|im_start|>assistant\n");
-}
-
-absl::StatusOr<FilePrompt> ReadRow(const Json& row, ChatFormat chat) {
+absl::StatusOr<FilePrompt> ReadRow(const Json& row, const ChatFormat& chat) {
   int given = 0;
   for (const char* field : {kText, kIds, kMessages}) {
     given += row.contains(field) ? 1 : 0;
@@ -73,8 +49,7 @@ absl::StatusOr<FilePrompt> ReadRow(const Json& row, ChatFormat chat) {
     return prompt;
   }
   if (row.contains(kMessages)) {
-    FORETOKEN_ASSIGN_OR_RETURN(prompt.text, Render(row[kMessages], chat));
-    return prompt;
+    return chat.Render(row[kMessages]);
   }
   FORETOKEN_ASSIGN_OR_RETURN(prompt.text, StringField(row, kText));
   if (prompt.text->empty()) return WrongField(kText, "a text, have none");
@@ -84,7 +59,7 @@ absl::StatusOr<FilePrompt> ReadRow(const Json& row, ChatFormat chat) {
 }  // namespace
 
 absl::StatusOr<std::vector<FilePrompt>> ReadPromptFile(const std::string& path,
-                                                       ChatFormat chat) {
+                                                       const ChatFormat& chat) {
   std::vector<FilePrompt> prompts;
   uint64_t bytes = 0;
   FORETOKEN_RETURN_IF_ERROR(

@@ -17,7 +17,6 @@
 #include "common/speculation/modes.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
-#include "tools/cli/crest_stores.h"
 #include "tools/cli/shared_options.h"
 #include "tools/cli/standard_output.h"
 
@@ -28,8 +27,6 @@ struct ReplayOptions {
   DrafterOptions drafter;
   std::vector<std::string> recorded;
   std::vector<std::string> history;
-  std::vector<std::string> rest_corpus;
-  std::vector<std::string> exclude_ids;
   bool json = false;
 };
 
@@ -49,19 +46,12 @@ absl::Status Replay(const ReplayOptions& options) {
       const Mode mode, Mode::Parse(options.drafter.mode, ModeUse::kReplay));
   FORETOKEN_RETURN_IF_ERROR(CheckFlagsOfMode(
       mode.name(), options.drafter,
-      {{"--history", !options.history.empty(), {"auto", "phrase_pool"}},
-       {"--rest-corpus", !options.rest_corpus.empty(), {"rest"}},
-       {"--exclude-ids", !options.exclude_ids.empty(), {"rest"}}}));
+      {{"--history", !options.history.empty(), {"auto", "phrase_pool"}}}));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                              Tokenizer::Load(options.drafter.tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(DrafterResources resources,
                              OpenDrafterResources(options.drafter, *tokenizer));
   resources.preloaded_history = !options.history.empty();
-  if (!options.rest_corpus.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        resources.rest,
-        BuildRestStore(options.rest_corpus, options.exclude_ids, *tokenizer));
-  }
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Drafter> drafter,
                              MakeDrafter(mode, resources));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<RecordedSet> history,
@@ -101,11 +91,6 @@ void AddReplayCommand(CLI::App& app, Run& run) {
   command.add_option("--history", options.history,
                      "Recorded sets whose outputs are in the history before "
                      "the first turn of every set");
-  command.add_option("--rest-corpus", options.rest_corpus,
-                     "Corpus for mode rest: JSONL, text files or folders");
-  command.add_option("--exclude-ids", options.exclude_ids,
-                     "JSONL files; rows of the REST corpus with one of their "
-                     "ids are left out");
   command.add_flag("--json", options.json, "One line of JSON on stdout");
 }
 

@@ -34,6 +34,12 @@ CLI::Option* AddRandomOption(CLI::App& command, std::string& shape) {
                    "vocab=32000"));
 }
 
+void AddRandomWeightsOption(CLI::App& command, std::string& type) {
+  command.add_option("--weights", type,
+                     "Type of the random weights, such as bf16, q8_0, q4_0 or "
+                     "q4_k; by default that of --precision");
+}
+
 int AllProcessors() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
@@ -67,8 +73,29 @@ void AddLocalModelFlags(CLI::App& command, LocalModelFlags& flags) {
                      "Draft model with the same vocabulary, likewise");
   command.add_option("--prior", flags.prior,
                      "Prior of the trie drafter (foretoken prior build)");
-  command.add_option("--crest", flags.crest,
-                     "Snapshot of a CREST datastore (foretoken crest build)");
+  command.add_option(
+      "--crest", flags.crest,
+      "Snapshot of a CREST datastore (foretoken crest build), or "
+      "rest:FILE, one of REST (foretoken crest build-rest)");
+}
+
+CLI::Option* AddChatOption(CLI::App& command, std::string& chat) {
+  return command
+      .add_option("--chat", chat,
+                  "Rendering of messages: auto, by the model's chat template; "
+                  "chatml; or none")
+      ->check(CLI::IsMember({"none", "chatml", "auto"}));
+}
+
+void AddServerTokenizerOption(CLI::App& command, std::string& path) {
+  command.add_option("--tokenizer", path,
+                     "With --server: model directory or GGUF file with the "
+                     "tokenizer and chat template of its model");
+}
+
+const std::string& ModelOfChat(const LocalModelFlags& flags,
+                               const std::string& tokenizer) {
+  return flags.backend.model.empty() ? tokenizer : flags.backend.model;
 }
 
 absl::Status CheckNoLocalModel(const LocalModelFlags& flags) {
@@ -111,6 +138,11 @@ void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
                      "Load a named CREST datastore of up to this size into "
                      "memory (default 1GiB); query PostgreSQL for a larger "
                      "one");
+  command.add_option("--rest-corpus", options.rest_corpus,
+                     "Corpus for mode rest: JSONL, text files or folders");
+  command.add_option("--exclude-ids", options.exclude_ids,
+                     "JSONL files; rows of the REST corpus with one of their "
+                     "ids are left out");
 }
 
 void AddServerFlags(CLI::App& command, ServerFlags& flags) {
@@ -146,7 +178,9 @@ absl::Status CheckFlagsOfMode(absl::string_view mode,
       // Only these drafters have state that outlives a request.
       {"--state online", options.online(), {"auto", "phrase_pool"}},
       {"--crest", !options.crest.empty(), {"crest"}},
-      {"--index-memory", !options.index_memory.empty(), {"crest"}}};
+      {"--index-memory", !options.index_memory.empty(), {"crest"}},
+      {"--rest-corpus", !options.rest_corpus.empty(), {"rest"}},
+      {"--exclude-ids", !options.exclude_ids.empty(), {"rest"}}};
   uses.insert(uses.end(), others.begin(), others.end());
   for (const FlagUse& use : uses) {
     if (!use.given || absl::c_linear_search(use.modes, mode)) continue;
@@ -174,6 +208,11 @@ absl::StatusOr<DrafterResources> OpenDrafterResources(
     }
     FORETOKEN_ASSIGN_OR_RETURN(
         resources.crest, OpenCrestSource(options.crest, &tokenizer, memory));
+  }
+  if (!options.rest_corpus.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        resources.rest,
+        BuildRestStore(options.rest_corpus, options.exclude_ids, tokenizer));
   }
   return resources;
 }

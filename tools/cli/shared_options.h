@@ -21,6 +21,9 @@ void AddTokenizerOption(CLI::App& command, std::string& path);
 // --random: the shape of a model with random weights.
 CLI::Option* AddRandomOption(CLI::App& command, std::string& shape);
 
+// --weights: the type of its weights.
+void AddRandomWeightsOption(CLI::App& command, std::string& type);
+
 // Number of processors of this machine; at least 1.
 int AllProcessors();
 
@@ -42,6 +45,15 @@ void AddLocalModelFlags(CLI::App& command, LocalModelFlags& flags);
 // InvalidArgument if one of `flags` is given that a server decides itself.
 absl::Status CheckNoLocalModel(const LocalModelFlags& flags);
 
+// --chat: how the messages of a prompt are rendered; see ChatFormat.
+CLI::Option* AddChatOption(CLI::App& command, std::string& chat);
+// --tokenizer: the server's, where this process needs it too.
+void AddServerTokenizerOption(CLI::App& command, std::string& path);
+// Where the chat template of --chat auto is: the model in this process, or the
+// server's that --tokenizer names; empty: not given.
+const std::string& ModelOfChat(const LocalModelFlags& flags,
+                               const std::string& tokenizer);
+
 // How to reach a server.
 struct ServerFlags {
   std::string tls_ca;  // PEM roots; enables TLS
@@ -61,13 +73,16 @@ struct DrafterOptions {
   std::string prior;
   std::string crest;
   std::string index_memory;  // empty: kDefaultIndexMemory
+  std::vector<std::string> rest_corpus;
+  std::vector<std::string> exclude_ids;
   std::string state = "cold";
   int max_tree_nodes = 64;
 
   bool online() const { return state == "online"; }
 };
 
-// --tokenizer --mode --prior --crest --index-memory --state --max-tree-nodes.
+// --tokenizer --mode --prior --crest --index-memory --rest-corpus --exclude-ids
+// --state --max-tree-nodes.
 void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
                        const std::string& mode_help);
 

@@ -208,6 +208,7 @@ absl::StatusOr<Json> RunChaos(const SoakOptions& options,
     const int now = ++ended;
     if (now % tenth == 0 && now <= chaos.requests)
       std::fprintf(stderr, "%d requests\n", now);
+    absl::SleepFor(chaos.pause);
   });
   Json report = record.Report();
   report["requests"] = ended.load();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/config/flags.h"
 #include "tools/soak_client/soak.h"
 
@@ -45,6 +46,9 @@ int main(int argc, char** argv) {
   flags.String("until", &chaos.until, "continue until this file exists");
   flags.Int("concurrency", &chaos.concurrency, {1, 1024},
             "concurrent requests");
+  flags.Duration("pause", &chaos.pause,
+                 {absl::ZeroDuration(), absl::Minutes(10)},
+                 "pause between two requests, but not with --lossless-tokens");
   flags.Int64("seed", &seed, {0, int64_t{1} << 40}, "random seed");
   flags.Bool("table", &table, "print a table instead of JSON");
   const absl::Status parsed = flags.Parse(argc, argv);

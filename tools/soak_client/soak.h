@@ -82,6 +82,8 @@ struct ChaosOptions {
   int requests = 0;   // at least
   std::string until;  // and until this file exists, unless ""
   int concurrency = 16;
+  // Between the end of a request and the next one in its place.
+  absl::Duration pause = absl::ZeroDuration();
 };
 
 // Sends requests of random modes, lengths and scopes, some cancelled, some with

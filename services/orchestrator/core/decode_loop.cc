@@ -53,7 +53,8 @@ absl::Status Check(const GenerationRequest& request, const TargetInfo& target,
       request.max_tokens > target.max_positions - prompt) {
     return absl::InvalidArgumentError(absl::StrCat(
         "max_tokens is ", request.max_tokens, ": with the prompt's ", prompt,
-        " tokens that is over the model's context of ", target.max_positions));
+        " tokens it is too much, this model's maximum context length is ",
+        target.max_positions, " tokens"));
   }
   if (tokenizer == nullptr && !request.stop_strings.empty()) {
     return absl::InvalidArgumentError("stop strings need a tokenizer");
@@ -213,9 +214,7 @@ absl::Status DecodeLoop::OnRound(const RoundResult& result,
   std::vector<DrafterId> drafters;
   for (const int32_t node : result.path) {
     owners.push_back(round_tree_->credited[node]);
-    const DrafterId part = round_tree_->parts[node];
-    drafters.push_back(part == DrafterId::kTarget ? drafting_.id(owners.back())
-                                                  : part);
+    drafters.push_back(DrafterOf(node));
   }
   drafters.push_back(DrafterId::kTarget);
   const int64_t shown = summary_.completion_tokens;
@@ -224,8 +223,33 @@ absl::Status DecodeLoop::OnRound(const RoundResult& result,
   report_.shown = summary_.completion_tokens - shown;
   Count(result, taken, owners);
   AskDrafters(taken, &result, result.arm);
+  // While the drafters work.
+  if (request_.want_round_trees) delta.round_tree = TreeOf(result, taken);
   round_tree_ = nullptr;
   return absl::OkStatus();
+}
+
+DrafterId DecodeLoop::DrafterOf(int32_t node) const {
+  const DrafterId part = round_tree_->parts[node];
+  return part == DrafterId::kTarget ? drafting_.id(round_tree_->credited[node])
+                                    : part;
+}
+
+RoundTree DecodeLoop::TreeOf(const RoundResult& result, int64_t taken) const {
+  RoundTree tree;
+  tree.nodes.reserve(static_cast<size_t>(round_tree_->draft_nodes));
+  for (int32_t i = 0; i < round_tree_->draft_nodes; ++i) {
+    tree.nodes.push_back({round_tree_->tree.tokens()[i],
+                          round_tree_->tree.parents()[i], DrafterOf(i),
+                          round_tree_->probs[i]});
+  }
+  // As Count does: the last token taken counts as the target's own.
+  for (int64_t i = 0; i + 1 < taken; ++i) {
+    tree.nodes[result.path[i]].accepted = true;
+  }
+  const auto committed = absl::MakeConstSpan(text_).last(taken);
+  tree.committed.assign(committed.begin(), committed.end());
+  return tree;
 }
 
 void DecodeLoop::Count(const RoundResult& result, int64_t taken,

@@ -107,6 +107,10 @@ class DecodeLoop {
   // Counts the round and its tokens by drafter.
   void Count(const RoundResult& result, int64_t taken,
              const std::vector<int32_t>& owners);
+  // The drafter that a node of the round under way is credited to.
+  DrafterId DrafterOf(int32_t node) const;
+  // The tree of the round under way, whose last `taken` tokens were committed.
+  RoundTree TreeOf(const RoundResult& result, int64_t taken) const;
   // Sends the last `taken` tokens to the drafters and asks for the next drafts,
   // as the announced arm allows.
   void AskDrafters(int64_t taken, const RoundResult* round, DraftArm arm);

@@ -511,8 +511,9 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
     const auto bytes = static_cast<int64_t>(request.text->size());
     if (bytes > target.max_positions * longest_token_ * kMaxShrink) {
       return absl::InvalidArgumentError(
-          absl::StrCat("text: ", bytes, " bytes are more than a context of ",
-                       target.max_positions, " tokens holds"));
+          absl::StrCat("text: it has ", bytes,
+                       " bytes: this model's maximum context length is ",
+                       target.max_positions, " tokens"));
     }
     FORETOKEN_ASSIGN_OR_RETURN(request.prompt, EncodePrompt(call, request));
     request.text.reset();

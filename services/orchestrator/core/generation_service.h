@@ -100,7 +100,7 @@ struct GenerationOptions {
   std::string default_mode = "auto";
   int32_t max_tree_nodes = 64;
   int32_t max_requests = 128;                      // running at once
-  int32_t max_waiting_requests = 64;               // beside those
+  int32_t max_waiting_requests = 512;              // beside those
   int64_t max_waiting_bytes = int64_t{256} << 20;  // of their prompts
   // Memory of all requests, whatever their state.
   int64_t memory_budget = int64_t{1} << 30;

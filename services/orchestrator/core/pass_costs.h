@@ -49,9 +49,9 @@ struct PassLoad {
 
 // Number of draft nodes, likeliest first with probabilities `probs`, that
 // maximizes a round's tokens per time. Rows: one for the last committed token,
-// one per node, and the others'. If more pay once the sessions that share the
-// pass have as many, it is so many: each alone would stop below a step of the
-// costs. All nodes if costs are not known.
+// one per node, and the others'. If a larger number pays once every session
+// that shares the pass takes as many, it is that number: each session alone
+// would stop below a step of the costs. All nodes if costs are not known.
 int WorthwhileNodes(absl::Span<const float> probs, const PassCosts& costs,
                     const PassLoad& load);
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/sampling/sampling_params.h"
+#include "common/text/encoding_memory.h"
 #include "common/text/stop_matcher.h"
 #include "common/text/utf8.h"
 
@@ -28,16 +29,12 @@ constexpr int64_t kListCopies = 12;
 constexpr int64_t kBytesPerStopByte = 2 + sizeof(size_t);
 constexpr int64_t kBytesPerStop = 256;
 // Unsent answers in memory, over their size serialized: ids and drafters take a
-// byte or two there, and of log-probabilities each is a message of its own.
+// byte or two there, a tree's node at least 7 for 16, and of log-probabilities
+// each is a message of its own.
 constexpr int64_t kUnsentFactor = 3;
 constexpr int64_t kLogprobsFactor = 12;
 // Ids of an answer: in a list that doubles, and serialized.
 constexpr int64_t kTokenizeBytesPerTextByte = 1 + 4 * sizeof(TokenId);
-// Byte pair encoding of a text without any boundary, for every byte: a symbol
-// in a list that doubles (16), its links (8), two candidates in the heap (40),
-// an id (1 at first), and the normal form, in which a space may take three
-// bytes and a list doubles (6).
-constexpr int64_t kEncodingBytesPerTextByte = 72;
 // A malformed byte becomes U+FFFD, of three.
 constexpr int64_t kReplacementBytes = 3;
 // Ids of a message that are packed, a byte each: parsed, in a list that grows

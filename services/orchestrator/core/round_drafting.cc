@@ -9,13 +9,14 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// Every so many rounds of all requests, a source that does not pay is asked
-// anyway; every so many passes, a session takes twice as many nodes as pay, so
-// that the cost of a little more rows stays known.
+// A source that does not pay is asked anyway once in kAskAnyway rounds of all
+// requests. A session takes twice as many nodes as pay once in kTakeAnyway
+// passes, so that the cost of a few more rows stays known.
 constexpr uint64_t kAskAnyway = 32;
 constexpr double kTakeAnyway = 64;
 constexpr int kLeastAnyway = 4;
-// Sources that have been started hear of so many tokens at the latest.
+// Committed tokens after which a source that was started is told of them, even
+// if it is not asked.
 constexpr size_t kMaxUntold = 256;
 
 }  // namespace

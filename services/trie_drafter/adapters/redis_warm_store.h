@@ -1,10 +1,10 @@
 // RedisWarmStore: a WarmStore in Redis, behind one thread and a bounded queue.
 //
-// Lists per scope, newest record first, "foretoken:trie:1:{HASH}:o" (outputs),
-// ":p" (phrases) and ":t" (texts of the scope's prior, if any are kept), HASH
-// of scope and tokenizer. Every replica adds to them; each write cuts the list
-// to its maximum and sets its expiry, in one step (a script). Records are
-// checked on reading (warm_record.h).
+// Lists per scope, newest record first: "foretoken:trie:1:{HASH}:o" (outputs),
+// ":p" (phrases) and ":t" (texts of the scope's prior, if any are kept). HASH
+// is a hash of the scope's name and the tokenizer. Every replica adds to them;
+// each write cuts the list to its maximum and sets its expiry, in one step (a
+// script). Records are checked on reading (warm_record.h).
 //
 // If Redis is absent, hangs or answers garbage, only the thread waits; it
 // retries with back-off. Jobs that do not fit the queue in the meantime are
@@ -34,7 +34,8 @@ namespace foretoken::trie_drafter {
 struct RedisStoreOptions {
   RedisClientOptions client;
   absl::Duration expiry = absl::Hours(7 * 24);
-  // Of outputs, and of phrases, kMaxRecordBytes each at most.
+  // Records of outputs, and as many of phrases; each has at most
+  // kMaxRecordBytes.
   int32_t max_records = 128;
   int32_t max_texts = 0;  // records of texts; 0: none are read or written
   int32_t queue = 1024;   // maximum queued loads, and queued writes

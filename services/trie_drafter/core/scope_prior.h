@@ -87,7 +87,7 @@ class ScopePrior {
   std::shared_ptr<const StaticPrior> Get() const ABSL_LOCKS_EXCLUDED(mu_);
 
   int64_t counted_tokens() const ABSL_LOCKS_EXCLUDED(mu_);  // by Get()
-  // Of the text and the prior.
+  // Memory of the text and the prior.
   size_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

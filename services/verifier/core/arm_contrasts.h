@@ -18,7 +18,7 @@ namespace foretoken::verifier {
 
 class ArmContrasts {
  public:
-  // What an arm adds to the logarithm of the goodput: its mean and variance. 0
+  // Mean and variance of what an arm adds to the logarithm of the goodput. 0
   // for kOff.
   struct Belief {
     double mean = 0;

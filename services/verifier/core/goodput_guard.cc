@@ -10,9 +10,10 @@ namespace {
 // A slice has this many passes, or lasts this long.
 constexpr int32_t kSlicePasses = 12;
 constexpr double kSliceSeconds = 0.1;
-// An arm that sessions do not take up within so many passes is given up.
+// Passes within which sessions must take up an arm; else it is given up.
 constexpr int32_t kMaxPasses = 8 * kSlicePasses;
-// Of the rounds of a pass that counts, those under another arm: one in so many.
+// A pass counts if at most one in this many of its rounds was drafted under
+// another arm.
 constexpr int32_t kStragglers = 4;
 // A longer pause of all sessions at once has other causes than drafting.
 constexpr absl::Duration kMaxPause = absl::Seconds(1);
@@ -22,14 +23,15 @@ constexpr double kHorizonSeconds = 60.0;
 // Probes may lose this share of the time, and this much at once.
 constexpr double kBudgetShare = 0.01;
 constexpr double kMaxBudgetSeconds = 1.0;
-// At a load that is new, this much.
+// At a new load they may lose this much.
 constexpr double kFirstBudgetSeconds = 2.0;
-// So many slices decide on an arm, as long as each is expected to lose little:
-// a single one may have had bad luck.
+// No arm is given up before this many slices, as long as each is expected to
+// lose little: a single one may have had bad luck.
 constexpr int kLeastSlices = 4;
 constexpr double kLittleSeconds = 0.15;
-// An arm is probed whatever is believed of it once its slice, spread over the
-// time since its last one, loses this share: what is believed may be wrong.
+// An old belief may be wrong: an arm is probed again, however bad it looks,
+// once a slice of it would lose at most this share of the time since its last
+// one.
 constexpr double kStaleShare = 0.002;
 // A switch costs passes that count for no arm and drafters that catch up: this
 // share of a slice.
@@ -54,7 +56,7 @@ constexpr double kLeastNoise = 0.02 * 0.02;
 // not pay, passes full of them take long.
 constexpr double kExpected[] = {0.4, 0.3, 0.2, 0.1, -0.02};
 constexpr double kExpectedVariance = 1.0;
-// What a load says about one with twice or half as many sessions.
+// How much a load says about one with twice or half as many sessions.
 constexpr double kNeighbourShrink = 0.7;
 constexpr double kNeighbourVariance = 0.2 * 0.2;
 constexpr int kFarthestNeighbour = 2;
@@ -288,7 +290,7 @@ DraftArm GoodputGuard::Best(const Load& load) const {
   return best;
 }
 
-// Of an arm that was not tried yet, as much as of the slowest one.
+// An untried arm is taken to be as slow as the slowest one.
 double GoodputGuard::SliceSeconds(const Load& load, DraftArm arm) const {
   if (load.slice_seconds[Index(arm)] > 0) return load.slice_seconds[Index(arm)];
   return *std::max_element(load.slice_seconds.begin(),
@@ -300,8 +302,8 @@ double GoodputGuard::SliceNoise(const Load& load, DraftArm arm) const {
          std::max(1.0, load.slice_passes);
 }
 
-// What `slices` under `arm` are worth: the expected goodput of choosing the arm
-// with what they show, until the horizon, above that of the present best.
+// The value of `slices` under `arm`: the goodput until the horizon that is
+// gained by choosing with the knowledge they bring, less what they cost.
 double GoodputGuard::Worth(const Load& load, DraftArm arm,
                            double slices) const {
   const ArmContrasts& contrasts = load.contrasts;

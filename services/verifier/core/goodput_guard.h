@@ -4,11 +4,11 @@
 //
 // The guard announces one arm; every orchestrator follows it, so that several
 // on one verifier do not work against each other. Time is divided into slices
-// of a few passes under one arm. Most have the arm that is best so far; now and
-// then one probes another, when what it may teach is worth more than it is
-// expected to cost, and within a budget of the time that probes may lose. Arms
-// that are far apart are thus probed rarely, and soon when the load or the
-// goodput has changed; but no belief lasts without a probe now and then.
+// of a few passes under one arm. Most slices use the arm that is best so far;
+// now and then one probes another arm, if what it may teach is worth more than
+// its expected cost, and within a budget for the time that probes may lose. An
+// arm far behind the best is thus probed rarely, but soon after the load or the
+// goodput has changed; and no arm is left unprobed for ever.
 //
 // Loads (sessions, in powers of two) are learnt apart, and start from their
 // neighbours; where nothing is known, from what the price of rows predicts: the
@@ -43,7 +43,7 @@ enum class GuardMode {
   kFlap,  // another arm after every pass: changes no token, which tests show
 };
 
-// What one pass did.
+// One pass.
 struct GuardPass {
   absl::Time begin;
   absl::Time end;
@@ -125,7 +125,7 @@ class GoodputGuard {
   double SliceSeconds(const Load& load, DraftArm arm) const;
   double SliceNoise(const Load& load, DraftArm arm) const;
   double Worth(const Load& load, DraftArm arm, double slices) const;
-  // What a probe of `arm` is expected to lose, as a share of its time.
+  // Share of its time that a probe of `arm` is expected to lose.
   double Behind(const Load& load, DraftArm arm) const;
   // True if `arm` has had too few slices to be given up.
   bool IsNew(const Load& load, DraftArm arm) const;

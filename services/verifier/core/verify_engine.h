@@ -128,6 +128,7 @@ class VerifyEngine {
   std::string numerics_fingerprint() const {
     return backend_->numerics_fingerprint();
   }
+  bool lost() const { return backend_->lost(); }
 
   // Checks the request and queues its prefill, which a later pass reports.
   // InvalidArgument names the field; ResourceExhausted over max_sessions;

@@ -98,6 +98,22 @@ TEST_F(CrestCliTest, FileAndDatabaseHoldTheSame) {
   }
 }
 
+TEST_F(CrestCliTest, IndexesWithWhatTheBuildWasToldTo) {
+  const std::string methods =
+      "SELECT amname FROM pg_index JOIN pg_class c ON c.oid = indexrelid "
+      "JOIN pg_am a ON a.oid = c.relam WHERE indrelid = "
+      "'foretoken_crest_rows_";
+  LastLine(Crest(BuildWords("--name tiny")));
+  EXPECT_EQ(server_->Sql(methods + "1'::regclass"), "btree\n");
+  const Json tree =
+      LastLine(Crest("lookup --store tiny --index-memory 0 --ids 49,13,28"));
+  LastLine(Crest(BuildWords("--name tiny --index hash")));
+  EXPECT_EQ(server_->Sql(methods + "2'::regclass"), "hash\n");
+  EXPECT_EQ(
+      LastLine(Crest("lookup --store tiny --index-memory 0 --ids 49,13,28")),
+      tree);
+}
+
 TEST_F(CrestCliTest, ListsAndDrops) {
   EXPECT_EQ(LastLine(Crest("list")), Json::array());
   LastLine(Crest(BuildWords("--name tiny")));
@@ -120,6 +136,8 @@ TEST_F(CrestCliTest, RefusesBadRequestsByName) {
   } cases[] = {
       {BuildWords("--name Bad.Name"), "datastore name \"Bad.Name\""},
       {BuildWords("--memory 1XB --out " + dir_.File("y")), "--memory: \"1XB\""},
+      {BuildWords("--index hash --out " + dir_.File("y")), "--index: "},
+      {BuildWords("--index gin --name tiny"), "--index: gin"},
       {BuildWords(""), "want one of --out and --name"},
       {BuildWords("--only-n 2 --out " + dir_.File("y")),
        "want one of --max-n and --only-n"},
@@ -129,7 +147,8 @@ TEST_F(CrestCliTest, RefusesBadRequestsByName) {
       {BuildWords("--min-count -1 --out " + dir_.File("y")),
        "--min-count: Value -1"},
       {BuildWords("--seed -1 --out " + dir_.File("y")), "--seed: "},
-      {BuildWords("--max-line 7 --out " + dir_.File("y")), "max_line_bytes is 7"},
+      {BuildWords("--max-line 7 --out " + dir_.File("y")),
+       "max_line_bytes is 7"},
       {"lookup --store " + corpus_ + " --ids 1", "corpus.txt: datastore"},
       {"lookup --store tiny --ids 1,-2", "--ids: \"-2\""},
   };

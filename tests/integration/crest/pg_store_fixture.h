@@ -34,14 +34,16 @@ class PgStoreFixture : public ::testing::Test {
     return PgStore::Connect(server_->url(), absl::Seconds(60));
   }
   static absl::StatusOr<std::unique_ptr<DatastoreSink>> Begin(
-      const std::string& name, const testing::CrestSample& sample) {
+      const std::string& name, const testing::CrestSample& sample,
+      const RowOptions& rows = {}) {
     auto store = Connect();
     if (!store.ok()) return store.status();
-    return PgStore::NewVersion(*std::move(store), name, sample.table);
+    return PgStore::NewVersion(*std::move(store), name, sample.table, rows);
   }
   static absl::Status Publish(const std::string& name,
-                              const testing::CrestSample& sample) {
-    auto sink = Begin(name, sample);
+                              const testing::CrestSample& sample,
+                              const RowOptions& rows = {}) {
+    auto sink = Begin(name, sample, rows);
     if (!sink.ok()) return sink.status();
     absl::Status status = testing::AddAll(sample, **sink);
     if (!status.ok()) return status;

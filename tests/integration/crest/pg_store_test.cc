@@ -88,6 +88,52 @@ TEST_F(PgStoreTest, LooksUpAllLengthsInOneStatementAndThenInTheCache) {
   EXPECT_EQ(source.counts().statements, statements);
 }
 
+// Keys that a look-up asks for are partly not stored.
+TEST_F(PgStoreTest, EveryIndexGivesTheSameRows) {
+  const CrestSample sample = MakeCrestSample(4, 2000, 300);
+  std::vector<uint64_t> keys = {1, 2, 3};
+  std::vector<std::string> want;
+  for (const auto& [hash, record] : sample.records) {
+    keys.push_back(hash);
+    want.push_back(record);
+  }
+  for (const std::string& index : RowIndexes()) {
+    FORETOKEN_ASSERT_OK(Publish("indexed", sample, {index}));
+    auto store = Connect();
+    FORETOKEN_ASSERT_OK(store);
+    const auto version = (*store)->Current("indexed");
+    FORETOKEN_ASSERT_OK(version);
+    EXPECT_EQ(server_->Sql("SELECT amname FROM pg_index JOIN pg_class c ON "
+                           "c.oid = indexrelid JOIN pg_am a ON a.oid = c.relam "
+                           "WHERE indrelid = '" +
+                           RowsTable(version->version) + "'::regclass"),
+              index + "\n");
+    // The planner prefers to read a table as small as this one.
+    FORETOKEN_ASSERT_OK((*store)->LoadIndex(*version));
+    server_->Sql("ALTER ROLE postgres SET enable_seqscan = off");
+    auto own = Connect();
+    FORETOKEN_ASSERT_OK(own);
+    auto fetcher = PgStore::MakeFetcher(*std::move(own), version->version);
+    FORETOKEN_ASSERT_OK(fetcher);
+    const auto rows = (*fetcher)->Fetch(keys);
+    server_->Sql("ALTER ROLE postgres RESET enable_seqscan");
+    FORETOKEN_ASSERT_OK(rows);
+    std::vector<std::string> got;
+    for (const auto& row : *rows) got.push_back(row.record);
+    EXPECT_THAT(got, ::testing::UnorderedElementsAreArray(want)) << index;
+  }
+}
+
+TEST_F(PgStoreTest, AnUnknownIndexIsRefusedBeforeAnythingIsWritten) {
+  EXPECT_THAT(Publish("gin", MakeCrestSample(5, 50), {"gin (key); --"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("want one of btree hash")));
+  auto store = Connect();
+  FORETOKEN_ASSERT_OK(store);
+  EXPECT_THAT((*store)->Current("gin"),
+              StatusIs(absl::StatusCode::kNotFound, _));
+}
+
 TEST_F(PgStoreTest, SwitchesAtOnceAndKeepsThePreviousVersionForItsReaders) {
   const CrestSample first = MakeCrestSample(10, 200);
   const CrestSample second = MakeCrestSample(11, 200);

@@ -336,6 +336,7 @@ TEST_F(CrestPostgresTest, IngestPublishesWhereOthersReadIt) {
   crest::CrestService options = Options(true);
   options.tokenizer = dir.Write("tokenizer.json", TinyTokenizerJson());
   options.server.ingest.enabled = true;
+  options.postgres.published.index = "hash";
   const auto service = StartCrest(options);
   grpc::ClientContext context;
   v1::IngestResponse response;
@@ -364,6 +365,12 @@ TEST_F(CrestPostgresTest, IngestPublishesWhereOthersReadIt) {
   FORETOKEN_ASSERT_OK(answer);
   EXPECT_EQ(answer->version(), response.version());
   EXPECT_NE(foreign, response.version());
+  EXPECT_EQ(postgres_->Sql(
+                "SELECT amname FROM pg_index JOIN pg_class c ON c.oid = "
+                "indexrelid JOIN pg_am a ON a.oid = c.relam WHERE indrelid = "
+                "'foretoken_crest_rows_" +
+                std::to_string(response.version()) + "'::regclass"),
+            "hash\n");
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ DeviceToken Sample(const device::PassHeader& pass, int32_t index,
     params.seed = sampling.seed;
   }
   token.token = DrawToken(logits, params, output.position, candidates);
-  if (pass.logprobs == 0) return token;
+  if (output.logprobs == 0) return token;
   SampledToken report;
   report.token = token.token;
   ReportLogprobs(raw, kDeviceTopTokens, logits, candidates, report);

@@ -32,11 +32,12 @@ TEST(BenchCommandTest, EngineReportsEveryPass) {
       EXPECT_EQ(pass["context"], context);
       EXPECT_EQ(pass["rows"], rows);
       EXPECT_GT(pass["ms"].get<double>(), 0.0);
+      EXPECT_GT(pass["cpu_ms"].get<double>(), 0.0);
       if (rows == 1) {
         EXPECT_EQ(pass["ratio"], 1.0);
       }
       EXPECT_GT(pass["roofline_share"].get<double>(), 0.0);
-      EXPECT_EQ(pass.size(), 5u);
+      EXPECT_EQ(pass.size(), 6u);
     }
   }
   for (const char* field : {"read_bandwidth_gb_s", "bandwidth_share",

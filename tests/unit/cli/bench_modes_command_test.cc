@@ -103,6 +103,13 @@ TEST_F(BenchModesCommandTest, PlaysATrace) {
   EXPECT_THAT(ran.out, HasSubstr(" (? to ?) | 1 | 1 | 1.00 |"));
 }
 
+TEST_F(BenchModesCommandTest, ChatsByTheModelsOwnTemplate) {
+  dir_.Write("prompts.jsonl",
+             "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}");
+  const auto ran = Run("--chat auto --pairs 1 --requests 2 --max-tokens 4");
+  EXPECT_EQ(ran.exit_status, 0) << ran.err;
+}
+
 TEST_F(BenchModesCommandTest, ErrorsSayWhatIsWrong) {
   const auto fails = [&](const std::string& arguments, const std::string& why) {
     const auto ran = Run(arguments);
@@ -117,7 +124,8 @@ TEST_F(BenchModesCommandTest, ErrorsSayWhatIsWrong) {
   fails("--trace " + dir_.File("none"), "NOT_FOUND");
   fails("--modes off,crest --pairs 1", "mode crest, 1 at once: prompt 1: ");
   dir_.Write("prompts.jsonl", "{\"messages\": [{\"role\": \"user\"}]}");
-  fails("", "prompts.jsonl:1: field \"messages\": want --chat chatml");
+  fails("", "prompts.jsonl:1: field \"messages\": want --chat auto");
+  fails("--tokenizer x", "--tokenizer: a model has its own");
   const auto both = Run("--trace x --concurrency 2");
   EXPECT_EQ(both.exit_status, 2);
 }

@@ -1,6 +1,10 @@
 // `foretoken bench replay` as a user runs it.
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_split.h"
+#include "common/base/file.h"
 #include "common/base/json.h"
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
@@ -13,6 +17,12 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+std::vector<std::string> Lines(const std::string& text) {
+  return absl::StrSplit(text, '\n', absl::SkipEmpty());
+}
 
 constexpr char kLabel[] =
     "real passes of random weights; accepted by the recording";
@@ -34,6 +44,9 @@ class BenchReplayCommandTest : public ::testing::Test {
                row("a", "copy", "say the quick fox jumps over it",
                    "the quick fox jumps over it and the quick fox jumps") +
                    row("b", "free", "tell a story", "once there was a man"));
+    dir_.Write(
+        "corpus.jsonl",
+        DumpJson({{"id", "c"}, {"output", "the quick fox jumps"}}) + "\n");
     dir_.Write("runs.jsonl",
                R"({"method":"draft","id":"b","new_tokens":[7],)"
                R"("decoding_steps":[3],"accept_lengths":[2,4,1]})");
@@ -57,15 +70,16 @@ class BenchReplayCommandTest : public ::testing::Test {
 };
 
 TEST_F(BenchReplayCommandTest, AcceptsWhatReplayAccepts) {
-  for (const char* mode : {"--mode prompt_lookup", "--mode ngram_trie",
-                           "--mode auto --state online"}) {
+  const std::string rest =
+      "--mode rest:min_n=1 --rest-corpus " + dir_.File("corpus.jsonl");
+  for (const std::string& mode :
+       {std::string("--mode prompt_lookup"), std::string("--mode ngram_trie"),
+        rest, std::string("--mode auto --state online")}) {
     const std::string price =
-        std::string(mode).find("auto") != std::string::npos
-            ? " --node-price none"
-            : "";
+        mode.find("auto") != std::string::npos ? " --node-price none" : "";
     const auto ran = Bench(mode + price + " --json");
     ASSERT_EQ(ran.exit_status, 0) << ran.err;
-    const auto want = Run("replay", std::string(mode) + " --json");
+    const auto want = Run("replay", mode + " --json");
     ASSERT_EQ(want.exit_status, 0) << want.err;
     const auto got = ParseJson(ran.out);
     ASSERT_THAT(got, testing::IsOk());
@@ -133,6 +147,105 @@ TEST_F(BenchReplayCommandTest, ErrorsSayWhatIsWrong) {
   const auto help = testing::RunCommand(dir_, "bench replay --help");
   EXPECT_EQ(help.exit_status, 0);
   EXPECT_THAT(help.out, HasSubstr("llama-3-8b|llama-2-7b"));
+}
+
+TEST_F(BenchReplayCommandTest, VariantsAreMeasuredBesideOneAnother) {
+  dir_.Write("variants.json",
+             R"([{"name": "lookup", "mode": "prompt_lookup"},
+                 {"name": "rest", "mode": "rest:min_n=1", "rest_corpus": [")" +
+                 dir_.File("corpus.jsonl") + R"("]},
+                 {"name": "whole trees", "mode": "auto",
+                  "node_price": "none"},
+                 {"name": "small trees", "mode": "auto", "max_tree_nodes": 2,
+                  "node_price": "none"},
+                 {"name": "auto", "mode": "auto"}])");
+  const std::string flags = "--variants " + dir_.File("variants.json") +
+                            " --turns " + dir_.File("turns.jsonl") + " --json";
+  const auto first = Bench(flags + " --max-requests 1");
+  ASSERT_EQ(first.exit_status, 0) << first.err;
+  const std::string turns = *ReadFile(dir_.File("turns.jsonl"));
+  EXPECT_THAT(Lines(turns), SizeIs(2));  // the header and a turn
+  const auto ran = Bench(flags);
+  ASSERT_EQ(ran.exit_status, 0) << ran.err;
+  // The first turn was not measured again.
+  const std::string more = *ReadFile(dir_.File("turns.jsonl"));
+  EXPECT_THAT(Lines(more), SizeIs(3));
+  EXPECT_THAT(more, StartsWith(turns));
+
+  const std::vector<std::string> lines = Lines(ran.out);
+  ASSERT_THAT(lines, SizeIs(5));
+  std::vector<Json> reports;
+  for (const std::string& line : lines) reports.push_back(*ParseJson(line));
+  const std::vector<std::string> alone = {
+      "--mode prompt_lookup",
+      "--mode rest:min_n=1 --rest-corpus " + dir_.File("corpus.jsonl"),
+      "--mode auto"};
+  for (size_t i = 0; i < alone.size(); ++i) {
+    const auto want = Run("replay", alone[i] + " --json");
+    ASSERT_EQ(want.exit_status, 0) << want.err;
+    EXPECT_EQ(reports[i]["all"]["rounds"],
+              (*ParseJson(want.out))["sets"][0]["rounds"]);
+  }
+  EXPECT_EQ(reports[0]["name"], "lookup");
+  EXPECT_EQ(reports[2]["node_price"], "none");
+  EXPECT_EQ(reports[4]["node_price"], "measured");
+  EXPECT_EQ(reports[3]["max_tree_nodes"], 2);
+  EXPECT_EQ(reports[4]["max_tree_nodes"], 64);
+  EXPECT_LE(reports[3]["all"]["mean_rows"], 3.0);
+  EXPECT_GT(reports[2]["all"]["mean_rows"], 3.0);
+  for (const Json& report : reports) {
+    EXPECT_EQ(report["all"]["turns"], 2);
+    EXPECT_EQ(report["all"]["plain_tok_s"], reports[0]["all"]["plain_tok_s"]);
+  }
+
+  const auto other = Bench("--mode off --turns " + dir_.File("turns.jsonl"));
+  EXPECT_NE(other.exit_status, 0);
+  EXPECT_THAT(other.err, HasSubstr("the turns are of another replay"));
+}
+
+TEST_F(BenchReplayCommandTest, KeptStateDoesNotGoOnBehindMeasuredTurns) {
+  const std::string flags =
+      "--mode auto --state online --turns " + dir_.File("turns.jsonl");
+  const auto first = Bench(flags + " --max-requests 1");
+  ASSERT_EQ(first.exit_status, 0) << first.err;
+  const auto more = Bench(flags);
+  EXPECT_EQ(more.exit_status, 1);
+  EXPECT_THAT(more.err, HasSubstr("has 1 of 2 turns"));
+  // All were measured: they are reported again.
+  EXPECT_EQ(Bench(flags + " --max-requests 1").exit_status, 0);
+}
+
+TEST_F(BenchReplayCommandTest, VariantsThatAreWrongAreNamed) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"[]", "want an array of 1 to 32 variants"},
+      {R"([{"name": "a"}])", "[0]: want a name and a mode"},
+      {R"([{"name": "a", "mode": "off"}, {"name": "a", "mode": "off"}])",
+       "[1]: another variant is named"},
+      {R"([{"name": "a", "mode": "off", "treads": 2}])",
+       "[0]: treads: no such field"},
+      {R"([{"name": "a", "mode": "off", "prior": 2}])",
+       "[0]: prior: want a string"},
+      {R"([{"name": "a", "mode": "rest", "rest_corpus": "f"}])",
+       "[0]: rest_corpus: want an array"},
+      {R"([{"name": "a", "mode": "auto", "node_price": "low"}])",
+       "node_price: want measured or none"},
+      {R"([{"name": "a", "mode": "auto", "max_tree_nodes": 65}])",
+       "max_tree_nodes: want a number from 1 to 64"},
+      {R"([{"name": "a", "mode": "auto", "max_tree_nodes": 0}])",
+       "max_tree_nodes: want a number from 1 to 64"},
+      {R"([{"name": "a", "mode": "off", "prior": "f"}])",
+       "a: --prior: mode \"off\" has no use for it"},
+      {R"([{"name": "a", "mode": "recorded"}])",
+       "mode recorded leaves turns out"}};
+  for (const auto& [json, error] : kCases) {
+    dir_.Write("variants.json", json);
+    const auto ran = Bench("--variants " + dir_.File("variants.json"));
+    EXPECT_NE(ran.exit_status, 0) << json;
+    EXPECT_THAT(ran.err, HasSubstr(error)) << json;
+  }
+  EXPECT_NE(Bench("").exit_status, 0);
+  EXPECT_NE(Bench("--mode off --variants x").exit_status, 0);
+  EXPECT_NE(Bench("--variants x --prior y").exit_status, 0);
 }
 
 }  // namespace

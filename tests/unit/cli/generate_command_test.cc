@@ -239,7 +239,7 @@ TEST_F(GenerateCommandTest, BadInputIsRefusedByNameAndStatus) {
   ExpectRefused({"--prompt", "a", "--max-tokens", "0"}, invalid,
                 "max_tokens is 0");
   ExpectRefused({"--prompt", "a", "--max-tokens", "9223372036854775807"},
-                invalid, "context of 512");
+                invalid, "context length is 512");
   ExpectRefused({"--prompt", "a", "--max-tokens", std::to_string(kContext - 1)},
                 invalid, "with the prompt's 2 tokens");
   ExpectRefused({"--prompt", std::string(600, 'a')}, invalid,
@@ -273,7 +273,8 @@ TEST_F(GenerateCommandTest, AServerAndAModelAreRefused) {
   EXPECT_THAT(ran.out, IsEmpty());
   EXPECT_THAT(ran.err, HasSubstr("foretoken: INVALID_ARGUMENT: --server: the "
                                  "model is the server's"));
-  EXPECT_THAT(Run({"--prompt", "a"}).err, HasSubstr("want --server ADDR"));
+  EXPECT_THAT(Run({"--prompt", "a"}).err,
+              HasSubstr("want --model PATH, or --server ADDR"));
 }
 
 TEST_F(GenerateCommandTest, WhatAServerConfiguresItselfIsRefusedByFlag) {

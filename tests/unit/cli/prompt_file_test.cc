@@ -3,10 +3,12 @@
 
 #include <string>
 
+#include "common/text/tokenizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/tiny_tokenizer.h"
 
 namespace foretoken::cli {
 namespace {
@@ -18,7 +20,7 @@ using ::testing::HasSubstr;
 class PromptFileTest : public ::testing::Test {
  protected:
   std::string ErrorOf(const std::string& text,
-                      ChatFormat chat = ChatFormat::kChatMl) {
+                      const ChatFormat& chat = ChatFormat::ChatMl()) {
     const auto prompts = ReadPromptFile(dir_.Write("p.jsonl", text), chat);
     return std::string(prompts.status().message());
   }
@@ -34,7 +36,7 @@ TEST_F(PromptFileTest, PromptsAreTextsIdsOrMessages) {
                  "{\"prompt_ids\": [0, 7]}\n"
                  "{\"messages\": [{\"role\": \"system\", \"content\": \"Be "
                  "brief.\"}, {\"role\": \"user\", \"content\": \"Hi\"}]}\n"),
-      ChatFormat::kChatMl);
+      ChatFormat::ChatMl());
   ASSERT_THAT(prompts, testing::IsOk());
   ASSERT_EQ(prompts->size(), 3u);
   EXPECT_EQ((*prompts)[0].text, "once");
@@ -71,8 +73,35 @@ TEST_F(PromptFileTest, ErrorsOfPromptsNameLineAndField) {
 TEST_F(PromptFileTest, MessagesNeedAFormat) {
   EXPECT_THAT(
       ErrorOf("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
-              ChatFormat::kNone),
-      HasSubstr("p.jsonl:1: field \"messages\": want --chat chatml"));
+              ChatFormat::None()),
+      HasSubstr("p.jsonl:1: field \"messages\": want --chat auto"));
+}
+
+TEST_F(PromptFileTest, AutoIsTheTemplateOfTheModel) {
+  dir_.Write("tokenizer.json", testing::TinyTokenizerJson());
+  EXPECT_THAT(ChatFormat::Open("auto", dir_.path()),
+              testing::StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("has no chat template")));
+  EXPECT_THAT(ChatFormat::Open("auto", ""),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("--tokenizer")));
+  EXPECT_THAT(ChatFormat::Open("llama", ""),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("want none, chatml or auto")));
+  dir_.Write("chat_template.jinja",
+             "{% for m in messages %}{{ m.content }}{% endfor %}");
+  const auto format = ChatFormat::Open("auto", dir_.path());
+  ASSERT_THAT(format, testing::IsOk());
+  const auto prompts = ReadPromptFile(
+      dir_.Write("p.jsonl",
+                 "{\"messages\": [{\"role\": \"user\", \"content\": \"ab\"}, "
+                 "{\"role\": \"user\", \"content\": \"c\"}]}\n"),
+      *format);
+  ASSERT_THAT(prompts, testing::IsOk());
+  const auto tokenizer = Tokenizer::Load(dir_.path());
+  ASSERT_THAT(tokenizer, testing::IsOk());
+  EXPECT_FALSE((*prompts)[0].text.has_value());
+  EXPECT_EQ((*prompts)[0].ids, (*tokenizer)->Encode("abc"));
 }
 
 TEST_F(PromptFileTest, TooManyPromptsAreRefused) {

@@ -16,9 +16,9 @@ ReplaySetResult MakeResult() {
   set.file = "set.jsonl.gz";
   set.prompt_tokens = 30;
   set.output_tokens = 22;
-  set.all = {2, 20, 10};
+  set.all = {2, 20, 10, {4, 4, 1, 0, 1}};
   set.without_loops = {1, 12, 8};
-  set.categories["qa"] = {2, 20, 10};
+  set.categories["qa"] = {2, 20, 10, {4, 4, 1, 0, 1}};
   set.tree_nodes = 64;
   set.rounds_without_accept = 4;
   return set;
@@ -49,8 +49,10 @@ TEST(ReplayJsonTest, HoldsEveryFigure) {
               "output_tokens": 22, "tokens": 20, "rounds": 10,
               "accept_length": 2.0, "accept_length_without_loops": 1.5,
               "mean_tree_nodes": 6.4, "zero_accept_share": 0.4,
+              "rounds_by_length": [4, 4, 1, 0, 1],
               "categories": {"qa": {"turns": 2, "tokens": 20, "rounds": 10,
-                                    "accept_length": 2.0}}}],
+                                    "accept_length": 2.0,
+                                    "rounds_by_length": [4, 4, 1, 0, 1]}}}],
     "draft_us": {"p50": 2.0, "p99": 3.0},
     "draft_wall_us": {"p50": 4.0, "p99": 6.0},
     "insert_us_per_token": 0.5, "insert_wall_us_per_token": 1.0,

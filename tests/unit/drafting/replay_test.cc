@@ -119,6 +119,24 @@ TEST(ReplayTest, NothingIsCommittedPastTheEndOfTheRecording) {
   EXPECT_EQ(result->all.rounds, 1);
 }
 
+TEST(ReplayTest, CountsRoundsByTheTokensThatTheyCommit) {
+  RecordedSet set = MakeSet({{5, 6, 7, 8}, {5, 6, 9}});
+  set.turns[1].category = "math";
+  // Two draft tokens after 5, nothing after any other token.
+  ScriptedDrafter drafter([](const Tokens& context, DraftTree& tree) {
+    if (context.back() != 5) return;
+    tree.Add(7, tree.Add(6, kRootParent, 1.0f), 1.0f);
+  });
+  Replayer replayer(drafter, 64);
+  const auto result = replayer.Replay(set, {}, NoProgress);
+  FORETOKEN_ASSERT_OK(result);
+  EXPECT_THAT(result->all.rounds_by_length, ElementsAre(0, 1, 1));
+  EXPECT_THAT(result->categories.at("chat").rounds_by_length,
+              ElementsAre(0, 0, 1));
+  EXPECT_THAT(result->categories.at("math").rounds_by_length,
+              ElementsAre(0, 1));
+}
+
 TEST(ReplayTest, CountsByCategoryAndWithoutLoops) {
   RecordedSet set = MakeSet({{5, 6}, {5, 6, 7}, {5, 6, 7, 8}});
   set.turns[1].category = "math";

@@ -19,6 +19,16 @@ TEST(BusyWatchTest, HangsWhenOnePieceOfWorkTakesTooLong) {
   EXPECT_FALSE(watch.Hangs(kStart + absl::Hours(1)));
 }
 
+TEST(BusyWatchTest, AnEngineWithoutItsDeviceHangsForEver) {
+  BusyWatch watch(absl::Seconds(10), absl::ZeroDuration());
+  watch.Begin(kStart);
+  watch.Lose();
+  EXPECT_TRUE(watch.Hangs(kStart));
+  watch.EndPass(absl::Milliseconds(1));
+  watch.Idle();
+  EXPECT_TRUE(watch.Hangs(kStart));
+}
+
 TEST(BusyWatchTest, LongPassesAreGivenMoreTime) {
   BusyWatch watch(absl::Seconds(10), absl::ZeroDuration());
   watch.EndPass(absl::Seconds(2));

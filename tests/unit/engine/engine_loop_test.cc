@@ -74,7 +74,8 @@ class Engine {
     }
   };
 
-  explicit Engine(std::atomic<int64_t>* seconds) : seconds_(seconds) {}
+  explicit Engine(std::atomic<int64_t>* seconds, const std::atomic<bool>* lost)
+      : seconds_(seconds), lost_(lost) {}
 
   absl::StatusOr<SessionId> Open(int) { return next_++; }
   absl::Status Submit(SessionId session, int, absl::Time) {
@@ -97,9 +98,11 @@ class Engine {
   EngineNumbers snapshot() const { return {}; }
   const ModelConfig& model() const { return model_; }
   std::string numerics_fingerprint() const { return "none"; }
+  bool lost() const { return *lost_; }
 
  private:
   std::atomic<int64_t>* const seconds_;
+  const std::atomic<bool>* const lost_;
   ModelConfig model_;
   std::set<SessionId> waiting_;
   SessionId next_ = 1;
@@ -119,7 +122,7 @@ class EngineLoopTest : public ::testing::Test {
     EngineLoopOptions options;
     options.gather_time = gather_time;
     loop_ = std::make_unique<Loop>(
-        options, std::make_unique<Engine>(&seconds_), nullptr,
+        options, std::make_unique<Engine>(&seconds_, &lost_), nullptr,
         [this] { return absl::FromUnixSeconds(seconds_); });
   }
   Client Open() {
@@ -129,6 +132,7 @@ class EngineLoopTest : public ::testing::Test {
   }
 
   std::atomic<int64_t> seconds_{1000};  // the clock
+  std::atomic<bool> lost_{false};       // the engine's device
   std::unique_ptr<Loop> loop_;
 };
 
@@ -179,6 +183,25 @@ TEST_F(EngineLoopTest, WithoutAGatherTimeNoPassWaits) {
   a.listener->Await(1);
   b.Ask();
   EXPECT_THAT(b.listener->Await(1), ElementsAre(2));
+}
+
+TEST_F(EngineLoopTest, AnEngineThatLosesItsDeviceHangs) {
+  Start(absl::ZeroDuration());
+  Client a = Open();
+  a.Ask();
+  a.listener->Await(1);
+  EXPECT_FALSE(loop_->Hangs());
+  lost_ = true;
+  a.Ask();
+  a.listener->Await(2);
+  EXPECT_TRUE(loop_->Hangs());
+}
+
+TEST_F(EngineLoopTest, ADeviceMayBeLostBetweenPasses) {
+  Start(absl::ZeroDuration());
+  lost_ = true;
+  const Client a = Open();
+  EXPECT_TRUE(Eventually([&] { return loop_->Hangs(); }));
 }
 
 }  // namespace

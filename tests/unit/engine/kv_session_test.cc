@@ -55,6 +55,60 @@ TEST(KvSessionTest, KeepsKvAndSamplingInStep) {
   EXPECT_EQ(kv.Share().sampling->length(), 32);
 }
 
+TEST(KvSessionTest, DroppedTokensLeaveKvAndSamplingInStepAndTheirRoom) {
+  testing::FakeBackend backend = Backend();
+  const std::vector<TokenId> text(40, 7);
+  KvSession kv;
+  FORETOKEN_ASSERT_OK(kv.Open(backend, "", text, 50, {}, 30));
+  Append(backend, kv, text, 40);
+  // Beyond the room: a third page.
+  const std::vector<TokenId> more(30, 9);
+  std::vector<int32_t> parents, rows;
+  for (int32_t i = 0; i < 30; ++i) {
+    parents.push_back(i - 1);
+    rows.push_back(i);
+  }
+  PassSession share = kv.Share();
+  share.tokens = more;
+  share.parents = parents;
+  PassResult result;
+  FORETOKEN_ASSERT_OK(backend.Forward({share}, result));
+  FORETOKEN_ASSERT_OK(kv.Append(rows, more));
+  EXPECT_EQ(kv.length(), 70);
+  EXPECT_EQ(backend.kv_usage().pages_free, 5);
+
+  FORETOKEN_ASSERT_OK(kv.DropLast(more));
+
+  EXPECT_EQ(kv.length(), 40);
+  EXPECT_EQ(kv.Share().sampling->length(), 40);
+  EXPECT_EQ(kv.room(), 50);
+  EXPECT_EQ(backend.kv_usage().pages_free, 6);
+  // A page of its own that the next tokens do not need stays, too.
+  FORETOKEN_ASSERT_OK(kv.DropLast(absl::MakeConstSpan(text).last(10)));
+  EXPECT_EQ(kv.length(), 30);
+  EXPECT_EQ(backend.kv_usage().pages_free, 6);
+}
+
+TEST(KvSessionTest, AnAppendWithoutPagesChangesNothing) {
+  testing::FakeBackend backend = Backend(1);
+  const std::vector<TokenId> text(32, 7);
+  KvSession kv;
+  FORETOKEN_ASSERT_OK(kv.Open(backend, "", text, 32, {}, 32));
+  Append(backend, kv, text, 31);
+  PassSession share = kv.Share();
+  const std::vector<TokenId> tokens = {7, 8};
+  const std::vector<int32_t> parents = {-1, 0};
+  share.tokens = tokens;
+  share.parents = parents;
+  PassResult result;
+  FORETOKEN_ASSERT_OK(backend.Forward({share}, result));
+  EXPECT_THAT(kv.Append({0, 1}, tokens),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")));
+  EXPECT_EQ(kv.length(), 31);
+  FORETOKEN_ASSERT_OK(kv.Append({0}, absl::MakeConstSpan(tokens).first(1)));
+  EXPECT_EQ(kv.length(), 32);
+}
+
 TEST(KvSessionTest, AnOpenWithoutRoomChangesNothing) {
   testing::FakeBackend backend = Backend(2);
   KvSession kv;

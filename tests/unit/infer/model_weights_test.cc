@@ -9,6 +9,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/base/digest.h"
+#include "common/infer/random_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -346,6 +349,52 @@ TEST(RandomWeightsTest, DependOnTheSeedAlone) {
   EXPECT_EQ((*a)->digest(), (*b)->digest());
   EXPECT_NE((*a)->digest(), (*c)->digest());
   EXPECT_NE(Values((*a)->layers()[0].q), Values((*a)->layers()[1].q));
+}
+
+TEST(RandomWeightsTest, TheDigestNamesSeedTypeAndShapeWithoutReadingThem) {
+  const ModelConfig config = RandomConfig();
+  ModelConfig narrow = config, deep = config;
+  narrow.d_ff -= 1;
+  deep.n_layers += 1;
+  const auto digest = [](const ModelConfig& of, WeightType type, uint64_t seed,
+                         bool release) {
+    const auto weights = ModelWeights::Random(of, type, seed);
+    // A byte that is read now is another one than was drawn.
+    for (const LayerWeights& layer : (*weights)->layers()) {
+      if (release) (*weights)->Release(layer.up);
+    }
+    return HexDigest((*weights)->digest());
+  };
+  const WeightType bf16 = WeightType::kBFloat16;
+  const std::string one = digest(config, bf16, 1, false);
+  EXPECT_EQ(digest(config, bf16, 1, true), one);
+  EXPECT_NE(digest(config, bf16, 2, false), one);
+  EXPECT_NE(digest(config, WeightType::kFloat16, 1, false), one);
+  EXPECT_NE(digest(narrow, bf16, 1, false), one);
+  EXPECT_NE(digest(deep, bf16, 1, false), one);
+}
+
+// The digest contains the version, not these bytes: a change of them must
+// change kRandomWeightsVersion, too.
+TEST(RandomWeightsTest, OneVersionHasTheSameBytes) {
+  EXPECT_EQ(kRandomWeightsVersion, 1);
+  ModelConfig config = RandomConfig();
+  config.head_dim = 128;
+  config.d_ff = 256;
+  Sha256 sha;
+  for (const WeightType type :
+       {WeightType::kFloat32, WeightType::kFloat16, WeightType::kBFloat16,
+        WeightType::kQ8_0, WeightType::kQ4_K}) {
+    const auto weights = ModelWeights::Random(config, type, 3);
+    FORETOKEN_ASSERT_OK(weights);
+    const LayerWeights& layer = (*weights)->layers()[1];
+    for (const WeightTensor* tensor :
+         {&layer.attention_norm, &layer.q, &layer.o, &layer.q_bias}) {
+      sha.Update(absl::MakeConstSpan(tensor->data, tensor->bytes()));
+    }
+  }
+  EXPECT_EQ(HexDigest(sha.Finish()),
+            "364e74230a1c8e5550cc976a8da2d97e3c6f9cd56b7e76d25d2822f2f9729ee7");
 }
 
 TEST(RandomWeightsTest, HaveTheVarianceThatKeepsActivationsNearOne) {

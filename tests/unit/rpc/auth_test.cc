@@ -1,6 +1,7 @@
 #include "common/rpc/auth.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/token_names.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -64,6 +65,52 @@ TEST(CallersTest, ATokenHasANameAShareAndALimit) {
   EXPECT_EQ(gamma->max_requests, 0);
   EXPECT_EQ(gamma->tokens_per_minute, 0);
   EXPECT_EQ(gamma->requests_per_minute, 0);
+}
+
+TEST(CallersTest, OnlyANamedTokenSpeaksForOthers) {
+  const testing::TempDir dir;
+  const auto callers = Callers::Load(
+      dir.Write("tokens",
+                "gateway-gateway-gateway gateway speaks_for_others weight=3\n"
+                "alpha-alpha-alpha-alpha alice weight=2\n"));
+  FORETOKEN_ASSERT_OK(callers);
+  const auto name = [&](const char* token, const char* principal) {
+    const auto caller = (*callers)->Find(token, principal);
+    return caller.has_value() ? caller->name : "nobody";
+  };
+  constexpr char kGateway[] = "Bearer gateway-gateway-gateway";
+  constexpr char kAlice[] = "Bearer alpha-alpha-alpha-alpha";
+  EXPECT_EQ(name(kGateway, ""), "gateway");
+  EXPECT_EQ((*callers)->Find(kGateway, "alice")->weight, 2);
+  // Without an account: authenticated, with the usual share.
+  const auto bob = (*callers)->Find(kGateway, "bob");
+  EXPECT_EQ(bob->name, "bob");
+  EXPECT_TRUE(bob->authenticated);
+  EXPECT_FALSE(bob->named);
+  EXPECT_EQ(bob->weight, 1);
+  // Never another caller in the place of one whose name is bad.
+  EXPECT_EQ(name(kGateway, "no name"), "nobody");
+  EXPECT_EQ(
+      name(kGateway, std::string(Callers::kMaxNameBytes + 1, 'a').c_str()),
+      "nobody");
+  EXPECT_EQ(name(kAlice, "gateway"), "alice");
+  EXPECT_EQ(name("Bearer none-none-none-none", "alice"), "nobody");
+}
+
+TEST(CallersTest, AFileOfNamesHasNothingElse) {
+  const testing::TempDir dir;
+  FORETOKEN_EXPECT_OK(CheckNamesOnly(
+      dir.Write("names", "alpha-alpha-alpha alice\nbeta-beta-beta-beta\n")));
+  for (const char* bad :
+       {"weight=2", "alice requests=1", "alice requests_per_minute=5",
+        "tokens_per_minute=5", "alice speaks_for_others"}) {
+    EXPECT_THAT(CheckNamesOnly(dir.Write(
+                    "bad", absl::StrCat("alpha-alpha-alpha ", bad, "\n"))),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("bad:1"),
+                               HasSubstr("orchestrator's token file"))))
+        << bad;
+  }
 }
 
 TEST(CallersTest, RefusesABadFileByLineWithoutShowingTheToken) {

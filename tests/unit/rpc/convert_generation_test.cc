@@ -26,6 +26,7 @@ TEST(ConvertGenerationTest, ARequestComesBack) {
   request.ignore_eos = true;
   request.cache_scope = "scope";
   request.request_id = "id";
+  request.want_round_trees = true;
   v1::GenerateRequest proto;
   FORETOKEN_ASSERT_OK(ToProto(request, &proto));
   const auto got = FromProto(proto);
@@ -43,6 +44,7 @@ TEST(ConvertGenerationTest, ARequestComesBack) {
   EXPECT_TRUE(got->ignore_eos);
   EXPECT_EQ(got->cache_scope, "scope");
   EXPECT_EQ(got->request_id, "id");
+  EXPECT_TRUE(got->want_round_trees);
 }
 
 TEST(ConvertGenerationTest, WhatIsUnsetStaysUnset) {
@@ -58,6 +60,7 @@ TEST(ConvertGenerationTest, WhatIsUnsetStaysUnset) {
   EXPECT_EQ(got->text, "a text");
   EXPECT_FALSE(got->has_seed);
   EXPECT_FALSE(got->mode.has_value());
+  EXPECT_FALSE(got->want_round_trees);
   EXPECT_FALSE(got->max_tree_nodes.has_value());
   EXPECT_EQ(got->max_tokens, (int64_t{1} << 31) - 1);
   EXPECT_EQ(FromProto(v1::GenerateRequest()).status().message(),
@@ -130,6 +133,63 @@ TEST(ConvertGenerationTest, ADeltaComesBack) {
   ASSERT_EQ(got.logprobs.size(), 1u);
   EXPECT_EQ(got.logprobs[0].token, 7);
   EXPECT_EQ(got.logprobs[0].top_logprobs.size(), 2u);
+  EXPECT_FALSE(proto.has_round_tree());
+  EXPECT_FALSE(got.round_tree.has_value());
+}
+
+TEST(ConvertGenerationTest, ARoundTreeComesBack) {
+  GenerationDelta delta;
+  delta.round_tree = {{{7, -1, DrafterId::kFusedPrior, 0.75f, true},
+                       {8, -1, DrafterId::kDraftModel, 0.25f, false},
+                       {9, 0, DrafterId::kFusedRequest, 0.5f, true}},
+                      {7, 9, 4}};
+  v1::GenerateDelta proto;
+  ToProto(delta, &proto);
+  EXPECT_THAT(proto.round_tree().path(), ElementsAre(0, 2));
+  const GenerationDelta got = FromProto(proto);
+  ASSERT_TRUE(got.round_tree.has_value());
+  EXPECT_THAT(got.round_tree->committed, ElementsAre(7, 9, 4));
+  ASSERT_EQ(got.round_tree->nodes.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const RoundTree::Node& node = got.round_tree->nodes[i];
+    const RoundTree::Node& want = delta.round_tree->nodes[i];
+    EXPECT_EQ(node.token, want.token);
+    EXPECT_EQ(node.parent, want.parent);
+    EXPECT_EQ(node.drafter, want.drafter);
+    EXPECT_EQ(node.probability, want.probability);
+    EXPECT_EQ(node.accepted, want.accepted);
+  }
+}
+
+// A delta that holds nothing else is output, too.
+TEST(ConvertGenerationTest, ARoundWithoutNodesIsARound) {
+  GenerationDelta delta;
+  EXPECT_TRUE(delta.empty());
+  delta.round_tree.emplace().committed = {4};
+  EXPECT_FALSE(delta.empty());
+  v1::GenerateDelta proto;
+  ToProto(delta, &proto);
+  ASSERT_TRUE(FromProto(proto).round_tree.has_value());
+  EXPECT_THAT(FromProto(proto).round_tree->committed, ElementsAre(4));
+}
+
+TEST(ConvertGenerationTest, ABrokenRoundTreeKeepsWhatIsWhole) {
+  v1::GenerateDelta proto;
+  v1::RoundTree& tree = *proto.mutable_round_tree();
+  for (const int parent : {-7, 2, 0}) {
+    tree.add_tokens(5);
+    tree.add_parents(parent);
+    tree.add_probabilities(0.5f);
+  }
+  tree.add_drafters(v1::DRAFTER_CREST);
+  tree.add_drafters(v1::DRAFTER_CREST);
+  for (const int node : {-1, 1, 2}) tree.add_path(node);
+  const std::vector<RoundTree::Node> nodes = FromProto(proto).round_tree->nodes;
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0].parent, -1);
+  EXPECT_EQ(nodes[1].parent, -1);
+  EXPECT_FALSE(nodes[0].accepted);
+  EXPECT_TRUE(nodes[1].accepted);
 }
 
 TEST(ConvertGenerationTest, ASummaryComesBack) {

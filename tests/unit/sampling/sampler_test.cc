@@ -138,6 +138,27 @@ TEST(SamplerTest, TokensAreCountedWhileAPenaltyIsOn) {
               UnorderedElementsAre(Pair(1, 0), Pair(2, 1), Pair(3, 2)));
 }
 
+// As if they had never been appended: counts, and which tokens are known.
+TEST(SamplerTest, DroppedTokensLeaveNoTrace) {
+  SamplingParams params;
+  params.repetition_penalty = 1.5f;
+  params.presence_penalty = 0.5f;
+  SamplingState state(params, 2, 8);
+  state.Append({1, 2, 2, 5});
+  state.Append({1, 5, 6, 6});
+  state.DropLast({1, 5, 6, 6});
+  EXPECT_EQ(state.length(), 4);
+  EXPECT_THAT(state.output_counts(),
+              UnorderedElementsAre(Pair(1, 0), Pair(2, 1), Pair(5, 1)));
+  state.DropLast({2, 5});
+  EXPECT_THAT(state.output_counts(),
+              UnorderedElementsAre(Pair(1, 0), Pair(2, 0)));
+  SamplingState without(SamplingParams(), 2, 8);
+  without.Append({1, 2, 2});
+  without.DropLast({2});
+  EXPECT_EQ(without.length(), 2);
+}
+
 TEST(SamplerTest, DifferentPathsOfOneStateAreIndependent) {
   SamplingParams params;
   params.frequency_penalty = 2.0f;

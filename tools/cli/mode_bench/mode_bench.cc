@@ -239,7 +239,7 @@ std::vector<Interval> ModeBench::Ratios(size_t group) {
   for (size_t mode = 0; mode < modes_.size(); ++mode) {
     if (mode == baseline_) continue;
     ratios.push_back(
-        RatioInterval(Cell(group, mode).LogRatios(Cell(group, baseline_))));
+        GeometricInterval(Cell(group, mode).LogRatios(Cell(group, baseline_))));
   }
   return ratios;
 }

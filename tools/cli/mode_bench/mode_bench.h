@@ -40,7 +40,8 @@ struct ModeBenchOptions {
   // Closed loop: clients that send one request after the other.
   std::vector<int> concurrency = {1};
   PairOptions pairs;
-  // Of a slice. 0: twice the concurrency and at least 8; the whole trace.
+  // Requests of a slice. 0: twice the concurrency and at least 8, or the whole
+  // trace.
   int requests = 0;
   int64_t max_tokens = 128;
   double temperature = 0;
@@ -73,14 +74,14 @@ struct CellResult {
 
   void Add(const LoadResult& slice);
   std::vector<double> LogRates() const;  // by pair
-  // By pair; `other` has the same pairs.
+  // One per pair; `other` has the same pairs.
   std::vector<double> LogRatios(const CellResult& other) const;
 };
 
 struct ModeBenchResult {
   std::string numerics_fingerprint;
   int64_t tokens_compared = 0;
-  // By concurrency, then by mode, in the order of the options.
+  // Ordered by concurrency, then by mode, as in the options.
   std::vector<CellResult> cells;
 };
 

@@ -49,7 +49,7 @@ Json ConcurrencyJson(const CellResult& cell) {
 
 Interval RatioTo(const CellResult& baseline, const CellResult& cell) {
   if (cell.baseline) return {1, 1, 1};
-  return RatioInterval(cell.LogRatios(baseline));
+  return GeometricInterval(cell.LogRatios(baseline));
 }
 
 Json RunJson(const CellResult& cell, const CellResult& baseline) {
@@ -69,8 +69,8 @@ Json RunJson(const CellResult& cell, const CellResult& baseline) {
               {"ttft_ms", PercentilesJson(cell.first_token_ms)},
               {"itl_ms", PercentilesJson(cell.token_gap_ms)},
               {"latency_ms", PercentilesJson(cell.latency_ms)}};
-  AddInterval("tokens_per_s", "tokens_per_s", MeanInterval(cell.tokens_per_s),
-              row);
+  AddInterval("tokens_per_s", "tokens_per_s",
+              GeometricInterval(cell.LogRates()), row);
   AddInterval("ratio_to_off", "ratio", RatioTo(baseline, cell), row);
   return row;
 }

@@ -79,8 +79,8 @@ Interval MeanInterval(absl::Span<const double> values) {
                                      std::sqrt(moments.variance_of_mean));
 }
 
-Interval RatioInterval(absl::Span<const double> log_ratios) {
-  return Exponential(MeanInterval(log_ratios));
+Interval GeometricInterval(absl::Span<const double> logarithms) {
+  return Exponential(MeanInterval(logarithms));
 }
 
 Interval PooledRatio(absl::Span<const std::vector<double>> log_ratios) {
@@ -118,7 +118,7 @@ std::optional<BestComparison> CompareWithBest(
   for (size_t pair = 1; pair < own.size(); pair += 2) {
     log_ratios.push_back(own[pair] - others[result.best][pair]);
   }
-  result.ratio = RatioInterval(log_ratios);
+  result.ratio = GeometricInterval(log_ratios);
   return result;
 }
 

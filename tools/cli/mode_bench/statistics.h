@@ -11,7 +11,8 @@
 
 namespace foretoken::mode_bench {
 
-// By nearest rank: each is one of the values. NaN if there are none.
+// Percentiles by nearest rank: each is one of the values. NaN if there are
+// none.
 struct Percentiles {
   double p50 = 0;
   double p95 = 0;
@@ -32,10 +33,11 @@ struct Interval {
 };
 Interval MeanInterval(absl::Span<const double> values);
 
-// The ratio of geometric means, from the logarithms of each pair's ratio: the
-// interval is symmetrical in the logarithm, so that swapping the two sides
-// inverts it exactly.
-Interval RatioInterval(absl::Span<const double> log_ratios);
+// A geometric mean, from the logarithms of the values; of each pair's ratio, it
+// is the ratio of the two sides' geometric means. The interval is symmetrical
+// in the logarithm: its limits are positive, and swapping the two sides of
+// ratios inverts it exactly.
+Interval GeometricInterval(absl::Span<const double> logarithms);
 
 // The ratio over several cells, each with equal weight however many pairs it
 // has; degrees of freedom by Welch and Satterthwaite, rounded down. Empty cells

@@ -10,8 +10,6 @@ namespace {
 
 double Ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
 
-double Total(const SideSeconds& side) { return side.prefill + side.decode; }
-
 // Mean over questions of tokens per second.
 class MeanSpeed {
  public:
@@ -66,32 +64,30 @@ std::string Line(const std::string& name, const Json& of) {
 ReplaySummary::ReplaySummary(absl::Span<const TurnResult* const> of)
     : turns(static_cast<int64_t>(of.size())) {
   int64_t nodes = 0;
-  double drafting = 0;
-  SideSeconds plain, speculative;
+  double prefill = 0, plain = 0, speculative = 0, drafting = 0;
   MeanSpeed plain_speed, speculative_speed;
   for (const TurnResult* turn : of) {
     tokens += turn->tokens;
     rounds += turn->rounds;
     nodes += turn->nodes;
     drafting += turn->drafting;
-    plain.prefill += turn->plain.prefill;
-    plain.decode += turn->plain.decode;
-    speculative.prefill += turn->speculative.prefill;
-    speculative.decode += turn->speculative.decode;
+    prefill += turn->prefill;
+    plain += turn->plain;
+    speculative += turn->speculative;
     // Spec-Bench counts the token from prefill too.
     const double written = static_cast<double>(turn->tokens) + 1.0;
-    plain_speed.Add(turn->id, written, Total(turn->plain));
-    speculative_speed.Add(turn->id, written, Total(turn->speculative));
+    plain_speed.Add(turn->id, written, turn->prefill + turn->plain);
+    speculative_speed.Add(turn->id, written, turn->prefill + turn->speculative);
   }
   if (rounds > 0) {
     accept_length = static_cast<double>(tokens) / static_cast<double>(rounds);
     mean_rows = 1.0 + static_cast<double>(nodes) / static_cast<double>(rounds);
   }
-  plain_tok_s = Ratio(static_cast<double>(tokens), plain.decode);
-  speculative_tok_s = Ratio(static_cast<double>(tokens), speculative.decode);
+  plain_tok_s = Ratio(static_cast<double>(tokens), plain);
+  speculative_tok_s = Ratio(static_cast<double>(tokens), speculative);
   speedup = Ratio(speculative_tok_s, plain_tok_s);
-  drafting_share = Ratio(drafting, speculative.decode);
-  speedup_with_prefill = Ratio(Total(plain), Total(speculative));
+  drafting_share = Ratio(drafting, speculative);
+  speedup_with_prefill = Ratio(prefill + plain, prefill + speculative);
   spec_bench_speedup = Ratio(speculative_speed.Mean(), plain_speed.Mean());
 }
 

@@ -10,7 +10,6 @@
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/replay.h"
-#include "tools/cli/model_replay/model_session.h"
 
 namespace foretoken::model_replay {
 namespace {
@@ -92,41 +91,32 @@ absl::Status ModelReplayer::Timed(absl::FunctionRef<absl::Status()> drafting,
   return status;
 }
 
-absl::Status ModelReplayer::Plain(const RecordedTurn& turn,
-                                  TurnResult& result) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
-                             ModelSession::Open(backend_));
-  Stopwatch watch;
-  FORETOKEN_RETURN_IF_ERROR(session->Append(turn.prompt));
-  result.plain.prefill = watch.Seconds();
+absl::StatusOr<double> ModelReplayer::Plain(ModelSession& session,
+                                            const RecordedTurn& turn) {
+  const Stopwatch watch;
   // Output token 0 comes from prefill.
-  watch = Stopwatch();
   for (size_t done = 1; done < turn.output.size(); ++done) {
     FORETOKEN_RETURN_IF_ERROR(
-        session->Pass({turn.output[done - 1]}, {kRootParent}));
-    FORETOKEN_RETURN_IF_ERROR(session->Commit({0}));
+        session.Pass({turn.output[done - 1]}, {kRootParent}));
+    FORETOKEN_RETURN_IF_ERROR(session.Commit({0}));
   }
-  result.plain.decode = watch.Seconds();
-  return absl::OkStatus();
+  return watch.Seconds();
 }
 
-absl::Status ModelReplayer::Speculative(size_t index, const RecordedTurn& turn,
+absl::Status ModelReplayer::Speculative(ModelSession& session,
+                                        RoundSource& source, size_t index,
+                                        const RecordedTurn& turn,
                                         TurnResult& result) {
   const absl::Span<const TokenId> output(turn.output);
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
-                             ModelSession::Open(backend_));
-  Stopwatch watch;
-  FORETOKEN_RETURN_IF_ERROR(session->Append(turn.prompt));
-  result.speculative.prefill = watch.Seconds();
-
-  watch = Stopwatch();
+  const Stopwatch watch;
   FORETOKEN_RETURN_IF_ERROR(
-      Timed([&] { return source_.Start(index, turn); }, result));
+      Timed([&] { return source.Start(index, turn); }, result));
   FORETOKEN_RETURN_IF_ERROR(
-      Timed([&] { return source_.Commit(output.first(1), nullptr); }, result));
+      Timed([&] { return source.Commit(output.first(1), nullptr); }, result));
+  result.indexing = result.drafting;
   for (size_t done = 1; done < output.size();) {
     FORETOKEN_RETURN_IF_ERROR(
-        Timed([&] { return source_.Draft(tree_); }, result));
+        Timed([&] { return source.Draft(tree_); }, result));
     if (tree_.size() > max_tree_nodes_) {
       return absl::InternalError(absl::StrCat(
           "draft of ", tree_.size(), " nodes, want at most ", max_tree_nodes_));
@@ -137,7 +127,7 @@ absl::Status ModelReplayer::Speculative(size_t index, const RecordedTurn& turn,
     for (const int32_t parent : tree_.parents) parents_.push_back(parent + 1);
 
     const Stopwatch pass;
-    FORETOKEN_RETURN_IF_ERROR(session->Pass(tokens_, parents_));
+    FORETOKEN_RETURN_IF_ERROR(session.Pass(tokens_, parents_));
     FindAcceptedPath(tree_, output.subspan(done), path_);
     VerifiedRound round;
     round.draft_rows = tree_.size();
@@ -145,14 +135,16 @@ absl::Status ModelReplayer::Speculative(size_t index, const RecordedTurn& turn,
     // Row 0 of the pass is the last committed token, row i + 1 is node i.
     for (int32_t& node : path_) ++node;
     path_.insert(path_.begin(), 0);
-    FORETOKEN_RETURN_IF_ERROR(session->Commit(path_));
-    round.pass_time = absl::Seconds(pass.Seconds());
+    FORETOKEN_RETURN_IF_ERROR(session.Commit(path_));
+    const double seconds = pass.Seconds();
+    result.verifying += seconds;
+    round.pass_time = absl::Seconds(seconds);
 
     // A round commits the accepted tokens and the bonus token, as many as path_
     // has rows. The last round ends with the recording.
     const size_t committed = std::min(path_.size(), output.size() - done);
     FORETOKEN_RETURN_IF_ERROR(Timed(
-        [&] { return source_.Commit(output.subspan(done, committed), &round); },
+        [&] { return source.Commit(output.subspan(done, committed), &round); },
         result));
     done += committed;
     ++result.rounds;
@@ -161,28 +153,48 @@ absl::Status ModelReplayer::Speculative(size_t index, const RecordedTurn& turn,
   }
   FORETOKEN_RETURN_IF_ERROR(Timed(
       [&] {
-        source_.End();
+        source.End();
         return absl::OkStatus();
       },
       result));
-  result.speculative.decode = watch.Seconds();
+  result.speculative = watch.Seconds();
   return absl::OkStatus();
 }
 
-absl::StatusOr<TurnResult> ModelReplayer::ReplayTurn(size_t index,
-                                                     const RecordedTurn& turn) {
-  TurnResult result;
-  result.id = turn.id;
-  result.category = turn.category;
-  // Alternate which side goes first.
-  if (index % 2 == 0) FORETOKEN_RETURN_IF_ERROR(Plain(turn, result));
-  FORETOKEN_RETURN_IF_ERROR(Speculative(index, turn, result));
-  if (index % 2 != 0) FORETOKEN_RETURN_IF_ERROR(Plain(turn, result));
-  return result;
+absl::StatusOr<std::vector<TurnResult>> ModelReplayer::ReplayTurn(
+    size_t index, const RecordedTurn& turn) {
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
+                             ModelSession::Open(backend_));
+  const Stopwatch watch;
+  FORETOKEN_RETURN_IF_ERROR(session->Append(turn.prompt));
+  const double prefill = watch.Seconds();
+
+  std::vector<TurnResult> results(sources_.size());
+  double plain = 0;
+  // The sides take turns in going first; the last of them is plain.
+  const size_t sides = sources_.size() + 1;
+  for (size_t i = 0; i < sides; ++i) {
+    const size_t side = (index + sides - 1 + i) % sides;
+    if (side == sources_.size()) {
+      FORETOKEN_ASSIGN_OR_RETURN(plain, Plain(*session, turn));
+    } else {
+      FORETOKEN_RETURN_IF_ERROR(
+          Speculative(*session, *sources_[side], index, turn, results[side]));
+    }
+    FORETOKEN_RETURN_IF_ERROR(
+        session->Truncate(static_cast<int64_t>(turn.prompt.size())));
+  }
+  for (TurnResult& result : results) {
+    result.id = turn.id;
+    result.category = turn.category;
+    result.prefill = prefill;
+    result.plain = plain;
+  }
+  return results;
 }
 
-absl::StatusOr<std::vector<TurnResult>> ModelReplayer::Replay(
-    const RecordedSet& set, Progress progress) {
+absl::Status ModelReplayer::Replay(const RecordedSet& set, Wanted wanted,
+                                   OnTurn on_turn) {
   const auto named = [&](size_t index, const absl::Status& status) {
     return Annotate(
         status, absl::StrCat(set.file, ": ", Name(index, set.turns[index])));
@@ -192,16 +204,15 @@ absl::StatusOr<std::vector<TurnResult>> ModelReplayer::Replay(
     RecordedTurn first = set.turns.front();
     first.output.resize(std::min(first.output.size(), kWarmUpTokens));
     FORETOKEN_RETURN_IF_ERROR(named(0, ReplayTurn(0, first).status()));
-    source_.Forget();
+    for (RoundSource* source : sources_) source->Forget();
   }
-  std::vector<TurnResult> results;
   for (size_t i = 0; i < set.turns.size(); ++i) {
-    absl::StatusOr<TurnResult> result = ReplayTurn(i, set.turns[i]);
-    if (!result.ok()) return named(i, result.status());
-    results.push_back(*std::move(result));
-    progress(static_cast<int64_t>(i) + 1);
+    if (!wanted(i)) continue;
+    const auto results = ReplayTurn(i, set.turns[i]);
+    if (!results.ok()) return named(i, results.status());
+    FORETOKEN_RETURN_IF_ERROR(named(i, on_turn(i, *results)));
   }
-  return results;
+  return absl::OkStatus();
 }
 
 }  // namespace foretoken::model_replay

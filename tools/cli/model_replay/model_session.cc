@@ -61,4 +61,10 @@ absl::Status ModelSession::Commit(absl::Span<const int32_t> rows) {
   return backend_.Commit(session_, rows);
 }
 
+absl::Status ModelSession::Truncate(int64_t length) {
+  FORETOKEN_RETURN_IF_ERROR(backend_.Truncate(session_, length));
+  length_ = length;
+  return absl::OkStatus();
+}
+
 }  // namespace foretoken::model_replay

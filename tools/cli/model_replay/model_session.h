@@ -34,6 +34,9 @@ class ModelSession {
   // Commits rows of the last pass.
   absl::Status Commit(absl::Span<const int32_t> rows);
 
+  // Drops the committed tokens from position `length` on.
+  absl::Status Truncate(int64_t length);
+
   static constexpr int32_t kChunkRows = 512;
 
  private:

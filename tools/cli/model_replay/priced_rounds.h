@@ -37,8 +37,7 @@ class PricedRounds final : public RoundSource {
   const int32_t vocab_size_;
   PassTiming timing_;
   orchestrator::DraftingOptions options_;
-  // Of the current request.
-  std::vector<TokenId> text_;  // prompt and output so far
+  std::vector<TokenId> text_;  // prompt and output so far of this request
   std::unique_ptr<orchestrator::RoundDrafting> drafting_;
 };
 

@@ -57,8 +57,8 @@ TEST(StatisticsTest, SwappingTheSidesInvertsARatio) {
                                     std::log(1.3)};
   std::vector<double> swapped;
   for (const double value : logs) swapped.push_back(-value);
-  const Interval ratio = RatioInterval(logs);
-  const Interval inverse = RatioInterval(swapped);
+  const Interval ratio = GeometricInterval(logs);
+  const Interval inverse = GeometricInterval(swapped);
   EXPECT_NEAR(ratio.mean, std::cbrt(1.1 * 0.9 * 1.3), 1e-9);
   EXPECT_NEAR(inverse.mean, 1 / ratio.mean, 1e-9);
   EXPECT_NEAR(inverse.low, 1 / ratio.high, 1e-9);
@@ -78,7 +78,7 @@ TEST(StatisticsTest, PooledCellsCountEqually) {
 
   // One cell alone is the plain interval.
   const Interval one = PooledRatio(absl::MakeConstSpan(cells).subspan(1));
-  const Interval plain = RatioInterval(cells[1]);
+  const Interval plain = GeometricInterval(cells[1]);
   EXPECT_NEAR(one.low, plain.low, 1e-9);
   EXPECT_NEAR(one.high, plain.high, 1e-9);
 

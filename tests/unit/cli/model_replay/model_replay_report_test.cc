@@ -19,8 +19,9 @@ std::vector<TurnResult> Turns() {
   a.tokens = 9;
   a.rounds = 3;
   a.nodes = 12;
-  a.plain = {1.0, 9.0};
-  a.speculative = {1.0, 4.0};
+  a.prefill = 1.0;
+  a.plain = 9.0;
+  a.speculative = 4.0;
   a.drafting = 1.0;
   TurnResult b = a;  // the same question's second turn
   TurnResult c;
@@ -28,8 +29,8 @@ std::vector<TurnResult> Turns() {
   c.category = "code";
   c.tokens = 19;
   c.rounds = 19;
-  c.plain = {0.0, 10.0};
-  c.speculative = {0.0, 20.0};
+  c.plain = 10.0;
+  c.speculative = 20.0;
   return {a, b, c};
 }
 

@@ -156,6 +156,22 @@ RecordedSet OneTurn(size_t output) {
   return set;
 }
 
+absl::StatusOr<std::vector<TurnResult>> Replayed(Backend& target,
+                                                 RoundSource& source,
+                                                 const RecordedSet& set) {
+  std::vector<TurnResult> turns;
+  const absl::Status status =
+      ModelReplayer(target, {&source}, 8)
+          .Replay(
+              set, [](size_t) { return true; },
+              [&](size_t, absl::Span<const TurnResult> results) {
+                turns.push_back(results[0]);
+                return absl::OkStatus();
+              });
+  if (!status.ok()) return status;
+  return turns;
+}
+
 TEST(RecordedDraftModelTest, RoundsCommitWhatTheRunCommitted) {
   FakeBackend target({}), draft({});
   DraftSchedule schedule;
@@ -164,8 +180,7 @@ TEST(RecordedDraftModelTest, RoundsCommitWhatTheRunCommitted) {
   // third accepts all that was drafted.
   RecordedDraftModel source(draft, {{3, 1, 5, 2}}, schedule);
   Watched watched(source);
-  const auto turns =
-      ModelReplayer(target, watched, 8).Replay(OneTurn(11), [](int64_t) {});
+  const auto turns = Replayed(target, watched, OneTurn(11));
   FORETOKEN_ASSERT_OK(turns);
   EXPECT_THAT(watched.committed, ElementsAre(2, 1, 5, 2));
   EXPECT_THAT(watched.drafted, ElementsAre(3, 4, 4, 4));
@@ -182,15 +197,12 @@ TEST(RecordedDraftModelTest, AFirstStepOfOneTokenIsPrefills) {
   RecordedDraftModel source(draft, {{1, 6, 1}}, DraftSchedule{});
   Watched watched(source);
   // 5 drafted and none right, then 4.
-  EXPECT_THAT(
-      ModelReplayer(target, watched, 8).Replay(OneTurn(8), [](int64_t) {}),
-      StatusIs(absl::StatusCode::kInternal,
-               HasSubstr("goes on after its 3 recorded steps")));
+  EXPECT_THAT(Replayed(target, watched, OneTurn(8)),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("goes on after its 3 recorded steps")));
   RecordedDraftModel right(draft, {{1, 5, 2}}, DraftSchedule{});
   Watched watched_right(right);
-  FORETOKEN_ASSERT_OK(
-      ModelReplayer(target, watched_right, 8).Replay(OneTurn(8), [](int64_t) {
-      }));
+  FORETOKEN_ASSERT_OK(Replayed(target, watched_right, OneTurn(8)));
   EXPECT_THAT(watched_right.committed, ElementsAre(5, 2));
   EXPECT_THAT(watched_right.drafted, ElementsAre(4, 6));
 }
@@ -199,8 +211,7 @@ TEST(RecordedDraftModelTest, ACutRecordingEndsWithinAStep) {
   FakeBackend target({}), draft({});
   RecordedDraftModel source(draft, {{2, 5, 2}}, DraftSchedule{});
   Watched watched(source);
-  FORETOKEN_ASSERT_OK(
-      ModelReplayer(target, watched, 8).Replay(OneTurn(4), [](int64_t) {}));
+  FORETOKEN_ASSERT_OK(Replayed(target, watched, OneTurn(4)));
   EXPECT_THAT(watched.committed, ElementsAre(1, 2));
 }
 

@@ -21,6 +21,7 @@ namespace {
 using ::foretoken::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 struct Generated {
@@ -28,6 +29,7 @@ struct Generated {
   std::vector<TokenId> token_ids;
   std::vector<DrafterId> drafters;
   std::vector<SampledToken> logprobs;
+  std::vector<RoundTree> trees;
   GenerationSummary summary;
 
   void Add(const GenerationDelta& delta) {
@@ -38,8 +40,22 @@ struct Generated {
                     delta.drafters.end());
     logprobs.insert(logprobs.end(), delta.logprobs.begin(),
                     delta.logprobs.end());
+    if (delta.round_tree.has_value()) trees.push_back(*delta.round_tree);
   }
 };
+
+// The tokens along the accepted nodes, which must be one path from the root.
+std::vector<TokenId> AcceptedTokens(const RoundTree& tree) {
+  std::vector<TokenId> tokens;
+  int32_t last = -1;
+  for (size_t i = 0; i < tree.nodes.size(); ++i) {
+    if (!tree.nodes[i].accepted) continue;
+    EXPECT_EQ(tree.nodes[i].parent, last) << "accepted beside the path: " << i;
+    last = static_cast<int32_t>(i);
+    tokens.push_back(tree.nodes[i].token);
+  }
+  return tokens;
+}
 
 class DecodeLoopTest : public ::testing::Test {
  protected:
@@ -140,6 +156,46 @@ TEST_P(DecodeLoopModeTest, WritesWhatOffWrites) {
   }
 }
 
+TEST_P(DecodeLoopModeTest, ReturnsTheTreesOfItsRounds) {
+  GenerationRequest request = Request(80);
+  request.ignore_eos = true;
+  EXPECT_THAT(Run(request, GetParam()).trees, IsEmpty());
+  request.want_round_trees = true;
+  const Generated got = Run(request, GetParam());
+  ASSERT_EQ(static_cast<int64_t>(got.trees.size()), got.summary.rounds);
+  // The token of prefill belongs to no round.
+  std::vector<TokenId> output = {got.token_ids[0]};
+  std::vector<DrafterId> drafters = {DrafterId::kTarget};
+  int64_t drafted = 0, accepted = 0, rejected = 0;
+  for (const RoundTree& tree : got.trees) {
+    ASSERT_FALSE(tree.committed.empty());
+    const absl::Span<const TokenId> path =
+        absl::MakeConstSpan(tree.committed).first(tree.committed.size() - 1);
+    EXPECT_EQ(AcceptedTokens(tree), path);
+    for (size_t i = 0; i < tree.nodes.size(); ++i) {
+      const RoundTree::Node& node = tree.nodes[i];
+      ASSERT_GE(node.parent, -1);
+      ASSERT_LT(node.parent, static_cast<int32_t>(i));
+      EXPECT_NE(node.drafter, DrafterId::kTarget);
+      EXPECT_GE(node.probability, 0);
+      // A path is at most as likely as its beginning.
+      EXPECT_LE(node.probability,
+                node.parent < 0 ? 1 : tree.nodes[node.parent].probability);
+      if (node.accepted) drafters.push_back(node.drafter);
+      ++(node.accepted ? accepted : rejected);
+    }
+    output.insert(output.end(), tree.committed.begin(), tree.committed.end());
+    drafters.push_back(DrafterId::kTarget);
+    drafted += static_cast<int64_t>(tree.nodes.size());
+  }
+  EXPECT_EQ(output, got.token_ids);
+  EXPECT_EQ(drafters, got.drafters);
+  EXPECT_EQ(drafted, got.summary.drafted);
+  EXPECT_EQ(accepted, got.summary.accepted);
+  EXPECT_GT(accepted, 0);
+  EXPECT_GT(rejected, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, DecodeLoopModeTest,
                          ::testing::Values("prompt_lookup", "lookahead",
                                            "lookahead:window=3,ngram=3,pool=2",
@@ -156,6 +212,46 @@ TEST_F(DecodeLoopTest, PlainDecodingHasAcceptLengthOne) {
   EXPECT_EQ(off.summary.prompt_tokens, 6);
   EXPECT_EQ(off.summary.completion_tokens, 30);
   EXPECT_EQ(off.text, tokenizer_->Decode(off.token_ids).value());
+}
+
+TEST_F(DecodeLoopTest, ARoundWithoutDraftsHasATreeWithoutNodes) {
+  GenerationRequest request = Request(10);
+  request.ignore_eos = true;
+  request.want_round_trees = true;
+  const Generated off = Run(request);
+  ASSERT_THAT(off.trees, SizeIs(9));
+  for (size_t i = 0; i < off.trees.size(); ++i) {
+    EXPECT_THAT(off.trees[i].nodes, IsEmpty());
+    EXPECT_THAT(off.trees[i].committed, ElementsAre(off.token_ids[i + 1]));
+  }
+}
+
+// A stop string hides tokens that its round committed; they stay in the tree,
+// and what follows them does not.
+TEST_F(DecodeLoopTest, TheTreeEndsWithTheTokenThatEndsTheOutput) {
+  GenerationRequest request = Request(60);
+  request.ignore_eos = true;
+  request.want_round_trees = true;
+  const Generated all = Run(request, "prompt_lookup");
+  const std::string end = tokenizer_->Decode({all.token_ids[30]}).value();
+  request.stop_strings = {end};
+  const Generated cut = Run(request, "prompt_lookup");
+  EXPECT_EQ(cut.summary.finish, FinishReason::kStop);
+  std::vector<TokenId> output = {all.token_ids[0]};
+  int64_t accepted = 0;
+  for (const RoundTree& tree : cut.trees) {
+    output.insert(output.end(), tree.committed.begin(), tree.committed.end());
+    EXPECT_THAT(AcceptedTokens(tree), SizeIs(tree.committed.size() - 1));
+    accepted += static_cast<int64_t>(tree.committed.size()) - 1;
+  }
+  EXPECT_EQ(accepted, cut.summary.accepted);
+  ASSERT_GT(output.size(), cut.token_ids.size());
+  EXPECT_EQ(absl::MakeConstSpan(output).first(cut.token_ids.size()),
+            absl::MakeConstSpan(cut.token_ids));
+  EXPECT_EQ(output, std::vector<TokenId>(
+                        all.token_ids.begin(),
+                        all.token_ids.begin() +
+                            static_cast<std::ptrdiff_t>(output.size())));
 }
 
 TEST_F(DecodeLoopTest, OneTokenNeedsNoRound) {
@@ -406,7 +502,8 @@ TEST_F(DecodeLoopTest, BadRequestsAreRefusedByField) {
   request.prompt[2] = 50;
   refused(request, "prompt: token 2 is 50, the vocabulary is 0..49");
   refused(Request(0), "max_tokens is 0");
-  refused(Request(std::numeric_limits<int64_t>::max()), "context of 4096");
+  refused(Request(std::numeric_limits<int64_t>::max()),
+          "context length is 4096");
   refused(Request(4091), "max_tokens is 4091: with the prompt's 6 tokens");
   request = Request();
   request.prompt.assign(5000, 3);

@@ -1,8 +1,6 @@
 // The constants of request_memory.h, against the heap.
 #include "services/orchestrator/core/request_memory.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -19,41 +17,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/orchestrator/core/generation_service.h"
+#include "tests/support/counted_heap.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_data.h"
 #include "tests/support/tiny_tokenizer.h"
-
-namespace {
-
-// Bytes allocated by operator new, and their maximum.
-std::atomic<int64_t> g_heap{0}, g_peak{0};
-
-void* Allocate(size_t size) {
-  void* const memory = std::malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  const auto usable = static_cast<int64_t>(malloc_usable_size(memory));
-  const int64_t now = g_heap += usable;
-  int64_t peak = g_peak;
-  while (now > peak && !g_peak.compare_exchange_weak(peak, now)) {
-  }
-  return memory;
-}
-
-void Free(void* memory) noexcept {
-  if (memory == nullptr) return;
-  g_heap -= static_cast<int64_t>(malloc_usable_size(memory));
-  std::free(memory);
-}
-
-}  // namespace
-
-void* operator new(size_t size) { return Allocate(size); }
-void* operator new[](size_t size) { return Allocate(size); }
-void operator delete(void* memory) noexcept { Free(memory); }
-void operator delete[](void* memory) noexcept { Free(memory); }
-void operator delete(void* memory, size_t) noexcept { Free(memory); }
-void operator delete[](void* memory, size_t) noexcept { Free(memory); }
 
 namespace foretoken::orchestrator {
 namespace {
@@ -62,14 +30,6 @@ namespace {
 constexpr size_t kTextBytes = (1 << 20) + 2;
 // What does not grow with the text.
 constexpr int64_t kSlack = 64 << 10;
-
-template <typename Work>
-int64_t PeakOf(const Work& work) {
-  const int64_t before = g_heap;
-  g_peak = before;
-  work();
-  return g_peak - before;
-}
 
 std::vector<std::string> Texts() {
   std::mt19937 random(7);
@@ -112,7 +72,8 @@ TEST(RequestMemoryTest, EncodingTakesNoMoreThanItIsChargedFor) {
   for (const auto& tokenizer : Tokenizers()) {
     for (const std::string& text : Texts()) {
       std::vector<TokenId> ids;
-      const int64_t peak = PeakOf([&] { ids = tokenizer->EncodePrompt(text); });
+      const int64_t peak = foretoken::testing::HeapPeakOf(
+          [&] { ids = tokenizer->EncodePrompt(text); });
       EXPECT_LE(peak, EncodingBytesOf(text) + kSlack)
           << text.substr(0, 16) << " by " << tokenizer->vocab_size();
       most = std::max(most, 100 * peak / EncodingBytesOf(text));
@@ -129,7 +90,7 @@ TEST(RequestMemoryTest, DecodingTakesNoMoreThanItIsChargedFor) {
       id = static_cast<TokenId>(random() %
                                 static_cast<uint32_t>(tokenizer->vocab_size()));
     }
-    const int64_t peak = PeakOf([&] {
+    const int64_t peak = foretoken::testing::HeapPeakOf([&] {
       const auto text = tokenizer->Decode(ids);
       EXPECT_TRUE(text.ok() || absl::IsInvalidArgument(text.status()));
     });

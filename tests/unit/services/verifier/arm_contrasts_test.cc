@@ -60,7 +60,7 @@ TEST(ArmContrastsTest, TimeMakesUncertainUpToAPoint) {
   EXPECT_NEAR(contrasts.Mean(DraftArm::kWide), -0.5, 0.01);
 }
 
-// Of two arms, observing the one that is known well teaches little.
+// Observing an arm that is known well teaches little.
 TEST(ArmContrastsTest, LearningIsWhatIsNotKnownYet) {
   ArmContrasts contrasts(Vague());
   for (int i = 0; i < 50; ++i) contrasts.Observe(DraftArm::kOff, 4.0, kNoise);

@@ -16,7 +16,8 @@ constexpr DraftArm kArms[] = {DraftArm::kOff, DraftArm::kNarrow,
 // A verifier without noise, all of whose sessions follow the guard at once.
 class GoodputGuardTest : public ::testing::Test {
  protected:
-  // By arm: milliseconds of a pass, and between passes; tokens of a round.
+  // For each arm: milliseconds of a pass, and between passes; tokens of a
+  // round.
   using PerArm = std::array<double, kDraftArms>;
 
   static double Of(const PerArm& values, DraftArm arm) {

@@ -1,0 +1,64 @@
+// RemoteGenerations: Generations over gRPC, by an orchestrator.
+//
+// What the model is called and what it can do is asked again every few seconds
+// while requests come. Thread-safe.
+#ifndef FORETOKEN_SERVICES_GATEWAY_ADAPTERS_REMOTE_GENERATIONS_H_
+#define FORETOKEN_SERVICES_GATEWAY_ADAPTERS_REMOTE_GENERATIONS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/live_calls.h"
+#include "foretoken/v1/generation.grpc.pb.h"
+#include "services/gateway/core/generations.h"
+
+namespace foretoken::gateway {
+
+class RemoteGenerations final : public Generations {
+ public:
+  // The channel watches the health of foretoken.v1.Generation.
+  // `with_principals`: callers are authenticated here, so there is no model
+  // while the orchestrator does not let this service speak for them.
+  RemoteGenerations(const rpc::Endpoint& orchestrator, bool with_principals);
+
+  absl::StatusOr<ServedModel> Model() override;
+  bool Ready() override;
+  std::shared_ptr<GenerationCall> Start(
+      GenerationRequest request,
+      std::shared_ptr<GenerationListener> listener) override;
+  void Tokenize(const Caller& caller, std::string text, bool add_special_tokens,
+                absl::Time deadline, OnTokens done) override;
+  void Detokenize(const Caller& caller, std::vector<TokenId> tokens,
+                  absl::Time deadline, OnText done) override;
+
+ private:
+  // Asks for the model unless that is under way or was done lately.
+  void AskForModel() ABSL_LOCKS_EXCLUDED(mu_);
+  // Asks the orchestrator, until it is known, whether it takes this service's
+  // word for who calls.
+  void CheckPrincipals() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::unique_ptr<v1::Generation::Stub> stub_;
+
+  absl::Mutex mu_;
+  std::optional<ServedModel> model_ ABSL_GUARDED_BY(mu_);
+  // OK once the check has shown that calls are made in the callers' names.
+  absl::Status principals_ ABSL_GUARDED_BY(mu_);
+  bool checking_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time check_again_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  bool asking_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time ask_again_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+
+  rpc::Peer peer_;  // last: its calls use all of the above
+};
+
+}  // namespace foretoken::gateway
+
+#endif  // FORETOKEN_SERVICES_GATEWAY_ADAPTERS_REMOTE_GENERATIONS_H_

@@ -1,0 +1,183 @@
+#include "services/gateway/core/answer_parts.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "services/gateway/core/json_text.h"
+
+namespace foretoken::gateway {
+namespace {
+
+void AddUp(const GenerationSummary& one, GenerationSummary& sum) {
+  sum.rounds += one.rounds;
+  sum.drafted += one.drafted;
+  sum.accepted += one.accepted;
+  sum.decoded_tokens += one.decoded_tokens;
+  sum.draft_time += one.draft_time;
+  sum.verify_time += one.verify_time;
+  for (const DrafterCounts& counts : one.by_drafter) {
+    auto found =
+        std::find_if(sum.by_drafter.begin(), sum.by_drafter.end(),
+                     [&](const auto& each) { return each.id == counts.id; });
+    if (found == sum.by_drafter.end()) {
+      sum.by_drafter.push_back(counts);
+      continue;
+    }
+    found->drafted += counts.drafted;
+    found->accepted += counts.accepted;
+  }
+}
+
+void AppendRound(const RoundTree& round, const TokenTexts& texts,
+                 std::string& out) {
+  out += "{\"nodes\":[";
+  for (size_t i = 0; i < round.nodes.size(); ++i) {
+    const RoundTree::Node& node = round.nodes[i];
+    absl::StrAppend(&out, i == 0 ? "" : ",", "{\"id\":", node.token,
+                    ",\"text\":");
+    AppendJsonString(texts.Of(node.token), out);
+    absl::StrAppend(&out, ",\"parent\":", node.parent, ",\"drafter\":\"",
+                    ShownDrafter(node.drafter), "\",\"probability\":");
+    AppendLogprob(node.probability, out);
+    absl::StrAppend(&out, ",\"accepted\":", node.accepted ? "true" : "false",
+                    "}");
+  }
+  absl::StrAppend(&out, "],\"committed\":[",
+                  absl::StrJoin(round.committed, ","), "]}");
+}
+
+}  // namespace
+
+const char* FinishName(FinishReason reason, int tool_calls) {
+  if (reason == FinishReason::kLength) return "length";
+  return tool_calls > 0 ? "tool_calls" : "stop";
+}
+
+const char* ShownDrafter(DrafterId drafter) {
+  return drafter == DrafterId::kTarget ? "target" : DrafterName(drafter);
+}
+
+void Results::Set(int64_t choice, const GenerationSummary& summary) {
+  GenerationSummary& kept = summaries_[static_cast<size_t>(choice)];
+  kept = summary;
+  kept.prompt.clear();  // no answer shows it
+  kept.prompt.shrink_to_fit();
+}
+
+Json Results::Usage() const {
+  int64_t prompt = 0;
+  int64_t cached = 0;
+  int64_t completion = 0;
+  for (size_t i = 0; i < summaries_.size(); ++i) {
+    completion += summaries_[i].completion_tokens;
+    if (i % static_cast<size_t>(n_) != 0) continue;
+    prompt += summaries_[i].prompt_tokens;
+    cached += summaries_[i].reused_tokens;
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
+Json Results::Extension(const AnswerTimes& times) const {
+  if (summaries_.size() == 1) return ExtensionOf(summaries_.front());
+  GenerationSummary sum = summaries_.front();
+  Json choices = Json::array({ExtensionOf(sum)});
+  for (size_t i = 1; i < summaries_.size(); ++i) {
+    AddUp(summaries_[i], sum);
+    choices.push_back(ExtensionOf(summaries_[i]));
+  }
+  // Some choices run at the same time, others after them: only the request
+  // knows how long all took.
+  sum.time_to_first_token = times.first_token;
+  sum.decode_time = times.total - times.first_token;
+  sum.total_time = times.total;
+  Json extension = ExtensionOf(sum);
+  extension["choices"] = std::move(choices);
+  return extension;
+}
+
+void AppendStreamEnd(const ApiRequest& request, absl::string_view head,
+                     const Results& results, std::string& out) {
+  if (request.include_usage) {
+    absl::StrAppend(&out, "data: ", head,
+                    "],\"usage\":", DumpJson(results.Usage()), "}\n\n");
+  }
+  absl::StrAppend(&out, kDoneFrame);
+}
+
+void Answer::Fail(const ApiError& error, std::string& out) {
+  AppendFrame(error.Json(), out);
+  absl::StrAppend(&out, kDoneFrame);
+}
+
+Json ExtensionOf(const GenerationSummary& summary) {
+  Json by_drafter = Json::array();
+  for (const DrafterCounts& counts : summary.by_drafter) {
+    by_drafter.push_back({{"drafter", ShownDrafter(counts.id)},
+                          {"drafted_tokens", counts.drafted},
+                          {"accepted_tokens", counts.accepted}});
+  }
+  return {
+      {"mode", summary.mode},
+      {"accept_length", summary.accept_length()},
+      {"rounds", summary.rounds},
+      {"drafted_tokens", summary.drafted},
+      {"accepted_tokens", summary.accepted},
+      {"by_drafter", std::move(by_drafter)},
+      {"timings",
+       {{"ttft_ms", absl::ToDoubleMilliseconds(summary.time_to_first_token)},
+        {"decode_tokens_per_s", summary.tokens_per_second()},
+        {"draft_ms", absl::ToDoubleMilliseconds(summary.draft_time)},
+        {"verify_ms", absl::ToDoubleMilliseconds(summary.verify_time)},
+        {"total_ms", absl::ToDoubleMilliseconds(summary.total_time)}}},
+      {"seed", summary.seed}};
+}
+
+TokenPieces::TokenPieces(const Tokenizer* tokenizer) {
+  if (tokenizer != nullptr) {
+    detokenizer_.emplace(*tokenizer, Detokenizer::Start::kBehindPrompt);
+  }
+}
+
+void TokenPieces::Append(const GenerationDelta& delta, std::string& out) {
+  std::string text;
+  for (size_t i = 0; i < delta.token_ids.size(); ++i) {
+    text.clear();
+    // A model may have more rows than its tokenizer has tokens: no text.
+    if (detokenizer_.has_value()) {
+      detokenizer_->Push(delta.token_ids[i], text).IgnoreError();
+    }
+    absl::StrAppend(&out, i == 0 ? "" : ",", "{\"id\":", delta.token_ids[i],
+                    ",\"text\":");
+    AppendJsonString(text, out);
+    const DrafterId drafter =
+        i < delta.drafters.size() ? delta.drafters[i] : DrafterId::kTarget;
+    absl::StrAppend(&out, ",\"drafter\":\"", ShownDrafter(drafter), "\"}");
+  }
+}
+
+bool AppendChunkExtension(const ApiRequest& request,
+                          const GenerationDelta& delta, const TokenTexts& texts,
+                          TokenPieces& pieces, std::string& out) {
+  const bool tokens = request.want_tokens && !delta.token_ids.empty();
+  const bool round = request.want_rounds && delta.round_tree.has_value();
+  if (!tokens && !round) return false;
+  out += '{';
+  if (tokens) {
+    out += "\"tokens\":[";
+    pieces.Append(delta, out);
+    out += ']';
+  }
+  if (round) {
+    absl::StrAppend(&out, tokens ? "," : "", "\"rounds\":[");
+    AppendRound(*delta.round_tree, texts, out);
+    out += ']';
+  }
+  out += '}';
+  return true;
+}
+
+}  // namespace foretoken::gateway

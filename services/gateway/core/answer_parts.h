@@ -1,0 +1,87 @@
+// Parts that the answers of all endpoints share: usage, statistics, tokens.
+#ifndef FORETOKEN_SERVICES_GATEWAY_CORE_ANSWER_PARTS_H_
+#define FORETOKEN_SERVICES_GATEWAY_CORE_ANSWER_PARTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/base/json.h"
+#include "common/speculation/generation.h"
+#include "common/text/detokenizer.h"
+#include "common/text/tokenizer.h"
+#include "services/gateway/core/answer.h"
+#include "services/gateway/core/api_request.h"
+#include "services/gateway/core/token_texts.h"
+
+namespace foretoken::gateway {
+
+// "stop" or "length"; "tool_calls" for an answer that ends by itself and holds
+// `tool_calls` of them.
+const char* FinishName(FinishReason reason, int tool_calls = 0);
+
+// The name of a token's drafter; "target" for the target model's own.
+const char* ShownDrafter(DrafterId drafter);
+
+// The results of all choices. Thread-compatible.
+class Results {
+ public:
+  explicit Results(const ApiRequest& request)
+      : n_(request.n), summaries_(static_cast<size_t>(request.choices())) {}
+
+  void Set(int64_t choice, const GenerationSummary& summary);
+  const GenerationSummary& Of(int64_t choice) const {
+    return summaries_[static_cast<size_t>(choice)];
+  }
+  int64_t size() const { return static_cast<int64_t>(summaries_.size()); }
+
+  // {"prompt_tokens", "completion_tokens", "total_tokens",
+  // "prompt_tokens_details": {"cached_tokens"}}; a prompt counts once, however
+  // many choices it has.
+  Json Usage() const;
+  // The extension of a whole answer: of several choices the sums, the times of
+  // the request, and "choices" with those of each.
+  Json Extension(const AnswerTimes& times) const;
+
+ private:
+  const int64_t n_;
+  std::vector<GenerationSummary> summaries_;
+};
+
+// The end of a stream of chunks: one with the usage, if that was asked for, and
+// [DONE]. `head`: of every chunk, up to its choices.
+void AppendStreamEnd(const ApiRequest& request, absl::string_view head,
+                     const Results& results, std::string& out);
+
+// The extension of one choice: mode, accept length, tokens by drafter, timings,
+// seed.
+Json ExtensionOf(const GenerationSummary& summary);
+
+// The text of each token of one choice, for those who ask for it: pieces that
+// join to the output. A character of several tokens is in the last of them.
+// Owned by one thread.
+class TokenPieces {
+ public:
+  // `tokenizer` may be null: no texts then.
+  explicit TokenPieces(const Tokenizer* tokenizer);
+
+  // Appends {"id", "text", "drafter"} of each of the delta's tokens, joined by
+  // commas.
+  void Append(const GenerationDelta& delta, std::string& out);
+
+ private:
+  std::optional<Detokenizer> detokenizer_;
+};
+
+// The extension of a streamed chunk, {"tokens": [...], "rounds": [...]}, each
+// of them if it was asked for; nothing if the delta has neither. True if it
+// appended something.
+bool AppendChunkExtension(const ApiRequest& request,
+                          const GenerationDelta& delta, const TokenTexts& texts,
+                          TokenPieces& pieces, std::string& out);
+
+}  // namespace foretoken::gateway
+
+#endif  // FORETOKEN_SERVICES_GATEWAY_CORE_ANSWER_PARTS_H_

@@ -1,0 +1,56 @@
+// A request to generate, of whichever endpoint, once it is read and checked.
+#ifndef FORETOKEN_SERVICES_GATEWAY_CORE_API_REQUEST_H_
+#define FORETOKEN_SERVICES_GATEWAY_CORE_API_REQUEST_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/types.h"
+#include "common/speculation/generation.h"
+#include "common/text/chat/model_chat.h"
+
+namespace foretoken::gateway {
+
+// Bounds of one request.
+inline constexpr int64_t kMaxChoices = 128;  // of all its prompts together
+inline constexpr size_t kMaxModelBytes = 256;
+inline constexpr size_t kMaxUserBytes = 512;
+// Fields that answers repeat, together, as JSON (responses).
+inline constexpr size_t kMaxRepeatedBytes = size_t{256} << 10;
+
+// Text, which the orchestrator encodes, or token ids, taken as they are.
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct ApiRequest {
+  std::string model;  // as the request names it; empty: it names none
+  // Sampling, stop strings, mode, scope; neither prompt nor deadline.
+  GenerationRequest generation;
+  // Unset: up to the end of the model's context.
+  std::optional<int64_t> max_tokens;
+  int64_t n = 1;  // choices for each prompt
+  bool stream = false;
+  bool include_usage = false;  // a last chunk with the usage
+  bool echo = false;           // the prompt before the text (completions)
+  bool logprobs = false;       // shown; how many is in generation.sampling
+  bool want_tokens = false;    // "foretoken": {"tokens": true}
+  bool want_rounds = false;
+  std::vector<Prompt> prompts;              // completions
+  std::optional<ChatRequest> conversation;  // chat
+  bool with_tools = false;  // the model may call tools of the conversation
+  bool one_call = false;    // of tools, in an answer, at most
+  // Responses: fields of the request that answers repeat, as members of a JSON
+  // object, each with a comma before it; at most kMaxRepeatedBytes.
+  std::string repeated;
+
+  // Number of answers, in the order of the prompts.
+  int64_t choices() const {
+    return n * static_cast<int64_t>(prompts.empty() ? 1 : prompts.size());
+  }
+};
+
+}  // namespace foretoken::gateway
+
+#endif  // FORETOKEN_SERVICES_GATEWAY_CORE_API_REQUEST_H_

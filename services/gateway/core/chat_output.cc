@@ -1,0 +1,75 @@
+#include "services/gateway/core/chat_output.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "services/gateway/core/json_text.h"
+
+namespace foretoken::gateway {
+namespace {
+
+// {"token", "logprob", "bytes"} without its closing brace.
+void AppendToken(const TokenTexts& texts, TokenId token, float logprob,
+                 std::string& out) {
+  const std::string text = texts.Of(token);
+  out += "{\"token\":";
+  AppendJsonString(text, out);
+  out += ",\"logprob\":";
+  AppendLogprob(logprob, out);
+  out += ",\"bytes\":[";
+  for (size_t i = 0; i < text.size(); ++i) {
+    absl::StrAppend(&out, i == 0 ? "" : ",", static_cast<uint8_t>(text[i]));
+  }
+  out += ']';
+}
+
+}  // namespace
+
+ChatSplitter::ChatSplitter(const ApiRequest& request,
+                           const AnswerOptions& options, int64_t choice)
+    : one_call_(request.one_call) {
+  if (!request.with_tools) return;
+  // Ids of calls differ between answers and choices.
+  answer_.emplace(*options.chat, /*with_tools=*/true,
+                  absl::HashOf(options.id, choice));
+}
+
+AnswerDelta ChatSplitter::Take(const GenerationDelta& delta) {
+  if (!answer_.has_value()) return {delta.text, {}};
+  return Kept(answer_->Take(delta.token_ids, delta.text));
+}
+
+AnswerDelta ChatSplitter::Finish() {
+  return answer_.has_value() ? Kept(answer_->Finish()) : AnswerDelta();
+}
+
+AnswerDelta ChatSplitter::Kept(AnswerDelta delta) const {
+  if (one_call_) {
+    std::vector<ToolCallDelta>& calls = delta.tool_calls;
+    calls.erase(std::remove_if(calls.begin(), calls.end(),
+                               [](const auto& call) { return call.index > 0; }),
+                calls.end());
+  }
+  return delta;
+}
+
+void AppendTokenLogprobs(const TokenTexts& texts, const GenerationDelta& delta,
+                         std::string& out) {
+  for (size_t i = 0; i < delta.logprobs.size(); ++i) {
+    const SampledToken& token = delta.logprobs[i];
+    if (i > 0) out += ',';
+    AppendToken(texts, token.token, token.logprob, out);
+    out += ",\"top_logprobs\":[";
+    for (size_t k = 0; k < token.top_logprobs.size(); ++k) {
+      if (k > 0) out += ',';
+      AppendToken(texts, token.top_logprobs[k].token,
+                  token.top_logprobs[k].logprob, out);
+      out += '}';
+    }
+    out += "]}";
+  }
+}
+
+}  // namespace foretoken::gateway

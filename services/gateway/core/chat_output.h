@@ -1,0 +1,45 @@
+// The output of one answer to a conversation: its content and tool calls, and
+// the log-probabilities of its tokens.
+#ifndef FORETOKEN_SERVICES_GATEWAY_CORE_CHAT_OUTPUT_H_
+#define FORETOKEN_SERVICES_GATEWAY_CORE_CHAT_OUTPUT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/speculation/generation.h"
+#include "common/text/chat/chat_answer.h"
+#include "services/gateway/core/answer.h"
+#include "services/gateway/core/api_request.h"
+#include "services/gateway/core/token_texts.h"
+
+namespace foretoken::gateway {
+
+// Splits the output of one choice into content and tool calls. If the request
+// wants one call at most, those behind the first are dropped. Owned by one
+// thread.
+class ChatSplitter {
+ public:
+  ChatSplitter(const ApiRequest& request, const AnswerOptions& options,
+               int64_t choice);
+
+  AnswerDelta Take(const GenerationDelta& delta);
+  // What was held back at the end. Once.
+  AnswerDelta Finish();
+  int calls() const { return answer_.has_value() ? answer_->calls() : 0; }
+
+ private:
+  AnswerDelta Kept(AnswerDelta delta) const;
+
+  const bool one_call_;
+  std::optional<ChatAnswer> answer_;  // unset: all of it is content
+};
+
+// Appends {"token", "logprob", "bytes", "top_logprobs"} of each of the delta's
+// tokens, joined by commas.
+void AppendTokenLogprobs(const TokenTexts& texts, const GenerationDelta& delta,
+                         std::string& out);
+
+}  // namespace foretoken::gateway
+
+#endif  // FORETOKEN_SERVICES_GATEWAY_CORE_CHAT_OUTPUT_H_

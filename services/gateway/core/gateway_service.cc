@@ -1,0 +1,536 @@
+#include "services/gateway/core/gateway_service.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/base/status_macros.h"
+#include "common/base/stopping.h"
+#include "services/gateway/core/answer.h"
+#include "services/gateway/core/api_error.h"
+#include "services/gateway/core/host_names.h"
+#include "services/gateway/core/json_text.h"
+#include "services/gateway/core/requests.h"
+
+namespace foretoken::gateway {
+namespace {
+
+// Bodies up to this size are read and encoded where they arrive.
+constexpr size_t kSmallBody = size_t{16} << 10;
+constexpr char kModelsPath[] = "/v1/models/";
+
+std::string DrawId() {
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 3; ++i) absl::StrAppendFormat(&id, "%08x", device());
+  return id;
+}
+
+bool IsJson(absl::string_view content_type) {
+  return absl::EqualsIgnoreCase(
+      absl::StripTrailingAsciiWhitespace(
+          content_type.substr(0, content_type.find(';'))),
+      "application/json");
+}
+
+// A list of names of headers, which may be sent back.
+bool AreHeaderNames(absl::string_view list) {
+  constexpr size_t kMaxBytes = 2048;
+  constexpr absl::string_view kOthers = "-_, ";
+  return !list.empty() && list.size() <= kMaxBytes &&
+         std::all_of(list.begin(), list.end(), [&](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                  absl::StrContains(kOthers, c);
+         });
+}
+
+// What was read of it lives on.
+void DropBody(HttpRequest& request) {
+  request.body.clear();
+  request.body.shrink_to_fit();
+}
+
+}  // namespace
+
+GatewayService::GatewayService(const GatewayOptions& options,
+                               GatewayParts parts, Generations& generations,
+                               GatewayObserver& observer, Clock wall_clock,
+                               Clock clock)
+    : options_(options),
+      parts_(std::move(parts)),
+      generations_(generations),
+      observer_(observer),
+      wall_clock_(std::move(wall_clock)),
+      clock_(std::move(clock)),
+      created_(absl::ToUnixSeconds(wall_clock_())),
+      workers_(std::make_unique<WorkerPool>(options.workers,
+                                            options.max_waiting_bodies)) {}
+
+const std::vector<GatewayService::Endpoint>& GatewayService::Endpoints() {
+  using Self = GatewayService;
+  static const auto* const endpoints = new std::vector<Endpoint>{
+      {"POST", "/v1/completions", Route::kCompletions, &Self::Complete},
+      {"POST", "/v1/chat/completions", Route::kChat, &Self::Chat},
+      {"POST", "/v1/responses", Route::kResponses, &Self::Responses},
+      {"GET", "/v1/models", Route::kModels, &Self::Models},
+      {"GET", kModelsPath, Route::kModels, &Self::OneModel},
+      {"POST", "/tokenize", Route::kTokenize, &Self::Tokenize},
+      {"POST", "/detokenize", Route::kDetokenize, &Self::Detokenize},
+      {"GET", "/health", Route::kHealth, &Self::Health, true},
+      {"GET", "/", Route::kPage, &Self::Page, true}};
+  return *endpoints;
+}
+
+void GatewayService::Handle(HttpRequest request,
+                            std::shared_ptr<HttpExchange> exchange) {
+  const std::vector<Endpoint>& endpoints = Endpoints();
+  const auto endpoint = std::find_if(
+      endpoints.begin(), endpoints.end(), [&](const Endpoint& each) {
+        // Names of models may hold slashes.
+        return request.path == each.path ||
+               (each.path == absl::string_view(kModelsPath) &&
+                absl::StartsWith(request.path, kModelsPath));
+      });
+  const bool found = endpoint != endpoints.end();
+  auto context = std::make_shared<Context>();
+  context->observed = std::make_unique<ObservedRequest>(
+      observer_, found ? endpoint->route : Route::kOther, clock_());
+  context->exchange = std::move(exchange);
+  context->request = std::move(request);
+  const std::string given(context->request.Header("X-Request-Id"));
+  context->request_id =
+      !given.empty() && CheckRequestId(given).ok() ? given : DrawId();
+  context->headers.emplace_back("X-Request-Id", context->request_id);
+  AddCorsHeaders(*context);
+  if (!found) {
+    Refuse(*context, 404,
+           absl::StrCat("no such path: ",
+                        context->request.path.substr(0, kMaxModelBytes)));
+    return;
+  }
+  if (!Admit(*context, *endpoint)) return;
+  if (context->request.body.size() <= kSmallBody) {
+    (this->*endpoint->handler)(std::move(context));
+    return;
+  }
+  const Handler handler = endpoint->handler;
+  const absl::Status submitted = workers_->Submit([this, handler, context] {
+    if (context->exchange->gone()) {  // while the body waited
+      context->observed->End(kClientGone, clock_());
+      return;
+    }
+    (this->*handler)(context);
+  });
+  if (!submitted.ok()) RespondError(*context, submitted);
+}
+
+void GatewayService::AddCorsHeaders(Context& context) const {
+  const std::vector<std::string>& allowed = options_.cors_origins;
+  if (allowed.empty()) return;
+  // In every answer, so that no cache gives one site's answer to another.
+  context.headers.emplace_back("Vary", "Origin");
+  const std::string origin(context.request.Header("Origin"));
+  if (origin.empty() ||
+      (std::find(allowed.begin(), allowed.end(), origin) == allowed.end() &&
+       std::find(allowed.begin(), allowed.end(), "*") == allowed.end())) {
+    return;
+  }
+  context.headers.emplace_back("Access-Control-Allow-Origin", origin);
+  if (context.request.method != "OPTIONS") {
+    context.headers.emplace_back("Access-Control-Expose-Headers",
+                                 "X-Request-Id, Retry-After, Retry-After-Ms");
+    return;
+  }
+  context.headers.emplace_back("Access-Control-Allow-Methods",
+                               "GET, POST, OPTIONS");
+  // SDKs send headers of their own, which mean nothing here.
+  const absl::string_view wanted =
+      context.request.Header("Access-Control-Request-Headers");
+  context.headers.emplace_back(
+      "Access-Control-Allow-Headers",
+      AreHeaderNames(wanted) ? std::string(wanted)
+                             : "Authorization, Content-Type, X-Request-Id");
+  context.headers.emplace_back("Access-Control-Max-Age", "600");
+}
+
+bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
+  const HttpRequest& request = context.request;
+  if (request.method == "OPTIONS" && !options_.cors_origins.empty()) {
+    Respond(context, {204, "", {}, ""});  // a preflight; it carries no key
+    return false;
+  }
+  const bool head =
+      request.method == "HEAD" && endpoint.method == absl::string_view("GET");
+  if (request.method != endpoint.method && !head) {
+    context.headers.emplace_back("Allow", endpoint.method);
+    Refuse(context, 405, absl::StrCat("want ", endpoint.method));
+    return false;
+  }
+  context.caller.name = request.peer;
+  if (!parts_.find_caller && endpoint.route != Route::kHealth &&
+      IsLoopbackPeer(request.peer) &&
+      !IsOwnHost(request.Header("Host"), options_.allowed_hosts)) {
+    Refuse(context, 403,
+           "this server has no keys and does not answer to the name in Host: "
+           "see --allowed-hosts");
+    return false;
+  }
+  if (parts_.find_caller && !endpoint.open) {
+    std::optional<Caller> caller =
+        parts_.find_caller(request.Header("Authorization"));
+    if (!caller.has_value()) {
+      RespondError(context,
+                   WithCode(absl::UnauthenticatedError(
+                                "want a known key in `Authorization: Bearer`"),
+                            "invalid_api_key"));
+      return false;
+    }
+    context.caller = *std::move(caller);
+  }
+  if (endpoint.method != absl::string_view("POST")) return true;
+  // A page of another site can send other types without being asked for leave.
+  if (!IsJson(request.Header("Content-Type"))) {
+    Refuse(context, 415, "want Content-Type: application/json");
+    return false;
+  }
+  if (draining_) {
+    RespondError(context, StoppingError("the server"));
+    return false;
+  }
+  return true;
+}
+
+// --- Generating --------------------------------------------------------------
+
+void GatewayService::Complete(std::shared_ptr<Context> context) {
+  auto request = Take(*context, ReadCompletionRequest(context->request.body));
+  DropBody(context->request);
+  if (!request.has_value()) return;
+  const auto model = Take(*context, ModelNamed(request->model));
+  if (!model.has_value()) return;
+  auto echoes = Take(*context, Echoes(*request));
+  if (!echoes.has_value()) return;
+  StartGeneration(*context, *std::move(request), *model,
+                  {"cmpl-", MakeCompletionAnswer}, *std::move(echoes));
+}
+
+void GatewayService::Chat(std::shared_ptr<Context> context) {
+  Converse(*context, ReadChatRequest(context->request.body),
+           {"chatcmpl-", MakeChatAnswer});
+}
+
+void GatewayService::Responses(std::shared_ptr<Context> context) {
+  Converse(*context, ReadResponsesRequest(context->request.body),
+           {"resp_", MakeResponsesAnswer, "input", "max_output_tokens"});
+}
+
+void GatewayService::Converse(Context& context, absl::StatusOr<ApiRequest> read,
+                              const Form& form) {
+  auto request = Take(context, std::move(read));
+  DropBody(context.request);
+  if (!request.has_value()) return;
+  const auto model = Take(context, ModelNamed(request->model));
+  if (!model.has_value()) return;
+  const absl::Status prepared = PrepareChat(context, form, *model, *request);
+  if (!prepared.ok()) {
+    RespondError(context, prepared);
+    return;
+  }
+  StartGeneration(context, *std::move(request), *model, form, {});
+}
+
+absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
+                                         const ServedModel& model,
+                                         ApiRequest& request) const {
+  FORETOKEN_ASSIGN_OR_RETURN(
+      std::vector<TokenId> prompt,
+      EncodeChat(context, *request.conversation, request.repeated.size()));
+  request.conversation.reset();
+  const int64_t room =
+      model.max_positions - static_cast<int64_t>(prompt.size());
+  if (room < request.max_tokens.value_or(1)) {
+    return FieldError(
+        room < 1 ? form.input : form.limit,
+        absl::StrCat("the messages are ", prompt.size(), " tokens",
+                     room < 1 ? ""
+                              : absl::StrCat(", and ", *request.max_tokens,
+                                             " more are asked for"),
+                     ": this model's maximum context length is ",
+                     model.max_positions, " tokens"),
+        "context_length_exceeded");
+  }
+  if (!request.max_tokens.has_value()) request.max_tokens = room;
+  request.prompts.emplace_back(std::move(prompt));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> GatewayService::Echoes(
+    const ApiRequest& request) const {
+  std::vector<std::string> echoes;
+  if (!request.echo) return echoes;
+  for (const Prompt& prompt : request.prompts) {
+    if (const auto* text = std::get_if<std::string>(&prompt)) {
+      echoes.push_back(*text);
+      continue;
+    }
+    if (parts_.tokenizer == nullptr) {
+      return FieldError("echo", "needs a tokenizer, for a prompt of token ids");
+    }
+    auto text =
+        parts_.tokenizer->Decode(std::get<std::vector<TokenId>>(prompt));
+    if (!text.ok()) return FieldError("prompt", text.status().message());
+    echoes.push_back(*std::move(text));
+  }
+  return echoes;
+}
+
+absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
+    Context& context, const ChatRequest& conversation,
+    size_t other_bytes) const {
+  if (parts_.chat == nullptr || !parts_.chat->has_template()) {
+    return absl::FailedPreconditionError(
+        "this model has no chat template: use /v1/completions");
+  }
+  if (!conversation.tools.empty() &&
+      parts_.chat->tool_call_form() == ToolCallForm::kNone) {
+    return Unsupported("tools", "this model's chat template knows no tools");
+  }
+  const auto kept = static_cast<int64_t>(
+      conversation.messages.size() + conversation.tools.size() +
+      conversation.variables.size() + other_bytes);
+  return parts_.chat->Encode(
+      conversation, wall_clock_(), [&context, kept](int64_t bytes) {
+        return context.request.memory.Resize(kept + bytes);
+      });
+}
+
+void GatewayService::StartGeneration(Context& context, ApiRequest request,
+                                     const ServedModel& model, const Form& form,
+                                     std::vector<std::string> echoes) {
+  const absl::Status fits =
+      context.request.memory.Resize(GenerationExchange::Bytes(
+          request, std::min(*request.max_tokens, model.max_positions)));
+  if (!fits.ok()) {
+    RespondError(context, fits);
+    return;
+  }
+  const int64_t quota = context.caller.requests_per_minute;
+  if (quota > 0 && request.choices() > quota) {
+    RespondError(
+        context,
+        FieldError("n",
+                   absl::StrCat(request.choices(),
+                                " choices are as many requests, over the ",
+                                quota, " that the caller has in a minute"),
+                   "invalid_value"));
+    return;
+  }
+  GenerationRequest& generation = request.generation;
+  generation.max_tokens = *request.max_tokens;
+  generation.caller = context.caller;
+  generation.deadline = clock_() + options_.max_request_time;
+  generation.request_id = context.request_id;
+  generation.traceparent = std::string(context.request.Header("traceparent"));
+  AnswerOptions options;
+  options.id = absl::StrCat(form.id_prefix, DrawId());
+  options.created = absl::ToUnixSeconds(wall_clock_());
+  options.model = model.name;
+  options.tokenizer = parts_.tokenizer;
+  options.chat = parts_.chat;
+  options.echoes = std::move(echoes);
+  GenerationExchange::Start(
+      std::move(request), std::move(context.request.memory), form.make_answer,
+      std::move(options), std::move(context.headers), generations_,
+      context.exchange, std::move(context.observed), clock_);
+}
+
+// --- Models and texts --------------------------------------------------------
+
+absl::StatusOr<ServedModel> GatewayService::ModelNamed(absl::string_view name) {
+  FORETOKEN_ASSIGN_OR_RETURN(ServedModel model, generations_.Model());
+  if (name.empty() || name == model.name) return model;
+  return WithCode(
+      absl::NotFoundError(absl::StrCat("no such model: ", name,
+                                       "; this server has ", model.name)),
+      "model_not_found");
+}
+
+Json GatewayService::ModelJson(const ServedModel& model) const {
+  return {{"id", model.name},
+          {"object", "model"},
+          {"created", created_},
+          {"owned_by", "foretoken"},
+          {"max_model_len", model.max_positions},
+          {"foretoken",
+           {{"modes", model.modes}, {"default_mode", model.default_mode}}}};
+}
+
+void GatewayService::Models(std::shared_ptr<Context> context) {
+  const auto model = Take(*context, generations_.Model());
+  if (!model.has_value()) return;
+  RespondJson(*context,
+              {{"object", "list"}, {"data", Json::array({ModelJson(*model)})}});
+}
+
+void GatewayService::OneModel(std::shared_ptr<Context> context) {
+  const auto model =
+      Take(*context,
+           ModelNamed(absl::StripPrefix(context->request.path, kModelsPath)));
+  if (model.has_value()) RespondJson(*context, ModelJson(*model));
+}
+
+void GatewayService::Tokenize(std::shared_ptr<Context> context) {
+  auto request = Take(*context, ReadTokenizeRequest(context->request.body));
+  DropBody(context->request);
+  if (!request.has_value()) return;
+  const auto model = Take(*context, ModelNamed(request->model));
+  if (!model.has_value()) return;
+  const auto* const text = std::get_if<std::string>(&request->input);
+  const auto* const chat = std::get_if<ChatRequest>(&request->input);
+  const size_t given = text != nullptr
+                           ? text->size()
+                           : chat->messages.size() + chat->variables.size();
+  const auto respond = [this, context, given, max = model->max_positions](
+                           absl::StatusOr<std::vector<TokenId>> tokens) {
+    const auto taken = Take(*context, std::move(tokens));
+    if (!taken.has_value()) return;
+    const std::string head =
+        absl::StrCat("{\"count\":", taken->size(), ",\"max_model_len\":", max,
+                     ",\"tokens\":");
+    // Twice the tokens: the message that they come in, or a list's spare room.
+    RespondLong(*context, given + 2 * taken->size() * sizeof(TokenId),
+                head.size() + JsonTokensBytes(*taken) + 1,
+                [&](std::string& body) {
+                  body += head;
+                  AppendJsonTokens(*taken, body);
+                  body += '}';
+                });
+  };
+  if (chat != nullptr) {
+    respond(EncodeChat(*context, *chat, /*other_bytes=*/0));
+    return;
+  }
+  generations_.Tokenize(context->caller,
+                        std::get<std::string>(std::move(request->input)),
+                        request->add_special_tokens,
+                        clock_() + options_.max_request_time, respond);
+}
+
+void GatewayService::Detokenize(std::shared_ptr<Context> context) {
+  auto request = Take(*context, ReadDetokenizeRequest(context->request.body));
+  DropBody(context->request);
+  if (!request.has_value()) return;
+  if (!Take(*context, ModelNamed(request->model)).has_value()) return;
+  const size_t given = request->tokens.size() * sizeof(TokenId);
+  const auto respond = [this, context,
+                        given](absl::StatusOr<std::string> text) {
+    const auto taken = Take(*context, std::move(text));
+    if (!taken.has_value()) return;
+    constexpr absl::string_view kHead = "{\"prompt\":";
+    // Twice the text: the message that it comes in, or a string's spare room.
+    RespondLong(*context, given + 2 * taken->size(),
+                kHead.size() + JsonStringBytes(*taken) + 1,
+                [&](std::string& body) {
+                  body.append(kHead.data(), kHead.size());
+                  AppendJsonString(*taken, body);
+                  body += '}';
+                });
+  };
+  generations_.Detokenize(context->caller, std::move(request->tokens),
+                          clock_() + options_.max_request_time, respond);
+}
+
+void GatewayService::Health(std::shared_ptr<Context> context) {
+  if (draining_) {
+    RespondError(*context, StoppingError("the server"));
+  } else if (!generations_.Ready()) {
+    const absl::Status reason = generations_.Model().status();
+    RespondError(*context, reason.ok()
+                               ? absl::UnavailableError("no model is ready")
+                               : reason);
+  } else {
+    RespondJson(*context, {{"status", "ok"}});
+  }
+}
+
+void GatewayService::Page(std::shared_ptr<Context> context) {
+  if (parts_.page.html.empty()) {
+    Refuse(*context, 404, "this server has no page");
+    return;
+  }
+  HttpResponse response;
+  response.content_type = "text/html; charset=utf-8";
+  response.headers = {
+      {"Content-Security-Policy", parts_.page.content_security_policy},
+      {"X-Content-Type-Options", "nosniff"},
+      {"Referrer-Policy", "no-referrer"},
+      {"Cache-Control", "no-cache"}};
+  response.body = parts_.page.html;
+  Respond(*context, std::move(response));
+}
+
+// --- Answering ---------------------------------------------------------------
+
+template <typename T>
+std::optional<T> GatewayService::Take(Context& context,
+                                      absl::StatusOr<T> value) {
+  if (value.ok()) return *std::move(value);
+  RespondError(context, value.status());
+  return std::nullopt;
+}
+
+void GatewayService::Respond(Context& context, HttpResponse response) const {
+  context.observed->End(response.status, clock_());
+  for (auto& header : context.headers) {
+    response.headers.push_back(std::move(header));
+  }
+  context.exchange->Respond(std::move(response));
+}
+
+void GatewayService::RespondJson(Context& context, const Json& body) const {
+  HttpResponse response;
+  response.body = DumpJson(body);
+  Respond(context, std::move(response));
+}
+
+void GatewayService::RespondLong(
+    Context& context, size_t kept, size_t bytes,
+    absl::FunctionRef<void(std::string&)> append) const {
+  // The body, and its copy in the queue of the connection.
+  const absl::Status held =
+      context.request.memory.Resize(static_cast<int64_t>(kept + 2 * bytes));
+  if (!held.ok()) {
+    RespondError(context, held);
+    return;
+  }
+  HttpResponse response;
+  response.body.reserve(bytes);
+  append(response.body);
+  context.exchange->HoldUntilSent(std::move(context.request.memory));
+  Respond(context, std::move(response));
+}
+
+void GatewayService::RespondError(Context& context,
+                                  const absl::Status& status) const {
+  Respond(context, ErrorResponse(status, {}));
+}
+
+void GatewayService::Refuse(Context& context, int http_status,
+                            absl::string_view message) const {
+  ApiError error;
+  error.type = "invalid_request_error";
+  error.message = std::string(message);
+  HttpResponse response;
+  response.status = http_status;
+  response.body = error.Json();
+  Respond(context, std::move(response));
+}
+
+}  // namespace foretoken::gateway

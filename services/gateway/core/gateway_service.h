@@ -1,0 +1,174 @@
+// GatewayService: OpenAI's API on top of Generations. Routes, authentication,
+// reading and checking of requests; what generates goes on as a
+// GenerationExchange.
+//
+// Large bodies are read and encoded on threads of their own, so that they do
+// not hold up the streams of others. Thread-safe.
+#ifndef FORETOKEN_SERVICES_GATEWAY_CORE_GATEWAY_SERVICE_H_
+#define FORETOKEN_SERVICES_GATEWAY_CORE_GATEWAY_SERVICE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/worker_pool.h"
+#include "common/speculation/generation.h"
+#include "common/text/chat/model_chat.h"
+#include "common/text/tokenizer.h"
+#include "services/gateway/core/api_request.h"
+#include "services/gateway/core/gateway_observer.h"
+#include "services/gateway/core/generation_exchange.h"
+#include "services/gateway/core/generations.h"
+#include "services/gateway/core/http.h"
+
+namespace foretoken::gateway {
+
+// Finds the caller with this `Authorization` header; nullopt: unknown.
+using FindCaller =
+    std::function<std::optional<Caller>(absl::string_view authorization)>;
+
+struct StaticPage {
+  std::string html;  // empty: none
+  std::string content_security_policy;
+};
+
+struct GatewayOptions {
+  absl::Duration max_request_time = absl::Hours(1);
+  // Sites whose pages may call this server from a browser; "*": all.
+  std::vector<std::string> cors_origins;
+  // Names under which clients on this machine may call a server without keys,
+  // beyond localhost and addresses; "*": all (host_names.h).
+  std::vector<std::string> allowed_hosts;
+  int32_t workers = 2;              // threads for large bodies
+  int32_t max_waiting_bodies = 64;  // for such a thread
+};
+
+// What a GatewayService works with. All pointers may be null and must outlive
+// it.
+struct GatewayParts {
+  const Tokenizer* tokenizer = nullptr;  // for the texts of tokens
+  const ModelChat* chat = nullptr;       // null: no chat
+  FindCaller find_caller;                // null: everybody may call
+  StaticPage page;
+};
+
+class GatewayService final : public HttpHandler {
+ public:
+  // `wall_clock` dates answers. References must outlive the service.
+  GatewayService(const GatewayOptions& options, GatewayParts parts,
+                 Generations& generations, GatewayObserver& observer,
+                 Clock wall_clock, Clock clock = MonotonicClock());
+
+  void Handle(HttpRequest request,
+              std::shared_ptr<HttpExchange> exchange) override;
+  // With keys, the caller's name: callers may share an address.
+  std::optional<std::string> BodyOwner(const HttpRequest& head) const override;
+  // Those that let a page of another site read why it was refused.
+  HttpHeaders HeadersOfRefusal(const HttpRequest& head) const override;
+
+  // Refuses new work from now on; /health says so.
+  void BeginDrain() { draining_ = true; }
+  // Waits for the bodies that are being read. What Generations still has to
+  // answer comes later: the service must outlive that. Handle is not called
+  // any more.
+  void Stop() { workers_.reset(); }
+
+ private:
+  // One request until it is answered or has become an exchange.
+  struct Context {
+    HttpRequest request;
+    std::shared_ptr<HttpExchange> exchange;
+    std::unique_ptr<ObservedRequest> observed;
+    HttpHeaders headers;  // of the answer
+    std::string request_id;
+    Caller caller;
+  };
+  // What endpoints that generate differ in.
+  struct Form {
+    const char* id_prefix;
+    GenerationExchange::MakeAnswer make_answer;
+    // Names of the fields with the conversation and with its limit.
+    const char* input = "messages";
+    const char* limit = "max_tokens";
+  };
+  using Handler = void (GatewayService::*)(std::shared_ptr<Context>);
+  struct Endpoint {
+    const char* method;
+    const char* path;
+    Route route;
+    Handler handler;
+    bool open = false;  // needs no key
+  };
+  static const std::vector<Endpoint>& Endpoints();
+
+  void AddCorsHeaders(Context& context) const;
+  // False, with the request answered, if it may not go on.
+  bool Admit(Context& context, const Endpoint& endpoint);
+
+  void Complete(std::shared_ptr<Context> context);
+  void Chat(std::shared_ptr<Context> context);
+  void Responses(std::shared_ptr<Context> context);
+  void Models(std::shared_ptr<Context> context);
+  void OneModel(std::shared_ptr<Context> context);
+  void Tokenize(std::shared_ptr<Context> context);
+  void Detokenize(std::shared_ptr<Context> context);
+  void Health(std::shared_ptr<Context> context);
+  void Page(std::shared_ptr<Context> context);
+
+  // Answers with the error and returns nullopt if `value` is one.
+  template <typename T>
+  std::optional<T> Take(Context& context, absl::StatusOr<T> value);
+  // The model, if it has the name that the request gives.
+  absl::StatusOr<ServedModel> ModelNamed(absl::string_view name);
+  // Takes the memory for it from the context's share, beside that of the
+  // conversation and `other_bytes` of the request.
+  absl::StatusOr<std::vector<TokenId>> EncodeChat(
+      Context& context, const ChatRequest& conversation,
+      size_t other_bytes) const;
+  absl::StatusOr<std::vector<std::string>> Echoes(
+      const ApiRequest& request) const;
+  // Goes on with the conversation that was read.
+  void Converse(Context& context, absl::StatusOr<ApiRequest> read,
+                const Form& form);
+  absl::Status PrepareChat(Context& context, const Form& form,
+                           const ServedModel& model, ApiRequest& request) const;
+  void StartGeneration(Context& context, ApiRequest request,
+                       const ServedModel& model, const Form& form,
+                       std::vector<std::string> echoes);
+  Json ModelJson(const ServedModel& model) const;
+
+  void Respond(Context& context, HttpResponse response) const;
+  void RespondJson(Context& context, const Json& body) const;
+  // Answers with the body of `bytes` that `append` writes. Takes the memory for
+  // it and for the `kept` bytes that it is made of from the context's share.
+  void RespondLong(Context& context, size_t kept, size_t bytes,
+                   absl::FunctionRef<void(std::string&)> append) const;
+  void RespondError(Context& context, const absl::Status& status) const;
+  // An error whose HTTP status no Status has.
+  void Refuse(Context& context, int http_status,
+              absl::string_view message) const;
+
+  const GatewayOptions options_;
+  const GatewayParts parts_;
+  Generations& generations_;
+  GatewayObserver& observer_;
+  const Clock wall_clock_;
+  const Clock clock_;
+  const int64_t created_;  // Unix time of the start
+  std::atomic<bool> draining_{false};
+  std::unique_ptr<WorkerPool> workers_;  // last: uses all of the above
+};
+
+}  // namespace foretoken::gateway
+
+#endif  // FORETOKEN_SERVICES_GATEWAY_CORE_GATEWAY_SERVICE_H_

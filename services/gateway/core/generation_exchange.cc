@@ -1,0 +1,345 @@
+#include "services/gateway/core/generation_exchange.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "services/gateway/core/api_error.h"
+#include "services/gateway/core/generation_fields.h"
+
+namespace foretoken::gateway {
+namespace {
+
+constexpr int kOk = 200;
+// Upper bounds of a token's bytes in a body: its text; its id, text and
+// drafter; its log-probability, or that of another token in its place.
+constexpr int64_t kTextBytes = 16;
+constexpr int64_t kTokenBytes = 96;
+constexpr int64_t kLogprobBytes = 128;
+// Copies of the output that a stream keeps, at their peak: the last event is
+// appended to a queue that holds the three events that end an item. A copy is
+// in the items, two are in the event, since its string has doubled, three in
+// the queue and six in the string that takes the queue's place.
+constexpr int64_t kKeptCopies = 12;
+// Output for which a stream has room at first.
+constexpr int64_t kFirstKept = 2 << 10;
+// Copies of the fields that answers repeat, at their peak: the last event is
+// appended to a queue that holds the two events that begin a stream. A copy is
+// in the request, two are in the event, two in the queue and four in the string
+// that takes the queue's place.
+constexpr int64_t kRepeatedCopies = 9;
+// State, and what waits for a slow reader.
+constexpr int64_t kOtherBytes = 128 << 10;
+
+}  // namespace
+
+// One choice of an exchange, which it keeps alive.
+class GenerationExchange::Listener final : public GenerationListener {
+ public:
+  Listener(std::shared_ptr<GenerationExchange> exchange, int64_t choice)
+      : exchange_(std::move(exchange)), choice_(choice) {}
+
+  bool OnDelta(const GenerationDelta& delta) override {
+    return exchange_->OnDelta(choice_, delta);
+  }
+  void OnResult(const GenerationSummary& summary) override {
+    exchange_->OnResult(choice_, summary);
+  }
+  void OnEnd(const absl::Status& status) override {
+    exchange_->OnEnd(choice_, status);
+  }
+
+ private:
+  const std::shared_ptr<GenerationExchange> exchange_;
+  const int64_t choice_;
+};
+
+int64_t GenerationExchange::Bytes(const ApiRequest& request,
+                                  int64_t max_tokens) {
+  int64_t prompts = 0;
+  for (const Prompt& prompt : request.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    prompts += static_cast<int64_t>(
+        text != nullptr
+            ? text->size()
+            : std::get<std::vector<TokenId>>(prompt).size() * sizeof(TokenId));
+  }
+  // As a request and as the message that is made of it.
+  int64_t bytes = prompts * (1 + 2 * std::min(request.n, kAtOnce));
+  if (request.echo) {
+    // Once for each prompt; with every choice, and once more where they are
+    // put together.
+    bytes += prompts * (1 + (request.stream ? request.n : 2 * request.n));
+  }
+  if (!request.stream) {
+    const int64_t token =
+        kTextBytes + (request.want_tokens ? kTokenBytes : 0) +
+        (request.logprobs
+             ? kLogprobBytes * (1 + request.generation.sampling.logprobs)
+             : 0);
+    bytes += request.choices() * token * max_tokens;
+  } else if (!request.repeated.empty()) {  // a stream of responses
+    bytes += kKeptCopies * kFirstKept;
+  }
+  bytes += kRepeatedCopies * static_cast<int64_t>(request.repeated.size());
+  return bytes + kOtherBytes;
+}
+
+void GenerationExchange::Start(ApiRequest request, ByteBudget::Share memory,
+                               MakeAnswer make_answer, AnswerOptions options,
+                               HttpHeaders headers, Generations& generations,
+                               std::shared_ptr<HttpExchange> http,
+                               std::unique_ptr<ObservedRequest> observed,
+                               const Clock& clock) {
+  const std::shared_ptr<GenerationExchange> exchange(new GenerationExchange(
+      std::move(request), std::move(memory), std::move(headers), generations,
+      std::move(http), std::move(observed), clock));
+  {
+    absl::MutexLock lock(&exchange->mu_);
+    exchange->answer_ = make_answer(exchange->request_, std::move(options));
+  }
+  if (!exchange->http_->Watch(exchange)) {
+    exchange->OnGone();
+    return;
+  }
+  exchange->StartChoices();
+}
+
+GenerationExchange::GenerationExchange(
+    ApiRequest request, ByteBudget::Share memory, HttpHeaders headers,
+    Generations& generations, std::shared_ptr<HttpExchange> http,
+    std::unique_ptr<ObservedRequest> observed, const Clock& clock)
+    : request_(std::move(request)),
+      headers_(std::move(headers)),
+      generations_(generations),
+      http_(std::move(http)),
+      clock_(clock),
+      started_(clock_()),
+      memory_(std::move(memory)),
+      kept_room_(kFirstKept),
+      observed_(std::move(observed)),
+      choices_(static_cast<size_t>(request_.choices())) {}
+
+GenerationRequest GenerationExchange::RequestOf(int64_t choice) const {
+  GenerationRequest request = request_.generation;
+  const Prompt& prompt =
+      request_.prompts[static_cast<size_t>(choice / request_.n)];
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    request.text = *text;
+  } else {
+    request.prompt = std::get<std::vector<TokenId>>(prompt);
+  }
+  request.sampling.seed =
+      SeedOfChoice(request.sampling.seed, choice % request_.n);
+  if (request_.choices() > 1) {
+    const std::string suffix = absl::StrCat("-", choice);
+    request.request_id.resize(std::min(request.request_id.size(),
+                                       kMaxRequestIdBytes - suffix.size()));
+    request.request_id += suffix;
+  }
+  return request;
+}
+
+void GenerationExchange::StartChoices() {
+  while (true) {
+    int64_t choice = 0;
+    {
+      absl::MutexLock lock(&mu_);
+      if (ended_ || running_ >= kAtOnce || next_ >= request_.choices()) return;
+      choice = next_++;
+      ++running_;
+    }
+    auto call = generations_.Start(
+        RequestOf(choice),
+        std::make_shared<Listener>(shared_from_this(), choice));
+    bool resume = false;
+    bool cancel = false;
+    {
+      absl::MutexLock lock(&mu_);
+      // It may have been paused, or all have ended, while there was no call.
+      cancel = ended_;
+      if (!cancel) choices_[static_cast<size_t>(choice)].call = call;
+      resume = !choices_[static_cast<size_t>(choice)].paused;
+    }
+    if (cancel) {
+      call->Cancel();
+    } else if (resume) {
+      call->Resume();
+    }
+  }
+}
+
+bool GenerationExchange::OnDelta(int64_t choice, const GenerationDelta& delta) {
+  std::vector<std::shared_ptr<GenerationCall>> left;
+  {
+    absl::MutexLock lock(&mu_);
+    if (ended_) return true;
+    observed_->observer().OnDelta();
+    if (first_output_ == absl::InfiniteFuture()) first_output_ = clock_();
+    std::string frames;
+    answer_->OnDelta(choice, delta, frames);
+    const bool room = Send(frames);
+    const absl::Status held = HoldKept();
+    if (held.ok()) {
+      if (room) return true;
+      choices_[static_cast<size_t>(choice)].paused = true;
+      observed_->observer().OnPause();
+      return false;
+    }
+    Fail(held);
+    left = End(ToApiError(held).http_status);
+  }
+  for (const auto& call : left) call->Cancel();
+  return true;
+}
+
+absl::Status GenerationExchange::HoldKept() {
+  const int64_t kept = answer_->kept_bytes();
+  if (kept <= kept_room_) return absl::OkStatus();
+  const int64_t others = memory_.bytes() - kKeptCopies * kept_room_;
+  absl::Status grown;
+  // Twice the room, so that a long answer asks seldom; else what it needs.
+  for (const int64_t room : {std::max(kept, 2 * kept_room_), kept}) {
+    grown = memory_.Resize(others + kKeptCopies * room);
+    if (!grown.ok()) continue;
+    kept_room_ = room;
+    return grown;
+  }
+  // Nothing in the request is wrong, even where no budget could hold all of it.
+  return absl::ResourceExhaustedError(grown.message());
+}
+
+void GenerationExchange::OnResult(int64_t choice,
+                                  const GenerationSummary& summary) {
+  absl::MutexLock lock(&mu_);
+  if (ended_) return;
+  std::string frames;
+  answer_->OnResult(choice, summary, frames);
+  Send(frames);  // the last of the choice: nothing to pause
+}
+
+void GenerationExchange::OnEnd(int64_t choice, const absl::Status& status) {
+  std::vector<std::shared_ptr<GenerationCall>> left;
+  {
+    absl::MutexLock lock(&mu_);
+    --running_;
+    choices_[static_cast<size_t>(choice)] = {};
+    if (ended_) return;
+    if (!status.ok()) {
+      Fail(status);
+      left = End(ToApiError(status).http_status);
+    } else if (running_ == 0 && next_ == request_.choices()) {
+      Succeed();
+      left = End(kOk);
+    }
+  }
+  for (const auto& call : left) call->Cancel();
+  StartChoices();
+}
+
+bool GenerationExchange::Send(const std::string& frames) {
+  if (frames.empty()) return true;
+  if (!std::exchange(streaming_, true)) {
+    HttpResponse head;
+    head.content_type = "text/event-stream; charset=utf-8";
+    head.headers = headers_;
+    head.headers.emplace_back("Cache-Control", "no-store");
+    // Proxies that would wait for more than one frame.
+    head.headers.emplace_back("X-Accel-Buffering", "no");
+    http_->StartStream(std::move(head));
+  }
+  return http_->Write(frames);
+}
+
+void GenerationExchange::Succeed() {
+  const absl::Time now = clock_();
+  std::string out;
+  answer_->Finish({std::min(first_output_, now) - started_, now - started_},
+                  out);
+  HoldUntilSent(out.size());
+  if (request_.stream) {
+    Send(out);
+    http_->EndStream();
+    return;
+  }
+  HttpResponse response;
+  response.headers = headers_;
+  response.body = std::move(out);
+  http_->Respond(std::move(response));
+}
+
+void GenerationExchange::Fail(const absl::Status& status) {
+  if (!streaming_) {
+    http_->Respond(ErrorResponse(status, headers_));
+    return;
+  }
+  std::string frames;
+  answer_->Fail(ToApiError(status), frames);
+  HoldUntilSent(frames.size());
+  Send(frames);
+  http_->EndStream();
+}
+
+void GenerationExchange::HoldUntilSent(size_t bytes) {
+  // The end, and its copy in the queue of the connection.
+  const int64_t owed = 2 * static_cast<int64_t>(bytes) + kOtherBytes;
+  if (owed < memory_.bytes()) (void)memory_.Resize(owed);
+  http_->HoldUntilSent(std::move(memory_));
+}
+
+std::vector<std::shared_ptr<GenerationCall>> GenerationExchange::End(
+    int status) {
+  ended_ = true;
+  observed_->End(status, clock_());
+  std::vector<std::shared_ptr<GenerationCall>> calls;
+  for (Choice& choice : choices_) {
+    if (choice.call != nullptr) calls.push_back(std::move(choice.call));
+  }
+  return calls;
+}
+
+void GenerationExchange::OnRoom() {
+  std::vector<std::shared_ptr<GenerationCall>> paused;
+  {
+    absl::MutexLock lock(&mu_);
+    for (Choice& choice : choices_) {
+      if (!std::exchange(choice.paused, false)) continue;
+      // Without a call, StartChoices resumes it.
+      if (choice.call != nullptr) paused.push_back(choice.call);
+    }
+  }
+  for (const auto& call : paused) call->Resume();
+}
+
+void GenerationExchange::OnGone() {
+  std::vector<std::shared_ptr<GenerationCall>> left;
+  {
+    absl::MutexLock lock(&mu_);
+    if (ended_) return;
+    left = End(kClientGone);
+  }
+  for (const auto& call : left) call->Cancel();
+}
+
+HttpResponse ErrorResponse(const absl::Status& status, HttpHeaders headers) {
+  const ApiError error = ToApiError(status);
+  HttpResponse response;
+  response.status = error.http_status;
+  response.headers = std::move(headers);
+  if (error.http_status == 401) {
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  }
+  if (error.retry_after_ms > 0) {
+    // Whole seconds by the standard; clients of OpenAI's API know the other.
+    response.headers.emplace_back(
+        "Retry-After", absl::StrCat((error.retry_after_ms + 999) / 1000));
+    response.headers.emplace_back("Retry-After-Ms",
+                                  absl::StrCat(error.retry_after_ms));
+  }
+  response.body = error.Json();
+  return response;
+}
+
+}  // namespace foretoken::gateway

@@ -1,0 +1,299 @@
+#include "services/gateway/core/requests.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/json.h"
+#include "common/base/status_macros.h"
+#include "common/sampling/sampling_params.h"
+#include "services/gateway/core/api_error.h"
+#include "services/gateway/core/generation_fields.h"
+#include "services/gateway/core/raw_member.h"
+#include "services/gateway/core/request_fields.h"
+
+namespace foretoken::gateway {
+namespace {
+
+// OpenAI's default of /v1/completions.
+constexpr int64_t kCompletionTokens = 16;
+constexpr size_t kMaxMessages = 4096;
+constexpr size_t kMaxPrompts = static_cast<size_t>(kMaxChoices);
+
+absl::StatusOr<std::vector<TokenId>> ReadTokens(const Json& list,
+                                                absl::string_view field) {
+  std::vector<TokenId> tokens;
+  tokens.reserve(list.size());
+  for (const Json& each : list) {
+    if (!each.is_number_integer() || each < 0 ||
+        each > std::numeric_limits<TokenId>::max()) {
+      return FieldError(field, "want token ids of 0 and above",
+                        "invalid_value");
+    }
+    tokens.push_back(each.get<TokenId>());
+  }
+  return tokens;
+}
+
+// A string, an array of strings, an array of token ids, or one of such arrays.
+absl::StatusOr<std::vector<Prompt>> ReadPrompts(const Json* value) {
+  constexpr char kField[] = "prompt";
+  if (value == nullptr) {
+    return FieldError(kField, "is required", "missing_required_parameter");
+  }
+  std::vector<Prompt> prompts;
+  if (value->is_string()) {
+    prompts.emplace_back(value->get<std::string>());
+    return prompts;
+  }
+  if (!value->is_array() || value->empty()) {
+    return FieldError(kField, "want a string, or an array that is not empty",
+                      "invalid_type");
+  }
+  if (value->front().is_number()) {
+    FORETOKEN_ASSIGN_OR_RETURN(auto tokens, ReadTokens(*value, kField));
+    prompts.emplace_back(std::move(tokens));
+    return prompts;
+  }
+  if (value->size() > kMaxPrompts) {
+    return FieldError(kField,
+                      absl::StrCat("want at most ", kMaxPrompts, " prompts"),
+                      "array_above_max_length");
+  }
+  for (const Json& each : *value) {
+    if (each.is_string() && value->front().is_string()) {
+      prompts.emplace_back(each.get<std::string>());
+    } else if (each.is_array() && value->front().is_array()) {
+      FORETOKEN_ASSIGN_OR_RETURN(auto tokens, ReadTokens(each, kField));
+      prompts.emplace_back(std::move(tokens));
+    } else {
+      return FieldError(kField, "want strings alone, or token ids alone",
+                        "invalid_type");
+    }
+  }
+  return prompts;
+}
+
+// `text`: the whole body.
+absl::StatusOr<ChatRequest> ReadConversation(absl::string_view text,
+                                             RequestFields& fields) {
+  ChatRequest conversation;
+  const Json* messages = fields.Find("messages");
+  if (messages == nullptr) {
+    return FieldError("messages", "is required", "missing_required_parameter");
+  }
+  if (!messages->is_array() || messages->empty() ||
+      messages->size() > kMaxMessages) {
+    return FieldError(
+        "messages",
+        absl::StrCat("want an array of 1..", kMaxMessages, " messages"),
+        "invalid_type");
+  }
+  conversation.messages = std::string(RawMember(text, "messages"));
+  ReadTemplateVariables(text, fields, conversation);
+  return conversation;
+}
+
+// Tools are objects, and none is strict: arguments are not made to fit a
+// schema. Other fields of tools are left to the chat template.
+void CheckTools(const Json& tools, RequestFields& fields) {
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const std::string name = absl::StrCat("tools[", i, "]");
+    RequestFields tool(tools[i], name);
+    const Json* const function = tool.Find("function");
+    if (tool.error().ok() && function != nullptr && function->is_object()) {
+      RequestFields inner(*function, absl::StrCat(name, ".function"));
+      inner.Refuse("strict", {false});
+      tool.Fail(inner.error());
+    }
+    if (!tool.error().ok()) fields.Fail(tool.error());
+  }
+}
+
+// The tools that may be called, and whether they may. A model cannot be made to
+// call one.
+void ReadTools(absl::string_view text, RequestFields& fields,
+               ApiRequest& request) {
+  const Json* tools = fields.Find("tools");
+  const bool given = tools != nullptr && *tools != Json::array();
+  if (given && !tools->is_array()) {
+    fields.Fail(FieldError("tools", "want an array", "invalid_type"));
+    return;
+  }
+  if (given) CheckTools(*tools, fields);
+  fields.Refuse("tool_choice", {"none", "auto"});
+  const Json* choice = fields.Find("tool_choice");
+  request.with_tools = given && (choice == nullptr || *choice == "auto");
+  request.one_call = !fields.Bool("parallel_tool_calls", true);
+  if (request.with_tools) {
+    request.conversation->tools = std::string(RawMember(text, "tools"));
+  }
+}
+
+void ReadResponseFormat(RequestFields& fields) {
+  const Json* value = fields.Find("response_format");
+  if (value == nullptr) return;
+  RequestFields format(*value, "response_format");
+  format.Refuse("type", {"text"});
+  const absl::Status read = format.Finish();
+  if (!read.ok()) fields.Fail(read);
+}
+
+// Without a limit: nullopt. So others write -1.
+std::optional<int64_t> ReadLimit(RequestFields& fields, const char* field) {
+  const Json* const value = fields.Find(field);
+  if (value != nullptr && *value == -1) return std::nullopt;
+  return fields.Int(field, {1, kMostTokens});
+}
+
+// `max_tokens` and its newer name; both may be given if they agree.
+void ReadChatTokens(RequestFields& fields, ApiRequest& request) {
+  const auto newer = ReadLimit(fields, "max_completion_tokens");
+  const auto older = ReadLimit(fields, "max_tokens");
+  if (newer.has_value() && older.has_value() && *newer != *older) {
+    fields.Fail(FieldError("max_tokens", "differs from max_completion_tokens",
+                           "invalid_value"));
+  }
+  request.max_tokens = newer.has_value() ? newer : older;
+}
+
+void ReadChatLogprobs(RequestFields& fields, ApiRequest& request) {
+  request.logprobs = fields.Bool("logprobs", false);
+  const auto top = fields.Int("top_logprobs", {0, kMaxLogprobs});
+  if (top.has_value() && *top > 0 && !request.logprobs) {
+    fields.Fail(
+        FieldError("top_logprobs", "needs logprobs: true", "invalid_value"));
+  }
+  if (request.logprobs) {
+    request.generation.sampling.logprobs =
+        static_cast<int32_t>(top.value_or(0));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  RequestFields fields(body);
+  ApiRequest request;
+  ReadGenerationFields(fields, request);
+  if (body.is_object()) {
+    auto prompts = ReadPrompts(fields.Find("prompt"));
+    if (prompts.ok()) {
+      request.prompts = *std::move(prompts);
+    } else {
+      fields.Fail(prompts.status());
+    }
+  }
+  ReadChoices(fields, static_cast<int64_t>(request.prompts.size()), request);
+  const int64_t best_of =
+      fields.Int("best_of", {1, kMaxChoices}).value_or(request.n);
+  if (best_of != request.n) {
+    fields.Fail(Unsupported("best_of", "want the value of n"));
+  }
+  request.max_tokens =
+      fields.Int("max_tokens", {1, kMostTokens}).value_or(kCompletionTokens);
+  const Json* const logprobs = fields.Find("logprobs");
+  if (logprobs != nullptr && *logprobs != false) {
+    request.logprobs = true;
+    request.generation.sampling.logprobs = static_cast<int32_t>(
+        fields.Int("logprobs", {0, kMaxLogprobs}).value_or(0));
+  }
+  request.echo = fields.Bool("echo", false);
+  if (request.echo && request.logprobs) {
+    fields.Fail(Unsupported(
+        "echo",
+        "with logprobs is not supported: the prompt's tokens have no "
+        "log-probabilities here"));
+  }
+  fields.Refuse("suffix", {""});
+  FORETOKEN_RETURN_IF_ERROR(fields.Finish());
+  return request;
+}
+
+absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view text) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  RequestFields fields(body);
+  ApiRequest request;
+  ReadGenerationFields(fields, request);
+  if (body.is_object()) {
+    auto conversation = ReadConversation(text, fields);
+    if (conversation.ok()) {
+      request.conversation = *std::move(conversation);
+      ReadTools(text, fields, request);
+    } else {
+      fields.Fail(conversation.status());
+    }
+  }
+  ReadChoices(fields, 1, request);
+  ReadChatTokens(fields, request);
+  ReadChatLogprobs(fields, request);
+  ReadResponseFormat(fields);
+  // Known, and refused where they ask for something.
+  const Json none = Json::array();
+  fields.Refuse("functions", {none});
+  fields.Refuse("function_call", {"none"});
+  fields.Refuse("modalities", {Json::array({"text"})});
+  fields.Refuse("audio");
+  fields.Refuse("prediction");
+  fields.Refuse("store", {false});
+  ReadMetadata(fields);  // describes stored answers, and there are none
+  fields.Refuse("service_tier", {"auto", "default"});
+  // OpenAI's defaults: as the template has it.
+  fields.Refuse("reasoning_effort", {"medium"});
+  fields.Refuse("verbosity", {"medium"});
+  fields.Refuse("web_search_options");
+  FORETOKEN_RETURN_IF_ERROR(fields.Finish());
+  return request;
+}
+
+absl::StatusOr<TokenizeRequest> ReadTokenizeRequest(absl::string_view text) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  RequestFields fields(body);
+  TokenizeRequest request;
+  request.model = fields.Text("model", kMaxModelBytes).value_or("");
+  request.add_special_tokens = fields.Bool("add_special_tokens", true);
+  const Json* prompt = fields.Find("prompt");
+  if (prompt != nullptr) {
+    if (fields.Find("messages") != nullptr) {
+      fields.Fail(FieldError("messages", "want a prompt or messages, not both",
+                             "invalid_value"));
+    }
+    request.input =
+        fields.Text("prompt", std::string().max_size()).value_or("");
+  } else if (body.is_object()) {
+    auto conversation = ReadConversation(text, fields);
+    if (conversation.ok()) {
+      request.input = *std::move(conversation);
+    } else {
+      fields.Fail(conversation.status());
+    }
+  }
+  FORETOKEN_RETURN_IF_ERROR(fields.Finish());
+  return request;
+}
+
+absl::StatusOr<DetokenizeRequest> ReadDetokenizeRequest(
+    absl::string_view text) {
+  FORETOKEN_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  RequestFields fields(body);
+  DetokenizeRequest request;
+  request.model = fields.Text("model", kMaxModelBytes).value_or("");
+  const Json* tokens = fields.Find("tokens");
+  if (tokens == nullptr || !tokens->is_array()) {
+    fields.Fail(
+        FieldError("tokens", "want an array of token ids", "invalid_type"));
+  } else {
+    auto read = ReadTokens(*tokens, "tokens");
+    if (read.ok()) {
+      request.tokens = *std::move(read);
+    } else {
+      fields.Fail(read.status());
+    }
+  }
+  FORETOKEN_RETURN_IF_ERROR(fields.Finish());
+  return request;
+}
+
+}  // namespace foretoken::gateway

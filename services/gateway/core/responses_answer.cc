@@ -1,0 +1,377 @@
+// Answers of /v1/responses.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "services/gateway/core/answer.h"
+#include "services/gateway/core/answer_parts.h"
+#include "services/gateway/core/api_error.h"
+#include "services/gateway/core/chat_output.h"
+#include "services/gateway/core/json_text.h"
+#include "services/gateway/core/token_texts.h"
+
+namespace foretoken::gateway {
+namespace {
+
+constexpr char kIdPrefix[] = "resp_";
+constexpr int kTooManyRequests = 429;
+constexpr int kBadRequest = 400;
+// Upper bound of an item without its text: ids, the name of a function.
+constexpr int64_t kItemBytes = 1024;
+
+// What an answer of this form is at some moment.
+enum class State : uint8_t { kInProgress, kCompleted, kIncomplete, kFailed };
+
+const char* StateName(State state) {
+  switch (state) {
+    case State::kInProgress:
+      return "in_progress";
+    case State::kCompleted:
+      return "completed";
+    case State::kIncomplete:
+      return "incomplete";
+    case State::kFailed:
+      break;
+  }
+  return "failed";
+}
+
+// One of the codes that this form knows.
+const char* CodeOf(const ApiError& error) {
+  if (error.http_status == kTooManyRequests) return "rate_limit_exceeded";
+  return error.http_status == kBadRequest ? "invalid_prompt" : "server_error";
+}
+
+std::string Quoted(absl::string_view text) {
+  std::string out;
+  AppendJsonString(text, out);
+  return out;
+}
+
+// A message or the call of a function.
+struct Item {
+  bool is_call = false;
+  std::string id;
+  std::string text;      // a message's text; a call's arguments
+  std::string logprobs;  // a message's, as JSON, joined by commas
+  std::string call_id, name;
+  State state = State::kInProgress;
+
+  // The text as a part of the message.
+  void AppendPart(std::string& out) const {
+    out += R"({"type":"output_text","text":)";
+    AppendJsonString(text, out);
+    absl::StrAppend(&out, R"(,"annotations":[],"logprobs":[)", logprobs, "]}");
+  }
+  void AppendJson(std::string& out) const {
+    absl::StrAppend(&out, R"({"id":")", id, R"(","status":")",
+                    StateName(state));
+    if (is_call) {
+      absl::StrAppend(&out, R"(","type":"function_call","call_id":)",
+                      Quoted(call_id), ",\"name\":", Quoted(name),
+                      ",\"arguments\":");
+      AppendJsonString(text, out);
+      out += '}';
+      return;
+    }
+    out += R"(","type":"message","role":"assistant","content":[)";
+    // The part is added behind the item.
+    if (state != State::kInProgress) AppendPart(out);
+    out += "]}";
+  }
+};
+
+// Both forms: the body is the response that ends the stream. An item is open
+// until the next one begins. Long texts are appended to the output directly,
+// without further copies: GenerationExchange counts them.
+class ResponsesAnswer final : public Answer {
+ public:
+  ResponsesAnswer(const ApiRequest& request, AnswerOptions options)
+      : request_(request),
+        options_(std::move(options)),
+        texts_(options_.tokenizer),
+        results_(request),
+        splitter_(request, options_, 0),
+        pieces_(options_.tokenizer) {}
+
+  void OnDelta(int64_t /*choice*/, const GenerationDelta& delta,
+               std::string& out) override {
+    Begin(out);
+    if (request_.stream) {
+      std::string extension;
+      if (AppendChunkExtension(request_, delta, texts_, pieces_, extension)) {
+        Event("response.foretoken.delta",
+              absl::StrCat("\"foretoken\":", extension), out);
+      }
+    } else if (request_.want_tokens && !delta.token_ids.empty()) {
+      if (!tokens_.empty()) tokens_ += ',';
+      pieces_.Append(delta, tokens_);
+    }
+    if (request_.logprobs && !delta.logprobs.empty()) {
+      if (!logprobs_.empty()) logprobs_ += ',';
+      const size_t before = logprobs_.size();
+      AppendTokenLogprobs(texts_, delta, logprobs_);
+      logprob_bytes_ += static_cast<int64_t>(logprobs_.size() - before + 1);
+    }
+    if (request_.stream) {
+      taken_bytes_ += static_cast<int64_t>(JsonStringBytes(delta.text));
+    }
+    Add(splitter_.Take(delta), out);
+  }
+
+  void OnResult(int64_t choice, const GenerationSummary& summary,
+                std::string& out) override {
+    Begin(out);
+    results_.Set(choice, summary);
+    Add(splitter_.Finish(), out);
+    if (items_.empty()) OpenMessage(out);
+    state_ = summary.finish == FinishReason::kLength ? State::kIncomplete
+                                                     : State::kCompleted;
+    CloseItem(state_, out);
+  }
+
+  void Finish(const AnswerTimes& times, std::string& out) override {
+    Json extension = results_.Extension(times);
+    std::string end = absl::StrCat(",\"usage\":", Usage(), ",\"foretoken\":");
+    absl::StrAppend(&end, absl::StripSuffix(DumpJson(extension), "}"));
+    if (!tokens_.empty()) absl::StrAppend(&end, ",\"tokens\":[", tokens_, "]");
+    end += '}';
+    if (!request_.stream) {
+      AppendResponse(state_, "null", end, out);
+      return;
+    }
+    BeginEvent(state_ == State::kCompleted ? "response.completed"
+                                           : "response.incomplete",
+               out);
+    out += "\"response\":";
+    AppendResponse(state_, "null", end, out);
+    EndEvent(out);
+  }
+
+  void Fail(const ApiError& error, std::string& out) override {
+    const std::string message = Quoted(error.message);
+    Event("error",
+          absl::StrCat("\"code\":\"", CodeOf(error), "\",\"message\":", message,
+                       ",\"param\":",
+                       error.param.empty() ? "null" : Quoted(error.param)),
+          out);
+    if (!items_.empty() && items_.back().state == State::kInProgress) {
+      items_.back().state = State::kIncomplete;
+    }
+    BeginEvent("response.failed", out);
+    out += "\"response\":";
+    AppendResponse(State::kFailed,
+                   absl::StrCat("{\"code\":\"", CodeOf(error),
+                                "\",\"message\":", message, "}"),
+                   ",\"usage\":null", out);
+    EndEvent(out);
+  }
+
+  int64_t kept_bytes() const override {
+    if (!request_.stream) return 0;
+    // Text that the splitter holds back is in no item yet; control tokens that
+    // it spells out are in items alone.
+    return std::max(taken_bytes_, item_bytes_) + logprob_bytes_ +
+           kItemBytes * static_cast<int64_t>(items_.size());
+  }
+
+ private:
+  // --- Events, of streams only
+  // ------------------------------------------------
+
+  // The event's members are appended between the two.
+  void BeginEvent(absl::string_view type, std::string& out) {
+    absl::StrAppend(&out, "event: ", type, "\ndata: {\"type\":\"", type,
+                    "\",\"sequence_number\":", events_++, ",");
+  }
+  static void EndEvent(std::string& out) { out += "}\n\n"; }
+  // An event with short members.
+  void Event(absl::string_view type, absl::string_view members,
+             std::string& out) {
+    BeginEvent(type, out);
+    out.append(members.data(), members.size());
+    EndEvent(out);
+  }
+  // The place of the open item, and of its text, if it is a message.
+  std::string Place() const {
+    return absl::StrCat("\"item_id\":\"", items_.back().id,
+                        "\",\"output_index\":", items_.size() - 1,
+                        items_.back().is_call ? "" : ",\"content_index\":0");
+  }
+  void ItemEvent(absl::string_view type, std::string& out) {
+    if (!request_.stream) return;
+    BeginEvent(type, out);
+    absl::StrAppend(&out, "\"output_index\":", items_.size() - 1, ",\"item\":");
+    items_.back().AppendJson(out);
+    EndEvent(out);
+  }
+  void PartEvent(absl::string_view type, std::string& out) {
+    BeginEvent(type, out);
+    absl::StrAppend(&out, Place(), ",\"part\":");
+    items_.back().AppendPart(out);
+    EndEvent(out);
+  }
+
+  void Begin(std::string& out) {
+    if (!request_.stream || events_ > 0) return;
+    for (const char* type : {"response.created", "response.in_progress"}) {
+      BeginEvent(type, out);
+      out += "\"response\":";
+      AppendResponse(State::kInProgress, "null", ",\"usage\":null", out);
+      EndEvent(out);
+    }
+  }
+
+  // --- Items -----------------------------------------------------------------
+
+  void Add(const AnswerDelta& delta, std::string& out) {
+    if (!delta.content.empty()) AddText(delta.content, out);
+    for (const ToolCallDelta& part : delta.tool_calls) AddCall(part, out);
+  }
+
+  void AddText(absl::string_view text, std::string& out) {
+    if (items_.empty() || items_.back().is_call) OpenMessage(out);
+    Item& item = items_.back();
+    absl::StrAppend(&item.text, text);
+    if (request_.stream) {
+      const std::string quoted = Quoted(text);
+      item_bytes_ += static_cast<int64_t>(quoted.size());
+      Event("response.output_text.delta",
+            absl::StrCat(Place(), ",\"delta\":", quoted, ",\"logprobs\":[",
+                         logprobs_, "]"),
+            out);
+    }
+    KeepLogprobs();
+  }
+
+  void AddCall(const ToolCallDelta& part, std::string& out) {
+    if (!part.id.empty()) {
+      CloseItem(State::kCompleted, out);
+      Item& item = OpenItem(/*is_call=*/true);
+      item.call_id = part.id;
+      item.name = part.name;
+      ItemEvent("response.output_item.added", out);
+    }
+    logprobs_.clear();  // a call shows none
+    if (part.arguments.empty()) return;
+    items_.back().text += part.arguments;
+    if (!request_.stream) return;
+    const std::string quoted = Quoted(part.arguments);
+    item_bytes_ += static_cast<int64_t>(quoted.size());
+    Event("response.function_call_arguments.delta",
+          absl::StrCat(Place(), ",\"delta\":", quoted), out);
+  }
+
+  Item& OpenItem(bool is_call) {
+    Item& item = items_.emplace_back();
+    item.is_call = is_call;
+    item.id = absl::StrCat(is_call ? "fc_" : "msg_",
+                           absl::StripPrefix(options_.id, kIdPrefix), "_",
+                           items_.size() - 1);
+    return item;
+  }
+
+  void OpenMessage(std::string& out) {
+    CloseItem(State::kCompleted, out);
+    OpenItem(/*is_call=*/false);
+    if (!request_.stream) return;
+    ItemEvent("response.output_item.added", out);
+    PartEvent("response.content_part.added", out);
+  }
+
+  // Moves the log-probabilities since the last text to the open message.
+  void KeepLogprobs() {
+    Item& item = items_.back();
+    if (!item.logprobs.empty() && !logprobs_.empty()) item.logprobs += ',';
+    item.logprobs += logprobs_;
+    logprobs_.clear();
+  }
+
+  void CloseItem(State state, std::string& out) {
+    if (items_.empty() || items_.back().state != State::kInProgress) return;
+    Item& item = items_.back();
+    if (!item.is_call) KeepLogprobs();
+    item.state = state;
+    if (!request_.stream) return;
+    if (item.is_call) {
+      BeginEvent("response.function_call_arguments.done", out);
+      absl::StrAppend(&out, Place(), ",\"name\":", Quoted(item.name),
+                      ",\"arguments\":");
+      AppendJsonString(item.text, out);
+      EndEvent(out);
+    } else {
+      BeginEvent("response.output_text.done", out);
+      absl::StrAppend(&out, Place(), ",\"text\":");
+      AppendJsonString(item.text, out);
+      absl::StrAppend(&out, ",\"logprobs\":[", item.logprobs, "]");
+      EndEvent(out);
+      PartEvent("response.content_part.done", out);
+    }
+    ItemEvent("response.output_item.done", out);
+  }
+
+  // --- The response ----------------------------------------------------------
+
+  std::string Usage() const {
+    const GenerationSummary& summary = results_.Of(0);
+    return DumpJson(
+        {{"input_tokens", summary.prompt_tokens},
+         {"input_tokens_details", {{"cached_tokens", summary.reused_tokens}}},
+         {"output_tokens", summary.completion_tokens},
+         {"output_tokens_details", {{"reasoning_tokens", 0}}},
+         {"total_tokens", summary.prompt_tokens + summary.completion_tokens}});
+  }
+
+  // `error`: as JSON. `end`: further members, behind a comma.
+  void AppendResponse(State state, absl::string_view error,
+                      absl::string_view end, std::string& out) const {
+    absl::StrAppend(
+        &out, "{\"id\":", Quoted(options_.id), R"(,"object":"response")",
+        ",\"created_at\":", options_.created, ",\"status\":\"",
+        StateName(state), "\",\"model\":", Quoted(options_.model),
+        ",\"error\":", error, ",\"incomplete_details\":",
+        state == State::kIncomplete ? R"({"reason":"max_output_tokens"})"
+                                    : "null",
+        ",\"output\":[");
+    if (state != State::kInProgress) {
+      for (size_t i = 0; i < items_.size(); ++i) {
+        if (i > 0) out += ',';
+        items_[i].AppendJson(out);
+      }
+    }
+    absl::StrAppend(
+        &out, "]", request_.repeated,
+        R"(,"background":false,"previous_response_id":null)",
+        R"(,"service_tier":"default","store":false)",
+        R"(,"text":{"format":{"type":"text"},"verbosity":"medium"})",
+        R"(,"truncation":"disabled")", end, "}");
+  }
+
+  const ApiRequest& request_;
+  const AnswerOptions options_;
+  const TokenTexts texts_;
+  Results results_;
+  ChatSplitter splitter_;
+  TokenPieces pieces_;
+  std::vector<Item> items_;
+  std::string logprobs_;  // of tokens whose text is still to come, as JSON
+  std::string tokens_;    // of a body, as JSON
+  State state_ = State::kInProgress;
+  int64_t events_ = 0;
+  // Bytes of a stream as JSON.
+  int64_t taken_bytes_ = 0;  // text of all deltas
+  int64_t item_bytes_ = 0;   // text of all items
+  int64_t logprob_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> MakeResponsesAnswer(const ApiRequest& request,
+                                            AnswerOptions options) {
+  return std::make_unique<ResponsesAnswer>(request, std::move(options));
+}
+
+}  // namespace foretoken::gateway

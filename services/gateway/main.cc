@@ -1,0 +1,39 @@
+// foretoken-gateway
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/grpc_log.h"
+#include "common/rpc/signals.h"
+#include "services/gateway/config.h"
+
+namespace foretoken::gateway {
+namespace {
+
+absl::Status Run(int argc, const char* const* argv) {
+  FORETOKEN_ASSIGN_OR_RETURN(const GatewayConfig config,
+                             GatewayConfig::Parse(argc, argv));
+  FORETOKEN_LOG(kInfo, "config ", config.effective);
+  metrics::Registry registry;
+  FORETOKEN_ASSIGN_OR_RETURN(const auto exposer,
+                             metrics::Exposer::Start(config.metrics, registry));
+  FORETOKEN_ASSIGN_OR_RETURN(const auto server, config.Start(registry));
+  FORETOKEN_LOG(kInfo, "listening on ",
+                absl::StrJoin(server->addresses(), ", "));
+  const int signal_number = rpc::WaitForSignal();
+  FORETOKEN_LOG(kInfo, "signal ", signal_number, ": draining");
+  server->Drain(config.drain_timeout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace foretoken::gateway
+
+int main(int argc, char** argv) {
+  foretoken::rpc::RedirectGrpcLog();
+  // Debian's Abseil looks for deadlocks at every lock, gRPC's included.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  foretoken::rpc::CatchSignals();
+  const absl::Status status = foretoken::gateway::Run(argc, argv);
+  return status.ok() ? 0 : foretoken::ExitWithError(status);
+}

@@ -1,0 +1,100 @@
+#include "services/gateway/server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/auth.h"
+#include "common/rpc/token_names.h"
+#include "services/gateway/page/page.h"
+
+namespace foretoken::gateway {
+namespace {
+
+// Time between bad health and the end of listening, so that load balancers
+// lose no request.
+constexpr absl::Duration kNotice = absl::Milliseconds(300);
+constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
+
+}  // namespace
+
+void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
+  http.AddFlags(flags, prefix);
+  flags.String("chat-template", &chat_template,
+               "File of a chat template (Jinja) to use instead of the model's "
+               "own");
+  flags.String("api-key-file", &key_file,
+               "File of keys, in the form of a token file: KEY [NAME] ...; "
+               "without one, everybody may call");
+  flags.List("cors-origins", &gateway.cors_origins,
+             "Sites whose pages may call the API from a browser, "
+             "https://HOST[:PORT]; * for all; none by default");
+  flags.List("allowed-hosts", &gateway.allowed_hosts,
+             "Names under which clients on this machine, such as a proxy, may "
+             "call the API without keys, beyond localhost; * for all");
+}
+
+absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
+    const GatewayServerOptions& options,
+    std::unique_ptr<Generations> generations, metrics::Registry& registry) {
+  std::unique_ptr<GatewayServer> server(new GatewayServer(registry));
+  GatewayParts parts;
+  if (!options.model.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        server->chat_, ModelChat::Load(options.model, options.chat_template));
+    parts.tokenizer = &server->chat_->tokenizer();
+    parts.chat = server->chat_.get();
+  }
+  if (!options.key_file.empty()) {
+    if (!options.limits_callers) {
+      FORETOKEN_RETURN_IF_ERROR(rpc::CheckNamesOnly(options.key_file));
+    }
+    FORETOKEN_ASSIGN_OR_RETURN(auto callers,
+                               rpc::Callers::Load(options.key_file));
+    parts.find_caller = [callers](absl::string_view authorization) {
+      return callers->Find(authorization);
+    };
+  }
+  parts.page = {std::string(PageHtml()), std::string(PagePolicy())};
+  server->generations_ = std::move(generations);
+  server->service_ = std::make_unique<GatewayService>(
+      options.gateway, std::move(parts), *server->generations_,
+      server->metrics_, [] { return absl::Now(); }, options.clock);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      server->http_,
+      BeastServer::Start(options.http, *server->service_, server->metrics_));
+  return server;
+}
+
+GatewayServer::~GatewayServer() {
+  // Clients first, which cancels what they had asked for; then what is still
+  // being read; then the calls, which hold the exchanges and answer by the
+  // service.
+  if (http_ != nullptr) http_->Stop();
+  if (service_ != nullptr) service_->Stop();
+  generations_.reset();
+  service_.reset();
+}
+
+void GatewayServer::BeginDrain() {
+  service_->BeginDrain();
+  http_->BeginDrain();
+}
+
+void GatewayServer::Drain(absl::Duration timeout) {
+  const absl::Time deadline = MonotonicNow() + timeout;
+  service_->BeginDrain();
+  absl::SleepFor(std::min(kNotice, timeout));
+  BeginDrain();
+  while (!Idle() && MonotonicNow() < deadline) absl::SleepFor(kDrainPoll);
+  if (!Idle()) {
+    FORETOKEN_LOG(kWarning, "cut off ", http_->active(),
+                  " requests at the end of the drain");
+  }
+  http_->Stop();
+}
+
+}  // namespace foretoken::gateway

@@ -1,0 +1,78 @@
+// GatewayServer: the HTTP API in one piece, over whichever Generations: the
+// service's (config.h) or foretoken-local's.
+//
+// Thread-safe.
+#ifndef FORETOKEN_SERVICES_GATEWAY_SERVER_H_
+#define FORETOKEN_SERVICES_GATEWAY_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/config/flags.h"
+#include "common/metrics/registry.h"
+#include "common/text/chat/model_chat.h"
+#include "services/gateway/adapters/beast_server.h"
+#include "services/gateway/adapters/gateway_metrics.h"
+#include "services/gateway/core/gateway_service.h"
+#include "services/gateway/core/generations.h"
+
+namespace foretoken::gateway {
+
+struct GatewayServerOptions {
+  HttpServerOptions http;
+  GatewayOptions gateway;
+  // A model directory or GGUF file. Empty: no chat, and tokens are shown by
+  // their ids.
+  std::string model;
+  std::string chat_template;  // a file to use instead of the model's own
+  std::string key_file;  // keys of callers (rpc/auth.h); empty: all may call
+  // Whether the key file's weights and limits count. Otherwise another server
+  // applies its own, and a key file that has any is refused.
+  bool limits_callers = false;
+  Clock clock = MonotonicClock();  // of requests
+
+  // The flags of the API; those of the listener with `prefix`.
+  void AddFlags(Flags& flags, const std::string& prefix);
+};
+
+class GatewayServer {
+ public:
+  // Listens at once. Errors name the option or file. `registry` must outlive
+  // the server.
+  static absl::StatusOr<std::unique_ptr<GatewayServer>> Start(
+      const GatewayServerOptions& options,
+      std::unique_ptr<Generations> generations, metrics::Registry& registry);
+  ~GatewayServer();
+
+  // With real ports.
+  const std::vector<std::string>& addresses() const {
+    return http_->addresses();
+  }
+
+  // Reports bad health and refuses new work, gives clients a moment to notice,
+  // stops listening, and waits up to `timeout` for the answers under way; the
+  // rest is cut off.
+  void Drain(absl::Duration timeout);
+  // The parts of Drain, for those who wait elsewhere: refuses new work and
+  // stops listening; whether all answers have been sent.
+  void BeginDrain();
+  bool Idle() const { return http_->active() == 0; }
+
+ private:
+  explicit GatewayServer(metrics::Registry& registry) : metrics_(registry) {}
+
+  GatewayMetrics metrics_;
+  std::unique_ptr<ModelChat> chat_;  // null without a model
+  // The destructor ends them in an order of its own.
+  std::unique_ptr<Generations> generations_;
+  std::unique_ptr<GatewayService> service_;
+  std::unique_ptr<BeastServer> http_;
+};
+
+}  // namespace foretoken::gateway
+
+#endif  // FORETOKEN_SERVICES_GATEWAY_SERVER_H_

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Clients of the HTTP API, with the demo model: the README's curl lines, many
+# streams of which half are left early, and SDKs, against the gateway as a service
+# and as a part of foretoken-local.
+#
+#   clients.sh FOLDER_OF_BINARIES curl|streams|openai|responses|litellm|langchain
+#
+# Exit status 77: what the part needs is not installed. The SDKs are those of
+# FORETOKEN_SDK_PYTHON (.cache/sdk/bin/python, which tools/deps --sdk makes).
+set -euo pipefail
+bin=$(realpath "$1")
+part=$2
+cd "$(dirname "$0")/../../.."
+sdk=${FORETOKEN_SDK_PYTHON:-.cache/sdk/bin/python}
+
+case $part in
+  curl) command -v curl >/dev/null || { echo "skipped: no curl"; exit 77; } ;;
+  openai | responses | litellm | langchain)
+    package=${part/langchain/langchain_openai}
+    package=${package/responses/openai}
+    "$sdk" -c "import importlib.util as util, sys
+sys.exit(util.find_spec('$package') is None)" 2>/dev/null ||
+      { echo "skipped: $sdk has no $package; tools/deps --sdk"; exit 77; }
+    ;;
+esac
+
+scratch=$(mktemp -d)
+pids=()
+stop() {
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do wait "$pid" || true; done
+  rm -rf "$scratch"
+}
+trap stop EXIT
+
+read -ra ports < <(python3 - <<'PORTS'
+import socket
+sockets = [socket.socket() for _ in range(4)]
+for each in sockets:
+    each.bind(("127.0.0.1", 0))
+print(*(each.getsockname()[1] for each in sockets))
+PORTS
+)
+# start NAME PROGRAM ARGUMENT...
+start() {
+  "$bin/$2" --metrics-listen '' "${@:3}" 2>"$scratch/$1.log" &
+  pids+=($!)
+}
+# start_local NAME PORT ARGUMENT..., also behind $scratch/NAME
+start_local() {
+  start "$1" foretoken-local --listen "unix:$scratch/$1" \
+    --http-listen "127.0.0.1:$2" --threads 1 "${@:3}"
+}
+# start_gateway NAME PORT SERVER ARGUMENT...: before $scratch/SERVER
+start_gateway() {
+  start "$1" foretoken-gateway --orchestrator "unix:$scratch/$3" \
+    --listen "127.0.0.1:$2" "${@:4}"
+}
+wait_for() {
+  python3 - "$1" <<'WAIT' || { tail "$scratch"/*.log; exit 1; }
+import sys, time, urllib.request
+for _ in range(600):
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/health")
+        sys.exit(0)
+    except OSError:
+        time.sleep(0.1)
+sys.exit("the server is not ready")
+WAIT
+}
+
+demo=(--model tools/demo/target
+  --chat-template tests/golden/chat_templates/templates/chatml.jinja)
+case $part in
+  curl | streams)
+    start_local local "${ports[0]}" "${demo[@]}"
+    start_gateway gateway "${ports[1]}" local "${demo[@]}"
+    used=("${ports[@]:0:2}")
+    ;;
+  *)
+    # With keys and every service in a process of its own. A second model calls
+    # tools.
+    key=key-of-the-sdk-test
+    own=token-of-the-gateway
+    echo "$key tester" >"$scratch/keys"
+    echo "$own" >"$scratch/token"
+    echo "$own gateway speaks_for_others" >"$scratch/tokens"
+    python3 tests/e2e/gateway/scripted_model.py "$scratch/model"
+    start_local local "${ports[0]}" "${demo[@]}" --api-key-file "$scratch/keys"
+    start verifier foretoken-verifier --model tools/demo/target --threads 1 \
+      --listen "unix:$scratch/verifier"
+    start orchestrator foretoken-orchestrator --tokenizer tools/demo/target \
+      --verifiers "unix:$scratch/verifier" \
+      --listen "unix:$scratch/orchestrator" --auth-token-file "$scratch/tokens"
+    start_gateway gateway "${ports[1]}" orchestrator "${demo[@]}" \
+      --api-key-file "$scratch/keys" --orchestrator-token-file "$scratch/token"
+    start_local tools_local "${ports[2]}" --model "$scratch/model"
+    start_gateway tools_gateway "${ports[3]}" tools_local \
+      --model "$scratch/model"
+    used=("${ports[@]}")
+    ;;
+esac
+for port in "${used[@]}"; do wait_for "$port"; done
+
+for i in 0 1; do
+  port=${ports[i]}
+  case $part in
+    curl)
+      count=0
+      while read -r line; do
+        line=${line//127.0.0.1:8080/127.0.0.1:$port}
+        answer=$(eval "$line --silent --show-error --fail-with-body") ||
+          { echo "failed: $line: $answer"; exit 1; }
+        case $answer in
+          '{'*'}' | *'data: [DONE]') ;;
+          *) echo "no answer: $line: $answer"; exit 1 ;;
+        esac
+        count=$((count + 1))
+      done < <(grep '^curl ' README.md)
+      [ "$count" -ge 5 ] || { echo "only $count lines in README.md"; exit 1; }
+      echo "$count lines of README.md work on port $port"
+      ;;
+    streams)
+      python3 tests/e2e/gateway/streams.py "http://127.0.0.1:$port" \
+        --streams 300 --at-once 60
+      ;;
+    *)
+      LITELLM_LOCAL_MODEL_COST_MAP=True "$sdk" -B \
+        "tests/e2e/gateway/${part}_sdk.py" "http://127.0.0.1:$port/v1" \
+        "http://127.0.0.1:${ports[i + 2]}/v1" "$key"
+      ;;
+  esac
+done

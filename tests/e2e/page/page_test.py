@@ -1,0 +1,694 @@
+"""The playground in headless Chromium: what people do, and what they see.
+
+    page_test.py                  against a stand-in for the gateway
+    page_test.py --screens DIR    also writes pictures of what is shown
+
+Exit status 77 where there is no Chromium. FORETOKEN_CHROMIUM names another.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import sys
+import unittest
+
+import browser
+import stand_in
+
+MARKDOWN = """# A heading
+
+Some *slanted*, **bold**, `code`, ~~struck~~ and a [link](https://example.org/a).
+
+1. First
+2. Second with **weight**
+   - nested
+
+> Quoted words
+
+| Name | Price |
+|------|------:|
+| tea  |     3 |
+
+```python
+def merge(a, b):
+    return sorted(a + b)
+```
+
+The end, with 2 * 3 * 4 and snake_case_name and x<y."""
+
+# What random documents are made of.
+FRAGMENTS = ("# ", "## ", "- ", "* ", "1. ", "2) ", "> ", "```", "```c\n", "~~~",
+             "\n", "\n\n", "    ", "  ", "word", " two words", "**", "*", "_",
+             "__", "~~", "`", "``", "[a](https://b.example/c)", "[", "](", ")",
+             "!", "|", "|---|---|\n", "| a | b |", "---", "***", "\\*", "\\",
+             "<b>", "&amp;", "https://a.example/b_c.", "\u00e9", "\U0001f600",
+             "\t", "- [ ] ", "===")
+
+# 30 ways by which text might run as HTML or as a script.
+ATTACKS = (
+    "<script>hit()</script>",
+    "<img src=x onerror=hit()>",
+    "<svg onload=hit()></svg>",
+    "<svg><script>hit()</script></svg>",
+    "<iframe src=\"javascript:parent.hit()\"></iframe>",
+    "<iframe srcdoc=\"<script>parent.hit()</script>\"></iframe>",
+    "<body onload=hit()>",
+    "<details open ontoggle=hit()>x</details>",
+    "<video><source onerror=hit()></video>",
+    "<input autofocus onfocus=hit()>",
+    "<a href=\"javascript:hit()\" id=run>press</a>",
+    "<object data=\"javascript:hit()\"></object>",
+    "<embed src=\"data:text/html,<script>hit()</script>\">",
+    "<base href=\"https://evil.invalid/\">",
+    "<meta http-equiv=refresh content=\"0;url=javascript:hit()\">",
+    "<form action=\"javascript:hit()\"><button id=run>press</button></form>",
+    "<style>@import 'https://evil.invalid/a.css'; body{display:none}</style>",
+    "<link rel=stylesheet href=\"https://evil.invalid/a.css\">",
+    "<math><mtext><table><mglyph><style><img src=x onerror=hit()>",
+    "</textarea></title></style></script><script>hit()</script>",
+    "<!--><script>hit()</script-->",
+    "&lt;script&gt;hit()&lt;/script&gt; &#60;img src=x onerror=hit()&#62;",
+    "[press](javascript:hit())",
+    "[press](JaVaScRiPt&colon;hit()) [press](\tjavascript:hit())",
+    "[press](data:text/html;base64,PHNjcmlwdD5oaXQoKTwvc2NyaXB0Pg==)",
+    "[press](https://example.org/\"onmouseover=\"hit()\"x=\") [p](vbscript:hit())",
+    "![x](https://evil.invalid/a.png\" onerror=\"hit())\n\n"
+    "![x](javascript:hit())",
+    "```\"><script>hit()</script>\n</code></pre><script>hit()</script>\n```",
+    "| <img src=x onerror=hit()> | b |\n|---|---|\n"
+    "| `<script>hit()</script>` | <https://a.invalid/\"onclick=hit()> |",
+    "<javascript:hit()> https://a.invalid/'onclick='hit() "
+    "{{constructor.constructor('hit()')()}} ${hit()}",
+)
+# Elements that no reply may contain.
+FOREIGN = ("script, img, svg, iframe, object, embed, base, meta, form, style, "
+           "link, math, video, input, details, body, template")
+
+
+def says(body):
+    """The stand-in's reply to a request."""
+    prompt = body["messages"][-1]["content"]
+    if prompt.startswith("attack "):
+        return ATTACKS[int(prompt.split()[1])]
+    return {"markdown": MARKDOWN, "endless": None, "": "?",
+            "busy": (429, "Too many requests.")}.get(
+                prompt, f"You said {prompt}. " * 12)
+
+
+# {what is written: its contrast} of texts below the 4.5 that WCAG wants (1.4.3).
+FAINT = """(() => {
+  const canvas = document.createElement('canvas').getContext(
+    '2d', {willReadFrequently: true});
+  const parts = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (rgb) => rgb.slice(0, 3).map((v) => v / 255).map((v) =>
+    v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (element) => {
+    const layers = [];
+    for (; element; element = element.parentElement) {
+      layers.unshift(parts(getComputedStyle(element).backgroundColor));
+      if (layers[0][3] === 255) break;
+    }
+    return layers.reduce((below, above) => below.map((v, i) =>
+      v + (above[i] - v) * above[3] / 255), [255, 255, 255]);
+  };
+  const faint = {};
+  for (const element of document.querySelectorAll('body *')) {
+    const text = [...element.childNodes].filter((node) => node.nodeType === 3)
+      .map((node) => node.data.trim()).join('');
+    if (!text || element.getClientRects().length === 0 ||
+        element.closest('svg, .sr, .skip, script')) continue;
+    const pair = [light(parts(getComputedStyle(element).color)),
+                  light(ground(element))];
+    const contrast = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+    if (contrast < 4.5) faint[text] = contrast;
+  }
+  return faint;
+})()"""
+
+
+class PageTest(unittest.TestCase):
+    """One browser for all; every test opens the page anew."""
+
+    screens = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.gateway = stand_in.Gateway(says)
+        cls.page = browser.Browser(browser.find())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.page.close()
+        cls.gateway.close()
+
+    def setUp(self):
+        self.gateway.replies = says
+        self.gateway.requests.clear()
+        self.gateway.left.clear()
+        self.gateway.go_on.set()
+        self.gateway.pause_s = {}
+        self.gateway.key = None
+        self.page.open_afresh(self.gateway.url)
+        self.page.wait("document.querySelector('#mode').value === 'auto'")
+        self.page.complaints.clear()
+        self.page.requests.clear()
+
+    def tearDown(self):
+        self.gateway.go_on.set()
+        self.assertEqual(self.page.complaints, [])
+        for url in self.page.requests:
+            self.assertTrue(url.startswith((self.gateway.url, "data:")), url)
+
+    def shoot(self, name):
+        """Takes a picture, if pictures are wanted."""
+        if self.screens:
+            self.page.screenshot(self.screens / f"{name}.png")
+
+    def ask(self, text):
+        """Types a prompt and sends it."""
+        self.page.click("#prompt")
+        self.page.wait("document.activeElement.id === 'prompt'")
+        self.page.type(text)
+        self.page.key("Enter")
+
+    def reply(self, number=1):
+        """Waits for the end of a reply; returns its words."""
+        self.page.wait(
+            "document.querySelectorAll('.reply[aria-busy=false]').length >= "
+            f"{number} && !document.querySelector('#send').hidden")
+        return self.page.evaluate(
+            f"[...document.querySelectorAll('.reply .md')][{number - 1}]"
+            ".textContent")
+
+    def choose(self, selector, value):
+        """Chooses an option."""
+        self.page.evaluate(
+            f"(() => {{ const s = document.querySelector('{selector}');"
+            f" s.value = {json.dumps(value)};"
+            " s.dispatchEvent(new Event('change')); })()")
+
+    def test_the_first_look(self):
+        """Something to begin with, in light and in dark."""
+        self.shoot("start-light")
+        self.page.prefer("dark")
+        self.shoot("start-dark")
+        self.assertEqual(self.page.count("#starters button"), 4)
+        self.page.click("#starters button")
+        self.reply()
+        self.assertEqual(
+            self.gateway.requests[0]["messages"][0]["content"],
+            self.page.evaluate("document.querySelector('#starters button')"
+                               ".firstChild.textContent"))
+        self.assertEqual(self.page.count("#hero:not([hidden])"), 0)
+
+    def test_a_conversation_is_streamed_and_coloured_by_drafter(self):
+        """Types, streams, reads."""
+        self.gateway.pause_s = {"auto": 0.05}
+        self.gateway.go_on.clear()
+        self.ask("two birds")
+        # Shown while the rest is held back.
+        self.page.wait("document.querySelector('.reply .t')")
+        self.assertEqual(self.page.evaluate(
+            "document.querySelector('.reply').getAttribute('aria-busy')"),
+                         "true")
+        self.assertEqual(self.page.count("#send:not([hidden])"), 0)
+        self.gateway.go_on.set()
+        self.assertEqual(self.reply(), "You said two birds. " * 12)
+        request = self.gateway.requests[0]
+        self.assertEqual(request["model"], "demo")
+        self.assertEqual(request["speculation"], "auto")
+        self.assertEqual(request["foretoken"], {"tokens": True, "rounds": True})
+        self.assertTrue(request["stream"])
+        self.assertIn(f"seed {request['seed']}", self.page.text(".reply .foot"))
+        text = "You said two birds. " * 12
+        want = {}
+        for committed, _ in stand_in.rounds_of(text, True):
+            for _, drafter in committed:
+                want[drafter] = want.get(drafter, 0) + 1
+        shown = self.page.evaluate(
+            "[...document.querySelectorAll('.reply .t')].reduce((all, t) => {"
+            " const d = t.className.match(/d-(\\w+)/)[1];"
+            " all[d] = (all[d] || 0) + 1; return all; }, {})")
+        self.assertEqual(shown, want)
+        total = sum(want.values())
+        legend = self.page.text(".reply .keys")
+        self.assertIn(f"{round(100 * want['fused_prior'] / total)} %", legend)
+        self.assertIn("Prior", legend)
+        self.assertIn(f"{total} tokens", self.page.text(".reply .foot"))
+        self.assertEqual(self.page.count("#drafters li"), len(want))
+        self.assertEqual(self.page.count("#drafters .line"), len(want))
+        self.assertRegex(self.page.text("#length"), r"^\d\.\d\d$")
+        self.shoot("chat-light")
+        # The second turn sends the first along, in the same scope.
+        self.ask("more")
+        self.reply(2)
+        second = self.gateway.requests[1]
+        self.assertEqual([m["role"] for m in second["messages"]],
+                         ["user", "assistant", "user"])
+        self.assertEqual(second["messages"][1]["content"], text)
+        self.assertEqual(second["cache_scope"], request["cache_scope"])
+
+    def test_markdown_becomes_elements(self):
+        """Blocks and spans, and the text between them."""
+        self.ask("markdown")
+        self.reply()
+        for selector, text in (
+                ("h3", "A heading"), ("em", "slanted"), ("strong", "bold"),
+                ("code", "code"), ("s", "struck"), ("ol > li", "First"),
+                ("ol ul li", "nested"), ("blockquote", "Quoted words"),
+                ("th", "Name"), ("td.right", "3"), ("figcaption span", "python"),
+                ("pre", "def merge(a, b):\n    return sorted(a + b)"),
+                ("> p:last-child",
+                 "The end, with 2 * 3 * 4 and snake_case_name and x<y.")):
+            self.assertEqual(self.page.text(f".reply .md {selector}"), text)
+        self.assertEqual(self.page.evaluate(
+            "document.querySelector('.reply .md a').href"),
+                         "https://example.org/a")
+        self.shoot("markdown-light")
+
+    def test_a_reply_stops(self):
+        """By key, with what has come; the server notices."""
+        self.ask("endless")
+        self.page.wait("document.querySelectorAll('.reply .t').length > 20")
+        self.page.key("Escape")
+        self.assertGreater(len(self.reply()), 20)
+        self.assertIn("stopped", self.page.text(".reply .foot"))
+        self.assertTrue(self.gateway.left.wait(browser.PATIENCE_S))
+        self.ask("again")
+        self.reply(2)
+
+    def test_modes_are_switched(self):
+        """What is chosen is sent, and kept over a reload."""
+        self.choose("#mode", "off")
+        self.ask("plainly")
+        self.reply()
+        self.assertEqual(self.gateway.requests[0]["speculation"], "off")
+        self.assertEqual(
+            self.page.count(".reply .t"), self.page.count(".reply .d-target.t"))
+        self.assertIn("accept length 1.00", self.page.text(".reply .foot"))
+        self.page.reload()
+        self.page.wait("document.querySelector('#mode').value === 'off'")
+
+    def test_settings_are_sent(self):
+        """Temperature, top p, maximum, seed, system prompt."""
+        self.page.evaluate(
+            "for (const [id, value] of Object.entries({temperature: 0.85,"
+            " top_p: 0.5, max_tokens: 99, seed: '42', system: 'Be brief.'})) {"
+            " const e = document.getElementById(id); e.value = value;"
+            " e.dispatchEvent(new Event('input'));"
+            " e.dispatchEvent(new Event('change')); }")
+        self.ask("hello")
+        self.reply()
+        request = self.gateway.requests[0]
+        self.assertEqual(
+            {name: request[name] for name in
+             ("temperature", "top_p", "max_tokens", "seed")},
+            {"temperature": 0.85, "top_p": 0.5, "max_tokens": 99, "seed": 42})
+        self.assertEqual(request["messages"][0],
+                         {"role": "system", "content": "Be brief."})
+        self.assertIn("seed 42", self.page.text(".reply .foot"))
+        self.page.evaluate(
+            "for (const [id, value] of Object.entries({top_p: 1, max_tokens: '',"
+            " system: ' '})) { const e = document.getElementById(id);"
+            " e.value = value; e.dispatchEvent(new Event('input'));"
+            " e.dispatchEvent(new Event('change')); }")
+        self.ask("again")
+        self.reply(2)
+        request = self.gateway.requests[1]
+        self.assertNotIn("top_p", request)
+        self.assertNotIn("max_tokens", request)
+        self.assertEqual(request["messages"][0]["role"], "user")
+
+    def test_a_key_is_asked_for(self):
+        """Where the server wants one; it does not outlive the tab."""
+        self.gateway.key = "open sesame"
+        self.page.reload()
+        self.page.wait("document.activeElement.id === 'key'")
+        self.assertIn("Who are you?", self.page.text("#trouble"))
+        self.assertIn("401", self.page.complaints.pop())
+        self.page.type("open sesame")
+        self.page.key("Enter")
+        self.page.wait("!document.querySelector('#trouble')")
+        self.ask("hello")
+        self.reply()
+        self.assertEqual(len(self.gateway.requests), 1)
+        self.assertNotIn("sesame",
+                         self.page.evaluate("JSON.stringify(localStorage)"))
+
+    def test_off_and_auto_are_compared(self):
+        """Side by side, one after the other, both clocks, one output."""
+        self.gateway.pause_s = {"off": 0.01}
+        self.page.click("#to-compare")
+        self.ask("a race")
+        self.page.wait("document.querySelector('.verdict')")
+        self.assertEqual([r["speculation"] for r in self.gateway.requests],
+                         ["off", "auto"])
+        first, second = self.gateway.requests
+        self.assertEqual(first["seed"], second["seed"])
+        self.assertNotIn("cache_scope", first)
+        self.assertEqual(first["messages"], second["messages"])
+        self.assertEqual(self.page.count(".pane"), 2)
+        clocks = self.page.evaluate(
+            "[...document.querySelectorAll('.clock')].map(e => e.textContent)")
+        for clock in clocks:
+            self.assertRegex(clock, r"^\d+\.\d\d s$")
+        self.assertGreater(float(clocks[0][:-2]), 0)
+        self.assertIn("tokens, one by one", self.page.text(".verdict"))
+        self.assertEqual(self.page.count(".pane .md .t:not(.d-target)") > 0,
+                         True)
+        self.shoot("compare-light")
+        self.page.prefer("dark")
+        self.shoot("compare-dark")
+
+    def test_outputs_that_differ_are_said_to_differ(self):
+        """The verdict looks at every token."""
+        self.gateway.replies = lambda body: (
+            "one two three four" if body["speculation"] == "off"
+            else "one two three five")
+        self.page.click("#to-compare")
+        self.ask("a race")
+        self.page.wait("document.querySelector('.verdict')")
+        self.assertIn("The outputs differ.", self.page.text(".verdict"))
+
+    def test_a_tree_opens(self):
+        """On a click, with what was drafted, accepted and rejected."""
+        self.ask("trees")
+        self.reply()
+        text = "You said trees. " * 12
+        rounds = stand_in.rounds_of(text, True)[1:]
+        at = next(i for i, (_, nodes) in enumerate(rounds) if len(nodes) > 3 and
+                  sum(node["accepted"] for node in nodes) > 1)
+        index = 1 + sum(len(committed) for committed, _ in rounds[:at])
+        self.page.click(f".reply .t[data-i='{index}']")
+        self.page.wait("!document.querySelector('#tree').hidden")
+        committed, nodes = rounds[at]
+        accepted = sum(node["accepted"] for node in nodes)
+        self.assertEqual(self.page.text("#tree-title"),
+                         f"Round {at + 1} of {len(rounds)}")
+        self.assertEqual(self.page.text("#tree-what"),
+                         f"{len(nodes)} drafted, {accepted} accepted, "
+                         f"{len(committed)} committed")
+        self.assertEqual(self.page.count("#canvas .node.rej"),
+                         len(nodes) - accepted)
+        # Those accepted, and the model's own.
+        self.assertEqual(self.page.count("#canvas .node.acc"), accepted + 1)
+        self.assertEqual(self.page.count("#canvas .edge"), len(nodes) + 1)
+        self.assertEqual(
+            self.page.evaluate("[...document.querySelectorAll('.t.lit')]"
+                               ".map(e => e.textContent).join('')"),
+            "".join(piece for piece, _ in committed))
+        self.shoot("tree-light")
+        self.page.prefer("dark")
+        self.shoot("tree-dark")
+        self.page.evaluate("document.activeElement.blur()")
+        self.page.key("ArrowRight")
+        self.page.wait("document.querySelector('#tree-title').textContent"
+                       f".startsWith('Round {at + 2} ')")
+        self.page.key("Escape")
+        self.page.wait("document.querySelector('#tree').hidden")
+        self.assertEqual(self.page.count(".t.lit"), 0)
+
+    def test_a_conversation_survives_a_reload(self):
+        """With its colours; the next turn continues it."""
+        self.ask("before")
+        before = self.reply()
+        tokens = self.page.count(".reply .t")
+        self.page.reload()
+        self.assertEqual(self.reply(), before)
+        self.assertEqual(self.page.count(".reply .t"), tokens)
+        self.ask("after")
+        self.reply(2)
+        self.assertEqual(len(self.gateway.requests[1]["messages"]), 3)
+        self.page.click("#new")
+        self.page.wait("document.querySelectorAll('.turn').length === 0")
+        self.page.reload()
+        self.assertEqual(self.page.count(".turn"), 0)
+
+    def test_what_is_streamed_is_drawn_as_at_once(self):
+        """A reload draws whole replies; streams grow them block by block."""
+        chance = random.Random(1)
+        documents = ["".join(chance.choices(FRAGMENTS, k=40)).strip()
+                     for _ in range(16)]
+        self.gateway.replies = lambda body: documents[
+            int(body["messages"][-1]["content"])]
+        # Longer than the page waits between two drawings.
+        self.gateway.pause_s = {"auto": 0.05}
+        for number in range(len(documents)):
+            self.ask(str(number))
+            self.reply(number + 1)
+        drawn = "[...document.querySelectorAll('.md')].map(e => e.innerHTML)"
+        streamed = self.page.evaluate(drawn)
+        self.page.reload()
+        self.reply(len(documents))
+        for document, grown, whole in zip(documents, streamed,
+                                          self.page.evaluate(drawn)):
+            self.assertEqual(grown, whole, document)
+        self.assertEqual(len(streamed), len(documents))
+
+    def test_it_fits_a_phone(self):
+        """At 390 pixels nothing sticks out, and everything can be reached."""
+        wide = "document.documentElement.scrollWidth"
+        self.page.resize(390, 844, 2)
+        self.shoot("phone-start")
+        self.ask("markdown")
+        self.reply()
+        self.assertLessEqual(self.page.evaluate(wide), 390)
+        self.assertEqual(self.page.evaluate(
+            "[...document.querySelectorAll('.bar *, .composer *')].filter(e => {"
+            " const box = e.getBoundingClientRect();"
+            " return box.width > 1 && (box.left < 0 || box.right > 390); })"
+            ".length"), 0)
+        self.assertRegex(self.page.text("#strip"), "tokens/s")
+        self.shoot("phone-light")
+        self.page.click("#open-side")
+        self.page.wait("document.querySelector('#side').getBoundingClientRect()"
+                       ".right <= 390.5")
+        self.shoot("phone-side")
+        self.page.key("Escape")
+        self.page.wait("getComputedStyle(document.querySelector('#side'))"
+                       ".visibility === 'hidden'")
+        self.page.click(".reply .t:not(.d-target)")
+        self.page.wait("!document.querySelector('#tree').hidden")
+        self.page.prefer("dark")
+        self.shoot("phone-tree-dark")
+        self.assertLessEqual(self.page.evaluate(wide), 390)
+        self.page.click("#tree-close")
+        self.page.click("#to-compare")
+        self.ask("narrow")
+        self.page.wait("document.querySelector('.verdict')")
+        self.assertLessEqual(self.page.evaluate(wide), 390)
+        self.shoot("phone-compare-dark")
+
+    def test_keys_reach_everything(self):
+        """Without a pointer."""
+        self.ask("keys")
+        self.reply()
+        self.page.evaluate("document.activeElement.blur()")
+        self.page.key("r")
+        self.page.wait("document.activeElement.id === 'tree-title'")
+        self.page.key("Escape")
+        self.page.evaluate("document.activeElement.blur()")
+        self.page.key("c")
+        self.page.wait("document.body.classList.contains('plain')")
+        self.page.key("t")
+        self.page.wait("document.documentElement.dataset.theme === 'dark'")
+        self.shoot("chat-dark")
+        self.page.key("m")
+        self.page.wait("document.activeElement.id === 'mode'")
+        self.page.evaluate("document.activeElement.blur()")
+        self.page.key("?")
+        self.page.wait("document.querySelector('#help').open")
+        self.shoot("help-dark")
+        self.page.key("Escape")
+        self.page.wait("!document.querySelector('#help').open")
+        self.page.key("x")
+        self.page.wait("!document.querySelector('#compare').hidden")
+        self.page.evaluate("document.activeElement.blur()")
+        self.page.key("x")
+        self.page.evaluate("document.activeElement.blur()")
+        self.page.key("n")
+        self.page.wait("document.querySelectorAll('.turn').length === 0")
+
+    def test_it_can_be_read_and_named(self):
+        """Contrast in light and dark; names of everything that is pressed."""
+        self.ask("markdown")
+        self.reply()
+        self.page.click(".reply .t:not(.d-target)")
+        self.page.wait("!document.querySelector('#tree').hidden")
+        for scheme in ("light", "dark"):
+            self.page.prefer(scheme)
+            self.assertEqual(self.page.evaluate(FAINT), {})
+        pressed = ("button", "link", "textbox", "combobox", "slider",
+                   "checkbox", "spinbutton")
+        names = [node.get("name", {}).get("value", "") for node in
+                 self.page.call("Accessibility.getFullAXTree")["nodes"]
+                 if not node["ignored"] and node["role"]["value"] in pressed]
+        self.assertGreater(len(names), 20)
+        self.assertNotIn("", names)
+
+    def test_a_drafter_is_shown_alone(self):
+        """The legend is also a filter, while tokens come and after."""
+        self.gateway.pause_s = {"auto": 0.03}
+        self.ask("alone")
+        self.page.wait("document.querySelector('#drafters .d-fused_prior')")
+        self.page.click("#drafters button.d-fused_prior")
+        self.reply()
+        self.assertGreater(self.page.count(".t.on"), 0)
+        self.assertEqual(self.page.count(".t.on"),
+                         self.page.count(".t.d-fused_prior"))
+        self.page.click("#drafters button.d-fused_prior")
+        self.assertEqual(self.page.count(".md.solo"), 0)
+
+    def test_errors_are_shown(self):
+        """The server's words, and the page goes on."""
+        self.ask("busy")
+        self.reply()
+        # The browser logs every answer of 429 itself.
+        self.assertEqual(len(self.page.complaints), 1)
+        self.assertIn("429", self.page.complaints.pop())
+        self.assertIn("Too many requests. Try again in 7 s.",
+                      self.page.text(".alert"))
+        self.ask("better")
+        self.reply(2)
+        # What was never answered is not sent again.
+        self.assertEqual(len(self.gateway.requests[1]["messages"]), 1)
+        self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"content": "Half"}}]},
+            {"error": {"message": "The model has gone."}}]
+        self.ask("worse")
+        self.assertIn("Half", self.reply(3))
+        self.assertIn("The model has gone.",
+                      self.page.text(".reply:last-child .alert"))
+        self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"content": "Cut"}}]}]
+        self.ask("cut")
+        self.reply(4)
+        self.assertIn("The stream ended early.",
+                      self.page.text(".reply:last-child .alert"))
+
+    def test_tokens_wait_for_text_that_is_held_back(self):
+        """Text comes later than its tokens, in other pieces, or never."""
+        tokens = lambda *texts: {"tokens": [
+            {"id": i, "text": text, "drafter": "fused_prior" if i else "target"}
+            for i, text in enumerate(texts)]}
+        self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"content": "a"}}],
+             "foretoken": tokens("a", " b")},
+            {"choices": [{"delta": {"content": ""}}], "foretoken": tokens("c")},
+            {"choices": [{"delta": {"content": " bc d"}}]},
+            {"choices": [{"delta": {"content": ""}}],
+             "foretoken": tokens(" d", "", "!", "?")},
+            {"choices": [{"delta": {"content": "?"}}]},
+            {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"]
+        self.ask("hello")
+        self.assertEqual(self.reply(), "a bc d?")
+        self.assertEqual(self.page.evaluate(
+            "[...document.querySelectorAll('.reply .t')].map(e =>"
+            " [e.textContent, e.dataset.i])"),
+                         [["a", "0"], [" b", "1"], ["c", "2"], [" d", "3"],
+                          ["?", "6"]])
+        self.assertIn("7 tokens", self.page.text(".reply .foot"))
+
+    def test_a_server_without_the_extension_is_served(self):
+        """Plain chunks of any server of this API."""
+        self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"content": "Plain **words**"}}]},
+            {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"]
+        self.ask("hello")
+        self.assertEqual(self.reply(), "Plain words")
+        self.assertEqual(self.page.count(".reply strong"), 1)
+
+    def test_no_output_runs_as_html(self):
+        """Thirty ways, in the text, and where else strings are shown."""
+        self.assertEqual(len(ATTACKS), 30)
+        self.page.evaluate("window.hits = 0; window.hit = () => ++window.hits;")
+        for number, attack in enumerate(ATTACKS):
+            with self.subTest(attack=attack):
+                self.ask(f"attack {number}")
+                self.reply(number + 1)
+                reply = ".reply:last-child"
+                self.assertEqual(
+                    self.page.count(", ".join(f"{reply} .md {name.strip()}" for
+                                              name in FOREIGN.split(","))), 0)
+                # Attributes: of the page's making alone.
+                self.assertEqual(self.page.evaluate(
+                    f"[...document.querySelectorAll('{reply} .md *')].flatMap("
+                    "e => [...e.attributes]).map(a => a.name).filter(name => "
+                    "!['class', 'data-i', 'href', 'target', 'rel', 'type',"
+                    " 'tabindex', 'role', 'aria-label', 'start']"
+                    ".includes(name))"), [])
+                self.assertEqual(self.page.evaluate(
+                    f"[...document.querySelectorAll('{reply} a')].map(a => "
+                    "a.protocol).filter(p => p !== 'https:' && p !== 'http:')"),
+                                 [])
+                # Pressing everything runs nothing.
+                self.page.evaluate(
+                    f"for (const e of document.querySelectorAll('{reply} .md *'"
+                    ")) { if (e.tagName === 'A') e.addEventListener('click', "
+                    "event => event.preventDefault()); if (e.tagName !== "
+                    "'BUTTON') e.click(); e.dispatchEvent(new Event("
+                    "'mouseover')); }")
+        nasty = "<img src=x onerror=hit()>"
+        self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"content": nasty}}], "foretoken": {
+                "tokens": [{"id": nasty, "text": nasty, "drafter": nasty}]}},
+            {"choices": [{"delta": {"content": nasty}}], "foretoken": {
+                "tokens": [{"id": 2, "text": nasty, "drafter": "__proto__"}],
+                "rounds": [{"nodes": [{"id": nasty, "text": nasty, "parent": -1,
+                                       "drafter": nasty, "probability": nasty,
+                                       "accepted": False}],
+                            "committed": [2]}]}},
+            {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"]
+        self.ask(nasty)
+        self.assertEqual(self.reply(len(ATTACKS) + 1), nasty * 2)
+        self.page.click(".reply:last-child .t[data-i='1']")
+        self.page.wait("!document.querySelector('#tree').hidden")
+        self.assertEqual(self.page.count("#canvas .node.rej"), 1)
+        self.gateway.replies = lambda _: (400, nasty)
+        self.ask(nasty)
+        self.reply(len(ATTACKS) + 2)
+        self.assertIn("400", self.page.complaints.pop())
+        self.gateway.models[0]["id"] = nasty
+        self.gateway.models[0]["foretoken"]["modes"].append(nasty)
+        self.page.reload()
+        self.page.evaluate("window.hits ??= 0; window.hit = () => ++window.hits;")
+        self.reply(len(ATTACKS) + 2)
+        self.page.wait("document.querySelector('#model').value.includes('<')")
+        self.gateway.models[0]["id"] = "demo"
+        self.gateway.models[0]["foretoken"]["modes"].pop()
+        self.assertEqual(self.page.count("img, iframe, object, embed"), 0)
+        self.assertEqual(self.page.evaluate("window.hits"), 0)
+
+    def test_the_policy_holds_where_the_page_would_not(self):
+        """A string that is parsed as HTML is refused, and so is its script."""
+        self.assertIn("TrustedHTML", self.page.evaluate(
+            "(() => { try { document.body.innerHTML = '<b>x</b>'; }"
+            " catch (error) { return String(error); } return ''; })()"))
+        self.page.evaluate("new Promise(r => setTimeout(r))")
+        self.assertEqual(len(self.page.complaints), 1)
+        self.page.complaints.clear()
+
+
+def main():
+    """Runs what the command line asks for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--screens", type=pathlib.Path)
+    options, rest = parser.parse_known_args()
+    if browser.find() is None:
+        print("skipped: no chromium here (apt install chromium)")
+        sys.exit(77)
+    if options.screens:
+        options.screens.mkdir(parents=True, exist_ok=True)
+        PageTest.screens = options.screens
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,355 @@
+// The HTTP server with real sockets; what it answers comes when the test says
+// so.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "services/gateway/core/api_error.h"
+#include "services/gateway/core/gateway_service.h"
+#include "tests/integration/http_server_harness.h"
+#include "tests/support/eventually.h"
+#include "tests/support/gate.h"
+
+namespace foretoken::gateway {
+namespace {
+
+using testing::Eventually;
+using testing::Gate;
+using ::testing::HasSubstr;
+using testing::HttpClient;
+using ::testing::StartsWith;
+
+// Plain, and in TLS.
+class HttpServerTest : public HttpServerHarness,
+                       public ::testing::TestWithParam<bool> {
+ protected:
+  HttpServerTest() {
+    if (GetParam()) UseTls();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Sockets, HttpServerTest, ::testing::Bool(),
+                         [](const auto& tls) {
+                           return tls.param ? "Tls" : "Plain";
+                         });
+
+TEST_P(HttpServerTest, WatchTellsThatTheClientIsGone) {
+  Start();
+  {
+    const HttpClient client = Connect();
+    client.Say(Post("{}"));
+    ASSERT_TRUE(Handled(1));
+  }
+  ASSERT_TRUE(Eventually([this] { return observer_.connections == 0; }));
+  EXPECT_FALSE(handler_.exchange(0)->Watch(std::weak_ptr<HttpObserver>()));
+}
+
+TEST_P(HttpServerTest, BytesAfterARequestDoNotHideTheClientsEnd) {
+  Start();
+  size_t requests = 0;
+  for (const std::string& more :
+       {std::string("\r\n"),
+        std::string("GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Post(std::string(size_t{40} << 10, ' '))}) {
+    const auto watching = std::make_shared<FlagObserver>();
+    {
+      const HttpClient client = Connect();
+      client.Say(absl::StrCat(Post("{}"), more));
+      ASSERT_TRUE(Handled(++requests));
+      handler_.exchange(requests - 1)->Watch(watching);
+    }
+    EXPECT_TRUE(Eventually([&] { return watching->gone.load(); }));
+  }
+  EXPECT_EQ(handler_.size(), requests);
+}
+
+TEST_P(HttpServerTest, AClientThatSendsTooFarAheadIsCutOff) {
+  Start();
+  const HttpClient client = Connect();
+  client.Say(Post("{}"));
+  ASSERT_TRUE(Handled(1));
+  const auto watching = std::make_shared<FlagObserver>();
+  handler_.exchange(0)->Watch(watching);
+  client.Say(std::string(size_t{100} << 10, '\n'));
+  EXPECT_TRUE(Eventually([&] { return watching->gone.load(); }));
+}
+
+TEST_P(HttpServerTest, EmptyLinesBetweenRequestsAreSkipped) {
+  Start();
+  const HttpClient client = Connect();
+  for (size_t i = 0; i < 3; ++i) {
+    client.Say(absl::StrCat(i == 0 ? "\r\n" : "", Post("{}"), "\r\n"));
+    ASSERT_TRUE(Handled(i + 1));
+    HttpResponse response;
+    response.body = absl::StrCat("answer ", i);
+    handler_.exchange(i)->Respond(std::move(response));
+    EXPECT_THAT(client.ReadUntil(absl::StrCat("answer ", i)),
+                StartsWith("HTTP/1.1 200 OK\r\n"));
+  }
+}
+
+TEST_P(HttpServerTest, RequestsThatCameAheadAreServedInTheirOrder) {
+  Start();
+  const HttpClient client = Connect();
+  const std::string large(size_t{200} << 10, 'x');
+  client.Say(absl::StrCat(Post("first"), Post("second")));
+  ASSERT_TRUE(Handled(1));
+  handler_.exchange(0)->Respond({});
+  ASSERT_TRUE(Handled(2));
+  // Piece by piece: the body is in no one read.
+  client.Say(absl::StrCat("\r\n", Post(large)).substr(0, 20000));
+  handler_.exchange(1)->Respond({});
+  client.Say(absl::StrCat("\r\n", Post(large)).substr(20000));
+  ASSERT_TRUE(Handled(3));
+  EXPECT_EQ(handler_.body(0), "first");
+  EXPECT_EQ(handler_.body(1), "second");
+  EXPECT_EQ(handler_.body(2), large);
+}
+
+TEST_P(HttpServerTest, ABodyWithoutACertainEndIsRefused) {
+  Start();
+  const std::string inner = "GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n";
+  for (const std::string version_and_headers :
+       {"1.1\r\nTransfer-Encoding: chunked, identity\r\n",
+        "1.1\r\nTransfer-Encoding: gzip\r\n",
+        "1.1\r\nTransfer-Encoding: xchunked\r\n",
+        "1.1\r\nTransfer-Encoding: gzip, chunked\r\n",
+        "1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "1.1\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n",
+        "1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        "1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n"}) {
+    const HttpClient client = Connect();
+    client.Say(absl::StrCat("POST /tokenize HTTP/", version_and_headers,
+                            "Host: a\r\n\r\n", "0\r\n\r\n", inner));
+    const std::string said = client.ReadAll();  // until the server closes
+    EXPECT_THAT(said, StartsWith("HTTP/1.1 400 ")) << version_and_headers;
+    EXPECT_EQ(said.find("HTTP/1.1 ", 1), std::string::npos) << said;
+  }
+  EXPECT_EQ(handler_.size(), 0u);
+}
+
+constexpr char kChunked[] =
+    "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+    "Expect: 100-continue\r\n\r\n";
+
+TEST_P(HttpServerTest, HeadersAloneTakeNoMemory) {
+  options_.max_body_bytes = 36 << 10;
+  options_.body_memory = int64_t{1} << 20;  // for one such body
+  Start();
+  std::vector<HttpClient> others;
+  for (int i = 0; i < 8; ++i) {
+    others.push_back(Connect());
+    others.back().Say(i % 2 == 0 ? std::string(kChunked)
+                                 : "POST /tokenize HTTP/1.1\r\nHost: a\r\n"
+                                   "Content-Length: 36000\r\n"
+                                   "Expect: 100-continue\r\n\r\n");
+    EXPECT_EQ(others.back().ReadUntil("\r\n\r\n"),
+              "HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  const HttpClient client = Connect();
+  client.Say(Post(std::string(30 << 10, ' ')));
+  EXPECT_TRUE(Handled(1));
+}
+
+TEST_P(HttpServerTest, BodiesTakeMemoryAsTheyArrive) {
+  options_.max_body_bytes = 36 << 10;
+  options_.body_memory = int64_t{1} << 20;
+  Start();
+  const std::string body(30 << 10, ' ');
+  const auto refused = [&] {
+    const HttpClient client = Connect();
+    const size_t before = handler_.size();
+    client.Say(Post(body));
+    EXPECT_TRUE(Eventually(
+        [&] { return handler_.size() > before || client.Closed(); }));
+    return handler_.size() == before;
+  };
+  // Both bodies have no room together; whichever arrives first has it.
+  EXPECT_TRUE(Eventually([&] {
+    const HttpClient other = Connect();
+    // Most of it, and not its end.
+    other.Say(
+        absl::StrCat(kChunked, absl::StrFormat("%x\r\n", body.size()), body));
+    return refused();
+  }));
+  EXPECT_TRUE(Eventually([&] { return !refused(); }));
+}
+
+TEST_P(HttpServerTest, ARequestThatIsRefusedAnywayIsAnsweredBeforeItsBody) {
+  handler_.known = [](const HttpRequest& head) {
+    return head.Header("Authorization") == "Bearer right";
+  };
+  Start();
+  const HttpClient client = Connect();
+  client.Say(
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n");
+  ASSERT_TRUE(Handled(1));  // without a byte of the body
+  EXPECT_EQ(handler_.body(0), "");
+  HttpResponse response;
+  response.status = 401;
+  handler_.exchange(0)->Respond(std::move(response));
+  // What still comes is no request.
+  client.Say("GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::string said = client.ReadAll();
+  EXPECT_THAT(said, StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(said, HasSubstr("Connection: close\r\n"));
+  EXPECT_EQ(handler_.size(), 1u);
+
+  const HttpClient other = Connect();
+  other.Say(Post("{}", "Authorization: Bearer right\r\n"));
+  ASSERT_TRUE(Handled(2));
+  EXPECT_EQ(handler_.body(1), "{}");
+}
+
+TEST_P(HttpServerTest, RefusalsOfTheServerHaveTheHandlersHeaders) {
+  options_.max_body_bytes = 10;
+  Start();
+  const HttpClient client = Connect();
+  client.Say(Post(std::string(11, ' '), "Origin: https://a.example\r\n"));
+  const std::string said = client.ReadAll();
+  EXPECT_THAT(said, StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(said, HasSubstr("\r\nOrigin-Was: https://a.example\r\n"));
+}
+
+TEST_P(HttpServerTest, AnAnswerThatItsClientHoldsUpIsEnded) {
+  options_.send_timeout = absl::Hours(1);
+  options_.max_pause = absl::Milliseconds(50);
+  Start();
+  const HttpClient client = Connect();  // reads nothing
+  client.Say(Post("{}"));
+  ASSERT_TRUE(Handled(1));
+  const auto exchange = handler_.exchange(0);
+  const auto watching = std::make_shared<FlagObserver>();
+  exchange->Watch(watching);
+  exchange->StartStream({});
+  const std::string bytes(size_t{16} << 10, 'x');
+  // The kernel takes some of it, and then no more.
+  EXPECT_TRUE(Eventually([&] {
+    exchange->Write(bytes);
+    return watching->gone.load();
+  }));
+}
+
+TEST_P(HttpServerTest, AnAnswerOfManyPiecesIsWhole) {
+  Start();
+  const HttpClient client = Connect();
+  client.Say(Post("{}", "Connection: close\r\n"));
+  ASSERT_TRUE(Handled(1));
+  HttpResponse response;
+  for (int i = 0; i < 800000; ++i) absl::StrAppend(&response.body, i, ",");
+  const std::string body = response.body;
+  handler_.exchange(0)->Respond(std::move(response));
+  const std::string said = client.ReadAll();
+  EXPECT_EQ(said.substr(said.find("\r\n\r\n") + 4), body);
+}
+
+TEST_P(HttpServerTest, MemoryIsHeldUntilAnAnswerHasBeenSent) {
+  options_.send_timeout = absl::Hours(1);
+  ByteBudget budget(int64_t{1} << 30);
+  Start();
+  const auto respond = [&](const HttpClient& client) {
+    const size_t index = handler_.size();
+    client.Say(Post("{}", "Connection: close\r\n"));
+    ASSERT_TRUE(Handled(index + 1));
+    HttpResponse response;
+    response.body.assign(size_t{16} << 20, 'x');  // more than sockets hold
+    auto memory = budget.Take("a", int64_t{64} << 20);
+    FORETOKEN_ASSERT_OK(memory);
+    handler_.exchange(index)->HoldUntilSent(*std::move(memory));
+    handler_.exchange(index)->Respond(std::move(response));
+  };
+  const HttpClient reader = Connect();
+  respond(reader);
+  {
+    const HttpClient leaver = Connect();
+    respond(leaver);
+    EXPECT_EQ(budget.used(), int64_t{128} << 20);
+  }
+  EXPECT_TRUE(Eventually([&] { return budget.used() == int64_t{64} << 20; }));
+  EXPECT_GT(reader.ReadAll().size(), size_t{16} << 20);
+  EXPECT_TRUE(Eventually([&] { return budget.used() == 0; }));
+  // The client is gone already: its share is released at once.
+  auto late = budget.Take("a", 1);
+  FORETOKEN_ASSERT_OK(late);
+  handler_.exchange(1)->HoldUntilSent(*std::move(late));
+  EXPECT_EQ(budget.used(), 0);
+}
+
+// Texts wait at the gate, on the thread that asks for them.
+class HeldGenerations final : public Generations {
+ public:
+  absl::StatusOr<ServedModel> Model() override {
+    return ServedModel{"demo", 100000, {"off"}, "off"};
+  }
+  bool Ready() override { return true; }
+  std::shared_ptr<GenerationCall> Start(
+      GenerationRequest, std::shared_ptr<GenerationListener>) override {
+    struct Call final : public GenerationCall {
+      void Resume() override {}
+      void Cancel() override {}
+    };
+    ++started;
+    return std::make_shared<Call>();
+  }
+  void Tokenize(const Caller&, std::string, bool, absl::Time,
+                OnTokens done) override {
+    gate.Pass();
+    done(std::vector<TokenId>());
+  }
+  void Detokenize(const Caller&, std::vector<TokenId>, absl::Time,
+                  OnText done) override {
+    done(std::string());
+  }
+
+  Gate gate;
+  std::atomic<int> started{0};
+};
+
+struct EndObserver final : public GatewayObserver {
+  void OnEnd(Route, int status, absl::Duration) override {
+    if (status == kClientGone) ++gone;
+  }
+  std::atomic<int> gone{0};
+};
+
+TEST_P(HttpServerTest, AClientThatLeavesWhileItsBodyWaitsStartsNothing) {
+  HeldGenerations generations;
+  generations.gate.Close();
+  EndObserver ends;
+  GatewayOptions options;
+  options.workers = 1;
+  GatewayService service(options, {}, generations, ends,
+                         [] { return absl::UnixEpoch(); });
+  Start(service);
+  const std::string text(size_t{20} << 10, 'a');  // not read where it arrives
+  const std::string body =
+      absl::StrCat(R"({"prompt": ")", text, R"(", "max_tokens": 9})");
+  const HttpClient other = Connect();
+  other.Say(
+      absl::StrCat("POST /tokenize HTTP/1.1\r\nHost: "
+                   "localhost\r\nContent-Type: application/json\r\n"
+                   "Content-Length: ",
+                   text.size() + 14, "\r\n\r\n{\"prompt\": \"", text, "\"}"));
+  ASSERT_TRUE(Eventually([&] { return generations.gate.waiting() == 1; }));
+  {
+    const HttpClient client = Connect();
+    client.Say(Post(body));
+    ASSERT_TRUE(Eventually([this] { return server_->active() == 2; }));
+  }
+  ASSERT_TRUE(Eventually([this] { return server_->active() == 1; }));
+  generations.gate.Open();
+  EXPECT_TRUE(Eventually([&] { return ends.gone == 1; }));
+  EXPECT_EQ(generations.started, 0);
+  server_->Stop();
+}
+
+}  // namespace
+}  // namespace foretoken::gateway

@@ -1,0 +1,405 @@
+#include "services/gateway/core/requests.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "services/gateway/core/api_error.h"
+#include "services/gateway/core/generation_fields.h"
+#include "services/gateway/core/raw_member.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken::gateway {
+namespace {
+
+using ::foretoken::testing::IsOk;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+ApiRequest Completion(const std::string& fields) {
+  auto request =
+      ReadCompletionRequest(absl::StrCat(R"({"prompt": "a")", fields, "}"));
+  EXPECT_THAT(request, IsOk()) << fields;
+  return request.ok() ? *std::move(request) : ApiRequest();
+}
+
+ApiError CompletionError(const std::string& body) {
+  const auto request = ReadCompletionRequest(body);
+  EXPECT_FALSE(request.ok()) << body;
+  return ToApiError(request.status());
+}
+
+ApiError ChatError(const std::string& fields) {
+  const auto request = ReadChatRequest(absl::StrCat(
+      R"({"messages": [{"role": "user", "content": "a"}])", fields, "}"));
+  EXPECT_FALSE(request.ok()) << fields;
+  return ToApiError(request.status());
+}
+
+TEST(CompletionRequestTest, DefaultsAreThoseOfOpenAi) {
+  const ApiRequest request = Completion("");
+  EXPECT_EQ(request.generation.sampling.temperature, 1.0f);
+  EXPECT_EQ(request.generation.sampling.top_p, 1.0f);
+  EXPECT_EQ(request.max_tokens, 16);
+  EXPECT_EQ(request.n, 1);
+  EXPECT_FALSE(request.generation.has_seed);
+  EXPECT_FALSE(request.stream);
+  EXPECT_EQ(request.generation.sampling.logprobs, -1);
+  EXPECT_FALSE(request.generation.mode.has_value());
+}
+
+TEST(CompletionRequestTest, EveryFieldOfSamplingArrives) {
+  const ApiRequest request = Completion(R"(,
+      "temperature": 0.8, "top_p": 0.9, "top_k": 40, "min_p": 0.05,
+      "repetition_penalty": 1.1, "presence_penalty": 0.5,
+      "frequency_penalty": -0.5, "logit_bias": {"7": -100, "9": 1.5},
+      "seed": 42, "min_tokens": 3, "logprobs": 5, "max_tokens": 100,
+      "stop": ["x", "y"], "stop_token_ids": [3, 4], "ignore_eos": true,
+      "cache_scope": "mine", "user": "somebody", "n": 2, "best_of": 2,
+      "suffix": "", "stream": true, "stream_options": {"include_usage": true},
+      "foretoken": {"tokens": true, "rounds": true})");
+  const SamplingParams& sampling = request.generation.sampling;
+  EXPECT_FLOAT_EQ(sampling.temperature, 0.8f);
+  EXPECT_FLOAT_EQ(sampling.top_p, 0.9f);
+  EXPECT_EQ(sampling.top_k, 40);
+  EXPECT_FLOAT_EQ(sampling.min_p, 0.05f);
+  EXPECT_FLOAT_EQ(sampling.repetition_penalty, 1.1f);
+  EXPECT_FLOAT_EQ(sampling.presence_penalty, 0.5f);
+  EXPECT_FLOAT_EQ(sampling.frequency_penalty, -0.5f);
+  EXPECT_THAT(sampling.logit_bias,
+              ::testing::UnorderedElementsAre(Pair(7, -100.0f), Pair(9, 1.5f)));
+  EXPECT_TRUE(request.generation.has_seed);
+  EXPECT_EQ(sampling.seed, 42u);
+  EXPECT_EQ(sampling.min_tokens, 3);
+  EXPECT_EQ(sampling.logprobs, 5);
+  EXPECT_EQ(request.max_tokens, 100);
+  EXPECT_THAT(request.generation.stop_strings, ElementsAre("x", "y"));
+  EXPECT_THAT(request.generation.stop_token_ids, ElementsAre(3, 4));
+  EXPECT_TRUE(request.generation.ignore_eos);
+  EXPECT_EQ(request.generation.cache_scope, "mine");
+  EXPECT_EQ(request.choices(), 2);
+  EXPECT_TRUE(request.stream);
+  EXPECT_TRUE(request.include_usage);
+  EXPECT_TRUE(request.want_tokens);
+  EXPECT_TRUE(request.want_rounds);
+}
+
+TEST(CompletionRequestTest, PromptsAreTextsOrTokenIds) {
+  const auto prompts = [](const std::string& value) {
+    return ReadCompletionRequest(absl::StrCat("{\"prompt\":", value, "}"))
+        .value()
+        .prompts;
+  };
+  EXPECT_THAT(prompts(R"("a")"), ElementsAre(Prompt("a")));
+  EXPECT_THAT(prompts(R"(["a", "b"])"), ElementsAre(Prompt("a"), Prompt("b")));
+  EXPECT_THAT(prompts("[1, 2]"),
+              ElementsAre(Prompt(std::vector<TokenId>{1, 2})));
+  EXPECT_THAT(prompts("[[1], [2, 3]]"),
+              ElementsAre(Prompt(std::vector<TokenId>{1}),
+                          Prompt(std::vector<TokenId>{2, 3})));
+}
+
+TEST(CompletionRequestTest, BadPromptsAreRefused) {
+  for (const char* prompt : {"17", "[]", "[1, \"a\"]", "[-1]", "[\"a\", [1]]",
+                             "[2147483648]", "[1.5]", "{}", "null"}) {
+    const ApiError error =
+        CompletionError(absl::StrCat("{\"prompt\":", prompt, "}"));
+    EXPECT_EQ(error.http_status, 400) << prompt;
+    EXPECT_EQ(error.param, "prompt") << prompt;
+  }
+}
+
+TEST(CompletionRequestTest, NullIsAbsent) {
+  const ApiRequest request = Completion(
+      R"(, "temperature": null, "stop": null, "suffix": null, "unknown": null)");
+  EXPECT_EQ(request.generation.sampling.temperature, 1.0f);
+}
+
+// Field, and a body that has it wrong.
+TEST(CompletionRequestTest, ErrorsNameTheField) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"temperature", R"("temperature": "hot")"},
+      {"temperature", R"("temperature": -1)"},
+      {"top_p", R"("top_p": 0)"},
+      {"top_p", R"("top_p": 1.5)"},
+      {"top_k", R"("top_k": -2)"},
+      {"top_k", R"("top_k": 1.5)"},
+      {"min_p", R"("min_p": 2)"},
+      {"repetition_penalty", R"("repetition_penalty": 0)"},
+      {"presence_penalty", R"("presence_penalty": 3)"},
+      {"frequency_penalty", R"("frequency_penalty": "x")"},
+      {"logit_bias", R"("logit_bias": {"a": 1})"},
+      {"logit_bias", R"("logit_bias": {"1": 101})"},
+      {"logit_bias", R"("logit_bias": [1])"},
+      {"seed", R"("seed": 1.5)"},
+      {"seed", R"("seed": 36893488147419103232)"},
+      {"stop", R"("stop": [""])"},
+      {"stop", R"("stop": 1)"},
+      {"stop_token_ids", R"("stop_token_ids": ["a"])"},
+      {"stop_token_ids", R"("stop_token_ids": [99999999999])"},
+      {"n", R"("n": 0)"},
+      {"n", R"("n": 129)"},
+      {"best_of", R"("best_of": 3)"},
+      {"max_tokens", R"("max_tokens": 0)"},
+      {"logprobs", R"("logprobs": 21)"},
+      {"logprobs", R"("logprobs": true)"},
+      {"echo", R"("echo": true, "logprobs": 1)"},
+      {"suffix", R"("suffix": "x")"},
+      {"stream", R"("stream": 1)"},
+      {"stream_options", R"("stream_options": {"include_usage": true})"},
+      {"stream_options.other",
+       R"("stream": true, "stream_options": {"other": 1})"},
+      {"speculation", R"("speculation": "magic")"},
+      {"speculation", R"("speculation": "draft_model:gamma=1000")"},
+      {"speculation", R"("speculation": {"off": {}, "auto": {}})"},
+      {"speculation.magic", R"("speculation": {"magic": {}})"},
+      {"speculation.off", R"("speculation": {"off": 1})"},
+      {"speculation.max_tree_nodes", R"("speculation": {"max_tree_nodes": 0})"},
+      {"foretoken.other", R"("foretoken": {"other": true})"},
+      {"foretoken.rounds", R"("foretoken": {"rounds": true})"},
+      {"cache_scope", R"("cache_scope": 1)"},
+      {"model", R"("model": 1)"},
+      {"guided_json", R"("guided_json": {})"}};
+  for (const auto& [field, fields] : cases) {
+    const ApiError error =
+        CompletionError(absl::StrCat(R"({"prompt": "a", )", fields, "}"));
+    EXPECT_EQ(error.http_status, 400) << fields;
+    EXPECT_EQ(error.param, field) << fields << ": " << error.message;
+    EXPECT_THAT(error.message, HasSubstr(field)) << fields;
+  }
+}
+
+TEST(CompletionRequestTest, SpeculationIsAModeOrAnObject) {
+  const auto mode = [](const std::string& value) {
+    return Completion(absl::StrCat(", \"speculation\":", value)).generation;
+  };
+  EXPECT_EQ(mode(R"("off")").mode->ToString(), "off");
+  EXPECT_EQ(mode(R"("prompt_lookup:max_n=2")").mode->ToString(),
+            "prompt_lookup:max_n=2");
+  const GenerationRequest object = mode(
+      R"({"ouroboros": {"gamma": 7, "warm_start": false},
+          "max_tree_nodes": 32})");
+  EXPECT_THAT(object.mode->ToString(),
+              AllOf(HasSubstr("ouroboros"), HasSubstr("gamma=7"),
+                    HasSubstr("warm_start=false")));
+  EXPECT_EQ(object.max_tree_nodes, 32);
+  EXPECT_FALSE(mode(R"({"max_tree_nodes": 32})").mode.has_value());
+}
+
+TEST(CompletionRequestTest, SeedsAreAnyIntegers) {
+  EXPECT_EQ(Completion(R"(, "seed": -1)").generation.sampling.seed, ~0ull);
+  EXPECT_EQ(
+      Completion(R"(, "seed": 18446744073709551615)").generation.sampling.seed,
+      ~0ull);
+}
+
+TEST(CompletionRequestTest, TheFirstChoiceHasTheSeedOfTheRequest) {
+  EXPECT_EQ(SeedOfChoice(17, 0), 17u);
+  EXPECT_NE(SeedOfChoice(17, 1), SeedOfChoice(17, 2));
+  EXPECT_NE(SeedOfChoice(17, 1), SeedOfChoice(18, 0));
+}
+
+TEST(CompletionRequestTest, ABodyThatIsNoObjectIsRefused) {
+  EXPECT_EQ(CompletionError("[]").http_status, 400);
+  EXPECT_EQ(CompletionError("7").http_status, 400);
+}
+
+TEST(ChatRequestTest, MessagesAndLimitsArrive) {
+  const auto request = ReadChatRequest(R"({
+      "model": "m",
+      "messages": [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": [{"type": "text", "text": "a"},
+                                     {"type": "text", "text": "b"}]}],
+      "max_completion_tokens": 7, "max_tokens": 7, "logprobs": true,
+      "top_logprobs": 3, "response_format": {"type": "text"}, "tools": [],
+      "tool_choice": "none", "store": false, "metadata": {},
+      "chat_template_kwargs": {"enable_thinking": false}})");
+  ASSERT_THAT(request, IsOk());
+  EXPECT_EQ(request->model, "m");
+  EXPECT_EQ(request->max_tokens, 7);
+  EXPECT_TRUE(request->logprobs);
+  EXPECT_EQ(request->generation.sampling.logprobs, 3);
+  const ChatRequest& chat = *request->conversation;
+  // As the request spells them.
+  EXPECT_EQ(chat.messages, R"([
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": [{"type": "text", "text": "a"},
+                                     {"type": "text", "text": "b"}]}])");
+  EXPECT_EQ(chat.variables, R"({"enable_thinking": false})");
+  EXPECT_TRUE(chat.add_generation_prompt);
+}
+
+TEST(ChatRequestTest, WithoutALimitTheContextIsTheLimit) {
+  const auto request =
+      ReadChatRequest(R"({"messages": [{"role": "user", "content": "a"}]})");
+  ASSERT_THAT(request, IsOk());
+  EXPECT_FALSE(request->max_tokens.has_value());
+  EXPECT_FALSE(request->logprobs);
+  EXPECT_EQ(request->generation.sampling.logprobs, -1);
+}
+
+TEST(ChatRequestTest, ErrorsNameTheField) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"max_tokens", R"(, "max_tokens": 1, "max_completion_tokens": 2)"},
+      {"max_completion_tokens", R"(, "max_completion_tokens": 0)"},
+      {"top_logprobs", R"(, "top_logprobs": 2)"},
+      {"logprobs", R"(, "logprobs": 2)"},
+      {"response_format.type",
+       R"(, "response_format": {"type": "json_object"})"},
+      {"response_format", R"(, "response_format": "text")"},
+      {"functions", R"(, "functions": [{}])"},
+      {"tools", R"(, "tools": {})"},
+      {"tools[0]", R"(, "tools": [3])"},
+      {"tools[1]", R"(, "tools": [{}, null], "tool_choice": "none")"},
+      {"tool_choice", R"(, "tool_choice": "required")"},
+      {"tool_choice",
+       R"(, "tools": [{}], "tool_choice": {"type": "function"})"},
+      {"parallel_tool_calls", R"(, "parallel_tool_calls": 0)"},
+      {"tools[1].function.strict",
+       R"(, "tools": [{}, {"function": {"strict": true}}])"},
+      {"max_tokens", R"(, "max_tokens": -2)"},
+      {"stream_options", R"(, "stream_options": {"include_usage": true})"},
+      {"verbosity", R"(, "verbosity": "low")"},
+      {"modalities", R"(, "modalities": ["audio"])"},
+      {"audio", R"(, "audio": {})"},
+      {"prediction", R"(, "prediction": {})"},
+      {"store", R"(, "store": true)"},
+      {"metadata", R"(, "metadata": {"a": 1})"},
+      {"metadata", R"(, "metadata": [])"},
+      {"prompt_cache_key", R"(, "prompt_cache_key": 1)"},
+      {"prompt_cache_retention", R"(, "prompt_cache_retention": "24h")"},
+      {"service_tier", R"(, "service_tier": "flex")"},
+      {"reasoning_effort", R"(, "reasoning_effort": "low")"},
+      {"prompt", R"(, "prompt": "a")"},
+      {"chat_template_kwargs", R"(, "chat_template_kwargs": 1)"}};
+  for (const auto& [field, fields] : cases) {
+    const ApiError error = ChatError(fields);
+    EXPECT_EQ(error.http_status, 400) << fields;
+    EXPECT_EQ(error.param, field) << fields << ": " << error.message;
+  }
+}
+
+// What clients send without being told to, where it asks for nothing.
+TEST(ChatRequestTest, FieldsThatChangeNothingAreTaken) {
+  const std::vector<std::string> cases = {
+      R"("n": 1)",
+      R"("stop": [])",
+      R"("stop": null)",
+      R"("seed": null)",
+      R"("user": "somebody")",
+      R"("logit_bias": {})",
+      R"("temperature": 1, "top_p": 1.0)",
+      R"("frequency_penalty": 0, "presence_penalty": 0.0)",
+      R"("top_k": -1, "min_p": 0, "repetition_penalty": 1)",
+      R"("max_tokens": -1)",
+      R"("max_tokens": -1, "max_completion_tokens": -1)",
+      R"("max_tokens": null)",
+      R"("logprobs": false, "top_logprobs": 0)",
+      R"("logprobs": null, "top_logprobs": null)",
+      R"("response_format": {"type": "text"})",
+      R"("modalities": ["text"])",
+      R"("stream": false, "stream_options": null)",
+      R"("stream": false, "stream_options": {"include_usage": false})",
+      R"("stream": true, "stream_options": {"include_usage": false,
+                                            "include_obfuscation": false})",
+      R"("store": false)",
+      R"("metadata": {"chat": "7"})",
+      R"("service_tier": "auto")",
+      R"("reasoning_effort": "medium", "verbosity": "medium")",
+      R"("prompt_cache_key": "a", "prompt_cache_retention": "in_memory",
+         "safety_identifier": "b")",
+      R"("prompt_cache_retention": "in-memory")",
+      R"("tools": null, "tool_choice": null)",
+      R"("tools": [], "tool_choice": "auto", "parallel_tool_calls": true)",
+      R"("parallel_tool_calls": false)",
+      R"("tools": [{"type": "function", "function": {"name": "a",
+         "strict": false}}], "parallel_tool_calls": false)",
+      R"("functions": [], "function_call": "none")"};
+  for (const std::string& fields : cases) {
+    const auto request = ReadChatRequest(absl::StrCat(
+        R"({"messages": [{"role": "user", "content": "a"}], )", fields, "}"));
+    ASSERT_THAT(request, IsOk()) << fields;
+    EXPECT_FALSE(request->max_tokens.has_value()) << fields;
+    EXPECT_FALSE(request->logprobs) << fields;
+    EXPECT_FALSE(request->include_usage) << fields;
+    EXPECT_EQ(request->n, 1) << fields;
+  }
+}
+
+TEST(CompletionRequestTest, FieldsThatChangeNothingAreTaken) {
+  for (const char* fields :
+       {R"(, "logprobs": false)", R"(, "logprobs": null)", R"(, "echo": false)",
+        R"(, "best_of": 1, "n": 1)", R"(, "suffix": null)",
+        R"(, "stream_options": {"include_usage": false})"}) {
+    EXPECT_FALSE(Completion(fields).logprobs) << fields;
+  }
+}
+
+TEST(ChatRequestTest, MessagesAreAnArray) {
+  for (const char* messages : {"\"a\"", "[]", "{}", "null", "1"}) {
+    const auto request =
+        ReadChatRequest(absl::StrCat("{\"messages\":", messages, "}"));
+    ASSERT_FALSE(request.ok()) << messages;
+    EXPECT_EQ(ToApiError(request.status()).param, "messages") << messages;
+  }
+}
+
+TEST(RawMemberTest, MembersAreFoundAsTheyAreSpelled) {
+  EXPECT_EQ(RawMember(R"({"a": [1, "]\""], "b": {"c": "}"} , "d":1e5})", "a"),
+            R"([1, "]\""])");
+  EXPECT_EQ(RawMember(R"({"a": [1], "b": {"c": "}"} , "d":1e5})", "b"),
+            R"({"c": "}"})");
+  EXPECT_EQ(RawMember(R"( {"a":[1],"d" : 1e5 })", "d"), "1e5");
+  EXPECT_EQ(RawMember(R"({"a": {"d": 1}})", "d"), "");
+  EXPECT_EQ(RawMember(R"({"a": "d", "x": "a"})", "d"), "");
+  EXPECT_EQ(RawMember(R"({"d": 1, "\u0064": "x\\"})", "d"), R"("x\\")");
+  EXPECT_EQ(RawMember("{}", "d"), "");
+}
+
+TEST(RawMemberTest, AMarkOfTheByteOrderIsSkipped) {
+  EXPECT_EQ(RawMember("\xEF\xBB\xBF{\"a\": 1}", "a"), "1");
+  const auto request =
+      ReadChatRequest("\xEF\xBB\xBF{\"messages\": [{\"role\": \"user\"}]}");
+  ASSERT_THAT(request, IsOk());
+  EXPECT_EQ(request->conversation->messages, R"([{"role": "user"}])");
+}
+
+TEST(RawMemberTest, ElementsAreFoundAsTheyAreSpelled) {
+  EXPECT_THAT(RawElements(R"( [1 , "a,]\"" ,{"b": [2]},[ ], null ] )"),
+              ElementsAre("1", R"("a,]\"")", R"({"b": [2]})", "[ ]", "null"));
+  EXPECT_THAT(RawElements("[]"), ElementsAre());
+  EXPECT_THAT(RawElements(" [ ] "), ElementsAre());
+}
+
+TEST(TextRequestTest, TokenizeTakesATextOrMessages) {
+  const auto text =
+      ReadTokenizeRequest(R"({"prompt": "a", "add_special_tokens": false})");
+  ASSERT_THAT(text, IsOk());
+  EXPECT_EQ(std::get<std::string>(text->input), "a");
+  EXPECT_FALSE(text->add_special_tokens);
+  const auto chat = ReadTokenizeRequest(
+      R"({"messages": [{"role": "user", "content": "a"}],
+          "add_generation_prompt": false})");
+  ASSERT_THAT(chat, IsOk());
+  EXPECT_FALSE(std::get<ChatRequest>(chat->input).add_generation_prompt);
+  EXPECT_FALSE(ReadTokenizeRequest(R"({"prompt": "a", "messages": []})").ok());
+  EXPECT_FALSE(ReadTokenizeRequest("{}").ok());
+}
+
+TEST(TextRequestTest, DetokenizeTakesTokens) {
+  const auto request = ReadDetokenizeRequest(R"({"tokens": [1]})");
+  ASSERT_THAT(request, IsOk());
+  EXPECT_THAT(request->tokens, ElementsAre(1));
+  EXPECT_FALSE(ReadDetokenizeRequest(R"({"tokens": 1})").ok());
+  EXPECT_FALSE(ReadDetokenizeRequest(R"({"tokens": ["a"]})").ok());
+}
+
+}  // namespace
+}  // namespace foretoken::gateway

@@ -1,0 +1,152 @@
+// foretoken chat: a conversation with a model, in this process or on a server.
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/infer/model_weights.h"
+#include "common/text/chat/model_chat.h"
+#include "tools/cli/chat/chat_session.h"
+#include "tools/cli/chat/drafter_painter.h"
+#include "tools/cli/chat/line_source.h"
+#include "tools/cli/command.h"
+#include "tools/cli/generate_flags.h"
+#include "tools/cli/generate_model.h"
+#include "tools/cli/generation_target.h"
+#include "tools/cli/interrupt.h"
+#include "tools/cli/standard_output.h"
+
+namespace foretoken::cli {
+namespace {
+
+constexpr int64_t kMaxTokens = 1024;  // of an answer, by default
+
+struct ChatFlags : RequestFlags {
+  std::string chat_template;
+  std::string system;
+  std::string history;
+  bool no_history = false;
+};
+
+uint64_t DrawSeed() {
+  std::random_device device;
+  // 53 bits, which every JSON reader represents exactly.
+  return ((uint64_t{device()} << 32) | device()) & ((uint64_t{1} << 53) - 1);
+}
+
+absl::Status CheckChatFlags(const ChatFlags& flags) {
+  FORETOKEN_RETURN_IF_ERROR(CheckRequestFlags(flags));
+  if (flags.server.empty() && flags.backend.model.empty()) {
+    return absl::InvalidArgumentError(
+        "want --model PATH, or --server ADDR with --tokenizer PATH");
+  }
+  if (!flags.server.empty() && flags.tokenizer.empty()) {
+    return absl::InvalidArgumentError(
+        "--server: wants --tokenizer, the model directory or GGUF file of the "
+        "server's model, for its chat template");
+  }
+  if (flags.no_history && !flags.history.empty()) {
+    return absl::InvalidArgumentError(
+        "--history: want it without --no-history");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ModelChat>> LoadChat(const ChatFlags& flags) {
+  const std::string& model =
+      flags.server.empty() ? flags.backend.model : flags.tokenizer;
+  FORETOKEN_ASSIGN_OR_RETURN(auto chat,
+                             ModelChat::Load(model, flags.chat_template));
+  if (!chat->has_template()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        model, " has no chat template; give one with --chat-template"));
+  }
+  return chat;
+}
+
+absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenTarget(
+    const ChatFlags& flags, const ModelChat& chat) {
+  if (!flags.server.empty()) return OpenServerTarget(flags);
+  {
+    FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWeights> weights,
+                               ModelWeights::Load(flags.backend.model));
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(CheckVocabulary(chat.tokenizer(), weights->config()),
+                 flags.backend.model));
+  }
+  return OpenLocalTarget(flags, /*tokens=*/0, chat.shared_tokenizer());
+}
+
+std::string HistoryFile(const ChatFlags& flags) {
+  if (flags.no_history) return "";
+  return flags.history.empty() ? DefaultHistoryFile() : flags.history;
+}
+
+ChatSession::Outside OutsideOf(GenerationTarget& target) {
+  ChatSession::Outside outside;
+  outside.generate = [&target](GenerationRequest request, auto on_delta) {
+    CatchInterrupt();
+    auto summary = target.Generate(std::move(request), on_delta);
+    ReleaseInterrupt();
+    return summary;
+  };
+  outside.write = [](absl::string_view text) { return WriteOut(text); };
+  outside.note = [](const std::string& note) {
+    std::fprintf(stderr, "%s%s", note.c_str(),
+                 absl::EndsWith(note, "\n") ? "" : "\n");
+  };
+  outside.interrupted = Interrupted;
+  outside.draw_seed = DrawSeed;
+  return outside;
+}
+
+absl::Status Chat(const ChatFlags& flags) {
+  FORETOKEN_RETURN_IF_ERROR(CheckChatFlags(flags));
+  if (!flags.verbose && !flags.trace) SetMinLogLevel(LogLevel::kWarning);
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelChat> chat,
+                             LoadChat(flags));
+  ChatOptions options;
+  FORETOKEN_ASSIGN_OR_RETURN(options.request, SettingsOf(flags));
+  // Later turns find the earlier ones in the caches; other callers do not.
+  options.request.cache_scope = absl::StrCat("chat-", DrawSeed());
+  options.system = flags.system;
+  options.show_drafters = flags.show_drafters;
+  options.colours = HasColours(STDOUT_FILENO);
+  options.note_colours = HasColours(STDERR_FILENO);
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<GenerationTarget> target,
+                             OpenTarget(flags, *chat));
+  std::unique_ptr<LineSource> lines = EditedLines("> ", HistoryFile(flags));
+  if (lines == nullptr) {
+    lines = PlainLines();
+  } else {
+    std::fputs("/help lists the commands; Ctrl-D leaves.\n", stderr);
+  }
+  ChatSession session(*chat, std::move(options), *lines, OutsideOf(*target));
+  return session.Run();
+}
+
+}  // namespace
+
+void AddChatCommand(CLI::App& app, Run& run) {
+  const auto [command, flags] = AddCommand<ChatFlags>(
+      app, run, "chat", "Talk to a model, turn by turn", Chat);
+  flags.max_tokens = kMaxTokens;
+  command.add_option("--chat-template", flags.chat_template,
+                     "File with a Jinja template to use instead of the "
+                     "model's own");
+  command.add_option("--system", flags.system, "First message, of the system");
+  command.add_option("--history", flags.history,
+                     "File of the lines typed, by default chat_history in the "
+                     "user's folder of state");
+  command.add_flag("--no-history", flags.no_history, "Keep no such file");
+  AddRequestFlags(command, flags);
+}
+
+}  // namespace foretoken::cli

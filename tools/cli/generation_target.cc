@@ -1,0 +1,90 @@
+#include "tools/cli/generation_target.h"
+
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "tools/cli/local_generation.h"
+#ifdef FORETOKEN_HAVE_SERVICES
+#include "common/rpc/generation_client.h"
+#include "tools/cli/server_channel.h"
+#endif
+
+namespace foretoken::cli {
+namespace {
+
+class LocalTarget final : public GenerationTarget {
+ public:
+  explicit LocalTarget(std::unique_ptr<LocalGeneration> local)
+      : local_(std::move(local)) {}
+
+  absl::StatusOr<GenerationSummary> Generate(
+      GenerationRequest request,
+      absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta)
+      override {
+    return local_->service().Generate(std::move(request), on_delta);
+  }
+
+ private:
+  const std::unique_ptr<LocalGeneration> local_;
+};
+
+#ifdef FORETOKEN_HAVE_SERVICES
+class ServerTarget final : public GenerationTarget {
+ public:
+  ServerTarget(std::unique_ptr<rpc::GenerationClient> client,
+               std::string address, double timeout_s)
+      : client_(std::move(client)),
+        address_(std::move(address)),
+        timeout_s_(timeout_s) {}
+
+  absl::StatusOr<GenerationSummary> Generate(
+      GenerationRequest request,
+      absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta)
+      override {
+    if (timeout_s_ > 0) {
+      request.deadline = MonotonicNow() + absl::Seconds(timeout_s_);
+    }
+    auto summary = client_->Generate(request, on_delta);
+    FORETOKEN_RETURN_IF_ERROR(Annotate(summary.status(), address_));
+    return summary;
+  }
+
+ private:
+  const std::unique_ptr<rpc::GenerationClient> client_;
+  const std::string address_;
+  const double timeout_s_;
+};
+#endif
+
+}  // namespace
+
+#ifdef FORETOKEN_HAVE_SERVICES
+absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenServerTarget(
+    const RequestFlags& flags) {
+  rpc::ChannelOptions channel = ChannelOf(flags.server_access);
+  channel.token_file = flags.server_token_file;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      auto client, rpc::GenerationClient::Connect(flags.server, channel));
+  return std::make_unique<ServerTarget>(std::move(client), flags.server,
+                                        flags.timeout_s);
+}
+#else
+absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenServerTarget(
+    const RequestFlags&) {
+  return absl::UnimplementedError(
+      "--server: this build has no services, use --local");
+}
+#endif
+
+absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenLocalTarget(
+    const RequestFlags& flags, int64_t tokens,
+    std::shared_ptr<const Tokenizer> tokenizer) {
+  LocalModelFlags model = flags;
+  model.backend.max_sessions = 1;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      auto local, StartLocalGeneration(model, tokens, std::move(tokenizer)));
+  return std::make_unique<LocalTarget>(std::move(local));
+}
+
+}  // namespace foretoken::cli
