@@ -5,7 +5,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/base/stopping.h"
 #include "common/rpc/convert_generation.h"
 #include "common/rpc/status.h"
 
@@ -40,12 +39,9 @@ absl::StatusOr<v1::GenerateResult> GenerationClient::Generate(
       context.TryCancel();
     }
   }
-  absl::Status status = FromGrpcStatus(reader->Finish());
-  if (absl::IsCancelled(status) && !cancelled && MonotonicNow() < deadline) {
-    // gRPC's status for a call that reaches a server during its shutdown.
-    status = StoppingError("the server");
-  }
-  FORETOKEN_RETURN_IF_ERROR(status);
+  const grpc::Status end = reader->Finish();
+  FORETOKEN_RETURN_IF_ERROR(
+      StatusOfCall(end, cancelled, deadline - MonotonicNow()));
   if (!result.has_value()) {
     return absl::DataLossError("the stream ended without a last message");
   }

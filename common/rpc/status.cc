@@ -4,10 +4,15 @@
 #include <string>
 #include <utility>
 
+#include "common/base/stopping.h"
 #include "foretoken/v1/status_details.pb.h"
 
 namespace foretoken::rpc {
 namespace {
+
+// A busy server counts a call's time from the last look of its event loop at
+// the clock, which may be some milliseconds old.
+constexpr absl::Duration kClockSlack = absl::Milliseconds(100);
 
 constexpr char kRetryInfoUrl[] = "type.googleapis.com/google.rpc.RetryInfo";
 
@@ -54,6 +59,14 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
                                 absl::Nanoseconds(info.retry_delay().nanos()));
   }
   return result;
+}
+
+absl::Status StatusOfCall(const grpc::Status& status, bool cancelled,
+                          absl::Duration left) {
+  absl::Status result = FromGrpcStatus(status);
+  if (cancelled || !absl::IsCancelled(result)) return result;
+  if (left >= kClockSlack) return StoppingError("the server");
+  return absl::DeadlineExceededError("the call's deadline has passed");
 }
 
 }  // namespace foretoken::rpc

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/base/retry_after.h"
 #include "grpcpp/support/status.h"
 
@@ -16,6 +17,15 @@ namespace foretoken::rpc {
 
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// The status of a call with a deadline, as its client should see it; `left` is
+// the time until the deadline when the call ended. gRPC ends a call with
+// CANCELLED that nobody cancelled when it reaches a server during its shutdown,
+// and when the server sees the deadline pass before the client does: the first
+// is StoppingError, and what comes within 100 ms of the deadline is
+// DEADLINE_EXCEEDED. `cancelled`: the client has cancelled the call.
+absl::Status StatusOfCall(const grpc::Status& status, bool cancelled,
+                          absl::Duration left);
 
 using ::foretoken::RetryAfter;
 using ::foretoken::WithRetryAfter;

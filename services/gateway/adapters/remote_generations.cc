@@ -5,7 +5,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/stopping.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/convert_generation.h"
@@ -128,12 +127,8 @@ class GenerateCall final : public rpc::LiveCall,
   }
 
   absl::Status Reason(const grpc::Status& grpc_status) const {
-    absl::Status status = rpc::FromGrpcStatus(grpc_status);
-    if (absl::IsCancelled(status) && !cancelled_ &&
-        MonotonicNow() < deadline_) {
-      // gRPC's status for a call that reaches a server during its shutdown.
-      return StoppingError("the server");
-    }
+    const absl::Status status =
+        rpc::StatusOfCall(grpc_status, cancelled_, deadline_ - MonotonicNow());
     if (status.ok() && !has_result_) {
       return absl::DataLossError("the stream ended without a last message");
     }

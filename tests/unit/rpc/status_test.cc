@@ -24,6 +24,24 @@ TEST(RpcStatusTest, AServiceThatStopsIsKnownOnTheOtherSide) {
       IsStopping(FromGrpcStatus(ToGrpcStatus(StoppingError("the verifier")))));
 }
 
+TEST(RpcStatusTest, ACancelThatIsNotTheClientsIsAStopOrTheDeadline) {
+  const grpc::Status cancelled(grpc::StatusCode::CANCELLED, "Cancelled");
+  EXPECT_EQ(StatusOfCall(cancelled, true, absl::Minutes(1)).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_TRUE(IsStopping(StatusOfCall(cancelled, false, absl::Minutes(1))));
+  EXPECT_TRUE(
+      IsStopping(StatusOfCall(cancelled, false, absl::InfiniteDuration())));
+  for (const absl::Duration left :
+       {absl::Milliseconds(2), absl::ZeroDuration(), -absl::Seconds(1)}) {
+    EXPECT_EQ(StatusOfCall(cancelled, false, left).code(),
+              absl::StatusCode::kDeadlineExceeded);
+  }
+  // Any other status is the server's.
+  const grpc::Status full(grpc::StatusCode::RESOURCE_EXHAUSTED, "full");
+  EXPECT_EQ(StatusOfCall(full, false, absl::ZeroDuration()),
+            absl::ResourceExhaustedError("full"));
+}
+
 TEST(RpcStatusTest, ARetryHintTravelsAsGoogleRpcRetryInfo) {
   const absl::Status status = WithRetryAfter(
       absl::ResourceExhaustedError("full"), absl::Milliseconds(1250));

@@ -22,6 +22,7 @@ namespace {
 
 using ::foretoken::testing::Eventually;
 using ::foretoken::testing::StatusIs;
+using ::testing::_;
 using ::testing::HasSubstr;
 
 // A verifier that says of itself what a test wants.
@@ -48,6 +49,11 @@ class FakeVerifier final : public VerifierPeer {
     if (!request.numerics_fingerprint.empty() &&
         request.numerics_fingerprint != own) {
       return absl::AbortedError("another model");
+    }
+    if (late) {
+      listener->OnFailed(
+          absl::DeadlineExceededError("the deadline has passed"));
+      return std::make_unique<Session>(*this);
     }
     if (opens) listener->OnOpened(own);
     if (prefills) {
@@ -86,6 +92,7 @@ class FakeVerifier final : public VerifierPeer {
   std::atomic<bool> opens{true};
   std::atomic<bool> prefills{false};
   std::atomic<bool> dies{false};
+  std::atomic<bool> late{false};  // sees every deadline pass at once
   std::atomic<int> opened{0};
   std::atomic<int> miss{0};  // probes that it will not answer
   std::atomic<int> numerics{1};
@@ -416,6 +423,24 @@ TEST_F(VerifierPoolTest, ARequestThatKilledTwoVerifiersIsNotTriedOnAThird) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("two verifiers")));
   EXPECT_EQ(verifiers_[0].opened + verifiers_[1].opened + verifiers_[2].opened,
             2);
+}
+
+TEST_F(VerifierPoolTest, AVerifierThatSeesTheDeadlineFirstIsNotDown) {
+  for (FakeVerifier& verifier : verifiers_) verifier.late = true;
+  for (int i = 1; i < 3; ++i) verifiers_[i].sessions = 10;
+  VerifierPool& pool = Start();
+  RemoteVerifier remote({}, pool);
+  SessionRequest request;
+  request.deadline = MonotonicNow() + absl::Minutes(1);
+  const std::vector<TokenId> text = {1};
+  EXPECT_THAT(remote.Open(std::move(request), text).status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, _));
+  // The least loaded was asked, no other, and it is asked again.
+  EXPECT_EQ(verifiers_[0].opened, 1);
+  EXPECT_EQ(verifiers_[1].opened + verifiers_[2].opened, 0);
+  const auto next = pool.Acquire({});
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->id(), 0);
 }
 
 TEST_F(VerifierPoolTest, ProbesOfNewMembersBringNoElectionForward) {
