@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "common/rpc/status.h"
 #include "gmock/gmock.h"
@@ -106,9 +107,17 @@ TEST(OverloadTest, AThousandRequestsAgainstRoomForAHundred) {
 constexpr int kClients = 8;
 constexpr int kPerClient = 12;
 
+// gRPC 1.51 reads errno late and may take a connection that is being made for
+// one that failed (grpc/grpc#35064). Its client has sent nothing.
+bool NeverConnected(const absl::Status& status) {
+  return absl::IsUnavailable(status) &&
+         absl::StrContains(status.message(), "failed to connect");
+}
+
 // Clients that cancel, run out of time or vanish with their connection, at
 // random; the pages are few, so that preemption happens under way.
-void RunUnruly(System& system, uint64_t seed, std::atomic<int>& answered) {
+void RunUnruly(System& system, uint64_t seed, std::atomic<int>& answered,
+               std::atomic<int>& unconnected) {
   std::vector<std::thread> threads;
   for (int c = 0; c < kClients; ++c) {
     threads.emplace_back([&, c] {
@@ -128,13 +137,17 @@ void RunUnruly(System& system, uint64_t seed, std::atomic<int>& answered) {
             absl::Now() + timeout, [&](const v1::GenerateDelta&) {
               return fate == 0 || fate == 1 || ++deltas <= after;
             });
+        ++answered;
+        if (NeverConnected(result.status())) {
+          ++unconnected;
+          continue;
+        }
         const absl::StatusCode code = result.status().code();
         EXPECT_TRUE(code == absl::StatusCode::kOk ||
                     code == absl::StatusCode::kCancelled ||
                     code == absl::StatusCode::kDeadlineExceeded ||
                     code == absl::StatusCode::kResourceExhausted)
             << result.status();
-        ++answered;
       }
     });
   }
@@ -144,17 +157,18 @@ void RunUnruly(System& system, uint64_t seed, std::atomic<int>& answered) {
 TEST(OverloadTest, CancelsDeadlinesAndVanishedClientsLeaveNothingBehind) {
   constexpr int64_t kPages = 24;  // of 32 tokens: three or four requests
   System system = StartSystem(kPages);
-  std::atomic<int> answered{0};
+  std::atomic<int> answered{0}, unconnected{0};
   // The first batches fill what is kept for good: threads, arenas, metrics.
   constexpr int kWarmUp = 3;
   constexpr int kBatches = 10;
   int64_t before = 0;
   for (int batch = 0; batch < kWarmUp + kBatches; ++batch) {
     if (batch == kWarmUp) before = ResidentBytes();
-    RunUnruly(system, batch, answered);
+    RunUnruly(system, batch, answered, unconnected);
     system.ExpectAllReturned(kPages);
   }
   EXPECT_EQ(answered, (kWarmUp + kBatches) * kClients * kPerClient);
+  EXPECT_LE(unconnected, answered / 100);
   const int64_t growth = ResidentBytes() - before;
   RecordProperty("growth_bytes", std::to_string(growth));
   // Less than 7 KiB for each of 960 requests: one holds more while it runs.
