@@ -73,6 +73,9 @@ PARTS = [
     ("inspiration", "ouroboros:suffixes=0,refinement=0"),
     ("inspiration, suffixes", "ouroboros:refinement=0"),
     ("suffixes, refinement", "ouroboros:inspiration=0")]
+# The steps whose signs six prompts leave open, on further prompts, six by six.
+SIGN_MODES = [STEPS[1][1], PARTS[0][1], STEPS[2][1], PUBLISHED]
+SIGN_BLOCKS = 4
 SUFFIXES = [0, 1, 2, 3, 5]
 GAMMAS = [8, 16, 20]
 BETAS = [4, 6, 10]
@@ -130,6 +133,9 @@ def plan(model="demo"):
         "ablation", task, ABLATION_LEVEL,
         [mode for _, mode, _ in STEPS[1:3]] + [mode for _, mode in PARTS])
                 for task in ABLATION_TASKS]
+    batches += [Batch("signs", task, ABLATION_LEVEL, SIGN_MODES,
+                      order=f"block {block}")
+                for block in range(1, SIGN_BLOCKS) for task in ABLATION_TASKS]
     batches.append(Batch("suffixes", "HumanEval", ABLATION_LEVEL,
                          [f"ouroboros:suffixes={k}" for k in SUFFIXES]))
     batches.append(Batch("mixed", "all", ABLATION_LEVEL, [PUBLISHED],
@@ -161,6 +167,10 @@ class Count:
         self.folder = None  # of prompt files, while it runs
 
     def prompts(self, batch):
+        if batch.part == "signs":
+            first = PROMPTS * int(batch.order.split()[1])
+            return agreement_prompts.prompts(self.args.data, batch.task,
+                                             first + PROMPTS)[first:]
         if batch.task != "all":
             return agreement_prompts.prompts(self.args.data, batch.task,
                                              PROMPTS)
@@ -299,7 +309,7 @@ def main():
     parser.add_argument("--data", help="folder with prompts/")
     parser.add_argument("--model", choices=MODELS, default="demo")
     parser.add_argument("--only", help="one part: lookahead, modes, ablation, "
-                        "suffixes, sweep or mixed")
+                        "signs, suffixes, sweep or mixed")
     parser.add_argument("--again", action="store_true",
                         help="count or measure anew what is kept")
     parser.add_argument("--times", metavar="FORETOKEN",
