@@ -45,6 +45,8 @@ ANY_LEVEL = "any"  # of what has no draft model
 TASKS = list(agreement_prompts.TASKS)
 PROMPTS = 6
 TOKENS = 128
+# As many as the paper writes.
+LONG_TOKENS = 512
 # Table 4 needs ten of each task in a row.
 MIXED_PROMPTS, MIXED_TOKENS = 10, 32
 CONTEXT_NUMBERS = [1, 4, 10]
@@ -55,6 +57,8 @@ LOOKAHEADS = ["lookahead", "lookahead:window=7,ngram=4,pool=7",
               "lookahead:window=3,ngram=3,pool=3"]
 PUBLISHED = "ouroboros"
 SHORT = "ouroboros:gamma=4"  # fewer draft passes
+LONG_MODES = ["draft_model:gamma=4", "draft_model:gamma=12", LOOKAHEADS[0],
+              PUBLISHED]
 NARROW = [
     "ouroboros:gamma=4,window=3,beta=4,suffixes=0,lookahead=3",
     "ouroboros:gamma=6,window=4,beta=4,suffixes=0,lookahead=2",
@@ -135,7 +139,9 @@ def plan(model="demo"):
                 for task in ABLATION_TASKS]
     batches += [Batch("signs", task, ABLATION_LEVEL, SIGN_MODES,
                       order=f"block {block}")
-                for block in range(1, SIGN_BLOCKS) for task in ABLATION_TASKS]
+                for block in range(SIGN_BLOCKS) for task in ABLATION_TASKS]
+    batches += [Batch("long", task, ABLATION_LEVEL, LONG_MODES)
+                for task in TASKS]
     batches.append(Batch("suffixes", "HumanEval", ABLATION_LEVEL,
                          [f"ouroboros:suffixes={k}" for k in SUFFIXES]))
     batches.append(Batch("mixed", "all", ABLATION_LEVEL, [PUBLISHED],
@@ -167,10 +173,10 @@ class Count:
         self.folder = None  # of prompt files, while it runs
 
     def prompts(self, batch):
-        if batch.part == "signs":
-            first = PROMPTS * int(batch.order.split()[1])
-            return agreement_prompts.prompts(self.args.data, batch.task,
-                                             first + PROMPTS)[first:]
+        if batch.part == "signs":  # others than the six: see their spread
+            return agreement_prompts.prompts(
+                self.args.data, batch.task, PROMPTS * SIGN_BLOCKS)[
+                    int(batch.order.split()[1])::SIGN_BLOCKS]
         if batch.task != "all":
             return agreement_prompts.prompts(self.args.data, batch.task,
                                              PROMPTS)
@@ -186,7 +192,8 @@ class Count:
         """JSON lines of one process, as they come."""
         path = pathlib.Path(self.folder) / "prompts.jsonl"
         agreement_prompts.write(path, self.prompts(batch), self.chat != "none")
-        tokens = MIXED_TOKENS if batch.task == "all" else TOKENS
+        tokens = (LONG_TOKENS if batch.part == "long" else
+                  MIXED_TOKENS if batch.task == "all" else TOKENS)
         command = [str(word) for word in (
             self.args.bench, "--target", self.target,
             "--prompts", path, "--chat", self.chat, "--max-tokens", tokens,
@@ -309,7 +316,7 @@ def main():
     parser.add_argument("--data", help="folder with prompts/")
     parser.add_argument("--model", choices=MODELS, default="demo")
     parser.add_argument("--only", help="one part: lookahead, modes, ablation, "
-                        "signs, suffixes, sweep or mixed")
+                        "signs, long, suffixes, sweep or mixed")
     parser.add_argument("--again", action="store_true",
                         help="count or measure anew what is kept")
     parser.add_argument("--times", metavar="FORETOKEN",

@@ -5,9 +5,9 @@ import math
 
 from ouroboros_agreement import (
     ABLATION_LEVEL, ABLATION_TASKS, ANY_LEVEL, BETAS, CHAINS, CONTEXT_NUMBERS,
-    GAMMAS, LARGE_MODES, LARGE_TASKS, LEVELS, LOOKAHEADS, MIXED_PROMPTS,
-    MIXED_TOKENS, NARROW, PARTS, PROMPTS, PUBLISHED, SHORT, STEPS, SUFFIXES,
-    TASKS, TOKENS)
+    GAMMAS, LARGE_MODES, LARGE_TASKS, LEVELS, LONG_MODES, LONG_TOKENS,
+    LOOKAHEADS, MIXED_PROMPTS, MIXED_TOKENS, NARROW, PARTS, PROMPTS, PUBLISHED,
+    SHORT, SIGN_BLOCKS, SIGN_MODES, STEPS, SUFFIXES, TASKS, TOKENS)
 from pass_projection import PAIRS, over_greedy, pass_ms
 from report_table import make_table, mark
 
@@ -87,6 +87,28 @@ def lengths(own):
                 [rows(ours["draft_bins"]) / ours["rounds"], 1],
                 [rows(ours["target_bins"]) / ours["rounds"], 1]])
     return found
+
+
+def long_table(own, times):
+    """The methods with outputs as long as the paper's."""
+    names = ["speculative, gamma 4", "gamma 12", "lookahead", "Ouroboros"]
+    found = []
+    for task in TASKS:
+        of = [own.get("long", task, ABLATION_LEVEL, mode)
+              for mode in LONG_MODES]
+        if None in of:
+            return []
+        found.append(
+            [task, of[0]["tokens"], [agreement(of[0]), 3]] +
+            [[length(each), 2] for each in of] +
+            [shown(speed_free(times, "34B, 7B", each)) for each in of])
+    return [make_table(
+        f"Outputs of {LONG_TOKENS} tokens: accept length, projected speed",
+        ["task", "tokens", "agreement", *names,
+         *[f"over greedy: {name}" for name in names]], found,
+        [f"{PROMPTS} prompts a task, up to {LONG_TOKENS} tokens each, the "
+         f"noise of {ABLATION_LEVEL} agreement on the first {TOKENS}; projected "
+         "for 34B and 7B, rows free."])]
 
 
 def best(own, times, pair, level, modes, free):
@@ -257,12 +279,78 @@ def ablation_table(own, times, paper):
             found, [
                 f"{differ} of {len(found) * len(tasks)} signs are not the "
                 "paper's. The paper's are of speed, ours of accept length, over "
-                f"{PROMPTS} prompts: steps of a few rounds. A likely reason, "
-                "not tested: the pool gets few phrases that it would not have "
-                "from the lookahead, which here sees the target's own, "
-                "disturbed weights, and a phrase put in front pushes a better "
-                "one out of the few that are tried."]))
-    return tables
+                f"{PROMPTS} prompts: steps of a few rounds."]))
+    return tables + signs_table(own, times, paper)
+
+
+# Student's t, 97.5 %, for blocks less one.
+QUANTILES = {3: 3.182, 7: 2.365, 11: 2.201}
+
+
+def sign_pairs(own):
+    """(name, the paper's names of the two, [counts with, counts without] for
+    each task and block); empty if one is missing."""
+    none, inspiration, suffixes, everything = SIGN_MODES
+    found = []
+    for name, theirs, with_, without in (
+            ("inspiration against none", ("inspiration", "none"),
+             inspiration, none),
+            ("inspiration and refinement, with suffixes, against suffixes",
+             ("all", "suffixes"), everything, suffixes)):
+        pairs = [[own.get("signs", task, ABLATION_LEVEL, mode,
+                          f"block {block}") for mode in (with_, without)]
+                 for task in ABLATION_TASKS for block in range(SIGN_BLOCKS)]
+        found.append((name, theirs, pairs))
+    return [] if any(of is None for *_, pairs in found for pair in pairs
+                     for of in pair) else found
+
+
+def ratio_over(pairs, value):
+    """Geometric mean of with / without over the blocks, and its interval."""
+    steps = [math.log(value(with_) / value(without)) for with_, without in
+             pairs]
+    mean = sum(steps) / len(steps)
+    spread = math.sqrt(sum((step - mean) ** 2 for step in steps) /
+                       (len(steps) - 1) / len(steps))
+    wide = QUANTILES[len(steps) - 1] * spread
+    return [math.exp(mean + side * wide) for side in (0, -1, 1)]
+
+
+def effect(mean, low, high):
+    if low <= 1 <= high:
+        return "not beyond the prompts' noise"
+    return "up" if mean > 1 else "down"
+
+
+def signs_table(own, times, paper):
+    if "34B, 7B" not in timed_pairs(times):
+        return []
+    found = []
+    base = paper["table_3"]
+    for name, theirs, pairs in sign_pairs(own):
+        steps = [sign(length(with_), length(without))
+                 for with_, without in pairs]
+        row = [name, [base[theirs[0]] / base[theirs[1]], 3]]
+        row += [steps.count(step)
+                        for step in ("up", "down", "no change")]
+        for value in (length, lambda of: speed_free(times, "34B, 7B", of)):
+            ratio = ratio_over(pairs, value)
+            row += [[each, 3] for each in ratio] + [effect(*ratio)]
+        found.append(row + [sum(with_[key] for with_, _ in pairs)
+                            for key in ("inspired", "refined", "rounds")])
+    if not found:
+        return []
+    return [make_table(
+        "Table 3: the same on further prompts",
+        ["compared", "the paper's speed, ratio", "blocks up", "down",
+         "no change",
+         "accept length, ratio", "low", "high", "effect",
+         "projected speed, ratio", "low", "high", "effect",
+         "phrases inspired", "refined", "rounds"], found, [
+            f"{SIGN_BLOCKS} blocks of {PROMPTS} other prompts of each of "
+            f"{len(ABLATION_TASKS)} tasks, {ABLATION_LEVEL} agreement on the "
+            "first prompts; mean of the blocks' ratios with its 95 % interval "
+            "by Student's t; projected for 34B and 7B, rows free."])]
 
 
 def warm_orders(own):
@@ -537,6 +625,7 @@ def agreement_tables(sources):
             "build/release/bin/bench_agreement --data DATA` counts again.",
             *verdict(own, times)])]
     tables += larger_table(counts, "SmolLM2-135M")
+    tables += long_table(own, times)
     tables.append(matches_table(own))
     if times:
         tables += paper_table(own, times, paper)

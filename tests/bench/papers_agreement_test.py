@@ -87,6 +87,24 @@ class Committed(unittest.TestCase):
                 self.assertAlmostEqual(papers_agreement.agreement(of),
                                        float(level), delta=0.01)
 
+    def test_an_effect_is_named_only_beyond_the_noise(self):
+        def pair(with_, without):
+            return [{"tokens": tokens, "rounds": 100}
+                    for tokens in (with_, without)]
+        noisy = [pair(110, 100), pair(100, 110), pair(104, 100),
+                 pair(100, 104)]
+        ratio = papers_agreement.ratio_over(noisy, papers_agreement.length)
+        self.assertAlmostEqual(ratio[0], 1)
+        self.assertIn("noise", papers_agreement.effect(*ratio))
+        steady = [pair(110, 100), pair(111, 100), pair(109, 100),
+                  pair(110, 100)]
+        ratio = papers_agreement.ratio_over(steady, papers_agreement.length)
+        self.assertEqual(papers_agreement.effect(*ratio), "up")
+        self.assertLess(ratio[1], ratio[0])
+        turned = [[without, with_] for with_, without in steady]
+        self.assertEqual(papers_agreement.effect(*papers_agreement.ratio_over(
+            turned, papers_agreement.length)), "down")
+
     def test_the_verdict_follows_the_counts(self):
         times = self.sources["pass_times"]
         damaged = copy.deepcopy(self.sources["agreement"])
