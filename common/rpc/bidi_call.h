@@ -7,6 +7,7 @@
 #ifndef FORETOKEN_COMMON_RPC_BIDI_CALL_H_
 #define FORETOKEN_COMMON_RPC_BIDI_CALL_H_
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/live_calls.h"
 #include "common/rpc/status.h"
@@ -48,7 +50,8 @@ class BidiCall final : public LiveCall,
   static std::shared_ptr<BidiCall> Start(const Method& method,
                                          absl::Time deadline, Peer& peer,
                                          std::unique_ptr<Reader> reader) {
-    std::shared_ptr<BidiCall> call(new BidiCall(peer.calls, std::move(reader)));
+    std::shared_ptr<BidiCall> call(
+        new BidiCall(peer.calls, deadline, std::move(reader)));
     call->self_ = call;
     PrepareCall(call->context_, deadline, peer.endpoint.token.Get());
     method(&call->context_, call.get());
@@ -76,7 +79,10 @@ class BidiCall final : public LiveCall,
   }
 
   // Ends the stream now.
-  void Cancel() override { context_.TryCancel(); }
+  void Cancel() override {
+    cancelled_ = true;
+    context_.TryCancel();
+  }
 
   void OnReadDone(bool ok) override {
     if (ok) {
@@ -98,13 +104,15 @@ class BidiCall final : public LiveCall,
   void OnDone(const grpc::Status& status) override {
     // The caller may already have dropped its reference.
     const std::shared_ptr<BidiCall> last = std::move(self_);
-    reader_->OnEnd(FromGrpcStatus(status));
+    reader_->OnEnd(
+        StatusOfCall(status, cancelled_, deadline_ - MonotonicNow()));
     SetDone();
   }
 
  private:
-  BidiCall(LiveCalls& calls, std::unique_ptr<Reader> reader)
-      : LiveCall(calls), reader_(std::move(reader)) {}
+  BidiCall(LiveCalls& calls, absl::Time deadline,
+           std::unique_ptr<Reader> reader)
+      : LiveCall(calls), deadline_(deadline), reader_(std::move(reader)) {}
 
   // The stream is broken: drops queued messages and the hold, so that OnDone
   // delivers the status.
@@ -128,7 +136,9 @@ class BidiCall final : public LiveCall,
     }
   }
 
+  const absl::Time deadline_;
   const std::unique_ptr<Reader> reader_;
+  std::atomic<bool> cancelled_{false};
   grpc::ClientContext context_;
   Request request_;    // being written
   Response response_;  // being read

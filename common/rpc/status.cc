@@ -10,10 +10,6 @@
 namespace foretoken::rpc {
 namespace {
 
-// A busy server counts a call's time from the last look of its event loop at
-// the clock, which may be some milliseconds old.
-constexpr absl::Duration kClockSlack = absl::Milliseconds(100);
-
 constexpr char kRetryInfoUrl[] = "type.googleapis.com/google.rpc.RetryInfo";
 
 v1::RetryInfo ToProto(absl::Duration delay) {
@@ -65,7 +61,7 @@ absl::Status StatusOfCall(const grpc::Status& status, bool cancelled,
                           absl::Duration left) {
   absl::Status result = FromGrpcStatus(status);
   if (cancelled || !absl::IsCancelled(result)) return result;
-  if (left >= kClockSlack) return StoppingError("the server");
+  if (left >= kDeadlineSlack) return StoppingError("the server");
   return absl::DeadlineExceededError("the call's deadline has passed");
 }
 

@@ -18,12 +18,17 @@ namespace foretoken::rpc {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// The status of a call with a deadline, as its client should see it; `left` is
-// the time until the deadline when the call ended. gRPC ends a call with
+// How much earlier than its client a busy server may see a deadline pass: it
+// counts from the last look of its event loop at the clock.
+inline constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(100);
+
+// The status of a call as its client should see it. gRPC ends a call with
 // CANCELLED that nobody cancelled when it reaches a server during its shutdown,
-// and when the server sees the deadline pass before the client does: the first
-// is StoppingError, and what comes within 100 ms of the deadline is
-// DEADLINE_EXCEEDED. `cancelled`: the client has cancelled the call.
+// and when the server sees the deadline pass before the client does: the former
+// is StoppingError, and what comes within kDeadlineSlack of the deadline is
+// DEADLINE_EXCEEDED, since little could be done in what is left.
+// `cancelled`: the client has cancelled the call; `left`: the time until the
+// deadline as its status is delivered.
 absl::Status StatusOfCall(const grpc::Status& status, bool cancelled,
                           absl::Duration left);
 

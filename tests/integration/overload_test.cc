@@ -135,10 +135,11 @@ void RunUnruly(System& system, uint64_t seed, std::atomic<int>& answered,
         const auto result = (*client)->Generate(
             MakeRequest(MakePrompt(random(), 30, 50), "prompt_lookup", 200),
             absl::Now() + timeout, [&](const v1::GenerateDelta&) {
-              return fate == 0 || fate == 1 || ++deltas <= after;
+              ++deltas;
+              return fate == 0 || fate == 1 || deltas <= after;
             });
         ++answered;
-        if (NeverConnected(result.status())) {
+        if (deltas == 0 && NeverConnected(result.status())) {
           ++unconnected;
           continue;
         }

@@ -1,6 +1,7 @@
 #include "services/orchestrator/adapters/remote_verifier.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -91,21 +92,26 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   const absl::Time start = MonotonicNow();
   const absl::Time last =
       std::min(session_.deadline + kGrace, start + kBusyPatience * patience);
-  absl::Status opened;
+  std::optional<absl::Status> opened;
   absl::Time until = start;
-  bool silent = false;
   do {
     until = std::min(last, until + patience);
     opened = mailbox_->AwaitOpened(until);
-    // A status that came before its time is the verifier's: it may see the
-    // request's deadline pass a moment before this process does.
-    silent = absl::IsDeadlineExceeded(opened) && MonotonicNow() >= until;
     // Passes with prompts may take longer than any that was measured.
-  } while (silent && until < last && lease_->answers());
-  if (silent && MonotonicNow() < session_.deadline) {
+  } while (!opened.has_value() && until < last && lease_->answers());
+  const absl::Duration left = session_.deadline - MonotonicNow();
+  // A verifier may see the request's deadline pass a moment before this process
+  // does; at any other time that is the status of a stream it does not read.
+  const bool silent = opened.has_value() ? absl::IsDeadlineExceeded(*opened) &&
+                                               left >= rpc::kDeadlineSlack
+                                         : left > absl::ZeroDuration();
+  if (silent) {
     return absl::UnavailableError("the verifier does not open the session");
   }
-  FORETOKEN_RETURN_IF_ERROR(opened);
+  if (!opened.has_value()) {
+    return absl::DeadlineExceededError("the request's deadline has passed");
+  }
+  FORETOKEN_RETURN_IF_ERROR(*opened);
   in_engine_ = true;
   FORETOKEN_ASSIGN_OR_RETURN(
       PrefillResult result,

@@ -31,8 +31,9 @@ TEST(RpcStatusTest, ACancelThatIsNotTheClientsIsAStopOrTheDeadline) {
   EXPECT_TRUE(IsStopping(StatusOfCall(cancelled, false, absl::Minutes(1))));
   EXPECT_TRUE(
       IsStopping(StatusOfCall(cancelled, false, absl::InfiniteDuration())));
-  for (const absl::Duration left :
-       {absl::Milliseconds(2), absl::ZeroDuration(), -absl::Seconds(1)}) {
+  EXPECT_TRUE(IsStopping(StatusOfCall(cancelled, false, kDeadlineSlack)));
+  for (const absl::Duration left : {kDeadlineSlack - absl::Milliseconds(1),
+                                    absl::ZeroDuration(), -absl::Seconds(1)}) {
     EXPECT_EQ(StatusOfCall(cancelled, false, left).code(),
               absl::StatusCode::kDeadlineExceeded);
   }

@@ -26,7 +26,7 @@ TEST(VerifyMailboxTest, AClockSetForwardExpiresNoRequest) {
     absl::SleepFor(absl::Milliseconds(20));
     mailbox.OnRound(RoundResult());
   });
-  FORETOKEN_EXPECT_OK(mailbox.AwaitOpened(deadline));
+  FORETOKEN_EXPECT_OK(mailbox.AwaitOpened(deadline).value());
   FORETOKEN_EXPECT_OK(mailbox.CollectRound(deadline));
   engine.join();
 }

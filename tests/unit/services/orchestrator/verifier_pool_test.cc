@@ -431,7 +431,7 @@ TEST_F(VerifierPoolTest, AVerifierThatSeesTheDeadlineFirstIsNotDown) {
   VerifierPool& pool = Start();
   RemoteVerifier remote({}, pool);
   SessionRequest request;
-  request.deadline = MonotonicNow() + absl::Minutes(1);
+  request.deadline = MonotonicNow() + absl::Milliseconds(50);
   const std::vector<TokenId> text = {1};
   EXPECT_THAT(remote.Open(std::move(request), text).status(),
               StatusIs(absl::StatusCode::kDeadlineExceeded, _));
@@ -441,6 +441,24 @@ TEST_F(VerifierPoolTest, AVerifierThatSeesTheDeadlineFirstIsNotDown) {
   const auto next = pool.Acquire({});
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->id(), 0);
+}
+
+TEST_F(VerifierPoolTest, ADeadlineThatIsNotTheRequestsIsTheVerifiersFault) {
+  verifiers_[0].late = true;
+  verifiers_[1].prefills = true;
+  verifiers_[1].sessions = 5;
+  verifiers_[2].sessions = 10;
+  VerifierPool& pool = Start();
+  RemoteVerifier remote({}, pool);
+  SessionRequest request;
+  request.deadline = MonotonicNow() + absl::Minutes(1);
+  const std::vector<TokenId> text = {1};
+  FORETOKEN_EXPECT_OK(remote.Open(std::move(request), text).status());
+  EXPECT_EQ(verifiers_[0].opened, 1);
+  EXPECT_EQ(verifiers_[1].opened, 1);
+  const auto next = pool.Acquire({});
+  ASSERT_TRUE(next.has_value());
+  EXPECT_NE(next->id(), 0);
 }
 
 TEST_F(VerifierPoolTest, ProbesOfNewMembersBringNoElectionForward) {
