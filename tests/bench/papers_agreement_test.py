@@ -91,19 +91,26 @@ class Committed(unittest.TestCase):
         def pair(with_, without):
             return [{"tokens": tokens, "rounds": 100}
                     for tokens in (with_, without)]
-        noisy = [pair(110, 100), pair(100, 110), pair(104, 100),
-                 pair(100, 104)]
-        ratio = papers_agreement.ratio_over(noisy, papers_agreement.length)
-        self.assertAlmostEqual(ratio[0], 1)
-        self.assertIn("noise", papers_agreement.effect(*ratio))
+        def ratio(pairs):
+            return papers_agreement.ratio_over(pairs, papers_agreement.length)
+        noisy = ratio([pair(110, 100), pair(100, 110), pair(104, 100),
+                       pair(100, 104)])
+        self.assertAlmostEqual(noisy[0], 1)
+        # By hand: t(3) 3.182 times sqrt(sum of squared logs / 3 / 4).
+        self.assertAlmostEqual(noisy[2], 1.1433, delta=0.0001)
+        self.assertEqual(papers_agreement.effect(*noisy), "none to be seen")
         steady = [pair(110, 100), pair(111, 100), pair(109, 100),
                   pair(110, 100)]
-        ratio = papers_agreement.ratio_over(steady, papers_agreement.length)
-        self.assertEqual(papers_agreement.effect(*ratio), "up")
-        self.assertLess(ratio[1], ratio[0])
+        self.assertEqual(papers_agreement.effect(*ratio(steady)), "up")
         turned = [[without, with_] for with_, without in steady]
-        self.assertEqual(papers_agreement.effect(*papers_agreement.ratio_over(
-            turned, papers_agreement.length)), "down")
+        self.assertEqual(papers_agreement.effect(*ratio(turned)), "down")
+
+    def test_the_tables_of_further_counts_are_drawn(self):
+        titles = " ".join(table["title"] for table in
+                          papers_agreement.agreement_tables(self.sources))
+        for title in ("on further prompts", "Outputs of 512 tokens",
+                      "warm start by context number", "SmolLM2-135M"):
+            self.assertIn(title, titles)
 
     def test_the_verdict_follows_the_counts(self):
         times = self.sources["pass_times"]

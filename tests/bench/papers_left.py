@@ -33,9 +33,9 @@ def left(sources):
         "N-Gram-Trie: Table 1 on TriviaQA, HAGRID and other models, and "
         "Table 6 on an idle machine.",
         "Ouroboros with drafts of chosen agreement: speed by the clock (ours "
-        "is projected), 512 tokens to an answer but at one agreement, a target "
-        "larger than the demo's in all tables, and pass times on a quiet "
-        "machine and on a GPU." + not_counted(sources),
+        "is projected), outputs of 512 tokens at more than one agreement, a "
+        "target larger than the demo's in all tables, and pass times on a "
+        "quiet machine and on a GPU." + not_counted(sources),
         "Draft time with the chain's KV kept between passes on an idle machine "
         "and on a GPU: the times of draft_kv.md are ratios of runs on a busy "
         "one; its rows are exact. The draft rows and speeds of ouroboros.md "
