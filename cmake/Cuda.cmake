@@ -29,7 +29,7 @@ if(FORETOKEN_HAVE_CUDA)
     # the first of several GPUs only: ccache must go by the files read, not by
     # the preprocessor's output.
     set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_DEPEND=1
-                                     "${FORETOKEN_CCACHE}")
+                                     ${FORETOKEN_CCACHE_COMMAND})
   endif()
   enable_language(CUDA)
   # CMake 3.25 does not know that nvcc has C++20.

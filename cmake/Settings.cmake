@@ -9,9 +9,14 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 # compiler may neither contract a*b+c on its own nor reorder.
 set(FORETOKEN_FP_FLAGS -ffp-contract=off -fno-fast-math)
 
+# Paths in this checkout are cached relative to it, so that a clone elsewhere, or
+# another worktree, finds what this one has compiled.
 find_program(FORETOKEN_CCACHE ccache)
+set(FORETOKEN_CCACHE_COMMAND
+    "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}"
+    CCACHE_NOHASHDIR=1 "${FORETOKEN_CCACHE}")
 if(FORETOKEN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${FORETOKEN_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${FORETOKEN_CCACHE_COMMAND})
 endif()
 find_program(FORETOKEN_MOLD mold)
 if(FORETOKEN_MOLD)
