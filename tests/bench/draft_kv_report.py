@@ -47,13 +47,13 @@ is the same engine where each pass has rows for the whole chain. Both draft the 
 tokens: rounds, tokens, passes and tree nodes of every line are equal, and every
 output is that of plain decoding. Rows are per round, those of prompts included, and
 repeat to the digit. Draft time is the time of drafting with the kept KV over that of
-computing again: the median, least and largest of @REPEATS@ pairs of runs that follow
-each other, one thread, by processor time and by the clock.
+computing again: the median, least and largest of pairs of runs that follow each
+other, one thread, by processor time and by the clock.
 """
 SECTION = """
 ## @TITLE@
 
-@TEXT@ Commit @COMMIT@, @MACHINE@, load @LOAD@.
+@TEXT@ @REPEATS@ pairs of runs. Commit @COMMIT@, @MACHINE@, load @LOAD@.
 
 @TABLE@
 """
@@ -125,7 +125,7 @@ def spread(values):
 
 
 def render(results):
-    text = TEMPLATE.replace("@REPEATS@", str(results["repeats"]))
+    text = TEMPLATE
     for name, (title, about) in PAIRS.items():
         if name not in results["pairs"]:
             continue
@@ -140,7 +140,9 @@ def render(results):
         section = SECTION.replace("@TEXT@", about)
         for key, value in {
                 "TITLE": title, "PROMPTS": pair["prompts"],
-                "TOKENS": pair["max_tokens"], "COMMIT": pair["commit"],
+                "TOKENS": pair["max_tokens"],
+                "REPEATS": len(pair["rows"][0]["time"]),
+                "COMMIT": pair["commit"],
                 "MACHINE": pair["machine"], "LOAD": pair["load"],
                 "TABLE": table(["mode", "accept length", "passes",
                                 "rows, computed again", "rows, kept", "ratio",
@@ -173,7 +175,7 @@ def main():
     if not options.render and options.bench is None:
         flags.error("--bench or --render is needed")
 
-    results = {"repeats": options.repeats, "pairs": {}}
+    results = {"pairs": {}}
     if options.out.exists():
         results = json.loads(options.out.read_text())
     if not options.render:
@@ -197,7 +199,6 @@ def main():
             bench = Bench(argparse.Namespace(bench=options.bench, target=target,
                                              draft=draft))
             bench.command[bench.command.index("--max-tokens") + 1] = str(tokens)
-            results["repeats"] = options.repeats
             results["pairs"][name] = {
                 **made_by(options.bench), "commit": commit(),
                 "load": round(os.getloadavg()[0], 1), "prompts": len(prompts),
