@@ -160,6 +160,9 @@ BENCHMARK_CAPTURE(BM_OneDnn, bf16, true)->Arg(1)->Arg(8)->Arg(64)->Arg(512);
 BENCHMARK_CAPTURE(BM_OneDnn, fp32, false)->Arg(1)->Arg(8)->Arg(64)->Arg(512);
 #endif
 
+void Rows(benchmark::internal::Benchmark* bench) {
+  for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 16, 64}) bench->Arg(rows);
+}
 BENCHMARK_CAPTURE(BM_Packed, avx512bf16_bf16, CpuIsa::kAvx512Bf16,
                   WeightType::kBFloat16)
     ->Arg(1)
@@ -174,9 +177,7 @@ BENCHMARK_CAPTURE(BM_Packed, avx512_bf16, CpuIsa::kAvx512,
     ->Arg(64)
     ->Arg(512);
 BENCHMARK_CAPTURE(BM_Packed, avx2_bf16, CpuIsa::kAvx2, WeightType::kBFloat16)
-    ->Arg(1)
-    ->Arg(8)
-    ->Arg(64)
+    ->Apply(Rows)
     ->Arg(512);
 BENCHMARK_CAPTURE(BM_Packed, scalar_bf16, CpuIsa::kScalar,
                   WeightType::kBFloat16)
@@ -192,9 +193,6 @@ BENCHMARK_CAPTURE(BM_Packed, avx2_fp32, CpuIsa::kAvx2, WeightType::kFloat32)
     ->Arg(64)
     ->Arg(512);
 
-void Rows(benchmark::internal::Benchmark* bench) {
-  for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 16, 64}) bench->Arg(rows);
-}
 BENCHMARK_CAPTURE(BM_Packed, vnni_q8_0, CpuIsa::kAvx512Vnni, WeightType::kQ8_0)
     ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, vnni_q4_0, CpuIsa::kAvx512Vnni, WeightType::kQ4_0)
