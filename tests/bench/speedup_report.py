@@ -8,11 +8,13 @@
 
 DATA holds recorded/, reference_runs/, corpora/ and tokenizers/llama2. Passes are
 real, of random weights; a recording decides what is accepted (`foretoken bench
-replay`), and all modes take turns beside the same plain decoding. Turns that are
-measured are kept in FOLDER, so that a run that was stopped goes on behind them.
-results/speedup.json keeps the sums with the commit of the binary, the machine
-and its load; intervals are of a bootstrap over questions. With a GPU the same
-command measures there (--backend cuda).
+replay`), and all modes take turns beside the same plain decoding. A setting with
+a window decodes that many tokens of each output, at --windows random places, so
+that every turn can be measured on a slow machine; it prefills nothing, and no
+draft model runs beside. Turns that are measured are kept in FOLDER, so that a run
+that was stopped goes on behind them. results/speedup.json keeps the sums with
+the commit of the binary, the machine and its load; intervals are of a bootstrap
+over questions. With a GPU the same command measures there (--backend cuda).
 """
 import argparse
 import json
@@ -20,6 +22,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import typing
 
 import speedup_tables
 from provenance import made_by
@@ -32,15 +35,27 @@ TOKENIZER = "data/tokenizers/llama2/tokenizer.model"
 STEPS = "data/reference_runs/specbench_speculative_runs.jsonl.gz"
 PRIOR_BYTES = 10_000_000
 SMALL = "d_model=2048,layers=12,heads=32,kv_heads=4,d_ff=5632,vocab=32000"
-# Shape, type of the weights, turns of each category (0: all) and the longest
-# output. Of large shapes a part: a token of 8 B parameters takes a second here.
+
+
+class Setting(typing.NamedTuple):
+    shape: str
+    weights: str  # their type
+    turns: int = 0  # of each category; 0: all
+    longest: int = 0  # output, tokens; 0: no limit
+    window: int = 0  # tokens of each output that are decoded; 0: all
+
+
+# Of large shapes a part: a token of 8 B parameters takes a second on a CPU.
 SETTINGS = {
-    "660m-bf16": (SMALL, "bf16", 0, 0),
-    "660m-q4_0": (SMALL, "q4_0", 0, 0),
-    "660m-q8_0": (SMALL, "q8_0", 0, 0),
-    "llama-2-7b-q4_0": ("llama-2-7b", "q4_0", 2, 48),
-    "llama-2-7b-bf16": ("llama-2-7b", "bf16", 1, 32),
-    "llama-3-8b-q4_0": ("llama-3-8b", "q4_0", 2, 48),
+    "660m-bf16": Setting(SMALL, "bf16", turns=8, longest=96),
+    "660m-q4_0": Setting(SMALL, "q4_0", turns=8, longest=96),
+    "660m-bf16-all": Setting(SMALL, "bf16", window=12),
+    "660m-q4_0-all": Setting(SMALL, "q4_0", window=12),
+    "660m-q8_0-all": Setting(SMALL, "q8_0", window=12),
+    "llama-2-7b-q4_0": Setting("llama-2-7b", "q4_0", turns=4, window=8),
+    "llama-2-7b-q8_0": Setting("llama-2-7b", "q8_0", turns=4, window=8),
+    "llama-2-7b-bf16": Setting("llama-2-7b", "bf16", turns=4, window=8),
+    "llama-3-8b-q4_0": Setting("llama-3-8b", "q4_0", turns=4, window=8),
 }
 DRAFT = "vicuna-68m draft (SpS), run A"
 
@@ -104,36 +119,75 @@ class Measure:
             {"name": "auto, prior, whole trees", "mode": "auto", **prior,
              **whole}]
 
-    def replay(self, key, *words):
-        shape, weights, turns, longest = SETTINGS[key]
-        turns = turns if self.args.turns is None else self.args.turns
-        longest = longest if self.args.longest is None else self.args.longest
+    def replay(self, setting, *words):
         out = self.run(
-            "bench", "replay", "--random", shape, "--weights", weights,
-            "--backend", self.args.backend, "--threads", self.args.threads,
-            "--recorded", RECORDED, "--tokenizer", TOKENIZER,
-            "--requests-per-category", turns, "--max-new-tokens", longest,
-            *words, "--json")
+            "bench", "replay", "--random", setting.shape,
+            "--weights", setting.weights, "--backend", self.args.backend,
+            "--threads", self.args.threads, "--recorded", RECORDED,
+            "--tokenizer", TOKENIZER, "--requests-per-category", setting.turns,
+            "--max-new-tokens", setting.longest, *words, "--json")
         return [json.loads(line) for line in out.splitlines()]
 
-    def setting(self, key):
-        """Measures a setting; returns what speedup.json keeps of it."""
-        before = os.getloadavg()[0]
-        (self.folder / "variants.json").write_text(
-            json.dumps(self.variants(), indent=1), encoding="utf-8")
-        reports = self.replay(key, "--variants", "variants.json", "--turns",
+    def accept_length(self, variant):
+        """Of whole outputs, without a model; None where the clock decides."""
+        if variant["mode"] == "auto" and "node_price" not in variant:
+            return None
+        flags = [word for flag, of in (
+            ("--prior", "prior"), ("--crest", "crest"),
+            ("--rest-corpus", "rest_corpus"), ("--exclude-ids", "exclude_ids"))
+            if of in variant for word in (flag, *(
+                variant[of] if isinstance(variant[of], list)
+                else [variant[of]]))]
+        out = self.run("replay", "--recorded", RECORDED, "--tokenizer",
+                       TOKENIZER, "--mode", variant["mode"],
+                       "--max-tree-nodes", variant["max_tree_nodes"], *flags,
+                       "--json")
+        return json.loads(out)["sets"][0]["accept_length"]
+
+    def windows(self, key, setting):
+        """A place in each output after the other. What is accepted there stands
+        beside what is accepted in whole outputs."""
+        for seed in range(self.args.windows):
+            reports = self.replay(
+                setting, "--variants", "variants.json", "--turns",
+                f"{key}-{seed}.jsonl", "--window", setting.window,
+                "--window-seed", seed)
+        runs = speedup_tables.summaries(*[
+            self.folder / f"{key}-{seed}.jsonl"
+            for seed in range(self.args.windows)])
+        for variant in self.variants():
+            runs[variant["name"]]["whole_accept_length"] = \
+                self.accept_length(variant)
+        return reports, runs
+
+    def whole_outputs(self, key, setting):
+        reports = self.replay(setting, "--variants", "variants.json", "--turns",
                               f"{key}.jsonl")
         runs = speedup_tables.summaries(self.folder / f"{key}.jsonl")
         if not self.args.no_draft_model:
-            self.replay(key, "--mode", "recorded", "--steps", STEPS,
+            self.replay(setting, "--mode", "recorded", "--steps", STEPS,
                         "--method", DRAFT, "--turns", f"{key}-draft.jsonl")
             draft = speedup_tables.summaries(self.folder /
                                              f"{key}-draft.jsonl")
             runs["vicuna-68m, recorded"] = draft["recorded"]
-        shape, weights, turns, longest = SETTINGS[key]
-        return {"shape": shape, "weights": weights,
-                "turns_per_category": self.args.turns or turns,
-                "longest_output": self.args.longest or longest,
+        return reports, runs
+
+    def setting(self, key):
+        """Measures a setting; returns what speedup.json keeps of it."""
+        before = os.getloadavg()[0]
+        setting = SETTINGS[key]
+        if self.args.turns is not None:
+            setting = setting._replace(turns=self.args.turns)
+        if self.args.longest is not None:
+            setting = setting._replace(longest=self.args.longest)
+        (self.folder / "variants.json").write_text(
+            json.dumps(self.variants(), indent=1), encoding="utf-8")
+        reports, runs = (self.windows if setting.window else
+                         self.whole_outputs)(key, setting)
+        return {"shape": setting.shape, "weights": setting.weights,
+                "turns_per_category": setting.turns,
+                "longest_output": setting.longest, "window": setting.window,
+                "windows": self.args.windows if setting.window else 0,
                 "backend": reports[0]["backend"],
                 "threads": self.args.threads,
                 "tree_nodes": self.args.tree_nodes,
@@ -161,6 +215,9 @@ def main():
                         help="turns of each category; 0: all")
     parser.add_argument("--longest", type=int,
                         help="longest output, tokens; 0: no limit")
+    parser.add_argument("--windows", type=int, default=1,
+                        help="places in each output, where a setting has a "
+                        "window")
     parser.add_argument("--no-draft-model", action="store_true")
     parser.add_argument("--check", action="store_true",
                         help="compare the committed files, write nothing")

@@ -2,6 +2,7 @@
 
 Needs no data and no binary.
 """
+import itertools
 import json
 import pathlib
 import shutil
@@ -12,12 +13,15 @@ import speedup_report
 import speedup_tables
 
 
+TURNS = itertools.count()
+
+
 def turn(question, task, plain, own, prefill=0.0):
-    return {"turn": 0, "id": question, "category": task, "tokens": 12,
-            "prefill": prefill, "plain": plain,
-            "variants": [{"rounds": 4, "nodes": 8, "speculative": own,
-                          "indexing": own / 8, "drafting": own / 4,
-                          "verifying": own / 2}]}
+    return {"turn": next(TURNS), "id": question, "category": task,
+            "length": 12, "tokens": 12, "prefill": prefill, "plain": plain,
+            "variants": [{"tokens": 12, "rounds": 4, "nodes": 8,
+                          "speculative": own, "indexing": own / 8,
+                          "drafting": own / 4, "verifying": own / 2}]}
 
 
 class Committed(unittest.TestCase):
@@ -72,6 +76,35 @@ class Ratios(unittest.TestCase):
             path.write_text("\n".join(map(json.dumps, [
                 header, turn("a", "qa", 2.0, 1.0)])) + "\n", encoding="utf-8")
             self.assertEqual(list(speedup_tables.summaries(path)), ["one"])
+            twice = speedup_tables.summaries(path, path)["one"]["mean"]
+            self.assertEqual((twice["turns"], twice["tokens"]), (1, 24))
+
+
+class Windows(unittest.TestCase):
+    def window(self):
+        """Of 40 tokens 4 were decoded, by the variant 5 in two rounds."""
+        return {"turn": 3, "id": "a", "category": "qa", "length": 40,
+                "tokens": 4, "prefill": 0.0, "plain": 4.0,
+                "variants": [{"tokens": 5, "rounds": 2, "nodes": 6,
+                              "speculative": 3.0, "indexing": 1.0,
+                              "drafting": 1.5, "verifying": 1.25}]}
+
+    def test_a_window_stands_for_its_output(self):
+        of = speedup_tables.summary([self.window()], 0)["mean"]
+        # 40 seconds, and 1 for the prompt beside 2 for 5 of 40 tokens.
+        self.assertEqual(of["decode"][0], 40.0 / 17.0)
+        self.assertEqual(of["accept_length"], 2.5)
+        self.assertEqual(of["rows"], 4.0)
+        self.assertEqual(of["indexing"], 1.0 / 17.0)
+        self.assertEqual(of["drafting"], 5.0 / 17.0)
+        self.assertEqual(of["verifying"], 10.0 / 17.0)
+        self.assertEqual(of["tokens_per_second"], 40.0 / 17.0)
+        self.assertEqual(of["tokens"], 4)
+
+    def test_long_outputs_weigh_more(self):
+        short = turn("b", "qa", 12.0, 24.0)
+        of = speedup_tables.summary([self.window(), short], 0)["mean"]
+        self.assertEqual(of["decode"][0], 52.0 / 41.0)
 
 
 class Verdict(unittest.TestCase):

@@ -2,7 +2,8 @@
 
 A summary holds, for each category and for their mean, [ratio, low, high] of
 plain decoding's seconds over the variant's, with 95 % of a bootstrap over
-questions; the rest is sums.
+questions; the rest is sums. Seconds are those of whole outputs: where a window
+of an output was decoded, its seconds are scaled to the output's length.
 """
 import collections
 import itertools
@@ -23,20 +24,37 @@ PARTS = ("indexing", "drafting", "verifying")
 DRAFT_MODEL = "vicuna-68m, recorded"
 
 
-def summaries(path):
-    """Summary by variant of a file of turns."""
-    with open(path, encoding="utf-8") as lines:
-        header, *turns = [json.loads(line) for line in lines]
+def summaries(*paths):
+    """Summary by variant of files of turns, which have the same variants."""
+    turns = []
+    for path in paths:
+        with open(path, encoding="utf-8") as lines:
+            header, *measured = [json.loads(line) for line in lines]
+        turns += measured
     return {variant["name"]: summary(turns, index)
             for index, variant in enumerate(header["variants"])}
+
+
+def whole(turn, index):
+    """What a variant did in a turn, scaled to the whole output, and the seconds
+    of plain decoding. The work on the prompt is done once."""
+    own = turn["variants"][index]
+    scale = turn["length"] / max(own["tokens"], 1)
+    once = own["indexing"]
+    return {"plain": turn["plain"] * turn["length"] / max(turn["tokens"], 1),
+            "rounds": own["rounds"] * scale, "nodes": own["nodes"] * scale,
+            "indexing": once,
+            **{part: once + (own[part] - once) * scale
+               for part in ("speculative", "drafting")},
+            "verifying": own["verifying"] * scale}
 
 
 def summary(turns, index):
     tasks = collections.defaultdict(lambda: collections.defaultdict(list))
     for turn in turns:
-        own = turn["variants"][index]
+        of = whole(turn, index)
         tasks[turn["category"]][turn["id"]].append(
-            (turn["plain"], own["speculative"], turn["prefill"]))
+            (of["plain"], of["speculative"], turn["prefill"]))
     named = {task: list(questions.values())
              for task, questions in tasks.items()}
     out = {"tasks": {task: dict(ratios([questions]),
@@ -48,17 +66,18 @@ def summary(turns, index):
 
 
 def sums(turns, index):
-    own = [turn["variants"][index] for turn in turns]
-    tokens = sum(turn["tokens"] for turn in turns)
+    own = [whole(turn, index) for turn in turns]
+    length = sum(turn["length"] for turn in turns)
     rounds = sum(of["rounds"] for of in own)
     seconds = sum(of["speculative"] for of in own)
     return {"questions": len({turn["id"] for turn in turns}),
-            "turns": len(turns), "tokens": tokens,
-            "accept_length": tokens / rounds if rounds else 1.0,
+            "turns": len({turn["turn"] for turn in turns}),
+            "tokens": sum(turn["tokens"] for turn in turns),
+            "accept_length": length / rounds if rounds else 1.0,
             "rows": 1 + sum(of["nodes"] for of in own) / max(rounds, 1),
             **{part: sum(of[part] for of in own) / seconds if seconds else 0.0
                for part in PARTS},
-            "tokens_per_second": tokens / seconds if seconds else 0.0}
+            "tokens_per_second": length / seconds if seconds else 0.0}
 
 
 def ratios(tasks):
@@ -105,7 +124,11 @@ def drawn(folder):
            "accepted, so that the tokens are the same in all modes. Ratios are "
            "plain decoding's seconds over the mode's on the same turns, "
            "interleaved turn by turn; in brackets 95 % of a bootstrap over "
-           "questions. *auto* leaves out nodes that do not pay off, of at most "
+           "questions. Where a window is named, so many tokens of each output "
+           "were decoded, at a random place, after all before it was told to "
+           "the drafters; its seconds stand for the whole output's, the work "
+           "on the prompt counts once, and nothing is prefilled. *auto* leaves "
+           "out nodes that do not pay off, of at most "
            "64; all others verify whole trees, cut at what costs little here. "
            f"*{DRAFT_MODEL}*: a draft model of 68 M parameters runs beside, "
            "and what is accepted of it is what others recorded.",
@@ -124,14 +147,20 @@ def setting(key, run):
     made = run["made"]
     limit = (f", outputs cut at {run['longest_output']} tokens"
              if run["longest_output"] else "")
+    if run.get("window"):
+        places = (f", at {run['windows']} places" if run["windows"] > 1 else "")
+        limit += f", a window of {run['window']} tokens of each output{places}"
     part = (f"the first {run['turns_per_category']} turns of each category"
             if run["turns_per_category"] else "all recorded turns")
     passes = ", ".join(f"{rows:.0f}: {ms:.1f}" for rows, ms in run["pass_ms"])
     speed = [[name, *[shown(of["tasks"][task]["decode"]) for task in tasks],
               shown(of["mean"]["decode"])]
              for name, of in run["variants"].items()]
-    rest = [[name, shown(of["mean"]["with_prefill"]),
-             [of["mean"]["accept_length"], 2], [of["mean"]["rows"], 1],
+    rest = [[name, "" if run.get("window") else
+             shown(of["mean"]["with_prefill"]),
+             [of["mean"]["accept_length"], 2],
+             [of["whole_accept_length"], 2] if of.get("whole_accept_length")
+             else "", [of["mean"]["rows"], 1],
              *[[100 * of["mean"][part], 1] for part in PARTS],
              [of["mean"]["tokens_per_second"], 1]]
             for name, of in run["variants"].items()]
@@ -141,15 +170,16 @@ def setting(key, run):
         f"threads, whole trees of at most {run['tree_nodes']} nodes, "
         f"`{run['backend'].split(';weights=')[0]}`; {part}{limit}: "
         f"{some['questions']} "
-        f"questions, {some['turns']} turns, {some['tokens']:,} tokens after "
-        f"prefill. Commit {made['commit']}, {made['machine']}, load "
+        f"questions, {some['turns']} turns, {some['tokens']:,} tokens beside "
+        f"those of prefill. Commit {made['commit']}, {made['machine']}, load "
         f"{made['load']} at the start. A pass by rows, ms: {passes}.",
         "Speed-up after prefill:",
         rows_of(make_table(key, ["mode", *[TASKS[task] for task in tasks],
                                  "mean of categories"], speed)),
         "All turns together; shares of the time after prefill:",
         rows_of(make_table(key, ["mode", "mean speed-up with prefill",
-                                 "accept length", "rows a pass",
+                                 "accept length", "the same, whole outputs",
+                                 "rows a pass",
                                  "indexing the prompt, %",
                                  "drafting in all, %", "verifying, %",
                                  "tokens/s"], rest)),
@@ -173,8 +203,9 @@ def verdict(name, variants, tasks):
 
 
 def leaderboard(published, runs):
-    """Spec-Bench's own table, beside the first setting's."""
-    key, run = next(iter(runs.items()))
+    """Spec-Bench's own table, beside the first setting's that prefills."""
+    key, run = next((key, run) for key, run in runs.items()
+                    if not run.get("window"))
     ours = {"prompt lookup": "prompt lookup", "REST": "REST",
             "vicuna-68m": DRAFT_MODEL}
     rows = []

@@ -55,6 +55,7 @@ struct ReplayOptions {
   std::string draft_random = kDraftShape;
   int draft_tokens = 0;
   model_replay::Selection selection;
+  model_replay::Windows windows;
   bool json = false;
 };
 
@@ -84,7 +85,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeRandom(
   backend.random_model = shape;
   backend.max_rows = std::max(backend.max_rows, max_tree_nodes + 1);
   backend.max_sessions = 2;
-  backend.prefix_reuse = false;  // every turn pays for its own prefill
+  // Every turn pays for its own prefill, unless windows leave it out.
+  backend.prefix_reuse = options.windows.tokens > 0;
   return MakeBackend(backend);
 }
 
@@ -101,6 +103,10 @@ absl::Status CheckFlags(const ReplayOptions& options,
   if (mode == kRecordedMode && !options.variants.empty()) {
     return absl::InvalidArgumentError(
         "--variants: mode recorded leaves turns out; measure it with --mode");
+  }
+  if (mode == kRecordedMode && options.windows.tokens > 0) {
+    return absl::InvalidArgumentError(
+        "--window: mode recorded replays the steps of whole outputs");
   }
   if (mode == kRecordedMode && options.steps.empty()) {
     return absl::InvalidArgumentError(
@@ -273,6 +279,8 @@ Json ReplayBench::Header(const std::vector<ReplayVariant>& variants) const {
                  {"state", options_.variant.drafter.state},
                  {"max_tree_nodes", options_.variant.drafter.max_tree_nodes},
                  {"max_new_tokens", options_.selection.max_new_tokens},
+                 {"window", options_.windows.tokens},
+                 {"window_seed", options_.windows.seed},
                  {"threads", options_.backend.threads},
                  {"variants", Json::array()}};
   if (recorded_mode()) {
@@ -291,7 +299,8 @@ absl::Status ReplayBench::Replay(const std::vector<RoundSource*>& sources,
   Progress bar(absl::StrCat("replay ", options_.recorded), set_.turns.size(),
                "turns", isatty(STDERR_FILENO) != 0);
   model_replay::ModelReplayer replayer(*backend_, sources,
-                                       options_.variant.drafter.max_tree_nodes);
+                                       options_.variant.drafter.max_tree_nodes,
+                                       options_.windows);
   int64_t done = 0;
   return replayer.Replay(
       set_,
@@ -432,6 +441,19 @@ void AddSelectionOptions(CLI::App& command,
       ->check(limit);
 }
 
+void AddWindowOptions(CLI::App& command, model_replay::Windows& windows) {
+  CLI::Option* window =
+      command
+          .add_option("--window", windows.tokens,
+                      "Of each longer output, decode only this many tokens, "
+                      "at a random place, with no prefill; 0: whole outputs")
+          ->check(CLI::Range(0, 1 << 20));
+  command
+      .add_option("--window-seed", windows.seed,
+                  "Another seed decodes other places")
+      ->needs(window);
+}
+
 }  // namespace
 
 void AddBenchReplayCommand(CLI::App& bench, Run& run) {
@@ -449,6 +471,7 @@ void AddBenchReplayCommand(CLI::App& bench, Run& run) {
       ->required();
   AddModeOptions(command, options);
   AddSelectionOptions(command, options.selection);
+  AddWindowOptions(command, options.windows);
   command.add_option("--turns", options.turns,
                      "File of each turn's times, JSONL; what it holds already "
                      "is not measured again (with --state online: all turns "

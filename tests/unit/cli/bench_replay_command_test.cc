@@ -138,6 +138,8 @@ TEST_F(BenchReplayCommandTest, ErrorsSayWhatIsWrong) {
         "takes no parameters");
   fails("--mode recorded --draft-tokens 1 --steps " + dir_.File("runs.jsonl"),
         "step 1 accepted 3 draft tokens, but the schedule drafts 1");
+  fails("--mode recorded --window 4 --steps " + dir_.File("runs.jsonl"),
+        "--window: mode recorded replays the steps of whole outputs");
   const auto small =
       Run("bench replay --backend cpu --random d_model=16,layers=1,heads=2,"
           "kv_heads=1,d_ff=16,vocab=20",
@@ -199,6 +201,26 @@ TEST_F(BenchReplayCommandTest, VariantsAreMeasuredBesideOneAnother) {
   }
 
   const auto other = Bench("--mode off --turns " + dir_.File("turns.jsonl"));
+  EXPECT_NE(other.exit_status, 0);
+  EXPECT_THAT(other.err, HasSubstr("the turns are of another replay"));
+}
+
+TEST_F(BenchReplayCommandTest, DecodesAWindowOfEachOutput) {
+  const std::string flags =
+      "--mode prompt_lookup --json --turns " + dir_.File("turns.jsonl");
+  const auto ran = Bench(flags + " --window 3 --window-seed 7");
+  ASSERT_EQ(ran.exit_status, 0) << ran.err;
+  const std::vector<std::string> lines =
+      Lines(*ReadFile(dir_.File("turns.jsonl")));
+  ASSERT_THAT(lines, SizeIs(3));
+  for (const size_t i : {1, 2}) {
+    const Json turn = *ParseJson(lines[i]);
+    EXPECT_EQ(turn["tokens"], 3);
+    EXPECT_GT(turn["length"], 3);
+    EXPECT_EQ(turn["prefill"], 0.0);
+    EXPECT_GE(turn["variants"][0]["tokens"], 3);
+  }
+  const auto other = Bench(flags + " --window 3 --window-seed 8");
   EXPECT_NE(other.exit_status, 0);
   EXPECT_THAT(other.err, HasSubstr("the turns are of another replay"));
 }

@@ -63,11 +63,12 @@ std::string Line(const std::string& name, const Json& of) {
 
 ReplaySummary::ReplaySummary(absl::Span<const TurnResult* const> of)
     : turns(static_cast<int64_t>(of.size())) {
-  int64_t nodes = 0;
+  int64_t nodes = 0, plain_tokens = 0;
   double prefill = 0, plain = 0, speculative = 0, drafting = 0;
   MeanSpeed plain_speed, speculative_speed;
   for (const TurnResult* turn : of) {
     tokens += turn->tokens;
+    plain_tokens += turn->plain_tokens;
     rounds += turn->rounds;
     nodes += turn->nodes;
     drafting += turn->drafting;
@@ -75,15 +76,16 @@ ReplaySummary::ReplaySummary(absl::Span<const TurnResult* const> of)
     plain += turn->plain;
     speculative += turn->speculative;
     // Spec-Bench counts the token from prefill too.
-    const double written = static_cast<double>(turn->tokens) + 1.0;
-    plain_speed.Add(turn->id, written, turn->prefill + turn->plain);
-    speculative_speed.Add(turn->id, written, turn->prefill + turn->speculative);
+    plain_speed.Add(turn->id, static_cast<double>(turn->plain_tokens) + 1.0,
+                    turn->prefill + turn->plain);
+    speculative_speed.Add(turn->id, static_cast<double>(turn->tokens) + 1.0,
+                          turn->prefill + turn->speculative);
   }
   if (rounds > 0) {
     accept_length = static_cast<double>(tokens) / static_cast<double>(rounds);
     mean_rows = 1.0 + static_cast<double>(nodes) / static_cast<double>(rounds);
   }
-  plain_tok_s = Ratio(static_cast<double>(tokens), plain);
+  plain_tok_s = Ratio(static_cast<double>(plain_tokens), plain);
   speculative_tok_s = Ratio(static_cast<double>(tokens), speculative);
   speedup = Ratio(speculative_tok_s, plain_tok_s);
   drafting_share = Ratio(drafting, speculative);

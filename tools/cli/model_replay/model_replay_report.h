@@ -46,7 +46,8 @@ struct ReplaySummary {
   double speculative_tok_s = 0;
   double speedup = 1.0;
   double drafting_share = 0;  // share of the speculative seconds after prefill
-  // Ratio of total seconds, including prefill and the first token.
+  // Ratio of total seconds, including prefill and the first token. With windows
+  // nothing is prefilled, and this and the next are ratios of single parts.
   double speedup_with_prefill = 1.0;
   // As Spec-Bench computes it: mean over questions (the turns of one id
   // together) of tokens per second, ratio of the means.

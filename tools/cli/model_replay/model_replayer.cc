@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/mix.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/replay.h"
 
@@ -16,6 +17,8 @@ namespace {
 
 // Length of the uncounted warm-up, a part of the first turn.
 constexpr size_t kWarmUpTokens = 32;
+// Cache scope of the text that stands in for all others.
+constexpr char kStandInScope[] = "stand-in";
 
 class Stopwatch {
  public:
@@ -91,11 +94,43 @@ absl::Status ModelReplayer::Timed(absl::FunctionRef<absl::Status()> drafting,
   return status;
 }
 
+Window WindowOf(const Windows& windows, size_t index, size_t size) {
+  const auto tokens = static_cast<size_t>(windows.tokens);
+  if (tokens == 0 || size <= tokens + 1) return {1, size};
+  const uint64_t drawn = MixBits(MixBits(windows.seed) + index * kMixStep);
+  const size_t begin = 1 + drawn % (size - tokens);
+  return {begin, begin + tokens};
+}
+
+absl::Status ModelReplayer::FillPrefixCache(const RecordedSet& set) {
+  size_t longest = 0;
+  for (const RecordedTurn& turn : set.turns) {
+    longest = std::max(longest, turn.prompt.size() + turn.output.size());
+  }
+  stand_in_.resize(longest);
+  for (size_t i = 0; i < longest; ++i) {
+    stand_in_[i] = static_cast<TokenId>(
+        i % static_cast<size_t>(backend_.config().vocab_size));
+  }
+  return ModelSession::Open(backend_, kStandInScope, stand_in_).status();
+}
+
+absl::StatusOr<std::unique_ptr<ModelSession>> ModelReplayer::OpenBefore(
+    const RecordedTurn& turn, const Window& window) {
+  if (windows_.tokens == 0) {
+    return ModelSession::Open(backend_, "", turn.prompt);
+  }
+  // The token before the window is row 0 of the first pass.
+  const size_t before = turn.prompt.size() + window.begin - 1;
+  return ModelSession::Open(backend_, kStandInScope,
+                            absl::MakeConstSpan(stand_in_).first(before));
+}
+
 absl::StatusOr<double> ModelReplayer::Plain(ModelSession& session,
-                                            const RecordedTurn& turn) {
+                                            const RecordedTurn& turn,
+                                            const Window& window) {
   const Stopwatch watch;
-  // Output token 0 comes from prefill.
-  for (size_t done = 1; done < turn.output.size(); ++done) {
+  for (size_t done = window.begin; done < window.end; ++done) {
     FORETOKEN_RETURN_IF_ERROR(
         session.Pass({turn.output[done - 1]}, {kRootParent}));
     FORETOKEN_RETURN_IF_ERROR(session.Commit({0}));
@@ -103,9 +138,9 @@ absl::StatusOr<double> ModelReplayer::Plain(ModelSession& session,
   return watch.Seconds();
 }
 
-absl::Status ModelReplayer::Speculative(ModelSession& session,
-                                        RoundSource& source, size_t index,
+absl::Status ModelReplayer::StartSource(RoundSource& source, size_t index,
                                         const RecordedTurn& turn,
+                                        const Window& window,
                                         TurnResult& result) {
   const absl::Span<const TokenId> output(turn.output);
   const Stopwatch watch;
@@ -114,7 +149,23 @@ absl::Status ModelReplayer::Speculative(ModelSession& session,
   FORETOKEN_RETURN_IF_ERROR(
       Timed([&] { return source.Commit(output.first(1), nullptr); }, result));
   result.indexing = result.drafting;
-  for (size_t done = 1; done < output.size();) {
+  result.speculative = watch.Seconds();
+  // Rounds that are not run are no rounds to learn from.
+  if (window.begin == 1) return absl::OkStatus();
+  return source.Commit(output.subspan(1, window.begin - 1), nullptr);
+}
+
+absl::Status ModelReplayer::Speculative(ModelSession& session,
+                                        RoundSource& source, size_t index,
+                                        const RecordedTurn& turn,
+                                        const Window& window,
+                                        TurnResult& result) {
+  const absl::Span<const TokenId> output(turn.output);
+  FORETOKEN_RETURN_IF_ERROR(StartSource(source, index, turn, window, result));
+  const Stopwatch watch;
+  // A round that has begun in the window counts whole: were its tokens behind
+  // the window's end dropped, every window would end with a slow round.
+  for (size_t done = window.begin; done < window.end;) {
     FORETOKEN_RETURN_IF_ERROR(
         Timed([&] { return source.Draft(tree_); }, result));
     if (tree_.size() > max_tree_nodes_) {
@@ -157,17 +208,17 @@ absl::Status ModelReplayer::Speculative(ModelSession& session,
         return absl::OkStatus();
       },
       result));
-  result.speculative = watch.Seconds();
+  result.speculative += watch.Seconds();
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<TurnResult>> ModelReplayer::ReplayTurn(
     size_t index, const RecordedTurn& turn) {
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
-                             ModelSession::Open(backend_));
+  const Window window = WindowOf(windows_, index, turn.output.size());
   const Stopwatch watch;
-  FORETOKEN_RETURN_IF_ERROR(session->Append(turn.prompt));
-  const double prefill = watch.Seconds();
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
+                             OpenBefore(turn, window));
+  const double prefill = windows_.tokens == 0 ? watch.Seconds() : 0.0;
 
   std::vector<TurnResult> results(sources_.size());
   double plain = 0;
@@ -176,17 +227,19 @@ absl::StatusOr<std::vector<TurnResult>> ModelReplayer::ReplayTurn(
   for (size_t i = 0; i < sides; ++i) {
     const size_t side = (index + sides - 1 + i) % sides;
     if (side == sources_.size()) {
-      FORETOKEN_ASSIGN_OR_RETURN(plain, Plain(*session, turn));
+      FORETOKEN_ASSIGN_OR_RETURN(plain, Plain(*session, turn, window));
     } else {
-      FORETOKEN_RETURN_IF_ERROR(
-          Speculative(*session, *sources_[side], index, turn, results[side]));
+      FORETOKEN_RETURN_IF_ERROR(Speculative(*session, *sources_[side], index,
+                                            turn, window, results[side]));
     }
-    FORETOKEN_RETURN_IF_ERROR(
-        session->Truncate(static_cast<int64_t>(turn.prompt.size())));
+    FORETOKEN_RETURN_IF_ERROR(session->Truncate(
+        static_cast<int64_t>(turn.prompt.size() + window.begin - 1)));
   }
   for (TurnResult& result : results) {
     result.id = turn.id;
     result.category = turn.category;
+    result.length = static_cast<int64_t>(turn.output.size()) - 1;
+    result.plain_tokens = static_cast<int64_t>(window.end - window.begin);
     result.prefill = prefill;
     result.plain = plain;
   }
@@ -199,6 +252,7 @@ absl::Status ModelReplayer::Replay(const RecordedSet& set, Wanted wanted,
     return Annotate(
         status, absl::StrCat(set.file, ": ", Name(index, set.turns[index])));
   };
+  if (windows_.tokens > 0) FORETOKEN_RETURN_IF_ERROR(FillPrefixCache(set));
   // Warm up caches and buffers on a part of the first turn.
   if (!set.turns.empty()) {
     RecordedTurn first = set.turns.front();

@@ -11,6 +11,12 @@
 // other load on the machine affects all alike. All drafting counts towards the
 // speculative side.
 //
+// With windows, a large set becomes affordable on a slow machine: of each long
+// output a few consecutive tokens at a random place are decoded. Sources are
+// told of the output before them, untimed. The model does not read it: the KV
+// of another text of the same length stands in, since the time of a pass does
+// not depend on values.
+//
 // Source: using a recording as the arbiter follows `foretoken replay`; shares
 // of time and Spec-Bench's mean of speeds follow Xia et al., arXiv:2401.07851.
 // Owned by one thread, the backend's.
@@ -18,6 +24,7 @@
 #define FORETOKEN_TOOLS_CLI_MODEL_REPLAY_MODEL_REPLAYER_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,10 +44,15 @@ namespace foretoken::model_replay {
 struct TurnResult {
   std::string id;
   std::string category;
-  int64_t tokens = 0;  // without the one from prefill; the same on both sides
+  int64_t length = 0;  // tokens of the output, without the one from prefill
+  // Tokens decoded by the source, and by plain decoding. Without windows both
+  // are `length`; a source's last round may exceed its window.
+  int64_t tokens = 0;
+  int64_t plain_tokens = 0;
   int64_t rounds = 0;
   int64_t nodes = 0;  // drafted, over all rounds
-  // Seconds. Those of plain and speculative decoding begin after prefill.
+  // Seconds. Those of plain and speculative decoding begin after prefill. With
+  // windows, nothing is prefilled.
   double prefill = 0;
   double plain = 0;
   double speculative = 0;
@@ -64,14 +76,29 @@ std::vector<size_t> Select(const Selection& selection, RecordedSet& set);
 absl::Status CheckFits(const RecordedSet& set, const ModelConfig& config,
                        int max_tree_nodes);
 
+struct Windows {
+  int64_t tokens = 0;  // of each longer output, decode only so many; 0: all
+  uint64_t seed = 0;   // of their places
+};
+// Output tokens [begin, end) of a turn are decoded. Token 0 is prefill's.
+struct Window {
+  size_t begin = 1;
+  size_t end = 1;
+};
+// The window of turn `index`, whose output has `size` tokens. All places in an
+// output are equally likely.
+Window WindowOf(const Windows& windows, size_t index, size_t size);
+
 class ModelReplayer {
  public:
   // All must outlive the replayer. A tree plus one row must fit into a pass.
+  // With windows, the backend's prefix reuse must be on.
   ModelReplayer(Backend& backend, std::vector<RoundSource*> sources,
-                int max_tree_nodes)
+                int max_tree_nodes, const Windows& windows = {})
       : backend_(backend),
         sources_(std::move(sources)),
-        max_tree_nodes_(max_tree_nodes) {}
+        max_tree_nodes_(max_tree_nodes),
+        windows_(windows) {}
 
   // Whether turn `index` of the set is to be replayed.
   using Wanted = absl::FunctionRef<bool(size_t index)>;
@@ -89,11 +116,23 @@ class ModelReplayer {
  private:
   absl::StatusOr<std::vector<TurnResult>> ReplayTurn(size_t index,
                                                      const RecordedTurn& turn);
-  // Both decode a turn whose prompt is committed.
-  absl::StatusOr<double> Plain(ModelSession& session, const RecordedTurn& turn);
+  // A session that has committed the turn's text before the window, or a text
+  // of that length.
+  absl::StatusOr<std::unique_ptr<ModelSession>> OpenBefore(
+      const RecordedTurn& turn, const Window& window);
+  // Both decode the window of a turn, with all before it committed.
+  absl::StatusOr<double> Plain(ModelSession& session, const RecordedTurn& turn,
+                               const Window& window);
   absl::Status Speculative(ModelSession& session, RoundSource& source,
                            size_t index, const RecordedTurn& turn,
+                           const Window& window, TurnResult& result);
+  // Begins a request of the source, up to the window, and times its work on the
+  // prompt.
+  absl::Status StartSource(RoundSource& source, size_t index,
+                           const RecordedTurn& turn, const Window& window,
                            TurnResult& result);
+  // Lets the backend compute the KV of the text that stands in for all others.
+  absl::Status FillPrefixCache(const RecordedSet& set);
   // Runs `drafting` and adds its time to the result.
   absl::Status Timed(absl::FunctionRef<absl::Status()> drafting,
                      TurnResult& result);
@@ -101,6 +140,8 @@ class ModelReplayer {
   Backend& backend_;
   const std::vector<RoundSource*> sources_;
   const int max_tree_nodes_;
+  const Windows windows_;
+  std::vector<TokenId> stand_in_;  // text whose KV stands in for all others
   DraftTree tree_;
   std::vector<TokenId> tokens_;   // rows of a pass
   std::vector<int32_t> parents_;  // parents of the rows

@@ -10,9 +10,13 @@
 namespace foretoken::model_replay {
 
 absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(
-    Backend& backend) {
-  FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened, backend.Open("", {}));
-  return absl::WrapUnique(new ModelSession(backend, opened.session));
+    Backend& backend, absl::string_view scope, absl::Span<const TokenId> text) {
+  FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened,
+                             backend.Open(scope, text));
+  auto session = absl::WrapUnique(new ModelSession(backend, opened));
+  text.remove_prefix(static_cast<size_t>(opened.reused_tokens));
+  FORETOKEN_RETURN_IF_ERROR(session->Append(text));
+  return session;
 }
 
 ModelSession::~ModelSession() {

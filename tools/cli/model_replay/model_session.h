@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/infer/backend.h"
 
@@ -17,8 +18,12 @@ namespace foretoken::model_replay {
 
 class ModelSession {
  public:
-  // `backend` must outlive the session. Shares no prefix with other sessions.
-  static absl::StatusOr<std::unique_ptr<ModelSession>> Open(Backend& backend);
+  // `backend` must outlive the session. Commits `text`. A session with a scope
+  // takes the KV of texts that began alike from earlier sessions of that scope;
+  // an empty scope shares nothing.
+  static absl::StatusOr<std::unique_ptr<ModelSession>> Open(
+      Backend& backend, absl::string_view scope,
+      absl::Span<const TokenId> text);
   ~ModelSession();
   ModelSession(const ModelSession&) = delete;
   ModelSession& operator=(const ModelSession&) = delete;
@@ -40,12 +45,14 @@ class ModelSession {
   static constexpr int32_t kChunkRows = 512;
 
  private:
-  ModelSession(Backend& backend, SessionId session)
-      : backend_(backend), session_(session) {}
+  ModelSession(Backend& backend, const OpenedSession& opened)
+      : backend_(backend),
+        session_(opened.session),
+        length_(opened.reused_tokens) {}
 
   Backend& backend_;
   const SessionId session_;
-  int64_t length_ = 0;  // committed
+  int64_t length_;  // committed
   PassResult result_;
   std::vector<int32_t> chain_;  // -1, 0, 1, ...
   std::vector<int32_t> rows_;   // 0, 1, 2, ...

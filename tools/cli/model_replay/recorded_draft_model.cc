@@ -29,7 +29,7 @@ absl::Status RecordedDraftModel::RunChain(size_t position, int32_t right) {
 }
 
 absl::Status RecordedDraftModel::Start(size_t index, const RecordedTurn& turn) {
-  FORETOKEN_ASSIGN_OR_RETURN(session_, ModelSession::Open(backend_));
+  FORETOKEN_ASSIGN_OR_RETURN(session_, ModelSession::Open(backend_, "", {}));
   turn_ = &turn;
   turn_steps_ = &steps_[index];
   next_step_ = 1;

@@ -15,7 +15,8 @@ Json TurnJson(size_t turn, absl::Span<const TurnResult> results) {
   const TurnResult& first = results.front();
   Json variants = Json::array();
   for (const TurnResult& result : results) {
-    variants.push_back({{"rounds", result.rounds},
+    variants.push_back({{"tokens", result.tokens},
+                        {"rounds", result.rounds},
                         {"nodes", result.nodes},
                         {"speculative", result.speculative},
                         {"indexing", result.indexing},
@@ -25,7 +26,8 @@ Json TurnJson(size_t turn, absl::Span<const TurnResult> results) {
   return {{"turn", turn},
           {"id", first.id},
           {"category", first.category},
-          {"tokens", first.tokens},
+          {"length", first.length},
+          {"tokens", first.plain_tokens},
           {"prefill", first.prefill},
           {"plain", first.plain},
           {"variants", std::move(variants)}};
@@ -38,9 +40,11 @@ std::vector<TurnResult> ResultsOf(const Json& turn) {
     TurnResult& result = results.emplace_back();
     turn.at("id").get_to(result.id);
     turn.at("category").get_to(result.category);
-    turn.at("tokens").get_to(result.tokens);
+    turn.at("length").get_to(result.length);
+    turn.at("tokens").get_to(result.plain_tokens);
     turn.at("prefill").get_to(result.prefill);
     turn.at("plain").get_to(result.plain);
+    variant.at("tokens").get_to(result.tokens);
     variant.at("rounds").get_to(result.rounds);
     variant.at("nodes").get_to(result.nodes);
     variant.at("speculative").get_to(result.speculative);

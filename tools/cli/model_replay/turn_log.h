@@ -3,9 +3,10 @@
 // turns.
 //
 // JSONL. The first line is the header, which tells what is measured; then for
-// every turn {"turn","id","category","tokens","prefill","plain","variants":
-// [{"rounds","nodes","speculative","indexing","drafting","verifying"}]}, times
-// in seconds, variants in the header's order. Written whole after every turn,
+// every turn {"turn","id","category","length","tokens","prefill","plain",
+// "variants":[{"tokens","rounds","nodes","speculative","indexing","drafting",
+// "verifying"}]}, times in seconds, variants in the header's order; the turn's
+// tokens are those of plain decoding (TurnResult has the rest). Written whole after every turn,
 // atomically.
 //
 // Owned by one thread.

@@ -16,7 +16,7 @@ std::vector<TurnResult> Turns() {
   TurnResult a;
   a.id = "q0";
   a.category = "chat";
-  a.tokens = 9;
+  a.tokens = a.plain_tokens = 9;
   a.rounds = 3;
   a.nodes = 12;
   a.prefill = 1.0;
@@ -27,7 +27,7 @@ std::vector<TurnResult> Turns() {
   TurnResult c;
   c.id = "q1";
   c.category = "code";
-  c.tokens = 19;
+  c.tokens = c.plain_tokens = 19;
   c.rounds = 19;
   c.plain = 10.0;
   c.speculative = 20.0;
@@ -82,6 +82,15 @@ TEST(ModelReplayReportTest, JsonHasEveryFigure) {
   EXPECT_DOUBLE_EQ(all["speedup_with_prefill"], 30.0 / 30.0);
   // Questions write 20 tokens in 20 and 10 seconds, and in 10 and 20.
   EXPECT_DOUBLE_EQ(all["spec_bench_speedup"], (2.0 + 1.0) / (1.0 + 2.0));
+}
+
+TEST(ModelReplayReportTest, TokensOfEachSideAreDividedByItsOwnSeconds) {
+  TurnResult turn = Turns()[0];
+  turn.plain_tokens = 6;  // of a window that the source's last round exceeded
+  const Json all = ModelReplayJson(TestSetup(), {turn})["all"];
+  EXPECT_DOUBLE_EQ(all["plain_tok_s"], 6.0 / 9.0);
+  EXPECT_DOUBLE_EQ(all["speculative_tok_s"], 9.0 / 4.0);
+  EXPECT_DOUBLE_EQ(all["accept_length"], 3.0);
 }
 
 TEST(ModelReplayReportTest, ADraftModelIsTold) {

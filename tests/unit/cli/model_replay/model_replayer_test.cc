@@ -1,6 +1,8 @@
 #include "tools/cli/model_replay/model_replayer.h"
 
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,10 +38,10 @@ bool All(size_t) { return true; }
 // The results of each source.
 absl::StatusOr<std::vector<std::vector<TurnResult>>> ReplayBeside(
     Backend& backend, const std::vector<RoundSource*>& sources, int nodes,
-    const RecordedSet& set) {
+    const RecordedSet& set, const Windows& windows = {}) {
   std::vector<std::vector<TurnResult>> all(sources.size());
   const absl::Status status =
-      ModelReplayer(backend, sources, nodes)
+      ModelReplayer(backend, sources, nodes, windows)
           .Replay(set, All, [&](size_t, absl::Span<const TurnResult> results) {
             EXPECT_EQ(results.size(), sources.size());
             for (size_t i = 0; i < results.size(); ++i) {
@@ -53,8 +55,9 @@ absl::StatusOr<std::vector<std::vector<TurnResult>>> ReplayBeside(
 absl::StatusOr<std::vector<TurnResult>> ReplayAll(Backend& backend,
                                                   RoundSource& source,
                                                   int nodes,
-                                                  const RecordedSet& set) {
-  auto all = ReplayBeside(backend, {&source}, nodes, set);
+                                                  const RecordedSet& set,
+                                                  const Windows& windows = {}) {
+  auto all = ReplayBeside(backend, {&source}, nodes, set, windows);
   if (!all.ok()) return all.status();
   return all->front();
 }
@@ -67,7 +70,7 @@ std::unique_ptr<Drafter> Make(const std::string& mode, bool online = false) {
   return *std::move(drafter);
 }
 
-std::unique_ptr<Backend> TinyModel() {
+std::unique_ptr<Backend> TinyModel(bool prefix_reuse = false) {
   ModelConfig config;
   config.d_model = 16;
   config.n_layers = 1;
@@ -81,7 +84,7 @@ std::unique_ptr<Backend> TinyModel() {
   EXPECT_THAT(weights, IsOk());
   CpuOptions options;
   options.threads = 1;
-  options.prefix_reuse = false;
+  options.prefix_reuse = prefix_reuse;
   auto backend = MakeCpuBackend(*std::move(weights), options);
   EXPECT_THAT(backend, IsOk());
   return *std::move(backend);
@@ -261,6 +264,123 @@ TEST(ModelReplayerTest, TurnsThatDoNotFitAreNamed) {
   EXPECT_THAT(CheckFits(set, config, 16),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("but the model's vocabulary is 10")));
+}
+
+// Drafts the recording's next tokens, and keeps what it is told.
+class KnowingSource final : public RoundSource {
+ public:
+  explicit KnowingSource(int depth) : depth_(depth) {}
+
+  absl::Status Start(size_t, const RecordedTurn& turn) override {
+    output_ = turn.output;
+    told_.clear();
+    return absl::OkStatus();
+  }
+  absl::Status Draft(DraftTree& tree) override {
+    tree = DraftTree();
+    for (int i = 0; i < depth_ && told_.size() + i < output_.size(); ++i) {
+      tree.tokens.push_back(output_[told_.size() + i]);
+      tree.parents.push_back(i - 1);
+      tree.probs.push_back(1.0f);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Commit(absl::Span<const TokenId> tokens,
+                      const VerifiedRound*) override {
+    told_.insert(told_.end(), tokens.begin(), tokens.end());
+    return absl::OkStatus();
+  }
+  void End() override { texts_.push_back(told_); }
+
+  // What the source was told of each turn's output, the warm-up's first.
+  const std::vector<std::vector<TokenId>>& texts() const { return texts_; }
+
+ private:
+  const int depth_;
+  std::vector<TokenId> output_;
+  std::vector<TokenId> told_;
+  std::vector<std::vector<TokenId>> texts_;
+};
+
+TEST(WindowTest, EveryPlaceInALongOutputIsDrawn) {
+  Windows windows;
+  windows.tokens = 4;
+  std::set<size_t> begins;
+  for (windows.seed = 0; windows.seed < 200; ++windows.seed) {
+    const Window window = WindowOf(windows, 3, 12);
+    EXPECT_EQ(window.end, window.begin + 4);
+    begins.insert(window.begin);
+  }
+  EXPECT_THAT(begins, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  for (const size_t size : {1, 2, 5}) {  // all of a short output
+    EXPECT_EQ(WindowOf(windows, 3, size).begin, 1u);
+    EXPECT_EQ(WindowOf(windows, 3, size).end, size);
+  }
+  EXPECT_EQ(WindowOf({}, 3, 12).end, 12u);
+}
+
+TEST(ModelReplayerTest, AWindowIsDecodedBehindAllThatComesBeforeIt) {
+  const RecordedSet set = MadeUpSet();
+  const std::unique_ptr<Backend> backend = TinyModel(/*prefix_reuse=*/true);
+  Windows windows;
+  windows.tokens = 6;
+  windows.seed = 1;
+  KnowingSource source(0);
+  const auto turns = ReplayAll(*backend, source, kNodes, set, windows);
+  FORETOKEN_ASSERT_OK(turns);
+  ASSERT_EQ(source.texts().size(), set.turns.size() + 1);
+  for (size_t i = 0; i < set.turns.size(); ++i) {
+    const std::vector<TokenId>& output = set.turns[i].output;
+    const Window window = WindowOf(windows, i, output.size());
+    EXPECT_EQ(source.texts()[i + 1],
+              std::vector<TokenId>(output.begin(),
+                                   output.begin() +
+                                       static_cast<int64_t>(window.end)));
+    const TurnResult& turn = (*turns)[i];
+    EXPECT_EQ(turn.plain_tokens, 6);
+    EXPECT_EQ(turn.tokens, 6);
+    EXPECT_EQ(turn.rounds, 6);
+    EXPECT_EQ(turn.length, static_cast<int64_t>(output.size()) - 1);
+    EXPECT_EQ(turn.prefill, 0.0);
+    EXPECT_GT(turn.plain, 0.0);
+  }
+  EXPECT_EQ(backend->kv_usage().sessions, 0);
+}
+
+TEST(ModelReplayerTest, ARoundThatExceedsItsWindowCountsWhole) {
+  const RecordedSet set = MadeUpSet();
+  const std::unique_ptr<Backend> backend = TinyModel(/*prefix_reuse=*/true);
+  Windows windows;
+  windows.tokens = 6;
+  KnowingSource source(3);  // four tokens a round
+  const auto turns = ReplayAll(*backend, source, kNodes, set, windows);
+  FORETOKEN_ASSERT_OK(turns);
+  for (size_t i = 0; i < set.turns.size(); ++i) {
+    const size_t size = set.turns[i].output.size();
+    const auto left =
+        static_cast<int64_t>(size - WindowOf(windows, i, size).begin);
+    const TurnResult& turn = (*turns)[i];
+    EXPECT_EQ(turn.rounds, 2);
+    EXPECT_EQ(turn.tokens, std::min<int64_t>(8, left));
+    EXPECT_EQ(turn.plain_tokens, 6);
+  }
+}
+
+TEST(ModelReplayerTest, WindowsAsLongAsTheOutputsAreWholeOutputs) {
+  const RecordedSet set = MadeUpSet();
+  const std::unique_ptr<Backend> backend = TinyModel(/*prefix_reuse=*/true);
+  Windows windows;
+  windows.tokens = 1000;
+  for (const char* mode : {"prompt_lookup", "ngram_trie"}) {
+    DrafterRounds part(Make(mode), kNodes), whole(Make(mode), kNodes);
+    const auto got = ReplayAll(*backend, part, kNodes, set, windows);
+    const auto want = ReplayAll(*backend, whole, kNodes, set);
+    FORETOKEN_ASSERT_OK(got);
+    FORETOKEN_ASSERT_OK(want);
+    EXPECT_EQ(SumOf(*got, "").rounds, SumOf(*want, "").rounds);
+    EXPECT_EQ(SumOf(*got, "").nodes, SumOf(*want, "").nodes);
+    EXPECT_EQ(SumOf(*got, "").tokens, SumOf(*want, "").tokens);
+  }
 }
 
 TEST(SelectTest, TakesTheFirstTurnsAndCutsOutputs) {

@@ -19,7 +19,9 @@ std::vector<TurnResult> Results() {
   TurnResult a;
   a.id = "q7";
   a.category = "rag";
+  a.length = 40;
   a.tokens = 9;
+  a.plain_tokens = 8;
   a.rounds = 3;
   a.nodes = 12;
   a.prefill = 0.5;
@@ -29,6 +31,7 @@ std::vector<TurnResult> Results() {
   a.drafting = 0.0625;
   a.verifying = 0.75;
   TurnResult b = a;
+  b.tokens = 10;
   b.rounds = 4;
   b.speculative = 1.5;
   return {a, b};
@@ -65,7 +68,9 @@ TEST_F(TurnLogTest, WhatWasMeasuredIsThereAgain) {
       const TurnResult want = Results()[i];
       EXPECT_EQ(results[i].id, want.id);
       EXPECT_EQ(results[i].category, want.category);
+      EXPECT_EQ(results[i].length, want.length);
       EXPECT_EQ(results[i].tokens, want.tokens);
+      EXPECT_EQ(results[i].plain_tokens, want.plain_tokens);
       EXPECT_EQ(results[i].rounds, want.rounds);
       EXPECT_EQ(results[i].nodes, want.nodes);
       EXPECT_EQ(results[i].prefill, want.prefill);
