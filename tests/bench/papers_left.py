@@ -11,16 +11,27 @@ def not_counted(sources):
     return f" Not counted or timed: {'; '.join(missing)}." if missing else ""
 
 
-def unmeasured(sources):
-    """What speedup.json has only in part, or not."""
+def speed(sources):
+    """What speedup.json has in windows, in part, or not."""
     runs = sources["speedup"]
+    windows = [key for key in SETTINGS if key in runs and
+               runs[key].get("window") and not runs[key]["turns_per_category"]]
     parts = [f"{key} ({runs[key]['variants']['auto']['mean']['questions']} "
-             "questions so far)" for key in SETTINGS
-             if key in runs and runs[key]["turns_per_category"] and
-             not SETTINGS[key][2]]
+             "questions)" for key in SETTINGS
+             if key in runs and runs[key]["turns_per_category"]]
     missing = [key for key in SETTINGS if key not in runs]
-    return "".join(f"; {what}: {', '.join(keys)}" for what, keys in (
-        ("in part", parts), ("not", missing)) if keys) + "."
+    return ("Wall-clock speed on whole outputs of all of Spec-Bench" + "".join(
+        f"; {what}: {', '.join(keys)}" for what, keys in (
+            ("of all turns, but in windows of their outputs", windows),
+            ("of part of the turns", parts), ("not measured", missing))
+        if keys) + ". `speedup_report.py` measures them.")
+
+
+def kept_kv(sources):
+    loads = [pair["load"] for pair in sources["draft_kv"]["pairs"].values()]
+    return ("Draft time with the chain's KV kept between passes, on a GPU, and "
+            f"on an idle machine for {sum(load > 2 for load in loads)} of the "
+            f"{len(loads)} tables of draft_kv.md; its rows are exact.")
 
 
 def left(sources):
@@ -28,18 +39,15 @@ def left(sources):
     outside = sum(run.get("made", {}).get("commit") == OUTSIDE for run in runs)
     unmade = sum("made" not in run for run in runs)
     measured = [
-        "Wall-clock speed on all of Spec-Bench" + unmeasured(sources) +
-        " `speedup_report.py` measures them.",
+        speed(sources),
         "N-Gram-Trie: Table 1 on TriviaQA, HAGRID and other models, and "
         "Table 6 on an idle machine.",
         "Ouroboros with drafts of chosen agreement: speed by the clock (ours "
         "is projected), outputs of 512 tokens at more than one agreement, a "
         "target larger than the demo's in all tables, and pass times on a "
         "quiet machine and on a GPU." + not_counted(sources),
-        "Draft time with the chain's KV kept between passes on an idle machine "
-        "and on a GPU: the times of draft_kv.md are ratios of runs on a busy "
-        "one; its rows are exact. The draft rows and speeds of ouroboros.md "
-        "are of commits that compute the chain again.",
+        kept_kv(sources) + " The draft rows and speeds of ouroboros.md are of "
+        "commits that compute the chain again.",
         "CREST: single lengths and all n up to m with every n-gram for code." +
         (" Times of look-ups through PostgreSQL on an idle machine."
          if busy(sources["lookups"]) else ""),

@@ -60,7 +60,10 @@ def row(what, theirs, ours, over, command):
 
 
 def speed_rows(paper, runs):
+    """Of all turns, where those were measured."""
     theirs, sign = paper["table_1"]["speedup"], mark(paper, "table_1")
+    runs = {key: run for key, run in runs.items()
+            if not run["turns_per_category"]} or runs
     rows = []
     for task in ("summarization", "rag"):
         ours = {key: run["variants"]["n-gram trie, as published"]["tasks"][task]

@@ -17,7 +17,8 @@ SOURCES = {"published": "papers_published.json", "runs": "papers_runs.json",
            "crest": "crest_runs.json", "lookups": "crest_lookups.json",
            "ouroboros": "ouroboros.md",
            "agreement": "ouroboros_agreement.json",
-           "pass_times": "pass_times.json", "speedup": "speedup.json"}
+           "pass_times": "pass_times.json", "speedup": "speedup.json",
+           "draft_kv": "draft_kv.json"}
 
 
 def read(folder):
