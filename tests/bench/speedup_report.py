@@ -49,9 +49,9 @@ class Setting(typing.NamedTuple):
 SETTINGS = {
     "660m-bf16": Setting(SMALL, "bf16", turns=8, longest=96),
     "660m-q4_0": Setting(SMALL, "q4_0", turns=8, longest=96),
-    "660m-bf16-all": Setting(SMALL, "bf16", window=12),
-    "660m-q4_0-all": Setting(SMALL, "q4_0", window=12),
-    "660m-q8_0-all": Setting(SMALL, "q8_0", window=12),
+    "660m-bf16-all": Setting(SMALL, "bf16", window=8),
+    "660m-q4_0-all": Setting(SMALL, "q4_0", window=8),
+    "660m-q8_0-all": Setting(SMALL, "q8_0", window=8),
     "llama-2-7b-q4_0": Setting("llama-2-7b", "q4_0", turns=4, window=8),
     "llama-2-7b-q8_0": Setting("llama-2-7b", "q8_0", turns=4, window=8),
     "llama-2-7b-bf16": Setting("llama-2-7b", "bf16", turns=4, window=8),
