@@ -115,6 +115,7 @@ class Measure:
              "exclude_ids": [RECORDED], **small},
             {"name": "auto", "mode": "auto"},
             {"name": "auto, whole trees", "mode": "auto", **whole},
+            {"name": "auto, CREST", "mode": "auto", "crest": "chat.crest"},
             {"name": "auto, prior", "mode": "auto", **prior},
             {"name": "auto, prior, whole trees", "mode": "auto", **prior,
              **whole}]

@@ -17,7 +17,7 @@ RESAMPLES = 2000
 TASKS = {"mt_bench": "multi-turn", "translation": "translation",
          "summarization": "summarization", "qa": "question answering",
          "math_reasoning": "mathematics", "rag": "RAG"}
-AUTO = ("auto", "auto, prior")
+AUTO = ("auto", "auto, CREST", "auto, prior")
 # Shares of the seconds after prefill; drafting includes indexing.
 PARTS = ("indexing", "drafting", "verifying")
 # Trained for its target, unlike the others.
@@ -128,7 +128,8 @@ def drawn(folder):
            "were decoded, at a random place, after all before it was told to "
            "the drafters; its seconds stand for the whole output's, the work "
            "on the prompt counts once, and nothing is prefilled. *auto* leaves "
-           "out nodes that do not pay off, of at most "
+           "out nodes that do not pay off (*auto, CREST* has the datastore as "
+           "one more source, *auto, prior* a prior of the same text), of at most "
            "64; all others verify whole trees, cut at what costs little here. "
            f"*{DRAFT_MODEL}*: a draft model of 68 M parameters runs beside, "
            "and what is accepted of it is what others recorded.",

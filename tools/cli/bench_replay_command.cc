@@ -18,6 +18,7 @@
 #include "common/drafting/recorded_set.h"
 #include "common/infer/factory/backend_factory.h"
 #include "common/infer/pass_timing.h"
+#include "common/speculation/drafter_id.h"
 #include "common/speculation/modes.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
@@ -92,8 +93,14 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeRandom(
 
 absl::Status CheckFlags(const ReplayOptions& options,
                         const ReplayVariant& variant, const std::string& mode) {
+  DrafterOptions drafter = variant.drafter;
+  // Where the orchestrator's rounds merge trees, as they do at a measured price,
+  // a datastore is one more source of auto.
+  if (mode == "auto" && variant.node_price == kMeasuredPrice) {
+    drafter.crest.clear();
+  }
   FORETOKEN_RETURN_IF_ERROR(CheckFlagsOfMode(
-      mode, variant.drafter,
+      mode, drafter,
       {{"--steps", !options.steps.empty(), {kRecordedMode}},
        {"--method", !options.method.empty(), {kRecordedMode}},
        {"--draft-tokens", options.draft_tokens > 0, {kRecordedMode}},
@@ -266,8 +273,17 @@ absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
     return std::make_unique<model_replay::DrafterRounds>(std::move(drafter),
                                                          max_tree_nodes);
   }
+  std::vector<model_replay::PricedRounds::Source> drafters;
+  drafters.push_back({DrafterId::kFused, std::move(drafter)});
+  if (resources.crest != nullptr) {
+    FORETOKEN_ASSIGN_OR_RETURN(const Mode crest,
+                               Mode::Parse("crest", ModeUse::kReplay));
+    FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Drafter> datastore,
+                               MakeDrafter(crest, resources));
+    drafters.push_back({DrafterId::kCrest, std::move(datastore)});
+  }
   return std::make_unique<model_replay::PricedRounds>(
-      std::move(drafter), timing_, backend_->config().vocab_size,
+      std::move(drafters), timing_, backend_->config().vocab_size,
       max_tree_nodes);
 }
 

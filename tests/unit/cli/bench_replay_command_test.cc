@@ -225,6 +225,19 @@ TEST_F(BenchReplayCommandTest, DecodesAWindowOfEachOutput) {
   EXPECT_THAT(other.err, HasSubstr("the turns are of another replay"));
 }
 
+TEST_F(BenchReplayCommandTest, AutoTakesADatastoreAsOneMoreSource) {
+  const auto built = testing::RunCommand(
+      dir_, "crest build --corpus " + dir_.File("corpus.jsonl") +
+                " --tokenizer " + dir_.File("tokenizer.json") +
+                " --max-n 2 --top 100 --min-count 1 --out " + dir_.File("small.crest"));
+  ASSERT_EQ(built.exit_status, 0) << built.err;
+  const std::string flags = "--mode auto --crest " + dir_.File("small.crest");
+  EXPECT_EQ(Bench(flags).exit_status, 0);
+  const auto whole = Bench(flags + " --node-price none");
+  EXPECT_EQ(whole.exit_status, 1);
+  EXPECT_THAT(whole.err, HasSubstr("--crest: mode \"auto\" has no use"));
+}
+
 TEST_F(BenchReplayCommandTest, KeptStateDoesNotGoOnBehindMeasuredTurns) {
   const std::string flags =
       "--mode auto --state online --turns " + dir_.File("turns.jsonl");
@@ -257,6 +270,8 @@ TEST_F(BenchReplayCommandTest, VariantsThatAreWrongAreNamed) {
        "max_tree_nodes: want a number from 1 to 64"},
       {R"([{"name": "a", "mode": "off", "prior": "f"}])",
        "a: --prior: mode \"off\" has no use for it"},
+      {R"([{"name": "a", "mode": "auto", "crest": "f", "node_price": "none"}])",
+       "a: --crest: mode \"auto\" has no use for it"},
       {R"([{"name": "a", "mode": "recorded"}])",
        "mode recorded leaves turns out"}};
   for (const auto& [json, error] : kCases) {

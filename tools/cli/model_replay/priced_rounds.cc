@@ -12,9 +12,10 @@
 #include "services/orchestrator/core/pass_costs.h"
 
 namespace foretoken::model_replay {
-PricedRounds::PricedRounds(std::shared_ptr<Drafter> drafter, PassTiming timing,
+
+PricedRounds::PricedRounds(std::vector<Source> sources, PassTiming timing,
                            int32_t vocab_size, int max_tree_nodes)
-    : drafter_(std::move(drafter)),
+    : sources_(std::move(sources)),
       vocab_size_(vocab_size),
       timing_(std::move(timing)) {
   options_.limits = {max_tree_nodes, max_tree_nodes};
@@ -31,8 +32,10 @@ absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
   }
   options_.costs = orchestrator::PassCosts(std::move(costs));
   orchestrator::DraftSources sources;
-  sources.push_back(std::make_unique<orchestrator::LocalSource>(
-      DrafterId::kFused, drafter_, MonotonicNow));
+  for (const Source& source : sources_) {
+    sources.push_back(std::make_unique<orchestrator::LocalSource>(
+        source.id, source.drafter, MonotonicNow));
+  }
   drafting_ = std::make_unique<orchestrator::RoundDrafting>(
       std::move(sources), vocab_size_, options_);
   DraftOpen open;
@@ -75,13 +78,13 @@ absl::Status PricedRounds::Commit(absl::Span<const TokenId> tokens,
 }
 
 void PricedRounds::End() {
-  // The request's source uses the drafter: end it first.
+  // The request's sources use the drafters: end them first.
   drafting_.reset();
-  drafter_->EndRequest();
+  for (const Source& source : sources_) source.drafter->EndRequest();
 }
 
 void PricedRounds::Forget() {
-  drafter_->ForgetShared();
+  for (const Source& source : sources_) source.drafter->ForgetShared();
   options_.estimates = std::make_shared<orchestrator::DraftEstimates>();
 }
 

@@ -1,7 +1,7 @@
-// PricedRounds: mode auto as the orchestrator runs it. The fused drafter's tree
-// is cut to the nodes that are worth their rows, given the pass costs measured
-// here and how often similar nodes were accepted (RoundDrafting). Both are
-// learned from the rounds of all requests, as in a server.
+// PricedRounds: mode auto as the orchestrator runs it. The trees of its drafters
+// are merged and cut to the nodes that are worth their rows, given the pass costs
+// measured here and how often similar nodes were accepted (RoundDrafting). Both
+// are learned from the rounds of all requests, as in a server.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_PRICED_ROUNDS_H_
@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "common/base/types.h"
 #include "common/infer/pass_timing.h"
+#include "common/speculation/drafter_id.h"
 #include "services/orchestrator/core/round_drafting.h"
 #include "tools/cli/model_replay/round_source.h"
 
@@ -21,8 +22,12 @@ namespace foretoken::model_replay {
 
 class PricedRounds final : public RoundSource {
  public:
+  struct Source {
+    DrafterId id;
+    std::shared_ptr<Drafter> drafter;
+  };
   // `timing` holds the initial costs.
-  PricedRounds(std::shared_ptr<Drafter> drafter, PassTiming timing,
+  PricedRounds(std::vector<Source> sources, PassTiming timing,
                int32_t vocab_size, int max_tree_nodes);
 
   absl::Status Start(size_t index, const RecordedTurn& turn) override;
@@ -33,7 +38,7 @@ class PricedRounds final : public RoundSource {
   void Forget() override;
 
  private:
-  const std::shared_ptr<Drafter> drafter_;
+  const std::vector<Source> sources_;
   const int32_t vocab_size_;
   PassTiming timing_;
   orchestrator::DraftingOptions options_;

@@ -12,6 +12,7 @@
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/model_weights.h"
 #include "common/infer/pass_timing.h"
+#include "common/speculation/drafter_id.h"
 #include "common/speculation/modes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -397,6 +398,27 @@ TEST(SelectTest, TakesTheFirstTurnsAndCutsOutputs) {
   EXPECT_EQ(set.turns.size(), 3u);
 }
 
+TEST(PricedRoundsTest, TreesOfItsDraftersAreMerged) {
+  const RecordedSet set = MadeUpSet();
+  FakeBackend backend({});
+  PassTiming level;  // rows are free
+  for (int rows = 1; rows <= kNodes + 1; ++rows) {
+    level.Observe(rows, absl::Seconds(1));
+  }
+  const auto rounds = [&](std::vector<PricedRounds::Source> sources) {
+    PricedRounds priced(std::move(sources), level, kVocabulary, kNodes);
+    const auto turns = ReplayAll(backend, priced, kNodes, set);
+    EXPECT_THAT(turns, IsOk());
+    return SumOf(*turns, "");
+  };
+  const Sums nothing = rounds({{DrafterId::kFused, Make("off")}});
+  const Sums copies = rounds({{DrafterId::kFused, Make("off")},
+                              {DrafterId::kCrest, Make("prompt_lookup")}});
+  EXPECT_EQ(nothing.rounds, nothing.tokens);
+  EXPECT_LT(copies.rounds, copies.tokens);
+  EXPECT_EQ(copies.tokens, nothing.tokens);
+}
+
 TEST(PricedRoundsTest, NodesThatCostTooMuchAreLeftOut) {
   const RecordedSet set = MadeUpSet();
   FakeBackend backend({});
@@ -409,7 +431,8 @@ TEST(PricedRoundsTest, NodesThatCostTooMuchAreLeftOut) {
     steep.Observe(
         rows, rows == 1 ? absl::Milliseconds(1) : absl::Seconds(1000 * rows));
   }
-  PricedRounds priced(Make("auto"), steep, kVocabulary, kNodes);
+  PricedRounds priced({{DrafterId::kFused, Make("auto")}}, steep, kVocabulary,
+                      kNodes);
   const auto cut = ReplayAll(backend, priced, kNodes, set);
   FORETOKEN_ASSERT_OK(cut);
   EXPECT_EQ(SumOf(*cut, "").tokens, SumOf(*all, "").tokens);
