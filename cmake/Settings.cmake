@@ -9,8 +9,9 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 # compiler may neither contract a*b+c on its own nor reorder.
 set(FORETOKEN_FP_FLAGS -ffp-contract=off -fno-fast-math)
 
-# Paths in this checkout are cached relative to it, so that a clone elsewhere, or
-# another worktree, finds what this one has compiled.
+# Paths in this checkout are cached relative to it, so that a clone elsewhere or
+# another worktree finds what this one has compiled. The price: debug
+# information names the build folder that compiled an object first.
 find_program(FORETOKEN_CCACHE ccache)
 set(FORETOKEN_CCACHE_COMMAND
     "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}"

@@ -94,10 +94,18 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeRandom(
 absl::Status CheckFlags(const ReplayOptions& options,
                         const ReplayVariant& variant, const std::string& mode) {
   DrafterOptions drafter = variant.drafter;
-  // Where the orchestrator's rounds merge trees, as they do at a measured price,
-  // a datastore is one more source of auto.
+  // A datastore is one more source of auto at a measured price, where trees are
+  // merged as in the orchestrator.
   if (mode == "auto" && variant.node_price == kMeasuredPrice) {
     drafter.crest.clear();
+    drafter.index_memory.clear();
+  } else if (mode == "auto" && !drafter.crest.empty()) {
+    return absl::InvalidArgumentError(
+        "--crest: mode \"auto\" takes a datastore at --node-price measured");
+  }
+  if (drafter.online() && options.windows.tokens > 0) {
+    return absl::InvalidArgumentError(
+        "--state online: want whole outputs to learn from, not --window");
   }
   FORETOKEN_RETURN_IF_ERROR(CheckFlagsOfMode(
       mode, drafter,
@@ -274,7 +282,6 @@ absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
                                                          max_tree_nodes);
   }
   std::vector<model_replay::PricedRounds::Source> drafters;
-  drafters.push_back({DrafterId::kFused, std::move(drafter)});
   if (resources.crest != nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(const Mode crest,
                                Mode::Parse("crest", ModeUse::kReplay));
@@ -282,6 +289,7 @@ absl::StatusOr<std::unique_ptr<RoundSource>> ReplayBench::MakeSource(
                                MakeDrafter(crest, resources));
     drafters.push_back({DrafterId::kCrest, std::move(datastore)});
   }
+  drafters.push_back({DrafterId::kFused, std::move(drafter)});
   return std::make_unique<model_replay::PricedRounds>(
       std::move(drafters), timing_, backend_->config().vocab_size,
       max_tree_nodes);
@@ -314,9 +322,11 @@ absl::Status ReplayBench::Replay(const std::vector<RoundSource*>& sources,
                                  model_replay::TurnLog& log) {
   Progress bar(absl::StrCat("replay ", options_.recorded), set_.turns.size(),
                "turns", isatty(STDERR_FILENO) != 0);
+  model_replay::Windows windows = options_.windows;
+  windows.places = places_;
   model_replay::ModelReplayer replayer(*backend_, sources,
                                        options_.variant.drafter.max_tree_nodes,
-                                       options_.windows);
+                                       windows);
   int64_t done = 0;
   return replayer.Replay(
       set_,
@@ -381,6 +391,8 @@ absl::StatusOr<std::vector<Json>> ReplayBench::Run() {
   FORETOKEN_RETURN_IF_ERROR(Replay(borrowed, log));
 
   setup_.state = options_.variant.drafter.state;
+  setup_.window = options_.windows.tokens;
+  setup_.window_seed = options_.windows.seed;
   setup_.shape = options_.random;
   setup_.backend = backend_->numerics_fingerprint();
   setup_.file = options_.recorded;
@@ -461,8 +473,8 @@ void AddWindowOptions(CLI::App& command, model_replay::Windows& windows) {
   CLI::Option* window =
       command
           .add_option("--window", windows.tokens,
-                      "Of each longer output, decode only this many tokens, "
-                      "at a random place, with no prefill; 0: whole outputs")
+                      "Decode this many tokens of each output, at a random "
+                      "place, and time no prefill; 0: whole outputs")
           ->check(CLI::Range(0, 1 << 20));
   command
       .add_option("--window-seed", windows.seed,

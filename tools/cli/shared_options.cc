@@ -133,7 +133,8 @@ void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
   command.add_option("--prior", options.prior,
                      "Static prior for mode auto (foretoken prior build)");
   command.add_option("--crest", options.crest,
-                     "CREST datastore for mode crest: snapshot file or name");
+                     "CREST datastore for mode crest, and for auto where "
+                     "trees are priced: snapshot file or name");
   command.add_option("--index-memory", options.index_memory,
                      "Load a named CREST datastore of up to this size into "
                      "memory (default 1GiB); query PostgreSQL for a larger "

@@ -138,6 +138,8 @@ TEST_F(BenchReplayCommandTest, ErrorsSayWhatIsWrong) {
         "takes no parameters");
   fails("--mode recorded --draft-tokens 1 --steps " + dir_.File("runs.jsonl"),
         "step 1 accepted 3 draft tokens, but the schedule drafts 1");
+  fails("--mode auto --state online --window 4",
+        "--state online: want whole outputs to learn from");
   fails("--mode recorded --window 4 --steps " + dir_.File("runs.jsonl"),
         "--window: mode recorded replays the steps of whole outputs");
   const auto small =
@@ -229,13 +231,14 @@ TEST_F(BenchReplayCommandTest, AutoTakesADatastoreAsOneMoreSource) {
   const auto built = testing::RunCommand(
       dir_, "crest build --corpus " + dir_.File("corpus.jsonl") +
                 " --tokenizer " + dir_.File("tokenizer.json") +
-                " --max-n 2 --top 100 --min-count 1 --out " + dir_.File("small.crest"));
+                " --max-n 2 --top 100 --min-count 1 --out " +
+                dir_.File("small.crest"));
   ASSERT_EQ(built.exit_status, 0) << built.err;
   const std::string flags = "--mode auto --crest " + dir_.File("small.crest");
   EXPECT_EQ(Bench(flags).exit_status, 0);
   const auto whole = Bench(flags + " --node-price none");
   EXPECT_EQ(whole.exit_status, 1);
-  EXPECT_THAT(whole.err, HasSubstr("--crest: mode \"auto\" has no use"));
+  EXPECT_THAT(whole.err, HasSubstr("takes a datastore at --node-price"));
 }
 
 TEST_F(BenchReplayCommandTest, KeptStateDoesNotGoOnBehindMeasuredTurns) {
@@ -271,7 +274,7 @@ TEST_F(BenchReplayCommandTest, VariantsThatAreWrongAreNamed) {
       {R"([{"name": "a", "mode": "off", "prior": "f"}])",
        "a: --prior: mode \"off\" has no use for it"},
       {R"([{"name": "a", "mode": "auto", "crest": "f", "node_price": "none"}])",
-       "a: --crest: mode \"auto\" has no use for it"},
+       "a: --crest: mode \"auto\" takes a datastore at --node-price"},
       {R"([{"name": "a", "mode": "recorded"}])",
        "mode recorded leaves turns out"}};
   for (const auto& [json, error] : kCases) {

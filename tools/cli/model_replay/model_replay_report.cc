@@ -34,29 +34,35 @@ class MeanSpeed {
   std::map<std::string, Sum> sums_;
 };
 
-Json SummaryJson(const ReplaySummary& summary) {
-  return {{"turns", summary.turns},
-          {"tokens", summary.tokens},
-          {"rounds", summary.rounds},
-          {"accept_length", summary.accept_length},
-          {"mean_rows", summary.mean_rows},
-          {"plain_tok_s", summary.plain_tok_s},
-          {"speculative_tok_s", summary.speculative_tok_s},
-          {"speedup", summary.speedup},
-          {"drafting_share", summary.drafting_share},
-          {"speedup_with_prefill", summary.speedup_with_prefill},
-          {"spec_bench_speedup", summary.spec_bench_speedup}};
+Json SummaryJson(const ReplaySummary& summary, bool whole_outputs) {
+  Json json = {{"turns", summary.turns},
+               {"tokens", summary.tokens},
+               {"rounds", summary.rounds},
+               {"accept_length", summary.accept_length},
+               {"mean_rows", summary.mean_rows},
+               {"plain_tok_s", summary.plain_tok_s},
+               {"speculative_tok_s", summary.speculative_tok_s},
+               {"speedup", summary.speedup},
+               {"drafting_share", summary.drafting_share}};
+  if (whole_outputs) {
+    json["speedup_with_prefill"] = summary.speedup_with_prefill;
+    json["spec_bench_speedup"] = summary.spec_bench_speedup;
+  }
+  return json;
 }
 
 std::string Line(const std::string& name, const Json& of) {
+  const auto figure = [&](const char* field) -> std::string {
+    if (!of.contains(field)) return "-";
+    return absl::StrFormat("%.2f", of[field].get<double>());
+  };
   return absl::StrFormat(
-      "%-16s %5d %7d %7.3f %6.1f %9.2f %9.2f %6.2f %7.1f %6.2f %6.2f\n", name,
+      "%-16s %5d %7d %7.3f %6.1f %9.2f %9.2f %6.2f %7.1f %6s %6s\n", name,
       of["turns"].get<int64_t>(), of["tokens"].get<int64_t>(),
       of["accept_length"].get<double>(), of["mean_rows"].get<double>(),
       of["plain_tok_s"].get<double>(), of["speculative_tok_s"].get<double>(),
       of["speedup"].get<double>(), of["drafting_share"].get<double>() * 100.0,
-      of["speedup_with_prefill"].get<double>(),
-      of["spec_bench_speedup"].get<double>());
+      figure("speedup_with_prefill"), figure("spec_bench_speedup"));
 }
 
 }  // namespace
@@ -110,13 +116,18 @@ Json ModelReplayJson(const ReplaySetup& setup,
                  {"node_price", setup.node_price},
                  {"max_tree_nodes", setup.max_tree_nodes},
                  {"pass_costs", Json::array()},
-                 {"all", SummaryJson(ReplaySummary(all))},
+                 {"all", SummaryJson(ReplaySummary(all), setup.window == 0)},
                  {"categories", Json::object()}};
   for (const auto& [rows, ms] : setup.pass_ms) {
     report["pass_costs"].push_back({{"rows", rows}, {"ms", ms}});
   }
   for (const auto& [name, of] : by_category) {
-    report["categories"][name] = SummaryJson(ReplaySummary(of));
+    report["categories"][name] =
+        SummaryJson(ReplaySummary(of), setup.window == 0);
+  }
+  if (setup.window > 0) {
+    report["window"] = setup.window;
+    report["window_seed"] = setup.window_seed;
   }
   if (!setup.draft_shape.empty()) {
     report["draft_shape"] = setup.draft_shape;
@@ -142,6 +153,12 @@ std::string ModelReplayTable(const Json& report) {
                           "out\n",
                           text("draft_shape"), text("method"),
                           report["turns_left_out"].get<int64_t>());
+  }
+  if (report.contains("window")) {
+    absl::StrAppendFormat(&table,
+                          "%d tokens of each output, at places of seed %d\n",
+                          report["window"].get<int64_t>(),
+                          report["window_seed"].get<uint64_t>());
   }
   absl::StrAppend(&table, "a pass by rows, ms:");
   for (const Json& pass : report["pass_costs"]) {

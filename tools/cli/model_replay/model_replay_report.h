@@ -30,6 +30,8 @@ struct ReplaySetup {
   std::string method;          // method of its run
   int64_t turns_left_out = 0;  // turns that its run lacks
   int max_tree_nodes = 0;
+  int64_t window = 0;       // tokens decoded of each output; 0: all
+  uint64_t window_seed = 0;
   std::vector<std::pair<double, double>> pass_ms;  // rows, milliseconds
 };
 
@@ -46,18 +48,19 @@ struct ReplaySummary {
   double speculative_tok_s = 0;
   double speedup = 1.0;
   double drafting_share = 0;  // share of the speculative seconds after prefill
-  // Ratio of total seconds, including prefill and the first token. With windows
-  // nothing is prefilled, and this and the next are ratios of single parts.
+  // Ratio of total seconds, including prefill and the first token. Reports of
+  // windows, where no prefill is timed, leave out this and the next figure.
   double speedup_with_prefill = 1.0;
   // As Spec-Bench computes it: mean over questions (the turns of one id
   // together) of tokens per second, ratio of the means.
   double spec_bench_speedup = 1.0;
 };
 
-// {"label","mode","state","shape","backend","file","node_price","max_tree_nodes",
-// "pass_costs":[{"rows","ms"}],"all":{...},"categories":{name:{...}}}, with
-// "draft_shape","method","turns_left_out" for a recorded draft model; {...} is
-// a ReplaySummary, field by field.
+// {"label","mode","state","shape","backend","file","node_price",
+// "max_tree_nodes","pass_costs":[{"rows","ms"}],"all":{...},
+// "categories":{name:{...}}}, with "draft_shape","method","turns_left_out" for a
+// recorded draft model, and "window","window_seed" where windows were decoded;
+// {...} is a ReplaySummary, field by field.
 Json ModelReplayJson(const ReplaySetup& setup,
                      absl::Span<const TurnResult> turns);
 

@@ -97,7 +97,8 @@ absl::Status ModelReplayer::Timed(absl::FunctionRef<absl::Status()> drafting,
 Window WindowOf(const Windows& windows, size_t index, size_t size) {
   const auto tokens = static_cast<size_t>(windows.tokens);
   if (tokens == 0 || size <= tokens + 1) return {1, size};
-  const uint64_t drawn = MixBits(MixBits(windows.seed) + index * kMixStep);
+  const uint64_t place = windows.places.empty() ? index : windows.places[index];
+  const uint64_t drawn = MixBits(MixBits(windows.seed) + place * kMixStep);
   const size_t begin = 1 + drawn % (size - tokens);
   return {begin, begin + tokens};
 }
@@ -150,7 +151,7 @@ absl::Status ModelReplayer::StartSource(RoundSource& source, size_t index,
       Timed([&] { return source.Commit(output.first(1), nullptr); }, result));
   result.indexing = result.drafting;
   result.speculative = watch.Seconds();
-  // Rounds that are not run are no rounds to learn from.
+  // The output before the window is told in one piece, as text without a round.
   if (window.begin == 1) return absl::OkStatus();
   return source.Commit(output.subspan(1, window.begin - 1), nullptr);
 }

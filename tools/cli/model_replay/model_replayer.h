@@ -77,22 +77,27 @@ absl::Status CheckFits(const RecordedSet& set, const ModelConfig& config,
                        int max_tree_nodes);
 
 struct Windows {
-  int64_t tokens = 0;  // of each longer output, decode only so many; 0: all
-  uint64_t seed = 0;   // of their places
+  int64_t tokens = 0;  // decoded of each longer output; 0: whole outputs
+  uint64_t seed = 0;   // of where they begin
+  // Of the set's turns in their file, so that a selection decodes the windows
+  // that the whole file has; empty: the turns' indices.
+  std::vector<size_t> places;
 };
 // Output tokens [begin, end) of a turn are decoded. Token 0 is prefill's.
 struct Window {
   size_t begin = 1;
   size_t end = 1;
 };
-// The window of turn `index`, whose output has `size` tokens. All places in an
-// output are equally likely.
+// The window of turn `index`, whose output has `size` tokens. All windows that
+// fit into an output are equally likely; its first and last tokens are in fewer
+// of them than the others.
 Window WindowOf(const Windows& windows, size_t index, size_t size);
 
 class ModelReplayer {
  public:
   // All must outlive the replayer. A tree plus one row must fit into a pass.
-  // With windows, the backend's prefix reuse must be on.
+  // With windows, the backend should reuse prefixes: else every turn computes
+  // the KV before its window, untimed.
   ModelReplayer(Backend& backend, std::vector<RoundSource*> sources,
                 int max_tree_nodes, const Windows& windows = {})
       : backend_(backend),

@@ -51,6 +51,9 @@ absl::Status PricedRounds::Draft(DraftTree& tree) {
   tree.parents.assign(merged.tree.parents().begin(),
                       merged.tree.parents().end());
   tree.probs = merged.probs;
+  for (const Source& source : sources_) {
+    FORETOKEN_RETURN_IF_ERROR(source.drafter->DraftStatus());
+  }
   return absl::OkStatus();
 }
 

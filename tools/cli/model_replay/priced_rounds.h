@@ -1,7 +1,8 @@
-// PricedRounds: mode auto as the orchestrator runs it. The trees of its drafters
-// are merged and cut to the nodes that are worth their rows, given the pass costs
-// measured here and how often similar nodes were accepted (RoundDrafting). Both
-// are learned from the rounds of all requests, as in a server.
+// PricedRounds: mode auto as the orchestrator runs it. The trees of its
+// drafters are merged and cut to the nodes that are worth their rows, given the
+// pass costs measured here and how often similar nodes were accepted
+// (RoundDrafting). Both are learned from the rounds of all requests, as in a
+// server.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_PRICED_ROUNDS_H_
@@ -26,6 +27,7 @@ class PricedRounds final : public RoundSource {
     DrafterId id;
     std::shared_ptr<Drafter> drafter;
   };
+  // `sources`: in the order of the mode table, as RoundDrafting wants them.
   // `timing` holds the initial costs.
   PricedRounds(std::vector<Source> sources, PassTiming timing,
                int32_t vocab_size, int max_tree_nodes);

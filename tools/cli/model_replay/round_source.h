@@ -1,7 +1,10 @@
 // RoundSource: the source of a model replay's drafts. All its work counts as
 // drafting, and its caller times it.
 //
-//   Start -> Commit -> (Draft -> Commit)* -> End    and again for a next turn
+//   Start -> Commit -> [Commit] -> (Draft -> Commit)* -> End
+//
+// and again for a next turn. The second Commit tells of the output before a
+// window.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_ROUND_SOURCE_H_
@@ -37,8 +40,8 @@ class RoundSource {
   // Replaces `tree` with a draft for what follows the committed tokens.
   virtual absl::Status Draft(DraftTree& tree) = 0;
 
-  // Reports committed `tokens`: by prefill if `round` is null, else by the
-  // round of the last draft, bonus included.
+  // Reports committed `tokens`: by the round of the last draft, bonus included,
+  // or, if `round` is null, by prefill or as the output before a window.
   virtual absl::Status Commit(absl::Span<const TokenId> tokens,
                               const VerifiedRound* round) = 0;
 

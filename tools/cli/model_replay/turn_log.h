@@ -6,8 +6,8 @@
 // every turn {"turn","id","category","length","tokens","prefill","plain",
 // "variants":[{"tokens","rounds","nodes","speculative","indexing","drafting",
 // "verifying"}]}, times in seconds, variants in the header's order; the turn's
-// tokens are those of plain decoding (TurnResult has the rest). Written whole after every turn,
-// atomically.
+// tokens are those of plain decoding (TurnResult has the rest). Written whole
+// after every turn, atomically.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_TOOLS_CLI_MODEL_REPLAY_TURN_LOG_H_

@@ -93,6 +93,20 @@ TEST(ModelReplayReportTest, TokensOfEachSideAreDividedByItsOwnSeconds) {
   EXPECT_DOUBLE_EQ(all["accept_length"], 3.0);
 }
 
+TEST(ModelReplayReportTest, WindowsAreTold) {
+  ReplaySetup setup = TestSetup();
+  setup.window = 8;
+  setup.window_seed = 3;
+  const Json report = ModelReplayJson(setup, Turns());
+  EXPECT_EQ(report["window"], 8);
+  EXPECT_EQ(report["window_seed"], 3);
+  // No prefill was timed.
+  EXPECT_FALSE(report["all"].contains("speedup_with_prefill"));
+  EXPECT_FALSE(report["categories"]["chat"].contains("spec_bench_speedup"));
+  EXPECT_THAT(ModelReplayTable(report),
+              HasSubstr("8 tokens of each output, at places of seed 3\n"));
+}
+
 TEST(ModelReplayReportTest, ADraftModelIsTold) {
   ReplaySetup setup = TestSetup();
   setup.draft_shape = "llama-68m";

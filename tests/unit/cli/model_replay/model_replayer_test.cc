@@ -318,6 +318,11 @@ TEST(WindowTest, EveryPlaceInALongOutputIsDrawn) {
     EXPECT_EQ(WindowOf(windows, 3, size).end, size);
   }
   EXPECT_EQ(WindowOf({}, 3, 12).end, 12u);
+  // A selection decodes what the whole file would.
+  Windows selected = windows;
+  selected.places = {0, 3};
+  EXPECT_EQ(WindowOf(selected, 1, 1000).begin,
+            WindowOf(windows, 3, 1000).begin);
 }
 
 TEST(ModelReplayerTest, AWindowIsDecodedBehindAllThatComesBeforeIt) {
@@ -412,8 +417,8 @@ TEST(PricedRoundsTest, TreesOfItsDraftersAreMerged) {
     return SumOf(*turns, "");
   };
   const Sums nothing = rounds({{DrafterId::kFused, Make("off")}});
-  const Sums copies = rounds({{DrafterId::kFused, Make("off")},
-                              {DrafterId::kCrest, Make("prompt_lookup")}});
+  const Sums copies = rounds({{DrafterId::kCrest, Make("prompt_lookup")},
+                              {DrafterId::kFused, Make("off")}});
   EXPECT_EQ(nothing.rounds, nothing.tokens);
   EXPECT_LT(copies.rounds, copies.tokens);
   EXPECT_EQ(copies.tokens, nothing.tokens);
