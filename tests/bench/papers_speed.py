@@ -36,7 +36,9 @@ def speed_ups(paper, runs):
         ["drafter", *TASKS.values(), "mean of categories"], rows,
         ["Ours: passes of random weights on a CPU, where rows cost more than on "
          "the paper's GPU, accepted by the recording, after prefill, with 95 % "
-         f"intervals; [speedup.md](speedup.md) has every mode. {settings(runs)}."])
+         "intervals; [speedup.md](speedup.md) has every mode. Those of all "
+         "turns are estimates from windows of the outputs. "
+         f"{settings(runs)}."])
 
 
 def shares(runs):

@@ -63,6 +63,7 @@ DRAFT = "vicuna-68m draft (SpS), run A"
 class Measure:
     def __init__(self, args):
         self.args = args
+        self.load = os.getloadavg()[0]  # before all of its own
         self.folder = pathlib.Path(args.work)
         self.folder.mkdir(parents=True, exist_ok=True)
         data = self.folder / "data"
@@ -145,18 +146,24 @@ class Measure:
                        "--json")
         return json.loads(out)["sets"][0]["accept_length"]
 
+    @staticmethod
+    def turns_file(key, seed):
+        return f"{key}-{SETTINGS[key].window}-{seed}.jsonl"
+
     def windows(self, key, setting):
         """A place in each output after the other. What is accepted there stands
         beside what is accepted in whole outputs."""
         for seed in range(self.args.windows):
             reports = self.replay(
                 setting, "--variants", "variants.json", "--turns",
-                f"{key}-{seed}.jsonl", "--window", setting.window,
+                self.turns_file(key, seed), "--window", setting.window,
                 "--window-seed", seed)
         runs = speedup_tables.summaries(*[
-            self.folder / f"{key}-{seed}.jsonl"
+            self.folder / self.turns_file(key, seed)
             for seed in range(self.args.windows)])
-        for variant in self.variants():
+        # Of the same turns: `foretoken replay` replays the whole file.
+        for variant in [] if setting.turns or setting.longest else \
+                self.variants():
             runs[variant["name"]]["whole_accept_length"] = \
                 self.accept_length(variant)
         return reports, runs
@@ -175,7 +182,6 @@ class Measure:
 
     def setting(self, key):
         """Measures a setting; returns what speedup.json keeps of it."""
-        before = os.getloadavg()[0]
         setting = SETTINGS[key]
         if self.args.turns is not None:
             setting = setting._replace(turns=self.args.turns)
@@ -194,7 +200,7 @@ class Measure:
                 "tree_nodes": self.args.tree_nodes,
                 "pass_ms": [[cost["rows"], cost["ms"]]
                             for cost in reports[0]["pass_costs"]],
-                "made": {**made_by(self.foretoken), "load": round(before, 1)},
+                "made": {**made_by(self.foretoken), "load": round(self.load, 1)},
                 "variants": runs}
 
 

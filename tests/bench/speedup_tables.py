@@ -30,9 +30,12 @@ def summaries(*paths):
     for path in paths:
         with open(path, encoding="utf-8") as lines:
             header, *measured = [json.loads(line) for line in lines]
+        names = [variant["name"] for variant in header["variants"]]
+        if path != paths[0] and names != first:
+            raise ValueError(f"{path}: variants {names}, want {first}")
+        first = names
         turns += measured
-    return {variant["name"]: summary(turns, index)
-            for index, variant in enumerate(header["variants"])}
+    return {name: summary(turns, index) for index, name in enumerate(first)}
 
 
 def whole(turn, index):
@@ -127,7 +130,12 @@ def drawn(folder):
            "questions. Where a window is named, so many tokens of each output "
            "were decoded, at a random place, after all before it was told to "
            "the drafters; its seconds stand for the whole output's, the work "
-           "on the prompt counts once, and nothing is prefilled. *auto* leaves "
+           "on the prompt counts once, and no prefill is timed. These are "
+           "estimates; the accept length in windows stands beside the exact one "
+           "of whole outputs (`foretoken replay`). *auto* has no such number, "
+           "since its trees follow the clock. It starts every window as it "
+           "starts an output, before it knows its own pace, so windows show it "
+           "too slow rather than too fast. *auto* leaves "
            "out nodes that do not pay off (*auto, CREST* has the datastore as "
            "one more source, *auto, prior* a prior of the same text), of at most "
            "64; all others verify whole trees, cut at what costs little here. "
@@ -205,8 +213,10 @@ def verdict(name, variants, tasks):
 
 def leaderboard(published, runs):
     """Spec-Bench's own table, beside the first setting's that prefills."""
-    key, run = next((key, run) for key, run in runs.items()
-                    if not run.get("window"))
+    key, run = next(((key, run) for key, run in runs.items()
+                     if not run.get("window")), (None, None))
+    if run is None:
+        return []
     ours = {"prompt lookup": "prompt lookup", "REST": "REST",
             "vicuna-68m": DRAFT_MODEL}
     rows = []
