@@ -239,6 +239,7 @@ def main():
         for key in args.only:
             runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
             runs[key] = measure.setting(key)
+            runs = {name: runs[name] for name in SETTINGS if name in runs}
             RUNS.write_text(json.dumps(runs, indent=1) + "\n",
                             encoding="utf-8")
     REPORT.write_text(speedup_tables.drawn(RESULTS), encoding="utf-8")
