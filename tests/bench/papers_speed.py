@@ -13,6 +13,15 @@ def speed(paper, runs):
     return [speed_ups(paper, runs), shares(runs)]
 
 
+def at_paper_sizes(runs):
+    """What is measured with shapes of the papers' models."""
+    large = [f"{key} ({run['variants'][TRIES[0]]['mean']['turns']} turns)"
+             for key, run in runs.items() if key.startswith("llama")]
+    return ("Of the papers' sizes, part of the turns is measured: "
+            f"{', '.join(large)}." if large else
+            "No speed-up at the papers' sizes is measured.")
+
+
 def settings(runs):
     return "; ".join(
         f"{key}: {run['variants'][TRIES[0]]['mean']['questions']} questions, "

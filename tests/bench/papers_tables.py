@@ -11,6 +11,7 @@ from papers_left import left
 from papers_ngram_trie import ngram_trie
 from papers_ouroboros import ouroboros
 from papers_readme import readme
+from papers_speed import at_paper_sizes
 from report_table import UNCHECKED, markdown, report_json
 
 SOURCES = {"published": "papers_published.json", "runs": "papers_runs.json",
@@ -67,9 +68,10 @@ def build(sources):
             "for the reason given. A paper's tables begin with where its "
             f"numbers stand; {UNCHECKED} marks those that were not compared "
             "with a public copy. A ratio outside 0.90 to 1.10 means not "
-            "reproduced. Wall-clock speed at the papers' sizes is not "
-            "measured; a shape of 660 M parameters is, with random weights. "
-            "What is *projected* is named so.",
+            "reproduced. Wall-clock speed is that of a shape of 660 M "
+            "parameters with random weights. " +
+            at_paper_sizes(sources["speedup"]) +
+            " What is *projected* is named so.",
             made(sources)],
         "papers": papers, "readme": readme(sources)}, plots
 
