@@ -8,8 +8,8 @@ import re
 import subprocess
 
 
-# The instruction sets that the CPU engine tells apart, best first, by the names
-# of their flags in /proc/cpuinfo.
+# Instruction sets for which the CPU engine has kernels, best first. Keys: flags
+# in /proc/cpuinfo.
 INSTRUCTION_SETS = {"avx512_bf16": "AVX-512 BF16", "avx512_vnni": "AVX-512 VNNI",
                     "avx512f": "AVX-512", "avx_vnni": "AVX-VNNI",
                     "avx2": "AVX2"}

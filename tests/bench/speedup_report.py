@@ -45,7 +45,8 @@ class Setting(typing.NamedTuple):
     window: int = 0  # tokens of each output that are decoded; 0: all
 
 
-# Of large shapes a part: a token of 8 B parameters takes a second on a CPU.
+# Large shapes run only some turns: a pass of 8 B parameters takes 0.2 s or more
+# on a CPU.
 SETTINGS = {
     "660m-bf16": Setting(SMALL, "bf16", turns=8, longest=96),
     "660m-q4_0": Setting(SMALL, "q4_0", turns=8, longest=96),
@@ -161,7 +162,8 @@ class Measure:
         runs = speedup_tables.summaries(*[
             self.folder / self.turns_file(key, seed)
             for seed in range(self.args.windows)])
-        # Of the same turns: `foretoken replay` replays the whole file.
+        # `foretoken replay` replays the whole file, so its accept length is
+        # comparable only if all turns were measured.
         for variant in [] if setting.turns or setting.longest else \
                 self.variants():
             runs[variant["name"]]["whole_accept_length"] = \

@@ -11,11 +11,11 @@
 // other load on the machine affects all alike. All drafting counts towards the
 // speculative side.
 //
-// With windows, a large set becomes affordable on a slow machine: of each long
-// output a few consecutive tokens at a random place are decoded. Sources are
-// told of the output before them, untimed. The model does not read it: the KV
-// of another text of the same length stands in, since the time of a pass does
-// not depend on values.
+// Windows make a large set affordable on a slow machine: each long output is
+// decoded only for a few consecutive tokens at a random place. Sources receive
+// the output before the window, untimed. The model does not read that output;
+// the session holds the KV of another text of the same length, because the time
+// of a pass does not depend on values.
 //
 // Source: using a recording as the arbiter follows `foretoken replay`; shares
 // of time and Spec-Bench's mean of speeds follow Xia et al., arXiv:2401.07851.
@@ -79,8 +79,9 @@ absl::Status CheckFits(const RecordedSet& set, const ModelConfig& config,
 struct Windows {
   int64_t tokens = 0;  // decoded of each longer output; 0: whole outputs
   uint64_t seed = 0;   // of where they begin
-  // Of the set's turns in their file, so that a selection decodes the windows
-  // that the whole file has; empty: the turns' indices.
+  // Index of each turn in its file, which determines its window, so that a
+  // selection of turns decodes the same windows as the whole file. Empty: the
+  // turn's index in the set.
   std::vector<size_t> places;
 };
 // Output tokens [begin, end) of a turn are decoded. Token 0 is prefill's.
@@ -88,9 +89,9 @@ struct Window {
   size_t begin = 1;
   size_t end = 1;
 };
-// The window of turn `index`, whose output has `size` tokens. All windows that
-// fit into an output are equally likely; its first and last tokens are in fewer
-// of them than the others.
+// The window of turn `index`, whose output has `size` tokens. Every begin from
+// which a whole window fits is equally likely, so the first and last tokens of
+// an output are decoded less often than the others.
 Window WindowOf(const Windows& windows, size_t index, size_t size);
 
 class ModelReplayer {
@@ -121,8 +122,8 @@ class ModelReplayer {
  private:
   absl::StatusOr<std::vector<TurnResult>> ReplayTurn(size_t index,
                                                      const RecordedTurn& turn);
-  // A session that has committed the turn's text before the window, or a text
-  // of that length.
+  // Opens a session with the text before the window committed. With windows, it
+  // is the stand-in text, cut to the same length.
   absl::StatusOr<std::unique_ptr<ModelSession>> OpenBefore(
       const RecordedTurn& turn, const Window& window);
   // Both decode the window of a turn, with all before it committed.
