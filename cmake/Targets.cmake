@@ -12,6 +12,7 @@ function(_foretoken_common target)
   target_compile_options(${target} PRIVATE ${FORETOKEN_WARNINGS}
                                            ${FORETOKEN_FP_FLAGS})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  set_property(GLOBAL APPEND PROPERTY FORETOKEN_TARGETS ${target})
 endfunction()
 
 # foretoken_library(common_base SRCS a.cc DEPS absl::status)
