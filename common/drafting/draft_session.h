@@ -55,6 +55,14 @@ struct DraftRound {
   // New phrases of another session's working pool of this request, for the
   // shared pool of its scope.
   std::vector<Phrase> phrases;
+  // What other drafters propose for this round, with their estimates.
+  DraftTree hints;
+  // What a token costs the request at present, in time of its rounds. Zero:
+  // unknown.
+  absl::Duration token_time;
+  // row_ms[i]: milliseconds by which draft node i + 1 lengthens the target's
+  // pass; further nodes cost what the last entry says. Empty: unknown.
+  std::vector<float> row_ms;
 };
 
 // Passes the round's tokens and its verified tree on to a drafter.
@@ -65,12 +73,14 @@ struct DraftAnswer {
   DraftTree tree;
   std::vector<Phrase> phrases;  // new phrases of the working pool
   absl::Duration draft_time;
+  bool shortened = false;  // its time ran out before its mode was done
 
   void Clear() {
     length = 0;
     tree.Clear();
     phrases.clear();
     draft_time = absl::ZeroDuration();
+    shortened = false;
   }
 };
 

@@ -162,6 +162,15 @@ absl::StatusOr<DraftOpen> FromProto(const v1::OpenDrafting& proto) {
   return open;
 }
 
+void ToProto(const DraftTree& tree, v1::TokenTree* proto) {
+  Append(tree.tokens, proto->mutable_tokens());
+  Append(tree.parents, proto->mutable_parents());
+  Append(tree.probs, proto->mutable_probabilities());
+  for (const DrafterId part : tree.parts) {
+    proto->add_proposers(1u << ToProto(part));
+  }
+}
+
 void ToProto(const DraftRound& round, v1::DraftRound* proto) {
   proto->set_committed_length(round.length);
   Append(round.committed, proto->mutable_committed());
@@ -184,6 +193,9 @@ void ToProto(const DraftRound& round, v1::DraftRound* proto) {
   if (!round.phrases.empty()) {
     ToProto(round.phrases, proto->mutable_pool()->mutable_inserted());
   }
+  if (round.hints.size() > 0) ToProto(round.hints, proto->mutable_hints());
+  proto->set_token_ms(absl::ToDoubleMilliseconds(round.token_time));
+  proto->mutable_row_ms()->Assign(round.row_ms.begin(), round.row_ms.end());
 }
 
 absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto) {
@@ -204,22 +216,30 @@ absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto) {
   }
   if (budget_ms > 0) round.budget = absl::Milliseconds(budget_ms);
   FORETOKEN_ASSIGN_OR_RETURN(round.phrases, FromProto(proto.pool().inserted()));
+  FORETOKEN_ASSIGN_OR_RETURN(round.hints, ReadDraft(proto.hints()));
+  const double token_ms = proto.token_ms();
+  if (!std::isfinite(token_ms) || token_ms < 0) {
+    return absl::InvalidArgumentError("token_ms: want at least 0");
+  }
+  round.token_time = absl::Milliseconds(token_ms);
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("row_ms", proto.row_ms_size(), kMaxTreeNodes));
+  for (const float row_ms : proto.row_ms()) {
+    if (std::isfinite(row_ms) && row_ms >= 0) continue;
+    return absl::InvalidArgumentError("row_ms: want at least 0");
+  }
+  round.row_ms.assign(proto.row_ms().begin(), proto.row_ms().end());
   return round;
 }
 
 void ToProto(const DraftAnswer& answer, v1::DraftResponse* proto) {
   proto->set_committed_length(answer.length);
-  v1::TokenTree* tree = proto->mutable_tree();
-  Append(answer.tree.tokens, tree->mutable_tokens());
-  Append(answer.tree.parents, tree->mutable_parents());
-  Append(answer.tree.probs, tree->mutable_probabilities());
-  for (const DrafterId part : answer.tree.parts) {
-    tree->add_proposers(1u << ToProto(part));
-  }
+  ToProto(answer.tree, proto->mutable_tree());
   if (!answer.phrases.empty()) {
     ToProto(answer.phrases, proto->mutable_pool()->mutable_inserted());
   }
   proto->set_draft_ms(absl::ToDoubleMilliseconds(answer.draft_time));
+  proto->set_shortened(answer.shortened);
 }
 
 absl::StatusOr<DraftTree> ReadDraft(const v1::TokenTree& proto) {
@@ -260,6 +280,7 @@ absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto) {
   if (std::isfinite(proto.draft_ms())) {
     answer.draft_time = absl::Milliseconds(std::max(proto.draft_ms(), 0.0));
   }
+  answer.shortened = proto.shortened();
   return answer;
 }
 

@@ -34,6 +34,7 @@ absl::StatusOr<DraftOpen> FromProto(const v1::OpenDrafting& proto);
 void ToProto(const DraftRound& round, v1::DraftRound* proto);
 absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto);
 
+void ToProto(const DraftTree& tree, v1::TokenTree* proto);
 // Probabilities are 0 if the message has none; a node with several proposers
 // gets the highest-numbered one as its part.
 absl::StatusOr<DraftTree> ReadDraft(const v1::TokenTree& proto);
