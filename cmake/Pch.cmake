@@ -96,6 +96,7 @@ function(foretoken_use_precompiled_headers)
     get_target_property(folder ${target} SOURCE_DIR)
     get_target_property(sources ${target} SOURCES)
     foreach(source IN LISTS sources)
+      get_filename_component(source "${source}" ABSOLUTE BASE_DIR "${folder}")
       # Code for other processors, or in another language's clothes.
       get_source_file_property(options "${source}" DIRECTORY "${folder}"
                                COMPILE_OPTIONS)
