@@ -11,16 +11,19 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/host_names.h"
 
 namespace foretoken::metrics {
 namespace {
@@ -105,6 +108,27 @@ std::string PeerKey(const sockaddr_storage& address) {
                                           0, 0, 0, 0, 0xFF, 0xFF};
   const bool is_v4 = std::memcmp(v6, kMapped, sizeof(kMapped)) == 0;
   return is_v4 ? bytes(v6 + sizeof(kMapped), 4) : bytes(v6, 8);
+}
+
+bool IsLoopback(const std::string& peer_key) {
+  return peer_key == std::string(8, '\0') ||
+         (peer_key.size() == 4 && peer_key[0] == 127);
+}
+
+// The value of the only Host of a request's head; empty if it has none, nullopt
+// if it has several.
+std::optional<absl::string_view> HostOf(absl::string_view head) {
+  std::optional<absl::string_view> host;
+  for (absl::string_view line : absl::StrSplit(head, '\n')) {
+    const size_t colon = line.find(':');
+    if (colon == absl::string_view::npos ||
+        !absl::EqualsIgnoreCase(line.substr(0, colon), "host")) {
+      continue;
+    }
+    if (host.has_value()) return std::nullopt;
+    host = absl::StripAsciiWhitespace(line.substr(colon + 1));
+  }
+  return host.value_or("");
 }
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
@@ -270,7 +294,7 @@ bool PageServer::Receive(Connection& connection) {
     if (absl::StrContains(connection.request, "\r\n\r\n")) break;
     if (connection.request.size() > kMaxRequestBytes) return false;
   }
-  connection.answer = Answer(connection.request);
+  connection.answer = Answer(connection);
   ++served_;
   connection.request.clear();
   connection.deadline = MonotonicNow() + options_.answer_time;
@@ -278,9 +302,9 @@ bool PageServer::Receive(Connection& connection) {
 }
 
 std::shared_ptr<const std::string> PageServer::Answer(
-    const std::string& request) {
-  const absl::string_view line =
-      absl::string_view(request).substr(0, request.find('\r'));
+    const Connection& connection) {
+  const absl::string_view request = connection.request;
+  const absl::string_view line = request.substr(0, request.find('\r'));
   const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
   constexpr char kPlain[] = "text/plain";
   if (words[0] != "GET") {
@@ -291,6 +315,18 @@ std::shared_ptr<const std::string> PageServer::Answer(
   if (target.substr(0, target.find('?')) != options_.path) {
     return std::make_shared<std::string>(Response(
         "404 Not Found", kPlain, absl::StrCat("want ", options_.path, "\n")));
+  }
+  const std::optional<absl::string_view> host = HostOf(request);
+  if (!host.has_value()) {
+    return std::make_shared<std::string>(
+        Response("400 Bad Request", kPlain, "want one Host\n"));
+  }
+  if (IsLoopback(connection.peer) &&
+      !IsOwnHost(*host, options_.allowed_hosts)) {
+    return std::make_shared<std::string>(
+        Response("403 Forbidden", kPlain,
+                 "this page does not answer to the name in Host: see "
+                 "--metrics-allowed-hosts\n"));
   }
   if (rendered_ == nullptr) {
     rendered_ = std::make_shared<std::string>(

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -24,6 +25,9 @@ struct PageServerOptions {
   std::string address;  // HOST:PORT, port 0 takes a free one
   std::string path = "/metrics";
   std::string content_type = "text/plain; version=0.0.4; charset=utf-8";
+  // Names besides localhost under which clients on this machine may ask: those of
+  // a proxy; "*": all (common/base/host_names.h).
+  std::vector<std::string> allowed_hosts;
   int max_connections = 64;
   // Time for the whole request, and then for the client to take the page.
   absl::Duration request_time = absl::Seconds(5);
@@ -64,7 +68,7 @@ class PageServer {
   // Reads or writes what is possible; false when the connection is done.
   bool Serve(Connection& connection);
   bool Receive(Connection& connection);
-  std::shared_ptr<const std::string> Answer(const std::string& request);
+  std::shared_ptr<const std::string> Answer(const Connection& connection);
   // The connection that makes room for the newest one.
   Connections::iterator Displaced();
   void Close(Connections::iterator connection);

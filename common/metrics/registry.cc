@@ -88,6 +88,9 @@ void ExposerOptions::AddFlags(Flags& flags) {
   flags.Choice("metrics-names", &names, {"foretoken", "vllm"},
                "Names on the /metrics page; vllm: also those of vLLM, for "
                "dashboards and autoscalers made for it");
+  flags.List("metrics-allowed-hosts", &allowed_hosts,
+             "Names under which clients on this machine, such as a proxy, may "
+             "read /metrics, beyond localhost; * for all");
 }
 
 absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
@@ -96,6 +99,7 @@ absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
   if (options.address.empty()) return exposer;
   PageServerOptions page;
   page.address = options.address;
+  page.allowed_hosts = options.allowed_hosts;
   FORETOKEN_ASSIGN_OR_RETURN(
       exposer->server_,
       PageServer::Start(page,

@@ -94,7 +94,9 @@ struct ExposerOptions {
   std::string address = "127.0.0.1:0";
   std::string names = "foretoken";  // or "vllm", beside them
 
-  // --metrics-listen, --metrics-names.
+  std::vector<std::string> allowed_hosts;  // see PageServerOptions
+
+  // --metrics-listen, --metrics-names, --metrics-allowed-hosts.
   void AddFlags(Flags& flags);
 };
 

@@ -1,5 +1,7 @@
 #include "common/rpc/run_service.h"
 
+#include <exception>
+
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
@@ -51,14 +53,26 @@ absl::StatusOr<ServiceConfig> ParseFlags(const ServiceInfo& info,
   return config;
 }
 
+int RunMain(const std::function<absl::StatusOr<int>()>& run) {
+  absl::Status error;
+  try {
+    RedirectGrpcLog();
+    // Debian's Abseil looks for deadlocks at every lock, gRPC's included.
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+    CatchSignals();
+    const absl::StatusOr<int> exit_code = run();
+    if (exit_code.ok()) return *exit_code;
+    error = exit_code.status();
+  } catch (const std::exception& thrown) {
+    error = absl::ResourceExhaustedError(
+        absl::StrCat("out of descriptors, threads or memory: ", thrown.what()));
+  }
+  return ExitWithError(error);
+}
+
 int RunService(const ServiceInfo& info, const AddFlagsFunction& add_flags,
                const MakeFunction& make, int argc, const char* const* argv) {
-  RedirectGrpcLog();
-  // Debian's Abseil looks for deadlocks at every lock, gRPC's included.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  CatchSignals();
-  const absl::StatusOr<int> exit_code = Run(info, add_flags, make, argc, argv);
-  return exit_code.ok() ? *exit_code : ExitWithError(exit_code.status());
+  return RunMain([&] { return Run(info, add_flags, make, argc, argv); });
 }
 
 }  // namespace foretoken::rpc

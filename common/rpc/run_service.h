@@ -57,6 +57,11 @@ absl::StatusOr<ServiceConfig> ParseFlags(int argc, const char* const* argv,
       argc, argv);
 }
 
+// The body of main(): sets up logs and signals, calls `run` and returns its exit
+// code, after logging its error if it has one. Exceptions count as errors:
+// libraries throw where descriptors, threads or memory run out.
+int RunMain(const std::function<absl::StatusOr<int>()>& run);
+
 // Parses the flags, makes the service, serves it and /metrics until SIGTERM or
 // SIGINT, then drains. Returns main's exit code.
 int RunService(const ServiceInfo& info, const AddFlagsFunction& add_flags,

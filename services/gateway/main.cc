@@ -1,16 +1,16 @@
 // foretoken-gateway
+#include "absl/status/statusor.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/grpc_log.h"
+#include "common/rpc/run_service.h"
 #include "common/rpc/signals.h"
 #include "services/gateway/config.h"
 
 namespace foretoken::gateway {
 namespace {
 
-absl::Status Run(int argc, const char* const* argv) {
+absl::StatusOr<int> Run(int argc, const char* const* argv) {
   FORETOKEN_ASSIGN_OR_RETURN(const GatewayConfig config,
                              GatewayConfig::Parse(argc, argv));
   FORETOKEN_LOG(kInfo, "config ", config.effective);
@@ -23,17 +23,13 @@ absl::Status Run(int argc, const char* const* argv) {
   const int signal_number = rpc::WaitForSignal();
   FORETOKEN_LOG(kInfo, "signal ", signal_number, ": draining");
   server->Drain(config.drain_timeout);
-  return absl::OkStatus();
+  return 0;
 }
 
 }  // namespace
 }  // namespace foretoken::gateway
 
 int main(int argc, char** argv) {
-  foretoken::rpc::RedirectGrpcLog();
-  // Debian's Abseil looks for deadlocks at every lock, gRPC's included.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  foretoken::rpc::CatchSignals();
-  const absl::Status status = foretoken::gateway::Run(argc, argv);
-  return status.ok() ? 0 : foretoken::ExitWithError(status);
+  return foretoken::rpc::RunMain(
+      [&] { return foretoken::gateway::Run(argc, argv); });
 }

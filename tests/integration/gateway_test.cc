@@ -476,7 +476,8 @@ TEST_F(GatewayTest, BadAndLargeRequestsAreRefused) {
                                 "\r\n\r\n")),
             431);
   EXPECT_EQ(status(PostText("/v1/completions", std::string(1001, ' '))), 413);
-  EXPECT_EQ(status("POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n"
+  EXPECT_EQ(status("POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+                   "Content-Length: 100\r\n"
                    "\r\nhalf of it"),
             408);
   EXPECT_EQ(

@@ -13,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "services/gateway/adapters/beast_server.h"
@@ -24,13 +25,14 @@
 
 namespace foretoken::gateway {
 
-// Keeps bodies and exchanges.
+// Keeps requests, without what they hold of the memory for bodies, and exchanges.
 class KeepingHandler final : public HttpHandler {
  public:
   void Handle(HttpRequest request,
               std::shared_ptr<HttpExchange> exchange) override {
     absl::MutexLock lock(&mu_);
-    bodies_.push_back(std::move(request.body));
+    request.memory.Release();
+    requests_.push_back(std::move(request));
     exchanges_.push_back(std::move(exchange));
   }
 
@@ -46,11 +48,19 @@ class KeepingHandler final : public HttpHandler {
 
   size_t size() const {
     absl::MutexLock lock(&mu_);
-    return bodies_.size();
+    return requests_.size();
   }
   std::string body(size_t i) const {
     absl::MutexLock lock(&mu_);
-    return bodies_.at(i);
+    return requests_.at(i).body;
+  }
+  std::string path(size_t i) const {
+    absl::MutexLock lock(&mu_);
+    return requests_.at(i).path;
+  }
+  std::string header(size_t i, absl::string_view name) const {
+    absl::MutexLock lock(&mu_);
+    return std::string(requests_.at(i).Header(name));
   }
   std::shared_ptr<HttpExchange> exchange(size_t i) const {
     absl::MutexLock lock(&mu_);
@@ -59,7 +69,7 @@ class KeepingHandler final : public HttpHandler {
 
  private:
   mutable absl::Mutex mu_;
-  std::vector<std::string> bodies_ ABSL_GUARDED_BY(mu_);
+  std::vector<HttpRequest> requests_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<HttpExchange>> exchanges_ ABSL_GUARDED_BY(mu_);
 };
 

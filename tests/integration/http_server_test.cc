@@ -136,6 +136,45 @@ TEST_P(HttpServerTest, ABodyWithoutACertainEndIsRefused) {
   EXPECT_EQ(handler_.size(), 0u);
 }
 
+TEST_P(HttpServerTest, HeadsThatServersReadDifferentlyAreRefused) {
+  Start();
+  struct Case {
+    std::string head;
+    std::string status;
+  };
+  for (const Case& each : std::vector<Case>{
+           {"GET /a HTTP/1.1\r\n\r\n", "400"},
+           {"GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "400"},
+           {"GET /a HTTP/1.0\r\nHost: a\r\nhost: b\r\n\r\n", "400"},
+           {"GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n", "400"},
+           {"GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n\t2\r\n\r\n", "400"},
+           {"POST /a HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\n"
+            "Content-Length: 2\r\n\r\n{}",
+            "415"}}) {
+    const HttpClient client = Connect();
+    client.Say(each.head);
+    EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 " + each.status))
+        << each.head;
+  }
+  EXPECT_EQ(handler_.size(), 0u);
+}
+
+TEST_P(HttpServerTest, ATargetInAbsoluteFormNamesTheHost) {
+  Start();
+  const HttpClient client = Connect();
+  client.Say(
+      "GET http://llm.example:81/v1/models?x=1 HTTP/1.1\r\n"
+      "Host: other\r\n\r\n");
+  ASSERT_TRUE(Handled(1));
+  const HttpClient other = Connect();
+  other.Say("GET HTTPS://llm.example HTTP/1.1\r\nHost: other\r\n\r\n");
+  ASSERT_TRUE(Handled(2));
+  EXPECT_EQ(handler_.path(0), "/v1/models");
+  EXPECT_EQ(handler_.header(0, "Host"), "llm.example:81");
+  EXPECT_EQ(handler_.path(1), "/");
+  EXPECT_EQ(handler_.header(1, "Host"), "llm.example");
+}
+
 constexpr char kChunked[] =
     "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
     "Expect: 100-continue\r\n\r\n";

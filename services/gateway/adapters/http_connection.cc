@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -55,6 +56,21 @@ constexpr size_t kLingerBytes = size_t{16} << 20;
 constexpr absl::Duration kLingerTime = absl::Seconds(2);
 constexpr absl::Time kNever = absl::InfiniteFuture();
 constexpr absl::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+
+// Takes scheme and authority off a target in absolute form (RFC 9112 3.2.2),
+// which names the host in place of the Host header, and returns the authority;
+// empty for any other form.
+absl::string_view TakeAuthority(absl::string_view& target) {
+  for (const absl::string_view scheme : {"http://", "https://"}) {
+    if (!absl::StartsWithIgnoreCase(target, scheme)) continue;
+    const absl::string_view rest = target.substr(scheme.size());
+    const size_t end = std::min(rest.find_first_of("/?"), rest.size());
+    const bool has_path = end < rest.size() && rest[end] == '/';
+    target = has_path ? rest.substr(end) : absl::string_view("/");
+    return rest.substr(0, end);
+  }
+  return "";
+}
 
 // A body of whatever length its sender announces takes memory as it arrives.
 struct ArrivingBody : http::string_body {
@@ -220,6 +236,10 @@ class BeastConnection final
   void Parse() {
     while (!unread_.empty() && !continuing_) {
       if (head_.has_value() && !ChargeBody()) return;
+      if (!head_.has_value() && HasFoldedLine()) {
+        Reject(400, "a header's line begins with a space");
+        return;
+      }
       error_code error;
       const size_t used = parser_->put(
           asio::const_buffer(unread_.data(), unread_.size()), error);
@@ -243,17 +263,27 @@ class BeastConnection final
     if (!continuing_) Read();
   }
 
+  // Whether the head in `unread_`, as far as it has arrived, has a line that
+  // continues the one before (obs-fold, RFC 9112 5.2): servers read such lines
+  // differently.
+  bool HasFoldedLine() const {
+    const absl::string_view unread = unread_;
+    const absl::string_view head = unread.substr(0, unread.find("\r\n\r\n"));
+    return absl::StrContains(head, "\n ") || absl::StrContains(head, "\n\t");
+  }
   // The request without its body; as much as is there.
   HttpRequest Head() {
     const auto& message = parser_->get();
     HttpRequest head;
     head.method = std::string(message.method_string());
-    const absl::string_view target(message.target().data(),
-                                   message.target().size());
+    absl::string_view target(message.target().data(), message.target().size());
+    const absl::string_view host = TakeAuthority(target);
     head.path = std::string(target.substr(0, target.find('?')));
     for (const auto& field : message) {
-      head.headers.emplace_back(std::string(field.name_string()),
-                                std::string(field.value()));
+      const bool replaced = !host.empty() && field.name() == http::field::host;
+      head.headers.emplace_back(
+          std::string(field.name_string()),
+          replaced ? std::string(host) : std::string(field.value()));
     }
     head.peer = peer_;
     return head;
@@ -273,6 +303,17 @@ class BeastConnection final
     if (!BodyIsFramed()) {
       Reject(400,
              "want Transfer-Encoding: chunked of HTTP/1.1, or Content-Length");
+      return false;
+    }
+    const auto& message = parser_->get();
+    const auto hosts = message.count(http::field::host);
+    if (hosts > 1 || (hosts == 0 && message.version() >= 11)) {
+      Reject(400, "want one Host");
+      return false;
+    }
+    const auto coding = message[http::field::content_encoding];
+    if (!coding.empty() && !beast::iequals(coding, "identity")) {
+      Reject(415, "want a body without Content-Encoding");
       return false;
     }
     head_ = Head();

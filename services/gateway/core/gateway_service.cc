@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/base/host_names.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_error.h"
-#include "services/gateway/core/host_names.h"
 #include "services/gateway/core/json_text.h"
 #include "services/gateway/core/requests.h"
 

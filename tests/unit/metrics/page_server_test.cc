@@ -69,6 +69,32 @@ TEST_F(PageServerTest, ServesThePageAndNothingElse) {
   EXPECT_LE(rendered_, 2);
 }
 
+TEST_F(PageServerTest, AWebPageCannotTakeTheServersPlace) {
+  PageServerOptions options;
+  options.allowed_hosts = {"metrics.example"};
+  Start(options);
+  const auto ask = [this](const std::string& headers) {
+    const RawConnection connection = Connect();
+    connection.Say("GET /metrics HTTP/1.1\r\n" + headers + "\r\n");
+    return connection.ReadAll();
+  };
+  for (const char* host :
+       {"evil.example", "evil.example:9100", "localhost.evil.example",
+        "127.0.0.1.evil.example"}) {
+    EXPECT_THAT(ask(absl::StrCat("host:", host, "\r\n")),
+                StartsWith("HTTP/1.1 403 "))
+        << host;
+  }
+  EXPECT_EQ(rendered_, 0);
+  for (const char* headers :
+       {"", "Host: localhost:9100\r\n", "Host:127.0.0.1:9100\r\n",
+        "Host: [::1]\r\n", "HOST: Metrics.example\r\n"}) {
+    EXPECT_THAT(ask(headers), StartsWith("HTTP/1.1 200 ")) << headers;
+  }
+  EXPECT_THAT(ask("Host: localhost\r\nHost: evil.example\r\n"),
+              StartsWith("HTTP/1.1 400 "));
+}
+
 TEST_F(PageServerTest, IdleConnectionsKeepNoScraperOut) {
   // (Descriptors for both ends.)
   rlimit limit{};

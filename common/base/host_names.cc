@@ -1,4 +1,4 @@
-#include "services/gateway/core/host_names.h"
+#include "common/base/host_names.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 
-namespace foretoken::gateway {
+namespace foretoken {
 namespace {
 
 constexpr size_t kMaxHostBytes = 255;
@@ -45,4 +45,4 @@ bool IsOwnHost(absl::string_view host,
                      });
 }
 
-}  // namespace foretoken::gateway
+}  // namespace foretoken
