@@ -21,7 +21,8 @@ inline void CpuRelax() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads)
+    : ranges_(std::make_unique<Range[]>(threads)) {
   FORETOKEN_CHECK(threads >= 1 && threads <= kMaxThreads);
   workers_.reserve(threads - 1);
   for (int i = 1; i < threads; ++i) {
@@ -50,10 +51,17 @@ void ThreadPool::ParallelForThreads(
     return;
   }
   body_ = &body;
-  count_ = count;
-  next_.store(0, std::memory_order_relaxed);
-  // The release below publishes body_, count_ and next_ to the workers that
-  // acquire state_ in Join().
+  // As even as can be, without count * threads, which may overflow.
+  const int64_t size = count / threads();
+  const int64_t larger = count % threads();
+  int64_t first = 0;
+  for (int64_t t = 0; t < threads(); ++t) {
+    ranges_[t].next.store(first, std::memory_order_relaxed);
+    first += size + (t < larger ? 1 : 0);
+    ranges_[t].end = first;
+  }
+  // The release below publishes body_ and ranges_ to the workers that acquire
+  // state_ in Join().
   // The last loop is closed and no worker is inside, so the low bits are zero.
   state_.fetch_add((1u << kEpochShift) + kOpen, std::memory_order_release);
   state_.notify_all();
@@ -79,10 +87,15 @@ void ThreadPool::ParallelForThreads(
 void ThreadPool::RunIndices(int thread) {
   // Relaxed order suffices: fetch_add alone makes each index unique, and
   // results are published by Leave().
-  const int64_t count = count_;
-  for (int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count;
-       i = next_.fetch_add(1, std::memory_order_relaxed)) {
-    (*body_)(i, thread);
+  for (int t = 0; t < threads(); ++t) {
+    Range& range = ranges_[(thread + t) % threads()];
+    // A range that is used up is left unwritten, so that threads that look for
+    // work share its cache line.
+    while (range.next.load(std::memory_order_relaxed) < range.end) {
+      const int64_t i = range.next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= range.end) break;
+      (*body_)(i, thread);
+    }
   }
 }
 

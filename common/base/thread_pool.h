@@ -8,12 +8,17 @@
 // unspecified; callers store results by index only, so the thread count never
 // changes a bit of output.
 //
+// Each thread first takes the indices of its own contiguous range, in order,
+// and then helps in the ranges of the others. Loops over consecutive memory are
+// thus read in long runs, which hardware and kernels fetch ahead of.
+//
 // Owned by one thread: only the owner may call ParallelFor.
 #ifndef FORETOKEN_COMMON_BASE_THREAD_POOL_H_
 #define FORETOKEN_COMMON_BASE_THREAD_POOL_H_
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -47,6 +52,12 @@ class ThreadPool {
  private:
   using Body = absl::FunctionRef<void(int64_t, int)>;
 
+  // Indices [next, end) of a loop have not been handed out.
+  struct alignas(64) Range {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+
   void WorkerMain(int thread);
   void RunIndices(int thread);
   bool Join();
@@ -55,8 +66,7 @@ class ThreadPool {
   std::vector<std::thread> workers_;
   // The current loop. Written by the owner while no worker is inside.
   const Body* body_ = nullptr;
-  int64_t count_ = 0;
-  alignas(64) std::atomic<int64_t> next_{0};
+  const std::unique_ptr<Range[]> ranges_;  // [threads()], by thread
   // epoch << 16 | open << 15 | workers inside. A worker enters by incrementing
   // the count while `open` is set. When the indices run out the owner clears
   // `open` and waits only for the workers inside.
