@@ -123,6 +123,10 @@ class Backend {
   virtual absl::StatusOr<absl::Span<const float>> Logits(SessionId session,
                                                          int32_t row) = 0;
 
+  // False for an id that this backend never draws, because its LM head leaves
+  // it out: its logit is -infinity. Only a draft model's does.
+  virtual bool Draws(TokenId /*token*/) const { return true; }
+
   virtual int32_t max_rows() const = 0;  // of one pass, all sessions together
 
   // True once the device has failed for good: Forward returns Unavailable until

@@ -1,8 +1,6 @@
 #include "common/infer/gguf_export.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <set>
@@ -15,10 +13,10 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/special_tokens.h"
-#include "common/infer/block_encoding.h"
 #include "common/infer/gguf_model.h"
 #include "common/infer/rotary.h"
 #include "common/infer/tensor_layout.h"
+#include "common/infer/weight_conversion.h"
 
 namespace foretoken {
 namespace {
@@ -182,38 +180,14 @@ class TensorStream {
     constexpr int64_t kChunkBytes = int64_t{16} << 20;
     const int64_t row_bytes = WeightTypeBytes(type, cols);
     const int64_t chunk = std::max<int64_t>(1, kChunkBytes / row_bytes);
-    std::vector<std::vector<float>> values(pool_.threads());
-    std::atomic<bool> finite = true;
-    std::atomic<bool> fits = true;
     std::string bytes;
     for (int64_t first = 0; first < rows; first += chunk) {
       const int64_t count = std::min(chunk, rows - first);
       bytes.resize(static_cast<size_t>(count * row_bytes));
-      pool_.ParallelForThreads(count, [&](int64_t row, int thread) {
-        std::vector<float>& in = values[thread];
-        in.resize(cols);
-        read(first + row, absl::MakeSpan(in));
-        if (!std::all_of(in.begin(), in.end(),
-                         [](float value) { return std::isfinite(value); })) {
-          finite = false;
-          return;
-        }
-        if (!EncodeWeights(
-                type, in,
-                reinterpret_cast<uint8_t*>(&bytes[row * row_bytes]))) {
-          fits = false;
-        }
-      });
+      FORETOKEN_RETURN_IF_ERROR(
+          EncodeRows(name, type, first, count, cols, pool_, read,
+                     reinterpret_cast<uint8_t*>(bytes.data())));
       Bytes(bytes);
-    }
-    if (!finite) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", name, " has an element that is not finite"));
-    }
-    if (!fits) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", name, " has an element that is too large for ",
-          WeightTypeName(type)));
     }
     Bytes(GgufWriter::Padding(static_cast<uint64_t>(rows * row_bytes)));
     return absl::OkStatus();

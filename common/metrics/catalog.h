@@ -289,6 +289,9 @@ inline constexpr Spec kDraftWorkerSessionsFailed =
 inline constexpr Spec kDraftWorkerMuted = Counter(
     "foretoken_draft_worker_muted_sessions_total",
     "Sessions whose text the draft model cannot follow: drafts are empty");
+inline constexpr Spec kDraftWorkerVocabularyMisses = Counter(
+    "foretoken_draft_worker_vocabulary_misses_total",
+    "Committed tokens outside the part of the vocabulary that is drafted");
 inline constexpr Spec kDraftWorkerQueue =
     Gauge("foretoken_draft_worker_queue_length",
           "Calls waiting for the engine thread");
@@ -379,16 +382,17 @@ inline constexpr const Spec* kVerifierMetrics[] = {
     &kPasses,         &kPassLatency,  &kPassRows,       &kPrefixReused,
     &kPreemptions,    &kReplays,      &kDraftArmSeconds};
 inline constexpr const Spec* kDraftWorkerMetrics[] = {
-    &kDraftWorkerStreams,        &kDraftWorkerSessions,
-    &kDraftWorkerSessionsFailed, &kDraftWorkerMuted,
-    &kDraftWorkerQueue,          &kDraftWorkerHangs,
-    &kDraftWorkerPasses,         &kDraftWorkerPassLatency,
-    &kDraftWorkerPassRows,       &kDraftWorkerTextRows,
-    &kDraftWorkerKeptRows,       &kDraftWorkerPrefixReused,
-    &kDraftWorkerPages,          &kDraftWorkerPagesFree,
-    &kDraftWorkerDrafts,         &kDraftWorkerDraftTokens,
-    &kDraftWorkerDraftLatency,   &kDraftWorkerPoolPhrases,
-    &kDraftWorkerPhrases,        &kDraftWorkerPhraseTokens};
+    &kDraftWorkerStreams,         &kDraftWorkerSessions,
+    &kDraftWorkerSessionsFailed,  &kDraftWorkerMuted,
+    &kDraftWorkerQueue,           &kDraftWorkerHangs,
+    &kDraftWorkerPasses,          &kDraftWorkerPassLatency,
+    &kDraftWorkerPassRows,        &kDraftWorkerTextRows,
+    &kDraftWorkerKeptRows,        &kDraftWorkerPrefixReused,
+    &kDraftWorkerPages,           &kDraftWorkerPagesFree,
+    &kDraftWorkerDrafts,          &kDraftWorkerDraftTokens,
+    &kDraftWorkerDraftLatency,    &kDraftWorkerPoolPhrases,
+    &kDraftWorkerPhrases,         &kDraftWorkerPhraseTokens,
+    &kDraftWorkerVocabularyMisses};
 inline constexpr const Spec* kTrieDrafterMetrics[] = {
     &kTrieStreams,       &kTrieSessions,
     &kTrieSessionBytes,  &kTrieSessionsFailed,

@@ -96,25 +96,30 @@ FORETOKEN_HOST_DEVICE inline float FixedLog(float x) {
                        internal::Add(low, log_m));
 }
 
+namespace internal {
+
+// e^x for -87 <= x <= 0, without a branch: loops over it vectorise.
+FORETOKEN_HOST_DEVICE inline float ExpInRange(float x) {
+  // Adding 1.5 * 2^23 rounds to the nearest integer.
+  const float shifted = Add(Mul(x, 1.44269504f), 12582912.0f);
+  const float n = Add(shifted, -12582912.0f);
+  float r = Add(x, Mul(n, -0.693359375f));
+  r = Add(r, Mul(n, 2.12194440e-4f));
+  float p = 1.3888889e-3f;  // 1/6!; |r| <= 0.347, the next term is below 2^-22
+  p = Add(Mul(p, r), 8.3333333e-3f);
+  p = Add(Mul(p, r), 4.1666668e-2f);
+  p = Add(Mul(p, r), 1.6666667e-1f);
+  p = Add(Mul(p, r), 0.5f);
+  const float e_r = Add(1.0f, Add(r, Mul(Mul(r, r), p)));
+  const int32_t exponent = static_cast<int32_t>(n) + 127;
+  return Mul(e_r, FloatFromBits(static_cast<uint32_t>(exponent) << 23));
+}
+
+}  // namespace internal
+
 // e^x for x <= 0; 0 below -87, where the result would leave the normal range.
 FORETOKEN_HOST_DEVICE inline float FixedExp(float x) {
-  if (!(x >= -87.0f)) return 0.0f;
-  // Adding 1.5 * 2^23 rounds to the nearest integer.
-  const float shifted =
-      internal::Add(internal::Mul(x, 1.44269504f), 12582912.0f);
-  const float n = internal::Add(shifted, -12582912.0f);
-  float r = internal::Add(x, internal::Mul(n, -0.693359375f));
-  r = internal::Add(r, internal::Mul(n, 2.12194440e-4f));
-  float p = 1.3888889e-3f;  // 1/6!; |r| <= 0.347, the next term is below 2^-22
-  p = internal::Add(internal::Mul(p, r), 8.3333333e-3f);
-  p = internal::Add(internal::Mul(p, r), 4.1666668e-2f);
-  p = internal::Add(internal::Mul(p, r), 1.6666667e-1f);
-  p = internal::Add(internal::Mul(p, r), 0.5f);
-  const float e_r = internal::Add(
-      1.0f, internal::Add(r, internal::Mul(internal::Mul(r, r), p)));
-  const int32_t exponent = static_cast<int32_t>(n) + 127;
-  return internal::Mul(
-      e_r, internal::FloatFromBits(static_cast<uint32_t>(exponent) << 23));
+  return x >= -87.0f ? internal::ExpInRange(x) : 0.0f;
 }
 
 // e^x for x <= 0 as a whole number of 2^-40. Sums of such weights (up to 2^23

@@ -1,6 +1,8 @@
 #include "common/sampling/sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -20,6 +22,62 @@ bool HasNan(absl::Span<const float> logits) {
   return nans > 0;
 }
 
+// Rows are read in chunks of this many ids: a vectorised maximum says of most
+// chunks that nothing in them can matter.
+constexpr size_t kChunk = 64;
+
+// NaN is smaller than anything, as in ArgMax.
+float MaxOf(absl::Span<const float> logits) {
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> lanes;
+  lanes.fill(kMinusInfinity);
+  const float* const data = logits.data();
+  const size_t size = logits.size();
+  size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = data[i + lane] > lanes[lane] ? data[i + lane] : lanes[lane];
+    }
+  }
+  float best = kMinusInfinity;
+  for (; i < size; ++i) best = data[i] > best ? data[i] : best;
+  for (const float lane : lanes) best = lane > best ? lane : best;
+  return best;
+}
+
+// The sum of FixedWeight over the row, at temperature 1. The weights are those
+// of the function, computed a chunk at a time without branches.
+uint64_t TotalWeight(absl::Span<const float> logits, float max_logit) {
+  // e^-28 is less than the weights' unit: such a logit adds nothing.
+  constexpr float kNoWeight = -28.0f;
+  if (!std::isfinite(max_logit)) {
+    uint64_t equal = 0;  // the others have no weight
+    for (const float logit : logits) {
+      equal += FixedWeight(ScaledLogit(logit, max_logit, 1.0f));
+    }
+    return equal;
+  }
+  std::array<float, kChunk> weights;
+  int64_t total = 0;
+  for (size_t begin = 0; begin < logits.size(); begin += kChunk) {
+    const absl::Span<const float> chunk = logits.subspan(begin, kChunk);
+    if (MaxOf(chunk) - max_logit < kNoWeight) continue;
+    const float* const data = chunk.data();
+    const size_t size = chunk.size();
+    for (size_t i = 0; i < size; ++i) {
+      const float x = data[i] - max_logit;
+      weights[i] = x > kNoWeight ? x : kNoWeight;
+    }
+    for (size_t i = 0; i < size; ++i) {
+      weights[i] = internal::Mul(internal::ExpInRange(weights[i]), kWeightOne);
+    }
+    for (size_t i = 0; i < size; ++i) {
+      total += static_cast<int64_t>(weights[i]);
+    }
+  }
+  return static_cast<uint64_t>(total);
+}
+
 // The best score so far: scaled logit plus noise, ties to the lowest id.
 struct Winner {
   float score = kMinusInfinity;
@@ -34,8 +92,8 @@ struct Winner {
 
 // Arg max of scaled logit + noise over the whole row. The search starts from
 // the score of the best logit, so an upper bound of the noise rules out almost
-// every id before a logarithm is taken. Rounding is monotone, so the bounds
-// never rule out a winner.
+// every id before a logarithm is taken, whole chunks at a time. Scaling and
+// rounding are monotone, so the bounds never rule out a winner.
 TokenId DrawFromAll(absl::Span<const float> logits, TokenId best,
                     float temperature, uint64_t seed, int64_t position) {
   const float max_logit = logits[best];
@@ -45,21 +103,32 @@ TokenId DrawFromAll(absl::Span<const float> logits, TokenId best,
   Winner winner;
   winner.id = best;
   winner.score = scaled(best) + GumbelNoise(seed, position, best);
+  const auto is_out = [&](absl::Span<const float> ids) {
+    return ScaledLogit(MaxOf(ids), max_logit, temperature) + kMaxGumbel <
+           winner.score;
+  };
   const TokenId size = static_cast<TokenId>(logits.size());
-  // Philox gives the noise of four ids at a time.
-  for (TokenId begin = 0; begin < size; begin += 4) {
-    const TokenId end = std::min(begin + 4, size);
-    float highest = kMinusInfinity;
-    for (TokenId id = begin; id < end; ++id) {
-      highest = std::max(highest, scaled(id));
-    }
-    if (highest + kMaxGumbel < winner.score) continue;
-    const PhiloxWords noise = NoiseBlock(seed, position, begin / 4);
-    for (TokenId id = begin; id < end; ++id) {
-      const uint32_t word = noise.word[id - begin];
-      const float x = scaled(id);
-      if (x + GumbelUpperBound(word) < winner.score) continue;
-      winner.Offer(x + GumbelFromWord(word), id);
+  for (TokenId chunk = 0; chunk < size; chunk += static_cast<TokenId>(kChunk)) {
+    if (is_out(logits.subspan(chunk, kChunk))) continue;
+    const TokenId last = std::min(chunk + static_cast<TokenId>(kChunk), size);
+    // Philox gives the noise of four ids at a time.
+    for (TokenId begin = chunk; begin < last; begin += 4) {
+      const TokenId end = std::min(begin + 4, last);
+      float highest = kMinusInfinity;
+      for (TokenId id = begin; id < end; ++id) {
+        highest = std::max(highest, logits[id]);
+      }
+      if (ScaledLogit(highest, max_logit, temperature) + kMaxGumbel <
+          winner.score) {
+        continue;
+      }
+      const PhiloxWords noise = NoiseBlock(seed, position, begin / 4);
+      for (TokenId id = begin; id < end; ++id) {
+        const uint32_t word = noise.word[id - begin];
+        const float x = scaled(id);
+        if (x + GumbelUpperBound(word) < winner.score) continue;
+        winner.Offer(x + GumbelFromWord(word), id);
+      }
     }
   }
   return winner.id;
@@ -102,10 +171,7 @@ void ReportLogprobs(absl::Span<const float> logits, int32_t count,
     logits = raw;
   }
   const float max_logit = logits[ArgMax(logits)];
-  uint64_t total = 0;
-  for (const float logit : logits) {
-    total += FixedWeight(ScaledLogit(logit, max_logit, 1.0f));
-  }
+  const uint64_t total = TotalWeight(logits, max_logit);
   // The sum is an exact integer, so the logprobs do not depend on its order.
   const float log_total = FixedLog(static_cast<float>(total) / kWeightOne);
   const auto logprob = [&](TokenId id) {

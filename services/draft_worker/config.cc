@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/drafting/static_prior.h"
 #include "common/infer/pass_timing.h"
 #include "common/text/tokenizer.h"
+#include "services/draft_worker/adapters/common_ids.h"
 
 namespace foretoken::draft_worker {
 namespace {
@@ -16,13 +19,37 @@ namespace {
 constexpr absl::Duration kTimingBudget = absl::Milliseconds(250);
 constexpr int32_t kTimedRows = 64;
 
-// Takes fingerprint and vocabulary size from the model's tokenizer, if it has
-// one.
+// Chooses what the LM head computes beside the model's end tokens: the control
+// tokens, which chats use, and the commonest ids of the prior.
+absl::Status ChooseHead(const Tokenizer& tokenizer,
+                        DraftWorkerService& service) {
+  std::vector<TokenId>& first = service.backend.head_first;
+  first = ControlIds(tokenizer.vocabulary());
+  if (service.prior.empty() || service.loading.vocabulary == 0) {
+    return absl::OkStatus();
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const auto prior,
+      StaticPrior::Open(service.prior, tokenizer.fingerprint()));
+  const std::vector<TokenId> common = CommonestIds(*prior);
+  first.insert(first.end(), common.begin(), common.end());
+  return absl::OkStatus();
+}
+
+// Takes fingerprint, vocabulary size and the ids to compute from the model's
+// tokenizer, if it has one.
 absl::Status ReadTokenizer(DraftWorkerService& service) {
-  if (service.backend.model.empty()) return absl::OkStatus();
-  const auto tokenizer = Tokenizer::LoadShared(service.backend.model);
-  if (absl::IsNotFound(tokenizer.status())) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<const Tokenizer>> tokenizer =
+      absl::NotFoundError("the model has no files");
+  if (!service.backend.model.empty()) {
+    tokenizer = Tokenizer::LoadShared(service.backend.model);
+  }
+  if (absl::IsNotFound(tokenizer.status())) {
+    if (service.prior.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError("--prior: the model has no tokenizer");
+  }
   FORETOKEN_RETURN_IF_ERROR(tokenizer.status());
+  FORETOKEN_RETURN_IF_ERROR(ChooseHead(**tokenizer, service));
   service.server.tokenizer_fingerprint = (*tokenizer)->fingerprint_bytes();
   if (service.engine.vocab_limit == 0) {
     service.engine.vocab_limit = (*tokenizer)->vocab_size();
@@ -39,6 +66,10 @@ DraftWorkerService::DraftWorkerService() {
 
 void DraftWorkerService::AddFlags(Flags& flags) {
   backend.AddFlags(flags);
+  loading.AddFlags(flags);
+  flags.String("prior", &prior,
+               "Prior (foretoken prior build) whose commonest tokens are the "
+               "ids of --draft-vocabulary; empty: the vocabulary's first ids");
   flags.String("model-name", &server.model_name, "Model name shown to clients");
   flags.Int("vocab-limit", &engine.vocab_limit, {0, 1 << 30},
             "Never propose token ids at or above this; 0 for the vocabulary "
@@ -70,9 +101,10 @@ absl::StatusOr<std::unique_ptr<DraftWorkerServer>> DraftWorkerService::Make(
   DraftWorkerService made = *this;
   made.engine.max_rows_per_pass = backend.max_rows;
   FORETOKEN_RETURN_IF_ERROR(made.engine.Validate());
+  loading.ApplyTo(made.backend);
   FORETOKEN_RETURN_IF_ERROR(ReadTokenizer(made));
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> loaded,
-                             MakeBackend(backend));
+                             MakeBackend(made.backend));
   FORETOKEN_LOG(kInfo, "draft model ", server.model_name, " ready, numerics ",
                 loaded->numerics_fingerprint(), ", KV pages ",
                 loaded->kv_usage().pages_total);

@@ -3,10 +3,12 @@
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CONFIG_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "common/config/flags.h"
 #include "common/infer/factory/backend_factory.h"
+#include "common/infer/factory/draft_loading.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/run_service.h"
 #include "services/draft_worker/server.h"
@@ -21,6 +23,10 @@ struct DraftWorkerService {
   DraftWorkerService();
 
   BackendOptions backend;
+  DraftLoading loading;
+  // A prior whose commonest tokens the LM head computes (foretoken prior
+  // build); empty: the vocabulary's first ids.
+  std::string prior;
   DraftEngineOptions engine;
   DraftServerOptions server;
 

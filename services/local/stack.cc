@@ -19,6 +19,7 @@ void LocalService::AddFlags(Flags& flags) {
   orchestrator::AddRequestFlags(flags, &orchestrator);
   flags.String("draft-model", &draft_model,
                "Directory of a draft model with the same vocabulary");
+  draft_loading.AddFlags(flags);
   flags.String("prior", &prior,
                "Prior of the trie drafter (foretoken prior build); needs the "
                "model's tokenizer");
@@ -94,6 +95,8 @@ absl::Status Stack::StartDrafters(
         CheckDraftTokenizer(config, tokenizer, draft_tokenizer.get()));
     const BackendOptions& target = config.verifier.backend;
     draft_worker::DraftWorkerService worker;
+    worker.loading = config.draft_loading;
+    if (draft_tokenizer != nullptr) worker.prior = config.prior;
     worker.backend.model = config.draft_model;
     worker.backend.backend = target.backend;
     worker.backend.device = target.device;

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
+#include "common/infer/factory/draft_loading.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
 #include "common/text/tokenizer.h"
@@ -37,7 +38,10 @@ struct LocalService {
   verifier::VerifierService verifier;
   orchestrator::OrchestratorServerOptions orchestrator;
   std::string draft_model;  // a directory; empty: no draft worker
-  std::string prior;  // a file of n-grams for the trie drafter; empty: none
+  DraftLoading draft_loading;
+  // A file of n-grams for the trie drafter, and for the ids that the draft
+  // model computes; empty: none.
+  std::string prior;
   trie_drafter::ScopePriorOptions scope_prior;  // of the trie drafter
   std::string redis_url;                        // its warm start; empty: none
   std::string crest;  // a datastore's snapshot; empty: no crest service

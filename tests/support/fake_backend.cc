@@ -1,6 +1,7 @@
 #include "tests/support/fake_backend.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -104,6 +105,13 @@ std::vector<TokenId> FakeBackend::PathOf(const Session& session, int32_t row) {
   return path;
 }
 
+void FakeBackend::ComputeLogits(absl::Span<const TokenId> path) {
+  logits_ = FakeLogits(path, options_.vocab_size);
+  for (TokenId id = 0; id < options_.vocab_size; ++id) {
+    if (!Draws(id)) logits_[id] = -std::numeric_limits<float>::infinity();
+  }
+}
+
 absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
                                   PassResult& result) {
   ++forwards_;
@@ -149,7 +157,7 @@ absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
       }
       std::vector<TokenId> whole = session.committed;
       whole.insert(whole.end(), path.begin(), path.end());
-      logits_ = FakeLogits(whole, options_.vocab_size);
+      ComputeLogits(whole);
       if (part.sampling != nullptr) {
         outputs.push_back(part.sampling->Sample(logits_, path, scratch));
       } else {
@@ -188,7 +196,7 @@ absl::StatusOr<absl::Span<const float>> FakeBackend::Logits(SessionId id,
   }
   std::vector<TokenId> whole = found->second.committed;
   for (const TokenId token : PathOf(found->second, row)) whole.push_back(token);
-  logits_ = FakeLogits(whole, options_.vocab_size);
+  ComputeLogits(whole);
   return absl::MakeConstSpan(logits_);
 }
 

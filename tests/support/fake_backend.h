@@ -29,6 +29,8 @@ struct FakeBackendOptions {
   int64_t max_sessions = 1 << 12;
   // The logits after this token are not numbers; -1: of no token.
   TokenId poison = -1;
+  // Ids at or above this are never drawn; 0: any id may be.
+  int32_t head_size = 0;
   // Runs at the beginning of every pass, if set.
   std::function<void()> before_pass;
 };
@@ -60,6 +62,9 @@ class FakeBackend final : public Backend {
                       absl::Span<const int32_t> rows) override;
   absl::StatusOr<absl::Span<const float>> Logits(SessionId session,
                                                  int32_t row) override;
+  bool Draws(TokenId token) const override {
+    return options_.head_size == 0 || token < options_.head_size;
+  }
   int32_t max_rows() const override { return options_.max_rows; }
   KvUsage kv_usage() const override { return cache_.usage(); }
 
@@ -74,6 +79,8 @@ class FakeBackend final : public Backend {
     bool may_commit = false;
   };
 
+  // Fills logits_ with those after `path`.
+  void ComputeLogits(absl::Span<const TokenId> path);
   // Tokens of the pass on the way to `row`, root first.
   static std::vector<TokenId> PathOf(const Session& session, int32_t row);
 

@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/infer/backend.h"
 #include "common/infer/factory/backend_factory.h"
+#include "common/infer/factory/draft_loading.h"
 #include "tools/cli/command.h"
 #include "tools/cli/engine_bench.h"
 #include "tools/cli/shared_options.h"
@@ -17,6 +18,8 @@ namespace {
 
 struct EngineOptions {
   BackendOptions backend;
+  // As stored, unless the passes of a draft worker are asked for.
+  DraftLoading draft = {.weights = "keep", .vocabulary = 0};
   EngineBenchOptions bench;
   std::string batches;
   bool json = false;
@@ -34,6 +37,7 @@ absl::Status RunEngine(EngineOptions options) {
       backend.threads > 0 ? backend.threads : AllProcessors();
   // Engine buffers are sized by this, so the largest pass must fit.
   backend.max_rows = options.bench.max_rows();
+  options.draft.ApplyTo(backend);
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> made,
                              MakeBackend(backend));
   FORETOKEN_ASSIGN_OR_RETURN(const Json report,
@@ -50,6 +54,7 @@ void AddEngine(CLI::App& bench, Run& run) {
   AddRandomOption(engine, options.backend.random_model);
   AddRandomWeightsOption(engine, options.backend.random_weights);
   AddBackendOptions(engine, options.backend);
+  AddDraftLoadingOptions(engine, options.draft);
   engine
       .add_option("--contexts", options.bench.contexts,
                   "Tokens committed before the pass")

@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
   local::LocalService config;
   config.verifier.backend = flags.backend;
   config.draft_model = flags.draft_model;
+  config.draft_loading = flags.draft_loading;
   config.prior = flags.prior;
   config.crest = flags.crest;
   config.orchestrator.trace = flags.trace;

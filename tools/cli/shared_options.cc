@@ -13,6 +13,7 @@
 #include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/cpu/kv_type.h"
 #include "common/infer/factory/named_shapes.h"
+#include "common/infer/weight_conversion.h"
 #include "common/speculation/modes.h"
 #include "tools/cli/crest_stores.h"
 
@@ -66,11 +67,23 @@ void AddBackendOptions(CLI::App& command, BackendOptions& backend) {
       ->check(CLI::Range(0, ThreadPool::kMaxThreads));
 }
 
+void AddDraftLoadingOptions(CLI::App& command, DraftLoading& loading) {
+  command
+      .add_option(absl::StrCat("--", DraftLoading::kWeightsFlag),
+                  loading.weights, DraftLoading::kWeightsHelp)
+      ->check(CLI::IsMember(WeightConversionChoices()));
+  command
+      .add_option(absl::StrCat("--", DraftLoading::kVocabularyFlag),
+                  loading.vocabulary, DraftLoading::kVocabularyHelp)
+      ->check(CLI::Range(0, DraftLoading::kMaxVocabulary));
+}
+
 void AddLocalModelFlags(CLI::App& command, LocalModelFlags& flags) {
   command.add_option("--model", flags.backend.model,
                      "Hugging Face directory or GGUF file");
   command.add_option("--draft-model", flags.draft_model,
                      "Draft model with the same vocabulary, likewise");
+  AddDraftLoadingOptions(command, flags.draft_loading);
   command.add_option("--prior", flags.prior,
                      "Prior of the trie drafter (foretoken prior build)");
   command.add_option(
@@ -99,8 +112,11 @@ const std::string& ModelOfChat(const LocalModelFlags& flags,
 }
 
 absl::Status CheckNoLocalModel(const LocalModelFlags& flags) {
+  const bool cuts = flags.draft_loading.vocabulary != DraftLoading().vocabulary;
   for (const auto& [name, value] :
-       {std::pair("--draft-model", flags.draft_model),
+       {std::pair("--draft-vocabulary", std::string(cuts ? "given" : "")),
+        std::pair("--draft-model", flags.draft_model),
+        std::pair("--draft-weights", flags.draft_loading.weights),
         std::pair("--prior", flags.prior), std::pair("--crest", flags.crest),
         std::pair("--isa", flags.backend.isa),
         std::pair("--kv-type", flags.backend.kv_type)}) {

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "common/drafting/drafter_factory.h"
 #include "common/infer/factory/backend_factory.h"
+#include "common/infer/factory/draft_loading.h"
 #include "common/text/tokenizer.h"
 
 namespace foretoken::cli {
@@ -34,12 +35,17 @@ void AddBackendOptions(CLI::App& command, BackendOptions& backend);
 struct LocalModelFlags {
   BackendOptions backend;  // including the model to run
   std::string draft_model;
+  DraftLoading draft_loading;
   std::string prior;
   std::string crest;
   bool trace = false;  // no flag of every command
 };
 
-// --model --draft-model --prior --crest; the backend's are others.
+// --draft-weights --draft-vocabulary.
+void AddDraftLoadingOptions(CLI::App& command, DraftLoading& loading);
+
+// --model --draft-model --draft-weights --draft-vocabulary --prior --crest; the
+// backend's are others.
 void AddLocalModelFlags(CLI::App& command, LocalModelFlags& flags);
 
 // InvalidArgument if one of `flags` is given that a server decides itself.

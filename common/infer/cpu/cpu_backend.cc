@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -40,7 +41,7 @@ std::string Fingerprint(const CpuModel& model, KvType kv_type,
   const bool bf16 = products[static_cast<int>(ActivationType::kBFloat16)] > 0;
   // All others compute the same bits (ops.h).
   const bool own_order = bf16 && ops.isa == CpuIsa::kAvx512Bf16;
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "cpu;kernel=%d;isa=%s;precision=%s;kv=%s;matrices=%s;activations=%s;"
       "block=%d;probe=%s;config=%s;weights=%s",
       kKernelVersion, own_order ? ops.name : "common", precision,
@@ -48,6 +49,16 @@ std::string Fingerprint(const CpuModel& model, KvType kv_type,
       quantised ? absl::StrCat("int8x", kQuantBlock) : precision, kAttendKeys,
       ProbeOps(ops, model.config(), bf16),
       ShortDigest(NumericConfig(model.config())), model.weights_digest());
+  if (model.conversion() != WeightConversion::kKeep) {
+    absl::StrAppend(
+        &text, ";conversion=",
+        kWeightConversionNames[static_cast<int>(model.conversion())]);
+  }
+  if (const auto ids = model.head_ids(); !ids.empty()) {
+    absl::StrAppend(&text, ";head=", ids.size(), ",",
+                    ShortDigest(absl::StrJoin(ids, ",")));
+  }
+  return text;
 }
 
 class CpuBackend : public PlannedBackend {
@@ -76,6 +87,7 @@ class CpuBackend : public PlannedBackend {
     return store_.bytes_per_token();
   }
   double MeasureProductSeconds() override;
+  bool Draws(TokenId token) const override { return model_.InHead(token); }
 
  protected:
   absl::Status RunPlan(
@@ -121,8 +133,9 @@ absl::Status CpuBackend::RunPlan(
       const absl::Span<const float> logits = forward_->logits(i);
       SampledToken& drawn = outputs[s][first + i - session.first_output];
       drawn = DrawOne(pass[s], row - session.first_row, logits, thread);
-      // NaN is never preferred: where it is drawn there was nothing else.
-      if (std::isnan(logits[drawn.token])) {
+      // NaN is never preferred: where it is drawn there was nothing else. Nor
+      // is an id that the head leaves out.
+      if (std::isnan(logits[drawn.token]) || !model_.InHead(drawn.token)) {
         without_number.store(row, std::memory_order_relaxed);
       }
     });
@@ -188,6 +201,28 @@ absl::StatusOr<absl::Span<const float>> CpuBackend::OutputLogits(
   return forward_->logits(0);
 }
 
+CpuModelOptions ModelOptions(const CpuOptions& options) {
+  return {options.precision, options.conversion, options.head_size,
+          options.head_first};
+}
+
+void LogModel(const CpuModel& model, absl::Duration took) {
+  const auto megabytes = [](int64_t bytes) {
+    return absl::StrFormat("%.1f MB", static_cast<double>(bytes) / 1e6);
+  };
+  std::string head;
+  if (const auto ids = model.head_ids(); !ids.empty()) {
+    head = absl::StrCat(", logits of ", ids.size(), " of ",
+                        model.config().vocab_size, " ids");
+  }
+  FORETOKEN_LOG(
+      kInfo, "cpu backend: matrices of ", megabytes(model.stored_bytes()),
+      model.conversion() == WeightConversion::kKeep ? "" : ", converted",
+      ", a pass reads ", megabytes(model.bytes_per_pass()), " in ",
+      model.MatrixTypes(), head, "; loaded in ",
+      absl::StrFormat("%.1f s", absl::ToDoubleSeconds(took)));
+}
+
 absl::StatusOr<int64_t> PageCount(const CpuOptions& options,
                                   const CpuModel& model, KvType kv_type) {
   const int64_t page_bytes = KvStore::PageBytes(model, kv_type);
@@ -229,9 +264,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
           : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1,
                        ThreadPool::kMaxThreads);
   auto pool = std::make_unique<ThreadPool>(threads);
+  const absl::Time start = MonotonicNow();
   FORETOKEN_ASSIGN_OR_RETURN(
       CpuModel model,
-      CpuModel::Build(std::move(weights), options.precision, *pool));
+      CpuModel::Build(std::move(weights), ModelOptions(options), *pool));
+  LogModel(model, MonotonicNow() - start);
   const KvType kv_type = options.kv_type.value_or(
       options.precision == Precision::kBFloat16 ? KvType::kBFloat16
                                                 : KvType::kFloat32);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/infer/backend.h"
@@ -18,6 +19,7 @@
 #include "common/infer/cpu/ops.h"
 #include "common/infer/model_weights.h"
 #include "common/infer/planned_backend.h"
+#include "common/infer/weight_conversion.h"
 
 namespace foretoken {
 
@@ -29,6 +31,10 @@ struct CpuOptions : PlannedOptions {
   // are multiplied with and, unless kv_type is set, of the KV cache. fp32 also
   // expands quantised matrices.
   Precision precision = Precision::kBFloat16;
+  // For draft models alone, whose numerics are free: see CpuModelOptions.
+  WeightConversion conversion = WeightConversion::kKeep;
+  int32_t head_size = 0;
+  std::vector<TokenId> head_first = {};
   std::optional<KvType> kv_type = std::nullopt;
   // 0: as many as the machine has processors. Changes no bit of output.
   int threads = 0;

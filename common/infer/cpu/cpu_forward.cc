@@ -71,9 +71,17 @@ absl::Status CpuForward::Allocate(int32_t max_rows) {
       angles_, RowBuffer::Create(max_rows, 2 * rotary_.half(), 4));
   FORETOKEN_ASSIGN_OR_RETURN(final_,
                              RowBuffer::Create(max_rows, d_model, element));
+  const int32_t logit_rows = std::min(kLogitRows, max_rows);
   FORETOKEN_ASSIGN_OR_RETURN(
-      logits_, RowBuffer::Create(std::min(kLogitRows, max_rows),
-                                 model_.head().blocks() * kGemmColumns, 4));
+      logits_,
+      RowBuffer::Create(logit_rows, PadTo(config.vocab_size, kGemmColumns), 4));
+  if (!model_.head_ids().empty()) {
+    // Written once: passes write the same other elements each time.
+    for (int32_t r = 0; r < logit_rows; ++r) {
+      std::fill_n(logits_.f32(r), config.vocab_size,
+                  -std::numeric_limits<float>::infinity());
+    }
+  }
 
   const int32_t group = config.n_heads / config.n_kv_heads;
   const int32_t queries = std::max(kQueriesPerTask, group);
@@ -383,12 +391,24 @@ void CpuForward::ComputeLogits(int64_t first, int64_t count) {
   FORETOKEN_CHECK(count >= 0 && count <= kLogitRows);
   if (count == 0) return;
   const PackedMatrix& w = model_.head();
+  const absl::Span<const TokenId> ids = model_.head_ids();
   pool_.ParallelForThreads(w.blocks(), [&](int64_t block, int thread) {
     float* tile = threads_[thread].tile.data();
     MultiplyTile(w, block, final_, first, count, tile);
+    const int64_t column = block * kGemmColumns;
+    if (ids.empty()) {
+      for (int64_t r = 0; r < count; ++r) {
+        std::memcpy(logits_.f32(r) + column, tile + r * kGemmColumns,
+                    kGemmColumns * sizeof(float));
+      }
+      return;
+    }
+    const auto block_ids = ids.subspan(column, kGemmColumns);
     for (int64_t r = 0; r < count; ++r) {
-      std::memcpy(logits_.f32(r) + block * kGemmColumns,
-                  tile + r * kGemmColumns, kGemmColumns * sizeof(float));
+      float* const logits = logits_.f32(r);
+      for (size_t c = 0; c < block_ids.size(); ++c) {
+        logits[block_ids[c]] = tile[r * kGemmColumns + static_cast<int64_t>(c)];
+      }
     }
   });
 }

@@ -58,8 +58,8 @@ class CpuForward {
   absl::Status Run(const PassPlan& plan);
 
   // Logits of up to kLogitRows consecutive output rows of the last Run, from
-  // `first` on: logits(i) is that of output row first + i, [vocab_size]. Valid
-  // until the next call.
+  // `first` on: logits(i) is that of output row first + i, [vocab_size],
+  // -infinity for ids that the head leaves out. Valid until the next call.
   void ComputeLogits(int64_t first, int64_t count);
   absl::Span<const float> logits(int64_t i) const;
 

@@ -3,9 +3,12 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
+#include "common/infer/head_ids.h"
+#include "common/infer/tensor_layout.h"
 #include "common/infer/weight_types.h"
 
 namespace foretoken {
@@ -27,6 +30,18 @@ PackedMatrix::StoredColumn Stored(const WeightTensor& tensor, int64_t row) {
   return {tensor.type, tensor.StoredRow(row)};
 }
 
+// Bytes of the matrices that passes multiply, as they are stored.
+int64_t MatrixBytes(const ModelWeights& weights) {
+  int64_t bytes = weights.output().bytes();
+  for (const LayerWeights& layer : weights.layers()) {
+    for (const WeightTensor* matrix : {&layer.q, &layer.k, &layer.v, &layer.o,
+                                       &layer.gate, &layer.up, &layer.down}) {
+      bytes += matrix->bytes();
+    }
+  }
+  return bytes;
+}
+
 constexpr const char* kMatrixTypeNames[kMatrixTypes] = {
     "fp32", "bf16", "q8_0", "q4_0", "q4_1",
     "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"};
@@ -34,11 +49,16 @@ constexpr const char* kMatrixTypeNames[kMatrixTypes] = {
 }  // namespace
 
 absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
-                                         Precision precision,
+                                         const CpuModelOptions& options,
                                          ThreadPool& pool) {
   CpuModel model;
   model.config_ = weights->config();
-  model.precision_ = precision;
+  model.precision_ = options.precision;
+  model.stored_bytes_ = MatrixBytes(*weights);
+  model.conversion_ = Resolve(options.conversion, model.stored_bytes_,
+                              options.precision != Precision::kFloat32);
+  model.head_ids_ = ChooseHeadIds(model.config_.vocab_size, options.head_size,
+                                  model.config_.eos_tokens, options.head_first);
   // First: it reads every byte.
   model.weights_digest_ = HexDigest(weights->digest());
   const ModelConfig& config = model.config_;
@@ -58,8 +78,9 @@ absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
   FORETOKEN_RETURN_IF_ERROR(model.BuildHead(pool));
   model.layers_.resize(config.n_layers);
   for (int32_t i = 0; i < config.n_layers; ++i) {
-    FORETOKEN_RETURN_IF_ERROR(
-        model.BuildLayer(model.weights_->layers()[i], pool, model.layers_[i]));
+    FORETOKEN_RETURN_IF_ERROR(Annotate(
+        model.BuildLayer(model.weights_->layers()[i], pool, model.layers_[i]),
+        absl::StrCat("layer ", i)));
   }
   model.final_norm_ =
       Vector(model.weights_->final_norm(), model.d_model_padded_);
@@ -67,15 +88,54 @@ absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
   return model;
 }
 
+absl::StatusOr<CpuModel::Source> CpuModel::Convert(absl::string_view name,
+                                                   const WeightTensor& tensor,
+                                                   ThreadPool& pool) {
+  Source source;
+  source.tensor = tensor;
+  const WeightType type = ConvertedType(conversion_, tensor);
+  if (type == tensor.type) return source;
+  FORETOKEN_ASSIGN_OR_RETURN(
+      source.tensor, ConvertRows(name, tensor, type, {}, pool, source.memory));
+  weights_->Release(tensor);
+  return source;
+}
+
 // First of all, so that the largest tensors are mapped while little else is.
 absl::Status CpuModel::BuildHead(ThreadPool& pool) {
-  FORETOKEN_ASSIGN_OR_RETURN(head_, PackPlain(weights_->output(), pool));
+  const WeightTensor& output = weights_->output();
   const WeightTensor& embedding = weights_->embedding();
-  if (config_.tied_embeddings) {
-    weights_->Unload(embedding);
+  const WeightType type = ConvertedType(conversion_, output);
+  if (type == output.type) {
+    FORETOKEN_ASSIGN_OR_RETURN(head_, PackRows(output, head_ids_, pool));
+  } else {
+    HugeBuffer memory;
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const WeightTensor converted,
+        ConvertRows(kOutputTensorName, output, type, head_ids_, pool, memory));
+    FORETOKEN_ASSIGN_OR_RETURN(head_, PackPlain(converted, pool));
+  }
+  if (!config_.tied_embeddings) {
+    weights_->Release(output);
+    return BuildEmbedding(pool);
+  }
+  embedding_in_head_ = head_ids_.empty() &&
+                       type == ConvertedEmbeddingType(conversion_, embedding);
+  if (!embedding_in_head_) return BuildEmbedding(pool);
+  weights_->Unload(embedding);
+  return absl::OkStatus();
+}
+
+absl::Status CpuModel::BuildEmbedding(ThreadPool& pool) {
+  const WeightTensor& embedding = weights_->embedding();
+  const WeightType type = ConvertedEmbeddingType(conversion_, embedding);
+  if (type != embedding.type) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        stored_embedding_,
+        ConvertRows("embed_tokens", embedding, type, {}, pool, embedding_));
+    weights_->Release(embedding);
     return absl::OkStatus();
   }
-  weights_->Release(weights_->output());
   if (StaysQuantised({&embedding})) {
     // A copy: the file may be truncated while the model is served.
     FORETOKEN_ASSIGN_OR_RETURN(
@@ -110,7 +170,7 @@ void CpuModel::CopyEmbedding(TokenId token, float* out) const {
   const int64_t d_model = config_.d_model;
   if (stored_embedding_.present()) {
     CopyRow(stored_embedding_, token, out);
-  } else if (config_.tied_embeddings) {
+  } else if (embedding_in_head_) {
     head_.CopyColumn(token, absl::MakeSpan(out, d_model));
   } else if (precision_ == Precision::kFloat32) {
     std::memcpy(out, embedding_.as<float>() + token * d_model,
@@ -127,7 +187,7 @@ int64_t CpuModel::bytes_per_pass() const {
       config_.d_model * (precision_ == Precision::kBFloat16 ? 2 : 4);
   if (stored_embedding_.present()) {
     embedding_row = WeightTypeBytes(stored_embedding_.type, config_.d_model);
-  } else if (config_.tied_embeddings) {
+  } else if (embedding_in_head_) {
     embedding_row = head_.block_bytes(0) / kGemmColumns;
   }
   int64_t bytes = embedding_row;
@@ -179,13 +239,38 @@ absl::Status CpuModel::BuildLayer(const LayerWeights& source, ThreadPool& pool,
   const auto release = [&](std::initializer_list<const WeightTensor*> packed) {
     for (const WeightTensor* tensor : packed) weights_->Release(*tensor);
   };
-  FORETOKEN_ASSIGN_OR_RETURN(layer.qkv, PackQkv(source, pool));
+  {
+    LayerWeights joined;
+    FORETOKEN_ASSIGN_OR_RETURN(const Source q,
+                               Convert("q_proj", source.q, pool));
+    FORETOKEN_ASSIGN_OR_RETURN(const Source k,
+                               Convert("k_proj", source.k, pool));
+    FORETOKEN_ASSIGN_OR_RETURN(const Source v,
+                               Convert("v_proj", source.v, pool));
+    joined.q = q.tensor;
+    joined.k = k.tensor;
+    joined.v = v.tensor;
+    FORETOKEN_ASSIGN_OR_RETURN(layer.qkv, PackQkv(joined, pool));
+  }
   release({&source.q, &source.k, &source.v});
   FORETOKEN_ASSIGN_OR_RETURN(layer.output, PackOutput(source.o, pool));
   release({&source.o});
-  FORETOKEN_ASSIGN_OR_RETURN(layer.gate_up, PackGateUp(source, pool));
+  {
+    LayerWeights joined;
+    FORETOKEN_ASSIGN_OR_RETURN(const Source gate,
+                               Convert("gate_proj", source.gate, pool));
+    FORETOKEN_ASSIGN_OR_RETURN(const Source up,
+                               Convert("up_proj", source.up, pool));
+    joined.gate = gate.tensor;
+    joined.up = up.tensor;
+    FORETOKEN_ASSIGN_OR_RETURN(layer.gate_up, PackGateUp(joined, pool));
+  }
   release({&source.gate, &source.up});
-  FORETOKEN_ASSIGN_OR_RETURN(layer.down, PackPlain(source.down, pool));
+  {
+    FORETOKEN_ASSIGN_OR_RETURN(const Source down,
+                               Convert("down_proj", source.down, pool));
+    FORETOKEN_ASSIGN_OR_RETURN(layer.down, PackPlain(down.tensor, pool));
+  }
   release({&source.down});
   AddBiases(source, layer);
   return absl::OkStatus();
@@ -238,14 +323,26 @@ bool CpuModel::StaysQuantised(
 
 absl::StatusOr<PackedMatrix> CpuModel::PackPlain(const WeightTensor& tensor,
                                                  ThreadPool& pool) {
+  return PackRows(tensor, {}, pool);
+}
+
+absl::StatusOr<PackedMatrix> CpuModel::PackRows(const WeightTensor& tensor,
+                                                absl::Span<const TokenId> rows,
+                                                ThreadPool& pool) {
+  const int64_t columns =
+      rows.empty() ? tensor.rows : static_cast<int64_t>(rows.size());
+  const auto row_of = [&](int64_t column) {
+    return rows.empty() ? column : rows[column];
+  };
   if (StaysQuantised({&tensor})) {
     return PackedMatrix::PackStored(
-        tensor.rows, tensor.cols, pool, arena_,
-        [&](int64_t column) { return Stored(tensor, column); });
+        columns, tensor.cols, pool, arena_,
+        [&](int64_t column) { return Stored(tensor, row_of(column)); });
   }
-  return PackedMatrix::Pack(
-      float_type(), tensor.rows, tensor.cols, pool, arena_,
-      [&](int64_t column, float* out) { CopyRow(tensor, column, out); });
+  return PackedMatrix::Pack(float_type(), columns, tensor.cols, pool, arena_,
+                            [&](int64_t column, float* out) {
+                              CopyRow(tensor, row_of(column), out);
+                            });
 }
 
 absl::StatusOr<PackedMatrix> CpuModel::PackQkv(const LayerWeights& source,
@@ -281,7 +378,11 @@ absl::StatusOr<PackedMatrix> CpuModel::PackQkv(const LayerWeights& source,
 
 absl::StatusOr<PackedMatrix> CpuModel::PackOutput(const WeightTensor& tensor,
                                                   ThreadPool& pool) {
-  if (config_.head_dim % kQuantBlock == 0) return PackPlain(tensor, pool);
+  if (config_.head_dim % kQuantBlock == 0) {
+    FORETOKEN_ASSIGN_OR_RETURN(const Source output,
+                               Convert("o_proj", tensor, pool));
+    return PackPlain(output.tensor, pool);
+  }
   return PackedMatrix::Pack(
       float_type(), config_.d_model,
       int64_t{config_.n_heads} * head_dim_padded_, pool, arena_,

@@ -4,6 +4,8 @@
 // are expanded; others are converted to the precision. So are the matrices that
 // one product joins (q, k and v; gate and up) unless all are quantised, and the
 // attention's output matrix where heads are not whole blocks of activations.
+// Before all that, CpuModelOptions::conversion may give every matrix but those
+// attention outputs another type, one matrix at a time.
 //
 // Inside the backend every head has head_dim_padded dimensions and every other
 // vector a multiple of kCpuPad, the rest zeros; weights are laid out to match.
@@ -11,6 +13,7 @@
 #ifndef FORETOKEN_COMMON_INFER_CPU_CPU_MODEL_H_
 #define FORETOKEN_COMMON_INFER_CPU_CPU_MODEL_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -20,6 +23,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/base/huge_buffer.h"
 #include "common/base/thread_pool.h"
 #include "common/base/types.h"
@@ -28,6 +33,7 @@
 #include "common/infer/cpu/weight_arena.h"
 #include "common/infer/model_config.h"
 #include "common/infer/model_weights.h"
+#include "common/infer/weight_conversion.h"
 
 namespace foretoken {
 
@@ -51,14 +57,25 @@ struct QkvColumns {
   int64_t total = 0;
 };
 
+struct CpuModelOptions {
+  Precision precision = Precision::kBFloat16;
+  WeightConversion conversion = WeightConversion::kKeep;
+  // Rows of the LM head that are computed, by ChooseHeadIds; 0: all.
+  int32_t head_size = 0;
+  std::vector<TokenId> head_first = {};
+};
+
 class CpuModel {
  public:
   // Tensors are released one by one as they are packed.
   static absl::StatusOr<CpuModel> Build(std::unique_ptr<ModelWeights> weights,
-                                        Precision precision, ThreadPool& pool);
+                                        const CpuModelOptions& options,
+                                        ThreadPool& pool);
 
   const ModelConfig& config() const { return config_; }
   Precision precision() const { return precision_; }
+  // What the option came to: never kAuto.
+  WeightConversion conversion() const { return conversion_; }
   int32_t d_model_padded() const { return d_model_padded_; }
   int32_t head_dim_padded() const { return head_dim_padded_; }
   int32_t d_ff_padded() const { return d_ff_padded_; }
@@ -66,7 +83,13 @@ class CpuModel {
 
   const std::vector<CpuLayer>& layers() const { return layers_; }
   const std::vector<float>& final_norm() const { return final_norm_; }
+  // Column i gives the logit of head_ids()[i], or of id i if that is empty.
   const PackedMatrix& head() const { return head_; }
+  absl::Span<const TokenId> head_ids() const { return head_ids_; }  // ascending
+  bool InHead(TokenId token) const {
+    return head_ids_.empty() ||
+           std::binary_search(head_ids_.begin(), head_ids_.end(), token);
+  }
   // out: [d_model padded]
   void CopyEmbedding(TokenId token, float* out) const;
 
@@ -75,11 +98,24 @@ class CpuModel {
   std::string MatrixTypes() const;
   // Bytes that a pass of one row reads: packed matrices and one embedding row.
   int64_t bytes_per_pass() const;
+  // Bytes of the same matrices as they are stored, the whole head among them.
+  int64_t stored_bytes() const { return stored_bytes_; }
   // Multiply-adds of one row, by the type of the activations.
   std::array<int64_t, kActivationTypes> products_per_row() const;
 
  private:
+  // A matrix on its way into its packed form.
+  struct Source {
+    WeightTensor tensor;
+    HugeBuffer memory;  // of one that was converted
+  };
+
   absl::Status BuildHead(ThreadPool& pool);
+  absl::Status BuildEmbedding(ThreadPool& pool);
+  // `tensor` in the type that it is converted to, if it is; the stored one is
+  // then released.
+  absl::StatusOr<Source> Convert(absl::string_view name,
+                                 const WeightTensor& tensor, ThreadPool& pool);
   absl::Status BuildLayer(const LayerWeights& source, ThreadPool& pool,
                           CpuLayer& layer);
   std::vector<const PackedMatrix*> Matrices() const;
@@ -92,6 +128,10 @@ class CpuModel {
   }
   absl::StatusOr<PackedMatrix> PackPlain(const WeightTensor& tensor,
                                          ThreadPool& pool);
+  // Row rows[c] of the tensor in column c; row c if `rows` is empty.
+  absl::StatusOr<PackedMatrix> PackRows(const WeightTensor& tensor,
+                                        absl::Span<const TokenId> rows,
+                                        ThreadPool& pool);
   absl::StatusOr<PackedMatrix> PackQkv(const LayerWeights& source,
                                        ThreadPool& pool);
   absl::StatusOr<PackedMatrix> PackOutput(const WeightTensor& tensor,
@@ -101,6 +141,8 @@ class CpuModel {
 
   ModelConfig config_;
   Precision precision_ = Precision::kBFloat16;
+  WeightConversion conversion_ = WeightConversion::kKeep;
+  int64_t stored_bytes_ = 0;
   int32_t d_model_padded_ = 0;
   int32_t head_dim_padded_ = 0;
   int32_t d_ff_padded_ = 0;
@@ -108,13 +150,15 @@ class CpuModel {
   std::vector<CpuLayer> layers_;
   std::vector<float> final_norm_;
   // Rows of the embedding are read out of
-  // - the columns of the head if it is tied,
+  // - the columns of the head if it is tied, whole and of the same type,
   // - stored_embedding_, a copy in embedding_ of one that stays quantised,
   // - or embedding_, [vocab_size, d_model] in bf16 or fp32.
+  bool embedding_in_head_ = false;
   WeightTensor stored_embedding_;
   HugeBuffer embedding_;
   std::unique_ptr<ModelWeights> weights_;  // during Build
   PackedMatrix head_;
+  std::vector<TokenId> head_ids_;
   WeightArena arena_;
   std::string weights_digest_;
 };

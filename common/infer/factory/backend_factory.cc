@@ -18,6 +18,7 @@
 #include "common/infer/cuda/device_module.h"
 #include "common/infer/factory/named_shapes.h"
 #include "common/infer/model_weights.h"
+#include "common/infer/weight_conversion.h"
 
 namespace foretoken {
 namespace {
@@ -67,6 +68,9 @@ std::string CpuOnlyOption(const BackendOptions& options) {
   if (options.kv_type != "auto") {
     return absl::StrCat("--kv-type=", options.kv_type);
   }
+  if (options.conversion != "auto" && options.conversion != "keep") {
+    return absl::StrCat("--draft-weights=", options.conversion);
+  }
   return "";
 }
 
@@ -101,6 +105,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(
       options.precision == "fp32" ? Precision::kFloat32 : Precision::kBFloat16;
   FORETOKEN_ASSIGN_OR_RETURN(cpu.isa, ParseCpuIsa(options.isa));
   FORETOKEN_ASSIGN_OR_RETURN(cpu.kv_type, ParseKvType(options.kv_type));
+  FORETOKEN_ASSIGN_OR_RETURN(cpu.conversion,
+                             ParseWeightConversion(options.conversion));
+  cpu.head_size = options.head_size;
+  cpu.head_first = options.head_first;
   cpu.threads = options.threads;
   return MakeCpuBackend(std::move(weights), cpu);
 }
@@ -188,6 +196,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
                              ParseCpuIsa(options.isa));
   FORETOKEN_RETURN_IF_ERROR(SelectCpuOps(isa).status());
   FORETOKEN_RETURN_IF_ERROR(ParseKvType(options.kv_type).status());
+  FORETOKEN_RETURN_IF_ERROR(ParseWeightConversion(options.conversion).status());
   if (options.backend == "cpu" ||
       (options.backend == "auto" && !CpuOnlyOption(options).empty())) {
     if (options.backend == "auto") {

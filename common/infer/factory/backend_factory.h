@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -29,6 +30,13 @@ struct BackendOptions : PlannedOptions {
   std::string kv_type = "auto";  // of KvTypeChoices(); auto: the precision
   int32_t threads = 0;           // 0: all processors
   int64_t random_seed = 1;
+  // For draft models, whose numerics are free. They have no flags here; see
+  // draft_loading.h. The CPU engine's: a GPU computes the whole head, in its
+  // own type.
+  std::string conversion = "keep";  // of WeightConversionChoices()
+  // The LM head's rows that are computed, by ChooseHeadIds; 0: all.
+  int32_t head_size = 0;
+  std::vector<TokenId> head_first = {};
 
   // --model --random-model --backend --device --precision --isa --kv-type
   // --threads --kv-cache-bytes --max-rows-per-pass --max-admitted-sessions
@@ -45,10 +53,10 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text);
 // Loads or generates the weights and creates the backend; errors name file or
 // field. "auto" uses the GPU if the GPU module loads, finds a GPU and has
 // kernels for the shape, and otherwise falls back to the CPU, logging the
-// reason; options that only the CPU engine has (precision fp32, isa,
-// kv_type) select the CPU at once. "cuda" returns an error instead:
-// Unavailable, or Unimplemented for the shape. Bad options, an isa that this
-// processor lacks among them, are InvalidArgument for both.
+// reason; options that only the CPU engine has (precision fp32, isa, kv_type,
+// conversion q8_0 or q4_0) select the CPU at once. "cuda" returns an error
+// instead: Unavailable, or Unimplemented for the shape. Bad options, an isa
+// that this processor lacks among them, are InvalidArgument for both.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const BackendOptions& options);
 

@@ -42,6 +42,8 @@ class DraftMetrics final : public rpc::DraftStreamObserver {
       registry_.GetHistogram(metrics::kDraftWorkerDraftLatency);
   metrics::CodeCounters failed_{registry_, metrics::kDraftWorkerSessionsFailed};
   metrics::TotalCounter muted_{registry_, metrics::kDraftWorkerMuted};
+  metrics::TotalCounter vocabulary_misses_{
+      registry_, metrics::kDraftWorkerVocabularyMisses};
   metrics::TotalCounter passes_{registry_, metrics::kDraftWorkerPasses};
   metrics::TotalCounter text_rows_{registry_, metrics::kDraftWorkerTextRows};
   metrics::TotalCounter kept_rows_{registry_, metrics::kDraftWorkerKeptRows};
@@ -69,6 +71,7 @@ inline void DraftMetrics::OnChange(const DraftSnapshot& snapshot) {
   pool_phrases_.Set(static_cast<double>(snapshot.pool_phrases));
   const DraftEngineTotals& totals = snapshot.totals;
   muted_.Set(totals.muted);
+  vocabulary_misses_.Set(totals.vocabulary_misses);
   passes_.Set(totals.passes);
   text_rows_.Set(totals.text_rows);
   kept_rows_.Set(totals.kept_rows);

@@ -225,6 +225,9 @@ absl::Status DraftEngine::Learn(Session& session, const DraftRound& round) {
   session.text.insert(session.text.end(), round.committed.begin(),
                       round.committed.end());
   session.mode->Observe(observation);
+  for (const TokenId token : round.committed) {
+    if (!backend_->Draws(token)) ++totals_.vocabulary_misses;
+  }
   Count(session);
   return absl::OkStatus();
 }

@@ -79,7 +79,8 @@ struct DraftEngineTotals {
   int64_t reused_tokens = 0;  // not computed, thanks to the prefix cache
   int64_t drafts = 0;         // answered with at least one node
   int64_t draft_tokens = 0;
-  int64_t muted = 0;  // sessions whose text the model cannot follow
+  int64_t vocabulary_misses = 0;  // committed tokens that are never drawn
+  int64_t muted = 0;              // sessions whose text the model cannot follow
   ModeTotals modes;
 };
 

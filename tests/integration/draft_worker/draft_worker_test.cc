@@ -368,6 +368,29 @@ TEST_F(DraftWorkerTest, ConcurrentStreamsDraftAsEachAlone) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(together[i].get(), alone[i]) << i;
 }
 
+TEST_F(DraftWorkerTest, DraftsOfAPartOfTheVocabularyStayInsideIt) {
+  DraftWorkerService parts;
+  parts.backend.random_model =
+      "d_model=64,layers=1,heads=2,kv_heads=1,d_ff=64,vocab=97";
+  parts.backend.threads = 1;
+  parts.loading.weights = "q4_0";
+  parts.loading.vocabulary = 20;
+  auto service = parts.Make(registry_);
+  ASSERT_THAT(service, IsOk());
+  Listen(*std::move(service));
+  int nodes = 0;
+  for (TokenId first = 0; first < 97; first += 8) {
+    Client client(*stub_);
+    client.Send(OpenOf("draft_model", {first}));
+    const auto answer = client.Ask(RoundOf(2, {96}));
+    ASSERT_THAT(answer, IsOk());
+    for (const TokenId token : answer->tree.tokens) EXPECT_LT(token, 20);
+    nodes += answer->tree.size();
+  }
+  EXPECT_EQ(nodes, 13 * 5);
+  EXPECT_EQ(Sample("foretoken_draft_worker_vocabulary_misses_total"), 13);
+}
+
 TEST(DraftWorkerConfigTest, DefaultsAndBadFlags) {
   const char* good[] = {"foretoken-draft-worker", "--random-model",
                         "d_model=32,layers=1,heads=2,kv_heads=1,d_ff=48,"
@@ -378,12 +401,25 @@ TEST(DraftWorkerConfigTest, DefaultsAndBadFlags) {
   EXPECT_THAT(config->rpc.listen, ::testing::ElementsAre("127.0.0.1:50052"));
   EXPECT_EQ(config->metrics.address, "127.0.0.1:9102");
   EXPECT_EQ(service.backend.max_rows, 1024);
+  EXPECT_EQ(service.loading.weights, "auto");
+  EXPECT_EQ(service.loading.vocabulary, 32768);
   const char* bad[] = {"foretoken-draft-worker", "--max-sessions", "0"};
   DraftWorkerService without_model;
   const absl::Status refused = rpc::ParseFlags(3, bad, &without_model).status();
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument,
                                 HasSubstr("--max-sessions")));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--model"));
+}
+
+TEST(DraftWorkerConfigTest, APriorNeedsTheTokenizerItCounts) {
+  DraftWorkerService service;
+  service.backend.random_model =
+      "d_model=64,layers=1,heads=2,kv_heads=1,d_ff=64,vocab=97";
+  service.prior = "some.prior";
+  metrics::Registry registry;
+  EXPECT_THAT(service.Make(registry),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("--prior: the model has no tokenizer")));
 }
 
 }  // namespace

@@ -67,6 +67,19 @@ TEST(BenchCommandTest, EngineMeasuresWhatIsAskedFor) {
   EXPECT_THAT(bad.err, HasSubstr("\"4by8\", want SESSIONSxROWS"));
 }
 
+TEST(BenchCommandTest, PassesOfADraftModelCanBeMeasured) {
+  testing::TempDir dir;
+  const auto ran = testing::RunCommand(
+      dir, std::string(kTiny) +
+               " --contexts 0 --rows 1 --repeats 1 --draft-weights q8_0 "
+               "--draft-vocabulary 40");
+  ASSERT_EQ(ran.exit_status, 0) << ran.err;
+  const auto json = ParseJson(ran.out);
+  ASSERT_THAT(json, testing::IsOk());
+  EXPECT_THAT((*json)["numerics"].get<std::string>(),
+              HasSubstr(";conversion=q8_0;head=40,"));
+}
+
 TEST(BenchCommandTest, TheInstructionSetIsAnOption) {
   testing::TempDir dir;
   const std::string one_pass =

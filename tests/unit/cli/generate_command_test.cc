@@ -287,6 +287,20 @@ TEST_F(GenerateCommandTest, WhatAServerConfiguresItselfIsRefusedByFlag) {
   }
 }
 
+TEST_F(GenerateCommandTest, HowADraftModelIsLoadedIsForOneInThisProcess) {
+  const std::pair<std::string, std::string> flags[] = {
+      {"--draft-weights", "q4_0"}, {"--draft-vocabulary", "100"}};
+  for (const auto& [flag, value] : flags) {
+    const Ran ran = Run({"--server", "x:1", "--prompt", "a", flag, value});
+    EXPECT_EQ(ran.exit_status, 1);
+    EXPECT_THAT(ran.err, HasSubstr("foretoken: INVALID_ARGUMENT: " + flag +
+                                   ": a server uses its own"));
+  }
+  const Ran bad = Local({"--prompt", "a", "--draft-weights", "q4_k"});
+  EXPECT_EQ(bad.exit_status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("--draft-weights"));
+}
+
 TEST_F(GenerateCommandTest, ATraceHasALineForEveryRoundAndNoText) {
   const Ran ran = Local({"--prompt-ids", "5,6,7,5,6,7,5", "--max-tokens", "40",
                          "--ignore-eos", "--mode", "lookahead", "--trace"});

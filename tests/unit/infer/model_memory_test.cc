@@ -118,6 +118,7 @@ struct Case {
   WeightType type;
   Kind kind;
   bool tied;
+  WeightConversion conversion = WeightConversion::kKeep;
 };
 
 class ModelMemoryTest : public ::testing::TestWithParam<Case> {};
@@ -141,6 +142,7 @@ TEST_P(ModelMemoryTest, PeakIsTheFileAndAQuarterAndTheKvCache) {
   options.threads = 2;
   options.max_rows = 64;
   options.kv_cache_bytes = int64_t{1} << 20;
+  options.conversion = GetParam().conversion;
   const auto backend = MakeCpuBackend(*std::move(weights), options);
   FORETOKEN_ASSERT_OK(backend);
   PassSession pass;
@@ -164,7 +166,8 @@ TEST_P(ModelMemoryTest, PeakIsTheFileAndAQuarterAndTheKvCache) {
       << "peak " << share(peak) << " of the file, " << share(now)
       << " afterwards";
   // The file's matrices, or a cast of them, are there: a peak below is none.
-  const bool narrowed = GetParam().type == WeightType::kFloat32;
+  const bool narrowed = GetParam().type == WeightType::kFloat32 ||
+                        GetParam().conversion != WeightConversion::kKeep;
   EXPECT_GE(peak, file_bytes / (narrowed ? 4 : 2));
 }
 
@@ -180,7 +183,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Q4_0", WeightType::kQ4_0, Kind::kPlain, false},
         Case{"Q4_0_tied", WeightType::kQ4_0, Kind::kPlain, true},
         Case{"Q4_K_M", WeightType::kQ4_K, Kind::kMixed, false},
-        Case{"Q4_K_M_tied", WeightType::kQ4_K, Kind::kMixed, true}),
+        Case{"Q4_K_M_tied", WeightType::kQ4_K, Kind::kMixed, true},
+        Case{"BF16_auto", WeightType::kBFloat16, Kind::kPlain, false,
+             WeightConversion::kAuto},
+        Case{"BF16_tied_auto", WeightType::kBFloat16, Kind::kPlain, true,
+             WeightConversion::kAuto},
+        Case{"Q8_0_tied_as_Q4_0", WeightType::kQ8_0, Kind::kPlain, true,
+             WeightConversion::kQ4_0}),
     [](const ::testing::TestParamInfo<Case>& test) {
       return std::string(test.param.name);
     });

@@ -1,5 +1,7 @@
 #include "common/sampling/sampler.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -256,6 +258,56 @@ TEST(SamplerTest, LogprobsAreThoseOfTheRawLogits) {
   EXPECT_EQ(got.top_logprobs[0].token, 1);  // ties to the lowest id
   EXPECT_EQ(got.top_logprobs[1].token, 2);
   EXPECT_NEAR(got.top_logprobs[0].logprob, 2 - std::log(total), 1e-6);
+}
+
+// By the definition: a weight for every id, rounded one by one. Rows of every
+// length beside the chunks that are read at once, near the logits that have no
+// weight, and with most ids at -infinity.
+TEST(SamplerTest, LogprobsAreTheSumOfEveryWeightToTheBit) {
+  std::mt19937 random(5);
+  SamplingParams params;
+  params.logprobs = 0;
+  for (const int size : {1, 63, 64, 65, 200, 1000}) {
+    for (int round = 0; round < 60; ++round) {
+      const float width = std::array<float, 3>{0.5f, 30.0f, 100.0f}[round % 3];
+      std::uniform_real_distribution<float> uniform(-width, 0.0f);
+      std::vector<float> logits(size);
+      for (float& logit : logits) logit = uniform(random);
+      if (round % 4 == 1) {
+        for (int i = 10; i < size; ++i) {
+          if (random() % 300 != 0) logits[i] = -kInfinity;
+        }
+      }
+      if (round % 8 == 3) logits[random() % size] = kInfinity;
+      const float best = *std::max_element(logits.begin(), logits.end());
+      uint64_t total = 0;
+      for (const float logit : logits) {
+        total += FixedWeight(logit == best ? 0.0f : logit - best);
+      }
+      EXPECT_EQ(Sample(params, logits).logprob,
+                -FixedLog(static_cast<float>(total) / kWeightOne))
+          << size << " ids, round " << round;
+    }
+  }
+}
+
+// Chunks without a chance are passed over, which must not change a token.
+TEST(SamplerTest, DrawsFromALongRowByTheDefinition) {
+  std::mt19937 random(6);
+  for (int round = 0; round < 200; ++round) {
+    SamplingParams params;
+    params.seed = static_cast<uint64_t>(round);
+    params.temperature = round % 2 == 0 ? 0.7f : 3.0f;
+    std::normal_distribution<float> normal(0.0f, round % 3 == 0 ? 2.0f : 12.0f);
+    std::vector<float> logits(700 + round);
+    for (float& logit : logits) logit = normal(random);
+    if (round % 5 == 1) {
+      std::fill(logits.begin() + 100, logits.end() - 3, -kInfinity);
+    }
+    EXPECT_EQ(Sample(params, logits).token,
+              testing::NaiveSample(params, {}, 0, logits))
+        << round;
+  }
 }
 
 TEST(SamplerTest, LogprobsOfASmallVocabularyAndOfNanRows) {

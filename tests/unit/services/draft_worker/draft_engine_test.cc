@@ -241,6 +241,26 @@ TEST(DraftEngineTest, IdsBeyondTheLimitAreNeverProposed) {
   }
 }
 
+// The draft goes on with the likeliest id that is left; only what the text
+// brings in is counted.
+TEST(DraftEngineTest, IdsOutsideTheHeadAreNeverDraftedAndCountedAsMisses) {
+  testing::FakeBackendOptions backend = RoomyBackend();
+  backend.head_size = 30;
+  for (const float temperature : {0.0f, 0.8f}) {
+    EngineFixture f(backend);
+    for (TokenId first = 0; first < 50; ++first) {
+      const SessionId key =
+          f.Open(MakeOpen("draft_model", {1, first}, Seeded(4, temperature)));
+      const DraftAnswer answer = f.Ask(key, MakeRound(3, {29}));
+      EXPECT_EQ(answer.tree.size(), 5);
+      for (const TokenId token : answer.tree.tokens) EXPECT_LT(token, 30);
+      f.Ask(key, MakeRound(6, {30, 2, 49}));
+      ASSERT_TRUE(f.engine.Close(key).ok());
+    }
+    EXPECT_EQ(f.engine.snapshot().totals.vocabulary_misses, 100);
+  }
+}
+
 TEST(DraftEngineTest, ForeignTokensInTheParametersAreLeftOut) {
   SamplingParams params = Seeded(3);
   params.logit_bias = {{4, 2.0f}, {60, 5.0f}};
