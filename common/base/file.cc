@@ -27,12 +27,25 @@ constexpr size_t kChunkBytes = size_t{256} << 10;
 // the first member; a corpus must not lose text silently.
 class GzStream {
  public:
-  static absl::StatusOr<std::unique_ptr<GzStream>> Open(
-      const std::string& path) {
-    const int fd = path == "-" ? dup(STDIN_FILENO)
-                               : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // `regular`: refuses pipes, devices and folders, which may block or never
+  // end.
+  static absl::StatusOr<std::unique_ptr<GzStream>> Open(const std::string& path,
+                                                        bool regular) {
+    const bool standard_input = path == "-";
+    // With O_NONBLOCK, a pipe without a writer does not block the open itself;
+    // regular files ignore it.
+    const int fd = standard_input
+                       ? dup(STDIN_FILENO)
+                       : open(path.c_str(), O_RDONLY | O_CLOEXEC |
+                                                (regular ? O_NONBLOCK : 0));
     if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": open"));
     std::unique_ptr<GzStream> stream(new GzStream(fd, path));
+    struct stat info;
+    if (regular && !standard_input &&
+        (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": not a regular file"));
+    }
     // The two magic bytes decide between gzip and plain; a pipe may deliver
     // them one at a time.
     while (stream->end_ < kMagicBytes && !stream->at_end_) {
@@ -258,7 +271,7 @@ class GzLineReader : public LineReader {
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t max_bytes) {
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<GzStream> stream,
-                             GzStream::Open(path));
+                             GzStream::Open(path, /*regular=*/true));
   std::string bytes;
   std::vector<char> chunk(kChunkBytes);
   while (true) {
@@ -334,7 +347,7 @@ absl::StatusOr<int> OpenLocked(const std::string& path) {
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
     const std::string& path, size_t max_line_bytes) {
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<GzStream> stream,
-                             GzStream::Open(path));
+                             GzStream::Open(path, /*regular=*/false));
   return std::make_unique<GzLineReader>(std::move(stream), max_line_bytes);
 }
 

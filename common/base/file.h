@@ -18,8 +18,9 @@ inline constexpr uint64_t kMaxWholeFileBytes = uint64_t{1} << 30;
 
 // Returns the whole file, decompressed if it begins with the gzip magic bytes.
 // Errors name the path: NotFound; InvalidArgument for a gzip file that is
-// damaged or truncated, or for a .gz file that is not gzip; ResourceExhausted
-// above max_bytes.
+// damaged or truncated, for a .gz file that is not gzip, or for a path that is
+// no regular file ("-" is stdin): a pipe in a model's folder would block for
+// ever; ResourceExhausted above max_bytes.
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t max_bytes = kMaxWholeFileBytes);
 
@@ -35,7 +36,7 @@ absl::Status WriteFileAtomically(const std::string& path,
 absl::StatusOr<int> OpenLocked(const std::string& path);
 
 // Reads a text file line by line, gzip or plain ("-" is stdin), without loading
-// it whole. Owned by one thread.
+// it whole. The file may be a pipe. Owned by one thread.
 class LineReader {
  public:
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -43,47 +43,12 @@ std::string Printable(const std::string& name) {
                                              : name.substr(0, kShown) + "...");
 }
 
-// nlohmann-json keeps the last of two equal keys; a header with duplicates is
-// ambiguous and refused.
 absl::StatusOr<Json> ParseHeader(absl::string_view text) {
-  constexpr int kMaxDepth = 8;
-  std::vector<std::set<std::string>> keys;
-  std::optional<std::string> duplicate;
-  bool too_deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-        keys.emplace_back();
-        break;
-      case Json::parse_event_t::object_end:
-        keys.pop_back();
-        break;
-      case Json::parse_event_t::key:
-        if (!keys.back().insert(parsed.get_ref<const std::string&>()).second) {
-          duplicate = parsed.get<std::string>();
-        }
-        break;
-      default:
-        break;
-    }
-    if (depth > kMaxDepth) too_deep = true;
-    return true;
-  };
-  try {
-    Json header = Json::parse(text.begin(), text.end(), watch);
-    if (too_deep) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "header JSON nested deeper than ", kMaxDepth, " levels"));
-    }
-    if (duplicate) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("header names ", Printable(*duplicate), " twice"));
-    }
-    return header;
-  } catch (const Json::exception& e) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("bad header JSON: ", Printable(e.what())));
-  }
+  // A header that names a tensor twice is ambiguous.
+  absl::StatusOr<Json> header =
+      ParseJson(text, {.max_depth = 8, .unique_keys = true});
+  if (!header.ok()) return Annotate(header.status(), "header");
+  return header;
 }
 
 // Returns a non-negative JSON integer, or nullopt.

@@ -11,6 +11,10 @@
 namespace foretoken {
 namespace {
 
+// What a character may become; nmt_nfkc's longest rewrite has 33 bytes. A text
+// of characters with rewrites of megabytes would fill any memory.
+constexpr size_t kMaxRewriteBytes = 64;
+
 // Bit fields of a unit of a darts-clone double array.
 bool HasLeaf(uint32_t unit) { return (unit >> 8) & 1; }
 uint32_t Value(uint32_t unit) { return unit & 0x7FFFFFFF; }
@@ -59,6 +63,16 @@ absl::Status SentencePieceNormalizer::LoadTable(absl::string_view table) {
   rewrites_ = std::string(table.substr(trie_bytes));
   if (rewrites_.empty() || rewrites_.back() != '\0') {
     return absl::InvalidArgumentError("the rewrites are not zero-terminated");
+  }
+  size_t begin = 0;
+  while (begin < rewrites_.size()) {
+    const size_t end = rewrites_.find('\0', begin);
+    if (end - begin > kMaxRewriteBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a rewrite of ", end - begin, " bytes, want at most ",
+                       kMaxRewriteBytes));
+    }
+    begin = end + 1;
   }
   return absl::OkStatus();
 }

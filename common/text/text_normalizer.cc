@@ -18,17 +18,24 @@ namespace {
 
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxSteps = 64;
-// Bounds the growth of a text by a Replace; real files use 3 bytes.
+// Of a Prepend or Replace; real files use 3 bytes.
 constexpr size_t kMaxReplacementBytes = 16;
+// All steps together may make a text this many times as long: NFKC (11) and
+// U+2581 for a space (3), the most that real files ask for. Steps that each
+// double a text would fill any memory.
+constexpr double kMaxGrowth = 33;
 
-// Unicode's normal forms, by their names in a tokenizer.json.
+// Unicode's normal forms, by their names in a tokenizer.json. `growth`: the
+// most bytes of UTF-8 that a form makes of one (Unicode's FAQ on
+// normalization, "maximum expansion factors").
 constexpr struct {
   absl::string_view name;
   const icu::Normalizer2* (*get)(UErrorCode& error);
-} kForms[] = {{"NFC", icu::Normalizer2::getNFCInstance},
-              {"NFD", icu::Normalizer2::getNFDInstance},
-              {"NFKC", icu::Normalizer2::getNFKCInstance},
-              {"NFKD", icu::Normalizer2::getNFKDInstance}};
+  double growth;
+} kForms[] = {{"NFC", icu::Normalizer2::getNFCInstance, 3},
+              {"NFD", icu::Normalizer2::getNFDInstance, 3},
+              {"NFKC", icu::Normalizer2::getNFKCInstance, 11},
+              {"NFKD", icu::Normalizer2::getNFKDInstance, 11}};
 
 std::string ToForm(size_t form, absl::string_view text) {
   std::string normal;
@@ -55,7 +62,27 @@ bool IsAscii(absl::string_view text) {
 absl::StatusOr<TextNormalizer> TextNormalizer::Create(const Json& field) {
   TextNormalizer result;
   FORETOKEN_RETURN_IF_ERROR(result.AddSteps(field, "normalizer", 0));
+  double growth = 1;
+  for (const Step& step : result.steps_) growth *= Growth(step);
+  if (growth > kMaxGrowth) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("normalizer: its steps make a text up to ", growth,
+                     " times as long, want at most ", kMaxGrowth));
+  }
   return result;
+}
+
+double TextNormalizer::Growth(const Step& step) {
+  switch (step.kind) {
+    case Step::kPrepend:
+      return 1;  // a few bytes, once
+    case Step::kReplace:
+      return std::max(1.0, static_cast<double>(step.to.size()) /
+                               static_cast<double>(step.from.size()));
+    case Step::kForm:
+      break;
+  }
+  return kForms[step.form].growth;
 }
 
 absl::Status TextNormalizer::AddSteps(const Json& field,

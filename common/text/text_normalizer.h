@@ -16,10 +16,11 @@ namespace foretoken {
 class TextNormalizer {
  public:
   // `field`: the value of "normalizer". InvalidArgument names the unsupported
-  // part.
+  // part, or says by how much too long a text may become.
   static absl::StatusOr<TextNormalizer> Create(const Json& field);
 
-  // `text` must be valid UTF-8.
+  // `text` must be valid UTF-8. The result is at most 33 times as long as the
+  // text and what is prepended to it.
   std::string Normalize(absl::string_view text) const;
   bool IsIdentity() const { return steps_.empty(); }
 
@@ -31,6 +32,8 @@ class TextNormalizer {
     std::string from;
     std::string to;
   };
+  // The most bytes that a step makes of one.
+  static double Growth(const Step& step);
   absl::Status AddSteps(const Json& field, const std::string& where, int depth);
 
   std::vector<Step> steps_;

@@ -29,6 +29,9 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
   flags.String("api-key-file", &key_file,
                "File of keys, in the form of a token file: KEY [NAME] ...; "
                "without one, everybody may call");
+  flags.Duration("max-template-time", &gateway.max_template_time,
+                 {absl::Milliseconds(1), absl::Hours(1)},
+                 "Time limit for the chat template of a request");
   flags.List("cors-origins", &gateway.cors_origins,
              "Sites whose pages may call the API from a browser, "
              "https://HOST[:PORT]; * for all; none by default");

@@ -61,7 +61,13 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Parse(absl::string_view source,
 }
 
 absl::StatusOr<std::vector<PromptSpan>> ChatTemplate::Render(
-    const ChatPrompt& prompt, const jinja::ReserveMemory& reserve) const {
+    const ChatPrompt& prompt, const jinja::ReserveMemory& reserve,
+    const jinja::MayGoOn& may_go_on) const {
+  if (prompt.variables.size() > kMaxVariables) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        prompt.variables.size(), " variables for the template, want at most ",
+        kMaxVariables));
+  }
   FORETOKEN_ASSIGN_OR_RETURN(Value messages, WithTrustedRoles(prompt.messages));
   jinja::Variables variables = {
       {"messages", std::move(messages)},
@@ -79,7 +85,8 @@ absl::StatusOr<std::vector<PromptSpan>> ChatTemplate::Render(
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       const jinja::Text text,
-      template_.Render(variables, {limits_, prompt.now, prompt.zone, reserve}));
+      template_.Render(variables,
+                       {limits_, prompt.now, prompt.zone, reserve, may_go_on}));
   std::vector<PromptSpan> spans;
   size_t begin = 0;
   for (const jinja::Text::Run& run : text.runs()) {

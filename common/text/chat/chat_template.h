@@ -42,6 +42,9 @@ struct ChatTokens {
 
 class ChatTemplate {
  public:
+  // Of ChatPrompt::variables.
+  static constexpr size_t kMaxVariables = 256;
+
   // InvalidArgument names the line of a template that cannot be parsed.
   static absl::StatusOr<ChatTemplate> Parse(absl::string_view source,
                                             ChatTokens tokens,
@@ -51,11 +54,11 @@ class ChatTemplate {
   // assistant, tool, ...) count as the template's text, as templates make
   // control tokens of them; any other text of the messages is the request's.
   // InvalidArgument: the message of the template's raise_exception(), an error
-  // with its line, or a variable that may not be set; an error of `reserve` as
-  // it is.
+  // with its line, or a variable that may not be set; an error of `reserve` or
+  // `may_go_on` as it is.
   absl::StatusOr<std::vector<PromptSpan>> Render(
-      const ChatPrompt& prompt,
-      const jinja::ReserveMemory& reserve = nullptr) const;
+      const ChatPrompt& prompt, const jinja::ReserveMemory& reserve = nullptr,
+      const jinja::MayGoOn& may_go_on = nullptr) const;
 
  private:
   ChatTemplate(jinja::Template parsed, ChatTokens tokens,

@@ -28,6 +28,7 @@ absl::StatusOr<jinja::Variables> ParseVariables(absl::string_view json) {
     return absl::InvalidArgumentError(
         "variables of the chat template: want an object");
   }
+  variables.reserve(parsed->dict().entries().size());
   for (const auto& [key, value] : parsed->dict().entries()) {
     variables.emplace_back(key.text().bytes(), value);
   }
@@ -97,7 +98,8 @@ absl::StatusOr<std::unique_ptr<ModelChat>> ModelChat::Create(
 
 absl::StatusOr<std::vector<PromptSpan>> ModelChat::Render(
     const ChatRequest& request, absl::Time now,
-    const jinja::ReserveMemory& reserve) const {
+    const jinja::ReserveMemory& reserve,
+    const jinja::MayGoOn& may_go_on) const {
   const int64_t values = ValueBytes(request.messages) +
                          ValueBytes(request.tools) +
                          ValueBytes(request.variables);
@@ -118,16 +120,21 @@ absl::StatusOr<std::vector<PromptSpan>> ModelChat::Render(
                              ParseVariables(request.variables));
   prompt.add_generation_prompt = request.add_generation_prompt;
   prompt.now = now;
-  if (reserve == nullptr) return chosen->chat.Render(prompt);
+  if (reserve == nullptr) {
+    return chosen->chat.Render(prompt, nullptr, may_go_on);
+  }
   return chosen->chat.Render(
-      prompt, [&](int64_t bytes) { return reserve(values + bytes); });
+      prompt, [&](int64_t bytes) { return reserve(values + bytes); },
+      may_go_on);
 }
 
 absl::StatusOr<std::vector<TokenId>> ModelChat::Encode(
     const ChatRequest& request, absl::Time now,
-    const jinja::ReserveMemory& reserve) const {
+    const jinja::ReserveMemory& reserve,
+    const jinja::MayGoOn& may_go_on) const {
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<PromptSpan> spans,
-                             Render(request, now, reserve));
+                             Render(request, now, reserve, may_go_on));
+  if (may_go_on != nullptr) FORETOKEN_RETURN_IF_ERROR(may_go_on());
   if (reserve != nullptr) {
     int64_t bytes = 0;
     for (const PromptSpan& span : spans) {

@@ -64,15 +64,18 @@ class ModelChat {
   // FailedPrecondition for a model without a template.
   absl::StatusOr<std::vector<PromptSpan>> Render(
       const ChatRequest& request, absl::Time now,
-      const jinja::ReserveMemory& reserve = nullptr) const;
+      const jinja::ReserveMemory& reserve = nullptr,
+      const jinja::MayGoOn& may_go_on = nullptr) const;
 
   // The prompt as token ids, control tokens of the template included. Nothing
   // is added: the template writes BOS itself. Errors as Render gives them.
   // `reserve` is asked for the memory of all that is made on the way, beside
-  // that of `request`; its error is returned as it is.
+  // that of `request`, and `may_go_on` now and then while the template is
+  // rendered and before the encoding; their errors are returned as they are.
   absl::StatusOr<std::vector<TokenId>> Encode(
       const ChatRequest& request, absl::Time now,
-      const jinja::ReserveMemory& reserve = nullptr) const;
+      const jinja::ReserveMemory& reserve = nullptr,
+      const jinja::MayGoOn& may_go_on = nullptr) const;
 
  private:
   struct Parsed {

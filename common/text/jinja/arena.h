@@ -3,10 +3,12 @@
 #ifndef FORETOKEN_COMMON_TEXT_JINJA_ARENA_H_
 #define FORETOKEN_COMMON_TEXT_JINJA_ARENA_H_
 
+#include <cstdint>
 #include <deque>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "common/text/jinja/ast.h"
 #include "common/text/jinja/budget.h"
@@ -18,28 +20,25 @@ namespace foretoken::jinja {
 struct Scope {
   Scope* parent = nullptr;
   // Names are those of the syntax tree or of the caller, which outlive it.
-  std::vector<std::pair<absl::string_view, Value>> variables;
+  absl::flat_hash_map<absl::string_view, Value> variables;
   bool captured = false;  // a macro defined inside refers to it
 
   void Set(absl::string_view name, Value value, Budget& budget) {
-    budget.SpendQuietly(NameSteps(variables.size()));
-    for (auto& [known, old] : variables) {
-      if (known == name) {
-        old = std::move(value);
-        return;
-      }
-    }
-    variables.emplace_back(name, std::move(value));
+    budget.SpendQuietly(ByteSteps(name.size()));
+    variables.insert_or_assign(name, std::move(value));
   }
-  // Here or further out; nullptr: none.
+  // Here or further out; nullptr: none. Stands until the next Set.
   const Value* Find(absl::string_view name, Budget& budget) const {
-    for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
-      budget.SpendQuietly(NameSteps(scope->variables.size()));
-      for (const auto& [known, value] : scope->variables) {
-        if (known == name) return &value;
-      }
+    int64_t scopes = 0;
+    const Value* found = nullptr;
+    for (const Scope* scope = this; scope != nullptr && found == nullptr;
+         scope = scope->parent) {
+      const auto variable = scope->variables.find(name);
+      if (variable != scope->variables.end()) found = &variable->second;
+      ++scopes;
     }
-    return nullptr;
+    budget.SpendQuietly(scopes / 8 + scopes * ByteSteps(name.size()));
+    return found;
   }
 };
 

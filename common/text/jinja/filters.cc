@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -20,6 +21,7 @@
 #include "common/text/jinja/string_methods.h"
 #include "common/text/jinja/tests.h"
 #include "common/text/jinja/unicode.h"
+#include "common/text/utf8.h"
 
 namespace foretoken::jinja {
 namespace {
@@ -49,6 +51,7 @@ struct Call {
 ValueOr FollowPath(Budget& budget, Value item, absl::string_view path,
                    const Value* otherwise) {
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
+    FORETOKEN_RETURN_IF_ERROR(budget.Spend(1 + ByteSteps(part.size())));
     int64_t index = 0;
     const Value key = absl::SimpleAtoi(part, &index) ? Value::Integer(index)
                                                      : Value::String(part);
@@ -69,9 +72,10 @@ ValueOr FollowAttribute(Budget& budget, const Value& item,
   return GetItem(budget, item, attribute);
 }
 
-Value IgnoreCase(const Value& value) {
+ValueOr IgnoreCase(Budget& budget, const Value& value) {
   if (!value.IsString()) return value;
-  return Value::String(ChangeCase(value.text(), Case::kLower));
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(CharacterSteps(value.text().size())));
+  return MakeString(budget, ChangeCase(value.text(), Case::kLower));
 }
 
 // --- scalars and strings ----------------------------------------------------
@@ -102,6 +106,9 @@ ValueOr ToInteger(const Call& call) {
   std::optional<double> number;
   Origin origin = v.origin();
   if (v.IsString()) {
+    // The text is copied and read twice, by character.
+    FORETOKEN_RETURN_IF_ERROR(
+        call.budget.Spend(2 * CharacterSteps(v.text().size())));
     if (v.text().FromRequest()) origin = Origin::kRequest;
     const auto integer = ParseInteger(
         v.text().bytes(), static_cast<int>(std::clamp<int64_t>(base, 0, 37)));
@@ -122,6 +129,8 @@ ValueOr ToFloat(const Call& call) {
   if (v.Is(Kind::kUndefined)) return v.UndefinedError();
   if (v.IsNumber()) return Value::Float(v.number(), v.origin());
   if (v.IsString()) {
+    FORETOKEN_RETURN_IF_ERROR(
+        call.budget.Spend(CharacterSteps(v.text().size())));
     const auto number = ParseFloat(v.text().bytes());
     if (number.has_value()) {
       return Value::Float(*number, v.text().FromRequest() ? Origin::kRequest
@@ -188,12 +197,15 @@ ValueOr CaseFilter(const Call& call) {
 ValueOr Title(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
   FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(CharacterSteps(text.size()),
+                                              sizeof(size_t) * text.size()));
   const std::vector<size_t> offsets = CharacterOffsets(text.bytes());
   TextBuilder out(call.budget);
   const auto is_border = [&](size_t i) {
-    const Text c = text.Slice(offsets[i], offsets[i + 1]);
-    return Strip(c, nullptr, true, false).empty() ||
-           std::string("-({[<").find(c.bytes()) != std::string::npos;
+    const absl::string_view c =
+        absl::string_view(text.bytes())
+            .substr(offsets[i], offsets[i + 1] - offsets[i]);
+    return IsSpace(NextUtf8(c).code_point) || absl::StrContains("-({[<", c);
   };
   for (size_t i = 0; i + 1 < offsets.size();) {
     FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(1));
@@ -218,8 +230,7 @@ ValueOr Trim(const Call& call) {
   if (bound.Has(0) && !bound[0].Is(Kind::kNone)) {
     FORETOKEN_ASSIGN_OR_RETURN(characters, bound.String(0));
   }
-  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(text.size() / 64));
-  return MakeString(call.budget, Strip(text, characters, true, true));
+  return Strip(call.budget, text, characters, true, true);
 }
 
 ValueOr ReplaceFilter(const Call& call) {
@@ -249,10 +260,13 @@ ValueOr Indent(const Call& call) {
     return absl::InvalidArgumentError("indent wants a string");
   }
   // Jinja appends a line end before it splits.
+  FORETOKEN_RETURN_IF_ERROR(
+      call.budget.Spend(ByteSteps(call.value.text().size())));
   Text text = call.value.text();
   text.Append("\n", Origin::kTemplate);
-  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, 2 * text.size()));
-  const std::vector<Text> lines = SplitLines(text);
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, text.size()));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Text> lines,
+                             SplitLines(call.budget, text));
   TextBuilder out(call.budget);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.Append("\n", Origin::kTemplate);
@@ -267,6 +281,7 @@ ValueOr Indent(const Call& call) {
 ValueOr Escape(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
   FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(CharacterSteps(text.size())));
   TextBuilder out(call.budget);
   size_t begin = 0;
   for (const Text::Run& run : text.runs()) {
@@ -292,12 +307,15 @@ ValueOr Center(const Call& call) {
                           {{Value::Integer(width)}, {}});
 }
 
-absl::StatusOr<std::string> Separator(const Value& pair, size_t i) {
+absl::StatusOr<std::string> Separator(Budget& budget, const Value& pair,
+                                      size_t i) {
   if (!pair.IsSequence() || pair.list().items().size() != 2 ||
       !pair.list().items()[i].IsString()) {
     return absl::InvalidArgumentError("separators wants two strings");
   }
-  return pair.list().items()[i].text().bytes();
+  const Text& text = pair.list().items()[i].text();
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(text.size())));
+  return text.bytes();
 }
 
 ValueOr ToJsonFilter(const Call& call) {
@@ -308,6 +326,8 @@ ValueOr ToJsonFilter(const Call& call) {
   style.ensure_ascii = bound.Flag(0, false);
   style.sort_keys = bound.Flag(3, false);
   if (bound.Has(1) && bound[1].IsString()) {
+    FORETOKEN_RETURN_IF_ERROR(
+        call.budget.Spend(ByteSteps(bound[1].text().size())));
     style.indent = bound[1].text().bytes();
   } else if (bound.Has(1) && !bound[1].Is(Kind::kNone)) {
     FORETOKEN_ASSIGN_OR_RETURN(const int64_t width, bound.Integer(1, 0));
@@ -317,8 +337,10 @@ ValueOr ToJsonFilter(const Call& call) {
   style.item_separator = style.indent.has_value() ? "," : ", ";
   style.key_separator = ": ";
   if (bound.Has(2) && !bound[2].Is(Kind::kNone)) {
-    FORETOKEN_ASSIGN_OR_RETURN(style.item_separator, Separator(bound[2], 0));
-    FORETOKEN_ASSIGN_OR_RETURN(style.key_separator, Separator(bound[2], 1));
+    FORETOKEN_ASSIGN_OR_RETURN(style.item_separator,
+                               Separator(call.budget, bound[2], 0));
+    FORETOKEN_ASSIGN_OR_RETURN(style.key_separator,
+                               Separator(call.budget, bound[2], 1));
   }
   FORETOKEN_ASSIGN_OR_RETURN(Text text, ToJson(call.budget, call.value, style));
   return Value::String(std::move(text));
@@ -328,7 +350,8 @@ ValueOr ToJsonFilter(const Call& call) {
 
 ValueOr LengthFilter(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
-  FORETOKEN_ASSIGN_OR_RETURN(const int64_t length, Length(call.value));
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t length,
+                             Length(call.budget, call.value));
   return Value::Integer(length);
 }
 
@@ -403,6 +426,9 @@ ValueOr ItemsFilter(const Call& call) {
 // Sorts by the keys of the items, which are as many; stable both ways.
 absl::StatusOr<Values> SortBy(Budget& budget, const Values& items,
                               const Values& keys, bool reverse) {
+  // The order, the buffer that a stable sort takes, and the result.
+  FORETOKEN_RETURN_IF_ERROR(
+      budget.Spend(0, (2 * sizeof(size_t) + sizeof(Value)) * items.size()));
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   absl::Status failed;
@@ -439,7 +465,9 @@ ValueOr Sort(const Call& call) {
       parts.push_back(std::move(part));
     }
     if (!bound.Flag(1, false)) {
-      for (Value& part : parts) part = IgnoreCase(part);
+      for (Value& part : parts) {
+        FORETOKEN_ASSIGN_OR_RETURN(part, IgnoreCase(call.budget, part));
+      }
     }
     FORETOKEN_ASSIGN_OR_RETURN(Value key,
                                MakeList(call.budget, std::move(parts)));
@@ -465,7 +493,11 @@ ValueOr DictSort(const Call& call) {
                                MakeTuple(call.budget, {key, value}));
     items.push_back(std::move(pair));
     const Value& by = by_value ? value : key;
-    keys.push_back(bound.Flag(0, false) ? by : IgnoreCase(by));
+    Value sorted_by = by;
+    if (!bound.Flag(0, false)) {
+      FORETOKEN_ASSIGN_OR_RETURN(sorted_by, IgnoreCase(call.budget, by));
+    }
+    keys.push_back(std::move(sorted_by));
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       Values sorted, SortBy(call.budget, items, keys, bound.Flag(2, false)));
@@ -481,9 +513,14 @@ ValueOr Unique(const Call& call) {
   for (const Value& item : items) {
     FORETOKEN_ASSIGN_OR_RETURN(Value key,
                                FollowAttribute(call.budget, item, bound[1]));
-    if (!bound.Flag(0, false)) key = IgnoreCase(key);
-    if (seen.Find(key) != nullptr) continue;
-    FORETOKEN_RETURN_IF_ERROR(seen.Set(key, Value::None()));
+    if (!bound.Flag(0, false)) {
+      FORETOKEN_ASSIGN_OR_RETURN(key, IgnoreCase(call.budget, key));
+    }
+    FORETOKEN_ASSIGN_OR_RETURN(const Value* const known,
+                               FindKey(call.budget, seen, key));
+    if (known != nullptr) continue;
+    FORETOKEN_RETURN_IF_ERROR(
+        SetKey(call.budget, seen, std::move(key), Value::None()));
     unique.push_back(item);
   }
   FORETOKEN_RETURN_IF_ERROR(MakeDict(call.budget, std::move(seen)).status());
@@ -503,7 +540,9 @@ ValueOr Extreme(const Call& call) {
   for (size_t i = 0; i < items.size(); ++i) {
     FORETOKEN_ASSIGN_OR_RETURN(
         Value key, FollowAttribute(call.budget, items[i], bound[1]));
-    if (!bound.Flag(0, false)) key = IgnoreCase(key);
+    if (!bound.Flag(0, false)) {
+      FORETOKEN_ASSIGN_OR_RETURN(key, IgnoreCase(call.budget, key));
+    }
     bool better = i == 0;
     if (!better) {
       FORETOKEN_ASSIGN_OR_RETURN(
@@ -533,11 +572,12 @@ ValueOr Sum(const Call& call) {
 
 // The name of a filter or test among the arguments, and what follows it.
 absl::StatusOr<std::pair<std::string, Arguments>> NamedCall(
-    const Arguments& arguments, size_t at) {
+    Budget& budget, const Arguments& arguments, size_t at) {
   const Value& name = arguments.positional[at];
   if (!name.IsString()) {
     return absl::InvalidArgumentError("the name of a filter must be a string");
   }
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(name.text().size())));
   Arguments rest;
   rest.positional.assign(arguments.positional.begin() + at + 1,
                          arguments.positional.end());
@@ -560,7 +600,8 @@ ValueOr Map(const Call& call) {
     }
     return MakeGenerator(call.budget, std::move(mapped));
   }
-  FORETOKEN_ASSIGN_OR_RETURN(const auto filter, NamedCall(call.arguments, 0));
+  FORETOKEN_ASSIGN_OR_RETURN(const auto filter,
+                             NamedCall(call.budget, call.arguments, 0));
   // A filter that applies filters may nest without bound: map('map', ...).
   if (filter.first == "map") {
     return absl::InvalidArgumentError("map of map is not supported");
@@ -586,7 +627,8 @@ ValueOr Select(const Call& call) {
   const size_t at = by_attribute ? 1 : 0;
   std::pair<std::string, Arguments> test;
   if (arguments.size() > at) {
-    FORETOKEN_ASSIGN_OR_RETURN(test, NamedCall(call.arguments, at));
+    FORETOKEN_ASSIGN_OR_RETURN(test,
+                               NamedCall(call.budget, call.arguments, at));
   }
   Values selected;
   FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
@@ -663,7 +705,7 @@ absl::StatusOr<Value> CallFilter(Budget& budget, absl::string_view name,
   const auto filter = Filters().find(name);
   if (filter == Filters().end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("no filter named '", name, "'"));
+        absl::StrCat("no filter named '", Shown(name), "'"));
   }
   return filter->second({budget, name, value, arguments});
 }

@@ -29,11 +29,15 @@ absl::StatusOr<Dict> CollectEntries(Budget& budget, absl::string_view callee,
           absl::StrCat(callee, "() of a ", mapping.TypeName(),
                        " is not supported, want a dict"));
     }
-    FORETOKEN_RETURN_IF_ERROR(budget.Spend(mapping.dict().entries().size()));
-    dict = mapping.dict();
+    const Dict& given = mapping.dict();
+    FORETOKEN_RETURN_IF_ERROR(
+        budget.Spend(static_cast<int64_t>(given.entries().size()) +
+                         ByteSteps(given.key_bytes()),
+                     given.key_bytes()));
+    dict = given;
   }
   for (const auto& [name, value] : arguments.named) {
-    FORETOKEN_RETURN_IF_ERROR(dict.Set(Value::String(name), value));
+    FORETOKEN_RETURN_IF_ERROR(SetKey(budget, dict, Value::String(name), value));
   }
   return dict;
 }
@@ -52,7 +56,7 @@ absl::StatusOr<Text> FormatTime(const Text& format, absl::Time time,
                                 absl::TimeZone zone) {
   if (format.empty()) return Text();
   // An empty result is told from an error by one more byte.
-  const std::string pattern = format.bytes() + "|";
+  const std::string pattern = format.bytes().substr(0, kMaxTimeBytes) + "|";
   const std::tm parts = absl::ToTM(time, zone);
   char buffer[kMaxTimeBytes];
   const size_t size =

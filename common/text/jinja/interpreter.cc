@@ -17,6 +17,15 @@ namespace foretoken::jinja {
 
 using Kind = Value::Kind;
 
+namespace {
+
+// A variable of a scope, with its place in an index.
+constexpr size_t kVariableBytes = 64;
+// Of what raise_exception() says.
+constexpr size_t kMaxRaisedBytes = 4096;
+
+}  // namespace
+
 // A scope inside the current one, or inside `parent`, while it lives.
 class Interpreter::InnerScope {
  public:
@@ -43,13 +52,23 @@ absl::StatusOr<Text> Interpreter::Run(const Body& body,
   TextBuilder out(budget_);
   out_ = &out;
   scope_ = arena_.NewScope(nullptr);
-  for (const auto& [name, value] : variables) scope_->Set(name, value, budget_);
+  for (const auto& [name, value] : variables) {
+    const absl::Status spent = budget_.Spend(1, kVariableBytes);
+    if (!spent.ok()) return OfRendering(spent);
+    scope_->Set(name, value, budget_);
+  }
   const FlowOr flow = Execute(body);
   absl::Status status = flow.status();
   if (status.ok() && *flow != Flow::kNext) {
     status = absl::InvalidArgumentError("break or continue outside of a loop");
   }
-  if (status.ok()) return out.Finish();
+  if (!status.ok()) return OfRendering(status);
+  absl::StatusOr<Text> text = out.Finish();
+  if (!text.ok()) return OfRendering(text.status());
+  return text;
+}
+
+absl::Status Interpreter::OfRendering(const absl::Status& status) const {
   if (raised_) return status;
   if (!budget_.refused().ok()) return budget_.refused();
   return absl::InvalidArgumentError(absl::StrCat("chat template: line ",
@@ -367,7 +386,8 @@ Interpreter::ValueOr Interpreter::EvaluateDict(const Expr& expr) {
   for (size_t i = 0; i < expr.children.size(); i += 2) {
     FORETOKEN_ASSIGN_OR_RETURN(Value key, Evaluate(*expr.children[i]));
     FORETOKEN_ASSIGN_OR_RETURN(Value value, Evaluate(*expr.children[i + 1]));
-    FORETOKEN_RETURN_IF_ERROR(dict.Set(std::move(key), std::move(value)));
+    FORETOKEN_RETURN_IF_ERROR(
+        SetKey(budget_, dict, std::move(key), std::move(value)));
   }
   return MakeDict(budget_, std::move(dict));
 }
@@ -509,7 +529,10 @@ Interpreter::ValueOr Interpreter::CallFunction(absl::string_view name,
   FORETOKEN_ASSIGN_OR_RETURN(const Text text, ToText(budget_, bound[0]));
   if (raises) {
     raised_ = true;
-    return absl::InvalidArgumentError(text.bytes());
+    return absl::InvalidArgumentError(
+        text.size() <= kMaxRaisedBytes
+            ? text.bytes()
+            : absl::StrCat(Shown(text.bytes()), "..."));
   }
   FORETOKEN_ASSIGN_OR_RETURN(Text time,
                              FormatTime(text, options_.now, options_.zone));
@@ -522,6 +545,8 @@ absl::Status Interpreter::BindParameters(const Stmt& definition,
   std::vector<bool> used(arguments.named.size());
   for (size_t i = 0; i < definition.parameters.size(); ++i) {
     const Parameter& parameter = definition.parameters[i];
+    FORETOKEN_RETURN_IF_ERROR(
+        budget_.Spend(1 + NameSteps(arguments.named.size())));
     Value value = Value::Undefined(
         absl::StrCat("parameter '", parameter.name, "' was not provided"));
     bool found = i < given;
@@ -543,7 +568,8 @@ absl::Status Interpreter::BindParameters(const Stmt& definition,
     if (name == "caller") {
       scope_->Set("caller", value, budget_);
     } else if (definition.uses_kwargs) {
-      FORETOKEN_RETURN_IF_ERROR(rest.Set(Value::String(name), value));
+      FORETOKEN_RETURN_IF_ERROR(
+          SetKey(budget_, rest, Value::String(name), value));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("macro '", definition.name,

@@ -19,7 +19,8 @@ namespace foretoken::jinja {
 class Interpreter {
  public:
   explicit Interpreter(const RenderOptions& options)
-      : options_(options), budget_(options.limits, options.reserve) {}
+      : options_(options),
+        budget_(options.limits, options.reserve, options.may_go_on) {}
 
   // Once. Errors as Template::Render gives them.
   absl::StatusOr<Text> Run(const Body& body, const Variables& variables);
@@ -31,6 +32,9 @@ class Interpreter {
   using FlowOr = absl::StatusOr<Flow>;
 
   class InnerScope;
+
+  // The error of a rendering that ended with `status`.
+  absl::Status OfRendering(const absl::Status& status) const;
 
   // Statements: they write to out_.
   FlowOr Execute(const Body& body);

@@ -56,7 +56,8 @@ absl::StatusOr<Value> CallDictMethod(Budget& budget, const Value& object,
     FORETOKEN_ASSIGN_OR_RETURN(
         const auto bound,
         BoundArguments::Bind("get", arguments, {"key", "default"}, 1));
-    const Value* const found = dict.Find(bound[0]);
+    FORETOKEN_ASSIGN_OR_RETURN(const Value* const found,
+                               FindKey(budget, dict, bound[0]));
     if (found != nullptr) return *found;
     return bound.Has(1) ? bound[1] : Value::None();
   }

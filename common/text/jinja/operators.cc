@@ -148,17 +148,35 @@ absl::StatusOr<Value> OfFloats(Op op, double a, double b, Origin origin) {
   return Value::Float(floored, origin);
 }
 
+absl::StatusOr<Value> RepeatText(Budget& budget, const Text& text,
+                                 int64_t times) {
+  if (text.empty() || times == 0) return Value::String("");
+  const size_t runs = text.runs().size();
+  const size_t each =
+      text.size() + (runs > 1 ? Text::kRunBytes * runs : size_t{0});
+  // More than any budget has, and less than what would overflow in it.
+  size_t bytes = size_t{1} << 60;
+  if (static_cast<uint64_t>(times) < bytes / each) {
+    bytes = each * static_cast<size_t>(times);
+  }
+  // The powers of two that make up the result are as long as that.
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(bytes), 2 * bytes));
+  Text result;
+  Text power = text;
+  while (true) {
+    if ((times & 1) != 0) result.Append(power);
+    times >>= 1;
+    if (times == 0) break;
+    const Text half = power;
+    power.Append(half);
+  }
+  return Value::String(std::move(result));
+}
+
 absl::StatusOr<Value> Repeat(Budget& budget, const Value& value,
                              int64_t times) {
   times = std::max<int64_t>(times, 0);
-  if (value.IsString()) {
-    TextBuilder out(budget);
-    if (value.text().empty()) return out.FinishValue();
-    for (int64_t i = 0; i < times; ++i) {
-      if (!out.Append(value.text())) break;
-    }
-    return out.FinishValue();
-  }
+  if (value.IsString()) return RepeatText(budget, value.text(), times);
   Values items;
   const Values& source = value.list().items();
   if (source.empty()) times = 0;
@@ -200,7 +218,8 @@ absl::StatusOr<bool> EqualLists(Budget& budget, const Values& a,
 absl::StatusOr<bool> EqualDicts(Budget& budget, const Dict& a, const Dict& b) {
   if (a.entries().size() != b.entries().size()) return false;
   for (const auto& [key, value] : a.entries()) {
-    const Value* const other = b.Find(key);
+    FORETOKEN_ASSIGN_OR_RETURN(const Value* const other,
+                               FindKey(budget, b, key));
     if (other == nullptr) return false;
     FORETOKEN_ASSIGN_OR_RETURN(const bool equal, Equal(budget, value, *other));
     if (!equal) return false;
@@ -221,8 +240,11 @@ absl::StatusOr<bool> Contains(Budget& budget, const Value& container,
       FORETOKEN_RETURN_IF_ERROR(budget.Spend(
           SearchSteps(container.text().size(), item.text().size())));
       return absl::StrContains(container.text().bytes(), item.text().bytes());
-    case Kind::kDict:
-      return container.dict().Find(item) != nullptr;
+    case Kind::kDict: {
+      FORETOKEN_ASSIGN_OR_RETURN(const Value* const found,
+                                 FindKey(budget, container.dict(), item));
+      return found != nullptr;
+    }
     default:
       break;
   }
@@ -242,11 +264,12 @@ int64_t Place(int64_t index, int64_t size) {
 
 absl::StatusOr<Value> Character(Budget& budget, const Text& text,
                                 int64_t index) {
-  FORETOKEN_RETURN_IF_ERROR(budget.Spend(text.size() / 64));
-  const std::vector<size_t> offsets = CharacterOffsets(text.bytes());
-  const int64_t at = Place(index, static_cast<int64_t>(offsets.size()) - 1);
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(2 * ByteSteps(text.size())));
+  const auto size = static_cast<int64_t>(CountCharacters(text.bytes()));
+  const int64_t at = Place(index, size);
   if (at < 0) return Value::Undefined("string index out of range");
-  return MakeString(budget, text.Slice(offsets[at], offsets[at + 1]));
+  return MakeString(budget, text.Slice(CharacterOffset(text.bytes(), at),
+                                       CharacterOffset(text.bytes(), at + 1)));
 }
 
 // The places from, from + by, ... before `to`, of `size` items.
@@ -272,7 +295,7 @@ absl::StatusOr<Value> MakeMethod(Budget& budget, const Value& object,
 
 Value NoSuch(const Value& object, absl::string_view name) {
   return Value::Undefined(absl::StrCat(
-      "'", object.TypeName(), " object' has no attribute '", name, "'"));
+      "'", object.TypeName(), " object' has no attribute '", Shown(name), "'"));
 }
 
 absl::StatusOr<Value> LoopAttribute(Budget& budget, const Value& object,
@@ -423,11 +446,12 @@ absl::StatusOr<Value> Unary(Op op, const Value& a) {
   return OfIntegers(Op::kSubtract, 0, a.integer(), a.origin());
 }
 
-absl::StatusOr<int64_t> Length(const Value& value) {
+absl::StatusOr<int64_t> Length(Budget& budget, const Value& value) {
   switch (value.kind()) {
     case Kind::kUndefined:
       return 0;
     case Kind::kString:
+      FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(value.text().size())));
       return static_cast<int64_t>(CountCharacters(value.text().bytes()));
     case Kind::kList:
     case Kind::kTuple:
@@ -463,6 +487,8 @@ absl::StatusOr<Values> Iterate(Budget& budget, const Value& value) {
       return value.generator().Take();
     case Kind::kString: {
       const Text& text = value.text();
+      FORETOKEN_RETURN_IF_ERROR(
+          budget.Spend(ByteSteps(text.size()), sizeof(size_t) * text.size()));
       const std::vector<size_t> offsets = CharacterOffsets(text.bytes());
       for (size_t i = 0; i + 1 < offsets.size(); ++i) {
         FORETOKEN_RETURN_IF_ERROR(budget.Spend(1, 2 * sizeof(Text)));
@@ -494,7 +520,7 @@ absl::StatusOr<Value> GetAttribute(Budget& budget, const Value& object,
   }
   if (absl::StartsWith(name, "__")) {
     return Value::Undefined(
-        absl::StrCat("access to attribute '", name, "' is unsafe"));
+        absl::StrCat("access to attribute '", Shown(name), "' is unsafe"));
   }
   switch (FindMethod(object, name)) {
     case MethodAccess::kAllowed:
@@ -507,7 +533,8 @@ absl::StatusOr<Value> GetAttribute(Budget& budget, const Value& object,
       break;
   }
   if (object.Is(Kind::kDict)) {
-    const Value* const found = object.dict().Find(name);
+    FORETOKEN_ASSIGN_OR_RETURN(const Value* const found,
+                               FindKey(budget, object.dict(), name));
     if (found != nullptr) return *found;
   }
   return NoSuch(object, name);
@@ -517,7 +544,8 @@ absl::StatusOr<Value> GetItem(Budget& budget, const Value& object,
                               const Value& key) {
   if (object.Is(Kind::kUndefined)) return object.UndefinedError();
   if (object.Is(Kind::kDict)) {
-    const Value* const found = object.dict().Find(key);
+    FORETOKEN_ASSIGN_OR_RETURN(const Value* const found,
+                               FindKey(budget, object.dict(), key));
     if (found != nullptr) return *found;
   } else if (key.IsInt() && object.IsSequence()) {
     const Values& items = object.list().items();
@@ -547,7 +575,7 @@ absl::StatusOr<Value> GetSlice(Budget& budget, const Value& object,
   }
   const int64_t by = step.Is(Kind::kNone) ? 1 : step.integer();
   if (by == 0) return absl::InvalidArgumentError("slice step cannot be zero");
-  FORETOKEN_ASSIGN_OR_RETURN(const int64_t size, Length(object));
+  FORETOKEN_ASSIGN_OR_RETURN(const int64_t size, Length(budget, object));
   const auto clamp = [&](const Value& bound, int64_t otherwise) {
     if (bound.Is(Kind::kNone)) return otherwise;
     int64_t at = bound.integer();
@@ -558,19 +586,26 @@ absl::StatusOr<Value> GetSlice(Budget& budget, const Value& object,
   const int64_t to = clamp(stop, by < 0 ? -1 : size);
   if (object.IsString()) {
     const Text& text = object.text();
-    FORETOKEN_RETURN_IF_ERROR(
-        budget.Spend(text.size() / 64, sizeof(size_t) * size));
-    const std::vector<size_t> offsets = CharacterOffsets(text.bytes());
     TextBuilder out(budget);
     if (by == 1) {
-      if (from < to) out.Append(text, offsets[from], offsets[to]);
+      FORETOKEN_RETURN_IF_ERROR(budget.Spend(2 * ByteSteps(text.size())));
+      if (from < to) {
+        out.Append(text, CharacterOffset(text.bytes(), from),
+                   CharacterOffset(text.bytes(), to));
+      }
       return out.FinishValue();
     }
+    // Offsets and places.
+    FORETOKEN_RETURN_IF_ERROR(
+        budget.Spend(CharacterSteps(text.size()), 2 * sizeof(size_t) * size));
+    const std::vector<size_t> offsets = CharacterOffsets(text.bytes());
     for (const int64_t i : SlicePlaces(from, to, by, size)) {
       if (!out.Append(text, offsets[i], offsets[i + 1])) break;
     }
     return out.FinishValue();
   }
+  FORETOKEN_RETURN_IF_ERROR(
+      budget.Spend(0, (sizeof(size_t) + sizeof(Value)) * size));
   Values items;
   for (const int64_t i : SlicePlaces(from, to, by, size)) {
     items.push_back(object.list().items()[i]);

@@ -45,7 +45,7 @@ absl::StatusOr<Value> Arithmetic(Budget& budget, Op op, const Value& a,
 absl::StatusOr<Value> Unary(Op op, const Value& a);
 
 // len(); InvalidArgument for a value without a length.
-absl::StatusOr<int64_t> Length(const Value& value);
+absl::StatusOr<int64_t> Length(Budget& budget, const Value& value);
 // What a loop over the value visits: items, characters, keys. A generator is
 // read.
 absl::StatusOr<Values> Iterate(Budget& budget, const Value& value);

@@ -126,6 +126,7 @@ class ReprWriter {
   }
 
   void WriteString(const Text& text) {
+    if (!budget_.SpendQuietly(CharacterSteps(text.size()))) return;
     const bool double_quotes = text.bytes().find('\'') != std::string::npos &&
                                text.bytes().find('"') == std::string::npos;
     const char quote = double_quotes ? '"' : '\'';
@@ -271,6 +272,7 @@ class JsonWriter {
   }
 
   void WriteString(const Text& text) {
+    if (!budget_.SpendQuietly(CharacterSteps(text.size()))) return;
     out_.Append("\"", Origin::kRequest);
     size_t begin = 0;
     for (const Text::Run& run : text.runs()) {
@@ -430,7 +432,10 @@ std::optional<double> ParseFloat(absl::string_view text) {
 }
 
 absl::StatusOr<Text> ToText(Budget& budget, const Value& value) {
-  if (value.IsString()) return value.text();
+  if (value.IsString()) {
+    FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(value.text().size())));
+    return value.text();
+  }
   if (value.Is(Kind::kUndefined)) return Text();
   TextBuilder out(budget);
   FORETOKEN_RETURN_IF_ERROR(ReprWriter(budget, out).Write(value));

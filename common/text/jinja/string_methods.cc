@@ -48,44 +48,67 @@ size_t CharacterBegin(absl::string_view text, size_t end) {
   return end;
 }
 
-using Ranges = std::vector<std::pair<size_t, size_t>>;  // of bytes
+// Pieces of the text of a method, as ranges of bytes. Each is paid for when it
+// is found: a text of spaces has as many pieces as characters.
+class Pieces {
+ public:
+  explicit Pieces(const Call& call) : call_(call) {}
 
-absl::StatusOr<Value> MakePieces(const Call& call, const Ranges& ranges) {
-  Values pieces;
-  for (const auto& [begin, end] : ranges) {
-    FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(1, 2 * sizeof(Text)));
-    FORETOKEN_ASSIGN_OR_RETURN(
-        Value piece, MakeString(call.budget, call.text.Slice(begin, end)));
-    pieces.push_back(std::move(piece));
+  // False once the budget is spent.
+  bool Add(size_t begin, size_t end) {
+    if (!call_.budget.SpendQuietly(1, kPieceBytes)) return false;
+    ranges_.emplace_back(begin, end);
+    return true;
   }
-  return MakeList(call.budget, std::move(pieces));
-}
+  void Reverse() { std::reverse(ranges_.begin(), ranges_.end()); }
+
+  absl::StatusOr<Value> Make() const {
+    FORETOKEN_RETURN_IF_ERROR(call_.budget.status());
+    Values pieces;
+    for (const auto& [begin, end] : ranges_) {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          Value piece, MakeString(call_.budget, call_.text.Slice(begin, end)));
+      pieces.push_back(std::move(piece));
+    }
+    return MakeList(call_.budget, std::move(pieces));
+  }
+
+ private:
+  using Range = std::pair<size_t, size_t>;
+  // With the text that becomes of it.
+  static constexpr size_t kPieceBytes = 2 * sizeof(Text) + sizeof(Range);
+
+  const Call& call_;
+  std::vector<Range> ranges_;
+};
 
 // Parts between runs of white space, at most `limit` splits from the left.
-Ranges SplitWords(absl::string_view text, int64_t limit) {
-  Ranges words;
+absl::StatusOr<Value> SplitWords(const Call& call, int64_t limit) {
+  const absl::string_view text = call.bytes();
+  Pieces words(call);
   size_t at = 0;
   while (true) {
     while (at < text.size() && IsSpace(CodePointAt(text, at))) {
       at += NextUtf8(text.substr(at)).length;
     }
-    if (at == text.size()) return words;
+    if (at == text.size()) return words.Make();
     if (limit == 0) {  // the rest, with the spaces at its end
-      words.emplace_back(at, text.size());
-      return words;
+      words.Add(at, text.size());
+      return words.Make();
     }
     const size_t begin = at;
     while (at < text.size() && !IsSpace(CodePointAt(text, at))) {
       at += NextUtf8(text.substr(at)).length;
     }
-    words.emplace_back(begin, at);
+    if (!words.Add(begin, at)) return words.Make();
     --limit;
   }
 }
 
 // The same from the right.
-Ranges SplitWordsFromRight(absl::string_view text, int64_t limit) {
-  Ranges words;
+absl::StatusOr<Value> SplitWordsFromRight(const Call& call, int64_t limit) {
+  const absl::string_view text = call.bytes();
+  Pieces words(call);
   size_t end = text.size();
   while (true) {
     while (end > 0) {
@@ -95,7 +118,7 @@ Ranges SplitWordsFromRight(absl::string_view text, int64_t limit) {
     }
     if (end == 0) break;
     if (limit == 0) {  // the rest, with the spaces before it
-      words.emplace_back(0, end);
+      words.Add(0, end);
       break;
     }
     size_t begin = end;
@@ -104,12 +127,12 @@ Ranges SplitWordsFromRight(absl::string_view text, int64_t limit) {
       if (IsSpace(CodePointAt(text, before))) break;
       begin = before;
     }
-    words.emplace_back(begin, end);
+    if (!words.Add(begin, end)) break;
     end = begin;
     --limit;
   }
-  std::reverse(words.begin(), words.end());
-  return words;
+  words.Reverse();
+  return words.Make();
 }
 
 // Spends what looking for `wanted` in the text may take.
@@ -123,37 +146,35 @@ absl::StatusOr<Value> Split(const Call& call) {
   const bool from_right = call.name == "rsplit";
   const absl::string_view text = call.bytes();
   if (!bound.Has(0) || bound[0].Is(Kind::kNone)) {
-    return MakePieces(call, from_right ? SplitWordsFromRight(text, limit)
-                                       : SplitWords(text, limit));
+    return from_right ? SplitWordsFromRight(call, limit)
+                      : SplitWords(call, limit);
   }
   FORETOKEN_ASSIGN_OR_RETURN(const Text* const separator, bound.String(0));
   const std::string& sep = separator->bytes();
   if (sep.empty()) return absl::InvalidArgumentError("empty separator");
   FORETOKEN_RETURN_IF_ERROR(SpendSearch(call, sep));
-  Ranges pieces;
+  Pieces pieces(call);
   if (from_right) {
     size_t end = text.size();
     while (limit != 0 && end >= sep.size()) {
       const size_t found = text.substr(0, end).rfind(sep);
-      if (found == kNotFound) break;
-      pieces.emplace_back(found + sep.size(), end);
+      if (found == kNotFound || !pieces.Add(found + sep.size(), end)) break;
       end = found;
       --limit;
     }
-    pieces.emplace_back(0, end);
-    std::reverse(pieces.begin(), pieces.end());
-    return MakePieces(call, pieces);
+    pieces.Add(0, end);
+    pieces.Reverse();
+    return pieces.Make();
   }
   size_t begin = 0;
   while (limit != 0) {
     const size_t found = text.find(sep, begin);
-    if (found == kNotFound) break;
-    pieces.emplace_back(begin, found);
+    if (found == kNotFound || !pieces.Add(begin, found)) break;
     begin = found + sep.size();
     --limit;
   }
-  pieces.emplace_back(begin, text.size());
-  return MakePieces(call, pieces);
+  pieces.Add(begin, text.size());
+  return pieces.Make();
 }
 
 absl::StatusOr<Value> StripMethod(const Call& call) {
@@ -162,9 +183,8 @@ absl::StatusOr<Value> StripMethod(const Call& call) {
   if (bound.Has(0) && !bound[0].Is(Kind::kNone)) {
     FORETOKEN_ASSIGN_OR_RETURN(characters, bound.String(0));
   }
-  return MakeString(call.budget,
-                    Strip(call.text, characters, call.name != "rstrip",
-                          call.name != "lstrip"));
+  return Strip(call.budget, call.text, characters, call.name != "rstrip",
+               call.name != "lstrip");
 }
 
 // The bytes between the characters `start` and `stop` of Python's search
@@ -174,15 +194,16 @@ absl::StatusOr<std::pair<size_t, size_t>> SearchRange(
   const size_t size = call.text.size();
   if (!bound.Has(first) && !bound.Has(first + 1))
     return std::pair(size_t{0}, size);
-  const std::vector<size_t> offsets = CharacterOffsets(call.bytes());
-  const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(3 * ByteSteps(size)));
+  const auto count = static_cast<int64_t>(CountCharacters(call.bytes()));
   FORETOKEN_ASSIGN_OR_RETURN(int64_t start, bound.Integer(first, 0));
   FORETOKEN_ASSIGN_OR_RETURN(int64_t stop, bound.Integer(first + 1, count));
   if (start < 0) start = std::max<int64_t>(start + count, 0);
   if (stop < 0) stop = std::max<int64_t>(stop + count, 0);
   stop = std::min(stop, count);
   if (start > stop) return std::pair(kNotFound, kNotFound);
-  return std::pair(offsets[start], offsets[stop]);
+  return std::pair(CharacterOffset(call.bytes(), start),
+                   CharacterOffset(call.bytes(), stop));
 }
 
 absl::StatusOr<Value> AffixMethod(const Call& call) {
@@ -193,8 +214,9 @@ absl::StatusOr<Value> AffixMethod(const Call& call) {
   const absl::string_view text =
       absl::string_view(call.bytes())
           .substr(range.first, range.second - range.first);
-  const Values alternatives =
-      bound[0].Is(Kind::kTuple) ? bound[0].list().items() : Values{bound[0]};
+  const Values one = {bound[0]};
+  const Values& alternatives =
+      bound[0].Is(Kind::kTuple) ? bound[0].list().items() : one;
   for (const Value& affix : alternatives) {
     if (!affix.IsString()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -202,6 +224,8 @@ absl::StatusOr<Value> AffixMethod(const Call& call) {
           affix.TypeName()));
     }
     const std::string& bytes = affix.text().bytes();
+    FORETOKEN_RETURN_IF_ERROR(
+        call.budget.Spend(1 + ByteSteps(std::min(bytes.size(), text.size()))));
     if (call.name == "startswith" ? absl::StartsWith(text, bytes)
                                   : absl::EndsWith(text, bytes)) {
       return Value::Bool(true);
@@ -300,6 +324,8 @@ absl::StatusOr<Value> RemoveAffix(const Call& call) {
   FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"affix"}, 1));
   FORETOKEN_ASSIGN_OR_RETURN(const Text* const affix, bound.String(0));
   const std::string& bytes = affix->bytes();
+  FORETOKEN_RETURN_IF_ERROR(
+      call.budget.Spend(ByteSteps(std::min(bytes.size(), call.text.size()))));
   size_t begin = 0;
   size_t end = call.text.size();
   if (call.name == "removeprefix" && absl::StartsWith(call.bytes(), bytes)) {
@@ -319,6 +345,7 @@ absl::StatusOr<Value> Pad(const Call& call) {
   Text fill(call.name == "zfill" ? "0" : " ");
   if (bound.Has(1)) {
     FORETOKEN_ASSIGN_OR_RETURN(const Text* const given, bound.String(1));
+    FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(ByteSteps(given->size())));
     if (CountCharacters(given->bytes()) != 1 || call.name == "zfill") {
       return absl::InvalidArgumentError(
           "the fill character must be exactly one character long");
@@ -331,6 +358,8 @@ absl::StatusOr<Value> Pad(const Call& call) {
   if (call.name == "rjust" || call.name == "zfill") left = missing;
   // CPython's rounding of an odd margin.
   if (call.name == "center") left = missing / 2 + (missing & width & 1);
+  FORETOKEN_RETURN_IF_ERROR(
+      call.budget.Spend(CharacterSteps(static_cast<size_t>(missing))));
   TextBuilder out(call.budget);
   size_t sign = 0;
   if (call.name == "zfill" && !call.text.empty() &&
@@ -349,12 +378,10 @@ absl::StatusOr<Value> SplitLinesMethod(const Call& call) {
   if (bound.Flag(0, false)) {
     return absl::InvalidArgumentError("splitlines(True) is not supported");
   }
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<Text> split,
+                             SplitLines(call.budget, call.text));
   Values lines;
-  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, call.text.size()));
-  for (Text& line : SplitLines(call.text)) {
-    FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(1, 2 * sizeof(Text)));
-    lines.push_back(Value::String(std::move(line)));
-  }
+  for (Text& line : split) lines.push_back(Value::String(std::move(line)));
   return MakeList(call.budget, std::move(lines));
 }
 
@@ -376,7 +403,8 @@ bool IsNumeric(uint32_t c) {
 // The methods isalpha() and its like.
 absl::StatusOr<Value> Classify(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
-  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(call.text.size() / 16));
+  FORETOKEN_RETURN_IF_ERROR(
+      call.budget.Spend(CharacterSteps(call.text.size())));
   bool all = true;
   bool cased = false;
   for (size_t at = 0; at < call.text.size();) {
@@ -414,12 +442,16 @@ absl::StatusOr<Value> Classify(const Call& call) {
 
 absl::StatusOr<Value> CaseMethod(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
-  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(call.text.size() / 16));
+  FORETOKEN_RETURN_IF_ERROR(
+      call.budget.Spend(CharacterSteps(call.text.size())));
   if (call.name == "capitalize") {
     return MakeString(call.budget, Capitalize(call.text));
   }
-  if (call.name == "title")
+  if (call.name == "title") {
+    FORETOKEN_RETURN_IF_ERROR(
+        call.budget.Spend(0, sizeof(size_t) * call.text.size()));
     return MakeString(call.budget, TitleWords(call.text));
+  }
   return MakeString(call.budget,
                     ChangeCase(call.text, call.name == "upper" ? Case::kUpper
                                                                : Case::kLower));
@@ -478,11 +510,15 @@ absl::StatusOr<Value> CallStringMethod(Budget& budget, const Text& text,
     return absl::InvalidArgumentError(
         absl::StrCat("the method str.", name, " is not supported"));
   }
-  FORETOKEN_RETURN_IF_ERROR(budget.Spend(1 + text.size() / 64));
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(1 + ByteSteps(text.size())));
   return method->second({budget, text, name, arguments});
 }
 
-Text Strip(const Text& text, const Text* characters, bool left, bool right) {
+absl::StatusOr<Value> Strip(Budget& budget, const Text& text,
+                            const Text* characters, bool left, bool right) {
+  // Every character of the text may be looked for among `characters`.
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(SearchSteps(
+      text.size(), characters == nullptr ? 0 : characters->size())));
   const absl::string_view bytes = text.bytes();
   const auto is_stripped = [&](absl::string_view character) {
     return characters == nullptr
@@ -501,7 +537,7 @@ Text Strip(const Text& text, const Text* characters, bool left, bool right) {
     if (!is_stripped(bytes.substr(last, end - last))) break;
     end = last;
   }
-  return text.Slice(begin, end);
+  return MakeString(budget, text.Slice(begin, end));
 }
 
 absl::StatusOr<Value> Replace(Budget& budget, const Text& text,
@@ -510,8 +546,12 @@ absl::StatusOr<Value> Replace(Budget& budget, const Text& text,
       budget.Spend(SearchSteps(text.size(), from.size())));
   TextBuilder out(budget);
   const std::string& bytes = text.bytes();
+  constexpr int64_t kReplacementsPerStep = 8;
+  int64_t replaced = 0;
   size_t done = 0;
   if (from.empty()) {  // `to` goes before every character and to the end
+    FORETOKEN_RETURN_IF_ERROR(budget.Spend(CharacterSteps(bytes.size()),
+                                           sizeof(size_t) * bytes.size()));
     for (const size_t at : CharacterOffsets(bytes)) {
       out.Append(text, done, at);
       done = at;
@@ -526,6 +566,7 @@ absl::StatusOr<Value> Replace(Budget& budget, const Text& text,
       if (!out.Append(to)) break;
       done = found + from.size();
       --count;
+      if (++replaced % kReplacementsPerStep == 0) budget.SpendQuietly(1);
     }
   }
   out.Append(text, done, text.size());
@@ -543,7 +584,9 @@ Text Capitalize(const Text& text) {
   return out;
 }
 
-std::vector<Text> SplitLines(const Text& text) {
+absl::StatusOr<std::vector<Text>> SplitLines(Budget& budget, const Text& text) {
+  FORETOKEN_RETURN_IF_ERROR(
+      budget.Spend(CharacterSteps(text.size()), text.size()));
   std::vector<Text> lines;
   const absl::string_view bytes = text.bytes();
   size_t begin = 0;
@@ -554,6 +597,7 @@ std::vector<Text> SplitLines(const Text& text) {
                       c == 0x85 || c == 0x2028 || c == 0x2029;
     size_t next = at + step.length;
     if (ends) {
+      FORETOKEN_RETURN_IF_ERROR(budget.Spend(1, 2 * sizeof(Text)));
       lines.push_back(text.Slice(begin, at));
       if (c == '\r' && next < bytes.size() && bytes[next] == '\n') ++next;
       begin = next;

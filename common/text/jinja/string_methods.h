@@ -2,6 +2,8 @@
 #ifndef FORETOKEN_COMMON_TEXT_JINJA_STRING_METHODS_H_
 #define FORETOKEN_COMMON_TEXT_JINJA_STRING_METHODS_H_
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/text/jinja/arguments.h"
@@ -17,7 +19,8 @@ absl::StatusOr<Value> CallStringMethod(Budget& budget, const Text& text,
                                        const Arguments& arguments);
 
 // str.strip(characters), at the ends that are asked for; nullptr: white space.
-Text Strip(const Text& text, const Text* characters, bool left, bool right);
+absl::StatusOr<Value> Strip(Budget& budget, const Text& text,
+                            const Text* characters, bool left, bool right);
 
 // str.replace(from, to, count); a negative count is no limit.
 absl::StatusOr<Value> Replace(Budget& budget, const Text& text,
@@ -27,7 +30,7 @@ absl::StatusOr<Value> Replace(Budget& budget, const Text& text,
 Text Capitalize(const Text& text);
 
 // str.splitlines(), line ends left out.
-std::vector<Text> SplitLines(const Text& text);
+absl::StatusOr<std::vector<Text>> SplitLines(Budget& budget, const Text& text);
 
 }  // namespace foretoken::jinja
 

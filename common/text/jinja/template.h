@@ -33,6 +33,8 @@ struct RenderOptions {
   absl::TimeZone zone = absl::UTCTimeZone();
   // For the bytes of Budget.
   ReserveMemory reserve;
+  // Such as a deadline, or the end of the service.
+  MayGoOn may_go_on;
 };
 
 class Template {
@@ -44,7 +46,8 @@ class Template {
   static absl::StatusOr<Template> Parse(absl::string_view source);
 
   // InvalidArgument: the message of raise_exception() alone, or "chat template:
-  // line 3: what" for any other error. An error of `reserve` as it is.
+  // line 3: what" for any other error. An error of `reserve` or `may_go_on` as
+  // it is.
   absl::StatusOr<Text> Render(const Variables& variables,
                               const RenderOptions& options) const;
 

@@ -109,6 +109,7 @@ absl::StatusOr<bool> CallTest(Budget& budget, absl::string_view name,
     return result.Truthy();
   }
   if (name == "filter" && value.IsString()) {
+    FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(value.text().size())));
     return IsFilter(value.text().bytes());
   }
   const auto comparison = Comparisons().find(name);
@@ -116,7 +117,7 @@ absl::StatusOr<bool> CallTest(Budget& budget, absl::string_view name,
                      name == "divisibleby" || name == "sameas";
   if (!known) {
     return absl::InvalidArgumentError(
-        absl::StrCat("no test named '", name, "'"));
+        absl::StrCat("no test named '", Shown(name), "'"));
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       const auto bound, BoundArguments::Bind(name, arguments, {"other"}, 1));

@@ -31,6 +31,9 @@ class Text {
     Origin origin = Origin::kTemplate;
   };
 
+  // Memory of a run in a list that doubles.
+  static constexpr size_t kRunBytes = 2 * sizeof(Run);
+
   Text() = default;
   explicit Text(absl::string_view bytes, Origin origin = Origin::kTemplate) {
     Append(bytes, origin);

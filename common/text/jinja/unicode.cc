@@ -112,6 +112,15 @@ size_t CountCharacters(absl::string_view text) {
   });
 }
 
+size_t CharacterOffset(absl::string_view text, int64_t index) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    if ((static_cast<uint8_t>(text[at]) & 0xC0) != 0x80 && index-- == 0) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
 std::vector<size_t> CharacterOffsets(absl::string_view text) {
   std::vector<size_t> offsets;
   offsets.reserve(text.size() + 1);

@@ -13,6 +13,8 @@ namespace {
 // Approximate size of a container's entry, with what surrounds it.
 constexpr size_t kEntryBytes = 64;
 constexpr size_t kKeyBytes = 160;
+// Of a text in an error message.
+constexpr size_t kMaxShownBytes = 100;
 
 absl::Status CheckNesting(int nesting) {
   if (nesting <= Value::kMaxNesting) return absl::OkStatus();
@@ -205,9 +207,11 @@ absl::Status Dict::Set(Value key, Value value) {
         absl::StrCat("a key of a dict cannot be of type ", key.TypeName()));
   }
   nesting_ = std::max(nesting_, value.nesting() + 1);
+  const size_t bytes = canonical.size();
   const auto [entry, is_new] =
       index_.emplace(std::move(canonical), entries_.size());
   if (is_new) {
+    key_bytes_ += bytes;
     entries_.emplace_back(std::move(key), std::move(value));
   } else {
     entries_[entry->second].second = std::move(value);
@@ -242,8 +246,35 @@ void Namespace::Set(absl::string_view name, Value value) {
   attributes.emplace_back(std::string(name), std::move(value));
 }
 
+absl::StatusOr<const Value*> FindKey(Budget& budget, const Dict& dict,
+                                     absl::string_view key) {
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(key.size())));
+  return dict.Find(key);
+}
+
+absl::StatusOr<const Value*> FindKey(Budget& budget, const Dict& dict,
+                                     const Value& key) {
+  FORETOKEN_RETURN_IF_ERROR(
+      budget.Spend(key.IsString() ? ByteSteps(key.text().size()) : 0));
+  return dict.Find(key);
+}
+
+absl::Status SetKey(Budget& budget, Dict& dict, Value key, Value value) {
+  const size_t bytes = key.IsString() ? key.text().size() : 0;
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(bytes), bytes));
+  return dict.Set(std::move(key), std::move(value));
+}
+
+absl::string_view Shown(absl::string_view text) {
+  if (text.size() <= kMaxShownBytes) return text;
+  size_t end = kMaxShownBytes;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 absl::StatusOr<Value> MakeString(Budget& budget, Text text) {
-  FORETOKEN_RETURN_IF_ERROR(budget.Spend(0, text.size()));
+  FORETOKEN_RETURN_IF_ERROR(
+      budget.Spend(0, text.size() + Text::kRunBytes * text.runs().size()));
   return Value::String(std::move(text));
 }
 

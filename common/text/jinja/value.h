@@ -155,12 +155,15 @@ class Dict {
     return entries_;
   }
   int nesting() const { return nesting_; }
+  // What the index keeps of the keys' text.
+  size_t key_bytes() const { return key_bytes_; }
 
  private:
   std::vector<std::pair<Value, Value>> entries_;
   // Canonical form of the key -> index of entries_.
   absl::flat_hash_map<std::string, size_t> index_;
   int nesting_ = 1;
+  size_t key_bytes_ = 0;
 };
 
 class Generator {
@@ -204,6 +207,17 @@ struct Callable {
   bool method = false;
 };
 
+// Dict::Find and Dict::Set at the cost of a budget: keys are hashed and copied.
+absl::StatusOr<const Value*> FindKey(Budget& budget, const Dict& dict,
+                                     absl::string_view key);
+absl::StatusOr<const Value*> FindKey(Budget& budget, const Dict& dict,
+                                     const Value& key);
+absl::Status SetKey(Budget& budget, Dict& dict, Value key, Value value);
+
+// The beginning of a text for an error message, which may be made for every
+// item of a loop.
+absl::string_view Shown(absl::string_view text);
+
 // Makes containers at the cost of a budget; InvalidArgument if it is spent or
 // the values nest too deep.
 absl::StatusOr<Value> MakeString(Budget& budget, Text text);
@@ -220,12 +234,12 @@ class TextBuilder {
   // False once the budget is spent.
   bool Append(absl::string_view bytes, Origin origin) {
     if (budget_.SpendQuietly(0, bytes.size())) text_.Append(bytes, origin);
-    return !budget_.exhausted();
+    return SpendRuns();
   }
   bool Append(const Text& text) { return Append(text, 0, text.size()); }
   bool Append(const Text& text, size_t begin, size_t end) {
     if (budget_.SpendQuietly(0, end - begin)) text_.Append(text, begin, end);
-    return !budget_.exhausted();
+    return SpendRuns();
   }
   size_t size() const { return text_.size(); }
   absl::StatusOr<Text> Finish() {
@@ -238,8 +252,16 @@ class TextBuilder {
   }
 
  private:
+  // A text of alternating origin takes more for its runs than for its bytes.
+  bool SpendRuns() {
+    const size_t runs = text_.runs().size();
+    return budget_.SpendQuietly(
+        0, Text::kRunBytes * (runs - std::exchange(paid_runs_, runs)));
+  }
+
   Budget& budget_;
   Text text_;
+  size_t paid_runs_ = 0;
 };
 
 }  // namespace foretoken::jinja

@@ -22,8 +22,12 @@
 namespace foretoken::gateway {
 namespace {
 
-// Bodies up to this size are read and encoded where they arrive.
+// Bodies up to this size are read and encoded where they arrive, unless they
+// have a chat template rendered.
 constexpr size_t kSmallBody = size_t{16} << 10;
+// Cost of a body in its caller's turn, beside its bytes.
+constexpr int64_t kBodyCost = int64_t{1} << 10;
+constexpr int64_t kTurnCost = int64_t{16} << 10;
 constexpr char kModelsPath[] = "/v1/models/";
 
 std::string DrawId() {
@@ -70,18 +74,23 @@ GatewayService::GatewayService(const GatewayOptions& options,
       wall_clock_(std::move(wall_clock)),
       clock_(std::move(clock)),
       created_(absl::ToUnixSeconds(wall_clock_())),
-      workers_(std::make_unique<WorkerPool>(options.workers,
-                                            options.max_waiting_bodies)) {}
+      // Bodies are counted in their callers' shares of memory already.
+      workers_(std::make_unique<FairWorkerPool>(
+          options.workers, FairQueueLimits{.items = options.max_waiting_bodies},
+          kTurnCost)) {}
 
 const std::vector<GatewayService::Endpoint>& GatewayService::Endpoints() {
   using Self = GatewayService;
   static const auto* const endpoints = new std::vector<Endpoint>{
       {"POST", "/v1/completions", Route::kCompletions, &Self::Complete},
-      {"POST", "/v1/chat/completions", Route::kChat, &Self::Chat},
-      {"POST", "/v1/responses", Route::kResponses, &Self::Responses},
+      {"POST", "/v1/chat/completions", Route::kChat, &Self::Chat,
+       /*open=*/false, /*renders=*/true},
+      {"POST", "/v1/responses", Route::kResponses, &Self::Responses,
+       /*open=*/false, /*renders=*/true},
       {"GET", "/v1/models", Route::kModels, &Self::Models},
       {"GET", kModelsPath, Route::kModels, &Self::OneModel},
-      {"POST", "/tokenize", Route::kTokenize, &Self::Tokenize},
+      {"POST", "/tokenize", Route::kTokenize, &Self::Tokenize,
+       /*open=*/false, /*renders=*/true},
       {"POST", "/detokenize", Route::kDetokenize, &Self::Detokenize},
       {"GET", "/health", Route::kHealth, &Self::Health, true},
       {"GET", "/", Route::kPage, &Self::Page, true}};
@@ -116,19 +125,34 @@ void GatewayService::Handle(HttpRequest request,
     return;
   }
   if (!Admit(*context, *endpoint)) return;
-  if (context->request.body.size() <= kSmallBody) {
+  if (endpoint->renders || context->request.body.size() > kSmallBody) {
+    HandleInTurn(std::move(context), endpoint->handler);
+  } else {
     (this->*endpoint->handler)(std::move(context));
-    return;
   }
-  const Handler handler = endpoint->handler;
-  const absl::Status submitted = workers_->Submit([this, handler, context] {
-    if (context->exchange->gone()) {  // while the body waited
-      context->observed->End(kClientGone, clock_());
-      return;
-    }
-    (this->*handler)(context);
-  });
-  if (!submitted.ok()) RespondError(*context, submitted);
+}
+
+void GatewayService::HandleInTurn(std::shared_ptr<Context> context,
+                                  Handler handler) {
+  FairItem item;
+  item.owner = context->caller.name;
+  item.weight = context->caller.weight;
+  item.cost = kBodyCost + static_cast<int64_t>(context->request.body.size());
+  workers_->Submit(item, {[this, handler, context] {
+                            if (context->exchange->gone()) {  // as it waited
+                              context->observed->End(kClientGone, clock_());
+                            } else {
+                              (this->*handler)(context);
+                            }
+                          },
+                          [this, context](const absl::Status& status) {
+                            RespondError(*context, status);
+                          }});
+}
+
+void GatewayService::Stop() {
+  StopTemplates();
+  workers_.reset();
 }
 
 void GatewayService::AddCorsHeaders(Context& context) const {
@@ -305,9 +329,21 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
   const auto kept = static_cast<int64_t>(
       conversation.messages.size() + conversation.tools.size() +
       conversation.variables.size() + other_bytes);
+  const absl::Time deadline = clock_() + options_.max_template_time;
   return parts_.chat->Encode(
-      conversation, wall_clock_(), [&context, kept](int64_t bytes) {
+      conversation, wall_clock_(),
+      [&context, kept](int64_t bytes) {
         return context.request.memory.Resize(kept + bytes);
+      },
+      [this, &context, deadline]() -> absl::Status {
+        if (templates_stopped_) return StoppingError("the server");
+        if (context.exchange->gone()) {
+          return absl::CancelledError("the client is gone");
+        }
+        if (clock_() <= deadline) return absl::OkStatus();
+        return absl::DeadlineExceededError(
+            absl::StrCat("the chat template took more than ",
+                         absl::FormatDuration(options_.max_template_time)));
       });
 }
 
@@ -519,6 +555,9 @@ void GatewayService::RespondLong(
 
 void GatewayService::RespondError(Context& context,
                                   const absl::Status& status) const {
+  if (absl::IsCancelled(status) && context.exchange->gone()) {
+    context.observed->End(kClientGone, clock_());
+  }
   Respond(context, ErrorResponse(status, {}));
 }
 

@@ -2,8 +2,9 @@
 // reading and checking of requests; what generates goes on as a
 // GenerationExchange.
 //
-// Large bodies are read and encoded on threads of their own, so that they do
-// not hold up the streams of others. Thread-safe.
+// Large bodies are read and encoded on threads of their own, and so are those
+// with a conversation, whose chat template may take its time: they do not hold
+// up the streams of others. Callers share these threads in turn. Thread-safe.
 #ifndef FORETOKEN_SERVICES_GATEWAY_CORE_GATEWAY_SERVICE_H_
 #define FORETOKEN_SERVICES_GATEWAY_CORE_GATEWAY_SERVICE_H_
 
@@ -20,8 +21,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/fair_worker_pool.h"
 #include "common/base/json.h"
-#include "common/base/worker_pool.h"
 #include "common/speculation/generation.h"
 #include "common/text/chat/model_chat.h"
 #include "common/text/tokenizer.h"
@@ -44,13 +45,17 @@ struct StaticPage {
 
 struct GatewayOptions {
   absl::Duration max_request_time = absl::Hours(1);
+  // For the chat template of one request.
+  absl::Duration max_template_time = absl::Seconds(2);
   // Sites whose pages may call this server from a browser; "*": all.
   std::vector<std::string> cors_origins;
   // Names under which clients on this machine may call a server without keys,
   // beyond localhost and addresses; "*": all (host_names.h).
   std::vector<std::string> allowed_hosts;
-  int32_t workers = 2;              // threads for large bodies
-  int32_t max_waiting_bodies = 64;  // for such a thread
+  // Threads for large bodies and conversations; two callers with endless work
+  // leave one of four to others.
+  int32_t workers = 4;
+  int32_t max_waiting_bodies = 1024;  // for such a thread
 };
 
 // What a GatewayService works with. All pointers may be null and must outlive
@@ -78,10 +83,14 @@ class GatewayService final : public HttpHandler {
 
   // Refuses new work from now on; /health says so.
   void BeginDrain() { draining_ = true; }
-  // Waits for the bodies that are being read. What Generations still has to
-  // answer comes later: the service must outlive that. Handle is not called
-  // any more.
-  void Stop() { workers_.reset(); }
+  // Ends requests whose template is being rendered, now and from now on.
+  void StopTemplates() { templates_stopped_ = true; }
+  // Does that and waits for the bodies that are being read. What Generations
+  // still has to answer comes later: the service must outlive that. Handle is
+  // not called any more.
+  void Stop();
+  // Returns once no body waits or is being read.
+  void AwaitBodies() { workers_->WaitUntilIdle(); }
 
  private:
   // One request until it is answered or has become an exchange.
@@ -108,12 +117,17 @@ class GatewayService final : public HttpHandler {
     Route route;
     Handler handler;
     bool open = false;  // needs no key
+    // May render a chat template, which is a program of the model's files.
+    bool renders = false;
   };
   static const std::vector<Endpoint>& Endpoints();
 
   void AddCorsHeaders(Context& context) const;
   // False, with the request answered, if it may not go on.
   bool Admit(Context& context, const Endpoint& endpoint);
+
+  // Calls the handler on a thread for bodies, when it is the caller's turn.
+  void HandleInTurn(std::shared_ptr<Context> context, Handler handler);
 
   void Complete(std::shared_ptr<Context> context);
   void Chat(std::shared_ptr<Context> context);
@@ -166,7 +180,8 @@ class GatewayService final : public HttpHandler {
   const Clock clock_;
   const int64_t created_;  // Unix time of the start
   std::atomic<bool> draining_{false};
-  std::unique_ptr<WorkerPool> workers_;  // last: uses all of the above
+  std::atomic<bool> templates_stopped_{false};
+  std::unique_ptr<FairWorkerPool> workers_;  // last: uses all of the above
 };
 
 }  // namespace foretoken::gateway

@@ -12,6 +12,7 @@
 #include "common/sampling/sampling_params.h"
 #include "common/speculation/mode_spec.h"
 #include "common/speculation/modes.h"
+#include "common/text/chat/chat_template.h"
 #include "common/text/stop_matcher.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/raw_member.h"
@@ -267,6 +268,14 @@ void ReadTemplateVariables(absl::string_view text, RequestFields& fields,
   if (!variables->is_object()) {
     fields.Fail(
         FieldError("chat_template_kwargs", "want an object", "invalid_type"));
+    return;
+  }
+  if (variables->size() > ChatTemplate::kMaxVariables) {
+    fields.Fail(
+        FieldError("chat_template_kwargs",
+                   absl::StrCat("want at most ", ChatTemplate::kMaxVariables,
+                                " variables"),
+                   "invalid_value"));
     return;
   }
   conversation.variables = std::string(RawMember(text, "chat_template_kwargs"));

@@ -174,7 +174,8 @@ void ReadChatLogprobs(RequestFields& fields, ApiRequest& request) {
 }  // namespace
 
 absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
-  FORETOKEN_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  FORETOKEN_ASSIGN_OR_RETURN(const Json body,
+                             ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   ApiRequest request;
   ReadGenerationFields(fields, request);
@@ -213,7 +214,8 @@ absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
 }
 
 absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view text) {
-  FORETOKEN_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  FORETOKEN_ASSIGN_OR_RETURN(const Json body,
+                             ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   ApiRequest request;
   ReadGenerationFields(fields, request);
@@ -249,7 +251,8 @@ absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view text) {
 }
 
 absl::StatusOr<TokenizeRequest> ReadTokenizeRequest(absl::string_view text) {
-  FORETOKEN_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  FORETOKEN_ASSIGN_OR_RETURN(const Json body,
+                             ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   TokenizeRequest request;
   request.model = fields.Text("model", kMaxModelBytes).value_or("");
@@ -276,7 +279,8 @@ absl::StatusOr<TokenizeRequest> ReadTokenizeRequest(absl::string_view text) {
 
 absl::StatusOr<DetokenizeRequest> ReadDetokenizeRequest(
     absl::string_view text) {
-  FORETOKEN_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  FORETOKEN_ASSIGN_OR_RETURN(const Json body,
+                             ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   DetokenizeRequest request;
   request.model = fields.Text("model", kMaxModelBytes).value_or("");

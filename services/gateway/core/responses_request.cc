@@ -209,7 +209,8 @@ void RefuseOthers(RequestFields& fields) {
 }  // namespace
 
 absl::StatusOr<ApiRequest> ReadResponsesRequest(absl::string_view text) {
-  FORETOKEN_ASSIGN_OR_RETURN(const Json body, ParseJson(text));
+  FORETOKEN_ASSIGN_OR_RETURN(const Json body,
+                             ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   ApiRequest request;
   ReadGenerationFields(fields, request);

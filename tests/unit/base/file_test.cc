@@ -1,10 +1,13 @@
 #include "common/base/file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -41,6 +44,35 @@ TEST(ReadFileTest, RefusesATruncatedGzipStream) {
   const std::string header("\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b", 11);
   EXPECT_THAT(ReadFile(dir.Write("x.gz", header)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("gzip")));
+}
+
+TEST(ReadFileTest, RefusesWhatIsNoRegularFileWithoutWaitingForIt) {
+  testing::TempDir dir;
+  // Nobody writes into the pipe: opening it in the usual way would block.
+  ASSERT_EQ(mkfifo(dir.File("config.json").c_str(), 0600), 0);
+  ASSERT_EQ(symlink("config.json", dir.File("link").c_str()), 0);
+  for (const std::string& path : {dir.File("config.json"), dir.File("link"),
+                                  dir.path(), std::string("/dev/zero")}) {
+    EXPECT_THAT(ReadFile(path), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         path + ": not a regular file"));
+  }
+  // A link to a regular file is one, as in a mounted secret.
+  ASSERT_EQ(symlink(dir.Write("x", "a").c_str(), dir.File("good").c_str()), 0);
+  EXPECT_EQ(ReadFile(dir.File("good")).value(), "a");
+}
+
+TEST(LineReaderTest, ReadsAPipe) {
+  testing::TempDir dir;
+  ASSERT_EQ(mkfifo(dir.File("pipe").c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(dir.File("pipe")) << "a\nb"; });
+  const auto reader = LineReader::Open(dir.File("pipe"));
+  FORETOKEN_ASSERT_OK(reader);
+  std::string line;
+  EXPECT_TRUE((*reader)->Next(line).value());
+  EXPECT_EQ(line, "a");
+  EXPECT_TRUE((*reader)->Next(line).value());
+  EXPECT_EQ(line, "b");
+  writer.join();
 }
 
 std::string Gzip(const std::string& path, const std::string& text) {

@@ -148,12 +148,12 @@ TEST(SafetensorsTest, RefusesByFileTensorFoundAndWanted) {
        "holds 9"},
       {R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
            "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
-       4, "m.safetensors: header names a twice"},
+       4, "m.safetensors: header: names a twice"},
       {R"({"a": {"dtype": "F32", "shape": [1], "shape": [1],
            "data_offsets": [0, 4]}})",
-       4, "m.safetensors: header names shape twice"},
+       4, "m.safetensors: header: names shape twice"},
       {R"({"a": [[[[[[[[[[1]]]]]]]]]]})", 4,
-       "m.safetensors: header JSON nested deeper than 8 levels"},
+       "m.safetensors: header: JSON nested deeper than 8 levels"},
   };
   for (const BadHeader& bad : kBad) {
     EXPECT_THAT(Parse(File(bad.header, bad.data_bytes)),
@@ -179,7 +179,7 @@ TEST(SafetensorsTest, RefusesBadHeaderLengths) {
                        "follow"));
   EXPECT_THAT(
       Parse(File("{\"a\": ", 0)),
-      StatusIs(kInvalid, StartsWith("m.safetensors: bad header JSON: ")));
+      StatusIs(kInvalid, StartsWith("m.safetensors: header: bad JSON: ")));
 }
 
 std::string WholeFile() {

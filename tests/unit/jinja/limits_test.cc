@@ -1,4 +1,5 @@
 // Hostile templates and hostile input end in an error, not in exhaustion.
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@ namespace foretoken::jinja {
 namespace {
 
 using ::foretoken::testing::StatusIs;
+using ::testing::_;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -71,14 +74,169 @@ TEST(LimitsTest, SearchesCountByTheSizesOfBothTexts) {
   }
 }
 
-TEST(LimitsTest, NamesCountWhereTheyAreManyToSearch) {
+TEST(LimitsTest, ManyNamesAreFoundAsSoonAsFew) {
   std::string source;
-  for (int i = 0; i < 2000; ++i)
+  for (int i = 0; i < 20'000; ++i)
     absl::StrAppend(&source, "{% set v", i, "=1 %}");
-  FORETOKEN_EXPECT_OK(RenderStatus(source));
-  EXPECT_THAT(RenderStatus(source + "{% for i in range(50000) %}{{ v0 }}"
-                                    "{% endfor %}"),
-              StatusIs(kInvalid, HasSubstr("steps")));
+  FORETOKEN_EXPECT_OK(RenderStatus(source +
+                                   "{% for i in range(99999) %}{{ v0 }}"
+                                   "{% endfor %}"));
+}
+
+TEST(LimitsTest, ManyVariablesOfTheCallerArePaidForOneByOne) {
+  Variables variables;
+  for (int i = 0; i < 100'000; ++i) {
+    variables.emplace_back(absl::StrCat("v", i), Value::Integer(i));
+  }
+  const auto parsed = Template::Parse("{{ v99999 }}");
+  FORETOKEN_ASSERT_OK(parsed);
+  RenderOptions options;
+  const auto text = parsed->Render(variables, options);
+  FORETOKEN_ASSERT_OK(text);
+  EXPECT_EQ(text->bytes(), "99999");
+  options.limits.max_steps = 1000;
+  EXPECT_THAT(parsed->Render(variables, options),
+              StatusIs(kInvalid, HasSubstr("line 1: more than 1000 steps")));
+  // The search of a macro's parameters among its arguments is paid for, too.
+  std::string parameters;
+  std::string arguments;
+  for (int i = 0; i < 20'000; ++i) {
+    absl::StrAppend(&parameters, i == 0 ? "" : ",", "p", i);
+    absl::StrAppend(&arguments, i == 0 ? "" : ",", "p", i, "=1");
+  }
+  EXPECT_THAT(
+      RenderStatus(absl::StrCat("{% macro m(", parameters, ") %}{% endmacro %}",
+                                "{{ m(", arguments, ") }}")),
+      StatusIs(kInvalid, HasSubstr("steps")));
+}
+
+TEST(LimitsTest, LoopsOverALargeTextEnd) {
+  // Ten million bytes, looked at a hundred thousand times.
+  for (const char* expression : {"b | length",
+                                 "b in {}",
+                                 "{}[b]",
+                                 "{}.get(b)",
+                                 "d[b]",
+                                 "dict(d)",
+                                 "{b: 1}",
+                                 "dict([]) if b is filter else 1",
+                                 "b | int",
+                                 "b | float",
+                                 "[b] | unique | list",
+                                 "([b] * 1000) | unique | list",
+                                 "[b] | sort",
+                                 "([b] * 1000) | sort",
+                                 "[b, b] | max",
+                                 "{'k': b} | dictsort(by='value')",
+                                 "b[9999999]",
+                                 "b[-1]",
+                                 "b[5:6]",
+                                 "b[::2]",
+                                 "b == c",
+                                 "b < c",
+                                 "[b] == [c]",
+                                 "c in [b]",
+                                 "b | trim('x')",
+                                 "b.strip('xyz')",
+                                 "b.strip(c)",
+                                 "b | title",
+                                 "b | string | lower",
+                                 "b.startswith(c)",
+                                 "b.endswith((c, c))",
+                                 "b.removeprefix(c)",
+                                 "b.find('y', 5)",
+                                 "b.count('x', 1, 5)",
+                                 "b.split()",
+                                 "b.split('x')",
+                                 "b.splitlines()",
+                                 "b.partition('y')",
+                                 "b | indent",
+                                 "b | escape",
+                                 "b | replace('', '')",
+                                 "b | replace('x', '')",
+                                 "[b] | join",
+                                 "b ~ ''",
+                                 "b | tojson",
+                                 "[b] | string",
+                                 "1 | tojson(indent=b)",
+                                 "1 | tojson(separators=(b, b))",
+                                 "[] | map(b) | list",
+                                 "[] | select(b) | list",
+                                 "[1] | map(attribute=b) | list",
+                                 "b.isdigit()",
+                                 "b is lower",
+                                 "s.split()",
+                                 "s | indent",
+                                 "s.splitlines()",
+                                 "s.rsplit()"}) {
+    EXPECT_THAT(
+        RenderStatus(absl::StrCat(
+            "{% set b = 'x' * 10000000 %}{% set c = 'x' * 9999999 ~ 'x' %}"
+            "{% set s = '\n ' * 5000000 %}{% set d = {c: 1} %}"
+            "{% for i in range(99999) %}{% if ",
+            expression, " %}{% endif %}{% endfor %}")),
+        StatusIs(kInvalid, AnyOf(HasSubstr("steps"), HasSubstr("bytes"))))
+        << expression;
+  }
+}
+
+TEST(LimitsTest, KeysOfASortCountAsMemory) {
+  // Each item has a key of its own, in small letters: ten gigabytes.
+  EXPECT_THAT(RenderStatus("{% set b = 'X' * 10000000 %}"
+                           "{{ ([b] * 1000) | sort | length }}",
+                           {.max_steps = int64_t{1} << 40}),
+              StatusIs(kInvalid, HasSubstr("bytes")));
+  EXPECT_THAT(RenderStatus("{{ ([1] * 1000000) | sort | length }}",
+                           {.max_steps = int64_t{1} << 40,
+                            .max_bytes = int64_t{100} << 20}),
+              StatusIs(kInvalid, HasSubstr("bytes")));
+}
+
+TEST(LimitsTest, ChangesOfOriginCountAsMemory) {
+  // Two bytes with an origin each are little text and many runs.
+  const auto parsed =
+      Template::Parse("{% set ab = r ~ 'b' %}{{ (ab * 30000000) | length }}");
+  FORETOKEN_ASSERT_OK(parsed);
+  EXPECT_THAT(
+      parsed->Render({{"r", Value::String(Text("a", Origin::kRequest))}},
+                     RenderOptions()),
+      StatusIs(kInvalid, HasSubstr("bytes")));
+}
+
+TEST(LimitsTest, MessagesOfErrorsAreShort) {
+  for (const char* source :
+       {"{{ raise_exception(b) }}", "{{ [1] | map(b) | list }}",
+        "{{ [1] | select(b) | list }}", "{{ {}[b].x }}", "{{ 1['__' ~ b].x }}",
+        "{{ strftime_now(b) }}"}) {
+    const absl::Status status =
+        RenderStatus(absl::StrCat("{% set b = 'é' * 1000000 %}", source));
+    EXPECT_THAT(status, StatusIs(kInvalid, _)) << source;
+    EXPECT_LT(status.message().size(), 300u) << source;
+  }
+}
+
+TEST(LimitsTest, TheCallerIsAskedWhetherARenderingMayGoOn) {
+  const auto parsed =
+      Template::Parse("{% for i in range(99999) %}{{ i + 1 }}{% endfor %}");
+  FORETOKEN_ASSERT_OK(parsed);
+  int questions = 0;
+  RenderOptions options;
+  options.may_go_on = [&questions] {
+    ++questions;
+    return absl::OkStatus();
+  };
+  FORETOKEN_EXPECT_OK(parsed->Render({}, options));
+  EXPECT_GE(questions, 50);  // half a million steps
+  const int all = questions;
+  questions = 0;
+  options.may_go_on = [&questions] {
+    if (++questions < 3) return absl::OkStatus();
+    return absl::DeadlineExceededError("time is up");
+  };
+  EXPECT_THAT(parsed->Render({}, options),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, "time is up"));
+  EXPECT_EQ(questions, 3);
+  EXPECT_GT(all, 3);
 }
 
 TEST(LimitsTest, LargeSourcesAreRefused) {

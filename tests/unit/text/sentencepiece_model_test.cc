@@ -1,7 +1,9 @@
 #include "common/text/sentencepiece_model.h"
 
 #include <limits>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/text/llama2c_tokenizer.h"
 #include "common/text/sentencepiece_tokenizer.h"
 #include "gmock/gmock.h"
@@ -93,7 +95,10 @@ TEST(SentencePieceModelTest, BrokenRewritingTablesAreRefused) {
        {std::string("ab"),
         std::string("\xFF\xFF\xFF\xFF"
                     "abcd"),
-        std::string("\x03\0\0\0abcd", 8), std::string("\x04\0\0\0abcdx", 9)}) {
+        std::string("\x03\0\0\0abcd", 8), std::string("\x04\0\0\0abcdx", 9),
+        // One character would become 65 bytes.
+        absl::StrCat(absl::string_view("\x04\0\0\0abcd", 8),
+                     std::string(65, 'x'), absl::string_view("\0", 1))}) {
     SentencePieceModel model = SmallModel();
     model.precompiled_charsmap = table;
     EXPECT_THAT(

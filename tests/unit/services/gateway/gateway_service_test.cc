@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -406,6 +407,7 @@ TEST_F(GatewayServiceTest, AClientThatIsGoneAlreadyStartsNothing) {
 }
 
 TEST_F(GatewayServiceTest, ABodyThatWaitedIsNotReadForAClientThatLeft) {
+  awaits_bodies_ = false;
   GatewayOptions options;
   options.workers = 1;
   Make(options);
@@ -427,6 +429,98 @@ TEST_F(GatewayServiceTest, ABodyThatWaitedIsNotReadForAClientThatLeft) {
   EXPECT_EQ(reads, 1);
   EXPECT_THAT(generations_.calls, SizeIs(1));
   EXPECT_THAT(observer_.statuses, ElementsAre(499));
+}
+
+// A template that would take minutes.
+constexpr char kEndlessTemplate[] =
+    "{% for a in range(2000) %}{% for b in range(2000) %}{{ '' }}"
+    "{% endfor %}{% endfor %}";
+
+TEST_F(GatewayServiceTest, ATemplateEndsAtItsTime) {
+  UseTemplate(kEndlessTemplate);
+  Make();
+  tick_ = absl::Milliseconds(100);
+  const auto exchange = Chat("");
+  EXPECT_EQ(exchange->response.status, 408);
+  EXPECT_THAT(exchange->response.body,
+              HasSubstr("the chat template took more than 2s"));
+  EXPECT_THAT(generations_.calls, SizeIs(0));
+  EXPECT_EQ(memory_.used(), 0);
+  // While the clock stands, it ends at its steps.
+  tick_ = absl::ZeroDuration();
+  EXPECT_EQ(Chat("")->response.status, 400);
+}
+
+TEST_F(GatewayServiceTest, ATemplateEndsWithItsClientAndWithTheServer) {
+  awaits_bodies_ = false;
+  UseTemplate(kEndlessTemplate);
+  Make();
+  for (const bool client_leaves : {true, false}) {
+    observer_.statuses.clear();
+    absl::Notification begun, may_go_on;
+    generations_.on_model = [&] {
+      begun.Notify();
+      may_go_on.WaitForNotification();
+    };
+    const auto exchange = Chat("");
+    begun.WaitForNotification();  // before the template begins
+    exchange->left = client_leaves;
+    if (!client_leaves) service_->StopTemplates();
+    may_go_on.Notify();
+    service_->AwaitBodies();
+    EXPECT_THAT(observer_.statuses, ElementsAre(client_leaves ? 499 : 503));
+    EXPECT_THAT(generations_.calls, SizeIs(0));
+  }
+}
+
+TEST_F(GatewayServiceTest, TemplatesDoNotHoldUpTheThreadThatTakesRequests) {
+  awaits_bodies_ = false;
+  GatewayOptions options;
+  options.workers = 1;  // the writer of this test is not thread-safe
+  Make(options);
+  absl::Notification begun, may_go_on;
+  const std::thread::id here = std::this_thread::get_id();
+  generations_.on_model = [&] {
+    if (std::this_thread::get_id() == here) return;
+    if (!begun.HasBeenNotified()) begun.Notify();
+    may_go_on.WaitForNotification();
+  };
+  std::vector<std::shared_ptr<FakeExchange>> chats;
+  for (int i = 0; i < 8; ++i) chats.push_back(Chat(""));
+  begun.WaitForNotification();
+  EXPECT_EQ(Get("/health")->response.status, 200);
+  may_go_on.Notify();
+  service_->AwaitBodies();
+  EXPECT_THAT(generations_.calls, SizeIs(8));
+}
+
+TEST_F(GatewayServiceTest, ManyVariablesOfATemplateAreRefused) {
+  const auto with = [](int variables) {
+    std::string fields = R"(, "chat_template_kwargs": {)";
+    for (int i = 0; i < variables; ++i) {
+      absl::StrAppend(&fields, i == 0 ? "" : ",", "\"v", i, "\":1");
+    }
+    return fields + "}";
+  };
+  Chat(with(256));
+  EXPECT_THAT(generations_.calls, SizeIs(1));
+  const auto refused = Chat(with(40'000));
+  EXPECT_EQ(refused->response.status, 400);
+  EXPECT_EQ(refused->Body()["error"]["param"], "chat_template_kwargs");
+  EXPECT_THAT(refused->response.body, HasSubstr("at most 256"));
+}
+
+TEST_F(GatewayServiceTest, ABodyOfMoreValuesThanTheLimitIsRefused) {
+  std::string body = R"({"prompt": [{})";
+  for (int i = 0; i < 200'000; ++i) body += ",{}";
+  const auto refused = Post("/v1/completions", body + "]}");
+  EXPECT_EQ(refused->response.status, 400);
+  EXPECT_THAT(refused->response.body, HasSubstr("more than 100000 values"));
+  // A long prompt of token ids is no such body.
+  std::string tokens = R"({"tokens": [97)";
+  for (int i = 0; i < 150'000; ++i) tokens += ",98";
+  EXPECT_THAT(Post("/detokenize", tokens + "]}")->response.body,
+              Not(HasSubstr("values")));
 }
 
 TEST_F(GatewayServiceTest, AChatIsChargedForItsEncoding) {

@@ -50,6 +50,10 @@ class GatewayServiceTest : public ::testing::Test {
                                     .value(),
                                 kTemplate)
                   .value()) {}
+  // Serves another template from the next Make on.
+  void UseTemplate(const std::string& source) {
+    chat_ = ModelChat::Create(chat_->shared_tokenizer(), source).value();
+  }
 
   void Make(GatewayOptions options = {}, bool with_keys = false) {
     GatewayParts parts;
@@ -69,7 +73,7 @@ class GatewayServiceTest : public ::testing::Test {
     service_ = std::make_unique<GatewayService>(
         options, std::move(parts), generations_, observer_,
         [] { return absl::FromUnixSeconds(1700000000); },
-        [this] { return now_; });
+        [this] { return now_ += tick_; });
   }
 
   std::shared_ptr<FakeExchange> Send(HttpRequest request,
@@ -78,6 +82,7 @@ class GatewayServiceTest : public ::testing::Test {
     if (service_ == nullptr) Make();
     request.memory = memory_.Take("client", 1).value();
     service_->Handle(std::move(request), exchange);
+    if (awaits_bodies_) service_->AwaitBodies();
     return exchange;
   }
   std::shared_ptr<FakeExchange> Get(const std::string& path,
@@ -116,8 +121,11 @@ class GatewayServiceTest : public ::testing::Test {
   FakeCall& call(size_t i = 0) { return *generations_.calls.at(i); }
 
   const testing::TempDir dir_;
-  const std::unique_ptr<ModelChat> chat_;
+  std::unique_ptr<ModelChat> chat_;
+  // Send returns once the body has been read.
+  bool awaits_bodies_ = true;
   absl::Time now_ = absl::FromUnixSeconds(1000);
+  absl::Duration tick_;    // between two looks at the clock
   int64_t most_held_ = 0;  // of memory_, at any time
   ByteBudget memory_{int64_t{1} << 20, [this](int64_t used) {
                        most_held_ = std::max(most_held_, used);
