@@ -18,6 +18,8 @@ constexpr int kMaxUnanswered = 4;
 constexpr absl::Duration kMaxDebtTime = absl::Minutes(1);
 // After this many late answers in a row, only every 32nd round asks.
 constexpr int kMaxLateInARow = 5;
+// Interval at which a longer wait looks whether its request was cancelled.
+constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -120,9 +122,10 @@ DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
   draft.Clear();
   if (!std::exchange(pending_, false)) return outcome_;
   while (true) {
-    auto letter = mailbox_->Collect(deadline);
+    auto letter = Await(deadline);
     if (!letter.has_value()) {
-      breaker().Late();
+      // A request that was cancelled says nothing about the service.
+      if (Now() >= deadline) breaker().Late();
       skip_ = (1 << std::min(late_in_a_row_++, kMaxLateInARow)) - 1;
       return DraftOutcome::kLate;
     }
@@ -138,8 +141,21 @@ DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
     draft.tree = std::move(answer.tree);
     draft.phrases = std::exchange(phrases_, {});
     draft.latency = (*letter)->arrived - asked_at_;
+    draft.shortened = answer.shortened;
     return DraftOutcome::kAnswered;
   }
+}
+
+std::optional<absl::StatusOr<DraftMailbox::Letter>> AskPolicy::Await(
+    absl::Time deadline) {
+  while (cancelled_ != nullptr) {
+    const absl::Time step = Now() + kCancelPoll;
+    if (step >= deadline) break;
+    auto letter = mailbox_->Collect(step);
+    if (letter.has_value()) return letter;
+    if (cancelled_()) return std::nullopt;
+  }
+  return mailbox_->Collect(deadline);
 }
 
 // Receives late answers, and the end of a session, without waiting.

@@ -3,7 +3,8 @@
 //
 //   OpenAhead? -> (Begin -> Ask -> Collect? | Pass)* -> destruction
 //
-// A round waits for its answer until a deadline and no longer. After
+// A round waits for its answer until a deadline and no longer, and not after
+// its request was cancelled. After
 // consecutive late answers, the next 0, 1, 3, 7, ... up to 31 rounds do not
 // ask. A session that owes four answers is not asked again until one arrives,
 // and is given up after a minute without any. A session stays on its replica
@@ -35,10 +36,13 @@ namespace foretoken::orchestrator {
 
 class AskPolicy {
  public:
-  // `text` returns the message that opens a session now. `service` must outlive
-  // the object.
-  AskPolicy(DraftReplicas& service, std::function<DraftOpen()> text)
-      : service_(service), text_(std::move(text)) {}
+  // `text` returns the message that opens a session now; `cancelled` whether
+  // the request was cancelled (null: never). `service` must outlive the object.
+  AskPolicy(DraftReplicas& service, std::function<DraftOpen()> text,
+            std::function<bool()> cancelled = nullptr)
+      : service_(service),
+        text_(std::move(text)),
+        cancelled_(std::move(cancelled)) {}
 
   // The cache scope of the request, before its first session.
   void SetScope(std::string scope) { scope_ = std::move(scope); }
@@ -71,6 +75,10 @@ class AskPolicy {
   bool MoveAway();
   void Open(DraftReplicas::Lease replica);
   CircuitBreaker& breaker() { return replica_->peer().breaker(); }
+  // The next answer or the session's end; nullopt if neither came by
+  // `deadline`, or the request was cancelled.
+  std::optional<absl::StatusOr<DraftMailbox::Letter>> Await(
+      absl::Time deadline);
   bool OwesAllItMay();
   void TakeUnwaited();
   void Heard(DraftAnswer& answer);
@@ -80,6 +88,7 @@ class AskPolicy {
 
   DraftReplicas& service_;
   const std::function<DraftOpen()> text_;
+  const std::function<bool()> cancelled_;
   std::string scope_;
   std::optional<DraftReplicas::Lease> replica_;  // of the session
   int failed_replica_ = -1;  // the last one that a session was lost on

@@ -62,8 +62,10 @@ ServedSourceOptions DraftServices::SourceOptions(const Mode& mode) const {
   return source;
 }
 
-std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode) {
+std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode,
+                                                   Cancelled cancelled) {
   ServedSourceOptions source = SourceOptions(mode);
+  source.cancelled = std::move(cancelled);
   if (const auto* ouroboros = mode.As<OuroborosOptions>()) {
     source.needs_rows = true;
     if (ouroboros->warm_start && Has(kPhraseService)) {
@@ -83,13 +85,15 @@ std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode) {
                                         Replicas(mode.info().service));
 }
 
-std::unique_ptr<DraftSource> DraftServices::PartOfAuto(const ModeInfo& part) {
+std::unique_ptr<DraftSource> DraftServices::PartOfAuto(const ModeInfo& part,
+                                                       Cancelled cancelled) {
   if (part.drafter != DrafterId::kOuroboros) {
-    return Source(*Mode::Parse(part.name));
+    return Source(*Mode::Parse(part.name), std::move(cancelled));
   }
   // The draft worker chooses how to draft for `auto`.
   ServedSourceOptions source = SourceOptions(*Mode::Parse("auto"));
   source.id = part.drafter;
+  source.cancelled = std::move(cancelled);
   return std::make_unique<ServedSource>(std::move(source),
                                         Replicas(part.service));
 }

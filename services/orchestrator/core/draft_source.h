@@ -49,12 +49,14 @@ struct SourceDraft {
   DraftTree window;             // rows that are read and never accepted
   std::vector<Phrase> phrases;  // gained by the source's working pool
   absl::Duration latency;       // from the ask to the answer
+  bool shortened = false;       // its time ran out before its mode was done
 
   void Clear() {
     tree.Clear();
     window.Clear();
     phrases.clear();
     latency = absl::ZeroDuration();
+    shortened = false;
   }
 };
 

@@ -18,6 +18,8 @@ constexpr int kLeastAnyway = 4;
 // Committed tokens after which a source that was started is told of them, even
 // if it is not asked.
 constexpr size_t kMaxUntold = 256;
+// Weight of the latest draft in what a source's drafts usually take.
+constexpr double kNewestDraft = 0.25;
 
 }  // namespace
 
@@ -36,6 +38,8 @@ RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
   probs_.resize(drafting_);
   answers_.resize(drafting_);
   report_.resize(drafting_);
+  deadlines_.resize(drafting_);
+  usual_.resize(drafting_);
   for (int i = 0; i < drafting_; ++i) report_[i].id = id(i);
   if (options_.economical && options_.estimates != nullptr) {
     shared_pace_ = &options_.estimates->pace();
@@ -44,6 +48,7 @@ RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
 
 void RoundDrafting::Start(const DraftOpen& open,
                           absl::Span<const TokenId> text) {
+  start_ = options_.clock();
   open_ = open;
   prompt_length_ = text.size();
   const bool follows = options_.economical && shared_pace_ != nullptr;
@@ -68,7 +73,37 @@ bool RoundDrafting::Postpones(const CommittedText& committed) {
   return true;
 }
 
-absl::Duration RoundDrafting::WaitBudget() const {
+absl::Duration RoundDrafting::WaitBudget(int source) const {
+  const absl::Duration left = options_.deadline - options_.clock();
+  return std::clamp(
+      options_.economical ? WaitForPasses() : WaitForFailure(source),
+      absl::ZeroDuration(), std::max(left, absl::ZeroDuration()));
+}
+
+absl::Duration RoundDrafting::WaitForFailure(int source) const {
+  const DraftWait& wait = options_.wait;
+  // Before its first draft, a draft model reads the prompt, as the target did.
+  const absl::Duration usual =
+      usual_[source] > absl::ZeroDuration() ? usual_[source] : prefill_time_;
+  const absl::Duration floor = std::max(wait.floor, wait.failure_floor);
+  return std::clamp(usual * wait.failure, floor,
+                    std::max(floor, wait.failure_cap));
+}
+
+void RoundDrafting::NoteLatency(int source) {
+  const SourceReport& report = report_[source];
+  absl::Duration& usual = usual_[source];
+  if (report.outcome == DraftOutcome::kAnswered) {
+    usual = usual == absl::ZeroDuration()
+                ? report.latency
+                : usual + (report.latency - usual) * kNewestDraft;
+  } else if (report.outcome == DraftOutcome::kLate && report.latency > usual) {
+    // A source may have become slower for good.
+    usual += (report.latency - usual) * kNewestDraft;
+  }
+}
+
+absl::Duration RoundDrafting::WaitForPasses() const {
   absl::Duration pass = pace_.verify_time();
   if (pass == absl::ZeroDuration()) {
     pass = absl::Milliseconds(
@@ -113,7 +148,9 @@ void RoundDrafting::Learn(const CommittedText& committed) {
 
 void RoundDrafting::Commit(const CommittedText& committed) {
   Learn(committed);
-  if (committed.round != nullptr) {
+  if (committed.round == nullptr) {
+    prefill_time_ = options_.clock() - start_;
+  } else {
     pace_.Note(committed.round->stats,
                static_cast<int64_t>(committed.tokens.size()), draft_time_,
                committed.verify_time);
@@ -140,9 +177,6 @@ void RoundDrafting::Commit(const CommittedText& committed) {
   DraftRound round;
   round.length = static_cast<int64_t>(committed.text.size());
   round.committed.assign(untold.begin(), untold.end());
-  const absl::Duration budget = WaitBudget();
-  deadline_ = options_.clock() + budget;
-  round.budget = budget;
 
   // One copy of the tree, and only if a source reads it.
   VerifiedTree verified;
@@ -160,9 +194,13 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     const bool reads = source.needs_rows();
     if (reads) std::swap(round.verified, verified);
     if (!source.drafts()) std::swap(round.phrases, phrases_);
-    round.max_nodes = source.drafts() && Wants(static_cast<int>(i))
-                          ? options_.limits.max_draft_nodes
-                          : 0;
+    const int index = static_cast<int>(i);
+    round.max_nodes =
+        source.drafts() && Wants(index) ? options_.limits.max_draft_nodes : 0;
+    if (source.drafts()) {
+      round.budget = WaitBudget(index);
+      deadlines_[i] = options_.clock() + round.budget;
+    }
     source.Ask(round, committed.text);
     if (reads) std::swap(round.verified, verified);
     round.phrases.clear();
@@ -212,7 +250,7 @@ const MergedTree& RoundDrafting::Draft() {
     if (report_[i].outcome == DraftOutcome::kNotAsked) continue;
     asked = true;
     const absl::Time before = options_.clock();
-    DraftOutcome outcome = sources_[i]->Collect(deadline_, draft);
+    DraftOutcome outcome = sources_[i]->Collect(deadlines_[i], draft);
     const int64_t depth = max_depth_;
     if (outcome == DraftOutcome::kAnswered &&
         (!KeepUsable(vocab_size_, depth, options_.limits.max_draft_nodes,
@@ -226,6 +264,8 @@ const MergedTree& RoundDrafting::Draft() {
     report_[i].latency = outcome == DraftOutcome::kAnswered
                              ? draft.latency
                              : options_.clock() - before;
+    report_[i].shortened = outcome == DraftOutcome::kLate || draft.shortened;
+    NoteLatency(i);
     if (drafting_ < static_cast<int>(sources_.size())) {
       KeepPhrases(std::move(draft.phrases), phrases_);
     }

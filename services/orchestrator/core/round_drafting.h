@@ -3,12 +3,14 @@
 //
 //   Start -> (Commit -> Draft)*
 //
-// The deadline follows from the cost of a pass: measured on this request after
-// its first round; before that taken from other recent requests (mode auto),
-// else from the verifiers' own figures. Late answers are dropped. report() says
-// what every source did.
+// A request that names its mode gets whole drafts: the wait is only bounded for
+// a service that fails, by a multiple of what its drafts usually take. The wait
+// of an economical request (mode auto) follows from the cost of a pass:
+// measured on this request after its first round; before that taken from other
+// recent requests, else from the verifiers' own figures. Late answers are
+// dropped. report() says what every source did.
 //
-// An economical request (mode auto) also leaves out sources that cost more time
+// An economical request also leaves out sources that cost more time
 // than they save, and nodes that cost more than they are expected to give; now
 // and then it uses them anyway, to notice when that has changed. It follows the
 // arm that the verifier announces. Under `off` no source is started, asked or
@@ -37,15 +39,22 @@ namespace foretoken::orchestrator {
 
 // How long drafts are waited for.
 struct DraftWait {
-  double passes = 3.0;  // in multiples of the cost of a pass
+  // Economical requests: in multiples of the cost of a pass.
+  double passes = 3.0;
   absl::Duration floor = absl::Milliseconds(20);
   absl::Duration cap = absl::Seconds(1);
+  // All others: in multiples of what the source's drafts usually take, never
+  // less than `floor`.
+  double failure = 10.0;
+  absl::Duration failure_floor = absl::Seconds(2);
+  absl::Duration failure_cap = absl::Minutes(1);
 };
 
 struct DraftingOptions {
   TreeLimits limits;
   DraftWait wait;
   bool economical = false;
+  absl::Time deadline = absl::InfiniteFuture();  // of the request
   PassCosts costs;
   // Shared by requests; null: the sources' own estimates are used unchanged.
   std::shared_ptr<DraftEstimates> estimates;
@@ -62,6 +71,7 @@ struct SourceReport {
   DraftOutcome outcome = DraftOutcome::kNotAsked;
   int32_t nodes = 0;  // of the verified tree that it proposed
   absl::Duration latency;
+  bool shortened = false;  // late, or cut off before its mode was done
 };
 
 // The tokens committed since the last call.
@@ -102,7 +112,12 @@ class RoundDrafting {
 
  private:
   void Learn(const CommittedText& committed);
-  absl::Duration WaitBudget() const;
+  // Time that the source's next answer is waited for.
+  absl::Duration WaitBudget(int source) const;
+  absl::Duration WaitForPasses() const;
+  absl::Duration WaitForFailure(int source) const;
+  // Learns how long the source's drafts take.
+  void NoteLatency(int source);
   bool Wants(int source) const;
   TreeMerger::Price PriceOfNodes() const;
   // Starts the sources, if they are not yet. `prompt` as in Start.
@@ -130,7 +145,11 @@ class RoundDrafting {
   bool started_ = false;
   size_t untold_ = 0;  // committed tokens that the sources have not heard of
   uint64_t turn_ = 0;  // of this round among all requests' rounds
-  absl::Time deadline_;
+  std::vector<absl::Time> deadlines_;  // [drafting_]
+  // [drafting_]: moving average of a draft's time; zero before the first.
+  std::vector<absl::Duration> usual_;
+  absl::Time start_;
+  absl::Duration prefill_time_;
   absl::Duration draft_time_;
 
   RoundPace pace_;

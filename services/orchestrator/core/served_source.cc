@@ -6,7 +6,8 @@
 namespace foretoken::orchestrator {
 ServedSource::ServedSource(ServedSourceOptions options, DraftReplicas& service)
     : options_(std::move(options)),
-      policy_(service, [this] { return Text(); }) {}
+      policy_(
+          service, [this] { return Text(); }, options_.cancelled) {}
 
 ServedSource::~ServedSource() {
   fetch_.reset();

@@ -6,6 +6,7 @@
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SERVED_SOURCE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,8 +31,9 @@ struct ServedSourceOptions {
   // The working pool of a session in a cache scope starts with the scope's
   // phrases, which are fetched while the target prefills; null: empty.
   SharedPhrases* phrases = nullptr;
-  int32_t warm_phrases = 0;   // maximum number
-  int32_t phrase_tokens = 0;  // of this length
+  int32_t warm_phrases = 0;         // maximum number
+  int32_t phrase_tokens = 0;        // of this length
+  std::function<bool()> cancelled;  // the request was; null: never
 };
 
 class ServedSource final : public DraftSource {

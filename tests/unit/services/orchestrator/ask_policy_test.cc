@@ -72,6 +72,33 @@ TEST_F(AskPolicyTest, AnAnswerInTimeIsTheDraft) {
   EXPECT_EQ(sessions_.opens, 1);
 }
 
+TEST_F(AskPolicyTest, ADraftThatWasCutOffSaysSo) {
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_FALSE(draft_.shortened);
+  sessions_.shortened = true;
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_TRUE(draft_.shortened);
+  sessions_.shortened = false;
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_FALSE(draft_.shortened);
+}
+
+// Otherwise a cancelled request would wait for a service that hangs.
+TEST_F(AskPolicyTest, ACancelledRequestWaitsNoLonger) {
+  int looks = 0;
+  policy_ = std::make_unique<AskPolicy>(
+      *service_, [] { return DraftOpen(); }, [&] { return ++looks == 2; });
+  sessions_.at_once = false;
+  ASSERT_TRUE(policy_->Begin());
+  DraftRound round;
+  round.length = 1;
+  round.max_nodes = 8;
+  policy_->Ask(std::move(round));
+  EXPECT_EQ(policy_->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kLate);
+  EXPECT_EQ(looks, 2);
+}
+
 TEST_F(AskPolicyTest, ASessionIsOpenedAheadUnlessTheBreakerIsOpen) {
   policy_->OpenAhead();
   policy_->OpenAhead();

@@ -138,7 +138,70 @@ TEST_F(RoundDraftingTest, WhoHasNoDraftIsReportedAndTheRestGoesOn) {
   EXPECT_EQ(drafting_->report()[2].outcome, DraftOutcome::kAnswered);
 }
 
-TEST_F(RoundDraftingTest, TheDeadlineFollowsTheCostOfAPass) {
+TEST_F(RoundDraftingTest, ARequestThatNamesItsModeWaitsForWholeDrafts) {
+  options_.wait = {2.0, absl::Milliseconds(10), absl::Milliseconds(300),
+                   4.0, absl::Seconds(1),       absl::Seconds(20)};
+  Script source = Says(DrafterId::kDraftModel, {{5, 0.9f}});
+  Make({&source});
+  now_ += absl::Seconds(3);  // prefill
+  const RoundResult round;
+  const auto waits = [&] {
+    Commit({4}, source.asked.empty() ? nullptr : &round,
+           absl::Milliseconds(10));
+    const absl::Time asked = now_;
+    drafting_->Draft();
+    EXPECT_EQ(source.asked.back().budget, source.deadline - asked);
+    return source.deadline - asked;
+  };
+  source.draft.latency = absl::Milliseconds(600);
+  EXPECT_EQ(waits(), absl::Seconds(12)) << "it reads the prompt first";
+  source.draft.latency = absl::Milliseconds(200);
+  EXPECT_EQ(waits(), absl::Milliseconds(2400)) << "four times the only draft";
+  EXPECT_EQ(waits(), absl::Milliseconds(2000)) << "the average falls";
+  for (int i = 0; i < 20; ++i) waits();
+  EXPECT_EQ(waits(), absl::Seconds(1)) << "the floor";
+  // A source that has become slower is waited for longer and longer.
+  source.outcome = DraftOutcome::kLate;
+  source.takes = absl::Seconds(10);
+  for (int i = 0; i < 20; ++i) waits();
+  EXPECT_EQ(waits(), absl::Seconds(20)) << "the cap";
+}
+
+TEST_F(RoundDraftingTest, NoDraftIsWaitedForPastTheRequestsDeadline) {
+  Script source = Says(DrafterId::kDraftModel, {{5, 0.9f}});
+  for (const bool economical : {false, true}) {
+    options_.economical = economical;
+    options_.deadline = now_ + absl::Milliseconds(7);
+    Make({&source});
+    Commit({4});
+    drafting_->Draft();
+    EXPECT_EQ(source.deadline, options_.deadline);
+    now_ += absl::Milliseconds(9);
+    Commit({4});
+    EXPECT_EQ(source.asked.back().budget, absl::ZeroDuration());
+  }
+}
+
+TEST_F(RoundDraftingTest, DraftsThatWereLateOrCutOffAreShortened) {
+  Script late = Says(DrafterId::kCrest, {});
+  late.outcome = DraftOutcome::kLate;
+  Script cut = Says(DrafterId::kDraftModel, {{5, 0.9f}});
+  cut.draft.shortened = true;
+  Script broken = Says(DrafterId::kNgramTrie, {});
+  broken.outcome = DraftOutcome::kBroken;
+  Script whole = Says(DrafterId::kFused, {{5, 0.9f}});
+  Make({&late, &cut, &broken, &whole});
+  Commit({4});
+  drafting_->Draft();
+  std::vector<bool> shortened;
+  for (const SourceReport& report : drafting_->report()) {
+    shortened.push_back(report.shortened);
+  }
+  EXPECT_THAT(shortened, ElementsAre(true, true, false, false));
+}
+
+TEST_F(RoundDraftingTest, TheDeadlineOfAnEconomicalRequestFollowsThePass) {
+  options_.economical = true;
   options_.wait = {2.0, absl::Milliseconds(10), absl::Milliseconds(300)};
   Script source = Says(DrafterId::kFused, {});
   Make({&source});
