@@ -16,6 +16,8 @@ constexpr int kMaxUnanswered = 4;
 // A service that sends nothing for this long has lost the session; keepalive
 // detects a hung process or host sooner.
 constexpr absl::Duration kMaxDebtTime = absl::Minutes(1);
+// The same while it reads a text, which may be long; no round waits for it.
+constexpr absl::Duration kMaxReadTime = absl::Minutes(10);
 // After this many late answers in a row, only every 32nd round asks.
 constexpr int kMaxLateInARow = 5;
 // Interval at which a longer wait looks whether its request was cancelled.
@@ -83,6 +85,7 @@ bool AskPolicy::Begin() {
       breaker().state() == CircuitBreaker::State::kOpen) {
     may_move = MoveAway();  // not looked for twice in a round
   }
+  if (StillReads()) return false;
   const bool owes_all = OwesAllItMay();
   if (owes_all || (!left_alone_ && skip_ > 0)) {
     skip_ = std::max(0, skip_ - 1);
@@ -104,6 +107,21 @@ void AskPolicy::Ask(DraftRound round) {
   asked_at_ = Now();
   pending_ = true;
   Tell(std::move(round));
+}
+
+void AskPolicy::Read(DraftRound round) {
+  reads_ = true;
+  reads_tokens_ = round.length;
+  asked_at_ = Now();
+  Tell(std::move(round));
+}
+
+bool AskPolicy::StillReads() {
+  if (!reads_) return false;
+  outcome_ = Now() - asked_at_ < kMaxReadTime
+                 ? DraftOutcome::kNotAsked
+                 : Lost(absl::UnavailableError("the text is not read"));
+  return true;
 }
 
 void AskPolicy::Tell(DraftRound round) {
@@ -168,6 +186,9 @@ void AskPolicy::TakeUnwaited() {
       return;
     }
     --unanswered_;
+    if (std::exchange(reads_, false)) {
+      text_read_ = {reads_tokens_, (*letter)->arrived - asked_at_};
+    }
     Heard((*letter)->answer);
   }
 }
@@ -194,7 +215,7 @@ void AskPolicy::Drop() {
   mailbox_.reset();
   replica_.reset();
   unanswered_ = 0;
-  heard_ = false;
+  heard_ = reads_ = false;
 }
 
 // Handles the loss of the session with `status`; the next ask opens another.

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -60,6 +61,12 @@ struct SourceDraft {
   }
 };
 
+// A text that a source has read before its first draft.
+struct TextRead {
+  int64_t tokens = 0;
+  absl::Duration time;
+};
+
 // Moves phrases to the end of `waiting`, up to its maximum size; the rest are
 // dropped.
 void KeepPhrases(std::vector<Phrase> phrases, std::vector<Phrase>& waiting);
@@ -76,6 +83,15 @@ class DraftSource {
   virtual bool needs_rows() const { return false; }
   // True if it also reads the target's candidates of every row.
   virtual bool reads_candidates() const { return false; }
+  // True if it reads what other sources propose for the round, and is thus
+  // asked after they have answered. It must not need rows.
+  virtual bool reads_hints() const { return false; }
+  // True if it reads what tokens and rows cost (DraftRound).
+  virtual bool reads_costs() const { return false; }
+  // False if its next Ask makes it read the whole text.
+  virtual bool has_text() const { return true; }
+  // A text that it has read since the last call, if its time was measured.
+  virtual std::optional<TextRead> TakeTextRead() { return std::nullopt; }
 
   // Starts a request, whose prompt is `text` in place of open.tokens; `text`
   // must stay valid until the first Ask.

@@ -10,6 +10,9 @@
 // recent requests, else from the verifiers' own figures. Late answers are
 // dropped. report() says what every source did.
 //
+// A source that reads hints (the draft model in mode auto) is asked when the
+// others have answered, if that is expected to pay beside their drafts.
+//
 // An economical request also leaves out sources that cost more time
 // than they save, and nodes that cost more than they are expected to give; now
 // and then it uses them anyway, to notice when that has changed. It follows the
@@ -23,6 +26,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -77,8 +81,9 @@ struct SourceReport {
 // The tokens committed since the last call.
 struct CommittedText {
   absl::Span<const TokenId> tokens;
-  absl::Span<const TokenId> text;  // the whole text, `tokens` included
-  int64_t max_depth = 0;           // of the next tree; 0: no draft is wanted
+  // The whole text, `tokens` included; valid until Draft has returned.
+  absl::Span<const TokenId> text;
+  int64_t max_depth = 0;  // of the next tree; 0: no draft is wanted
   // The round that committed them; null for the token of prefill.
   const RoundResult* round = nullptr;
   absl::Duration verify_time;      // of that round
@@ -119,6 +124,19 @@ class RoundDrafting {
   // Learns how long the source's drafts take.
   void NoteLatency(int source);
   bool Wants(int source) const;
+  bool WantsAfterHints(int source);
+  // Whether what is left of the output can be worth the time that a source
+  // takes to read the text first.
+  bool ReadingPays(int source) const;
+  absl::Duration TokenTime() const;
+  std::vector<float> RowCosts() const;
+  // Time by which the nodes of this source alone lengthened the last pass.
+  absl::Duration TimeOfOwnRows(int source) const;
+  // Sends what Commit held back for the sources that read hints: to be asked
+  // for drafts where that pays, or only told.
+  void AskWithHints();
+  void TellHintReaders();
+  void CollectFrom(int source);
   TreeMerger::Price PriceOfNodes() const;
   // Starts the sources, if they are not yet. `prompt` as in Start.
   void StartSources(absl::Span<const TokenId> prompt);
@@ -130,6 +148,8 @@ class RoundDrafting {
   DraftSources sources_;
   int drafting_ = 0;
   bool needs_rows_ = false;
+  bool reads_hints_ = false;
+  bool reads_costs_ = false;
 
   TreeMerger merger_;
   MergedTree tree_;
@@ -143,6 +163,12 @@ class RoundDrafting {
   DraftOpen open_;  // until the sources are started
   size_t prompt_length_ = 0;
   bool started_ = false;
+  // The round that waits for hints, if there is one, and its text.
+  std::optional<DraftRound> held_;
+  absl::Span<const TokenId> held_text_;
+  double hinted_ = 0;                  // accepted tokens that hints promise
+  std::vector<bool> answered_before_;  // [drafting_]: in the round before
+  std::vector<int> trial_rounds_;      // [drafting_]: still to be asked anyway
   size_t untold_ = 0;  // committed tokens that the sources have not heard of
   uint64_t turn_ = 0;  // of this round among all requests' rounds
   std::vector<absl::Time> deadlines_;  // [drafting_]

@@ -49,6 +49,7 @@ class FakeDraftSessions final : public DraftSessions {
   DraftOpen opened;        // the last one
   std::shared_ptr<DraftListener> listener;
   std::deque<DraftRound> owed;
+  std::vector<DraftRound> asked;
   std::vector<int64_t> lengths;
   std::vector<TokenId> committed;
   std::vector<Phrase> phrases;
@@ -68,6 +69,7 @@ class FakeDraftSessions final : public DraftSessions {
                               round.committed.end());
       owner_.phrases.insert(owner_.phrases.end(), round.phrases.begin(),
                             round.phrases.end());
+      owner_.asked.push_back(round);
       owner_.owed.push_back(std::move(round));
       if (owner_.at_once) owner_.Answer();
     }
