@@ -131,6 +131,10 @@ inline constexpr Spec kDegradedRounds =
             "Rounds that went on without a draft that was wanted: late, "
             "refused, broken, breaker_open",
             "drafter", "reason");
+inline constexpr Spec kShortenedDrafts =
+    Counter("foretoken_shortened_drafts_total",
+            "Drafts that came late, or were cut off before their mode was done",
+            "drafter");
 inline constexpr Spec kDraftLatency =
     Histogram("foretoken_draft_latency_seconds", kLatencyBounds,
               "From an ask to the draft, answers in time alone", "drafter");
@@ -362,20 +366,20 @@ inline constexpr Spec kHttpPauses =
 
 // What each service exports: every Spec stands in exactly one list.
 inline constexpr const Spec* kOrchestratorMetrics[] = {
-    &kRequests,          &kRequestsRunning,
-    &kPromptTokens,      &kGenerationTokens,
-    &kTimeToFirstToken,  &kInterTokenLatency,
-    &kRequestLatency,    &kRounds,
-    &kNumDrafts,         &kNumDraftTokens,
-    &kNumAcceptedTokens, &kNumAcceptedPerPosition,
-    &kDraftedByDrafter,  &kAcceptedByDrafter,
-    &kDegradedRounds,    &kPhaseLatency,
-    &kTreeNodes,         &kFailovers,
-    &kDraftLatency,      &kBreakerState,
-    &kPrincipalRequests, &kPrincipalTokens,
-    &kTraceSpans,        &kRequestsRefused,
-    &kRequestMemory,     &kRequestMemoryLimit,
-    &kRequestsWaiting};
+    &kRequests,           &kRequestsRunning,
+    &kPromptTokens,       &kGenerationTokens,
+    &kTimeToFirstToken,   &kInterTokenLatency,
+    &kRequestLatency,     &kRounds,
+    &kNumDrafts,          &kNumDraftTokens,
+    &kNumAcceptedTokens,  &kNumAcceptedPerPosition,
+    &kDraftedByDrafter,   &kAcceptedByDrafter,
+    &kDegradedRounds,     &kShortenedDrafts,
+    &kPhaseLatency,       &kTreeNodes,
+    &kFailovers,          &kDraftLatency,
+    &kBreakerState,       &kPrincipalRequests,
+    &kPrincipalTokens,    &kTraceSpans,
+    &kRequestsRefused,    &kRequestMemory,
+    &kRequestMemoryLimit, &kRequestsWaiting};
 inline constexpr const Spec* kVerifierMetrics[] = {
     &kSessions,       &kStreams,      &kEngineQueue,    &kEngineHangs,
     &kSessionsFailed, &kKvPagesTotal, &kKvPagesFree,    &kKvPagesCached,

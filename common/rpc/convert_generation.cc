@@ -182,6 +182,7 @@ void ToProto(const GenerationSummary& summary, v1::GenerateResult* proto) {
     by->set_accepted_tokens(counts.accepted);
     by->set_rounds(counts.rounds);
     by->set_degraded_rounds(counts.degraded);
+    by->set_shortened_drafts(counts.shortened);
   }
   v1::Timing* timing = proto->mutable_timing();
   timing->set_time_to_first_token_ms(
@@ -208,7 +209,8 @@ GenerationSummary FromProto(const v1::GenerateResult& proto) {
   for (const v1::DrafterStats& stats : proto.speculation().by_drafter()) {
     summary.by_drafter.push_back(
         {FromProto(stats.drafter()), stats.drafted_tokens(),
-         stats.accepted_tokens(), stats.rounds(), stats.degraded_rounds()});
+         stats.accepted_tokens(), stats.rounds(), stats.degraded_rounds(),
+         stats.shortened_drafts()});
   }
   const v1::Timing& timing = proto.timing();
   summary.time_to_first_token =

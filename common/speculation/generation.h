@@ -113,8 +113,9 @@ struct DrafterCounts {
   DrafterId id = DrafterId::kFused;
   int64_t drafted = 0;
   int64_t accepted = 0;
-  int64_t rounds = 0;    // in which it had an answer in time
-  int64_t degraded = 0;  // in which it was wanted and had none
+  int64_t rounds = 0;     // in which it had an answer in time
+  int64_t degraded = 0;   // in which it was wanted and had none
+  int64_t shortened = 0;  // drafts late, or cut off before their mode was done
 };
 
 struct GenerationSummary {

@@ -22,13 +22,17 @@ void AddDraftingFlags(Flags& flags, OrchestratorServerOptions* server) {
                "Datastore of requests that name none");
   DraftWait& wait = server->draft_wait;
   flags.Double("draft-wait-passes", &wait.passes, {0.0, 1000.0},
-               "Wait for drafts, in passes of the target");
+               "Wait of requests in mode auto for drafts, in passes of the "
+               "target");
   flags.Duration("draft-wait-floor", &wait.floor,
                  {absl::ZeroDuration(), absl::Minutes(1)},
                  "Minimum wait for drafts");
   flags.Duration("draft-wait-cap", &wait.cap,
                  {absl::ZeroDuration(), absl::Minutes(1)},
-                 "Maximum wait for drafts");
+                 "Maximum wait of requests in mode auto for drafts");
+  flags.Double("draft-wait-failure", &wait.failure, {1.0, 1000.0},
+               "Wait of requests that name a mode for its whole drafts, in "
+               "multiples of what these usually take; at least 2s, at most 1m");
   CircuitBreakerOptions& breaker = server->drafters.breaker;
   flags.Int("breaker-failures", &breaker.failures_in_a_row, {1, 1000},
             "Consecutive failures that open a drafting service's breaker");

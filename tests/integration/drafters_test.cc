@@ -26,6 +26,7 @@ struct Outputs {
   std::vector<std::vector<TokenId>> tokens;
   int64_t accepted = 0;
   int64_t degraded = 0;
+  int64_t shortened = 0;
   int64_t answered = 0;
 };
 
@@ -51,7 +52,8 @@ class DraftersTest : public ::testing::Test {
     config.server.drafters.breaker.silence = silence_;
     config.server.drafters.breaker.first_backoff = first_backoff_;
     config.server.drafters.breaker.max_backoff = longest_backoff_;
-    config.server.draft_wait = {100.0, wait_, wait_};
+    config.server.draft_wait = {100.0, wait_,       wait_,
+                                10.0,  whole_wait_, whole_wait_};
     orchestrator_ = StartOrchestrator(config);
   }
 
@@ -72,6 +74,7 @@ class DraftersTest : public ::testing::Test {
       EXPECT_EQ(stats.rounds() + stats.accepted_tokens() + 1, tokens_);
       for (const v1::DrafterStats& drafter : stats.by_drafter()) {
         outputs.degraded += drafter.degraded_rounds();
+        outputs.shortened += drafter.shortened_drafts();
         outputs.answered += drafter.rounds();
       }
     }
@@ -88,7 +91,13 @@ class DraftersTest : public ::testing::Test {
                      "\",reason=\"", reason, "\"}"));
   }
 
-  absl::Duration wait_ = absl::Seconds(30);
+  double Shortened(const std::string& drafter) const {
+    return orchestrator_->Sample(absl::StrCat(
+        "foretoken_shortened_drafts_total{drafter=\"", drafter, "\"}"));
+  }
+
+  absl::Duration wait_ = absl::Seconds(30);        // of mode auto
+  absl::Duration whole_wait_ = absl::Seconds(30);  // of all other modes
   absl::Duration silence_ = absl::Milliseconds(5);
   absl::Duration first_backoff_ = absl::Milliseconds(5);
   absl::Duration longest_backoff_ = absl::Milliseconds(500);
@@ -109,6 +118,7 @@ TEST_F(DraftersTest, EveryModeWritesWhatOffWrites) {
     EXPECT_GT(got.accepted, 0) << mode;
     EXPECT_GT(got.answered, 0) << mode;
     EXPECT_EQ(got.degraded, 0) << mode;
+    EXPECT_EQ(got.shortened, 0) << mode;
   }
   EXPECT_GT(fakes_.phrases(), 0) << "the pool's gains went to nobody";
   EXPECT_TRUE(Eventually([&] { return fakes_.open() == 0; }));
@@ -169,7 +179,9 @@ class FailingDraftersTest : public DraftersTest,
 
 TEST_P(FailingDraftersTest, TheOutputIsUnchangedAndTheBreakerTells) {
   const FailureCase& failure = GetParam();
-  if (failure.behaviour == Behaviour::kHung) wait_ = absl::Milliseconds(2);
+  if (failure.behaviour == Behaviour::kHung) {
+    wait_ = whole_wait_ = absl::Milliseconds(2);
+  }
   Start(fakes_.address());
   const Outputs off = Run("off");
   fakes_.Behave(failure.behaviour);
@@ -209,8 +221,23 @@ INSTANTIATE_TEST_SUITE_P(
                       FailureCase{Behaviour::kStale, "broken", true},
                       FailureCase{Behaviour::kHuge, "broken", true}));
 
-TEST_F(DraftersTest, ASlowServiceIsAskedLessOftenAndNotLeftAlone) {
+TEST_F(DraftersTest, ARequestThatNamesItsModeWaitsForWholeDrafts) {
   wait_ = absl::Milliseconds(1);
+  silence_ = absl::Seconds(30);
+  tokens_ = 10;
+  Start(fakes_.address());
+  fakes_.Behave(Behaviour::kSlow);
+  for (const char* mode : {"draft_model", "ouroboros", "crest"}) {
+    const Outputs got = Run(mode);
+    EXPECT_EQ(got.degraded, 0) << mode;
+    EXPECT_EQ(got.shortened, 0) << mode;
+    EXPECT_GT(got.answered, 0) << mode;
+  }
+  EXPECT_GT(Run("auto").shortened, 0);
+}
+
+TEST_F(DraftersTest, ASlowServiceIsAskedLessOftenAndNotLeftAlone) {
+  wait_ = whole_wait_ = absl::Milliseconds(1);
   silence_ = absl::Seconds(30);
   Start(fakes_.address());
   const Outputs off = Run("off");
@@ -218,6 +245,8 @@ TEST_F(DraftersTest, ASlowServiceIsAskedLessOftenAndNotLeftAlone) {
   const Outputs got = Run("draft_model");
   EXPECT_EQ(got.tokens, off.tokens);
   EXPECT_EQ(Degraded("draft_model", "late"), got.degraded);
+  EXPECT_EQ(Shortened("draft_model"), got.degraded);
+  EXPECT_EQ(got.shortened, got.degraded);
   EXPECT_GT(got.degraded, kPrompts * (kMaxTokens - 1) / 2);
   EXPECT_LT(fakes_.rounds(), got.degraded);
   EXPECT_EQ(Breaker("draft_worker"), 0);
@@ -225,7 +254,7 @@ TEST_F(DraftersTest, ASlowServiceIsAskedLessOftenAndNotLeftAlone) {
 
 // A breaker that opened over a long prefill does not make it begin again.
 TEST_F(DraftersTest, AStreamThatOwesAnswersIsKeptThroughAnOpenBreaker) {
-  wait_ = absl::Milliseconds(1);
+  wait_ = whole_wait_ = absl::Milliseconds(1);
   silence_ = absl::Milliseconds(10);
   first_backoff_ = longest_backoff_ = absl::Milliseconds(60);
   tokens_ = 20 * kMaxTokens;

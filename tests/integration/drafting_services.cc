@@ -72,7 +72,8 @@ void DraftingServices::AddTo(orchestrator::OrchestratorService& config) const {
     config.drafters[service->name] = {service->server->addresses().at(0)};
   }
   config.server.drafters.crest_datastore = kDatastore;
-  config.server.draft_wait = {100.0, absl::Seconds(30), absl::Seconds(30)};
+  config.server.draft_wait = {100.0, absl::Seconds(30), absl::Seconds(30),
+                              10.0,  absl::Seconds(30), absl::Minutes(1)};
 }
 
 }  // namespace foretoken::testing

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -19,6 +21,7 @@
 #include "common/speculation/modes.h"
 #include "tools/cli/bench_target.h"
 #include "tools/cli/command.h"
+#include "tools/cli/machine_balance.h"
 #include "tools/cli/mode_bench/arrival_trace.h"
 #include "tools/cli/mode_bench/mode_bench.h"
 #include "tools/cli/mode_bench/mode_bench_report.h"
@@ -63,6 +66,20 @@ std::string DrawScope() {
                       absl::Hex(device(), absl::kZeroPad8));
 }
 
+// The balance of this machine's processors; null if they do not run the model.
+absl::StatusOr<Json> MeasureMachine(const BenchTargetFlags& target) {
+  const BackendOptions& backend = target.model.backend;
+  if (!target.server.empty() || backend.backend == "cuda") return Json();
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const MachineBalance balance,
+      MeasureMachineBalance(backend.threads > 0 ? backend.threads
+                                                : AllProcessors()));
+  return Json({{"threads", balance.threads},
+               {"read_gb_s", balance.read_gb_s},
+               {"fp32_multiply_adds_per_s", balance.fp32_multiply_adds_per_s},
+               {"int8_multiply_adds_per_s", balance.int8_multiply_adds_per_s}});
+}
+
 absl::Status RunBenchModes(ModesOptions options) {
   mode_bench::ModeBenchOptions& bench = options.bench;
   bench.modes = mode_bench::SplitModes(options.modes);
@@ -86,6 +103,7 @@ absl::Status RunBenchModes(ModesOptions options) {
                        ModelOfChat(options.target.model, options.tokenizer)));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<FilePrompt> prompts,
                              ReadPromptFile(options.prompts, chat));
+  FORETOKEN_ASSIGN_OR_RETURN(Json machine, MeasureMachine(options.target));
   // The services' own lines would break the progress bar.
   SetMinLogLevel(LogLevel::kWarning);
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -100,14 +118,22 @@ absl::Status RunBenchModes(ModesOptions options) {
   absl::StatusOr<mode_bench::ModeBenchResult> result = modes.Run();
   bar.reset();
   FORETOKEN_RETURN_IF_ERROR(result.status());
-  const Json report = mode_bench::ModeBenchJson(bench, prompts.size(), *result);
+  const Json report = mode_bench::ModeBenchJson(bench, prompts.size(), *result,
+                                                std::move(machine));
   FORETOKEN_RETURN_IF_ERROR(
       options.json ? WriteJson(report)
                    : WriteOut(mode_bench::ModeBenchMarkdown(report)));
   // After the numbers, which a bad path must not cost.
-  if (options.svg.empty()) return absl::OkStatus();
-  return WriteFileAtomically(options.svg,
-                             mode_bench::RatioPlot(report["runs"]));
+  if (!options.svg.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(WriteFileAtomically(
+        options.svg, mode_bench::RatioPlot(report["runs"])));
+  }
+  const std::set<std::string> left_out = mode_bench::ModesLeftOut(*result);
+  if (left_out.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("bench modes: drafts came late or were cut off, so the "
+                   "report leaves out ",
+                   absl::StrJoin(left_out, ", ")));
 }
 
 void AddTargetOptions(CLI::App& command, BenchTargetFlags& target) {

@@ -13,17 +13,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
-#include "common/base/huge_buffer.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/base/thread_pool.h"
-#include "common/infer/cpu/cpu_isa.h"
+#include "tools/cli/machine_balance.h"
 
 namespace foretoken::cli {
 namespace {
-
-// Far larger than any cache, so that reading it streams from memory.
-constexpr int64_t kReadBytes = int64_t{512} << 20;
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0.0;
@@ -50,50 +45,6 @@ double ProcessorSeconds() {
 struct PassTime {
   double seconds = 0;
   double cpu_seconds = 0;
-};
-
-// Reads a large buffer on all threads as fast as possible: each time with every
-// prefetch distance in `kAhead`, since no single one is the fastest on every
-// machine.
-class ReadBandwidth {
- public:
-  static absl::StatusOr<std::unique_ptr<ReadBandwidth>> Create(int threads) {
-    auto self = std::make_unique<ReadBandwidth>(threads);
-    FORETOKEN_ASSIGN_OR_RETURN(self->ops_, SelectCpuOps(std::nullopt));
-    FORETOKEN_ASSIGN_OR_RETURN(self->buffer_, HugeBuffer::Allocate(kReadBytes));
-    std::fill_n(self->buffer_.as<float>(), kReadBytes / 4, 1.0f);
-    return self;
-  }
-  explicit ReadBandwidth(int threads) : pool_(threads) {}
-
-  // Bandwidth of the fastest of these reads.
-  double GigabytesPerSecond() {
-    double best = 0.0;
-    for (const int64_t ahead : kAhead) best = std::max(best, Read(ahead));
-    return best;
-  }
-
- private:
-  // Hardware prefetching only, then two distances of software prefetching, of
-  // which the last is that of the matrix products.
-  static constexpr int64_t kAhead[] = {0, 4096, 16384};
-
-  double Read(int64_t ahead) {
-    constexpr int64_t kSlices = 512;
-    constexpr int64_t kSlice = kReadBytes / 4 / kSlices;
-    std::vector<float> sums(kSlices);
-    const double seconds = Seconds([&] {
-      pool_.ParallelFor(kSlices, [&](int64_t i) {
-        sums[i] = ops_->stream_sum(buffer_.as<const float>() + i * kSlice,
-                                   kSlice, ahead);
-      });
-    });
-    return kReadBytes / seconds * 1e-9;
-  }
-
-  ThreadPool pool_;
-  const CpuOps* ops_ = nullptr;
-  HugeBuffer buffer_;
 };
 
 // Sessions with one context length, and the times of passes over them.

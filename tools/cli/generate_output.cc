@@ -38,10 +38,12 @@ Json LogprobsJson(const std::vector<SampledToken>& tokens) {
 Json GenerateOutput::ResultJson(const GenerationSummary& summary) const {
   Json by_drafter = Json::object();
   for (const DrafterCounts& counts : summary.by_drafter) {
-    by_drafter[DrafterName(counts.id)] = {{"drafted", counts.drafted},
-                                          {"accepted", counts.accepted},
-                                          {"rounds", counts.rounds},
-                                          {"degraded_rounds", counts.degraded}};
+    by_drafter[DrafterName(counts.id)] = {
+        {"drafted", counts.drafted},
+        {"accepted", counts.accepted},
+        {"rounds", counts.rounds},
+        {"degraded_rounds", counts.degraded},
+        {"shortened_drafts", counts.shortened}};
   }
   Json json = {
       {"prompt_token_ids", summary.prompt},

@@ -26,6 +26,7 @@ void AddUp(const GenerationSummary& one, GenerationSummary& sum) {
     }
     found->drafted += counts.drafted;
     found->accepted += counts.accepted;
+    found->shortened += counts.shortened;
   }
 }
 
@@ -118,7 +119,8 @@ Json ExtensionOf(const GenerationSummary& summary) {
   for (const DrafterCounts& counts : summary.by_drafter) {
     by_drafter.push_back({{"drafter", ShownDrafter(counts.id)},
                           {"drafted_tokens", counts.drafted},
-                          {"accepted_tokens", counts.accepted}});
+                          {"accepted_tokens", counts.accepted},
+                          {"shortened_drafts", counts.shortened}});
   }
   return {
       {"mode", summary.mode},

@@ -71,6 +71,7 @@ class GenerationMetrics final : public GenerationObserver {
   struct OfDrafter {
     prometheus::Counter* drafted;
     prometheus::Counter* accepted;
+    prometheus::Counter* shortened;
     prometheus::Histogram* latency;
     // Indexed by outcome; null for outcomes that are not failures.
     std::array<prometheus::Counter*, kOutcomeNames.size()> degraded;
@@ -117,6 +118,8 @@ inline GenerationMetrics::GenerationMetrics(metrics::Registry& registry)
         &registry.GetCounter(metrics::kDraftedByDrafter, name);
     drafters_[i].accepted =
         &registry.GetCounter(metrics::kAcceptedByDrafter, name);
+    drafters_[i].shortened =
+        &registry.GetCounter(metrics::kShortenedDrafts, name);
     drafters_[i].latency = &registry.GetHistogram(metrics::kDraftLatency, name);
     for (size_t outcome = 0; outcome < kOutcomeNames.size(); ++outcome) {
       const bool degraded = IsDegraded(static_cast<DraftOutcome>(outcome));
@@ -163,6 +166,7 @@ inline void GenerationMetrics::OnRound(const RoundReport& round,
     prometheus::Counter* const degraded =
         drafter.degraded[static_cast<size_t>(source.outcome)];
     if (degraded != nullptr) degraded->Increment();
+    if (source.shortened) drafter.shortened->Increment();
   }
   for (const int32_t source : round.path_drafters) {
     drafters_[static_cast<size_t>(round.sources[source].id)]

@@ -16,8 +16,12 @@ constexpr int kMaxUnanswered = 4;
 // A service that sends nothing for this long has lost the session; keepalive
 // detects a hung process or host sooner.
 constexpr absl::Duration kMaxDebtTime = absl::Minutes(1);
+// The same while it reads a text, which may be long; no round waits for it.
+constexpr absl::Duration kMaxReadTime = absl::Minutes(10);
 // After this many late answers in a row, only every 32nd round asks.
 constexpr int kMaxLateInARow = 5;
+// Interval at which a longer wait looks whether its request was cancelled.
+constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -81,6 +85,7 @@ bool AskPolicy::Begin() {
       breaker().state() == CircuitBreaker::State::kOpen) {
     may_move = MoveAway();  // not looked for twice in a round
   }
+  if (StillReads()) return false;
   const bool owes_all = OwesAllItMay();
   if (owes_all || (!left_alone_ && skip_ > 0)) {
     skip_ = std::max(0, skip_ - 1);
@@ -104,6 +109,21 @@ void AskPolicy::Ask(DraftRound round) {
   Tell(std::move(round));
 }
 
+void AskPolicy::Read(DraftRound round) {
+  reads_ = true;
+  reads_tokens_ = round.length;
+  asked_at_ = Now();
+  Tell(std::move(round));
+}
+
+bool AskPolicy::StillReads() {
+  if (!reads_) return false;
+  outcome_ = Now() - asked_at_ < kMaxReadTime
+                 ? DraftOutcome::kNotAsked
+                 : Lost(absl::UnavailableError("the text is not read"));
+  return true;
+}
+
 void AskPolicy::Tell(DraftRound round) {
   if (unanswered_++ == 0) owes_since_ = Now();
   session_->Ask(std::move(round));
@@ -120,9 +140,10 @@ DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
   draft.Clear();
   if (!std::exchange(pending_, false)) return outcome_;
   while (true) {
-    auto letter = mailbox_->Collect(deadline);
+    auto letter = Await(deadline);
     if (!letter.has_value()) {
-      breaker().Late();
+      // A request that was cancelled says nothing about the service.
+      if (Now() >= deadline) breaker().Late();
       skip_ = (1 << std::min(late_in_a_row_++, kMaxLateInARow)) - 1;
       return DraftOutcome::kLate;
     }
@@ -138,8 +159,21 @@ DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
     draft.tree = std::move(answer.tree);
     draft.phrases = std::exchange(phrases_, {});
     draft.latency = (*letter)->arrived - asked_at_;
+    draft.shortened = answer.shortened;
     return DraftOutcome::kAnswered;
   }
+}
+
+std::optional<absl::StatusOr<DraftMailbox::Letter>> AskPolicy::Await(
+    absl::Time deadline) {
+  while (cancelled_ != nullptr) {
+    const absl::Time step = Now() + kCancelPoll;
+    if (step >= deadline) break;
+    auto letter = mailbox_->Collect(step);
+    if (letter.has_value()) return letter;
+    if (cancelled_()) return std::nullopt;
+  }
+  return mailbox_->Collect(deadline);
 }
 
 // Receives late answers, and the end of a session, without waiting.
@@ -152,6 +186,9 @@ void AskPolicy::TakeUnwaited() {
       return;
     }
     --unanswered_;
+    if (std::exchange(reads_, false)) {
+      text_read_ = {reads_tokens_, (*letter)->arrived - asked_at_};
+    }
     Heard((*letter)->answer);
   }
 }
@@ -178,7 +215,7 @@ void AskPolicy::Drop() {
   mailbox_.reset();
   replica_.reset();
   unanswered_ = 0;
-  heard_ = false;
+  heard_ = reads_ = false;
 }
 
 // Handles the loss of the session with `status`; the next ask opens another.

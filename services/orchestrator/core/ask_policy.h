@@ -1,16 +1,20 @@
 // AskPolicy: how often one request asks one drafting service, which of its
 // replicas, and with what outcome.
 //
-//   OpenAhead? -> (Begin -> Ask -> Collect? | Pass)* -> destruction
+//   OpenAhead? -> (Begin -> Ask | Read -> Collect? | Pass)* -> destruction
 //
-// A round waits for its answer until a deadline and no longer. After
-// consecutive late answers, the next 0, 1, 3, 7, ... up to 31 rounds do not
-// ask. A session that owes four answers is not asked again until one arrives,
-// and is given up after a minute without any. A session stays on its replica
-// while that answers. A broken one is reopened, on another replica if there is
-// one, by the next ask that a breaker allows, and one that owes an answer while
-// its replica's breaker is open is given up for another replica, whose breaker
-// is closed; a service that refuses the request for good is not asked again.
+// A round waits for its answer until a deadline and no longer, and not after
+// its request was cancelled. After consecutive late answers, the next 0, 1, 3,
+// 7, ... up to 31 rounds do not ask. A session that owes four answers is not
+// asked again until one arrives, and is given up after a minute without any. A
+// session stays on its replica while that answers. A broken one is reopened, on
+// another replica if there is one, by the next ask that a breaker allows, and
+// one that owes an answer while its replica's breaker is open is given up for
+// another replica, whose breaker is closed; a service that refuses the request
+// for good is not asked again.
+//
+// A session that has much to read first may do so in the shadow of rounds: they
+// go on without it until it has answered a Read.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ASK_POLICY_H_
@@ -35,10 +39,13 @@ namespace foretoken::orchestrator {
 
 class AskPolicy {
  public:
-  // `text` returns the message that opens a session now. `service` must outlive
-  // the object.
-  AskPolicy(DraftReplicas& service, std::function<DraftOpen()> text)
-      : service_(service), text_(std::move(text)) {}
+  // `text` returns the message that opens a session now; `cancelled` whether
+  // the request was cancelled (null: never). `service` must outlive the object.
+  AskPolicy(DraftReplicas& service, std::function<DraftOpen()> text,
+            std::function<bool()> cancelled = nullptr)
+      : service_(service),
+        text_(std::move(text)),
+        cancelled_(std::move(cancelled)) {}
 
   // The cache scope of the request, before its first session.
   void SetScope(std::string scope) { scope_ = std::move(scope); }
@@ -53,6 +60,15 @@ class AskPolicy {
   bool Begin();
   // Only after Begin was true.
   void Ask(DraftRound round);
+  // The same for a session that has answered nothing yet: asks it to read the
+  // text, for which no round waits. Begin is false until it has.
+  void Read(DraftRound round);
+  // True if the session has answered, and so has read the text.
+  bool has_read() const { return heard_; }
+  // A text that was read since the last call, by Read.
+  std::optional<TextRead> TakeTextRead() {
+    return std::exchange(text_read_, std::nullopt);
+  }
   // Replaces Begin in a round that needs no draft.
   void Pass();
   // Sends a round without waiting for its answer. Only while open().
@@ -71,7 +87,13 @@ class AskPolicy {
   bool MoveAway();
   void Open(DraftReplicas::Lease replica);
   CircuitBreaker& breaker() { return replica_->peer().breaker(); }
+  // The next answer or the session's end; nullopt if neither came by
+  // `deadline`, or the request was cancelled.
+  std::optional<absl::StatusOr<DraftMailbox::Letter>> Await(
+      absl::Time deadline);
   bool OwesAllItMay();
+  // Whether the session still reads; gives up one that has for too long.
+  bool StillReads();
   void TakeUnwaited();
   void Heard(DraftAnswer& answer);
   void Drop();
@@ -80,6 +102,7 @@ class AskPolicy {
 
   DraftReplicas& service_;
   const std::function<DraftOpen()> text_;
+  const std::function<bool()> cancelled_;
   std::string scope_;
   std::optional<DraftReplicas::Lease> replica_;  // of the session
   int failed_replica_ = -1;  // the last one that a session was lost on
@@ -89,6 +112,9 @@ class AskPolicy {
   // Time of the first unanswered ask, or of the last answer if later.
   absl::Time owes_since_;
   bool heard_ = false;  // this session has answered
+  bool reads_ = false;  // it owes the answer to a Read
+  int64_t reads_tokens_ = 0;
+  std::optional<TextRead> text_read_;
 
   bool pending_ = false;  // an ask that Collect has not seen answered
   int64_t asked_length_ = -1;

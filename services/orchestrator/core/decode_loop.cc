@@ -272,6 +272,7 @@ void DecodeLoop::Count(const RoundResult& result, int64_t taken,
     counts.drafted += source.nodes;
     counts.rounds += source.outcome == DraftOutcome::kAnswered;
     counts.degraded += IsDegraded(source.outcome);
+    counts.shortened += source.shortened;
   }
   for (const int32_t owner : report_.path_drafters) {
     ++summary_.by_drafter[owner].accepted;

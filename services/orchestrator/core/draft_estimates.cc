@@ -1,6 +1,8 @@
 #include "services/orchestrator/core/draft_estimates.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
 namespace foretoken::orchestrator {
 namespace {
@@ -20,6 +22,14 @@ constexpr int64_t kDepthBounds[] = {1, 2, 3, 4, 6, 10};
 // Rounds before a drafter is judged, and the weight of one round from then on.
 constexpr int64_t kFirstRounds = 8;
 constexpr double kRoundWeight = 1.0 / 32;
+// Upper bounds of the classes of hinted tokens.
+constexpr double kHintBounds[] = {0.25, 0.5, 1.0, 2.0, 4.0, 8.0};
+// Forgetting, per round, of the best that an average was.
+constexpr double kBestFades = 1.0 / 128;
+// Time in which a drafter that is not asked gets half the way back to its best.
+constexpr absl::Duration kHalfForgiven = absl::Seconds(10);
+// Weight of the latest text in the time that reading takes.
+constexpr double kTextWeight = 0.25;
 
 template <typename T, size_t kSize>
 int ClassOf(const T (&bounds)[kSize], T value) {
@@ -105,25 +115,73 @@ void DraftEstimates::Learn(DrafterId id, const DraftTree& tree,
   }
 }
 
-void DraftEstimates::NoteGain(DrafterId id, double gain, absl::Duration wait) {
+size_t DraftEstimates::WorthOf(DrafterId id, double hinted) {
+  static_assert(std::size(kHintBounds) + 1 == kHintClasses);
+  return static_cast<size_t>(id) * kHintClasses + ClassOf(kHintBounds, hinted);
+}
+
+void DraftEstimates::Forgive(absl::Time now, Worth& worth) {
+  if (worth.rounds == 0) return;
+  const double age = absl::FDivDuration(now - worth.at, kHalfForgiven);
+  const double known = std::exp2(-std::max(0.0, age));
+  worth.gain = worth.most_gain + (worth.gain - worth.most_gain) * known;
+  worth.wait_seconds = worth.least_wait_seconds +
+                       (worth.wait_seconds - worth.least_wait_seconds) * known;
+}
+
+void DraftEstimates::NoteGain(DrafterId id, double hinted, double gain,
+                              absl::Duration wait, absl::Time now) {
   absl::MutexLock lock(&mu_);
-  Worth& worth = worth_[static_cast<size_t>(id)];
+  Worth& worth = worth_[WorthOf(id, hinted)];
+  // From what was believed by now: a drafter that gets another chance gets more
+  // than one.
+  Forgive(now, worth);
   ++worth.rounds;
   const double weight =
       std::max(kRoundWeight, 1.0 / static_cast<double>(worth.rounds));
   worth.gain += weight * (gain - worth.gain);
   worth.wait_seconds +=
       weight * (absl::ToDoubleSeconds(wait) - worth.wait_seconds);
+  worth.at = now;
+  // Means of few rounds are no best.
+  if (worth.rounds <= kFirstRounds) {
+    worth.most_gain = worth.gain;
+    worth.least_wait_seconds = worth.wait_seconds;
+    return;
+  }
+  worth.most_gain += (worth.gain - worth.most_gain) *
+                     (worth.gain > worth.most_gain ? 1.0 : kBestFades);
+  worth.least_wait_seconds +=
+      (worth.wait_seconds - worth.least_wait_seconds) *
+      (worth.wait_seconds < worth.least_wait_seconds ? 1.0 : kBestFades);
 }
 
-bool DraftEstimates::IsWorthItsTime(DrafterId id, absl::Duration round_time,
-                                    double tokens_per_round) const {
+bool DraftEstimates::IsWorthItsTime(DrafterId id, double hinted,
+                                    absl::Duration round_time,
+                                    double tokens_per_round,
+                                    absl::Time now) const {
   absl::MutexLock lock(&mu_);
-  const Worth& worth = worth_[static_cast<size_t>(id)];
+  Worth worth = worth_[WorthOf(id, hinted)];
   if (worth.rounds < kFirstRounds) return true;
+  Forgive(now, worth);
   // Without the drafter a round has `gain` fewer tokens, ends `wait` earlier.
   return worth.gain * absl::ToDoubleSeconds(round_time) >=
          worth.wait_seconds * tokens_per_round;
+}
+
+void DraftEstimates::NoteTextRead(DrafterId id, const TextRead& read) {
+  if (read.tokens <= 0) return;
+  const double seconds =
+      absl::ToDoubleSeconds(read.time) / static_cast<double>(read.tokens);
+  absl::MutexLock lock(&mu_);
+  double& mean = read_seconds_[static_cast<size_t>(id)];
+  mean = mean == 0.0 ? seconds : mean + (seconds - mean) * kTextWeight;
+}
+
+absl::Duration DraftEstimates::ReadTime(DrafterId id, int64_t tokens) const {
+  absl::MutexLock lock(&mu_);
+  return absl::Seconds(read_seconds_[static_cast<size_t>(id)] *
+                       static_cast<double>(tokens));
 }
 
 }  // namespace foretoken::orchestrator

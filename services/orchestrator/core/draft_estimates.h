@@ -41,13 +41,23 @@ class DraftEstimates {
              absl::Span<const TokenId> committed);
 
   // Records that the drafter's answer added `gain` accepted tokens that no
-  // other gave, and that the round waited `wait` for it alone.
-  void NoteGain(DrafterId id, double gain, absl::Duration wait);
+  // other gave, and that it made the round longer by `wait`. `hinted`: accepted
+  // tokens that were expected without it, 0 if it was asked without hints.
+  void NoteGain(DrafterId id, double hinted, double gain, absl::Duration wait,
+                absl::Time now);
 
   // False if rounds of `round_time` and `tokens_per_round` tokens are expected
-  // to yield more tokens per second without this drafter.
-  bool IsWorthItsTime(DrafterId id, absl::Duration round_time,
-                      double tokens_per_round) const;
+  // to yield more tokens per second without this drafter. True until enough is
+  // known of rounds with about as many hinted tokens. What is known of a
+  // drafter that is not asked fades towards the best that was seen of it: the
+  // load or the texts may have changed.
+  bool IsWorthItsTime(DrafterId id, double hinted, absl::Duration round_time,
+                      double tokens_per_round, absl::Time now) const;
+
+  // The time that the drafter takes to read `tokens` tokens before its first
+  // draft, by the texts that it has read; zero if there were none.
+  void NoteTextRead(DrafterId id, const TextRead& read);
+  absl::Duration ReadTime(DrafterId id, int64_t tokens) const;
 
   // Pace of the requests that weigh their drafts.
   SharedPace& pace() { return pace_; }
@@ -59,13 +69,21 @@ class DraftEstimates {
     float seen = 0;
     float right = 0;
   };
+  static constexpr int kHintClasses = 7;
   struct Worth {
     int64_t rounds = 0;
     double gain = 0;          // tokens per round
     double wait_seconds = 0;  // per round
+    // The most and the least that these averages were, slowly forgotten.
+    double most_gain = 0;
+    double least_wait_seconds = 0;
+    absl::Time at;  // of the last round
   };
 
   static size_t CellOf(DrafterId id, int64_t depth, float claim);
+  static size_t WorthOf(DrafterId id, double hinted);
+  // Lets `worth` fade towards its best until `now`.
+  static void Forgive(absl::Time now, Worth& worth);
   float ChanceOf(DrafterId id, int64_t depth, float claim) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -73,7 +91,8 @@ class DraftEstimates {
   mutable absl::Mutex mu_;
   std::array<Cell, kAskedDrafters * kDepths * kClaims> cells_
       ABSL_GUARDED_BY(mu_);
-  std::array<Worth, kAskedDrafters> worth_ ABSL_GUARDED_BY(mu_);
+  std::array<Worth, kAskedDrafters * kHintClasses> worth_ ABSL_GUARDED_BY(mu_);
+  std::array<double, kAskedDrafters> read_seconds_ ABSL_GUARDED_BY(mu_) = {};
 };
 
 }  // namespace foretoken::orchestrator

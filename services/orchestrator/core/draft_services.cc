@@ -11,6 +11,8 @@ namespace {
 
 // The service that keeps the phrases that the requests of a scope share.
 constexpr absl::string_view kPhraseService = "trie_drafter";
+// The service whose drafts cost passes of a model.
+constexpr absl::string_view kModelService = "draft_worker";
 
 ScopeState ScopeStateOf(absl::string_view service) {
   if (service == kPhraseService) return ScopeState::kHistory;
@@ -62,8 +64,11 @@ ServedSourceOptions DraftServices::SourceOptions(const Mode& mode) const {
   return source;
 }
 
-std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode) {
+std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode,
+                                                   Cancelled cancelled) {
   ServedSourceOptions source = SourceOptions(mode);
+  source.cancelled = std::move(cancelled);
+  source.reads_costs = source.opens_late = mode.info().service == kModelService;
   if (const auto* ouroboros = mode.As<OuroborosOptions>()) {
     source.needs_rows = true;
     if (ouroboros->warm_start && Has(kPhraseService)) {
@@ -83,13 +88,17 @@ std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode) {
                                         Replicas(mode.info().service));
 }
 
-std::unique_ptr<DraftSource> DraftServices::PartOfAuto(const ModeInfo& part) {
-  if (part.drafter != DrafterId::kOuroboros) {
-    return Source(*Mode::Parse(part.name));
+std::unique_ptr<DraftSource> DraftServices::PartOfAuto(const ModeInfo& part,
+                                                       Cancelled cancelled) {
+  if (part.service != kModelService) {
+    return Source(*Mode::Parse(part.name), std::move(cancelled));
   }
   // The draft worker chooses how to draft for `auto`.
   ServedSourceOptions source = SourceOptions(*Mode::Parse("auto"));
   source.id = part.drafter;
+  source.reads_costs = source.opens_late = true;
+  source.reads_hints = source.reads_in_shadow = true;
+  source.cancelled = std::move(cancelled);
   return std::make_unique<ServedSource>(std::move(source),
                                         Replicas(part.service));
 }

@@ -48,11 +48,15 @@ class DraftServices {
   // The replicas of a service, which must be available.
   DraftReplicas& Replicas(absl::string_view service);
 
+  // Whether a source's request was cancelled; null: it never is.
+  using Cancelled = std::function<bool()>;
   // A source for a new request, on the mode's service, which must be available.
-  std::unique_ptr<DraftSource> Source(const Mode& mode);
+  std::unique_ptr<DraftSource> Source(const Mode& mode,
+                                      Cancelled cancelled = nullptr);
   // A source for a new request in mode `auto`, on the service of a mode whose
   // drafts it uses, which must be available.
-  std::unique_ptr<DraftSource> PartOfAuto(const ModeInfo& part);
+  std::unique_ptr<DraftSource> PartOfAuto(const ModeInfo& part,
+                                          Cancelled cancelled = nullptr);
   // A source that stores the phrases a draft worker's pool gains; its drafts()
   // is false. Null without a trie drafter.
   std::unique_ptr<DraftSource> PhraseKeeper(const Mode& mode);

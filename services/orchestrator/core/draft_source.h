@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -49,13 +50,21 @@ struct SourceDraft {
   DraftTree window;             // rows that are read and never accepted
   std::vector<Phrase> phrases;  // gained by the source's working pool
   absl::Duration latency;       // from the ask to the answer
+  bool shortened = false;       // its time ran out before its mode was done
 
   void Clear() {
     tree.Clear();
     window.Clear();
     phrases.clear();
     latency = absl::ZeroDuration();
+    shortened = false;
   }
+};
+
+// A text that a source has read before its first draft.
+struct TextRead {
+  int64_t tokens = 0;
+  absl::Duration time;
 };
 
 // Moves phrases to the end of `waiting`, up to its maximum size; the rest are
@@ -74,6 +83,15 @@ class DraftSource {
   virtual bool needs_rows() const { return false; }
   // True if it also reads the target's candidates of every row.
   virtual bool reads_candidates() const { return false; }
+  // True if it reads what other sources propose for the round, and is thus
+  // asked after they have answered. It must not need rows.
+  virtual bool reads_hints() const { return false; }
+  // True if it reads what tokens and rows cost (DraftRound).
+  virtual bool reads_costs() const { return false; }
+  // False if its next Ask makes it read the whole text.
+  virtual bool has_text() const { return true; }
+  // A text that it has read since the last call, if its time was measured.
+  virtual std::optional<TextRead> TakeTextRead() { return std::nullopt; }
 
   // Starts a request, whose prompt is `text` in place of open.tokens; `text`
   // must stay valid until the first Ask.

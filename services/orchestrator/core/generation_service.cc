@@ -495,11 +495,13 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
   drafting.costs = target.costs;
   drafting.estimates = estimates_;
   drafting.wait = options_.draft_wait;
+  drafting.deadline = request.deadline;
   drafting.clock = clock_;
   FORETOKEN_ASSIGN_OR_RETURN(
       ModeSources made,
       MakeSources(*request.mode,
-                  {drafters_.get(), drafting.limits, drafting.clock}));
+                  {drafters_.get(), drafting.limits, drafting.clock,
+                   [&call] { return call.cancelled(); }}));
   drafting.economical = made.economical;
   FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(target));
   if (request.text.has_value()) {

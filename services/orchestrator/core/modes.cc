@@ -48,10 +48,10 @@ absl::StatusOr<ModeSources> MakeSources(const Mode& mode,
   for (const ModeInfo& part : ModeTable()) {
     if (!made.economical || !part.in_auto) continue;
     if (!HasServiceOf(part, services)) continue;
-    made.sources.push_back(services->PartOfAuto(part));
+    made.sources.push_back(services->PartOfAuto(part, context.cancelled));
   }
   if (HasServiceOf(info, services)) {
-    made.sources.push_back(services->Source(mode));
+    made.sources.push_back(services->Source(mode, context.cancelled));
   } else if (mode.As<OffOptions>() == nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<DraftSource> source,
                                MakeLocal(mode, context.clock));

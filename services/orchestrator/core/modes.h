@@ -2,6 +2,7 @@
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_MODES_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_MODES_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct ModeContext {
   DraftServices* services = nullptr;  // null: none
   TreeLimits limits;
   Clock clock = MonotonicClock();
+  // Whether the request was cancelled; null: it never is.
+  std::function<bool()> cancelled;
 };
 
 struct ModeSources {

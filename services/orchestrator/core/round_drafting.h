@@ -3,12 +3,17 @@
 //
 //   Start -> (Commit -> Draft)*
 //
-// The deadline follows from the cost of a pass: measured on this request after
-// its first round; before that taken from other recent requests (mode auto),
-// else from the verifiers' own figures. Late answers are dropped. report() says
-// what every source did.
+// A request that names its mode gets whole drafts: the wait is only bounded for
+// a service that fails, by a multiple of what its drafts usually take. The wait
+// of an economical request (mode auto) follows from the cost of a pass:
+// measured on this request after its first round; before that taken from other
+// recent requests, else from the verifiers' own figures. Late answers are
+// dropped. report() says what every source did.
 //
-// An economical request (mode auto) also leaves out sources that cost more time
+// A source that reads hints (the draft model in mode auto) is asked when the
+// others have answered, if that is expected to pay beside their drafts.
+//
+// An economical request also leaves out sources that cost more time
 // than they save, and nodes that cost more than they are expected to give; now
 // and then it uses them anyway, to notice when that has changed. It follows the
 // arm that the verifier announces. Under `off` no source is started, asked or
@@ -21,6 +26,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -37,15 +43,22 @@ namespace foretoken::orchestrator {
 
 // How long drafts are waited for.
 struct DraftWait {
-  double passes = 3.0;  // in multiples of the cost of a pass
+  // Economical requests: in multiples of the cost of a pass.
+  double passes = 3.0;
   absl::Duration floor = absl::Milliseconds(20);
   absl::Duration cap = absl::Seconds(1);
+  // All others: in multiples of what the source's drafts usually take, never
+  // less than `floor`.
+  double failure = 10.0;
+  absl::Duration failure_floor = absl::Seconds(2);
+  absl::Duration failure_cap = absl::Minutes(1);
 };
 
 struct DraftingOptions {
   TreeLimits limits;
   DraftWait wait;
   bool economical = false;
+  absl::Time deadline = absl::InfiniteFuture();  // of the request
   PassCosts costs;
   // Shared by requests; null: the sources' own estimates are used unchanged.
   std::shared_ptr<DraftEstimates> estimates;
@@ -62,13 +75,15 @@ struct SourceReport {
   DraftOutcome outcome = DraftOutcome::kNotAsked;
   int32_t nodes = 0;  // of the verified tree that it proposed
   absl::Duration latency;
+  bool shortened = false;  // late, or cut off before its mode was done
 };
 
 // The tokens committed since the last call.
 struct CommittedText {
   absl::Span<const TokenId> tokens;
-  absl::Span<const TokenId> text;  // the whole text, `tokens` included
-  int64_t max_depth = 0;           // of the next tree; 0: no draft is wanted
+  // The whole text, `tokens` included; valid until Draft has returned.
+  absl::Span<const TokenId> text;
+  int64_t max_depth = 0;  // of the next tree; 0: no draft is wanted
   // The round that committed them; null for the token of prefill.
   const RoundResult* round = nullptr;
   absl::Duration verify_time;      // of that round
@@ -102,8 +117,26 @@ class RoundDrafting {
 
  private:
   void Learn(const CommittedText& committed);
-  absl::Duration WaitBudget() const;
+  // Time that the source's next answer is waited for.
+  absl::Duration WaitBudget(int source) const;
+  absl::Duration WaitForPasses() const;
+  absl::Duration WaitForFailure(int source) const;
+  // Learns how long the source's drafts take.
+  void NoteLatency(int source);
   bool Wants(int source) const;
+  bool WantsAfterHints(int source);
+  // Whether what is left of the output can be worth the time that a source
+  // takes to read the text first.
+  bool ReadingPays(int source) const;
+  absl::Duration TokenTime() const;
+  std::vector<float> RowCosts() const;
+  // Time by which the nodes of this source alone lengthened the last pass.
+  absl::Duration TimeOfOwnRows(int source) const;
+  // Sends what Commit held back for the sources that read hints: to be asked
+  // for drafts where that pays, or only told.
+  void AskWithHints();
+  void TellHintReaders();
+  void CollectFrom(int source);
   TreeMerger::Price PriceOfNodes() const;
   // Starts the sources, if they are not yet. `prompt` as in Start.
   void StartSources(absl::Span<const TokenId> prompt);
@@ -115,6 +148,8 @@ class RoundDrafting {
   DraftSources sources_;
   int drafting_ = 0;
   bool needs_rows_ = false;
+  bool reads_hints_ = false;
+  bool reads_costs_ = false;
 
   TreeMerger merger_;
   MergedTree tree_;
@@ -128,9 +163,19 @@ class RoundDrafting {
   DraftOpen open_;  // until the sources are started
   size_t prompt_length_ = 0;
   bool started_ = false;
+  // The round that waits for hints, if there is one, and its text.
+  std::optional<DraftRound> held_;
+  absl::Span<const TokenId> held_text_;
+  double hinted_ = 0;                  // accepted tokens that hints promise
+  std::vector<bool> answered_before_;  // [drafting_]: in the round before
+  std::vector<int> trial_rounds_;      // [drafting_]: still to be asked anyway
   size_t untold_ = 0;  // committed tokens that the sources have not heard of
   uint64_t turn_ = 0;  // of this round among all requests' rounds
-  absl::Time deadline_;
+  std::vector<absl::Time> deadlines_;  // [drafting_]
+  // [drafting_]: moving average of a draft's time; zero before the first.
+  std::vector<absl::Duration> usual_;
+  absl::Time start_;
+  absl::Duration prefill_time_;
   absl::Duration draft_time_;
 
   RoundPace pace_;

@@ -6,7 +6,8 @@
 namespace foretoken::orchestrator {
 ServedSource::ServedSource(ServedSourceOptions options, DraftReplicas& service)
     : options_(std::move(options)),
-      policy_(service, [this] { return Text(); }) {}
+      policy_(
+          service, [this] { return Text(); }, options_.cancelled) {}
 
 ServedSource::~ServedSource() {
   fetch_.reset();
@@ -25,7 +26,7 @@ void ServedSource::Start(const DraftOpen& open,
   open_.mode = options_.mode;
   open_.tokenizer_fingerprint = options_.tokenizer_fingerprint;
   if (options_.phrases == nullptr || open_.cache_scope.empty()) {
-    policy_.OpenAhead();
+    if (!options_.opens_late) policy_.OpenAhead();
     return;
   }
   // Until the fetch has ended, only its callback may use this object.
@@ -36,7 +37,7 @@ void ServedSource::Start(const DraftOpen& open,
         // Phrases arrive newest first and are inserted oldest first.
         std::reverse(phrases.begin(), phrases.end());
         open_.phrases = std::move(phrases);
-        policy_.OpenAhead();
+        if (!options_.opens_late) policy_.OpenAhead();
       });
 }
 
@@ -64,6 +65,11 @@ DraftRound ServedSource::Next(const DraftRound& round) {
   next.max_nodes = round.max_nodes;
   next.budget = round.budget;
   next.phrases = std::exchange(phrases_, {});
+  if (options_.reads_hints) next.hints = round.hints;
+  if (options_.reads_costs) {
+    next.token_time = round.token_time;
+    next.row_ms = round.row_ms;
+  }
   return next;
 }
 
@@ -77,7 +83,16 @@ void ServedSource::Ask(const DraftRound& round,
   if (drafts() && round.max_nodes == 0) {
     policy_.Pass();
   } else if (policy_.Begin()) {
-    policy_.Ask(Next(round));
+    DraftRound next = Next(round);
+    if (options_.reads_in_shadow && !policy_.has_read()) {
+      // Its answer tells that the text was read, whenever that is.
+      next.max_nodes = 1;
+      next.budget = absl::InfiniteDuration();
+      next.hints.Clear();
+      policy_.Read(std::move(next));
+    } else {
+      policy_.Ask(std::move(next));
+    }
   }
   text_ = {};
 }

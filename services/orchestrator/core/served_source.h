@@ -6,7 +6,9 @@
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_SERVED_SOURCE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,13 +27,21 @@ struct ServedSourceOptions {
   bool drafts = true;
   bool needs_rows = false;
   bool reads_candidates = false;
+  bool reads_hints = false;
+  bool reads_costs = false;  // what tokens and rows cost at present
+  // The session is opened by the first ask, and so not before the target has
+  // read the prompt: reading it takes processors that the target may share.
+  bool opens_late = false;
+  // Rounds go on without the session until it has read the text.
+  bool reads_in_shadow = false;
   Mode mode;
   std::string tokenizer_fingerprint;
   // The working pool of a session in a cache scope starts with the scope's
   // phrases, which are fetched while the target prefills; null: empty.
   SharedPhrases* phrases = nullptr;
-  int32_t warm_phrases = 0;   // maximum number
-  int32_t phrase_tokens = 0;  // of this length
+  int32_t warm_phrases = 0;         // maximum number
+  int32_t phrase_tokens = 0;        // of this length
+  std::function<bool()> cancelled;  // the request was; null: never
 };
 
 class ServedSource final : public DraftSource {
@@ -44,6 +54,12 @@ class ServedSource final : public DraftSource {
   bool drafts() const override { return options_.drafts; }
   bool needs_rows() const override { return options_.needs_rows; }
   bool reads_candidates() const override { return options_.reads_candidates; }
+  bool reads_hints() const override { return options_.reads_hints; }
+  bool reads_costs() const override { return options_.reads_costs; }
+  bool has_text() const override { return policy_.open(); }
+  std::optional<TextRead> TakeTextRead() override {
+    return policy_.TakeTextRead();
+  }
   void Start(const DraftOpen& open, absl::Span<const TokenId> text) override;
   void Ask(const DraftRound& round, absl::Span<const TokenId> text) override;
   DraftOutcome Collect(absl::Time deadline, SourceDraft& draft) override {

@@ -70,6 +70,13 @@ TEST_F(BenchModesCommandTest, ComparesModesAtEveryConcurrency) {
     EXPECT_LE(run["tokens_per_s_low"], run["tokens_per_s"]);
     EXPECT_LE(run["tokens_per_s"], run["tokens_per_s_high"]);
     EXPECT_GE(run["accept_length"], 1.0);
+    EXPECT_GT(run["decode_tokens_per_s"], 0.0);
+    EXPECT_LE(run["decode_ratio_low"], run["decode_ratio_to_off"]);
+    EXPECT_LE(run["decode_ratio_to_off"], run["decode_ratio_high"]);
+    EXPECT_EQ(run["shortened_drafts"], 0);
+    EXPECT_GT(run["phases_ms"]["verify"], 0.0);
+    EXPECT_GE(run["phases_ms"]["draft"], 0.0);
+    EXPECT_GE(run["phases_ms"]["other"], 0.0);
     for (const char* times : {"ttft_ms", "itl_ms", "latency_ms"}) {
       EXPECT_GT(run[times]["p50"], 0.0);
       EXPECT_LE(run[times]["p50"], run[times]["p95"]);
@@ -81,6 +88,9 @@ TEST_F(BenchModesCommandTest, ComparesModesAtEveryConcurrency) {
     }
   }
   EXPECT_TRUE(runs[3]["by_drafter"].contains("prompt_lookup"));
+  EXPECT_GT((*json)["machine"]["read_gb_s"], 0.0);
+  EXPECT_GT((*json)["machine"]["int8_multiply_adds_per_s"], 0.0);
+  EXPECT_TRUE((*json)["left_out"].empty());
   EXPECT_GT((*json)["method"]["tokens_compared"], 0);
   EXPECT_NE((*json)["method"]["numerics"], "");
   std::stringstream plot;

@@ -46,6 +46,10 @@ v1::DraftRound SampleRound() {
   round.max_nodes = 32;
   round.budget = absl::Milliseconds(5);
   round.phrases = {{1, 2}};
+  round.hints.Add(13, round.hints.Add(12, -1, 0.5f), 0.25f);
+  round.hints.parts = {DrafterId::kFusedRequest, DrafterId::kFusedPrior};
+  round.token_time = absl::Microseconds(31500);
+  round.row_ms = {1.5f, 2.0f};
   v1::DraftRound proto;
   ToProto(round, &proto);
   return proto;
@@ -87,6 +91,32 @@ TEST(ConvertDraftTest, ARoundSurvivesTheWire) {
   EXPECT_EQ(got->max_nodes, 32);
   EXPECT_EQ(got->budget, absl::Milliseconds(5));
   EXPECT_THAT(got->phrases, ElementsAre(ElementsAre(1, 2)));
+  EXPECT_THAT(got->hints.tokens, ElementsAre(12, 13));
+  EXPECT_THAT(got->hints.parents, ElementsAre(-1, 0));
+  EXPECT_THAT(got->hints.probs, ElementsAre(0.5f, 0.25f));
+  EXPECT_THAT(got->hints.parts,
+              ElementsAre(DrafterId::kFusedRequest, DrafterId::kFusedPrior));
+  EXPECT_EQ(got->token_time, absl::Microseconds(31500));
+  EXPECT_THAT(got->row_ms, ElementsAre(1.5f, 2.0f));
+}
+
+TEST(ConvertDraftTest, CostsThatAreNoCostsAreRefused) {
+  const auto refused = [](absl::string_view field, auto change) {
+    v1::DraftRound proto = SampleRound();
+    change(proto);
+    const absl::Status status = FromProto(proto).status();
+    return absl::IsInvalidArgument(status) &&
+           absl::StrContains(status.message(), field);
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(refused("token_ms", [](auto& p) { p.set_token_ms(-1); }));
+  EXPECT_TRUE(refused("token_ms", [&](auto& p) { p.set_token_ms(nan); }));
+  EXPECT_TRUE(refused("row_ms", [](auto& p) { p.set_row_ms(1, -1); }));
+  EXPECT_TRUE(refused("row_ms",
+                      [&](auto& p) { p.add_row_ms(static_cast<float>(nan)); }));
+  EXPECT_TRUE(refused("row_ms", [](auto& p) {
+    while (p.row_ms_size() <= 256) p.add_row_ms(1);
+  }));
 }
 
 TEST(ConvertDraftTest, CandidatesThatDoNotFitTheRowsAreRefused) {
@@ -116,6 +146,9 @@ TEST(ConvertDraftTest, ARoundWithoutTreeAndBudgetHasNone) {
   EXPECT_TRUE(got->verified.tree.empty());
   EXPECT_THAT(got->verified.row_tokens, IsEmpty());
   EXPECT_EQ(got->budget, absl::InfiniteDuration());
+  EXPECT_EQ(got->hints.size(), 0);
+  EXPECT_EQ(got->token_time, absl::ZeroDuration());
+  EXPECT_THAT(got->row_ms, IsEmpty());
 }
 
 TEST(ConvertDraftTest, ABudgetThatRanOutIsNotUnlimited) {
@@ -135,6 +168,7 @@ TEST(ConvertDraftTest, AnAnswerSurvivesTheWire) {
   answer.tree.parts = {DrafterId::kFusedRequest, DrafterId::kFusedPrior};
   answer.phrases = {{6, 7}};
   answer.draft_time = absl::Microseconds(1500);
+  answer.shortened = true;
   v1::DraftResponse proto;
   ToProto(answer, &proto);
   const auto got = FromProto(proto);
@@ -147,6 +181,7 @@ TEST(ConvertDraftTest, AnAnswerSurvivesTheWire) {
   EXPECT_EQ(got->tree.parts, answer.tree.parts);
   EXPECT_THAT(got->phrases, ElementsAre(ElementsAre(6, 7)));
   EXPECT_EQ(got->draft_time, absl::Microseconds(1500));
+  EXPECT_TRUE(got->shortened);
 }
 
 TEST(ConvertDraftTest, AnOpenIsRefusedByField) {

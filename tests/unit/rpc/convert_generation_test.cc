@@ -205,7 +205,7 @@ TEST(ConvertGenerationTest, ASummaryComesBack) {
   summary.rounds = 4;
   summary.drafted = 12;
   summary.accepted = 6;
-  summary.by_drafter = {{DrafterId::kFused, 12, 6, 4, 1}};
+  summary.by_drafter = {{DrafterId::kFused, 12, 6, 4, 1, 2}};
   summary.time_to_first_token = absl::Milliseconds(3);
   summary.decoded_tokens = 10;
   summary.decode_time = absl::Seconds(2);
@@ -230,6 +230,7 @@ TEST(ConvertGenerationTest, ASummaryComesBack) {
   ASSERT_EQ(got.by_drafter.size(), 1u);
   EXPECT_EQ(got.by_drafter[0].id, DrafterId::kFused);
   EXPECT_EQ(got.by_drafter[0].degraded, 1);
+  EXPECT_EQ(got.by_drafter[0].shortened, 2);
   EXPECT_EQ(got.time_to_first_token, absl::Milliseconds(3));
   EXPECT_EQ(got.tokens_per_second(), 5.0);
   EXPECT_EQ(got.total_time, absl::Milliseconds(2010));

@@ -214,6 +214,14 @@ double LoadOutcome::latency_ms() const {
   return absl::ToDoubleMilliseconds(end - start);
 }
 
+int64_t LoadOutcome::decoded_tokens() const {
+  return static_cast<int64_t>(tokens.size()) - chunks.front().tokens;
+}
+
+double LoadOutcome::decode_ms() const {
+  return absl::ToDoubleMilliseconds(chunks.back().time - chunks.front().time);
+}
+
 void LoadOutcome::AppendTokenGaps(std::vector<double>& milliseconds) const {
   for (size_t i = 1; i < chunks.size(); ++i) {
     const double gap =

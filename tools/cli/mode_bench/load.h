@@ -55,6 +55,9 @@ struct LoadOutcome {
   // Milliseconds from the start. The output has at least one token.
   double first_token_ms() const;
   double latency_ms() const;
+  // Tokens after the first chunk, and the milliseconds from that to the last.
+  int64_t decoded_tokens() const;
+  double decode_ms() const;
   // Appends a value for each token after the first chunk: the time since the
   // chunk before, divided evenly over the tokens of the chunk. The values add
   // up to the time from the first token to the last.

@@ -25,6 +25,34 @@ bool IsParameter(absl::string_view part) {
          part.substr(0, equals).find(':') == absl::string_view::npos;
 }
 
+double DecodeRate(const LoadResult& slice) {
+  int64_t tokens = 0;
+  double milliseconds = 0;
+  for (const LoadOutcome& outcome : slice.outcomes) {
+    if (outcome.refused) continue;
+    tokens += outcome.decoded_tokens();
+    milliseconds += outcome.decode_ms();
+  }
+  return milliseconds > 0 ? static_cast<double>(tokens) / milliseconds * 1e3
+                          : 0.0;
+}
+
+std::vector<double> LogsOf(const std::vector<double>& rates) {
+  std::vector<double> logs;
+  for (const double rate : rates) logs.push_back(std::log(rate));
+  return logs;
+}
+
+std::vector<double> LogRatiosOf(const std::vector<double>& own,
+                                const std::vector<double>& other) {
+  FORETOKEN_CHECK(own.size() == other.size());
+  std::vector<double> logs;
+  for (size_t pair = 0; pair < own.size(); ++pair) {
+    logs.push_back(std::log(own[pair] / other[pair]));
+  }
+  return logs;
+}
+
 }  // namespace
 
 std::vector<std::string> SplitModes(absl::string_view text) {
@@ -49,6 +77,7 @@ int ModeBenchOptions::RequestsOf(int clients) const {
 
 void CellResult::Add(const LoadResult& slice) {
   tokens_per_s.push_back(slice.tokens_per_s);
+  decode_tokens_per_s.push_back(DecodeRate(slice));
   for (const LoadOutcome& outcome : slice.outcomes) {
     ++requests;
     if (outcome.refused) {
@@ -66,26 +95,37 @@ void CellResult::Add(const LoadResult& slice) {
       sum.accepted += counts.accepted;
       sum.rounds += counts.rounds;
       sum.degraded += counts.degraded;
+      sum.shortened += counts.shortened;
     }
+    draft_ms += absl::ToDoubleMilliseconds(outcome.summary.draft_time);
+    verify_ms += absl::ToDoubleMilliseconds(outcome.summary.verify_time);
+    decode_ms += outcome.decode_ms();
     first_token_ms.push_back(outcome.first_token_ms());
     latency_ms.push_back(outcome.latency_ms());
     outcome.AppendTokenGaps(token_gap_ms);
   }
 }
 
+int64_t CellResult::shortened_drafts() const {
+  int64_t drafts = 0;
+  for (const auto& [id, counts] : by_drafter) drafts += counts.shortened;
+  return drafts;
+}
+
 std::vector<double> CellResult::LogRates() const {
-  std::vector<double> logs;
-  for (const double rate : tokens_per_s) logs.push_back(std::log(rate));
-  return logs;
+  return LogsOf(tokens_per_s);
+}
+
+std::vector<double> CellResult::LogDecodeRates() const {
+  return LogsOf(decode_tokens_per_s);
 }
 
 std::vector<double> CellResult::LogRatios(const CellResult& other) const {
-  FORETOKEN_CHECK(tokens_per_s.size() == other.tokens_per_s.size());
-  std::vector<double> logs;
-  for (size_t pair = 0; pair < tokens_per_s.size(); ++pair) {
-    logs.push_back(std::log(tokens_per_s[pair] / other.tokens_per_s[pair]));
-  }
-  return logs;
+  return LogRatiosOf(tokens_per_s, other.tokens_per_s);
+}
+
+std::vector<double> CellResult::LogDecodeRatios(const CellResult& other) const {
+  return LogRatiosOf(decode_tokens_per_s, other.decode_tokens_per_s);
 }
 
 absl::Status ModeBench::Check(const ModeBenchOptions& options) {

@@ -61,7 +61,10 @@ struct CellResult {
   bool baseline = false;
   int concurrency = 0;               // 0: an open loop
   std::vector<double> tokens_per_s;  // by pair
-  int64_t requests = 0;              // refused ones included
+  // Tokens after each request's first, over the time from that to its last;
+  // 0 where no request has a second token. By pair.
+  std::vector<double> decode_tokens_per_s;
+  int64_t requests = 0;  // refused ones included
   int64_t refused = 0;
   int64_t tokens = 0;
   int64_t rounds = 0;
@@ -71,11 +74,20 @@ struct CellResult {
   std::vector<double> first_token_ms;  // by request
   std::vector<double> token_gap_ms;    // by token
   std::vector<double> latency_ms;      // by request
+  // Sums over all requests: of drafting and verification as the server saw
+  // them, of decoding as the client did.
+  double draft_ms = 0;
+  double verify_ms = 0;
+  double decode_ms = 0;
 
   void Add(const LoadResult& slice);
+  // Drafts that came late or were cut off.
+  int64_t shortened_drafts() const;
   std::vector<double> LogRates() const;  // by pair
+  std::vector<double> LogDecodeRates() const;
   // One per pair; `other` has the same pairs.
   std::vector<double> LogRatios(const CellResult& other) const;
+  std::vector<double> LogDecodeRatios(const CellResult& other) const;
 };
 
 struct ModeBenchResult {

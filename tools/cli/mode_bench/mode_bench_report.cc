@@ -1,5 +1,6 @@
 #include "tools/cli/mode_bench/mode_bench_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -38,7 +39,8 @@ Json DraftersJson(const CellResult& cell) {
     drafters[DrafterName(id)] = {{"drafted", counts.drafted},
                                  {"accepted", counts.accepted},
                                  {"rounds", counts.rounds},
-                                 {"degraded_rounds", counts.degraded}};
+                                 {"degraded_rounds", counts.degraded},
+                                 {"shortened_drafts", counts.shortened}};
   }
   return drafters;
 }
@@ -50,6 +52,24 @@ Json ConcurrencyJson(const CellResult& cell) {
 Interval RatioTo(const CellResult& baseline, const CellResult& cell) {
   if (cell.baseline) return {1, 1, 1};
   return GeometricInterval(cell.LogRatios(baseline));
+}
+
+Interval DecodeRatioTo(const CellResult& baseline, const CellResult& cell) {
+  if (cell.baseline) return {1, 1, 1};
+  return GeometricInterval(cell.LogDecodeRatios(baseline));
+}
+
+Json PhasesJson(const CellResult& cell) {
+  const auto of_round = [&](double sum_ms) {
+    return cell.rounds == 0 ? Json()
+                            : Json(sum_ms / static_cast<double>(cell.rounds));
+  };
+  // Server and client have clocks of their own.
+  const double other =
+      std::max(0.0, cell.decode_ms - cell.draft_ms - cell.verify_ms);
+  return {{"draft", of_round(cell.draft_ms)},
+          {"verify", of_round(cell.verify_ms)},
+          {"other", of_round(other)}};
 }
 
 Json RunJson(const CellResult& cell, const CellResult& baseline) {
@@ -66,36 +86,46 @@ Json RunJson(const CellResult& cell, const CellResult& baseline) {
                                 : 1.0 + static_cast<double>(cell.accepted) /
                                             static_cast<double>(cell.rounds)},
               {"by_drafter", DraftersJson(cell)},
+              {"shortened_drafts", cell.shortened_drafts()},
+              {"phases_ms", PhasesJson(cell)},
               {"ttft_ms", PercentilesJson(cell.first_token_ms)},
               {"itl_ms", PercentilesJson(cell.token_gap_ms)},
               {"latency_ms", PercentilesJson(cell.latency_ms)}};
   AddInterval("tokens_per_s", "tokens_per_s",
               GeometricInterval(cell.LogRates()), row);
   AddInterval("ratio_to_off", "ratio", RatioTo(baseline, cell), row);
+  AddInterval("decode_tokens_per_s", "decode_tokens_per_s",
+              GeometricInterval(cell.LogDecodeRates()), row);
+  AddInterval("decode_ratio_to_off", "decode_ratio",
+              DecodeRatioTo(baseline, cell), row);
   return row;
 }
 
-// The cells of one concurrency.
+bool PromisesWholeDrafts(const CellResult& cell) { return cell.mode != "auto"; }
+
+// The cells of one concurrency that are reported.
 class Group {
  public:
-  explicit Group(absl::Span<const CellResult> cells) : cells_(cells) {
+  Group(absl::Span<const CellResult> cells,
+        const std::set<std::string>& left_out) {
     for (const CellResult& cell : cells) {
+      if (left_out.count(cell.mode) == 0) cells_.push_back(&cell);
       if (cell.baseline) baseline_ = &cell;
     }
   }
 
-  absl::Span<const CellResult> cells() const { return cells_; }
+  absl::Span<const CellResult* const> cells() const { return cells_; }
   const CellResult& baseline() const { return *baseline_; }
 
   // Nothing if there is nothing to compare the mode with.
   std::optional<Json> BestSingle(const CellResult& own) const {
     std::vector<const CellResult*> others;
     std::vector<std::vector<double>> rates;
-    for (const CellResult& cell : cells_) {
-      const bool repeated = cell.mode == baseline_->mode && !cell.baseline;
-      if (cell.mode == own.mode || repeated) continue;
-      others.push_back(&cell);
-      rates.push_back(cell.LogRates());
+    for (const CellResult* const cell : cells_) {
+      const bool repeated = cell->mode == baseline_->mode && !cell->baseline;
+      if (cell->mode == own.mode || repeated) continue;
+      others.push_back(cell);
+      rates.push_back(cell->LogRates());
     }
     const auto compared = CompareWithBest(own.LogRates(), rates);
     if (!compared.has_value()) return std::nullopt;
@@ -107,26 +137,45 @@ class Group {
   }
 
  private:
-  const absl::Span<const CellResult> cells_;
+  std::vector<const CellResult*> cells_;
   const CellResult* baseline_ = nullptr;
 };
 
 std::vector<Group> Groups(const ModeBenchResult& result, size_t modes) {
+  const std::set<std::string> left_out = ModesLeftOut(result);
   std::vector<Group> groups;
   for (size_t at = 0; at < result.cells.size(); at += modes) {
-    groups.emplace_back(absl::MakeConstSpan(result.cells).subspan(at, modes));
+    groups.emplace_back(absl::MakeConstSpan(result.cells).subspan(at, modes),
+                        left_out);
   }
   return groups;
 }
 
-Json PooledJson(const std::vector<Group>& groups, size_t modes) {
+Json LeftOutJson(const ModeBenchResult& result) {
+  Json left_out = Json::array();
+  for (const CellResult& cell : result.cells) {
+    const int64_t shortened = cell.shortened_drafts();
+    if (shortened == 0 || !PromisesWholeDrafts(cell)) continue;
+    left_out.push_back(
+        {{"mode", cell.mode},
+         {"concurrency", ConcurrencyJson(cell)},
+         {"shortened_drafts", shortened},
+         {"reason", absl::StrCat(shortened,
+                                 " of its drafts came late or were cut off: "
+                                 "its figures would not be those of ",
+                                 cell.mode)}});
+  }
+  return left_out;
+}
+
+Json PooledJson(const std::vector<Group>& groups) {
   Json pooled = Json::array();
-  for (size_t mode = 0; mode < modes; ++mode) {
-    const CellResult& first = groups.front().cells()[mode];
+  for (size_t mode = 0; mode < groups.front().cells().size(); ++mode) {
+    const CellResult& first = *groups.front().cells()[mode];
     if (first.baseline) continue;
     std::vector<std::vector<double>> logs;
     for (const Group& group : groups) {
-      logs.push_back(group.cells()[mode].LogRatios(group.baseline()));
+      logs.push_back(group.cells()[mode]->LogRatios(group.baseline()));
     }
     Json row = {{"mode", first.mode}};
     AddInterval("ratio_to_off", "ratio", PooledRatio(logs), row);
@@ -189,51 +238,94 @@ std::string ShownConcurrency(const Json& row) {
   return concurrency.is_null() ? "trace" : absl::StrCat(concurrency.get<int>());
 }
 
+std::string ShownPhases(const Json& phases) {
+  return absl::StrCat(Shown(phases["draft"], 1), " / ",
+                      Shown(phases["verify"], 1), " / ",
+                      Shown(phases["other"], 1));
+}
+
+std::string ShownMachine(const Json& machine) {
+  if (machine.is_null()) return "";
+  return absl::StrFormat(
+      "Machine: %d threads read %.1f GB/s and multiply and add %.0f billion "
+      "times a second in int8, %.0f in fp32.\n\n",
+      machine["threads"].get<int>(), machine["read_gb_s"].get<double>(),
+      machine["int8_multiply_adds_per_s"].get<double>() * 1e-9,
+      machine["fp32_multiply_adds_per_s"].get<double>() * 1e-9);
+}
+
 std::string ShownRun(const Json& run) {
+  const bool baseline = run["baseline"].get<bool>();
   const std::string ratio =
-      run["baseline"].get<bool>()
-          ? "1"
-          : ShownInterval(run, "ratio_to_off", "ratio", 3);
+      baseline ? "1" : ShownInterval(run, "ratio_to_off", "ratio", 3);
+  const std::string decode_ratio =
+      baseline ? "1"
+               : ShownInterval(run, "decode_ratio_to_off", "decode_ratio", 3);
   return absl::StrCat(
       "| ", ShownConcurrency(run), " | ", run["mode"].get<std::string>(), " | ",
       ShownInterval(run, "tokens_per_s", "tokens_per_s", 1), " | ", ratio,
       " | ", run["pairs"].get<int64_t>(), " | ", Shown(run["accept_length"], 2),
-      " | ", ShownPercentiles(run["ttft_ms"]), " | ",
-      ShownPercentiles(run["itl_ms"]), " | ",
-      ShownPercentiles(run["latency_ms"]), " | ", run["refused"].get<int64_t>(),
-      " |\n");
+      " | ",
+      ShownInterval(run, "decode_tokens_per_s", "decode_tokens_per_s", 1),
+      " | ", decode_ratio, " | ", ShownPhases(run["phases_ms"]), " | ",
+      run["shortened_drafts"].get<int64_t>(), " | ",
+      ShownPercentiles(run["ttft_ms"]), " | ", ShownPercentiles(run["itl_ms"]),
+      " | ", ShownPercentiles(run["latency_ms"]), " | ",
+      run["refused"].get<int64_t>(), " |\n");
 }
 
 }  // namespace
 
+std::set<std::string> ModesLeftOut(const ModeBenchResult& result) {
+  std::set<std::string> modes;
+  for (const CellResult& cell : result.cells) {
+    if (PromisesWholeDrafts(cell) && cell.shortened_drafts() > 0) {
+      modes.insert(cell.mode);
+    }
+  }
+  return modes;
+}
+
 Json ModeBenchJson(const ModeBenchOptions& options, size_t prompts,
-                   const ModeBenchResult& result) {
+                   const ModeBenchResult& result, Json machine) {
   const std::vector<Group> groups = Groups(result, options.modes.size());
   Json runs = Json::array();
   Json best = Json::array();
   for (const Group& group : groups) {
-    for (const CellResult& cell : group.cells()) {
-      runs.push_back(RunJson(cell, group.baseline()));
-      if (cell.mode != "auto") continue;
-      std::optional<Json> row = group.BestSingle(cell);
+    for (const CellResult* const cell : group.cells()) {
+      runs.push_back(RunJson(*cell, group.baseline()));
+      if (cell->mode != "auto") continue;
+      std::optional<Json> row = group.BestSingle(*cell);
       if (row.has_value()) best.push_back(*std::move(row));
     }
   }
-  return {{"runs", std::move(runs)},
-          {"pooled", PooledJson(groups, options.modes.size())},
+  return {{"machine", std::move(machine)},
+          {"runs", std::move(runs)},
+          {"pooled", PooledJson(groups)},
           {"best_single", std::move(best)},
+          {"left_out", LeftOutJson(result)},
           {"method", MethodJson(options, prompts, result)}};
 }
 
 std::string ModeBenchMarkdown(const Json& report) {
-  std::string text =
-      "| at once | mode | tokens/s | of off | pairs | accept length | first "
-      "token, ms | between tokens, ms | whole request, ms | refused |\n"
-      "|---|---|---|---|---|---|---|---|---|---|\n";
+  std::string text = absl::StrCat(
+      ShownMachine(report["machine"]),
+      "| at once | mode | tokens/s | of off | pairs | accept length | "
+      "decoding, "
+      "tokens/s | decoding, of off | draft / verify / other of a round, ms | "
+      "drafts shortened | first token, ms | between tokens, ms | whole "
+      "request, "
+      "ms | refused |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Json& run : report["runs"]) absl::StrAppend(&text, ShownRun(run));
   absl::StrAppend(&text,
                   "\nIntervals are 95 % by Student's t over pairs; times are "
                   "p50 / p95 / p99.\n");
+  for (const Json& row : report["left_out"]) {
+    absl::StrAppend(&text, "\nLeft out: ", row["mode"].get<std::string>(),
+                    ", at once ", ShownConcurrency(row), ": ",
+                    row["reason"].get<std::string>(), ".\n");
+  }
   if (!report["pooled"].empty()) {
     absl::StrAppend(&text, "\n| all cells | of off |\n|---|---|\n");
   }

@@ -21,6 +21,7 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 using OnDelta = FakeGenerator::OnDelta;
 
@@ -66,9 +67,12 @@ class ModeBenchTest : public ::testing::Test {
       }
       FORETOKEN_RETURN_IF_ERROR(on_delta(Tokens(std::move(ids))));
     }
+    summary.draft_time = absl::Milliseconds(2) * summary.rounds;
+    summary.verify_time = absl::Milliseconds(5) * summary.rounds;
     if (mode != "off") {
-      summary.by_drafter.push_back(
-          {DrafterId::kFused, 8, summary.accepted, summary.rounds, 0});
+      summary.by_drafter.push_back({DrafterId::kFused, 8, summary.accepted,
+                                    summary.rounds, 0,
+                                    shortened_modes_.count(mode) > 0});
     }
     return summary;
   }
@@ -84,6 +88,7 @@ class ModeBenchTest : public ::testing::Test {
   std::atomic<int> done_{0};
   int64_t most_requests_ = 0;
   std::string wrong_mode_;
+  std::set<std::string> shortened_modes_;
   ModeBenchOptions options_;
   std::vector<cli::FilePrompt> prompts_;
   LoadOptions load_;
@@ -173,7 +178,22 @@ TEST_F(ModeBenchTest, TheReportHasEveryFigure) {
                                       {{"drafted", 128},
                                        {"accepted", 32},
                                        {"rounds", 32},
-                                       {"degraded_rounds", 0}}}}));
+                                       {"degraded_rounds", 0},
+                                       {"shortened_drafts", 0}}}}));
+  // Four tokens in two rounds of 10 ms, those of `off` in four.
+  EXPECT_NEAR(run["decode_tokens_per_s"].get<double>(), 200, 1e-6);
+  EXPECT_NEAR(off["decode_tokens_per_s"].get<double>(), 100, 1e-6);
+  for (const char* field :
+       {"decode_ratio_to_off", "decode_ratio_low", "decode_ratio_high"}) {
+    EXPECT_NEAR(run[field].get<double>(), 2, 1e-9) << field;
+    EXPECT_EQ(off[field], 1) << field;
+  }
+  EXPECT_EQ(run["shortened_drafts"], 0);
+  for (const Json* each : {&off, &run}) {
+    EXPECT_NEAR((*each)["phases_ms"]["draft"].get<double>(), 2, 1e-9);
+    EXPECT_NEAR((*each)["phases_ms"]["verify"].get<double>(), 5, 1e-9);
+    EXPECT_NEAR((*each)["phases_ms"]["other"].get<double>(), 3, 1e-9);
+  }
   for (const char* percentile : {"p50", "p95", "p99"}) {
     EXPECT_EQ(run["ttft_ms"][percentile], 10);
     EXPECT_EQ(run["itl_ms"][percentile], 5);
@@ -198,10 +218,63 @@ TEST_F(ModeBenchTest, TheReportHasEveryFigure) {
   const std::string markdown = ModeBenchMarkdown(report);
   EXPECT_THAT(markdown, HasSubstr("| 1 | off | 100.0 (100.0 to 100.0) | 1 |"));
   EXPECT_THAT(markdown, HasSubstr("| 1 | auto | 166.7 (166.7 to 166.7) | 1.667 "
-                                  "(1.667 to 1.667) | 2 | 2.00 |"));
+                                  "(1.667 to 1.667) | 2 | 2.00 | 200.0 (200.0 "
+                                  "to 200.0) | 2.000 (2.000 to 2.000) | 2.0 / "
+                                  "5.0 / 3.0 | 0 | 10.0 / 10.0 / 10.0 |"));
+  EXPECT_TRUE(report["machine"].is_null());
+  EXPECT_THAT(markdown, Not(HasSubstr("Machine")));
+  EXPECT_TRUE(report["left_out"].empty());
   EXPECT_THAT(markdown, HasSubstr("| auto | 1.667 (1.667 to 1.667) |"));
   EXPECT_THAT(markdown,
               HasSubstr("| 1 | auto | prompt_lookup | 1.000 (? to ?) |"));
+}
+
+// Its figures would be those of another mode.
+TEST_F(ModeBenchTest, AModeWhoseDraftsWereCutShortIsLeftOut) {
+  options_.modes = {"off", "ngram_trie", "auto", "prompt_lookup"};
+  options_.concurrency = {1, 2};
+  shortened_modes_ = {"auto", "ngram_trie"};
+  const auto result = Run();
+  ASSERT_THAT(result, testing::IsOk());
+  EXPECT_THAT(ModesLeftOut(*result), ElementsAre("ngram_trie"));
+  const Json report = ModeBenchJson(options_, prompts_.size(), *result);
+  std::vector<std::string> modes;
+  for (const Json& run : report["runs"]) modes.push_back(run["mode"]);
+  EXPECT_THAT(modes, ElementsAre("off", "auto", "prompt_lookup", "off", "auto",
+                                 "prompt_lookup"));
+  EXPECT_EQ(report["runs"][1]["shortened_drafts"], 16) << "one of each request";
+  ASSERT_EQ(report["pooled"].size(), 2u);
+  EXPECT_EQ(report["pooled"][1]["mode"], "prompt_lookup");
+  for (const Json& row : report["best_single"]) {
+    EXPECT_EQ(row["best"], "prompt_lookup");
+  }
+  ASSERT_EQ(report["left_out"].size(), 2u);
+  EXPECT_EQ(report["left_out"][1]["mode"], "ngram_trie");
+  EXPECT_EQ(report["left_out"][1]["concurrency"], 2);
+  EXPECT_EQ(report["left_out"][1]["shortened_drafts"], 16);
+  EXPECT_THAT(ModeBenchMarkdown(report),
+              HasSubstr("Left out: ngram_trie, at once 2: 16 of its drafts "
+                        "came late or were cut off"));
+  EXPECT_THAT(RatioPlot(report["runs"]), Not(HasSubstr("ngram_trie")));
+}
+
+TEST_F(ModeBenchTest, OutputsOfOneTokenHaveNoDecodeRate) {
+  options_.max_tokens = 1;
+  const auto result = Run();
+  ASSERT_THAT(result, testing::IsOk());
+  const Json report = ModeBenchJson(options_, prompts_.size(), *result,
+                                    Json({{"threads", 2},
+                                          {"read_gb_s", 25.04},
+                                          {"fp32_multiply_adds_per_s", 2e11},
+                                          {"int8_multiply_adds_per_s", 8e11}}));
+  for (const char* field : {"decode_tokens_per_s", "decode_ratio_to_off"}) {
+    EXPECT_TRUE(report["runs"][1][field].is_null()) << field;
+  }
+  EXPECT_TRUE(report["runs"][1]["phases_ms"]["draft"].is_null());
+  EXPECT_THAT(ModeBenchMarkdown(report),
+              StartsWith("Machine: 2 threads read 25.0 GB/s and multiply and "
+                         "add 800 billion times a second in int8, 200 in "
+                         "fp32.\n"));
 }
 
 TEST_F(ModeBenchTest, ADifferentTokenIsAnError) {

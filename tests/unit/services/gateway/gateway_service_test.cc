@@ -53,7 +53,8 @@ TEST_F(GatewayServiceTest, ACompletionIsOneBody) {
   EXPECT_EQ(body["foretoken"]["seed"], 5);
   EXPECT_EQ(body["foretoken"]["by_drafter"],
             Json::parse(R"([{"drafter": "prompt_lookup", "drafted_tokens": 4,
-                             "accepted_tokens": 1}])"));
+                             "accepted_tokens": 1,
+                             "shortened_drafts": 0}])"));
   EXPECT_THAT(observer_.statuses, ElementsAre(200));
 }
 

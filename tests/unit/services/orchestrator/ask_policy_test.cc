@@ -1,6 +1,7 @@
 #include "services/orchestrator/core/ask_policy.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,33 @@ TEST_F(AskPolicyTest, AnAnswerInTimeIsTheDraft) {
   EXPECT_EQ(sessions_.opens, 1);
 }
 
+TEST_F(AskPolicyTest, ADraftThatWasCutOffSaysSo) {
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_FALSE(draft_.shortened);
+  sessions_.shortened = true;
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_TRUE(draft_.shortened);
+  sessions_.shortened = false;
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_FALSE(draft_.shortened);
+}
+
+// Otherwise a cancelled request would wait for a service that hangs.
+TEST_F(AskPolicyTest, ACancelledRequestWaitsNoLonger) {
+  int looks = 0;
+  policy_ = std::make_unique<AskPolicy>(
+      *service_, [] { return DraftOpen(); }, [&] { return ++looks == 2; });
+  sessions_.at_once = false;
+  ASSERT_TRUE(policy_->Begin());
+  DraftRound round;
+  round.length = 1;
+  round.max_nodes = 8;
+  policy_->Ask(std::move(round));
+  EXPECT_EQ(policy_->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kLate);
+  EXPECT_EQ(looks, 2);
+}
+
 TEST_F(AskPolicyTest, ASessionIsOpenedAheadUnlessTheBreakerIsOpen) {
   policy_->OpenAhead();
   policy_->OpenAhead();
@@ -102,6 +130,63 @@ TEST_F(AskPolicyTest, RoundsAfterLateAnswersGoWithoutAnAsk) {
   // The phrases of the seven late ones come with it.
   EXPECT_EQ(draft_.phrases.size(), 8u);
   EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+}
+
+class ReadingSessionTest : public AskPolicyTest {
+ protected:
+  // One round; a session that has not read its text is asked to.
+  DraftOutcome Round() {
+    ++length_;
+    now_ += absl::Milliseconds(10);
+    if (policy_->Begin()) {
+      DraftRound round;
+      round.length = length_;
+      if (policy_->has_read()) {
+        policy_->Ask(std::move(round));
+      } else {
+        policy_->Read(std::move(round));
+      }
+    }
+    return policy_->Collect(now_, draft_);
+  }
+};
+
+TEST_F(ReadingSessionTest, RoundsGoOnUntilItHasReadTheText) {
+  sessions_.at_once = false;
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(Round(), DraftOutcome::kNotAsked);
+  EXPECT_THAT(sessions_.lengths, ElementsAre(1));
+  EXPECT_EQ(policy_->TakeTextRead(), std::nullopt);
+  EXPECT_EQ(state_, CircuitBreaker::State::kClosed) << "nothing is late";
+  sessions_.Answer();
+  sessions_.at_once = true;
+  EXPECT_EQ(Round(), DraftOutcome::kAnswered);
+  EXPECT_THAT(sessions_.lengths, ElementsAre(1, 301));
+  const std::optional<TextRead> read = policy_->TakeTextRead();
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->tokens, 1);
+  EXPECT_EQ(read->time, absl::Milliseconds(2990));
+  EXPECT_EQ(policy_->TakeTextRead(), std::nullopt) << "told once";
+}
+
+TEST_F(ReadingSessionTest, ALostSessionIsReadAgainOnTheNextOne) {
+  sessions_.at_once = false;
+  Round();
+  sessions_.listener->OnFailed(absl::UnavailableError("gone"));
+  // Reopened in the round that notices.
+  EXPECT_EQ(Round(), DraftOutcome::kNotAsked);
+  EXPECT_EQ(sessions_.opens, 2);
+  EXPECT_THAT(sessions_.lengths, ElementsAre(1, 2));
+  EXPECT_FALSE(policy_->has_read());
+}
+
+TEST_F(ReadingSessionTest, OneThatNeverAnswersIsGivenUp) {
+  sessions_.at_once = false;
+  Round();
+  now_ += absl::Minutes(11);
+  EXPECT_EQ(Round(), DraftOutcome::kBroken);
+  EXPECT_EQ(sessions_.live, 0);
+  Round();
+  EXPECT_EQ(sessions_.opens, 2);
 }
 
 TEST_F(AskPolicyTest, RoundsThatWantNoDraftCountDownAPause) {

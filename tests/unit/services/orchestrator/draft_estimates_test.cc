@@ -71,21 +71,91 @@ TEST(DraftEstimatesTest, WithoutClaimsChancesAreLearned) {
 TEST(DraftEstimatesTest, ADrafterMustGainMoreThanItIsWaitedFor) {
   DraftEstimates estimates;
   const DrafterId id = DrafterId::kDraftModel;
+  const absl::Time now = absl::UnixEpoch();
   const auto worth = [&] {
-    return estimates.IsWorthItsTime(id, absl::Milliseconds(20), 2.0);
+    return estimates.IsWorthItsTime(id, 0, absl::Milliseconds(20), 2.0, now);
   };
   EXPECT_TRUE(worth());
   // A token is worth 10 ms: one a round for 30 ms is not.
   for (int i = 0; i < 7; ++i) {
-    estimates.NoteGain(id, 1.0, absl::Milliseconds(30));
+    estimates.NoteGain(id, 0, 1.0, absl::Milliseconds(30), now);
   }
   EXPECT_TRUE(worth()) << "judged too early";
-  estimates.NoteGain(id, 1.0, absl::Milliseconds(30));
+  estimates.NoteGain(id, 0, 1.0, absl::Milliseconds(30), now);
   EXPECT_FALSE(worth());
   for (int i = 0; i < 200; ++i) {
-    estimates.NoteGain(id, 1.0, absl::Milliseconds(5));
+    estimates.NoteGain(id, 0, 1.0, absl::Milliseconds(5), now);
   }
   EXPECT_TRUE(worth());
+}
+
+class WorthOfAModelTest : public ::testing::Test {
+ protected:
+  // Rounds in which it was asked, or would have been.
+  void Rounds(int count, double hinted, double gain, int wait_ms) {
+    for (int i = 0; i < count; ++i) {
+      if (!Worth(hinted)) continue;
+      ++asked_;
+      estimates_.NoteGain(kId, hinted, gain, absl::Milliseconds(wait_ms), now_);
+      now_ += absl::Milliseconds(50);
+    }
+  }
+  // A token takes 20 ms.
+  bool Worth(double hinted) const {
+    return estimates_.IsWorthItsTime(kId, hinted, absl::Milliseconds(40), 2.0,
+                                     now_);
+  }
+
+  static constexpr DrafterId kId = DrafterId::kOuroboros;
+  DraftEstimates estimates_;
+  absl::Time now_ = absl::UnixEpoch();
+  int asked_ = 0;
+};
+
+TEST_F(WorthOfAModelTest, RoundsWithOtherHintsAreJudgedApart) {
+  Rounds(20, /*hinted=*/6.0, /*gain=*/0.1, /*wait_ms=*/10);
+  EXPECT_EQ(asked_, 8) << "until it is judged";
+  Rounds(20, /*hinted=*/0.1, /*gain=*/1.5, /*wait_ms=*/10);
+  EXPECT_EQ(asked_, 28);
+  EXPECT_FALSE(Worth(5.0));
+  EXPECT_TRUE(Worth(0.0));
+}
+
+// A server that was busy for an hour asks as a fresh one does soon after.
+TEST_F(WorthOfAModelTest, WhatABusyTimeTaughtIsForgiven) {
+  Rounds(100, /*hinted=*/0.3, /*gain=*/1.5, /*wait_ms=*/12);
+  Rounds(2000, /*hinted=*/0.3, /*gain=*/1.5, /*wait_ms=*/200);
+  EXPECT_FALSE(Worth(0.3));
+  now_ += absl::Seconds(40);
+  EXPECT_TRUE(Worth(0.3));
+  // One that still does not pay is soon left out again.
+  const int before = asked_;
+  Rounds(100, /*hinted=*/0.3, /*gain=*/1.5, /*wait_ms=*/200);
+  EXPECT_GT(asked_, before);
+  EXPECT_LE(asked_, before + 10);
+  // One that pays again is kept.
+  now_ += absl::Seconds(40);
+  const int again = asked_;
+  Rounds(100, /*hinted=*/0.3, /*gain=*/1.5, /*wait_ms=*/12);
+  EXPECT_EQ(asked_, again + 100);
+}
+
+TEST_F(WorthOfAModelTest, ForgivenessKeepsWhatItWasAtItsBest) {
+  Rounds(100, /*hinted=*/0.3, /*gain=*/0.2, /*wait_ms=*/12);
+  EXPECT_EQ(asked_, 8);
+  now_ += absl::Hours(1);
+  EXPECT_FALSE(Worth(0.3)) << "it never paid";
+}
+
+TEST_F(WorthOfAModelTest, ReadingTakesWhatItTook) {
+  EXPECT_EQ(estimates_.ReadTime(kId, 100), absl::ZeroDuration());
+  estimates_.NoteTextRead(kId, {1000, absl::Seconds(2)});
+  EXPECT_EQ(estimates_.ReadTime(kId, 100), absl::Milliseconds(200));
+  estimates_.NoteTextRead(kId, {100, absl::Milliseconds(400)});
+  EXPECT_EQ(estimates_.ReadTime(kId, 100), absl::Milliseconds(250));
+  estimates_.NoteTextRead(kId, {0, absl::Seconds(1)});
+  EXPECT_EQ(estimates_.ReadTime(kId, 100), absl::Milliseconds(250));
+  EXPECT_EQ(estimates_.ReadTime(DrafterId::kCrest, 100), absl::ZeroDuration());
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ class FakeDraftSessions final : public DraftSessions {
     owed.pop_front();
     DraftAnswer answer;
     answer.length = round.length + off_by;
+    answer.shortened = shortened;
     if (round.max_nodes > 0) {
       answer.tree.Add(round.committed.empty() ? 0 : round.committed.back(),
                       kRootParent, 0.5f);
@@ -40,13 +41,15 @@ class FakeDraftSessions final : public DraftSessions {
     listener->OnAnswer(std::move(answer));
   }
 
-  bool at_once = true;   // answers within Ask
-  int64_t off_by = 0;    // of the length that it answers
-  absl::Status refusal;  // of Open
-  absl::Status failure;  // of Ask
-  DraftOpen opened;      // the last one
+  bool at_once = true;     // answers within Ask
+  int64_t off_by = 0;      // of the length that it answers
+  bool shortened = false;  // what its answers say
+  absl::Status refusal;    // of Open
+  absl::Status failure;    // of Ask
+  DraftOpen opened;        // the last one
   std::shared_ptr<DraftListener> listener;
   std::deque<DraftRound> owed;
+  std::vector<DraftRound> asked;
   std::vector<int64_t> lengths;
   std::vector<TokenId> committed;
   std::vector<Phrase> phrases;
@@ -66,6 +69,7 @@ class FakeDraftSessions final : public DraftSessions {
                               round.committed.end());
       owner_.phrases.insert(owner_.phrases.end(), round.phrases.begin(),
                             round.phrases.end());
+      owner_.asked.push_back(round);
       owner_.owed.push_back(std::move(round));
       if (owner_.at_once) owner_.Answer();
     }

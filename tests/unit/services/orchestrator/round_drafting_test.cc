@@ -1,6 +1,8 @@
 #include "services/orchestrator/core/round_drafting.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,10 @@ struct Script {
   bool drafts = true;
   bool needs_rows = false;
   bool reads_candidates = false;
+  bool reads_hints = false;
+  bool reads_costs = false;
+  bool has_text = true;
+  std::optional<TextRead> text_read;
   DraftOutcome outcome = DraftOutcome::kAnswered;
   SourceDraft draft;
   absl::Duration takes;  // of the fake clock, in Collect
@@ -36,6 +42,12 @@ class FakeSource final : public DraftSource {
   bool drafts() const override { return script_.drafts; }
   bool needs_rows() const override { return script_.needs_rows; }
   bool reads_candidates() const override { return script_.reads_candidates; }
+  bool reads_hints() const override { return script_.reads_hints; }
+  bool reads_costs() const override { return script_.reads_costs; }
+  bool has_text() const override { return script_.has_text; }
+  std::optional<TextRead> TakeTextRead() override {
+    return std::exchange(script_.text_read, std::nullopt);
+  }
   void Start(const DraftOpen& open, absl::Span<const TokenId> text) override {
     script_.opened = open;
     script_.opened.tokens.assign(text.begin(), text.end());
@@ -138,7 +150,70 @@ TEST_F(RoundDraftingTest, WhoHasNoDraftIsReportedAndTheRestGoesOn) {
   EXPECT_EQ(drafting_->report()[2].outcome, DraftOutcome::kAnswered);
 }
 
-TEST_F(RoundDraftingTest, TheDeadlineFollowsTheCostOfAPass) {
+TEST_F(RoundDraftingTest, ARequestThatNamesItsModeWaitsForWholeDrafts) {
+  options_.wait = {2.0, absl::Milliseconds(10), absl::Milliseconds(300),
+                   4.0, absl::Seconds(1),       absl::Seconds(20)};
+  Script source = Says(DrafterId::kDraftModel, {{5, 0.9f}});
+  Make({&source});
+  now_ += absl::Seconds(3);  // prefill
+  const RoundResult round;
+  const auto waits = [&] {
+    Commit({4}, source.asked.empty() ? nullptr : &round,
+           absl::Milliseconds(10));
+    const absl::Time asked = now_;
+    drafting_->Draft();
+    EXPECT_EQ(source.asked.back().budget, source.deadline - asked);
+    return source.deadline - asked;
+  };
+  source.draft.latency = absl::Milliseconds(600);
+  EXPECT_EQ(waits(), absl::Seconds(12)) << "it reads the prompt first";
+  source.draft.latency = absl::Milliseconds(200);
+  EXPECT_EQ(waits(), absl::Milliseconds(2400)) << "four times the only draft";
+  EXPECT_EQ(waits(), absl::Milliseconds(2000)) << "the average falls";
+  for (int i = 0; i < 20; ++i) waits();
+  EXPECT_EQ(waits(), absl::Seconds(1)) << "the floor";
+  // A source that has become slower is waited for longer and longer.
+  source.outcome = DraftOutcome::kLate;
+  source.takes = absl::Seconds(10);
+  for (int i = 0; i < 20; ++i) waits();
+  EXPECT_EQ(waits(), absl::Seconds(20)) << "the cap";
+}
+
+TEST_F(RoundDraftingTest, NoDraftIsWaitedForPastTheRequestsDeadline) {
+  Script source = Says(DrafterId::kDraftModel, {{5, 0.9f}});
+  for (const bool economical : {false, true}) {
+    options_.economical = economical;
+    options_.deadline = now_ + absl::Milliseconds(7);
+    Make({&source});
+    Commit({4});
+    drafting_->Draft();
+    EXPECT_EQ(source.deadline, options_.deadline);
+    now_ += absl::Milliseconds(9);
+    Commit({4});
+    EXPECT_EQ(source.asked.back().budget, absl::ZeroDuration());
+  }
+}
+
+TEST_F(RoundDraftingTest, DraftsThatWereLateOrCutOffAreShortened) {
+  Script late = Says(DrafterId::kCrest, {});
+  late.outcome = DraftOutcome::kLate;
+  Script cut = Says(DrafterId::kDraftModel, {{5, 0.9f}});
+  cut.draft.shortened = true;
+  Script broken = Says(DrafterId::kNgramTrie, {});
+  broken.outcome = DraftOutcome::kBroken;
+  Script whole = Says(DrafterId::kFused, {{5, 0.9f}});
+  Make({&late, &cut, &broken, &whole});
+  Commit({4});
+  drafting_->Draft();
+  std::vector<bool> shortened;
+  for (const SourceReport& report : drafting_->report()) {
+    shortened.push_back(report.shortened);
+  }
+  EXPECT_THAT(shortened, ElementsAre(true, true, false, false));
+}
+
+TEST_F(RoundDraftingTest, TheDeadlineOfAnEconomicalRequestFollowsThePass) {
+  options_.economical = true;
   options_.wait = {2.0, absl::Milliseconds(10), absl::Milliseconds(300)};
   Script source = Says(DrafterId::kFused, {});
   Make({&source});
@@ -445,6 +520,177 @@ TEST_F(GuardedRoundDraftingTest, AnExplicitModeFollowsNoArm) {
   Commit({4});
   EXPECT_EQ(drafting_->arm(), DraftArm::kNone);
   EXPECT_EQ(drafting_->Draft().draft_nodes, 1);
+}
+
+// A draft model and a source without one.
+class HintedRoundDraftingTest : public GuardedRoundDraftingTest {
+ protected:
+  HintedRoundDraftingTest() {
+    options_.costs = PassCosts({{1, 30.0}, {9, 38.0}});
+    model_.reads_hints = model_.reads_costs = true;
+  }
+  // One round, with `path` from the source and whatever the model answers.
+  const MergedTree& Round(std::vector<std::pair<TokenId, float>> path,
+                          std::vector<TokenId> committed,
+                          absl::Duration verify_time = absl::Milliseconds(30)) {
+    fused_.draft = Says(DrafterId::kFused, std::move(path)).draft;
+    const MergedTree& tree = drafting_->Draft();
+    now_ += verify_time;
+    Commit(std::move(committed), &round_, verify_time);
+    return tree;
+  }
+  int Asked() const {
+    return static_cast<int>(
+        std::count_if(model_.asked.begin(), model_.asked.end(),
+                      [](const DraftRound& r) { return r.max_nodes > 0; }));
+  }
+  // Every token that the model was told of.
+  std::vector<TokenId> Told() const {
+    std::vector<TokenId> told;
+    for (const DraftRound& round : model_.asked) {
+      told.insert(told.end(), round.committed.begin(), round.committed.end());
+    }
+    return told;
+  }
+
+  Script model_ = Says(DrafterId::kOuroboros, {{8, 0.6f}});
+  Script fused_ = Says(DrafterId::kFused, {{5, 0.75f}, {6, 0.5f}});
+};
+
+TEST_F(HintedRoundDraftingTest, TheModelIsAskedWithWhatTheOthersPropose) {
+  Make({&model_, &fused_});
+  Commit({4});
+  EXPECT_EQ(fused_.asked.size(), 1u);
+  EXPECT_THAT(model_.asked, IsEmpty()) << "its hints are not there yet";
+  const MergedTree& tree = drafting_->Draft();
+  ASSERT_EQ(model_.asked.size(), 1u);
+  const DraftRound& asked = model_.asked[0];
+  EXPECT_EQ(asked.length, 4);
+  EXPECT_THAT(asked.committed, ElementsAre(4));
+  EXPECT_EQ(asked.max_nodes, 64);
+  EXPECT_THAT(asked.hints.tokens, ElementsAre(5, 6));
+  EXPECT_THAT(asked.hints.parents, ElementsAre(-1, 0));
+  EXPECT_THAT(asked.hints.probs, ElementsAre(0.75f, 0.5f));
+  // Nothing else is known of a token yet but a pass of one row.
+  EXPECT_EQ(asked.token_time, absl::Milliseconds(30));
+  ASSERT_EQ(asked.row_ms.size(), 64u);
+  EXPECT_FLOAT_EQ(asked.row_ms[0], 1.0f);
+  EXPECT_FLOAT_EQ(asked.row_ms[63], 1.0f);
+  EXPECT_EQ(model_.deadline, now_ + asked.budget);
+  EXPECT_THAT(tree.tree.tokens(), ElementsAre(5, 8, 6));
+  EXPECT_EQ(fused_.asked[0].hints.size(), 0);
+  EXPECT_THAT(fused_.asked[0].committed, ElementsAre(4));
+}
+
+TEST_F(HintedRoundDraftingTest, WhatATokenCostsFollowsTheRounds) {
+  Make({&model_, &fused_});
+  Commit({4});
+  Round({{5, 0.75f}}, {5, 9}, absl::Milliseconds(80));
+  drafting_->Draft();
+  EXPECT_EQ(model_.asked.back().token_time, absl::Milliseconds(40));
+}
+
+TEST_F(HintedRoundDraftingTest, TheModelHearsOfEveryToken) {
+  Make({&model_, &fused_});
+  Commit({4});
+  Commit({10}, &round_);  // without a draft in between
+  EXPECT_THAT(Told(), ElementsAre(4));
+  EXPECT_EQ(Asked(), 0);
+  drafting_->Draft();
+  EXPECT_THAT(Told(), ElementsAre(4, 10));
+  EXPECT_EQ(Asked(), 1);
+  max_depth_ = 0;
+  Commit({11}, &round_);
+  EXPECT_THAT(Told(), ElementsAre(4, 10, 11)) << "told of the end at once";
+  EXPECT_EQ(Asked(), 1);
+}
+
+TEST_F(HintedRoundDraftingTest, UnderOffTheModelIsNotAsked) {
+  Make({&model_, &fused_});
+  arm_ = DraftArm::kOff;
+  Commit({4});
+  EXPECT_TRUE(drafting_->Draft().tree.empty());
+  EXPECT_THAT(model_.asked, IsEmpty());
+}
+
+// A tenth of a pass for half a token pays where nothing else is known, and not
+// beside a text that is copied.
+TEST_F(HintedRoundDraftingTest, TheModelIsAskedWhereItPaysBesideTheHints) {
+  model_.takes = model_.draft.latency = absl::Milliseconds(10);
+  Make({&model_, &fused_});
+  Commit({4});
+  int asked_beside_copies = 0, asked_alone = 0;
+  for (int i = 0; i < 400; ++i) {
+    const bool copies = i / 10 % 2 == 0;
+    const int before = Asked();
+    if (copies) {
+      Round({{5, 0.95f}, {6, 0.9f}, {7, 0.85f}}, {5, 6, 7, 1});
+      asked_beside_copies += Asked() - before;
+    } else {
+      Round({{5, 0.05f}}, {8, 1});
+      asked_alone += Asked() - before;
+    }
+  }
+  EXPECT_EQ(asked_alone, 200);
+  EXPECT_GE(asked_beside_copies, 8);
+  EXPECT_LE(asked_beside_copies, 60);
+}
+
+TEST_F(HintedRoundDraftingTest, AModelThatWasTooSlowIsTriedAgain) {
+  Make({&model_, &fused_});
+  Commit({4});
+  const auto rounds = [&](int count) {
+    const int before = Asked();
+    for (int i = 0; i < count; ++i) Round({{5, 0.05f}}, {8, 1});
+    return Asked() - before;
+  };
+  model_.takes = model_.draft.latency = absl::Milliseconds(8);
+  EXPECT_EQ(rounds(100), 100);
+  model_.takes = model_.draft.latency = absl::Milliseconds(400);
+  rounds(200);
+  EXPECT_LE(rounds(100), 40);
+  model_.takes = model_.draft.latency = absl::Milliseconds(8);
+  now_ += absl::Minutes(1);
+  EXPECT_EQ(rounds(100), 100);
+}
+
+TEST_F(HintedRoundDraftingTest, ALongTextIsNotReadForFewTokens) {
+  options_.estimates->NoteTextRead(DrafterId::kOuroboros,
+                                   {1000, absl::Seconds(2)});
+  model_.has_text = false;
+  text_.resize(1000, 7);
+  max_depth_ = 49;  // 50 tokens of 30 ms, of which it may save 40 %
+  Make({&model_, &fused_});
+  Commit({4});
+  drafting_->Draft();
+  EXPECT_EQ(Asked(), 0);
+  EXPECT_THAT(Told(), ElementsAre(4));
+  max_depth_ = 400;
+  Commit({4}, &round_, absl::Milliseconds(30));
+  model_.text_read = {1001, absl::Seconds(1)};
+  drafting_->Draft();
+  EXPECT_EQ(Asked(), 1);
+  EXPECT_LT(options_.estimates->ReadTime(DrafterId::kOuroboros, 1000),
+            absl::Seconds(2))
+      << "it has learned how long reading took";
+  // What it has read costs nothing.
+  model_.has_text = true;
+  max_depth_ = 5;
+  Commit({4}, &round_, absl::Milliseconds(30));
+  drafting_->Draft();
+  EXPECT_EQ(Asked(), 2);
+}
+
+TEST_F(HintedRoundDraftingTest, ANamedModesModelIsToldTheCostsAtOnce) {
+  options_.economical = false;
+  model_.reads_hints = false;
+  Make({&model_});
+  Commit({4});
+  ASSERT_EQ(model_.asked.size(), 1u);
+  EXPECT_EQ(model_.asked[0].max_nodes, 64);
+  EXPECT_EQ(model_.asked[0].token_time, absl::Milliseconds(30));
+  EXPECT_EQ(model_.asked[0].row_ms.size(), 64u);
+  EXPECT_EQ(model_.asked[0].hints.size(), 0);
 }
 
 }  // namespace

@@ -180,5 +180,91 @@ TEST_F(ServedSourceTest, ARequestWithoutAScopeAsksForNoPhrases) {
   EXPECT_EQ(sessions_.opens, 1);
 }
 
+// Reading a prompt takes processors that the target may need for its own.
+TEST_F(ServedSourceTest, AModelIsOpenedByItsFirstAsk) {
+  ServedSourceOptions options;
+  options.opens_late = true;
+  auto source = Start(options);
+  EXPECT_EQ(sessions_.opens, 0);
+  EXPECT_FALSE(source->has_text());
+  Ask(*source, Round(3, 0));
+  EXPECT_EQ(sessions_.opens, 0);
+  Ask(*source, Round(4, 8));
+  EXPECT_EQ(sessions_.opens, 1);
+  EXPECT_TRUE(source->has_text());
+  EXPECT_THAT(sessions_.opened.tokens, ElementsAre(7, 8, 3, 4));
+  EXPECT_THAT(sessions_.committed, IsEmpty());
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kAnswered);
+}
+
+TEST_F(ServedSourceTest, SharedPhrasesWaitForAModelThatIsOpenedLate) {
+  FakePhrases phrases;
+  ServedSourceOptions options;
+  options.phrases = &phrases;
+  options.opens_late = true;
+  auto source = Start(options, "scope");
+  phrases.on_phrases({{3, 4}});
+  EXPECT_EQ(sessions_.opens, 0);
+  Ask(*source, Round(3, 8));
+  EXPECT_THAT(sessions_.opened.phrases, ElementsAre(ElementsAre(3, 4)));
+}
+
+TEST_F(ServedSourceTest, ATextIsReadInTheShadowOfRounds) {
+  sessions_.at_once = false;
+  ServedSourceOptions options;
+  options.opens_late = options.reads_in_shadow = options.reads_hints = true;
+  auto source = Start(options);
+  DraftRound round = Round(3, 8);
+  round.hints.Add(5, kRootParent, 0.5f);
+  round.budget = absl::Milliseconds(100);
+  Ask(*source, round);
+  // Waits for nothing.
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kNotAsked);
+  ASSERT_EQ(sessions_.asked.size(), 1u);
+  EXPECT_EQ(sessions_.asked[0].max_nodes, 1);
+  EXPECT_EQ(sessions_.asked[0].budget, absl::InfiniteDuration());
+  EXPECT_EQ(sessions_.asked[0].hints.size(), 0);
+  Ask(*source, Round(4, 8));
+  EXPECT_EQ(sessions_.asked.size(), 1u);
+  sessions_.Answer();
+  sessions_.at_once = true;
+  round.length = 5;
+  round.committed = {5};
+  Ask(*source, round);
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kAnswered);
+  EXPECT_THAT(sessions_.committed, ElementsAre(4, 5));
+  EXPECT_EQ(sessions_.asked[1].max_nodes, 8);
+  EXPECT_EQ(sessions_.asked[1].budget, absl::Milliseconds(100));
+  EXPECT_THAT(sessions_.asked[1].hints.tokens, ElementsAre(5));
+  const auto read = source->TakeTextRead();
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->tokens, 3);
+}
+
+TEST_F(ServedSourceTest, HintsAndCostsGoToThoseThatReadThem) {
+  DraftRound round = Round(3, 8);
+  round.hints.Add(5, kRootParent, 0.5f);
+  round.token_time = absl::Milliseconds(30);
+  round.row_ms = {1.0f, 2.0f};
+  ServedSourceOptions reader;
+  reader.reads_hints = reader.reads_costs = true;
+  for (const ServedSourceOptions& options : {ServedSourceOptions(), reader}) {
+    auto source = Start(options);
+    EXPECT_EQ(source->reads_hints(), options.reads_hints);
+    EXPECT_EQ(source->reads_costs(), options.reads_costs);
+    Ask(*source, round);
+  }
+  ASSERT_EQ(sessions_.asked.size(), 2u);
+  EXPECT_EQ(sessions_.asked[0].hints.size(), 0);
+  EXPECT_EQ(sessions_.asked[0].token_time, absl::ZeroDuration());
+  EXPECT_THAT(sessions_.asked[0].row_ms, IsEmpty());
+  EXPECT_THAT(sessions_.asked[1].hints.tokens, ElementsAre(5));
+  EXPECT_EQ(sessions_.asked[1].token_time, absl::Milliseconds(30));
+  EXPECT_THAT(sessions_.asked[1].row_ms, ElementsAre(1.0f, 2.0f));
+}
+
 }  // namespace
 }  // namespace foretoken::orchestrator
