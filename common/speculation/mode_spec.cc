@@ -127,6 +127,21 @@ int ModeReader::Int(absl::string_view key, int default_value, int min,
   return default_value;
 }
 
+std::optional<int> ModeReader::IntOrAuto(absl::string_view key, int min,
+                                         int max) {
+  const std::string* text = Find({std::string(key),
+                                  ModeParameter::Type::kInt,
+                                  std::string(kAutoValue),
+                                  {}});
+  if (text == nullptr || *text == kAutoValue) return std::nullopt;
+  int value = 0;
+  if (absl::SimpleAtoi(*text, &value) && value >= min && value <= max) {
+    return value;
+  }
+  Fail(key, *text, absl::StrCat("auto or a whole number ", min, "..", max));
+  return std::nullopt;
+}
+
 double ModeReader::Double(absl::string_view key, double default_value,
                           double min, double max) {
   const std::string* text = Find({std::string(key),

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,9 @@
 #include "absl/strings/string_view.h"
 
 namespace foretoken {
+
+// The value of a parameter that is left to the drafter.
+inline constexpr absl::string_view kAutoValue = "auto";
 
 class ModeSpec {
  public:
@@ -71,6 +75,8 @@ class ModeReader {
   explicit ModeReader(const ModeSpec& spec) : spec_(spec) {}
 
   int Int(absl::string_view key, int default_value, int min, int max);
+  // Nothing for `auto`, the default: the drafter chooses the value.
+  std::optional<int> IntOrAuto(absl::string_view key, int min, int max);
   double Double(absl::string_view key, double default_value, double min,
                 double max);
   bool Bool(absl::string_view key, bool default_value);  // 0, 1, false, true
@@ -79,6 +85,7 @@ class ModeReader {
   int Choice(absl::string_view key,
              std::initializer_list<absl::string_view> choices);
 
+  const ModeSpec& spec() const { return spec_; }
   // The parameters that the getters asked for, in order.
   const std::vector<ModeParameter>& parameters() const { return asked_; }
 

@@ -1,11 +1,14 @@
 #include "common/speculation/modes.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "common/speculation/ouroboros_presets.h"
 
@@ -16,7 +19,7 @@ ModeOptions ReadOff(ModeReader&, ModeUse) { return OffOptions(); }
 
 ModeOptions ReadDraftModel(ModeReader& read, ModeUse) {
   DraftModelOptions options;
-  options.gamma = read.Int("gamma", options.gamma, 1, kMaxDraftNodes);
+  options.gamma = read.IntOrAuto("gamma", 1, kMaxDraftNodes);
   return options;
 }
 
@@ -42,7 +45,8 @@ ModeOptions ReadOuroboros(ModeReader& read, ModeUse) {
   options.passes = read.Int("passes", options.passes, 0, kMaxDraftNodes);
   options.lookahead = read.Int("lookahead", options.window, 0, Pool::kMaxWidth);
   options.context = read.Bool("context", options.context);
-  return options;
+  return read.spec().parameters().empty() ? OuroborosOptions::ByPrice()
+                                          : options;
 }
 
 ModeOptions ReadNgramTrie(ModeReader& read, ModeUse use) {
@@ -145,6 +149,19 @@ std::string PresetNames() {
                        });
 }
 
+// What is left to the drafter need not be said: a message has no value for it.
+absl::StatusOr<ModeSpec> WithoutAuto(const ModeReader& read) {
+  auto parameters = read.spec().parameters();
+  for (const ModeParameter& parameter : read.parameters()) {
+    if (parameter.default_value != kAutoValue) continue;
+    parameters.erase(
+        std::remove(parameters.begin(), parameters.end(),
+                    std::pair(parameter.key, std::string(kAutoValue))),
+        parameters.end());
+  }
+  return ModeSpec::Create(read.spec().name(), std::move(parameters));
+}
+
 // --- Bounds of a round -------------------------------------------------------
 
 absl::Status CheckNodes(absl::string_view key, int value,
@@ -166,7 +183,7 @@ struct Fits {
   const TreeLimits& limits;
 
   absl::Status operator()(const DraftModelOptions& options) const {
-    return CheckNodes("gamma", options.gamma, limits);
+    return CheckNodes("gamma", options.gamma.value_or(1), limits);
   }
   // The target's own window takes rows beside those of the draft.
   absl::Status operator()(const LookaheadOptions& options) const {
@@ -202,6 +219,21 @@ int32_t LookaheadRows(int columns, int ngram) {
     most = std::max(most, levels * (columns + ngram - 1 - levels) - 1);
   }
   return most;
+}
+
+// Wide enough for phrases of a few words; the pool's newest phrases are the
+// likeliest, so that few of them fill a cheap pass.
+OuroborosOptions OuroborosOptions::ByPrice() {
+  OuroborosOptions options;
+  options.window = 4;
+  options.beta = 4;
+  options.suffixes = 1;
+  options.inspiration = false;
+  options.refinement = false;
+  options.lookahead = 0;
+  options.context = true;
+  options.by_price = true;
+  return options;
 }
 
 // A pass over fewer than gamma tokens may add a whole phrase and one token.
@@ -244,7 +276,10 @@ std::string ModeHelp(ModeUse use) {
     modes.push_back(absl::StrCat(mode.name, parameters.empty() ? "" : ":",
                                  absl::StrJoin(parameters, ",", format)));
     if (mode.name == kOuroboros) {
-      absl::StrAppend(&modes.back(), ",preset=", PresetNames());
+      // Without parameters the draft worker chooses all of them.
+      modes.back() = absl::StrCat(mode.name, "[",
+                                  absl::StripPrefix(modes.back(), mode.name),
+                                  ",preset=", PresetNames(), "]");
     }
   }
   return absl::StrJoin(modes, " | ");
@@ -268,7 +303,7 @@ absl::StatusOr<Mode> Mode::Create(ModeSpec spec, ModeUse use) {
     mode.info_ = &info;
     mode.options_ = info.read(read, use);
     FORETOKEN_RETURN_IF_ERROR(read.Finish());
-    mode.spec_ = std::move(spec);
+    FORETOKEN_ASSIGN_OR_RETURN(mode.spec_, WithoutAuto(read));
     return mode;
   }
   return absl::InvalidArgumentError(absl::StrCat(

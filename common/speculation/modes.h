@@ -14,6 +14,7 @@
 #define FORETOKEN_COMMON_SPECULATION_MODES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -42,9 +43,10 @@ int32_t LookaheadRows(int columns, int ngram);
 // `off`: plain decoding.
 struct OffOptions {};
 
-// `draft_model`: a chain from the draft model (Leviathan 2023).
+// `draft_model`: a chain from the draft model (Leviathan 2023), or without
+// gamma a tree that grows while it pays.
 struct DraftModelOptions {
-  int gamma = 5;  // tokens of the chain, 1..kMaxDraftNodes
+  std::optional<int> gamma;  // tokens of the chain, 1..kMaxDraftNodes
 };
 
 // `lookahead`: n-grams from the target's own Jacobi window (Fu 2024).
@@ -70,7 +72,9 @@ struct PhrasePoolOptions {
   int64_t max_phrases = int64_t{1} << 17;  // over all keys, at least 1
 };
 
-// `ouroboros`: phrase-level drafting (arXiv 2402.13720, Algorithm 1).
+// `ouroboros`: phrase-level drafting (arXiv 2402.13720, Algorithm 1). The
+// defaults are the paper's. A request that gives no parameter at all has
+// ByPrice() instead.
 struct OuroborosOptions {
   int gamma = 12;
   int window = 20;   // W: phrases checked in a pass, columns of the lookahead
@@ -83,6 +87,12 @@ struct OuroborosOptions {
   int passes = 0;      // maximum per draft, however short; 0: no limit
   int lookahead = -1;  // columns of the lookahead, 0: none; -1: W as published
   bool context = false;  // phrases of the request's own text join the pool
+  // A draft has the passes, and a pass the phrases, that are expected to pay
+  // for their time: gamma and window are upper limits.
+  bool by_price = false;
+
+  // What the draft worker settles by the prices of passes and rows.
+  static OuroborosOptions ByPrice();
 
   int LookaheadColumns() const { return lookahead < 0 ? window : lookahead; }
   // Rows of the draft model's widest pass below the last committed token: the

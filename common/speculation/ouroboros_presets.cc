@@ -15,6 +15,7 @@ constexpr absl::string_view kKey = "preset";
 
 // Name, gamma, window, beta, suffixes.
 constexpr OuroborosPreset kPresets[] = {
+    {"paper", 12, 20, 8, 3},
     {"humaneval_yi", 12, 20, 7, 3},
     {"humaneval_deepseek", 11, 20, 7, 3},
     {"humaneval_codellama", 10, 20, 6, 3},

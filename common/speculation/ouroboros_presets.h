@@ -1,5 +1,6 @@
 // The settings of Ouroboros by task and model family: a name in place of
-// gamma, window, beta and suffixes, `ouroboros:preset=gsm8k_yi`.
+// gamma, window, beta and suffixes, `ouroboros:preset=gsm8k_yi`. `paper` is
+// Algorithm 1 at the settings that this project measures it with.
 //
 // A preset is a shorthand of a mode's text. It is replaced by its parameters
 // where the mode is created, so that a request carries the parameters alone.
@@ -21,7 +22,7 @@
 namespace foretoken {
 
 struct OuroborosPreset {
-  absl::string_view name;  // <task>_<family of the models>
+  absl::string_view name;  // <task>_<family of the models>, or paper
   int gamma;
   int window;
   int beta;

@@ -31,6 +31,7 @@
 #include "tests/bench/greedy_agreement.h"
 #include "tests/bench/mode_run.h"
 #include "tests/bench/noisy_weights.h"
+#include "tests/bench/published_mode.h"
 #include "tools/cli/prompt_file.h"
 #include "tools/cli/version.h"
 
@@ -199,7 +200,7 @@ absl::Status Main(int argc, char** argv) {
   std::vector<std::pair<std::string, Mode>> modes;
   for (const auto& text :
        absl::StrSplit(settings.modes, ';', absl::SkipEmpty())) {
-    FORETOKEN_ASSIGN_OR_RETURN(Mode mode, Mode::Parse(text));
+    FORETOKEN_ASSIGN_OR_RETURN(Mode mode, ParsePublished(text));
     modes.emplace_back(text, std::move(mode));
   }
 

@@ -8,6 +8,7 @@
 #include "tests/bench/greedy_agreement.h"
 #include "tests/bench/mode_run.h"
 #include "tests/bench/noisy_weights.h"
+#include "tests/bench/published_mode.h"
 
 namespace foretoken {
 namespace {
@@ -186,7 +187,7 @@ class ModeRunTest : public ::testing::Test {
     ModeRunOptions options;
     options.max_tokens = 96;
     options.warm_start = warm_start;
-    const auto parsed = Mode::Parse(mode);
+    const auto parsed = ParsePublished(mode);
     EXPECT_TRUE(parsed.ok()) << parsed.status();
     auto counts = ModeRun(target_, &draft_, options).Run(*parsed, Prompts());
     EXPECT_TRUE(counts.ok()) << mode << ": " << counts.status();

@@ -52,6 +52,7 @@
 #include "services/draft_worker/core/draft_engine.h"
 #include "services/orchestrator/core/round_drafting.h"
 #include "tests/bench/draft_matches.h"
+#include "tests/bench/published_mode.h"
 #include "tests/support/in_process_verifier.h"
 
 namespace foretoken {
@@ -163,7 +164,7 @@ struct BenchMode {
     if (!text.empty()) {
       FORETOKEN_ASSIGN_OR_RETURN(
           mode.worker,
-          Mode::Parse(text, pool ? ModeUse::kReplay : ModeUse::kRequest));
+          ParsePublished(text, pool ? ModeUse::kReplay : ModeUse::kRequest));
     }
     return mode;
   }

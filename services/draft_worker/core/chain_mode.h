@@ -1,11 +1,12 @@
-// ChainMode, `draft_model`: a chain of gamma tokens from the draft model, one
-// pass per token.
+// ChainMode, `draft_model:gamma=N`: a chain of gamma tokens from the draft
+// model, one pass per token.
 //
 // Source: Leviathan, Kalman, Matias 2023, arXiv:2211.17192.
 // Owned by the engine thread.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_CHAIN_MODE_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_CHAIN_MODE_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "services/draft_worker/core/draft_mode.h"
@@ -18,7 +19,7 @@ class ChainMode final : public DraftMode {
   ChainMode(int gamma, const ModeLimits& limits);
 
   // The draft model's own probability of a token estimates its acceptance.
-  bool wants_logprobs() const override { return true; }
+  int32_t logprobs() const override { return 0; }
 
   void Observe(const Observation&) override {}
   void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;

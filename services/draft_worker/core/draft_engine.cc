@@ -20,6 +20,15 @@ constexpr int32_t kMaxNodes = 256;
 // lost as a whole.
 constexpr double kShareOfBudget = 0.7;
 
+// Rows are priced by passes of at most this many. At a price a row takes at
+// most, and a pass without its further rows at least, a part of the pass.
+constexpr double kPricedRows = 64;
+constexpr double kMaxRowShare = 0.5;
+constexpr double kLeastPassShare = 0.3;
+
+// A row that adds less than this part of a pass of one row is nearly free.
+constexpr double kFreeRowShare = 0.002;
+
 // Decay of the expected pass time, per draft.
 constexpr double kForgetting = 0.8;
 
@@ -132,6 +141,9 @@ absl::StatusOr<SessionId> DraftEngine::Open(DraftOpen open) {
   FORETOKEN_RETURN_IF_ERROR(open.sampling.Validate(model().vocab_size));
   ModeLimits limits = limits_;
   limits.end_tokens = open.sampling.end_tokens;
+  limits.temperature = open.sampling.temperature;
+  limits.seed = open.sampling.seed;
+  limits.free_rows = HasFreeRows();
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<DraftMode> mode,
                              MakeDraftMode(open.mode, limits, open.phrases));
   FORETOKEN_RETURN_IF_ERROR(sessions_.CheckRoom());
@@ -161,7 +173,7 @@ absl::Status DraftEngine::Admit(Session& session, DraftOpen& open) {
     admitted = admit();
   }
   FORETOKEN_RETURN_IF_ERROR(Annotate(admitted, "KV cache"));
-  session.kv.set_logprobs(session.mode->wants_logprobs() ? 0 : -1);
+  session.kv.set_logprobs(session.mode->logprobs());
   session.text = std::move(open.tokens);
   totals_.reused_tokens += session.kv.length();
   return absl::OkStatus();
@@ -195,19 +207,23 @@ absl::Status DraftEngine::Submit(SessionId id, const DraftRound& round,
   draft.max_nodes = std::min(round.max_nodes, kMaxNodes);
   draft.arrived = arrived.has_value() ? *arrived : clock_();
   draft.deadline = draft.arrived + round.budget * kShareOfBudget;
+  draft.token_time = round.token_time;
+  draft.row_ms = round.row_ms;
   draft.order = next_order_++;
   session.pace.Note(draft.arrived,
                     static_cast<int64_t>(round.committed.size()));
-  session.draft = draft;
-  if (session.muted || draft.max_nodes == 0) return absl::OkStatus();
-  const DraftRoom room = {draft.max_nodes,
-                          model().max_positions - session.length};
+  session.draft = std::move(draft);
+  if (session.muted || session.draft->max_nodes == 0) return absl::OkStatus();
+  const DraftRoom room = {session.draft->max_nodes,
+                          model().max_positions - session.length,
+                          PricesOf(session)};
   if (session.draft_base == session.length) {
     session.mode->Resume(room);
-  } else {
-    session.mode->Begin(session.text, room);
-    session.draft_base = session.length;
+    return session.KeepChain();
   }
+  session.mode->Begin(session.text, room);
+  if (round.hints.size() > 0) session.mode->TakeHints(round.hints);
+  session.draft_base = session.length;
   return absl::OkStatus();
 }
 
@@ -272,16 +288,56 @@ bool DraftEngine::HasWork() const {
 // True if no further pass would help: nothing is wanted, nothing can be added,
 // or the answer would be late.
 bool DraftEngine::IsDue(const Session& session) const {
-  const PendingDraft& draft = *session.draft;
-  return session.muted || draft.max_nodes == 0 || session.mode->done() ||
-         !PassPays(session) ||
-         clock_() + session.pass_time[kind_of_pass()] >= draft.deadline;
+  return !Wants(session) || clock_() + session.pass_time[kind_of_pass()] >=
+                                session.draft->deadline;
 }
 
-bool DraftEngine::PassPays(const Session& session) const {
-  const double gain = session.mode->FurtherGain();
-  return std::isinf(gain) ||
-         gain * session.pace.token_time() > session.pass_time[kind_of_pass()];
+bool DraftEngine::Wants(const Session& session) const {
+  return !session.muted && session.draft->max_nodes > 0 &&
+         !session.mode->done();
+}
+
+// --- Prices ------------------------------------------------------------------
+
+DraftPrices DraftEngine::PricesOf(const Session& session) const {
+  DraftPrices prices;
+  const PendingDraft& draft = *session.draft;
+  const double token_seconds = absl::ToDoubleSeconds(
+      draft.token_time > absl::ZeroDuration() ? draft.token_time
+                                              : session.pace.token_time());
+  if (!(token_seconds > 0.0) || !std::isfinite(token_seconds)) return prices;
+  prices.nodes.reserve(draft.row_ms.size());
+  for (const float row_ms : draft.row_ms) {
+    prices.nodes.push_back(static_cast<double>(row_ms) / 1e3 / token_seconds);
+  }
+  const double pass_seconds =
+      absl::ToDoubleSeconds(session.pass_time[kind_of_pass()]);
+  if (!(pass_seconds > 0.0)) return prices;
+  const double row_seconds =
+      std::clamp(RowSeconds(), 0.0, pass_seconds * kMaxRowShare);
+  // Its first pass may have read text and hints, which the next one does not.
+  prices.pass = std::max(pass_seconds - row_seconds * (session.pass_rows - 1),
+                         pass_seconds * kLeastPassShare) /
+                token_seconds;
+  prices.row = RowSeconds() < 0.0 ? prices.pass * DraftPrices::kUnknownRowShare
+                                  : row_seconds / token_seconds;
+  return prices;
+}
+
+double DraftEngine::RowSeconds() const {
+  PassTiming::Point least, most;
+  for (const PassTiming::Point& point : timing_.points()) {
+    if (point.rows > kPricedRows) break;
+    if (least.rows == 0) least = point;
+    most = point;
+  }
+  if (most.rows <= least.rows) return -1.0;
+  return std::max(most.seconds - least.seconds, 0.0) / (most.rows - least.rows);
+}
+
+bool DraftEngine::HasFreeRows() const {
+  const double row = RowSeconds();
+  return row >= 0.0 && row < kFreeRowShare * timing_.Seconds(1);
 }
 
 void DraftEngine::AnswerReady(DraftReport& report) {
@@ -291,6 +347,9 @@ void DraftEngine::AnswerReady(DraftReport& report) {
 }
 
 void DraftEngine::Answer(Session& session, DraftReport& report) {
+  const absl::Time now = clock_();
+  const bool late =
+      now + session.pass_time[kind_of_pass()] >= session.draft->deadline;
   // While the estimate forbids a pass, no pass can correct it: let it decay.
   session.pass_time[kind_of_pass()] *= kForgetting;
   DraftReport::Answer& answer = report.answers.emplace_back();
@@ -300,7 +359,8 @@ void DraftEngine::Answer(Session& session, DraftReport& report) {
     if (session.draft->max_nodes > 0) session.mode->Finish(answer.answer.tree);
     answer.answer.phrases = session.mode->TakeGained();
   }
-  answer.answer.draft_time = clock_() - session.draft->arrived;
+  answer.answer.draft_time = now - session.draft->arrived;
+  answer.answer.shortened = late && Wants(session);
   totals_.drafts += answer.answer.tree.size() > 0;
   totals_.draft_tokens += answer.answer.tree.size();
   session.draft.reset();
@@ -347,10 +407,18 @@ void DraftEngine::RunShares(absl::Span<const Share> plan, DraftReport& report) {
   report.stats.forward_time += took;
   report.stats.sessions += static_cast<int32_t>(plan.size());
   const size_t kind = kind_of_pass();
+  if (status.ok() && kind == 0) {
+    int32_t rows = 0;
+    for (const Share& share : plan) rows += share.session->rows.size();
+    timing_.Observe(rows, took);
+  }
   const auto finish = [&](bool drafts) {
     for (size_t i = 0; i < plan.size(); ++i) {
       if (plan[i].drafts != drafts) continue;
-      if (drafts && status.ok()) plan[i].session->pass_time[kind] = took;
+      if (drafts && status.ok()) {
+        plan[i].session->pass_time[kind] = took;
+        plan[i].session->pass_rows = plan[i].session->rows.size();
+      }
       FinishShare(
           plan[i], status,
           status.ok() ? outputs.outputs[i] : absl::Span<const SampledToken>(),
@@ -436,12 +504,14 @@ absl::Status DraftEngine::Take(const Share& share,
   for (size_t i = 0; i < outputs.size(); ++i) {
     by_row_[session.rows.outputs[i]] = outputs[i];
   }
+  session.mode->SetPrices(PricesOf(session));
   session.mode->Take(by_row_);
   Count(session);
   const bool due = IsDue(session);
   FORETOKEN_RETURN_IF_ERROR(due || options_.keep_chain ? session.CommitDraft()
                                                        : session.CommitText());
-  if (due) Answer(session, report);
+  if (!due) return session.KeepChain();
+  Answer(session, report);
   return absl::OkStatus();
 }
 

@@ -37,6 +37,7 @@
 #include "common/drafting/draft_session.h"
 #include "common/engine/engine_report.h"
 #include "common/infer/backend.h"
+#include "common/infer/pass_timing.h"
 #include "services/draft_worker/core/draft_mode.h"
 #include "services/draft_worker/core/session.h"
 
@@ -164,10 +165,13 @@ class DraftEngine {
   absl::Status KeepAccepted(Session& session,
                             absl::Span<const TokenId> committed);
   absl::Status Learn(Session& session, const DraftRound& round);
+  // True if the session's mode wants another pass for its draft.
+  bool Wants(const Session& session) const;
   bool IsDue(const Session& session) const;
-  // False if the draft's next pass is expected to add tokens more slowly than
-  // the session's rounds yield them.
-  bool PassPays(const Session& session) const;
+  DraftPrices PricesOf(const Session& session) const;
+  // Seconds that a row adds to a pass of drafts; negative if unknown.
+  double RowSeconds() const;
+  bool HasFreeRows() const;
   // Whether the next pass has much text in it.
   void NoteText();
   size_t kind_of_pass() const { return text_waits_ ? 1 : 0; }
@@ -195,6 +199,7 @@ class DraftEngine {
   int32_t row_budget_ = 0;  // of a pass
   int32_t text_chunk_ = 0;
   bool text_waits_ = false;  // some session has much text to read
+  PassTiming timing_;        // of passes of drafts alone
   ModeLimits limits_;
   std::vector<SampledToken> by_row_;  // of the session that is being answered
   Sessions sessions_;

@@ -2,24 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "services/draft_worker/core/chain_mode.h"
 #include "services/draft_worker/core/ouroboros_mode.h"
+#include "services/draft_worker/core/tree_mode.h"
 
 namespace foretoken::draft_worker {
 namespace {
 
-// The tree of `auto` holds the phrases of the request's text anyway. With the
-// demo pair two of them in a pass are as good as six, a suffix helps, and a
-// lookahead, inspiration and refinement add less than they cost
-// (bench_draft_worker, modes auto+...).
-constexpr char kShapeInAuto[] =
-    "ouroboros:gamma=8,window=2,beta=4,suffixes=1,lookahead=0,context=1,"
-    "inspiration=0,refinement=0,warm_start=0";
+// The shape of Ouroboros that follows from prices: where rows are nearly free,
+// the paper's width, as far as a pass has room for it.
+OuroborosOptions ShapeByPrice(const ModeLimits& limits) {
+  OuroborosOptions narrow = OuroborosOptions::ByPrice();
+  const OuroborosOptions paper;
+  OuroborosOptions wide = narrow;
+  wide.window = wide.lookahead = paper.window;
+  wide.suffixes = paper.suffixes;
+  wide.inspiration = wide.refinement = true;
+  if (limits.free_rows && wide.MaxRows() <= limits.max_rows) return wide;
+  // A pass with a phrase fewer is still one.
+  while (narrow.MaxRows() > limits.max_rows && narrow.window > 1) {
+    --narrow.window;
+  }
+  narrow.gamma = std::clamp(limits.max_rows - (narrow.MaxRows() - narrow.gamma),
+                            1, narrow.gamma);
+  return narrow;
+}
 
 }  // namespace
 
@@ -28,10 +39,6 @@ void DraftMode::Begin(absl::Span<const TokenId>, const DraftRoom& room) {
   chain_.clear();
   chain_rows_.clear();
   ended_ = false;
-}
-
-double DraftMode::FurtherGain() const {
-  return std::numeric_limits<double>::infinity();
 }
 
 bool DraftMode::done() const {
@@ -55,9 +62,13 @@ bool DraftMode::Extend(TokenId token) {
   ended_ = token >= limits_.vocab_limit;
   if (ended_) return false;
   chain_.push_back(token);
-  ended_ = std::find(limits_.end_tokens.begin(), limits_.end_tokens.end(),
-                     token) != limits_.end_tokens.end();
+  ended_ = EndsText(token);
   return true;
+}
+
+bool DraftMode::EndsText(TokenId token) const {
+  const auto& ends = limits_.end_tokens;
+  return std::find(ends.begin(), ends.end(), token) != ends.end();
 }
 
 float DraftMode::ProbabilityOf(const SampledToken& drawn) {
@@ -73,17 +84,22 @@ absl::StatusOr<std::unique_ptr<DraftMode>> MakeDraftMode(
   const TreeLimits room = {std::min(kMaxDraftNodes, limits.max_rows),
                            limits.max_rows};
   if (mode.As<AutoOptions>() != nullptr) {
-    FORETOKEN_ASSIGN_OR_RETURN(const Mode shape, Mode::Parse(kShapeInAuto));
-    FORETOKEN_RETURN_IF_ERROR(shape.CheckFits(room));
-    return std::make_unique<OuroborosMode>(*shape.As<OuroborosOptions>(),
-                                           limits, warm_start,
-                                           /*weighs_passes=*/true);
+    return std::make_unique<TreeMode>(limits);
+  }
+  const auto* chain = mode.As<DraftModelOptions>();
+  if (chain != nullptr && !chain->gamma.has_value()) {
+    return std::make_unique<TreeMode>(limits);
+  }
+  const auto* ouroboros = mode.As<OuroborosOptions>();
+  if (ouroboros != nullptr && ouroboros->by_price) {
+    return std::make_unique<OuroborosMode>(ShapeByPrice(limits), limits,
+                                           warm_start);
   }
   FORETOKEN_RETURN_IF_ERROR(mode.CheckFits(room));
-  if (const auto* chain = mode.As<DraftModelOptions>()) {
-    return std::make_unique<ChainMode>(chain->gamma, limits);
+  if (chain != nullptr) {
+    return std::make_unique<ChainMode>(*chain->gamma, limits);
   }
-  if (const auto* ouroboros = mode.As<OuroborosOptions>()) {
+  if (ouroboros != nullptr) {
     return std::make_unique<OuroborosMode>(*ouroboros, limits, warm_start);
   }
   return absl::UnimplementedError(absl::StrCat(

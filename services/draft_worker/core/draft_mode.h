@@ -7,16 +7,19 @@
 // model's token after each. A pass has rows for those tokens of the chain that
 // have no KV yet: as a rule the last one alone.
 //
-// Every mode grows one chain of tokens; modes differ in the rows beside and
-// below it.
+// A draft has a chain: the path whose KV is kept between passes. Modes differ
+// in the rows beside and below it; that of a tree is its likeliest path, and
+// may turn to another branch from one pass to the next.
 //
 // What a mode lays out depends on its session alone, never on the sessions that
 // share the pass: batching does not change a draft. Owned by the engine thread.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_MODE_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_MODE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +28,7 @@
 #include "common/drafting/draft_session.h"
 #include "common/infer/backend.h"
 #include "common/speculation/modes.h"
+#include "services/draft_worker/core/draft_prices.h"
 
 namespace foretoken::draft_worker {
 
@@ -47,14 +51,19 @@ struct PassRows {
   }
 };
 
-// Limits of the service and its model, the same for all sessions except
-// end_tokens.
+// Limits of the service and its model, and what a mode must know of its
+// request's sampling.
 struct ModeLimits {
   int32_t vocab_limit = 0;  // ids at or above are never proposed
   int32_t max_rows = 0;     // rows of a pass below the last committed token
   int32_t max_phrases = 1 << 13;  // of one working pool
   // The request's end tokens; nothing is drafted after one.
   std::vector<TokenId> end_tokens;
+  // The noise that the request's tokens are drawn with.
+  float temperature = 0.0f;
+  uint64_t seed = 0;
+  // Rows of the draft model's passes are nearly free, as on a GPU.
+  bool free_rows = false;
 };
 
 // Limits of one draft.
@@ -62,6 +71,7 @@ struct DraftRoom {
   int32_t max_nodes = 0;  // of the tree
   // Maximum row depth below the last committed token: the model's limit.
   int64_t max_depth = 0;
+  DraftPrices prices = {};
 };
 
 // The tokens committed since a draft was requested, and how the draft relates
@@ -92,26 +102,30 @@ class DraftMode {
       : limits_(limits), gamma_(gamma) {}
   virtual ~DraftMode() = default;
 
-  // True if the mode needs the logprob of every token.
-  virtual bool wants_logprobs() const { return false; }
+  // What the mode needs to know of a row: -1: its token alone, 0: also that
+  // token's logprob, n: also the n likeliest tokens.
+  virtual int32_t logprobs() const { return -1; }
 
   // Learns from a round; call before Begin.
   virtual void Observe(const Observation& observation) = 0;
 
   // Begins a new draft after `text` (not empty).
   virtual void Begin(absl::Span<const TokenId> text, const DraftRoom& room);
+  // What other drafters propose for the same round; between Begin and the first
+  // pass.
+  virtual void TakeHints(const DraftTree& hints) { static_cast<void>(hints); }
   // Continues the same draft with other limits.
-  void Resume(const DraftRoom& room) { room_ = room; }
+  virtual void Resume(const DraftRoom& room) { room_ = room; }
+  // The prices have changed; call before Take.
+  void SetPrices(DraftPrices prices) { room_.prices = std::move(prices); }
 
-  // Accepted tokens that a further pass is expected to add to the draft.
-  // Infinite where that is not weighed against the time of a pass.
-  virtual double FurtherGain() const;
-  // True if no further pass could add to the draft.
+  // True if no further pass could add to the draft, or none is expected to pay
+  // where that is weighed.
   virtual bool done() const;
   // Adds this pass's rows and marks those whose token it reads. `root` is the
   // row of the last committed token, or kRootParent if its KV is committed:
-  // the chain is then not empty. The first `kept` tokens of the chain, fewer
-  // than it has, are in the KV cache too and get no rows; there are none where
+  // the chain is then not empty. The first `kept` tokens of the chain, at most
+  // keepable(), are in the KV cache too and get no rows; there are none where
   // `root` is a row.
   virtual void LayOut(int32_t root, int32_t kept, PassRows& rows) = 0;
   // Receives the draft model's tokens, by row; -1 for rows whose token LayOut
@@ -124,6 +138,10 @@ class DraftMode {
   // `kept` ones, for those that had one.
   absl::Span<const TokenId> chain() const { return chain_; }
   absl::Span<const int32_t> chain_rows() const { return chain_rows_; }
+  // The most tokens of the chain that need no rows in the next pass.
+  virtual size_t keepable() const {
+    return chain_.empty() ? 0 : chain_.size() - 1;
+  }
 
   // Phrases that the working pool gained since the last call, oldest first.
   virtual std::vector<Phrase> TakeGained() { return {}; }
@@ -137,6 +155,8 @@ class DraftMode {
   // Appends a token that may be proposed; any other token, and an end token,
   // ends the chain. False if not appended.
   bool Extend(TokenId token);
+  // True if nothing is drafted after `token`.
+  bool EndsText(TokenId token) const;
   // The draft model's own probability of a token that it drew, as an estimate
   // of its acceptance, in (0, 1].
   static float ProbabilityOf(const SampledToken& drawn);
@@ -152,10 +172,9 @@ class DraftMode {
 };
 
 // Creates `draft_model`, `ouroboros`, or for `auto` what the draft worker adds
-// to its tree: Ouroboros in narrow passes, as many as pay
-// (ouroboros_mode.h). `warm_start` phrases are oldest first.
-// InvalidArgument names the parameter if a pass needs more rows than `limits`
-// allows; Unimplemented for another mode.
+// to its tree: a tree of the draft model (tree_mode.h). `warm_start` phrases
+// are oldest first. InvalidArgument names the parameter if a pass needs more
+// rows than `limits` allows; Unimplemented for another mode.
 absl::StatusOr<std::unique_ptr<DraftMode>> MakeDraftMode(
     const Mode& mode, const ModeLimits& limits,
     absl::Span<const Phrase> warm_start);

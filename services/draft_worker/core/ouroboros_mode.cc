@@ -1,6 +1,7 @@
 #include "services/draft_worker/core/ouroboros_mode.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/base/check.h"
 
@@ -13,11 +14,9 @@ constexpr float kSuffixPrior = 0.3f;
 // Accepted tokens of a pass, and how many observations that counts as.
 constexpr double kPassPrior = 0.7;
 constexpr double kPassPriorWeight = 8.0;
-// The part of what a further pass adds that the tree's other drafters do not
-// have, less the time of its rows in the target's pass: with the demo pair,
-// passes taken at the full gain added tokens at two thirds of the pace of the
-// rounds.
-constexpr double kOwnShare = 2.0 / 3;
+// Tokens that a phrase beside the newest one is worth: it saves a pass where it
+// is right.
+constexpr double kPhraseWorth = 0.25;
 
 // The child of `node` that holds `token`, -2 if the tree has none.
 constexpr int32_t kNoNode = -2;
@@ -43,11 +42,9 @@ PhrasePoolOptions PoolOptions(const OuroborosOptions& options,
 
 OuroborosMode::OuroborosMode(const OuroborosOptions& options,
                              const ModeLimits& limits,
-                             absl::Span<const Phrase> warm_start,
-                             bool weighs_passes)
+                             absl::Span<const Phrase> warm_start)
     : DraftMode(options.gamma, limits),
       options_(options),
-      weighs_passes_(weighs_passes),
       pool_(PoolOptions(options, limits)),
       window_(std::max(1, options.LookaheadColumns()), options.beta),
       chain_acceptance_(kChainPrior),
@@ -136,11 +133,21 @@ void OuroborosMode::LearnPasses(absl::Span<const TokenId> committed) {
 }
 
 double OuroborosMode::FurtherGain() const {
-  if (!weighs_passes_ || probs_.empty()) return DraftMode::FurtherGain();
+  if (!options_.by_price || probs_.empty()) {
+    return std::numeric_limits<double>::infinity();
+  }
   const double tokens =
       (static_cast<double>(pass_tokens_) + kPassPrior * kPassPriorWeight) /
       (static_cast<double>(passes_reached_) + kPassPriorWeight);
-  return kOwnShare * static_cast<double>(probs_.back()) * tokens;
+  return static_cast<double>(probs_.back()) * tokens -
+         room_.prices.Node(chain_.size());
+}
+
+int OuroborosMode::PhrasesOfPass() const {
+  if (!options_.by_price) return options_.window;
+  const double price = room_.prices.row * (options_.beta - 1);
+  return static_cast<int>(std::clamp(kPhraseWorth / std::max(price, 1e-6), 1.0,
+                                     static_cast<double>(options_.window)));
 }
 
 void OuroborosMode::Inspire(const VerifiedTree& verified,
@@ -216,7 +223,8 @@ void OuroborosMode::LearnContext(absl::Span<const TokenId> text) {
 
 bool OuroborosMode::done() const {
   return DraftMode::done() ||
-         (options_.passes > 0 && passes_ >= options_.passes);
+         (options_.passes > 0 && passes_ >= options_.passes) ||
+         !(FurtherGain() > room_.prices.pass);
 }
 
 void OuroborosMode::LayOut(int32_t root, int32_t kept, PassRows& rows) {
@@ -231,7 +239,7 @@ void OuroborosMode::LayOut(int32_t root, int32_t kept, PassRows& rows) {
 
 void OuroborosMode::LayOutPhrases(PassRows& rows) {
   phrase_rows_.clear();
-  pool_.Newest(last_, options_.window, newest_);
+  pool_.Newest(last_, PhrasesOfPass(), newest_);
   phrases_laid_out_ = static_cast<int64_t>(newest_.size());
   const int64_t room = room_.max_depth - static_cast<int64_t>(chain_.size());
   for (const absl::Span<const TokenId> phrase : newest_) {
@@ -261,7 +269,7 @@ void OuroborosMode::TakeChain(absl::Span<const SampledToken> outputs) {
     const TokenId token = outputs[at].token;
     if (!Extend(token)) return;
     probs_.push_back((probs_.empty() ? 1.0f : probs_.back()) *
-                     (weighs_passes_
+                     (options_.by_price
                           ? ProbabilityOf(outputs[at])
                           : chain_acceptance_.Conditional(probs_.size())));
     if (ended_) return;
@@ -296,7 +304,13 @@ void OuroborosMode::Finish(DraftTree& tree) {
   if (chain_.size() > max_nodes) chain_.resize(max_nodes);
   float prob = 1.0f;
   int32_t leaf = kRootParent;
+  const auto pays = [&](float path) {
+    return !options_.by_price || tree.size() == 0 ||
+           static_cast<double>(path) >
+               room_.prices.Node(static_cast<size_t>(tree.size()));
+  };
   for (size_t i = 0; i < chain_.size(); ++i) {
+    if (!pays(probs_[i])) return;  // nor does anything below it
     prob = probs_[i];
     leaf = tree.Add(chain_[i], leaf, prob);
   }
@@ -313,6 +327,7 @@ void OuroborosMode::Finish(DraftTree& tree) {
       const auto [entry, is_new] =
           nodes.try_emplace({at, phrase[i]}, tree.size());
       if (is_new && static_cast<size_t>(tree.size()) == max_nodes) return;
+      if (is_new && !pays(path)) return;
       if (is_new) tree.Add(phrase[i], at, path);
       at = entry->second;
     }

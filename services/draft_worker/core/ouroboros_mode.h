@@ -14,9 +14,10 @@
 // the request's parameters and noise, is the phrase's: at temperature 0 the
 // paper's greedy match, and at any other its extension.
 //
-// A mode that weighs its passes, for `auto`, says before each further one what
-// it expects of it: a part of the probability that the whole chain is accepted,
-// times the tokens that a pass after an accepted chain has brought so far.
+// With options.by_price a draft has the passes that pay: a further one is
+// expected to add the probability that the whole chain is accepted, times the
+// tokens that a pass after an accepted chain has brought so far. A pass has as
+// many phrases as are worth their rows, and the tree the nodes that are.
 //
 // Source: Ouroboros, arXiv:2402.13720, section 3 and Algorithm 1.
 // Owned by the engine thread.
@@ -42,17 +43,19 @@ class OuroborosMode final : public DraftMode {
   // options.MaxRows() <= limits.max_rows. Phrases of `warm_start` of another
   // length, or with a token that must not be proposed, are skipped.
   OuroborosMode(const OuroborosOptions& options, const ModeLimits& limits,
-                absl::Span<const Phrase> warm_start,
-                bool weighs_passes = false);
+                absl::Span<const Phrase> warm_start);
 
   // A mode that weighs its passes estimates the chain by the draft model's own
   // probabilities; otherwise acceptance by depth will do, since a logprob for
   // every row of a wide pass takes noticeable time.
-  bool wants_logprobs() const override { return weighs_passes_; }
+  int32_t logprobs() const override { return options_.by_price ? 0 : -1; }
 
   void Observe(const Observation& observation) override;
   void Begin(absl::Span<const TokenId> text, const DraftRoom& room) override;
-  double FurtherGain() const override;
+  // Tokens that a further pass is expected to add, less the price of their rows
+  // in the target's pass. Infinite where that is not weighed, and for the first
+  // pass.
+  double FurtherGain() const;
   bool done() const override;
   void LayOut(int32_t root, int32_t kept, PassRows& rows) override;
   void Take(absl::Span<const SampledToken> outputs) override;
@@ -70,6 +73,7 @@ class OuroborosMode final : public DraftMode {
 
   bool IsProposable(absl::Span<const TokenId> phrase) const;
   void LearnPasses(absl::Span<const TokenId> committed);
+  int PhrasesOfPass() const;
   bool PoolHas(absl::Span<const TokenId> phrase) const;
   void Gain(absl::Span<const TokenId> phrase);
   void LayOutPhrases(PassRows& rows);
@@ -82,7 +86,6 @@ class OuroborosMode final : public DraftMode {
   void RefineSuffixes(const VerifiedTree& verified, int32_t leaf);
 
   const OuroborosOptions options_;
-  const bool weighs_passes_;
   PhrasePool pool_;
   JacobiWindow window_;
   ModeTotals totals_;

@@ -52,6 +52,15 @@ absl::Status Session::KeepDrafted(size_t count) {
   return absl::OkStatus();
 }
 
+absl::Status Session::KeepChain() {
+  const absl::Span<const TokenId> chain = mode->chain();
+  const size_t most =
+      std::min({drafted.size(), chain.size(), mode->keepable()});
+  size_t same = 0;
+  while (same < most && drafted[same] == chain[same]) ++same;
+  return KeepDrafted(same);
+}
+
 std::vector<Share> PlanPass(Sessions& sessions, int32_t rows,
                             int32_t text_chunk) {
   std::vector<Session*> drafting;  // oldest round first

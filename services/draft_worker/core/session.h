@@ -22,7 +22,10 @@ struct PendingDraft {  // a round under way
   int32_t max_nodes = 0;
   absl::Time arrived;
   absl::Time deadline;  // for the answer to be on its way
-  int64_t order = 0;    // of submission
+  // As the round said; see DraftRound.
+  absl::Duration token_time;
+  std::vector<float> row_ms;
+  int64_t order = 0;  // of submission
 };
 
 struct Session {
@@ -38,6 +41,7 @@ struct Session {
   // Expected time of the next pass, from the last one: [0] without and [1]
   // with much text of other sessions.
   std::array<absl::Duration, 2> pass_time;
+  int32_t pass_rows = 0;  // of the session, in its last pass of a draft
   DraftPace pace;
 
   KvSession kv;  // closed in a muted session
@@ -80,6 +84,8 @@ struct Session {
   absl::Status CommitDraft();
   // Drops all but the first `count` of the tokens drafted.
   absl::Status KeepDrafted(size_t count);
+  // Drops those that the next pass does not build on.
+  absl::Status KeepChain();
 };
 
 using Sessions = SessionBook<Session>;

@@ -163,7 +163,7 @@ TEST_F(DraftWorkerTest, IsNotServingWhileItsEngineHangs) {
 
 TEST_F(DraftWorkerTest, DraftsOverTheWireAsInProcess) {
   Start();
-  for (const std::string mode : {"draft_model", "ouroboros:window=5"}) {
+  for (const std::string mode : {"draft_model:gamma=5", "ouroboros:window=5"}) {
     auto own =
         testing::DraftCaller::Open(service_->drafts(), OpenOf(mode, {1, 7, 3}));
     ASSERT_THAT(own, IsOk());

@@ -1,5 +1,6 @@
 #include "common/speculation/mode_spec.h"
 
+#include <optional>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -65,6 +66,8 @@ TEST(ModeReaderTest, ReadsTypedValuesAndDefaults) {
   EXPECT_EQ(read.Text("s"), "x/y");
   EXPECT_EQ(read.Choice("c", {"first", "second"}), 1);
   EXPECT_EQ(read.Int("absent", 3, 0, 10), 3);
+  EXPECT_EQ(read.IntOrAuto("i", 1, 10), 7);
+  EXPECT_EQ(read.IntOrAuto("absent_or_auto", 1, 10), std::nullopt);
   EXPECT_EQ(read.Choice("absent_choice", {"first", "second"}), 0);
   FORETOKEN_EXPECT_OK(read.Finish());
 }
@@ -76,6 +79,7 @@ TEST(ModeReaderTest, BadValuesAreReportedWithTheirRange) {
     ModeReader read(*spec);
     EXPECT_EQ(read.Int("i", 1, 1, 10), 1);
     EXPECT_EQ(read.Double("d", 0.25, 0, 1), 0.25);
+    EXPECT_EQ(read.IntOrAuto("n", 1, 10), std::nullopt);
     EXPECT_EQ(read.Bool("b", true), true);
     EXPECT_EQ(read.Choice("c", {"first", "second"}), 0);
     EXPECT_THAT(read.Finish(),
@@ -85,13 +89,14 @@ TEST(ModeReaderTest, BadValuesAreReportedWithTheirRange) {
   refused("m:i=0", "mode 'm': parameter 'i' is '0', want a whole number 1..10");
   refused("m:i=11", "'11'");
   refused("m:i=2.5", "'2.5'");
+  refused("m:n=0", "'n' is '0', want auto or a whole number 1..10");
   refused("m:i=99999999999999999999", "whole number");
   refused("m:d=nan", "want a number 0..1");
   refused("m:d=inf", "want a number 0..1");
   refused("m:d=-0.1", "want a number 0..1");
   refused("m:b=yes", "want 0, 1, false or true");
   refused("m:c=third", "want first or second");
-  refused("m:other=1", "has no parameter 'other', want one of i d b c");
+  refused("m:other=1", "has no parameter 'other', want one of i d n b c");
 }
 
 TEST(ModeReaderTest, AModeWithoutParametersRefusesAny) {

@@ -1,5 +1,6 @@
 #include "common/speculation/modes.h"
 
+#include <optional>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -26,6 +27,39 @@ TEST(ModesTest, OptionsHaveTheirDefaultsAndWhatWasGiven) {
   EXPECT_EQ(mode->As<AutoOptions>(), nullptr);
   EXPECT_EQ(mode->ToString(), "ouroboros:gamma=9,warm_start=0");
   EXPECT_EQ(mode->info().drafter, DrafterId::kOuroboros);
+}
+
+TEST(ModesTest, ADraftModelWithoutGammaChoosesItsTree) {
+  for (const char* text : {"draft_model", "draft_model:gamma=auto"}) {
+    const auto mode = Mode::Parse(text);
+    FORETOKEN_ASSERT_OK(mode);
+    EXPECT_EQ(mode->As<DraftModelOptions>()->gamma, std::nullopt);
+    EXPECT_EQ(mode->ToString(), "draft_model");
+  }
+  EXPECT_EQ(Mode::Parse("draft_model:gamma=5")->As<DraftModelOptions>()->gamma,
+            5);
+  EXPECT_THAT(Mode::Parse("draft_model:gamma=0"),
+              StatusIs(kInvalid, HasSubstr("want auto or a whole number 1..")));
+  EXPECT_THAT(Mode::Parse("ngram_trie:n=auto"),
+              StatusIs(kInvalid, HasSubstr("'n' is 'auto'")));
+}
+
+TEST(ModesTest, OuroborosIsSettledByPricesWhereNothingIsSaid) {
+  EXPECT_TRUE(Mode::Parse("ouroboros")->As<OuroborosOptions>()->by_price);
+  for (const char* text :
+       {"ouroboros:suffixes=3", "ouroboros:preset=paper",
+        "ouroboros:gamma=12,window=20,beta=8,suffixes=3,lookahead=20"}) {
+    const auto mode = Mode::Parse(text);
+    FORETOKEN_ASSERT_OK(mode);
+    const auto* options = mode->As<OuroborosOptions>();
+    EXPECT_FALSE(options->by_price) << text;
+    EXPECT_EQ(options->gamma, OuroborosOptions().gamma) << text;
+    EXPECT_EQ(options->window, OuroborosOptions().window) << text;
+    EXPECT_EQ(options->beta, OuroborosOptions().beta) << text;
+    EXPECT_EQ(options->suffixes, OuroborosOptions().suffixes) << text;
+    EXPECT_EQ(options->LookaheadColumns(), options->window) << text;
+    EXPECT_TRUE(options->inspiration && options->refinement) << text;
+  }
 }
 
 TEST(ModesTest, BadParametersAreRefusedByName) {
@@ -93,8 +127,9 @@ TEST(ModesTest, DraftingServicesAreNamedOnce) {
 
 TEST(ModesTest, HelpListsTheModesWithTheirDefaults) {
   const std::string help = ModeHelp(ModeUse::kRequest);
-  EXPECT_THAT(help, HasSubstr("off | draft_model:gamma=5 | lookahead:window=15,"
-                              "ngram=5,pool=15 | ouroboros:gamma=12,"));
+  EXPECT_THAT(help,
+              HasSubstr("off | draft_model:gamma=auto | lookahead:window=15,"
+                        "ngram=5,pool=15 | ouroboros[:gamma=12,"));
   EXPECT_THAT(help, HasSubstr("ngram_trie:n=13,match_length=3,num_draft=32,"
                               "learn=1 | crest:datastore= | "
                               "prompt_lookup:max_n=3,tokens=10,"

@@ -55,14 +55,14 @@ TEST(OuroborosPresetsTest, AnUnknownOneIsRefusedWithTheList) {
   EXPECT_THAT(
       Mode::Parse("ouroboros:preset=gsm9k"),
       StatusIs(kInvalid, HasSubstr("unknown preset 'gsm9k', want one of "
-                                   "humaneval_yi humaneval_deepseek")));
+                                   "paper humaneval_yi")));
   EXPECT_THAT(Mode::Parse("draft_model:preset=gsm8k_yi"),
               StatusIs(kInvalid, HasSubstr("preset")));
 }
 
 TEST(OuroborosPresetsTest, HelpListsThem) {
   EXPECT_THAT(ModeHelp(ModeUse::kRequest),
-              HasSubstr(",context=0,preset=humaneval_yi/humaneval_deepseek/"));
+              HasSubstr(",context=0,preset=paper/humaneval_yi/"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -47,7 +48,7 @@ TEST(DraftBudgetTest, PassesThatAreTooLongForTheBudgetAreRareAttempts) {
   absl::Time now = absl::UnixEpoch();
   DraftEngine engine({}, std::make_unique<testing::FakeBackend>(RoomyBackend()),
                      [&] { return now += absl::Milliseconds(10); });
-  const auto key = engine.Open(MakeOpen("draft_model", kPrompt));
+  const auto key = engine.Open(MakeOpen("draft_model:gamma=5", kPrompt));
   ASSERT_TRUE(key.ok());
   std::vector<int> sizes;
   for (int64_t length = 6; length < 18; ++length) {
@@ -64,9 +65,10 @@ TEST(DraftBudgetTest, PassesThatAreTooLongForTheBudgetAreRareAttempts) {
   EXPECT_GE(std::count(sizes.begin(), sizes.end(), 0), 8);
 }
 
-// Mode `auto`: passes of 1 ms, in rounds whose tokens take `per_token` each.
-// The sizes of the chains, by round.
-std::vector<int> ChainsOfAuto(absl::Duration per_token) {
+// Passes of 1 ms, in rounds whose tokens take `per_token` each. The passes of
+// the drafts, by round.
+std::vector<int> PassesOf(const std::string& mode, absl::Duration per_token,
+                          bool says_so) {
   auto backend = std::make_unique<testing::FakeBackend>(RoomyBackend());
   const testing::FakeBackend& fake = *backend;
   absl::Time now = absl::UnixEpoch();
@@ -77,7 +79,7 @@ std::vector<int> ChainsOfAuto(absl::Duration per_token) {
     return now;
   };
   DraftEngine engine({}, std::move(backend), clock);
-  const auto key = engine.Open(MakeOpen("auto", kPrompt));
+  const auto key = engine.Open(MakeOpen(mode, kPrompt));
   EXPECT_TRUE(key.ok());
   std::vector<int> passes;
   Tokens text = kPrompt;
@@ -86,23 +88,58 @@ std::vector<int> ChainsOfAuto(absl::Duration per_token) {
     DraftRound round =
         MakeRound(static_cast<int64_t>(text.size()), {text.back()});
     round.budget = absl::Hours(1);
+    round.row_ms = {0.01f};
+    if (says_so) round.token_time = per_token;
     EXPECT_TRUE(engine.Submit(*key, round).ok());
     const int64_t before = fake.forwards();
     DraftReport report;
     while (report.answers.empty()) report = engine.RunPass();
     passes.push_back(static_cast<int>(fake.forwards() - before));
+    EXPECT_FALSE(report.answers[0].answer.shortened);
     now += per_token;
   }
   return passes;
 }
 
-TEST(DraftBudgetTest, InAutoADraftHasThePassesThatPay) {
-  // Nothing is known of the pace before the second round.
-  EXPECT_EQ(ChainsOfAuto(absl::Hours(1))[0], 1);
-  const std::vector<int> quick = ChainsOfAuto(absl::Microseconds(10));
-  EXPECT_THAT(quick, ::testing::Each(1));
-  const std::vector<int> slow = ChainsOfAuto(absl::Hours(1));
-  for (size_t i = 1; i < slow.size(); ++i) EXPECT_GT(slow[i], 2) << i;
+TEST(DraftBudgetTest, ADraftHasThePassesThatPay) {
+  for (const std::string mode : {"auto", "draft_model", "ouroboros"}) {
+    SCOPED_TRACE(mode);
+    for (const bool says_so : {false, true}) {
+      EXPECT_THAT(PassesOf(mode, absl::Microseconds(10), says_so),
+                  ::testing::Each(1));
+      const std::vector<int> slow = PassesOf(mode, absl::Hours(1), says_so);
+      // The pace of a session's rounds is not known before the second one.
+      for (size_t i = says_so ? 0 : 1; i < slow.size(); ++i) {
+        EXPECT_GT(slow[i], 2) << i;
+      }
+    }
+  }
+}
+
+TEST(DraftBudgetTest, ADraftThatItsTimeCutShortSaysSo) {
+  for (const std::string mode :
+       {"draft_model:gamma=20", "ouroboros:gamma=40,window=3,beta=3"}) {
+    absl::Time now = absl::UnixEpoch();
+    DraftEngine engine({},
+                       std::make_unique<testing::FakeBackend>(RoomyBackend()),
+                       [&] { return now += absl::Milliseconds(1); });
+    const auto key = engine.Open(MakeOpen(mode, kPrompt));
+    ASSERT_TRUE(key.ok());
+    const auto ask = [&](int64_t length, absl::Duration budget,
+                         int32_t max_nodes) {
+      DraftRound round = MakeRound(length, {20}, max_nodes);
+      round.budget = budget;
+      EXPECT_TRUE(engine.Submit(*key, round).ok());
+      DraftReport report;
+      while (report.answers.empty()) report = engine.RunPass();
+      return report.answers[0].answer.shortened;
+    };
+    EXPECT_FALSE(ask(6, absl::Hours(1), 64)) << mode;
+    EXPECT_TRUE(ask(7, absl::Milliseconds(10), 64)) << mode;
+    EXPECT_TRUE(ask(8, absl::Microseconds(1), 64)) << mode;
+    EXPECT_FALSE(ask(9, absl::Microseconds(1), 0)) << "none was wanted";
+    EXPECT_FALSE(ask(10, absl::InfiniteDuration(), 64)) << mode;
+  }
 }
 
 // A pass is long while someone's prompt is read in it, and that is not held
@@ -133,7 +170,8 @@ TEST(DraftBudgetTest, OthersPrefillIsNotTakenForTheCostOfADraft) {
     return report.answers[0].answer.tree.size();
   };
   EXPECT_EQ(ask(6), 2);
-  const auto other = engine.Open(MakeOpen("draft_model", Tokens(120, 7)));
+  const auto other =
+      engine.Open(MakeOpen("draft_model:gamma=5", Tokens(120, 7)));
   ASSERT_TRUE(other.ok());
   EXPECT_EQ(ask(7), 1) << "its first pass took all the time";
   EXPECT_EQ(ask(8), 0) << "the next one would as well";
@@ -144,7 +182,7 @@ TEST(DraftBudgetTest, OthersPrefillIsNotTakenForTheCostOfADraft) {
 // It came while a pass of others was under way.
 TEST(DraftBudgetTest, TheTimeOfARoundRunsFromItsArrival) {
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", {1}));
+  const SessionId key = f.Open(MakeOpen("draft_model:gamma=5", {1}));
   DraftRound round = MakeRound(2, {20});
   round.budget = absl::Milliseconds(20);
   ASSERT_TRUE(f.engine.Submit(key, round, f.now - absl::Milliseconds(30)).ok());
@@ -155,7 +193,7 @@ TEST(DraftBudgetTest, TheTimeOfARoundRunsFromItsArrival) {
 
 TEST(DraftBudgetTest, NoBudgetAtAllRunsNoPass) {
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", {1}));
+  const SessionId key = f.Open(MakeOpen("draft_model:gamma=5", {1}));
   DraftRound round = MakeRound(2, {20});
   round.budget = absl::ZeroDuration();
   EXPECT_EQ(f.Ask(key, round).tree.size(), 0);

@@ -34,7 +34,7 @@ void ExpectEstimatesFall(const DraftTree& tree) {
 
 TEST(DraftEngineTest, AChainIsPlainGreedyDecodingOfTheDraftModel) {
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model:gamma=5", kPrompt));
 
   const DraftAnswer answer = f.Ask(key, MakeRound(6, {20}));
 
@@ -64,7 +64,8 @@ TEST(DraftEngineTest, DraftsFollowWhateverWasCommitted) {
   std::mt19937 random(11);
   const SamplingParams params = Seeded(5);
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt, params));
+  const SessionId key =
+      f.Open(MakeOpen("draft_model:gamma=5", kPrompt, params));
   Tokens text = Joined(kPrompt, {20});
   DraftAnswer answer = f.Ask(key, MakeRound(6, {20}));
   for (int round = 0; round < 40; ++round) {
@@ -85,7 +86,7 @@ TEST(DraftEngineTest, DraftsFollowWhateverWasCommitted) {
 
 TEST(DraftEngineTest, CatchingUpCostsNoPassOfItsOwn) {
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model:gamma=5", kPrompt));
   f.Ask(key, MakeRound(6, {20}));
   const int64_t before = f.engine.snapshot().totals.passes;
 
@@ -97,7 +98,7 @@ TEST(DraftEngineTest, CatchingUpCostsNoPassOfItsOwn) {
 
 TEST(DraftEngineTest, KvOfAcceptedDraftsIsKeptWhereNoPassCameBetween) {
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model:gamma=5", kPrompt));
   const DraftAnswer first = f.Ask(key, MakeRound(6, {20}));
   Tokens committed = first.tree.tokens;  // all accepted
   committed.push_back(33);
@@ -114,7 +115,7 @@ TEST(DraftEngineTest, AReplayedSessionDraftsAsTheOneThatGrew) {
   const SamplingParams params = Seeded(9);
   const Tokens text = Joined(kPrompt, {20, 21, 22});
   EngineFixture f;
-  DraftOpen replay = MakeOpen("draft_model", text, params);
+  DraftOpen replay = MakeOpen("draft_model:gamma=5", text, params);
   replay.prompt_length = 5;
   const SessionId key = f.Open(std::move(replay));
   EXPECT_THAT(f.Ask(key, MakeRound(8, {})).tree.tokens,
@@ -123,7 +124,7 @@ TEST(DraftEngineTest, AReplayedSessionDraftsAsTheOneThatGrew) {
 
 TEST(DraftEngineTest, TheSameLengthAskedAgainGivesTheSameDraft) {
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model:gamma=5", kPrompt));
   const DraftAnswer first = f.Ask(key, MakeRound(6, {20}));
   const DraftAnswer shorter = f.Ask(key, MakeRound(6, {}, 2));
   const DraftAnswer again = f.Ask(key, MakeRound(6, {}));
@@ -134,7 +135,7 @@ TEST(DraftEngineTest, TheSameLengthAskedAgainGivesTheSameDraft) {
 
 TEST(DraftEngineTest, ARoundThatDoesNotFollowIsRefused) {
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId key = f.Open(MakeOpen("draft_model:gamma=5", kPrompt));
   EXPECT_TRUE(
       absl::IsFailedPrecondition(f.engine.Submit(key, MakeRound(7, {20}))));
   ASSERT_TRUE(f.engine.Submit(key, MakeRound(6, {20})).ok());
@@ -151,7 +152,7 @@ TEST(DraftEngineTest, ARoundThatDoesNotFollowIsRefused) {
 
 TEST(DraftEngineTest, ACommitAloneIsAnsweredWithoutAPass) {
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", {1}));
+  const SessionId key = f.Open(MakeOpen("draft_model:gamma=5", {1}));
   ASSERT_TRUE(f.engine.Submit(key, MakeRound(2, {20}, 0)).ok());
   const DraftReport report = f.engine.RunPass();
   ASSERT_THAT(report.answers, SizeIs(1));
@@ -161,7 +162,8 @@ TEST(DraftEngineTest, ACommitAloneIsAnsweredWithoutAPass) {
 }
 
 TEST(DraftEngineTest, MaxNodesBoundsTheTree) {
-  for (const std::string mode : {"draft_model", "ouroboros"}) {
+  for (const std::string mode :
+       {"draft_model:gamma=5", "ouroboros:preset=paper"}) {
     EngineFixture f;
     const SessionId key = f.Open(MakeOpen(mode, kPrompt));
     DraftAnswer answer = f.Ask(key, MakeRound(6, {20}, 3));
@@ -180,7 +182,7 @@ TEST(DraftEngineTest, LongPromptsAreReadInChunks) {
   Tokens prompt;
   for (int i = 0; i < 700; ++i) prompt.push_back(1 + i * 7 % 49);
   EngineFixture f{FakeBackendOptions()};  // 256 rows a pass
-  const SessionId key = f.Open(MakeOpen("draft_model", prompt));
+  const SessionId key = f.Open(MakeOpen("draft_model:gamma=5", prompt));
   f.RunAll();  // the prompt is read before the first request for a draft
   EXPECT_EQ(f.engine.snapshot().totals.text_rows, 699);
   EXPECT_THAT(f.Ask(key, MakeRound(701, {20})).tree.tokens,
@@ -189,7 +191,8 @@ TEST(DraftEngineTest, LongPromptsAreReadInChunks) {
 
 TEST(DraftEngineTest, TheContextsEndEndsTheDraft) {
   for (const std::string mode :
-       {"draft_model", "ouroboros:window=4,beta=3", "auto"}) {
+       {"draft_model:gamma=5", "draft_model", "ouroboros:window=4,beta=3",
+        "ouroboros", "auto"}) {
     FakeBackendOptions small;
     small.max_positions = 12;
     EngineFixture f(small);
@@ -210,7 +213,7 @@ TEST(DraftEngineTest, TheContextsEndEndsTheDraft) {
 
 TEST(DraftEngineTest, UnknownTokensMakeDraftsEmptyAndFreeTheMemory) {
   EngineFixture f;
-  const SessionId prompt = f.Open(MakeOpen("draft_model", {1, 50}));
+  const SessionId prompt = f.Open(MakeOpen("draft_model:gamma=5", {1, 50}));
   EXPECT_EQ(f.Ask(prompt, MakeRound(3, {2})).tree.size(), 0);
   const SessionId later = f.Open(MakeOpen("ouroboros", kPrompt));
   EXPECT_GT(f.Ask(later, MakeRound(6, {20})).tree.size(), 0);
@@ -223,7 +226,9 @@ TEST(DraftEngineTest, UnknownTokensMakeDraftsEmptyAndFreeTheMemory) {
 }
 
 TEST(DraftEngineTest, IdsBeyondTheLimitAreNeverProposed) {
-  for (const std::string mode : {"draft_model", "ouroboros", "auto"}) {
+  for (const std::string mode :
+       {"draft_model:gamma=5", "draft_model", "ouroboros:preset=paper",
+        "ouroboros", "auto"}) {
     DraftEngineOptions options;
     options.vocab_limit = 30;
     EngineFixture f(RoomyBackend(), options);
@@ -266,7 +271,8 @@ TEST(DraftEngineTest, ForeignTokensInTheParametersAreLeftOut) {
   params.logit_bias = {{4, 2.0f}, {60, 5.0f}};
   params.end_tokens = {70, 2};
   EngineFixture f;
-  const SessionId key = f.Open(MakeOpen("draft_model", kPrompt, params));
+  const SessionId key =
+      f.Open(MakeOpen("draft_model:gamma=5", kPrompt, params));
   params.logit_bias = {{4, 2.0f}};
   params.end_tokens = {2};
   EXPECT_THAT(f.Ask(key, MakeRound(6, {20})).tree.tokens,
@@ -307,8 +313,9 @@ TEST(DraftEngineTest, ABadOpenIsRefusedByField) {
   const auto message = [&](DraftOpen open) {
     return std::string(f.engine.Open(std::move(open)).status().message());
   };
-  EXPECT_THAT(message(MakeOpen("draft_model", {})), HasSubstr("prompt"));
-  EXPECT_THAT(message(MakeOpen("draft_model", {1, -2})),
+  EXPECT_THAT(message(MakeOpen("draft_model:gamma=5", {})),
+              HasSubstr("prompt"));
+  EXPECT_THAT(message(MakeOpen("draft_model:gamma=5", {1, -2})),
               HasSubstr("tokens[1]"));
   EXPECT_THAT(message(MakeOpen("ouroboros:window=200", {1})),
               HasSubstr("window=200"));
@@ -316,14 +323,22 @@ TEST(DraftEngineTest, ABadOpenIsRefusedByField) {
   narrow.max_rows_per_session = 4;
   EngineFixture small(RoomyBackend(), narrow);
   EXPECT_THAT(
-      std::string(small.engine.Open(MakeOpen("auto", {1})).status().message()),
+      std::string(small.engine.Open(MakeOpen("draft_model:gamma=5", {1}))
+                      .status()
+                      .message()),
       HasSubstr("gamma"));
+  // These fit themselves to the room that there is.
+  for (const std::string mode : {"draft_model", "ouroboros", "auto"}) {
+    const auto key = small.engine.Open(MakeOpen(mode, kPrompt));
+    ASSERT_TRUE(key.ok()) << mode << key.status();
+    EXPECT_GT(small.Ask(*key, MakeRound(6, {20})).tree.size(), 0) << mode;
+  }
   EXPECT_TRUE(absl::IsUnimplemented(
       f.engine.Open(MakeOpen("ngram_trie", {1})).status()));
-  DraftOpen open = MakeOpen("draft_model", {1});
+  DraftOpen open = MakeOpen("draft_model:gamma=5", {1});
   open.prompt_length = 2;
   EXPECT_THAT(message(std::move(open)), HasSubstr("prompt_length"));
-  open = MakeOpen("draft_model", {1});
+  open = MakeOpen("draft_model:gamma=5", {1});
   open.sampling.temperature = -1;
   EXPECT_THAT(message(std::move(open)), HasSubstr("temperature"));
   EXPECT_EQ(f.engine.snapshot().sessions, 0);
@@ -337,13 +352,14 @@ TEST(DraftEngineTest, SessionsAndPagesAreBounded) {
   FakeBackendOptions few;
   few.pages = 3;  // of 32 tokens
   EngineFixture f(few, options);
-  const SessionId first = f.Open(MakeOpen("draft_model", Tokens(60, 1)));
+  const SessionId first =
+      f.Open(MakeOpen("draft_model:gamma=5", Tokens(60, 1)));
   EXPECT_TRUE(absl::IsResourceExhausted(
-      f.engine.Open(MakeOpen("draft_model", Tokens(60, 2))).status()));
+      f.engine.Open(MakeOpen("draft_model:gamma=5", Tokens(60, 2))).status()));
   EXPECT_EQ(f.engine.snapshot().kv.sessions, 1);
-  f.Open(MakeOpen("draft_model", {2}));
+  f.Open(MakeOpen("draft_model:gamma=5", {2}));
   const absl::Status full =
-      f.engine.Open(MakeOpen("draft_model", {3})).status();
+      f.engine.Open(MakeOpen("draft_model:gamma=5", {3})).status();
   EXPECT_TRUE(absl::IsResourceExhausted(full));
   EXPECT_THAT(std::string(full.message()), HasSubstr("2 sessions"));
   // Growing over the pages ends the session that grew.
@@ -357,9 +373,9 @@ TEST(DraftEngineTest, SessionsAndPagesAreBounded) {
 
 TEST(DraftEngineTest, AFailedPassEndsItsSessionsAlone) {
   EngineFixture f;
-  const SessionId idle = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId idle = f.Open(MakeOpen("draft_model:gamma=5", kPrompt));
   f.RunAll();
-  const SessionId failing = f.Open(MakeOpen("draft_model", {1}));
+  const SessionId failing = f.Open(MakeOpen("draft_model:gamma=5", {1}));
   ASSERT_TRUE(f.engine.Submit(failing, MakeRound(2, {20})).ok());
   f.fake->FailNextForward(absl::InternalError("out of sorts"));
   f.RunAll();
@@ -373,8 +389,8 @@ TEST(DraftEngineTest, LogitsThatAreNotNumbersCostTheDraftOfTheirSessionAlone) {
   FakeBackendOptions poisoned = RoomyBackend();
   poisoned.poison = 33;
   EngineFixture f(poisoned);
-  const SessionId sick = f.Open(MakeOpen("draft_model", {33, 1}));
-  const SessionId well = f.Open(MakeOpen("draft_model", kPrompt));
+  const SessionId sick = f.Open(MakeOpen("draft_model:gamma=5", {33, 1}));
+  const SessionId well = f.Open(MakeOpen("draft_model:gamma=5", kPrompt));
   ASSERT_TRUE(f.engine.Submit(sick, MakeRound(3, {33})).ok());
   const Tokens want = Decode(Joined(kPrompt, {20}), 5, 5, {});
   ASSERT_EQ(std::count(want.begin(), want.end(), 33), 0);

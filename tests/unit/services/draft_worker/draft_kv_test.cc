@@ -50,6 +50,8 @@ class WithoutKv {
     limits.vocab_limit = backend.config().vocab_size;
     limits.max_rows = 320;
     limits.end_tokens = open.sampling.end_tokens;
+    limits.temperature = open.sampling.temperature;
+    limits.seed = open.sampling.seed;
     auto mode = MakeDraftMode(open.mode, limits, open.phrases);
     EXPECT_TRUE(mode.ok()) << mode.status();
     mode_ = *std::move(mode);
@@ -86,7 +88,7 @@ class WithoutKv {
     mode_->LayOut(row, /*kept=*/0, rows);
     SamplingState sampling(open_.sampling, open_.prompt_length,
                            backend_.config().vocab_size);
-    if (mode_->wants_logprobs()) sampling.set_logprobs(0);
+    sampling.set_logprobs(mode_->logprobs());
     PassSession pass;
     pass.session = backend_.Open("", {})->session;
     pass.tokens = rows.tokens;

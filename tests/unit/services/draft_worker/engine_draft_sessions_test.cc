@@ -51,8 +51,9 @@ DraftOpen OpenOf(int i, int32_t vocab_size = 50) {
   for (size_t at = 0; at < prompt.size(); ++at) {
     prompt[at] = static_cast<TokenId>((i * 31 + at * 7) % vocab_size);
   }
-  return MakeOpen(i % 2 == 0 ? "draft_model" : "ouroboros:window=5,beta=4",
-                  prompt, i % 3 == 0 ? SamplingParams() : Seeded(i));
+  return MakeOpen(
+      i % 2 == 0 ? "draft_model:gamma=5" : "ouroboros:window=5,beta=4", prompt,
+      i % 3 == 0 ? SamplingParams() : Seeded(i));
 }
 
 void ExpectManyAreAsAlone(
@@ -231,7 +232,7 @@ TEST(EngineDraftSessionsTest,
   (*session)->Close();
   gate.set_value();
   // The next call is behind the close.
-  auto other = DraftCaller::Open(drafts, MakeOpen("draft_model", {1}));
+  auto other = DraftCaller::Open(drafts, MakeOpen("draft_model:gamma=5", {1}));
   ASSERT_TRUE(other.ok());
   DraftAnswer answer;
   EXPECT_TRUE((*other)->Round(MakeRound(2, {3}), answer).ok());

@@ -329,6 +329,12 @@ TEST(OuroborosModeTest, TokensThatTheDraftDoesNotKnowStayOutOfThePool) {
   EXPECT_THAT(f.mode.TakeGained(), IsEmpty());
 }
 
+OuroborosOptions ByPrice() {
+  OuroborosOptions options = Small();
+  options.by_price = true;
+  return options;
+}
+
 // Answers with a probability for every token.
 std::vector<SampledToken> With(std::vector<SampledToken> outputs,
                                std::map<int32_t, float> probs) {
@@ -337,11 +343,12 @@ std::vector<SampledToken> With(std::vector<SampledToken> outputs,
 }
 
 TEST(OuroborosModeTest, TheDraftModelsProbabilitiesEstimateTheChain) {
-  OuroborosMode mode(Small(), Limits(),
-                     std::vector<Phrase>{{10, 11, 12}, {14, 20, 21}},
-                     /*weighs_passes=*/true);
-  ASSERT_TRUE(mode.wants_logprobs());
-  mode.Begin(Tokens{10}, Roomy());
+  OuroborosMode mode(ByPrice(), Limits(),
+                     std::vector<Phrase>{{10, 11, 12}, {14, 20, 21}});
+  ASSERT_EQ(mode.logprobs(), 0);
+  DraftRoom room = Roomy();
+  room.prices.nodes = {0.0};
+  mode.Begin(Tokens{10}, room);
   PassRows rows = LayOut(mode, 10);
   // 11 and 12 are the phrase's, in rows 1 and 2, and 13 follows them.
   mode.Take(With(Answers(rows, {{0, 11}, {1, 12}, {2, 13}}),
@@ -363,9 +370,9 @@ TEST(OuroborosModeTest, TheDraftModelsProbabilitiesEstimateTheChain) {
 }
 
 TEST(OuroborosModeTest, ANewDraftHasItsOwnEstimates) {
-  OuroborosOptions options = Small();
+  OuroborosOptions options = ByPrice();
   options.passes = 1;
-  OuroborosMode mode(options, Limits(), {}, /*weighs_passes=*/true);
+  OuroborosMode mode(options, Limits(), {});
   DraftTree tree;
   for (const float prob : {0.25f, 0.75f}) {
     mode.Begin(Tokens{10}, Roomy());
@@ -381,7 +388,8 @@ TEST(OuroborosModeTest, AFurtherPassIsWeighedByTheChainAndByEarlierPasses) {
   options.gamma = 8;
   options.lookahead = 0;
   OuroborosMode any(options, Limits(), {});
-  OuroborosMode weighing(options, Limits(), {}, /*weighs_passes=*/true);
+  options.by_price = true;
+  OuroborosMode weighing(options, Limits(), {});
   const auto draft = [](OuroborosMode& mode) {
     mode.Begin(Tokens{10}, Roomy());
     const double before = mode.FurtherGain();
@@ -429,7 +437,7 @@ TEST(OuroborosModeTest, AFurtherPassIsWeighedByTheChainAndByEarlierPasses) {
 TEST(OuroborosModeTest, WithoutProbabilitiesAChainIsEstimatedByItsDepths) {
   DraftedMode good;
   DraftedMode bad;
-  EXPECT_FALSE(good.mode.wants_logprobs());
+  EXPECT_EQ(good.mode.logprobs(), -1);
   const auto first = [](DraftedMode& f, const Tokens& committed) {
     for (int i = 0; i < 20; ++i) f.Observe(Tokens(9, 0), {}, committed);
     f.mode.Begin(Tokens{10}, Roomy());
@@ -455,6 +463,44 @@ TEST(OuroborosModeTest, SuffixesAreEstimatedByWhatWasAccepted) {
     return f.tree.probs[4] / f.tree.probs[3];
   };
   EXPECT_GT(claim(good), 2 * claim(bad));
+}
+
+// The newest phrases of the last token are likeliest: dear rows leave no room
+// for the others.
+TEST(OuroborosModeTest, APassHasThePhrasesThatPayForTheirRows) {
+  const auto tried = [](const OuroborosOptions& options, double row) {
+    OuroborosMode mode(
+        options, Limits(),
+        std::vector<Phrase>{{10, 11, 12}, {10, 13, 14}, {10, 15, 16}});
+    DraftRoom room = Roomy();
+    room.prices.row = row;
+    mode.Begin(Tokens{10}, room);
+    mode.Take(Answers(LayOut(mode, 10), {}));
+    return mode.totals().phrases_tried;
+  };
+  EXPECT_EQ(tried(ByPrice(), 0.001), 3);
+  EXPECT_EQ(tried(ByPrice(), 0.06), 2);
+  EXPECT_EQ(tried(ByPrice(), 1.0), 1);
+  EXPECT_EQ(tried(Small(), 1.0), 3) << "settings that were given hold";
+}
+
+TEST(OuroborosModeTest, ATreeByPriceHasTheNodesThatPay) {
+  const auto nodes = [](double node_price) {
+    OuroborosMode mode(ByPrice(), Limits(),
+                       std::vector<Phrase>{{12, 20, 21}, {10, 11, 13}});
+    DraftRoom room = Roomy();
+    room.prices.nodes = {node_price};
+    mode.Begin(Tokens{10}, room);
+    mode.Take(With(Answers(LayOut(mode, 10), {{0, 11}, {1, 12}}),
+                   {{0, 0.75f}, {1, 0.5f}}));
+    DraftTree tree;
+    mode.Finish(tree);
+    return tree.tokens;
+  };
+  EXPECT_THAT(nodes(0.9), ElementsAre(11)) << "one is always tried";
+  EXPECT_THAT(nodes(0.5), ElementsAre(11));
+  EXPECT_THAT(nodes(0.3), ElementsAre(11, 12));
+  EXPECT_THAT(nodes(0.01), ElementsAre(11, 12, 20, 21));
 }
 
 }  // namespace

@@ -292,8 +292,8 @@ OuroborosOptions Options(int gamma, int window, int beta, int suffixes,
 INSTANTIATE_TEST_SUITE_P(
     Sizes, OuroborosReferenceTest,
     ::testing::Values(
-        Case{"ouroboros", OuroborosOptions(), 0.0f},
-        Case{"ouroboros", OuroborosOptions(), 0.8f},
+        Case{"ouroboros:preset=paper", OuroborosOptions(), 0.0f},
+        Case{"ouroboros:preset=paper", OuroborosOptions(), 0.8f},
         Case{"ouroboros:gamma=8,window=6,beta=3,suffixes=4",
              Options(8, 6, 3, 4), 0.0f},
         Case{"ouroboros:gamma=8,window=6,beta=3,suffixes=4",
