@@ -26,6 +26,12 @@ if(FORETOKEN_SERVICES)
   find_package(gRPC 1.51 CONFIG REQUIRED)
   find_package(PostgreSQL 15 REQUIRED)  # libpq
   pkg_check_modules(hiredis REQUIRED IMPORTED_TARGET hiredis>=0.14)
+  # What it says of files (64 bits, as everywhere here) would make its users
+  # differ from the precompiled headers.
+  get_target_property(options PkgConfig::hiredis INTERFACE_COMPILE_OPTIONS)
+  list(REMOVE_ITEM options "-D_FILE_OFFSET_BITS=64")
+  set_target_properties(PkgConfig::hiredis PROPERTIES
+    INTERFACE_COMPILE_OPTIONS "${options}")
   find_package(prometheus-cpp CONFIG REQUIRED)  # 1.0; states none
   find_package(Boost 1.74 REQUIRED)  # headers: Asio, Beast
 endif()
