@@ -381,7 +381,7 @@ TEST_F(DraftWorkerTest, DraftsOfAPartOfTheVocabularyStayInsideIt) {
   int nodes = 0;
   for (TokenId first = 0; first < 97; first += 8) {
     Client client(*stub_);
-    client.Send(OpenOf("draft_model", {first}));
+    client.Send(OpenOf("draft_model:gamma=5", {first}));
     const auto answer = client.Ask(RoundOf(2, {96}));
     ASSERT_THAT(answer, IsOk());
     for (const TokenId token : answer->tree.tokens) EXPECT_LT(token, 20);

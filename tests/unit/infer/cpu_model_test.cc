@@ -35,7 +35,7 @@ ModelConfig Config(bool tied) {
   config.n_heads = 4;
   config.n_kv_heads = 2;
   config.head_dim = 64;
-  config.d_ff = 160;
+  config.d_ff = 256;
   config.vocab_size = 203;
   config.max_positions = 64;
   config.eos_tokens = {201};

@@ -254,8 +254,8 @@ TEST(DraftEngineTest, IdsOutsideTheHeadAreNeverDraftedAndCountedAsMisses) {
   for (const float temperature : {0.0f, 0.8f}) {
     EngineFixture f(backend);
     for (TokenId first = 0; first < 50; ++first) {
-      const SessionId key =
-          f.Open(MakeOpen("draft_model", {1, first}, Seeded(4, temperature)));
+      const SessionId key = f.Open(
+          MakeOpen("draft_model:gamma=5", {1, first}, Seeded(4, temperature)));
       const DraftAnswer answer = f.Ask(key, MakeRound(3, {29}));
       EXPECT_EQ(answer.tree.size(), 5);
       for (const TokenId token : answer.tree.tokens) EXPECT_LT(token, 30);
