@@ -23,10 +23,11 @@ OuroborosOptions ShapeByPrice(const ModeLimits& limits) {
   wide.suffixes = paper.suffixes;
   wide.inspiration = wide.refinement = true;
   if (limits.free_rows && wide.MaxRows() <= limits.max_rows) return wide;
-  // A pass with a phrase fewer is still one.
+  // Without room for them, fewer and shorter phrases, and then shorter chains.
   while (narrow.MaxRows() > limits.max_rows && narrow.window > 1) {
     --narrow.window;
   }
+  while (narrow.MaxRows() > limits.max_rows && narrow.beta > 2) --narrow.beta;
   narrow.gamma = std::clamp(limits.max_rows - (narrow.MaxRows() - narrow.gamma),
                             1, narrow.gamma);
   return narrow;

@@ -46,8 +46,10 @@ std::string TypeName(const ModeParameter& parameter) {
 }
 
 TEST(ConvertModeTest, ModesTravelWithTheirParameters) {
-  for (const char* text : {"off", "prompt_lookup",
-                           "prompt_lookup:match=latest,max_n=2,tokens=7"}) {
+  for (const char* text :
+       {"off", "prompt_lookup", "prompt_lookup:match=latest,max_n=2,tokens=7",
+        "draft_model", "draft_model:gamma=auto", "draft_model:gamma=7",
+        "ouroboros", "ouroboros:preset=paper"}) {
     const auto mode = Mode::Parse(text);
     FORETOKEN_ASSERT_OK(mode);
     v1::SpeculationConfig proto;
