@@ -631,7 +631,7 @@ TEST_F(HintedRoundDraftingTest, TheModelIsAskedWhereItPaysBesideTheHints) {
       asked_alone += Asked() - before;
     }
   }
-  EXPECT_EQ(asked_alone, 200);
+  EXPECT_GE(asked_alone, 150);  // not at once while tokens are cheap
   EXPECT_GE(asked_beside_copies, 8);
   EXPECT_LE(asked_beside_copies, 60);
 }
