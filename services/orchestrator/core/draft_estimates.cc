@@ -26,6 +26,8 @@ constexpr double kRoundWeight = 1.0 / 32;
 constexpr double kHintBounds[] = {0.25, 0.5, 1.0, 2.0, 4.0, 8.0};
 // Time in which a drafter that is not asked gets half the way back to its best.
 constexpr absl::Duration kHalfForgiven = absl::Seconds(10);
+// Rounds follow each other faster.
+constexpr absl::Duration kPause = absl::Seconds(5);
 // Weight of the latest text in the time that reading takes.
 constexpr double kTextWeight = 0.25;
 
@@ -132,8 +134,8 @@ void DraftEstimates::NoteGain(DrafterId id, double hinted, double gain,
   absl::MutexLock lock(&mu_);
   Worth& worth = worth_[WorthOf(id, hinted)];
   // From what was believed by now: a drafter that gets another chance gets more
-  // than one.
-  Forgive(now, worth);
+  // than one. One that is asked in every round is forgiven nothing.
+  if (now - worth.at > kPause) Forgive(now, worth);
   ++worth.rounds;
   const double weight =
       std::max(kRoundWeight, 1.0 / static_cast<double>(worth.rounds));
