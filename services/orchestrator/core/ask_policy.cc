@@ -143,7 +143,8 @@ DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
     auto letter = Await(deadline);
     if (!letter.has_value()) {
       // A request that was cancelled says nothing about the service.
-      if (Now() >= deadline) breaker().Late();
+      const absl::Time now = Now();
+      if (now >= deadline) breaker().Late(/*waited=*/now - asked_at_);
       skip_ = (1 << std::min(late_in_a_row_++, kMaxLateInARow)) - 1;
       return DraftOutcome::kLate;
     }

@@ -84,11 +84,11 @@ void CircuitBreaker::Failure(int64_t epoch) {
   if (epoch == epoch_) FailureLocked();
 }
 
-void CircuitBreaker::Late() {
+void CircuitBreaker::Late(absl::Duration waited) {
   absl::MutexLock lock(&mu_);
   if (state_ != State::kClosed) return;  // the probe's outcome decides
   const absl::Time now = clock_();
-  if (now - last_late_ > options_.silence) {
+  if (now - waited - last_late_ > options_.silence) {
     silent_since_ = absl::InfiniteFuture();
   }
   last_late_ = now;

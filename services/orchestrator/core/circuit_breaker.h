@@ -6,13 +6,13 @@
 //   half-open --(an answer)--> closed;  --(probe failed)--> open, longer
 //
 // Outcomes: any answer is a success, in time or not; a broken stream, a refusal
-// or an invalid answer is a failure. A missed deadline alone is neither. Rounds
-// wait for a few passes of the target at most, and a service that prefills a
-// long prompt or serves many sessions may be slower and still healthy: a
-// request whose answers are late asks less often, the others continue. Unlike a
-// slow service, a hung one answers no request: once answers have been overdue
-// for `silence` and none has arrived for any request, every further overdue one
-// is a failure. A pause without asks does not count as silence.
+// or an invalid answer is a failure. A missed deadline alone is neither: a
+// service that prefills a long prompt or serves many sessions may be slow and
+// still healthy. A request whose answers are late asks less often, the others
+// continue. Unlike a slow service, a hung one answers no request: once answers
+// have been overdue for `silence` and none has arrived for any request, every
+// further overdue one is a failure. A pause without asks does not count as
+// silence; the time that an ask was waited for does.
 //
 // Allow returns the breaker's epoch, and Failure takes it back. Failures of
 // calls admitted in an earlier epoch (before the breaker last opened, or by a
@@ -41,7 +41,6 @@ struct CircuitBreakerOptions {
   // Failure share of the last `window` to 2 * `window` outcomes that opens it.
   double failure_share = 0.5;
   int window = 40;
-  // Must be longer than any round waits.
   absl::Duration silence = absl::Seconds(2);
   absl::Duration first_backoff = absl::Milliseconds(500);
   absl::Duration max_backoff = absl::Seconds(30);
@@ -72,8 +71,9 @@ class CircuitBreaker {
   void Success() ABSL_LOCKS_EXCLUDED(mu_);
   // Reports the failure of an ask that was allowed in `epoch`.
   void Failure(int64_t epoch) ABSL_LOCKS_EXCLUDED(mu_);
-  // Reports an overdue answer.
-  void Late() ABSL_LOCKS_EXCLUDED(mu_);
+  // Reports an overdue answer, for which a round has waited this long.
+  void Late(absl::Duration waited = absl::ZeroDuration())
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   State state() const ABSL_LOCKS_EXCLUDED(mu_);
 

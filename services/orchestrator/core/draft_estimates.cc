@@ -24,10 +24,10 @@ constexpr int64_t kFirstRounds = 8;
 constexpr double kRoundWeight = 1.0 / 32;
 // Upper bounds of the classes of hinted tokens.
 constexpr double kHintBounds[] = {0.25, 0.5, 1.0, 2.0, 4.0, 8.0};
-// Forgetting, per round, of the best that an average was.
-constexpr double kBestFades = 1.0 / 128;
 // Time in which a drafter that is not asked gets half the way back to its best.
 constexpr absl::Duration kHalfForgiven = absl::Seconds(10);
+// Rounds follow each other faster.
+constexpr absl::Duration kPause = absl::Seconds(5);
 // Weight of the latest text in the time that reading takes.
 constexpr double kTextWeight = 0.25;
 
@@ -134,8 +134,8 @@ void DraftEstimates::NoteGain(DrafterId id, double hinted, double gain,
   absl::MutexLock lock(&mu_);
   Worth& worth = worth_[WorthOf(id, hinted)];
   // From what was believed by now: a drafter that gets another chance gets more
-  // than one.
-  Forgive(now, worth);
+  // than one. One that is asked in every round is forgiven nothing.
+  if (now - worth.at > kPause) Forgive(now, worth);
   ++worth.rounds;
   const double weight =
       std::max(kRoundWeight, 1.0 / static_cast<double>(worth.rounds));
@@ -144,16 +144,11 @@ void DraftEstimates::NoteGain(DrafterId id, double hinted, double gain,
       weight * (absl::ToDoubleSeconds(wait) - worth.wait_seconds);
   worth.at = now;
   // Means of few rounds are no best.
-  if (worth.rounds <= kFirstRounds) {
-    worth.most_gain = worth.gain;
+  const bool first = worth.rounds <= kFirstRounds;
+  if (first || worth.gain > worth.most_gain) worth.most_gain = worth.gain;
+  if (first || worth.wait_seconds < worth.least_wait_seconds) {
     worth.least_wait_seconds = worth.wait_seconds;
-    return;
   }
-  worth.most_gain += (worth.gain - worth.most_gain) *
-                     (worth.gain > worth.most_gain ? 1.0 : kBestFades);
-  worth.least_wait_seconds +=
-      (worth.wait_seconds - worth.least_wait_seconds) *
-      (worth.wait_seconds < worth.least_wait_seconds ? 1.0 : kBestFades);
 }
 
 bool DraftEstimates::IsWorthItsTime(DrafterId id, double hinted,

@@ -74,7 +74,7 @@ class DraftEstimates {
     int64_t rounds = 0;
     double gain = 0;          // tokens per round
     double wait_seconds = 0;  // per round
-    // The most and the least that these averages were, slowly forgotten.
+    // The most and the least that these averages were.
     double most_gain = 0;
     double least_wait_seconds = 0;
     absl::Time at;  // of the last round

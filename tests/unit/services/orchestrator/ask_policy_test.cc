@@ -172,9 +172,9 @@ TEST_F(ReadingSessionTest, ALostSessionIsReadAgainOnTheNextOne) {
   sessions_.at_once = false;
   Round();
   sessions_.listener->OnFailed(absl::UnavailableError("gone"));
-  // Reopened in the round that notices.
+  EXPECT_EQ(Round(), DraftOutcome::kBroken);
+  EXPECT_EQ(sessions_.opens, 2) << "reopened in the round that notices";
   EXPECT_EQ(Round(), DraftOutcome::kNotAsked);
-  EXPECT_EQ(sessions_.opens, 2);
   EXPECT_THAT(sessions_.lengths, ElementsAre(1, 2));
   EXPECT_FALSE(policy_->has_read());
 }

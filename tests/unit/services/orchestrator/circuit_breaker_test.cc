@@ -161,6 +161,16 @@ TEST_F(CircuitBreakerTest, LateAsksInSilenceOpenIt) {
   EXPECT_EQ(breaker_.state(), State::kClosed);
 }
 
+TEST_F(CircuitBreakerTest, LongWaitsForAnswersAreSilence) {
+  // The first late answer begins it; then three failures open it.
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(breaker_.state(), State::kClosed) << i;
+    now_ += absl::Seconds(10);
+    breaker_.Late(/*waited=*/absl::Seconds(10));
+  }
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+}
+
 TEST_F(CircuitBreakerTest, APauseWithoutAsksIsNoSilence) {
   for (int i = 0; i < 100; ++i) {
     breaker_.Late();

@@ -577,7 +577,7 @@ TEST_F(HintedRoundDraftingTest, TheModelIsAskedWithWhatTheOthersPropose) {
   EXPECT_FLOAT_EQ(asked.row_ms[0], 1.0f);
   EXPECT_FLOAT_EQ(asked.row_ms[63], 1.0f);
   EXPECT_EQ(model_.deadline, now_ + asked.budget);
-  EXPECT_THAT(tree.tree.tokens(), ElementsAre(5, 8, 6));
+  EXPECT_THAT(tree.tree.tokens(), ElementsAre(8, 5, 6));
   EXPECT_EQ(fused_.asked[0].hints.size(), 0);
   EXPECT_THAT(fused_.asked[0].committed, ElementsAre(4));
 }
@@ -613,10 +613,10 @@ TEST_F(HintedRoundDraftingTest, UnderOffTheModelIsNotAsked) {
   EXPECT_THAT(model_.asked, IsEmpty());
 }
 
-// A tenth of a pass for half a token pays where nothing else is known, and not
+// A sixth of a pass for a token pays where nothing else is known, and not
 // beside a text that is copied.
 TEST_F(HintedRoundDraftingTest, TheModelIsAskedWhereItPaysBesideTheHints) {
-  model_.takes = model_.draft.latency = absl::Milliseconds(10);
+  model_.takes = model_.draft.latency = absl::Milliseconds(5);
   Make({&model_, &fused_});
   Commit({4});
   int asked_beside_copies = 0, asked_alone = 0;
