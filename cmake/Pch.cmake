@@ -57,7 +57,7 @@ endfunction()
 # Sets `found` to those of "_grpc_test" that `target` links at any depth.
 function(_foretoken_pch_group target found)
   set(parts)
-  if(target MATCHES "^gRPC::|^protobuf::")
+  if(target MATCHES "^gRPC::")
     set(parts "_grpc")
   elseif(target MATCHES "^GTest::")
     set(parts "_test")
