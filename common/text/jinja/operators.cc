@@ -160,7 +160,8 @@ absl::StatusOr<Value> RepeatText(Budget& budget, const Text& text,
     bytes = each * static_cast<size_t>(times);
   }
   // The powers of two that make up the result are as long as that.
-  FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(bytes), 2 * bytes));
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(0, 2 * bytes));
+  FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(bytes)));
   Text result;
   Text power = text;
   while (true) {

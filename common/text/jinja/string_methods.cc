@@ -358,6 +358,7 @@ absl::StatusOr<Value> Pad(const Call& call) {
   if (call.name == "rjust" || call.name == "zfill") left = missing;
   // CPython's rounding of an odd margin.
   if (call.name == "center") left = missing / 2 + (missing & width & 1);
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, static_cast<size_t>(missing)));
   FORETOKEN_RETURN_IF_ERROR(
       call.budget.Spend(CharacterSteps(static_cast<size_t>(missing))));
   TextBuilder out(call.budget);
