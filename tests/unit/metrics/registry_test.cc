@@ -124,7 +124,9 @@ TEST(ExposerTest, ATakenPortIsAnErrorThatNamesIt) {
   auto first = Exposer::Start(ExposerOptions{}, registry);
   FORETOKEN_ASSERT_OK(first);
   const std::string address = "127.0.0.1:" + std::to_string((*first)->port());
-  EXPECT_THAT(Exposer::Start({address}, registry),
+  ExposerOptions taken;
+  taken.address = address;
+  EXPECT_THAT(Exposer::Start(taken, registry),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
 }
 
