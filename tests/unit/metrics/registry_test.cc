@@ -132,7 +132,9 @@ TEST(ExposerTest, ATakenPortIsAnErrorThatNamesIt) {
 
 TEST(ExposerTest, AnEmptyAddressServesNothing) {
   Registry registry;
-  auto exposer = Exposer::Start({""}, registry);
+  ExposerOptions none;
+  none.address = "";
+  auto exposer = Exposer::Start(none, registry);
   FORETOKEN_ASSERT_OK(exposer);
   EXPECT_EQ((*exposer)->port(), 0);
 }
