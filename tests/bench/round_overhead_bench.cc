@@ -205,7 +205,7 @@ class Services {
     const auto mode = Mode::Parse(options.mode);
     FORETOKEN_CHECK(mode.ok());
     auto sources = orc::MakeSources(
-        *mode, {drafters_.get(), drafting.limits, drafting.clock});
+        *mode, {drafters_.get(), drafting.limits, drafting.clock, nullptr});
     FORETOKEN_CHECK(sources.ok());
     drafting.economical = sources->economical;
     drafting.estimates = estimates_;
