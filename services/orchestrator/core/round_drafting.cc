@@ -182,8 +182,8 @@ std::vector<float> RoundDrafting::RowCosts() const {
   double before = options_.costs.At(1.0 + load.other_rows);
   for (int node = 1; node <= options_.limits.max_draft_nodes; ++node) {
     const double after = options_.costs.At(1.0 + load.other_rows + node);
-    costs.push_back(
-        static_cast<float>((after - before) * (1.0 + load.passes_waited)));
+    costs.push_back(static_cast<float>(std::max(0.0, after - before) *
+                                       (1.0 + load.passes_waited)));
     before = after;
   }
   return costs;
