@@ -223,7 +223,7 @@ absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto) {
   }
   round.token_time = absl::Milliseconds(token_ms);
   FORETOKEN_RETURN_IF_ERROR(
-      CheckSize("row_ms", proto.row_ms_size(), kMaxTreeNodes));
+      CheckSize("row_ms", proto.row_ms_size(), kMaxDraftNodes));
   for (const float row_ms : proto.row_ms()) {
     if (std::isfinite(row_ms) && row_ms >= 0) continue;
     return absl::InvalidArgumentError("row_ms: want at least 0");

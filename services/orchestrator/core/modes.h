@@ -19,7 +19,7 @@ struct ModeContext {
   TreeLimits limits;
   Clock clock = MonotonicClock();
   // Whether the request was cancelled; null: it never is.
-  std::function<bool()> cancelled;
+  std::function<bool()> cancelled = nullptr;
 };
 
 struct ModeSources {

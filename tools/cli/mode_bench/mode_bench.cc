@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,7 +35,7 @@ double DecodeRate(const LoadResult& slice) {
     milliseconds += outcome.decode_ms();
   }
   return milliseconds > 0 ? static_cast<double>(tokens) / milliseconds * 1e3
-                          : 0.0;
+                          : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::vector<double> LogsOf(const std::vector<double>& rates) {

@@ -62,7 +62,7 @@ struct CellResult {
   int concurrency = 0;               // 0: an open loop
   std::vector<double> tokens_per_s;  // by pair
   // Tokens after each request's first, over the time from that to its last;
-  // 0 where no request has a second token. By pair.
+  // NaN where no request has a second token. By pair.
   std::vector<double> decode_tokens_per_s;
   int64_t requests = 0;  // refused ones included
   int64_t refused = 0;
