@@ -432,13 +432,15 @@ TEST_F(GatewayServiceTest, ABodyThatWaitedIsNotReadForAClientThatLeft) {
   EXPECT_THAT(observer_.statuses, ElementsAre(499));
 }
 
-// A template that would take minutes.
-constexpr char kEndlessTemplate[] =
-    "{% for a in range(2000) %}{% for b in range(2000) %}{{ '' }}"
-    "{% endfor %}{% endfor %}";
+// A template of a million steps and little memory.
+std::string LongTemplate() {
+  std::string source = "{% for i in range(1000) %}";
+  for (int i = 0; i < 300; ++i) source += "{% set x = 1 + 1 %}";
+  return source + "{% endfor %}{{ messages[0].content }}";
+}
 
 TEST_F(GatewayServiceTest, ATemplateEndsAtItsTime) {
-  UseTemplate(kEndlessTemplate);
+  UseTemplate(LongTemplate());
   Make();
   tick_ = absl::Milliseconds(100);
   const auto exchange = Chat("");
@@ -447,14 +449,14 @@ TEST_F(GatewayServiceTest, ATemplateEndsAtItsTime) {
               HasSubstr("the chat template took more than 2s"));
   EXPECT_THAT(generations_.calls, SizeIs(0));
   EXPECT_EQ(memory_.used(), 0);
-  // While the clock stands, it ends at its steps.
   tick_ = absl::ZeroDuration();
-  EXPECT_EQ(Chat("")->response.status, 400);
+  Chat("");
+  EXPECT_THAT(generations_.calls, SizeIs(1));
 }
 
 TEST_F(GatewayServiceTest, ATemplateEndsWithItsClientAndWithTheServer) {
   awaits_bodies_ = false;
-  UseTemplate(kEndlessTemplate);
+  UseTemplate(LongTemplate());
   Make();
   for (const bool client_leaves : {true, false}) {
     observer_.statuses.clear();
@@ -487,12 +489,12 @@ TEST_F(GatewayServiceTest, TemplatesDoNotHoldUpTheThreadThatTakesRequests) {
     may_go_on.WaitForNotification();
   };
   std::vector<std::shared_ptr<FakeExchange>> chats;
-  for (int i = 0; i < 8; ++i) chats.push_back(Chat(""));
+  for (int i = 0; i < 4; ++i) chats.push_back(Chat(""));
   begun.WaitForNotification();
   EXPECT_EQ(Get("/health")->response.status, 200);
   may_go_on.Notify();
   service_->AwaitBodies();
-  EXPECT_THAT(generations_.calls, SizeIs(8));
+  EXPECT_THAT(generations_.calls, SizeIs(4));
 }
 
 TEST_F(GatewayServiceTest, ManyVariablesOfATemplateAreRefused) {
