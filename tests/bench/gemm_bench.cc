@@ -213,11 +213,17 @@ BENCHMARK_CAPTURE(BM_Packed, avxvnni_q8_0, CpuIsa::kAvxVnni, WeightType::kQ8_0)
     ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, avxvnni_q4_0, CpuIsa::kAvxVnni, WeightType::kQ4_0)
     ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, avxvnni_q4_k, CpuIsa::kAvxVnni, WeightType::kQ4_K)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, avxvnni_q6_k, CpuIsa::kAvxVnni, WeightType::kQ6_K)
+    ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, avx2_q8_0, CpuIsa::kAvx2, WeightType::kQ8_0)
     ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, avx2_q4_0, CpuIsa::kAvx2, WeightType::kQ4_0)
     ->Apply(Rows);
 BENCHMARK_CAPTURE(BM_Packed, avx2_q4_k, CpuIsa::kAvx2, WeightType::kQ4_K)
+    ->Apply(Rows);
+BENCHMARK_CAPTURE(BM_Packed, avx2_q6_k, CpuIsa::kAvx2, WeightType::kQ6_K)
     ->Apply(Rows);
 
 }  // namespace

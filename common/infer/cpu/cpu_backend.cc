@@ -30,14 +30,27 @@ namespace foretoken {
 namespace {
 
 // Increment with every change of the kernels that may change a bit of output.
-constexpr int kKernelVersion = 3;
+constexpr int kKernelVersion = 4;
+
+// What the products with quantised weights round their activations to, or the
+// precision if there are none.
+std::string Activations(const CpuModel& model, const std::string& precision) {
+  const auto products = model.products_per_row();
+  std::vector<std::string> names;
+  if (products[static_cast<int>(ActivationType::kInt8)] > 0) {
+    names.push_back(absl::StrCat("int8x", kQuantBlock));
+  }
+  if (products[static_cast<int>(ActivationType::kInt8Super)] > 0) {
+    names.push_back(absl::StrCat("int8x", kSuperBlock));
+  }
+  return names.empty() ? precision : absl::StrJoin(names, "+");
+}
 
 std::string Fingerprint(const CpuModel& model, KvType kv_type,
                         const CpuOps& ops) {
   const std::string precision =
       model.precision() == Precision::kBFloat16 ? "bf16" : "fp32";
   const auto products = model.products_per_row();
-  const bool quantised = products[static_cast<int>(ActivationType::kInt8)] > 0;
   const bool bf16 = products[static_cast<int>(ActivationType::kBFloat16)] > 0;
   // All others compute the same bits (ops.h).
   const bool own_order = bf16 && ops.isa == CpuIsa::kAvx512Bf16;
@@ -46,7 +59,7 @@ std::string Fingerprint(const CpuModel& model, KvType kv_type,
       "block=%d;probe=%s;config=%s;weights=%s",
       kKernelVersion, own_order ? ops.name : "common", precision,
       kKvTypeNames[static_cast<int>(kv_type)], model.MatrixTypes(),
-      quantised ? absl::StrCat("int8x", kQuantBlock) : precision, kAttendKeys,
+      Activations(model, precision), kAttendKeys,
       ProbeOps(ops, model.config(), bf16),
       ShortDigest(NumericConfig(model.config())), model.weights_digest());
   if (model.conversion() != WeightConversion::kKeep) {

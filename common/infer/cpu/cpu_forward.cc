@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<CpuForward>> CpuForward::Create(
 
 absl::Status CpuForward::Allocate(int32_t max_rows) {
   const ModelConfig& config = model_.config();
-  // Of fp32 or bf16; 48 bytes of 32 elements in int8 are less than either.
+  // Of fp32 or bf16; 52 bytes of 32 elements in int8 are less than either.
   const int64_t element = model_.precision() == Precision::kBFloat16 ? 2 : 4;
   const int64_t d_model = PadTo(config.d_model, kGemmColumns);
   const int64_t heads = int64_t{config.n_heads} * model_.head_dim_padded();
@@ -67,6 +67,13 @@ absl::Status CpuForward::Allocate(int32_t max_rows) {
                              RowBuffer::Create(max_rows, heads, element));
   FORETOKEN_ASSIGN_OR_RETURN(
       activated_, RowBuffer::Create(max_rows, model_.d_ff_padded(), element));
+  if (std::any_of(model_.layers().begin(), model_.layers().end(),
+                  [](const CpuLayer& layer) {
+                    return layer.down.input() == ActivationType::kInt8Super;
+                  })) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        gated_, RowBuffer::Create(max_rows, model_.d_ff_padded(), 4));
+  }
   FORETOKEN_ASSIGN_OR_RETURN(
       angles_, RowBuffer::Create(max_rows, 2 * rotary_.half(), 4));
   FORETOKEN_ASSIGN_OR_RETURN(final_,
@@ -160,6 +167,9 @@ void CpuForward::Layer(const PassPlan& plan, int32_t index) {
         Attend(plan, index, attend_tasks_[i / kv_heads],
                static_cast<int32_t>(i % kv_heads), threads_[thread]);
       });
+  if (layer.output.input() == ActivationType::kInt8Super) {
+    RoundRows(rows, qkv_, layer.output.k(), layer.output.input(), attention_);
+  }
   AddToHidden(layer.output, layer.output_bias, attention_, rows);
 
   NormRows(rows, layer.ffn_norm, {}, layer.gate_up.input(), x_);
@@ -191,7 +201,17 @@ void CpuForward::StoreRounded(const float* values, int64_t n,
       return ops_.to_bf16(values, count, reinterpret_cast<uint16_t*>(out));
     case ActivationType::kInt8:
       return ops_.to_int8(values, count, reinterpret_cast<Int8Block*>(out));
+    case ActivationType::kInt8Super:
+      return ops_.to_int8_super(values, count,
+                                reinterpret_cast<Int8Block*>(out));
   }
+}
+
+void CpuForward::RoundRows(int64_t rows, const RowBuffer& values, int64_t n,
+                           ActivationType type, RowBuffer& out) {
+  ForRows(rows, [&](int64_t r, int) {
+    StoreRounded(values.f32(r), n, type, out.row(r));
+  });
 }
 
 void CpuForward::MultiplyTile(const PackedMatrix& w, int64_t block,
@@ -234,6 +254,7 @@ void CpuForward::AddToHidden(const PackedMatrix& w,
 void CpuForward::GateUp(const CpuLayer& layer, int64_t rows) {
   const PackedMatrix& w = layer.gate_up;
   const ActivationType input = layer.down.input();
+  const bool whole_rows = input == ActivationType::kInt8Super;
   pool_.ParallelForThreads(w.blocks() / 2, [&](int64_t pair, int thread) {
     float* gate = threads_[thread].tile.data();
     float* up = gate + kRowTile * kGemmColumns;
@@ -246,6 +267,11 @@ void CpuForward::GateUp(const CpuLayer& layer, int64_t rows) {
         float* up_row = up + r * kGemmColumns;
         AddBias(layer.gate_up_bias, 2 * pair, ops_, gate_row);
         AddBias(layer.gate_up_bias, 2 * pair + 1, ops_, up_row);
+        if (whole_rows) {
+          ops_.swiglu(gate_row, up_row, kGemmColumns,
+                      gated_.f32(first + r) + pair * kGemmColumns);
+          continue;
+        }
         ops_.swiglu(gate_row, up_row, kGemmColumns, gate_row);
         StoreRounded(gate_row, kGemmColumns, input,
                      activated_.row(first + r) +
@@ -253,6 +279,9 @@ void CpuForward::GateUp(const CpuLayer& layer, int64_t rows) {
       }
     }
   });
+  if (whole_rows) {
+    RoundRows(rows, gated_, layer.down.k(), input, activated_);
+  }
 }
 
 void CpuForward::StoreKv(const float* head, uint8_t* out) const {
@@ -381,6 +410,12 @@ void CpuForward::Attend(const PassPlan& plan, int32_t layer,
     float* values = thread.state[i] + 2;
     ops_.scale(values, 1.0f / thread.state[i][1], n);
     const int64_t head = kv_head * group + i % group;
+    if (input == ActivationType::kInt8Super) {
+      // In place of the query, which this task alone has read.
+      std::memcpy(qkv_.f32(task.first_row + i / group) + head * n, values,
+                  n * sizeof(float));
+      continue;
+    }
     StoreRounded(values, n, input,
                  attention_.row(task.first_row + i / group) +
                      ActivationBytes(input, head * n));

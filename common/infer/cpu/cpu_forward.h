@@ -2,7 +2,8 @@
 //
 // Rounding points: the residual stream, queries, scores, softmax and sums are
 // fp32; the inputs of a matrix product are rounded to what its matrix takes
-// (int8 blocks if it is quantised, else the model's precision), and K and V, as
+// (int8 blocks or super-blocks if it is quantised, else the model's precision),
+// and K and V, as
 // soon as they are known, to the KV type. Each output is one chain of
 // operations in an order that the model's sizes fix (ops.h), whatever the rows,
 // their grouping and the threads.
@@ -104,6 +105,10 @@ class CpuForward {
   void AddToHidden(const PackedMatrix& w, const std::vector<float>& bias,
                    const RowBuffer& x, int64_t rows);
   void GateUp(const CpuLayer& layer, int64_t rows);
+  // out = round(values[r]) for the rows, whole ones: super-blocks of int8 span
+  // the columns of several tasks.
+  void RoundRows(int64_t rows, const RowBuffer& values, int64_t n,
+                 ActivationType type, RowBuffer& out);
   // One head of a row's K or V to the store's layout.
   void StoreKv(const float* head, uint8_t* out) const;
   void RotateAndStore(const CpuLayer& layer, int32_t index, int64_t row);
@@ -120,8 +125,10 @@ class CpuForward {
 
   RowBuffer hidden_;     // [rows, d_model] fp32, the residual stream
   RowBuffer x_;          // [rows, d_model], input of the next product
-  RowBuffer qkv_;        // [rows, heads * head_dim] fp32
+  RowBuffer qkv_;        // [rows, heads * head_dim] fp32; attention may
+                         // replace its queries
   RowBuffer attention_;  // [rows, n_heads * head_dim]
+  RowBuffer gated_;      // [rows, d_ff] fp32, before super-blocks of int8
   RowBuffer activated_;  // [rows, d_ff]
   RowBuffer angles_;     // [rows, 2 * half] fp32: cosines, sines
   RowBuffer final_;      // [output rows, d_model]

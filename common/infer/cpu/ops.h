@@ -57,9 +57,11 @@ enum class MatrixType : uint8_t {
 };
 inline constexpr int kMatrixTypes = 10;
 
-// The other factor of a product with weights: rows of fp32, bf16 or Int8Block.
-enum class ActivationType : uint8_t { kFloat32, kBFloat16, kInt8 };
-inline constexpr int kActivationTypes = 3;
+// The other factor of a product with weights: rows of fp32, bf16 or Int8Block,
+// in kInt8Super in super-blocks of one scale. The K types want super-blocks;
+// the other quantised types take either.
+enum class ActivationType : uint8_t { kFloat32, kBFloat16, kInt8, kInt8Super };
+inline constexpr int kActivationTypes = 4;
 inline constexpr int kPeakSink = 256;
 
 // Vector lengths are padded to this many elements.
@@ -80,11 +82,16 @@ inline constexpr int kKvScaleBlock = 32;
 // order.
 //
 // Quantised types: two strips of units (quant_layout.h), x as Int8Blocks. Sums
-// over a block, or over each half of it in Q6_K, are integers and so exact; the
-// sum takes up block by block
+// over a block are integers and so exact; the sum takes up block by block
 //   fma(integer, scale of the weights * scale of x, sum), then
 //   fma(minimum, scale of x * integer sum of x, sum) if the type has minima,
 // rounded so on every ISA: the products are equal bit for bit.
+//
+// K types: the same with x in super-blocks, whose sums over the parts, times
+// the parts' own scales or minima, are integers too. The sum takes up unit by
+// unit
+//   fma(-integer, unit's minimum * scale of x, sum) if the type has minima,
+//   then fma(integer, unit's scale * scale of x, sum).
 struct GemmArgs {
   const void* x;         // [rows], rows x_stride bytes apart
   int64_t x_stride;      // bytes
@@ -135,6 +142,8 @@ struct CpuOps {
   void (*to_bf16)(const float* x, int n, uint16_t* out);
   // Quantises n / 32 blocks; n is a multiple of 32. Equal on every ISA.
   void (*to_int8)(const float* x, int n, Int8Block* out);
+  // As above, in super-blocks; n is a multiple of 256.
+  void (*to_int8_super)(const float* x, int n, Int8Block* out);
   // acc[i] += x[i]
   void (*add)(float* acc, const float* x, int n);
   // x[i] *= factor

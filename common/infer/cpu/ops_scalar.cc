@@ -47,26 +47,10 @@ void GemmFp32(const GemmArgs& args) {
 
 // ------------------------------------------------------ quantised products
 
-// One block of every column of a strip, unpacked.
-struct StripBlock {
-  static constexpr int kParts = 1;   // blocks of a unit
-  static constexpr int kHalves = 1;  // scales of a block
-  static constexpr int kOffset = 0;  // of the quants
-  static constexpr bool kMinima = false;
+// The quants of one block of every column of a strip, unpacked.
+struct StripQuants {
   uint8_t quants[kQuantColumns][kQuantBlock];
-  float scales[2][kQuantColumns];
-  float minima[kQuantColumns];
 
-  void SetScales(const QuantHalves& halves) {
-    for (int c = 0; c < kQuantColumns; ++c) {
-      scales[0][c] = FloatFromFloat16(halves[c]);
-    }
-  }
-  void SetMinima(const QuantHalves& halves) {
-    for (int c = 0; c < kQuantColumns; ++c) {
-      minima[c] = FloatFromFloat16(halves[c]);
-    }
-  }
   void SetNibbles(const QuantNibbles& low) {
     for (int c = 0; c < kQuantColumns; ++c) {
       for (int i = 0; i < kQuantBlock / 2; ++i) {
@@ -83,22 +67,32 @@ struct StripBlock {
       }
     }
   }
-  template <typename Unit>
-  void SetPartScales(const Unit& unit, const typename Unit::Part& part) {
-    SetScales(unit.scale);
-    SetMinima(unit.min);
+  void AddHighPairs(const QuantHighPairs& high) {
     for (int c = 0; c < kQuantColumns; ++c) {
-      scales[0][c] *= static_cast<float>(part.scale[c]);
-      minima[c] = (0.0f - minima[c]) * static_cast<float>(part.min[c]);
+      for (int i = 0; i < kQuantBlock; ++i) {
+        const uint8_t pairs = high[i / 16][c][i % 4];
+        quants[c][i] |= (pairs >> (2 * (i % 16 / 4)) & 3) << 4;
+      }
     }
   }
+};
+
+void ToFloats(const QuantHalves& halves, float (&out)[kQuantColumns]) {
+  for (int c = 0; c < kQuantColumns; ++c) out[c] = FloatFromFloat16(halves[c]);
+}
+
+struct StripBlock : StripQuants {
+  static constexpr int kOffset = 0;  // of the quants
+  static constexpr bool kMinima = false;
+  float scales[kQuantColumns];
+  float minima[kQuantColumns];
 };
 
 struct StripQ8_0 : StripBlock {
   using Unit = UnitQ8_0;
   static constexpr int kOffset = 128;
-  void Load(const Unit& unit, int) {
-    SetScales(unit.scale);
+  void Load(const Unit& unit) {
+    ToFloats(unit.scale, scales);
     for (int c = 0; c < kQuantColumns; ++c) {
       for (int i = 0; i < kQuantBlock; ++i) {
         quants[c][i] = unit.quants[i / 4][c][i % 4];
@@ -109,25 +103,25 @@ struct StripQ8_0 : StripBlock {
 struct StripQ4_0 : StripBlock {
   using Unit = UnitQ4_0;
   static constexpr int kOffset = 8;
-  void Load(const Unit& unit, int) {
-    SetScales(unit.scale);
+  void Load(const Unit& unit) {
+    ToFloats(unit.scale, scales);
     SetNibbles(unit.low);
   }
 };
 struct StripQ4_1 : StripBlock {
   using Unit = UnitQ4_1;
   static constexpr bool kMinima = true;
-  void Load(const Unit& unit, int) {
-    SetScales(unit.scale);
-    SetMinima(unit.min);
+  void Load(const Unit& unit) {
+    ToFloats(unit.scale, scales);
+    ToFloats(unit.min, minima);
     SetNibbles(unit.low);
   }
 };
 struct StripQ5_0 : StripBlock {
   using Unit = UnitQ5_0;
   static constexpr int kOffset = 16;
-  void Load(const Unit& unit, int) {
-    SetScales(unit.scale);
+  void Load(const Unit& unit) {
+    ToFloats(unit.scale, scales);
     SetNibbles(unit.low);
     AddFifthBits(unit.fifth);
   }
@@ -135,66 +129,24 @@ struct StripQ5_0 : StripBlock {
 struct StripQ5_1 : StripBlock {
   using Unit = UnitQ5_1;
   static constexpr bool kMinima = true;
-  void Load(const Unit& unit, int) {
-    SetScales(unit.scale);
-    SetMinima(unit.min);
+  void Load(const Unit& unit) {
+    ToFloats(unit.scale, scales);
+    ToFloats(unit.min, minima);
     SetNibbles(unit.low);
     AddFifthBits(unit.fifth);
-  }
-};
-struct StripQ4K : StripBlock {
-  using Unit = UnitQ4K;
-  static constexpr int kParts = kSuperBlockParts;
-  static constexpr bool kMinima = true;
-  void Load(const Unit& unit, int part) {
-    SetPartScales(unit, unit.parts[part]);
-    SetNibbles(unit.parts[part].low);
-  }
-};
-struct StripQ5K : StripBlock {
-  using Unit = UnitQ5K;
-  static constexpr int kParts = kSuperBlockParts;
-  static constexpr bool kMinima = true;
-  void Load(const Unit& unit, int part) {
-    SetPartScales(unit, unit.parts[part]);
-    SetNibbles(unit.parts[part].low);
-    AddFifthBits(unit.parts[part].fifth);
-  }
-};
-struct StripQ6K : StripBlock {
-  using Unit = UnitQ6K;
-  static constexpr int kParts = kSuperBlockParts;
-  static constexpr int kHalves = 2;
-  static constexpr int kOffset = 32;
-  void Load(const Unit& unit, int index) {
-    const Unit::Part& part = unit.parts[index];
-    SetNibbles(part.low);
-    for (int c = 0; c < kQuantColumns; ++c) {
-      const float scale = FloatFromFloat16(unit.scale[c]);
-      for (int h = 0; h < kHalves; ++h) {
-        scales[h][c] = scale * static_cast<float>(part.scale[h][c]);
-      }
-      for (int i = 0; i < kQuantBlock; ++i) {
-        const uint8_t pairs = part.high[i / 16][c][i % 4];
-        quants[c][i] |= (pairs >> (2 * (i % 16 / 4)) & 3) << 4;
-      }
-    }
   }
 };
 
 // One block of a row times one block of a strip.
 template <typename Strip>
 void AddBlock(const Strip& strip, const Int8Block& x, float* out) {
-  constexpr int kSize = kQuantBlock / Strip::kHalves;
   for (int c = 0; c < kQuantColumns; ++c) {
-    for (int h = 0; h < Strip::kHalves; ++h) {
-      int32_t sum = 0;
-      for (int i = h * kSize; i < (h + 1) * kSize; ++i) {
-        sum += (strip.quants[c][i] - Strip::kOffset) * x.q[i];
-      }
-      out[c] = std::fmaf(static_cast<float>(sum), strip.scales[h][c] * x.scale,
-                         out[c]);
+    int32_t sum = 0;
+    for (int i = 0; i < kQuantBlock; ++i) {
+      sum += (strip.quants[c][i] - Strip::kOffset) * x.q[i];
     }
+    out[c] =
+        std::fmaf(static_cast<float>(sum), strip.scales[c] * x.scale, out[c]);
     if (Strip::kMinima) {
       out[c] = std::fmaf(strip.minima[c], x.scaled_sum, out[c]);
     }
@@ -212,9 +164,8 @@ void GemmQuant(const GemmArgs& args) {
   }
   Strip strip;
   for (int column = 0; column < kGemmColumns; column += kQuantColumns) {
-    for (int64_t block = 0; block < units * Strip::kParts; ++block) {
-      const int part = static_cast<int>(block % Strip::kParts);
-      strip.Load(unit[block / Strip::kParts], part);
+    for (int64_t block = 0; block < units; ++block) {
+      strip.Load(unit[block]);
       for (int64_t r = 0; r < args.rows; ++r) {
         const auto* x = reinterpret_cast<const Int8Block*>(
             static_cast<const char*>(args.x) + r * args.x_stride);
@@ -225,18 +176,127 @@ void GemmQuant(const GemmArgs& args) {
   }
 }
 
-void ToInt8(const float* x, int n, Int8Block* out) {
-  for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
-    Int8Block& block = out[b];
-    // As integers, so that NaN is the largest.
-    uint32_t top = 0;
-    for (int i = 0; i < kQuantBlock; ++i) {
-      const uint32_t magnitude = BitsFromFloat(x[i]) & 0x7fffffffu;
-      top = magnitude > top ? magnitude : top;
+// One unit of a K type, unpacked.
+struct StripUnit {
+  static constexpr int kOffset = 0;  // of the quants
+  static constexpr bool kMinima = false;
+  struct Part : StripQuants {
+    int32_t scales[2][kQuantColumns];  // of 16 elements each
+    int32_t minima[kQuantColumns];
+  } parts[kSuperBlockParts];
+  float scales[kQuantColumns];
+  float minima[kQuantColumns];
+
+  template <typename Unit>
+  void LoadWithMinima(const Unit& unit) {
+    ToFloats(unit.scale, scales);
+    ToFloats(unit.min, minima);
+    for (int p = 0; p < kSuperBlockParts; ++p) {
+      parts[p].SetNibbles(unit.parts[p].low);
+      for (int c = 0; c < kQuantColumns; ++c) {
+        parts[p].scales[0][c] = parts[p].scales[1][c] = unit.scales[p][c];
+        parts[p].minima[c] = unit.mins[p / 2][c][p % 2];
+      }
     }
-    const float largest = FloatFromBits(top);
-    const bool counts = largest >= 0x1p-100f && top < 0x7f800000u;
-    const float inverse = counts ? 127.0f / largest : 0.0f;
+  }
+};
+
+struct StripQ4K : StripUnit {
+  using Unit = UnitQ4K;
+  static constexpr bool kMinima = true;
+  void Load(const Unit& unit) { LoadWithMinima(unit); }
+};
+struct StripQ5K : StripUnit {
+  using Unit = UnitQ5K;
+  static constexpr bool kMinima = true;
+  void Load(const Unit& unit) {
+    LoadWithMinima(unit);
+    for (int p = 0; p < kSuperBlockParts; ++p) {
+      parts[p].AddFifthBits(unit.parts[p].fifth);
+    }
+  }
+};
+struct StripQ6K : StripUnit {
+  using Unit = UnitQ6K;
+  static constexpr int kOffset = 32;
+  void Load(const Unit& unit) {
+    ToFloats(unit.scale, scales);
+    for (int p = 0; p < kSuperBlockParts; ++p) {
+      parts[p].SetNibbles(unit.parts[p].low);
+      parts[p].AddHighPairs(unit.parts[p].high);
+      for (int c = 0; c < kQuantColumns; ++c) {
+        for (int h = 0; h < 2; ++h) {
+          parts[p].scales[h][c] = unit.scales[p][c][h];
+        }
+      }
+    }
+  }
+};
+
+// One super-block of a row times one unit of a strip.
+template <typename Strip>
+void AddSuperBlock(const Strip& strip, const Int8Block* x, float* out) {
+  for (int c = 0; c < kQuantColumns; ++c) {
+    int32_t products = 0;
+    int32_t minus_minima = 0;
+    for (int p = 0; p < kSuperBlockParts; ++p) {
+      const StripUnit::Part& part = strip.parts[p];
+      for (int h = 0; h < 2; ++h) {
+        int32_t sum = 0;
+        for (int i = h * kQuantBlock / 2; i < (h + 1) * kQuantBlock / 2; ++i) {
+          sum += (part.quants[c][i] - Strip::kOffset) * x[p].q[i];
+        }
+        products += part.scales[h][c] * sum;
+      }
+      if (Strip::kMinima) minus_minima += part.minima[c] * x[p].minus_sum;
+    }
+    if (Strip::kMinima) {
+      out[c] = std::fmaf(static_cast<float>(minus_minima),
+                         strip.minima[c] * x[0].scale, out[c]);
+    }
+    out[c] = std::fmaf(static_cast<float>(products),
+                       strip.scales[c] * x[0].scale, out[c]);
+  }
+}
+
+template <typename Strip>
+void GemmSuper(const GemmArgs& args) {
+  constexpr int kStrips = kGemmColumns / kQuantColumns;
+  const auto* unit = static_cast<const typename Strip::Unit*>(args.weights);
+  const int64_t units =
+      args.weight_bytes / kStrips / static_cast<int64_t>(sizeof(*unit));
+  for (int64_t i = 0; i < static_cast<int64_t>(args.rows) * kGemmColumns; ++i) {
+    args.tile[i] = 0.0f;
+  }
+  Strip strip;
+  for (int column = 0; column < kGemmColumns; column += kQuantColumns) {
+    for (int64_t u = 0; u < units; ++u) {
+      strip.Load(unit[u]);
+      for (int64_t r = 0; r < args.rows; ++r) {
+        const auto* x = reinterpret_cast<const Int8Block*>(
+            static_cast<const char*>(args.x) + r * args.x_stride);
+        AddSuperBlock(strip, x + u * kSuperBlockParts,
+                      args.tile + r * kGemmColumns + column);
+      }
+    }
+    unit += units;
+  }
+}
+
+// Blocks whose magnitudes share a scale.
+template <int kBlocks>
+void ToInt8Blocks(const float* x, Int8Block* out) {
+  // As integers, so that NaN is the largest.
+  uint32_t top = 0;
+  for (int i = 0; i < kBlocks * kQuantBlock; ++i) {
+    const uint32_t magnitude = BitsFromFloat(x[i]) & 0x7fffffffu;
+    top = magnitude > top ? magnitude : top;
+  }
+  const float largest = FloatFromBits(top);
+  const bool counts = largest >= 0x1p-100f && top < 0x7f800000u;
+  const float inverse = counts ? 127.0f / largest : 0.0f;
+  for (int b = 0; b < kBlocks; ++b, x += kQuantBlock) {
+    Int8Block& block = out[b];
     int32_t halves[2] = {};
     for (int i = 0; i < kQuantBlock; ++i) {
       block.q[i] = counts ? static_cast<int8_t>(std::nearbyintf(x[i] * inverse))
@@ -246,8 +306,29 @@ void ToInt8(const float* x, int n, Int8Block* out) {
     block.scale = counts ? largest / 127.0f : 0.0f;
     if (top >= 0x7f800000u) block.scale = FloatFromBits(0x7fc00000u);
     block.minus_sum = -(halves[0] + halves[1]);
-    block.minus_half_sum = -halves[0];
+    for (int h = 0; h < 2; ++h) {
+      block.minus_half_sums[h] = static_cast<int16_t>(-halves[h]);
+    }
     block.scaled_sum = block.scale * static_cast<float>(-block.minus_sum);
+  }
+  for (int b = 0; b < kBlocks; ++b) {
+    for (int i = 0; i < 2; ++i) {
+      out[b].minus_pair_sums[i] =
+          kBlocks == 1 ? int16_t{0}
+                       : static_cast<int16_t>(out[b / 2 * 2 + i].minus_sum);
+    }
+  }
+}
+
+void ToInt8(const float* x, int n, Int8Block* out) {
+  for (int i = 0; i < n / kQuantBlock; ++i) {
+    ToInt8Blocks<1>(x + i * kQuantBlock, out + i);
+  }
+}
+
+void ToInt8Super(const float* x, int n, Int8Block* out) {
+  for (int i = 0; i < n / kQuantBlock; i += kSuperBlockParts) {
+    ToInt8Blocks<kSuperBlockParts>(x + i * kQuantBlock, out + i);
   }
 }
 
@@ -457,13 +538,14 @@ constexpr CpuOps kOps = {
     kCpuIsaNames[static_cast<int>(CpuIsa::kScalar)],
     {GemmFp32, GemmBf16, GemmQuant<StripQ8_0>, GemmQuant<StripQ4_0>,
      GemmQuant<StripQ4_1>, GemmQuant<StripQ5_0>, GemmQuant<StripQ5_1>,
-     GemmQuant<StripQ4K>, GemmQuant<StripQ5K>, GemmQuant<StripQ6K>},
+     GemmSuper<StripQ4K>, GemmSuper<StripQ5K>, GemmSuper<StripQ6K>},
     Attend<uint16_t>,
     Attend<float>,
     Attend<int8_t>,
     RmsNorm,
     ToBf16,
     ToInt8,
+    ToInt8Super,
     Add,
     Scale,
     SwiGlu,
@@ -471,7 +553,7 @@ constexpr CpuOps kOps = {
     ArgMax,
     Exp,
     StreamSum,
-    {PeakFloat, PeakFloat, PeakInt8},
+    {PeakFloat, PeakFloat, PeakInt8, PeakInt8},
 };
 
 }  // namespace

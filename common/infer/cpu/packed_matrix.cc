@@ -47,6 +47,7 @@ int64_t ActivationBytes(ActivationType type, int64_t n) {
     case ActivationType::kBFloat16:
       return n * 2;
     case ActivationType::kInt8:
+    case ActivationType::kInt8Super:
       return n / kQuantBlock * static_cast<int64_t>(sizeof(Int8Block));
   }
   return 0;
@@ -148,6 +149,8 @@ absl::StatusOr<PackedMatrix> PackedMatrix::PackStored(
     int64_t columns, int64_t k, ThreadPool& pool, WeightArena& arena,
     absl::FunctionRef<StoredColumn(int64_t)> column) {
   PackedMatrix matrix;
+  // One block of a K type decides for all: they read the same rows.
+  ActivationType input = ActivationType::kInt8;
   std::vector<WeightType> stored;
   std::vector<MatrixType> types;
   for (int64_t c = 0; c < columns; c += kGemmColumns) {
@@ -156,9 +159,11 @@ absl::StatusOr<PackedMatrix> PackedMatrix::PackStored(
     FORETOKEN_CHECK(type.has_value() &&
                     k % WeightTypeFormat(stored.back()).block == 0);
     types.push_back(*type);
+    if (WeightTypeFormat(stored.back()).block == kSuperBlock) {
+      input = ActivationType::kInt8Super;
+    }
   }
-  FORETOKEN_RETURN_IF_ERROR(
-      matrix.Allocate(k, ActivationType::kInt8, types, arena));
+  FORETOKEN_RETURN_IF_ERROR(matrix.Allocate(k, input, types, arena));
   pool.ParallelFor(matrix.blocks(), [&](int64_t block) {
     uint8_t* out = matrix.data_ + matrix.blocks_[block].offset;
     const uint8_t* strip[kQuantColumns];

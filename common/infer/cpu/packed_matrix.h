@@ -29,7 +29,7 @@ inline int64_t PadTo(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// Bytes of `n` activations, whole blocks of kQuantBlock in kInt8.
+// Bytes of `n` activations, whole blocks of kQuantBlock in the int8 types.
 int64_t ActivationBytes(ActivationType type, int64_t n);
 
 // The type that weights of `type` are packed in without a change of their

@@ -8,6 +8,9 @@
 // instructions multiply them. Bytes per weight are those of the file, except
 // that the six-bit scales of Q4_K and Q5_K take eight bits.
 //
+// The K types multiply activations that share a scale over a whole unit, so
+// that their products with the scales of the parts are sums of integers.
+//
 // Like ops.h, this header has no functions and includes no others of ours.
 #ifndef FORETOKEN_COMMON_INFER_CPU_QUANT_LAYOUT_H_
 #define FORETOKEN_COMMON_INFER_CPU_QUANT_LAYOUT_H_
@@ -18,21 +21,26 @@ namespace foretoken {
 
 // Columns of a strip; two strips are one block of kGemmColumns.
 inline constexpr int kQuantColumns = 32;
-// Elements of K that share an activation scale.
+// Elements of K in a block of activations.
 inline constexpr int kQuantBlock = 32;
 // Blocks of a unit in the K types.
 inline constexpr int kSuperBlockParts = 8;
+inline constexpr int kSuperBlock = kQuantBlock * kSuperBlockParts;
 
 // 32 activations: x[i] ~ q[i] * scale, q in -127..127. The scale is the largest
 // magnitude over 127, and q is rounded to nearest, ties to even, of x times 127
 // over that magnitude. Magnitudes below 2^-100 count as zero; a block that is
-// not finite has the scale NaN.
+// not finite has the scale NaN. The magnitude is that of the block, or in a
+// super-block that of its kSuperBlockParts blocks.
 struct Int8Block {
   int8_t q[kQuantBlock];
   float scale;
-  float scaled_sum;        // scale * sum of q
-  int32_t minus_sum;       // of all q
-  int32_t minus_half_sum;  // of the first 16 q
+  float scaled_sum;            // scale * sum of q
+  int32_t minus_sum;           // of all q
+  int16_t minus_half_sums[2];  // of the first 16 q and of the others
+  // The minus_sum of blocks 2i and 2i + 1 of a super-block, in both of them;
+  // zeros in other blocks.
+  int16_t minus_pair_sums[2];
 };
 
 // Element 4 s + j of column c: [s][c][j].
@@ -44,6 +52,10 @@ using QuantFifthBits = uint8_t[kQuantColumns][4];
 // Bits five and six: bits 2 s and 2 s + 1 of [h][c][j], element 16 h + 4 s + j.
 using QuantHighPairs = uint8_t[2][kQuantColumns][4];
 using QuantHalves = uint16_t[kQuantColumns];  // fp16
+// Of two consecutive parts, and of the two halves of a part: the instructions
+// multiply such pairs by pairs of sums of activations.
+using QuantMinPairs = uint8_t[kQuantColumns][2];
+using QuantScalePairs = int8_t[kQuantColumns][2];
 
 struct UnitQ8_0 {
   QuantHalves scale;
@@ -71,24 +83,26 @@ struct UnitQ5_1 {
 // is subtracted.
 struct UnitQ4K {
   QuantHalves scale, min;
+  QuantMinPairs mins[kSuperBlockParts / 2];
+  uint8_t scales[kSuperBlockParts][kQuantColumns];
   struct Part {
-    uint8_t scale[kQuantColumns], min[kQuantColumns];
     QuantNibbles low;
   } parts[kSuperBlockParts];
 };
 struct UnitQ5K {
   QuantHalves scale, min;
+  QuantMinPairs mins[kSuperBlockParts / 2];
+  uint8_t scales[kSuperBlockParts][kQuantColumns];
   struct Part {
-    uint8_t scale[kQuantColumns], min[kQuantColumns];
     QuantNibbles low;
     QuantFifthBits fifth;
   } parts[kSuperBlockParts];
 };
 struct UnitQ6K {
   QuantHalves scale;
+  QuantScalePairs scales[kSuperBlockParts];
   struct Part {
-    int8_t scale[2][kQuantColumns];  // of 16 elements each
-    QuantNibbles low;                // + 32
+    QuantNibbles low;  // + 32
     QuantHighPairs high;
   } parts[kSuperBlockParts];
 };

@@ -52,8 +52,8 @@ template <typename Unit>
 void PutWithMinima(const QuantPart& part, int c, int index, Unit& unit) {
   unit.scale[c] = part.block_scale;
   unit.min[c] = part.block_min;
-  unit.parts[index].scale[c] = static_cast<uint8_t>(part.scales[0]);
-  unit.parts[index].min[c] = part.min;
+  unit.scales[index][c] = static_cast<uint8_t>(part.scales[0]);
+  unit.mins[index / 2][c][index % 2] = part.min;
   PutNibbles(part, c, unit.parts[index].low);
 }
 void Put(const QuantPart& part, int c, int index, UnitQ4K& unit) {
@@ -67,7 +67,7 @@ void Put(const QuantPart& part, int c, int index, UnitQ6K& unit) {
   unit.scale[c] = part.block_scale;
   PutNibbles(part, c, unit.parts[index].low);
   for (int h = 0; h < 2; ++h) {
-    unit.parts[index].scale[h][c] = part.scales[h];
+    unit.scales[index][c][h] = part.scales[h];
     for (int i = 0; i < kQuantBlock / 2; ++i) {
       unit.parts[index].high[h][c][i % 4] |= static_cast<uint8_t>(
           part.quants[h * kQuantBlock / 2 + i] >> 4 << (2 * (i / 4)));
@@ -114,9 +114,8 @@ void Get(const UnitQ5_1& unit, int c, int, QuantPart& part) {
 template <typename Unit>
 void GetWithMinima(const Unit& unit, int c, int index, QuantPart& part) {
   part.block_min = unit.min[c];
-  part.scales[0] = part.scales[1] =
-      static_cast<int8_t>(unit.parts[index].scale[c]);
-  part.min = unit.parts[index].min[c];
+  part.scales[0] = part.scales[1] = static_cast<int8_t>(unit.scales[index][c]);
+  part.min = unit.mins[index / 2][c][index % 2];
   GetNibbles(unit.parts[index].low, c, part);
 }
 void Get(const UnitQ4K& unit, int c, int index, QuantPart& part) {
@@ -129,7 +128,7 @@ void Get(const UnitQ5K& unit, int c, int index, QuantPart& part) {
 void Get(const UnitQ6K& unit, int c, int index, QuantPart& part) {
   GetNibbles(unit.parts[index].low, c, part);
   for (int h = 0; h < 2; ++h) {
-    part.scales[h] = unit.parts[index].scale[h][c];
+    part.scales[h] = unit.scales[index][c][h];
     for (int i = 0; i < kQuantBlock / 2; ++i) {
       part.quants[h * kQuantBlock / 2 + i] |= static_cast<uint8_t>(
           (unit.parts[index].high[h][c][i % 4] >> (2 * (i / 4)) & 3) << 4);
@@ -167,7 +166,6 @@ void PackStrip(WeightType type, const uint8_t* const* columns, int64_t k,
 }  // namespace
 
 int64_t QuantStripBytes(MatrixType type, int64_t k) {
-  constexpr int64_t kSuperBlock = kQuantBlock * kSuperBlockParts;
   switch (type) {
     case MatrixType::kQ8_0:
       return k / kQuantBlock * static_cast<int64_t>(sizeof(UnitQ8_0));

@@ -1,6 +1,7 @@
 // Products of quantised weights with int8 activations: against a sum in double
 // precision over the dequantised values, and to the bit against themselves for
 // every number of rows and against the scalar ops on every ISA.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -28,6 +29,17 @@ constexpr WeightType kBlockTypes[] = {
 bool HasMinima(WeightType type) {
   return type == WeightType::kQ4_1 || type == WeightType::kQ5_1 ||
          type == WeightType::kQ4_K || type == WeightType::kQ5_K;
+}
+
+bool IsSuper(WeightType type) {
+  return WeightTypeFormat(type).block == kSuperBlock;
+}
+
+// Rounds x as products with this type want it.
+void Round(const CpuOps& ops, WeightType type, const std::vector<float>& x,
+           std::vector<Int8Block>& out) {
+  (IsSuper(type) ? ops.to_int8_super : ops.to_int8)(
+      x.data(), static_cast<int>(x.size()), out.data());
 }
 
 struct Product {
@@ -88,7 +100,7 @@ Product MakeProduct(WeightType type, int64_t columns, int64_t k, int64_t rows,
   // The largest products that there are: no ISA may saturate.
   for (int64_t i = 0; i < k; ++i) x[i] = i % 3 == 0 ? -1.0f : 1.0f;
   p.blocks.resize(rows * k / kQuantBlock);
-  ScalarOps()->to_int8(x.data(), static_cast<int>(x.size()), p.blocks.data());
+  Round(*ScalarOps(), type, x, p.blocks);
   p.matrix = Pack(p);
   return p;
 }
@@ -123,6 +135,8 @@ TEST_P(QuantGemmTest, IsTheSumOfDequantisedProducts) {
       const Product p = MakeProduct(type_, columns, k, rows, random_);
       ASSERT_EQ(p.matrix.blocks(), (columns + 63) / 64);
       ASSERT_EQ(p.matrix.k(), k);
+      ASSERT_EQ(p.matrix.input(), IsSuper(type_) ? ActivationType::kInt8Super
+                                                 : ActivationType::kInt8);
       for (int64_t c = 0; c < p.matrix.blocks() * 64; ++c) {
         const std::vector<float> tile = Multiply(ops_, p, c / 64, 0, rows);
         for (int64_t r = 0; r < rows; ++r) {
@@ -176,6 +190,87 @@ TEST_P(QuantGemmTest, EqualsScalarToTheBit) {
             0);
 }
 
+// The largest quants, scales and minima with activations near their largest, of
+// one sign in a row: no ISA may saturate, or round what is exact.
+TEST_P(QuantGemmTest, LargestSumsEqualScalar) {
+  constexpr int64_t kRows = 9;
+  const int64_t k = 2 * std::max<int64_t>(block_, kSuperBlock);
+  Product p = MakeProduct(type_, 64, k, kRows, random_);
+  std::fill(p.stored.begin(), p.stored.end(), uint8_t{0xff});
+  const int64_t step = WeightTypeFormat(type_).block_bytes;
+  const uint16_t half = Float16FromFloat(0.5f);
+  for (size_t at = 0; at < p.stored.size(); at += step) {
+    uint8_t* block = p.stored.data() + at;
+    if (type_ == WeightType::kQ6_K) {
+      std::fill_n(block + 192, 16, uint8_t{0x80});  // -128
+      std::memcpy(block + step - 2, &half, 2);
+    } else {
+      std::memcpy(block, &half, 2);
+      if (HasMinima(type_)) std::memcpy(block + 2, &half, 2);
+    }
+  }
+  p.matrix = Pack(p);
+  std::vector<float> x(kRows * k);
+  for (int64_t i = 0; i < kRows * k; ++i) {
+    x[i] = (random_() % 2 == 0 ? 127.0f : 126.0f) * (i / k % 2 == 0 ? 1 : -1);
+  }
+  Round(ops_, type_, x, p.blocks);
+  ConvertToFloat32(type_, p.stored.data(), absl::MakeSpan(p.weights));
+  const std::vector<float> got = Multiply(ops_, p, 0, 0, kRows);
+  const std::vector<float> want = Multiply(*ScalarOps(), p, 0, 0, kRows);
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)),
+            0);
+  for (int64_t r = 0; r < kRows; ++r) {
+    double sum = 0.0;
+    double size = 0.0;
+    for (int64_t i = 0; i < k; ++i) {
+      sum += static_cast<double>(p.weights[i]) * x[r * k + i];
+      size += std::fabs(static_cast<double>(p.weights[i]) * x[r * k + i]);
+    }
+    EXPECT_NEAR(got[r * kGemmColumns], sum, 1e-5 * size) << r;
+  }
+}
+
+// A matrix that joins columns of a K type with others gives super-blocks to all
+// of them.
+TEST_P(QuantGemmTest, EveryTypeTakesSuperBlocks) {
+  constexpr int64_t kRows = 9;
+  constexpr int64_t kK = 2 * kSuperBlock;
+  Product p = MakeProduct(type_, 64, kK, kRows, random_);
+  const Product other = MakeProduct(WeightType::kQ4_K, 64, kK, kRows, random_);
+  ThreadPool pool(2);
+  auto joined = PackedMatrix::PackStored(
+      128, kK, pool, p.arena,
+      [&](int64_t column) -> PackedMatrix::StoredColumn {
+        const Product& of = column < 64 ? p : other;
+        return {of.type,
+                of.stored.data() + column % 64 * WeightTypeBytes(of.type, kK)};
+      });
+  FORETOKEN_ASSERT_OK(joined);
+  EXPECT_EQ(joined->input(), ActivationType::kInt8Super);
+  p.matrix = *std::move(joined);
+  p.blocks = other.blocks;
+  const std::vector<float> got = Multiply(ops_, p, 0, 0, kRows);
+  const std::vector<float> want = Multiply(*ScalarOps(), p, 0, 0, kRows);
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)),
+            0);
+  for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t c = 0; c < 64; ++c) {
+      double sum = 0.0;
+      double size = 0.0;
+      for (int64_t i = 0; i < kK; ++i) {
+        const Int8Block& x = p.blocks[(r * kK + i) / kQuantBlock];
+        const double product =
+            static_cast<double>(p.weights[c * kK + i]) *
+            (static_cast<double>(x.q[i % kQuantBlock]) * x.scale);
+        sum += product;
+        size += std::fabs(product);
+      }
+      ASSERT_NEAR(got[r * 64 + c], sum, 1e-6 + 1e-5 * size) << r << " " << c;
+    }
+  }
+}
+
 // Scales that only a hostile or damaged file has, in one column each. Which NaN
 // a sum gives is the processor's choice of operand; that it is one is not.
 TEST_P(QuantGemmTest, ExtremeScalesEqualScalar) {
@@ -220,7 +315,7 @@ TEST_P(QuantGemmTest, ActivationsThatAreNotFiniteMakeTheRowNan) {
   Product p = MakeProduct(type_, 64, 2 * block_, 2, random_);
   std::vector<float> x(2 * block_, 1.0f);
   x[block_] = std::numeric_limits<float>::infinity();
-  ops_.to_int8(x.data(), static_cast<int>(x.size()), p.blocks.data());
+  Round(ops_, type_, x, p.blocks);
   const std::vector<float> tile = Multiply(ops_, p, 0, 0, 2);
   for (int c = 0; c < kGemmColumns; ++c) {
     EXPECT_TRUE(std::isnan(tile[c]));
@@ -283,7 +378,10 @@ TEST_P(ToInt8Test, RoundsToTheNearestOf255StepsOfTheLargestMagnitude) {
         if (i < 16) half += out[b].q[i];
       }
       EXPECT_EQ(out[b].minus_sum, -sum);
-      EXPECT_EQ(out[b].minus_half_sum, -half);
+      EXPECT_EQ(out[b].minus_half_sums[0], -half);
+      EXPECT_EQ(out[b].minus_half_sums[1], half - sum);
+      EXPECT_EQ(out[b].minus_pair_sums[0], 0);
+      EXPECT_EQ(out[b].minus_pair_sums[1], 0);
       EXPECT_EQ(out[b].scaled_sum, out[b].scale * static_cast<float>(sum));
     }
   }
@@ -308,6 +406,60 @@ TEST_P(ToInt8Test, ZerosTinyValuesAndOnesThatAreNotFinite) {
     EXPECT_TRUE(std::isnan(out[b].scale));
     EXPECT_TRUE(std::isnan(out[b].scaled_sum));
     EXPECT_EQ(out[b].minus_sum, 0);
+  }
+}
+
+// Their blocks share the scale; in everything else they are as other blocks.
+TEST_P(ToInt8Test, SuperBlocksShareTheScaleOfTheirLargestMagnitude) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(kSuperBlock * 3);
+  for (float& value : x) value = normal(random);
+  x[kSuperBlock + 77] = -50.0f;
+  std::vector<Int8Block> out(3 * kSuperBlockParts);
+  ops_.to_int8_super(x.data(), static_cast<int>(x.size()), out.data());
+  for (int s = 0; s < 3; ++s) {
+    float largest = 0.0f;
+    for (int i = 0; i < kSuperBlock; ++i) {
+      largest = std::max(largest, std::fabs(x[s * kSuperBlock + i]));
+    }
+    for (int b = s * kSuperBlockParts; b < (s + 1) * kSuperBlockParts; ++b) {
+      EXPECT_EQ(out[b].scale, largest / 127.0f);
+      int halves[2] = {};
+      for (int i = 0; i < kQuantBlock; ++i) {
+        EXPECT_EQ(out[b].q[i],
+                  std::nearbyint(x[b * kQuantBlock + i] * (127.0f / largest)));
+        halves[i / 16] += out[b].q[i];
+      }
+      const int sum = halves[0] + halves[1];
+      EXPECT_EQ(out[b].minus_sum, -sum);
+      EXPECT_EQ(out[b].minus_half_sums[0], -halves[0]);
+      EXPECT_EQ(out[b].minus_half_sums[1], -halves[1]);
+      EXPECT_EQ(out[b].minus_pair_sums[0], out[b / 2 * 2].minus_sum);
+      EXPECT_EQ(out[b].minus_pair_sums[1], out[b / 2 * 2 + 1].minus_sum);
+      EXPECT_EQ(out[b].scaled_sum, out[b].scale * static_cast<float>(sum));
+    }
+  }
+}
+
+TEST_P(ToInt8Test, SuperBlocksOfZerosAndOnesThatAreNotFinite) {
+  std::vector<float> x(kSuperBlock * 3, 0.0f);
+  x[kSuperBlock - 1] = 0x1p-101f;
+  x[kSuperBlock + 200] = -std::numeric_limits<float>::infinity();
+  x[2 * kSuperBlock + 40] = std::numeric_limits<float>::quiet_NaN();
+  x[2 * kSuperBlock] = 1.0f;
+  std::vector<Int8Block> out(3 * kSuperBlockParts);
+  ops_.to_int8_super(x.data(), static_cast<int>(x.size()), out.data());
+  for (int b = 0; b < 3 * kSuperBlockParts; ++b) {
+    if (b < kSuperBlockParts) {
+      EXPECT_EQ(out[b].scale, 0.0f);
+    } else {
+      EXPECT_TRUE(std::isnan(out[b].scale));
+      EXPECT_TRUE(std::isnan(out[b].scaled_sum));
+    }
+    EXPECT_EQ(out[b].q[31], 0);
+    EXPECT_EQ(out[b].minus_sum, 0);
+    EXPECT_EQ(out[b].minus_pair_sums[1], 0);
   }
 }
 

@@ -189,7 +189,8 @@ TEST(QuantReferenceTest, AMixedFileFollowsTheReferenceOnEveryIsa) {
     ExpectTheReference(watched, reference, (*SelectCpuOps(isa))->name);
     EXPECT_THAT(
         watched.backend().numerics_fingerprint(),
-        HasSubstr(";matrices=q8_0+q5_0+q4_k+q6_k;activations=int8x32;"));
+        HasSubstr(
+            ";matrices=q8_0+q5_0+q4_k+q6_k;activations=int8x32+int8x256;"));
   }
 }
 
@@ -242,12 +243,16 @@ TEST(QuantReferenceTest, EveryMistakeIsSeen) {
   const std::string path = MixedFile(dir, GgufFileKind::kQ4_K_M);
   const auto load = [&] { return *ModelWeights::Load(path); };
   const std::vector<double> divisors = Divisors(load()->config());
-  const std::vector<TokenId> chain = RandomChains(1)[0];
   Watched watched(load());
+  // Rounding to int8 hides a small mistake from a chain in which no activation
+  // crosses a tie, so one of the chains suffices.
   const auto expect_seen = [&](const ReferenceModel& model, const char* what) {
-    const auto error = watched.RelativeError(model, chain);
-    EXPECT_TRUE(!error.ok() || !(*error <= kMostError))
-        << what << ": " << *error;
+    bool seen = false;
+    for (const std::vector<TokenId>& chain : RandomChains(8)) {
+      const auto error = watched.RelativeError(model, chain);
+      seen = seen || !error.ok() || !(*error <= kMostError);
+    }
+    EXPECT_TRUE(seen) << what;
   };
   for (const Mistake& mistake : mistakes) {
     ReferenceModel model = ReadReference(*load(), /*pairs=*/true, divisors);

@@ -1,6 +1,8 @@
 #include "tests/unit/infer/reference_pass.h"
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -32,13 +34,24 @@ ReferenceMatrix Matrix(const WeightTensor& tensor, const WeightTensor& bias) {
   ReferenceMatrix matrix;
   matrix.rows = tensor.rows;
   matrix.cols = tensor.cols;
-  matrix.quantised = IsQuantised(tensor);
+  if (IsQuantised(tensor)) {
+    matrix.scaled_together = WeightTypeFormat(tensor.type).block;
+  }
   matrix.values = Decode(tensor);
-  if (!matrix.quantised) {
+  if (!IsQuantised(tensor)) {
     for (double& value : matrix.values) value = RoundToBFloat16(value);
   }
   matrix.bias = Decode(bias);
   return matrix;
+}
+
+// The matrices that one product joins read the same rows.
+void ShareScales(std::initializer_list<ReferenceMatrix*> matrices) {
+  int64_t most = 0;
+  for (const ReferenceMatrix* matrix : matrices) {
+    most = std::max(most, matrix->scaled_together);
+  }
+  for (ReferenceMatrix* matrix : matrices) matrix->scaled_together = most;
 }
 
 // Rows (or elements) in pairs become those of two halves, head by head.
@@ -63,7 +76,7 @@ class Pass {
   absl::StatusOr<Vector> Logits(const std::vector<TokenId>& tokens);
 
  private:
-  absl::StatusOr<Vector> Round(const Vector& x, bool int8,
+  absl::StatusOr<Vector> Round(const Vector& x, int64_t scaled_together,
                                const std::string& what) const;
   absl::StatusOr<Vector> Product(const ReferenceMatrix& matrix, const Vector& x,
                                  const std::string& what) const;
@@ -82,12 +95,17 @@ class Pass {
   std::vector<Vector> hidden_, q_, k_, v_;  // by position
 };
 
-absl::StatusOr<Vector> Pass::Round(const Vector& x, bool int8,
+// To int8 that `scaled_together` elements share a scale of, or to bf16.
+absl::StatusOr<Vector> Pass::Round(const Vector& x, int64_t scaled_together,
                                    const std::string& what) const {
   Vector out;
   for (size_t b = 0; b < x.size(); b += WatchedOps::kBlock) {
     const auto block = absl::MakeConstSpan(x).subspan(b, WatchedOps::kBlock);
-    const auto rounded = int8 ? ops_.Int8(block) : ops_.BFloat16(block);
+    const auto rounded =
+        scaled_together > 0
+            ? ops_.Int8(block, absl::MakeConstSpan(x).subspan(
+                                   b - b % scaled_together, scaled_together))
+            : ops_.BFloat16(block);
     FORETOKEN_RETURN_IF_ERROR(
         Annotate(rounded.status(), absl::StrCat(what, ", element ", b)));
     out.insert(out.end(), rounded->begin(), rounded->end());
@@ -99,7 +117,7 @@ absl::StatusOr<Vector> Pass::Product(const ReferenceMatrix& matrix,
                                      const Vector& x,
                                      const std::string& what) const {
   FORETOKEN_ASSIGN_OR_RETURN(const Vector rounded,
-                             Round(x, matrix.quantised, what));
+                             Round(x, matrix.scaled_together, what));
   Vector out(matrix.rows);
   for (int64_t r = 0; r < matrix.rows; ++r) {
     double sum = matrix.bias.empty() ? 0.0 : matrix.bias[r];
@@ -183,9 +201,9 @@ absl::Status Pass::Keep(const ReferenceLayer& layer, size_t t,
   finish(layer.q_norm, q_[t]);
   finish(layer.k_norm, k_[t]);
   FORETOKEN_ASSIGN_OR_RETURN(
-      k_[t], Round(k_[t], /*int8=*/false, absl::StrCat(name, "keys")));
+      k_[t], Round(k_[t], /*scaled_together=*/0, absl::StrCat(name, "keys")));
   FORETOKEN_ASSIGN_OR_RETURN(
-      v_[t], Round(v_[t], /*int8=*/false, absl::StrCat(name, "values")));
+      v_[t], Round(v_[t], /*scaled_together=*/0, absl::StrCat(name, "values")));
   return absl::OkStatus();
 }
 
@@ -279,6 +297,8 @@ ReferenceModel ReadReference(const ModelWeights& weights, bool pairs,
     layer.gate = Matrix(from.gate, from.gate_bias);
     layer.up = Matrix(from.up, from.up_bias);
     layer.down = Matrix(from.down, from.down_bias);
+    ShareScales({&layer.q, &layer.k, &layer.v});
+    ShareScales({&layer.gate, &layer.up});
     if (!pairs) continue;
     for (ReferenceMatrix* matrix : {&layer.q, &layer.k}) {
       SplitPairs(head_dim, matrix->cols, matrix->values);

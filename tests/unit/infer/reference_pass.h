@@ -1,5 +1,6 @@
 // A forward pass in double precision that rounds where the CPU backend rounds:
-// the input of every product (int8 blocks before quantised weights, else bf16),
+// the input of every product (int8 blocks before quantised weights, in
+// super-blocks of one scale before those of 256 elements; else bf16),
 // keys and values (bf16). Weights are decoded from their stored blocks here.
 //
 // Sizes are multiples of WatchedOps::kBlock.
@@ -19,7 +20,8 @@ namespace foretoken::testing {
 struct ReferenceMatrix {
   int64_t rows = 0;
   int64_t cols = 0;
-  bool quantised = false;
+  // Activations that share a scale, or 0 for products of bf16.
+  int64_t scaled_together = 0;
   std::vector<double> values;  // [rows, cols]
   std::vector<double> bias;    // [rows], or empty
 };

@@ -34,6 +34,13 @@ void ToInt8(const float* x, int n, Int8Block* out) {
   kept.int8.insert(kept.int8.end(), out, out + n / kQuantBlock);
 }
 
+void ToInt8Super(const float* x, int n, Int8Block* out) {
+  Kept& kept = TheKept();
+  kept.kernels->to_int8_super(x, n, out);
+  absl::MutexLock lock(&kept.mu);
+  kept.int8.insert(kept.int8.end(), out, out + n / kQuantBlock);
+}
+
 void ToBf16(const float* x, int n, uint16_t* out) {
   Kept& kept = TheKept();
   kept.kernels->to_bf16(x, n, out);
@@ -83,6 +90,7 @@ WatchedOps::WatchedOps(CpuIsa isa) {
   TheKept().kernels = *kernels;
   ops_ = **kernels;
   ops_.to_int8 = ToInt8;
+  ops_.to_int8_super = ToInt8Super;
   ops_.to_bf16 = ToBf16;
 }
 
@@ -99,8 +107,8 @@ void WatchedOps::Clear() {
 }
 
 absl::StatusOr<std::vector<double>> WatchedOps::Int8(
-    absl::Span<const double> values) const {
-  const double largest = Largest(values);
+    absl::Span<const double> values, absl::Span<const double> scaled) const {
+  const double largest = Largest(scaled);
   Kept& kept = TheKept();
   absl::MutexLock lock(&kept.mu);
   for (const Int8Block& block : kept.int8) {

@@ -39,9 +39,10 @@ class WatchedOps {
   void Clear();
 
   // What the kernels rounded these kBlock values to. NotFound if they rounded
-  // no block to neighbours of these values.
+  // no block to neighbours of these values. In int8 they share a scale with
+  // those of `scaled`, which contains them.
   absl::StatusOr<std::vector<double>> Int8(
-      absl::Span<const double> values) const;
+      absl::Span<const double> values, absl::Span<const double> scaled) const;
   absl::StatusOr<std::vector<double>> BFloat16(
       absl::Span<const double> values) const;
 
