@@ -37,6 +37,8 @@ if(FORETOKEN_SERVICES)
 endif()
 if(FORETOKEN_TESTS)
   find_package(GTest 1.12 CONFIG REQUIRED)
+  # Reads the datastore a second way. Without it that test is left out.
+  pkg_check_modules(pqxx IMPORTED_TARGET libpqxx>=6.4)
 endif()
 if(FORETOKEN_BENCHMARKS)
   find_package(benchmark 1.7 CONFIG REQUIRED)

@@ -10,17 +10,16 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
+#include "common/base/line_writer.h"
+#include "common/base/log_output.h"
 
 namespace foretoken {
 namespace {
 
-std::atomic<LogLevel> min_level{LogLevel::kInfo};
+// What a reader that still lives needs to make room for the last line.
+constexpr absl::Duration kLastLineTime = absl::Seconds(1);
 
-void WriteLine(const std::string& line) {
-  // One write(2) per line keeps the lines of concurrent threads apart. The
-  // result is ignored: there is nowhere to report a failing stderr.
-  [[maybe_unused]] ssize_t n = write(STDERR_FILENO, line.data(), line.size());
-}
+std::atomic<LogLevel> min_level{LogLevel::kInfo};
 
 // Text from clients and peers may contain line breaks and terminal sequences,
 // which must neither forge a line nor act on a terminal. UTF-8 stays.
@@ -44,24 +43,47 @@ const char* Basename(const char* path) {
   return slash == nullptr ? path : slash + 1;
 }
 
+std::string Line(LogLevel level, const char* file, int line,
+                 const std::string& text) {
+  static constexpr char kLetters[] = {'I', 'W', 'E'};
+  return absl::StrCat(std::string(1, kLetters[static_cast<int>(level)]), " ",
+                      absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", absl::Now(),
+                                       absl::UTCTimeZone()),
+                      " ", Basename(file), ":", line, " ", Escaped(text), "\n");
+}
+
+// Never destroyed: threads may log until the process ends.
+LineWriter& Stderr() {
+  static LineWriter* const writer =
+      new LineWriter(STDERR_FILENO, [](int64_t lines) {
+        return Line(
+            LogLevel::kWarning, __FILE__, __LINE__,
+            absl::StrCat("dropped ", lines, " lines: nothing read this log"));
+      });
+  return *writer;
+}
+
 }  // namespace
 
 void SetMinLogLevel(LogLevel level) { min_level = level; }
+
+void WriteLastLine(absl::string_view line) {
+  Stderr().Write(absl::StrCat(line, "\n"));
+  Stderr().Flush(kLastLineTime);
+}
+
+int64_t DroppedLogLines() { return Stderr().dropped(); }
 
 namespace internal {
 
 void Log(LogLevel level, const char* file, int line, const std::string& text) {
   if (level < min_level.load(std::memory_order_relaxed)) return;
-  static constexpr char kLetters[] = {'I', 'W', 'E'};
-  WriteLine(absl::StrCat(std::string(1, kLetters[static_cast<int>(level)]), " ",
-                         absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", absl::Now(),
-                                          absl::UTCTimeZone()),
-                         " ", Basename(file), ":", line, " ", Escaped(text),
-                         "\n"));
+  Stderr().Write(Line(level, file, line, text));
 }
 
 void CheckFailed(const char* file, int line, const char* what) {
   Log(LogLevel::kError, file, line, absl::StrCat("CHECK failed: ", what));
+  Stderr().Flush(kLastLineTime);
   std::abort();
 }
 

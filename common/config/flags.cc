@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/log_output.h"
 
 namespace foretoken {
 namespace {
@@ -275,7 +276,7 @@ int ExitWithError(const absl::Status& status) {
     std::fputs(message.c_str(), stdout);
     return 0;
   }
-  std::fprintf(stderr, "error: %s\n", message.c_str());
+  WriteLastLine(absl::StrCat("error: ", message));
   return status.GetPayload(kUsagePayload).has_value() ? 2 : 1;
 }
 

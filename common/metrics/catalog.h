@@ -53,6 +53,11 @@ inline constexpr double kNodeBounds[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
 // the last.
 inline constexpr int kMaxPositions = 16;
 
+// The process.
+inline constexpr Spec kDroppedLogLines =
+    Counter("foretoken_log_lines_dropped_total",
+            "Lines of the log dropped because nothing read it");
+
 // Served requests and RPCs.
 inline constexpr Spec kRequests =
     Counter("foretoken_requests_total",
@@ -416,6 +421,9 @@ inline constexpr const Spec* kCrestMetrics[] = {
 inline constexpr const Spec* kGatewayMetrics[] = {
     &kHttpRequests,    &kHttpRunning, &kHttpLatency,
     &kHttpConnections, &kHttpDeltas,  &kHttpPauses};
+
+// Of every process, beside those of its service.
+inline constexpr const Spec* kProcessMetrics[] = {&kDroppedLogLines};
 
 struct Catalog {
   const char* service;  // its folder

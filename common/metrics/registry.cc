@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/log_output.h"
 #include "common/base/status_macros.h"
 #include "common/metrics/vllm_names.h"
 #include "prometheus/text_serializer.h"
@@ -23,7 +24,9 @@ prometheus::Labels LabelsOf(const Spec& spec, const std::string& value,
 
 }  // namespace
 
-Registry::Registry() : registry_(std::make_shared<prometheus::Registry>()) {}
+Registry::Registry()
+    : registry_(std::make_shared<prometheus::Registry>()),
+      dropped_log_lines_(GetCounter(kDroppedLogLines)) {}
 
 prometheus::Counter& Registry::GetCounter(const Spec& spec,
                                           const std::string& value,
@@ -58,6 +61,13 @@ prometheus::Histogram& Registry::GetHistogram(const Spec& spec,
 }
 
 std::string Registry::Text(MetricNames names) const {
+  {
+    absl::MutexLock lock(&mu_);
+    const int64_t dropped = DroppedLogLines();
+    dropped_log_lines_.Increment(
+        static_cast<double>(dropped - shown_log_lines_));
+    shown_log_lines_ = dropped;
+  }
   std::vector<prometheus::MetricFamily> families = registry_->Collect();
   if (names == MetricNames::kVllm) {
     for (auto& family : VllmFamilies(families, model_name_)) {

@@ -15,8 +15,10 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "common/config/flags.h"
 #include "common/metrics/catalog.h"
 #include "common/metrics/page_server.h"
@@ -32,6 +34,7 @@ enum class MetricNames { kForetoken, kVllm };
 
 class Registry {
  public:
+  // With the metrics that every process has, kProcessMetrics.
   Registry();
 
   // The model in the labels of vLLM's names. Called before the page is served.
@@ -54,6 +57,10 @@ class Registry {
 
  private:
   std::shared_ptr<prometheus::Registry> registry_;
+  // A total of the process, brought up to date for the page.
+  prometheus::Counter& dropped_log_lines_;
+  mutable absl::Mutex mu_;
+  mutable int64_t shown_log_lines_ ABSL_GUARDED_BY(mu_) = 0;
   std::string model_name_ = "model";
 };
 

@@ -1,7 +1,5 @@
 #include "common/rpc/channel.h"
 
-#include <chrono>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/clock.h"
@@ -143,15 +141,23 @@ std::string TraceparentOf(const grpc::ServerContextBase& context) {
   return Rewritten({found->second.data(), found->second.size()});
 }
 
-absl::Time DeadlineOf(std::chrono::system_clock::time_point deadline) {
-  if (deadline == std::chrono::system_clock::time_point::max()) {
-    return absl::InfiniteFuture();
-  }
-  return MonotonicNow() + (absl::FromChrono(deadline) - absl::Now());
+absl::Time DeadlineOf(const gpr_timespec& deadline) {
+  const gpr_timespec never = gpr_inf_future(deadline.clock_type);
+  if (gpr_time_cmp(deadline, never) == 0) return absl::InfiniteFuture();
+  const gpr_timespec left =
+      gpr_time_sub(deadline, gpr_now(deadline.clock_type));
+  return MonotonicNow() + absl::Seconds(left.tv_sec) +
+         absl::Nanoseconds(left.tv_nsec);
 }
 
-std::chrono::system_clock::time_point GrpcTime(absl::Time time) {
-  return absl::ToChronoTime(absl::Now() + (time - MonotonicNow()));
+gpr_timespec GrpcTime(absl::Time time) {
+  if (time == absl::InfiniteFuture()) {
+    return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  }
+  return gpr_time_add(
+      gpr_now(GPR_CLOCK_MONOTONIC),
+      gpr_time_from_nanos(absl::ToInt64Nanoseconds(time - MonotonicNow()),
+                          GPR_TIMESPAN));
 }
 
 }  // namespace foretoken::rpc

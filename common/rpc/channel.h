@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/config/flags.h"
 #include "common/rpc/bearer_token.h"
+#include "grpc/support/time.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/server_context.h"
@@ -67,10 +68,12 @@ void AddTraceparent(grpc::ClientContext& context,
 // The trace header of a call in version 00, "" if it has no valid one.
 std::string TraceparentOf(const grpc::ServerContextBase& context);
 
-// gRPC takes and gives deadlines on the wall clock; ours are on MonotonicNow's.
-// Each converts the time that is left. No deadline is InfiniteFuture.
-absl::Time DeadlineOf(std::chrono::system_clock::time_point deadline);
-std::chrono::system_clock::time_point GrpcTime(absl::Time time);
+// Deadlines of gRPC, whose clock has another origin than MonotonicNow. Each
+// converts the time that is left, by the monotonic clock alone: a deadline on
+// the wall clock, though it were only taken and given back, ends calls at once
+// or too late when that clock is set. No deadline is InfiniteFuture.
+absl::Time DeadlineOf(const gpr_timespec& deadline);
+gpr_timespec GrpcTime(absl::Time time);
 
 }  // namespace foretoken::rpc
 

@@ -113,7 +113,7 @@ void ServerStream::Begin(grpc::CallbackServerContext& context) {
   absl::MutexLock lock(&mu_);
   context_ = &context;
   self_ = shared_from_this();
-  deadline_ = DeadlineOf(context.deadline());
+  deadline_ = DeadlineOf(context.raw_deadline());
   half_closed_ = !reads();
   const absl::Status admitted = server_.Enter(self_);
   admitted_ = admitted.ok();

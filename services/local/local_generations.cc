@@ -121,6 +121,10 @@ absl::StatusOr<gateway::ServedModel> LocalGenerations::Model() {
   model.max_positions = info.max_positions;
   model.modes = generation().modes();
   model.default_mode = generation().default_mode().name();
+  const Tokenizer* const tokenizer = generation().tokenizer();
+  model.tokenizer_fingerprint = tokenizer == nullptr
+                                    ? info.tokenizer_fingerprint
+                                    : tokenizer->fingerprint_bytes();
   return model;
 }
 

@@ -334,9 +334,10 @@ class ModelInfoStream final
       response.add_modes(std::move(mode));
     }
     response.set_numerics_fingerprint(info.numerics_fingerprint);
-    if (const Tokenizer* tokenizer = generation().tokenizer()) {
-      response.set_tokenizer_fingerprint(tokenizer->fingerprint_bytes());
-    }
+    const Tokenizer* const tokenizer = generation().tokenizer();
+    response.set_tokenizer_fingerprint(tokenizer == nullptr
+                                           ? info.tokenizer_fingerprint
+                                           : tokenizer->fingerprint_bytes());
     response.set_max_tree_nodes(generation().options().max_tree_nodes);
     rpc::ToProto(generation().default_mode(),
                  response.mutable_default_speculation())

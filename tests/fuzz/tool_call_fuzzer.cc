@@ -16,7 +16,9 @@ using foretoken::ToolCallForm;
 using foretoken::ToolCallParser;
 
 std::string Joined(ToolCallForm form, absl::string_view text, size_t step) {
-  const auto parser = ToolCallParser::Create(form, 1);
+  static const auto* const offered =
+      new foretoken::ToolNames{"brave_search", "code_interpreter", "f", "g"};
+  const auto parser = ToolCallParser::Create(form, 1, *offered);
   std::string content;
   std::string calls;
   int begun = 0;
@@ -24,7 +26,7 @@ std::string Joined(ToolCallForm form, absl::string_view text, size_t step) {
     content += delta.content;
     for (const ToolCallDelta& call : delta.tool_calls) {
       if (!call.id.empty()) {
-        FORETOKEN_CHECK(call.index == begun && !call.name.empty());
+        FORETOKEN_CHECK(call.index == begun && offered->count(call.name) == 1);
         ++begun;
         absl::StrAppend(&calls, "\n", call.id, call.name, "(");
       }

@@ -34,6 +34,9 @@ std::vector<std::string> Families(const metrics::Registry& registry) {
 
 std::vector<std::string> CatalogOf(const std::string& service) {
   std::vector<std::string> names;
+  for (const metrics::Spec* spec : metrics::kProcessMetrics) {
+    names.push_back(spec->name);
+  }
   for (const metrics::Catalog& catalog : metrics::kCatalogs) {
     if (catalog.service != service) continue;
     for (const metrics::Spec* spec : catalog.metrics) {

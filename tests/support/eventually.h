@@ -5,15 +5,16 @@
 #include "absl/functional/function_ref.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 
 namespace foretoken::testing {
 
 // Polls `condition`; false if it does not hold within a minute, far more than
 // any of these events takes.
 inline bool Eventually(absl::FunctionRef<bool()> condition) {
-  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  const absl::Time deadline = MonotonicNow() + absl::Minutes(1);
   while (!condition()) {
-    if (absl::Now() > deadline) return false;
+    if (MonotonicNow() > deadline) return false;
     absl::SleepFor(absl::Milliseconds(2));
   }
   return true;

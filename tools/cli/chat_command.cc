@@ -73,7 +73,9 @@ absl::StatusOr<std::unique_ptr<ModelChat>> LoadChat(const ChatFlags& flags) {
 
 absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenTarget(
     const ChatFlags& flags, const ModelChat& chat) {
-  if (!flags.server.empty()) return OpenServerTarget(flags);
+  if (!flags.server.empty()) {
+    return OpenServerTarget(flags, chat.shared_tokenizer());
+  }
   {
     FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWeights> weights,
                                ModelWeights::Load(flags.backend.model));

@@ -23,11 +23,12 @@ struct OpenTarget {
 
 absl::StatusOr<OpenTarget> OpenServer(const GenerateFlags& flags) {
   OpenTarget open;
-  if (flags.show_drafters) {
+  if (!flags.tokenizer.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(open.tokenizer,
                                Tokenizer::LoadShared(flags.tokenizer));
   }
-  FORETOKEN_ASSIGN_OR_RETURN(open.target, OpenServerTarget(flags));
+  FORETOKEN_ASSIGN_OR_RETURN(open.target,
+                             OpenServerTarget(flags, open.tokenizer));
   return open;
 }
 

@@ -1,7 +1,10 @@
 #include "tools/cli/generation_target.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "tools/cli/local_generation.h"
@@ -30,13 +33,31 @@ class LocalTarget final : public GenerationTarget {
 };
 
 #ifdef FORETOKEN_HAVE_SERVICES
+constexpr absl::Duration kInfoTimeout = absl::Seconds(30);
+
 class ServerTarget final : public GenerationTarget {
  public:
   ServerTarget(std::unique_ptr<rpc::GenerationClient> client,
-               std::string address, double timeout_s)
+               std::string address, double timeout_s,
+               std::shared_ptr<const Tokenizer> tokenizer)
       : client_(std::move(client)),
         address_(std::move(address)),
-        timeout_s_(timeout_s) {}
+        timeout_s_(timeout_s),
+        tokenizer_(std::move(tokenizer)) {}
+
+  absl::Status CheckTokenizer(absl::Time deadline) const {
+    if (tokenizer_ == nullptr) return absl::OkStatus();
+    const auto info = client_->GetModelInfo(
+        std::min(deadline, MonotonicNow() + kInfoTimeout));
+    FORETOKEN_RETURN_IF_ERROR(Annotate(info.status(), address_));
+    const std::string& theirs = info->tokenizer_fingerprint();
+    if (theirs.empty() || theirs == tokenizer_->fingerprint_bytes()) {
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("--tokenizer: is not that of the model ", info->model(),
+                     " of ", address_));
+  }
 
   absl::StatusOr<GenerationSummary> Generate(
       GenerationRequest request,
@@ -45,6 +66,8 @@ class ServerTarget final : public GenerationTarget {
     if (timeout_s_ > 0) {
       request.deadline = MonotonicNow() + absl::Seconds(timeout_s_);
     }
+    // The server may have changed its model since the last request.
+    FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(request.deadline));
     auto summary = client_->Generate(request, on_delta);
     FORETOKEN_RETURN_IF_ERROR(Annotate(summary.status(), address_));
     return summary;
@@ -54,6 +77,7 @@ class ServerTarget final : public GenerationTarget {
   const std::unique_ptr<rpc::GenerationClient> client_;
   const std::string address_;
   const double timeout_s_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
 };
 #endif
 
@@ -61,17 +85,19 @@ class ServerTarget final : public GenerationTarget {
 
 #ifdef FORETOKEN_HAVE_SERVICES
 absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenServerTarget(
-    const RequestFlags& flags) {
+    const RequestFlags& flags, std::shared_ptr<const Tokenizer> tokenizer) {
   rpc::ChannelOptions channel = ChannelOf(flags.server_access);
   channel.token_file = flags.server_token_file;
   FORETOKEN_ASSIGN_OR_RETURN(
       auto client, rpc::GenerationClient::Connect(flags.server, channel));
-  return std::make_unique<ServerTarget>(std::move(client), flags.server,
-                                        flags.timeout_s);
+  auto target = std::make_unique<ServerTarget>(
+      std::move(client), flags.server, flags.timeout_s, std::move(tokenizer));
+  FORETOKEN_RETURN_IF_ERROR(target->CheckTokenizer(absl::InfiniteFuture()));
+  return target;
 }
 #else
 absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenServerTarget(
-    const RequestFlags&) {
+    const RequestFlags&, std::shared_ptr<const Tokenizer>) {
   return absl::UnimplementedError(
       "--server: this build has no services, use --local");
 }

@@ -26,9 +26,11 @@ class GenerationTarget {
       absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) = 0;
 };
 
-// Connects to --server. Unimplemented in a build without services.
+// Connects to --server. `tokenizer`: that of --tokenizer, null without one;
+// FailedPrecondition, now and for every request, if the server's model has
+// another. Unimplemented in a build without services.
 absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenServerTarget(
-    const RequestFlags& flags);
+    const RequestFlags& flags, std::shared_ptr<const Tokenizer> tokenizer);
 
 // Loads --model and starts what drafts for it. `tokens`: maximum of prompt and
 // output together, 0 for any number; `tokenizer` may be null.

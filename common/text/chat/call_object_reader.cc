@@ -4,62 +4,102 @@
 
 namespace foretoken {
 
-void CallObjectReader::BeginIfReady() {
-  if (begun_ || !has_name_ || !has_arguments_) return;
-  begun_ = true;
-  writer_.Begin(name_);
-  Emit();
-}
-
-void CallObjectReader::Emit() {
-  if (!begun_) return;
-  writer_.Arguments(pending_);
-  pending_.clear();
-}
-
 CallObjectReader::Result CallObjectReader::End() {
   if (!has_name_ || (needs_arguments_ && !has_arguments_)) {
     return Result::kMalformed;
   }
-  if (!has_arguments_) {
-    has_arguments_ = true;
-    pending_ = "{}";
-  }
-  BeginIfReady();
+  if (!has_arguments_) arguments_.SetNone();
   return Result::kDone;
 }
 
-void CallObjectReader::EndValue() {
-  if (field_ == Field::kName) has_name_ = !name_.empty();
-  BeginIfReady();
-  state_ = State::kCommaOrEnd;
+CallObjectReader::Result CallObjectReader::BeginValue(char c) {
+  text_ = JsonStringDecoder();
+  value_ = JsonValueScanner();
+  // The first of several counts.
+  if (key_ == "name" && !has_name_) {
+    state_ = State::kName;
+    return c == '"' ? Result::kMore : Result::kMalformed;
+  }
+  if ((key_ != "arguments" && key_ != "parameters") || has_arguments_) {
+    state_ = State::kOther;
+    return TakeOther(c);
+  }
+  has_arguments_ = true;
+  if (c == '"') {
+    state_ = State::kArgumentsText;
+    return Result::kMore;
+  }
+  if (c == 'n') {
+    state_ = State::kNull;
+    return TakeOther(c);
+  }
+  state_ = State::kArguments;
+  return TakeArguments(c);
 }
 
-CallObjectReader::Result CallObjectReader::TakeInside(char c) {
+CallObjectReader::Result CallObjectReader::TakeOther(char c) {
   const JsonValueScanner::Step step = value_.Take(c);
   if (step == JsonValueScanner::Step::kMalformed) return Result::kMalformed;
-  if (step == JsonValueScanner::Step::kEnded) {
-    EndValue();
-    return Take(c);
+  if (step == JsonValueScanner::Step::kMore) return Result::kMore;
+  if (state_ == State::kNull) arguments_.SetNone();
+  state_ = State::kCommaOrEnd;
+  return step == JsonValueScanner::Step::kEnded ? Take(c) : Result::kMore;
+}
+
+CallObjectReader::Result CallObjectReader::TakeName(char c) {
+  const bool ended = text_.Take(c, name_);
+  if (name_.size() > ToolCallParser::kMaxNameBytes) return Result::kMalformed;
+  if (!ended) return Result::kMore;
+  if (!writer_.Offers(name_)) return Result::kMalformed;
+  has_name_ = true;
+  state_ = State::kCommaOrEnd;
+  arguments_.SetName(name_);
+  return Result::kMore;
+}
+
+CallObjectReader::Result CallObjectReader::TakeArguments(char c) {
+  if (!arguments_.Take(c)) return Result::kMalformed;
+  if (arguments_.ended()) state_ = State::kCommaOrEnd;
+  return Result::kMore;
+}
+
+CallObjectReader::Result CallObjectReader::TakeArgumentsText(char c) {
+  std::string bytes;
+  const bool ended = text_.Take(c, bytes);
+  for (const char byte : bytes) {
+    if (!arguments_.Take(byte)) return Result::kMalformed;
+    arguments_text_ = true;
   }
-  if (field_ == Field::kArguments) {
-    pending_.push_back(c);
-    Emit();
-  }
-  if (step == JsonValueScanner::Step::kLast) EndValue();
+  if (!ended) return Result::kMore;
+  if (!arguments_text_) arguments_.SetNone();
+  if (!arguments_.ended()) return Result::kMalformed;
+  state_ = State::kCommaOrEnd;
   return Result::kMore;
 }
 
 CallObjectReader::Result CallObjectReader::Take(char c) {
-  if (state_ != State::kKey && state_ != State::kText &&
-      state_ != State::kInside && IsJsonSpace(c)) {
-    return Result::kMore;
+  switch (state_) {
+    case State::kKey:
+      if (text_.Take(c, key_)) state_ = State::kColon;
+      return key_.size() > ToolCallParser::kMaxNameBytes ? Result::kMalformed
+                                                         : Result::kMore;
+    case State::kOther:
+    case State::kNull:
+      return TakeOther(c);
+    case State::kName:
+      return TakeName(c);
+    case State::kArguments:
+      return TakeArguments(c);
+    case State::kArgumentsText:
+      return TakeArgumentsText(c);
+    default:
+      break;
   }
+  if (IsJsonSpace(c)) return Result::kMore;
   switch (state_) {
     case State::kStart:
-      if (c != '{') return Result::kMalformed;
       state_ = State::kKeyOrEnd;
-      return Result::kMore;
+      return c == '{' ? Result::kMore : Result::kMalformed;
     case State::kKeyOrEnd:
       if (c == '}') return End();
       if (c != '"') return Result::kMalformed;
@@ -67,54 +107,16 @@ CallObjectReader::Result CallObjectReader::Take(char c) {
       text_ = JsonStringDecoder();
       state_ = State::kKey;
       return Result::kMore;
-    case State::kKey:
-      if (text_.Take(c, key_)) state_ = State::kColon;
-      return key_.size() > ToolCallParser::kMaxNameBytes ? Result::kMalformed
-                                                         : Result::kMore;
     case State::kColon:
-      if (c != ':') return Result::kMalformed;
       state_ = State::kValue;
-      return Result::kMore;
-    case State::kValue: {
-      // The first of several counts.
-      field_ = Field::kOther;
-      if (key_ == "name" && !has_name_) field_ = Field::kName;
-      if ((key_ == "arguments" || key_ == "parameters") && !has_arguments_) {
-        field_ = Field::kArguments;
-        has_arguments_ = true;
-      }
-      if (c == '"' && field_ != Field::kOther) {
-        text_ = JsonStringDecoder();
-        state_ = State::kText;
-        BeginIfReady();
-        return Result::kMore;
-      }
-      if (field_ == Field::kName) return Result::kMalformed;
-      value_ = JsonValueScanner();
-      state_ = State::kInside;
-      const Result result = TakeInside(c);
-      if (result != Result::kMalformed) BeginIfReady();
-      return result;
-    }
-    case State::kInside:
-      return TakeInside(c);
-    case State::kText: {
-      const bool ended =
-          text_.Take(c, field_ == Field::kName ? name_ : pending_);
-      if (name_.size() > ToolCallParser::kMaxNameBytes) {
-        return Result::kMalformed;
-      }
-      Emit();
-      if (ended) EndValue();
-      return Result::kMore;
-    }
-    case State::kCommaOrEnd:
+      return c == ':' ? Result::kMore : Result::kMalformed;
+    case State::kValue:
+      return BeginValue(c);
+    default:  // kCommaOrEnd
       if (c == '}') return End();
-      if (c != ',') return Result::kMalformed;
       state_ = State::kKeyOrEnd;
-      return Result::kMore;
+      return c == ',' ? Result::kMore : Result::kMalformed;
   }
-  return Result::kMalformed;
 }
 
 }  // namespace foretoken

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/text/chat/arguments_reader.h"
 #include "common/text/chat/json_scanner.h"
 #include "common/text/chat/tool_call_writer.h"
 
@@ -17,18 +18,20 @@ class CallObjectReader {
  public:
   enum class Result : uint8_t { kMore, kDone, kMalformed };
 
-  // `writer` gets the call as soon as its name is known and its arguments
-  // begin. `needs_arguments`: an object without them is malformed; else its
-  // arguments are {}.
+  // `writer` gets the call as soon as it begins (ArgumentsReader). An object
+  // whose name is not offered is malformed. `needs_arguments`: so is one
+  // without them; else its arguments are {}.
   CallObjectReader(ToolCallWriter& writer, bool needs_arguments)
-      : writer_(writer), needs_arguments_(needs_arguments) {}
+      : writer_(writer),
+        needs_arguments_(needs_arguments),
+        arguments_(writer) {}
 
   // The first byte is the brace. kMalformed: the byte was not taken, and the
   // call, if it has begun, ends here.
   Result Take(char c);
 
   // Whether the writer has the call.
-  bool begun() const { return begun_; }
+  bool begun() const { return arguments_.begun(); }
 
  private:
   enum class State : uint8_t {
@@ -36,29 +39,30 @@ class CallObjectReader {
     kKeyOrEnd,
     kKey,  // inside
     kColon,
-    kValue,   // before it
-    kInside,  // of a value that is scanned
-    kText,    // of a value that is a string to decode: the name, or arguments
+    kValue,  // before it
+    kOther,  // inside of one that is skipped
+    kName,
+    kArguments,
+    kArgumentsText,  // inside of arguments that are a string with the object
+    kNull,           // inside of arguments that are null, which are none
     kCommaOrEnd,
   };
-  enum class Field : uint8_t { kName, kArguments, kOther };
-
-  Result TakeInside(char c);
-  void EndValue();
-  void BeginIfReady();
-  void Emit();
+  Result BeginValue(char c);
+  Result TakeOther(char c);
+  Result TakeName(char c);
+  Result TakeArguments(char c);
+  Result TakeArgumentsText(char c);
   Result End();
 
   ToolCallWriter& writer_;
   const bool needs_arguments_;
   State state_ = State::kStart;
-  Field field_ = Field::kOther;
   std::string key_;
   std::string name_;
   bool has_name_ = false;
   bool has_arguments_ = false;  // they began
-  bool begun_ = false;
-  std::string pending_;  // arguments that the writer has not got yet
+  ArgumentsReader arguments_;
+  bool arguments_text_ = false;  // the string with them is not empty
   JsonStringDecoder text_;
   JsonValueScanner value_;
 };

@@ -5,11 +5,13 @@
 
 namespace foretoken {
 
-ChatAnswer::ChatAnswer(const ModelChat& chat, bool with_tools, uint64_t id_seed)
-    : with_tools_(with_tools),
+ChatAnswer::ChatAnswer(const ModelChat& chat, const ToolNames& tools,
+                       uint64_t id_seed)
+    : with_tools_(!tools.empty()),
       controls_(chat.tokenizer(), chat.tool_call_controls()),
       parser_(ToolCallParser::Create(
-          with_tools ? chat.tool_call_form() : ToolCallForm::kNone, id_seed)) {}
+          with_tools_ ? chat.tool_call_form() : ToolCallForm::kNone, id_seed,
+          tools)) {}
 
 AnswerDelta ChatAnswer::Take(absl::Span<const TokenId> ids,
                              absl::string_view text) {

@@ -19,17 +19,17 @@ namespace foretoken {
 
 class ChatAnswer {
  public:
-  // `chat` must outlive this object. `with_tools`: whether the request had
-  // tools that may be called; without, all of the answer is content. Ids of
-  // calls are drawn from `id_seed`.
-  ChatAnswer(const ModelChat& chat, bool with_tools, uint64_t id_seed);
+  // `tools`: that may be called; without, all of the answer is content. Ids of
+  // calls are drawn from `id_seed`. References must outlive this object.
+  ChatAnswer(const ModelChat& chat, const ToolNames& tools, uint64_t id_seed);
 
   // The next tokens and text, as GenerationDelta has them.
   AnswerDelta Take(absl::Span<const TokenId> ids, absl::string_view text);
   // The end of the answer. Once.
   AnswerDelta Finish();
-  // Above 0 the answer's finish_reason is "tool_calls".
+  // See ToolCallParser.
   int calls() const { return parser_->calls(); }
+  bool cut_off() const { return parser_->cut_off(); }
 
  private:
   const bool with_tools_;

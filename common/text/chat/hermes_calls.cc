@@ -19,8 +19,8 @@ constexpr absl::string_view kClose = "</tool_call>";
 
 class HermesParser : public ByteParser {
  public:
-  explicit HermesParser(uint64_t id_seed)
-      : ByteParser(ToolCallWriter::IdForm::kOpenAi, id_seed) {}
+  HermesParser(uint64_t id_seed, const ToolNames& offered)
+      : ByteParser(ToolCallWriter::IdForm::kOpenAi, id_seed, offered) {}
 
  protected:
   void Take(char c) override {
@@ -114,8 +114,9 @@ class HermesParser : public ByteParser {
 
 }  // namespace
 
-std::unique_ptr<ToolCallParser> MakeHermesParser(uint64_t id_seed) {
-  return std::make_unique<HermesParser>(id_seed);
+std::unique_ptr<ToolCallParser> MakeHermesParser(uint64_t id_seed,
+                                                 const ToolNames& offered) {
+  return std::make_unique<HermesParser>(id_seed, offered);
 }
 
 }  // namespace foretoken

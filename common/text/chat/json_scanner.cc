@@ -7,46 +7,152 @@
 namespace foretoken {
 namespace {
 
-bool IsScalarByte(char c) {
-  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '+' ||
-         c == '-' || c == '.';
+bool IsDigit(char c) {
+  return absl::ascii_isdigit(static_cast<unsigned char>(c));
 }
 
 }  // namespace
 
+JsonValueScanner::Step JsonValueScanner::End() {
+  if (depth_ == 0) return Step::kLast;
+  state_ = State::kBehind;
+  return Step::kMore;
+}
+
+JsonValueScanner::Step JsonValueScanner::Open(bool object) {
+  if (depth_ == kMaxDepth) return Step::kMalformed;
+  const uint64_t bit = uint64_t{1} << depth_++;
+  objects_ = object ? objects_ | bit : objects_ & ~bit;
+  state_ = object ? State::kFirstKey : State::kFirstItem;
+  return Step::kMore;
+}
+
+JsonValueScanner::Step JsonValueScanner::Close() {
+  --depth_;
+  return End();
+}
+
+JsonValueScanner::Step JsonValueScanner::Begin(char c) {
+  if (c == '{' || c == '[') return Open(c == '{');
+  if (c == '"') {
+    is_key_ = false;
+    state_ = State::kString;
+    return Step::kMore;
+  }
+  for (const absl::string_view literal : {"true", "false", "null"}) {
+    if (c != literal[0]) continue;
+    literal_ = literal.substr(1);
+    state_ = State::kLiteral;
+    return Step::kMore;
+  }
+  if (c != '-' && !IsDigit(c)) return Step::kMalformed;
+  number_ = c == '-'   ? Number::kMinus
+            : c == '0' ? Number::kZero
+                       : Number::kInteger;
+  state_ = State::kNumber;
+  return Step::kMore;
+}
+
+bool JsonValueScanner::TakeDigit(char c) {
+  switch (number_) {
+    case Number::kMinus:
+      if (!IsDigit(c)) return false;
+      number_ = c == '0' ? Number::kZero : Number::kInteger;
+      return true;
+    case Number::kZero:
+    case Number::kInteger:
+      if (number_ == Number::kInteger && IsDigit(c)) return true;
+      if (c == '.') number_ = Number::kPoint;
+      if (c == 'e' || c == 'E') number_ = Number::kE;
+      return number_ == Number::kPoint || number_ == Number::kE;
+    case Number::kPoint:
+      if (!IsDigit(c)) return false;
+      number_ = Number::kFraction;
+      return true;
+    case Number::kFraction:
+      if (IsDigit(c)) return true;
+      if (c != 'e' && c != 'E') return false;
+      number_ = Number::kE;
+      return true;
+    case Number::kE:
+      if (c == '+' || c == '-') {
+        number_ = Number::kSign;
+        return true;
+      }
+      [[fallthrough]];
+    case Number::kSign:
+      if (!IsDigit(c)) return false;
+      number_ = Number::kExponent;
+      return true;
+    case Number::kExponent:
+      return IsDigit(c);
+  }
+  return false;
+}
+
 JsonValueScanner::Step JsonValueScanner::Take(char c) {
-  if (in_string_) {
-    if (escaped_) {
-      escaped_ = false;
-    } else if (c == '\\') {
-      escaped_ = true;
-    } else if (c == '"') {
-      in_string_ = false;
-      if (kind_ == Kind::kString) return Step::kLast;
+  switch (state_) {
+    case State::kString:
+      if (c == '\\') state_ = State::kEscape;
+      if (c != '"') return Step::kMore;
+      if (!is_key_) return End();
+      state_ = State::kColon;
+      return Step::kMore;
+    case State::kEscape:
+      if (c == 'u') {
+        hex_left_ = 4;
+        state_ = State::kHex;
+        return Step::kMore;
+      }
+      state_ = State::kString;
+      return absl::string_view("\"\\/bfnrt").find(c) == absl::string_view::npos
+                 ? Step::kMalformed
+                 : Step::kMore;
+    case State::kHex:
+      if (!absl::ascii_isxdigit(static_cast<unsigned char>(c))) {
+        return Step::kMalformed;
+      }
+      if (--hex_left_ == 0) state_ = State::kString;
+      return Step::kMore;
+    case State::kLiteral:
+      if (c != literal_[0]) return Step::kMalformed;
+      literal_.remove_prefix(1);
+      return literal_.empty() ? End() : Step::kMore;
+    case State::kNumber: {
+      if (TakeDigit(c)) return Step::kMore;
+      const bool whole =
+          number_ == Number::kZero || number_ == Number::kInteger ||
+          number_ == Number::kFraction || number_ == Number::kExponent;
+      if (!whole) return Step::kMalformed;
+      if (End() == Step::kLast) return Step::kEnded;
+      return Take(c);
     }
-    return Step::kMore;
+    default:
+      break;
   }
-  if (c == '"' && (kind_ == Kind::kUnknown || kind_ == Kind::kContainer)) {
-    in_string_ = true;
-    if (kind_ == Kind::kUnknown) kind_ = Kind::kString;
-    return Step::kMore;
+  if (IsJsonSpace(c)) return depth_ == 0 ? Step::kMalformed : Step::kMore;
+  const bool in_object =
+      depth_ > 0 && (objects_ >> (depth_ - 1) & uint64_t{1}) != 0;
+  switch (state_) {
+    case State::kFirstItem:
+      return c == ']' ? Close() : Begin(c);
+    case State::kFirstKey:
+    case State::kKey:
+      if (c == '}' && state_ == State::kFirstKey) return Close();
+      if (c != '"') return Step::kMalformed;
+      is_key_ = true;
+      state_ = State::kString;
+      return Step::kMore;
+    case State::kColon:
+      state_ = State::kValue;
+      return c == ':' ? Step::kMore : Step::kMalformed;
+    case State::kBehind:
+      if (c == (in_object ? '}' : ']')) return Close();
+      state_ = in_object ? State::kKey : State::kValue;
+      return c == ',' ? Step::kMore : Step::kMalformed;
+    default:
+      return Begin(c);
   }
-  if (kind_ == Kind::kUnknown && IsScalarByte(c)) {
-    kind_ = Kind::kScalar;
-    return Step::kMore;
-  }
-  if (kind_ == Kind::kScalar) {
-    return IsScalarByte(c) ? Step::kMore : Step::kEnded;
-  }
-  if (c == '{' || c == '[') {
-    kind_ = Kind::kContainer;
-    return ++depth_ > kMaxDepth ? Step::kMalformed : Step::kMore;
-  }
-  if (kind_ == Kind::kUnknown) return Step::kMalformed;
-  if (c == '}' || c == ']') return --depth_ == 0 ? Step::kLast : Step::kMore;
-  return IsScalarByte(c) || IsJsonSpace(c) || c == ',' || c == ':'
-             ? Step::kMore
-             : Step::kMalformed;
 }
 
 void JsonStringDecoder::DropSurrogate(std::string& out) {

@@ -20,8 +20,8 @@ constexpr absl::string_view kTag = "<|python_tag|>";
 
 class Llama3Parser : public ByteParser {
  public:
-  explicit Llama3Parser(uint64_t id_seed)
-      : ByteParser(ToolCallWriter::IdForm::kOpenAi, id_seed) {}
+  Llama3Parser(uint64_t id_seed, const ToolNames& offered)
+      : ByteParser(ToolCallWriter::IdForm::kOpenAi, id_seed, offered) {}
 
  protected:
   void Take(char c) override {
@@ -39,7 +39,7 @@ class Llama3Parser : public ByteParser {
         if (IsJsonSpace(c)) return;
         behind_tag_ = true;
         if (c == '{') return StartObject(c);
-        python_.emplace(writer_);
+        python_.emplace(kTag, writer_);
         state_ = State::kPython;
         return python_->Take(c);
       case State::kObject:
@@ -91,7 +91,7 @@ class Llama3Parser : public ByteParser {
   }
 
   void StartPython() {
-    python_.emplace(writer_);
+    python_.emplace(kTag, writer_);
     state_ = State::kPython;
     for (const char byte : std::exchange(held_, {})) python_->Take(byte);
   }
@@ -131,8 +131,9 @@ class Llama3Parser : public ByteParser {
 
 }  // namespace
 
-std::unique_ptr<ToolCallParser> MakeLlama3Parser(uint64_t id_seed) {
-  return std::make_unique<Llama3Parser>(id_seed);
+std::unique_ptr<ToolCallParser> MakeLlama3Parser(uint64_t id_seed,
+                                                 const ToolNames& offered) {
+  return std::make_unique<Llama3Parser>(id_seed, offered);
 }
 
 }  // namespace foretoken

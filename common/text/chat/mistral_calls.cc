@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "common/text/chat/arguments_reader.h"
 #include "common/text/chat/call_object_reader.h"
 #include "common/text/chat/json_scanner.h"
 #include "common/text/chat/tool_call_forms.h"
@@ -27,8 +28,8 @@ bool IsNameByte(char c) {
 
 class MistralParser : public ByteParser {
  public:
-  explicit MistralParser(uint64_t id_seed)
-      : ByteParser(ToolCallWriter::IdForm::kMistral, id_seed) {}
+  MistralParser(uint64_t id_seed, const ToolNames& offered)
+      : ByteParser(ToolCallWriter::IdForm::kMistral, id_seed, offered) {}
 
  protected:
   void Take(char c) override {
@@ -154,22 +155,18 @@ class MistralParser : public ByteParser {
   }
 
   void TakeFirstOfArguments(char c) {
-    held_.clear();
-    writer_.Begin(name_);
-    value_ = JsonValueScanner();
+    if (!writer_.Offers(name_)) return Fail(c);
+    arguments_.emplace(writer_);
+    arguments_->SetName(name_);
     state_ = State::kArguments;
     TakeArguments(c);
   }
 
   void TakeArguments(char c) {
-    const JsonValueScanner::Step step = value_.Take(c);
-    if (step == JsonValueScanner::Step::kMore ||
-        step == JsonValueScanner::Step::kLast) {
-      writer_.Arguments(absl::string_view(&c, 1));
-      if (step == JsonValueScanner::Step::kLast) state_ = State::kContent;
-      return;
-    }
-    Fail(c);
+    if (!arguments_->Take(c)) return Fail(c);
+    if (!arguments_->begun()) return Hold(c);
+    held_.clear();
+    if (arguments_->ended()) state_ = State::kContent;
   }
 
   State state_ = State::kContent;
@@ -179,13 +176,14 @@ class MistralParser : public ByteParser {
   std::optional<CallObjectReader> reader_;
   std::string name_;
   std::string control_;
-  JsonValueScanner value_;
+  std::optional<ArgumentsReader> arguments_;
 };
 
 }  // namespace
 
-std::unique_ptr<ToolCallParser> MakeMistralParser(uint64_t id_seed) {
-  return std::make_unique<MistralParser>(id_seed);
+std::unique_ptr<ToolCallParser> MakeMistralParser(uint64_t id_seed,
+                                                  const ToolNames& offered) {
+  return std::make_unique<MistralParser>(id_seed, offered);
 }
 
 }  // namespace foretoken

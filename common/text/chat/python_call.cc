@@ -14,6 +14,7 @@ namespace foretoken {
 namespace {
 
 constexpr absl::string_view kCall = ".call(";
+constexpr absl::string_view kInterpreter = "code_interpreter";
 
 size_t NameSize(absl::string_view text) {
   const auto is_name_byte = [](char c) {
@@ -115,40 +116,51 @@ bool PythonCall::MayBeBuiltIn() const {
   return absl::StartsWith(rest, kCall) || absl::StartsWith(kCall, rest);
 }
 
-void PythonCall::BeginCode() {
-  is_code_ = true;
-  writer_.Begin("code_interpreter");
-  writer_.Arguments("{\"code\": \"");
-  WriteCode(std::exchange(held_, {}));
+void PythonCall::BeginOther() {
+  if (writer_.Offers(kInterpreter)) {
+    kind_ = Kind::kCode;
+    writer_.Begin(kInterpreter);
+    writer_.Arguments("{\"code\": \"");
+  } else {
+    kind_ = Kind::kContent;
+    writer_.Content(tag_);
+  }
+  Write(std::exchange(held_, {}));
 }
 
-void PythonCall::WriteCode(absl::string_view code) {
+void PythonCall::Write(absl::string_view text) {
+  if (kind_ == Kind::kContent) return writer_.Content(text);
   std::string escaped;
-  AppendEscaped(code, escaped);
+  AppendEscaped(text, escaped);
   writer_.Arguments(escaped);
 }
 
 void PythonCall::Take(char c) {
-  if (is_code_) return WriteCode(absl::string_view(&c, 1));
+  if (kind_ != Kind::kUnknown) return Write(absl::string_view(&c, 1));
   held_.push_back(c);
-  if (!MayBeBuiltIn()) BeginCode();
+  if (!MayBeBuiltIn()) BeginOther();
 }
 
 void PythonCall::End() {
-  if (!is_code_) {
+  if (kind_ == Kind::kUnknown) {
     const absl::string_view text = held_;
-    const size_t name = NameSize(text);
-    if (absl::StartsWith(text.substr(name), kCall)) {
-      const auto arguments = ParseArguments(text.substr(name + kCall.size()));
+    const absl::string_view name = text.substr(0, NameSize(text));
+    if (absl::StartsWith(text.substr(name.size()), kCall) &&
+        writer_.Offers(name)) {
+      const auto arguments =
+          ParseArguments(text.substr(name.size() + kCall.size()));
       if (arguments.has_value()) {
-        writer_.Begin(text.substr(0, name));
+        writer_.Begin(name);
         writer_.Arguments(*arguments);
+        writer_.End();
         return;
       }
     }
-    BeginCode();
+    BeginOther();
   }
+  if (kind_ != Kind::kCode) return;
   writer_.Arguments("\"}");
+  writer_.End();
 }
 
 }  // namespace foretoken

@@ -1,11 +1,13 @@
 // PythonCall: what Llama 3 writes behind <|python_tag|> that is no JSON: the
 // call of a built-in tool, brave_search.call(query="..."), or code, which
-// becomes the argument `code` of a call of code_interpreter.
+// becomes the argument `code` of a call of code_interpreter. Where these tools
+// are not offered it is content, behind the tag.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_TEXT_CHAT_PYTHON_CALL_H_
 #define FORETOKEN_COMMON_TEXT_CHAT_PYTHON_CALL_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -15,7 +17,8 @@ namespace foretoken {
 
 class PythonCall {
  public:
-  explicit PythonCall(ToolCallWriter& writer) : writer_(writer) {}
+  PythonCall(absl::string_view tag, ToolCallWriter& writer)
+      : tag_(tag), writer_(writer) {}
 
   void Take(char c);
   // The end of the answer: completes the call.
@@ -23,12 +26,16 @@ class PythonCall {
 
  private:
   bool MayBeBuiltIn() const;
-  void BeginCode();
-  void WriteCode(absl::string_view code);
+  // It is not the call of a built-in tool.
+  void BeginOther();
+  void Write(absl::string_view text);
 
+  enum class Kind : uint8_t { kUnknown, kCode, kContent };
+
+  const absl::string_view tag_;
   ToolCallWriter& writer_;
   std::string held_;  // while it may be the call of a built-in tool
-  bool is_code_ = false;
+  Kind kind_ = Kind::kUnknown;
 };
 
 }  // namespace foretoken

@@ -13,9 +13,12 @@
 
 namespace foretoken {
 
-std::unique_ptr<ToolCallParser> MakeLlama3Parser(uint64_t id_seed);
-std::unique_ptr<ToolCallParser> MakeHermesParser(uint64_t id_seed);
-std::unique_ptr<ToolCallParser> MakeMistralParser(uint64_t id_seed);
+std::unique_ptr<ToolCallParser> MakeLlama3Parser(uint64_t id_seed,
+                                                 const ToolNames& offered);
+std::unique_ptr<ToolCallParser> MakeHermesParser(uint64_t id_seed,
+                                                 const ToolNames& offered);
+std::unique_ptr<ToolCallParser> MakeMistralParser(uint64_t id_seed,
+                                                  const ToolNames& offered);
 
 // A parser that looks at one byte at a time, so that it cannot depend on how
 // the text is cut.
@@ -30,10 +33,12 @@ class ByteParser : public ToolCallParser {
     return writer_.Take();
   }
   int calls() const final { return writer_.calls(); }
+  bool cut_off() const final { return writer_.cut_off(); }
 
  protected:
-  ByteParser(ToolCallWriter::IdForm form, uint64_t id_seed)
-      : writer_(form, id_seed) {}
+  ByteParser(ToolCallWriter::IdForm form, uint64_t id_seed,
+             const ToolNames& offered)
+      : writer_(form, id_seed, offered) {}
 
   virtual void Take(char c) = 0;
   virtual void End() = 0;

@@ -16,21 +16,22 @@ class ContentParser : public ToolCallParser {
   }
   AnswerDelta Finish() override { return {}; }
   int calls() const override { return 0; }
+  bool cut_off() const override { return false; }
 };
 
 }  // namespace
 
-std::unique_ptr<ToolCallParser> ToolCallParser::Create(ToolCallForm form,
-                                                       uint64_t id_seed) {
+std::unique_ptr<ToolCallParser> ToolCallParser::Create(
+    ToolCallForm form, uint64_t id_seed, const ToolNames& offered) {
   switch (form) {
     case ToolCallForm::kNone:
       break;
     case ToolCallForm::kLlama3:
-      return MakeLlama3Parser(id_seed);
+      return MakeLlama3Parser(id_seed, offered);
     case ToolCallForm::kHermes:
-      return MakeHermesParser(id_seed);
+      return MakeHermesParser(id_seed, offered);
     case ToolCallForm::kMistral:
-      return MakeMistralParser(id_seed);
+      return MakeMistralParser(id_seed, offered);
   }
   return std::make_unique<ContentParser>();
 }

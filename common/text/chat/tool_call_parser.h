@@ -1,10 +1,12 @@
 // ToolCallParser: the text of an answer, as it streams in, as content and tool
 // calls in the form of the OpenAI API's deltas.
 //
-// However the text is cut, the joined deltas are the same. What only begins
-// like a tool call is content: text is held back, at most kMaxHeldBytes of it,
-// until a call has a name and arguments. Arguments are passed on as the model
-// writes them; they need not be valid JSON, and end early where the text does.
+// However the text is cut, the joined deltas are the same. Calls are of tools
+// that the request offers and have arguments that are a JSON object; what only
+// begins like that is content. Text is held back, at most kMaxHeldBytes of it,
+// until a call is certain: when its arguments are whole or, if they are long,
+// as far as they have come (ArgumentsReader). Those may break or end early:
+// cut_off.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_PARSER_H_
@@ -12,7 +14,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +41,9 @@ struct AnswerDelta {
   bool empty() const { return content.empty() && tool_calls.empty(); }
 };
 
+// Names of the tools that a request offers.
+using ToolNames = std::set<std::string, std::less<>>;
+
 class ToolCallParser {
  public:
   static constexpr size_t kMaxHeldBytes = size_t{64} << 10;
@@ -44,9 +51,11 @@ class ToolCallParser {
   // Further ones are content.
   static constexpr int kMaxCalls = 128;
 
-  // Ids of calls are drawn from `id_seed`: equal for equal seeds.
+  // Ids of calls are drawn from `id_seed`: equal for equal seeds. `offered`
+  // must outlive the parser.
   static std::unique_ptr<ToolCallParser> Create(ToolCallForm form,
-                                                uint64_t id_seed);
+                                                uint64_t id_seed,
+                                                const ToolNames& offered);
   virtual ~ToolCallParser() = default;
 
   // The next text of the answer, control tokens spelled (SpelledControls);
@@ -54,8 +63,10 @@ class ToolCallParser {
   virtual AnswerDelta Add(absl::string_view text) = 0;
   // The end of the answer: returns what was held back. Once.
   virtual AnswerDelta Finish() = 0;
-  // Calls so far; above 0 the answer's finish_reason is "tool_calls".
+  // Calls so far; above 0 the answer's finish_reason is "tool_calls",
   virtual int calls() const = 0;
+  // unless the arguments of one are not whole: then it is "length".
+  virtual bool cut_off() const = 0;
 };
 
 }  // namespace foretoken

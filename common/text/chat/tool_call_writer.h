@@ -20,18 +20,29 @@ class ToolCallWriter {
   // that Mistral's templates accept.
   enum class IdForm : uint8_t { kOpenAi, kMistral };
 
-  ToolCallWriter(IdForm form, uint64_t seed) : form_(form), state_(seed) {}
+  // `offered` must outlive the writer.
+  ToolCallWriter(IdForm form, uint64_t seed, const ToolNames& offered)
+      : form_(form), state_(seed), offered_(offered) {}
+
+  // Whether a tool of this name may be called.
+  bool Offers(absl::string_view name) const {
+    return offered_.find(name) != offered_.end();
+  }
 
   void Content(absl::string_view text) {
     delta_.content.append(text.data(), text.size());
   }
   void Content(char c) { delta_.content.push_back(c); }
-  // Begins the next call.
+  // Begins the next call, of a tool that is offered.
   void Begin(absl::string_view name);
   // More of the arguments of the call that was begun last.
   void Arguments(absl::string_view piece);
+  // They are whole.
+  void End() { open_ = false; }
 
   int calls() const { return calls_; }
+  // Whether the arguments of any call are not whole.
+  bool cut_off() const { return open_ || broken_; }
   // No further call may begin.
   bool full() const { return calls_ >= ToolCallParser::kMaxCalls; }
   AnswerDelta Take() { return std::exchange(delta_, {}); }
@@ -41,7 +52,10 @@ class ToolCallWriter {
 
   const IdForm form_;
   uint64_t state_;
+  const ToolNames& offered_;
   int calls_ = 0;
+  bool open_ = false;    // the last call has not ended
+  bool broken_ = false;  // an earlier one never did
   AnswerDelta delta_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/timed_wait.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/convert_generation.h"
@@ -15,7 +16,7 @@
 namespace foretoken::gateway {
 namespace {
 
-constexpr absl::Duration kModelAge = absl::Seconds(2);
+// Of one question about the model.
 constexpr absl::Duration kModelTime = absl::Seconds(5);
 
 // A principal that is not a valid name. An orchestrator that lets the gateway
@@ -159,6 +160,10 @@ class NoCall final : public GenerationCall {
 absl::Status NoAnswer() {
   return absl::UnavailableError("the orchestrator has not answered yet");
 }
+absl::Status NoAnswerAnyMore() {
+  return absl::UnavailableError(
+      "the orchestrator no longer answers what model it serves");
+}
 
 ServedModel FromProto(const v1::GetModelInfoResponse& info) {
   ServedModel model;
@@ -167,27 +172,48 @@ ServedModel FromProto(const v1::GetModelInfoResponse& info) {
   model.modes.assign(info.modes().begin(), info.modes().end());
   const auto mode = rpc::FromProto(info.default_speculation());
   if (mode.ok() && mode->has_value()) model.default_mode = (*mode)->name();
+  model.tokenizer_fingerprint = info.tokenizer_fingerprint();
   return model;
 }
 
 }  // namespace
 
 RemoteGenerations::RemoteGenerations(const rpc::Endpoint& orchestrator,
-                                     bool with_principals)
+                                     bool with_principals,
+                                     const ModelTimes& times)
     : stub_(v1::Generation::NewStub(orchestrator.channel)),
+      times_(times),
       peer_(orchestrator) {
   if (with_principals) {
     absl::MutexLock lock(&mu_);
     principals_ = NoAnswer();
   }
-  AskForModel();
+  refresher_ = std::thread([this] { Refresh(); });
+}
+
+RemoteGenerations::~RemoteGenerations() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  refresher_.join();
+}
+
+void RemoteGenerations::Refresh() {
+  while (true) {
+    AskForModel();
+    absl::MutexLock lock(&mu_);
+    if (AwaitFor(mu_, absl::Condition(&stopping_), times_.refresh)) return;
+  }
 }
 
 void RemoteGenerations::AskForModel() {
   {
     absl::MutexLock lock(&mu_);
-    if (asking_ || MonotonicNow() < ask_again_) return;
+    const absl::Time now = MonotonicNow();
+    if (asking_ || now < ask_again_) return;
     asking_ = true;
+    ask_again_ = now + times_.refresh;
   }
   rpc::UnaryCall<v1::GetModelInfoRequest, v1::GetModelInfoResponse>::Start(
       [this](auto* context, auto* request, auto* response, auto done) {
@@ -200,9 +226,12 @@ void RemoteGenerations::AskForModel() {
              const v1::GetModelInfoResponse& response) {
         absl::MutexLock lock(&mu_);
         asking_ = false;
-        if (!status.ok()) return;
+        if (!status.ok()) {
+          ask_again_ = absl::InfinitePast();
+          return;
+        }
         model_ = FromProto(response);
-        ask_again_ = MonotonicNow() + kModelAge;
+        expires_ = MonotonicNow() + times_.expiry;
       });
 }
 
@@ -226,7 +255,7 @@ void RemoteGenerations::CheckPrincipals() {
       [this](const absl::Status& status, const v1::GetModelInfoResponse&) {
         absl::MutexLock lock(&mu_);
         checking_ = false;
-        check_again_ = MonotonicNow() + kModelAge;
+        check_again_ = MonotonicNow() + times_.refresh;
         if (absl::IsUnauthenticated(status)) {
           principals_ = absl::OkStatus();
         } else if (status.ok()) {
@@ -248,6 +277,7 @@ absl::StatusOr<ServedModel> RemoteGenerations::Model() {
   CheckPrincipals();
   absl::MutexLock lock(&mu_);
   if (!model_.has_value()) return NoAnswer();
+  if (MonotonicNow() > expires_) return NoAnswerAnyMore();
   if (!principals_.ok()) return principals_;
   return *model_;
 }

@@ -1,13 +1,15 @@
 // RemoteGenerations: Generations over gRPC, by an orchestrator.
 //
-// What the model is called and what it can do is asked again every few seconds
-// while requests come. Thread-safe.
+// What the model is called, what it can do and which tokenizer it has is asked
+// again every few seconds, and forgotten where no answer comes: the model
+// behind an orchestrator may change. Thread-safe.
 #ifndef FORETOKEN_SERVICES_GATEWAY_ADAPTERS_REMOTE_GENERATIONS_H_
 #define FORETOKEN_SERVICES_GATEWAY_ADAPTERS_REMOTE_GENERATIONS_H_
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -23,10 +25,21 @@ namespace foretoken::gateway {
 
 class RemoteGenerations final : public Generations {
  public:
+  struct ModelTimes {
+    absl::Duration refresh = absl::Seconds(2);  // between two questions
+    // An answer counts no longer than this. Longer than the restart of a
+    // service, during which requests wait.
+    absl::Duration expiry = absl::Seconds(15);
+  };
+
   // The channel watches the health of foretoken.v1.Generation.
   // `with_principals`: callers are authenticated here, so there is no model
   // while the orchestrator does not let this service speak for them.
-  RemoteGenerations(const rpc::Endpoint& orchestrator, bool with_principals);
+  RemoteGenerations(const rpc::Endpoint& orchestrator, bool with_principals)
+      : RemoteGenerations(orchestrator, with_principals, ModelTimes()) {}
+  RemoteGenerations(const rpc::Endpoint& orchestrator, bool with_principals,
+                    const ModelTimes& times);
+  ~RemoteGenerations() override;
 
   absl::StatusOr<ServedModel> Model() override;
   bool Ready() override;
@@ -39,6 +52,9 @@ class RemoteGenerations final : public Generations {
                   absl::Time deadline, OnText done) override;
 
  private:
+  // Keeps the model's answer young, also while no requests come: the first
+  // request after a pause must find neither an old model nor none.
+  void Refresh() ABSL_LOCKS_EXCLUDED(mu_);
   // Asks for the model unless that is under way or was done lately.
   void AskForModel() ABSL_LOCKS_EXCLUDED(mu_);
   // Asks the orchestrator, until it is known, whether it takes this service's
@@ -46,9 +62,12 @@ class RemoteGenerations final : public Generations {
   void CheckPrincipals() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::unique_ptr<v1::Generation::Stub> stub_;
+  const ModelTimes times_;
 
   absl::Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<ServedModel> model_ ABSL_GUARDED_BY(mu_);
+  absl::Time expires_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // model_
   // OK once the check has shown that calls are made in the callers' names.
   absl::Status principals_ ABSL_GUARDED_BY(mu_);
   bool checking_ ABSL_GUARDED_BY(mu_) = false;
@@ -56,7 +75,8 @@ class RemoteGenerations final : public Generations {
   bool asking_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time ask_again_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 
-  rpc::Peer peer_;  // last: its calls use all of the above
+  rpc::Peer peer_;         // its calls use all of the above
+  std::thread refresher_;  // last: uses all of the above
 };
 
 }  // namespace foretoken::gateway

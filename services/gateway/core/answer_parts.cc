@@ -50,9 +50,17 @@ void AppendRound(const RoundTree& round, const TokenTexts& texts,
 
 }  // namespace
 
-const char* FinishName(FinishReason reason, int tool_calls) {
-  if (reason == FinishReason::kLength) return "length";
-  return tool_calls > 0 ? "tool_calls" : "stop";
+const char* FinishName(FinishReason reason) {
+  return reason == FinishReason::kLength ? "length" : "stop";
+}
+
+const char* FinishName(FinishReason reason, const ChatSplitter& output) {
+  // Arguments that are not whole are of no use, whatever ended them.
+  if (output.cut_off()) return FinishName(FinishReason::kLength);
+  if (reason == FinishReason::kLength || output.calls() == 0) {
+    return FinishName(reason);
+  }
+  return "tool_calls";
 }
 
 const char* ShownDrafter(DrafterId drafter) {

@@ -14,13 +14,16 @@
 #include "common/text/tokenizer.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_request.h"
+#include "services/gateway/core/chat_output.h"
 #include "services/gateway/core/token_texts.h"
 
 namespace foretoken::gateway {
 
-// "stop" or "length"; "tool_calls" for an answer that ends by itself and holds
-// `tool_calls` of them.
-const char* FinishName(FinishReason reason, int tool_calls = 0);
+// "stop" or "length".
+const char* FinishName(FinishReason reason);
+// The same of a chat; "tool_calls" for an answer that ends by itself and holds
+// some, "length" for one with a call whose arguments are not whole.
+const char* FinishName(FinishReason reason, const ChatSplitter& output);
 
 // The name of a token's drafter; "target" for the target model's own.
 const char* ShownDrafter(DrafterId drafter);

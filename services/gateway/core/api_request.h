@@ -11,6 +11,7 @@
 #include "common/base/types.h"
 #include "common/speculation/generation.h"
 #include "common/text/chat/model_chat.h"
+#include "common/text/chat/tool_call_parser.h"
 
 namespace foretoken::gateway {
 
@@ -18,6 +19,7 @@ namespace foretoken::gateway {
 inline constexpr int64_t kMaxChoices = 128;  // of all its prompts together
 inline constexpr size_t kMaxModelBytes = 256;
 inline constexpr size_t kMaxUserBytes = 512;
+inline constexpr size_t kMaxTools = 1024;
 // Fields that answers repeat, together, as JSON (responses).
 inline constexpr size_t kMaxRepeatedBytes = size_t{256} << 10;
 
@@ -39,7 +41,8 @@ struct ApiRequest {
   bool want_rounds = false;
   std::vector<Prompt> prompts;              // completions
   std::optional<ChatRequest> conversation;  // chat
-  bool with_tools = false;  // the model may call tools of the conversation
+  bool with_tools = false;  // the model may call tools of the conversation,
+  ToolNames tool_names;     // those of these names
   bool one_call = false;    // of tools, in an answer, at most
   // Responses: fields of the request that answers repeat, as members of a JSON
   // object, each with a comma before it; at most kMaxRepeatedBytes.

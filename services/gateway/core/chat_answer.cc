@@ -105,8 +105,8 @@ class ChatStream final : public Answer {
     }
     absl::StrAppend(&out, "data: ", head_, "{\"index\":", choice,
                     ",\"delta\":{},\"logprobs\":null,\"finish_reason\":\"",
-                    FinishName(summary.finish, SplitterOf(choice).calls()),
-                    "\"}]", request_.include_usage ? ",\"usage\":null" : "",
+                    FinishName(summary.finish, SplitterOf(choice)), "\"}]",
+                    request_.include_usage ? ",\"usage\":null" : "",
                     ",\"foretoken\":", DumpJson(ExtensionOf(summary)), "}\n\n");
   }
 
@@ -237,9 +237,9 @@ class ChatBody final : public Answer {
     } else {
       out += "null";
     }
-    absl::StrAppend(
-        &out, ",\"finish_reason\":\"",
-        FinishName(results_.Of(index).finish, choice.splitter.calls()), "\"");
+    absl::StrAppend(&out, ",\"finish_reason\":\"",
+                    FinishName(results_.Of(index).finish, choice.splitter),
+                    "\"");
     if (!choice.tokens.empty()) {
       absl::StrAppend(&out, ",\"foretoken\":{\"tokens\":[", choice.tokens,
                       "]}");

@@ -32,7 +32,7 @@ ChatSplitter::ChatSplitter(const ApiRequest& request,
     : one_call_(request.one_call) {
   if (!request.with_tools) return;
   // Ids of calls differ between answers and choices.
-  answer_.emplace(*options.chat, /*with_tools=*/true,
+  answer_.emplace(*options.chat, request.tool_names,
                   absl::HashOf(options.id, choice));
 }
 

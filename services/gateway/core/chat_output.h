@@ -26,7 +26,9 @@ class ChatSplitter {
   AnswerDelta Take(const GenerationDelta& delta);
   // What was held back at the end. Once.
   AnswerDelta Finish();
+  // See ToolCallParser.
   int calls() const { return answer_.has_value() ? answer_->calls() : 0; }
+  bool cut_off() const { return answer_.has_value() && answer_->cut_off(); }
 
  private:
   AnswerDelta Kept(AnswerDelta delta) const;

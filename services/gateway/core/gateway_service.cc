@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/base/host_names.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
 #include "services/gateway/core/answer.h"
@@ -389,8 +390,24 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
 
 // --- Models and texts --------------------------------------------------------
 
-absl::StatusOr<ServedModel> GatewayService::ModelNamed(absl::string_view name) {
+absl::StatusOr<ServedModel> GatewayService::ActiveModel() {
   FORETOKEN_ASSIGN_OR_RETURN(ServedModel model, generations_.Model());
+  const std::string& theirs = model.tokenizer_fingerprint;
+  const bool foreign = parts_.tokenizer != nullptr && !theirs.empty() &&
+                       parts_.tokenizer->fingerprint_bytes() != theirs;
+  const bool before = foreign_tokenizer_.exchange(foreign);
+  if (!foreign) {
+    if (before) FORETOKEN_LOG(kInfo, "the model's tokenizer is the right one");
+    return model;
+  }
+  const absl::Status status = absl::UnavailableError(absl::StrCat(
+      "this server has another tokenizer than the model ", model.name));
+  if (!before) FORETOKEN_LOG(kError, status.message(), ": see --model");
+  return status;
+}
+
+absl::StatusOr<ServedModel> GatewayService::ModelNamed(absl::string_view name) {
+  FORETOKEN_ASSIGN_OR_RETURN(ServedModel model, ActiveModel());
   if (name.empty() || name == model.name) return model;
   return WithCode(
       absl::NotFoundError(absl::StrCat("no such model: ", name,
@@ -409,7 +426,7 @@ Json GatewayService::ModelJson(const ServedModel& model) const {
 }
 
 void GatewayService::Models(std::shared_ptr<Context> context) {
-  const auto model = Take(*context, generations_.Model());
+  const auto model = Take(*context, ActiveModel());
   if (!model.has_value()) return;
   RespondJson(*context,
               {{"object", "list"}, {"data", Json::array({ModelJson(*model)})}});
@@ -486,11 +503,10 @@ void GatewayService::Detokenize(std::shared_ptr<Context> context) {
 void GatewayService::Health(std::shared_ptr<Context> context) {
   if (draining_) {
     RespondError(*context, StoppingError("the server"));
+  } else if (const absl::Status reason = ActiveModel().status(); !reason.ok()) {
+    RespondError(*context, reason);
   } else if (!generations_.Ready()) {
-    const absl::Status reason = generations_.Model().status();
-    RespondError(*context, reason.ok()
-                               ? absl::UnavailableError("no model is ready")
-                               : reason);
+    RespondError(*context, absl::UnavailableError("no model is ready"));
   } else {
     RespondJson(*context, {{"status", "ok"}});
   }

@@ -142,7 +142,10 @@ class GatewayService final : public HttpHandler {
   // Answers with the error and returns nullopt if `value` is one.
   template <typename T>
   std::optional<T> Take(Context& context, absl::StatusOr<T> value);
-  // The model, if it has the name that the request gives.
+  // The model, if its tokenizer is this server's: with another, prompts and
+  // texts would be wrong without any error. Logs when that changes.
+  absl::StatusOr<ServedModel> ActiveModel();
+  // The same, if it has the name that the request gives.
   absl::StatusOr<ServedModel> ModelNamed(absl::string_view name);
   // Takes the memory for it from the context's share, beside that of the
   // conversation and `other_bytes` of the request.
@@ -181,6 +184,7 @@ class GatewayService final : public HttpHandler {
   const int64_t created_;  // Unix time of the start
   std::atomic<bool> draining_{false};
   std::atomic<bool> templates_stopped_{false};
+  std::atomic<bool> foreign_tokenizer_{false};  // when it was last compared
   std::unique_ptr<FairWorkerPool> workers_;  // last: uses all of the above
 };
 

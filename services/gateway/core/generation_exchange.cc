@@ -17,6 +17,8 @@ constexpr int kOk = 200;
 // drafter; its log-probability, or that of another token in its place.
 constexpr int64_t kTextBytes = 16;
 constexpr int64_t kTokenBytes = 96;
+// The node of a set that holds it.
+constexpr int64_t kToolNameBytes = 128;
 constexpr int64_t kLogprobBytes = 128;
 // Copies of the output that a stream keeps, at their peak: the last event is
 // appended to a queue that holds the three events that end an item. A copy is
@@ -68,6 +70,9 @@ int64_t GenerationExchange::Bytes(const ApiRequest& request,
   }
   // As a request and as the message that is made of it.
   int64_t bytes = prompts * (1 + 2 * std::min(request.n, kAtOnce));
+  for (const std::string& name : request.tool_names) {
+    bytes += kToolNameBytes + static_cast<int64_t>(name.size());
+  }
   if (request.echo) {
     // Once for each prompt; with every choice, and once more where they are
     // put together.

@@ -24,6 +24,7 @@ struct ServedModel {
   int64_t max_positions = 0;  // of its context
   std::vector<std::string> modes;
   std::string default_mode;
+  std::string tokenizer_fingerprint = {};  // raw SHA-256; empty: not known
 };
 
 // Takes the output of one request: OnDelta*, OnResult if it was served, OnEnd.

@@ -111,6 +111,21 @@ void CheckTools(const Json& tools, RequestFields& fields) {
   }
 }
 
+// The name under which the model may call a tool; whatever else a tool may be
+// is for its template alone.
+void AddToolName(const Json& tool, ToolNames& names) {
+  if (!tool.is_object()) return;
+  const auto function = tool.find("function");
+  const Json& described =
+      function != tool.end() && function->is_object() ? *function : tool;
+  const auto name = described.find("name");
+  if (name == described.end() || !name->is_string()) return;
+  std::string text = name->get<std::string>();
+  if (text.size() <= ToolCallParser::kMaxNameBytes) {
+    names.insert(std::move(text));
+  }
+}
+
 // The tools that may be called, and whether they may. A model cannot be made to
 // call one.
 void ReadTools(absl::string_view text, RequestFields& fields,
@@ -121,6 +136,12 @@ void ReadTools(absl::string_view text, RequestFields& fields,
     fields.Fail(FieldError("tools", "want an array", "invalid_type"));
     return;
   }
+  if (given && tools->size() > kMaxTools) {
+    fields.Fail(FieldError("tools",
+                           absl::StrCat("want at most ", kMaxTools, " tools"),
+                           "array_above_max_length"));
+    return;
+  }
   if (given) CheckTools(*tools, fields);
   fields.Refuse("tool_choice", {"none", "auto"});
   const Json* choice = fields.Find("tool_choice");
@@ -128,6 +149,7 @@ void ReadTools(absl::string_view text, RequestFields& fields,
   request.one_call = !fields.Bool("parallel_tool_calls", true);
   if (request.with_tools) {
     request.conversation->tools = std::string(RawMember(text, "tools"));
+    for (const Json& tool : *tools) AddToolName(tool, request.tool_names);
   }
 }
 

@@ -128,8 +128,9 @@ class ResponsesAnswer final : public Answer {
     results_.Set(choice, summary);
     Add(splitter_.Finish(), out);
     if (items_.empty()) OpenMessage(out);
-    state_ = summary.finish == FinishReason::kLength ? State::kIncomplete
-                                                     : State::kCompleted;
+    state_ = summary.finish == FinishReason::kLength || splitter_.cut_off()
+                 ? State::kIncomplete
+                 : State::kCompleted;
     CloseItem(state_, out);
   }
 

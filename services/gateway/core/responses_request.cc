@@ -115,6 +115,12 @@ void ReadTools(absl::string_view text, RequestFields& fields,
     fields.Fail(FieldError("tools", "want an array", "invalid_type"));
     return;
   }
+  if (tools->size() > kMaxTools) {
+    fields.Fail(FieldError("tools",
+                           absl::StrCat("want at most ", kMaxTools, " tools"),
+                           "array_above_max_length"));
+    return;
+  }
   const absl::string_view raw = RawMember(text, "tools");
   const std::vector<absl::string_view> elements = RawElements(raw);
   if (elements.size() != tools->size()) {  // what the parser takes otherwise
@@ -135,7 +141,11 @@ void ReadTools(absl::string_view text, RequestFields& fields,
   repeated.Text("tools", OneLine(raw));
   const Json* const choice = fields.Find("tool_choice");
   request.with_tools = choice == nullptr || *choice == "auto";
-  if (request.with_tools) request.conversation->tools = std::move(converted);
+  if (!request.with_tools) return;
+  request.conversation->tools = std::move(converted);
+  for (const Json& tool : *tools) {
+    request.tool_names.insert(tool["name"].get<std::string>());
+  }
 }
 
 // {"format": {"type": "text"}, "verbosity": "medium"}

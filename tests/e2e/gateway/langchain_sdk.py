@@ -234,7 +234,7 @@ def two_tools_are_called_in_a_stream():
     total = chunks[0]
     for chunk in chunks[1:]:
         total = total + chunk
-    assert sum(len(chunk.tool_call_chunks) for chunk in chunks) > 2
+    assert sum(len(chunk.tool_call_chunks) for chunk in chunks) >= 2
     assert total.content == "I look at both."
     assert [(call["name"], call["args"]["city"])
             for call in total.tool_calls] == \

@@ -231,7 +231,7 @@ def two_tools_are_called():
 def two_tools_are_called_in_a_stream():
     chunks = list(chat_with_tools("The weather in both?", stream=True))
     assert sum(len(chunk.choices[0].delta.tool_calls or [])
-               for chunk in chunks) > 2
+               for chunk in chunks) >= 2
     message = litellm.stream_chunk_builder(chunks).choices[0].message
     assert message.content == "I look at both."
     assert [(call.function.name, json.loads(call.function.arguments)["city"])

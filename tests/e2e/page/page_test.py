@@ -81,6 +81,42 @@ ATTACKS = (
     "<javascript:hit()> https://a.invalid/'onclick='hit() "
     "{{constructor.constructor('hit()')()}} ${hit()}",
 )
+# 30 texts of 100 KB for readers that look at the same characters again and
+# again: such a reader takes minutes or more for one of them.
+SIZE = 100_000
+LONG = tuple((head + body * (SIZE // len(body) + 1))[:SIZE - len(tail)] + tail
+             for head, body, tail in (
+    ("# ", " ", "x"),                       # headings: marks at the end
+    ("# a", " #", "x"),
+    ("```", " ", "`"),                      # fences
+    ("~~~", "~", "`"),
+    ("```\n", "``\n", ""),
+    ("- ", "- ", "x"),                      # rules and items
+    ("*", " ", "x"),
+    ("", "- a\n\n", "x"),
+    ("- a\n", "\n", "  b"),
+    ("", "> ", "a"),                        # quotes
+    ("", ">\n", ""),
+    ("a|b\n-", " ", "x"),                   # tables
+    ("a|b\n", "-|", "x"),
+    ("|a" * 9000 + "\n" + "|-" * 9000 + "\n", "|\n", ""),
+    ("|a" * 60 + "\n" + "|-" * 60 + "\n", "|\n", ""),
+    ("", "|a|\n|-|\n", ""),
+    ("", "[", ""),                          # links
+    ("", "[a](", ""),
+    ("", "[a](" + " " * 1990, ""),
+    ("", "[a](b \"", ""),
+    ("", "http://a" + "." * 1980 + "x ", ""),
+    ("", "ahttp://", ""),
+    ("", "<http://", ""),
+    ("", " ".join("`" * count for count in range(1, 400)) + " ", ""),  # code
+    ("", "*`a*", ""),
+    ("", "*a **b _c __d ~~e ", ""),         # emphasis
+    ("*a " * 16000, "b* ", ""),
+    ("", "**_a** ", ""),
+    ("", "\\", ""),                         # anything
+    ("", " ", "x"),
+))
 # Elements that no reply may contain.
 FOREIGN = ("script, img, svg, iframe, object, embed, base, meta, form, style, "
            "link, math, video, input, details, body, template")
@@ -604,6 +640,23 @@ class PageTest(unittest.TestCase):
         self.ask("hello")
         self.assertEqual(self.reply(), "Plain words")
         self.assertEqual(self.page.count(".reply strong"), 1)
+
+    def test_long_texts_are_read_in_one_pass(self):
+        """As they come, and at a reload; the page answers all the while."""
+        self.assertEqual(len(LONG), 30)
+        self.gateway.replies = lambda body: [
+            {"choices": [{"delta": {
+                "content": LONG[int(body["messages"][-1]["content"])]}}]},
+            {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"]
+        for number, text in enumerate(LONG):
+            with self.subTest(text=text[:40]):
+                self.assertEqual(len(text), SIZE)
+                self.ask(str(number))
+                shown = self.reply()
+                self.page.reload()
+                self.assertEqual(self.reply(), shown)
+                self.page.click("#new")
+                self.page.wait("document.querySelectorAll('.turn').length === 0")
 
     def test_no_output_runs_as_html(self):
         """Thirty ways, in the text, and where else strings are shown."""

@@ -50,7 +50,8 @@ std::pair<std::string, std::string> Deliver(const ModelChat& chat,
                                             const std::vector<TokenId>& ids,
                                             size_t step, size_t late,
                                             bool with_tools = true) {
-  ChatAnswer answer(chat, with_tools, 1);
+  const ToolNames tools = with_tools ? ToolNames{"f", "g"} : ToolNames();
+  ChatAnswer answer(chat, tools, 1);
   std::string content;
   std::string calls;
   const auto add = [&](const AnswerDelta& delta) {

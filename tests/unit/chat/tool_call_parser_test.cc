@@ -9,11 +9,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/json.h"
+#include "common/text/chat/arguments_reader.h"
 #include "gmock/gmock.h"
 
 namespace foretoken {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 
@@ -22,6 +24,7 @@ struct Joined {
   std::string content;
   std::vector<std::string> calls;
   std::vector<std::string> ids;
+  bool cut_off = false;
 
   void Add(const AnswerDelta& delta) {
     content += delta.content;
@@ -39,11 +42,19 @@ struct Joined {
   bool operator==(const Joined&) const = default;
 };
 
-Joined Parse(ToolCallForm form, const std::vector<std::string>& pieces) {
-  const auto parser = ToolCallParser::Create(form, /*id_seed=*/7);
+const ToolNames& Offered() {
+  static const auto* const names = new ToolNames{
+      "brave_search", "code_interpreter", "f", "g", "get_x", "get_y"};
+  return *names;
+}
+
+Joined Parse(ToolCallForm form, const std::vector<std::string>& pieces,
+             const ToolNames& offered = Offered()) {
+  const auto parser = ToolCallParser::Create(form, /*id_seed=*/7, offered);
   Joined joined;
   for (const std::string& piece : pieces) joined.Add(parser->Add(piece));
   joined.Add(parser->Finish());
+  joined.cut_off = parser->cut_off();
   EXPECT_EQ(parser->calls(), static_cast<int>(joined.calls.size()));
   return joined;
 }
@@ -93,7 +104,7 @@ const std::vector<Case>& Cases() {
       {kHermes,
        "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>x",
        "x",
-       {"f|null"}},
+       {"f|{}"}},
       // A brace too many, one too few, none at all, and no end tag.
       {kHermes,
        "<tool_call>{\"name\":\"f\",\"arguments\":{}}}</tool_call> so",
@@ -106,8 +117,8 @@ const std::vector<Case>& Cases() {
       {kHermes,
        "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1\n<tool_call>"
        "{\"name\":\"g\",\"arguments\":{}}</tool_call>",
-       "",
-       {"f|{\"a\":1\n", "g|{}"}},
+       "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1\n",
+       {"g|{}"}},
       {kHermes,
        "<tool_call>{\"name\":\"f\",\"arguments\":{}}\n<tool_call>"
        "{\"name\":\"g\",\"arguments\":{}}",
@@ -115,8 +126,18 @@ const std::vector<Case>& Cases() {
        {"f|{}", "g|{}"}},
       {kHermes,
        "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": \"b",
+       "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": \"b",
+       {}},
+      {kHermes,
+       "<tool_call>{\"name\":\"f\",\"arguments\":\"\"}</tool_call>",
        "",
-       {"f|{\"a\": \"b"}},
+       {"f|{}"}},
+      // Line breaks in strings, which JSON wants escaped.
+      {kHermes,
+       "<tool_call>{\"name\":\"f\",\"arguments\":{\"s\": \"a\nb\tc\x01\"}}"
+       "</tool_call>",
+       "",
+       {"f|{\"s\": \"a\\nb\\tc\\u0001\"}"}},
       // What is no call is content.
       {kHermes,
        "<tool_call>f(x)</tool_call>",
@@ -151,13 +172,13 @@ const std::vector<Case>& Cases() {
        {"f|{}"}},
       {kMistral,
        "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{\"a\"",
-       "",
-       {"f|{\"a\""}},
+       "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{\"a\"",
+       {}},
       {kMistral, "[TOOL_CALLS][]", "[TOOL_CALLS][]", {}},
       {kMistral, "[TOOL_CALLS]what now?", "[TOOL_CALLS]what now?", {}},
       {kMistral, "[TOOL_CALLS]f[OTHER]{}", "[TOOL_CALLS]f[OTHER]{}", {}},
       {kMistral, "[TOOL_CALLS]", "[TOOL_CALLS]", {}},
-      {kMistral, "[TOOL_CALLS]f{\"a\": 'b'}", "'b'}", {"f|{\"a\": "}},
+      {kMistral, "[TOOL_CALLS]f{\"a\": 'b'}", "[TOOL_CALLS]f{\"a\": 'b'}", {}},
 
       // Llama 3.
       {kLlama3, "Plain { text }", "Plain { text }", {}},
@@ -206,11 +227,16 @@ const std::vector<Case>& Cases() {
        {}},
       {kLlama3, "{\"name\": \"Ada\"}", "{\"name\": \"Ada\"}", {}},
       {kLlama3, "{\"parameters\": {}}", "{\"parameters\": {}}", {}},
-      {kLlama3, "{\"name\": \"\", \"parameters\": {}}",
-       "{\"name\": \"\", \"parameters\": {}}", {}},
+      {kLlama3,
+       "{\"name\": \"\", \"parameters\": {}}",
+       "{\"name\": \"\", \"parameters\": {}}",
+       {}},
       {kLlama3, "{}<|python_tag|>f.call()", "{}", {"f|{}"}},
       {kLlama3, "{\"name\": \"f\", \"parameters\": {}} done", "done", {"f|{}"}},
-      {kLlama3, "{\"name\": \"f\", \"parameters\": {\"a\"", "", {"f|{\"a\""}},
+      {kLlama3,
+       "{\"name\": \"f\", \"parameters\": {\"a\"",
+       "{\"name\": \"f\", \"parameters\": {\"a\"",
+       {}},
   };
   return *cases;
 }
@@ -240,21 +266,130 @@ TEST(ToolCallParserTest, CutsOfTheTextMakeNoDifference) {
   }
 }
 
-TEST(ToolCallParserTest, StreamsContentAndArgumentsAsTheyCome) {
-  const auto parser = ToolCallParser::Create(kHermes, 1);
+// The attacks: a model that was talked into other names.
+TEST(ToolCallParserTest, NamesThatAreNotOfferedAreText) {
+  const ToolNames offered = {"f"};
+  for (const std::string name :
+       {"g", "F", "f ", "", "<script>alert(1)</script>", "code_interpreter"}) {
+    for (const auto& [form, text] :
+         {std::pair(kHermes,
+                    absl::StrCat("<tool_call>{\"name\": \"", name,
+                                 "\", \"arguments\": {}}</tool_call>")),
+          std::pair(kHermes, absl::StrCat("<tool_call>{\"arguments\": {}, "
+                                          "\"name\": \"",
+                                          name, "\"}</tool_call>")),
+          std::pair(kMistral, absl::StrCat("[TOOL_CALLS]", name, "{\"a\": 1}")),
+          std::pair(kMistral, absl::StrCat("[TOOL_CALLS][{\"name\": \"", name,
+                                           "\", \"arguments\": {}}]")),
+          std::pair(kLlama3, absl::StrCat("{\"name\": \"", name,
+                                          "\", \"parameters\": {}}")),
+          std::pair(kLlama3, absl::StrCat("<|python_tag|>", name, ".call()")),
+          std::pair(kLlama3, absl::StrCat("<|python_tag|>{\"name\": \"", name,
+                                          "\", \"parameters\": {}}"))}) {
+      if (form == kMistral && name == "f ") continue;  // spaces may follow
+      const Joined joined = Parse(form, {text}, offered);
+      EXPECT_THAT(joined.calls, SizeIs(0)) << text;
+      EXPECT_EQ(joined.content, text);
+      EXPECT_FALSE(joined.cut_off) << text;
+    }
+  }
+}
+
+TEST(ToolCallParserTest, ArgumentsThatAreNoJsonObjectAreText) {
+  for (const std::string arguments : {"{\"a\": }",
+                                      "{\"a\": 1,}",
+                                      "{'a': 1}",
+                                      "{a: 1}",
+                                      "[1]",
+                                      "1",
+                                      "true",
+                                      "nul",
+                                      "\"a\"",
+                                      "\"{\\\"a\\\": \"",
+                                      "{\"a\": 01}",
+                                      "{\"a\": 1.}",
+                                      "{\"a\": -}",
+                                      "{\"a\": 1e}",
+                                      "{\"a\": \"\\x\"}",
+                                      "{\"a\": \"\\u12g4\"}",
+                                      "{\"a\": tru}",
+                                      "{\"a\" 1}",
+                                      "{\"a\": 1]",
+                                      "{\"a\": [1}",
+                                      "{1: 2}"}) {
+    const std::string hermes =
+        absl::StrCat("<tool_call>{\"name\": \"f\", \"arguments\": ", arguments,
+                     "}</tool_call>");
+    const Joined joined = Parse(kHermes, {hermes});
+    EXPECT_THAT(joined.calls, SizeIs(0)) << arguments;
+    EXPECT_EQ(joined.content, hermes);
+    EXPECT_FALSE(joined.cut_off);
+    if (arguments[0] != '{') continue;
+    const std::string mistral = absl::StrCat("[TOOL_CALLS]f", arguments);
+    EXPECT_EQ(Parse(kMistral, {mistral}).content, mistral);
+    const std::string llama =
+        absl::StrCat("{\"name\": \"f\", \"parameters\": ", arguments, "}");
+    EXPECT_EQ(Parse(kLlama3, {llama}).content, llama);
+  }
+  for (const std::string arguments :
+       {"{}", "{ }", "{\"a\": [0, -0.5e+3, 1E5, 10.25]}",
+        "{\"\\u00e9\\n\": {\"b\": [true, false, null, [], {}]}}",
+        "{\"a\"\n:\t1 , \"b\" : \"}\"}"}) {
+    const Joined joined =
+        Parse(kHermes, {absl::StrCat("<tool_call>{\"name\": \"f\", "
+                                     "\"arguments\": ",
+                                     arguments, "}</tool_call>")});
+    EXPECT_THAT(joined.calls, ElementsAre("f|" + arguments));
+    EXPECT_TRUE(ParseJson(arguments).ok()) << arguments;
+  }
+}
+
+TEST(ToolCallParserTest, LongArgumentsAreStreamedAndMayBeCutOff) {
+  const std::string head = "{\"x\": \"";
+  const std::string body(ArgumentsReader::kMaxWholeBytes, 'y');
+  const std::pair<ToolCallForm, std::string> beginnings[] = {
+      {kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": "},
+      {kMistral, "[TOOL_CALLS]f"},
+      {kMistral, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": "},
+      {kLlama3, "{\"name\": \"f\", \"parameters\": "}};
+  for (const auto& [form, beginning] : beginnings) {
+    const auto parser = ToolCallParser::Create(form, 1, Offered());
+    EXPECT_TRUE(parser->Add(beginning + head).empty());
+    const AnswerDelta begun = parser->Add(body);
+    ASSERT_THAT(begun.tool_calls, SizeIs(1)) << beginning;
+    EXPECT_EQ(begun.tool_calls[0].name, "f");
+    EXPECT_EQ(begun.tool_calls[0].arguments, head + body);
+    const AnswerDelta more = parser->Add("z");
+    ASSERT_THAT(more.tool_calls, SizeIs(1));
+    EXPECT_EQ(more.tool_calls[0].id, "");
+    EXPECT_EQ(more.tool_calls[0].arguments, "z");
+    EXPECT_TRUE(parser->cut_off());
+    EXPECT_EQ(parser->Add("\"}").tool_calls.at(0).arguments, "\"}");
+    EXPECT_FALSE(parser->cut_off());
+    EXPECT_TRUE(parser->Finish().empty());
+
+    const std::string cut = beginning + head + body;
+    EXPECT_TRUE(Parse(form, {cut}).cut_off) << beginning;
+    EXPECT_THAT(Parse(form, {cut}).calls, ElementsAre("f|" + head + body));
+    EXPECT_TRUE(Parse(form, {cut, "\" oops"}).cut_off) << beginning;
+  }
+  // A later call that is whole does not mend it.
+  EXPECT_TRUE(Parse(kHermes, {"<tool_call>{\"name\":\"f\",\"arguments\":",
+                              head + body + "\"<tool_call>{\"name\":\"g\"}"})
+                  .cut_off);
+}
+
+TEST(ToolCallParserTest, StreamsContentAndWholeCallsAsTheyCome) {
+  const auto parser = ToolCallParser::Create(kHermes, 1, Offered());
   EXPECT_EQ(parser->Add("Let me").content, "Let me");
   EXPECT_EQ(parser->Add(" look.\n<tool").content, " look.");
   EXPECT_TRUE(parser->Add("_call>\n{\"name\": \"f\", ").empty());
-  const AnswerDelta begun = parser->Add("\"arguments\": {");
-  ASSERT_THAT(begun.tool_calls, SizeIs(1));
-  EXPECT_EQ(begun.tool_calls[0].name, "f");
-  EXPECT_EQ(begun.tool_calls[0].arguments, "{");
-  const AnswerDelta more = parser->Add("\"x\": 1");
-  ASSERT_THAT(more.tool_calls, SizeIs(1));
-  EXPECT_EQ(more.tool_calls[0].id, "");
-  EXPECT_EQ(more.tool_calls[0].index, 0);
-  EXPECT_EQ(more.tool_calls[0].arguments, "\"x\": 1");
-  EXPECT_EQ(parser->Add("}}\n</tool_call>").tool_calls[0].arguments, "}");
+  EXPECT_TRUE(parser->Add("\"arguments\": {\"x\": 1").empty());
+  const AnswerDelta call = parser->Add("}");
+  ASSERT_THAT(call.tool_calls, SizeIs(1));
+  EXPECT_EQ(call.tool_calls[0].name, "f");
+  EXPECT_EQ(call.tool_calls[0].arguments, "{\"x\": 1}");
+  EXPECT_TRUE(parser->Add("}\n</tool_call>").empty());
   EXPECT_TRUE(parser->Finish().empty());
 }
 
@@ -267,7 +402,7 @@ TEST(ToolCallParserTest, IdsHaveTheFormThatTemplatesAccept) {
   }
   EXPECT_THAT(std::set<std::string>(two.ids.begin(), two.ids.end()), SizeIs(2));
   EXPECT_EQ(Parse(kHermes, {hermes, hermes}).ids, two.ids);
-  const auto other = ToolCallParser::Create(kHermes, 8)->Add(hermes);
+  const auto other = ToolCallParser::Create(kHermes, 8, Offered())->Add(hermes);
   EXPECT_NE(other.tool_calls.at(0).id, two.ids[0]);
   EXPECT_THAT(Parse(kMistral, {"[TOOL_CALLS]f{}"}).ids.at(0),
               MatchesRegex("[0-9A-Za-z]{9}"));
@@ -300,7 +435,7 @@ TEST(ToolCallParserTest, HoldsBackABoundedPart) {
       {kLlama3, ""},
       {kLlama3, "{\"x\": \""}};
   for (const auto& [form, beginning] : beginnings) {
-    const auto parser = ToolCallParser::Create(form, 1);
+    const auto parser = ToolCallParser::Create(form, 1, Offered());
     const std::string text = beginning + std::string(more, ' ');
     std::string content = parser->Add(text).content;
     EXPECT_GE(content.size() + ToolCallParser::kMaxHeldBytes, text.size())

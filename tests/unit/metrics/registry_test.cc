@@ -44,7 +44,9 @@ std::string HttpGet(int port, const std::string& path) {
 
 TEST(CatalogTest, NamesFollowTheConventions) {
   std::set<std::string> names;
-  for (const Catalog& catalog : kCatalogs) {
+  std::vector<Catalog> catalogs(std::begin(kCatalogs), std::end(kCatalogs));
+  catalogs.push_back({"", kProcessMetrics});
+  for (const Catalog& catalog : catalogs) {
     for (const Spec* spec : catalog.metrics) {
       const std::string name = spec->name;
       EXPECT_TRUE(names.insert(name).second) << name << " twice";

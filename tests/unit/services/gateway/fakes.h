@@ -134,7 +134,8 @@ class FakeGenerations final : public Generations {
   absl::StatusOr<ServedModel> Model() override {
     if (on_model) on_model();
     if (!ready) return absl::UnavailableError("nobody is there");
-    return ServedModel{"demo", 100, {"off", "auto"}, "auto"};
+    return ServedModel{
+        "demo", 100, {"off", "auto"}, "auto", tokenizer_fingerprint};
   }
   bool Ready() override { return ready; }
   std::shared_ptr<GenerationCall> Start(
@@ -163,7 +164,8 @@ class FakeGenerations final : public Generations {
   std::function<void()> on_model;  // is asked for
   std::function<void()> on_text;   // is to be encoded or decoded
   bool ready = true;
-  absl::Status refusal;  // of every request
+  std::string tokenizer_fingerprint;  // of the model
+  absl::Status refusal;               // of every request
   std::vector<std::shared_ptr<FakeCall>> calls;
 };
 

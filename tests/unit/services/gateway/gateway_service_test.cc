@@ -324,8 +324,9 @@ TEST_F(GatewayServiceTest, ToolCallsAreStreamedAsDeltas) {
 TEST_F(GatewayServiceTest, OneCallIsKeptOfAnAnswerThatMayHaveOne) {
   for (const char* stream : {"false", "true"}) {
     const auto exchange =
-        Chat(absl::StrCat(kTools, R"(, "parallel_tool_calls": false,
-                                     "stream": )",
+        Chat(absl::StrCat(R"(, "tools": [{"function": {"name": "add"}},
+                                         {"function": {"name": "sub"}}],
+                             "parallel_tool_calls": false, "stream": )",
                           stream));
     FakeCall& writer = *generations_.calls.back();
     writer.Write(
@@ -337,6 +338,44 @@ TEST_F(GatewayServiceTest, OneCallIsKeptOfAnAnswerThatMayHaveOne) {
     EXPECT_THAT(exchange->response.body, Not(HasSubstr("\"sub\"")));
     EXPECT_THAT(exchange->response.body,
                 HasSubstr("\"finish_reason\":\"tool_calls\""));
+  }
+}
+
+// The model was talked into it, or writes from memory.
+TEST_F(GatewayServiceTest, CallsOfOtherToolsAndBrokenOnesAreContent) {
+  for (const std::string text :
+       {R"(<tool_call>{"name": "sub", "arguments": {}}</tool_call>)",
+        R"(<tool_call>{"name": "<script>x</script>", "arguments": {}})",
+        R"(<tool_call>{"name": "add", "arguments": {"a": }}</tool_call>)",
+        R"(<tool_call>{"name": "add", "arguments": {"a": 1)"}) {
+    for (const bool stream : {false, true}) {
+      const auto exchange =
+          Chat(absl::StrCat(kTools, stream ? R"(, "stream": true)" : ""));
+      FakeCall& writer = *generations_.calls.back();
+      writer.Write(text);
+      writer.Finish();
+      EXPECT_THAT(exchange->response.body,
+                  HasSubstr("\"finish_reason\":\"stop\""));
+      EXPECT_THAT(exchange->response.body, Not(HasSubstr("tool_calls")));
+      if (stream) continue;
+      EXPECT_EQ(exchange->Body()["choices"][0]["message"]["content"], text);
+    }
+  }
+}
+
+TEST_F(GatewayServiceTest, LongArgumentsThatAreCutOffEndInLength) {
+  const std::string text =
+      absl::StrCat(R"(<tool_call>{"name": "add", "arguments": {"a": ")",
+                   std::string(5000, 'b'));
+  for (const bool stream : {false, true}) {
+    const auto exchange =
+        Chat(absl::StrCat(kTools, stream ? R"(, "stream": true)" : ""));
+    FakeCall& writer = *generations_.calls.back();
+    writer.Write(text);
+    writer.Finish();
+    EXPECT_THAT(exchange->response.body, HasSubstr("\"tool_calls\":["));
+    EXPECT_THAT(exchange->response.body,
+                HasSubstr("\"finish_reason\":\"length\""));
   }
 }
 
@@ -681,6 +720,27 @@ TEST_F(GatewayServiceTest, HealthFollowsTheWriterAndTheDrain) {
   const auto refused = Complete("");
   EXPECT_EQ(refused->response.status, 503);
   EXPECT_EQ(refused->Header("Retry-After"), "1");
+}
+
+// The attack: a server whose model has another tokenizer. Its texts would be
+// wrong, and nothing would say so.
+TEST_F(GatewayServiceTest, AModelWithAnotherTokenizerIsNotServed) {
+  generations_.tokenizer_fingerprint = std::string(32, 'x');
+  for (const auto& exchange :
+       {Get("/health"), Get("/v1/models"), Complete(""), Chat(""),
+        Post("/tokenize", R"({"prompt": "a"})"),
+        Post("/v1/responses", R"({"input": "a"})")}) {
+    EXPECT_EQ(exchange->response.status, 503);
+    EXPECT_THAT(exchange->response.body,
+                HasSubstr("another tokenizer than the model demo"));
+  }
+  EXPECT_TRUE(generations_.calls.empty());
+  generations_.tokenizer_fingerprint = chat_->tokenizer().fingerprint_bytes();
+  EXPECT_EQ(Get("/health")->response.status, 200);
+  EXPECT_EQ(Get("/v1/models")->response.status, 200);
+  // A server that does not know its own.
+  generations_.tokenizer_fingerprint = "";
+  EXPECT_EQ(Get("/health")->response.status, 200);
 }
 
 TEST_F(GatewayServiceTest, PathsMethodsAndTypesAreChecked) {

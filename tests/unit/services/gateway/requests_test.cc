@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/gateway/core/api_error.h"
@@ -236,6 +237,23 @@ TEST(ChatRequestTest, MessagesAndLimitsArrive) {
   EXPECT_TRUE(chat.add_generation_prompt);
 }
 
+TEST(ChatRequestTest, NamesOfToolsAreThoseThatMayBeCalled) {
+  const auto request = [](const std::string& fields) {
+    return ReadChatRequest(
+        absl::StrCat(R"({"messages": [{"role": "user", "content": "a"}],
+                         "tools": [{"function": {"name": "f"}}, {"name": "g"},
+                                   {"function": {"name": 3}}, {},
+                                   {"function": {"name": ")",
+                     std::string(257, 'n'), "\"}}]", fields, "}"));
+  };
+  const auto read = request("");
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(read->tool_names, (ToolNames{"f", "g"}));
+  const auto none = request(R"(, "tool_choice": "none")");
+  ASSERT_THAT(none, IsOk());
+  EXPECT_TRUE(none->tool_names.empty());
+}
+
 TEST(ChatRequestTest, WithoutALimitTheContextIsTheLimit) {
   const auto request =
       ReadChatRequest(R"({"messages": [{"role": "user", "content": "a"}]})");
@@ -256,6 +274,11 @@ TEST(ChatRequestTest, ErrorsNameTheField) {
       {"response_format", R"(, "response_format": "text")"},
       {"functions", R"(, "functions": [{}])"},
       {"tools", R"(, "tools": {})"},
+      {"tools",
+       absl::StrCat(
+           R"(, "tools": [)",
+           absl::StrJoin(std::vector<std::string>(kMaxTools + 1, "{}"), ","),
+           "]")},
       {"tools[0]", R"(, "tools": [3])"},
       {"tools[1]", R"(, "tools": [{}, null], "tool_choice": "none")"},
       {"tool_choice", R"(, "tool_choice": "required")"},

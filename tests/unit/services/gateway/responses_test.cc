@@ -435,6 +435,36 @@ TEST_F(ResponsesTest, CallsAreStreamed) {
   EXPECT_EQ(response["tools"][0]["name"], "add");
 }
 
+TEST_F(ResponsesTest, ACallThatIsCutOffIsIncomplete) {
+  for (const char* stream : {"false", "true"}) {
+    const auto exchange =
+        Respond(absl::StrCat(kTools, R"(, "stream": )", stream));
+    FakeCall& writer = *generations_.calls.back();
+    writer.Write(
+        absl::StrCat(R"(<tool_call>{"name": "add", "arguments": {"a": ")",
+                     std::string(5000, 'b')));
+    writer.Finish();
+    const Json response = stream == std::string("true")
+                              ? exchange->Events().back()["response"]
+                              : exchange->Body();
+    EXPECT_EQ(response["status"], "incomplete");
+    EXPECT_EQ(response["output"][0]["type"], "function_call");
+    EXPECT_EQ(response["output"][0]["status"], "incomplete");
+  }
+}
+
+TEST_F(ResponsesTest, CallsOfOtherToolsAreText) {
+  const auto exchange = Respond(kTools);
+  const std::string text =
+      R"(<tool_call>{"name": "sub", "arguments": {}}</tool_call>)";
+  call().Write(text);
+  call().Finish();
+  const Json body = exchange->Body();
+  EXPECT_EQ(body["status"], "completed");
+  ASSERT_EQ(body["output"].size(), 1u);
+  EXPECT_EQ(body["output"][0]["content"][0]["text"], text);
+}
+
 TEST_F(ResponsesTest, LogprobsAreThoseOfTheText) {
   GenerationDelta delta;
   delta.text = "th";
