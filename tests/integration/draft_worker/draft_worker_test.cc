@@ -346,8 +346,9 @@ TEST_F(DraftWorkerTest, ConcurrentStreamsDraftAsEachAlone) {
   const auto run = [this](int i) {
     std::vector<Tokens> drafts;
     Client client(*stub_);
-    client.Send(OpenOf(i % 2 == 0 ? "draft_model" : "ouroboros:window=4,beta=4",
-                       Tokens(1 + 9 * i, 3 + i)));
+    client.Send(
+        OpenOf(i % 2 == 0 ? "draft_model:gamma=5" : "ouroboros:window=4,beta=4",
+               Tokens(1 + 9 * i, 3 + i)));
     int64_t length = 1 + 9 * i;
     for (int round = 0; round < 6; ++round) {
       const auto answer =

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "services/draft_worker/core/draft_mode.h"
 #include "tests/unit/infer/tiny_backend.h"
 #include "tests/unit/infer_cuda/twin_backend.h"
@@ -227,7 +228,8 @@ TEST_P(DraftKvTest, DraftsEqualThoseOfAModelThatKeepsNoKv) {
   WithoutKv reference(open, *plain);
   auto model = TinyModel(test.engine);
   const Backend& backend = *model;
-  DraftEngine engine({}, std::move(model));
+  // Its clock stands still, so that passes have the reference's prices.
+  DraftEngine engine({}, std::move(model), [] { return absl::UnixEpoch(); });
   // Two sessions of one scope and text share their pages.
   const SessionId key = *engine.Open(open);
   const SessionId mate = *engine.Open(open);
@@ -277,7 +279,8 @@ std::vector<KvCase> Cases() {
   std::vector<KvCase> cases;
   for (const char* mode :
        {"draft_model:gamma=1", "draft_model:gamma=5", "draft_model:gamma=12",
-        "draft_model:gamma=70", "ouroboros:gamma=5", "ouroboros:gamma=12",
+        "draft_model:gamma=70", "draft_model", "ouroboros", "ouroboros:gamma=5",
+        "ouroboros:gamma=12",
         "ouroboros:gamma=12,window=3,beta=4,lookahead=0,context=1",
         "ouroboros:gamma=40,window=2,beta=3,passes=3,context=1"}) {
     for (const Accept accept :
@@ -288,7 +291,7 @@ std::vector<KvCase> Cases() {
     cases.push_back({mode, penalties, Accept::kAny});
   }
   for (const char* mode :
-       {"draft_model:gamma=12",
+       {"draft_model:gamma=12", "draft_model",
         "ouroboros:gamma=12,window=3,beta=4,lookahead=0,context=1"}) {
     for (const Accept accept : {Accept::kNone, Accept::kAny}) {
       cases.push_back({mode, {}, accept, Engine::kCudaTwin});
