@@ -1,6 +1,7 @@
 #include "common/base/fair_worker_pool.h"
 
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,7 +32,12 @@ void FairWorkerPool::Submit(const FairItem& item, Work work) {
     }
     if (idle_threads_ < queue_.size() &&
         static_cast<int>(threads_.size()) < max_threads_) {
-      threads_.emplace_back([this] { Main(); });
+      try {
+        threads_.emplace_back([this] { Main(); });
+      } catch (const std::system_error&) {
+        // The threads that there are do it later; without any, nobody would.
+        if (threads_.empty()) throw;
+      }
     }
     changed_.SignalAll();  // WaitUntilIdle waits for it, too
   }

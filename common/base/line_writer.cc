@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -116,7 +117,11 @@ void LineWriter::Write(absl::string_view line) {
   }
   kept_.append(line.data(), line.size());
   if (!thread_.joinable() && !stopping_) {
-    thread_ = std::thread([this] { Run(); });
+    try {
+      thread_ = std::thread([this] { Run(); });
+    } catch (const std::system_error&) {
+      // No thread can be had now: the next line tries again.
+    }
   }
 }
 

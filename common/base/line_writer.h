@@ -6,8 +6,8 @@
 // further lines are dropped and counted, and a line says how many as soon as
 // there is room again. Lines keep their order.
 //
-// Thread-safe: each line is written in one piece, where the system does that
-// (pipes: up to 4 KiB).
+// Thread-safe. A line that need not be kept is written in one piece, where the
+// system does that (pipes: up to 4 KiB).
 #ifndef FORETOKEN_COMMON_BASE_LINE_WRITER_H_
 #define FORETOKEN_COMMON_BASE_LINE_WRITER_H_
 

@@ -67,10 +67,14 @@ LineWriter& Stderr() {
 
 void SetMinLogLevel(LogLevel level) { min_level = level; }
 
+// Before the last line too, which would be dropped for want of room.
 void WriteLastLine(absl::string_view line) {
+  FlushLog();
   Stderr().Write(absl::StrCat(line, "\n"));
-  Stderr().Flush(kLastLineTime);
+  FlushLog();
 }
+
+void FlushLog() { Stderr().Flush(kLastLineTime); }
 
 int64_t DroppedLogLines() { return Stderr().dropped(); }
 
@@ -82,8 +86,9 @@ void Log(LogLevel level, const char* file, int line, const std::string& text) {
 }
 
 void CheckFailed(const char* file, int line, const char* what) {
+  FlushLog();
   Log(LogLevel::kError, file, line, absl::StrCat("CHECK failed: ", what));
-  Stderr().Flush(kLastLineTime);
+  FlushLog();
   std::abort();
 }
 

@@ -14,6 +14,9 @@ namespace foretoken {
 // one before the process ends.
 void WriteLastLine(absl::string_view line);
 
+// Gives a slow reader a moment to take what is kept: before the process ends.
+void FlushLog();
+
 // Lines that were dropped because stderr took no more.
 int64_t DroppedLogLines();
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/log_output.h"
 #include "common/base/timed_wait.h"
 
 namespace foretoken {
@@ -22,7 +23,10 @@ EngineWatchdog::EngineWatchdog(WatchdogOptions options,
       report_(std::move(report)),
       // Not exit(): destructors would wait for the engine.
       end_(end != nullptr ? std::move(end)
-                          : std::function<void()>([] { _exit(1); })),
+                          : std::function<void()>([] {
+                              FlushLog();
+                              _exit(1);
+                            })),
       thread_([this] { Main(); }) {}
 
 EngineWatchdog::~EngineWatchdog() {

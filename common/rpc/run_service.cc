@@ -1,10 +1,12 @@
 #include "common/rpc/run_service.h"
 
-#include <exception>
+#include <new>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
+#include "common/base/log_output.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/signals.h"
@@ -61,11 +63,16 @@ int RunMain(const std::function<absl::StatusOr<int>()>& run) {
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     CatchSignals();
     const absl::StatusOr<int> exit_code = run();
-    if (exit_code.ok()) return *exit_code;
+    if (exit_code.ok()) {
+      FlushLog();
+      return *exit_code;
+    }
     error = exit_code.status();
-  } catch (const std::exception& thrown) {
+  } catch (const std::bad_alloc&) {
+    error = absl::ResourceExhaustedError("out of memory");
+  } catch (const std::system_error& thrown) {
     error = absl::ResourceExhaustedError(
-        absl::StrCat("out of descriptors, threads or memory: ", thrown.what()));
+        absl::StrCat("out of descriptors or threads: ", thrown.what()));
   }
   return ExitWithError(error);
 }

@@ -58,8 +58,8 @@ absl::StatusOr<ServiceConfig> ParseFlags(int argc, const char* const* argv,
 }
 
 // The body of main(): sets up logs and signals, calls `run` and returns its exit
-// code, after logging its error if it has one. Exceptions count as errors:
-// libraries throw where descriptors, threads or memory run out.
+// code, after logging its error if it has one. Exceptions for want of
+// descriptors, threads or memory, which libraries throw, count as errors.
 int RunMain(const std::function<absl::StatusOr<int>()>& run);
 
 // Parses the flags, makes the service, serves it and /metrics until SIGTERM or
