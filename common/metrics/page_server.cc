@@ -316,7 +316,8 @@ std::shared_ptr<const std::string> PageServer::Answer(
     return std::make_shared<std::string>(Response(
         "404 Not Found", kPlain, absl::StrCat("want ", options_.path, "\n")));
   }
-  const std::optional<absl::string_view> host = HostOf(request);
+  const std::optional<absl::string_view> host =
+      HostOf(request.substr(0, request.find("\r\n\r\n")));
   if (!host.has_value()) {
     return std::make_shared<std::string>(
         Response("400 Bad Request", kPlain, "want one Host\n"));

@@ -159,6 +159,22 @@ TEST_P(HttpServerTest, HeadsThatServersReadDifferentlyAreRefused) {
   EXPECT_EQ(handler_.size(), 0u);
 }
 
+TEST_P(HttpServerTest, ABodyOfIndentedLinesIsNoFoldedHeader) {
+  Start();
+  const std::string body = "{\n  \"prompt\": \"a\"\n}";
+  const std::string request = Post(body);
+  const size_t head = request.find("\r\n\r\n") + 4;
+  size_t handled = 0;
+  for (size_t split = head - 5; split <= head + 3; ++split) {
+    const HttpClient client = Connect();
+    client.Say(request.substr(0, split));
+    absl::SleepFor(absl::Milliseconds(20));  // so that they arrive apart
+    client.Say(request.substr(split));
+    ASSERT_TRUE(Handled(++handled)) << split;
+    EXPECT_EQ(handler_.body(handled - 1), body);
+  }
+}
+
 TEST_P(HttpServerTest, ATargetInAbsoluteFormNamesTheHost) {
   Start();
   const HttpClient client = Connect();

@@ -268,6 +268,8 @@ class BeastConnection final
   // differently.
   bool HasFoldedLine() const {
     const absl::string_view unread = unread_;
+    // The parser has taken all lines but the empty one: this is the body.
+    if (absl::StartsWith(unread, "\r\n")) return false;
     const absl::string_view head = unread.substr(0, unread.find("\r\n\r\n"));
     return absl::StrContains(head, "\n ") || absl::StrContains(head, "\n\t");
   }
@@ -284,6 +286,9 @@ class BeastConnection final
       head.headers.emplace_back(
           std::string(field.name_string()),
           replaced ? std::string(host) : std::string(field.value()));
+    }
+    if (!host.empty() && message.count(http::field::host) == 0) {
+      head.headers.emplace_back("Host", std::string(host));
     }
     head.peer = peer_;
     return head;
