@@ -30,7 +30,13 @@ Sha256Digest Vocabulary::Fingerprint() const {
   UpdateWithInteger(hash, tokens_.size());
   // The rule of llama.cpp's converter (does_token_look_special).
   const auto looks_special = [](absl::string_view content) {
-    return absl::StartsWith(content, "<|") && absl::EndsWith(content, "|>");
+    const auto is_between = [content](absl::string_view begin,
+                                      absl::string_view end) {
+      return absl::StartsWith(content, begin) && absl::EndsWith(content, end);
+    };
+    return is_between("<|", "|>") || is_between("<｜", "｜>") ||
+           is_between("<unused", ">") || content == "<pad>" ||
+           content == "<mask>" || content == "<2mass>" || content == "[@BOS@]";
   };
   // Lengths are hashed too; otherwise different vocabularies could yield the
   // same bytes.

@@ -3,6 +3,7 @@
 #ifndef FORETOKEN_COMMON_TEXT_JINJA_ARENA_H_
 #define FORETOKEN_COMMON_TEXT_JINJA_ARENA_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -16,6 +17,9 @@
 
 namespace foretoken::jinja {
 
+// A variable of a scope, with its place in an index.
+inline constexpr size_t kVariableBytes = 64;
+
 // Variables of a block, and those of the blocks around it.
 struct Scope {
   Scope* parent = nullptr;
@@ -24,8 +28,9 @@ struct Scope {
   bool captured = false;  // a macro defined inside refers to it
 
   void Set(absl::string_view name, Value value, Budget& budget) {
-    budget.SpendQuietly(ByteSteps(name.size()));
-    variables.insert_or_assign(name, std::move(value));
+    const auto [variable, added] = variables.try_emplace(name);
+    budget.SpendQuietly(ByteSteps(name.size()), added ? kVariableBytes : 0);
+    variable->second = std::move(value);
   }
   // Here or further out; nullptr: none. Stands until the next Set.
   const Value* Find(absl::string_view name, Budget& budget) const {

@@ -19,8 +19,6 @@ using Kind = Value::Kind;
 
 namespace {
 
-// A variable of a scope, with its place in an index.
-constexpr size_t kVariableBytes = 64;
 // Of what raise_exception() says.
 constexpr size_t kMaxRaisedBytes = 4096;
 
