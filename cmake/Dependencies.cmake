@@ -29,9 +29,11 @@ if(FORETOKEN_SERVICES)
   # What it says of files (64 bits, as everywhere here) would make its users
   # differ from the precompiled headers.
   get_target_property(options PkgConfig::hiredis INTERFACE_COMPILE_OPTIONS)
-  list(REMOVE_ITEM options "-D_FILE_OFFSET_BITS=64")
-  set_target_properties(PkgConfig::hiredis PROPERTIES
-    INTERFACE_COMPILE_OPTIONS "${options}")
+  if(options)
+    list(REMOVE_ITEM options "-D_FILE_OFFSET_BITS=64")
+    set_target_properties(PkgConfig::hiredis PROPERTIES
+      INTERFACE_COMPILE_OPTIONS "${options}")
+  endif()
   find_package(prometheus-cpp CONFIG REQUIRED)  # 1.0; states none
   find_package(Boost 1.74 REQUIRED)  # headers: Asio, Beast
 endif()

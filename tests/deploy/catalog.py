@@ -90,6 +90,8 @@ def flags(service):
     taken |= _flags_in(ROOT / "common/metrics/registry.cc")
     if "backend.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/infer/factory/backend_factory.cc")
+    if "loading.AddFlags(" in text:
+        taken |= {"draft-weights", "draft-vocabulary"}
     if "streams.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/rpc/stream_options.cc")
     if "discovery.AddFlags(" in text:

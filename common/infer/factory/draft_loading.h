@@ -22,8 +22,9 @@ struct DraftLoading {
       "Drafts change, output does not";
   static constexpr char kVocabularyFlag[] = "draft-vocabulary";
   static constexpr char kVocabularyHelp[] =
-      "Draft only this many ids of the vocabulary, the commonest, and compute "
-      "no logits for the others; 0 for all";
+      "Draft only this many ids of the vocabulary, those that a prior counts "
+      "most and then the lowest, and compute no logits for the others; 0 for "
+      "all";
   static constexpr int32_t kMaxVocabulary = 1 << 30;
 
   // --draft-weights --draft-vocabulary

@@ -28,6 +28,7 @@ constexpr double kLeastPassShare = 0.3;
 
 // A row that adds less than this part of a pass of one row is nearly free.
 constexpr double kFreeRowShare = 0.002;
+constexpr double kLeastRowsForFree = 16;
 
 // Decay of the expected pass time, per draft.
 constexpr double kForgetting = 0.8;
@@ -336,8 +337,14 @@ double DraftEngine::RowSeconds() const {
 }
 
 bool DraftEngine::HasFreeRows() const {
+  // A slope between counts close together is noise, and so is a falling one.
+  double most = 0.0;
+  for (const PassTiming::Point& point : timing_.points()) {
+    if (point.rows <= kPricedRows) most = point.rows;
+  }
   const double row = RowSeconds();
-  return row >= 0.0 && row < kFreeRowShare * timing_.Seconds(1);
+  return most >= kLeastRowsForFree && row > 0.0 &&
+         row < kFreeRowShare * timing_.Seconds(1);
 }
 
 void DraftEngine::AnswerReady(DraftReport& report) {

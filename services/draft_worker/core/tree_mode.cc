@@ -314,7 +314,8 @@ void TreeMode::Plan() {
     with.push_back(node);
     size_t shared = 0;
     const int32_t rows_with = RowsOf(with, shared);
-    if (rows_with > limits_.max_rows) continue;
+    // Where KV is short, the shared path gets rows, too.
+    if (rows_with + static_cast<int32_t>(shared) > limits_.max_rows) continue;
     const double added = gain - room_.prices.row * (rows_with - rows);
     if (!plan_.empty() && added <= 0.0) continue;
     plan_.swap(with);
