@@ -115,8 +115,9 @@ void RoundDrafting::NoteLatency(int source) {
                 ? report.latency
                 : usual + (report.latency - usual) * kNewestDraft;
   } else if (report.outcome == DraftOutcome::kLate && report.latency > usual) {
-    // A source may have become slower for good.
-    usual += (report.latency - usual) * kNewestDraft;
+    // A source may have become slower for good; one that hangs must not make
+    // every wait a multiple of the last. Zero stays: no draft has been seen.
+    usual += std::min(report.latency - usual, usual) * kNewestDraft;
   }
 }
 
