@@ -200,6 +200,18 @@ TEST(TreeModeTest, TheTreeHasAtMostTheNodesThatWereAsked) {
   }
 }
 
+TEST(TreeModeTest, APassFitsItsRowsThoughNoKvIsKept) {
+  ModeLimits limits = Limits();
+  limits.max_rows = 6;
+  TreeMode mode(limits);
+  const Draft draft =
+      DraftOf(mode, Room(/*pass=*/0.01, /*node=*/0.0), Counting(0.999f));
+  EXPECT_GE(draft.passes.size(), 6u);
+  for (const PassRows& rows : draft.passes) {
+    EXPECT_LE(rows.size(), 1 + limits.max_rows);
+  }
+}
+
 TEST(TreeModeTest, NothingFollowsAnEndTokenNorTheLastPosition) {
   TreeMode ending(Limits());
   const Draft ended = DraftOf(ending, Room(0.01), [](const Tokens& path) {
