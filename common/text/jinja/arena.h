@@ -29,7 +29,9 @@ struct Scope {
 
   void Set(absl::string_view name, Value value, Budget& budget) {
     const auto [variable, added] = variables.try_emplace(name);
-    budget.SpendQuietly(ByteSteps(name.size()), added ? kVariableBytes : 0);
+    // A scope that no macro refers to is used again after its block.
+    budget.SpendQuietly(ByteSteps(name.size()),
+                        added && captured ? kVariableBytes : 0);
     variable->second = std::move(value);
   }
   // Here or further out; nullptr: none. Stands until the next Set.

@@ -38,6 +38,20 @@ TEST(LimitsTest, LoopsInLoopsEndAtTheStepLimit) {
               StatusIs(kInvalid, HasSubstr("steps")));
 }
 
+TEST(LimitsTest, VariablesThatMacrosKeepEndAtTheByteLimit) {
+  Limits limits;
+  limits.max_bytes = 1 << 20;
+  std::string sets;
+  for (int i = 0; i < 100; ++i) sets += absl::StrCat("{% set a", i, "=1 %}");
+  const std::string macro = "{% macro m() %}{% endmacro %}";
+  const auto loop = [](const std::string& body) {
+    return "{% for i in range(1000) %}" + body + "{% endfor %}";
+  };
+  EXPECT_THAT(RenderStatus(loop(macro + sets), limits),
+              StatusIs(kInvalid, HasSubstr("bytes")));
+  FORETOKEN_EXPECT_OK(RenderStatus(loop(sets), limits));
+}
+
 TEST(LimitsTest, ValuesEndAtTheByteLimit) {
   Limits limits;
   limits.max_bytes = 1 << 20;
