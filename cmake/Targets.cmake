@@ -79,6 +79,8 @@ function(foretoken_fuzzer name)
   endif()
   add_dependencies(fuzzers ${name})
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+  # Clang takes no header that was precompiled with other sanitizers.
+  set_target_properties(${name} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/corpus/${name}")
   add_test(NAME ${name}
