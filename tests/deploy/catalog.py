@@ -91,7 +91,8 @@ def flags(service):
     if "backend.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/infer/factory/backend_factory.cc")
     if "loading.AddFlags(" in text:
-        taken |= {"draft-weights", "draft-vocabulary"}
+        header = (ROOT / "common/infer/factory/draft_loading.h").read_text()
+        taken |= set(re.findall(r'Flag\[\] = "([a-z-]+)"', header))
     if "streams.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/rpc/stream_options.cc")
     if "discovery.AddFlags(" in text:
