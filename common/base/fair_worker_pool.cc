@@ -35,7 +35,7 @@ void FairWorkerPool::Submit(const FairItem& item, Work work) {
       try {
         threads_.emplace_back([this] { Main(); });
       } catch (const std::system_error&) {
-        // The threads that there are do it later; without any, nobody would.
+        // The existing threads will run it; with none, nothing would.
         if (threads_.empty()) throw;
       }
     }

@@ -13,7 +13,7 @@ namespace {
 
 // nlohmann's message quotes the offending token, which may be very long.
 constexpr size_t kMaxMessageBytes = 200;
-// Of a key in a message.
+// The most of a key that an error message quotes.
 constexpr size_t kMaxShownBytes = 120;
 
 // Builds the value from the parser's events. Each takes constant time, beside

@@ -86,7 +86,7 @@ size_t LineWriter::TryWrite(absl::string_view text) {
     } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       break;
     } else {
-      return text.size();  // nothing can be written, and nobody can be told
+      return text.size();  // broken for good: drop it
     }
   }
   return done;

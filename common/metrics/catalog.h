@@ -422,7 +422,7 @@ inline constexpr const Spec* kGatewayMetrics[] = {
     &kHttpRequests,    &kHttpRunning, &kHttpLatency,
     &kHttpConnections, &kHttpDeltas,  &kHttpPauses};
 
-// Of every process, beside those of its service.
+// Every process exports these in addition to the metrics of its service.
 inline constexpr const Spec* kProcessMetrics[] = {&kDroppedLogLines};
 
 struct Catalog {

@@ -45,8 +45,8 @@ float MaxOf(absl::Span<const float> logits) {
   return best;
 }
 
-// The sum of FixedWeight over the row, at temperature 1. The weights are those
-// of the function, computed a chunk at a time without branches.
+// The sum of FixedWeight over the row, at temperature 1: the same values, computed
+// a chunk at a time without branches.
 uint64_t TotalWeight(absl::Span<const float> logits, float max_logit) {
   // e^-28 is less than the weights' unit: such a logit adds nothing.
   constexpr float kNoWeight = -28.0f;

@@ -11,8 +11,8 @@
 namespace foretoken {
 namespace {
 
-// What a character may become; nmt_nfkc's longest rewrite has 33 bytes. A text
-// of characters with rewrites of megabytes would fill any memory.
+// Maximum length of a character's replacement; nmt_nfkc's longest has 33 bytes.
+// Without a limit, a hostile model file could turn a short text into gigabytes.
 constexpr size_t kMaxRewriteBytes = 64;
 
 // Bit fields of a unit of a darts-clone double array.

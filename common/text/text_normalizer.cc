@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxSteps = 64;
-// Of a Prepend or Replace; real files use 3 bytes.
+// Maximum length of what Prepend or Replace inserts; real files use 3 bytes.
 constexpr size_t kMaxReplacementBytes = 16;
 // All steps together may make a text this many times as long: NFKC (11) and
 // U+2581 for a space (3), the most that real files ask for. Steps that each

@@ -55,7 +55,8 @@ absl::StatusOr<std::unique_ptr<CpuForward>> CpuForward::Create(
 
 absl::Status CpuForward::Allocate(int32_t max_rows) {
   const ModelConfig& config = model_.config();
-  // Of fp32 or bf16; 52 bytes of 32 elements in int8 are less than either.
+  // Bytes of an fp32 or bf16 element. Int8 activations take 52 bytes for 32
+  // elements, less than either, so that they fit the same buffers.
   const int64_t element = model_.precision() == Precision::kBFloat16 ? 2 : 4;
   const int64_t d_model = PadTo(config.d_model, kGemmColumns);
   const int64_t heads = int64_t{config.n_heads} * model_.head_dim_padded();

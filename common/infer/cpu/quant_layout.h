@@ -52,8 +52,8 @@ using QuantFifthBits = uint8_t[kQuantColumns][4];
 // Bits five and six: bits 2 s and 2 s + 1 of [h][c][j], element 16 h + 4 s + j.
 using QuantHighPairs = uint8_t[2][kQuantColumns][4];
 using QuantHalves = uint16_t[kQuantColumns];  // fp16
-// Of two consecutive parts, and of the two halves of a part: the instructions
-// multiply such pairs by pairs of sums of activations.
+// Minima of two consecutive parts, and scales of the two halves of a part. The
+// instructions multiply these pairs by pairs of sums of activations.
 using QuantMinPairs = uint8_t[kQuantColumns][2];
 using QuantScalePairs = int8_t[kQuantColumns][2];
 

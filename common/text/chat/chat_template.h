@@ -42,7 +42,7 @@ struct ChatTokens {
 
 class ChatTemplate {
  public:
-  // Of ChatPrompt::variables.
+  // Maximum size of ChatPrompt::variables.
   static constexpr size_t kMaxVariables = 256;
 
   // InvalidArgument names the line of a template that cannot be parsed.

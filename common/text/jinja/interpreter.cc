@@ -19,7 +19,7 @@ using Kind = Value::Kind;
 
 namespace {
 
-// Of what raise_exception() says.
+// Maximum length of the message of raise_exception().
 constexpr size_t kMaxRaisedBytes = 4096;
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 // Approximate size of a container's entry, with what surrounds it.
 constexpr size_t kEntryBytes = 64;
 constexpr size_t kKeyBytes = 160;
-// Of a text in an error message.
+// The most of a text that an error message quotes.
 constexpr size_t kMaxShownBytes = 100;
 
 absl::Status CheckNesting(int nesting) {

@@ -1,8 +1,8 @@
 // TreeMode, `draft_model` without gamma and the draft model's part of `auto`: a
 // tree that grows by the draft model's own probabilities.
 //
-// Every pass reads the tokens after the likeliest nodes that have none yet: one
-// of them where the draft model is sure, several where it is not. The draft
+// Every pass expands the likeliest nodes that have no children yet: one node
+// where the draft model is sure, several where it is not. The draft
 // ends when the next pass is expected to add fewer accepted tokens than it
 // costs (DraftPrices), and holds the nodes that are expected to pay for their
 // rows in the target's pass. A node's estimate is the product of the chances

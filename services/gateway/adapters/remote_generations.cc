@@ -16,7 +16,7 @@
 namespace foretoken::gateway {
 namespace {
 
-// Of one question about the model.
+// Deadline of a call that asks for the model's properties.
 constexpr absl::Duration kModelTime = absl::Seconds(5);
 
 // A principal that is not a valid name. An orchestrator that lets the gateway

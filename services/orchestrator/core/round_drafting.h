@@ -4,8 +4,8 @@
 //   Start -> (Commit -> Draft)*
 //
 // A request that names its mode gets whole drafts: the wait is only bounded for
-// a service that fails, by a multiple of what its drafts usually take. The wait
-// of an economical request (mode auto) follows from the cost of a pass:
+// a service that fails, by a multiple of what its drafts usually take. In mode
+// auto (an economical request) the wait follows from the cost of a pass:
 // measured on this request after its first round; before that taken from other
 // recent requests, else from the verifiers' own figures. Late answers are
 // dropped. report() says what every source did.
