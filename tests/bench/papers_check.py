@@ -1,7 +1,7 @@
 """Checks that the committed report of the papers is what its JSON gives.
 
 Two things hold: papers.json and the plots are what papers_tables makes of the
-measured JSON; papers.md and README's section on the papers are, to the letter,
+measured JSON; papers.md and the section on the papers in docs/results.md are, to the letter,
 what is drawn from papers.json.
 """
 import itertools
@@ -12,7 +12,7 @@ import papers_readme
 import papers_tables
 import report_table
 
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs/results.md"
 
 
 def read(folder):
@@ -23,7 +23,7 @@ def read(folder):
     files = {name: (folder / name).read_text(encoding="utf-8")
              if (folder / name).exists() else "" for name in names}
     return {"sources": sources, "files": files,
-            "readme": README.read_text(encoding="utf-8")}
+            "readme": RESULTS.read_text(encoding="utf-8")}
 
 
 def difference(name, text, drawn):
@@ -54,7 +54,7 @@ def faults(committed):
                         report_table.markdown(report))
     section = report["readme"]
     place = papers_readme.place(committed["readme"], section)
-    name = f"README.md, {section['title']}"
+    name = f"docs/results.md, {section['title']}"
     if not place:
         return found + [f"{name}: no such section"]
     return found + difference(name, committed["readme"][slice(*place)],

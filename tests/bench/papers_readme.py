@@ -1,4 +1,4 @@
-"""README's section on the papers, a selection of the tables of papers.md."""
+"""The section on the papers of docs/results.md, a selection of the tables of papers.md."""
 import re
 import textwrap
 
@@ -48,8 +48,8 @@ def readme(sources):
         "after": [
             "The three papers' tables and figures, with sources, settings, "
             "probable reasons for the differences, and what is not measured or "
-            "not built: [papers.md](tests/bench/results/papers.md). "
-            "[speedup.md](tests/bench/results/speedup.md): every mode by the "
+            "not built: [papers.md](../tests/bench/results/papers.md). "
+            "[speedup.md](../tests/bench/results/speedup.md): every mode by the "
             "clock on Spec-Bench, with random weights on a CPU. " +
             at_paper_sizes(sources["speedup"])]}
 
@@ -178,7 +178,7 @@ def agreement_rows(paper, sources):
 
 
 def drawn(section):
-    """The section's text in README, without its heading."""
+    """The section's text, without its heading."""
     def wrapped(parts):
         return [part if part.startswith("```") else textwrap.fill(
             part, WIDTH, break_long_words=False, break_on_hyphens=False)
@@ -189,7 +189,7 @@ def drawn(section):
 
 
 def place(text, section):
-    """Where the section stands in README's text: (begin, end), or None."""
+    """Where the section stands in the page's text: (begin, end), or None."""
     found = re.search(rf"^### {re.escape(section['title'])}\n(.*?)(?=^#|\Z)",
                       text, re.MULTILINE | re.DOTALL)
     return found.span(1) if found else None

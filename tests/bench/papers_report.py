@@ -14,7 +14,7 @@ machine and its load, so that a run that was stopped goes on where it was;
 --again measures anew. results/papers_published.json holds the papers' figures.
 CREST's points are those of crest_report.py and crest_lookups.py, Ouroboros'
 those of ouroboros.md and of ouroboros_agreement.py.
-papers.json holds every table; papers.md and README's section on the papers are
+papers.json holds every table; papers.md and the section on the papers in docs/results.md are
 drawn from it. Standard library only; no text of a recording is written.
 """
 import argparse
@@ -235,7 +235,7 @@ def main():
     if args.check:
         faults = papers_check.faults(papers_check.read(RESULTS))
         print("\n".join(faults) or
-              "papers.md and README's section are what the JSON gives")
+              "papers.md and the results' section are what the JSON gives")
         return 1 if faults else 0
     if args.data:
         runs = {} if args.again or not RUNS.exists() else json.loads(
@@ -249,13 +249,13 @@ def main():
         (RESULTS / name).write_text(text, encoding="utf-8")
     section = json.loads((RESULTS / "papers.json").read_text(
         encoding="utf-8"))["readme"]
-    readme = papers_check.README.read_text(encoding="utf-8")
+    readme = papers_check.RESULTS.read_text(encoding="utf-8")
     place = papers_readme.place(readme, section)
     if not place:
-        print(f"README.md has no section \"{section['title']}\"",
+        print(f"docs/results.md has no section \"{section['title']}\"",
               file=sys.stderr)
         return 1
-    papers_check.README.write_text(
+    papers_check.RESULTS.write_text(
         readme[:place[0]] + papers_readme.drawn(section) + readme[place[1]:],
         encoding="utf-8")
     return 0

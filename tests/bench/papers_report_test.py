@@ -1,4 +1,4 @@
-"""That papers.md and README's section fit the JSON, and that the check sees
+"""That papers.md and the section of docs/results.md fit the JSON, and that the check sees
 what does not.
 
 Needs no data and no binary: only what is committed.
@@ -102,13 +102,13 @@ class Check(unittest.TestCase):
             self.assertIn(right, self.committed["readme"])
             def change(committed, right=right, wrong=wrong):
                 committed["readme"] = committed["readme"].replace(right, wrong)
-            self.assertIn("README.md, Against the papers: line",
+            self.assertIn("docs/results.md, Against the papers: line",
                           self.faults_after(change), wrong)
 
     def test_a_missing_readme_section_is_seen(self):
         def change(committed):
             committed["readme"] = ""
-        self.assertIn("README.md, Against the papers: no such section",
+        self.assertIn("docs/results.md, Against the papers: no such section",
                       self.faults_after(change))
 
 

@@ -1,6 +1,6 @@
 """What papers.md consists of, built from committed JSON alone.
 
-papers.json holds the tables; papers.md and README's section on the papers are
+papers.json holds the tables; papers.md and the section on the papers in docs/results.md are
 drawn from it and add nothing.
 """
 import json
@@ -56,7 +56,7 @@ def build(sources):
             "`speedup.json` and, for the papers' figures, "
             "`papers_published.json`; `papers.json` "
             "holds these tables. To measure what is missing there, and to check "
-            "that this page, and README's section, are what the JSON gives:",
+            "that this page, and the section of docs/results.md, are what the JSON gives:",
             "```\ntests/bench/papers_report.py --foretoken "
             "build/release/bin/foretoken --data DATA\n"
             "tests/bench/papers_report.py --check\n```",
