@@ -25,6 +25,9 @@ constexpr size_t kMaxReads = 8;
 // Hinted nodes read in the first pass, and the least estimate of one.
 constexpr size_t kMaxHintReads = 16;
 constexpr float kLeastHint = 0.1f;
+// Guessed nodes read in one pass, and the least chance of one.
+constexpr size_t kMaxGuesses = 16;
+constexpr double kLeastGuess = 0.1;
 
 // Other tokens than the drawn one with a smaller chance never pay for a row.
 constexpr float kLeastAlternative = 0.02f;
@@ -77,12 +80,14 @@ void TreeMode::Begin(absl::Span<const TokenId> text, const DraftRoom& room) {
   nodes_.assign(1, Node());
   nodes_[kRoot].path = 1.0f;
   kept_.clear();
+  copy_.Begin(text);
   CountHints();
   Plan();
 }
 
 void TreeMode::TakeHints(const DraftTree& hints) {
-  FORETOKEN_CHECK(nodes_.size() == 1 && !nodes_[kRoot].read);
+  FORETOKEN_CHECK(!nodes_[kRoot].read);
+  nodes_.resize(1);  // without guesses, which Plan makes again
   std::vector<size_t> node_of(hints.tokens.size(), kRoot);
   for (size_t i = 0; i < hints.tokens.size(); ++i) {
     const int32_t parent = hints.parents[i];
@@ -178,6 +183,10 @@ float TreeMode::Weight(size_t at, TokenId token, float logprob) const {
 
 void TreeMode::Read(size_t at, const SampledToken& output) {
   nodes_[at].read = true;
+  for (size_t i = at + 1; i < nodes_.size(); ++i) {
+    if (nodes_[i].parent != at || nodes_[i].match == 0) continue;
+    copy_.Note(nodes_[i].match, nodes_[i].token == output.token);
+  }
   float total = Weight(at, output.token, output.logprob);
   float rest = 1.0f - std::exp(output.logprob);
   std::vector<std::pair<TokenId, float>> others;
@@ -278,6 +287,8 @@ void TreeMode::PlanFirst() {
     if (plan_.size() > most) break;
     plan_.push_back(node);
   }
+  PlanGuesses(kRoot, room_.prices.Node(hinted_),
+              static_cast<int32_t>(plan_.size()));
   std::sort(plan_.begin(), plan_.end());
   gain_ = std::numeric_limits<double>::infinity();
 }
@@ -324,12 +335,51 @@ void TreeMode::Plan() {
     shared_ = shared;
   }
   gain_ -= room_.prices.row * std::max(rows - 1, 0);
+  if (!plan_.empty()) {
+    gain_ += PlanGuesses(plan_.front(), std::max(node_price, floor),
+                         rows + static_cast<int32_t>(shared_));
+  }
   if (plan_.empty() || done()) {
     SetChain(BestPath(), 0);
   } else {
     SetChain(PathTo(plan_.front()), shared_);
   }
   std::sort(plan_.begin(), plan_.end());
+}
+
+double TreeMode::PlanGuesses(size_t at, double node_price, int32_t rows) {
+  std::vector<TokenId> path;
+  for (const size_t node : PathTo(at)) path.push_back(nodes_[node].token);
+  const double above = static_cast<double>(nodes_[at].path);
+  double gain = 0.0;
+  double chance = 1.0;  // that the draft model draws all guesses up to here
+  for (const TextCopy::Guess& guess : copy_.After(path, kMaxGuesses)) {
+    chance *= static_cast<double>(copy_.Chance(guess.match));
+    // A right guess saves a pass.
+    if (chance < kLeastGuess || rows >= limits_.max_rows ||
+        above * chance * room_.prices.pass <= room_.prices.row ||
+        guess.token < 0 || guess.token >= limits_.vocab_limit) {
+      break;
+    }
+    size_t next = Find(at, guess.token);
+    if (next == nodes_.size()) {
+      Node node;
+      node.token = guess.token;
+      node.parent = at;
+      node.depth = nodes_[at].depth + 1;
+      node.ends = EndsText(guess.token);
+      nodes_.push_back(node);
+    }
+    nodes_[next].match = guess.match;
+    if (!CanRead(next)) break;
+    if (std::find(plan_.begin(), plan_.end(), next) == plan_.end()) {
+      plan_.push_back(next);
+      ++rows;
+      gain += std::max(above * chance - node_price, 0.0) - room_.prices.row;
+    }
+    at = next;
+  }
+  return gain;
 }
 
 int32_t TreeMode::RowsOf(absl::Span<const size_t> nodes, size_t& shared) const {

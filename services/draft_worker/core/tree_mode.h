@@ -15,7 +15,9 @@
 // Nodes that other drafters propose for the round (hints) add nothing by
 // themselves: they are in the target's tree anyway. But the first pass reads
 // the tokens after all of the likely ones at once, so that a text that is
-// copied costs one pass and not one per token.
+// copied costs one pass and not one per token. Where the text repeats itself,
+// a pass also reads ahead by guesses of its own (TextCopy); these are not in
+// the target's tree and count once the draft model has drawn them.
 //
 // The KV of the path that all nodes of the next pass share is kept; other rows
 // are computed again, since a row costs little beside a pass.
@@ -33,6 +35,7 @@
 #include "absl/types/span.h"
 #include "services/draft_worker/core/claim_calibration.h"
 #include "services/draft_worker/core/draft_mode.h"
+#include "services/draft_worker/core/text_copy.h"
 
 namespace foretoken::draft_worker {
 
@@ -69,6 +72,7 @@ class TreeMode final : public DraftMode {
     bool ends = false;   // nothing follows it
     bool read = false;   // the tokens after it are known
     bool planned = false;
+    int match = 0;     // by which TextCopy guesses it; 0: not guessed
     int32_t row = -1;  // in the last pass
   };
 
@@ -90,6 +94,10 @@ class TreeMode final : public DraftMode {
   // Chooses the nodes of the next pass.
   void Plan();
   void PlanFirst();
+  // Adds the guesses that follow the node `at`, if this pass can read them too.
+  // `rows`: of the pass so far. Returns the tokens that they are expected to
+  // add.
+  double PlanGuesses(size_t at, double node_price, int32_t rows);
   bool CanRead(size_t node) const;
   // Rows of a pass that reads after `nodes`; sets `shared` to the length of the
   // path above all of them.
@@ -101,6 +109,7 @@ class TreeMode final : public DraftMode {
   void SetChain(absl::Span<const size_t> path, size_t shared);
 
   ClaimCalibration calibration_;
+  TextCopy copy_;
   // Nodes read on the path that was committed, and how many of those had the
   // next token of it below them.
   float reads_ = 0.0f;

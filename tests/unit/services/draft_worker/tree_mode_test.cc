@@ -320,6 +320,72 @@ TEST(TreeModeTest, TokensOfAnotherTextTeachNothing) {
   }
 }
 
+// --- A text that repeats -----------------------------------------------------
+
+// A text of which the tokens from 100 on come twice, the second time up to
+// `seen` of them; the model goes on as the first time.
+struct Repeated {
+  explicit Repeated(int seen) {
+    for (TokenId token = 100; token < 160; ++token) text.push_back(token);
+    text.push_back(7);
+    for (TokenId token = 100; token < 100 + seen; ++token) {
+      text.push_back(token);
+    }
+  }
+  Draft DraftBy(TreeMode& mode, const Model& model) const {
+    mode.Begin(text, Room());
+    return Run(mode, text.back(), model);
+  }
+  Model Copies(float chance) const {
+    return [chance, last = text.back()](const Tokens& path) {
+      return Chances{{(path.empty() ? last : path.back()) + 1, chance}};
+    };
+  }
+  Tokens text;
+};
+
+TEST(TreeModeTest, ATextThatIsCopiedTakesFewPasses) {
+  TreeMode copies(Limits());
+  const Repeated repeated(8);
+  const Draft draft = repeated.DraftBy(copies, repeated.Copies(0.98f));
+  EXPECT_GE(draft.tree.size(), 20);
+  EXPECT_LE(draft.passes.size(), 4u);
+  for (int i = 0; i < draft.tree.size(); ++i) {
+    EXPECT_EQ(draft.tree.tokens[i], 108 + i);
+    EXPECT_EQ(draft.tree.parents[i], i - 1);
+  }
+}
+
+// The same tree as a model of the same words without a text to copy, as far as
+// both go.
+TEST(TreeModeTest, AGuessIsProposedOnlyIfTheModelDrawsIt) {
+  TreeMode copies(Limits());
+  const Repeated repeated(8);
+  const Model other = [](const Tokens& path) {
+    return Chances{{path.size() < 2 ? 108 + static_cast<TokenId>(path.size())
+                                    : 500 + static_cast<TokenId>(path.size()),
+                    0.9f}};
+  };
+  const Draft draft = repeated.DraftBy(copies, other);
+  TreeMode plain(Limits());
+  const Draft want = DraftOf(plain, Room(), other);
+  EXPECT_EQ(draft.tree.tokens, want.tree.tokens);
+  EXPECT_EQ(draft.tree.parents, want.tree.parents);
+  EXPECT_EQ(draft.tree.probs, want.tree.probs);
+  EXPECT_LT(draft.passes.size(), want.passes.size());
+}
+
+TEST(TreeModeTest, GuessesThatFailAreNotMadeAgain) {
+  TreeMode mode(Limits());
+  const Repeated repeated(3);
+  const Model other = [](const Tokens& path) {
+    return Chances{{500 + static_cast<TokenId>(path.size()), 0.9f}};
+  };
+  EXPECT_GT(repeated.DraftBy(mode, other).passes[0].size(), 1);
+  for (int round = 0; round < 100; ++round) repeated.DraftBy(mode, other);
+  EXPECT_EQ(repeated.DraftBy(mode, other).passes[0].size(), 1);
+}
+
 // --- Sampling ----------------------------------------------------------------
 
 // The noise of a position decides with the probabilities which token the target
