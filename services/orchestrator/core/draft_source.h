@@ -67,6 +67,10 @@ struct TextRead {
   absl::Duration time;
 };
 
+// Texts of at most this many tokens are always read, and at once: it takes few
+// rounds, and tells what reading takes.
+inline constexpr int64_t kShortText = 256;
+
 // Moves phrases to the end of `waiting`, up to its maximum size; the rest are
 // dropped.
 void KeepPhrases(std::vector<Phrase> phrases, std::vector<Phrase>& waiting);

@@ -23,9 +23,6 @@ constexpr int kTrialRounds = 4;
 constexpr double kMaxSaving = 0.4;
 // A draft model reads a text in about this share of the target's time.
 constexpr double kReadShare = 0.25;
-// Shorter texts are always read: it takes few rounds, and tells what reading
-// takes.
-constexpr size_t kAlwaysRead = 256;
 // Committed tokens after which a source that was started is told of them, even
 // if it is not asked.
 constexpr size_t kMaxUntold = 256;
@@ -162,7 +159,7 @@ bool RoundDrafting::WantsAfterHints(int source) {
 }
 
 bool RoundDrafting::ReadingPays(int source) const {
-  if (held_text_.size() <= kAlwaysRead) return true;
+  if (held_text_.size() <= static_cast<size_t>(kShortText)) return true;
   const absl::Duration token_time = TokenTime();
   if (token_time == absl::ZeroDuration()) return true;
   absl::Duration read = options_.estimates->ReadTime(

@@ -25,19 +25,21 @@ void ServedSource::Start(const DraftOpen& open,
   policy_.SetScope(open.cache_scope);
   open_.mode = options_.mode;
   open_.tokenizer_fingerprint = options_.tokenizer_fingerprint;
+  const bool ahead =
+      !options_.opens_late || static_cast<int64_t>(text.size()) <= kShortText;
   if (options_.phrases == nullptr || open_.cache_scope.empty()) {
-    if (!options_.opens_late) policy_.OpenAhead();
+    if (ahead) policy_.OpenAhead();
     return;
   }
   // Until the fetch has ended, only its callback may use this object.
   fetch_ = options_.phrases->GetPhrases(
       {open_.cache_scope, open_.tokenizer_fingerprint, options_.phrase_tokens,
        options_.warm_phrases},
-      [this](std::vector<Phrase> phrases) {
+      [this, ahead](std::vector<Phrase> phrases) {
         // Phrases arrive newest first and are inserted oldest first.
         std::reverse(phrases.begin(), phrases.end());
         open_.phrases = std::move(phrases);
-        if (!options_.opens_late) policy_.OpenAhead();
+        if (ahead) policy_.OpenAhead();
       });
 }
 
@@ -84,7 +86,8 @@ void ServedSource::Ask(const DraftRound& round,
     policy_.Pass();
   } else if (policy_.Begin()) {
     DraftRound next = Next(round);
-    if (options_.reads_in_shadow && !policy_.has_read()) {
+    if (options_.reads_in_shadow && !policy_.has_read() &&
+        length_ > kShortText) {
       // Its answer tells that the text was read, whenever that is.
       next.max_nodes = 1;
       next.budget = absl::InfiniteDuration();

@@ -30,9 +30,11 @@ struct ServedSourceOptions {
   bool reads_hints = false;
   bool reads_costs = false;  // what tokens and rows cost at present
   // The session is opened by the first ask, and so not before the target has
-  // read the prompt: reading it takes processors that the target may share.
+  // read the prompt: reading it takes processors that the target may share. Not
+  // so with a short text.
   bool opens_late = false;
-  // Rounds go on without the session until it has read the text.
+  // Rounds go on without the session until it has read the text, unless that is
+  // short.
   bool reads_in_shadow = false;
   Mode mode;
   std::string tokenizer_fingerprint;

@@ -47,15 +47,17 @@ class ServedSourceTest : public ::testing::Test {
                         [this](size_t) { return EndpointOf(sessions_); });
   }
   std::unique_ptr<ServedSource> Start(ServedSourceOptions options = {},
-                                      const std::string& scope = "") {
+                                      const std::string& scope = "",
+                                      const std::vector<TokenId>& text = {7,
+                                                                          8}) {
     options.id = DrafterId::kNgramTrie;
     options.mode = Mode::Parse("ngram_trie:n=5").value();
     options.tokenizer_fingerprint = "fingerprint";
     auto source = std::make_unique<ServedSource>(std::move(options), service_);
     DraftOpen open;
-    open.prompt_length = 2;
+    open.prompt_length = static_cast<int32_t>(text.size());
     open.cache_scope = scope;
-    text_ = {7, 8};
+    text_ = text;
     source->Start(open, text_);
     return source;
   }
@@ -72,6 +74,8 @@ class ServedSourceTest : public ::testing::Test {
     source.Ask(round, text_);
   }
 
+  static constexpr int kLong = kShortText + 1;
+  const std::vector<TokenId> long_text_ = std::vector<TokenId>(kLong, 7);
   std::vector<TokenId> text_;
   FakeDraftSessions sessions_;
   DraftReplicas service_{"test", CircuitBreakerOptions(), absl::Now};
@@ -184,18 +188,30 @@ TEST_F(ServedSourceTest, ARequestWithoutAScopeAsksForNoPhrases) {
 TEST_F(ServedSourceTest, AModelIsOpenedByItsFirstAsk) {
   ServedSourceOptions options;
   options.opens_late = true;
-  auto source = Start(options);
+  auto source = Start(options, "", long_text_);
   EXPECT_EQ(sessions_.opens, 0);
   EXPECT_FALSE(source->has_text());
-  Ask(*source, Round(3, 0));
+  Ask(*source, Round(kLong + 1, 0));
   EXPECT_EQ(sessions_.opens, 0);
-  Ask(*source, Round(4, 8));
+  Ask(*source, Round(kLong + 2, 8));
   EXPECT_EQ(sessions_.opens, 1);
   EXPECT_TRUE(source->has_text());
-  EXPECT_THAT(sessions_.opened.tokens, ElementsAre(7, 8, 3, 4));
+  EXPECT_EQ(sessions_.opened.tokens, text_);
   EXPECT_THAT(sessions_.committed, IsEmpty());
   EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
             DraftOutcome::kAnswered);
+}
+
+TEST_F(ServedSourceTest, AModelReadsAShortTextAhead) {
+  ServedSourceOptions options;
+  options.opens_late = options.reads_in_shadow = true;
+  auto source = Start(options);
+  EXPECT_EQ(sessions_.opens, 1);
+  // And is waited for at once.
+  Ask(*source, Round(3, 8));
+  EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
+            DraftOutcome::kAnswered);
+  EXPECT_THAT(draft_.tree.tokens, ElementsAre(3));
 }
 
 TEST_F(ServedSourceTest, SharedPhrasesWaitForAModelThatIsOpenedLate) {
@@ -203,10 +219,10 @@ TEST_F(ServedSourceTest, SharedPhrasesWaitForAModelThatIsOpenedLate) {
   ServedSourceOptions options;
   options.phrases = &phrases;
   options.opens_late = true;
-  auto source = Start(options, "scope");
+  auto source = Start(options, "scope", long_text_);
   phrases.on_phrases({{3, 4}});
   EXPECT_EQ(sessions_.opens, 0);
-  Ask(*source, Round(3, 8));
+  Ask(*source, Round(kLong + 1, 8));
   EXPECT_THAT(sessions_.opened.phrases, ElementsAre(ElementsAre(3, 4)));
 }
 
@@ -214,8 +230,8 @@ TEST_F(ServedSourceTest, ATextIsReadInTheShadowOfRounds) {
   sessions_.at_once = false;
   ServedSourceOptions options;
   options.opens_late = options.reads_in_shadow = options.reads_hints = true;
-  auto source = Start(options);
-  DraftRound round = Round(3, 8);
+  auto source = Start(options, "", long_text_);
+  DraftRound round = Round(kLong + 1, 8);
   round.hints.Add(5, kRootParent, 0.5f);
   round.budget = absl::Milliseconds(100);
   Ask(*source, round);
@@ -226,22 +242,22 @@ TEST_F(ServedSourceTest, ATextIsReadInTheShadowOfRounds) {
   EXPECT_EQ(sessions_.asked[0].max_nodes, 1);
   EXPECT_EQ(sessions_.asked[0].budget, absl::InfiniteDuration());
   EXPECT_EQ(sessions_.asked[0].hints.size(), 0);
-  Ask(*source, Round(4, 8));
+  Ask(*source, Round(kLong + 2, 8));
   EXPECT_EQ(sessions_.asked.size(), 1u);
   sessions_.Answer();
   sessions_.at_once = true;
-  round.length = 5;
+  round.length = kLong + 3;
   round.committed = {5};
   Ask(*source, round);
   EXPECT_EQ(source->Collect(absl::InfiniteFuture(), draft_),
             DraftOutcome::kAnswered);
-  EXPECT_THAT(sessions_.committed, ElementsAre(4, 5));
+  EXPECT_THAT(sessions_.committed, ElementsAre(kLong + 2, 5));
   EXPECT_EQ(sessions_.asked[1].max_nodes, 8);
   EXPECT_EQ(sessions_.asked[1].budget, absl::Milliseconds(100));
   EXPECT_THAT(sessions_.asked[1].hints.tokens, ElementsAre(5));
   const auto read = source->TakeTextRead();
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->tokens, 3);
+  EXPECT_EQ(read->tokens, kLong + 1);
 }
 
 TEST_F(ServedSourceTest, HintsAndCostsGoToThoseThatReadThem) {
