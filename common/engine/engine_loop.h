@@ -47,6 +47,7 @@
 #include "common/base/wakeup.h"
 #include "common/engine/busy_watch.h"
 #include "common/engine/engine_report.h"
+#include "common/engine/pass_turns.h"
 #include "common/infer/backend.h"
 
 namespace foretoken {
@@ -73,6 +74,10 @@ struct EngineLoopOptions {
   // Time of hanging after which the process ends; zero: never (EngineWatchdog,
   // which belongs to the server).
   absl::Duration hang_exit = absl::ZeroDuration();
+  // Taken turns with by the passes of this engine; null: no others. Whether its
+  // passes go first.
+  std::shared_ptr<PassTurns> turns = nullptr;
+  bool goes_first = false;
 };
 
 // Thread-safe.
@@ -123,6 +128,7 @@ class EngineLoop {
         busy_(options.hang_timeout, options.longest_pass),
         model_(engine->model()),
         fingerprint_(engine->numerics_fingerprint()),
+        seat_(options.turns, options.goes_first, wakeup_),
         engine_(std::move(engine)) {
     Publish(PassStats());
     thread_ = std::thread([this] { Main(); });
@@ -236,13 +242,21 @@ class EngineLoop {
       commands.clear();
       // Also where commands have come meanwhile: those that it waits for.
       if (!engine_->HasWork() || Gathers()) {
+        seat_.GiveUp();
         busy_.Idle();
         continue;
       }
       const absl::Time start = clock_();
+      // Rounds that come while it waits join the pass.
+      if (!seat_.TryBegin(start)) {
+        busy_.Idle();
+        continue;
+      }
       busy_.Begin(start);
       Report report = engine_->RunPass();
-      const absl::Duration length = clock_() - start;
+      const absl::Time end = clock_();
+      const absl::Duration length = end - start;
+      seat_.End(end, engine_->HasWork());
       busy_.EndPass(length);
       if (engine_->lost()) busy_.Lose();
       const absl::Duration share = length / kGatherDivisor;
@@ -254,6 +268,7 @@ class EngineLoop {
       if (!options_.publish_first) Publish(report.stats);
       busy_.Idle();
     }
+    seat_.GiveUp();
     // Opens that arrived too late to run are among the commands.
     for (Command& command : commands) {
       if (command.client != nullptr) Fail(*command.client, Stopping());
@@ -265,7 +280,9 @@ class EngineLoop {
   bool Gathers() const { return gathering_ > 0 && clock_() < gather_until_; }
   // True while there is nothing to take and nothing to run.
   bool MustWait() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return queue_.empty() && !stop_ && (!engine_->HasWork() || Gathers());
+    return queue_.empty() && !stop_ &&
+           (!engine_->HasWork() || Gathers() ||
+            (seat_.refused() && clock_() < seat_.retry_at()));
   }
 
   // Returns false when the loop must stop.
@@ -284,8 +301,10 @@ class EngineLoop {
           return !stop_;
         }
       }
-      const absl::Time until =
-          engine_->HasWork() ? gather_until_ : engine_->NextDeadline();
+      absl::Time until = engine_->NextDeadline();
+      if (engine_->HasWork()) {
+        until = Gathers() ? gather_until_ : seat_.retry_at();
+      }
       wakeup_.SleepFor(until - clock_());
     }
   }
@@ -418,6 +437,7 @@ class EngineLoop {
   Snapshot snapshot_ ABSL_GUARDED_BY(mu_);
 
   // The engine thread's alone.
+  PassTurns::Seat seat_;
   const std::unique_ptr<Engine> engine_;
   std::map<SessionId, std::shared_ptr<Client>> clients_;
   int64_t passes_ = 1;

@@ -104,6 +104,8 @@ absl::Status Stack::StartDrafters(
     worker.backend.isa = target.isa;
     worker.backend.kv_type = target.kv_type;
     worker.backend.threads = target.threads;
+    worker.server.loop.turns = turns_;
+    worker.server.loop.goes_first = true;
     FORETOKEN_ASSIGN_OR_RETURN(draft_worker_, worker.Make(registry));
   }
   const auto here = [](DraftSessions& sessions,
@@ -162,7 +164,11 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   // First, so that all services find it loaded.
   FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
                              LoadTokenizer(verifier.backend.model));
-  FORETOKEN_ASSIGN_OR_RETURN(stack->verifier_, verifier.Make(registry));
+  verifier::VerifierService target = verifier;
+  // Both models run on the same processors.
+  if (!draft_model.empty()) stack->turns_ = std::make_shared<PassTurns>();
+  target.server.sessions.loop.turns = stack->turns_;
+  FORETOKEN_ASSIGN_OR_RETURN(stack->verifier_, target.Make(registry));
   std::vector<orchestrator::VerifierEndpoint> endpoints;
   endpoints.push_back(
       {kHere, std::make_shared<LocalVerifier>(*stack->verifier_)});

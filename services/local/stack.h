@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
+#include "common/engine/pass_turns.h"
 #include "common/infer/factory/draft_loading.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
@@ -97,6 +98,7 @@ class Stack final : public rpc::Servable {
   absl::Status StartGateway(const LocalService& config, bool has_tokenizer,
                             metrics::Registry& registry);
 
+  std::shared_ptr<PassTurns> turns_;  // null without a draft model
   // Destroyed in reverse order: callers before what they call.
   std::unique_ptr<verifier::VerifierServer> verifier_;
   std::unique_ptr<trie_drafter::TrieDrafterServer> trie_drafter_;

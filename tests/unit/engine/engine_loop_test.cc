@@ -118,9 +118,11 @@ class EngineLoopTest : public ::testing::Test {
     void Ask() { FORETOKEN_ASSERT_OK(session->Ask(0)); }
   };
 
-  void Start(absl::Duration gather_time) {
+  void Start(absl::Duration gather_time,
+             std::shared_ptr<PassTurns> turns = nullptr) {
     EngineLoopOptions options;
     options.gather_time = gather_time;
+    options.turns = std::move(turns);
     loop_ = std::make_unique<Loop>(
         options, std::make_unique<Engine>(&seconds_, &lost_), nullptr,
         [this] { return absl::FromUnixSeconds(seconds_); });
@@ -183,6 +185,43 @@ TEST_F(EngineLoopTest, WithoutAGatherTimeNoPassWaits) {
   a.listener->Await(1);
   b.Ask();
   EXPECT_THAT(b.listener->Await(1), ElementsAre(2));
+}
+
+TEST_F(EngineLoopTest, RoundsThatComeWhileItWaitsForItsTurnShareAPass) {
+  const auto turns = std::make_shared<PassTurns>();
+  Wakeup wakeup;
+  PassTurns::Seat other(turns, /*goes_first=*/true, wakeup);
+  const absl::Time now = absl::FromUnixSeconds(seconds_);
+  ASSERT_TRUE(other.TryBegin(now));
+  Start(absl::ZeroDuration(), turns);
+  Client a = Open(), b = Open();
+  a.Ask();
+  b.Ask();
+  // A snapshot counts commands that were not taken yet.
+  ASSERT_TRUE(Eventually([&] { return loop_->snapshot().queue_length == 0; }));
+  EXPECT_EQ(a.listener->count(), 0u);
+  other.End(now, /*goes_on=*/false);
+  EXPECT_THAT(a.listener->Await(1), ElementsAre(1));
+  EXPECT_THAT(b.listener->Await(1), ElementsAre(1));
+}
+
+TEST_F(EngineLoopTest, AWaitForATurnEndsWithTheWork) {
+  const auto turns = std::make_shared<PassTurns>();
+  Wakeup wakeup;
+  PassTurns::Seat other(turns, /*goes_first=*/true, wakeup);
+  const absl::Time now = absl::FromUnixSeconds(seconds_);
+  ASSERT_TRUE(other.TryBegin(now));
+  Start(absl::ZeroDuration(), turns);
+  Client a = Open();
+  a.Ask();
+  a.session.reset();
+  Client b = Open();
+  b.Ask();
+  ASSERT_TRUE(Eventually([&] { return loop_->snapshot().queue_length == 0; }));
+  EXPECT_EQ(b.listener->count(), 0u);
+  b.session.reset();
+  loop_.reset();  // joins its thread
+  other.End(now, /*goes_on=*/false);
 }
 
 TEST_F(EngineLoopTest, AnEngineThatLosesItsDeviceHangs) {

@@ -1,0 +1,80 @@
+#include "common/engine/pass_turns.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace foretoken {
+
+PassTurns::Seat::Seat(std::shared_ptr<PassTurns> turns, bool goes_first,
+                      Wakeup& wakeup)
+    : turns_(std::move(turns)), goes_first_(goes_first), wakeup_(wakeup) {
+  if (turns_ == nullptr) return;
+  absl::MutexLock lock(&turns_->mu_);
+  turns_->seats_.push_back(this);
+}
+
+PassTurns::Seat::~Seat() {
+  if (turns_ == nullptr) return;
+  GiveUp();
+  absl::MutexLock lock(&turns_->mu_);
+  auto& seats = turns_->seats_;
+  seats.erase(std::find(seats.begin(), seats.end(), this));
+}
+
+bool PassTurns::Seat::TryBegin(absl::Time now) {
+  if (turns_ == nullptr) return true;
+  absl::MutexLock lock(&turns_->mu_);
+  if (!std::exchange(waits_, true)) since_ = now;
+  const auto& seats = turns_->seats_;
+  const bool yields =
+      std::any_of(seats.begin(), seats.end(), [&](const Seat* other) {
+        return other != this && other->waits_ && GoesBefore(*other, *this, now);
+      });
+  if ((turns_->running_ > 0 || yields) && now < retry_at()) {
+    called_ = false;
+    // Those that it yields to may have yielded to it a moment ago.
+    if (turns_->running_ == 0) turns_->CallOthers(*this);
+    return false;
+  }
+  waits_ = false;
+  began_ = now;
+  ++turns_->running_;
+  return true;
+}
+
+void PassTurns::Seat::End(absl::Time now, bool goes_on) {
+  if (turns_ == nullptr) return;
+  absl::MutexLock lock(&turns_->mu_);
+  --turns_->running_;
+  last_pass_ = now - began_;
+  waits_ = goes_on;
+  since_ = now;
+  called_ = true;
+  turns_->CallOthers(*this);
+}
+
+void PassTurns::Seat::GiveUp() {
+  if (turns_ == nullptr || !waits_) return;
+  absl::MutexLock lock(&turns_->mu_);
+  waits_ = false;
+  turns_->CallOthers(*this);
+}
+
+bool PassTurns::GoesBefore(const Seat& other, const Seat& seat,
+                           absl::Time now) {
+  const auto overdue = [now](const Seat& waiting) {
+    return !waiting.goes_first_ && now - waiting.since_ >= waiting.last_pass_;
+  };
+  if (other.goes_first_ == seat.goes_first_) return other.since_ < seat.since_;
+  return other.goes_first_ ? !overdue(seat) : overdue(other);
+}
+
+void PassTurns::CallOthers(const Seat& seat) {
+  for (Seat* const other : seats_) {
+    if (other == &seat || !other->waits_) continue;
+    other->called_ = true;
+    other->wakeup_.Signal();
+  }
+}
+
+}  // namespace foretoken
