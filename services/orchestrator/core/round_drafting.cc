@@ -180,8 +180,10 @@ std::vector<float> RoundDrafting::RowCosts() const {
   double before = options_.costs.At(1.0 + load.other_rows);
   for (int node = 1; node <= options_.limits.max_draft_nodes; ++node) {
     const double after = options_.costs.At(1.0 + load.other_rows + node);
+    // A row delays all sessions of the pass.
     costs.push_back(static_cast<float>(std::max(0.0, after - before) *
-                                       (1.0 + load.passes_waited)));
+                                       (1.0 + load.passes_waited) *
+                                       (1.0 + load.other_sessions)));
     before = after;
   }
   return costs;
@@ -197,7 +199,7 @@ absl::Duration RoundDrafting::TimeOfOwnRows(int source) const {
   const double rows = 1.0 + load.other_rows + tree_.draft_nodes;
   return absl::Milliseconds(
       (options_.costs.At(rows) - options_.costs.At(rows - own)) *
-      (1.0 + load.passes_waited));
+      (1.0 + load.passes_waited) * (1.0 + load.other_sessions));
 }
 
 void RoundDrafting::Learn(const CommittedText& committed) {

@@ -54,11 +54,12 @@ class FakeServices {
   std::string Started(const absl::StatusOr<ModeSources>& made) {
     EXPECT_THAT(made, testing::IsOk());
     asked_.clear();
-    const std::vector<TokenId> prompt = {1};
+    // Longer than what a model reads ahead.
+    const std::vector<TokenId> prompt(kShortText + 1, 1);
     for (const auto& source : made->sources) source->Start({}, prompt);
     const std::string ahead = std::exchange(asked_, "");
     DraftRound round;
-    round.length = 1;
+    round.length = static_cast<int64_t>(prompt.size());
     round.max_nodes = 8;
     for (const auto& source : made->sources) source->Ask(round, prompt);
     // Those that were opened ahead were refused, and tried again.
