@@ -43,6 +43,7 @@ class Recorder final : public HttpHandler {
  public:
   void Handle(HttpRequest request,
               std::shared_ptr<HttpExchange> exchange) override {
+    request.memory.Release();  // the requests outlive the server
     requests.push_back(std::move(request));
     HttpResponse response;
     response.body = "{}";
