@@ -632,7 +632,7 @@ std::string WriteModelWithNan(const TempDir& dir) {
   for (float& value : floats) {
     value = static_cast<float>(random() % 2001) / 10000.0f - 0.1f;
   }
-  // In the first norm, which every text goes through.
+  // In an attention's norm, which every text goes through.
   floats[kTinyVocabulary * 32 + 40] = std::numeric_limits<float>::quiet_NaN();
   std::vector<uint8_t> bytes(sizeof(kHeader) + 4 * floats.size());
   std::memcpy(bytes.data(), kHeader, sizeof(kHeader));
@@ -667,7 +667,6 @@ TEST_F(GatewayTest, AModelThatFailsWhileItServesIsSaidToHaveFailed) {
   verifier_options_.random_model = "";
   verifier_options_.fake.vocab_size = kTinyVocabulary;
   verifier_options_.fake.broken_from = 4;
-  verifier_options_.server.sessions.loop.hang_timeout = absl::Milliseconds(100);
   Start();
   const std::string body =
       R"({"prompt": "a", "max_tokens": 20, "ignore_eos": true})";
