@@ -29,9 +29,10 @@ constexpr char kLocal[] = FORETOKEN_LOCAL_BINARY
 class LimitedProcess {
  public:
   LimitedProcess(const std::string& limit, const std::string& command)
+      // First the log: the shell needs descriptors of its own for that.
       : process_({"/bin/sh", "-c",
-                  absl::StrCat("ulimit ", limit, "; exec ", command, " >",
-                               dir_.File("log"), " 2>&1")}) {}
+                  absl::StrCat("exec >", dir_.File("log"), " 2>&1; ulimit ",
+                               limit, "; exec ", command)}) {}
 
   std::string Log() const {
     std::ifstream file(dir_.File("log"));
