@@ -17,10 +17,6 @@ constexpr int64_t kLeastDescriptors = 32;
 // One part is the page's, the others are the servers'.
 constexpr int64_t kParts = 7;
 
-// Stacks of 8 MiB for the threads of gRPC on a few processors, and what malloc
-// sets aside for a thread.
-constexpr size_t kThreadBytes = size_t{256} << 20;
-
 std::atomic<int> servers{0};
 
 int64_t FileLimit() {
@@ -45,16 +41,17 @@ absl::Status CheckFileLimit() {
                    ", want at least ", kLeastDescriptors));
 }
 
-absl::Status CheckThreadMemory() {
-  void* const room = mmap(nullptr, kThreadBytes, PROT_READ | PROT_WRITE,
+absl::Status CheckThreadMemory(int64_t mebibytes) {
+  const size_t bytes = static_cast<size_t>(mebibytes) << 20;
+  void* const room = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room != MAP_FAILED) {
-    munmap(room, kThreadBytes);
+    munmap(room, bytes);
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat("address space: the limit (ulimit -v) leaves no ",
-                   kThreadBytes >> 20, " MiB for threads"));
+      absl::StrCat("address space: the limit (ulimit -v) leaves no ", mebibytes,
+                   " MiB for threads"));
 }
 
 void CountServers(int change) { servers += change; }

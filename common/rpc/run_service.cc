@@ -62,7 +62,8 @@ int RunMain(const std::function<absl::StatusOr<int>()>& run) {
   try {
     // First: gRPC aborts where it gets no descriptor or thread.
     RaiseFileLimit();
-    for (const absl::Status& limit : {CheckFileLimit(), CheckThreadMemory()}) {
+    for (const absl::Status& limit :
+         {CheckFileLimit(), CheckThreadMemory(kStartMebibytes)}) {
       if (!limit.ok()) return ExitWithError(limit);
     }
     RedirectGrpcLog();

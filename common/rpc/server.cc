@@ -244,7 +244,7 @@ void ServerOptions::AddFlags(Flags& flags) {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
-  FORETOKEN_RETURN_IF_ERROR(CheckThreadMemory());
+  FORETOKEN_RETURN_IF_ERROR(CheckThreadMemory(kServerMebibytes));
   grpc::EnableDefaultHealthCheckService(false);
   if (options.reflection) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();

@@ -70,7 +70,7 @@ TEST(ProcessLimitsTest, TooFewDescriptorsAreAnErrorBeforeAnythingStarts) {
 }
 
 TEST(ProcessLimitsTest, TooLittleAddressSpaceIsAnError) {
-  for (const int megabytes : {200, 300}) {
+  for (const int megabytes : {200, 350, 500, 800}) {
     SCOPED_TRACE(megabytes);
     LimitedProcess limited(absl::StrCat("-v ", megabytes << 10), kLocal);
     EXPECT_EQ(limited.process().End(0), 1);

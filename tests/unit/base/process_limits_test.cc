@@ -62,9 +62,9 @@ TEST(ProcessLimitsTest, OfFewFilesEveryListenerHasSome) {
 }
 
 TEST(ProcessLimitsTest, WithoutRoomForThreadsThereIsAnError) {
-  EXPECT_TRUE(CheckThreadMemory().ok());
+  EXPECT_TRUE(CheckThreadMemory(kServerMebibytes).ok());
   EXPECT_TRUE(HoldsUnder(RLIMIT_AS, rlim_t{200} << 20, [] {
-    const absl::Status status = CheckThreadMemory();
+    const absl::Status status = CheckThreadMemory(kServerMebibytes);
     return absl::IsResourceExhausted(status) &&
            absl::StrContains(status.message(), "address space");
   }));
