@@ -60,6 +60,11 @@ void EngineWatchdog::Main() {
 }
 
 void EngineWatchdog::Look() {
+  if (!failed_ && options_.has_failed && options_.has_failed()) {
+    failed_ = true;
+    absl::MutexLock lock(&watch_mu_);
+    if (changed_) changed_();
+  }
   hanging_looks_ = ask_() ? hanging_looks_ + 1 : 0;
   const bool hangs = hanging_looks_ >= kLooks;
   if (hangs != hangs_) Tell(hangs);

@@ -25,6 +25,9 @@ struct WatchdogOptions {
   // End the process once its engine has hung for this long, so that what
   // supervises it starts another; zero: never.
   absl::Duration exit_after = absl::ZeroDuration();
+  // Whether the engine has failed for another reason; null: never. Asked until
+  // it is true, which those who watch are told.
+  std::function<bool()> has_failed = nullptr;
 };
 
 class EngineWatchdog {
@@ -46,8 +49,8 @@ class EngineWatchdog {
   // DeadlineExceeded while the engine hangs: to a prober, the same as a process
   // that does not answer.
   absl::Status Check() const;
-  // Calls `changed` when hangs() has changed. Null stops that: no call is under
-  // way when Watch returns.
+  // Calls `changed` when hangs() has changed or the engine has failed. Null
+  // stops that: no call is under way when Watch returns.
   void Watch(std::function<void()> changed) ABSL_LOCKS_EXCLUDED(watch_mu_);
 
  private:
@@ -64,6 +67,7 @@ class EngineWatchdog {
   const std::function<void()> end_;
   // The thread's: looks in a row that found the engine hanging.
   int64_t hanging_looks_ = 0;
+  bool failed_ = false;  // the thread's
   std::atomic<bool> hangs_{false};
   absl::Mutex watch_mu_;  // held while `changed_` runs
   std::function<void()> changed_ ABSL_GUARDED_BY(watch_mu_);

@@ -24,6 +24,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/host_names.h"
+#include "common/base/process_limits.h"
 
 namespace foretoken::metrics {
 namespace {
@@ -153,6 +154,10 @@ absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
   std::unique_ptr<PageServer> server(new PageServer(options, std::move(page)));
   server->listener_ = *fd;
   server->port_ = BoundPort(*fd);
+  if (server->stop_event_ < 0) {
+    return absl::UnavailableError(absl::StrCat(
+        "metrics address ", options.address, ": out of descriptors"));
+  }
   server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
   return server;
 }
@@ -160,8 +165,7 @@ absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
 PageServer::PageServer(const PageServerOptions& options,
                        std::function<std::string()> page)
     : options_(options), page_(std::move(page)) {
-  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  FORETOKEN_CHECK(stop_event_ >= 0);
+  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);  // Start looks at it
 }
 
 PageServer::~PageServer() {
@@ -171,7 +175,7 @@ PageServer::~PageServer() {
   }
   while (!connections_.empty()) Close(connections_.begin());
   if (listener_ >= 0) close(listener_);
-  close(stop_event_);
+  if (stop_event_ >= 0) close(stop_event_);
 }
 
 void PageServer::Run() {
@@ -240,7 +244,8 @@ bool PageServer::AcceptAll() {
     // A request usually arrives with its connection: it is served before newer
     // connections can displace it.
     if (!Serve(connections_.back())) Close(std::prev(connections_.end()));
-    if (static_cast<int>(connections_.size()) > options_.max_connections) {
+    if (static_cast<int64_t>(connections_.size()) >
+        std::min<int64_t>(options_.max_connections, MaxPageConnections())) {
       Close(Displaced());
     }
   }

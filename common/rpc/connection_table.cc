@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/process_limits.h"
 #include "common/rpc/peer_name.h"
 
 namespace foretoken::rpc {
@@ -34,6 +35,18 @@ bool IsSilent(int fd) {
   socklen_t length = sizeof(info);
   return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
          info.tcpi_bytes_received < kBytesWithoutCall;
+}
+
+// Within the server's part of the process's descriptors; of fewer connections a
+// peer may have the same share.
+ConnectionLimits LimitsNow(ConnectionLimits limits) {
+  const int64_t most = MaxServerConnections();
+  if (most < limits.total) {
+    limits.per_peer = static_cast<int32_t>(
+        std::max<int64_t>(1, limits.per_peer * most / limits.total));
+    limits.total = static_cast<int32_t>(most);
+  }
+  return limits;
 }
 
 }  // namespace
@@ -63,7 +76,8 @@ bool ConnectionTable::Add(int fd) {
 bool ConnectionTable::HasRoom(const std::string& peer) const {
   const auto found = by_peer_.find(peer);
   const int32_t own = found == by_peer_.end() ? 0 : found->second;
-  return own < limits_.per_peer && size() < limits_.total;
+  const ConnectionLimits limits = LimitsNow(limits_);
+  return own < limits.per_peer && size() < limits.total;
 }
 
 void ConnectionTable::Sweep() {
@@ -78,7 +92,7 @@ void ConnectionTable::Sweep() {
 bool ConnectionTable::CloseSilent(const std::string& peer) {
   const auto own = by_peer_.find(peer);
   const bool peer_is_full =
-      own != by_peer_.end() && own->second >= limits_.per_peer;
+      own != by_peer_.end() && own->second >= LimitsNow(limits_).per_peer;
   const auto fewer = [](const auto& a, const auto& b) {
     return a.second < b.second;
   };

@@ -23,6 +23,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
 
@@ -117,17 +118,19 @@ int BoundPort(int fd) {
 
 Listener::Listener(ConnectionLimits limits, absl::Duration send_timeout)
     : send_timeout_(send_timeout), table_(limits) {
-  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  FORETOKEN_CHECK(stop_event_ >= 0);
+  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);  // Bind looks at it
+  CountServers(1);
 }
 
 Listener::~Listener() {
   Stop();
-  close(stop_event_);
+  if (stop_event_ >= 0) close(stop_event_);
+  CountServers(-1);
 }
 
 absl::StatusOr<std::string> Listener::Bind(const std::string& address,
                                            ConnectionHandler handler) {
+  if (stop_event_ < 0) return CannotListen(address, "out of descriptors");
   Socket socket;
   socket.handler = std::move(handler);
   std::string bound = address;

@@ -7,8 +7,10 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
 #include "common/base/log_output.h"
+#include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_log.h"
+#include "common/rpc/listener.h"
 #include "common/rpc/signals.h"
 
 namespace foretoken::rpc {
@@ -58,6 +60,12 @@ absl::StatusOr<ServiceConfig> ParseFlags(const ServiceInfo& info,
 int RunMain(const std::function<absl::StatusOr<int>()>& run) {
   absl::Status error;
   try {
+    // First: gRPC aborts where it gets no descriptor or thread.
+    RaiseFileLimit();
+    for (const absl::Status& limit :
+         {CheckFileLimit(), CheckThreadMemory(kStartMebibytes)}) {
+      if (!limit.ok()) return ExitWithError(limit);
+    }
     RedirectGrpcLog();
     // Debian's Abseil looks for deadlocks at every lock, gRPC's included.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
 #include "common/rpc/auth.h"
@@ -201,7 +202,8 @@ void ServerOptions::AddFlags(Flags& flags) {
   flags.Int("max-concurrent-streams", &max_concurrent_streams, {1, 1 << 20},
             "Maximum concurrent calls per connection");
   flags.Int("max-connections", &max_connections, {1, 1 << 20},
-            "Maximum open connections; at most 3/4 of the open-file limit");
+            "Maximum open connections; all listeners share 3/4 of the open-file "
+            "limit");
   flags.Int("max-connections-per-peer", &max_connections_per_peer, {0, 1 << 20},
             "Maximum open connections from one address; 0 for half of "
             "--max-connections");
@@ -242,6 +244,7 @@ void ServerOptions::AddFlags(Flags& flags) {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
+  FORETOKEN_RETURN_IF_ERROR(CheckThreadMemory(kServerMebibytes));
   grpc::EnableDefaultHealthCheckService(false);
   if (options.reflection) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();

@@ -42,6 +42,8 @@ absl::StatusOr<GatewayConfig> GatewayConfig::Parse(int argc,
 absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayConfig::Start(
     metrics::Registry& registry) const {
   rpc::ChannelOptions options = channel;
+  FORETOKEN_ASSIGN_OR_RETURN(const auto unwatched,
+                             rpc::CreateChannel(orchestrator, options));
   options.health_service = "foretoken.v1.Generation";
   rpc::Endpoint endpoint;
   FORETOKEN_ASSIGN_OR_RETURN(endpoint.channel,
@@ -61,7 +63,8 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayConfig::Start(
     }
   }
   return GatewayServer::Start(
-      server, std::make_unique<RemoteGenerations>(endpoint, with_principals),
+      server,
+      std::make_unique<RemoteGenerations>(endpoint, with_principals, unwatched),
       registry);
 }
 

@@ -114,8 +114,9 @@ void LocalGenerations::Change(int work) {
 }
 
 absl::StatusOr<gateway::ServedModel> LocalGenerations::Model() {
-  FORETOKEN_ASSIGN_OR_RETURN(const orchestrator::TargetInfo info,
-                             generation().Info());
+  const auto found = generation().Info();
+  if (!found.ok()) return absl::UnavailableError(found.status().message());
+  const orchestrator::TargetInfo& info = *found;
   gateway::ServedModel model;
   model.name = model_name_;
   model.max_positions = info.max_positions;

@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/infer/pass_timing.h"
+#include "common/infer/self_check.h"
 #include "common/text/tokenizer.h"
 
 namespace foretoken::verifier {
@@ -75,6 +76,7 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
   FORETOKEN_LOG(kInfo, "model ", server.model_name, " ready, numerics ",
                 loaded->numerics_fingerprint(), ", KV pages ",
                 loaded->kv_usage().pages_total);
+  engine_options.model_fault = CheckLogits(*loaded);
   // Up to twice a tree, to price passes that several sessions share.
   const auto timing = PassTiming::Measure(
       *loaded, 2 * server.sessions.max_tree_nodes, kTimingBudget);

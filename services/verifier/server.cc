@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
 #include "common/rpc/convert.h"
@@ -90,11 +91,18 @@ VerifierServer::VerifierServer(const VerifierServerOptions& options,
                 }),
       watchdog_(
           {options.sessions.loop.name, options.sessions.loop.hang_timeout,
-           options.sessions.loop.hang_exit},
+           options.sessions.loop.hang_exit, [this] { return HasFailed(); }},
           [this] { return sessions_.loop().Hangs(); },
           [this](bool hangs) { metrics_.OnHang(hangs); }) {}
 
 VerifierServer::~VerifierServer() = default;
+
+bool VerifierServer::HasFailed() const {
+  const absl::Status fault = model_fault();
+  if (fault.ok()) return false;
+  FORETOKEN_LOG(kError, "the verifier does not serve: ", fault.message());
+  return true;
+}
 
 grpc::ServerBidiReactor<v1::VerifyRequest, v1::VerifyResponse>*
 VerifierServer::Verify(grpc::CallbackServerContext* context) {
@@ -116,6 +124,10 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
   FORETOKEN_RETURN_IF_ERROR(streams_.CheckNotDraining());
   FORETOKEN_RETURN_IF_ERROR(watchdog_.Check());
   const VerifySnapshot snapshot = sessions_.loop().snapshot();
+  // Not Unavailable, which a restart mends.
+  if (!snapshot.model_fault.ok()) {
+    return absl::FailedPreconditionError(snapshot.model_fault.message());
+  }
   const ModelConfig& model = sessions_.loop().model();
   VerifierInfo info;
   info.numerics_fingerprint = sessions_.loop().numerics_fingerprint();

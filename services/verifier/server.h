@@ -48,7 +48,9 @@ class VerifierServer final : public v1::Verifier::CallbackService,
 
   grpc::Service* grpc_service() override { return this; }
   std::string health_name() const override { return "foretoken.v1.Verifier"; }
-  bool Ready() const override { return !watchdog_.hangs(); }
+  bool Ready() const override {
+    return !watchdog_.hangs() && model_fault().ok();
+  }
   void WatchHealth(std::function<void()> changed) override {
     watchdog_.Watch(std::move(changed));
   }
@@ -58,7 +60,8 @@ class VerifierServer final : public v1::Verifier::CallbackService,
 
   EngineVerifySessions& sessions() { return sessions_; }
 
-  // Unavailable while draining, DeadlineExceeded while the engine hangs.
+  // Unavailable while draining, DeadlineExceeded while the engine hangs;
+  // FailedPrecondition, with the reason, if the model cannot be served.
   absl::StatusOr<VerifierInfo> Info();
 
   // For sessions in the same process, which have no stream. Unavailable while
@@ -69,6 +72,11 @@ class VerifierServer final : public v1::Verifier::CallbackService,
 
  private:
   class Stream;
+
+  absl::Status model_fault() const {
+    return sessions_.loop().snapshot().model_fault;
+  }
+  bool HasFailed() const;  // logs why
 
   const VerifierServerOptions options_;
   EngineMetrics metrics_;

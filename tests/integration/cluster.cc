@@ -38,7 +38,7 @@ double TestOrchestrator::Sample(const std::string& sample) const {
 
 std::unique_ptr<TestVerifier> StartVerifier(TestVerifierOptions options) {
   auto verifier = std::make_unique<TestVerifier>();
-  if (options.random_model.empty()) {
+  if (options.random_model.empty() && options.model.empty()) {
     options.engine.max_rows_per_session =
         options.server.sessions.max_rows_per_session + 1;
     verifier->service = std::make_unique<verifier::VerifierServer>(
@@ -48,7 +48,8 @@ std::unique_ptr<TestVerifier> StartVerifier(TestVerifierOptions options) {
         verifier->registry);
   } else {
     BackendOptions backend;
-    backend.random_model = options.random_model;
+    backend.model = options.model;
+    if (options.model.empty()) backend.random_model = options.random_model;
     backend.kv_cache_bytes = options.kv_cache_bytes;
     backend.threads = options.threads;
     backend.precision = "fp32";

@@ -35,6 +35,7 @@ struct TestVerifierOptions {
   FakeBackendOptions fake;
   // A random model's shape in place of the fake.
   std::string random_model;
+  std::string model;  // a directory, in place of either
   int64_t kv_cache_bytes = 0;
   int32_t threads = 1;
   verifier::VerifyEngineOptions engine;

@@ -1,8 +1,11 @@
 // HTTP in front, Generation over gRPC behind, a quick model behind that.
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <ostream>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/infer/llama2c.h"
 #include "common/rpc/channel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -132,10 +136,14 @@ class GatewayTest : public ::testing::Test {
     auto token = rpc::ReadToken(channel);
     FORETOKEN_ASSERT_OK(token);
     endpoint.token = *std::move(token);
+    channel.health_service = "";
+    auto unwatched = rpc::CreateChannel(orchestrator_->address(), channel);
+    FORETOKEN_ASSERT_OK(unwatched);
     auto gateway = gateway::GatewayServer::Start(
         options_,
         std::make_unique<gateway::RemoteGenerations>(
-            endpoint, /*with_principals=*/!options_.key_file.empty()),
+            endpoint, /*with_principals=*/!options_.key_file.empty(),
+            *unwatched),
         registry_);
     FORETOKEN_ASSERT_OK(gateway);
     gateway_ = *std::move(gateway);
@@ -614,6 +622,61 @@ TEST_P(NoLeaveTest, NobodyIsServedUnderTheGatewaysName) {
 INSTANTIATE_TEST_SUITE_P(Tokens, NoLeaveTest,
                          ::testing::Values("token-of-alice-01234567 alice\n",
                                            ""));
+
+// A llama2.c model of random weights, one of which is NaN.
+std::string WriteModelWithNan(const TempDir& dir) {
+  constexpr int32_t kHeader[] = {32, 48, 2, 4, 2, kTinyVocabulary, 64};
+  constexpr int kLayer = 2 * 32 + 2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32;
+  std::vector<float> floats(kTinyVocabulary * 32 + 2 * kLayer + 32 + 64 * 8);
+  std::mt19937 random(1);
+  for (float& value : floats) {
+    value = static_cast<float>(random() % 2001) / 10000.0f - 0.1f;
+  }
+  // In an attention's norm, which every text goes through.
+  floats[kTinyVocabulary * 32 + 40] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<uint8_t> bytes(sizeof(kHeader) + 4 * floats.size());
+  std::memcpy(bytes.data(), kHeader, sizeof(kHeader));
+  std::memcpy(bytes.data() + sizeof(kHeader), floats.data(), 4 * floats.size());
+  const auto files = ConvertLlama2c(bytes, "nan.bin");
+  EXPECT_THAT(files, IsOk());
+  FORETOKEN_EXPECT_OK(WriteLlama2cFiles(*files, dir.path()));
+  return dir.path();
+}
+
+TEST_F(GatewayTest, AModelOfNanIsSaidToBeOne) {
+  const TempDir model;
+  verifier_options_.model = WriteModelWithNan(model);
+  StartWithoutWaiting();
+  EXPECT_TRUE(Eventually([this] {
+    return absl::StrContains(Get("/health").body, "logits are not finite");
+  })) << Get("/health").body;
+  EXPECT_EQ(Get("/health").status, 503);
+  EXPECT_FALSE(verifier_->service->Ready());
+  EXPECT_FALSE(orchestrator_->service->Ready());
+  const HttpAnswer refused =
+      Post("/v1/completions", R"({"prompt": "a", "max_tokens": 2})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.body, HasSubstr("not finite"));
+  const Generated generated =
+      Generate(*orchestrator_->client, MakeRequest({1}, "off", 2));
+  EXPECT_THAT(generated.status, StatusIs(absl::StatusCode::kUnavailable,
+                                         HasSubstr("not finite")));
+}
+
+TEST_F(GatewayTest, AModelThatFailsWhileItServesIsSaidToHaveFailed) {
+  verifier_options_.random_model = "";
+  verifier_options_.fake.vocab_size = kTinyVocabulary;
+  verifier_options_.fake.broken_from = 4;
+  Start();
+  const std::string body =
+      R"({"prompt": "a", "max_tokens": 20, "ignore_eos": true})";
+  const HttpAnswer first = Post("/v1/completions", body);
+  EXPECT_EQ(first.status, 503) << first.body;
+  EXPECT_TRUE(Eventually([this] {
+    return absl::StrContains(Get("/health").body, "logits are not finite");
+  })) << Get("/health").body;
+  EXPECT_FALSE(verifier_->service->Ready());
+}
 
 TEST_F(GatewayTest, KeysWithLimitsOrTheServersOwnTokenAreRefused) {
   const auto start = [this](const std::string& keys) {

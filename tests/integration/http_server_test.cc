@@ -150,6 +150,9 @@ TEST_P(HttpServerTest, HeadsThatServersReadDifferentlyAreRefused) {
            {"GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n\t2\r\n\r\n", "400"},
            {"POST /a HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\n"
             "Content-Length: 2\r\n\r\n{}",
+            "415"},
+           {"POST /a HTTP/1.1\r\nHost: a\r\nContent-Encoding: identity\r\n"
+            "content-encoding: br\r\nContent-Length: 2\r\n\r\n{}",
             "415"}}) {
     const HttpClient client = Connect();
     client.Say(each.head);

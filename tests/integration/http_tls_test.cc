@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "common/base/reloaded_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "services/gateway/adapters/tls_sessions.h"
 #include "tests/integration/http_server_harness.h"
 #include "tests/integration/live_files.h"
 #include "tests/support/eventually.h"
@@ -87,6 +89,29 @@ TEST_F(HttpTlsTest, SpeaksVersions12And13Alone) {
   ClientTls old = *tls_;
   old.max_version = TLS1_1_VERSION;
   EXPECT_FALSE(HttpClient(address(), old).Handshake());
+}
+
+// Whoever looks at the files asks the clock first.
+TEST(TlsSessionsTest, AConnectionLooksAtNoFile) {
+  const testing::TempDir dir;
+  const Certificates files = MakeCertificates(dir, "root");
+  const std::thread::id here = std::this_thread::get_id();
+  std::atomic<bool> loaded{false};
+  std::atomic<int> looks_here{0}, looks_elsewhere{0};
+  const Clock clock = [&] {
+    if (loaded)
+      ++(std::this_thread::get_id() == here ? looks_here : looks_elsewhere);
+    // A later check is always due.
+    static std::atomic<int64_t> seconds{0};
+    return absl::FromUnixSeconds(seconds += 2);
+  };
+  const auto sessions =
+      beast_server::TlsSessions::Load({files.cert, files.key, files.ca}, clock);
+  FORETOKEN_ASSERT_OK(sessions);
+  loaded = true;
+  for (int i = 0; i < 100; ++i) EXPECT_NE((*sessions)->New(), nullptr);
+  EXPECT_EQ(looks_here, 0);
+  EXPECT_TRUE(Eventually([&] { return looks_elsewhere > 0; }));
 }
 
 TEST_F(HttpTlsTest, TakesNoOldCipher) {

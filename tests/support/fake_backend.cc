@@ -150,7 +150,8 @@ absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
       FORETOKEN_CHECK(committed + static_cast<int64_t>(path.size()) <=
                       options_.max_positions);
       if (!IsOutput(part, row)) continue;
-      if (part.tokens[row] == options_.poison) {
+      if (part.tokens[row] == options_.poison ||
+          (options_.broken_from > 0 && forwards_ >= options_.broken_from)) {
         return absl::DataLossError(absl::StrCat("session ", part.session,
                                                 ": logits of row ", row,
                                                 " are not numbers"));

@@ -29,6 +29,8 @@ struct FakeBackendOptions {
   int64_t max_sessions = 1 << 12;
   // The logits after this token are not numbers; -1: of no token.
   TokenId poison = -1;
+  // From this pass on, counted from 1, no logits are numbers; 0: never.
+  int64_t broken_from = 0;
   // Ids at or above this are never drawn; 0: any id may be.
   int32_t head_size = 0;
   // Runs at the beginning of every pass, if set.

@@ -316,8 +316,10 @@ class BeastConnection final
       Reject(400, "want one Host");
       return false;
     }
-    const auto coding = message[http::field::content_encoding];
-    if (!coding.empty() && !beast::iequals(coding, "identity")) {
+    const auto codings = message.equal_range(http::field::content_encoding);
+    for (auto field = codings.first; field != codings.second; ++field) {
+      const auto coding = field->value();
+      if (coding.empty() || beast::iequals(coding, "identity")) continue;
       Reject(415, "want a body without Content-Encoding");
       return false;
     }

@@ -20,7 +20,8 @@ void HttpServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
                "PEM roots that must sign client certificates (mTLS)");
   flags.Int(name("threads"), &threads, {1, 64}, "Threads of the HTTP server");
   flags.Int(name("max-connections"), &max_connections, {1, 1 << 20},
-            "Maximum open connections; at most 3/4 of the open-file limit");
+            "Maximum open connections; all listeners share 3/4 of the open-file "
+            "limit");
   flags.Int(name("max-connections-per-peer"), &max_connections_per_peer,
             {0, 1 << 20},
             "Maximum open connections from one address; 0 for half of all");

@@ -178,10 +178,12 @@ ServedModel FromProto(const v1::GetModelInfoResponse& info) {
 
 }  // namespace
 
-RemoteGenerations::RemoteGenerations(const rpc::Endpoint& orchestrator,
-                                     bool with_principals,
-                                     const ModelTimes& times)
+RemoteGenerations::RemoteGenerations(
+    const rpc::Endpoint& orchestrator, bool with_principals,
+    const ModelTimes& times, const std::shared_ptr<grpc::Channel>& unwatched)
     : stub_(v1::Generation::NewStub(orchestrator.channel)),
+      unwatched_(unwatched == nullptr ? nullptr
+                                      : v1::Generation::NewStub(unwatched)),
       times_(times),
       peer_(orchestrator) {
   if (with_principals) {
@@ -202,6 +204,7 @@ RemoteGenerations::~RemoteGenerations() {
 void RemoteGenerations::Refresh() {
   while (true) {
     AskForModel();
+    AskForReason();
     absl::MutexLock lock(&mu_);
     if (AwaitFor(mu_, absl::Condition(&stopping_), times_.refresh)) return;
   }
@@ -230,8 +233,32 @@ void RemoteGenerations::AskForModel() {
           ask_again_ = absl::InfinitePast();
           return;
         }
+        reason_ = absl::OkStatus();
         model_ = FromProto(response);
         expires_ = MonotonicNow() + times_.expiry;
+      });
+}
+
+void RemoteGenerations::AskForReason() {
+  if (unwatched_ == nullptr || rpc::IsUp(*peer_.endpoint.channel)) return;
+  {
+    absl::MutexLock lock(&mu_);
+    if (std::exchange(asking_reason_, true)) return;
+  }
+  rpc::UnaryCall<v1::GetModelInfoRequest, v1::GetModelInfoResponse>::Start(
+      [this](auto* context, auto* request, auto* response, auto done) {
+        unwatched_->async()->GetModelInfo(context, request, response,
+                                          std::move(done));
+      },
+      {}, MonotonicNow() + kModelTime, peer_,
+      [this](const absl::Status& status, const v1::GetModelInfoResponse&) {
+        absl::MutexLock lock(&mu_);
+        asking_reason_ = false;
+        // No other code is the orchestrator's own word about its model: gRPC
+        // itself never gives this one.
+        reason_ = absl::IsFailedPrecondition(status)
+                      ? absl::UnavailableError(status.message())
+                      : absl::OkStatus();
       });
 }
 
@@ -276,6 +303,7 @@ absl::StatusOr<ServedModel> RemoteGenerations::Model() {
   AskForModel();
   CheckPrincipals();
   absl::MutexLock lock(&mu_);
+  if (!reason_.ok()) return reason_;
   if (!model_.has_value()) return NoAnswer();
   if (MonotonicNow() > expires_) return NoAnswerAnyMore();
   if (!principals_.ok()) return principals_;

@@ -35,10 +35,15 @@ class RemoteGenerations final : public Generations {
   // The channel watches the health of foretoken.v1.Generation.
   // `with_principals`: callers are authenticated here, so there is no model
   // while the orchestrator does not let this service speak for them.
-  RemoteGenerations(const rpc::Endpoint& orchestrator, bool with_principals)
-      : RemoteGenerations(orchestrator, with_principals, ModelTimes()) {}
+  // `unwatched`: a channel that does not watch, over which the orchestrator is
+  // asked why its health is bad; null: that is not asked.
   RemoteGenerations(const rpc::Endpoint& orchestrator, bool with_principals,
-                    const ModelTimes& times);
+                    const std::shared_ptr<grpc::Channel>& unwatched = nullptr)
+      : RemoteGenerations(orchestrator, with_principals, ModelTimes(),
+                          unwatched) {}
+  RemoteGenerations(const rpc::Endpoint& orchestrator, bool with_principals,
+                    const ModelTimes& times,
+                    const std::shared_ptr<grpc::Channel>& unwatched = nullptr);
   ~RemoteGenerations() override;
 
   absl::StatusOr<ServedModel> Model() override;
@@ -57,11 +62,14 @@ class RemoteGenerations final : public Generations {
   void Refresh() ABSL_LOCKS_EXCLUDED(mu_);
   // Asks for the model unless that is under way or was done lately.
   void AskForModel() ABSL_LOCKS_EXCLUDED(mu_);
+  // Asks why requests are not served, where they are not.
+  void AskForReason() ABSL_LOCKS_EXCLUDED(mu_);
   // Asks the orchestrator, until it is known, whether it takes this service's
   // word for who calls.
   void CheckPrincipals() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::unique_ptr<v1::Generation::Stub> stub_;
+  const std::unique_ptr<v1::Generation::Stub> unwatched_;  // may be null
   const ModelTimes times_;
 
   absl::Mutex mu_;
@@ -74,6 +82,9 @@ class RemoteGenerations final : public Generations {
   absl::Time check_again_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   bool asking_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time ask_again_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  // Why the orchestrator serves nothing; OK if it does, or did not say.
+  absl::Status reason_ ABSL_GUARDED_BY(mu_);
+  bool asking_reason_ ABSL_GUARDED_BY(mu_) = false;
 
   rpc::Peer peer_;         // its calls use all of the above
   std::thread refresher_;  // last: uses all of the above

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/base/timed_wait.h"
 
 namespace foretoken::gateway::beast_server {
 namespace {
@@ -50,7 +51,36 @@ absl::StatusOr<std::unique_ptr<TlsSessions>> TlsSessions::Load(
   if (sessions->roots_.has_value()) {
     FORETOKEN_RETURN_IF_ERROR(sessions->roots_->Load());
   }
+  sessions->Update();
+  sessions->watcher_ = std::thread([raw = sessions.get()] { raw->Watch(); });
   return sessions;
+}
+
+TlsSessions::~TlsSessions() {
+  {
+    absl::MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  if (watcher_.joinable()) watcher_.join();
+}
+
+void TlsSessions::Watch() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (AwaitFor(mu_, absl::Condition(&stop_), kReloadInterval)) return;
+    }
+    Update();
+  }
+}
+
+void TlsSessions::Update() {
+  std::shared_ptr<const Context> context = context_.Get();
+  std::shared_ptr<const Roots> roots;
+  if (roots_.has_value()) roots = roots_->Get();
+  absl::MutexLock lock(&mu_);
+  current_context_ = std::move(context);
+  current_roots_ = std::move(roots);
 }
 
 TlsSessions::TlsSessions(const rpc::TlsFiles& files, const Clock& clock)
@@ -109,11 +139,18 @@ absl::StatusOr<TlsSessions::Roots> TlsSessions::ReadRoots(
 }
 
 Ssl TlsSessions::New() {
-  Ssl ssl(SSL_new(context_.Get()->get()));
+  std::shared_ptr<const Context> context;
+  std::shared_ptr<const Roots> roots;
+  {
+    absl::MutexLock lock(&mu_);
+    context = current_context_;
+    roots = current_roots_;
+  }
+  Ssl ssl(SSL_new(context->get()));
   if (ssl == nullptr) return nullptr;
   SSL_set_accept_state(ssl.get());
-  if (roots_.has_value()) {
-    if (SSL_set1_verify_cert_store(ssl.get(), roots_->Get()->get()) != 1) {
+  if (roots != nullptr) {
+    if (SSL_set1_verify_cert_store(ssl.get(), roots->get()) != 1) {
       return nullptr;
     }
     SSL_set_verify(ssl.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,

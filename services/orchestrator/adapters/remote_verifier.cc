@@ -181,6 +181,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       return absl::AbortedError("the verifiers have changed their model");
     }
     if (fresh && !full.ok()) return full;
+    // None of them will serve, this request or another.
+    if (absl::IsFailedPrecondition(pool_.Info().status())) return last;
     if (!refused.ok()) return refused;
     const absl::Duration hint =
         rpc::RetryAfter(full).value_or(absl::ZeroDuration());

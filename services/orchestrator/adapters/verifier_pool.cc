@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
 #include "common/base/timed_wait.h"
 #include "services/orchestrator/core/rendezvous.h"
 
@@ -161,6 +162,8 @@ void VerifierPool::WatchHealth(std::function<void()> changed) {
 void VerifierPool::Record(Member& member,
                           const absl::StatusOr<VerifierInfo>& info) {
   const bool was_up = std::exchange(member.up, info.ok());
+  member.fault = absl::IsFailedPrecondition(info.status()) ? info.status()
+                                                           : absl::OkStatus();
   if (info.ok()) {
     member.info = *info;
     member.elsewhere = std::max<int64_t>(0, info->sessions - member.uses);
@@ -253,8 +256,19 @@ void VerifierPool::MergeInfo() {
 
 absl::StatusOr<VerifierInfo> VerifierPool::Info() const {
   absl::MutexLock lock(&mu_);
+  FORETOKEN_RETURN_IF_ERROR(Fault());
   if (info_.has_value()) return *info_;
   return absl::UnavailableError("no verifier has answered yet");
+}
+
+absl::Status VerifierPool::Fault() const {
+  absl::Status fault;
+  for (const auto& member : members_) {
+    if (member->leaving) continue;
+    if (member->fault.ok()) return absl::OkStatus();
+    fault = member->fault;
+  }
+  return fault;
 }
 
 double VerifierPool::SlackOf(int depth, int64_t load) const {

@@ -91,7 +91,8 @@ class VerifierPool {
 
   // The active model, as of the last probe: the lowest limits of its verifiers,
   // and the pass costs of the first that is up. Unavailable until one has
-  // answered.
+  // answered; FailedPrecondition, with the reason, while all of them refuse to
+  // serve.
   absl::StatusOr<VerifierInfo> Info() const;
 
   // One use of one verifier, which lives as long; counts as load.
@@ -147,6 +148,8 @@ class VerifierPool {
     const std::shared_ptr<VerifierPeer> verifier;
     std::optional<VerifierInfo> info;  // of the last probe
     bool up = false;                   // answered the last probe
+    // Why it will not serve although it runs, as it said at the last probe.
+    absl::Status fault;
     bool in_reserve = false;  // runs another model, as of its last answer
     int silent_probes = 0;    // consecutive, without any answer
     std::set<std::shared_ptr<VerifyListener>> sessions;  // watched
@@ -167,6 +170,8 @@ class VerifierPool {
     return member.up && !member.in_reserve;
   }
   void MergeInfo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // That of the members, if all have one.
+  absl::Status Fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sessions that a member which served a prefix of this depth may have beyond
   // `load`, those of the least loaded one.
   double SlackOf(int depth, int64_t load) const;

@@ -483,7 +483,13 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
         absl::StrCat("speculation.max_tree_nodes: ", nodes, ", want 1..",
                      options_.max_tree_nodes));
   }
-  FORETOKEN_ASSIGN_OR_RETURN(const TargetInfo target, target_->Info());
+  const absl::StatusOr<TargetInfo> found = target_->Info();
+  // It is the server's condition, not the request's.
+  if (absl::IsFailedPrecondition(found.status())) {
+    return absl::UnavailableError(found.status().message());
+  }
+  FORETOKEN_RETURN_IF_ERROR(found.status());
+  const TargetInfo& target = *found;
   const std::string& pinned = request.numerics_fingerprint;
   if (!pinned.empty() && pinned != target.numerics_fingerprint) {
     return absl::FailedPreconditionError(

@@ -49,7 +49,7 @@ class Target {
  public:
   virtual ~Target() = default;
 
-  // Unavailable until a verifier has answered.
+  // Unavailable until one has answered, FailedPrecondition if none will serve.
   virtual absl::StatusOr<TargetInfo> Info() const = 0;
   // Makes the verifier of one request; not null.
   virtual std::unique_ptr<Verifier> NewVerifier() = 0;

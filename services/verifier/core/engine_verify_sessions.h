@@ -42,6 +42,7 @@ class EngineVerifySessions final : public VerifySessions {
       std::shared_ptr<VerifyListener> listener) override;
 
   Loop& loop() { return loop_; }
+  const Loop& loop() const { return loop_; }
 
  private:
   class Session;

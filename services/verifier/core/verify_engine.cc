@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/range_errors.h"
 #include "common/base/status_macros.h"
+#include "common/infer/self_check.h"
 #include "services/verifier/core/round_commit.h"
 
 namespace foretoken::verifier {
@@ -33,6 +34,11 @@ absl::Status CheckTokens(absl::string_view field,
         field, "[", i, "] is ", tokens[i], ", want 0..", vocab_size - 1));
   }
   return absl::OkStatus();
+}
+
+// Unavailable, so that requests go to other verifiers.
+absl::Status FaultOf(const absl::Status& check) {
+  return check.ok() ? check : absl::UnavailableError(check.message());
 }
 
 }  // namespace
@@ -62,7 +68,8 @@ VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
       rows_(RowBudget()),
       pass_timing_(options.pass_timing),
       any_timing_(options.pass_timing),
-      guard_(options.guard) {
+      guard_(options.guard),
+      model_fault_(FaultOf(options.model_fault)) {
   FORETOKEN_CHECK(options_.Validate().ok());
   std::iota(chain_.begin(), chain_.end(), -1);
   std::iota(rows_.begin(), rows_.end(), 0);
@@ -115,6 +122,7 @@ absl::Status VerifyEngine::Check(const SessionRequest& request) const {
 }
 
 absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
+  FORETOKEN_RETURN_IF_ERROR(model_fault_);
   FORETOKEN_RETURN_IF_ERROR(Check(request));
   FORETOKEN_RETURN_IF_ERROR(sessions_.CheckRoom());
   if (request.deadline <= clock_()) {
@@ -198,6 +206,7 @@ VerifySnapshot VerifyEngine::snapshot() const {
   static_cast<AdmissionTotals&>(snapshot.totals) = admission_.totals();
   snapshot.pass_timing = pass_timing_;
   snapshot.guard = guard_.numbers();
+  snapshot.model_fault = model_fault_;
   return snapshot;
 }
 
@@ -423,6 +432,11 @@ void VerifyEngine::FinishShare(const Share& share, absl::Status status,
   }
 }
 
+absl::Status VerifyEngine::CheckModel(absl::Status data_loss) {
+  if (model_fault_.ok()) model_fault_ = FaultOf(CheckLogits(*backend_));
+  return model_fault_.ok() ? std::move(data_loss) : model_fault_;
+}
+
 void VerifyEngine::RunAlone(const Share& share, PassReport& report) {
   PassResult outputs;
   absl::Status status = Forward({share}, outputs);
@@ -435,6 +449,7 @@ void VerifyEngine::RunAlone(const Share& share, PassReport& report) {
     LayOutRows(limits, share.session->tokens.back(), *share.session->round);
     status = Forward({share}, outputs);
   }
+  if (absl::IsDataLoss(status)) status = CheckModel(std::move(status));
   FinishShare(share, std::move(status), outputs, 0, report);
 }
 

@@ -54,6 +54,8 @@ struct VerifyEngineOptions {
   absl::Duration idle_time = absl::Seconds(2);
   PassTiming pass_timing;  // initial estimates
   GuardMode guard = GuardMode::kMeasure;
+  // What a check of the model has found before the start; OK: nothing.
+  absl::Status model_fault;
 
   // InvalidArgument names every bad field with its value and range.
   absl::Status Validate() const;
@@ -107,6 +109,9 @@ struct VerifySnapshot : EngineNumbers {
   EngineTotals totals;
   PassTiming pass_timing;
   GuardNumbers guard;
+  // Unavailable, with the reason, once no session can be served any more: the
+  // model's logits are not finite, whatever the text.
+  absl::Status model_fault;
 };
 
 class VerifyEngine {
@@ -132,7 +137,7 @@ class VerifyEngine {
 
   // Checks the request and queues its prefill, which a later pass reports.
   // InvalidArgument names the field; ResourceExhausted over max_sessions;
-  // DeadlineExceeded.
+  // DeadlineExceeded; the model's fault, if it has one.
   absl::StatusOr<SessionId> Open(SessionRequest request);
 
   // Queues a round of an open session. NotFound: no such session;
@@ -157,7 +162,8 @@ class VerifyEngine {
   // do it returns an empty report. Failures of sessions are in the report. A
   // backend error ends every session of the pass; DataLoss (logits that are not
   // numbers) ends only the sessions that the logits belong to, and none for a
-  // draft row.
+  // draft row. Where it is the model's fault, not the text's, such sessions end
+  // with Unavailable: another verifier may serve them.
   PassReport RunPass();
 
   VerifySnapshot snapshot() const;
@@ -192,6 +198,9 @@ class VerifyEngine {
   std::pair<int32_t, int32_t> CountDecoding() const;
   // Tells the guard of a pass over `plan`, and puts its arm into the answers.
   void Guard(GuardPass pass, PassReport& report);
+  // Looks for a fault of the model after logits that are not numbers, and
+  // returns what the session ends with.
+  absl::Status CheckModel(absl::Status data_loss);
   // Runs the share again, in a pass of its own.
   void RunAlone(const Share& share, PassReport& report);
   absl::Status FinishPrefill(Session& session, int32_t rows,
@@ -219,6 +228,7 @@ class VerifyEngine {
   PassTiming pass_timing_;      // of passes without prompt rows
   PassTiming any_timing_;       // of all passes, for shares_
   GoodputGuard guard_;
+  absl::Status model_fault_;
 };
 
 }  // namespace foretoken::verifier

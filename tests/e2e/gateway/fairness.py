@@ -3,6 +3,7 @@
     fairness.py BINARIES [--local] [--rounds N] [--requests N] [--streams N]
                 [--threads N] [--model DIR]
     fairness.py BINARIES --check [--local]
+    fairness.py BINARIES --hostile [--local] [--rounds N] [--requests N]
 
 Starts a gateway, an orchestrator and a verifier (or foretoken-local) with the demo
 model and keys of two principals. The one has N streams (64) under way all the time,
@@ -16,7 +17,12 @@ these are printed, too.
 text that it gets alone, while the first is answered 429 with Retry-After; so is a
 principal beyond its quota; no key is in any log or metric.
 
-Exit status 1: it does not hold.
+--hostile: two principals send bodies that cost a server most to read or to
+render, on four connections each, while a third asks for chats of 20 KB. Prints
+the p95 of their answers alone and beside the two, and the ratio.
+
+Exit status 1: it does not hold; with --hostile, an answer has another status than
+alone.
 """
 
 import argparse
@@ -40,7 +46,10 @@ PASSES = 3
 CROWD_ALONE = 0.5  # seconds in every round
 # Random: a key is in a log only because a server wrote it there.
 KEYS = {name: f"key-{name}-{secrets.token_hex(8)}"
-        for name in ("crowd", "single", "limited", "gateway", "stranger")}
+        for name in ("crowd", "single", "limited", "second", "gateway",
+                     "stranger")}
+# A token of the demo model, so that 20 KB of it are within its context.
+LONG_WORD = " NotImplementedError"
 PROMPT = "Once upon a time there was a small fox. It lived in"
 
 
@@ -64,7 +73,7 @@ class Servers:
         pages = [f"127.0.0.1:{port}" for port in metrics]
         quotas = {"limited": " requests_per_minute=2"}
         limits = "".join(f"{KEYS[name]} {name}{quotas.get(name, '')}\n"
-                         for name in ("crowd", "single", "limited"))
+                         for name in ("crowd", "single", "limited", "second"))
         model = ["--model", arguments.model]
         verifier = [*model, "--threads", str(arguments.threads)]
         flags = [*flags, "--trace" if arguments.check else "--trace=false"]
@@ -320,6 +329,102 @@ def measure(arguments):
     return held
 
 
+def hostile_bodies():
+    """Paths, and bodies that are long, deep, wide or of many names."""
+    message = [{"role": "user", "content": "Hello."}]
+    names = {f"name{i}": i for i in range(40_000)}
+    yield "completions", '{"prompt": [' + "{}," * 1_000_000 + "{}]}"
+    yield "completions", '{"a":' + '{"b":' * 200_000 + "1" + "}" * 200_001
+    yield "completions", json.dumps({"prompt": "a b " * 2_000_000})
+    yield "completions", json.dumps({"prompt": "word " * 100_000,
+                                     "max_tokens": 1})
+    yield "chat/completions", json.dumps(
+        {"messages": message, "chat_template_kwargs": names, "max_tokens": 1})
+    yield "chat/completions", json.dumps(
+        {"messages": [{"role": "user", "content": "x" * 2_000_000}],
+         "max_tokens": 1})
+    yield "chat/completions", json.dumps({"messages": message * 20_000,
+                                          "max_tokens": 1})
+    yield "tokenize", json.dumps({"prompt": "tokens " * 100_000})
+
+
+def post(port, key, path, body):
+    """The status of an answer; None: the connection was closed."""
+    path = path if path == "tokenize" else f"v1/{path}"
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("POST", f"/{path}", body, {
+            "Authorization": f"Bearer {key}",
+            "Content-Type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    except (OSError, http.client.HTTPException):
+        return None
+
+
+def attack(port, key, stop, counts):
+    bodies = [(path, body.encode()) for path, body in hostile_bodies()]
+    while not stop.is_set():
+        for path, body in bodies:
+            status = post(port, key, path, body)
+            with counts.get_lock():
+                counts.value += 1
+            if stop.is_set():
+                return
+            if status == 429:
+                time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def attackers(servers, connections):
+    """Two principals with so many connections each, at work."""
+    context = multiprocessing.get_context("fork")
+    stop, counts = context.Event(), context.Value("q", 0)
+    processes = [context.Process(target=attack,
+                                 args=(servers.port, KEYS[name], stop, counts))
+                 for name in ("crowd", "second") for _ in range(connections)]
+    for process in processes:
+        process.start()
+    try:
+        while counts.value < len(processes):
+            time.sleep(0.02)
+        yield counts
+    finally:
+        stop.set()
+        for process in processes:
+            process.join()
+
+
+def measure_hostile(arguments):
+    chat = json.dumps({"max_tokens": 1, "messages": [
+        {"role": "user", "content": LONG_WORD * (20_000 // len(LONG_WORD))}]})
+    alone, beside, attacks, held = [], [], 0, True
+
+    def window(servers, times):
+        statuses = set()
+        for _ in range(arguments.requests):
+            start = time.monotonic()
+            statuses.add(post(servers.port, KEYS["single"], "chat/completions",
+                              chat.encode()))
+            times.append(time.monotonic() - start)
+        return statuses
+
+    with Servers(arguments) as servers:
+        wanted = window(servers, [])
+        for _ in range(arguments.rounds):
+            held &= window(servers, alone) == wanted
+            with attackers(servers, 4) as counts:
+                held &= window(servers, beside) == wanted
+            attacks += counts.value
+    p95 = [quantile(times, 0.95) for times in (alone, beside)]
+    print(f"chats of {len(chat)} bytes, answered {sorted(wanted, key=str)}: "
+          f"p95 {1e3 * p95[0]:.1f} ms alone, {1e3 * p95[1]:.1f} ms beside two "
+          f"hostile keys ({attacks} requests of theirs), ratio "
+          f"{p95[1] / p95[0]:.2f}" + ("" if held else "; OTHER ANSWERS"))
+    return held
+
+
 def check(arguments):
     # Room for eight requests, of which the crowd may run six.
     with Servers(arguments, "--max-requests", "8", "--max-waiting-requests",
@@ -364,6 +469,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binaries")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--hostile", action="store_true")
     parser.add_argument("--local", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=20)
@@ -372,7 +478,9 @@ def main():
     parser.add_argument("--model", default=str(ROOT / "tools/demo/target"))
     arguments = parser.parse_args()
     arguments.binaries = pathlib.Path(arguments.binaries).resolve()
-    sys.exit(0 if (check if arguments.check else measure)(arguments) else 1)
+    run = (check if arguments.check else
+           measure_hostile if arguments.hostile else measure)
+    sys.exit(0 if run(arguments) else 1)
 
 
 main()

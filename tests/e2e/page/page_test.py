@@ -2,6 +2,8 @@
 
     page_test.py                  against a stand-in for the gateway
     page_test.py --screens DIR    also writes pictures of what is shown
+    page_test.py --seconds N [--seed S] PageTest.test_random_texts_become_elements
+                                  random texts for N seconds, from seed S on
 
 Exit status 77 where there is no Chromium. FORETOKEN_CHROMIUM names another.
 """
@@ -10,7 +12,9 @@ import argparse
 import json
 import pathlib
 import random
+import re
 import sys
+import time
 import unittest
 
 import browser
@@ -117,9 +121,43 @@ LONG = tuple((head + body * (SIZE // len(body) + 1))[:SIZE - len(tail)] + tail
     ("", "\\", ""),                         # anything
     ("", " ", "x"),
 ))
+# Random texts of one conversation, and of a run that is not told for how long.
+TURNS = 8
+SEEDS = 3
 # Elements that no reply may contain.
 FOREIGN = ("script, img, svg, iframe, object, embed, base, meta, form, style, "
            "link, math, video, input, details, body, template")
+
+
+# Attributes in a reply, which are of the page's making alone.
+ATTRIBUTES = ("class", "data-i", "href", "target", "rel", "type", "tabindex",
+              "role", "aria-label", "start")
+
+
+def random_text(chance):
+    """Markdown, or nearly, with words mN that count up from m0."""
+    parts = []
+    for _ in range(chance.choice((3, 10, 40, 200))):
+        kind = chance.random()
+        if kind < 0.5:
+            part = chance.choice(FRAGMENTS)
+        elif kind < 0.55:
+            part = chance.choice(ATTACKS)
+        elif kind < 0.6:  # nested, or in a row
+            part = chance.choice(FRAGMENTS) * chance.choice((2, 9, 70, 1500))
+        elif kind < 0.65 and parts:  # again, as at the end of a span
+            part = chance.choice(parts)
+        elif kind < 0.7:
+            part = "\n" + " " * chance.randrange(9)
+        elif kind < 0.73:
+            part = chr(chance.choice((0, 0x7f, 0xa0, 0x2028, 0x202e, 0xfeff,
+                                      0xfffd, 0x1f468, 0xe0001)))
+        else:
+            part = "m"
+        parts.append(part)
+    words = iter(range(len(parts)))
+    return "".join(f" m{next(words)} " if part == "m" else part
+                   for part in parts)
 
 
 def says(body):
@@ -173,6 +211,8 @@ class PageTest(unittest.TestCase):
     """One browser for all; every test opens the page anew."""
 
     screens = None
+    seconds = 0
+    seed = 1
 
     @classmethod
     def setUpClass(cls):
@@ -658,6 +698,55 @@ class PageTest(unittest.TestCase):
                 self.page.click("#new")
                 self.page.wait("document.querySelectorAll('.turn').length === 0")
 
+    def check_elements(self, reply):
+        """A reply consists of what the page makes, and leads nowhere else."""
+        self.assertEqual(
+            self.page.count(", ".join(f"{reply} .md {name.strip()}" for
+                                      name in FOREIGN.split(","))), 0)
+        self.assertEqual(self.page.evaluate(
+            f"[...document.querySelectorAll('{reply} .md *')].flatMap("
+            "e => [...e.attributes]).map(a => a.name).filter(name => "
+            f"!{json.dumps(ATTRIBUTES)}.includes(name))"), [])
+        self.assertEqual(self.page.evaluate(
+            f"[...document.querySelectorAll('{reply} a')].map(a => "
+            "a.protocol).filter(p => p !== 'https:' && p !== 'http:')"), [])
+
+    def converse(self, chance):
+        """Random replies, as they come and after a reload."""
+        texts = [random_text(chance) for _ in range(TURNS)]
+        self.gateway.replies = lambda body: [
+            {"choices": [{"delta": {
+                "content": texts[int(body["messages"][-1]["content"])]}}]},
+            {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"]
+        drawn = "[...document.querySelectorAll('.md')].map(e => e.innerHTML)"
+        for number, text in enumerate(texts):
+            with self.subTest(text=text[:200]):
+                self.ask(str(number))
+                shown = self.reply(number + 1)
+                self.check_elements(".reply:last-child")
+                # Nothing is shown twice, or in another order.
+                words = [int(word[1:]) for word in re.findall(r"\bm\d+", shown)]
+                self.assertEqual(words, sorted(set(words)))
+        before = self.page.evaluate(drawn)
+        self.page.reload()
+        self.reply(TURNS)
+        self.assertEqual(self.page.evaluate(drawn), before)
+        self.page.click("#new")
+        self.page.wait("document.querySelectorAll('.turn').length === 0")
+
+    def test_random_texts_become_elements(self):
+        """A few seeds; with --seconds, one after the other for that long."""
+        self.page.evaluate("window.hits = 0; window.hit = () => ++window.hits;")
+        end = time.monotonic() + self.seconds
+        seed = self.seed
+        while seed < self.seed + SEEDS or time.monotonic() < end:
+            with self.subTest(seed=seed):
+                self.converse(random.Random(seed))
+            seed += 1
+        if self.seconds:
+            print(f"seeds {self.seed} to {seed - 1}", file=sys.stderr)
+        self.assertEqual(self.page.evaluate("window.hits ?? 0"), 0)
+
     def test_no_output_runs_as_html(self):
         """Thirty ways, in the text, and where else strings are shown."""
         self.assertEqual(len(ATTACKS), 30)
@@ -667,20 +756,7 @@ class PageTest(unittest.TestCase):
                 self.ask(f"attack {number}")
                 self.reply(number + 1)
                 reply = ".reply:last-child"
-                self.assertEqual(
-                    self.page.count(", ".join(f"{reply} .md {name.strip()}" for
-                                              name in FOREIGN.split(","))), 0)
-                # Attributes: of the page's making alone.
-                self.assertEqual(self.page.evaluate(
-                    f"[...document.querySelectorAll('{reply} .md *')].flatMap("
-                    "e => [...e.attributes]).map(a => a.name).filter(name => "
-                    "!['class', 'data-i', 'href', 'target', 'rel', 'type',"
-                    " 'tabindex', 'role', 'aria-label', 'start']"
-                    ".includes(name))"), [])
-                self.assertEqual(self.page.evaluate(
-                    f"[...document.querySelectorAll('{reply} a')].map(a => "
-                    "a.protocol).filter(p => p !== 'https:' && p !== 'http:')"),
-                                 [])
+                self.check_elements(reply)
                 # Pressing everything runs nothing.
                 self.page.evaluate(
                     f"for (const e of document.querySelectorAll('{reply} .md *'"
@@ -733,10 +809,13 @@ def main():
     """Runs what the command line asks for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--screens", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--seed", type=int, default=1)
     options, rest = parser.parse_known_args()
     if browser.find() is None:
         print("skipped: no chromium here (apt install chromium)")
         sys.exit(77)
+    PageTest.seconds, PageTest.seed = options.seconds, options.seed
     if options.screens:
         options.screens.mkdir(parents=True, exist_ok=True)
         PageTest.screens = options.screens

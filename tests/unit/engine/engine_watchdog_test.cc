@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/support/eventually.h"
 
@@ -28,6 +29,28 @@ TEST(EngineWatchdogTest, SaysWhenAnEngineHangsAndWhenItWorksAgain) {
   EXPECT_TRUE(Eventually([&] { return reported == 0; }));
   EXPECT_TRUE(Eventually([&] { return changes >= 1; }));
   EXPECT_TRUE(watchdog.Check().ok());
+  watchdog.Watch(nullptr);
+}
+
+TEST(EngineWatchdogTest, TellsOnceThatAnEngineHasFailed) {
+  std::atomic<bool> failed{false};
+  std::atomic<int> asked{0}, changes{0};
+  WatchdogOptions options = Options();
+  options.has_failed = [&] {
+    ++asked;
+    return failed.load();
+  };
+  EngineWatchdog watchdog(options, [] { return false; }, [](bool) {});
+  watchdog.Watch([&] { ++changes; });
+  EXPECT_TRUE(Eventually([&] { return asked > 3; }));
+  EXPECT_EQ(changes, 0);
+  failed = true;
+  EXPECT_TRUE(Eventually([&] { return changes == 1; }));
+  const int last = asked;
+  absl::SleepFor(3 * options.hang_timeout);
+  EXPECT_EQ(asked, last);
+  EXPECT_EQ(changes, 1);
+  EXPECT_FALSE(watchdog.hangs());
   watchdog.Watch(nullptr);
 }
 

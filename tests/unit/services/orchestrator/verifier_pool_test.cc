@@ -77,6 +77,7 @@ class FakeVerifier final : public VerifierPeer {
       return;
     }
     if (hangs) return done(absl::DeadlineExceededError("no answer"));
+    if (faulty) return done(absl::FailedPreconditionError("bad weights"));
     VerifierInfo info;
     info.numerics_fingerprint = absl::StrCat("numerics-", numerics.load());
     info.vocab_size = vocab_size;
@@ -89,6 +90,7 @@ class FakeVerifier final : public VerifierPeer {
 
   std::atomic<bool> down{false};
   std::atomic<bool> hangs{false};
+  std::atomic<bool> faulty{false};
   std::atomic<bool> opens{true};
   std::atomic<bool> prefills{false};
   std::atomic<bool> dies{false};
@@ -513,6 +515,26 @@ TEST_F(VerifierPoolTest, WithoutAnAnswerThereIsNoInfo) {
   VerifierPool& pool = Start();
   EXPECT_THAT(pool.Info(), StatusIs(absl::StatusCode::kUnavailable,
                                     HasSubstr("no verifier")));
+}
+
+TEST_F(VerifierPoolTest, TheReasonIsKnownWhereNoVerifierWillServe) {
+  VerifierPool& pool = Start(absl::Milliseconds(5));
+  FORETOKEN_EXPECT_OK(pool.Info());
+  verifiers_[0].faulty = true;
+  verifiers_[1].faulty = true;
+  verifiers_[2].down = true;
+  EXPECT_TRUE(Eventually([&] { return !pool.any_up(); }));
+  // One may yet come back.
+  FORETOKEN_EXPECT_OK(pool.Info());
+  verifiers_[2].down = false;
+  verifiers_[2].faulty = true;
+  const auto fault = StatusIs(absl::StatusCode::kFailedPrecondition,
+                              HasSubstr("bad weights"));
+  EXPECT_TRUE(Eventually([&] { return !pool.Info().ok(); }));
+  EXPECT_THAT(pool.Info(), fault);
+  verifiers_[1].faulty = false;
+  EXPECT_TRUE(Eventually([&] { return pool.Info().ok(); }));
+  EXPECT_TRUE(Eventually([&] { return pool.any_up(); }));
 }
 
 TEST_F(VerifierPoolTest, TheListenerHearsWhenTheLastGoesAndTheFirstComes) {

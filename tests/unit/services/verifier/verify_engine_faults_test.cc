@@ -69,6 +69,41 @@ TEST(VerifyEngineFaultsTest, ADraftWhoseLogitsAreNoNumbersEndsNobody) {
   EXPECT_THAT(result.row_tokens, ElementsAre(text[1], -1, -1));
 }
 
+TEST(VerifyEngineFaultsTest, AModelWithoutNumbersServesNobodyAndSaysWhy) {
+  FakeBackendOptions options;
+  options.broken_from = 2;
+  Fixture fixture(options);
+  VerifyEngine& engine = *fixture.engine;
+  const SessionId first = engine.Open(Request({1, 2, 3}, 5)).value();
+  ASSERT_THAT(engine.RunPass().prefilled, SizeIs(1));
+  FORETOKEN_EXPECT_OK(engine.snapshot().model_fault);
+  const SessionId second = engine.Open(Request({4}, 5)).value();
+  RoundRequest round;
+  round.length = 4;
+  FORETOKEN_ASSERT_OK(engine.Submit(first, round));
+  const PassReport report = engine.RunPass();
+  ASSERT_THAT(report.failures, SizeIs(2));
+  const auto unavailable =
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("not finite"));
+  for (const SessionFailure& failure : report.failures) {
+    EXPECT_THAT(failure.session, ::testing::AnyOf(first, second));
+    EXPECT_THAT(failure.status, unavailable);
+  }
+  EXPECT_THAT(engine.snapshot().model_fault, unavailable);
+  EXPECT_THAT(engine.Open(Request({1}, 5)), unavailable);
+  EXPECT_EQ(engine.snapshot().sessions, 0);
+}
+
+TEST(VerifyEngineFaultsTest, AFaultFoundBeforeTheStartRefusesTheFirst) {
+  VerifyEngineOptions options;
+  options.model_fault = absl::DataLossError("bad weights");
+  Fixture fixture({}, options);
+  EXPECT_THAT(
+      fixture.engine->Open(Request({1}, 5)),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("bad weights")));
+  EXPECT_EQ(fixture.backend->forwards(), 0);
+}
+
 // Room for one of the two prompts below at a time.
 struct Crowded {
   Crowded() : fixture(Backend()) {}

@@ -1,0 +1,50 @@
+#include "common/infer/self_check.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace foretoken {
+namespace {
+
+// One embedding may be bad by itself, such as that of an id that no text has.
+constexpr int32_t kTokens = 3;
+
+// Whether a logit after `token` is finite. Errors are the backend's.
+absl::StatusOr<bool> IsFiniteAfter(Backend& backend, SessionId session,
+                                   TokenId token) {
+  const TokenId tokens[] = {token};
+  const int32_t parents[] = {kRootParent};
+  PassSession part;
+  part.session = session;
+  part.tokens = tokens;
+  part.parents = parents;
+  PassResult result;
+  const absl::Status status = backend.Forward({part}, result);
+  if (absl::IsDataLoss(status)) return false;
+  if (!status.ok()) return status;
+  const auto logits = backend.Logits(session, 0);
+  if (!logits.ok()) return logits.status();
+  return std::any_of(logits->begin(), logits->end(),
+                     [](float logit) { return std::isfinite(logit); });
+}
+
+}  // namespace
+
+absl::Status CheckLogits(Backend& backend) {
+  const int32_t vocab_size = backend.config().vocab_size;
+  const TokenId prompt[] = {0};
+  const auto opened = backend.Open("", prompt);
+  if (!opened.ok()) return absl::OkStatus();
+  bool finite = false;
+  for (int32_t i = 0; i < kTokens && !finite; ++i) {
+    const auto checked =
+        IsFiniteAfter(backend, opened->session,
+                      static_cast<TokenId>(int64_t{vocab_size} * i / kTokens));
+    finite = !checked.ok() || *checked;
+  }
+  backend.Close(opened->session).IgnoreError();
+  if (finite) return absl::OkStatus();
+  return absl::DataLossError("the model's logits are not finite");
+}
+
+}  // namespace foretoken
