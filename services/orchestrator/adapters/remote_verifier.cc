@@ -135,7 +135,9 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     std::set<int> asked = unequal;
     absl::Status full;     // the last ResourceExhausted
     absl::Status refused;  // the last InvalidArgument to a new request
-    absl::Status last = absl::UnavailableError("there is no verifier");
+    absl::Status last = fresh && !unequal.empty()
+                            ? ModelReplacedError()
+                            : absl::UnavailableError("there is no verifier");
     while (std::optional<VerifierPool::Lease> lease =
                pool_.Acquire(asked, keys)) {
       const int id = lease->id();
@@ -155,10 +157,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       if (absl::IsAborted(last)) {
         unequal.insert(id);
         aborted = last;
-        if (fresh) {
-          last = absl::UnavailableError(
-              "the verifiers have changed their model, try again");
-        }
+        if (fresh) last = ModelReplacedError();
       } else if (absl::IsResourceExhausted(last)) {
         full = last;
       } else if (absl::IsInvalidArgument(last) && fresh) {
@@ -174,9 +173,12 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     }
     // All verifiers were asked. If all are full, the client of a new request
     // has to retry; a request with output waits for room.
-    if (pool_.AllIn(unequal)) return fresh ? last : aborted;
+    if (!fresh && pool_.AllIn(unequal)) return aborted;
     // Those of its model that are down will not come back: an upgrade is over.
-    if (!fresh && pool_.IsReplaced(session_.numerics_fingerprint)) {
+    // A new request waits for that, since it can go on with the new model.
+    if (!session_.numerics_fingerprint.empty() &&
+        pool_.IsReplaced(session_.numerics_fingerprint)) {
+      if (fresh) return ModelReplacedError();
       if (!aborted.ok()) return aborted;
       return absl::AbortedError("the verifiers have changed their model");
     }
