@@ -86,6 +86,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   FORETOKEN_ASSIGN_OR_RETURN(
       verify_, lease_->sessions().Open(std::move(request), mailbox_));
   lease_->WatchSession(mailbox_);
+  lease_->BeginWait();
   // A session is opened between two passes, long before its prompt is read.
   const absl::Duration patience =
       std::max(options_.connect_timeout, kOpenPasses * lease_->longest_pass());
@@ -116,6 +117,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   FORETOKEN_ASSIGN_OR_RETURN(
       PrefillResult result,
       mailbox_->CollectPrefill(session_.deadline + kGrace));
+  lease_->EndWait();
   session_.numerics_fingerprint = mailbox_->fingerprint();
   opened_ = true;
   return result;
@@ -204,6 +206,8 @@ absl::Status RemoteVerifier::NoteLoss(const absl::Status& loss,
                                       int64_t length) {
   if (IsStopping(loss)) return absl::OkStatus();
   if (std::exchange(length_at_loss_, length) != length) return absl::OkStatus();
+  // It is not known what they do; the client may try again.
+  if (IsLeft(loss)) return loss;
   return absl::AbortedError(
       "two verifiers were lost while they ran this request");
 }
@@ -216,9 +220,11 @@ absl::StatusOr<PrefillResult> RemoteVerifier::Open(
 
 absl::StatusOr<RoundResult> RemoteVerifier::RoundOnce(
     const RoundRequest& request) {
+  lease_->BeginWait();
   FORETOKEN_RETURN_IF_ERROR(verify_->Ask(request));
   FORETOKEN_ASSIGN_OR_RETURN(
       RoundResult result, mailbox_->CollectRound(session_.deadline + kGrace));
+  lease_->EndWait();
   if (result.length !=
       request.length + static_cast<int64_t>(result.tokens.size())) {
     return absl::UnavailableError(absl::StrCat(

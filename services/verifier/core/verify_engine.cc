@@ -198,6 +198,8 @@ VerifySnapshot VerifyEngine::snapshot() const {
   static_cast<AdmissionTotals&>(snapshot.totals) = admission_.totals();
   snapshot.pass_timing = pass_timing_;
   snapshot.guard = guard_.numbers();
+  snapshot.largest_pass = absl::Seconds(any_timing_.Seconds(RowBudget()));
+  snapshot.idle_time = options_.idle_time;
   return snapshot;
 }
 

@@ -107,6 +107,10 @@ struct VerifySnapshot : EngineNumbers {
   EngineTotals totals;
   PassTiming pass_timing;
   GuardNumbers guard;
+  // Predicted time of a pass of as many rows as it may have, prompts included.
+  absl::Duration largest_pass;
+  // See VerifyEngineOptions: sessions may wait this long for pages of others.
+  absl::Duration idle_time;
 };
 
 class VerifyEngine {
