@@ -166,6 +166,8 @@ absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
 }
 
 absl::Status VerifyEngine::Close(SessionId id) {
+  FORETOKEN_ASSIGN_OR_RETURN(Session* const session, sessions_.Find(id));
+  admission_.NoteGivenUp(*session);
   FORETOKEN_RETURN_IF_ERROR(sessions_.Remove(id));
   admission_.NoteChange();
   return absl::OkStatus();
@@ -294,7 +296,9 @@ void VerifyEngine::ExpireDeadlines(PassReport& report) {
   const absl::Time now = clock_();
   std::vector<SessionId> expired;
   for (const auto& [id, session] : sessions_) {
-    if (session.request.deadline <= now) expired.push_back(id);
+    if (session.request.deadline > now) continue;
+    admission_.NoteGivenUp(session);
+    expired.push_back(id);
   }
   for (const SessionId id : expired) {
     Fail(id, absl::DeadlineExceededError("the deadline has passed"), report);
