@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/base/json.h"
 #include "common/base/retry_after.h"
+#include "common/text/chat/arguments_reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/gateway/core/generation_fields.h"
@@ -338,6 +339,34 @@ TEST_F(GatewayServiceTest, OneCallIsKeptOfAnAnswerThatMayHaveOne) {
     EXPECT_THAT(exchange->response.body, Not(HasSubstr("\"sub\"")));
     EXPECT_THAT(exchange->response.body,
                 HasSubstr("\"finish_reason\":\"tool_calls\""));
+  }
+}
+
+TEST_F(GatewayServiceTest, ACallThatIsDroppedCutsNothingOff) {
+  const std::string begun =
+      "<tool_call>{\"name\": \"sub\", \"arguments\": "
+      "{\"a\": \"" +
+      std::string(ArgumentsReader::kMaxWholeBytes, 'y');
+  for (const bool one_call : {false, true}) {
+    for (const bool first_is_whole : {false, true}) {
+      const auto exchange = Chat(absl::StrCat(
+          R"(, "tools": [{"function": {"name": "add"}},
+                         {"function": {"name": "sub"}}],
+             "parallel_tool_calls": )",
+          one_call ? "false" : "true"));
+      FakeCall& writer = *generations_.calls.back();
+      if (first_is_whole) {
+        writer.Write(
+            "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>");
+      }
+      writer.Write(begun);
+      writer.Finish();
+      const Json choice = exchange->Body()["choices"][0];
+      EXPECT_EQ(choice["finish_reason"],
+                one_call && first_is_whole ? "tool_calls" : "length");
+      EXPECT_THAT(choice["message"]["tool_calls"],
+                  SizeIs(!one_call && first_is_whole ? 2 : 1));
+    }
   }
 }
 
