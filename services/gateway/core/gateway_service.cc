@@ -342,9 +342,11 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
           return absl::CancelledError("the client is gone");
         }
         if (clock_() <= deadline) return absl::OkStatus();
-        return absl::DeadlineExceededError(
+        // Not a 408, which clients repeat: it would take as long again.
+        return absl::FailedPreconditionError(
             absl::StrCat("the chat template took more than ",
-                         absl::FormatDuration(options_.max_template_time)));
+                         absl::FormatDuration(options_.max_template_time),
+                         " with these messages and variables"));
       });
 }
 

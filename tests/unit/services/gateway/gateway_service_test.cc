@@ -512,7 +512,8 @@ TEST_F(GatewayServiceTest, ATemplateEndsAtItsTime) {
   Make();
   tick_ = absl::Milliseconds(100);
   const auto exchange = Chat("");
-  EXPECT_EQ(exchange->response.status, 408);
+  // No status that makes clients repeat what takes so long.
+  EXPECT_EQ(exchange->response.status, 400);
   EXPECT_THAT(exchange->response.body,
               HasSubstr("the chat template took more than 2s"));
   EXPECT_THAT(generations_.calls, SizeIs(0));
