@@ -566,6 +566,30 @@ TEST_F(GatewayServiceTest, TemplatesDoNotHoldUpTheThreadThatTakesRequests) {
   EXPECT_THAT(generations_.calls, SizeIs(4));
 }
 
+TEST_F(GatewayServiceTest, WaitingForATurnCountsToTheTimeLimit) {
+  awaits_bodies_ = false;
+  GatewayOptions options;
+  options.workers = 1;
+  options.max_request_time = absl::Minutes(1);
+  Make(options);
+  absl::Notification begun, may_go_on;
+  generations_.on_model = [&] {
+    if (begun.HasBeenNotified()) return;
+    begun.Notify();
+    may_go_on.WaitForNotification();
+  };
+  const absl::Time arrived = now_;
+  Chat("");
+  begun.WaitForNotification();
+  const auto second = Chat("");
+  now_ += absl::Minutes(1);
+  may_go_on.Notify();
+  service_->AwaitBodies();
+  ASSERT_THAT(generations_.calls, SizeIs(1));
+  EXPECT_EQ(call().request.deadline, arrived + absl::Minutes(1));
+  EXPECT_EQ(second->response.status, 408);
+}
+
 TEST_F(GatewayServiceTest, ManyVariablesOfATemplateAreRefused) {
   const auto with = [](int variables) {
     std::string fields = R"(, "chat_template_kwargs": {)";
