@@ -177,7 +177,6 @@ TEST(FailoverTest, ARequestWithoutOutputGoesOnWithTheModelThatIsElected) {
   config.verifiers = {next->address()};
   const Generated after = Generate(*StartOrchestrator(config)->client, request);
   FORETOKEN_ASSERT_OK(after.status);
-  config.pool.probe_interval = absl::Milliseconds(200);
   config.verifiers = {old_model->address(), next->address()};
   const auto orchestrator = StartOrchestrator(config);
   ASSERT_EQ(orchestrator->service->pool().Info()->numerics_fingerprint, "fake");

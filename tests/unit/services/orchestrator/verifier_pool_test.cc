@@ -450,7 +450,7 @@ TEST_F(VerifierPoolTest, ALongQueueIsWaitedFor) {
     const auto waits = std::make_shared<Failures>();
     lease->WatchSession(waits);
     lease->BeginWait();
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 12; ++i) {
       PassSecond();
       if (passes >= 0 && i % 4 == 0) ++verifiers_[0].passes;
     }
