@@ -376,6 +376,8 @@ void ToProto(const VerifierInfo& info, v1::GetVerifierInfoResponse* proto) {
   proto->set_model(info.model);
   proto->set_tokenizer_fingerprint(info.tokenizer_fingerprint);
   Append(info.end_tokens, proto->mutable_end_tokens());
+  if (info.passes.has_value()) proto->set_passes(*info.passes);
+  proto->set_silence_limit_ms(absl::ToDoubleMilliseconds(info.silence_limit));
 }
 
 VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
@@ -394,6 +396,8 @@ VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
   info.model = proto.model();
   info.tokenizer_fingerprint = proto.tokenizer_fingerprint();
   info.end_tokens = Values(proto.end_tokens());
+  if (proto.has_passes()) info.passes = proto.passes();
+  info.silence_limit = absl::Milliseconds(proto.silence_limit_ms());
   return info;
 }
 

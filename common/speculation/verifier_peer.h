@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,9 @@ struct VerifierInfo {
   std::string model;
   std::string tokenizer_fingerprint;  // raw; empty: it has no tokenizer
   std::vector<TokenId> end_tokens;    // of the model's own configuration
+  std::optional<int64_t> passes;      // ended since the start, if it tells them
+  // A session that has waited this long without the end of a pass was left.
+  absl::Duration silence_limit;
 };
 
 // Thread-safe.

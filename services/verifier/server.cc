@@ -1,5 +1,6 @@
 #include "services/verifier/server.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -11,6 +12,13 @@
 #include "common/rpc/status.h"
 
 namespace foretoken::verifier {
+namespace {
+
+// Predicted largest passes that may take no longer than one does: prompts
+// differ by their contexts, and other work may share the machine.
+constexpr int kSilentPasses = 10;
+
+}  // namespace
 
 // One stream: the client's messages and the engine's answers meet in the
 // protocol, under the stream's lock. The engine shares the stream as a
@@ -145,6 +153,10 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
   info.model = options_.model_name;
   info.tokenizer_fingerprint = options_.tokenizer_fingerprint;
   info.end_tokens.assign(model.eos_tokens.begin(), model.eos_tokens.end());
+  info.passes = snapshot.totals.passes;
+  // Sessions without pages make no pass until an idle one gives up its own.
+  info.silence_limit =
+      std::max(kSilentPasses * snapshot.largest_pass, 2 * snapshot.idle_time);
   return info;
 }
 

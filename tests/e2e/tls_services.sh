@@ -15,8 +15,10 @@ mkdir "$scratch/corpus"
 cp "$(ls -d /usr/lib/python3.*/ | sort -V | tail -1)"/{heapq,bisect,textwrap}.py \
   "$scratch/corpus"
 export FORETOKEN_BIN=$1 FORETOKEN_RUN=$scratch/run FORETOKEN_CORPUS=$scratch/corpus
-export FORETOKEN_FIRST_PORT=50850 FORETOKEN_FIRST_METRICS_PORT=9850
-export FORETOKEN_HTTP_PORT=50858
+# Six of the services, one of the gateway, and six of metrics.
+first=$(tests/e2e/free_ports.py 13)
+export FORETOKEN_FIRST_PORT=$first FORETOKEN_HTTP_PORT=$((first + 6))
+export FORETOKEN_FIRST_METRICS_PORT=$((first + 7))
 source tools/lib/services.sh
 trap 'stop_all; rm -rf "$scratch"' EXIT
 

@@ -169,6 +169,24 @@ TEST(FailoverTest, AnUpgradeMovesEveryOrchestratorWhenTheLastOldVerifierGoes) {
   two_client.join();
 }
 
+TEST(FailoverTest, ARequestWithoutOutputGoesOnWithTheModelThatIsElected) {
+  auto old_model = StartVerifier({});
+  auto next = StartVerifier(OtherModel());
+  const v1::GenerateRequest request = MakeRequest({1, 2, 3}, "off", 50);
+  orchestrator::OrchestratorService config;
+  config.verifiers = {next->address()};
+  const Generated after = Generate(*StartOrchestrator(config)->client, request);
+  FORETOKEN_ASSERT_OK(after.status);
+  config.verifiers = {old_model->address(), next->address()};
+  const auto orchestrator = StartOrchestrator(config);
+  ASSERT_EQ(orchestrator->service->pool().Info()->numerics_fingerprint, "fake");
+  old_model->server.reset();
+  // It begins with the old model, which takes some probes to be replaced.
+  const Generated got = Generate(*orchestrator->client, request);
+  FORETOKEN_EXPECT_OK(got.status);
+  EXPECT_EQ(got.tokens, after.tokens);
+}
+
 TEST(FailoverTest, ARequestCanPinTheModelThatTheFirstMessageNames) {
   const auto verifier = StartVerifier({});
   orchestrator::OrchestratorService config;

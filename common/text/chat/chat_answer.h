@@ -30,6 +30,7 @@ class ChatAnswer {
   // See ToolCallParser.
   int calls() const { return parser_->calls(); }
   bool cut_off() const { return parser_->cut_off(); }
+  int whole_calls() const { return parser_->whole_calls(); }
 
  private:
   const bool with_tools_;

@@ -33,7 +33,7 @@ class ByteParser : public ToolCallParser {
     return writer_.Take();
   }
   int calls() const final { return writer_.calls(); }
-  bool cut_off() const final { return writer_.cut_off(); }
+  int whole_calls() const final { return writer_.whole_calls(); }
 
  protected:
   ByteParser(ToolCallWriter::IdForm form, uint64_t id_seed,

@@ -16,7 +16,7 @@ class ContentParser : public ToolCallParser {
   }
   AnswerDelta Finish() override { return {}; }
   int calls() const override { return 0; }
-  bool cut_off() const override { return false; }
+  int whole_calls() const override { return 0; }
 };
 
 }  // namespace

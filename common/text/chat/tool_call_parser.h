@@ -66,7 +66,9 @@ class ToolCallParser {
   // Calls so far; above 0 the answer's finish_reason is "tool_calls",
   virtual int calls() const = 0;
   // unless the arguments of one are not whole: then it is "length".
-  virtual bool cut_off() const = 0;
+  bool cut_off() const { return whole_calls() < calls(); }
+  // Calls before the first whose arguments are not whole.
+  virtual int whole_calls() const = 0;
 };
 
 }  // namespace foretoken

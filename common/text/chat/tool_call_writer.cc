@@ -3,8 +3,6 @@
 namespace foretoken {
 
 void ToolCallWriter::Begin(absl::string_view name) {
-  broken_ |= open_;
-  open_ = true;
   ToolCallDelta& call = delta_.tool_calls.emplace_back();
   call.index = calls_++;
   call.id = NewId();

@@ -38,11 +38,13 @@ class ToolCallWriter {
   // More of the arguments of the call that was begun last.
   void Arguments(absl::string_view piece);
   // They are whole.
-  void End() { open_ = false; }
+  void End() {
+    if (whole_calls_ + 1 == calls_) whole_calls_ = calls_;
+  }
 
   int calls() const { return calls_; }
-  // Whether the arguments of any call are not whole.
-  bool cut_off() const { return open_ || broken_; }
+  // See ToolCallParser.
+  int whole_calls() const { return whole_calls_; }
   // No further call may begin.
   bool full() const { return calls_ >= ToolCallParser::kMaxCalls; }
   AnswerDelta Take() { return std::exchange(delta_, {}); }
@@ -54,8 +56,7 @@ class ToolCallWriter {
   uint64_t state_;
   const ToolNames& offered_;
   int calls_ = 0;
-  bool open_ = false;    // the last call has not ended
-  bool broken_ = false;  // an earlier one never did
+  int whole_calls_ = 0;
   AnswerDelta delta_;
 };
 

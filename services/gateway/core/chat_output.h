@@ -26,9 +26,12 @@ class ChatSplitter {
   AnswerDelta Take(const GenerationDelta& delta);
   // What was held back at the end. Once.
   AnswerDelta Finish();
-  // See ToolCallParser.
+  // See ToolCallParser. What is dropped cuts nothing off.
   int calls() const { return answer_.has_value() ? answer_->calls() : 0; }
-  bool cut_off() const { return answer_.has_value() && answer_->cut_off(); }
+  bool cut_off() const {
+    return answer_.has_value() && answer_->cut_off() &&
+           !(one_call_ && answer_->whole_calls() > 0);
+  }
 
  private:
   AnswerDelta Kept(AnswerDelta delta) const;

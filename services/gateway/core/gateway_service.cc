@@ -112,6 +112,7 @@ void GatewayService::Handle(HttpRequest request,
   auto context = std::make_shared<Context>();
   context->observed = std::make_unique<ObservedRequest>(
       observer_, found ? endpoint->route : Route::kOther, clock_());
+  context->deadline = clock_() + options_.max_request_time;
   context->exchange = std::move(exchange);
   context->request = std::move(request);
   const std::string given(context->request.Header("X-Request-Id"));
@@ -139,16 +140,21 @@ void GatewayService::HandleInTurn(std::shared_ptr<Context> context,
   item.owner = context->caller.name;
   item.weight = context->caller.weight;
   item.cost = kBodyCost + static_cast<int64_t>(context->request.body.size());
-  workers_->Submit(item, {[this, handler, context] {
-                            if (context->exchange->gone()) {  // as it waited
-                              context->observed->End(kClientGone, clock_());
-                            } else {
-                              (this->*handler)(context);
-                            }
-                          },
-                          [this, context](const absl::Status& status) {
-                            RespondError(*context, status);
-                          }});
+  workers_->Submit(
+      item, {[this, handler, context] {
+               if (context->exchange->gone()) {  // as it waited
+                 context->observed->End(kClientGone, clock_());
+               } else if (clock_() >= context->deadline) {
+                 RespondError(*context, absl::DeadlineExceededError(
+                                            "the request has waited too long "
+                                            "for its turn"));
+               } else {
+                 (this->*handler)(context);
+               }
+             },
+             [this, context](const absl::Status& status) {
+               RespondError(*context, status);
+             }});
 }
 
 void GatewayService::Stop() {
@@ -342,9 +348,11 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
           return absl::CancelledError("the client is gone");
         }
         if (clock_() <= deadline) return absl::OkStatus();
-        return absl::DeadlineExceededError(
+        // Not a 408, which clients repeat: it would take as long again.
+        return absl::FailedPreconditionError(
             absl::StrCat("the chat template took more than ",
-                         absl::FormatDuration(options_.max_template_time)));
+                         absl::FormatDuration(options_.max_template_time),
+                         " with these messages and variables"));
       });
 }
 
@@ -372,7 +380,7 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
   GenerationRequest& generation = request.generation;
   generation.max_tokens = *request.max_tokens;
   generation.caller = context.caller;
-  generation.deadline = clock_() + options_.max_request_time;
+  generation.deadline = context.deadline;
   generation.request_id = context.request_id;
   generation.traceparent = std::string(context.request.Header("traceparent"));
   AnswerOptions options;
@@ -470,10 +478,9 @@ void GatewayService::Tokenize(std::shared_ptr<Context> context) {
     respond(EncodeChat(*context, *chat, /*other_bytes=*/0));
     return;
   }
-  generations_.Tokenize(context->caller,
-                        std::get<std::string>(std::move(request->input)),
-                        request->add_special_tokens,
-                        clock_() + options_.max_request_time, respond);
+  generations_.Tokenize(
+      context->caller, std::get<std::string>(std::move(request->input)),
+      request->add_special_tokens, context->deadline, respond);
 }
 
 void GatewayService::Detokenize(std::shared_ptr<Context> context) {
@@ -497,7 +504,7 @@ void GatewayService::Detokenize(std::shared_ptr<Context> context) {
                 });
   };
   generations_.Detokenize(context->caller, std::move(request->tokens),
-                          clock_() + options_.max_request_time, respond);
+                          context->deadline, respond);
 }
 
 void GatewayService::Health(std::shared_ptr<Context> context) {

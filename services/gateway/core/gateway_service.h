@@ -97,6 +97,7 @@ class GatewayService final : public HttpHandler {
   struct Context {
     HttpRequest request;
     std::shared_ptr<HttpExchange> exchange;
+    absl::Time deadline;  // waiting for its turn included
     std::unique_ptr<ObservedRequest> observed;
     HttpHeaders headers;  // of the answer
     std::string request_id;
@@ -185,7 +186,7 @@ class GatewayService final : public HttpHandler {
   std::atomic<bool> draining_{false};
   std::atomic<bool> templates_stopped_{false};
   std::atomic<bool> foreign_tokenizer_{false};  // when it was last compared
-  std::unique_ptr<FairWorkerPool> workers_;  // last: uses all of the above
+  std::unique_ptr<FairWorkerPool> workers_;     // last: uses all of the above
 };
 
 }  // namespace foretoken::gateway

@@ -86,6 +86,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   FORETOKEN_ASSIGN_OR_RETURN(
       verify_, lease_->sessions().Open(std::move(request), mailbox_));
   lease_->WatchSession(mailbox_);
+  lease_->BeginWait();
   // A session is opened between two passes, long before its prompt is read.
   const absl::Duration patience =
       std::max(options_.connect_timeout, kOpenPasses * lease_->longest_pass());
@@ -116,6 +117,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   FORETOKEN_ASSIGN_OR_RETURN(
       PrefillResult result,
       mailbox_->CollectPrefill(session_.deadline + kGrace));
+  lease_->EndWait();
   session_.numerics_fingerprint = mailbox_->fingerprint();
   opened_ = true;
   return result;
@@ -135,7 +137,9 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     std::set<int> asked = unequal;
     absl::Status full;     // the last ResourceExhausted
     absl::Status refused;  // the last InvalidArgument to a new request
-    absl::Status last = absl::UnavailableError("there is no verifier");
+    absl::Status last = fresh && !unequal.empty()
+                            ? ModelReplacedError()
+                            : absl::UnavailableError("there is no verifier");
     while (std::optional<VerifierPool::Lease> lease =
                pool_.Acquire(asked, keys)) {
       const int id = lease->id();
@@ -155,10 +159,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       if (absl::IsAborted(last)) {
         unequal.insert(id);
         aborted = last;
-        if (fresh) {
-          last = absl::UnavailableError(
-              "the verifiers have changed their model, try again");
-        }
+        if (fresh) last = ModelReplacedError();
       } else if (absl::IsResourceExhausted(last)) {
         full = last;
       } else if (absl::IsInvalidArgument(last) && fresh) {
@@ -174,9 +175,12 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     }
     // All verifiers were asked. If all are full, the client of a new request
     // has to retry; a request with output waits for room.
-    if (pool_.AllIn(unequal)) return fresh ? last : aborted;
+    if (!fresh && pool_.AllIn(unequal)) return aborted;
     // Those of its model that are down will not come back: an upgrade is over.
-    if (!fresh && pool_.IsReplaced(session_.numerics_fingerprint)) {
+    // A new request waits for that, since it can go on with the new model.
+    if (!session_.numerics_fingerprint.empty() &&
+        pool_.IsReplaced(session_.numerics_fingerprint)) {
+      if (fresh) return ModelReplacedError();
       if (!aborted.ok()) return aborted;
       return absl::AbortedError("the verifiers have changed their model");
     }
@@ -204,6 +208,8 @@ absl::Status RemoteVerifier::NoteLoss(const absl::Status& loss,
                                       int64_t length) {
   if (IsStopping(loss)) return absl::OkStatus();
   if (std::exchange(length_at_loss_, length) != length) return absl::OkStatus();
+  // It is not known what they do; the client may try again.
+  if (IsLeft(loss)) return loss;
   return absl::AbortedError(
       "two verifiers were lost while they ran this request");
 }
@@ -216,9 +222,11 @@ absl::StatusOr<PrefillResult> RemoteVerifier::Open(
 
 absl::StatusOr<RoundResult> RemoteVerifier::RoundOnce(
     const RoundRequest& request) {
+  lease_->BeginWait();
   FORETOKEN_RETURN_IF_ERROR(verify_->Ask(request));
   FORETOKEN_ASSIGN_OR_RETURN(
       RoundResult result, mailbox_->CollectRound(session_.deadline + kGrace));
+  lease_->EndWait();
   if (result.length !=
       request.length + static_cast<int64_t>(result.tokens.size())) {
     return absl::UnavailableError(absl::StrCat(

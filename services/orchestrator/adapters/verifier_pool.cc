@@ -24,16 +24,27 @@ bool SameModel(const VerifierInfo& a, const VerifierInfo& b) {
          a.end_tokens == b.end_tokens;
 }
 
+constexpr absl::string_view kLeft = "the verifier leaves its sessions waiting";
+
 }  // namespace
 
+absl::Status LeftError() { return absl::UnavailableError(kLeft); }
+
+bool IsLeft(const absl::Status& status) {
+  return absl::IsUnavailable(status) && status.message() == kLeft;
+}
+
 VerifierPool::VerifierPool(const VerifierPoolOptions& options,
-                           std::vector<VerifierEndpoint> endpoints)
-    : options_(options), homes_(options.max_prefix_keys) {
+                           std::vector<VerifierEndpoint> endpoints, Clock clock)
+    : options_(options),
+      clock_(std::move(clock)),
+      homes_(options.max_prefix_keys) {
   {
     absl::MutexLock lock(&mu_);
     for (VerifierEndpoint& endpoint : endpoints) {
       members_.push_back(std::make_unique<Member>(
-          next_id_++, std::move(endpoint.name), std::move(endpoint.verifier)));
+          next_id_++, std::move(endpoint.name), std::move(endpoint.verifier),
+          ProgressLimits()));
     }
   }
   ProbeAll(/*timed=*/true);
@@ -74,12 +85,21 @@ void VerifierPool::SetMembers(
       unconnected.insert(name);
       continue;
     }
-    fresh.push_back(std::make_unique<Member>(id++, name, *std::move(verifier)));
+    fresh.push_back(std::make_unique<Member>(id++, name, *std::move(verifier),
+                                             ProgressLimits()));
   }
   unconnected_ = std::move(unconnected);
   absl::MutexLock lock(&mu_);
   if (!fresh.empty()) probe_now_ = true;
   std::move(fresh.begin(), fresh.end(), std::back_inserter(members_));
+}
+
+ProgressOptions VerifierPool::ProgressLimits() const {
+  ProgressOptions limits;
+  limits.least_limit = options_.least_silence;
+  // The prober waits for the slowest answer.
+  limits.longest_step = options_.probe_interval + options_.probe_timeout;
+  return limits;
 }
 
 void VerifierPool::ProbeMain() {
@@ -177,10 +197,11 @@ void VerifierPool::Record(Member& member,
     FORETOKEN_LOG(kWarning, "verifier ", member.name,
                   " hangs: ", member.sessions.size(), " sessions move on");
     for (const auto& session : member.sessions) {
-      session->OnFailed(absl::UnavailableError("the verifier hangs"));
+      session->listener->OnFailed(absl::UnavailableError("the verifier hangs"));
     }
     member.sessions.clear();
   }
+  WatchProgress(member, info);
   if (member.up == was_up) return;
   if (member.up) {
     FORETOKEN_LOG(kInfo, "verifier ", member.name, " is up, numerics ",
@@ -191,13 +212,40 @@ void VerifierPool::Record(Member& member,
   }
 }
 
+void VerifierPool::WatchProgress(Member& member,
+                                 const absl::StatusOr<VerifierInfo>& info) {
+  if (!info.ok()) {
+    member.progress.OnNoProbe();
+    return;
+  }
+  const bool was_avoided = member.progress.avoided();
+  member.progress.OnProbe(clock_(), info->passes, info->silence_limit);
+  if (was_avoided && !member.progress.avoided()) {
+    FORETOKEN_LOG(kInfo, "verifier ", member.name, " ends passes again");
+  }
+  size_t left = 0;
+  for (auto at = member.sessions.begin(); at != member.sessions.end();) {
+    if (!member.progress.IsLeft((*at)->wait)) {
+      ++at;
+      continue;
+    }
+    (*at)->listener->OnFailed(LeftError());
+    at = member.sessions.erase(at);
+    ++left;
+  }
+  if (left == 0) return;
+  FORETOKEN_LOG(kWarning, "verifier ", member.name,
+                " answers probes but ends no pass: ", left,
+                " sessions move on");
+}
+
 void VerifierPool::Elect(bool timed) {
   // Number of verifiers that are up and run the model of `candidate`.
   const auto votes =
       [this](const VerifierInfo& candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
         return std::count_if(
             members_.begin(), members_.end(), [&](const auto& member) {
-              return member->up && SameModel(*member->info, candidate);
+              return Works(*member) && SameModel(*member->info, candidate);
             });
       };
   const bool active = info_.has_value() && votes(*info_) > 0;
@@ -212,7 +260,7 @@ void VerifierPool::Elect(bool timed) {
       probes_without_active_ >= options_.probes_before_election) {
     const Member* elected = nullptr;
     for (const auto& member : members_) {
-      if (!member->up) continue;
+      if (!Works(*member)) continue;
       if (elected == nullptr || votes(*member->info) > votes(*elected->info)) {
         elected = member.get();
       }
@@ -284,6 +332,9 @@ VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
   const auto load = [](const Member& member) {
     return member.uses + member.elsewhere;
   };
+  const auto out = [&](const Member& member) {
+    return excluded.count(member.id) > 0 || !MayServe(member);
+  };
   // The lower the better: the rest is a matter of load.
   const auto rank = [](const Member& member) {
     return std::make_tuple(member.in_reserve, !member.up, member.leaving);
@@ -291,7 +342,7 @@ VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
   Member* best = nullptr;
   for (const auto& each : members_) {
     Member& member = *each;
-    if (excluded.count(member.id) > 0) continue;
+    if (out(member)) continue;
     if (best == nullptr || std::make_tuple(rank(member), load(member)) <
                                std::make_tuple(rank(*best), load(*best))) {
       best = &member;
@@ -306,7 +357,7 @@ VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
   uint64_t agreed_score = 0;
   for (const auto& each : members_) {
     Member& member = *each;
-    if (excluded.count(member.id) > 0 || rank(member) != rank(*best)) continue;
+    if (out(member) || rank(member) != rank(*best)) continue;
     if (member.id == known.member) home = &member;
     if (first_page.empty()) continue;
     const uint64_t score = RendezvousScore(member.name, first_page);
@@ -331,6 +382,7 @@ std::optional<VerifierPool::Lease> VerifierPool::Acquire(
   Member* const chosen = Choose(excluded, keys);
   if (chosen == nullptr) return std::nullopt;
   ++chosen->uses;
+  if (chosen->progress.avoided()) chosen->progress.OnTrial(clock_());
   // Noted now, so that requests that come together go together.
   homes_.Note(keys, chosen->id);
   return Lease(this, chosen);
@@ -352,7 +404,7 @@ bool VerifierPool::IsReplaced(const std::string& numerics_fingerprint) const {
   }
   return std::none_of(
       members_.begin(), members_.end(), [&](const auto& member) {
-        return member->up &&
+        return Works(*member) &&
                member->info->numerics_fingerprint == numerics_fingerprint;
       });
 }
@@ -376,8 +428,9 @@ VerifierPool::Lease::~Lease() {
 
 void VerifierPool::Lease::WatchSession(
     std::shared_ptr<VerifyListener> session) {
+  session_ = std::make_shared<Watched>();
+  session_->listener = std::move(session);
   absl::MutexLock lock(&pool_->mu_);
-  session_ = std::move(session);
   member_->sessions.insert(session_);
 }
 

@@ -12,11 +12,12 @@
 // last old one is gone.
 //
 // A new session goes where the longest prefix of its text was served last,
-// unless that verifier has clearly more to do than the least loaded one; then it
-// goes to that one. If only its scope is known, or not even that,
-// rendezvous hashing of its first tokens stands in for the table, so that all
-// orchestrators begin at the same verifier. Sessions stay where they are.
-// Thread-safe.
+// unless that verifier has clearly more to do than the least loaded one; then
+// it goes to that one. If only its scope is known, or not even that, rendezvous
+// hashing of its first tokens stands in for the table, so that all
+// orchestrators begin at the same verifier. Sessions stay where they are,
+// unless the verifier hangs or leaves them without an answer
+// (progress_watch.h). Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 
@@ -34,9 +35,11 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/speculation/verifier_peer.h"
 #include "services/orchestrator/core/membership.h"
 #include "services/orchestrator/core/prefix_homes.h"
+#include "services/orchestrator/core/progress_watch.h"
 
 namespace foretoken::orchestrator {
 
@@ -46,12 +49,19 @@ struct VerifierEndpoint {
   std::shared_ptr<VerifierPeer> verifier;
 };
 
+// UNAVAILABLE: how a session ends that its verifier has left.
+absl::Status LeftError();
+bool IsLeft(const absl::Status& status);
+
 struct VerifierPoolOptions {
   absl::Duration probe_interval = absl::Seconds(1);
   absl::Duration probe_timeout = absl::Seconds(2);
   // Consecutive probes without any answer, refusals included, before a verifier
   // is taken for hung and its sessions move on.
   int probes_before_hung = 2;
+  // The least time without the end of a pass after which a verifier has left
+  // the sessions that wait.
+  absl::Duration least_silence = absl::Seconds(5);
   // Consecutive probes without a verifier of the active model, before another
   // model is elected.
   int probes_before_election = 3;
@@ -67,11 +77,13 @@ struct VerifierPoolOptions {
 
 class VerifierPool {
   struct Member;
+  struct Watched;
 
  public:
-  // The constructor probes the first verifiers once.
+  // The constructor probes the first verifiers once. `clock` measures silence.
   VerifierPool(const VerifierPoolOptions& options,
-               std::vector<VerifierEndpoint> endpoints);
+               std::vector<VerifierEndpoint> endpoints,
+               Clock clock = MonotonicClock());
   ~VerifierPool();
 
   // Makes these the verifiers. `connect` is called for the index of each name
@@ -105,8 +117,12 @@ class VerifierPool {
     const std::string& name() const { return member_->name; }
     // Unique: an address that leaves and comes back gets another one.
     int id() const { return member_->id; }
-    // Fails the session with Unavailable if the verifier is found to hang.
+    // Fails the session with Unavailable if the verifier is found to hang, and
+    // with LeftError if it leaves the session while that waits.
     void WatchSession(std::shared_ptr<VerifyListener> session);
+    // The watched session begins and ceases to wait for an answer.
+    void BeginWait() { session_->wait.Begin(); }
+    void EndWait() { session_->wait.End(); }
     // Whether it answered the last probe, be it with a refusal.
     bool answers() const;
     // Cost of its largest measured pass; 0 if unknown.
@@ -120,11 +136,12 @@ class VerifierPool {
     Lease(VerifierPool* pool, Member* member) : pool_(pool), member_(member) {}
     VerifierPool* pool_;
     Member* member_;
-    std::shared_ptr<VerifyListener> session_;
+    std::shared_ptr<Watched> session_;
   };
 
   // Leases a verifier of the active model that is up, else one that may run it
-  // by now, without the ids in `excluded`; nullopt if all are excluded. Notes
+  // by now, without the ids in `excluded` and those that leave their sessions,
+  // except now and then to try one; nullopt if there is no other. Notes
   // that it serves the prefixes of `keys`. The verifier may have changed its
   // model since the probe: a session names the fingerprint that it needs.
   std::optional<Lease> Acquire(const std::set<int>& excluded,
@@ -139,10 +156,17 @@ class VerifierPool {
   size_t size() const;
 
  private:
+  struct Watched {
+    std::shared_ptr<VerifyListener> listener;
+    ProgressWatch::Wait wait;
+  };
   struct Member {
     Member(int number, std::string address,
-           std::shared_ptr<VerifierPeer> client)
-        : id(number), name(std::move(address)), verifier(std::move(client)) {}
+           std::shared_ptr<VerifierPeer> client, const ProgressOptions& options)
+        : id(number),
+          name(std::move(address)),
+          verifier(std::move(client)),
+          progress(options) {}
     const int id;
     const std::string name;
     const std::shared_ptr<VerifierPeer> verifier;
@@ -152,9 +176,10 @@ class VerifierPool {
     absl::Status fault;
     bool in_reserve = false;  // runs another model, as of its last answer
     int silent_probes = 0;    // consecutive, without any answer
-    std::set<std::shared_ptr<VerifyListener>> sessions;  // watched
-    bool leaving = false;                                // by SetMembers
-    int64_t uses = 0;                                    // our leases
+    std::set<std::shared_ptr<Watched>> sessions;
+    ProgressWatch progress;
+    bool leaving = false;   // by SetMembers
+    int64_t uses = 0;       // our leases
     int64_t elsewhere = 0;  // sessions of others, at the last probe
   };
 
@@ -164,10 +189,20 @@ class VerifierPool {
   void ProbeAll(bool timed);
   void Record(Member& member, const absl::StatusOr<VerifierInfo>& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Fails the sessions that the member has left.
+  void WatchProgress(Member& member, const absl::StatusOr<VerifierInfo>& info)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Elects a model where none is active any more, and sorts the members.
   void Elect(bool timed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether a session may be tried on the member now.
+  bool MayServe(const Member& member) const {
+    return !member.progress.avoided() || member.progress.MayTry(clock_());
+  }
+  bool Works(const Member& member) const {
+    return member.up && MayServe(member);
+  }
   bool Serves(const Member& member) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return member.up && !member.in_reserve;
+    return Works(member) && !member.in_reserve;
   }
   void MergeInfo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // That of the members, if all have one.
@@ -179,7 +214,10 @@ class VerifierPool {
   Member* Choose(const std::set<int>& excluded, const PrefixKeys& keys)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  ProgressOptions ProgressLimits() const;
+
   const VerifierPoolOptions options_;
+  const Clock clock_;
   absl::Mutex health_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   std::function<void()> health_changed_ ABSL_GUARDED_BY(health_mu_);
   mutable absl::Mutex mu_;

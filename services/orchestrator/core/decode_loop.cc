@@ -104,6 +104,20 @@ DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
   drafting_.Start(open, text_);
 }
 
+bool DecodeLoop::Retarget(const TargetInfo& target) {
+  if (prefilled_ || !request_.numerics_fingerprint.empty() ||
+      target.numerics_fingerprint == target_.numerics_fingerprint ||
+      target.vocab_size != target_.vocab_size ||
+      target.max_positions != target_.max_positions ||
+      target.max_rows_per_session < target_.max_rows_per_session ||
+      target.eos_tokens != target_.eos_tokens ||
+      target.tokenizer_fingerprint != target_.tokenizer_fingerprint) {
+    return false;
+  }
+  target_.numerics_fingerprint = target.numerics_fingerprint;
+  return true;
+}
+
 SessionRequest DecodeLoop::OpenRequest() const {
   SessionRequest session;
   session.cache_scope = request_.cache_scope;

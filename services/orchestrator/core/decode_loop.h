@@ -77,6 +77,10 @@ class DecodeLoop {
       const Tokenizer* tokenizer, DraftSources sources,
       DraftingOptions options);
 
+  // Makes the request one to `target`, a model that was elected since. False,
+  // and nothing is changed, if it has output, was pinned to its model, or would
+  // have to be checked and encoded anew.
+  bool Retarget(const TargetInfo& target);
   // The session request, without the text.
   SessionRequest OpenRequest() const;
   // Prompt and everything committed; valid until the next OnPrefill or OnRound.
@@ -123,7 +127,7 @@ class DecodeLoop {
   void Show(GenerationDelta& delta);
 
   GenerationRequest request_;  // its prompt is in text_
-  const TargetInfo target_;
+  TargetInfo target_;
   const Clock clock_;
   std::vector<TokenId> text_;  // committed, prompt first
   OutputText output_;

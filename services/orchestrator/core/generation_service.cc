@@ -545,25 +545,26 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
   absl::StatusOr<std::unique_ptr<DecodeLoop>> loop =
       MakeLoop(call, std::move(request));
   absl::Status status = loop.status();
-  if (status.ok()) {
-    status = orchestrator::Generate(
-        **loop, *verifier, [&](const GenerationDelta& delta) {
-          const GenerationSummary& summary = (*loop)->summary();
-          if (summary.rounds == 0) {
-            observer_.OnPrefill(summary, mode);
-            if (trace != nullptr) trace->OnPrefill(summary, clock_());
-          } else {
-            observer_.OnRound((*loop)->last_round(), mode);
-            if (trace != nullptr) {
-              trace->OnRound((*loop)->last_round(), clock_());
-            }
-          }
-          if (options_.trace && summary.rounds > 0) {
-            FORETOKEN_LOG(kInfo, "trace ", call.id, " ",
-                          TraceLine(summary.rounds, (*loop)->last_round()));
-          }
-          return delta.empty() ? absl::OkStatus() : on_delta(delta);
-        });
+  const auto on_step = [&](const GenerationDelta& delta) {
+    const GenerationSummary& summary = (*loop)->summary();
+    if (summary.rounds == 0) {
+      observer_.OnPrefill(summary, mode);
+      if (trace != nullptr) trace->OnPrefill(summary, clock_());
+    } else {
+      observer_.OnRound((*loop)->last_round(), mode);
+      if (trace != nullptr) trace->OnRound((*loop)->last_round(), clock_());
+    }
+    if (options_.trace && summary.rounds > 0) {
+      FORETOKEN_LOG(kInfo, "trace ", call.id, " ",
+                    TraceLine(summary.rounds, (*loop)->last_round()));
+    }
+    return delta.empty() ? absl::OkStatus() : on_delta(delta);
+  };
+  if (status.ok()) status = orchestrator::Generate(**loop, *verifier, on_step);
+  while (IsModelReplaced(status)) {
+    const absl::StatusOr<TargetInfo> target = target_->Info();
+    if (!target.ok() || !(*loop)->Retarget(*target)) break;
+    status = orchestrator::Generate(**loop, *verifier, on_step);
   }
   call.SetVerifier(nullptr);
   verifier->Close();

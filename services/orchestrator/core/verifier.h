@@ -9,11 +9,24 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/speculation/round.h"
 
 namespace foretoken::orchestrator {
+
+inline constexpr absl::string_view kModelReplaced =
+    "the verifiers have changed their model, try again";
+
+// UNAVAILABLE: the session has no output yet, and its model was replaced.
+inline absl::Status ModelReplacedError() {
+  return absl::UnavailableError(kModelReplaced);
+}
+inline bool IsModelReplaced(const absl::Status& status) {
+  return absl::IsUnavailable(status) && status.message() == kModelReplaced;
+}
 
 class Verifier {
  public:
@@ -21,7 +34,8 @@ class Verifier {
 
   // Opens the session and waits for the end of prefill. `text`, here and below,
   // is the prompt and everything committed since; it is read only during the
-  // call and replaces request.tokens.
+  // call and replaces request.tokens. After ModelReplacedError it may be called
+  // again.
   virtual absl::StatusOr<PrefillResult> Open(
       SessionRequest request, absl::Span<const TokenId> text) = 0;
   virtual absl::StatusOr<RoundResult> Round(RoundRequest request,

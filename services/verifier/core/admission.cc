@@ -9,6 +9,15 @@
 #include "common/infer/kv_cache.h"
 
 namespace foretoken::verifier {
+namespace {
+
+// How long a prompt that was given up counts as its caller's, and the number of
+// such prompts that are remembered. Each has cost others a preemption, so that
+// there are few.
+constexpr absl::Duration kGivenUpTime = absl::Seconds(10);
+constexpr size_t kMaxGivenUp = 256;
+
+}  // namespace
 
 absl::Status Admission::CheckFits(int64_t length) const {
   const int64_t tokens = backend_.kv_usage().pages_total * kKvPageTokens;
@@ -69,6 +78,7 @@ absl::StatusOr<bool> Admission::AdmitAndPreempt(Session& session) {
     }
     if (victim == nullptr) break;
     Preempt(*victim);
+    session.took_pages = true;
   }
   if (admitted() > 0) return false;
   FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, 1));
@@ -124,6 +134,10 @@ Admission::Holdings Admission::Held() const {
     held[session.request.caller] +=
         static_cast<double>(session.kv.room()) / session.request.weight;
   }
+  const absl::Time now = clock_();
+  for (const GivenUp& prompt : given_up_) {
+    if (prompt.until > now) held[prompt.caller] += prompt.tokens;
+  }
   return held;
 }
 
@@ -171,6 +185,19 @@ Session* Admission::HeaviestElsewhere(const Session& session, int64_t room) {
     most = tokens;
   }
   return victim;
+}
+
+void Admission::NoteGivenUp(const Session& session) {
+  if (!session.took_pages || !session.is_prefilling()) return;
+  const absl::Time now = clock_();
+  while (!given_up_.empty() &&
+         (given_up_.front().until <= now || given_up_.size() >= kMaxGivenUp)) {
+    given_up_.pop_front();
+  }
+  given_up_.push_back(
+      {session.request.caller,
+       static_cast<double>(session.kv.room()) / session.request.weight,
+       now + kGivenUpTime});
 }
 
 void Admission::Release(Session& session) {

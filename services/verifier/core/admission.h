@@ -11,7 +11,10 @@
 // who holds least for its weight are admitted first; among equals preempted
 // ones, then those of the caller who was served least, then the oldest. The
 // oldest admitted session is never preempted for another caller's unless it is
-// idle, so none starves.
+// idle, so none starves. A caller who has others preempted for a prompt that it
+// then gives up before it is read still counts as holding its pages for a
+// while: else it could have others replay again and again at no cost of its
+// own.
 //
 // Source: preemption by recomputation after vLLM (arXiv:2309.06180,
 // section 4.5); longest queue drop after Suter et al., "Design considerations
@@ -21,6 +24,7 @@
 #define FORETOKEN_SERVICES_VERIFIER_CORE_ADMISSION_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -72,6 +76,9 @@ class Admission {
   // ResourceExhausted if it is alone and there is no room.
   absl::Status Reserve(Session& session, int64_t length);
 
+  // Call before a session is removed that its client has closed or that is out
+  // of time.
+  void NoteGivenUp(const Session& session);
   // Frees the session's pages.
   void Release(Session& session);
   // Call when a session has been added, or a waiting or admitted one removed.
@@ -87,8 +94,15 @@ class Admission {
   const AdmissionTotals& totals() const { return totals_; }
 
  private:
-  // Tokens of room over weight, by caller with admitted sessions.
+  // Tokens of room over weight, by caller with admitted sessions or prompts
+  // given up lately.
   using Holdings = std::map<std::string, double>;
+  // A prompt that was given up, whose room counts until then.
+  struct GivenUp {
+    std::string caller;
+    double tokens = 0;  // over weight
+    absl::Time until;
+  };
 
   int64_t RoomFor(const Session& session, int64_t reserve) const;
   // False, with nothing changed, if there is no room for the text and
@@ -119,6 +133,7 @@ class Admission {
   const PassShares& shares_;
   const Clock& clock_;
   bool blocked_ = false;
+  std::deque<GivenUp> given_up_;  // oldest first
   AdmissionTotals totals_;
 };
 

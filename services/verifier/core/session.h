@@ -49,6 +49,7 @@ struct Session {
   bool prefill_reported = false;  // the caller has its PrefillResult
   int64_t reused_tokens = 0;
   bool was_preempted = false;
+  bool took_pages = false;  // others were preempted to admit it
   absl::Time idle_since;  // time of its last answer; valid while it has no work
   std::optional<PendingRound> round;
   bool follows_guard = false;  // its last round named an arm

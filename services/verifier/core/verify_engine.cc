@@ -174,6 +174,8 @@ absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
 }
 
 absl::Status VerifyEngine::Close(SessionId id) {
+  FORETOKEN_ASSIGN_OR_RETURN(Session* const session, sessions_.Find(id));
+  admission_.NoteGivenUp(*session);
   FORETOKEN_RETURN_IF_ERROR(sessions_.Remove(id));
   admission_.NoteChange();
   return absl::OkStatus();
@@ -207,6 +209,8 @@ VerifySnapshot VerifyEngine::snapshot() const {
   snapshot.pass_timing = pass_timing_;
   snapshot.guard = guard_.numbers();
   snapshot.model_fault = model_fault_;
+  snapshot.largest_pass = absl::Seconds(any_timing_.Seconds(RowBudget()));
+  snapshot.idle_time = options_.idle_time;
   return snapshot;
 }
 
@@ -301,7 +305,9 @@ void VerifyEngine::ExpireDeadlines(PassReport& report) {
   const absl::Time now = clock_();
   std::vector<SessionId> expired;
   for (const auto& [id, session] : sessions_) {
-    if (session.request.deadline <= now) expired.push_back(id);
+    if (session.request.deadline > now) continue;
+    admission_.NoteGivenUp(session);
+    expired.push_back(id);
   }
   for (const SessionId id : expired) {
     Fail(id, absl::DeadlineExceededError("the deadline has passed"), report);

@@ -112,6 +112,10 @@ struct VerifySnapshot : EngineNumbers {
   // Unavailable, with the reason, once no session can be served any more: the
   // model's logits are not finite, whatever the text.
   absl::Status model_fault;
+  // Predicted time of a pass of as many rows as it may have, prompts included.
+  absl::Duration largest_pass;
+  // See VerifyEngineOptions: sessions may wait this long for pages of others.
+  absl::Duration idle_time;
 };
 
 class VerifyEngine {

@@ -33,28 +33,30 @@ stop() {
 }
 trap stop EXIT
 
-read -ra ports < <(python3 - <<'PORTS'
-import socket
-sockets = [socket.socket() for _ in range(4)]
-for each in sockets:
-    each.bind(("127.0.0.1", 0))
-print(*(each.getsockname()[1] for each in sockets))
-PORTS
-)
 # start NAME PROGRAM ARGUMENT...
 start() {
+  : >"$scratch/$1.log"  # port_of may look before the program runs
   "$bin/$2" --metrics-listen '' "${@:3}" 2>"$scratch/$1.log" &
   pids+=($!)
 }
-# start_local NAME PORT ARGUMENT..., also behind $scratch/NAME
+# start_local NAME ARGUMENT..., also behind $scratch/NAME
 start_local() {
   start "$1" foretoken-local --listen "unix:$scratch/$1" \
-    --http-listen "127.0.0.1:$2" --threads 1 "${@:3}"
+    --http-listen 127.0.0.1:0 --threads 1 "${@:2}"
 }
-# start_gateway NAME PORT SERVER ARGUMENT...: before $scratch/SERVER
+# start_gateway NAME SERVER ARGUMENT...: before $scratch/SERVER
 start_gateway() {
-  start "$1" foretoken-gateway --orchestrator "unix:$scratch/$3" \
-    --listen "127.0.0.1:$2" "${@:4}"
+  start "$1" foretoken-gateway --orchestrator "unix:$scratch/$2" \
+    --listen 127.0.0.1:0 "${@:3}"
+}
+# port_of NAME: where its HTTP API listens, once it does.
+port_of() {
+  local waits=0
+  until [[ $(<"$scratch/$1.log") =~ (HTTP|listening)\ on\ 127\.0\.0\.1:([0-9]+) ]]; do
+    ((++waits < 600)) || { tail "$scratch"/*.log >&2; return 1; }
+    sleep 0.1
+  done
+  echo "${BASH_REMATCH[2]}"
 }
 wait_for() {
   python3 - "$1" <<'WAIT' || { tail "$scratch"/*.log; exit 1; }
@@ -73,9 +75,9 @@ demo=(--model tools/demo/target
   --chat-template tests/golden/chat_templates/templates/chatml.jinja)
 case $part in
   curl | streams)
-    start_local local "${ports[0]}" "${demo[@]}"
-    start_gateway gateway "${ports[1]}" local "${demo[@]}"
-    used=("${ports[@]:0:2}")
+    start_local local "${demo[@]}"
+    start_gateway gateway local "${demo[@]}"
+    used=(local gateway)
     ;;
   *)
     # With keys and every service in a process of its own. A second model calls
@@ -86,21 +88,25 @@ case $part in
     echo "$own" >"$scratch/token"
     echo "$own gateway speaks_for_others" >"$scratch/tokens"
     python3 tests/e2e/gateway/scripted_model.py "$scratch/model"
-    start_local local "${ports[0]}" "${demo[@]}" --api-key-file "$scratch/keys"
+    start_local local "${demo[@]}" --api-key-file "$scratch/keys"
     start verifier foretoken-verifier --model tools/demo/target --threads 1 \
       --listen "unix:$scratch/verifier"
     start orchestrator foretoken-orchestrator --tokenizer tools/demo/target \
       --verifiers "unix:$scratch/verifier" \
       --listen "unix:$scratch/orchestrator" --auth-token-file "$scratch/tokens"
-    start_gateway gateway "${ports[1]}" orchestrator "${demo[@]}" \
+    start_gateway gateway orchestrator "${demo[@]}" \
       --api-key-file "$scratch/keys" --orchestrator-token-file "$scratch/token"
-    start_local tools_local "${ports[2]}" --model "$scratch/model"
-    start_gateway tools_gateway "${ports[3]}" tools_local \
-      --model "$scratch/model"
-    used=("${ports[@]}")
+    start_local tools_local --model "$scratch/model"
+    start_gateway tools_gateway tools_local --model "$scratch/model"
+    used=(local gateway tools_local tools_gateway)
     ;;
 esac
-for port in "${used[@]}"; do wait_for "$port"; done
+ports=()
+for name in "${used[@]}"; do
+  port=$(port_of "$name")
+  wait_for "$port"
+  ports+=("$port")
+done
 
 for i in 0 1; do
   port=${ports[i]}

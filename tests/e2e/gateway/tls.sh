@@ -23,25 +23,30 @@ fail() { echo "FAILED: $*" >&2; tail "$scratch"/*.log >&2; exit 1; }
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
   -subj /CN=test -addext subjectAltName=DNS:localhost -keyout "$scratch/key" \
   -out "$scratch/cert" 2>/dev/null
-read -r local_port gateway_port metrics_port < <(python3 - <<'PORTS'
-import socket
-sockets = [socket.socket() for _ in range(3)]
-for each in sockets:
-    each.bind(("127.0.0.1", 0))
-print(*(each.getsockname()[1] for each in sockets))
-PORTS
-)
+metrics_port=$(tests/e2e/free_ports.py 1)
+# port_of NAME: where its HTTP API listens, once it does.
+port_of() {
+  local waits=0
+  until [[ $(<"$scratch/$1.log") =~ (HTTP|listening)\ on\ 127\.0\.0\.1:([0-9]+) ]]; do
+    ((++waits < 600)) || { tail "$scratch"/*.log >&2; return 1; }
+    sleep 0.1
+  done
+  echo "${BASH_REMATCH[2]}"
+}
+touch "$scratch/local.log" "$scratch/gateway.log"
 "$bin/foretoken-local" --model tools/demo/target --listen "unix:$scratch/socket" \
-  --http-listen "127.0.0.1:$local_port" --http-tls-cert "$scratch/cert" \
+  --http-listen 127.0.0.1:0 --http-tls-cert "$scratch/cert" \
   --http-tls-key "$scratch/key" --metrics-listen '' --threads 1 \
   --max-waiting-requests 400 2>"$scratch/local.log" &
 pids+=($!)
 "$bin/foretoken-gateway" --model tools/demo/target \
-  --orchestrator "unix:$scratch/socket" --listen "127.0.0.1:$gateway_port" \
+  --orchestrator "unix:$scratch/socket" --listen 127.0.0.1:0 \
   --tls-cert "$scratch/cert" --tls-key "$scratch/key" \
   --metrics-listen "127.0.0.1:$metrics_port" 2>"$scratch/gateway.log" &
 gateway=$!
 pids+=("$gateway")
+local_port=$(port_of local)
+gateway_port=$(port_of gateway)
 
 body='{"prompt": "Once upon a time", "max_tokens": 32, "stream": true}'
 for port in "$local_port" "$gateway_port"; do

@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/base/json.h"
 #include "common/base/retry_after.h"
+#include "common/text/chat/arguments_reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/gateway/core/generation_fields.h"
@@ -341,6 +342,34 @@ TEST_F(GatewayServiceTest, OneCallIsKeptOfAnAnswerThatMayHaveOne) {
   }
 }
 
+TEST_F(GatewayServiceTest, ACallThatIsDroppedCutsNothingOff) {
+  const std::string begun =
+      "<tool_call>{\"name\": \"sub\", \"arguments\": "
+      "{\"a\": \"" +
+      std::string(ArgumentsReader::kMaxWholeBytes, 'y');
+  for (const bool one_call : {false, true}) {
+    for (const bool first_is_whole : {false, true}) {
+      const auto exchange = Chat(absl::StrCat(
+          R"(, "tools": [{"function": {"name": "add"}},
+                         {"function": {"name": "sub"}}],
+             "parallel_tool_calls": )",
+          one_call ? "false" : "true"));
+      FakeCall& writer = *generations_.calls.back();
+      if (first_is_whole) {
+        writer.Write(
+            "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>");
+      }
+      writer.Write(begun);
+      writer.Finish();
+      const Json choice = exchange->Body()["choices"][0];
+      EXPECT_EQ(choice["finish_reason"],
+                one_call && first_is_whole ? "tool_calls" : "length");
+      EXPECT_THAT(choice["message"]["tool_calls"],
+                  SizeIs(!one_call && first_is_whole ? 2 : 1));
+    }
+  }
+}
+
 // The model was talked into it, or writes from memory.
 TEST_F(GatewayServiceTest, CallsOfOtherToolsAndBrokenOnesAreContent) {
   for (const std::string text :
@@ -483,7 +512,8 @@ TEST_F(GatewayServiceTest, ATemplateEndsAtItsTime) {
   Make();
   tick_ = absl::Milliseconds(100);
   const auto exchange = Chat("");
-  EXPECT_EQ(exchange->response.status, 408);
+  // No status that makes clients repeat what takes so long.
+  EXPECT_EQ(exchange->response.status, 400);
   EXPECT_THAT(exchange->response.body,
               HasSubstr("the chat template took more than 2s"));
   EXPECT_THAT(generations_.calls, SizeIs(0));
@@ -534,6 +564,30 @@ TEST_F(GatewayServiceTest, TemplatesDoNotHoldUpTheThreadThatTakesRequests) {
   may_go_on.Notify();
   service_->AwaitBodies();
   EXPECT_THAT(generations_.calls, SizeIs(4));
+}
+
+TEST_F(GatewayServiceTest, WaitingForATurnCountsToTheTimeLimit) {
+  awaits_bodies_ = false;
+  GatewayOptions options;
+  options.workers = 1;
+  options.max_request_time = absl::Minutes(1);
+  Make(options);
+  absl::Notification begun, may_go_on;
+  generations_.on_model = [&] {
+    if (begun.HasBeenNotified()) return;
+    begun.Notify();
+    may_go_on.WaitForNotification();
+  };
+  const absl::Time arrived = now_;
+  Chat("");
+  begun.WaitForNotification();
+  const auto second = Chat("");
+  now_ += absl::Minutes(1);
+  may_go_on.Notify();
+  service_->AwaitBodies();
+  ASSERT_THAT(generations_.calls, SizeIs(1));
+  EXPECT_EQ(call().request.deadline, arrived + absl::Minutes(1));
+  EXPECT_EQ(second->response.status, 408);
 }
 
 TEST_F(GatewayServiceTest, ManyVariablesOfATemplateAreRefused) {

@@ -1,6 +1,7 @@
 #include "services/orchestrator/core/decode_loop.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -522,6 +523,45 @@ TEST_F(DecodeLoopTest, BadRequestsAreRefusedByField) {
   EXPECT_THAT(DecodeLoop::Create(request, target_, nullptr, {}, {}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("need a tokenizer")));
+}
+
+TEST_F(DecodeLoopTest, OnlyARequestThatStaysAsItIsMayChangeItsModel) {
+  target_.numerics_fingerprint = "old";
+  GenerationRequest request;
+  request.prompt = {5, 6};
+  request.max_tokens = 4;
+  const auto loop = MakeLoop(request);
+  ASSERT_TRUE(loop.ok()) << loop.status();
+  EXPECT_FALSE((*loop)->Retarget(target_));  // the same
+  TargetInfo next = target_;
+  next.numerics_fingerprint = "new";
+  for (const auto& change : std::vector<std::function<void(TargetInfo&)>>{
+           [](TargetInfo& info) { ++info.vocab_size; },
+           [](TargetInfo& info) { --info.max_positions; },
+           [](TargetInfo& info) { --info.max_rows_per_session; },
+           [](TargetInfo& info) { info.eos_tokens = {2}; },
+           [](TargetInfo& info) { info.tokenizer_fingerprint = "x"; }}) {
+    TargetInfo other = next;
+    change(other);
+    EXPECT_FALSE((*loop)->Retarget(other));
+    EXPECT_EQ((*loop)->OpenRequest().numerics_fingerprint, "old");
+  }
+  EXPECT_TRUE((*loop)->Retarget(next));
+  EXPECT_EQ((*loop)->OpenRequest().numerics_fingerprint, "new");
+
+  GenerationDelta delta;
+  PrefillResult prefill;
+  prefill.length = 3;
+  prefill.tokens.resize(1);
+  prefill.tokens[0].token = 7;
+  FORETOKEN_ASSERT_OK((*loop)->OnPrefill(prefill, delta));
+  EXPECT_EQ(delta.start->numerics_fingerprint, "new");
+  EXPECT_FALSE((*loop)->Retarget(target_));  // it has output
+
+  request.numerics_fingerprint = "old";
+  const auto pinned = MakeLoop(request);
+  ASSERT_TRUE(pinned.ok()) << pinned.status();
+  EXPECT_FALSE((*pinned)->Retarget(next));
 }
 
 }  // namespace

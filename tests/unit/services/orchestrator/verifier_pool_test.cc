@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,7 @@ class FakeVerifier final : public VerifierPeer {
     info.sessions = sessions;
     info.max_rows_per_session = max_rows;
     info.pass_costs = {{1, pass_ms}};
+    if (passes >= 0) info.passes = passes;
     done(info);
   }
 
@@ -103,6 +105,7 @@ class FakeVerifier final : public VerifierPeer {
   std::atomic<int> pass_ms{1};
   std::atomic<int> max_rows{320};
   std::atomic<int> probes{0};
+  std::atomic<int> passes{-1};  // negative: it does not tell
   // The next probe is left for the test to answer, once it is `waiting`.
   std::atomic<bool> waits{false};
   std::atomic<bool> waiting{false};
@@ -125,10 +128,20 @@ class VerifierPoolTest : public ::testing::Test {
     VerifierPoolOptions options;
     options.probe_interval = probe_interval;
     options.probe_timeout = absl::Seconds(30);
-    pool_ = std::make_unique<VerifierPool>(options, std::move(endpoints));
+    pool_ = std::make_unique<VerifierPool>(
+        options, std::move(endpoints),
+        [this] { return absl::UnixEpoch() + absl::Seconds(seconds_.load()); });
     return *pool_;
   }
+  // A second of silence, of which the pool learns.
+  void PassSecond() {
+    ++seconds_;
+    // The second one begins when the first has been recorded.
+    const int probes = verifiers_[0].probes + 2;
+    ASSERT_TRUE(Eventually([&] { return verifiers_[0].probes >= probes; }));
+  }
 
+  std::atomic<int> seconds_{0};
   FakeVerifier verifiers_[3];
   FakeVerifier more_;
   std::unique_ptr<VerifierPool> pool_;
@@ -399,6 +412,118 @@ TEST_F(VerifierPoolTest, SessionsLeaveAVerifierThatHangsAndNoOther) {
   EXPECT_EQ(sessions[1]->count, 0);
   EXPECT_EQ(sessions[2]->count, 0);
   EXPECT_EQ(ended->count, 0);
+}
+
+TEST_F(VerifierPoolTest, OneThatLeavesASessionIsAvoidedUntilAPassEnds) {
+  verifiers_[0].passes = 3;
+  VerifierPool& pool = Start(absl::Milliseconds(1));
+  auto lease = pool.Acquire({1, 2});
+  const auto waits = std::make_shared<Failures>();
+  lease->WatchSession(waits);
+  lease->BeginWait();
+  auto other = pool.Acquire({1, 2});
+  const auto idle = std::make_shared<Failures>();
+  other->WatchSession(idle);
+  for (int i = 0; i < 4; ++i) PassSecond();
+  EXPECT_EQ(waits->count, 0);
+  for (int i = 0; i < 2; ++i) PassSecond();
+  EXPECT_EQ(waits->count, 1);
+  EXPECT_EQ(idle->count, 0);
+  EXPECT_FALSE(pool.Acquire({1, 2}).has_value());
+  EXPECT_NE(pool.Acquire({})->id(), 0);
+  for (int i = 1; i < 3; ++i) verifiers_[i].down = true;
+  EXPECT_TRUE(Eventually([&] { return !pool.any_up(); }));
+  // One session tries it. Before that, it must be seen to be there.
+  for (int i = 0; i < 5; ++i) PassSecond();
+  EXPECT_TRUE(Eventually([&] { return pool.any_up(); }));
+  EXPECT_TRUE(pool.Acquire({1, 2}).has_value());
+  EXPECT_FALSE(pool.Acquire({1, 2}).has_value());
+  ++verifiers_[0].passes;
+  PassSecond();
+  EXPECT_TRUE(pool.Acquire({1, 2}).has_value());
+  EXPECT_TRUE(pool.Acquire({1, 2}).has_value());
+}
+
+TEST_F(VerifierPoolTest, ALongQueueIsWaitedFor) {
+  for (int passes : {0, -1}) {  // the second does not tell them
+    verifiers_[0].passes = passes;
+    VerifierPool& pool = Start(absl::Milliseconds(1));
+    auto lease = pool.Acquire({1, 2});
+    const auto waits = std::make_shared<Failures>();
+    lease->WatchSession(waits);
+    lease->BeginWait();
+    for (int i = 0; i < 12; ++i) {
+      PassSecond();
+      if (passes >= 0 && i % 4 == 0) ++verifiers_[0].passes;
+    }
+    EXPECT_EQ(waits->count, 0);
+    EXPECT_TRUE(pool.Acquire({1, 2}).has_value());
+  }
+}
+
+TEST_F(VerifierPoolTest, WithNoOtherVerifierASessionThatIsLeftIsUnavailable) {
+  verifiers_[0].passes = 3;
+  for (int i = 1; i < 3; ++i) verifiers_[i].down = true;
+  VerifierPool& pool = Start(absl::Milliseconds(1));
+  RemoteVerifierOptions options;
+  options.connect_timeout = absl::Milliseconds(50);
+  options.failover_timeout = absl::Milliseconds(50);
+  for (const bool prefills : {false, true}) {
+    verifiers_[0].prefills = prefills;
+    ++verifiers_[0].passes;
+    PassSecond();
+    std::atomic<bool> done{false};
+    absl::Status status;
+    std::thread request([&] {
+      RemoteVerifier remote(options, pool);
+      const std::vector<TokenId> text = {1};
+      status = remote.Open(SessionRequest(), text).status();
+      if (prefills) {
+        FORETOKEN_EXPECT_OK(status);
+        RoundRequest round;
+        round.length = 1;
+        status = remote.Round(std::move(round), text).status();
+      }
+      done = true;
+    });
+    while (!done) PassSecond();
+    request.join();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable, _));
+  }
+}
+
+TEST_F(VerifierPoolTest, ASessionThatIsLeftGoesOnElsewhere) {
+  verifiers_[0].passes = 3;
+  verifiers_[1].prefills = true;
+  for (int i = 1; i < 3; ++i) verifiers_[i].sessions = 10 * i;
+  VerifierPool& pool = Start(absl::Milliseconds(1));
+  std::atomic<bool> done{false};
+  std::thread request([&] {
+    RemoteVerifier remote({}, pool);
+    SessionRequest session;
+    session.numerics_fingerprint = "numerics-1";
+    const std::vector<TokenId> text = {1};
+    FORETOKEN_EXPECT_OK(remote.Open(std::move(session), text).status());
+    done = true;
+  });
+  while (!done) PassSecond();
+  request.join();
+  EXPECT_EQ(verifiers_[0].opened, 1);
+  EXPECT_EQ(verifiers_[1].opened, 1);
+}
+
+TEST_F(VerifierPoolTest, ANewRequestLearnsThatItsModelWasReplaced) {
+  for (int i = 1; i < 3; ++i) verifiers_[i].numerics = 2;
+  VerifierPool& pool = Start(absl::Milliseconds(2));
+  verifiers_[0].down = true;
+  RemoteVerifierOptions options;
+  options.connect_timeout = absl::Minutes(2);
+  RemoteVerifier remote(options, pool);
+  SessionRequest session;
+  session.numerics_fingerprint = "numerics-1";
+  const std::vector<TokenId> text = {1};
+  EXPECT_TRUE(IsModelReplaced(remote.Open(std::move(session), text).status()));
+  EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-2");
 }
 
 TEST_F(VerifierPoolTest, AVerifierThatOpensNoSessionIsLeftForAnother) {

@@ -205,6 +205,63 @@ TEST(VerifyEngineTest, ACallerWithManySessionsGivesPagesToOneWithFew) {
   }
 }
 
+TEST(VerifyEngineTest, TheLargestPassIsPredictedFromSmallerOnes) {
+  FakeBackendOptions backend;
+  backend.max_rows = 2048;
+  VerifyEngineOptions options;
+  options.max_rows_per_pass = 2048;
+  options.pass_timing.Observe(16, absl::Milliseconds(500));
+  const Fixture fixture(backend, options);
+  const VerifySnapshot snapshot = fixture.engine->snapshot();
+  EXPECT_EQ(snapshot.largest_pass, absl::Seconds(64));
+  EXPECT_EQ(snapshot.idle_time, options.idle_time);
+}
+
+// By closing the session, or by a deadline.
+class GivenUpPromptTest : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(ByDeadline, GivenUpPromptTest, ::testing::Bool());
+
+TEST_P(GivenUpPromptTest, CostsOthersTheirPagesButOnce) {
+  FakeBackendOptions backend;
+  backend.pages = 32;
+  VerifyEngineOptions options;
+  options.admission_reserve = 1;
+  Fixture fixture(backend, options);
+  VerifyEngine& engine = *fixture.engine;
+  std::map<SessionId, int64_t> sessions;
+  for (int i = 0; i < 10; ++i) {
+    SessionRequest request = Request(std::vector<TokenId>(65, i), 31);
+    request.caller = "many";
+    sessions[engine.Open(request).value()] = 0;
+  }
+  for (int i = 0; i < 8; ++i) RunRounds(engine, sessions);
+  ASSERT_EQ(engine.snapshot().totals.preemptions, 0);
+
+  const auto attack = [&] {
+    SessionRequest request = Request(std::vector<TokenId>(300, 11), 10);
+    request.caller = "hostile";
+    request.deadline = fixture.now + absl::Milliseconds(1);
+    const SessionId id = engine.Open(request).value();
+    engine.RunPass();
+    if (GetParam()) {
+      fixture.now += absl::Milliseconds(1);
+      EXPECT_EQ(engine.RunPass().failures.size(), 1u);
+    } else {
+      FORETOKEN_EXPECT_OK(engine.Close(id));
+    }
+    for (int i = 0; i < 3; ++i) RunRounds(engine, sessions);
+    return engine.snapshot().totals.preemptions;
+  };
+  const int64_t once = attack();
+  EXPECT_GT(once, 0);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(attack(), once);
+  EXPECT_EQ(engine.snapshot().totals.replays, once);
+  // A caller who did so long ago is like any other.
+  fixture.now += absl::Seconds(11);
+  RunRounds(engine, sessions);
+  EXPECT_GT(attack(), once);
+}
+
 TEST(VerifyEngineTest, NobodyIsPreemptedForASessionThatWouldNotFitEvenSo) {
   FakeBackendOptions backend;
   backend.pages = 10;  // 320 tokens
