@@ -192,8 +192,6 @@ TEST_P(QuantGemmTest, EqualsScalarToTheBit) {
             0);
 }
 
-// The largest quants, scales and minima with activations near their largest, of
-// one sign in a row: no ISA may saturate, or round what is exact.
 TEST_P(QuantGemmTest, FetchingAheadChangesNoBit) {
   const Product p = MakeProduct(type_, 130, 9 * block_, 8, random_);
   for (int64_t rows = 1; rows <= 8; ++rows) {
@@ -206,6 +204,8 @@ TEST_P(QuantGemmTest, FetchingAheadChangesNoBit) {
   }
 }
 
+// The largest quants, scales and minima with activations near their largest, of
+// one sign in a row: no ISA may saturate, or round what is exact.
 TEST_P(QuantGemmTest, LargestSumsEqualScalar) {
   constexpr int64_t kRows = 9;
   const int64_t k = 2 * std::max<int64_t>(block_, kSuperBlock);
