@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/infer/cpu/cpu_isa.h"
 
 namespace foretoken {
 namespace {
@@ -41,6 +42,7 @@ CpuForward::CpuForward(const CpuModel& model, const CpuOps& ops, KvStore& store,
                        ThreadPool& pool)
     : model_(model),
       ops_(ops),
+      few_rows_fetch_(FewRowsFetchAhead()),
       store_(store),
       pool_(pool),
       rotary_(model.config()) {}
@@ -225,6 +227,7 @@ void CpuForward::MultiplyTile(const PackedMatrix& w, int64_t block,
   args.weight_bytes = w.block_bytes(block);
   args.rows = static_cast<int32_t>(rows);
   args.tile = tile;
+  args.few_rows_fetch = few_rows_fetch_;
   ops_.gemm[static_cast<int>(w.type(block))](args);
 }
 

@@ -117,6 +117,7 @@ class CpuForward {
 
   const CpuModel& model_;
   const CpuOps& ops_;
+  const bool few_rows_fetch_;
   KvStore& store_;
   ThreadPool& pool_;
   const Rotary rotary_;

@@ -86,6 +86,15 @@ absl::StatusOr<const CpuOps*> SelectCpuOps(
       })));
 }
 
+bool FewRowsFetchAhead() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return !__builtin_cpu_is("amd");
+#else
+  return true;
+#endif
+}
+
 std::vector<std::string> CpuIsaChoices() {
   std::vector<std::string> choices = {kAuto};
   choices.insert(choices.end(), std::rbegin(kCpuIsaNames),

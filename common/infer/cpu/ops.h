@@ -99,6 +99,10 @@ struct GemmArgs {
   int64_t weight_bytes;  // of the block; as many may follow it, for prefetch
   int32_t rows;          // >= 1
   float* tile;           // [rows][64]
+  // Whether few rows, which run at the speed of memory, fetch weights ahead as
+  // well: see FewRowsFetchAhead (cpu_isa.h). More rows always do. Sums are the
+  // same either way.
+  bool few_rows_fetch = true;
 };
 
 // One block of keys for some queries of one kv head, merged into their state

@@ -1,8 +1,10 @@
 // The flags of a backend that name an instruction set or a type of KV.
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/config/flags.h"
 #include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/factory/backend_factory.h"
@@ -48,6 +50,15 @@ TEST(CpuIsaTest, EveryNameIsAChoiceAndParses) {
   }
   EXPECT_EQ((*SelectCpuOps(std::nullopt))->isa, SupportedCpuIsas().back());
 }
+
+#if defined(__x86_64__)
+TEST(CpuIsaTest, FewRowsFetchAheadButOnAmd) {
+  std::ifstream file("/proc/cpuinfo");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  ASSERT_THAT(text, HasSubstr("vendor_id"));
+  EXPECT_EQ(FewRowsFetchAhead(), !absl::StrContains(text, "AuthenticAMD"));
+}
+#endif
 
 TEST(CpuIsaTest, OtherNamesAreRefusedWithTheChoices) {
   for (const char* text : {"", "AVX2", "avx-512", "neon"}) {

@@ -72,7 +72,7 @@ Product MakeProduct(Precision precision, int64_t columns, int64_t k,
 
 std::vector<float> Multiply(const CpuOps& ops, Precision precision,
                             const Product& p, int64_t block, int64_t first,
-                            int64_t rows) {
+                            int64_t rows, bool few_rows_fetch = true) {
   std::vector<float> tile(rows * kGemmColumns, NAN);
   GemmArgs args;
   args.x = p.packed.data() + first * p.stride;
@@ -81,6 +81,7 @@ std::vector<float> Multiply(const CpuOps& ops, Precision precision,
   args.weight_bytes = p.matrix.block_bytes(block);
   args.rows = static_cast<int32_t>(rows);
   args.tile = tile.data();
+  args.few_rows_fetch = few_rows_fetch;
   ops.gemm[static_cast<int>(TypeOf(precision))](args);
   return tile;
 }
@@ -145,6 +146,19 @@ TEST_P(GemmTest, ARowIsTheSameToTheBitAmongAnyNumberOfRows) {
   }
   for (const int64_t rows : {95, 96, 97, 128, 255, 256, 257, 1000, 2048}) {
     ASSERT_TRUE(same(kRows - rows, rows)) << rows;
+  }
+}
+
+TEST_P(GemmTest, FetchingAheadChangesNoBit) {
+  const Product p = MakeProduct(precision_, 130, 333, 8, random_);
+  for (int64_t rows = 1; rows <= 8; ++rows) {
+    for (int64_t block = 0; block < p.matrix.blocks(); ++block) {
+      const std::vector<float> fetched =
+          Multiply(ops_, precision_, p, block, 0, rows, true);
+      const std::vector<float> plain =
+          Multiply(ops_, precision_, p, block, 0, rows, false);
+      ASSERT_EQ(fetched, plain) << rows;
+    }
   }
 }
 

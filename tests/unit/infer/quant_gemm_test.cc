@@ -106,7 +106,8 @@ Product MakeProduct(WeightType type, int64_t columns, int64_t k, int64_t rows,
 }
 
 std::vector<float> Multiply(const CpuOps& ops, const Product& p, int64_t block,
-                            int64_t first, int64_t rows) {
+                            int64_t first, int64_t rows,
+                            bool few_rows_fetch = true) {
   std::vector<float> tile(rows * kGemmColumns, NAN);
   GemmArgs args;
   args.x = p.blocks.data() + first * p.k / kQuantBlock;
@@ -115,6 +116,7 @@ std::vector<float> Multiply(const CpuOps& ops, const Product& p, int64_t block,
   args.weight_bytes = p.matrix.block_bytes(block);
   args.rows = static_cast<int32_t>(rows);
   args.tile = tile.data();
+  args.few_rows_fetch = few_rows_fetch;
   ops.gemm[static_cast<int>(p.matrix.type(block))](args);
   return tile;
 }
@@ -188,6 +190,18 @@ TEST_P(QuantGemmTest, EqualsScalarToTheBit) {
   const std::vector<float> want = Multiply(*ScalarOps(), p, 0, 0, 13);
   EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)),
             0);
+}
+
+TEST_P(QuantGemmTest, FetchingAheadChangesNoBit) {
+  const Product p = MakeProduct(type_, 130, 9 * block_, 8, random_);
+  for (int64_t rows = 1; rows <= 8; ++rows) {
+    for (int64_t block = 0; block < p.matrix.blocks(); ++block) {
+      const std::vector<float> fetched =
+          Multiply(ops_, p, block, 0, rows, true);
+      const std::vector<float> plain = Multiply(ops_, p, block, 0, rows, false);
+      ASSERT_EQ(fetched, plain) << rows;
+    }
+  }
 }
 
 // The largest quants, scales and minima with activations near their largest, of
