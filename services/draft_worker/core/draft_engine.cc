@@ -26,9 +26,6 @@ constexpr double kPricedRows = 64;
 constexpr double kMaxRowShare = 0.5;
 constexpr double kLeastPassShare = 0.3;
 
-// A session that drafted this long ago has a round under way.
-constexpr absl::Duration kRoundTime = absl::Seconds(1);
-
 // A row that adds less than this part of a pass of one row is nearly free.
 constexpr double kFreeRowShare = 0.002;
 constexpr double kLeastRowsForFree = 16;
@@ -325,20 +322,12 @@ DraftPrices DraftEngine::PricesOf(const Session& session) const {
                 token_seconds;
   prices.row = RowSeconds() < 0.0 ? prices.pass * DraftPrices::kUnknownRowShare
                                   : row_seconds / token_seconds;
-  // The sessions that share a pass share its price, but it delays those that
-  // wait to be verified with them, too. A row delays all.
-  double drafting = 0.0;
-  double decoding = 0.0;
+  // The sessions that share a pass share its price, but a row delays all.
+  int drafting = 0;
   for (const auto& [id, other] : sessions_) {
-    const bool drafts =
-        other.draft.has_value() && other.draft->max_nodes > 0 && !other.muted;
-    drafting += drafts;
-    decoding += drafts || draft.arrived - other.drafted_at < kRoundTime;
+    drafting += other.draft.has_value() && other.draft->max_nodes > 0;
   }
-  drafting = std::max(drafting, 1.0);
-  decoding = std::max(decoding, drafting);
-  prices.pass *= decoding / drafting;
-  prices.row *= decoding;
+  prices.row *= std::max(drafting, 1);
   return prices;
 }
 
@@ -387,7 +376,6 @@ void DraftEngine::Answer(Session& session, DraftReport& report) {
   answer.answer.shortened = late && Wants(session);
   totals_.drafts += answer.answer.tree.size() > 0;
   totals_.draft_tokens += answer.answer.tree.size();
-  if (session.draft->max_nodes > 0) session.drafted_at = now;
   session.draft.reset();
 }
 

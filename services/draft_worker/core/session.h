@@ -37,7 +37,6 @@ struct Session {
   std::unique_ptr<DraftMode> mode;
   ModeTotals counted;  // mode totals already added to the engine's
   std::optional<PendingDraft> draft;
-  absl::Time drafted_at = absl::InfinitePast();  // the end of the last draft
   int64_t draft_base = -1;  // length that the mode's draft builds on
   // Expected time of the next pass, from the last one: [0] without and [1]
   // with much text of other sessions.
