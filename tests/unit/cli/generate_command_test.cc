@@ -372,10 +372,10 @@ TEST_F(GenerateCommandTest, AModelWithoutANumberIsAnError) {
   ASSERT_LT(header + 8, bytes.size());
   std::fill(bytes.begin() + 8 + header, bytes.end(), '\xff');
   dir_.Write("model/model.safetensors", bytes);
-  ExpectRefused({"--prompt", "a"}, "DATA_LOSS",
-                "the model's logits of row 1 are not numbers");
-  ExpectRefused({"--prompt", "a", "--temperature", "1"}, "DATA_LOSS",
-                "are not numbers");
+  ExpectRefused({"--prompt", "a"}, "UNAVAILABLE",
+                "the model's logits are not finite");
+  ExpectRefused({"--prompt", "a", "--temperature", "1"}, "UNAVAILABLE",
+                "the model's logits are not finite");
 }
 
 TEST_F(GenerateCommandTest, AMissingModelOrTokenizerIsNamed) {
