@@ -16,6 +16,9 @@
 //   Close(id), HasWork(), NextDeadline(), RunPass() -> Report, snapshot(),
 //   model(), numerics_fingerprint(), lost() of its backend
 //
+// One that drafts also has has_drafts(): whether its next pass does, and does
+// not only read texts.
+//
 // Its Report has `failures`, `stats` and Deliver(listener_of), which calls
 // listener_of(id, goes_on) for the session of every answer, goes_on if another
 // round may follow, and gives the answer to the Listener* that it returns,
@@ -29,6 +32,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -74,10 +78,9 @@ struct EngineLoopOptions {
   // Time of hanging after which the process ends; zero: never (EngineWatchdog,
   // which belongs to the server).
   absl::Duration hang_exit = absl::ZeroDuration();
-  // Taken turns with by the passes of this engine; null: no others. Whether its
-  // passes go first.
+  // Makes the passes of this engine and of others run one at a time; null if
+  // there are no others.
   std::shared_ptr<PassTurns> turns = nullptr;
-  bool goes_first = false;
 };
 
 // Thread-safe.
@@ -128,7 +131,7 @@ class EngineLoop {
         busy_(options.hang_timeout, options.longest_pass),
         model_(engine->model()),
         fingerprint_(engine->numerics_fingerprint()),
-        seat_(options.turns, options.goes_first, wakeup_),
+        seat_(options.turns, wakeup_),
         engine_(std::move(engine)) {
     Publish(PassStats());
     thread_ = std::thread([this] { Main(); });
@@ -248,7 +251,7 @@ class EngineLoop {
       }
       const absl::Time start = clock_();
       // Rounds that come while it waits join the pass.
-      if (!seat_.TryBegin(start)) {
+      if (!seat_.TryBegin(start, GoesFirst())) {
         busy_.Idle();
         continue;
       }
@@ -256,7 +259,7 @@ class EngineLoop {
       Report report = engine_->RunPass();
       const absl::Time end = clock_();
       const absl::Duration length = end - start;
-      seat_.End(end, engine_->HasWork());
+      seat_.End(end, engine_->HasWork(), GoesFirst());
       busy_.EndPass(length);
       if (engine_->lost()) busy_.Lose();
       const absl::Duration share = length / kGatherDivisor;
@@ -278,11 +281,23 @@ class EngineLoop {
 
   // True while the next pass waits for more sessions to join it.
   bool Gathers() const { return gathering_ > 0 && clock_() < gather_until_; }
-  // True while there is nothing to take and nothing to run.
-  bool MustWait() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return queue_.empty() && !stop_ &&
-           (!engine_->HasWork() || Gathers() ||
-            (seat_.refused() && clock_() < seat_.retry_at()));
+  // Until when there is nothing to take or to run, at most; nullopt if there
+  // is. Everything is looked at once: time passes between two looks.
+  std::optional<absl::Time> MustWait() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!queue_.empty() || stop_) return std::nullopt;
+    if (!engine_->HasWork()) return engine_->NextDeadline();
+    const absl::Time now = clock_();
+    if (gathering_ > 0 && now < gather_until_) return gather_until_;
+    if (seat_.refused() && now < seat_.retry_at()) return seat_.retry_at();
+    return std::nullopt;
+  }
+  // True if the next pass has drafts that a target waits for.
+  bool GoesFirst() const {
+    if constexpr (requires(const Engine& engine) { engine.has_drafts(); }) {
+      return engine_->has_drafts();
+    }
+    return false;
   }
 
   // Returns false when the loop must stop.
@@ -293,19 +308,17 @@ class EngineLoop {
       }
     }
     while (true) {
+      std::optional<absl::Time> until;
       {
         absl::MutexLock lock(&mu_);
-        if (!MustWait()) {
+        until = MustWait();
+        if (!until.has_value()) {
           commands.swap(queue_);
           queued_.store(0, std::memory_order_relaxed);
           return !stop_;
         }
       }
-      absl::Time until = engine_->NextDeadline();
-      if (engine_->HasWork()) {
-        until = Gathers() ? gather_until_ : seat_.retry_at();
-      }
-      wakeup_.SleepFor(until - clock_());
+      wakeup_.SleepFor(*until - clock_());
     }
   }
 

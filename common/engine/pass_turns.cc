@@ -5,9 +5,8 @@
 
 namespace foretoken {
 
-PassTurns::Seat::Seat(std::shared_ptr<PassTurns> turns, bool goes_first,
-                      Wakeup& wakeup)
-    : turns_(std::move(turns)), goes_first_(goes_first), wakeup_(wakeup) {
+PassTurns::Seat::Seat(std::shared_ptr<PassTurns> turns, Wakeup& wakeup)
+    : turns_(std::move(turns)), wakeup_(wakeup) {
   if (turns_ == nullptr) return;
   absl::MutexLock lock(&turns_->mu_);
   turns_->seats_.push_back(this);
@@ -21,9 +20,10 @@ PassTurns::Seat::~Seat() {
   seats.erase(std::find(seats.begin(), seats.end(), this));
 }
 
-bool PassTurns::Seat::TryBegin(absl::Time now) {
+bool PassTurns::Seat::TryBegin(absl::Time now, bool goes_first) {
   if (turns_ == nullptr) return true;
   absl::MutexLock lock(&turns_->mu_);
+  goes_first_ = goes_first;
   if (!std::exchange(waits_, true)) since_ = now;
   const auto& seats = turns_->seats_;
   const bool yields =
@@ -42,12 +42,13 @@ bool PassTurns::Seat::TryBegin(absl::Time now) {
   return true;
 }
 
-void PassTurns::Seat::End(absl::Time now, bool goes_on) {
+void PassTurns::Seat::End(absl::Time now, bool goes_on, bool goes_first) {
   if (turns_ == nullptr) return;
   absl::MutexLock lock(&turns_->mu_);
   --turns_->running_;
   last_pass_ = now - began_;
   waits_ = goes_on;
+  goes_first_ = goes_first;
   since_ = now;
   called_ = true;
   turns_->CallOthers(*this);
@@ -63,7 +64,8 @@ void PassTurns::Seat::GiveUp() {
 bool PassTurns::GoesBefore(const Seat& other, const Seat& seat,
                            absl::Time now) {
   const auto overdue = [now](const Seat& waiting) {
-    return !waiting.goes_first_ && now - waiting.since_ >= waiting.last_pass_;
+    return !waiting.goes_first_ &&
+           now - waiting.since_ >= std::min(waiting.last_pass_, kMaxYield);
   };
   if (other.goes_first_ == seat.goes_first_) return other.since_ < seat.since_;
   return other.goes_first_ ? !overdue(seat) : overdue(other);

@@ -2,10 +2,11 @@
 // passes one at a time.
 //
 // Each has a thread on every processor, and every step of a pass waits for the
-// slowest thread: two passes at once take longer than one after the other. A
-// draft model's passes go first, so that the drafts of all sessions are done
-// before the target verifies them in one pass; but the target waits for them no
-// longer than its last pass took.
+// slowest thread: two passes at once take longer than one after the other.
+// Passes that draft go first, so that the drafts of all sessions are done
+// before the target verifies them in one pass; but once the target has waited
+// for as long as its last pass took, it is next. Passes that only read texts
+// wait like those of the target.
 #ifndef FORETOKEN_COMMON_ENGINE_PASS_TURNS_H_
 #define FORETOKEN_COMMON_ENGINE_PASS_TURNS_H_
 
@@ -26,6 +27,9 @@ class PassTurns {
   // An engine that has waited this long begins beside the pass under way: one
   // that hangs must not stop the others.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
+  // An engine is next at the latest after this long: its last pass may have
+  // read a long prompt.
+  static constexpr absl::Duration kMaxYield = absl::Milliseconds(250);
 
   // One engine's place. Owned by the engine's thread.
   //
@@ -34,16 +38,16 @@ class PassTurns {
    public:
     // `wakeup` is signalled when it is time to try again. Without `turns`,
     // every pass may begin.
-    Seat(std::shared_ptr<PassTurns> turns, bool goes_first, Wakeup& wakeup);
+    Seat(std::shared_ptr<PassTurns> turns, Wakeup& wakeup);
     ~Seat();
     Seat(const Seat&) = delete;
     Seat& operator=(const Seat&) = delete;
 
     // True if a pass may begin, which End must follow. False: try again once
-    // `refused` is false, or at `retry_at`.
-    bool TryBegin(absl::Time now);
+    // `refused` is false, or at `retry_at`. `goes_first`: the pass drafts.
+    bool TryBegin(absl::Time now, bool goes_first);
     // The pass has ended; `goes_on`: another one is wanted at once.
-    void End(absl::Time now, bool goes_on);
+    void End(absl::Time now, bool goes_on, bool goes_first);
     // No pass is wanted any more.
     void GiveUp();
 
@@ -56,8 +60,8 @@ class PassTurns {
     friend class PassTurns;
 
     const std::shared_ptr<PassTurns> turns_;  // its mutex guards what follows
-    const bool goes_first_;
     Wakeup& wakeup_;
+    bool goes_first_ = false;
     bool waits_ = false;  // written by the engine's thread alone
     absl::Time since_ = absl::InfiniteFuture();  // that it waits; likewise
     absl::Time began_;

@@ -105,7 +105,8 @@ absl::Status Stack::StartDrafters(
     worker.backend.kv_type = target.kv_type;
     worker.backend.threads = target.threads;
     worker.server.loop.turns = turns_;
-    worker.server.loop.goes_first = true;
+    // Beside a target, a text is read in short passes.
+    worker.engine.max_text_rows = worker.engine.prefill_chunk;
     FORETOKEN_ASSIGN_OR_RETURN(draft_worker_, worker.Make(registry));
   }
   const auto here = [](DraftSessions& sessions,

@@ -88,6 +88,7 @@ absl::Status DraftEngineOptions::Validate() const {
   errors.Check("max_rows_per_pass", max_rows_per_pass, 4, 1 << 16);
   errors.Check("max_rows_per_session", max_rows_per_session, 1, 1 << 12);
   errors.Check("prefill_chunk", prefill_chunk, 1, 1 << 16);
+  errors.Check("max_text_rows", max_text_rows, 0, 1 << 16);
   errors.Check("admission_reserve", admission_reserve, 0, 1 << 12);
   errors.Check("max_pool_phrases", max_pool_phrases, 1, 1 << 20);
   errors.Check("vocab_limit", vocab_limit, 0, 1 << 30);
@@ -105,6 +106,9 @@ DraftEngine::DraftEngine(const DraftEngineOptions& options,
   FORETOKEN_CHECK(row_budget_ >= 4);
   // One draft with its text always fits a pass.
   text_chunk_ = std::min(options_.prefill_chunk, row_budget_ / 2);
+  text_rows_ = options_.max_text_rows > 0 ? std::clamp(options_.max_text_rows,
+                                                       text_chunk_, row_budget_)
+                                          : row_budget_;
   limits_.max_rows =
       std::min(options_.max_rows_per_session, row_budget_ - text_chunk_ - 1);
   limits_.max_phrases = options_.max_pool_phrases;
@@ -286,6 +290,15 @@ bool DraftEngine::HasWork() const {
   });
 }
 
+bool DraftEngine::has_drafts() const {
+  return std::any_of(sessions_.begin(), sessions_.end(),
+                     [&](const auto& entry) {
+                       const Session& session = entry.second;
+                       return session.draft.has_value() && Wants(session) &&
+                              !session.reads(text_chunk_);
+                     });
+}
+
 // True if no further pass would help: nothing is wanted, nothing can be added,
 // or the answer would be late.
 bool DraftEngine::IsDue(const Session& session) const {
@@ -325,9 +338,11 @@ DraftPrices DraftEngine::PricesOf(const Session& session) const {
   // The sessions that share a pass share its price, but a row delays all.
   int drafting = 0;
   for (const auto& [id, other] : sessions_) {
-    drafting += other.draft.has_value() && other.draft->max_nodes > 0;
+    drafting +=
+        &other == &session ||
+        (other.draft.has_value() && !other.reads(text_chunk_) && Wants(other));
   }
-  prices.row *= std::max(drafting, 1);
+  prices.row = std::min(prices.row * drafting, prices.pass);
   return prices;
 }
 
@@ -397,7 +412,8 @@ DraftReport DraftEngine::RunPass() {
   NoteText();
   AnswerReady(report);
   if (!report.answers.empty() || !HasWork()) return report;
-  std::vector<Share> plan = PlanPass(sessions_, row_budget_, text_chunk_);
+  std::vector<Share> plan =
+      PlanPass(sessions_, row_budget_, text_chunk_, text_rows_);
   ReserveShares(plan, report);
   if (plan.empty()) return report;
 

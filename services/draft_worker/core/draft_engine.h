@@ -58,6 +58,7 @@ struct DraftEngineOptions {
   int32_t max_rows_per_pass = 1024;    // also bounded by the backend
   int32_t max_rows_per_session = 320;  // of a pass, below the committed text
   int32_t prefill_chunk = 128;         // rows of text in a pass beside drafts
+  int32_t max_text_rows = 0;           // in one without; 0: max_rows_per_pass
   int32_t admission_reserve = 64;      // tokens beyond the text
   int32_t max_pool_phrases = 1 << 13;  // of one session's working pool
   // Token ids at or above this are never proposed: the tokenizer's size if the
@@ -147,6 +148,8 @@ class DraftEngine {
 
   // True if RunPass would do something.
   bool HasWork() const;
+  // Whether the next pass drafts, and does not only read texts.
+  bool has_drafts() const;
   // HasWork never turns true by itself.
   absl::Time NextDeadline() const { return absl::InfiniteFuture(); }
 
@@ -198,6 +201,7 @@ class DraftEngine {
   const Clock clock_;
   int32_t row_budget_ = 0;  // of a pass
   int32_t text_chunk_ = 0;
+  int32_t text_rows_ = 0;    // of a pass that only reads
   bool text_waits_ = false;  // some session has much text to read
   PassTiming timing_;        // of passes of drafts alone
   ModeLimits limits_;

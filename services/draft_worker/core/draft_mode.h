@@ -11,8 +11,8 @@
 // in the rows beside and below it; that of a tree is its likeliest path, and
 // may turn to another branch from one pass to the next.
 //
-// What a mode lays out depends on its session alone, never on the sessions that
-// share the pass: batching does not change a draft. Owned by the engine thread.
+// What a mode lays out depends on its session and on prices, never on what
+// other sessions draft in the same pass. Owned by the engine thread.
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_MODE_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_DRAFT_MODE_H_
 

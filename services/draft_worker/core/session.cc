@@ -62,7 +62,7 @@ absl::Status Session::KeepChain() {
 }
 
 std::vector<Share> PlanPass(Sessions& sessions, int32_t rows,
-                            int32_t text_chunk) {
+                            int32_t text_chunk, int32_t text_rows) {
   std::vector<Session*> drafting;  // oldest round first
   std::vector<Session*> reading;   // those with a round first
   for (auto& [id, session] : sessions) {
@@ -81,7 +81,8 @@ std::vector<Share> PlanPass(Sessions& sessions, int32_t rows,
   }
 
   std::vector<Share> plan;
-  PassBudget budget(rows, reading.empty() ? 0 : text_chunk);
+  PassBudget budget(drafting.empty() ? text_rows : rows,
+                    reading.empty() ? 0 : text_chunk);
   for (Session* session : drafting) {
     session->LayOut(true, static_cast<int32_t>(session->text_left()));
     FORETOKEN_CHECK(session->rows.size() <= rows);

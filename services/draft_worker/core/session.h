@@ -97,9 +97,10 @@ struct Share {
 };
 
 // Chooses the sessions of a pass of at most `rows` rows and lays out their
-// rows: drafts, oldest round first, then `text_chunk` rows of text beside them.
+// rows: drafts, oldest round first, then `text_chunk` rows of text beside them,
+// or `text_rows` alone.
 std::vector<Share> PlanPass(Sessions& sessions, int32_t rows,
-                            int32_t text_chunk);
+                            int32_t text_chunk, int32_t text_rows);
 
 }  // namespace foretoken::draft_worker
 

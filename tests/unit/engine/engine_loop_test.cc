@@ -178,6 +178,30 @@ TEST_F(EngineLoopTest, AGatherEndsThoughTheWallClockIsSetBack) {
   }));
 }
 
+// The gather may end between two looks at the clock.
+TEST_F(EngineLoopTest, AGatherThatEndsAtAnyLookIsNotSleptThrough) {
+  EngineLoopOptions options;
+  options.gather_time = absl::Milliseconds(10);
+  std::atomic<int64_t> looks{0};
+  loop_ = std::make_unique<Loop>(
+      options, std::make_unique<Engine>(&seconds_, &lost_), nullptr, [&] {
+        return absl::FromUnixSeconds(seconds_) +
+               absl::Milliseconds(3) * ++looks;
+      });
+  Client a = Open(), b = Open();
+  a.Ask();
+  a.listener->Await(1);
+  for (size_t round = 1; round <= 50; ++round) {
+    b.Ask();  // and `a` is waited for in vain
+    b.listener->Await(round);
+    a.Ask();
+    a.listener->Await(round + 1);
+  }
+  a.session.reset();
+  b.session.reset();
+  loop_.reset();  // before the clock that it looks at
+}
+
 TEST_F(EngineLoopTest, WithoutAGatherTimeNoPassWaits) {
   Start(absl::ZeroDuration());
   Client a = Open(), b = Open();
@@ -190,9 +214,9 @@ TEST_F(EngineLoopTest, WithoutAGatherTimeNoPassWaits) {
 TEST_F(EngineLoopTest, RoundsThatComeWhileItWaitsForItsTurnShareAPass) {
   const auto turns = std::make_shared<PassTurns>();
   Wakeup wakeup;
-  PassTurns::Seat other(turns, /*goes_first=*/true, wakeup);
+  PassTurns::Seat other(turns, wakeup);
   const absl::Time now = absl::FromUnixSeconds(seconds_);
-  ASSERT_TRUE(other.TryBegin(now));
+  ASSERT_TRUE(other.TryBegin(now, true));
   Start(absl::ZeroDuration(), turns);
   Client a = Open(), b = Open();
   a.Ask();
@@ -200,7 +224,7 @@ TEST_F(EngineLoopTest, RoundsThatComeWhileItWaitsForItsTurnShareAPass) {
   // A snapshot counts commands that were not taken yet.
   ASSERT_TRUE(Eventually([&] { return loop_->snapshot().queue_length == 0; }));
   EXPECT_EQ(a.listener->count(), 0u);
-  other.End(now, /*goes_on=*/false);
+  other.End(now, /*goes_on=*/false, true);
   EXPECT_THAT(a.listener->Await(1), ElementsAre(1));
   EXPECT_THAT(b.listener->Await(1), ElementsAre(1));
 }
@@ -208,9 +232,9 @@ TEST_F(EngineLoopTest, RoundsThatComeWhileItWaitsForItsTurnShareAPass) {
 TEST_F(EngineLoopTest, AWaitForATurnEndsWithTheWork) {
   const auto turns = std::make_shared<PassTurns>();
   Wakeup wakeup;
-  PassTurns::Seat other(turns, /*goes_first=*/true, wakeup);
+  PassTurns::Seat other(turns, wakeup);
   const absl::Time now = absl::FromUnixSeconds(seconds_);
-  ASSERT_TRUE(other.TryBegin(now));
+  ASSERT_TRUE(other.TryBegin(now, true));
   Start(absl::ZeroDuration(), turns);
   Client a = Open();
   a.Ask();
@@ -221,7 +245,7 @@ TEST_F(EngineLoopTest, AWaitForATurnEndsWithTheWork) {
   EXPECT_EQ(b.listener->count(), 0u);
   b.session.reset();
   loop_.reset();  // joins its thread
-  other.End(now, /*goes_on=*/false);
+  other.End(now, /*goes_on=*/false, true);
 }
 
 TEST_F(EngineLoopTest, AnEngineThatLosesItsDeviceHangs) {
