@@ -8,6 +8,7 @@
 #ifndef FORETOKEN_SERVICES_DRAFT_WORKER_CORE_TEXT_COPY_H_
 #define FORETOKEN_SERVICES_DRAFT_WORKER_CORE_TEXT_COPY_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -21,6 +22,8 @@ class TextCopy {
  public:
   // Longer matches count as this one.
   static constexpr int kMaxMatch = 32;
+  // Only the end of a longer text is searched.
+  static constexpr size_t kSearched = 8192;
 
   struct Guess {
     TokenId token = -1;
@@ -29,11 +32,11 @@ class TextCopy {
 
   // Replaces the text.
   void Begin(absl::Span<const TokenId> text) {
-    text_.assign(text.begin(), text.end());
+    const auto end = text.last(std::min(text.size(), kSearched));
+    text_.assign(end.begin(), end.end());
   }
   // Up to `most` tokens that may follow the text and `path`, each if those
-  // before it are right. Of equally long matches the latest counts. Linear in
-  // the text.
+  // before it are right. Of equally long matches the latest counts.
   std::vector<Guess> After(absl::Span<const TokenId> path, size_t most);
 
   // Chance that the draft model draws a token guessed by such a match.

@@ -375,7 +375,8 @@ double TreeMode::PlanGuesses(size_t at, double node_price, int32_t rows) {
     if (std::find(plan_.begin(), plan_.end(), next) == plan_.end()) {
       plan_.push_back(next);
       ++rows;
-      gain += std::max(above * chance - node_price, 0.0) - room_.prices.row;
+      // One that does not pay for itself here saves a pass.
+      gain += std::max(above * chance - node_price - room_.prices.row, 0.0);
     }
     at = next;
   }
