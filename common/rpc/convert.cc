@@ -8,6 +8,9 @@
 namespace foretoken::rpc {
 namespace {
 
+// Longer passes are not believed in.
+constexpr double kMaxSilenceMs = 15 * 60 * 1e3;
+
 template <typename Field>
 void AddLogprobs(const std::vector<TokenLogprob>& tokens, Field* field) {
   for (const TokenLogprob& token : tokens) {
@@ -397,7 +400,12 @@ VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
   info.tokenizer_fingerprint = proto.tokenizer_fingerprint();
   info.end_tokens = Values(proto.end_tokens());
   if (proto.has_passes()) info.passes = proto.passes();
-  info.silence_limit = absl::Milliseconds(proto.silence_limit_ms());
+  // Whatever it says of itself, a verifier is left after a while.
+  info.silence_limit = absl::ZeroDuration();
+  if (proto.silence_limit_ms() > 0) {
+    info.silence_limit = absl::Milliseconds(
+        std::min(proto.silence_limit_ms(), kMaxSilenceMs));
+  }
   return info;
 }
 

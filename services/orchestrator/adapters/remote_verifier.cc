@@ -154,7 +154,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       FORETOKEN_RETURN_IF_ERROR(ours);
       if (IsLost(last) && in_engine_) {
         FORETOKEN_RETURN_IF_ERROR(
-            NoteLoss(last, static_cast<int64_t>(text.size())));
+            NoteLoss(last, id, static_cast<int64_t>(text.size())));
       }
       if (absl::IsAborted(last)) {
         unequal.insert(id);
@@ -204,12 +204,12 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
   }
 }
 
-absl::Status RemoteVerifier::NoteLoss(const absl::Status& loss,
+absl::Status RemoteVerifier::NoteLoss(const absl::Status& loss, int id,
                                       int64_t length) {
   if (IsStopping(loss)) return absl::OkStatus();
+  const bool same = std::exchange(lost_, id) == id;
   if (std::exchange(length_at_loss_, length) != length) return absl::OkStatus();
-  // It is not known what they do; the client may try again.
-  if (IsLeft(loss)) return loss;
+  if (IsLeft(loss) && same) return loss;
   return absl::AbortedError(
       "two verifiers were lost while they ran this request");
 }
@@ -250,10 +250,11 @@ absl::StatusOr<RoundResult> RemoteVerifier::Round(
     FORETOKEN_LOG(kWarning, "request ", session_.request_id, ": verifier ",
                   lease_->name(),
                   " lost, replaying: ", result.status().message());
+    const int id = lease_->id();
     lease_->ReportDown();
     Close();
     ++failovers_;
-    FORETOKEN_RETURN_IF_ERROR(NoteLoss(result.status(), request.length));
+    FORETOKEN_RETURN_IF_ERROR(NoteLoss(result.status(), id, request.length));
     FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult replayed,
                                OpenAnywhere(text));
     if (replayed.length != request.length || !replayed.tokens.empty()) {

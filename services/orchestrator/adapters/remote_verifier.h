@@ -58,11 +58,12 @@ class RemoteVerifier final : public Verifier {
   // Tries verifiers until one succeeds, an error is final, or time runs out.
   absl::StatusOr<PrefillResult> OpenAnywhere(absl::Span<const TokenId> text);
   absl::StatusOr<RoundResult> RoundOnce(const RoundRequest& request);
-  // Records that a verifier was lost, by `loss`, while this request, with
-  // `length` tokens, was in its engine. Aborted if that is the second in a row
-  // without a token between: the request may be what kills them. A verifier
-  // that stops in good order is no loss.
-  absl::Status NoteLoss(const absl::Status& loss, int64_t length);
+  // Records that the verifier `id` was lost, by `loss`, while this request,
+  // with `length` tokens, was in its engine. Aborted if that is the second in a
+  // row without a token between: the request may be what kills or hangs them;
+  // `loss` if one verifier was left twice. A verifier that stops in good order
+  // is no loss.
+  absl::Status NoteLoss(const absl::Status& loss, int id, int64_t length);
   // Sleeps; returns Cancelled if cancelled first.
   absl::Status BackOff(absl::Duration delay);
   // Makes a mailbox that Cancel can fail; Cancelled if already cancelled.
@@ -79,6 +80,7 @@ class RemoteVerifier final : public Verifier {
   std::unique_ptr<VerifySession> verify_;  // destroyed before the lease
   int64_t failovers_ = 0;
   int64_t length_at_loss_ = -1;
+  int lost_ = -1;  // the last verifier that was
 
   absl::Mutex mu_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
