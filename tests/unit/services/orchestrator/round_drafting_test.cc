@@ -681,6 +681,26 @@ TEST_F(HintedRoundDraftingTest, ALongTextIsNotReadForFewTokens) {
   EXPECT_EQ(Asked(), 2);
 }
 
+// A row makes the round of every session longer that shares the pass.
+TEST_F(HintedRoundDraftingTest, ARowCostsAllThatShareThePass) {
+  Make({&model_, &fused_});
+  Commit({4});
+  drafting_->Draft();
+  const float alone = model_.asked.back().row_ms[0];
+  ASSERT_GT(alone, 0.0f);
+  RoundResult shared = round_;
+  shared.stats.pass_sessions = 4;
+  shared.stats.pass_rows = 4;
+  shared.stats.pass_time = absl::Milliseconds(30);
+  Make({&model_, &fused_});
+  Commit({4});
+  drafting_->Draft();
+  Commit({9}, &shared, absl::Milliseconds(30));
+  drafting_->Draft();
+  // Four sessions; the costs of this fixture are linear in rows.
+  EXPECT_FLOAT_EQ(model_.asked.back().row_ms[0], 4 * alone);
+}
+
 TEST_F(HintedRoundDraftingTest, ANamedModesModelIsToldTheCostsAtOnce) {
   options_.economical = false;
   model_.reads_hints = false;
