@@ -254,6 +254,8 @@ void RemoteGenerations::AskForReason() {
       [this](const absl::Status& status, const v1::GetModelInfoResponse&) {
         absl::MutexLock lock(&mu_);
         asking_reason_ = false;
+        // It is serving again since, and may have said so.
+        if (rpc::IsUp(*peer_.endpoint.channel)) return;
         // No other code is the orchestrator's own word about its model: gRPC
         // itself never gives this one.
         reason_ = absl::IsFailedPrecondition(status)
