@@ -43,7 +43,8 @@ absl::Status CheckFileLimit() {
 
 absl::Status CheckThreadMemory(int64_t mebibytes) {
   const size_t bytes = static_cast<size_t>(mebibytes) << 20;
-  void* const room = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+  // Without access it counts as address space, and not as memory.
+  void* const room = mmap(nullptr, bytes, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room != MAP_FAILED) {
     munmap(room, bytes);
