@@ -3,7 +3,8 @@
     live_faults.py pauses PID         stops and continues a process, again and again
     live_faults.py can_hold           whether `hangs` is allowed here
     live_faults.py hangs PID PAGE     holds the thread of an engine within its pass
-    live_faults.py damage MODEL COPY  copies a model, with NaN for its last norm
+    live_faults.py damage MODEL COPY  copies a model with tied embeddings, with NaN
+                                      for every token read but the first
 
 `pauses` and `hangs` go on until they are killed; the process then goes on.
 """
@@ -97,15 +98,28 @@ def hold_engine(pid, page):
 
 
 def damage_model(model, copy):
+    """The copy's logits are finite after token 0, or its verifier would not
+    serve at all."""
     shutil.copytree(model, copy)
+    config = pathlib.Path(copy) / "config.json"
+    options = json.loads(config.read_text())
+    options["tie_word_embeddings"] = False
+    config.write_text(json.dumps(options))
     path = pathlib.Path(copy) / "model.safetensors"
-    data = bytearray(path.read_bytes())
+    data = path.read_bytes()
     size, = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + size])
-    begin, end = header["model.norm.weight"]["data_offsets"]
+    tensors = bytearray(data[8 + size:])
+    read = header["model.embed_tokens.weight"]
+    begin, end = read["data_offsets"]
+    header["lm_head.weight"] = dict(
+        read, data_offsets=[len(tensors), len(tensors) + end - begin])
+    tensors += tensors[begin:end]
+    begin += (end - begin) // read["shape"][0]
     # 0x7fc0 is NaN as bf16; two of them are NaN as fp32.
-    data[8 + size + begin:8 + size + end] = b"\xc0\x7f" * ((end - begin) // 2)
-    path.write_bytes(data)
+    tensors[begin:end] = b"\xc0\x7f" * ((end - begin) // 2)
+    header = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + tensors)
     return 0
 
 
