@@ -27,6 +27,7 @@ from upgrade import check_upgrade
 
 DASHBOARDS = CHART / "dashboards"
 RULES = CHART / "rules/foretoken.yaml"
+RUNBOOK = "docs/alerts.md"
 
 
 # Dashboard and rules.
@@ -57,10 +58,10 @@ def runbook_problems(alerts, text):
     """Every alert has a section of several sentences, and every section that is
     called like an alert is one."""
     sections = dict(re.findall(r"(?m)^### (\w+)\n\n((?:(?!^#).*\n)+)", text))
-    problems = [f"{alert}: no section in docs/operations.md"
+    problems = [f"{alert}: no section in {RUNBOOK}"
                 for alert in alerts
                 if len(re.findall(r"\.\s", sections.get(alert, ""))) < 2]
-    return problems + [f"docs/operations.md: {name} is no alert"
+    return problems + [f"{RUNBOOK}: {name} is no alert"
                        for name in sections if name not in alerts]
 
 
@@ -109,7 +110,7 @@ def check_rules():
     tests = (ROOT / "tests/deploy/rules_test.yaml").read_text()
     problems += runbook_problems(
         [name for name, _ in rule_queries(RULES.read_text(), "alert")],
-        (ROOT / "docs/operations.md").read_text())
+        (ROOT / RUNBOOK).read_text())
     for name, _ in rule_queries(RULES.read_text(), "record"):
         if f"- expr: {name}\n" not in tests:
             problems.append(f"{name}: no test asks for it")
