@@ -49,15 +49,7 @@ start_gateway() {
   start "$1" foretoken-gateway --orchestrator "unix:$scratch/$2" \
     --listen 127.0.0.1:0 "${@:3}"
 }
-# port_of NAME: where its HTTP API listens, once it does.
-port_of() {
-  local waits=0
-  until [[ $(<"$scratch/$1.log") =~ (HTTP|listening)\ on\ 127\.0\.0\.1:([0-9]+) ]]; do
-    ((++waits < 600)) || { tail "$scratch"/*.log >&2; return 1; }
-    sleep 0.1
-  done
-  echo "${BASH_REMATCH[2]}"
-}
+source tests/e2e/gateway/port_of.sh
 wait_for() {
   python3 - "$1" <<'WAIT' || { tail "$scratch"/*.log; exit 1; }
 import sys, time, urllib.request

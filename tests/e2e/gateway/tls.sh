@@ -24,15 +24,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
   -subj /CN=test -addext subjectAltName=DNS:localhost -keyout "$scratch/key" \
   -out "$scratch/cert" 2>/dev/null
 metrics_port=$(tests/e2e/free_ports.py 1)
-# port_of NAME: where its HTTP API listens, once it does.
-port_of() {
-  local waits=0
-  until [[ $(<"$scratch/$1.log") =~ (HTTP|listening)\ on\ 127\.0\.0\.1:([0-9]+) ]]; do
-    ((++waits < 600)) || { tail "$scratch"/*.log >&2; return 1; }
-    sleep 0.1
-  done
-  echo "${BASH_REMATCH[2]}"
-}
+source tests/e2e/gateway/port_of.sh
 touch "$scratch/local.log" "$scratch/gateway.log"
 "$bin/foretoken-local" --model tools/demo/target --listen "unix:$scratch/socket" \
   --http-listen 127.0.0.1:0 --http-tls-cert "$scratch/cert" \
