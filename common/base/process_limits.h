@@ -21,10 +21,11 @@ namespace foretoken {
 // serve anything. Libraries abort where a descriptor is refused to them.
 absl::Status CheckFileLimit();
 
-// ResourceExhausted, naming the limit, if less address space is left: 8 MiB for
-// the stack of each thread, and what malloc sets aside for it. gRPC hangs or
-// aborts without a thread that it could not create. No service starts in less
-// than kStartMebibytes; gRPC's server needs kServerMebibytes of them.
+// ResourceExhausted, naming the limit, if less than `mebibytes` of address
+// space are left for threads: each takes 8 MiB of stack, and what malloc sets
+// aside for it. gRPC hangs or aborts if it cannot create a thread. No service
+// starts in less than kStartMebibytes; gRPC's server needs kServerMebibytes of
+// them.
 inline constexpr int64_t kStartMebibytes = 1024;
 inline constexpr int64_t kServerMebibytes = 256;
 absl::Status CheckThreadMemory(int64_t mebibytes);

@@ -132,7 +132,7 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
   FORETOKEN_RETURN_IF_ERROR(streams_.CheckNotDraining());
   FORETOKEN_RETURN_IF_ERROR(watchdog_.Check());
   const VerifySnapshot snapshot = sessions_.loop().snapshot();
-  // Not Unavailable, which a restart mends.
+  // Not Unavailable: clients would try again, and the model is the same then.
   if (!snapshot.model_fault.ok()) {
     return absl::FailedPreconditionError(snapshot.model_fault.message());
   }

@@ -183,7 +183,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Serve(input, std::max<size_t>(size, 1));
   for (const HttpRequest& request : whole) CheckRequest(request);
   if (!whole.empty()) CheckFirst(input, whole.front());
-  // Of one byte while that does not take long, of a few otherwise.
+  // Packets of one byte, or of a few where the input is long.
   const std::vector<HttpRequest> cut = Serve(input, 1 + size / 256);
   // Refusals may differ: of a bad head that comes in parts, the parser looks
   // for the end first.

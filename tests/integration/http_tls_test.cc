@@ -91,7 +91,8 @@ TEST_F(HttpTlsTest, SpeaksVersions12And13Alone) {
   EXPECT_FALSE(HttpClient(address(), old).Handshake());
 }
 
-// Whoever looks at the files asks the clock first.
+// Every check of the files reads the clock first, so that counting reads of the
+// clock by thread shows which threads check files.
 TEST(TlsSessionsTest, AConnectionLooksAtNoFile) {
   const testing::TempDir dir;
   const Certificates files = MakeCertificates(dir, "root");

@@ -5,8 +5,8 @@
 // number rises, a session is queued, however long it waits. While it stands
 // still, the waits of its sessions count, and one that has lasted for the limit
 // is over: the session was left. The verifier then gets no sessions until a
-// pass has ended; for the case that no one else gives it any, one session at a
-// time tries it, ever more rarely.
+// pass has ended. Since it may otherwise get no work, one session at a time
+// tries it, ever more rarely.
 //
 // Waits are counted in steps from probe to probe, and a step that took long
 // counts no more than one that took the usual time: a time in which this

@@ -76,8 +76,8 @@ class Admission {
   // ResourceExhausted if it is alone and there is no room.
   absl::Status Reserve(Session& session, int64_t length);
 
-  // Call before a session is removed that its client has closed or that is out
-  // of time.
+  // Call before removing a session that its client has closed or whose deadline
+  // has passed.
   void NoteGivenUp(const Session& session);
   // Frees the session's pages.
   void Release(Session& session);

@@ -63,7 +63,7 @@ TEST_F(ProgressWatchTest, OnlyOneWaitCounts) {
     ASSERT_FALSE(Probe());
     wait_.End();
   }
-  // One that nobody waits for is not silent.
+  // Without a waiting session, a verifier is not silent.
   for (int i = 0; i < 100; ++i) ASSERT_FALSE(Probe());
   EXPECT_FALSE(watch_.avoided());
 }
