@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/infer/kv_cache.h"
 
 namespace foretoken {
 
@@ -33,6 +34,10 @@ void KvSession::Close() {
   FORETOKEN_CHECK(closed.ok());  // opened here, closed once
   backend_ = nullptr;
   sampling_.reset();
+}
+
+absl::Span<const int32_t> KvSession::pages() const {
+  return *backend_->kv_cache().PageTable(id_);
 }
 
 absl::Status KvSession::Reserve(int64_t length) {

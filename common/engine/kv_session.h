@@ -53,6 +53,10 @@ class KvSession {
 
   // The calls below require an open session.
 
+  // Pages of the backend's cache that the session lists, reserved ones
+  // included; valid until the next call that is not const.
+  absl::Span<const int32_t> pages() const;
+
   // As Backend::Reserve.
   absl::Status Reserve(int64_t length);
 

@@ -29,6 +29,8 @@ namespace foretoken {
 
 using SessionId = int64_t;
 
+class KvCache;
+
 // What weights and GEMM inputs are rounded to, and KV unless it has a type of
 // its own; the rest is fp32. fp32 is the oracle, bf16 the default.
 enum class Precision { kFloat32, kBFloat16 };
@@ -151,6 +153,9 @@ class Backend {
   virtual double MeasureProductSeconds() { return 0.0; }
 
   virtual KvUsage kv_usage() const = 0;
+
+  // Which session's KV lies in which page.
+  virtual const KvCache& kv_cache() const = 0;
 };
 
 }  // namespace foretoken

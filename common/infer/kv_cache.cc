@@ -27,26 +27,40 @@ absl::StatusOr<OpenedSession> KvCache::Open(absl::string_view scope,
   if (options_.prefix_reuse && !scope.empty()) {
     session.scope = &*scopes_.try_emplace(std::string(scope)).first;
     ++session.scope->second;
-    PrefixKey key;
-    key.scope = session.scope;
-    const int64_t prompt_size = static_cast<int64_t>(prompt.size());
-    // At least the last token is left to compute.
-    while (session.length + kKvPageTokens < prompt_size) {
-      std::copy_n(prompt.begin() + session.length, kKvPageTokens,
-                  key.tokens.begin());
-      const auto found = index_.find(key);
-      if (found == index_.end()) break;
-      Reference(found->second);
-      session.pages.push_back(found->second);
-      session.length += kKvPageTokens;
-      key.parent = found->second;
-    }
+    session.pages = FindPrefix(session.scope, prompt);
+    for (const int32_t page : session.pages) Reference(page);
+    session.length = std::ssize(session.pages) * kKvPageTokens;
   }
   OpenedSession opened;
   opened.session = next_session_++;
   opened.reused_tokens = session.length;
   sessions_.emplace(opened.session, std::move(session));
   return opened;
+}
+
+std::vector<int32_t> KvCache::FindPrefix(
+    const Scope* scope, absl::Span<const TokenId> prompt) const {
+  std::vector<int32_t> pages;
+  PrefixKey key;
+  key.scope = scope;
+  // A prompt of whole pages leaves its last one to compute.
+  for (; prompt.size() > kKvPageTokens; prompt.remove_prefix(kKvPageTokens)) {
+    std::copy_n(prompt.begin(), kKvPageTokens, key.tokens.begin());
+    const auto found = index_.find(key);
+    if (found == index_.end()) break;
+    pages.push_back(found->second);
+    key.parent = found->second;
+  }
+  return pages;
+}
+
+std::vector<int32_t> KvCache::PagesInUse(
+    absl::string_view scope, absl::Span<const TokenId> prompt) const {
+  const auto found = scopes_.find(scope);
+  if (!options_.prefix_reuse || found == scopes_.end()) return {};
+  std::vector<int32_t> pages = FindPrefix(&*found, prompt);
+  std::erase_if(pages, [&](int32_t page) { return SessionsOf(page) == 0; });
+  return pages;
 }
 
 absl::Status KvCache::Close(SessionId id) {
@@ -164,8 +178,9 @@ KvUsage KvCache::usage() const {
   return usage;
 }
 
-void KvCache::ReleaseScope(Scope* scope) {
-  if (--scope->second == 0) scopes_.erase(scope->first);
+void KvCache::ReleaseScope(const Scope* scope) {
+  const auto found = scopes_.find(scope->first);
+  if (--found->second == 0) scopes_.erase(found);
 }
 
 void KvCache::Reference(int32_t id) {
@@ -239,7 +254,7 @@ void KvCache::IndexFullPage(Session& session, int64_t index) {
   pages_[own].indexed = true;
   pages_[own].key = key;
   if (key.parent >= 0) ++pages_[key.parent].children;
-  ++key.scope->second;
+  ++session.scope->second;
 }
 
 absl::Status KvCache::UnknownSession(SessionId id) const {

@@ -73,6 +73,14 @@ class KvCache {
   // unknown session. Valid until the next call that is not const.
   const std::vector<int32_t>* PageTable(SessionId session) const;
 
+  // The number of sessions whose page tables list `page`.
+  int32_t SessionsOf(int32_t page) const { return pages_[page].sessions; }
+
+  // The pages that Open would find for `prompt` and that sessions list now:
+  // they cost no room.
+  std::vector<int32_t> PagesInUse(absl::string_view scope,
+                                  absl::Span<const TokenId> prompt) const;
+
  private:
   using PageTokens = std::array<TokenId, kKvPageTokens>;
 
@@ -80,7 +88,7 @@ class KvCache {
   using Scope = std::pair<const std::string, int64_t>;
 
   struct PrefixKey {
-    Scope* scope = nullptr;
+    const Scope* scope = nullptr;
     int32_t parent = -1;  // page id, -1 at the start
     PageTokens tokens{};
     friend bool operator==(const PrefixKey&, const PrefixKey&) = default;
@@ -105,7 +113,11 @@ class KvCache {
     PageTokens tail{};  // tokens of the page that is not yet full
   };
 
-  void ReleaseScope(Scope* scope);
+  // Indexed pages that hold the first tokens of `prompt`, in order; at least
+  // its last token is in none of them.
+  std::vector<int32_t> FindPrefix(const Scope* scope,
+                                  absl::Span<const TokenId> prompt) const;
+  void ReleaseScope(const Scope* scope);
   // Lists `page` in another page table.
   void Reference(int32_t page);
   int32_t TakePage();

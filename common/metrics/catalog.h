@@ -57,6 +57,9 @@ inline constexpr int kMaxPositions = 16;
 inline constexpr Spec kDroppedLogLines =
     Counter("foretoken_log_lines_dropped_total",
             "Lines of the log dropped because nothing read it");
+inline constexpr Spec kUnauthenticated = Counter(
+    "foretoken_unauthenticated_calls_total",
+    "Calls and HTTP requests refused because they carried no known token");
 
 // Served requests and RPCs.
 inline constexpr Spec kRequests =
@@ -423,7 +426,8 @@ inline constexpr const Spec* kGatewayMetrics[] = {
     &kHttpConnections, &kHttpDeltas,  &kHttpPauses};
 
 // Every process exports these in addition to the metrics of its service.
-inline constexpr const Spec* kProcessMetrics[] = {&kDroppedLogLines};
+inline constexpr const Spec* kProcessMetrics[] = {&kDroppedLogLines,
+                                                  &kUnauthenticated};
 
 struct Catalog {
   const char* service;  // its folder

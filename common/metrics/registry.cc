@@ -24,9 +24,16 @@ prometheus::Labels LabelsOf(const Spec& spec, const std::string& value,
 
 }  // namespace
 
-Registry::Registry()
-    : registry_(std::make_shared<prometheus::Registry>()),
-      dropped_log_lines_(GetCounter(kDroppedLogLines)) {}
+Registry::Registry() : registry_(std::make_shared<prometheus::Registry>()) {
+  for (const Spec* const spec : kProcessMetrics) GetCounter(*spec);
+  AddTotal(kDroppedLogLines, DroppedLogLines);
+}
+
+void Registry::AddTotal(const Spec& spec, std::function<int64_t()> total) {
+  prometheus::Counter& counter = GetCounter(spec);
+  absl::MutexLock lock(&mu_);
+  totals_.push_back({counter, std::move(total)});
+}
 
 prometheus::Counter& Registry::GetCounter(const Spec& spec,
                                           const std::string& value,
@@ -63,10 +70,11 @@ prometheus::Histogram& Registry::GetHistogram(const Spec& spec,
 std::string Registry::Text(MetricNames names) const {
   {
     absl::MutexLock lock(&mu_);
-    const int64_t dropped = DroppedLogLines();
-    dropped_log_lines_.Increment(
-        static_cast<double>(dropped - shown_log_lines_));
-    shown_log_lines_ = dropped;
+    for (Total& each : totals_) {
+      const int64_t total = each.total();
+      each.counter.Increment(static_cast<double>(total - each.shown));
+      each.shown = total;
+    }
   }
   std::vector<prometheus::MetricFamily> families = registry_->Collect();
   if (names == MetricNames::kVllm) {

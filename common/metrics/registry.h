@@ -12,8 +12,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -50,17 +52,26 @@ class Registry {
   prometheus::Histogram& GetHistogram(const Spec& spec,
                                       const std::string& value = "");
 
+  // Adds `total` to the counter `spec`, which has no label, whenever the page
+  // is made. Totals never decrease; each is called under a lock, until the
+  // registry goes.
+  void AddTotal(const Spec& spec, std::function<int64_t()> total);
+
   // The page in Prometheus' text format.
   std::string Text(MetricNames names = MetricNames::kForetoken) const;
 
   std::shared_ptr<prometheus::Registry> prometheus() { return registry_; }
 
  private:
+  struct Total {
+    prometheus::Counter& counter;
+    std::function<int64_t()> total;
+    int64_t shown = 0;
+  };
+
   std::shared_ptr<prometheus::Registry> registry_;
-  // A total of the process, brought up to date for the page.
-  prometheus::Counter& dropped_log_lines_;
   mutable absl::Mutex mu_;
-  mutable int64_t shown_log_lines_ ABSL_GUARDED_BY(mu_) = 0;
+  mutable std::vector<Total> totals_ ABSL_GUARDED_BY(mu_);
   std::string model_name_ = "model";
 };
 

@@ -191,10 +191,14 @@ class BearerProcessor final : public grpc::AuthMetadataProcessor {
     }
     // Exactly one header: of two, CallerOf could choose the other.
     const auto [first, end] = metadata.equal_range("authorization");
-    if (first != end && std::next(first) == end &&
-        callers_->Find(View(first->second), Principal(metadata)).has_value()) {
+    const bool one = first != end && std::next(first) == end;
+    const absl::string_view header =
+        one ? View(first->second) : absl::string_view();
+    if (callers_->Find(header, Principal(metadata)).has_value()) {
       return grpc::Status::OK;
     }
+    // A gateway asks for nobody to see whether its own token is known.
+    if (!callers_->Find(header).has_value()) callers_->CountStranger();
     if (throttle_.Take()) {
       FORETOKEN_LOG(kWarning, "refused a call without a known token",
                     path == metadata.end()

@@ -22,6 +22,8 @@
 #ifndef FORETOKEN_COMMON_RPC_AUTH_H_
 #define FORETOKEN_COMMON_RPC_AUTH_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +68,14 @@ class Callers {
   std::optional<Caller> Find(absl::string_view authorization,
                              absl::string_view principal) const;
 
+  // Calls refused because they carried no known token.
+  void CountStranger() const {
+    strangers_.fetch_add(1, std::memory_order_relaxed);
+  }
+  int64_t strangers() const {
+    return strangers_.load(std::memory_order_relaxed);
+  }
+
  private:
   struct Known {
     Sha256Digest digest;
@@ -78,6 +88,7 @@ class Callers {
   static absl::StatusOr<std::vector<Known>> Read(const std::string& path);
 
   mutable ReloadedFile<std::vector<Known>> known_;
+  mutable std::atomic<int64_t> strangers_{0};
 };
 
 // Lets a call through if it carries a known token or is a health check, else

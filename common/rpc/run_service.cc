@@ -37,6 +37,10 @@ absl::StatusOr<int> Run(const ServiceInfo& info,
   }
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
                              Server::Start(config.rpc, {service.get()}));
+  if (const auto callers = server->callers()) {
+    registry.AddTotal(metrics::kUnauthenticated,
+                      [callers] { return callers->strangers(); });
+  }
   return ServeUntilSignal(*server, config.rpc.drain_timeout);
 }
 

@@ -259,7 +259,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   const ConnectionLimits limits = LimitsOf(options);
   server->listener_ = std::make_unique<Listener>(limits, options.send_timeout);
   server->health_ = std::make_unique<HealthService>(limits.per_peer);
-  std::shared_ptr<const Callers> callers;
+  std::shared_ptr<const Callers>& callers = server->callers_;
   if (!options.token_file.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(callers, Callers::Load(options.token_file));
     for (Servable* servable : servables) servable->SetCallers(callers);

@@ -120,6 +120,9 @@ class Server {
   // The bound addresses, in the order of options.listen, real ports filled in.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
+  // Those of the token file; null without one.
+  std::shared_ptr<const Callers> callers() const { return callers_; }
+
   // A channel without sockets, for services that share the process.
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
@@ -146,6 +149,7 @@ class Server {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<Listener> listener_;
   std::vector<std::string> addresses_;
+  std::shared_ptr<const Callers> callers_;
   absl::Mutex mu_;
   bool serving_ ABSL_GUARDED_BY(mu_) = false;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

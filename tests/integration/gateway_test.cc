@@ -558,6 +558,7 @@ TEST_F(GatewayTest, KeysAreAskedFor) {
       "tokens", "token-of-the-gateway-01 gateway speaks_for_others\n");
   Start();
   EXPECT_EQ(Post("/v1/completions", R"({"prompt": "a"})").status, 401);
+  EXPECT_EQ(Sample("foretoken_unauthenticated_calls_total"), 1);
   const RawConnection client = Connect();
   client.Say(PostText("/v1/completions", R"({"prompt": "a"})",
                       "Connection: close\r\n"

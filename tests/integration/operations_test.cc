@@ -123,6 +123,8 @@ TEST(AuthTest, EveryCallButHealthNeedsAKnownToken) {
   EXPECT_FALSE(stream->Read(&response));
   EXPECT_EQ(stream->Finish().error_code(), grpc::UNAUTHENTICATED);
   EXPECT_EQ(verifier->Sample("foretoken_streams"), 0);
+  // The health check needs none, and the one with the right token is known.
+  EXPECT_EQ(verifier->server->callers()->strangers(), 3);
 }
 
 TEST(AuthTest, AnOrchestratorSendsItsTokenToTheVerifier) {

@@ -69,6 +69,7 @@ class FakeBackend final : public Backend {
   }
   int32_t max_rows() const override { return options_.max_rows; }
   KvUsage kv_usage() const override { return cache_.usage(); }
+  const KvCache& kv_cache() const override { return cache_; }
 
  private:
   struct Row {

@@ -27,6 +27,7 @@ class GatewayMetrics final : public GatewayObserver, public HttpServerObserver {
   void OnEnd(Route route, int status, absl::Duration latency) override {
     running_.Decrement();
     Count(route, status, 1);
+    if (status == 401) unauthenticated_.Increment();
     latency_[static_cast<size_t>(route)]->Observe(
         absl::ToDoubleSeconds(latency));
   }
@@ -53,6 +54,8 @@ class GatewayMetrics final : public GatewayObserver, public HttpServerObserver {
       registry_.GetGauge(metrics::kHttpConnections);
   prometheus::Counter& deltas_ = registry_.GetCounter(metrics::kHttpDeltas);
   prometheus::Counter& pauses_ = registry_.GetCounter(metrics::kHttpPauses);
+  prometheus::Counter& unauthenticated_ =
+      registry_.GetCounter(metrics::kUnauthenticated);
 };
 
 }  // namespace foretoken::gateway

@@ -1,6 +1,7 @@
 #include "services/verifier/core/admission.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -11,11 +12,15 @@
 namespace foretoken::verifier {
 namespace {
 
-// How long a prompt that was given up counts as its caller's, and the number of
-// such prompts that are remembered. Each has cost others a preemption, so that
+// How long a text that was given up counts as its caller's, and the number of
+// such texts that are remembered. Each has cost others a preemption, so that
 // there are few.
 constexpr absl::Duration kGivenUpTime = absl::Seconds(10);
 constexpr size_t kMaxGivenUp = 256;
+
+int64_t PagesFor(int64_t tokens) {
+  return (tokens + kKvPageTokens - 1) / kKvPageTokens;
+}
 
 }  // namespace
 
@@ -31,6 +36,37 @@ int64_t Admission::RoomFor(const Session& session, int64_t reserve) const {
   // The last token's KV is never computed.
   return std::max(target,
                   std::min(target + reserve, session.request.max_length - 1));
+}
+
+double Admission::Holding(const Session& session) const {
+  const KvCache& cache = backend_.kv_cache();
+  double pages = 0;
+  for (const int32_t page : session.kv.pages()) {
+    pages += 1.0 / cache.SessionsOf(page);
+  }
+  return pages * kKvPageTokens;
+}
+
+Admission::Claim Admission::ClaimOf(const Session& session,
+                                    int64_t reserve) const {
+  Claim claim;
+  claim.shared = backend_.kv_cache().PagesInUse(
+      session.request.cache_scope,
+      absl::MakeConstSpan(session.tokens).first(session.prefill_target()));
+  // Pages that only other callers list count whole: were the claim less than
+  // what the caller will hold, two callers could take the room in turns.
+  std::set<int32_t> foreign(claim.shared.begin(), claim.shared.end());
+  for (const auto& [id, other] : sessions_) {
+    if (!other.kv.is_open() || other.request.caller != session.request.caller) {
+      continue;
+    }
+    for (const int32_t page : other.kv.pages()) foreign.erase(page);
+  }
+  const int64_t pages = PagesFor(RoomFor(session, reserve));
+  const int64_t shared = std::ssize(claim.shared);
+  claim.room = (pages - (shared - std::ssize(foreign))) * kKvPageTokens;
+  claim.free = (pages - shared) * kKvPageTokens;
+  return claim;
 }
 
 absl::StatusOr<bool> Admission::Admit(Session& session, int64_t reserve) {
@@ -72,13 +108,15 @@ absl::StatusOr<bool> Admission::AdmitAndPreempt(Session& session) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, reserve));
     if (done) return true;
     Session* victim = LongestIdle();
-    const int64_t room = RoomFor(session, reserve);
-    if (victim == nullptr && Reclaimable(session, room) >= room) {
-      victim = HeaviestElsewhere(session, room);
+    if (victim == nullptr) {
+      const Claim claim = ClaimOf(session, reserve);
+      if (Reclaimable(session, claim) >= claim.free) {
+        victim = HeaviestElsewhere(session, claim.room);
+      }
     }
     if (victim == nullptr) break;
     Preempt(*victim);
-    session.took_pages = true;
+    session.taken_room = RoomFor(session, reserve);
   }
   if (admitted() > 0) return false;
   FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, 1));
@@ -115,7 +153,9 @@ absl::Status Admission::Reserve(Session& session, int64_t length) {
     }
     Session* victim = LongestIdle();
     if (victim == nullptr) {
-      victim = HeaviestElsewhere(session, length - session.kv.room());
+      victim = HeaviestElsewhere(
+          session,
+          (PagesFor(length) - std::ssize(session.kv.pages())) * kKvPageTokens);
     }
     if (victim == nullptr) {
       victim = Youngest(&session.request.caller, /*spared=*/nullptr);
@@ -131,8 +171,7 @@ Admission::Holdings Admission::Held() const {
   Holdings held;
   for (const auto& [id, session] : sessions_) {
     if (!session.kv.is_open()) continue;
-    held[session.request.caller] +=
-        static_cast<double>(session.kv.room()) / session.request.weight;
+    held[session.request.caller] += Holding(session) / session.request.weight;
   }
   const absl::Time now = clock_();
   for (const GivenUp& prompt : given_up_) {
@@ -141,10 +180,10 @@ Admission::Holdings Admission::Held() const {
   return held;
 }
 
-int64_t Admission::Reclaimable(const Session& session, int64_t room) {
+int64_t Admission::Reclaimable(const Session& session, const Claim& claimed) {
   const Holdings held = Held();
   const std::string& caller = session.request.caller;
-  double claim = static_cast<double>(room) / session.request.weight;
+  double claim = static_cast<double>(claimed.room) / session.request.weight;
   if (const auto own = held.find(caller); own != held.end()) {
     claim += own->second;
   }
@@ -155,15 +194,32 @@ int64_t Admission::Reclaimable(const Session& session, int64_t room) {
     if (name != caller) excess[name] = tokens - claim;
   }
   int64_t tokens = backend_.kv_usage().pages_free * kKvPageTokens;
+  // Sessions that would still list a page that several list.
+  const KvCache& cache = backend_.kv_cache();
+  absl::flat_hash_map<int32_t, int32_t> listed;
+  for (const int32_t page : claimed.shared)
+    listed[page] = cache.SessionsOf(page) + 1;
+  const auto freed_by = [&](const Session& other) {
+    int64_t pages = 0;
+    for (const int32_t page : other.kv.pages()) {
+      const int32_t sessions = cache.SessionsOf(page);
+      if (sessions == 1 && !listed.contains(page)) {
+        ++pages;
+      } else {
+        pages += --listed.try_emplace(page, sessions).first->second == 0;
+      }
+    }
+    return pages * kKvPageTokens;
+  };
   const Session* const oldest = Oldest();
   for (auto entry = sessions_.rbegin(); entry != sessions_.rend(); ++entry) {
     const Session& other = entry->second;
     if (!other.kv.is_open() || &other == oldest) continue;
     const auto found = excess.find(other.request.caller);
     if (found == excess.end() || found->second <= 0) continue;
-    found->second -=
-        static_cast<double>(other.kv.room()) / other.request.weight;
-    tokens += other.kv.room();
+    const int64_t freed = freed_by(other);
+    found->second -= static_cast<double>(freed) / other.request.weight;
+    tokens += freed;
   }
   return tokens;
 }
@@ -188,7 +244,7 @@ Session* Admission::HeaviestElsewhere(const Session& session, int64_t room) {
 }
 
 void Admission::NoteGivenUp(const Session& session) {
-  if (!session.took_pages || !session.is_prefilling()) return;
+  if (session.taken_room == 0 || session.is_read()) return;
   const absl::Time now = clock_();
   while (!given_up_.empty() &&
          (given_up_.front().until <= now || given_up_.size() >= kMaxGivenUp)) {
@@ -196,12 +252,13 @@ void Admission::NoteGivenUp(const Session& session) {
   }
   given_up_.push_back(
       {session.request.caller,
-       static_cast<double>(session.kv.room()) / session.request.weight,
+       static_cast<double>(session.taken_room) / session.request.weight,
        now + kGivenUpTime});
 }
 
 void Admission::Release(Session& session) {
   if (!session.kv.is_open()) return;
+  if (session.is_read()) session.taken_room = 0;
   session.kv.Close();
   blocked_ = false;
 }

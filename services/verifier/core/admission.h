@@ -5,16 +5,17 @@
 // with unchanged output. A session that its client has left idle for idle_time
 // is preempted first, so that its pages do not lie unused.
 //
-// Callers share the pages by weight: the session that is preempted is the
-// youngest of the caller who holds most for its weight, also where a waiting
-// session's caller would hold less than that. Waiting sessions of the caller
-// who holds least for its weight are admitted first; among equals preempted
-// ones, then those of the caller who was served least, then the oldest. The
-// oldest admitted session is never preempted for another caller's unless it is
-// idle, so none starves. A caller who has others preempted for a prompt that it
-// then gives up before it is read still counts as holding its pages for a
-// while: else it could have others replay again and again at no cost of its
-// own.
+// Callers share the pages by weight; of a page that several sessions list each
+// holds its part, so that what a caller's sessions have in common counts once.
+// The session that is preempted is the youngest of the caller who holds most
+// for its weight, also where a waiting session's caller would hold less than
+// that. Waiting sessions of the caller who holds least for its weight are
+// admitted first; among equals preempted ones, then those of the caller who was
+// served least, then the oldest. The oldest admitted session is never preempted
+// for another caller's unless it is idle, so none starves. A caller who has
+// others preempted for a text that it then gives up before it is read, admitted
+// or not, still counts as holding its pages for a while: else it could have
+// others replay again and again at no cost of its own.
 //
 // Source: preemption by recomputation after vLLM (arXiv:2309.06180,
 // section 4.5); longest queue drop after Suter et al., "Design considerations
@@ -29,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -105,6 +107,15 @@ class Admission {
   };
 
   int64_t RoomFor(const Session& session, int64_t reserve) const;
+  // Tokens of the pages that the session lists, shared ones in parts.
+  double Holding(const Session& session) const;
+  // What a waiting session takes if it is admitted, in tokens of whole pages.
+  struct Claim {
+    int64_t room = 0;             // beyond what its caller's sessions list
+    int64_t free = 0;             // beyond what any session lists
+    std::vector<int32_t> shared;  // pages that sessions list
+  };
+  Claim ClaimOf(const Session& session, int64_t reserve) const;
   // False, with nothing changed, if there is no room for the text and
   // `reserve` tokens more.
   absl::StatusOr<bool> Admit(Session& session, int64_t reserve);
@@ -114,8 +125,9 @@ class Admission {
   Holdings Held() const;
   // The waiting session that comes next; nullptr if none waits.
   Session* NextWaiting();
-  // Tokens of room that sessions which would give way to `session` have.
-  int64_t Reclaimable(const Session& session, int64_t room);
+  // Tokens that are free, or would be if all sessions gave way to `session`
+  // that would do so one after the other.
+  int64_t Reclaimable(const Session& session, const Claim& claimed);
   // The session that gives way so that the caller of `session` may hold `room`
   // tokens more; nullptr if none of another caller's does.
   Session* HeaviestElsewhere(const Session& session, int64_t room);

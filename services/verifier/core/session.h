@@ -49,7 +49,9 @@ struct Session {
   bool prefill_reported = false;  // the caller has its PrefillResult
   int64_t reused_tokens = 0;
   bool was_preempted = false;
-  bool took_pages = false;  // others were preempted to admit it
+  // Room, in tokens, for which others were preempted; 0 once the text that it
+  // was for has been read.
+  int64_t taken_room = 0;
   absl::Time idle_since;  // time of its last answer; valid while it has no work
   std::optional<PendingRound> round;
   bool follows_guard = false;  // its last round named an arm
@@ -64,8 +66,9 @@ struct Session {
   bool has_work() const { return !prefill_reported || round.has_value(); }
   bool is_waiting() const { return !kv.is_open() && has_work(); }
   bool is_prefilling() const { return kv.is_open() && prefill_left() > 0; }
+  bool is_read() const { return kv.is_open() && prefill_left() == 0; }
   bool is_ready() const {
-    return kv.is_open() && round.has_value() && prefill_left() == 0;
+    return is_read() && round.has_value();
   }
 };
 

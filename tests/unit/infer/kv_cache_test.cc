@@ -14,7 +14,9 @@ namespace {
 using ::foretoken::testing::IsOk;
 using ::foretoken::testing::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // `count` tokens, all equal to `value` or counting up from it.
 std::vector<TokenId> Same(int64_t count, TokenId value) {
@@ -115,6 +117,32 @@ TEST(KvCacheTest, ReusesWholePagesOfTheSameScopeAndLeavesTheLastToken) {
   other[40] = 7;
   FORETOKEN_ASSERT_OK(cache.Close(MustOpen(cache, "a", other, 32)));
   EXPECT_EQ(cache.usage().pages_free, 16);
+}
+
+TEST(KvCacheTest, PagesInUseAreThoseThatOpenFindsAndSessionsList) {
+  KvCache cache({.pages = 8, .max_sessions = 4});
+  const std::vector<TokenId> text = Counting(96, 0);
+  const SessionId longer = MustOpen(cache, "scope", text, 0);
+  Fill(cache, longer, text);
+  const SessionId shorter = MustOpen(cache, "scope", Counting(65, 0), 64);
+  const std::vector<int32_t> pages = *cache.PageTable(longer);
+  EXPECT_EQ(cache.SessionsOf(pages[1]), 2);
+  EXPECT_EQ(cache.SessionsOf(pages[2]), 1);
+
+  // At least the last token is left to compute.
+  EXPECT_THAT(cache.PagesInUse("scope", text),
+              ElementsAre(pages[0], pages[1]));
+  EXPECT_THAT(cache.PagesInUse("scope", Counting(97, 0)),
+              ElementsAreArray(pages));
+  EXPECT_THAT(cache.PagesInUse("another", text), IsEmpty());
+  EXPECT_THAT(cache.PagesInUse("scope", Counting(97, 1)), IsEmpty());
+  FORETOKEN_ASSERT_OK(cache.Close(longer));
+  // The third page is cached, but no session lists it.
+  EXPECT_THAT(cache.PagesInUse("scope", Counting(97, 0)),
+              ElementsAre(pages[0], pages[1]));
+  FORETOKEN_ASSERT_OK(cache.Close(shorter));
+  EXPECT_THAT(cache.PagesInUse("scope", text), IsEmpty());
+  EXPECT_EQ(cache.SessionsOf(pages[0]), 0);
 }
 
 TEST(KvCacheTest, APageIsFoundOnlyBehindItsOwnPrefix) {

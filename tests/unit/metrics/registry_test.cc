@@ -104,6 +104,22 @@ TEST(RegistryTest, ATotalThatIsKeptElsewhereIsShownAsItIs) {
   EXPECT_EQ(*SampleValue(registry.Text(), "foretoken_passes_total"), 7);
 }
 
+TEST(RegistryTest, TotalsOfOneNameAreAddedUpWheneverThePageIsMade) {
+  Registry registry;
+  const auto shown = [&] {
+    return *SampleValue(registry.Text(),
+                        "foretoken_unauthenticated_calls_total");
+  };
+  EXPECT_EQ(shown(), 0);
+  int64_t http = 0, grpc = 2;
+  registry.AddTotal(kUnauthenticated, [&] { return http; });
+  registry.AddTotal(kUnauthenticated, [&] { return grpc; });
+  EXPECT_EQ(shown(), 2);
+  http = 5;
+  EXPECT_EQ(shown(), 7);
+  EXPECT_EQ(shown(), 7);
+}
+
 TEST(RegistryTest, OneChildPerLabelValue) {
   Registry registry;
   prometheus::Counter& ok = registry.GetCounter(kRequests, "OK");

@@ -238,7 +238,7 @@ TEST_P(GivenUpPromptTest, CostsOthersTheirPagesButOnce) {
   ASSERT_EQ(engine.snapshot().totals.preemptions, 0);
 
   const auto attack = [&] {
-    SessionRequest request = Request(std::vector<TokenId>(300, 11), 10);
+    SessionRequest request = Request(std::vector<TokenId>(400, 11), 10);
     request.caller = "hostile";
     request.deadline = fixture.now + absl::Milliseconds(1);
     const SessionId id = engine.Open(request).value();
