@@ -30,7 +30,7 @@ namespace foretoken::rpc {
 namespace {
 
 // Time for handlers to end after a drain has timed out.
-constexpr absl::Duration kCancelGrace = absl::Seconds(2);
+constexpr absl::Duration kCancelGrace = absl::Seconds(1);
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
 // Time between NOT_SERVING and GOAWAY, so that clients that watch health or
 // balance over several addresses lose no call.

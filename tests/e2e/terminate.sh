@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# terminate.sh BINARIES: SIGTERM ends every service within its drain timeout plus
+# two seconds while it is being worked and attacked. Prints the times; a machine
+# that is busy otherwise gets half a minute more before the test fails. Exits with
+# 77 without PostgreSQL, Redis or curl.
+#
+#   --strict   no half minute
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+if ! command -v redis-server >/dev/null || ! command -v curl >/dev/null ||
+  ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+  echo "SKIPPED: PostgreSQL, Redis or curl is not installed (tools/deps)"
+  exit 77
+fi
+drain=3
+most=$((drain + 2))
+[ "${2:-}" = --strict ] || most=$((most + 30))
+scratch=$(mktemp -d)
+mkdir "$scratch/corpus"
+cp "$(ls -d /usr/lib/python3.*/ | sort -V | tail -1)"/{heapq,bisect,textwrap}.py \
+  "$scratch/corpus"
+export FORETOKEN_BIN=$1 FORETOKEN_RUN=$scratch/run FORETOKEN_CORPUS=$scratch/corpus
+# Five of the services, one of the gateway, and six of metrics.
+first=$(tests/e2e/free_ports.py 12)
+export FORETOKEN_FIRST_PORT=$first FORETOKEN_HTTP_PORT=$((first + 5))
+export FORETOKEN_FIRST_METRICS_PORT=$((first + 6))
+export FORETOKEN_DRAIN_TIMEOUT=${drain}s
+source tools/lib/services.sh
+
+workers=()
+stop_workers() {
+  local worker
+  for worker in "${workers[@]}"; do
+    kill "$worker" $(pgrep -P "$worker") 2>/dev/null || true
+  done
+  workers=()
+}
+finish() {
+  stop_workers
+  stop_all
+  rm -rf "$(cat "$run/postgres.folder" 2>/dev/null)" "$scratch"
+}
+trap finish EXIT
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# Everything that a client may ask for, from many at once, until it is killed.
+work() {
+  while true; do
+    "$bin/foretoken-soak" --server "$(address_of orchestrator)" \
+      --requests 1000 --max-tokens 200 \
+      --text "$scratch/corpus/heapq.py" >/dev/null 2>&1 || sleep 0.1
+  done &
+  workers+=($!)
+  while true; do
+    for body in "${bodies[@]}"; do
+      curl -s -m 30 -H 'Content-Type: application/json' --data-binary "@$body" \
+        "http://$(address_of gateway)/v1/chat/completions" >/dev/null || true &
+    done
+    wait
+    sleep 0.1
+  done &
+  workers+=($!)
+}
+
+# attack PART: hostile clients of all kinds, until it is killed.
+attack() {
+  "$bin/foretoken-attack" --only-attacks --seconds 60s --scale 16 \
+    --server "$(address_of "$1")" \
+    --metrics "127.0.0.1:$(metrics_port_of "$1")" >/dev/null 2>&1 &
+  workers+=($!)
+}
+
+# Bodies that take long to read, to render and to generate.
+python3 -B - "$scratch" <<'END'
+import json, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+chat = [{"role": "user", "content": "word " * 3000}]
+bodies = {
+    "wide": '{"messages": [' + "{}," * 1_000_000 + "{}]}",
+    "deep": '{"a":' * 100_000 + "1" + "}" * 100_000,
+    "long": json.dumps({"messages": [
+        {"role": "user", "content": "a b " * 1_000_000}]}),
+    "many": json.dumps({"messages": chat * 200}),
+    "names": json.dumps({"messages": chat, "max_tokens": 100,
+                         "chat_template_kwargs":
+                         {f"name{i}": i for i in range(40_000)}}),
+}
+short = [{"role": "user", "content": "word " * 50}]
+for i in range(8):
+    bodies[f"stream{i}"] = json.dumps(
+        {"messages": short, "max_tokens": 800, "stream": True,
+         "ignore_eos": True, "temperature": 1, "seed": i})
+
+for name, body in bodies.items():
+    (folder / f"{name}.json").write_text(body)
+END
+bodies=("$scratch"/*.json)
+
+for part in gateway orchestrator verifier draft-worker trie-drafter crest; do
+  start_all
+  start_service gateway
+  await_part gateway
+  pid=$(pid_of "$part")
+  work
+  [ "$part" = gateway ] || attack "$part"
+  sleep 2
+  [ "$(pid_of "$part")" = "$pid" ] || fail "$part is gone before SIGTERM"
+  begin=${EPOCHREALTIME/./}
+  kill "$pid"
+  while is_part "$part" "$pid" &&
+    [ $((${EPOCHREALTIME/./} - begin)) -le $((most * 1000000)) ]; do
+    sleep 0.01
+  done
+  took=$((${EPOCHREALTIME/./} - begin))
+  stop_workers
+  printf '%-14s %d.%03d s after SIGTERM (drain timeout %d s)\n' "$part" \
+    $((took / 1000000)) $((took / 1000 % 1000)) "$drain"
+  ! is_part "$part" "$pid" || fail "$part runs on after $most s"
+done
+echo "PASSED"
