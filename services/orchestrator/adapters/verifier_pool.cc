@@ -24,6 +24,18 @@ bool SameModel(const VerifierInfo& a, const VerifierInfo& b) {
          a.end_tokens == b.end_tokens;
 }
 
+// A trial that has lasted for this long is the verifier's to forget.
+constexpr absl::Duration kTrialTime = absl::Minutes(2);
+
+// Of a session that only wants a pass to end.
+class NoListener final : public VerifyListener {
+ public:
+  void OnOpened(const std::string&) override {}
+  void OnPrefilled(PrefillResult) override {}
+  void OnRound(RoundResult) override {}
+  void OnFailed(absl::Status) override {}
+};
+
 constexpr absl::string_view kLeft = "the verifier leaves its sessions waiting";
 
 }  // namespace
@@ -167,6 +179,40 @@ void VerifierPool::ProbeAll(bool timed) {
     changed = std::exchange(any_up_, up) != up;
   }
   if (changed && health_changed_) health_changed_();
+  TryAvoided();
+}
+
+void VerifierPool::TryAvoided() {
+  // Sessions open and close without the lock: calls begin and end with them.
+  std::vector<std::unique_ptr<VerifySession>> ended;
+  std::vector<std::pair<Member*, SessionRequest>> tried;
+  {
+    absl::MutexLock lock(&mu_);
+    for (const auto& each : members_) {
+      Member& member = *each;
+      if (!member.progress.avoided()) {
+        ended.push_back(std::move(member.trial));
+        continue;
+      }
+      if (!member.up || !member.progress.MayTry(clock_())) continue;
+      member.progress.OnTrial(clock_());
+      ended.push_back(std::move(member.trial));
+      SessionRequest request;
+      request.tokens = {0};
+      request.prompt_length = 1;
+      request.max_length = 2;
+      request.deadline = MonotonicNow() + kTrialTime;
+      request.numerics_fingerprint = member.info->numerics_fingerprint;
+      request.request_id = "trial";
+      tried.emplace_back(&member, std::move(request));
+    }
+  }
+  ended.clear();
+  for (auto& [member, request] : tried) {
+    auto trial = member->verifier->Open(std::move(request),
+                                        std::make_shared<NoListener>());
+    if (trial.ok()) member->trial = *std::move(trial);
+  }
 }
 
 bool VerifierPool::any_up() const {
@@ -333,7 +379,7 @@ VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
     return member.uses + member.elsewhere;
   };
   const auto out = [&](const Member& member) {
-    return excluded.count(member.id) > 0 || !MayServe(member);
+    return excluded.count(member.id) > 0 || member.progress.avoided();
   };
   // The lower the better: the rest is a matter of load.
   const auto rank = [](const Member& member) {
@@ -382,7 +428,6 @@ std::optional<VerifierPool::Lease> VerifierPool::Acquire(
   Member* const chosen = Choose(excluded, keys);
   if (chosen == nullptr) return std::nullopt;
   ++chosen->uses;
-  if (chosen->progress.avoided()) chosen->progress.OnTrial(clock_());
   // Noted now, so that requests that come together go together.
   homes_.Note(keys, chosen->id);
   return Lease(this, chosen);

@@ -17,7 +17,9 @@
 // hashing of its first tokens stands in for the table, so that all
 // orchestrators begin at the same verifier. Sessions stay where they are,
 // unless the verifier hangs or leaves them without an answer
-// (progress_watch.h). Thread-safe.
+// (progress_watch.h). One that has left a session gets none until a pass has
+// ended there, for which the pool opens a session of one token itself.
+// Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_ADAPTERS_VERIFIER_POOL_H_
 
@@ -140,8 +142,8 @@ class VerifierPool {
   };
 
   // Leases a verifier of the active model that is up, else one that may run it
-  // by now, without the ids in `excluded` and those that leave their sessions,
-  // except now and then to try one; nullopt if there is no other. Notes
+  // by now, without the ids in `excluded` and those that leave their sessions;
+  // nullopt if there is no other. Notes
   // that it serves the prefixes of `keys`. The verifier may have changed its
   // model since the probe: a session names the fingerprint that it needs.
   std::optional<Lease> Acquire(const std::set<int>& excluded,
@@ -178,8 +180,9 @@ class VerifierPool {
     int silent_probes = 0;    // consecutive, without any answer
     std::set<std::shared_ptr<Watched>> sessions;
     ProgressWatch progress;
-    bool leaving = false;   // by SetMembers
-    int64_t uses = 0;       // our leases
+    std::unique_ptr<VerifySession> trial;  // the prober's
+    bool leaving = false;                  // by SetMembers
+    int64_t uses = 0;                      // our leases
     int64_t elsewhere = 0;  // sessions of others, at the last probe
   };
 
@@ -192,14 +195,12 @@ class VerifierPool {
   // Fails the sessions that the member has left.
   void WatchProgress(Member& member, const absl::StatusOr<VerifierInfo>& info)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tries the members that have left a session and are due.
+  void TryAvoided() ABSL_LOCKS_EXCLUDED(mu_);
   // Elects a model where none is active any more, and sorts the members.
   void Elect(bool timed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether a session may be tried on the member now.
-  bool MayServe(const Member& member) const {
-    return !member.progress.avoided() || member.progress.MayTry(clock_());
-  }
   bool Works(const Member& member) const {
-    return member.up && MayServe(member);
+    return member.up && !member.progress.avoided();
   }
   bool Serves(const Member& member) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return Works(member) && !member.in_reserve;

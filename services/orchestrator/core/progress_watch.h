@@ -4,9 +4,9 @@
 // A verifier tells its probers how many passes its engine has ended. While that
 // number rises, a session is queued, however long it waits. While it stands
 // still, the waits of its sessions count, and one that has lasted for the limit
-// is over: the session was left. The verifier then gets no sessions until a
-// pass has ended. Since it may otherwise get no work, one session at a time
-// tries it, ever more rarely.
+// is over: the session was left. The verifier then gets no requests until a
+// pass has ended. Since it may have no work for one, a session is opened for
+// that alone, and again ever more rarely.
 //
 // Waits are counted in steps from probe to probe, and a step that took long
 // counts no more than one that took the usual time: a time in which this
@@ -73,9 +73,9 @@ class ProgressWatch {
 
   // Whether it has left a session and not ended a pass since.
   bool avoided() const { return avoided_; }
-  // Whether a session may try a verifier that is avoided.
+  // Whether a trial of a verifier that is avoided is due.
   bool MayTry(absl::Time now) const { return now >= next_trial_; }
-  // One tries it.
+  // It is tried.
   void OnTrial(absl::Time now);
 
  private:

@@ -33,18 +33,21 @@ class FakeVerifier final : public VerifierPeer {
   // or the verifier dies of it.
   class Session final : public VerifySession {
    public:
-    explicit Session(const FakeVerifier& owner) : owner_(owner) {}
+    explicit Session(FakeVerifier& owner) : owner_(owner) {
+      ++owner_.sessions_open;
+    }
+    ~Session() override { --owner_.sessions_open; }
     absl::Status Ask(RoundRequest) override {
       return owner_.down ? absl::UnavailableError("gone") : absl::OkStatus();
     }
 
    private:
-    const FakeVerifier& owner_;
+    FakeVerifier& owner_;
   };
   absl::StatusOr<std::unique_ptr<VerifySession>> Open(
       SessionRequest request,
       std::shared_ptr<VerifyListener> listener) override {
-    ++opened;
+    ++(request.request_id == "trial" ? trials : opened);
     if (down) return absl::UnavailableError("down");
     const std::string own = absl::StrCat("numerics-", numerics.load());
     if (!request.numerics_fingerprint.empty() &&
@@ -97,7 +100,9 @@ class FakeVerifier final : public VerifierPeer {
   std::atomic<bool> prefills{false};
   std::atomic<bool> dies{false};
   std::atomic<bool> late{false};  // sees every deadline pass at once
-  std::atomic<int> opened{0};
+  std::atomic<int> opened{0};     // by requests
+  std::atomic<int> trials{0};     // by the pool
+  std::atomic<int> sessions_open{0};
   std::atomic<int> miss{0};  // probes that it will not answer
   std::atomic<int> numerics{1};
   std::atomic<int> vocab_size{50};
@@ -433,14 +438,25 @@ TEST_F(VerifierPoolTest, OneThatLeavesASessionIsAvoidedUntilAPassEnds) {
   EXPECT_NE(pool.Acquire({})->id(), 0);
   for (int i = 1; i < 3; ++i) verifiers_[i].down = true;
   EXPECT_TRUE(Eventually([&] { return !pool.any_up(); }));
-  // One session tries it. Before that, it must be seen to be there.
-  for (int i = 0; i < 5; ++i) PassSecond();
-  EXPECT_TRUE(Eventually([&] { return pool.any_up(); }));
-  EXPECT_TRUE(pool.Acquire({1, 2}).has_value());
-  EXPECT_FALSE(pool.Acquire({1, 2}).has_value());
+  // The pool itself tries it, ever more rarely: after 5 seconds and 10 more. No
+  // request is lost to it.
+  EXPECT_EQ(verifiers_[0].trials, 0);
+  for (const int seconds : {5, 10}) {
+    const int before = verifiers_[0].trials;
+    for (int i = 0; i < seconds; ++i) {
+      EXPECT_EQ(verifiers_[0].trials, before);
+      EXPECT_EQ(verifiers_[0].sessions_open, before > 0);
+      EXPECT_FALSE(pool.Acquire({1, 2}).has_value());
+      PassSecond();
+    }
+    EXPECT_EQ(verifiers_[0].trials, before + 1);
+  }
+  EXPECT_EQ(verifiers_[0].sessions_open, 1);
+  EXPECT_FALSE(pool.any_up());
   ++verifiers_[0].passes;
   PassSecond();
-  EXPECT_TRUE(pool.Acquire({1, 2}).has_value());
+  EXPECT_TRUE(pool.any_up());
+  EXPECT_EQ(verifiers_[0].sessions_open, 0);
   EXPECT_TRUE(pool.Acquire({1, 2}).has_value());
 }
 
@@ -653,8 +669,8 @@ TEST_F(VerifierPoolTest, TheReasonIsKnownWhereNoVerifierWillServe) {
   FORETOKEN_EXPECT_OK(pool.Info());
   verifiers_[2].down = false;
   verifiers_[2].faulty = true;
-  const auto fault = StatusIs(absl::StatusCode::kFailedPrecondition,
-                              HasSubstr("bad weights"));
+  const auto fault =
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("bad weights"));
   EXPECT_TRUE(Eventually([&] { return !pool.Info().ok(); }));
   EXPECT_THAT(pool.Info(), fault);
   verifiers_[1].faulty = false;
