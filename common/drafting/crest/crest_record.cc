@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/token_range.h"
 
 namespace foretoken {
 namespace {
@@ -125,7 +126,7 @@ absl::StatusOr<TokenTable> TokenTable::Create(std::vector<TokenId> by_rank,
   table.ranks_.assign(vocab_size, kNoRank);
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
     const TokenId token = by_rank[rank];
-    if (token < 0 || token >= vocab_size) {
+    if (!InVocabulary(token, vocab_size)) {
       return absl::InvalidArgumentError(
           absl::StrCat("token table: rank ", rank, " is token ", token,
                        ", want 0..", vocab_size - 1));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_range.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -21,18 +22,6 @@ std::vector<TokenId> StopTokens(const GenerationRequest& request,
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   return tokens;
-}
-
-absl::Status CheckTokenIds(absl::string_view field,
-                           const std::vector<TokenId>& tokens,
-                           int32_t vocab_size) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": token ", i, " is ", tokens[i],
-                     ", the vocabulary is 0..", vocab_size - 1));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Check(const GenerationRequest& request, const TargetInfo& target,
@@ -210,7 +199,7 @@ absl::Status DecodeLoop::CheckResult(const RoundResult& result) const {
 absl::Status DecodeLoop::CheckCommitted(
     const std::vector<SampledToken>& tokens) const {
   for (const SampledToken& token : tokens) {
-    if (token.token >= 0 && token.token < target_.vocab_size) continue;
+    if (InVocabulary(token.token, target_.vocab_size)) continue;
     return absl::InternalError(absl::StrCat("the verifier committed token ",
                                             token.token, " of a vocabulary of ",
                                             target_.vocab_size));
