@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using OnDelta = FakeGenerator::OnDelta;
+using OnDelta = FakeGenerator::TakeDelta;
 
 // Answers with the prompt's id and the numbers that follow it, as many as the
 // request allows, at a fixed time per round: one token of `off`, two of any
