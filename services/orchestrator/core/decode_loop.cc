@@ -285,12 +285,17 @@ void DecodeLoop::Count(const RoundResult& result, int64_t taken,
 int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
                                const std::vector<DrafterId>& drafters,
                                FinishReason finish, GenerationDelta& delta) {
+  // Invariant: text_ holds every token that was taken, pending_ those of them
+  // that output_ still holds back, in order. A stop string that ends inside the
+  // round drops the rest of its tokens: plain decoding would never have drawn
+  // them.
   int64_t taken = 0;
   bool stopped = false;
   for (size_t i = 0; i < tokens.size() && !stopped; ++i) {
     text_.push_back(tokens[i].token);
     pending_.push_back({tokens[i], drafters[i]});
     ++taken;
+    // The token that ended the session, an end token, has no text to show.
     const bool ends = finish == FinishReason::kStop && i + 1 == tokens.size();
     if (ends) {
       output_.PushSilent();
@@ -299,6 +304,8 @@ int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
     }
   }
   summary_.decode_time = clock_() - first_token_;
+  // Bytes held back for the rest of their character become text now, which may
+  // complete a stop string.
   if (!stopped && finish != FinishReason::kNone) stopped = output_.Finish();
   Show(delta);
   if (stopped) finish = FinishReason::kStop;
