@@ -83,7 +83,9 @@ absl::Status CudaBackend::RunPlan(
     std::vector<std::vector<SampledToken>>& outputs) {
   const size_t sessions = plan().sessions.size();
   if (static_cast<int64_t>(sessions) > max_sessions_) {
-    return absl::InternalError("cuda backend: more sessions than there are");
+    return absl::InternalError(
+        absl::StrFormat("cuda backend: a pass of %d sessions, want at most %d",
+                        sessions, max_sessions_));
   }
   tokens_.assign(plan().output_rows.size(), DeviceToken());
   walks_.assign(sessions, DeviceWalk());

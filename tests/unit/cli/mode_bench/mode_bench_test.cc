@@ -105,7 +105,7 @@ TEST_F(ModeBenchTest, ModesAreSplitAtCommasBetweenThem) {
 TEST_F(ModeBenchTest, OptionsAreChecked) {
   options_.modes = {"auto"};
   EXPECT_THAT(std::string(ModeBench::Check(options_).message()),
-              HasSubstr("--modes: want off among them"));
+              HasSubstr("--modes: must include off"));
   options_.modes = {"off", "telepathy"};
   EXPECT_THAT(std::string(ModeBench::Check(options_).message()),
               HasSubstr("--modes: unknown mode 'telepathy'"));
