@@ -160,6 +160,7 @@ TEST_F(ExchangeTest, ABodyIsSentOnceAllChoicesHaveEnded) {
   Pass(3);
   EXPECT_TRUE(call(1).Write("y"));
   Pass(1);
+  EXPECT_TRUE(call(0).Write("x"));
   call(0).Finish();
   EXPECT_EQ(http_->ends, 0);
   EXPECT_THAT(observer_.statuses, IsEmpty());
@@ -169,7 +170,7 @@ TEST_F(ExchangeTest, ABodyIsSentOnceAllChoicesHaveEnded) {
   EXPECT_EQ(http_->ends, 1);
   EXPECT_EQ(http_->Header("X-Request-Id"), "id");
   // Times are of the request: of its first output, whichever choice has it.
-  EXPECT_EQ(http_->response.body, "1:y;0 done;1 done;first 3 total 5");
+  EXPECT_EQ(http_->response.body, "1:y;0:x;0 done;1 done;first 3 total 5");
   EXPECT_THAT(observer_.statuses, ElementsAre(200));
   EXPECT_THAT(observer_.latencies, ElementsAre(absl::Seconds(5)));
 }
