@@ -242,6 +242,25 @@ TEST_F(AdmissionTest, TheOldestTakesFromAnybodyRatherThanStarve) {
   EXPECT_FALSE(other.kv.is_open());
 }
 
+TEST_F(AdmissionTest,
+       GrowingTakesFromACallerWhoHoldsMoreButNotFromOneWithLess) {
+  constexpr int64_t kThird = kPages / 3 * kKvPageTokens - kReserve;
+  constexpr int64_t kThirdGrown = kPages / 3 * kKvPageTokens + 1;
+  Session& first = Add("a", kThird);
+  Session& other = Add("b", kThird);
+  Session& second = Add("a", kThird);
+  Admit();
+  FORETOKEN_EXPECT_OK(admission_.Reserve(second, kThirdGrown));
+  EXPECT_TRUE(other.kv.is_open());
+  EXPECT_FALSE(second.kv.is_open());
+  Admit();
+  ASSERT_TRUE(second.kv.is_open());
+  FORETOKEN_EXPECT_OK(admission_.Reserve(other, kThirdGrown));
+  EXPECT_TRUE(other.kv.is_open());
+  EXPECT_TRUE(first.kv.is_open());
+  EXPECT_FALSE(second.kv.is_open());
+}
+
 TEST_F(AdmissionTest, AloneASessionKeepsItsPagesWhenItCannotGrow) {
   Session& only = Add("a", kHalf);
   Admit();
