@@ -177,6 +177,12 @@ class FairQueue {
 
   // Pushes items out until `item` fits; false, with nothing pushed out, if it
   // cannot displace enough.
+  //
+  // Invariant: `items`, `bytes` and the backlogs describe the queue as if it
+  // held `item` and had lost the victims so far. Nothing is removed before all
+  // victims are known, so that a refused item changes nothing. An owner gives
+  // an item only while its backlog exceeds that of the item's owner, which does
+  // not change meanwhile, so the loop ends.
   bool MakeRoom(const FairItem& item, std::vector<T>& pushed_out) {
     if (item.bytes > limits_.bytes || limits_.items < 1) return false;
     // The items of an owner that stay; victims are chosen newest first.

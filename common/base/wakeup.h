@@ -19,8 +19,8 @@ namespace foretoken {
 // Thread-safe; one thread at a time may sleep.
 class Wakeup {
  public:
-  // Ends the sleep under way, otherwise the next one. What the sleeper shall
-  // find must be there before.
+  // Ends the sleep under way, otherwise the next one. Publish the work before
+  // calling Signal().
   void Signal() {
     {
       const std::lock_guard<std::mutex> lock(mu_);

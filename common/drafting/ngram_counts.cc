@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "common/base/token_range.h"
 
 namespace foretoken {
 namespace {
@@ -60,8 +61,7 @@ absl::StatusOr<NgramCounts> NgramCounts::Create(
         corpus.size()));
   }
   for (size_t i = 0; i < corpus.size(); ++i) {
-    if (corpus[i] != kDocumentBorder &&
-        (corpus[i] < 0 || corpus[i] >= vocab_size)) {
+    if (corpus[i] != kDocumentBorder && !InVocabulary(corpus[i], vocab_size)) {
       return absl::InvalidArgumentError(
           absl::StrFormat("n-gram counts: token %d at %d, want 0..%d",
                           corpus[i], i, vocab_size - 1));

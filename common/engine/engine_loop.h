@@ -303,6 +303,11 @@ class EngineLoop {
   // Returns false when the loop must stop.
   bool TakeCommands(std::vector<Command>& commands) {
     if (gathering_ > 0 && !engine_->HasWork()) {
+      // It is safe to spin: the time is short (at most linger_time and an
+      // eighth of the last pass), and neither mu_ nor the seat is held, so
+      // that callers queue their commands and other engines run passes
+      // meanwhile. A stale count costs one more look; what is taken is read
+      // under mu_ below.
       while (queued_.load(std::memory_order_acquire) == 0 &&
              clock_() < linger_until_) {
       }
@@ -318,6 +323,8 @@ class EngineLoop {
           return !stop_;
         }
       }
+      // A command that was queued since mu_ was released has signalled
+      // wakeup_, which then does not sleep.
       wakeup_.SleepFor(*until - clock_());
     }
   }

@@ -69,7 +69,8 @@ void EngineWatchdog::Look() {
   const bool hangs = hanging_looks_ >= kLooks;
   if (hangs != hangs_) Tell(hangs);
   if (!hangs || options_.exit_after <= absl::ZeroDuration()) return;
-  // Counted in looks: time in which the process stood still is no reason.
+  // Count checks, not time: a suspended process must not be killed when it
+  // resumes.
   if ((hanging_looks_ - kLooks) * interval_ < options_.exit_after) return;
   FORETOKEN_LOG(kError, "the ", options_.name, "'s engine has hung for ",
                 absl::FormatDuration(options_.exit_after),

@@ -208,6 +208,12 @@ void KvCache::EvictOne() {
   RemoveFromIndex(id);
 }
 
+// Invariant: an indexed page is in evictable_ exactly if no session lists it
+// and no indexed page follows it. Evicting a page before its children would
+// leave them in the index under the id of a page that now holds other tokens.
+// So the parent becomes evictable when its last child leaves, here, or its last
+// session, in Unreference, whichever is later. The parent is still indexed: it
+// has had a child until now. The caller takes `id` itself out of evictable_.
 void KvCache::RemoveFromIndex(int32_t id) {
   const PrefixKey key = pages_[id].key;
   index_.erase(key);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_range.h"
 
 namespace foretoken {
 namespace {
@@ -29,7 +30,7 @@ absl::Status CheckSampling(const PassSession& source, int64_t committed,
 absl::Status CheckRow(const PassSession& source, int64_t row,
                       const ModelConfig& config) {
   const TokenId token = source.tokens[row];
-  if (token < 0 || token >= config.vocab_size) {
+  if (!InVocabulary(token, config.vocab_size)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("session %d: row %d has token %d, want 0..%d",
                         source.session, row, token, config.vocab_size - 1));

@@ -3,6 +3,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_range.h"
 
 namespace foretoken {
 namespace {
@@ -35,7 +36,7 @@ absl::Status CheckTokens(absl::string_view field,
   }
   absl::flat_hash_set<TokenId> seen;
   for (const TokenId token : tokens) {
-    if (token < 0 || token >= vocab_size) {
+    if (!InVocabulary(token, vocab_size)) {
       return Bad(absl::StrCat("token of ", field), absl::StrCat(token),
                  absl::StrCat("0..", vocab_size - 1));
     }

@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/log.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/static_prior.h"
-#include "common/infer/pass_timing.h"
-#include "common/text/tokenizer.h"
+#include "common/engine/start/engine_start.h"
+#include "common/text/model_tokenizer.h"
 #include "services/draft_worker/adapters/common_ids.h"
 
 namespace foretoken::draft_worker {
@@ -39,20 +39,16 @@ absl::Status ChooseHead(const Tokenizer& tokenizer,
 // Takes fingerprint, vocabulary size and the ids to compute from the model's
 // tokenizer, if it has one.
 absl::Status ReadTokenizer(DraftWorkerService& service) {
-  absl::StatusOr<std::shared_ptr<const Tokenizer>> tokenizer =
-      absl::NotFoundError("the model has no files");
-  if (!service.backend.model.empty()) {
-    tokenizer = Tokenizer::LoadShared(service.backend.model);
-  }
-  if (absl::IsNotFound(tokenizer.status())) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto tokenizer,
+                             LoadModelTokenizer(service.backend.model));
+  if (tokenizer == nullptr) {
     if (service.prior.empty()) return absl::OkStatus();
     return absl::FailedPreconditionError("--prior: the model has no tokenizer");
   }
-  FORETOKEN_RETURN_IF_ERROR(tokenizer.status());
-  FORETOKEN_RETURN_IF_ERROR(ChooseHead(**tokenizer, service));
-  service.server.tokenizer_fingerprint = (*tokenizer)->fingerprint_bytes();
+  FORETOKEN_RETURN_IF_ERROR(ChooseHead(*tokenizer, service));
+  service.server.tokenizer_fingerprint = tokenizer->fingerprint_bytes();
   if (service.engine.vocab_limit == 0) {
-    service.engine.vocab_limit = (*tokenizer)->vocab_size();
+    service.engine.vocab_limit = tokenizer->vocab_size();
   }
   return absl::OkStatus();
 }
@@ -86,14 +82,7 @@ void DraftWorkerService::AddFlags(Flags& flags) {
             "Maximum phrases in a session's working pool");
   flags.Int("engine-queue", &server.loop.queue_capacity, {1, 1 << 20},
             "Maximum sessions queued to be opened");
-  flags.Duration("hang-timeout", &server.loop.hang_timeout,
-                 {absl::Milliseconds(10), absl::Hours(24)},
-                 "Report NOT_SERVING while a pass has taken this long and 16 "
-                 "times the longest pass seen or estimated");
-  flags.Duration("hang-exit", &server.loop.hang_exit,
-                 {absl::ZeroDuration(), absl::Hours(24)},
-                 "Exit with status 1 once the engine has hung for this long, "
-                 "to be restarted; 0 for never");
+  AddHangFlags(flags, server.loop);
 }
 
 absl::StatusOr<std::unique_ptr<DraftWorkerServer>> DraftWorkerService::Make(
@@ -103,20 +92,13 @@ absl::StatusOr<std::unique_ptr<DraftWorkerServer>> DraftWorkerService::Make(
   FORETOKEN_RETURN_IF_ERROR(made.engine.Validate());
   loading.ApplyTo(made.backend);
   FORETOKEN_RETURN_IF_ERROR(ReadTokenizer(made));
-  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> loaded,
-                             MakeBackend(made.backend));
-  FORETOKEN_LOG(kInfo, "draft model ", server.model_name, " ready, numerics ",
-                loaded->numerics_fingerprint(), ", KV pages ",
-                loaded->kv_usage().pages_total);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      std::unique_ptr<Backend> loaded,
+      StartBackend(made.backend,
+                   absl::StrCat("draft model ", server.model_name)));
   // Before the first long prompt, nothing else says how long its pass may take.
-  const auto timing = PassTiming::Measure(
-      *loaded, std::min(kTimedRows, backend.max_rows), kTimingBudget);
-  if (timing.ok()) {
-    made.server.loop.longest_pass =
-        absl::Seconds(timing->Seconds(backend.max_rows));
-  } else {
-    FORETOKEN_LOG(kWarning, "cannot time passes: ", timing.status().ToString());
-  }
+  (void)TimePasses(*loaded, std::min(kTimedRows, backend.max_rows),
+                   kTimingBudget, backend.max_rows, made.server.loop);
   return std::make_unique<DraftWorkerServer>(
       made.server,
       std::make_unique<DraftEngine>(made.engine, std::move(loaded)), registry);

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/text/tokenizer.h"
+#include "common/text/model_tokenizer.h"
 #include "services/local/local_generations.h"
 #include "services/local/local_verifier.h"
 #include "services/local/observed_sessions.h"
@@ -38,15 +38,6 @@ namespace {
 // The one datastore of the process.
 constexpr char kDatastore[] = "local";
 constexpr char kHere[] = "in-process";
-
-// Null for a model without a tokenizer, which serves token ids only.
-absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
-    const std::string& model) {
-  if (model.empty()) return nullptr;
-  auto loaded = Tokenizer::LoadShared(model);
-  if (absl::IsNotFound(loaded.status())) return nullptr;
-  return loaded;
-}
 
 // The draft model's tokens must be the target's token ids.
 absl::Status CheckDraftTokenizer(const LocalService& config,
@@ -90,7 +81,7 @@ absl::Status Stack::StartDrafters(
   }
   if (!config.draft_model.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(const auto draft_tokenizer,
-                               LoadTokenizer(config.draft_model));
+                               LoadModelTokenizer(config.draft_model));
     FORETOKEN_RETURN_IF_ERROR(
         CheckDraftTokenizer(config, tokenizer, draft_tokenizer.get()));
     const BackendOptions& target = config.verifier.backend;
@@ -164,7 +155,7 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   std::unique_ptr<Stack> stack(new Stack());
   // First, so that all services find it loaded.
   FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
-                             LoadTokenizer(verifier.backend.model));
+                             LoadModelTokenizer(verifier.backend.model));
   verifier::VerifierService target = verifier;
   // Both models run on the same processors.
   if (!draft_model.empty()) stack->turns_ = std::make_shared<PassTurns>();

@@ -2,11 +2,11 @@
 
 #include <utility>
 
-#include "common/base/log.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/infer/pass_timing.h"
+#include "common/engine/start/engine_start.h"
 #include "common/infer/self_check.h"
-#include "common/text/tokenizer.h"
+#include "common/text/model_tokenizer.h"
 
 namespace foretoken::verifier {
 namespace {
@@ -38,14 +38,7 @@ void VerifierService::AddFlags(Flags& flags) {
              "Measure at every load whether drafting pays, and stop it for "
              "requests in mode auto where it does not; off: the price of rows "
              "alone decides");
-  flags.Duration("hang-timeout", &server.sessions.loop.hang_timeout,
-                 {absl::Milliseconds(10), absl::Hours(24)},
-                 "Report NOT_SERVING while a pass has taken this long and 16 "
-                 "times the longest pass seen or estimated");
-  flags.Duration("hang-exit", &server.sessions.loop.hang_exit,
-                 {absl::ZeroDuration(), absl::Hours(24)},
-                 "Exit with status 1 once the engine has hung for this long, "
-                 "to be restarted; 0 for never");
+  AddHangFlags(flags, server.sessions.loop);
   flags.Duration("gather-time", &server.sessions.loop.gather_time,
                  {absl::ZeroDuration(), absl::Seconds(1)},
                  "Maximum wait for more sessions to join the next pass");
@@ -62,33 +55,21 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
   if (!draft_guard) engine_options.guard = GuardMode::kWide;
   FORETOKEN_RETURN_IF_ERROR(engine_options.Validate());
   VerifierServerOptions server_options = server;
-  if (!backend.model.empty()) {
+  FORETOKEN_ASSIGN_OR_RETURN(const auto tokenizer,
+                             LoadModelTokenizer(backend.model));
+  if (tokenizer != nullptr) {
     // Tells orchestrators whether their tokenizer is this model's.
-    const auto tokenizer = Tokenizer::LoadShared(backend.model);
-    if (tokenizer.ok()) {
-      server_options.tokenizer_fingerprint = (*tokenizer)->fingerprint_bytes();
-    } else if (!absl::IsNotFound(tokenizer.status())) {
-      return tokenizer.status();
-    }
+    server_options.tokenizer_fingerprint = tokenizer->fingerprint_bytes();
   }
-  FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> loaded,
-                             MakeBackend(backend));
-  FORETOKEN_LOG(kInfo, "model ", server.model_name, " ready, numerics ",
-                loaded->numerics_fingerprint(), ", KV pages ",
-                loaded->kv_usage().pages_total);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      std::unique_ptr<Backend> loaded,
+      StartBackend(backend, absl::StrCat("model ", server.model_name)));
   engine_options.model_fault = CheckLogits(*loaded);
   // Up to twice a tree, to price passes that several sessions share.
-  const auto timing = PassTiming::Measure(
-      *loaded, 2 * server.sessions.max_tree_nodes, kTimingBudget);
-  if (timing.ok()) {
-    engine_options.pass_timing = *timing;
-    server_options.sessions.loop.longest_pass =
-        absl::Seconds(timing->Seconds(backend.max_rows));
-  } else {
-    FORETOKEN_LOG(kWarning,
-                  "cannot time passes, costs follow from the first ones: ",
-                  timing.status().ToString());
-  }
+  const auto timing =
+      TimePasses(*loaded, 2 * server.sessions.max_tree_nodes, kTimingBudget,
+                 backend.max_rows, server_options.sessions.loop);
+  if (timing.ok()) engine_options.pass_timing = *timing;
   return std::make_unique<VerifierServer>(
       server_options,
       std::make_unique<VerifyEngine>(engine_options, std::move(loaded)),

@@ -93,6 +93,8 @@ def flags(service):
     if "loading.AddFlags(" in text:
         header = (ROOT / "common/infer/factory/draft_loading.h").read_text()
         taken |= set(re.findall(r'Flag\[\] = "([a-z-]+)"', header))
+    if "AddHangFlags(" in text:
+        taken |= _flags_in(ROOT / "common/engine/start/engine_start.cc")
     if "streams.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/rpc/stream_options.cc")
     if "discovery.AddFlags(" in text:

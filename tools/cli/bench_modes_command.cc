@@ -19,8 +19,9 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/speculation/modes.h"
-#include "tools/cli/bench_target.h"
+#include "common/text/model_tokenizer.h"
 #include "tools/cli/command.h"
+#include "tools/cli/generation_target.h"
 #include "tools/cli/machine_balance.h"
 #include "tools/cli/mode_bench/arrival_trace.h"
 #include "tools/cli/mode_bench/mode_bench.h"
@@ -33,8 +34,12 @@
 namespace foretoken::cli {
 namespace {
 
+struct TargetFlags : RemoteServerFlags {
+  LocalModelFlags model;  // without a server
+};
+
 struct ModesOptions {
-  BenchTargetFlags target;
+  TargetFlags target;
   std::string prompts;
   std::string chat = "none";
   std::string tokenizer;
@@ -67,7 +72,7 @@ std::string DrawScope() {
 }
 
 // The balance of this machine's processors; null if they do not run the model.
-absl::StatusOr<Json> MeasureMachine(const BenchTargetFlags& target) {
+absl::StatusOr<Json> MeasureMachine(const TargetFlags& target) {
   const BackendOptions& backend = target.model.backend;
   if (!target.server.empty() || backend.backend == "cuda") return Json();
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -78,6 +83,23 @@ absl::StatusOr<Json> MeasureMachine(const BenchTargetFlags& target) {
                {"read_gb_s", balance.read_gb_s},
                {"fp32_multiply_adds_per_s", balance.fp32_multiply_adds_per_s},
                {"int8_multiply_adds_per_s", balance.int8_multiply_adds_per_s}});
+}
+
+// InvalidArgument unless the flags name either a server or a model.
+absl::StatusOr<std::unique_ptr<Generator>> OpenTarget(
+    const TargetFlags& flags) {
+  const LocalModelFlags& model = flags.model;
+  if (flags.server.empty() == model.backend.model.empty()) {
+    return absl::InvalidArgumentError("want either --server or --model");
+  }
+  if (!flags.server.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckNoLocalModel(model));
+    return OpenServerTarget(flags, /*timeout_s=*/0, /*tokenizer=*/nullptr);
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(auto tokenizer,
+                             LoadModelTokenizer(model.backend.model));
+  return OpenLocalTarget(model, /*tokens=*/0, model.backend.max_sessions,
+                         std::move(tokenizer));
 }
 
 absl::Status RunBenchModes(ModesOptions options) {
@@ -106,9 +128,8 @@ absl::Status RunBenchModes(ModesOptions options) {
   FORETOKEN_ASSIGN_OR_RETURN(Json machine, MeasureMachine(options.target));
   // The services' own lines would break the progress bar.
   SetMinLogLevel(LogLevel::kWarning);
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const std::unique_ptr<mode_bench::Generator> target,
-      OpenBenchTarget(options.target));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Generator> target,
+                             OpenTarget(options.target));
   mode_bench::LoadOptions load;
   std::unique_ptr<Progress> bar;
   load.on_done = [&bar] { bar->Advance(1); };
@@ -136,7 +157,7 @@ absl::Status RunBenchModes(ModesOptions options) {
                    absl::StrJoin(left_out, ", ")));
 }
 
-void AddTargetOptions(CLI::App& command, BenchTargetFlags& target) {
+void AddTargetOptions(CLI::App& command, TargetFlags& target) {
   CLI::Option* server =
       command.add_option("--server", target.server,
                          "Address of an orchestrator: HOST:PORT or unix:/PATH");

@@ -71,10 +71,10 @@ absl::StatusOr<std::unique_ptr<ModelChat>> LoadChat(const ChatFlags& flags) {
   return chat;
 }
 
-absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenTarget(
-    const ChatFlags& flags, const ModelChat& chat) {
+absl::StatusOr<std::unique_ptr<Generator>> OpenTarget(const ChatFlags& flags,
+                                                      const ModelChat& chat) {
   if (!flags.server.empty()) {
-    return OpenServerTarget(flags, chat.shared_tokenizer());
+    return OpenServerTarget(flags, flags.timeout_s, chat.shared_tokenizer());
   }
   {
     FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWeights> weights,
@@ -83,7 +83,8 @@ absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenTarget(
         Annotate(CheckVocabulary(chat.tokenizer(), weights->config()),
                  flags.backend.model));
   }
-  return OpenLocalTarget(flags, /*tokens=*/0, chat.shared_tokenizer());
+  return OpenLocalTarget(flags, /*tokens=*/0, /*at_once=*/1,
+                         chat.shared_tokenizer());
 }
 
 std::string HistoryFile(const ChatFlags& flags) {
@@ -91,7 +92,7 @@ std::string HistoryFile(const ChatFlags& flags) {
   return flags.history.empty() ? DefaultHistoryFile() : flags.history;
 }
 
-ChatSession::Outside OutsideOf(GenerationTarget& target) {
+ChatSession::Outside OutsideOf(Generator& target) {
   ChatSession::Outside outside;
   outside.generate = [&target](GenerationRequest request, auto on_delta) {
     CatchInterrupt();
@@ -122,7 +123,7 @@ absl::Status Chat(const ChatFlags& flags) {
   options.show_drafters = flags.show_drafters;
   options.colours = HasColours(STDOUT_FILENO);
   options.note_colours = HasColours(STDERR_FILENO);
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<GenerationTarget> target,
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Generator> target,
                              OpenTarget(flags, *chat));
   std::unique_ptr<LineSource> lines = EditedLines("> ", HistoryFile(flags));
   if (lines == nullptr) {

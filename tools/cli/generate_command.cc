@@ -18,7 +18,7 @@ namespace {
 // A target, and the tokenizer of its model; null where none is needed.
 struct OpenTarget {
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::unique_ptr<GenerationTarget> target;
+  std::unique_ptr<Generator> target;
 };
 
 absl::StatusOr<OpenTarget> OpenServer(const GenerateFlags& flags) {
@@ -27,8 +27,8 @@ absl::StatusOr<OpenTarget> OpenServer(const GenerateFlags& flags) {
     FORETOKEN_ASSIGN_OR_RETURN(open.tokenizer,
                                Tokenizer::LoadShared(flags.tokenizer));
   }
-  FORETOKEN_ASSIGN_OR_RETURN(open.target,
-                             OpenServerTarget(flags, open.tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      open.target, OpenServerTarget(flags, flags.timeout_s, open.tokenizer));
   return open;
 }
 
@@ -54,8 +54,9 @@ absl::StatusOr<OpenTarget> OpenModel(const GenerateFlags& flags,
   const int64_t tokens =
       std::clamp<int64_t>(request.max_tokens, 0, ModelConfig::kMaxPositions) +
       static_cast<int64_t>(request.prompt.size());
-  FORETOKEN_ASSIGN_OR_RETURN(open.target,
-                             OpenLocalTarget(flags, tokens, open.tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      open.target,
+      OpenLocalTarget(flags, tokens, /*at_once=*/1, open.tokenizer));
   return open;
 }
 

@@ -21,11 +21,8 @@ namespace foretoken::cli {
 
 // Where output comes from, and what is the same for every request: of
 // `generate` and `chat`.
-struct RequestFlags : LocalModelFlags {
-  bool local = false;  // said, beside --model, which is enough
-  std::string server;
-  ServerFlags server_access;
-  std::string server_token_file;
+struct RequestFlags : LocalModelFlags, RemoteServerFlags {
+  bool local = false;               // said, beside --model, which is enough
   std::string tokenizer;            // the server's
   double timeout_s = 0;             // 0: none
   std::optional<std::string> mode;  // absent: the server's own

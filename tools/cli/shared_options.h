@@ -69,6 +69,13 @@ struct ServerFlags {
   bool insecure = false;
 };
 
+// A server of the network.
+struct RemoteServerFlags {
+  std::string server;  // its address; empty: none
+  ServerFlags server_access;
+  std::string server_token_file;
+};
+
 // Adds --server-tls-ca and so on. The other TLS flags require a CA.
 void AddServerFlags(CLI::App& command, ServerFlags& flags);
 

@@ -1,68 +1,68 @@
 #include "common/drafting/crest/crest_meta.h"
 
 #include <algorithm>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/bytes.h"
 #include "common/base/status_macros.h"
+#include "common/drafting/crest/snapshot_header.h"
 #include "xxhash.h"
 
 namespace foretoken {
 namespace {
 
-constexpr char kMagic[] = "FTCREST1";  // the 8 bytes without the zero
-constexpr size_t kMagicBytes = 8;
-constexpr uint64_t kDigestBytes = 8;
 // Limit of the format; bounds what a header can make a reader allocate.
 constexpr int64_t kMaxRecordBytes = int64_t{1} << 40;
 
-// Visits the fields in file order, for writing, reading and measuring. Any
-// change of them changes the format, whose number is part of kMagic.
-template <typename Meta, typename Visit>
-void VisitFields(Meta& meta, Visit&& visit) {
-  for (auto& byte : meta.tokenizer_fingerprint) visit(byte);
-  visit(meta.vocab_size);
-  visit(meta.min_n);
-  visit(meta.max_n);
-  visit(meta.top);
-  visit(meta.min_count);
-  visit(meta.tree_nodes);
-  visit(meta.max_matches);
-  visit(meta.continuation);
-  visit(meta.selection);
-  visit(meta.sample);
-  visit(meta.seed);
-  visit(meta.corpus_documents);
-  visit(meta.corpus_tokens);
-  for (auto& level : meta.levels) {
-    visit(level.distinct);
-    visit(level.occurrences);
-    visit(level.kept);
-    visit(level.least_count);
+struct CrestFormat {
+  using Meta = CrestMeta;
+  static constexpr char kMagic[] = "FTCREST1";
+  static constexpr char kName[] = "datastore header";
+  static constexpr char kFile[] = "a CREST datastore of format 1";
+
+  template <typename Fields, typename Visit>
+  static void VisitFields(Fields& meta, Visit&& visit) {
+    for (auto& byte : meta.tokenizer_fingerprint) visit(byte);
+    visit(meta.vocab_size);
+    visit(meta.min_n);
+    visit(meta.max_n);
+    visit(meta.top);
+    visit(meta.min_count);
+    visit(meta.tree_nodes);
+    visit(meta.max_matches);
+    visit(meta.continuation);
+    visit(meta.selection);
+    visit(meta.sample);
+    visit(meta.seed);
+    visit(meta.corpus_documents);
+    visit(meta.corpus_tokens);
+    for (auto& level : meta.levels) {
+      visit(level.distinct);
+      visit(level.occurrences);
+      visit(level.kept);
+      visit(level.least_count);
+    }
+    visit(meta.entries);
+    visit(meta.nodes);
+    visit(meta.table_tokens);
+    visit(meta.record_bytes);
+    visit(meta.table_digest);
+    visit(meta.record_digest);
+    visit(meta.record_digest_sum);
   }
-  visit(meta.entries);
-  visit(meta.nodes);
-  visit(meta.table_tokens);
-  visit(meta.record_bytes);
-  visit(meta.table_digest);
-  visit(meta.record_digest);
-  visit(meta.record_digest_sum);
-}
+};
+using Header = SnapshotHeader<CrestFormat>;
 
 absl::Status CheckRanges(const CrestMeta& meta) {
   RangeErrors errors;
   meta.Check(errors);
-  errors.Check("vocab_size", meta.vocab_size, 1, (1 << 24) - 1);
+  errors.Check("vocab_size", meta.vocab_size, 1, kMaxPackedVocabSize);
   errors.Check("table_tokens", meta.table_tokens, 0, meta.vocab_size);
   errors.Check("record_bytes", meta.record_bytes, 0, kMaxRecordBytes);
   // Rough limits, since every entry and node takes a byte or more; CrestIndex
   // compares the exact totals.
   errors.Check("entries", meta.entries, 0, meta.record_bytes);
   errors.Check("nodes", meta.nodes, 0, meta.record_bytes);
-  return Annotate(errors.status(), "datastore header");
+  return Annotate(errors.status(), CrestFormat::kName);
 }
 
 }  // namespace
@@ -94,58 +94,18 @@ Json RecipeJson(const CrestRecipe& recipe) {
           {"seed", recipe.seed}};
 }
 
-size_t CrestMetaBytes() {
-  static const size_t bytes = [] {
-    size_t sum = kMagicBytes + kDigestBytes;
-    CrestMeta meta;
-    VisitFields(meta, [&](auto& field) { sum += sizeof(field); });
-    return sum;
-  }();
-  return bytes;
-}
+size_t CrestMetaBytes() { return Header::Bytes(); }
 
-std::string EncodeMeta(const CrestMeta& meta) {
-  std::string out(kMagic, kMagicBytes);
-  VisitFields(meta, [&](const auto& field) { AppendLittleEndian(field, out); });
-  AppendLittleEndian(XXH3_64bits(out.data(), out.size()), out);
-  return out;
-}
+std::string EncodeMeta(const CrestMeta& meta) { return Header::Encode(meta); }
 
 absl::StatusOr<CrestMeta> DecodeMeta(absl::Span<const uint8_t> bytes) {
-  if (bytes.size() < CrestMetaBytes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "datastore header: ", bytes.size(), " bytes, want ", CrestMetaBytes()));
-  }
-  if (!std::equal(kMagic, kMagic + kMagicBytes, bytes.begin())) {
-    return absl::InvalidArgumentError(
-        "datastore header: not a CREST datastore of format 1");
-  }
-  // The checksum covers everything before it, the magic included.
-  const size_t covered = CrestMetaBytes() - kDigestBytes;
-  if (FromLittleEndian(bytes.subspan(covered, kDigestBytes)) !=
-      XXH3_64bits(bytes.data(), covered)) {
-    return absl::InvalidArgumentError("datastore header: checksum differs");
-  }
-  CrestMeta meta;
-  size_t at = kMagicBytes;
-  VisitFields(meta, [&](auto& field) {
-    using Field = std::remove_reference_t<decltype(field)>;
-    field =
-        static_cast<Field>(FromLittleEndian(bytes.subspan(at, sizeof(Field))));
-    at += sizeof(Field);
-  });
+  FORETOKEN_ASSIGN_OR_RETURN(const CrestMeta meta, Header::Decode(bytes));
   FORETOKEN_RETURN_IF_ERROR(CheckRanges(meta));
   return meta;
 }
 
 std::string EncodeTokenTable(const TokenTable& table, const CrestMeta& meta) {
-  std::string out;
-  for (const TokenId token : table.by_rank()) {
-    for (int i = 0; i < meta.token_bytes(); ++i) {
-      out.push_back(static_cast<char>(token >> (8 * i)));
-    }
-  }
-  return out;
+  return PackTokens(table.by_rank(), meta.token_bytes());
 }
 
 absl::StatusOr<TokenTable> DecodeTokenTable(absl::Span<const uint8_t> bytes,
@@ -157,12 +117,7 @@ absl::StatusOr<TokenTable> DecodeTokenTable(absl::Span<const uint8_t> bytes,
   if (XXH3_64bits(bytes.data(), bytes.size()) != meta.table_digest) {
     return absl::InvalidArgumentError("token table: checksum differs");
   }
-  std::vector<TokenId> by_rank(meta.table_tokens);
-  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    by_rank[rank] = static_cast<TokenId>(FromLittleEndian(
-        bytes.subspan(rank * meta.token_bytes(), meta.token_bytes())));
-  }
-  return TokenTable::Create(std::move(by_rank),
+  return TokenTable::Create(UnpackTokens(bytes, meta.token_bytes()),
                             static_cast<int32_t>(meta.vocab_size));
 }
 

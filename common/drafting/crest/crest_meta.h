@@ -20,6 +20,7 @@
 #include "common/base/json.h"
 #include "common/base/range_errors.h"
 #include "common/drafting/crest/crest_record.h"
+#include "common/drafting/crest/snapshot_header.h"
 
 namespace foretoken {
 
@@ -78,7 +79,7 @@ struct CrestMeta : CrestRecipe {
   // returns rows in any order.
   uint64_t record_digest_sum = 0;
 
-  int token_bytes() const { return vocab_size <= 0x10000 ? 2 : 3; }
+  int token_bytes() const { return PackedTokenBytes(vocab_size); }
   uint64_t table_bytes() const { return table_tokens * token_bytes(); }
 };
 

@@ -5,14 +5,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/token_range.h"
 
 namespace foretoken {
 namespace {
 
+// A token is written as its rank by frequency, so that common ones take a byte:
+// lead bytes 0..191 are the rank itself, 192..253 begin two bytes, 255 begins
+// four.
 constexpr uint32_t kOneByteRanks = 192;
 constexpr uint32_t kTwoByteLeads = 62;  // lead bytes 192..253
 constexpr uint32_t kTwoByteRanks = kOneByteRanks + kTwoByteLeads * 256;
 constexpr uint8_t kLongRank = 255;  // three bytes follow, little-endian
+// One byte of a node: its parent + 1 in the upper 6 bits, the fall of its count
+// from the node before in the lower 2. The highest value of either means that a
+// varint with the rest follows.
 constexpr uint32_t kParentEscape = 63;
 constexpr uint32_t kFallEscape = 3;
 
@@ -79,6 +86,7 @@ class Cursor {
       value |= (byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
+    // A sixth byte would be needed.
     ok_ = false;
     return 0;
   }
@@ -125,7 +133,7 @@ absl::StatusOr<TokenTable> TokenTable::Create(std::vector<TokenId> by_rank,
   table.ranks_.assign(vocab_size, kNoRank);
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
     const TokenId token = by_rank[rank];
-    if (token < 0 || token >= vocab_size) {
+    if (!InVocabulary(token, vocab_size)) {
       return absl::InvalidArgumentError(
           absl::StrCat("token table: rank ", rank, " is token ", token,
                        ", want 0..", vocab_size - 1));
@@ -150,6 +158,7 @@ void AppendRecord(absl::Span<const TokenId> ngram, const CrestTree& tree,
   AppendVarint(tree.matches, out);
   AppendVarint(static_cast<uint32_t>(tree.size()), out);
   if (tree.size() == 0) return;
+  // Nodes are in order of falling counts, and most falls are small.
   uint32_t count = tree.counts[0];
   AppendVarint(count, out);
   for (int i = 0; i < tree.size(); ++i) {
@@ -217,6 +226,8 @@ bool DecodeRecordIf(const uint8_t* record, absl::Span<const uint32_t> ranks,
                     const TokenTable& table, CrestTree& tree) {
   Cursor<false> in(record, nullptr);
   if (in.Byte() != ranks.size()) return false;
+  // Compared before anything is decoded: most records that a hash leads to but
+  // are not the one wanted end here.
   for (const uint32_t rank : ranks) {
     if (in.Rank() != rank) return false;
   }

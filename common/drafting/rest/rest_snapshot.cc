@@ -1,6 +1,5 @@
 #include "common/drafting/rest/rest_snapshot.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -15,71 +14,42 @@
 namespace foretoken {
 namespace {
 
-constexpr char kMagic[] = "FTREST01";  // the 8 bytes without the zero
-constexpr size_t kMagicBytes = 8;
-constexpr size_t kDigestBytes = 8;
+struct RestFormat {
+  using Meta = RestMeta;
+  static constexpr char kMagic[] = "FTREST01";
+  static constexpr char kName[] = "REST header";
+  static constexpr char kFile[] = "a REST snapshot of format 1";
 
-// Visits the fields in file order. Any change of them changes the format, whose
-// number is part of kMagic.
-template <typename Meta, typename Visit>
-void VisitFields(Meta& meta, Visit&& visit) {
-  for (auto& byte : meta.tokenizer_fingerprint) visit(byte);
-  visit(meta.vocab_size);
-  visit(meta.documents);
-  visit(meta.tokens);
-  visit(meta.digest);
-}
-
-std::string Encode(const RestMeta& meta) {
-  std::string out(kMagic, kMagicBytes);
-  VisitFields(meta, [&](const auto& field) { AppendLittleEndian(field, out); });
-  AppendLittleEndian(XXH3_64bits(out.data(), out.size()), out);
-  return out;
-}
+  template <typename Fields, typename Visit>
+  static void VisitFields(Fields& meta, Visit&& visit) {
+    for (auto& byte : meta.tokenizer_fingerprint) visit(byte);
+    visit(meta.vocab_size);
+    visit(meta.documents);
+    visit(meta.tokens);
+    visit(meta.digest);
+  }
+};
+using Header = SnapshotHeader<RestFormat>;
 
 }  // namespace
 
-size_t RestMetaBytes() {
-  static const size_t bytes = Encode(RestMeta()).size();
-  return bytes;
-}
+size_t RestMetaBytes() { return Header::Bytes(); }
 
 uint64_t RestMeta::file_bytes() const {
   return RestMetaBytes() + tokens * static_cast<uint64_t>(token_bytes());
 }
 
 absl::StatusOr<RestMeta> DecodeRestMeta(absl::Span<const uint8_t> bytes) {
-  if (bytes.size() < RestMetaBytes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "REST header: ", bytes.size(), " bytes, want ", RestMetaBytes()));
-  }
-  if (!std::equal(kMagic, kMagic + kMagicBytes, bytes.begin())) {
-    return absl::InvalidArgumentError(
-        "REST header: not a REST snapshot of format 1");
-  }
-  // The checksum covers everything before it, the magic included.
-  const size_t covered = RestMetaBytes() - kDigestBytes;
-  if (FromLittleEndian(bytes.subspan(covered, kDigestBytes)) !=
-      XXH3_64bits(bytes.data(), covered)) {
-    return absl::InvalidArgumentError("REST header: checksum differs");
-  }
-  RestMeta meta;
-  size_t at = kMagicBytes;
-  VisitFields(meta, [&](auto& field) {
-    using Field = std::remove_reference_t<decltype(field)>;
-    field =
-        static_cast<Field>(FromLittleEndian(bytes.subspan(at, sizeof(Field))));
-    at += sizeof(Field);
-  });
+  FORETOKEN_ASSIGN_OR_RETURN(const RestMeta meta, Header::Decode(bytes));
   RangeErrors errors;
-  errors.Check("vocab_size", meta.vocab_size, 1, (1 << 24) - 1);
+  errors.Check("vocab_size", meta.vocab_size, 1, kMaxPackedVocabSize);
   errors.Check("tokens", meta.tokens, 1, RestStore::kMaxTokens);
-  FORETOKEN_RETURN_IF_ERROR(Annotate(errors.status(), "REST header"));
+  FORETOKEN_RETURN_IF_ERROR(Annotate(errors.status(), RestFormat::kName));
   return meta;
 }
 
 int64_t RestSnapshotVersion(const RestMeta& meta) {
-  return HeaderVersion(Encode(meta));
+  return HeaderVersion(Header::Encode(meta));
 }
 
 absl::StatusOr<RestMeta> WriteRestSnapshot(const std::string& path,
@@ -87,17 +57,11 @@ absl::StatusOr<RestMeta> WriteRestSnapshot(const std::string& path,
                                            absl::Span<const TokenId> tokens) {
   FORETOKEN_RETURN_IF_ERROR(
       RestStore::CheckTokens(tokens, static_cast<int32_t>(meta.vocab_size)));
-  std::string ids;
-  ids.reserve(tokens.size() * meta.token_bytes());
-  for (const TokenId token : tokens) {
-    for (int i = 0; i < meta.token_bytes(); ++i) {
-      ids.push_back(static_cast<char>(token >> (8 * i)));
-    }
-  }
+  const std::string ids = PackTokens(tokens, meta.token_bytes());
   meta.tokens = tokens.size();
   meta.digest = XXH3_64bits(ids.data(), ids.size());
   FORETOKEN_RETURN_IF_ERROR(
-      WriteFileAtomically(path, absl::StrCat(Encode(meta), ids)));
+      WriteFileAtomically(path, absl::StrCat(Header::Encode(meta), ids)));
   return meta;
 }
 
@@ -113,12 +77,7 @@ absl::StatusOr<RestStore> DecodeRestSnapshot(std::string bytes,
   if (XXH3_64bits(ids.data(), ids.size()) != meta.digest) {
     return absl::InvalidArgumentError("REST snapshot: checksum differs");
   }
-  const size_t width = static_cast<size_t>(meta.token_bytes());
-  std::vector<TokenId> tokens(meta.tokens);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] =
-        static_cast<TokenId>(FromLittleEndian(ids.subspan(i * width, width)));
-  }
+  const std::vector<TokenId> tokens = UnpackTokens(ids, meta.token_bytes());
   // Building the suffix array takes memory: the file's is given back before.
   std::string().swap(bytes);
   return RestStore::Create(tokens, static_cast<int32_t>(meta.vocab_size));

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/base/digest.h"
 #include "common/base/types.h"
+#include "common/drafting/crest/snapshot_header.h"
 #include "common/drafting/rest/rest_store.h"
 
 namespace foretoken {
@@ -27,7 +28,7 @@ struct RestMeta {
   uint64_t tokens = 0;  // end tokens included
   uint64_t digest = 0;  // XXH3 of the token ids' bytes
 
-  int token_bytes() const { return vocab_size <= 0x10000 ? 2 : 3; }
+  int token_bytes() const { return PackedTokenBytes(vocab_size); }
   uint64_t file_bytes() const;
   // Bytes of the loaded store.
   uint64_t store_bytes() const {

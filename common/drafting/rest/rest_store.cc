@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_range.h"
 #include "common/drafting/rest/suffix_array.h"
 
 namespace foretoken {
@@ -15,7 +16,7 @@ absl::Status RestStore::CheckTokens(absl::Span<const TokenId> tokens,
         "REST store: ", tokens.size(), " tokens, want 1..", kMaxTokens));
   }
   for (const TokenId token : tokens) {
-    if (token < 0 || token >= vocab_size) {
+    if (!InVocabulary(token, vocab_size)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "REST store: token ", token, ", want 0..", vocab_size - 1));
     }

@@ -11,6 +11,7 @@
 #include "common/base/digest.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_range.h"
 #include "common/infer/cuda/device_pass_builder.h"
 #include "common/infer/cuda/device_weights.h"
 #include "common/infer/cuda/status_from_device.h"
@@ -82,7 +83,9 @@ absl::Status CudaBackend::RunPlan(
     std::vector<std::vector<SampledToken>>& outputs) {
   const size_t sessions = plan().sessions.size();
   if (static_cast<int64_t>(sessions) > max_sessions_) {
-    return absl::InternalError("cuda backend: more sessions than there are");
+    return absl::InternalError(
+        absl::StrFormat("cuda backend: a pass of %d sessions, want at most %d",
+                        sessions, max_sessions_));
   }
   tokens_.assign(plan().output_rows.size(), DeviceToken());
   walks_.assign(sessions, DeviceWalk());
@@ -102,7 +105,7 @@ absl::Status CudaBackend::CheckTokens() const {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const int32_t row = plan().output_rows[i];
     if (tokens_[i].bad != 0) return NoNumbers(row);
-    if (tokens_[i].token < 0 || tokens_[i].token >= config().vocab_size) {
+    if (!InVocabulary(tokens_[i].token, config().vocab_size)) {
       const PlanSession& session = plan().sessions[plan().rows[row].session];
       return absl::InternalError(absl::StrFormat(
           "cuda backend: session %d: row %d drew token %d of %d", session.id,

@@ -21,6 +21,7 @@ JsonValueScanner::Step JsonValueScanner::End() {
 
 JsonValueScanner::Step JsonValueScanner::Open(bool object) {
   if (depth_ == kMaxDepth) return Step::kMalformed;
+  // A bit for each open container, set for objects, in place of a stack.
   const uint64_t bit = uint64_t{1} << depth_++;
   objects_ = object ? objects_ | bit : objects_ & ~bit;
   state_ = object ? State::kFirstKey : State::kFirstItem;
@@ -53,6 +54,8 @@ JsonValueScanner::Step JsonValueScanner::Begin(char c) {
   return Step::kMore;
 }
 
+// The grammar of RFC 8259, section 6: no leading zeros, no plus sign, a digit
+// before and after the point.
 bool JsonValueScanner::TakeDigit(char c) {
   switch (number_) {
     case Number::kMinus:
@@ -124,12 +127,15 @@ JsonValueScanner::Step JsonValueScanner::Take(char c) {
           number_ == Number::kZero || number_ == Number::kInteger ||
           number_ == Number::kFraction || number_ == Number::kExponent;
       if (!whole) return Step::kMalformed;
+      // Only the character after a number shows that it has ended; it belongs
+      // to the container, or to the text after the value.
       if (End() == Step::kLast) return Step::kEnded;
       return Take(c);
     }
     default:
       break;
   }
+  // Space before a value at the top is its caller's.
   if (IsJsonSpace(c)) return depth_ == 0 ? Step::kMalformed : Step::kMore;
   const bool in_object =
       depth_ > 0 && (objects_ >> (depth_ - 1) & uint64_t{1}) != 0;
@@ -155,6 +161,8 @@ JsonValueScanner::Step JsonValueScanner::Take(char c) {
   }
 }
 
+// A high surrogate waits for its other half. Alone it has no form in UTF-8 and
+// becomes a replacement character.
 void JsonStringDecoder::DropSurrogate(std::string& out) {
   if (high_ != 0) out += kReplacementCharacter;
   high_ = 0;
@@ -196,6 +204,8 @@ bool JsonStringDecoder::Take(char c, std::string& out) {
       return false;
     }
     DropSurrogate(out);
+    // Escapes that JSON does not have stand for their character: models write
+    // them, and the text is shown rather than refused.
     constexpr absl::string_view kFrom = "bfnrt";
     constexpr absl::string_view kTo = "\b\f\n\r\t";
     const size_t simple = kFrom.find(c);

@@ -10,6 +10,9 @@
 namespace foretoken::jinja {
 namespace {
 
+// Binary operators, a list for each level of precedence. The levels are
+// jinja2's, not Python's: `~` stands between sums and products, and a minus
+// sign binds more tightly than `**`, so that -2 ** 2 is 4.
 constexpr OperatorName kSums[] = {{"+", Op::kAdd}, {"-", Op::kSubtract}};
 constexpr OperatorName kProducts[] = {{"*", Op::kMultiply},
                                       {"/", Op::kDivide},
@@ -59,6 +62,9 @@ ExpressionParser::ExprOr ExpressionParser::ParseBinary(
   return left;
 }
 
+// Every node passes here once its children are known. Operators chained in a
+// loop do not deepen the parser's own recursion, but they deepen the tree,
+// which evaluation and destructors walk by recursion.
 ExpressionParser::ExprOr ExpressionParser::Done(ExprPtr expr) const {
   int depth = 0;
   for (const ExprPtr& child : expr->children) {
@@ -84,6 +90,8 @@ ExpressionParser::ExprOr ExpressionParser::ParseExpression() {
   FORETOKEN_RETURN_IF_ERROR(CheckDepth());
   int line = current().line;
   FORETOKEN_ASSIGN_OR_RETURN(ExprPtr expr, ParseOr());
+  // `a if b else c if d else e`: the recursion after `else` makes it
+  // right-associative; the loop is for `a if b if c`, which jinja2 allows.
   while (SkipName("if")) {
     FORETOKEN_ASSIGN_OR_RETURN(ExprPtr test, ParseOr());
     ExprPtr otherwise;
@@ -134,6 +142,7 @@ ExpressionParser::ExprOr ExpressionParser::ParseNot() {
 
 ExpressionParser::ExprOr ExpressionParser::ParseCompare() {
   const int line = current().line;
+  // A chain is one node, a < b < c: the interpreter evaluates b once.
   FORETOKEN_ASSIGN_OR_RETURN(ExprPtr first, ParseSum());
   ExprPtr compare = New(Expr::Kind::kCompare, line);
   while (true) {
@@ -143,6 +152,7 @@ ExpressionParser::ExprOr ExpressionParser::ParseCompare() {
     } else if (SkipName("in")) {
       compare->ops.push_back(Op::kIn);
     } else if (IsName("not") && IsName(next(), "in")) {
+      // `not` alone does not belong to a comparison.
       Advance();
       Advance();
       compare->ops.push_back(Op::kNotIn);
@@ -233,6 +243,8 @@ ExpressionParser::ExprOr ExpressionParser::ParsePrimary() {
       if (name == "none" || name == "None") {
         return Constant(Value::None(), line);
       }
+      // A macro takes surplus arguments only if its body reads them, and that
+      // is known before it is called.
       if (macro_ != nullptr && name == "varargs") macro_->uses_varargs = true;
       if (macro_ != nullptr && name == "kwargs") macro_->uses_kwargs = true;
       ExprPtr expr = New(Expr::Kind::kName, line);
@@ -290,6 +302,8 @@ ExpressionParser::ExprOr ExpressionParser::ParseTuple(Names end,
     if (!SkipOp(",")) break;
     is_tuple = true;
   }
+  // A comma makes the tuple, not the parentheses: (x) is x, (x,) is not. The
+  // empty tuple needs them.
   if (!is_tuple && !tuple->children.empty()) {
     return std::move(tuple->children[0]);
   }
@@ -326,6 +340,7 @@ ExpressionParser::ExprOr ExpressionParser::ParsePostfix(ExprPtr expr) {
   while (true) {
     const int line = current().line;
     if (SkipOp(".")) {
+      // Django's way to write an index, which jinja2 knows: items.0
       if (Is(Token::Kind::kInteger)) {
         FORETOKEN_ASSIGN_OR_RETURN(ExprPtr index, ParsePrimary());
         FORETOKEN_ASSIGN_OR_RETURN(
@@ -419,6 +434,8 @@ ExpressionParser::ExprOr ExpressionParser::ParseTest(ExprPtr operand) {
   FORETOKEN_ASSIGN_OR_RETURN(test->name, ExpectAnyName());
   if (IsOp("(")) {
     FORETOKEN_RETURN_IF_ERROR(ParseArguments(*test));
+    // One argument needs no parentheses: `x is divisibleby 3`. It is a primary
+    // with its postfixes, so that `x is equalto y and z` ends before `and`.
   } else if ((Is(Token::Kind::kName) && !IsName({"else", "or", "and"})) ||
              Is(Token::Kind::kString) || Is(Token::Kind::kInteger) ||
              Is(Token::Kind::kFloat) || IsOp("[") || IsOp("{")) {

@@ -67,6 +67,9 @@ absl::StatusOr<Text> Interpreter::Run(const Body& body,
 }
 
 absl::Status Interpreter::OfRendering(const absl::Status& status) const {
+  // raise_exception() speaks to the caller in the template's own words. A
+  // refused budget comes before what it led to: code that ran into it may have
+  // made another error of it.
   if (raised_) return status;
   if (!budget_.refused().ok()) return budget_.refused();
   return absl::InvalidArgumentError(absl::StrCat("chat template: line ",
@@ -94,6 +97,8 @@ Interpreter::FlowOr Interpreter::Execute(const Stmt& stmt) {
     flow = ExecuteKind(stmt);
   }
   --depth_;
+  // The innermost statement or expression names the line: it sees the error
+  // first, on the way out.
   if (!flow.ok() && error_line_ == 0) error_line_ = stmt.line;
   return flow;
 }
@@ -166,6 +171,7 @@ Interpreter::FlowOr Interpreter::ExecuteIf(const Stmt& stmt) {
     FORETOKEN_ASSIGN_OR_RETURN(const Value test, Evaluate(*stmt.exprs[i]));
     if (test.Truthy()) return Execute(stmt.bodies[i]);
   }
+  // One body more than conditions: that of `else`.
   if (stmt.bodies.size() > stmt.exprs.size()) {
     return Execute(stmt.bodies.back());
   }
@@ -180,6 +186,9 @@ Interpreter::FlowOr Interpreter::ExecuteScope(const Body& body) {
 Interpreter::FlowOr Interpreter::ExecuteFor(const Stmt& stmt) {
   FORETOKEN_ASSIGN_OR_RETURN(const Value source, Evaluate(*stmt.exprs[0]));
   FORETOKEN_ASSIGN_OR_RETURN(Values items, Iterate(budget_, source));
+  // The condition of `for ... if` is asked of all items before the first turn:
+  // loop.length and loop.last count the items that passed. A `loop` in it
+  // is that of an outer loop.
   if (stmt.exprs[1] != nullptr) {
     Values passed;
     for (Value& item : items) {
@@ -190,6 +199,7 @@ Interpreter::FlowOr Interpreter::ExecuteFor(const Stmt& stmt) {
     }
     items = std::move(passed);
   }
+  // bodies[1]: `else`, empty if there is none.
   if (items.empty()) return ExecuteScope(stmt.bodies[1]);
   const auto loop = std::make_shared<LoopState>(
       std::make_shared<const List>(std::move(items)));
@@ -197,7 +207,9 @@ Interpreter::FlowOr Interpreter::ExecuteFor(const Stmt& stmt) {
     return absl::InvalidArgumentError("values nested too deep");
   }
   for (const Value& item : loop->items()) {
+    // An empty body spends nothing itself.
     FORETOKEN_RETURN_IF_ERROR(budget_.Spend(1));
+    // Of this turn alone: in jinja2, too, what a turn sets is gone in the next.
     const InnerScope scope(*this);
     scope_->Set("loop", Value::Of(loop), budget_);
     FORETOKEN_RETURN_IF_ERROR(Assign(*stmt.target, item));
@@ -224,6 +236,7 @@ absl::Status Interpreter::SetBlock(const Stmt& stmt) {
 absl::Status Interpreter::DefineMacro(const Stmt& stmt) {
   FORETOKEN_RETURN_IF_ERROR(
       budget_.Spend(1, sizeof(Macro) + sizeof(Callable) + sizeof(Scope)));
+  // It keeps the scope it was defined in, where it finds its free names.
   const Macro* const macro = arena_.NewMacro(&stmt, scope_);
   scope_->Set(stmt.name,
               Value::Of(std::make_shared<const Callable>(
@@ -252,6 +265,7 @@ absl::Status Interpreter::FilterBlock(const Stmt& stmt) {
 }
 
 Interpreter::FlowOr Interpreter::With(const Stmt& stmt) {
+  // All values before the scope begins: they do not see each other's names.
   Values values;
   for (const ExprPtr& expr : stmt.exprs) {
     FORETOKEN_ASSIGN_OR_RETURN(Value value, Evaluate(*expr));
@@ -270,6 +284,8 @@ absl::Status Interpreter::Assign(const Expr& target, Value value) {
     return absl::OkStatus();
   }
   if (target.kind == Expr::Kind::kNamespaceTarget) {
+    // Namespaces alone carry a value out of a loop or block; jinja2 has no
+    // other assignment to an outer scope.
     const Value* const found = scope_->Find(target.name, budget_);
     if (found == nullptr || !found->Is(Kind::kNamespace)) {
       return absl::InvalidArgumentError(
@@ -361,6 +377,7 @@ Interpreter::ValueOr Interpreter::EvaluateKind(const Expr& expr) {
 Interpreter::ValueOr Interpreter::EvaluateName(const Expr& expr) {
   const Value* const found = scope_->Find(expr.name, budget_);
   if (found != nullptr) return *found;
+  // Variables hide functions: `range` may be the name of one.
   if (!IsFunction(expr.name)) {
     return Value::Undefined(absl::StrCat("'", expr.name, "' is undefined"));
   }
@@ -404,6 +421,8 @@ Interpreter::ValueOr Interpreter::EvaluateOperator(const Expr& expr) {
 
 Interpreter::ValueOr Interpreter::EvaluateLogic(const Expr& expr) {
   FORETOKEN_ASSIGN_OR_RETURN(Value first, Evaluate(*expr.children[0]));
+  // `and` and `or` give one of their operands, not a truth value, and leave the
+  // second alone where the first decides: `x is defined and x.y`.
   const bool truthy = first.Truthy();
   switch (expr.kind) {
     case Expr::Kind::kNot:
@@ -430,6 +449,7 @@ Interpreter::ValueOr Interpreter::EvaluateCompare(const Expr& expr) {
     FORETOKEN_ASSIGN_OR_RETURN(Value right, Evaluate(*expr.children[i + 1]));
     FORETOKEN_ASSIGN_OR_RETURN(const bool holds,
                                Compare(budget_, expr.ops[i], left, right));
+    // a < b < c: b is evaluated once, and c only if a < b.
     if (!holds) return Value::Bool(false);
     left = std::move(right);
   }
@@ -460,6 +480,7 @@ Interpreter::ValueOr Interpreter::EvaluateSlice(const Expr& expr) {
 
 absl::StatusOr<Arguments> Interpreter::EvaluateArguments(const Expr& call) {
   Arguments arguments;
+  // children[0] is what is called, or what a filter or test is applied to.
   for (size_t i = 1; i < call.children.size(); ++i) {
     FORETOKEN_ASSIGN_OR_RETURN(Value value, Evaluate(*call.children[i]));
     arguments.positional.push_back(std::move(value));
@@ -473,6 +494,8 @@ absl::StatusOr<Arguments> Interpreter::EvaluateArguments(const Expr& call) {
 
 Interpreter::ValueOr Interpreter::EvaluateFilter(const Expr& expr,
                                                  const Value* piped) {
+  // Of a block's filters the innermost has no operand: it takes `piped`, which
+  // is handed down the chain.
   const ExprPtr& operand = expr.children[0];
   Value value;
   if (operand == nullptr) {
@@ -500,6 +523,7 @@ Interpreter::ValueOr Interpreter::EvaluateCall(const Expr& expr,
                                                const Value* caller) {
   FORETOKEN_ASSIGN_OR_RETURN(const Value callee, Evaluate(*expr.children[0]));
   FORETOKEN_ASSIGN_OR_RETURN(Arguments arguments, EvaluateArguments(expr));
+  // After the arguments, whose own errors Python reports first.
   if (callee.Is(Kind::kUndefined)) return callee.UndefinedError();
   if (!callee.Is(Kind::kCallable)) {
     return absl::InvalidArgumentError(
@@ -554,6 +578,8 @@ absl::Status Interpreter::BindParameters(const Stmt& definition,
       value = arguments.named[n].second;
       found = used[n] = true;
     }
+    // Defaults are evaluated in the macro's scope, at every call, so that one
+    // may use the parameters before it.
     if (!found && parameter.otherwise != nullptr) {
       FORETOKEN_ASSIGN_OR_RETURN(value, Evaluate(*parameter.otherwise));
     }
@@ -563,6 +589,7 @@ absl::Status Interpreter::BindParameters(const Stmt& definition,
   for (size_t n = 0; n < arguments.named.size(); ++n) {
     const auto& [name, value] = arguments.named[n];
     if (used[n]) continue;
+    // Set by a call block; a macro need not name it as a parameter.
     if (name == "caller") {
       scope_->Set("caller", value, budget_);
     } else if (definition.uses_kwargs) {

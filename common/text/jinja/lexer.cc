@@ -24,6 +24,8 @@ bool IsNameByte(char c) {
   return absl::ascii_isalnum(c) || c == '_' || static_cast<uint8_t>(c) >= 0x80;
 }
 
+// \r\n and \r become \n, as jinja2 reads templates: trimming and output depend
+// on it.
 std::string NormalizeLineEnds(absl::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -88,6 +90,7 @@ class Lexer {
         Skip(source_.size() - at_);
         return absl::OkStatus();
       }
+      // Any other brace is text: templates print JSON.
       const char next = source_[open + 1];
       if (next == '{' || next == '%' || next == '#') break;
       ++open;
@@ -119,6 +122,8 @@ class Lexer {
       }
       return text.substr(0, end);
     }
+    // lstrip_blocks, which Hugging Face sets: spaces between the beginning of a
+    // line and a block are not output.
     if (sign == '+' || !is_block) return text;
     const size_t newline = text.rfind('\n');
     const size_t line = newline == absl::string_view::npos ? 0 : newline + 1;
@@ -139,6 +144,8 @@ class Lexer {
     const size_t sign = plus || minus ? 1 : 0;
     if (!absl::StartsWith(source_.substr(at_ + sign), close)) return false;
     Skip(sign + close.size());
+    // trim_blocks, which Hugging Face sets, too: a block takes the line end
+    // after it, unless it ends in "+%}". A print ("}}") does not.
     if (minus) {
       SkipSpaces();
     } else if (!plus && close != "}}" && Sees("\n")) {
@@ -153,7 +160,7 @@ class Lexer {
       if (SkipEnd("#}")) return absl::OkStatus();
       Skip(1);
     }
-    line_ = begin;
+    line_ = begin;  // where the reader has to look
     return Fail("missing end of comment tag");
   }
 
@@ -309,6 +316,7 @@ class Lexer {
 
   absl::Status String(char quote) {
     size_t end = at_ + 1;
+    // A backslash hides the next byte, also a quote or another backslash.
     while (end < source_.size() && source_[end] != quote) {
       end += source_[end] == '\\' ? 2 : 1;
     }
@@ -390,6 +398,7 @@ absl::StatusOr<std::vector<Token>> Tokenize(absl::string_view source) {
     return absl::InvalidArgumentError("line 1: the template is not UTF-8");
   }
   std::string text = NormalizeLineEnds(source);
+  // keep_trailing_newline is off in jinja2: one line end at the end is dropped.
   if (absl::EndsWith(text, "\n")) text.pop_back();
   return Lexer(std::move(text)).Run();
 }

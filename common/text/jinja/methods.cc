@@ -14,6 +14,9 @@ namespace {
 using Kind = Value::Kind;
 using Names = std::initializer_list<absl::string_view>;
 
+// All methods of Python's types, served or not: a name among them is never the
+// key of a dict or undefined, as in jinja2. Those of the unsafe lists change
+// their object, which its sandbox (ImmutableSandboxedEnvironment) forbids.
 constexpr Names kStringMethods = {
     "capitalize", "casefold",   "center",       "count",        "encode",
     "endswith",   "expandtabs", "find",         "format",       "format_map",
@@ -62,6 +65,7 @@ absl::StatusOr<Value> CallDictMethod(Budget& budget, const Value& object,
     return bound.Has(1) ? bound[1] : Value::None();
   }
   FORETOKEN_RETURN_IF_ERROR(BoundArguments::Bind(name, arguments, {}).status());
+  // Lists and dicts never change, so a copy may be the object itself.
   if (name == "copy") return object;
   Values items;
   for (const auto& [key, value] : dict.entries()) {

@@ -28,6 +28,8 @@ absl::Status Overflow() {
   return absl::InvalidArgumentError("an integer does not fit 64 bits");
 }
 
+// The origin of a result: what a request had a part in is the request's, whose
+// text may spell no control token.
 Origin Both(const Value& a, const Value& b) {
   return a.origin() == Origin::kRequest ? a.origin() : b.origin();
 }
@@ -63,6 +65,8 @@ absl::StatusOr<Value> IntegerPower(int64_t base, int64_t exponent,
         std::pow(static_cast<double>(base), static_cast<double>(exponent)),
         origin);
   }
+  // By squaring: the exponent may have 63 bits. The last square is not
+  // computed, as it could overflow without being part of the result.
   int64_t result = 1;
   while (exponent > 0) {
     if ((exponent & 1) != 0 && __builtin_mul_overflow(result, base, &result)) {
@@ -123,6 +127,8 @@ absl::StatusOr<Value> OfFloats(Op op, double a, double b, Origin origin) {
       if (a == 0 && b < 0) {
         return absl::InvalidArgumentError("division by zero");
       }
+      // Python gives a complex number for a negative base and a fraction, where
+      // pow gives NaN.
       const double power = std::pow(a, b);
       if (std::isnan(power) && !std::isnan(a) && !std::isnan(b)) {
         return absl::InvalidArgumentError("a power that is a complex number");
@@ -134,6 +140,10 @@ absl::StatusOr<Value> OfFloats(Op op, double a, double b, Origin origin) {
   }
   if (b == 0) return absl::InvalidArgumentError("division by zero");
   if (op == Op::kDivide) return Value::Float(a / b, origin);
+  // As CPython computes it: fmod is exact but has the sign of `a`, where Python
+  // wants that of `b`. The quotient comes from the remainder, so that both
+  // belong together; it is near an integer, and floor may miss that by one.
+  // Signs of zeros are Python's, too: they show in output as "-0.0".
   double remainder = std::fmod(a, b);
   double quotient = (a - remainder) / b;
   if (remainder != 0 && (remainder < 0) != (b < 0)) {
@@ -162,6 +172,7 @@ absl::StatusOr<Value> RepeatText(Budget& budget, const Text& text,
   // The powers of two that make up the result are as long as that.
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(0, 2 * bytes));
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(bytes)));
+  // By doubling, so that the time is that of copying the result.
   Text result;
   Text power = text;
   while (true) {
@@ -180,6 +191,7 @@ absl::StatusOr<Value> Repeat(Budget& budget, const Value& value,
   if (value.IsString()) return RepeatText(budget, value.text(), times);
   Values items;
   const Values& source = value.list().items();
+  // Each turn of the loop must cost something, or 10**18 of them are free.
   if (source.empty()) times = 0;
   for (int64_t i = 0; i < times; ++i) {
     FORETOKEN_RETURN_IF_ERROR(
@@ -284,6 +296,8 @@ std::vector<int64_t> SlicePlaces(int64_t from, int64_t to, int64_t by,
   return places;
 }
 
+// A method that remembers its object. It nests like a list of one value: a
+// chain of methods of methods must not get deeper than destructors can recurse.
 absl::StatusOr<Value> MakeMethod(Budget& budget, const Value& object,
                                  absl::string_view name) {
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(0, sizeof(Callable)));
@@ -294,6 +308,8 @@ absl::StatusOr<Value> MakeMethod(Budget& budget, const Value& object,
       Callable{nullptr, object, std::string(name), /*method=*/true}));
 }
 
+// Undefined rather than an error, as in jinja2: templates test what is missing
+// with `is defined`, and only its use fails.
 Value NoSuch(const Value& object, absl::string_view name) {
   return Value::Undefined(absl::StrCat(
       "'", object.TypeName(), " object' has no attribute '", Shown(name), "'"));
@@ -332,6 +348,7 @@ absl::StatusOr<Value> LoopAttribute(Budget& budget, const Value& object,
 
 absl::StatusOr<bool> Equal(Budget& budget, const Value& a, const Value& b) {
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(1));
+  // Integers apart: those above 2^53 differ where their doubles do not.
   if (a.IsInt() && b.IsInt()) return a.integer() == b.integer();
   if (a.IsNumber() && b.IsNumber()) return a.number() == b.number();
   if (a.kind() != b.kind()) return false;
@@ -347,6 +364,7 @@ absl::StatusOr<bool> Equal(Budget& budget, const Value& a, const Value& b) {
       return EqualLists(budget, a.list().items(), b.list().items());
     case Kind::kDict:
       return EqualDicts(budget, a.dict(), b.dict());
+    // Objects without a value of their own are equal to themselves alone.
     case Kind::kNamespace:
       return a.ns() == b.ns();
     case Kind::kLoop:
@@ -372,6 +390,8 @@ absl::StatusOr<bool> Less(Budget& budget, const Value& a, const Value& b) {
   }
   const Values& left = a.list().items();
   const Values& right = b.list().items();
+  // Python looks for the first items that differ with ==, and orders by those
+  // alone: items before them need no order.
   for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool equal,
                                Equal(budget, left[i], right[i]));
@@ -444,6 +464,7 @@ absl::StatusOr<Value> Unary(Op op, const Value& a) {
                         a.origin());
   }
   if (op == Op::kPlus) return Value::Integer(a.integer(), a.origin());
+  // A subtraction, which notices that the lowest integer has no negative.
   return OfIntegers(Op::kSubtract, 0, a.integer(), a.origin());
 }
 
@@ -484,6 +505,7 @@ absl::StatusOr<Values> Iterate(Budget& budget, const Value& value) {
         items.push_back(entry.first);
       }
       return items;
+    // Once, as in Python: a second loop over it finds nothing.
     case Kind::kGenerator:
       return value.generator().Take();
     case Kind::kString: {
@@ -519,6 +541,8 @@ absl::StatusOr<Value> GetAttribute(Budget& budget, const Value& object,
     default:
       break;
   }
+  // The rules of jinja2's sandbox: attributes of Python's own machinery are
+  // undefined, whatever the object.
   if (absl::StartsWith(name, "__")) {
     return Value::Undefined(
         absl::StrCat("access to attribute '", Shown(name), "' is unsafe"));
@@ -533,6 +557,8 @@ absl::StatusOr<Value> GetAttribute(Budget& budget, const Value& object,
     case MethodAccess::kNone:
       break;
   }
+  // Methods first: `message.items` is a method even of a dict with that key,
+  // while `message['items']` (GetItem) is the key's value.
   if (object.Is(Kind::kDict)) {
     FORETOKEN_ASSIGN_OR_RETURN(const Value* const found,
                                FindKey(budget, object.dict(), name));
@@ -581,6 +607,8 @@ absl::StatusOr<Value> GetSlice(Budget& budget, const Value& object,
     if (bound.Is(Kind::kNone)) return otherwise;
     int64_t at = bound.integer();
     if (at < 0) at += size;
+    // -1 is the place before the first, where a slice that runs backwards
+    // ends; a negative index was resolved above.
     return std::clamp<int64_t>(at, by < 0 ? -1 : 0, by < 0 ? size - 1 : size);
   };
   const int64_t from = clamp(start, by < 0 ? size - 1 : 0);

@@ -102,6 +102,7 @@ class Parser : private ExpressionParser {
     if (name == "print") return ParsePrint(line);
     if (name == "break") return NewStmt(Stmt::Kind::kBreak, line);
     if (name == "continue") return NewStmt(Stmt::Kind::kContinue, line);
+    // Marks the assistant's turns for training; for output it is a scope.
     if (name == "generation") {
       auto stmt = NewStmt(Stmt::Kind::kScope, line);
       FORETOKEN_RETURN_IF_ERROR(AddLastBody(*stmt, "endgeneration"));
@@ -116,6 +117,7 @@ class Parser : private ExpressionParser {
       FORETOKEN_ASSIGN_OR_RETURN(
           ExprPtr test,
           ParseTuple({}, /*in_parentheses=*/false, /*with_condition=*/false));
+      // Tests and bodies in order; `else` adds a body without a test.
       stmt->exprs.push_back(std::move(test));
       FORETOKEN_RETURN_IF_ERROR(AddBody(*stmt, {"elif", "else", "endif"}));
       if (SkipName("elif")) continue;
@@ -136,6 +138,7 @@ class Parser : private ExpressionParser {
         ExprPtr items, ParseTuple({"recursive"}, /*in_parentheses=*/false,
                                   /*with_condition=*/false));
     stmt->exprs.push_back(std::move(items));
+    // The items were read without conditions, so that this `if` filters them.
     ExprPtr test;
     if (SkipName("if")) {
       FORETOKEN_ASSIGN_OR_RETURN(test, ParseExpression());
@@ -160,6 +163,7 @@ class Parser : private ExpressionParser {
       stmt->exprs.push_back(std::move(value));
       return stmt;
     }
+    // Without "=": {% set x | filter %}text{% endset %}.
     stmt->kind = Stmt::Kind::kSetBlock;
     ExprPtr filters;
     while (SkipOp("|")) {
@@ -188,6 +192,8 @@ class Parser : private ExpressionParser {
   }
 
   absl::Status ParseMacroBody(Stmt& stmt, absl::string_view end) {
+    // Names in the body count as this macro's (varargs, kwargs), not as those
+    // of one around it.
     Stmt* const outer = std::exchange(macro_, &stmt);
     const absl::Status parsed = AddLastBody(stmt, end);
     macro_ = outer;
@@ -204,6 +210,7 @@ class Parser : private ExpressionParser {
 
   StmtOr ParseCallBlock(int line) {
     auto stmt = NewStmt(Stmt::Kind::kCallBlock, line);
+    // The body is a macro that the called one finds under this name.
     stmt->name = "caller";
     if (IsOp("(")) FORETOKEN_RETURN_IF_ERROR(ParseParameters(*stmt));
     FORETOKEN_ASSIGN_OR_RETURN(ExprPtr call, ParseExpression());

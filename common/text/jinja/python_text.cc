@@ -70,6 +70,9 @@ std::string ScalarText(const Value& value) {
   }
 }
 
+// Python's repr(). What it adds itself, brackets and quotes, counts as given by
+// the request: texts of the request stand among it, and a control token must
+// not be spelled by parts of both.
 class ReprWriter {
  public:
   ReprWriter(Budget& budget, TextBuilder& out) : budget_(budget), out_(out) {}
@@ -129,6 +132,7 @@ class ReprWriter {
     if (!budget_.SpendQuietly(CharacterSteps(text.size()))) return;
     const bool double_quotes = text.bytes().find('\'') != std::string::npos &&
                                text.bytes().find('"') == std::string::npos;
+    // Python prefers single quotes, and takes double ones to escape less.
     const char quote = double_quotes ? '"' : '\'';
     out_.Append(absl::string_view(&quote, 1), Origin::kRequest);
     size_t begin = 0;
@@ -174,6 +178,7 @@ class ReprWriter {
   TextBuilder& out_;
 };
 
+// json.dumps(), in the style of the filter. Origins as in ReprWriter.
 class JsonWriter {
  public:
   JsonWriter(Budget& budget, const JsonStyle& style, TextBuilder& out)
@@ -211,6 +216,7 @@ class JsonWriter {
   }
 
   static std::string JsonFloat(double number) {
+    // Not JSON, but what Python's json writes.
     if (std::isnan(number)) return "NaN";
     if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
     return FloatText(number);
@@ -241,6 +247,8 @@ class JsonWriter {
     std::vector<const std::pair<Value, Value>*> entries;
     for (const auto& entry : dict.entries()) entries.push_back(&entry);
     if (style_.sort_keys) {
+      // A comparison that fails calls its keys equal, which keeps the order
+      // valid for the sort; the error is reported after it.
       absl::Status failed;
       std::stable_sort(entries.begin(), entries.end(),
                        [&](const auto* a, const auto* b) {
@@ -318,6 +326,7 @@ class JsonWriter {
             if (c < 0x10000) {
               absl::StrAppendFormat(&out, "\\u%04x", c);
             } else {
+              // A surrogate pair; 0xD7C0 is 0xD800 less 0x10000 >> 10.
               absl::StrAppendFormat(&out, "\\u%04x\\u%04x", 0xD7C0 + (c >> 10),
                                     0xDC00 + (c & 0x3FF));
             }
@@ -347,6 +356,8 @@ bool TakeSign(absl::string_view& digits) {
 std::string FloatText(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+  // The shortest digits that read back as the same number, as Python's repr
+  // gives; only the layout differs from to_chars.
   char buffer[40];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), number,
                                  std::chars_format::scientific);
@@ -396,6 +407,7 @@ std::optional<int64_t> ParseInteger(absl::string_view text, int base) {
       base = marked;
     }
   }
+  // Base 0 is that of the prefix, else 10.
   if (base == 0) base = 10;
   if (base < 2 || base > 36) return std::nullopt;
   if (digits.empty() || digits[0] == '-') return std::nullopt;

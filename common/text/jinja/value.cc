@@ -206,6 +206,7 @@ absl::Status Dict::Set(Value key, Value value) {
     return absl::InvalidArgumentError(
         absl::StrCat("a key of a dict cannot be of type ", key.TypeName()));
   }
+  // Never lowered again where a value is replaced: an upper bound is enough.
   nesting_ = std::max(nesting_, value.nesting() + 1);
   const size_t bytes = canonical.size();
   const auto [entry, is_new] =
@@ -214,6 +215,7 @@ absl::Status Dict::Set(Value key, Value value) {
     key_bytes_ += bytes;
     entries_.emplace_back(std::move(key), std::move(value));
   } else {
+    // As in Python, the first key stays, and its place in the order.
     entries_[entry->second].second = std::move(value);
   }
   return absl::OkStatus();
@@ -268,6 +270,7 @@ absl::Status SetKey(Budget& budget, Dict& dict, Value key, Value value) {
 absl::string_view Shown(absl::string_view text) {
   if (text.size() <= kMaxShownBytes) return text;
   size_t end = kMaxShownBytes;
+  // Not in the middle of a character: messages are UTF-8.
   while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end);
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_range.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -21,18 +22,6 @@ std::vector<TokenId> StopTokens(const GenerationRequest& request,
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   return tokens;
-}
-
-absl::Status CheckTokenIds(absl::string_view field,
-                           const std::vector<TokenId>& tokens,
-                           int32_t vocab_size) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": token ", i, " is ", tokens[i],
-                     ", the vocabulary is 0..", vocab_size - 1));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Check(const GenerationRequest& request, const TargetInfo& target,
@@ -210,7 +199,7 @@ absl::Status DecodeLoop::CheckResult(const RoundResult& result) const {
 absl::Status DecodeLoop::CheckCommitted(
     const std::vector<SampledToken>& tokens) const {
   for (const SampledToken& token : tokens) {
-    if (token.token >= 0 && token.token < target_.vocab_size) continue;
+    if (InVocabulary(token.token, target_.vocab_size)) continue;
     return absl::InternalError(absl::StrCat("the verifier committed token ",
                                             token.token, " of a vocabulary of ",
                                             target_.vocab_size));
@@ -296,12 +285,17 @@ void DecodeLoop::Count(const RoundResult& result, int64_t taken,
 int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
                                const std::vector<DrafterId>& drafters,
                                FinishReason finish, GenerationDelta& delta) {
+  // Invariant: text_ holds every token that was taken, pending_ those of them
+  // that output_ still holds back, in order. A stop string that ends inside the
+  // round drops the rest of its tokens: plain decoding would never have drawn
+  // them.
   int64_t taken = 0;
   bool stopped = false;
   for (size_t i = 0; i < tokens.size() && !stopped; ++i) {
     text_.push_back(tokens[i].token);
     pending_.push_back({tokens[i], drafters[i]});
     ++taken;
+    // The token that ended the session, an end token, has no text to show.
     const bool ends = finish == FinishReason::kStop && i + 1 == tokens.size();
     if (ends) {
       output_.PushSilent();
@@ -310,6 +304,8 @@ int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
     }
   }
   summary_.decode_time = clock_() - first_token_;
+  // Bytes held back for the rest of their character become text now, which may
+  // complete a stop string.
   if (!stopped && finish != FinishReason::kNone) stopped = output_.Finish();
   Show(delta);
   if (stopped) finish = FinishReason::kStop;

@@ -183,10 +183,15 @@ void RequestPool::RunRequests() {
     return stop_ || !begun_.empty();
   };
   absl::MutexLock lock(&mu_);
+  // Invariant while mu_ is free: idle_ threads wait here, and running_ counts
+  // every request that has begun, those in begun_ included. A thread counts as
+  // idle again before it starts the next requests, so that they go to it and
+  // not to a new thread.
   ++idle_;
   while (true) {
     mu_.Await(absl::Condition(&ready));
     --idle_;
+    // Stopping; what has begun is still run.
     if (begun_.empty()) return;
     PooledRequest request = std::move(begun_.front());
     begun_.pop_front();

@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_range.h"
 #include "common/drafting/ngram_counts.h"
 #include "common/drafting/prior_builder.h"
 
@@ -30,9 +31,7 @@ absl::Span<const TokenId> Kept(absl::Span<const TokenId> output) {
 }  // namespace
 
 bool ScopePrior::InVocabulary(absl::Span<const TokenId> output) const {
-  return std::all_of(output.begin(), output.end(), [this](TokenId token) {
-    return token >= 0 && token < options_.vocab_size;
-  });
+  return AllInVocabulary(output, options_.vocab_size);
 }
 
 size_t ScopePrior::InHistory() const {

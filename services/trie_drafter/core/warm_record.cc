@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bytes.h"
+#include "common/base/token_range.h"
 
 namespace foretoken::trie_drafter {
 namespace {
@@ -103,7 +104,7 @@ absl::StatusOr<std::vector<std::vector<TokenId>>> DecodeRecord(
     for (TokenId& token : tokens) {
       token = static_cast<TokenId>(Get32(rest));
       rest.remove_prefix(4);
-      if (token < 0 || token >= vocab_size) {
+      if (!InVocabulary(token, vocab_size)) {
         return Bad("a token outside the vocabulary");
       }
     }

@@ -54,6 +54,7 @@ void PassShares::Count(const std::vector<PassDemand>& demands) {
 }
 
 int32_t PassShares::RowLimit(const PassTiming& timing) const {
+  // Shares depend on the weights of all who have work: sum them up first.
   double weights = 0;
   int callers = 0;
   bool any_text = false, any_round = false;
@@ -65,6 +66,7 @@ int32_t PassShares::RowLimit(const PassTiming& timing) const {
     weights += caller.weight;
     ++callers;
   }
+  // Rounds alone or prompts alone of one caller slow down nobody else.
   if (callers < 2 && !(any_text && any_round)) return rows_;
   double seconds = std::numeric_limits<double>::infinity();
   for (const auto& [name, caller] : callers_) {
@@ -74,12 +76,16 @@ int32_t PassShares::RowLimit(const PassTiming& timing) const {
                              ? caller.usual_rows
                              : std::min<int64_t>(caller.text_rows, text_rows_);
     const double alone = timing.Seconds(static_cast<double>(rows));
-    if (alone <= 0) continue;
+    if (alone <= 0) continue;  // not measured yet
     const double share = caller.weight / weights;
+    // Up to half of the limit goes to prompts (ChooseRounds). A caller that
+    // decodes and reads a prompt gets the time of its rounds twice, so that
+    // its own prompt does not take half of it from them.
     const bool both = decodes && caller.text_rows > 0;
     seconds = std::min(seconds, alone / share * (both ? 2 : 1));
   }
-  // The most rows that take no longer.
+  // The most rows that take no longer, by bisection: times grow with rows.
+  // `least` always fits (one row must), `most` never does.
   int32_t least = 1, most = rows_;
   if (timing.Seconds(most) <= seconds) return most;
   while (most - least > 1) {

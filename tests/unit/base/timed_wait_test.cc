@@ -93,9 +93,33 @@ TEST(AwaitForTest, AMutexHeldForLongDelaysNoOtherWait) {
   late.join();
 }
 
-// Conditions and times race: every wait ends, and nothing of it is used
-// afterwards.
-TEST(AwaitForTest, ManyShortWaitsOnMutexesThatGoAway) {
+// An alarm that outlived its wait would ring the next one, whose own alarm
+// lies at the same address.
+TEST(AwaitForTest, AWaitThatHasEndedDoesNotEndALaterOne) {
+  absl::Mutex mu;
+  for (int i = 0; i < 5; ++i) {
+    bool set = false, never = false;
+    std::thread setter([&] {
+      absl::MutexLock lock(&mu);
+      set = true;
+    });
+    {
+      absl::MutexLock lock(&mu);
+      for (const bool* const condition : {&set, &never}) {
+        const absl::Time start = MonotonicNow();
+        if (AwaitFor(mu, absl::Condition(condition), absl::Milliseconds(10))) {
+          continue;
+        }
+        EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(10));
+      }
+    }
+    setter.join();
+  }
+}
+
+// Conditions and times race. Every wait says whether its condition holds, and
+// one that ends without it has lasted as long as it should.
+TEST(AwaitForTest, ManyShortWaitsEndWithTheirConditionOrTheirTime) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
@@ -108,8 +132,13 @@ TEST(AwaitForTest, ManyShortWaitsOnMutexesThatGoAway) {
         });
         {
           absl::MutexLock lock(&mu);
-          AwaitFor(mu, absl::Condition(&set),
-                   absl::Microseconds((i * 7 + t) % 90));
+          const absl::Duration time = absl::Microseconds((i * 7 + t) % 90);
+          const absl::Time start = MonotonicNow();
+          const bool got = AwaitFor(mu, absl::Condition(&set), time);
+          EXPECT_EQ(got, set);
+          if (!got) {
+            EXPECT_GE(MonotonicNow() - start, time);
+          }
         }
         setter.join();
       }

@@ -127,7 +127,7 @@ TEST_F(BenchModesCommandTest, ErrorsSayWhatIsWrong) {
     EXPECT_THAT(ran.out, IsEmpty());
     EXPECT_THAT(ran.err, HasSubstr(why));
   };
-  fails("--modes auto", "--modes: want off among them");
+  fails("--modes auto", "--modes: must include off");
   fails("--modes off,telepathy", "unknown mode 'telepathy'");
   fails("--until 0", "--until: '0', want a percentage above 0");
   fails("--server 127.0.0.1:1", "want either --server or --model");

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/infer/one_by_one.h"
+#include "tests/unit/infer/invariance_contract.h"
 #include "tests/unit/infer/tiny_backend.h"
 #include "tests/unit/infer/truncate_contract.h"
 
@@ -117,48 +117,14 @@ TEST_P(RowInvarianceTest, ListedOutputRowsEqualThoseOfAllRows) {
 }
 
 TEST_P(RowInvarianceTest, TreesOfManySessionsEqualOneTokenAtATime) {
-  const ModelConfig config = CaseConfig();
-  const auto reference = MakeBackend(config, CaseOptions(1));
+  const auto reference = MakeBackend(CaseConfig(), CaseOptions(1));
   OneByOne one_by_one(*reference);
   std::mt19937 random(11);
   for (const int threads : {1, 2, 3}) {
-    const auto backend = MakeBackend(config, CaseOptions(threads));
+    const auto backend = MakeBackend(CaseConfig(), CaseOptions(threads));
     for (const int mates : {1, 3, 16}) {
-      std::vector<std::vector<TokenId>> contexts, tokens;
-      std::vector<std::vector<int32_t>> parents;
-      std::vector<PassSession> pass(mates);
-      for (int s = 0; s < mates; ++s) {
-        const auto opened = backend->Open("", {});
-        FORETOKEN_ASSERT_OK(opened);
-        pass[s].session = opened->session;
-        contexts.push_back(RandomTokens(random() % 70, config, random));
-        const int rows = mates == 1 ? 64 : 1 + random() % 10;
-        tokens.push_back(RandomTokens(rows, config, random));
-        parents.push_back(RandomParents(rows, s % 3 == 0 ? 2 : s % 3, random));
-        if (!contexts[s].empty()) {
-          Append(*backend, pass[s].session, contexts[s]);
-        }
-      }
-      for (int s = 0; s < mates; ++s) {
-        pass[s].tokens = tokens[s];
-        pass[s].parents = parents[s];
-      }
-      PassResult result;
-      FORETOKEN_ASSERT_OK(backend->Forward(pass, result));
-      for (int s = 0; s < mates; ++s) {
-        for (size_t r = 0; r < tokens[s].size(); ++r) {
-          const Bits& want =
-              one_by_one.Logits(PathTo(contexts[s], tokens[s], parents[s], r));
-          ASSERT_TRUE(SameBits(RowLogits(*backend, pass[s].session, r), want))
-              << threads << " threads, session " << s << " of " << mates
-              << ", row " << r;
-          ASSERT_EQ(result.outputs[s][r].token,
-                    std::max_element(want.begin(), want.end()) - want.begin());
-        }
-        FORETOKEN_ASSERT_OK(backend->Close(pass[s].session));
-      }
-      EXPECT_EQ(backend->kv_usage().pages_free,
-                backend->kv_usage().pages_total);
+      SCOPED_TRACE(::testing::Message() << threads << " threads");
+      ExpectBatchMatesChangeNothing(*backend, one_by_one, mates, random);
     }
   }
 }
@@ -172,20 +138,9 @@ TEST_P(RowInvarianceTest, EveryRowCountGivesTheSameRows) {
   const std::vector<TokenId> tokens = RandomTokens(64, config, random);
   for (int rows = 1; rows <= 64; ++rows) {
     const std::vector<int32_t> parents = RandomParents(rows, rows % 3, random);
-    const auto opened = backend->Open("", {});
-    FORETOKEN_ASSERT_OK(opened);
-    PassSession pass;
-    pass.session = opened->session;
-    pass.tokens = absl::MakeConstSpan(tokens).first(rows);
-    pass.parents = parents;
-    PassResult result;
-    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
-    for (int r = 0; r < rows; ++r) {
-      ASSERT_TRUE(SameBits(RowLogits(*backend, opened->session, r),
-                           one_by_one.Logits(PathTo({}, tokens, parents, r))))
-          << rows << " rows, row " << r;
-    }
-    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+    ExpectFreshTreeEqualsOneByOne(*backend, one_by_one, {},
+                                  {tokens.begin(), tokens.begin() + rows},
+                                  parents);
   }
 }
 
@@ -209,20 +164,7 @@ TEST_P(RowInvarianceTest, ManyRowsInAPassChangeNothing) {
       parents[r] = r % 40;
       drafts[r] = tokens[40 + r % 3];
     }
-    const auto opened = backend->Open("", {});
-    FORETOKEN_ASSERT_OK(opened);
-    PassSession pass;
-    pass.session = opened->session;
-    pass.tokens = drafts;
-    pass.parents = parents;
-    PassResult result;
-    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
-    for (int r = 0; r < rows; ++r) {
-      ASSERT_TRUE(SameBits(RowLogits(*backend, opened->session, r),
-                           one_by_one.Logits(PathTo({}, drafts, parents, r))))
-          << rows << " rows, row " << r;
-    }
-    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+    ExpectFreshTreeEqualsOneByOne(*backend, one_by_one, {}, drafts, parents);
   }
 }
 
@@ -266,36 +208,11 @@ TEST_P(RowInvarianceTest, PrefillChunksAndCommittedPathsChangeNothing) {
 }
 
 TEST_P(RowInvarianceTest, AReusedPrefixChangesNothing) {
-  const ModelConfig config = CaseConfig();
-  const auto backend = MakeBackend(config, CaseOptions(2));
-  const auto reference = MakeBackend(config, CaseOptions(1));
+  const auto backend = MakeBackend(CaseConfig(), CaseOptions(2));
+  const auto reference = MakeBackend(CaseConfig(), CaseOptions(1));
   OneByOne one_by_one(*reference);
   std::mt19937 random(14);
-  const std::vector<TokenId> prompt = RandomTokens(150, config, random);
-  const std::vector<TokenId> tokens = RandomTokens(12, config, random);
-  const std::vector<int32_t> parents = RandomParents(12, 2, random);
-  for (const int64_t want_reused : {0, 128, 128}) {
-    const auto opened = backend->Open("scope", prompt);
-    FORETOKEN_ASSERT_OK(opened);
-    ASSERT_EQ(opened->reused_tokens, want_reused);
-    Append(*backend, opened->session,
-           {prompt.begin() + want_reused, prompt.end()});
-    PassSession pass;
-    pass.session = opened->session;
-    pass.tokens = tokens;
-    pass.parents = parents;
-    PassResult result;
-    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
-    for (int r = 0; r < 12; ++r) {
-      ASSERT_TRUE(
-          SameBits(RowLogits(*backend, opened->session, r),
-                   one_by_one.Logits(PathTo(prompt, tokens, parents, r))))
-          << want_reused << " reused, row " << r;
-    }
-    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
-    EXPECT_EQ(backend->kv_usage().pages_free, backend->kv_usage().pages_total);
-    EXPECT_EQ(backend->kv_usage().pages_cached, 4);
-  }
+  ExpectAReusedPrefixChangesNothing(*backend, one_by_one, random);
 }
 
 TEST_P(RowInvarianceTest, ATruncatedSessionEqualsAFreshOne) {

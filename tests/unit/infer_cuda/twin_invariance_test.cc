@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/infer/one_by_one.h"
+#include "tests/unit/infer/invariance_contract.h"
 #include "tests/unit/infer/tiny_backend.h"
 #include "tests/unit/infer/truncate_contract.h"
 #include "tests/unit/infer_cuda/twin_backend.h"
@@ -39,22 +39,7 @@ TEST_F(TwinInvarianceTest, EveryRowCountAndShapeGivesTheSameRows) {
       tokens[r] = r < 40 ? some[r] : some[40 + r % 3];
       if (r >= 40) parents[r] = (r * 7) % 40;
     }
-    const auto opened = backend->Open("", {});
-    FORETOKEN_ASSERT_OK(opened);
-    PassSession pass;
-    pass.session = opened->session;
-    pass.tokens = tokens;
-    pass.parents = parents;
-    PassResult result;
-    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
-    for (int r = 0; r < rows; ++r) {
-      const Bits& want = one_by_one_.Logits(PathTo({}, tokens, parents, r));
-      ASSERT_TRUE(SameBits(RowLogits(*backend, opened->session, r), want))
-          << rows << " rows, row " << r;
-      ASSERT_EQ(result.outputs[0][r].token,
-                std::max_element(want.begin(), want.end()) - want.begin());
-    }
-    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+    ExpectFreshTreeEqualsOneByOne(*backend, one_by_one_, {}, tokens, parents);
   }
 }
 
@@ -66,55 +51,15 @@ TEST_F(TwinInvarianceTest, TheOrderOfATreeChangesNothing) {
   const std::vector<TokenId> tokens = RandomTokens(24, config_, random_);
   for (int order = 0; order < 4; ++order) {
     const std::vector<int32_t> parents = RandomParents(24, order, random_);
-    const auto opened = backend->Open("", {});
-    FORETOKEN_ASSERT_OK(opened);
-    Append(*backend, opened->session, context);
-    PassSession pass;
-    pass.session = opened->session;
-    pass.tokens = tokens;
-    pass.parents = parents;
-    PassResult result;
-    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
-    for (int r = 0; r < 24; ++r) {
-      ASSERT_TRUE(
-          SameBits(RowLogits(*backend, opened->session, r),
-                   one_by_one_.Logits(PathTo(context, tokens, parents, r))))
-          << "order " << order << ", row " << r;
-    }
-    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
+    ExpectFreshTreeEqualsOneByOne(*backend, one_by_one_, context, tokens,
+                                  parents);
   }
 }
 
 TEST_F(TwinInvarianceTest, BatchMatesChangeNothing) {
   const auto backend = MakeTwinBackend(config_, TwinOptions());
   for (const int mates : {1, 3, 16}) {
-    std::vector<std::vector<TokenId>> contexts, tokens;
-    std::vector<std::vector<int32_t>> parents;
-    std::vector<PassSession> pass(mates);
-    for (int s = 0; s < mates; ++s) {
-      pass[s].session = backend->Open("", {})->session;
-      contexts.push_back(RandomTokens(random_() % 70, config_, random_));
-      const int rows = 1 + random_() % 12;
-      tokens.push_back(RandomTokens(rows, config_, random_));
-      parents.push_back(RandomParents(rows, s % 3, random_));
-      if (!contexts[s].empty()) Append(*backend, pass[s].session, contexts[s]);
-    }
-    for (int s = 0; s < mates; ++s) {
-      pass[s].tokens = tokens[s];
-      pass[s].parents = parents[s];
-    }
-    PassResult result;
-    FORETOKEN_ASSERT_OK(backend->Forward(pass, result));
-    for (int s = 0; s < mates; ++s) {
-      for (size_t r = 0; r < tokens[s].size(); ++r) {
-        const Bits& want =
-            one_by_one_.Logits(PathTo(contexts[s], tokens[s], parents[s], r));
-        ASSERT_TRUE(SameBits(RowLogits(*backend, pass[s].session, r), want))
-            << "session " << s << " of " << mates << ", row " << r;
-      }
-      FORETOKEN_ASSERT_OK(backend->Close(pass[s].session));
-    }
-    EXPECT_EQ(backend->kv_usage().pages_free, backend->kv_usage().pages_total);
+    ExpectBatchMatesChangeNothing(*backend, one_by_one_, mates, random_);
   }
 }
 
@@ -175,28 +120,7 @@ TEST_F(TwinInvarianceTest, ChunksCommitsAheadAndOtherPathsChangeNothing) {
 
 TEST_F(TwinInvarianceTest, AReusedPrefixChangesNothing) {
   const auto backend = MakeTwinBackend(config_, TwinOptions());
-  const std::vector<TokenId> prompt = RandomTokens(150, config_, random_);
-  const std::vector<TokenId> tokens = RandomTokens(12, config_, random_);
-  const std::vector<int32_t> parents = RandomParents(12, 2, random_);
-  for (const int64_t want_reused : {0, 128, 128}) {
-    const auto opened = backend->Open("scope", prompt);
-    FORETOKEN_ASSERT_OK(opened);
-    ASSERT_EQ(opened->reused_tokens, want_reused);
-    Append(*backend, opened->session,
-           {prompt.begin() + want_reused, prompt.end()});
-    PassSession pass;
-    pass.session = opened->session;
-    pass.tokens = tokens;
-    pass.parents = parents;
-    PassResult result;
-    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
-    for (int r = 0; r < 12; ++r) {
-      ASSERT_TRUE(
-          SameBits(RowLogits(*backend, opened->session, r),
-                   one_by_one_.Logits(PathTo(prompt, tokens, parents, r))));
-    }
-    FORETOKEN_ASSERT_OK(backend->Close(opened->session));
-  }
+  ExpectAReusedPrefixChangesNothing(*backend, one_by_one_, random_);
 }
 
 TEST_F(TwinInvarianceTest, ATruncatedSessionEqualsAFreshOne) {

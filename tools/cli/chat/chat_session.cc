@@ -133,7 +133,7 @@ absl::Status ChatSession::Answer(const std::string& message) {
     outside_.note(absl::StrCat("no answer: ", summary.status().message()));
     return absl::OkStatus();
   }
-  // What a stopped answer has said stays said.
+  // Keep the partial answer: the next message may refer to it.
   conversation_.Add("assistant", answer);
   if (painter.has_value()) {
     outside_.note(painter->Legend(options_.note_colours));

@@ -30,7 +30,7 @@ double Rate(int64_t tokens, absl::Duration time) {
 // Thread-safe; each request is run once.
 class Runs {
  public:
-  Runs(Generator& generator, const std::vector<LoadRequest>& work,
+  Runs(cli::Generator& generator, const std::vector<LoadRequest>& work,
        const LoadOptions& options, bool refusals_allowed)
       : generator_(generator),
         work_(work),
@@ -104,7 +104,7 @@ class Runs {
                           delta.token_ids.end());
   }
 
-  Generator& generator_;
+  cli::Generator& generator_;
   const std::vector<LoadRequest>& work_;
   const LoadOptions& options_;
   const bool refusals_allowed_;
@@ -231,7 +231,7 @@ void LoadOutcome::AppendTokenGaps(std::vector<double>& milliseconds) const {
   }
 }
 
-absl::StatusOr<LoadResult> RunClosedLoop(Generator& generator,
+absl::StatusOr<LoadResult> RunClosedLoop(cli::Generator& generator,
                                          const std::vector<LoadRequest>& work,
                                          int clients,
                                          const LoadOptions& options) {
@@ -260,7 +260,7 @@ absl::StatusOr<LoadResult> RunClosedLoop(Generator& generator,
   return runs.Result(start, steady_end);
 }
 
-absl::StatusOr<LoadResult> RunOpenLoop(Generator& generator,
+absl::StatusOr<LoadResult> RunOpenLoop(cli::Generator& generator,
                                        const std::vector<LoadRequest>& work,
                                        const LoadOptions& options) {
   Runs runs(generator, work, options, /*refusals_allowed=*/true);

@@ -11,25 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/types.h"
 #include "common/speculation/generation.h"
+#include "tools/cli/generator.h"
 
 namespace foretoken::mode_bench {
-
-// Whatever answers requests: a server, or a model in this process. Thread-safe.
-class Generator {
- public:
-  virtual ~Generator() = default;
-  // Blocks until the request has ended. An error of `on_delta` ends it.
-  virtual absl::StatusOr<GenerationSummary> Generate(
-      const GenerationRequest& request,
-      absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) = 0;
-};
 
 struct LoadRequest {
   GenerationRequest request;
@@ -82,7 +72,7 @@ struct LoadOptions {
 
 // `clients` is at least 1, and there are at least as many requests. The first
 // error ends everything and is returned, with the prompt's number, from 1.
-absl::StatusOr<LoadResult> RunClosedLoop(Generator& generator,
+absl::StatusOr<LoadResult> RunClosedLoop(cli::Generator& generator,
                                          const std::vector<LoadRequest>& work,
                                          int clients,
                                          const LoadOptions& options);
@@ -90,7 +80,7 @@ absl::StatusOr<LoadResult> RunClosedLoop(Generator& generator,
 // Requests are sorted by `at`. ResourceExhausted and Unavailable are outcomes,
 // the first other error is returned; ResourceExhausted if more than
 // max_in_flight would run at once.
-absl::StatusOr<LoadResult> RunOpenLoop(Generator& generator,
+absl::StatusOr<LoadResult> RunOpenLoop(cli::Generator& generator,
                                        const std::vector<LoadRequest>& work,
                                        const LoadOptions& options);
 

@@ -136,7 +136,7 @@ absl::Status ModeBench::Check(const ModeBenchOptions& options) {
   if (std::find(options.modes.begin(), options.modes.end(), kBaseline) ==
       options.modes.end()) {
     return absl::InvalidArgumentError(
-        "--modes: want off among them, which the others are compared with");
+        "--modes: must include off, the baseline");
   }
   if (options.open_loop()) return absl::OkStatus();
   for (const int clients : options.concurrency) {
@@ -150,7 +150,7 @@ absl::Status ModeBench::Check(const ModeBenchOptions& options) {
 
 ModeBench::ModeBench(const ModeBenchOptions& options,
                      const std::vector<cli::FilePrompt>& prompts,
-                     Generator& generator, const LoadOptions& load)
+                     cli::Generator& generator, const LoadOptions& load)
     : options_(options),
       prompts_(prompts),
       generator_(generator),

@@ -105,8 +105,8 @@ class ModeBench {
 
   // `options` have passed Check; `prompts` is not empty. Borrows all.
   ModeBench(const ModeBenchOptions& options,
-            const std::vector<cli::FilePrompt>& prompts, Generator& generator,
-            const LoadOptions& load);
+            const std::vector<cli::FilePrompt>& prompts,
+            cli::Generator& generator, const LoadOptions& load);
 
   // Requests of a run with the most pairs that the options allow, warm-up
   // included.
@@ -136,7 +136,7 @@ class ModeBench {
 
   const ModeBenchOptions& options_;
   const std::vector<cli::FilePrompt>& prompts_;
-  Generator& generator_;
+  cli::Generator& generator_;
   const LoadOptions& load_;
   const PairSchedule schedule_;
   std::vector<Mode> modes_;

@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
-#include "tools/cli/mode_bench/load.h"
+#include "tools/cli/generator.h"
 
 namespace foretoken::mode_bench {
 
@@ -35,16 +35,15 @@ class FakeTime {
 };
 
 // Runs `answer`, and keeps the requests.
-class FakeGenerator : public Generator {
+class FakeGenerator : public cli::Generator {
  public:
-  using OnDelta = absl::FunctionRef<absl::Status(const GenerationDelta&)>;
   using Answer = std::function<absl::StatusOr<GenerationSummary>(
-      const GenerationRequest&, OnDelta)>;
+      const GenerationRequest&, TakeDelta)>;
 
   explicit FakeGenerator(Answer answer) : answer_(std::move(answer)) {}
 
-  absl::StatusOr<GenerationSummary> Generate(const GenerationRequest& request,
-                                             OnDelta on_delta) override {
+  absl::StatusOr<GenerationSummary> Generate(GenerationRequest request,
+                                             TakeDelta on_delta) override {
     {
       absl::MutexLock lock(&mu_);
       requests_.push_back(request);

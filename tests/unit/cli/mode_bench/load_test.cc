@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-using OnDelta = FakeGenerator::OnDelta;
+using OnDelta = FakeGenerator::TakeDelta;
 
 std::vector<LoadRequest> MakeWork(size_t count) {
   std::vector<LoadRequest> work(count);

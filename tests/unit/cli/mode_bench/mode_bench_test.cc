@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using OnDelta = FakeGenerator::OnDelta;
+using OnDelta = FakeGenerator::TakeDelta;
 
 // Answers with the prompt's id and the numbers that follow it, as many as the
 // request allows, at a fixed time per round: one token of `off`, two of any
@@ -105,7 +105,7 @@ TEST_F(ModeBenchTest, ModesAreSplitAtCommasBetweenThem) {
 TEST_F(ModeBenchTest, OptionsAreChecked) {
   options_.modes = {"auto"};
   EXPECT_THAT(std::string(ModeBench::Check(options_).message()),
-              HasSubstr("--modes: want off among them"));
+              HasSubstr("--modes: must include off"));
   options_.modes = {"off", "telepathy"};
   EXPECT_THAT(std::string(ModeBench::Check(options_).message()),
               HasSubstr("--modes: unknown mode 'telepathy'"));

@@ -15,6 +15,7 @@
 #include "services/crest/core/datastores.h"
 #include "services/crest/core/snapshot_origin.h"
 #include "tests/support/crest_samples.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 using ::foretoken::testing::AddAll;
 using ::foretoken::testing::CrestSample;
+using ::foretoken::testing::Eventually;
 using ::foretoken::testing::MakeCrestSample;
 using ::foretoken::testing::StatusIs;
 using ::foretoken::testing::TempDir;
@@ -61,13 +63,13 @@ class DatastoreTest : public ::testing::Test {
   }
   static void AwaitVersion(const Datastore& store, const CrestSample& sample) {
     const int64_t version = SnapshotVersion(sample.meta);
-    while (store.current() == nullptr ||
-           store.current()->info.version != version) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
+    EXPECT_TRUE(Eventually([&] {
+      const auto current = store.current();
+      return current != nullptr && current->info.version == version;
+    }));
   }
   static void Await(const std::atomic<int>& counter, int least) {
-    while (counter < least) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(Eventually([&] { return counter >= least; }));
   }
 
   TempDir dir_;

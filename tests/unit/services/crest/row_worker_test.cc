@@ -12,12 +12,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/crest_samples.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::crest {
 namespace {
 
 using ::foretoken::testing::CrestSample;
+using ::foretoken::testing::Eventually;
 using ::foretoken::testing::MakeCrestSample;
 using ::foretoken::testing::StatusIs;
 using ::testing::_;
@@ -104,7 +106,7 @@ class RowWorkerTest : public ::testing::Test {
   }
 
   static void AwaitUp(const RowWorker& worker, bool up) {
-    while (worker.up() != up) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(Eventually([&] { return worker.up() == up; }));
   }
 
   const CrestSample sample_;
@@ -140,10 +142,10 @@ TEST_F(RowWorkerTest, TakesAllThatWaitInOneStatement) {
             ++answered;
           }));
       // The first statement is on its way alone; the rest wait behind it.
-      while (store_.statements == 0) absl::SleepFor(absl::Milliseconds(1));
+      EXPECT_TRUE(Eventually([&] { return store_.statements > 0; }));
     }
   }
-  while (answered < kLookups) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return answered == kLookups; }));
   EXPECT_EQ(store_.statements, 2);
   CrestTree want;
   for (int i = 0; i < kLookups; ++i) {
@@ -200,12 +202,12 @@ TEST_F(RowWorkerTest, AStoreThatDiesFailsWhatWaitsAndComesBack) {
     store_.dead = true;
   }
   AwaitUp(*worker, false);
-  while (failed < 10) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return failed == 10; }));
   // While down nothing is asked: the answer is at hand.
   EXPECT_THAT(LookUp(*worker, Context(3)).n,
               StatusIs(absl::StatusCode::kUnavailable, _));
   const int before = store_.connects;
-  while (store_.connects < before + 3) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return store_.connects >= before + 3; }));
   store_.dead = false;
   AwaitUp(*worker, true);
   CrestTree want;
@@ -223,14 +225,14 @@ TEST_F(RowWorkerTest, AFullLineRefuses) {
   {
     absl::MutexLock hang(&store_.gate);
     FORETOKEN_ASSERT_OK(worker->Submit(Context(1), done));
-    while (store_.statements == 0) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(Eventually([&] { return store_.statements > 0; }));
     FORETOKEN_ASSERT_OK(worker->Submit(Context(2), done));
     FORETOKEN_ASSERT_OK(worker->Submit(Context(3), done));
     EXPECT_THAT(worker->Submit(Context(4), done),
                 StatusIs(absl::StatusCode::kResourceExhausted,
                          HasSubstr("2 look-ups wait")));
   }
-  while (answered < 3) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return answered == 3; }));
 }
 
 TEST_F(RowWorkerTest, AnswersWhatWaitsBeforeItGoes) {

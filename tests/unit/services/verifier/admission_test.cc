@@ -1,7 +1,6 @@
 #include "services/verifier/core/admission.h"
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/infer/kv_cache.h"
@@ -13,238 +12,302 @@
 namespace foretoken::verifier {
 namespace {
 
+using ::foretoken::testing::FakeBackend;
+using ::foretoken::testing::FakeBackendOptions;
+using ::foretoken::testing::StatusIs;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-// Sessions over 32 pages, admitted by hand, and a clock that stands still.
+constexpr int64_t kPages = 6;
+constexpr int32_t kReserve = 5;
+// A text that takes half of the cache, with the room for its round.
+constexpr int64_t kHalf = kPages / 2 * kKvPageTokens - kReserve;
+// A length that takes a page more.
+constexpr int64_t kGrown = kPages / 2 * kKvPageTokens + 1;
+
+FakeBackendOptions BackendOptionsOf() {
+  FakeBackendOptions options;
+  options.pages = kPages;
+  return options;
+}
+
 class AdmissionTest : public ::testing::Test {
  protected:
-  static testing::FakeBackendOptions BackendOptions() {
-    testing::FakeBackendOptions options;
-    options.pages = 32;
-    options.max_rows = 2048;
-    options.vocab_size = 64;
-    return options;
-  }
-
-  // A waiting session whose text fills `pages`, the first `common` of them with
-  // the same tokens for every session of the caller.
-  Session& Add(const std::string& caller, int64_t pages, int64_t common = 0) {
+  // A prompt of `length` tokens, which nothing has computed yet.
+  Session& Add(const std::string& caller, int64_t length, double weight = 1) {
     Session session;
     session.request.caller = caller;
-    session.request.cache_scope = scope_.empty() ? caller : scope_;
-    session.tokens.assign(pages * kKvPageTokens, 2 + next_++);
-    std::fill_n(session.tokens.begin(), common * kKvPageTokens, 1);
-    session.request.prompt_length = session.length();
-    session.request.max_length = session.length() + 1;
+    session.request.weight = weight;
+    session.request.prompt_length = length;
+    session.request.max_length = 10 * length;
+    session.tokens.assign(static_cast<size_t>(length), 3);
     admission_.NoteChange();
     return sessions_.Add(std::move(session));
   }
-
   void Admit() {
     std::vector<SessionFailure> failures;
     admission_.AdmitWaiting(failures);
     EXPECT_THAT(failures, IsEmpty());
   }
-
-  // Admits and reads one more session.
-  Session& AddRead(const std::string& caller, int64_t pages,
-                   int64_t common = 0) {
-    Session& session = Add(caller, pages, common);
-    Admit();
-    EXPECT_TRUE(session.kv.is_open());
-    Read(session);
-    return session;
+  // The client has its answer, and says nothing from now on.
+  void LeaveIdle(Session& session) {
+    session.prefill_reported = true;
+    session.idle_since = now_;
   }
-
-  // Computes the rest of the text; the session has work left.
-  void Read(Session& session) {
-    const auto left =
-        absl::MakeConstSpan(session.tokens).subspan(session.kv.length());
-    std::vector<int32_t> parents, rows;
-    for (int32_t i = 0; i < std::ssize(left); ++i) {
-      parents.push_back(i - 1);
-      rows.push_back(i);
-    }
-    PassSession share = session.kv.Share();
-    share.tokens = left;
-    share.parents = parents;
-    share.outputs = RowOutputs::kNone;
-    PassResult result;
-    FORETOKEN_ASSERT_OK(backend_.Forward({share}, result));
-    FORETOKEN_ASSERT_OK(session.kv.Commit(rows, session.tokens));
-  }
-
-  void GiveUp(Session& session) {
-    admission_.NoteGivenUp(session);
-    FORETOKEN_ASSERT_OK(sessions_.Remove(session.id));
-    admission_.NoteChange();
-  }
-
-  int64_t preemptions() const { return admission_.totals().preemptions; }
+  int64_t free_pages() const { return backend_.kv_usage().pages_free; }
 
   absl::Time now_ = absl::FromUnixSeconds(1000);
   const Clock clock_ = [this] { return now_; };
-  testing::FakeBackend backend_{BackendOptions()};
-  Sessions sessions_{64};
-  PassShares shares_{2048, 2048};
-  Admission admission_{{.reserve = 1}, backend_, sessions_, shares_, clock_};
-  TokenId next_ = 0;
-  std::string scope_;  // of all callers, if not empty
+  const AdmissionOptions options_{kReserve, absl::Seconds(2)};
+  FakeBackend backend_{BackendOptionsOf()};
+  Sessions sessions_{100};
+  PassShares shares_{256, 64};
+  Admission admission_{options_, backend_, sessions_, shares_, clock_};
 };
 
-TEST_F(AdmissionTest, PagesThatACallersSessionsShareCountOnce) {
-  std::vector<Session*> sharing;
-  for (int i = 0; i < 4; ++i) sharing.push_back(&AddRead("sharing", 10, 9));
-  Session& large = AddRead("large", 15);
-  ASSERT_EQ(backend_.kv_usage().pages_free, 32 - 13 - 15);
+TEST_F(AdmissionTest, ATextFitsIfTheEmptyCacheHoldsIt) {
+  FORETOKEN_EXPECT_OK(admission_.CheckFits(kPages * kKvPageTokens));
+  EXPECT_THAT(
+      admission_.CheckFits(kPages * kKvPageTokens + 1),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than")));
+}
 
-  // It is not the caller with 4 x 10 pages listed that holds most.
-  Add("small", 6);
+TEST_F(AdmissionTest, SessionsAreAdmittedInOrderWhileThereIsRoom) {
+  const Session& first = Add("a", kHalf);
+  const Session& second = Add("a", kHalf);
+  Session& third = Add("a", kHalf);
+  EXPECT_TRUE(admission_.any_waiting());
   Admit();
+  EXPECT_TRUE(first.kv.is_open());
+  EXPECT_TRUE(second.kv.is_open());
+  EXPECT_FALSE(third.kv.is_open());
+  EXPECT_EQ(free_pages(), 0);
+  EXPECT_EQ(admission_.admitted(), 2);
+  EXPECT_EQ(admission_.totals().preemptions, 0);
+}
+
+TEST_F(AdmissionTest, NothingIsTriedAgainUntilSomethingChanges) {
+  Session& first = Add("a", kHalf);
+  Add("a", kHalf);
+  Session& third = Add("a", kHalf);
+  Admit();
+  EXPECT_FALSE(admission_.may_admit());
+  admission_.Release(first);
+  EXPECT_TRUE(admission_.may_admit());
+  FORETOKEN_ASSERT_OK(sessions_.Remove(first.id));
+  Admit();
+  EXPECT_TRUE(third.kv.is_open());
+  EXPECT_FALSE(admission_.any_waiting());
+  EXPECT_TRUE(admission_.may_admit());
+}
+
+TEST_F(AdmissionTest, ACallerWithLessTakesPagesOfTheYoungestOfOneWithMore) {
+  Session& oldest = Add("a", kHalf);
+  Session& youngest = Add("a", kHalf);
+  Admit();
+  Session& other = Add("b", kHalf);
+  Admit();
+  EXPECT_TRUE(oldest.kv.is_open());
+  EXPECT_FALSE(youngest.kv.is_open());
+  EXPECT_TRUE(youngest.was_preempted);
+  EXPECT_TRUE(other.kv.is_open());
+  EXPECT_GT(other.taken_room, 0);
+  EXPECT_EQ(admission_.totals().preemptions, 1);
+  // It replays once there is room, at nobody's cost.
+  admission_.Release(other);
+  FORETOKEN_ASSERT_OK(sessions_.Remove(other.id));
+  Admit();
+  EXPECT_TRUE(youngest.kv.is_open());
+  EXPECT_EQ(youngest.taken_room, 0);
+  EXPECT_EQ(admission_.totals().replays, 1);
+}
+
+TEST_F(AdmissionTest, HoldingsCountByWeight) {
+  Add("a", kHalf, /*weight=*/2);
+  Session& youngest = Add("a", kHalf, /*weight=*/2);
+  Admit();
+  // Once admitted, it would hold as much for its weight as the other does.
+  Session& other = Add("b", kHalf, /*weight=*/1);
+  Admit();
+  EXPECT_TRUE(youngest.kv.is_open());
+  EXPECT_FALSE(other.kv.is_open());
+  EXPECT_EQ(admission_.totals().preemptions, 0);
+}
+
+TEST_F(AdmissionTest, TheOldestSessionGivesWayToNoOtherCaller) {
+  Session& oldest = Add("a", kPages * kKvPageTokens - kReserve);
+  Admit();
+  ASSERT_TRUE(oldest.kv.is_open());
+  Session& other = Add("b", 10);
+  Admit();
+  EXPECT_TRUE(oldest.kv.is_open());
+  EXPECT_FALSE(other.kv.is_open());
+}
+
+TEST_F(AdmissionTest, NobodyIsPreemptedInVain) {
+  Session& oldest = Add("a", kHalf);
+  Session& youngest = Add("a", kHalf);
+  Admit();
+  // What could be had is less than this one needs.
+  Session& large = Add("b", kHalf + kKvPageTokens);
+  Admit();
+  EXPECT_TRUE(oldest.kv.is_open());
+  EXPECT_TRUE(youngest.kv.is_open());
   EXPECT_FALSE(large.kv.is_open());
-  for (Session* const session : sharing) EXPECT_TRUE(session->kv.is_open());
-  EXPECT_EQ(preemptions(), 1);
+  EXPECT_EQ(admission_.totals().preemptions, 0);
 }
 
-TEST_F(AdmissionTest, ASessionClaimsOnlyPagesThatItsCallerDoesNotHoldYet) {
-  for (int i = 0; i < 3; ++i) AddRead("sharing", 10, 9);
-  AddRead("two", 9);
-  Session& second = AddRead("two", 9);
-  ASSERT_EQ(backend_.kv_usage().pages_free, 2);
-
-  // 12 and 3 pages, against 18.
-  Session& fourth = Add("sharing", 12, 9);
+TEST_F(AdmissionTest, AnIdleSessionGivesWayFirstEvenTheOldest) {
+  Session& idle = Add("a", kHalf);
+  Session& busy = Add("a", kHalf);
   Admit();
-  EXPECT_TRUE(fourth.kv.is_open());
+  LeaveIdle(idle);
+  Session& next = Add("a", kHalf);
+  now_ += absl::Seconds(2) - absl::Nanoseconds(1);
+  EXPECT_EQ(admission_.NextIdle(), now_ + absl::Nanoseconds(1));
+  Admit();
+  EXPECT_TRUE(idle.kv.is_open());
+  EXPECT_FALSE(next.kv.is_open());
+  now_ += absl::Nanoseconds(1);
+  Admit();
+  EXPECT_FALSE(idle.kv.is_open());
+  EXPECT_TRUE(busy.kv.is_open());
+  EXPECT_TRUE(next.kv.is_open());
+  // It has no work, so it waits for nothing.
+  EXPECT_FALSE(admission_.any_waiting());
+  EXPECT_EQ(admission_.NextIdle(), absl::InfiniteFuture());
+}
+
+TEST_F(AdmissionTest, OfIdleSessionsTheLongestIdleGivesWay) {
+  Session& later = Add("a", kHalf);
+  Session& earlier = Add("a", kHalf);
+  Admit();
+  LeaveIdle(earlier);
+  now_ += absl::Seconds(1);
+  LeaveIdle(later);
+  now_ += absl::Seconds(5);
+  Add("a", kHalf);
+  Admit();
+  EXPECT_TRUE(later.kv.is_open());
+  EXPECT_FALSE(earlier.kv.is_open());
+}
+
+TEST_F(AdmissionTest, TheCallerWhoHoldsLeastIsNext) {
+  Add("a", kHalf);
+  Admit();
+  Session& of_a = Add("a", kHalf);
+  Session& of_b = Add("b", kHalf);
+  Admit();
+  EXPECT_FALSE(of_a.kv.is_open());
+  EXPECT_TRUE(of_b.kv.is_open());
+}
+
+TEST_F(AdmissionTest, AmongEqualsAPreemptedSessionIsNext) {
+  Session& fresh = Add("a", kHalf);
+  Session& preempted = Add("b", kHalf);
+  preempted.was_preempted = true;
+  Add("c", kHalf).was_preempted = true;
+  Admit();
+  EXPECT_FALSE(fresh.kv.is_open());
+  EXPECT_TRUE(preempted.kv.is_open());
+}
+
+TEST_F(AdmissionTest, GrowingTakesFromTheYoungestOfTheSameCaller) {
+  Session& oldest = Add("a", kHalf);
+  Session& youngest = Add("a", kHalf);
+  Admit();
+  FORETOKEN_EXPECT_OK(admission_.Reserve(oldest, kGrown));
+  EXPECT_TRUE(oldest.kv.is_open());
+  EXPECT_EQ(oldest.kv.room(), kGrown);
+  EXPECT_FALSE(youngest.kv.is_open());
+  EXPECT_TRUE(youngest.was_preempted);
+}
+
+TEST_F(AdmissionTest, TheYoungestGivesWayItselfWhenItGrows) {
+  Session& oldest = Add("a", kHalf);
+  Session& youngest = Add("a", kHalf);
+  Admit();
+  FORETOKEN_EXPECT_OK(admission_.Reserve(youngest, kGrown));
+  EXPECT_TRUE(oldest.kv.is_open());
+  EXPECT_FALSE(youngest.kv.is_open());
+}
+
+TEST_F(AdmissionTest, TheOldestTakesFromAnybodyRatherThanStarve) {
+  Session& oldest = Add("a", kHalf);
+  Session& other = Add("b", kHalf);
+  Admit();
+  FORETOKEN_EXPECT_OK(admission_.Reserve(oldest, kGrown));
+  EXPECT_TRUE(oldest.kv.is_open());
+  EXPECT_FALSE(other.kv.is_open());
+}
+
+TEST_F(AdmissionTest,
+       GrowingTakesFromACallerWhoHoldsMoreButNotFromOneWithLess) {
+  constexpr int64_t kThird = kPages / 3 * kKvPageTokens - kReserve;
+  constexpr int64_t kThirdGrown = kPages / 3 * kKvPageTokens + 1;
+  Session& first = Add("a", kThird);
+  Session& other = Add("b", kThird);
+  Session& second = Add("a", kThird);
+  Admit();
+  FORETOKEN_EXPECT_OK(admission_.Reserve(second, kThirdGrown));
+  EXPECT_TRUE(other.kv.is_open());
   EXPECT_FALSE(second.kv.is_open());
-  EXPECT_EQ(preemptions(), 1);
-  // Nor does it go back: 9 and 9 against 15.
-  admission_.NoteChange();
   Admit();
+  ASSERT_TRUE(second.kv.is_open());
+  FORETOKEN_EXPECT_OK(admission_.Reserve(other, kThirdGrown));
+  EXPECT_TRUE(other.kv.is_open());
+  EXPECT_TRUE(first.kv.is_open());
   EXPECT_FALSE(second.kv.is_open());
-  EXPECT_EQ(preemptions(), 1);
 }
 
-TEST_F(AdmissionTest, NobodyGivesWayWherePagesWouldStayWithOthers) {
-  // The oldest session never gives way, so that the other two would give back
-  // one page each.
-  for (int i = 0; i < 3; ++i) AddRead("sharing", 15, 14);
-  AddRead("other", 10);
-  ASSERT_EQ(backend_.kv_usage().pages_free, 5);
-  Session& large = Add("large", 10);
+TEST_F(AdmissionTest, AloneASessionKeepsItsPagesWhenItCannotGrow) {
+  Session& only = Add("a", kHalf);
   Admit();
-  EXPECT_FALSE(large.kv.is_open());
-  EXPECT_EQ(preemptions(), 0);
-  GiveUp(large);
-  // One more page is all that two callers must find.
-  Session& fits = Add("fits", 7);
-  Admit();
-  EXPECT_TRUE(fits.kv.is_open());
-  EXPECT_EQ(preemptions(), 2);
+  EXPECT_THAT(admission_.Reserve(only, kPages * kKvPageTokens + 1),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")));
+  EXPECT_TRUE(only.kv.is_open());
+  EXPECT_FALSE(only.was_preempted);
 }
 
-// Two callers with one scope. Whoever is admitted alone lists all of the common
-// pages, so that the other must not count them as there already.
-TEST_F(AdmissionTest, CallersThatShareAScopeDoNotTakeRoomInTurns) {
-  scope_ = "common";
-  AddRead("oldest", 5);
-  Session& one = AddRead("one", 20, 12);
-  Session& two = Add("two", 20, 12);
-  Admit();
-  EXPECT_TRUE(one.kv.is_open());
-  EXPECT_FALSE(two.kv.is_open());
-  EXPECT_EQ(preemptions(), 0);
+TEST_F(AdmissionTest, WhatDoesNotFitIntoTheEmptyCacheFails) {
+  const SessionId id = Add("a", kPages * kKvPageTokens + 1).id;
+  std::vector<SessionFailure> failures;
+  admission_.AdmitWaiting(failures);
+  ASSERT_THAT(failures, SizeIs(1));
+  EXPECT_EQ(failures[0].session, id);
+  EXPECT_TRUE(absl::IsResourceExhausted(failures[0].status));
+  EXPECT_EQ(sessions_.size(), 0);
 }
 
-TEST_F(AdmissionTest, NobodyGivesWayForPagesThatTheNewSessionWouldList) {
-  scope_ = "common";
-  AddRead("oldest", 7);
-  AddRead("two sessions", 5);
-  Session& younger = AddRead("two sessions", 20, 12);
-  ASSERT_EQ(backend_.kv_usage().pages_free, 0);
-  // 21 against 25, but eight pages would be free for it where it wants nine.
-  Session& waiting = Add("waiting", 21, 12);
+TEST_F(AdmissionTest, AloneALongTextDoesWithoutTheReserve) {
+  Session& only = Add("a", kPages * kKvPageTokens - 1);
   Admit();
-  EXPECT_TRUE(younger.kv.is_open());
-  EXPECT_FALSE(waiting.kv.is_open());
-  EXPECT_EQ(preemptions(), 0);
+  EXPECT_TRUE(only.kv.is_open());
 }
 
-// What a caller had others preempted for counts as its own for a while after it
-// was given up unread.
-class GivenUpTest : public AdmissionTest {
- protected:
-  GivenUpTest() {
-    AddRead("oldest", 1);
-    for (int i = 0; i < 5; ++i) many_.push_back(&AddRead("many", 5));
-  }
-
-  void Ready() {
+TEST_F(AdmissionTest, APromptThatIsGivenUpCountsForAWhile) {
+  Add("a", kHalf);
+  Session& youngest = Add("a", kHalf);
+  Admit();
+  const auto try_and_give_up = [&] {
+    Session& other = Add("b", kHalf);
+    Admit();
+    const bool admitted = other.kv.is_open();
+    admission_.NoteGivenUp(other);
+    admission_.Release(other);
+    EXPECT_TRUE(sessions_.Remove(other.id).ok());
     admission_.NoteChange();
     Admit();
-    for (Session* const session : many_) {
-      ASSERT_TRUE(session->kv.is_open());
-      if (session->is_prefilling()) Read(*session);
-    }
-  }
-
-  // The number of sessions that another prompt of the caller costs others.
-  int64_t CostOfOneMore() {
-    const int64_t before = preemptions();
-    Session& session = Add("hostile", 16);
-    Admit();
-    GiveUp(session);
-    return preemptions() - before;
-  }
-
-  std::vector<Session*> many_;
-};
-
-TEST_F(GivenUpTest, CountsForAWhile) {
-  EXPECT_EQ(CostOfOneMore(), 2);
-  Ready();
-  EXPECT_EQ(CostOfOneMore(), 0);
+    return admitted;
+  };
+  EXPECT_TRUE(try_and_give_up());
+  EXPECT_TRUE(youngest.kv.is_open());
+  EXPECT_FALSE(try_and_give_up());
+  EXPECT_EQ(admission_.totals().preemptions, 1);
   now_ += absl::Seconds(11);
-  Ready();
-  EXPECT_EQ(CostOfOneMore(), 2);
-}
-
-TEST_F(GivenUpTest, CountsAlsoIfItLostItsPagesFirst) {
-  Session& hostile = Add("hostile", 16);
-  Admit();
-  ASSERT_TRUE(hostile.kv.is_open());
-  ASSERT_EQ(preemptions(), 2);
-  Session& third = Add("third", 3);
-  Admit();
-  ASSERT_FALSE(hostile.kv.is_open());
-  GiveUp(hostile);
-  GiveUp(third);
-  Ready();
-  EXPECT_EQ(CostOfOneMore(), 0);
-}
-
-TEST_F(GivenUpTest, CountsAlsoIfItWasNeverAdmitted) {
-  Session& idle = AddRead("idle", 3);
-  idle.prefill_reported = true;
-  idle.idle_since = now_;
-  now_ += absl::Seconds(3);
-  Session& hostile = Add("hostile", 30);
-  Admit();
-  ASSERT_FALSE(hostile.kv.is_open());
-  ASSERT_FALSE(idle.kv.is_open());
-  GiveUp(hostile);
-  Ready();
-  EXPECT_EQ(CostOfOneMore(), 0);
-}
-
-TEST_F(GivenUpTest, ATextThatWasReadCostsNothingMore) {
-  Session& honest = Add("hostile", 16);
-  Admit();
-  Read(honest);
-  admission_.Release(honest);  // it has ended
-  GiveUp(honest);
-  Ready();
-  EXPECT_EQ(CostOfOneMore(), 2);
+  EXPECT_TRUE(try_and_give_up());
+  EXPECT_EQ(admission_.totals().preemptions, 2);
 }
 
 }  // namespace
