@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/range_errors.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_range.h"
 
 namespace foretoken::draft_worker {
 namespace {
@@ -58,12 +59,6 @@ absl::Status CheckRound(const DraftRound& round) {
                                                    " entries, want ", rows));
   }
   return absl::OkStatus();
-}
-
-bool Knows(absl::Span<const TokenId> tokens, int32_t vocab_size) {
-  return std::all_of(tokens.begin(), tokens.end(), [&](TokenId token) {
-    return token >= 0 && token < vocab_size;
-  });
 }
 
 // Drops parameters that name tokens outside the draft model's vocabulary: it
@@ -155,7 +150,7 @@ absl::StatusOr<SessionId> DraftEngine::Open(DraftOpen open) {
   Session session;
   session.length = static_cast<int64_t>(open.tokens.size());
   session.mode = std::move(mode);
-  if (Knows(open.tokens, model().vocab_size) &&
+  if (AllInVocabulary(open.tokens, model().vocab_size) &&
       session.length <= model().max_positions) {
     FORETOKEN_RETURN_IF_ERROR(Admit(session, open));
   } else {
@@ -204,8 +199,9 @@ absl::Status DraftEngine::Submit(SessionId id, const DraftRound& round,
   FORETOKEN_RETURN_IF_ERROR(CheckRound(round));
   if (!session.muted) FORETOKEN_RETURN_IF_ERROR(Learn(session, round));
   session.length = round.length;
-  if (!session.muted && (!Knows(round.committed, model().vocab_size) ||
-                         session.length > model().max_positions)) {
+  if (!session.muted &&
+      (!AllInVocabulary(round.committed, model().vocab_size) ||
+       session.length > model().max_positions)) {
     Mute(session);
   }
   PendingDraft draft;

@@ -293,8 +293,8 @@ class BeastConnection final
     head.peer = peer_;
     return head;
   }
-  // Whether the end of the body is beyond doubt. Who sees it elsewhere than
-  // another server on the request's way takes a part of the body for a request.
+  // Whether the end of the body is beyond doubt. Servers that disagree on where
+  // it ends enable request smuggling.
   bool BodyIsFramed() const {
     const auto& message = parser_->get();
     const auto codings = message.count(http::field::transfer_encoding);

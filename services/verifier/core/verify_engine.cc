@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/range_errors.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_range.h"
 #include "common/infer/self_check.h"
 #include "services/verifier/core/round_commit.h"
 
@@ -24,17 +25,6 @@ namespace {
 constexpr absl::Duration kRoundTrip = absl::Milliseconds(50);
 // A session that its client has left alone for longer does not decode.
 constexpr absl::Duration kMaxPause = absl::Seconds(1);
-
-absl::Status CheckTokens(absl::string_view field,
-                         const std::vector<TokenId>& tokens,
-                         int32_t vocab_size) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        field, "[", i, "] is ", tokens[i], ", want 0..", vocab_size - 1));
-  }
-  return absl::OkStatus();
-}
 
 // Unavailable, so that requests go to other verifiers.
 absl::Status FaultOf(const absl::Status& check) {
@@ -115,9 +105,10 @@ absl::Status VerifyEngine::Check(const SessionRequest& request) const {
                                                    "..", kMaxCallerWeight));
   }
   const int32_t vocab_size = model().vocab_size;
-  FORETOKEN_RETURN_IF_ERROR(CheckTokens("tokens", request.tokens, vocab_size));
   FORETOKEN_RETURN_IF_ERROR(
-      CheckTokens("stop_tokens", request.stop_tokens, vocab_size));
+      CheckTokenIds("tokens", request.tokens, vocab_size));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckTokenIds("stop_tokens", request.stop_tokens, vocab_size));
   return request.sampling.Validate(vocab_size);
 }
 

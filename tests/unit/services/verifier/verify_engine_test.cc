@@ -587,7 +587,7 @@ TEST(VerifyEngineTest, BadRequestsAreRefusedByField) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
   };
   refused(Request({}, 5), "prompt is empty");
-  refused(Request({1, 50}, 5), "tokens[1] is 50, want 0..49");
+  refused(Request({1, 50}, 5), "tokens: token 1 is 50, the vocabulary is 0..49");
   refused(Request({1}, 0), "max_length is 1");
   refused(Request({1}, 4096), "the model's context is 4096");
   SessionRequest request = Request({1}, 5);
