@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/infer/kv_cache.h"
@@ -17,6 +19,9 @@ namespace {
 // there are few.
 constexpr absl::Duration kGivenUpTime = absl::Seconds(10);
 constexpr size_t kMaxGivenUp = 256;
+
+// Who holds as much gives nothing, whatever the order of the sums.
+constexpr double kLeastLead = 1 + 1e-9;
 
 int64_t PagesFor(int64_t tokens) {
   return (tokens + kKvPageTokens - 1) / kKvPageTokens;
@@ -38,23 +43,15 @@ int64_t Admission::RoomFor(const Session& session, int64_t reserve) const {
                   std::min(target + reserve, session.request.max_length - 1));
 }
 
-double Admission::Holding(const Session& session) const {
-  const KvCache& cache = backend_.kv_cache();
-  double pages = 0;
-  for (const int32_t page : session.kv.pages()) {
-    pages += 1.0 / cache.SessionsOf(page);
-  }
-  return pages * kKvPageTokens;
-}
-
 Admission::Claim Admission::ClaimOf(const Session& session,
                                     int64_t reserve) const {
   Claim claim;
   claim.shared = backend_.kv_cache().PagesInUse(
       session.request.cache_scope,
       absl::MakeConstSpan(session.tokens).first(session.prefill_target()));
-  // Pages that only other callers list count whole: were the claim less than
-  // what the caller will hold, two callers could take the room in turns.
+  // Pages that only other callers list count whole, as they will once they are
+  // the caller's: with a smaller claim, two callers could take the room in
+  // turns.
   std::set<int32_t> foreign(claim.shared.begin(), claim.shared.end());
   for (const auto& [id, other] : sessions_) {
     if (!other.kv.is_open() || other.request.caller != session.request.caller) {
@@ -87,7 +84,10 @@ absl::StatusOr<bool> Admission::Admit(Session& session, int64_t reserve) {
 
 void Admission::AdmitWaiting(std::vector<SessionFailure>& failures) {
   if (!any_waiting() || (blocked_ && LongestIdle() == nullptr)) return;
-  while (Session* const session = NextWaiting()) {
+  // Those that are preempted now can wait for the next pass.
+  for (int64_t left = sessions_.size(); left > 0; --left) {
+    Session* const session = NextWaiting();
+    if (session == nullptr) return;
     const absl::StatusOr<bool> done = AdmitAndPreempt(*session);
     if (!done.ok()) {
       sessions_.Fail(session->id, done.status(), failures);
@@ -168,10 +168,19 @@ absl::Status Admission::Reserve(Session& session, int64_t length) {
 }
 
 Admission::Holdings Admission::Held() const {
+  const KvCache& cache = backend_.kv_cache();
   Holdings held;
+  std::set<std::pair<absl::string_view, int32_t>> shared;
   for (const auto& [id, session] : sessions_) {
     if (!session.kv.is_open()) continue;
-    held[session.request.caller] += Holding(session) / session.request.weight;
+    const std::string& caller = session.request.caller;
+    int64_t pages = 0;
+    for (const int32_t page : session.kv.pages()) {
+      pages +=
+          cache.SessionsOf(page) == 1 || shared.emplace(caller, page).second;
+    }
+    held[caller] +=
+        static_cast<double>(pages * kKvPageTokens) / session.request.weight;
   }
   const absl::Time now = clock_();
   for (const GivenUp& prompt : given_up_) {
@@ -191,7 +200,7 @@ int64_t Admission::Reclaimable(const Session& session, const Claim& claimed) {
   // youngest first.
   std::map<std::string, double> excess;
   for (const auto& [name, tokens] : held) {
-    if (name != caller) excess[name] = tokens - claim;
+    if (name != caller) excess[name] = tokens - claim * kLeastLead;
   }
   int64_t tokens = backend_.kv_usage().pages_free * kKvPageTokens;
   // Sessions that would still list a page that several list.
@@ -234,7 +243,7 @@ Session* Admission::HeaviestElsewhere(const Session& session, int64_t room) {
   Session* const oldest = Oldest();
   Session* victim = nullptr;
   for (const auto& [name, tokens] : held) {
-    if (name == caller || tokens <= most) continue;
+    if (name == caller || tokens <= most * kLeastLead) continue;
     Session* const youngest = Youngest(&name, oldest);
     if (youngest == nullptr) continue;
     victim = youngest;

@@ -5,17 +5,16 @@
 // with unchanged output. A session that its client has left idle for idle_time
 // is preempted first, so that its pages do not lie unused.
 //
-// Callers share the pages by weight; of a page that several sessions list each
-// holds its part, so that what a caller's sessions have in common counts once.
-// The session that is preempted is the youngest of the caller who holds most
-// for its weight, also where a waiting session's caller would hold less than
-// that. Waiting sessions of the caller who holds least for its weight are
-// admitted first; among equals preempted ones, then those of the caller who was
-// served least, then the oldest. The oldest admitted session is never preempted
-// for another caller's unless it is idle, so none starves. A caller who has
-// others preempted for a text that it then gives up before it is read, admitted
-// or not, still counts as holding its pages for a while: else it could have
-// others replay again and again at no cost of its own.
+// Callers share the pages by weight; a page that several sessions of a caller
+// list counts once. The session that is preempted is the youngest of the caller
+// who holds most for its weight, also where a waiting session's caller would
+// hold less than that. Waiting sessions of the caller who holds least for its
+// weight are admitted first; among equals preempted ones, then those of the
+// caller who was served least, then the oldest. The oldest admitted session is
+// never preempted for another caller's unless it is idle, so none starves. A
+// caller who has others preempted for a text that it then gives up before it is
+// read, admitted or not, still counts as holding its pages for a while: else it
+// could have others replay again and again at no cost of its own.
 //
 // Source: preemption by recomputation after vLLM (arXiv:2309.06180,
 // section 4.5); longest queue drop after Suter et al., "Design considerations
@@ -107,8 +106,6 @@ class Admission {
   };
 
   int64_t RoomFor(const Session& session, int64_t reserve) const;
-  // Tokens of the pages that the session lists, shared ones in parts.
-  double Holding(const Session& session) const;
   // What a waiting session takes if it is admitted, in tokens of whole pages.
   struct Claim {
     int64_t room = 0;             // beyond what its caller's sessions list

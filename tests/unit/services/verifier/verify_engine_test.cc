@@ -595,7 +595,7 @@ TEST(VerifyEngineTest, BadRequestsAreRefusedByField) {
   refused(request, "prompt_length is 2");
   request = Request({1}, 5);
   request.stop_tokens = {-1};
-  refused(request, "stop_tokens[0] is -1");
+  refused(request, "stop_tokens: token 0 is -1");
   request = Request({1}, 5);
   request.sampling.top_p = 0.0f;
   refused(request, "top_p is 0");
