@@ -2,7 +2,11 @@
 # tools/lib/services.sh, and the checks afterwards. Sourced by it, after
 # services.sh.
 
+# All of them, those that are killed, and those that are attacked.
+servers=("${services[@]}" "$http_service")
 parts=("${services[@]}" redis postgres)
+[ "$over_http" -eq 0 ] || parts=("${servers[@]}" redis postgres)
+attacked=(orchestrator "$http_service")
 # Limits per process between two equal batches of requests without faults:
 # growth of its anonymous memory (RssAnon; mapped files come and go), and of
 # open files.
@@ -64,9 +68,10 @@ files_of() { (ls "/proc/$(pid_of "$1")/fd" 2>/dev/null || true) | wc -l; }
 # Prints resources that an idle system still holds but should not.
 held() {
   local part
-  for part in "${services[@]}"; do
+  for part in "${servers[@]}"; do
     { metrics_of "$part" || true; } | awk -v part="$part" '
-      $1 ~ /_(requests_running|streams|sessions|session_bytes|queue_length)$/ {
+      $1 ~ /_(requests_running|streams|sessions|session_bytes|queue_length)$/ ||
+      $1 ~ /_http_connections$/ {
         ++seen
         if ($2 != 0) print part ": " $1 " is " $2 ", want 0"
       }
@@ -104,11 +109,15 @@ pids_of() {
 
 # attack PART: attackers of all kinds for a few seconds, in the background.
 attack() {
-  nice "$bin/foretoken-attack" --only-attacks --seconds 3s --scale 16 \
-    --server "$(address_of "$1")" \
-    --metrics "127.0.0.1:$(metrics_port_of "$1")" \
-    --attacker-token-file "$run/attackers.token" \
-    >>"$run/attacks.out" 2>>"$run/attacks.err" &
+  local command=("$bin/foretoken-attack" --only-attacks --seconds 3s --scale 16
+    --server "$(address_of "$1")"
+    --metrics "127.0.0.1:$(metrics_port_of "$1")"
+    --attacker-token-file "$run/attackers.token")
+  [ "$1" != "$http_service" ] ||
+    command=(python3 -B tests/soak/http_attack.py --seconds 3 --scale 16
+      --port "$FORETOKEN_HTTP_PORT" --key-file "$run/attackers.token"
+      --seed "$RANDOM")
+  nice "${command[@]}" >>"$run/attacks.out" 2>>"$run/attacks.err" &
   attackers_pid=$!
 }
 attackers_pid=''
@@ -207,9 +216,13 @@ blow() {
 client() {
   local log=$1
   shift
-  "$bin/foretoken-soak" --server "$(address_of orchestrator)" --table \
-    --server-token-file "$run/client.token" --text "$texts" "$@" \
-    >"$run/$log.out" 2>"$run/$log.err" &
+  local command=("$bin/foretoken-soak" --table
+    --server "$(address_of orchestrator)"
+    --server-token-file "$run/client.token")
+  [ "$over_http" -eq 0 ] ||
+    command=(python3 -B tests/soak/http_soak.py --port "$FORETOKEN_HTTP_PORT"
+      --key-file "$run/client.token")
+  "${command[@]}" --text "$texts" "$@" >"$run/$log.out" 2>"$run/$log.err" &
   client_pid=$!
 }
 client_pid=''
@@ -228,8 +241,8 @@ in_peace() {
 }
 
 # amid_blows LOG REQUESTS SEED ACTIONS PART...: applies each action to each part
-# once and attacks the orchestrator, then random blows until all requests are
-# done.
+# once and attacks those who have clients, then random blows until all requests
+# are done.
 amid_blows() {
   local log=$1 requests=$2 seed=$3 first=$4 part action
   shift 4
@@ -243,12 +256,12 @@ amid_blows() {
   for action in $first; do
     for part in "${victims[@]}"; do blow "$part" "$action"; done
   done
-  blow orchestrator attack
+  for part in "${attacked[@]}"; do blow "$part" attack; done
   touch "$run/enough"
   local actions=(kill kill hang restart)
   while client_runs; do
     if [ $((RANDOM % 8)) -eq 0 ]; then
-      blow orchestrator attack
+      blow "${attacked[RANDOM % ${#attacked[@]}]}" attack
     else
       blow "${victims[RANDOM % ${#victims[@]}]}" \
         "${actions[RANDOM % ${#actions[@]}]}"
@@ -282,13 +295,15 @@ missed_blows() {
         problem "no $action of $part"
     done
   done
-  [ "${blows["orchestrator attack"]:-0}" -gt 0 ] || problem "no attack"
+  for part in "${attacked[@]}"; do
+    [ "${blows["$part attack"]:-0}" -gt 0 ] || problem "no attack of $part"
+  done
 }
 
 show_blows() {
   local part action
   printf '%-14s %8s %8s %8s %8s\n' part kill hang restart attack
-  for part in "${parts[@]}"; do
+  for part in "${servers[@]}" redis postgres; do
     printf '%-14s' "$part"
     for action in kill hang restart attack; do
       printf ' %8d' "${blows["$part $action"]:-0}"
@@ -320,14 +335,14 @@ soak_chaos() {
 
   in_peace peace-1 $((requests * 15 / 100 + 1)) $((seed + 4))
   await_rest peace-1
-  for part in "${services[@]}" redis; do
+  for part in "${servers[@]}" redis; do
     memory[$part]=$(memory_of "$part") files[$part]=$(files_of "$part")
   done
   in_peace peace-2 $((requests * 15 / 100 + 1)) $((seed + 5))
   await_rest peace-2
 
   echo "--- memory and open files over the last batch of requests"
-  for part in "${services[@]}" redis; do
+  for part in "${servers[@]}" redis; do
     look_at "$part" "${memory[$part]}" "${files[$part]}" "$most_growth_kib"
   done
   echo "--- faults injected"
