@@ -226,7 +226,7 @@ class Connection:
         return self
 
     def close(self, reset=False):
-        if reset:
+        if reset and not self.writer.is_closing():
             self.writer.get_extra_info("socket").setsockopt(
                 socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
