@@ -12,6 +12,8 @@ attacked=(orchestrator "$http_service")
 # open files.
 most_growth_kib=8192
 most_new_files=8
+# Requests after which a new verifier's KV pages have all been used.
+least_batch=500
 # Limit for the orchestrator while all others die around it.
 most_growth_amid_kib=32768
 
@@ -316,8 +318,10 @@ show_blows() {
 # --- The two soaks
 
 soak_chaos() {
-  local requests=$1 seed=$(($2 * 10)) part
+  local requests=$1 seed=$(($2 * 10)) part batch
   RANDOM=$2
+  batch=$((requests * 15 / 100 + 1))
+  [ "$batch" -ge "$least_batch" ] || batch=$least_batch
   texts=$(ls "$(corpus)"/*.py | paste -sd,)
   local -A memory=() files=()
   in_peace warm-up $((requests / 10 + 1)) $((seed + 1))
@@ -336,12 +340,12 @@ soak_chaos() {
   look_at orchestrator "${memory[orchestrator]}" "${files[orchestrator]}" \
     "$most_growth_amid_kib"
 
-  in_peace peace-1 $((requests * 15 / 100 + 1)) $((seed + 4))
+  in_peace peace-1 "$batch" $((seed + 4))
   await_rest peace-1
   for part in "${servers[@]}" redis; do
     memory[$part]=$(memory_of "$part") files[$part]=$(files_of "$part")
   done
-  in_peace peace-2 $((requests * 15 / 100 + 1)) $((seed + 5))
+  in_peace peace-2 "$batch" $((seed + 5))
   await_rest peace-2
 
   echo "--- memory and open files over the last batch of requests"
