@@ -227,7 +227,8 @@ publish_datastore() {
     grep "\"python-$vocabulary\"" >/dev/null && return
   "$bin/foretoken" crest build --corpus "$(corpus)" --suffix .py \
     --skip-invalid --tokenizer "$target" --max-n 4 --top 65536 \
-    --name "python-$vocabulary" 2>"$run/crest-build.log" >/dev/null
+    --work "$run/crest.work" --name "python-$vocabulary" \
+    2>"$run/crest-build.log" >/dev/null
 }
 
 # Builds the static prior of the trie drafter from the same text.

@@ -2,12 +2,18 @@
 # tools/lib/services.sh, and the checks afterwards. Sourced by it, after
 # services.sh.
 
+# All of them, those that are killed, and those that are attacked.
+servers=("${services[@]}" "$http_service")
 parts=("${services[@]}" redis postgres)
+[ "$over_http" -eq 0 ] || parts=("${servers[@]}" redis postgres)
+attacked=(orchestrator "$http_service")
 # Limits per process between two equal batches of requests without faults:
 # growth of its anonymous memory (RssAnon; mapped files come and go), and of
 # open files.
 most_growth_kib=8192
 most_new_files=8
+# Requests after which a new verifier's KV pages have all been used.
+least_batch=500
 # Limit for the orchestrator while all others die around it.
 most_growth_amid_kib=32768
 
@@ -64,9 +70,10 @@ files_of() { (ls "/proc/$(pid_of "$1")/fd" 2>/dev/null || true) | wc -l; }
 # Prints resources that an idle system still holds but should not.
 held() {
   local part
-  for part in "${services[@]}"; do
+  for part in "${servers[@]}"; do
     { metrics_of "$part" || true; } | awk -v part="$part" '
-      $1 ~ /_(requests_running|streams|sessions|session_bytes|queue_length)$/ {
+      $1 ~ /_(requests_running|streams|sessions|session_bytes|queue_length)$/ ||
+      $1 ~ /_http_connections$/ {
         ++seen
         if ($2 != 0) print part ": " $1 " is " $2 ", want 0"
       }
@@ -104,11 +111,15 @@ pids_of() {
 
 # attack PART: attackers of all kinds for a few seconds, in the background.
 attack() {
-  nice "$bin/foretoken-attack" --only-attacks --seconds 3s --scale 16 \
-    --server "$(address_of "$1")" \
-    --metrics "127.0.0.1:$(metrics_port_of "$1")" \
-    --attacker-token-file "$run/attackers.token" \
-    >>"$run/attacks.out" 2>>"$run/attacks.err" &
+  local command=("$bin/foretoken-attack" --only-attacks --seconds 3s --scale 16
+    --server "$(address_of "$1")"
+    --metrics "127.0.0.1:$(metrics_port_of "$1")"
+    --attacker-token-file "$run/attackers.token")
+  [ "$1" != "$http_service" ] ||
+    command=(python3 -B tests/soak/http_attack.py --seconds 3 --scale 16
+      --port "$FORETOKEN_HTTP_PORT" --key-file "$run/attackers.token"
+      --seed "$RANDOM")
+  nice "${command[@]}" >>"$run/attacks.out" 2>>"$run/attacks.err" &
   attackers_pid=$!
 }
 attackers_pid=''
@@ -207,9 +218,13 @@ blow() {
 client() {
   local log=$1
   shift
-  "$bin/foretoken-soak" --server "$(address_of orchestrator)" --table \
-    --server-token-file "$run/client.token" --text "$texts" "$@" \
-    >"$run/$log.out" 2>"$run/$log.err" &
+  local command=("$bin/foretoken-soak" --table
+    --server "$(address_of orchestrator)"
+    --server-token-file "$run/client.token")
+  [ "$over_http" -eq 0 ] ||
+    command=(python3 -B tests/soak/http_soak.py --port "$FORETOKEN_HTTP_PORT"
+      --key-file "$run/client.token")
+  "${command[@]}" --text "$texts" "$@" >"$run/$log.out" 2>"$run/$log.err" &
   client_pid=$!
 }
 client_pid=''
@@ -228,10 +243,10 @@ in_peace() {
 }
 
 # amid_blows LOG REQUESTS SEED ACTIONS PART...: applies each action to each part
-# once and attacks the orchestrator, then random blows until all requests are
-# done.
+# once, then random blows until all requests are done. `attack` is for those that
+# have clients; without it, no attackers come later either.
 amid_blows() {
-  local log=$1 requests=$2 seed=$3 first=$4 part action
+  local log=$1 requests=$2 seed=$3 first=$4 part action sufferers
   shift 4
   victims=("$@")
   rm -f "$run/enough"
@@ -241,14 +256,15 @@ amid_blows() {
     sleep 0.1
   done
   for action in $first; do
-    for part in "${victims[@]}"; do blow "$part" "$action"; done
+    sufferers=("${victims[@]}")
+    [ "$action" != attack ] || sufferers=("${attacked[@]}")
+    for part in "${sufferers[@]}"; do blow "$part" "$action"; done
   done
-  blow orchestrator attack
   touch "$run/enough"
   local actions=(kill kill hang restart)
   while client_runs; do
-    if [ $((RANDOM % 8)) -eq 0 ]; then
-      blow orchestrator attack
+    if [[ $first == *attack* ]] && [ $((RANDOM % 8)) -eq 0 ]; then
+      blow "${attacked[RANDOM % ${#attacked[@]}]}" attack
     else
       blow "${victims[RANDOM % ${#victims[@]}]}" \
         "${actions[RANDOM % ${#actions[@]}]}"
@@ -282,13 +298,15 @@ missed_blows() {
         problem "no $action of $part"
     done
   done
-  [ "${blows["orchestrator attack"]:-0}" -gt 0 ] || problem "no attack"
+  for part in "${attacked[@]}"; do
+    [ "${blows["$part attack"]:-0}" -gt 0 ] || problem "no attack of $part"
+  done
 }
 
 show_blows() {
   local part action
   printf '%-14s %8s %8s %8s %8s\n' part kill hang restart attack
-  for part in "${parts[@]}"; do
+  for part in "${servers[@]}" redis postgres; do
     printf '%-14s' "$part"
     for action in kill hang restart attack; do
       printf ' %8d' "${blows["$part $action"]:-0}"
@@ -300,15 +318,19 @@ show_blows() {
 # --- The two soaks
 
 soak_chaos() {
-  local requests=$1 seed=$(($2 * 10)) part
+  local requests=$1 seed=$(($2 * 10)) part batch
   RANDOM=$2
+  batch=$((requests * 15 / 100 + 1))
+  [ "$batch" -ge "$least_batch" ] || batch=$least_batch
   texts=$(ls "$(corpus)"/*.py | paste -sd,)
   local -A memory=() files=()
   in_peace warm-up $((requests / 10 + 1)) $((seed + 1))
   amid_blows all-parts-hurt $((requests * 3 / 10)) $((seed + 2)) \
-    'kill hang restart' "${parts[@]}"
+    'kill hang restart attack' "${parts[@]}"
   await_recovery
 
+  # Without attackers: of what they made a service allocate, malloc keeps now
+  # more and now less (60 to 145 MiB), which would hide what lost peers leave.
   memory[orchestrator]=$(memory_of orchestrator)
   files[orchestrator]=$(files_of orchestrator)
   amid_blows orchestrator-spared $((requests * 3 / 10)) $((seed + 3)) \
@@ -318,16 +340,16 @@ soak_chaos() {
   look_at orchestrator "${memory[orchestrator]}" "${files[orchestrator]}" \
     "$most_growth_amid_kib"
 
-  in_peace peace-1 $((requests * 15 / 100 + 1)) $((seed + 4))
+  in_peace peace-1 "$batch" $((seed + 4))
   await_rest peace-1
-  for part in "${services[@]}" redis; do
+  for part in "${servers[@]}" redis; do
     memory[$part]=$(memory_of "$part") files[$part]=$(files_of "$part")
   done
-  in_peace peace-2 $((requests * 15 / 100 + 1)) $((seed + 5))
+  in_peace peace-2 "$batch" $((seed + 5))
   await_rest peace-2
 
   echo "--- memory and open files over the last batch of requests"
-  for part in "${services[@]}" redis; do
+  for part in "${servers[@]}" redis; do
     look_at "$part" "${memory[$part]}" "${files[$part]}" "$most_growth_kib"
   done
   echo "--- faults injected"
@@ -340,7 +362,7 @@ soak_chaos() {
 soak_short() {
   RANDOM=$2
   texts=$(ls "$(corpus)"/*.py | paste -sd,)
-  amid_blows all-parts-killed "$1" "$2" kill "${parts[@]}"
+  amid_blows all-parts-killed "$1" "$2" 'kill attack' "${parts[@]}"
   await_recovery
   in_peace peace 20 "$(($2 + 1))"
   await_rest peace

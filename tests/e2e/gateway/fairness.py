@@ -42,6 +42,9 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/soak"))
+from http_attack import hostile_bodies, post  # noqa: E402
+
 PASSES = 3
 CROWD_ALONE = 0.5  # seconds in every round
 # Random: a key is in a log only because a server wrote it there.
@@ -329,40 +332,6 @@ def measure(arguments):
     return held
 
 
-def hostile_bodies():
-    """Paths, and bodies that are long, deep, wide or of many names."""
-    message = [{"role": "user", "content": "Hello."}]
-    names = {f"name{i}": i for i in range(40_000)}
-    yield "completions", '{"prompt": [' + "{}," * 1_000_000 + "{}]}"
-    yield "completions", '{"a":' + '{"b":' * 200_000 + "1" + "}" * 200_001
-    yield "completions", json.dumps({"prompt": "a b " * 2_000_000})
-    yield "completions", json.dumps({"prompt": "word " * 100_000,
-                                     "max_tokens": 1})
-    yield "chat/completions", json.dumps(
-        {"messages": message, "chat_template_kwargs": names, "max_tokens": 1})
-    yield "chat/completions", json.dumps(
-        {"messages": [{"role": "user", "content": "x" * 2_000_000}],
-         "max_tokens": 1})
-    yield "chat/completions", json.dumps({"messages": message * 20_000,
-                                          "max_tokens": 1})
-    yield "tokenize", json.dumps({"prompt": "tokens " * 100_000})
-
-
-def post(port, key, path, body):
-    """The status of an answer; None: the connection was closed."""
-    path = path if path == "tokenize" else f"v1/{path}"
-    try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        connection.request("POST", f"/{path}", body, {
-            "Authorization": f"Bearer {key}",
-            "Content-Type": "application/json"})
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status
-    except (OSError, http.client.HTTPException):
-        return None
-
-
 def attack(port, key, stop, counts):
     bodies = [(path, body.encode()) for path, body in hostile_bodies()]
     while not stop.is_set():
@@ -412,6 +381,7 @@ def measure_hostile(arguments):
 
     with Servers(arguments) as servers:
         wanted = window(servers, [])
+        assert wanted == {200}, wanted
         for _ in range(arguments.rounds):
             held &= window(servers, alone) == wanted
             with attackers(servers, 4) as counts:
