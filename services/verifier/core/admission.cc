@@ -1,7 +1,7 @@
 #include "services/verifier/core/admission.h"
 
 #include <algorithm>
-#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -20,7 +20,7 @@ namespace {
 constexpr absl::Duration kGivenUpTime = absl::Seconds(10);
 constexpr size_t kMaxGivenUp = 256;
 
-// Who holds as much gives nothing, whatever the order of the sums.
+// Ignores rounding: equal holdings must not preempt each other.
 constexpr double kLeastLead = 1 + 1e-9;
 
 int64_t PagesFor(int64_t tokens) {
@@ -43,8 +43,7 @@ int64_t Admission::RoomFor(const Session& session, int64_t reserve) const {
                   std::min(target + reserve, session.request.max_length - 1));
 }
 
-Admission::Claim Admission::ClaimOf(const Session& session,
-                                    int64_t reserve) const {
+Admission::Claim Admission::ClaimOf(const Session& session, int64_t reserve) {
   Claim claim;
   claim.shared = backend_.kv_cache().PagesInUse(
       session.request.cache_scope,
@@ -52,16 +51,22 @@ Admission::Claim Admission::ClaimOf(const Session& session,
   // Pages that only other callers list count whole, as they will once they are
   // the caller's: with a smaller claim, two callers could take the room in
   // turns.
-  std::set<int32_t> foreign(claim.shared.begin(), claim.shared.end());
+  const int64_t wanted = NextMark();
+  for (const int32_t page : claim.shared) marks_[page] = wanted;
+  int64_t own = 0;
   for (const auto& [id, other] : sessions_) {
     if (!other.kv.is_open() || other.request.caller != session.request.caller) {
       continue;
     }
-    for (const int32_t page : other.kv.pages()) foreign.erase(page);
+    for (const int32_t page : other.kv.pages()) {
+      if (marks_[page] != wanted) continue;
+      marks_[page] = 0;
+      ++own;
+    }
   }
   const int64_t pages = PagesFor(RoomFor(session, reserve));
   const int64_t shared = std::ssize(claim.shared);
-  claim.room = (pages - (shared - std::ssize(foreign))) * kKvPageTokens;
+  claim.room = (pages - own) * kKvPageTokens;
   claim.free = (pages - shared) * kKvPageTokens;
   return claim;
 }
@@ -84,10 +89,8 @@ absl::StatusOr<bool> Admission::Admit(Session& session, int64_t reserve) {
 
 void Admission::AdmitWaiting(std::vector<SessionFailure>& failures) {
   if (!any_waiting() || (blocked_ && LongestIdle() == nullptr)) return;
-  // Those that are preempted now can wait for the next pass.
-  for (int64_t left = sessions_.size(); left > 0; --left) {
-    Session* const session = NextWaiting();
-    if (session == nullptr) return;
+  ++calls_;
+  while (Session* const session = NextWaiting()) {
     const absl::StatusOr<bool> done = AdmitAndPreempt(*session);
     if (!done.ok()) {
       sessions_.Fail(session->id, done.status(), failures);
@@ -113,10 +116,10 @@ absl::StatusOr<bool> Admission::AdmitAndPreempt(Session& session) {
       if (Reclaimable(session, claim) >= claim.free) {
         victim = HeaviestElsewhere(session, claim.room);
       }
+      if (victim != nullptr) session.taken_room = claim.room;
     }
     if (victim == nullptr) break;
     Preempt(*victim);
-    session.taken_room = RoomFor(session, reserve);
   }
   if (admitted() > 0) return false;
   FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, 1));
@@ -136,7 +139,9 @@ Session* Admission::NextWaiting() {
   Session* next = nullptr;
   std::tuple<double, bool, double> least;
   for (auto& [id, session] : sessions_) {
-    if (!session.is_waiting()) continue;
+    // One that was preempted in this call waits for the next: else two could
+    // take the room in turns.
+    if (!session.is_waiting() || session.preempted_in == calls_) continue;
     const auto own = rank(session);
     if (next != nullptr && own >= least) continue;
     next = &session;
@@ -167,20 +172,35 @@ absl::Status Admission::Reserve(Session& session, int64_t length) {
   }
 }
 
-Admission::Holdings Admission::Held() const {
+int64_t Admission::NextMark() {
+  marks_.resize(backend_.kv_usage().pages_total, 0);
+  counts_.resize(marks_.size(), 0);
+  return ++mark_;
+}
+
+Admission::Holdings Admission::Held() {
   const KvCache& cache = backend_.kv_cache();
-  Holdings held;
-  std::set<std::pair<absl::string_view, int32_t>> shared;
+  std::map<absl::string_view, std::vector<const Session*>> by_caller;
   for (const auto& [id, session] : sessions_) {
     if (!session.kv.is_open()) continue;
-    const std::string& caller = session.request.caller;
-    int64_t pages = 0;
-    for (const int32_t page : session.kv.pages()) {
-      pages +=
-          cache.SessionsOf(page) == 1 || shared.emplace(caller, page).second;
+    by_caller[session.request.caller].push_back(&session);
+  }
+  Holdings held;
+  for (const auto& [caller, sessions] : by_caller) {
+    const int64_t counted = NextMark();
+    double& tokens = held[std::string(caller)];
+    for (const Session* const session : sessions) {
+      int64_t pages = 0;
+      for (const int32_t page : session->kv.pages()) {
+        if (cache.SessionsOf(page) > 1 &&
+            std::exchange(marks_[page], counted) == counted) {
+          continue;
+        }
+        ++pages;
+      }
+      tokens +=
+          static_cast<double>(pages * kKvPageTokens) / session->request.weight;
     }
-    held[caller] +=
-        static_cast<double>(pages * kKvPageTokens) / session.request.weight;
   }
   const absl::Time now = clock_();
   for (const GivenUp& prompt : given_up_) {
@@ -205,19 +225,17 @@ int64_t Admission::Reclaimable(const Session& session, const Claim& claimed) {
   int64_t tokens = backend_.kv_usage().pages_free * kKvPageTokens;
   // Sessions that would still list a page that several list.
   const KvCache& cache = backend_.kv_cache();
-  absl::flat_hash_map<int32_t, int32_t> listed;
-  for (const int32_t page : claimed.shared)
-    listed[page] = cache.SessionsOf(page) + 1;
+  const int64_t known = NextMark();
+  const auto listed = [&](int32_t page) -> int32_t& {
+    if (std::exchange(marks_[page], known) != known) {
+      counts_[page] = cache.SessionsOf(page);
+    }
+    return counts_[page];
+  };
+  for (const int32_t page : claimed.shared) ++listed(page);
   const auto freed_by = [&](const Session& other) {
     int64_t pages = 0;
-    for (const int32_t page : other.kv.pages()) {
-      const int32_t sessions = cache.SessionsOf(page);
-      if (sessions == 1 && !listed.contains(page)) {
-        ++pages;
-      } else {
-        pages += --listed.try_emplace(page, sessions).first->second == 0;
-      }
-    }
+    for (const int32_t page : other.kv.pages()) pages += --listed(page) == 0;
     return pages * kKvPageTokens;
   };
   const Session* const oldest = Oldest();
@@ -275,6 +293,7 @@ void Admission::Release(Session& session) {
 void Admission::Preempt(Session& session) {
   Release(session);
   session.was_preempted = true;
+  session.preempted_in = calls_;
   ++totals_.preemptions;
 }
 

@@ -29,7 +29,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -112,18 +111,19 @@ class Admission {
     int64_t free = 0;             // beyond what any session lists
     std::vector<int32_t> shared;  // pages that sessions list
   };
-  Claim ClaimOf(const Session& session, int64_t reserve) const;
+  Claim ClaimOf(const Session& session, int64_t reserve);
   // False, with nothing changed, if there is no room for the text and
   // `reserve` tokens more.
   absl::StatusOr<bool> Admit(Session& session, int64_t reserve);
   // The same, at the cost of others.
   absl::StatusOr<bool> AdmitAndPreempt(Session& session);
   void Preempt(Session& session);
-  Holdings Held() const;
+  Holdings Held();
+  int64_t NextMark();
   // The waiting session that comes next; nullptr if none waits.
   Session* NextWaiting();
-  // Tokens that are free, or would be if all sessions gave way to `session`
-  // that would do so one after the other.
+  // Tokens free after preempting every session that may be preempted for
+  // `session`.
   int64_t Reclaimable(const Session& session, const Claim& claimed);
   // The session that gives way so that the caller of `session` may hold `room`
   // tokens more; nullptr if none of another caller's does.
@@ -142,6 +142,12 @@ class Admission {
   const PassShares& shares_;
   const Clock& clock_;
   bool blocked_ = false;
+  int64_t calls_ = 0;  // of AdmitWaiting
+  // Scratch, [pages], valid where the mark is the one of this use. (A set of
+  // all pages that a few hundred sessions list would take longer than a pass.)
+  std::vector<int64_t> marks_;
+  std::vector<int32_t> counts_;
+  int64_t mark_ = 0;
   std::deque<GivenUp> given_up_;  // oldest first
   AdmissionTotals totals_;
 };

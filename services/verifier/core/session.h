@@ -49,9 +49,10 @@ struct Session {
   bool prefill_reported = false;  // the caller has its PrefillResult
   int64_t reused_tokens = 0;
   bool was_preempted = false;
-  // Room, in tokens, for which others were preempted; 0 once the text that it
-  // was for has been read.
+  // Room, in tokens, for which other callers' sessions were preempted; 0 once
+  // the text that it was for has been read.
   int64_t taken_room = 0;
+  int64_t preempted_in = -1;  // the call of AdmitWaiting that preempted it
   absl::Time idle_since;  // time of its last answer; valid while it has no work
   std::optional<PendingRound> round;
   bool follows_guard = false;  // its last round named an arm

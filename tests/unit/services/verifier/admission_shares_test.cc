@@ -1,5 +1,3 @@
-#include "services/verifier/core/admission.h"
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +5,7 @@
 #include "common/infer/kv_cache.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "services/verifier/core/admission.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/status_matchers.h"
 
@@ -106,7 +105,8 @@ TEST_F(AdmissionSharesTest, PagesThatACallersSessionsShareCountOnce) {
   EXPECT_EQ(preemptions(), 1);
 }
 
-TEST_F(AdmissionSharesTest, ASessionClaimsOnlyPagesThatItsCallerDoesNotHoldYet) {
+TEST_F(AdmissionSharesTest,
+       ASessionClaimsOnlyPagesThatItsCallerDoesNotHoldYet) {
   for (int i = 0; i < 3; ++i) AddRead("sharing", 10, 9);
   AddRead("two", 9);
   Session& second = AddRead("two", 9);
@@ -141,6 +141,20 @@ TEST_F(AdmissionSharesTest, NobodyGivesWayWherePagesWouldStayWithOthers) {
   Admit();
   EXPECT_TRUE(fits.kv.is_open());
   EXPECT_EQ(preemptions(), 2);
+}
+
+// Callers with several sessions of one prompt each, who would hold the same.
+TEST_F(AdmissionSharesTest, EqualCallersDoNotTakeRoomInTurns) {
+  AddRead("oldest", 2);
+  for (int i = 0; i < 5; ++i) {
+    AddRead("one", 10, 9);
+    if (i < 4) AddRead("two", 10, 9);
+  }
+  AddRead("rest", backend_.kv_usage().pages_free);
+  Session& last = Add("two", 10, 9);
+  Admit();
+  EXPECT_FALSE(last.kv.is_open());
+  EXPECT_EQ(preemptions(), 0);
 }
 
 // Two callers with one scope. Whoever is admitted alone lists all of the common
@@ -223,8 +237,9 @@ TEST_F(GivenUpTest, CountsAlsoIfItLostItsPagesFirst) {
   EXPECT_EQ(CostOfOneMore(), 0);
 }
 
-TEST_F(GivenUpTest, CountsAlsoIfItWasNeverAdmitted) {
-  Session& idle = AddRead("idle", 3);
+// Pages that lay unused, its own among them, cost nobody anything.
+TEST_F(GivenUpTest, IdleSessionsThatGaveWayDoNotCount) {
+  Session& idle = AddRead("hostile", 3);
   idle.prefill_reported = true;
   idle.idle_since = now_;
   now_ += absl::Seconds(3);
@@ -234,7 +249,17 @@ TEST_F(GivenUpTest, CountsAlsoIfItWasNeverAdmitted) {
   ASSERT_FALSE(idle.kv.is_open());
   GiveUp(hostile);
   Ready();
-  EXPECT_EQ(CostOfOneMore(), 0);
+  EXPECT_EQ(CostOfOneMore(), 2);
+}
+
+// Nor does a page that the caller's other sessions list anyway.
+TEST_F(GivenUpTest, OnlyWhatItClaimedCounts) {
+  AddRead("hostile", 3, 2);
+  Session& more = Add("hostile", 6, 2);
+  Admit();
+  ASSERT_TRUE(more.kv.is_open());
+  ASSERT_EQ(preemptions(), 1);
+  EXPECT_EQ(more.taken_room, 4 * kKvPageTokens);
 }
 
 TEST_F(GivenUpTest, ATextThatWasReadCostsNothingMore) {
