@@ -197,7 +197,7 @@ class BearerProcessor final : public grpc::AuthMetadataProcessor {
     if (callers_->Find(header, Principal(metadata)).has_value()) {
       return grpc::Status::OK;
     }
-    // A gateway asks for nobody to see whether its own token is known.
+    // Gateways probe with an invalid principal: do not count those.
     if (!callers_->Find(header).has_value()) callers_->CountStranger();
     if (throttle_.Take()) {
       FORETOKEN_LOG(kWarning, "refused a call without a known token",

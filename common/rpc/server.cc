@@ -29,8 +29,10 @@
 namespace foretoken::rpc {
 namespace {
 
-// Time for handlers to end after a drain has timed out.
+// Time for handlers to end after a drain has timed out, and for a call of the
+// greatest length after its connection has become too old.
 constexpr absl::Duration kCancelGrace = absl::Seconds(1);
+constexpr absl::Duration kLongCallGrace = absl::Seconds(2);
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
 // Time between NOT_SERVING and GOAWAY, so that clients that watch health or
 // balance over several addresses lose no call.
@@ -127,7 +129,7 @@ void SetLimits(const ServerOptions& options,
   if (options.max_connection_age > absl::ZeroDuration()) {
     absl::Duration grace = options.max_connection_age_grace;
     for (const Servable* servable : servables) {
-      grace = std::max(grace, servable->LongestCall() + kCancelGrace);
+      grace = std::max(grace, servable->LongestCall() + kLongCallGrace);
     }
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                                ms(options.max_connection_age));

@@ -65,6 +65,21 @@ work() {
   workers+=($!)
 }
 
+# Waits until requests run in both doors.
+await_work() {
+  local door name
+  for door in orchestrator:foretoken_requests_running \
+    gateway:foretoken_http_requests_running; do
+    name=${door#*:}
+    for _ in $(seq 300); do
+      ! curl -s "http://127.0.0.1:$(metrics_port_of "${door%:*}")/metrics" |
+        grep "^$name [1-9]" >/dev/null || continue 2
+      sleep 0.1
+    done
+    fail "$name stays 0"
+  done
+}
+
 # attack PART: hostile clients of all kinds, until it is killed.
 attack() {
   "$bin/foretoken-attack" --only-attacks --seconds 60s --scale 16 \
@@ -108,6 +123,7 @@ for part in gateway orchestrator verifier draft-worker trie-drafter crest; do
   [ "$part" = gateway ] || attack "$part"
   sleep 2
   [ "$(pid_of "$part")" = "$pid" ] || fail "$part is gone before SIGTERM"
+  await_work
   begin=${EPOCHREALTIME/./}
   kill "$pid"
   while is_part "$part" "$pid" &&

@@ -141,7 +141,8 @@ class Target:
         if said is None:
             return
         statuses = statuses_of(said) or [CUT]
-        self.judge(name, statuses, allowed)
+        # A server that is busy may refuse anything.
+        self.judge(name, statuses, {*allowed, *BUSY})
         if len(statuses) > most:
             self.problems.append(f"{name}: {len(statuses)} answers, {statuses}")
 

@@ -162,23 +162,25 @@ void VerifierPool::ProbeAll(bool timed) {
     const auto all_done = [&pending] { return pending == 0; };
     mu_.Await(absl::Condition(&all_done));
   }
-  // Held from the change until it is reported, so that WatchHealth returns when
-  // no report to its predecessor is due. Members may be leaving by now, but
-  // only the prober, which runs this, takes them out.
-  absl::MutexLock watching(&health_mu_);
-  bool changed = false;
   {
-    absl::MutexLock lock(&mu_);
-    for (size_t i = 0; i < infos.size(); ++i) Record(*probed[i], infos[i]);
-    Elect(timed);
-    MergeInfo();
-    const auto serves =
-        [this](const std::unique_ptr<Member>& member)
-            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return Serves(*member); };
-    const bool up = std::any_of(members_.begin(), members_.end(), serves);
-    changed = std::exchange(any_up_, up) != up;
+    // Held from the change until it is reported, so that WatchHealth returns
+    // when no report to its predecessor is due. Members may be leaving by now,
+    // but only the prober, which runs this, takes them out.
+    absl::MutexLock watching(&health_mu_);
+    bool changed = false;
+    {
+      absl::MutexLock lock(&mu_);
+      for (size_t i = 0; i < infos.size(); ++i) Record(*probed[i], infos[i]);
+      Elect(timed);
+      MergeInfo();
+      const auto serves =
+          [this](const std::unique_ptr<Member>& member)
+              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return Serves(*member); };
+      const bool up = std::any_of(members_.begin(), members_.end(), serves);
+      changed = std::exchange(any_up_, up) != up;
+    }
+    if (changed && health_changed_) health_changed_();
   }
-  if (changed && health_changed_) health_changed_();
   TryAvoided();
 }
 

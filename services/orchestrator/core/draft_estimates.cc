@@ -79,8 +79,8 @@ int64_t MatchedDepth(const DraftTree& tree,
   return depth;
 }
 
-std::vector<Opinion> OpinionsOn(const DraftTree& tree,
-                                const DraftTree& reader) {
+std::vector<Opinion> OpinionsOn(const DraftTree& tree, const DraftTree& reader,
+                                bool whole) {
   std::vector<Opinion> opinions(tree.size(), Opinion::kNone);
   std::vector<bool> expanded(reader.size() + 1, false);  // [0]: the root
   for (const int32_t parent : reader.parents) expanded[parent + 1] = true;
@@ -91,18 +91,16 @@ std::vector<Opinion> OpinionsOn(const DraftTree& tree,
     const int32_t parent = tree.parents[node];
     const int32_t at = parent == kRootParent ? kRootParent : same[parent];
     if (at == kAbsent || !expanded[at + 1]) continue;
-    opinions[node] = Opinion::kUnlikely;
+    if (whole) opinions[node] = Opinion::kUnlikely;
     for (int32_t i = at + 1; i < reader.size(); ++i) {
       if (reader.parents[i] != at || reader.tokens[i] != tree.tokens[node]) {
         continue;
       }
       same[node] = i;
       const float claim = ClaimOf(reader, i);
-      if (claim >= kLikelyFrom) {
-        opinions[node] = Opinion::kLikely;
-      } else if (claim >= kUnlikelyBelow) {
-        opinions[node] = Opinion::kPossible;
-      }
+      opinions[node] = claim >= kLikelyFrom      ? Opinion::kLikely
+                       : claim >= kUnlikelyBelow ? Opinion::kPossible
+                                                 : Opinion::kUnlikely;
       break;
     }
   }

@@ -33,9 +33,11 @@ enum class Opinion : uint8_t { kNone, kUnlikely, kPossible, kLikely };
 inline constexpr int kOpinions = 4;
 
 // The opinions of `reader`, the answer of a drafter that read hints, on every
-// node of `tree`. A node that it leaves out beside others is unlikely. Parents
-// must precede children.
-std::vector<Opinion> OpinionsOn(const DraftTree& tree, const DraftTree& reader);
+// node of `tree`. A node that it leaves out beside others is unlikely, unless
+// the answer is not `whole`: there was no room for more. Parents must precede
+// children.
+std::vector<Opinion> OpinionsOn(const DraftTree& tree, const DraftTree& reader,
+                                bool whole);
 
 class DraftEstimates {
  public:

@@ -57,6 +57,7 @@ RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
   opinions_.resize(drafting_);
   was_late_.resize(drafting_);
   asked_to_.resize(drafting_);
+  asked_nodes_.resize(drafting_);
   answered_before_.resize(drafting_);
   trial_rounds_.resize(drafting_);
   for (int i = 0; i < drafting_; ++i) report_[i].id = id(i);
@@ -101,7 +102,9 @@ absl::Duration RoundDrafting::WaitBudget(int source) const {
     wait = WaitForPasses();
     // One that knows what its time costs ends a draft where it stops to pay.
     // Cut off before, most of that time would be lost.
-    if (sources_[source]->reads_costs() && !was_late_[source]) {
+    // Nothing is known of one that has not answered yet.
+    if (sources_[source]->reads_costs() && !was_late_[source] &&
+        usual_[source] > absl::ZeroDuration()) {
       wait = std::max(wait, std::min(UsualTime(source) * options_.wait.failure,
                                      options_.wait.cap));
     }
@@ -177,7 +180,9 @@ bool RoundDrafting::WantsAfterHints(int source) {
 }
 
 bool RoundDrafting::ReadingPays(int source) const {
-  const size_t unread = held_text_.size() - asked_to_[source];
+  // A session that was lost has read nothing.
+  const size_t unread = held_text_.size() -
+                        (sources_[source]->has_text() ? asked_to_[source] : 0);
   const int64_t little =
       sources_[source]->has_text() ? kLittleText : kShortText;
   if (unread <= static_cast<size_t>(little)) return true;
@@ -365,6 +370,7 @@ void RoundDrafting::AskWithHints() {
     round.max_nodes = wanted ? Room() : 0;
     round.budget = WaitBudget(i);
     if (wanted) asked_to_[i] = held_text_.size();
+    asked_nodes_[i] = round.max_nodes;
     deadlines_[i] = options_.clock() + round.budget;
     source.Ask(round, held_text_);
     if (wanted) report_[i].outcome = DraftOutcome::kLate;
@@ -456,7 +462,9 @@ void RoundDrafting::TakeOpinions() {
     }
     for (int i = 0; i < drafting_; ++i) {
       if (sources_[i]->reads_hints() || drafts_[i].tree.size() == 0) continue;
-      opinions_[i] = OpinionsOn(drafts_[i].tree, drafts_[reader].tree);
+      opinions_[i] = OpinionsOn(
+          drafts_[i].tree, drafts_[reader].tree,
+          /*whole=*/drafts_[reader].tree.size() < asked_nodes_[reader]);
       options_.estimates->Correct(id(i), drafts_[i].tree, opinions_[i],
                                   probs_[i]);
       answers_[i].probs = probs_[i];

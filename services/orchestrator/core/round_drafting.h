@@ -184,7 +184,8 @@ class RoundDrafting {
   uint64_t turn_ = 0;  // of this round among all requests' rounds
   std::vector<absl::Time> deadlines_;  // [drafting_]
   std::vector<bool> was_late_;         // [drafting_]: its last answer
-  std::vector<size_t> asked_to_;       // [drafting_]: the text it has read
+  std::vector<size_t> asked_to_;      // [drafting_]: the text when it was asked
+  std::vector<int32_t> asked_nodes_;  // [drafting_]: nodes it had room for
   // [drafting_]: moving average of a draft's time; zero before the first.
   std::vector<absl::Duration> usual_;
   absl::Time start_;

@@ -74,20 +74,26 @@ TEST(OpinionsTest, TheyAreOfTheSamePathsOnly) {
   tree.Add(8, 1, 0.1f);  // below 6
   tree.Add(9, 2, 0.1f);  // below 7
   DraftTree reader;
-  EXPECT_EQ(OpinionsOn(tree, reader), std::vector<Opinion>(5, Opinion::kNone));
+  EXPECT_EQ(OpinionsOn(tree, reader, true), std::vector<Opinion>(5, Opinion::kNone));
   reader.Add(5, -1, 0.9f);
   reader.Add(7, 0, 0.2f);
   reader.Add(6, -1, 0.01f);
-  EXPECT_THAT(OpinionsOn(tree, reader),
+  EXPECT_THAT(OpinionsOn(tree, reader, /*whole=*/true),
               ElementsAre(Opinion::kLikely, Opinion::kUnlikely,
                           Opinion::kPossible, Opinion::kNone, Opinion::kNone));
   // What it does not have beside others is unlikely, and nothing is known of
   // what follows that.
   DraftTree other;
   other.Add(4, -1, 0.9f);
-  EXPECT_THAT(OpinionsOn(tree, other),
+  EXPECT_THAT(OpinionsOn(tree, other, /*whole=*/true),
               ElementsAre(Opinion::kUnlikely, Opinion::kUnlikely,
                           Opinion::kNone, Opinion::kNone, Opinion::kNone));
+  // An answer without room for more says nothing of what it leaves out.
+  EXPECT_EQ(OpinionsOn(tree, other, /*whole=*/false),
+            std::vector<Opinion>(5, Opinion::kNone));
+  EXPECT_THAT(OpinionsOn(tree, reader, /*whole=*/false),
+              ElementsAre(Opinion::kLikely, Opinion::kUnlikely,
+                          Opinion::kPossible, Opinion::kNone, Opinion::kNone));
 }
 
 TEST(DraftEstimatesTest, AnOpinionMovesAClaimUntilItIsKnownToBeWrong) {
