@@ -31,9 +31,8 @@ void AddDraftingFlags(Flags& flags, OrchestratorServerOptions* server) {
                  {absl::ZeroDuration(), absl::Minutes(1)},
                  "Maximum wait of requests in mode auto for drafts");
   flags.Double("draft-wait-failure", &wait.failure, {1.0, 1000.0},
-               "Wait for whole drafts, in multiples of what they usually take: "
-               "of requests that name a mode, at least 2s and at most 1m; in "
-               "mode auto of the draft worker, at most --draft-wait-cap");
+               "Wait of requests that name a mode for its whole drafts, in "
+               "multiples of what these usually take; at least 2s, at most 1m");
   CircuitBreakerOptions& breaker = server->drafters.breaker;
   flags.Int("breaker-failures", &breaker.failures_in_a_row, {1, 1000},
             "Consecutive failures that open a drafting service's breaker");

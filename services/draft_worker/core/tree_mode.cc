@@ -198,13 +198,6 @@ void TreeMode::Read(size_t at, const SampledToken& output) {
   }
   const float drawn = Weight(at, output.token, output.logprob);
   total = std::fmax(total + std::fmax(rest, 0.0f), 1e-9f);
-  for (size_t i = at + 1; i < nodes_.size(); ++i) {
-    if (nodes_[i].parent == at) nodes_[i].claim = ClaimCalibration::kLeast;
-  }
-  for (const auto& [token, weight] : others) {
-    const size_t hinted = Find(at, token);
-    if (hinted < nodes_.size()) nodes_[hinted].claim = weight / total;
-  }
   Propose(at, output.token, /*drawn=*/true, drawn / total);
   for (const auto& [token, weight] : others) {
     const float claim = weight / total;
@@ -456,26 +449,11 @@ void TreeMode::Finish(DraftTree& tree) {
   tree.Clear();
   std::vector<size_t> ranked;
   Rank(ranked);
-  const size_t worth = Worth(ranked);
-  constexpr int32_t kNone = kRootParent - 1;
-  std::vector<int32_t> index_of(nodes_.size(), kNone);
-  index_of[kRoot] = kRootParent;
-  const auto add = [&](size_t at, float path) {
+  ranked.resize(Worth(ranked));
+  std::vector<int32_t> index_of(nodes_.size(), kRootParent);
+  for (const size_t at : ranked) {
     const Node& node = nodes_[at];
-    if (index_of[node.parent] == kNone || tree.size() == room_.max_nodes)
-      return;
-    index_of[at] = tree.Add(node.token, index_of[node.parent], path);
-  };
-  for (size_t i = 0; i < ranked.size(); ++i) {
-    if (i < worth || IsHinted(ranked[i]))
-      add(ranked[i], nodes_[ranked[i]].path);
-  }
-  // What the draft model thinks of those that it would not propose.
-  for (size_t at = kRoot + 1; at < nodes_.size(); ++at) {
-    const Node& node = nodes_[at];
-    const Node& parent = nodes_[node.parent];
-    if (!IsHinted(at) || node.path > 0.0f || !parent.read) continue;
-    add(at, parent.path * node.claim);
+    index_of[at] = tree.Add(node.token, index_of[node.parent], node.path);
   }
 }
 

@@ -15,9 +15,7 @@
 // Nodes that other drafters propose for the round (hints) add nothing by
 // themselves: they are in the target's tree anyway. But the first pass reads
 // the tokens after all of the likely ones at once, so that a text that is
-// copied costs one pass and not one per token; and the answer says of every
-// hint after a token that was read how likely the draft model takes it, however
-// unlikely that is. Where the text repeats itself,
+// copied costs one pass and not one per token. Where the text repeats itself,
 // a pass also reads ahead by guesses of its own (TextCopy); these are not in
 // the target's tree and count once the draft model has drawn them.
 //

@@ -19,14 +19,6 @@ constexpr float kClaimBounds[] = {0.0f, 0.05f, 0.1f,  0.2f, 0.35f,
 // Deepest depth of each class but the last.
 constexpr int64_t kDepthBounds[] = {1, 2, 3, 4, 6, 10};
 
-// Chances of a token, by the drafter that read it as a hint, below which it is
-// unlikely, and from which on it is likely.
-constexpr float kUnlikelyBelow = 0.05f;
-constexpr float kLikelyFrom = 0.5f;
-// Odds of a node by an opinion, times those that it claims, before any were
-// seen. A text that is copied goes on more often than a draft model expects.
-constexpr float kOdds[kOpinions] = {1.0f, 0.1f, 1.0f, 10.0f};
-
 // Rounds before a drafter is judged, and the weight of one round from then on.
 constexpr int64_t kFirstRounds = 8;
 constexpr double kRoundWeight = 1.0 / 32;
@@ -53,10 +45,6 @@ float ClaimOf(const DraftTree& tree, int32_t node) {
   return std::min(1.0f, tree.probs[node] / above);
 }
 
-Opinion OpinionOn(absl::Span<const Opinion> opinions, int32_t node) {
-  return opinions.empty() ? Opinion::kNone : opinions[node];
-}
-
 int64_t DepthOf(const std::vector<int64_t>& depths, int32_t parent) {
   return parent == kRootParent ? 1 : depths[parent] + 1;
 }
@@ -79,55 +67,21 @@ int64_t MatchedDepth(const DraftTree& tree,
   return depth;
 }
 
-std::vector<Opinion> OpinionsOn(const DraftTree& tree, const DraftTree& reader,
-                                bool whole) {
-  std::vector<Opinion> opinions(tree.size(), Opinion::kNone);
-  std::vector<bool> expanded(reader.size() + 1, false);  // [0]: the root
-  for (const int32_t parent : reader.parents) expanded[parent + 1] = true;
-  // The same path in `reader`; kAbsent where it has none.
-  constexpr int32_t kAbsent = kRootParent - 1;
-  std::vector<int32_t> same(tree.size(), kAbsent);
-  for (int32_t node = 0; node < tree.size(); ++node) {
-    const int32_t parent = tree.parents[node];
-    const int32_t at = parent == kRootParent ? kRootParent : same[parent];
-    if (at == kAbsent || !expanded[at + 1]) continue;
-    if (whole) opinions[node] = Opinion::kUnlikely;
-    for (int32_t i = at + 1; i < reader.size(); ++i) {
-      if (reader.parents[i] != at || reader.tokens[i] != tree.tokens[node]) {
-        continue;
-      }
-      same[node] = i;
-      const float claim = ClaimOf(reader, i);
-      opinions[node] = claim >= kLikelyFrom      ? Opinion::kLikely
-                       : claim >= kUnlikelyBelow ? Opinion::kPossible
-                                                 : Opinion::kUnlikely;
-      break;
-    }
-  }
-  return opinions;
-}
-
-size_t DraftEstimates::CellOf(DrafterId id, int64_t depth, float claim,
-                              Opinion opinion) {
+size_t DraftEstimates::CellOf(DrafterId id, int64_t depth, float claim) {
   static_assert(std::size(kDepthBounds) + 1 == kDepths);
   static_assert(std::size(kClaimBounds) + 1 == kClaims);
-  const size_t of_id =
-      static_cast<size_t>(id) * kDepths + ClassOf(kDepthBounds, depth);
-  return (of_id * kClaims + ClassOf(kClaimBounds, claim)) * kOpinions +
-         static_cast<size_t>(opinion);
+  return (static_cast<size_t>(id) * kDepths + ClassOf(kDepthBounds, depth)) *
+             kClaims +
+         ClassOf(kClaimBounds, claim);
 }
 
-float DraftEstimates::ChanceOf(DrafterId id, int64_t depth, float claim,
-                               Opinion opinion) const {
-  const Cell& cell = cells_[CellOf(id, depth, claim, opinion)];
-  const float claimed = claim > 0.0f ? claim : kUnknownChance;
-  const float right = claimed * kOdds[static_cast<size_t>(opinion)];
-  const float start = right / (right + 1.0f - claimed);
+float DraftEstimates::ChanceOf(DrafterId id, int64_t depth, float claim) const {
+  const Cell& cell = cells_[CellOf(id, depth, claim)];
+  const float start = claim > 0.0f ? claim : kUnknownChance;
   return (cell.right + kClaimWeight * start) / (cell.seen + kClaimWeight);
 }
 
 void DraftEstimates::Correct(DrafterId id, const DraftTree& tree,
-                             absl::Span<const Opinion> opinions,
                              std::vector<float>& probs) const {
   probs.resize(tree.size());
   std::vector<int64_t> depths(tree.size());
@@ -136,13 +90,11 @@ void DraftEstimates::Correct(DrafterId id, const DraftTree& tree,
     const int32_t parent = tree.parents[node];
     depths[node] = DepthOf(depths, parent);
     probs[node] = (parent == kRootParent ? 1.0f : probs[parent]) *
-                  ChanceOf(id, depths[node], ClaimOf(tree, node),
-                           OpinionOn(opinions, node));
+                  ChanceOf(id, depths[node], ClaimOf(tree, node));
   }
 }
 
 void DraftEstimates::Learn(DrafterId id, const DraftTree& tree,
-                           absl::Span<const Opinion> opinions,
                            absl::Span<const TokenId> committed) {
   std::vector<int64_t> depths(tree.size());
   std::vector<bool> right(tree.size(), false);
@@ -153,8 +105,7 @@ void DraftEstimates::Learn(DrafterId id, const DraftTree& tree,
     if (parent != kRootParent && !right[parent]) continue;
     if (depths[node] > static_cast<int64_t>(committed.size())) continue;
     right[node] = tree.tokens[node] == committed[depths[node] - 1];
-    Cell& cell = cells_[CellOf(id, depths[node], ClaimOf(tree, node),
-                               OpinionOn(opinions, node))];
+    Cell& cell = cells_[CellOf(id, depths[node], ClaimOf(tree, node))];
     if (cell.seen >= kMaxSeen) {
       cell.seen /= 2;
       cell.right /= 2;

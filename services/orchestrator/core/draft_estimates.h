@@ -27,37 +27,21 @@ namespace foretoken::orchestrator {
 int64_t MatchedDepth(const DraftTree& tree,
                      absl::Span<const TokenId> committed);
 
-// What a drafter that read the other drafters' nodes says of one of them, given
-// its parent.
-enum class Opinion : uint8_t { kNone, kUnlikely, kPossible, kLikely };
-inline constexpr int kOpinions = 4;
-
-// The opinions of `reader`, the answer of a drafter that read hints, on every
-// node of `tree`. A node that it leaves out beside others is unlikely, unless
-// the answer is not `whole`: there was no room for more. Parents must precede
-// children.
-std::vector<Opinion> OpinionsOn(const DraftTree& tree, const DraftTree& reader,
-                                bool whole);
-
 class DraftEstimates {
  public:
   // The corrected probability of every path of `tree`, [tree.size()]: along the
   // path, each node's chance given its parent is the observed rate of nodes of
-  // this drafter, depth, claimed chance and opinion; the claim itself, moved by
-  // the opinion, if few were seen. Parents must precede children. `opinions`:
-  // [tree.size()], or empty if there are none.
+  // this drafter, depth and claimed chance; the claim itself if few were seen.
+  // Parents must precede children.
   void Correct(DrafterId id, const DraftTree& tree,
-               absl::Span<const Opinion> opinions,
                std::vector<float>& probs) const;
 
   // Counts every node whose parent was committed.
   void Learn(DrafterId id, const DraftTree& tree,
-             absl::Span<const Opinion> opinions,
              absl::Span<const TokenId> committed);
 
   // Records that the drafter's answer added `gain` accepted tokens that no
-  // other gave, and that it made the round longer by `wait`. Either may be
-  // negative: an answer also speaks against others' nodes. `hinted`: accepted
+  // other gave, and that it made the round longer by `wait`. `hinted`: accepted
   // tokens that were expected without it, 0 if it was asked without hints.
   void NoteGain(DrafterId id, double hinted, double gain, absl::Duration wait,
                 absl::Time now);
@@ -96,17 +80,16 @@ class DraftEstimates {
     absl::Time at;  // of the last round
   };
 
-  static size_t CellOf(DrafterId id, int64_t depth, float claim,
-                       Opinion opinion);
+  static size_t CellOf(DrafterId id, int64_t depth, float claim);
   static size_t WorthOf(DrafterId id, double hinted);
   // Lets `worth` fade towards its best until `now`.
   static void Forgive(absl::Time now, Worth& worth);
-  float ChanceOf(DrafterId id, int64_t depth, float claim,
-                 Opinion opinion) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  float ChanceOf(DrafterId id, int64_t depth, float claim) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   SharedPace pace_;
   mutable absl::Mutex mu_;
-  std::array<Cell, kAskedDrafters * kDepths * kClaims * kOpinions> cells_
+  std::array<Cell, kAskedDrafters * kDepths * kClaims> cells_
       ABSL_GUARDED_BY(mu_);
   std::array<Worth, kAskedDrafters * kHintClasses> worth_ ABSL_GUARDED_BY(mu_);
   std::array<double, kAskedDrafters> read_seconds_ ABSL_GUARDED_BY(mu_) = {};

@@ -23,8 +23,6 @@ constexpr int kTrialRounds = 4;
 constexpr double kMaxSaving = 0.4;
 // A draft model reads a text in about this share of the target's time.
 constexpr double kReadShare = 0.25;
-// So many tokens since it was asked last are read in passing.
-constexpr int64_t kLittleText = 32;
 // Committed tokens after which a source that was started is told of them, even
 // if it is not asked.
 constexpr size_t kMaxUntold = 256;
@@ -54,10 +52,6 @@ RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
   report_.resize(drafting_);
   deadlines_.resize(drafting_);
   usual_.resize(drafting_);
-  opinions_.resize(drafting_);
-  was_late_.resize(drafting_);
-  asked_to_.resize(drafting_);
-  asked_nodes_.resize(drafting_);
   answered_before_.resize(drafting_);
   trial_rounds_.resize(drafting_);
   for (int i = 0; i < drafting_; ++i) report_[i].id = id(i);
@@ -95,33 +89,18 @@ bool RoundDrafting::Postpones(const CommittedText& committed) {
 
 absl::Duration RoundDrafting::WaitBudget(int source) const {
   const absl::Duration left = options_.deadline - options_.clock();
-  absl::Duration wait;
-  if (!options_.economical) {
-    wait = WaitForFailure(source);
-  } else {
-    wait = WaitForPasses();
-    // One that knows what its time costs ends a draft where it stops to pay.
-    // Cut off before, most of that time would be lost.
-    // Nothing is known of one that has not answered yet.
-    if (sources_[source]->reads_costs() && !was_late_[source] &&
-        usual_[source] > absl::ZeroDuration()) {
-      wait = std::max(wait, std::min(UsualTime(source) * options_.wait.failure,
-                                     options_.wait.cap));
-    }
-  }
-  return std::clamp(wait, absl::ZeroDuration(),
-                    std::max(left, absl::ZeroDuration()));
-}
-
-absl::Duration RoundDrafting::UsualTime(int source) const {
-  // Before its first draft, a draft model reads the prompt, as the target did.
-  return usual_[source] > absl::ZeroDuration() ? usual_[source] : prefill_time_;
+  return std::clamp(
+      options_.economical ? WaitForPasses() : WaitForFailure(source),
+      absl::ZeroDuration(), std::max(left, absl::ZeroDuration()));
 }
 
 absl::Duration RoundDrafting::WaitForFailure(int source) const {
   const DraftWait& wait = options_.wait;
+  // Before its first draft, a draft model reads the prompt, as the target did.
+  const absl::Duration usual =
+      usual_[source] > absl::ZeroDuration() ? usual_[source] : prefill_time_;
   const absl::Duration floor = std::max(wait.floor, wait.failure_floor);
-  return std::clamp(UsualTime(source) * wait.failure, floor,
+  return std::clamp(usual * wait.failure, floor,
                     std::max(floor, wait.failure_cap));
 }
 
@@ -163,7 +142,7 @@ bool RoundDrafting::Wants(int source) const {
 
 bool RoundDrafting::WantsAfterHints(int source) {
   if (!options_.economical || options_.estimates == nullptr) return true;
-  if (!ReadingPays(source)) return false;
+  if (!sources_[source]->has_text() && !ReadingPays(source)) return false;
   int& trial = trial_rounds_[source];
   if (trial > 0) {
     --trial;
@@ -180,20 +159,12 @@ bool RoundDrafting::WantsAfterHints(int source) {
 }
 
 bool RoundDrafting::ReadingPays(int source) const {
-  // A session that was lost has read nothing.
-  const size_t unread = held_text_.size() -
-                        (sources_[source]->has_text() ? asked_to_[source] : 0);
-  const int64_t little =
-      sources_[source]->has_text() ? kLittleText : kShortText;
-  if (unread <= static_cast<size_t>(little)) return true;
+  if (held_text_.size() <= static_cast<size_t>(kShortText)) return true;
   const absl::Duration token_time = TokenTime();
   if (token_time == absl::ZeroDuration()) return true;
-  absl::Duration read =
-      options_.estimates->ReadTime(id(source), static_cast<int64_t>(unread));
-  if (read == absl::ZeroDuration()) {
-    read = prefill_time_ * kReadShare * static_cast<double>(unread) /
-           static_cast<double>(prompt_length_);
-  }
+  absl::Duration read = options_.estimates->ReadTime(
+      id(source), static_cast<int64_t>(held_text_.size()));
+  if (read == absl::ZeroDuration()) read = prefill_time_ * kReadShare;
   return read <= token_time * kMaxSaving * static_cast<double>(max_depth_ + 1);
 }
 
@@ -218,22 +189,24 @@ std::vector<float> RoundDrafting::RowCosts() const {
   return costs;
 }
 
-absl::Duration RoundDrafting::TimeBesideHints() const {
+absl::Duration RoundDrafting::TimeOfOwnRows(int source) const {
   if (!options_.costs.known()) return absl::ZeroDuration();
+  int own = 0;
+  for (int node = 0; node < tree_.draft_nodes; ++node) {
+    own += tree_.proposers[node] == ProposerSet{1} << source;
+  }
   const PassLoad& load = pace_.load();
-  const double others = 1.0 + load.other_rows;
-  return absl::Milliseconds((options_.costs.At(others + tree_.draft_nodes) -
-                             options_.costs.At(others + hints_.size())) *
-                            (1.0 + load.passes_waited) *
-                            (1.0 + load.other_sessions));
+  const double rows = 1.0 + load.other_rows + tree_.draft_nodes;
+  return absl::Milliseconds(
+      (options_.costs.At(rows) - options_.costs.At(rows - own)) *
+      (1.0 + load.passes_waited) * (1.0 + load.other_sessions));
 }
 
 void RoundDrafting::Learn(const CommittedText& committed) {
   if (options_.estimates == nullptr || committed.round == nullptr) return;
   std::vector<int64_t> matched(drafting_, 0);
   for (int i = 0; i < drafting_; ++i) {
-    options_.estimates->Learn(id(i), drafts_[i].tree, opinions_[i],
-                              committed.tokens);
+    options_.estimates->Learn(id(i), drafts_[i].tree, committed.tokens);
     matched[i] = MatchedDepth(drafts_[i].tree, committed.tokens);
   }
   const absl::Time now = options_.clock();
@@ -245,27 +218,21 @@ void RoundDrafting::Learn(const CommittedText& committed) {
     const bool after_hints = sources_[i]->reads_hints();
     // A model that was not asked before also read what was committed since.
     if (after_hints && !answered_before) continue;
-    if (after_hints) {
-      const int64_t with = static_cast<int64_t>(committed.tokens.size()) - 1;
-      const int64_t without = MatchedDepth(hints_, committed.tokens);
-      options_.estimates->NoteGain(id(i), hinted_,
-                                   static_cast<double>(with - without),
-                                   report_[i].latency + TimeBesideHints(), now);
-      continue;
-    }
     int64_t others = 0;
     absl::Duration others_latency;
     for (int j = 0; j < drafting_; ++j) {
       if (j == i) continue;
       others = std::max(others, matched[j]);
       // Those that were not asked at the same time were not waited for.
-      if (sources_[j]->reads_hints()) continue;
+      if (sources_[j]->reads_hints() != after_hints) continue;
       others_latency = std::max(others_latency, report_[j].latency);
     }
+    absl::Duration wait =
+        std::max(absl::ZeroDuration(), report_[i].latency - others_latency);
+    if (after_hints) wait += TimeOfOwnRows(i);
     options_.estimates->NoteGain(
-        id(i), /*hinted=*/0,
-        static_cast<double>(std::max<int64_t>(0, matched[i] - others)),
-        std::max(absl::ZeroDuration(), report_[i].latency - others_latency),
+        id(i), after_hints ? hinted_ : 0,
+        static_cast<double>(std::max<int64_t>(0, matched[i] - others)), wait,
         now);
   }
 }
@@ -356,21 +323,17 @@ void RoundDrafting::AskWithHints() {
   held_.reset();
   const MergedTree hints = merger_.Merge(answers_, PriceOfNodes());
   hinted_ = 0;
-  hints_.Clear();
   for (int32_t node = 0; node < hints.draft_nodes; ++node) {
-    hints_.Add(hints.tree.tokens()[node], hints.tree.parents()[node],
-               hints.probs[node]);
+    round.hints.Add(hints.tree.tokens()[node], hints.tree.parents()[node],
+                    hints.probs[node]);
     hinted_ += hints.probs[node];
   }
-  round.hints = hints_;
   for (int i = 0; i < drafting_; ++i) {
     DraftSource& source = *sources_[i];
     if (!source.reads_hints()) continue;
     const bool wanted = WantsAfterHints(i);
-    round.max_nodes = wanted ? Room() : 0;
+    round.max_nodes = wanted ? options_.limits.max_draft_nodes : 0;
     round.budget = WaitBudget(i);
-    if (wanted) asked_to_[i] = held_text_.size();
-    asked_nodes_[i] = round.max_nodes;
     deadlines_[i] = options_.clock() + round.budget;
     source.Ask(round, held_text_);
     if (wanted) report_[i].outcome = DraftOutcome::kLate;
@@ -391,15 +354,6 @@ int32_t RoundDrafting::candidates() const {
     }
   }
   return 0;
-}
-
-int32_t RoundDrafting::Room() const {
-  if (!options_.economical || arm_ != DraftArm::kNarrow) {
-    return options_.limits.max_draft_nodes;
-  }
-  const std::vector<float> certain(kMaxNarrowNodes, 1.0f);
-  return std::min(options_.limits.max_draft_nodes,
-                  NarrowNodes(certain, options_.costs, pace_.load()));
 }
 
 TreeMerger::Price RoundDrafting::PriceOfNodes() const {
@@ -441,35 +395,15 @@ void RoundDrafting::CollectFrom(int source) {
                                 : options_.clock() - before;
   report_[source].shortened = outcome == DraftOutcome::kLate || draft.shortened;
   NoteLatency(source);
-  was_late_[source] = outcome == DraftOutcome::kLate;
   if (drafting_ < static_cast<int>(sources_.size())) {
     KeepPhrases(std::move(draft.phrases), phrases_);
   }
   if (options_.estimates != nullptr) {
-    options_.estimates->Correct(id(source), draft.tree, {}, probs_[source]);
+    options_.estimates->Correct(id(source), draft.tree, probs_[source]);
   } else {
     probs_[source] = draft.tree.probs;
   }
   answers_[source] = {&draft.tree, probs_[source], &draft.window};
-}
-
-void RoundDrafting::TakeOpinions() {
-  if (options_.estimates == nullptr) return;
-  for (int reader = 0; reader < drafting_; ++reader) {
-    if (!sources_[reader]->reads_hints() ||
-        report_[reader].outcome != DraftOutcome::kAnswered) {
-      continue;
-    }
-    for (int i = 0; i < drafting_; ++i) {
-      if (sources_[i]->reads_hints() || drafts_[i].tree.size() == 0) continue;
-      opinions_[i] = OpinionsOn(
-          drafts_[i].tree, drafts_[reader].tree,
-          /*whole=*/drafts_[reader].tree.size() < asked_nodes_[reader]);
-      options_.estimates->Correct(id(i), drafts_[i].tree, opinions_[i],
-                                  probs_[i]);
-      answers_[i].probs = probs_[i];
-    }
-  }
 }
 
 const MergedTree& RoundDrafting::Draft() {
@@ -477,7 +411,6 @@ const MergedTree& RoundDrafting::Draft() {
   for (int i = 0; i < drafting_; ++i) {
     answers_[i] = TreeMerger::Answer();
     drafts_[i].Clear();
-    opinions_[i].clear();
     CollectFrom(i);
   }
   if (held_.has_value()) {
@@ -485,7 +418,6 @@ const MergedTree& RoundDrafting::Draft() {
     for (int i = 0; i < drafting_; ++i) {
       if (sources_[i]->reads_hints()) CollectFrom(i);
     }
-    TakeOpinions();
   }
   const bool asked =
       std::any_of(report_.begin(), report_.end(), [](const auto& report) {

@@ -121,8 +121,6 @@ class RoundDrafting {
   absl::Duration WaitBudget(int source) const;
   absl::Duration WaitForPasses() const;
   absl::Duration WaitForFailure(int source) const;
-  // What the source's drafts take, before the first one an estimate.
-  absl::Duration UsualTime(int source) const;
   // Learns how long the source's drafts take.
   void NoteLatency(int source);
   bool Wants(int source) const;
@@ -130,21 +128,15 @@ class RoundDrafting {
   // Whether what is left of the output can be worth the time that a source
   // takes to read the text first.
   bool ReadingPays(int source) const;
-  // Nodes that the next tree has room for, whatever their estimates.
-  int32_t Room() const;
   absl::Duration TokenTime() const;
   std::vector<float> RowCosts() const;
-  // Time by which what was taken beside the hints, or left out of them,
-  // lengthened the last pass.
-  absl::Duration TimeBesideHints() const;
+  // Time by which the nodes of this source alone lengthened the last pass.
+  absl::Duration TimeOfOwnRows(int source) const;
   // Sends what Commit held back for the sources that read hints: to be asked
   // for drafts where that pays, or only told.
   void AskWithHints();
   void TellHintReaders();
   void CollectFrom(int source);
-  // Corrects the other sources' estimates by what those say that read their
-  // nodes.
-  void TakeOpinions();
   TreeMerger::Price PriceOfNodes() const;
   // Starts the sources, if they are not yet. `prompt` as in Start.
   void StartSources(absl::Span<const TokenId> prompt);
@@ -161,10 +153,8 @@ class RoundDrafting {
 
   TreeMerger merger_;
   MergedTree tree_;
-  std::vector<SourceDraft> drafts_;        // [drafting_]
-  std::vector<std::vector<float>> probs_;  // [drafting_]
-  // [drafting_]: on the nodes of a draft; empty if there are none.
-  std::vector<std::vector<Opinion>> opinions_;
+  std::vector<SourceDraft> drafts_;          // [drafting_]
+  std::vector<std::vector<float>> probs_;    // [drafting_]
   std::vector<TreeMerger::Answer> answers_;  // [drafting_]
   std::vector<SourceReport> report_;         // [drafting_]
   std::vector<Phrase> phrases_;              // for sources that store them
@@ -176,16 +166,12 @@ class RoundDrafting {
   // The round that waits for hints, if there is one, and its text.
   std::optional<DraftRound> held_;
   absl::Span<const TokenId> held_text_;
-  DraftTree hints_;                    // the last ones
-  double hinted_ = 0;                  // accepted tokens that they promise
+  double hinted_ = 0;                  // accepted tokens that hints promise
   std::vector<bool> answered_before_;  // [drafting_]: in the round before
   std::vector<int> trial_rounds_;      // [drafting_]: still to be asked anyway
   size_t untold_ = 0;  // committed tokens that the sources have not heard of
   uint64_t turn_ = 0;  // of this round among all requests' rounds
   std::vector<absl::Time> deadlines_;  // [drafting_]
-  std::vector<bool> was_late_;         // [drafting_]: its last answer
-  std::vector<size_t> asked_to_;      // [drafting_]: the text when it was asked
-  std::vector<int32_t> asked_nodes_;  // [drafting_]: nodes it had room for
   // [drafting_]: moving average of a draft's time; zero before the first.
   std::vector<absl::Duration> usual_;
   absl::Time start_;

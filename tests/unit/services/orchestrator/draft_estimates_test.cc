@@ -32,7 +32,7 @@ TEST(MatchedDepthTest, FollowsTheBranchThatWasCommitted) {
 TEST(DraftEstimatesTest, ClaimsStandUntilSomethingWasSeen) {
   const DraftEstimates estimates;
   std::vector<float> probs;
-  estimates.Correct(DrafterId::kCrest, Tree(0.5f, 0.3f, 0.2f), {}, probs);
+  estimates.Correct(DrafterId::kCrest, Tree(0.5f, 0.3f, 0.2f), probs);
   EXPECT_THAT(probs, ElementsAre(FloatNear(0.5f, 1e-6f), FloatNear(0.3f, 1e-6f),
                                  FloatNear(0.2f, 1e-6f)));
 }
@@ -42,17 +42,17 @@ TEST(DraftEstimatesTest, ABraggartIsCutDownAndAModestOneBelieved) {
   const DraftTree brags = Tree(0.9f, 0.04f, 0.8f);
   for (int i = 0; i < 200; ++i) {
     // 5 never comes, 6 half of the time.
-    estimates.Learn(DrafterId::kCrest, brags, {},
+    estimates.Learn(DrafterId::kCrest, brags,
                     std::vector<TokenId>{i % 2 == 0 ? 6 : 8, 1});
   }
   std::vector<float> probs;
-  estimates.Correct(DrafterId::kCrest, brags, {}, probs);
+  estimates.Correct(DrafterId::kCrest, brags, probs);
   EXPECT_LT(probs[0], 0.1f);
   EXPECT_NEAR(probs[1], 0.5f, 0.05f);
   // Nothing was seen below 5: its own claim, on what is left of 5's.
   EXPECT_NEAR(probs[2], probs[0] * 0.8f / 0.9f, 1e-4f);
   // Others are not touched.
-  estimates.Correct(DrafterId::kFused, brags, {}, probs);
+  estimates.Correct(DrafterId::kFused, brags, probs);
   EXPECT_EQ(probs[0], 0.9f);
 }
 
@@ -60,63 +60,12 @@ TEST(DraftEstimatesTest, WithoutClaimsChancesAreLearned) {
   DraftEstimates estimates;
   const DraftTree tree = Tree(0.0f, 0.0f, 0.0f);
   for (int i = 0; i < 100; ++i) {
-    estimates.Learn(DrafterId::kOuroboros, tree, {},
-                    std::vector<TokenId>{5, 7});
+    estimates.Learn(DrafterId::kOuroboros, tree, std::vector<TokenId>{5, 7});
   }
   std::vector<float> probs;
-  estimates.Correct(DrafterId::kOuroboros, tree, {}, probs);
+  estimates.Correct(DrafterId::kOuroboros, tree, probs);
   EXPECT_NEAR(probs[0], 0.5f, 0.05f);  // one of two siblings was right
   EXPECT_GT(probs[2], 0.4f);
-}
-
-TEST(OpinionsTest, TheyAreOfTheSamePathsOnly) {
-  DraftTree tree = Tree(0.5f, 0.3f, 0.2f);
-  tree.Add(8, 1, 0.1f);  // below 6
-  tree.Add(9, 2, 0.1f);  // below 7
-  DraftTree reader;
-  EXPECT_EQ(OpinionsOn(tree, reader, true), std::vector<Opinion>(5, Opinion::kNone));
-  reader.Add(5, -1, 0.9f);
-  reader.Add(7, 0, 0.2f);
-  reader.Add(6, -1, 0.01f);
-  EXPECT_THAT(OpinionsOn(tree, reader, /*whole=*/true),
-              ElementsAre(Opinion::kLikely, Opinion::kUnlikely,
-                          Opinion::kPossible, Opinion::kNone, Opinion::kNone));
-  // What it does not have beside others is unlikely, and nothing is known of
-  // what follows that.
-  DraftTree other;
-  other.Add(4, -1, 0.9f);
-  EXPECT_THAT(OpinionsOn(tree, other, /*whole=*/true),
-              ElementsAre(Opinion::kUnlikely, Opinion::kUnlikely,
-                          Opinion::kNone, Opinion::kNone, Opinion::kNone));
-  // An answer without room for more says nothing of what it leaves out.
-  EXPECT_EQ(OpinionsOn(tree, other, /*whole=*/false),
-            std::vector<Opinion>(5, Opinion::kNone));
-  EXPECT_THAT(OpinionsOn(tree, reader, /*whole=*/false),
-              ElementsAre(Opinion::kLikely, Opinion::kUnlikely,
-                          Opinion::kPossible, Opinion::kNone, Opinion::kNone));
-}
-
-TEST(DraftEstimatesTest, AnOpinionMovesAClaimUntilItIsKnownToBeWrong) {
-  DraftEstimates estimates;
-  const DraftTree tree = Tree(0.8f, 0.1f, 0.4f);
-  const std::vector<Opinion> opinions = {Opinion::kUnlikely, Opinion::kLikely,
-                                         Opinion::kNone};
-  std::vector<float> probs;
-  estimates.Correct(DrafterId::kFused, tree, opinions, probs);
-  EXPECT_LT(probs[0], 0.4f);
-  EXPECT_GT(probs[1], 0.4f);
-  EXPECT_NEAR(probs[2], probs[0] * 0.5f, 1e-5f) << "of what is above it";
-  for (int i = 0; i < 200; ++i) {
-    estimates.Learn(DrafterId::kFused, tree, opinions,
-                    std::vector<TokenId>{5, 8});
-  }
-  estimates.Correct(DrafterId::kFused, tree, opinions, probs);
-  EXPECT_GT(probs[0], 0.9f);
-  EXPECT_LT(probs[1], 0.1f);
-  // Those without an opinion are others.
-  estimates.Correct(DrafterId::kFused, tree, {}, probs);
-  EXPECT_NEAR(probs[0], 0.8f, 1e-5f);
-  EXPECT_NEAR(probs[1], 0.1f, 1e-5f);
 }
 
 TEST(DraftEstimatesTest, ADrafterMustGainMoreThanItIsWaitedFor) {

@@ -679,64 +679,6 @@ TEST_F(HintedRoundDraftingTest, ALongTextIsNotReadForFewTokens) {
   Commit({4}, &round_, absl::Milliseconds(30));
   drafting_->Draft();
   EXPECT_EQ(Asked(), 2);
-  // Not so what was committed since, if that is much.
-  const std::vector<TokenId> copied(100, 7);
-  Commit(copied, &round_, absl::Milliseconds(30));
-  drafting_->Draft();
-  EXPECT_EQ(Asked(), 2);
-  max_depth_ = 400;
-  Commit({4}, &round_, absl::Milliseconds(30));
-  drafting_->Draft();
-  EXPECT_EQ(Asked(), 3);
-}
-
-TEST_F(HintedRoundDraftingTest, WhatTheModelDoesNotExpectIsLeftOut) {
-  options_.costs = PassCosts({{1, 30.0}, {9, 86.0}});  // 7 ms a row
-  // It saw 5, and would say 8.
-  model_.draft.tree.Clear();
-  model_.draft.tree.Add(8, kRootParent, 0.7f);
-  model_.draft.tree.Add(5, kRootParent, 0.001f);
-  Make({&model_, &fused_});
-  Commit({4});
-  EXPECT_THAT(Round({{5, 0.75f}, {6, 0.7f}}, {8, 1}).tree.tokens(),
-              ElementsAre(8));
-  EXPECT_THAT(model_.asked.back().hints.tokens, ElementsAre(5, 6));
-  // Where it expects the same, that is as good as certain.
-  model_.draft.tree.Clear();
-  model_.draft.tree.Add(5, kRootParent, 0.7f);
-  const MergedTree& tree = Round({{5, 0.75f}, {6, 0.7f}}, {5, 6, 1});
-  ASSERT_THAT(tree.tree.tokens(), ElementsAre(5, 6));
-  EXPECT_GT(tree.probs[0], 0.9f);
-}
-
-TEST_F(HintedRoundDraftingTest, ADraftOnItsWayIsNotCutOffByShortPasses) {
-  options_.wait.cap = absl::Milliseconds(900);
-  model_.takes = model_.draft.latency = absl::Milliseconds(50);
-  Make({&model_, &fused_});
-  Commit({4});
-  drafting_->Draft();
-  Commit({5}, &round_, absl::Milliseconds(30));
-  drafting_->Draft();
-  EXPECT_EQ(model_.asked.back().budget, absl::Milliseconds(500))
-      << "ten times what it takes";
-  EXPECT_EQ(fused_.asked.back().budget, absl::Milliseconds(90));
-  // Where it was late, it may hang.
-  model_.outcome = DraftOutcome::kLate;
-  Commit({5}, &round_, absl::Milliseconds(30));
-  drafting_->Draft();
-  model_.outcome = DraftOutcome::kAnswered;
-  Commit({5}, &round_, absl::Milliseconds(30));
-  drafting_->Draft();
-  EXPECT_EQ(model_.asked.back().budget, absl::Milliseconds(90));
-}
-
-TEST_F(HintedRoundDraftingTest, UnderNarrowNoMoreIsAskedForThanIsTaken) {
-  options_.costs = PassCosts({{1, 30.0}, {3, 31.0}, {9, 90.0}});
-  arm_ = DraftArm::kNarrow;
-  Make({&model_, &fused_});
-  Commit({4});
-  drafting_->Draft();
-  EXPECT_EQ(model_.asked.back().max_nodes, 2);
 }
 
 // A row makes the round of every session longer that shares the pass.
