@@ -7,25 +7,15 @@
 #   --strict   no half minute
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! command -v redis-server >/dev/null || ! command -v curl >/dev/null ||
-  ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
-  echo "SKIPPED: PostgreSQL, Redis or curl is not installed (tools/deps)"
+if ! command -v curl >/dev/null; then
+  echo "SKIPPED: curl is not installed (tools/deps)"
   exit 77
 fi
+source tests/e2e/service_set.sh "$1"
 drain=3
 most=$((drain + 2))
 [ "${2:-}" = --strict ] || most=$((most + 30))
-scratch=$(mktemp -d)
-mkdir "$scratch/corpus"
-cp "$(ls -d /usr/lib/python3.*/ | sort -V | tail -1)"/{heapq,bisect,textwrap}.py \
-  "$scratch/corpus"
-export FORETOKEN_BIN=$1 FORETOKEN_RUN=$scratch/run FORETOKEN_CORPUS=$scratch/corpus
-# Five of the services, one of the gateway, and six of metrics.
-first=$(tests/e2e/free_ports.py 12)
-export FORETOKEN_FIRST_PORT=$first FORETOKEN_HTTP_PORT=$((first + 5))
-export FORETOKEN_FIRST_METRICS_PORT=$((first + 6))
 export FORETOKEN_DRAIN_TIMEOUT=${drain}s
-source tools/lib/services.sh
 
 workers=()
 stop_workers() {
@@ -37,14 +27,9 @@ stop_workers() {
 }
 finish() {
   stop_workers
-  stop_all
-  rm -rf "$(cat "$run/postgres.folder" 2>/dev/null)" "$scratch"
+  finish_set
 }
 trap finish EXIT
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
 
 # Everything that a client may ask for, from many at once, until it is killed.
 work() {

@@ -5,24 +5,9 @@
 # HTTPS alone. Exits with 77 without PostgreSQL or Redis.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! command -v redis-server >/dev/null ||
-  ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
-  echo "SKIPPED: PostgreSQL or Redis is not installed (tools/deps)"
-  exit 77
-fi
-scratch=$(mktemp -d)
-mkdir "$scratch/corpus"
-cp "$(ls -d /usr/lib/python3.*/ | sort -V | tail -1)"/{heapq,bisect,textwrap}.py \
-  "$scratch/corpus"
-export FORETOKEN_BIN=$1 FORETOKEN_RUN=$scratch/run FORETOKEN_CORPUS=$scratch/corpus
-# Six of the services, one of the gateway, and six of metrics.
-first=$(tests/e2e/free_ports.py 13)
-export FORETOKEN_FIRST_PORT=$first FORETOKEN_HTTP_PORT=$((first + 6))
-export FORETOKEN_FIRST_METRICS_PORT=$((first + 7))
-source tools/lib/services.sh
-trap 'stop_all; rm -rf "$scratch"' EXIT
+source tests/e2e/service_set.sh "$1"
+trap finish_set EXIT
 
-fail() { echo "FAILED: $*" >&2; exit 1; }
 plain() {
   env -u FORETOKEN_SERVER_TLS_CA -u FORETOKEN_SERVER_TLS_CERT \
     -u FORETOKEN_SERVER_TLS_KEY "$@"

@@ -333,7 +333,7 @@ def slow_bodies(target):
 
 @attack
 def reads_nothing(target):
-    """Streams of long answers that nobody reads."""
+    """Opens streams of long answers and never reads them."""
     body = {"prompt": "def main():\n", "max_tokens": 400, "ignore_eos": True,
             "stream": True, "foretoken": {"tokens": True, "rounds": True}}
     connections = []

@@ -35,7 +35,8 @@ MODES = "off,auto,draft_model,ngram_trie,crest,ouroboros"
 PROMPTS = 48
 PROMPT_BYTES = 400
 SCOPES = 8
-# Of a request that is neither left nor hurried, with all its tries.
+# Seconds in which a request that the client neither abandons nor hurries must
+# finish, with all its tries.
 PATIENCE = 120
 LONGEST_HURRY = 0.4
 # Bytes that a slow reader has room for.

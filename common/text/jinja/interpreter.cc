@@ -209,7 +209,8 @@ Interpreter::FlowOr Interpreter::ExecuteFor(const Stmt& stmt) {
   for (const Value& item : loop->items()) {
     // An empty body spends nothing itself.
     FORETOKEN_RETURN_IF_ERROR(budget_.Spend(1));
-    // Of this turn alone: in jinja2, too, what a turn sets is gone in the next.
+    // Each iteration has its own scope: as in jinja2, a variable set in one is
+    // unknown in the next.
     const InnerScope scope(*this);
     scope_->Set("loop", Value::Of(loop), budget_);
     FORETOKEN_RETURN_IF_ERROR(Assign(*stmt.target, item));
@@ -494,8 +495,8 @@ absl::StatusOr<Arguments> Interpreter::EvaluateArguments(const Expr& call) {
 
 Interpreter::ValueOr Interpreter::EvaluateFilter(const Expr& expr,
                                                  const Value* piped) {
-  // Of a block's filters the innermost has no operand: it takes `piped`, which
-  // is handed down the chain.
+  // The innermost filter of a filter block has no operand: its input is
+  // `piped`, the text of the block, which every filter of the chain passes on.
   const ExprPtr& operand = expr.children[0];
   Value value;
   if (operand == nullptr) {

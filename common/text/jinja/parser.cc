@@ -192,8 +192,8 @@ class Parser : private ExpressionParser {
   }
 
   absl::Status ParseMacroBody(Stmt& stmt, absl::string_view end) {
-    // Names in the body count as this macro's (varargs, kwargs), not as those
-    // of one around it.
+    // `varargs` and `kwargs` in the body belong to this macro, not to an
+    // enclosing one.
     Stmt* const outer = std::exchange(macro_, &stmt);
     const absl::Status parsed = AddLastBody(stmt, end);
     macro_ = outer;

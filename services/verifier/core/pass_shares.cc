@@ -66,7 +66,7 @@ int32_t PassShares::RowLimit(const PassTiming& timing) const {
     weights += caller.weight;
     ++callers;
   }
-  // Rounds alone or prompts alone of one caller slow down nobody else.
+  // A single caller with only rounds or only prompts delays no other work.
   if (callers < 2 && !(any_text && any_round)) return rows_;
   double seconds = std::numeric_limits<double>::infinity();
   for (const auto& [name, caller] : callers_) {

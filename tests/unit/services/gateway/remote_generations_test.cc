@@ -74,7 +74,7 @@ class ScriptedServer final : public v1::Generation::Service {
     absl::MutexLock lock(&mu_);
     script_ = std::move(script);
   }
-  // Of the last call; "-": none was sent.
+  // The principal that the last call named; "-" if it named none.
   std::string principal() const {
     absl::MutexLock lock(&mu_);
     return principal_;

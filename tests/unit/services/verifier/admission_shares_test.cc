@@ -157,8 +157,9 @@ TEST_F(AdmissionSharesTest, EqualCallersDoNotTakeRoomInTurns) {
   EXPECT_EQ(preemptions(), 0);
 }
 
-// Two callers with one scope. Whoever is admitted alone lists all of the common
-// pages, so that the other must not count them as there already.
+// Two callers share one scope. The common pages of the other caller count in a
+// new session's claim, because it will hold them alone once the other gives
+// way.
 TEST_F(AdmissionSharesTest, CallersThatShareAScopeDoNotTakeRoomInTurns) {
   scope_ = "common";
   AddRead("oldest", 5);
@@ -237,7 +238,7 @@ TEST_F(GivenUpTest, CountsAlsoIfItLostItsPagesFirst) {
   EXPECT_EQ(CostOfOneMore(), 0);
 }
 
-// Pages that lay unused, its own among them, cost nobody anything.
+// Preempting idle sessions is not charged: their pages were unused.
 TEST_F(GivenUpTest, IdleSessionsThatGaveWayDoNotCount) {
   Session& idle = AddRead("hostile", 3);
   idle.prefill_reported = true;

@@ -114,7 +114,7 @@ TEST_F(AdmissionTest, ACallerWithLessTakesPagesOfTheYoungestOfOneWithMore) {
   EXPECT_TRUE(other.kv.is_open());
   EXPECT_GT(other.taken_room, 0);
   EXPECT_EQ(admission_.totals().preemptions, 1);
-  // It replays once there is room, at nobody's cost.
+  // It replays once there is room, without preempting a session.
   admission_.Release(other);
   FORETOKEN_ASSERT_OK(sessions_.Remove(other.id));
   Admit();
