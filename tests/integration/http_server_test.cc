@@ -146,6 +146,12 @@ TEST_P(HttpServerTest, HeadsThatServersReadDifferentlyAreRefused) {
            {"GET /a HTTP/1.1\r\n\r\n", "400"},
            {"GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "400"},
            {"GET /a HTTP/1.0\r\nHost: a\r\nhost: b\r\n\r\n", "400"},
+           {"GET /a HTTP/1.1\r\nHost: a b\r\n\r\n", "400"},
+           {"GET /a HTTP/1.1\r\nHost: a/c\r\n\r\n", "400"},
+           {"GET /a HTTP/1.1\r\nHost: user@a\r\n\r\n", "400"},
+           {"GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer b\r\n"
+            "authorization: Bearer c\r\n\r\n",
+            "400"},
            {"GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n", "400"},
            {"GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n\t2\r\n\r\n", "400"},
            {"POST /a HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\n"

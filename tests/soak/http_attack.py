@@ -249,7 +249,8 @@ def doubtful_requests(target):
                    "content-encoding: br"):
         yield f"coding {coding!r}", tokenize(
             f"Content-Encoding: {coding}", "Content-Length: 15"), {415}
-    for host in ("", "Host: a\r\nHost: a", "Host: a\r\nhost: b", "Host : a"):
+    for host in ("", "Host: a\r\nHost: a", "Host: a\r\nhost: b", "Host : a",
+                 "Host: a b", "Host: a/b", "Host: b@a"):
         yield f"host {host!r}", get(host=host) + inner, {400}
     for line in ("X: 1\r\n 2", "X: 1\r\n\t2", "X : 1", "X\0: 1", ": 1", "X",
                  "X: a\0b", "X: a\rb", "X: a\nb"):

@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -55,6 +56,8 @@ constexpr size_t kAheadBytes = size_t{64} << 10;
 constexpr size_t kLingerBytes = size_t{16} << 20;
 constexpr absl::Duration kLingerTime = absl::Seconds(2);
 constexpr absl::Time kNever = absl::InfiniteFuture();
+// What a host and a port may hold beside letters and digits.
+constexpr absl::string_view kHostMarks = "-._~%!$&'()*+,;=:[]";
 constexpr absl::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // Takes scheme and authority off a target in absolute form (RFC 9112 3.2.2),
@@ -70,6 +73,15 @@ absl::string_view TakeAuthority(absl::string_view& target) {
     return rest.substr(0, end);
   }
   return "";
+}
+
+// Whether a Host header holds no more than a host and a port (RFC 9112 3.2). It
+// may be empty.
+bool IsHostValue(absl::string_view value) {
+  return std::all_of(value.begin(), value.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+           kHostMarks.find(c) != absl::string_view::npos;
+  });
 }
 
 // A body of whatever length its sender announces takes memory as it arrives.
@@ -314,6 +326,16 @@ class BeastConnection final
     const auto hosts = message.count(http::field::host);
     if (hosts > 1 || (hosts == 0 && message.version() >= 11)) {
       Reject(400, "want one Host");
+      return false;
+    }
+    const auto host = message[http::field::host];
+    if (!IsHostValue({host.data(), host.size()})) {
+      Reject(400, "want a name or an address, and maybe a port, in Host");
+      return false;
+    }
+    // Of two, a proxy may have checked the other one.
+    if (message.count(http::field::authorization) > 1) {
+      Reject(400, "want one Authorization");
       return false;
     }
     const auto codings = message.equal_range(http::field::content_encoding);
