@@ -10,7 +10,7 @@ scratch=$(mktemp -d)
 mkdir "$scratch/corpus"
 cp "$(ls -d /usr/lib/python3.*/ | sort -V | tail -1)"/{heapq,bisect,textwrap}.py \
   "$scratch/corpus"
-export FORETOKEN_BIN=$1 FORETOKEN_RUN=$scratch/run FORETOKEN_CORPUS=$scratch/corpus
+export FORETOKEN_BIN=${1:?want the folder of the binaries} FORETOKEN_RUN=$scratch/run FORETOKEN_CORPUS=$scratch/corpus
 # Five of the services, one of the gateway, and six of metrics.
 first=$(tests/e2e/free_ports.py 12)
 export FORETOKEN_FIRST_PORT=$first FORETOKEN_HTTP_PORT=$((first + 5))

@@ -11,7 +11,7 @@ if ! command -v curl >/dev/null; then
   echo "SKIPPED: curl is not installed (tools/deps)"
   exit 77
 fi
-source tests/e2e/service_set.sh "$1"
+source tests/e2e/service_set.sh "${1:-}"
 drain=3
 most=$((drain + 2))
 [ "${2:-}" = --strict ] || most=$((most + 30))

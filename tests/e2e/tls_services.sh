@@ -5,7 +5,7 @@
 # HTTPS alone. Exits with 77 without PostgreSQL or Redis.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-source tests/e2e/service_set.sh "$1"
+source tests/e2e/service_set.sh "${1:-}"
 trap finish_set EXIT
 
 plain() {

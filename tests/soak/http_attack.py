@@ -61,6 +61,14 @@ def hostile_bodies():
     yield "tokenize", json.dumps({"prompt": "tokens " * 100_000})
 
 
+def read_key(path):
+    """The key in a file, or the end of the program."""
+    try:
+        return pathlib.Path(path).read_text().strip()
+    except OSError as error:
+        sys.exit(f"--key-file: {error}")
+
+
 def post(port, key, path, body):
     """The status of an answer; None: no answer, or not in time."""
     path = path if path == "tokenize" else f"v1/{path}"
@@ -551,7 +559,7 @@ def main():
     parser.add_argument("--attacks", type=lambda text: text.split(","),
                         default=list(ATTACKS))
     arguments = parser.parse_args()
-    arguments.key = pathlib.Path(arguments.key_file).read_text().strip()
+    arguments.key = read_key(arguments.key_file)
     targets = run_attacks(arguments)
     print(json.dumps({name: {"tried": each.tried, "answers": each.answers}
                       for name, each in targets.items()}))
