@@ -152,10 +152,9 @@ class Backend {
   // the rows, another floor of a pass. 0 if unknown.
   virtual double MeasureProductSeconds() { return 0.0; }
 
-  virtual KvUsage kv_usage() const = 0;
-
   // Which session's KV lies in which page.
   virtual const KvCache& kv_cache() const = 0;
+  KvUsage kv_usage() const;  // kv_cache's
 };
 
 }  // namespace foretoken

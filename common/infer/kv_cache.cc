@@ -7,6 +7,8 @@
 
 namespace foretoken {
 
+KvUsage Backend::kv_usage() const { return kv_cache().usage(); }
+
 KvCache::KvCache(const Options& options)
     : options_(options), pages_(options.pages) {
   FORETOKEN_CHECK(options.pages >= 1 && options.max_sessions >= 1);

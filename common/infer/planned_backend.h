@@ -44,7 +44,6 @@ class PlannedBackend : public Backend {
   const ModelConfig& config() const final { return config_; }
   std::string numerics_fingerprint() const final { return fingerprint_; }
   int32_t max_rows() const final { return max_rows_; }
-  KvUsage kv_usage() const final { return cache_.usage(); }
   const KvCache& kv_cache() const final { return cache_; }
 
   absl::StatusOr<OpenedSession> Open(absl::string_view cache_scope,

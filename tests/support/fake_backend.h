@@ -68,7 +68,6 @@ class FakeBackend final : public Backend {
     return options_.head_size == 0 || token < options_.head_size;
   }
   int32_t max_rows() const override { return options_.max_rows; }
-  KvUsage kv_usage() const override { return cache_.usage(); }
   const KvCache& kv_cache() const override { return cache_; }
 
  private:

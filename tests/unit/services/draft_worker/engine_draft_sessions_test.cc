@@ -204,7 +204,6 @@ class GatedBackend final : public Backend {
     return fake_.Logits(session, row);
   }
   int32_t max_rows() const override { return fake_.max_rows(); }
-  KvUsage kv_usage() const override { return fake_.kv_usage(); }
   const KvCache& kv_cache() const override { return fake_.kv_cache(); }
 
   std::future<void> Started() { return started_.get_future(); }
