@@ -42,8 +42,9 @@ if(FORETOKEN_HAVE_CUDA)
 endif()
 
 # Sets `code` to the compute capabilities that the module has machine code for,
-# "80,86", and `ptx` to the newest that it has PTX for, 0 where it has none.
-function(foretoken_cuda_code code ptx)
+# "80,86", `ptx` to the newest that it has PTX for, 0 where it has none, and
+# `warpgroups` to whether it has machine code for 9.0a.
+function(foretoken_cuda_code code ptx warpgroups)
   set(real)
   set(newest 0)
   foreach(name IN LISTS FORETOKEN_CUDA_ARCHITECTURES)
@@ -60,6 +61,10 @@ function(foretoken_cuda_code code ptx)
       set(newest ${number})
     endif()
   endforeach()
+  set(${warpgroups} OFF PARENT_SCOPE)
+  if(FORETOKEN_CUDA_ARCHITECTURES MATCHES "(^|;)90a(;|-real|$)")
+    set(${warpgroups} ON PARENT_SCOPE)
+  endif()
   list(JOIN real "," real)
   set(${code} "${real}" PARENT_SCOPE)
   set(${ptx} ${newest} PARENT_SCOPE)
@@ -78,9 +83,9 @@ function(foretoken_cuda_module)
     CUDA_RUNTIME_LIBRARY Static
     LINK_DEPENDS "${map}"
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
-  foretoken_cuda_code(code ptx)
+  foretoken_cuda_code(code ptx warpgroups)
   set_source_files_properties(cuda_engine.cc PROPERTIES COMPILE_DEFINITIONS
-    "FORETOKEN_CUDA_MACHINE_CODE=${code};FORETOKEN_CUDA_PTX=${ptx}")
+    "FORETOKEN_CUDA_MACHINE_CODE=${code};FORETOKEN_CUDA_PTX=${ptx};FORETOKEN_CUDA_WARPGROUPS=$<BOOL:${warpgroups}>")
   target_include_directories(foretoken_cuda PRIVATE "${PROJECT_SOURCE_DIR}")
   target_include_directories(foretoken_cuda SYSTEM PRIVATE
     ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})

@@ -29,7 +29,13 @@ esac
 """
 PROGRAMS = {
     "gpu_bench": BENCH,
-    "gpu_tests": 'echo "checks: $*"; exit "$TESTS"',
+    "gpu_tests": '''
+echo "checks: $* sync ${FORETOKEN_CUDA_SYNC-}"
+[ -z "$BROKEN" ] || { echo "FORETOKEN_CUDA_SYNC: cudaErrorIllegalAddress: " \\
+  "pass 1, layer 0: NormKernel" >&2; exit 1; }
+''',
+    "gpu_probe":
+        """echo '{"id": "mma.wgmma.8.normal", "different": 0, "of": 9}'""",
     "foretoken": '[ "$1" = --version ]',
 }
 TOOLS = {
@@ -70,10 +76,11 @@ class GpuCheckTest(unittest.TestCase):
             path.write_text("#!/bin/bash\n" + body)
             path.chmod(0o755)
 
-    def run_check(self, *arguments, tests=0, hang=0):
+    def run_check(self, *arguments, hang=0, broken=""):
         python = shutil.which("python3")
         environment = {"PATH": f"{self.tools}:/usr/bin:/bin", "HANG": str(hang),
-                       "TESTS": str(tests), "PYTHON": python,
+                       "PYTHON": python,
+                       "BROKEN": broken,
                        "HOME": os.environ.get("HOME", "/")}
         return subprocess.run(
             [self.root / "tools/gpu_check", *arguments, self.out],
@@ -87,20 +94,36 @@ class GpuCheckTest(unittest.TestCase):
         done = self.run_check("--run", "1")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(list(self.steps()),
-                         ["quick", "passes", "kernels", "more", "small", "tests"])
+                         ["plain", "overlap", "graphs", "probe", "quick",
+                          "memcheck", "passes", "kernels", "more", "small",
+                          "tests"])
         table = (self.out / "table.txt").read_text()
         self.assertIn("GPU: NVIDIA H200", table)
         self.assertRegex(table, r"share of copy bandwidth .* 0.75 .* ok")
         self.assertRegex(table, r"kernel qkv .*, 1 rows .* 1\n")
-        self.assertIn("checks: --quick", (self.out / "tests.txt").read_text())
+        tests = (self.out / "tests.txt").read_text()
+        self.assertIn("checks: --tiny --quick sync 1", tests)
+        self.assertIn("checks: --tiny --quick --no-graphs sync \n", tests)
+        self.assertIn("checks: --quick sync \n", tests)
+        self.assertRegex(table, r"bits of wgmma .* equal ")
         self.assertLessEqual(len(list(self.out.iterdir())), MOST_FILES)
         self.assertIn(table, done.stdout)
 
     def test_failed_tests_fail_the_run_and_stop_nothing(self):
-        done = self.run_check("--run", "1", tests=1)
+        # (Triage has small shapes; the rest fails.)
+        self.write(self.root / "build/gpu_check/bin/bin", {
+            "gpu_tests": 'case $* in *tiny*) ;; *) exit 1 ;; esac'})
+        done = self.run_check("--run", "1")
         self.assertEqual(done.returncode, 1)
         self.assertTrue(self.steps()["tests"].startswith("exit 1"))
         self.assertTrue(self.steps()["small"].startswith("exit 0"))
+
+    def test_a_kernel_that_fails_is_named_and_nothing_large_runs(self):
+        done = self.run_check("--run", "1", broken="yes")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("pass 1, layer 0: NormKernel", done.stdout)
+        self.assertEqual(list(self.steps()), ["plain", "core", "memcheck"])
+        self.assertIn("not measured", (self.out / "table.txt").read_text())
 
     def test_a_step_that_hangs_leaves_what_was_measured(self):
         done = self.run_check("--run", "1", "--seconds", "12", hang=600)

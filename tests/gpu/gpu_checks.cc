@@ -273,15 +273,15 @@ void CheckLogits(Context& context) {
               odd = plain;
   biased.qkv_bias = biased.output_bias = biased.mlp_bias = true;
   normed.qk_norm = normed.tied_embeddings = true;
-  wide.head_dim = context.twin ? 24 : 128;
+  wide.head_dim = context.small() ? 24 : 128;
   wide.n_kv_heads = wide.n_heads;
-  widest.head_dim = context.twin ? 140 : 256;
+  widest.head_dim = context.small() ? 140 : 256;
   // No multiple of a tile, nor of a head's padded length; three heads a group.
-  odd.d_model = context.twin ? 50 : 1001;
-  odd.d_ff = context.twin ? 75 : 2701;
+  odd.d_model = context.small() ? 50 : 1001;
+  odd.d_ff = context.small() ? 75 : 2701;
   odd.n_heads = 6;
   odd.n_kv_heads = 2;
-  odd.head_dim = context.twin ? 34 : 80;
+  odd.head_dim = context.small() ? 34 : 80;
   const struct {
     const char* name;
     const ModelConfig& config;
@@ -301,7 +301,7 @@ void CheckLogits(Context& context) {
 void CheckRowCounts(Context& context) {
   const ModelConfig plain = TestConfig(context);
   ModelConfig wide = plain;
-  wide.head_dim = context.twin ? 24 : 128;  // of the shapes that are measured
+  wide.head_dim = context.small() ? 24 : 128;  // of the shapes that are measured
   // Every tile of rows: 8, 16, 32, 64, 72, 128, 256, and three of 128.
   const struct {
     const ModelConfig& config;

@@ -30,13 +30,13 @@ bool SameBits(const Logits& a, const Logits& b) {
 
 ModelConfig TestConfig(const Context& context) {
   ModelConfig config;
-  config.d_model = context.twin ? 48 : 1024;
-  config.n_layers = context.twin ? 2 : 4;
-  config.n_heads = context.twin ? 6 : 16;
-  config.n_kv_heads = context.twin ? 2 : 4;
-  config.head_dim = context.twin ? 10 : 64;
-  config.d_ff = context.twin ? 72 : 2816;
-  config.vocab_size = context.twin ? 203 : 8009;
+  config.d_model = context.small() ? 48 : 1024;
+  config.n_layers = context.small() ? 2 : 4;
+  config.n_heads = context.small() ? 6 : 16;
+  config.n_kv_heads = context.small() ? 2 : 4;
+  config.head_dim = context.small() ? 10 : 64;
+  config.d_ff = context.small() ? 72 : 2816;
+  config.vocab_size = context.small() ? 203 : 8009;
   config.max_positions = 2048;
   return config;
 }
@@ -44,6 +44,8 @@ ModelConfig TestConfig(const Context& context) {
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(
     const Context& context, const ModelWeights& weights, CudaOptions options) {
   options.device = context.device;
+  options.graphs = options.graphs && context.graphs;
+  options.overlap = options.overlap && context.overlap;
   if (context.twin) return MakeCudaBackend(weights, MakeDeviceTwin, options);
   FORETOKEN_ASSIGN_OR_RETURN(const DeviceModule module, DeviceModule::Load());
   return MakeCudaBackend(

@@ -25,9 +25,13 @@ namespace foretoken::gpu_tests {
 struct Context {
   bool twin = false;   // the CPU's twin in the place of a GPU
   bool quick = false;  // few tokens, for compute-sanitizer
+  bool tiny = false;   // the twin's shapes on a GPU
+  // False: no backend has them, whatever a check asks for.
+  bool graphs = true, overlap = true;
   int32_t device = 0;
   std::vector<std::string> failures;  // of the check that runs
 
+  bool small() const { return twin || tiny; }
   // Notes a failure if `good` is false; at most the first few are kept.
   bool Expect(bool good, const std::string& what);
   bool ExpectOk(const absl::Status& status, const std::string& what);
@@ -37,8 +41,8 @@ using Logits = std::vector<float>;
 
 bool SameBits(const Logits& a, const Logits& b);
 
-// A shape with grouped heads and several blocks of everything; smaller over
-// the twin.
+// A shape with grouped heads and several blocks of everything; a small one for
+// `small()`.
 ModelConfig TestConfig(const Context& context);
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(

@@ -163,8 +163,8 @@ absl::StatusOr<std::vector<std::vector<TokenId>>> Write(
 
 absl::Status CompareSpeculative(Context& context, Backend& backend,
                                 bool greedy) {
-  const int sessions = context.quick ? 2 : context.twin ? 4 : 16;
-  const size_t length = context.quick ? 20 : context.twin ? 120 : 1251;
+  const int sessions = context.quick ? 2 : context.small() ? 4 : 16;
+  const size_t length = context.quick ? 20 : context.small() ? 120 : 1251;
   int plain_passes = 0, passes = 0;
   FORETOKEN_ASSIGN_OR_RETURN(
       const auto plain,

@@ -2,11 +2,14 @@
 // rows that are the same bits however they are computed, speculative output
 // equal to plain output, the sampler, memory.
 //
-//   gpu_tests [--device N] [--quick] [--twin] [--only NAME]
+//   gpu_tests [--device N] [--quick] [--tiny] [--no-graphs] [--no-overlap]
+//             [--twin] [--only NAME]
 //
 // Exit status 0: every check passed; 2: there is no GPU or no module was built;
 // 1: anything else.
-// --twin runs all of it on the CPU's twin of the engine.
+// --tiny takes the small shapes that --twin, all of it on the CPU's twin of the
+// engine, always takes. FORETOKEN_CUDA_SYNC=1 names the kernel that fails or
+// hangs.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -82,14 +85,20 @@ int Main(int argc, char** argv) {
       context.twin = true;
     } else if (argument == "--quick") {
       context.quick = true;
+    } else if (argument == "--tiny") {
+      context.tiny = true;
+    } else if (argument == "--no-graphs") {
+      context.graphs = false;
+    } else if (argument == "--no-overlap") {
+      context.overlap = false;
     } else if (argument == "--device" && i + 1 < argc) {
       context.device = std::atoi(argv[++i]);
     } else if (argument == "--only" && i + 1 < argc) {
       only = argv[++i];
     } else {
       std::fprintf(stderr,
-                   "usage: gpu_tests [--device N] [--quick] [--twin] "
-                   "[--only NAME]\n");
+                   "usage: gpu_tests [--device N] [--quick] [--tiny] "
+                   "[--no-graphs] [--no-overlap] [--twin] [--only NAME]\n");
       return 1;
     }
   }

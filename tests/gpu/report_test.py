@@ -56,9 +56,18 @@ class ReportTest(unittest.TestCase):
 
     def test_nothing_measured_is_said_line_by_line(self):
         table = self.table()
-        count = len(list(predictions.lines())) - 1  # wgmma: not built
-        self.assertEqual(table.count("not measured"), count)
-        self.assertIn("not built", table)
+        self.assertEqual(table.count("not measured"),
+                         len(list(predictions.lines())))
+
+    def test_the_probe_says_whether_wgmma_has_our_bits(self):
+        lines = [{"id": "mma.wgmma.8.normal", "different": 0, "of": 9},
+                 {"id": "mma.zeros.fp16", "different": 3, "of": 9}]
+        self.write("peers.jsonl", *lines)
+        self.assertEqual(self.results().values["wgmma"], "equal")
+        lines.append({"id": "mma.wgmma.64.small", "different": 1, "of": 9})
+        self.write("peers.jsonl", *lines)
+        self.assertEqual(self.results().values["wgmma"], "different")
+        self.assertIn("probe mma.zeros.fp16: 3 of 9 differ", self.table())
 
     def test_ratios_and_shares_follow_from_passes(self):
         self.write("bench.jsonl", DEVICE, {"id": "8b.rows.1", "ms": 5.0},

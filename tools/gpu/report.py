@@ -42,6 +42,7 @@ class Results:
     def __init__(self, folder):
         self.values, self.errors, self.notes = {}, {}, []
         self.gpu = None
+        self.wgmma = []  # numbers of different bits
         self.steps = dict(
             line.split(": ", 1)
             for line in text_of(folder / "steps.txt").splitlines()
@@ -58,7 +59,6 @@ class Results:
             # 124, 137: it was cut off.
             if status and status.group(1) not in ("124", "137"):
                 self.values[step] = int(status.group(1) != "0")
-        self.values["wgmma"] = "not built"
         self.replays = list(json_lines(folder / "replay.jsonl"))
 
     def add_bench(self, line):
@@ -75,10 +75,17 @@ class Results:
             self.passes[id] = line["ms"]
 
     def add_peer(self, line):
-        if line.get("id") == "matrix":
+        if "error" in line:
+            self.errors[line.get("id", "")] = line["error"]
+        elif line.get("id") == "matrix":
             self.values["matrix"] = line["tflop_s"]
         elif "us" in line:
             self.passes[line["id"]] = line["us"]
+        elif "different" in line:
+            if line["id"].startswith("mma.wgmma."):
+                self.wgmma.append(line["different"])
+            self.notes.append(f"probe {line['id']}: {line['different']} of "
+                              f"{line['of']} differ")
         for key in ("eager_s", "compiled_s"):
             if key in line:
                 self.passes[key] = line[key]
@@ -135,6 +142,9 @@ class Results:
             self.values[id] = self.passes[over] / self.passes[base]
 
     def derive(self):
+        if self.wgmma:
+            self.values["wgmma"] = ("equal" if not any(self.wgmma)
+                                    else "different")
         copy = self.passes.get("8b.device", {}).get("copy_gb_s")
         if copy:
             self.values["8b.copy"] = copy

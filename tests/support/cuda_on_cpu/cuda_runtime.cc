@@ -17,6 +17,7 @@ int graph_launches = 0, graphs = 0;
 machine::Device present_device;
 int early_starts = 0;
 bool broken_device = false;
+int launches_left = -1;  // until it breaks; -1: for ever
 
 }  // namespace
 
@@ -78,6 +79,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->major = present_device.major;
   properties->minor = present_device.minor;
   properties->sharedMemPerBlockOptin = present_device.shared_bytes;
+  properties->totalGlobalMem = 2 * kFreeBytes;
   return cudaSuccess;
 }
 
@@ -93,6 +95,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (broken_device) return cudaErrorIllegalAddress;
   return stream->capture == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return cudaStreamSynchronize(stream);
+}
+cudaError_t cudaFuncGetName(const char** name, const void*) {
+  *name = "kernel";
+  return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   stream->capture = new CudaGraph;
@@ -159,6 +168,10 @@ const Device& PresentDevice() { return present_device; }
 int EarlyStarts() { return early_starts; }
 void CountEarlyStart() { ++early_starts; }
 void BreakDevice(bool broken) { broken_device = broken; }
+void BreakDeviceAfter(int kernels) { launches_left = kernels; }
 bool IsBroken() { return broken_device; }
+void CountLaunch() {
+  if (launches_left > 0 && --launches_left == 0) broken_device = true;
+}
 
 }  // namespace foretoken::cuda_on_cpu

@@ -135,7 +135,9 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchTimeout = 702,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice,
@@ -166,7 +168,7 @@ using cudaEvent_t = int*;
 struct cudaDeviceProp {
   char name[256];
   int major, minor;
-  size_t sharedMemPerBlockOptin;
+  size_t sharedMemPerBlockOptin, totalGlobalMem;
 };
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
@@ -201,6 +203,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaFuncGetName(const char** name, const void* kernel);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
@@ -250,6 +254,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
     config->stream->capture->kernels.push_back(run);
   } else {
     run();
+    ::foretoken::cuda_on_cpu::CountLaunch();
   }
   return cudaSuccess;
 }

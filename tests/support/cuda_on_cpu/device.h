@@ -19,6 +19,9 @@ const Device& PresentDevice();
 
 // From then on every copy, launch and wait fails, as after a kernel's fault.
 void BreakDevice(bool broken);
+// Breaks it with the kernel of that number, from 1.
+void BreakDeviceAfter(int kernels);
+void CountLaunch();  // by the runtime
 bool IsBroken();
 
 // Kernels that were allowed to begin before those ahead of them had ended.

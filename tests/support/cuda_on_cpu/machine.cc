@@ -29,6 +29,22 @@ struct Copy {
   const void* from = nullptr;
 };
 
+struct BulkCopy {
+  uint32_t to = 0, barrier = 0;
+  const void* from = nullptr;
+  int bytes = 0;
+};
+
+// In eight bytes of shared memory.
+struct Barrier {
+  uint8_t parity = 0;  // of the phase that has not ended
+  uint8_t expected = 0, missing = 0;
+  uint8_t magic = 0;
+  int32_t bytes = 0;  // that have not come
+};
+static_assert(sizeof(Barrier) == 8);
+constexpr uint8_t kBarrierMagic = 0x5a;
+
 struct Warp {
   WarpPayloads payloads[2];
   const char* what[2] = {nullptr, nullptr};
@@ -60,6 +76,7 @@ struct Machine {
   int threads = 0;
   size_t shared_bytes = 0;
   int64_t block_arrivals = 0;
+  std::vector<BulkCopy> bulk_copies;  // under way
   const std::function<void()>* thread = nullptr;
   std::mt19937 random{12345};
   std::map<const char*, size_t> memory;
@@ -92,6 +109,7 @@ bool Ready(const Machine& m, const Fiber& f) {
 void RunBlock(Machine& m) {
   std::memset(SharedMemory(), 0xff, m.shared_bytes);
   m.block_arrivals = 0;
+  m.bulk_copies.clear();
   m.warps.assign((m.threads + 31) / 32, Warp());
   std::vector<Fiber*> alive;
   for (int i = 0; i < m.threads; ++i) {
@@ -122,6 +140,32 @@ void RunBlock(Machine& m) {
                                [](const Fiber* f) { return f->done; }),
                 alive.end());
   }
+  if (!m.bulk_copies.empty()) Fail("bulk copies", "outlive their block");
+}
+
+Barrier& BarrierAt(uint32_t at) {
+  const Machine& m = TheMachine();
+  if (at % 8 != 0 || at + 8 > m.shared_bytes) Fail("barrier", "bad address");
+  return *reinterpret_cast<Barrier*>(SharedMemory() + at);
+}
+
+Barrier& LiveBarrierAt(uint32_t at) {
+  Barrier& barrier = BarrierAt(at);
+  if (barrier.magic != kBarrierMagic) Fail("barrier", "not initialised");
+  return barrier;
+}
+
+void EndPhaseIfDone(Barrier& barrier) {
+  if (barrier.missing > 0 || barrier.bytes > 0) return;
+  barrier.parity ^= 1;
+  barrier.missing = barrier.expected;
+}
+
+void Perform(const BulkCopy& copy) {
+  std::memcpy(SharedMemory() + copy.to, copy.from, copy.bytes);
+  Barrier& barrier = LiveBarrierAt(copy.barrier);
+  barrier.bytes -= copy.bytes;
+  EndPhaseIfDone(barrier);
 }
 
 void Perform(const Copy& copy) {
@@ -201,6 +245,51 @@ void WaitCopyGroups(int pending) {
   while (static_cast<int>(f.groups.size()) > pending) {
     for (const Copy& copy : f.groups.front()) Perform(copy);
     f.groups.erase(f.groups.begin());
+  }
+}
+
+void InitBarrier(uint32_t barrier, int arrivals) {
+  const auto count = static_cast<uint8_t>(arrivals);
+  BarrierAt(barrier) = {0, count, count, kBarrierMagic, 0};
+}
+
+void ArriveAtBarrier(uint32_t at, int expected_bytes) {
+  Barrier& barrier = LiveBarrierAt(at);
+  if (barrier.missing == 0) Fail("barrier", "more arrivals than its phase has");
+  --barrier.missing;
+  barrier.bytes += expected_bytes;
+  EndPhaseIfDone(barrier);
+}
+
+void WaitAtBarrier(uint32_t at, uint32_t parity) {
+  constexpr int kMostTurns = 1 << 20;
+  Machine& m = TheMachine();
+  for (int turn = 0; LiveBarrierAt(at).parity == parity; ++turn) {
+    if (turn == kMostTurns) Fail("barrier", "nobody ends its phase");
+    if (!m.bulk_copies.empty() && m.random() % 4 == 0) {
+      std::swap(m.bulk_copies[m.random() % m.bulk_copies.size()],
+                m.bulk_copies.back());
+      Perform(m.bulk_copies.back());
+      m.bulk_copies.pop_back();
+    }
+    Yield();
+  }
+}
+
+void AddBulkCopy(uint32_t to, const void* from, int bytes, uint32_t barrier) {
+  Machine& m = TheMachine();
+  if (to % 16 != 0 || bytes % 16 != 0 || to + bytes > m.shared_bytes) {
+    Fail("bulk copy", "bad target");
+  }
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0 ||
+      !IsDeviceMemory(from, bytes)) {
+    Fail("bulk copy", "bad source");
+  }
+  const BulkCopy copy = {to, barrier, from, bytes};
+  if (m.random() % 2 == 0) {
+    Perform(copy);
+  } else {
+    m.bulk_copies.push_back(copy);
   }
 }
 

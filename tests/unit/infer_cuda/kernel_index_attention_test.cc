@@ -330,11 +330,12 @@ TEST(KernelIndexAttentionTest, TilingsFitTheDevice) {
   EXPECT_EQ(ChooseAttentionTiling(1, 4, 128, kHopper), NarrowAttention(128));
   EXPECT_EQ(ChooseAttentionTiling(8, 4, 128, kHopper), NarrowAttention(128));
   EXPECT_EQ(ChooseAttentionTiling(9, 4, 128, kHopper), WideAttention(128));
-  EXPECT_EQ(ChooseAttentionTiling(64, 4, 128, kSmall), NarrowAttention(128));
-  // Three narrow blocks of 48 KiB under way each, or one wide one of 64 KiB.
+  EXPECT_EQ(ChooseAttentionTiling(64, 4, 128, kSmall), WideAttention(128));
+  EXPECT_EQ(ChooseAttentionTiling(64, 4, 256, kSmall), WideAttention(256));
+  // Three narrow blocks of 48 KiB under way each, or two wide ones.
   EXPECT_EQ(AttentionSharedBytes(NarrowAttention(128), 128), 73'728);
   EXPECT_EQ(ResidentBlocks(AttentionSharedBytes(NarrowAttention(128), 128)), 3);
-  EXPECT_EQ(ResidentBlocks(AttentionSharedBytes(WideAttention(128), 128)), 1);
+  EXPECT_EQ(ResidentBlocks(AttentionSharedBytes(WideAttention(128), 128)), 2);
 }
 
 TEST(KernelIndexAttentionTest, PartialResultsHaveOnePlaceEach) {

@@ -72,11 +72,14 @@ TEST(KernelIndexGemmTest, FragmentsOfWeightsAndActivationsMeetAtTheSameK) {
               }
             }
           }
-          // A lane reads 8 activations from unit `lane` of eight rows' block;
-          // the instruction gets words 0, 1 or 2, 3 of them.
+          // Register j of ldmatrix.x4 has the lane's two elements of the row
+          // whose address lane 8 j + its row gave; the instruction gets
+          // registers 0, 1 or 2, 3 of them.
           for (int i = 0; i < 4; ++i) {
-            const int64_t at =
-                int64_t{k_block} * kRows * 32 + lane * 8 + k_tile * 4 + i;
+            const int place =
+                ActivationPlace((k_tile * 2 + i / 2) * 8 + lane / 4) / 2;
+            const int64_t at = int64_t{k_block} * kRows * 32 + place +
+                               lane % 4 * 2 + i % 2;
             for (int r = 0; r < 8; ++r) {
               for (int k = k_block * 32; k < k_block * 32 + 32; ++k) {
                 if (ActivationAt(r, k, kRows) != at) continue;
@@ -98,6 +101,19 @@ TEST(KernelIndexGemmTest, FragmentsOfWeightsAndActivationsMeetAtTheSameK) {
         }
       }
       for (const auto& of_output : used) ASSERT_EQ(of_output.size(), 32u);
+    }
+  }
+}
+
+// The 64-byte swizzle of wgmma's B: address bits 4 and 5 are exchanged by bits 7
+// and 8.
+TEST(KernelIndexGemmTest, ActivationsLieAsTheSwizzleHasThem) {
+  constexpr int kRows = 256;
+  for (int row = 0; row < 24; ++row) {
+    for (int k = 0; k < 64; ++k) {
+      const int plain = (k / 32 * kRows + row) * 64 + k % 32 * 2;
+      EXPECT_EQ(ActivationAt(row, k, kRows) * 2,
+                plain ^ (plain >> 7 & 3) << 4);
     }
   }
 }
@@ -198,6 +214,26 @@ TEST(KernelIndexGemmTest, TilesOfAHopperGpuHaveEnoughWeightsUnderWay) {
   }
   EXPECT_EQ(kGemmTilings[ChooseGemmTiling(64, kHopper)].shared_bytes(), 98'304);
   EXPECT_EQ(kGemmTilings[kGemmTile128].shared_bytes(), 98'304);
+}
+
+TEST(KernelIndexGemmTest, WideTilesFitBuffersAndHaveAsFewAsTheWidest) {
+  std::set<int> chosen;
+  for (int rows = 1; rows <= 4096; ++rows) {
+    const int index = ChooseWideGemmTiling(rows);
+    const WideGemmTiling& tiling = kWideGemmTilings[index];
+    chosen.insert(index);
+    const int64_t tiles = RoundUp(rows, tiling.rows) / tiling.rows;
+    ASSERT_EQ(tiles, RoundUp(rows, 256) / 256) << rows;
+    ASSERT_LE(tiles * tiling.rows, RoundUp(rows, kGemmRowPad)) << rows;
+    ASSERT_LE(tiling.shared_bytes(), kHopper);
+    ASSERT_GE(ResidentBlocks(tiling.shared_bytes()), tiling.resident);
+    // Eight rows of a tile begin where the swizzle does.
+    ASSERT_EQ(tiling.rows % 8, 0);
+    ASSERT_EQ(tiling.stage_bytes() % 512, 0);
+  }
+  EXPECT_EQ(chosen.size(), std::size(kWideGemmTilings));
+  EXPECT_EQ(kWideGemmTilings[ChooseWideGemmTiling(65)].rows, 72);
+  EXPECT_EQ(kWideGemmTilings[ChooseWideGemmTiling(320)].rows, 192);
 }
 
 TEST(KernelIndexGemmTest, TwoShallowBlocksFitAMultiprocessorOfAnyDevice) {

@@ -1,5 +1,6 @@
 // What the module makes of GPUs of different compute capabilities, over its own
 // source on the CPU.
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/cuda_on_cpu/device.h"
+#include "tests/support/cuda_on_cpu/graphs.h"
 #include "tests/support/cuda_on_cpu/machine.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer_cuda/kernels_backend.h"
@@ -22,6 +24,7 @@ using ::foretoken::testing::RunChain;
 using ::foretoken::testing::SmallOptions;
 using ::foretoken::testing::StatusIs;
 using ::foretoken::testing::TinyConfig;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -119,6 +122,34 @@ TEST_F(KernelsOnDevicesTest, ADeviceThatFailsForGoodIsLost) {
                          HasSubstr("the device has failed: ")));
     EXPECT_TRUE(backend->lost());
   }
+  cuda_on_cpu::BreakDevice(false);
+}
+
+// FORETOKEN_CUDA_SYNC=1. A layer has nine kernels here, before the first is a
+// norm.
+TEST_F(KernelsOnDevicesTest, AWatchedKernelThatFailsIsNamed) {
+  ASSERT_EQ(setenv("FORETOKEN_CUDA_SYNC", "1", 1), 0);
+  const auto backend = MakeKernels(TinyConfig(), SmallOptions());
+  ASSERT_EQ(unsetenv("FORETOKEN_CUDA_SYNC"), 0);
+  const std::vector<TokenId> tokens = {5};
+  const std::vector<int32_t> parents = {-1};
+  PassSession pass;
+  pass.session = backend->Open("", {})->session;
+  pass.tokens = tokens;
+  pass.parents = parents;
+  PassResult result;
+  const int early = cuda_on_cpu::EarlyStarts();
+  const int graphs = cuda_on_cpu::GraphLaunches();
+  for (int n = 0; n < 3; ++n) {
+    FORETOKEN_ASSERT_OK(backend->Forward({pass}, result));
+  }
+  EXPECT_EQ(cuda_on_cpu::EarlyStarts(), early);
+  EXPECT_EQ(cuda_on_cpu::GraphLaunches(), graphs);
+  cuda_on_cpu::BreakDeviceAfter(1 + 9 + 2);
+  EXPECT_THAT(backend->Forward({pass}, result),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("pass 4, layer 1, grid "),
+                             HasSubstr(" bytes shared: kernel"))));
   cuda_on_cpu::BreakDevice(false);
 }
 

@@ -54,7 +54,7 @@ class KernelsOnCpuGemmTest : public ::testing::TestWithParam<GemmEpilogue> {
   }
 
   // Element [row][feature] (partial sums: [group][row][feature]) of a product.
-  std::vector<uint32_t> Run(int rows, int groups, int shared_bytes) {
+  std::vector<uint32_t> Run(int rows, int groups, const GemmDevice& device) {
     const bool activations = GetParam() == GemmEpilogue::kSwiGlu;
     const int64_t out_features = activations ? kFeatures / 2 : kFeatures;
     // (Room for 32-bit sums serves activations of 16 bits, too.)
@@ -70,7 +70,7 @@ class KernelsOnCpuGemmTest : public ::testing::TestWithParam<GemmEpilogue> {
     params.k = kK;
     params.groups = groups;
     EXPECT_EQ(LaunchGemm(GetParam(), DeviceType::kBFloat16, params, rows,
-                         shared_bytes, launcher_),
+                         device, launcher_),
               cudaSuccess);
     std::vector<uint32_t> values;
     for (int group = 0; group < groups; ++group) {
@@ -102,13 +102,13 @@ class KernelsOnCpuGemmTest : public ::testing::TestWithParam<GemmEpilogue> {
 TEST_P(KernelsOnCpuGemmTest, EveryTilingHasTheSameSums) {
   const int groups = GetParam() == GemmEpilogue::kPartial ? 2 : 1;
   constexpr int kMost = 300;
-  const std::vector<uint32_t> all = Run(kMost, groups, kHopper);
+  const std::vector<uint32_t> all = Run(kMost, groups, {kHopper, false});
   const size_t of_group = all.size() / groups, of_row = of_group / kMost;
   std::set<int> tilings = {ChooseGemmTiling(kMost, kHopper)};
   for (const int shared : {kHopper, kAmpere, kSmall}) {
     for (const int rows : {1, 8, 9, 17, 33, 64, 65, 72, 73, 250}) {
       if (!tilings.insert(ChooseGemmTiling(rows, shared)).second) continue;
-      const std::vector<uint32_t> some = Run(rows, groups, shared);
+      const std::vector<uint32_t> some = Run(rows, groups, {shared, false});
       ASSERT_EQ(some.size(), groups * rows * of_row);
       for (int group = 0; group < groups; ++group) {
         ASSERT_EQ(std::memcmp(&some[group * rows * of_row],
@@ -119,6 +119,15 @@ TEST_P(KernelsOnCpuGemmTest, EveryTilingHasTheSameSums) {
     }
   }
   EXPECT_EQ(tilings.size(), std::size(kGemmTilings));
+  for (const int rows : {33, 65, 100, 150, 250, kMost}) {
+    const std::vector<uint32_t> wide = Run(rows, groups, {kHopper, true});
+    for (int group = 0; group < groups; ++group) {
+      ASSERT_EQ(std::memcmp(&wide[group * rows * of_row], &all[group * of_group],
+                            rows * of_row * 4),
+                0)
+          << rows << " rows by warpgroups, group " << group;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Epilogues, KernelsOnCpuGemmTest,

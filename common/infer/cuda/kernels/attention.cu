@@ -1,7 +1,8 @@
-// One warp takes 16 queries of one kv head (the heads of its group, of one row
-// after another) through one chunk of a session's context. It depends on no
-// other warp: those of a wide thread block have neighbouring queries of the
-// same chunk and so find each other's K and V in L1.
+// A warp takes 16 queries of one kv head (the heads of its group, of one row
+// after another) through one chunk of a session's context. The warps of a thread
+// block have neighbouring tasks of one session; they copy the keys and values of
+// all of them together, each unit once, and each leaves out what none of its
+// own rows reads.
 #include <algorithm>
 
 #include "common/infer/cuda/kernels/attention.h"
@@ -12,20 +13,52 @@ namespace {
 
 constexpr int kMergeWarps = 4;
 
-// Rows, blocks and the lane's queries; false if the chunk has none of them.
+// Tasks that a thread block takes together: neighbours of one session and slab.
+struct Together {
+  int first = 0, count = 0;
+  int first_row = 0, rows = 0;  // of the session
+};
+
+__device__ __forceinline__ bool InSlab(const AttentionParams& p,
+                                       const AttentionTask& task) {
+  return task.global_query >= p.first_query &&
+         task.global_query - p.first_query < p.slab_queries;
+}
+
+// From task `first` of the slab on, before task `end`.
+__device__ __forceinline__ Together TakeTogether(const AttentionParams& p,
+                                                 int first, int end) {
+  const AttentionTask& task = p.pass->task()[first];
+  const int queries = p.pass->session()[task.session].rows * p.group;
+  Together together;
+  together.first = first;
+  together.first_row = task.first_query / p.group;
+  for (int t = first; t < end; ++t) {
+    const AttentionTask& next = p.pass->task()[t];
+    if (next.session != task.session || !InSlab(p, next)) break;
+    const int end_query = min(next.first_query + kTaskQueries, queries);
+    const int rows = (end_query - 1) / p.group - together.first_row + 1;
+    if (rows > kTogetherRows) break;
+    together.rows = rows;
+    ++together.count;
+  }
+  return together;
+}
+
+// Rows, blocks and the lane's queries of the warp's task, if it has one; false
+// if the chunk has none of the blocks.
 __device__ __forceinline__ bool Start(const AttentionParams& p,
-                                      const AttentionTask& task, int chunk,
-                                      int lane, Walker* walker,
+                                      const Together& together,
+                                      const AttentionTask& task, bool has_task,
+                                      int chunk, int lane, Walker* walker,
                                       Softmax* state) {
   const DeviceSession& session = p.pass->session()[task.session];
   const int page_count = session.page_count;
   walker->pass = p.pass;
   walker->page_end = session.page_begin + page_count;
-  const int first_row = task.first_query / p.group;
-  const int queries = session.rows * p.group;
-  const int end_query = min(task.first_query + kTaskQueries, queries);
-  if (lane <= (end_query - 1) / p.group - first_row) {
-    const DeviceRow& row = p.pass->row()[session.first_row + first_row + lane];
+  if (lane < together.rows) {
+    const DeviceRow& row =
+        p.pass->row()[session.first_row + together.first_row + lane];
     walker->tile_begin = row.tile_begin;
     walker->tile_count = row.tile_count;
     walker->last_keys = row.last_keys;
@@ -33,11 +66,15 @@ __device__ __forceinline__ bool Start(const AttentionParams& p,
   const int most = __reduce_max_sync(kAllLanes, walker->tile_count);
   walker->block = ChunkBegin(chunk) - page_count - 1;
   walker->end = min(ChunkBegin(chunk + 1) - page_count, most);
+  const int end_query =
+      has_task
+          ? min(task.first_query + kTaskQueries, session.rows * p.group)
+          : 0;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int query = task.first_query + ScoreQuery(lane, 2 * h);
-    const int row =
-        query < end_query ? query / p.group - first_row : Softmax::kNoRow;
+    const int row = query < end_query ? query / p.group - together.first_row
+                                      : Softmax::kNoRow;
     state->rows |= row << 8 * h;
     state->largest[h] = -__int_as_float(0x7f800000);
     state->sum[h] = 0.0f;
@@ -90,18 +127,24 @@ __device__ __forceinline__ void FindQueries(const AttentionParams& p,
   }
 }
 
-// Task `t` of the pass, read anew where it is needed. `own`: the warp's shared
-// memory.
+// The warps' tasks, read anew where they are needed. `shared`: of the block.
 template <typename T, typename Shape>
-__device__ __forceinline__ void RunTask(const AttentionParams& p, int t,
-                                        int kv_head, int chunk, int lane,
-                                        char* own) {
+__device__ __forceinline__ void RunTasks(const AttentionParams& p,
+                                         const Together& together, int kv_head,
+                                         int chunk, int warp, int lane,
+                                         char* shared) {
+  const bool has_task = warp < together.count;
+  const int t = together.first + (has_task ? warp : 0);
   Walker walker;
   Softmax state;
-  if (!Start(p, p.pass->task()[t], chunk, lane, &walker, &state)) return;
+  if (!Start(p, together, p.pass->task()[t], has_task, chunk, lane, &walker,
+             &state)) {
+    return;
+  }
   uint4* fragments =
-      reinterpret_cast<uint4*>(own + Shape::kStages * Shape::kStageBytes);
-  const uint32_t ring = SharedAddress(own);
+      reinterpret_cast<uint4*>(shared + Shape::kStages * Shape::kStageBytes +
+                               warp * Shape::kQueryBytes);
+  const uint32_t ring = SharedAddress(shared);
   // The next units, each in its stage; the first is the one at work.
   constexpr int kAhead = Shape::kStages - 1;
   Unit units[kAhead];
@@ -122,38 +165,42 @@ __device__ __forceinline__ void RunTask(const AttentionParams& p, int t,
   uint32_t stage = 0;  // in bytes
   while (units[0].members != 0) {
     const Unit next = walker.Next();
+    WaitCopies<kAhead - 1>();
+    // All warps' copies of this unit are there, and all are done with the stage
+    // that was read last, which is filled next.
+    __syncthreads();
     if (next.members != 0) {
-      // Into the stage that was read last.
       const uint32_t free_stage =
           (stage == 0 ? Shape::kStages * Shape::kStageBytes : stage) -
           Shape::kStageBytes;
       LoadUnit<T, Shape>(p, walker, next, kv_head, lane, ring + free_stage);
     }
     CommitCopies();
-    WaitCopies<kAhead>();
-    __syncwarp();
     int keys[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       keys[h] = walker.KeysOf(units[0], state.row(h));
     }
-    float scores[kKeyTiles][4] = {};
-    Scores<T, Shape>(fragments, reinterpret_cast<const uint4*>(own + stage),
-                     lane, scores);
-    float scale[2];
-    Weigh(lane, keys, scores, state, scale);
-    uint4 high[kValueTiles], low[kValueTiles];
-    SplitWeights<T>(scores, high, low);
-    AddValues<T, Shape>(ring + stage + Shape::kBlockBytes, lane, keys, scale,
-                        high, low, out);
-    // All lanes are done with this stage before it is filled again.
-    __syncwarp();
+    if (Shape::kWarps == 1 ||
+        __ballot_sync(kAllLanes, keys[0] + keys[1] > 0) != 0) {
+      float scores[kKeyTiles][4] = {};
+      Scores<T, Shape>(fragments,
+                       reinterpret_cast<const uint4*>(shared + stage), lane,
+                       scores);
+      float scale[2];
+      Weigh(lane, keys, scores, state, scale);
+      uint4 high[kValueTiles], low[kValueTiles];
+      SplitWeights<T>(scores, high, low);
+      AddValues<T, Shape>(ring + stage + Shape::kBlockBytes, lane, keys, scale,
+                          high, low, out);
+    }
     stage += Shape::kStageBytes;
     if (stage == Shape::kStages * Shape::kStageBytes) stage = 0;
 #pragma unroll
     for (int i = 0; i + 1 < kAhead; ++i) units[i] = units[i + 1];
     units[kAhead - 1] = next;
   }
+  WaitCopies<0>();
   StorePartial<Shape>(p, p.pass->task()[t], walker, state, kv_head, chunk, lane,
                       out);
 }
@@ -169,15 +216,20 @@ __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int chunk = static_cast<int>(gridDim.z - 1 - blockIdx.z);
-  // (No barrier of the thread block follows: a warp may leave.)
-  for (int t = blockIdx.x * Shape::kWarps + warp; t < p.pass->tasks;
-       t += gridDim.x * Shape::kWarps) {
-    const int query = p.pass->task()[t].global_query;
-    if (query < p.first_query || query - p.first_query >= p.slab_queries) {
-      continue;
+  for (int begin = blockIdx.x * Shape::kWarps; begin < p.pass->tasks;
+       begin += gridDim.x * Shape::kWarps) {
+    const int end = min(begin + Shape::kWarps, p.pass->tasks);
+    for (int t = begin; t < end;) {
+      if (!InSlab(p, p.pass->task()[t])) {
+        ++t;
+        continue;
+      }
+      const Together together = TakeTogether(p, t, end);
+      RunTasks<T, Shape>(p, together, blockIdx.y, chunk, warp, lane, shared);
+      t += together.count;
+      // Before the next tasks' units are copied over these.
+      __syncthreads();
     }
-    RunTask<T, Shape>(p, t, blockIdx.y, chunk, lane,
-                      shared + warp * Shape::kWarpBytes);
   }
 }
 

@@ -1,5 +1,5 @@
-// Where attention's numbers lie: KV memory, chunks of a context, a warp's
-// tiles in shared memory, the tasks of a pass.
+// Where attention's numbers lie: KV memory, chunks of a context, tiles in
+// shared memory, the tasks of a pass.
 //
 // A block is kDevicePageTokens (32) positions. A chunk is a run of blocks whose
 // bounds depend on the position alone: 4 blocks each up to position 2,048, then
@@ -95,7 +95,7 @@ FORETOKEN_HOST_DEVICE inline int64_t KvAt(const KvShape& kv, int layer,
          kv.padded_head_dim;
 }
 
-// A warp's K or V block in shared memory: 32 rows of keys, in units of 16 bytes
+// A K or V block in shared memory: 32 rows of keys, in units of 16 bytes
 // (8 elements). Rows are a multiple of eight units long, and a unit's place is
 // shuffled by its row, so that neither the reads of K (two rows x four units at
 // a time) nor those of V (eight rows x one unit) meet in a bank.
@@ -109,36 +109,32 @@ FORETOKEN_HOST_DEVICE inline int UnitAt(int row, int unit,
 }
 
 // How attention's thread blocks are built; every choice has the same sums.
-//   wide: neighbouring queries in the warps of a block, which read the same
-//     keys and values and find each other's in L1
-//   narrow: one warp, with more units of keys under way, where a pass has too
-//     few queries to fill wide blocks, or a device too little shared memory
+//   wide: neighbouring queries in the warps of a block, which copy the keys and
+//     values of all of them once
+//   narrow: one warp, where a pass has too few queries to fill wide blocks, or a
+//     device too little shared memory
 struct AttentionTiling {
   int warps = 1;
-  int stages = 2;  // units of keys and values in a warp's shared memory
+  int stages = 2;  // units of keys and values in shared memory
   friend constexpr bool operator==(const AttentionTiling&,
                                    const AttentionTiling&) = default;
 };
 
-// Bytes of a unit's keys (or values), of a warp and of a thread block.
+// Bytes of a unit's keys (or values), of a warp's queries, of a thread block.
 constexpr int AttentionUnitBytes(int padded_head_dim) {
   return kDevicePageTokens * ((padded_head_dim / 8 + 7) / 8 * 8) * 16;
 }
 constexpr int AttentionQueryBytes(int padded_head_dim) {
   return 2 * (padded_head_dim / 32) * 2 * 32 * 16;
 }
-constexpr int AttentionWarpBytes(const AttentionTiling& tiling,
-                                 int padded_head_dim) {
-  return tiling.stages * 2 * AttentionUnitBytes(padded_head_dim) +
-         AttentionQueryBytes(padded_head_dim);
-}
 constexpr int AttentionSharedBytes(const AttentionTiling& tiling,
                                    int padded_head_dim) {
-  return tiling.warps * AttentionWarpBytes(tiling, padded_head_dim);
+  return tiling.stages * 2 * AttentionUnitBytes(padded_head_dim) +
+         tiling.warps * AttentionQueryBytes(padded_head_dim);
 }
 
 constexpr AttentionTiling WideAttention(int padded_head_dim) {
-  return {padded_head_dim <= 128 ? 4 : 2, 2};
+  return padded_head_dim <= 128 ? AttentionTiling{4, 4} : AttentionTiling{2, 2};
 }
 constexpr AttentionTiling NarrowAttention(int padded_head_dim) {
   return {1, padded_head_dim <= 128 ? 4 : 2};
@@ -210,6 +206,10 @@ FORETOKEN_HOST_DEVICE inline int ScoreKey(int lane, int n, int i) {
 FORETOKEN_HOST_DEVICE inline int ScoreQuery(int lane, int i) {
   return lane / 4 + i / 2 * 8;
 }
+
+// Tasks that the warps of a block take together have at most this many rows: a
+// lane of every warp holds one.
+inline constexpr int kTogetherRows = 32;
 
 // Work of one warp: kTaskQueries queries of one kv head, or what is left of the
 // session's. Query q of a session is head q % group of its row q / group.

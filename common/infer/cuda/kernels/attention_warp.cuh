@@ -1,5 +1,5 @@
-// The warp's steps of attention (attention.cu): its units of keys, the queries
-// and weights as fragments, scores, softmax and values.
+// The steps of attention (attention.cu): a block's units of keys, a warp's
+// queries and weights as fragments, scores, softmax and values.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_WARP_CUH_
 #define FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_WARP_CUH_
 
@@ -22,23 +22,29 @@ struct Head {
   static constexpr int kStages = kTiling.stages;
   static constexpr int kBlockBytes = AttentionUnitBytes(kDim);
   static constexpr int kStageBytes = 2 * kBlockBytes;
-  static constexpr int kWarpBytes = AttentionWarpBytes(kTiling, kDim);
+  static constexpr int kQueryBytes = AttentionQueryBytes(kDim);
   static constexpr int kSharedBytes = AttentionSharedBytes(kTiling, kDim);
-  static constexpr int kResident = ResidentBlocks(kSharedBytes);
+  // Thread blocks for which a multiprocessor shall have registers.
+  static constexpr int kMostResident = kWarps == 1 ? 32 : kDim <= 64 ? 3 : 2;
+  static constexpr int kResident = ResidentBlocks(kSharedBytes) < kMostResident
+                                       ? ResidentBlocks(kSharedBytes)
+                                       : kMostResident;
   static_assert(kKeys == 32 && kUnits % 2 == 0 && kResident >= 1);
+  static_assert(kUnits % kWarps == 0);
 };
 
-// Keys that some of the warp's rows read together: a page, or a tile.
+// Keys that some of the block's rows read together: a page, or a tile.
 struct Unit {
   int block = 0;         // after the session's pages; below 0: a page
   int tile = -1;         // -1: a page
-  uint32_t members = 0;  // bit r: the warp's row r; 0: there is no unit
+  uint32_t members = 0;  // bit r: row r; 0: there is no unit
 };
 
-// The warp's rows and where it stands in their blocks, which count from the
-// first after the session's pages. Everything but what is marked is the same in
-// all lanes. (Registers are short: an accumulator of the widest heads takes
-// half of them.)
+// The rows of the tasks that a thread block takes together, and where it stands
+// in their blocks of keys, which count from the first after the session's pages.
+// Every warp walks alike; everything but what is marked is the same in all
+// lanes. (Registers are short: an accumulator of the widest heads takes half of
+// them.)
 struct Walker {
   const PassHeader* pass;
   int page_end = 0;  // of the session, in the pass's pages
@@ -66,9 +72,9 @@ struct Walker {
     return unit;
   }
 
-  // Keys of the unit that the warp's row `row` reads.
+  // Keys of the unit that row `row` reads; of no row none.
   __device__ __forceinline__ int KeysOf(const Unit& unit, int row) const {
-    const bool reads = (unit.members >> row & 1) != 0;
+    const bool reads = row < kTogetherRows && (unit.members >> row & 1) != 0;
     const bool is_last =
         unit.block == __shfl_sync(kAllLanes, tile_count, row) - 1;
     const int last = __shfl_sync(kAllLanes, last_keys, row);
@@ -78,8 +84,8 @@ struct Walker {
 
 // The lane's two queries: g and g + 8 of the warp's.
 struct Softmax {
-  static constexpr int kNoRow = 31;
-  int rows = 0;  // of the warp, a byte each; kNoRow: there is no such query
+  static constexpr int kNoRow = kTogetherRows;
+  int rows = 0;  // a byte each; kNoRow: there is no such query
   float largest[2], sum[2];
 
   __device__ __forceinline__ int row(int h) const {
@@ -87,6 +93,7 @@ struct Softmax {
   }
 };
 
+// A warp's share of a unit.
 template <typename T, typename Shape>
 __device__ __forceinline__ void LoadUnit(const AttentionParams& p,
                                          const Walker& walker, const Unit& unit,
@@ -100,9 +107,10 @@ __device__ __forceinline__ void LoadUnit(const AttentionParams& p,
   const long long place =
       slot < 0 ? -1
                : static_cast<long long>(KvAt(p.kv, p.layer, slot, kv_head));
+  const int warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll 4
-  for (int i = 0; i < Shape::kUnits; ++i) {
-    const int index = i * 32 + lane;
+  for (int i = 0; i < Shape::kUnits / Shape::kWarps; ++i) {
+    const int index = (i * Shape::kWarps + warp) * 32 + lane;
     const int key = index / Shape::kUnits;
     const int u = index % Shape::kUnits;
     const long long from = __shfl_sync(kAllLanes, place, key);

@@ -24,11 +24,12 @@ namespace foretoken::device {
 namespace {
 
 // Increment with every change that may change a bit of output.
-constexpr int kKernelVersion = 1;
+constexpr int kKernelVersion = 2;
 
 constexpr ModuleCode kModuleCode = {  // cmake/Cuda.cmake
     {FORETOKEN_CUDA_MACHINE_CODE},
-    FORETOKEN_CUDA_PTX};
+    FORETOKEN_CUDA_PTX,
+    FORETOKEN_CUDA_WARPGROUPS};
 
 // No exception leaves the module.
 template <typename Call>
@@ -40,6 +41,12 @@ DeviceStatus Guarded(const Call& call) {
   } catch (...) {
     return MakeStatus(kInternal, "unknown exception in the GPU module");
   }
+}
+
+// Partial results of attention, on a device that has room for more than the
+// options' least: then the rows of a long prompt are one slab.
+int64_t AttentionBytesOf(int64_t memory_bytes) {
+  return memory_bytes < int64_t{32} << 30 ? 0 : memory_bytes / 128;
 }
 
 class CudaEngine : public DeviceEngine {
@@ -55,9 +62,13 @@ class CudaEngine : public DeviceEngine {
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
         EngineShape::Create(shape, options, &shape_));
     FORETOKEN_DEVICE_RETURN_IF_ERROR(OpenDevice());
+    options_.attention_bytes = std::max(options.attention_bytes,
+                                        AttentionBytesOf(memory_bytes_));
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(
+        EngineShape::Create(shape, options_, &shape_));
     FORETOKEN_CUDA_RETURN_IF_ERROR(
         cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
-    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareGemm(shared_bytes_),
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareGemm(GemmTiles()),
                                    "kernels of the products");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareAttention(shared_bytes_),
                                    "kernels of attention");
@@ -90,7 +101,7 @@ class CudaEngine : public DeviceEngine {
       FORETOKEN_DEVICE_RETURN_IF_ERROR(
           weights_.Finish(cosines, sines, stream_));
       auto runner = std::make_unique<PassRunner>(
-          shape_, weights_, stream_, shared_bytes_, options_.graphs,
+          shape_, weights_, stream_, GemmTiles(), options_.graphs,
           options_.overlap && capability_ >= kOverlapCapability);
       FORETOKEN_DEVICE_RETURN_IF_ERROR(runner->Create(options_));
       FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
@@ -134,6 +145,10 @@ class CudaEngine : public DeviceEngine {
 
  private:
   DeviceStatus OpenDevice();
+  GemmDevice GemmTiles() const {
+    return {shared_bytes_,
+            kModuleCode.warpgroups && capability_ == kWarpgroupCapability};
+  }
   DeviceStatus UseDevice() const {
     return CheckCuda(cudaSetDevice(options_.device), "choice of the device");
   }
@@ -160,6 +175,7 @@ class CudaEngine : public DeviceEngine {
   EngineShape shape_;
   DeviceOptions options_;
   int32_t shared_bytes_ = 0;  // that a thread block can have
+  int64_t memory_bytes_ = 0;  // of the device
   Capability capability_ = 0;
   char numerics_[512] = {};
   cudaStream_t stream_ = nullptr;
@@ -200,6 +216,7 @@ DeviceStatus CudaEngine::OpenDevice() {
                       properties.name, properties.major, properties.minor);
   }
   shared_bytes_ = static_cast<int32_t>(properties.sharedMemPerBlockOptin);
+  memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
   std::snprintf(numerics_, sizeof(numerics_),
                 "kernels=%d;mma=m16n8k16;groups=%d,%d,%d;norm=%d;"
                 "attention=%d,%d,%d;runtime=%d;device=%s;capability=%d.%d",

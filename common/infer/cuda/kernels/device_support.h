@@ -17,11 +17,16 @@ inline constexpr Capability kOldestCapability = 80;
 // The first whose kernels may begin before those ahead of them have ended.
 inline constexpr Capability kOverlapCapability = 90;
 
+// The one with wgmma: its code (9.0a) runs on no other.
+inline constexpr Capability kWarpgroupCapability = 90;
+
 // What a module holds: machine code, which for X.y runs on X.z where z >= y,
 // and PTX, which the driver compiles for what is newer. ptx 0: none.
+// `warpgroups`: the code of 9.0 is 9.0a's.
 struct ModuleCode {
   std::initializer_list<Capability> machine_code;
   Capability ptx = 0;
+  bool warpgroups = false;
 
   constexpr bool HasMachineCode(Capability device) const {
     for (const Capability code : machine_code) {

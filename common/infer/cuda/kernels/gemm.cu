@@ -11,7 +11,9 @@
 
 #include "common/infer/cuda/kernels/device_math.cuh"
 #include "common/infer/cuda/kernels/gemm.h"
+#include "common/infer/cuda/kernels/gemm_epilogue.cuh"
 #include "common/infer/cuda/kernels/gemm_index.h"
+#include "common/infer/cuda/kernels/gemm_wide.h"
 
 namespace foretoken::device {
 namespace {
@@ -96,16 +98,16 @@ __device__ __forceinline__ void MultiplyStage(
     const char* stage, int feature_warp, int row_warp, int lane,
     float (&sums)[Shape::kFeatureTiles][Shape::kRowTiles][4]) {
   const uint4* weights = reinterpret_cast<const uint4*>(stage);
-  const uint4* rows =
-      reinterpret_cast<const uint4*>(stage + Shape::kWeightBytes);
+  const uint32_t rows = SharedAddress(stage) + Shape::kWeightBytes +
+                        row_warp * Shape::kRowTiles * kEightRowsBytes +
+                        ActivationPlace(lane);
 #pragma unroll
   for (int kb = 0; kb < Shape::kKBlocks; ++kb) {
-    uint4 x[Shape::kRowTiles];
+    uint32_t x[Shape::kRowTiles][4];
 #pragma unroll
     for (int n = 0; n < Shape::kRowTiles; ++n) {
-      x[n] =
-          rows[(kb * Shape::kRows + (row_warp * Shape::kRowTiles + n) * 8) * 4 +
-               lane];
+      LoadMatrices(x[n],
+                   rows + (kb * (Shape::kRows / 8) + n) * kEightRowsBytes);
     }
 #pragma unroll
     for (int m = 0; m < Shape::kFeatureTiles; ++m) {
@@ -116,25 +118,14 @@ __device__ __forceinline__ void MultiplyStage(
       const uint4 high = weights[(fragment + 1) * 32 + lane];
 #pragma unroll
       for (int n = 0; n < Shape::kRowTiles; ++n) {
-        Mma<T>(sums[m][n], low, x[n].x, x[n].y);
+        Mma<T>(sums[m][n], low, x[n][0], x[n][1]);
       }
 #pragma unroll
       for (int n = 0; n < Shape::kRowTiles; ++n) {
-        Mma<T>(sums[m][n], high, x[n].z, x[n].w);
+        Mma<T>(sums[m][n], high, x[n][2], x[n][3]);
       }
     }
   }
-}
-
-// `gate`, `up`: sums; `feature`: of the feed-forward.
-template <typename T>
-__device__ __forceinline__ T SwiGlu(const GemmParams& p, int64_t feature,
-                                    float gate, float up) {
-  if (p.gate_bias != nullptr) {
-    gate = gate + p.gate_bias[feature];
-    up = up + p.up_bias[feature];
-  }
-  return Round<T>(gate / (1.0f + expf(-gate)) * up);
 }
 
 // Everything about a lane's outputs but its first place is the same for all
@@ -153,7 +144,9 @@ __device__ __forceinline__ void Store(
     // A warp's features lie in one block of 32 k of the activations.
     static_assert(4 % Shape::kFeatureTiles == 0);
     const int64_t feature = tile * 8 + AccumulatorFeature(lane, 0);
-    T* out = static_cast<T*>(p.out) + ActivationAt(row, feature, p.padded_rows);
+    const int unit = static_cast<int>(tile % 4);  // of the first tile
+    T* out = static_cast<T*>(p.out) +
+             ActivationRowAt(row, feature, p.padded_rows) + feature % 8;
 #pragma unroll
     for (int n = 0; n < Shape::kRowTiles; ++n) {
 #pragma unroll
@@ -162,7 +155,8 @@ __device__ __forceinline__ void Store(
         if (r >= left) continue;
 #pragma unroll
         for (int m = 0; m < Shape::kFeatureTiles; ++m) {
-          out[r * kGemmKBlock + m * 8] =
+          out[r * kGemmKBlock +
+              ActivationUnit(AccumulatorRow(lane, 0), unit + m) * 8] =
               SwiGlu<T>(p, feature + m * 8, sums[m][n][i], sums[m][n][i + 2]);
         }
       }
@@ -327,7 +321,11 @@ cudaError_t WithKernel(GemmEpilogue epilogue, DeviceType type, int index,
 
 }  // namespace
 
-cudaError_t PrepareGemm(int shared_bytes) {
+cudaError_t PrepareGemm(const GemmDevice& device) {
+  if (device.warpgroups) {
+    const cudaError_t error = PrepareWideGemm();
+    if (error != cudaSuccess) return error;
+  }
   const auto prepare =
       [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
         return PrepareKernel(GemmKernel<T, Shape, kEpilogue>,
@@ -339,7 +337,8 @@ cudaError_t PrepareGemm(int shared_bytes) {
          {DeviceType::kBFloat16, DeviceType::kFloat16}) {
       for (const int rows : {8, 16, 32, 64, 72, 128, 256}) {
         const cudaError_t error = WithKernel(
-            epilogue, type, ChooseGemmTiling(rows, shared_bytes), prepare);
+            epilogue, type, ChooseGemmTiling(rows, device.shared_bytes),
+            prepare);
         if (error != cudaSuccess) return error;
       }
     }
@@ -348,9 +347,12 @@ cudaError_t PrepareGemm(int shared_bytes) {
 }
 
 cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
-                       const GemmParams& params, int rows, int shared_bytes,
-                       Launcher& launcher) {
+                       const GemmParams& params, int rows,
+                       const GemmDevice& device, Launcher& launcher) {
   if (rows == 0) return cudaSuccess;
+  if (device.warpgroups && rows >= kWideGemmRows) {
+    return LaunchWideGemm(epilogue, type, params, rows, launcher);
+  }
   const auto launch =
       [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
         const dim3 grid(
@@ -360,7 +362,7 @@ cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
         return launcher.Run(GemmKernel<T, Shape, kEpilogue>, grid,
                             dim3(Shape::kThreads), Shape::kSharedBytes, params);
       };
-  return WithKernel(epilogue, type, ChooseGemmTiling(rows, shared_bytes),
+  return WithKernel(epilogue, type, ChooseGemmTiling(rows, device.shared_bytes),
                     launch);
 }
 

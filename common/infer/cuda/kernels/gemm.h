@@ -36,16 +36,19 @@ struct GemmParams {
   int32_t groups = 1;
 };
 
-// Once per process and device, before the first product. `shared_bytes`, here
-// and below: of dynamic shared memory that a thread block of the device can
-// have.
-cudaError_t PrepareGemm(int shared_bytes);
+// What decides the tiles, never a bit.
+struct GemmDevice {
+  int32_t shared_bytes = 0;  // dynamic, that a thread block can have
+  bool warpgroups = false;   // it has wgmma, and the module code for it
+};
 
-// `rows`: at least *params.rows. It and `shared_bytes` decide the tiles, never
-// a bit.
+// Once per process and device, before the first product.
+cudaError_t PrepareGemm(const GemmDevice& device);
+
+// `rows`: at least *params.rows.
 cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
-                       const GemmParams& params, int rows, int shared_bytes,
-                       Launcher& launcher);
+                       const GemmParams& params, int rows,
+                       const GemmDevice& device, Launcher& launcher);
 
 }  // namespace foretoken::device
 

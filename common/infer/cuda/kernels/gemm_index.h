@@ -2,12 +2,13 @@
 // groups of K. Shared by the kernels, what packs and fills, and the tests.
 //
 // The product is out[row][feature] = sum over k of x[row][k] * w[feature][k],
-// by mma.m16n8k16 with the weights as A (16 features x 16 k) and the
-// activations as B (16 k x 8 rows). Both are stored in the order in which the
-// lanes of a warp want them, so that a lane reads 16 bytes at a time and a warp
-// 512 in a row. A lane holds eight neighbouring k of a block of 32 (its quarter
-// of the block); the instruction's own columns of k are a permutation of them,
-// the same for weights and activations.
+// by mma.m16n8k16, or by wgmma.m64nNk16 where a GPU has it, with the weights as
+// A (16 features x 16 k) and the activations as B (16 k x 8 rows). Weights are
+// stored as fragments: a lane reads its 16 bytes of one, a warp 512 in a row.
+// Activations are stored by blocks of 32 k, 64 bytes a row, of which the units
+// of 16 bytes are shuffled by the row as wgmma's 64-byte swizzle has them; so
+// a tile of rows is copied as it lies, and neither wgmma nor ldmatrix meets in a
+// bank.
 //
 // One order for each output: K is cut into groups (GemmGroups, a function of
 // the matrix alone); in a group the blocks of 16 k are added ascending by the
@@ -32,6 +33,8 @@ inline constexpr int kGemmKStep = 64;      // groups of K are whole steps
 inline constexpr int kGemmKPad = 128;      // K is padded to this
 inline constexpr int kGemmMaxGroups = 8;
 inline constexpr int kGemmFeatureTiles = kGemmFeatures / 16;
+// Of activations: eight rows of a block of 32 k.
+inline constexpr int kEightRowsBytes = 8 * kGemmKBlock * 2;
 // Activation buffers have room for a multiple of this many rows: the largest
 // tile of rows, so that no tile reads past them.
 inline constexpr int kGemmRowPad = 256;
@@ -60,11 +63,10 @@ FORETOKEN_HOST_DEVICE inline int64_t PackedWeight(int64_t feature, int64_t k,
   const int64_t k_block = k / kGemmKBlock;
   const int tile = static_cast<int>(feature % kGemmFeatures) / 16;
   const int r = static_cast<int>(feature % 16);
-  const int in_block = static_cast<int>(k % kGemmKBlock);
-  const int t = in_block / 8;
-  const int k_tile = in_block % 8 / 4;   // which of the block's two mma
-  const int upper_k = in_block % 4 / 2;  // mma columns 8..15
-  const int lane = r % 8 * 4 + t;
+  const int k_tile = static_cast<int>(k % kGemmKBlock) / 16;  // which mma
+  const int column = static_cast<int>(k % 16);
+  const int upper_k = column / 8;
+  const int lane = r % 8 * 4 + column % 8 / 2;
   const int reg = r / 8 + 2 * upper_k;
   const int64_t fragment =
       ((feature_block * (padded_k / kGemmKBlock) + k_block) *
@@ -72,13 +74,34 @@ FORETOKEN_HOST_DEVICE inline int64_t PackedWeight(int64_t feature, int64_t k,
        tile) *
           2 +
       k_tile;
-  return (fragment * 32 + lane) * 8 + reg * 2 + in_block % 2;
+  return (fragment * 32 + lane) * 8 + reg * 2 + column % 2;
+}
+
+// Place of unit `unit` (0..3) among a row's units of a block of 32 k.
+FORETOKEN_HOST_DEVICE inline int ActivationUnit(int row, int unit) {
+  return unit ^ (row >> 1 & 3);
+}
+
+// First element of the row's block of 32 k that holds k.
+FORETOKEN_HOST_DEVICE inline int64_t ActivationRowAt(int64_t row, int64_t k,
+                                                     int64_t padded_rows) {
+  return (k / kGemmKBlock * padded_rows + row) * kGemmKBlock;
 }
 
 // Element of an activation buffer of `padded_rows` that holds x[row][k].
+// Eight k from a multiple of eight on lie together.
 FORETOKEN_HOST_DEVICE inline int64_t ActivationAt(int64_t row, int64_t k,
                                                   int64_t padded_rows) {
-  return (k / kGemmKBlock * padded_rows + row) * kGemmKBlock + k % kGemmKBlock;
+  const int unit = ActivationUnit(static_cast<int>(row & 7),
+                                  static_cast<int>(k % kGemmKBlock) / 8);
+  return ActivationRowAt(row, k, padded_rows) + unit * 8 + k % 8;
+}
+
+// Byte of a block of eight rows x 32 k whose address a lane gives to ldmatrix.x4
+// to get B's fragments: registers 0 and 1 are the lower and upper eight k of the
+// block's first 16, 2 and 3 of its second.
+FORETOKEN_HOST_DEVICE inline int ActivationPlace(int lane) {
+  return lane % 8 * 64 + ActivationUnit(lane % 8, lane / 8) * 16;
 }
 
 // Gate and up features alternate by eight, so that one lane's accumulator holds
@@ -190,6 +213,43 @@ constexpr int ChooseGemmTiling(int rows, int shared_bytes) {
   const int empty = static_cast<int>(RoundUp(rows, 256)) - rows;
   const bool fits = kGemmTilings[kGemmTile256].shared_bytes() <= shared_bytes;
   return fits && empty < 128 ? kGemmTile256 : kGemmTile128;
+}
+
+// A tile of 128 features x rows by wgmma: two warpgroups of 64 features each,
+// and one that copies. A stage of its ring is 64 k.
+struct WideGemmTiling {
+  int rows = 0;
+  int stages = 0;
+  int resident = 0;  // thread blocks that a multiprocessor shall hold
+
+  static constexpr int kStepK = 64;
+  static constexpr int kConsumerWarps = 8;
+  static constexpr int kThreads = 32 * (kConsumerWarps + 4);
+  constexpr int weight_bytes() const { return kGemmFeatures * kStepK * 2; }
+  constexpr int stage_bytes() const {
+    return weight_bytes() + rows * kStepK * 2;
+  }
+  // Registers of a thread of those that copy, and of the others, where a block
+  // has a multiprocessor for itself.
+  static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
+  // Two barriers of eight bytes a stage behind the stages.
+  constexpr int shared_bytes() const { return stages * (stage_bytes() + 16); }
+  friend constexpr bool operator==(const WideGemmTiling&,
+                                   const WideGemmTiling&) = default;
+};
+
+inline constexpr WideGemmTiling kWideGemmTilings[] = {
+    {64, 4, 2}, {72, 4, 2}, {128, 6, 1}, {192, 5, 1}, {256, 4, 1}};
+// From this many rows on: below, the weights' way from memory is all there is.
+inline constexpr int kWideGemmRows = 33;
+
+// Index into kWideGemmTilings: the narrowest with as few tiles as the widest
+// needs.
+constexpr int ChooseWideGemmTiling(int rows) {
+  const auto tiles = [rows](int of) { return (rows + of - 1) / of; };
+  int i = 0;
+  while (tiles(kWideGemmTilings[i].rows) > tiles(256)) ++i;
+  return i;
 }
 
 }  // namespace foretoken::device

@@ -40,7 +40,7 @@ __device__ __forceinline__ void Mma<__half>(float (&c)[4], const uint4& a,
 
 // The shared memory that the launch asked for.
 __device__ __forceinline__ char* DynamicShared() {
-  extern __shared__ __align__(128) char dynamic_shared[];
+  extern __shared__ __align__(1024) char dynamic_shared[];
   return dynamic_shared;
 }
 
@@ -88,6 +88,14 @@ __device__ __forceinline__ void PrefetchToL2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];\n" ::"l"(global));
 }
 
+__device__ __forceinline__ void LoadMatrices(uint32_t (&r)[4],
+                                             uint32_t shared) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+      : "r"(shared)
+      : "memory");
+}
 __device__ __forceinline__ void LoadMatricesTransposed(uint32_t (&r)[4],
                                                        uint32_t shared) {
   asm volatile(

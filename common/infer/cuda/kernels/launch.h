@@ -13,6 +13,8 @@
 
 #include <utility>
 
+#include "common/infer/cuda/kernels/launch_watch.h"
+
 namespace foretoken::device {
 
 // Loads a kernel (which a capture could not) and asks for its dynamic shared
@@ -32,6 +34,7 @@ struct Launcher {
   cudaStream_t stream = nullptr;
   bool overlap = true;  // allowed at all, and by the device
   bool first = true;    // the next kernel follows no kernel
+  LaunchWatch* watch = nullptr;  // waits after each kernel, if there is one
 
   template <typename... Parameters, typename... Arguments>
   cudaError_t Run(void (*kernel)(Parameters...), dim3 grid, dim3 block,
@@ -48,8 +51,10 @@ struct Launcher {
     config.attrs = &attribute;
     config.numAttrs = overlap && !first ? 1 : 0;
     first = false;
-    return cudaLaunchKernelEx(&config, kernel,
-                              std::forward<Arguments>(arguments)...);
+    const cudaError_t error = cudaLaunchKernelEx(
+        &config, kernel, std::forward<Arguments>(arguments)...);
+    if (watch == nullptr) return error;
+    return watch->Wait(error, reinterpret_cast<const void*>(kernel), config);
   }
 };
 

@@ -176,8 +176,8 @@ DeviceStatus PassRunner::RunToEnd(const DevicePass& pass,
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
         RunGraph(TierOf(sizes, shape_.max_chunks)));
   } else {
-    FORETOKEN_CUDA_RETURN_IF_ERROR(Launch(sizes, overlap_),
-                                   "kernels of a pass");
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(
+        CheckLaunched(Launch(sizes, overlap_), "kernels of a pass"));
   }
   const int64_t bytes =
       TokensAt(shape_.max_sessions) +
@@ -198,7 +198,8 @@ DeviceStatus PassRunner::RunGraph(const PassSizes& sizes) {
     // free all graphs and launch the kernels themselves.
     graphs_.ClearAndPause();
   }
-  FORETOKEN_CUDA_RETURN_IF_ERROR(Launch(sizes, overlap_), "kernels of a pass");
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(
+      CheckLaunched(Launch(sizes, overlap_), "kernels of a pass"));
   // The first pass of its sizes runs without; its graph is made meanwhile.
   // (Graphs that ran are done: every pass is waited for.)
   if (graphs_.wants_graph()) graphs_.Add(sizes, MakeGraph(sizes));
@@ -250,8 +251,7 @@ cudaError_t PassRunner::Multiply(GemmEpilogue epilogue,
   params.features = matrix.features;
   params.k = matrix.k;
   params.groups = matrix.groups;
-  return LaunchGemm(epilogue, shape_.type, params, rows, shared_bytes_,
-                    launcher);
+  return LaunchGemm(epilogue, shape_.type, params, rows, device_, launcher);
 }
 
 NormParams PassRunner::Norm(const float* weight) const {
@@ -267,10 +267,26 @@ NormParams PassRunner::Norm(const float* weight) const {
   return norm;
 }
 
-cudaError_t PassRunner::Launch(const PassSizes& sizes, bool overlap) {
+Launcher PassRunner::MakeLauncher(bool overlap) {
   Launcher launcher;
   launcher.stream = stream_;
   launcher.overlap = overlap;
+  if (watched_) {
+    watch_.BeginPass();
+    launcher.watch = &watch_;
+  }
+  return launcher;
+}
+
+DeviceStatus PassRunner::CheckLaunched(cudaError_t error,
+                                       const char* what) const {
+  const DeviceStatus status = CheckCuda(error, what);
+  if (status.ok() || watch_.failure()[0] == '\0') return status;
+  return MakeStatus(status.code, "%s: %s", what, watch_.failure());
+}
+
+cudaError_t PassRunner::Launch(const PassSizes& sizes, bool overlap) {
+  Launcher launcher = MakeLauncher(overlap);
   NormParams norm = Norm(weights_.layer(0).attention_norm);
   norm.embedding = weights_.embedding();
   FORETOKEN_RETURN_IF_CUDA_ERROR(
@@ -284,6 +300,7 @@ cudaError_t PassRunner::Launch(const PassSizes& sizes, bool overlap) {
 cudaError_t PassRunner::LaunchLayer(int index, const PassSizes& sizes,
                                     Launcher& launcher) {
   const LayerPointers& layer = weights_.layer(index);
+  if (watched_) watch_.BeginLayer(index);
   FORETOKEN_RETURN_IF_CUDA_ERROR(Multiply(GemmEpilogue::kPartial, shape_.qkv,
                                           layer.qkv, x_, sums_, sizes.rows,
                                           launcher));
@@ -362,12 +379,13 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
   for (; attention.first_query < queries;
        attention.first_query += attention.slab_queries) {
     FORETOKEN_RETURN_IF_CUDA_ERROR(LaunchAttention(
-        shape_.type, attention, sizes.rows, shared_bytes_, launcher));
+        shape_.type, attention, sizes.rows, device_.shared_bytes, launcher));
   }
   return cudaSuccess;
 }
 
 cudaError_t PassRunner::LaunchEnd(const PassSizes& sizes, Launcher& launcher) {
+  if (watched_) watch_.BeginLayer(-1);
   FORETOKEN_RETURN_IF_CUDA_ERROR(Multiply(GemmEpilogue::kLogits, shape_.head,
                                           weights_.head(), x_, logits_,
                                           sizes.outputs, launcher));
@@ -433,9 +451,8 @@ DeviceStatus PassRunner::CopyKv(const int32_t* from, const int32_t* to,
   commit.kv = kv_;
   commit.kv.first_scratch_slot = 0;  // `rows` are slots
   commit.layers = shape_.model.layers;
-  Launcher launcher;
-  launcher.stream = stream_;
-  return CheckCuda(LaunchCommit(commit, count, launcher), "copy of KV");
+  Launcher launcher = MakeLauncher(false);
+  return CheckLaunched(LaunchCommit(commit, count, launcher), "copy of KV");
 }
 
 DeviceStatus PassRunner::Logits(int32_t output, float* logits) {

@@ -14,6 +14,7 @@
 #include "common/infer/cuda/kernels/engine_shape.h"
 #include "common/infer/cuda/kernels/gemm.h"
 #include "common/infer/cuda/kernels/graph_cache.h"
+#include "common/infer/cuda/kernels/launch_watch.h"
 #include "common/infer/cuda/kernels/norm_rope.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 #include "common/infer/cuda/kernels/pass_tier.h"
@@ -23,16 +24,16 @@ namespace foretoken::device {
 
 class PassRunner {
  public:
-  // `shared_bytes`: of dynamic shared memory that a thread block can have.
   PassRunner(const EngineShape& shape, const WeightStore& weights,
-             cudaStream_t stream, int32_t shared_bytes, bool graphs,
+             cudaStream_t stream, const GemmDevice& device, bool graphs,
              bool overlap)
       : shape_(shape),
         weights_(weights),
         stream_(stream),
-        shared_bytes_(shared_bytes),
-        graphs_on_(graphs),
-        overlap_(overlap),
+        device_(device),
+        watched_(LaunchWatch::Wanted()),
+        graphs_on_(graphs && !watched_),
+        overlap_(overlap && !watched_),
         graphs_(
             [](cudaGraphExec_t graph) { (void)cudaGraphExecDestroy(graph); }) {}
   ~PassRunner();
@@ -65,6 +66,9 @@ class PassRunner {
   DeviceStatus Capture(const PassSizes& sizes, bool overlap,
                        cudaGraphExec_t* graph);
 
+  // Kernels follow on the stream, watched where that is asked for.
+  Launcher MakeLauncher(bool overlap);
+  DeviceStatus CheckLaunched(cudaError_t error, const char* what) const;
   // The kernels of a pass, in order, for grids of `sizes`.
   cudaError_t Launch(const PassSizes& sizes, bool overlap);
   cudaError_t LaunchLayer(int layer, const PassSizes& sizes,
@@ -85,7 +89,8 @@ class PassRunner {
   const EngineShape shape_;
   const WeightStore& weights_;
   const cudaStream_t stream_;
-  const int32_t shared_bytes_;
+  const GemmDevice device_;
+  const bool watched_;
   const bool graphs_on_;
   const bool overlap_;
   int64_t pages_ = 0;
@@ -100,6 +105,7 @@ class PassRunner {
   PinnedMemory host_pass_, host_commits_, host_results_;
   int64_t commits_used_ = 0;  // of host_commits_, since the last wait
   GraphCache<cudaGraphExec_t> graphs_;
+  LaunchWatch watch_;
 };
 
 }  // namespace foretoken::device

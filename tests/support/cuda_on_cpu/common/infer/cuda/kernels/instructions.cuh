@@ -77,8 +77,18 @@ inline void PrefetchToL2(const void* global) {
   if (!cuda_on_cpu::IsDeviceMemory(global, kL2LineBytes)) std::abort();
 }
 
-// Lane 8 i + r gives the address of row r of matrix i; transposed, a lane gets
-// the two neighbours of column lane / 4, rows 2 (lane % 4) and one more.
+// Lane 8 i + r gives the address of row r of matrix i; a lane gets the two
+// neighbours of row lane / 4, columns 2 (lane % 4) and one more.
+inline void LoadMatrices(uint32_t (&r)[4], uint32_t shared) {
+  const auto& all = cuda_on_cpu::MeetWarp("ldmatrix", &shared, sizeof(shared));
+  const int lane = cuda_on_cpu::Lane();
+  for (int i = 0; i < 4; ++i) {
+    const auto row = cuda_on_cpu::OfLane<uint32_t>(all, 8 * i + lane / 4);
+    std::memcpy(&r[i], cuda_on_cpu::SharedMemory() + row + lane % 4 * 4, 4);
+  }
+}
+
+// Transposed, it gets those of column lane / 4, rows 2 (lane % 4) and one more.
 inline void LoadMatricesTransposed(uint32_t (&r)[4], uint32_t shared) {
   const auto& all = cuda_on_cpu::MeetWarp("ldmatrix", &shared, sizeof(shared));
   const int lane = cuda_on_cpu::Lane();

@@ -1,0 +1,334 @@
+// The matrix product over many rows: two warpgroups take 64 features each and a
+// tile of rows, and one thread copies stages of 64 k for them, weights and rows
+// each in whole pieces. Weights go to the registers that wgmma takes A from, as
+// the fragments that they are stored as; rows it reads in shared memory.
+//
+// Its sums are those of mma.m16n8k16: both add 16 products and the sum in one
+// step (gpu_probe compares all bits; gpu_tests every count of rows).
+#include <iterator>
+#include <utility>
+
+#include "common/infer/cuda/kernels/device_math.cuh"
+#include "common/infer/cuda/kernels/gemm_epilogue.cuh"
+#include "common/infer/cuda/kernels/gemm_index.h"
+#include "common/infer/cuda/kernels/gemm_wide.h"
+#include "common/infer/cuda/kernels/warpgroup_instructions.cuh"
+
+namespace foretoken::device {
+
+template <WideGemmTiling kTiling>
+struct WideTile {
+  static constexpr int kRows = kTiling.rows;
+  static constexpr int kStages = kTiling.stages;
+  static constexpr int kResident = kTiling.resident;
+  static constexpr int kThreads = WideGemmTiling::kThreads;
+  static constexpr int kConsumerWarps = WideGemmTiling::kConsumerWarps;
+  static constexpr int kStepK = WideGemmTiling::kStepK;
+  static constexpr int kKBlocks = kStepK / kGemmKBlock;
+  static constexpr int kWeightBytes = kTiling.weight_bytes();
+  static constexpr int kRowBytes = kRows * kGemmKBlock * 2;  // of a block of k
+  static constexpr int kStageBytes = kTiling.stage_bytes();
+  static constexpr int kSharedBytes = kTiling.shared_bytes();
+  static_assert(kGemmKStep % kStepK == 0 && kStepK % kGemmKBlock == 0);
+  static_assert(kRowBytes % kEightRowsBytes == 0);
+  static_assert(ResidentBlocks(kSharedBytes) >= kResident);
+};
+
+namespace {
+
+#if FORETOKEN_WARPGROUPS
+
+// What a thread block computes: stages of one group of K.
+struct Slice {
+  int begin = 0, stages = 0;
+  int64_t first_row = 0;
+};
+
+template <typename Shape>
+__device__ __forceinline__ Slice SliceOfBlock(const GemmParams& p) {
+  constexpr int kStagesOfStep = kGemmKStep / Shape::kStepK;
+  const int64_t steps = p.k / kGemmKStep;
+  Slice slice;
+  slice.begin = GroupBegin(steps, p.groups, blockIdx.z) * kStagesOfStep;
+  slice.stages =
+      GroupBegin(steps, p.groups, blockIdx.z + 1) * kStagesOfStep - slice.begin;
+  slice.first_row = int64_t{blockIdx.x} * Shape::kRows;
+  return slice;
+}
+
+// A ring of stages; the barriers behind them: a stage is full, a stage is free.
+template <typename Shape>
+struct Ring {
+  uint32_t base = 0;
+  int slot = 0;
+  uint32_t parity = 0;  // of the phase that the slot is in
+
+  __device__ __forceinline__ uint32_t stage() const {
+    return base + slot * Shape::kStageBytes;
+  }
+  __device__ __forceinline__ uint32_t full() const {
+    return base + Shape::kStages * Shape::kStageBytes + slot * 16;
+  }
+  __device__ __forceinline__ uint32_t free() const { return full() + 8; }
+  __device__ __forceinline__ void Next() {
+    if (++slot == Shape::kStages) slot = 0, parity ^= 1;
+  }
+};
+
+// One thread. Weights are asked for before the kernels ahead are done.
+template <typename T, typename Shape>
+__device__ __forceinline__ void Produce(const GemmParams& p, const Slice& slice,
+                                        uint32_t shared) {
+  const int64_t stages_of_k = p.k / Shape::kStepK;
+  const char* weights = static_cast<const char*>(p.weights) +
+                        (blockIdx.y * stages_of_k + slice.begin) *
+                            Shape::kWeightBytes;
+  const int64_t block_bytes = p.padded_rows * kGemmKBlock * sizeof(T);
+  const char* rows = static_cast<const char*>(p.x) +
+                     slice.begin * Shape::kKBlocks * block_bytes +
+                     slice.first_row * kGemmKBlock * sizeof(T);
+  const auto copy_weights = [&](const Ring<Shape>& ring) {
+    ArriveAndExpect(ring.full(), Shape::kStageBytes);
+    BulkCopy(ring.stage(), weights, Shape::kWeightBytes, ring.full());
+    weights += Shape::kWeightBytes;
+  };
+  const auto copy_rows = [&](const Ring<Shape>& ring) {
+#pragma unroll
+    for (int kb = 0; kb < Shape::kKBlocks; ++kb) {
+      BulkCopy(ring.stage() + Shape::kWeightBytes + kb * Shape::kRowBytes, rows,
+               Shape::kRowBytes, ring.full());
+      rows += block_bytes;
+    }
+  };
+  const int ahead = min(Shape::kStages, slice.stages);
+  Ring<Shape> ring = {shared};
+  for (int s = 0; s < ahead; ++s, ring.Next()) copy_weights(ring);
+  WaitForPreviousKernels();
+  ring = {shared};
+  for (int s = 0; s < ahead; ++s, ring.Next()) copy_rows(ring);
+  if (slice.first_row >= *p.rows) {
+    // Nobody reads them; but shared memory has to last until they are there.
+    ring = {shared};
+    for (int s = 0; s < ahead; ++s, ring.Next()) WaitBarrier(ring.full(), 0);
+    return;
+  }
+  // (`parity` is now that of the round whose readers are waited for.)
+  ring = {shared};
+  for (int s = ahead; s < slice.stages; ++s, ring.Next()) {
+    WaitBarrier(ring.free(), ring.parity);
+    copy_weights(ring);
+    copy_rows(ring);
+  }
+}
+
+template <typename T, typename Shape, GemmEpilogue kEpilogue>
+__device__ __forceinline__ void StoreWide(const GemmParams& p,
+                                          int64_t first_row, int64_t rows,
+                                          int warp, int lane,
+                                          const float (&sums)[Shape::kRows /
+                                                              2]) {
+  const int64_t row = first_row + AccumulatorRow(lane, 0);
+  const int left = static_cast<int>(min(rows - row, int64_t{Shape::kRows}));
+  const int64_t tile = int64_t{blockIdx.y} * kGemmFeatureTiles + warp;
+  if constexpr (kEpilogue == GemmEpilogue::kSwiGlu) {
+    const int64_t feature = tile * 8 + AccumulatorFeature(lane, 0);
+    T* out = static_cast<T*>(p.out) +
+             ActivationRowAt(row, feature, p.padded_rows) +
+             ActivationUnit(AccumulatorRow(lane, 0), tile % 4) * 8 +
+             feature % 8;
+#pragma unroll
+    for (int n = 0; n < Shape::kRows / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int r = n * 8 + AccumulatorRow(0, i);
+        if (r >= left) continue;
+        out[r * kGemmKBlock] =
+            SwiGlu<T>(p, feature, sums[4 * n + i], sums[4 * n + i + 2]);
+      }
+    }
+  } else {
+    const int64_t group = kEpilogue == GemmEpilogue::kPartial ? blockIdx.z : 0;
+    float* out = static_cast<float*>(p.out) +
+                 (group * p.padded_rows + row) * p.features + tile * 16 +
+                 AccumulatorFeature(lane, 0);
+#pragma unroll
+    for (int n = 0; n < Shape::kRows / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (n * 8 + AccumulatorRow(0, i) < left) {
+          float* of_row = out + AccumulatorRow(0, i) * p.features;
+          of_row[0] = sums[4 * n + i];
+          of_row[AccumulatorFeature(0, 2)] = sums[4 * n + i + 2];
+        }
+      }
+      out += 8 * p.features;
+    }
+  }
+}
+
+// Two warpgroups. Where registers are left, a stage's products are under way
+// while the next stage's weights are read; two sets of fragments alternate, as
+// products read their registers until they are done.
+template <typename T, typename Shape, GemmEpilogue kEpilogue>
+__device__ __forceinline__ void Consume(const GemmParams& p, const Slice& slice,
+                                        const char* shared, int warp,
+                                        int lane) {
+  WaitForPreviousKernels();
+  const int64_t rows = *p.rows;
+  if (slice.first_row >= rows) return;
+  constexpr int kTilesOfK = Shape::kStepK / 16;
+  constexpr int kPending = Shape::kResident == 1 ? 1 : 0;
+  float sums[Shape::kRows / 2] = {};
+  Ring<Shape> ring = {SharedAddress(shared)};
+  Ring<Shape> done = ring;  // the stage to be freed next
+  const auto step = [&](uint4 (&a)[kTilesOfK], bool first) {
+    WaitBarrier(ring.full(), ring.parity);
+    const uint4* weights = reinterpret_cast<const uint4*>(
+        shared + ring.slot * Shape::kStageBytes);
+#pragma unroll
+    for (int t = 0; t < kTilesOfK; ++t) {
+      const int fragment = (t / 2 * kGemmFeatureTiles + warp) * 2 + t % 2;
+      a[t] = weights[fragment * 32 + lane];
+    }
+    BeginProducts();
+#pragma unroll
+    for (int t = 0; t < kTilesOfK; ++t) {
+      Wgmma<T, Shape::kRows>::Add(
+          sums, a[t],
+          DescribeRows(ring.stage() + Shape::kWeightBytes +
+                       t / 2 * Shape::kRowBytes + t % 2 * 32));
+    }
+    CommitProducts();
+    ring.Next();
+    if (kPending > 0 && first) return;
+    WaitProducts<kPending>();
+    __syncwarp();
+    if (lane == 0) Arrive(done.free());
+    done.Next();
+  };
+  uint4 even[kTilesOfK], odd[kTilesOfK];
+  step(even, true);
+  int left = slice.stages - 1;
+  for (; left >= 2; left -= 2) {
+    step(odd, false);
+    step(even, false);
+  }
+  if (left > 0) step(odd, false);
+  WaitProducts<0>();
+  KeepSums(sums);
+  StoreWide<T, Shape, kEpilogue>(p, slice.first_row, rows, warp, lane, sums);
+}
+
+#endif  // FORETOKEN_WARPGROUPS
+
+template <typename T, typename Shape, GemmEpilogue kEpilogue>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
+    WideGemmKernel(const GemmParams p) {
+#if FORETOKEN_WARPGROUPS
+  AllowNextKernel();
+  char* const shared = DynamicShared();
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (threadIdx.x == 0) {
+    Ring<Shape> ring = {SharedAddress(shared)};
+    for (int s = 0; s < Shape::kStages; ++s, ring.Next()) {
+      InitBarrier(ring.full(), 1);
+      InitBarrier(ring.free(), Shape::kConsumerWarps);
+    }
+    ShowBarriers();
+  }
+  __syncthreads();
+  const Slice slice = SliceOfBlock<Shape>(p);
+  if (warp < Shape::kConsumerWarps) {
+    if constexpr (Shape::kResident == 1) {
+      TakeRegisters<WideGemmTiling::kConsumerRegisters>();
+    }
+    Consume<T, Shape, kEpilogue>(p, slice, shared, warp, lane);
+  } else {
+    if constexpr (Shape::kResident == 1) {
+      KeepRegisters<WideGemmTiling::kProducerRegisters>();
+    }
+    if (warp == Shape::kConsumerWarps && lane == 0) {
+      Produce<T, Shape>(p, slice, SharedAddress(shared));
+    }
+  }
+#endif
+}
+
+// Calls `use.template operator()<T, WideTile<...>, kEpilogue>()` for the tiling
+// of that index.
+template <typename T, GemmEpilogue kEpilogue, typename Use, size_t... kIndices>
+cudaError_t WithTile(int index, const Use& use,
+                     std::index_sequence<kIndices...>) {
+  cudaError_t error = cudaErrorInvalidValue;
+  const auto with = [&]<size_t kIndex>() {
+    if (index == static_cast<int>(kIndex)) {
+      error = use.template
+              operator()<T, WideTile<kWideGemmTilings[kIndex]>, kEpilogue>();
+    }
+  };
+  (with.template operator()<kIndices>(), ...);
+  return error;
+}
+
+template <GemmEpilogue kEpilogue, typename Use>
+cudaError_t WithType(DeviceType type, int index, const Use& use) {
+  constexpr auto kAll =
+      std::make_index_sequence<std::size(kWideGemmTilings)>();
+  return type == DeviceType::kBFloat16
+             ? WithTile<__nv_bfloat16, kEpilogue>(index, use, kAll)
+             : WithTile<__half, kEpilogue>(index, use, kAll);
+}
+
+template <typename Use>
+cudaError_t WithKernel(GemmEpilogue epilogue, DeviceType type, int index,
+                       const Use& use) {
+  switch (epilogue) {
+    case GemmEpilogue::kPartial:
+      return WithType<GemmEpilogue::kPartial>(type, index, use);
+    case GemmEpilogue::kSwiGlu:
+      return WithType<GemmEpilogue::kSwiGlu>(type, index, use);
+    case GemmEpilogue::kLogits:
+      return WithType<GemmEpilogue::kLogits>(type, index, use);
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace
+
+cudaError_t PrepareWideGemm() {
+  const auto prepare =
+      [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
+        return PrepareKernel(WideGemmKernel<T, Shape, kEpilogue>,
+                             Shape::kSharedBytes);
+      };
+  for (const GemmEpilogue epilogue :
+       {GemmEpilogue::kPartial, GemmEpilogue::kSwiGlu, GemmEpilogue::kLogits}) {
+    for (const DeviceType type :
+         {DeviceType::kBFloat16, DeviceType::kFloat16}) {
+      for (size_t i = 0; i < std::size(kWideGemmTilings); ++i) {
+        const cudaError_t error =
+            WithKernel(epilogue, type, static_cast<int>(i), prepare);
+        if (error != cudaSuccess) return error;
+      }
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t LaunchWideGemm(GemmEpilogue epilogue, DeviceType type,
+                           const GemmParams& params, int rows,
+                           Launcher& launcher) {
+  const auto launch =
+      [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
+        const dim3 grid(
+            static_cast<unsigned>(RoundUp(rows, Shape::kRows) / Shape::kRows),
+            static_cast<unsigned>(params.features / kGemmFeatures),
+            static_cast<unsigned>(params.groups));
+        return launcher.Run(WideGemmKernel<T, Shape, kEpilogue>, grid,
+                            dim3(Shape::kThreads), Shape::kSharedBytes, params);
+      };
+  return WithKernel(epilogue, type, ChooseWideGemmTiling(rows), launch);
+}
+
+}  // namespace foretoken::device
