@@ -167,7 +167,7 @@ using cudaStream_t = CudaStream*;
 using cudaEvent_t = int*;
 struct cudaDeviceProp {
   char name[256];
-  int major, minor;
+  int major, minor, multiProcessorCount;
   size_t sharedMemPerBlockOptin, totalGlobalMem;
 };
 struct cudaLaunchAttribute {

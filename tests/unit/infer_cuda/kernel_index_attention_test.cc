@@ -29,8 +29,8 @@ TEST(KernelIndexAttentionTest, ChunksFollowEachOtherFromPositionZero) {
   }
   EXPECT_EQ(ChunkCount(1), 1);
   EXPECT_EQ(ChunkCount(16), 4);     // 512 positions
-  EXPECT_EQ(ChunkCount(256), 32);   // 8,192
-  EXPECT_EQ(ChunkCount(4096), 64);  // 131,072
+  EXPECT_EQ(ChunkCount(256), 48);   // 8,192
+  EXPECT_EQ(ChunkCount(4096), 112);  // 131,072
 }
 
 TEST(KernelIndexAttentionTest, EveryVectorOfKvHasOnePlace) {
@@ -267,9 +267,9 @@ TEST(KernelIndexAttentionTest, SlabsArePowersOfTwoThatFitForAnyChunks) {
 // rows of prefill in two, in one where the context is half as long.
 TEST(KernelIndexAttentionTest, ThirtyTwoSessionsOfEightRowsAreOneSlab) {
   const EngineShape s = ShapeOf(8, 4, 128, 8192);
-  ASSERT_EQ(s.max_chunks, 32);
-  EXPECT_GE(s.SlabQueries(32), 32 * 8 * 4);
-  EXPECT_EQ(s.SlabQueries(32), 1024);
+  ASSERT_EQ(s.max_chunks, 48);
+  EXPECT_GE(s.SlabQueries(48), 32 * 8 * 4);
+  EXPECT_EQ(s.SlabQueries(48), 1024);
   EXPECT_EQ(s.SlabQueries(16), 2048);
   EXPECT_EQ(s.SlabQueries(1), 2048);
 }
@@ -333,7 +333,7 @@ TEST(KernelIndexAttentionTest, TilingsFitTheDevice) {
   EXPECT_EQ(ChooseAttentionTiling(64, 4, 128, kSmall), WideAttention(128));
   EXPECT_EQ(ChooseAttentionTiling(64, 4, 256, kSmall), WideAttention(256));
   // Three narrow blocks of 48 KiB under way each, or two wide ones.
-  EXPECT_EQ(AttentionSharedBytes(NarrowAttention(128), 128), 73'728);
+  EXPECT_EQ(AttentionSharedBytes(NarrowAttention(128), 128), 69'632);
   EXPECT_EQ(ResidentBlocks(AttentionSharedBytes(NarrowAttention(128), 128)), 3);
   EXPECT_EQ(ResidentBlocks(AttentionSharedBytes(WideAttention(128), 128)), 2);
 }

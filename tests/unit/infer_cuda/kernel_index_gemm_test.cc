@@ -231,9 +231,20 @@ TEST(KernelIndexGemmTest, WideTilesFitBuffersAndHaveAsFewAsTheWidest) {
     ASSERT_EQ(tiling.rows % 8, 0);
     ASSERT_EQ(tiling.stage_bytes() % 512, 0);
   }
-  EXPECT_EQ(chosen.size(), std::size(kWideGemmTilings));
+  EXPECT_EQ(chosen.size(), std::size(kWideGemmTilings) - 1);  // all groups
   EXPECT_EQ(kWideGemmTilings[ChooseWideGemmTiling(65)].rows, 72);
   EXPECT_EQ(kWideGemmTilings[ChooseWideGemmTiling(320)].rows, 192);
+}
+
+// Of an H200: the products of 8B's layers over a long prompt; a short one's only
+// where they fill it.
+TEST(KernelIndexGemmTest, GroupsAreAddedInPlaceWhereTheDeviceStaysFull) {
+  EXPECT_TRUE(AddsGroups(2048, 6144, 5, 132));
+  EXPECT_TRUE(AddsGroups(2048, 4096, 8, 132));
+  EXPECT_TRUE(AddsGroups(512, 4096, 8, 132));
+  EXPECT_FALSE(AddsGroups(512, 6144, 5, 132));
+  EXPECT_FALSE(AddsGroups(256, 4096, 8, 132));
+  EXPECT_FALSE(AddsGroups(2048, 28672, 1, 132));
 }
 
 TEST(KernelIndexGemmTest, TwoShallowBlocksFitAMultiprocessorOfAnyDevice) {

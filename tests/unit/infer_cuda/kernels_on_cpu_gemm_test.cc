@@ -120,13 +120,30 @@ TEST_P(KernelsOnCpuGemmTest, EveryTilingHasTheSameSums) {
   }
   EXPECT_EQ(tilings.size(), std::size(kGemmTilings));
   for (const int rows : {33, 65, 100, 150, 250, kMost}) {
-    const std::vector<uint32_t> wide = Run(rows, groups, {kHopper, true});
+    const std::vector<uint32_t> wide = Run(rows, groups, {kHopper, true, 1000});
     for (int group = 0; group < groups; ++group) {
       ASSERT_EQ(std::memcmp(&wide[group * rows * of_row], &all[group * of_group],
                             rows * of_row * 4),
                 0)
           << rows << " rows by warpgroups, group " << group;
     }
+  }
+  if (groups == 1) return;
+  // Six thread blocks of all groups fill two turns of three.
+  const GemmDevice small = {kHopper, true, 3};
+  MatrixShape matrix;
+  matrix.features = kFeatures;
+  matrix.groups = groups;
+  ASSERT_EQ(GroupsWritten(matrix, 65, small), groups);
+  ASSERT_EQ(GroupsWritten(matrix, kMost, {kHopper, false, 3}), groups);
+  ASSERT_EQ(GroupsWritten(matrix, kMost, small), 1);
+  const std::vector<uint32_t> added = Run(kMost, groups, small);
+  for (size_t i = 0; i < of_group; ++i) {
+    float sum = 0.0f, first, second;
+    std::memcpy(&first, &all[i], sizeof(first));
+    std::memcpy(&second, &all[of_group + i], sizeof(second));
+    std::memcpy(&sum, &added[i], sizeof(sum));
+    ASSERT_EQ(sum, first + second) << i;
   }
 }
 

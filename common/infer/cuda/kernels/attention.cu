@@ -159,7 +159,7 @@ __device__ __forceinline__ void RunTasks(const AttentionParams& p,
   }
   const float* queries[2];
   FindQueries<Shape>(p, p.pass->task()[t], state, kv_head, lane, queries);
-  SplitQueries<T, Shape>(queries, lane, fragments);
+  RoundQueries<T, Shape>(queries, lane, fragments);
 
   float out[Shape::kUnits][4] = {};
   uint32_t stage = 0;  // in bytes
@@ -189,10 +189,10 @@ __device__ __forceinline__ void RunTasks(const AttentionParams& p,
                        scores);
       float scale[2];
       Weigh(lane, keys, scores, state, scale);
-      uint4 high[kValueTiles], low[kValueTiles];
-      SplitWeights<T>(scores, high, low);
+      uint4 weights[kValueTiles];
+      RoundWeights<T>(scores, weights);
       AddValues<T, Shape>(ring + stage + Shape::kBlockBytes, lane, keys, scale,
-                          high, low, out);
+                          weights, out);
     }
     stage += Shape::kStageBytes;
     if (stage == Shape::kStages * Shape::kStageBytes) stage = 0;

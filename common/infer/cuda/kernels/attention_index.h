@@ -2,8 +2,8 @@
 // shared memory, the tasks of a pass.
 //
 // A block is kDevicePageTokens (32) positions. A chunk is a run of blocks whose
-// bounds depend on the position alone: 4 blocks each up to position 2,048, then
-// 8 chunks to every doubling of the context, so that one row of a long context
+// bounds depend on the position alone: 4 blocks each up to position 4,096, then
+// 16 chunks to every doubling of the context, so that one row of a long context
 // uses many multiprocessors and the partial results stay few. In a chunk the
 // blocks are merged ascending, then the chunks are, whoever does it.
 //
@@ -19,8 +19,8 @@
 namespace foretoken::device {
 
 inline constexpr int kChunkBlocks = 4;
-inline constexpr int kEvenChunks = 16;  // chunks of kChunkBlocks
-inline constexpr int kDoublingChunks = 8;
+inline constexpr int kEvenChunks = 32;  // chunks of kChunkBlocks
+inline constexpr int kDoublingChunks = 16;
 // Queries of one warp: heads that share a kv head, of one row after another.
 inline constexpr int kTaskQueries = 16;
 inline constexpr int kMaxHeadDim = 256;
@@ -125,7 +125,7 @@ constexpr int AttentionUnitBytes(int padded_head_dim) {
   return kDevicePageTokens * ((padded_head_dim / 8 + 7) / 8 * 8) * 16;
 }
 constexpr int AttentionQueryBytes(int padded_head_dim) {
-  return 2 * (padded_head_dim / 32) * 2 * 32 * 16;
+  return (padded_head_dim / 32) * 2 * 32 * 16;
 }
 constexpr int AttentionSharedBytes(const AttentionTiling& tiling,
                                    int padded_head_dim) {

@@ -123,10 +123,10 @@ __device__ __forceinline__ void LoadUnit(const AttentionParams& p,
   }
 }
 
-// The lane's fragments of the queries: value and rest, to shared memory that
-// only this lane reads.
+// The lane's fragments of the queries, to shared memory that only this lane
+// reads.
 template <typename T, typename Shape>
-__device__ __forceinline__ void SplitQueries(const float* const (&from)[2],
+__device__ __forceinline__ void RoundQueries(const float* const (&from)[2],
                                              int lane, uint4* fragments) {
 #pragma unroll
   for (int kb = 0; kb < Shape::kQueryBlocks; ++kb) {
@@ -145,19 +145,14 @@ __device__ __forceinline__ void SplitQueries(const float* const (&from)[2],
     }
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
-      uint32_t high[4], low[4];
+      uint32_t rounded[4];
 #pragma unroll
       for (int reg = 0; reg < 4; ++reg) {
         const float* pair = &x[FragmentUpper(reg)][FragmentElement(tile, reg)];
-        const T h0 = Round<T>(pair[0]), h1 = Round<T>(pair[1]);
-        high[reg] = PackPair(h0, h1);
-        low[reg] = PackPair(Round<T>(pair[0] - Widen(h0)),
-                            Round<T>(pair[1] - Widen(h1)));
+        rounded[reg] = PackPair(Round<T>(pair[0]), Round<T>(pair[1]));
       }
-      const int at = (kb * 2 + tile) * 32 + lane;
-      fragments[at] = make_uint4(high[0], high[1], high[2], high[3]);
-      fragments[at + Shape::kQueryBlocks * 2 * 32] =
-          make_uint4(low[0], low[1], low[2], low[3]);
+      fragments[(kb * 2 + tile) * 32 + lane] =
+          make_uint4(rounded[0], rounded[1], rounded[2], rounded[3]);
     }
   }
 }
@@ -166,22 +161,17 @@ template <typename T, typename Shape>
 __device__ __forceinline__ void Scores(const uint4* fragments,
                                        const uint4* keys, int lane,
                                        float (&scores)[kKeyTiles][4]) {
-  constexpr int kRest = Shape::kQueryBlocks * 2 * 32;
   const uint4* const own[2] = {keys + KeyPlace(lane, 0, Shape::kDim),
                                keys + KeyPlace(lane, 1, Shape::kDim)};
 #pragma unroll
   for (int kb = 0; kb < Shape::kQueryBlocks; ++kb) {
-    const uint4 low0 = fragments[kb * 2 * 32 + lane];
-    const uint4 low1 = fragments[(kb * 2 + 1) * 32 + lane];
-    const uint4 rest0 = fragments[kRest + kb * 2 * 32 + lane];
-    const uint4 rest1 = fragments[kRest + (kb * 2 + 1) * 32 + lane];
+    const uint4 query0 = fragments[kb * 2 * 32 + lane];
+    const uint4 query1 = fragments[(kb * 2 + 1) * 32 + lane];
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
       const uint4 k = own[kb % 2][KeyOffset(n, kb, Shape::kDim)];
-      Mma<T>(scores[n], low0, k.x, k.y);
-      Mma<T>(scores[n], low1, k.z, k.w);
-      Mma<T>(scores[n], rest0, k.x, k.y);
-      Mma<T>(scores[n], rest1, k.z, k.w);
+      Mma<T>(scores[n], query0, k.x, k.y);
+      Mma<T>(scores[n], query1, k.z, k.w);
     }
   }
 }
@@ -226,24 +216,19 @@ __device__ __forceinline__ void Weigh(int lane, const int (&keys)[2],
   }
 }
 
-// Weights as fragments: value and rest.
+// Weights as fragments.
 template <typename T>
-__device__ __forceinline__ void SplitWeights(
-    const float (&weights)[kKeyTiles][4], uint4 (&high)[kValueTiles],
-    uint4 (&low)[kValueTiles]) {
+__device__ __forceinline__ void RoundWeights(
+    const float (&weights)[kKeyTiles][4], uint4 (&rounded)[kValueTiles]) {
 #pragma unroll
   for (int kt = 0; kt < kValueTiles; ++kt) {
-    uint32_t h[4], l[4];
+    uint32_t r[4];
 #pragma unroll
     for (int reg = 0; reg < 4; ++reg) {
       const float* pair = &weights[kt * 2 + reg / 2][FragmentUpper(reg) * 2];
-      const T h0 = Round<T>(pair[0]), h1 = Round<T>(pair[1]);
-      h[reg] = PackPair(h0, h1);
-      l[reg] = PackPair(Round<T>(pair[0] - Widen(h0)),
-                        Round<T>(pair[1] - Widen(h1)));
+      r[reg] = PackPair(Round<T>(pair[0]), Round<T>(pair[1]));
     }
-    high[kt] = make_uint4(h[0], h[1], h[2], h[3]);
-    low[kt] = make_uint4(l[0], l[1], l[2], l[3]);
+    rounded[kt] = make_uint4(r[0], r[1], r[2], r[3]);
   }
 }
 
@@ -253,8 +238,7 @@ template <typename T, typename Shape>
 __device__ __forceinline__ void AddValues(uint32_t values, int lane,
                                           const int (&keys)[2],
                                           const float (&scale)[2],
-                                          const uint4 (&high)[kValueTiles],
-                                          const uint4 (&low)[kValueTiles],
+                                          const uint4 (&weights)[kValueTiles],
                                           float (&out)[Shape::kUnits][4]) {
   uint32_t own[4];
 #pragma unroll
@@ -269,10 +253,8 @@ __device__ __forceinline__ void AddValues(uint32_t values, int lane,
       uint32_t v[4];
       LoadMatricesTransposed(
           v, own[u % 8 / 2] + ValueOffset(kt, u, Shape::kDim) * 16);
-      Mma<T>(sums[0], high[kt], v[0], v[1]);
-      Mma<T>(sums[0], low[kt], v[0], v[1]);
-      Mma<T>(sums[1], high[kt], v[2], v[3]);
-      Mma<T>(sums[1], low[kt], v[2], v[3]);
+      Mma<T>(sums[0], weights[kt], v[0], v[1]);
+      Mma<T>(sums[1], weights[kt], v[2], v[3]);
     }
 #pragma unroll
     for (int j = 0; j < 2; ++j) {

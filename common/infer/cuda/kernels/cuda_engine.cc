@@ -147,7 +147,8 @@ class CudaEngine : public DeviceEngine {
   DeviceStatus OpenDevice();
   GemmDevice GemmTiles() const {
     return {shared_bytes_,
-            kModuleCode.warpgroups && capability_ == kWarpgroupCapability};
+            kModuleCode.warpgroups && capability_ == kWarpgroupCapability,
+            multiprocessors_};
   }
   DeviceStatus UseDevice() const {
     return CheckCuda(cudaSetDevice(options_.device), "choice of the device");
@@ -176,6 +177,7 @@ class CudaEngine : public DeviceEngine {
   DeviceOptions options_;
   int32_t shared_bytes_ = 0;  // that a thread block can have
   int64_t memory_bytes_ = 0;  // of the device
+  int32_t multiprocessors_ = 1;
   Capability capability_ = 0;
   char numerics_[512] = {};
   cudaStream_t stream_ = nullptr;
@@ -217,6 +219,7 @@ DeviceStatus CudaEngine::OpenDevice() {
   }
   shared_bytes_ = static_cast<int32_t>(properties.sharedMemPerBlockOptin);
   memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
+  multiprocessors_ = properties.multiProcessorCount;
   std::snprintf(numerics_, sizeof(numerics_),
                 "kernels=%d;mma=m16n8k16;groups=%d,%d,%d;norm=%d;"
                 "attention=%d,%d,%d;runtime=%d;device=%s;capability=%d.%d",

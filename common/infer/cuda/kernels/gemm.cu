@@ -321,6 +321,14 @@ cudaError_t WithKernel(GemmEpilogue epilogue, DeviceType type, int index,
 
 }  // namespace
 
+int GroupsWritten(const MatrixShape& matrix, int rows,
+                  const GemmDevice& device) {
+  const bool adds =
+      device.warpgroups && AddsGroups(rows, matrix.features, matrix.groups,
+                                      device.multiprocessors);
+  return adds ? 1 : matrix.groups;
+}
+
 cudaError_t PrepareGemm(const GemmDevice& device) {
   if (device.warpgroups) {
     const cudaError_t error = PrepareWideGemm();
@@ -351,7 +359,7 @@ cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
                        const GemmDevice& device, Launcher& launcher) {
   if (rows == 0) return cudaSuccess;
   if (device.warpgroups && rows >= kWideGemmRows) {
-    return LaunchWideGemm(epilogue, type, params, rows, launcher);
+    return LaunchWideGemm(epilogue, type, params, rows, device, launcher);
   }
   const auto launch =
       [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {

@@ -40,7 +40,13 @@ struct GemmParams {
 struct GemmDevice {
   int32_t shared_bytes = 0;  // dynamic, that a thread block can have
   bool warpgroups = false;   // it has wgmma, and the module code for it
+  int32_t multiprocessors = 1;
 };
+
+// How many groups of K kPartial leaves to be added: the matrix's, or one where
+// the product adds them itself. `rows`: LaunchGemm's.
+int GroupsWritten(const MatrixShape& matrix, int rows,
+                  const GemmDevice& device);
 
 // Once per process and device, before the first product.
 cudaError_t PrepareGemm(const GemmDevice& device);

@@ -221,6 +221,7 @@ struct WideGemmTiling {
   int rows = 0;
   int stages = 0;
   int resident = 0;  // thread blocks that a multiprocessor shall hold
+  bool whole = false;  // all groups of K, one after the other, and their sum
 
   static constexpr int kStepK = 64;
   static constexpr int kConsumerWarps = 8;
@@ -239,7 +240,9 @@ struct WideGemmTiling {
 };
 
 inline constexpr WideGemmTiling kWideGemmTilings[] = {
-    {64, 4, 2}, {72, 4, 2}, {128, 6, 1}, {192, 5, 1}, {256, 4, 1}};
+    {64, 4, 2}, {72, 4, 2}, {128, 6, 1}, {192, 5, 1}, {256, 4, 1},
+    {128, 6, 1, true}};
+inline constexpr int kWholeGemmTiling = 5;  // two sums a row leave room for 128
 // From this many rows on: below, the weights' way from memory is all there is.
 inline constexpr int kWideGemmRows = 33;
 
@@ -250,6 +253,20 @@ constexpr int ChooseWideGemmTiling(int rows) {
   int i = 0;
   while (tiles(kWideGemmTilings[i].rows) > tiles(256)) ++i;
   return i;
+}
+
+// Whether a product of that many groups over `rows` adds them itself: where its
+// thread blocks, without those of the groups, still fill the multiprocessors in
+// whole turns.
+constexpr bool AddsGroups(int rows, int64_t features, int groups,
+                          int multiprocessors) {
+  constexpr int kLeastPercent = 85;
+  const int of_tile = kWideGemmTilings[kWholeGemmTiling].rows;
+  const int64_t blocks =
+      (rows + of_tile - 1) / of_tile * (features / kGemmFeatures);
+  const int64_t turns = (blocks + multiprocessors - 1) / multiprocessors;
+  return groups > 1 && rows > 256 &&
+         100 * blocks >= kLeastPercent * turns * multiprocessors;
 }
 
 }  // namespace foretoken::device

@@ -21,6 +21,7 @@ struct WideTile {
   static constexpr int kRows = kTiling.rows;
   static constexpr int kStages = kTiling.stages;
   static constexpr int kResident = kTiling.resident;
+  static constexpr bool kWhole = kTiling.whole;
   static constexpr int kThreads = WideGemmTiling::kThreads;
   static constexpr int kConsumerWarps = WideGemmTiling::kConsumerWarps;
   static constexpr int kStepK = WideGemmTiling::kStepK;
@@ -38,20 +39,27 @@ namespace {
 
 #if FORETOKEN_WARPGROUPS
 
-// What a thread block computes: stages of one group of K.
+// First stage of a group of K.
+template <typename Shape>
+__device__ __forceinline__ int GroupStage(const GemmParams& p, int group) {
+  constexpr int kStagesOfStep = kGemmKStep / Shape::kStepK;
+  return GroupBegin(p.k / kGemmKStep, p.groups, group) * kStagesOfStep;
+}
+
+// What a thread block computes: one group of K, or all of them.
 struct Slice {
+  int first_group = 0, end_group = 0;
   int begin = 0, stages = 0;
   int64_t first_row = 0;
 };
 
 template <typename Shape>
 __device__ __forceinline__ Slice SliceOfBlock(const GemmParams& p) {
-  constexpr int kStagesOfStep = kGemmKStep / Shape::kStepK;
-  const int64_t steps = p.k / kGemmKStep;
   Slice slice;
-  slice.begin = GroupBegin(steps, p.groups, blockIdx.z) * kStagesOfStep;
-  slice.stages =
-      GroupBegin(steps, p.groups, blockIdx.z + 1) * kStagesOfStep - slice.begin;
+  slice.first_group = Shape::kWhole ? 0 : blockIdx.z;
+  slice.end_group = Shape::kWhole ? p.groups : blockIdx.z + 1;
+  slice.begin = GroupStage<Shape>(p, slice.first_group);
+  slice.stages = GroupStage<Shape>(p, slice.end_group) - slice.begin;
   slice.first_row = int64_t{blockIdx.x} * Shape::kRows;
   return slice;
 }
@@ -147,7 +155,8 @@ __device__ __forceinline__ void StoreWide(const GemmParams& p,
       }
     }
   } else {
-    const int64_t group = kEpilogue == GemmEpilogue::kPartial ? blockIdx.z : 0;
+    const int64_t group =
+        kEpilogue == GemmEpilogue::kPartial && !Shape::kWhole ? blockIdx.z : 0;
     float* out = static_cast<float*>(p.out) +
                  (group * p.padded_rows + row) * p.features + tile * 16 +
                  AccumulatorFeature(lane, 0);
@@ -168,7 +177,8 @@ __device__ __forceinline__ void StoreWide(const GemmParams& p,
 
 // Two warpgroups. Where registers are left, a stage's products are under way
 // while the next stage's weights are read; two sets of fragments alternate, as
-// products read their registers until they are done.
+// products read their registers until they are done. The sums of groups are
+// added ascending, as the kernels do that read them apart.
 template <typename T, typename Shape, GemmEpilogue kEpilogue>
 __device__ __forceinline__ void Consume(const GemmParams& p, const Slice& slice,
                                         const char* shared, int warp,
@@ -178,7 +188,9 @@ __device__ __forceinline__ void Consume(const GemmParams& p, const Slice& slice,
   if (slice.first_row >= rows) return;
   constexpr int kTilesOfK = Shape::kStepK / 16;
   constexpr int kPending = Shape::kResident == 1 ? 1 : 0;
-  float sums[Shape::kRows / 2] = {};
+  constexpr int kSums = Shape::kRows / 2;
+  float sums[kSums] = {};
+  float total[Shape::kWhole ? kSums : 1];
   Ring<Shape> ring = {SharedAddress(shared)};
   Ring<Shape> done = ring;  // the stage to be freed next
   const auto step = [&](uint4 (&a)[kTilesOfK], bool first) {
@@ -206,17 +218,37 @@ __device__ __forceinline__ void Consume(const GemmParams& p, const Slice& slice,
     if (lane == 0) Arrive(done.free());
     done.Next();
   };
-  uint4 even[kTilesOfK], odd[kTilesOfK];
-  step(even, true);
-  int left = slice.stages - 1;
-  for (; left >= 2; left -= 2) {
-    step(odd, false);
-    step(even, false);
+  for (int group = slice.first_group; group < slice.end_group; ++group) {
+    uint4 even[kTilesOfK], odd[kTilesOfK];
+    int left =
+        GroupStage<Shape>(p, group + 1) - GroupStage<Shape>(p, group) - 1;
+    step(even, true);
+    for (; left >= 2; left -= 2) {
+      step(odd, false);
+      step(even, false);
+    }
+    if (left > 0) step(odd, false);
+    WaitProducts<0>();
+    KeepSums(sums);
+    if constexpr (Shape::kWhole) {
+      __syncwarp();
+      if (lane == 0) Arrive(done.free());
+      done.Next();
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        total[i] = group == 0 ? sums[i] : total[i] + sums[i];
+        sums[i] = 0.0f;
+      }
+    }
   }
-  if (left > 0) step(odd, false);
-  WaitProducts<0>();
-  KeepSums(sums);
-  StoreWide<T, Shape, kEpilogue>(p, slice.first_row, rows, warp, lane, sums);
+  const auto& stored = [&]() -> const float(&)[kSums] {
+    if constexpr (Shape::kWhole) {
+      return total;
+    } else {
+      return sums;
+    }
+  }();
+  StoreWide<T, Shape, kEpilogue>(p, slice.first_row, rows, warp, lane, stored);
 }
 
 #endif  // FORETOKEN_WARPGROUPS
@@ -263,8 +295,10 @@ cudaError_t WithTile(int index, const Use& use,
   cudaError_t error = cudaErrorInvalidValue;
   const auto with = [&]<size_t kIndex>() {
     if (index == static_cast<int>(kIndex)) {
-      error = use.template
-              operator()<T, WideTile<kWideGemmTilings[kIndex]>, kEpilogue>();
+      constexpr WideGemmTiling kTiling = kWideGemmTilings[kIndex];
+      if constexpr (!kTiling.whole || kEpilogue == GemmEpilogue::kPartial) {
+        error = use.template operator()<T, WideTile<kTiling>, kEpilogue>();
+      }
     }
   };
   (with.template operator()<kIndices>(), ...);
@@ -306,9 +340,11 @@ cudaError_t PrepareWideGemm() {
        {GemmEpilogue::kPartial, GemmEpilogue::kSwiGlu, GemmEpilogue::kLogits}) {
     for (const DeviceType type :
          {DeviceType::kBFloat16, DeviceType::kFloat16}) {
-      for (size_t i = 0; i < std::size(kWideGemmTilings); ++i) {
-        const cudaError_t error =
-            WithKernel(epilogue, type, static_cast<int>(i), prepare);
+      for (int i = 0; i < static_cast<int>(std::size(kWideGemmTilings)); ++i) {
+        if (kWideGemmTilings[i].whole && epilogue != GemmEpilogue::kPartial) {
+          continue;
+        }
+        const cudaError_t error = WithKernel(epilogue, type, i, prepare);
         if (error != cudaSuccess) return error;
       }
     }
@@ -318,17 +354,22 @@ cudaError_t PrepareWideGemm() {
 
 cudaError_t LaunchWideGemm(GemmEpilogue epilogue, DeviceType type,
                            const GemmParams& params, int rows,
-                           Launcher& launcher) {
+                           const GemmDevice& device, Launcher& launcher) {
   const auto launch =
       [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
         const dim3 grid(
             static_cast<unsigned>(RoundUp(rows, Shape::kRows) / Shape::kRows),
             static_cast<unsigned>(params.features / kGemmFeatures),
-            static_cast<unsigned>(params.groups));
+            static_cast<unsigned>(Shape::kWhole ? 1 : params.groups));
         return launcher.Run(WideGemmKernel<T, Shape, kEpilogue>, grid,
                             dim3(Shape::kThreads), Shape::kSharedBytes, params);
       };
-  return WithKernel(epilogue, type, ChooseWideGemmTiling(rows), launch);
+  const bool whole = epilogue == GemmEpilogue::kPartial &&
+                     AddsGroups(rows, params.features, params.groups,
+                                device.multiprocessors);
+  return WithKernel(epilogue, type,
+                    whole ? kWholeGemmTiling : ChooseWideGemmTiling(rows),
+                    launch);
 }
 
 }  // namespace foretoken::device

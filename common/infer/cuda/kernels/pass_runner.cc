@@ -312,7 +312,7 @@ cudaError_t PassRunner::LaunchLayer(int index, const PassSizes& sizes,
   NormParams norm = Norm(layer.ffn_norm);
   norm.sums = sums_.as<float>();
   norm.bias = layer.output_bias;
-  norm.groups = shape_.attention_output.groups;
+  norm.groups = GroupsWritten(shape_.attention_output, sizes.rows, device_);
   FORETOKEN_RETURN_IF_CUDA_ERROR(
       LaunchNorm(shape_.type, norm, sizes.rows, launcher));
 
@@ -324,7 +324,7 @@ cudaError_t PassRunner::LaunchLayer(int index, const PassSizes& sizes,
                                           sizes.rows, launcher));
 
   norm.bias = layer.down_bias;
-  norm.groups = shape_.down.groups;
+  norm.groups = GroupsWritten(shape_.down, sizes.rows, device_);
   // The norm after the last layer is needed for output rows only.
   const bool last = index + 1 == shape_.model.layers;
   norm.weight =
@@ -350,7 +350,7 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
   rope.kv = kv_;
   rope.padded_rows = shape_.padded_rows;
   rope.features = shape_.qkv.features;
-  rope.groups = shape_.qkv.groups;
+  rope.groups = GroupsWritten(shape_.qkv, sizes.rows, device_);
   rope.heads = m.heads;
   rope.head_dim = m.head_dim;
   rope.layer = index;
