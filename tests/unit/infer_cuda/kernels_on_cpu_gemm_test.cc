@@ -54,7 +54,7 @@ class KernelsOnCpuGemmTest : public ::testing::TestWithParam<GemmEpilogue> {
   }
 
   // Element [row][feature] (partial sums: [group][row][feature]) of a product.
-  std::vector<uint32_t> Run(int rows, int groups, const GemmDevice& device) {
+  std::vector<uint32_t> Run(int rows, int groups, const DeviceLimits& device) {
     const bool activations = GetParam() == GemmEpilogue::kSwiGlu;
     const int64_t out_features = activations ? kFeatures / 2 : kFeatures;
     // (Room for 32-bit sums serves activations of 16 bits, too.)
@@ -130,7 +130,7 @@ TEST_P(KernelsOnCpuGemmTest, EveryTilingHasTheSameSums) {
   }
   if (groups == 1) return;
   // Six thread blocks of all groups fill two turns of three.
-  const GemmDevice small = {kHopper, true, 3};
+  const DeviceLimits small = {kHopper, true, 3};
   MatrixShape matrix;
   matrix.features = kFeatures;
   matrix.groups = groups;

@@ -1,5 +1,5 @@
 // A warp takes 16 queries of one kv head (the heads of its group, of one row
-// after another) through one chunk of a session's context. The warps of a thread
+// after another) through a span of chunks of a session's context. The warps of a thread
 // block have neighbouring tasks of one session; they copy the keys and values of
 // all of them together, each unit once, and each leaves out what none of its
 // own rows reads.
@@ -46,15 +46,16 @@ __device__ __forceinline__ Together TakeTogether(const AttentionParams& p,
 }
 
 // Rows, blocks and the lane's queries of the warp's task, if it has one; false
-// if the chunk has none of the blocks.
+// if the chunks have none of the blocks.
 __device__ __forceinline__ bool Start(const AttentionParams& p,
                                       const Together& together,
                                       const AttentionTask& task, bool has_task,
-                                      int chunk, int lane, Walker* walker,
-                                      Softmax* state) {
+                                      int chunk, int end_chunk, int lane,
+                                      Walker* walker, Softmax* state) {
   const DeviceSession& session = p.pass->session()[task.session];
   const int page_count = session.page_count;
   walker->pass = p.pass;
+  walker->pages = page_count;
   walker->page_end = session.page_begin + page_count;
   if (lane < together.rows) {
     const DeviceRow& row =
@@ -65,7 +66,7 @@ __device__ __forceinline__ bool Start(const AttentionParams& p,
   }
   const int most = __reduce_max_sync(kAllLanes, walker->tile_count);
   walker->block = ChunkBegin(chunk) - page_count - 1;
-  walker->end = min(ChunkBegin(chunk + 1) - page_count, most);
+  walker->end = min(ChunkBegin(end_chunk) - page_count, most);
   const int end_query =
       has_task
           ? min(task.first_query + kTaskQueries, session.rows * p.group)
@@ -76,9 +77,8 @@ __device__ __forceinline__ bool Start(const AttentionParams& p,
     const int row = query < end_query ? query / p.group - together.first_row
                                       : Softmax::kNoRow;
     state->rows |= row << 8 * h;
-    state->largest[h] = -__int_as_float(0x7f800000);
-    state->sum[h] = 0.0f;
   }
+  state->Begin();
   return walker->block + 1 < walker->end;
 }
 
@@ -131,39 +131,60 @@ __device__ __forceinline__ void FindQueries(const AttentionParams& p,
 template <typename T, typename Shape>
 __device__ __forceinline__ void RunTasks(const AttentionParams& p,
                                          const Together& together, int kv_head,
-                                         int chunk, int warp, int lane,
-                                         char* shared) {
+                                         int chunk, int end_chunk, int warp,
+                                         int lane, char* shared) {
   const bool has_task = warp < together.count;
   const int t = together.first + (has_task ? warp : 0);
   Walker walker;
   Softmax state;
-  if (!Start(p, together, p.pass->task()[t], has_task, chunk, lane, &walker,
-             &state)) {
+  if (!Start(p, together, p.pass->task()[t], has_task, chunk, end_chunk, lane,
+             &walker, &state)) {
     return;
   }
   uint4* fragments =
       reinterpret_cast<uint4*>(shared + Shape::kStages * Shape::kStageBytes +
                                warp * Shape::kQueryBytes);
   const uint32_t ring = SharedAddress(shared);
-  // The next units, each in its stage; the first is the one at work.
+  // The next units, each in its stage; the first is the one at work. Pages are
+  // there already, tiles have rows of this pass.
   constexpr int kAhead = Shape::kStages - 1;
   Unit units[kAhead];
+  bool waited = false;
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
     units[i] = walker.Next();
     if (units[i].members != 0) {
+      if (units[i].tile >= 0 && !waited) {
+        WaitForPreviousKernels();
+        waited = true;
+      }
       LoadUnit<T, Shape>(p, walker, units[i], kv_head, lane,
                          ring + i * Shape::kStageBytes);
     }
     CommitCopies();
   }
+  if (!waited) WaitForPreviousKernels();
   const float* queries[2];
   FindQueries<Shape>(p, p.pass->task()[t], state, kv_head, lane, queries);
   RoundQueries<T, Shape>(queries, lane, fragments);
 
   float out[Shape::kUnits][4] = {};
   uint32_t stage = 0;  // in bytes
+  // Where the next chunk begins, in the walker's blocks.
+  int next_chunk = ChunkBegin(chunk + 1) - walker.pages;
   while (units[0].members != 0) {
+    if (units[0].block >= next_chunk) {
+      StorePartial<Shape>(p, p.pass->task()[t], walker, state, kv_head, chunk,
+                          lane, out);
+      state.Begin();
+#pragma unroll
+      for (int u = 0; u < Shape::kUnits; ++u) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out[u][i] = 0.0f;
+      }
+      ++chunk;
+      next_chunk = ChunkBegin(chunk + 1) - walker.pages;
+    }
     const Unit next = walker.Next();
     WaitCopies<kAhead - 1>();
     // All warps' copies of this unit are there, and all are done with the stage
@@ -212,25 +233,29 @@ __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
     AttentionKernel(const AttentionParams p) {
   char* const shared = DynamicShared();
   AllowNextKernel();
-  WaitForPreviousKernels();
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const int chunk = static_cast<int>(gridDim.z - 1 - blockIdx.z);
-  for (int begin = blockIdx.x * Shape::kWarps; begin < p.pass->tasks;
+  const int chunk = static_cast<int>(gridDim.z - 1 - blockIdx.z) * p.span;
+  const int end_chunk = min(chunk + p.span, p.chunks);
+  const int tasks = p.pass->tasks;
+  for (int begin = blockIdx.x * Shape::kWarps; begin < tasks;
        begin += gridDim.x * Shape::kWarps) {
-    const int end = min(begin + Shape::kWarps, p.pass->tasks);
+    const int end = min(begin + Shape::kWarps, tasks);
     for (int t = begin; t < end;) {
       if (!InSlab(p, p.pass->task()[t])) {
         ++t;
         continue;
       }
       const Together together = TakeTogether(p, t, end);
-      RunTasks<T, Shape>(p, together, blockIdx.y, chunk, warp, lane, shared);
+      RunTasks<T, Shape>(p, together, blockIdx.y, chunk, end_chunk, warp, lane,
+                         shared);
       t += together.count;
       // Before the next tasks' units are copied over these.
       __syncthreads();
     }
   }
+  // (Where it had nothing to do: once more is nothing.)
+  WaitForPreviousKernels();
 }
 
 // One warp: one query of one kv head; its chunks ascending.
@@ -238,20 +263,26 @@ template <typename T, int kDim>
 __global__ void __launch_bounds__(kMergeWarps * 32)
     MergeKernel(const AttentionParams p) {
   AllowNextKernel();
-  WaitForPreviousKernels();
   constexpr int kOfLane = kDim / 32;
   const int lane = threadIdx.x % 32;
   const int slab_query = blockIdx.x * kMergeWarps + threadIdx.x / 32;
   const int kv_head = blockIdx.y;
   const int query = p.first_query + slab_query;
-  if (query >= p.pass->queries) return;
   const int row_index = query / p.group;
-  const DeviceRow& row = p.pass->row()[row_index];
-  const DeviceSession& session = p.pass->session()[row.session];
+  const bool is_query = query < p.pass->queries;
+  int task = 0, chunks = 0;
+  if (is_query) {
+    const DeviceRow& row = p.pass->row()[row_index];
+    const DeviceSession& session = p.pass->session()[row.session];
+    task = TaskBegin(query, session.first_row * p.group);
+    chunks = ChunkCount(session.page_count + row.tile_count);
+  }
+  WaitForPreviousKernels();
   // At the slab's ends: queries whose task is another slab's.
-  const int task = TaskBegin(query, session.first_row * p.group);
-  if (task < p.first_query || task - p.first_query >= p.slab_queries) return;
-  const int chunks = ChunkCount(session.page_count + row.tile_count);
+  if (!is_query || task < p.first_query ||
+      task - p.first_query >= p.slab_queries) {
+    return;
+  }
   const int64_t at = PartialAt(slab_query, kv_head, 0, p.kv.kv_heads, p.chunks);
   float largest = -__int_as_float(0x7f800000), sum = 0.0f;
   float out[kOfLane] = {};
@@ -311,13 +342,13 @@ cudaError_t WithKernel(DeviceType type, int padded_head_dim, const Use& use) {
 
 }  // namespace
 
-cudaError_t PrepareAttention(int shared_bytes) {
+cudaError_t PrepareAttention(const DeviceLimits& device) {
   const auto prepare = [&]<typename T, int kDim>() {
     using Wide = Head<kDim, WideAttention(kDim)>;
     using Narrow = Head<kDim, NarrowAttention(kDim)>;
     cudaError_t error =
         PrepareKernel(AttentionKernel<T, Narrow>, Narrow::kSharedBytes);
-    if (error == cudaSuccess && Wide::kSharedBytes <= shared_bytes) {
+    if (error == cudaSuccess && Wide::kSharedBytes <= device.shared_bytes) {
       error = PrepareKernel(AttentionKernel<T, Wide>, Wide::kSharedBytes);
     }
     return error != cudaSuccess ? error : PrepareKernel(MergeKernel<T, kDim>);
@@ -332,7 +363,8 @@ cudaError_t PrepareAttention(int shared_bytes) {
 }
 
 cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
-                            int rows, int shared_bytes, Launcher& launcher) {
+                            int rows, const DeviceLimits& device,
+                            Launcher& launcher) {
   const int queries = rows * params.group - params.first_query;
   if (queries <= 0) return cudaSuccess;
   const int kv_heads = params.kv.kv_heads;
@@ -341,14 +373,20 @@ cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
   const auto launch = [&]<typename T, int kDim>() {
     const auto attend = [&]<AttentionTiling kTiling>() {
       using Shape = Head<kDim, kTiling>;
-      const dim3 grid((warps + Shape::kWarps - 1) / Shape::kWarps, kv_heads,
-                      params.chunks);
+      const int blocks = (warps + Shape::kWarps - 1) / Shape::kWarps;
+      const int working =
+          (TaskCount(rows, params.group) + Shape::kWarps - 1) / Shape::kWarps;
+      AttentionParams spans = params;
+      spans.span = AttentionSpan(int64_t{working} * kv_heads, params.chunks,
+                                 int64_t{device.multiprocessors} *
+                                     Shape::kResident);
+      const dim3 grid(blocks, kv_heads,
+                      (params.chunks + spans.span - 1) / spans.span);
       return launcher.Run(AttentionKernel<T, Shape>, grid,
-                          dim3(Shape::kWarps * 32), Shape::kSharedBytes,
-                          params);
+                          dim3(Shape::kWarps * 32), Shape::kSharedBytes, spans);
     };
     const AttentionTiling tiling =
-        ChooseAttentionTiling(rows, params.group, kDim, shared_bytes);
+        ChooseAttentionTiling(rows, params.group, kDim, device.shared_bytes);
     const cudaError_t error =
         tiling == NarrowAttention(kDim)
             ? attend.template operator()<NarrowAttention(kDim)>()

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "common/infer/cuda/kernels/attention_index.h"
+#include "common/infer/cuda/kernels/device_support.h"
 #include "common/infer/cuda/kernels/launch.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 
@@ -28,18 +29,19 @@ struct AttentionParams {
   int64_t padded_rows = 0;
   int32_t heads = 0, head_dim = 0, group = 1, layer = 0;
   int32_t chunks = 0;  // at least those of the longest row
+  int32_t span = 1;    // chunks that a thread block takes, one after the other
   // The slab: tasks that begin at these queries of the pass.
   int32_t first_query = 0, slab_queries = 0;
 };
 
-// Once per process and device, before the first pass. `shared_bytes`, here and
-// below: of dynamic shared memory that a thread block of the device can have.
-cudaError_t PrepareAttention(int shared_bytes);
+// Once per process and device, before the first pass.
+cudaError_t PrepareAttention(const DeviceLimits& device);
 
 // One slab: partial results of every chunk, then their sum. `rows`: at least
 // those of the pass.
 cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
-                            int rows, int shared_bytes, Launcher& launcher);
+                            int rows, const DeviceLimits& device,
+                            Launcher& launcher);
 
 }  // namespace foretoken::device
 

@@ -239,6 +239,22 @@ FORETOKEN_HOST_DEVICE inline int64_t PartialAt(int64_t slab_query, int kv_head,
   return (slab_query * kv_heads + kv_head) * chunks + chunk;
 }
 
+// How many chunks a thread block takes one after the other. `blocks`: thread
+// blocks of each chunk, of which the device runs `places` at a time. A block has
+// to find its rows before its first chunk, which takes it about as long as a
+// chunk does; so the fewest turns of the device are sought, weighed by that.
+inline int AttentionSpan(int64_t blocks, int chunks, int64_t places) {
+  int best = 1;
+  int64_t least = 0;
+  for (int span = 1; span <= chunks; ++span) {
+    const int64_t turns =
+        (blocks * ((chunks + span - 1) / span) + places - 1) / places;
+    const int64_t cost = turns * (1 + span);
+    if (span == 1 || cost < least) least = cost, best = span;
+  }
+  return best;
+}
+
 // Warps of attention's grid, over all kv heads and chunks, that fill a device
 // several times: a multiprocessor holds three to five.
 inline constexpr int kAttentionWarps = 2048;

@@ -47,7 +47,8 @@ struct Unit {
 // them.)
 struct Walker {
   const PassHeader* pass;
-  int page_end = 0;  // of the session, in the pass's pages
+  int pages = 0;     // of the session
+  int page_end = 0;  // of it, in the pass's pages
   int block = 0, end = 0;
   uint32_t pending = 0;  // rows that still have to read the present block
   // Of row `lane`; kNoTiles: there is no such row.
@@ -88,6 +89,13 @@ struct Softmax {
   int rows = 0;  // a byte each; kNoRow: there is no such query
   float largest[2], sum[2];
 
+  __device__ __forceinline__ void Begin() {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      largest[h] = -__int_as_float(0x7f800000);
+      sum[h] = 0.0f;
+    }
+  }
   __device__ __forceinline__ int row(int h) const {
     return rows >> 8 * h & 0xff;
   }

@@ -68,9 +68,9 @@ class CudaEngine : public DeviceEngine {
         EngineShape::Create(shape, options_, &shape_));
     FORETOKEN_CUDA_RETURN_IF_ERROR(
         cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
-    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareGemm(GemmTiles()),
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareGemm(Limits()),
                                    "kernels of the products");
-    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareAttention(shared_bytes_),
+    FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareAttention(Limits()),
                                    "kernels of attention");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareNormRope(), "kernels of rows");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareSampler(), "kernel of the sampler");
@@ -101,7 +101,7 @@ class CudaEngine : public DeviceEngine {
       FORETOKEN_DEVICE_RETURN_IF_ERROR(
           weights_.Finish(cosines, sines, stream_));
       auto runner = std::make_unique<PassRunner>(
-          shape_, weights_, stream_, GemmTiles(), options_.graphs,
+          shape_, weights_, stream_, Limits(), options_.graphs,
           options_.overlap && capability_ >= kOverlapCapability);
       FORETOKEN_DEVICE_RETURN_IF_ERROR(runner->Create(options_));
       FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
@@ -145,7 +145,7 @@ class CudaEngine : public DeviceEngine {
 
  private:
   DeviceStatus OpenDevice();
-  GemmDevice GemmTiles() const {
+  DeviceLimits Limits() const {
     return {shared_bytes_,
             kModuleCode.warpgroups && capability_ == kWarpgroupCapability,
             multiprocessors_};

@@ -39,6 +39,13 @@ struct ModuleCode {
   }
 };
 
+// What the kernels' tiles and grids go by; it decides no bit.
+struct DeviceLimits {
+  int32_t shared_bytes = 0;  // dynamic, that a thread block can have
+  bool warpgroups = false;   // it has wgmma, and the module code for it
+  int32_t multiprocessors = 1;
+};
+
 }  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_DEVICE_SUPPORT_H_

@@ -220,8 +220,8 @@ __device__ __forceinline__ void RunTile(const GemmParams& p, char* shared) {
       PrefetchToL2(block_weights + at);
     }
   }
-  WaitForPreviousKernels();
   const int64_t rows = *p.rows;
+  WaitForPreviousKernels();
   if (first_row >= rows) {
     CommitCopies();
     WaitCopies<0>();
@@ -322,14 +322,14 @@ cudaError_t WithKernel(GemmEpilogue epilogue, DeviceType type, int index,
 }  // namespace
 
 int GroupsWritten(const MatrixShape& matrix, int rows,
-                  const GemmDevice& device) {
+                  const DeviceLimits& device) {
   const bool adds =
       device.warpgroups && AddsGroups(rows, matrix.features, matrix.groups,
                                       device.multiprocessors);
   return adds ? 1 : matrix.groups;
 }
 
-cudaError_t PrepareGemm(const GemmDevice& device) {
+cudaError_t PrepareGemm(const DeviceLimits& device) {
   if (device.warpgroups) {
     const cudaError_t error = PrepareWideGemm();
     if (error != cudaSuccess) return error;
@@ -356,7 +356,7 @@ cudaError_t PrepareGemm(const GemmDevice& device) {
 
 cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
                        const GemmParams& params, int rows,
-                       const GemmDevice& device, Launcher& launcher) {
+                       const DeviceLimits& device, Launcher& launcher) {
   if (rows == 0) return cudaSuccess;
   if (device.warpgroups && rows >= kWideGemmRows) {
     return LaunchWideGemm(epilogue, type, params, rows, device, launcher);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "common/infer/cuda/kernels/device_support.h"
 #include "common/infer/cuda/kernels/engine_shape.h"
 #include "common/infer/cuda/kernels/launch.h"
 
@@ -36,25 +37,18 @@ struct GemmParams {
   int32_t groups = 1;
 };
 
-// What decides the tiles, never a bit.
-struct GemmDevice {
-  int32_t shared_bytes = 0;  // dynamic, that a thread block can have
-  bool warpgroups = false;   // it has wgmma, and the module code for it
-  int32_t multiprocessors = 1;
-};
-
 // How many groups of K kPartial leaves to be added: the matrix's, or one where
 // the product adds them itself. `rows`: LaunchGemm's.
 int GroupsWritten(const MatrixShape& matrix, int rows,
-                  const GemmDevice& device);
+                  const DeviceLimits& device);
 
 // Once per process and device, before the first product.
-cudaError_t PrepareGemm(const GemmDevice& device);
+cudaError_t PrepareGemm(const DeviceLimits& device);
 
 // `rows`: at least *params.rows.
 cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
                        const GemmParams& params, int rows,
-                       const GemmDevice& device, Launcher& launcher);
+                       const DeviceLimits& device, Launcher& launcher);
 
 }  // namespace foretoken::device
 

@@ -111,10 +111,11 @@ __device__ __forceinline__ void Produce(const GemmParams& p, const Slice& slice,
   const int ahead = min(Shape::kStages, slice.stages);
   Ring<Shape> ring = {shared};
   for (int s = 0; s < ahead; ++s, ring.Next()) copy_weights(ring);
+  const bool has_rows = slice.first_row < *p.rows;
   WaitForPreviousKernels();
   ring = {shared};
   for (int s = 0; s < ahead; ++s, ring.Next()) copy_rows(ring);
-  if (slice.first_row >= *p.rows) {
+  if (!has_rows) {
     // Nobody reads them; but shared memory has to last until they are there.
     ring = {shared};
     for (int s = 0; s < ahead; ++s, ring.Next()) WaitBarrier(ring.full(), 0);
@@ -183,8 +184,8 @@ template <typename T, typename Shape, GemmEpilogue kEpilogue>
 __device__ __forceinline__ void Consume(const GemmParams& p, const Slice& slice,
                                         const char* shared, int warp,
                                         int lane) {
-  WaitForPreviousKernels();
   const int64_t rows = *p.rows;
+  WaitForPreviousKernels();
   if (slice.first_row >= rows) return;
   constexpr int kTilesOfK = Shape::kStepK / 16;
   constexpr int kPending = Shape::kResident == 1 ? 1 : 0;
@@ -354,7 +355,7 @@ cudaError_t PrepareWideGemm() {
 
 cudaError_t LaunchWideGemm(GemmEpilogue epilogue, DeviceType type,
                            const GemmParams& params, int rows,
-                           const GemmDevice& device, Launcher& launcher) {
+                           const DeviceLimits& device, Launcher& launcher) {
   const auto launch =
       [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
         const dim3 grid(

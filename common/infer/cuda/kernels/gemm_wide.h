@@ -10,7 +10,7 @@ namespace foretoken::device {
 cudaError_t PrepareWideGemm();
 cudaError_t LaunchWideGemm(GemmEpilogue epilogue, DeviceType type,
                            const GemmParams& params, int rows,
-                           const GemmDevice& device, Launcher& launcher);
+                           const DeviceLimits& device, Launcher& launcher);
 
 }  // namespace foretoken::device
 

@@ -115,8 +115,9 @@ __device__ __forceinline__ void AllowNextKernel() {
 #endif
 }
 // Until all kernels before this one are done and their writes are seen. Every
-// kernel calls it before it reads or writes what another one writes; before it
-// only weights may be read. As all do, "done" reaches back through the stream.
+// kernel calls it before it reads or writes what another one writes. Before it
+// only what no kernel of a pass writes may be read: weights, the pass's arrays,
+// full pages of KV. As all do, "done" reaches back through the stream.
 __device__ __forceinline__ void WaitForPreviousKernels() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n" ::: "memory");

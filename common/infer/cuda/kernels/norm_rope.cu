@@ -47,10 +47,12 @@ template <typename T>
 __global__ void __launch_bounds__(kNormThreads) NormKernel(const NormParams p) {
   __shared__ float shared[kNormThreads / 32];
   AllowNextKernel();
-  WaitForPreviousKernels();
   const int index = blockIdx.x;
-  if (index >= (p.by_output ? p.pass->outputs : p.pass->rows)) return;
-  const int64_t row = p.by_output ? p.pass->output()[index].row : index;
+  const bool is_row = index < (p.by_output ? p.pass->outputs : p.pass->rows);
+  const int64_t row =
+      is_row && p.by_output ? p.pass->output()[index].row : index;
+  WaitForPreviousKernels();
+  if (!is_row) return;
   float* stream = p.stream + row * p.width;
 
   float squares = 0.0f;
@@ -125,11 +127,13 @@ template <typename T>
 __global__ void __launch_bounds__(kRopeWarps * 32)
     RopeKernel(const RopeParams p) {
   AllowNextKernel();
-  WaitForPreviousKernels();
   const int lane = threadIdx.x % 32;
   const int slot = blockIdx.x * kRopeWarps + threadIdx.x / 32;
   const int64_t row = blockIdx.y;
-  if (slot >= p.heads + 2 * p.kv.kv_heads || row >= p.pass->rows) return;
+  const bool is_row = row < p.pass->rows;
+  const int position = is_row ? p.pass->row()[row].position : 0;
+  WaitForPreviousKernels();
+  if (slot >= p.heads + 2 * p.kv.kv_heads || !is_row) return;
   const int half = p.head_dim / 2;
   const int64_t feature = int64_t{slot} * p.head_dim;
   // Pair j of the lane: dimensions i and i + half, i = lane + 32 j.
@@ -174,7 +178,7 @@ __global__ void __launch_bounds__(kRopeWarps * 32)
       b[j] = b[j] * inverse * norm[i + half];
     }
   }
-  const int64_t angle = int64_t{p.pass->row()[row].position} * half;
+  const int64_t angle = int64_t{position} * half;
   float* query_out = p.queries + (row * p.heads + slot) * p.kv.padded_head_dim;
   T* key_out = static_cast<T*>(p.kv.keys) +
                KvAt(p.kv, p.layer, scratch, query ? 0 : slot - p.heads);

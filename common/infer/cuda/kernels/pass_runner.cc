@@ -379,7 +379,7 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
   for (; attention.first_query < queries;
        attention.first_query += attention.slab_queries) {
     FORETOKEN_RETURN_IF_CUDA_ERROR(LaunchAttention(
-        shape_.type, attention, sizes.rows, device_.shared_bytes, launcher));
+        shape_.type, attention, sizes.rows, device_, launcher));
   }
   return cudaSuccess;
 }

@@ -25,7 +25,7 @@ namespace foretoken::device {
 class PassRunner {
  public:
   PassRunner(const EngineShape& shape, const WeightStore& weights,
-             cudaStream_t stream, const GemmDevice& device, bool graphs,
+             cudaStream_t stream, const DeviceLimits& device, bool graphs,
              bool overlap)
       : shape_(shape),
         weights_(weights),
@@ -89,7 +89,7 @@ class PassRunner {
   const EngineShape shape_;
   const WeightStore& weights_;
   const cudaStream_t stream_;
-  const GemmDevice device_;
+  const DeviceLimits device_;
   const bool watched_;
   const bool graphs_on_;
   const bool overlap_;

@@ -505,8 +505,10 @@ __attribute__((noinline)) __device__ void ReportLogprobs(
 __global__ void __launch_bounds__(kThreads) SampleKernel(SamplerParams p) {
   __shared__ Shared shared;
   AllowNextKernel();
-  WaitForPreviousKernels();
-  if (static_cast<int>(blockIdx.x) >= p.pass->outputs) return;
+  if (static_cast<int>(blockIdx.x) >= p.pass->outputs) {
+    WaitForPreviousKernels();
+    return;
+  }
   const DeviceOutput output = p.pass->output()[blockIdx.x];
   const int32_t session = p.pass->row()[output.row].session;
   const int32_t index = p.pass->session()[session].sampling;
@@ -515,6 +517,7 @@ __global__ void __launch_bounds__(kThreads) SampleKernel(SamplerParams p) {
   float* row = p.logits + blockIdx.x * p.stride;
   float* saved = p.saved + p.pass->saved()[blockIdx.x];
   const Changes changes(p.pass, output, sampling);
+  WaitForPreviousKernels();
 
   if (changes.any()) changes.Apply(row, saved);
   const uint64_t best_key = FirstBelow(row, p.vocab, ~uint64_t{0}, shared);
