@@ -16,7 +16,8 @@ namespace foretoken::device {
 namespace {
 
 constexpr int kSmall = 99 << 10, kAmpere = 163 << 10, kHopper = 227 << 10;
-constexpr int64_t kFeatures = 256, kK = 512, kPadded = 512;
+// (An odd number of blocks of 128 features.)
+constexpr int64_t kFeatures = 384, kK = 512, kPadded = 512;
 
 // Device memory of `count` elements of T.
 template <typename T>
@@ -129,7 +130,7 @@ TEST_P(KernelsOnCpuGemmTest, EveryTilingHasTheSameSums) {
     }
   }
   if (groups == 1) return;
-  // Six thread blocks of all groups fill two turns of three.
+  // Nine thread blocks of all groups fill three turns of three.
   const DeviceLimits small = {kHopper, true, 3};
   MatrixShape matrix;
   matrix.features = kFeatures;

@@ -215,33 +215,39 @@ constexpr int ChooseGemmTiling(int rows, int shared_bytes) {
   return fits && empty < 128 ? kGemmTile256 : kGemmTile128;
 }
 
-// A tile of 128 features x rows by wgmma: two warpgroups of 64 features each,
-// and one that copies. A stage of its ring is 64 k.
+// A tile of features x rows by wgmma: warpgroups of 64 features each, and one
+// that copies. A stage of its ring is 64 k.
 struct WideGemmTiling {
+  int blocks = 1;  // of 128 features
   int rows = 0;
   int stages = 0;
-  int resident = 0;  // thread blocks that a multiprocessor shall hold
   bool whole = false;  // all groups of K, one after the other, and their sum
 
   static constexpr int kStepK = 64;
-  static constexpr int kConsumerWarps = 8;
-  static constexpr int kThreads = 32 * (kConsumerWarps + 4);
-  constexpr int weight_bytes() const { return kGemmFeatures * kStepK * 2; }
-  constexpr int stage_bytes() const {
-    return weight_bytes() + rows * kStepK * 2;
-  }
-  // Registers of a thread of those that copy, and of the others, where a block
+  // Of a block of 128 features: two warpgroups.
+  static constexpr int kWarpsOfBlock = 8;
+  constexpr int threads() const { return 32 * (kWarpsOfBlock * blocks + 4); }
+  // Registers of a thread of those that copy, and of the others: a thread block
   // has a multiprocessor for itself.
-  static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
+  static constexpr int kProducerRegisters = 24;
+  constexpr int consumer_registers() const { return blocks == 1 ? 240 : 112; }
+  // Stages whose products are under way while the next one's weights are read:
+  // that takes registers for both.
+  constexpr int pending() const { return blocks == 1 || rows <= 72 ? 1 : 0; }
+  static constexpr int kBlockBytes = kGemmFeatures * kStepK * 2;  // of weights
+  constexpr int stage_bytes() const {
+    return blocks * kBlockBytes + rows * kStepK * 2;
+  }
   // Two barriers of eight bytes a stage behind the stages.
   constexpr int shared_bytes() const { return stages * (stage_bytes() + 16); }
   friend constexpr bool operator==(const WideGemmTiling&,
                                    const WideGemmTiling&) = default;
 };
 
+// Few rows are read from L2 by every block of features, so these are wide there.
 inline constexpr WideGemmTiling kWideGemmTilings[] = {
-    {64, 4, 2}, {72, 4, 2}, {128, 6, 1}, {192, 5, 1}, {256, 4, 1},
-    {128, 6, 1, true}};
+    {2, 64, 5}, {2, 72, 5}, {2, 128, 4}, {1, 192, 5}, {1, 256, 4},
+    {1, 128, 6, true}};
 inline constexpr int kWholeGemmTiling = 5;  // two sums a row leave room for 128
 // From this many rows on: below, the weights' way from memory is all there is.
 inline constexpr int kWideGemmRows = 33;

@@ -1,5 +1,5 @@
-// The matrix product over many rows: two warpgroups take 64 features each and a
-// tile of rows, and one thread copies stages of 64 k for them, weights and rows
+// The matrix product over many rows: warpgroups take 64 features each and a tile
+// of rows, and one thread copies stages of 64 k for them, weights and rows
 // each in whole pieces. Weights go to the registers that wgmma takes A from, as
 // the fragments that they are stored as; rows it reads in shared memory.
 //
@@ -18,21 +18,25 @@ namespace foretoken::device {
 
 template <WideGemmTiling kTiling>
 struct WideTile {
+  static constexpr int kFeatureBlocks = kTiling.blocks;
   static constexpr int kRows = kTiling.rows;
   static constexpr int kStages = kTiling.stages;
-  static constexpr int kResident = kTiling.resident;
   static constexpr bool kWhole = kTiling.whole;
-  static constexpr int kThreads = WideGemmTiling::kThreads;
-  static constexpr int kConsumerWarps = WideGemmTiling::kConsumerWarps;
+  static constexpr int kThreads = kTiling.threads();
+  static constexpr int kWarpsOfBlock = WideGemmTiling::kWarpsOfBlock;
+  static constexpr int kConsumerWarps = kFeatureBlocks * kWarpsOfBlock;
+  static constexpr int kConsumerRegisters = kTiling.consumer_registers();
+  static constexpr int kPending = kTiling.pending();
   static constexpr int kStepK = WideGemmTiling::kStepK;
   static constexpr int kKBlocks = kStepK / kGemmKBlock;
-  static constexpr int kWeightBytes = kTiling.weight_bytes();
+  static constexpr int kBlockBytes = WideGemmTiling::kBlockBytes;
+  static constexpr int kWeightBytes = kFeatureBlocks * kBlockBytes;
   static constexpr int kRowBytes = kRows * kGemmKBlock * 2;  // of a block of k
   static constexpr int kStageBytes = kTiling.stage_bytes();
   static constexpr int kSharedBytes = kTiling.shared_bytes();
   static_assert(kGemmKStep % kStepK == 0 && kStepK % kGemmKBlock == 0);
   static_assert(kRowBytes % kEightRowsBytes == 0);
-  static_assert(ResidentBlocks(kSharedBytes) >= kResident);
+  static_assert(ResidentBlocks(kSharedBytes) >= 1);
 };
 
 namespace {
@@ -51,6 +55,8 @@ struct Slice {
   int first_group = 0, end_group = 0;
   int begin = 0, stages = 0;
   int64_t first_row = 0;
+  int64_t first_block = 0;  // of 128 features
+  int blocks = 1;           // the last thread block may have fewer
 };
 
 template <typename Shape>
@@ -61,6 +67,10 @@ __device__ __forceinline__ Slice SliceOfBlock(const GemmParams& p) {
   slice.begin = GroupStage<Shape>(p, slice.first_group);
   slice.stages = GroupStage<Shape>(p, slice.end_group) - slice.begin;
   slice.first_row = int64_t{blockIdx.x} * Shape::kRows;
+  slice.first_block = int64_t{blockIdx.y} * Shape::kFeatureBlocks;
+  slice.blocks = static_cast<int>(min(p.features / kGemmFeatures -
+                                          slice.first_block,
+                                      int64_t{Shape::kFeatureBlocks}));
   return slice;
 }
 
@@ -87,18 +97,23 @@ struct Ring {
 template <typename T, typename Shape>
 __device__ __forceinline__ void Produce(const GemmParams& p, const Slice& slice,
                                         uint32_t shared) {
-  const int64_t stages_of_k = p.k / Shape::kStepK;
+  const int64_t of_block = p.k / Shape::kStepK * Shape::kBlockBytes;
   const char* weights = static_cast<const char*>(p.weights) +
-                        (blockIdx.y * stages_of_k + slice.begin) *
-                            Shape::kWeightBytes;
+                        slice.first_block * of_block +
+                        int64_t{slice.begin} * Shape::kBlockBytes;
+  const int stage_bytes =
+      slice.blocks * Shape::kBlockBytes + Shape::kKBlocks * Shape::kRowBytes;
   const int64_t block_bytes = p.padded_rows * kGemmKBlock * sizeof(T);
   const char* rows = static_cast<const char*>(p.x) +
                      slice.begin * Shape::kKBlocks * block_bytes +
                      slice.first_row * kGemmKBlock * sizeof(T);
   const auto copy_weights = [&](const Ring<Shape>& ring) {
-    ArriveAndExpect(ring.full(), Shape::kStageBytes);
-    BulkCopy(ring.stage(), weights, Shape::kWeightBytes, ring.full());
-    weights += Shape::kWeightBytes;
+    ArriveAndExpect(ring.full(), stage_bytes);
+    for (int b = 0; b < slice.blocks; ++b) {
+      BulkCopy(ring.stage() + b * Shape::kBlockBytes, weights + b * of_block,
+               Shape::kBlockBytes, ring.full());
+    }
+    weights += Shape::kBlockBytes;
   };
   const auto copy_rows = [&](const Ring<Shape>& ring) {
 #pragma unroll
@@ -132,13 +147,13 @@ __device__ __forceinline__ void Produce(const GemmParams& p, const Slice& slice,
 
 template <typename T, typename Shape, GemmEpilogue kEpilogue>
 __device__ __forceinline__ void StoreWide(const GemmParams& p,
-                                          int64_t first_row, int64_t rows,
+                                          const Slice& slice, int64_t rows,
                                           int warp, int lane,
                                           const float (&sums)[Shape::kRows /
                                                               2]) {
-  const int64_t row = first_row + AccumulatorRow(lane, 0);
+  const int64_t row = slice.first_row + AccumulatorRow(lane, 0);
   const int left = static_cast<int>(min(rows - row, int64_t{Shape::kRows}));
-  const int64_t tile = int64_t{blockIdx.y} * kGemmFeatureTiles + warp;
+  const int64_t tile = slice.first_block * kGemmFeatureTiles + warp;
   if constexpr (kEpilogue == GemmEpilogue::kSwiGlu) {
     const int64_t feature = tile * 8 + AccumulatorFeature(lane, 0);
     T* out = static_cast<T*>(p.out) +
@@ -176,7 +191,7 @@ __device__ __forceinline__ void StoreWide(const GemmParams& p,
   }
 }
 
-// Two warpgroups. Where registers are left, a stage's products are under way
+// Where registers are left, a stage's products are under way
 // while the next stage's weights are read; two sets of fragments alternate, as
 // products read their registers until they are done. The sums of groups are
 // added ascending, as the kernels do that read them apart.
@@ -188,7 +203,7 @@ __device__ __forceinline__ void Consume(const GemmParams& p, const Slice& slice,
   WaitForPreviousKernels();
   if (slice.first_row >= rows) return;
   constexpr int kTilesOfK = Shape::kStepK / 16;
-  constexpr int kPending = Shape::kResident == 1 ? 1 : 0;
+  constexpr int kPending = Shape::kPending;
   constexpr int kSums = Shape::kRows / 2;
   float sums[kSums] = {};
   float total[Shape::kWhole ? kSums : 1];
@@ -197,10 +212,12 @@ __device__ __forceinline__ void Consume(const GemmParams& p, const Slice& slice,
   const auto step = [&](uint4 (&a)[kTilesOfK], bool first) {
     WaitBarrier(ring.full(), ring.parity);
     const uint4* weights = reinterpret_cast<const uint4*>(
-        shared + ring.slot * Shape::kStageBytes);
+        shared + ring.slot * Shape::kStageBytes +
+        warp / Shape::kWarpsOfBlock * Shape::kBlockBytes);
 #pragma unroll
     for (int t = 0; t < kTilesOfK; ++t) {
-      const int fragment = (t / 2 * kGemmFeatureTiles + warp) * 2 + t % 2;
+      const int fragment = (t / 2 * kGemmFeatureTiles +
+                            warp % Shape::kWarpsOfBlock) * 2 + t % 2;
       a[t] = weights[fragment * 32 + lane];
     }
     BeginProducts();
@@ -249,38 +266,39 @@ __device__ __forceinline__ void Consume(const GemmParams& p, const Slice& slice,
       return sums;
     }
   }();
-  StoreWide<T, Shape, kEpilogue>(p, slice.first_row, rows, warp, lane, stored);
+  StoreWide<T, Shape, kEpilogue>(p, slice, rows, warp, lane, stored);
 }
 
 #endif  // FORETOKEN_WARPGROUPS
 
 template <typename T, typename Shape, GemmEpilogue kEpilogue>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
+__global__ void __launch_bounds__(Shape::kThreads, 1)
     WideGemmKernel(const GemmParams p) {
 #if FORETOKEN_WARPGROUPS
   AllowNextKernel();
   char* const shared = DynamicShared();
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  const Slice slice = SliceOfBlock<Shape>(p);
+  const int consumers = slice.blocks * Shape::kWarpsOfBlock;
   if (threadIdx.x == 0) {
     Ring<Shape> ring = {SharedAddress(shared)};
     for (int s = 0; s < Shape::kStages; ++s, ring.Next()) {
       InitBarrier(ring.full(), 1);
-      InitBarrier(ring.free(), Shape::kConsumerWarps);
+      InitBarrier(ring.free(), consumers);
     }
     ShowBarriers();
   }
   __syncthreads();
-  const Slice slice = SliceOfBlock<Shape>(p);
   if (warp < Shape::kConsumerWarps) {
-    if constexpr (Shape::kResident == 1) {
-      TakeRegisters<WideGemmTiling::kConsumerRegisters>();
+    TakeRegisters<Shape::kConsumerRegisters>();
+    if (warp < consumers) {
+      Consume<T, Shape, kEpilogue>(p, slice, shared, warp, lane);
+    } else {
+      WaitForPreviousKernels();
     }
-    Consume<T, Shape, kEpilogue>(p, slice, shared, warp, lane);
   } else {
-    if constexpr (Shape::kResident == 1) {
-      KeepRegisters<WideGemmTiling::kProducerRegisters>();
-    }
+    KeepRegisters<WideGemmTiling::kProducerRegisters>();
     if (warp == Shape::kConsumerWarps && lane == 0) {
       Produce<T, Shape>(p, slice, SharedAddress(shared));
     }
@@ -360,7 +378,9 @@ cudaError_t LaunchWideGemm(GemmEpilogue epilogue, DeviceType type,
       [&]<typename T, typename Shape, GemmEpilogue kEpilogue>() {
         const dim3 grid(
             static_cast<unsigned>(RoundUp(rows, Shape::kRows) / Shape::kRows),
-            static_cast<unsigned>(params.features / kGemmFeatures),
+            static_cast<unsigned>(
+                (params.features / kGemmFeatures + Shape::kFeatureBlocks - 1) /
+                Shape::kFeatureBlocks),
             static_cast<unsigned>(Shape::kWhole ? 1 : params.groups));
         return launcher.Run(WideGemmKernel<T, Shape, kEpilogue>, grid,
                             dim3(Shape::kThreads), Shape::kSharedBytes, params);
