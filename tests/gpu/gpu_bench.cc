@@ -43,7 +43,7 @@
 namespace foretoken::gpu_tests {
 namespace {
 
-constexpr int32_t kRows[] = {1, 8, 16, 64, 65, 128, 256, 320};
+constexpr int32_t kRows[] = {1, 8, 16, 32, 64, 65, 128, 256, 320};
 constexpr int32_t kAblationRows[] = {1, 64};
 constexpr int32_t kSessions = 32, kSessionRows = 8;
 constexpr int32_t kPromptRows = 2048;

@@ -226,6 +226,7 @@ TEST(KernelIndexGemmTest, WideTilesFitBuffersAndHaveAsFewAsTheWidest) {
     ASSERT_EQ(tiles, RoundUp(rows, 256) / 256) << rows;
     ASSERT_LE(tiles * tiling.rows, RoundUp(rows, kGemmRowPad)) << rows;
     ASSERT_LE(tiling.shared_bytes(), kHopper);
+    ASSERT_GE(ResidentBlocks(tiling.shared_bytes()), tiling.resident);
     // Eight rows of a tile begin where the swizzle does.
     ASSERT_EQ(tiling.rows % 8, 0);
     ASSERT_EQ(tiling.stage_bytes() % 512, 0);

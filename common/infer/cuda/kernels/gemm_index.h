@@ -221,19 +221,20 @@ struct WideGemmTiling {
   int blocks = 1;  // of 128 features
   int rows = 0;
   int stages = 0;
+  int resident = 1;    // thread blocks that a multiprocessor shall hold
   bool whole = false;  // all groups of K, one after the other, and their sum
 
   static constexpr int kStepK = 64;
   // Of a block of 128 features: two warpgroups.
   static constexpr int kWarpsOfBlock = 8;
   constexpr int threads() const { return 32 * (kWarpsOfBlock * blocks + 4); }
-  // Registers of a thread of those that copy, and of the others: a thread block
-  // has a multiprocessor for itself.
+  // Registers of a thread of those that copy, and of the others, where a thread
+  // block has a multiprocessor for itself; else all have the same.
   static constexpr int kProducerRegisters = 24;
   constexpr int consumer_registers() const { return blocks == 1 ? 240 : 112; }
   // Stages whose products are under way while the next one's weights are read:
   // that takes registers for both.
-  constexpr int pending() const { return blocks == 1 || rows <= 72 ? 1 : 0; }
+  constexpr int pending() const { return resident == 1 && blocks == 1 ? 1 : 0; }
   static constexpr int kBlockBytes = kGemmFeatures * kStepK * 2;  // of weights
   constexpr int stage_bytes() const {
     return blocks * kBlockBytes + rows * kStepK * 2;
@@ -244,10 +245,12 @@ struct WideGemmTiling {
                                    const WideGemmTiling&) = default;
 };
 
-// Few rows are read from L2 by every block of features, so these are wide there.
+// 256 features for 128 rows, which are read half as often and leave no
+// multiprocessor with a second turn; for fewer rows two thread blocks side by
+// side were faster (README.md, "Measured").
 inline constexpr WideGemmTiling kWideGemmTilings[] = {
-    {2, 64, 5}, {2, 72, 5}, {2, 128, 4}, {1, 192, 5}, {1, 256, 4},
-    {1, 128, 6, true}};
+    {1, 64, 4, 2}, {1, 72, 4, 2}, {2, 128, 4},
+    {1, 192, 5},   {1, 256, 4},   {1, 128, 6, 1, true}};
 inline constexpr int kWholeGemmTiling = 5;  // two sums a row leave room for 128
 // From this many rows on: below, the weights' way from memory is all there is.
 inline constexpr int kWideGemmRows = 33;

@@ -21,6 +21,7 @@ struct WideTile {
   static constexpr int kFeatureBlocks = kTiling.blocks;
   static constexpr int kRows = kTiling.rows;
   static constexpr int kStages = kTiling.stages;
+  static constexpr int kResident = kTiling.resident;
   static constexpr bool kWhole = kTiling.whole;
   static constexpr int kThreads = kTiling.threads();
   static constexpr int kWarpsOfBlock = WideGemmTiling::kWarpsOfBlock;
@@ -36,7 +37,7 @@ struct WideTile {
   static constexpr int kSharedBytes = kTiling.shared_bytes();
   static_assert(kGemmKStep % kStepK == 0 && kStepK % kGemmKBlock == 0);
   static_assert(kRowBytes % kEightRowsBytes == 0);
-  static_assert(ResidentBlocks(kSharedBytes) >= 1);
+  static_assert(ResidentBlocks(kSharedBytes) >= kResident);
 };
 
 namespace {
@@ -272,7 +273,7 @@ __device__ __forceinline__ void Consume(const GemmParams& p, const Slice& slice,
 #endif  // FORETOKEN_WARPGROUPS
 
 template <typename T, typename Shape, GemmEpilogue kEpilogue>
-__global__ void __launch_bounds__(Shape::kThreads, 1)
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
     WideGemmKernel(const GemmParams p) {
 #if FORETOKEN_WARPGROUPS
   AllowNextKernel();
@@ -291,14 +292,18 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   }
   __syncthreads();
   if (warp < Shape::kConsumerWarps) {
-    TakeRegisters<Shape::kConsumerRegisters>();
+    if constexpr (Shape::kResident == 1) {
+      TakeRegisters<Shape::kConsumerRegisters>();
+    }
     if (warp < consumers) {
       Consume<T, Shape, kEpilogue>(p, slice, shared, warp, lane);
     } else {
       WaitForPreviousKernels();
     }
   } else {
-    KeepRegisters<WideGemmTiling::kProducerRegisters>();
+    if constexpr (Shape::kResident == 1) {
+      KeepRegisters<WideGemmTiling::kProducerRegisters>();
+    }
     if (warp == Shape::kConsumerWarps && lane == 0) {
       Produce<T, Shape>(p, slice, SharedAddress(shared));
     }
