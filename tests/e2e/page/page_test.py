@@ -135,7 +135,7 @@ ATTRIBUTES = ("class", "data-i", "href", "target", "rel", "type", "tabindex",
 
 
 def random_text(chance):
-    """Markdown, or nearly, with words mN that count up from m0."""
+    """Markdown, or nearly, with words mNw that count up from m0w."""
     parts = []
     for _ in range(chance.choice((3, 10, 40, 200))):
         kind = chance.random()
@@ -156,7 +156,7 @@ def random_text(chance):
             part = "m"
         parts.append(part)
     words = iter(range(len(parts)))
-    return "".join(f" m{next(words)} " if part == "m" else part
+    return "".join(f" m{next(words)}w " if part == "m" else part
                    for part in parts)
 
 
@@ -725,7 +725,7 @@ class PageTest(unittest.TestCase):
                 shown = self.reply(number + 1)
                 self.check_elements(".reply:last-child")
                 # Nothing is shown twice, or in another order.
-                words = [int(word[1:]) for word in re.findall(r"\bm\d+", shown)]
+                words = [int(n) for n in re.findall(r"\bm(\d+)w", shown)]
                 self.assertEqual(words, sorted(set(words)))
         before = self.page.evaluate(drawn)
         self.page.reload()
