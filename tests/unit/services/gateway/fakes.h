@@ -131,6 +131,11 @@ class FakeCall final : public GenerationCall {
 
 class FakeGenerations final : public Generations {
  public:
+  ~FakeGenerations() override {
+    // A call that has not ended and its exchange own each other.
+    for (const auto& call : calls) call->listener.reset();
+  }
+
   absl::StatusOr<ServedModel> Model() override {
     if (on_model) on_model();
     if (!ready) return absl::UnavailableError("nobody is there");
