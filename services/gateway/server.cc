@@ -93,8 +93,8 @@ void GatewayServer::Drain(absl::Duration timeout) {
   absl::SleepFor(std::min(kNotice, timeout));
   BeginDrain();
   while (!Idle() && MonotonicNow() < deadline) absl::SleepFor(kDrainPoll);
-  if (!Idle()) {
-    FORETOKEN_LOG(kWarning, "cut off ", http_->active(),
+  if (const int64_t active = http_->active(); active > 0) {
+    FORETOKEN_LOG(kWarning, "cut off ", active,
                   " requests at the end of the drain");
   }
   http_->Stop();

@@ -58,9 +58,10 @@ class GatewayServer {
   // rest is cut off.
   void Drain(absl::Duration timeout);
   // The parts of Drain, for those who wait elsewhere: refuses new work and
-  // stops listening; whether all answers have been sent.
+  // stops listening; whether all answers have been sent, and read as far as can
+  // be told.
   void BeginDrain();
-  bool Idle() const { return http_->active() == 0; }
+  bool Idle() const { return http_->active() == 0 && http_->lingering() == 0; }
 
  private:
   explicit GatewayServer(metrics::Registry& registry) : metrics_(registry) {}

@@ -9,8 +9,9 @@
 
 namespace foretoken::testing {
 
-HttpClient::HttpClient(const std::string& address, const ClientTls& tls)
-    : raw_(address),
+HttpClient::HttpClient(const std::string& address, const ClientTls& tls,
+                       int receive_bytes)
+    : raw_(address, receive_bytes),
       context_(SSL_CTX_new(TLS_client_method())),
       ssl_(SSL_new(context_.get())) {
   SSL_set_connect_state(ssl_.get());

@@ -23,10 +23,12 @@ struct ClientTls {
 
 class HttpClient {
  public:
-  // Plain.
-  explicit HttpClient(const std::string& address) : raw_(address) {}
+  // Plain. `receive_bytes`: as of RawConnection.
+  explicit HttpClient(const std::string& address, int receive_bytes = 0)
+      : raw_(address, receive_bytes) {}
   // Does not begin the handshake.
-  HttpClient(const std::string& address, const ClientTls& tls);
+  HttpClient(const std::string& address, const ClientTls& tls,
+             int receive_bytes = 0);
 
   // The rest begins with it. False if either side refuses the other; with TLS
   // 1.3 a server that refuses the client's certificate does so later.

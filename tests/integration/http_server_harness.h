@@ -111,10 +111,10 @@ class HttpServerHarness {
   }
   const std::string& address() const { return server_->addresses().at(0); }
   // A client that has been let in.
-  testing::HttpClient Connect() const {
-    testing::HttpClient client = tls_.has_value()
-                                     ? testing::HttpClient(address(), *tls_)
-                                     : testing::HttpClient(address());
+  testing::HttpClient Connect(int receive_bytes = 0) const {
+    testing::HttpClient client =
+        tls_.has_value() ? testing::HttpClient(address(), *tls_, receive_bytes)
+                         : testing::HttpClient(address(), receive_bytes);
     EXPECT_TRUE(client.Handshake());
     return client;
   }

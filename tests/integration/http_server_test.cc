@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
@@ -313,6 +314,32 @@ TEST_P(HttpServerTest, AnAnswerOfManyPiecesIsWhole) {
   handler_.exchange(0)->Respond(std::move(response));
   const std::string said = client.ReadAll();
   EXPECT_EQ(said.substr(said.find("\r\n\r\n") + 4), body);
+}
+
+// Were the connection closed when the answer has been sent, the kernel would
+// reset it at the client's next byte and drop what it has not passed on.
+TEST_P(HttpServerTest, AClientThatStillSendsReadsItsLastAnswerToTheEnd) {
+  Start();
+  for (const bool draining : {false, true}) {
+    const size_t index = handler_.size();
+    const HttpClient client = Connect(/*receive_bytes=*/4096);
+    client.Say(Post("{}", draining ? "" : "Connection: close\r\n"));
+    ASSERT_TRUE(Handled(index + 1));
+    if (draining) server_->BeginDrain();
+    HttpResponse response;
+    // More than the client's socket takes, less than both sockets do.
+    response.body.assign(size_t{12} << 10, 'x');
+    const std::string body = response.body;
+    handler_.exchange(index)->Respond(std::move(response));
+    ASSERT_TRUE(Eventually([this] { return server_->active() == 0; }));
+    client.Say("GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n");
+    const std::string said = client.ReadAll();
+    EXPECT_TRUE(absl::EndsWith(said, body)) << said.size() << " bytes";
+    EXPECT_EQ(handler_.size(), index + 1);
+    if (!draining) continue;
+    // A client that does not close its end is not waited for without end.
+    EXPECT_TRUE(Eventually([this] { return observer_.connections == 0; }));
+  }
 }
 
 TEST_P(HttpServerTest, MemoryIsHeldUntilAnAnswerHasBeenSent) {

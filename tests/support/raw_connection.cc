@@ -15,7 +15,7 @@
 
 namespace foretoken::testing {
 
-RawConnection::RawConnection(const std::string& address) {
+RawConnection::RawConnection(const std::string& address, int receive_bytes) {
   absl::string_view path = address;
   if (absl::ConsumePrefix(&path, "unix:")) {
     fd_ = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -27,6 +27,10 @@ RawConnection::RawConnection(const std::string& address) {
     return;
   }
   fd_ = socket(AF_INET, SOCK_STREAM, 0);
+  if (receive_bytes > 0) {
+    setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes,
+               sizeof(receive_bytes));
+  }
   int port = 0;
   FORETOKEN_CHECK(absl::SimpleAtoi(path.substr(path.rfind(':') + 1), &port));
   sockaddr_in to{};

@@ -11,7 +11,8 @@ namespace foretoken::testing {
 class RawConnection {
  public:
   // `address`: "HOST:PORT" of this machine over IPv4, or "unix:/path".
-  explicit RawConnection(const std::string& address);
+  // `receive_bytes`: of its socket's buffer; 0 for the kernel's default.
+  explicit RawConnection(const std::string& address, int receive_bytes = 0);
   RawConnection(RawConnection&& other) noexcept;
   RawConnection(const RawConnection&) = delete;
   ~RawConnection();

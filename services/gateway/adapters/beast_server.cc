@@ -130,6 +130,7 @@ class BeastServer::Impl {
   }
   const std::vector<std::string>& addresses() const { return addresses_; }
   int64_t active() const { return shared_.active; }
+  int64_t lingering() const { return shared_.lingering; }
 
  private:
   Shared shared_;
@@ -156,6 +157,7 @@ const std::vector<std::string>& BeastServer::addresses() const {
   return impl_->addresses();
 }
 int64_t BeastServer::active() const { return impl_->active(); }
+int64_t BeastServer::lingering() const { return impl_->lingering(); }
 void BeastServer::BeginDrain() { impl_->BeginDrain(); }
 void BeastServer::Stop() { impl_->Stop(); }
 

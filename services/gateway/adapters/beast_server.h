@@ -45,6 +45,9 @@ class BeastServer {
   const std::vector<std::string>& addresses() const;
   // Requests whose answer has not been sent yet.
   int64_t active() const;
+  // Connections that stay open for a moment so that the client can read the
+  // last answer.
+  int64_t lingering() const;
 
   // Refuses new connections and closes those without a request; the others end
   // with their answer.

@@ -51,8 +51,10 @@ constexpr int kKernelUnsent = 16 << 10;
 constexpr size_t kReadBytes = size_t{16} << 10;
 // What may come before the answer to what came first.
 constexpr size_t kAheadBytes = size_t{64} << 10;
-// What a client may still send, and the time it gets, after an answer that came
-// before the end of its request: closing at once would destroy the answer.
+// What a client may still send after the last answer of its connection, and the
+// time it gets to read that and close. If the server closed at once, the kernel
+// would answer bytes that are under way or unread, such as a next request, with
+// a reset, and the client would lose what it has not read (RFC 9112 9.6).
 constexpr size_t kLingerBytes = size_t{16} << 20;
 constexpr absl::Duration kLingerTime = absl::Seconds(2);
 constexpr absl::Time kNever = absl::InfiniteFuture();
@@ -136,6 +138,7 @@ class BeastConnection final
 
   void Close() override {
     if (state_ == State::kClosed) return;
+    if (state_ == State::kLingering) --shared_.lingering;
     state_ = State::kClosed;
     const std::shared_ptr<Exchange> exchange = std::move(exchange_);
     // First: the descriptor may be another file's once it is closed.
@@ -538,16 +541,22 @@ class BeastConnection final
     const bool keep_alive = exchange_->keep_alive() && !shared_.draining;
     exchange_->OnSent();
     exchange_.reset();
-    --shared_.active;
     if (keep_alive) {
+      --shared_.active;
       AwaitRequest();
-    } else if (lingers_) {
-      state_ = State::kLingering;
-      socket_->ShutdownSend();
-      SetDeadline(MonotonicNow() + kLingerTime);
     } else {
-      Close();
+      Linger();
     }
+  }
+  void Linger() {
+    state_ = State::kLingering;
+    ++shared_.lingering;  // before it is not active: a drain waits for either
+    --shared_.active;
+    lingers_ = true;
+    unread_.clear();
+    socket_->ShutdownSend();
+    SetDeadline(MonotonicNow() + kLingerTime);
+    Read();
   }
 
   Shared& shared_;

@@ -31,6 +31,8 @@ struct Shared {
   ByteBudget memory;
   std::unique_ptr<TlsSessions> tls;  // null: plain; set before connections come
   std::atomic<int64_t> active{0};
+  // Connections whose last answer has been sent and may not have been read.
+  std::atomic<int64_t> lingering{0};
   std::atomic<bool> draining{false};
 };
 
