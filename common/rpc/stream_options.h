@@ -17,6 +17,8 @@ struct StreamOptions {
   // A stream whose client takes no message for this long is cancelled.
   absl::Duration stall_timeout = absl::Seconds(30);
   absl::Duration retry_after = absl::Milliseconds(100);
+  // Time that clients get during a drain to read the last messages of a stream.
+  absl::Duration linger = absl::Milliseconds(250);
 
   // Adds --max-streams (1..`most`), --first-message-time, --stall-timeout and
   // --retry-after.

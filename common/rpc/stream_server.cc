@@ -134,7 +134,7 @@ void ServerStream::Begin(grpc::CallbackServerContext& context) {
 
 void ServerStream::Abort(const absl::Status& status) {
   absl::MutexLock lock(&mu_);
-  held_ = false;
+  held_ = lingers_ = false;
   End(status);
   Continue();
 }
@@ -176,8 +176,18 @@ void ServerStream::ReadDone(bool ok) {
 }
 
 void ServerStream::HoldFinish(absl::Duration time) {
+  if (!ended_) Hold(time);
+}
+
+void ServerStream::Linger() {
+  if (lingers_ && written_ > 0 && !server_.CheckNotDraining().ok()) {
+    Hold(server_.options_.linger);
+  }
+}
+
+void ServerStream::Hold(absl::Duration time) {
   time = std::min(time, (deadline_ - MonotonicNow()) / 2);
-  if (time <= absl::ZeroDuration() || ended_ || hold_ != nullptr) return;
+  if (time <= absl::ZeroDuration() || hold_ != nullptr) return;
   held_ = true;
   hold_ = std::make_unique<grpc::Alarm>();
   hold_->Set(GrpcTime(MonotonicNow() + time), [weak = weak_from_this()](bool) {
@@ -193,7 +203,7 @@ void ServerStream::EndHold() {
 }
 
 void ServerStream::ClientGone() {
-  held_ = false;
+  held_ = lingers_ = false;
   DropUnsent();
   End(absl::CancelledError("the client is gone"));
   Continue();
@@ -243,6 +253,8 @@ void ServerStream::Continue() {
     reading_ = true;
     StartNextRead();
   } else if (!writing_ && !held_ && CanFinish()) {
+    Linger();
+    if (held_) return;
     finished_ = true;
     FinishCall();
   }

@@ -21,6 +21,12 @@
 // called with it held, and a handler takes it for its own events (an engine's
 // answer, a worker's return).
 //
+// While draining, a stream that has sent messages finishes
+// StreamOptions::linger after the last one. After GOAWAY, gRPC closes a
+// connection as soon as its last call has finished. If the client then sends
+// anything, such as a WINDOW_UPDATE for what it reads, the kernel resets the
+// connection and the client loses the messages that it has not read yet.
+//
 // Statuses: RESOURCE_EXHAUSTED over max_streams, UNAVAILABLE while draining and
 // from EndAll, DEADLINE_EXCEEDED for a stream that sends nothing, CANCELLED for
 // a client that disconnects or takes no message for stall_timeout.
@@ -207,6 +213,9 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   // Called kChecksPerStall times in every stall_timeout, so that writing a
   // message need not read the clock.
   void CheckStall();
+  // Holds the finish of a draining stream back while its client may still read.
+  void Linger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Hold(absl::Duration time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndHold();
 
   // Operations of the reactor.
@@ -225,7 +234,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   absl::Time deadline_;
   bool admitted_ = false;
   grpc::Alarm silence_;                 // armed until the first message
-  std::unique_ptr<grpc::Alarm> hold_;   // of HoldFinish
+  std::unique_ptr<grpc::Alarm> hold_;   // set once
   std::shared_ptr<ServerStream> self_;  // until Done
 
   absl::Status final_ ABSL_GUARDED_BY(mu_);
@@ -238,6 +247,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   int stalled_ ABSL_GUARDED_BY(mu_) = 0;  // checks in a row without progress
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool held_ ABSL_GUARDED_BY(mu_) = false;  // the finish is
+  bool lingers_ ABSL_GUARDED_BY(mu_) = true;  // if it drains
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -453,7 +453,10 @@ int64_t OrchestratorServer::max_request_bytes() const {
   return MaxWireBytes(generation_->options().max_prompt_bytes);
 }
 
-void OrchestratorServer::BeginDrain() { generation_->BeginDrain(); }
+void OrchestratorServer::BeginDrain() {
+  generation_->BeginDrain();
+  streams_.BeginDrain();  // those that run linger
+}
 
 bool OrchestratorServer::Idle() const { return generation_->Idle(); }
 

@@ -1,12 +1,20 @@
 // StreamServer over real gRPC, with a handler that does what messages ask for.
 #include "common/rpc/stream_server.h"
 
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -156,6 +164,90 @@ class EchoClient {
       grpc::ClientReaderWriter<v1::CrestLookupRequest, v1::CrestLookupResponse>>
       stream_;
   bool finished_ = false;
+};
+
+// A slow line between one client and the server, on which what the server sends
+// can be held up.
+class SlowLine {
+ public:
+  explicit SlowLine(const std::string& server) {
+    sockaddr_in here{};
+    here.sin_family = AF_INET;
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* address = reinterpret_cast<sockaddr*>(&here);
+    socklen_t length = sizeof(here);
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(bind(listener_, address, length), 0);
+    EXPECT_EQ(listen(listener_, 1), 0);
+    EXPECT_EQ(getsockname(listener_, address, &length), 0);
+    address_ = absl::StrCat("127.0.0.1:", ntohs(here.sin_port));
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(server.substr(server.rfind(':') + 1), &port));
+    here.sin_port = htons(static_cast<uint16_t>(port));
+    server_ = socket(AF_INET, SOCK_STREAM, 0);
+    // What is held up is the server's to keep.
+    constexpr int kReceiveBytes = 4096;
+    EXPECT_EQ(setsockopt(server_, SOL_SOCKET, SO_RCVBUF, &kReceiveBytes,
+                         sizeof(kReceiveBytes)),
+              0);
+    EXPECT_EQ(connect(server_, address, sizeof(here)), 0);
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~SlowLine() {
+    stop_ = true;
+    thread_.join();
+    for (const int fd : {listener_, client_, server_}) {
+      if (fd >= 0) close(fd);
+    }
+  }
+
+  const std::string& address() const { return address_; }
+  void HoldUp() { held_up_ = true; }
+  // Sends the server a frame as a client does that reads: one more byte of
+  // window for the connection; then lets through what was held up.
+  void LetGo() {
+    constexpr absl::string_view kWindowUpdate(
+        "\0\0\x04\x08\0\0\0\0\0\0\0\0\x01", 13);
+    EXPECT_EQ(
+        send(server_, kWindowUpdate.data(), kWindowUpdate.size(), MSG_NOSIGNAL),
+        static_cast<ssize_t>(kWindowUpdate.size()));
+    held_up_ = false;
+  }
+
+ private:
+  void Run() {
+    constexpr int kPollMs = 5;
+    while (!stop_) {
+      pollfd polled[] = {{client_ < 0 ? listener_ : client_, POLLIN, 0},
+                         {held_up_ || client_ < 0 ? -1 : server_, POLLIN, 0}};
+      poll(polled, 2, kPollMs);
+      if (client_ < 0) {
+        if (polled[0].revents != 0)
+          client_ = accept(listener_, nullptr, nullptr);
+        continue;
+      }
+      if (polled[0].revents != 0 && !Pass(client_, server_)) return;
+      if (polled[1].revents != 0 && !Pass(server_, client_)) return;
+    }
+  }
+  // False at the end of either.
+  static bool Pass(int from, int to) {
+    char bytes[4096];
+    const ssize_t n = recv(from, bytes, sizeof(bytes), 0);
+    if (n > 0 && send(to, bytes, static_cast<size_t>(n), MSG_NOSIGNAL) == n) {
+      return true;
+    }
+    shutdown(to, SHUT_WR);
+    return false;
+  }
+
+  std::string address_;
+  int listener_ = -1;
+  int client_ = -1;  // the thread's
+  int server_ = -1;
+  std::atomic<bool> held_up_{false};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
 };
 
 class StreamServerTest : public ::testing::Test {
@@ -367,6 +459,36 @@ TEST_F(StreamServerTest, ADrainRefusesNewStreamsAndTellsThoseThatRun) {
   EXPECT_EQ(client.Finish(), StoppingError("the echo"));
   EXPECT_TRUE(IsIdle());
   EXPECT_EQ(seen().failed, 2);
+}
+
+// A client sends while it reads: it tells the server how much more it takes. If
+// the server has closed the connection by then, the kernel resets it and drops
+// what it has not sent yet.
+TEST_F(StreamServerTest, ADrainEndsNoConnectionBeforeItsClientHasRead) {
+  StreamOptions options;
+  options.linger = absl::Seconds(2);
+  Start(options);
+  SlowLine line(server_->addresses().at(0));
+  const auto channel = CreateChannel(line.address(), {});
+  FORETOKEN_ASSERT_OK(channel);
+  const auto stub = v1::Crest::NewStub(*channel);
+  EchoClient client(*stub);
+  ASSERT_TRUE(client.Ask(1));
+  EXPECT_EQ(client.Answer(), 1);
+  std::thread drain([&] { EXPECT_TRUE(server_->Drain(absl::Minutes(2))); });
+  // The client has been told: the connection closes with its last call.
+  EXPECT_TRUE(Eventually(
+      [&] { return (*channel)->GetState(false) != GRPC_CHANNEL_READY; }));
+  line.HoldUp();
+  constexpr int kTokens = 40000;  // within the client's window
+  ASSERT_TRUE(client.Ask(2, "", kTokens));
+  client.HalfClose();
+  EXPECT_TRUE(Eventually([&] { return seen().ends == 1; }));
+  absl::SleepFor(absl::Milliseconds(50));  // gRPC would have closed it by now
+  line.LetGo();
+  EXPECT_EQ(client.Answer(), 2);
+  EXPECT_THAT(client.Finish(), IsOk());
+  drain.join();
 }
 
 TEST_F(StreamServerTest, StreamsBeyondTheLimitAreRefusedWithAHint) {
