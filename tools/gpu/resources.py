@@ -164,17 +164,26 @@ def described(name):
         rows = 8 * row_tiles * row_warps
         return (f"product, tiles of {rows} rows, {stages} stages of {k} k",
                 stages * (128 + rows) * k * 2)
+    if kernel == "WideGemmKernel":
+        # gemm_index.h, WideGemmTiling: a stage has 64 k of its features and
+        # rows, and two barriers. Registers are those at the start: from there
+        # on the warpgroups that multiply have more, the other has fewer.
+        blocks, rows, stages = numbers("WideTile", name)[:3]
+        whole = ", all groups" if "true" in name else ""
+        return (f"product by warpgroups, {128 * blocks} features, "
+                f"{rows} rows{whole}",
+                stages * ((128 * blocks + rows) * 64 * 2 + 16))
     if kernel in ("AttentionKernel", "MergeKernel"):
-        # attention_warp.cuh, Head: stages of K and V of 32 keys, and the queries,
-        # for each warp. Rows are whole multiples of 64 dimensions.
+        # attention_warp.cuh, Head: stages of K and V of 32 keys, and each warp's
+        # queries. Rows are whole multiples of 64 dimensions.
         if kernel == "MergeKernel":
             return f"merge of chunks, head {re.findall(r'[0-9]+', name)[-1]}", 0
         dim, *tiling = numbers("Head", name)
         warps, stages = tiling or (4 if dim <= 128 else 2, 2)
         block = 32 * ((dim + 63) // 64 * 64) * 2
-        queries = 2 * (dim // 32) * 2 * 32 * 16
+        queries = (dim // 32) * 2 * 32 * 16
         return (f"attention, head {dim}, {warps} warps, {stages} stages",
-                warps * (stages * 2 * block + queries))
+                stages * 2 * block + warps * queries)
     return kernel, 0
 
 
