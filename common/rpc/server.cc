@@ -346,13 +346,14 @@ bool Server::Drain(absl::Duration timeout) {
   SetServing(false);
   listener_->Stop();
   absl::SleepFor(std::min(kNotice, timeout));
+  // Before GOAWAY, so that every stream that ends after it knows.
+  for (Servable* servable : servables_) servable->BeginDrain();
   // Shutdown sends GOAWAY at once, and returns when the last call has ended.
   absl::Notification ended;
   std::thread shutdown([this, &ended, deadline] {
     server_->Shutdown(GrpcTime(deadline + 2 * kCancelGrace));
     ended.Notify();
   });
-  for (Servable* servable : servables_) servable->BeginDrain();
   const auto idle = [this] {
     for (const Servable* servable : servables_) {
       if (!servable->Idle()) return false;

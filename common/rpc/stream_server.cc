@@ -180,7 +180,8 @@ void ServerStream::HoldFinish(absl::Duration time) {
 }
 
 void ServerStream::Linger() {
-  if (lingers_ && written_ > 0 && !server_.CheckNotDraining().ok()) {
+  if (lingers_ && written_ > 0 && final_.ok() &&
+      !server_.CheckNotDraining().ok()) {
     Hold(server_.options_.linger);
   }
 }

@@ -21,8 +21,8 @@
 // called with it held, and a handler takes it for its own events (an engine's
 // answer, a worker's return).
 //
-// While draining, a stream that has sent messages finishes
-// StreamOptions::linger after the last one. After GOAWAY, gRPC closes a
+// While draining, a stream that has sent messages and ends well finishes
+// StreamOptions::linger later. After GOAWAY, gRPC closes a
 // connection as soon as its last call has finished. If the client then sends
 // anything, such as a WINDOW_UPDATE for what it reads, the kernel resets the
 // connection and the client loses the messages that it has not read yet.
@@ -247,7 +247,7 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   int stalled_ ABSL_GUARDED_BY(mu_) = 0;  // checks in a row without progress
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool held_ ABSL_GUARDED_BY(mu_) = false;  // the finish is
-  bool lingers_ ABSL_GUARDED_BY(mu_) = true;  // if it drains
+  bool lingers_ ABSL_GUARDED_BY(mu_) = true;  // in a drain
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -42,7 +42,7 @@ class Results:
     def __init__(self, folder):
         self.values, self.errors, self.notes = {}, {}, []
         self.gpu = None
-        self.wgmma = []  # numbers of different bits
+        self.wgmma = {}  # numbers of different bits; of a repeat, the last
         self.steps = dict(
             line.split(": ", 1)
             for line in text_of(folder / "steps.txt").splitlines()
@@ -83,7 +83,7 @@ class Results:
             self.passes[line["id"]] = line["us"]
         elif "different" in line:
             if line["id"].startswith("mma.wgmma."):
-                self.wgmma.append(line["different"])
+                self.wgmma[line["id"]] = line["different"]
             self.notes.append(f"probe {line['id']}: {line['different']} of "
                               f"{line['of']} differ")
         for key in ("eager_s", "compiled_s"):
@@ -143,7 +143,7 @@ class Results:
 
     def derive(self):
         if self.wgmma:
-            self.values["wgmma"] = ("equal" if not any(self.wgmma)
+            self.values["wgmma"] = ("equal" if not any(self.wgmma.values())
                                     else "different")
         copy = self.passes.get("8b.device", {}).get("copy_gb_s")
         if copy:

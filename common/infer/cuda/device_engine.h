@@ -63,7 +63,8 @@ struct DeviceOptions {
   int32_t max_sessions = 256;
   // Memory for partial results of attention, rounded up to a power of two of
   // queries; a pass that needs more takes them in turns. A device of 32 GiB or
-  // more gives a 128th of its memory if that is more. Changes no bit.
+  // more gives a 128th of its memory, and a 64th of what is free at most, if
+  // that is more. Changes no bit.
   int64_t attention_bytes = int64_t{128} << 20;
   bool graphs = true;  // CUDA graphs by tier of rows; changes no bit
   // Kernels may begin before those ahead of them have ended (programmatic

@@ -550,7 +550,7 @@ class BeastConnection final
   }
   void Linger() {
     state_ = State::kLingering;
-    ++shared_.lingering;  // before it is not active: a drain waits for either
+    ++shared_.lingering;  // first: a drain waits until both are zero
     --shared_.active;
     lingers_ = true;
     unread_.clear();

@@ -64,6 +64,8 @@ struct Fiber {
   int64_t warp_target = 0, block_target = 0;
   std::vector<std::vector<Copy>> groups;  // committed
   std::vector<Copy> open;
+  std::vector<std::vector<std::function<void()>>> products;
+  std::vector<std::function<void()>> open_products;
 };
 
 struct Machine {
@@ -92,6 +94,9 @@ void FiberMain() {
   Machine& m = TheMachine();
   (*m.thread)();
   if (!m.current->open.empty()) Fail("copies without a group", "at the end");
+  if (!m.current->open_products.empty() || !m.current->products.empty()) {
+    Fail("products that nobody waited for", "at the end");
+  }
   m.current->done = true;
   Switch(m.current->context, m.scheduler);
 }
@@ -120,6 +125,8 @@ void RunBlock(Machine& m) {
     f.warp_meetings = f.block_meetings = f.warp_target = f.block_target = 0;
     f.groups.clear();
     f.open.clear();
+    f.products.clear();
+    f.open_products.clear();
     Prepare(f.context, f.stack.get(), kStackBytes, FiberMain);
     alive.push_back(&f);
   }
@@ -245,6 +252,25 @@ void WaitCopyGroups(int pending) {
   while (static_cast<int>(f.groups.size()) > pending) {
     for (const Copy& copy : f.groups.front()) Perform(copy);
     f.groups.erase(f.groups.begin());
+  }
+}
+
+void AddProduct(std::function<void()> product) {
+  TheMachine().current->open_products.push_back(std::move(product));
+}
+
+void CommitProductGroup() {
+  Fiber& f = *TheMachine().current;
+  f.products.push_back(std::move(f.open_products));
+  f.open_products.clear();
+}
+
+void WaitProductGroups(int pending) {
+  Fiber* const f = TheMachine().current;
+  while (static_cast<int>(f->products.size()) > pending) {
+    const auto group = std::move(f->products.front());
+    f->products.erase(f->products.begin());
+    for (const auto& product : group) product();
   }
 }
 

@@ -49,12 +49,19 @@ void CommitCopyGroup();
 void WaitCopyGroups(int pending);
 
 // Barriers of eight bytes in shared memory: a phase ends when the threads have
-// arrived and the bytes have come. A thread that waits too long ends the process.
+// arrived and the bytes have come. A thread that waits too long ends the
+// process.
 void InitBarrier(uint32_t barrier, int arrivals);
 void ArriveAtBarrier(uint32_t barrier, int expected_bytes);
 void WaitAtBarrier(uint32_t barrier, uint32_t parity);
 // Happens at once, or while somebody waits at a barrier.
 void AddBulkCopy(uint32_t to, const void* from, int bytes, uint32_t barrier);
+
+// Products of this thread that are under way: they happen when their group is
+// waited for, and not before.
+void AddProduct(std::function<void()> product);
+void CommitProductGroup();
+void WaitProductGroups(int pending);
 
 // Runs `thread` for every thread of every block.
 void RunGrid(const Index& grid, const Index& block, size_t shared_bytes,

@@ -12,7 +12,7 @@
 
 namespace foretoken::cuda_on_cpu {
 
-inline constexpr int kTensorCoreBits = 25;   // below the largest exponent
+inline constexpr int kTensorCoreBits = 25;  // below the largest exponent
 inline constexpr int kLeastExponentOfFloat16 = -14;
 inline constexpr int kLeastExponentOfBFloat16 = -126;  // and of fp32
 
@@ -55,8 +55,8 @@ inline float TensorCoreSum(const float* a, const float* b, float c, int least) {
   if (largest == std::numeric_limits<int>::min()) return 0.0f;
   int64_t sum = 0;
   for (const double product : products) {
-    sum += static_cast<int64_t>(std::trunc(
-        std::ldexp(product, kTensorCoreBits - largest)));
+    sum += static_cast<int64_t>(
+        std::trunc(std::ldexp(product, kTensorCoreBits - largest)));
   }
   return CutToFloat(
       std::ldexp(static_cast<double>(sum), largest - kTensorCoreBits));

@@ -78,8 +78,8 @@ TEST(KernelIndexGemmTest, FragmentsOfWeightsAndActivationsMeetAtTheSameK) {
           for (int i = 0; i < 4; ++i) {
             const int place =
                 ActivationPlace((k_tile * 2 + i / 2) * 8 + lane / 4) / 2;
-            const int64_t at = int64_t{k_block} * kRows * 32 + place +
-                               lane % 4 * 2 + i % 2;
+            const int64_t at =
+                int64_t{k_block} * kRows * 32 + place + lane % 4 * 2 + i % 2;
             for (int r = 0; r < 8; ++r) {
               for (int k = k_block * 32; k < k_block * 32 + 32; ++k) {
                 if (ActivationAt(r, k, kRows) != at) continue;
@@ -105,15 +105,14 @@ TEST(KernelIndexGemmTest, FragmentsOfWeightsAndActivationsMeetAtTheSameK) {
   }
 }
 
-// The 64-byte swizzle of wgmma's B: address bits 4 and 5 are exchanged by bits 7
-// and 8.
+// The 64-byte swizzle of wgmma's B: address bits 4 and 5 are exchanged by bits
+// 7 and 8.
 TEST(KernelIndexGemmTest, ActivationsLieAsTheSwizzleHasThem) {
   constexpr int kRows = 256;
   for (int row = 0; row < 24; ++row) {
     for (int k = 0; k < 64; ++k) {
       const int plain = (k / 32 * kRows + row) * 64 + k % 32 * 2;
-      EXPECT_EQ(ActivationAt(row, k, kRows) * 2,
-                plain ^ (plain >> 7 & 3) << 4);
+      EXPECT_EQ(ActivationAt(row, k, kRows) * 2, plain ^ (plain >> 7 & 3) << 4);
     }
   }
 }
@@ -236,8 +235,8 @@ TEST(KernelIndexGemmTest, WideTilesFitBuffersAndHaveAsFewAsTheWidest) {
   EXPECT_EQ(kWideGemmTilings[ChooseWideGemmTiling(320)].rows, 192);
 }
 
-// Of an H200: the products of 8B's layers over a long prompt; a short one's only
-// where they fill it.
+// Of an H200: the products of 8B's layers over a long prompt; a short one's
+// only where they fill it.
 TEST(KernelIndexGemmTest, GroupsAreAddedInPlaceWhereTheDeviceStaysFull) {
   EXPECT_TRUE(AddsGroups(2048, 6144, 5, 132));
   EXPECT_TRUE(AddsGroups(2048, 4096, 8, 132));

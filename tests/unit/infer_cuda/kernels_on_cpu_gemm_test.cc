@@ -123,8 +123,8 @@ TEST_P(KernelsOnCpuGemmTest, EveryTilingHasTheSameSums) {
   for (const int rows : {33, 65, 100, 150, 250, kMost}) {
     const std::vector<uint32_t> wide = Run(rows, groups, {kHopper, true, 1000});
     for (int group = 0; group < groups; ++group) {
-      ASSERT_EQ(std::memcmp(&wide[group * rows * of_row], &all[group * of_group],
-                            rows * of_row * 4),
+      ASSERT_EQ(std::memcmp(&wide[group * rows * of_row],
+                            &all[group * of_group], rows * of_row * 4),
                 0)
           << rows << " rows by warpgroups, group " << group;
     }

@@ -1,8 +1,8 @@
 // Tree attention over paged KV: launchers. See attention_index.h for layouts
 // and the order of blocks and chunks.
 //
-// Scores, softmax and sums are fp32; queries and weights are rounded to the type
-// of K and V, as the matrix units take them.
+// Scores, softmax and sums are fp32; queries and weights are rounded to the
+// type of K and V, as the matrix units take them.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_H_
 #define FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_H_
 

@@ -111,8 +111,8 @@ FORETOKEN_HOST_DEVICE inline int UnitAt(int row, int unit,
 // How attention's thread blocks are built; every choice has the same sums.
 //   wide: neighbouring queries in the warps of a block, which copy the keys and
 //     values of all of them once
-//   narrow: one warp, where a pass has too few queries to fill wide blocks, or a
-//     device too little shared memory
+//   narrow: one warp, where a pass has too few queries to fill wide blocks, or
+//     a device too little shared memory
 struct AttentionTiling {
   int warps = 1;
   int stages = 2;  // units of keys and values in shared memory
@@ -240,9 +240,9 @@ FORETOKEN_HOST_DEVICE inline int64_t PartialAt(int64_t slab_query, int kv_head,
 }
 
 // How many chunks a thread block takes one after the other. `blocks`: thread
-// blocks of each chunk, of which the device runs `places` at a time. A block has
-// to find its rows before its first chunk, which takes it about as long as a
-// chunk does; so the fewest turns of the device are sought, weighed by that.
+// blocks of each chunk, of which the device runs `places` at a time. A block
+// has to find its rows before its first chunk, which takes it about as long as
+// a chunk does; so the fewest turns of the device are sought, weighed by that.
 inline int AttentionSpan(int64_t blocks, int chunks, int64_t places) {
   int best = 1;
   int64_t least = 0;

@@ -11,6 +11,7 @@
 
 #include "common/infer/cuda/kernels/device_math.cuh"
 #include "common/infer/cuda/kernels/gemm.h"
+#include "common/infer/cuda/kernels/gemm_dispatch.cuh"
 #include "common/infer/cuda/kernels/gemm_epilogue.cuh"
 #include "common/infer/cuda/kernels/gemm_index.h"
 #include "common/infer/cuda/kernels/gemm_wide.h"
@@ -281,43 +282,15 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   }
 }
 
-// Calls `use.template operator()<T, Tile<...>, kEpilogue>()` for the tiling
-// of that index.
-template <typename T, GemmEpilogue kEpilogue, typename Use, size_t... kIndices>
-cudaError_t WithTile(int index, const Use& use,
-                     std::index_sequence<kIndices...>) {
-  cudaError_t error = cudaErrorInvalidValue;
-  const auto with = [&]<size_t kIndex>() {
-    if (index == static_cast<int>(kIndex)) {
-      error =
-          use.template operator()<T, Tile<kGemmTilings[kIndex]>, kEpilogue>();
-    }
-  };
-  (with.template operator()<kIndices>(), ...);
-  return error;
-}
-
-template <GemmEpilogue kEpilogue, typename Use>
-cudaError_t WithType(DeviceType type, int index, const Use& use) {
-  constexpr auto kAll = std::make_index_sequence<std::size(kGemmTilings)>();
-  return type == DeviceType::kBFloat16
-             ? WithTile<__nv_bfloat16, kEpilogue>(index, use, kAll)
-             : WithTile<__half, kEpilogue>(index, use, kAll);
-}
-
-template <typename Use>
-cudaError_t WithKernel(GemmEpilogue epilogue, DeviceType type, int index,
-                       const Use& use) {
-  switch (epilogue) {
-    case GemmEpilogue::kPartial:
-      return WithType<GemmEpilogue::kPartial>(type, index, use);
-    case GemmEpilogue::kSwiGlu:
-      return WithType<GemmEpilogue::kSwiGlu>(type, index, use);
-    case GemmEpilogue::kLogits:
-      return WithType<GemmEpilogue::kLogits>(type, index, use);
+struct NarrowTiles {
+  static constexpr size_t kCount = std::size(kGemmTilings);
+  template <size_t kIndex>
+  using Tile = device::Tile<kGemmTilings[kIndex]>;
+  template <size_t kIndex>
+  static constexpr bool Has(GemmEpilogue) {
+    return true;
   }
-  return cudaErrorInvalidValue;
-}
+};
 
 }  // namespace
 
@@ -344,7 +317,7 @@ cudaError_t PrepareGemm(const DeviceLimits& device) {
     for (const DeviceType type :
          {DeviceType::kBFloat16, DeviceType::kFloat16}) {
       for (const int rows : {8, 16, 32, 64, 72, 128, 256}) {
-        const cudaError_t error = WithKernel(
+        const cudaError_t error = WithGemmKernel<NarrowTiles>(
             epilogue, type, ChooseGemmTiling(rows, device.shared_bytes),
             prepare);
         if (error != cudaSuccess) return error;
@@ -370,7 +343,7 @@ cudaError_t LaunchGemm(GemmEpilogue epilogue, DeviceType type,
         return launcher.Run(GemmKernel<T, Shape, kEpilogue>, grid,
                             dim3(Shape::kThreads), Shape::kSharedBytes, params);
       };
-  return WithKernel(epilogue, type, ChooseGemmTiling(rows, device.shared_bytes),
+  return WithGemmKernel<NarrowTiles>(epilogue, type, ChooseGemmTiling(rows, device.shared_bytes),
                     launch);
 }
 

@@ -7,8 +7,8 @@
 // stored as fragments: a lane reads its 16 bytes of one, a warp 512 in a row.
 // Activations are stored by blocks of 32 k, 64 bytes a row, of which the units
 // of 16 bytes are shuffled by the row as wgmma's 64-byte swizzle has them; so
-// a tile of rows is copied as it lies, and neither wgmma nor ldmatrix meets in a
-// bank.
+// a tile of rows is copied as it lies, and wgmma and ldmatrix read it without
+// bank conflicts.
 //
 // One order for each output: K is cut into groups (GemmGroups, a function of
 // the matrix alone); in a group the blocks of 16 k are added ascending by the
@@ -97,9 +97,9 @@ FORETOKEN_HOST_DEVICE inline int64_t ActivationAt(int64_t row, int64_t k,
   return ActivationRowAt(row, k, padded_rows) + unit * 8 + k % 8;
 }
 
-// Byte of a block of eight rows x 32 k whose address a lane gives to ldmatrix.x4
-// to get B's fragments: registers 0 and 1 are the lower and upper eight k of the
-// block's first 16, 2 and 3 of its second.
+// Byte of a block of eight rows x 32 k whose address a lane gives to
+// ldmatrix.x4 to get B's fragments: registers 0 and 1 are the lower and upper
+// eight k of the block's first 16, 2 and 3 of its second.
 FORETOKEN_HOST_DEVICE inline int ActivationPlace(int lane) {
   return lane % 8 * 64 + ActivationUnit(lane % 8, lane / 8) * 16;
 }
@@ -252,7 +252,7 @@ inline constexpr WideGemmTiling kWideGemmTilings[] = {
     {1, 64, 4, 2}, {1, 72, 4, 2}, {2, 128, 4},
     {1, 192, 5},   {1, 256, 4},   {1, 128, 6, 1, true}};
 inline constexpr int kWholeGemmTiling = 5;  // two sums a row leave room for 128
-// From this many rows on: below, the weights' way from memory is all there is.
+// From this many rows on: fewer take about as long as reading the weights.
 inline constexpr int kWideGemmRows = 33;
 
 // Index into kWideGemmTilings: the narrowest with as few tiles as the widest

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/infer/cuda/kernels/device_math.cuh"
+#include "common/infer/cuda/kernels/gemm_dispatch.cuh"
 #include "common/infer/cuda/kernels/gemm_epilogue.cuh"
 #include "common/infer/cuda/kernels/gemm_index.h"
 #include "common/infer/cuda/kernels/gemm_wide.h"
@@ -38,6 +39,7 @@ struct WideTile {
   static_assert(kGemmKStep % kStepK == 0 && kStepK % kGemmKBlock == 0);
   static_assert(kRowBytes % kEightRowsBytes == 0);
   static_assert(ResidentBlocks(kSharedBytes) >= kResident);
+  static_assert(!kWhole || kPending == 1);  // Consume frees the stage itself
 };
 
 namespace {
@@ -311,46 +313,16 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
 #endif
 }
 
-// Calls `use.template operator()<T, WideTile<...>, kEpilogue>()` for the tiling
-// of that index.
-template <typename T, GemmEpilogue kEpilogue, typename Use, size_t... kIndices>
-cudaError_t WithTile(int index, const Use& use,
-                     std::index_sequence<kIndices...>) {
-  cudaError_t error = cudaErrorInvalidValue;
-  const auto with = [&]<size_t kIndex>() {
-    if (index == static_cast<int>(kIndex)) {
-      constexpr WideGemmTiling kTiling = kWideGemmTilings[kIndex];
-      if constexpr (!kTiling.whole || kEpilogue == GemmEpilogue::kPartial) {
-        error = use.template operator()<T, WideTile<kTiling>, kEpilogue>();
-      }
-    }
-  };
-  (with.template operator()<kIndices>(), ...);
-  return error;
-}
-
-template <GemmEpilogue kEpilogue, typename Use>
-cudaError_t WithType(DeviceType type, int index, const Use& use) {
-  constexpr auto kAll =
-      std::make_index_sequence<std::size(kWideGemmTilings)>();
-  return type == DeviceType::kBFloat16
-             ? WithTile<__nv_bfloat16, kEpilogue>(index, use, kAll)
-             : WithTile<__half, kEpilogue>(index, use, kAll);
-}
-
-template <typename Use>
-cudaError_t WithKernel(GemmEpilogue epilogue, DeviceType type, int index,
-                       const Use& use) {
-  switch (epilogue) {
-    case GemmEpilogue::kPartial:
-      return WithType<GemmEpilogue::kPartial>(type, index, use);
-    case GemmEpilogue::kSwiGlu:
-      return WithType<GemmEpilogue::kSwiGlu>(type, index, use);
-    case GemmEpilogue::kLogits:
-      return WithType<GemmEpilogue::kLogits>(type, index, use);
+struct WideTiles {
+  static constexpr size_t kCount = std::size(kWideGemmTilings);
+  template <size_t kIndex>
+  using Tile = WideTile<kWideGemmTilings[kIndex]>;
+  template <size_t kIndex>
+  static constexpr bool Has(GemmEpilogue epilogue) {
+    return !kWideGemmTilings[kIndex].whole ||
+           epilogue == GemmEpilogue::kPartial;
   }
-  return cudaErrorInvalidValue;
-}
+};
 
 }  // namespace
 
@@ -368,7 +340,7 @@ cudaError_t PrepareWideGemm() {
         if (kWideGemmTilings[i].whole && epilogue != GemmEpilogue::kPartial) {
           continue;
         }
-        const cudaError_t error = WithKernel(epilogue, type, i, prepare);
+        const cudaError_t error = WithGemmKernel<WideTiles>(epilogue, type, i, prepare);
         if (error != cudaSuccess) return error;
       }
     }
@@ -393,7 +365,7 @@ cudaError_t LaunchWideGemm(GemmEpilogue epilogue, DeviceType type,
   const bool whole = epilogue == GemmEpilogue::kPartial &&
                      AddsGroups(rows, params.features, params.groups,
                                 device.multiprocessors);
-  return WithKernel(epilogue, type,
+  return WithGemmKernel<WideTiles>(epilogue, type,
                     whole ? kWholeGemmTiling : ChooseWideGemmTiling(rows),
                     launch);
 }

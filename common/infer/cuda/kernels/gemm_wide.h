@@ -1,5 +1,5 @@
-// Products over many rows by wgmma, for compute capability 9.0: the same sums as
-// the other tiles of gemm.h, which starts these.
+// Products over many rows by wgmma, for compute capability 9.0: the same sums
+// as the other tiles of gemm.h, which starts these.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_GEMM_WIDE_H_
 #define FORETOKEN_COMMON_INFER_CUDA_KERNELS_GEMM_WIDE_H_
 

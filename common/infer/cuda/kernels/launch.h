@@ -3,9 +3,10 @@
 // compute capability 9.0).
 //
 // A kernel that may begin early has its thread blocks scheduled as soon as all
-// of the one before have started and leave room; it fetches what it has to read that
-// none of them writes, and waits for their results in WaitForPreviousKernels (device_math.cuh). The
-// first kernel after anything that is no kernel must not.
+// of the one before have started and leave room; it fetches what it has to read
+// that none of them writes, and waits for their results in
+// WaitForPreviousKernels (instructions.cuh). The first kernel after anything
+// that is no kernel must not.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_
 #define FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_
 

@@ -49,6 +49,7 @@ cudaError_t LaunchWatch::Wait(cudaError_t launched, const void* kernel,
     const auto waited = std::chrono::steady_clock::now() - start;
     if (waited > kLongest) {
       error = cudaErrorLaunchTimeout;
+      hangs_ = true;
     } else if (waited > std::chrono::milliseconds(1)) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }

@@ -24,10 +24,13 @@ class LaunchWatch {
                    const cudaLaunchConfig_t& config);
   // "" while every kernel was well.
   const char* failure() const { return failure_; }
+  // Whether it was one that did not end.
+  bool hangs() const { return hangs_; }
 
  private:
   int pass_ = 0;
   int layer_ = -1;  // of the kernels now; -1: before the first, after the last
+  bool hangs_ = false;
   char failure_[320] = {};
 };
 

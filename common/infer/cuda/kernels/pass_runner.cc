@@ -28,7 +28,7 @@ int64_t TokensAt(int32_t max_sessions) {
 }  // namespace
 
 PassRunner::~PassRunner() {
-  (void)cudaStreamSynchronize(stream_);
+  if (!hangs()) (void)cudaStreamSynchronize(stream_);
   graphs_.Clear();
 }
 
@@ -152,7 +152,8 @@ DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
   DeviceStatus status = RunToEnd(pass, layout);
   if (!status.ok()) {
     // The next pass overwrites what a copy may still be reading.
-    (void)cudaStreamSynchronize(stream_);
+    // (A kernel that hangs would be waited for, for ever.)
+    if (!hangs()) (void)cudaStreamSynchronize(stream_);
     return status;
   }
   commits_used_ = 0;
@@ -271,10 +272,7 @@ Launcher PassRunner::MakeLauncher(bool overlap) {
   Launcher launcher;
   launcher.stream = stream_;
   launcher.overlap = overlap;
-  if (watched_) {
-    watch_.BeginPass();
-    launcher.watch = &watch_;
-  }
+  if (watched_) launcher.watch = &watch_;
   return launcher;
 }
 
@@ -287,6 +285,7 @@ DeviceStatus PassRunner::CheckLaunched(cudaError_t error,
 
 cudaError_t PassRunner::Launch(const PassSizes& sizes, bool overlap) {
   Launcher launcher = MakeLauncher(overlap);
+  if (watched_) watch_.BeginPass();
   NormParams norm = Norm(weights_.layer(0).attention_norm);
   norm.embedding = weights_.embedding();
   FORETOKEN_RETURN_IF_CUDA_ERROR(
@@ -378,8 +377,8 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
   const int queries = sizes.rows * shape_.group;
   for (; attention.first_query < queries;
        attention.first_query += attention.slab_queries) {
-    FORETOKEN_RETURN_IF_CUDA_ERROR(LaunchAttention(
-        shape_.type, attention, sizes.rows, device_, launcher));
+    FORETOKEN_RETURN_IF_CUDA_ERROR(
+        LaunchAttention(shape_.type, attention, sizes.rows, device_, launcher));
   }
   return cudaSuccess;
 }

@@ -44,6 +44,8 @@ class PassRunner {
   DeviceStatus Create(const DeviceOptions& options);
 
   int64_t pages() const { return pages_; }
+  // Whether a watched kernel did not end: nothing may wait for the stream.
+  bool hangs() const { return watch_.hangs(); }
 
   // Runs a pass that CheckPass has accepted.
   DeviceStatus Run(const DevicePass& pass, DeviceToken* tokens,
@@ -66,7 +68,7 @@ class PassRunner {
   DeviceStatus Capture(const PassSizes& sizes, bool overlap,
                        cudaGraphExec_t* graph);
 
-  // Kernels follow on the stream, watched where that is asked for.
+  // Starts kernels on the stream, watched where that is asked for.
   Launcher MakeLauncher(bool overlap);
   DeviceStatus CheckLaunched(cudaError_t error, const char* what) const;
   // The kernels of a pass, in order, for grids of `sizes`.

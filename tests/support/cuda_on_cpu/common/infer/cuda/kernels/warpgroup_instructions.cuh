@@ -38,9 +38,11 @@ void TakeRegisters() {}
 // An address and nothing else: what the bits mean is Wgmma's to know.
 inline uint64_t DescribeRows(uint32_t shared) { return shared; }
 inline void BeginProducts() {}
-inline void CommitProducts() {}
+inline void CommitProducts() { cuda_on_cpu::CommitProductGroup(); }
 template <int kPending>
-void WaitProducts() {}
+void WaitProducts() {
+  cuda_on_cpu::WaitProductGroups(kPending);
+}
 template <int kCount>
 void KeepSums(float (&)[kCount]) {}
 
@@ -49,7 +51,13 @@ struct Wgmma {
   // Each warp has 16 rows of a, as fragments of mma.m16n8k16, which d is made of
   // as well; column n of b is a row of 64 bytes, of which the 64-byte swizzle
   // exchanges units of 16 bytes by address bits 7 and 8.
+  // Registers and shared memory are read when the product happens.
   static void Add(float (&d)[kN / 2], const uint4& a, uint64_t b) {
+    cuda_on_cpu::AddProduct([&d, &a, b] { Perform(d, a, b); });
+  }
+
+ private:
+  static void Perform(float (&d)[kN / 2], const uint4& a, uint64_t b) {
     const int lane = cuda_on_cpu::Lane();
     for (int tile = 0; tile < kN / 8; ++tile) {
       uint32_t own[2];
