@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # terminate.sh BINARIES: SIGTERM ends every service within its drain timeout plus
-# two seconds while it is being worked and attacked. Prints the times; a machine
+# two seconds while it is being worked and attacked, and the orchestrator also
+# while its neighbours hang. Prints the times; a machine
 # that is busy otherwise gets half a minute more before the test fails. Exits with
 # 77 without PostgreSQL, Redis or curl.
 #
@@ -99,7 +100,9 @@ for name, body in bodies.items():
 END
 bodies=("$scratch"/*.json)
 
-for part in gateway orchestrator verifier draft-worker trie-drafter crest; do
+neighbours=(verifier draft-worker trie-drafter crest)
+for each in gateway orchestrator orchestrator-alone "${neighbours[@]}"; do
+  part=${each%-alone}
   start_all
   start_service gateway
   await_part gateway
@@ -109,6 +112,13 @@ for part in gateway orchestrator verifier draft-worker trie-drafter crest; do
   sleep 2
   [ "$(pid_of "$part")" = "$pid" ] || fail "$part is gone before SIGTERM"
   await_work
+  if [ "$each" != "$part" ]; then
+    for neighbour in "${neighbours[@]}"; do
+      kill -STOP "$(pid_of "$neighbour")"
+    done
+    # A probe waits for them now.
+    sleep 2.5
+  fi
   begin=${EPOCHREALTIME/./}
   kill "$pid"
   while is_part "$part" "$pid" &&
@@ -117,7 +127,12 @@ for part in gateway orchestrator verifier draft-worker trie-drafter crest; do
   done
   took=$((${EPOCHREALTIME/./} - begin))
   stop_workers
-  printf '%-14s %d.%03d s after SIGTERM (drain timeout %d s)\n' "$part" \
+  if [ "$each" != "$part" ]; then
+    for neighbour in "${neighbours[@]}"; do
+      kill -CONT "$(pid_of "$neighbour")"
+    done
+  fi
+  printf '%-18s %d.%03d s after SIGTERM (drain timeout %d s)\n' "$each" \
     $((took / 1000000)) $((took / 1000 % 1000)) "$drain"
   ! is_part "$part" "$pid" || fail "$part runs on after $most s"
 done

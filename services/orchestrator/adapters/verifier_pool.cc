@@ -63,10 +63,33 @@ VerifierPool::VerifierPool(const VerifierPoolOptions& options,
   prober_ = std::thread([this] { ProbeMain(); });
 }
 
+// One question to all members. It outlives the pool where one of them hangs.
+struct VerifierPool::Probe {
+  explicit Probe(size_t members)
+      : infos(members, absl::UnknownError("not asked")),
+        pending(static_cast<int>(members)) {}
+
+  absl::Mutex mu;
+  std::vector<absl::StatusOr<VerifierInfo>> infos ABSL_GUARDED_BY(mu);
+  int pending ABSL_GUARDED_BY(mu);
+  bool given_up ABSL_GUARDED_BY(mu) = false;
+
+  bool over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return pending == 0 || given_up;
+  }
+};
+
 VerifierPool::~VerifierPool() {
+  std::shared_ptr<Probe> probe;
   {
     absl::MutexLock lock(&mu_);
     stop_ = true;
+    probe = probe_;
+  }
+  if (probe != nullptr) {
+    // The end does not wait for a verifier that hangs.
+    absl::MutexLock lock(&probe->mu);
+    probe->given_up = true;
   }
   prober_.join();
 }
@@ -140,27 +163,29 @@ void VerifierPool::ProbeMain() {
 
 void VerifierPool::ProbeAll(bool timed) {
   std::vector<Member*> probed;
+  std::shared_ptr<Probe> probe;
   {
     absl::MutexLock lock(&mu_);
+    if (stop_) return;
     for (const auto& member : members_) probed.push_back(member.get());
+    probe = probe_ = std::make_shared<Probe>(probed.size());
   }
-  std::vector<absl::StatusOr<VerifierInfo>> infos(
-      probed.size(), absl::UnknownError("not asked"));
-  int pending = static_cast<int>(probed.size());
   const absl::Time deadline = MonotonicNow() + options_.probe_timeout;
-  for (size_t i = 0; i < infos.size(); ++i) {
+  for (size_t i = 0; i < probed.size(); ++i) {
     probed[i]->verifier->GetInfo(deadline,
-                                 [&, i](absl::StatusOr<VerifierInfo> info) {
-                                   absl::MutexLock lock(&mu_);
-                                   infos[i] = std::move(info);
-                                   --pending;
+                                 [probe, i](absl::StatusOr<VerifierInfo> info) {
+                                   absl::MutexLock lock(&probe->mu);
+                                   probe->infos[i] = std::move(info);
+                                   --probe->pending;
                                  });
   }
+  std::vector<absl::StatusOr<VerifierInfo>> infos;
   {
     // Without health_mu_: WatchHealth must not wait for a probe's timeout.
-    absl::MutexLock lock(&mu_);
-    const auto all_done = [&pending] { return pending == 0; };
-    mu_.Await(absl::Condition(&all_done));
+    absl::MutexLock lock(&probe->mu);
+    probe->mu.Await(absl::Condition(probe.get(), &Probe::over));
+    if (probe->pending > 0) return;
+    infos = std::move(probe->infos);
   }
   {
     // Held from the change until it is reported, so that WatchHealth returns

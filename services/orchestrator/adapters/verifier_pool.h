@@ -186,6 +186,8 @@ class VerifierPool {
     int64_t elsewhere = 0;  // sessions of others, at the last probe
   };
 
+  struct Probe;
+
   void ProbeMain();
   // `timed`: whether an interval has passed, as opposed to a probe of new
   // members.
@@ -231,6 +233,7 @@ class VerifierPool {
   bool any_up_ ABSL_GUARDED_BY(mu_) = false;
   bool probe_now_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<Probe> probe_ ABSL_GUARDED_BY(mu_);  // the latest
   // Names that could not be connected, used by SetMembers alone.
   std::set<std::string> unconnected_;
   std::thread prober_;

@@ -152,6 +152,14 @@ class VerifierPoolTest : public ::testing::Test {
   std::unique_ptr<VerifierPool> pool_;
 };
 
+TEST_F(VerifierPoolTest, ItsEndDoesNotWaitForAVerifierThatHangs) {
+  Start(absl::Milliseconds(1));
+  verifiers_[1].waits = true;
+  ASSERT_TRUE(Eventually([&] { return verifiers_[1].waiting.load(); }));
+  pool_.reset();
+  verifiers_[1].unanswered(absl::DeadlineExceededError("no answer"));
+}
+
 TEST_F(VerifierPoolTest, TheLeastLoadedIsAskedFirst) {
   verifiers_[0].sessions = 5;
   verifiers_[1].sessions = 2;
