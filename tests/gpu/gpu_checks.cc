@@ -303,8 +303,9 @@ void CheckRowCounts(Context& context) {
   ModelConfig wide = plain, full = plain;
   wide.head_dim =
       context.small() ? 24 : 128;  // of the shapes that are measured
-  // Of an H200: QKV fills it without thread blocks for its groups of K, so that
-  // the product adds them itself.
+  // On an H200 the thread blocks of the QKV product fill the device even
+  // without one for each group of K, so the kernel adds the groups' sums
+  // itself.
   full.n_layers = 2;
   full.n_heads = 32;
   full.n_kv_heads = 8;

@@ -209,7 +209,7 @@ void Say(const std::string& id, size_t different, size_t of) {
   std::fflush(stdout);
 }
 
-// Of what has to be the same.
+// Reports a comparison and returns whether there was no difference.
 bool Same(const std::string& id, size_t different, size_t of) {
   Say(id, different, of);
   return different == 0;
@@ -277,7 +277,7 @@ bool AgainstWgmma(const std::string& type, bool half) {
     const OnDevice<T> a(RoundedAll<T>(numbers.a)), b(RoundedAll<T>(numbers.b));
     const OnDevice<float> c(numbers.c);
     const OnDevice<float> sums(want.size());
-    // What no kernel writes is no sum: the code is of no use to this GPU.
+    // If the kernel has no code for this GPU, these NaNs stay and differ.
     (void)cudaMemset(sums.get(), 0xff, want.size() * sizeof(float));
     WgmmaChains<T, kN><<<kBlocks, 128>>>(a.get(), b.get(), c.get(), kSteps,
                                          sums.get());

@@ -336,7 +336,7 @@ class BeastConnection final
       Reject(400, "want a name or an address, and maybe a port, in Host");
       return false;
     }
-    // Of two, a proxy may have checked the other one.
+    // If there are two, a proxy may have checked one and we the other.
     if (message.count(http::field::authorization) > 1) {
       Reject(400, "want one Authorization");
       return false;

@@ -95,7 +95,7 @@ void FiberMain() {
   (*m.thread)();
   if (!m.current->open.empty()) Fail("copies without a group", "at the end");
   if (!m.current->open_products.empty() || !m.current->products.empty()) {
-    Fail("products that nobody waited for", "at the end");
+    Fail("a thread ended before its products", "no wait");
   }
   m.current->done = true;
   Switch(m.current->context, m.scheduler);
@@ -291,7 +291,7 @@ void WaitAtBarrier(uint32_t at, uint32_t parity) {
   constexpr int kMostTurns = 1 << 20;
   Machine& m = TheMachine();
   for (int turn = 0; LiveBarrierAt(at).parity == parity; ++turn) {
-    if (turn == kMostTurns) Fail("barrier", "nobody ends its phase");
+    if (turn == kMostTurns) Fail("barrier", "its phase does not end");
     if (!m.bulk_copies.empty() && m.random() % 4 == 0) {
       std::swap(m.bulk_copies[m.random() % m.bulk_copies.size()],
                 m.bulk_copies.back());

@@ -235,8 +235,9 @@ TEST(KernelIndexGemmTest, WideTilesFitBuffersAndHaveAsFewAsTheWidest) {
   EXPECT_EQ(kWideGemmTilings[ChooseWideGemmTiling(320)].rows, 192);
 }
 
-// Of an H200: the products of 8B's layers over a long prompt; a short one's
-// only where they fill it.
+// With the 132 multiprocessors of an H200: all products of an 8B model's layers
+// that have groups, over a long prompt; over 512 rows only those with enough
+// thread blocks.
 TEST(KernelIndexGemmTest, GroupsAreAddedInPlaceWhereTheDeviceStaysFull) {
   EXPECT_TRUE(AddsGroups(2048, 6144, 5, 132));
   EXPECT_TRUE(AddsGroups(2048, 4096, 8, 132));

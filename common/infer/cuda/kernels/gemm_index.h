@@ -5,10 +5,10 @@
 // by mma.m16n8k16, or by wgmma.m64nNk16 where a GPU has it, with the weights as
 // A (16 features x 16 k) and the activations as B (16 k x 8 rows). Weights are
 // stored as fragments: a lane reads its 16 bytes of one, a warp 512 in a row.
-// Activations are stored by blocks of 32 k, 64 bytes a row, of which the units
-// of 16 bytes are shuffled by the row as wgmma's 64-byte swizzle has them; so
-// a tile of rows is copied as it lies, and wgmma and ldmatrix read it without
-// bank conflicts.
+// Activations are stored in blocks of 32 k, 64 bytes a row. The four units of
+// 16 bytes of a row are permuted by the row number, in wgmma's 64-byte swizzle,
+// so that a tile of rows can be copied as it is and wgmma and ldmatrix read it
+// without bank conflicts.
 //
 // One order for each output: K is cut into groups (GemmGroups, a function of
 // the matrix alone); in a group the blocks of 16 k are added ascending by the
@@ -33,7 +33,7 @@ inline constexpr int kGemmKStep = 64;      // groups of K are whole steps
 inline constexpr int kGemmKPad = 128;      // K is padded to this
 inline constexpr int kGemmMaxGroups = 8;
 inline constexpr int kGemmFeatureTiles = kGemmFeatures / 16;
-// Of activations: eight rows of a block of 32 k.
+// Bytes of eight rows of one block of 32 k of the activations.
 inline constexpr int kEightRowsBytes = 8 * kGemmKBlock * 2;
 // Activation buffers have room for a multiple of this many rows: the largest
 // tile of rows, so that no tile reads past them.
@@ -225,7 +225,7 @@ struct WideGemmTiling {
   bool whole = false;  // all groups of K, one after the other, and their sum
 
   static constexpr int kStepK = 64;
-  // Of a block of 128 features: two warpgroups.
+  // Two warpgroups compute a block of 128 features.
   static constexpr int kWarpsOfBlock = 8;
   constexpr int threads() const { return 32 * (kWarpsOfBlock * blocks + 4); }
   // Registers of a thread of those that copy, and of the others, where a thread

@@ -1,7 +1,7 @@
-// The matrix product over many rows: warpgroups take 64 features each and a tile
-// of rows, and one thread copies stages of 64 k for them, weights and rows
-// each in whole pieces. Weights go to the registers that wgmma takes A from, as
-// the fragments that they are stored as; rows it reads in shared memory.
+// The matrix product over many rows. Each warpgroup computes 64 features of a
+// tile of rows. One thread copies the stages of 64 k into shared memory, first
+// the weights and then the rows. wgmma takes the weights from registers, in the
+// order in which they are stored, and the rows from shared memory.
 //
 // Its sums are those of mma.m16n8k16: both add 16 products and the sum in one
 // step (gpu_probe compares all bits; gpu_tests every count of rows).
@@ -134,7 +134,7 @@ __device__ __forceinline__ void Produce(const GemmParams& p, const Slice& slice,
   ring = {shared};
   for (int s = 0; s < ahead; ++s, ring.Next()) copy_rows(ring);
   if (!has_rows) {
-    // Nobody reads them; but shared memory has to last until they are there.
+    // These stages are not read, but the block must not end before its copies.
     ring = {shared};
     for (int s = 0; s < ahead; ++s, ring.Next()) WaitBarrier(ring.full(), 0);
     return;

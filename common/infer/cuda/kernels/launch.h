@@ -2,11 +2,11 @@
 // one ahead of it has ended (programmatic dependent launch, which begins with
 // compute capability 9.0).
 //
-// A kernel that may begin early has its thread blocks scheduled as soon as all
-// of the one before have started and leave room; it fetches what it has to read
-// that none of them writes, and waits for their results in
-// WaitForPreviousKernels (instructions.cuh). The first kernel after anything
-// that is no kernel must not.
+// The thread blocks of a kernel that may begin early are scheduled once all
+// blocks of the kernel before it have started and leave room. It first reads
+// data that no kernel of the pass writes, such as weights, and then waits for
+// the kernels before it (WaitForPreviousKernels in instructions.cuh). A kernel
+// that follows a copy or a memset must not begin early.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_
 #define FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_
 

@@ -181,37 +181,25 @@ struct Wgmma;
   FORETOKEN_O8(d, 96), FORETOKEN_O8(d, 104), FORETOKEN_O8(d, 112), \
   FORETOKEN_O8(d, 120)
 
-#define FORETOKEN_WGMMA(N, T, TYPES, TEXT, ...)                             \
-  template <>                                                               \
-  struct Wgmma<T, N> {                                                      \
-    __device__ __forceinline__ static void Add(float (&d)[N / 2],           \
+#define FORETOKEN_WGMMA_OF(N, T, TYPES)                                      \
+  template <>                                                                \
+  struct Wgmma<T, N> {                                                       \
+    __device__ __forceinline__ static void Add(float (&d)[N / 2],            \
                                                const uint4& a, uint64_t b) { \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPES  \
-                   " {" TEXT                                                \
-                   : __VA_ARGS__                                            \
-                   : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b));       \
-    }                                                                       \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPES   \
+                   " {" FORETOKEN_TEXT_##N                                   \
+                   : FORETOKEN_OPERANDS_##N(d)                               \
+                   : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b));        \
+    }                                                                        \
   };
-FORETOKEN_WGMMA(64, __nv_bfloat16, "bf16.bf16", FORETOKEN_TEXT_64,
-                FORETOKEN_OPERANDS_64(d))
-FORETOKEN_WGMMA(64, __half, "f16.f16", FORETOKEN_TEXT_64,
-                FORETOKEN_OPERANDS_64(d))
-FORETOKEN_WGMMA(72, __nv_bfloat16, "bf16.bf16", FORETOKEN_TEXT_72,
-                FORETOKEN_OPERANDS_72(d))
-FORETOKEN_WGMMA(72, __half, "f16.f16", FORETOKEN_TEXT_72,
-                FORETOKEN_OPERANDS_72(d))
-FORETOKEN_WGMMA(128, __nv_bfloat16, "bf16.bf16", FORETOKEN_TEXT_128,
-                FORETOKEN_OPERANDS_128(d))
-FORETOKEN_WGMMA(128, __half, "f16.f16", FORETOKEN_TEXT_128,
-                FORETOKEN_OPERANDS_128(d))
-FORETOKEN_WGMMA(192, __nv_bfloat16, "bf16.bf16", FORETOKEN_TEXT_192,
-                FORETOKEN_OPERANDS_192(d))
-FORETOKEN_WGMMA(192, __half, "f16.f16", FORETOKEN_TEXT_192,
-                FORETOKEN_OPERANDS_192(d))
-FORETOKEN_WGMMA(256, __nv_bfloat16, "bf16.bf16", FORETOKEN_TEXT_256,
-                FORETOKEN_OPERANDS_256(d))
-FORETOKEN_WGMMA(256, __half, "f16.f16", FORETOKEN_TEXT_256,
-                FORETOKEN_OPERANDS_256(d))
+#define FORETOKEN_WGMMA(N)                        \
+  FORETOKEN_WGMMA_OF(N, __nv_bfloat16, "bf16.bf16") \
+  FORETOKEN_WGMMA_OF(N, __half, "f16.f16")
+FORETOKEN_WGMMA(64)
+FORETOKEN_WGMMA(72)
+FORETOKEN_WGMMA(128)
+FORETOKEN_WGMMA(192)
+FORETOKEN_WGMMA(256)
 
 #undef FORETOKEN_D0
 #undef FORETOKEN_D1
@@ -231,6 +219,7 @@ FORETOKEN_WGMMA(256, __half, "f16.f16", FORETOKEN_TEXT_256,
 #undef FORETOKEN_D15
 #undef FORETOKEN_O8
 #undef FORETOKEN_WGMMA
+#undef FORETOKEN_WGMMA_OF
 #undef FORETOKEN_TEXT_64
 #undef FORETOKEN_OPERANDS_64
 #undef FORETOKEN_TEXT_72
