@@ -389,9 +389,12 @@ bool Overlap() {
 }
 
 int Main(int argc, char** argv) {
-  const int number =
-      argc == 3 && std::strcmp(argv[1], "--device") == 0 ? std::atoi(argv[2])
-                                                         : 0;
+  const bool named = argc == 3 && std::strcmp(argv[1], "--device") == 0;
+  if (argc != 1 && !named) {
+    std::fprintf(stderr, "usage: gpu_probe [--device N]\n");
+    return 1;
+  }
+  const int number = named ? std::atoi(argv[2]) : 0;
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count <= number ||
       cudaSetDevice(number) != cudaSuccess) {
