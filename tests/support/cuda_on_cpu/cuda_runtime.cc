@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include "tests/support/cuda_on_cpu/graphs.h"
 
@@ -16,8 +17,24 @@ int failing_instantiations = 0, failing_launches = 0;
 int graph_launches = 0, graphs = 0;
 machine::Device present_device;
 int early_starts = 0;
+cudaError_t driver_error = cudaSuccess;
+int driver_version = 13000;
 bool broken_device = false;
 int launches_left = -1;  // until it breaks; -1: for ever
+// Dynamic shared memory that a kernel may have, where it asked for more than
+// kSharedBytesUnasked.
+constexpr size_t kSharedBytesUnasked = 48 << 10;
+std::map<const void*, size_t> shared_bytes_asked;
+
+// What was launched runs when somebody waits for it.
+cudaError_t Finish() {
+  if (broken_device) {
+    machine::DropLaunched();
+    return cudaErrorIllegalAddress;
+  }
+  machine::RunLaunched();
+  return cudaSuccess;
+}
 
 }  // namespace
 
@@ -32,6 +49,7 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   return *p == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
+  (void)Finish();
   return machine::FreeDevice(p) ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaMallocHost(void** p, size_t bytes) {
@@ -44,6 +62,7 @@ cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes,
     return cudaErrorInvalidValue;
   }
   if (!machine::IsDeviceMemory(p, bytes)) return cudaErrorInvalidValue;
+  (void)Finish();
   std::memset(p, value, bytes);
   return cudaSuccess;
 }
@@ -54,9 +73,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
       !machine::IsDeviceMemory(device, bytes)) {
     return cudaErrorInvalidValue;
   }
-  if (broken_device) return cudaErrorIllegalAddress;
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
+  const cudaError_t error = Finish();
+  if (error == cudaSuccess) std::memcpy(to, from, bytes);
+  return error;
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   *free_bytes = kFreeBytes;
@@ -64,11 +83,11 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
+  if (driver_error == cudaSuccess) *count = 1;
+  return driver_error;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = 0;
+  *version = driver_version;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
@@ -94,14 +113,24 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 // (Illegal while the stream captures.)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (broken_device) return cudaErrorIllegalAddress;
-  return stream->capture == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+  return stream->capture == nullptr ? Finish() : cudaErrorInvalidValue;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return cudaStreamSynchronize(stream);
 }
 cudaError_t cudaFuncGetName(const char** name, const void*) {
   *name = "kernel";
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel,
+                                 cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
+    return cudaSuccess;
+  }
+  if (value < 0 || value > static_cast<int>(present_device.shared_bytes)) {
+    return cudaErrorInvalidValue;
+  }
+  shared_bytes_asked[kernel] = value;
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
@@ -130,7 +159,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
     return cudaErrorMemoryAllocation;
   }
   ++graph_launches;
-  for (const auto& kernel : graph->kernels) kernel();
+  for (const auto& kernel : graph->kernels) machine::Launch(kernel);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -152,13 +181,33 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return Finish(); }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
   *ms = 1.0f;
   return cudaSuccess;
 }
 
 namespace foretoken::cuda_on_cpu {
+
+cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
+  if (config.gridDim.y > 65535 || config.gridDim.z > 65535) {
+    return cudaErrorInvalidValue;
+  }
+  if (broken_device) return cudaErrorIllegalAddress;
+  const auto asked = shared_bytes_asked.find(kernel);
+  const size_t allowed =
+      std::max(asked == shared_bytes_asked.end() ? 0 : asked->second,
+               kSharedBytesUnasked);
+  if (config.dynamicSmemBytes >
+      std::min(allowed, present_device.shared_bytes)) {
+    return cudaErrorInvalidValue;
+  }
+  if (config.numAttrs > 0) {
+    if (present_device.major < 9) return cudaErrorInvalidValue;
+    CountEarlyStart();
+  }
+  return cudaSuccess;
+}
 
 void FailGraphInstantiations(int count) { failing_instantiations = count; }
 void FailGraphLaunches(int count) { failing_launches = count; }
@@ -168,6 +217,10 @@ void SetDevice(const Device& device) { present_device = device; }
 const Device& PresentDevice() { return present_device; }
 int EarlyStarts() { return early_starts; }
 void CountEarlyStart() { ++early_starts; }
+void SetDriver(int error, int version) {
+  driver_error = static_cast<cudaError_t>(error);
+  driver_version = version;
+}
 void BreakDevice(bool broken) { broken_device = broken; }
 void BreakDeviceAfter(int kernels) { launches_left = kernels; }
 bool IsBroken() { return broken_device; }

@@ -12,6 +12,7 @@
 #include <functional>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tests/support/cuda_on_cpu/device.h"
@@ -21,7 +22,6 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __shared__ static
 #define __launch_bounds__(...)
 #define CUDART_VERSION 0
 #define threadIdx (::foretoken::cuda_on_cpu::ThreadIndex())
@@ -136,6 +136,7 @@ enum cudaError_t {
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNotReady = 600,
+  cudaErrorSystemNotReady = 802,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchTimeout = 702,
 };
@@ -156,7 +157,7 @@ enum cudaLaunchAttributeID {
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 
 struct CudaGraph {
-  std::vector<std::function<void()>> kernels;
+  std::vector<::foretoken::cuda_on_cpu::Grid> kernels;
 };
 using cudaGraph_t = CudaGraph*;
 using cudaGraphExec_t = CudaGraph*;
@@ -217,44 +218,43 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
-template <typename Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute attribute,
-                                 int value) {
-  const bool fits =
-      attribute != cudaFuncAttributeMaxDynamicSharedMemorySize ||
-      value <= static_cast<int>(
-                   ::foretoken::cuda_on_cpu::PresentDevice().shared_bytes);
-  return fits ? cudaSuccess : cudaErrorInvalidValue;
+cudaError_t cudaFuncSetAttribute(const void* kernel,
+                                 cudaFuncAttribute attribute, int value);
+template <typename... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...),
+                                 cudaFuncAttribute attribute, int value) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute,
+                              value);
 }
+
+namespace foretoken::cuda_on_cpu {
+
+// Whether the device and the kernel's attributes allow the launch.
+cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel);
+
+}  // namespace foretoken::cuda_on_cpu
 
 // Parameters are copied at the launch, as on a device.
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
+  namespace machine = ::foretoken::cuda_on_cpu;
+  const cudaError_t error =
+      machine::CheckLaunch(*config, reinterpret_cast<const void*>(kernel));
+  if (error != cudaSuccess) return error;
   const std::tuple<std::remove_cv_t<Parameters>...> bound(arguments...);
-  const ::foretoken::cuda_on_cpu::Index grid = {
-      config->gridDim.x, config->gridDim.y, config->gridDim.z};
-  const ::foretoken::cuda_on_cpu::Index block = {
-      config->blockDim.x, config->blockDim.y, config->blockDim.z};
-  if (grid.y > 65535 || grid.z > 65535) return cudaErrorInvalidValue;
-  if (::foretoken::cuda_on_cpu::IsBroken()) return cudaErrorIllegalAddress;
-  const size_t shared_bytes = config->dynamicSmemBytes;
-  const auto& device = ::foretoken::cuda_on_cpu::PresentDevice();
-  if (shared_bytes > device.shared_bytes) return cudaErrorInvalidValue;
-  if (config->numAttrs > 0) {
-    if (device.major < 9) return cudaErrorInvalidValue;
-    ::foretoken::cuda_on_cpu::CountEarlyStart();
-  }
-  auto run = [=] {
-    ::foretoken::cuda_on_cpu::RunGrid(grid, block, shared_bytes,
-                                      [&] { std::apply(kernel, bound); });
-  };
+  machine::Grid grid;
+  grid.size = {config->gridDim.x, config->gridDim.y, config->gridDim.z};
+  grid.block = {config->blockDim.x, config->blockDim.y, config->blockDim.z};
+  grid.shared_bytes = config->dynamicSmemBytes;
+  grid.early = config->numAttrs > 0;
+  grid.thread = [kernel, bound] { std::apply(kernel, bound); };
   if (config->stream->capture != nullptr) {
-    config->stream->capture->kernels.push_back(run);
+    config->stream->capture->kernels.push_back(std::move(grid));
   } else {
-    run();
-    ::foretoken::cuda_on_cpu::CountLaunch();
+    machine::Launch(std::move(grid));
+    machine::CountLaunch();
   }
   return cudaSuccess;
 }

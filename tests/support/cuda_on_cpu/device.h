@@ -17,6 +17,10 @@ struct Device {
 void SetDevice(const Device& device);
 const Device& PresentDevice();
 
+// How the driver answers when it is asked for devices: an error (0: none), and
+// its version (0: there is none).
+void SetDriver(int error, int version);
+
 // From then on every copy, launch and wait fails, as after a kernel's fault.
 void BreakDevice(bool broken);
 // Breaks it with the kernel of that number, from 1.

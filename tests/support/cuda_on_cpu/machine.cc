@@ -4,9 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
+#include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/support/cuda_on_cpu/fiber.h"
@@ -16,6 +17,9 @@ namespace {
 
 constexpr size_t kStackBytes = 64 << 10;
 constexpr size_t kMaxSharedBytes = 227 << 10;
+constexpr size_t kMaxStaticSharedBytes = 48 << 10;
+// Of a grid that may begin early, how many blocks do.
+constexpr int kEarlyBlocks = 2;
 
 [[noreturn]] void Fail(const char* what, const char* detail) {
   std::fprintf(stderr, "cuda_on_cpu: %s (%s)\n", what, detail);
@@ -52,13 +56,17 @@ struct Warp {
   bool asleep = false;  // in this round of the scheduler
 };
 
+struct Block;
+
 struct Fiber {
   Context context;
   std::unique_ptr<char[]> stack;
   Index index;
   int lane = 0;
+  Block* block = nullptr;
   Warp* warp = nullptr;
   bool done = false;
+  bool waits_for_grids = false;
   int64_t warp_meetings = 0, block_meetings = 0;
   // What it waits for: arrivals of its warp, or of the block.
   int64_t warp_target = 0, block_target = 0;
@@ -68,21 +76,39 @@ struct Fiber {
   std::vector<std::function<void()>> open_products;
 };
 
-struct Machine {
-  std::vector<std::unique_ptr<Fiber>> fibers;  // kept for their stacks
+struct LaunchedGrid : Grid {
+  // Whether a thread of it has waited for the grids ahead.
+  bool waited = false;
+  int64_t blocks() const { return int64_t{size.x} * size.y * size.z; }
+  int threads() const { return static_cast<int>(block.x); }
+};
+
+// A thread block that runs, or that waits for the grids ahead.
+struct Block {
+  LaunchedGrid* grid = nullptr;
+  Index index;
+  bool early = false;  // the grids ahead are not done
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<Fiber*> alive;
   std::vector<Warp> warps;
-  std::vector<char> shared = std::vector<char>(kMaxSharedBytes + 256);
+  std::vector<char> shared;
+  std::vector<char> static_shared;
+  int64_t arrivals = 0;
+  std::vector<BulkCopy> bulk_copies;  // under way
+
+  char* shared_memory() {
+    const auto at = reinterpret_cast<uintptr_t>(shared.data());
+    return shared.data() + (128 - at % 128) % 128;
+  }
+};
+
+struct Machine {
+  std::vector<std::unique_ptr<Fiber>> idle;  // kept for their stacks
+  std::vector<LaunchedGrid> launched;
   Fiber* current = nullptr;
   Context scheduler;
-  Index block, grid;
-  int threads = 0;
-  size_t shared_bytes = 0;
-  int64_t block_arrivals = 0;
-  std::vector<BulkCopy> bulk_copies;  // under way
-  const std::function<void()>* thread = nullptr;
+  Index block, grid;  // of the fiber that runs
   std::mt19937 random{12345};
-  std::map<const char*, size_t> memory;
-  int allocations_left = -1;
 };
 
 Machine& TheMachine() {
@@ -92,7 +118,7 @@ Machine& TheMachine() {
 
 void FiberMain() {
   Machine& m = TheMachine();
-  (*m.thread)();
+  m.current->block->grid->thread();
   if (!m.current->open.empty()) Fail("copies without a group", "at the end");
   if (!m.current->open_products.empty() || !m.current->products.empty()) {
     Fail("a thread ended before its products", "no wait");
@@ -106,53 +132,127 @@ void Yield() {
   Switch(m.current->context, m.scheduler);
 }
 
-bool Ready(const Machine& m, const Fiber& f) {
+bool Ready(const Fiber& f) {
   return f.warp->arrivals >= f.warp_target &&
-         m.block_arrivals >= f.block_target;
+         f.block->arrivals >= f.block_target &&
+         !(f.waits_for_grids && f.block->early);
 }
 
-void RunBlock(Machine& m) {
-  std::memset(SharedMemory(), 0xff, m.shared_bytes);
-  m.block_arrivals = 0;
-  m.bulk_copies.clear();
-  m.warps.assign((m.threads + 31) / 32, Warp());
-  std::vector<Fiber*> alive;
-  for (int i = 0; i < m.threads; ++i) {
-    Fiber& f = *m.fibers[i];
-    f.lane = i % 32;
-    f.warp = &m.warps[i / 32];
-    f.done = false;
-    f.warp_meetings = f.block_meetings = f.warp_target = f.block_target = 0;
-    f.groups.clear();
-    f.open.clear();
-    f.products.clear();
-    f.open_products.clear();
-    Prepare(f.context, f.stack.get(), kStackBytes, FiberMain);
-    alive.push_back(&f);
+std::unique_ptr<Fiber> TakeFiber(Machine& m) {
+  if (m.idle.empty()) {
+    auto fiber = std::make_unique<Fiber>();
+    fiber->stack.reset(new char[kStackBytes]);
+    return fiber;
   }
+  auto fiber = std::move(m.idle.back());
+  m.idle.pop_back();
+  auto stack = std::move(fiber->stack);
+  *fiber = Fiber();
+  fiber->stack = std::move(stack);
+  return fiber;
+}
+
+std::unique_ptr<Block> MakeBlock(Machine& m, LaunchedGrid& grid,
+                                 int64_t number) {
+  auto block = std::make_unique<Block>();
+  block->grid = &grid;
+  block->index.x = static_cast<unsigned>(number % grid.size.x);
+  block->index.y = static_cast<unsigned>(number / grid.size.x % grid.size.y);
+  block->index.z = static_cast<unsigned>(number / grid.size.x / grid.size.y);
+  block->shared.assign(grid.shared_bytes + 128, '\xff');
+  block->warps.resize((grid.threads() + 31) / 32);
+  for (int i = 0; i < grid.threads(); ++i) {
+    auto fiber = TakeFiber(m);
+    fiber->index.x = static_cast<unsigned>(i);
+    fiber->lane = i % 32;
+    fiber->block = block.get();
+    fiber->warp = &block->warps[i / 32];
+    Prepare(fiber->context, fiber->stack.get(), kStackBytes, FiberMain);
+    block->alive.push_back(fiber.get());
+    block->fibers.push_back(std::move(fiber));
+  }
+  return block;
+}
+
+// To its end; where the block is early, at most to its threads' waits.
+void RunBlock(Machine& m, Block& block) {
+  m.block = block.index;
+  m.grid = block.grid->size;
+  std::vector<Fiber*>& alive = block.alive;
   while (!alive.empty()) {
     std::shuffle(alive.begin(), alive.end(), m.random);
     // Some warps sleep, so that others get ahead of them as far as they may.
-    for (Warp& warp : m.warps) warp.asleep = m.random() % 2 == 0;
-    bool ran = false;
+    for (Warp& warp : block.warps) warp.asleep = m.random() % 2 == 0;
+    bool ran = false, waits = false;
     for (Fiber* f : alive) {
-      if (!Ready(m, *f)) continue;
+      waits = waits || f->waits_for_grids;
+      if (!Ready(*f)) continue;
       ran = true;
       if (f->warp->asleep) continue;
       m.current = f;
       Switch(m.scheduler, f->context);
     }
+    if (!ran && block.early && waits) return;
     if (!ran) Fail("threads wait for others that ended", "deadlock");
     alive.erase(std::remove_if(alive.begin(), alive.end(),
                                [](const Fiber* f) { return f->done; }),
                 alive.end());
   }
-  if (!m.bulk_copies.empty()) Fail("bulk copies", "outlive their block");
+  if (!block.bulk_copies.empty()) Fail("bulk copies", "outlive their block");
+  for (auto& fiber : block.fibers) m.idle.push_back(std::move(fiber));
+  block.fibers.clear();
 }
 
+// A block that began early: its number in its grid, and the grid before which
+// it begins.
+struct EarlyBlock {
+  int64_t number = 0;
+  size_t begins = 0;
+  std::unique_ptr<Block> block;
+};
+
+// A grid may begin early where the ones from there on to it may, too: each of
+// them has begun before the next one does.
+std::vector<EarlyBlock> DrawEarlyBlocks(Machine& m,
+                                        const std::vector<LaunchedGrid>& grids,
+                                        size_t index) {
+  std::vector<EarlyBlock> early;
+  size_t first = index;
+  while (first > 0 && grids[first].early) --first;
+  for (int i = 0; i < kEarlyBlocks && first < index; ++i) {
+    EarlyBlock block;
+    block.number = static_cast<int64_t>(m.random() % grids[index].blocks());
+    block.begins = first + m.random() % (index - first);
+    if (i > 0 && block.number == early[0].number) break;
+    early.push_back(std::move(block));
+  }
+  return early;
+}
+
+void RunGrid(Machine& m, LaunchedGrid& grid, std::vector<EarlyBlock>& early) {
+  std::vector<int64_t> numbers(grid.blocks());
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  std::shuffle(numbers.begin(), numbers.end(), m.random);
+  for (const int64_t number : numbers) {
+    const auto begun =
+        std::find_if(early.begin(), early.end(),
+                     [&](const EarlyBlock& e) { return e.number == number; });
+    std::unique_ptr<Block> block = begun != early.end()
+                                       ? std::move(begun->block)
+                                       : MakeBlock(m, grid, number);
+    block->early = false;
+    RunBlock(m, *block);
+  }
+  // A grid that is done says that those ahead of it are: one of its blocks has
+  // to have seen it.
+  if (grid.early && !grid.waited) Fail("launch", "no block waits");
+}
+
+Block& PresentBlock() { return *TheMachine().current->block; }
+size_t SharedBytes() { return PresentBlock().grid->shared_bytes; }
+
 Barrier& BarrierAt(uint32_t at) {
-  const Machine& m = TheMachine();
-  if (at % 8 != 0 || at + 8 > m.shared_bytes) Fail("barrier", "bad address");
+  if (at % 8 != 0 || at + 8 > SharedBytes()) Fail("barrier", "bad address");
   return *reinterpret_cast<Barrier*>(SharedMemory() + at);
 }
 
@@ -211,21 +311,35 @@ const WarpPayloads& MeetWarp(const char* what, const void* payload,
 }
 
 void MeetBlock() {
-  Machine& m = TheMachine();
-  Fiber& f = *m.current;
-  ++m.block_arrivals;
-  f.block_target = ++f.block_meetings * m.threads;
+  Fiber& f = *TheMachine().current;
+  Block& block = *f.block;
+  ++block.arrivals;
+  f.block_target = ++f.block_meetings * block.grid->threads();
   Yield();
 }
 
-char* SharedMemory() {
-  const auto at = reinterpret_cast<uintptr_t>(TheMachine().shared.data());
-  return TheMachine().shared.data() + (128 - at % 128) % 128;
+void WaitForGridsAhead() {
+  Fiber& f = *TheMachine().current;
+  f.block->grid->waited = true;
+  if (!f.block->early) return;
+  f.waits_for_grids = true;
+  Yield();
+}
+
+char* SharedMemory() { return PresentBlock().shared_memory(); }
+
+void* StaticShared(size_t bytes) {
+  std::vector<char>& memory = PresentBlock().static_shared;
+  if (memory.empty()) memory.assign(bytes, '\xff');
+  if (bytes != memory.size() || bytes > kMaxStaticSharedBytes) {
+    Fail("static shared memory", "one piece of a kernel, 48 KiB at most");
+  }
+  return memory.data();
 }
 
 void AddCopy(uint32_t to, const void* from) {
   Machine& m = TheMachine();
-  if (to % 16 != 0 || to + 16 > m.shared_bytes) Fail("copy", "bad target");
+  if (to % 16 != 0 || to + 16 > SharedBytes()) Fail("copy", "bad target");
   if (from != nullptr && (reinterpret_cast<uintptr_t>(from) % 16 != 0 ||
                           !IsDeviceMemory(from, 16))) {
     Fail("copy", "bad source");
@@ -292,11 +406,11 @@ void WaitAtBarrier(uint32_t at, uint32_t parity) {
   Machine& m = TheMachine();
   for (int turn = 0; LiveBarrierAt(at).parity == parity; ++turn) {
     if (turn == kMostTurns) Fail("barrier", "its phase does not end");
-    if (!m.bulk_copies.empty() && m.random() % 4 == 0) {
-      std::swap(m.bulk_copies[m.random() % m.bulk_copies.size()],
-                m.bulk_copies.back());
-      Perform(m.bulk_copies.back());
-      m.bulk_copies.pop_back();
+    std::vector<BulkCopy>& copies = PresentBlock().bulk_copies;
+    if (!copies.empty() && m.random() % 4 == 0) {
+      std::swap(copies[m.random() % copies.size()], copies.back());
+      Perform(copies.back());
+      copies.pop_back();
     }
     Yield();
   }
@@ -304,7 +418,7 @@ void WaitAtBarrier(uint32_t at, uint32_t parity) {
 
 void AddBulkCopy(uint32_t to, const void* from, int bytes, uint32_t barrier) {
   Machine& m = TheMachine();
-  if (to % 16 != 0 || bytes % 16 != 0 || to + bytes > m.shared_bytes) {
+  if (to % 16 != 0 || bytes % 16 != 0 || to + bytes > SharedBytes()) {
     Fail("bulk copy", "bad target");
   }
   if (reinterpret_cast<uintptr_t>(from) % 16 != 0 ||
@@ -315,63 +429,42 @@ void AddBulkCopy(uint32_t to, const void* from, int bytes, uint32_t barrier) {
   if (m.random() % 2 == 0) {
     Perform(copy);
   } else {
-    m.bulk_copies.push_back(copy);
+    PresentBlock().bulk_copies.push_back(copy);
   }
 }
 
-void RunGrid(const Index& grid, const Index& block, size_t shared_bytes,
-             const std::function<void()>& thread) {
-  Machine& m = TheMachine();
-  if (shared_bytes > kMaxSharedBytes) Fail("launch", "too much shared memory");
-  m.grid = grid;
-  m.shared_bytes = shared_bytes;
-  m.threads = static_cast<int>(block.x * block.y * block.z);
-  if (m.threads < 1 || m.threads > 1024 || block.y != 1 || block.z != 1) {
+void Launch(Grid grid) {
+  if (grid.shared_bytes > kMaxSharedBytes) {
+    Fail("launch", "too much shared memory");
+  }
+  if (grid.block.x < 1 || grid.block.x > 1024 || grid.block.y != 1 ||
+      grid.block.z != 1) {
     Fail("launch", "bad block");
   }
-  while (static_cast<int>(m.fibers.size()) < m.threads) {
-    auto fiber = std::make_unique<Fiber>();
-    fiber->stack.reset(new char[kStackBytes]);
-    fiber->index.x = static_cast<unsigned>(m.fibers.size());
-    m.fibers.push_back(std::move(fiber));
-  }
-  m.thread = &thread;
-  for (m.block.z = 0; m.block.z < grid.z; ++m.block.z) {
-    for (m.block.y = 0; m.block.y < grid.y; ++m.block.y) {
-      for (m.block.x = 0; m.block.x < grid.x; ++m.block.x) RunBlock(m);
-    }
-  }
+  TheMachine().launched.push_back({std::move(grid)});
 }
 
-void* AllocateDevice(size_t bytes) {
+void RunLaunched() {
   Machine& m = TheMachine();
-  if (m.allocations_left == 0) return nullptr;
-  if (m.allocations_left > 0) --m.allocations_left;
-  const size_t rounded = (bytes + 255) / 256 * 256;
-  char* p = static_cast<char*>(std::aligned_alloc(256, rounded));
-  if (p == nullptr) return nullptr;
-  std::memset(p, 0xff, bytes);
-  m.memory[p] = bytes;
-  return p;
+  std::vector<LaunchedGrid> grids = std::move(m.launched);
+  m.launched.clear();
+  std::vector<std::vector<EarlyBlock>> early(grids.size());
+  for (size_t i = 0; i < grids.size(); ++i) {
+    early[i] = DrawEarlyBlocks(m, grids, i);
+  }
+  for (size_t i = 0; i < grids.size(); ++i) {
+    for (size_t later = i + 1; later < grids.size(); ++later) {
+      for (EarlyBlock& begun : early[later]) {
+        if (begun.begins != i) continue;
+        begun.block = MakeBlock(m, grids[later], begun.number);
+        begun.block->early = true;
+        RunBlock(m, *begun.block);
+      }
+    }
+    RunGrid(m, grids[i], early[i]);
+  }
 }
 
-bool FreeDevice(void* p) {
-  if (TheMachine().memory.erase(static_cast<char*>(p)) == 0) return false;
-  std::free(p);
-  return true;
-}
-
-bool IsDeviceMemory(const void* p, size_t bytes) {
-  const auto& memory = TheMachine().memory;
-  const char* at = static_cast<const char*>(p);
-  auto after = memory.upper_bound(at);
-  if (after == memory.begin()) return false;
-  --after;
-  return at + bytes <= after->first + after->second;
-}
-
-int DeviceAllocations() { return static_cast<int>(TheMachine().memory.size()); }
-
-void FailAllocationAfter(int n) { TheMachine().allocations_left = n; }
+void DropLaunched() { TheMachine().launched.clear(); }
 
 }  // namespace foretoken::cuda_on_cpu

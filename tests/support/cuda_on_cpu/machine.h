@@ -1,15 +1,17 @@
 // A slow GPU on the CPU, so that the kernels' own source runs in tests where
-// there is no device: one thread block at a time, each of its threads a fiber,
-// in an order drawn anew at every step, so that what a missing barrier would
-// spoil is spoilt here too.
+// there is no device: each thread of a block is a fiber, in an order drawn anew
+// at every step, so that what a missing barrier would spoil is spoilt here too.
+// The blocks of a grid run one after the other, shuffled.
+//
+// A grid that may begin early does so: some of its blocks run up to their wait
+// for the grids ahead before these have run, and read what memory held then.
 //
 // Shared memory begins as NaN. An asynchronous copy happens at once or when it
 // is waited for, as a coin says. A warp or a block whose threads do not meet at
 // the same point ends the process with a message.
 //
-// What it cannot show: speed, the matrix unit's own rounding, memory ordering
-// between thread blocks, and kernels that begin early (they run one after the
-// other). Owned by one thread.
+// What it cannot show: speed, the matrix unit's own rounding, and memory
+// ordering between blocks of one grid. Owned by one thread.
 #ifndef FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_MACHINE_H_
 #define FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_MACHINE_H_
 
@@ -39,8 +41,13 @@ const WarpPayloads& MeetWarp(const char* what, const void* payload,
                              size_t bytes);
 void MeetBlock();
 
-// The block's shared memory, by address.
+// Until the grids ahead are done, where the block began before.
+void WaitForGridsAhead();
+
+// The block's shared memory: what the launch asked for, by address; what the
+// kernel declares, `bytes` of it.
 char* SharedMemory();
+void* StaticShared(size_t bytes);
 
 // One 16-byte copy of this thread, to an address of shared memory; zeros if
 // `from` is nullptr. In the present group.
@@ -63,9 +70,17 @@ void AddProduct(std::function<void()> product);
 void CommitProductGroup();
 void WaitProductGroups(int pending);
 
-// Runs `thread` for every thread of every block.
-void RunGrid(const Index& grid, const Index& block, size_t shared_bytes,
-             const std::function<void()>& thread);
+struct Grid {
+  Index size, block;
+  size_t shared_bytes = 0;
+  std::function<void()> thread;  // what every thread of every block does
+  bool early = false;            // it may begin before the grids ahead are done
+};
+
+// Grids run in the order of their launches, when something waits for them.
+void Launch(Grid grid);
+void RunLaunched();
+void DropLaunched();
 
 // Memory of the device; whether [p, p + bytes) lies inside one piece.
 void* AllocateDevice(size_t bytes);

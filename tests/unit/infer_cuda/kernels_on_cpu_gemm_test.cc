@@ -70,9 +70,11 @@ class KernelsOnCpuGemmTest : public ::testing::TestWithParam<GemmEpilogue> {
     params.features = kFeatures;
     params.k = kK;
     params.groups = groups;
+    EXPECT_EQ(PrepareGemm(device), cudaSuccess);
     EXPECT_EQ(LaunchGemm(GetParam(), DeviceType::kBFloat16, params, rows,
                          device, launcher_),
               cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(launcher_.stream), cudaSuccess);
     std::vector<uint32_t> values;
     for (int group = 0; group < groups; ++group) {
       for (int64_t row = 0; row < rows; ++row) {

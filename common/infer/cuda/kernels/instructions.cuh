@@ -44,6 +44,13 @@ __device__ __forceinline__ char* DynamicShared() {
   return dynamic_shared;
 }
 
+// The shared memory that a kernel declares: one T.
+template <typename T>
+__device__ __forceinline__ T& StaticShared() {
+  __shared__ T shared;
+  return shared;
+}
+
 __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }

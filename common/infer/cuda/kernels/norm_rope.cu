@@ -45,7 +45,7 @@ __device__ __forceinline__ float4 GroupSum(const float* sums, int64_t stride,
 
 template <typename T>
 __global__ void __launch_bounds__(kNormThreads) NormKernel(const NormParams p) {
-  __shared__ float shared[kNormThreads / 32];
+  auto& shared = StaticShared<float[kNormThreads / 32]>();
   AllowNextKernel();
   const int index = blockIdx.x;
   const bool is_row = index < (p.by_output ? p.pass->outputs : p.pass->rows);

@@ -503,7 +503,7 @@ __attribute__((noinline)) __device__ void ReportLogprobs(
 }
 
 __global__ void __launch_bounds__(kThreads) SampleKernel(SamplerParams p) {
-  __shared__ Shared shared;
+  Shared& shared = StaticShared<Shared>();
   AllowNextKernel();
   if (static_cast<int>(blockIdx.x) >= p.pass->outputs) {
     WaitForPreviousKernels();

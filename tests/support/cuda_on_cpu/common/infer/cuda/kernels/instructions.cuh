@@ -53,6 +53,10 @@ void Mma(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1) {
 }
 
 inline char* DynamicShared() { return cuda_on_cpu::SharedMemory(); }
+template <typename T>
+T& StaticShared() {
+  return *static_cast<T*>(cuda_on_cpu::StaticShared(sizeof(T)));
+}
 inline uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(static_cast<const char*>(p) -
                                cuda_on_cpu::SharedMemory());
@@ -105,9 +109,9 @@ inline void LoadMatricesTransposed(uint32_t (&r)[4], uint32_t shared) {
   }
 }
 
-// Kernels run one after the other.
+// (A kernel may begin early as soon as those ahead of it have begun.)
 inline void AllowNextKernel() {}
-inline void WaitForPreviousKernels() {}
+inline void WaitForPreviousKernels() { cuda_on_cpu::WaitForGridsAhead(); }
 
 }  // namespace foretoken::device
 
