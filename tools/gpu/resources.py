@@ -184,6 +184,8 @@ def described(name):
         queries = (dim // 32) * 2 * 32 * 16
         return (f"attention, head {dim}, {warps} warps, {stages} stages",
                 stages * 2 * block + warps * queries)
+    if kernel == "NormKernel":
+        return f"norm, {numbers('NormKernel', name)[-1]} places ahead", 0
     return kernel, 0
 
 

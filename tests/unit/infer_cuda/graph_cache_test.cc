@@ -17,7 +17,7 @@ constexpr int kMost = static_cast<int>(Cache::kMostGraphs);
 
 std::vector<int> destroyed;
 
-PassSizes Sizes(int rows) { return {rows, rows, 1}; }
+PassSizes Sizes(int rows) { return {rows, rows, 1, 1}; }
 
 class GraphCacheTest : public ::testing::Test {
  protected:

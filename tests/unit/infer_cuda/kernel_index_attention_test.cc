@@ -316,26 +316,26 @@ TEST(KernelIndexAttentionTest, AGridHasAWarpForEveryTaskOrFillsTheDevice) {
 TEST(KernelIndexAttentionTest, TilingsFitTheDevice) {
   constexpr int kSmall = 99 << 10, kAmpere = 163 << 10, kHopper = 227 << 10;
   for (const int dim : {32, 64, 96, 128, 256}) {
-    for (const int rows : {1, 2, 8, 9, 64, 320}) {
+    for (const int tasks : {1, 2, kWideTasks}) {
       for (const int shared : {kSmall, kAmpere, kHopper}) {
         const AttentionTiling tiling =
-            ChooseAttentionTiling(rows, 4, dim, shared);
+            ChooseAttentionTiling(tasks, dim, shared);
         EXPECT_LE(AttentionSharedBytes(tiling, dim), shared)
-            << dim << " " << rows << " " << shared;
+            << dim << " " << tasks << " " << shared;
         EXPECT_GE(tiling.stages, 2);
       }
     }
   }
-  // A row of 8B has a task; eight rows have two, nine three.
-  EXPECT_EQ(ChooseAttentionTiling(1, 4, 128, kHopper), NarrowAttention(128));
-  EXPECT_EQ(ChooseAttentionTiling(8, 4, 128, kHopper), NarrowAttention(128));
-  EXPECT_EQ(ChooseAttentionTiling(9, 4, 128, kHopper), WideAttention(128));
-  EXPECT_EQ(ChooseAttentionTiling(64, 4, 128, kSmall), WideAttention(128));
-  EXPECT_EQ(ChooseAttentionTiling(64, 4, 256, kSmall), WideAttention(256));
-  // Three narrow blocks of 48 KiB under way each, or two wide ones.
+  EXPECT_EQ(ChooseAttentionTiling(1, 128, kHopper), NarrowAttention(128));
+  EXPECT_EQ(ChooseAttentionTiling(2, 128, kHopper), PairAttention(128));
+  EXPECT_EQ(ChooseAttentionTiling(3, 128, kHopper), WideAttention(128));
+  EXPECT_EQ(ChooseAttentionTiling(9, 128, kSmall), WideAttention(128));
+  EXPECT_EQ(ChooseAttentionTiling(9, 256, kSmall), WideAttention(256));
+  // Three narrow blocks of 48 KiB under way each, four pairs of 32, two wide.
   EXPECT_EQ(AttentionSharedBytes(NarrowAttention(128), 128), 69'632);
-  EXPECT_EQ(ResidentBlocks(AttentionSharedBytes(NarrowAttention(128), 128)), 3);
-  EXPECT_EQ(ResidentBlocks(AttentionSharedBytes(WideAttention(128), 128)), 2);
+  EXPECT_EQ(AttentionResident(NarrowAttention(128), 128), 3);
+  EXPECT_EQ(AttentionResident(PairAttention(128), 128), 4);
+  EXPECT_EQ(AttentionResident(WideAttention(128), 128), 2);
 }
 
 TEST(KernelIndexAttentionTest, PartialResultsHaveOnePlaceEach) {

@@ -112,7 +112,7 @@ TEST(KernelIndexPassTest, APassComesOutOfItsBufferAsItWentIn) {
   EXPECT_EQ(header->saved()[1], 1 + 2 + 1);
   EXPECT_EQ(header->saved()[2], 4 + 1 + 2 + 1);
   EXPECT_EQ(layout.saved_logits, 8);
-  EXPECT_EQ(layout.chunks, 1);
+  EXPECT_EQ(layout.header.chunks, 1);
 }
 
 TEST(KernelIndexPassTest, CommitSlotsThatNoSessionHasAreLeftOut) {
@@ -204,14 +204,18 @@ TEST(KernelIndexPassTest, PassesHaveFewTiers) {
     for (int rows = 1; rows <= most_rows; ++rows) {
       for (int outputs = all_outputs ? rows : 0; outputs <= rows; ++outputs) {
         for (int chunks = 1; chunks <= 32; ++chunks) {
-          tiers.insert(TierOf({rows, outputs, chunks}, 32));
+          // Of one session all tasks are its own.
+          const int most = std::min(TaskCount(rows, 4), kWideTasks);
+          for (int tasks = all_outputs ? most : 1; tasks <= most; ++tasks) {
+            tiers.insert(TierOf({rows, outputs, chunks, tasks}, 32));
+          }
         }
       }
     }
     return tiers.size();
   };
-  EXPECT_LE(count(65, true), 60u);
-  EXPECT_LE(count(kLastRowTier, false), 400u);
+  EXPECT_EQ(count(65, true), 54u);
+  EXPECT_EQ(count(kLastRowTier, false), 912u);
 }
 
 TEST(KernelIndexPassTest, TiersHoldWhatTheyAreFor) {
@@ -230,12 +234,13 @@ TEST(KernelIndexPassTest, TiersHoldWhatTheyAreFor) {
     EXPECT_EQ(OutputTier(0, row_tier), 0);
     EXPECT_EQ(OutputTier(1, row_tier), 1);
   }
-  const PassSizes sizes = {33, 5, 40};
+  const PassSizes sizes = {33, 5, 40, 2};
   const PassSizes tier = TierOf(sizes, 60);
   EXPECT_EQ(tier.rows, 48);
   EXPECT_EQ(tier.outputs, 8);
   EXPECT_EQ(tier.chunks, 60);
-  EXPECT_FALSE(HasTier({321, 0, 1}));
+  EXPECT_EQ(tier.session_tasks, 2);
+  EXPECT_FALSE(HasTier({321, 0, 1, 1}));
 }
 
 }  // namespace

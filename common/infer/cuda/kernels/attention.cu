@@ -226,8 +226,9 @@ __device__ __forceinline__ void RunTasks(const AttentionParams& p,
                       out);
 }
 
-// The chunks run from the last, which are the longest, so that none begins
-// when the others end.
+// Thread blocks start in the order of their index, x first: the last tasks of
+// the pass, whose contexts are the longest, come first, and of each the last
+// chunks; what only the grid's tier has comes last.
 template <typename T, typename Shape>
 __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
     AttentionKernel(const AttentionParams p) {
@@ -235,11 +236,17 @@ __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
   AllowNextKernel();
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const int chunk = static_cast<int>(gridDim.z - 1 - blockIdx.z) * p.span;
-  const int end_chunk = min(chunk + p.span, p.chunks);
-  const int tasks = p.pass->tasks;
-  for (int begin = blockIdx.x * Shape::kWarps; begin < tasks;
-       begin += gridDim.x * Shape::kWarps) {
+  const int kv_head = blockIdx.x;
+  const int chunks = p.pass->chunks;
+  const int span = p.pass->span;
+  const int last = (chunks - 1) / span;
+  const int chunk = (last - static_cast<int>(blockIdx.y)) * span;
+  const int end_chunk = min(chunk + span, chunks);
+  const int tasks = chunk < 0 ? 0 : p.pass->tasks;
+  const int blocks = (tasks + Shape::kWarps - 1) / Shape::kWarps;
+  for (int block = blocks - 1 - static_cast<int>(blockIdx.z); block >= 0;
+       block -= static_cast<int>(gridDim.z)) {
+    const int begin = block * Shape::kWarps;
     const int end = min(begin + Shape::kWarps, tasks);
     for (int t = begin; t < end;) {
       if (!InSlab(p, p.pass->task()[t])) {
@@ -247,15 +254,16 @@ __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
         continue;
       }
       const Together together = TakeTogether(p, t, end);
-      RunTasks<T, Shape>(p, together, blockIdx.y, chunk, end_chunk, warp, lane,
+      RunTasks<T, Shape>(p, together, kv_head, chunk, end_chunk, warp, lane,
                          shared);
       t += together.count;
       // Before the next tasks' units are copied over these.
       __syncthreads();
     }
   }
-  // (Where it had nothing to do: once more is nothing.)
-  WaitForPreviousKernels();
+  // That this kernel is done shall say that those before it are. One block that
+  // waits is enough; others that had nothing to do make room at once.
+  if (blockIdx.x + blockIdx.y + blockIdx.z == 0) WaitForPreviousKernels();
 }
 
 // One warp: one query of one kv head; its chunks ascending.
@@ -264,6 +272,8 @@ __global__ void __launch_bounds__(kMergeWarps * 32)
     MergeKernel(const AttentionParams p) {
   AllowNextKernel();
   constexpr int kOfLane = kDim / 32;
+  // Chunks that are loaded together.
+  constexpr int kMergeAhead = kDim <= 128 ? 8 : 4;
   const int lane = threadIdx.x % 32;
   const int slab_query = blockIdx.x * kMergeWarps + threadIdx.x / 32;
   const int kv_head = blockIdx.y;
@@ -286,21 +296,31 @@ __global__ void __launch_bounds__(kMergeWarps * 32)
   const int64_t at = PartialAt(slab_query, kv_head, 0, p.kv.kv_heads, p.chunks);
   float largest = -__int_as_float(0x7f800000), sum = 0.0f;
   float out[kOfLane] = {};
-#pragma unroll 4
-  for (int c = 0; c < chunks; ++c) {
-    const float2 part = p.partial_sums[at + c];
-    const float* values = p.partial_values + (at + c) * kDim;
-    float v[kOfLane];
+  for (int begin = 0; begin < chunks; begin += kMergeAhead) {
+    float2 part[kMergeAhead];
+    float values[kMergeAhead][kOfLane];
 #pragma unroll
-    for (int j = 0; j < kOfLane; ++j) v[j] = values[lane + 32 * j];
-    const float both = fmaxf(largest, part.x);
-    const float keep = exp2f(largest - both);
-    const float take = exp2f(part.x - both);
-    largest = both;
-    sum = __fmaf_rn(sum, keep, part.y * take);
+    for (int i = 0; i < kMergeAhead; ++i) {
+      if (begin + i >= chunks) break;
+      const int64_t from = at + begin + i;
+      part[i] = p.partial_sums[from];
 #pragma unroll
-    for (int j = 0; j < kOfLane; ++j) {
-      out[j] = __fmaf_rn(out[j], keep, v[j] * take);
+      for (int j = 0; j < kOfLane; ++j) {
+        values[i][j] = p.partial_values[from * kDim + lane + 32 * j];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kMergeAhead; ++i) {
+      if (begin + i >= chunks) break;
+      const float both = fmaxf(largest, part[i].x);
+      const float keep = exp2f(largest - both);
+      const float take = exp2f(part[i].x - both);
+      largest = both;
+      sum = __fmaf_rn(sum, keep, part[i].y * take);
+#pragma unroll
+      for (int j = 0; j < kOfLane; ++j) {
+        out[j] = __fmaf_rn(out[j], keep, values[i][j] * take);
+      }
     }
   }
   const int64_t k = int64_t{kv_head * p.group + query % p.group} * p.head_dim;
@@ -344,14 +364,18 @@ cudaError_t WithKernel(DeviceType type, int padded_head_dim, const Use& use) {
 
 cudaError_t PrepareAttention(const DeviceLimits& device) {
   const auto prepare = [&]<typename T, int kDim>() {
-    using Wide = Head<kDim, WideAttention(kDim)>;
-    using Narrow = Head<kDim, NarrowAttention(kDim)>;
-    cudaError_t error =
-        PrepareKernel(AttentionKernel<T, Narrow>, Narrow::kSharedBytes);
-    if (error == cudaSuccess && Wide::kSharedBytes <= device.shared_bytes) {
-      error = PrepareKernel(AttentionKernel<T, Wide>, Wide::kSharedBytes);
-    }
-    return error != cudaSuccess ? error : PrepareKernel(MergeKernel<T, kDim>);
+    cudaError_t error = PrepareKernel(MergeKernel<T, kDim>);
+    const auto attention = [&]<AttentionTiling kTiling>() {
+      using Shape = Head<kDim, kTiling>;
+      if (error != cudaSuccess || Shape::kSharedBytes > device.shared_bytes) {
+        return;
+      }
+      error = PrepareKernel(AttentionKernel<T, Shape>, Shape::kSharedBytes);
+    };
+    attention.template operator()<NarrowAttention(kDim)>();
+    attention.template operator()<PairAttention(kDim)>();
+    attention.template operator()<WideAttention(kDim)>();
+    return error;
   };
   for (const DeviceType type : {DeviceType::kBFloat16, DeviceType::kFloat16}) {
     for (const int dim : {32, 64, 96, 128, 256}) {
@@ -363,7 +387,7 @@ cudaError_t PrepareAttention(const DeviceLimits& device) {
 }
 
 cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
-                            int rows, const DeviceLimits& device,
+                            int rows, const AttentionTiling& tiling,
                             Launcher& launcher) {
   const int queries = rows * params.group - params.first_query;
   if (queries <= 0) return cudaSuccess;
@@ -373,23 +397,17 @@ cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
   const auto launch = [&]<typename T, int kDim>() {
     const auto attend = [&]<AttentionTiling kTiling>() {
       using Shape = Head<kDim, kTiling>;
-      const int blocks = (warps + Shape::kWarps - 1) / Shape::kWarps;
-      const int working =
-          (TaskCount(rows, params.group) + Shape::kWarps - 1) / Shape::kWarps;
-      AttentionParams spans = params;
-      spans.span = AttentionSpan(int64_t{working} * kv_heads, params.chunks,
-                                 int64_t{device.multiprocessors} *
-                                     Shape::kResident);
-      const dim3 grid(blocks, kv_heads,
-                      (params.chunks + spans.span - 1) / spans.span);
+      const dim3 grid(kv_heads, params.chunks,
+                      (warps + Shape::kWarps - 1) / Shape::kWarps);
       return launcher.Run(AttentionKernel<T, Shape>, grid,
-                          dim3(Shape::kWarps * 32), Shape::kSharedBytes, spans);
+                          dim3(Shape::kWarps * 32), Shape::kSharedBytes,
+                          params);
     };
-    const AttentionTiling tiling =
-        ChooseAttentionTiling(rows, params.group, kDim, device.shared_bytes);
     const cudaError_t error =
         tiling == NarrowAttention(kDim)
             ? attend.template operator()<NarrowAttention(kDim)>()
+        : tiling == PairAttention(kDim)
+            ? attend.template operator()<PairAttention(kDim)>()
             : attend.template operator()<WideAttention(kDim)>();
     if (error != cudaSuccess) return error;
     const int merged = std::min(queries, params.slab_queries + kSlabMargin);

@@ -29,7 +29,6 @@ struct AttentionParams {
   int64_t padded_rows = 0;
   int32_t heads = 0, head_dim = 0, group = 1, layer = 0;
   int32_t chunks = 0;  // at least those of the longest row
-  int32_t span = 1;    // chunks that a thread block takes, one after the other
   // The slab: tasks that begin at these queries of the pass.
   int32_t first_query = 0, slab_queries = 0;
 };
@@ -40,7 +39,7 @@ cudaError_t PrepareAttention(const DeviceLimits& device);
 // One slab: partial results of every chunk, then their sum. `rows`: at least
 // those of the pass.
 cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
-                            int rows, const DeviceLimits& device,
+                            int rows, const AttentionTiling& tiling,
                             Launcher& launcher);
 
 }  // namespace foretoken::device

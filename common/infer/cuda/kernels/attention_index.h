@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "common/infer/cuda/device_engine.h"
+#include "common/infer/cuda/kernels/device_support.h"
 #include "common/sampling/fixed_math.h"
 
 namespace foretoken::device {
@@ -109,10 +110,8 @@ FORETOKEN_HOST_DEVICE inline int UnitAt(int row, int unit,
 }
 
 // How attention's thread blocks are built; every choice has the same sums.
-//   wide: neighbouring queries in the warps of a block, which copy the keys and
-//     values of all of them once
-//   narrow: one warp, where a pass has too few queries to fill wide blocks, or
-//     a device too little shared memory
+// Neighbouring tasks of a session are in the warps of a block, which copy the
+// keys and values of all of them once.
 struct AttentionTiling {
   int warps = 1;
   int stages = 2;  // units of keys and values in shared memory
@@ -133,26 +132,45 @@ constexpr int AttentionSharedBytes(const AttentionTiling& tiling,
          tiling.warps * AttentionQueryBytes(padded_head_dim);
 }
 
+// A warp of a wide block without a task only copies, so blocks are as wide as
+// the pass's sessions have tasks: one, two, more. (A verifier's batch is many
+// sessions of one or two.)
 constexpr AttentionTiling WideAttention(int padded_head_dim) {
   return padded_head_dim <= 128 ? AttentionTiling{4, 4} : AttentionTiling{2, 2};
+}
+constexpr AttentionTiling PairAttention(int padded_head_dim) {
+  return {2, padded_head_dim <= 128 ? 3 : 2};
 }
 constexpr AttentionTiling NarrowAttention(int padded_head_dim) {
   return {1, padded_head_dim <= 128 ? 4 : 2};
 }
 
-// Narrow up to this many tasks of one session's rows: a wide block would leave
-// half of its warps idle.
-inline constexpr int kNarrowTasks = 2;
+// Tasks of a session from which on blocks are wide; more are the same to them.
+inline constexpr int kWideTasks = 3;
 
-// `shared_bytes`: what a thread block of the device can have (99 KiB or more).
-constexpr AttentionTiling ChooseAttentionTiling(int rows, int group,
+// `session_tasks`: the most tasks of a session. `shared_bytes`: what a thread
+// block of the device can have (99 KiB or more).
+constexpr AttentionTiling ChooseAttentionTiling(int session_tasks,
                                                 int padded_head_dim,
                                                 int shared_bytes) {
-  const AttentionTiling wide = WideAttention(padded_head_dim);
-  const bool fits = AttentionSharedBytes(wide, padded_head_dim) <= shared_bytes;
-  return fits && TaskCount(rows, group) > kNarrowTasks
-             ? wide
+  const AttentionTiling tiling =
+      session_tasks >= kWideTasks ? WideAttention(padded_head_dim)
+      : session_tasks == 2        ? PairAttention(padded_head_dim)
+                                  : NarrowAttention(padded_head_dim);
+  return AttentionSharedBytes(tiling, padded_head_dim) <= shared_bytes
+             ? tiling
              : NarrowAttention(padded_head_dim);
+}
+
+// Thread blocks for which a multiprocessor of 228 KiB shall have registers.
+constexpr int AttentionResident(const AttentionTiling& tiling,
+                                int padded_head_dim) {
+  const int most = tiling.warps == 1       ? 32
+                   : padded_head_dim <= 64 ? 3
+                   : tiling.warps == 2     ? 4
+                                           : 2;
+  const int fit = ResidentBlocks(AttentionSharedBytes(tiling, padded_head_dim));
+  return fit < most ? fit : most;
 }
 
 // Register `reg` (0..3) of an A fragment (16 queries x 16) holds two neighbours

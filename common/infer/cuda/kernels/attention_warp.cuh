@@ -24,11 +24,7 @@ struct Head {
   static constexpr int kStageBytes = 2 * kBlockBytes;
   static constexpr int kQueryBytes = AttentionQueryBytes(kDim);
   static constexpr int kSharedBytes = AttentionSharedBytes(kTiling, kDim);
-  // Thread blocks for which a multiprocessor shall have registers.
-  static constexpr int kMostResident = kWarps == 1 ? 32 : kDim <= 64 ? 3 : 2;
-  static constexpr int kResident = ResidentBlocks(kSharedBytes) < kMostResident
-                                       ? ResidentBlocks(kSharedBytes)
-                                       : kMostResident;
+  static constexpr int kResident = AttentionResident(kTiling, kDim);
   static_assert(kKeys == 32 && kUnits % 2 == 0 && kResident >= 1);
   static_assert(kUnits % kWarps == 0);
 };

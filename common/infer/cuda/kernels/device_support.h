@@ -46,6 +46,12 @@ struct DeviceLimits {
   int32_t multiprocessors = 1;
 };
 
+// How many thread blocks of that much dynamic shared memory a multiprocessor of
+// 228 KiB holds; each takes 1 KiB more (compute capability 9.0).
+constexpr int ResidentBlocks(int shared_bytes) {
+  return 228 * 1024 / (shared_bytes + 1024);
+}
+
 }  // namespace foretoken::device
 
 #endif  // FORETOKEN_COMMON_INFER_CUDA_KERNELS_DEVICE_SUPPORT_H_

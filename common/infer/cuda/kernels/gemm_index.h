@@ -23,6 +23,7 @@
 
 #include <cstdint>
 
+#include "common/infer/cuda/kernels/device_support.h"
 #include "common/sampling/fixed_math.h"
 
 namespace foretoken::device {
@@ -38,12 +39,6 @@ inline constexpr int kEightRowsBytes = 8 * kGemmKBlock * 2;
 // Activation buffers have room for a multiple of this many rows: the largest
 // tile of rows, so that no tile reads past them.
 inline constexpr int kGemmRowPad = 256;
-
-// How many thread blocks of that much dynamic shared memory a multiprocessor of
-// 228 KiB holds; each takes 1 KiB more (compute capability 9.0).
-constexpr int ResidentBlocks(int shared_bytes) {
-  return 228 * 1024 / (shared_bytes + 1024);
-}
 
 FORETOKEN_HOST_DEVICE constexpr int64_t RoundUp(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;

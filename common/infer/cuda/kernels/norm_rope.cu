@@ -43,57 +43,104 @@ __device__ __forceinline__ float4 GroupSum(const float* sums, int64_t stride,
   return sum;
 }
 
+constexpr int kNormStep = kNormThreads * 4;  // columns
+
+// What the stream grows by in column `column` of the row.
 template <typename T>
-__global__ void __launch_bounds__(kNormThreads) NormKernel(const NormParams p) {
+__device__ __forceinline__ float4 Grown(const NormParams& p, int64_t row,
+                                        const float4& old, const float4& bias,
+                                        int column) {
+  if (p.embedding != nullptr) {
+    return Embedding<T>(p, p.pass->row()[row].token, column);
+  }
+  float4 sum = GroupSum(p.sums + row * p.width + column,
+                        p.padded_rows * p.width, p.groups);
+  if (p.bias != nullptr) sum = Plus(sum, bias);
+  return Plus(old, sum);
+}
+
+// A thread loads its first kAhead places of the row together and keeps them: two
+// where every row has a multiprocessor of its own, none where the registers of
+// a second row on it are worth more.
+template <typename T, int kAhead>
+__global__ void __launch_bounds__(kNormThreads, kAhead == 0 ? 2 : 1)
+    NormKernel(const NormParams p) {
   auto& shared = StaticShared<float[kNormThreads / 32]>();
   AllowNextKernel();
   const int index = blockIdx.x;
   const bool is_row = index < (p.by_output ? p.pass->outputs : p.pass->rows);
   const int64_t row =
       is_row && p.by_output ? p.pass->output()[index].row : index;
+  const int first = threadIdx.x * 4;
+  constexpr int kKept = kAhead == 0 ? 1 : kAhead;
+  float4 weight[kKept], bias[kKept];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    const int column = first + i * kNormStep;
+    if (column >= p.width) continue;
+    weight[i] = *reinterpret_cast<const float4*>(p.weight + column);
+    if (p.bias != nullptr) {
+      bias[i] = *reinterpret_cast<const float4*>(p.bias + column);
+    }
+  }
   WaitForPreviousKernels();
   if (!is_row) return;
   float* stream = p.stream + row * p.width;
 
   float squares = 0.0f;
-  for (int column = threadIdx.x * 4; column < p.width;
-       column += kNormThreads * 4) {
-    float4* place = reinterpret_cast<float4*>(stream + column);
-    float4 x;
-    if (p.embedding != nullptr) {
-      x = Embedding<T>(p, p.pass->row()[row].token, column);
-    } else {
-      const float4 old = *place;
-      float4 sum = GroupSum(p.sums + row * p.width + column,
-                            p.padded_rows * p.width, p.groups);
-      if (p.bias != nullptr) {
-        sum = Plus(sum, *reinterpret_cast<const float4*>(p.bias + column));
-      }
-      x = Plus(old, sum);
-    }
-    *place = x;
+  const auto grow = [&](int column, const float4& x) {
+    *reinterpret_cast<float4*>(stream + column) = x;
     squares = __fmaf_rn(x.x, x.x, squares);
     squares = __fmaf_rn(x.y, x.y, squares);
     squares = __fmaf_rn(x.z, x.z, squares);
     squares = __fmaf_rn(x.w, x.w, squares);
+  };
+  float4 kept[kKept];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    const int column = first + i * kNormStep;
+    if (column >= p.width) continue;
+    kept[i] = Grown<T>(p, row, *reinterpret_cast<const float4*>(stream + column),
+                       bias[i], column);
+  }
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    const int column = first + i * kNormStep;
+    if (column < p.width) grow(column, kept[i]);
+  }
+  constexpr int kRest = kAhead * kNormStep;
+  for (int column = first + kRest; column < p.width; column += kNormStep) {
+    float4 more = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (p.bias != nullptr) {
+      more = *reinterpret_cast<const float4*>(p.bias + column);
+    }
+    grow(column,
+         Grown<T>(p, row, *reinterpret_cast<const float4*>(stream + column),
+                  more, column));
   }
   const float mean =
       BlockSum<kNormThreads>(squares, shared) / static_cast<float>(p.d_model);
   const float inverse = 1.0f / sqrtf(mean + p.eps);
 
-  // Each thread reads back what it wrote itself.
-  T* out = static_cast<T*>(p.out);
-  for (int column = threadIdx.x * 4; column < p.width;
-       column += kNormThreads * 4) {
-    const float4 x = *reinterpret_cast<const float4*>(stream + column);
-    const float4 w = *reinterpret_cast<const float4*>(p.weight + column);
+  const auto store = [&](int column, const float4& x, const float4& w) {
     uint2 packed;
     packed.x =
         PackPair(Round<T>(x.x * inverse * w.x), Round<T>(x.y * inverse * w.y));
     packed.y =
         PackPair(Round<T>(x.z * inverse * w.z), Round<T>(x.w * inverse * w.w));
-    *reinterpret_cast<uint2*>(
-        out + ActivationAt(index, column, p.padded_rows)) = packed;
+    *reinterpret_cast<uint2*>(static_cast<T*>(p.out) +
+                              ActivationAt(index, column, p.padded_rows)) =
+        packed;
+  };
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    const int column = first + i * kNormStep;
+    if (column < p.width) store(column, kept[i], weight[i]);
+  }
+  // Each thread reads back what it wrote itself.
+  for (int column = first + kRest; column < p.width; column += kNormStep) {
+    store(column, *reinterpret_cast<const float4*>(stream + column),
+          *reinterpret_cast<const float4*>(p.weight + column));
   }
 }
 
@@ -200,24 +247,36 @@ __global__ void __launch_bounds__(kRopeWarps * 32)
   }
 }
 
+// Calls `use` with the kernel of the type.
+template <int kAhead, typename Use>
+cudaError_t WithNorm(DeviceType type, const Use& use) {
+  return type == DeviceType::kBFloat16 ? use(NormKernel<__nv_bfloat16, kAhead>)
+                                       : use(NormKernel<__half, kAhead>);
+}
+
 }  // namespace
 
 cudaError_t PrepareNormRope() {
-  for (const cudaError_t error : {PrepareKernel(NormKernel<__nv_bfloat16>),
-                                  PrepareKernel(NormKernel<__half>),
-                                  PrepareKernel(RopeKernel<__nv_bfloat16>),
-                                  PrepareKernel(RopeKernel<__half>)}) {
+  const auto prepare = [](auto* kernel) { return PrepareKernel(kernel); };
+  for (const cudaError_t error :
+       {WithNorm<0>(DeviceType::kBFloat16, prepare),
+        WithNorm<0>(DeviceType::kFloat16, prepare),
+        WithNorm<2>(DeviceType::kBFloat16, prepare),
+        WithNorm<2>(DeviceType::kFloat16, prepare),
+        PrepareKernel(RopeKernel<__nv_bfloat16>),
+        PrepareKernel(RopeKernel<__half>)}) {
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }
 
 cudaError_t LaunchNorm(DeviceType type, const NormParams& params, int rows,
-                       Launcher& launcher) {
-  const dim3 grid(rows), block(kNormThreads);
-  return type == DeviceType::kBFloat16
-             ? launcher.Run(NormKernel<__nv_bfloat16>, grid, block, 0, params)
-             : launcher.Run(NormKernel<__half>, grid, block, 0, params);
+                       const DeviceLimits& device, Launcher& launcher) {
+  const auto launch = [&](auto* kernel) {
+    return launcher.Run(kernel, dim3(rows), dim3(kNormThreads), 0, params);
+  };
+  return rows <= device.multiprocessors ? WithNorm<2>(type, launch)
+                                        : WithNorm<0>(type, launch);
 }
 
 cudaError_t LaunchRope(DeviceType type, const RopeParams& params, int rows,

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "common/infer/cuda/kernels/attention_index.h"
+#include "common/infer/cuda/kernels/device_support.h"
 #include "common/infer/cuda/kernels/launch.h"
 #include "common/infer/cuda/kernels/pass_layout.h"
 
@@ -37,7 +38,7 @@ struct NormParams {
 
 // `rows`: at least the pass's rows (or outputs).
 cudaError_t LaunchNorm(DeviceType type, const NormParams& params, int rows,
-                       Launcher& launcher);
+                       const DeviceLimits& device, Launcher& launcher);
 
 // Sums of QKV's groups, ascending, and bias; then QK norm and rotation. The
 // query goes to `queries` in fp32, scaled for attention; key and value go,

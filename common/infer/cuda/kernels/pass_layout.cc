@@ -203,17 +203,18 @@ PassLayout::PassLayout(const DevicePass& pass, const EngineShape& shape) {
   header.outputs = pass.outputs.size;
   header.queries = pass.rows.size * shape.group;
   for (int32_t s = 0; s < pass.sessions.size; ++s) {
-    task_count += TaskCount(pass.sessions.data[s].rows, shape.group);
+    const int tasks = TaskCount(pass.sessions.data[s].rows, shape.group);
+    header.tasks += tasks;
+    session_tasks = std::max(session_tasks, tasks);
     header.commits += pass.sessions.data[s].commit_count;
   }
-  header.tasks = task_count;
   int32_t blocks = 1;
   for (int32_t r = 0; r < pass.rows.size; ++r) {
     const DeviceRow& row = pass.rows.data[r];
     blocks = std::max(
         blocks, pass.sessions.data[row.session].page_count + row.tile_count);
   }
-  chunks = ChunkCount(blocks);
+  header.chunks = ChunkCount(blocks);
   for (int32_t i = 0; i < pass.outputs.size; ++i) {
     saved_logits += Changes(pass, pass.outputs.data[i]);
   }
@@ -230,7 +231,8 @@ PassLayout::PassLayout(const DevicePass& pass, const EngineShape& shape) {
   Place(pass.biases, &end, &header.biases_at);
   Place(DeviceSpan<int32_t>{nullptr, header.commits}, &end,
         &header.commit_slots_at);
-  Place(DeviceSpan<AttentionTask>{nullptr, task_count}, &end, &header.tasks_at);
+  Place(DeviceSpan<AttentionTask>{nullptr, header.tasks}, &end,
+        &header.tasks_at);
   Place(DeviceSpan<int64_t>{nullptr, pass.outputs.size}, &end,
         &header.saved_at);
   bytes = end;

@@ -18,6 +18,8 @@ namespace foretoken::device {
 // Places are bytes from the header's own first.
 struct PassHeader {
   int32_t rows, sessions, outputs, tasks, commits, queries;
+  int32_t chunks;  // of the longest row
+  int32_t span;    // chunks that a block of attention takes one after the other
   int64_t rows_at, sessions_at, pages_at, row_tiles_at, tiles_at, outputs_at,
       samplings_at, counts_at, biases_at, commit_slots_at, tasks_at, saved_at;
 
@@ -78,8 +80,7 @@ struct PassLayout {
   PassHeader header = {};
   int64_t bytes = 0;
   int64_t saved_logits = 0;
-  int32_t chunks = 0;  // of the longest row
-  int32_t task_count = 0;
+  int32_t session_tasks = 0;  // the most tasks of a session
 
   // Fills `buffer` of `bytes`, aligned to 16.
   void Write(const DevicePass& pass, const EngineShape& shape,

@@ -146,7 +146,8 @@ DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
                              DeviceWalk* walks) {
   last_rows_ = last_outputs_ = 0;
   if (pass.rows.size == 0) return DeviceStatus();
-  const PassLayout layout(pass, shape_);
+  PassLayout layout(pass, shape_);
+  layout.header.span = AttentionSpanOf(layout);
   FORETOKEN_DEVICE_RETURN_IF_ERROR(MakeRoom(layout));
   layout.Write(pass, shape_, host_pass_.as<void>());
   DeviceStatus status = RunToEnd(pass, layout);
@@ -255,6 +256,24 @@ cudaError_t PassRunner::Multiply(GemmEpilogue epilogue,
   return LaunchGemm(epilogue, shape_.type, params, rows, device_, launcher);
 }
 
+AttentionTiling PassRunner::AttentionTilingOf(const PassSizes& sizes) const {
+  return ChooseAttentionTiling(sizes.session_tasks,
+                               PaddedHeadDim(shape_.model.head_dim),
+                               device_.shared_bytes);
+}
+
+int PassRunner::AttentionSpanOf(const PassLayout& layout) const {
+  const PassHeader& header = layout.header;
+  const AttentionTiling tiling = AttentionTilingOf(ExactSizes(layout));
+  const int64_t blocks =
+      int64_t{(header.tasks + tiling.warps - 1) / tiling.warps} *
+      shape_.model.kv_heads;
+  const int resident =
+      AttentionResident(tiling, PaddedHeadDim(shape_.model.head_dim));
+  return AttentionSpan(blocks, header.chunks,
+                       int64_t{device_.multiprocessors} * resident);
+}
+
 NormParams PassRunner::Norm(const float* weight) const {
   NormParams norm;
   norm.pass = header();
@@ -289,7 +308,7 @@ cudaError_t PassRunner::Launch(const PassSizes& sizes, bool overlap) {
   NormParams norm = Norm(weights_.layer(0).attention_norm);
   norm.embedding = weights_.embedding();
   FORETOKEN_RETURN_IF_CUDA_ERROR(
-      LaunchNorm(shape_.type, norm, sizes.rows, launcher));
+      LaunchNorm(shape_.type, norm, sizes.rows, device_, launcher));
   for (int i = 0; i < shape_.model.layers; ++i) {
     FORETOKEN_RETURN_IF_CUDA_ERROR(LaunchLayer(i, sizes, launcher));
   }
@@ -313,7 +332,7 @@ cudaError_t PassRunner::LaunchLayer(int index, const PassSizes& sizes,
   norm.bias = layer.output_bias;
   norm.groups = GroupsWritten(shape_.attention_output, sizes.rows, device_);
   FORETOKEN_RETURN_IF_CUDA_ERROR(
-      LaunchNorm(shape_.type, norm, sizes.rows, launcher));
+      LaunchNorm(shape_.type, norm, sizes.rows, device_, launcher));
 
   FORETOKEN_RETURN_IF_CUDA_ERROR(Multiply(
       GemmEpilogue::kSwiGlu, shape_.gate_up, layer.gate_up, x_, activated_,
@@ -330,7 +349,7 @@ cudaError_t PassRunner::LaunchLayer(int index, const PassSizes& sizes,
       last ? weights_.final_norm() : weights_.layer(index + 1).attention_norm;
   norm.by_output = last;
   return LaunchNorm(shape_.type, norm, last ? sizes.outputs : sizes.rows,
-                    launcher);
+                    device_, launcher);
 }
 
 cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
@@ -374,11 +393,12 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
   attention.layer = index;
   attention.chunks = sizes.chunks;
   attention.slab_queries = shape_.SlabQueries(sizes.chunks);
+  const AttentionTiling tiling = AttentionTilingOf(sizes);
   const int queries = sizes.rows * shape_.group;
   for (; attention.first_query < queries;
        attention.first_query += attention.slab_queries) {
     FORETOKEN_RETURN_IF_CUDA_ERROR(
-        LaunchAttention(shape_.type, attention, sizes.rows, device_, launcher));
+        LaunchAttention(shape_.type, attention, sizes.rows, tiling, launcher));
   }
   return cudaSuccess;
 }

@@ -84,6 +84,11 @@ class PassRunner {
                        const float* gate_bias = nullptr,
                        const float* up_bias = nullptr) const;
 
+  // Attention's thread blocks in passes of these sizes; the chunks that each
+  // of them takes.
+  AttentionTiling AttentionTilingOf(const PassSizes& sizes) const;
+  int AttentionSpanOf(const PassLayout& layout) const;
+
   const PassHeader* header() const { return pass_.as<PassHeader>(); }
   // The norm of the residual stream, as most of its kernels run.
   NormParams Norm(const float* weight) const;

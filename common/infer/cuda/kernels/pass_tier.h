@@ -19,11 +19,13 @@ inline constexpr int kLastRowTier = 320;
 // The grids of a pass.
 struct PassSizes {
   int32_t rows = 0, outputs = 0, chunks = 0;
+  int32_t session_tasks = 0;  // kWideTasks: that many or more
   friend auto operator<=>(const PassSizes&, const PassSizes&) = default;
 };
 
 inline PassSizes ExactSizes(const PassLayout& layout) {
-  return {layout.header.rows, layout.header.outputs, layout.chunks};
+  return {layout.header.rows, layout.header.outputs, layout.header.chunks,
+          std::min(layout.session_tasks, kWideTasks)};
 }
 
 // n <= kLastRowTier.
@@ -52,7 +54,7 @@ inline int OutputTier(int n, int row_tier) {
 inline PassSizes TierOf(const PassSizes& sizes, int max_chunks) {
   const int rows = RowTier(sizes.rows);
   return {rows, OutputTier(sizes.outputs, rows),
-          std::min(PowerTier(sizes.chunks), max_chunks)};
+          std::min(PowerTier(sizes.chunks), max_chunks), sizes.session_tasks};
 }
 
 }  // namespace foretoken::device
