@@ -106,6 +106,7 @@ class Bench {
   ModelConfig config_;
   std::unique_ptr<ModelWeights> weights_;
   std::unique_ptr<Backend> plain_;
+  std::string device_;  // its name, once there is a backend
   std::vector<TokenId> tokens_;
   std::vector<int32_t> parents_, all_rows_;
 };
@@ -148,7 +149,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Bench::Make(bool graphs,
   const int64_t tokens =
       std::max<int64_t>(kLongContext, (kSessions + 2) * (kContext + 64));
   options.kv_cache_tokens = std::min<int64_t>(tokens, config_.max_positions);
-  return MakeGpuBackend(options_.context, *weights_, options);
+  return MakeGpuBackend(options_.context, *weights_, options, &device_);
 }
 
 absl::StatusOr<Backend*> Bench::Plain() {
@@ -157,6 +158,7 @@ absl::StatusOr<Backend*> Bench::Plain() {
     FORETOKEN_ASSIGN_OR_RETURN(plain_, Make(true, true));
     Json line = {{"id", Id("device")},
                  {"load_s", Since(start)},
+                 {"device", device_},
                  {"numerics", plain_->numerics_fingerprint()},
                  {"weight_bytes", plain_->weight_bytes_per_pass()}};
     FORETOKEN_ASSIGN_OR_RETURN(const double copies,

@@ -21,7 +21,7 @@ case $stages in
   kernels) echo '{"id":"kernels.kernels","layers":1,"rows":[1]}' >>"$out" ;;
   *long*) echo '{"id":"8b.long.1","ms":5.0}' >>"$out" ;;
   *)
-    echo '{"id":"'$name'.device","numerics":"device=NVIDIA H200;",' \
+    echo '{"id":"'$name'.device","device":"NVIDIA H200",' \
       '"weight_bytes":15000000000,"copy_gb_s":4000}' >>"$out"
     echo '{"id":"'$name'.rows.1","ms":5.0}' >>"$out"
     sleep "$HANG" ;;

@@ -42,16 +42,28 @@ ModelConfig TestConfig(const Context& context) {
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(
-    const Context& context, const ModelWeights& weights, CudaOptions options) {
+    const Context& context, const ModelWeights& weights, CudaOptions options,
+    std::string* device) {
   options.device = context.device;
   options.graphs = options.graphs && context.graphs;
   options.overlap = options.overlap && context.overlap;
-  if (context.twin) return MakeCudaBackend(weights, MakeDeviceTwin, options);
+  const auto named = [&](absl::StatusOr<DeviceEnginePtr> engine) {
+    if (engine.ok() && device != nullptr) *device = (*engine)->name();
+    return engine;
+  };
+  if (context.twin) {
+    return MakeCudaBackend(
+        weights,
+        [&](const DeviceShape& shape, const DeviceOptions& of_engine) {
+          return named(MakeDeviceTwin(shape, of_engine));
+        },
+        options);
+  }
   FORETOKEN_ASSIGN_OR_RETURN(const DeviceModule module, DeviceModule::Load());
   return MakeCudaBackend(
       weights,
-      [&](const DeviceShape& shape, const DeviceOptions& device) {
-        return module.Create(shape, device);
+      [&](const DeviceShape& shape, const DeviceOptions& of_engine) {
+        return named(module.Create(shape, of_engine));
       },
       options);
 }

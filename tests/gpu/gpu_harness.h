@@ -45,8 +45,10 @@ bool SameBits(const Logits& a, const Logits& b);
 // `small()`.
 ModelConfig TestConfig(const Context& context);
 
+// `device`, if given, becomes the device's name.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(
-    const Context& context, const ModelWeights& weights, CudaOptions options);
+    const Context& context, const ModelWeights& weights, CudaOptions options,
+    std::string* device = nullptr);
 // The same with random weights.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(
     const Context& context, const ModelConfig& config, CudaOptions options,

@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools/gpu"))
 import predictions
 import report
 
-DEVICE = {"id": "8b.device", "numerics": "cuda;device=NVIDIA H200;capability=9.0",
+DEVICE = {"id": "8b.device", "device": "NVIDIA H200",
           "weight_bytes": 15_000_000_000, "copy_gb_s": 4000.0}
 
 

@@ -66,8 +66,7 @@ class Results:
         if "error" in line:
             self.errors[id] = line["error"]
         elif id.endswith(".device"):
-            device = re.search(r"device=([^;]*)", line["numerics"])
-            self.gpu = device.group(1) if device else None
+            self.gpu = line.get("device")
             self.passes[id] = line
         elif id.endswith(".kernels"):
             self.passes[id] = line

@@ -286,8 +286,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(
       "cuda;%s;precision=%s;block=%d;config=%s;rotary=%s;weights=%s",
       engine->numerics(), DeviceTypeName(type), kDevicePageTokens,
       ShortDigest(NumericConfig(config)), rotary.Digest(), digest);
-  FORETOKEN_LOG(kInfo, "cuda backend: ", engine->numerics(), ", ",
-                engine->pages(), " KV pages of ", kDevicePageTokens, " tokens");
+  FORETOKEN_LOG(kInfo, "cuda backend: ", engine->name(), ", ",
+                engine->numerics(), ", ", engine->pages(), " KV pages of ",
+                kDevicePageTokens, " tokens");
   return std::make_unique<CudaBackend>(config, options, std::move(engine),
                                        std::move(fingerprint));
 }

@@ -28,7 +28,7 @@
 namespace foretoken {
 
 // Increment with every change of this header.
-inline constexpr uint32_t kDeviceAbi = 7;
+inline constexpr uint32_t kDeviceAbi = 8;
 
 inline constexpr int32_t kDevicePageTokens = 32;
 inline constexpr int32_t kDeviceTopTokens = 8;
@@ -197,7 +197,10 @@ class DeviceEngine {
   // Both valid after FinishWeights.
   virtual int64_t pages() const = 0;
   virtual int64_t weight_bytes_per_pass() const = 0;
-  // Name of the device, kernel version, tile sizes: what may change a bit.
+  // The device, for people.
+  virtual const char* name() const = 0;
+  // Kernel version, groups, compute capability: what may change a bit. Two
+  // devices of one compute capability have the same.
   virtual const char* numerics() const = 0;
 
   // Row-major [rows, cols] in the type of DeviceOptions; norms and biases in
@@ -234,9 +237,10 @@ class DeviceEngine {
 };
 
 // The module's only exports, with C linkage. Create returns UNAVAILABLE where
-// there is no driver or no such device (cudaGetDeviceCount is not success, or
-// says 0, or the GPU is too old), UNIMPLEMENTED for a shape without kernels and
-// INVALID_ARGUMENT for an option out of bounds.
+// there is no driver or no such device, or the GPU is too old,
+// FAILED_PRECONDITION where there is a driver and it does not start (it is
+// older than the module's runtime, or the system is not ready), UNIMPLEMENTED
+// for a shape without kernels and INVALID_ARGUMENT for an option out of bounds.
 using DeviceAbiFunction = uint32_t (*)();
 using DeviceCreateFunction = DeviceStatus (*)(const DeviceShape* shape,
                                               const DeviceOptions* options,

@@ -43,6 +43,7 @@ class DeviceTwin : public DeviceEngine {
   int64_t weight_bytes_per_pass() const override {
     return engine_shape_.weight_bytes();
   }
+  const char* name() const override { return "twin"; }
   const char* numerics() const override { return "twin;kernel=1"; }
 
   DeviceStatus Upload(DeviceTensor tensor, int32_t layer, const void* data,

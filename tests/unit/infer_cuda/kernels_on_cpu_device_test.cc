@@ -59,9 +59,40 @@ TEST_F(KernelsOnDevicesTest, OlderThanEightIsRefusedInOneLine) {
                "or later"));
 }
 
+// No GPU is for --backend=auto to pass over; one that does not start is not.
+TEST_F(KernelsOnDevicesTest, ADriverThatDoesNotStartIsAnError) {
+  constexpr int kNoDevice = 100, kTooOld = 35, kNotReady = 802;
+  const auto weights =
+      ModelWeights::Random(TinyConfig(), WeightType::kBFloat16, 7);
+  FORETOKEN_ASSERT_OK(weights);
+  const auto start = [&](int error, int version) {
+    cuda_on_cpu::SetDriver(error, version);
+    absl::Status status =
+        MakeCudaBackend(**weights, MakeEngine, SmallOptions()).status();
+    cuda_on_cpu::SetDriver(0, 13000);
+    return status;
+  };
+  FORETOKEN_EXPECT_OK(start(0, 13000));
+  EXPECT_THAT(start(kNoDevice, 13000),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "cuda backend: engine: no GPU: there is none"));
+  // What the runtime answers where there is no driver.
+  EXPECT_THAT(start(kTooOld, 0),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "cuda backend: engine: no GPU: there is no driver"));
+  EXPECT_THAT(start(kTooOld, 12040),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("the driver is for CUDA 12.4, want ")));
+  EXPECT_THAT(start(kNotReady, 13000),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("the driver does not start: ")));
+}
+
+// And not the card: an H100's streams go on on an H200.
 TEST_F(KernelsOnDevicesTest, TheFingerprintNamesTheCapability) {
   EXPECT_THAT(FingerprintOn(kA100), HasSubstr(";capability=8.0;"));
-  EXPECT_THAT(FingerprintOn(kHopper), HasSubstr(";capability=9.0;"));
+  EXPECT_THAT(FingerprintOn(kHopper),
+              AllOf(HasSubstr(";capability=9.0;"), Not(HasSubstr("CPU"))));
 }
 
 // What the driver compiles may change with the driver.
@@ -90,16 +121,19 @@ TEST_F(KernelsOnDevicesTest, LessSharedMemoryChangesNoBit) {
   ModelConfig config = TinyConfig();
   for (const int32_t head_dim : {32, 96, 128, 256}) {
     config.head_dim = head_dim;
-    std::vector<TokenId> tokens(100);
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = static_cast<TokenId>(i * 7 % config.vocab_size);
-    }
-    std::vector<std::vector<Bits>> logits;
-    for (const cuda_on_cpu::Device& device : {kHopper, kA100, kRtx3090}) {
-      cuda_on_cpu::SetDevice(device);
-      const auto backend = MakeKernels(config, SmallOptions());
-      logits.push_back(RunChain(*backend, tokens));
-      EXPECT_EQ(logits.back(), logits.front()) << head_dim;
+    // (Passes of two, one and more tasks of attention.)
+    for (const int count : {12, 100}) {
+      std::vector<TokenId> tokens(count);
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        tokens[i] = static_cast<TokenId>(i * 7 % config.vocab_size);
+      }
+      std::vector<std::vector<Bits>> logits;
+      for (const cuda_on_cpu::Device& device : {kHopper, kA100, kRtx3090}) {
+        cuda_on_cpu::SetDevice(device);
+        const auto backend = MakeKernels(config, SmallOptions());
+        logits.push_back(RunChain(*backend, tokens));
+        EXPECT_EQ(logits.back(), logits.front()) << head_dim << " " << count;
+      }
     }
   }
 }

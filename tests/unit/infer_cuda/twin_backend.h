@@ -33,6 +33,7 @@ class WatchedEngine : public DeviceEngine {
   int64_t weight_bytes_per_pass() const override {
     return engine_->weight_bytes_per_pass();
   }
+  const char* name() const override { return engine_->name(); }
   const char* numerics() const override { return engine_->numerics(); }
   DeviceStatus Upload(DeviceTensor tensor, int32_t layer, const void* data,
                       int64_t rows, int64_t cols) override {

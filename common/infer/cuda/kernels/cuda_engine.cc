@@ -89,6 +89,7 @@ class CudaEngine : public DeviceEngine {
   int64_t weight_bytes_per_pass() const override {
     return shape_.weight_bytes();
   }
+  const char* name() const override { return name_; }
   const char* numerics() const override { return numerics_; }
 
   DeviceStatus Upload(DeviceTensor tensor, int32_t layer, const void* data,
@@ -185,22 +186,40 @@ class CudaEngine : public DeviceEngine {
   int64_t memory_bytes_ = 0;  // of the device
   int32_t multiprocessors_ = 1;
   Capability capability_ = 0;
+  char name_[256] = {};
   char numerics_[512] = {};
   cudaStream_t stream_ = nullptr;
   WeightStore weights_;
   std::unique_ptr<PassRunner> runner_;
 };
 
-DeviceStatus CudaEngine::OpenDevice() {
-  // Without a driver the call leaves `count` unchanged.
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess || count == 0) {
-    (void)cudaGetLastError();
-    return MakeStatus(
-        kUnavailable, "no GPU: %s",
-        error == cudaSuccess ? "there is none" : cudaGetErrorString(error));
+// A machine without a GPU is one thing; another is a GPU that somebody counts
+// on and that does not start.
+DeviceStatus CountDevices(int* count) {
+  *count = 0;
+  const cudaError_t error = cudaGetDeviceCount(count);
+  if (error == cudaSuccess && *count > 0) return DeviceStatus();
+  (void)cudaGetLastError();
+  if (error == cudaSuccess || error == cudaErrorNoDevice) {
+    return MakeStatus(kUnavailable, "no GPU: there is none");
   }
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    return MakeStatus(kUnavailable, "no GPU: there is no driver");
+  }
+  if (error == cudaErrorInsufficientDriver) {
+    return MakeStatus(kFailedPrecondition,
+                      "the driver is for CUDA %d.%d, want %d.%d or later",
+                      driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                      CUDART_VERSION % 1000 / 10);
+  }
+  return MakeStatus(kFailedPrecondition, "the driver does not start: %s (%s)",
+                    cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
+DeviceStatus CudaEngine::OpenDevice() {
+  int count = 0;
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(CountDevices(&count));
   if (options_.device < 0 || options_.device >= count) {
     return MakeStatus(kUnavailable, "no GPU %d, there are %d", options_.device,
                       count);
@@ -223,17 +242,17 @@ DeviceStatus CudaEngine::OpenDevice() {
                       "was not built (FORETOKEN_CUDA_ARCHITECTURES)",
                       properties.name, properties.major, properties.minor);
   }
+  std::snprintf(name_, sizeof(name_), "%s", properties.name);
   shared_bytes_ = static_cast<int32_t>(properties.sharedMemPerBlockOptin);
   memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
   multiprocessors_ = properties.multiProcessorCount;
   std::snprintf(numerics_, sizeof(numerics_),
                 "kernels=%d;mma=m16n8k16;groups=%d,%d,%d;norm=%d;"
-                "attention=%d,%d,%d;runtime=%d;device=%s;capability=%d.%d",
+                "attention=%d,%d,%d;runtime=%d;capability=%d.%d",
                 kKernelVersion, shape_.qkv.groups,
                 shape_.attention_output.groups, shape_.down.groups,
                 kNormThreads, kDevicePageTokens, kChunkBlocks, kEvenChunks,
-                CUDART_VERSION, properties.name, properties.major,
-                properties.minor);
+                CUDART_VERSION, properties.major, properties.minor);
   if (kModuleCode.HasMachineCode(capability_)) return DeviceStatus();
   // The driver compiles the kernels, so its version is part of the numerics.
   int driver = 0;
