@@ -1,12 +1,18 @@
 #include "common/base/fair_worker_pool.h"
 
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/thread_vector.h"
 
 namespace foretoken {
+
+FairWorkerPool::FairWorkerPool(int max_threads, const FairQueueLimits& limits,
+                               int64_t quantum)
+    : max_threads_(max_threads), queue_(limits, quantum) {
+  StartOneMore(threads_, [this] { Main(); });
+}
 
 FairWorkerPool::~FairWorkerPool() {
   std::vector<std::thread> threads;
@@ -32,12 +38,7 @@ void FairWorkerPool::Submit(const FairItem& item, Work work) {
     }
     if (idle_threads_ < queue_.size() &&
         static_cast<int>(threads_.size()) < max_threads_) {
-      try {
-        threads_.emplace_back([this] { Main(); });
-      } catch (const std::system_error&) {
-        // The existing threads will run it; with none, nothing would.
-        if (threads_.empty()) throw;
-      }
+      StartOneMore(threads_, [this] { Main(); });
     }
     changed_.SignalAll();  // WaitUntilIdle waits for it, too
   }

@@ -33,8 +33,7 @@ class FairWorkerPool {
 
   // `quantum`: as FairQueue's, in the unit of the items' costs.
   FairWorkerPool(int max_threads, const FairQueueLimits& limits,
-                 int64_t quantum)
-      : max_threads_(max_threads), queue_(limits, quantum) {}
+                 int64_t quantum);
   // Waits for all work, queued work included.
   ~FairWorkerPool();
 

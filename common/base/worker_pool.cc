@@ -3,8 +3,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/thread_vector.h"
 
 namespace foretoken {
+
+WorkerPool::WorkerPool(int max_threads, int max_waiting)
+    : max_threads_(max_threads), max_waiting_(max_waiting) {
+  StartOneMore(threads_, [this] { Main(); });
+}
 
 WorkerPool::~WorkerPool() {
   std::vector<std::thread> threads;
@@ -27,7 +33,7 @@ absl::Status WorkerPool::Submit(std::function<void()> work) {
   // Start a thread only if the idle ones cannot take every queued item.
   if (idle_ < static_cast<int>(waiting_.size()) &&
       static_cast<int>(threads_.size()) < max_threads_) {
-    threads_.emplace_back([this] { Main(); });
+    StartOneMore(threads_, [this] { Main(); });
   }
   return absl::OkStatus();
 }

@@ -16,8 +16,7 @@ namespace foretoken {
 
 class WorkerPool {
  public:
-  WorkerPool(int max_threads, int max_waiting)
-      : max_threads_(max_threads), max_waiting_(max_waiting) {}
+  WorkerPool(int max_threads, int max_waiting);
   // Waits for all work, queued work included.
   ~WorkerPool();
 

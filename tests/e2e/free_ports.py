@@ -25,16 +25,14 @@ def is_free(port):
         return True
 
 
-def main():
-    """Tries places until one has room."""
-    count = int(sys.argv[1])
+def in_a_row(count):
+    """COUNT free ports; tries places until one has room."""
     for _ in range(1000):
         first = random.randint(FIRST, LAST - count + 1)
         if all(is_free(first + i) for i in range(count)):
-            print(first)
-            return 0
-    return f"no {count} ports in a row are free"
+            return range(first, first + count)
+    sys.exit(f"no {count} ports in a row are free")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    print(in_a_row(int(sys.argv[1]))[0])

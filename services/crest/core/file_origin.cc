@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
-#include <fstream>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bytes.h"
+#include "common/base/open_file.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::crest {
@@ -34,7 +37,8 @@ FileOrigin::Identity FileOrigin::IdentityOf(const struct stat& status) {
 }
 
 absl::StatusOr<VersionInfo> FileOrigin::ReadHeader(Identity& identity) const {
-  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  // (A pipe without a writer would block; files ignore O_NONBLOCK.)
+  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ReadError(path_, errno);
   struct stat status {};
   std::string header(header_bytes_, '\0');
@@ -45,6 +49,10 @@ absl::StatusOr<VersionInfo> FileOrigin::ReadHeader(Identity& identity) const {
       good ? pread(fd, header.data(), header.size(), 0) : ssize_t{-1};
   const int error = errno;
   close(fd);
+  if (good && !S_ISREG(status.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": not a regular file"));
+  }
   if (got < 0) return ReadError(path_, error);
   header.resize(static_cast<size_t>(got));
   identity = IdentityOf(status);
@@ -68,13 +76,13 @@ absl::StatusOr<VersionInfo> FileOrigin::Current() {
 
 absl::StatusOr<std::optional<std::string>> FileOrigin::ReadUpTo(
     uint64_t most) const {
-  std::ifstream file(path_, std::ios::binary | std::ios::ate);
-  const std::streamoff size = file.tellg();
-  if (!file || size < 0) return ReadError(path_, ENOENT);
-  if (static_cast<uint64_t>(size) > most) return std::nullopt;
-  std::string bytes(static_cast<size_t>(size), '\0');
-  file.seekg(0);
-  if (!file.read(bytes.data(), size)) return ReadError(path_, EIO);
+  FORETOKEN_ASSIGN_OR_RETURN(const OpenFile file, OpenFile::Open(path_));
+  if (file.size() > most) return std::nullopt;
+  std::string bytes(file.size(), '\0');
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const size_t got,
+      file.ReadAt(0, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}));
+  if (got < bytes.size()) return ReadError(path_, EIO);
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/retry_after.h"
+#include "common/base/thread_vector.h"
 #include "common/base/timed_wait.h"
 
 namespace foretoken::orchestrator {
@@ -35,7 +36,9 @@ RequestPool::RequestPool(const RequestPoolOptions& options, Clock clock,
       clock_(std::move(clock)),
       jitter_(std::move(jitter)),
       queue_(options.waiting, kQuantum),
-      watcher_([this] { WatchDeadlines(); }) {}
+      watcher_([this] { WatchDeadlines(); }) {
+  StartOneMore(threads_, [this] { RunRequests(); });
+}
 
 RequestPool::~RequestPool() {
   std::vector<std::thread> threads;
@@ -159,7 +162,7 @@ void RequestPool::Begin(PooledRequest request) {
   // (The destructor joins those that there are; they run what is left.)
   if (!stop_ && idle_ < static_cast<int32_t>(begun_.size()) &&
       static_cast<int32_t>(threads_.size()) < options_.max_running) {
-    threads_.emplace_back([this] { RunRequests(); });
+    StartOneMore(threads_, [this] { RunRequests(); });
   }
 }
 

@@ -42,7 +42,9 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
 sys.path.insert(0, str(ROOT / "tests/soak"))
+import free_ports  # noqa: E402
 from http_attack import hostile_bodies, post  # noqa: E402
 
 PASSES = 3
@@ -56,14 +58,6 @@ LONG_WORD = " NotImplementedError"
 PROMPT = "Once upon a time there was a small fox. It lived in"
 
 
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 class Servers:
     """The services, each with a log of its own."""
 
@@ -71,7 +65,7 @@ class Servers:
         self.folder = tempfile.TemporaryDirectory(prefix="foretoken-fairness-")
         self.binaries = pathlib.Path(arguments.binaries)
         self.processes = []
-        self.port, *metrics = free_ports(4)
+        self.port, *metrics = free_ports.in_a_row(4)
         self.metrics = [f"http://127.0.0.1:{port}/metrics" for port in metrics]
         pages = [f"127.0.0.1:{port}" for port in metrics]
         quotas = {"limited": " requests_per_minute=2"}

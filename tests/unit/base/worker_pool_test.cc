@@ -1,6 +1,12 @@
 #include "common/base/worker_pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <latch>
 #include <memory>
 #include <vector>
@@ -46,6 +52,32 @@ TEST(WorkerPoolTest, RefusesWhatNeitherRunsNorWaits) {
     go_on.Notify();
   }
   EXPECT_EQ(done, 5);  // the line was worked off before the pool went
+}
+
+// Nor is there room for the stack of a second thread.
+void LeaveNoAddressSpace() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limit{};
+  limit.rlim_cur = limit.rlim_max = pages * sysconf(_SC_PAGESIZE) + (1 << 20);
+  if (setrlimit(RLIMIT_AS, &limit) != 0) std::exit(2);
+}
+
+TEST(WorkerPoolDeathTest, WithoutRoomForMoreThreadsTheFirstDoesAllWork) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::atomic<int> done = 0;
+        {
+          WorkerPool pool(4, 16);
+          LeaveNoAddressSpace();
+          for (int i = 0; i < 8; ++i) {
+            if (!pool.Submit([&] { ++done; }).ok()) std::exit(3);
+          }
+        }
+        std::exit(done == 8 ? 0 : 4);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(WorkerPoolTest, ThereIsRoomAgainOnceWorkIsDone) {

@@ -2,6 +2,8 @@
 // whatever changes under them.
 #include "services/crest/core/rest_origin.h"
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -153,6 +155,13 @@ TEST_F(RestOriginTest, DraftsWhatTheDrafterOfReplayDrafts) {
   FORETOKEN_ASSERT_OK(Open());
   EXPECT_EQ(Serves(), version);
   ExpectDraftsOf(text, 600);
+}
+
+TEST_F(RestOriginTest, APipeIsNoSnapshotAndIsNotWaitedFor) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THAT(RestOrigin(path_, kEnough).Current(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("not a regular file")));
 }
 
 TEST_F(RestOriginTest, AReplacedFileIsServedAndADamagedOneIsNot) {
