@@ -45,17 +45,18 @@ __device__ __forceinline__ float4 GroupSum(const float* sums, int64_t stride,
 
 constexpr int kNormStep = kNormThreads * 4;  // columns
 
-// What the stream grows by in column `column` of the row.
-template <typename T>
+// The row's stream from column `column` on, grown. `bias`: that of these columns,
+// which is asked for only where there is one, after the sums.
+template <typename T, typename Bias>
 __device__ __forceinline__ float4 Grown(const NormParams& p, int64_t row,
-                                        const float4& old, const float4& bias,
-                                        int column) {
+                                        const float4& old, int column,
+                                        const Bias& bias) {
   if (p.embedding != nullptr) {
     return Embedding<T>(p, p.pass->row()[row].token, column);
   }
   float4 sum = GroupSum(p.sums + row * p.width + column,
                         p.padded_rows * p.width, p.groups);
-  if (p.bias != nullptr) sum = Plus(sum, bias);
+  if (p.bias != nullptr) sum = Plus(sum, bias());
   return Plus(old, sum);
 }
 
@@ -63,7 +64,7 @@ __device__ __forceinline__ float4 Grown(const NormParams& p, int64_t row,
 // where every row has a multiprocessor of its own, none where the registers of
 // a second row on it are worth more.
 template <typename T, int kAhead>
-__global__ void __launch_bounds__(kNormThreads, kAhead == 0 ? 2 : 1)
+__global__ void __launch_bounds__(kNormThreads)
     NormKernel(const NormParams p) {
   auto& shared = StaticShared<float[kNormThreads / 32]>();
   AllowNextKernel();
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(kNormThreads, kAhead == 0 ? 2 : 1)
     const int column = first + i * kNormStep;
     if (column >= p.width) continue;
     kept[i] = Grown<T>(p, row, *reinterpret_cast<const float4*>(stream + column),
-                       bias[i], column);
+                       column, [&] { return bias[i]; });
   }
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
@@ -109,14 +110,13 @@ __global__ void __launch_bounds__(kNormThreads, kAhead == 0 ? 2 : 1)
     if (column < p.width) grow(column, kept[i]);
   }
   constexpr int kRest = kAhead * kNormStep;
+#pragma unroll 1
   for (int column = first + kRest; column < p.width; column += kNormStep) {
-    float4 more = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (p.bias != nullptr) {
-      more = *reinterpret_cast<const float4*>(p.bias + column);
-    }
     grow(column,
          Grown<T>(p, row, *reinterpret_cast<const float4*>(stream + column),
-                  more, column));
+                  column, [&] {
+                    return *reinterpret_cast<const float4*>(p.bias + column);
+                  }));
   }
   const float mean =
       BlockSum<kNormThreads>(squares, shared) / static_cast<float>(p.d_model);
@@ -138,6 +138,7 @@ __global__ void __launch_bounds__(kNormThreads, kAhead == 0 ? 2 : 1)
     if (column < p.width) store(column, kept[i], weight[i]);
   }
   // Each thread reads back what it wrote itself.
+#pragma unroll 1
   for (int column = first + kRest; column < p.width; column += kNormStep) {
     store(column, *reinterpret_cast<const float4*>(stream + column),
           *reinterpret_cast<const float4*>(p.weight + column));
