@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # terminate.sh BINARIES: SIGTERM ends every service within its drain timeout plus
-# two seconds while it is being worked and attacked, and the orchestrator also
-# while its neighbours hang. Prints the times; a machine
-# that is busy otherwise gets half a minute more before the test fails. Exits with
-# 77 without PostgreSQL, Redis or curl.
+# two seconds, with exit status 0, while it is being worked and attacked, and the
+# orchestrator also while its neighbours hang. Prints the times; a machine that is
+# busy otherwise gets half a minute more before the test fails. Exits with 77
+# without PostgreSQL, Redis or curl.
 #
 #   --strict   no half minute
 set -euo pipefail
@@ -135,5 +135,8 @@ for each in gateway orchestrator orchestrator-alone "${neighbours[@]}"; do
   printf '%-18s %d.%03d s after SIGTERM (drain timeout %d s)\n' "$each" \
     $((took / 1000000)) $((took / 1000 % 1000)) "$drain"
   ! is_part "$part" "$pid" || fail "$part runs on after $most s"
+  status=0
+  wait "$pid" || status=$?
+  [ "$status" = 0 ] || fail "$part ended with status $status"
 done
 echo "PASSED"
