@@ -9,9 +9,10 @@
 
 namespace foretoken {
 
-// One thread more, if the system has room for it: else those that there are do
-// its work, too. Without any, throws std::system_error; a pool therefore starts
-// the first when it is made, where that is an error of the process's start.
+// Starts one more thread. If the system refuses, the existing threads do the
+// work; if there are none, throws std::system_error. Pools start their first
+// thread when they are made, so that this can only happen while a process
+// starts.
 template <typename Main>
 void StartOneMore(std::vector<std::thread>& threads, Main main) {
   try {

@@ -1,5 +1,6 @@
-// WorkerPool: a thread pool for blocking work. Threads are started on demand,
-// up to a limit; further work waits in a bounded queue. Thread-safe.
+// WorkerPool: a thread pool for blocking work. Threads after the first are
+// started on demand, up to a limit; further work waits in a bounded queue.
+// Thread-safe.
 #ifndef FORETOKEN_COMMON_BASE_WORKER_POOL_H_
 #define FORETOKEN_COMMON_BASE_WORKER_POOL_H_
 

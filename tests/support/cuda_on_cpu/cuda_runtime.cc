@@ -62,9 +62,9 @@ cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes,
     return cudaErrorInvalidValue;
   }
   if (!machine::IsDeviceMemory(p, bytes)) return cudaErrorInvalidValue;
-  (void)Finish();
-  std::memset(p, value, bytes);
-  return cudaSuccess;
+  const cudaError_t error = Finish();
+  if (error == cudaSuccess) std::memset(p, value, bytes);
+  return error;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
@@ -204,7 +204,7 @@ cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
   }
   if (config.numAttrs > 0) {
     if (present_device.major < 9) return cudaErrorInvalidValue;
-    CountEarlyStart();
+    ++early_starts;
   }
   return cudaSuccess;
 }
@@ -213,17 +213,18 @@ void FailGraphInstantiations(int count) { failing_instantiations = count; }
 void FailGraphLaunches(int count) { failing_launches = count; }
 int GraphLaunches() { return graph_launches; }
 int Graphs() { return graphs; }
-void SetDevice(const Device& device) { present_device = device; }
+void SetDevice(const Device& device) {
+  present_device = device;
+  shared_bytes_asked.clear();
+}
 const Device& PresentDevice() { return present_device; }
 int EarlyStarts() { return early_starts; }
-void CountEarlyStart() { ++early_starts; }
 void SetDriver(int error, int version) {
   driver_error = static_cast<cudaError_t>(error);
   driver_version = version;
 }
 void BreakDevice(bool broken) { broken_device = broken; }
 void BreakDeviceAfter(int kernels) { launches_left = kernels; }
-bool IsBroken() { return broken_device; }
 void CountLaunch() {
   if (launches_left > 0 && --launches_left == 0) broken_device = true;
 }

@@ -136,7 +136,6 @@ enum cudaError_t {
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNotReady = 600,
-  cudaErrorSystemNotReady = 802,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchTimeout = 702,
 };

@@ -26,11 +26,9 @@ void BreakDevice(bool broken);
 // Breaks it with the kernel of that number, from 1.
 void BreakDeviceAfter(int kernels);
 void CountLaunch();  // by the runtime
-bool IsBroken();
 
 // Kernels that were allowed to begin before those ahead of them had ended.
 int EarlyStarts();
-void CountEarlyStart();
 
 }  // namespace foretoken::cuda_on_cpu
 

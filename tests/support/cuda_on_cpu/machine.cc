@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kStackBytes = 64 << 10;
 constexpr size_t kMaxSharedBytes = 227 << 10;
 constexpr size_t kMaxStaticSharedBytes = 48 << 10;
-// Of a grid that may begin early, how many blocks do.
+// Blocks of a grid that begin early, at most.
 constexpr int kEarlyBlocks = 2;
 
 [[noreturn]] void Fail(const char* what, const char* detail) {

@@ -10,8 +10,8 @@
 // is waited for, as a coin says. A warp or a block whose threads do not meet at
 // the same point ends the process with a message.
 //
-// What it cannot show: speed, the matrix unit's own rounding, and memory
-// ordering between blocks of one grid. Owned by one thread.
+// What it cannot show: speed, the matrix unit's own rounding, and blocks of one
+// grid that run at the same time. Owned by one thread.
 #ifndef FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_MACHINE_H_
 #define FORETOKEN_TESTS_SUPPORT_CUDA_ON_CPU_MACHINE_H_
 
@@ -41,7 +41,7 @@ const WarpPayloads& MeetWarp(const char* what, const void* payload,
                              size_t bytes);
 void MeetBlock();
 
-// Until the grids ahead are done, where the block began before.
+// Waits until the grids ahead are done, if the block began early.
 void WaitForGridsAhead();
 
 // The block's shared memory: what the launch asked for, by address; what the

@@ -54,7 +54,7 @@ TEST(WorkerPoolTest, RefusesWhatNeitherRunsNorWaits) {
   EXPECT_EQ(done, 5);  // the line was worked off before the pool went
 }
 
-// Nor is there room for the stack of a second thread.
+// Leaves less address space than a thread's stack needs.
 void LeaveNoAddressSpace() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;

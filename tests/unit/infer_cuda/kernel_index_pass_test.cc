@@ -199,13 +199,13 @@ TEST(KernelIndexPassTest, WhatPointsOutsideIsRefused) {
 // What a server's passes can be, at most, and what one session's decoding is:
 // rounds of 1 to 65 rows and a context that grows to 8,192.
 TEST(KernelIndexPassTest, PassesHaveFewTiers) {
-  const auto count = [](int most_rows, bool all_outputs) {
+  const auto count = [](int most_rows, bool all_outputs, int group) {
     std::set<PassSizes> tiers;
     for (int rows = 1; rows <= most_rows; ++rows) {
       for (int outputs = all_outputs ? rows : 0; outputs <= rows; ++outputs) {
         for (int chunks = 1; chunks <= 32; ++chunks) {
           // Of one session all tasks are its own.
-          const int most = std::min(TaskCount(rows, 4), kWideTasks);
+          const int most = std::min(TaskCount(rows, group), kWideTasks);
           for (int tasks = all_outputs ? most : 1; tasks <= most; ++tasks) {
             tiers.insert(TierOf({rows, outputs, chunks, tasks}, 32));
           }
@@ -214,8 +214,12 @@ TEST(KernelIndexPassTest, PassesHaveFewTiers) {
     }
     return tiers.size();
   };
-  EXPECT_EQ(count(65, true), 54u);
-  EXPECT_EQ(count(kLastRowTier, false), 912u);
+  EXPECT_EQ(count(65, true, 4), 54u);
+  EXPECT_EQ(count(kLastRowTier, false, 4), 912u);
+  for (const int group : {1, 3, 7, 16, 32}) {
+    EXPECT_LE(count(65, true, group), 66u) << group;
+    EXPECT_LE(count(kLastRowTier, false, group), 1026u) << group;
+  }
 }
 
 TEST(KernelIndexPassTest, TiersHoldWhatTheyAreFor) {

@@ -59,7 +59,7 @@ TEST_F(KernelsOnDevicesTest, OlderThanEightIsRefusedInOneLine) {
                "or later"));
 }
 
-// No GPU is for --backend=auto to pass over; one that does not start is not.
+// UNAVAILABLE makes --backend=auto take the CPU.
 TEST_F(KernelsOnDevicesTest, ADriverThatDoesNotStartIsAnError) {
   constexpr int kNoDevice = 100, kTooOld = 35, kNotReady = 802;
   const auto weights =
@@ -88,7 +88,7 @@ TEST_F(KernelsOnDevicesTest, ADriverThatDoesNotStartIsAnError) {
                        HasSubstr("the driver does not start: ")));
 }
 
-// And not the card: an H100's streams go on on an H200.
+// It does not name the card: an H200 goes on with an H100's streams.
 TEST_F(KernelsOnDevicesTest, TheFingerprintNamesTheCapability) {
   EXPECT_THAT(FingerprintOn(kA100), HasSubstr(";capability=8.0;"));
   EXPECT_THAT(FingerprintOn(kHopper),

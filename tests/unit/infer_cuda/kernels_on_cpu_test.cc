@@ -173,6 +173,18 @@ TEST_F(KernelsOnCpuTest, EveryRowCountGivesTheSameRowsWhereKIsCutIntoGroups) {
   CheckRowCounts(Grouped(), 5, {1, 9, 33, 200, 320}, random_);
 }
 
+// A row of the norm is longer than what a thread keeps. (The machine has four
+// multiprocessors: passes of more rows have another norm.)
+TEST_F(KernelsOnCpuTest, EveryRowCountGivesTheSameRowsWhereTheyAreLong) {
+  ModelConfig config = TinyConfig();
+  config.d_model = 4'100;
+  config.n_layers = 1;
+  config.n_heads = 2;
+  config.n_kv_heads = 1;
+  config.d_ff = 64;
+  CheckRowCounts(config, 3, {1, 4, 5, 9}, random_);
+}
+
 // So little memory for attention's partial results that a pass needs several
 // slabs, whose bounds cut through the sessions' tasks.
 TEST_F(KernelsOnCpuTest, AttentionInSlabsChangesNothing) {

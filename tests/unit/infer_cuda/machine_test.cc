@@ -12,6 +12,7 @@
 #include "common/infer/cuda/kernels/launch.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/cuda_on_cpu/device.h"
 
 namespace foretoken::device {
 namespace {
@@ -64,6 +65,7 @@ void CopyShared(const Params p) {
 class MachineTest : public ::testing::Test {
  protected:
   MachineTest() {
+    cuda_on_cpu::SetDevice(cuda_on_cpu::Device());
     EXPECT_EQ(cudaStreamCreateWithFlags(&launcher_.stream, 0), cudaSuccess);
     for (int** p : {&source_, &result_}) {
       EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(p), kCount * sizeof(int)),
@@ -115,8 +117,8 @@ TEST_F(MachineTest, AKernelThatWaitsReadsWhatThoseAheadWrote) {
   }
 }
 
-// A stale read is of the last round's number. (Of kernels that stand between, an
-// early block may begin behind the fill.)
+// The old number is the last round's. (Where kernels stand between, an early
+// block may begin after the fill and read the new one.)
 TEST_F(MachineTest, AKernelThatReadsBeforeItWaitsReadsOldNumbers) {
   for (const auto& kernels : {std::vector<void (*)(Params)>{ReadThenWait},
                               {OnlyWait, OnlyWait, ReadThenWait}}) {

@@ -226,9 +226,9 @@ __device__ __forceinline__ void RunTasks(const AttentionParams& p,
                       out);
 }
 
-// Thread blocks start in the order of their index, x first: the last tasks of
+// Thread blocks start in the order of their index, x first. The last tasks of
 // the pass, whose contexts are the longest, come first, and of each the last
-// chunks; what only the grid's tier has comes last.
+// chunks; the blocks for which the pass has no work come last.
 template <typename T, typename Shape>
 __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
     AttentionKernel(const AttentionParams p) {
@@ -239,15 +239,14 @@ __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
   const int kv_head = blockIdx.x;
   const int chunks = p.pass->chunks;
   const int span = p.pass->span;
-  const int last = (chunks - 1) / span;
-  const int chunk = (last - static_cast<int>(blockIdx.y)) * span;
-  const int end_chunk = min(chunk + span, chunks);
-  const int tasks = chunk < 0 ? 0 : p.pass->tasks;
+  const int spans = (chunks + span - 1) / span;
+  const int tasks = p.pass->tasks;
   const int blocks = (tasks + Shape::kWarps - 1) / Shape::kWarps;
-  for (int block = blocks - 1 - static_cast<int>(blockIdx.z); block >= 0;
-       block -= static_cast<int>(gridDim.z)) {
-    const int begin = block * Shape::kWarps;
+  for (int i = blockIdx.y; i < blocks * spans; i += gridDim.y) {
+    const int begin = (blocks - 1 - i / spans) * Shape::kWarps;
     const int end = min(begin + Shape::kWarps, tasks);
+    const int chunk = (spans - 1 - i % spans) * span;
+    const int end_chunk = min(chunk + span, chunks);
     for (int t = begin; t < end;) {
       if (!InSlab(p, p.pass->task()[t])) {
         ++t;
@@ -261,9 +260,9 @@ __global__ void __launch_bounds__(Shape::kWarps * 32, Shape::kResident)
       __syncthreads();
     }
   }
-  // That this kernel is done shall say that those before it are. One block that
-  // waits is enough; others that had nothing to do make room at once.
-  if (blockIdx.x + blockIdx.y + blockIdx.z == 0) WaitForPreviousKernels();
+  // This kernel must not end before those ahead of it. One waiting block
+  // ensures that; others without work make room at once.
+  if (blockIdx.x + blockIdx.y == 0) WaitForPreviousKernels();
 }
 
 // One warp: one query of one kv head; its chunks ascending.
@@ -397,8 +396,9 @@ cudaError_t LaunchAttention(DeviceType type, const AttentionParams& params,
   const auto launch = [&]<typename T, int kDim>() {
     const auto attend = [&]<AttentionTiling kTiling>() {
       using Shape = Head<kDim, kTiling>;
-      const dim3 grid(kv_heads, params.chunks,
-                      (warps + Shape::kWarps - 1) / Shape::kWarps);
+      const int blocks = (warps + Shape::kWarps - 1) / Shape::kWarps;
+      const dim3 grid(kv_heads, std::min(blocks * params.chunks,
+                                         kMostAttentionBlocks / kv_heads));
       return launcher.Run(AttentionKernel<T, Shape>, grid,
                           dim3(Shape::kWarps * 32), Shape::kSharedBytes,
                           params);

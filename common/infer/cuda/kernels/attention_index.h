@@ -165,10 +165,10 @@ constexpr AttentionTiling ChooseAttentionTiling(int session_tasks,
 // Thread blocks for which a multiprocessor of 228 KiB shall have registers.
 constexpr int AttentionResident(const AttentionTiling& tiling,
                                 int padded_head_dim) {
-  const int most = tiling.warps == 1       ? 32
-                   : padded_head_dim <= 64 ? 3
-                   : tiling.warps == 2     ? 4
-                                           : 2;
+  const bool small = padded_head_dim <= 64;
+  const int most = tiling.warps == 1   ? 32
+                   : tiling.warps == 2 ? (small ? 5 : 4)
+                                       : (small ? 3 : 2);
   const int fit = ResidentBlocks(AttentionSharedBytes(tiling, padded_head_dim));
   return fit < most ? fit : most;
 }
@@ -274,8 +274,10 @@ inline int AttentionSpan(int64_t blocks, int chunks, int64_t places) {
 }
 
 // Warps of attention's grid, over all kv heads and chunks, that fill a device
-// several times: a multiprocessor holds three to five.
+// of 132 multiprocessors: each holds three, or eight in pairs or wide blocks.
 inline constexpr int kAttentionWarps = 2048;
+// Thread blocks of the grid at most; each takes every n-th piece of work.
+inline constexpr int kMostAttentionBlocks = 8192;
 
 // How many warps share the tasks of one kv head and chunk in a pass of at most
 // `rows` rows; a warp takes every n-th task, so any number is right. One for

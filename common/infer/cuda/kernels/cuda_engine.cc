@@ -193,8 +193,8 @@ class CudaEngine : public DeviceEngine {
   std::unique_ptr<PassRunner> runner_;
 };
 
-// A machine without a GPU is one thing; another is a GPU that somebody counts
-// on and that does not start.
+// No GPU is UNAVAILABLE, so that --backend=auto takes the CPU; a driver that
+// does not start is FAILED_PRECONDITION, so that it does not.
 DeviceStatus CountDevices(int* count) {
   *count = 0;
   const cudaError_t error = cudaGetDeviceCount(count);
@@ -209,11 +209,14 @@ DeviceStatus CountDevices(int* count) {
   }
   if (error == cudaErrorInsufficientDriver) {
     return MakeStatus(kFailedPrecondition,
-                      "the driver is for CUDA %d.%d, want %d.%d or later",
+                      "the driver is for CUDA %d.%d, want %d.%d or later "
+                      "(--backend=cpu runs without a GPU)",
                       driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
                       CUDART_VERSION % 1000 / 10);
   }
-  return MakeStatus(kFailedPrecondition, "the driver does not start: %s (%s)",
+  return MakeStatus(kFailedPrecondition,
+                    "the driver does not start: %s (%s; --backend=cpu runs "
+                    "without a GPU)",
                     cudaGetErrorName(error), cudaGetErrorString(error));
 }
 

@@ -5,7 +5,8 @@
 // The thread blocks of a kernel that may begin early are scheduled once all
 // blocks of the kernel before it have started and leave room. It first reads
 // data that no kernel of the pass writes, such as weights, and then waits for
-// the kernels before it (WaitForPreviousKernels in instructions.cuh). A kernel
+// the kernels before it (WaitForPreviousKernels in instructions.cuh). At least
+// one block of every kernel waits, so that its end implies theirs. A kernel
 // that follows a copy or a memset must not begin early.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_
 #define FORETOKEN_COMMON_INFER_CUDA_KERNELS_LAUNCH_H_

@@ -45,8 +45,8 @@ __device__ __forceinline__ float4 GroupSum(const float* sums, int64_t stride,
 
 constexpr int kNormStep = kNormThreads * 4;  // columns
 
-// The row's stream from column `column` on, grown. `bias`: that of these columns,
-// which is asked for only where there is one, after the sums.
+// The row's stream from column `column` on, grown. `bias`: that of these
+// columns, which is asked for only where there is one, after the sums.
 template <typename T, typename Bias>
 __device__ __forceinline__ float4 Grown(const NormParams& p, int64_t row,
                                         const float4& old, int column,
@@ -60,12 +60,11 @@ __device__ __forceinline__ float4 Grown(const NormParams& p, int64_t row,
   return Plus(old, sum);
 }
 
-// A thread loads its first kAhead places of the row together and keeps them: two
-// where every row has a multiprocessor of its own, none where the registers of
-// a second row on it are worth more.
+// A thread loads its first kAhead places of the row together and keeps them:
+// two where every row has a multiprocessor of its own, none where the registers
+// of a second row on it are worth more.
 template <typename T, int kAhead>
-__global__ void __launch_bounds__(kNormThreads)
-    NormKernel(const NormParams p) {
+__global__ void __launch_bounds__(kNormThreads) NormKernel(const NormParams p) {
   auto& shared = StaticShared<float[kNormThreads / 32]>();
   AllowNextKernel();
   const int index = blockIdx.x;
@@ -101,8 +100,9 @@ __global__ void __launch_bounds__(kNormThreads)
   for (int i = 0; i < kAhead; ++i) {
     const int column = first + i * kNormStep;
     if (column >= p.width) continue;
-    kept[i] = Grown<T>(p, row, *reinterpret_cast<const float4*>(stream + column),
-                       column, [&] { return bias[i]; });
+    kept[i] =
+        Grown<T>(p, row, *reinterpret_cast<const float4*>(stream + column),
+                 column, [&] { return bias[i]; });
   }
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
@@ -259,13 +259,12 @@ cudaError_t WithNorm(DeviceType type, const Use& use) {
 
 cudaError_t PrepareNormRope() {
   const auto prepare = [](auto* kernel) { return PrepareKernel(kernel); };
-  for (const cudaError_t error :
-       {WithNorm<0>(DeviceType::kBFloat16, prepare),
-        WithNorm<0>(DeviceType::kFloat16, prepare),
-        WithNorm<2>(DeviceType::kBFloat16, prepare),
-        WithNorm<2>(DeviceType::kFloat16, prepare),
-        PrepareKernel(RopeKernel<__nv_bfloat16>),
-        PrepareKernel(RopeKernel<__half>)}) {
+  for (const cudaError_t error : {WithNorm<0>(DeviceType::kBFloat16, prepare),
+                                  WithNorm<0>(DeviceType::kFloat16, prepare),
+                                  WithNorm<2>(DeviceType::kBFloat16, prepare),
+                                  WithNorm<2>(DeviceType::kFloat16, prepare),
+                                  PrepareKernel(RopeKernel<__nv_bfloat16>),
+                                  PrepareKernel(RopeKernel<__half>)}) {
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
