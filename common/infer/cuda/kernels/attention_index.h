@@ -165,10 +165,10 @@ constexpr AttentionTiling ChooseAttentionTiling(int session_tasks,
 // Thread blocks for which a multiprocessor of 228 KiB shall have registers.
 constexpr int AttentionResident(const AttentionTiling& tiling,
                                 int padded_head_dim) {
-  const bool small = padded_head_dim <= 64;
-  const int most = tiling.warps == 1   ? 32
-                   : tiling.warps == 2 ? (small ? 5 : 4)
-                                       : (small ? 3 : 2);
+  const int most = tiling.warps == 1       ? 32
+                   : tiling.warps == 2     ? 4
+                   : padded_head_dim <= 64 ? 3
+                                           : 2;
   const int fit = ResidentBlocks(AttentionSharedBytes(tiling, padded_head_dim));
   return fit < most ? fit : most;
 }
