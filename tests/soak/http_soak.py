@@ -33,7 +33,7 @@ import time
 
 from http_attack import read_key
 
-MODES = "off,auto,draft_model,ngram_trie,crest,ouroboros"
+MODES = "off,auto,draft_model,ngram_trie,crest,prompt_lookup,ouroboros"
 PROMPTS = 48
 PROMPT_BYTES = 400
 SCOPES = 8

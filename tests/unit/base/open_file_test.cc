@@ -1,5 +1,7 @@
 #include "common/base/open_file.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -42,6 +44,11 @@ TEST(OpenFileTest, NamesWhatIsMissingOrNoFile) {
   EXPECT_THAT(
       OpenFile::Open(dir.path()),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(dir.path())));
+  // (A pipe without a writer.)
+  ASSERT_EQ(mkfifo(dir.File("model.safetensors").c_str(), 0600), 0);
+  EXPECT_THAT(OpenFile::Open(dir.File("model.safetensors")),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("not a regular file")));
 }
 
 TEST(MappedFileTest, ReadBytesStayWhenTheFileIsTruncated) {

@@ -182,6 +182,15 @@ TEST(SafetensorsTest, RefusesBadHeaderLengths) {
       StatusIs(kInvalid, StartsWith("m.safetensors: header: bad JSON: ")));
 }
 
+// (A reader that went back over its members would not come to an end.)
+TEST(SafetensorsTest, AHeaderOfManyTensorsIsReadOnce) {
+  std::string header = "{\"k\":{}";
+  for (int i = 0; i < 400'000; ++i) absl::StrAppend(&header, ",\"", i, "\":{}");
+  EXPECT_THAT(
+      Parse(File(header + "}", 0)),
+      StatusIs(kInvalid, HasSubstr("has 400001 entries, want at most")));
+}
+
 std::string WholeFile() {
   const std::vector<uint8_t> ones(48, 1);
   const absl::Span<const uint8_t> data(ones);

@@ -1,13 +1,18 @@
 #include "common/text/hf_tokenizer.h"
 
+#include <string>
+
 #include "common/base/json.h"
+#include "common/text/tokenizer_config.h"
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace foretoken {
 namespace {
 
 using ::foretoken::testing::StatusIs;
+using ::foretoken::testing::TempDir;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -98,6 +103,18 @@ Json WithTemplate() {
                {"Sequence": {"id": "A", "type_id": 0}}],
     "special_tokens": {"<s>": {"id": "<s>", "ids": [5], "tokens": ["<s>"]}}})");
   return file;
+}
+
+// (A reader that went back over its elements would not come to an end.)
+TEST(HfTokenizerTest, AFileOfManyObjectsIsReadOnce) {
+  std::string many = "{}";
+  for (int i = 0; i < 400'000; ++i) many += ",{}";
+  EXPECT_THAT(MakeHfTokenizer("{\"added_tokens\":[" + many + "]}", {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("not a tokenizer.json")));
+  const TempDir dir;
+  FORETOKEN_EXPECT_OK(ReadTokenizerConfig(
+      dir.Write("tokenizer_config.json", "{\"unknown\":[" + many + "]}")));
 }
 
 TEST(HfTokenizerTest, TheTemplateNamesWhatStandsInFrontOfAPrompt) {
