@@ -64,6 +64,9 @@ void LeaveNoAddressSpace() {
 }
 
 TEST(WorkerPoolDeathTest, WithoutRoomForMoreThreadsTheFirstDoesAllWork) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own";
+#endif
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
