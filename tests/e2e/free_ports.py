@@ -35,4 +35,7 @@ def in_a_row(count):
 
 
 if __name__ == "__main__":
+    if (len(sys.argv) != 2 or not sys.argv[1].isdecimal() or
+            not 1 <= int(sys.argv[1]) <= LAST - FIRST + 1):
+        sys.exit("usage: free_ports.py COUNT")
     print(in_a_row(int(sys.argv[1]))[0])

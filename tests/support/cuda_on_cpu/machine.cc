@@ -29,7 +29,6 @@ constexpr int kEarlyBlocks = 2;
 struct Copy {
   uint32_t to = 0;
   bool zero = false;
-  std::array<char, 16> bytes;  // unused unless late
   const void* from = nullptr;
 };
 

@@ -204,7 +204,7 @@ TEST(KernelIndexPassTest, PassesHaveFewTiers) {
     for (int rows = 1; rows <= most_rows; ++rows) {
       for (int outputs = all_outputs ? rows : 0; outputs <= rows; ++outputs) {
         for (int chunks = 1; chunks <= 32; ++chunks) {
-          // Of one session all tasks are its own.
+          // With all outputs, the pass is one session's, and so are its tasks.
           const int most = std::min(TaskCount(rows, group), kWideTasks);
           for (int tasks = all_outputs ? most : 1; tasks <= most; ++tasks) {
             tiers.insert(TierOf({rows, outputs, chunks, tasks}, 32));

@@ -273,8 +273,9 @@ inline int AttentionSpan(int64_t blocks, int chunks, int64_t places) {
   return best;
 }
 
-// Warps of attention's grid, over all kv heads and chunks, that fill a device
-// of 132 multiprocessors: each holds three, or eight in pairs or wide blocks.
+// Enough warps of attention, over all kv heads and chunks, to fill 132
+// multiprocessors. One holds three narrow blocks (3 warps), four pairs or two
+// wide blocks (8 warps).
 inline constexpr int kAttentionWarps = 2048;
 // Thread blocks of the grid at most; each takes every n-th piece of work.
 inline constexpr int kMostAttentionBlocks = 8192;

@@ -60,9 +60,9 @@ __device__ __forceinline__ float4 Grown(const NormParams& p, int64_t row,
   return Plus(old, sum);
 }
 
-// A thread loads its first kAhead places of the row together and keeps them:
-// two where every row has a multiprocessor of its own, none where the registers
-// of a second row on it are worth more.
+// A thread loads its first kAhead places of the row together and keeps them in
+// registers. 2 is for passes with at most one row on each multiprocessor. 0 is
+// for longer passes: fewer registers let two rows run on one multiprocessor.
 template <typename T, int kAhead>
 __global__ void __launch_bounds__(kNormThreads) NormKernel(const NormParams p) {
   auto& shared = StaticShared<float[kNormThreads / 32]>();

@@ -84,8 +84,8 @@ class PassRunner {
                        const float* gate_bias = nullptr,
                        const float* up_bias = nullptr) const;
 
-  // Attention's thread blocks in passes of these sizes; the chunks that each
-  // of them takes.
+  // How attention's thread blocks are built in passes of these sizes, and how
+  // many chunks each block takes.
   AttentionTiling AttentionTilingOf(const PassSizes& sizes) const;
   int AttentionSpanOf(const PassLayout& layout) const;
 
