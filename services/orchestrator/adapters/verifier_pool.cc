@@ -198,10 +198,9 @@ void VerifierPool::ProbeAll(bool timed) {
       for (size_t i = 0; i < infos.size(); ++i) Record(*probed[i], infos[i]);
       Elect(timed);
       MergeInfo();
-      const auto serves =
-          [this](const std::unique_ptr<Member>& member)
-              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return Serves(*member); };
-      const bool up = std::any_of(members_.begin(), members_.end(), serves);
+      const bool up = std::any_of(
+          members_.begin(), members_.end(),
+          [this](const auto& member) { return Works(*member); });
       changed = std::exchange(any_up_, up) != up;
     }
     if (changed && health_changed_) health_changed_();

@@ -97,7 +97,8 @@ class VerifierPool {
       absl::FunctionRef<absl::StatusOr<std::shared_ptr<VerifierPeer>>(size_t)>
           connect);
 
-  // Whether any verifier of the active model is up.
+  // Whether any verifier is up: of the active model, or of one that will be
+  // elected if none of that comes back, for which requests without output wait.
   bool any_up() const;
   // Calls `changed` whenever any_up() changes, until it is replaced; no call is
   // under way when WatchHealth returns.

@@ -628,8 +628,21 @@ TEST_F(VerifierPoolTest, ProbesOfNewMembersBringNoElectionForward) {
         });
     ASSERT_TRUE(Eventually([&] { return more_.probes > probes; }));
   }
-  EXPECT_TRUE(Eventually([&] { return !pool.any_up(); }));
   EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
+}
+
+// Else whoever watches health would turn requests away that only have to wait.
+TEST_F(VerifierPoolTest, TheServiceIsUpUntilAnotherModelIsElected) {
+  for (int i = 1; i < 3; ++i) verifiers_[i].numerics = 2;
+  VerifierPool& pool = Start(absl::Milliseconds(5));
+  std::atomic<int> changes{0};
+  pool.WatchHealth([&] { ++changes; });
+  verifiers_[0].down = true;
+  EXPECT_TRUE(Eventually(
+      [&] { return pool.Info()->numerics_fingerprint == "numerics-2"; }));
+  EXPECT_EQ(changes, 0);
+  for (int i = 1; i < 3; ++i) verifiers_[i].down = true;
+  EXPECT_TRUE(Eventually([&] { return !pool.any_up(); }));
 }
 
 TEST_F(VerifierPoolTest, AStreamWhoseModelWasReplacedEndsAtOnce) {
