@@ -108,11 +108,14 @@ void TreeMode::TakeHints(const DraftTree& hints) {
   Plan();
 }
 
-// The other drafters' nodes are taken for those that pay for their rows.
 void TreeMode::CountHints() {
   std::vector<float> hints;
-  for (const Node& node : nodes_) {
-    if (node.hint > 0.0f) hints.push_back(node.hint);
+  for (size_t i = kRoot + 1; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    const Node& parent = nodes_[node.parent];
+    node.left_out =
+        parent.left_out || (parent.read && node.path == 0.0f && node.hint > 0);
+    if (node.hint > 0.0f && !node.left_out) hints.push_back(node.hint);
   }
   std::sort(hints.begin(), hints.end(), std::greater<float>());
   hinted_ = 0;
@@ -167,6 +170,7 @@ void TreeMode::Take(absl::Span<const SampledToken> outputs) {
       Read(node, outputs[nodes_[node].row]);
     }
   }
+  CountHints();
   Plan();
 }
 
@@ -449,10 +453,20 @@ void TreeMode::Finish(DraftTree& tree) {
   tree.Clear();
   std::vector<size_t> ranked;
   Rank(ranked);
-  ranked.resize(Worth(ranked));
+  const size_t worth = Worth(ranked);
+  // Hints that it agrees with are in the target's tree anyway: they tell the
+  // others' nodes that it agrees with from those that it leaves out.
+  std::vector<bool> taken(nodes_.size(), false);
+  taken[kRoot] = true;
   std::vector<int32_t> index_of(nodes_.size(), kRootParent);
-  for (const size_t at : ranked) {
+  for (size_t i = 0; i < ranked.size(); ++i) {
+    const size_t at = ranked[i];
     const Node& node = nodes_[at];
+    if (tree.size() == room_.max_nodes || !taken[node.parent] ||
+        (i >= worth && !IsHinted(at))) {
+      continue;
+    }
+    taken[at] = true;
     index_of[at] = tree.Add(node.token, index_of[node.parent], node.path);
   }
 }

@@ -13,7 +13,8 @@
 // draft model draws is the likeliest, and the noise of the others counts, too.
 //
 // Nodes that other drafters propose for the round (hints) add nothing by
-// themselves: they are in the target's tree anyway. But the first pass reads
+// themselves: they are in the target's tree anyway, until the draft model has
+// read what comes before them and leaves them out. But the first pass reads
 // the tokens after all of the likely ones at once, so that a text that is
 // copied costs one pass and not one per token. Where the text repeats itself,
 // a pass also reads ahead by guesses of its own (TextCopy); these are not in
@@ -70,6 +71,9 @@ class TreeMode final : public DraftMode {
     float claim = 0.0f;  // the draft model's chance of the token
     bool drawn = false;  // the draft model's own token
     bool ends = false;   // nothing follows it
+    // A hint that the draft model does not propose, though it has read what
+    // comes before it; or one below such a hint.
+    bool left_out = false;
     bool read = false;   // the tokens after it are known
     bool planned = false;
     int match = 0;     // by which TextCopy guesses it; 0: not guessed
@@ -88,7 +92,11 @@ class TreeMode final : public DraftMode {
   void Rank(std::vector<size_t>& nodes) const;
   // How many of `ranked` are worth their rows in the target's pass.
   size_t Worth(absl::Span<const size_t> ranked) const;
-  bool IsHinted(size_t node) const { return nodes_[node].hint >= least_hint_; }
+  bool IsHinted(size_t node) const {
+    return !nodes_[node].left_out && nodes_[node].hint >= least_hint_;
+  }
+  // Which hints are in the target's tree: those that pay for their rows and are
+  // not left out.
   void CountHints();
 
   // Chooses the nodes of the next pass.

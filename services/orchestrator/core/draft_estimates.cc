@@ -16,6 +16,8 @@ constexpr float kUnknownChance = 0.25f;
 // Upper bounds of the claim classes; 0 is "claims nothing".
 constexpr float kClaimBounds[] = {0.0f, 0.05f, 0.1f,  0.2f, 0.35f,
                                   0.5f, 0.7f,  0.85f, 0.95f};
+// Upper bounds of the classes of a draft model's claims.
+constexpr float kOpinionBounds[] = {0.3f, 0.6f, 0.85f};
 // Deepest depth of each class but the last.
 constexpr int64_t kDepthBounds[] = {1, 2, 3, 4, 6, 10};
 
@@ -45,6 +47,26 @@ float ClaimOf(const DraftTree& tree, int32_t node) {
   return std::min(1.0f, tree.probs[node] / above);
 }
 
+struct Matched {
+  int64_t depth = 0;
+  int32_t node = kRootParent;  // the deepest
+};
+
+Matched Match(const DraftTree& tree, absl::Span<const TokenId> committed) {
+  Matched matched;
+  // Children follow their parents, and equal siblings are one node.
+  for (int32_t node = 0; node < tree.size(); ++node) {
+    if (matched.depth == static_cast<int64_t>(committed.size())) break;
+    if (tree.parents[node] != matched.node ||
+        tree.tokens[node] != committed[matched.depth]) {
+      continue;
+    }
+    matched.node = node;
+    ++matched.depth;
+  }
+  return matched;
+}
+
 int64_t DepthOf(const std::vector<int64_t>& depths, int32_t parent) {
   return parent == kRootParent ? 1 : depths[parent] + 1;
 }
@@ -53,16 +75,23 @@ int64_t DepthOf(const std::vector<int64_t>& depths, int32_t parent) {
 
 int64_t MatchedDepth(const DraftTree& tree,
                      absl::Span<const TokenId> committed) {
-  int32_t at = kRootParent;
-  int64_t depth = 0;
-  // Children follow their parents, and equal siblings are one node.
-  for (int32_t node = 0; node < tree.size(); ++node) {
-    if (depth == static_cast<int64_t>(committed.size())) break;
-    if (tree.parents[node] != at || tree.tokens[node] != committed[depth]) {
-      continue;
-    }
-    at = node;
-    ++depth;
+  return Match(tree, committed).depth;
+}
+
+double ExpectedDepth(const DraftTree& tree,
+                     absl::Span<const TokenId> committed) {
+  const Matched matched = Match(tree, committed);
+  double depth = static_cast<double>(matched.depth);
+  if (matched.depth < static_cast<int64_t>(committed.size()) ||
+      matched.node == kRootParent || !(tree.probs[matched.node] > 0.0f)) {
+    return depth;
+  }
+  std::vector<bool> below(tree.size(), false);
+  for (int32_t node = matched.node + 1; node < tree.size(); ++node) {
+    const int32_t parent = tree.parents[node];
+    below[node] =
+        parent == matched.node || (parent != kRootParent && below[parent]);
+    if (below[node]) depth += tree.probs[node] / tree.probs[matched.node];
   }
   return depth;
 }
@@ -81,22 +110,84 @@ float DraftEstimates::ChanceOf(DrafterId id, int64_t depth, float claim) const {
   return (cell.right + kClaimWeight * start) / (cell.seen + kClaimWeight);
 }
 
+size_t DraftEstimates::JointCellOf(DrafterId id, float chance,
+                                   const Opinion& opinion) {
+  static_assert(std::size(kOpinionBounds) + 1 == kOpinions);
+  const size_t kind = opinion.kind == Opinion::kProposes ? 0 : 1;
+  return ((static_cast<size_t>(id) * kClaims + ClassOf(kClaimBounds, chance)) *
+              2 +
+          kind) *
+             kOpinions +
+         ClassOf(kOpinionBounds, opinion.claim);
+}
+
+std::vector<DraftEstimates::Opinion> DraftEstimates::OpinionsOf(
+    const DraftTree& tree, const DraftTree* model) {
+  std::vector<Opinion> opinions(tree.size());
+  if (model == nullptr || model->size() == 0) return opinions;
+  constexpr int32_t kUnknown = kRootParent - 1;
+  // The model's node for every node, if it has one.
+  std::vector<int32_t> same(tree.size(), kUnknown);
+  for (int32_t node = 0; node < tree.size(); ++node) {
+    const int32_t parent = tree.parents[node];
+    const int32_t at = parent == kRootParent ? kRootParent : same[parent];
+    if (at == kUnknown) continue;
+    Opinion& opinion = opinions[node];
+    for (int32_t child = at + 1; child < model->size(); ++child) {
+      if (model->parents[child] != at) continue;
+      const float claim = ClaimOf(*model, child);
+      if (model->tokens[child] == tree.tokens[node]) {
+        same[node] = child;
+        opinion = {Opinion::kProposes, claim};
+        break;
+      }
+      opinion.kind = Opinion::kLeavesOut;
+      opinion.claim = std::min(1.0f, opinion.claim + claim);
+    }
+  }
+  return opinions;
+}
+
+float DraftEstimates::JointChanceOf(DrafterId id, float chance,
+                                    const Opinion& opinion) const {
+  if (opinion.kind == Opinion::kNone) return chance;
+  const Cell& cell = joint_cells_[JointCellOf(id, chance, opinion)];
+  const float start = opinion.kind == Opinion::kProposes
+                          ? std::max(chance, opinion.claim)
+                          : chance * (1.0f - opinion.claim);
+  return (cell.right + kClaimWeight * start) / (cell.seen + kClaimWeight);
+}
+
+void DraftEstimates::Count(bool right, Cell& cell) {
+  if (cell.seen >= kMaxSeen) {
+    cell.seen /= 2;
+    cell.right /= 2;
+  }
+  cell.seen += 1.0f;
+  cell.right += right ? 1.0f : 0.0f;
+}
+
 void DraftEstimates::Correct(DrafterId id, const DraftTree& tree,
-                             std::vector<float>& probs) const {
+                             std::vector<float>& probs,
+                             const DraftTree* model) const {
   probs.resize(tree.size());
   std::vector<int64_t> depths(tree.size());
+  const std::vector<Opinion> opinions = OpinionsOf(tree, model);
   absl::MutexLock lock(&mu_);
   for (int32_t node = 0; node < tree.size(); ++node) {
     const int32_t parent = tree.parents[node];
     depths[node] = DepthOf(depths, parent);
+    const float chance = ChanceOf(id, depths[node], ClaimOf(tree, node));
     probs[node] = (parent == kRootParent ? 1.0f : probs[parent]) *
-                  ChanceOf(id, depths[node], ClaimOf(tree, node));
+                  JointChanceOf(id, chance, opinions[node]);
   }
 }
 
 void DraftEstimates::Learn(DrafterId id, const DraftTree& tree,
-                           absl::Span<const TokenId> committed) {
+                           absl::Span<const TokenId> committed,
+                           const DraftTree* model) {
   std::vector<int64_t> depths(tree.size());
+  const std::vector<Opinion> opinions = OpinionsOf(tree, model);
   std::vector<bool> right(tree.size(), false);
   absl::MutexLock lock(&mu_);
   for (int32_t node = 0; node < tree.size(); ++node) {
@@ -105,13 +196,12 @@ void DraftEstimates::Learn(DrafterId id, const DraftTree& tree,
     if (parent != kRootParent && !right[parent]) continue;
     if (depths[node] > static_cast<int64_t>(committed.size())) continue;
     right[node] = tree.tokens[node] == committed[depths[node] - 1];
-    Cell& cell = cells_[CellOf(id, depths[node], ClaimOf(tree, node))];
-    if (cell.seen >= kMaxSeen) {
-      cell.seen /= 2;
-      cell.right /= 2;
+    const float claim = ClaimOf(tree, node);
+    if (opinions[node].kind != Opinion::kNone) {
+      const float chance = ChanceOf(id, depths[node], claim);
+      Count(right[node], joint_cells_[JointCellOf(id, chance, opinions[node])]);
     }
-    cell.seen += 1.0f;
-    cell.right += right[node] ? 1.0f : 0.0f;
+    Count(right[node], cells_[CellOf(id, depths[node], claim)]);
   }
 }
 

@@ -27,22 +27,34 @@ namespace foretoken::orchestrator {
 int64_t MatchedDepth(const DraftTree& tree,
                      absl::Span<const TokenId> committed);
 
+// The same, and where all of `committed` is matched, the tokens that the rest
+// of the draft was expected to give by its probabilities.
+double ExpectedDepth(const DraftTree& tree,
+                     absl::Span<const TokenId> committed);
+
 class DraftEstimates {
  public:
   // The corrected probability of every path of `tree`, [tree.size()]: along the
   // path, each node's chance given its parent is the observed rate of nodes of
   // this drafter, depth and claimed chance; the claim itself if few were seen.
   // Parents must precede children.
-  void Correct(DrafterId id, const DraftTree& tree,
-               std::vector<float>& probs) const;
+  //
+  // `model`: what a draft model answered for the same round, if one did. Where
+  // it goes on after the parent, the chance is the observed rate of nodes that
+  // it, too, proposes with as high a claim, or that it leaves out for others of
+  // as high claims.
+  void Correct(DrafterId id, const DraftTree& tree, std::vector<float>& probs,
+               const DraftTree* model = nullptr) const;
 
   // Counts every node whose parent was committed.
   void Learn(DrafterId id, const DraftTree& tree,
-             absl::Span<const TokenId> committed);
+             absl::Span<const TokenId> committed,
+             const DraftTree* model = nullptr);
 
   // Records that the drafter's answer added `gain` accepted tokens that no
-  // other gave, and that it made the round longer by `wait`. `hinted`: accepted
-  // tokens that were expected without it, 0 if it was asked without hints.
+  // other gave, and that it made the round longer by `wait`; negative where it
+  // lost tokens or time was saved. `hinted`: accepted tokens that were expected
+  // without it, 0 if it was asked without hints.
   void NoteGain(DrafterId id, double hinted, double gain, absl::Duration wait,
                 absl::Time now);
 
@@ -65,6 +77,13 @@ class DraftEstimates {
  private:
   static constexpr int kDepths = 7;
   static constexpr int kClaims = 10;
+  static constexpr int kOpinions = 4;  // of each kind
+  // What a draft model says of another drafter's node.
+  struct Opinion {
+    enum Kind { kNone, kProposes, kLeavesOut };
+    Kind kind = kNone;
+    float claim = 0;  // of the node, or of those that it proposes in its place
+  };
   struct Cell {
     float seen = 0;
     float right = 0;
@@ -81,15 +100,24 @@ class DraftEstimates {
   };
 
   static size_t CellOf(DrafterId id, int64_t depth, float claim);
+  static size_t JointCellOf(DrafterId id, float chance, const Opinion& opinion);
+  static std::vector<Opinion> OpinionsOf(const DraftTree& tree,
+                                         const DraftTree* model);
   static size_t WorthOf(DrafterId id, double hinted);
   // Lets `worth` fade towards its best until `now`.
   static void Forgive(absl::Time now, Worth& worth);
   float ChanceOf(DrafterId id, int64_t depth, float claim) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same, given the opinion.
+  float JointChanceOf(DrafterId id, float chance, const Opinion& opinion) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void Count(bool right, Cell& cell);
 
   SharedPace pace_;
   mutable absl::Mutex mu_;
   std::array<Cell, kAskedDrafters * kDepths * kClaims> cells_
+      ABSL_GUARDED_BY(mu_);
+  std::array<Cell, kAskedDrafters * kClaims * kOpinions * 2> joint_cells_
       ABSL_GUARDED_BY(mu_);
   std::array<Worth, kAskedDrafters * kHintClasses> worth_ ABSL_GUARDED_BY(mu_);
   std::array<double, kAskedDrafters> read_seconds_ ABSL_GUARDED_BY(mu_) = {};

@@ -189,24 +189,33 @@ std::vector<float> RoundDrafting::RowCosts() const {
   return costs;
 }
 
-absl::Duration RoundDrafting::TimeOfOwnRows(int source) const {
+absl::Duration RoundDrafting::TimeBeyond(int32_t nodes) const {
   if (!options_.costs.known()) return absl::ZeroDuration();
-  int own = 0;
-  for (int node = 0; node < tree_.draft_nodes; ++node) {
-    own += tree_.proposers[node] == ProposerSet{1} << source;
-  }
   const PassLoad& load = pace_.load();
-  const double rows = 1.0 + load.other_rows + tree_.draft_nodes;
-  return absl::Milliseconds(
-      (options_.costs.At(rows) - options_.costs.At(rows - own)) *
-      (1.0 + load.passes_waited) * (1.0 + load.other_sessions));
+  const double rows = 1.0 + load.other_rows;
+  return absl::Milliseconds((options_.costs.At(rows + tree_.draft_nodes) -
+                             options_.costs.At(rows + nodes)) *
+                            (1.0 + load.passes_waited) *
+                            (1.0 + load.other_sessions));
+}
+
+// Compared with what the hints alone would have given: it adds tokens, and
+// where it leaves hints out, the pass is shorter.
+void RoundDrafting::LearnWorthBesideHints(int source,
+                                          const CommittedText& committed) {
+  const double accepted = static_cast<double>(committed.tokens.size()) - 1;
+  options_.estimates->NoteGain(
+      id(source), hinted_, accepted - ExpectedDepth(hints_, committed.tokens),
+      report_[source].latency + TimeBeyond(hints_.size()), options_.clock());
 }
 
 void RoundDrafting::Learn(const CommittedText& committed) {
   if (options_.estimates == nullptr || committed.round == nullptr) return;
   std::vector<int64_t> matched(drafting_, 0);
+  const DraftTree* model = ModelsTree();
   for (int i = 0; i < drafting_; ++i) {
-    options_.estimates->Learn(id(i), drafts_[i].tree, committed.tokens);
+    options_.estimates->Learn(id(i), drafts_[i].tree, committed.tokens,
+                              sources_[i]->reads_hints() ? nullptr : model);
     matched[i] = MatchedDepth(drafts_[i].tree, committed.tokens);
   }
   const absl::Time now = options_.clock();
@@ -215,23 +224,24 @@ void RoundDrafting::Learn(const CommittedText& committed) {
     const bool answered_before = answered_before_[i];
     answered_before_[i] = outcome == DraftOutcome::kAnswered;
     if (outcome == DraftOutcome::kNotAsked) continue;
-    const bool after_hints = sources_[i]->reads_hints();
-    // A model that was not asked before also read what was committed since.
-    if (after_hints && !answered_before) continue;
+    if (sources_[i]->reads_hints()) {
+      // If it was not asked before, it also read what was committed since.
+      if (answered_before) LearnWorthBesideHints(i, committed);
+      continue;
+    }
     int64_t others = 0;
     absl::Duration others_latency;
     for (int j = 0; j < drafting_; ++j) {
       if (j == i) continue;
       others = std::max(others, matched[j]);
       // Those that were not asked at the same time were not waited for.
-      if (sources_[j]->reads_hints() != after_hints) continue;
+      if (sources_[j]->reads_hints()) continue;
       others_latency = std::max(others_latency, report_[j].latency);
     }
-    absl::Duration wait =
+    const absl::Duration wait =
         std::max(absl::ZeroDuration(), report_[i].latency - others_latency);
-    if (after_hints) wait += TimeOfOwnRows(i);
     options_.estimates->NoteGain(
-        id(i), after_hints ? hinted_ : 0,
+        id(i), /*hinted=*/0,
         static_cast<double>(std::max<int64_t>(0, matched[i] - others)), wait,
         now);
   }
@@ -328,11 +338,13 @@ void RoundDrafting::AskWithHints() {
                     hints.probs[node]);
     hinted_ += hints.probs[node];
   }
+  hints_ = round.hints;
   for (int i = 0; i < drafting_; ++i) {
     DraftSource& source = *sources_[i];
     if (!source.reads_hints()) continue;
-    const bool wanted = WantsAfterHints(i);
-    round.max_nodes = wanted ? options_.limits.max_draft_nodes : 0;
+    const int32_t most = MaxNodesBesideHints();
+    const bool wanted = most > 0 && WantsAfterHints(i);
+    round.max_nodes = wanted ? most : 0;
     round.budget = WaitBudget(i);
     deadlines_[i] = options_.clock() + round.budget;
     source.Ask(round, held_text_);
@@ -341,6 +353,36 @@ void RoundDrafting::AskWithHints() {
     if (read.has_value() && options_.estimates != nullptr) {
       options_.estimates->NoteTextRead(id(i), *read);
     }
+  }
+}
+
+// Under `narrow` few nodes are verified, however likely they are. The source
+// should not spend passes on more, nor where hints are as many.
+int32_t RoundDrafting::MaxNodesBesideHints() const {
+  const int32_t most = options_.limits.max_draft_nodes;
+  if (arm_ != DraftArm::kNarrow) return most;
+  const std::vector<float> certain(std::min(most, kMaxNarrowNodes), 1.0f);
+  const int narrow = NarrowNodes(certain, options_.costs, pace_.load());
+  return hints_.size() < narrow ? narrow : 0;
+}
+
+const DraftTree* RoundDrafting::ModelsTree() const {
+  for (int i = 0; i < drafting_; ++i) {
+    if (sources_[i]->reads_hints() &&
+        report_[i].outcome == DraftOutcome::kAnswered) {
+      return &drafts_[i].tree;
+    }
+  }
+  return nullptr;
+}
+
+void RoundDrafting::CorrectBesideModel() {
+  const DraftTree* model = ModelsTree();
+  if (model == nullptr || options_.estimates == nullptr) return;
+  for (int i = 0; i < drafting_; ++i) {
+    if (sources_[i]->reads_hints() || answers_[i].tree == nullptr) continue;
+    options_.estimates->Correct(id(i), drafts_[i].tree, probs_[i], model);
+    answers_[i].probs = probs_[i];
   }
 }
 
@@ -418,6 +460,7 @@ const MergedTree& RoundDrafting::Draft() {
     for (int i = 0; i < drafting_; ++i) {
       if (sources_[i]->reads_hints()) CollectFrom(i);
     }
+    CorrectBesideModel();
   }
   const bool asked =
       std::any_of(report_.begin(), report_.end(), [](const auto& report) {

@@ -130,11 +130,20 @@ class RoundDrafting {
   bool ReadingPays(int source) const;
   absl::Duration TokenTime() const;
   std::vector<float> RowCosts() const;
-  // Time by which the nodes of this source alone lengthened the last pass.
-  absl::Duration TimeOfOwnRows(int source) const;
+  // Time by which a pass of the last tree's nodes was longer than one of
+  // `nodes` in their place; negative if it was shorter.
+  absl::Duration TimeBeyond(int32_t nodes) const;
+  // What the source that read hints was worth: tokens, and time.
+  void LearnWorthBesideHints(int source, const CommittedText& committed);
   // Sends what Commit held back for the sources that read hints: to be asked
   // for drafts where that pays, or only told.
   void AskWithHints();
+  // Nodes that a source that reads hints is asked for.
+  int32_t MaxNodesBesideHints() const;
+  // The draft of the source that read hints; null if none answered.
+  const DraftTree* ModelsTree() const;
+  // Estimates the others' nodes again, now that the model has answered.
+  void CorrectBesideModel();
   void TellHintReaders();
   void CollectFrom(int source);
   TreeMerger::Price PriceOfNodes() const;
@@ -166,6 +175,7 @@ class RoundDrafting {
   // The round that waits for hints, if there is one, and its text.
   std::optional<DraftRound> held_;
   absl::Span<const TokenId> held_text_;
+  DraftTree hints_;                    // of the last tree
   double hinted_ = 0;                  // accepted tokens that hints promise
   std::vector<bool> answered_before_;  // [drafting_]: in the round before
   std::vector<int> trial_rounds_;      // [drafting_]: still to be asked anyway

@@ -276,16 +276,43 @@ TEST(TreeModeTest, HintsThatTheModelDoesNotExpectChangeNothing) {
 // The other drafters' nodes need no passes to be in the tree: a further pass
 // has to add something to them.
 TEST(TreeModeTest, NodesThatAreThereAnywayCostNoRow) {
-  const DraftTree hints = HintedChain(1, 0.9f);
-  TreeMode mode(Limits());
+  DraftTree hints;
+  hints.Add(20, kRootParent, 0.9f);
   DraftRoom room = Room(0.9);
   room.prices.nodes = {0.5, 0.1};
   // Its own node is the second one of the target's tree.
+  TreeMode mode(Limits());
   const Draft draft = DraftOf(mode, room, Forking(0.3f, 0.2f), &hints);
   EXPECT_THAT(draft.tree.tokens, ElementsAre(20, 21));
   TreeMode alone(Limits());
-  EXPECT_THAT(DraftOf(alone, room, Forking(0.3f, 0.1f)).tree.tokens,
+  EXPECT_THAT(DraftOf(alone, room, Forking(0.3f, 0.2f)).tree.tokens,
               ElementsAre(20));
+}
+
+// Else the others' node would look like one that it leaves out.
+TEST(TreeModeTest, HintsThatItAgreesWithAreInItsAnswer) {
+  DraftTree hints;
+  hints.Add(21, kRootParent, 0.8f);
+  DraftRoom room = Room(0.9);
+  room.prices.nodes = {0.45};
+  TreeMode mode(Limits());
+  const Draft draft = DraftOf(mode, room, Forking(0.5f, 0.4f), &hints);
+  EXPECT_THAT(draft.tree.tokens, ElementsAre(20, 21));
+  // Not more than there is room for, and no path without its beginning.
+  room.max_nodes = 1;
+  TreeMode small(Limits());
+  EXPECT_THAT(DraftOf(small, room, Forking(0.5f, 0.4f), &hints).tree.tokens,
+              ElementsAre(20));
+}
+
+// Such a node will hardly be verified, nor what is below it.
+TEST(TreeModeTest, HintsThatItLeavesOutTakeNoRoom) {
+  DraftRoom room = Room(0.9);
+  room.prices.nodes = {0.1, 0.1, 0.5};
+  TreeMode mode(Limits());
+  const DraftTree hints = HintedChain(3, 0.95f);
+  EXPECT_THAT(DraftOf(mode, room, Forking(0.4f, 0.3f), &hints).tree.tokens,
+              ElementsAre(20, 21));
 }
 
 // --- Learning ----------------------------------------------------------------

@@ -29,6 +29,15 @@ TEST(MatchedDepthTest, FollowsTheBranchThatWasCommitted) {
   EXPECT_EQ(MatchedDepth(DraftTree(), std::vector<TokenId>{5}), 0);
 }
 
+TEST(ExpectedDepthTest, TheRestOfAPathThatWasRightCounts) {
+  const DraftTree tree = Tree(0.5f, 0.3f, 0.2f);
+  EXPECT_DOUBLE_EQ(ExpectedDepth(tree, std::vector<TokenId>{5, 9}), 1);
+  EXPECT_NEAR(ExpectedDepth(tree, std::vector<TokenId>{5}), 1.4, 1e-6);
+  EXPECT_DOUBLE_EQ(ExpectedDepth(tree, std::vector<TokenId>{6}), 1);
+  EXPECT_DOUBLE_EQ(ExpectedDepth(tree, std::vector<TokenId>{9}), 0);
+  EXPECT_DOUBLE_EQ(ExpectedDepth(DraftTree(), std::vector<TokenId>{5}), 0);
+}
+
 TEST(DraftEstimatesTest, ClaimsStandUntilSomethingWasSeen) {
   const DraftEstimates estimates;
   std::vector<float> probs;
@@ -54,6 +63,39 @@ TEST(DraftEstimatesTest, ABraggartIsCutDownAndAModestOneBelieved) {
   // Others are not touched.
   estimates.Correct(DrafterId::kFused, brags, probs);
   EXPECT_EQ(probs[0], 0.9f);
+}
+
+TEST(DraftEstimatesTest, ADraftModelThatAgreesOrNotMovesAClaim) {
+  DraftEstimates estimates;
+  const DraftTree tree = Tree(0.8f, 0.1f, 0.4f);
+  DraftTree agrees;
+  agrees.Add(5, -1, 0.9f);
+  DraftTree differs;
+  differs.Add(9, -1, 0.75f);
+  differs.Add(6, -1, 0.2f);
+  std::vector<float> probs;
+  estimates.Correct(DrafterId::kFused, tree, probs, &agrees);
+  // It says nothing of what follows 5, and little of 6.
+  EXPECT_THAT(probs,
+              ElementsAre(FloatNear(0.9f, 1e-6f), FloatNear(0.01f, 1e-6f),
+                          FloatNear(0.45f, 1e-6f)));
+  estimates.Correct(DrafterId::kFused, tree, probs, &differs);
+  EXPECT_THAT(probs,
+              ElementsAre(FloatNear(0.04f, 1e-6f), FloatNear(0.2f, 1e-6f),
+                          FloatNear(0.02f, 1e-6f)));
+  // Where it differs, the other one is right all the same.
+  for (int i = 0; i < 100; ++i) {
+    estimates.Learn(DrafterId::kFused, tree, std::vector<TokenId>{5, 1},
+                    &differs);
+  }
+  estimates.Correct(DrafterId::kFused, tree, probs, &differs);
+  EXPECT_GT(probs[0], 0.85f);
+  // An empty draft says nothing.
+  const DraftTree empty;
+  std::vector<float> alone;
+  estimates.Correct(DrafterId::kFused, tree, probs, &empty);
+  estimates.Correct(DrafterId::kFused, tree, alone);
+  EXPECT_EQ(probs, alone);
 }
 
 TEST(DraftEstimatesTest, WithoutClaimsChancesAreLearned) {

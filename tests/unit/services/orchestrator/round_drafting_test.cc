@@ -681,6 +681,53 @@ TEST_F(HintedRoundDraftingTest, ALongTextIsNotReadForFewTokens) {
   EXPECT_EQ(Asked(), 2);
 }
 
+TEST_F(HintedRoundDraftingTest, UnderNarrowTheModelIsAskedForFewNodes) {
+  arm_ = DraftArm::kNarrow;
+  Make({&model_, &fused_});
+  Commit({4});
+  drafting_->Draft();
+  // Three nodes cost a tenth of a pass, and the others propose two.
+  EXPECT_EQ(model_.asked.back().max_nodes, 3);
+  fused_.draft =
+      Says(DrafterId::kFused, {{5, 0.9f}, {6, 0.8f}, {7, 0.7f}}).draft;
+  Commit({4}, &round_, absl::Milliseconds(30));
+  drafting_->Draft();
+  EXPECT_EQ(Asked(), 1) << "they propose as many";
+}
+
+// It saves rows that hints would have cost for nothing. Nodes at the price of a
+// row each are not worth its time otherwise.
+TEST_F(HintedRoundDraftingTest, RowsThatTheModelSavesAreItsGain) {
+  options_.costs = PassCosts({{1, 30.0}, {9, 110.0}});
+  model_ = Says(DrafterId::kOuroboros, {{8, 0.95f}});
+  model_.reads_hints = model_.reads_costs = true;
+  model_.takes = model_.draft.latency = absl::Milliseconds(20);
+  Make({&model_, &fused_});
+  Commit({4});
+  const std::vector<std::pair<TokenId, float>> wrong = {
+      {5, 0.8f}, {6, 0.78f}, {7, 0.76f}, {9, 0.74f}};
+  for (int i = 0; i < 100; ++i) Round(wrong, {8, 1}, absl::Milliseconds(40));
+  const int before = Asked();
+  for (int i = 0; i < 100; ++i) Round(wrong, {8, 1}, absl::Milliseconds(40));
+  EXPECT_EQ(Asked() - before, 100);
+}
+
+// What the model leaves out for a token that it is sure of is hardly verified,
+// unless it turns out to be right.
+TEST_F(HintedRoundDraftingTest, TheModelsOpinionMovesTheOthersEstimates) {
+  model_ = Says(DrafterId::kOuroboros, {{8, 0.9f}});
+  model_.reads_hints = model_.reads_costs = true;
+  Make({&model_, &fused_});
+  Commit({4});
+  const MergedTree first = drafting_->Draft();
+  EXPECT_THAT(first.tree.tokens(), ElementsAre(8, 5));
+  EXPECT_NEAR(first.probs[1], 0.075f, 1e-5f);
+  for (int i = 0; i < 40; ++i) Round({{5, 0.75f}, {6, 0.5f}}, {5, 6, 1});
+  const MergedTree later = Round({{5, 0.75f}, {6, 0.5f}}, {5, 6, 1});
+  EXPECT_THAT(later.tree.tokens(), ElementsAre(5, 6));
+  EXPECT_GT(later.probs[0], 0.6f);
+}
+
 // A row makes the round of every session longer that shares the pass.
 TEST_F(HintedRoundDraftingTest, ARowCostsAllThatShareThePass) {
   Make({&model_, &fused_});
