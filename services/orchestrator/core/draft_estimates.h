@@ -27,8 +27,9 @@ namespace foretoken::orchestrator {
 int64_t MatchedDepth(const DraftTree& tree,
                      absl::Span<const TokenId> committed);
 
-// The same, and where all of `committed` is matched, the tokens that the rest
-// of the draft was expected to give by its probabilities.
+// Number of `committed` tokens that the draft's best path matches. If it
+// matches all of them, plus the number of further tokens that the draft's own
+// probabilities promise below that path.
 double ExpectedDepth(const DraftTree& tree,
                      absl::Span<const TokenId> committed);
 
@@ -108,7 +109,7 @@ class DraftEstimates {
   static void Forgive(absl::Time now, Worth& worth);
   float ChanceOf(DrafterId id, int64_t depth, float claim) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The same, given the opinion.
+  // `chance`, corrected by what the draft model says of the node.
   float JointChanceOf(DrafterId id, float chance, const Opinion& opinion) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Count(bool right, Cell& cell);

@@ -199,8 +199,7 @@ absl::Duration RoundDrafting::TimeBeyond(int32_t nodes) const {
                             (1.0 + load.other_sessions));
 }
 
-// Compared with what the hints alone would have given: it adds tokens, and
-// where it leaves hints out, the pass is shorter.
+// The answer adds tokens, and where it leaves hints out, the pass is shorter.
 void RoundDrafting::LearnWorthBesideHints(int source,
                                           const CommittedText& committed) {
   const double accepted = static_cast<double>(committed.tokens.size()) - 1;

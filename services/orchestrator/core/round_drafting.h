@@ -133,14 +133,15 @@ class RoundDrafting {
   // Time by which a pass of the last tree's nodes was longer than one of
   // `nodes` in their place; negative if it was shorter.
   absl::Duration TimeBeyond(int32_t nodes) const;
-  // What the source that read hints was worth: tokens, and time.
+  // Records the tokens and the time that the answer of a source that reads
+  // hints brought or cost, compared with the hints alone.
   void LearnWorthBesideHints(int source, const CommittedText& committed);
   // Sends what Commit held back for the sources that read hints: to be asked
   // for drafts where that pays, or only told.
   void AskWithHints();
-  // Nodes that a source that reads hints is asked for.
+  // Number of nodes that a source that reads hints is asked for.
   int32_t MaxNodesBesideHints() const;
-  // The draft of the source that read hints; null if none answered.
+  // The draft of the source that reads hints; null if it has not answered.
   const DraftTree* ModelsTree() const;
   // Estimates the others' nodes again, now that the model has answered.
   void CorrectBesideModel();
@@ -175,7 +176,7 @@ class RoundDrafting {
   // The round that waits for hints, if there is one, and its text.
   std::optional<DraftRound> held_;
   absl::Span<const TokenId> held_text_;
-  DraftTree hints_;                    // of the last tree
+  DraftTree hints_;                    // that the last tree began with
   double hinted_ = 0;                  // accepted tokens that hints promise
   std::vector<bool> answered_before_;  // [drafting_]: in the round before
   std::vector<int> trial_rounds_;      // [drafting_]: still to be asked anyway

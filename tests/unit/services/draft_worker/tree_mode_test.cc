@@ -289,7 +289,7 @@ TEST(TreeModeTest, NodesThatAreThereAnywayCostNoRow) {
               ElementsAre(20));
 }
 
-// Else the others' node would look like one that it leaves out.
+// A hint missing from the answer would look like one that the model leaves out.
 TEST(TreeModeTest, HintsThatItAgreesWithAreInItsAnswer) {
   DraftTree hints;
   hints.Add(21, kRootParent, 0.8f);

@@ -695,8 +695,8 @@ TEST_F(HintedRoundDraftingTest, UnderNarrowTheModelIsAskedForFewNodes) {
   EXPECT_EQ(Asked(), 1) << "they propose as many";
 }
 
-// It saves rows that hints would have cost for nothing. Nodes at the price of a
-// row each are not worth its time otherwise.
+// The model is worth asking for the rows of wrong hints that it saves, though
+// it adds few tokens.
 TEST_F(HintedRoundDraftingTest, RowsThatTheModelSavesAreItsGain) {
   options_.costs = PassCosts({{1, 30.0}, {9, 110.0}});
   model_ = Says(DrafterId::kOuroboros, {{8, 0.95f}});

@@ -631,7 +631,8 @@ TEST_F(VerifierPoolTest, ProbesOfNewMembersBringNoElectionForward) {
   EXPECT_EQ(pool.Info()->numerics_fingerprint, "numerics-1");
 }
 
-// Else whoever watches health would turn requests away that only have to wait.
+// Clients that watch health would otherwise refuse requests that only have to
+// wait for the election.
 TEST_F(VerifierPoolTest, TheServiceIsUpUntilAnotherModelIsElected) {
   for (int i = 1; i < 3; ++i) verifiers_[i].numerics = 2;
   VerifierPool& pool = Start(absl::Milliseconds(5));
