@@ -1,5 +1,8 @@
 #include "common/base/fair_worker_pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <optional>
 #include <utility>
 
@@ -7,6 +10,18 @@
 #include "common/base/thread_vector.h"
 
 namespace foretoken {
+namespace {
+
+// Nice value of the pool's threads, above that of the process.
+constexpr int kNicer = 5;
+
+// Of the calling thread alone, which is what Linux makes of PRIO_PROCESS. A
+// thread that keeps its priority works as well.
+void GiveWay() {
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, getpid()) + kNicer);
+}
+
+}  // namespace
 
 FairWorkerPool::FairWorkerPool(int max_threads, const FairQueueLimits& limits,
                                int64_t quantum)
@@ -56,6 +71,7 @@ bool FairWorkerPool::MayRun(const std::string& owner) const {
 }
 
 void FairWorkerPool::Main() {
+  GiveWay();
   const auto may_run =
       [this](const std::string& owner)
           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayRun(owner); };

@@ -1,5 +1,8 @@
 #include "common/base/fair_worker_pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -82,6 +85,25 @@ class FairWorkerPoolTest : public ::testing::Test {
  protected:
   std::unique_ptr<FairWorkerPool> pool_;  // last: its work uses the above
 };
+
+TEST_F(FairWorkerPoolTest, ItsThreadsGiveWayToTheProcess) {
+  Make(/*threads=*/2);
+  const int own = getpriority(PRIO_PROCESS, getpid());
+  int nice = own;
+  absl::Notification done;
+  FairWorkerPool::Work work;
+  work.run = [&] {
+    nice = getpriority(PRIO_PROCESS, 0);
+    done.Notify();
+  };
+  work.refuse = [](const absl::Status&) {};
+  FairItem item;
+  item.owner = "a";
+  pool_->Submit(item, std::move(work));
+  done.WaitForNotification();
+  EXPECT_EQ(nice, std::min(own + 5, 19));
+  EXPECT_EQ(getpriority(PRIO_PROCESS, getpid()), own);
+}
 
 TEST_F(FairWorkerPoolTest, OwnersTakeTurns) {
   Make(/*threads=*/1);
