@@ -28,7 +28,7 @@ struct BenchOptions {
 };
 
 // Tokens a second of `concurrency` requests that start together; 0 on error.
-double Run(const rpc::GenerationClient& client, const BenchOptions& options,
+double Run(const testing::WireClient& client, const BenchOptions& options,
            int concurrency, int vocab_size, uint64_t seed) {
   std::vector<std::thread> threads;
   std::vector<int> tokens(concurrency, 0);
@@ -79,7 +79,7 @@ absl::Status Bench(int argc, char** argv) {
   if (!stack.ok()) return stack.status();
   auto server = rpc::Server::Start(rpc::ServerOptions(), {stack->get()});
   if (!server.ok()) return server.status();
-  const rpc::GenerationClient client((*server)->InProcessChannel());
+  const testing::WireClient client((*server)->InProcessChannel());
   const auto info = client.GetModelInfo(absl::Now() + absl::Minutes(1));
   if (!info.ok()) return info.status();
 

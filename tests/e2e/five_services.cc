@@ -103,8 +103,7 @@ FiveServices::FiveServices() {
   Run({Binary("foretoken"), "crest", "build-rest", "--corpus", Corpus(),
        "--suffix", ".py", "--tokenizer", Target(), "--out", dir_.File("rest")});
   for (int i = 0; i < kParts; ++i) Start(static_cast<Part>(i));
-  auto client =
-      rpc::GenerationClient::Connect(address(Part::kOrchestrator), {});
+  auto client = WireClient::Connect(address(Part::kOrchestrator), {});
   FORETOKEN_CHECK(client.ok());
   client_ = *std::move(client);
 }

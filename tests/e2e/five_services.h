@@ -11,11 +11,11 @@
 
 #include "absl/status/status.h"
 #include "common/base/types.h"
-#include "common/rpc/generation_client.h"
 #include "tests/e2e/process.h"
 #include "tests/support/private_postgres.h"
 #include "tests/support/private_redis.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/wire_client.h"
 
 namespace foretoken::testing {
 
@@ -78,7 +78,7 @@ class FiveServices {
   std::array<int, kParts> ports_;
   std::array<int, kParts> metrics_ports_;
   std::array<std::unique_ptr<Process>, kParts> processes_;
-  std::unique_ptr<rpc::GenerationClient> client_;
+  std::unique_ptr<WireClient> client_;
 };
 
 // True within a generous time.

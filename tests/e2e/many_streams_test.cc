@@ -51,8 +51,7 @@ std::unique_ptr<TestOrchestrator> StartPatient(
 
 // Runs all streams at once; the number of each delta comes to `on_delta`.
 std::vector<std::vector<TokenId>> RunAll(
-    const rpc::GenerationClient& client,
-    const std::function<void(int delta)>& on_delta) {
+    const WireClient& client, const std::function<void(int delta)>& on_delta) {
   std::vector<std::vector<TokenId>> outputs(kStreams);
   std::vector<std::thread> threads;
   for (int stream = 0; stream < kStreams; ++stream) {

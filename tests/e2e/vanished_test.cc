@@ -76,7 +76,7 @@ TEST(VanishedTest, AKilledOrchestratorFreesWhatItHeldOnTheVerifier) {
   Process orchestrator({FORETOKEN_ORCHESTRATOR_BINARY, "--listen=" + address,
                         "--verifiers=" + verifier->address(),
                         "--metrics-listen="});
-  const auto client = rpc::GenerationClient::Connect(address, {});
+  const auto client = WireClient::Connect(address, {});
   FORETOKEN_ASSERT_OK(client);
   ASSERT_TRUE(Eventually([&] {
     return (*client)->GetModelInfo(absl::Now() + absl::Seconds(5)).ok();

@@ -71,14 +71,14 @@ std::unique_ptr<TestOrchestrator> StartOrchestrator(
   FORETOKEN_CHECK(service.ok());
   result->service = *std::move(service);
   result->server = Listen(rpc, result->service.get());
-  auto client = rpc::GenerationClient::Connect(result->address(), {});
+  auto client = WireClient::Connect(result->address(), {});
   FORETOKEN_CHECK(client.ok());
   result->client = *std::move(client);
   return result;
 }
 
-Generated Generate(const rpc::GenerationClient& client,
-                   const v1::GenerateRequest& request, absl::Duration timeout) {
+Generated Generate(const WireClient& client, const v1::GenerateRequest& request,
+                   absl::Duration timeout) {
   Generated generated;
   auto result = client.Generate(
       request, absl::Now() + timeout, [&](const v1::GenerateDelta& delta) {

@@ -12,11 +12,11 @@
 #include "absl/types/span.h"
 #include "common/base/types.h"
 #include "common/metrics/registry.h"
-#include "common/rpc/generation_client.h"
 #include "common/rpc/server.h"
 #include "services/orchestrator/config.h"
 #include "services/verifier/config.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/wire_client.h"
 
 namespace foretoken::testing {
 
@@ -48,7 +48,7 @@ struct TestOrchestrator {
   metrics::Registry registry;
   std::unique_ptr<orchestrator::OrchestratorServer> service;
   std::unique_ptr<rpc::Server> server;
-  std::unique_ptr<rpc::GenerationClient> client;
+  std::unique_ptr<WireClient> client;
 
   std::string address() const { return server->addresses().at(0); }
   double Sample(const std::string& sample) const;
@@ -66,8 +66,7 @@ struct Generated {
   std::vector<v1::RoundTree> trees;
   v1::GenerateResult result;
 };
-Generated Generate(const rpc::GenerationClient& client,
-                   const v1::GenerateRequest& request,
+Generated Generate(const WireClient& client, const v1::GenerateRequest& request,
                    absl::Duration timeout = absl::Minutes(2));
 
 // A request over token ids; mode "off", "prompt_lookup:max_n=2", ...

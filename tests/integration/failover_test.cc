@@ -44,7 +44,7 @@ TestVerifierOptions OtherModel() {
 }
 
 // Generates and calls `at_tenth` once, when the tenth delta arrives.
-Generated GenerateWithEvent(const rpc::GenerationClient& client,
+Generated GenerateWithEvent(const WireClient& client,
                             const v1::GenerateRequest& request,
                             const std::function<void()>& at_tenth) {
   Generated got;
@@ -139,7 +139,7 @@ TEST(FailoverTest, AnUpgradeMovesEveryOrchestratorWhenTheLastOldVerifierGoes) {
   const auto two = StartOrchestrator(config);
   std::atomic<bool> stop{false};
   std::atomic<int> served_before{0}, served_after{0}, refused{0};
-  const auto run = [&](const rpc::GenerationClient& client) {
+  const auto run = [&](const WireClient& client) {
     while (!stop) {
       const Generated got = Generate(client, MakeRequest({1, 2, 3}, "off", 50));
       if (!got.status.ok()) {

@@ -73,8 +73,7 @@ class LocalDraftersTest : public ::testing::Test {
     auto server = rpc::Server::Start(rpc::ServerOptions(), {stack_.get()});
     ASSERT_THAT(server, IsOk());
     server_ = *std::move(server);
-    client_ =
-        std::make_unique<rpc::GenerationClient>(server_->InProcessChannel());
+    client_ = std::make_unique<WireClient>(server_->InProcessChannel());
   }
 
   Outputs Run(const std::string& mode, float temperature) {
@@ -103,7 +102,7 @@ class LocalDraftersTest : public ::testing::Test {
   metrics::Registry registry_;
   std::unique_ptr<local::Stack> stack_;
   std::unique_ptr<rpc::Server> server_;
-  std::unique_ptr<rpc::GenerationClient> client_;
+  std::unique_ptr<WireClient> client_;
 };
 
 TEST_F(LocalDraftersTest, EveryModeWritesWhatOffWrites) {

@@ -46,7 +46,7 @@ struct Outputs {
   int64_t rounds = 0;
 };
 
-Outputs RunAll(const rpc::GenerationClient& client, const std::string& mode,
+Outputs RunAll(const WireClient& client, const std::string& mode,
                int concurrency) {
   Outputs outputs;
   outputs.tokens.resize(kPrompts);

@@ -196,10 +196,10 @@ TEST(PrincipalTest, MetricsCountByAccountOfTheTokenFile) {
   const Pair pair = StartPair({}, {}, server);
   const TestOrchestrator& orchestrator = *pair.orchestrator;
   const auto channel = ChannelTo(orchestrator.address(), {});
-  const rpc::GenerationClient a(channel, "alpha-alpha-alpha-alpha");
-  const rpc::GenerationClient b(channel, "beta-beta-beta-beta-beta");
-  const rpc::GenerationClient unnamed(channel, "delta-delta-delta-delta");
-  const rpc::GenerationClient stranger(channel, "gamma-gamma-gamma-gamma");
+  const WireClient a(channel, "alpha-alpha-alpha-alpha");
+  const WireClient b(channel, "beta-beta-beta-beta-beta");
+  const WireClient unnamed(channel, "delta-delta-delta-delta");
+  const WireClient stranger(channel, "gamma-gamma-gamma-gamma");
   FORETOKEN_EXPECT_OK(Generate(a, MakeRequest({1, 2, 3}, "off", 5)).status);
   FORETOKEN_EXPECT_OK(Generate(a, MakeRequest({1, 2}, "off", 4)).status);
   FORETOKEN_EXPECT_OK(Generate(unnamed, MakeRequest({1}, "off", 3)).status);
@@ -251,11 +251,11 @@ TEST(ScopeTest, ACallerLearnsNothingFromAnothersScope) {
       dir.Write("tokens", "alpha-alpha-alpha-alpha a\nbeta-beta-beta-beta b\n");
   const Pair pair = StartPair(verifier, {}, server);
   const auto channel = ChannelTo(pair.orchestrator->address(), {});
-  const rpc::GenerationClient a(channel, "alpha-alpha-alpha-alpha");
-  const rpc::GenerationClient b(channel, "beta-beta-beta-beta");
+  const WireClient a(channel, "alpha-alpha-alpha-alpha");
+  const WireClient b(channel, "beta-beta-beta-beta");
   v1::GenerateRequest request = MakeRequest(MakePrompt(1, 300, 50), "off", 4);
   request.set_cache_scope("chat");
-  const auto cached = [&](const rpc::GenerationClient& client) {
+  const auto cached = [&](const WireClient& client) {
     const Generated got = Generate(client, request);
     EXPECT_THAT(got.status, IsOk());
     return got.result.usage().cached_prompt_tokens();
@@ -355,7 +355,7 @@ TEST(DrainTest, WhatOutlastsTheDeadlineIsEndedAsUnavailable) {
 
 TEST(RequestTest, BadRequestsAreRefusedByFieldAndCostNothing) {
   const Pair pair = StartPair();
-  const rpc::GenerationClient& client = *pair.orchestrator->client;
+  const WireClient& client = *pair.orchestrator->client;
   const auto expect = [&](v1::GenerateRequest request, absl::StatusCode code,
                           const char* what) {
     EXPECT_THAT(Generate(client, request).status,
@@ -444,7 +444,7 @@ TEST(RequestTest, ATooLargeMessageIsRefusedAndTheServerGoesOn) {
   rpc::ServerOptions small;
   small.max_message_bytes = 4096;
   const Pair pair = StartPair({}, {}, small);
-  const rpc::GenerationClient& client = *pair.orchestrator->client;
+  const WireClient& client = *pair.orchestrator->client;
   const std::vector<TokenId> big(8000, 49);
   EXPECT_EQ(Generate(client, MakeRequest(big, "off", 1)).status.code(),
             absl::StatusCode::kResourceExhausted);

@@ -124,8 +124,7 @@ void RunUnruly(System& system, uint64_t seed, std::atomic<int>& answered,
       std::mt19937_64 random(seed * 1000 + c);
       for (int i = 0; i < kPerClient; ++i) {
         // A connection of its own: it goes with the client.
-        auto client =
-            rpc::GenerationClient::Connect(system.orchestrator->address(), {});
+        auto client = WireClient::Connect(system.orchestrator->address(), {});
         FORETOKEN_ASSERT_OK(client);
         const int fate = static_cast<int>(random() % 4);
         const int after = static_cast<int>(random() % 20);

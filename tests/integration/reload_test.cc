@@ -42,7 +42,7 @@ bool Connects(const std::string& address, const rpc::ChannelOptions& options) {
 // Generates again and again until it is destroyed; no request may fail.
 class Load {
  public:
-  explicit Load(const rpc::GenerationClient& client)
+  explicit Load(const WireClient& client)
       : thread_([this, &client] {
           while (!stop_) {
             const Generated got =

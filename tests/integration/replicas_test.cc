@@ -204,7 +204,7 @@ v1::GenerateRequest RequestOf(int prompt, const std::string& mode,
 
 // Sends requests, `clients` at once, as long as `until` runs. `request_of` is
 // called with the client and the number of its request.
-void RunLoad(const rpc::GenerationClient& client, int clients,
+void RunLoad(const WireClient& client, int clients,
              const std::function<v1::GenerateRequest(int, int)>& request_of,
              const std::function<void(const v1::GenerateRequest&,
                                       const Generated&)>& check,

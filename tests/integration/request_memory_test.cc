@@ -44,10 +44,10 @@ class RequestMemoryTest : public ::testing::Test {
     ASSERT_TRUE(
         Eventually([&] { return Generate(*other_, Small()).status.ok(); }));
   }
-  std::unique_ptr<rpc::GenerationClient> Client(const char* token) {
+  std::unique_ptr<WireClient> Client(const char* token) {
     auto channel = rpc::CreateChannel(orchestrator_->address(), {});
     EXPECT_THAT(channel, IsOk());
-    return std::make_unique<rpc::GenerationClient>(*channel, token);
+    return std::make_unique<WireClient>(*channel, token);
   }
   ByteBudget& memory() { return orchestrator_->service->generation().memory(); }
 
@@ -63,7 +63,7 @@ class RequestMemoryTest : public ::testing::Test {
   const TempDir dir_;
   std::unique_ptr<TestVerifier> verifier_;
   std::unique_ptr<TestOrchestrator> orchestrator_;
-  std::unique_ptr<rpc::GenerationClient> flood_, other_;
+  std::unique_ptr<WireClient> flood_, other_;
 };
 
 TEST_F(RequestMemoryTest, WhatDoesNotFitIsRefusedAndOthersAreServed) {

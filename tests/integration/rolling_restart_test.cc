@@ -30,7 +30,7 @@ constexpr char kServiceConfig[] = R"({
   "healthCheckConfig": {"serviceName": "foretoken.v1.Generation"}
 })";
 
-std::unique_ptr<rpc::GenerationClient> BalancedClient(
+std::unique_ptr<WireClient> BalancedClient(
     const std::vector<std::string>& addresses) {
   std::string target = "ipv4:";
   for (const std::string& address : addresses) {
@@ -40,7 +40,7 @@ std::unique_ptr<rpc::GenerationClient> BalancedClient(
   arguments.SetServiceConfigJSON(kServiceConfig);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
-  return std::make_unique<rpc::GenerationClient>(grpc::CreateCustomChannel(
+  return std::make_unique<WireClient>(grpc::CreateCustomChannel(
       target, grpc::InsecureChannelCredentials(), arguments));
 }
 
@@ -52,8 +52,8 @@ std::string ModeOf(size_t i) {
 // Sends requests one after another until told to stop, and counts.
 class Load {
  public:
-  Load(std::unique_ptr<rpc::GenerationClient> client,
-       const v1::GenerateRequest& request, const std::vector<TokenId>& expected)
+  Load(std::unique_ptr<WireClient> client, const v1::GenerateRequest& request,
+       const std::vector<TokenId>& expected)
       : client_(std::move(client)),
         thread_([this, request, expected] { Run(request, expected); }) {}
   ~Load() { Stop(); }
@@ -86,7 +86,7 @@ class Load {
     }
   }
 
-  const std::unique_ptr<rpc::GenerationClient> client_;
+  const std::unique_ptr<WireClient> client_;
   std::atomic<bool> stop_{false};
   std::atomic<int> calls_{0};
   std::atomic<int> wrong_{0};
@@ -131,7 +131,7 @@ TEST(RollingRestartTest, NoCallIsLostAndNoTokenChanges) {
         std::make_unique<Load>(BalancedClient(addresses), request, expected));
   }
   for (const std::string& address : addresses) {
-    auto client = rpc::GenerationClient::Connect(address, {});
+    auto client = WireClient::Connect(address, {});
     ASSERT_THAT(client, IsOk());
     plain.push_back(
         std::make_unique<Load>(*std::move(client), request, expected));

@@ -1,7 +1,7 @@
 // The well-behaved client beside the attackers: one short request after
 // another, whose outputs and times it records.
-#ifndef FORETOKEN_TOOLS_ATTACK_CLIENT_VICTIM_H_
-#define FORETOKEN_TOOLS_ATTACK_CLIENT_VICTIM_H_
+#ifndef FORETOKEN_TESTS_ATTACK_VICTIM_H_
+#define FORETOKEN_TESTS_ATTACK_VICTIM_H_
 
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@
 #include "common/base/json.h"
 #include "common/base/types.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/generation_client.h"
+#include "tests/support/wire_client.h"
 
 namespace foretoken::attack {
 
@@ -56,10 +56,10 @@ class Victim {
   const std::string server_;
   const std::string metrics_;
   const rpc::ChannelOptions options_;
-  std::unique_ptr<rpc::GenerationClient> client_;
+  std::unique_ptr<testing::WireClient> client_;
   std::vector<TokenId> reference_;
 };
 
 }  // namespace foretoken::attack
 
-#endif  // FORETOKEN_TOOLS_ATTACK_CLIENT_VICTIM_H_
+#endif  // FORETOKEN_TESTS_ATTACK_VICTIM_H_

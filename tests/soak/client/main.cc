@@ -12,7 +12,7 @@
 
 #include "absl/time/time.h"
 #include "common/config/flags.h"
-#include "tools/soak_client/soak.h"
+#include "tests/soak/client/soak.h"
 
 namespace {
 

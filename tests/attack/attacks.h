@@ -1,14 +1,13 @@
 // The attacks. Each abuses a server in one way that must not stop it serving
 // others, in a thread of its own, with bounded count and rate.
-#ifndef FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACKS_H_
-#define FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACKS_H_
+#ifndef FORETOKEN_TESTS_ATTACK_ATTACKS_H_
+#define FORETOKEN_TESTS_ATTACK_ATTACKS_H_
 
 #include <atomic>
 #include <cstdint>
 #include <string>
 
 #include "absl/types/span.h"
-#include "common/rpc/generation_client.h"
 
 namespace foretoken::attack {
 
@@ -50,4 +49,4 @@ absl::Span<const Attack> Attacks();
 
 }  // namespace foretoken::attack
 
-#endif  // FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACKS_H_
+#endif  // FORETOKEN_TESTS_ATTACK_ATTACKS_H_

@@ -1,7 +1,7 @@
 // Attackers in a process of their own, so that they take nothing of the
 // victim's client but processor time, which is known when they have ended.
-#ifndef FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACK_PROCESS_H_
-#define FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACK_PROCESS_H_
+#ifndef FORETOKEN_TESTS_ATTACK_ATTACK_PROCESS_H_
+#define FORETOKEN_TESTS_ATTACK_ATTACK_PROCESS_H_
 
 #include <sys/types.h>
 
@@ -42,4 +42,4 @@ class AttackProcess {
 
 }  // namespace foretoken::attack
 
-#endif  // FORETOKEN_TOOLS_ATTACK_CLIENT_ATTACK_PROCESS_H_
+#endif  // FORETOKEN_TESTS_ATTACK_ATTACK_PROCESS_H_

@@ -30,10 +30,10 @@
 #include "common/config/flags.h"
 #include "common/rpc/address.h"
 #include "common/rpc/channel.h"
-#include "tools/attack_client/attack_process.h"
-#include "tools/attack_client/attacks.h"
-#include "tools/attack_client/process_memory.h"
-#include "tools/attack_client/victim.h"
+#include "tests/attack/attack_process.h"
+#include "tests/attack/attacks.h"
+#include "tests/attack/process_memory.h"
+#include "tests/attack/victim.h"
 
 namespace foretoken::attack {
 namespace {

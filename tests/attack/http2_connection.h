@@ -1,8 +1,8 @@
 // Http2Connection: a connection that speaks just enough HTTP/2 to begin gRPC
 // calls, and otherwise does only what it is told to. Without TLS; owned by one
 // thread.
-#ifndef FORETOKEN_TOOLS_ATTACK_CLIENT_HTTP2_CONNECTION_H_
-#define FORETOKEN_TOOLS_ATTACK_CLIENT_HTTP2_CONNECTION_H_
+#ifndef FORETOKEN_TESTS_ATTACK_HTTP2_CONNECTION_H_
+#define FORETOKEN_TESTS_ATTACK_HTTP2_CONNECTION_H_
 
 #include <cstdint>
 #include <string>
@@ -48,4 +48,4 @@ class Http2Connection {
 
 }  // namespace foretoken::attack
 
-#endif  // FORETOKEN_TOOLS_ATTACK_CLIENT_HTTP2_CONNECTION_H_
+#endif  // FORETOKEN_TESTS_ATTACK_HTTP2_CONNECTION_H_

@@ -1,6 +1,6 @@
 // The resident memory of another process of this machine (Linux).
-#ifndef FORETOKEN_TOOLS_ATTACK_CLIENT_PROCESS_MEMORY_H_
-#define FORETOKEN_TOOLS_ATTACK_CLIENT_PROCESS_MEMORY_H_
+#ifndef FORETOKEN_TESTS_ATTACK_PROCESS_MEMORY_H_
+#define FORETOKEN_TESTS_ATTACK_PROCESS_MEMORY_H_
 
 #include <cstdint>
 
@@ -21,4 +21,4 @@ absl::Status ResetPeak(int32_t pid);
 
 }  // namespace foretoken::attack
 
-#endif  // FORETOKEN_TOOLS_ATTACK_CLIENT_PROCESS_MEMORY_H_
+#endif  // FORETOKEN_TESTS_ATTACK_PROCESS_MEMORY_H_

@@ -1,4 +1,4 @@
-#include "tools/attack_client/process_memory.h"
+#include "tests/attack/process_memory.h"
 
 #include <fstream>
 #include <string>

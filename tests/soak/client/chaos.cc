@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "tools/soak_client/soak.h"
+#include "tests/soak/client/soak.h"
 
 namespace foretoken::soak {
 namespace {
@@ -159,7 +159,7 @@ bool IsRight(const Outcome& outcome, const std::vector<TokenId>& whole,
 }
 
 // Retries after a refusal, as a client does.
-void Drive(const rpc::GenerationClient& client, Work work, const Plan& plan,
+void Drive(const testing::WireClient& client, Work work, const Plan& plan,
            const std::vector<TokenId>& whole, Record& record) {
   work.cache_scope = plan.scope;
   const absl::Time deadline = MonotonicNow() + plan.time;

@@ -1,4 +1,4 @@
-#include "tools/attack_client/attacks.h"
+#include "tests/attack/attacks.h"
 
 #include <algorithm>
 #include <functional>
@@ -18,7 +18,8 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
-#include "tools/attack_client/http2_connection.h"
+#include "tests/attack/http2_connection.h"
+#include "tests/support/wire_client.h"
 
 namespace foretoken::attack {
 namespace {
@@ -187,15 +188,14 @@ class Pace {
 };
 
 // `callers` threads that make one call after another until told to stop.
-void Call(
-    const Attacker& attacker, int callers,
-    const std::function<absl::Status(const rpc::GenerationClient&)>& call) {
+void Call(const Attacker& attacker, int callers,
+          const std::function<absl::Status(const testing::WireClient&)>& call) {
   std::vector<std::thread> threads;
   for (int i = 0; i < callers; ++i) {
     threads.emplace_back([&] {
       auto channel = rpc::CreateChannel(attacker.target.server, {});
       if (!channel.ok()) return;
-      const rpc::GenerationClient client(*channel, attacker.target.token);
+      const testing::WireClient client(*channel, attacker.target.token);
       while (!attacker.stop) {
         ++attacker.tally.tried;
         if (!call(client).ok()) ++attacker.tally.refused;
@@ -206,7 +206,7 @@ void Call(
   for (std::thread& thread : threads) thread.join();
 }
 
-absl::Status Generate(const rpc::GenerationClient& client,
+absl::Status Generate(const testing::WireClient& client,
                       const v1::GenerateRequest& request,
                       const std::atomic<bool>& stop,
                       absl::Duration time = absl::Seconds(30)) {
@@ -221,7 +221,7 @@ void Repeat(const Attacker& attacker, int callers,
             const v1::GenerateRequest& request,
             absl::Duration time = absl::Seconds(30)) {
   Pace pace(attacker);
-  Call(attacker, callers, [&](const rpc::GenerationClient& client) {
+  Call(attacker, callers, [&](const testing::WireClient& client) {
     pace.Wait(request.ByteSizeLong());
     return Generate(client, request, attacker.stop, time);
   });
@@ -242,7 +242,7 @@ v1::DetokenizeRequest IdsRequest(int count) {
 // Calls a method of the stub with one answer.
 template <typename Request, typename Response>
 absl::Status CallUnary(const Attacker& attacker,
-                       const rpc::GenerationClient& client,
+                       const testing::WireClient& client,
                        grpc::Status (v1::Generation::Stub::*method)(
                            grpc::ClientContext*, const Request&, Response*),
                        const Request& request, Pace& pace) {
@@ -264,7 +264,7 @@ void HugeDetokenize(const Attacker& attacker) {
   const v1::DetokenizeRequest request = IdsRequest(kMessageIds);
   Pace pace(attacker);
   Call(attacker, attacker.target.scale / 16 + 1,
-       [&](const rpc::GenerationClient& client) {
+       [&](const testing::WireClient& client) {
          return CallUnary(attacker, client, &v1::Generation::Stub::Detokenize,
                           request, pace);
        });
@@ -280,31 +280,28 @@ void MemoryFlood(const Attacker& attacker) {
   tokenize.set_text(prompt_text.text());
   std::atomic<int> next{0};
   Pace pace(attacker);
-  const auto generate = [&](const rpc::GenerationClient& client,
+  const auto generate = [&](const testing::WireClient& client,
                             const v1::GenerateRequest& request) {
     pace.Wait(request.ByteSizeLong());
     return Generate(client, request, attacker.stop);
   };
-  Call(attacker, attacker.target.scale,
-       [&](const rpc::GenerationClient& client) {
-         switch (next++ % 5) {
-           case 0:
-             return generate(client, message_text);
-           case 1:
-             return generate(client, prompt_text);
-           case 2:
-             return CallUnary(attacker, client,
-                              &v1::Generation::Stub::Detokenize, message_ids,
-                              pace);
-           case 3:
-             return CallUnary(attacker, client,
-                              &v1::Generation::Stub::Detokenize, prompt_ids,
-                              pace);
-           default:
-             return CallUnary(attacker, client, &v1::Generation::Stub::Tokenize,
-                              tokenize, pace);
-         }
-       });
+  Call(attacker, attacker.target.scale, [&](const testing::WireClient& client) {
+    switch (next++ % 5) {
+      case 0:
+        return generate(client, message_text);
+      case 1:
+        return generate(client, prompt_text);
+      case 2:
+        return CallUnary(attacker, client, &v1::Generation::Stub::Detokenize,
+                         message_ids, pace);
+      case 3:
+        return CallUnary(attacker, client, &v1::Generation::Stub::Detokenize,
+                         prompt_ids, pace);
+      default:
+        return CallUnary(attacker, client, &v1::Generation::Stub::Tokenize,
+                         tokenize, pace);
+    }
+  });
 }
 
 // Small messages that inflate a thousandfold. One at a time: compressing them

@@ -1,7 +1,7 @@
 // Shared parts of both soaks: prompts cut from plain text, numbered requests,
 // and running one request to its end.
-#ifndef FORETOKEN_TOOLS_SOAK_CLIENT_SOAK_H_
-#define FORETOKEN_TOOLS_SOAK_CLIENT_SOAK_H_
+#ifndef FORETOKEN_TESTS_SOAK_CLIENT_SOAK_H_
+#define FORETOKEN_TESTS_SOAK_CLIENT_SOAK_H_
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 #include "common/base/json.h"
 #include "common/base/types.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/generation_client.h"
+#include "tests/support/wire_client.h"
 
 namespace foretoken::soak {
 
@@ -44,18 +44,18 @@ struct Outcome {
 
 // Runs one request. `keep_on` is called after every delta with the number of
 // tokens so far; false cancels the request.
-Outcome Run(const rpc::GenerationClient& client, const Work& work,
+Outcome Run(const testing::WireClient& client, const Work& work,
             const std::string& mode, int max_tokens, absl::Time deadline,
             const std::function<bool(size_t)>& keep_on);
 
 // Runs one request to its end, with a deadline of five minutes.
-Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
+Outcome RunWhole(const testing::WireClient& client, const Work& work,
                  const std::string& mode, int max_tokens);
 
 // A server, work for it, and the output of mode `off` for each piece of work,
 // the reference for the other modes.
 struct Setup {
-  std::unique_ptr<rpc::GenerationClient> client;
+  std::unique_ptr<testing::WireClient> client;
   std::vector<Work> works;
   std::vector<std::vector<TokenId>> references;  // [works.size()]
 };
@@ -97,4 +97,4 @@ std::string ChaosTable(const Json& report);
 
 }  // namespace foretoken::soak
 
-#endif  // FORETOKEN_TOOLS_SOAK_CLIENT_SOAK_H_
+#endif  // FORETOKEN_TESTS_SOAK_CLIENT_SOAK_H_

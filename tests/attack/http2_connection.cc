@@ -1,4 +1,4 @@
-#include "tools/attack_client/http2_connection.h"
+#include "tests/attack/http2_connection.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

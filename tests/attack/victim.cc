@@ -1,11 +1,11 @@
-#include "tools/attack_client/victim.h"
+#include "tests/attack/victim.h"
 
 #include <algorithm>
 
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "tools/attack_client/http2_connection.h"
+#include "tests/attack/http2_connection.h"
 
 namespace foretoken::attack {
 namespace {
@@ -73,8 +73,8 @@ bool Victim::Recovers(absl::Duration time) {
 absl::Status Victim::Ask(std::vector<TokenId>& output,
                          std::vector<double>& times) {
   if (client_ == nullptr) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        client_, rpc::GenerationClient::Connect(server_, options_));
+    FORETOKEN_ASSIGN_OR_RETURN(client_,
+                               testing::WireClient::Connect(server_, options_));
   }
   v1::GenerateRequest request;
   for (int i = 1; i <= kPromptTokens; ++i) {

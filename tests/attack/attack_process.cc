@@ -1,4 +1,4 @@
-#include "tools/attack_client/attack_process.h"
+#include "tests/attack/attack_process.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "tools/soak_client/soak.h"
+#include "tests/soak/client/soak.h"
 
 #include <algorithm>
 #include <atomic>
@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<Work>> MakeWork(const SoakOptions& options,
 
 }  // namespace
 
-Outcome Run(const rpc::GenerationClient& client, const Work& work,
+Outcome Run(const testing::WireClient& client, const Work& work,
             const std::string& mode, int max_tokens, absl::Time deadline,
             const std::function<bool(size_t)>& keep_on) {
   Outcome outcome;
@@ -82,7 +82,7 @@ Outcome Run(const rpc::GenerationClient& client, const Work& work,
   return outcome;
 }
 
-Outcome RunWhole(const rpc::GenerationClient& client, const Work& work,
+Outcome RunWhole(const testing::WireClient& client, const Work& work,
                  const std::string& mode, int max_tokens) {
   return Run(client, work, mode, max_tokens, MonotonicNow() + absl::Minutes(5),
              [](size_t) { return true; });
@@ -92,7 +92,7 @@ absl::StatusOr<Setup> Prepare(const SoakOptions& options, int count) {
   Setup setup;
   FORETOKEN_ASSIGN_OR_RETURN(
       setup.client,
-      rpc::GenerationClient::Connect(options.server, options.channel));
+      testing::WireClient::Connect(options.server, options.channel));
   FORETOKEN_ASSIGN_OR_RETURN(setup.works, MakeWork(options, count));
   for (const Work& work : setup.works) {
     Outcome outcome = RunWhole(*setup.client, work, "off", options.max_tokens);

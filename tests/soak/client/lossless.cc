@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
-#include "tools/soak_client/soak.h"
+#include "tests/soak/client/soak.h"
 
 namespace foretoken::soak {
 namespace {
