@@ -46,6 +46,16 @@ absl::Status ByteBudget::Share::Resize(int64_t bytes) {
   return absl::OkStatus();
 }
 
+ByteBudget::Share ByteBudget::Share::Split(int64_t bytes) {
+  FORETOKEN_CHECK(0 <= bytes && bytes <= bytes_);
+  Share part;
+  part.budget_ = budget_;
+  part.owner_ = owner_;
+  part.bytes_ = bytes;
+  bytes_ -= bytes;
+  return part;
+}
+
 void ByteBudget::Share::Release() {
   if (budget_ != nullptr && bytes_ > 0) budget_->Subtract(owner_, bytes_);
   budget_ = nullptr;

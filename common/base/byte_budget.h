@@ -44,6 +44,8 @@ class ByteBudget {
     // Makes the share smaller, or larger if that fits; ResourceExhausted, with
     // the share unchanged, if it does not, InvalidArgument if it never will.
     absl::Status Resize(int64_t bytes);
+    // Takes `bytes` of the share, at most all, into one of its own.
+    Share Split(int64_t bytes);
     void Release();
 
    private:

@@ -35,7 +35,7 @@
 #include "common/base/clock.h"
 #include "common/base/digest.h"
 #include "common/base/reloaded_file.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "grpcpp/security/auth_metadata_processor.h"
 #include "grpcpp/server_context.h"
 

@@ -230,4 +230,28 @@ GenerationSummary FromProto(const v1::GenerateResult& proto) {
   return summary;
 }
 
+void ToProto(const GeneratorInfo& info, v1::GetModelInfoResponse* proto) {
+  proto->set_model(info.model);
+  proto->set_vocab_size(static_cast<int32_t>(info.vocab_size));
+  proto->set_max_positions(static_cast<int32_t>(info.max_positions));
+  for (const std::string& mode : info.modes) proto->add_modes(mode);
+  proto->set_numerics_fingerprint(info.numerics_fingerprint);
+  proto->set_tokenizer_fingerprint(info.tokenizer_fingerprint);
+  proto->set_max_tree_nodes(info.max_tree_nodes);
+}
+
+GeneratorInfo FromProto(const v1::GetModelInfoResponse& proto) {
+  GeneratorInfo info;
+  info.model = proto.model();
+  info.vocab_size = proto.vocab_size();
+  info.max_positions = proto.max_positions();
+  info.max_tree_nodes = proto.max_tree_nodes();
+  info.modes.assign(proto.modes().begin(), proto.modes().end());
+  const auto mode = FromProto(proto.default_speculation());
+  if (mode.ok() && mode->has_value()) info.default_mode = (*mode)->name();
+  info.numerics_fingerprint = proto.numerics_fingerprint();
+  info.tokenizer_fingerprint = proto.tokenizer_fingerprint();
+  return info;
+}
+
 }  // namespace foretoken::rpc

@@ -1,5 +1,5 @@
 // Conversion between the public API's messages (generation.proto) and plain
-// structs (common/speculation/generation.h).
+// structs (common/generation/generation.h).
 //
 // FromProto checks sizes and parameters; GenerationService checks names and
 // whatever needs the model. Thread-safe.
@@ -8,7 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
+#include "common/generation/generator.h"
 #include "foretoken/v1/generation.pb.h"
 
 namespace foretoken::rpc {
@@ -25,6 +26,10 @@ GenerationDelta FromProto(const v1::GenerateDelta& proto);
 
 void ToProto(const GenerationSummary& summary, v1::GenerateResult* proto);
 GenerationSummary FromProto(const v1::GenerateResult& proto);
+
+// `default_speculation` is left to the caller, who has the mode.
+void ToProto(const GeneratorInfo& info, v1::GetModelInfoResponse* proto);
+GeneratorInfo FromProto(const v1::GetModelInfoResponse& proto);
 
 }  // namespace foretoken::rpc
 

@@ -1,77 +1,299 @@
 #include "common/rpc/generation_client.h"
 
-#include <optional>
+#include <atomic>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/auth.h"
+#include "common/rpc/convert.h"
 #include "common/rpc/convert_generation.h"
 #include "common/rpc/status.h"
+#include "common/rpc/unary_call.h"
+#include "grpcpp/alarm.h"
+#include "grpcpp/support/client_callback.h"
 
 namespace foretoken::rpc {
+namespace {
 
-GenerationClient::GenerationClient(std::shared_ptr<grpc::Channel> channel,
-                                   std::string token)
-    : stub_(v1::Generation::NewStub(channel)), token_(std::move(token)) {}
+// Names the caller of a call, if it has shown who it is.
+void AddPrincipal(grpc::ClientContext& context, const Caller& caller) {
+  if (caller.authenticated) context.AddMetadata(kPrincipalKey, caller.name);
+}
+
+// One Generate call: reads a message at a time, and none while its listener
+// does not want any. gRPC's flow control then holds up the orchestrator, and
+// that the request.
+class GenerateCall final : public LiveCall,
+                           public grpc::ClientReadReactor<v1::GenerateResponse>,
+                           public GenerationCall {
+ public:
+  static std::shared_ptr<GenerateCall> Start(
+      v1::Generation::Stub& stub, Peer& peer, v1::GenerateRequest request,
+      const GenerationRequest& from,
+      std::shared_ptr<GenerationListener> listener) {
+    std::shared_ptr<GenerateCall> call(new GenerateCall(
+        peer.calls, std::move(request), from.deadline, std::move(listener)));
+    call->self_ = call;
+    PrepareCall(call->context_, from.deadline, peer.endpoint.token.Get());
+    AddTraceparent(call->context_, from.traceparent);
+    AddPrincipal(call->context_, from.caller);
+    stub.async()->Generate(&call->context_, &call->request_, call.get());
+    // Resume reads outside of reactions: the hold delays OnDone until the last
+    // read has failed.
+    call->AddHold();
+    call->StartRead(&call->response_);
+    call->StartCall();
+    return call;
+  }
+  ~GenerateCall() override { Forget(); }
+
+  void Resume() override {
+    {
+      absl::MutexLock lock(&mu_);
+      if (state_ == State::kDelivering) resumed_ = true;
+      if (state_ != State::kPaused) return;
+      state_ = State::kReading;
+    }
+    StartRead(&response_);
+  }
+  void Cancel() override {
+    cancelled_ = true;
+    context_.TryCancel();
+    Resume();  // the read that fails is the last
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      {
+        absl::MutexLock lock(&mu_);
+        state_ = State::kEnded;
+      }
+      RemoveHold();
+      return;
+    }
+    {
+      absl::MutexLock lock(&mu_);
+      state_ = State::kDelivering;
+      resumed_ = false;
+    }
+    const bool more = Deliver();
+    {
+      absl::MutexLock lock(&mu_);
+      if (!more && !resumed_ && !cancelled_) {
+        state_ = State::kPaused;
+        return;
+      }
+      state_ = State::kReading;
+    }
+    StartRead(&response_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    // The caller may already have dropped its reference.
+    const std::shared_ptr<GenerateCall> last = std::move(self_);
+    std::exchange(listener_, nullptr)->OnEnd(Reason(status));
+    SetDone();
+  }
+
+ private:
+  enum class State { kReading, kDelivering, kPaused, kEnded };
+
+  GenerateCall(LiveCalls& calls, v1::GenerateRequest request,
+               absl::Time deadline,
+               std::shared_ptr<GenerationListener> listener)
+      : LiveCall(calls),
+        request_(std::move(request)),
+        deadline_(deadline),
+        listener_(std::move(listener)) {}
+
+  bool Deliver() {
+    if (response_.has_delta()) {
+      return listener_->OnDelta(FromProto(response_.delta()));
+    }
+    if (response_.has_result()) {
+      has_result_ = true;
+      listener_->OnResult(FromProto(response_.result()));
+    }
+    return true;
+  }
+
+  absl::Status Reason(const grpc::Status& grpc_status) const {
+    const absl::Status status =
+        StatusOfCall(grpc_status, cancelled_, deadline_ - MonotonicNow());
+    if (status.ok() && !has_result_) {
+      return absl::DataLossError("the stream ended without a last message");
+    }
+    return status;
+  }
+
+  grpc::ClientContext context_;
+  const v1::GenerateRequest request_;
+  v1::GenerateResponse response_;  // being read
+  const absl::Time deadline_;
+  std::shared_ptr<GenerationListener> listener_;  // of the reactions
+  bool has_result_ = false;
+  std::atomic<bool> cancelled_{false};
+  std::shared_ptr<GenerateCall> self_;
+
+  absl::Mutex mu_;
+  State state_ ABSL_GUARDED_BY(mu_) = State::kReading;
+  bool resumed_ ABSL_GUARDED_BY(mu_) = false;  // while delivering
+};
+
+// A request that cannot be sent: ends on one of gRPC's threads.
+class UnsentCall final : public LiveCall, public GenerationCall {
+ public:
+  static std::shared_ptr<UnsentCall> Start(
+      Peer& peer, absl::Status reason,
+      std::shared_ptr<GenerationListener> listener) {
+    std::shared_ptr<UnsentCall> call(
+        new UnsentCall(peer.calls, std::move(reason), std::move(listener)));
+    call->self_ = call;
+    call->alarm_.Set(GrpcTime(MonotonicNow()),
+                     [raw = call.get()](bool) { raw->OnDone(); });
+    return call;
+  }
+  ~UnsentCall() override { Forget(); }
+
+  void Resume() override {}
+  void Cancel() override {}
+
+ private:
+  UnsentCall(LiveCalls& calls, absl::Status reason,
+             std::shared_ptr<GenerationListener> listener)
+      : LiveCall(calls),
+        reason_(std::move(reason)),
+        listener_(std::move(listener)) {}
+
+  void OnDone() {
+    const std::shared_ptr<UnsentCall> last = std::move(self_);
+    std::exchange(listener_, nullptr)->OnEnd(reason_);
+    SetDone();
+  }
+
+  const absl::Status reason_;
+  std::shared_ptr<GenerationListener> listener_;
+  std::shared_ptr<UnsentCall> self_;
+  grpc::Alarm alarm_;
+};
+
+// A unary call as its caller holds it.
+class PendingUnary final : public PendingCall {
+ public:
+  explicit PendingUnary(std::shared_ptr<LiveCall> call)
+      : call_(std::move(call)) {}
+  void Cancel() override { call_->Cancel(); }
+
+ private:
+  const std::shared_ptr<LiveCall> call_;
+};
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<GenerationClient>> GenerationClient::Connect(
     const std::string& address, const ChannelOptions& options) {
-  FORETOKEN_ASSIGN_OR_RETURN(auto channel, CreateChannel(address, options));
-  FORETOKEN_ASSIGN_OR_RETURN(const BearerToken token, ReadToken(options));
-  return std::make_unique<GenerationClient>(std::move(channel), token.Get());
+  Endpoint server;
+  FORETOKEN_ASSIGN_OR_RETURN(server.channel, CreateChannel(address, options));
+  FORETOKEN_ASSIGN_OR_RETURN(server.token, ReadToken(options));
+  return std::make_unique<GenerationClient>(std::move(server));
 }
 
-absl::StatusOr<v1::GenerateResult> GenerationClient::Generate(
-    const v1::GenerateRequest& request, absl::Time deadline,
-    absl::FunctionRef<bool(const v1::GenerateDelta&)> on_delta) const {
-  grpc::ClientContext context;
-  PrepareCall(context, deadline, token_);
-  const std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader =
-      stub_->Generate(&context, request);
-  std::optional<v1::GenerateResult> result;
-  v1::GenerateResponse response;
-  bool cancelled = false;
-  while (reader->Read(&response)) {
-    if (response.has_result()) {
-      result = std::move(*response.mutable_result());
-    } else if (!on_delta(response.delta())) {
-      cancelled = true;
-      context.TryCancel();
-    }
-  }
-  const grpc::Status end = reader->Finish();
-  FORETOKEN_RETURN_IF_ERROR(
-      StatusOfCall(end, cancelled, deadline - MonotonicNow()));
-  if (!result.has_value()) {
-    return absl::DataLossError("the stream ended without a last message");
-  }
-  return *std::move(result);
-}
-
-absl::StatusOr<GenerationSummary> GenerationClient::Generate(
-    const GenerationRequest& request,
-    absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) const {
-  v1::GenerateRequest message;
-  FORETOKEN_RETURN_IF_ERROR(ToProto(request, &message));
-  absl::Status taken;
-  const absl::StatusOr<v1::GenerateResult> result =
-      Generate(message, request.deadline, [&](const v1::GenerateDelta& delta) {
-        if (taken.ok()) taken = on_delta(FromProto(delta));
-        return taken.ok();
+void GenerationClient::AskInfo(const InfoQuestion& question,
+                               absl::Time deadline, OnInfo done) {
+  UnaryCall<v1::GetModelInfoRequest, v1::GetModelInfoResponse>::Start(
+      [&](auto* context, auto* request, auto* response, auto on_done) {
+        context->set_wait_for_ready(question.wait_for_ready);
+        if (!question.principal.empty()) {
+          context->AddMetadata(kPrincipalKey, question.principal);
+        }
+        stub_->async()->GetModelInfo(context, request, response,
+                                     std::move(on_done));
+      },
+      {}, deadline, peer_,
+      [done = std::move(done)](const absl::Status& status,
+                               const v1::GetModelInfoResponse& response) {
+        if (status.ok()) {
+          done(FromProto(response));
+        } else {
+          done(status);
+        }
       });
-  FORETOKEN_RETURN_IF_ERROR(taken);
-  FORETOKEN_RETURN_IF_ERROR(result.status());
-  return FromProto(*result);
 }
 
-absl::StatusOr<v1::GetModelInfoResponse> GenerationClient::GetModelInfo(
-    absl::Time deadline) const {
-  grpc::ClientContext context;
-  PrepareCall(context, deadline, token_);
-  v1::GetModelInfoResponse response;
-  FORETOKEN_RETURN_IF_ERROR(FromGrpcStatus(
-      stub_->GetModelInfo(&context, v1::GetModelInfoRequest(), &response)));
-  return response;
+absl::StatusOr<GeneratorInfo> GenerationClient::Info() {
+  absl::Notification answered;
+  absl::StatusOr<GeneratorInfo> result;
+  AskInfo({}, MonotonicNow() + kInfoTime,
+          [&](absl::StatusOr<GeneratorInfo> info) {
+            result = std::move(info);
+            answered.Notify();
+          });
+  answered.WaitForNotification();
+  return result;
+}
+
+std::shared_ptr<GenerationCall> GenerationClient::Start(
+    GenerationRequest request, std::shared_ptr<GenerationListener> listener) {
+  v1::GenerateRequest message;
+  const absl::Status converted = ToProto(request, &message);
+  if (!converted.ok()) {
+    return UnsentCall::Start(peer_, converted, std::move(listener));
+  }
+  return GenerateCall::Start(*stub_, peer_, std::move(message), request,
+                             std::move(listener));
+}
+
+std::shared_ptr<PendingCall> GenerationClient::Tokenize(const Caller& caller,
+                                                        std::string text,
+                                                        bool add_special_tokens,
+                                                        absl::Time deadline,
+                                                        OnTokens done) {
+  v1::TokenizeRequest request;
+  request.set_text(std::move(text));
+  request.set_add_special_tokens(add_special_tokens);
+  return std::make_shared<PendingUnary>(
+      UnaryCall<v1::TokenizeRequest, v1::TokenizeResponse>::Start(
+          [&](auto* context, auto* sent, auto* response, auto on_done) {
+            AddPrincipal(*context, caller);
+            stub_->async()->Tokenize(context, sent, response,
+                                     std::move(on_done));
+          },
+          std::move(request), deadline, peer_,
+          [done = std::move(done)](const absl::Status& status,
+                                   const v1::TokenizeResponse& response) {
+            if (status.ok()) {
+              done(Values(response.token_ids()));
+            } else {
+              done(status);
+            }
+          }));
+}
+
+std::shared_ptr<PendingCall> GenerationClient::Detokenize(
+    const Caller& caller, std::vector<TokenId> tokens, absl::Time deadline,
+    OnText done) {
+  v1::DetokenizeRequest request;
+  request.mutable_token_ids()->Add(tokens.begin(), tokens.end());
+  return std::make_shared<PendingUnary>(
+      UnaryCall<v1::DetokenizeRequest, v1::DetokenizeResponse>::Start(
+          [&](auto* context, auto* sent, auto* response, auto on_done) {
+            AddPrincipal(*context, caller);
+            stub_->async()->Detokenize(context, sent, response,
+                                       std::move(on_done));
+          },
+          std::move(request), deadline, peer_,
+          [done = std::move(done)](const absl::Status& status,
+                                   const v1::DetokenizeResponse& response) {
+            if (status.ok()) {
+              done(response.text());
+            } else {
+              done(status);
+            }
+          }));
 }
 
 }  // namespace foretoken::rpc

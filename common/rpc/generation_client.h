@@ -1,51 +1,64 @@
-// GenerationClient: the public API as one blocking call, for command lines and
-// tests. Thread-safe.
+// GenerationClient: a Generator over gRPC. Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_GENERATION_CLIENT_H_
 #define FORETOKEN_COMMON_RPC_GENERATION_CLIENT_H_
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/generation/generator.h"
 #include "common/rpc/channel.h"
-#include "common/speculation/generation.h"
+#include "common/rpc/live_calls.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 
 namespace foretoken::rpc {
 
-class GenerationClient {
+class GenerationClient final : public Generator {
  public:
-  // `token`: the bearer token to send, or "".
-  explicit GenerationClient(std::shared_ptr<grpc::Channel> channel,
-                            std::string token = "");
+  using OnInfo = std::function<void(absl::StatusOr<GeneratorInfo>)>;
+
+  explicit GenerationClient(Endpoint server)
+      : stub_(v1::Generation::NewStub(server.channel)),
+        peer_(std::move(server)) {}
+  // Cancels the calls under way and waits until they are dropped.
+  ~GenerationClient() override = default;
 
   // Errors are those of CreateChannel and ReadToken.
   static absl::StatusOr<std::unique_ptr<GenerationClient>> Connect(
       const std::string& address, const ChannelOptions& options);
 
-  // Calls `on_delta` with each delta, in order, and cancels the call if it
-  // returns false. Returns the last message, or the status from the
-  // server; DataLoss for a stream that ends with OK but without one.
-  absl::StatusOr<v1::GenerateResult> Generate(
-      const v1::GenerateRequest& request, absl::Time deadline,
-      absl::FunctionRef<bool(const v1::GenerateDelta&)> on_delta) const;
+  // Asks the server, at most kInfoTime.
+  absl::StatusOr<GeneratorInfo> Info() override;
+  bool Ready() override { return IsUp(*peer_.endpoint.channel); }
+  // Callers that are authenticated here are named to the server. A listener
+  // that wants no more holds up the server by gRPC's flow control.
+  std::shared_ptr<GenerationCall> Start(
+      GenerationRequest request,
+      std::shared_ptr<GenerationListener> listener) override;
+  std::shared_ptr<PendingCall> Tokenize(const Caller& caller, std::string text,
+                                        bool add_special_tokens,
+                                        absl::Time deadline,
+                                        OnTokens done) override;
+  std::shared_ptr<PendingCall> Detokenize(const Caller& caller,
+                                          std::vector<TokenId> tokens,
+                                          absl::Time deadline,
+                                          OnText done) override;
 
-  // The same with plain structs; an error of `on_delta` cancels the call and is
-  // returned.
-  absl::StatusOr<GenerationSummary> Generate(
-      const GenerationRequest& request,
-      absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) const;
-
-  absl::StatusOr<v1::GetModelInfoResponse> GetModelInfo(
-      absl::Time deadline) const;
-
-  v1::Generation::Stub& stub() const { return *stub_; }
+  static constexpr absl::Duration kInfoTime = absl::Seconds(10);
+  struct InfoQuestion {
+    bool wait_for_ready = false;  // rather than fail while the server is down
+    std::string principal = {};   // the caller to name; empty: none
+  };
+  // Asks the server. `done` is called once, never from inside this function.
+  void AskInfo(const InfoQuestion& question, absl::Time deadline, OnInfo done);
 
  private:
   const std::unique_ptr<v1::Generation::Stub> stub_;
-  const std::string token_;
+  Peer peer_;  // last: its calls use the stub
 };
 
 }  // namespace foretoken::rpc

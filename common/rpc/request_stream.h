@@ -5,8 +5,8 @@
 // as bidirectional, as bytes, so that its handler runs before there is a
 // message: a call that sends none is closed after first_message_time, and a
 // message is charged, with what it will be once it is parsed, before that. The
-// charge lasts as long as the call or its handler, whichever ends later. What
-// finds no room may end calls that have sent no message (silent_calls.h).
+// handler takes the message's part over (TakeRequestCharge). What finds no room
+// may end calls that have sent no message (silent_calls.h).
 #ifndef FORETOKEN_COMMON_RPC_REQUEST_STREAM_H_
 #define FORETOKEN_COMMON_RPC_REQUEST_STREAM_H_
 
@@ -15,14 +15,13 @@
 #include <string>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/byte_budget.h"
+#include "common/base/silent_calls.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/parsed_bytes.h"
-#include "common/rpc/silent_calls.h"
 #include "common/rpc/stream_server.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -44,34 +43,25 @@ class RequestStream : public BidiStream<grpc::ByteBuffer, Response> {
         max_wire_bytes_(max_wire_bytes) {}
   ~RequestStream() override { silent_.Remove(silent_id_); }
 
-  // Handles the request, or the reason why it was refused or not readable. May
-  // release mu_ meanwhile.
+  // Handles the request, or the reason why it was refused or not readable.
   virtual void OnRequest(absl::StatusOr<Request> request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) = 0;
 
-  // Charges the call for `bytes` of its request and its answers from now on. As
-  // it may release mu_ meanwhile, the call may have ended when it returns.
-  absl::Status Charge(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    const auto resize = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-      return charge_.Resize(kCallBytes + bytes);
-    };
-    return WithRoom(kCallBytes + bytes - charge_.bytes(), resize);
+  // The part of the budget that the request has taken, for whoever handles it.
+  // The call keeps its own.
+  ByteBudget::Share TakeRequestCharge()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    return charge_.Split(charge_.bytes() - kCallBytes);
   }
   // Whether the call holds a part of the budget; without one it must end soon.
   bool charged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     return charge_.bytes() > 0;
   }
-  // Charges the call for no request any more; there must be none.
-  void ReleaseRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    if (charge_.bytes() > kCallBytes) {
-      charge_.Resize(kCallBytes).IgnoreError();  // less always fits
-    }
-  }
 
  private:
-  // A call without a message: its state. (What gRPC receives for it unasked is
-  // part of the receive buffers, which have a limit of their own.)
-  static constexpr int64_t kCallBytes = 16 << 10;
+  // (What gRPC receives for a call unasked is part of the receive buffers,
+  // which have a limit of their own.)
+  static constexpr int64_t kCallBytes = SilentCalls::kCallBytes;
 
   void OnStart() final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     const auto take = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
@@ -79,9 +69,8 @@ class RequestStream : public BidiStream<grpc::ByteBuffer, Response> {
       if (charge.ok()) charge_ = *std::move(charge);
       return charge.status();
     };
-    const absl::Status charged = WithRoom(kCallBytes, take);
+    const absl::Status charged = silent_.TakeWithRoom(owner_, kCallBytes, take);
     received_ = !charged.ok();  // no message is read then
-    if (this->ended()) return;
     if (!charged.ok()) {
       OnRequest(charged);
       return;
@@ -93,24 +82,25 @@ class RequestStream : public BidiStream<grpc::ByteBuffer, Response> {
       return call != nullptr && call->EndIfSilent();
     });
   }
-  // Runs `take`, and if there is no room for its `bytes`, once more after
-  // silent calls have ended. Releases mu_ for that: no two calls' are held.
-  absl::Status WithRoom(int64_t bytes, absl::FunctionRef<absl::Status()> take)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    const absl::Status status = take();
-    if (!absl::IsResourceExhausted(status)) return status;
-    this->mu_.Unlock();
-    const bool freed = silent_.MakeRoom(owner_, bytes / kCallBytes + 1);
-    this->mu_.Lock();
-    return freed && !this->ended() ? take() : status;
+  // Charges the call for the bytes of its message and what will be made of it.
+  absl::Status Charge(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    return silent_.TakeWithRoom(owner_, bytes,
+                                [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+                                  return charge_.Resize(kCallBytes + bytes);
+                                });
   }
+  // Does not wait for the lock: another call's thread holds that call's, and a
+  // call whose lock is taken is not silent.
   bool EndIfSilent() {
-    absl::MutexLock lock(&this->mu_);
-    if (received_ || this->ended()) return false;
-    this->End(this->server_.WithRetryHint(absl::ResourceExhaustedError(
-        "the call had sent no request when its memory was needed")));
-    charge_.Release();
-    return true;
+    if (!this->mu_.TryLock()) return false;
+    const bool silent = !received_ && !this->ended();
+    if (silent) {
+      this->End(this->server_.WithRetryHint(absl::ResourceExhaustedError(
+          "the call had sent no request when its memory was needed")));
+      charge_.Release();
+    }
+    this->mu_.Unlock();
+    return silent;
   }
   void OnMessage(grpc::ByteBuffer& message) final
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
@@ -118,7 +108,7 @@ class RequestStream : public BidiStream<grpc::ByteBuffer, Response> {
     silent_.Remove(std::exchange(silent_id_, SilentCalls::kNone));
     auto request = Parse(message);
     message.Clear();
-    if (!this->ended()) OnRequest(std::move(request));
+    OnRequest(std::move(request));
   }
   void OnHalfClose() final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     if (!received_) {

@@ -175,10 +175,6 @@ void ServerStream::ReadDone(bool ok) {
   if (!ended_) OnHalfClose();
 }
 
-void ServerStream::HoldFinish(absl::Duration time) {
-  if (!ended_) Hold(time);
-}
-
 void ServerStream::Linger() {
   if (lingers_ && written_ > 0 && final_.ok() &&
       !server_.CheckNotDraining().ok()) {

@@ -158,6 +158,8 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   // Called once.
   virtual void OnClosed(const absl::Status& /*status*/)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
+  // A message has been sent, or could not be.
+  virtual void OnSent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}
   // Whether the next message may be read. By default reading stops while
   // kMaxUnsent answers are unsent. A handler calls Continue() when the result
   // may have changed.
@@ -179,10 +181,6 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   // As End, but unsent messages are delivered before an error, too.
   void EndAfterSends(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Holds the finish of a stream that has not ended back for `time`, but at
-  // most half of what is left until its deadline; it ends earlier if the client
-  // leaves or EndAll is called. At most once.
-  void HoldFinish(absl::Duration time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Starts the next write, the next read or the finish, if possible.
   void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -323,6 +321,7 @@ class WriteSide : public Base {
     ++this->written_;
     if (!ok) this->ClientGone();
     this->Continue();
+    this->OnSent();
   }
   void StartNextWrite() final {
     response_ = std::move(unsent_.front());

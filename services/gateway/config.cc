@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/auth.h"
-#include "services/gateway/adapters/remote_generations.h"
+#include "services/gateway/adapters/watched_generator.h"
 
 namespace foretoken::gateway {
 
@@ -42,13 +42,11 @@ absl::StatusOr<GatewayConfig> GatewayConfig::Parse(int argc,
 absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayConfig::Start(
     metrics::Registry& registry) const {
   rpc::ChannelOptions options = channel;
-  FORETOKEN_ASSIGN_OR_RETURN(const auto unwatched,
-                             rpc::CreateChannel(orchestrator, options));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      auto unwatched, rpc::GenerationClient::Connect(orchestrator, options));
   options.health_service = "foretoken.v1.Generation";
-  rpc::Endpoint endpoint;
-  FORETOKEN_ASSIGN_OR_RETURN(endpoint.channel,
-                             rpc::CreateChannel(orchestrator, options));
-  FORETOKEN_ASSIGN_OR_RETURN(endpoint.token, rpc::ReadToken(options));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      auto client, rpc::GenerationClient::Connect(orchestrator, options));
   const bool with_principals = !server.key_file.empty();
   if (with_principals && !channel.token_file.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(const auto keys,
@@ -64,7 +62,9 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayConfig::Start(
   }
   return GatewayServer::Start(
       server,
-      std::make_unique<RemoteGenerations>(endpoint, with_principals, unwatched),
+      std::make_unique<WatchedGenerator>(std::move(client), with_principals,
+                                         WatchedGenerator::ModelTimes(),
+                                         std::move(unwatched)),
       registry);
 }
 

@@ -41,8 +41,8 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
 }
 
 absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
-    const GatewayServerOptions& options,
-    std::unique_ptr<Generations> generations, metrics::Registry& registry) {
+    const GatewayServerOptions& options, std::shared_ptr<Generator> generator,
+    metrics::Registry& registry) {
   std::unique_ptr<GatewayServer> server(new GatewayServer(registry));
   GatewayParts parts;
   if (!options.model.empty()) {
@@ -62,10 +62,10 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     };
   }
   parts.page = {std::string(PageHtml()), std::string(PagePolicy())};
-  server->generations_ = std::move(generations);
+  server->generator_ = std::move(generator);
   server->service_ = std::make_unique<GatewayService>(
-      options.gateway, std::move(parts), *server->generations_,
-      server->metrics_, [] { return absl::Now(); }, options.clock);
+      options.gateway, std::move(parts), *server->generator_, server->metrics_,
+      [] { return absl::Now(); }, options.clock);
   FORETOKEN_ASSIGN_OR_RETURN(
       server->http_,
       BeastServer::Start(options.http, *server->service_, server->metrics_));
@@ -73,13 +73,15 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
 }
 
 GatewayServer::~GatewayServer() {
-  // Clients first, which cancels what they had asked for; then what is still
-  // being read; then the calls, which hold the exchanges and answer by the
-  // service.
+  Stop();
+  // Before the service, by which the calls answer.
+  generator_.reset();
+  service_.reset();
+}
+
+void GatewayServer::Stop() {
   if (http_ != nullptr) http_->Stop();
   if (service_ != nullptr) service_->Stop();
-  generations_.reset();
-  service_.reset();
 }
 
 void GatewayServer::BeginDrain() {

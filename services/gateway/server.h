@@ -1,5 +1,5 @@
-// GatewayServer: the HTTP API in one piece, over whichever Generations: the
-// service's (config.h) or foretoken-local's.
+// GatewayServer: the HTTP API in one piece, over any Generator: a client of an
+// orchestrator (config.h), or foretoken-local's orchestrator itself.
 //
 // Thread-safe.
 #ifndef FORETOKEN_SERVICES_GATEWAY_SERVER_H_
@@ -13,12 +13,12 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/config/flags.h"
+#include "common/generation/generator.h"
 #include "common/metrics/registry.h"
 #include "common/text/chat/model_chat.h"
 #include "services/gateway/adapters/beast_server.h"
 #include "services/gateway/adapters/gateway_metrics.h"
 #include "services/gateway/core/gateway_service.h"
-#include "services/gateway/core/generations.h"
 
 namespace foretoken::gateway {
 
@@ -42,10 +42,11 @@ struct GatewayServerOptions {
 class GatewayServer {
  public:
   // Listens at once. Errors name the option or file. `registry` must outlive
-  // the server.
+  // the server. `generator` ends its calls when it is destroyed: by this
+  // server, or where others own it, between Stop and the server's destruction.
   static absl::StatusOr<std::unique_ptr<GatewayServer>> Start(
-      const GatewayServerOptions& options,
-      std::unique_ptr<Generations> generations, metrics::Registry& registry);
+      const GatewayServerOptions& options, std::shared_ptr<Generator> generator,
+      metrics::Registry& registry);
   ~GatewayServer();
 
   // With real ports.
@@ -61,6 +62,9 @@ class GatewayServer {
   // stops listening; whether all answers have been sent, and read as far as can
   // be told.
   void BeginDrain();
+  // Cuts clients off, which cancels what they had asked for, and waits for what
+  // is still being read.
+  void Stop();
   bool Idle() const { return http_->active() == 0 && http_->lingering() == 0; }
 
  private:
@@ -69,7 +73,7 @@ class GatewayServer {
   GatewayMetrics metrics_;
   std::unique_ptr<ModelChat> chat_;  // null without a model
   // The destructor ends them in an order of its own.
-  std::unique_ptr<Generations> generations_;
+  std::shared_ptr<Generator> generator_;
   std::unique_ptr<GatewayService> service_;
   std::unique_ptr<BeastServer> http_;
 };

@@ -8,7 +8,6 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/text/model_tokenizer.h"
-#include "services/local/local_generations.h"
 #include "services/local/local_verifier.h"
 #include "services/local/observed_sessions.h"
 
@@ -131,14 +130,16 @@ absl::Status Stack::StartGateway(const LocalService& config, bool has_tokenizer,
   if (has_tokenizer) options.model = config.verifier.backend.model;
   options.limits_callers = true;
   options.gateway.max_request_time = config.orchestrator.max_request_time;
+  // (Owned by the orchestrator.)
+  const std::shared_ptr<Generator> here(std::shared_ptr<void>(), &generation());
   FORETOKEN_ASSIGN_OR_RETURN(
-      gateway_, gateway::GatewayServer::Start(
-                    options,
-                    std::make_unique<LocalGenerations>(
-                        *orchestrator_, config.verifier.server.model_name),
-                    registry));
+      gateway_, gateway::GatewayServer::Start(options, here, registry));
   FORETOKEN_LOG(kInfo, "HTTP on ", absl::StrJoin(gateway_->addresses(), ", "));
   return absl::OkStatus();
+}
+
+Stack::~Stack() {
+  if (gateway_ != nullptr) gateway_->Stop();
 }
 
 void Stack::BeginDrain() {

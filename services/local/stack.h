@@ -59,6 +59,8 @@ struct LocalService {
 // Serves the public API. Thread-safe.
 class Stack final : public rpc::Servable {
  public:
+  ~Stack() override;
+
   orchestrator::GenerationService& generation() {
     return orchestrator_->generation();
   }
@@ -98,6 +100,9 @@ class Stack final : public rpc::Servable {
   absl::Status StartGateway(const LocalService& config, bool has_tokenizer,
                             metrics::Registry& registry);
 
+  // Null without HTTP. Stopped first and destroyed last: the orchestrator's
+  // requests tell it of their ends.
+  std::unique_ptr<gateway::GatewayServer> gateway_;
   std::shared_ptr<PassTurns> turns_;  // null without a draft model
   // Destroyed in reverse order: callers before what they call.
   std::unique_ptr<verifier::VerifierServer> verifier_;
@@ -105,7 +110,6 @@ class Stack final : public rpc::Servable {
   std::unique_ptr<crest::CrestServer> crest_;
   std::unique_ptr<draft_worker::DraftWorkerServer> draft_worker_;
   std::unique_ptr<orchestrator::OrchestratorServer> orchestrator_;
-  std::unique_ptr<gateway::GatewayServer> gateway_;  // null without HTTP
 };
 
 }  // namespace foretoken::local

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/convert.h"
@@ -35,6 +34,8 @@ class RemoteTarget final : public Target {
     return target;
   }
 
+  bool Ready() const override { return pool_.any_up(); }
+
   std::unique_ptr<Verifier> NewVerifier() override {
     return std::make_unique<RemoteVerifier>(options_, pool_);
   }
@@ -46,10 +47,6 @@ class RemoteTarget final : public Target {
 
 struct CallContext {
   GenerationService& generation;
-  rpc::SilentCalls& silent;
-  RetryGate& gate;
-  const std::string& model_name;
-  PrincipalMetrics::Account& account;
   Caller caller;
   std::string traceparent;  // empty if the call has none
 };
@@ -61,7 +58,8 @@ class CallStream : public rpc::RequestStream<Request, Response> {
 
   CallStream(rpc::StreamServer& server, CallContext call)
       : CallStream::RequestStream(
-            server, call.generation.memory(), call.silent, call.caller.name,
+            server, call.generation.memory(), call.generation.silent_calls(),
+            call.caller.name,
             MaxWireBytes(call.generation.options().max_prompt_bytes)),
         call_context_(std::move(call)) {}
 
@@ -70,56 +68,93 @@ class CallStream : public rpc::RequestStream<Request, Response> {
   const Caller& caller() const { return call_context_.caller; }
   const CallContext& call_context() const { return call_context_; }
 
-  // Drops what is left of the request.
-  virtual void DropRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {}
-
+  // Keeps the call from finishing until Finish; `work` is cancelled with it,
+  // and its memory held as long.
+  void AwaitEnd(std::shared_ptr<PendingCall> work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    work_ = std::move(work);
+    running_ = true;
+  }
+  const std::shared_ptr<PendingCall>& work() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    return work_;
+  }
   // Ends the call after its answers.
   void Finish(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    absl::Status hinted = generation().WithRetryHint(status, caller());
-    if (absl::IsResourceExhausted(hinted)) {
-      DropRequest();
-      this->ReleaseRequest();
-      if (this->charged()) {
-        this->HoldFinish(call_context_.gate.Hold(
-            caller().name, this->deadline() - MonotonicNow(), hinted));
-      }
-    }
-    this->EndAfterSends(hinted);
+    running_ = false;
+    this->EndAfterSends(status);
     this->Continue();  // it may have ended before
+  }
+  // Ends a call that GenerationService has not seen. One that holds no memory
+  // ends at once.
+  void Refuse(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    Refusals& refusals = generation().refusals();
+    if (!this->charged()) {
+      Finish(refusals.WithHint(status, caller()));
+      return;
+    }
+    this->TakeRequestCharge().Release();
+    const auto ticket = refusals.End(
+        caller(), this->deadline(), status,
+        [self = this->shared_from_this(), this](const absl::Status& hinted) {
+          absl::MutexLock lock(&this->mu_);
+          Finish(hinted);
+        });
+    AwaitEnd(std::make_shared<HeldRefusal>(refusals, ticket));
   }
 
  private:
+  class HeldRefusal final : public PendingCall {
+   public:
+    HeldRefusal(Refusals& refusals, Refusals::Ticket ticket)
+        : refusals_(refusals), ticket_(ticket) {}
+    void Cancel() override { refusals_.Hurry(ticket_); }
+
+   private:
+    Refusals& refusals_;
+    const Refusals::Ticket ticket_;
+  };
+
+  void OnClosed(const absl::Status&) final
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    if (running_) work_->Cancel();
+  }
+  bool CanFinish() const final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    return !running_;
+  }
+  std::string LogName(const absl::Status&) const final { return ""; }
+
   const CallContext call_context_;
+  std::shared_ptr<PendingCall> work_ ABSL_GUARDED_BY(this->mu_);
+  bool running_ ABSL_GUARDED_BY(this->mu_) = false;
 };
 
 // One Generate call. A slow reader delays only its own request; a cancelled
 // call cancels its request.
 class GenerateStream final
     : public CallStream<v1::GenerateRequest, v1::GenerateResponse>,
-      public GenerationSink {
+      public GenerationListener {
  public:
   using CallStream::CallStream;
 
-  absl::Status OnDelta(const GenerationDelta& delta) override {
-    call_context().account.OnGeneratedTokens(
-        static_cast<int64_t>(delta.token_ids.size()));
+  bool OnDelta(const GenerationDelta& delta) override {
     v1::GenerateResponse response;
     rpc::ToProto(delta, response.mutable_delta());
-    return SendWhenRoom(std::move(response));
+    absl::MutexLock lock(&mu_);
+    Send(std::move(response));
+    paused_ = !HasRoom();
+    return !paused_;
   }
-  absl::Status OnResult(const GenerationSummary& summary) override {
-    call_context().account.OnPromptTokens(summary.prompt_tokens);
+  void OnResult(const GenerationSummary& summary) override {
     v1::GenerateResponse response;
     rpc::ToProto(summary, response.mutable_result());
-    return SendWhenRoom(std::move(response));
+    absl::MutexLock lock(&mu_);
+    Send(std::move(response));
   }
   void OnEnd(const absl::Status& status) override {
-    call_context().account.OnEnd(status.code());
-    // The finished call may drop the last other reference.
-    const auto self = shared_from_this();
     absl::MutexLock lock(&mu_);
-    running_ = false;
     Finish(status);
   }
 
@@ -129,185 +164,85 @@ class GenerateStream final
 
   void OnRequest(absl::StatusOr<v1::GenerateRequest> proto) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    running_ = true;  // first: Convert may release mu_
-    absl::StatusOr<GenerationRequest> request = Convert(std::move(proto));
-    mu_.Unlock();  // a refused request ends inside Start
-    auto call = generation().Start(std::move(request), *this);
-    mu_.Lock();
-    call_ = std::move(call);
-    if (ended()) CancelCall();  // ended while there was nothing to cancel
-  }
-  absl::StatusOr<GenerationRequest> Convert(
-      absl::StatusOr<v1::GenerateRequest> proto)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    FORETOKEN_RETURN_IF_ERROR(proto.status());
-    FORETOKEN_ASSIGN_OR_RETURN(GenerationRequest request,
-                               rpc::FromProto(*std::move(proto)));
-    FORETOKEN_RETURN_IF_ERROR(Charge(GenerateBytes(request)));
-    request.caller = caller();
-    request.deadline = deadline();
-    request.traceparent = call_context().traceparent;
-    return request;
-  }
-  void OnClosed(const absl::Status&) override
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    CancelCall();
-  }
-  void CancelCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!running_ || call_ == nullptr) return;
-    const auto call = call_;
-    mu_.Unlock();  // a request that still waits ends inside Cancel
-    call->Cancel();
-    mu_.Lock();
-  }
-  bool CanFinish() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return !running_;
-  }
-  std::string LogName(const absl::Status&) const override { return ""; }
-
-  // Returns Cancelled once the client is gone.
-  absl::Status SendWhenRoom(v1::GenerateResponse response) {
-    absl::MutexLock lock(&mu_);
-    const auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return ended() ||
-             (unsent() < kMaxWaiting && unsent_bytes() < kUnsentBytes);
-    };
-    mu_.Await(absl::Condition(&room));
-    if (ended()) return absl::CancelledError("the client is gone");
-    Send(std::move(response));
-    return absl::OkStatus();
-  }
-
-  std::shared_ptr<GenerationService::Call> call_ ABSL_GUARDED_BY(mu_);
-  bool running_ ABSL_GUARDED_BY(mu_) = false;
-};
-
-// One Tokenize or Detokenize call.
-template <typename Request, typename Response>
-class TextStream : public CallStream<Request, Response> {
- public:
-  using TextStream::CallStream::CallStream;
-
- protected:
-  // The size of the request's text or ids, after which callers share the
-  // threads, and its name.
-  virtual int64_t Bytes() const = 0;
-  virtual const char* Field() const = 0;
-  // Memory of the request and its answer.
-  virtual int64_t Memory() const = 0;
-  // Fills the answer, on a thread of the pool.
-  virtual absl::Status Answer(Response& response) = 0;
-
-  bool HasEnded() const {
-    absl::MutexLock lock(&this->mu_);
-    return this->ended();
-  }
-
-  Request request_;
-
- private:
-  void OnRequest(absl::StatusOr<Request> request) final
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    running_ = true;  // first: Admit may release mu_
-    const absl::Status admitted = Admit(std::move(request));
-    if (!admitted.ok()) {
-      running_ = false;
-      this->Finish(admitted);
+    absl::StatusOr<GenerationRequest> request =
+        proto.ok() ? rpc::FromProto(*std::move(proto)) : proto.status();
+    if (!request.ok()) {
+      generation().CountRefused(caller(), request.status());
+      Refuse(request.status());
       return;
     }
-    this->mu_.Unlock();  // refused work ends inside RunTextWork
-    const auto ticket = this->generation().RunTextWork(
-        this->caller(), Bytes(), this->deadline(),
-        [self = this->shared_from_this(), this](const absl::Status& status) {
-          Run(status);
-        });
-    this->mu_.Lock();
-    ticket_ = ticket;
-    if (this->ended()) Cancel();  // ended while there was nothing to cancel
+    request->caller = caller();
+    request->deadline = deadline();
+    request->traceparent = call_context().traceparent;
+    call_ = generation().Start(
+        *std::move(request), TakeRequestCharge(),
+        std::shared_ptr<GenerationListener>(shared_from_this(), this));
+    AwaitEnd(call_);
   }
-  absl::Status Admit(absl::StatusOr<Request> request)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    FORETOKEN_RETURN_IF_ERROR(request.status());
-    request_ = *std::move(request);
-    FORETOKEN_RETURN_IF_ERROR(
-        this->generation().CheckBytes(Field(), static_cast<size_t>(Bytes())));
-    return this->Charge(Memory());
+  void OnSent() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (paused_ && HasRoom()) {
+      paused_ = false;
+      call_->Resume();
+    }
   }
-  void Run(absl::Status status) {
-    Response response;
-    if (status.ok()) status = Answer(response);
-    absl::MutexLock lock(&this->mu_);
-    running_ = false;
-    if (status.ok()) this->Send(std::move(response));
-    this->Finish(status);
+  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return unsent() < kMaxWaiting && unsent_bytes() < kUnsentBytes;
   }
-  void Cancel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    if (!running_) return;
-    const RequestPool::Ticket ticket = ticket_;
-    this->mu_.Unlock();  // work that still waits ends inside
-    this->generation().CancelTextWork(ticket);
-    this->mu_.Lock();
-  }
-  void OnClosed(const absl::Status&) final
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    Cancel();
-  }
-  void DropRequest() final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    request_ = Request();
-  }
-  bool CanFinish() const final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
-    return !running_;
-  }
-  std::string LogName(const absl::Status&) const final { return ""; }
 
-  RequestPool::Ticket ticket_ ABSL_GUARDED_BY(this->mu_) =
-      RequestPool::kNotWaiting;
-  bool running_ ABSL_GUARDED_BY(this->mu_) = false;
+  std::shared_ptr<GenerationCall> call_ ABSL_GUARDED_BY(mu_);
+  bool paused_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 class TokenizeStream final
-    : public TextStream<v1::TokenizeRequest, v1::TokenizeResponse> {
+    : public CallStream<v1::TokenizeRequest, v1::TokenizeResponse> {
  public:
-  using TextStream::TextStream;
+  using CallStream::CallStream;
 
  private:
-  int64_t Bytes() const override {
-    return static_cast<int64_t>(request_.text().size());
-  }
-  const char* Field() const override { return "text"; }
-  int64_t Memory() const override { return TokenizeBytes(Bytes()); }
-  absl::Status Answer(v1::TokenizeResponse& response) override {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        const std::vector<TokenId> ids,
-        generation().Tokenize(caller().name, request_.text(),
-                              request_.add_special_tokens(), deadline(),
-                              [this] { return HasEnded(); }));
-    response.mutable_token_ids()->Add(ids.begin(), ids.end());
-    return absl::OkStatus();
+  void OnRequest(absl::StatusOr<v1::TokenizeRequest> request) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!request.ok()) {
+      Refuse(request.status());
+      return;
+    }
+    AwaitEnd(generation().Tokenize(
+        caller(), std::move(*request->mutable_text()),
+        request->add_special_tokens(), deadline(), TakeRequestCharge(),
+        [self = shared_from_this(),
+         this](const absl::StatusOr<std::vector<TokenId>>& ids) {
+          v1::TokenizeResponse response;
+          if (ids.ok()) {
+            response.mutable_token_ids()->Add(ids->begin(), ids->end());
+          }
+          absl::MutexLock lock(&mu_);
+          if (ids.ok()) Send(std::move(response));
+          Finish(ids.status());
+        }));
   }
 };
 
 class DetokenizeStream final
-    : public TextStream<v1::DetokenizeRequest, v1::DetokenizeResponse> {
+    : public CallStream<v1::DetokenizeRequest, v1::DetokenizeResponse> {
  public:
-  using TextStream::TextStream;
+  using CallStream::CallStream;
 
  private:
-  absl::Span<const TokenId> Ids() const {
-    return {request_.token_ids().data(),
-            static_cast<size_t>(request_.token_ids_size())};
-  }
-  int64_t Bytes() const override {
-    return static_cast<int64_t>(Ids().size() * sizeof(TokenId));
-  }
-  const char* Field() const override { return "token_ids"; }
-  int64_t Memory() const override {
-    return DetokenizeBytes(Ids(), generation().tokenizer());
-  }
-  absl::Status Answer(v1::DetokenizeResponse& response) override {
-    FORETOKEN_ASSIGN_OR_RETURN(*response.mutable_text(),
-                               generation().Detokenize(Ids()));
-    return absl::OkStatus();
+  void OnRequest(absl::StatusOr<v1::DetokenizeRequest> request) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!request.ok()) {
+      Refuse(request.status());
+      return;
+    }
+    AwaitEnd(generation().Detokenize(
+        caller(), rpc::Values(request->token_ids()), deadline(),
+        TakeRequestCharge(),
+        [self = shared_from_this(), this](absl::StatusOr<std::string> text) {
+          v1::DetokenizeResponse response;
+          if (text.ok()) *response.mutable_text() = *std::move(text);
+          absl::MutexLock lock(&mu_);
+          if (text.ok()) Send(std::move(response));
+          Finish(text.status());
+        }));
   }
 };
 
@@ -319,32 +254,21 @@ class ModelInfoStream final
  private:
   void OnRequest(absl::StatusOr<v1::GetModelInfoRequest> request) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    v1::GetModelInfoResponse response;
-    const absl::Status status =
-        request.ok() ? Answer(response) : request.status();
-    if (status.ok()) Send(std::move(response));
-    Finish(status);
-  }
-  absl::Status Answer(v1::GetModelInfoResponse& response) const {
-    FORETOKEN_ASSIGN_OR_RETURN(const TargetInfo info, generation().Info());
-    response.set_model(call_context().model_name);
-    response.set_vocab_size(info.vocab_size);
-    response.set_max_positions(static_cast<int32_t>(info.max_positions));
-    for (std::string& mode : generation().modes()) {
-      response.add_modes(std::move(mode));
+    if (!request.ok()) {
+      Refuse(request.status());
+      return;
     }
-    response.set_numerics_fingerprint(info.numerics_fingerprint);
-    const Tokenizer* const tokenizer = generation().tokenizer();
-    response.set_tokenizer_fingerprint(tokenizer == nullptr
-                                           ? info.tokenizer_fingerprint
-                                           : tokenizer->fingerprint_bytes());
-    response.set_max_tree_nodes(generation().options().max_tree_nodes);
-    rpc::ToProto(generation().default_mode(),
-                 response.mutable_default_speculation())
-        .IgnoreError();  // a mode of requests has its message
-    return absl::OkStatus();
+    absl::StatusOr<GeneratorInfo> info = generation().Info();
+    if (info.ok()) {
+      v1::GetModelInfoResponse response;
+      rpc::ToProto(*info, &response);
+      rpc::ToProto(generation().default_mode(),
+                   response.mutable_default_speculation())
+          .IgnoreError();  // a mode of requests has its message
+      Send(std::move(response));
+    }
+    Finish(info.status());
   }
-  std::string LogName(const absl::Status&) const override { return ""; }
 };
 
 // GenerationService admits requests; the streams have no limit of their own.
@@ -386,18 +310,14 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
           generation,
           std::make_unique<RemoteTarget>(options.verifier, *server->pool_),
           std::move(drafters), std::move(tokenizer), server->metrics_));
-  server->silent_ =
-      std::make_unique<rpc::SilentCalls>(server->generation_->memory());
   return server;
 }
 
 OrchestratorServer::OrchestratorServer(const OrchestratorServerOptions& options,
                                        std::unique_ptr<VerifierPool> pool,
                                        metrics::Registry& registry)
-    : model_name_(options.model_name),
-      pool_(std::move(pool)),
+    : pool_(std::move(pool)),
       metrics_(registry),
-      principals_(registry),
       spans_exported_(registry.GetCounter(metrics::kTraceSpans, "exported")),
       spans_dropped_(registry.GetCounter(metrics::kTraceSpans, "dropped")),
       streams_("the orchestrator", Unlimited(options), nullptr) {
@@ -422,23 +342,15 @@ absl::Status OrchestratorServer::StartTracing(const std::string& endpoint) {
   return absl::OkStatus();
 }
 
-PrincipalMetrics::Account& OrchestratorServer::AccountOf(const Caller& caller) {
-  // Names of certificates are no closed set, and what stands for a token
-  // without a name is nothing for a page that anyone may read.
-  return principals_.Of(caller.named ? caller.name : PrincipalMetrics::kOther);
-}
-
 template <typename Stream>
 void OrchestratorServer::Serve(int index) {
   using Handler = grpc::internal::CallbackBidiHandler<grpc::ByteBuffer,
                                                       typename Stream::Message>;
   const auto start = [this](grpc::CallbackServerContext* context) {
-    Caller caller = rpc::CallerOf(*context, callers_.get());
-    PrincipalMetrics::Account& account = AccountOf(caller);
     return streams_.Start<Stream>(
         context,
-        CallContext{*generation_, *silent_, gate_, model_name_, account,
-                    std::move(caller), rpc::TraceparentOf(*context)});
+        CallContext{*generation_, rpc::CallerOf(*context, callers_.get()),
+                    rpc::TraceparentOf(*context)});
   };
   // The first makes the method bidirectional; both take a handler.
   MarkMethodStreamed(index, new Handler(start));

@@ -14,23 +14,19 @@
 #include "common/metrics/registry.h"
 #include "common/rpc/discovery.h"
 #include "common/rpc/server.h"
-#include "common/rpc/silent_calls.h"
 #include "common/rpc/stream_server.h"
 #include "common/text/tokenizer.h"
 #include "common/tracing/otlp_exporter.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "services/orchestrator/adapters/generation_metrics.h"
-#include "services/orchestrator/adapters/principal_metrics.h"
 #include "services/orchestrator/adapters/remote_verifier.h"
 #include "services/orchestrator/adapters/verifier_pool.h"
 #include "services/orchestrator/core/draft_services.h"
 #include "services/orchestrator/core/generation_service.h"
-#include "services/orchestrator/core/retry_gate.h"
 
 namespace foretoken::orchestrator {
 
 struct OrchestratorServerOptions : GenerationOptions {
-  std::string model_name = "model";  // shown to clients; never a path
   absl::Duration stall_timeout = absl::Seconds(30);
   std::string otlp_endpoint;  // OtlpEndpoint::Parse; empty: no traces
   RemoteVerifierOptions verifier;
@@ -72,10 +68,6 @@ class OrchestratorServer final : public v1::Generation::Service,
     discoveries_.push_back(std::move(discovery));
   }
 
-  // Where the requests of the caller are counted, for those who start them
-  // beside this service.
-  PrincipalMetrics::Account& AccountOf(const Caller& caller);
-
   VerifierPool& pool() { return *pool_; }
   DraftServices& drafters() { return *drafters_; }
   GenerationService& generation() { return *generation_; }
@@ -90,18 +82,14 @@ class OrchestratorServer final : public v1::Generation::Service,
   template <typename Stream>
   void Serve(int index);
 
-  const std::string model_name_;
   const std::unique_ptr<VerifierPool> pool_;
   GenerationMetrics metrics_;
-  PrincipalMetrics principals_;
   prometheus::Counter& spans_exported_;
   prometheus::Counter& spans_dropped_;
   std::unique_ptr<OtlpExporter> spans_;            // null: no traces
   std::shared_ptr<const rpc::Callers> callers_;    // null: everybody may call
   std::unique_ptr<GenerationService> generation_;  // uses the above
-  std::unique_ptr<rpc::SilentCalls> silent_;       // of generation_'s memory
   DraftServices* drafters_ = nullptr;              // of generation_
-  RetryGate gate_;
   rpc::StreamServer streams_;  // its watcher may still cancel requests
   std::vector<std::unique_ptr<rpc::Discovery>> discoveries_;  // use all above
 };

@@ -36,10 +36,13 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/flags.h"
+#include "common/generation/blocking.h"
+#include "common/generation/generator.h"
 #include "common/rpc/generation_client.h"
 #include "services/gateway/server.h"
 #include "tests/support/raw_connection.h"
@@ -122,7 +125,7 @@ Counts AskHttp(const Options& options, int index) {
   return counts;
 }
 
-Counts AskGrpc(const Options& options, const rpc::GenerationClient& client,
+Counts AskGrpc(const Options& options, rpc::GenerationClient& client,
                int index) {
   GenerationRequest request;
   request.text = PromptOf(index);
@@ -132,10 +135,10 @@ Counts AskGrpc(const Options& options, const rpc::GenerationClient& client,
   auto mode = Mode::Parse(options.mode);
   FORETOKEN_CHECK(mode.ok());
   request.mode = *std::move(mode);
-  request.deadline = absl::Now() + absl::Minutes(10);
+  request.deadline = MonotonicNow() + absl::Minutes(10);
   Counts counts;
-  const auto result =
-      client.Generate(request, [&](const GenerationDelta& delta) {
+  const auto result = foretoken::Generate(
+      client, std::move(request), [&](const GenerationDelta& delta) {
         counts.deltas += delta.token_ids.empty() ? 0 : 1;
         return absl::OkStatus();
       });
@@ -239,22 +242,27 @@ absl::Status Compare(const Options& options) {
 // --- Alone -------------------------------------------------------------------
 
 // Writes three tokens to every stream at every tick.
-class TickingGenerations final : public gateway::Generations {
+class TickingGenerator final : public Generator {
  public:
-  explicit TickingGenerations(const Options& options)
+  explicit TickingGenerator(const Options& options)
       : options_(options), thread_([this] { Run(); }) {}
-  ~TickingGenerations() override {
+  ~TickingGenerator() override {
     stop_ = true;
     thread_.join();
   }
 
-  absl::StatusOr<gateway::ServedModel> Model() override {
-    return gateway::ServedModel{"ticking", 1 << 20, {"off"}, "off"};
+  absl::StatusOr<GeneratorInfo> Info() override {
+    GeneratorInfo info;
+    info.model = "ticking";
+    info.max_positions = 1 << 20;
+    info.modes = {"off"};
+    info.default_mode = "off";
+    return info;
   }
   bool Ready() override { return true; }
-  std::shared_ptr<gateway::GenerationCall> Start(
+  std::shared_ptr<GenerationCall> Start(
       GenerationRequest request,
-      std::shared_ptr<gateway::GenerationListener> listener) override {
+      std::shared_ptr<GenerationListener> listener) override {
     auto call = std::make_shared<Call>();
     call->left = request.max_tokens;
     call->listener = std::move(listener);
@@ -262,23 +270,26 @@ class TickingGenerations final : public gateway::Generations {
     calls_.push_back(call);
     return call;
   }
-  void Tokenize(const Caller&, std::string, bool, absl::Time,
-                OnTokens done) override {
-    done(absl::UnimplementedError("no tokenizer"));
+  // The clients here ask for no texts.
+  std::shared_ptr<PendingCall> Tokenize(const Caller&, std::string, bool,
+                                        absl::Time, OnTokens) override {
+    FORETOKEN_CHECK(false);
+    return nullptr;
   }
-  void Detokenize(const Caller&, std::vector<TokenId>, absl::Time,
-                  OnText done) override {
-    done(absl::UnimplementedError("no tokenizer"));
+  std::shared_ptr<PendingCall> Detokenize(const Caller&, std::vector<TokenId>,
+                                          absl::Time, OnText) override {
+    FORETOKEN_CHECK(false);
+    return nullptr;
   }
 
   int64_t deltas() const { return deltas_; }
 
  private:
-  struct Call final : gateway::GenerationCall {
+  struct Call final : GenerationCall {
     void Resume() override {}
     void Cancel() override {}
 
-    std::shared_ptr<gateway::GenerationListener> listener;
+    std::shared_ptr<GenerationListener> listener;
     int64_t left = 0;
   };
 
@@ -393,11 +404,11 @@ absl::Status Alone(const Options& options) {
   gateway::GatewayServerOptions server_options;
   server_options.http.listen = {"127.0.0.1:0"};
   metrics::Registry registry;
-  auto generations = std::make_unique<TickingGenerations>(options);
-  const TickingGenerations& ticking = *generations;
+  auto generator = std::make_unique<TickingGenerator>(options);
+  const TickingGenerator& ticking = *generator;
   FORETOKEN_ASSIGN_OR_RETURN(
       const auto server, gateway::GatewayServer::Start(
-                             server_options, std::move(generations), registry));
+                             server_options, std::move(generator), registry));
   const std::string address = server->addresses().at(0);
   const absl::Duration before = OwnTime();
   const absl::Time start = absl::Now();

@@ -22,11 +22,13 @@
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/generation/generator.h"
 #include "common/infer/llama2c.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/generation_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "services/gateway/adapters/remote_generations.h"
+#include "services/gateway/adapters/watched_generator.h"
 #include "services/gateway/config.h"
 #include "services/gateway/server.h"
 #include "tests/integration/cluster.h"
@@ -128,22 +130,19 @@ class GatewayTest : public ::testing::Test {
     orchestrator_ = StartOrchestrator(config, orchestrator_server_);
     rpc::ChannelOptions channel;
     channel.token_file = token_file_;
-    channel.health_service = "foretoken.v1.Generation";
-    rpc::Endpoint endpoint;
-    auto made = rpc::CreateChannel(orchestrator_->address(), channel);
-    FORETOKEN_ASSERT_OK(made);
-    endpoint.channel = *std::move(made);
-    auto token = rpc::ReadToken(channel);
-    FORETOKEN_ASSERT_OK(token);
-    endpoint.token = *std::move(token);
-    channel.health_service = "";
-    auto unwatched = rpc::CreateChannel(orchestrator_->address(), channel);
+    auto unwatched =
+        rpc::GenerationClient::Connect(orchestrator_->address(), channel);
     FORETOKEN_ASSERT_OK(unwatched);
+    channel.health_service = "foretoken.v1.Generation";
+    auto client =
+        rpc::GenerationClient::Connect(orchestrator_->address(), channel);
+    FORETOKEN_ASSERT_OK(client);
     auto gateway = gateway::GatewayServer::Start(
         options_,
-        std::make_unique<gateway::RemoteGenerations>(
-            endpoint, /*with_principals=*/!options_.key_file.empty(),
-            *unwatched),
+        std::make_unique<gateway::WatchedGenerator>(
+            *std::move(client),
+            /*with_principals=*/!options_.key_file.empty(),
+            gateway::WatchedGenerator::ModelTimes(), *std::move(unwatched)),
         registry_);
     FORETOKEN_ASSERT_OK(gateway);
     gateway_ = *std::move(gateway);
@@ -700,30 +699,35 @@ TEST_F(GatewayTest, KeysWithLimitsOrTheServersOwnTokenAreRefused) {
 }
 
 // Answers texts when it is destroyed.
-class LateGenerations final : public gateway::Generations {
+class LateGenerator final : public Generator {
  public:
-  explicit LateGenerations(std::weak_ptr<int> of_service)
+  explicit LateGenerator(std::weak_ptr<int> of_service)
       : of_service_(std::move(of_service)) {}
-  ~LateGenerations() override {
+  ~LateGenerator() override {
     EXPECT_FALSE(of_service_.expired());
     if (done_ != nullptr) done_(absl::CancelledError("late"));
   }
-  absl::StatusOr<gateway::ServedModel> Model() override {
-    return gateway::ServedModel{"late", 100, {"off"}, "off"};
+  absl::StatusOr<GeneratorInfo> Info() override {
+    GeneratorInfo info;
+    info.model = "late";
+    info.max_positions = 100;
+    return info;
   }
   bool Ready() override { return true; }
-  std::shared_ptr<gateway::GenerationCall> Start(
-      GenerationRequest,
-      std::shared_ptr<gateway::GenerationListener>) override {
+  std::shared_ptr<GenerationCall> Start(
+      GenerationRequest, std::shared_ptr<GenerationListener>) override {
     return nullptr;
   }
-  void Tokenize(const Caller&, std::string, bool, absl::Time,
-                OnTokens done) override {
+  std::shared_ptr<PendingCall> Tokenize(const Caller&, std::string, bool,
+                                        absl::Time, OnTokens done) override {
     done_ = std::move(done);
     asked.Notify();
+    return nullptr;
   }
-  void Detokenize(const Caller&, std::vector<TokenId>, absl::Time,
-                  OnText) override {}
+  std::shared_ptr<PendingCall> Detokenize(const Caller&, std::vector<TokenId>,
+                                          absl::Time, OnText) override {
+    return nullptr;
+  }
 
   absl::Notification asked;
 
@@ -735,8 +739,8 @@ class LateGenerations final : public gateway::Generations {
 TEST_F(GatewayTest, AnswersThatComeAtTheEndFindTheService) {
   auto token = std::make_shared<int>(0);
   options_.clock = [token, clock = MonotonicClock()] { return clock(); };
-  auto made = std::make_unique<LateGenerations>(token);
-  LateGenerations& generations = *made;
+  auto made = std::make_unique<LateGenerator>(token);
+  LateGenerator& generator = *made;
   auto gateway =
       gateway::GatewayServer::Start(options_, std::move(made), registry_);
   FORETOKEN_ASSERT_OK(gateway);
@@ -746,7 +750,7 @@ TEST_F(GatewayTest, AnswersThatComeAtTheEndFindTheService) {
   {
     const RawConnection client = Connect();
     client.Say(PostText("/tokenize", R"({"prompt": "a"})"));
-    generations.asked.WaitForNotification();
+    generator.asked.WaitForNotification();
   }
   gateway_.reset();
 }

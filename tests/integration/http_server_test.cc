@@ -10,18 +10,21 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/generation/generator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/gateway_service.h"
 #include "tests/integration/http_server_harness.h"
 #include "tests/support/eventually.h"
+#include "tests/support/fake_generator.h"
 #include "tests/support/gate.h"
 
 namespace foretoken::gateway {
 namespace {
 
 using testing::Eventually;
+using testing::FakeGenerator;
 using testing::Gate;
 using ::testing::HasSubstr;
 using testing::HttpClient;
@@ -375,33 +378,33 @@ TEST_P(HttpServerTest, MemoryIsHeldUntilAnAnswerHasBeenSent) {
 }
 
 // Texts wait at the gate, on the thread that asks for them.
-class HeldGenerations final : public Generations {
+class HeldGenerator final : public Generator {
  public:
-  absl::StatusOr<ServedModel> Model() override {
-    return ServedModel{"demo", 100000, {"off"}, "off"};
-  }
-  bool Ready() override { return true; }
+  absl::StatusOr<GeneratorInfo> Info() override { return fake.Info(); }
+  bool Ready() override { return fake.Ready(); }
   std::shared_ptr<GenerationCall> Start(
-      GenerationRequest, std::shared_ptr<GenerationListener>) override {
-    struct Call final : public GenerationCall {
-      void Resume() override {}
-      void Cancel() override {}
-    };
-    ++started;
-    return std::make_shared<Call>();
+      GenerationRequest request,
+      std::shared_ptr<GenerationListener> listener) override {
+    return fake.Start(std::move(request), std::move(listener));
   }
-  void Tokenize(const Caller&, std::string, bool, absl::Time,
-                OnTokens done) override {
+  std::shared_ptr<PendingCall> Tokenize(const Caller& caller, std::string text,
+                                        bool add_special_tokens,
+                                        absl::Time deadline,
+                                        OnTokens done) override {
     gate.Pass();
-    done(std::vector<TokenId>());
+    return fake.Tokenize(caller, std::move(text), add_special_tokens, deadline,
+                         std::move(done));
   }
-  void Detokenize(const Caller&, std::vector<TokenId>, absl::Time,
-                  OnText done) override {
-    done(std::string());
+  std::shared_ptr<PendingCall> Detokenize(const Caller& caller,
+                                          std::vector<TokenId> tokens,
+                                          absl::Time deadline,
+                                          OnText done) override {
+    return fake.Detokenize(caller, std::move(tokens), deadline,
+                           std::move(done));
   }
 
   Gate gate;
-  std::atomic<int> started{0};
+  FakeGenerator fake;
 };
 
 struct EndObserver final : public GatewayObserver {
@@ -412,12 +415,12 @@ struct EndObserver final : public GatewayObserver {
 };
 
 TEST_P(HttpServerTest, AClientThatLeavesWhileItsBodyWaitsStartsNothing) {
-  HeldGenerations generations;
-  generations.gate.Close();
+  HeldGenerator generator;
+  generator.gate.Close();
   EndObserver ends;
   GatewayOptions options;
   options.workers = 1;
-  GatewayService service(options, {}, generations, ends,
+  GatewayService service(options, {}, generator, ends,
                          [] { return absl::UnixEpoch(); });
   Start(service);
   const std::string text(size_t{20} << 10, 'a');  // not read where it arrives
@@ -429,16 +432,17 @@ TEST_P(HttpServerTest, AClientThatLeavesWhileItsBodyWaitsStartsNothing) {
                    "localhost\r\nContent-Type: application/json\r\n"
                    "Content-Length: ",
                    text.size() + 14, "\r\n\r\n{\"prompt\": \"", text, "\"}"));
-  ASSERT_TRUE(Eventually([&] { return generations.gate.waiting() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return generator.gate.waiting() == 1; }));
   {
     const HttpClient client = Connect();
     client.Say(Post(body));
     ASSERT_TRUE(Eventually([this] { return server_->active() == 2; }));
   }
   ASSERT_TRUE(Eventually([this] { return server_->active() == 1; }));
-  generations.gate.Open();
+  generator.gate.Open();
   EXPECT_TRUE(Eventually([&] { return ends.gone == 1; }));
-  EXPECT_EQ(generations.started, 0);
+  EXPECT_TRUE(generator.fake.requests().empty());
+  generator.fake.AnswerRest();
   server_->Stop();
 }
 

@@ -13,9 +13,10 @@
 #include "absl/time/time.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/generation_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "services/gateway/adapters/remote_generations.h"
+#include "services/gateway/adapters/watched_generator.h"
 #include "services/gateway/server.h"
 #include "tests/integration/cluster.h"
 #include "tests/support/eventually.h"
@@ -48,16 +49,16 @@ class SurroundingsTest : public ::testing::Test {
     orchestrator_ = StartOrchestrator(config);
     rpc::ChannelOptions channel;
     channel.health_service = "foretoken.v1.Generation";
-    rpc::Endpoint endpoint;
-    endpoint.channel =
-        rpc::CreateChannel(orchestrator_->address(), channel).value();
+    auto client =
+        rpc::GenerationClient::Connect(orchestrator_->address(), channel);
     gateway::GatewayServerOptions options;
     options.http.listen = {"127.0.0.1:0"};
     options.gateway.max_request_time = absl::Seconds(30);
     gateway_ = gateway::GatewayServer::Start(
                    options,
-                   std::make_unique<gateway::RemoteGenerations>(
-                       endpoint, /*with_principals=*/false),
+                   std::make_unique<gateway::WatchedGenerator>(
+                       std::move(client).value(), /*with_principals=*/false,
+                       gateway::WatchedGenerator::ModelTimes()),
                    registry_)
                    .value();
   }

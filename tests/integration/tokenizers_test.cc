@@ -11,14 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/json.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/generation_client.h"
 #include "common/text/tokenizer.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "gmock/gmock.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
-#include "services/gateway/adapters/remote_generations.h"
+#include "services/gateway/adapters/watched_generator.h"
 #include "services/gateway/server.h"
 #include "tests/support/eventually.h"
 #include "tests/support/raw_connection.h"
@@ -103,12 +103,11 @@ class TokenizersTest : public ::testing::Test {
         .value()
         ->fingerprint_bytes();
   }
-  std::unique_ptr<gateway::RemoteGenerations> Ask(
-      const gateway::RemoteGenerations::ModelTimes& times) const {
-    rpc::Endpoint endpoint;
-    endpoint.channel = rpc::CreateChannel(server_.address(), {}).value();
-    return std::make_unique<gateway::RemoteGenerations>(
-        endpoint, /*with_principals=*/false, times);
+  std::unique_ptr<gateway::WatchedGenerator> Ask(
+      const gateway::WatchedGenerator::ModelTimes& times) const {
+    return std::make_unique<gateway::WatchedGenerator>(
+        rpc::GenerationClient::Connect(server_.address(), {}).value(),
+        /*with_principals=*/false, times);
   }
 
   const TempDir own_dir_;
@@ -159,20 +158,19 @@ TEST_F(TokenizersTest, TheGatewayIsNotReadyUntilItsTokenizerIsTheServers) {
 
 TEST_F(TokenizersTest, WhatIsKnownOfAModelExpires) {
   server_.Tell(own_);
-  const auto generations =
-      Ask({absl::Milliseconds(10), absl::Milliseconds(200)});
-  ASSERT_TRUE(Eventually([&] { return generations->Model().ok(); }));
+  const auto generator = Ask({absl::Milliseconds(10), absl::Milliseconds(200)});
+  ASSERT_TRUE(Eventually([&] { return generator->Info().ok(); }));
   server_.Tell("");
   EXPECT_TRUE(Eventually([&] {
-    const auto model = generations->Model();
-    return absl::IsUnavailable(model.status()) &&
-           absl::StrContains(model.status().message(), "no longer");
+    const auto info = generator->Info();
+    return absl::IsUnavailable(info.status()) &&
+           absl::StrContains(info.status().message(), "no longer");
   }));
   server_.Tell(other_);
-  ASSERT_TRUE(Eventually([&] { return generations->Model().ok(); }));
+  ASSERT_TRUE(Eventually([&] { return generator->Info().ok(); }));
   ASSERT_TRUE(Eventually([&] {
-    const auto model = generations->Model();
-    return model.ok() && model->tokenizer_fingerprint == other_;
+    const auto info = generator->Info();
+    return info.ok() && info->tokenizer_fingerprint == other_;
   }));
 }
 

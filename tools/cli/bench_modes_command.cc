@@ -22,6 +22,7 @@
 #include "common/text/model_tokenizer.h"
 #include "tools/cli/command.h"
 #include "tools/cli/generation_target.h"
+#include "tools/cli/local_generator.h"
 #include "tools/cli/machine_balance.h"
 #include "tools/cli/mode_bench/arrival_trace.h"
 #include "tools/cli/mode_bench/mode_bench.h"
@@ -86,7 +87,7 @@ absl::StatusOr<Json> MeasureMachine(const TargetFlags& target) {
 }
 
 // InvalidArgument unless the flags name either a server or a model.
-absl::StatusOr<std::unique_ptr<Generator>> OpenTarget(
+absl::StatusOr<std::shared_ptr<Generator>> OpenGenerator(
     const TargetFlags& flags) {
   const LocalModelFlags& model = flags.model;
   if (flags.server.empty() == model.backend.model.empty()) {
@@ -94,12 +95,12 @@ absl::StatusOr<std::unique_ptr<Generator>> OpenTarget(
   }
   if (!flags.server.empty()) {
     FORETOKEN_RETURN_IF_ERROR(CheckNoLocalModel(model));
-    return OpenServerTarget(flags, /*timeout_s=*/0, /*tokenizer=*/nullptr);
+    return ConnectToServer(flags);
   }
   FORETOKEN_ASSIGN_OR_RETURN(auto tokenizer,
                              LoadModelTokenizer(model.backend.model));
-  return OpenLocalTarget(model, /*tokens=*/0, model.backend.max_sessions,
-                         std::move(tokenizer));
+  return StartLocalGenerator(model, /*tokens=*/0, model.backend.max_sessions,
+                             std::move(tokenizer));
 }
 
 absl::Status RunBenchModes(ModesOptions options) {
@@ -128,12 +129,12 @@ absl::Status RunBenchModes(ModesOptions options) {
   FORETOKEN_ASSIGN_OR_RETURN(Json machine, MeasureMachine(options.target));
   // The services' own lines would break the progress bar.
   SetMinLogLevel(LogLevel::kWarning);
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Generator> target,
-                             OpenTarget(options.target));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<Generator> generator,
+                             OpenGenerator(options.target));
   mode_bench::LoadOptions load;
   std::unique_ptr<Progress> bar;
   load.on_done = [&bar] { bar->Advance(1); };
-  mode_bench::ModeBench modes(bench, prompts, *target, load);
+  mode_bench::ModeBench modes(bench, prompts, *generator, load);
   bar = std::make_unique<Progress>("bench modes", modes.MostRequests(),
                                    "requests", isatty(STDERR_FILENO) != 0);
   absl::StatusOr<mode_bench::ModeBenchResult> result = modes.Run();

@@ -21,6 +21,7 @@
 #include "tools/cli/generate_model.h"
 #include "tools/cli/generation_target.h"
 #include "tools/cli/interrupt.h"
+#include "tools/cli/local_generator.h"
 #include "tools/cli/standard_output.h"
 
 namespace foretoken::cli {
@@ -71,10 +72,11 @@ absl::StatusOr<std::unique_ptr<ModelChat>> LoadChat(const ChatFlags& flags) {
   return chat;
 }
 
-absl::StatusOr<std::unique_ptr<Generator>> OpenTarget(const ChatFlags& flags,
-                                                      const ModelChat& chat) {
+absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenTarget(
+    const ChatFlags& flags, const ModelChat& chat) {
   if (!flags.server.empty()) {
-    return OpenServerTarget(flags, flags.timeout_s, chat.shared_tokenizer());
+    return GenerationTarget::OpenServer(flags, flags.timeout_s,
+                                        chat.shared_tokenizer());
   }
   {
     FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWeights> weights,
@@ -83,8 +85,10 @@ absl::StatusOr<std::unique_ptr<Generator>> OpenTarget(const ChatFlags& flags,
         Annotate(CheckVocabulary(chat.tokenizer(), weights->config()),
                  flags.backend.model));
   }
-  return OpenLocalTarget(flags, /*tokens=*/0, /*at_once=*/1,
-                         chat.shared_tokenizer());
+  FORETOKEN_ASSIGN_OR_RETURN(
+      auto local, StartLocalGenerator(flags, /*tokens=*/0, /*at_once=*/1,
+                                      chat.shared_tokenizer()));
+  return std::make_unique<GenerationTarget>(std::move(local));
 }
 
 std::string HistoryFile(const ChatFlags& flags) {
@@ -92,7 +96,7 @@ std::string HistoryFile(const ChatFlags& flags) {
   return flags.history.empty() ? DefaultHistoryFile() : flags.history;
 }
 
-ChatSession::Outside OutsideOf(Generator& target) {
+ChatSession::Outside OutsideOf(GenerationTarget& target) {
   ChatSession::Outside outside;
   outside.generate = [&target](GenerationRequest request, auto on_delta) {
     CatchInterrupt();
@@ -123,7 +127,7 @@ absl::Status Chat(const ChatFlags& flags) {
   options.show_drafters = flags.show_drafters;
   options.colours = HasColours(STDOUT_FILENO);
   options.note_colours = HasColours(STDERR_FILENO);
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Generator> target,
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<GenerationTarget> target,
                              OpenTarget(flags, *chat));
   std::unique_ptr<LineSource> lines = EditedLines("> ", HistoryFile(flags));
   if (lines == nullptr) {

@@ -11,6 +11,7 @@
 #include "tools/cli/generate_model.h"
 #include "tools/cli/generate_output.h"
 #include "tools/cli/generation_target.h"
+#include "tools/cli/local_generator.h"
 
 namespace foretoken::cli {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 // A target, and the tokenizer of its model; null where none is needed.
 struct OpenTarget {
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::unique_ptr<Generator> target;
+  std::unique_ptr<GenerationTarget> target;
 };
 
 absl::StatusOr<OpenTarget> OpenServer(const GenerateFlags& flags) {
@@ -28,7 +29,8 @@ absl::StatusOr<OpenTarget> OpenServer(const GenerateFlags& flags) {
                                Tokenizer::LoadShared(flags.tokenizer));
   }
   FORETOKEN_ASSIGN_OR_RETURN(
-      open.target, OpenServerTarget(flags, flags.timeout_s, open.tokenizer));
+      open.target,
+      GenerationTarget::OpenServer(flags, flags.timeout_s, open.tokenizer));
   return open;
 }
 
@@ -55,8 +57,9 @@ absl::StatusOr<OpenTarget> OpenModel(const GenerateFlags& flags,
       std::clamp<int64_t>(request.max_tokens, 0, ModelConfig::kMaxPositions) +
       static_cast<int64_t>(request.prompt.size());
   FORETOKEN_ASSIGN_OR_RETURN(
-      open.target,
-      OpenLocalTarget(flags, tokens, /*at_once=*/1, open.tokenizer));
+      auto local,
+      StartLocalGenerator(flags, tokens, /*at_once=*/1, open.tokenizer));
+  open.target = std::make_unique<GenerationTarget>(std::move(local));
   return open;
 }
 

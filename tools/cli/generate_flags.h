@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/types.h"
+#include "common/generation/generation.h"
 #include "common/infer/factory/backend_factory.h"
 #include "common/sampling/sampling_params.h"
-#include "common/speculation/generation.h"
 #include "tools/cli/shared_options.h"
 
 namespace foretoken::cli {

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "common/base/json.h"
 #include "common/base/types.h"
+#include "common/generation/generation.h"
 #include "common/sampling/sampler.h"
-#include "common/speculation/generation.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/chat/drafter_painter.h"
 

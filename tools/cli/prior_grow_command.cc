@@ -22,22 +22,18 @@
 #include "common/drafting/prior_corpus.h"
 #include "tools/cli/command.h"
 #include "tools/cli/generate_flags.h"
+#include "tools/cli/generation_target.h"
 #include "tools/cli/interrupt.h"
-#include "tools/cli/local_generation.h"
+#include "tools/cli/local_generator.h"
 #include "tools/cli/prior_growth/prior_growth.h"
 #include "tools/cli/prior_growth/written_text.h"
 #include "tools/cli/prior_output.h"
 #include "tools/cli/prompt_file.h"
 #include "tools/cli/shared_options.h"
-#ifdef FORETOKEN_HAVE_SERVICES
-#include "common/rpc/generation_client.h"
-#include "tools/cli/server_channel.h"
-#endif
 
 namespace foretoken::cli {
 namespace {
 
-constexpr absl::Duration kInfoTimeout = absl::Seconds(10);
 constexpr int kIdlePriority = 19;  // the nicest a process can be
 
 struct Flags {
@@ -58,23 +54,18 @@ struct Flags {
 
 // The target, open, and what a prior for it must know.
 struct OpenTarget {
-  PriorGrowth::Target ask;
+  std::shared_ptr<Generator> generator;
   PriorBuildOptions model;                     // vocabulary and fingerprint
   std::shared_ptr<const Tokenizer> tokenizer;  // null: not needed
 };
 
-#ifdef FORETOKEN_HAVE_SERVICES
 absl::StatusOr<OpenTarget> OpenServer(const Flags& flags) {
-  rpc::ChannelOptions channel = ChannelOf(flags.target.server_access);
-  channel.token_file = flags.target.server_token_file;
-  FORETOKEN_ASSIGN_OR_RETURN(
-      std::shared_ptr<const rpc::GenerationClient> client,
-      rpc::GenerationClient::Connect(flags.target.server, channel));
-  const auto info = client->GetModelInfo(MonotonicNow() + kInfoTimeout);
-  FORETOKEN_RETURN_IF_ERROR(Annotate(info.status(), flags.target.server));
   OpenTarget target;
-  target.model.vocab_size = info->vocab_size();
-  const std::string& fingerprint = info->tokenizer_fingerprint();
+  FORETOKEN_ASSIGN_OR_RETURN(target.generator, ConnectToServer(flags.target));
+  const auto info = target.generator->Info();
+  FORETOKEN_RETURN_IF_ERROR(Annotate(info.status(), flags.target.server));
+  target.model.vocab_size = static_cast<int32_t>(info->vocab_size);
+  const std::string& fingerprint = info->tokenizer_fingerprint;
   if (fingerprint.size() != target.model.tokenizer.size()) {
     return absl::FailedPreconditionError(
         absl::StrCat(flags.target.server,
@@ -92,18 +83,8 @@ absl::StatusOr<OpenTarget> OpenServer(const Flags& flags) {
                        " is not that of ", flags.target.server));
     }
   }
-  target.ask = [client = std::move(client)](const GenerationRequest& request,
-                                            auto on_delta) {
-    return client->Generate(request, on_delta);
-  };
   return target;
 }
-#else
-absl::StatusOr<OpenTarget> OpenServer(const Flags&) {
-  return absl::UnimplementedError(
-      "--server: this build has no services, use --model");
-}
-#endif
 
 absl::StatusOr<OpenTarget> OpenModel(const Flags& flags) {
   OpenTarget target;
@@ -115,14 +96,10 @@ absl::StatusOr<OpenTarget> OpenModel(const Flags& flags) {
   if (setpriority(PRIO_PROCESS, 0, kIdlePriority) != 0) {
     FORETOKEN_LOG(kWarning, "the priority of the process stays as it is");
   }
-  LocalModelFlags model = flags.target;
-  model.backend.max_sessions = flags.concurrency;
   FORETOKEN_ASSIGN_OR_RETURN(
-      const std::shared_ptr<LocalGeneration> local,
-      StartLocalGeneration(model, /*tokens=*/0, target.tokenizer));
-  target.ask = [local](const GenerationRequest& request, auto on_delta) {
-    return local->service().Generate(request, on_delta);
-  };
+      target.generator,
+      StartLocalGenerator(flags.target, /*tokens=*/0, flags.concurrency,
+                          target.tokenizer));
   return target;
 }
 
@@ -208,7 +185,7 @@ absl::Status Grow(const Flags& flags) {
                                                       : OpenServer(flags));
     model = target.model;
     FORETOKEN_RETURN_IF_ERROR(CheckPriorOutput(model, flags.output));
-    PriorGrowth growth(options, prompts, std::move(target.ask), written);
+    PriorGrowth growth(options, prompts, *target.generator, written);
     CatchInterrupt();
     FORETOKEN_RETURN_IF_ERROR(RunGrowth(growth));
     corpus = written.TakeCorpus();

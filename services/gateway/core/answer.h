@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "common/text/chat/model_chat.h"
 #include "common/text/tokenizer.h"
 #include "services/gateway/core/api_error.h"

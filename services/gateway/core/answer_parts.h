@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/base/json.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "common/text/detokenizer.h"
 #include "common/text/tokenizer.h"
 #include "services/gateway/core/answer.h"

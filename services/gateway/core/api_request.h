@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/types.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "common/text/chat/model_chat.h"
 #include "common/text/chat/tool_call_parser.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "common/text/chat/chat_answer.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_request.h"

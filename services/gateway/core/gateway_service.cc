@@ -65,12 +65,12 @@ void DropBody(HttpRequest& request) {
 }  // namespace
 
 GatewayService::GatewayService(const GatewayOptions& options,
-                               GatewayParts parts, Generations& generations,
+                               GatewayParts parts, Generator& generator,
                                GatewayObserver& observer, Clock wall_clock,
                                Clock clock)
     : options_(options),
       parts_(std::move(parts)),
-      generations_(generations),
+      generator_(generator),
       observer_(observer),
       wall_clock_(std::move(wall_clock)),
       clock_(std::move(clock)),
@@ -278,14 +278,13 @@ void GatewayService::Converse(Context& context, absl::StatusOr<ApiRequest> read,
 }
 
 absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
-                                         const ServedModel& model,
+                                         const GeneratorInfo& info,
                                          ApiRequest& request) const {
   FORETOKEN_ASSIGN_OR_RETURN(
       std::vector<TokenId> prompt,
       EncodeChat(context, *request.conversation, request.repeated.size()));
   request.conversation.reset();
-  const int64_t room =
-      model.max_positions - static_cast<int64_t>(prompt.size());
+  const int64_t room = info.max_positions - static_cast<int64_t>(prompt.size());
   if (room < request.max_tokens.value_or(1)) {
     return FieldError(
         room < 1 ? form.input : form.limit,
@@ -294,7 +293,7 @@ absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
                               : absl::StrCat(", and ", *request.max_tokens,
                                              " more are asked for"),
                      ": this model's maximum context length is ",
-                     model.max_positions, " tokens"),
+                     info.max_positions, " tokens"),
         "context_length_exceeded");
   }
   if (!request.max_tokens.has_value()) request.max_tokens = room;
@@ -357,11 +356,12 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
 }
 
 void GatewayService::StartGeneration(Context& context, ApiRequest request,
-                                     const ServedModel& model, const Form& form,
+                                     const GeneratorInfo& info,
+                                     const Form& form,
                                      std::vector<std::string> echoes) {
   const absl::Status fits =
       context.request.memory.Resize(GenerationExchange::Bytes(
-          request, std::min(*request.max_tokens, model.max_positions)));
+          request, std::min(*request.max_tokens, info.max_positions)));
   if (!fits.ok()) {
     RespondError(context, fits);
     return;
@@ -386,51 +386,57 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
   AnswerOptions options;
   options.id = absl::StrCat(form.id_prefix, DrawId());
   options.created = absl::ToUnixSeconds(wall_clock_());
-  options.model = model.name;
+  options.model = info.model;
   options.tokenizer = parts_.tokenizer;
   options.chat = parts_.chat;
   options.echoes = std::move(echoes);
   GenerationExchange::Start(
       std::move(request), std::move(context.request.memory), form.make_answer,
-      std::move(options), std::move(context.headers), generations_,
+      std::move(options), std::move(context.headers), generator_,
       context.exchange, std::move(context.observed), clock_);
 }
 
 // --- Models and texts --------------------------------------------------------
 
-absl::StatusOr<ServedModel> GatewayService::ActiveModel() {
-  FORETOKEN_ASSIGN_OR_RETURN(ServedModel model, generations_.Model());
-  const std::string& theirs = model.tokenizer_fingerprint;
+absl::StatusOr<GeneratorInfo> GatewayService::ActiveModel() {
+  absl::StatusOr<GeneratorInfo> info = generator_.Info();
+  // It is the server's condition, not the request's.
+  if (absl::IsFailedPrecondition(info.status())) {
+    return absl::UnavailableError(info.status().message());
+  }
+  FORETOKEN_RETURN_IF_ERROR(info.status());
+  const std::string& theirs = info->tokenizer_fingerprint;
   const bool foreign = parts_.tokenizer != nullptr && !theirs.empty() &&
                        parts_.tokenizer->fingerprint_bytes() != theirs;
   const bool before = foreign_tokenizer_.exchange(foreign);
   if (!foreign) {
     if (before) FORETOKEN_LOG(kInfo, "the model's tokenizer is the right one");
-    return model;
+    return info;
   }
   const absl::Status status = absl::UnavailableError(absl::StrCat(
-      "this server has another tokenizer than the model ", model.name));
+      "this server has another tokenizer than the model ", info->model));
   if (!before) FORETOKEN_LOG(kError, status.message(), ": see --model");
   return status;
 }
 
-absl::StatusOr<ServedModel> GatewayService::ModelNamed(absl::string_view name) {
-  FORETOKEN_ASSIGN_OR_RETURN(ServedModel model, ActiveModel());
-  if (name.empty() || name == model.name) return model;
+absl::StatusOr<GeneratorInfo> GatewayService::ModelNamed(
+    absl::string_view name) {
+  FORETOKEN_ASSIGN_OR_RETURN(GeneratorInfo info, ActiveModel());
+  if (name.empty() || name == info.model) return info;
   return WithCode(
       absl::NotFoundError(absl::StrCat("no such model: ", name,
-                                       "; this server has ", model.name)),
+                                       "; this server has ", info.model)),
       "model_not_found");
 }
 
-Json GatewayService::ModelJson(const ServedModel& model) const {
-  return {{"id", model.name},
+Json GatewayService::ModelJson(const GeneratorInfo& info) const {
+  return {{"id", info.model},
           {"object", "model"},
           {"created", created_},
           {"owned_by", "foretoken"},
-          {"max_model_len", model.max_positions},
+          {"max_model_len", info.max_positions},
           {"foretoken",
-           {{"modes", model.modes}, {"default_mode", model.default_mode}}}};
+           {{"modes", info.modes}, {"default_mode", info.default_mode}}}};
 }
 
 void GatewayService::Models(std::shared_ptr<Context> context) {
@@ -478,9 +484,9 @@ void GatewayService::Tokenize(std::shared_ptr<Context> context) {
     respond(EncodeChat(*context, *chat, /*other_bytes=*/0));
     return;
   }
-  generations_.Tokenize(
-      context->caller, std::get<std::string>(std::move(request->input)),
-      request->add_special_tokens, context->deadline, respond);
+  generator_.Tokenize(context->caller,
+                      std::get<std::string>(std::move(request->input)),
+                      request->add_special_tokens, context->deadline, respond);
 }
 
 void GatewayService::Detokenize(std::shared_ptr<Context> context) {
@@ -503,8 +509,8 @@ void GatewayService::Detokenize(std::shared_ptr<Context> context) {
                   body += '}';
                 });
   };
-  generations_.Detokenize(context->caller, std::move(request->tokens),
-                          context->deadline, respond);
+  generator_.Detokenize(context->caller, std::move(request->tokens),
+                        context->deadline, respond);
 }
 
 void GatewayService::Health(std::shared_ptr<Context> context) {
@@ -512,7 +518,7 @@ void GatewayService::Health(std::shared_ptr<Context> context) {
     RespondError(*context, StoppingError("the server"));
   } else if (const absl::Status reason = ActiveModel().status(); !reason.ok()) {
     RespondError(*context, reason);
-  } else if (!generations_.Ready()) {
+  } else if (!generator_.Ready()) {
     RespondError(*context, absl::UnavailableError("no model is ready"));
   } else {
     RespondJson(*context, {{"status", "ok"}});

@@ -1,4 +1,4 @@
-// GatewayService: OpenAI's API on top of Generations. Routes, authentication,
+// GatewayService: OpenAI's API on top of a Generator. Routes, authentication,
 // reading and checking of requests; what generates goes on as a
 // GenerationExchange.
 //
@@ -23,13 +23,13 @@
 #include "common/base/clock.h"
 #include "common/base/fair_worker_pool.h"
 #include "common/base/json.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
+#include "common/generation/generator.h"
 #include "common/text/chat/model_chat.h"
 #include "common/text/tokenizer.h"
 #include "services/gateway/core/api_request.h"
 #include "services/gateway/core/gateway_observer.h"
 #include "services/gateway/core/generation_exchange.h"
-#include "services/gateway/core/generations.h"
 #include "services/gateway/core/http.h"
 
 namespace foretoken::gateway {
@@ -71,7 +71,7 @@ class GatewayService final : public HttpHandler {
  public:
   // `wall_clock` dates answers. References must outlive the service.
   GatewayService(const GatewayOptions& options, GatewayParts parts,
-                 Generations& generations, GatewayObserver& observer,
+                 Generator& generator, GatewayObserver& observer,
                  Clock wall_clock, Clock clock = MonotonicClock());
 
   void Handle(HttpRequest request,
@@ -85,7 +85,7 @@ class GatewayService final : public HttpHandler {
   void BeginDrain() { draining_ = true; }
   // Ends requests whose template is being rendered, now and from now on.
   void StopTemplates() { templates_stopped_ = true; }
-  // Does that and waits for the bodies that are being read. What Generations
+  // Does that and waits for the bodies that are being read. What the generator
   // still has to answer comes later: the service must outlive that. Handle is
   // not called any more.
   void Stop();
@@ -145,9 +145,9 @@ class GatewayService final : public HttpHandler {
   std::optional<T> Take(Context& context, absl::StatusOr<T> value);
   // The model, if its tokenizer is this server's: with another, prompts and
   // texts would be wrong without any error. Logs when that changes.
-  absl::StatusOr<ServedModel> ActiveModel();
+  absl::StatusOr<GeneratorInfo> ActiveModel();
   // The same, if it has the name that the request gives.
-  absl::StatusOr<ServedModel> ModelNamed(absl::string_view name);
+  absl::StatusOr<GeneratorInfo> ModelNamed(absl::string_view name);
   // Takes the memory for it from the context's share, beside that of the
   // conversation and `other_bytes` of the request.
   absl::StatusOr<std::vector<TokenId>> EncodeChat(
@@ -159,11 +159,12 @@ class GatewayService final : public HttpHandler {
   void Converse(Context& context, absl::StatusOr<ApiRequest> read,
                 const Form& form);
   absl::Status PrepareChat(Context& context, const Form& form,
-                           const ServedModel& model, ApiRequest& request) const;
+                           const GeneratorInfo& info,
+                           ApiRequest& request) const;
   void StartGeneration(Context& context, ApiRequest request,
-                       const ServedModel& model, const Form& form,
+                       const GeneratorInfo& info, const Form& form,
                        std::vector<std::string> echoes);
-  Json ModelJson(const ServedModel& model) const;
+  Json ModelJson(const GeneratorInfo& info) const;
 
   void Respond(Context& context, HttpResponse response) const;
   void RespondJson(Context& context, const Json& body) const;
@@ -178,7 +179,7 @@ class GatewayService final : public HttpHandler {
 
   const GatewayOptions options_;
   const GatewayParts parts_;
-  Generations& generations_;
+  Generator& generator_;
   GatewayObserver& observer_;
   const Clock wall_clock_;
   const Clock clock_;

@@ -94,12 +94,12 @@ int64_t GenerationExchange::Bytes(const ApiRequest& request,
 
 void GenerationExchange::Start(ApiRequest request, ByteBudget::Share memory,
                                MakeAnswer make_answer, AnswerOptions options,
-                               HttpHeaders headers, Generations& generations,
+                               HttpHeaders headers, Generator& generator,
                                std::shared_ptr<HttpExchange> http,
                                std::unique_ptr<ObservedRequest> observed,
                                const Clock& clock) {
   const std::shared_ptr<GenerationExchange> exchange(new GenerationExchange(
-      std::move(request), std::move(memory), std::move(headers), generations,
+      std::move(request), std::move(memory), std::move(headers), generator,
       std::move(http), std::move(observed), clock));
   {
     absl::MutexLock lock(&exchange->mu_);
@@ -109,16 +109,17 @@ void GenerationExchange::Start(ApiRequest request, ByteBudget::Share memory,
     exchange->OnGone();
     return;
   }
+  absl::MutexLock lock(&exchange->mu_);
   exchange->StartChoices();
 }
 
 GenerationExchange::GenerationExchange(
     ApiRequest request, ByteBudget::Share memory, HttpHeaders headers,
-    Generations& generations, std::shared_ptr<HttpExchange> http,
+    Generator& generator, std::shared_ptr<HttpExchange> http,
     std::unique_ptr<ObservedRequest> observed, const Clock& clock)
     : request_(std::move(request)),
       headers_(std::move(headers)),
-      generations_(generations),
+      generator_(generator),
       http_(std::move(http)),
       clock_(clock),
       started_(clock_()),
@@ -147,57 +148,36 @@ GenerationRequest GenerationExchange::RequestOf(int64_t choice) const {
   return request;
 }
 
+// The generator calls no listener from inside Start, Resume and Cancel, so all
+// are called under the lock.
 void GenerationExchange::StartChoices() {
-  while (true) {
-    int64_t choice = 0;
-    {
-      absl::MutexLock lock(&mu_);
-      if (ended_ || running_ >= kAtOnce || next_ >= request_.choices()) return;
-      choice = next_++;
-      ++running_;
-    }
-    auto call = generations_.Start(
+  while (!ended_ && running_ < kAtOnce && next_ < request_.choices()) {
+    const int64_t choice = next_++;
+    ++running_;
+    choices_[static_cast<size_t>(choice)].call = generator_.Start(
         RequestOf(choice),
         std::make_shared<Listener>(shared_from_this(), choice));
-    bool resume = false;
-    bool cancel = false;
-    {
-      absl::MutexLock lock(&mu_);
-      // It may have been paused, or all have ended, while there was no call.
-      cancel = ended_;
-      if (!cancel) choices_[static_cast<size_t>(choice)].call = call;
-      resume = !choices_[static_cast<size_t>(choice)].paused;
-    }
-    if (cancel) {
-      call->Cancel();
-    } else if (resume) {
-      call->Resume();
-    }
   }
 }
 
 bool GenerationExchange::OnDelta(int64_t choice, const GenerationDelta& delta) {
-  std::vector<std::shared_ptr<GenerationCall>> left;
-  {
-    absl::MutexLock lock(&mu_);
-    if (ended_) return true;
-    observed_->observer().OnDelta();
-    if (first_output_ == absl::InfiniteFuture()) first_output_ = clock_();
-    std::string frames;
-    answer_->OnDelta(choice, delta, frames);
-    const bool room = Send(frames);
-    const absl::Status held = HoldKept();
-    if (held.ok()) {
-      if (room) return true;
-      choices_[static_cast<size_t>(choice)].paused = true;
-      observed_->observer().OnPause();
-      return false;
-    }
+  absl::MutexLock lock(&mu_);
+  if (ended_) return true;
+  observed_->observer().OnDelta();
+  if (first_output_ == absl::InfiniteFuture()) first_output_ = clock_();
+  std::string frames;
+  answer_->OnDelta(choice, delta, frames);
+  const bool room = Send(frames);
+  const absl::Status held = HoldKept();
+  if (!held.ok()) {
     Fail(held);
-    left = End(ToApiError(held).http_status);
+    End(ToApiError(held).http_status);
+    return true;
   }
-  for (const auto& call : left) call->Cancel();
-  return true;
+  if (room) return true;
+  choices_[static_cast<size_t>(choice)].paused = true;
+  observed_->observer().OnPause();
+  return false;
 }
 
 absl::Status GenerationExchange::HoldKept() {
@@ -226,21 +206,17 @@ void GenerationExchange::OnResult(int64_t choice,
 }
 
 void GenerationExchange::OnEnd(int64_t choice, const absl::Status& status) {
-  std::vector<std::shared_ptr<GenerationCall>> left;
-  {
-    absl::MutexLock lock(&mu_);
-    --running_;
-    choices_[static_cast<size_t>(choice)] = {};
-    if (ended_) return;
-    if (!status.ok()) {
-      Fail(status);
-      left = End(ToApiError(status).http_status);
-    } else if (running_ == 0 && next_ == request_.choices()) {
-      Succeed();
-      left = End(kOk);
-    }
+  absl::MutexLock lock(&mu_);
+  --running_;
+  choices_[static_cast<size_t>(choice)] = {};
+  if (ended_) return;
+  if (!status.ok()) {
+    Fail(status);
+    End(ToApiError(status).http_status);
+  } else if (running_ == 0 && next_ == request_.choices()) {
+    Succeed();
+    End(kOk);
   }
-  for (const auto& call : left) call->Cancel();
   StartChoices();
 }
 
@@ -294,38 +270,24 @@ void GenerationExchange::HoldUntilSent(size_t bytes) {
   http_->HoldUntilSent(std::move(memory_));
 }
 
-std::vector<std::shared_ptr<GenerationCall>> GenerationExchange::End(
-    int status) {
+void GenerationExchange::End(int status) {
   ended_ = true;
   observed_->End(status, clock_());
-  std::vector<std::shared_ptr<GenerationCall>> calls;
   for (Choice& choice : choices_) {
-    if (choice.call != nullptr) calls.push_back(std::move(choice.call));
+    if (choice.call != nullptr) choice.call->Cancel();
   }
-  return calls;
 }
 
 void GenerationExchange::OnRoom() {
-  std::vector<std::shared_ptr<GenerationCall>> paused;
-  {
-    absl::MutexLock lock(&mu_);
-    for (Choice& choice : choices_) {
-      if (!std::exchange(choice.paused, false)) continue;
-      // Without a call, StartChoices resumes it.
-      if (choice.call != nullptr) paused.push_back(choice.call);
-    }
+  absl::MutexLock lock(&mu_);
+  for (Choice& choice : choices_) {
+    if (std::exchange(choice.paused, false)) choice.call->Resume();
   }
-  for (const auto& call : paused) call->Resume();
 }
 
 void GenerationExchange::OnGone() {
-  std::vector<std::shared_ptr<GenerationCall>> left;
-  {
-    absl::MutexLock lock(&mu_);
-    if (ended_) return;
-    left = End(kClientGone);
-  }
-  for (const auto& call : left) call->Cancel();
+  absl::MutexLock lock(&mu_);
+  if (!ended_) End(kClientGone);
 }
 
 HttpResponse ErrorResponse(const absl::Status& status, HttpHeaders headers) {

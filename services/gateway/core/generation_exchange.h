@@ -1,7 +1,7 @@
 // GenerationExchange: one HTTP request to generate, from its admission to the
 // end of its answer.
 //
-// Every choice is a request of its own to Generations, a few at a time. The
+// Every choice is a request of its own to the generator, a few at a time. The
 // status of the answer is that of the first choice that has output or fails:
 // until then nothing is sent. A client that reads slowly pauses the choices;
 // one that goes away cancels them.
@@ -21,10 +21,10 @@
 #include "absl/time/time.h"
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
+#include "common/generation/generator.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_request.h"
 #include "services/gateway/core/gateway_observer.h"
-#include "services/gateway/core/generations.h"
 #include "services/gateway/core/http.h"
 
 namespace foretoken::gateway {
@@ -39,11 +39,11 @@ class GenerationExchange final
   static constexpr int64_t kAtOnce = 32;
 
   // `request.prompts` holds one prompt or more; `memory` is what Bytes says.
-  // Begins at once, unless the client is gone already; `generations` must
+  // Begins at once, unless the client is gone already; `generator` must
   // outlive the exchange.
   static void Start(ApiRequest request, ByteBudget::Share memory,
                     MakeAnswer make_answer, AnswerOptions options,
-                    HttpHeaders headers, Generations& generations,
+                    HttpHeaders headers, Generator& generator,
                     std::shared_ptr<HttpExchange> http,
                     std::unique_ptr<ObservedRequest> observed,
                     const Clock& clock);
@@ -65,13 +65,13 @@ class GenerationExchange final
   };
 
   GenerationExchange(ApiRequest request, ByteBudget::Share memory,
-                     HttpHeaders headers, Generations& generations,
+                     HttpHeaders headers, Generator& generator,
                      std::shared_ptr<HttpExchange> http,
                      std::unique_ptr<ObservedRequest> observed,
                      const Clock& clock);
 
   // Starts choices up to kAtOnce under way.
-  void StartChoices() ABSL_LOCKS_EXCLUDED(mu_);
+  void StartChoices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   GenerationRequest RequestOf(int64_t choice) const;
 
   bool OnDelta(int64_t choice, const GenerationDelta& delta)
@@ -90,13 +90,12 @@ class GenerationExchange final
   void HoldUntilSent(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Succeed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fail(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes the calls that are left, for Cancel without the lock.
-  std::vector<std::shared_ptr<GenerationCall>> End(int status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Cancels the choices that are left.
+  void End(int status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const ApiRequest request_;
   const HttpHeaders headers_;
-  Generations& generations_;
+  Generator& generator_;
   const std::shared_ptr<HttpExchange> http_;
   const Clock clock_;
   const absl::Time started_;

@@ -13,6 +13,7 @@
 #include "common/metrics/registry.h"
 #include "common/speculation/modes.h"
 #include "common/speculation/round.h"
+#include "services/orchestrator/adapters/principal_metrics.h"
 #include "services/orchestrator/core/generation_service.h"
 
 namespace foretoken::orchestrator {
@@ -36,6 +37,12 @@ class GenerationMetrics final : public GenerationObserver {
   void OnFailovers(int64_t count) override;
   // `latency` is recorded only for served requests.
   void OnEnd(absl::StatusCode code, absl::Duration latency) override;
+  CallerAccount& AccountOf(const Caller& caller) override {
+    // Names of certificates are no closed set, and what stands for a token
+    // without a name is nothing for a page that anyone may read.
+    return principals_.Of(caller.named ? caller.name
+                                       : PrincipalMetrics::kOther);
+  }
 
  private:
   struct OfMode {
@@ -84,6 +91,7 @@ class GenerationMetrics final : public GenerationObserver {
   prometheus::Histogram& tree_nodes_ =
       registry_.GetHistogram(metrics::kTreeNodes);
   prometheus::Counter& failovers_ = registry_.GetCounter(metrics::kFailovers);
+  PrincipalMetrics principals_{registry_};
 };
 
 inline GenerationMetrics::GenerationMetrics(metrics::Registry& registry)

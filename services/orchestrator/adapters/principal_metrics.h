@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/metrics/registry.h"
+#include "services/orchestrator/core/request_call.h"
 
 namespace foretoken::orchestrator {
 
@@ -24,13 +25,12 @@ class PrincipalMetrics {
   static constexpr size_t kMaxAccounts = 1000;
   static constexpr char kOther[] = "other";
 
-  class Account {
+  class Account final : public CallerAccount {
    public:
     Account(metrics::Registry& registry, const std::string& name);
-    void OnPromptTokens(int64_t count);
-    void OnGeneratedTokens(int64_t count);
-    // A request has ended, refused ones included.
-    void OnEnd(absl::StatusCode code);
+    void OnPromptTokens(int64_t count) override;
+    void OnGeneratedTokens(int64_t count) override;
+    void OnEnd(absl::StatusCode code) override;
 
    private:
     prometheus::Counter& served_;

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 
 namespace foretoken::orchestrator {
 

@@ -19,7 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 
 namespace foretoken::orchestrator {
 

@@ -31,7 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "common/speculation/round.h"
 #include "common/text/stop_matcher.h"
 #include "common/text/tokenizer.h"

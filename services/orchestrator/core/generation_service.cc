@@ -1,37 +1,26 @@
 #include "services/orchestrator/core/generation_service.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
-#include "common/base/retry_after.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
-#include "common/base/timed_wait.h"
 #include "services/orchestrator/core/request_memory.h"
 #include "services/orchestrator/core/trace.h"
 
 namespace foretoken::orchestrator {
 namespace {
 
-// Threads that encode and decode texts, those that one caller may use, and the
-// number of texts that may wait for them.
-constexpr int32_t kTextThreads = 4;
-constexpr int32_t kTextThreadsPerCaller = 3;
-// Texts are encoded with what decoding leaves of the processors.
-constexpr int kTextNice = 10;
-// Texts above this size are encoded there, also those of prompts.
-constexpr size_t kLongText = 64 << 10;
 // The longest special token.
 constexpr int64_t kMinLongestToken = 64;
 // How much shorter than a text its tokens may be: normalizers drop characters,
 // and a run of unknown ones may be a single token.
 constexpr int64_t kMaxShrink = 16;
-constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
-constexpr int32_t kTextsWaiting = 64;
 
 // Tokens of a prompt that count as much as one token of output when callers
 // share a server: a prompt is read in passes of many rows.
@@ -67,12 +56,11 @@ RequestPoolOptions PoolOptions(const GenerationOptions& options) {
           .min_retry_after = options.retry_after};
 }
 
-RequestPoolOptions TextPoolOptions(const GenerationOptions& options) {
-  return {
-      .max_running = kTextThreads,
-      .waiting = {.items = kTextsWaiting, .bytes = options.max_waiting_bytes},
-      .min_retry_after = options.retry_after,
-      .nice = kTextNice};
+TextWorkOptions TextOptions(const GenerationOptions& options) {
+  return {.max_text_bytes = options.max_prompt_bytes,
+          .max_waiting_bytes = options.max_waiting_bytes,
+          .max_time = options.max_request_time,
+          .retry_after = options.retry_after};
 }
 
 int64_t LongestToken(const Tokenizer* tokenizer) {
@@ -133,54 +121,56 @@ uint64_t RandomSeed() {
 
 }  // namespace
 
-void GenerationService::Call::End(const absl::Status& reason) {
-  RequestPool* pool;
-  RequestPool::Ticket ticket;
-  {
+// Work on one text between its arrival and its end.
+class GenerationService::TextCall final : public PendingCall {
+ public:
+  // `memory` is held until the call is destroyed.
+  TextCall(GenerationService& service, Caller from, absl::Time until,
+           ByteBudget::Share held)
+      : caller(std::move(from)),
+        deadline(until),
+        memory(std::move(held)),
+        service_(service) {}
+
+  void Cancel() override ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     cancelled_ = true;
-    if (reason_.ok()) reason_ = reason;
-    if (verifier_ != nullptr) verifier_->Cancel();
-    pool = pool_;
-    ticket = ticket_;
+    if (ticket_.has_value()) service_.texts_.Cancel(*ticket_);
+    if (refusal_.has_value()) service_.refusals_.Hurry(*refusal_);
   }
-  // Not under the lock: a request that still waited ends inside Remove.
-  if (pool != nullptr) {
-    pool->Remove(ticket, absl::CancelledError("the request was cancelled"));
-  }
-}
-
-void GenerationService::Call::SetWaiting(RequestPool& pool,
-                                         RequestPool::Ticket ticket) {
-  {
+  bool cancelled() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    pool_ = &pool;
-    ticket_ = ticket;
-    if (!cancelled_) return;
+    return cancelled_;
   }
-  End(absl::OkStatus());
-}
+  void SetWaiting(TextWork::Ticket ticket) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    ticket_ = ticket;
+    if (cancelled_) service_.texts_.Cancel(ticket);
+  }
+  void SetRefused(const Refusals::Ticket& ticket) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    refusal_ = ticket;
+    if (cancelled_) service_.refusals_.Hurry(ticket);
+  }
 
-void GenerationService::Call::SetVerifier(Verifier* verifier) {
-  absl::MutexLock lock(&mu_);
-  verifier_ = verifier;
-  if (verifier != nullptr && cancelled_) verifier->Cancel();
-}
+  const Caller caller;
+  const absl::Time deadline;
+  ByteBudget::Share memory;
+  // Set before the call is run. Does the work and reports its result, or
+  // reports the error that it is given.
+  std::function<void(const absl::Status&)> work;
+  // Runs `work`, once, and drops what it holds.
+  void Finish(const absl::Status& admitted) {
+    std::exchange(work, nullptr)(admitted);
+  }
 
-bool GenerationService::Call::cancelled() const {
-  absl::MutexLock lock(&mu_);
-  return cancelled_;
-}
-
-absl::Status GenerationService::Call::Reason(const absl::Status& status,
-                                             absl::Time now) const {
-  absl::MutexLock lock(&mu_);
-  if (status.ok()) return status;
-  if (!reason_.ok()) return reason_;
-  // A transport cancels at the deadline, too.
-  if (now < deadline) return status;
-  return absl::DeadlineExceededError("the request's deadline has passed");
-}
+ private:
+  GenerationService& service_;
+  mutable absl::Mutex mu_;
+  std::optional<TextWork::Ticket> ticket_ ABSL_GUARDED_BY(mu_);
+  std::optional<Refusals::Ticket> refusal_ ABSL_GUARDED_BY(mu_);
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+};
 
 absl::StatusOr<std::unique_ptr<GenerationService>> GenerationService::Create(
     const GenerationOptions& options, std::unique_ptr<Target> target,
@@ -223,7 +213,12 @@ GenerationService::GenerationService(const GenerationOptions& options,
                 Gauge(MemoryPart::kEncoding,
                       DivideMemory(options.memory_budget).encoding)),
       quotas_(clock_),
-      texts_(TextPoolOptions(options), clock_),
+      refusals_(
+          [this](const Caller& caller) {
+            return requests_.RetryAfter(caller.name, MaxRunning(caller));
+          },
+          clock_),
+      texts_(TextOptions(options), tokenizer_, encoding_, clock_),
       requests_(PoolOptions(options), clock_) {}
 
 std::function<void(int64_t)> GenerationService::Gauge(MemoryPart part,
@@ -236,32 +231,55 @@ std::function<void(int64_t)> GenerationService::Gauge(MemoryPart part,
 
 // --- Admission and completion ------------------------------------------------
 
-absl::StatusOr<std::shared_ptr<GenerationService::Call>>
-GenerationService::Enter(GenerationRequest& request) {
+absl::StatusOr<GeneratorInfo> GenerationService::Info() {
+  FORETOKEN_ASSIGN_OR_RETURN(TargetInfo target, target_->Info());
+  GeneratorInfo info;
+  info.model = options_.model_name;
+  info.vocab_size = target.vocab_size;
+  info.max_positions = target.max_positions;
+  info.max_tree_nodes = options_.max_tree_nodes;
+  info.modes = ServedModes(drafters_.get());
+  info.default_mode = default_mode_.name();
+  info.numerics_fingerprint = std::move(target.numerics_fingerprint);
+  info.tokenizer_fingerprint = tokenizer_ == nullptr
+                                   ? std::move(target.tokenizer_fingerprint)
+                                   : tokenizer_->fingerprint_bytes();
+  return info;
+}
+
+absl::Status GenerationService::ChargeMemory(const Caller& caller,
+                                             int64_t bytes,
+                                             ByteBudget::Share& share) {
+  return silent_.TakeWithRoom(caller.name, bytes, [&]() -> absl::Status {
+    if (share.bytes() > 0) return share.Resize(bytes);
+    FORETOKEN_ASSIGN_OR_RETURN(share, memory_.Take(caller.name, bytes));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status GenerationService::Enter(
+    GenerationRequest& request, const std::shared_ptr<RequestCall>& call) {
+  const absl::Status charged =
+      ChargeMemory(request.caller, GenerateBytes(request), call->memory);
+  if (absl::IsResourceExhausted(charged)) {
+    observer_.OnRefused(Refusal::kMemory);
+  }
+  FORETOKEN_RETURN_IF_ERROR(charged);
   FORETOKEN_RETURN_IF_ERROR(CheckRequestId(request.request_id));
   FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(request.cache_scope));
   request.cache_scope = scopes_.Effective(request.caller, request.cache_scope);
   if (request.text.has_value()) {
-    FORETOKEN_RETURN_IF_ERROR(CheckBytes("text", request.text->size()));
+    FORETOKEN_RETURN_IF_ERROR(texts_.CheckBytes("text", request.text->size()));
   }
   FORETOKEN_RETURN_IF_ERROR(
-      CheckBytes("token_ids", request.prompt.size() * sizeof(TokenId)));
+      texts_.CheckBytes("token_ids", request.prompt.size() * sizeof(TokenId)));
   if (request.request_id.empty()) {
     request.request_id = absl::StrFormat("%016x", RandomSeed());
   }
-  auto call = std::make_shared<Call>();
   call->id = request.request_id;
-  call->start = clock_();
   request.deadline =
-      std::min(request.deadline, call->start + options_.max_request_time);
+      std::min(request.deadline, call->arrived + options_.max_request_time);
   call->deadline = request.deadline;
-  if (options_.spans != nullptr) {
-    call->trace =
-        RequestTrace::Create(request.traceparent, *options_.spans, call->start);
-    if (call->trace != nullptr)
-      request.traceparent = call->trace->traceparent();
-  }
-  call->caller = request.caller;
   absl::MutexLock lock(&mu_);
   if (draining_) {
     observer_.OnRefused(Refusal::kDraining);
@@ -274,126 +292,114 @@ GenerationService::Enter(GenerationRequest& request) {
     return taken;
   }
   call->charged_tokens = tokens;
+  if (options_.spans != nullptr) {
+    call->trace = RequestTrace::Create(request.traceparent, *options_.spans,
+                                       call->arrived);
+  }
+  if (call->trace != nullptr) request.traceparent = call->trace->traceparent();
   calls_.insert(call);
-  return call;
+  return absl::OkStatus();
 }
 
-absl::Status GenerationService::Leave(const std::shared_ptr<Call>& call,
-                                      const absl::Status& status,
-                                      int64_t unused_requests) {
+void GenerationService::CountRefused(const Caller& caller,
+                                     const absl::Status& status) {
+  observer_.OnRequest();
+  if (absl::IsResourceExhausted(status)) observer_.OnRefused(Refusal::kMemory);
+  observer_.OnEnd(status.code(), absl::ZeroDuration());
+  observer_.AccountOf(caller).OnEnd(status.code());
+}
+
+void GenerationService::Refuse(const std::shared_ptr<RequestCall>& call,
+                               const absl::Status& status) {
+  call->memory.Release();
+  call->SetRefused(refusals_,
+                   refusals_.End(call->caller, call->deadline, status,
+                                 [call](const absl::Status& hinted) {
+                                   call->DeliverEnd(hinted);
+                                 }));
+}
+
+void GenerationService::Leave(const std::shared_ptr<RequestCall>& call,
+                              const absl::Status& status,
+                              int64_t unused_requests) {
   const absl::Time now = clock_();
   const absl::Status reason = call->Reason(status, now);
   quotas_.GiveBack(call->caller, call->charged_tokens - call->used_tokens,
                    unused_requests);
-  observer_.OnEnd(reason.code(), now - call->start);
+  observer_.OnEnd(reason.code(), now - call->arrived);
+  call->account.OnEnd(reason.code());
   if (call->trace != nullptr) call->trace->OnEnd(call->id, reason, now);
   // Refusals are counted, not logged.
   if (!reason.ok() && !absl::IsResourceExhausted(reason) &&
       log_throttle_.Take()) {
     FORETOKEN_LOG(kInfo, "request ", call->id, " ended after ",
-                  absl::FormatDuration(now - call->start), ": ",
+                  absl::FormatDuration(now - call->arrived), ": ",
                   reason.ToString(), log_throttle_.Skipped());
   }
-  absl::MutexLock lock(&mu_);
-  calls_.erase(call);
-  return reason;
+  {
+    absl::MutexLock lock(&mu_);
+    calls_.erase(call);
+  }
+  if (absl::IsResourceExhausted(reason)) {
+    Refuse(call, reason);
+  } else {
+    call->DeliverEnd(reason);
+  }
 }
 
-std::shared_ptr<GenerationService::Call> GenerationService::Start(
-    absl::StatusOr<GenerationRequest> request, GenerationSink& sink) {
+std::shared_ptr<GenerationCall> GenerationService::Start(
+    GenerationRequest request, ByteBudget::Share received,
+    std::shared_ptr<GenerationListener> listener) {
   observer_.OnRequest();
-  // (The caller of this class reports so that there is no memory.)
-  if (absl::IsResourceExhausted(request.status())) {
-    observer_.OnRefused(Refusal::kMemory);
-  }
-  absl::StatusOr<std::shared_ptr<Call>> call =
-      request.ok() ? Enter(*request) : request.status();
-  if (!call.ok()) {
-    observer_.OnEnd(call.status().code(), absl::ZeroDuration());
-    sink.OnEnd(call.status());
-    return std::make_shared<Call>();
+  CallerAccount& account = observer_.AccountOf(request.caller);
+  auto call =
+      std::make_shared<RequestCall>(request.caller, clock_(), account,
+                                    std::move(received), std::move(listener));
+  call->deadline = request.deadline;
+  if (const absl::Status entered = Enter(request, call); !entered.ok()) {
+    observer_.OnEnd(entered.code(), absl::ZeroDuration());
+    account.OnEnd(entered.code());
+    Refuse(call, entered);
+    return call;
   }
   // Shared, because std::function copies its captures, and this may be large.
-  auto shared = std::make_shared<GenerationRequest>(*std::move(request));
-  const Caller& caller = shared->caller;
+  auto shared = std::make_shared<GenerationRequest>(std::move(request));
   PooledRequest pooled;
-  pooled.item = {.owner = caller.name,
-                 .weight = caller.weight,
+  pooled.item = {.owner = call->caller.name,
+                 .weight = call->caller.weight,
                  .cost = CostOf(*shared),
                  .bytes = PromptBytes(*shared),
                  .deadline = shared->deadline};
-  pooled.max_running = MaxRunning(caller);
-  pooled.run = [this, call = *call, shared, &sink] {
+  pooled.max_running = MaxRunning(call->caller);
+  pooled.run = [this, call, shared] {
     observer_.OnWaiting(-1);
-    const auto summary = Drive(
-        *call, std::move(*shared),
-        [&](const GenerationDelta& delta) { return sink.OnDelta(delta); });
-    if (call->refused) observer_.OnRefused(Refusal::kQueue);
-    sink.OnEnd(Leave(call,
-                     summary.ok() ? sink.OnResult(*summary) : summary.status(),
-                     /*unused_requests=*/call->refused ? 1 : 0));
+    const auto summary = Drive(*call, std::move(*shared));
+    if (call->no_room) observer_.OnRefused(Refusal::kQueue);
+    if (summary.ok()) call->DeliverResult(*summary);
+    Leave(call, summary.status(), /*unused_requests=*/call->no_room ? 1 : 0);
   };
-  pooled.refuse = [this, call = *call, &sink](const absl::Status& reason) {
+  pooled.refuse = [this, call](const absl::Status& reason) {
     observer_.OnWaiting(-1);
     const bool no_room = absl::IsResourceExhausted(reason);
     if (no_room) observer_.OnRefused(Refusal::kQueue);
-    sink.OnEnd(Leave(call, reason, /*unused_requests=*/no_room ? 1 : 0));
+    Leave(call, reason, /*unused_requests=*/no_room ? 1 : 0);
   };
   observer_.OnWaiting(1);
-  (*call)->SetWaiting(requests_, requests_.Submit(std::move(pooled)));
-  return *std::move(call);
-}
-
-absl::StatusOr<GenerationSummary> GenerationService::Generate(
-    GenerationRequest request,
-    absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) {
-  observer_.OnRequest();
-  const absl::StatusOr<std::shared_ptr<Call>> call = Enter(request);
-  if (!call.ok()) {
-    observer_.OnEnd(call.status().code(), absl::ZeroDuration());
-    return call.status();
-  }
-  absl::StatusOr<GenerationSummary> summary =
-      Drive(**call, std::move(request), on_delta);
-  if ((*call)->refused) observer_.OnRefused(Refusal::kQueue);
-  FORETOKEN_RETURN_IF_ERROR(Leave(*call, summary.status(),
-                                  /*unused_requests=*/(*call)->refused));
-  return summary;
-}
-
-RequestPool::Ticket GenerationService::RunTextWork(
-    const Caller& caller, int64_t bytes, absl::Time deadline,
-    std::function<void(const absl::Status&)> work) {
-  PooledRequest pooled;
-  pooled.item = {
-      .owner = caller.name,
-      .weight = caller.weight,
-      .cost = 1 + bytes / kTextBytesPerToken,
-      .bytes = bytes,
-      .deadline = std::min(deadline, clock_() + options_.max_request_time)};
-  pooled.max_running = kTextThreadsPerCaller;
-  pooled.run = [work] { work(absl::OkStatus()); };
-  pooled.refuse = std::move(work);
-  return texts_.Submit(std::move(pooled));
-}
-
-void GenerationService::CancelTextWork(RequestPool::Ticket ticket) {
-  texts_.Remove(ticket, absl::CancelledError("the call was cancelled"));
+  call->SetWaiting(requests_, requests_.Submit(std::move(pooled)));
+  return call;
 }
 
 void GenerationService::BeginDrain() {
-  absl::MutexLock lock(&mu_);
-  draining_ = true;
+  {
+    absl::MutexLock lock(&mu_);
+    draining_ = true;
+  }
+  refusals_.StopHolding();
 }
 
 void GenerationService::EndAll() {
-  std::set<std::shared_ptr<Call>> calls;
-  {
-    absl::MutexLock lock(&mu_);
-    calls = calls_;
-  }
-  // Not under the lock: a request that waits leaves inside End.
-  for (const std::shared_ptr<Call>& call : calls) {
+  absl::MutexLock lock(&mu_);
+  for (const std::shared_ptr<RequestCall>& call : calls_) {
     call->End(StoppingError("the orchestrator"));
   }
 }
@@ -406,25 +412,7 @@ int32_t GenerationService::MaxRunning(const Caller& caller) const {
   return std::max(1, options_.max_requests * 3 / 4);
 }
 
-absl::Status GenerationService::WithRetryHint(const absl::Status& status,
-                                              const Caller& caller) {
-  if (!absl::IsResourceExhausted(status) || RetryAfter(status).has_value()) {
-    return status;
-  }
-  return WithRetryAfter(status,
-                        requests_.RetryAfter(caller.name, MaxRunning(caller)));
-}
-
 // --- Running a request -------------------------------------------------------
-
-absl::Status GenerationService::CheckBytes(absl::string_view field,
-                                           size_t bytes) const {
-  if (bytes <= static_cast<size_t>(options_.max_prompt_bytes)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      field, ": ", bytes, " bytes, want at most ", options_.max_prompt_bytes));
-}
 
 absl::Status GenerationService::CheckTokenizer(const TargetInfo& info) const {
   if (tokenizer_ == nullptr || info.tokenizer_fingerprint.empty() ||
@@ -435,46 +423,8 @@ absl::Status GenerationService::CheckTokenizer(const TargetInfo& info) const {
       "the verifiers' model has another tokenizer than this orchestrator");
 }
 
-absl::StatusOr<std::vector<TokenId>> GenerationService::Encode(
-    const std::string& caller, absl::string_view text, bool as_prompt,
-    absl::Time deadline, const std::function<bool()>& cancelled) {
-  FORETOKEN_ASSIGN_OR_RETURN(
-      const ByteBudget::Share memory,
-      encoding_.TakeWhenFree(caller, EncodingBytesOf(text), deadline - clock_(),
-                             cancelled));
-  return as_prompt ? tokenizer_->EncodePrompt(text) : tokenizer_->Encode(text);
-}
-
-absl::StatusOr<std::vector<TokenId>> GenerationService::EncodePrompt(
-    Call& call, const GenerationRequest& request) {
-  const auto encode = [&] {
-    return Encode(request.caller.name, *request.text, /*as_prompt=*/true,
-                  request.deadline, [&call] { return call.cancelled(); });
-  };
-  if (request.text->size() <= kLongText) return encode();
-  absl::Mutex mu;
-  bool done = false;
-  absl::StatusOr<std::vector<TokenId>> ids;
-  const auto bytes = static_cast<int64_t>(request.text->size());
-  const RequestPool::Ticket ticket =
-      RunTextWork(request.caller, bytes, request.deadline,
-                  [&](const absl::Status& admitted) {
-                    call.refused = absl::IsResourceExhausted(admitted);
-                    ids = admitted.ok() ? encode() : admitted;
-                    absl::MutexLock lock(&mu);
-                    done = true;
-                  });
-  while (true) {
-    {
-      absl::MutexLock lock(&mu);
-      if (AwaitFor(mu, absl::Condition(&done), kCancelPoll)) return ids;
-    }
-    if (call.cancelled()) CancelTextWork(ticket);
-  }
-}
-
 absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
-    Call& call, GenerationRequest request) {
+    RequestCall& call, GenerationRequest request) {
   if (!request.mode.has_value()) request.mode = default_mode_;
   const int32_t nodes =
       request.max_tree_nodes.value_or(options_.max_tree_nodes);
@@ -523,7 +473,10 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
                        " bytes: this model's maximum context length is ",
                        target.max_positions, " tokens"));
     }
-    FORETOKEN_ASSIGN_OR_RETURN(request.prompt, EncodePrompt(call, request));
+    absl::StatusOr<std::vector<TokenId>> ids =
+        texts_.EncodePrompt(request, [&call] { return call.cancelled(); });
+    call.no_room = absl::IsResourceExhausted(ids.status());
+    FORETOKEN_ASSIGN_OR_RETURN(request.prompt, std::move(ids));
     request.text.reset();
     // Work was done for it, even if it fails from here on.
     call.used_tokens = static_cast<int64_t>(request.prompt.size());
@@ -534,8 +487,7 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
 }
 
 absl::StatusOr<GenerationSummary> GenerationService::Drive(
-    Call& call, GenerationRequest request,
-    absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta) {
+    RequestCall& call, GenerationRequest request) {
   RequestTrace* const trace = call.trace.get();
   if (trace != nullptr) trace->OnStart(clock_());
   const std::unique_ptr<Verifier> verifier = target_->NewVerifier();
@@ -558,7 +510,7 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
       FORETOKEN_LOG(kInfo, "trace ", call.id, " ",
                     TraceLine(summary.rounds, (*loop)->last_round()));
     }
-    return delta.empty() ? absl::OkStatus() : on_delta(delta);
+    return delta.empty() ? absl::OkStatus() : call.Deliver(delta);
   };
   if (status.ok()) status = orchestrator::Generate(**loop, *verifier, on_step);
   while (IsModelReplaced(status)) {
@@ -575,32 +527,75 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
   observer_.OnFailovers(verifier->failovers());
   FORETOKEN_RETURN_IF_ERROR(status);
   GenerationSummary summary = (*loop)->TakeSummary();
-  summary.total_time = clock_() - call.start;
+  summary.total_time = clock_() - call.arrived;
   return summary;
 }
 
 // --- Texts -------------------------------------------------------------------
 
-absl::StatusOr<std::vector<TokenId>> GenerationService::Tokenize(
-    const std::string& caller, absl::string_view text, bool add_special_tokens,
-    absl::Time deadline, const std::function<bool()>& cancelled) {
-  if (tokenizer_ == nullptr) {
-    return absl::FailedPreconditionError("this server has no tokenizer");
+void GenerationService::RunTextCall(const std::shared_ptr<TextCall>& call,
+                                    const char* field, int64_t bytes,
+                                    int64_t memory) {
+  absl::Status admitted = texts_.CheckBytes(field, static_cast<size_t>(bytes));
+  if (admitted.ok())
+    admitted = ChargeMemory(call->caller, memory, call->memory);
+  const auto refuse = [this, call](const absl::Status& status) {
+    call->memory.Release();
+    call->SetRefused(refusals_.End(
+        call->caller, call->deadline, status,
+        [call](const absl::Status& hinted) { call->Finish(hinted); }));
+  };
+  if (!admitted.ok()) {
+    refuse(admitted);
+    return;
   }
-  FORETOKEN_RETURN_IF_ERROR(CheckBytes("text", text.size()));
-  return Encode(caller, text, add_special_tokens,
-                std::min(deadline, clock_() + options_.max_request_time),
-                cancelled);
+  call->SetWaiting(texts_.Run(call->caller, bytes, call->deadline,
+                              [call, refuse](const absl::Status& status) {
+                                if (status.ok()) {
+                                  call->Finish(status);
+                                } else {
+                                  refuse(status);
+                                }
+                              }));
 }
 
-absl::StatusOr<std::string> GenerationService::Detokenize(
-    absl::Span<const TokenId> token_ids) const {
-  if (tokenizer_ == nullptr) {
-    return absl::FailedPreconditionError("this server has no tokenizer");
-  }
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckBytes("token_ids", token_ids.size() * sizeof(TokenId)));
-  return tokenizer_->Decode(token_ids);
+std::shared_ptr<PendingCall> GenerationService::Tokenize(
+    const Caller& caller, std::string text, bool add_special_tokens,
+    absl::Time deadline, ByteBudget::Share received, OnTokens done) {
+  const auto call =
+      std::make_shared<TextCall>(*this, caller, deadline, std::move(received));
+  const auto bytes = static_cast<int64_t>(text.size());
+  call->work = [this, call = call.get(), text = std::move(text),
+                add_special_tokens,
+                done = std::move(done)](const absl::Status& admitted) {
+    if (!admitted.ok()) {
+      done(admitted);
+      return;
+    }
+    done(texts_.Tokenize(call->caller, text, add_special_tokens, call->deadline,
+                         [call] { return call->cancelled(); }));
+  };
+  RunTextCall(call, "text", bytes, TokenizeBytes(bytes));
+  return call;
+}
+
+std::shared_ptr<PendingCall> GenerationService::Detokenize(
+    const Caller& caller, std::vector<TokenId> tokens, absl::Time deadline,
+    ByteBudget::Share received, OnText done) {
+  const auto call =
+      std::make_shared<TextCall>(*this, caller, deadline, std::move(received));
+  const auto bytes = static_cast<int64_t>(tokens.size() * sizeof(TokenId));
+  const int64_t memory = DetokenizeBytes(tokens, tokenizer_.get());
+  call->work = [this, tokens = std::move(tokens),
+                done = std::move(done)](const absl::Status& admitted) {
+    if (admitted.ok()) {
+      done(texts_.Detokenize(tokens));
+    } else {
+      done(admitted);
+    }
+  };
+  RunTextCall(call, "token_ids", bytes, memory);
+  return call;
 }
 
 }  // namespace foretoken::orchestrator

@@ -1,13 +1,14 @@
-// GenerationService: the orchestrator without its network. It accepts requests,
-// gives each its mode, drafters and verifier session, drives its decode loop
-// and delivers its output.
+// GenerationService: the orchestrator without its network, as a Generator.
+//
+// It admits requests, gives each its mode, drafters and verifier session,
+// drives its decode loop and delivers its output. Everything that a request is
+// charged is charged here, whatever it came by: memory (request_memory.h), its
+// caller's quota, its account; so are refusals (refusals.h).
 //
 // A request runs on its own thread of a bounded pool, behind a queue that is
-// fair to callers (request_pool.h): it waits for its verifier, and a sink that
-// blocks delays only its own request. Tokenize, Detokenize and long prompts
-// have threads of their own for texts. All share one budget of memory
-// (request_memory.h): the caller of this class charges requests to it, and
-// encoding a text waits for its part.
+// fair to callers (request_pool.h): it waits for its verifier and for a
+// listener that wants no more. Tokenize, Detokenize and long prompts have
+// threads of their own (text_work.h).
 //
 // The prompt is held once, by the decode loop, which lends it to verifier and
 // drafters; its source is dropped once it is encoded. Drafters that run in this
@@ -24,7 +25,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -32,15 +32,19 @@
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/base/log_throttle.h"
-#include "common/speculation/generation.h"
+#include "common/base/silent_calls.h"
+#include "common/generation/generation.h"
+#include "common/generation/generator.h"
 #include "common/text/tokenizer.h"
 #include "common/tracing/span.h"
 #include "services/orchestrator/core/cache_scopes.h"
 #include "services/orchestrator/core/caller_quotas.h"
 #include "services/orchestrator/core/decode_loop.h"
 #include "services/orchestrator/core/modes.h"
+#include "services/orchestrator/core/refusals.h"
+#include "services/orchestrator/core/request_call.h"
 #include "services/orchestrator/core/request_pool.h"
-#include "services/orchestrator/core/request_trace.h"
+#include "services/orchestrator/core/text_work.h"
 
 namespace foretoken::orchestrator {
 
@@ -51,6 +55,8 @@ class Target {
 
   // Unavailable until one has answered, FailedPrecondition if none will serve.
   virtual absl::StatusOr<TargetInfo> Info() const = 0;
+  // Whether one serves now.
+  virtual bool Ready() const { return Info().ok(); }
   // Makes the verifier of one request; not null.
   virtual std::unique_ptr<Verifier> NewVerifier() = 0;
 };
@@ -80,23 +86,15 @@ class GenerationObserver {
   virtual void OnRound(const RoundReport&, const ModeInfo& /*mode*/) {}
   virtual void OnFailovers(int64_t) {}
   virtual void OnEnd(absl::StatusCode, absl::Duration) {}
-};
+  // Where the caller's requests are counted; lives as long as the observer.
+  virtual CallerAccount& AccountOf(const Caller&) { return no_account_; }
 
-// Takes the output of one request. Called by one thread at a time.
-class GenerationSink {
- public:
-  virtual ~GenerationSink() = default;
-
-  // Output that is final, never empty, in order. May block; an error that it
-  // returns ends the request.
-  virtual absl::Status OnDelta(const GenerationDelta& delta) = 0;
-  // Once, after the last delta of a request that was served.
-  virtual absl::Status OnResult(const GenerationSummary& summary) = 0;
-  // Once, last: how the request ended.
-  virtual void OnEnd(const absl::Status& status) = 0;
+ private:
+  CallerAccount no_account_;
 };
 
 struct GenerationOptions {
+  std::string model_name = "model";  // shown to clients; never a path
   std::string default_mode = "auto";
   int32_t max_tree_nodes = 64;
   int32_t max_requests = 128;                      // running at once
@@ -115,44 +113,8 @@ struct GenerationOptions {
   SpanSink* spans = nullptr;   // must outlive the service; null: no spans
 };
 
-class GenerationService {
+class GenerationService final : public Generator {
  public:
-  // One request between its arrival and its end. Thread-safe.
-  class Call {
-   public:
-    // Ends the request with Cancelled, if it has not ended.
-    void Cancel() { End(absl::OkStatus()); }
-
-   private:
-    friend class GenerationService;
-    // Cancels the request; it ends with `reason` unless that is OK.
-    void End(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
-    // Where Cancel finds the request: in the pool's queue, later at its
-    // verifier; null: nowhere any more.
-    void SetWaiting(RequestPool& pool, RequestPool::Ticket ticket)
-        ABSL_LOCKS_EXCLUDED(mu_);
-    void SetVerifier(Verifier* verifier) ABSL_LOCKS_EXCLUDED(mu_);
-    bool cancelled() const ABSL_LOCKS_EXCLUDED(mu_);
-    // The status to report for a request that ended with `status`.
-    absl::Status Reason(const absl::Status& status, absl::Time now) const
-        ABSL_LOCKS_EXCLUDED(mu_);
-
-    std::string id;
-    std::unique_ptr<RequestTrace> trace;  // of the thread that works on it
-    absl::Time start;
-    absl::Time deadline;
-    Caller caller;
-    int64_t charged_tokens = 0;  // to the caller's quota
-    bool refused = false;        // no room for its text; of its thread
-    int64_t used_tokens = 0;     // written by the request's thread
-    mutable absl::Mutex mu_;
-    RequestPool* pool_ ABSL_GUARDED_BY(mu_) = nullptr;
-    RequestPool::Ticket ticket_ ABSL_GUARDED_BY(mu_) = RequestPool::kNotWaiting;
-    Verifier* verifier_ ABSL_GUARDED_BY(mu_) = nullptr;
-    bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-    absl::Status reason_ ABSL_GUARDED_BY(mu_);
-  };
-
   // `drafters` may be null: no drafting services; `tokenizer` may be null:
   // token ids alone. InvalidArgument or Unimplemented for a default mode that
   // does not run here, InvalidArgument for a memory budget that is too small
@@ -163,65 +125,66 @@ class GenerationService {
       std::shared_ptr<const Tokenizer> tokenizer, GenerationObserver& observer,
       Clock clock = MonotonicClock());
 
-  // Queues the request; `sink` must live until its OnEnd. A refused request
-  // (InvalidArgument by field or unreadable, Unavailable while draining,
-  // ResourceExhausted if the queue is full or a quota of the caller is used up)
-  // ends before this returns; one that is evicted from the queue or cancelled
-  // while it waits ends at that time.
-  std::shared_ptr<Call> Start(absl::StatusOr<GenerationRequest> request,
-                              GenerationSink& sink);
-
-  // Runs the request in this thread, bypassing the queue.
-  absl::StatusOr<GenerationSummary> Generate(
+  // Generator. Info is FailedPrecondition if no verifier will serve.
+  absl::StatusOr<GeneratorInfo> Info() override;
+  bool Ready() override { return target_->Ready(); }
+  std::shared_ptr<GenerationCall> Start(
       GenerationRequest request,
-      absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
+      std::shared_ptr<GenerationListener> listener) override {
+    return Start(std::move(request), {}, std::move(listener));
+  }
+  std::shared_ptr<PendingCall> Tokenize(const Caller& caller, std::string text,
+                                        bool add_special_tokens,
+                                        absl::Time deadline,
+                                        OnTokens done) override {
+    return Tokenize(caller, std::move(text), add_special_tokens, deadline, {},
+                    std::move(done));
+  }
+  std::shared_ptr<PendingCall> Detokenize(const Caller& caller,
+                                          std::vector<TokenId> tokens,
+                                          absl::Time deadline,
+                                          OnText done) override {
+    return Detokenize(caller, std::move(tokens), deadline, {}, std::move(done));
+  }
 
-  // Runs work on a text (Tokenize, Detokenize) of `bytes` bytes on threads that
-  // requests do not use and that callers share fairly; it waits for them at
-  // most max_request_time. `work` is called once, possibly before this returns:
-  // with OK, or with the reason why it was refused (ResourceExhausted if the
-  // queue is full, DeadlineExceeded, Cancelled). Returns the ticket for
-  // CancelTextWork.
-  RequestPool::Ticket RunTextWork(
-      const Caller& caller, int64_t bytes, absl::Time deadline,
-      std::function<void(const absl::Status&)> work);
-  // Refuses work that has not begun; does nothing otherwise.
-  void CancelTextWork(RequestPool::Ticket ticket);
+  // The same for a transport that has charged `received` to memory() for the
+  // message that it read. Refused are: what is InvalidArgument, by field; what
+  // comes while the service drains (Unavailable); what finds no room in memory
+  // or in the queue, and what exceeds a quota (ResourceExhausted).
+  std::shared_ptr<GenerationCall> Start(
+      GenerationRequest request, ByteBudget::Share received,
+      std::shared_ptr<GenerationListener> listener);
+  std::shared_ptr<PendingCall> Tokenize(const Caller& caller, std::string text,
+                                        bool add_special_tokens,
+                                        absl::Time deadline,
+                                        ByteBudget::Share received,
+                                        OnTokens done);
+  std::shared_ptr<PendingCall> Detokenize(const Caller& caller,
+                                          std::vector<TokenId> tokens,
+                                          absl::Time deadline,
+                                          ByteBudget::Share received,
+                                          OnText done);
 
-  // FailedPrecondition without a tokenizer; InvalidArgument for more than
-  // max_prompt_bytes, ids counted as four bytes each. Tokenize waits for the
-  // memory that it takes, at most max_request_time: DeadlineExceeded, or
-  // Cancelled once `cancelled`, if given, returns true.
-  absl::StatusOr<std::vector<TokenId>> Tokenize(
-      const std::string& caller, absl::string_view text,
-      bool add_special_tokens, absl::Time deadline,
-      const std::function<bool()>& cancelled = nullptr);
-  absl::StatusOr<std::string> Detokenize(
-      absl::Span<const TokenId> token_ids) const;
-  // InvalidArgument for more than max_prompt_bytes.
-  absl::Status CheckBytes(absl::string_view field, size_t bytes) const;
-
-  // `status`; a ResourceExhausted gets a retry hint, if it has none, that
-  // follows the load.
-  absl::Status WithRetryHint(const absl::Status& status, const Caller& caller);
-
-  // The part of the memory budget that requests are charged to. It must not be
-  // used beyond the service's life.
+  // For a transport that refuses a call without a request, which it could not
+  // read or had no room for. Counts it as a request.
+  void CountRefused(const Caller& caller, const absl::Status& status);
+  // How it ends such a call.
+  Refusals& refusals() { return refusals_; }
+  // The part of the memory budget that requests are charged to, and the calls
+  // charged to it that have sent no request.
   ByteBudget& memory() { return memory_; }
+  SilentCalls& silent_calls() { return silent_; }
   // The part for texts while they are encoded.
   ByteBudget& encoding_memory() { return encoding_; }
 
   const GenerationOptions& options() const { return options_; }
-  const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   const Mode& default_mode() const { return default_mode_; }
-  std::vector<std::string> modes() const {
-    return ServedModes(drafters_.get());
-  }
-  absl::StatusOr<TargetInfo> Info() const { return target_->Info(); }
 
   // Refuses new requests from now on.
   void BeginDrain() ABSL_LOCKS_EXCLUDED(mu_);
-  bool Idle() const { return requests_.active() == 0 && texts_.active() == 0; }
+  bool Idle() const {
+    return requests_.active() == 0 && texts_.idle() && refusals_.active() == 0;
+  }
   void EndAll() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -232,53 +195,62 @@ class GenerationService {
                     CacheScopes scopes, GenerationObserver& observer,
                     Clock clock);
 
+  class TextCall;
+
+  // Makes `share` hold `bytes` for the caller.
+  absl::Status ChargeMemory(const Caller& caller, int64_t bytes,
+                            ByteBudget::Share& share);
   // Checks the request's names, charges its caller's quota and gives it an id;
   // Unavailable while draining.
-  absl::StatusOr<std::shared_ptr<Call>> Enter(GenerationRequest& request)
+  absl::Status Enter(GenerationRequest& request,
+                     const std::shared_ptr<RequestCall>& call)
       ABSL_LOCKS_EXCLUDED(mu_);
   // What observes a part's bytes.
   std::function<void(int64_t)> Gauge(MemoryPart part, int64_t limit);
-  // Observes and logs the end and gives back what the request did not use of
-  // its caller's quota, with `unused_requests`; returns the reason of the end.
-  absl::Status Leave(const std::shared_ptr<Call>& call,
-                     const absl::Status& status, int64_t unused_requests = 0)
+  // Gives back what the request did not use of its caller's quota, with
+  // `unused_requests`, counts and logs its end, and tells the listener.
+  void Leave(const std::shared_ptr<RequestCall>& call,
+             const absl::Status& status, int64_t unused_requests = 0)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends a request that was refused, never from inside this function.
+  void Refuse(const std::shared_ptr<RequestCall>& call,
+              const absl::Status& status);
   // The caller's limit of running requests.
   int32_t MaxRunning(const Caller& caller) const;
+  // Admits work on a text of `bytes` bytes and runs it on the threads for
+  // texts.
+  void RunTextCall(const std::shared_ptr<TextCall>& call, const char* field,
+                   int64_t bytes, int64_t memory);
   absl::Status CheckTokenizer(const TargetInfo& info) const;
-  absl::StatusOr<std::vector<TokenId>> Encode(
-      const std::string& caller, absl::string_view text, bool as_prompt,
-      absl::Time deadline, const std::function<bool()>& cancelled);
-  // Encodes the request's text, a long one on the threads of texts_.
-  absl::StatusOr<std::vector<TokenId>> EncodePrompt(
-      Call& call, const GenerationRequest& request);
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
-      Call& call, GenerationRequest request);
-  absl::StatusOr<GenerationSummary> Drive(
-      Call& call, GenerationRequest request,
-      absl::FunctionRef<absl::Status(const GenerationDelta&)> on_delta);
+      RequestCall& call, GenerationRequest request);
+  absl::StatusOr<GenerationSummary> Drive(RequestCall& call,
+                                          GenerationRequest request);
 
   const GenerationOptions options_;
   const Mode default_mode_;
   const std::unique_ptr<Target> target_;
   const std::unique_ptr<DraftServices> drafters_;
-  const std::shared_ptr<const Tokenizer> tokenizer_;
-  const int64_t longest_token_;  // bytes
+  const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
+  const int64_t longest_token_;                       // bytes
   const CacheScopes scopes_;
   const std::shared_ptr<DraftEstimates> estimates_;  // shared with requests
   GenerationObserver& observer_;
   const Clock clock_;
   ByteBudget memory_;    // of requests
   ByteBudget encoding_;  // of texts while they are encoded
+  SilentCalls silent_{memory_};
   CallerQuotas quotas_;
   LogThrottle log_throttle_;  // of the lines about requests
 
   absl::Mutex mu_;
-  std::set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);
+  std::set<std::shared_ptr<RequestCall>> calls_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 
-  // Last: their threads use all of the above.
-  RequestPool texts_;
+  // Last: their threads use all of the above, and each those before it. (For
+  // hints refusals_ asks requests_, which gives its own refusals theirs.)
+  Refusals refusals_;
+  TextWork texts_;
   RequestPool requests_;
 };
 

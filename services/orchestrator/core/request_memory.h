@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "common/text/tokenizer.h"
 
 namespace foretoken::orchestrator {

@@ -36,7 +36,7 @@ RequestPool::RequestPool(const RequestPoolOptions& options, Clock clock,
       clock_(std::move(clock)),
       jitter_(std::move(jitter)),
       queue_(options.waiting, kQuantum),
-      watcher_([this] { WatchDeadlines(); }) {
+      watcher_([this] { WatchQueue(); }) {
   StartOneMore(threads_, [this] { RunRequests(); });
 }
 
@@ -46,66 +46,65 @@ RequestPool::~RequestPool() {
     absl::MutexLock lock(&mu_);
     stop_ = true;
     threads.swap(threads_);
-    watcher_wanted_ = true;
   }
   // Threads also run the queue: one ends only when nothing may run.
   for (std::thread& thread : threads) thread.join();
+  {
+    absl::MutexLock lock(&mu_);
+    threads_ended_ = true;
+    watcher_wanted_ = true;
+  }
   watcher_.join();
 }
 
 RequestPool::Ticket RequestPool::Submit(PooledRequest request) {
   const FairItem item = request.item;
-  struct Refused {
-    PooledRequest request;
-    absl::Duration retry_after;
-  };
-  std::vector<Refused> refused;
-  Ticket ticket = kNotWaiting;
-  {
-    absl::MutexLock lock(&mu_);
-    owners_[item.owner].max_running = request.max_running;
-    StartWaiting();  // the limit may have been raised
-    if (running_ < options_.max_running && MayRun(item.owner)) {
-      Begin(std::move(request));
-      return kNotWaiting;
-    }
-    std::vector<PooledRequest> pushed_out;
-    const auto pushed = queue_.Push(item, request, pushed_out);
-    for (PooledRequest& other : pushed_out) {
-      Count(other.item.owner, &Owner::waiting, -1);
-      const absl::Duration retry_after =
-          RetryAfterLocked(other.item.owner, other.max_running);
-      refused.push_back({std::move(other), retry_after});
-    }
-    if (pushed.has_value()) {
-      ticket = *pushed;
-      Count(item.owner, &Owner::waiting, 1);
-      if (item.deadline < next_deadline_) watcher_wanted_ = true;
-    } else {
-      const absl::Duration retry_after =
-          RetryAfterLocked(item.owner, request.max_running);
-      Count(item.owner, &Owner::waiting, 0);
-      refused.push_back({std::move(request), retry_after});
-    }
+  const auto refuse_for_room =
+      [this](PooledRequest full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        const absl::Duration retry_after =
+            RetryAfterLocked(full.item.owner, full.max_running);
+        Refuse(
+            std::move(full),
+            WithRetryAfter(
+                absl::ResourceExhaustedError(
+                    "the queue is full, mostly with requests of this caller"),
+                retry_after));
+      };
+  absl::MutexLock lock(&mu_);
+  owners_[item.owner].max_running = request.max_running;
+  StartWaiting();  // the limit may have been raised
+  if (running_ < options_.max_running && MayRun(item.owner)) {
+    Begin(std::move(request));
+    return kNotWaiting;
   }
-  for (const Refused& full : refused) {
-    full.request.refuse(WithRetryAfter(
-        absl::ResourceExhaustedError(
-            "the queue is full, mostly with requests of this caller"),
-        full.retry_after));
+  std::vector<PooledRequest> pushed_out;
+  const auto pushed = queue_.Push(item, request, pushed_out);
+  for (PooledRequest& other : pushed_out) {
+    Count(other.item.owner, &Owner::waiting, -1);
+    refuse_for_room(std::move(other));
   }
-  return ticket;
+  if (!pushed.has_value()) {
+    Count(item.owner, &Owner::waiting, 0);
+    refuse_for_room(std::move(request));
+    return kNotWaiting;
+  }
+  Count(item.owner, &Owner::waiting, 1);
+  if (item.deadline < next_deadline_) watcher_wanted_ = true;
+  return *pushed;
 }
 
 void RequestPool::Remove(Ticket ticket, const absl::Status& reason) {
-  std::optional<PooledRequest> request;
-  {
-    absl::MutexLock lock(&mu_);
-    request = queue_.Remove(ticket);
-    if (!request.has_value()) return;
-    Count(request->item.owner, &Owner::waiting, -1);
-  }
-  request->refuse(reason);
+  absl::MutexLock lock(&mu_);
+  std::optional<PooledRequest> request = queue_.Remove(ticket);
+  if (!request.has_value()) return;
+  Count(request->item.owner, &Owner::waiting, -1);
+  Refuse(*std::move(request), reason);
+}
+
+void RequestPool::Refuse(PooledRequest request, absl::Status reason) {
+  refused_.push_back({std::move(request), std::move(reason)});
+  ++refusing_;
+  watcher_wanted_ = true;
 }
 
 absl::Duration RequestPool::RetryAfter(const std::string& owner,
@@ -134,7 +133,7 @@ absl::Duration RequestPool::RetryAfterLocked(const std::string& owner,
 
 int64_t RequestPool::active() const {
   absl::MutexLock lock(&mu_);
-  return running_ + queue_.size();
+  return running_ + queue_.size() + refusing_;
 }
 
 int64_t RequestPool::callers() const {
@@ -216,22 +215,27 @@ void RequestPool::RunRequests() {
   }
 }
 
-void RequestPool::WatchDeadlines() {
+void RequestPool::WatchQueue() {
   absl::MutexLock lock(&mu_);
-  while (!stop_) {
-    const std::vector<PooledRequest> expired = queue_.TakeExpired(clock_());
-    for (const PooledRequest& late : expired) {
+  while (true) {
+    for (PooledRequest& late : queue_.TakeExpired(clock_())) {
       Count(late.item.owner, &Owner::waiting, -1);
+      Refuse(std::move(late),
+             absl::DeadlineExceededError(
+                 "the request's deadline passed while it waited"));
     }
-    if (!expired.empty()) {
+    if (!refused_.empty()) {
+      std::vector<Refused> refused;
+      refused.swap(refused_);
+      const auto count = static_cast<int64_t>(refused.size());
       mu_.Unlock();
-      for (const PooledRequest& late : expired) {
-        late.refuse(absl::DeadlineExceededError(
-            "the request's deadline passed while it waited"));
-      }
+      for (const Refused& one : refused) one.request.refuse(one.reason);
+      refused.clear();  // their captures may take locks, too
       mu_.Lock();
+      refusing_ -= count;
       continue;
     }
+    if (threads_ended_) return;
     next_deadline_ = queue_.NextDeadline();
     watcher_wanted_ = false;
     AwaitFor(mu_, absl::Condition(&watcher_wanted_), next_deadline_ - clock_());

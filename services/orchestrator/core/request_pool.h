@@ -47,9 +47,10 @@ Jitter RandomJitter();
 struct PooledRequest {
   FairItem item;
   int32_t max_running = 0;  // requests of its owner at once; 0: no limit
-  // Exactly one of the two is called, once: `run` on a thread of the pool, or
-  // `refuse` on any thread, with ResourceExhausted (the queue is full),
-  // DeadlineExceeded, or the reason given to Remove. No lock is held.
+  // Exactly one of the two is called, once, never from inside Submit or Remove:
+  // `run` on a thread of its own, or `refuse`, which must not block, with
+  // ResourceExhausted (the queue is full), DeadlineExceeded, or the reason
+  // given to Remove. No lock is held.
   std::function<void()> run;
   std::function<void(const absl::Status& reason)> refuse;
 };
@@ -67,8 +68,8 @@ class RequestPool {
   // Runs the waiting requests and returns when all have ended.
   ~RequestPool();
 
-  // Returns the ticket of a waiting request, else kNotWaiting: it was started,
-  // or was refused before this returned.
+  // Returns the ticket of a waiting request, else kNotWaiting: it was started
+  // or refused.
   Ticket Submit(PooledRequest request);
 
   // Refuses a request that still waits with `reason`; does nothing otherwise.
@@ -78,7 +79,7 @@ class RequestPool {
   // PooledRequest.
   absl::Duration RetryAfter(const std::string& owner, int32_t max_running);
 
-  // Number of running and waiting requests.
+  // Number of requests that run, wait, or are being refused.
   int64_t active() const;
   // Number of callers with such requests.
   int64_t callers() const;
@@ -88,6 +89,10 @@ class RequestPool {
     int32_t running = 0;
     int32_t waiting = 0;
     int32_t max_running = 0;  // 0: no limit
+  };
+  struct Refused {
+    PooledRequest request;
+    absl::Status reason;
   };
 
   // Invariant: while fewer than max_running run, no waiting request may.
@@ -103,8 +108,12 @@ class RequestPool {
   // Gives the request a thread.
   void Begin(PooledRequest request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunRequests();
-  // Refuses requests whose deadline passes while they wait.
-  void WatchDeadlines();
+  // Has the watcher refuse the request.
+  void Refuse(PooledRequest request, absl::Status reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Refuses requests: those that Refuse was called for, and those whose
+  // deadline passes while they wait.
+  void WatchQueue();
 
   const RequestPoolOptions options_;
   const Clock clock_;
@@ -120,8 +129,11 @@ class RequestPool {
   int32_t idle_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t running_ ABSL_GUARDED_BY(mu_) = 0;  // begun_ included
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Refused> refused_ ABSL_GUARDED_BY(mu_);
+  int64_t refusing_ ABSL_GUARDED_BY(mu_) = 0;  // refused_ included
+  bool threads_ended_ ABSL_GUARDED_BY(mu_) = false;
   // The deadline that the watcher sleeps until, and whether it must look
-  // earlier: for an earlier one, or for the stop.
+  // earlier: for an earlier one, for a refusal, or for the stop.
   absl::Time next_deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   bool watcher_wanted_ ABSL_GUARDED_BY(mu_) = false;
   std::thread watcher_;  // last: uses all of the above

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "common/tracing/span.h"
 #include "services/orchestrator/core/decode_loop.h"
 

@@ -50,7 +50,6 @@ struct Seen final : public StreamObserver {
   // If set, OnClosed releases mu_ until may_close, after notifying closing.
   bool hold_close = false;
   absl::Notification closing, may_close;
-  absl::Duration hold;  // of the action "hold"
 };
 
 constexpr int kAnswersBeforeEnd = 4;
@@ -79,10 +78,6 @@ class EchoStream final
     const absl::Status error = absl::InvalidArgumentError("as asked");
     if (end) End(error);
     if (end_after_sends) EndAfterSends(error);
-    if (request.datastore() == "hold") {
-      HoldFinish(seen_.hold);
-      End(absl::ResourceExhaustedError("refused late"));
-    }
     if (request.datastore() == "work") {
       working_ = true;
       std::thread([this, self = shared_from_this()] {
@@ -377,69 +372,6 @@ TEST_F(StreamServerTest, AnEndedStreamFinishesOnceItsWorkHasReturned) {
   seen().may_finish.Notify();
   EXPECT_TRUE(IsIdle());
   EXPECT_EQ(seen().ends, 1);
-}
-
-// A hold that no test waits for.
-constexpr absl::Duration kLongHold = absl::Minutes(10);
-
-// Sends the message that ends the client's stream with a hold, and returns once
-// it has ended.
-void AskForHold(EchoClient& client, const Seen& seen) {
-  ASSERT_TRUE(client.Ask(1, "hold"));
-  EXPECT_EQ(client.Answer(), 1);
-  ASSERT_TRUE(Eventually([&] { return seen.ends == 1; }));
-}
-
-auto IsRefusedLate() {
-  return StatusIs(absl::StatusCode::kResourceExhausted,
-                  HasSubstr("refused late"));
-}
-
-TEST_F(StreamServerTest, AHeldStreamFinishesLateWithItsStatus) {
-  Start();
-  seen().hold = absl::Milliseconds(300);
-  EchoClient client(*stub_);
-  const absl::Time asked = MonotonicNow();
-  AskForHold(client, seen());
-  EXPECT_THAT(client.Finish(), IsRefusedLate());
-  // gRPC rounds the times of its alarms.
-  EXPECT_GE(MonotonicNow() - asked, 0.9 * seen().hold);
-  EXPECT_TRUE(IsIdle());
-  EXPECT_EQ(seen().ends, 1);
-  EXPECT_EQ(seen().failed, 1);
-}
-
-TEST_F(StreamServerTest, AHeldStreamWhoseClientLeavesFinishesAtOnce) {
-  Start();
-  seen().hold = kLongHold;
-  EchoClient client(*stub_);
-  AskForHold(client, seen());
-  EXPECT_FALSE(service_->Idle());
-  client.Cancel();
-  EXPECT_TRUE(IsIdle());
-  EXPECT_EQ(seen().ends, 1);
-}
-
-TEST_F(StreamServerTest, EndAllFinishesAHeldStreamAtOnce) {
-  Start();
-  seen().hold = kLongHold;
-  EchoClient client(*stub_);
-  AskForHold(client, seen());
-  EXPECT_FALSE(service_->Idle());
-  const absl::Time stopped = MonotonicNow();
-  service_->EndAll();
-  EXPECT_THAT(client.Finish(), IsRefusedLate());
-  EXPECT_LT(MonotonicNow() - stopped, kLongHold / 2);
-  EXPECT_TRUE(IsIdle());
-}
-
-TEST_F(StreamServerTest, AHoldEndsInTimeForTheCallsDeadline) {
-  Start();
-  seen().hold = kLongHold;
-  EchoClient client(*stub_, MonotonicNow() + absl::Seconds(3));
-  AskForHold(client, seen());
-  EXPECT_THAT(client.Finish(), IsRefusedLate());
-  EXPECT_TRUE(IsIdle());
 }
 
 TEST_F(StreamServerTest, ADrainRefusesNewStreamsAndTellsThoseThatRun) {

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "common/text/chat/model_chat.h"
 #include "tools/cli/chat/chat_line.h"
 #include "tools/cli/chat/conversation.h"

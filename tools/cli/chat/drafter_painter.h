@@ -12,8 +12,8 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/generation/generation.h"
 #include "common/speculation/drafter_id.h"
-#include "common/speculation/generation.h"
 #include "common/text/detokenizer.h"
 #include "common/text/tokenizer.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/generation/generation.h"
 #include "common/speculation/drafter_id.h"
-#include "common/speculation/generation.h"
 
 namespace foretoken::cli {
 

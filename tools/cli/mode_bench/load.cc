@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -10,11 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+#include "common/base/timed_wait.h"
 
 namespace foretoken::mode_bench {
 namespace {
 
 constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
+// Interval at which a request checks whether another has failed.
+constexpr absl::Duration kFailurePoll = absl::Milliseconds(100);
 
 // A status that an overloaded service may answer with.
 bool IsRefusal(const absl::Status& status) {
@@ -26,11 +31,54 @@ double Rate(int64_t tokens, absl::Duration time) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
 }
 
+// One request, whose listener notes what comes at the time when it comes.
+class Arrivals final : public GenerationListener {
+ public:
+  Arrivals(LoadOutcome& outcome, const Clock& clock)
+      : outcome_(outcome), clock_(clock) {}
+
+  bool OnDelta(const GenerationDelta& delta) override {
+    if (delta.start.has_value()) {
+      outcome_.numerics_fingerprint = delta.start->numerics_fingerprint;
+    }
+    if (delta.token_ids.empty()) return true;
+    outcome_.chunks.push_back(
+        {clock_(), static_cast<int64_t>(delta.token_ids.size())});
+    outcome_.tokens.insert(outcome_.tokens.end(), delta.token_ids.begin(),
+                           delta.token_ids.end());
+    return true;
+  }
+  void OnResult(const GenerationSummary& summary) override {
+    outcome_.summary = summary;
+  }
+  void OnEnd(const absl::Status& status) override {
+    outcome_.end = clock_();
+    absl::MutexLock lock(&mu_);
+    status_ = status;
+  }
+
+  // How the request has ended; nullopt if it has not within `time`.
+  std::optional<absl::Status> WaitFor(absl::Duration time) {
+    absl::MutexLock lock(&mu_);
+    const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return status_.has_value();
+    };
+    AwaitFor(mu_, absl::Condition(&ended), time);
+    return status_;
+  }
+
+ private:
+  LoadOutcome& outcome_;
+  const Clock& clock_;
+  absl::Mutex mu_;
+  std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
+};
+
 // Runs single requests and keeps their outcomes and the first error.
 // Thread-safe; each request is run once.
 class Runs {
  public:
-  Runs(cli::Generator& generator, const std::vector<LoadRequest>& work,
+  Runs(Generator& generator, const std::vector<LoadRequest>& work,
        const LoadOptions& options, bool refusals_allowed)
       : generator_(generator),
         work_(work),
@@ -42,24 +90,19 @@ class Runs {
     LoadOutcome& outcome = outcomes_[index];
     outcome.prompt = work_[index].prompt;
     outcome.start = start;
-    absl::StatusOr<GenerationSummary> summary = generator_.Generate(
-        work_[index].request, [&](const GenerationDelta& delta) {
-          Take(delta, outcome);
-          return failed() ? absl::CancelledError("another request failed")
-                          : absl::OkStatus();
-        });
-    outcome.end = options_.clock();
-    if (summary.ok() && outcome.tokens.empty()) {
-      summary = absl::InternalError("an answer without tokens");
+    const auto arrivals = std::make_shared<Arrivals>(outcome, options_.clock);
+    const auto call = generator_.Start(work_[index].request, arrivals);
+    std::optional<absl::Status> end;
+    while (!(end = arrivals->WaitFor(kFailurePoll)).has_value()) {
+      if (failed()) call->Cancel();
     }
-    if (summary.ok()) {
-      outcome.summary = *std::move(summary);
-    } else if (refusals_allowed_ && IsRefusal(summary.status())) {
+    if (end->ok() && outcome.tokens.empty()) {
+      end = absl::InternalError("an answer without tokens");
+    }
+    if (refusals_allowed_ && IsRefusal(*end)) {
       outcome.refused = true;
-    } else {
-      Fail(absl::Status(summary.status().code(),
-                        absl::StrCat("prompt ", outcome.prompt + 1, ": ",
-                                     summary.status().message())));
+    } else if (!end->ok()) {
+      Fail(Annotate(*end, absl::StrCat("prompt ", outcome.prompt + 1)));
     }
     if (options_.on_done != nullptr) options_.on_done();
   }
@@ -93,18 +136,7 @@ class Runs {
   const std::vector<LoadOutcome>& outcomes() const { return outcomes_; }
 
  private:
-  void Take(const GenerationDelta& delta, LoadOutcome& outcome) const {
-    if (delta.start.has_value()) {
-      outcome.numerics_fingerprint = delta.start->numerics_fingerprint;
-    }
-    if (delta.token_ids.empty()) return;
-    outcome.chunks.push_back(
-        {options_.clock(), static_cast<int64_t>(delta.token_ids.size())});
-    outcome.tokens.insert(outcome.tokens.end(), delta.token_ids.begin(),
-                          delta.token_ids.end());
-  }
-
-  cli::Generator& generator_;
+  Generator& generator_;
   const std::vector<LoadRequest>& work_;
   const LoadOptions& options_;
   const bool refusals_allowed_;
@@ -231,7 +263,7 @@ void LoadOutcome::AppendTokenGaps(std::vector<double>& milliseconds) const {
   }
 }
 
-absl::StatusOr<LoadResult> RunClosedLoop(cli::Generator& generator,
+absl::StatusOr<LoadResult> RunClosedLoop(Generator& generator,
                                          const std::vector<LoadRequest>& work,
                                          int clients,
                                          const LoadOptions& options) {
@@ -260,7 +292,7 @@ absl::StatusOr<LoadResult> RunClosedLoop(cli::Generator& generator,
   return runs.Result(start, steady_end);
 }
 
-absl::StatusOr<LoadResult> RunOpenLoop(cli::Generator& generator,
+absl::StatusOr<LoadResult> RunOpenLoop(Generator& generator,
                                        const std::vector<LoadRequest>& work,
                                        const LoadOptions& options) {
   Runs runs(generator, work, options, /*refusals_allowed=*/true);

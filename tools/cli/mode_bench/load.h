@@ -16,8 +16,8 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/types.h"
-#include "common/speculation/generation.h"
-#include "tools/cli/generator.h"
+#include "common/generation/generation.h"
+#include "common/generation/generator.h"
 
 namespace foretoken::mode_bench {
 
@@ -72,7 +72,7 @@ struct LoadOptions {
 
 // `clients` is at least 1, and there are at least as many requests. The first
 // error ends everything and is returned, with the prompt's number, from 1.
-absl::StatusOr<LoadResult> RunClosedLoop(cli::Generator& generator,
+absl::StatusOr<LoadResult> RunClosedLoop(Generator& generator,
                                          const std::vector<LoadRequest>& work,
                                          int clients,
                                          const LoadOptions& options);
@@ -80,7 +80,7 @@ absl::StatusOr<LoadResult> RunClosedLoop(cli::Generator& generator,
 // Requests are sorted by `at`. ResourceExhausted and Unavailable are outcomes,
 // the first other error is returned; ResourceExhausted if more than
 // max_in_flight would run at once.
-absl::StatusOr<LoadResult> RunOpenLoop(cli::Generator& generator,
+absl::StatusOr<LoadResult> RunOpenLoop(Generator& generator,
                                        const std::vector<LoadRequest>& work,
                                        const LoadOptions& options);
 

@@ -150,7 +150,7 @@ absl::Status ModeBench::Check(const ModeBenchOptions& options) {
 
 ModeBench::ModeBench(const ModeBenchOptions& options,
                      const std::vector<cli::FilePrompt>& prompts,
-                     cli::Generator& generator, const LoadOptions& load)
+                     Generator& generator, const LoadOptions& load)
     : options_(options),
       prompts_(prompts),
       generator_(generator),

@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 #include "common/speculation/modes.h"
 #include "tools/cli/mode_bench/arrival_trace.h"
 #include "tools/cli/mode_bench/load.h"
@@ -105,8 +105,8 @@ class ModeBench {
 
   // `options` have passed Check; `prompts` is not empty. Borrows all.
   ModeBench(const ModeBenchOptions& options,
-            const std::vector<cli::FilePrompt>& prompts,
-            cli::Generator& generator, const LoadOptions& load);
+            const std::vector<cli::FilePrompt>& prompts, Generator& generator,
+            const LoadOptions& load);
 
   // Requests of a run with the most pairs that the options allow, warm-up
   // included.
@@ -136,7 +136,7 @@ class ModeBench {
 
   const ModeBenchOptions& options_;
   const std::vector<cli::FilePrompt>& prompts_;
-  cli::Generator& generator_;
+  Generator& generator_;
   const LoadOptions& load_;
   const PairSchedule schedule_;
   std::vector<Mode> modes_;

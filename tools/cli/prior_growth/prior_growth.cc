@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/retry_after.h"
+#include "common/generation/blocking.h"
 
 namespace foretoken::cli {
 namespace {
@@ -25,11 +26,11 @@ bool WorthAnotherTry(const absl::Status& status) {
 }  // namespace
 
 PriorGrowth::PriorGrowth(const GrowthOptions& options,
-                         const std::vector<FilePrompt>& prompts, Target target,
-                         WrittenText& written, Clock clock)
+                         const std::vector<FilePrompt>& prompts,
+                         Generator& target, WrittenText& written, Clock clock)
     : options_(options),
       prompts_(prompts),
-      target_(std::move(target)),
+      target_(target),
       written_(written),
       clock_(std::move(clock)) {}
 
@@ -116,13 +117,16 @@ void PriorGrowth::Write(int64_t number,
     output.number = number;
     output.prompt = request.text.value_or("");
     const absl::Status status =
-        target_(request, [&](const GenerationDelta& delta) -> absl::Status {
-          output.text += delta.text;
-          output.tokens.insert(output.tokens.end(), delta.token_ids.begin(),
-                               delta.token_ids.end());
-          if (Over()) return absl::CancelledError("the time is over");
-          return absl::OkStatus();
-        }).status();
+        Generate(target_, request,
+                 [&](const GenerationDelta& delta) -> absl::Status {
+                   output.text += delta.text;
+                   output.tokens.insert(output.tokens.end(),
+                                        delta.token_ids.begin(),
+                                        delta.token_ids.end());
+                   if (Over()) return absl::CancelledError("the time is over");
+                   return absl::OkStatus();
+                 })
+            .status();
     written_.Add(output);
     progress(written_.tokens());
     // A request that fails within its output is not repeated: what it wrote is

@@ -19,13 +19,13 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
+#include "common/generation/generator.h"
 #include "tools/cli/prior_growth/written_text.h"
 #include "tools/cli/prompt_file.h"
 
@@ -43,14 +43,10 @@ struct GrowthOptions {
 
 class PriorGrowth {
  public:
-  // Runs one request and returns when it has ended. Thread-safe.
-  using Target = std::function<absl::StatusOr<GenerationSummary>(
-      const GenerationRequest&,
-      absl::FunctionRef<absl::Status(const GenerationDelta&)>)>;
-
-  // `prompts` is not empty and, like `written`, must outlive the object.
+  // `prompts` is not empty and, like `target` and `written`, must outlive the
+  // object.
   PriorGrowth(const GrowthOptions& options,
-              const std::vector<FilePrompt>& prompts, Target target,
+              const std::vector<FilePrompt>& prompts, Generator& target,
               WrittenText& written, Clock clock = MonotonicClock());
 
   // Writes until the time has passed, `written` is full, Stop is called or the
@@ -79,7 +75,7 @@ class PriorGrowth {
 
   const GrowthOptions options_;
   const std::vector<FilePrompt>& prompts_;
-  const Target target_;
+  Generator& target_;
   WrittenText& written_;
   const Clock clock_;
   absl::Time end_ = absl::InfiniteFuture();  // set by Run, before its threads

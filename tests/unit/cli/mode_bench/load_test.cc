@@ -7,8 +7,9 @@
 #include "common/base/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/fake_generator.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/cli/mode_bench/fake_generator.h"
+#include "tests/unit/cli/mode_bench/fake_time.h"
 
 namespace foretoken::mode_bench {
 namespace {
@@ -18,7 +19,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-using OnDelta = FakeGenerator::TakeDelta;
+using ::foretoken::testing::FakeGenerator;
+using OnDelta = FakeGenerator::Take;
 
 std::vector<LoadRequest> MakeWork(size_t count) {
   std::vector<LoadRequest> work(count);

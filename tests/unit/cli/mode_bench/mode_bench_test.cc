@@ -9,8 +9,9 @@
 #include "common/base/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/fake_generator.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/cli/mode_bench/fake_generator.h"
+#include "tests/unit/cli/mode_bench/fake_time.h"
 #include "tools/cli/mode_bench/mode_bench_report.h"
 #include "tools/cli/mode_bench/ratio_plot.h"
 
@@ -23,7 +24,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using OnDelta = FakeGenerator::TakeDelta;
+using ::foretoken::testing::FakeGenerator;
+using OnDelta = FakeGenerator::Take;
 
 // Answers with the prompt's id and the numbers that follow it, as many as the
 // request allows, at a fixed time per round: one token of `off`, two of any

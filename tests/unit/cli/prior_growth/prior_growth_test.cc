@@ -6,51 +6,24 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "common/base/retry_after.h"
+#include "common/base/status_macros.h"
 #include "common/drafting/ngram_counts.h"
 #include "gmock/gmock.h"
+#include "tests/support/fake_generator.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::cli {
 namespace {
 
+using ::foretoken::testing::FakeGenerator;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr int64_t kNoLimit = 1 << 20;
 
-using OnDelta = absl::FunctionRef<absl::Status(const GenerationDelta&)>;
-
-// A target that keeps what it was asked for and answers with `answer`.
-class FakeTarget {
- public:
-  using Answer = std::function<absl::Status(const GenerationRequest&, OnDelta)>;
-  explicit FakeTarget(Answer answer) : answer_(std::move(answer)) {}
-
-  PriorGrowth::Target Ask() {
-    return [this](const GenerationRequest& request,
-                  OnDelta on_delta) -> absl::StatusOr<GenerationSummary> {
-      {
-        absl::MutexLock lock(&mu_);
-        requests_.push_back(request);
-      }
-      const absl::Status status = answer_(request, on_delta);
-      if (!status.ok()) return status;
-      return GenerationSummary();
-    };
-  }
-  std::vector<GenerationRequest> requests() {
-    absl::MutexLock lock(&mu_);
-    return requests_;
-  }
-
- private:
-  const Answer answer_;
-  absl::Mutex mu_;
-  std::vector<GenerationRequest> requests_;
-};
+using OnDelta = FakeGenerator::Take;
 
 GenerationDelta Delta(std::vector<TokenId> tokens) {
   GenerationDelta delta;
@@ -60,8 +33,10 @@ GenerationDelta Delta(std::vector<TokenId> tokens) {
 }
 
 // Says tokens 5 6.
-absl::Status Speak(const GenerationRequest&, OnDelta on_delta) {
-  return on_delta(Delta({5, 6}));
+absl::StatusOr<GenerationSummary> Speak(const GenerationRequest&,
+                                        OnDelta on_delta) {
+  FORETOKEN_RETURN_IF_ERROR(on_delta(Delta({5, 6})));
+  return GenerationSummary();
 }
 
 GrowthOptions OneAtATime() {
@@ -75,13 +50,13 @@ void NoProgress(int64_t) {}
 TEST(PriorGrowthTest, WritesOnceOnEveryPromptAtTemperatureZero) {
   const std::vector<FilePrompt> prompts = {FilePrompt{"a"},
                                            FilePrompt{std::nullopt, {1, 2}}};
-  FakeTarget target(Speak);
+  FakeGenerator target(Speak);
   WrittenText written(kNoLimit);
   GrowthOptions options = OneAtATime();
   options.max_tokens = 9;
   options.seed = 40;
   options.cache_scope = "own";
-  PriorGrowth growth(options, prompts, target.Ask(), written);
+  PriorGrowth growth(options, prompts, target, written);
   std::vector<int64_t> progress;
   FORETOKEN_ASSERT_OK(
       growth.Run([&](int64_t tokens) { progress.push_back(tokens); }));
@@ -102,11 +77,11 @@ TEST(PriorGrowthTest, WritesOnceOnEveryPromptAtTemperatureZero) {
 
 TEST(PriorGrowthTest, BeginsAgainWithOtherSeedsAboveTemperatureZero) {
   const std::vector<FilePrompt> prompts = {FilePrompt{"a"}, FilePrompt{"b"}};
-  FakeTarget target(Speak);
+  FakeGenerator target(Speak);
   WrittenText written(/*max_tokens=*/6);
   GrowthOptions options = OneAtATime();
   options.temperature = 0.5f;
-  PriorGrowth growth(options, prompts, target.Ask(), written);
+  PriorGrowth growth(options, prompts, target, written);
   FORETOKEN_ASSERT_OK(growth.Run(NoProgress));
 
   const auto requests = target.requests();
@@ -118,11 +93,11 @@ TEST(PriorGrowthTest, BeginsAgainWithOtherSeedsAboveTemperatureZero) {
 
 TEST(PriorGrowthTest, EveryPromptIsTakenOnceByManyThreads) {
   const std::vector<FilePrompt> prompts(100, FilePrompt{"a"});
-  FakeTarget target(Speak);
+  FakeGenerator target(Speak);
   WrittenText written(kNoLimit);
   GrowthOptions options;
   options.concurrency = 8;
-  PriorGrowth growth(options, prompts, target.Ask(), written);
+  PriorGrowth growth(options, prompts, target, written);
   FORETOKEN_ASSERT_OK(growth.Run(NoProgress));
   EXPECT_EQ(written.outputs(), 100);
   EXPECT_EQ(written.tokens(), 200);
@@ -131,7 +106,8 @@ TEST(PriorGrowthTest, EveryPromptIsTakenOnceByManyThreads) {
 TEST(PriorGrowthTest, TriesAgainWhereTheTargetIsFull) {
   const std::vector<FilePrompt> prompts = {FilePrompt{"a"}};
   std::atomic<int> calls{0};
-  FakeTarget target([&](const GenerationRequest& request, OnDelta on_delta) {
+  FakeGenerator target([&](const GenerationRequest& request, OnDelta on_delta)
+                           -> absl::StatusOr<GenerationSummary> {
     if (calls++ == 0) {
       return WithRetryAfter(absl::ResourceExhaustedError("full"),
                             absl::Milliseconds(1));
@@ -139,7 +115,7 @@ TEST(PriorGrowthTest, TriesAgainWhereTheTargetIsFull) {
     return Speak(request, on_delta);
   });
   WrittenText written(kNoLimit);
-  PriorGrowth growth(OneAtATime(), prompts, target.Ask(), written);
+  PriorGrowth growth(OneAtATime(), prompts, target, written);
   FORETOKEN_ASSERT_OK(growth.Run(NoProgress));
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(growth.refused(), 0);
@@ -147,12 +123,15 @@ TEST(PriorGrowthTest, TriesAgainWhereTheTargetIsFull) {
 
 TEST(PriorGrowthTest, LeavesOutAPromptThatIsRefused) {
   const std::vector<FilePrompt> prompts = {FilePrompt{"long"}, FilePrompt{"b"}};
-  FakeTarget target([](const GenerationRequest& request, OnDelta on_delta) {
-    return request.text == "long" ? absl::InvalidArgumentError("too long")
-                                  : Speak(request, on_delta);
-  });
+  FakeGenerator target(
+      [](const GenerationRequest& request,
+         OnDelta on_delta) -> absl::StatusOr<GenerationSummary> {
+        if (request.text == "long")
+          return absl::InvalidArgumentError("too long");
+        return Speak(request, on_delta);
+      });
   WrittenText written(kNoLimit);
-  PriorGrowth growth(OneAtATime(), prompts, target.Ask(), written);
+  PriorGrowth growth(OneAtATime(), prompts, target, written);
   FORETOKEN_ASSERT_OK(growth.Run(NoProgress));
   EXPECT_EQ(growth.refused(), 1);
   EXPECT_EQ(written.outputs(), 1);
@@ -160,14 +139,14 @@ TEST(PriorGrowthTest, LeavesOutAPromptThatIsRefused) {
 
 TEST(PriorGrowthTest, GivesUpWhereEverythingIsRefused) {
   const std::vector<FilePrompt> prompts = {FilePrompt{"a"}};
-  FakeTarget target([](const GenerationRequest&, OnDelta) {
+  FakeGenerator target([](const GenerationRequest&, OnDelta) {
     return absl::InvalidArgumentError("no such mode");
   });
   WrittenText written(kNoLimit);
   GrowthOptions options = OneAtATime();
   options.time = absl::InfiniteDuration();
   options.temperature = 1.0f;  // the prompts alone would never end
-  PriorGrowth growth(options, prompts, target.Ask(), written);
+  PriorGrowth growth(options, prompts, target, written);
   const absl::Status status = growth.Run(NoProgress);
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("no such mode"));
@@ -176,30 +155,33 @@ TEST(PriorGrowthTest, GivesUpWhereEverythingIsRefused) {
 TEST(PriorGrowthTest, KeepsWhatWasWrittenWhenItIsStopped) {
   const std::vector<FilePrompt> prompts(3, FilePrompt{"a"});
   PriorGrowth* running = nullptr;
-  FakeTarget target([&](const GenerationRequest&, OnDelta on_delta) {
-    FORETOKEN_EXPECT_OK(on_delta(Delta({7})));
-    running->Stop();
-    return on_delta(Delta({8}));
-  });
+  FakeGenerator target(
+      [&](const GenerationRequest&,
+          OnDelta on_delta) -> absl::StatusOr<GenerationSummary> {
+        running->Stop();
+        FORETOKEN_EXPECT_OK(on_delta(Delta({7})));
+        // Nothing more is taken, until the request is cancelled.
+        while (true) FORETOKEN_RETURN_IF_ERROR(on_delta(Delta({8})));
+      });
   WrittenText written(kNoLimit);
-  PriorGrowth growth(OneAtATime(), prompts, target.Ask(), written);
+  PriorGrowth growth(OneAtATime(), prompts, target, written);
   running = &growth;
   FORETOKEN_ASSERT_OK(growth.Run(NoProgress));
   EXPECT_THAT(target.requests(), SizeIs(1));
-  EXPECT_THAT(written.TakeCorpus(), ElementsAre(7, 8, kDocumentBorder));
+  EXPECT_THAT(written.TakeCorpus(), ElementsAre(7, kDocumentBorder));
 }
 
 TEST(PriorGrowthTest, EndsWithTheTimeThatItWasGiven) {
   const std::vector<FilePrompt> prompts(100, FilePrompt{"a"});
   std::atomic<int64_t> seconds{0};
-  FakeTarget target([&](const GenerationRequest& request, OnDelta on_delta) {
+  FakeGenerator target([&](const GenerationRequest& request, OnDelta on_delta) {
     seconds += 10;
     return Speak(request, on_delta);
   });
   WrittenText written(kNoLimit);
   GrowthOptions options = OneAtATime();
   options.time = absl::Seconds(30);
-  PriorGrowth growth(options, prompts, target.Ask(), written, [&] {
+  PriorGrowth growth(options, prompts, target, written, [&] {
     return absl::UnixEpoch() + absl::Seconds(seconds.load());
   });
   FORETOKEN_ASSERT_OK(growth.Run(NoProgress));

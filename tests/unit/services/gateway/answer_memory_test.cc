@@ -77,9 +77,7 @@ TEST_F(AnswerMemoryTest, TextsAndTokensHoldTheirAnswers) {
            {"/tokenize",
             absl::StrCat(R"({"prompt": ")", std::string(kTokens, 'a'), "\"}")},
            {"/detokenize", absl::StrCat("{\"tokens\": [", list, "]}")}}) {
-    generations_.on_text = [] {
-      testing::g_heap_peak = testing::g_heap.load();
-    };
+    generator_.on_text = [] { testing::g_heap_peak = testing::g_heap.load(); };
     most_held_ = 0;
     Make();
     std::shared_ptr<FakeExchange> exchange;

@@ -1,15 +1,18 @@
-// One request to generate between a fake client and a fake writer, with an
+// One request to generate between a fake client and a fake generator, with an
 // answer that records what it is told.
 #include "services/gateway/core/generation_exchange.h"
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/base/retry_after.h"
+#include "common/generation/generator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/gateway/core/generation_fields.h"
@@ -75,27 +78,46 @@ class Statuses final : public GatewayObserver {
   int pauses = 0;
 };
 
-// Runs `on_start` inside of Start, when there is no call yet.
-class EagerGenerations final : public Generations {
+// Runs `meanwhile` on a thread of its own that begins inside Start, before the
+// exchange has the call.
+class EagerGenerator final : public Generator {
  public:
-  absl::StatusOr<ServedModel> Model() override {
+  ~EagerGenerator() override {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  absl::StatusOr<GeneratorInfo> Info() override {
     return absl::UnimplementedError("not asked for");
   }
   bool Ready() override { return true; }
   std::shared_ptr<GenerationCall> Start(
       GenerationRequest, std::shared_ptr<GenerationListener> heard) override {
     listener = std::move(heard);
-    on_start();
+    thread_ = std::thread([this] {
+      begun_.Notify();
+      meanwhile();
+    });
+    begun_.WaitForNotification();
     return call;
   }
-  void Tokenize(const Caller&, std::string, bool, absl::Time,
-                OnTokens) override {}
-  void Detokenize(const Caller&, std::vector<TokenId>, absl::Time,
-                  OnText) override {}
+  std::shared_ptr<PendingCall> Tokenize(const Caller&, std::string, bool,
+                                        absl::Time, OnTokens) override {
+    return nullptr;
+  }
+  std::shared_ptr<PendingCall> Detokenize(const Caller&, std::vector<TokenId>,
+                                          absl::Time, OnText) override {
+    return nullptr;
+  }
+  // Waits for `meanwhile`.
+  void Join() { thread_.join(); }
 
-  std::function<void()> on_start;
+  std::function<void()> meanwhile;
   std::shared_ptr<GenerationListener> listener;
   const std::shared_ptr<FakeCall> call = std::make_shared<FakeCall>();
+
+ private:
+  absl::Notification begun_;
+  std::thread thread_;
 };
 
 class ExchangeTest : public ::testing::Test {
@@ -105,7 +127,7 @@ class ExchangeTest : public ::testing::Test {
     request_.stream = true;
   }
 
-  void Start(Generations& generations) {
+  void Start(Generator& generator) {
     const int64_t bytes = GenerationExchange::Bytes(request_, 10);
     auto memory = budget_.Take("client", bytes);
     FORETOKEN_ASSERT_OK(memory);
@@ -115,12 +137,12 @@ class ExchangeTest : public ::testing::Test {
            AnswerOptions) -> std::unique_ptr<Answer> {
           return std::make_unique<ToyAnswer>(request);
         },
-        {}, {{"X-Request-Id", "id"}}, generations, http_,
+        {}, {{"X-Request-Id", "id"}}, generator, http_,
         std::make_unique<ObservedRequest>(observer_, Route::kCompletions, now_),
         [this] { return now_; });
   }
-  void Start() { Start(generations_); }
-  FakeCall& call(size_t i = 0) { return *generations_.calls.at(i); }
+  void Start() { Start(generator_); }
+  FakeCall& call(size_t i = 0) { return *generator_.calls.at(i); }
   void HasRoom() {
     http_->room = true;
     http_->observer.lock()->OnRoom();
@@ -131,7 +153,7 @@ class ExchangeTest : public ::testing::Test {
   ApiRequest request_;
   ByteBudget budget_{int64_t{4} << 20};
   Statuses observer_;
-  FakeGenerations generations_;
+  FakeGenerator generator_;
   const std::shared_ptr<FakeExchange> http_ = std::make_shared<FakeExchange>();
 };
 
@@ -221,12 +243,12 @@ TEST_F(ExchangeTest, AFailureAfterOutputEndsTheStream) {
 TEST_F(ExchangeTest, ChoicesFollowAsOthersEndButNotAfterAFailure) {
   request_.n = GenerationExchange::kAtOnce + 5;
   Start();
-  EXPECT_THAT(generations_.calls, SizeIs(GenerationExchange::kAtOnce));
+  EXPECT_THAT(generator_.calls, SizeIs(GenerationExchange::kAtOnce));
   call(7).Finish();
   call(3).Finish();
-  EXPECT_THAT(generations_.calls, SizeIs(GenerationExchange::kAtOnce + 2));
+  EXPECT_THAT(generator_.calls, SizeIs(GenerationExchange::kAtOnce + 2));
   call(0).End(absl::InternalError("broken"));
-  EXPECT_THAT(generations_.calls, SizeIs(GenerationExchange::kAtOnce + 2));
+  EXPECT_THAT(generator_.calls, SizeIs(GenerationExchange::kAtOnce + 2));
 }
 
 TEST_F(ExchangeTest, EveryChoiceHasItsPromptSeedAndName) {
@@ -235,7 +257,7 @@ TEST_F(ExchangeTest, EveryChoiceHasItsPromptSeedAndName) {
   request_.generation.sampling.seed = 7;
   request_.generation.request_id = std::string(kMaxRequestIdBytes, 'r');
   Start();
-  ASSERT_THAT(generations_.calls, SizeIs(4));
+  ASSERT_THAT(generator_.calls, SizeIs(4));
   for (size_t i = 0; i < 4; ++i) {
     const GenerationRequest& request = call(i).request;
     EXPECT_EQ(request.text.value_or(""), i < 2 ? "ab" : "");
@@ -257,55 +279,56 @@ TEST_F(ExchangeTest, OneChoiceKeepsTheNameOfTheRequest) {
 TEST_F(ExchangeTest, ASlowClientPausesTheChoicesThatWriteUntilThereIsRoom) {
   request_.n = 2;
   Start();
-  const int before = call(0).resumed;
-  const int other = call(1).resumed;
   http_->room = false;
   EXPECT_FALSE(call(0).Write("x"));
   EXPECT_EQ(observer_.pauses, 1);
-  EXPECT_EQ(call(0).resumed, before);
+  EXPECT_EQ(call(0).resumed, 0);
   HasRoom();
-  EXPECT_EQ(call(0).resumed, before + 1);
-  EXPECT_EQ(call(1).resumed, other);
+  EXPECT_EQ(call(0).resumed, 1);
+  EXPECT_EQ(call(1).resumed, 0);
   HasRoom();
-  EXPECT_EQ(call(0).resumed, before + 1);
+  EXPECT_EQ(call(0).resumed, 1);
 }
 
-TEST_F(ExchangeTest, AChoiceThatPausesBeforeItHasACallWaitsForRoom) {
-  EagerGenerations generations;
+TEST_F(ExchangeTest, AChoiceThatPausesWhileItIsStartedWaitsForRoom) {
+  EagerGenerator generator;
   http_->room = false;
-  generations.on_start = [&] {
+  generator.meanwhile = [&] {
     GenerationDelta delta;
     delta.text = "x";
-    EXPECT_FALSE(generations.listener->OnDelta(delta));
+    EXPECT_FALSE(generator.listener->OnDelta(delta));
   };
-  Start(generations);
-  EXPECT_EQ(generations.call->resumed, 0);
+  Start(generator);
+  generator.Join();
+  EXPECT_EQ(generator.call->resumed, 0);
   HasRoom();
-  EXPECT_EQ(generations.call->resumed, 1);
-  generations.listener->OnEnd(absl::OkStatus());
+  EXPECT_EQ(generator.call->resumed, 1);
+  generator.listener->OnEnd(absl::OkStatus());
 }
 
-TEST_F(ExchangeTest, RoomBeforeThereIsACallResumesIt) {
-  EagerGenerations generations;
+TEST_F(ExchangeTest, RoomWhileAChoiceIsStartedResumesIt) {
+  EagerGenerator generator;
   http_->room = false;
-  generations.on_start = [&] {
+  generator.meanwhile = [&] {
     GenerationDelta delta;
     delta.text = "x";
-    EXPECT_FALSE(generations.listener->OnDelta(delta));
+    EXPECT_FALSE(generator.listener->OnDelta(delta));
     HasRoom();
   };
-  Start(generations);
-  EXPECT_EQ(generations.call->resumed, 1);
-  generations.listener->OnEnd(absl::OkStatus());
+  Start(generator);
+  generator.Join();
+  EXPECT_EQ(generator.call->resumed, 1);
+  generator.listener->OnEnd(absl::OkStatus());
 }
 
-TEST_F(ExchangeTest, AClientThatLeavesBeforeThereIsACallCancelsIt) {
-  EagerGenerations generations;
-  generations.on_start = [&] { http_->observer.lock()->OnGone(); };
-  Start(generations);
-  EXPECT_EQ(generations.call->cancelled, 1);
+TEST_F(ExchangeTest, AClientThatLeavesWhileAChoiceIsStartedCancelsIt) {
+  EagerGenerator generator;
+  generator.meanwhile = [&] { http_->observer.lock()->OnGone(); };
+  Start(generator);
+  generator.Join();
+  EXPECT_EQ(generator.call->cancelled, 1);
   EXPECT_THAT(observer_.statuses, ElementsAre(kClientGone));
-  generations.listener->OnEnd(absl::CancelledError("cancelled"));
+  generator.listener->OnEnd(absl::CancelledError("cancelled"));
   EXPECT_EQ(http_->ends, 0);
 }
 
@@ -329,7 +352,7 @@ TEST_F(ExchangeTest, AClientThatLeavesCancelsAllChoicesOnce) {
 TEST_F(ExchangeTest, ForAClientThatIsGoneNothingStarts) {
   http_->left = true;
   Start();
-  EXPECT_THAT(generations_.calls, IsEmpty());
+  EXPECT_THAT(generator_.calls, IsEmpty());
   EXPECT_THAT(observer_.statuses, ElementsAre(kClientGone));
 }
 

@@ -268,7 +268,7 @@ TEST_F(ResponsesTest, AnAnswerIsOneObject) {
   const auto exchange =
       Respond(R"(, "instructions": "b", "metadata": {"k": "v"}, "user": "u",
               "temperature": 0.8, "max_output_tokens": 9)");
-  ASSERT_THAT(generations_.calls, SizeIs(1));
+  ASSERT_THAT(generator_.calls, SizeIs(1));
   EXPECT_THAT(call().request.prompt, ElementsAre(0, 3, 0, 2, 3));
   EXPECT_EQ(call().request.max_tokens, 9);
   call().Write("x");
@@ -319,7 +319,7 @@ TEST_F(ResponsesTest, AnAnswerOfNothingIsAnEmptyMessage) {
 TEST_F(ResponsesTest, AnAnswerThatIsCutSaysSo) {
   for (const char* stream : {"false", "true"}) {
     const auto exchange = Respond(absl::StrCat(R"(, "stream": )", stream));
-    FakeCall& writer = *generations_.calls.back();
+    FakeCall& writer = *generator_.calls.back();
     writer.Write("x");
     GenerationSummary summary;
     summary.finish = FinishReason::kLength;
@@ -439,7 +439,7 @@ TEST_F(ResponsesTest, ACallThatIsCutOffIsIncomplete) {
   for (const char* stream : {"false", "true"}) {
     const auto exchange =
         Respond(absl::StrCat(kTools, R"(, "stream": )", stream));
-    FakeCall& writer = *generations_.calls.back();
+    FakeCall& writer = *generator_.calls.back();
     writer.Write(
         absl::StrCat(R"(<tool_call>{"name": "add", "arguments": {"a": ")",
                      std::string(5000, 'b')));
@@ -481,7 +481,7 @@ TEST_F(ResponsesTest, LogprobsAreThoseOfTheText) {
         R"(, "include": ["message.output_text.logprobs"], "top_logprobs": 1,
            "stream": )",
         stream));
-    FakeCall& writer = *generations_.calls.back();
+    FakeCall& writer = *generator_.calls.back();
     writer.listener->OnDelta(silent);
     writer.listener->OnDelta(delta);
     writer.listener->OnDelta(silent);
@@ -542,7 +542,7 @@ TEST_F(ResponsesTest, ARefusalIsAnErrorLikeAnyOther) {
   EXPECT_EQ(too_long->response.status, 400);
   EXPECT_EQ(too_long->Body()["error"]["param"], "max_output_tokens");
   EXPECT_EQ(too_long->Body()["error"]["code"], "context_length_exceeded");
-  generations_.refusal = absl::ResourceExhaustedError("full");
+  generator_.refusal = absl::ResourceExhaustedError("full");
   const auto refused = Respond(R"(, "stream": true)");
   EXPECT_EQ(refused->streams, 0);
   EXPECT_EQ(refused->response.status, 429);

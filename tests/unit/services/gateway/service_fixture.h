@@ -1,5 +1,5 @@
-// GatewayService between a fake client and a fake writer, with a tiny tokenizer
-// and chat template.
+// GatewayService between a fake client and a fake generator, with a tiny
+// tokenizer and chat template.
 #ifndef FORETOKEN_TESTS_UNIT_SERVICES_GATEWAY_SERVICE_FIXTURE_H_
 #define FORETOKEN_TESTS_UNIT_SERVICES_GATEWAY_SERVICE_FIXTURE_H_
 
@@ -71,7 +71,7 @@ class GatewayServiceTest : public ::testing::Test {
       };
     }
     service_ = std::make_unique<GatewayService>(
-        options, std::move(parts), generations_, observer_,
+        options, std::move(parts), generator_, observer_,
         [] { return absl::FromUnixSeconds(1700000000); },
         [this] { return now_ += tick_; });
   }
@@ -83,6 +83,7 @@ class GatewayServiceTest : public ::testing::Test {
     request.memory = memory_.Take("client", 1).value();
     service_->Handle(std::move(request), exchange);
     if (awaits_bodies_) service_->AwaitBodies();
+    generator_.AnswerRest();
     return exchange;
   }
   std::shared_ptr<FakeExchange> Get(const std::string& path,
@@ -118,7 +119,7 @@ class GatewayServiceTest : public ::testing::Test {
         absl::StrCat(R"({"messages": [{"role": "user", "content": "ab"}])",
                      fields, "}"));
   }
-  FakeCall& call(size_t i = 0) { return *generations_.calls.at(i); }
+  FakeCall& call(size_t i = 0) { return *generator_.calls.at(i); }
 
   const testing::TempDir dir_;
   std::unique_ptr<ModelChat> chat_;
@@ -130,7 +131,7 @@ class GatewayServiceTest : public ::testing::Test {
   ByteBudget memory_{int64_t{1} << 20, [this](int64_t used) {
                        most_held_ = std::max(most_held_, used);
                      }};
-  FakeGenerations generations_;
+  FakeGenerator generator_;
   CountingObserver observer_;
   std::unique_ptr<GatewayService> service_;
 };

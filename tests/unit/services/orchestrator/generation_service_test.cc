@@ -23,6 +23,7 @@ namespace {
 
 using ::foretoken::testing::IsOk;
 using ::foretoken::testing::StatusIs;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -104,6 +105,17 @@ class CountingObserver final : public GenerationObserver {
     absl::MutexLock lock(&mu_);
     return ends_;
   }
+  CallerAccount& AccountOf(const Caller&) override { return account; }
+
+  struct Account final : public CallerAccount {
+    void OnPromptTokens(int64_t count) override { prompt_tokens += count; }
+    void OnGeneratedTokens(int64_t count) override {
+      generated_tokens += count;
+    }
+    void OnEnd(absl::StatusCode) override { ++ends; }
+    std::atomic<int64_t> prompt_tokens{0}, generated_tokens{0}, ends{0};
+  };
+  Account account;
 
   std::string mode_name = "prompt_lookup";  // of all requests
   std::atomic<int64_t> requests{0}, prefills{0}, rounds{0}, failovers{0};
@@ -115,30 +127,41 @@ class CountingObserver final : public GenerationObserver {
   std::vector<absl::StatusCode> ends_ ABSL_GUARDED_BY(mu_);
 };
 
-class RecordingSink final : public GenerationSink {
+// Records what it is told; pauses at every delta if `pauses`.
+class Recorder final : public GenerationListener {
  public:
-  absl::Status OnDelta(const GenerationDelta& delta) override {
+  explicit Recorder(bool pauses = false) : pauses_(pauses) {}
+
+  bool OnDelta(const GenerationDelta& delta) override {
     EXPECT_FALSE(delta.empty());
-    text += delta.text;
-    token_ids.insert(token_ids.end(), delta.token_ids.begin(),
-                     delta.token_ids.end());
-    return answer;
+    absl::MutexLock lock(&mu_);
+    token_ids_.insert(token_ids_.end(), delta.token_ids.begin(),
+                      delta.token_ids.end());
+    return !pauses_;
   }
-  absl::Status OnResult(const GenerationSummary& result) override {
-    summary = result;
-    return absl::OkStatus();
-  }
+  void OnResult(const GenerationSummary& result) override { summary = result; }
   void OnEnd(const absl::Status& end) override {
     status = end;
     ended.Notify();
   }
+  std::vector<TokenId> token_ids() const {
+    absl::MutexLock lock(&mu_);
+    return token_ids_;
+  }
+  const absl::Status& Wait() const {
+    ended.WaitForNotification();
+    return status;
+  }
 
-  absl::Status answer;  // of OnDelta
-  std::string text;
-  std::vector<TokenId> token_ids;
+  // Once it has ended.
   GenerationSummary summary;
   absl::Status status;
   absl::Notification ended;
+
+ private:
+  const bool pauses_;
+  mutable absl::Mutex mu_;
+  std::vector<TokenId> token_ids_ ABSL_GUARDED_BY(mu_);
 };
 
 class GenerationServiceTest : public ::testing::Test {
@@ -167,12 +190,43 @@ class GenerationServiceTest : public ::testing::Test {
     return request;
   }
 
+  struct Started {
+    std::shared_ptr<Recorder> recorder;
+    std::shared_ptr<GenerationCall> call;
+  };
+  Started Send(GenerationRequest request, bool pauses = false) {
+    Started started;
+    started.recorder = std::make_shared<Recorder>(pauses);
+    started.call = service_->Start(std::move(request), started.recorder);
+    return started;
+  }
   // How the request ends.
-  absl::Status Run(absl::StatusOr<GenerationRequest> request) {
-    RecordingSink sink;
-    service_->Start(std::move(request), sink);
-    sink.ended.WaitForNotification();
-    return sink.status;
+  absl::Status Run(GenerationRequest request) {
+    return Send(std::move(request)).recorder->Wait();
+  }
+  absl::StatusOr<std::vector<TokenId>> Tokenize(const std::string& text) {
+    absl::StatusOr<std::vector<TokenId>> ids;
+    absl::Notification done;
+    const auto call =
+        service_->Tokenize({.name = "me"}, text, true, absl::InfiniteFuture(),
+                           [&](absl::StatusOr<std::vector<TokenId>> got) {
+                             ids = std::move(got);
+                             done.Notify();
+                           });
+    done.WaitForNotification();
+    return ids;
+  }
+  absl::Status DetokenizeError(std::vector<TokenId> tokens) {
+    absl::Status status;
+    absl::Notification done;
+    const auto call = service_->Detokenize(
+        {.name = "me"}, std::move(tokens), absl::InfiniteFuture(),
+        [&](absl::StatusOr<std::string> got) {
+          status = got.status();
+          done.Notify();
+        });
+    done.WaitForNotification();
+    return status;
   }
 
   testing::TempDir dir_;
@@ -183,38 +237,106 @@ class GenerationServiceTest : public ::testing::Test {
 
 TEST_F(GenerationServiceTest, ARequestIsServedAndObserved) {
   Start();
-  RecordingSink sink;
-  service_->Start(Request(), sink);
-  sink.ended.WaitForNotification();
-  FORETOKEN_ASSERT_OK(sink.status);
-  EXPECT_THAT(sink.token_ids, SizeIs(40));
-  EXPECT_EQ(sink.summary.completion_tokens, 40);
-  EXPECT_EQ(sink.summary.prompt, Request().prompt);
-  EXPECT_EQ(sink.summary.mode, "prompt_lookup");
-  EXPECT_THAT(sink.summary.request_id, SizeIs(16));  // drawn
+  const auto recorder = Send(Request()).recorder;
+  FORETOKEN_ASSERT_OK(recorder->Wait());
+  const GenerationSummary& summary = recorder->summary;
+  EXPECT_THAT(recorder->token_ids(), SizeIs(40));
+  EXPECT_EQ(summary.completion_tokens, 40);
+  EXPECT_EQ(summary.prompt, Request().prompt);
+  EXPECT_EQ(summary.mode, "prompt_lookup");
+  EXPECT_THAT(summary.request_id, SizeIs(16));  // drawn
   EXPECT_EQ(observer_.requests, 1);
   EXPECT_EQ(observer_.waiting, 0);
   EXPECT_EQ(observer_.prefills, 1);
-  EXPECT_EQ(observer_.rounds, sink.summary.rounds);
+  EXPECT_EQ(observer_.rounds, summary.rounds);
   EXPECT_EQ(observer_.failovers, 2);
   EXPECT_THAT(observer_.ends(), ElementsAre(absl::StatusCode::kOk));
+  EXPECT_EQ(observer_.account.prompt_tokens, 6);
+  EXPECT_EQ(observer_.account.generated_tokens, 40);
+  EXPECT_EQ(observer_.account.ends, 1);
 }
 
-TEST_F(GenerationServiceTest, TheCallersThreadWritesTheSameAsTheQueue) {
+TEST_F(GenerationServiceTest, ItSaysWhatItServes) {
+  target_->info.numerics_fingerprint = "numerics";
+  GenerationOptions options;
+  options.model_name = "tiny";
+  options.max_tree_nodes = 32;
+  Start(options);
+  const auto info = service_->Info();
+  FORETOKEN_ASSERT_OK(info);
+  EXPECT_EQ(info->model, "tiny");
+  EXPECT_EQ(info->vocab_size, testing::kTinyVocabulary);
+  EXPECT_EQ(info->max_positions, 4096);
+  EXPECT_EQ(info->max_tree_nodes, 32);
+  EXPECT_THAT(info->modes, Contains("prompt_lookup"));
+  EXPECT_EQ(info->default_mode, "prompt_lookup");
+  EXPECT_EQ(info->numerics_fingerprint, "numerics");
+  EXPECT_EQ(info->tokenizer_fingerprint, LoadTokenizer()->fingerprint_bytes());
+  EXPECT_TRUE(service_->Ready());
+}
+
+TEST_F(GenerationServiceTest, AListenerThatPausesHoldsUpItsRequestAlone) {
   Start();
-  RecordingSink sink;
-  service_->Start(Request(), sink);
-  sink.ended.WaitForNotification();
-  std::vector<TokenId> token_ids;
-  const auto summary =
-      service_->Generate(Request(), [&](const GenerationDelta& delta) {
-        token_ids.insert(token_ids.end(), delta.token_ids.begin(),
-                         delta.token_ids.end());
-        return absl::OkStatus();
-      });
-  FORETOKEN_ASSERT_OK(summary);
-  EXPECT_EQ(token_ids, sink.token_ids);
-  EXPECT_EQ(summary->rounds, sink.summary.rounds);
+  const auto whole = Send(Request()).recorder;
+  FORETOKEN_ASSERT_OK(whole->Wait());
+  const auto [paused, call] = Send(Request(), /*pauses=*/true);
+  ASSERT_TRUE(
+      testing::Eventually([&p = paused] { return !p->token_ids().empty(); }));
+  FORETOKEN_EXPECT_OK(Run(Request()));
+  EXPECT_THAT(paused->token_ids(), SizeIs(1));
+  EXPECT_FALSE(paused->ended.HasBeenNotified());
+  while (!paused->ended.HasBeenNotified()) call->Resume();
+  FORETOKEN_EXPECT_OK(paused->Wait());
+  EXPECT_EQ(paused->token_ids(), whole->token_ids());
+}
+
+TEST_F(GenerationServiceTest, ACancelEndsARequestThatIsPaused) {
+  Start();
+  const auto [paused, call] = Send(Request(), /*pauses=*/true);
+  ASSERT_TRUE(
+      testing::Eventually([&p = paused] { return !p->token_ids().empty(); }));
+  call->Cancel();
+  EXPECT_THAT(paused->Wait(), StatusIs(absl::StatusCode::kCancelled,
+                                       HasSubstr("was cancelled")));
+  EXPECT_THAT(paused->token_ids(), SizeIs(1));
+  EXPECT_EQ(paused->summary.rounds, 0);
+}
+
+// Its caller may hold a lock that the listener takes.
+TEST_F(GenerationServiceTest, NoListenerIsToldFromInsideACall) {
+  target_->hold = true;
+  GenerationOptions options;
+  options.max_requests = 1;
+  options.max_waiting_requests = 1;
+  Start(options);
+  struct Locking final : public GenerationListener {
+    explicit Locking(absl::Mutex& of_caller) : mu(of_caller) {}
+    bool OnDelta(const GenerationDelta&) override { return true; }
+    void OnResult(const GenerationSummary&) override {}
+    void OnEnd(const absl::Status&) override {
+      { absl::MutexLock lock(&mu); }
+      ended.Notify();
+    }
+    absl::Mutex& mu;
+    absl::Notification ended;
+  };
+  absl::Mutex mu;
+  std::vector<std::shared_ptr<Locking>> listeners;
+  std::vector<std::shared_ptr<GenerationCall>> calls;
+  {
+    absl::MutexLock lock(&mu);
+    // The first runs, the second waits, one is refused for its id and one for
+    // the queue, which may evict the one that waits.
+    for (const char* id : {"a", "b", "no id", "d"}) {
+      GenerationRequest request = Request();
+      request.request_id = id;
+      listeners.push_back(std::make_shared<Locking>(mu));
+      calls.push_back(service_->Start(std::move(request), listeners.back()));
+    }
+    for (const auto& call : calls) call->Cancel();
+    service_->EndAll();
+  }
+  for (const auto& listener : listeners) listener->ended.WaitForNotification();
 }
 
 TEST_F(GenerationServiceTest, ATextIsEncodedAndASeedDrawn) {
@@ -225,15 +347,13 @@ TEST_F(GenerationServiceTest, ATextIsEncodedAndASeedDrawn) {
   request.has_seed = false;
   request.mode = *Mode::Parse("off");
   observer_.mode_name = "off";
-  const auto ignore = [](const GenerationDelta&) { return absl::OkStatus(); };
-  const auto first = service_->Generate(request, ignore);
-  const auto second = service_->Generate(request, ignore);
-  FORETOKEN_ASSERT_OK(first);
-  FORETOKEN_ASSERT_OK(second);
-  EXPECT_EQ(first->prompt,
-            *service_->Tokenize("me", "the an", true, absl::InfiniteFuture()));
-  EXPECT_EQ(first->mode, "off");
-  EXPECT_NE(first->seed, second->seed);
+  const auto first = Send(request).recorder;
+  FORETOKEN_ASSERT_OK(first->Wait());
+  const auto second = Send(request).recorder;
+  FORETOKEN_ASSERT_OK(second->Wait());
+  EXPECT_EQ(first->summary.prompt, *Tokenize("the an"));
+  EXPECT_EQ(first->summary.mode, "off");
+  EXPECT_NE(first->summary.seed, second->summary.seed);
 }
 
 TEST_F(GenerationServiceTest, WithoutATokenizerTextsAreRefused) {
@@ -242,10 +362,9 @@ TEST_F(GenerationServiceTest, WithoutATokenizerTextsAreRefused) {
   request.text = "the";
   EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kInvalidArgument,
                                      HasSubstr("want token_ids")));
-  EXPECT_THAT(service_->Tokenize("me", "the", true, absl::InfiniteFuture()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("no tokenizer")));
-  EXPECT_THAT(service_->Detokenize({1}),
+  EXPECT_THAT(Tokenize("the"), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        HasSubstr("no tokenizer")));
+  EXPECT_THAT(DetokenizeError({1}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("no tokenizer")));
 }
@@ -271,14 +390,14 @@ TEST_F(GenerationServiceTest, BadRequestsAreRefusedByField) {
   refused([](auto& r) { r.mode = *Mode::Parse("draft_model:gamma=33"); },
           "gamma");
   refused([](auto& r) { r.prompt.clear(); }, "prompt: it is empty");
-  EXPECT_THAT(Run(absl::InvalidArgumentError("sampling.top_k: no")),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("top_k")));
   GenerationRequest request = Request();
   request.mode = *Mode::Parse("crest");
   EXPECT_THAT(Run(std::move(request)),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("crest")));
+  service_->CountRefused({}, absl::InvalidArgumentError("sampling.top_k: no"));
   EXPECT_EQ(observer_.requests, 9);
   EXPECT_THAT(observer_.ends(), SizeIs(9));
+  EXPECT_EQ(observer_.account.ends, 9);
 }
 
 TEST_F(GenerationServiceTest, AnotherTokenizersModelIsRefused) {
@@ -288,48 +407,33 @@ TEST_F(GenerationServiceTest, AnotherTokenizersModelIsRefused) {
                                        HasSubstr("another tokenizer")));
 }
 
-TEST_F(GenerationServiceTest, AnErrorOfTheSinkEndsTheRequest) {
-  Start();
-  RecordingSink sink;
-  sink.answer = absl::CancelledError("the client is gone");
-  service_->Start(Request(), sink);
-  sink.ended.WaitForNotification();
-  EXPECT_THAT(sink.status,
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("gone")));
-  EXPECT_THAT(sink.token_ids, SizeIs(1));
-  EXPECT_EQ(sink.summary.rounds, 0);
-}
-
 TEST_F(GenerationServiceTest, ACancelReachesTheVerifier) {
   target_->hold = true;
   Start();
-  RecordingSink sink;
-  service_->Start(Request(), sink)->Cancel();
-  sink.ended.WaitForNotification();
-  EXPECT_THAT(sink.status, StatusIs(absl::StatusCode::kCancelled,
-                                    HasSubstr("was cancelled")));
+  const auto [recorder, call] = Send(Request());
+  call->Cancel();
+  EXPECT_THAT(recorder->Wait(), StatusIs(absl::StatusCode::kCancelled,
+                                         HasSubstr("was cancelled")));
   // A transport cancels at the deadline, too.
   GenerationRequest late = Request();
   late.deadline = absl::InfinitePast();
-  RecordingSink expired;
-  service_->Start(std::move(late), expired)->Cancel();
-  expired.ended.WaitForNotification();
-  EXPECT_THAT(expired.status, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                       HasSubstr("deadline has passed")));
+  const auto [expired, late_call] = Send(std::move(late));
+  late_call->Cancel();
+  EXPECT_THAT(expired->Wait(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                        HasSubstr("deadline has passed")));
 }
 
 TEST_F(GenerationServiceTest, AStopEndsWhatRunsAndRefusesWhatComes) {
   target_->hold = true;
   Start();
-  RecordingSink running;
-  service_->Start(Request(), running);
+  const auto running = Send(Request()).recorder;
   service_->BeginDrain();
   EXPECT_THAT(Run(Request()), StatusIs(absl::StatusCode::kUnavailable,
                                        HasSubstr("is draining")));
   EXPECT_FALSE(service_->Idle());
   service_->EndAll();
-  running.ended.WaitForNotification();
-  EXPECT_TRUE(IsStopping(running.status)) << running.status;
+  running->Wait();
+  EXPECT_TRUE(IsStopping(running->status)) << running->status;
 }
 
 TEST_F(GenerationServiceTest, AFullQueueRefuses) {
@@ -338,13 +442,12 @@ TEST_F(GenerationServiceTest, AFullQueueRefuses) {
   options.max_requests = 1;
   options.max_waiting_requests = 1;
   Start(options);
-  RecordingSink running, waiting;
-  service_->Start(Request(), running);
-  service_->Start(Request(), waiting);
+  const auto running = Send(Request()).recorder;
+  const auto waiting = Send(Request()).recorder;
   EXPECT_TRUE(absl::IsResourceExhausted(Run(Request())));
   service_->EndAll();
-  running.ended.WaitForNotification();
-  waiting.ended.WaitForNotification();
+  running->Wait();
+  waiting->Wait();
 }
 
 TEST_F(GenerationServiceTest, ACancelledRequestLeavesTheQueueAtOnce) {
@@ -352,16 +455,14 @@ TEST_F(GenerationServiceTest, ACancelledRequestLeavesTheQueueAtOnce) {
   GenerationOptions options;
   options.max_requests = 1;
   Start(options);
-  RecordingSink running, waiting;
-  service_->Start(Request(), running);
-  const auto call = service_->Start(Request(), waiting);
-  EXPECT_FALSE(waiting.ended.HasBeenNotified());
+  const auto running = Send(Request()).recorder;
+  const auto [waiting, call] = Send(Request());
+  EXPECT_FALSE(waiting->ended.HasBeenNotified());
   call->Cancel();
-  EXPECT_TRUE(waiting.ended.HasBeenNotified());
-  EXPECT_TRUE(absl::IsCancelled(waiting.status));
-  EXPECT_FALSE(running.ended.HasBeenNotified());
+  EXPECT_TRUE(absl::IsCancelled(waiting->Wait()));
+  EXPECT_FALSE(running->ended.HasBeenNotified());
   service_->EndAll();
-  running.ended.WaitForNotification();
+  running->Wait();
 }
 
 TEST_F(GenerationServiceTest,
@@ -379,20 +480,17 @@ TEST_F(GenerationServiceTest,
     return request;
   };
   // A held request does not end by its deadline, one that waits does.
-  RecordingSink first, second, other, others_second;
-  service_->Start(from("a"), first);
-  service_->Start(from("a"), second);
-  service_->Start(from("b", 2), other);
-  service_->Start(from("b", 2), others_second);
-  second.ended.WaitForNotification();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(second.status));
-  EXPECT_FALSE(first.ended.HasBeenNotified());
-  EXPECT_FALSE(other.ended.HasBeenNotified());
-  EXPECT_FALSE(others_second.ended.HasBeenNotified());
+  const auto first = Send(from("a")).recorder;
+  const auto second = Send(from("a")).recorder;
+  const auto other = Send(from("b", 2)).recorder;
+  const auto others_second = Send(from("b", 2)).recorder;
+  second->Wait();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(second->status));
+  EXPECT_FALSE(first->ended.HasBeenNotified());
+  EXPECT_FALSE(other->ended.HasBeenNotified());
+  EXPECT_FALSE(others_second->ended.HasBeenNotified());
   service_->EndAll();
-  for (RecordingSink* sink : {&first, &other, &others_second}) {
-    sink->ended.WaitForNotification();
-  }
+  for (const auto& held : {first, other, others_second}) held->Wait();
 }
 
 TEST_F(GenerationServiceTest, ARequestThatNamesNoDeadlineHasOne) {
@@ -401,13 +499,12 @@ TEST_F(GenerationServiceTest, ARequestThatNamesNoDeadlineHasOne) {
   options.max_requests = 1;
   options.max_request_time = absl::Milliseconds(50);
   Start(options);
-  RecordingSink running, waiting;
-  service_->Start(Request(), running);
-  service_->Start(Request(), waiting);
-  waiting.ended.WaitForNotification();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(waiting.status));
+  const auto running = Send(Request()).recorder;
+  const auto waiting = Send(Request()).recorder;
+  waiting->Wait();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(waiting->status));
   service_->EndAll();
-  running.ended.WaitForNotification();
+  running->Wait();
 }
 
 TEST_F(GenerationServiceTest, LargeTextsAreRefusedBeforeTheyQueue) {
@@ -416,55 +513,19 @@ TEST_F(GenerationServiceTest, LargeTextsAreRefusedBeforeTheyQueue) {
   Start(options);
   GenerationRequest request = Request();
   request.text = "nine char";
-  RecordingSink sink;
-  service_->Start(std::move(request), sink);
-  EXPECT_TRUE(sink.ended.HasBeenNotified());
-  EXPECT_THAT(sink.status, StatusIs(absl::StatusCode::kInvalidArgument,
-                                    HasSubstr("text: 9 bytes")));
+  const auto recorder = Send(std::move(request)).recorder;
+  EXPECT_THAT(recorder->Wait(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("text: 9 bytes")));
   request = Request();
   request.prompt = {1, 2, 3};
   EXPECT_THAT(Run(std::move(request)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("token_ids: 12 bytes")));
+  EXPECT_THAT(Tokenize("nine char"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("text")));
   EXPECT_THAT(
-      service_->Tokenize("me", "nine char", true, absl::InfiniteFuture()),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("text")));
-  EXPECT_THAT(
-      service_->Detokenize({1, 2, 3}).status(),
+      DetokenizeError({1, 2, 3}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("token_ids")));
-}
-
-TEST_F(GenerationServiceTest, ACallersTextsLeaveAThreadToOthers) {
-  GenerationOptions options;
-  options.max_prompt_bytes = 8;
-  Start(options);
-  absl::Notification go;
-  std::atomic<int> begun{0}, ended{0};
-  const auto hold = [&](const absl::Status& admitted) {
-    if (admitted.ok()) {
-      ++begun;
-      go.WaitForNotification();
-    }
-    ++ended;
-  };
-  constexpr int kTexts = 100;
-  for (int i = 0; i < kTexts; ++i) {
-    service_->RunTextWork({.name = "flood"}, 8, absl::InfiniteFuture(), hold);
-  }
-  absl::Status other = absl::UnknownError("not called");
-  absl::Notification done;
-  service_->RunTextWork({.name = "other"}, 8, absl::InfiniteFuture(),
-                        [&](const absl::Status& admitted) {
-                          other = admitted;
-                          done.Notify();
-                        });
-  done.WaitForNotification();
-  EXPECT_THAT(other, IsOk());
-  EXPECT_GT(ended, 0);  // the queue was full
-  EXPECT_LT(begun, kTexts);
-  go.Notify();
-  service_.reset();
-  EXPECT_EQ(ended, kTexts);
 }
 
 TEST_F(GenerationServiceTest, ALongPromptWithoutRoomForItsTextIsGivenBack) {
@@ -473,11 +534,11 @@ TEST_F(GenerationServiceTest, ALongPromptWithoutRoomForItsTextIsGivenBack) {
   std::atomic<int> ended{0};
   constexpr int kTexts = 100;
   for (int i = 0; i < kTexts; ++i) {
-    service_->RunTextWork({.name = "me"}, 8, absl::InfiniteFuture(),
-                          [&](const absl::Status& admitted) {
-                            if (admitted.ok()) go.WaitForNotification();
-                            ++ended;
-                          });
+    service_->Tokenize({.name = "me"}, "a text", true, absl::InfiniteFuture(),
+                       [&](const absl::StatusOr<std::vector<TokenId>>& ids) {
+                         if (ids.ok()) go.WaitForNotification();
+                         ++ended;
+                       });
   }
   GenerationRequest request = Request();
   request.caller.name = "me";
@@ -551,9 +612,8 @@ TEST_F(GenerationServiceTest, ARequestThatFindsNoRoomIsGivenBack) {
   GenerationRequest request = Request();
   request.caller.name = "me";
   request.caller.requests_per_minute = 3;
-  RecordingSink running, waiting;
-  service_->Start(request, running);
-  service_->Start(request, waiting);
+  const auto running = Send(request).recorder;
+  const auto waiting = Send(request).recorder;
   EXPECT_TRUE(testing::Eventually([&] { return observer_.waiting == 1; }));
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kResourceExhausted,
@@ -561,8 +621,8 @@ TEST_F(GenerationServiceTest, ARequestThatFindsNoRoomIsGivenBack) {
   }
   EXPECT_EQ(observer_.refused[static_cast<size_t>(Refusal::kQueue)], 3);
   service_->EndAll();
-  running.ended.WaitForNotification();
-  waiting.ended.WaitForNotification();
+  running->Wait();
+  waiting->Wait();
 }
 
 TEST_F(GenerationServiceTest, ACancelledRequestDoesNotWaitForEncodingMemory) {
@@ -574,49 +634,26 @@ TEST_F(GenerationServiceTest, ACancelledRequestDoesNotWaitForEncodingMemory) {
   request.caller.name = "me";
   request.prompt.clear();
   request.text = "the an";
-  RecordingSink sink;
-  const auto call = service_->Start(request, sink);
+  const auto [recorder, call] = Send(request);
   ASSERT_TRUE(testing::Eventually([&] { return memory.waiting() == 1; }));
   call->Cancel();
-  sink.ended.WaitForNotification();
-  EXPECT_THAT(sink.status,
+  recorder->Wait();
+  EXPECT_THAT(recorder->status,
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
   EXPECT_EQ(memory.used(), held->bytes());
-  EXPECT_THAT(service_->Tokenize("me", "the", true, absl::InfiniteFuture(),
-                                 [] { return true; }),
+  absl::Status of_text;
+  absl::Notification ended;
+  const auto text =
+      service_->Tokenize({.name = "me"}, "the", true, absl::InfiniteFuture(),
+                         [&](const absl::StatusOr<std::vector<TokenId>>& ids) {
+                           of_text = ids.status();
+                           ended.Notify();
+                         });
+  ASSERT_TRUE(testing::Eventually([&] { return memory.waiting() == 1; }));
+  text->Cancel();
+  ended.WaitForNotification();
+  EXPECT_THAT(of_text,
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
-}
-
-TEST_F(GenerationServiceTest, ATextWithoutADeadlineDoesNotWaitForEver) {
-  GenerationOptions options;
-  options.max_request_time = absl::Milliseconds(20);
-  Start(options);
-  ByteBudget& memory = service_->encoding_memory();
-  const auto held = memory.Take("me", memory.max_share());
-  FORETOKEN_ASSERT_OK(held);
-  EXPECT_THAT(
-      service_->Tokenize("me", "the", true, absl::InfiniteFuture()),
-      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("memory")));
-}
-
-TEST_F(GenerationServiceTest, ATextThatWaitsLeavesWhenItsCallIsCancelled) {
-  Start();
-  absl::Notification go;
-  const auto hold = [&](const absl::Status&) { go.WaitForNotification(); };
-  RequestPool::Ticket waiting = RequestPool::kNotWaiting;
-  absl::Status ended;
-  for (int i = 0; i < 3; ++i) {
-    service_->RunTextWork({.name = "me"}, 8, absl::InfiniteFuture(), hold);
-  }
-  waiting = service_->RunTextWork(
-      {.name = "me"}, 8, absl::InfiniteFuture(),
-      [&](const absl::Status& status) { ended = status; });
-  ASSERT_NE(waiting, RequestPool::kNotWaiting);
-  service_->CancelTextWork(waiting);
-  EXPECT_THAT(ended,
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
-  go.Notify();
-  service_.reset();
 }
 
 TEST_F(GenerationServiceTest, ABudgetTooSmallForAPromptIsRefusedAtStart) {

@@ -22,6 +22,7 @@ using ::foretoken::testing::ShiftedWallClock;
 using ::foretoken::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 // Requests that hold their thread until they are let go, and the order of what
 // became of them.
@@ -148,6 +149,7 @@ TEST_F(RequestPoolTest, TheRetryHintFollowsTheLoadWithJitter) {
   pool.Submit(HeldRequest("a", other));
   for (const char* name : {"a1", "a2", "a3"}) pool.Submit(Request("a", name));
   pool.Submit(Request("a", "a4"));
+  AwaitEvents(1);
   EXPECT_EQ(RetryAfter(reason()), absl::Seconds(16));  // 4 turns of 2 threads
   EXPECT_EQ(pool.RetryAfter("a", 1), absl::Seconds(32));
   EXPECT_EQ(pool.RetryAfter("b", 1), absl::Seconds(16));
@@ -167,7 +169,7 @@ TEST_F(RequestPoolTest, CallersAreForgottenWithTheirRequests) {
   for (int i = 0; i < 10; ++i) {
     pool.Submit(Request("refused " + std::to_string(i), "r", 3));
   }
-  EXPECT_EQ(events().size(), 10u);
+  AwaitEvents(10);
   EXPECT_EQ(pool.callers(), 2);
   held.go.Notify();
   AwaitEvents(11);
@@ -180,8 +182,10 @@ TEST_F(RequestPoolTest, AFullQueuePushesOutTheCallerThatFillsIt) {
   pool.Submit(Request("a", "a1"));
   pool.Submit(Request("a", "a2"));
   EXPECT_EQ(pool.Submit(Request("a", "a3")), RequestPool::kNotWaiting);
+  AwaitEvents(1);
   EXPECT_THAT(events(), ElementsAre("a3 refused"));
   EXPECT_NE(pool.Submit(Request("b", "b1")), RequestPool::kNotWaiting);
+  AwaitEvents(2);
   EXPECT_THAT(events(), ElementsAre("a3 refused", "a2 refused"));
   EXPECT_THAT(reason(), StatusIs(absl::StatusCode::kResourceExhausted,
                                  HasSubstr("queue is full")));
@@ -198,9 +202,29 @@ TEST_F(RequestPoolTest, ARequestThatWaitsCanBeTakenBackOnce) {
   pool.Remove(ticket, absl::CancelledError("gone"));
   pool.Remove(ticket, absl::CancelledError("gone"));
   pool.Remove(RequestPool::kNotWaiting, absl::CancelledError("gone"));
-  EXPECT_EQ(pool.active(), 1);
+  EXPECT_TRUE(Eventually([&] { return pool.active() == 1; }));
   EXPECT_THAT(events(), ElementsAre("a1 refused"));
   EXPECT_THAT(reason(), StatusIs(absl::StatusCode::kCancelled, "gone"));
+  held.go.Notify();
+}
+
+// Its caller may hold a lock that the refusal takes.
+TEST_F(RequestPoolTest, NothingIsRefusedFromInsideACall) {
+  Held held;
+  RequestPool pool({.max_running = 1, .waiting = {.items = 1}});
+  pool.Submit(HeldRequest("a", held));
+  {
+    absl::MutexLock lock(&mu_);  // of the events
+    const RequestPool::Ticket waiting = pool.Submit(Request("a", "a1"));
+    pool.Submit(Request("a", "a2"));  // finds the queue full
+    pool.Remove(waiting, absl::CancelledError("gone"));
+    PooledRequest late = Request("a", "late");
+    late.item.deadline = absl::InfinitePast();
+    pool.Submit(std::move(late));
+  }
+  AwaitEvents(3);
+  EXPECT_THAT(events(),
+              UnorderedElementsAre("a1 refused", "a2 refused", "late refused"));
   held.go.Notify();
 }
 

@@ -1,10 +1,10 @@
-#include "common/rpc/silent_calls.h"
+#include "common/base/silent_calls.h"
 
 #include <cstddef>
 #include <optional>
 #include <vector>
 
-namespace foretoken::rpc {
+namespace foretoken {
 namespace {
 
 // Minimum interval between searches for one owner, so that a flood of calls
@@ -72,4 +72,11 @@ bool SilentCalls::MakeRoom(const std::string& owner, int64_t count) {
   return any;
 }
 
-}  // namespace foretoken::rpc
+absl::Status SilentCalls::TakeWithRoom(const std::string& owner, int64_t bytes,
+                                       absl::FunctionRef<absl::Status()> take) {
+  absl::Status status = take();
+  if (!absl::IsResourceExhausted(status)) return status;
+  return MakeRoom(owner, bytes / kCallBytes + 1) ? take() : status;
+}
+
+}  // namespace foretoken

@@ -1,4 +1,4 @@
-// LocalGeneration over the engine alone, in a build without services.
+// StartLocalGenerator in a build without services: the engine alone.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "common/infer/factory/backend_factory.h"
 #include "services/orchestrator/core/session_verifier.h"
 #include "services/verifier/core/engine_verify_sessions.h"
-#include "tools/cli/local_generation.h"
+#include "tools/cli/local_generator.h"
 
 namespace foretoken::cli {
 namespace {
@@ -38,17 +38,15 @@ class EngineTarget final : public orchestrator::Target {
   const ModelConfig& model_;
 };
 
-struct EngineGeneration final : LocalGeneration {
-  orchestrator::GenerationService& service() override { return *generation; }
-
+struct Engine {
   orchestrator::GenerationObserver observer;
   std::unique_ptr<orchestrator::GenerationService> generation;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
-    const LocalModelFlags& flags, int64_t tokens,
+absl::StatusOr<std::shared_ptr<Generator>> StartLocalGenerator(
+    const LocalModelFlags& flags, int64_t tokens, int32_t at_once,
     std::shared_ptr<const Tokenizer> tokenizer) {
   for (const std::string* path :
        {&flags.draft_model, &flags.prior, &flags.crest}) {
@@ -58,17 +56,18 @@ absl::StatusOr<std::unique_ptr<LocalGeneration>> StartLocalGeneration(
   }
   BackendOptions backend = flags.backend;
   backend.kv_cache_tokens = tokens;
+  backend.max_sessions = at_once;
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> made,
                              MakeBackend(backend));
   orchestrator::GenerationOptions options;
   options.trace = flags.trace;
-  auto engine = std::make_unique<EngineGeneration>();
+  const auto engine = std::make_shared<Engine>();
   FORETOKEN_ASSIGN_OR_RETURN(
       engine->generation,
       orchestrator::GenerationService::Create(
           options, std::make_unique<EngineTarget>(std::move(made)),
           /*drafters=*/nullptr, std::move(tokenizer), engine->observer));
-  return engine;
+  return std::shared_ptr<Generator>(engine, engine->generation.get());
 }
 
 }  // namespace foretoken::cli

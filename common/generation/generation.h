@@ -1,7 +1,7 @@
 // One request for output and what it gives, as plain structs: the same in one
 // process, behind gRPC (generation.proto) and behind HTTP.
-#ifndef FORETOKEN_COMMON_SPECULATION_GENERATION_H_
-#define FORETOKEN_COMMON_SPECULATION_GENERATION_H_
+#ifndef FORETOKEN_COMMON_GENERATION_GENERATION_H_
+#define FORETOKEN_COMMON_GENERATION_GENERATION_H_
 
 #include <cstdint>
 #include <optional>
@@ -150,4 +150,4 @@ struct GenerationSummary {
 
 }  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_SPECULATION_GENERATION_H_
+#endif  // FORETOKEN_COMMON_GENERATION_GENERATION_H_

@@ -2,8 +2,8 @@
 // budget. When there is no room for another call, the oldest of them end.
 //
 // Thread-safe.
-#ifndef FORETOKEN_COMMON_RPC_SILENT_CALLS_H_
-#define FORETOKEN_COMMON_RPC_SILENT_CALLS_H_
+#ifndef FORETOKEN_COMMON_BASE_SILENT_CALLS_H_
+#define FORETOKEN_COMMON_BASE_SILENT_CALLS_H_
 
 #include <cstdint>
 #include <functional>
@@ -13,12 +13,14 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 
-namespace foretoken::rpc {
+namespace foretoken {
 
 class SilentCalls {
  public:
@@ -33,8 +35,9 @@ class SilentCalls {
       : budget_(budget), grace_(grace), clock_(std::move(clock)) {}
 
   // Adds a call that is charged to `owner`. `end` ends the call and frees what
-  // it holds if it is still silent, and returns whether it did; it may be
-  // called after Remove, and by another call's thread, which holds no lock.
+  // it holds if it is still silent, and returns whether it did. It may be
+  // called after Remove, and by another call's thread, which may hold that
+  // call's lock: it must not wait for its own.
   Id Add(const std::string& owner, std::function<bool()> end);
   void Remove(Id id);
 
@@ -42,8 +45,14 @@ class SilentCalls {
   // the owner that holds most, unless `owner` itself holds more. Returns
   // whether any ended. Searches at most once in 10 ms for one owner, so that a
   // flood of its calls takes no other owner's turn, and returns false between.
-  // The caller holds no lock that an `end` may take.
   bool MakeRoom(const std::string& owner, int64_t count);
+  // Runs `take`, which takes `bytes` of the budget for `owner`, and if there is
+  // no room for them, once more after silent calls have ended.
+  absl::Status TakeWithRoom(const std::string& owner, int64_t bytes,
+                            absl::FunctionRef<absl::Status()> take);
+
+  // The budget's charge for a call without a message: its state.
+  static constexpr int64_t kCallBytes = 16 << 10;
 
  private:
   struct Call {
@@ -67,6 +76,6 @@ class SilentCalls {
       ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace foretoken::rpc
+}  // namespace foretoken
 
-#endif  // FORETOKEN_COMMON_RPC_SILENT_CALLS_H_
+#endif  // FORETOKEN_COMMON_BASE_SILENT_CALLS_H_

@@ -1,4 +1,4 @@
-#include "common/rpc/silent_calls.h"
+#include "common/base/silent_calls.h"
 
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 
-namespace foretoken::rpc {
+namespace foretoken {
 namespace {
 
 using ::testing::ElementsAre;
@@ -109,4 +109,4 @@ TEST_F(SilentCallsTest, AnOwnerWaitsForItsTurnHoweverManyOthersAsk) {
 }
 
 }  // namespace
-}  // namespace foretoken::rpc
+}  // namespace foretoken

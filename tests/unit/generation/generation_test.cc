@@ -1,4 +1,4 @@
-#include "common/speculation/generation.h"
+#include "common/generation/generation.h"
 
 #include <string>
 

@@ -1,13 +1,13 @@
-// The HTTP API's way to the orchestrator in the same process.
-#include "services/local/local_generations.h"
-
+// The orchestrator's core as the Generator of its own process.
 #include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/base/clock.h"
+#include "common/generation/generator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/cluster.h"
@@ -22,7 +22,7 @@ namespace {
 using ::testing::_;
 using ::testing::Not;
 
-TEST(LocalGenerationsTest, TextsUnderWayHoldUpTheEnd) {
+TEST(InProcessGenerationTest, TextsUnderWayHoldUpTheEnd) {
   const TempDir dir;
   TestVerifierOptions options;
   options.fake.vocab_size = kTinyVocabulary;
@@ -32,26 +32,27 @@ TEST(LocalGenerationsTest, TextsUnderWayHoldUpTheEnd) {
   config.tokenizer = dir.Write("tokenizer.json", TinyTokenizerJson());
   const auto orchestrator = StartOrchestrator(config);
   ASSERT_TRUE(Eventually([&] { return orchestrator->service->Ready(); }));
-  auto generations =
-      std::make_unique<local::LocalGenerations>(*orchestrator->service, "tiny");
+  Generator& generator = orchestrator->service->generation();
+  // Leave nothing but the service's destructor to wait for the texts.
+  orchestrator->client.reset();
+  orchestrator->server.reset();
   absl::Notification ending;
   constexpr int kTexts = 8;
   std::atomic<int> written{0};
   for (int i = 0; i < kTexts; ++i) {
-    generations->Tokenize({}, "the hen", true,
-                          MonotonicNow() + absl::Minutes(5),
-                          [&](absl::StatusOr<std::vector<TokenId>> tokens) {
-                            if (!tokens.ok()) return;
-                            ending.WaitForNotification();
-                            ++written;
-                          });
+    generator.Tokenize({}, "the hen", true, MonotonicNow() + absl::Minutes(5),
+                       [&](const absl::StatusOr<std::vector<TokenId>>& tokens) {
+                         if (!tokens.ok()) return;
+                         ending.WaitForNotification();
+                         ++written;
+                       });
   }
   ending.Notify();
-  generations.reset();
+  orchestrator->service.reset();
   EXPECT_EQ(written, kTexts);
 }
 
-class EndListener final : public gateway::GenerationListener {
+class EndListener final : public GenerationListener {
  public:
   bool OnDelta(const GenerationDelta& delta) override {
     tokens += static_cast<int>(delta.token_ids.size());
@@ -68,7 +69,7 @@ class EndListener final : public gateway::GenerationListener {
   absl::Notification ended;
 };
 
-TEST(LocalGenerationsTest, RequestsCountInTheAccountOfTheirCaller) {
+TEST(InProcessGenerationTest, RequestsCountInTheAccountOfTheirCaller) {
   TestVerifierOptions options;
   options.fake.vocab_size = kTinyVocabulary;
   const auto verifier = StartVerifier(options);
@@ -76,7 +77,7 @@ TEST(LocalGenerationsTest, RequestsCountInTheAccountOfTheirCaller) {
   config.verifiers = {verifier->address()};
   const auto orchestrator = StartOrchestrator(config);
   ASSERT_TRUE(Eventually([&] { return orchestrator->service->Ready(); }));
-  local::LocalGenerations generations(*orchestrator->service, "tiny");
+  Generator& generator = orchestrator->service->generation();
   const auto run = [&](const Caller& caller, int max_tokens) {
     GenerationRequest request;
     request.caller = caller;
@@ -85,7 +86,7 @@ TEST(LocalGenerationsTest, RequestsCountInTheAccountOfTheirCaller) {
     request.ignore_eos = true;
     request.deadline = MonotonicNow() + absl::Minutes(2);
     auto listener = std::make_shared<EndListener>();
-    const auto call = generations.Start(std::move(request), listener);
+    const auto call = generator.Start(std::move(request), listener);
     listener->ended.WaitForNotification();
     return listener;
   };
