@@ -11,6 +11,9 @@ namespace foretoken::rpc {
 namespace {
 
 constexpr char kRetryInfoUrl[] = "type.googleapis.com/google.rpc.RetryInfo";
+constexpr char kErrorInfoUrl[] = "type.googleapis.com/google.rpc.ErrorInfo";
+constexpr char kDomain[] = "foretoken";
+constexpr char kStoppingReason[] = "STOPPING";
 
 v1::RetryInfo ToProto(absl::Duration delay) {
   v1::RetryInfo info;
@@ -21,20 +24,47 @@ v1::RetryInfo ToProto(absl::Duration delay) {
   return info;
 }
 
+template <typename Message>
+void Add(const char* url, const Message& message, v1::StatusDetails* details) {
+  v1::StatusDetail* const any = details->add_details();
+  any->set_type_url(url);
+  any->set_value(message.SerializeAsString());
+}
+
+// Adds what the detail says of `status`; details of other types say nothing.
+void Apply(const v1::StatusDetail& any, absl::Status& status) {
+  v1::RetryInfo retry;
+  v1::ErrorInfo error;
+  if (any.type_url() == kRetryInfoUrl && retry.ParseFromString(any.value())) {
+    status = WithRetryAfter(std::move(status),
+                            absl::Seconds(retry.retry_delay().seconds()) +
+                                absl::Nanoseconds(retry.retry_delay().nanos()));
+  }
+  if (any.type_url() == kErrorInfoUrl && error.ParseFromString(any.value()) &&
+      error.domain() == kDomain && error.reason() == kStoppingReason) {
+    status = MarkStopping(std::move(status));
+  }
+}
+
 }  // namespace
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const std::string message(status.message());
   const auto code = static_cast<grpc::StatusCode>(status.code());
-  const std::optional<absl::Duration> delay = RetryAfter(status);
-  if (!delay.has_value()) return grpc::Status(code, message);
   v1::StatusDetails details;
+  if (const std::optional<absl::Duration> delay = RetryAfter(status)) {
+    Add(kRetryInfoUrl, ToProto(*delay), &details);
+  }
+  if (IsStopping(status)) {
+    v1::ErrorInfo info;
+    info.set_reason(kStoppingReason);
+    info.set_domain(kDomain);
+    Add(kErrorInfoUrl, info, &details);
+  }
+  if (details.details().empty()) return grpc::Status(code, message);
   details.set_code(static_cast<int32_t>(status.code()));
   details.set_message(message);
-  auto* any = details.add_details();
-  any->set_type_url(kRetryInfoUrl);
-  any->set_value(ToProto(*delay).SerializeAsString());
   return grpc::Status(code, message, details.SerializeAsString());
 }
 
@@ -45,15 +75,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   v1::StatusDetails details;
   // Details in an unknown format are ignored; code and message remain.
   if (!details.ParseFromString(status.error_details())) return result;
-  for (const auto& any : details.details()) {
-    v1::RetryInfo info;
-    if (any.type_url() != kRetryInfoUrl || !info.ParseFromString(any.value())) {
-      continue;
-    }
-    result = WithRetryAfter(std::move(result),
-                            absl::Seconds(info.retry_delay().seconds()) +
-                                absl::Nanoseconds(info.retry_delay().nanos()));
-  }
+  for (const v1::StatusDetail& any : details.details()) Apply(any, result);
   return result;
 }
 

@@ -2,7 +2,8 @@
 //
 // Codes have the same numbers on both sides. A retry hint
 // (common/base/retry_after.h) travels as google.rpc.RetryInfo in the status
-// details.
+// details, the mark of a service that stops (common/base/stopping.h) as
+// google.rpc.ErrorInfo.
 // Thread-safe.
 #ifndef FORETOKEN_COMMON_RPC_STATUS_H_
 #define FORETOKEN_COMMON_RPC_STATUS_H_

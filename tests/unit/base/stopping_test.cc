@@ -11,9 +11,9 @@ TEST(StoppingTest, IsToldFromOtherStatuses) {
             "the verifier is stopping");
   EXPECT_FALSE(IsStopping(absl::OkStatus()));
   EXPECT_FALSE(IsStopping(absl::InternalError("the verifier is stopping")));
-  EXPECT_FALSE(
-      IsStopping(absl::UnavailableError("the verifier is stopping; later")));
-  EXPECT_FALSE(IsStopping(absl::UnavailableError("the verifier is draining")));
+  EXPECT_FALSE(IsStopping(MarkStopping(absl::InternalError("it failed"))));
+  // The words of a message are no mark.
+  EXPECT_FALSE(IsStopping(absl::UnavailableError("the verifier is stopping")));
 }
 
 }  // namespace

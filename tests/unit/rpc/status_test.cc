@@ -20,8 +20,17 @@ TEST(RpcStatusTest, EveryCodeAndMessageComesBack) {
 }
 
 TEST(RpcStatusTest, AServiceThatStopsIsKnownOnTheOtherSide) {
-  EXPECT_TRUE(
-      IsStopping(FromGrpcStatus(ToGrpcStatus(StoppingError("the verifier")))));
+  const grpc::Status wire = ToGrpcStatus(StoppingError("the verifier"));
+  EXPECT_EQ(FromGrpcStatus(wire), StoppingError("the verifier"));
+  v1::StatusDetails details;
+  ASSERT_TRUE(details.ParseFromString(wire.error_details()));
+  EXPECT_EQ(details.code(), 14);
+  ASSERT_EQ(details.details_size(), 1);
+  EXPECT_EQ(details.details(0).type_url(),
+            "type.googleapis.com/google.rpc.ErrorInfo");
+  // By its mark alone, whatever it says.
+  EXPECT_FALSE(IsStopping(FromGrpcStatus(
+      grpc::Status(wire.error_code(), wire.error_message()))));
 }
 
 TEST(RpcStatusTest, ACancelThatIsNotTheClientsIsAStopOrTheDeadline) {
