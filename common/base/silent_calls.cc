@@ -41,7 +41,7 @@ bool SilentCalls::MaySearch(const std::string& owner, absl::Time now) {
 
 bool SilentCalls::MakeRoom(const std::string& owner, int64_t count) {
   const absl::Time now = clock_();
-  std::vector<std::function<bool()>> ends;
+  std::vector<std::pair<Id, std::function<bool()>>> ends;
   {
     absl::MutexLock lock(&mu_);
     if (!MaySearch(owner, now)) return false;
@@ -62,13 +62,16 @@ bool SilentCalls::MakeRoom(const std::string& owner, int64_t count) {
       const auto at = it++;
       if (at->second.since + grace_ > now) break;
       if (at->second.owner != *heaviest) continue;
-      ends.push_back(std::move(at->second.end));
-      calls_.erase(at);
+      ends.emplace_back(at->first, at->second.end);
     }
   }
   // Not under the lock: ending a call takes the call's own.
   bool any = false;
-  for (const auto& end : ends) any = end() || any;
+  for (const auto& [id, end] : ends) {
+    if (!end()) continue;
+    any = true;
+    Remove(id);
+  }
   return any;
 }
 

@@ -36,8 +36,8 @@ class SilentCalls {
 
   // Adds a call that is charged to `owner`. `end` ends the call and frees what
   // it holds if it is still silent, and returns whether it did. It may be
-  // called after Remove, and by another call's thread, which may hold that
-  // call's lock: it must not wait for its own.
+  // called  // after Remove, several times, and by another call's thread, which
+  // may hold that call's lock: it must not wait for its own.
   Id Add(const std::string& owner, std::function<bool()> end);
   void Remove(Id id);
 

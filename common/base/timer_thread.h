@@ -1,7 +1,7 @@
 // TimerThread: runs functions at their times, on one thread of its own.
 //
-// For short work that its caller must not do itself, since it holds a lock that
-// the work takes, or that has to come later. Thread-safe.
+// For short work that must run later, or outside its caller's locks.
+// Thread-safe.
 #ifndef FORETOKEN_COMMON_BASE_TIMER_THREAD_H_
 #define FORETOKEN_COMMON_BASE_TIMER_THREAD_H_
 

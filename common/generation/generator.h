@@ -72,9 +72,10 @@ class Generator {
 
   virtual ~Generator() = default;
 
-  // Unavailable, with the reason, while nothing is served. Over gRPC this takes
-  // a round trip.
-  virtual absl::StatusOr<GeneratorInfo> Info() = 0;
+  // Unavailable while nothing is served, FailedPrecondition, with the reason,
+  // if nothing will be. Over gRPC this takes a round trip, until `deadline` at
+  // most, and may end with any status of a call.
+  virtual absl::StatusOr<GeneratorInfo> Info(absl::Time deadline) = 0;
   // Whether requests are served now.
   virtual bool Ready() = 0;
 

@@ -1,5 +1,6 @@
 #include "common/rpc/generation_client.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -224,10 +225,10 @@ void GenerationClient::AskInfo(const InfoQuestion& question,
       });
 }
 
-absl::StatusOr<GeneratorInfo> GenerationClient::Info() {
+absl::StatusOr<GeneratorInfo> GenerationClient::Info(absl::Time deadline) {
   absl::Notification answered;
   absl::StatusOr<GeneratorInfo> result;
-  AskInfo({}, MonotonicNow() + kInfoTime,
+  AskInfo({}, std::min(deadline, MonotonicNow() + kInfoTime),
           [&](absl::StatusOr<GeneratorInfo> info) {
             result = std::move(info);
             answered.Notify();

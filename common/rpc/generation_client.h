@@ -31,8 +31,8 @@ class GenerationClient final : public Generator {
   static absl::StatusOr<std::unique_ptr<GenerationClient>> Connect(
       const std::string& address, const ChannelOptions& options);
 
-  // Asks the server, at most kInfoTime.
-  absl::StatusOr<GeneratorInfo> Info() override;
+  // Asks the server, for at most kInfoTime.
+  absl::StatusOr<GeneratorInfo> Info(absl::Time deadline) override;
   bool Ready() override { return IsUp(*peer_.endpoint.channel); }
   // Callers that are authenticated here are named to the server. A listener
   // that wants no more holds up the server by gRPC's flow control.
@@ -48,7 +48,7 @@ class GenerationClient final : public Generator {
                                           absl::Time deadline,
                                           OnText done) override;
 
-  static constexpr absl::Duration kInfoTime = absl::Seconds(10);
+  static constexpr absl::Duration kInfoTime = absl::Seconds(30);
   struct InfoQuestion {
     bool wait_for_ready = false;  // rather than fail while the server is down
     std::string principal = {};   // the caller to name; empty: none

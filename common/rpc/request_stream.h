@@ -47,8 +47,8 @@ class RequestStream : public BidiStream<grpc::ByteBuffer, Response> {
   virtual void OnRequest(absl::StatusOr<Request> request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) = 0;
 
-  // The part of the budget that the request has taken, for whoever handles it.
-  // The call keeps its own.
+  // The part of the budget that the request has taken, for its handler. The
+  // call keeps the charge for its own state.
   ByteBudget::Share TakeRequestCharge()
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     return charge_.Split(charge_.bytes() - kCallBytes);
@@ -89,8 +89,8 @@ class RequestStream : public BidiStream<grpc::ByteBuffer, Response> {
                                   return charge_.Resize(kCallBytes + bytes);
                                 });
   }
-  // Does not wait for the lock: another call's thread holds that call's, and a
-  // call whose lock is taken is not silent.
+  // Does not wait for the lock, since another call's thread may hold that
+  // call's: a call that is busy is asked again when there is no room.
   bool EndIfSilent() {
     if (!this->mu_.TryLock()) return false;
     const bool silent = !received_ && !this->ended();

@@ -142,8 +142,8 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
  protected:
   explicit ServerStream(StreamServer& server) : server_(server) {}
 
-  // Hooks, called with mu_ held. OnStart, OnMessage and OnClosed may release
-  // mu_ meanwhile: no message is read before they return.
+  // Hooks, called with mu_ held. OnMessage and OnClosed may release mu_
+  // meanwhile: no message is read before they return.
 
   // The call is admitted; no message has been read.
   virtual void OnStart() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {}

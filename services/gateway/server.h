@@ -42,8 +42,9 @@ struct GatewayServerOptions {
 class GatewayServer {
  public:
   // Listens at once. Errors name the option or file. `registry` must outlive
-  // the server. `generator` ends its calls when it is destroyed: by this
-  // server, or where others own it, between Stop and the server's destruction.
+  // the server.All calls of `generator` must end before the server is
+  // destroyed: one that the server does not own must be destroyed between Stop
+  // and that.
   static absl::StatusOr<std::unique_ptr<GatewayServer>> Start(
       const GatewayServerOptions& options, std::shared_ptr<Generator> generator,
       metrics::Registry& registry);

@@ -258,7 +258,7 @@ class ModelInfoStream final
       Refuse(request.status());
       return;
     }
-    absl::StatusOr<GeneratorInfo> info = generation().Info();
+    absl::StatusOr<GeneratorInfo> info = generation().Info(deadline());
     if (info.ok()) {
       v1::GetModelInfoResponse response;
       rpc::ToProto(*info, &response);

@@ -251,7 +251,7 @@ class TickingGenerator final : public Generator {
     thread_.join();
   }
 
-  absl::StatusOr<GeneratorInfo> Info() override {
+  absl::StatusOr<GeneratorInfo> Info(absl::Time) override {
     GeneratorInfo info;
     info.model = "ticking";
     info.max_positions = 1 << 20;

@@ -707,7 +707,7 @@ class LateGenerator final : public Generator {
     EXPECT_FALSE(of_service_.expired());
     if (done_ != nullptr) done_(absl::CancelledError("late"));
   }
-  absl::StatusOr<GeneratorInfo> Info() override {
+  absl::StatusOr<GeneratorInfo> Info(absl::Time) override {
     GeneratorInfo info;
     info.model = "late";
     info.max_positions = 100;

@@ -380,7 +380,9 @@ TEST_P(HttpServerTest, MemoryIsHeldUntilAnAnswerHasBeenSent) {
 // Texts wait at the gate, on the thread that asks for them.
 class HeldGenerator final : public Generator {
  public:
-  absl::StatusOr<GeneratorInfo> Info() override { return fake.Info(); }
+  absl::StatusOr<GeneratorInfo> Info(absl::Time) override {
+    return fake.Info(absl::InfiniteFuture());
+  }
   bool Ready() override { return fake.Ready(); }
   std::shared_ptr<GenerationCall> Start(
       GenerationRequest request,

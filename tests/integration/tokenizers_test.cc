@@ -159,17 +159,19 @@ TEST_F(TokenizersTest, TheGatewayIsNotReadyUntilItsTokenizerIsTheServers) {
 TEST_F(TokenizersTest, WhatIsKnownOfAModelExpires) {
   server_.Tell(own_);
   const auto generator = Ask({absl::Milliseconds(10), absl::Milliseconds(200)});
-  ASSERT_TRUE(Eventually([&] { return generator->Info().ok(); }));
+  ASSERT_TRUE(
+      Eventually([&] { return generator->Info(absl::InfiniteFuture()).ok(); }));
   server_.Tell("");
   EXPECT_TRUE(Eventually([&] {
-    const auto info = generator->Info();
+    const auto info = generator->Info(absl::InfiniteFuture());
     return absl::IsUnavailable(info.status()) &&
            absl::StrContains(info.status().message(), "no longer");
   }));
   server_.Tell(other_);
-  ASSERT_TRUE(Eventually([&] { return generator->Info().ok(); }));
+  ASSERT_TRUE(
+      Eventually([&] { return generator->Info(absl::InfiniteFuture()).ok(); }));
   ASSERT_TRUE(Eventually([&] {
-    const auto info = generator->Info();
+    const auto info = generator->Info(absl::InfiniteFuture());
     return info.ok() && info->tokenizer_fingerprint == other_;
   }));
 }

@@ -81,9 +81,9 @@ class FakeGenerator final : public Generator {
     for (const auto& call : calls) call->listener.reset();
   }
 
-  absl::StatusOr<GeneratorInfo> Info() override {
+  absl::StatusOr<GeneratorInfo> Info(absl::Time) override {
     if (on_info) on_info();
-    if (!ready) return absl::UnavailableError("nobody is there");
+    if (!ready) return absl::UnavailableError("no server");
     return info;
   }
   bool Ready() override { return ready; }

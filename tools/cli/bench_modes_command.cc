@@ -139,6 +139,9 @@ absl::Status RunBenchModes(ModesOptions options) {
                                    "requests", isatty(STDERR_FILENO) != 0);
   absl::StatusOr<mode_bench::ModeBenchResult> result = modes.Run();
   bar.reset();
+  if (!options.target.server.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(Annotate(result.status(), options.target.server));
+  }
   FORETOKEN_RETURN_IF_ERROR(result.status());
   const Json report = mode_bench::ModeBenchJson(bench, prompts.size(), *result,
                                                 std::move(machine));

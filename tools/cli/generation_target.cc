@@ -36,13 +36,13 @@ absl::StatusOr<std::unique_ptr<GenerationTarget>> GenerationTarget::OpenServer(
   target->server_ = flags.server;
   target->timeout_s_ = timeout_s;
   target->tokenizer_ = std::move(tokenizer);
-  FORETOKEN_RETURN_IF_ERROR(target->CheckTokenizer());
+  FORETOKEN_RETURN_IF_ERROR(target->CheckTokenizer(absl::InfiniteFuture()));
   return target;
 }
 
-absl::Status GenerationTarget::CheckTokenizer() {
+absl::Status GenerationTarget::CheckTokenizer(absl::Time deadline) {
   if (tokenizer_ == nullptr) return absl::OkStatus();
-  const absl::StatusOr<GeneratorInfo> info = generator_->Info();
+  const absl::StatusOr<GeneratorInfo> info = generator_->Info(deadline);
   FORETOKEN_RETURN_IF_ERROR(Annotate(info.status(), server_));
   const std::string& theirs = info->tokenizer_fingerprint;
   if (theirs.empty() || theirs == tokenizer_->fingerprint_bytes()) {
@@ -58,7 +58,7 @@ absl::StatusOr<GenerationSummary> GenerationTarget::Generate(
     request.deadline = MonotonicNow() + absl::Seconds(timeout_s_);
   }
   // The server may have changed its model since the last request.
-  FORETOKEN_RETURN_IF_ERROR(CheckTokenizer());
+  FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(request.deadline));
   auto summary = foretoken::Generate(*generator_, std::move(request), on_delta);
   if (summary.ok() || server_.empty()) return summary;
   return Annotate(summary.status(), server_);

@@ -36,7 +36,7 @@ class GenerationTarget {
                                              TakeDelta on_delta);
 
  private:
-  absl::Status CheckTokenizer();
+  absl::Status CheckTokenizer(absl::Time deadline);
 
   const std::shared_ptr<Generator> generator_;
   std::string server_;  // its address; empty: in this process

@@ -1,5 +1,4 @@
 // StartLocalGenerator in a build without services: the engine alone.
-#include <algorithm>
 #include <string>
 #include <utility>
 

@@ -15,6 +15,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -34,6 +35,7 @@
 namespace foretoken::cli {
 namespace {
 
+constexpr absl::Duration kInfoTimeout = absl::Seconds(10);
 constexpr int kIdlePriority = 19;  // the nicest a process can be
 
 struct Flags {
@@ -62,7 +64,7 @@ struct OpenTarget {
 absl::StatusOr<OpenTarget> OpenServer(const Flags& flags) {
   OpenTarget target;
   FORETOKEN_ASSIGN_OR_RETURN(target.generator, ConnectToServer(flags.target));
-  const auto info = target.generator->Info();
+  const auto info = target.generator->Info(MonotonicNow() + kInfoTimeout);
   FORETOKEN_RETURN_IF_ERROR(Annotate(info.status(), flags.target.server));
   target.model.vocab_size = static_cast<int32_t>(info->vocab_size);
   const std::string& fingerprint = info->tokenizer_fingerprint;

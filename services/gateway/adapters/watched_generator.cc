@@ -130,7 +130,7 @@ void WatchedGenerator::CheckPrincipals() {
       });
 }
 
-absl::StatusOr<GeneratorInfo> WatchedGenerator::Info() {
+absl::StatusOr<GeneratorInfo> WatchedGenerator::Info(absl::Time) {
   AskForModel();
   CheckPrincipals();
   absl::MutexLock lock(&mu_);
@@ -141,6 +141,8 @@ absl::StatusOr<GeneratorInfo> WatchedGenerator::Info() {
   return *info_;
 }
 
-bool WatchedGenerator::Ready() { return Info().ok() && client_->Ready(); }
+bool WatchedGenerator::Ready() {
+  return Info(absl::InfiniteFuture()).ok() && client_->Ready();
+}
 
 }  // namespace foretoken::gateway

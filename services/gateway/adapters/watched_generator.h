@@ -43,7 +43,7 @@ class WatchedGenerator final : public Generator {
   ~WatchedGenerator() override;
 
   // Of the last seconds; does not wait.
-  absl::StatusOr<GeneratorInfo> Info() override;
+  absl::StatusOr<GeneratorInfo> Info(absl::Time deadline) override;
   bool Ready() override;
   std::shared_ptr<GenerationCall> Start(
       GenerationRequest request,

@@ -399,7 +399,7 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
 // --- Models and texts --------------------------------------------------------
 
 absl::StatusOr<GeneratorInfo> GatewayService::ActiveModel() {
-  absl::StatusOr<GeneratorInfo> info = generator_.Info();
+  absl::StatusOr<GeneratorInfo> info = generator_.Info(absl::InfiniteFuture());
   // It is the server's condition, not the request's.
   if (absl::IsFailedPrecondition(info.status())) {
     return absl::UnavailableError(info.status().message());

@@ -109,7 +109,6 @@ void GenerationExchange::Start(ApiRequest request, ByteBudget::Share memory,
     exchange->OnGone();
     return;
   }
-  absl::MutexLock lock(&exchange->mu_);
   exchange->StartChoices();
 }
 
@@ -149,13 +148,22 @@ GenerationRequest GenerationExchange::RequestOf(int64_t choice) const {
 }
 
 // The generator calls no listener from inside Start, Resume and Cancel, so all
-// are called under the lock.
+// are called under the lock. Prompts are copied without it: they may be large,
+// and the threads that end other choices must not wait for that.
 void GenerationExchange::StartChoices() {
-  while (!ended_ && running_ < kAtOnce && next_ < request_.choices()) {
-    const int64_t choice = next_++;
-    ++running_;
+  while (true) {
+    int64_t choice = 0;
+    {
+      absl::MutexLock lock(&mu_);
+      if (ended_ || running_ >= kAtOnce || next_ >= request_.choices()) return;
+      choice = next_++;
+      ++running_;
+    }
+    GenerationRequest request = RequestOf(choice);
+    absl::MutexLock lock(&mu_);
+    if (ended_) return;
     choices_[static_cast<size_t>(choice)].call = generator_.Start(
-        RequestOf(choice),
+        std::move(request),
         std::make_shared<Listener>(shared_from_this(), choice));
   }
 }
@@ -206,16 +214,18 @@ void GenerationExchange::OnResult(int64_t choice,
 }
 
 void GenerationExchange::OnEnd(int64_t choice, const absl::Status& status) {
-  absl::MutexLock lock(&mu_);
-  --running_;
-  choices_[static_cast<size_t>(choice)] = {};
-  if (ended_) return;
-  if (!status.ok()) {
-    Fail(status);
-    End(ToApiError(status).http_status);
-  } else if (running_ == 0 && next_ == request_.choices()) {
-    Succeed();
-    End(kOk);
+  {
+    absl::MutexLock lock(&mu_);
+    --running_;
+    choices_[static_cast<size_t>(choice)] = {};
+    if (ended_) return;
+    if (!status.ok()) {
+      Fail(status);
+      End(ToApiError(status).http_status);
+    } else if (running_ == 0 && next_ == request_.choices()) {
+      Succeed();
+      End(kOk);
+    }
   }
   StartChoices();
 }

@@ -71,7 +71,7 @@ class GenerationExchange final
                      const Clock& clock);
 
   // Starts choices up to kAtOnce under way.
-  void StartChoices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartChoices() ABSL_LOCKS_EXCLUDED(mu_);
   GenerationRequest RequestOf(int64_t choice) const;
 
   bool OnDelta(int64_t choice, const GenerationDelta& delta)

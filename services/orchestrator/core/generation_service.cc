@@ -156,13 +156,11 @@ class GenerationService::TextCall final : public PendingCall {
   const Caller caller;
   const absl::Time deadline;
   ByteBudget::Share memory;
-  // Set before the call is run. Does the work and reports its result, or
-  // reports the error that it is given.
-  std::function<void(const absl::Status&)> work;
-  // Runs `work`, once, and drops what it holds.
-  void Finish(const absl::Status& admitted) {
-    std::exchange(work, nullptr)(admitted);
-  }
+  // Set before the call is run; exactly one of the two is called, once. `work`
+  // holds the text, does the work and reports its result; `fail` reports why it
+  // was refused.
+  std::function<void()> work;
+  std::function<void(const absl::Status&)> fail;
 
  private:
   GenerationService& service_;
@@ -231,7 +229,7 @@ std::function<void(int64_t)> GenerationService::Gauge(MemoryPart part,
 
 // --- Admission and completion ------------------------------------------------
 
-absl::StatusOr<GeneratorInfo> GenerationService::Info() {
+absl::StatusOr<GeneratorInfo> GenerationService::Info(absl::Time) {
   FORETOKEN_ASSIGN_OR_RETURN(TargetInfo target, target_->Info());
   GeneratorInfo info;
   info.model = options_.model_name;
@@ -250,7 +248,8 @@ absl::StatusOr<GeneratorInfo> GenerationService::Info() {
 absl::Status GenerationService::ChargeMemory(const Caller& caller,
                                              int64_t bytes,
                                              ByteBudget::Share& share) {
-  return silent_.TakeWithRoom(caller.name, bytes, [&]() -> absl::Status {
+  const int64_t more = std::max<int64_t>(bytes - share.bytes(), 0);
+  return silent_.TakeWithRoom(caller.name, more, [&]() -> absl::Status {
     if (share.bytes() > 0) return share.Resize(bytes);
     FORETOKEN_ASSIGN_OR_RETURN(share, memory_.Take(caller.name, bytes));
     return absl::OkStatus();
@@ -535,16 +534,19 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
 
 void GenerationService::RunTextCall(const std::shared_ptr<TextCall>& call,
                                     const char* field, int64_t bytes,
-                                    int64_t memory) {
-  absl::Status admitted = texts_.CheckBytes(field, static_cast<size_t>(bytes));
-  if (admitted.ok())
-    admitted = ChargeMemory(call->caller, memory, call->memory);
+                                    absl::FunctionRef<int64_t()> memory) {
   const auto refuse = [this, call](const absl::Status& status) {
+    call->work = nullptr;  // the text, which is charged no longer
     call->memory.Release();
-    call->SetRefused(refusals_.End(
-        call->caller, call->deadline, status,
-        [call](const absl::Status& hinted) { call->Finish(hinted); }));
+    call->SetRefused(refusals_.End(call->caller, call->deadline, status,
+                                   [call](const absl::Status& hinted) {
+                                     std::exchange(call->fail, nullptr)(hinted);
+                                   }));
   };
+  absl::Status admitted = texts_.CheckBytes(field, static_cast<size_t>(bytes));
+  if (admitted.ok()) {
+    admitted = ChargeMemory(call->caller, memory(), call->memory);
+  }
   if (!admitted.ok()) {
     refuse(admitted);
     return;
@@ -552,7 +554,7 @@ void GenerationService::RunTextCall(const std::shared_ptr<TextCall>& call,
   call->SetWaiting(texts_.Run(call->caller, bytes, call->deadline,
                               [call, refuse](const absl::Status& status) {
                                 if (status.ok()) {
-                                  call->Finish(status);
+                                  std::exchange(call->work, nullptr)();
                                 } else {
                                   refuse(status);
                                 }
@@ -565,17 +567,13 @@ std::shared_ptr<PendingCall> GenerationService::Tokenize(
   const auto call =
       std::make_shared<TextCall>(*this, caller, deadline, std::move(received));
   const auto bytes = static_cast<int64_t>(text.size());
+  call->fail = done;
   call->work = [this, call = call.get(), text = std::move(text),
-                add_special_tokens,
-                done = std::move(done)](const absl::Status& admitted) {
-    if (!admitted.ok()) {
-      done(admitted);
-      return;
-    }
+                add_special_tokens, done = std::move(done)] {
     done(texts_.Tokenize(call->caller, text, add_special_tokens, call->deadline,
                          [call] { return call->cancelled(); }));
   };
-  RunTextCall(call, "text", bytes, TokenizeBytes(bytes));
+  RunTextCall(call, "text", bytes, [&] { return TokenizeBytes(bytes); });
   return call;
 }
 
@@ -584,17 +582,16 @@ std::shared_ptr<PendingCall> GenerationService::Detokenize(
     ByteBudget::Share received, OnText done) {
   const auto call =
       std::make_shared<TextCall>(*this, caller, deadline, std::move(received));
-  const auto bytes = static_cast<int64_t>(tokens.size() * sizeof(TokenId));
-  const int64_t memory = DetokenizeBytes(tokens, tokenizer_.get());
-  call->work = [this, tokens = std::move(tokens),
-                done = std::move(done)](const absl::Status& admitted) {
-    if (admitted.ok()) {
-      done(texts_.Detokenize(tokens));
-    } else {
-      done(admitted);
-    }
+  // Shared, because std::function copies its captures, and this may be large.
+  const auto ids =
+      std::make_shared<const std::vector<TokenId>>(std::move(tokens));
+  call->fail = done;
+  call->work = [this, ids, done = std::move(done)] {
+    done(texts_.Detokenize(*ids));
   };
-  RunTextCall(call, "token_ids", bytes, memory);
+  RunTextCall(call, "token_ids",
+              static_cast<int64_t>(ids->size() * sizeof(TokenId)),
+              [&] { return DetokenizeBytes(*ids, tokenizer_.get()); });
   return call;
 }
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -125,8 +126,8 @@ class GenerationService final : public Generator {
       std::shared_ptr<const Tokenizer> tokenizer, GenerationObserver& observer,
       Clock clock = MonotonicClock());
 
-  // Generator. Info is FailedPrecondition if no verifier will serve.
-  absl::StatusOr<GeneratorInfo> Info() override;
+  // Generator; Info does not wait.
+  absl::StatusOr<GeneratorInfo> Info(absl::Time deadline) override;
   bool Ready() override { return target_->Ready(); }
   std::shared_ptr<GenerationCall> Start(
       GenerationRequest request,
@@ -148,9 +149,8 @@ class GenerationService final : public Generator {
   }
 
   // The same for a transport that has charged `received` to memory() for the
-  // message that it read. Refused are: what is InvalidArgument, by field; what
-  // comes while the service drains (Unavailable); what finds no room in memory
-  // or in the queue, and what exceeds a quota (ResourceExhausted).
+  // message that it read. Refuses with InvalidArgument (names the field),
+  // Unavailable (draining) and ResourceExhausted (memory, queue, quota).
   std::shared_ptr<GenerationCall> Start(
       GenerationRequest request, ByteBudget::Share received,
       std::shared_ptr<GenerationListener> listener);
@@ -165,10 +165,10 @@ class GenerationService final : public Generator {
                                           ByteBudget::Share received,
                                           OnText done);
 
-  // For a transport that refuses a call without a request, which it could not
-  // read or had no room for. Counts it as a request.
+  // Counts a call that a transport refuses before it has a request (unreadable,
+  // or no memory).
   void CountRefused(const Caller& caller, const absl::Status& status);
-  // How it ends such a call.
+  // Ends such calls.
   Refusals& refusals() { return refusals_; }
   // The part of the memory budget that requests are charged to, and the calls
   // charged to it that have sent no request.
@@ -217,10 +217,10 @@ class GenerationService final : public Generator {
               const absl::Status& status);
   // The caller's limit of running requests.
   int32_t MaxRunning(const Caller& caller) const;
-  // Admits work on a text of `bytes` bytes and runs it on the threads for
-  // texts.
+  // Admits work on a text of `bytes` bytes, which takes `memory`, and runs it
+  // on the threads for texts.
   void RunTextCall(const std::shared_ptr<TextCall>& call, const char* field,
-                   int64_t bytes, int64_t memory);
+                   int64_t bytes, absl::FunctionRef<int64_t()> memory);
   absl::Status CheckTokenizer(const TargetInfo& info) const;
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
       RequestCall& call, GenerationRequest request);
@@ -247,8 +247,9 @@ class GenerationService final : public Generator {
   std::set<std::shared_ptr<RequestCall>> calls_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 
-  // Last: their threads use all of the above, and each those before it. (For
-  // hints refusals_ asks requests_, which gives its own refusals theirs.)
+  // Last: their threads use all of the above, and each those before it. Only
+  // refusals_ calls requests_, for hints, and never while that is destroyed:
+  // the pools' own refusals carry theirs.
   Refusals refusals_;
   TextWork texts_;
   RequestPool requests_;

@@ -1,4 +1,4 @@
-// Refusals: how a call ends that is refused.
+// Refusals: delivers the refusals of calls.
 //
 // Its status gets a hint when to retry, which follows the load, and callers who
 // ignore hints wait for their refusals (retry_gate.h). A refusal is delivered

@@ -81,7 +81,8 @@ class RequestCall final : public GenerationCall {
   bool no_room = false;  // for its text, which was not encoded
 
  private:
-  std::shared_ptr<GenerationListener> listener_;  // the worker's; null: told
+  std::shared_ptr<GenerationListener>
+      listener_;  // the worker's; null after OnEnd
 
   mutable absl::Mutex mu_;
   RequestPool* pool_ ABSL_GUARDED_BY(mu_) = nullptr;

@@ -86,7 +86,6 @@ absl::StatusOr<std::vector<TokenId>> TextWork::Tokenize(
     const Caller& caller, absl::string_view text, bool add_special_tokens,
     absl::Time deadline, const std::function<bool()>& cancelled) {
   if (tokenizer_ == nullptr) return NoTokenizer();
-  FORETOKEN_RETURN_IF_ERROR(CheckBytes("text", text.size()));
   return Encode(caller, text, add_special_tokens,
                 std::min(deadline, clock_() + options_.max_time), cancelled);
 }
@@ -94,8 +93,6 @@ absl::StatusOr<std::vector<TokenId>> TextWork::Tokenize(
 absl::StatusOr<std::string> TextWork::Detokenize(
     absl::Span<const TokenId> token_ids) const {
   if (tokenizer_ == nullptr) return NoTokenizer();
-  FORETOKEN_RETURN_IF_ERROR(
-      CheckBytes("token_ids", token_ids.size() * sizeof(TokenId)));
   return tokenizer_->Decode(token_ids);
 }
 

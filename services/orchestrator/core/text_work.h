@@ -53,10 +53,10 @@ class TextWork {
   // Refuses work that has not begun; does nothing otherwise.
   void Cancel(Ticket ticket);
 
-  // These run in the caller's thread. InvalidArgument for more than
-  // max_text_bytes. Tokenize waits for the memory that it takes, until
-  // `deadline`, at most max_time: DeadlineExceeded, or Cancelled once
-  // `cancelled`, if given, returns true.
+  // These run in the caller's thread, which has checked the size (CheckBytes).
+  // Tokenize waits for the memory that it takes, until `deadline`, at most
+  // max_time: DeadlineExceeded, or Cancelled once `cancelled`, if given,
+  // returns true.
   absl::StatusOr<std::vector<TokenId>> Tokenize(
       const Caller& caller, absl::string_view text, bool add_special_tokens,
       absl::Time deadline, const std::function<bool()>& cancelled = nullptr);
@@ -71,7 +71,6 @@ class TextWork {
   // InvalidArgument, with the field's name, for more than max_text_bytes.
   absl::Status CheckBytes(absl::string_view field, size_t bytes) const;
 
-  const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   bool idle() const { return pool_.active() == 0; }
 
  private:

@@ -36,6 +36,23 @@ TEST(ByteBudgetTest, AShareHoldsItsBytesUntilItIsDestroyed) {
   EXPECT_EQ(budget.used(), 0);
 }
 
+TEST(ByteBudgetTest, APartThatIsSplitOffHoldsItsBytesForTheSameOwner) {
+  ByteBudget budget(1000);
+  auto share = budget.Take("a", 300);
+  FORETOKEN_ASSERT_OK(share);
+  ByteBudget::Share part = share->Split(200);
+  EXPECT_EQ(share->bytes(), 100);
+  EXPECT_EQ(part.bytes(), 200);
+  EXPECT_EQ(budget.used(), 300);
+  FORETOKEN_EXPECT_OK(part.Resize(250));
+  EXPECT_EQ(budget.held("a"), 350);
+  share->Release();
+  EXPECT_EQ(budget.held("a"), 250);
+  EXPECT_EQ(part.Split(0).bytes(), 0);
+  part.Release();
+  EXPECT_EQ(budget.used(), 0);
+}
+
 TEST(ByteBudgetTest, EveryChangeIsTold) {
   std::vector<int64_t> told;
   ByteBudget budget(1000, [&](int64_t used) { told.push_back(used); });

@@ -108,5 +108,41 @@ TEST_F(SilentCallsTest, AnOwnerWaitsForItsTurnHoweverManyOthersAsk) {
   EXPECT_TRUE(silent_.MakeRoom("flooder", 1));
 }
 
+TEST_F(SilentCallsTest, ACallThatIsBusyIsAskedAgain) {
+  bool busy = true;
+  int asked = 0;
+  const auto share = budget_.Take("heavy", 100);
+  FORETOKEN_ASSERT_OK(share);
+  silent_.Add("heavy", [&] {
+    ++asked;
+    return !busy;
+  });
+  EXPECT_FALSE(MakeRoom("other"));
+  busy = false;
+  EXPECT_TRUE(MakeRoom("other"));
+  EXPECT_FALSE(MakeRoom("other"));  // it has ended
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(SilentCallsTest, WhatFindsNoRoomIsTriedOnceMoreAfterCallsHaveEnded) {
+  Add("heavy", 7000);
+  now_ += absl::Seconds(1);
+  ByteBudget::Share share;
+  int tries = 0;
+  const auto take = [&]() -> absl::Status {
+    ++tries;
+    auto taken = budget_.Take("other", 5000);
+    if (taken.ok()) share = *std::move(taken);
+    return taken.status();
+  };
+  FORETOKEN_EXPECT_OK(silent_.TakeWithRoom("other", 5000, take));
+  EXPECT_EQ(tries, 2);
+  EXPECT_THAT(ended_, ElementsAre("heavy"));
+  now_ += absl::Seconds(1);
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(silent_.TakeWithRoom("other", 5000, take)));
+  EXPECT_EQ(tries, 3);  // there is no silent call
+}
+
 }  // namespace
 }  // namespace foretoken

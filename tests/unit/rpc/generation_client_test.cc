@@ -93,7 +93,7 @@ TEST_F(GenerationClientTest, TheInfoIsWhatTheServerSays) {
   said.set_numerics_fingerprint("numerics");
   said.mutable_default_speculation()->mutable_off();
   server_.SetInfo({}, said);
-  const auto info = client_->Info();
+  const auto info = client_->Info(absl::InfiniteFuture());
   FORETOKEN_ASSERT_OK(info);
   EXPECT_EQ(info->model, "demo");
   EXPECT_EQ(info->vocab_size, 50);
@@ -105,14 +105,15 @@ TEST_F(GenerationClientTest, TheInfoIsWhatTheServerSays) {
   EXPECT_EQ(info->tokenizer_fingerprint, "print");
   // It is asked every time.
   server_.SetInfo({grpc::StatusCode::FAILED_PRECONDITION, "two models"}, {});
-  EXPECT_THAT(client_->Info(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                        HasSubstr("two models")));
+  EXPECT_THAT(
+      client_->Info(absl::InfiniteFuture()),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("two models")));
 }
 
 TEST_F(GenerationClientTest, InfoIsUnavailableWhenNoServerListens) {
   const auto client = GenerationClient::Connect("127.0.0.1:1", {});
   FORETOKEN_ASSERT_OK(client);
-  EXPECT_THAT((*client)->Info(),
+  EXPECT_THAT((*client)->Info(absl::InfiniteFuture()),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("")));
 }
 

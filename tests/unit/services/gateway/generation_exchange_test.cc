@@ -86,7 +86,7 @@ class EagerGenerator final : public Generator {
     if (thread_.joinable()) thread_.join();
   }
 
-  absl::StatusOr<GeneratorInfo> Info() override {
+  absl::StatusOr<GeneratorInfo> Info(absl::Time) override {
     return absl::UnimplementedError("not asked for");
   }
   bool Ready() override { return true; }

@@ -39,8 +39,9 @@ class WatchedGeneratorTest : public ::testing::Test {
 
 TEST_F(WatchedGeneratorTest, TheModelIsWhatTheOrchestratorSays) {
   const auto generator = Make();
-  ASSERT_TRUE(Eventually([&] { return generator->Info().ok(); }));
-  const auto info = generator->Info();
+  ASSERT_TRUE(
+      Eventually([&] { return generator->Info(absl::InfiniteFuture()).ok(); }));
+  const auto info = generator->Info(absl::InfiniteFuture());
   EXPECT_EQ(info->model, "demo");
   EXPECT_EQ(info->max_positions, 100);
   EXPECT_THAT(info->modes, ElementsAre("off", "auto"));
@@ -48,14 +49,17 @@ TEST_F(WatchedGeneratorTest, TheModelIsWhatTheOrchestratorSays) {
   EXPECT_TRUE(generator->Ready());
   // It is asked again, without any request.
   server_.SetInfo({}, InfoOf("other"));
-  EXPECT_TRUE(Eventually([&] { return generator->Info()->model == "other"; }));
+  EXPECT_TRUE(Eventually([&] {
+    return generator->Info(absl::InfiniteFuture())->model == "other";
+  }));
 }
 
 TEST_F(WatchedGeneratorTest, WithoutAnAnswerThereIsNoModel) {
   server_.SetInfo({grpc::StatusCode::UNAVAILABLE, "no verifier"}, {});
   const auto generator = Make();
-  EXPECT_THAT(generator->Info(), StatusIs(absl::StatusCode::kUnavailable,
-                                          HasSubstr("not answered yet")));
+  EXPECT_THAT(
+      generator->Info(absl::InfiniteFuture()),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("not answered yet")));
   EXPECT_FALSE(generator->Ready());
   server_.SetInfo({}, InfoOf("demo"));
   EXPECT_TRUE(Eventually([&] { return generator->Ready(); }));
@@ -65,12 +69,13 @@ TEST_F(WatchedGeneratorTest, WithKeysItNeedsLeaveToSpeakForItsCallers) {
   const auto generator = Make(/*with_principals=*/true);
   // A server that does not refuse a bad name has ignored it.
   ASSERT_TRUE(Eventually([&] {
-    const auto info = generator->Info();
+    const auto info = generator->Info(absl::InfiniteFuture());
     return absl::StrContains(info.status().message(), "speaks_for_others");
   }));
   EXPECT_FALSE(generator->Ready());
   server_.CheckPrincipals(true);
-  EXPECT_TRUE(Eventually([&] { return generator->Info().ok(); }));
+  EXPECT_TRUE(
+      Eventually([&] { return generator->Info(absl::InfiniteFuture()).ok(); }));
 }
 
 }  // namespace

@@ -167,11 +167,13 @@ class Recorder final : public GenerationListener {
 class GenerationServiceTest : public ::testing::Test {
  protected:
   // `change` may alter target and options before the start.
-  void Start(GenerationOptions options = {}, bool with_tokenizer = true) {
+  void Start(GenerationOptions options = {}, bool with_tokenizer = true,
+             Clock clock = MonotonicClock()) {
     options.default_mode = "prompt_lookup";
-    auto service = GenerationService::Create(
-        options, std::move(target_), nullptr,
-        with_tokenizer ? LoadTokenizer() : nullptr, observer_);
+    auto service =
+        GenerationService::Create(options, std::move(target_), nullptr,
+                                  with_tokenizer ? LoadTokenizer() : nullptr,
+                                  observer_, std::move(clock));
     FORETOKEN_ASSERT_OK(service);
     service_ = *std::move(service);
   }
@@ -262,7 +264,7 @@ TEST_F(GenerationServiceTest, ItSaysWhatItServes) {
   options.model_name = "tiny";
   options.max_tree_nodes = 32;
   Start(options);
-  const auto info = service_->Info();
+  const auto info = service_->Info(absl::InfiniteFuture());
   FORETOKEN_ASSERT_OK(info);
   EXPECT_EQ(info->model, "tiny");
   EXPECT_EQ(info->vocab_size, testing::kTinyVocabulary);
@@ -571,6 +573,45 @@ TEST_F(GenerationServiceTest, AQuotaOfTokensIsChargedForWhatWasUsed) {
   EXPECT_EQ(observer_.refused[static_cast<size_t>(Refusal::kQuota)], 1);
   GenerationRequest other = Request();
   FORETOKEN_EXPECT_OK(Run(other));
+}
+
+// Where time stands still, a refusal that is held stays held.
+TEST_F(GenerationServiceTest,
+       ARefusalIsHeldWithoutMemoryUntilItsCallIsCancelled) {
+  Start({}, /*with_tokenizer=*/true, [now = MonotonicNow()] { return now; });
+  GenerationRequest request = Request();
+  request.caller.name = "me";
+  request.caller.requests_per_minute = 1;
+  FORETOKEN_EXPECT_OK(Run(request));
+  EXPECT_TRUE(absl::IsResourceExhausted(Run(request)));
+  EXPECT_TRUE(testing::Eventually([&] { return service_->Idle(); }));
+  const auto [held, call] = Send(request);
+  EXPECT_FALSE(service_->Idle());
+  EXPECT_FALSE(held->ended.HasBeenNotified());
+  EXPECT_EQ(service_->memory().used(), 0);
+  call->Cancel();
+  EXPECT_TRUE(absl::IsResourceExhausted(held->Wait()));
+  EXPECT_EQ(observer_.refused[static_cast<size_t>(Refusal::kQuota)], 2);
+}
+
+TEST_F(GenerationServiceTest, ATextThatIsRefusedIsHeldWithoutMemory) {
+  Start({}, /*with_tokenizer=*/true, [now = MonotonicNow()] { return now; });
+  ByteBudget& memory = service_->memory();
+  const auto full = memory.Take("me", memory.max_share());
+  FORETOKEN_ASSERT_OK(full);
+  EXPECT_TRUE(absl::IsResourceExhausted(Tokenize("the an").status()));
+  EXPECT_TRUE(testing::Eventually([&] { return service_->Idle(); }));
+  absl::Notification ended;
+  const auto call =
+      service_->Tokenize({.name = "me"}, "the an", true, absl::InfiniteFuture(),
+                         [&](const absl::StatusOr<std::vector<TokenId>>& ids) {
+                           EXPECT_TRUE(absl::IsResourceExhausted(ids.status()));
+                           ended.Notify();
+                         });
+  EXPECT_FALSE(service_->Idle());
+  EXPECT_EQ(memory.used(), full->bytes());
+  call->Cancel();
+  ended.WaitForNotification();
 }
 
 TEST_F(GenerationServiceTest, WhatARequestDidNotUseIsGivenBack) {
