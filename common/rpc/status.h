@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/deadline_slack.h"
 #include "common/base/retry_after.h"
 #include "grpcpp/support/status.h"
 
@@ -18,10 +19,6 @@ namespace foretoken::rpc {
 
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
-
-// How much earlier than its client a busy server may see a deadline pass: it
-// counts from the last look of its event loop at the clock.
-inline constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(100);
 
 // The status of a call as its client should see it. gRPC ends a call with
 // CANCELLED that nobody cancelled when it reaches a server during its shutdown,

@@ -20,6 +20,10 @@ namespace foretoken {
 
 class VerifyMailbox final : public VerifyListener {
  public:
+  // `clock`: that of the deadlines below.
+  explicit VerifyMailbox(Clock clock = MonotonicClock())
+      : clock_(std::move(clock)) {}
+
   void OnOpened(const std::string& numerics_fingerprint) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -48,7 +52,7 @@ class VerifyMailbox final : public VerifyListener {
     const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return opened_ || !failure_.ok();
     };
-    if (!AwaitFor(mu_, absl::Condition(&ready), deadline - MonotonicNow())) {
+    if (!AwaitFor(mu_, absl::Condition(&ready), deadline - clock_())) {
       return std::nullopt;
     }
     return opened_ ? absl::OkStatus() : failure_;
@@ -78,7 +82,7 @@ class VerifyMailbox final : public VerifyListener {
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return slot.has_value() || !failure_.ok();
     };
-    if (!AwaitFor(mu_, absl::Condition(&ready), deadline - MonotonicNow())) {
+    if (!AwaitFor(mu_, absl::Condition(&ready), deadline - clock_())) {
       return absl::DeadlineExceededError("the request's deadline has passed");
     }
     if (!failure_.ok()) return failure_;
@@ -87,6 +91,7 @@ class VerifyMailbox final : public VerifyListener {
     return result;
   }
 
+  const Clock clock_;
   mutable absl::Mutex mu_;
   bool opened_ ABSL_GUARDED_BY(mu_) = false;
   std::string fingerprint_ ABSL_GUARDED_BY(mu_);

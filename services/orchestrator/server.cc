@@ -10,7 +10,7 @@
 #include "common/rpc/convert_generation.h"
 #include "common/rpc/request_stream.h"
 #include "common/rpc/status.h"
-#include "services/orchestrator/core/request_memory.h"
+#include "services/orchestrator/core/admission/request_memory.h"
 
 namespace foretoken::orchestrator {
 namespace {

@@ -19,10 +19,10 @@
 #include "common/tracing/otlp_exporter.h"
 #include "foretoken/v1/generation.grpc.pb.h"
 #include "services/orchestrator/adapters/generation_metrics.h"
-#include "services/orchestrator/adapters/remote_verifier.h"
-#include "services/orchestrator/adapters/verifier_pool.h"
-#include "services/orchestrator/core/draft_services.h"
+#include "services/orchestrator/core/drafters/draft_services.h"
 #include "services/orchestrator/core/generation_service.h"
+#include "services/orchestrator/core/verifiers/remote_verifier.h"
+#include "services/orchestrator/core/verifiers/verifier_pool.h"
 
 namespace foretoken::orchestrator {
 

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/worker_pool.h"
-#include "common/drafting/worker_draft_sessions.h"
+#include "common/drafting/queued_draft_sessions.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/draft_stream.h"
 #include "common/rpc/server.h"
@@ -75,7 +75,7 @@ class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
   std::atomic<int> calls_{0};  // running and waiting, without streams
   std::atomic<bool> draining_{false};
   WorkerPool workers_;  // its threads use all of the above
-  WorkerDraftSessions drafts_;
+  QueuedDraftSessions drafts_;
   rpc::DraftStreams streams_;
 };
 

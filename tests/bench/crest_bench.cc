@@ -16,7 +16,7 @@
 
 #include "benchmark/benchmark.h"
 #include "common/base/check.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/thread_pool.h"
 #include "common/drafting/crest/crest_index.h"
 #include "common/drafting/crest_build/ngram_runs.h"

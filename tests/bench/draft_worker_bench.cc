@@ -50,7 +50,7 @@
 #include "common/infer/factory/backend_factory.h"
 #include "common/text/tokenizer.h"
 #include "services/draft_worker/core/draft_engine.h"
-#include "services/orchestrator/core/round_drafting.h"
+#include "services/orchestrator/core/round/round_drafting.h"
 #include "tests/bench/draft_matches.h"
 #include "tests/bench/published_mode.h"
 #include "tests/support/in_process_verifier.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "services/orchestrator/core/lookahead.h"
+#include "services/orchestrator/core/round/lookahead.h"
 
 namespace foretoken {
 namespace {

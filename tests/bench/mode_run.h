@@ -21,7 +21,7 @@
 #include "common/drafting/phrase_pool.h"
 #include "common/speculation/modes.h"
 #include "services/draft_worker/core/draft_engine.h"
-#include "services/orchestrator/core/round_drafting.h"
+#include "services/orchestrator/core/round/round_drafting.h"
 #include "services/verifier/core/verify_engine.h"
 #include "tests/bench/draft_matches.h"
 #include "tests/bench/row_counts.h"

@@ -86,7 +86,7 @@ std::string Text(const Json& span, const char* key) {
   return span.at(key).get<std::string>();
 }
 
-TEST(TraceTest, SpansReachTheCollectorAndTheHeaderTheServices) {
+TEST(RoundLineTest, SpansReachTheCollectorAndTheHeaderTheServices) {
   HttpCollector collector;
   const auto verifier = StartVerifier({});
   Headers headers;

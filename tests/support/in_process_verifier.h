@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
-#include "services/orchestrator/core/verifier.h"
+#include "services/orchestrator/core/verifiers/verifier.h"
 #include "services/verifier/core/verify_engine.h"
 
 namespace foretoken::testing {

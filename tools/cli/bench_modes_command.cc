@@ -16,7 +16,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/status_macros.h"
 #include "common/speculation/modes.h"
 #include "common/text/model_tokenizer.h"

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/infer/factory/backend_factory.h"
-#include "services/orchestrator/core/session_verifier.h"
+#include "services/orchestrator/core/verifiers/session_verifier.h"
 #include "services/verifier/core/engine_verify_sessions.h"
 #include "tools/cli/local_generator.h"
 

@@ -17,7 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/ngram_counts.h"
 #include "common/drafting/prior_corpus.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/file.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/prior_corpus.h"
 #include "common/drafting/static_prior.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/drafter_factory.h"
 #include "common/drafting/recorded_set.h"

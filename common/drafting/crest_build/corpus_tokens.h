@@ -3,7 +3,7 @@
 #define FORETOKEN_COMMON_DRAFTING_CREST_BUILD_CORPUS_TOKENS_H_
 
 #include "absl/status/status.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/thread_pool.h"
 #include "common/drafting/corpus_reader.h"
 #include "common/drafting/crest_build/token_file.h"

@@ -10,7 +10,7 @@
 #include "common/base/digest.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
 #include "common/drafting/crest/crest_index.h"

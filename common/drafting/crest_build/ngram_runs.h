@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/thread_pool.h"
 #include "common/drafting/crest_build/ngram_key.h"
 #include "common/drafting/crest_build/spill_file.h"

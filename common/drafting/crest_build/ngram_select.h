@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/thread_pool.h"
 #include "common/drafting/crest/crest_meta.h"
 #include "common/drafting/crest_build/count_histogram.h"

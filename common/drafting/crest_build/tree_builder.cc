@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/mix.h"
-#include "common/base/progress.h"
+#include "common/base/progress_bar.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/crest/tree_select.h"
 #include "common/drafting/crest_build/match_store.h"

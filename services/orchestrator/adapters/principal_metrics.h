@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/metrics/registry.h"
-#include "services/orchestrator/core/request_call.h"
+#include "services/orchestrator/core/admission/request_call.h"
 
 namespace foretoken::orchestrator {
 

@@ -10,8 +10,8 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
-#include "services/orchestrator/core/request_memory.h"
-#include "services/orchestrator/core/trace.h"
+#include "services/orchestrator/core/admission/request_memory.h"
+#include "services/orchestrator/core/round/round_line.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -292,7 +292,7 @@ absl::Status GenerationService::Enter(
   }
   call->charged_tokens = tokens;
   if (options_.spans != nullptr) {
-    call->trace = RequestTrace::Create(request.traceparent, *options_.spans,
+    call->trace = RequestSpans::Create(request.traceparent, *options_.spans,
                                        call->arrived);
   }
   if (call->trace != nullptr) request.traceparent = call->trace->traceparent();
@@ -487,7 +487,7 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
 
 absl::StatusOr<GenerationSummary> GenerationService::Drive(
     RequestCall& call, GenerationRequest request) {
-  RequestTrace* const trace = call.trace.get();
+  RequestSpans* const trace = call.trace.get();
   if (trace != nullptr) trace->OnStart(clock_());
   const std::unique_ptr<Verifier> verifier = target_->NewVerifier();
   call.SetVerifier(verifier.get());
@@ -507,7 +507,7 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
     }
     if (options_.trace && summary.rounds > 0) {
       FORETOKEN_LOG(kInfo, "trace ", call.id, " ",
-                    TraceLine(summary.rounds, (*loop)->last_round()));
+                    RoundLine(summary.rounds, (*loop)->last_round()));
     }
     return delta.empty() ? absl::OkStatus() : call.Deliver(delta);
   };

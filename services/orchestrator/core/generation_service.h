@@ -38,14 +38,14 @@
 #include "common/generation/generator.h"
 #include "common/text/tokenizer.h"
 #include "common/tracing/span.h"
-#include "services/orchestrator/core/cache_scopes.h"
-#include "services/orchestrator/core/caller_quotas.h"
-#include "services/orchestrator/core/decode_loop.h"
-#include "services/orchestrator/core/modes.h"
-#include "services/orchestrator/core/refusals.h"
-#include "services/orchestrator/core/request_call.h"
-#include "services/orchestrator/core/request_pool.h"
-#include "services/orchestrator/core/text_work.h"
+#include "services/orchestrator/core/admission/cache_scopes.h"
+#include "services/orchestrator/core/admission/caller_quotas.h"
+#include "services/orchestrator/core/admission/refusals.h"
+#include "services/orchestrator/core/admission/request_call.h"
+#include "services/orchestrator/core/admission/request_pool.h"
+#include "services/orchestrator/core/admission/text_work.h"
+#include "services/orchestrator/core/drafters/mode_sources.h"
+#include "services/orchestrator/core/round/decode_loop.h"
 
 namespace foretoken::orchestrator {
 

@@ -7,9 +7,9 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/speculation/round.h"
-#include "services/orchestrator/core/draft_estimates.h"
-#include "services/orchestrator/core/draft_source.h"
-#include "services/orchestrator/core/pass_costs.h"
+#include "services/orchestrator/core/drafters/draft_source.h"
+#include "services/orchestrator/core/economics/draft_estimates.h"
+#include "services/orchestrator/core/economics/pass_costs.h"
 
 namespace foretoken::model_replay {
 

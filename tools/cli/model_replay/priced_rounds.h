@@ -16,7 +16,7 @@
 #include "common/base/types.h"
 #include "common/infer/pass_timing.h"
 #include "common/speculation/drafter_id.h"
-#include "services/orchestrator/core/round_drafting.h"
+#include "services/orchestrator/core/round/round_drafting.h"
 #include "tools/cli/model_replay/round_source.h"
 
 namespace foretoken::model_replay {

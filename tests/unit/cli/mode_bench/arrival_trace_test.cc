@@ -14,7 +14,7 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-class ArrivalTraceTest : public ::testing::Test {
+class ArrivalRoundLineTest : public ::testing::Test {
  protected:
   std::string TraceError(const std::string& text) {
     const auto arrivals = ReadArrivalTrace(dir_.Write("t.csv", text));
@@ -24,7 +24,7 @@ class ArrivalTraceTest : public ::testing::Test {
   testing::TempDir dir_;
 };
 
-TEST_F(ArrivalTraceTest, ATraceHasTimesAndLengths) {
+TEST_F(ArrivalRoundLineTest, ATraceHasTimesAndLengths) {
   const auto arrivals =
       ReadArrivalTrace(dir_.Write("t.csv",
                                   "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
@@ -45,7 +45,7 @@ TEST_F(ArrivalTraceTest, ATraceHasTimesAndLengths) {
   EXPECT_EQ((*swapped)[0].output_tokens, 5);
 }
 
-TEST_F(ArrivalTraceTest, ErrorsOfATraceNameLineAndColumn) {
+TEST_F(ArrivalRoundLineTest, ErrorsOfATraceNameLineAndColumn) {
   EXPECT_THAT(TraceError("a,b\n"),
               EndsWith("t.csv:1: header: no column TIMESTAMP"));
   const std::string header = "TIMESTAMP,GeneratedTokens\n";

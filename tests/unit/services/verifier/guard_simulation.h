@@ -21,8 +21,8 @@
 #include "absl/time/time.h"
 #include "common/speculation/draft_arm.h"
 #include "common/speculation/round.h"
-#include "services/orchestrator/core/pass_costs.h"
-#include "services/orchestrator/core/round_pace.h"
+#include "services/orchestrator/core/economics/pass_costs.h"
+#include "services/orchestrator/core/economics/round_pace.h"
 #include "services/verifier/core/goodput_guard.h"
 
 namespace foretoken::testing {

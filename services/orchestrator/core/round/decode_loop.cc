@@ -1,0 +1,363 @@
+#include "services/orchestrator/core/round/decode_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/base/token_range.h"
+
+namespace foretoken::orchestrator {
+namespace {
+
+// The tokens that end the output, without duplicates.
+std::vector<TokenId> StopTokens(const GenerationRequest& request,
+                                const TargetInfo& target) {
+  std::vector<TokenId> tokens = request.stop_token_ids;
+  if (!request.ignore_eos) {
+    tokens.insert(tokens.end(), target.eos_tokens.begin(),
+                  target.eos_tokens.end());
+  }
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  return tokens;
+}
+
+absl::Status Check(const GenerationRequest& request, const TargetInfo& target,
+                   const Tokenizer* tokenizer) {
+  if (request.prompt.empty()) {
+    return absl::InvalidArgumentError("prompt: it is empty");
+  }
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckTokenIds("prompt", request.prompt, target.vocab_size));
+  FORETOKEN_RETURN_IF_ERROR(CheckTokenIds(
+      "stop_token_ids", request.stop_token_ids, target.vocab_size));
+  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
+  if (request.max_tokens < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_tokens is ", request.max_tokens, ", want 1 or more"));
+  }
+  if (prompt > target.max_positions ||
+      request.max_tokens > target.max_positions - prompt) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_tokens is ", request.max_tokens, ": with the prompt's ", prompt,
+        " tokens it is too much, this model's maximum context length is ",
+        target.max_positions, " tokens"));
+  }
+  if (tokenizer == nullptr && !request.stop_strings.empty()) {
+    return absl::InvalidArgumentError("stop strings need a tokenizer");
+  }
+  return request.sampling.Validate(target.vocab_size);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DecodeLoop>> DecodeLoop::Create(
+    GenerationRequest request, const TargetInfo& target,
+    const Tokenizer* tokenizer, DraftSources sources, DraftingOptions options) {
+  request.sampling.end_tokens = StopTokens(request, target);
+  FORETOKEN_RETURN_IF_ERROR(Check(request, target, tokenizer));
+  FORETOKEN_ASSIGN_OR_RETURN(StopMatcher stop_matcher,
+                             StopMatcher::Create(request.stop_strings));
+  return std::unique_ptr<DecodeLoop>(new DecodeLoop(
+      std::move(request), target, tokenizer, std::move(stop_matcher),
+      std::move(sources), std::move(options)));
+}
+
+DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
+                       const Tokenizer* tokenizer, StopMatcher stop_matcher,
+                       DraftSources sources, DraftingOptions options)
+    : request_(std::move(request)),
+      target_(target),
+      clock_(options.clock),
+      text_(std::move(request_.prompt)),
+      output_(tokenizer, std::move(stop_matcher), request_.sampling.min_tokens),
+      drafting_(std::move(sources), target.vocab_size, std::move(options)),
+      start_(clock_()) {
+  summary_.request_id = request_.request_id;
+  summary_.mode = request_.mode.value_or(Mode()).ToString();
+  summary_.seed = request_.sampling.seed;
+  summary_.prompt_tokens = static_cast<int64_t>(text_.size());
+  for (int i = 0; i < drafting_.size(); ++i) {
+    summary_.by_drafter.push_back({drafting_.id(i)});
+  }
+  DraftOpen open;
+  open.prompt_length = summary_.prompt_tokens;
+  open.sampling = request_.sampling;
+  open.cache_scope = request_.cache_scope;
+  open.request_id = request_.request_id;
+  open.traceparent = request_.traceparent;
+  // Drafters read the prompt while the verifier prefills: it must not move.
+  text_.reserve(text_.size() + static_cast<size_t>(request_.max_tokens));
+  drafting_.Start(open, text_);
+}
+
+bool DecodeLoop::Retarget(const TargetInfo& target) {
+  if (prefilled_ || !request_.numerics_fingerprint.empty() ||
+      target.numerics_fingerprint == target_.numerics_fingerprint ||
+      target.vocab_size != target_.vocab_size ||
+      target.max_positions != target_.max_positions ||
+      target.max_rows_per_session < target_.max_rows_per_session ||
+      target.eos_tokens != target_.eos_tokens ||
+      target.tokenizer_fingerprint != target_.tokenizer_fingerprint) {
+    return false;
+  }
+  target_.numerics_fingerprint = target.numerics_fingerprint;
+  return true;
+}
+
+SessionRequest DecodeLoop::OpenRequest() const {
+  SessionRequest session;
+  session.cache_scope = request_.cache_scope;
+  session.prompt_length = summary_.prompt_tokens;
+  session.max_length = summary_.prompt_tokens + request_.max_tokens;
+  session.sampling = request_.sampling;
+  session.stop_tokens = request_.sampling.end_tokens;
+  session.request_id = request_.request_id;
+  session.traceparent = request_.traceparent;
+  session.caller = request_.caller.name;
+  session.weight = request_.caller.weight;
+  session.want_row_tokens = drafting_.needs_rows();
+  session.deadline = request_.deadline;
+  session.numerics_fingerprint = target_.numerics_fingerprint;
+  return session;
+}
+
+absl::Status DecodeLoop::OnPrefill(const PrefillResult& result,
+                                   GenerationDelta& delta) {
+  const bool replayed = prefilled_;
+  if (done() || result.tokens.size() != (replayed ? 0 : 1) ||
+      result.length != static_cast<int64_t>(text_.size() + !replayed)) {
+    return absl::InternalError(
+        absl::StrCat("prefill ended at ", result.length, " tokens with ",
+                     result.tokens.size(), " new ones, after ", text_.size()));
+  }
+  if (replayed) return absl::OkStatus();
+  FORETOKEN_RETURN_IF_ERROR(CheckCommitted(result.tokens));
+  prefilled_ = true;
+  first_token_ = clock_();
+  summary_.time_to_first_token = first_token_ - start_;
+  summary_.reused_tokens = result.reused_tokens;
+  delta.start = {target_.numerics_fingerprint, summary_.seed,
+                 summary_.request_id};
+  const int64_t taken =
+      TakeTokens(result.tokens, {DrafterId::kTarget}, result.finish, delta);
+  AskDrafters(taken, nullptr, result.arm);
+  return absl::OkStatus();
+}
+
+void DecodeLoop::AskDrafters(int64_t taken, const RoundResult* round,
+                             DraftArm arm) {
+  CommittedText committed;
+  committed.tokens = absl::MakeConstSpan(text_).last(taken);
+  committed.text = text_;
+  // A path of d drafts commits d + 1 tokens.
+  if (!done()) {
+    committed.max_depth = summary_.prompt_tokens + request_.max_tokens -
+                          static_cast<int64_t>(text_.size()) - 1;
+  }
+  committed.round = round;
+  committed.verify_time = report_.verify_time;
+  committed.arm = arm;
+  drafting_.Commit(committed);
+}
+
+RoundRequest DecodeLoop::NextRound() {
+  FORETOKEN_CHECK(prefilled_ && !done());
+  RoundRequest round;
+  round.length = static_cast<int64_t>(text_.size());
+  round_tree_ = &drafting_.Draft();
+  round.tree = round_tree_->tree;
+  round.candidates = drafting_.candidates();
+  round.arm = drafting_.arm();
+  if (round_tree_->draft_nodes < round.tree.size()) {
+    round.probe.assign(round.tree.size(), true);
+    std::fill_n(round.probe.begin(), round_tree_->draft_nodes, false);
+  }
+  round_start_ = clock_();
+  return round;
+}
+
+absl::Status DecodeLoop::CheckResult(const RoundResult& result) const {
+  const size_t count = result.tokens.size();
+  if (done() || round_tree_ == nullptr || count == 0 ||
+      result.path.size() + 1 != count ||
+      result.length != static_cast<int64_t>(text_.size() + count)) {
+    return absl::InternalError(absl::StrCat(
+        "a round committed ", count, " tokens along a path of ",
+        result.path.size(), ", to ", result.length, " after ", text_.size()));
+  }
+  for (const int32_t node : result.path) {
+    if (node >= 0 && node < round_tree_->draft_nodes) continue;
+    return absl::InternalError(absl::StrCat("a round accepted node ", node,
+                                            " of ", round_tree_->draft_nodes));
+  }
+  return CheckCommitted(result.tokens);
+}
+
+absl::Status DecodeLoop::CheckCommitted(
+    const std::vector<SampledToken>& tokens) const {
+  for (const SampledToken& token : tokens) {
+    if (InVocabulary(token.token, target_.vocab_size)) continue;
+    return absl::InternalError(absl::StrCat("the verifier committed token ",
+                                            token.token, " of a vocabulary of ",
+                                            target_.vocab_size));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeLoop::OnRound(const RoundResult& result,
+                                 GenerationDelta& delta) {
+  FORETOKEN_RETURN_IF_ERROR(CheckResult(result));
+  report_ = RoundReport();
+  report_.length = static_cast<int64_t>(text_.size());
+  report_.verify_time = clock_() - round_start_;
+  std::vector<int32_t> owners;
+  std::vector<DrafterId> drafters;
+  for (const int32_t node : result.path) {
+    owners.push_back(round_tree_->credited[node]);
+    drafters.push_back(DrafterOf(node));
+  }
+  drafters.push_back(DrafterId::kTarget);
+  const int64_t shown = summary_.completion_tokens;
+  const int64_t taken =
+      TakeTokens(result.tokens, drafters, result.finish, delta);
+  report_.shown = summary_.completion_tokens - shown;
+  Count(result, taken, owners);
+  AskDrafters(taken, &result, result.arm);
+  // While the drafters work.
+  if (request_.want_round_trees) delta.round_tree = TreeOf(result, taken);
+  round_tree_ = nullptr;
+  return absl::OkStatus();
+}
+
+DrafterId DecodeLoop::DrafterOf(int32_t node) const {
+  const DrafterId part = round_tree_->parts[node];
+  return part == DrafterId::kTarget ? drafting_.id(round_tree_->credited[node])
+                                    : part;
+}
+
+RoundTree DecodeLoop::TreeOf(const RoundResult& result, int64_t taken) const {
+  RoundTree tree;
+  tree.nodes.reserve(static_cast<size_t>(round_tree_->draft_nodes));
+  for (int32_t i = 0; i < round_tree_->draft_nodes; ++i) {
+    tree.nodes.push_back({round_tree_->tree.tokens()[i],
+                          round_tree_->tree.parents()[i], DrafterOf(i),
+                          round_tree_->probs[i]});
+  }
+  // As Count does: the last token taken counts as the target's own.
+  for (int64_t i = 0; i + 1 < taken; ++i) {
+    tree.nodes[result.path[i]].accepted = true;
+  }
+  const auto committed = absl::MakeConstSpan(text_).last(taken);
+  tree.committed.assign(committed.begin(), committed.end());
+  return tree;
+}
+
+void DecodeLoop::Count(const RoundResult& result, int64_t taken,
+                       const std::vector<int32_t>& owners) {
+  report_.draft_nodes = round_tree_->draft_nodes;
+  report_.probe_rows = round_tree_->tree.size() - round_tree_->draft_nodes;
+  report_.accepted = taken - 1;
+  report_.path_drafters.assign(owners.begin(), owners.begin() + taken - 1);
+  report_.draft_time = drafting_.draft_time();
+  report_.sources = drafting_.report();
+  report_.stats = result.stats;
+  ++summary_.rounds;
+  summary_.drafted += report_.draft_nodes;
+  summary_.accepted += report_.accepted;
+  summary_.draft_time += report_.draft_time;
+  summary_.verify_time += report_.verify_time;
+  for (size_t i = 0; i < report_.sources.size(); ++i) {
+    DrafterCounts& counts = summary_.by_drafter[i];
+    const SourceReport& source = report_.sources[i];
+    counts.drafted += source.nodes;
+    counts.rounds += source.outcome == DraftOutcome::kAnswered;
+    counts.degraded += IsDegraded(source.outcome);
+    counts.shortened += source.shortened;
+  }
+  for (const int32_t owner : report_.path_drafters) {
+    ++summary_.by_drafter[owner].accepted;
+  }
+}
+
+int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
+                               const std::vector<DrafterId>& drafters,
+                               FinishReason finish, GenerationDelta& delta) {
+  // Invariant: text_ holds every token that was taken, pending_ those of them
+  // that output_ still holds back, in order. A stop string that ends inside the
+  // round drops the rest of its tokens: plain decoding would never have drawn
+  // them.
+  int64_t taken = 0;
+  bool stopped = false;
+  for (size_t i = 0; i < tokens.size() && !stopped; ++i) {
+    text_.push_back(tokens[i].token);
+    pending_.push_back({tokens[i], drafters[i]});
+    ++taken;
+    // The token that ended the session, an end token, has no text to show.
+    const bool ends = finish == FinishReason::kStop && i + 1 == tokens.size();
+    if (ends) {
+      output_.PushSilent();
+    } else {
+      stopped = output_.Push(tokens[i].token);
+    }
+  }
+  summary_.decode_time = clock_() - first_token_;
+  // Bytes held back for the rest of their character become text now, which may
+  // complete a stop string.
+  if (!stopped && finish != FinishReason::kNone) stopped = output_.Finish();
+  Show(delta);
+  if (stopped) finish = FinishReason::kStop;
+  if (finish != FinishReason::kNone) End(finish);
+  return taken;
+}
+
+void DecodeLoop::Show(GenerationDelta& delta) {
+  delta.text += output_.TakeText();
+  const int64_t count = output_.TakeTokens();
+  for (int64_t i = 0; i < count; ++i) {
+    Pending& pending = pending_[i];
+    delta.token_ids.push_back(pending.token.token);
+    delta.drafters.push_back(pending.drafter);
+    if (request_.sampling.logprobs >= 0) {
+      delta.logprobs.push_back(std::move(pending.token));
+    }
+  }
+  pending_.erase(pending_.begin(), pending_.begin() + count);
+  summary_.completion_tokens += count;
+}
+
+void DecodeLoop::End(FinishReason finish) {
+  pending_.clear();  // what a stop string cut off
+  summary_.finish = finish;
+  summary_.decoded_tokens =
+      static_cast<int64_t>(text_.size()) - summary_.prompt_tokens - 1;
+}
+
+GenerationSummary DecodeLoop::TakeSummary() {
+  text_.resize(static_cast<size_t>(summary_.prompt_tokens));
+  summary_.prompt = std::move(text_);
+  return std::move(summary_);
+}
+
+absl::Status Generate(
+    DecodeLoop& loop, Verifier& verifier,
+    absl::FunctionRef<absl::Status(const GenerationDelta&)> on_step) {
+  GenerationDelta delta;
+  FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult prefill,
+                             verifier.Open(loop.OpenRequest(), loop.text()));
+  FORETOKEN_RETURN_IF_ERROR(loop.OnPrefill(prefill, delta));
+  FORETOKEN_RETURN_IF_ERROR(on_step(delta));
+  while (!loop.done()) {
+    FORETOKEN_ASSIGN_OR_RETURN(const RoundResult round,
+                               verifier.Round(loop.NextRound(), loop.text()));
+    delta = GenerationDelta();
+    FORETOKEN_RETURN_IF_ERROR(loop.OnRound(round, delta));
+    FORETOKEN_RETURN_IF_ERROR(on_step(delta));
+  }
+  verifier.Close();
+  return absl::OkStatus();
+}
+
+}  // namespace foretoken::orchestrator
