@@ -13,6 +13,7 @@
 namespace foretoken::rpc {
 namespace {
 
+// Checks per stall_timeout: a stall is noticed at most a quarter of it late.
 constexpr int kChecksPerStall = 4;
 
 }  // namespace
@@ -34,12 +35,18 @@ void StreamServer::WatchStalls() {
         return;
       }
     }
+    // On a copy and without mu_: CheckStall takes the stream's lock, which
+    // comes before mu_.
     for (const auto& stream : Streams()) stream->CheckStall();
   }
 }
 
 absl::Status StreamServer::CheckNotDraining() const {
   absl::MutexLock lock(&mu_);
+  return DrainStatus();
+}
+
+absl::Status StreamServer::DrainStatus() const {
   if (!draining_) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(service_, " is draining"));
 }
@@ -51,10 +58,15 @@ absl::Status StreamServer::WithRetryHint(const absl::Status& status) const {
   return WithRetryAfter(status, options_.retry_after);
 }
 
-// All admission decisions are made here.
 absl::Status StreamServer::Admit() {
-  FORETOKEN_RETURN_IF_ERROR(CheckNotDraining());
   absl::MutexLock lock(&mu_);
+  return AdmitOne();
+}
+
+// All admissions pass here, those of streams and those of callers in this
+// process, so that one limit counts both.
+absl::Status StreamServer::AdmitOne() {
+  FORETOKEN_RETURN_IF_ERROR(DrainStatus());
   if (open_ >= options_.max_streams) {
     return WithRetryHint(absl::ResourceExhaustedError(
         absl::StrCat("all ", options_.max_streams, " streams are in use")));
@@ -73,9 +85,11 @@ void StreamServer::Count(int change) {
   if (observer_ != nullptr) observer_->OnStreams(open_);
 }
 
+// Under one lock: a drain that begins meanwhile either refuses the stream or
+// finds it, and tells it.
 absl::Status StreamServer::Enter(const std::shared_ptr<ServerStream>& stream) {
-  FORETOKEN_RETURN_IF_ERROR(Admit());
   absl::MutexLock lock(&mu_);
+  FORETOKEN_RETURN_IF_ERROR(AdmitOne());
   streams_.insert(stream);
   return absl::OkStatus();
 }
@@ -114,6 +128,7 @@ void ServerStream::Begin(grpc::CallbackServerContext& context) {
   context_ = &context;
   self_ = shared_from_this();
   deadline_ = DeadlineOf(context.raw_deadline());
+  // A stream without a read side has its request already.
   half_closed_ = !reads();
   const absl::Status admitted = server_.Enter(self_);
   admitted_ = admitted.ok();
@@ -122,6 +137,8 @@ void ServerStream::Begin(grpc::CallbackServerContext& context) {
     return;
   }
   if (!half_closed_) {
+    // The alarm holds a weak reference: a stream that ended before must not
+    // live until the alarm expires.
     silence_.Set(GrpcTime(MonotonicNow() + server_.options_.first_message_time),
                  [weak = weak_from_this()](bool expired) {
                    const std::shared_ptr<ServerStream> stream = weak.lock();
@@ -134,6 +151,7 @@ void ServerStream::Begin(grpc::CallbackServerContext& context) {
 
 void ServerStream::Abort(const absl::Status& status) {
   absl::MutexLock lock(&mu_);
+  // The server stops now: end at once, even if the finish is being held back.
   held_ = lingers_ = false;
   End(status);
   Continue();
@@ -146,6 +164,7 @@ void ServerStream::Drain() {
 
 void ServerStream::OnSilence() {
   absl::MutexLock lock(&mu_);
+  // The alarm may have expired while the first message was on its way.
   if (spoken_) return;
   End(absl::DeadlineExceededError(
       absl::StrCat("no message within ",
@@ -155,6 +174,8 @@ void ServerStream::OnSilence() {
 
 void ServerStream::CheckStall() {
   absl::MutexLock lock(&mu_);
+  // Progress is a write that has completed since the last check, or no write
+  // outstanding. kChecksPerStall checks in a row without any make a stall.
   const bool progress =
       !writing_ || std::exchange(written_before_, written_) != written_;
   stalled_ = progress ? 0 : stalled_ + 1;
@@ -183,6 +204,8 @@ void ServerStream::Linger() {
 }
 
 void ServerStream::Hold(absl::Duration time) {
+  // Half of the time left at most: the status must still arrive before the
+  // call's deadline. hold_ is made once, so a stream lingers once.
   time = std::min(time, (deadline_ - MonotonicNow()) / 2);
   if (time <= absl::ZeroDuration() || hold_ != nullptr) return;
   held_ = true;
@@ -199,6 +222,7 @@ void ServerStream::EndHold() {
   Continue();
 }
 
+// Nothing that is queued can arrive any more, so the finish need not wait.
 void ServerStream::ClientGone() {
   held_ = lingers_ = false;
   DropUnsent();

@@ -112,6 +112,8 @@ class StreamServer {
 
   absl::Status Enter(const std::shared_ptr<ServerStream>& stream);
   void Leave(const std::shared_ptr<ServerStream>& stream);
+  absl::Status AdmitOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status DrainStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Count(int change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::shared_ptr<ServerStream>> Streams() const;
   // Ends streams whose clients take no messages.
