@@ -5,12 +5,14 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/cluster.h"
+#include "tests/support/flapping_arm.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::testing {
@@ -86,9 +88,9 @@ std::unique_ptr<TestOrchestrator> StartOrchestratorOf(
 }
 
 System StartSystem(int threads, int64_t kv_cache_bytes,
-                   verifier::GuardMode guard = verifier::GuardMode::kMeasure) {
+                   verifier::ArmHook arm_hook = nullptr) {
   TestVerifierOptions options;
-  options.engine.guard = guard;
+  options.engine.arm_hook = std::move(arm_hook);
   options.random_model = kTinyModel;
   options.threads = threads;
   options.kv_cache_bytes = kv_cache_bytes;
@@ -142,7 +144,7 @@ TEST(LosslessTest, PromptLookupEqualsOffUnderEveryCondition) {
 TEST(LosslessTest, AutoEqualsOffWhileTheGuardFlaps) {
   const Outputs reference =
       RunAll(*StartSystem(1, 0).orchestrator->client, "off", 4);
-  const System system = StartSystem(2, 0, verifier::GuardMode::kFlap);
+  const System system = StartSystem(2, 0, NextArm);
   const auto second = StartOrchestratorOf(*system.verifier);
   Outputs got[2];
   std::thread other([&] { got[1] = RunAll(*second->client, "auto", 8); });

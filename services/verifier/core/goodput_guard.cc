@@ -95,8 +95,8 @@ void GoodputGuard::Note(const GuardPass& pass) {
   if (mode_ == GuardMode::kWide || pass.followers == 0) return;
   const double length = absl::ToDoubleSeconds(pass.end - pass.begin);
   numbers_.seconds[Index(arm())] += pause + length;
-  if (mode_ == GuardMode::kFlap) {
-    numbers_.arm = kArms[(Index(arm()) + 1) % kDraftArms];
+  if (hook_ != nullptr) {
+    numbers_.arm = hook_(arm());
     return;
   }
   const int load = LoadOf(pass);

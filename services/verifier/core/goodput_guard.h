@@ -30,6 +30,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "common/speculation/draft_arm.h"
@@ -40,8 +42,10 @@ namespace foretoken::verifier {
 enum class GuardMode {
   kMeasure,
   kWide,  // always: drafting follows the price of rows alone
-  kFlap,  // another arm after every pass: changes no token, which tests show
 };
+
+// For tests: gives the arm after a pass under `arm`, in place of the guard.
+using ArmHook = std::function<DraftArm(DraftArm arm)>;
 
 // One pass.
 struct GuardPass {
@@ -65,7 +69,9 @@ struct GuardNumbers {
 
 class GoodputGuard {
  public:
-  explicit GoodputGuard(GuardMode mode = GuardMode::kMeasure) : mode_(mode) {}
+  explicit GoodputGuard(GuardMode mode = GuardMode::kMeasure,
+                        ArmHook hook = nullptr)
+      : mode_(mode), hook_(std::move(hook)) {}
 
   // For the rounds that follow.
   DraftArm arm() const { return numbers_.arm; }
@@ -133,6 +139,7 @@ class GoodputGuard {
   bool IsStale(const Load& load, DraftArm arm) const;
 
   const GuardMode mode_;
+  const ArmHook hook_;  // may be null
   GuardNumbers numbers_;
   std::array<Load, kLoads * kMixes> loads_;
   int load_ = -1;

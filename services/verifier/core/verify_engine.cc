@@ -58,7 +58,7 @@ VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
       rows_(RowBudget()),
       pass_timing_(options.pass_timing),
       any_timing_(options.pass_timing),
-      guard_(options.guard),
+      guard_(options.guard, options.arm_hook),
       model_fault_(FaultOf(options.model_fault)) {
   FORETOKEN_CHECK(options_.Validate().ok());
   std::iota(chain_.begin(), chain_.end(), -1);

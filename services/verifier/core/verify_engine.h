@@ -54,6 +54,7 @@ struct VerifyEngineOptions {
   absl::Duration idle_time = absl::Seconds(2);
   PassTiming pass_timing;  // initial estimates
   GuardMode guard = GuardMode::kMeasure;
+  ArmHook arm_hook;  // for tests
   // What a check of the model has found before the start; OK: nothing.
   absl::Status model_fault;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "tests/support/flapping_arm.h"
 
 namespace foretoken::verifier {
 namespace {
@@ -211,7 +212,7 @@ TEST_F(GoodputGuardTest, TimeIsCountedByArm) {
 }
 
 TEST_F(GoodputGuardTest, ItFlapsWhenToldTo) {
-  GoodputGuard flapping(GuardMode::kFlap);
+  GoodputGuard flapping(GuardMode::kMeasure, testing::NextArm);
   GoodputGuard wide(GuardMode::kWide);
   std::array<int, kDraftArms> seen{};
   for (int i = 0; i < 9; ++i) {

@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/flapping_arm.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/services/verifier/engine_fixture.h"
 #include "tests/unit/services/verifier/engine_script.h"
@@ -660,7 +661,7 @@ TEST(VerifyEngineOptionsTest, NamesEveryBadField) {
 // Whatever orchestrator a session belongs to.
 TEST(VerifyEngineTest, AllSessionsHearOfOneArm) {
   VerifyEngineOptions options;
-  options.guard = GuardMode::kFlap;
+  options.arm_hook = testing::NextArm;
   Fixture fixture({}, options);
   std::vector<SessionId> sessions;
   for (const char* caller : {"one", "one", "two"}) {
@@ -695,7 +696,7 @@ TEST(VerifyEngineTest, AllSessionsHearOfOneArm) {
 
 TEST(VerifyEngineTest, SessionsOfExplicitModesAreNoBusinessOfTheGuard) {
   VerifyEngineOptions options;
-  options.guard = GuardMode::kFlap;
+  options.arm_hook = testing::NextArm;
   Fixture fixture({}, options);
   const SessionId session = fixture.engine->Open(Request({1, 2}, 30)).value();
   fixture.engine->RunPass();
