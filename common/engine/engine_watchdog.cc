@@ -17,11 +17,14 @@ EngineWatchdog::EngineWatchdog(WatchdogOptions options,
                                std::function<void(bool hangs)> report,
                                std::function<void()> end)
     : options_(std::move(options)),
+      // Several looks within the timeout, but at most one per millisecond and
+      // at least one per second.
       interval_(std::clamp(options_.hang_timeout / kLooksWithinTimeout,
                            absl::Milliseconds(1), absl::Seconds(1))),
       ask_(std::move(hangs)),
       report_(std::move(report)),
-      // Not exit(): destructors would wait for the engine.
+      // _exit, because exit() runs destructors, which would wait for the engine
+      // that hangs. The log is flushed by hand.
       end_(end != nullptr ? std::move(end)
                           : std::function<void()>([] {
                               FlushLog();
@@ -60,12 +63,14 @@ void EngineWatchdog::Main() {
 }
 
 void EngineWatchdog::Look() {
+  // Told once: a failure is final.
   if (!failed_ && options_.has_failed && options_.has_failed()) {
     failed_ = true;
     absl::MutexLock lock(&watch_mu_);
     if (changed_) changed_();
   }
   hanging_looks_ = ask_() ? hanging_looks_ + 1 : 0;
+  // A single look may fall into a time in which the whole process stood still.
   const bool hangs = hanging_looks_ >= kLooks;
   if (hangs != hangs_) Tell(hangs);
   if (!hangs || options_.exit_after <= absl::ZeroDuration()) return;

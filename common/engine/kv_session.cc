@@ -17,6 +17,8 @@ absl::Status KvSession::Open(Backend& backend, absl::string_view scope,
   backend_ = &backend;
   id_ = opened.session;
   room_ = 0;
+  // A session that finds no pages for its room is refused here, before it costs
+  // a pass.
   const absl::Status reserved = Reserve(room);
   if (!reserved.ok()) {
     Close();
@@ -24,6 +26,8 @@ absl::Status KvSession::Open(Backend& backend, absl::string_view scope,
   }
   sampling_.emplace(std::move(sampling), prompt_length,
                     backend.config().vocab_size);
+  // Tokens found in the prefix cache are committed already: penalties must
+  // count them.
   sampling_->Append(text.first(opened.reused_tokens));
   return absl::OkStatus();
 }
@@ -54,6 +58,8 @@ absl::Status KvSession::Commit(absl::Span<const int32_t> rows,
 absl::Status KvSession::Append(absl::Span<const int32_t> rows,
                                absl::Span<const TokenId> tokens) {
   FORETOKEN_CHECK(rows.size() == tokens.size());
+  // Reserve first: it is the call that can fail, and nothing has changed yet
+  // then.
   FORETOKEN_RETURN_IF_ERROR(
       backend_->Reserve(id_, length() + static_cast<int64_t>(tokens.size())));
   FORETOKEN_RETURN_IF_ERROR(backend_->Commit(id_, rows));
@@ -65,8 +71,8 @@ absl::Status KvSession::DropLast(absl::Span<const TokenId> tokens) {
   FORETOKEN_RETURN_IF_ERROR(
       backend_->Truncate(id_, length() - static_cast<int64_t>(tokens.size())));
   sampling_->DropLast(tokens);
-  // Truncation has given back the room too. Its pages are there to be taken
-  // again, less one where a page that others share was copied.
+  // Truncation has given back the room, too. Its pages are free to be taken
+  // again, except one that was copied because others share it.
   if (!backend_->Reserve(id_, room_).ok()) room_ = length();
   return absl::OkStatus();
 }

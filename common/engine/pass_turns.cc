@@ -25,6 +25,8 @@ bool PassTurns::Seat::TryBegin(absl::Time now, bool goes_first) {
   absl::MutexLock lock(&turns_->mu_);
   goes_first_ = goes_first;
   if (!std::exchange(waits_, true)) since_ = now;
+  // A seat yields to another that waits and goes before it, as long as its own
+  // wait is shorter than the limit (retry_at).
   const auto& seats = turns_->seats_;
   const bool yields =
       std::any_of(seats.begin(), seats.end(), [&](const Seat* other) {
@@ -32,7 +34,8 @@ bool PassTurns::Seat::TryBegin(absl::Time now, bool goes_first) {
       });
   if ((turns_->running_ > 0 || yields) && now < retry_at()) {
     called_ = false;
-    // Those that it yields to may have yielded to it a moment ago.
+    // Wake the others: those that it yields to may have yielded to it a moment
+    // ago, and then none of them would run.
     if (turns_->running_ == 0) turns_->CallOthers(*this);
     return false;
   }
@@ -49,6 +52,8 @@ void PassTurns::Seat::End(absl::Time now, bool goes_on, bool goes_first) {
   last_pass_ = now - began_;
   waits_ = goes_on;
   goes_first_ = goes_first;
+  // The wait for the next pass begins now, which puts this seat behind all that
+  // wait already.
   since_ = now;
   called_ = true;
   turns_->CallOthers(*this);
@@ -61,6 +66,9 @@ void PassTurns::Seat::GiveUp() {
   turns_->CallOthers(*this);
 }
 
+// Drafting passes go first, unless the other side is overdue: it has waited as
+// long as its own last pass took, kMaxYield at most. Among equals, the longest
+// wait wins.
 bool PassTurns::GoesBefore(const Seat& other, const Seat& seat,
                            absl::Time now) {
   const auto overdue = [now](const Seat& waiting) {

@@ -12,12 +12,16 @@
 namespace foretoken {
 namespace {
 
+// The default alignment and the maximum of dimensions are ggml's
+// (GGUF_DEFAULT_ALIGNMENT, GGML_MAX_DIMS); the maximum alignment is ours.
 constexpr absl::string_view kMagic = "GGUF";
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 constexpr uint32_t kMaxDimensions = 4;
 
 // Reads front to back; every call checks what is left first.
+// Reads front to back. Every call checks what is left first, so that no length
+// of the file is trusted.
 class Reader {
  public:
   explicit Reader(absl::string_view bytes) : bytes_(bytes) {}
@@ -40,6 +44,7 @@ class Reader {
   absl::Status Number(const char* what, T& out) {
     absl::string_view bytes;
     FORETOKEN_RETURN_IF_ERROR(Bytes(sizeof(T), what, bytes));
+    // Values are unaligned in the file; little-endian, as this machine is.
     std::memcpy(&out, bytes.data(), sizeof(T));
     return absl::OkStatus();
   }
@@ -59,7 +64,7 @@ class Reader {
   size_t position_ = 0;
 };
 
-// Bounded by the file alone.
+// For strings that only the file's size bounds.
 constexpr uint64_t kAnyLength = UINT64_MAX;
 
 absl::Status ReadValue(Reader& reader, GgufType type, GgufValue& value) {
@@ -89,11 +94,15 @@ absl::Status ReadArray(Reader& reader, GgufValue& value) {
   if (value.element == GgufType::kArray) {
     return absl::UnimplementedError("a list of lists is not supported");
   }
+  // Lists stay where they are: `value` refers to their bytes. Strings and bools
+  // are walked all the same, the first to find their end, the second because
+  // each byte must be 0 or 1.
   const absl::string_view all = reader.rest();
   const size_t begin = reader.position();
   const uint64_t bytes = GgufTypeBytes(value.element);
   if (value.element == GgufType::kString || value.element == GgufType::kBool) {
-    // A string takes eight bytes at least, so the walk ends with the file.
+    // A string takes eight bytes at least and a bool one, so the walk ends with
+    // the file, whatever the count says.
     GgufValue one;
     for (uint64_t i = 0; i < value.count; ++i) {
       FORETOKEN_RETURN_IF_ERROR(ReadValue(reader, value.element, one));
@@ -104,6 +113,7 @@ absl::Status ReadArray(Reader& reader, GgufValue& value) {
   } else {
     uint64_t total = 0;
     absl::string_view ignored;
+    // A product that overflows becomes a size that Bytes refuses.
     if (__builtin_mul_overflow(bytes, value.count, &total)) total = kAnyLength;
     FORETOKEN_RETURN_IF_ERROR(reader.Bytes(total, "list", ignored));
   }
@@ -111,6 +121,7 @@ absl::Status ReadArray(Reader& reader, GgufValue& value) {
   return absl::OkStatus();
 }
 
+// A key that occurs twice is refused: readers differ in which one they take.
 absl::StatusOr<GgufMetadata> ReadMetadata(Reader& reader, uint64_t count,
                                           const std::string& file) {
   GgufMetadata::Values values;
@@ -149,6 +160,8 @@ absl::Status ReadShape(Reader& reader, Entry& entry) {
     return absl::InvalidArgumentError(absl::StrCat(
         "has ", dimensions, " dimensions, want 1..", kMaxDimensions));
   }
+  // Every product must fit, so that later code may multiply sizes without a
+  // check.
   uint64_t elements = 1;
   for (uint32_t i = 0; i < dimensions; ++i) {
     uint64_t size = 0;
@@ -160,6 +173,7 @@ absl::Status ReadShape(Reader& reader, Entry& entry) {
           absl::StrCat("dimension ", i, " is ", size,
                        ", want sizes whose product fits 63 bits"));
     }
+    // GGUF lists the fastest dimension first; `shape` has it last.
     entry.tensor.shape.insert(entry.tensor.shape.begin(),
                               static_cast<int64_t>(size));
   }
@@ -171,6 +185,7 @@ absl::Status ReadShape(Reader& reader, Entry& entry) {
         absl::StrCat("has type ", entry.tensor.type,
                      ", which is not a tensor type of GGUF"));
   }
+  // Quantised types store blocks of elements: a row is a whole number of them.
   const uint64_t block = static_cast<uint64_t>(type->block);
   const uint64_t row = static_cast<uint64_t>(entry.tensor.shape.back());
   if (row % block != 0) {
@@ -181,6 +196,7 @@ absl::Status ReadShape(Reader& reader, Entry& entry) {
   if (__builtin_mul_overflow(elements / block,
                              static_cast<uint64_t>(type->block_bytes),
                              &entry.bytes)) {
+    // More than any file has: PlaceTensors refuses it.
     entry.bytes = UINT64_MAX;
   }
   return absl::OkStatus();
@@ -189,6 +205,8 @@ absl::Status ReadShape(Reader& reader, Entry& entry) {
 absl::StatusOr<std::vector<Entry>> ReadTable(Reader& reader, uint64_t count) {
   std::vector<Entry> entries;
   std::set<absl::string_view> names;
+  // Grown entry by entry, not reserved by `count`: a short file with a large
+  // count must not cost memory.
   for (uint64_t i = 0; i < count; ++i) {
     absl::string_view name;
     absl::Status read = reader.String("name", kMaxGgufTensorName, name);
@@ -221,6 +239,7 @@ absl::Status PlaceTensors(absl::Span<const uint8_t> data, uint64_t alignment,
                                 " of the data, want a multiple of ",
                                 alignment));
     }
+    // Subtracted, not added: the sum may overflow.
     if (entry.offset > data.size() ||
         entry.bytes > data.size() - entry.offset) {
       return error(absl::StrCat("has ", entry.bytes, " bytes at byte ",
@@ -233,6 +252,7 @@ absl::Status PlaceTensors(absl::Span<const uint8_t> data, uint64_t alignment,
   std::sort(
       by_offset.begin(), by_offset.end(),
       [](const Entry* a, const Entry* b) { return a->offset < b->offset; });
+  // Sorted by offset, tensors overlap only if neighbours do: O(n log n).
   for (size_t i = 1; i < by_offset.size(); ++i) {
     const Entry& before = *by_offset[i - 1];
     if (by_offset[i]->offset < before.offset + before.bytes) {
@@ -246,9 +266,11 @@ absl::Status PlaceTensors(absl::Span<const uint8_t> data, uint64_t alignment,
 
 absl::Status CheckVersion(uint32_t version) {
   if (version == 2 || version == 3) return absl::OkStatus();
+  // Version 1 has 32-bit counts and lengths.
   if (version == 1) {
     return absl::UnimplementedError("version is 1, want 2 or 3");
   }
+  // A small version number read with its bytes swapped has its low half empty.
   if (version != 0 && (version & 0xffffu) == 0) {
     return absl::UnimplementedError(
         "is a big-endian file, want a little-endian one");
@@ -294,6 +316,8 @@ absl::StatusOr<Gguf> Parse(absl::Span<const uint8_t> bytes,
                        ", want a power of two up to ", kMaxAlignment));
     }
   }
+  // Data begins at the next multiple of the alignment. A file without tensors
+  // may end before that.
   const uint64_t begin = std::min<uint64_t>(
       (reader.position() + alignment - 1) & ~(alignment - 1), bytes.size());
   FORETOKEN_RETURN_IF_ERROR(

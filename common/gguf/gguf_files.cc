@@ -51,6 +51,7 @@ absl::StatusOr<Split> AddFile(const std::string& path, GgufFiles& files) {
     }
   }
   FORETOKEN_ASSIGN_OR_RETURN(const Split split, ReadSplit(gguf.metadata));
+  // The first split has the model's metadata; the others only their split keys.
   if (files.maps.empty()) files.metadata = std::move(gguf.metadata);
   files.maps.push_back(std::move(map));
   return split;
@@ -63,6 +64,8 @@ absl::StatusOr<GgufFiles> GgufFiles::Open(const std::string& path) {
   FORETOKEN_ASSIGN_OR_RETURN(const Split first, AddFile(path, files));
   if (first.count == 1) return files;
   const std::string suffix = SplitSuffix(0, first.count);
+  // The other names follow from the first one's suffix, which llama.cpp's
+  // gguf-split writes.
   if (first.number != 0 || !absl::EndsWith(path, suffix)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is split ", first.number + 1, " of ", first.count,
@@ -78,6 +81,8 @@ absl::StatusOr<GgufFiles> GgufFiles::Open(const std::string& path) {
           split.count, ", want ", i, " and ", first.count));
     }
   }
+  // A split that lacks tensors would otherwise only fail when a tensor is
+  // looked up.
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::optional<int64_t> total,
       files.metadata.Integer("split.tensors.count", 0, INT32_MAX));

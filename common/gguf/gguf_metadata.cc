@@ -12,6 +12,7 @@ namespace foretoken {
 namespace {
 
 template <typename T>
+// memcpy, since values are unaligned in the file.
 T Read(absl::string_view bytes) {
   T value;
   std::memcpy(&value, bytes.data(), sizeof(value));
@@ -42,6 +43,7 @@ size_t GgufTypeBytes(GgufType type) {
 }
 
 std::optional<int64_t> GgufValue::Integer() const {
+  // A bool does not count as an integer.
   switch (type) {
     case GgufType::kUint8:
       return Read<uint8_t>(bytes);
@@ -82,6 +84,7 @@ std::string GgufValue::Text() const {
     return absl::StrCat("\"", PrintableGgufText(bytes), "\"");
   }
   if (type == GgufType::kBool) return bytes[0] != 0 ? "true" : "false";
+  // Before Integer(), which has no value above int64's maximum.
   if (type == GgufType::kUint64) return absl::StrCat(Read<uint64_t>(bytes));
   if (const auto integer = Integer()) return absl::StrCat(*integer);
   return absl::StrCat(Number().value_or(0.0));
@@ -108,7 +111,7 @@ absl::StatusOr<std::optional<double>> GgufMetadata::Number(
   const GgufValue* value = Find(key);
   if (value == nullptr) return std::optional<double>();
   const std::optional<double> number = value->Number();
-  // Not `< min ||`: NaN must not pass.
+  // Written so that NaN fails, for which every comparison is false.
   if (!number || !(*number >= min && *number <= max)) {
     return Invalid(key, absl::StrCat("a number in ", min, "..", max));
   }
@@ -160,11 +163,14 @@ absl::StatusOr<std::optional<std::vector<T>>> GgufMetadata::List(
   };
   if (!value->is_array() || value->count > max_count) return refused();
   std::optional<std::vector<T>> list(std::in_place);
+  // `count` is at most max_count here, so the file cannot choose the
+  // allocation.
   list->reserve(value->count);
   absl::string_view rest = value->bytes;  // walked by the parser: it suffices
   GgufValue element;
   element.type = value->element;
   for (uint64_t i = 0; i < value->count; ++i) {
+    // Only strings have a length in front (gguf_metadata.h).
     size_t bytes = GgufTypeBytes(element.type);
     if (element.type == GgufType::kString) {
       bytes = Read<uint64_t>(rest);

@@ -19,6 +19,8 @@ void AppendString(absl::string_view value, std::string& out) {
 
 }  // namespace
 
+// A key that is written twice is a bug of the caller: readers refuse such
+// files.
 void GgufWriter::Key(absl::string_view key, GgufType type) {
   AppendString(key, metadata_);
   Append(static_cast<uint32_t>(type), metadata_);
@@ -91,6 +93,8 @@ void GgufWriter::Copy(absl::string_view key, const GgufValue& value) {
     Array(key, value.element, value.count);
   } else {
     Key(key, value.type);
+    // A GgufValue holds a string without its length; a list of strings includes
+    // theirs.
     if (value.type == GgufType::kString) {
       Append(uint64_t{value.bytes.size()}, metadata_);
     }
@@ -107,6 +111,7 @@ void GgufWriter::Tensor(absl::string_view name, uint32_t type,
   AppendString(name, table_);
   Append(static_cast<uint32_t>(shape.size()), table_);
   uint64_t elements = 1;
+  // GGUF wants the fastest dimension first.
   for (size_t i = shape.size(); i-- > 0;) {
     Append(static_cast<uint64_t>(shape[i]), table_);
     elements *= static_cast<uint64_t>(shape[i]);
@@ -115,6 +120,7 @@ void GgufWriter::Tensor(absl::string_view name, uint32_t type,
   Append(data_bytes_, table_);
   tensor_bytes_ = elements / static_cast<uint64_t>(traits->block) *
                   static_cast<uint64_t>(traits->block_bytes);
+  // The next tensor's offset: every tensor's data is padded to the alignment.
   data_bytes_ += tensor_bytes_ + Padding(tensor_bytes_).size();
 }
 

@@ -5,6 +5,8 @@
 namespace foretoken {
 namespace {
 
+// llama.cpp gives models of type "llama" (SentencePiece) BOS 1 and EOS 2 where
+// the file names none.
 absl::StatusOr<std::optional<int64_t>> TokenOrDefault(
     const GgufMetadata& metadata, const char* key, int64_t fallback,
     int64_t vocab_size) {

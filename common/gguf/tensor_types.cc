@@ -5,6 +5,7 @@
 namespace foretoken {
 namespace {
 
+// ggml's types (enum ggml_type) by number: elements per block, bytes per block.
 // Numbers that are missing were withdrawn.
 constexpr GgufTensorType kTypes[] = {
     {0, "F32", 1, 4},         {1, "F16", 1, 2},

@@ -30,6 +30,7 @@ namespace foretoken::metrics {
 namespace {
 
 constexpr int kBacklog = 128;
+// A scraper's request has a few hundred bytes.
 constexpr size_t kMaxRequestBytes = 8 << 10;
 // Wait after an accept that failed for want of descriptors or memory.
 constexpr absl::Duration kBackoff = absl::Milliseconds(100);
@@ -69,7 +70,7 @@ absl::StatusOr<int> Listen(const std::string& address) {
         socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
       const int on = 1, off = 0;
-      // Reuses a port in TIME_WAIT, never one that is in use.
+      // SO_REUSEADDR takes over a port in TIME_WAIT, never one that is in use.
       setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
       if (a->ai_family == AF_INET6) {  // [::] is every address
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
@@ -94,7 +95,8 @@ int BoundPort(int fd) {
                    : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-// What tells peers apart: an IPv4 address, or the /64 network of an IPv6 one.
+// Key by which connections are counted: an IPv4 address, or the /64 network of
+// an IPv6 one, since a host has all of its network's addresses.
 std::string PeerKey(const sockaddr_storage& address) {
   const auto bytes = [](const void* from, size_t count) {
     return std::string(static_cast<const char*>(from), count);
@@ -112,12 +114,13 @@ std::string PeerKey(const sockaddr_storage& address) {
 }
 
 bool IsLoopback(const std::string& peer_key) {
+  // The /64 of ::1 is all zeros; 127.0.0.0/8 is loopback as a whole.
   return peer_key == std::string(8, '\0') ||
          (peer_key.size() == 4 && peer_key[0] == 127);
 }
 
-// The value of the only Host of a request's head; empty if it has none, nullopt
-// if it has several.
+// Value of the request's Host header; empty if it has none, nullopt if it has
+// several, of which a proxy might check another one.
 std::optional<absl::string_view> HostOf(absl::string_view head) {
   std::optional<absl::string_view> host;
   for (absl::string_view line : absl::StrSplit(head, '\n')) {
@@ -137,6 +140,7 @@ bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 // Reads what has arrived, up to a limit.
 void Discard(int fd) {
   char bytes[2048];
+  // Bounded: a client that keeps sending must not hold the thread.
   for (size_t total = 0; total < kMaxRequestBytes;) {
     const ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
@@ -169,6 +173,7 @@ PageServer::PageServer(const PageServerOptions& options,
 }
 
 PageServer::~PageServer() {
+  // The event wakes the thread out of poll; it closes nothing itself.
   if (thread_.joinable()) {
     FORETOKEN_CHECK(eventfd_write(stop_event_, 1) == 0);
     thread_.join();
@@ -178,6 +183,8 @@ PageServer::~PageServer() {
   if (stop_event_ >= 0) close(stop_event_);
 }
 
+// One turn: close what is overdue, poll the rest until the next deadline, serve
+// what is ready, accept. No call blocks but poll.
 void PageServer::Run() {
   absl::Time accept_after = absl::InfinitePast();
   while (true) {
@@ -206,6 +213,8 @@ void PageServer::Run() {
             : static_cast<int>(absl::ToInt64Milliseconds(next - now)) + 1;
     poll(polled.data(), polled.size(), timeout_ms);
     if (polled[0].revents != 0) return;
+    // Requests of one turn share one rendering; the next turn makes another, so
+    // that no page is stale.
     rendered_ = nullptr;
     // In the same order as above; connections accepted now come last.
     size_t index = accepts ? 2 : 1;
@@ -263,6 +272,7 @@ PageServer::Connections::iterator PageServer::Displaced() {
   auto displaced = newest;
   for (auto it = connections_.begin(); it != newest; ++it) {
     if (by_peer[it->peer] != most) continue;
+    // Rather one that has not sent its request than one that is being answered.
     if (it->answer == nullptr) return it;
     if (displaced == newest) displaced = it;
   }
@@ -281,8 +291,8 @@ bool PageServer::Serve(Connection& connection) {
     if (n < 0) return WouldBlock();
     connection.sent += static_cast<size_t>(n);
   }
-  // With unread input, close() resets the connection, and drops what of the
-  // page is still on its way.
+  // With unread input, close() sends a reset, and the client loses the part of
+  // the page that is still on its way.
   Discard(connection.fd);
   shutdown(connection.fd, SHUT_WR);
   return false;
@@ -327,6 +337,9 @@ std::shared_ptr<const std::string> PageServer::Answer(
     return std::make_shared<std::string>(
         Response("400 Bad Request", kPlain, "want one Host\n"));
   }
+  // Against DNS rebinding: a web page could let its name resolve to this
+  // machine and read the metrics through the user's browser. Remote clients are
+  // not checked, since they reach the address anyway.
   if (IsLoopback(connection.peer) &&
       !IsOwnHost(*host, options_.allowed_hosts)) {
     return std::make_shared<std::string>(

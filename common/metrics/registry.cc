@@ -14,6 +14,8 @@ namespace {
 
 prometheus::Labels LabelsOf(const Spec& spec, const std::string& value,
                             const std::string& second = "") {
+  // A label without a value, or a value without a label, would make a second
+  // time series.
   FORETOKEN_CHECK((spec.label == nullptr) == value.empty());
   FORETOKEN_CHECK((spec.second_label == nullptr) == second.empty());
   prometheus::Labels labels;
@@ -25,6 +27,8 @@ prometheus::Labels LabelsOf(const Spec& spec, const std::string& value,
 }  // namespace
 
 Registry::Registry() : registry_(std::make_shared<prometheus::Registry>()) {
+  // Created at once, so that they show 0 before the first event: rate() needs a
+  // first sample.
   for (const Spec* const spec : kProcessMetrics) GetCounter(*spec);
   AddTotal(kDroppedLogLines, DroppedLogLines);
 }
@@ -71,6 +75,8 @@ std::string Registry::Text(MetricNames names) const {
   {
     absl::MutexLock lock(&mu_);
     for (Total& each : totals_) {
+      // prometheus-cpp's counters cannot be set: add the difference to what was
+      // shown. The lock keeps two scrapes from adding it twice.
       const int64_t total = each.total();
       each.counter.Increment(static_cast<double>(total - each.shown));
       each.shown = total;
@@ -86,6 +92,7 @@ std::string Registry::Text(MetricNames names) const {
 }
 
 CodeCounters::CodeCounters(Registry& registry, const Spec& spec, Codes codes) {
+  // Index 0 is OK. Looked up once, so that Increment is lock-free.
   for (size_t code = codes == kWithOk ? 0 : 1; code < counters_.size();
        ++code) {
     counters_[code] = &registry.GetCounter(
@@ -93,6 +100,8 @@ CodeCounters::CodeCounters(Registry& registry, const Spec& spec, Codes codes) {
   }
 }
 
+// A code that is not counted (OK for kErrors) has a null counter; one from a
+// newer peer may lie outside the table.
 void CodeCounters::Increment(absl::StatusCode code) {
   const size_t index = static_cast<size_t>(code);
   if (index < counters_.size() && counters_[index] != nullptr) {

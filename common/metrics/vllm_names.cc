@@ -20,7 +20,9 @@ struct Renamed {
   const char* kept_label = nullptr;
 };
 
-// Histograms here have no labels: theirs are copied, not summed.
+// Our names and vLLM's. Families with several children become one series,
+// summed, except by `kept_label`. Histograms in this list have no labels, so
+// they are copied, never summed.
 constexpr Renamed kRenamed[] = {
     {kRequestsWaiting, "vllm:num_requests_waiting"},
     {kPromptTokens, "vllm:prompt_tokens_total"},
@@ -47,6 +49,7 @@ const MetricFamily* Find(const std::vector<MetricFamily>& families,
 }
 
 std::vector<ClientMetric::Label> Labels(const std::string& model_name) {
+  // The labels that vLLM gives every metric: dashboards select by them.
   return {{"engine", "0"}, {"model_name", model_name}};
 }
 
@@ -102,12 +105,14 @@ std::vector<MetricFamily> VllmFamilies(const std::vector<MetricFamily>& ours,
     if (family == nullptr || family->metric.empty()) continue;
     families.push_back(Rename(*family, renamed, model_name));
   }
-  // Those that only a computation gives.
+  // Metrics that follow from several of ours.
   const MetricFamily* const open = Find(ours, kRequestsRunning);
   const MetricFamily* const waiting = Find(ours, kRequestsWaiting);
   if (open != nullptr && waiting != nullptr) {
     families.push_back(
         GaugeFamily("vllm:num_requests_running", "Requests that run",
+                    // The two gauges are not read at the same instant, so the
+                    // difference may be negative for a moment.
                     std::max(0.0, open->metric.at(0).gauge.value -
                                       waiting->metric.at(0).gauge.value),
                     model_name));
@@ -118,7 +123,7 @@ std::vector<MetricFamily> VllmFamilies(const std::vector<MetricFamily>& ours,
     const double total = pages->metric.at(0).gauge.value;
     const double used =
         total == 0 ? 0 : 1 - free->metric.at(0).gauge.value / total;
-    // The second is what vLLM called it before V1.
+    // gpu_cache_usage_perc is vLLM's name before V1.
     for (const char* name :
          {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}) {
       families.push_back(GaugeFamily(name, "Used part of the KV cache, 0..1",

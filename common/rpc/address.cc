@@ -22,6 +22,7 @@ std::string UnixPath(const std::string& address) {
 }
 
 absl::string_view HostOf(absl::string_view address) {
+  // The last colon: an IPv6 address in brackets has others.
   const size_t colon = address.rfind(':');
   if (colon == absl::string_view::npos) return "";
   absl::string_view host = address.substr(0, colon);
@@ -40,6 +41,7 @@ bool IsUnixAddress(const std::string& address) {
 absl::Status ValidateAddress(const std::string& address) {
   if (IsUnixAddress(address)) {
     const size_t length = address.size() - kUnixPrefix.size();
+    // sun_path needs room for the terminating zero.
     if (length > 0 && length < sizeof(sockaddr_un::sun_path)) {
       return absl::OkStatus();
     }
@@ -60,6 +62,7 @@ absl::Status ValidateAddress(const std::string& address) {
 bool IsLocalAddress(const std::string& address) {
   if (IsUnixAddress(address)) return true;
   const std::string host(HostOf(address));
+  // Another name may resolve to anything, now or later.
   if (host == "localhost") return true;
   in_addr v4{};
   if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {

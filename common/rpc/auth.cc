@@ -21,11 +21,13 @@
 namespace foretoken::rpc {
 namespace {
 
+// kMaxTokens lines of about a kilobyte each.
 constexpr uint64_t kMaxTokenFileBytes = uint64_t{1} << 20;
+// Probes carry no token: Kubernetes' gRPC probes cannot send one.
 constexpr char kHealthPrefix[] = "/grpc.health.v1.Health/";
 constexpr int32_t kMaxRequests = 4096;
 constexpr int64_t kMaxPerMinute = 1'000'000'000;
-// In metrics, all callers without a name of their own.
+// Label in metrics of all callers without a name of their own.
 constexpr char kUnnamed[] = "other";
 constexpr char kSpeaksForOthers[] = "speaks_for_others";
 
@@ -108,12 +110,13 @@ std::string ParseLine(absl::string_view line, TokenLine& parsed) {
              "[speaks_for_others]";
     }
   }
+  // The token, the name if there is one, and nothing else.
   parsed.has_attributes = words.size() > (parsed.name.empty() ? 1u : 2u);
   return defect;
 }
 
-// Weights and limits belong to the account, whichever of its lines gives them.
-// False if two lines disagree.
+// Weights and limits belong to the account: any of its lines may give them, and
+// the others take them over. False if two lines disagree.
 template <typename T>
 bool Merge(const std::optional<T>& given, std::optional<T>& account) {
   if (!account.has_value()) account = given;
@@ -158,6 +161,8 @@ absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path,
         absl::StrCat(path, ": holds ", tokens.size(), " tokens, want 1..",
                      Callers::kMaxTokens));
   }
+  // A second walk, since a later line may complete the account of an earlier
+  // one.
   for (TokenLine& token : tokens) {
     const auto account = accounts.find(token.name);
     if (account == accounts.end()) continue;
@@ -180,16 +185,19 @@ class BearerProcessor final : public grpc::AuthMetadataProcessor {
   explicit BearerProcessor(std::shared_ptr<const Callers> callers)
       : callers_(std::move(callers)) {}
 
+  // Hashing and comparing are fast: run on gRPC's thread instead of its pool.
   bool IsBlocking() const override { return false; }
 
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*,
                        OutputMetadata*, OutputMetadata*) override {
+    // gRPC passes the method as HTTP/2's pseudo-header :path.
     const auto path = metadata.find(":path");
     if (path != metadata.end() &&
         absl::StartsWith(View(path->second), kHealthPrefix)) {
       return grpc::Status::OK;
     }
-    // Exactly one header: of two, CallerOf could choose the other.
+    // Accept exactly one header: of two, CallerOf might read the other one and
+    // attribute the call to another account.
     const auto [first, end] = metadata.equal_range("authorization");
     const bool one = first != end && std::next(first) == end;
     const absl::string_view header =
@@ -231,6 +239,7 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
   std::vector<Known> known;
   for (const TokenLine& line : lines) {
     Known& added = known.emplace_back();
+    // Keep only the hash: the process does not hold the tokens.
     added.digest = Sha256().Update(line.token).Finish();
     added.caller.name = line.name;
     added.caller.named = !line.name.empty();
@@ -242,6 +251,8 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
     added.caller.tokens_per_minute = line.tokens_per_minute.value_or(0);
     added.speaks_for_others = line.speaks_for_others;
     if (line.name.empty()) {
+      // Four bytes of the hash tell accounts apart in logs and limits without
+      // revealing the token.
       const absl::string_view digest(
           reinterpret_cast<const char*>(added.digest.data()), 4);
       added.caller.name =
@@ -260,7 +271,8 @@ std::optional<Caller> Callers::Find(absl::string_view authorization,
   if (!absl::ConsumePrefix(&authorization, "Bearer ")) return std::nullopt;
   const Sha256Digest digest = Sha256().Update(authorization).Finish();
   const std::shared_ptr<const std::vector<Known>> table = known_.Get();
-  // Constant time: compares every byte of every digest, matched or not.
+  // Compare every byte of every digest, also after a match, so that the time
+  // tells neither the token's bytes nor its position.
   const Known* found = nullptr;
   for (const Known& known : *table) {
     unsigned difference = 0;
@@ -277,6 +289,7 @@ std::optional<Caller> Callers::Find(absl::string_view authorization,
   for (const Known& known : *table) {
     if (known.caller.name == principal) return known.caller;
   }
+  // A name without an account here is still the gateway's word.
   Caller caller;
   caller.name = std::string(principal);
   caller.authenticated = true;
@@ -299,12 +312,15 @@ Caller CallerOf(const grpc::ServerContextBase& context,
         .value_or(caller);
   }
   const auto auth = context.auth_context();
-  // Local credentials have an identity, too: how safe the connection is.
+  // Local credentials also set a peer identity, the security level of the
+  // connection, which names no caller.
   if (auth != nullptr &&
       absl::StartsWith(auth->GetPeerIdentityPropertyName(), "x509_")) {
     const auto identity = auth->GetPeerIdentity();
     if (!identity.empty()) {
       caller.name = std::string(View(identity.front()));
+      // A certificate's subject may be longer than the fields and limits of a
+      // caller's name allow; its hash is as distinct.
       if (caller.name.size() > kMaxCallerBytes) {
         caller.name = HexDigest(Sha256().Update(caller.name).Finish());
       }

@@ -98,7 +98,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
     arguments.SetSslTargetNameOverride(options.tls_name);
   }
   if (!options.health_service.empty()) {
-    // Of gRPC's policies, only round_robin watches health.
+    // round_robin is the only policy of gRPC that watches health.
     arguments.SetServiceConfigJSON(
         absl::StrCat(R"({"loadBalancingConfig": [{"round_robin": {}}],)",
                      R"( "healthCheckConfig": {"serviceName": ")",

@@ -37,8 +37,8 @@ bool IsSilent(int fd) {
          info.tcpi_bytes_received < kBytesWithoutCall;
 }
 
-// Within the server's part of the process's descriptors; of fewer connections a
-// peer may have the same share.
+// The limits reduced to the server's current part of the process's descriptors;
+// a peer's share shrinks in proportion.
 ConnectionLimits LimitsNow(ConnectionLimits limits) {
   const int64_t most = MaxServerConnections();
   if (most < limits.total) {
@@ -57,7 +57,8 @@ ConnectionTable::ConnectionTable(ConnectionLimits limits, Clock clock)
 bool ConnectionTable::Add(int fd) {
   const std::optional<ino_t> inode = SocketInode(fd);
   if (!inode.has_value()) return false;
-  // The kernel reuses a descriptor number only after it was closed.
+  // The kernel reuses a descriptor number only after it was closed: an entry
+  // with this number is of a connection that is gone.
   const auto former = connections_.find(fd);
   if (former != connections_.end()) Erase(former);
   const std::string peer = PeerOfSocket(fd);
@@ -83,12 +84,18 @@ bool ConnectionTable::HasRoom(const std::string& peer) const {
 void ConnectionTable::Sweep() {
   for (auto it = connections_.begin(); it != connections_.end();) {
     const auto connection = it++;
+    // gRPC closes connections without telling us. An inode that is not the one
+    // recorded means that the number has been closed or reused.
     if (SocketInode(connection->first) != connection->second.inode) {
       Erase(connection);
     }
   }
 }
 
+// Makes room by closing a connection that has sent too little for a call for
+// longer than `silent`: of the newcomer's peer if that is at its limit, else of
+// the peer with the most connections. A flood from one address thus displaces
+// its own.
 bool ConnectionTable::CloseSilent(const std::string& peer) {
   const auto own = by_peer_.find(peer);
   const bool peer_is_full =

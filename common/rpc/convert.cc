@@ -8,7 +8,7 @@
 namespace foretoken::rpc {
 namespace {
 
-// Longer passes are not believed in.
+// Maximum silence limit that is taken from a verifier.
 constexpr double kMaxSilenceMs = 15 * 60 * 1e3;
 
 template <typename Field>
@@ -31,7 +31,8 @@ std::vector<TokenLogprob> ReadLogprobs(const Field& field) {
 
 double Milliseconds(absl::Duration d) { return absl::ToDoubleMilliseconds(d); }
 
-// Committed tokens, with their logprobs if the message has them.
+// Committed tokens, with their logprobs if the message has them. A round
+// commits at most one path through the tree and the bonus token, a prefill one.
 absl::StatusOr<std::vector<SampledToken>> SampledTokens(
     const google::protobuf::RepeatedField<int32_t>& ids,
     const google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& logprobs) {
@@ -68,6 +69,8 @@ void AddTokens(const std::vector<SampledToken>& tokens, bool with_logprobs,
 
 }  // namespace
 
+// Every list of a message is checked before it is copied: the size of a message
+// bounds its bytes, not the work or memory that follows.
 absl::Status CheckSize(absl::string_view field, int64_t size, int64_t limit) {
   if (size <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -94,6 +97,7 @@ void ToProto(const SamplingParams& params, v1::SamplingParams* proto) {
   }
   proto->set_seed(params.seed);
   proto->set_min_tokens(params.min_tokens);
+  // -1, for no logprobs, is an absent field.
   if (params.logprobs >= 0) proto->set_logprobs(params.logprobs);
 }
 
@@ -104,6 +108,8 @@ absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto) {
   SamplingParams params;
   params.temperature = proto.temperature();
   params.top_k = proto.top_k();
+  // Parameters whose neutral value is not 0 are optional in the message; for
+  // the others, an absent field reads as neutral.
   if (proto.has_top_p()) params.top_p = proto.top_p();
   params.min_p = proto.min_p();
   if (proto.has_repetition_penalty()) {
@@ -145,6 +151,8 @@ absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto) {
       TokenTree::Create(Values(proto.tokens()), Values(proto.parents())));
   if (proto.probes().empty()) return result;
   result.probe.resize(result.tree.size());
+  // Ascending, so that no node is listed twice and the list is as short as the
+  // tree.
   int32_t before = -1;
   for (const int32_t node : proto.probes()) {
     if (node <= before || node >= result.tree.size()) {
@@ -158,10 +166,14 @@ absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto) {
   return result;
 }
 
+// The proto enums reserve 0 for UNSPECIFIED, which is -1 here: kTarget and, for
+// arms, kNone.
 v1::Drafter ToProto(DrafterId id) {
   return static_cast<v1::Drafter>(static_cast<int>(id) + 1);
 }
 
+// A newer peer may send a drafter that this build does not know. Proto3 enums
+// keep such numbers, and a cast would be out of range.
 DrafterId FromProto(v1::Drafter drafter) {
   return v1::Drafter_IsValid(drafter)
              ? static_cast<DrafterId>(static_cast<int>(drafter) - 1)
@@ -235,10 +247,12 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
   request.want_row_tokens = proto.want_row_tokens();
   request.numerics_fingerprint = proto.numerics_fingerprint();
   request.caller = proto.caller();
+  // A caller without a weight sends none, which reads as 0.
   if (proto.weight() != 0) request.weight = proto.weight();
   return request;
 }
 
+// An empty tree is left out: a round of plain decoding.
 void ToProto(const RoundRequest& request, v1::Round* proto) {
   proto->set_committed_length(request.length);
   if (!request.tree.empty()) {
@@ -326,6 +340,7 @@ absl::StatusOr<RoundResult> FromProto(const v1::RoundResult& proto,
   FORETOKEN_ASSIGN_OR_RETURN(
       result.tokens, SampledTokens(proto.token_ids(), proto.logprobs()));
   FORETOKEN_RETURN_IF_ERROR(CheckSize("path", proto.path_size(), tree_size));
+  // Row 0 is the last committed token, row i + 1 is node i.
   if (proto.row_tokens_size() != 0 &&
       proto.row_tokens_size() != tree_size + 1) {
     return absl::InvalidArgumentError(
@@ -335,6 +350,7 @@ absl::StatusOr<RoundResult> FromProto(const v1::RoundResult& proto,
   FORETOKEN_RETURN_IF_ERROR(
       CheckSize("row_candidates", proto.row_candidates_size(), tree_size + 1));
   result.length = proto.committed_length();
+  // The path indexes the drafted tree later: check it here.
   for (const int32_t node : proto.path()) {
     if (node < 0 || node >= tree_size) {
       return absl::InvalidArgumentError(
@@ -400,7 +416,8 @@ VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
   info.tokenizer_fingerprint = proto.tokenizer_fingerprint();
   info.end_tokens = Values(proto.end_tokens());
   if (proto.has_passes()) info.passes = proto.passes();
-  // Whatever it says of itself, a verifier is left after a while.
+  // Cap the announced limit, so that a session leaves a silent verifier after
+  // some time whatever it announces. NaN compares false and means none.
   info.silence_limit = absl::ZeroDuration();
   if (proto.silence_limit_ms() > 0) {
     info.silence_limit = absl::Milliseconds(

@@ -13,7 +13,8 @@ namespace {
 
 using TokenField = google::protobuf::RepeatedField<int32_t>;
 
-// At most `limit` tokens of at least `lowest`.
+// Reads at most `limit` tokens, each at least `lowest`: 0 for ids, -1 where a
+// missing token is allowed.
 absl::StatusOr<std::vector<TokenId>> Tokens(absl::string_view field,
                                             const TokenField& proto,
                                             int64_t limit, TokenId lowest) {
@@ -26,7 +27,8 @@ absl::StatusOr<std::vector<TokenId>> Tokens(absl::string_view field,
   return Values(proto);
 }
 
-// Accepted nodes: each is a child of the one before, the first of the root.
+// Checks the accepted path: every node is a child of the one before, the first
+// a child of the root (-1).
 absl::Status CheckPath(const TokenTree& tree, const TokenField& path) {
   int32_t parent = -1;
   for (const int32_t node : path) {
@@ -40,6 +42,8 @@ absl::Status CheckPath(const TokenTree& tree, const TokenField& path) {
   return absl::OkStatus();
 }
 
+// The lists are flat, [rows, width] in row order, so their sizes must be exact:
+// a shift would attribute candidates to other rows.
 absl::StatusOr<CandidateRows> ReadCandidates(const v1::VerifiedTree& proto,
                                              int rows) {
   CandidateRows candidates;
@@ -50,6 +54,7 @@ absl::StatusOr<CandidateRows> ReadCandidates(const v1::VerifiedTree& proto,
                      ", want 0..", kMaxRowCandidates));
   }
   const int64_t want = int64_t{rows} * candidates.width;
+  // Costs are one byte each, in the order of the tokens, row by row.
   const std::string& costs = proto.candidate_costs();
   if (proto.candidates_size() != want ||
       static_cast<int64_t>(costs.size()) != want) {
@@ -69,6 +74,8 @@ absl::StatusOr<VerifiedTree> ReadVerified(const v1::VerifiedTree& proto) {
   FORETOKEN_ASSIGN_OR_RETURN(ProbedTree tree, FromProto(proto.tree()));
   verified.tree = std::move(tree.tree);
   const int rows = verified.tree.size() + 1;
+  // The first round after an open has verified no tree and may leave out the
+  // row of the context.
   if (proto.row_tokens_size() != rows &&
       !(verified.tree.empty() && proto.row_tokens().empty())) {
     return absl::InvalidArgumentError(
@@ -167,6 +174,7 @@ void ToProto(const DraftTree& tree, v1::TokenTree* proto) {
   Append(tree.parents, proto->mutable_parents());
   Append(tree.probs, proto->mutable_probabilities());
   for (const DrafterId part : tree.parts) {
+    // Bit d is set if drafter d proposed the node.
     proto->add_proposers(1u << ToProto(part));
   }
 }
@@ -186,6 +194,8 @@ void ToProto(const DraftRound& round, v1::DraftRound* proto) {
                                                 from.candidates.costs.end());
   }
   proto->set_max_nodes(round.max_nodes);
+  // An absent budget means no limit, so a budget that has run out is sent as
+  // the smallest positive one.
   if (round.budget != absl::InfiniteDuration()) {
     proto->set_budget_ms(absl::ToDoubleMilliseconds(
         std::max(round.budget, absl::Microseconds(1))));
@@ -211,6 +221,8 @@ absl::StatusOr<DraftRound> FromProto(const v1::DraftRound& proto) {
         "max_nodes: ", round.max_nodes, ", want 0..", kMaxTreeNodes));
   }
   const double budget_ms = proto.budget_ms();
+  // Numbers become durations and array sums in the drafters: refuse NaN and
+  // infinity at the border.
   if (!std::isfinite(budget_ms) || budget_ms < 0) {
     return absl::InvalidArgumentError("budget_ms: want at least 0");
   }
@@ -258,6 +270,7 @@ absl::StatusOr<DraftTree> ReadDraft(const v1::TokenTree& proto) {
         absl::StrCat(field, ": ", size, " entries, want 0 or ", tree.size()));
   }
   for (const float probability : probabilities) {
+    // Negated, so that NaN is refused, too.
     if (!(probability >= 0.0f && probability <= 1.0f)) {
       return absl::InvalidArgumentError("tree.probabilities: want 0..1");
     }
@@ -267,6 +280,7 @@ absl::StatusOr<DraftTree> ReadDraft(const v1::TokenTree& proto) {
         FromProto(static_cast<v1::Drafter>(std::bit_width(bits) - 1)));
   }
   draft.probs.assign(probabilities.begin(), probabilities.end());
+  // Nodes of a message without probabilities count as 0.
   draft.probs.resize(draft.tokens.size());
   return draft;
 }
@@ -277,6 +291,7 @@ absl::StatusOr<DraftAnswer> FromProto(const v1::DraftResponse& proto) {
   FORETOKEN_ASSIGN_OR_RETURN(answer.tree, ReadDraft(proto.tree()));
   FORETOKEN_ASSIGN_OR_RETURN(answer.phrases,
                              FromProto(proto.pool().inserted()));
+  // Only a statistic: a bad value is ignored rather than refused.
   if (std::isfinite(proto.draft_ms())) {
     answer.draft_time = absl::Milliseconds(std::max(proto.draft_ms(), 0.0));
   }

@@ -29,7 +29,9 @@ void ToProto(const RoundTree& tree, v1::RoundTree& proto) {
   Append(tree.committed, proto.mutable_committed());
 }
 
-// Where the arrays' lengths differ, only the nodes that all of them have.
+// Display data that does not affect the output: tolerant of a bad message.
+// Where the arrays differ in length, only the nodes that all of them have
+// count; a parent that is not before its node becomes the root.
 RoundTree FromProto(const v1::RoundTree& proto) {
   RoundTree tree;
   const int size =
@@ -58,6 +60,7 @@ absl::Status ToProto(const GenerationRequest& request,
     Append(request.prompt, proto->mutable_token_ids()->mutable_ids());
   }
   ToProto(request.sampling, proto->mutable_sampling());
+  // Without a seed the orchestrator draws one and reports it.
   if (!request.has_seed) proto->mutable_sampling()->clear_seed();
   if (request.mode.has_value()) {
     FORETOKEN_RETURN_IF_ERROR(
@@ -89,6 +92,7 @@ absl::StatusOr<GenerationRequest> FromProto(v1::GenerateRequest proto) {
       request.text = std::move(*proto.mutable_text());
       break;
     case v1::GenerateRequest::kTokenIds:
+      // Freed as soon as it is copied: a prompt may have megabytes.
       request.prompt = Values(proto.token_ids().ids());
       proto.clear_token_ids();
       break;
@@ -103,6 +107,8 @@ absl::StatusOr<GenerationRequest> FromProto(v1::GenerateRequest proto) {
   FORETOKEN_RETURN_IF_ERROR(CheckSize(
       "stop_token_ids", proto.stop_token_ids_size(), kMaxTokenListSize));
   FORETOKEN_RETURN_IF_ERROR(
+      // Also checked when the StopMatcher is made; here, before the strings are
+      // copied.
       CheckSize("stop", proto.stop_size(), StopMatcher::kMaxStrings));
   for (const std::string& stop : proto.stop()) {
     if (stop.size() > StopMatcher::kMaxStringBytes) {
@@ -154,6 +160,8 @@ GenerationDelta FromProto(const v1::GenerateDelta& proto) {
     delta.drafters.push_back(FromProto(static_cast<v1::Drafter>(drafter)));
   }
   for (int i = 0; i < proto.logprobs_size(); ++i) {
+    // The message has no ids of its own for logprobs: entry i belongs to token
+    // i.
     delta.logprobs.push_back(FromProto(proto.logprobs(i)));
     if (i < proto.token_ids_size()) {
       delta.logprobs.back().token = proto.token_ids(i);
@@ -218,6 +226,8 @@ GenerationSummary FromProto(const v1::GenerateResult& proto) {
   summary.draft_time = absl::Milliseconds(timing.draft_ms());
   summary.verify_time = absl::Milliseconds(timing.verify_ms());
   summary.total_time = absl::Milliseconds(timing.total_ms());
+  // Every round commits its accepted drafts and one bonus token. Messages carry
+  // the speed, from which the time follows.
   summary.decoded_tokens = summary.rounds + summary.accepted;
   if (timing.decode_tokens_per_s() > 0) {
     summary.decode_time =
@@ -247,6 +257,7 @@ GeneratorInfo FromProto(const v1::GetModelInfoResponse& proto) {
   info.max_positions = proto.max_positions();
   info.max_tree_nodes = proto.max_tree_nodes();
   info.modes.assign(proto.modes().begin(), proto.modes().end());
+  // A server of another version may have a mode that this one does not know.
   const auto mode = FromProto(proto.default_speculation());
   if (mode.ok() && mode->has_value()) info.default_mode = (*mode)->name();
   info.numerics_fingerprint = proto.numerics_fingerprint();

@@ -18,6 +18,8 @@
 namespace foretoken::rpc {
 namespace {
 
+// Modes and messages have the same names and parameters, so that reflection
+// converts them: a new mode needs no code here.
 namespace pb = ::google::protobuf;
 
 // MATCH_FIRST of enum Match -> "first".
@@ -71,6 +73,7 @@ bool SetField(const pb::FieldDescriptor& field, const std::string& text,
     }
     case pb::FieldDescriptor::CPPTYPE_ENUM: {
       const pb::EnumDescriptor& type = *field.enum_type();
+      // Value 0 is UNSPECIFIED.
       for (int i = 1; i < type.value_count(); ++i) {
         if (EnumText(*type.value(i)) != text) continue;
         reflection.SetEnum(&message, &field, type.value(i));
@@ -116,6 +119,7 @@ absl::StatusOr<std::optional<Mode>> FromProto(
   if (field == nullptr) return std::nullopt;
   const pb::Message& message = reflection.GetMessage(proto, field);
   std::vector<const pb::FieldDescriptor*> given;
+  // Lists only fields that are set: parameters that were not given stay unset.
   message.GetReflection()->ListFields(message, &given);
   std::vector<std::pair<std::string, std::string>> parameters;
   for (const pb::FieldDescriptor* parameter : given) {

@@ -122,6 +122,7 @@ void Discovery::State::Follow(size_t index) {
     {
       absl::MutexLock lock(&mu_);
       names_[index].in_lookup = false;
+      // The Discovery may be gone by now: only members of State may be used.
       if (stop_) return;
       Note(names_[index], std::move(found));
     }
@@ -139,6 +140,8 @@ void Discovery::State::Note(Name& name,
                   found.ok() ? "no address" : found.status().message(),
                   "; known addresses: ", absl::StrJoin(name.addresses, " "));
   }
+  // A name that fails keeps its addresses: name servers fail more often than
+  // all members vanish. Logged once per outage.
   name.failed = failed;
   if (failed) return;
   std::sort(found->begin(), found->end());
@@ -149,6 +152,8 @@ void Discovery::State::Note(Name& name,
 }
 
 void Discovery::State::Report() {
+  // report_mu_ is held during the call, which keeps reports in the order of the
+  // lists they carry; mu_ is not, so that other names go on.
   absl::MutexLock reporting(&report_mu_);
   std::vector<Member> members;
   {
@@ -166,6 +171,8 @@ std::vector<Member> Discovery::State::CurrentMembers() {
       Add({address, std::string(HostOf(name.host_port))}, members);
     }
   }
+  // Sorted, so that every process with the same names has the same list, and
+  // that the same members are cut off beyond max_members.
   std::sort(
       members.begin() + static_cast<ptrdiff_t>(given_.size()), members.end(),
       [](const Member& a, const Member& b) { return a.address < b.address; });
@@ -202,6 +209,8 @@ Discovery::Discovery(const DiscoveryOptions& options,
 Discovery::~Discovery() {
   const std::vector<bool> in_lookup = state_->Stop();
   for (size_t i = 0; i < threads_.size(); ++i) {
+    // A look-up may take a minute. The detached thread shares state_ and uses
+    // nothing else.
     if (in_lookup[i]) {
       threads_[i].detach();
     } else {

@@ -24,11 +24,11 @@
 namespace foretoken::rpc {
 namespace {
 
-// Deadline of a fetch. Later phrases are useless: the target may have finished
-// its prefill by then.
+// Deadline of a fetch of phrases. Later ones are useless: the target may have
+// finished its prefill by then.
 constexpr absl::Duration kFetchTime = absl::Seconds(2);
 
-// Passes what a session's stream receives to the session's listener.
+// Passes the answers on a session's stream to the session's listener.
 template <typename Response>
 class DraftReader final : public BidiReader<Response> {
  public:
@@ -44,7 +44,8 @@ class DraftReader final : public BidiReader<Response> {
   bool OnMessage(Response& message) override {
     if (failed_) return false;
     absl::StatusOr<DraftAnswer> answer = parse_(message);
-    // Unsolicited answers are refused, so that they cannot fill this process.
+    // Refuse unsolicited answers, so that a faulty service cannot fill this
+    // process.
     if (!answer.ok() || --owed_ < 0) {
       Fail(absl::DataLossError("the service sent an invalid answer"));
       return false;
@@ -52,6 +53,9 @@ class DraftReader final : public BidiReader<Response> {
     listener_->OnAnswer(*std::move(answer));
     return true;
   }
+  // A stream ends by itself only when the service drains or fails: even an OK
+  // status is an error to the session. Fail drops the status that follows an
+  // answer refused above.
   void OnEnd(const absl::Status& status) override {
     Fail(status.ok() ? absl::UnavailableError("the service ended the stream")
                      : status);
@@ -81,10 +85,14 @@ class DraftCall {
     auto reader =
         std::make_unique<DraftReader<Response>>(parse, std::move(listener));
     reader_ = reader.get();
+    // No deadline: a session lasts as long as its request, whose end destroys
+    // it.
     call_ =
         Call::Start(method, absl::InfiniteFuture(), peer, std::move(reader));
   }
   ~DraftCall() {
+    // Half-closes and hands the call to the peer, which waits for its end and
+    // cancels it if that takes too long; the destructor must not block.
     call_->Finish();
     peer_.calls.LetEnd(std::move(call_));
   }
@@ -160,6 +168,9 @@ absl::StatusOr<DraftAnswer> ParseLookup(
   return answer;
 }
 
+// Look-ups of CREST are stateless: the session keeps the end of the text and
+// sends it with every round. The length of the text is the sequence number, by
+// which an answer is matched to its round.
 class CrestSession final : public DraftSession {
  public:
   CrestSession(Peer& peer, v1::Crest::Stub& stub, std::string datastore,
@@ -178,6 +189,7 @@ class CrestSession final : public DraftSession {
 
   void Ask(DraftRound round) override {
     tail_.Append(round.committed);
+    // Answered here: CREST refuses a look-up without nodes.
     if (round.max_nodes == 0) {
       DraftAnswer none;
       none.length = round.length;
@@ -228,6 +240,8 @@ class PhraseClient final : public SharedPhrases {
   explicit PhraseClient(const Endpoint& endpoint)
       : stub_(v1::TrieDrafter::NewStub(endpoint.channel)), peer_(endpoint) {}
 
+  // A fetch that fails gives no phrases, since they only save drafting work.
+  // Destroying the fetch abandons the call: `done` is then not called.
   std::unique_ptr<Fetch> GetPhrases(const PhraseQuery& query,
                                     Done done) override {
     v1::GetPhrasesRequest request;

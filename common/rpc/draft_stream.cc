@@ -18,7 +18,9 @@ class DraftStreams::Stream final
       : BidiStream(server), owner_(owner) {}
 
  private:
-  // Held by the session until it is closed.
+  // Held by the session until it is closed. It keeps the stream alive, and its
+  // destruction tells the stream that no callback can come any more: CanFinish
+  // waits for that.
   class Listener final : public DraftListener {
    public:
     Listener(Stream& stream, std::shared_ptr<ServerStream> alive)
@@ -38,10 +40,13 @@ class DraftStreams::Stream final
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     handling_ = true;
     asked_ = request.has_round();
+    // Without the lock: the session may answer within Ask, and OnAnswer takes
+    // it. No other message is read meanwhile.
     mu_.Unlock();
     const absl::Status status = Handle(request);
     mu_.Lock();
     handling_ = false;
+    // The stream ended while the session was in use; OnClosed left it to us.
     if (ended()) {
       CloseSession();
     } else if (!status.ok()) {
@@ -122,6 +127,8 @@ class DraftStreams::Stream final
           "tokenizer_fingerprint: the request's tokenizer is not that of ",
           owner_.options_.service));
     }
+    // open_ before the session exists: its listener may be destroyed, and clear
+    // it, within Open.
     {
       absl::MutexLock lock(&mu_);
       request_id_ = open.request_id;

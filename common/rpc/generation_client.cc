@@ -20,14 +20,19 @@
 namespace foretoken::rpc {
 namespace {
 
-// Names the caller of a call, if it has shown who it is.
+// Names the caller for which a call is made, if it was authenticated.
 void AddPrincipal(grpc::ClientContext& context, const Caller& caller) {
   if (caller.authenticated) context.AddMetadata(kPrincipalKey, caller.name);
 }
 
-// One Generate call: reads a message at a time, and none while its listener
-// does not want any. gRPC's flow control then holds up the orchestrator, and
-// that the request.
+// One Generate call. It reads one message at a time and stops reading while its
+// listener wants no more; gRPC's flow control then holds up the orchestrator,
+// and the orchestrator the request.
+//
+// States: kReading, a read is outstanding; kDelivering, a message is with the
+// listener; kPaused, no read is outstanding until Resume or Cancel; kEnded, the
+// last read has failed. A read is started only on the way to kReading, so at
+// most one is outstanding.
 class GenerateCall final : public LiveCall,
                            public grpc::ClientReadReactor<v1::GenerateResponse>,
                            public GenerationCall {
@@ -38,13 +43,16 @@ class GenerateCall final : public LiveCall,
       std::shared_ptr<GenerationListener> listener) {
     std::shared_ptr<GenerateCall> call(new GenerateCall(
         peer.calls, std::move(request), from.deadline, std::move(listener)));
+    // The call keeps itself alive until OnDone: gRPC uses it until then, while
+    // the caller may drop its reference at any time.
     call->self_ = call;
     PrepareCall(call->context_, from.deadline, peer.endpoint.token.Get());
     AddTraceparent(call->context_, from.traceparent);
     AddPrincipal(call->context_, from.caller);
     stub.async()->Generate(&call->context_, &call->request_, call.get());
-    // Resume reads outside of reactions: the hold delays OnDone until the last
-    // read has failed.
+    // Resume starts reads outside of reactions, which gRPC allows only under a
+    // hold: the hold delays OnDone until the last read has failed and
+    // OnReadDone removes it.
     call->AddHold();
     call->StartRead(&call->response_);
     call->StartCall();
@@ -55,6 +63,8 @@ class GenerateCall final : public LiveCall,
   void Resume() override {
     {
       absl::MutexLock lock(&mu_);
+      // A Resume during delivery comes before the pause it answers: remember
+      // it.
       if (state_ == State::kDelivering) resumed_ = true;
       if (state_ != State::kPaused) return;
       state_ = State::kReading;
@@ -64,6 +74,8 @@ class GenerateCall final : public LiveCall,
   void Cancel() override {
     cancelled_ = true;
     context_.TryCancel();
+    // A paused call has no read outstanding that could fail and release the
+    // hold: start one.
     Resume();  // the read that fails is the last
   }
 
@@ -96,6 +108,9 @@ class GenerateCall final : public LiveCall,
   void OnDone(const grpc::Status& status) override {
     // The caller may already have dropped its reference.
     const std::shared_ptr<GenerateCall> last = std::move(self_);
+    // OnEnd is the listener's last call; dropping it here breaks any cycle
+    // between call and listener. SetDone comes last, since a waiter may then
+    // destroy the client.
     std::exchange(listener_, nullptr)->OnEnd(Reason(status));
     SetDone();
   }
@@ -125,6 +140,8 @@ class GenerateCall final : public LiveCall,
   absl::Status Reason(const grpc::Status& grpc_status) const {
     const absl::Status status =
         StatusOfCall(grpc_status, cancelled_, deadline_ - MonotonicNow());
+    // A stream that ends with OK but without a result was cut short by a faulty
+    // server.
     if (status.ok() && !has_result_) {
       return absl::DataLossError("the stream ended without a last message");
     }
@@ -145,7 +162,8 @@ class GenerateCall final : public LiveCall,
   bool resumed_ ABSL_GUARDED_BY(mu_) = false;  // while delivering
 };
 
-// A request that cannot be sent: ends on one of gRPC's threads.
+// A request that cannot be converted. It ends on one of gRPC's threads, as all
+// calls do, so that Start never calls the listener itself.
 class UnsentCall final : public LiveCall, public GenerationCall {
  public:
   static std::shared_ptr<UnsentCall> Start(
@@ -233,6 +251,8 @@ absl::StatusOr<GeneratorInfo> GenerationClient::Info(absl::Time deadline) {
             result = std::move(info);
             answered.Notify();
           });
+  // Waiting without a timeout is safe: the call has a deadline, after which
+  // gRPC ends it.
   answered.WaitForNotification();
   return result;
 }

@@ -11,6 +11,7 @@ void LogLine(gpr_log_func_args* args) {
   // Never destroyed: gRPC's threads may log until the process ends.
   static LogThrottle* const throttle = new LogThrottle();
   if (!throttle->Take()) return;
+  // gRPC's errors are warnings here: it retries or reports them by a status.
   if (args->severity == GPR_LOG_SEVERITY_ERROR) {
     FORETOKEN_LOG(kWarning, "gRPC: ", args->message, throttle->Skipped());
   } else {

@@ -13,7 +13,8 @@ constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 // HealthCheckResponse with field 1, `status`, at SERVING (1).
 constexpr absl::string_view kServing("\x08\x01", 2);
 
-// HealthCheckRequest: field 1, a string, is the service.
+// HealthCheckRequest has one field, number 1, a string; a message of ours with
+// the same wire form stands in for it.
 std::string CheckRequest(const std::string& service) {
   v1::DetokenizeResponse same_shape;
   same_shape.set_text(service);
@@ -45,6 +46,8 @@ absl::StatusOr<bool> IsServing(const std::shared_ptr<grpc::Channel>& channel,
   call->Finish(&response, &status, nullptr);
   void* tag = nullptr;
   bool ok = false;
+  // Blocks until the deadline at the latest. A completion queue must be drained
+  // before it is destroyed.
   queue.Next(&tag, &ok);
   queue.Shutdown();
   while (queue.Next(&tag, &ok)) {

@@ -14,17 +14,19 @@
 namespace foretoken::rpc {
 namespace {
 
-// Of HealthCheckResponse.ServingStatus.
+// Values of HealthCheckResponse.ServingStatus in grpc.health.v1.
 constexpr int32_t kServing = 1;
 constexpr int32_t kNotServing = 2;
 constexpr int32_t kServiceUnknown = 3;
 
+// Watches keep the requested name, which may be of an unknown service.
 constexpr size_t kMaxNameBytes = 200;
 
 }  // namespace
 
 // One stream. It writes the latest status when its client has taken the one
-// before, so that it holds two at most.
+// before, so that it holds two at most and a slow client misses intermediate
+// ones. Deletes itself in OnDone.
 class HealthService::Watch final
     : public grpc::ServerWriteReactor<HealthService::Response> {
  public:
@@ -117,6 +119,8 @@ void HealthService::Set(const std::string& name, bool serving) {
   serving_[name] = serving;
   const auto watches = watches_.find(name);
   if (watches == watches_.end()) return;
+  // Lock order: mu_ before a Watch's. OnDone calls Forget without the Watch's
+  // lock.
   for (Watch* watch : watches->second) watch->Send(StatusOf(name));
 }
 
@@ -128,6 +132,8 @@ grpc::ServerUnaryReactor* HealthService::StartCheck(
     absl::MutexLock lock(&mu_);
     response->set_value(StatusOf(request.value()));
   }
+  // The protocol wants NOT_FOUND from Check, but SERVICE_UNKNOWN as a message
+  // from Watch, which then goes on: the service may be added later.
   reactor->Finish(
       response->value() == kServiceUnknown
           ? grpc::Status(grpc::StatusCode::NOT_FOUND, "no service of this name")
@@ -141,6 +147,8 @@ grpc::ServerWriteReactor<HealthService::Response>* HealthService::StartWatch(
   const std::string& name = request.value();
   absl::MutexLock lock(&mu_);
   const absl::Status admitted = Admit(name, peer);
+  // Under mu_, so that no Set between the first status and the registration is
+  // missed.
   Watch* const watch = new Watch(*this, name, peer, admitted);
   if (!admitted.ok()) return watch;
   ++of_peer_[peer];
@@ -155,6 +163,8 @@ absl::Status HealthService::Admit(const std::string& name,
     return absl::InvalidArgumentError(absl::StrCat(
         "service name: ", name.size(), " bytes, want <= ", kMaxNameBytes));
   }
+  // A TCP peer's name has its port and so names one connection; all clients of
+  // a Unix socket share one name.
   const bool has_port =
       absl::StartsWith(peer, "ipv4:") || absl::StartsWith(peer, "ipv6:");
   const int32_t limit = has_port ? kMaxWatches : max_local_watches_;

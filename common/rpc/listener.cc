@@ -30,6 +30,8 @@
 namespace foretoken::rpc {
 namespace {
 
+// Connections that the kernel queues per socket; also the number accepted from
+// one socket before the others have a turn.
 constexpr int kBacklog = 1024;
 // Wait after an accept that failed for want of descriptors or memory; doubles
 // up to the maximum.
@@ -74,8 +76,10 @@ absl::StatusOr<int> ListenUnix(const std::string& path,
                                const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
+  // ValidateAddress has checked that the path fits.
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  // A socket left by a killed process; any other file makes bind fail.
+  // Removes the socket of a killed process, which would make bind fail. A file
+  // of another kind is not removed: bind then reports it.
   if (SocketAt(path).has_value()) unlink(path.c_str());
   return Listen(NewSocket(AF_UNIX), reinterpret_cast<sockaddr*>(&address),
                 sizeof(address), name);
@@ -95,7 +99,8 @@ absl::StatusOr<int> ListenTcp(const std::string& name) {
   absl::StatusOr<int> fd = CannotListen(name, "no address");
   for (const addrinfo* a = found; a != nullptr && !fd.ok(); a = a->ai_next) {
     const int made = NewSocket(a->ai_family);
-    // Reuses a port in TIME_WAIT, never one that is in use.
+    // SO_REUSEADDR takes over a port in TIME_WAIT, so that a restart can bind
+    // at once, but never a port that another server uses.
     SetOption(made, SOL_SOCKET, SO_REUSEADDR, 1);
     if (a->ai_family == AF_INET6) {
       SetOption(made, IPPROTO_IPV6, IPV6_V6ONLY, 0);  // [::] is every address
@@ -160,6 +165,8 @@ void Listener::Stop() {
   for (const Socket& socket : sockets_) {
     close(socket.fd);
     if (!socket.unix_path.empty() &&
+        // A successor may have put its own socket at this path already: remove
+        // only our own.
         SocketAt(socket.unix_path) == socket.inode) {
       unlink(socket.unix_path.c_str());
     }
@@ -183,6 +190,8 @@ void Listener::Run() {
     poll(waited.data(), waited.size(), backoff_ms == 0 ? -1 : backoff_ms);
     if (waited[0].revents != 0) return;
     bool ran_out = false;
+    // Try every socket, whichever was ready: they do not block, and after a
+    // back-off the poll has not looked at them.
     for (const Socket& socket : sockets_) ran_out |= !AcceptAll(socket);
     if (!ran_out) {
       backoff_ms = 0;
@@ -205,8 +214,12 @@ bool Listener::AcceptAll(const Socket& socket) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
       continue;  // this connection failed before it was accepted
     }
+    // Over a limit. Closing at once costs less than letting clients wait in the
+    // backlog.
     if (!table_.Add(fd)) {
       close(fd);
+      // The first refusal is logged at once, then at most one line per
+      // interval.
       if (refused_++ == 0 || MonotonicNow() >= next_refusal_log_) {
         next_refusal_log_ = MonotonicNow() + kRefusalLogInterval;
         FORETOKEN_LOG(kWarning, "connection limit reached: ", refused_.load(),
@@ -215,6 +228,9 @@ bool Listener::AcceptAll(const Socket& socket) {
       continue;
     }
     if (socket.unix_path.empty()) {
+      // Tokens are small messages that must not wait for acknowledgements
+      // (Nagle's algorithm). gRPC sets this only on listening sockets of its
+      // own, whose connections inherit it.
       SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
       SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
                 static_cast<int>(absl::ToInt64Milliseconds(send_timeout_)));

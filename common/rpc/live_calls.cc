@@ -8,6 +8,8 @@
 namespace foretoken::rpc {
 namespace {
 
+// Time that a half-closed call gets to end by itself before it is cancelled,
+// and the number of such calls kept waiting.
 constexpr absl::Duration kEndTime = absl::Seconds(5);
 constexpr size_t kMaxEnding = 1024;
 
@@ -17,7 +19,10 @@ LiveCalls::~LiveCalls() {
   std::deque<Ending> ending;
   {
     absl::MutexLock lock(&mu_);
+    // Destroyed without the lock, which ~LiveCall takes.
     ending.swap(ending_);
+    // Cancel, then wait for all: gRPC calls their reactions until OnDone, and
+    // these use this object.
     for (LiveCall* call : calls_) call->Cancel();
   }
   ending.clear();
@@ -33,6 +38,8 @@ void LiveCalls::LetEnd(std::shared_ptr<LiveCall> call) {
   std::vector<std::shared_ptr<LiveCall>> gone;  // destroyed without the lock
   absl::MutexLock lock(&mu_);
   ending_.push_back({now, std::move(call)});
+  // Oldest first, so that the first one that is neither done nor overdue ends
+  // the walk.
   while (!ending_.empty()) {
     Ending& oldest = ending_.front();
     if (!oldest.call->done()) {
@@ -57,6 +64,8 @@ LiveCall::~LiveCall() {
   --calls_.count_;
 }
 
+// Called first by the destructors of derived classes: from then on ~LiveCalls
+// does not cancel the object, whose derived part is being destroyed.
 void LiveCall::Forget() {
   absl::MutexLock lock(&calls_.mu_);
   calls_.calls_.erase(this);

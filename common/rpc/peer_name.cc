@@ -13,9 +13,11 @@ namespace foretoken::rpc {
 
 std::string PeerName(in6_addr address) {
   char text[INET6_ADDRSTRLEN] = "";
+  // A dual-stack socket shows IPv4 peers as ::ffff:a.b.c.d.
   if (IN6_IS_ADDR_V4MAPPED(&address)) {
     return inet_ntop(AF_INET, address.s6_addr + 12, text, sizeof(text));
   }
+  // One subscriber usually has a whole /64: its addresses count as one peer.
   std::fill_n(address.s6_addr + 8, 8, uint8_t{0});
   return absl::StrCat(inet_ntop(AF_INET6, &address, text, sizeof(text)), "/64");
 }
@@ -26,6 +28,7 @@ std::string PeerName(absl::string_view grpc_peer) {
     return std::string(host.substr(0, host.rfind(':')));
   }
   if (!absl::ConsumePrefix(&host, "ipv6:")) return std::string(grpc_peer);
+  // gRPC writes "ipv6:%5B::1%5D:80", percent-encoded as in a URI.
   std::string address =
       absl::StrReplaceAll(host, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
   address = address.substr(0, address.rfind(']'));
@@ -46,6 +49,7 @@ std::string PeerOfSocket(int fd) {
   }
   if (address.ss_family == AF_UNIX) {
     ucred user{};
+    // Unix sockets have no address: users tell their clients apart.
     length = sizeof(user);
     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &length);
     return absl::StrCat("user ", user.uid);

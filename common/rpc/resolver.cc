@@ -43,6 +43,8 @@ class GetAddrInfo final : public Resolver {
     }
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(
         found, freeaddrinfo);
+    // If the host has both families, only IPv4 addresses are used: the same
+    // member would otherwise be counted twice.
     bool any_v4 = false;
     for (const addrinfo* entry = found; entry != nullptr;
          entry = entry->ai_next) {

@@ -63,6 +63,8 @@ absl::StatusOr<ServiceConfig> ParseFlags(const ServiceInfo& info,
 
 int RunMain(const std::function<absl::StatusOr<int>()>& run) {
   absl::Status error;
+  // Constructors of threads and containers throw; this is the one place that
+  // turns it into an exit with a message.
   try {
     // First: gRPC aborts where it gets no descriptor or thread.
     RaiseFileLimit();

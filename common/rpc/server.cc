@@ -29,10 +29,14 @@
 namespace foretoken::rpc {
 namespace {
 
-// Time for handlers to end after a drain has timed out, and for a call of the
-// greatest length after its connection has become too old.
+// Time for handlers to return once a drain has timed out and their calls were
+// cancelled.
 constexpr absl::Duration kCancelGrace = absl::Seconds(1);
+// Margin over the longest call of a service before an aged connection is cut
+// off.
 constexpr absl::Duration kLongCallGrace = absl::Seconds(2);
+// Interval between two looks at whether services are idle; they have no event
+// for it.
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
 // Time between NOT_SERVING and GOAWAY, so that clients that watch health or
 // balance over several addresses lose no call.
@@ -60,8 +64,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
   return credentials;
 }
 
-// gRPC's reflection library adds itself to every server of a process that
-// links it; this removes it.
+// gRPC's reflection library registers a plugin for every server of a process
+// that links it. This removes it where --reflection is off.
 class WithoutReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -76,18 +80,20 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-// A limit of the size is one of the compressed size, and gRPC inflates without
-// any: a kilobyte becomes a megabyte before it is seen. A call that announces
-// compression is answered UNIMPLEMENTED. Without the filter its messages are
-// never inflated either, whatever arrives before that answer; one is then no
-// valid request: the tag that a gzip header would be has no wire type.
+// gRPC limits the compressed size of a message and inflates without a limit: a
+// kilobyte may become a megabyte before its size is checked. A call that
+// announces compression is therefore answered UNIMPLEMENTED. Messages may
+// arrive before that answer; with the decompression filter disabled they stay
+// compressed and do not parse as a request, because the first byte of a gzip
+// header is a tag with an unused wire type.
 void RefuseCompression(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
 }
 
-// The size of the largest request of any service, as far as all have a limit.
+// Size of the largest request of any service. If one has no limit, the
+// connection-wide maximum applies.
 int MaxRequestBytes(const ServerOptions& options,
                     const std::vector<Servable*>& servables) {
   int64_t largest = 0;
@@ -104,6 +110,7 @@ int MaxRequestBytes(const ServerOptions& options,
 void SetLimits(const ServerOptions& options,
                const std::vector<Servable*>& servables,
                grpc::ServerBuilder& builder) {
+  // gRPC takes milliseconds as int: clamp durations of more than 24 days.
   const auto ms = [](absl::Duration d) {
     return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(d),
                                               std::numeric_limits<int>::max()));
@@ -117,16 +124,21 @@ void SetLimits(const ServerOptions& options,
                              ms(options.keepalive_time));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                              ms(options.keepalive_timeout));
-  // Minimum interval between a client's pings; more frequent ones get a GOAWAY.
+  // Minimum interval between a client's pings; a client that pings more often
+  // gets a GOAWAY. Half of ours, so that a client with the same settings never
+  // does.
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       ms(options.keepalive_time) / 2);
+  // Room for a token, a principal and tracing headers.
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              ms(options.handshake_timeout));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              ms(options.connection_idle));
   if (options.max_connection_age > absl::ZeroDuration()) {
+    // Calls that are allowed to last longer than the grace must not be cut off
+    // by it.
     absl::Duration grace = options.max_connection_age_grace;
     for (const Servable* servable : servables) {
       grace = std::max(grace, servable->LongestCall() + kLongCallGrace);
@@ -137,8 +149,8 @@ void SetLimits(const ServerOptions& options,
   }
 }
 
-// A bound for the buffers of all connections together. Flow control gives none:
-// a message arrives as a whole before its size is checked.
+// Bounds the receive buffers of all connections together. Flow control does
+// not: a message arrives as a whole before its size is checked.
 void LimitReceiveBuffers(const std::vector<Servable*>& servables,
                          grpc::ServerBuilder& builder) {
   int64_t bytes = 0;
@@ -150,6 +162,8 @@ void LimitReceiveBuffers(const std::vector<Servable*>& servables,
 
 ConnectionLimits LimitsOf(const ServerOptions& options) {
   ConnectionLimits limits;
+  // A quarter of the descriptors is left for outgoing connections, files and
+  // listeners.
   limits.total = static_cast<int32_t>(std::min<int64_t>(
       options.max_connections, std::max<int64_t>(RaiseFileLimit() * 3 / 4, 1)));
   limits.per_peer = options.max_connections_per_peer > 0
@@ -163,6 +177,7 @@ ConnectionLimits LimitsOf(const ServerOptions& options) {
 absl::Status ServerOptions::Validate() const {
   for (const std::string& address : listen) {
     FORETOKEN_RETURN_IF_ERROR(ValidateAddress(address));
+    // TLS makes any listener safe, and a local one needs none.
     if (IsLocalAddress(address) || !tls_cert.empty()) continue;
     if (!token_file.empty()) {
       return absl::InvalidArgumentError(
@@ -247,6 +262,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
   FORETOKEN_RETURN_IF_ERROR(CheckThreadMemory(kServerMebibytes));
+  // Replaced by HealthService, which bounds its streams.
   grpc::EnableDefaultHealthCheckService(false);
   if (options.reflection) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -259,6 +275,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   LimitReceiveBuffers(servables, builder);
   std::unique_ptr<Server> server(new Server());
   const ConnectionLimits limits = LimitsOf(options);
+  // Sockets are bound before gRPC starts, so that a port in use fails the
+  // start; connections wait in the backlog until listener_->Start().
   server->listener_ = std::make_unique<Listener>(limits, options.send_timeout);
   server->health_ = std::make_unique<HealthService>(limits.per_peer);
   std::shared_ptr<const Callers>& callers = server->callers_;
@@ -300,12 +318,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       raw->ReportHealth();
     });
   }
+  // The last steps: health must say SERVING before the first connection is
+  // accepted.
   server->SetServing(true);
   server->listener_->Start();
   return server;
 }
 
 Server::~Server() {
+  // Stop the callbacks first: they use this object.
   for (Servable* servable : servables_) servable->WatchHealth(nullptr);
   listener_->Stop();
   if (server_ != nullptr) server_->Shutdown(GrpcTime(MonotonicNow()));
@@ -313,6 +334,7 @@ Server::~Server() {
 
 std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
   grpc::ChannelArguments arguments;
+  // No network lies between: the services' own limits suffice.
   arguments.SetMaxReceiveMessageSize(-1);
   return server_->InProcessChannel(arguments);
 }
@@ -325,6 +347,7 @@ void Server::SetServing(bool serving) {
 
 void Server::ReportHealth() {
   const bool serving = serving_ && !draining_;
+  // The empty name stands for the whole server (grpc.health.v1).
   bool all = serving;
   for (const Servable* servable : servables_) {
     const bool ready = serving && servable->Ready();
@@ -346,10 +369,12 @@ bool Server::Drain(absl::Duration timeout) {
   SetServing(false);
   listener_->Stop();
   absl::SleepFor(std::min(kNotice, timeout));
-  // Before GOAWAY, so that every stream that ends after it knows.
+  // Before GOAWAY, so that every stream that ends after it knows that it must
+  // linger (stream_server.h).
   for (Servable* servable : servables_) servable->BeginDrain();
   // Shutdown sends GOAWAY at once, and returns when the last call has ended.
   absl::Notification ended;
+  // On a thread of its own, since Shutdown blocks while the services drain.
   std::thread shutdown([this, &ended, deadline] {
     server_->Shutdown(GrpcTime(deadline + 2 * kCancelGrace));
     ended.Notify();

@@ -11,7 +11,8 @@
 namespace foretoken::rpc {
 namespace {
 
-// Written by the signal handler, where write(2) is allowed; read by the waiter.
+// Written by the signal handler, in which write(2) is allowed and locks are
+// not; read by the waiter.
 int wake_pipe[2] = {-1, -1};
 
 void OnSignal(int number) {
@@ -28,6 +29,8 @@ void CatchSignals() {
   FORETOKEN_CHECK(pipe2(wake_pipe, O_CLOEXEC) == 0);
   struct sigaction action {};
   action.sa_handler = OnSignal;
+  // SA_RESETHAND: a second signal finds the default action and kills a process
+  // that hangs in its drain.
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
   FORETOKEN_CHECK(sigaction(SIGTERM, &action, nullptr) == 0);
   FORETOKEN_CHECK(sigaction(SIGINT, &action, nullptr) == 0);

@@ -15,6 +15,7 @@ constexpr char kErrorInfoUrl[] = "type.googleapis.com/google.rpc.ErrorInfo";
 constexpr char kDomain[] = "foretoken";
 constexpr char kStoppingReason[] = "STOPPING";
 
+// google.protobuf.Duration: whole seconds and the nanoseconds that remain.
 v1::RetryInfo ToProto(absl::Duration delay) {
   v1::RetryInfo info;
   const int64_t seconds = absl::ToInt64Seconds(delay);
@@ -31,7 +32,8 @@ void Add(const char* url, const Message& message, v1::StatusDetails* details) {
   any->set_value(message.SerializeAsString());
 }
 
-// Adds what the detail says of `status`; details of other types say nothing.
+// Adds to `status` what a detail of a known type means; other types are
+// ignored, since a proxy may add its own.
 void Apply(const v1::StatusDetail& any, absl::Status& status) {
   v1::RetryInfo retry;
   v1::ErrorInfo error;
@@ -51,6 +53,7 @@ void Apply(const v1::StatusDetail& any, absl::Status& status) {
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const std::string message(status.message());
+  // Abseil's codes have gRPC's numbers.
   const auto code = static_cast<grpc::StatusCode>(status.code());
   v1::StatusDetails details;
   if (const std::optional<absl::Duration> delay = RetryAfter(status)) {
@@ -62,6 +65,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     info.set_domain(kDomain);
     Add(kErrorInfoUrl, info, &details);
   }
+  // Details are google.rpc.Status in the trailer grpc-status-details-bin, which
+  // repeats code and message.
   if (details.details().empty()) return grpc::Status(code, message);
   details.set_code(static_cast<int32_t>(status.code()));
   details.set_message(message);

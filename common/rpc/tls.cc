@@ -26,6 +26,7 @@ using Bio = std::unique_ptr<BIO, Free>;
 using Cert = std::unique_ptr<X509, Free>;
 using Key = std::unique_ptr<EVP_PKEY, Free>;
 
+// The BIO refers to `pem` and copies nothing.
 Bio Open(const std::string& pem) {
   return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
@@ -66,6 +67,8 @@ std::shared_ptr<grpc::experimental::FileWatcherCertificateProvider> Watch(
 }  // namespace
 
 absl::Status CheckTlsFiles(const TlsFiles& files) {
+  // Checked here, since gRPC's file watcher would only log a bad file: the
+  // server would start and fail every handshake.
   if (!files.ca.empty()) {
     FORETOKEN_RETURN_IF_ERROR(ReadCert(files.ca).status());
   }

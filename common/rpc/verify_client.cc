@@ -18,12 +18,16 @@ absl::Status OutOfTurn() {
   return absl::UnavailableError("the verifier answered out of turn");
 }
 
+// Checks the protocol of one stream: an opened message, then a prefilled one,
+// then one result per round sent. Any other order ends the session. waits_ and
+// tree_size_ are atomic because Ask writes them while gRPC's thread may read
+// them.
 class Reader final : public BidiReader<v1::VerifyResponse> {
  public:
   explicit Reader(std::shared_ptr<VerifyListener> listener)
       : listener_(std::move(listener)) {}
 
-  // Called before the round is sent.
+  // Called before the round is sent: its answer may arrive at once.
   void Expect(const RoundRequest& request) {
     tree_size_ = request.tree.size();
     waits_ = true;
@@ -68,6 +72,8 @@ class Reader final : public BidiReader<v1::VerifyResponse> {
 
   void Answered(FinishReason finish) {
     waits_ = false;
+    // The verifier closes a finished session; the end of its stream is then no
+    // failure.
     ended_ = finish != FinishReason::kNone;
   }
 
@@ -100,7 +106,8 @@ class Session final : public VerifySession {
     call_->Send(std::move(message));
   }
   ~Session() override {
-    // The pending answer is no longer needed.
+    // The pending answer is no longer needed: cancel, so that the verifier
+    // drops the work. Without one, half-closing lets the stream end in order.
     if (reader_->waits()) call_->Cancel();
     call_->Finish();
   }

@@ -30,7 +30,7 @@ bool IsWhiteSpace(uint32_t code_point) {
                              UCHAR_WHITE_SPACE);
 }
 
-// Returns the character that ends at `end`, which must be a character boundary.
+// The character that ends at `end`, a character boundary above 0.
 Utf8Step CharacterBefore(absl::string_view text, size_t end) {
   size_t begin = end - 1;
   while (begin > 0 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) {
@@ -116,6 +116,8 @@ void AddedTokenMatcher::Split(absl::string_view text, Allowed allowed,
     const AddedToken& token = tokens_[match.value];
     size_t begin = at;
     size_t end = at + match.length;
+    // A request's spelling of a control token: text, of which a later byte may
+    // begin another token.
     if (!allowed(token, begin, end)) {
       ++at;
       continue;

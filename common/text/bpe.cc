@@ -96,7 +96,7 @@ void BpeMerges::ApplyToFew(std::vector<BpeSymbol>& symbols,
     }
     if (pairs[best].rank == Merge::kNone) return;
     symbols[best].id = pairs[best].merged;
-    // Only the two pairs beside the merged symbol change.
+    // Only the two pairs next to the merged symbol change.
     symbols.erase(symbols.begin() + best + 1);
     pairs.erase(pairs.begin() + best);
     if (best > 0) {

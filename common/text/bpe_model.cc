@@ -42,7 +42,8 @@ absl::StatusOr<BpeModel> BpeModel::Create(const Json& field, bool byte_level) {
   if (type != "BPE" && !type.is_null()) {
     return BadField("model.type", type, "BPE; others are not supported");
   }
-  // These options would change the ids.
+  // These options would change the ids. Files often carry them as null, "" or
+  // 0, which mean off.
   for (const char* name :
        {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
     FORETOKEN_ASSIGN_OR_RETURN(const Json value, Member(field, "model", name));
@@ -62,6 +63,7 @@ absl::StatusOr<BpeModel> BpeModel::Create(const Json& field, bool byte_level) {
   FORETOKEN_RETURN_IF_ERROR(model.LoadVocabulary(field));
   FORETOKEN_RETURN_IF_ERROR(model.LoadUnknown(field));
   FORETOKEN_RETURN_IF_ERROR(model.LoadMerges(field));
+  // The order matters: the others look tokens up in the vocabulary.
   FORETOKEN_RETURN_IF_ERROR(model.LoadBytes(byte_level));
   model.IndexCharacters();
   return model;
@@ -75,6 +77,7 @@ absl::Status BpeModel::LoadVocabulary(const Json& model) {
         "model.vocab: want an object that is not empty");
   }
   vocabulary_.reserve(vocabulary->size());
+  // Ids may repeat here; BuildVocabulary (hf_tokenizer.cc) refuses that.
   for (const auto& [token, id] : vocabulary->items()) {
     if (!id.is_number_integer() || id < 0 || id >= Vocabulary::kMaxSize) {
       return BadField(absl::StrCat("model.vocab[\"", token, "\"]"), id,
@@ -163,6 +166,8 @@ absl::Status BpeModel::LoadBytes(bool byte_level) {
 
 void BpeModel::IndexCharacters() {
   for (const auto& [token, id] : vocabulary_) {
+    // ignore_merges compares whole pieces, which are raw bytes here, while a
+    // byte-level vocabulary spells them in the GPT-2 alphabet.
     if (ignore_merges_) {
       std::optional<std::string> piece =
           byte_level_ ? DecodeByteLevel(token) : token;
@@ -222,6 +227,8 @@ void BpeModel::AppendCharacters(absl::string_view piece,
     const absl::string_view character = piece.substr(0, step.length);
     piece.remove_prefix(step.length);
     TokenId id = characters_.Find(step.code_point);
+    // LoadBytes has checked that all 256 byte tokens exist, so with
+    // byte_fallback no character is unknown.
     if (id < 0 && byte_fallback_) {
       for (const char byte : character) {
         buffers.symbols.push_back({bytes_[static_cast<uint8_t>(byte)], 0});

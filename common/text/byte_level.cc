@@ -7,8 +7,9 @@
 namespace foretoken {
 namespace {
 
-// Printable Latin-1 characters represent themselves; the other 68 bytes are
-// assigned U+0100 onwards, in order.
+// GPT-2's bytes_to_unicode (openai/gpt-2, encoder.py): printable Latin-1
+// characters represent themselves; the other 68 bytes are assigned U+0100
+// onwards, in order.
 bool StandsForItself(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) ||
          byte >= 0xAE;

@@ -39,7 +39,7 @@ constexpr char kTemplate[] = "tokenizer.chat_template";
 constexpr uint64_t kMaxValueBytes = uint64_t{256} << 20;
 constexpr uint64_t kMaxMerges = uint64_t{2} * Vocabulary::kMaxSize;
 
-// tokenizer.ggml.token_type.
+// Values of tokenizer.ggml.token_type, which are those of SentencePiece.
 enum TokenType {
   kNormal = 1,
   kUnknown = 2,
@@ -59,8 +59,8 @@ struct PreTokenizerFormat {
   bool digits = false;                     // isolates each digit
   bool gpt2_pattern = false;               // ByteLevel's own, at the end
   bool nfc = false;                        // normalised first
-  // Pieces that are a token are not merged, and prompts begin with BOS unless
-  // the file says otherwise.
+  // Pieces that are a token as a whole are not merged (`ignore_merges`), and
+  // prompts begin with BOS unless the file says otherwise.
   bool whole_pieces_and_bos = false;
 };
 
@@ -86,8 +86,9 @@ constexpr char kDeepseekLetters[] =
     "\U0001e900-\U0001e943"
     "]+";
 constexpr char kDeepseekHan[] = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+";
-// "\\s+$" where line ends are pieces of their own, and in linear time: a run of
-// spaces is tried once, at its beginning.
+// deepseek-llm's "\\s+$", applied where line ends are pieces of their own. The
+// look-behind tries a run of spaces once, at its beginning, and the possessive
+// `++` never backtracks: linear time on long runs.
 constexpr char kSpacesAtEnd[] = "(?<!\\s)\\s++(?!\\S)";
 constexpr char kDeepseekMarks[] =
     "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+";
@@ -147,6 +148,7 @@ Json PreTokenizerJson(const PreTokenizerFormat& format) {
   if (format.digits) {
     steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
   }
+  // Always last: it maps bytes to the alphabet of the vocabulary.
   steps.push_back({{"type", "ByteLevel"},
                    {"add_prefix_space", false},
                    {"use_regex", format.gpt2_pattern}});
@@ -177,6 +179,7 @@ absl::StatusOr<Tokens> ReadTokens(const GgufMetadata& metadata) {
   Tokens tokens;
   tokens.texts = *std::move(texts);
   tokens.listed = tokens.texts.size();
+  // A file without types has normal tokens only.
   tokens.types = types.has_value() ? *std::move(types)
                                    : std::vector<int64_t>(tokens.texts.size(),
                                                           int64_t{kNormal});
@@ -191,6 +194,7 @@ absl::StatusOr<Tokens> ReadTokens(const GgufMetadata& metadata) {
           kTypes,
           absl::StrCat("types 1..6, not ", tokens.types[id], " of token ", id));
     }
+    // JSON, into which a gpt2 vocabulary is converted, holds UTF-8 only.
     if (!IsValidUtf8(tokens.texts[id])) {
       return metadata.Invalid(
           kTokens, absl::StrCat("UTF-8, which token ", id, " is not"));
@@ -215,7 +219,8 @@ absl::Status CheckSizes(const GgufMetadata& metadata) {
   return absl::OkStatus();
 }
 
-// Refuses unknown keys that may change the ids of a text.
+// Refuses unknown tokenizer keys, any of which may change the ids of a text:
+// wrong ids would go unnoticed. Keys that name a token are harmless.
 absl::Status RefuseUnknownKeys(const GgufMetadata& metadata) {
   constexpr const char* kKnown[] = {kModel,
                                     kPre,
@@ -303,10 +308,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeByteLevel(
           kTypes,
           absl::StrCat("no byte token such as ", id, " with the model gpt2"));
     }
+    // Two ids of one text could not both be encoded.
     if (!vocabulary.emplace(text, id).second) {
       return metadata.Invalid(
           kTokens, absl::StrCat("each once; token ", id, " is there before"));
     }
+    // Control tokens are special, user-defined ones are plain text that is
+    // never cut.
     if (type == kNormal) continue;
     added.push_back({{"id", id},
                      {"content", text},
@@ -346,6 +354,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePiece(
                              ReadConfig(metadata, tokens));
   FORETOKEN_ASSIGN_OR_RETURN(const auto scores,
                              metadata.Numbers(kScores, tokens.listed));
+  // Scores of the padding at the end, which ReadTokens has dropped, are not
+  // needed.
   if (!scores.has_value() || scores->size() < tokens.texts.size()) {
     return metadata.Invalid(
         kScores,
@@ -363,6 +373,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePiece(
   }
   FORETOKEN_ASSIGN_OR_RETURN(const auto add_space, metadata.Bool(kAddSpace));
   FORETOKEN_ASSIGN_OR_RETURN(const auto remove, metadata.Bool(kRemoveSpaces));
+  // llama.cpp's defaults for the model llama.
   model.add_dummy_prefix = add_space.value_or(true);
   model.remove_extra_whitespaces = remove.value_or(false);
   if (const GgufValue* table = metadata.Find(kCharsmap)) {
@@ -387,6 +398,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeGgufTokenizer(
     return absl::NotFoundError(absl::StrCat(
         metadata.file(), ": has no vocabulary: ", kModel, " is missing"));
   }
+  // Sizes first: everything below copies values.
   FORETOKEN_RETURN_IF_ERROR(CheckSizes(metadata));
   FORETOKEN_RETURN_IF_ERROR(RefuseUnknownKeys(metadata));
   FORETOKEN_ASSIGN_OR_RETURN(const Tokens tokens, ReadTokens(metadata));

@@ -29,6 +29,8 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
+// Tokens by id. Ids without a token, the padding of the embedding, get the
+// placeholder that llama.cpp's converter writes.
 struct TokenList {
   explicit TokenList(int32_t size) : texts(size), types(size, kUnused) {
     for (int32_t id = 0; id < size; ++id) {
@@ -66,6 +68,8 @@ absl::Status AddByteLevel(const Json& json, int32_t vocab_size,
       const std::vector<AddedToken> added,
       ParseAddedTokens(json.value("added_tokens", Json())));
   for (const AddedToken& token : added) {
+    // GGUF has no field for these: the file would tokenise other texts
+    // differently.
     if (token.lstrip || token.rstrip || token.single_word) {
       return absl::UnimplementedError(
           absl::StrCat("added token \"", token.content,
@@ -92,6 +96,7 @@ absl::Status AddSentencePiece(const std::string& path, int32_t vocab_size,
   FORETOKEN_ASSIGN_OR_RETURN(const SentencePieceModel model,
                              ParseSentencePieceModel(bytes));
   writer.String("tokenizer.ggml.model", "llama");
+  // llama.cpp's converter writes this for every SentencePiece model.
   writer.String("tokenizer.ggml.pre", "default");
   TokenList tokens(vocab_size);
   std::vector<float> scores(static_cast<size_t>(vocab_size));
@@ -114,6 +119,7 @@ absl::Status AddSentencePiece(const std::string& path, int32_t vocab_size,
 }
 
 // BOS, EOS, whether prompts have them, and the chat template.
+// An empty prompt shows which tokens surround every prompt.
 absl::Status AddPromptKeys(const Tokenizer& tokenizer, GgufWriter& writer) {
   const TokenId bos = tokenizer.bos_token();
   const TokenId eos = tokenizer.eos_token();
@@ -130,9 +136,10 @@ absl::Status AddPromptKeys(const Tokenizer& tokenizer, GgufWriter& writer) {
   return absl::OkStatus();
 }
 
-// What a GGUF file cannot represent shows as a different vocabulary, a
-// different prompt or a token that is split differently: pieces that are tokens
-// are merged, or not, by a rule that comes with the pre-tokenizer's name.
+// Reads the written keys back and compares, since a GGUF file cannot represent
+// every tokenizer. Differences show as another vocabulary, another prompt or a
+// token whose text is split differently: whether pieces that are tokens are
+// merged depends on the pre-tokenizer's name.
 absl::Status CheckWritten(const Tokenizer& original, const GgufWriter& writer) {
   const std::string header = writer.Header();
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -164,8 +171,8 @@ absl::Status AddGgufTokenizerKeys(const std::string& directory,
         absl::StrCat(directory, ": the tokenizer has ", tokenizer->vocab_size(),
                      " tokens and the model's vocab_size is ", vocab_size));
   }
-  // The order in which Tokenizer::Load looks for them. What it has accepted can
-  // be read here without another check.
+  // Look for the files in the order of Tokenizer::Load. What it has accepted
+  // needs no further check here.
   absl::Status added;
   std::string path = directory + "/tokenizer.model";
   for (const char* name : {"/tokenizer.json.gz", "/tokenizer.json"}) {

@@ -14,6 +14,8 @@ namespace {
 using LeadingSpace = DecodeRules::LeadingSpace;
 using Malformed = DecodeRules::Malformed;
 
+// The library's Metaspace decoder drops every replacement character of the
+// first token, unless none is ever prepended.
 absl::StatusOr<HfDecoder> MetaspaceDecoder(const Json& field) {
   FORETOKEN_ASSIGN_OR_RETURN(const Json replacement,
                              Member(field, "decoder", "replacement"));
@@ -36,7 +38,8 @@ absl::StatusOr<HfDecoder> MetaspaceDecoder(const Json& field) {
 }
 
 absl::StatusOr<HfDecoder> SequenceDecoder(const Json& field) {
-  // The supported steps in order; the last, Strip, is optional.
+  // The decoder that converters of Llama's SentencePiece models write, the only
+  // Sequence that is supported; the last step, Strip, is optional.
   const Json wanted = {
       {{"type", "Replace"},
        {"pattern", {{"String", kSpaceSymbol}}},

@@ -69,6 +69,8 @@ absl::Status ParseAt(const Json& field, const std::string& where, bool nested,
   FORETOKEN_ASSIGN_OR_RETURN(const std::string type,
                              StringMember(field, where, "type"));
   if (type == "ByteLevel") return absl::OkStatus();  // offsets only, no tokens
+  // A second template is refused: its tokens would go around those of the
+  // first.
   if (type == "TemplateProcessing" && prefix.empty() && suffix.empty()) {
     return ParseTemplate(field, where, vocab_size, prefix, suffix);
   }

@@ -25,6 +25,7 @@ namespace {
 
 class HfTokenizer : public Tokenizer {
  public:
+  // Steps of the library's encoding, in the order of EncodeValid.
   struct Pipeline {
     AddedTokenMatcher raw_tokens;
     AddedTokenMatcher normalized_tokens;
@@ -48,8 +49,8 @@ class HfTokenizer : public Tokenizer {
     PreTokenizer::Scratch regex;
     BpeModel::Buffers bpe;
     std::vector<TokenId> ids;
-    // Whose joined text is being encoded; nullptr: control tokens count
-    // everywhere.
+    // The spans whose joined text is being encoded; nullptr: control tokens
+    // count everywhere.
     const JoinedSpans* spans = nullptr;
   };
 
@@ -94,6 +95,8 @@ std::vector<TokenId> HfTokenizer::Encode(absl::string_view text) const {
 std::vector<TokenId> HfTokenizer::EncodeSpans(
     absl::Span<const PromptSpan> spans) const {
   std::vector<PromptSpan> valid(spans.begin(), spans.end());
+  // By span, before they are joined: the offsets of the joined text must be
+  // those of what is encoded.
   for (PromptSpan& span : valid) {
     if (!pipeline_.pre_tokenizer.byte_level()) {
       span.text = ReplaceMalformed(span.text);
@@ -107,6 +110,7 @@ std::vector<TokenId> HfTokenizer::EncodeSpans(
 }
 
 void HfTokenizer::EncodeAll(absl::string_view text, Work& work) const {
+  // English text has three to four bytes per token.
   work.ids.reserve(text.size() / 3);
   bool at_start = true;
   while (!text.empty()) {
@@ -115,7 +119,7 @@ void HfTokenizer::EncodeAll(absl::string_view text, Work& work) const {
     text.remove_prefix(valid);
     if (text.empty()) break;
     // The regular expressions work on characters only; malformed bytes bypass
-    // them and are encoded as bytes.
+    // them and are encoded one by one.
     pipeline_.model.Encode(text.substr(0, 1), work.bpe, work.ids);
     text.remove_prefix(1);
     at_start = false;
@@ -124,9 +128,12 @@ void HfTokenizer::EncodeAll(absl::string_view text, Work& work) const {
 
 bool HfTokenizer::MayControl(const AddedToken& token, absl::string_view part,
                              size_t begin, size_t end, const Work& work) {
+  // A request must not spell a control token: with any byte of the request in
+  // it, the text is encoded as plain text.
   if (work.spans == nullptr || !IsControlToken(token.content, token.special)) {
     return true;
   }
+  // `part` is a view of the joined text, so that its address gives its offset.
   const size_t offset = part.data() - work.spans->text().data();
   return !work.spans->HasRequest(offset + begin, offset + end);
 }
@@ -162,10 +169,13 @@ void HfTokenizer::EncodeBetweenTokens(absl::string_view text, bool at_start,
   std::optional<NormalizedSpans> mapped;  // made for the first control token
   const auto may_control = [&](const AddedToken& token, size_t begin,
                                size_t end) {
+    // Not normalised: offsets are those of the raw text.
     if (work.spans == nullptr || text.data() == raw.data()) {
       return MayControl(token, raw, begin, end, work);
     }
     if (!IsControlToken(token.content, token.special)) return true;
+    // Normalising may have moved the borders between spans. Mapping them costs
+    // a pass over the text: made for the first control token only.
     if (!mapped.has_value()) {
       const size_t offset = raw.data() - work.spans->text().data();
       mapped.emplace(*work.spans, offset, offset + raw.size(), text,
@@ -228,7 +238,8 @@ absl::StatusOr<Vocabulary> BuildVocabulary(const TokenIds& ids,
   for (const AddedToken& token : added) {
     added_by_content[token.content] = &token;
   }
-  // Sorted by id, so that a conflict is always reported for the same token.
+  // Sorted by id, so that a conflict is always reported for the same token;
+  // hash maps have no fixed order.
   std::vector<std::pair<TokenId, absl::string_view>> sorted;
   for (const auto& [content, id] : ids) sorted.emplace_back(id, content);
   std::sort(sorted.begin(), sorted.end());

@@ -23,8 +23,8 @@ constexpr int32_t kBos = 1;
 constexpr int32_t kEos = 2;
 constexpr int32_t kFirstByte = 3;
 constexpr int32_t kFirstText = kFirstByte + 256;
-// Far above the longest token of any such file, so that a corrupt length is
-// recognised as one.
+// Far above the longest token of any such file: a corrupt length is recognised
+// rather than allocated.
 constexpr uint32_t kMaxTokenBytes = 1024;
 
 absl::Status TakeWord(absl::string_view& bytes, uint32_t& word) {
@@ -56,7 +56,8 @@ absl::StatusOr<SentencePieceModel::Piece> TakePiece(absl::string_view& bytes,
   SentencePieceModel::Piece piece;
   piece.score = std::bit_cast<float>(score_bits);
   if (id == kUnknown || id == kBos || id == kEos) {
-    // The file surrounds these names with newlines, or omits them.
+    // The file has these names between line ends, or empty; run.c knows them by
+    // id.
     constexpr const char* kNames[] = {"<unk>", "<s>", "</s>"};
     piece.text = kNames[id];
     piece.type = id == kUnknown ? PieceType::kUnknown : PieceType::kControl;
@@ -69,6 +70,7 @@ absl::StatusOr<SentencePieceModel::Piece> TakePiece(absl::string_view& bytes,
           absl::StrCat("\"", text, "\", want the byte token ", piece.text));
     }
   } else {
+    // llama2.c writes a blank where SentencePiece writes U+2581.
     piece.text = absl::StrReplaceAll(text, {{" ", kSpaceSymbol}});
     if (piece.text.empty() || !IsValidUtf8(piece.text) ||
         std::isnan(piece.score)) {

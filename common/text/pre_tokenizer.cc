@@ -182,6 +182,7 @@ void PreTokenizer::RunStep(size_t index, absl::string_view text, bool at_start,
   }
   const bool wants_prefix = step.when == Step::Prefix::kAlways ||
                             (step.when == Step::Prefix::kAtStart && at_start);
+  // No second prefix where the text begins with one, as in the library.
   if (wants_prefix && !absl::StartsWith(text, step.prefix)) {
     changed = absl::StrCat(step.prefix, text);
     text = changed;
@@ -196,8 +197,8 @@ void PreTokenizer::RunCuts(size_t index, absl::string_view text, bool at_start,
     RunStep(index + 1, text.substr(begin, end - begin), at_start && begin == 0,
             scratch, sink);
   };
-  // Cut before every prefix; a piece that begins with one is searched behind
-  // it. at_start stays true only for the first piece.
+  // Cut before every prefix; in a piece that begins with one, search for the
+  // next after it. at_start stays true only for the first piece.
   if (step.metaspace && step.split_at_prefix) {
     for (size_t begin = 0; begin < text.size();) {
       const size_t end =

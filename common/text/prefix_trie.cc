@@ -3,7 +3,9 @@
 namespace foretoken {
 namespace {
 
-// Node ids are below 2^31, so node and byte fit into one key.
+// One hash map for all edges, keyed by node and byte: node ids are below 2^31,
+// so both fit into 64 bits. Vocabularies are large and sparse; a table of 256
+// children per node would cost a kilobyte each.
 uint64_t Edge(int32_t node, char byte) {
   return (static_cast<uint64_t>(node) << 8) | static_cast<uint8_t>(byte);
 }
@@ -24,6 +26,8 @@ void PrefixTrie::Add(absl::string_view string, int32_t value) {
 
 PrefixTrie::Match PrefixTrie::Longest(absl::string_view text) const {
   Match best;
+  // Called at every position of a text: most bytes begin no string and need no
+  // look-up.
   if (text.empty() || !MayBegin(text[0])) return best;
   int32_t node = 0;
   for (size_t i = 0; i < text.size(); ++i) {

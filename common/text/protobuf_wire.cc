@@ -42,6 +42,7 @@ class WireReader {
         return field;
       }
     }
+    // Groups (3 and 4) are deprecated, and no model file has them.
     return absl::InvalidArgumentError(
         absl::StrCat("field ", field.number, " has wire type ", key & 7));
   }

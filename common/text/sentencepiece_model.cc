@@ -27,6 +27,8 @@ constexpr size_t kMaxPieceBytes = 1024;
 constexpr uint64_t kModelTypeBpe = 2;
 constexpr uint64_t kModelTypeDefault = 1;  // unigram, if the field is missing
 
+// A field of another wire type than the schema's is an error: real protobuf
+// parsers would drop it silently, and the default would change the ids.
 absl::Status WantType(const WireField& field, WireField::Type type,
                       absl::string_view name) {
   if (field.type == type) return absl::OkStatus();
@@ -57,9 +59,12 @@ absl::Status CheckPiece(const Piece& piece) {
     return absl::InvalidArgumentError(absl::StrCat(
         "piece: \"", absl::CHexEscape(piece.text), "\" is not UTF-8"));
   }
+  // NaN has no place in the order of merges.
   if (std::isnan(piece.score)) {
     return absl::InvalidArgumentError("score: not a number");
   }
+  // SentencePiece splits unused pieces again after merging, which is not
+  // implemented here.
   if (piece.type == PieceType::kUnused) {
     return absl::InvalidArgumentError("type: UNUSED is not supported");
   }
@@ -147,7 +152,8 @@ absl::Status ParseNormalizerSpec(absl::string_view bytes,
   });
 }
 
-// Model files may carry an empty denormalizer_spec; only a table matters.
+// Model files may carry an empty denormalizer_spec; only one with a table would
+// change decoding.
 absl::Status RefuseDenormalizer(absl::string_view bytes) {
   SentencePieceModel ignored;
   FORETOKEN_RETURN_IF_ERROR(ParseNormalizerSpec(bytes, ignored));
@@ -160,6 +166,8 @@ absl::Status RefuseDenormalizer(absl::string_view bytes) {
 absl::Status ParsePart(const WireField& field, uint64_t& model_type,
                        SentencePieceModel& model) {
   switch (field.number) {
+    // Bounded here, while parsing: a large file may hold hundreds of millions
+    // of empty pieces.
     case 1: {
       if (model.pieces.size() == static_cast<size_t>(Vocabulary::kMaxSize)) {
         return absl::InvalidArgumentError("more pieces than supported");
@@ -183,6 +191,7 @@ absl::Status ParsePart(const WireField& field, uint64_t& model_type,
 
 std::string BytePiece(int byte) { return absl::StrFormat("<0x%02X>", byte); }
 
+// Exactly the form that BytePiece writes: <0x0a> and <0xA> are ordinary text.
 int ByteOfPiece(absl::string_view text) {
   int value = 0;
   if (text.size() != 6 || !absl::SimpleHexAtoi(text.substr(3, 2), &value)) {
@@ -210,10 +219,12 @@ absl::Status CheckSentencePieceModel(const SentencePieceModel& model) {
       ++byte_pieces;
     }
   }
+  // Characters without a piece need one id, and only one.
   if (unknown_pieces != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "pieces: ", unknown_pieces, " have type UNKNOWN, want exactly one"));
   }
+  // The encoder writes any byte without a further check.
   for (int byte = 0; model.byte_fallback && byte < 256; ++byte) {
     if (!has_byte[byte]) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -232,6 +243,7 @@ absl::Status CheckSentencePieceModel(const SentencePieceModel& model) {
 absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(
     absl::string_view bytes) {
   SentencePieceModel model;
+  // proto2's default, which is not written to files.
   uint64_t model_type = kModelTypeDefault;
   constexpr const char* kParts[] = {"trainer_spec", "normalizer_spec",
                                     "self_test_data", "denormalizer_spec"};

@@ -15,7 +15,8 @@ namespace {
 // Without a limit, a hostile model file could turn a short text into gigabytes.
 constexpr size_t kMaxRewriteBytes = 64;
 
-// Bit fields of a unit of a darts-clone double array.
+// Bit fields of a unit of a darts-clone double array, the trie in which
+// SentencePiece stores its rewrite rules.
 bool HasLeaf(uint32_t unit) { return (unit >> 8) & 1; }
 uint32_t Value(uint32_t unit) { return unit & 0x7FFFFFFF; }
 uint32_t Label(uint32_t unit) { return unit & 0x800000FF; }
@@ -65,6 +66,8 @@ absl::Status SentencePieceNormalizer::LoadTable(absl::string_view table) {
     return absl::InvalidArgumentError("the rewrites are not zero-terminated");
   }
   size_t begin = 0;
+  // Every rewrite is checked here, since FindInTable may reach any offset, also
+  // into the middle of one.
   while (begin < rewrites_.size()) {
     const size_t end = rewrites_.find('\0', begin);
     if (end - begin > kMaxRewriteBytes) {
@@ -110,6 +113,7 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::NormalizePrefix(
   Prefix prefix;
   if (FindInTable(text, prefix)) return prefix;
   const Utf8Step step = NextUtf8(text);
+  // One U+FFFD per malformed byte, as in the original.
   if (step.kind != Utf8Step::kCharacter) return {kReplacementCharacter, 1};
   return {text.substr(0, step.length), step.length};
 }
@@ -128,6 +132,7 @@ std::string SentencePieceNormalizer::Normalize(absl::string_view text) const {
   if (text.empty()) return out;
   out.reserve(text.size() + text.size() / 2 + space_.size());
   if (add_dummy_prefix_) out.append(space_.data(), space_.size());
+  // Spaces at the beginning are dropped like those after a space.
   bool after_space = remove_extra_whitespaces_;
   while (!text.empty()) {
     const Prefix prefix = NormalizePrefix(text);

@@ -32,8 +32,9 @@ bool Mergeable(PieceType type) {
   return type == PieceType::kNormal || type == PieceType::kUserDefined;
 }
 
-// Rank of every piece: position of its score in descending order; equal scores
-// share a rank, so that the leftmost pair merges first.
+// Rank of every piece, 0 for the highest score: SentencePiece merges the pair
+// with the highest score first, BpeMerges the one with the lowest rank. Equal
+// scores share a rank, so that the leftmost pair merges first.
 std::vector<uint32_t> RankPieces(const SentencePieceModel& model) {
   std::vector<float> scores;
   for (const auto& piece : model.pieces) scores.push_back(piece.score);
@@ -92,6 +93,7 @@ SymbolTable BuildSymbols(const SentencePieceModel& model, TokenId unknown) {
     if (UpToSpace(text) != text) table.merges_cross_spaces = true;
     // SentencePiece merges any two symbols whose joined text is a piece: one
     // table entry per way to cut the piece into two symbols.
+    // O(L^2) bytes hashed for a piece of L bytes; kMaxPieceBytes bounds L.
     for (size_t cut = NextUtf8(text).length; cut < text.size();
          cut += NextUtf8(text.substr(cut)).length) {
       const auto left = symbols.find(text.substr(0, cut));
@@ -182,6 +184,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
         break;
       }
       case PieceType::kUnknown:
+        // SentencePiece decodes the unknown piece as unk_surface.
         parts.vocabulary.Add(token, piece.text, model.unk_surface,
                              TokenKind::kUnknown);
         unknown = token;
@@ -228,6 +231,8 @@ std::vector<TokenId> SentencePieceTokenizer::Encode(
   Output output;
   output.ids.reserve(text.size() / 3);
   Buffers buffers;
+  // SentencePiece itself never finds control pieces in text; llama.cpp, for
+  // GGUF files, does.
   if (!controls_in_text_) {
     EncodeText(text, nullptr, buffers, output);
     return std::move(output.ids);

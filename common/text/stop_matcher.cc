@@ -56,6 +56,9 @@ bool StopMatcher::Advance(Pattern& pattern, char byte) {
 
 bool StopMatcher::Push(absl::string_view text, std::string& released) {
   if (match_begin_.has_value()) return true;
+  // Each pattern runs its own automaton, O(1) amortised per byte and pattern.
+  // held_ ends with the longest suffix of the text that begins a stop string;
+  // everything before it is released.
   size_t may_begin = 0;  // length of the suffix that may begin a stop string
   for (const char byte : text) {
     held_.push_back(byte);
@@ -72,6 +75,8 @@ bool StopMatcher::Push(absl::string_view text, std::string& released) {
     }
     if (complete > 0) {
       match_begin_ = taken_bytes_ - complete;
+      // If several strings end here, the longest begins first and decides where
+      // the output ends.
       released.append(held_, 0, held_.size() - complete);
       held_.clear();
       return true;

@@ -16,13 +16,14 @@
 namespace foretoken {
 namespace {
 
+// Limits on hostile files, far above real ones.
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxSteps = 64;
 // Maximum length of what Prepend or Replace inserts; real files use 3 bytes.
 constexpr size_t kMaxReplacementBytes = 16;
-// All steps together may make a text this many times as long: NFKC (11) and
-// U+2581 for a space (3), the most that real files ask for. Steps that each
-// double a text would fill any memory.
+// Maximum product of the growth of all steps: NFKC (11) and U+2581 for a space
+// (3), the most that real files need. A chain of steps that each double a text
+// would exhaust any memory.
 constexpr double kMaxGrowth = 33;
 
 // Unicode's normal forms, by their names in a tokenizer.json. `growth`: the
@@ -141,6 +142,7 @@ absl::Status TextNormalizer::AddSteps(const Json& field,
 std::string TextNormalizer::Normalize(absl::string_view text) const {
   std::string current(text);
   for (const Step& step : steps_) {
+    // The library leaves an empty text empty, also by Prepend.
     if (current.empty()) break;
     if (step.kind == Step::kPrepend) {
       current.insert(0, step.to);

@@ -19,7 +19,8 @@
 namespace foretoken {
 namespace {
 
-// Large vocabularies take some 20 MB as tokenizer.json.
+// Maximum size of a tokenizer file; large vocabularies take about 20 MB as
+// tokenizer.json.
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{256} << 20;
 
 bool IsFile(const std::string& path) {
@@ -46,6 +47,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadFile(
 
 absl::StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::LoadShared(
     const std::string& path) {
+  // Never destroyed: other static destructors may still load a tokenizer. Weak
+  // references let a tokenizer go when its last user does. Loading under the
+  // lock makes services of one process that start together load it once.
   static absl::Mutex* const mu = new absl::Mutex;
   static auto* const loaded =
       new std::map<std::string, std::weak_ptr<const Tokenizer>>;

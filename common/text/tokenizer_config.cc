@@ -14,7 +14,7 @@
 namespace foretoken {
 namespace {
 
-// The longest published templates take some 20 KiB.
+// Templates may have this size; the longest published ones have about 20 KiB.
 constexpr uint64_t kMaxTemplateBytes = 1 << 20;
 constexpr size_t kMaxTemplateFiles = 64;
 
@@ -45,6 +45,8 @@ absl::Status ReadToken(const Json& config, const char* field,
 }
 
 // One template, or a list of them by name.
+// Entries that are malformed are skipped: a model without a usable template
+// still completes texts.
 void ReadChatTemplates(const Json& config, TokenizerConfig& result) {
   const Json chat = config.value("chat_template", Json());
   if (chat.is_string()) result.chat_template = chat.get<std::string>();
@@ -65,7 +67,7 @@ void ReadChatTemplates(const Json& config, TokenizerConfig& result) {
 
 using NamedTemplates = std::vector<std::pair<std::string, std::string>>;
 
-// NAME.jinja of a directory that may be missing, by name.
+// Reads NAME.jinja of a directory, which may be missing, in the order of names.
 absl::StatusOr<NamedTemplates> ReadMoreTemplates(const std::string& directory) {
   std::vector<std::filesystem::path> files;
   std::error_code ignored;
@@ -78,6 +80,7 @@ absl::StatusOr<NamedTemplates> ReadMoreTemplates(const std::string& directory) {
     }
     files.push_back(it->path());
   }
+  // Directory order is arbitrary; sorted, the choice is the same everywhere.
   std::sort(files.begin(), files.end());
   NamedTemplates templates;
   for (const std::filesystem::path& file : files) {
@@ -122,6 +125,8 @@ absl::StatusOr<TokenizerConfig> ReadModelTokenizerConfig(
   FORETOKEN_ASSIGN_OR_RETURN(
       NamedTemplates more,
       ReadMoreTemplates(absl::StrCat(directory, "/additional_chat_templates")));
+  // Files replace the templates of the configuration as a whole, as in
+  // transformers, which writes one form or the other.
   if (IsFile(jinja) || !more.empty()) {
     config.chat_template.reset();
     config.more_chat_templates = std::move(more);

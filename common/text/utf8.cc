@@ -84,6 +84,8 @@ std::string SpaceSymbolsToSpaces(absl::string_view text) {
   return absl::StrReplaceAll(text, {{kSpaceSymbol, " "}});
 }
 
+// Never empty for a text that is not: a run of spaces at the beginning belongs
+// to the word after it.
 absl::string_view UpToSpace(absl::string_view text) {
   constexpr size_t kSymbolBytes = sizeof(kSpaceSymbol) - 1;
   size_t end = 0;

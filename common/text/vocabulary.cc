@@ -28,7 +28,9 @@ bool Vocabulary::Add(TokenId id, absl::string_view content,
 Sha256Digest Vocabulary::Fingerprint() const {
   Sha256 hash;
   UpdateWithInteger(hash, tokens_.size());
-  // The rule of llama.cpp's converter (does_token_look_special).
+  // Tokens that look special count as special, by the rule of llama.cpp's
+  // converter (does_token_look_special): a model's GGUF file and its
+  // tokenizer.json then have the same fingerprint.
   const auto looks_special = [](absl::string_view content) {
     const auto is_between = [content](absl::string_view begin,
                                       absl::string_view end) {

@@ -24,7 +24,7 @@
 namespace foretoken {
 namespace {
 
-// A status line is shorter.
+// Maximum bytes of the status line, the only part of the answer that is read.
 constexpr size_t kMaxAnswerBytes = 256;
 
 struct FreeAddresses {
@@ -52,6 +52,8 @@ class Connection {
     }
     if (errno != EINPROGRESS) return absl::ErrnoToStatus(errno, "connect");
     FORETOKEN_RETURN_IF_ERROR(Await(POLLOUT, by));
+    // A connected socket and a refused one both become writable; SO_ERROR tells
+    // them apart.
     int error = 0;
     socklen_t size = sizeof(error);
     getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -78,6 +80,7 @@ class Connection {
     std::string line;
     while (line.size() < kMaxAnswerBytes) {
       char byte = 0;
+      // Byte by byte: a status line is short, and nothing after it is needed.
       const ssize_t got = recv(fd_, &byte, 1, 0);
       if (got == 1) {
         if (byte == '\n') return line;
@@ -118,13 +121,16 @@ absl::StatusOr<OtlpEndpoint> OtlpEndpoint::Parse(absl::string_view url) {
   };
   OtlpEndpoint endpoint;
   if (!absl::ConsumePrefix(&url, "http://")) return bad();
+  // The parts go into the HTTP request: no blank or control character may end a
+  // header line early.
   for (const char c : url) {
     if (c <= ' ' || c > '~') return bad();
   }
   const size_t slash = std::min(url.find('/'), url.size());
   if (slash + 1 < url.size()) endpoint.path = std::string(url.substr(slash));
   absl::string_view host = url.substr(0, slash);
-  // An IPv6 address stands in brackets.
+  // An IPv6 address stands in brackets, so that its colons are not taken for
+  // that of the port.
   const size_t bracket = host.find(']');
   const size_t from = bracket == absl::string_view::npos ? 0 : bracket;
   const size_t colon = host.find(':', from);
@@ -166,7 +172,8 @@ absl::Status HttpPost(const OtlpEndpoint& endpoint, absl::string_view body,
   for (const addrinfo* at = list; at != nullptr; at = at->ai_next) ++untried;
   for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
     Connection connection(deadline);
-    // One that does not answer must not take the time of the others.
+    // An address that does not answer must not use up the time of the others:
+    // each gets an equal part of what is left.
     const absl::Time now = MonotonicNow();
     status = connection.Connect(*at, now + (deadline - now) / untried);
     --untried;
@@ -224,6 +231,7 @@ void OtlpExporter::Main() {
     {
       absl::MutexLock lock(&mu_);
       AwaitFor(mu_, absl::Condition(&enough), options_.batch_time);
+      // Taken as a whole, so that Take is never held up by a request.
       spans.swap(queue_);
       last = stop_;
     }
@@ -234,7 +242,8 @@ void OtlpExporter::Main() {
       const size_t size = std::min(left.size(), options_.batch_spans);
       Send(left.first(size), deadline);
       left.remove_prefix(size);
-      // What a lost batch left would wait as long.
+      // Give up the rest after a lost batch: each would wait for the whole
+      // timeout again.
       if (!reachable_) break;
     }
     if (!left.empty()) count_(false, static_cast<int64_t>(left.size()));
@@ -248,13 +257,14 @@ absl::Time OtlpExporter::NextDeadline() {
 }
 
 void OtlpExporter::Send(absl::Span<const Span> batch, absl::Time deadline) {
-  // Compared for every batch, so that dates follow the machine's clock when it
-  // is corrected.
+  // Computed for every batch, so that dates follow corrections of the machine's
+  // clock; spans are timed by the monotonic one.
   const absl::Duration to_wall = absl::Now() - MonotonicNow();
   const std::string body = OtlpJson(options_.service, batch, to_wall);
   const absl::Status sent =
       HttpPost(options_.endpoint, body, deadline - MonotonicNow());
   count_(sent.ok(), static_cast<int64_t>(batch.size()));
+  // Logged when it changes, not for every batch.
   if (sent.ok() == reachable_) return;
   reachable_ = sent.ok();
   if (reachable_) {

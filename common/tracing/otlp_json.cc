@@ -9,15 +9,18 @@
 namespace foretoken {
 namespace {
 
+// STATUS_CODE_ERROR of opentelemetry.proto.trace.v1.
 constexpr int kStatusError = 2;
 
+// OTLP's JSON writes ids in hex, unlike the base64 of proto3's JSON for other
+// bytes.
 template <typename Id>
 std::string Hex(const Id& id) {
   return absl::BytesToHexString(
       {reinterpret_cast<const char*>(id.data()), id.size()});
 }
 
-// 64-bit integers are strings in this encoding.
+// 64-bit integers are strings in proto3's JSON.
 std::string Nanos(absl::Time time) {
   return absl::StrCat(absl::ToUnixNanos(time));
 }

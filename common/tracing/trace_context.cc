@@ -9,7 +9,8 @@
 namespace foretoken {
 namespace {
 
-// "00-" trace "-" span "-" flags, in lower-case hex digits.
+// W3C Trace Context, "traceparent": "00-" trace "-" span "-" flags, in
+// lower-case hex digits.
 constexpr size_t kHeaderBytes = 2 + 1 + 32 + 1 + 16 + 1 + 2;
 constexpr uint8_t kSampledFlag = 1;
 
@@ -52,7 +53,8 @@ std::optional<TraceContext> TraceContext::Parse(absl::string_view header) {
       !ReadHex(header.substr(53), flags)) {
     return std::nullopt;
   }
-  // A later version may append fields; 255 is none.
+  // Version 0 has exactly these fields, a later one may append others after a
+  // dash; version 255 is invalid, and so is an id of zeros.
   const bool exact = header.size() == kHeaderBytes;
   if (version[0] == 255 || (version[0] == 0 && !exact) ||
       (!exact && header[kHeaderBytes] != '-') || IsZero(context.trace) ||
@@ -69,6 +71,8 @@ std::string TraceContext::Header() const {
 }
 
 TraceContext TraceContext::Child() const {
+  // Seeded per thread: no lock on the path of a request. Ids must be distinct,
+  // not secret.
   thread_local std::mt19937_64 random = [] {
     std::random_device device;
     std::seed_seq seed{device(), device(), device(), device()};

@@ -11,7 +11,8 @@
 namespace foretoken::crest {
 namespace {
 
-// Calls that query the store: rare, but each may block.
+// Threads and queue of the calls that query the store. They are rare, but each
+// may block for a statement's timeout.
 constexpr int kBlockingThreads = 2;
 constexpr int kBlockingWaiting = 16;
 
@@ -61,7 +62,8 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestServer::Create(
   return server;
 }
 
-// Stop everything that answers streams before the streams themselves.
+// The order matters: ingests and datastores answer through the streams, so they
+// end first.
 CrestServer::~CrestServer() {
   blocking_.reset();
   ingests_.reset();
@@ -100,6 +102,8 @@ grpc::ServerUnaryReactor* CrestServer::Publish(
   });
 }
 
+// gRPC's callback threads must not block, so the work runs on a small pool.
+// Request and response live until Finish.
 grpc::ServerUnaryReactor* CrestServer::RunBlocking(
     grpc::CallbackServerContext* context, std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -130,6 +134,8 @@ absl::Status CrestServer::List(const v1::ListVersionsRequest& request,
   const bool listed =
       std::any_of(versions->begin(), versions->end(),
                   [&](const auto& info) { return info.version == serving; });
+  // The served version may have been dropped from the store, or the store may
+  // not answer.
   if (serving != 0 && !listed) {
     *response.add_versions() = ToProto(served->info, serving);
   }
@@ -151,6 +157,7 @@ absl::Status CrestServer::SwitchTo(const v1::PublishRequest& request,
                              datastore->origin().Switch(request.version()));
   FORETOKEN_LOG(kInfo, "published version ", request.version(), " of ",
                 datastore->name(), ", replacing ", previous);
+  // Switch at once instead of at the next poll.
   datastore->Poke();
   response.set_previous_version(previous);
   return absl::OkStatus();
@@ -180,6 +187,8 @@ void CrestServer::OnFailedLoad(const std::string& name) {
   metrics_.LoadFailed(name);
 }
 
+// health_mu_ is held during the call, so that WatchHealth(nullptr) returns only
+// when none is under way.
 void CrestServer::OnStateChange(const std::string& name, bool ready) {
   metrics_.SetReady(name, ready);
   absl::MutexLock lock(&health_mu_);

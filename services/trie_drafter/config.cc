@@ -27,8 +27,9 @@ void AddScopeFlags(Flags& flags, ScopeOptions& scopes) {
               "Maximum phrases per length in a scope's pool");
 }
 
-// Stored records that hold the text of a scope's prior and history, twice over:
-// a replica that stops stores the batch it has. At most 64 MiB.
+// Number of stored records that hold the text of a scope's prior and history.
+// Twice what is needed, since a replica that stops stores a batch that is not
+// full. At most 64 MiB.
 int32_t TextRecords(const ScopeOptions& scopes) {
   if (scopes.prior.max_tokens == 0) return 0;
   const int64_t tokens = scopes.prior.max_tokens + scopes.history_tokens;
@@ -129,6 +130,8 @@ absl::StatusOr<std::unique_ptr<TrieDrafterServer>> TrieDrafterService::Make(
     core_options.scopes.prior.tokenizer = loaded->fingerprint();
     core_options.scopes.prior.vocab_size = loaded->vocab_size();
   }
+  // The server calls this rather than taking a store, because the store reports
+  // to the server's metrics.
   TrieDrafterServer::MakeStore make_store =
       [](WarmStoreObserver&) -> std::unique_ptr<WarmStore> { return nullptr; };
   if (redis_url.empty()) {

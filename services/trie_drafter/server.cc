@@ -56,6 +56,8 @@ grpc::ServerUnaryReactor* TrieDrafterServer::GetPhrases(
     FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(request->cache_scope()));
     const std::string& fingerprint = request->tokenizer_fingerprint();
     FORETOKEN_RETURN_IF_ERROR(rpc::CheckFingerprint(fingerprint));
+    // Phrases are token ids: those of another tokenizer would mean other text.
+    // An empty fingerprint is unknown and passes.
     if (!options_.tokenizer_fingerprint.empty() && !fingerprint.empty() &&
         fingerprint != options_.tokenizer_fingerprint) {
       return absl::FailedPreconditionError(
@@ -80,6 +82,8 @@ grpc::ServerUnaryReactor* TrieDrafterServer::GetPhrases(
   });
 }
 
+// Bounds the calls before they are queued: the pool's queue has room for
+// kMaxCalls besides the work of all streams, which calls never displace.
 grpc::ServerUnaryReactor* TrieDrafterServer::RunCall(
     grpc::CallbackServerContext* context, std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();

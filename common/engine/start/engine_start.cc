@@ -30,6 +30,8 @@ absl::StatusOr<PassTiming> TimePasses(Backend& backend, int32_t rows,
                                       absl::Duration budget, int32_t most_rows,
                                       EngineLoopOptions& loop) {
   auto timing = PassTiming::Measure(backend, rows, budget);
+  // Without a measurement the watchdog learns the longest pass from the passes
+  // that run.
   if (timing.ok()) {
     loop.longest_pass = absl::Seconds(timing->Seconds(most_rows));
   } else {

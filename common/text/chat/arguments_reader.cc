@@ -6,6 +6,9 @@ namespace foretoken {
 
 void ArgumentsReader::Emit() {
   if (!begun_) {
+    // A call is sent once its name is known and its arguments are complete or
+    // too long to be held: short arguments that turn out malformed can still
+    // become content.
     if (name_.empty() || (!ended_ && pending_.size() <= kMaxWholeBytes)) return;
     begun_ = true;
     writer_.Begin(name_);
@@ -37,7 +40,8 @@ bool ArgumentsReader::Take(char c) {
   if (step == JsonValueScanner::Step::kMalformed) return false;
   const auto byte = static_cast<unsigned char>(c);
   if (in_string && byte < 0x20) {
-    // JSON wants it escaped, and models forget it.
+    // JSON wants control characters in strings escaped, but models write them
+    // raw.
     pending_ += c == '\n'   ? "\\n"
                 : c == '\t' ? "\\t"
                             : absl::StrFormat("\\u%04x", byte);

@@ -15,7 +15,9 @@ CallObjectReader::Result CallObjectReader::End() {
 CallObjectReader::Result CallObjectReader::BeginValue(char c) {
   text_ = JsonStringDecoder();
   value_ = JsonValueScanner();
-  // The first of several counts.
+  // The key decides how its value is read; of repeated keys, the first counts.
+  // "parameters" is Llama's name of "arguments". Values of other keys are
+  // scanned and dropped.
   if (key_ == "name" && !has_name_) {
     state_ = State::kName;
     return c == '"' ? Result::kMore : Result::kMalformed;
@@ -25,6 +27,8 @@ CallObjectReader::Result CallObjectReader::BeginValue(char c) {
     return TakeOther(c);
   }
   has_arguments_ = true;
+  // Some models write the arguments as a string that holds JSON: its decoded
+  // bytes are read like an object.
   if (c == '"') {
     state_ = State::kArgumentsText;
     return Result::kMore;
@@ -43,6 +47,8 @@ CallObjectReader::Result CallObjectReader::TakeOther(char c) {
   if (step == JsonValueScanner::Step::kMore) return Result::kMore;
   if (state_ == State::kNull) arguments_.SetNone();
   state_ = State::kCommaOrEnd;
+  // A number ends only at the byte after it, which is read again as part of the
+  // object.
   return step == JsonValueScanner::Step::kEnded ? Take(c) : Result::kMore;
 }
 
@@ -50,6 +56,8 @@ CallObjectReader::Result CallObjectReader::TakeName(char c) {
   const bool ended = text_.Take(c, name_);
   if (name_.size() > ToolCallParser::kMaxNameBytes) return Result::kMalformed;
   if (!ended) return Result::kMore;
+  // A name that the request does not offer makes the object text: the answer
+  // may be JSON of its own.
   if (!writer_.Offers(name_)) return Result::kMalformed;
   has_name_ = true;
   state_ = State::kCommaOrEnd;

@@ -12,9 +12,12 @@ namespace {
 
 using jinja::Value;
 
-// Roles that templates turn into control tokens: '<|' + role + '|>'.
+// Roles that templates turn into control tokens, as in '<|' + role + '|>'. A
+// role comes with the request, whose text may not spell control tokens, so the
+// known ones are marked as the template's.
 constexpr absl::string_view kRoles[] = {"system", "user",      "assistant",
                                         "tool",   "developer", "function"};
+// Set by Render: a request may not replace them.
 constexpr absl::string_view kOwnVariables[] = {
     "messages",  "tools",    "documents", "add_generation_prompt",
     "bos_token", "eos_token"};
@@ -24,7 +27,8 @@ bool IsOneOf(absl::Span<const absl::string_view> names,
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The message with a known role as text of the template.
+// The message with a known role marked as text of the template. Unknown roles
+// stay the request's.
 absl::StatusOr<Value> WithTrustedRole(const Value& message) {
   if (!message.Is(Value::Kind::kDict)) return message;
   const Value* const role = message.dict().Find("role");
@@ -89,6 +93,8 @@ absl::StatusOr<std::vector<PromptSpan>> ChatTemplate::Render(
                        {limits_, prompt.now, prompt.zone, reserve, may_go_on}));
   std::vector<PromptSpan> spans;
   size_t begin = 0;
+  // A span per run of one origin: the tokenizer finds control tokens only
+  // outside of the request's.
   for (const jinja::Text::Run& run : text.runs()) {
     spans.push_back({text.bytes().substr(begin, run.end - begin),
                      run.origin == jinja::Origin::kTemplate});

@@ -61,6 +61,7 @@ const std::string* ChatTemplateSources::Choose(bool has_tools) const {
     if (has_tools && name == "tool_use") return &source;
     if (name == kDefault) chosen = &source;
   }
+  // A single template serves every request, whatever its name.
   if (chosen == nullptr && templates.size() == 1) {
     chosen = &templates.front().second;
   }

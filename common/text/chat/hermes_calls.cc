@@ -17,6 +17,9 @@ namespace {
 constexpr absl::string_view kOpen = "<tool_call>";
 constexpr absl::string_view kClose = "</tool_call>";
 
+// States: kContent, text before a tag; kCall, inside <tool_call>, the object is
+// read; kBehindCall, the object is complete and the end tag follows; kSkip, a
+// call that was sent in part is broken, and its rest is dropped up to a tag.
 class HermesParser : public ByteParser {
  public:
   HermesParser(uint64_t id_seed, const ToolNames& offered)
@@ -32,6 +35,7 @@ class HermesParser : public ByteParser {
         return TakeCall(c);
       case State::kBehindCall:
         return TakeBehindCall(c);
+      // A new call may begin without the end tag of the broken one.
       case State::kSkip:
         if (close_.Take(c)) state_ = State::kContent;
         if (open_.Take(c)) StartCall();
@@ -49,7 +53,7 @@ class HermesParser : public ByteParser {
     kContent,
     kCall,
     kBehindCall,  // its end tag follows
-    kSkip,        // the rest of a call that is broken behind its arguments
+    kSkip,        // the rest of a call that breaks off after its arguments
   };
 
   void StartCall() {
@@ -79,6 +83,8 @@ class HermesParser : public ByteParser {
       state_ = State::kContent;
       return;
     }
+    // A call that has begun cannot become content again; one that has not is
+    // text.
     if (reader_->begun()) {
       close_ = TagMatcher(kClose);
       open_ = TagMatcher(kOpen);
@@ -92,12 +98,13 @@ class HermesParser : public ByteParser {
 
   void TakeBehindCall(char c) {
     const size_t matched = close_.matched();
-    // Models often close a brace too many.
+    // Models often write one closing brace too many.
     if (matched == 0 && (IsJsonSpace(c) || c == '}')) return;
     if (close_.Take(c)) {
       state_ = State::kContent;
     } else if (close_.matched() != matched + 1) {
-      // No end tag: it may be the beginning of the next call.
+      // Not the end tag, although it began like it: the matched bytes and this
+      // one may begin the next call or be content.
       state_ = State::kContent;
       for (const char byte : kClose.substr(0, matched)) Take(byte);
       Take(c);

@@ -13,6 +13,8 @@ bool IsDigit(char c) {
 
 }  // namespace
 
+// A value has ended: at the top it was the last, else a comma or the end of its
+// container follows.
 JsonValueScanner::Step JsonValueScanner::End() {
   if (depth_ == 0) return Step::kLast;
   state_ = State::kBehind;
@@ -135,7 +137,7 @@ JsonValueScanner::Step JsonValueScanner::Take(char c) {
     default:
       break;
   }
-  // Space before a value at the top is its caller's.
+  // White space before a top-level value belongs to the caller.
   if (IsJsonSpace(c)) return depth_ == 0 ? Step::kMalformed : Step::kMore;
   const bool in_object =
       depth_ > 0 && (objects_ >> (depth_ - 1) & uint64_t{1}) != 0;
@@ -168,6 +170,8 @@ void JsonStringDecoder::DropSurrogate(std::string& out) {
   high_ = 0;
 }
 
+// UTF-16 code units of \u escapes: a high surrogate is kept until the next unit
+// shows whether it is half of a pair.
 void JsonStringDecoder::Append(uint32_t unit, std::string& out) {
   if (unit >= 0xDC00 && unit < 0xE000 && high_ != 0) {
     AppendUtf8(0x10000 + ((high_ - 0xD800) << 10) + (unit - 0xDC00), out);
@@ -184,6 +188,8 @@ void JsonStringDecoder::Append(uint32_t unit, std::string& out) {
   }
 }
 
+// Lenient where JsonValueScanner is strict: what it decodes is shown or passed
+// on, never parsed again.
 bool JsonStringDecoder::Take(char c, std::string& out) {
   if (hex_left_ > 0) {
     if (absl::ascii_isxdigit(static_cast<unsigned char>(c))) {

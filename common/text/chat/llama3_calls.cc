@@ -1,9 +1,9 @@
 // Tool calls as Llama 3 writes them: an object at the beginning of the answer
-// or behind <|python_tag|>, several with semicolons between them,
+// or after <|python_tag|>, several with semicolons between them,
 //
 //   {"name": "f", "parameters": {"x": 1}}
 //
-// or Python behind <|python_tag|> (see PythonCall).
+// or Python after <|python_tag|> (see PythonCall).
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +18,12 @@ namespace {
 
 constexpr absl::string_view kTag = "<|python_tag|>";
 
+// States: kStart, white space at the beginning, where a bare JSON object is a
+// call; kContent, text before a tag; kBehindTag, after the tag, before its code
+// or object; kObject, an object that may be a call; kBehindObject, after a
+// call, where another may follow; kPython, code after the tag, until the end.
+//
+// Bytes of an object are held until it is certain to be a call.
 class Llama3Parser : public ByteParser {
  public:
   Llama3Parser(uint64_t id_seed, const ToolNames& offered)
@@ -73,18 +79,20 @@ class Llama3Parser : public ByteParser {
     kPython,
   };
 
-  // Keeps a byte of what may yet be content.
+  // Holds a byte of what may still be content.
   void Hold(char c) {
     held_.push_back(c);
     if (held_.size() > kMaxHeldBytes) GiveUp();
   }
   void GiveUp() {
+    // After the tag, an object that is no call is code.
     if (behind_tag_) return StartPython();
     state_ = State::kContent;
-    // The text may hold the tag.
+    // Read the held bytes again as content: they may contain the tag.
     for (const char byte : std::exchange(held_, {})) Take(byte);
   }
-  // `c` does not go on with a call.
+  // Ends an attempt to read a call at `c`, which does not continue it and is
+  // read again.
   void Fail(char c) {
     GiveUp();
     Take(c);
@@ -97,7 +105,8 @@ class Llama3Parser : public ByteParser {
   }
 
   void StartObject(char c) {
-    // Any other object is content: an answer may be JSON.
+    // Only an object with a name and arguments is a call: an answer may be JSON
+    // itself.
     reader_.emplace(writer_, /*needs_arguments=*/true);
     state_ = State::kObject;
     TakeObject(c);

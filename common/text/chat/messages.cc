@@ -20,15 +20,15 @@ using jinja::Origin;
 using jinja::Value;
 using jinja::Values;
 
-// Copies of a text: the value, the text joined from parts, the value parsed
-// from arguments, and one while a string grows.
+// Copies that a text may have at one time: the value, the text joined from
+// parts, the value parsed from arguments, and one while a string grows.
 constexpr int64_t kBytesPerTextByte = 4;
 // Memory of a value or key: its element in a list that grows (3 * 32), its
 // object on the heap and its entry in an index that grows, all of it three
 // times since messages are copied twice. ChatMemoryTest measures it.
 constexpr int64_t kBytesPerValue = 384;
 
-// Names in errors come from requests.
+// Bytes of a name that an error quotes: names come from requests.
 constexpr size_t kMaxQuotedBytes = 32;
 
 absl::Status Bad(absl::string_view field, absl::string_view what) {
@@ -43,6 +43,7 @@ Value DictOf(Dict dict) {
   return Value::Of(std::make_shared<const Dict>(std::move(dict)));
 }
 
+// Clients write null for a field that they do not set.
 bool IsMissing(const Value* value) {
   return value == nullptr || value->Is(Value::Kind::kNone);
 }
@@ -79,6 +80,7 @@ absl::StatusOr<Value> JoinParts(const List& parts, const std::string& field) {
     if (IsMissing(text) || !text->IsString()) {
       return Bad(absl::StrCat(here, ".text"), "want a string");
     }
+    // Separate parts by a line end, as servers for text-only templates do.
     if (i > 0) joined.Append("\n", Origin::kRequest);
     joined.Append(text->text());
   }
@@ -108,6 +110,8 @@ absl::StatusOr<Value> NormalizeToolCall(const Value& call,
   if (IsMissing(name) || !name->IsString()) {
     return Bad(absl::StrCat(here, ".name"), "want a string");
   }
+  // Values are immutable (value.h): changed containers are copies of one level,
+  // whose values are shared.
   Dict changed_function = function->dict();
   const Value* const arguments = function->dict().Find("arguments");
   if (IsMissing(arguments) ||
@@ -117,7 +121,8 @@ absl::StatusOr<Value> NormalizeToolCall(const Value& call,
   } else if (arguments->IsString()) {
     absl::StatusOr<Value> parsed =
         jinja::ParseJsonValue(arguments->text().bytes(), Origin::kRequest);
-    // Arguments that an earlier answer got wrong stay the text that they are.
+    // Arguments that are not a JSON object, because an earlier answer got them
+    // wrong, stay the text that they are.
     if (parsed.ok() && parsed->Is(Value::Kind::kDict)) {
       FORETOKEN_RETURN_IF_ERROR(
           SetField(changed_function, "arguments", *std::move(parsed)));
@@ -155,6 +160,8 @@ absl::StatusOr<Value> NormalizeMessage(const Value& message,
     if (IsAbsent(key, value)) continue;
     FORETOKEN_RETURN_IF_ERROR(changed.Set(key, value));
   }
+  // "developer" is OpenAI's newer name of "system"; most templates know only
+  // the old one.
   if (rules.developer_as_system && role->text().bytes() == "developer") {
     FORETOKEN_RETURN_IF_ERROR(
         SetField(changed, "role",
@@ -217,6 +224,8 @@ absl::StatusOr<Value> ParseTools(absl::string_view json) {
   if (tools.Is(Value::Kind::kNone) || tools.list().items().empty()) {
     return Value::None();
   }
+  // Only what templates rely on is checked; the schema of the parameters is the
+  // template's to print.
   for (size_t i = 0; i < tools.list().items().size(); ++i) {
     const Value& tool = tools.list().items()[i];
     const std::string here = absl::StrCat("tools[", i, "]");

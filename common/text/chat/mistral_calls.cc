@@ -1,4 +1,4 @@
-// Tool calls as Mistral's models write them behind [TOOL_CALLS]: a list of
+// Tool calls as Mistral's models write them after [TOOL_CALLS]: a list of
 // objects,
 //
 //   [TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]
@@ -26,6 +26,13 @@ bool IsNameByte(char c) {
          c == '-' || c == '.';
 }
 
+// Mistral's three forms: [TOOL_CALLS][{...}, {...}] with objects in a list,
+// [TOOL_CALLS]{...} with one object, and
+// [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...}, in which the controls in brackets are
+// optional.
+//
+// Bytes of a call are held until it is certain to be one (its name is offered
+// and its arguments begin); held bytes become content if it is not.
 class MistralParser : public ByteParser {
  public:
   MistralParser(uint64_t id_seed, const ToolNames& offered)
@@ -36,6 +43,7 @@ class MistralParser : public ByteParser {
     switch (state_) {
       case State::kContent:
         if (!content_.Take(c, writer_)) return;
+        // No further calls are taken: the tag is shown as text.
         if (writer_.full()) return writer_.Content(kOpen);
         held_ = std::string(kOpen);
         state_ = State::kBehindTag;
@@ -68,6 +76,8 @@ class MistralParser : public ByteParser {
           return Hold(c);
         }
         state_ = State::kContent;
+        // A list that does not go on in order ends here; the byte belongs to
+        // the content.
         if (c != ']') Take(c);
         return;
       case State::kName:
@@ -124,7 +134,8 @@ class MistralParser : public ByteParser {
     kArguments,
   };
 
-  // Keeps a byte of what may yet be content.
+  // Holds a byte of what may still be content, up to kMaxHeldBytes: output must
+  // not be held back without a bound.
   void Hold(char c) {
     held_.push_back(c);
     if (held_.size() > kMaxHeldBytes) GiveUp();
@@ -133,7 +144,8 @@ class MistralParser : public ByteParser {
     writer_.Content(std::exchange(held_, {}));
     state_ = State::kContent;
   }
-  // `c` does not go on with a call.
+  // Ends an attempt to read a call at `c`, which does not continue it. The held
+  // bytes become content and `c` is read again, since it may begin another tag.
   void Fail(char c) {
     GiveUp();
     Take(c);
@@ -141,6 +153,7 @@ class MistralParser : public ByteParser {
 
   void TakeObject(char c) {
     const CallObjectReader::Result result = reader_->Take(c);
+    // The call has begun and is sent: it can no longer become content.
     if (reader_->begun()) held_.clear();
     switch (result) {
       case CallObjectReader::Result::kMore:

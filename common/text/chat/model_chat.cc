@@ -55,6 +55,8 @@ absl::StatusOr<ModelChat::Parsed> ModelChat::Parse(const std::string& source,
 absl::Status ModelChat::SetTemplates(const std::string* plain,
                                      const std::string* with_tools,
                                      const ChatTokens& tokens) {
+  // The form of the tool calls follows from the template that writes them, the
+  // one for tools if there are two.
   if (plain != nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(default_, Parse(*plain, tokens));
     form_ = ToolCallFormOf(*plain);
@@ -103,6 +105,7 @@ absl::StatusOr<std::vector<PromptSpan>> ModelChat::Render(
   const int64_t values = ValueBytes(request.messages) +
                          ValueBytes(request.tools) +
                          ValueBytes(request.variables);
+  // Pay before parsing: the values take many times the request's bytes.
   if (reserve != nullptr) FORETOKEN_RETURN_IF_ERROR(reserve(values));
   ChatPrompt prompt;
   FORETOKEN_ASSIGN_OR_RETURN(prompt.tools, ParseTools(request.tools));
@@ -123,6 +126,8 @@ absl::StatusOr<std::vector<PromptSpan>> ModelChat::Render(
   if (reserve == nullptr) {
     return chosen->chat.Render(prompt, nullptr, may_go_on);
   }
+  // The renderer knows of its own memory only; what the values take stays
+  // reserved beside it.
   return chosen->chat.Render(
       prompt, [&](int64_t bytes) { return reserve(values + bytes); },
       may_go_on);
@@ -134,6 +139,7 @@ absl::StatusOr<std::vector<TokenId>> ModelChat::Encode(
     const jinja::MayGoOn& may_go_on) const {
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<PromptSpan> spans,
                              Render(request, now, reserve, may_go_on));
+  // Encoding is not interruptible: ask once more before it.
   if (may_go_on != nullptr) FORETOKEN_RETURN_IF_ERROR(may_go_on());
   if (reserve != nullptr) {
     int64_t bytes = 0;

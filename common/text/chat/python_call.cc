@@ -13,6 +13,9 @@
 namespace foretoken {
 namespace {
 
+// Llama 3.1's built-in tools are called in Python's syntax,
+// brave_search.call(query="..."); any other code after the Python tag is for
+// the code interpreter.
 constexpr absl::string_view kCall = ".call(";
 constexpr absl::string_view kInterpreter = "code_interpreter";
 
@@ -61,7 +64,8 @@ bool ReadString(absl::string_view& text, std::string& json) {
   return true;
 }
 
-// The same for a number, True, False or None.
+// The same for a number, True, False or None. Numbers are copied as written;
+// Python's and JSON's agree but for rare forms.
 bool ReadScalar(absl::string_view& text, std::string& json) {
   for (const auto& [python, value] :
        {std::pair("True", "true"), std::pair("False", "false"),
@@ -78,7 +82,8 @@ bool ReadScalar(absl::string_view& text, std::string& json) {
   return size > 0;
 }
 
-// `key=value, ...)` as a JSON object; nullopt: it is none of that.
+// Converts `key=value, ...)` to a JSON object; nullopt for anything else, which
+// is then treated as code.
 std::optional<std::string> ParseArguments(absl::string_view text) {
   std::string json = "{";
   text = absl::StripAsciiWhitespace(text);
@@ -107,6 +112,8 @@ std::optional<std::string> ParseArguments(absl::string_view text) {
 
 }  // namespace
 
+// True while the text so far is a prefix of NAME.call( or has it: then nothing
+// can be sent yet.
 bool PythonCall::MayBeBuiltIn() const {
   if (held_.size() > ToolCallParser::kMaxHeldBytes) return false;
   const size_t name = NameSize(held_);
@@ -125,6 +132,7 @@ void PythonCall::BeginOther() {
     kind_ = Kind::kContent;
     writer_.Content(tag_);
   }
+  // What was held is the beginning of the code or of the content.
   Write(std::exchange(held_, {}));
 }
 
@@ -147,6 +155,8 @@ void PythonCall::End() {
     const absl::string_view name = text.substr(0, NameSize(text));
     if (absl::StartsWith(text.substr(name.size()), kCall) &&
         writer_.Offers(name)) {
+      // Converted at the end only: JSON that has been sent cannot be taken
+      // back.
       const auto arguments =
           ParseArguments(text.substr(name.size() + kCall.size()));
       if (arguments.has_value()) {

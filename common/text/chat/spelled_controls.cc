@@ -17,12 +17,17 @@ ControlTokens FindControls(const Tokenizer& tokenizer,
   return found;
 }
 
+// A control token decodes to nothing, so the text lacks it. The offset at which
+// it belongs is the number of bytes decoded before it; `text` may lag behind
+// the ids, since stop strings hold text back, so places wait until their offset
+// has come.
 std::string SpelledControls::Take(absl::Span<const TokenId> ids,
                                   absl::string_view text) {
   if (controls_.empty()) return std::string(text);
   for (const TokenId id : ids) {
     std::string decoded;
-    // An id that the vocabulary lacks has no text.
+    // An id that the vocabulary lacks has no text, so an error means an empty
+    // string.
     detokenizer_.Push(id, decoded).IgnoreError();
     decoded_bytes_ += static_cast<int64_t>(decoded.size());
     for (const auto& [control, spelling] : controls_) {

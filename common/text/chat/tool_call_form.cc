@@ -28,6 +28,8 @@ absl::StatusOr<ToolCallForm> ParseToolCallForm(absl::string_view name) {
                    "', want none, llama3, hermes or mistral"));
 }
 
+// A template does not name its form; the tokens that it writes around calls
+// tell. The most specific comes first.
 ToolCallForm ToolCallFormOf(absl::string_view chat_template) {
   if (absl::StrContains(chat_template, "[TOOL_CALLS]")) {
     return ToolCallForm::kMistral;
@@ -37,7 +39,7 @@ ToolCallForm ToolCallFormOf(absl::string_view chat_template) {
       !absl::StrContains(chat_template, "<function=")) {
     return ToolCallForm::kHermes;
   }
-  // The JSON form of Llama 3.2 goes without the tag, but has its own key.
+  // Llama 3.2's JSON form has no tag, but the key "parameters".
   if (absl::StrContains(chat_template, "<|python_tag|>") ||
       (absl::StrContains(chat_template, "<|start_header_id|>") &&
        absl::StrContains(chat_template, "parameters"))) {

@@ -41,12 +41,17 @@ void ContentReader::Pass(absl::string_view text, ToolCallWriter& writer) {
   writer.Content(text);
 }
 
+// Content is passed on at once, except for bytes that may begin a tag and white
+// space, which is dropped if a call follows. At most kMaxSpaces blanks are
+// held.
 bool ContentReader::Take(char c, ToolCallWriter& writer) {
   const size_t before = matcher_.matched();
   if (matcher_.Take(c)) {
     spaces_.clear();
     return true;
   }
+  // Three cases: the tag goes on (hold the byte), it broke off (pass on what
+  // was matched), or no tag has begun.
   if (matcher_.matched() == before + 1) return false;
   if (before > 0) Pass(matcher_.tag().substr(0, before), writer);
   if (matcher_.matched() > 0) return false;
@@ -63,7 +68,7 @@ bool ContentReader::Take(char c, ToolCallWriter& writer) {
 }
 
 void ContentReader::End(ToolCallWriter& writer) {
-  // White space behind a call ends no content.
+  // White space after a call is not content.
   if (matcher_.matched() == 0 && writer.calls() > 0) return;
   Pass(matcher_.tag().substr(0, matcher_.matched()), writer);
 }

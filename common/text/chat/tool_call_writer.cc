@@ -11,6 +11,8 @@ void ToolCallWriter::Begin(absl::string_view name) {
 
 void ToolCallWriter::Arguments(absl::string_view piece) {
   if (piece.empty()) return;
+  // OpenAI's streaming form: only the first delta of a call has id and name,
+  // later ones add to the arguments by index.
   const int index = calls_ - 1;
   if (delta_.tool_calls.empty() || delta_.tool_calls.back().index != index) {
     delta_.tool_calls.emplace_back().index = index;
@@ -22,6 +24,7 @@ std::string ToolCallWriter::NewId() {
   constexpr absl::string_view kDigits =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   std::string id = form_ == IdForm::kOpenAi ? "call_" : "";
+  // Mistral's templates accept ids of exactly nine letters and digits.
   for (int i = form_ == IdForm::kOpenAi ? 24 : 9; i > 0; --i) {
     // SplitMix64: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
     // Generators" (2014).

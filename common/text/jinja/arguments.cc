@@ -22,6 +22,7 @@ absl::StatusOr<BoundArguments> BoundArguments::Bind(
   };
   BoundArguments bound;
   bound.callee_ = std::string(callee);
+  // Pointers into `arguments`, which must outlive the result.
   bound.values_.resize(names.size());
   if (arguments.positional.size() > names.size()) {
     return fail("takes fewer arguments than ",

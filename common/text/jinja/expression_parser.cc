@@ -32,6 +32,7 @@ ExprPtr New(Expr::Kind kind, int line) {
 
 }  // namespace
 
+// Null children are allowed: the parts of a slice or condition that are absent.
 template <typename... Children>
 ExpressionParser::ExprOr ExpressionParser::Node(Expr::Kind kind, int line,
                                                 Children... children) const {
@@ -51,6 +52,7 @@ std::optional<Op> ExpressionParser::FindOp(
 ExpressionParser::ExprOr ExpressionParser::ParseBinary(
     absl::Span<const OperatorName> ops, ExprOr (ExpressionParser::*operand)()) {
   FORETOKEN_ASSIGN_OR_RETURN(ExprPtr left, (this->*operand)());
+  // The loop makes operators of one level left-associative.
   while (const auto op = FindOp(ops)) {
     const int line = current().line;
     Advance();
@@ -98,6 +100,7 @@ ExpressionParser::ExprOr ExpressionParser::ParseExpression() {
     if (SkipName("else")) {
       FORETOKEN_ASSIGN_OR_RETURN(otherwise, ParseExpression());
     }
+    // Children: the test, the value, and the value of `else` (null: undefined).
     FORETOKEN_ASSIGN_OR_RETURN(
         expr, Node(Expr::Kind::kCondition, line, std::move(test),
                    std::move(expr), std::move(otherwise)));
@@ -177,10 +180,14 @@ ExpressionParser::ExprOr ExpressionParser::ParseProduct() {
   return ParseBinary(kProducts, &ExpressionParser::ParsePower);
 }
 
+// `**` is left-associative, as in jinja2 and unlike in Python: 2 ** 3 ** 2 is
+// 64.
 ExpressionParser::ExprOr ExpressionParser::ParsePower() {
   return ParseBinary(kPowers, &ExpressionParser::ParseFiltered);
 }
 
+// A chain of `~` is one node, so that its text is built once rather than copied
+// for every operator.
 ExpressionParser::ExprOr ExpressionParser::ParseConcat() {
   const int line = current().line;
   FORETOKEN_ASSIGN_OR_RETURN(ExprPtr first, ParseProduct());
@@ -194,6 +201,8 @@ ExpressionParser::ExprOr ExpressionParser::ParseConcat() {
   return Done(std::move(concat));
 }
 
+// Filters and tests bind to a unary expression, sign included: -x|abs is
+// (-x)|abs. A call after a filter calls its result.
 ExpressionParser::ExprOr ExpressionParser::ParseFiltered() {
   FORETOKEN_ASSIGN_OR_RETURN(ExprPtr expr, ParseUnary());
   while (true) {
@@ -364,6 +373,7 @@ ExpressionParser::ExprOr ExpressionParser::ParsePostfix(ExprPtr expr) {
 
 ExpressionParser::ExprOr ExpressionParser::ParseSubscript(ExprPtr object,
                                                           int line) {
+  // [start], or [start:stop:step] with any part absent (null).
   ExprPtr start;
   if (!IsOp(":")) {
     FORETOKEN_ASSIGN_OR_RETURN(start, ParseExpression());
@@ -392,6 +402,7 @@ absl::Status ExpressionParser::ParseArguments(Expr& call) {
     if (IsOp("*") || IsOp("**")) {
       return Fail("arguments spread by * are not supported");
     }
+    // A name alone may begin an expression; only the token after it tells.
     if (Is(Token::Kind::kName) && IsOp(next(), "=")) {
       std::string name = current().text;
       Advance();
@@ -445,6 +456,7 @@ ExpressionParser::ExprOr ExpressionParser::ParseTest(ExprPtr operand) {
     test->children.push_back(std::move(argument));
   }
   FORETOKEN_ASSIGN_OR_RETURN(ExprPtr expr, Done(std::move(test)));
+  // `x is not f` is not (x is f).
   if (!negated) return expr;
   return Node(Expr::Kind::kNot, line, std::move(expr));
 }
@@ -481,6 +493,8 @@ ExpressionParser::ExprOr ExpressionParser::ParseOneTarget(bool with_namespace) {
   FORETOKEN_ASSIGN_OR_RETURN(std::string name, ExpectAnyName());
   ExprPtr target = New(Expr::Kind::kName, line);
   target->name = std::move(name);
+  // `set ns.name = value` assigns to a namespace, which carries a value out of
+  // a loop: a plain variable set in its body ends with the body.
   if (with_namespace && SkipOp(".")) {
     target->kind = Expr::Kind::kNamespaceTarget;
     FORETOKEN_ASSIGN_OR_RETURN(target->attribute, ExpectAnyName());

@@ -29,6 +29,8 @@ namespace {
 using Kind = Value::Kind;
 using ValueOr = absl::StatusOr<Value>;
 
+// One application of a filter. `name` matters to functions that serve several
+// filters: min and max, select and reject, upper and lower.
 struct Call {
   Budget& budget;
   absl::string_view name;
@@ -46,8 +48,9 @@ struct Call {
 
 // --- attributes by path -----------------------------------------------------
 
-// Follows "a.b.0"; a part of digits is an index. `otherwise` replaces what is
-// undefined on the way.
+// Follows "a.b.0", a path of attributes; a part of digits is an index, as in
+// jinja2's make_attrgetter. `otherwise` replaces an undefined value at any
+// step.
 ValueOr FollowPath(Budget& budget, Value item, absl::string_view path,
                    const Value* otherwise) {
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
@@ -61,7 +64,8 @@ ValueOr FollowPath(Budget& budget, Value item, absl::string_view path,
   return item;
 }
 
-// The same by an argument, which may be an index; None or nothing: the item.
+// The same for a filter's `attribute` argument, which may also be an index.
+// Without one, the value is the item itself.
 ValueOr FollowAttribute(Budget& budget, const Value& item,
                         const Value& attribute,
                         const Value* otherwise = nullptr) {
@@ -72,6 +76,8 @@ ValueOr FollowAttribute(Budget& budget, const Value& item,
   return GetItem(budget, item, attribute);
 }
 
+// Key of a case-insensitive comparison, the default of jinja2's sort, unique,
+// min and max. Values other than strings compare as they are.
 ValueOr IgnoreCase(Budget& budget, const Value& value) {
   if (!value.IsString()) return value;
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(CharacterSteps(value.text().size())));
@@ -91,6 +97,7 @@ ValueOr Default(const Call& call) {
   FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
                              call.Bind({"default_value", "boolean"}));
   if (call.value.Is(Kind::kUndefined) ||
+      // default(x, true) also replaces false values such as "", 0 and none.
       (bound.Flag(1, false) && !call.value.Truthy())) {
     return bound.Has(0) ? bound[0] : Value::String("");
   }
@@ -100,6 +107,8 @@ ValueOr Default(const Call& call) {
 ValueOr ToInteger(const Call& call) {
   FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"default", "base"}));
   FORETOKEN_ASSIGN_OR_RETURN(const int64_t base, bound.Integer(1, 10));
+  // Three attempts, as in jinja2's do_int: the whole text as an integer, then
+  // as a float ("42.9" gives 42), then the default. None of them is an error.
   const Value& v = call.value;
   if (v.Is(Kind::kUndefined)) return v.UndefinedError();
   if (v.IsInt()) return Value::Integer(v.integer(), v.origin());
@@ -117,6 +126,8 @@ ValueOr ToInteger(const Call& call) {
   } else if (v.Is(Kind::kFloat)) {
     number = v.number();
   }
+  // Below 2^63 with some margin, so that the cast is defined; written so that
+  // NaN fails, too. Python's integers have no such limit.
   if (!number.has_value() || !(std::abs(*number) < 9.2e18)) {
     return bound.Has(0) ? bound[0] : Value::Integer(0);
   }
@@ -140,6 +151,8 @@ ValueOr ToFloat(const Call& call) {
   return bound.Has(0) ? bound[0] : Value::Float(0);
 }
 
+// The result is a float, also for ceil and floor; only "common" keeps an int an
+// int, as Python's round() does.
 ValueOr Round(const Call& call) {
   FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
                              call.Bind({"precision", "method"}));
@@ -148,6 +161,8 @@ ValueOr Round(const Call& call) {
       bound.Has(1) && bound[1].IsString() ? bound[1].text().bytes() : "common";
   const Value& v = call.value;
   if (!v.IsNumber()) return Unary(Op::kPlus, v);
+  // Within the range of a double, so that 10^precision is neither 0 nor
+  // infinite.
   if (precision < -300 || precision > 300) {
     return absl::InvalidArgumentError("round() to more than 300 digits");
   }
@@ -169,6 +184,8 @@ ValueOr Round(const Call& call) {
     rounded = std::nearbyint(rounded * scale) / scale;
   } else if (std::isfinite(rounded)) {
     // Rounds the exact value, half to even, as Python does.
+    // A double has at most 309 digits before the point, and the precision adds
+    // at most 300.
     char digits[700];
     std::snprintf(digits, sizeof(digits), "%.*f", static_cast<int>(precision),
                   rounded);
@@ -209,6 +226,9 @@ ValueOr Title(const Call& call) {
   };
   for (size_t i = 0; i + 1 < offsets.size();) {
     FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(1));
+    // Each turn copies one run of borders, raises the character after it and
+    // lowers the word up to the next border. `offsets` ends with the size of
+    // the text, so i + 1 < offsets.size() means that a character is left.
     size_t end = i;
     while (end + 1 < offsets.size() && is_border(end)) ++end;
     out.Append(text, offsets[i], offsets[end]);
@@ -251,6 +271,7 @@ ValueOr Indent(const Call& call) {
     indent = bound[0].text();
   } else {
     FORETOKEN_ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 4));
+    // The template chooses the width: pay for it before it is allocated.
     FORETOKEN_RETURN_IF_ERROR(
         call.budget.Spend(0, static_cast<size_t>(std::max<int64_t>(width, 0))));
     indent = Text(std::string(std::max<int64_t>(width, 0), ' '));
@@ -259,7 +280,8 @@ ValueOr Indent(const Call& call) {
   if (!call.value.IsString()) {
     return absl::InvalidArgumentError("indent wants a string");
   }
-  // Jinja appends a line end before it splits.
+  // jinja2 appends a line end before it splits, so that a final one survives
+  // splitlines().
   FORETOKEN_RETURN_IF_ERROR(
       call.budget.Spend(ByteSteps(call.value.text().size())));
   Text text = call.value.text();
@@ -270,6 +292,8 @@ ValueOr Indent(const Call& call) {
   TextBuilder out(call.budget);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.Append("\n", Origin::kTemplate);
+    // The first line is indented only if `first` is set, and an empty line only
+    // if `blank` is, by jinja2's defaults.
     const bool wanted = i == 0 ? bound.Flag(1, false)
                                : bound.Flag(2, false) || !lines[i].empty();
     if (wanted) out.Append(indent);
@@ -278,6 +302,9 @@ ValueOr Indent(const Call& call) {
   return out.FinishValue();
 }
 
+// The five replacements of markupsafe.escape. Every one takes the origin of the
+// character that it replaces, so that escaping a request's text does not turn
+// it into the template's.
 ValueOr Escape(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
   FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
@@ -307,6 +334,7 @@ ValueOr Center(const Call& call) {
                           {{Value::Integer(width)}, {}});
 }
 
+// Element i of the pair (item separator, key separator) that json.dumps takes.
 absl::StatusOr<std::string> Separator(Budget& budget, const Value& pair,
                                       size_t i) {
   if (!pair.IsSequence() || pair.list().items().size() != 2 ||
@@ -318,6 +346,8 @@ absl::StatusOr<std::string> Separator(Budget& budget, const Value& pair,
   return text.bytes();
 }
 
+// transformers replaces Jinja's tojson with json.dumps and these parameters:
+// HTML characters are not escaped and keys keep their order.
 ValueOr ToJsonFilter(const Call& call) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const auto bound,
@@ -334,6 +364,7 @@ ValueOr ToJsonFilter(const Call& call) {
     if (width > 1000) return absl::InvalidArgumentError("indent above 1000");
     style.indent = std::string(std::max<int64_t>(width, 0), ' ');
   }
+  // json.dumps leaves out the blank after a comma where it breaks lines.
   style.item_separator = style.indent.has_value() ? "," : ", ";
   style.key_separator = ": ";
   if (bound.Has(2) && !bound[2].Is(Kind::kNone)) {
@@ -364,6 +395,7 @@ ValueOr First(const Call& call) {
 
 ValueOr Last(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  // jinja2 calls reversed(), which wants a sequence.
   if (call.value.Is(Kind::kGenerator)) {
     return absl::InvalidArgumentError("'generator' object is not reversible");
   }
@@ -398,6 +430,8 @@ ValueOr Reverse(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
   FORETOKEN_ASSIGN_OR_RETURN(Values items, call.Items());
   std::reverse(items.begin(), items.end());
+  // jinja2 returns a lazy iterator, except for a string, which it reverses at
+  // once.
   if (!call.value.IsString()) {
     return MakeGenerator(call.budget, std::move(items));
   }
@@ -409,6 +443,8 @@ ValueOr Reverse(const Call& call) {
 ValueOr ItemsFilter(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
   Values items;
+  // An undefined value has no items; any other value that is not a mapping is
+  // an error. A template may iterate over an optional argument this way.
   if (!call.value.Is(Kind::kUndefined)) {
     if (!call.value.Is(Kind::kDict)) {
       return absl::InvalidArgumentError(
@@ -423,7 +459,9 @@ ValueOr ItemsFilter(const Call& call) {
   return MakeGenerator(call.budget, std::move(items));
 }
 
-// Sorts by the keys of the items, which are as many; stable both ways.
+// Sorts `items` by `keys`, of the same number. Stable in both directions:
+// `reverse` swaps the operands instead of reversing the result, so that equal
+// items keep their order, as in Python's sorted(reverse=True).
 absl::StatusOr<Values> SortBy(Budget& budget, const Values& items,
                               const Values& keys, bool reverse) {
   // The order, the buffer that a stable sort takes, and the result.
@@ -431,6 +469,9 @@ absl::StatusOr<Values> SortBy(Budget& budget, const Values& items,
       budget.Spend(0, (2 * sizeof(size_t) + sizeof(Value)) * items.size()));
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  // A comparison may fail (values that have no order, a spent budget), but a
+  // comparator cannot return an error. After the first one, every pair compares
+  // as equal, which ends the sort without further work.
   absl::Status failed;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     if (!failed.ok()) return false;
@@ -449,6 +490,8 @@ ValueOr Sort(const Call& call) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const auto bound, call.Bind({"reverse", "case_sensitive", "attribute"}));
   FORETOKEN_ASSIGN_OR_RETURN(const Values items, call.Items());
+  // A key is always a list, of one element or more, so that Less compares
+  // attribute by attribute.
   Values keys;
   for (const Value& item : items) {
     Values parts;  // "a,b" sorts by a, then by b
@@ -523,6 +566,8 @@ ValueOr Unique(const Call& call) {
         SetKey(call.budget, seen, std::move(key), Value::None()));
     unique.push_back(item);
   }
+  // MakeDict charges the budget for the entries; the dict itself is not needed
+  // any more.
   FORETOKEN_RETURN_IF_ERROR(MakeDict(call.budget, std::move(seen)).status());
   return MakeGenerator(call.budget, std::move(unique));
 }
@@ -543,6 +588,8 @@ ValueOr Extreme(const Call& call) {
     if (!bound.Flag(0, false)) {
       FORETOKEN_ASSIGN_OR_RETURN(key, IgnoreCase(call.budget, key));
     }
+    // Strictly better only: of equal items the first is returned, as by
+    // Python's min() and max().
     bool better = i == 0;
     if (!better) {
       FORETOKEN_ASSIGN_OR_RETURN(
@@ -570,7 +617,8 @@ ValueOr Sum(const Call& call) {
   return total;
 }
 
-// The name of a filter or test among the arguments, and what follows it.
+// The name of a filter or test among the positional arguments, with the
+// arguments after it, for filters that apply others (map, select).
 absl::StatusOr<std::pair<std::string, Arguments>> NamedCall(
     Budget& budget, const Arguments& arguments, size_t at) {
   const Value& name = arguments.positional[at];
@@ -587,6 +635,7 @@ absl::StatusOr<std::pair<std::string, Arguments>> NamedCall(
 
 ValueOr Map(const Call& call) {
   Values mapped;
+  // map(attribute='a') reads an attribute; map('name', ...) applies a filter.
   if (call.arguments.positional.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
                                call.Bind({"attribute", "default"}, 1));
@@ -602,7 +651,7 @@ ValueOr Map(const Call& call) {
   }
   FORETOKEN_ASSIGN_OR_RETURN(const auto filter,
                              NamedCall(call.budget, call.arguments, 0));
-  // A filter that applies filters may nest without bound: map('map', ...).
+  // Without this, map('map', 'map', ...) would recurse once per argument.
   if (filter.first == "map") {
     return absl::InvalidArgumentError("map of map is not supported");
   }
@@ -638,6 +687,7 @@ ValueOr Select(const Call& call) {
       FORETOKEN_ASSIGN_OR_RETURN(
           tested, FollowAttribute(call.budget, item, arguments[0]));
     }
+    // Without a test, jinja2 selects by truth.
     bool passes = tested.Truthy();
     if (!test.first.empty()) {
       FORETOKEN_ASSIGN_OR_RETURN(

@@ -55,7 +55,8 @@ bool IsFunction(absl::string_view name) {
 absl::StatusOr<Text> FormatTime(const Text& format, absl::Time time,
                                 absl::TimeZone zone) {
   if (format.empty()) return Text();
-  // An empty result is told from an error by one more byte.
+  // strftime returns 0 for an error and for an empty result alike (%p in some
+  // locales): the bar makes every result non-empty and is cut off again.
   const std::string pattern = format.bytes().substr(0, kMaxTimeBytes) + "|";
   const std::tm parts = absl::ToTM(time, zone);
   char buffer[kMaxTimeBytes];
@@ -78,6 +79,8 @@ absl::StatusOr<Value> MakeRange(Budget& budget, const Arguments& arguments) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const auto bound,
       BoundArguments::Bind("range", arguments, {"start", "stop", "step"}, 1));
+  // Checked apart from Integer(), which takes None for an absent argument;
+  // range(None) is an error.
   for (size_t i = 0; i < arguments.positional.size(); ++i) {
     if (!bound[i].IsInt()) {
       return absl::InvalidArgumentError(
@@ -88,6 +91,7 @@ absl::StatusOr<Value> MakeRange(Budget& budget, const Arguments& arguments) {
   FORETOKEN_ASSIGN_OR_RETURN(int64_t start, bound.Integer(0, 0));
   FORETOKEN_ASSIGN_OR_RETURN(int64_t stop, bound.Integer(1, 0));
   FORETOKEN_ASSIGN_OR_RETURN(const int64_t step, bound.Integer(2, 1));
+  // range(n) counts from 0 to n.
   if (!bound.Has(1)) stop = std::exchange(start, 0);
   if (step == 0) {
     return absl::InvalidArgumentError("range() arg 3 must not be zero");
@@ -100,6 +104,7 @@ absl::StatusOr<Value> MakeRange(Budget& budget, const Arguments& arguments) {
           absl::StrCat("a range of more than ", kMaxRange, " numbers"));
     }
     numbers.push_back(Value::Integer(at));
+    // The next number would be outside of int64, hence past the end.
     if (__builtin_add_overflow(at, step, &at)) break;
   }
   return MakeList(budget, std::move(numbers));
@@ -119,6 +124,7 @@ absl::StatusOr<Value> MakeNamespace(Budget& budget, Arena& arena,
   // Attributes are searched one by one.
   const int64_t size = static_cast<int64_t>(dict.entries().size());
   FORETOKEN_RETURN_IF_ERROR(
+      // Set searches all attributes so far: quadratic in their number.
       budget.Spend(1 + size * size, sizeof(Namespace) + 64 * size));
   Namespace* const ns = arena.NewNamespace();
   for (const auto& [key, value] : dict.entries()) {

@@ -24,7 +24,10 @@ constexpr size_t kMaxRaisedBytes = 4096;
 
 }  // namespace
 
-// A scope inside the current one, or inside `parent`, while it lives.
+// Enters a scope inside the current one, or inside `parent`, and leaves it on
+// destruction. A macro's scope lies inside that of its definition, not that of
+// its call, hence `parent`. The arena frees a scope on release unless a macro
+// defined in it may still be called.
 class Interpreter::InnerScope {
  public:
   explicit InnerScope(Interpreter& interpreter)
@@ -67,9 +70,9 @@ absl::StatusOr<Text> Interpreter::Run(const Body& body,
 }
 
 absl::Status Interpreter::OfRendering(const absl::Status& status) const {
-  // raise_exception() speaks to the caller in the template's own words. A
-  // refused budget comes before what it led to: code that ran into it may have
-  // made another error of it.
+  // raise_exception() speaks to the caller in the template's own words, without
+  // a line number. A refused budget comes before the error it led to: code that
+  // ran into it may have reported another one.
   if (raised_) return status;
   if (!budget_.refused().ok()) return budget_.refused();
   return absl::InvalidArgumentError(absl::StrCat("chat template: line ",
@@ -89,6 +92,8 @@ Interpreter::FlowOr Interpreter::Execute(const Body& body) {
 
 Interpreter::FlowOr Interpreter::Execute(const Stmt& stmt) {
   FlowOr flow = Flow::kNext;
+  // The parser bounds the depth of an expression, but macros may call each
+  // other; this bounds the interpreter's recursion.
   if (++depth_ > options_.limits.max_depth) {
     flow = absl::InvalidArgumentError("nested too deep");
   } else if (absl::Status spent = budget_.Spend(1); !spent.ok()) {
@@ -146,6 +151,7 @@ Interpreter::FlowOr Interpreter::ExecuteKind(const Stmt& stmt) {
 
 absl::Status Interpreter::Write(const Text& text) {
   out_->Append(text);
+  // out_ may be a capture of a macro or set block, which is bounded alike.
   if (out_->size() > static_cast<size_t>(options_.limits.max_output_bytes)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "output of more than ", options_.limits.max_output_bytes, " bytes"));
@@ -156,6 +162,7 @@ absl::Status Interpreter::Write(const Text& text) {
 absl::Status Interpreter::Print(const Stmt& stmt) {
   for (const ExprPtr& expr : stmt.exprs) {
     FORETOKEN_ASSIGN_OR_RETURN(const Value value, Evaluate(*expr));
+    // The common case, without ToText's copy.
     if (value.IsString()) {
       FORETOKEN_RETURN_IF_ERROR(Write(value.text()));
       continue;
@@ -199,10 +206,13 @@ Interpreter::FlowOr Interpreter::ExecuteFor(const Stmt& stmt) {
     }
     items = std::move(passed);
   }
-  // bodies[1]: `else`, empty if there is none.
+  // bodies[1] is the `else` of a loop, empty without one. jinja2 runs it when
+  // there were no items, unlike Python, which runs it when there was no break.
   if (items.empty()) return ExecuteScope(stmt.bodies[1]);
   const auto loop = std::make_shared<LoopState>(
       std::make_shared<const List>(std::move(items)));
+  // A LoopState is a container that values can hold (`loop` may be assigned):
+  // it counts as a level.
   if (loop->nesting() > Value::kMaxNesting) {
     return absl::InvalidArgumentError("values nested too deep");
   }
@@ -215,6 +225,7 @@ Interpreter::FlowOr Interpreter::ExecuteFor(const Stmt& stmt) {
     scope_->Set("loop", Value::Of(loop), budget_);
     FORETOKEN_RETURN_IF_ERROR(Assign(*stmt.target, item));
     FORETOKEN_ASSIGN_OR_RETURN(const Flow flow, Execute(stmt.bodies[0]));
+    // kContinue needs nothing: the body has returned, and the next turn begins.
     if (flow == Flow::kBreak) break;
     loop->Advance();
   }
@@ -228,6 +239,7 @@ absl::Status Interpreter::Set(const Stmt& stmt) {
 
 absl::Status Interpreter::SetBlock(const Stmt& stmt) {
   FORETOKEN_ASSIGN_OR_RETURN(Value value, Capture(stmt.bodies[0]));
+  // {% set x | filter %}: the filters apply to the captured text.
   if (stmt.exprs[0] != nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(value, EvaluateFilter(*stmt.exprs[0], &value));
   }
@@ -237,7 +249,7 @@ absl::Status Interpreter::SetBlock(const Stmt& stmt) {
 absl::Status Interpreter::DefineMacro(const Stmt& stmt) {
   FORETOKEN_RETURN_IF_ERROR(
       budget_.Spend(1, sizeof(Macro) + sizeof(Callable) + sizeof(Scope)));
-  // It keeps the scope it was defined in, where it finds its free names.
+  // The macro keeps the scope it was defined in, where it finds its free names.
   const Macro* const macro = arena_.NewMacro(&stmt, scope_);
   scope_->Set(stmt.name,
               Value::Of(std::make_shared<const Callable>(
@@ -249,6 +261,8 @@ absl::Status Interpreter::DefineMacro(const Stmt& stmt) {
 absl::Status Interpreter::CallBlock(const Stmt& stmt) {
   FORETOKEN_RETURN_IF_ERROR(
       budget_.Spend(1, sizeof(Macro) + sizeof(Callable) + sizeof(Scope)));
+  // The body of {% call %} is a macro named `caller`, which the called macro
+  // may call.
   const Macro* const macro = arena_.NewMacro(&stmt, scope_);
   const Value caller = Value::Of(std::make_shared<const Callable>(
       Callable{macro, Value(), stmt.name, false}));
@@ -266,7 +280,8 @@ absl::Status Interpreter::FilterBlock(const Stmt& stmt) {
 }
 
 Interpreter::FlowOr Interpreter::With(const Stmt& stmt) {
-  // All values before the scope begins: they do not see each other's names.
+  // Evaluate all values before the scope begins: they do not see each other's
+  // names (jinja2 2.9 and later).
   Values values;
   for (const ExprPtr& expr : stmt.exprs) {
     FORETOKEN_ASSIGN_OR_RETURN(Value value, Evaluate(*expr));
@@ -310,10 +325,12 @@ absl::Status Interpreter::Assign(const Expr& target, Value value) {
 
 Interpreter::ValueOr Interpreter::Capture(const Body& body) {
   TextBuilder captured(budget_);
+  // out_ is restored on every path, since `captured` ends with this call.
   TextBuilder* const outer = std::exchange(out_, &captured);
   const FlowOr flow = ExecuteScope(body);
   out_ = outer;
   if (!flow.ok()) return flow.status();
+  // A macro or block cannot leave a loop outside of it.
   if (*flow != Flow::kNext) {
     return absl::InvalidArgumentError("break or continue outside of a loop");
   }
@@ -437,6 +454,7 @@ Interpreter::ValueOr Interpreter::EvaluateLogic(const Expr& expr) {
     default:
       break;
   }
+  // A condition: children[1] if it holds, children[2] (null: no else) if not.
   const ExprPtr& branch = expr.children[truthy ? 1 : 2];
   if (branch != nullptr) return Evaluate(*branch);
   return Value::Undefined(
@@ -544,6 +562,8 @@ Interpreter::ValueOr Interpreter::CallFunction(absl::string_view name,
   if (name == "range") return MakeRange(budget_, arguments);
   if (name == "dict") return MakeDictionary(budget_, arguments);
   if (name == "namespace") return MakeNamespace(budget_, arena_, arguments);
+  // Two functions are left, of one argument each: raise_exception and
+  // strftime_now.
   const bool raises = name == "raise_exception";
   FORETOKEN_ASSIGN_OR_RETURN(
       const auto bound,
@@ -565,6 +585,9 @@ Interpreter::ValueOr Interpreter::CallFunction(absl::string_view name,
 absl::Status Interpreter::BindParameters(const Stmt& definition,
                                          const Arguments& arguments) {
   const size_t given = arguments.positional.size();
+  // Binds positional arguments first, then named ones, then defaults; what is
+  // left goes to varargs and kwargs, if the body reads them (the parser knows),
+  // and is an error otherwise.
   std::vector<bool> used(arguments.named.size());
   for (size_t i = 0; i < definition.parameters.size(); ++i) {
     const Parameter& parameter = definition.parameters[i];

@@ -11,11 +11,15 @@
 namespace foretoken::jinja {
 namespace {
 
+// Below Value::kMaxNesting, which leaves levels for what templates put around a
+// request's values.
 constexpr size_t kMaxDepth = 64;
 // nlohmann's message quotes the offending token, which may be very long.
 constexpr size_t kMaxMessageBytes = 200;
 
-// Builds containers from the inside out as nlohmann's parser reports them.
+// Builds values from the events of nlohmann's parser, without an intermediate
+// tree. open_ holds the containers that are being read, innermost last; a
+// handler that returns false stops the parser.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(Origin origin) : origin_(origin) {}
@@ -26,6 +30,8 @@ class Builder : public nlohmann::json_sax<Json> {
     return Add(Value::Integer(value, origin_));
   }
   bool number_unsigned(number_unsigned_t value) override {
+    // Python's integers are unbounded; a double is the nearest that a Value
+    // has.
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return Add(Value::Float(static_cast<double>(value), origin_));
     }
@@ -37,6 +43,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool string(string_t& value) override {
     return Add(Value::String(Text(value, origin_)));
   }
+  // JSON has no binary values; the event is of other formats.
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override { return Open(/*is_object=*/true); }
   bool start_array(size_t) override { return Open(/*is_object=*/false); }

@@ -15,11 +15,13 @@ namespace {
 
 using Kind = Token::Kind;
 
-// Longest first.
+// Longest first: the first operator that matches is taken.
 constexpr absl::string_view kOperators[] = {
     "**", "//", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~", "[",
     "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
 
+// Any byte beyond ASCII may be part of a name; Python allows letters only, but
+// names that are no identifiers there match no variable either.
 bool IsNameByte(char c) {
   return absl::ascii_isalnum(c) || c == '_' || static_cast<uint8_t>(c) >= 0x80;
 }
@@ -40,6 +42,9 @@ std::string NormalizeLineEnds(absl::string_view source) {
   return out;
 }
 
+// Alternates between two modes, as jinja2's lexer does: Data copies text up to
+// a tag, Inside splits a tag into tokens. Raw and Comment are Data with another
+// end.
 class Lexer {
  public:
   explicit Lexer(std::string source)
@@ -110,11 +115,12 @@ class Lexer {
     if (!text.empty()) Add(Kind::kData, std::string(text));
   }
 
-  // `text` before a tag whose first character is `sign`.
+  // `text` before a tag, less what the tag strips. `sign` is the character
+  // after the tag's opening: '-' strips all white space, '+' nothing.
   absl::string_view Trimmed(absl::string_view text, char sign,
                             bool is_block) const {
     if (sign == '-') {
-      size_t end = 0;  // behind the last character that is no space
+      size_t end = 0;  // after the last character that is no space
       for (size_t i = 0; i < text.size();) {
         const Utf8Step step = NextUtf8(text.substr(i));
         i += step.length;
@@ -127,6 +133,8 @@ class Lexer {
     if (sign == '+' || !is_block) return text;
     const size_t newline = text.rfind('\n');
     const size_t line = newline == absl::string_view::npos ? 0 : newline + 1;
+    // The line began before this text, with a tag or print: something else
+    // stands on it.
     if (line == 0 && !line_starting_) return text;
     for (size_t i = line; i < text.size();) {
       const Utf8Step step = NextUtf8(text.substr(i));
@@ -160,11 +168,14 @@ class Lexer {
       if (SkipEnd("#}")) return absl::OkStatus();
       Skip(1);
     }
+    // The beginning of the comment helps more than the end of the template,
+    // where the error is found.
     line_ = begin;  // where the reader has to look
     return Fail("missing end of comment tag");
   }
 
-  // Behind "{%-": whether the tag is `raw`, which is skipped then.
+  // After "{%-": whether the tag is `raw`, which is then skipped. Tried by hand
+  // because the text after it must not be split into tokens.
   bool SkipRawBegin() {
     size_t i = at_;
     const auto spaces = [&] {
@@ -215,7 +226,7 @@ class Lexer {
     const std::string closing = {close, '}'};
     std::string open;  // brackets that are not closed yet, as they close
     while (true) {
-      // An end is one only where all brackets are closed: {{ {'a': {}} }}.
+      // An end counts only where all brackets are closed: {{ {'a': {}} }}.
       const int line = line_;
       if (open.empty() && SkipEnd(closing)) {
         tokens_.push_back({end, "", line});
@@ -288,7 +299,8 @@ class Lexer {
       }
     } else {
       end = Digits(at_);
-      // A dot is one of a number only behind no other: x.0.1 is two indices.
+      // A dot belongs to a number only if no dot precedes the number: x.0.1 is
+      // two indices, not x[0.1].
       const bool after_dot = at_ > 0 && source_[at_ - 1] == '.';
       if (!after_dot && end < source_.size() && source_[end] == '.' &&
           Digits(end + 1) > end + 1) {
@@ -316,7 +328,8 @@ class Lexer {
 
   absl::Status String(char quote) {
     size_t end = at_ + 1;
-    // A backslash hides the next byte, also a quote or another backslash.
+    // A backslash hides the next byte, which may be a quote or another
+    // backslash. Only the end is searched here; Unescape reads the escapes.
     while (end < source_.size() && source_[end] != quote) {
       end += source_[end] == '\\' ? 2 : 1;
     }
@@ -369,7 +382,8 @@ class Lexer {
                                 : absl::ascii_tolower(hex) - 'a' + 10;
           code = code * 16 + static_cast<uint32_t>(value);
         }
-        // A lone surrogate has no UTF-8.
+        // A lone surrogate has no UTF-8, and a \u pair is not joined by Python
+        // either.
         if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
         AppendUtf8(code, out);
       } else if (c == 'N') {

@@ -80,9 +80,11 @@ absl::StatusOr<Value> CallDictMethod(Budget& budget, const Value& object,
       return NotSupported(object, name);
     }
   }
+  // Python returns views; values never change here, so a list serves as one.
   return MakeList(budget, std::move(items));
 }
 
+// count and index, for lists and tuples.
 absl::StatusOr<Value> CallListMethod(Budget& budget, const Value& object,
                                      absl::string_view name,
                                      const Arguments& arguments) {

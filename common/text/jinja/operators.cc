@@ -57,6 +57,8 @@ absl::string_view Name(Op op) {
   }
 }
 
+// Python's int ** int: a negative exponent gives a float. Its integers are
+// unbounded; ours end in an error rather than wrap around.
 absl::StatusOr<Value> IntegerPower(int64_t base, int64_t exponent,
                                    Origin origin) {
   if (exponent < 0) {
@@ -115,6 +117,7 @@ absl::StatusOr<Value> OfIntegers(Op op, int64_t a, int64_t b, Origin origin) {
   return Value::Integer(result, origin);
 }
 
+// Division by zero is an error in Python, not an infinity.
 absl::StatusOr<Value> OfFloats(Op op, double a, double b, Origin origin) {
   switch (op) {
     case Op::kAdd:
@@ -164,12 +167,13 @@ absl::StatusOr<Value> RepeatText(Budget& budget, const Text& text,
   const size_t runs = text.runs().size();
   const size_t each =
       text.size() + (runs > 1 ? Text::kRunBytes * runs : size_t{0});
-  // More than any budget has, and less than what would overflow in it.
+  // A size that every budget refuses but that cannot overflow in it, in place
+  // of a product that might.
   size_t bytes = size_t{1} << 60;
   if (static_cast<uint64_t>(times) < bytes / each) {
     bytes = each * static_cast<size_t>(times);
   }
-  // The powers of two that make up the result are as long as that.
+  // Twice the result: the powers of two that make it up are together as long.
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(0, 2 * bytes));
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(bytes)));
   // By doubling, so that the time is that of copying the result.
@@ -228,6 +232,7 @@ absl::StatusOr<bool> EqualLists(Budget& budget, const Values& a,
   return true;
 }
 
+// Equal keys and values in any order, as in Python; hashed, so O(n).
 absl::StatusOr<bool> EqualDicts(Budget& budget, const Dict& a, const Dict& b) {
   if (a.entries().size() != b.entries().size()) return false;
   for (const auto& [key, value] : a.entries()) {
@@ -269,12 +274,15 @@ absl::StatusOr<bool> Contains(Budget& budget, const Value& container,
   return false;
 }
 
-// The place of an index of Python in `size` items; -1: outside.
+// Python's index into `size` items, negative ones counted from the end; -1 if
+// it lies outside.
 int64_t Place(int64_t index, int64_t size) {
   if (index < 0) index += size;
   return index >= 0 && index < size ? index : -1;
 }
 
+// Two scans: one counts the characters, one finds the offset. Texts keep no
+// table of characters.
 absl::StatusOr<Value> Character(Budget& budget, const Text& text,
                                 int64_t index) {
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(2 * ByteSteps(text.size())));
@@ -285,7 +293,8 @@ absl::StatusOr<Value> Character(Budget& budget, const Text& text,
                                        CharacterOffset(text.bytes(), at + 1)));
 }
 
-// The places from, from + by, ... before `to`, of `size` items.
+// The indices that a slice visits: from, from + by, ... before `to`, of `size`
+// items.
 std::vector<int64_t> SlicePlaces(int64_t from, int64_t to, int64_t by,
                                  int64_t size) {
   std::vector<int64_t> places;
@@ -317,6 +326,7 @@ Value NoSuch(const Value& object, absl::string_view name) {
 
 absl::StatusOr<Value> LoopAttribute(Budget& budget, const Value& object,
                                     absl::string_view name) {
+  // revindex counts down to 1, revindex0 to 0 (jinja2's LoopContext).
   const LoopState& loop = object.loop();
   const int64_t size = static_cast<int64_t>(loop.items().size());
   const int64_t index = static_cast<int64_t>(loop.index());
@@ -417,7 +427,7 @@ absl::StatusOr<bool> Compare(Budget& budget, Op op, const Value& a,
     case Op::kGreater:
       return Less(budget, b, a);
     case Op::kLessEqual:
-      // Not the inverse of the other for a number that is none.
+      // Not the inverse of > for NaN, for which both are false.
       if (numbers) return a.number() <= b.number();
       return inverted(Less(budget, b, a));
     case Op::kGreaterEqual:

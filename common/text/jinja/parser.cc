@@ -30,8 +30,9 @@ class Parser : private ExpressionParser {
     return stmt;
   }
 
-  // Text, prints and tags up to one of the tags `end`, whose name is current
-  // then; up to the end of the template if there are none.
+  // Parses text, prints and tags up to one of the tags `end`, whose name is
+  // then the current token and left to the caller; up to the end of the
+  // template if `end` is empty.
   absl::StatusOr<Body> ParseBody(Names end) {
     const Level level(depth_);
     FORETOKEN_RETURN_IF_ERROR(CheckDepth());
@@ -69,7 +70,7 @@ class Parser : private ExpressionParser {
     }
   }
 
-  // The rest of a tag, and a body.
+  // Parses the rest of a tag, whose colon is optional as in jinja2, and a body.
   absl::Status AddBody(Stmt& stmt, Names end) {
     SkipOp(":");
     FORETOKEN_RETURN_IF_ERROR(Expect(Token::Kind::kTagEnd, "%}"));
@@ -78,7 +79,8 @@ class Parser : private ExpressionParser {
     return absl::OkStatus();
   }
 
-  // As AddBody, with the name of the tag that ends it.
+  // As AddBody, and skips the name of the tag that ends it; its "%}" is read by
+  // ParseBody.
   absl::Status AddLastBody(Stmt& stmt, absl::string_view end) {
     FORETOKEN_RETURN_IF_ERROR(AddBody(stmt, {end}));
     Advance();
@@ -174,6 +176,7 @@ class Parser : private ExpressionParser {
     return stmt;
   }
 
+  // Parameters with defaults come last, as in Python.
   absl::Status ParseParameters(Stmt& stmt) {
     FORETOKEN_RETURN_IF_ERROR(ExpectOp("("));
     while (!IsOp(")")) {

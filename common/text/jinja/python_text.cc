@@ -20,6 +20,7 @@ namespace {
 
 using Kind = Value::Kind;
 
+// int() and float() ignore Unicode white space around a number.
 absl::string_view StripSpaces(absl::string_view text) {
   while (!text.empty()) {
     const Utf8Step step = NextUtf8(text);
@@ -37,7 +38,8 @@ absl::string_view StripSpaces(absl::string_view text) {
   return text;
 }
 
-// Removes the underscores between digits; nullopt if one stands elsewhere.
+// Removes the underscores between digits (PEP 515); nullopt if one stands
+// elsewhere. Digits of every base count here; the parsers check the base.
 std::optional<std::string> WithoutUnderscores(absl::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -52,7 +54,7 @@ std::optional<std::string> WithoutUnderscores(absl::string_view text) {
   return out;
 }
 
-// Text of a value without containers or strings in it; empty: none.
+// Text of a scalar, as str() writes it; empty for other kinds.
 std::string ScalarText(const Value& value) {
   switch (value.kind()) {
     case Kind::kNone:
@@ -146,6 +148,7 @@ class ReprWriter {
     out_.Append(absl::string_view(&quote, 1), Origin::kRequest);
   }
 
+  // Escapes in the shortest of \x, \u and \U that holds the code point.
   static std::string Escape(absl::string_view text, char quote) {
     std::string out;
     while (!text.empty()) {
@@ -178,7 +181,8 @@ class ReprWriter {
   TextBuilder& out_;
 };
 
-// json.dumps(), in the style of the filter. Origins as in ReprWriter.
+// json.dumps(), in the style of the filter. What it adds itself counts as the
+// request's, as in ReprWriter. Recursion is bounded by kMaxNesting.
 class JsonWriter {
  public:
   JsonWriter(Budget& budget, const JsonStyle& style, TextBuilder& out)
@@ -231,6 +235,7 @@ class JsonWriter {
   }
 
   absl::Status WriteList(const Values& items, int level) {
+    // Empty containers stay on one line, also with an indent.
     if (items.empty()) return Plain("[]");
     out_.Append("[", Origin::kRequest);
     for (size_t i = 0; i < items.size(); ++i) {
@@ -407,7 +412,8 @@ std::optional<int64_t> ParseInteger(absl::string_view text, int base) {
       base = marked;
     }
   }
-  // Base 0 is that of the prefix, else 10.
+  // Base 0, that of template literals, means the prefix's base, or 10 without
+  // one.
   if (base == 0) base = 10;
   if (base < 2 || base > 36) return std::nullopt;
   if (digits.empty() || digits[0] == '-') return std::nullopt;
@@ -432,7 +438,8 @@ std::optional<double> ParseFloat(absl::string_view text) {
       std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (parsed.ptr != digits.data() + digits.size()) return std::nullopt;
   if (parsed.ec == std::errc::result_out_of_range) {
-    // Too large or too small: the sign of the exponent tells.
+    // Python gives infinity for a number that is too large and 0 for one that
+    // is too small; the sign of the exponent tells which.
     const size_t e = digits.find_first_of("eE");
     const bool small =
         e != absl::string_view::npos && digits.find('-', e) == e + 1;

@@ -21,7 +21,8 @@ namespace {
 using Kind = Value::Kind;
 constexpr size_t kNotFound = std::string::npos;
 
-// What a method works with.
+// A call of text.name(arguments). The offsets below are bytes; Python's indices
+// count characters, and results are converted.
 struct Call {
   Budget& budget;
   const Text& text;
@@ -40,7 +41,8 @@ uint32_t CodePointAt(absl::string_view text, size_t at) {
   return NextUtf8(text.substr(at)).code_point;
 }
 
-// The beginning of the character that ends at `end`.
+// Start of the character that ends at `end`: skips UTF-8 continuation bytes.
+// `text` is valid UTF-8 (text.h).
 size_t CharacterBegin(absl::string_view text, size_t end) {
   do {
     --end;
@@ -48,8 +50,9 @@ size_t CharacterBegin(absl::string_view text, size_t end) {
   return end;
 }
 
-// Pieces of the text of a method, as ranges of bytes. Each is paid for when it
-// is found: a text of spaces has as many pieces as characters.
+// Pieces of a method's text, as byte ranges. Each is paid for when it is found,
+// because a text of spaces has as many pieces as characters: a budget checked
+// only at the end would come too late for the memory.
 class Pieces {
  public:
   explicit Pieces(const Call& call) : call_(call) {}
@@ -75,14 +78,16 @@ class Pieces {
 
  private:
   using Range = std::pair<size_t, size_t>;
-  // With the text that becomes of it.
+  // Range and the Text that Make copies it into.
   static constexpr size_t kPieceBytes = 2 * sizeof(Text) + sizeof(Range);
 
   const Call& call_;
   std::vector<Range> ranges_;
 };
 
-// Parts between runs of white space, at most `limit` splits from the left.
+// split() without a separator: the words between runs of white space, at most
+// `limit` splits from the left. A negative limit never counts down to 0 and so
+// means no limit. Unlike with a separator, there are no empty pieces.
 absl::StatusOr<Value> SplitWords(const Call& call, int64_t limit) {
   const absl::string_view text = call.bytes();
   Pieces words(call);
@@ -105,7 +110,8 @@ absl::StatusOr<Value> SplitWords(const Call& call, int64_t limit) {
   }
 }
 
-// The same from the right.
+// rsplit() without a separator. Words are found last first and reversed at the
+// end.
 absl::StatusOr<Value> SplitWordsFromRight(const Call& call, int64_t limit) {
   const absl::string_view text = call.bytes();
   Pieces words(call);
@@ -135,7 +141,8 @@ absl::StatusOr<Value> SplitWordsFromRight(const Call& call, int64_t limit) {
   return words.Make();
 }
 
-// Spends what looking for `wanted` in the text may take.
+// Pays for a search of `wanted` in the text, in the worst case the product of
+// their sizes.
 absl::Status SpendSearch(const Call& call, absl::string_view wanted) {
   return call.budget.Spend(SearchSteps(call.text.size(), wanted.size()));
 }
@@ -154,6 +161,8 @@ absl::StatusOr<Value> Split(const Call& call) {
   if (sep.empty()) return absl::InvalidArgumentError("empty separator");
   FORETOKEN_RETURN_IF_ERROR(SpendSearch(call, sep));
   Pieces pieces(call);
+  // Pieces lie between two separators. Where Add fails, the budget is spent:
+  // the loop ends and Make returns the error.
   if (from_right) {
     size_t end = text.size();
     while (limit != 0 && end >= sep.size()) {
@@ -187,13 +196,15 @@ absl::StatusOr<Value> StripMethod(const Call& call) {
                call.name != "lstrip");
 }
 
-// The bytes between the characters `start` and `stop` of Python's search
-// methods, arguments `first` and `first` + 1; nullopt: start is behind the end.
+// Converts the optional character indices of Python's search methods, arguments
+// `first` and `first` + 1, to a byte range. kNotFound if the start lies past
+// the end, where even an empty string is not found: 'abc'.find('', 4) is -1.
 absl::StatusOr<std::pair<size_t, size_t>> SearchRange(
     const Call& call, const BoundArguments& bound, size_t first) {
   const size_t size = call.text.size();
   if (!bound.Has(first) && !bound.Has(first + 1))
     return std::pair(size_t{0}, size);
+  // Three scans: one counts the characters, two find the offsets.
   FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(3 * ByteSteps(size)));
   const auto count = static_cast<int64_t>(CountCharacters(call.bytes()));
   FORETOKEN_ASSIGN_OR_RETURN(int64_t start, bound.Integer(first, 0));
@@ -214,6 +225,7 @@ absl::StatusOr<Value> AffixMethod(const Call& call) {
   const absl::string_view text =
       absl::string_view(call.bytes())
           .substr(range.first, range.second - range.first);
+  // startswith and endswith also take a tuple of alternatives.
   const Values one = {bound[0]};
   const Values& alternatives =
       bound[0].Is(Kind::kTuple) ? bound[0].list().items() : one;
@@ -248,6 +260,8 @@ absl::StatusOr<Value> FindSubstring(const Call& call) {
     const absl::string_view text =
         absl::string_view(call.bytes())
             .substr(range.first, range.second - range.first);
+    // An empty string occurs before every character and at the end. Other
+    // occurrences do not overlap, as in Python.
     if (call.name == "count") {
       if (sub.empty()) {
         count = static_cast<int64_t>(CountCharacters(text)) + 1;
@@ -262,6 +276,7 @@ absl::StatusOr<Value> FindSubstring(const Call& call) {
     }
   }
   if (call.name == "count") return Value::Integer(count);
+  // find returns -1, index raises ValueError.
   if (found == kNotFound) {
     if (call.name == "find" || call.name == "rfind") return Value::Integer(-1);
     return absl::InvalidArgumentError("substring not found");
@@ -306,6 +321,8 @@ absl::StatusOr<Value> Partition(const Call& call) {
   const size_t found =
       from_right ? call.bytes().rfind(sep) : call.bytes().find(sep);
   const size_t size = call.text.size();
+  // Without a separator in it, the whole text is the head of partition and the
+  // tail of rpartition.
   Text head, middle, tail;
   if (found == kNotFound) {
     (from_right ? tail : head) = call.text;
@@ -342,6 +359,7 @@ absl::StatusOr<Value> Pad(const Call& call) {
   FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
                              call.Bind({"width", "fillchar"}, 1));
   FORETOKEN_ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 0));
+  // zfill always fills with zeros and takes no fill character.
   Text fill(call.name == "zfill" ? "0" : " ");
   if (bound.Has(1)) {
     FORETOKEN_ASSIGN_OR_RETURN(const Text* const given, bound.String(1));
@@ -356,12 +374,14 @@ absl::StatusOr<Value> Pad(const Call& call) {
       width - static_cast<int64_t>(CountCharacters(call.bytes())), 0);
   int64_t left = 0;
   if (call.name == "rjust" || call.name == "zfill") left = missing;
-  // CPython's rounding of an odd margin.
+  // CPython's rounding of an odd margin: the extra character goes to the left
+  // only where the width is odd, too.
   if (call.name == "center") left = missing / 2 + (missing & width & 1);
   FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, static_cast<size_t>(missing)));
   FORETOKEN_RETURN_IF_ERROR(
       call.budget.Spend(CharacterSteps(static_cast<size_t>(missing))));
   TextBuilder out(call.budget);
+  // zfill puts its zeros after a sign: "-5" becomes "-05".
   size_t sign = 0;
   if (call.name == "zfill" && !call.text.empty() &&
       (call.bytes()[0] == '-' || call.bytes()[0] == '+')) {
@@ -401,7 +421,9 @@ bool IsNumeric(uint32_t c) {
          U_NT_NONE;
 }
 
-// The methods isalpha() and its like.
+// isalpha() and its like hold if every character has the property and there is
+// at least one. isupper() and islower() ignore uncased characters, but want a
+// cased one, and title-case letters are neither.
 absl::StatusOr<Value> Classify(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
   FORETOKEN_RETURN_IF_ERROR(
@@ -521,6 +543,8 @@ absl::StatusOr<Value> Strip(Budget& budget, const Text& text,
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(SearchSteps(
       text.size(), characters == nullptr ? 0 : characters->size())));
   const absl::string_view bytes = text.bytes();
+  // Both texts are valid UTF-8, in which a character can only match at the
+  // beginning of another: a search by bytes finds no false match.
   const auto is_stripped = [&](absl::string_view character) {
     return characters == nullptr
                ? IsSpace(NextUtf8(character).code_point)
@@ -547,6 +571,8 @@ absl::StatusOr<Value> Replace(Budget& budget, const Text& text,
       budget.Spend(SearchSteps(text.size(), from.size())));
   TextBuilder out(budget);
   const std::string& bytes = text.bytes();
+  // SearchSteps pays for the scan alone. Every replacement also copies two
+  // pieces, which costs more than scanning a few bytes.
   constexpr int64_t kReplacementsPerStep = 8;
   int64_t replaced = 0;
   size_t done = 0;
@@ -578,7 +604,9 @@ Text Capitalize(const Text& text) {
   if (text.empty()) return text;
   const size_t first = NextUtf8(text.bytes()).length;
   Text out = ChangeCase(text.Slice(0, first), Case::kTitle);
-  // The rest is mapped as part of the whole: a sigma looks at what precedes it.
+  // Lower-case the whole text and drop its first character, rather than the
+  // rest by itself: the final form of a Greek sigma depends on what precedes
+  // it.
   const Text lower = ChangeCase(text, Case::kLower);
   const size_t skip = ChangeCase(text.Slice(0, first), Case::kLower).size();
   out.Append(lower, skip, lower.size());
@@ -594,6 +622,8 @@ absl::StatusOr<std::vector<Text>> SplitLines(Budget& budget, const Text& text) {
   for (size_t at = 0; at < bytes.size();) {
     const Utf8Step step = NextUtf8(bytes.substr(at));
     const uint32_t c = step.code_point;
+    // The line boundaries of Python's str.splitlines(). A carriage return and
+    // the line feed after it are one.
     const bool ends = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) ||
                       c == 0x85 || c == 0x2028 || c == 0x2029;
     size_t next = at + step.length;

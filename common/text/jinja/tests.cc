@@ -13,7 +13,8 @@ namespace {
 
 using Kind = Value::Kind;
 
-// Tests without arguments that look at the value alone.
+// Predicates of the value alone, without arguments. As in jinja2, True and
+// False are numbers but not integers, and strings and dicts are sequences.
 bool IsDefined(const Value& v) { return !v.Is(Kind::kUndefined); }
 bool IsUndefined(const Value& v) { return v.Is(Kind::kUndefined); }
 bool IsNone(const Value& v) { return v.Is(Kind::kNone); }
@@ -26,6 +27,7 @@ bool IsAnyNumber(const Value& v) { return v.IsNumber(); }
 bool IsText(const Value& v) { return v.IsString(); }
 bool IsMapping(const Value& v) { return v.Is(Kind::kDict); }
 bool IsCallable(const Value& v) { return v.Is(Kind::kCallable); }
+// Without autoescape no string is Markup.
 bool IsEscaped(const Value&) { return false; }
 bool IsSequence(const Value& v) {
   return v.IsString() || v.IsSequence() || v.Is(Kind::kDict);
@@ -80,6 +82,8 @@ absl::StatusOr<bool> HasRemainder(Budget& budget, const Value& value,
   return Equal(budget, rest, Value::Integer(remainder));
 }
 
+// Python's `is`: objects by identity. Scalars have none here and compare by
+// kind and value.
 absl::StatusOr<bool> IsSame(Budget& budget, const Value& a, const Value& b) {
   if (a.kind() != b.kind()) return false;
   if (a.IsString()) return &a.text() == &b.text();
@@ -108,6 +112,7 @@ absl::StatusOr<bool> CallTest(Budget& budget, absl::string_view name,
         CallStringMethod(budget, text, absl::StrCat("is", name), {}));
     return result.Truthy();
   }
+  // `'name' is filter`: whether a filter of that name exists.
   if (name == "filter" && value.IsString()) {
     FORETOKEN_RETURN_IF_ERROR(budget.Spend(ByteSteps(value.text().size())));
     return IsFilter(value.text().bytes());

@@ -23,7 +23,7 @@ bool IsIgnorable(uint32_t c) {
   return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASE_IGNORABLE);
 }
 
-// The character that ends at `end`.
+// The character that ends at `end`, which moves to its beginning.
 uint32_t Before(absl::string_view text, size_t& end) {
   do {
     --end;
@@ -31,7 +31,9 @@ uint32_t Before(absl::string_view text, size_t& end) {
   return NextUtf8(text.substr(end)).code_point;
 }
 
-// Unicode 15.0, table 3-17, "Final_Sigma".
+// Condition "Final_Sigma" of Unicode 15.0, table 3-17, which CPython's lower()
+// implements: a cased letter before, none after, ignorable characters skipped
+// on both sides.
 bool IsFinalSigma(absl::string_view text, size_t begin, size_t end) {
   uint32_t c = 0;
   bool cased_before = false;
@@ -54,6 +56,7 @@ bool IsFinalSigma(absl::string_view text, size_t begin, size_t end) {
 void AppendMapped(absl::string_view text, size_t begin, size_t end, Case to,
                   std::string& out) {
   const uint32_t c = NextUtf8(text.substr(begin)).code_point;
+  // ASCII without ICU: most text is, and the calls below cost far more.
   if (c < 0x80) {
     const char byte = text[begin];
     const bool upper = byte >= 'A' && byte <= 'Z';
@@ -94,6 +97,7 @@ void AppendMapped(absl::string_view text, size_t begin, size_t end, Case to,
 }  // namespace
 
 bool IsSpace(uint32_t c) {
+  // The characters of Python's str.isspace(), which include 0x1C..0x1F.
   if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20);
   return c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
@@ -101,12 +105,15 @@ bool IsSpace(uint32_t c) {
 }
 
 bool IsPrintable(uint32_t c) {
+  // Python's str.isprintable(): everything but the categories "other" and
+  // "separator", except the blank.
   if (c == ' ') return true;
   const uint32_t hidden = U_GC_C_MASK | U_GC_Z_MASK;
   return (U_GET_GC_MASK(static_cast<UChar32>(c)) & hidden) == 0;
 }
 
 size_t CountCharacters(absl::string_view text) {
+  // Counts the bytes that begin a character: all but continuation bytes.
   return std::count_if(text.begin(), text.end(), [](char byte) {
     return (static_cast<uint8_t>(byte) & 0xC0) != 0x80;
   });
@@ -157,6 +164,7 @@ Text TitleWords(const Text& text) {
   std::string mapped;
   size_t run = 0;
   for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+    // Characters and runs are both in order: one walk over each.
     while (text.runs()[run].end <= offsets[i]) ++run;
     mapped.clear();
     AppendMapped(text.bytes(), offsets[i], offsets[i + 1],

@@ -10,10 +10,11 @@
 namespace foretoken::jinja {
 namespace {
 
-// Approximate size of a container's entry, with what surrounds it.
+// Approximate memory of an entry of a list and of a dict (with its index),
+// allocator overhead included; charged to the budget.
 constexpr size_t kEntryBytes = 64;
 constexpr size_t kKeyBytes = 160;
-// The most of a text that an error message quotes.
+// Maximum bytes of a text that an error message quotes.
 constexpr size_t kMaxShownBytes = 100;
 
 absl::Status CheckNesting(int nesting) {
@@ -22,6 +23,8 @@ absl::Status CheckNesting(int nesting) {
       absl::StrCat("values nested deeper than ", Value::kMaxNesting));
 }
 
+// Computed once, when a container is made: checking it then bounds the
+// recursion of every later walk, such as printing or comparing.
 int NestingAround(const Values& items) {
   int nesting = 1;
   for (const Value& item : items) {
@@ -30,8 +33,9 @@ int NestingAround(const Values& items) {
   return nesting;
 }
 
-// Equal for keys that Python takes for equal: 1, 1.0 and True are. Empty for
-// keys that cannot be hashed.
+// A string that is equal for keys that Python takes for equal: 1, 1.0 and True
+// share "i1". The first letter keeps types apart. Empty for keys that cannot be
+// hashed.
 std::string CanonicalKey(const Value& key) {
   switch (key.kind()) {
     case Value::Kind::kNone:
@@ -41,6 +45,8 @@ std::string CanonicalKey(const Value& key) {
       return absl::StrCat("i", key.integer());
     case Value::Kind::kFloat: {
       const double number = key.number();
+      // Whole numbers below 2^53 convert exactly. Above 1e15 a float gets its
+      // own spelling, 17 digits, which identify any double.
       if (number == std::floor(number) && std::abs(number) < 1e15) {
         return absl::StrCat("i", static_cast<int64_t>(number));
       }

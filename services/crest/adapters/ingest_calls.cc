@@ -12,8 +12,13 @@
 
 namespace foretoken::crest {
 
-// Once submitted, the call is ended by the worker; a stream that ends earlier
-// only stops the worker.
+// One Ingest call, shared by gRPC's threads, which receive its messages, and
+// the worker, which takes them and builds.
+//
+// Flow: the worker sets wanted_ and waits; CanRead then allows one read, whose
+// message belongs to the worker until it wants the next one. Once submitted,
+// only the worker ends the call; a stream that ends earlier (cancel,
+// disconnect, EndAll) sets stopped_, which makes the worker stop.
 class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
  public:
   Call(rpc::StreamServer& server, IngestCalls& owner,
@@ -32,6 +37,8 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
     wanted_ = false;
     message_ = &message;
   }
+  // Unlike the default, does not end the stream: the answer comes after the
+  // build.
   void OnHalfClose() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     no_more_ = true;
   }
@@ -42,6 +49,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
   bool CanRead() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return wanted_;
   }
+  // The worker uses the response until running_ is false.
   bool CanFinish() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !running_;
   }
@@ -56,6 +64,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
           "Ingest is not enabled on this server (--enable-ingest)");
     }
     const absl::Status submitted =
+        // The worker has one thread and no queue: a second call is refused.
         owner_.worker_.Submit([this, self = shared_from_this()] { Run(); });
     if (submitted.ok()) return submitted;
     return server_.WithRetryHint(
@@ -73,6 +82,8 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
       FORETOKEN_LOG(kWarning, "ingest ended: ", result.status().ToString());
     }
     owner_.metrics_.IngestEnded(result.status().code());
+    // End may be the second one: a stream that is gone ignores it, and Continue
+    // then lets it finish.
     absl::MutexLock lock(&mu_);
     running_ = false;
     End(result.status());
@@ -91,6 +102,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
     absl::MutexLock lock(&mu_);
     wanted_ = true;
     message_ = nullptr;
+    // Re-evaluates CanRead, which starts the read.
     Continue();
     const auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return message_ != nullptr || no_more_ || ended();
@@ -105,6 +117,7 @@ class IngestCalls::Call final : public rpc::ReadStream<v1::IngestRequest> {
     if (!first || !message_->has_config()) {
       return absl::InvalidArgumentError("ingest: want a config first");
     }
+    // A copy: the message is overwritten by the next read.
     const v1::IngestConfig config = message_->config();
     FORETOKEN_ASSIGN_OR_RETURN(Datastore * datastore,
                                owner_.datastores_.Find(config.datastore()));

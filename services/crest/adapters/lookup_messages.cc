@@ -48,6 +48,7 @@ void FillResponse(int n, const CrestTree& tree, int max_nodes, int64_t version,
   for (int i = 0; i < nodes; ++i) {
     out.add_tokens(tree.tokens[i]);
     out.add_parents(tree.parents[i]);
+    // A bit per proposer (token_tree.proto).
     out.add_proposers(1u << v1::DRAFTER_CREST);
     out.add_probabilities(tree.Share(i));
     response.add_counts(tree.counts[i]);

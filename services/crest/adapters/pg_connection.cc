@@ -24,7 +24,12 @@ constexpr uint32_t kInt8Oid = 20;
 constexpr uint32_t kTextOid = 25;
 constexpr uint32_t kInt8ArrayOid = 1016;
 
-// Status code for a SQLSTATE (PostgreSQL manual, appendix A).
+// Status code for a SQLSTATE (PostgreSQL manual, appendix A). Class 08:
+// connection exception; 57P: the server is shutting down, has crashed or is
+// starting; 53: out of disk, memory or connections; 57014: cancelled by
+// statement_timeout; 25006: read-only transaction; 42P01 and 3F000: no such
+// table or schema; 42501 and class 28: privilege and authorization; 55P03: lock
+// not available; class 40: rolled back (deadlock, serialization).
 absl::StatusCode CodeOf(absl::string_view state) {
   if (absl::StartsWith(state, "08") || absl::StartsWith(state, "57P")) {
     return absl::StatusCode::kUnavailable;
@@ -51,6 +56,8 @@ std::string OneLine(absl::string_view text) {
   return line;
 }
 
+// The parallel arrays that libpq takes. They point into `params`, which must
+// outlive them. Format 1 is binary.
 struct RawParams {
   explicit RawParams(const std::vector<PgParam>& params) {
     for (const PgParam& param : params) {
@@ -82,6 +89,9 @@ PgParam PgParam::Int8(int64_t value) {
   return param;
 }
 
+// Binary form of bigint[] (array_send in arrayfuncs.c): dimensions, null flag
+// and element type, then size and lower bound of the dimension, then every
+// element with its length.
 PgParam PgParam::Int8Array(const std::vector<int64_t>& values) {
   PgParam param{kInt8ArrayOid, {}};
   AppendBigEndian<int32_t>(1, param.bytes);  // dimensions
@@ -119,8 +129,9 @@ absl::Status CheckUrl(const std::string& url) {
   const bool parsed = options != nullptr;
   PQconninfoFree(options);
   PQfreemem(error);
-  // A password with an unescaped '@' or '/' parses, but its tail becomes the
-  // host, which connection errors show.
+  // A password with an unescaped '@' or '/' parses, but part of it becomes the
+  // host, which connection errors show. The last '@' ends the user and
+  // password, so no such character may come before it.
   const size_t scheme = url.find("://");
   bool bare = false;
   if (scheme != std::string::npos) {
@@ -163,6 +174,8 @@ absl::Status PgConnection::Reopen() {
 // whole seconds, at least 2.
 absl::Status PgConnection::Connect() {
   const absl::Time deadline = MonotonicNow() + timeout_;
+  // `dbname` may hold a whole URL (expand_dbname). Later keywords override
+  // earlier ones, so application_name wins over one in the URL.
   const char* keywords[] = {"dbname", "application_name",
                             "fallback_application_name", nullptr};
   const char* values[] = {url_.c_str(), "foretoken-crest", "foretoken-crest",
@@ -171,6 +184,7 @@ absl::Status PgConnection::Connect() {
   if (connection_ == nullptr) {
     return absl::ResourceExhaustedError("PostgreSQL: connect: no memory");
   }
+  // PQconnectPoll's protocol begins as if it had asked to write.
   PostgresPollingStatusType next = PGRES_POLLING_WRITING;
   while (next != PGRES_POLLING_OK) {
     if (next == PGRES_POLLING_FAILED ||
@@ -179,10 +193,13 @@ absl::Status PgConnection::Connect() {
     }
     const absl::Status waited = Wait(
         next == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline, "connect");
+    // A server that does not accept in time is as unavailable as one that
+    // refuses: callers treat both alike.
     if (!waited.ok()) return absl::UnavailableError(waited.message());
     next = PQconnectPoll(connection_);
   }
   if (PQsetnonblocking(connection_, 1) != 0) return Lost("connect");
+  // libpq prints notices to stderr by default.
   PQsetNoticeProcessor(
       connection_, [](void*, const char*) {}, nullptr);
   return absl::OkStatus();
@@ -199,6 +216,7 @@ absl::Status PgConnection::Lost(const std::string& what) {
 absl::Status PgConnection::ErrorOf(const std::string& what,
                                    const PGresult* result) {
   const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  // libpq's own errors have no SQLSTATE: they concern the connection.
   if (PQstatus(connection_) == CONNECTION_BAD) return Lost(what);
   const absl::StatusCode code =
       state == nullptr ? absl::StatusCode::kUnavailable : CodeOf(state);
@@ -214,6 +232,8 @@ absl::Status PgConnection::Wait(int16_t events, absl::Time deadline,
     const int64_t left_ms = absl::ToInt64Milliseconds(
         absl::Ceil(deadline - MonotonicNow(), absl::Milliseconds(1)));
     if (left_ms <= 0) {
+      // The answer may still arrive and would be taken for that of the next
+      // statement: give the connection up.
       broken_ = true;
       return absl::DeadlineExceededError(
           absl::StrCat("PostgreSQL: ", what, ": no answer in time"));
@@ -232,7 +252,8 @@ absl::Status PgConnection::Flush(absl::Time deadline, const std::string& what) {
     if (state == 0) return absl::OkStatus();
     if (state < 0) return Lost(what);
     FORETOKEN_RETURN_IF_ERROR(Wait(POLLIN | POLLOUT, deadline, what));
-    // The server may be waiting for us to read.
+    // Read, too: the server may be blocked on output of its own and take no
+    // input until that is read. Both would wait for ever.
     if (PQconsumeInput(connection_) == 0) return Lost(what);
   }
 }
@@ -240,6 +261,8 @@ absl::Status PgConnection::Flush(absl::Time deadline, const std::string& what) {
 absl::StatusOr<PgResult> PgConnection::Collect(const std::string& what) {
   const absl::Time deadline = MonotonicNow() + timeout_;
   FORETOKEN_RETURN_IF_ERROR(Flush(deadline, what));
+  // libpq requires PQgetResult until it returns null, also after an error. The
+  // first error wins (Status::Update).
   PgResult last(nullptr);
   absl::Status status;
   while (true) {
@@ -254,6 +277,7 @@ absl::StatusOr<PgResult> PgConnection::Collect(const std::string& what) {
       case PGRES_COMMAND_OK:
       case PGRES_TUPLES_OK:
         break;
+      // COPY has only begun: PQgetResult would return this state for ever.
       case PGRES_COPY_IN:
       case PGRES_COPY_OUT:
         return last;
@@ -352,13 +376,16 @@ absl::Status PgConnection::CopyOut(
     const std::string& what, const std::string& sql,
     absl::FunctionRef<absl::Status(absl::string_view)> take) {
   FORETOKEN_RETURN_IF_ERROR(Exec(what, sql).status());
-  // A header of 19 bytes and its extension, then per tuple: number of fields
-  // (16 bits), and per field its length (32 bits) and bytes; -1 fields end it.
+  // PostgreSQL's binary COPY format: a header of 19 bytes (signature 11, flags
+  // 4, extension length 4) and its extension; then per tuple the number of
+  // fields (16 bits) and per field its length (32 bits) and bytes. A field
+  // count of -1 ends it.
   constexpr size_t kHeaderBytes = 19;
   bool header_seen = false;
   absl::Status taken;
   while (true) {
     char* raw = nullptr;
+    // -1: end of the data; -2: error; 0: nothing has arrived yet.
     const int size = PQgetCopyData(connection_, &raw, /*async=*/1);
     if (size == -1) break;
     if (size == -2) return Lost(what);
@@ -369,6 +396,7 @@ absl::Status PgConnection::CopyOut(
     }
     const std::unique_ptr<char, void (*)(void*)> owner(raw, &PQfreemem);
     absl::string_view row(raw, static_cast<size_t>(size));
+    // The first row may come in one message with the header.
     if (!std::exchange(header_seen, true)) {
       if (row.size() < kHeaderBytes) {
         broken_ = true;
@@ -382,6 +410,8 @@ absl::Status PgConnection::CopyOut(
     constexpr size_t kFieldHead = 6;
     if (row.size() < kFieldHead) continue;  // the header alone, or the end
     row.remove_prefix(kFieldHead);
+    // After an error of `take` the rest is read and dropped, which leaves the
+    // connection usable.
     if (taken.ok()) taken = take(row);
   }
   FORETOKEN_RETURN_IF_ERROR(Collect(what).status());

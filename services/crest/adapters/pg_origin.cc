@@ -50,6 +50,7 @@ absl::StatusOr<VersionInfo> PgOrigin::Current() {
   // PgStore::Current would read the token table at every poll.
   absl::StatusOr<std::vector<VersionInfo>> versions = ListOf(*poll_, name_);
   if (!versions.ok()) {
+    // Reconnect at the next poll: a broken connection never recovers.
     poll_ = nullptr;
     return versions.status();
   }
@@ -66,6 +67,7 @@ absl::StatusOr<std::unique_ptr<ServedVersion>> PgOrigin::Load(
       const std::unique_ptr<PgStore> store,
       PgStore::Connect(options_.url, options_.load_timeout));
   FORETOKEN_ASSIGN_OR_RETURN(const PgVersion now, store->Current(name_));
+  // Published since the poll; the next poll finds it.
   if (now.version != version.version) {
     return absl::AbortedError(absl::StrCat(
         "version ", now.version, " has replaced version ", version.version));
@@ -80,6 +82,8 @@ absl::StatusOr<std::unique_ptr<ServedVersion>> PgOrigin::Load(
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       TokenTable table, DecodeTokenTable(AsBytes(now.token_table), now.meta));
+  // Copies what it needs: the row worker calls it on its own thread for as long
+  // as the version is served.
   const auto connect =
       [options = options_,
        version = now.version]() -> absl::StatusOr<std::unique_ptr<RowFetcher>> {
@@ -88,6 +92,8 @@ absl::StatusOr<std::unique_ptr<ServedVersion>> PgOrigin::Load(
         PgStore::Connect(options.url, options.lookup_timeout));
     return PgStore::MakeFetcher(std::move(own), version);
   };
+  // Connect once here, so that a version that cannot be read never replaces one
+  // that can.
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<RowFetcher> first, connect());
   RowWorkerOptions worker = options_.rows;
   worker.cache_bytes = options_.index_memory;

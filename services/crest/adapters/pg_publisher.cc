@@ -8,9 +8,12 @@
 namespace foretoken::crest {
 namespace {
 
+// Rows are sent in pieces of this size rather than one message each.
 constexpr size_t kBufferBytes = size_t{256} << 10;
 // The server may take long to build an index, without sending anything.
 constexpr absl::Duration kSlowStatement = absl::Minutes(30);
+// Time to wait for the readers of an old version; if they take longer, the next
+// publication prunes it.
 constexpr absl::Duration kPruneTimeout = absl::Seconds(10);
 
 constexpr char kCreateVersions[] =
@@ -19,6 +22,7 @@ constexpr char kCreateVersions[] =
     "created timestamptz NOT NULL DEFAULT now(), "
     "current boolean NOT NULL, meta bytea NOT NULL, "
     "token_table bytea NOT NULL)";
+// Guarantees one current version per name, whatever the publishers do.
 constexpr char kCreateCurrent[] =
     "CREATE UNIQUE INDEX IF NOT EXISTS foretoken_crest_current "
     "ON foretoken_crest_versions (name) WHERE current";
@@ -26,8 +30,9 @@ constexpr char kCreateCurrent[] =
 }  // namespace
 
 absl::Status PgPublisher::Begin() {
-  // The schema has a transaction of its own: it stays even if the version is
-  // rolled back. The lock serialises the first builders.
+  // The schema has a transaction of its own, so that it stays even if the
+  // version is rolled back. The lock serialises first builders: CREATE ... IF
+  // NOT EXISTS of two sessions at once may still fail.
   const auto create_schema = [&]() -> absl::Status {
     FORETOKEN_RETURN_IF_ERROR(connection_->Run(
         "lock schema",
@@ -38,6 +43,8 @@ absl::Status PgPublisher::Begin() {
   };
   FORETOKEN_RETURN_IF_ERROR(connection_->InTransaction(create_schema));
 
+  // This transaction stays open until Publish: a lost connection or a destroyed
+  // publisher rolls everything back.
   FORETOKEN_RETURN_IF_ERROR(connection_->Run("begin", "BEGIN"));
   FORETOKEN_RETURN_IF_ERROR(LockName(*connection_, name_));
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -51,6 +58,8 @@ absl::Status PgPublisher::Begin() {
       "create rows", absl::StrCat("CREATE TABLE ", rows,
                                   " (key bigint NOT NULL, record bytea NOT "
                                   "NULL)")));
+  // Header of the binary COPY format: signature, flags, length of the
+  // extension.
   buffer_.assign("PGCOPY\n\377\r\n\0", 11);
   AppendBigEndian<uint32_t>(0, buffer_);  // flags
   AppendBigEndian<uint32_t>(0, buffer_);  // header extension
@@ -76,9 +85,11 @@ absl::Status PgPublisher::Add(uint64_t ngram_hash, absl::string_view record) {
 absl::StatusOr<int64_t> PgPublisher::Publish(const CrestMeta& meta) {
   AppendBigEndian<uint16_t>(0xffff, buffer_);  // the end
   FORETOKEN_RETURN_IF_ERROR(connection_->PutCopyData(buffer_));
+  // The build of the index is one statement, however large the table.
   connection_->set_timeout(kSlowStatement);
   FORETOKEN_RETURN_IF_ERROR(connection_->EndCopyIn());
   const std::string rows = RowsTable(version_);
+  // Indexing after the load is faster than maintaining an index during it.
   FORETOKEN_RETURN_IF_ERROR(connection_->Run(
       "index rows", absl::StrCat("CREATE INDEX ON ", rows, " USING ",
                                  rows_.index, " (key)")));
@@ -98,6 +109,7 @@ absl::StatusOr<int64_t> PgPublisher::Publish(const CrestMeta& meta) {
                         PgParam::Bytea(EncodeMeta(meta)),
                         PgParam::Bytea(EncodeTokenTable(table_, meta))}));
   FORETOKEN_RETURN_IF_ERROR(connection_->Run("commit", "COMMIT"));
+  // The version is published: an error of the pruning is no error of it.
   const absl::Status pruned = Prune();
   if (!pruned.ok()) {
     FORETOKEN_LOG(kWarning, "old versions of ", name_,
@@ -108,6 +120,8 @@ absl::StatusOr<int64_t> PgPublisher::Publish(const CrestMeta& meta) {
 
 absl::Status PgPublisher::Prune() {
   connection_->set_timeout(2 * kPruneTimeout);
+  // Keeps the newest version that is not current, for readers that have not
+  // switched yet.
   FORETOKEN_ASSIGN_OR_RETURN(
       const PgResult old,
       connection_->Exec("find old versions",

@@ -14,8 +14,10 @@
 namespace foretoken::crest {
 namespace {
 
+// Names also appear in metrics' labels and in log lines.
 constexpr size_t kMaxNameLength = 48;
-// Readers lock the table of rows while they read.
+// DROP TABLE needs an exclusive lock, for which it waits while a reader copies
+// the table. New readers queue up after it, so give up in time.
 constexpr absl::Duration kDropLockTimeout = absl::Seconds(10);
 constexpr char kVersionColumns[] =
     "version, name, to_char(created AT TIME ZONE 'UTC', "
@@ -72,6 +74,8 @@ class PgRowFetcher final : public RowFetcher {
     if (rows.ok()) {
       wait_ = options_.first_wait;
     } else if (connection_->broken() && next_attempt_ <= MonotonicNow()) {
+      // Only an attempt that was made moves the next one: a look-up that fails
+      // at once during the back-off must not prolong it.
       next_attempt_ = MonotonicNow() + wait_;
       wait_ = std::min(2 * wait_, options_.longest_wait);
     }
@@ -89,10 +93,12 @@ class PgRowFetcher final : public RowFetcher {
             absl::StrCat("PostgreSQL: connection lost, next attempt in ",
                          absl::FormatDuration(left)));
       }
+      // Prepared statements belong to the server's session.
       prepared_ = false;
       FORETOKEN_RETURN_IF_ERROR(connection_->Reopen());
     }
     if (!prepared_) FORETOKEN_RETURN_IF_ERROR(Prepare());
+    // bigint is signed: keys keep their 64 bits and come back the same way.
     const std::vector<int64_t> values(keys.begin(), keys.end());
     FORETOKEN_ASSIGN_OR_RETURN(
         const PgResult result,
@@ -119,6 +125,10 @@ std::string RowsTable(int64_t version) {
   return absl::StrCat("foretoken_crest_rows_", version);
 }
 
+// Tries instead of waiting: the holder may be a build of many minutes. The lock
+// ends with the transaction, also when the connection is lost. The two keys are
+// the class and a hash of the name; a collision of two names only refuses a
+// build that could have run.
 absl::Status LockName(PgConnection& connection, const std::string& name) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const PgResult lock,
@@ -150,6 +160,9 @@ absl::StatusOr<std::unique_ptr<PgStore>> PgStore::Connect(
   return std::unique_ptr<PgStore>(new PgStore(std::move(connection)));
 }
 
+// The schema is created by the first build; readers may start before it.
+// to_regclass returns null for a table that does not exist, where a query would
+// be an error.
 absl::StatusOr<bool> PgStore::HasSchema() {
   FORETOKEN_ASSIGN_OR_RETURN(
       const PgResult result,
@@ -208,6 +221,8 @@ absl::StatusOr<CrestIndex> PgStore::LoadIndex(const PgVersion& version) {
       "read rows",
       absl::StrCat("COPY (SELECT record FROM ", RowsTable(version.version),
                    ") TO STDOUT (FORMAT binary)"),
+      // The meta gives the size that was published: more rows than that mean
+      // damage, and must not fill memory.
       [&](absl::string_view record) -> absl::Status {
         if (records.size() + record.size() > version.meta.record_bytes) {
           return absl::DataLossError(

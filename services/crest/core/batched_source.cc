@@ -15,8 +15,9 @@ absl::Status NotConnected() {
 
 }  // namespace
 
-// Stands between the cache and the store. While collecting, it refuses every
-// request and notes the keys; afterwards it answers from what was fetched.
+// The fetcher that CachedSource sees. While collecting, it refuses every
+// request and notes the keys; afterwards it answers from what was fetched for
+// all queries together.
 class BatchedSource::Stage final : public RowFetcher {
  public:
   explicit Stage(BatchedSource& owner) : owner_(owner) {}
@@ -25,9 +26,12 @@ class BatchedSource::Stage final : public RowFetcher {
       absl::Span<const uint64_t> keys) override {
     if (collecting_) {
       for (const uint64_t key : keys) rows_.try_emplace(key);
+      // Aborted marks a stopped look-up in LookupMany. No other error can carry
+      // it there: nothing reaches the store while keys are collected.
       return absl::AbortedError("rows are being collected");
     }
-    // A small cache may have evicted rows that this look-up found earlier.
+    // The second run may need a row that the first one found in the cache and a
+    // small cache has evicted since.
     const bool all = std::all_of(keys.begin(), keys.end(), [&](uint64_t key) {
       return rows_.contains(key);
     });

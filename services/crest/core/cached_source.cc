@@ -21,7 +21,7 @@ CachedSource::CachedSource(const CrestMeta& meta, TokenTable table,
     : meta_(meta),
       table_(std::move(table)),
       fetcher_(std::move(fetcher)),
-      // At least one step's rows must fit, whatever cache_bytes is.
+      // At least one look-up's rows must fit, whatever cache_bytes is.
       cache_limit_(std::max<size_t>(cache_bytes, size_t{64} << 10)) {}
 
 absl::StatusOr<int> CachedSource::Lookup(absl::Span<const TokenId> context,
@@ -32,6 +32,10 @@ absl::StatusOr<int> CachedSource::Lookup(absl::Span<const TokenId> context,
   uint64_t keys[kMaxCrestN + 1];
   uint64_t unknown[kMaxCrestN];
   size_t unknown_size = 0;
+  // Pass 1: the longest n-gram first, until the cache answers one with a tree.
+  // Keys that are not in the cache are noted: a longer n-gram may match only
+  // there. A cached entry without records is a known miss and costs no
+  // statement.
   size_t cached = 0;  // longest n that the cache answers with a tree
   for (size_t n = longest; n >= meta_.min_n && cached == 0; --n) {
     keys[n] = HashNgram(context.last(n));
@@ -46,7 +50,8 @@ absl::StatusOr<int> CachedSource::Lookup(absl::Span<const TokenId> context,
   }
   if (unknown_size == 0) return static_cast<int>(cached);
   FORETOKEN_RETURN_IF_ERROR(FetchMissing({unknown, unknown_size}));
-  // N-grams shorter than the cached hit are not fetched: they are not needed.
+  // Pass 2: again the longest first, now with all rows present. N-grams shorter
+  // than the cached hit cannot win and were not fetched.
   for (size_t n = longest; n >= std::max<size_t>(meta_.min_n, cached); --n) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool found,
                                FindTree(keys[n], context.last(n), tree));
@@ -69,6 +74,7 @@ absl::Status CachedSource::FetchMissing(absl::Span<const uint64_t> keys) {
   FORETOKEN_ASSIGN_OR_RETURN(std::vector<RowFetcher::Row> rows,
                              fetcher_->Fetch(keys));
   for (const uint64_t key : keys) {
+    // An entry without records remembers that the store has none.
     Entry entry{key, {}};
     for (RowFetcher::Row& row : rows) {
       if (row.key == key) entry.records.push_back(std::move(row.record));
@@ -82,6 +88,7 @@ absl::StatusOr<bool> CachedSource::Decode(const Entry& entry,
                                           absl::Span<const TokenId> ngram,
                                           CrestTree& tree) const {
   RecordView view;
+  // Two n-grams may share a 64-bit key: compare the n-gram itself.
   for (const std::string& record : entry.records) {
     const absl::Status status =
         ParseRecord(AsBytes(record), table_, view, tree);
@@ -115,6 +122,8 @@ void CachedSource::Insert(Entry entry) {
   cached_bytes_ += CostOf(entry);
   entries_.push_front(std::move(entry));
   by_key_[entries_.front().key] = entries_.begin();
+  // At least kMaxCrestN entries stay, so that the rows of a look-up survive
+  // until its second pass, however large they are.
   while (cached_bytes_ > cache_limit_ && entries_.size() > kMaxCrestN) {
     cached_bytes_ -= CostOf(entries_.back());
     by_key_.erase(entries_.back().key);

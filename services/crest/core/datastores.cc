@@ -28,6 +28,7 @@ absl::StatusOr<std::unique_ptr<Datastores>> Datastores::Create(
         stores->by_name_.emplace(named.name, std::move(store)).second;
     FORETOKEN_CHECK(added);
   }
+  // Watchers start last, after nothing can fail any more.
   for (const auto& [name, store] : stores->by_name_) store->Watch();
   return stores;
 }

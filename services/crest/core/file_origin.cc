@@ -30,6 +30,8 @@ absl::Status ReadError(const std::string& path, int error) {
 FileOrigin::FileOrigin(std::string path, size_t header_bytes)
     : path_(std::move(path)), header_bytes_(header_bytes) {}
 
+// Tells whether a path names the same file with the same contents as before: a
+// replacement by rename changes the inode, a rewrite in place the time.
 FileOrigin::Identity FileOrigin::IdentityOf(const struct stat& status) {
   return {
       status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
@@ -37,13 +39,14 @@ FileOrigin::Identity FileOrigin::IdentityOf(const struct stat& status) {
 }
 
 absl::StatusOr<VersionInfo> FileOrigin::ReadHeader(Identity& identity) const {
-  // (A pipe without a writer would block; files ignore O_NONBLOCK.)
+  // O_NONBLOCK: opening a pipe without a writer would block for ever. It does
+  // not affect regular files.
   const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ReadError(path_, errno);
   struct stat status {};
   std::string header(header_bytes_, '\0');
-  // Status and header of the same open file, even if the name is switched to
-  // another one meanwhile.
+  // Status and header are read from the same open file, even if the name is
+  // switched to another one meanwhile.
   const bool good = fstat(fd, &status) == 0;
   const ssize_t got =
       good ? pread(fd, header.data(), header.size(), 0) : ssize_t{-1};
@@ -82,6 +85,7 @@ absl::StatusOr<std::optional<std::string>> FileOrigin::ReadUpTo(
   FORETOKEN_ASSIGN_OR_RETURN(
       const size_t got,
       file.ReadAt(0, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}));
+  // The file was truncated after its size was read.
   if (got < bytes.size()) return ReadError(path_, EIO);
   return bytes;
 }
@@ -98,6 +102,7 @@ absl::StatusOr<std::vector<VersionInfo>> FileOrigin::List() {
 }
 
 absl::StatusOr<int64_t> FileOrigin::Switch(int64_t version) {
+  // Switching to the version that the file holds changes nothing and succeeds.
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, List());
   if (versions.front().version == version) return version;
   return absl::FailedPreconditionError(

@@ -18,7 +18,8 @@ namespace foretoken::crest {
 namespace {
 
 constexpr int32_t kMaxTop = 1'000'000;
-// A byte takes at most six in JSON (\u0000); each row adds its framing.
+// A byte takes at most six in JSON (\u0000), and a row adds its framing: the
+// bound on a line of the corpus file.
 constexpr int64_t kJsonFactor = 6;
 constexpr int64_t kJsonFrame = 64;
 
@@ -71,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Ingest>> Ingest::Begin(
       limits.folder.empty()
           ? std::filesystem::temp_directory_path(ignored).string()
           : limits.folder;
-  // mkdtemp creates a folder that only this user can access.
+  // mkdtemp creates a folder with mode 0700: documents may be private.
   std::string folder = absl::StrCat(parent, "/foretoken-ingest-XXXXXX");
   if (mkdtemp(folder.data()) == nullptr) {
     return absl::UnavailableError(absl::StrCat(
@@ -101,6 +102,7 @@ absl::Status Ingest::Add(absl::string_view document) {
   if (documents_ >= limits_.documents) {
     return Over("documents", limits_.documents);
   }
+  // A subtraction, which cannot overflow.
   if (bytes > limits_.bytes - bytes_) return Over("bytes", limits_.bytes);
   ++documents_;
   bytes_ += bytes;
@@ -114,6 +116,7 @@ absl::Status Ingest::Add(absl::string_view document) {
 absl::StatusOr<IngestResult> Ingest::Finish(
     const Tokenizer& tokenizer, VersionOrigin& origin,
     const std::function<bool()>& cancelled) {
+  // Closing flushes: a full disk may show only here.
   corpus_.close();
   if (!corpus_) {
     return absl::ResourceExhaustedError("ingest: the folder's disk is full");
@@ -128,6 +131,8 @@ absl::StatusOr<IngestResult> Ingest::Finish(
       static_cast<size_t>(kJsonFactor * limits_.document_bytes + kJsonFrame);
   if (max_n_ > 0) options.max_n = static_cast<uint32_t>(max_n_);
   if (top_ > 0) options.top = static_cast<uint64_t>(top_);
+  // The builder's limit is one of the whole process, which already holds the
+  // served datastores.
   options.memory_bytes =
       ResidentBytes() + static_cast<uint64_t>(limits_.memory_bytes);
   options.threads = limits_.threads;

@@ -10,8 +10,8 @@
 namespace foretoken::crest {
 namespace {
 
-// Maps every store error to Unavailable: the look-ups were not answered and may
-// be retried elsewhere or later.
+// Maps every store error to Unavailable: the look-up was not answered, and the
+// caller may retry it later or elsewhere.
 absl::Status AsUnavailable(const absl::Status& status) {
   return absl::UnavailableError(std::string(status.message()));
 }
@@ -39,6 +39,7 @@ RowWorker::~RowWorker() {
 
 absl::Status RowWorker::Submit(std::vector<TokenId> context, Done done) {
   absl::MutexLock lock(&mu_);
+  // Refusing while the store is down keeps the invariant of Main.
   if (!down_.ok()) return down_;
   if (static_cast<int>(waiting_.size()) >= options_.max_waiting) {
     return absl::ResourceExhaustedError(
@@ -63,6 +64,7 @@ void RowWorker::SetListener(std::function<void()> changed) {
 
 void RowWorker::Notify() {
   std::function<void()> listener;
+  // A copy, called without mu_: the listener asks up(), which takes it.
   {
     absl::MutexLock lock(&mu_);
     listener = listener_;
@@ -79,6 +81,8 @@ void RowWorker::Main() {
     {
       absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(&ready));
+      // The waiting look-ups are answered first: their callers hold callbacks
+      // that must run.
       if (stop_ && waiting_.empty()) return;
       const size_t count =
           std::min<size_t>(waiting_.size(), options_.max_batch);
@@ -87,7 +91,8 @@ void RowWorker::Main() {
         waiting_.pop_front();
       }
     }
-    // Invariant: nothing waits while the store is down.
+    // Invariant: nothing waits while the store is down. Answer empties the
+    // queue when it takes the store down, and Submit refuses.
     if (items.empty()) {
       Reconnect();
     } else {
@@ -105,14 +110,19 @@ void RowWorker::Answer(std::deque<Item> items) {
   if (status.ok()) {
     backoff_ = options_.least_backoff;
   } else {
+    // Drop the connection: after an error its state is unknown.
     source_.SetFetcher(nullptr);
     {
       absl::MutexLock lock(&mu_);
       down_ = AsUnavailable(status);
+      // The look-ups queued meanwhile fail with this batch instead of waiting
+      // for a reconnection of unknown length.
       refused.swap(waiting_);
     }
     Notify();
   }
+  // Outside of mu_: a callback may submit the next look-up. Queries that the
+  // cache answered keep their results.
   for (size_t i = 0; i < items.size(); ++i) {
     BatchedSource::Query& query = queries[i];
     if (!query.n.ok()) query.n = AsUnavailable(query.n.status());

@@ -19,6 +19,8 @@ absl::StatusOr<VersionInfo> SnapshotOrigin::Decode(
 }
 
 absl::StatusOr<CrestIndex> SnapshotOrigin::Open() const {
+  // A file that fits is copied to memory; look-ups in a larger one read the
+  // file.
   FORETOKEN_ASSIGN_OR_RETURN(std::optional<std::string> bytes,
                              ReadUpTo(index_memory_));
   if (!bytes.has_value()) return CrestIndex::Open(path());
@@ -31,6 +33,7 @@ absl::StatusOr<CrestIndex> SnapshotOrigin::Open() const {
 absl::StatusOr<std::unique_ptr<ServedVersion>> SnapshotOrigin::Load(
     const VersionInfo& version) {
   FORETOKEN_ASSIGN_OR_RETURN(CrestIndex index, Open());
+  // Replaced between Current and this read.
   if (SnapshotVersion(index.meta()) != version.version) return Replaced();
   auto served = std::make_unique<ServedVersion>();
   served->info = version;

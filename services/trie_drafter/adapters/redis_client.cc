@@ -34,8 +34,9 @@ absl::Status Bad(absl::string_view what) {
                    "unix:///PATH"));
 }
 
-// hiredis trusts the size in an array's header before the elements arrive: the
-// reader functions below bound it.
+// hiredis allocates by the size in an array's header before the elements
+// arrive: a few bytes could ask for gigabytes. The reader functions below bound
+// it; nullptr makes the reader fail.
 constexpr size_t kMaxElements = 4096;
 redisReplyObjectFunctions* default_functions = nullptr;
 
@@ -47,6 +48,8 @@ void* CreateBoundedArray(const redisReadTask* task, int elements) {
 }
 
 redisReplyObjectFunctions* BoundedFunctions(redisReader& reader) {
+  // Built once from the first reader; all readers start with the same
+  // functions.
   static redisReplyObjectFunctions bounded = [&reader] {
     default_functions = reader.fn;
     redisReplyObjectFunctions functions = *reader.fn;
@@ -68,6 +71,8 @@ absl::StatusOr<std::vector<std::string>> Strings(const redisReply& reply) {
       return strings;
     case REDIS_REPLY_NIL:
       return strings;
+    // Escaped and cut, because it goes to the log and Redis may quote our
+    // binary arguments.
     case REDIS_REPLY_ERROR:
       return absl::AbortedError(absl::StrCat(
           "Redis refuses: ",
@@ -101,12 +106,14 @@ absl::StatusOr<RedisAddress> RedisAddress::Parse(const std::string& url) {
   if (!unix_socket && !absl::ConsumePrefix(&rest, "redis://")) {
     return Bad("scheme of the Redis URL");
   }
+  // The last '@', since a password may contain one.
   const size_t at = rest.rfind('@');
   if (at != absl::string_view::npos) {
     const absl::string_view user = rest.substr(0, at);
     rest.remove_prefix(at + 1);
     const size_t colon = user.find(':');
     address.user = std::string(user.substr(0, colon));
+    // USER alone is refused: AUTH needs a password.
     if (colon == absl::string_view::npos || colon + 1 == user.size()) {
       return Bad("password of the Redis URL");
     }
@@ -167,6 +174,8 @@ absl::StatusOr<std::unique_ptr<RedisClient>> RedisClient::Connect(
     return absl::UnavailableError(absl::StrCat("connect: ", context->errstr));
   }
   if (!address.password.empty()) {
+    // AUTH with a user needs Redis 6 (ACL); with a password alone it means the
+    // default user.
     std::vector<std::string> login = {"AUTH"};
     if (!address.user.empty()) login.push_back(address.user);
     login.push_back(address.password);
@@ -181,6 +190,8 @@ absl::StatusOr<std::unique_ptr<RedisClient>> RedisClient::Connect(
     FORETOKEN_RETURN_IF_ERROR(
         client->Run({"SELECT", absl::StrCat(address.database)}).status());
   }
+  // A server may accept connections and refuse every command, without a login
+  // or while it loads its data.
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<std::string> pong,
                              client->Run({"PING"}));
   if (pong != std::vector<std::string>{"PONG"}) {
@@ -196,6 +207,8 @@ absl::Status RedisClient::Wait(short events, absl::Time deadline) {
       return absl::DeadlineExceededError("no answer in time");
     }
     pollfd waiting = {context_->fd, events, 0};
+    // A millisecond more, so that a fraction is not polled with a timeout of 0
+    // until the deadline.
     const int ready = poll(&waiting, 1,
                            static_cast<int>(absl::ToInt64Milliseconds(
                                left + absl::Milliseconds(1))));
@@ -206,6 +219,8 @@ absl::Status RedisClient::Wait(short events, absl::Time deadline) {
   }
 }
 
+// Sends and receives by itself rather than through hiredis, whose timeout is
+// one of every system call and whose writes may raise SIGPIPE.
 absl::Status RedisClient::Send(const std::string& bytes, absl::Time deadline) {
   size_t sent = 0;
   while (sent < bytes.size()) {
@@ -227,6 +242,7 @@ absl::StatusOr<void*> RedisClient::Receive(absl::Time deadline) {
   size_t received = 0;
   while (true) {
     void* reply = nullptr;
+    // Parses what has arrived; a null reply means that more is needed.
     if (redisReaderGetReply(context_->reader, &reply) != REDIS_OK) {
       return absl::DataLossError("the reply is not Redis' protocol");
     }
@@ -240,6 +256,7 @@ absl::StatusOr<void*> RedisClient::Receive(absl::Time deadline) {
       return absl::UnavailableError(absl::StrCat("receive: ", strerror(errno)));
     }
     received += static_cast<size_t>(n);
+    // The reader keeps what it was fed: bound it before feeding more.
     if (received > options_.max_reply_bytes) {
       return absl::DataLossError(absl::StrCat(
           "a reply of more than ", options_.max_reply_bytes, " bytes"));
@@ -253,6 +270,8 @@ absl::StatusOr<void*> RedisClient::Receive(absl::Time deadline) {
 
 absl::StatusOr<std::vector<std::string>> RedisClient::Run(
     const std::vector<std::string>& command) {
+  // Left-over data would be taken for the answer to this command, and every
+  // later answer would be that of the command before.
   if (context_->reader->pos != context_->reader->len) {
     return absl::DataLossError("unexpected data after the reply");
   }

@@ -13,12 +13,15 @@
 namespace foretoken::trie_drafter {
 namespace {
 
-// A job that breaks the connection twice is assumed to do so again.
+// A load is tried this often: one that broke the connection twice would do so
+// again.
 constexpr int kMaxAttempts = 2;
 // Records read by one command: 8 MiB at most.
 constexpr int32_t kPage = 128;
 
-// KEYS: list. ARGV: record, last index kept, seconds to live.
+// One script, which Redis runs atomically: a list is never longer than its
+// maximum, and never without an expiry. KEYS: list. ARGV: record, last index
+// kept, seconds to live.
 constexpr char kWriteScript[] =
     "redis.call('LPUSH', KEYS[1], ARGV[1]) "
     "redis.call('LTRIM', KEYS[1], 0, ARGV[2]) "
@@ -29,6 +32,8 @@ std::string ListOf(const ScopeKey& key, RecordKind kind) {
   const char* suffix = "o";
   if (kind == RecordKind::kPhrases) suffix = "p";
   if (kind == RecordKind::kTexts) suffix = "t";
+  // The braces are a hash tag of Redis Cluster: the lists of a scope share a
+  // slot. The 1 is the format's version.
   return absl::StrCat("foretoken:trie:1:{", HexDigest(key.digest),
                       "}:", suffix);
 }
@@ -48,6 +53,7 @@ RedisWarmStore::~RedisWarmStore() {
   {
     absl::MutexLock lock(&mu_);
     stop_ = true;
+    // Queued records are still written; loads have no reader any more.
     stop_at_ = MonotonicNow() + options_.flush_timeout;
     loads_.clear();
   }
@@ -67,6 +73,8 @@ void RedisWarmStore::Save(const ScopeKey& key, RecordKind kind,
                           const std::vector<std::vector<TokenId>>& sequences) {
   const int32_t max_records = MaxRecords(kind);
   if (max_records == 0) return;
+  // Checked twice: before encoding, which is the expensive part and needs no
+  // lock, and again when the record is queued.
   const auto full = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return writes_.size() >= static_cast<size_t>(options_.queue);
   };
@@ -95,6 +103,8 @@ bool RedisWarmStore::Next(std::optional<LoadJob>& load,
     return stop_ || (connected && !(loads_.empty() && writes_.empty()));
   };
   absl::MutexLock lock(&mu_);
+  // Wakes for a job, a stop, the ping of an idle connection or the next attempt
+  // to connect. Without a connection, jobs wait in their queues.
   const absl::Time next =
       connected ? last_use_ + options_.ping_interval : next_attempt_;
   AwaitFor(mu_, absl::Condition(&ready), next - MonotonicNow());
@@ -102,6 +112,7 @@ bool RedisWarmStore::Next(std::optional<LoadJob>& load,
     return false;
   }
   if (!connected) return true;
+  // Loads first: requests run without their scope's data meanwhile.
   if (!loads_.empty()) {
     load = std::move(loads_.front());
     loads_.pop_front();
@@ -158,6 +169,8 @@ void RedisWarmStore::Do(LoadJob job) {
     return;
   }
   Failed(stored.status());
+  // Aborted: Redis refused the command and would again. Any other error has
+  // broken the connection: try once more after it is back.
   if (absl::IsAborted(stored.status()) || ++job.attempts == kMaxAttempts) {
     observer_.OnEvent(WarmEvent::kLoadFailed);
     return;
@@ -166,6 +179,8 @@ void RedisWarmStore::Do(LoadJob job) {
   if (!stop_) loads_.push_front(std::move(job));
 }
 
+// Not retried: Redis may have run the script although its answer was lost, and
+// a second run would store the record twice.
 void RedisWarmStore::Do(const WriteJob& job) {
   const absl::Status status =
       client_
@@ -205,6 +220,7 @@ absl::StatusOr<std::vector<std::vector<TokenId>>> RedisWarmStore::ReadList(
     std::move(page.begin(), page.end(), std::back_inserter(records));
     if (last) break;
   }
+  // Lists are newest first; histories and pools take the oldest first.
   std::vector<std::vector<TokenId>> oldest_first;
   for (auto record = records.rbegin(); record != records.rend(); ++record) {
     auto sequences = DecodeRecord(key, kind, *record, options_.vocab_size);
@@ -220,6 +236,7 @@ absl::StatusOr<std::vector<std::vector<TokenId>>> RedisWarmStore::ReadList(
 
 void RedisWarmStore::Failed(const absl::Status& status) {
   if (absl::IsAborted(status)) {
+    // Logged once per connection: a read-only replica refuses every write.
     if (!told_refusal_) {
       FORETOKEN_LOG(kWarning, "warm start: ", status.ToString());
     }
@@ -231,6 +248,8 @@ void RedisWarmStore::Failed(const absl::Status& status) {
 
 void RedisWarmStore::Disconnect(const absl::Status& reason) {
   client_.reset();
+  // pause_ falls back to the minimum only after a command succeeds: a server
+  // that accepts connections and answers nothing keeps the back-off.
   next_attempt_ = MonotonicNow() + pause_;
   pause_ = std::min(pause_ * 2, options_.max_pause);
   SetUp(false, reason);

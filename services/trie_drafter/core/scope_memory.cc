@@ -22,6 +22,8 @@ PhrasePool* ScopeMemory::PoolOf(size_t phrase_tokens) {
   }
   const auto found = pools_.find(phrase_tokens);
   if (found != pools_.end()) return &found->second;
+  // Callers choose the lengths: without a bound a scope could have a pool for
+  // each.
   if (pools_.size() == kMaxLengths) return nullptr;
   PhrasePoolOptions options;
   options.width = options_.pool_width;
@@ -46,6 +48,7 @@ std::vector<Phrase> ScopeMemory::NewestPhrases(int32_t phrase_tokens,
     if (phrase_tokens != 0 && static_cast<size_t>(phrase_tokens) != length) {
       continue;
     }
+    // A snapshot is flat and oldest first: walk it from the end.
     const std::vector<TokenId> all = pool.Snapshot();
     for (size_t end = all.size(); end > 0; end -= length) {
       if (newest.size() >= static_cast<size_t>(max)) return newest;
@@ -57,6 +60,7 @@ std::vector<Phrase> ScopeMemory::NewestPhrases(int32_t phrase_tokens,
 }
 
 bool ScopeMemory::MergeStored(const StoredScope& stored) {
+  // fused_ and prior_ have locks of their own and are never touched under mu_.
   for (const std::vector<TokenId>& output : stored.outputs) {
     fused_->AddOutput(output);
   }
@@ -105,6 +109,7 @@ ScopeTable::Found ScopeTable::FindOrCreate(const ScopeKey& key) {
     recent_.splice(recent_.begin(), recent_, found->second);
     return {found->second->memory, false};
   }
+  // Before the insertion, so that the new scope is never the one evicted.
   if (recent_.size() >= static_cast<size_t>(options_.max_scopes)) EvictOldest();
   recent_.push_front({key, std::make_shared<ScopeMemory>(options_)});
   scopes_[key] = recent_.begin();
@@ -132,8 +137,12 @@ void ScopeTable::Grown(const ScopeKey& key) {
   Update(key);
 }
 
+// Takes the scope's locks under mu_; ScopeMemory never calls the table, so the
+// order cannot invert. Totals change by the difference since the last update,
+// which keeps them exact without a walk over all scopes.
 void ScopeTable::Update(const ScopeKey& key) {
   const auto found = scopes_.find(key);
+  // Evicted while its last request ran.
   if (found == scopes_.end()) return;
   ++totals_.changes;
   Entry& entry = *found->second;
@@ -150,6 +159,8 @@ void ScopeTable::Update(const ScopeKey& key) {
          totals_.prior_bytes);
   update(static_cast<int64_t>(entry.memory->bytes()), entry.bytes,
          totals_.bytes);
+  // May evict the scope itself, if it alone exceeds the limit; its requests
+  // keep it alive.
   while (totals_.bytes > options_.max_bytes && !recent_.empty()) EvictOldest();
 }
 

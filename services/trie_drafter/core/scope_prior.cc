@@ -20,7 +20,8 @@ constexpr int kNice = 10;  // requests go first
 // this many times in all.
 constexpr size_t kRecounts = 8;
 
-// Queued scopes from which on those that were evicted are looked for.
+// Length of the queue from which Submit drops the scopes that were evicted
+// meanwhile.
 constexpr size_t kManyDue = 256;
 
 // What a stored record keeps of an output.
@@ -38,6 +39,8 @@ size_t ScopePrior::InHistory() const {
   return history_ == nullptr ? 0 : static_cast<size_t>(history_->Tokens());
 }
 
+// The newest tokens are still in the scope's history, which drafts from them
+// itself: the prior counts only what has left it.
 size_t ScopePrior::Countable(size_t in_history) const {
   return text_.size() - std::min(text_.size(), in_history);
 }
@@ -50,6 +53,7 @@ void ScopePrior::DropOldest(size_t in_history) {
   counted_ -= std::min(counted_, excess);
 }
 
+// due_ stays set until Compact begins, so that a scope is queued at most once.
 bool ScopePrior::MarkDue(size_t in_history, size_t least) {
   if (due_ || Countable(in_history) < counted_ + least) return false;
   due_ = true;
@@ -69,6 +73,7 @@ ScopePrior::Added ScopePrior::Add(absl::Span<const TokenId> output) {
   added.due =
       MarkDue(in_history, std::max(static_cast<size_t>(options_.compact_every),
                                    counted_ / kRecounts));
+  // A batch becomes one record: hand it out before it would exceed the limit.
   if (batch_tokens_ + output.size() > kMaxRecordTokens) {
     added.batch.swap(batch_);
     batch_tokens_ = 0;
@@ -116,12 +121,15 @@ absl::StatusOr<bool> ScopePrior::Compact() {
   std::vector<TokenId> text;
   {
     absl::MutexLock lock(&mu_);
+    // Cleared before the text is copied: output that is added during the build
+    // makes the next one due.
     due_ = false;
     counted_ = Countable(in_history);
     text.assign(text_.begin(),
                 text_.begin() + static_cast<ptrdiff_t>(counted_));
   }
   if (text.empty()) return false;
+  // Built from the copy without mu_, so that sessions are not held up.
   FORETOKEN_ASSIGN_OR_RETURN(const std::string bytes, BuildPrior(text, build));
   FORETOKEN_ASSIGN_OR_RETURN(
       std::shared_ptr<const StaticPrior> prior,

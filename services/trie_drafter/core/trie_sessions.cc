@@ -13,7 +13,8 @@
 namespace foretoken::trie_drafter {
 namespace {
 
-// A session stores its phrases in batches of this size.
+// Phrases are stored in batches of this size, so that a session of many rounds
+// does not write a record each.
 constexpr size_t kPhrasesPerSave = 256;
 
 // The cache scope that a request shares with others.
@@ -30,6 +31,8 @@ std::unique_ptr<Drafter> MakeAuto(const TrieOptions& options,
   if (scope != nullptr && scope->prior() != nullptr) {
     fused.scope_prior = scope->prior()->Get();
   }
+  // Without a scope nothing may outlive the request, so there is no history to
+  // read or to add to.
   fused.use_history = fused.keep_history = scope != nullptr;
   fused.history_tokens = static_cast<size_t>(options.scopes.history_tokens);
   if (scope != nullptr) fused.memory = scope->fused();
@@ -51,13 +54,16 @@ class TrieSessions::Session final : public DraftSession {
         keeps_output_(keeps_output),
         listener_(std::move(listener)),
         length_(static_cast<int64_t>(open.tokens.size())) {
-    // On a replay the output so far counts as prompt: the previous session has
-    // added it to the history.
+    // A replayed request opens in the middle of its output, which counts as
+    // prompt: the previous session has added it to the history.
     if (drafter_ != nullptr) drafter_->StartRequest(open.tokens);
     UpdateBytes();
   }
 
   ~Session() override {
+    // EndRequest adds the output to the scope's history, ScopeGrown then counts
+    // it. The drafter goes before its bytes are returned, so that the account
+    // never shows less than is held.
     if (drafter_ != nullptr) drafter_->EndRequest();
     if (scope_.has_value()) {
       EndOutput();
@@ -69,6 +75,7 @@ class TrieSessions::Session final : public DraftSession {
   }
 
   void Ask(DraftRound round) override {
+    // A listener is not called again after OnFailed.
     if (failed_) return;
     DraftAnswer answer;
     absl::Status status = Round(round, answer);
@@ -92,6 +99,8 @@ class TrieSessions::Session final : public DraftSession {
     length_ = round.length;
     Commit(round);
     answer.length = length_;
+    // Committing a long text may have used up the budget: then the answer is
+    // empty rather than late.
     if (drafter_ != nullptr && round.max_nodes > 0 &&
         owner_.clock_() - start < round.budget) {
       drafter_->Draft(std::min(round.max_nodes, owner_.options_.max_nodes),
@@ -114,6 +123,8 @@ class TrieSessions::Session final : public DraftSession {
     if (!keeps_output_) return;
     output_.insert(output_.end(), round.committed.begin(),
                    round.committed.end());
+    // Only the last kMaxRecordTokens are stored. Cutting at twice that size
+    // moves each token once at most on average.
     if (output_.size() < 2 * kMaxRecordTokens) return;
     output_.erase(output_.begin(),
                   output_.end() - static_cast<ptrdiff_t>(kMaxRecordTokens));
@@ -179,6 +190,8 @@ TrieSessions::TrieSessions(const TrieOptions& options,
 }
 
 TrieSessions::~TrieSessions() {
+  // Texts wait in batches: store those that are not full. Sessions are gone by
+  // now.
   for (const auto& [key, scope] : scopes_->All()) {
     if (scope->prior() != nullptr) SaveTexts(key, scope->prior()->TakeBatch());
   }
@@ -201,6 +214,8 @@ absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
                      "phrases"));
   }
   std::unique_ptr<Drafter> drafter;
+  // Before Admit: nothing may fail after it, since only a Session's destructor
+  // gives the place back.
   if (!fused && !ouroboros) {
     FORETOKEN_ASSIGN_OR_RETURN(drafter, MakeDrafter(open.mode, {}));
   }
@@ -218,6 +233,7 @@ absl::StatusOr<std::unique_ptr<DraftSession>> TrieSessions::Open(
     }
     drafter = MakeAuto(options_, prior_, memory);
   }
+  // Output is kept only for a reader: the store or the prior.
   const bool keeps_output =
       fused && (store_ != nullptr || compactor_ != nullptr);
   return std::make_unique<Session>(*this, std::move(drafter), std::move(scope),
@@ -241,12 +257,14 @@ std::unique_ptr<SharedPhrases::Fetch> TrieSessions::GetPhrases(
 }
 
 absl::Status TrieSessions::Admit() {
+  // A soft limit: sessions that are open may still grow.
   const int64_t bytes = session_bytes_.load();
   if (bytes > options_.max_session_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("sessions hold ", bytes, " bytes of at most ",
                      options_.max_session_bytes));
   }
+  // Add first and undo: two opens at once cannot both take the last place.
   const int64_t before = sessions_.fetch_add(1);
   if (before >= options_.max_sessions) {
     --sessions_;
@@ -273,6 +291,9 @@ std::shared_ptr<ScopeMemory> TrieSessions::FindScope(const ScopeKey& key) {
   if (!found.created) return found.memory;
   observer_.OnScopes(scopes_->totals());
   if (store_ == nullptr) return found.memory;
+  // The callback runs on the store's thread, maybe after this object is gone:
+  // it owns the table, refers weakly to the scope and the compactor, and the
+  // observer outlives the store's calls.
   store_->Load(key, [key, scopes = scopes_, observer = &observer_,
                      compactor = std::weak_ptr<PriorCompactor>(compactor_),
                      memory = std::weak_ptr<ScopeMemory>(found.memory)](

@@ -23,6 +23,8 @@ uint32_t Get32(absl::string_view bytes) {
   return static_cast<uint32_t>(FromLittleEndian(AsBytes(bytes.substr(0, 4))));
 }
 
+// Covers the scope's key, too: a record that was copied to another scope's list
+// does not decode there.
 std::string Checksum(const ScopeKey& key, absl::string_view body) {
   const Sha256Digest digest =
       Sha256().Update(absl::MakeConstSpan(key.digest)).Update(body).Finish();
@@ -52,8 +54,9 @@ std::string EncodeRecord(const ScopeKey& key, RecordKind kind,
   while (first > 0 && tokens < kMaxRecordTokens) {
     tokens += sequences[--first].size();
   }
-  // The oldest sequence that fits in part loses its oldest tokens; a phrase is
-  // useful only as a whole.
+  // The oldest sequence that fits only in part loses its oldest tokens if it is
+  // an output; a phrase is useful only as a whole and is left out. Texts never
+  // exceed the limit: ScopePrior cuts its batches to it.
   const size_t over = tokens - std::min(tokens, kMaxRecordTokens);
   if (over > 0 && kind == RecordKind::kPhrases) ++first;
   std::string record(kMagic);
@@ -95,6 +98,8 @@ absl::StatusOr<std::vector<std::vector<TokenId>>> DecodeRecord(
   const uint32_t count = Get32(bytes.substr(8));
   absl::string_view rest = body.substr(kHeaderBytes);
   std::vector<std::vector<TokenId>> sequences;
+  // Neither `count` nor a length is trusted: both are checked against the bytes
+  // that are left before anything is allocated.
   for (uint32_t i = 0; i < count; ++i) {
     if (rest.size() < 4) return Bad("truncated");
     const size_t length = Get32(rest);
