@@ -15,8 +15,8 @@ namespace {
 // Nice value of the pool's threads, above that of the process.
 constexpr int kNicer = 5;
 
-// Of the calling thread alone, which is what Linux makes of PRIO_PROCESS. A
-// thread that keeps its priority works as well.
+// Lowers the priority of the calling thread alone: on Linux, PRIO_PROCESS with
+// 0 names the thread. A thread that keeps its priority works as well.
 void GiveWay() {
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, getpid()) + kNicer);
 }

@@ -19,7 +19,6 @@ constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 constexpr uint32_t kMaxDimensions = 4;
 
-// Reads front to back; every call checks what is left first.
 // Reads front to back. Every call checks what is left first, so that no length
 // of the file is trusted.
 class Reader {

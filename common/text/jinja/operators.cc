@@ -167,8 +167,8 @@ absl::StatusOr<Value> RepeatText(Budget& budget, const Text& text,
   const size_t runs = text.runs().size();
   const size_t each =
       text.size() + (runs > 1 ? Text::kRunBytes * runs : size_t{0});
-  // A size that every budget refuses but that cannot overflow in it, in place
-  // of a product that might.
+  // The product may overflow. Start with a size that every budget refuses and
+  // that cannot overflow when the budget adds it up.
   size_t bytes = size_t{1} << 60;
   if (static_cast<uint64_t>(times) < bytes / each) {
     bytes = each * static_cast<size_t>(times);

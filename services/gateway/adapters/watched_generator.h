@@ -42,7 +42,7 @@ class WatchedGenerator final : public Generator {
                    std::unique_ptr<rpc::GenerationClient> unwatched = nullptr);
   ~WatchedGenerator() override;
 
-  // Of the last seconds; does not wait.
+  // From the latest answer, which is a few seconds old at most; does not wait.
   absl::StatusOr<GeneratorInfo> Info(absl::Time deadline) override;
   bool Ready() override;
   std::shared_ptr<GenerationCall> Start(
