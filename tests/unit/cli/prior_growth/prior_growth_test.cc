@@ -159,7 +159,7 @@ TEST(PriorGrowthTest, KeepsWhatWasWrittenWhenItIsStopped) {
       [&](const GenerationRequest&,
           OnDelta on_delta) -> absl::StatusOr<GenerationSummary> {
         running->Stop();
-        FORETOKEN_EXPECT_OK(on_delta(Delta({7})));
+        FORETOKEN_RETURN_IF_ERROR(on_delta(Delta({7})));
         // Nothing more is taken, until the request is cancelled.
         while (true) FORETOKEN_RETURN_IF_ERROR(on_delta(Delta({8})));
       });

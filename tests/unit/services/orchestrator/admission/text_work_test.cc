@@ -90,6 +90,7 @@ TEST_F(TextWorkTest, ATextThatWaitsLeavesWhenItsCallIsCancelled) {
   EXPECT_THAT(end,
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
   go.Notify();
+  work_.reset();  // its threads use `go`
 }
 
 TEST_F(TextWorkTest, ATextWithoutADeadlineDoesNotWaitForEver) {
@@ -125,6 +126,53 @@ TEST_F(TextWorkTest, ALongPromptIsEncodedLikeAShortOne) {
   FORETOKEN_ASSERT_OK(ids);
   EXPECT_EQ(*ids, *work_->Tokenize({}, text, true, absl::InfiniteFuture()));
   FORETOKEN_EXPECT_OK(encode("the an"));
+}
+
+// A constraint that is known needs none of the threads, which are all busy.
+TEST_F(TextWorkTest, ConstraintsAreCompiledOnTheThreadsForTexts) {
+  Make();
+  grammar::GrammarCache grammars({});
+  GenerationRequest request;
+  request.caller.name = "me";
+  request.constraint = {Constraint::Kind::kRegex, "[ab]+", {}};
+  const auto never = [] { return false; };
+  const auto compiled = work_->CompileConstraint(request, grammars, never);
+  ASSERT_THAT(compiled, IsOk());
+  EXPECT_EQ(encoding_.used(), 0);
+  absl::Notification go;
+  std::atomic<int> begun{0};
+  for (int i = 0; i < 3; ++i) {
+    work_->Run({.name = "me"}, 8, absl::InfiniteFuture(),
+               [&](const absl::Status&) {
+                 ++begun;
+                 go.WaitForNotification();
+               });
+  }
+  ASSERT_TRUE(Eventually([&] { return begun == 3; }));
+  const auto again = work_->CompileConstraint(request, grammars, never);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(*again, *compiled);
+  request.constraint.source = "[cd]+";
+  EXPECT_THAT(work_->CompileConstraint(request, grammars, [] { return true; }),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
+  EXPECT_EQ(grammars.misses(), 1);
+  go.Notify();
+  work_.reset();  // its threads use `go`
+}
+
+TEST_F(TextWorkTest, AConstraintWaitsForTheMemoryOfItsCompilation) {
+  Make();
+  grammar::GrammarCache grammars({});
+  const auto held = encoding_.Take("me", encoding_.max_share());
+  ASSERT_THAT(held, IsOk());
+  GenerationRequest request;
+  request.caller.name = "me";
+  request.constraint = {Constraint::Kind::kRegex, "[ab]+", {}};
+  request.deadline = MonotonicNow() + absl::Milliseconds(50);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(
+      work_->CompileConstraint(request, grammars, [] { return false; })
+          .status()));
+  EXPECT_EQ(grammars.misses(), 0);
 }
 
 }  // namespace
