@@ -1,0 +1,80 @@
+#include "common/grammar/token_masks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/status_macros.h"
+
+namespace foretoken::grammar {
+namespace {
+
+// Steps are counted after this many nodes of the trie.
+constexpr int32_t kNodesBetweenChecks = 1024;
+
+}  // namespace
+
+TokenMasks::TokenMasks(Automaton& automaton,
+                       std::shared_ptr<const TokenVocabulary> vocabulary,
+                       const Options& options)
+    : automaton_(automaton),
+      vocabulary_(std::move(vocabulary)),
+      options_(options) {}
+
+absl::StatusOr<std::shared_ptr<const TokenBits>> TokenMasks::Mask(
+    Automaton::State state) {
+  const auto found = kept_.find(state);
+  if (found != kept_.end()) return found->second;
+  const int64_t size = static_cast<int64_t>(vocabulary_->words()) * 8;
+  // All go at once: the states of a text that goes on are soon there again.
+  if (bytes_ + size > options_.max_bytes) {
+    kept_.clear();
+    bytes_ = 0;
+  }
+  auto mask = std::make_shared<TokenBits>(vocabulary_->words());
+  FORETOKEN_RETURN_IF_ERROR(Compute(state, absl::MakeSpan(*mask)));
+  ++computed_;
+  bytes_ += size;
+  kept_.emplace(state, mask);
+  return mask;
+}
+
+absl::Status TokenMasks::Compute(Automaton::State state,
+                                 absl::Span<uint64_t> mask) {
+  const TokenVocabulary::Slice& slice = vocabulary_->slice(
+      automaton_.PlainCharacters(state, TokenVocabulary::kMostCharacters));
+  if (slice.characters > 0) {
+    std::copy(slice.tokens.begin(), slice.tokens.end(), mask.begin());
+  }
+  path_.resize(slice.rest.max_depth() + 1);
+  path_[0] = state;
+  const int64_t first_step = automaton_.steps();
+  const absl::Span<const TokenTrie::Node> nodes = slice.rest.nodes();
+  const auto& class_of = automaton_.class_of();
+  const int32_t count = static_cast<int32_t>(nodes.size());
+  int32_t check = kNodesBetweenChecks;
+  for (int32_t i = 0; i < count;) {
+    const TokenTrie::Node& node = nodes[i];
+    const Automaton::State next =
+        automaton_.StepClass(path_[node.depth], class_of[node.byte]);
+    if (next == Automaton::kDead) {
+      i = node.skip;
+    } else {
+      path_[node.depth + 1] = next;
+      if (node.token >= 0) SetToken(mask, node.token);
+      ++i;
+    }
+    if (--check == 0) {
+      check = kNodesBetweenChecks;
+      if (automaton_.steps() - first_step > options_.max_steps) {
+        return absl::ResourceExhaustedError(
+            "a mask of the grammar takes too long to compute");
+      }
+    }
+  }
+  for (const auto& [token, twin] : vocabulary_->twins()) {
+    if (HasToken(mask, token)) SetToken(mask, twin);
+  }
+  return automaton_.status();
+}
+
+}  // namespace foretoken::grammar

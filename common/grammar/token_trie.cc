@@ -1,0 +1,120 @@
+#include "common/grammar/token_trie.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/text/utf8.h"
+
+namespace foretoken::grammar {
+namespace {
+
+constexpr size_t kMaxTokenBytes = 4096;
+// Longer slices let more tokens pass without a walk; strings with a bound need
+// the shorter ones as they end.
+constexpr int kSlices[] = {TokenVocabulary::kMostCharacters, 16, 6};
+
+// The number of characters of a token that has only plain ones; 0 otherwise.
+int PlainLength(absl::string_view bytes) {
+  int characters = 0;
+  while (!bytes.empty()) {
+    const Utf8Step step = NextUtf8(bytes);
+    if (step.kind != Utf8Step::kCharacter || step.code_point < 0x20 ||
+        step.code_point == 0x7F || step.code_point == '"' ||
+        step.code_point == '\\') {
+      return 0;
+    }
+    bytes.remove_prefix(step.length);
+    ++characters;
+  }
+  return characters;
+}
+
+}  // namespace
+
+TokenTrie::TokenTrie(
+    std::vector<std::pair<absl::string_view, TokenId>> tokens) {
+  std::sort(tokens.begin(), tokens.end());
+  // The nodes of the token before, from its first byte on; `skip` is known
+  // once a node has no more children.
+  std::vector<int32_t> path;
+  absl::string_view before;
+  for (const auto& [bytes, token] : tokens) {
+    const size_t shared =
+        std::mismatch(before.begin(), before.end(), bytes.begin(), bytes.end())
+            .first -
+        before.begin();
+    while (path.size() > shared) {
+      nodes_[path.back()].skip = static_cast<int32_t>(nodes_.size());
+      path.pop_back();
+    }
+    for (size_t i = shared; i < bytes.size(); ++i) {
+      path.push_back(static_cast<int32_t>(nodes_.size()));
+      nodes_.push_back({.depth = static_cast<uint16_t>(i),
+                        .byte = static_cast<uint8_t>(bytes[i])});
+    }
+    nodes_[path.back()].token = token;
+    max_depth_ = std::max(max_depth_, static_cast<int>(bytes.size()));
+    before = bytes;
+  }
+  for (const int32_t node : path) {
+    nodes_[node].skip = static_cast<int32_t>(nodes_.size());
+  }
+}
+
+TokenVocabulary::TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
+                                 int32_t size)
+    : vocabulary_(std::move(vocabulary)),
+      size_(std::max(size, vocabulary_->size())) {}
+
+void TokenVocabulary::PrepareMasks() const {
+  absl::call_once(made_, [this] { MakeSlices(); });
+}
+
+void TokenVocabulary::MakeSlices() const {
+  std::vector<std::pair<absl::string_view, TokenId>> all;
+  for (TokenId token = 0; token < vocabulary_->size(); ++token) {
+    if (!bytes(token).empty()) all.push_back({bytes(token), token});
+  }
+  std::sort(all.begin(), all.end());
+  std::vector<std::pair<absl::string_view, TokenId>> tokens;
+  for (const auto& entry : all) {
+    if (!tokens.empty() && tokens.back().first == entry.first) {
+      twins_.push_back({tokens.back().second, entry.second});
+    } else {
+      tokens.push_back(entry);
+    }
+  }
+  std::vector<int> lengths;
+  for (const auto& entry : tokens) lengths.push_back(PlainLength(entry.first));
+  for (const int characters : kSlices) {
+    TokenBits plain(words());
+    std::vector<std::pair<absl::string_view, TokenId>> rest;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (lengths[i] > 0 && lengths[i] <= characters) {
+        SetToken(absl::MakeSpan(plain), tokens[i].second);
+      } else {
+        rest.push_back(tokens[i]);
+      }
+    }
+    slices_.push_back(
+        {characters, std::move(plain), TokenTrie(std::move(rest))});
+  }
+  slices_.push_back({0, {}, TokenTrie(std::move(tokens))});
+}
+
+absl::string_view TokenVocabulary::bytes(TokenId token) const {
+  const TokenKind kind = vocabulary_->kind(token);
+  if (kind != TokenKind::kText && kind != TokenKind::kByte) return {};
+  const absl::string_view bytes = vocabulary_->bytes(token);
+  return bytes.size() <= kMaxTokenBytes ? bytes : absl::string_view();
+}
+
+const TokenVocabulary::Slice& TokenVocabulary::slice(int characters) const {
+  PrepareMasks();
+  for (const Slice& slice : slices_) {
+    if (slice.characters <= characters) return slice;
+  }
+  return slices_.back();
+}
+
+}  // namespace foretoken::grammar

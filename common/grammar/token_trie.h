@@ -1,0 +1,97 @@
+// TokenTrie: the bytes of a vocabulary's tokens as a trie, laid out for one
+// forward walk, and TokenVocabulary, the tries that masks need.
+//
+// Thread-safe: immutable once made.
+#ifndef FORETOKEN_COMMON_GRAMMAR_TOKEN_TRIE_H_
+#define FORETOKEN_COMMON_GRAMMAR_TOKEN_TRIE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/call_once.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/types.h"
+#include "common/text/vocabulary.h"
+
+namespace foretoken::grammar {
+
+// One bit for every token id.
+using TokenBits = std::vector<uint64_t>;
+
+inline void SetToken(absl::Span<uint64_t> bits, TokenId token) {
+  bits[token >> 6] |= uint64_t{1} << (token & 63);
+}
+inline bool HasToken(absl::Span<const uint64_t> bits, TokenId token) {
+  return (bits[token >> 6] >> (token & 63)) & 1;
+}
+
+class TokenTrie {
+ public:
+  // In depth-first order: children follow their parent.
+  struct Node {
+    TokenId token = -1;  // that ends here; -1: none
+    int32_t skip = 0;    // the node after those below this one
+    uint16_t depth = 0;  // of a first byte: 0
+    uint8_t byte = 0;
+  };
+
+  // Tokens with bytes, each string once.
+  explicit TokenTrie(
+      std::vector<std::pair<absl::string_view, TokenId>> tokens);
+
+  absl::Span<const Node> nodes() const { return nodes_; }
+  int max_depth() const { return max_depth_; }
+
+ private:
+  std::vector<Node> nodes_;
+  int max_depth_ = 0;  // bytes of the longest token
+};
+
+class TokenVocabulary {
+ public:
+  // Tokens that consist of plain characters (Automaton::PlainCharacters), at
+  // most `characters` of them, and a trie of all others.
+  struct Slice {
+    int characters = 0;  // 0: no tokens are apart
+    TokenBits tokens;
+    TokenTrie rest;
+  };
+  // Slices are for up to this many characters.
+  static constexpr int kMostCharacters = 64;
+
+  // Special tokens, those without bytes and those longer than 4,096 bytes are
+  // never text. At least `size` ids.
+  explicit TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
+                           int32_t size = 0);
+
+  int32_t size() const { return size_; }
+  size_t words() const { return (static_cast<size_t>(size_) + 63) / 64; }
+  // Empty for tokens that are not text.
+  absl::string_view bytes(TokenId token) const;
+  // What follows is only needed for masks. It is made when first asked for,
+  // which takes a second for a large vocabulary, or by PrepareMasks.
+  void PrepareMasks() const;
+  // The slice for a state that lets `characters` plain characters through.
+  const Slice& slice(int characters) const;
+  // Tokens whose bytes an earlier id has as well: that id and they.
+  absl::Span<const std::pair<TokenId, TokenId>> twins() const {
+    PrepareMasks();
+    return twins_;
+  }
+
+ private:
+  void MakeSlices() const;
+
+  const std::shared_ptr<const Vocabulary> vocabulary_;
+  const int32_t size_;
+  mutable absl::once_flag made_;
+  mutable std::vector<Slice> slices_;  // by falling number of characters
+  mutable std::vector<std::pair<TokenId, TokenId>> twins_;
+};
+
+}  // namespace foretoken::grammar
+
+#endif  // FORETOKEN_COMMON_GRAMMAR_TOKEN_TRIE_H_
