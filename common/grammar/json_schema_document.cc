@@ -23,15 +23,48 @@ constexpr size_t kMaxLinear = 16;
 
 // In the order of the enum.
 constexpr std::array<absl::string_view, 42> kNames = {
-    "$ref", "$dynamicRef", "type", "enum", "const",
-    "minLength", "maxLength", "pattern", "format",
-    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-    "items", "additionalItems", "prefixItems", "minItems", "maxItems",
-    "uniqueItems", "contains", "minContains", "maxContains", "unevaluatedItems",
-    "properties", "patternProperties", "additionalProperties", "propertyNames",
-    "required", "minProperties", "maxProperties", "dependentRequired",
-    "dependentSchemas", "dependencies", "unevaluatedProperties",
-    "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
+    "$ref",
+    "$dynamicRef",
+    "type",
+    "enum",
+    "const",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "items",
+    "additionalItems",
+    "prefixItems",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "unevaluatedItems",
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "propertyNames",
+    "required",
+    "minProperties",
+    "maxProperties",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "unevaluatedProperties",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
 };
 static_assert(static_cast<size_t>(Keyword::kElse) + 1 == kNames.size());
 
@@ -47,6 +80,8 @@ const absl::flat_hash_map<absl::string_view, Keyword>& KeywordsByName() {
   return *by_name;
 }
 
+// A validator of an older draft takes a newer keyword for an annotation, and so
+// do the values that people test their schemas with.
 int FirstDraft(Keyword keyword) {
   switch (keyword) {
     case Keyword::kConst:
@@ -121,7 +156,7 @@ std::string ResolveUri(absl::string_view base, absl::string_view ref) {
                             : rest.substr(0, slash + 1),
                         ref);
   }
-  // Dot segments.
+  // Dot segments: "a/./b" and "a/x/../b" are "a/b".
   std::vector<absl::string_view> parts;
   absl::string_view left = path;
   const bool rooted = absl::ConsumePrefix(&left, "/");
@@ -147,6 +182,7 @@ std::string ResolveUri(absl::string_view base, absl::string_view ref) {
   return out;
 }
 
+// Malformed escapes stay as they are.
 std::string PercentDecode(absl::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -201,12 +237,13 @@ absl::Status SchemaError(absl::StatusCode code, const Schema& schema,
 }
 
 absl::StatusOr<int64_t> ReadCount(const Schema& schema, Keyword keyword,
-                                         const JsonValue& value) {
+                                  const JsonValue& value) {
   const Decimal number = Decimal::Parse(value.text);
   if (value.kind != JsonValue::kNumber || number.negative ||
       !number.is_integer()) {
     return BadSchema(schema, keyword, "want a whole number from 0");
   }
+  // Counts beyond what a text can hold: all the same.
   if (number.point > 9) return int64_t{1'000'000'000};
   int64_t count = 0;
   for (int64_t i = 0; i < number.point; ++i) {
@@ -230,6 +267,8 @@ SchemaDocument::SchemaDocument(JsonValue root)
       if (absl::StrContains(draft->text, name)) draft_ = number;
     }
   }
+  // References without a URI, and those in a schema without an id, lead to the
+  // root.
   resources_.push_back({"", &root_});
   by_uri_[""] = 0;
   resource_of_[&root_] = 0;
@@ -237,6 +276,8 @@ SchemaDocument::SchemaDocument(JsonValue root)
 }
 
 void SchemaDocument::ScanId(const JsonValue& json, int32_t* resource) {
+  // `id` is draft 4's name. A property of that name is not seen here: Scan does
+  // not take maps of properties for schemas.
   for (const char* keyword : {"$id", "id"}) {
     const JsonValue* id = json.Find(keyword);
     if (id == nullptr || id->kind != JsonValue::kString) continue;
@@ -248,6 +289,7 @@ void SchemaDocument::ScanId(const JsonValue& json, int32_t* resource) {
       }
     } else {
       std::string absolute = ResolveUri(resources_[*resource].uri, uri);
+      // The first schema of a URI is the one that references mean.
       if (&json == &root_) {
         resources_[0].uri = absolute;
         by_uri_.try_emplace(std::move(absolute), 0);
@@ -290,12 +332,14 @@ absl::StatusOr<const Schema*> SchemaDocument::Make(const JsonValue& json,
   schema->json = &json;
   schema->parent = parent;
   schema->token = std::move(token);
+  // Ids are dense: a set of schemas is a sorted list of them.
   schema->id = static_cast<int32_t>(schemas_.size());
   const auto own = resource_of_.find(&json);
   schema->resource = own == resource_of_.end() ? resource : own->second;
   if (!json.is_bool() && json.kind != JsonValue::kObject) {
     return absl::InvalidArgumentError(
-        absl::StrCat(Shown(schema->Path()), ": not a schema: want an object, "
+        absl::StrCat(Shown(schema->Path()),
+                     ": not a schema: want an object, "
                      "true or false"));
   }
   for (const JsonMember& member : json.members) {
@@ -350,9 +394,8 @@ absl::StatusOr<const Schema*> SchemaDocument::ResolveNew(
     const std::string absolute = ResolveUri(resources_[resource].uri, uri);
     const auto found = by_uri_.find(absolute);
     if (found == by_uri_.end()) {
-      return SchemaError(
-          absl::StatusCode::kUnimplemented, from, "$ref",
-          absl::StrCat(Shown(ref), " is not in this schema"));
+      return SchemaError(absl::StatusCode::kUnimplemented, from, "$ref",
+                         absl::StrCat(Shown(ref), " is not in this schema"));
     }
     resource = found->second;
   }
@@ -405,6 +448,7 @@ absl::StatusOr<const Schema*> SchemaDocument::ResolvePointer(
       at = Member(*at, token);
       if (at == nullptr) return absl::NotFoundError("no such member");
     }
+    // References from within the target start at the innermost id around it.
     if (const auto own = resource_of_.find(at); own != resource_of_.end()) {
       resource = own->second;
     }

@@ -14,6 +14,8 @@ namespace {
 
 // Schemas applied to one value within each other ($ref, allOf, anyOf ...).
 constexpr size_t kMaxNesting = 64;
+// Every branch becomes a rule that the automaton follows beside the others:
+// hundreds of them are slow to mask already.
 constexpr size_t kMaxBranches = 1'000;
 // Units of work of one reader, each up to a microsecond.
 constexpr int64_t kMaxWork = 2'000'000;
@@ -21,10 +23,9 @@ constexpr int64_t kMaxWork = 2'000'000;
 constexpr size_t kMaxOneOf = 300;
 
 absl::Status TooManyBranches(const Schema& schema, Keyword keyword) {
-  return SchemaError(absl::StatusCode::kResourceExhausted, schema,
-                     KeywordName(keyword),
-                     absl::StrCat("more than ", kMaxBranches,
-                                  " alternatives when combined"));
+  return SchemaError(
+      absl::StatusCode::kResourceExhausted, schema, KeywordName(keyword),
+      absl::StrCat("more than ", kMaxBranches, " alternatives when combined"));
 }
 
 }  // namespace
@@ -34,8 +35,8 @@ SchemaReader::SchemaReader(SchemaDocument& document, Regexes& regexes,
     : document_(document),
       regexes_(regexes),
       skip_unsupported_(skip_unsupported),
-      any_text_(
-          regexes.Star(AnyCodePoint(TextForm::kJsonString, regexes))) {}
+      any_code_point_(AnyCodePoint(TextForm::kJsonString, regexes)),
+      any_text_(regexes.Star(any_code_point_)) {}
 
 absl::Status SchemaReader::Work(int64_t units) {
   work_ += units;
@@ -82,6 +83,8 @@ absl::StatusOr<const std::vector<Branch>*> SchemaReader::Expand(
     return found->second.get();
   }
   FORETOKEN_ASSIGN_OR_RETURN(Branches branches, ExpandNew(set));
+  // Expanding may have come back here for the same set (a recursive schema asks
+  // whether its own members are empty); both results are the same.
   auto& stored = expanded_[set];
   if (stored == nullptr) stored = std::make_unique<Branches>();
   *stored = std::move(branches);
@@ -95,6 +98,7 @@ absl::StatusOr<SchemaReader::Branches> SchemaReader::ExpandNew(
   for (const Atom atom : set) {
     FORETOKEN_RETURN_IF_ERROR(Apply(atom, active, branches));
   }
+  // What depends on all schemas of the set comes last.
   FORETOKEN_RETURN_IF_ERROR(ResolveExtra(branches));
   for (Branch& branch : branches) {
     if (branch.values) FORETOKEN_RETURN_IF_ERROR(FilterValues(branch));
@@ -112,14 +116,16 @@ absl::Status SchemaReader::Apply(Atom atom, Active& active,
     if (schema.is_false() != negated) branches.clear();
     return absl::OkStatus();
   }
+  // A schema that is met again for the same value, with nothing read in
+  // between, would be read forever.
   if (std::find(active.begin(), active.end(), atom) != active.end()) {
     return SchemaError(absl::StatusCode::kInvalidArgument, schema, "$ref",
                        "a cycle: the schema is defined by itself alone");
   }
   if (active.size() >= kMaxNesting) {
-    return SchemaError(absl::StatusCode::kResourceExhausted, schema, "$ref",
-                       absl::StrCat("more than ", kMaxNesting,
-                                    " schemas within each other"));
+    return SchemaError(
+        absl::StatusCode::kResourceExhausted, schema, "$ref",
+        absl::StrCat("more than ", kMaxNesting, " schemas within each other"));
   }
   active.push_back(atom);
   ++depth_;
@@ -175,8 +181,7 @@ absl::Status SchemaReader::ApplyKeywords(const Schema& schema, Active& active,
         break;
       }
       case Keyword::kOneOf:
-        FORETOKEN_RETURN_IF_ERROR(
-            ApplyOneOf(schema, *value, active, branches));
+        FORETOKEN_RETURN_IF_ERROR(ApplyOneOf(schema, *value, active, branches));
         break;
       case Keyword::kNot: {
         FORETOKEN_ASSIGN_OR_RETURN(
@@ -204,6 +209,8 @@ absl::Status SchemaReader::ApplyKeywords(const Schema& schema, Active& active,
 
 absl::Status SchemaReader::Alternative(const Branches& branches, Change change,
                                        Branches& out) {
+  // Narrowed at once: most alternatives of a product are impossible, and the
+  // next keyword would multiply them.
   Branches copy = branches;
   FORETOKEN_RETURN_IF_ERROR(change(copy));
   FORETOKEN_RETURN_IF_ERROR(Narrow(copy));
@@ -235,6 +242,7 @@ absl::StatusOr<std::vector<bool>> SchemaReader::Overlaps(
     return SchemaError(absl::StatusCode::kResourceExhausted, schema, "oneOf",
                        absl::StrCat("more than ", kMaxOneOf, " schemas"));
   }
+  // Most alternatives differ in their types, which is quick to see.
   std::vector<uint8_t> types(n, 0);
   for (size_t i = 0; i < n; ++i) {
     FORETOKEN_ASSIGN_OR_RETURN(const auto* branches, Expand(SetOf(*list[i])));
@@ -330,8 +338,8 @@ absl::Status SchemaReader::ApplyIf(const Schema& schema, const JsonValue& value,
                    ? absl::OkStatus()
                    : Apply(2 * consequence->id + negated, active, b);
       };
-      FORETOKEN_RETURN_IF_ERROR(Alternative(
-          cases[!holds].empty() ? one : cases[holds], change, out));
+      FORETOKEN_RETURN_IF_ERROR(
+          Alternative(cases[!holds].empty() ? one : cases[holds], change, out));
     }
   }
   if (out.size() > kMaxBranches) return TooManyBranches(schema, Keyword::kIf);
@@ -372,6 +380,7 @@ absl::Status SchemaReader::ApplyDependencies(const Schema& schema,
         const Schema* part,
         document_.Sub(schema, member.value, KeywordName(keyword), key));
     if (part->is_true()) continue;
+    // Either the member is absent, or the schema holds as well.
     Branches out;
     const auto without = [&](Branches& b) {
       for (Branch& branch : b) branch.forbidden.push_back(key);
@@ -436,8 +445,7 @@ absl::StatusOr<std::vector<SchemaSet>> SchemaReader::UnionOf(
   if (schema.keywords.size() != 1) return parts;
   const auto& [keyword, value] = schema.keywords[0];
   if (keyword != Keyword::kAnyOf && keyword != Keyword::kOneOf) return parts;
-  FORETOKEN_ASSIGN_OR_RETURN(const auto list,
-                             SubList(schema, keyword, *value));
+  FORETOKEN_ASSIGN_OR_RETURN(const auto list, SubList(schema, keyword, *value));
   if (keyword == Keyword::kOneOf) {
     FORETOKEN_ASSIGN_OR_RETURN(const std::vector<bool> overlaps,
                                Overlaps(schema, list, active, Branches(1)));

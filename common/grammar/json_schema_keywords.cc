@@ -20,6 +20,8 @@ bool HasApplicators(const Schema& schema) {
   return false;
 }
 
+// The formats of the specification. Validators check these, and take others for
+// annotations.
 bool IsStandardFormat(absl::string_view format) {
   for (const char* name :
        {"date-time", "date", "time", "duration", "email", "idn-email",
@@ -36,6 +38,7 @@ bool IsStandardFormat(absl::string_view format) {
 void SchemaReader::Raise(std::optional<Limit>& limit, const Limit& min) {
   const int order = limit ? Compare(min.value, limit->value) : 1;
   if (order > 0) limit = min;
+  // Of equal bounds, the stricter one.
   if (order == 0) limit->exclusive |= min.exclusive;
 }
 void SchemaReader::Lower(std::optional<Limit>& limit, const Limit& max) {
@@ -63,12 +66,12 @@ absl::StatusOr<uint8_t> SchemaReader::ReadTypes(const Schema& schema,
     }
     return all;
   }
-  const auto found = value.kind == JsonValue::kString ? types->find(value.text)
-                                                      : types->end();
+  const auto found =
+      value.kind == JsonValue::kString ? types->find(value.text) : types->end();
   if (found == types->end()) {
-    return BadSchema(schema, Keyword::kType,
-                     absl::StrCat(JsonText(value).substr(0, 100),
-                                  " is not a type"));
+    return BadSchema(
+        schema, Keyword::kType,
+        absl::StrCat(JsonText(value).substr(0, 100), " is not a type"));
   }
   return found->second;
 }
@@ -104,13 +107,13 @@ absl::StatusOr<std::vector<int32_t>> SchemaReader::ReadValues(
 const absl::StatusOr<Expr>& SchemaReader::Pattern(absl::string_view pattern) {
   auto found = patterns_.find(pattern);
   if (found == patterns_.end()) {
-    found = patterns_
-                .emplace(pattern,
-                         ParseRegex(pattern,
-                                    {.form = TextForm::kJsonString,
-                                     .whole = false},
-                                    regexes_))
-                .first;
+    found =
+        patterns_
+            .emplace(pattern,
+                     ParseRegex(pattern,
+                                {.form = TextForm::kJsonString, .whole = false},
+                                regexes_))
+            .first;
   }
   return found->second;
 }
@@ -144,8 +147,7 @@ absl::Status SchemaReader::Constrain(const Schema& schema, Keyword keyword,
       Refuse(schema, keyword, kAllTypes, "dynamic references", branches);
       return absl::OkStatus();
     case Keyword::kType: {
-      FORETOKEN_ASSIGN_OR_RETURN(const uint8_t types,
-                                 ReadTypes(schema, value));
+      FORETOKEN_ASSIGN_OR_RETURN(const uint8_t types, ReadTypes(schema, value));
       each([&](Branch& b) { b.types &= types; });
       return absl::OkStatus();
     }
@@ -183,6 +185,8 @@ absl::Status SchemaReader::Constrain(const Schema& schema, Keyword keyword,
         if (keyword == Keyword::kFormat) return absl::OkStatus();
         return BadSchema(schema, keyword, "want a string");
       }
+      // A pattern beside `type: integer` says nothing, even if it cannot be
+      // read.
       if (!any_has(kStringType)) return absl::OkStatus();
       const absl::StatusOr<Expr>& content = keyword == Keyword::kPattern
                                                 ? Pattern(value.text)
@@ -190,6 +194,7 @@ absl::Status SchemaReader::Constrain(const Schema& schema, Keyword keyword,
       if (content.ok()) {
         each([&](Branch& b) { b.contents.push_back(*content); });
       } else if (!absl::IsNotFound(content.status())) {
+        // Unknown formats are annotations; broken patterns are not.
         Refuse(schema, keyword, kStringType, content.status().message(),
                branches);
       }
@@ -199,8 +204,8 @@ absl::Status SchemaReader::Constrain(const Schema& schema, Keyword keyword,
     case Keyword::kMaximum:
     case Keyword::kExclusiveMinimum:
     case Keyword::kExclusiveMaximum: {
-      const bool is_min = keyword == Keyword::kMinimum ||
-                          keyword == Keyword::kExclusiveMinimum;
+      const bool is_min =
+          keyword == Keyword::kMinimum || keyword == Keyword::kExclusiveMinimum;
       const bool own_exclusive = keyword == Keyword::kExclusiveMinimum ||
                                  keyword == Keyword::kExclusiveMaximum;
       // In draft 4 a flag of the other keyword.
@@ -209,9 +214,8 @@ absl::Status SchemaReader::Constrain(const Schema& schema, Keyword keyword,
         return BadSchema(schema, keyword, "want a number");
       }
       Limit limit{Decimal::Parse(value.text), own_exclusive};
-      const JsonValue* flag =
-          schema.Get(is_min ? Keyword::kExclusiveMinimum
-                            : Keyword::kExclusiveMaximum);
+      const JsonValue* flag = schema.Get(is_min ? Keyword::kExclusiveMinimum
+                                                : Keyword::kExclusiveMaximum);
       if (flag != nullptr && flag->kind == JsonValue::kTrue) {
         limit.exclusive = true;
       }
@@ -232,8 +236,8 @@ absl::Status SchemaReader::Constrain(const Schema& schema, Keyword keyword,
       }
       const std::optional<std::string> text = divisor.PlainText();
       if (!text || !JsonMultipleOf(*text, regexes_)) {
-        Refuse(schema, keyword, kNumberTypes,
-               "more than 15 significant digits", branches);
+        Refuse(schema, keyword, kNumberTypes, "more than 15 significant digits",
+               branches);
         return absl::OkStatus();
       }
       each([&](Branch& b) { b.divisors.emplace_back(*text, false); });
@@ -264,8 +268,7 @@ absl::Status SchemaReader::Constrain(const Schema& schema, Keyword keyword,
   }
 }
 
-absl::Status SchemaReader::ConstrainItems(const Schema& schema,
-                                          Keyword keyword,
+absl::Status SchemaReader::ConstrainItems(const Schema& schema, Keyword keyword,
                                           const JsonValue& value,
                                           Branches& branches) {
   switch (keyword) {
@@ -299,8 +302,8 @@ absl::Status SchemaReader::ConstrainItems(const Schema& schema,
             least, ReadCount(schema, Keyword::kMinContains, *min));
       }
       if (max != nullptr || least > 1) {
-        Refuse(schema, max != nullptr ? Keyword::kMaxContains
-                                      : Keyword::kMinContains,
+        Refuse(schema,
+               max != nullptr ? Keyword::kMaxContains : Keyword::kMinContains,
                kArrayType, "counting items that match", branches);
       } else if (least == 1) {
         for (Branch& b : branches) b.some_item.push_back(2 * part->id);
@@ -319,6 +322,8 @@ absl::Status SchemaReader::ConstrainItems(const Schema& schema,
       [[fallthrough]];
     default: {
       FORETOKEN_ASSIGN_OR_RETURN(const ItemRules* rules, Items(schema));
+      // The keywords of one schema are one set of rules, which each of them
+      // leads to.
       for (Branch& b : branches) {
         if (b.items.empty() || b.items.back() != rules) {
           b.items.push_back(rules);
@@ -399,6 +404,7 @@ absl::StatusOr<const ItemRules*> SchemaReader::Items(const Schema& schema) {
   Keyword rest_keyword = Keyword::kItems;
   const JsonValue* rest = items;
   Keyword first_keyword = Keyword::kPrefixItems;
+  // Before 2020, `items` was what prefixItems is now if it was a list.
   if (items != nullptr && items->kind == JsonValue::kArray) {
     first_keyword = Keyword::kItems;
     prefix = items;
@@ -422,8 +428,7 @@ absl::StatusOr<const ItemRules*> SchemaReader::Items(const Schema& schema) {
   return stored.get();
 }
 
-absl::StatusOr<const MemberRules*> SchemaReader::Members(
-    const Schema& schema) {
+absl::StatusOr<const MemberRules*> SchemaReader::Members(const Schema& schema) {
   if (const auto& known = member_rules_[schema.id]; known != nullptr) {
     return known.get();
   }
@@ -442,12 +447,13 @@ absl::StatusOr<const MemberRules*> SchemaReader::Members(
   if (properties != nullptr) {
     for (const JsonMember& member : properties->members) {
       FORETOKEN_ASSIGN_OR_RETURN(
-          const Schema* part, document_.Sub(schema, member.value, "properties",
-                                            member.key));
+          const Schema* part,
+          document_.Sub(schema, member.value, "properties", member.key));
       rules->properties.push_back({member.key, part});
       rules->by_name[member.key] = part;
     }
   }
+  // Without applicators, unevaluated members are the additional ones.
   Keyword rest = Keyword::kAdditionalProperties;
   const JsonValue* additional = schema.Get(rest);
   if (additional == nullptr && !HasApplicators(schema)) {
@@ -463,8 +469,7 @@ absl::StatusOr<const MemberRules*> SchemaReader::Members(
     for (const JsonMember& member : patterns->members) {
       FORETOKEN_ASSIGN_OR_RETURN(
           const Schema* part,
-          document_.Sub(schema, member.value, "patternProperties",
-                        member.key));
+          document_.Sub(schema, member.value, "patternProperties", member.key));
       const absl::StatusOr<Expr>& key = Pattern(member.key);
       if (key.ok()) {
         rules->patterns.push_back({*key, part});

@@ -6,7 +6,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/grammar/json_text.h"
 
 namespace foretoken::grammar {
 namespace {
@@ -81,9 +80,11 @@ absl::StatusOr<Symbol> SchemaLowering::SymbolOf(const SchemaSet& set) {
         absl::StrCat("more than ", kMaxSets, " different schemas"));
   }
   FORETOKEN_ASSIGN_OR_RETURN(const auto* branches, reader_.Expand(set));
-  const bool structures = std::any_of(
-      branches->begin(), branches->end(),
-      [](const Branch& b) { return b.types & kStructures; });
+  // A set of scalars is a single terminal. Only arrays and objects can be
+  // recursive, so only they need a nonterminal before they are lowered.
+  const bool structures =
+      std::any_of(branches->begin(), branches->end(),
+                  [](const Branch& b) { return b.types & kStructures; });
   if (structures) {
     const Symbol symbol = builder_.Declare();
     symbols_[set] = symbol;
@@ -169,12 +170,7 @@ absl::Status SchemaLowering::AddScalars(const SchemaSet& set,
                      });
     texts.push_back(Quoted(
         any_escapes
-            ? JsonStringContent(
-                  static_cast<int32_t>(branch.min_length),
-                  branch.max_length >= INT32_MAX
-                      ? Regexes::kUnbounded
-                      : static_cast<int32_t>(branch.max_length),
-                  regexes_)
+            ? reader_.AnyStringContent(branch.min_length, branch.max_length)
             : reader_.StringContent(branch)));
   }
   return absl::OkStatus();
@@ -202,6 +198,7 @@ absl::Status SchemaLowering::AddArray(Symbol symbol, const SchemaSet& set,
       break;
     }
     FORETOKEN_ASSIGN_OR_RETURN(const Symbol item, SymbolOf(items));
+    // All items from `first` on have one set.
     if (i < first) {
       rule.first.push_back(item);
     } else {
@@ -227,34 +224,35 @@ absl::Status SchemaLowering::AddArray(Symbol symbol, const SchemaSet& set,
         set, Keyword::kContains,
         "beside prefixItems, minItems, maxItems or another contains"));
   }
+  // With free whitespace, "[ ]" must not have two places for it.
   if (branch.min_items == 0 && (max == 0 || style_.free_whitespace)) {
     builder_.AddAlternative(
-        symbol, {builder_.Terminal(
-                    regexes_.Concat(open_array_, Literal("]")))});
+        symbol,
+        {builder_.Terminal(regexes_.Concat(open_array_, Literal("]")))});
     if (max == 0) return absl::OkStatus();
   }
   rule.separator = builder_.Terminal(comma_);
   rule.min = static_cast<int32_t>(branch.min_items);
   if (style_.free_whitespace) rule.min = std::max(rule.min, 1);
   rule.max = LimitOf(max);
-  builder_.AddAlternative(symbol, {builder_.Terminal(open_array_),
-                                   builder_.List(std::move(rule)),
-                                   builder_.Terminal(close_array_)});
+  builder_.AddAlternative(
+      symbol, {builder_.Terminal(open_array_), builder_.List(std::move(rule)),
+               builder_.Terminal(close_array_)});
   return absl::OkStatus();
 }
 
 // Items that all differ, of few possible ones: which of them have been used is
 // a nonterminal.
 absl::StatusOr<bool> SchemaLowering::AddUniqueItems(Symbol symbol,
-                                            const Branch& branch,
-                                            int64_t max) {
+                                                    const Branch& branch,
+                                                    int64_t max) {
   std::vector<const JsonValue*> values;
-  bool finite = SchemaReader::FirstItems(branch) == 0 &&
-                branch.some_item.empty();
-  static const auto* const words = new std::vector<JsonValue>{
-      {JsonValue::kNull, "", {}, {}},
-      {JsonValue::kFalse, "", {}, {}},
-      {JsonValue::kTrue, "", {}, {}}};
+  bool finite =
+      SchemaReader::FirstItems(branch) == 0 && branch.some_item.empty();
+  static const auto* const words =
+      new std::vector<JsonValue>{{JsonValue::kNull, "", {}, {}},
+                                 {JsonValue::kFalse, "", {}, {}},
+                                 {JsonValue::kTrue, "", {}, {}}};
   if (finite) {
     FORETOKEN_ASSIGN_OR_RETURN(const auto* items,
                                reader_.Expand(reader_.ItemSet(branch, 0)));
@@ -278,6 +276,8 @@ absl::StatusOr<bool> SchemaLowering::AddUniqueItems(Symbol symbol,
   const size_t n = values.size();
   const Symbol comma = builder_.Terminal(comma_);
   const Symbol end = builder_.Terminal(close_array_);
+  // after[used]: what may follow once the values in the set `used` were
+  // written.
   std::vector<Symbol> after(size_t{1} << n);
   for (Symbol& used : after) used = builder_.Declare();
   for (size_t used = 0; used < after.size(); ++used) {
@@ -301,8 +301,9 @@ absl::StatusOr<bool> SchemaLowering::AddUniqueItems(Symbol symbol,
 }
 
 // Any items, one that is wanted, any items.
-absl::StatusOr<bool> SchemaLowering::AddContains(Symbol symbol, const Branch& branch,
-                                         int64_t max) {
+absl::StatusOr<bool> SchemaLowering::AddContains(Symbol symbol,
+                                                 const Branch& branch,
+                                                 int64_t max) {
   if (SchemaReader::FirstItems(branch) > 0 || branch.some_item.size() > 1 ||
       branch.min_items > 1 || max != Branch::kUnlimited) {
     return false;
@@ -316,9 +317,8 @@ absl::StatusOr<bool> SchemaLowering::AddContains(Symbol symbol, const Branch& br
       builder_.Repeat(builder_.Sequence({item, comma}), 0, kNoLimit);
   const Symbol after =
       builder_.Repeat(builder_.Sequence({comma, item}), 0, kNoLimit);
-  builder_.AddAlternative(symbol,
-                          {builder_.Terminal(open_array_), before, hit, after,
-                           builder_.Terminal(close_array_)});
+  builder_.AddAlternative(symbol, {builder_.Terminal(open_array_), before, hit,
+                                   after, builder_.Terminal(close_array_)});
   return true;
 }
 
@@ -345,8 +345,9 @@ absl::Status SchemaLowering::AddObject(Symbol symbol, const SchemaSet& set,
     }
   }
   std::erase_if(keys, [&](absl::string_view k) { return !named.contains(k); });
-  const absl::flat_hash_set<absl::string_view> required(
-      branch.required.begin(), branch.required.end());
+  const absl::flat_hash_set<absl::string_view> required(branch.required.begin(),
+                                                        branch.required.end());
+  // No such object.
   for (const absl::string_view key : required) {
     if (!named.contains(key)) return absl::OkStatus();
   }
@@ -365,6 +366,7 @@ absl::Status SchemaLowering::AddObject(Symbol symbol, const SchemaSet& set,
   }
   bool any_needs = false;
   for (const auto& [key, needed] : branch.needs) {
+    // What is there anyway need not be asked for.
     if (!named.contains(key) || required.contains(needed)) continue;
     rule.members[index[key]].needs.push_back(index[needed]);
     any_needs = true;
@@ -378,11 +380,11 @@ absl::Status SchemaLowering::AddObject(Symbol symbol, const SchemaSet& set,
   rule.separator = builder_.Terminal(comma_);
   rule.any_order = !style_.schema_order;
 
-  const int64_t at_least =
-      std::max<int64_t>(branch.min_members,
-                        static_cast<int64_t>(required.size()));
+  const int64_t at_least = std::max<int64_t>(
+      branch.min_members, static_cast<int64_t>(required.size()));
   int64_t max = branch.max_members;
   const int64_t most = static_cast<int64_t>(rule.members.size());
+  // Limits that always hold are left out: counting takes states.
   if (others.empty()) {
     if (at_least > most) return absl::OkStatus();
     if (max >= most) max = Branch::kUnlimited;
@@ -398,17 +400,16 @@ absl::Status SchemaLowering::AddObject(Symbol symbol, const SchemaSet& set,
   }
   rule.max = LimitOf(max);
   if (any_needs && (rule.min > 0 || rule.max != kNoLimit)) {
-    FORETOKEN_RETURN_IF_ERROR(
-        reader_.Unsupported(set, Keyword::kDependencies,
-                            "beside minProperties or maxProperties"));
+    FORETOKEN_RETURN_IF_ERROR(reader_.Unsupported(
+        set, Keyword::kDependencies, "beside minProperties or maxProperties"));
     for (ObjectMember& member : rule.members) member.needs.clear();
   }
   const bool empty_only =
       (rule.members.empty() && rule.others.empty()) || max == 0;
   if (at_least == 0 && (empty_only || style_.free_whitespace)) {
     builder_.AddAlternative(
-        symbol, {builder_.Terminal(
-                    regexes_.Concat(open_object_, Literal("}")))});
+        symbol,
+        {builder_.Terminal(regexes_.Concat(open_object_, Literal("}")))});
     if (empty_only) return absl::OkStatus();
   }
   if (style_.free_whitespace && at_least == 0) rule.min = 1;
@@ -484,6 +485,7 @@ Symbol SchemaLowering::ValueSymbol(const JsonValue& value) {
     parts.push_back(builder_.Terminal(close_array_));
     return builder_.Sequence(parts);
   }
+  // Every member once, in an order of the writer's choice.
   ObjectRule rule;
   rule.any_order = true;
   rule.separator = builder_.Terminal(comma_);

@@ -12,7 +12,10 @@ namespace {
 // Beyond these a branch is not looked at further: it may turn out to be empty
 // when the grammar is built.
 constexpr int kMaxDepth = 150;
+// Enough for the patterns of real schemas that exclude each other, such as
+// "^a" and "^b", and quick to give up on others.
 constexpr int kMaxRegexStates = 500;
+// Tuples are short; more items of one kind say nothing new.
 constexpr int64_t kMaxItemsSeen = 100;
 
 int64_t CodePoints(absl::string_view utf8) {
@@ -31,15 +34,21 @@ void SortUnique(std::vector<T>& list) {
 
 uint8_t SchemaReader::TypeOf(const JsonValue& value) {
   switch (value.kind) {
-    case JsonValue::kNull: return kNullType;
-    case JsonValue::kFalse: return kFalseType;
-    case JsonValue::kTrue: return kTrueType;
+    case JsonValue::kNull:
+      return kNullType;
+    case JsonValue::kFalse:
+      return kFalseType;
+    case JsonValue::kTrue:
+      return kTrueType;
     case JsonValue::kNumber:
       return Decimal::Parse(value.text).is_integer() ? kIntegerType
                                                      : kFractionType;
-    case JsonValue::kString: return kStringType;
-    case JsonValue::kArray: return kArrayType;
-    case JsonValue::kObject: return kObjectType;
+    case JsonValue::kString:
+      return kStringType;
+    case JsonValue::kArray:
+      return kArrayType;
+    case JsonValue::kObject:
+      return kObjectType;
   }
   return 0;
 }
@@ -96,6 +105,7 @@ absl::Status SchemaReader::Narrow(Branch& branch) {
   }
   if (branch.types & kStringType) {
     if (branch.min_length > branch.max_length) drop(kStringType);
+    // A single pattern always matches something; searching costs time.
     const bool may_conflict =
         branch.contents.size() > 1 ||
         (!branch.contents.empty() &&
@@ -114,6 +124,7 @@ absl::Status SchemaReader::Narrow(Branch& branch) {
         (order == 0 && (branch.min->exclusive || branch.max->exclusive))) {
       drop(kNumberTypes);
     }
+    // One number only: an integer, or none.
     if (order == 0) {
       drop(branch.min->value.is_integer() ? kFractionType : kIntegerType);
     }
@@ -128,6 +139,7 @@ absl::Status SchemaReader::Narrow(Branch& branch) {
 }
 
 absl::Status SchemaReader::NarrowArray(Branch& branch) {
+  // An array with an item that is wanted is not empty.
   if (!branch.some_item.empty()) {
     branch.min_items = std::max<int64_t>(branch.min_items, 1);
   }
@@ -167,6 +179,7 @@ absl::Status SchemaReader::NarrowObject(Branch& branch) {
       }
     }
   }
+  // Branches are copied often: keep them small.
   SortUnique(branch.forbidden);
   absl::flat_hash_set<absl::string_view> seen;
   std::erase_if(branch.required, [&](absl::string_view key) {
@@ -175,8 +188,7 @@ absl::Status SchemaReader::NarrowObject(Branch& branch) {
   bool possible =
       branch.min_members <= branch.max_members &&
       static_cast<int64_t>(branch.required.size()) <= branch.max_members;
-  FORETOKEN_RETURN_IF_ERROR(
-      Work(static_cast<int64_t>(branch.required.size())));
+  FORETOKEN_RETURN_IF_ERROR(Work(static_cast<int64_t>(branch.required.size())));
   for (size_t i = 0; possible && i < branch.required.size(); ++i) {
     const absl::string_view key = branch.required[i];
     if (std::binary_search(branch.forbidden.begin(), branch.forbidden.end(),
@@ -227,10 +239,11 @@ absl::Status SchemaReader::ResolveExtra(Branches& branches) {
     for (const absl::string_view key : keys) {
       if (rules->by_name.contains(key)) continue;
       const std::string text = EscapeJson(key);
-      const bool named = std::any_of(
-          rules->patterns.begin(), rules->patterns.end(),
-          [&](const auto& p) { return Matches(p.key, text); });
+      const bool named =
+          std::any_of(rules->patterns.begin(), rules->patterns.end(),
+                      [&](const auto& p) { return Matches(p.key, text); });
       if (named) continue;
+      // This key is there, and its value is not as `additional` says.
       Branch with = branch;
       with.required.push_back(key);
       with.member_atoms.emplace_back(key, 2 * rules->additional->id + 1);
@@ -265,6 +278,7 @@ absl::Status SchemaReader::FilterValues(Branch& branch) {
 
 bool SchemaReader::Matches(Expr expr, absl::string_view text) {
   for (const char c : text) {
+    // Derivatives are cached, so that many texts share the work.
     expr = regexes_.Derivative(expr, static_cast<uint8_t>(c));
     if (expr == Regexes::kNothing) return false;
   }
@@ -276,8 +290,7 @@ absl::StatusOr<bool> SchemaReader::Allows(const SchemaSet& set,
   if (set.empty()) return true;
   FORETOKEN_ASSIGN_OR_RETURN(const auto* branches, Expand(set));
   for (const Branch& branch : *branches) {
-    FORETOKEN_ASSIGN_OR_RETURN(const bool allowed,
-                               BranchAllows(branch, value));
+    FORETOKEN_ASSIGN_OR_RETURN(const bool allowed, BranchAllows(branch, value));
     if (allowed) return true;
   }
   return false;
@@ -348,10 +361,11 @@ absl::StatusOr<bool> SchemaReader::AllowsArray(const Branch& branch,
   const int64_t size = static_cast<int64_t>(value.items.size());
   if (size < branch.min_items || size > branch.max_items) return false;
   for (int64_t i = 0; i < size; ++i) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        const bool allowed, Allows(ItemSet(branch, i), value.items[i]));
+    FORETOKEN_ASSIGN_OR_RETURN(const bool allowed,
+                               Allows(ItemSet(branch, i), value.items[i]));
     if (!allowed) return false;
   }
+  // `contains` looks at items by itself.
   for (const Atom atom : branch.some_item) {
     SchemaSet set;
     AddAtom(atom, set);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <iterator>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/grammar/json_schema_reader.h"
@@ -14,12 +15,28 @@ namespace foretoken::grammar {
 namespace {
 
 constexpr size_t kMaxBranches = 1'000;
+// Of schemas that are looked at for each other's sake.
+constexpr int kMaxDepth = 100;
 
 }  // namespace
 
 absl::Status SchemaReader::ApplyNegated(const Schema& schema, Active& active,
                                         Branches& branches) {
   Branches out;
+  // Of a few values, each is looked at.
+  for (Branch& branch : branches) {
+    if (!branch.values) continue;
+    FORETOKEN_ASSIGN_OR_RETURN(const bool filtered,
+                               KeepInvalid(schema, *branch.values));
+    if (!filtered) continue;
+    if (!branch.values->empty()) out.push_back(branch);
+    branch.types = 0;
+  }
+  std::erase_if(branches, [](const Branch& b) { return b.types == 0; });
+  if (branches.empty()) {
+    branches = std::move(out);
+    return absl::OkStatus();
+  }
   for (const auto& [keyword, value] : schema.keywords) {
     FORETOKEN_RETURN_IF_ERROR(
         NegateKeyword(schema, keyword, *value, active, branches, out));
@@ -34,9 +51,28 @@ absl::Status SchemaReader::ApplyNegated(const Schema& schema, Active& active,
   return absl::OkStatus();
 }
 
+// Keeps the values that are not valid under the schema; false if that cannot
+// be told.
+absl::StatusOr<bool> SchemaReader::KeepInvalid(const Schema& schema,
+                                               std::vector<int32_t>& values) {
+  if (depth_ > kMaxDepth) return false;
+  ++depth_;
+  const absl::Cleanup leave = [&] { --depth_; };
+  std::vector<int32_t> kept;
+  for (const int32_t number : values) {
+    FORETOKEN_RETURN_IF_ERROR(Work(1));
+    // May come back here through a reference, but not forever: see kMaxDepth.
+    const absl::StatusOr<bool> valid = Allows(SetOf(schema), value(number));
+    if (absl::IsUnimplemented(valid.status())) return false;
+    FORETOKEN_RETURN_IF_ERROR(valid.status());
+    if (!*valid) kept.push_back(number);
+  }
+  values = std::move(kept);
+  return true;
+}
+
 absl::Status SchemaReader::CannotNegate(const Schema& schema, Keyword keyword,
-                                        uint8_t types,
-                                        const Branches& branches,
+                                        uint8_t types, const Branches& branches,
                                         Branches& out) {
   const auto change = [&](Branches& b) {
     for (Branch& branch : b) branch.types &= types;
@@ -48,8 +84,7 @@ absl::Status SchemaReader::CannotNegate(const Schema& schema, Keyword keyword,
 }
 
 absl::Status SchemaReader::NegateKeyword(const Schema& schema, Keyword keyword,
-                                         const JsonValue& value,
-                                         Active& active,
+                                         const JsonValue& value, Active& active,
                                          const Branches& branches,
                                          Branches& out) {
   const auto apply = [&](Atom atom) {
@@ -82,6 +117,7 @@ absl::Status SchemaReader::NegateKeyword(const Schema& schema, Keyword keyword,
     case Keyword::kAnyOf: {
       FORETOKEN_ASSIGN_OR_RETURN(const auto list,
                                  SubList(schema, keyword, value));
+      // Not any of them: all negations together, so one alternative.
       const auto none = [&](Branches& b) -> absl::Status {
         for (const Schema* part : list) {
           FORETOKEN_RETURN_IF_ERROR(Apply(2 * part->id + 1, active, b));
@@ -145,8 +181,7 @@ absl::Status SchemaReader::NegateScalar(const Schema& schema, Keyword keyword,
     case Keyword::kDynamicRef:
       return CannotNegate(schema, keyword, kAllTypes, branches, out);
     case Keyword::kType: {
-      FORETOKEN_ASSIGN_OR_RETURN(const uint8_t types,
-                                 ReadTypes(schema, value));
+      FORETOKEN_ASSIGN_OR_RETURN(const uint8_t types, ReadTypes(schema, value));
       return with(static_cast<uint8_t>(~types), [](Branch&) {});
     }
     case Keyword::kEnum:
@@ -179,6 +214,7 @@ absl::Status SchemaReader::NegateScalar(const Schema& schema, Keyword keyword,
       const absl::StatusOr<Expr>& content = keyword == Keyword::kPattern
                                                 ? Pattern(value.text)
                                                 : Format(value.text);
+      // An annotation always holds.
       if (absl::IsNotFound(content.status())) return absl::OkStatus();
       if (!content.ok()) {
         return CannotNegate(schema, keyword, kStringType, branches, out);
@@ -195,15 +231,15 @@ absl::Status SchemaReader::NegateScalar(const Schema& schema, Keyword keyword,
       if (value.kind != JsonValue::kNumber) {
         return BadSchema(schema, keyword, "want a number");
       }
-      const bool is_min = keyword == Keyword::kMinimum ||
-                          keyword == Keyword::kExclusiveMinimum;
-      const JsonValue* flag =
-          schema.Get(is_min ? Keyword::kExclusiveMinimum
-                            : Keyword::kExclusiveMaximum);
+      const bool is_min =
+          keyword == Keyword::kMinimum || keyword == Keyword::kExclusiveMinimum;
+      const JsonValue* flag = schema.Get(is_min ? Keyword::kExclusiveMinimum
+                                                : Keyword::kExclusiveMaximum);
       const bool exclusive =
           keyword == Keyword::kExclusiveMinimum ||
           keyword == Keyword::kExclusiveMaximum ||
           (flag != nullptr && flag->kind == JsonValue::kTrue);
+      // Not x >= 3 is x < 3: a bound of the other side.
       const Limit limit{Decimal::Parse(value.text), !exclusive};
       return with(kNumberTypes, [&](Branch& b) {
         if (is_min) {
@@ -245,8 +281,8 @@ absl::Status SchemaReader::NegateMembers(const Schema& schema, Keyword keyword,
   switch (keyword) {
     case Keyword::kRequired:
       for (const JsonValue& name : value.items) {
-        FORETOKEN_RETURN_IF_ERROR(with_object(
-            [&](Branch& b) { b.forbidden.push_back(name.text); }));
+        FORETOKEN_RETURN_IF_ERROR(
+            with_object([&](Branch& b) { b.forbidden.push_back(name.text); }));
       }
       return absl::OkStatus();
     case Keyword::kMinProperties:
@@ -264,6 +300,7 @@ absl::Status SchemaReader::NegateMembers(const Schema& schema, Keyword keyword,
     case Keyword::kProperties: {
       FORETOKEN_ASSIGN_OR_RETURN(const MemberRules* rules, Members(schema));
       for (const MemberRules::Property& property : rules->properties) {
+        // The member is there, and has a wrong value.
         if (property.schema->is_true()) continue;
         FORETOKEN_RETURN_IF_ERROR(with_object([&](Branch& b) {
           b.required.push_back(property.name);
@@ -278,10 +315,10 @@ absl::Status SchemaReader::NegateMembers(const Schema& schema, Keyword keyword,
       if (!rules->refusal.ok()) {
         return CannotNegate(schema, keyword, kObjectType, branches, out);
       }
+      // Which keys are left for that is known once the other schemas are read.
       if (rules->additional->is_true()) return absl::OkStatus();
-      return with_object([&](Branch& b) {
-        b.extra.emplace_back(rules, &schema);
-      });
+      return with_object(
+          [&](Branch& b) { b.extra.emplace_back(rules, &schema); });
     }
     case Keyword::kPatternProperties: {
       FORETOKEN_ASSIGN_OR_RETURN(const MemberRules* rules, Members(schema));
@@ -356,9 +393,8 @@ absl::Status SchemaReader::NegateItems(const Schema& schema, Keyword keyword,
         if (rules->rest == nullptr || rules->rest->is_true()) {
           return absl::OkStatus();
         }
-        return with_array([&](Branch& b) {
-          b.some_item.push_back(2 * rules->rest->id + 1);
-        });
+        return with_array(
+            [&](Branch& b) { b.some_item.push_back(2 * rules->rest->id + 1); });
       }
       return CannotNegate(schema, keyword, kArrayType, branches, out);
     }
@@ -370,9 +406,8 @@ absl::Status SchemaReader::NegateItems(const Schema& schema, Keyword keyword,
       FORETOKEN_ASSIGN_OR_RETURN(
           const Schema* part,
           document_.Sub(schema, value, KeywordName(keyword)));
-      return with_array([&](Branch& b) {
-        b.every_item.push_back(2 * part->id + 1);
-      });
+      return with_array(
+          [&](Branch& b) { b.every_item.push_back(2 * part->id + 1); });
     }
     case Keyword::kUniqueItems:
       if (value.kind != JsonValue::kTrue) return absl::OkStatus();
@@ -383,12 +418,9 @@ absl::Status SchemaReader::NegateItems(const Schema& schema, Keyword keyword,
   }
 }
 
-absl::Status SchemaReader::NegateDependencies(const Schema& schema,
-                                              Keyword keyword,
-                                              const JsonValue& value,
-                                              Active& active,
-                                              const Branches& branches,
-                                              Branches& out) {
+absl::Status SchemaReader::NegateDependencies(
+    const Schema& schema, Keyword keyword, const JsonValue& value,
+    Active& active, const Branches& branches, Branches& out) {
   for (const JsonMember& member : value.members) {
     std::vector<absl::string_view> names;
     if (member.value.kind == JsonValue::kString) {
@@ -413,8 +445,8 @@ absl::Status SchemaReader::NegateDependencies(const Schema& schema,
       continue;
     }
     FORETOKEN_ASSIGN_OR_RETURN(
-        const Schema* part, document_.Sub(schema, member.value,
-                                          KeywordName(keyword), member.key));
+        const Schema* part,
+        document_.Sub(schema, member.value, KeywordName(keyword), member.key));
     const auto failing = [&](Branches& b) {
       for (Branch& branch : b) {
         branch.types &= kObjectType;
@@ -437,6 +469,7 @@ absl::Status SchemaReader::NegateOneOf(const Schema& schema,
   const size_t n = list.size();
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<bool> overlaps,
                              Overlaps(schema, list, active, branches));
+  // Narrowing in between keeps the product of the negations small.
   const auto none = [&](Branches& b) -> absl::Status {
     for (const Schema* part : list) {
       FORETOKEN_RETURN_IF_ERROR(Apply(2 * part->id + 1, active, b));

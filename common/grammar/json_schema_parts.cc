@@ -41,6 +41,8 @@ absl::StatusOr<SchemaSet> SchemaReader::MemberSet(const Branch& branch,
       Add(*pattern.schema, /*negated=*/false, set);
       named = true;
     }
+    // "Additional" is what this schema does not name; what another schema names
+    // does not count.
     if (!named && rules->additional != nullptr) {
       Add(*rules->additional, /*negated=*/false, set);
     }
@@ -64,6 +66,8 @@ std::vector<absl::string_view> SchemaReader::DeclaredKeys(
   for (const MemberRules* rules : branch.members) {
     for (const auto& property : rules->properties) add(property.name);
   }
+  // Then those that no schema describes, but that have to be told apart from
+  // other keys.
   for (const absl::string_view key : branch.required) add(key);
   for (const auto& [key, atom] : branch.member_atoms) add(key);
   for (const auto& [key, needed] : branch.needs) {
@@ -115,6 +119,7 @@ absl::StatusOr<bool> SchemaReader::AllowsName(const Branch& branch,
 
 absl::StatusOr<std::vector<OtherMembers>> SchemaReader::Others(
     const Branch& branch) {
+  // A closed object, as most are with strict tools.
   for (const MemberRules* rules : branch.members) {
     if (rules->patterns.empty() && rules->additional != nullptr &&
         rules->additional->is_false()) {
@@ -132,16 +137,15 @@ absl::StatusOr<std::vector<OtherMembers>> SchemaReader::Others(
     for (const auto& pattern : rules->patterns) patterns.push_back(pattern.key);
   }
   std::sort(patterns.begin(), patterns.end());
-  patterns.erase(std::unique(patterns.begin(), patterns.end()),
-                 patterns.end());
+  patterns.erase(std::unique(patterns.begin(), patterns.end()), patterns.end());
   std::vector<Keys> sets = {{any_text_, {}}};
   for (const Expr pattern : patterns) {
     std::vector<Keys> divided;
     for (const Keys& set : sets) {
       for (const bool matches : {true, false}) {
         Keys part = set;
-        part.keys = regexes_.And(
-            set.keys, matches ? pattern : regexes_.Not(pattern));
+        part.keys =
+            regexes_.And(set.keys, matches ? pattern : regexes_.Not(pattern));
         if (matches) part.matched.insert(pattern);
         FORETOKEN_RETURN_IF_ERROR(Work(100));
         const absl::StatusOr<bool> nothing =
@@ -176,6 +180,7 @@ absl::StatusOr<std::vector<OtherMembers>> SchemaReader::Others(
     const auto same =
         std::find_if(others.begin(), others.end(),
                      [&](const OtherMembers& o) { return o.value == set; });
+    // Fewer and larger terminals are faster to match.
     if (same == others.end()) {
       others.push_back({keys.keys, std::move(set)});
     } else {
@@ -197,14 +202,14 @@ absl::StatusOr<std::vector<OtherMembers>> SchemaReader::Others(
   const Expr no_own = regexes_.Not(AnyOf(std::move(own)));
   for (OtherMembers& other : others) {
     other.key = regexes_.And({other.key, names, no_own});
+    // A terminal without texts would be a dead end.
     if (!check) continue;
     const absl::StatusOr<bool> nothing =
         regexes_.MatchesNothing(other.key, kMaxRegexStates);
     if (nothing.ok() && *nothing) other.key = Regexes::kNothing;
   }
-  std::erase_if(others, [](const OtherMembers& o) {
-    return o.key == Regexes::kNothing;
-  });
+  std::erase_if(
+      others, [](const OtherMembers& o) { return o.key == Regexes::kNothing; });
   return others;
 }
 
@@ -250,8 +255,7 @@ Expr SchemaReader::AnyOfSorted(const std::vector<std::string>& texts,
       continue;
     }
     size_t same = begin + 1;
-    while (depth < kMaxTreeDepth && same < end &&
-           texts[same].size() > offset &&
+    while (depth < kMaxTreeDepth && same < end && texts[same].size() > offset &&
            texts[same][offset] == first[offset]) {
       ++same;
     }
@@ -262,13 +266,12 @@ Expr SchemaReader::AnyOfSorted(const std::vector<std::string>& texts,
            first[common] == last[common]) {
       ++common;
     }
-    const Expr head =
-        regexes_.Literal(first.substr(offset, common - offset));
-    parts.push_back(same == begin + 1
-                        ? head
-                        : regexes_.Concat(head, AnyOfSorted(texts, begin, same,
-                                                            common,
-                                                            depth + 1)));
+    const Expr head = regexes_.Literal(first.substr(offset, common - offset));
+    parts.push_back(
+        same == begin + 1
+            ? head
+            : regexes_.Concat(
+                  head, AnyOfSorted(texts, begin, same, common, depth + 1)));
     begin = same;
   }
   return regexes_.Or(parts);
@@ -285,14 +288,14 @@ Expr SchemaReader::StringContent(const Branch& branch) {
     return AnyOf(std::move(texts));
   }
   std::vector<Expr> parts = branch.contents;
+  // Negated parts match what is no JSON string at all.
   parts.push_back(any_text_);
   if (branch.min_length > 0 || branch.max_length != Branch::kUnlimited) {
-    parts.push_back(regexes_.Repeat(
-        AnyCodePoint(TextForm::kJsonString, regexes_),
-        RepeatLimit(branch.min_length),
-        branch.max_length == Branch::kUnlimited
-            ? Regexes::kUnbounded
-            : RepeatLimit(branch.max_length)));
+    parts.push_back(regexes_.Repeat(any_code_point_,
+                                    RepeatLimit(branch.min_length),
+                                    branch.max_length == Branch::kUnlimited
+                                        ? Regexes::kUnbounded
+                                        : RepeatLimit(branch.max_length)));
   }
   std::vector<std::string> excluded;
   for (const int32_t number : branch.excluded) {
@@ -306,12 +309,39 @@ Expr SchemaReader::StringContent(const Branch& branch) {
   return regexes_.And(parts);
 }
 
+Expr SchemaReader::AnyStringContent(int64_t min_length, int64_t max_length) {
+  const auto [known, fresh] =
+      string_contents_.try_emplace({min_length, max_length}, 0);
+  if (fresh) {
+    known->second = JsonStringContent(RepeatLimit(min_length),
+                                      max_length == Branch::kUnlimited
+                                          ? Regexes::kUnbounded
+                                          : RepeatLimit(max_length),
+                                      regexes_);
+  }
+  return known->second;
+}
+
 absl::StatusOr<Expr> SchemaReader::NumberText(const Branch& branch,
                                               bool with_point) {
+  const bool unlimited = !branch.min && !branch.max &&
+                         branch.divisors.empty() && branch.excluded.empty();
+  if (!unlimited) return NewNumberText(branch, with_point);
+  const uint8_t types = branch.types & kNumberTypes;
+  if (const auto known = number_texts_.find({types, with_point});
+      known != number_texts_.end()) {
+    return known->second;
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(const Expr text,
+                             NewNumberText(branch, with_point));
+  return number_texts_[{types, with_point}] = text;
+}
+
+absl::StatusOr<Expr> SchemaReader::NewNumberText(const Branch& branch,
+                                                 bool with_point) {
   NumberRange range;
-  const auto bound =
-      [](const std::optional<Limit>& limit,
-         std::optional<NumberBound>& out) -> absl::Status {
+  const auto bound = [](const std::optional<Limit>& limit,
+                        std::optional<NumberBound>& out) -> absl::Status {
     if (!limit) return absl::OkStatus();
     const std::optional<std::string> text = limit->value.PlainText();
     if (text) {
@@ -336,8 +366,8 @@ absl::StatusOr<Expr> SchemaReader::NumberText(const Branch& branch,
   // What follows is about numbers without an exponent.
   bool plain = false;
   if (fractions && !integers) {
-    parts.push_back(regexes_.Not(JsonInteger({}, /*with_point=*/true,
-                                             regexes_)));
+    parts.push_back(
+        regexes_.Not(JsonInteger({}, /*with_point=*/true, regexes_)));
     plain = true;
   }
   for (const auto& [divisor, negated] : branch.divisors) {
@@ -356,17 +386,17 @@ absl::StatusOr<Expr> SchemaReader::NumberText(const Branch& branch,
       return absl::UnimplementedError(
           absl::StrCat("not: the number ", value(excluded).text));
     }
+    // 5 is also 5.0 and 5.00, and 0 is also -0.
     const Expr zeros = regexes_.Star(regexes_.Literal("0"));
-    const Expr tail =
-        number.is_integer()
-            ? regexes_.Optional(
-                  regexes_.Concat({regexes_.Literal(".0"), zeros}))
-            : zeros;
+    const Expr tail = number.is_integer()
+                          ? regexes_.Optional(regexes_.Concat(
+                                {regexes_.Literal(".0"), zeros}))
+                          : zeros;
     const Expr sign = number.digits.empty()
                           ? regexes_.Optional(regexes_.Literal("-"))
                           : Regexes::kEmpty;
-    parts.push_back(regexes_.Not(
-        regexes_.Concat({sign, regexes_.Literal(*text), tail})));
+    parts.push_back(
+        regexes_.Not(regexes_.Concat({sign, regexes_.Literal(*text), tail})));
     plain = true;
   }
   if (plain) {

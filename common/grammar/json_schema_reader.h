@@ -41,8 +41,14 @@ namespace foretoken::grammar {
 
 // Kinds of values, as bits. 3.0 is an integer.
 enum JsonTypes : uint8_t {
-  kNullType = 1, kFalseType = 2, kTrueType = 4, kIntegerType = 8,
-  kFractionType = 16, kStringType = 32, kArrayType = 64, kObjectType = 128,
+  kNullType = 1,
+  kFalseType = 2,
+  kTrueType = 4,
+  kIntegerType = 8,
+  kFractionType = 16,
+  kStringType = 32,
+  kArrayType = 64,
+  kObjectType = 128,
   kBooleanTypes = kFalseType | kTrueType,
   kNumberTypes = kIntegerType | kFractionType,
   kStructures = kArrayType | kObjectType,
@@ -185,6 +191,8 @@ class SchemaReader {
   // What stands between the quotes of a branch's strings, without `values`, as
   // json.dumps writes it.
   Expr StringContent(const Branch& branch);
+  // The same with every escape, if only the length is limited.
+  Expr AnyStringContent(int64_t min_length, int64_t max_length);
   // The numbers of a branch, without `values` and `excluded`.
   absl::StatusOr<Expr> NumberText(const Branch& branch, bool with_point);
 
@@ -261,6 +269,8 @@ class SchemaReader {
   absl::Status NegateOneOf(const Schema& schema, const JsonValue& value,
                            Active& active, const Branches& branches,
                            Branches& out);
+  absl::StatusOr<bool> KeepInvalid(const Schema& schema,
+                                   std::vector<int32_t>& values);
   absl::Status CannotNegate(const Schema& schema, Keyword keyword,
                             uint8_t types, const Branches& branches,
                             Branches& out);
@@ -292,6 +302,7 @@ class SchemaReader {
                                    const JsonValue& value);
   absl::StatusOr<bool> AllowsName(const Branch& branch, absl::string_view key);
   static std::vector<absl::string_view> DeclaredKeys(const Branch& branch);
+  absl::StatusOr<Expr> NewNumberText(const Branch& branch, bool with_point);
   absl::StatusOr<Expr> NameContent(const Branch& branch);
   Expr AnyOfSorted(const std::vector<std::string>& texts, size_t begin,
                    size_t end, size_t offset, int depth);
@@ -304,7 +315,11 @@ class SchemaReader {
   SchemaDocument& document_;
   Regexes& regexes_;
   const bool skip_unsupported_;
+  const Expr any_code_point_;  // as json.dumps writes it
   const Expr any_text_;
+  // Expressions that many schemas share.
+  absl::flat_hash_map<std::pair<int64_t, int64_t>, Expr> string_contents_;
+  absl::flat_hash_map<std::pair<uint8_t, bool>, Expr> number_texts_;
   std::vector<const JsonValue*> values_;
   absl::flat_hash_map<const JsonValue*, int32_t> value_numbers_;
   absl::flat_hash_map<std::string, int32_t> value_of_text_;

@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 // nlohmann's message quotes the offending token, which may be very long.
 constexpr size_t kMaxMessageBytes = 200;
 constexpr int kMaxPlainDigits = 64;
+// Keeps sums of exponents far from overflow; no double is that large.
 constexpr int64_t kMaxExponent = 1'000'000;
 
 // Builds the value from the events of nlohmann's tokenizer.
@@ -114,6 +115,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
 
+  // As most readers of JSON do, and as nlohmann's own parser does.
   static void RemoveRepeatedKeys(JsonValue& object) {
     absl::flat_hash_map<absl::string_view, size_t> last;
     for (size_t i = 0; i < object.members.size(); ++i) {
@@ -179,6 +181,7 @@ void Append(const JsonValue& value, bool canonical, std::string& out) {
       for (const JsonMember& member : value.members) {
         members.push_back(&member);
       }
+      // Equal objects may have their members in different orders.
       if (canonical) {
         std::sort(members.begin(), members.end(),
                   [](const JsonMember* a, const JsonMember* b) {
@@ -188,8 +191,7 @@ void Append(const JsonValue& value, bool canonical, std::string& out) {
       out += "{";
       const char* separator = "";
       for (const JsonMember* member : members) {
-        absl::StrAppend(&out, separator, "\"", EscapeJson(member->key),
-                        "\": ");
+        absl::StrAppend(&out, separator, "\"", EscapeJson(member->key), "\": ");
         Append(member->value, canonical, out);
         separator = ", ";
       }
@@ -228,6 +230,7 @@ Decimal Decimal::Parse(absl::string_view text) {
       after_point = true;
       continue;
     }
+    // Zeros at the beginning only move the point.
     if (number.digits.empty() && text[i] == '0') {
       if (after_point) --number.point;
       continue;
@@ -253,6 +256,7 @@ Decimal Decimal::Parse(absl::string_view text) {
 }
 
 std::optional<std::string> Decimal::PlainText() const {
+  // Otherwise 1e300 would become 300 digits in a regular expression.
   if (digits.empty()) return "0";
   const int64_t size = static_cast<int64_t>(digits.size());
   if (size > kMaxPlainDigits || point > kMaxPlainDigits ||
@@ -286,13 +290,27 @@ std::string EscapeJson(absl::string_view utf8) {
   out.reserve(utf8.size());
   for (const char c : utf8) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20) {
           absl::StrAppendFormat(&out, "\\u%04x", c);

@@ -19,7 +19,13 @@ struct JsonMember;
 
 struct JsonValue {
   enum Kind : uint8_t {
-    kNull, kFalse, kTrue, kNumber, kString, kArray, kObject
+    kNull,
+    kFalse,
+    kTrue,
+    kNumber,
+    kString,
+    kArray,
+    kObject
   };
   Kind kind = kNull;
   std::string text;                 // of a number or a string

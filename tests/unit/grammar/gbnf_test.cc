@@ -131,11 +131,13 @@ ws ::= | " " | "\n" [ \t]{0,20}
 }
 
 TEST(GbnfTest, WhatIsRegularIsOneTerminal) {
-  const auto regular = Built(
+  GrammarBuilder builder;
+  const auto regular = AddGbnf(
       "root ::= (digit | hex)+ \".\" digit{2,3}\n"
-      "digit ::= [0-9]\nhex ::= \"x\" digit\nunused ::= unused \"a\"");
-  ASSERT_NE(regular, nullptr);
-  EXPECT_GE(regular->root, 0);
+      "digit ::= [0-9]\nhex ::= \"x\" digit\nunused ::= unused \"a\"",
+      builder);
+  ASSERT_THAT(regular, IsOk());
+  EXPECT_GE(*regular, 0);  // a terminal
 
   const auto mixed = Built(
       "root ::= \"a\" ws root ws \"b\" ws | \"c\" | \"d\"\n"

@@ -332,6 +332,11 @@ TEST(JsonSchemaTest, Negates) {
            "not": {"properties": {"a": {"minimum": 3}}}})",
        {R"({"a": 2})"},
        {"{}", R"({"a": 3})"}},
+      // Of values that are listed, anything can be negated.
+      {R"({"enum": [{"foo": 1}, {"foo": "x"}, []],
+           "not": {"patternProperties": {"^f": {"type": "integer"}}}})",
+       {R"({"foo": "x"})"},
+       {R"({"foo": 1})", "[]"}},
   });
 }
 
@@ -430,6 +435,9 @@ TEST(JsonSchemaTest, RefusesByPathAndKeyword) {
       {R"({"anyOf": [{"type": "null"}, {"$ref": "#"}]})",
        absl::StatusCode::kInvalidArgument,
        {"cycle"}},
+      {R"({"enum": [1, 2], "not": {"$ref": "#"}})",
+       absl::StatusCode::kInvalidArgument,
+       {"cycle"}},
       {R"({"type": "string", "minLength": 3, "maxLength": 2})",
        absl::StatusCode::kInvalidArgument,
        {"unsatisfiable"}},
@@ -498,17 +506,17 @@ TEST(JsonSchemaTest, EndsSoonWhateverTheSchema) {
   std::string doubling = R"({"$ref": "#/$defs/d0", "$defs": {)";
   std::string chain = R"({"$ref": "#/$defs/d0", "$defs": {)";
   for (int i = 0; i < 60; ++i) {
-    absl::StrAppend(&doubling, R"("d)", i, R"(": {"allOf": [{"$ref": "#/$defs/d)",
-                    i + 1, R"("}, {"$ref": "#/$defs/d)", i + 1, R"("}]}, )");
+    absl::StrAppend(&doubling, R"("d)", i,
+                    R"(": {"allOf": [{"$ref": "#/$defs/d)", i + 1,
+                    R"("}, {"$ref": "#/$defs/d)", i + 1, R"("}]}, )");
   }
   absl::StrAppend(&doubling, R"("d60": {"type": "null"}}})");
   schemas.push_back(doubling);
   // A long chain of members, and of references.
   for (int i = 0; i < 20'000; ++i) {
-    absl::StrAppend(&chain, R"("d)", i,
-                    R"(": {"type": "object", "required": ["a"],)",
-                    R"("properties": {"a": {"$ref": "#/$defs/d)", i + 1,
-                    R"("}}}, )");
+    absl::StrAppend(
+        &chain, R"("d)", i, R"(": {"type": "object", "required": ["a"],)",
+        R"("properties": {"a": {"$ref": "#/$defs/d)", i + 1, R"("}}}, )");
   }
   absl::StrAppend(&chain, R"("d20000": {"type": "null"}}})");
   schemas.push_back(chain);
