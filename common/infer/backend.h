@@ -50,6 +50,10 @@ struct PassSession {
   // Draws the tokens; nullptr is plain arg max. Its length() must be the
   // session's committed length: rows' paths are added to it.
   const SamplingState* sampling = nullptr;
+  // For every output row a bit for each token that it may draw (see
+  // SamplingState::Sample), or nullptr: any; empty: any for all rows. Only with
+  // `sampling`.
+  absl::Span<const uint64_t* const> allowed;
 };
 
 // outputs[s]: the model's tokens after the output rows of session s, by row:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -89,6 +90,18 @@ struct Winner {
     }
   }
 };
+
+// Bans the tokens that `allowed` leaves out, 64 at a time where it can.
+void BanOthers(const uint64_t* allowed, absl::Span<float> logits) {
+  for (size_t begin = 0; begin < logits.size(); begin += 64) {
+    const uint64_t word = allowed[begin / 64];
+    const size_t end = std::min(begin + 64, logits.size());
+    if (word == ~uint64_t{0}) continue;
+    for (size_t i = begin; i < end; ++i) {
+      if ((word >> (i - begin) & 1) == 0) logits[i] = kMinusInfinity;
+    }
+  }
+}
 
 // Arg max of scaled logit + noise over the whole row. The search starts from
 // the score of the best logit, so an upper bound of the noise rules out almost
@@ -198,6 +211,20 @@ void ReportCandidates(absl::Span<const float> logits, int32_t count,
   }
 }
 
+bool SamplingState::AllowsText(const uint64_t* allowed) const {
+  const int32_t words = (vocab_size_ + 63) / 64;
+  int64_t tokens = 0;
+  for (int32_t i = 0; i < words; ++i) {
+    // Bits beyond the vocabulary stand for nothing.
+    const int32_t beyond = std::max(64 * (i + 1) - vocab_size_, 0);
+    tokens += std::popcount(allowed[i] << beyond);
+  }
+  for (const TokenId token : params_.end_tokens) {
+    if (token < vocab_size_) tokens -= allowed[token >> 6] >> (token & 63) & 1;
+  }
+  return tokens > 0;
+}
+
 SamplingState::SamplingState(SamplingParams params, int64_t prompt_length,
                              int32_t vocab_size)
     : params_(std::move(params)),
@@ -270,13 +297,15 @@ void SamplingState::ApplyPenalties(absl::Span<const TokenId> path,
 
 bool SamplingState::Adjust(absl::Span<const float> logits,
                            absl::Span<const TokenId> path,
-                           Scratch& scratch) const {
+                           const uint64_t* allowed, Scratch& scratch) const {
   const int64_t position = length_ + static_cast<int64_t>(path.size());
   const bool bans_end = position - prompt_length_ < params_.min_tokens &&
-                        !params_.end_tokens.empty();
+                        !params_.end_tokens.empty() &&
+                        (allowed == nullptr || AllowsText(allowed));
   // Arg max treats NaN as -infinity by itself; the noise comparisons do not.
   const bool clean = params_.temperature == 0.0f || !HasNan(logits);
-  if (!counts_tokens() && params_.logit_bias.empty() && !bans_end && clean) {
+  if (!counts_tokens() && params_.logit_bias.empty() && !bans_end && clean &&
+      allowed == nullptr) {
     return false;
   }
   scratch.logits.resize(logits.size());
@@ -292,16 +321,18 @@ bool SamplingState::Adjust(absl::Span<const float> logits,
       scratch.logits[token] = kMinusInfinity;
     }
   }
+  if (allowed != nullptr) BanOthers(allowed, absl::MakeSpan(scratch.logits));
   return true;
 }
 
 SampledToken SamplingState::Sample(absl::Span<const float> logits,
                                    absl::Span<const TokenId> path,
+                                   const uint64_t* allowed,
                                    Scratch& scratch) const {
   FORETOKEN_CHECK(logits.size() == static_cast<size_t>(vocab_size_));
   const int64_t position = length_ + static_cast<int64_t>(path.size());
   SampledToken result;
-  const bool adjusted = Adjust(logits, path, scratch);
+  const bool adjusted = Adjust(logits, path, allowed, scratch);
   result.token =
       DrawToken(adjusted ? absl::Span<const float>(scratch.logits) : logits,
                 params_, position, scratch.candidates);

@@ -110,19 +110,29 @@ class SamplingState {
   // Order: repetition penalty on every token of prompt and output (logit / r
   // above 0, logit * r below); frequency_penalty * count and presence_penalty
   // subtracted for tokens of the output; logit_bias added; end tokens banned
-  // while the output has fewer than min_tokens; temperature; top-k, top-p,
-  // min-p. Tokens of `path` count as committed; those before prompt_length() as
-  // prompt.
+  // while the output has fewer than min_tokens; all tokens banned that are not
+  // in `allowed`; temperature; top-k, top-p, min-p. Tokens of `path` count as
+  // committed; those before prompt_length() as prompt.
+  //
+  // `allowed`: a bit for every token, from bit 0 of word 0 on; nullptr: all.
+  // If it leaves nothing but banned end tokens, these are allowed.
   //
   // NaN counts as -infinity. If no logit is above -infinity, the token is 0.
   SampledToken Sample(absl::Span<const float> logits,
-                      absl::Span<const TokenId> path, Scratch& scratch) const;
+                      absl::Span<const TokenId> path, const uint64_t* allowed,
+                      Scratch& scratch) const;
+  SampledToken Sample(absl::Span<const float> logits,
+                      absl::Span<const TokenId> path, Scratch& scratch) const {
+    return Sample(logits, path, nullptr, scratch);
+  }
 
  private:
   // Fills scratch.logits and returns true if anything differs from the raw
   // logits.
   bool Adjust(absl::Span<const float> logits, absl::Span<const TokenId> path,
-              Scratch& scratch) const;
+              const uint64_t* allowed, Scratch& scratch) const;
+  // Whether a token that is no end token is allowed.
+  bool AllowsText(const uint64_t* allowed) const;
   void ApplyPenalties(absl::Span<const TokenId> path, Scratch& scratch) const;
   float Penalised(float logit, int32_t output_count) const;
 

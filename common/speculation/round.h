@@ -8,16 +8,22 @@
 #define FORETOKEN_COMMON_SPECULATION_ROUND_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/types.h"
+#include "common/grammar/constraint.h"
 #include "common/sampling/sampler.h"
 #include "common/speculation/draft_arm.h"
 #include "common/speculation/token_tree.h"
 
 namespace foretoken {
+
+namespace grammar {
+struct Grammar;
+}  // namespace grammar
 
 enum class FinishReason {
   kNone,    // not finished
@@ -43,6 +49,10 @@ struct SessionRequest {
   SamplingParams sampling;  // with the final seed
   // The session ends when one of these is committed.
   std::vector<TokenId> stop_tokens;
+  // On the output as a whole, that of a replay included; empty: none.
+  Constraint constraint;
+  // What `constraint` allows, if there is one; each process compiles it anew.
+  std::shared_ptr<const grammar::Grammar> grammar;
   absl::Time deadline = absl::InfiniteFuture();
   // Rounds must report RoundResult::row_tokens; otherwise it may be empty.
   bool want_row_tokens = false;

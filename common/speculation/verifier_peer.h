@@ -34,6 +34,7 @@ struct VerifierInfo {
   std::optional<int64_t> passes;      // ended since the start, if it tells them
   // A session that has waited this long without the end of a pass was left.
   absl::Duration silence_limit;
+  int32_t grammar_version = 0;  // kGrammarVersion; 0: it knows no constraints
 };
 
 // Thread-safe.

@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/engine/start/engine_start.h"
+#include "common/grammar/token_trie.h"
 #include "common/infer/self_check.h"
+#include "common/rpc/constraint_flags.h"
 #include "common/text/model_tokenizer.h"
 
 namespace foretoken::verifier {
@@ -38,6 +40,7 @@ void VerifierService::AddFlags(Flags& flags) {
              "Measure at every load whether drafting pays, and stop it for "
              "requests in mode auto where it does not; off: the price of rows "
              "alone decides");
+  rpc::AddConstraintFlags(flags, &server.sessions.grammars);
   AddHangFlags(flags, server.sessions.loop);
   flags.Duration("gather-time", &server.sessions.loop.gather_time,
                  {absl::ZeroDuration(), absl::Seconds(1)},
@@ -64,6 +67,14 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
   FORETOKEN_ASSIGN_OR_RETURN(
       std::unique_ptr<Backend> loaded,
       StartBackend(backend, absl::StrCat("model ", server.model_name)));
+  if (tokenizer != nullptr) {
+    // A model may have more rows of logits than its tokenizer has tokens.
+    const auto vocabulary = std::make_shared<const grammar::TokenVocabulary>(
+        std::shared_ptr<const Vocabulary>(tokenizer, &tokenizer->vocabulary()),
+        loaded->config().vocab_size);
+    vocabulary->PrepareMasks();
+    engine_options.vocabulary = vocabulary;
+  }
   engine_options.model_fault = CheckLogits(*loaded);
   // Up to twice a tree, to price passes that several sessions share.
   const auto timing =

@@ -160,7 +160,10 @@ absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
       whole.insert(whole.end(), path.begin(), path.end());
       ComputeLogits(whole);
       if (part.sampling != nullptr) {
-        outputs.push_back(part.sampling->Sample(logits_, path, scratch));
+        const uint64_t* const allowed =
+            part.allowed.empty() ? nullptr : part.allowed[outputs.size()];
+        outputs.push_back(
+            part.sampling->Sample(logits_, path, allowed, scratch));
       } else {
         outputs.emplace_back().token = ArgMax(logits_);
       }

@@ -112,7 +112,8 @@ class CpuBackend : public PlannedBackend {
   absl::StatusOr<absl::Span<const float>> OutputLogits(int32_t output) override;
 
  private:
-  SampledToken DrawOne(const PassSession& source, int32_t row,
+  // `output` counts the session's output rows.
+  SampledToken DrawOne(const PassSession& source, int32_t row, int64_t output,
                        absl::Span<const float> logits, int thread);
 
   // Scratch of one thread that draws tokens.
@@ -144,8 +145,10 @@ absl::Status CpuBackend::RunPlan(
       const int32_t s = plan().rows[row].session;
       const PlanSession& session = plan().sessions[s];
       const absl::Span<const float> logits = forward_->logits(i);
-      SampledToken& drawn = outputs[s][first + i - session.first_output];
-      drawn = DrawOne(pass[s], row - session.first_row, logits, thread);
+      const int64_t output = first + i - session.first_output;
+      SampledToken& drawn = outputs[s][output];
+      drawn =
+          DrawOne(pass[s], row - session.first_row, output, logits, thread);
       // NaN is never preferred: where it is drawn there was nothing else. Nor
       // is an id that the head leaves out.
       if (std::isnan(logits[drawn.token]) || !model_.InHead(drawn.token)) {
@@ -178,6 +181,7 @@ double CpuBackend::MeasureProductSeconds() {
 }
 
 SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
+                                 int64_t output,
                                  absl::Span<const float> logits, int thread) {
   if (source.sampling == nullptr) {
     SampledToken token;
@@ -186,7 +190,10 @@ SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
   }
   DrawScratch& scratch = scratch_[thread];
   PathTokens(source, row, scratch.path);
-  return source.sampling->Sample(logits, scratch.path, scratch.sampling);
+  return source.sampling->Sample(
+      logits, scratch.path,
+      source.allowed.empty() ? nullptr : source.allowed[output],
+      scratch.sampling);
 }
 
 absl::Status CpuBackend::CommitRows(int32_t index,

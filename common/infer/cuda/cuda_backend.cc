@@ -1,6 +1,7 @@
 #include "common/infer/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <thread>
@@ -64,6 +65,10 @@ class CudaBackend : public PlannedBackend {
                                 SampledToken& token);
   absl::StatusOr<std::vector<int32_t>> ReadWalk(size_t index) const;
   absl::Status FetchLogits(int32_t output);
+  // Draws output `output` of the plan, the session's `index`-th, on the host
+  // among the tokens that its mask allows.
+  absl::Status DrawAllowed(const PassSession& source, size_t index,
+                           int32_t output, SampledToken& token);
 
   const DeviceEnginePtr engine_;
   const int32_t max_sessions_;
@@ -75,6 +80,8 @@ class CudaBackend : public PlannedBackend {
   std::vector<float> logits_;
   std::vector<float> raw_;
   std::vector<Candidate> candidates_;
+  std::vector<TokenId> path_;
+  SamplingState::Scratch sampling_scratch_;
   bool lost_ = false;
 };
 
@@ -122,15 +129,32 @@ absl::Status CudaBackend::Report(
     const int32_t logprobs =
         pass[s].sampling == nullptr ? -1 : pass[s].sampling->reported();
     int32_t output = plan().sessions[s].first_output;
-    for (SampledToken& token : outputs[s]) {
+    for (size_t i = 0; i < outputs[s].size(); ++i, ++output) {
+      SampledToken& token = outputs[s][i];
+      if (!pass[s].allowed.empty() && pass[s].allowed[i] != nullptr) {
+        FORETOKEN_RETURN_IF_ERROR(DrawAllowed(pass[s], i, output, token));
+        continue;
+      }
       token.token = tokens_[output].token;
       if (logprobs >= 0) {
         FORETOKEN_RETURN_IF_ERROR(ReportLogprobsOf(output, logprobs, token));
       }
-      ++output;
     }
   }
   return absl::OkStatus();
+}
+
+// The device knows no masks: what it drew for the row, and where it walked
+// after that, is replaced.
+absl::Status CudaBackend::DrawAllowed(const PassSession& source, size_t index,
+                                      int32_t output, SampledToken& token) {
+  const int32_t row = plan().output_rows[output];
+  const PlanSession& session = plan().sessions[plan().rows[row].session];
+  FORETOKEN_RETURN_IF_ERROR(FetchLogits(output));
+  PathTokens(source, row - session.first_row, path_);
+  token = source.sampling->Sample(logits_, path_, source.allowed[index],
+                                  sampling_scratch_);
+  return std::isnan(logits_[token.token]) ? NoNumbers(row) : absl::OkStatus();
 }
 
 // The device keeps kDeviceTopTokens of them; a request for more waits for the

@@ -26,6 +26,15 @@ class EngineVerifySessions::Session final : public VerifySession {
 absl::StatusOr<std::unique_ptr<VerifySession>> EngineVerifySessions::Open(
     SessionRequest request, std::shared_ptr<VerifyListener> listener) {
   FORETOKEN_RETURN_IF_ERROR(Check(request));
+  if (!request.constraint.empty()) {
+    auto grammar = grammars_.Get(request.caller, request.constraint);
+    if (!grammar.ok()) {
+      // Whatever is wrong with it, another verifier would say the same.
+      return absl::InvalidArgumentError(
+          absl::StrCat("constraint: ", grammar.status().message()));
+    }
+    request.grammar = *std::move(grammar);
+  }
   FORETOKEN_ASSIGN_OR_RETURN(
       std::unique_ptr<Loop::Session> session,
       loop_.Open(std::move(request), std::move(listener)));

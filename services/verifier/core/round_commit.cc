@@ -46,8 +46,12 @@ std::vector<int32_t> CommitPath(Session& session,
 
 void CommitToken(Session& session, TokenId token) {
   session.tokens.push_back(token);
+  if (session.text != nullptr) session.text->Append({token});
   const auto& stops = session.request.stop_tokens;
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
+    session.finish = FinishReason::kStop;
+  } else if (session.text != nullptr && session.text->complete()) {
+    // Nothing but the end can follow: no pass is spent on it.
     session.finish = FinishReason::kStop;
   } else if (session.length() == session.request.max_length) {
     session.finish = FinishReason::kLength;

@@ -12,8 +12,8 @@
 
 namespace foretoken::verifier {
 
-// Appends a token to the session's text; a stop token or the length limit sets
-// its finish reason.
+// Appends a token to the session's text; a stop token, the end of what its
+// constraint allows or the length limit sets its finish reason.
 void CommitToken(Session& session, TokenId token);
 
 // Walks the session's round, whose rows gave `outputs` (by row; moved from),

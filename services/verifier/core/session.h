@@ -11,12 +11,15 @@
 #define FORETOKEN_SERVICES_VERIFIER_CORE_SESSION_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/engine/kv_session.h"
 #include "common/engine/session_book.h"
+#include "common/grammar/constrained_text.h"
 #include "common/speculation/round.h"
 
 namespace foretoken::verifier {
@@ -55,6 +58,9 @@ struct Session {
   int64_t preempted_in = -1;  // the call of AdmitWaiting that preempted it
   absl::Time idle_since;  // time of its last answer; valid while it has no work
   std::optional<PendingRound> round;
+  // The output under the request's constraint; null: there is none.
+  std::unique_ptr<grammar::ConstrainedText> text;
+  absl::Status mask_status;  // of the last pass
   bool follows_guard = false;  // its last round named an arm
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }

@@ -1,6 +1,7 @@
 #include "services/verifier/core/verify_engine.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -31,6 +32,34 @@ absl::Status FaultOf(const absl::Status& check) {
   return check.ok() ? check : absl::UnavailableError(check.message());
 }
 
+// The masks of a pass: bits of every row that a constraint limits.
+class RowMasks {
+ public:
+  // Empty for a session without a constraint. Sets session.mask_status.
+  absl::Span<const uint64_t* const> Add(Session& session,
+                                        absl::Span<const TokenId> tokens,
+                                        absl::Span<const int32_t> parents) {
+    session.mask_status = absl::OkStatus();
+    if (session.text == nullptr) return {};
+    auto masks = session.text->MaskRows(tokens, parents);
+    if (!masks.ok()) {
+      session.mask_status = Annotate(masks.status(), "constraint");
+      return {};
+    }
+    std::vector<const uint64_t*>& rows = rows_.emplace_back();
+    rows.reserve(masks->size());
+    for (std::shared_ptr<const grammar::TokenBits>& mask : *masks) {
+      rows.push_back(mask == nullptr ? nullptr : mask->data());
+      if (mask != nullptr) held_.push_back(std::move(mask));
+    }
+    return rows;
+  }
+
+ private:
+  std::deque<std::vector<const uint64_t*>> rows_;  // they do not move
+  std::vector<std::shared_ptr<const grammar::TokenBits>> held_;
+};
+
 }  // namespace
 
 absl::Status VerifyEngineOptions::Validate() const {
@@ -56,6 +85,7 @@ VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
       shares_(RowBudget(), options_.prefill_chunk),
       chain_(RowBudget()),
       rows_(RowBudget()),
+      grammars_(options.vocabulary, options.grammar_bytes),
       pass_timing_(options.pass_timing),
       any_timing_(options.pass_timing),
       guard_(options.guard, options.arm_hook),
@@ -120,6 +150,14 @@ absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
     return absl::DeadlineExceededError("the deadline has passed");
   }
   Session session;
+  if (request.grammar != nullptr) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        session.text,
+        grammars_.Begin(std::move(request.grammar),
+                        request.sampling.end_tokens));
+    session.text->Append(
+        absl::MakeConstSpan(request.tokens).subspan(request.prompt_length));
+  }
   session.tokens = std::move(request.tokens);
   session.request = std::move(request);
   admission_.NoteChange();
@@ -413,6 +451,7 @@ void VerifyEngine::FinishShare(const Share& share, absl::Status status,
                                PassResult& result, size_t index,
                                PassReport& report) {
   Session& session = *share.session;
+  if (status.ok()) status = session.mask_status;
   if (status.ok()) {
     std::vector<SampledToken>& outputs = result.outputs[index];
     status = share.prefill_rows > 0
@@ -454,6 +493,7 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
                                    PassResult& result) {
   std::vector<PassSession> pass;
   pass.reserve(plan.size());
+  RowMasks masks;
   for (const Share& share : plan) {
     Session& session = *share.session;
     PassSession& part = pass.emplace_back(session.kv.Share());
@@ -465,10 +505,14 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
       const bool gives_token =
           !session.is_replay() && share.prefill_rows == session.prefill_left();
       part.outputs = gives_token ? RowOutputs::kLastRow : RowOutputs::kNone;
+      if (gives_token) {
+        part.allowed = masks.Add(session, {session.tokens.back()}, {kRootParent});
+      }
     } else {
       part.tokens = session.round->row_tokens;
       part.parents = session.round->row_parents;
       part.outputs = RowOutputs::kAllRows;
+      part.allowed = masks.Add(session, part.tokens, part.parents);
       candidates = session.round->request.candidates;
     }
     session.kv.set_candidates(candidates);

@@ -41,6 +41,7 @@
 #include "services/verifier/core/pass_shares.h"
 #include "services/verifier/core/round_plan.h"
 #include "services/verifier/core/session.h"
+#include "services/verifier/core/session_grammars.h"
 
 namespace foretoken::verifier {
 
@@ -55,6 +56,10 @@ struct VerifyEngineOptions {
   PassTiming pass_timing;  // initial estimates
   GuardMode guard = GuardMode::kMeasure;
   ArmHook arm_hook;  // for tests
+  // The tokens' bytes, for sessions with a constraint; null: they are refused.
+  std::shared_ptr<const grammar::TokenVocabulary> vocabulary;
+  // Memory of the automata and masks of constraints.
+  int64_t grammar_bytes = int64_t{512} << 20;
   // What a check of the model has found before the start; OK: nothing.
   absl::Status model_fault;
 
@@ -229,6 +234,7 @@ class VerifyEngine {
   int64_t next_order_ = 1;
   std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
   std::vector<int32_t> rows_;   // of a prefill chunk: 0, 1, 2, ...
+  SessionGrammars grammars_;
   EngineTotals totals_;         // without those of admission_
   PassTiming pass_timing_;      // of passes without prompt rows
   PassTiming any_timing_;       // of all passes, for shares_

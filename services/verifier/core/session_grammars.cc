@@ -1,0 +1,61 @@
+#include "services/verifier/core/session_grammars.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace foretoken::verifier {
+namespace {
+
+// Grammars that are kept although no session uses them.
+constexpr size_t kMostUnused = 32;
+// An automaton needs this much to be of use.
+constexpr int64_t kLeastBytes = int64_t{1} << 20;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<grammar::ConstrainedText>>
+SessionGrammars::Begin(std::shared_ptr<const grammar::Grammar> grammar,
+                       std::vector<TokenId> end_tokens) {
+  if (vocabulary_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "constraint: this verifier has no tokenizer");
+  }
+  Kept& kept = kept_[grammar.get()];
+  if (kept.live == nullptr) {
+    kept.live =
+        std::make_shared<grammar::LiveGrammar>(grammar, vocabulary_, max_bytes_);
+    kept.grammar = std::move(grammar);
+  }
+  kept.last_used = ++uses_;
+  auto text = std::make_unique<grammar::ConstrainedText>(
+      kept.live, std::move(end_tokens));
+  MakeRoom();
+  return text;
+}
+
+void SessionGrammars::MakeRoom() {
+  std::vector<const Kept*> unused;
+  int64_t bytes = 0;
+  for (const auto& [grammar, kept] : kept_) {
+    bytes += kept.live->bytes();
+    if (kept.live.use_count() == 1) unused.push_back(&kept);
+  }
+  std::sort(unused.begin(), unused.end(), [](const Kept* a, const Kept* b) {
+    return a->last_used < b->last_used;
+  });
+  size_t left = unused.size();
+  for (const Kept* oldest : unused) {
+    if (left <= kMostUnused && bytes <= max_bytes_) break;
+    bytes -= oldest->live->bytes();
+    --left;
+    kept_.erase(oldest->grammar.get());
+  }
+  const int64_t each = std::max(
+      max_bytes_ / std::max<int64_t>(static_cast<int64_t>(kept_.size()), 1),
+      kLeastBytes);
+  for (auto& [grammar, kept] : kept_) kept.live->set_max_bytes(each);
+}
+
+}  // namespace foretoken::verifier
