@@ -60,6 +60,10 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> DecodeLoop::Create(
   FORETOKEN_RETURN_IF_ERROR(Check(request, target, tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(StopMatcher stop_matcher,
                              StopMatcher::Create(request.stop_strings));
+  if (options.grammar != nullptr) {
+    options.constraint = std::make_shared<grammar::ConstrainedText>(
+        std::move(options.grammar), request.sampling.end_tokens);
+  }
   return std::unique_ptr<DecodeLoop>(new DecodeLoop(
       std::move(request), target, tokenizer, std::move(stop_matcher),
       std::move(sources), std::move(options)));
@@ -114,6 +118,7 @@ SessionRequest DecodeLoop::OpenRequest() const {
   session.max_length = summary_.prompt_tokens + request_.max_tokens;
   session.sampling = request_.sampling;
   session.stop_tokens = request_.sampling.end_tokens;
+  session.constraint = request_.constraint;
   session.request_id = request_.request_id;
   session.traceparent = request_.traceparent;
   session.caller = request_.caller.name;
@@ -295,8 +300,10 @@ int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
     text_.push_back(tokens[i].token);
     pending_.push_back({tokens[i], drafters[i]});
     ++taken;
-    // The token that ended the session, an end token, has no text to show.
-    const bool ends = finish == FinishReason::kStop && i + 1 == tokens.size();
+    // An end token, which ended the session, has no text to show. A constraint
+    // can end it with a token of the text.
+    const bool ends = finish == FinishReason::kStop &&
+                      i + 1 == tokens.size() && IsEnd(tokens[i].token);
     if (ends) {
       output_.PushSilent();
     } else {
@@ -311,6 +318,11 @@ int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
   if (stopped) finish = FinishReason::kStop;
   if (finish != FinishReason::kNone) End(finish);
   return taken;
+}
+
+bool DecodeLoop::IsEnd(TokenId token) const {
+  return std::binary_search(request_.sampling.end_tokens.begin(),
+                            request_.sampling.end_tokens.end(), token);
 }
 
 void DecodeLoop::Show(GenerationDelta& delta) {

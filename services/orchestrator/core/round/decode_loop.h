@@ -123,6 +123,7 @@ class DecodeLoop {
   int64_t TakeTokens(const std::vector<SampledToken>& tokens,
                      const std::vector<DrafterId>& drafters,
                      FinishReason finish, GenerationDelta& delta);
+  bool IsEnd(TokenId token) const;
   void End(FinishReason finish);
   void Show(GenerationDelta& delta);
 

@@ -29,6 +29,24 @@ constexpr size_t kMaxUntold = 256;
 // Weight of the latest draft in what a source's drafts usually take.
 constexpr double kNewestDraft = 0.25;
 
+// Drops the nodes that the constraint forbids, with all below them.
+void DropForbidden(grammar::ConstrainedText& constraint, DraftTree& tree) {
+  const std::vector<bool> allowed =
+      constraint.Allowed(tree.tokens, tree.parents);
+  DraftTree kept;
+  std::vector<int32_t> index(tree.tokens.size(), -1);
+  for (int32_t node = 0; node < tree.size(); ++node) {
+    if (!allowed[node]) continue;
+    const int32_t parent = tree.parents[node];
+    index[node] =
+        kept.Add(tree.tokens[node],
+                 parent == kRootParent ? kRootParent : index[parent],
+                 tree.probs[node]);
+    if (!tree.parts.empty()) kept.parts.push_back(tree.parts[node]);
+  }
+  tree = std::move(kept);
+}
+
 }  // namespace
 
 RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
@@ -247,6 +265,9 @@ void RoundDrafting::Learn(const CommittedText& committed) {
 }
 
 void RoundDrafting::Commit(const CommittedText& committed) {
+  if (options_.constraint != nullptr) {
+    options_.constraint->Append(committed.tokens);
+  }
   TellHintReaders();
   Learn(committed);
   if (committed.round == nullptr) {
@@ -429,6 +450,9 @@ void RoundDrafting::CollectFrom(int source) {
                    draft.window))) {
     draft.Clear();
     outcome = DraftOutcome::kBroken;
+  }
+  if (options_.constraint != nullptr) {
+    DropForbidden(*options_.constraint, draft.tree);
   }
   report_[source].outcome = outcome;
   report_[source].latency = outcome == DraftOutcome::kAnswered

@@ -32,6 +32,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/clock.h"
+#include "common/grammar/constrained_text.h"
 #include "common/speculation/round.h"
 #include "services/orchestrator/core/drafters/draft_source.h"
 #include "services/orchestrator/core/economics/draft_estimates.h"
@@ -60,6 +61,11 @@ struct DraftingOptions {
   bool economical = false;
   absl::Time deadline = absl::InfiniteFuture();  // of the request
   PassCosts costs;
+  // The grammar of the request's constraint, for DecodeLoop::Create; null: none.
+  std::shared_ptr<grammar::LiveGrammar> grammar;
+  // The output under it, of which nothing is committed yet; null: no
+  // constraint. Drafts that it forbids cost no row.
+  std::shared_ptr<grammar::ConstrainedText> constraint;
   // Shared by requests; null: the sources' own estimates are used unchanged.
   std::shared_ptr<DraftEstimates> estimates;
   Clock clock = MonotonicClock();
