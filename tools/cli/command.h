@@ -48,6 +48,7 @@ void AddCrestCommand(CLI::App& app, Run& run);
 // The subcommand `crest ingest`, where the services are built.
 void AddCrestIngestCommand(CLI::App& crest, Run& run);
 void AddGenerateCommand(CLI::App& app, Run& run);
+void AddGrammarCommand(CLI::App& app, Run& run);
 void AddHealthCommand(CLI::App& app, Run& run);
 void AddInspectCommand(CLI::App& app, Run& run);
 void AddPriorCommand(CLI::App& app, Run& run);

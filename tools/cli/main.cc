@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   foretoken::cli::AddHealthCommand(app, run);
 #endif
   foretoken::cli::AddTokenizeCommands(app, run);
+  foretoken::cli::AddGrammarCommand(app, run);
   foretoken::cli::AddInspectCommand(app, run);
   foretoken::cli::AddConvertCommand(app, run);
   foretoken::cli::AddQuantizeCommand(app, run);
