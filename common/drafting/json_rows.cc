@@ -21,6 +21,15 @@ absl::StatusOr<Json> ParseJsonRow(const std::string& line) {
 absl::Status ForEachJsonRow(const std::string& path,
                             absl::FunctionRef<absl::Status(const Json&)> visit,
                             size_t max_line_bytes) {
+  return ForEachJsonLine(
+      path, [&](const Json& row, const std::string&) { return visit(row); },
+      max_line_bytes);
+}
+
+absl::Status ForEachJsonLine(
+    const std::string& path,
+    absl::FunctionRef<absl::Status(const Json&, const std::string& line)> visit,
+    size_t max_line_bytes) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> lines,
                              LineReader::Open(path, max_line_bytes));
   std::string line;
@@ -30,7 +39,7 @@ absl::Status ForEachJsonRow(const std::string& path,
     if (IsBlankRow(line)) continue;
     const absl::StatusOr<Json> row = ParseJsonRow(line);
     FORETOKEN_RETURN_IF_ERROR(
-        Annotate(row.ok() ? visit(*row) : row.status(),
+        Annotate(row.ok() ? visit(*row, line) : row.status(),
                  absl::StrCat(path, ":", lines->line_number())));
   }
 }

@@ -27,6 +27,12 @@ absl::Status ForEachJsonRow(const std::string& path,
                             absl::FunctionRef<absl::Status(const Json&)> visit,
                             size_t max_line_bytes = LineReader::kMaxLineBytes);
 
+// The same, with the line that the row was read from.
+absl::Status ForEachJsonLine(
+    const std::string& path,
+    absl::FunctionRef<absl::Status(const Json&, const std::string& line)> visit,
+    size_t max_line_bytes = LineReader::kMaxLineBytes);
+
 // InvalidArgument: `field "NAME": want ...`.
 absl::Status WrongField(absl::string_view field, absl::string_view want);
 

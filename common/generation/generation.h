@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/types.h"
+#include "common/grammar/constraint.h"
 #include "common/sampling/sampler.h"
 #include "common/sampling/sampling_params.h"
 #include "common/speculation/drafter_id.h"
@@ -55,6 +56,7 @@ struct GenerationRequest {
   std::vector<TokenId> stop_token_ids;
   std::vector<std::string> stop_strings;
   bool ignore_eos = false;  // the model's end tokens are tokens like any other
+  Constraint constraint;    // on the output; empty: none
   std::string cache_scope;  // bounds every sharing of text
   std::string request_id;   // for logs; drawn where it is empty
   std::string traceparent;  // W3C header of the caller's span; empty: none

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/grammar/compile.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -133,6 +134,71 @@ absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto) {
   return params;
 }
 
+void ToProto(const Constraint& constraint, v1::Constraint* proto) {
+  switch (constraint.kind) {
+    case Constraint::Kind::kNone:
+      break;
+    case Constraint::Kind::kJsonSchema:
+      proto->set_json_schema(constraint.source);
+      break;
+    case Constraint::Kind::kJsonObject:
+      proto->set_json_object(true);
+      break;
+    case Constraint::Kind::kRegex:
+      proto->set_regex(constraint.source);
+      break;
+    case Constraint::Kind::kGrammar:
+      proto->set_grammar(constraint.source);
+      break;
+    case Constraint::Kind::kChoice: {
+      // Also without a choice: the receiver says what is wrong with that.
+      v1::Choices* const choices = proto->mutable_choice();
+      for (const std::string& choice : constraint.choices) {
+        choices->add_texts(choice);
+      }
+      break;
+    }
+  }
+}
+
+absl::StatusOr<Constraint> FromProto(v1::Constraint proto) {
+  Constraint constraint;
+  switch (proto.kind_case()) {
+    case v1::Constraint::kJsonSchema:
+      constraint.kind = Constraint::Kind::kJsonSchema;
+      constraint.source = std::move(*proto.mutable_json_schema());
+      return constraint;
+    case v1::Constraint::kJsonObject:
+      if (!proto.json_object()) {
+        return absl::InvalidArgumentError(
+            "constraint: json_object is false, want true or no constraint");
+      }
+      constraint.kind = Constraint::Kind::kJsonObject;
+      return constraint;
+    case v1::Constraint::kRegex:
+      constraint.kind = Constraint::Kind::kRegex;
+      constraint.source = std::move(*proto.mutable_regex());
+      return constraint;
+    case v1::Constraint::kGrammar:
+      constraint.kind = Constraint::Kind::kGrammar;
+      constraint.source = std::move(*proto.mutable_grammar());
+      return constraint;
+    case v1::Constraint::kChoice:
+      FORETOKEN_RETURN_IF_ERROR(CheckSize("constraint: choice",
+                                          proto.choice().texts_size(),
+                                          grammar::CompileLimits().choices));
+      constraint.kind = Constraint::Kind::kChoice;
+      for (std::string& text : *proto.mutable_choice()->mutable_texts()) {
+        constraint.choices.push_back(std::move(text));
+      }
+      return constraint;
+    case v1::Constraint::KIND_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      "constraint: want json_schema, json_object, regex, grammar or choice");
+}
+
 void ToProto(const TokenTree& tree, const std::vector<bool>& probe,
              v1::TokenTree* proto) {
   Append(tree.tokens(), proto->mutable_tokens());
@@ -221,6 +287,10 @@ void ToProto(const SessionRequest& request, v1::OpenSession* proto) {
   proto->set_numerics_fingerprint(request.numerics_fingerprint);
   proto->set_caller(request.caller);
   proto->set_weight(request.weight);
+  if (!request.constraint.empty()) {
+    ToProto(request.constraint, proto->mutable_constraint());
+    proto->set_grammar_version(kGrammarVersion);
+  }
 }
 
 absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
@@ -249,6 +319,16 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
   request.caller = proto.caller();
   // A caller without a weight sends none, which reads as 0.
   if (proto.weight() != 0) request.weight = proto.weight();
+  if (proto.has_constraint()) {
+    if (proto.grammar_version() != kGrammarVersion) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "constraint: its sender has version ", proto.grammar_version(),
+          " of the grammar engine, this verifier has version ",
+          kGrammarVersion));
+    }
+    FORETOKEN_ASSIGN_OR_RETURN(request.constraint,
+                               FromProto(proto.constraint()));
+  }
   return request;
 }
 
@@ -397,6 +477,7 @@ void ToProto(const VerifierInfo& info, v1::GetVerifierInfoResponse* proto) {
   Append(info.end_tokens, proto->mutable_end_tokens());
   if (info.passes.has_value()) proto->set_passes(*info.passes);
   proto->set_silence_limit_ms(absl::ToDoubleMilliseconds(info.silence_limit));
+  proto->set_grammar_version(info.grammar_version);
 }
 
 VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
@@ -423,6 +504,7 @@ VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
     info.silence_limit = absl::Milliseconds(
         std::min(proto.silence_limit_ms(), kMaxSilenceMs));
   }
+  info.grammar_version = proto.grammar_version();
   return info;
 }
 

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/generation/generation.h"
+#include "common/grammar/constraint.h"
 #include "common/sampling/sampler.h"
 #include "common/sampling/sampling_params.h"
 #include "common/speculation/modes.h"
@@ -36,6 +37,12 @@ inline constexpr int32_t kMaxTreeNodes = 4096;
 // message has none.
 void ToProto(const SamplingParams& params, v1::SamplingParams* proto);
 absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto);
+
+// An empty constraint is no message. InvalidArgument, by field, for a message
+// without a kind, json_object: false, and more choices than are ever compiled.
+// The message's texts are moved.
+void ToProto(const Constraint& constraint, v1::Constraint* proto);
+absl::StatusOr<Constraint> FromProto(v1::Constraint proto);
 
 struct ProbedTree {
   TokenTree tree;
@@ -61,7 +68,8 @@ absl::Status ToProto(const Mode& mode, v1::SpeculationConfig* proto);
 absl::StatusOr<std::optional<Mode>> FromProto(
     const v1::SpeculationConfig& proto);
 
-// The verifier's session; its deadline is the call's.
+// The verifier's session; its deadline is the call's. FailedPrecondition for a
+// constraint of another grammar version.
 void ToProto(const SessionRequest& request, v1::OpenSession* proto);
 absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto);
 

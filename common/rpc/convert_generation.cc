@@ -80,6 +80,9 @@ absl::Status ToProto(const GenerationRequest& request,
   proto->set_request_id(request.request_id);
   proto->set_numerics_fingerprint(request.numerics_fingerprint);
   proto->set_want_round_trees(request.want_round_trees);
+  if (!request.constraint.empty()) {
+    ToProto(request.constraint, proto->mutable_constraint());
+  }
   return absl::OkStatus();
 }
 
@@ -125,6 +128,10 @@ absl::StatusOr<GenerationRequest> FromProto(v1::GenerateRequest proto) {
   request.request_id = proto.request_id();
   request.numerics_fingerprint = proto.numerics_fingerprint();
   request.want_round_trees = proto.want_round_trees();
+  if (proto.has_constraint()) {
+    FORETOKEN_ASSIGN_OR_RETURN(
+        request.constraint, FromProto(std::move(*proto.mutable_constraint())));
+  }
   return request;
 }
 

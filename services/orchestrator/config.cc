@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/constraint_flags.h"
 #include "common/rpc/discovery.h"
 #include "common/rpc/draft_clients.h"
 #include "common/rpc/stream_options.h"
@@ -167,6 +168,7 @@ void OrchestratorService::AddFlags(Flags& flags) {
   flags.Int("max-tree-nodes", &server.max_tree_nodes, {1, 256},
             "Maximum draft nodes of a tree; the verifiers' limit also applies");
   rpc::AddAnswerFlags(flags, &server.stall_timeout, &server.retry_after);
+  rpc::AddConstraintFlags(flags, &server.grammars);
   AddRequestFlags(flags, &server);
   flags.Require("verifiers", [this]() -> std::string {
     return verifiers.empty() ? "want an address" : "";

@@ -45,6 +45,11 @@ class RemoteTarget final : public Target {
   VerifierPool& pool_;
 };
 
+int64_t LargestMessage(const GenerationOptions& options) {
+  return MaxWireBytes(options.max_prompt_bytes,
+                      options.grammars.max_constraint_bytes);
+}
+
 struct CallContext {
   GenerationService& generation;
   Caller caller;
@@ -59,8 +64,7 @@ class CallStream : public rpc::RequestStream<Request, Response> {
   CallStream(rpc::StreamServer& server, CallContext call)
       : CallStream::RequestStream(
             server, call.generation.memory(), call.generation.silent_calls(),
-            call.caller.name,
-            MaxWireBytes(call.generation.options().max_prompt_bytes)),
+            call.caller.name, LargestMessage(call.generation.options())),
         call_context_(std::move(call)) {}
 
  protected:
@@ -362,7 +366,7 @@ int64_t OrchestratorServer::receive_bytes() const {
 }
 
 int64_t OrchestratorServer::max_request_bytes() const {
-  return MaxWireBytes(generation_->options().max_prompt_bytes);
+  return LargestMessage(generation_->options());
 }
 
 void OrchestratorServer::BeginDrain() {

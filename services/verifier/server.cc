@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/grammar/constraint.h"
 #include "common/rpc/convert.h"
 #include "common/rpc/status.h"
 
@@ -154,6 +155,7 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
   info.tokenizer_fingerprint = options_.tokenizer_fingerprint;
   info.end_tokens.assign(model.eos_tokens.begin(), model.eos_tokens.end());
   info.passes = snapshot.totals.passes;
+  info.grammar_version = kGrammarVersion;
   // Sessions without pages make no pass until an idle one gives up its own.
   info.silence_limit =
       std::max(kSilentPasses * snapshot.largest_pass, 2 * snapshot.idle_time);

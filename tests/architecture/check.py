@@ -20,15 +20,16 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TREES = ("common", "services", "tools")
 # The folders of common/, as the map in CONTRIBUTING.md orders them.
-LAYERS = ("rpc", "metrics", "engine", "infer", "drafting", "config", "text",
-          "gguf", "generation", "speculation", "tracing", "sampling", "base")
+LAYERS = ("rpc", "metrics", "engine", "infer", "drafting", "config",
+          "generation", "speculation", "grammar", "text", "gguf", "tracing",
+          "sampling", "base")
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 
 # Folders that must not know a transport, a database or a metrics library.
 CORES = re.compile(
     r"services/[^/]+/core/|"
-    r"common/(base|drafting|engine|generation|gguf|infer|sampling|speculation|"
-    r"text|tracing)/")
+    r"common/(base|drafting|engine|generation|gguf|grammar|infer|sampling|"
+    r"speculation|text|tracing)/")
 FOREIGN = re.compile(
     r"grpc(pp)?/|google/protobuf/|foretoken/v1/|libpq|pqxx/|hiredis/|"
     r"prometheus/|boost/")

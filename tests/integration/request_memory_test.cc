@@ -33,6 +33,7 @@ class RequestMemoryTest : public ::testing::Test {
     config.verifiers = {verifier_->address()};
     config.server.memory_budget = 64 << 20;  // 24 MiB of it for requests
     config.server.max_prompt_bytes = 1 << 20;
+    config.server.grammars.max_constraint_bytes = 64 << 10;
     rpc::ServerOptions rpc;
     rpc.listen = {"127.0.0.1:0"};
     rpc.token_file =

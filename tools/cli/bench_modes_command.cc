@@ -176,11 +176,14 @@ void AddTargetOptions(CLI::App& command, TargetFlags& target) {
 
 void AddRequestOptions(CLI::App& command, ModesOptions& options) {
   command
-      .add_option("--prompts", options.prompts,
-                  "JSONL, gzip or plain: {\"prompt\": TEXT}, {\"prompt_ids\": "
-                  "[ID, ...]} or {\"messages\": [{\"role\", \"content\"}, "
-                  "...]} in each line. A slice that is longer than the file "
-                  "repeats prompts, which drafters copy from the first answer")
+      .add_option(
+          "--prompts", options.prompts,
+          "JSONL, gzip or plain: {\"prompt\": TEXT}, {\"prompt_ids\": "
+          "[ID, ...]} or {\"messages\": [{\"role\", \"content\"}, "
+          "...]} in each line, and a \"constraint\" on the output "
+          "({\"json_schema\": {...}}, regex, grammar, choice). A slice "
+          "that is longer than the file repeats prompts, which drafters "
+          "copy from the first answer")
       ->required();
   AddChatOption(command, options.chat);
   AddServerTokenizerOption(command, options.tokenizer);

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/json.h"
 #include "common/base/types.h"
+#include "common/grammar/constraint.h"
 #include "common/text/chat/model_chat.h"
 
 namespace foretoken::cli {
@@ -19,6 +20,7 @@ namespace foretoken::cli {
 struct FilePrompt {
   std::optional<std::string> text;
   std::vector<TokenId> ids = {};  // without a text
+  Constraint constraint = {};     // on the output
 };
 
 class ChatFormat {

@@ -79,6 +79,29 @@ void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
   AddChatOption(command, flags.chat);
 }
 
+void AddConstraintFlags(CLI::App& command, GenerateFlags& flags) {
+  CLI::Option* const schema = command.add_option(
+      "--json-schema", flags.json_schema,
+      "File with a JSON Schema; the output is JSON that is valid under it");
+  CLI::Option* const regex =
+      command
+          .add_option("--regex", flags.regex,
+                      "Regular expression that the whole output matches")
+          ->excludes(schema);
+  CLI::Option* const grammar =
+      command
+          .add_option("--grammar", flags.grammar,
+                      "File with a grammar in GBNF (llama.cpp's), rule root, "
+                      "that the output keeps to")
+          ->excludes(schema, regex);
+  command
+      .add_option("--choice", flags.choices,
+                  "The output is one of these texts; may be repeated")
+      ->expected(1)
+      ->take_all()
+      ->excludes(schema, regex, grammar);
+}
+
 void AddSamplingFlags(CLI::App& command, RequestFlags& flags) {
   SamplingParams& sampling = flags.sampling;
   AddNumber(command, "--temperature", sampling.temperature, "0: greedy");
@@ -150,40 +173,78 @@ absl::StatusOr<std::vector<TokenId>> ParseTokenIds(absl::string_view flag,
   return ids;
 }
 
-// Reads a file or a pipe byte for byte; gzip is not decompressed.
-absl::StatusOr<std::string> ReadVerbatim(const std::string& path) {
+// Reads a file or a pipe byte for byte; gzip is not decompressed. Errors name
+// `flag`.
+absl::StatusOr<std::string> ReadVerbatim(const char* flag,
+                                         const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return absl::NotFoundError(
-        absl::StrCat("--prompt-file: ", path, ": cannot be opened"));
+        absl::StrCat(flag, ": ", path, ": cannot be opened"));
   }
   std::string text;
   std::vector<char> block(size_t{1} << 16);
   while (file.read(block.data(), block.size()), file.gcount() > 0) {
     text.append(block.data(), file.gcount());
     if (text.size() > kMaxPromptBytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "--prompt-file: ", path, ": over ", kMaxPromptBytes, " bytes"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(flag, ": ", path, ": over ", kMaxPromptBytes, " bytes"));
     }
   }
   if (!file.eof()) {
     return absl::DataLossError(
-        absl::StrCat("--prompt-file: ", path, ": cannot be read"));
+        absl::StrCat(flag, ": ", path, ": cannot be read"));
   }
   return text;
+}
+
+absl::Status CheckUtf8(const char* what, absl::string_view text) {
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": invalid UTF-8 at byte ", valid));
 }
 
 absl::StatusOr<std::string> ReadPromptText(const GenerateFlags& flags) {
   std::string text = flags.prompt.value_or("");
   if (flags.prompt_file.has_value()) {
-    FORETOKEN_ASSIGN_OR_RETURN(text, ReadVerbatim(*flags.prompt_file));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        text, ReadVerbatim("--prompt-file", *flags.prompt_file));
   }
-  const size_t valid = ValidUtf8Prefix(text);
-  if (valid != text.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt: invalid UTF-8 at byte ", valid));
-  }
+  FORETOKEN_RETURN_IF_ERROR(CheckUtf8("prompt", text));
   return text;
+}
+
+absl::StatusOr<Constraint> ReadConstraint(const GenerateFlags& flags) {
+  using Kind = Constraint::Kind;
+  Constraint constraint;
+  const char* flag = "--choice";
+  if (flags.json_schema.has_value()) {
+    flag = "--json-schema";
+    constraint.kind = Kind::kJsonSchema;
+    FORETOKEN_ASSIGN_OR_RETURN(constraint.source,
+                               ReadVerbatim(flag, *flags.json_schema));
+  } else if (flags.regex.has_value()) {
+    flag = "--regex";
+    constraint.kind = Kind::kRegex;
+    constraint.source = *flags.regex;
+  } else if (flags.grammar.has_value()) {
+    flag = "--grammar";
+    constraint.kind = Kind::kGrammar;
+    FORETOKEN_ASSIGN_OR_RETURN(constraint.source,
+                               ReadVerbatim(flag, *flags.grammar));
+  } else if (!flags.choices.empty()) {
+    constraint.kind = Kind::kChoice;
+    constraint.choices = flags.choices;
+  }
+  if (!constraint.empty() && constraint.bytes() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": it is empty"));
+  }
+  FORETOKEN_RETURN_IF_ERROR(CheckUtf8(flag, constraint.source));
+  for (const std::string& choice : constraint.choices) {
+    FORETOKEN_RETURN_IF_ERROR(CheckUtf8(flag, choice));
+  }
+  return constraint;
 }
 
 }  // namespace
@@ -204,6 +265,7 @@ void AddRequestFlags(CLI::App& command, RequestFlags& flags) {
 
 void AddGenerateFlags(CLI::App& command, GenerateFlags& flags) {
   AddPromptFlags(command, flags);
+  AddConstraintFlags(command, flags);
   AddRequestFlags(command, flags);
   AddNumber(command, "--logprobs", flags.sampling.logprobs,
             "Report log-probabilities of each token and the N likeliest");
@@ -282,6 +344,7 @@ absl::StatusOr<GenerationRequest> SettingsOf(const RequestFlags& flags) {
 
 absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags) {
   FORETOKEN_ASSIGN_OR_RETURN(GenerationRequest request, SettingsOf(flags));
+  FORETOKEN_ASSIGN_OR_RETURN(request.constraint, ReadConstraint(flags));
   if (flags.prompt_ids.has_value()) {
     FORETOKEN_ASSIGN_OR_RETURN(
         request.prompt, ParseTokenIds("--prompt-ids", *flags.prompt_ids));

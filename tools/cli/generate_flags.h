@@ -42,6 +42,11 @@ struct GenerateFlags : RequestFlags {
   std::optional<std::string> prompt_file;
   std::optional<std::string> prompt_ids;
   std::string chat = "none";
+  // Constraints on the output, one of them at most.
+  std::optional<std::string> json_schema;  // a file
+  std::optional<std::string> regex;
+  std::optional<std::string> grammar;  // a file
+  std::vector<std::string> choices;
   bool json = false;
 };
 
@@ -57,8 +62,8 @@ absl::Status CheckFlags(const GenerateFlags& flags);
 absl::StatusOr<GenerationRequest> SettingsOf(const RequestFlags& flags);
 
 // Builds the request; of a chat, --prompt is a message of the user.
-// InvalidArgument for an empty prompt or a text that is not UTF-8,
-// ResourceExhausted for a file over 64 MiB.
+// InvalidArgument for an empty prompt or constraint, or a text that is not
+// UTF-8; ResourceExhausted for a file over 64 MiB.
 absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags);
 
 }  // namespace foretoken::cli

@@ -1,10 +1,13 @@
 // StartLocalGenerator in a build without services: the engine alone.
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/grammar/token_trie.h"
 #include "common/infer/factory/backend_factory.h"
+#include "services/orchestrator/core/generation_service.h"
 #include "services/orchestrator/core/verifiers/session_verifier.h"
 #include "services/verifier/core/engine_verify_sessions.h"
 #include "tools/cli/local_generator.h"
@@ -14,10 +17,11 @@ namespace {
 
 class EngineTarget final : public orchestrator::Target {
  public:
-  explicit EngineTarget(std::unique_ptr<Backend> backend)
+  EngineTarget(std::unique_ptr<Backend> backend,
+               const std::shared_ptr<const Tokenizer>& tokenizer)
       : sessions_({},
                   std::make_unique<verifier::VerifyEngine>(
-                      verifier::VerifyEngineOptions(), std::move(backend)),
+                      OptionsFor(*backend, tokenizer), std::move(backend)),
                   nullptr),
         model_(sessions_.loop().model()) {}
 
@@ -33,6 +37,19 @@ class EngineTarget final : public orchestrator::Target {
   }
 
  private:
+  static verifier::VerifyEngineOptions OptionsFor(
+      const Backend& backend,
+      const std::shared_ptr<const Tokenizer>& tokenizer) {
+    verifier::VerifyEngineOptions options;
+    if (tokenizer != nullptr) {
+      options.vocabulary = std::make_shared<const grammar::TokenVocabulary>(
+          std::shared_ptr<const Vocabulary>(tokenizer,
+                                            &tokenizer->vocabulary()),
+          backend.config().vocab_size);
+    }
+    return options;
+  }
+
   verifier::EngineVerifySessions sessions_;
   const ModelConfig& model_;
 };
@@ -64,7 +81,7 @@ absl::StatusOr<std::shared_ptr<Generator>> StartLocalGenerator(
   FORETOKEN_ASSIGN_OR_RETURN(
       engine->generation,
       orchestrator::GenerationService::Create(
-          options, std::make_unique<EngineTarget>(std::move(made)),
+          options, std::make_unique<EngineTarget>(std::move(made), tokenizer),
           /*drafters=*/nullptr, std::move(tokenizer), engine->observer));
   return std::shared_ptr<Generator>(engine, engine->generation.get());
 }

@@ -5,6 +5,11 @@
 //   {"prompt_ids": [ID, ...]}        used unchanged
 //   {"messages": [{"role": "user", "content": TEXT}, ...]}
 //
+// and, if its output is constrained,
+//
+//   "constraint": {"json_schema": {...}}, {"json_object": true},
+//                 {"regex": TEXT}, {"grammar": TEXT} or {"choice": [TEXT, ...]}
+//
 // Other fields are ignored. Messages become a prompt by ChatFormat.
 // Thread-safe: functions without state.
 #ifndef FORETOKEN_TOOLS_CLI_PROMPT_FILE_H_

@@ -44,6 +44,8 @@ struct ApiRequest {
   bool with_tools = false;  // the model may call tools of the conversation,
   ToolNames tool_names;     // those of these names
   bool one_call = false;    // of tools, in an answer, at most
+  // The field that generation.constraint was read from; empty: there is none.
+  std::string constraint_field;
   // Responses: fields of the request that answers repeat, as members of a JSON
   // object, each with a comma before it; at most kMaxRepeatedBytes.
   std::string repeated;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/generation_fields.h"
 
@@ -68,8 +69,12 @@ int64_t GenerationExchange::Bytes(const ApiRequest& request,
             ? text->size()
             : std::get<std::vector<TokenId>>(prompt).size() * sizeof(TokenId));
   }
+  const Constraint& constraint = request.generation.constraint;
+  const auto limits = static_cast<int64_t>(
+      constraint.bytes() + constraint.choices.size() * sizeof(std::string));
   // As a request and as the message that is made of it.
-  int64_t bytes = prompts * (1 + 2 * std::min(request.n, kAtOnce));
+  int64_t bytes = prompts * (1 + 2 * std::min(request.n, kAtOnce)) +
+                  limits * (1 + 2 * std::min(request.choices(), kAtOnce));
   for (const std::string& name : request.tool_names) {
     bytes += kToolNameBytes + static_cast<int64_t>(name.size());
   }
@@ -220,7 +225,7 @@ void GenerationExchange::OnEnd(int64_t choice, const absl::Status& status) {
     choices_[static_cast<size_t>(choice)] = {};
     if (ended_) return;
     if (!status.ok()) {
-      Fail(status);
+      Fail(InTheirWords(status));
       End(ToApiError(status).http_status);
     } else if (running_ == 0 && next_ == request_.choices()) {
       Succeed();
@@ -259,6 +264,16 @@ void GenerationExchange::Succeed() {
   response.headers = headers_;
   response.body = std::move(out);
   http_->Respond(std::move(response));
+}
+
+absl::Status GenerationExchange::InTheirWords(
+    const absl::Status& status) const {
+  absl::string_view reason = status.message();
+  if (request_.constraint_field.empty() ||
+      !absl::ConsumePrefix(&reason, "constraint: ")) {
+    return status;
+  }
+  return FieldError(request_.constraint_field, reason, "invalid_value");
 }
 
 void GenerationExchange::Fail(const absl::Status& status) {

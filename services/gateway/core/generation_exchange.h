@@ -89,6 +89,9 @@ class GenerationExchange final
   // to the connection. Before the end of the answer.
   void HoldUntilSent(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Succeed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Says what is wrong with a constraint by the field that the request has it
+  // in; other errors are left as they are.
+  absl::Status InTheirWords(const absl::Status& status) const;
   void Fail(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Cancels the choices that are left.
   void End(int status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/mix.h"
+#include "common/base/raw_member.h"
 #include "common/base/status_macros.h"
 #include "common/sampling/sampling_params.h"
 #include "common/speculation/mode_spec.h"
@@ -15,7 +16,6 @@
 #include "common/text/chat/chat_template.h"
 #include "common/text/stop_matcher.h"
 #include "services/gateway/core/api_error.h"
-#include "services/gateway/core/raw_member.h"
 
 namespace foretoken::gateway {
 namespace {
@@ -279,6 +279,14 @@ void ReadTemplateVariables(absl::string_view text, RequestFields& fields,
     return;
   }
   conversation.variables = std::string(RawMember(text, "chat_template_kwargs"));
+}
+
+void RefuseToolsWithConstraint(RequestFields& fields,
+                               const ApiRequest& request) {
+  if (!request.with_tools || request.constraint_field.empty()) return;
+  fields.Fail(
+      Unsupported(request.constraint_field,
+                  "not supported together with tools, want tool_choice: none"));
 }
 
 void ReadMetadata(RequestFields& fields) {

@@ -21,6 +21,11 @@ void ReadChoices(RequestFields& fields, int64_t prompts, ApiRequest& request);
 void ReadTemplateVariables(absl::string_view text, RequestFields& fields,
                            ChatRequest& conversation);
 
+// A constraint is on all of an answer's text, which a call of a tool would not
+// keep to: a request may not have both.
+void RefuseToolsWithConstraint(RequestFields& fields,
+                               const ApiRequest& request);
+
 // Checks `metadata`, pairs of texts within OpenAI's bounds.
 void ReadMetadata(RequestFields& fields);
 

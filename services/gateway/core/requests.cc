@@ -6,11 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/json.h"
+#include "common/base/raw_member.h"
 #include "common/base/status_macros.h"
 #include "common/sampling/sampling_params.h"
 #include "services/gateway/core/api_error.h"
+#include "services/gateway/core/constraint_fields.h"
 #include "services/gateway/core/generation_fields.h"
-#include "services/gateway/core/raw_member.h"
 #include "services/gateway/core/request_fields.h"
 
 namespace foretoken::gateway {
@@ -153,15 +154,6 @@ void ReadTools(absl::string_view text, RequestFields& fields,
   }
 }
 
-void ReadResponseFormat(RequestFields& fields) {
-  const Json* value = fields.Find("response_format");
-  if (value == nullptr) return;
-  RequestFields format(*value, "response_format");
-  format.Refuse("type", {"text"});
-  const absl::Status read = format.Finish();
-  if (!read.ok()) fields.Fail(read);
-}
-
 // Without a limit: nullopt. So others write -1.
 std::optional<int64_t> ReadLimit(RequestFields& fields, const char* field) {
   const Json* const value = fields.Find(field);
@@ -231,6 +223,8 @@ absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
         "log-probabilities here"));
   }
   fields.Refuse("suffix", {""});
+  ReadFormatField(text, "response_format", fields, request);
+  ReadConstraintFields(text, fields, request);
   FORETOKEN_RETURN_IF_ERROR(fields.Finish());
   return request;
 }
@@ -253,7 +247,9 @@ absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view text) {
   ReadChoices(fields, 1, request);
   ReadChatTokens(fields, request);
   ReadChatLogprobs(fields, request);
-  ReadResponseFormat(fields);
+  ReadFormatField(text, "response_format", fields, request);
+  ReadConstraintFields(text, fields, request);
+  RefuseToolsWithConstraint(fields, request);
   // Known, and refused where they ask for something.
   const Json none = Json::array();
   fields.Refuse("functions", {none});

@@ -346,9 +346,8 @@ class ResponsesAnswer final : public Answer {
     absl::StrAppend(
         &out, "]", request_.repeated,
         R"(,"background":false,"previous_response_id":null)",
-        R"(,"service_tier":"default","store":false)",
-        R"(,"text":{"format":{"type":"text"},"verbosity":"medium"})",
-        R"(,"truncation":"disabled")", end, "}");
+        R"(,"service_tier":"default","store":false,"truncation":"disabled")",
+        end, "}");
   }
 
   const ApiRequest& request_;

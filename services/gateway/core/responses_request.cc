@@ -7,11 +7,12 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/json.h"
+#include "common/base/raw_member.h"
 #include "common/base/status_macros.h"
 #include "common/sampling/sampling_params.h"
 #include "services/gateway/core/api_error.h"
+#include "services/gateway/core/constraint_fields.h"
 #include "services/gateway/core/generation_fields.h"
-#include "services/gateway/core/raw_member.h"
 #include "services/gateway/core/request_fields.h"
 #include "services/gateway/core/requests.h"
 #include "services/gateway/core/response_items.h"
@@ -148,20 +149,22 @@ void ReadTools(absl::string_view text, RequestFields& fields,
   }
 }
 
-// {"format": {"type": "text"}, "verbosity": "medium"}
-void ReadTextForm(RequestFields& fields) {
-  const Json* const value = fields.Find("text");
-  if (value == nullptr) return;
-  RequestFields form(*value, "text");
-  form.Refuse("verbosity", {"medium"});
-  if (const Json* const format = form.Find("format")) {
-    RequestFields inner(*format, "text.format");
-    inner.Refuse("type", {"text"});
-    const absl::Status read = inner.Finish();
-    if (!read.ok()) form.Fail(read);
+// {"format": {"type": "json_schema", ...}, "verbosity": "medium"}
+void ReadTextForm(absl::string_view text, RequestFields& fields,
+                  ApiRequest& request, Repeated& repeated) {
+  std::string format = R"({"type":"text"})";
+  if (const Json* const value = fields.Find("text")) {
+    RequestFields form(*value, "text");
+    form.Refuse("verbosity", {"medium"});
+    const absl::string_view raw = RawMember(text, "text");
+    ReadFormatField(raw, "format", form, request);
+    if (form.Find("format") != nullptr) {
+      format = OneLine(RawMember(raw, "format"));
+    }
+    fields.Fail(form.Finish());
   }
-  const absl::Status read = form.Finish();
-  if (!read.ok()) fields.Fail(read);
+  repeated.Text("text", absl::StrCat("{\"format\":", format,
+                                     ",\"verbosity\":\"medium\"}"));
 }
 
 // {"effort": "medium", "summary": "auto"}: OpenAI's default, and a summary of
@@ -240,7 +243,6 @@ absl::StatusOr<ApiRequest> ReadResponsesRequest(absl::string_view text) {
   ReadTemplateVariables(text, fields, *request.conversation);
   request.max_tokens = fields.Int("max_output_tokens", {1, kMostTokens});
   ReadLogprobs(fields, request);
-  ReadTextForm(fields);
   ReadReasoning(fields);
   ReadMetadata(fields);
   // Limits calls of the server's own tools, and it has none.
@@ -249,6 +251,9 @@ absl::StatusOr<ApiRequest> ReadResponsesRequest(absl::string_view text) {
 
   Repeated repeated(fields, request.repeated);
   ReadTools(text, fields, request, repeated);
+  ReadTextForm(text, fields, request, repeated);
+  ReadConstraintFields(text, fields, request);
+  RefuseToolsWithConstraint(fields, request);
   repeated.Field("instructions", "null");
   repeated.Field("max_output_tokens", "null");
   repeated.Field("max_tool_calls", "null");

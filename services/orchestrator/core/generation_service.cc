@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/grammar/constrained_text.h"
 #include "services/orchestrator/core/admission/request_memory.h"
 #include "services/orchestrator/core/round/round_line.h"
 
@@ -31,6 +32,15 @@ constexpr int64_t kTextBytesPerToken = 4;
 constexpr int64_t kReceivedAtOnce = 4;
 // Caps the cost that a request can claim.
 constexpr int64_t kMaxCost = 1 << 17;
+// Of the automaton that tells which drafts a request's constraint forbids.
+constexpr int64_t kGrammarBytes = int64_t{4} << 20;
+
+std::shared_ptr<const grammar::TokenVocabulary> VocabularyOf(
+    std::shared_ptr<const Tokenizer> tokenizer) {
+  if (tokenizer == nullptr) return nullptr;
+  return std::make_shared<const grammar::TokenVocabulary>(
+      std::shared_ptr<const Vocabulary>(tokenizer, &tokenizer->vocabulary()));
+}
 
 int64_t PromptBytes(const GenerationRequest& request) {
   return static_cast<int64_t>(request.prompt.size() * sizeof(TokenId) +
@@ -95,12 +105,15 @@ absl::Status CheckBudget(const GenerationOptions& options,
   const ByteBudget requests(parts.requests);
   FORETOKEN_RETURN_IF_ERROR(
       check("a request",
-            LargestRequestBytes(options.max_prompt_bytes, with_tokenizer),
+            LargestRequestBytes(options.max_prompt_bytes,
+                                options.grammars.max_constraint_bytes,
+                                with_tokenizer),
             requests.max_share()));
-  FORETOKEN_RETURN_IF_ERROR(
-      check("receiving requests",
-            kReceivedAtOnce * MaxWireBytes(options.max_prompt_bytes),
-            parts.receiving));
+  FORETOKEN_RETURN_IF_ERROR(check(
+      "receiving requests",
+      kReceivedAtOnce * MaxWireBytes(options.max_prompt_bytes,
+                                     options.grammars.max_constraint_bytes),
+      parts.receiving));
   const int64_t most =
       int64_t{options.max_requests} + options.max_waiting_requests;
   const int64_t smallest = GenerateBytes(GenerationRequest());
@@ -199,6 +212,7 @@ GenerationService::GenerationService(const GenerationOptions& options,
       target_(std::move(target)),
       drafters_(std::move(drafters)),
       tokenizer_(std::move(tokenizer)),
+      vocabulary_(VocabularyOf(tokenizer_)),
       longest_token_(LongestToken(tokenizer_.get())),
       scopes_(std::move(scopes)),
       estimates_(std::make_shared<DraftEstimates>()),
@@ -211,6 +225,7 @@ GenerationService::GenerationService(const GenerationOptions& options,
                 Gauge(MemoryPart::kEncoding,
                       DivideMemory(options.memory_budget).encoding)),
       quotas_(clock_),
+      grammars_(options.grammars),
       refusals_(
           [this](const Caller& caller) {
             return requests_.RetryAfter(caller.name, MaxRunning(caller));
@@ -272,6 +287,7 @@ absl::Status GenerationService::Enter(
   }
   FORETOKEN_RETURN_IF_ERROR(
       texts_.CheckBytes("token_ids", request.prompt.size() * sizeof(TokenId)));
+  FORETOKEN_RETURN_IF_ERROR(CheckConstraint(request.constraint));
   if (request.request_id.empty()) {
     request.request_id = absl::StrFormat("%016x", RandomSeed());
   }
@@ -422,6 +438,20 @@ absl::Status GenerationService::CheckTokenizer(const TargetInfo& info) const {
       "the verifiers' model has another tokenizer than this orchestrator");
 }
 
+absl::Status GenerationService::CheckConstraint(
+    const Constraint& constraint) const {
+  if (constraint.empty()) return absl::OkStatus();
+  if (tokenizer_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "constraint: this server has no tokenizer");
+  }
+  const auto bytes = static_cast<int64_t>(constraint.bytes());
+  if (bytes <= options_.grammars.max_constraint_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("constraint: ", bytes, " bytes, want at most ",
+                   options_.grammars.max_constraint_bytes));
+}
+
 absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
     RequestCall& call, GenerationRequest request) {
   if (!request.mode.has_value()) request.mode = default_mode_;
@@ -459,6 +489,14 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
                    [&call] { return call.cancelled(); }}));
   drafting.economical = made.economical;
   FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(target));
+  const auto cancelled = [&call] { return call.cancelled(); };
+  if (!request.constraint.empty()) {
+    auto compiled = texts_.CompileConstraint(request, grammars_, cancelled);
+    call.no_room = absl::IsResourceExhausted(compiled.status());
+    FORETOKEN_RETURN_IF_ERROR(compiled.status());
+    drafting.grammar = std::make_shared<grammar::LiveGrammar>(
+        *std::move(compiled), vocabulary_, kGrammarBytes);
+  }
   if (request.text.has_value()) {
     if (tokenizer_ == nullptr) {
       return absl::InvalidArgumentError(
@@ -473,7 +511,7 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
                        target.max_positions, " tokens"));
     }
     absl::StatusOr<std::vector<TokenId>> ids =
-        texts_.EncodePrompt(request, [&call] { return call.cancelled(); });
+        texts_.EncodePrompt(request, cancelled);
     call.no_room = absl::IsResourceExhausted(ids.status());
     FORETOKEN_ASSIGN_OR_RETURN(request.prompt, std::move(ids));
     request.text.reset();

@@ -36,6 +36,8 @@
 #include "common/base/silent_calls.h"
 #include "common/generation/generation.h"
 #include "common/generation/generator.h"
+#include "common/grammar/grammar_cache.h"
+#include "common/grammar/token_trie.h"
 #include "common/text/tokenizer.h"
 #include "common/tracing/span.h"
 #include "services/orchestrator/core/admission/cache_scopes.h"
@@ -107,6 +109,7 @@ struct GenerationOptions {
   int32_t max_requests_per_caller = 0;
   absl::Duration max_request_time = absl::Hours(1);  // waiting included
   int64_t max_prompt_bytes = 4 << 20;
+  grammar::GrammarCacheOptions grammars;
   absl::Duration retry_after = absl::Milliseconds(200);  // minimum retry hint
   DraftWait draft_wait;
   std::string scope_key_file;  // see CacheScopes::Load
@@ -222,6 +225,9 @@ class GenerationService final : public Generator {
   void RunTextCall(const std::shared_ptr<TextCall>& call, const char* field,
                    int64_t bytes, absl::FunctionRef<int64_t()> memory);
   absl::Status CheckTokenizer(const TargetInfo& info) const;
+  // What can be said of a constraint without compiling it: FailedPrecondition
+  // where there is no tokenizer, InvalidArgument for one that is too large.
+  absl::Status CheckConstraint(const Constraint& constraint) const;
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
       RequestCall& call, GenerationRequest request);
   absl::StatusOr<GenerationSummary> Drive(RequestCall& call,
@@ -232,6 +238,7 @@ class GenerationService final : public Generator {
   const std::unique_ptr<Target> target_;
   const std::unique_ptr<DraftServices> drafters_;
   const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
+  const std::shared_ptr<const grammar::TokenVocabulary> vocabulary_;  // as it
   const int64_t longest_token_;                       // bytes
   const CacheScopes scopes_;
   const std::shared_ptr<DraftEstimates> estimates_;  // shared with requests
@@ -241,6 +248,7 @@ class GenerationService final : public Generator {
   ByteBudget encoding_;  // of texts while they are encoded
   SilentCalls silent_{memory_};
   CallerQuotas quotas_;
+  grammar::GrammarCache grammars_;
   LogThrottle log_throttle_;  // of the lines about requests
 
   absl::Mutex mu_;

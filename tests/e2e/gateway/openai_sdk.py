@@ -228,9 +228,11 @@ def a_format_of_text():
 
 
 @check
-def other_formats_are_refused():
-    refused(lambda: chat(response_format={"type": "json_object"}),
-            openai.BadRequestError, "response_format.type")
+def schemas_that_are_wrong_are_refused():
+    named = {"name": "wrong", "schema": {"type": 3}}
+    refused(lambda: chat(response_format={"type": "json_schema",
+                                          "json_schema": named}),
+            openai.BadRequestError, "response_format.json_schema.schema")
 
 
 @check

@@ -267,6 +267,24 @@ TEST_F(GenerateCommandTest, BadInputIsRefusedByNameAndStatus) {
                 "--server: the model is the server's");
 }
 
+TEST_F(GenerateCommandTest, BadConstraintsAreRefusedByName) {
+  const std::string invalid = "INVALID_ARGUMENT";
+  ExpectRefused({"--prompt", "a", "--regex", "a("}, invalid, "constraint: ");
+  ExpectRefused({"--prompt", "a", "--regex", ""}, invalid,
+                "--regex: it is empty");
+  ExpectRefused({"--prompt", "a", "--choice", "b", "--choice", "\xFF"}, invalid,
+                "--choice: invalid UTF-8 at byte 0");
+  ExpectRefused({"--prompt", "a", "--grammar", dir_.File("none")}, "NOT_FOUND",
+                "--grammar: ");
+  const std::string schema = dir_.Write("schema.json", R"({"type": 3})");
+  ExpectRefused({"--prompt", "a", "--json-schema", schema}, invalid,
+                "constraint: ");
+  const Ran two =
+      Local({"--prompt", "a", "--json-schema", schema, "--regex", "a"});
+  EXPECT_NE(two.exit_status, 0);
+  EXPECT_THAT(two.err, HasSubstr("--json-schema"));
+}
+
 TEST_F(GenerateCommandTest, AServerAndAModelAreRefused) {
   const Ran ran = Run({"--server", "x:1", "--model", model_, "--prompt", "a"});
   EXPECT_EQ(ran.exit_status, 1);

@@ -48,6 +48,49 @@ TEST_F(PromptFileTest, PromptsAreTextsIdsOrMessages) {
             "<|im_start|>assistant\n");
 }
 
+TEST_F(PromptFileTest, APromptMayHaveAConstraint) {
+  using Kind = Constraint::Kind;
+  const auto prompts = ReadPromptFile(
+      dir_.Write(
+          "p.jsonl",
+          R"({"prompt": "a", "constraint": {"json_schema": {"z": 1, "a": 2}}})"
+          "\n"
+          R"({"prompt": "a", "constraint": {"json_object": true}})"
+          "\n"
+          R"({"constraint": {"regex": "a\"b"}, "prompt_ids": [1]})"
+          "\n"
+          R"({"prompt": "a", "constraint": {"grammar": "root ::= [a]"}})"
+          "\n"
+          R"({"prompt": "a", "constraint": {"choice": ["x", "y"]}})"
+          "\n"
+          R"({"prompt": "a"})"),
+      ChatFormat::ChatMl());
+  ASSERT_THAT(prompts, testing::IsOk());
+  const std::vector<Constraint> want = {
+      {Kind::kJsonSchema, R"({"z": 1, "a": 2})", {}},
+      {Kind::kJsonObject, "", {}},
+      {Kind::kRegex, "a\"b", {}},
+      {Kind::kGrammar, "root ::= [a]", {}},
+      {Kind::kChoice, "", {"x", "y"}},
+      {}};
+  ASSERT_EQ(prompts->size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ((*prompts)[i].constraint, want[i]) << i;
+  }
+}
+
+TEST_F(PromptFileTest, ConstraintsOfNoMeaningAreErrors) {
+  for (const char* constraint :
+       {"{}", "\"a\"", "{\"json\": {}}", "{\"json_object\": false}",
+        "{\"json_schema\": \"{}\"}", "{\"regex\": 1}", "{\"choice\": []}",
+        "{\"choice\": [1]}", "{\"regex\": \"a\", \"choice\": [\"a\"]}"}) {
+    EXPECT_THAT(ErrorOf(std::string("{\"prompt\": \"a\", \"constraint\": ") +
+                        constraint + "}"),
+                HasSubstr("p.jsonl:1: field \"constraint\": want one of"))
+        << constraint;
+  }
+}
+
 TEST_F(PromptFileTest, ErrorsOfPromptsNameLineAndField) {
   EXPECT_THAT(ErrorOf("{\"prompt\": \"a\"}\n{\"prompt\": 3}\n"),
               EndsWith("p.jsonl:2: field \"prompt\": want a string"));

@@ -27,6 +27,7 @@ TEST(ConvertGenerationTest, ARequestComesBack) {
   request.cache_scope = "scope";
   request.request_id = "id";
   request.want_round_trees = true;
+  request.constraint = {Constraint::Kind::kJsonSchema, "{}", {}};
   v1::GenerateRequest proto;
   FORETOKEN_ASSERT_OK(ToProto(request, &proto));
   const auto got = FromProto(proto);
@@ -45,6 +46,7 @@ TEST(ConvertGenerationTest, ARequestComesBack) {
   EXPECT_EQ(got->cache_scope, "scope");
   EXPECT_EQ(got->request_id, "id");
   EXPECT_TRUE(got->want_round_trees);
+  EXPECT_EQ(got->constraint, request.constraint);
 }
 
 TEST(ConvertGenerationTest, WhatIsUnsetStaysUnset) {
@@ -55,12 +57,14 @@ TEST(ConvertGenerationTest, WhatIsUnsetStaysUnset) {
   v1::GenerateRequest proto;
   FORETOKEN_ASSERT_OK(ToProto(request, &proto));
   EXPECT_FALSE(proto.has_speculation());
+  EXPECT_FALSE(proto.has_constraint());
   const auto got = FromProto(proto);
   FORETOKEN_ASSERT_OK(got);
   EXPECT_EQ(got->text, "a text");
   EXPECT_FALSE(got->has_seed);
   EXPECT_FALSE(got->mode.has_value());
   EXPECT_FALSE(got->want_round_trees);
+  EXPECT_TRUE(got->constraint.empty());
   EXPECT_FALSE(got->max_tree_nodes.has_value());
   EXPECT_EQ(got->max_tokens, (int64_t{1} << 31) - 1);
   EXPECT_EQ(FromProto(v1::GenerateRequest()).status().message(),
@@ -75,6 +79,10 @@ TEST(ConvertGenerationTest, BadParametersAreRefusedByField) {
   proto.mutable_speculation()->mutable_draft_model()->set_gamma(0);
   EXPECT_THAT(FromProto(proto), StatusIs(absl::StatusCode::kInvalidArgument,
                                          HasSubstr("'gamma' is '0'")));
+  proto.clear_speculation();
+  proto.mutable_constraint();
+  EXPECT_THAT(FromProto(proto), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("constraint: want")));
 }
 
 // Before they are copied: a message may hold millions.

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -11,6 +12,7 @@ namespace foretoken::rpc {
 namespace {
 
 using ::foretoken::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -130,6 +132,60 @@ TEST(ConvertTest, OpeningsBeyondTheirBoundsAreRefusedByField) {
   proto.set_numerics_fingerprint(std::string(kMaxFingerprintBytes + 1, 'x'));
   EXPECT_THAT(FromProto(proto),
               StatusIs(kInvalid, HasSubstr("numerics_fingerprint")));
+}
+
+TEST(ConvertTest, EveryConstraintComesBack) {
+  using Kind = Constraint::Kind;
+  const std::vector<Constraint> constraints = {
+      {Kind::kJsonSchema, R"({"b": 1, "a": 2})", {}},
+      {Kind::kJsonObject, "", {}},
+      {Kind::kRegex, "[a-z]+", {}},
+      {Kind::kGrammar, "root ::= \"a\"", {}},
+      {Kind::kChoice, "", {"yes", "", "no"}},
+      {Kind::kChoice, "", {}}};
+  for (const Constraint& constraint : constraints) {
+    v1::Constraint proto;
+    ToProto(constraint, &proto);
+    const auto got = FromProto(OverTheWire(proto));
+    FORETOKEN_ASSERT_OK(got);
+    EXPECT_EQ(*got, constraint) << proto.ShortDebugString();
+  }
+}
+
+TEST(ConvertTest, ConstraintsOfNoMeaningAreRefused) {
+  v1::Constraint proto;
+  EXPECT_THAT(FromProto(proto),
+              StatusIs(kInvalid, HasSubstr("constraint: want json_schema")));
+  proto.set_json_object(false);
+  EXPECT_THAT(
+      FromProto(proto),
+      StatusIs(kInvalid, HasSubstr("constraint: json_object is false")));
+  for (int i = 0; i <= 10'000; ++i) proto.mutable_choice()->add_texts("a");
+  EXPECT_THAT(FromProto(proto),
+              StatusIs(kInvalid, HasSubstr("constraint: choice: 10001")));
+}
+
+TEST(ConvertTest, ASessionsConstraintComesWithTheVersionOfItsMeaning) {
+  SessionRequest request;
+  v1::OpenSession proto;
+  ToProto(request, &proto);
+  EXPECT_FALSE(proto.has_constraint());
+  EXPECT_EQ(proto.grammar_version(), 0);
+  request.constraint = {Constraint::Kind::kRegex, "a*", {}};
+  ToProto(request, &proto);
+  EXPECT_EQ(proto.grammar_version(), kGrammarVersion);
+  const auto got = FromProto(OverTheWire(proto));
+  FORETOKEN_ASSERT_OK(got);
+  EXPECT_EQ(got->constraint, request.constraint);
+  proto.set_grammar_version(kGrammarVersion + 1);
+  EXPECT_THAT(
+      FromProto(proto),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr(absl::StrCat("version ", kGrammarVersion + 1)),
+                     HasSubstr(absl::StrCat("version ", kGrammarVersion)))));
+  // It has none, so that no version could change its meaning.
+  proto.clear_constraint();
+  FORETOKEN_EXPECT_OK(FromProto(proto));
 }
 
 TEST(ConvertTest, ARoundComesBackWithItsProbes) {

@@ -209,6 +209,7 @@ std::vector<LoadRequest> ModeBench::MakeWork(int pair, int clients,
     const cli::FilePrompt& prompt = prompts_[work[i].prompt];
     request.text = prompt.text;
     request.prompt = prompt.ids;
+    request.constraint = prompt.constraint;
     request.mode = mode;
     request.sampling.temperature = static_cast<float>(options_.temperature);
     // The same for all requests of a prompt, so that outputs can be compared.

@@ -90,6 +90,7 @@ GenerationRequest PriorGrowth::RequestOf(int64_t number) const {
   GenerationRequest request;
   request.text = prompt.text;
   request.prompt = prompt.ids;
+  request.constraint = prompt.constraint;
   request.sampling.temperature = options_.temperature;
   request.sampling.seed = options_.seed + static_cast<uint64_t>(number);
   request.mode = options_.mode;

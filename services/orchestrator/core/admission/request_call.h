@@ -78,7 +78,8 @@ class RequestCall final : public GenerationCall {
   ByteBudget::Share memory;
   int64_t charged_tokens = 0;  // to the caller's quota
   int64_t used_tokens = 0;
-  bool no_room = false;  // for its text, which was not encoded
+  // For its text or its constraint: nothing was encoded or compiled.
+  bool no_room = false;
 
  private:
   std::shared_ptr<GenerationListener>

@@ -28,6 +28,9 @@ constexpr int64_t kListCopies = 12;
 // prefix; and the objects that hold them.
 constexpr int64_t kBytesPerStopByte = 2 + sizeof(size_t);
 constexpr int64_t kBytesPerStop = 256;
+// Copies of a constraint: in the request, in the session that may be replayed,
+// in the one that is opened, and there as a message and as its bytes.
+constexpr int64_t kConstraintCopies = 5;
 // Unsent answers in memory, over their size serialized: ids and drafters take a
 // byte or two there, a tree's node at least 7 for 16, and of log-probabilities
 // each is a message of its own.
@@ -49,8 +52,9 @@ MemoryParts DivideMemory(int64_t budget) {
   return {.receiving = budget - 2 * each, .encoding = each, .requests = each};
 }
 
-int64_t MaxWireBytes(int64_t max_prompt_bytes) {
-  return max_prompt_bytes + max_prompt_bytes / 4 + (1 << 20);
+int64_t MaxWireBytes(int64_t max_prompt_bytes, int64_t max_constraint_bytes) {
+  return max_prompt_bytes + max_prompt_bytes / 4 + max_constraint_bytes +
+         (1 << 20);
 }
 
 int64_t GenerateBytes(const GenerationRequest& request) {
@@ -70,6 +74,9 @@ int64_t GenerateBytes(const GenerationRequest& request) {
   for (const std::string& stop : request.stop_strings) {
     total += kBytesPerStop + bytes(stop.size(), kBytesPerStopByte);
   }
+  total += kConstraintCopies *
+           (static_cast<int64_t>(request.constraint.bytes()) +
+            bytes(request.constraint.choices.size(), sizeof(std::string)));
   total += kUnsentBytes *
            (request.sampling.logprobs >= 0 ? kLogprobsFactor : kUnsentFactor);
   return total;
@@ -106,7 +113,8 @@ int64_t DetokenizeBytes(absl::Span<const TokenId> token_ids,
          kReplacementBytes * 2 * text;
 }
 
-int64_t LargestRequestBytes(int64_t max_prompt_bytes, bool with_tokenizer) {
+int64_t LargestRequestBytes(int64_t max_prompt_bytes,
+                            int64_t max_constraint_bytes, bool with_tokenizer) {
   // Every field but the prompt at its limit.
   GenerationRequest request;
   request.max_tokens = kMaxOutputIds;
@@ -115,10 +123,11 @@ int64_t LargestRequestBytes(int64_t max_prompt_bytes, bool with_tokenizer) {
   request.stop_token_ids.resize(kMaxTokenListSize);
   request.stop_strings.assign(StopMatcher::kMaxStrings,
                               std::string(StopMatcher::kMaxStringBytes, 's'));
-  const int64_t handled =
-      GenerateBytes(request) + kBytesPerTextByte * max_prompt_bytes;
+  const int64_t handled = GenerateBytes(request) +
+                          kConstraintCopies * max_constraint_bytes +
+                          kBytesPerTextByte * max_prompt_bytes;
   const int64_t parsed =
-      MaxWireBytes(max_prompt_bytes) +
+      MaxWireBytes(max_prompt_bytes, max_constraint_bytes) +
       kParsedBytesPerWireByte * (max_prompt_bytes + max_prompt_bytes / 4);
   return std::max(
       {handled, parsed, with_tokenizer ? TokenizeBytes(max_prompt_bytes) : 0});

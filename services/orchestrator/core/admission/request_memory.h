@@ -26,8 +26,8 @@ struct MemoryParts {
 MemoryParts DivideMemory(int64_t budget);
 
 // Largest message that can be a valid request: a number may take five bytes,
-// and other fields than the prompt are small.
-int64_t MaxWireBytes(int64_t max_prompt_bytes);
+// and other fields than the prompt and the constraint are small.
+int64_t MaxWireBytes(int64_t max_prompt_bytes, int64_t max_constraint_bytes);
 
 // A request from its arrival to its end, with the answers that wait for a slow
 // reader; without the engine's and the drafters' state, which have bounds of
@@ -35,6 +35,10 @@ int64_t MaxWireBytes(int64_t max_prompt_bytes);
 int64_t GenerateBytes(const GenerationRequest& request);
 // Answers that may wait for a slow reader, serialized.
 inline constexpr int64_t kUnsentBytes = 64 << 10;
+
+// A constraint while it is compiled, an upper bound; the grammar is counted by
+// the cache that keeps it.
+inline constexpr int64_t kCompileBytes = int64_t{64} << 20;
 
 // A text and its ids, with the answer that holds them.
 int64_t TokenizeBytes(int64_t text_bytes);
@@ -49,7 +53,8 @@ int64_t DetokenizeBytes(absl::Span<const TokenId> token_ids,
 
 // What the largest request takes that is valid, from its message on.
 // Detokenize, whose texts depend on the vocabulary, is left out.
-int64_t LargestRequestBytes(int64_t max_prompt_bytes, bool with_tokenizer);
+int64_t LargestRequestBytes(int64_t max_prompt_bytes,
+                            int64_t max_constraint_bytes, bool with_tokenizer);
 
 }  // namespace foretoken::orchestrator
 

@@ -21,6 +21,8 @@ constexpr int kNice = 10;
 // Prompts above this size are encoded here, not on their requests' threads.
 constexpr size_t kLongText = 64 << 10;
 constexpr int64_t kBytesPerToken = 4;
+// A constraint, however short, may take as long as a text of this size.
+constexpr int64_t kCompileTextBytes = 64 << 10;
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 
 RequestPoolOptions PoolOptions(const TextWorkOptions& options) {
@@ -103,20 +105,59 @@ absl::StatusOr<std::vector<TokenId>> TextWork::EncodePrompt(
                   request.deadline, cancelled);
   };
   if (request.text->size() <= kLongText) return encode();
+  absl::StatusOr<std::vector<TokenId>> ids;
+  FORETOKEN_RETURN_IF_ERROR(
+      RunAndWait(request, static_cast<int64_t>(request.text->size()), cancelled,
+                 [&] { ids = encode(); }));
+  return ids;
+}
+
+absl::StatusOr<std::shared_ptr<const grammar::Grammar>>
+TextWork::CompileConstraint(const GenerationRequest& request,
+                            grammar::GrammarCache& grammars,
+                            const std::function<bool()>& cancelled) {
+  const Constraint& constraint = request.constraint;
+  if (auto known = grammars.Find(constraint); known != nullptr) return known;
+  absl::Status memory;
+  absl::StatusOr<std::shared_ptr<const grammar::Grammar>> compiled;
+  FORETOKEN_RETURN_IF_ERROR(RunAndWait(
+      request, kCompileTextBytes + static_cast<int64_t>(constraint.bytes()),
+      cancelled, [&] {
+        const absl::StatusOr<ByteBudget::Share> share = encoding_.TakeWhenFree(
+            request.caller.name, std::min(kCompileBytes, encoding_.max_share()),
+            request.deadline - clock_(), cancelled);
+        memory = share.status();
+        if (!share.ok()) return;
+        compiled = grammars.Get(request.caller.name, constraint);
+      }));
+  FORETOKEN_RETURN_IF_ERROR(memory);
+  if (compiled.ok()) return compiled;
+  // Also for what is too large or not supported: only another constraint helps.
+  return absl::InvalidArgumentError(
+      absl::StrCat("constraint: ", compiled.status().message()));
+}
+
+absl::Status TextWork::RunAndWait(const GenerationRequest& request,
+                                  int64_t bytes,
+                                  const std::function<bool()>& cancelled,
+                                  absl::FunctionRef<void()> work) {
   absl::Mutex mu;
   bool done = false;
-  absl::StatusOr<std::vector<TokenId>> ids;
-  const Ticket ticket =
-      Run(request.caller, static_cast<int64_t>(request.text->size()),
-          request.deadline, [&](const absl::Status& admitted) {
-            ids = admitted.ok() ? encode() : admitted;
-            absl::MutexLock lock(&mu);
-            done = true;
-          });
+  absl::Status refused;
+  const Ticket ticket = Run(request.caller, bytes, request.deadline,
+                            [&](const absl::Status& admitted) {
+                              if (admitted.ok()) {
+                                work();
+                              } else {
+                                refused = admitted;
+                              }
+                              absl::MutexLock lock(&mu);
+                              done = true;
+                            });
   while (true) {
     {
       absl::MutexLock lock(&mu);
-      if (AwaitFor(mu, absl::Condition(&done), kCancelPoll)) return ids;
+      if (AwaitFor(mu, absl::Condition(&done), kCancelPoll)) return refused;
     }
     if (cancelled()) Cancel(ticket);
   }

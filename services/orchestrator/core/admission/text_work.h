@@ -1,8 +1,9 @@
-// TextWork: encoding and decoding of texts, on threads that requests do not use
-// and that callers share fairly, with what decoding leaves of the processors.
+// TextWork: encoding and decoding of texts and compiling of constraints, on
+// threads that requests do not use and that callers share fairly, with what
+// decoding leaves of the processors.
 //
 // Encoding a text takes many times its size, but ends soon: it waits for its
-// part of a budget of its own. Thread-safe.
+// part of a budget of its own, and so does compiling. Thread-safe.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ADMISSION_TEXT_WORK_H_
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ADMISSION_TEXT_WORK_H_
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -20,6 +22,7 @@
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/generation/generation.h"
+#include "common/grammar/grammar_cache.h"
 #include "common/text/tokenizer.h"
 #include "services/orchestrator/core/admission/request_pool.h"
 
@@ -68,12 +71,25 @@ class TextWork {
   absl::StatusOr<std::vector<TokenId>> EncodePrompt(
       const GenerationRequest& request, const std::function<bool()>& cancelled);
 
+  // The grammar of the request's constraint, from `grammars`; one that is not
+  // there is compiled on the threads for texts. InvalidArgument, which names
+  // the field, for a constraint that Compile refuses, whatever for;
+  // ResourceExhausted if the threads have no room for it.
+  absl::StatusOr<std::shared_ptr<const grammar::Grammar>> CompileConstraint(
+      const GenerationRequest& request, grammar::GrammarCache& grammars,
+      const std::function<bool()>& cancelled);
+
   // InvalidArgument, with the field's name, for more than max_text_bytes.
   absl::Status CheckBytes(absl::string_view field, size_t bytes) const;
 
   bool idle() const { return pool_.active() == 0; }
 
  private:
+  // Runs `work` as Run does, and returns when it has ended, OK, or was refused.
+  // Refuses it once `cancelled` returns true.
+  absl::Status RunAndWait(const GenerationRequest& request, int64_t bytes,
+                          const std::function<bool()>& cancelled,
+                          absl::FunctionRef<void()> work);
   absl::StatusOr<std::vector<TokenId>> Encode(
       const Caller& caller, absl::string_view text, bool as_prompt,
       absl::Time deadline, const std::function<bool()>& cancelled);

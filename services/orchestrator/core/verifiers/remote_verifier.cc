@@ -24,6 +24,13 @@ bool IsLost(const absl::Status& status) {
          absl::IsInternal(status) || absl::IsUnknown(status);
 }
 
+// Whether only another verifier will do: this one refuses a request that others
+// may run.
+bool IsRefused(const absl::Status& status, const SessionRequest& session) {
+  return absl::IsInvalidArgument(status) ||
+         (absl::IsFailedPrecondition(status) && !session.constraint.empty());
+}
+
 // A verifier ends a session at its deadline, but only between two passes. Wait
 // this much longer, and no more in case a pass hangs.
 constexpr absl::Duration kGrace = absl::Seconds(1);
@@ -81,6 +88,14 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
     VerifierPool::Lease lease, absl::Span<const TokenId> text) {
   in_engine_ = false;
   lease_.emplace(std::move(lease));
+  // One that knows no constraints would leave it out, and say nothing.
+  if (const int32_t version = lease_->grammar_version();
+      !session_.constraint.empty() && version != kGrammarVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "constraint: verifier ", lease_->name(), " has version ", version,
+        " of the grammar engine, this orchestrator has version ",
+        kGrammarVersion));
+  }
   FORETOKEN_RETURN_IF_ERROR(NewMailbox());
   SessionRequest request = session_;
   request.tokens.assign(text.begin(), text.end());
@@ -137,7 +152,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
   while (true) {
     std::set<int> asked = unequal;
     absl::Status full;     // the last ResourceExhausted
-    absl::Status refused;  // the last InvalidArgument to a new request
+    absl::Status refused;  // the last IsRefused of a new request
     absl::Status last = fresh && !unequal.empty()
                             ? ModelReplacedError()
                             : absl::UnavailableError("there is no verifier");
@@ -163,9 +178,9 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
         if (fresh) last = ModelReplacedError();
       } else if (absl::IsResourceExhausted(last)) {
         full = last;
-      } else if (absl::IsInvalidArgument(last) && fresh) {
+      } else if (IsRefused(last, session_) && fresh) {
         refused = last;  // another may have more room for KV
-      } else if (absl::IsInvalidArgument(last)) {
+      } else if (IsRefused(last, session_)) {
         // Another verifier has accepted this request: this one cannot continue
         // it, for example because its context is smaller.
         unequal.insert(id);

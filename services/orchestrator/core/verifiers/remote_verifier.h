@@ -7,8 +7,11 @@
 // with another fingerprint are left, or the pool has elected another and none
 // of its own is up, it ends with ABORTED, or with UNAVAILABLE before its first
 // token; with ABORTED, too, if two verifiers were lost over it without a token
-// between (UNAVAILABLE if the second left it waiting). Attempts back off, and
-// stop at the request's deadline and at failover_timeout without progress.
+// between (UNAVAILABLE if the second left it waiting). A session with a
+// constraint goes only to verifiers of this process's grammar version:
+// FAILED_PRECONDITION, or ABORTED once it has output, if there is none.
+// Attempts back off, and stop at the request's deadline and at failover_timeout
+// without progress.
 //
 // Owned by one thread; Cancel may come from any.
 #ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_VERIFIERS_REMOTE_VERIFIER_H_

@@ -510,6 +510,11 @@ bool VerifierPool::Lease::answers() const {
   return member_->silent_probes == 0;
 }
 
+int32_t VerifierPool::Lease::grammar_version() const {
+  absl::MutexLock lock(&pool_->mu_);
+  return member_->info.has_value() ? member_->info->grammar_version : 0;
+}
+
 absl::Duration VerifierPool::Lease::longest_pass() const {
   absl::MutexLock lock(&pool_->mu_);
   double most = 0;

@@ -128,6 +128,8 @@ class VerifierPool {
     void EndWait() { session_->wait.End(); }
     // Whether it answered the last probe, be it with a refusal.
     bool answers() const;
+    // As of its last answer; 0 without one.
+    int32_t grammar_version() const;
     // Cost of its largest measured pass; 0 if unknown.
     absl::Duration longest_pass() const;
     // Reports a call that failed as if the verifier were gone: it is chosen

@@ -148,6 +148,15 @@ TEST_F(ModeBenchTest, EveryModeAnswersTheSameRequests) {
   EXPECT_EQ(done_, 28);
 }
 
+TEST_F(ModeBenchTest, APromptsConstraintIsThatOfItsRequests) {
+  prompts_[1].constraint = {Constraint::Kind::kRegex, "a*", {}};
+  ASSERT_THAT(Run(), testing::IsOk());
+  for (const GenerationRequest& request : generator_.requests()) {
+    EXPECT_EQ(request.constraint,
+              request.prompt[0] == 11 ? prompts_[1].constraint : Constraint());
+  }
+}
+
 TEST_F(ModeBenchTest, TheReportHasEveryFigure) {
   options_.modes = {"off", "auto", "off", "prompt_lookup"};
   const auto result = Run();

@@ -92,6 +92,20 @@ TEST_F(GatewayServiceTest, AChatIsAStreamOfChunks) {
   EXPECT_EQ(frames[5], "[DONE]");
 }
 
+TEST_F(GatewayServiceTest, AConstraintReachesTheGenerator) {
+  const auto exchange =
+      Chat(R"(, "response_format": {"type": "json_schema", "json_schema":
+              {"name": "n", "schema": {"z": 1, "a": 2}}})");
+  ASSERT_THAT(generator_.calls, SizeIs(1));
+  EXPECT_EQ(
+      call().request.constraint,
+      (Constraint{Constraint::Kind::kJsonSchema, R"({"z": 1, "a": 2})", {}}));
+  call().End(absl::InvalidArgumentError("constraint: /z: not a schema"));
+  EXPECT_EQ(exchange->response.status, 400);
+  EXPECT_EQ(exchange->Body()["error"]["param"],
+            "response_format.json_schema.schema");
+}
+
 TEST_F(GatewayServiceTest, AStreamOfCompletionsEndsWithItsReason) {
   const auto exchange = Complete(R"(, "stream": true)");
   call().Write("x");

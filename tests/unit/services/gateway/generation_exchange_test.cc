@@ -197,6 +197,32 @@ TEST_F(ExchangeTest, ABodyIsSentOnceAllChoicesHaveEnded) {
   EXPECT_THAT(observer_.latencies, ElementsAre(absl::Seconds(5)));
 }
 
+TEST_F(ExchangeTest, EveryChoiceHasTheConstraint) {
+  const int64_t bytes = GenerationExchange::Bytes(request_, 10);
+  request_.n = 2;
+  request_.generation.constraint = {
+      Constraint::Kind::kRegex, std::string(1000, 'a'), {}};
+  EXPECT_GE(GenerationExchange::Bytes(request_, 10), bytes + 5 * 1000);
+  Start();
+  for (const size_t choice : {0, 1}) {
+    EXPECT_EQ(call(choice).request.constraint, request_.generation.constraint);
+  }
+}
+
+// The orchestrator has one field for all of the gateway's.
+TEST_F(ExchangeTest, WhatIsWrongWithAConstraintIsSaidByItsField) {
+  request_.generation.constraint = {Constraint::Kind::kJsonSchema, "{}", {}};
+  request_.constraint_field = "response_format.json_schema.schema";
+  Start();
+  call().End(absl::InvalidArgumentError("constraint: /a: not: no such word"));
+  const Json error = http_->Body()["error"];
+  EXPECT_EQ(http_->response.status, 400);
+  EXPECT_EQ(error["param"], "response_format.json_schema.schema");
+  EXPECT_EQ(error["message"],
+            "response_format.json_schema.schema: /a: not: no such word");
+  EXPECT_EQ(error["code"], "invalid_value");
+}
+
 TEST_F(ExchangeTest, WithoutOutputTheFirstTokenCameAtTheEnd) {
   Start();
   Pass(2);

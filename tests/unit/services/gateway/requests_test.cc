@@ -11,7 +11,6 @@
 #include "gtest/gtest.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/generation_fields.h"
-#include "services/gateway/core/raw_member.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::gateway {
@@ -166,7 +165,29 @@ TEST(CompletionRequestTest, ErrorsNameTheField) {
       {"foretoken.rounds", R"("foretoken": {"rounds": true})"},
       {"cache_scope", R"("cache_scope": 1)"},
       {"model", R"("model": 1)"},
-      {"guided_json", R"("guided_json": {})"}};
+      {"guided_json", R"("guided_json": [])"},
+      {"guided_regex", R"("guided_regex": {})"},
+      {"guided_choice", R"("guided_choice": "a")"},
+      {"guided_choice", R"("guided_choice": [])"},
+      {"guided_choice", R"("guided_choice": ["a", 1])"},
+      {"guided_choice",
+       absl::StrCat(
+           R"("guided_choice": [)",
+           absl::StrJoin(std::vector<std::string>(10'001, "\"a\""), ","), "]")},
+      {"grammar", R"("grammar": 1)"},
+      {"regex", R"("regex": "a", "guided_grammar": "root ::= [a]")"},
+      {"json_schema", R"("json_schema": {}, "response_format":
+                         {"type": "json_object"})"},
+      {"structured_outputs", R"("structured_outputs": "a")"},
+      {"structured_outputs.regex", R"("structured_outputs": {"regex": 1})"},
+      {"structured_outputs.regex",
+       R"("structured_outputs": {"json": {}, "regex": "a"})"},
+      {"structured_outputs.json_object",
+       R"("structured_outputs": {"json_object": "yes"})"},
+      {"structured_outputs.structural_tag",
+       R"("structured_outputs": {"structural_tag": "a"})"},
+      {"response_format.type", R"("response_format": {})"},
+      {"guided_whitespace_pattern", R"("guided_whitespace_pattern": "a")"}};
   for (const auto& [field, fields] : cases) {
     const ApiError error =
         CompletionError(absl::StrCat(R"({"prompt": "a", )", fields, "}"));
@@ -270,7 +291,25 @@ TEST(ChatRequestTest, ErrorsNameTheField) {
       {"top_logprobs", R"(, "top_logprobs": 2)"},
       {"logprobs", R"(, "logprobs": 2)"},
       {"response_format.type",
-       R"(, "response_format": {"type": "json_object"})"},
+       R"(, "response_format": {"type": "structural_tag"})"},
+      {"response_format.schema",
+       R"(, "response_format": {"type": "json_schema"})"},
+      {"response_format.json_schema",
+       R"(, "response_format": {"type": "json_schema", "json_schema": "a"})"},
+      {"response_format.json_schema.schema",
+       R"(, "response_format": {"type": "json_schema",
+                                "json_schema": {"name": "a"}})"},
+      {"response_format.json_schema.schema",
+       R"(, "response_format": {"type": "json_schema",
+                                "json_schema": {"schema": [1]}})"},
+      {"response_format.json_schema.strict",
+       R"(, "response_format": {"type": "json_schema",
+                                "json_schema": {"schema": {}, "strict": 1}})"},
+      {"response_format.json_schema.other",
+       R"(, "response_format": {"type": "json_schema",
+                                "json_schema": {"schema": {}, "other": 1}})"},
+      {"response_format.type",
+       R"(, "response_format": {"type": "json_object"}, "tools": [{}])"},
       {"response_format", R"(, "response_format": "text")"},
       {"functions", R"(, "functions": [{}])"},
       {"tools", R"(, "tools": {})"},
@@ -307,6 +346,101 @@ TEST(ChatRequestTest, ErrorsNameTheField) {
     EXPECT_EQ(error.http_status, 400) << fields;
     EXPECT_EQ(error.param, field) << fields << ": " << error.message;
   }
+}
+
+// Both endpoints take them, and the source is what the request spells.
+TEST(ConstraintFieldsTest, EveryServersFieldsArrive) {
+  using Kind = Constraint::Kind;
+  const std::string schema = R"({"z": {"b": 1.50, "a": [ ]}, "a":"\u00e9"})";
+  struct Case {
+    std::string fields;
+    Constraint constraint;
+    std::string field;
+  };
+  const std::vector<Case> cases = {
+      {R"("response_format": {"type": "json_object"})",
+       {Kind::kJsonObject, "", {}},
+       "response_format.type"},
+      {absl::StrCat(R"("response_format": {"type": "json_schema",
+           "json_schema": {"name": "n", "description": "d", "strict": true,
+                           "schema": )",
+                    schema, "}}"),
+       {Kind::kJsonSchema, schema, {}},
+       "response_format.json_schema.schema"},
+      {absl::StrCat(R"("response_format": {"type": "json_schema",
+           "json_schema": {"strict": false, "schema": )",
+                    schema, "}}"),
+       {Kind::kJsonSchema, schema, {}},
+       "response_format.json_schema.schema"},
+      {absl::StrCat(R"("response_format": {"type": "json_schema", "schema": )",
+                    schema, "}"),
+       {Kind::kJsonSchema, schema, {}},
+       "response_format.schema"},
+      {absl::StrCat(R"("response_format": {"schema": )", schema,
+                    R"(, "type": "json_object"})"),
+       {Kind::kJsonSchema, schema, {}},
+       "response_format.schema"},
+      {absl::StrCat(R"("structured_outputs": {"json": )", schema, "}"),
+       {Kind::kJsonSchema, schema, {}},
+       "structured_outputs.json"},
+      {R"("structured_outputs": {"json": "{\"a\": 1}", "regex": null})",
+       {Kind::kJsonSchema, R"({"a": 1})", {}},
+       "structured_outputs.json"},
+      {R"("structured_outputs": {"regex": "\\d+"})",
+       {Kind::kRegex, "\\d+", {}},
+       "structured_outputs.regex"},
+      {R"("structured_outputs": {"choice": ["a", "b"]})",
+       {Kind::kChoice, "", {"a", "b"}},
+       "structured_outputs.choice"},
+      {R"("structured_outputs": {"grammar": "root ::= [a]"})",
+       {Kind::kGrammar, "root ::= [a]", {}},
+       "structured_outputs.grammar"},
+      {R"("structured_outputs": {"json_object": true})",
+       {Kind::kJsonObject, "", {}},
+       "structured_outputs.json_object"},
+      {absl::StrCat(R"("guided_json": )", schema),
+       {Kind::kJsonSchema, schema, {}},
+       "guided_json"},
+      {R"("guided_json": "{}")", {Kind::kJsonSchema, "{}", {}}, "guided_json"},
+      {R"("guided_regex": "a|b")", {Kind::kRegex, "a|b", {}}, "guided_regex"},
+      {R"("guided_choice": ["x"])",
+       {Kind::kChoice, "", {"x"}},
+       "guided_choice"},
+      {R"("guided_grammar": "root ::= [a]")",
+       {Kind::kGrammar, "root ::= [a]", {}},
+       "guided_grammar"},
+      {R"("regex": "Paris|London")",
+       {Kind::kRegex, "Paris|London", {}},
+       "regex"},
+      {R"("ebnf": "root ::= [a]")",
+       {Kind::kGrammar, "root ::= [a]", {}},
+       "ebnf"},
+      {R"("grammar": "root ::= [a]", "guided_json": null)",
+       {Kind::kGrammar, "root ::= [a]", {}},
+       "grammar"},
+      {absl::StrCat(R"("grammar": "", "json_schema": )", schema),
+       {Kind::kJsonSchema, schema, {}},
+       "json_schema"},
+      {R"("response_format": {"type": "text"}, "grammar": "")", {}, ""}};
+  for (const Case& each : cases) {
+    const ApiRequest completion = Completion(absl::StrCat(", ", each.fields));
+    const auto chat = ReadChatRequest(
+        absl::StrCat(R"({"messages": [{"role": "user", "content": "a"}], )",
+                     each.fields, "}"));
+    ASSERT_THAT(chat, IsOk()) << each.fields;
+    for (const ApiRequest* request : {&completion, &*chat}) {
+      EXPECT_EQ(request->generation.constraint, each.constraint) << each.fields;
+      EXPECT_EQ(request->constraint_field, each.field) << each.fields;
+    }
+  }
+}
+
+TEST(ConstraintFieldsTest, AChatWithToolsThatMayNotBeCalledMayHaveOne) {
+  const auto request = ReadChatRequest(
+      R"({"messages": [{"role": "user", "content": "a"}], "tools": [{}],
+          "tool_choice": "none", "response_format": {"type": "json_object"}})");
+  ASSERT_THAT(request, IsOk());
+  EXPECT_EQ(request->generation.constraint.kind, Constraint::Kind::kJsonObject);
 }
 
 // What clients send without being told to, where it asks for nothing.
@@ -374,31 +508,11 @@ TEST(ChatRequestTest, MessagesAreAnArray) {
   }
 }
 
-TEST(RawMemberTest, MembersAreFoundAsTheyAreSpelled) {
-  EXPECT_EQ(RawMember(R"({"a": [1, "]\""], "b": {"c": "}"} , "d":1e5})", "a"),
-            R"([1, "]\""])");
-  EXPECT_EQ(RawMember(R"({"a": [1], "b": {"c": "}"} , "d":1e5})", "b"),
-            R"({"c": "}"})");
-  EXPECT_EQ(RawMember(R"( {"a":[1],"d" : 1e5 })", "d"), "1e5");
-  EXPECT_EQ(RawMember(R"({"a": {"d": 1}})", "d"), "");
-  EXPECT_EQ(RawMember(R"({"a": "d", "x": "a"})", "d"), "");
-  EXPECT_EQ(RawMember(R"({"d": 1, "\u0064": "x\\"})", "d"), R"("x\\")");
-  EXPECT_EQ(RawMember("{}", "d"), "");
-}
-
-TEST(RawMemberTest, AMarkOfTheByteOrderIsSkipped) {
-  EXPECT_EQ(RawMember("\xEF\xBB\xBF{\"a\": 1}", "a"), "1");
+TEST(ChatRequestTest, AMarkOfTheByteOrderIsSkipped) {
   const auto request =
       ReadChatRequest("\xEF\xBB\xBF{\"messages\": [{\"role\": \"user\"}]}");
   ASSERT_THAT(request, IsOk());
   EXPECT_EQ(request->conversation->messages, R"([{"role": "user"}])");
-}
-
-TEST(RawMemberTest, ElementsAreFoundAsTheyAreSpelled) {
-  EXPECT_THAT(RawElements(R"( [1 , "a,]\"" ,{"b": [2]},[ ], null ] )"),
-              ElementsAre("1", R"("a,]\"")", R"({"b": [2]})", "[ ]", "null"));
-  EXPECT_THAT(RawElements("[]"), ElementsAre());
-  EXPECT_THAT(RawElements(" [ ] "), ElementsAre());
 }
 
 TEST(TextRequestTest, TokenizeTakesATextOrMessages) {

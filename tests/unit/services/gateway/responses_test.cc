@@ -177,7 +177,18 @@ TEST(ResponsesRequestTest, ErrorsNameTheField) {
       {"truncation", R"("input": "a", "truncation": "auto")"},
       {"reasoning.effort", R"("input": "a", "reasoning": {"effort": "high"})"},
       {"text.format.type",
-       R"("input": "a", "text": {"format": {"type": "json_object"}})"},
+       R"("input": "a", "text": {"format": {"type": "grammar"}})"},
+      {"text.format.schema",
+       R"("input": "a", "text": {"format": {"type": "json_schema"}})"},
+      {"text.format.other", R"("input": "a", "text": {"format":
+           {"type": "json_schema", "schema": {}, "other": 1}})"},
+      {"guided_regex", R"("input": "a", "guided_regex": "a",
+           "text": {"format": {"type": "json_object"}})"},
+      {"response_format",
+       R"("input": "a", "response_format": {"type": "json_object"})"},
+      {"text.format.type", R"("input": "a",
+           "text": {"format": {"type": "json_object"}},
+           "tools": [{"type": "function", "name": "f"}])"},
       {"text.verbosity", R"("input": "a", "text": {"verbosity": "low"})"},
       {"include", R"("input": "a", "include": ["file_search_call.results"])"},
       {"top_logprobs", R"("input": "a", "top_logprobs": 2)"},
@@ -243,6 +254,21 @@ TEST(ResponsesRequestTest, RepeatedFieldsAreLimitedTogether) {
       IsOk());
 }
 
+TEST(ResponsesRequestTest, TheFormatOfItsTextIsAConstraint) {
+  const ApiRequest schema = Read(R"("input": "a", "text": {"format":
+      {"type": "json_schema", "name": "n", "strict": true,
+       "schema": {"z": 1, "a": [2]}}})");
+  EXPECT_EQ(
+      schema.generation.constraint,
+      (Constraint{Constraint::Kind::kJsonSchema, R"({"z": 1, "a": [2]})", {}}));
+  EXPECT_EQ(schema.constraint_field, "text.format.schema");
+  const ApiRequest object =
+      Read(R"("input": "a", "text": {"format": {"type": "json_object"}})");
+  EXPECT_EQ(object.generation.constraint.kind, Constraint::Kind::kJsonObject);
+  const ApiRequest choice = Read(R"("input": "a", "guided_choice": ["x"])");
+  EXPECT_THAT(choice.generation.constraint.choices, ElementsAre("x"));
+}
+
 class ResponsesTest : public GatewayServiceTest {
  protected:
   std::shared_ptr<FakeExchange> Respond(const std::string& fields) {
@@ -257,6 +283,24 @@ class ResponsesTest : public GatewayServiceTest {
     return types;
   }
 };
+
+TEST_F(ResponsesTest, AnAnswerSaysWhatFormatItsTextHas) {
+  const auto exchange = Respond(R"(, "text": {"format":
+      {"type": "json_schema", "name": "n",
+       "schema": {"type": "object"}}})");
+  ASSERT_THAT(generator_.calls, SizeIs(1));
+  call().Write("{}");
+  call().Finish();
+  EXPECT_EQ(exchange->Body()["text"], Json::parse(R"({"verbosity": "medium",
+      "format": {"type": "json_schema", "name": "n",
+                 "schema": {"type": "object"}}})"));
+  const auto plain = Respond("");
+  call(1).Write("x");
+  call(1).Finish();
+  EXPECT_EQ(
+      plain->Body()["text"],
+      Json::parse(R"({"verbosity": "medium", "format": {"type": "text"}})"));
+}
 
 constexpr char kTools[] = R"(, "tools": [
     {"type": "function",

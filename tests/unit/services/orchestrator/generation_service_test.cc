@@ -27,14 +27,26 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+// What the verifiers of a target were asked for.
+struct Asked {
+  absl::Mutex mu;
+  Constraint constraint ABSL_GUARDED_BY(mu);  // of the last session
+};
 
 // A verifier that waits, where it is told to, until it is cancelled.
 class HeldVerifier final : public Verifier {
  public:
-  HeldVerifier(testing::EngineDriver& driver, bool hold)
-      : verifier_(driver), hold_(hold) {}
+  HeldVerifier(testing::EngineDriver& driver, bool hold,
+               std::shared_ptr<Asked> asked)
+      : verifier_(driver), hold_(hold), asked_(std::move(asked)) {}
   absl::StatusOr<PrefillResult> Open(SessionRequest request,
                                      absl::Span<const TokenId> text) override {
+    {
+      absl::MutexLock lock(&asked_->mu);
+      asked_->constraint = request.constraint;
+    }
     if (hold_) {
       cancelled_.WaitForNotification();
       return absl::CancelledError("the request was cancelled");
@@ -54,6 +66,7 @@ class HeldVerifier final : public Verifier {
  private:
   testing::InProcessVerifier verifier_;
   const bool hold_;
+  const std::shared_ptr<Asked> asked_;
   absl::Notification cancelled_;
 };
 
@@ -69,9 +82,10 @@ class FakeTarget final : public Target {
   }
   absl::StatusOr<TargetInfo> Info() const override { return info; }
   std::unique_ptr<Verifier> NewVerifier() override {
-    return std::make_unique<HeldVerifier>(driver_, hold);
+    return std::make_unique<HeldVerifier>(driver_, hold, asked);
   }
 
+  const std::shared_ptr<Asked> asked = std::make_shared<Asked>();
   TargetInfo info;
   bool hold = false;
 
@@ -697,6 +711,52 @@ TEST_F(GenerationServiceTest, ACancelledRequestDoesNotWaitForEncodingMemory) {
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
 }
 
+GenerationRequest WithRegex(GenerationRequest request,
+                            const std::string& regex) {
+  request.constraint = {Constraint::Kind::kRegex, regex, {}};
+  return request;
+}
+
+TEST_F(GenerationServiceTest, AConstraintIsCheckedBeforeItsSessionIsOpened) {
+  target_->hold = true;  // a session that is opened never ends
+  const std::shared_ptr<Asked> asked = target_->asked;
+  Start();
+  EXPECT_THAT(
+      Run(WithRegex(Request(), "a(")),
+      StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("constraint: ")));
+  // Its reason does not matter to the caller: only another constraint helps.
+  GenerationRequest request = Request();
+  request.constraint = {
+      Constraint::Kind::kJsonSchema, R"({"$dynamicRef": "#a"})", {}};
+  EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     StartsWith("constraint: ")));
+  EXPECT_EQ(observer_.refused[static_cast<size_t>(Refusal::kQueue)], 0);
+  const auto good = Send(WithRegex(Request(), "a+"));
+  EXPECT_TRUE(testing::Eventually([&] {
+    absl::MutexLock lock(&asked->mu);
+    return asked->constraint == Constraint{Constraint::Kind::kRegex, "a+", {}};
+  }));
+  good.call->Cancel();
+  good.recorder->Wait();
+}
+
+TEST_F(GenerationServiceTest, AConstraintThatIsTooLargeIsRefusedAtOnce) {
+  GenerationOptions options;
+  options.grammars.max_constraint_bytes = 100;
+  Start(options);
+  EXPECT_THAT(Run(WithRegex(Request(), std::string(101, 'a'))),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("constraint: 101 bytes, want at most 100")));
+}
+
+TEST_F(GenerationServiceTest, WithoutATokenizerAConstraintIsRefused) {
+  Start({}, /*with_tokenizer=*/false);
+  EXPECT_THAT(Run(WithRegex(Request(), "a+")),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("constraint: this server has no tokenizer")));
+  FORETOKEN_EXPECT_OK(Run(Request()));
+}
+
 TEST_F(GenerationServiceTest, ABudgetTooSmallForAPromptIsRefusedAtStart) {
   GenerationOptions options;
   options.memory_budget = 64 << 20;
@@ -710,6 +770,7 @@ TEST_F(GenerationServiceTest, ABudgetTooSmallForAPromptIsRefusedAtStart) {
 TEST_F(GenerationServiceTest, ABudgetTooSmallForARequestIsRefusedAtStart) {
   GenerationOptions options;
   options.max_prompt_bytes = 1 << 20;
+  options.grammars.max_constraint_bytes = 64 << 10;
   options.memory_budget = 32 << 20;
   EXPECT_THAT(GenerationService::Create(options, std::move(target_), nullptr,
                                         nullptr, observer_),

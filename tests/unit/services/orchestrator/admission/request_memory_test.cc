@@ -113,7 +113,8 @@ TEST(RequestMemoryTest, ThePartsLeaveNothingOfTheBudgetOver) {
     EXPECT_EQ(parts.encoding, parts.requests);
     EXPECT_GE(parts.receiving, budget / 4);
   }
-  EXPECT_GE(MaxWireBytes(1 << 20), 5 << 18);  // ids of five bytes
+  EXPECT_GE(MaxWireBytes(1 << 20, 0), 5 << 18);  // ids of five bytes
+  EXPECT_EQ(MaxWireBytes(100, 1 << 20) - MaxWireBytes(100, 0), 1 << 20);
 }
 
 TEST(RequestMemoryTest, EverythingARequestHoldsIsCharged) {
@@ -136,6 +137,14 @@ TEST(RequestMemoryTest, EverythingARequestHoldsIsCharged) {
   request.stop_strings.assign(64, std::string(1024, 's'));
   EXPECT_GE(GenerateBytes(request) - GenerateBytes(small), 64 * 10 * 1024);
   request = small;
+  request.constraint = {
+      Constraint::Kind::kJsonSchema, std::string(1000, 's'), {}};
+  EXPECT_GE(GenerateBytes(request) - GenerateBytes(small), 5000);
+  request.constraint = {Constraint::Kind::kChoice, "",
+                        std::vector<std::string>(1000, "")};
+  EXPECT_GE(GenerateBytes(request) - GenerateBytes(small),
+            5000 * static_cast<int64_t>(sizeof(std::string)));
+  request = small;
   request.sampling.logprobs = 0;
   EXPECT_GT(GenerateBytes(request), GenerateBytes(small) + kUnsentBytes);
 }
@@ -148,7 +157,8 @@ TEST(RequestMemoryTest, TheDefaultBudgetAdmitsTheDefaultNumberOfRequests) {
       defaults.max_requests + defaults.max_waiting_requests;
   EXPECT_LE(requests * GenerateBytes({}),
             ByteBudget(parts.requests).max_share());
-  EXPECT_LE(LargestRequestBytes(defaults.max_prompt_bytes, true),
+  EXPECT_LE(LargestRequestBytes(defaults.max_prompt_bytes,
+                                defaults.grammars.max_constraint_bytes, true),
             ByteBudget(parts.requests).max_share());
   EXPECT_LE(EncodingBytes(defaults.max_prompt_bytes),
             ByteBudget(parts.encoding).max_share());

@@ -48,6 +48,7 @@ class FakeVerifier final : public VerifierPeer {
       SessionRequest request,
       std::shared_ptr<VerifyListener> listener) override {
     ++(request.request_id == "trial" ? trials : opened);
+    if (!request.constraint.empty()) constraint = request.constraint;
     if (down) return absl::UnavailableError("down");
     const std::string own = absl::StrCat("numerics-", numerics.load());
     if (!request.numerics_fingerprint.empty() &&
@@ -90,6 +91,7 @@ class FakeVerifier final : public VerifierPeer {
     info.max_rows_per_session = max_rows;
     info.pass_costs = {{1, pass_ms}};
     if (passes >= 0) info.passes = passes;
+    info.grammar_version = grammar_version;
     done(info);
   }
 
@@ -111,6 +113,8 @@ class FakeVerifier final : public VerifierPeer {
   std::atomic<int> max_rows{320};
   std::atomic<int> probes{0};
   std::atomic<int> passes{-1};  // negative: it does not tell
+  std::atomic<int> grammar_version{kGrammarVersion};
+  Constraint constraint;  // of the last session that had one
   // The next probe is left for the test to answer, once it is `waiting`.
   std::atomic<bool> waits{false};
   std::atomic<bool> waiting{false};
@@ -574,6 +578,61 @@ TEST_F(VerifierPoolTest, ARequestThatKilledTwoVerifiersIsNotTriedOnAThird) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("two verifiers")));
   EXPECT_EQ(verifiers_[0].opened + verifiers_[1].opened + verifiers_[2].opened,
             2);
+}
+
+TEST_F(VerifierPoolTest, ASessionHasItsConstraintWhereverItIsReplayed) {
+  for (int i = 0; i < 2; ++i) verifiers_[i].prefills = true;
+  for (int i = 1; i < 3; ++i) verifiers_[i].sessions = 10 * i;
+  VerifierPool& pool = Start();
+  RemoteVerifier remote({}, pool);
+  SessionRequest session;
+  session.constraint = {Constraint::Kind::kRegex, "a*", {}};
+  const std::vector<TokenId> text = {1};
+  FORETOKEN_ASSERT_OK(remote.Open(session, text).status());
+  EXPECT_EQ(verifiers_[0].constraint, session.constraint);
+  verifiers_[0].down = true;
+  RoundRequest round;
+  round.length = 1;
+  std::thread client([&] { (void)remote.Round(std::move(round), text); });
+  EXPECT_TRUE(Eventually([&] { return verifiers_[1].sessions_open == 1; }));
+  remote.Cancel();
+  client.join();
+  EXPECT_EQ(verifiers_[1].constraint, session.constraint);
+}
+
+TEST_F(VerifierPoolTest, AConstraintGoesToAVerifierThatUnderstandsIt) {
+  verifiers_[0].grammar_version = 0;
+  verifiers_[1].grammar_version = kGrammarVersion + 1;
+  for (int i = 1; i < 3; ++i) verifiers_[i].sessions = 10 * i;
+  verifiers_[2].prefills = true;
+  VerifierPool& pool = Start();
+  RemoteVerifier remote({}, pool);
+  SessionRequest session;
+  session.constraint = {Constraint::Kind::kJsonObject, "", {}};
+  const std::vector<TokenId> text = {1};
+  FORETOKEN_EXPECT_OK(remote.Open(session, text).status());
+  EXPECT_EQ(verifiers_[0].opened + verifiers_[1].opened, 0);
+  EXPECT_EQ(verifiers_[2].opened, 1);
+  // They are well, and serve requests without one.
+  verifiers_[0].prefills = true;
+  RemoteVerifier other({}, pool);
+  FORETOKEN_EXPECT_OK(other.Open(SessionRequest(), text).status());
+  EXPECT_EQ(verifiers_[0].opened, 1);
+}
+
+TEST_F(VerifierPoolTest, AConstraintThatNoVerifierUnderstandsIsRefused) {
+  for (FakeVerifier& verifier : verifiers_) {
+    verifier.grammar_version = kGrammarVersion + 1;
+  }
+  VerifierPool& pool = Start();
+  RemoteVerifier remote({}, pool);
+  SessionRequest session;
+  session.constraint = {Constraint::Kind::kJsonObject, "", {}};
+  const std::vector<TokenId> text = {1};
+  EXPECT_THAT(
+      remote.Open(session, text).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr(absl::StrCat("version ", kGrammarVersion + 1))));
 }
 
 TEST_F(VerifierPoolTest, AVerifierThatSeesTheDeadlineFirstIsNotDown) {

@@ -1,12 +1,12 @@
 // Parts of a JSON text as it spells them. Pure functions, thread-safe.
-#ifndef FORETOKEN_SERVICES_GATEWAY_CORE_RAW_MEMBER_H_
-#define FORETOKEN_SERVICES_GATEWAY_CORE_RAW_MEMBER_H_
+#ifndef FORETOKEN_COMMON_BASE_RAW_MEMBER_H_
+#define FORETOKEN_COMMON_BASE_RAW_MEMBER_H_
 
 #include <vector>
 
 #include "absl/strings/string_view.h"
 
-namespace foretoken::gateway {
+namespace foretoken {
 
 // The value of the member `key` of the object `json`, which a parser has
 // accepted; empty if there is none. Of several, the last, as the parser takes
@@ -17,6 +17,6 @@ absl::string_view RawMember(absl::string_view json, absl::string_view key);
 // text.
 std::vector<absl::string_view> RawElements(absl::string_view json);
 
-}  // namespace foretoken::gateway
+}  // namespace foretoken
 
-#endif  // FORETOKEN_SERVICES_GATEWAY_CORE_RAW_MEMBER_H_
+#endif  // FORETOKEN_COMMON_BASE_RAW_MEMBER_H_

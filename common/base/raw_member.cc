@@ -1,10 +1,10 @@
-#include "services/gateway/core/raw_member.h"
+#include "common/base/raw_member.h"
 
 #include <cstddef>
 
 #include "common/base/json.h"
 
-namespace foretoken::gateway {
+namespace foretoken {
 namespace {
 
 constexpr char kSpace[] = " \t\r\n";
@@ -94,4 +94,4 @@ std::vector<absl::string_view> RawElements(absl::string_view json) {
   return elements;
 }
 
-}  // namespace foretoken::gateway
+}  // namespace foretoken

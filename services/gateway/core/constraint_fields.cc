@@ -1,0 +1,192 @@
+#include "services/gateway/core/constraint_fields.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/raw_member.h"
+#include "common/grammar/compile.h"
+#include "common/grammar/constraint.h"
+#include "services/gateway/core/api_error.h"
+
+namespace foretoken::gateway {
+namespace {
+
+using Kind = Constraint::Kind;
+
+constexpr size_t kMaxNameBytes = 256;
+
+// Members of one JSON object that are constraints. Owned by one thread.
+class ConstraintReader {
+ public:
+  // `raw`: the object as the body spells it; errors are left in `fields`, that
+  // of the object.
+  ConstraintReader(absl::string_view raw, RequestFields& fields,
+                   ApiRequest& request)
+      : raw_(raw), fields_(fields), request_(request) {}
+
+  // A schema, or a string that holds one.
+  void Schema(const char* field) {
+    const Json* const value = fields_.Find(field);
+    if (value == nullptr) return;
+    if (value->is_object()) {
+      Set(field, Kind::kJsonSchema, std::string(RawMember(raw_, field)));
+    } else {
+      Text(field, Kind::kJsonSchema, "want an object, or a string with one");
+    }
+  }
+  // Clients send "" for none.
+  void Text(const char* field, Kind kind, const char* want = "want a string") {
+    const Json* const value = fields_.Find(field);
+    if (value == nullptr) return;
+    if (!value->is_string()) {
+      Fail(field, want, "invalid_type");
+    } else if (!value->get_ref<const std::string&>().empty()) {
+      Set(field, kind, value->get<std::string>());
+    }
+  }
+  void Choice(const char* field) {
+    const Json* const value = fields_.Find(field);
+    if (value == nullptr) return;
+    const auto most = static_cast<size_t>(grammar::CompileLimits().choices);
+    if (!value->is_array() || value->empty() || value->size() > most) {
+      Fail(field, absl::StrCat("want an array of 1..", most, " strings"),
+           "invalid_type");
+      return;
+    }
+    std::vector<std::string> choices;
+    choices.reserve(value->size());
+    for (const Json& each : *value) {
+      if (!each.is_string()) {
+        Fail(field, "want strings", "invalid_type");
+        return;
+      }
+      choices.push_back(each.get<std::string>());
+    }
+    if (Set(field, Kind::kChoice, "")) {
+      request_.generation.constraint.choices = std::move(choices);
+    }
+  }
+  // False, with an error, if there is another constraint.
+  bool Set(absl::string_view field, Kind kind, std::string source) {
+    Constraint& constraint = request_.generation.constraint;
+    if (!constraint.empty()) {
+      Fail(field,
+           absl::StrCat("want one constraint, ", request_.constraint_field,
+                        " is another"),
+           "invalid_value");
+      return false;
+    }
+    constraint.kind = kind;
+    constraint.source = std::move(source);
+    request_.constraint_field = fields_.Name(field);
+    return true;
+  }
+
+ private:
+  void Fail(absl::string_view field, absl::string_view message,
+            absl::string_view code) {
+    fields_.Fail(FieldError(fields_.Name(field), message, code));
+  }
+
+  const absl::string_view raw_;
+  RequestFields& fields_;
+  ApiRequest& request_;
+};
+
+// What names a schema, and whether OpenAI would keep to it in every case: here
+// it is kept to always.
+void ReadSchemaNames(RequestFields& fields) {
+  fields.Text("name", kMaxNameBytes);
+  fields.Text("description", std::string().max_size());
+  fields.Bool("strict", false);
+}
+
+void RequireSchema(RequestFields& fields) {
+  if (fields.Find("schema") != nullptr) return;
+  fields.Fail(FieldError(fields.Name("schema"), "is required",
+                         "missing_required_parameter"));
+}
+
+// {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema"} with a
+// schema: as a member (responses, llama.cpp) or in an object of that name
+// (chats). `raw`: the value as the body spells it.
+void ReadFormat(const Json& value, absl::string_view raw,
+                const std::string& name, RequestFields& outer,
+                ApiRequest& request) {
+  RequestFields format(value, name);
+  const Json* const type = format.Find("type");
+  if (format.error().ok() && type == nullptr) {
+    format.Fail(FieldError(format.Name("type"), "is required",
+                           "missing_required_parameter"));
+  }
+  ConstraintReader reader(raw, format, request);
+  if (type != nullptr && *type == "json_schema") {
+    if (const Json* const named = format.Find("json_schema")) {
+      RequestFields inner(*named, format.Name("json_schema"));
+      ReadSchemaNames(inner);
+      if (inner.error().ok()) RequireSchema(inner);
+      ConstraintReader(RawMember(raw, "json_schema"), inner, request)
+          .Schema("schema");
+      format.Fail(inner.Finish());
+    } else {
+      ReadSchemaNames(format);
+      RequireSchema(format);
+      reader.Schema("schema");
+    }
+  } else if (type != nullptr && *type == "json_object") {
+    // llama.cpp takes a schema here, too.
+    if (format.Find("schema") != nullptr) {
+      reader.Schema("schema");
+    } else {
+      reader.Set("type", Kind::kJsonObject, "");
+    }
+  } else {
+    format.Refuse("type", {"text"});
+  }
+  outer.Fail(format.Finish());
+}
+
+void ReadStructuredOutputs(absl::string_view text, RequestFields& fields,
+                           ApiRequest& request) {
+  constexpr char kField[] = "structured_outputs";
+  const Json* const value = fields.Find(kField);
+  if (value == nullptr) return;
+  RequestFields inner(*value, kField);
+  ConstraintReader reader(RawMember(text, kField), inner, request);
+  reader.Schema("json");
+  reader.Text("regex", Kind::kRegex);
+  reader.Choice("choice");
+  reader.Text("grammar", Kind::kGrammar);
+  if (inner.Bool("json_object", false)) {
+    reader.Set("json_object", Kind::kJsonObject, "");
+  }
+  fields.Fail(inner.Finish());
+}
+
+}  // namespace
+
+void ReadConstraintFields(absl::string_view text, RequestFields& fields,
+                          ApiRequest& request) {
+  ReadStructuredOutputs(text, fields, request);
+  ConstraintReader reader(text, fields, request);
+  reader.Schema("guided_json");
+  reader.Text("guided_regex", Kind::kRegex);
+  reader.Choice("guided_choice");
+  reader.Text("guided_grammar", Kind::kGrammar);
+  reader.Text("regex", Kind::kRegex);
+  reader.Text("ebnf", Kind::kGrammar);
+  reader.Text("grammar", Kind::kGrammar);
+  reader.Schema("json_schema");
+}
+
+void ReadFormatField(absl::string_view text, const char* field,
+                     RequestFields& fields, ApiRequest& request) {
+  if (const Json* const format = fields.Find(field)) {
+    ReadFormat(*format, RawMember(text, field), fields.Name(field), fields,
+               request);
+  }
+}
+
+}  // namespace foretoken::gateway
