@@ -35,7 +35,7 @@ struct NumberRange {
 // Integers; "3.0" too if `with_point`.
 Expr JsonInteger(const NumberRange& range, bool with_point, Regexes& regexes);
 // Numbers. Without bounds every JSON number; with bounds those without an
-// exponent.
+// exponent, and 0 without a minus.
 Expr JsonNumber(const NumberRange& range, Regexes& regexes);
 // Numbers without an exponent that are multiples of `divisor` (decimal text,
 // > 0): to be intersected with one of the above. nullopt if the divisor has

@@ -15,6 +15,10 @@ constexpr int kMaxFactoring = 512;
 // Memory of a node with its places in the indices, about.
 constexpr int64_t kNodeBytes = 64;
 constexpr int64_t kDerivativeBytes = 24;
+// Steps along a concatenation that one derivative may take; more are charged
+// as memory, so that time is bounded with it.
+constexpr size_t kFreeSteps = 16;
+constexpr int64_t kStepBytes = 16;
 
 int64_t PowerOfTen(int32_t exponent) {
   int64_t power = 1;
@@ -386,6 +390,9 @@ Expr Regexes::NewDerivative(Expr expr, uint8_t byte) {
       std::vector<Expr> alternatives;
       Expr rest = expr;
       while (nodes_[rest].kind == Kind::kConcat) {
+        // A chain that may be left anywhere has as many chains as derivatives.
+        if (alternatives.size() >= kFreeSteps) Charge(kStepBytes);
+        if (exhausted_) return kNothing;
         const Node step = nodes_[rest];
         alternatives.push_back(
             Concat(Derivative(step.first, byte), step.second));

@@ -1,12 +1,13 @@
 // Regular expressions as JSON Schema and users write them: a subset of
 // ECMA-262, read as code points and turned into expressions over bytes.
 //
-// Supported: alternatives, groups (capturing, non-capturing, named), ^ and $
-// where they can only stand at an end of the text, quantifiers (lazy ones too:
-// what they match is the same), classes with ranges and escapes,
+// Supported: alternatives, groups (capturing, non-capturing, named), ^ and $,
+// quantifiers (lazy ones too: what they match is the same), classes with ranges
+// and escapes,
 // \d \w \s \D \W \S . \uXXXX \u{X} \xXX \cX \p{...} \P{...} (general
-// categories and the scripts that ICU knows). Look-around, word borders and
-// backreferences are refused by name: linear time is kept.
+// categories and the scripts that ICU knows), and look-ahead where the rest of
+// the text is known. Look-behind, word borders and backreferences are refused
+// by name: linear time is kept.
 #ifndef FORETOKEN_COMMON_GRAMMAR_REGEX_SYNTAX_H_
 #define FORETOKEN_COMMON_GRAMMAR_REGEX_SYNTAX_H_
 
