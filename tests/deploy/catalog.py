@@ -95,6 +95,8 @@ def flags(service):
         taken |= set(re.findall(r'Flag\[\] = "([a-z-]+)"', header))
     if "AddHangFlags(" in text:
         taken |= _flags_in(ROOT / "common/engine/start/engine_start.cc")
+    if "AddConstraintFlags(" in text:
+        taken |= _flags_in(ROOT / "common/rpc/constraint_flags.cc")
     if "streams.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/rpc/stream_options.cc")
     if "discovery.AddFlags(" in text:
