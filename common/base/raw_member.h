@@ -8,9 +8,9 @@
 
 namespace foretoken {
 
-// The value of the member `key` of the object `json`, which a parser has
-// accepted; empty if there is none. Of several, the last, as the parser takes
-// it. `key` needs no escapes. Linear in the text.
+// The text of the member `key` of the object `json`, which a parser has
+// accepted; empty if there is none. If there are several, the last, as the
+// parser takes it. `key` needs no escapes. Linear in the text.
 absl::string_view RawMember(absl::string_view json, absl::string_view key);
 
 // The elements of the array `json`, which a parser has accepted. Linear in the

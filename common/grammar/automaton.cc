@@ -17,8 +17,8 @@ constexpr int64_t kStateBytes = 96;
 // Items of a column: the ways to read a text in an ambiguous grammar.
 constexpr size_t kMaxItems = 20'000;
 
-// A search for the plain characters that may follow gives up after so many states
-// of a terminal: walking the vocabulary is cheaper then.
+// The search for plain characters that may follow gives up after this many
+// states: beyond that, walking the whole vocabulary is cheaper.
 constexpr size_t kMaxPlainStates = 8;
 // It looks this far, unless the form of an expression tells more.
 constexpr int kFewCharacters = 16;

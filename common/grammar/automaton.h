@@ -222,8 +222,8 @@ class Automaton {
   std::vector<State> next_;  // [states, classes], -1: not known
   absl::flat_hash_map<std::pair<std::vector<Thread>, bool>, State>
       state_index_;
-  // Classes of the bytes of plain characters: of one byte, and for each form
-  // of longer ones by position.
+  // Classes of the bytes of plain characters: ASCII, and the longer forms of
+  // UTF-8 with the classes of each of their bytes.
   std::vector<uint8_t> plain_ascii_;
   std::vector<std::vector<std::vector<uint8_t>>> plain_utf8_;
   State start_ = kDead;

@@ -1,6 +1,6 @@
-// ConstrainedText: the text of one request under its constraint, as the owner
-// of its rows needs it: masks for the rows of a tree, what is forced, when the
-// text is complete.
+// ConstrainedText: the text of one request under its constraint. Gives the
+// masks for the rows of a tree, and says what must follow and when the text is
+// complete.
 //
 // LiveGrammar is what the texts of one grammar share: the automaton, which
 // grows with what they visit, and the masks. It begins anew when it has grown

@@ -26,7 +26,7 @@ struct Constraint {
   std::vector<std::string> choices;
 
   bool empty() const { return kind == Kind::kNone; }
-  // Of the source and the choices together.
+  // The size of the source and all choices.
   size_t bytes() const {
     size_t bytes = source.size();
     for (const std::string& choice : choices) bytes += choice.size();

@@ -10,12 +10,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
 #include "common/grammar/code_points.h"
+#include "common/grammar/text_cursor.h"
 #include "common/text/utf8.h"
 
 namespace foretoken::grammar {
@@ -31,9 +31,9 @@ bool IsNameCharacter(char c) {
          c == '_';
 }
 
-class Parser {
+class Parser : private TextCursor {
  public:
-  explicit Parser(absl::string_view text) : text_(text) {}
+  explicit Parser(absl::string_view text) : TextCursor(text) {}
 
   absl::StatusOr<GbnfText> Parse() {
     if (text_.size() > GbnfText::kMaxBytes) {
@@ -61,19 +61,6 @@ class Parser {
     return absl::InvalidArgumentError(absl::StrCat(
         "grammar: line ", 1 + std::count(before.begin(), before.end(), '\n'),
         ": ", what));
-  }
-
-  bool AtEnd() const { return at_ >= text_.size(); }
-  bool Next(char c) const { return at_ < text_.size() && text_[at_] == c; }
-  bool Skip(absl::string_view prefix) {
-    if (!absl::StartsWith(text_.substr(at_), prefix)) return false;
-    at_ += prefix.size();
-    return true;
-  }
-  uint32_t TakeCodePoint() {
-    const Utf8Step step = NextUtf8(text_.substr(at_));
-    at_ += step.length;
-    return step.code_point;
   }
 
   void SkipSpace(bool newlines) {
@@ -367,8 +354,6 @@ class Parser {
     return value;
   }
 
-  const absl::string_view text_;
-  size_t at_ = 0;
   GbnfText result_;
   absl::flat_hash_map<std::string, size_t> rule_of_;
   std::vector<bool> defined_;      // by rule

@@ -9,7 +9,7 @@
 namespace foretoken::grammar {
 namespace {
 
-// Of the keywords that look into the same value, beside $ref.
+// Whether the schema applies others to the same value.
 bool HasApplicators(const Schema& schema) {
   for (const Keyword keyword :
        {Keyword::kRef, Keyword::kDynamicRef, Keyword::kAllOf, Keyword::kAnyOf,
@@ -38,7 +38,7 @@ bool IsStandardFormat(absl::string_view format) {
 void SchemaReader::Raise(std::optional<Limit>& limit, const Limit& min) {
   const int order = limit ? Compare(min.value, limit->value) : 1;
   if (order > 0) limit = min;
-  // Of equal bounds, the stricter one.
+  // An exclusive bound is stricter than an equal one that is not.
   if (order == 0) limit->exclusive |= min.exclusive;
 }
 void SchemaReader::Lower(std::optional<Limit>& limit, const Limit& max) {

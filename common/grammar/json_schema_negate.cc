@@ -15,7 +15,7 @@ namespace foretoken::grammar {
 namespace {
 
 constexpr size_t kMaxBranches = 1'000;
-// Of schemas that are looked at for each other's sake.
+// Maximum depth of schemas that are examined while another one is.
 constexpr int kMaxDepth = 100;
 
 }  // namespace
@@ -23,7 +23,7 @@ constexpr int kMaxDepth = 100;
 absl::Status SchemaReader::ApplyNegated(const Schema& schema, Active& active,
                                         Branches& branches) {
   Branches out;
-  // Of a few values, each is looked at.
+  // A branch with listed values is filtered value by value.
   for (Branch& branch : branches) {
     if (!branch.values) continue;
     FORETOKEN_ASSIGN_OR_RETURN(const bool filtered,

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "common/base/json.h"
 #include "nlohmann/json.hpp"
 
 namespace foretoken::grammar {
@@ -286,40 +286,8 @@ int Compare(const Decimal& a, const Decimal& b) {
 }
 
 std::string EscapeJson(absl::string_view utf8) {
-  std::string out;
-  out.reserve(utf8.size());
-  for (const char c : utf8) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          absl::StrAppendFormat(&out, "\\u%04x", c);
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out;
+  const std::string quoted = DumpJson(Json(std::string(utf8)));
+  return quoted.substr(1, quoted.size() - 2);
 }
 
 std::string JsonText(const JsonValue& value) {

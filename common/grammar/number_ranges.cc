@@ -45,7 +45,7 @@ Magnitude ParseMagnitude(absl::string_view unsigned_text, bool exclusive) {
   return magnitude;
 }
 
-// Of texts of digits without leading zeros.
+// Compares numbers written as digits without leading zeros.
 bool Less(absl::string_view a, absl::string_view b) {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }

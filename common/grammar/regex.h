@@ -94,9 +94,9 @@ class Regexes {
     Kind kind = Kind::kNothing;
     bool nullable = false;
     bool plain = true;  // made without And, Not and MultipleOf
-    // kBytes: index of the set; kConcat: head and tail; kOr, kAnd: first part
-    // (in parts_) and their number; kNot, kRepeat: the part; kMultiple: index
-    // of its state.
+    // kBytes: an index into sets_; kConcat: head and tail; kOr, kAnd: an index
+    // into parts_, and the number of parts; kNot, kRepeat: the part; kMultiple:
+    // an index into multiples_.
     int32_t first = 0;
     int32_t second = 0;
     int32_t min = 0, max = 0;  // kRepeat

@@ -18,6 +18,7 @@
 #include "common/base/status_macros.h"
 #include "common/grammar/code_points.h"
 #include "common/grammar/regex_classes.h"
+#include "common/grammar/text_cursor.h"
 #include "common/text/utf8.h"
 
 namespace foretoken::grammar {
@@ -56,9 +57,9 @@ struct Atom {
   uint32_t code_point = 0;
 };
 
-class Parser {
+class Parser : private TextCursor {
  public:
-  explicit Parser(absl::string_view text) : text_(text) {}
+  explicit Parser(absl::string_view text) : TextCursor(text) {}
 
   absl::StatusOr<Pattern> Parse() {
     if (text_.size() > Pattern::kMaxBytes) {
@@ -89,20 +90,6 @@ class Parser {
   }
   static absl::Status NotSupported(absl::string_view what, size_t at) {
     return Error(absl::StrCat(what, " not supported"), at);
-  }
-
-  bool AtEnd() const { return at_ >= text_.size(); }
-  bool Next(char c) const { return at_ < text_.size() && text_[at_] == c; }
-  bool Skip(absl::string_view prefix) {
-    if (!absl::StartsWith(text_.substr(at_), prefix)) return false;
-    at_ += prefix.size();
-    return true;
-  }
-  // The text was checked to be UTF-8.
-  uint32_t TakeCodePoint() {
-    const Utf8Step step = NextUtf8(text_.substr(at_));
-    at_ += step.length;
-    return step.code_point;
   }
 
   int32_t Add(Pattern::Node node) {
@@ -588,8 +575,6 @@ class Parser {
     return *high;
   }
 
-  const absl::string_view text_;
-  size_t at_ = 0;
   bool ignore_case_ = false;
   bool dot_all_ = false;
   Pattern pattern_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/text/tokenizer.h"
 #include "common/text/utf8.h"
 
 namespace foretoken::grammar {
@@ -65,6 +66,15 @@ TokenVocabulary::TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
                                  int32_t size)
     : vocabulary_(std::move(vocabulary)),
       size_(std::max(size, vocabulary_->size())) {}
+
+std::shared_ptr<const TokenVocabulary> TokenVocabulary::Of(
+    std::shared_ptr<const Tokenizer> tokenizer, int32_t size) {
+  if (tokenizer == nullptr) return nullptr;
+  const Vocabulary* const vocabulary = &tokenizer->vocabulary();
+  return std::make_shared<const TokenVocabulary>(
+      std::shared_ptr<const Vocabulary>(std::move(tokenizer), vocabulary),
+      size);
+}
 
 void TokenVocabulary::PrepareMasks() const {
   absl::call_once(made_, [this] { MakeSlices(); });

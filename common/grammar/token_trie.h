@@ -16,6 +16,10 @@
 #include "common/base/types.h"
 #include "common/text/vocabulary.h"
 
+namespace foretoken {
+class Tokenizer;
+}  // namespace foretoken
+
 namespace foretoken::grammar {
 
 // One bit for every token id.
@@ -66,6 +70,9 @@ class TokenVocabulary {
   // never text. At least `size` ids.
   explicit TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
                            int32_t size = 0);
+  // The tokenizer's; null without a tokenizer.
+  static std::shared_ptr<const TokenVocabulary> Of(
+      std::shared_ptr<const Tokenizer> tokenizer, int32_t size = 0);
 
   int32_t size() const { return size_; }
   size_t words() const { return (static_cast<size_t>(size_) + 63) / 64; }

@@ -67,13 +67,11 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
   FORETOKEN_ASSIGN_OR_RETURN(
       std::unique_ptr<Backend> loaded,
       StartBackend(backend, absl::StrCat("model ", server.model_name)));
-  if (tokenizer != nullptr) {
-    // A model may have more rows of logits than its tokenizer has tokens.
-    const auto vocabulary = std::make_shared<const grammar::TokenVocabulary>(
-        std::shared_ptr<const Vocabulary>(tokenizer, &tokenizer->vocabulary()),
-        loaded->config().vocab_size);
-    vocabulary->PrepareMasks();
-    engine_options.vocabulary = vocabulary;
+  // A model may have more rows of logits than its tokenizer has tokens.
+  engine_options.vocabulary =
+      grammar::TokenVocabulary::Of(tokenizer, loaded->config().vocab_size);
+  if (engine_options.vocabulary != nullptr) {
+    engine_options.vocabulary->PrepareMasks();
   }
   engine_options.model_fault = CheckLogits(*loaded);
   // Up to twice a tree, to price passes that several sessions share.

@@ -41,12 +41,8 @@ class EngineTarget final : public orchestrator::Target {
       const Backend& backend,
       const std::shared_ptr<const Tokenizer>& tokenizer) {
     verifier::VerifyEngineOptions options;
-    if (tokenizer != nullptr) {
-      options.vocabulary = std::make_shared<const grammar::TokenVocabulary>(
-          std::shared_ptr<const Vocabulary>(tokenizer,
-                                            &tokenizer->vocabulary()),
-          backend.config().vocab_size);
-    }
+    options.vocabulary =
+        grammar::TokenVocabulary::Of(tokenizer, backend.config().vocab_size);
     return options;
   }
 

@@ -32,15 +32,8 @@ constexpr int64_t kTextBytesPerToken = 4;
 constexpr int64_t kReceivedAtOnce = 4;
 // Caps the cost that a request can claim.
 constexpr int64_t kMaxCost = 1 << 17;
-// Of the automaton that tells which drafts a request's constraint forbids.
+// Memory of the automaton that tells which drafts a constraint forbids.
 constexpr int64_t kGrammarBytes = int64_t{4} << 20;
-
-std::shared_ptr<const grammar::TokenVocabulary> VocabularyOf(
-    std::shared_ptr<const Tokenizer> tokenizer) {
-  if (tokenizer == nullptr) return nullptr;
-  return std::make_shared<const grammar::TokenVocabulary>(
-      std::shared_ptr<const Vocabulary>(tokenizer, &tokenizer->vocabulary()));
-}
 
 int64_t PromptBytes(const GenerationRequest& request) {
   return static_cast<int64_t>(request.prompt.size() * sizeof(TokenId) +
@@ -212,7 +205,7 @@ GenerationService::GenerationService(const GenerationOptions& options,
       target_(std::move(target)),
       drafters_(std::move(drafters)),
       tokenizer_(std::move(tokenizer)),
-      vocabulary_(VocabularyOf(tokenizer_)),
+      vocabulary_(grammar::TokenVocabulary::Of(tokenizer_)),
       longest_token_(LongestToken(tokenizer_.get())),
       scopes_(std::move(scopes)),
       estimates_(std::make_shared<DraftEstimates>()),

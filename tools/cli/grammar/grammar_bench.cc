@@ -70,9 +70,7 @@ absl::StatusOr<Compiled> Compile(const std::string& schema) {
 
 GrammarBench::GrammarBench(std::shared_ptr<const Tokenizer> tokenizer)
     : tokenizer_(std::move(tokenizer)),
-      vocabulary_(std::make_shared<const grammar::TokenVocabulary>(
-          std::shared_ptr<const Vocabulary>(tokenizer_,
-                                            &tokenizer_->vocabulary()))) {}
+      vocabulary_(grammar::TokenVocabulary::Of(tokenizer_)) {}
 
 absl::StatusOr<GrammarBench::Row> GrammarBench::Run(absl::string_view line) {
   FORETOKEN_ASSIGN_OR_RETURN(
