@@ -45,7 +45,7 @@ bool Seen(const std::vector<uint64_t>& seen, int32_t member) {
 
 }  // namespace
 
-Automaton::Automaton(std::shared_ptr<const Grammar> grammar)
+Automaton::Automaton(std::shared_ptr<const Grammar> grammar, int64_t max_growth)
     : grammar_(std::move(grammar)),
       regexes_(grammar_->regexes),
       classes_(regexes_.Classes()),
@@ -77,6 +77,8 @@ Automaton::Automaton(std::shared_ptr<const Grammar> grammar)
       positions.push_back(classes_in(form.ranges[i][0], form.ranges[i][1]));
     }
   }
+  regexes_.AllowMore(max_growth / 2);
+  max_bytes_ = max_growth / 2;
   // The first of each kind is the dead one.
   columns_.emplace_back();
   DfaOf({});
@@ -90,13 +92,21 @@ Automaton::Automaton(std::shared_ptr<const Grammar> grammar)
   start_ = StateOf(std::move(threads), columns_[column].accepting);
 }
 
+void Automaton::Charge(int64_t bytes) {
+  bytes_ += bytes;
+  if (bytes_ > max_bytes_ && status_.ok()) {
+    status_ = absl::ResourceExhaustedError(
+        "the grammar has too many states for its memory");
+  }
+}
+
 int32_t Automaton::PlaceOf(PlaceKey key) {
   const auto [found, fresh] = place_index_.try_emplace(
       std::move(key), static_cast<int32_t>(places_.size()));
   if (fresh) {
     places_.emplace_back();
     place_keys_.push_back(found->first);
-    bytes_ += kPlaceBytes;
+    Charge(kPlaceBytes);
   }
   return found->second;
 }
@@ -135,7 +145,7 @@ const Automaton::Place& Automaton::Made(int32_t place) {
         break;
     }
     made.last = made.final && made.edges.empty();
-    bytes_ += static_cast<int64_t>(made.edges.size() * sizeof(Edge));
+    Charge(static_cast<int64_t>(made.edges.size() * sizeof(Edge)));
     places_[place] = std::move(made);
   }
   return places_[place];
@@ -374,11 +384,11 @@ int32_t Automaton::ColumnOf(std::vector<Item> kernel) {
     }
   }
   column.dfa = DfaOf(std::move(parts));
-  bytes_ += kColumnBytes +
-            static_cast<int64_t>(sizeof(Item) * 2 * kernel.size()) +
-            static_cast<int64_t>(sizeof(std::pair<int32_t, Item>) *
-                                 (column.terminals.size() +
-                                  column.nonterminals.size()));
+  work_ += 2 * static_cast<int64_t>(seen.size());
+  Charge(kColumnBytes + static_cast<int64_t>(sizeof(Item) * 2 * kernel.size()) +
+         static_cast<int64_t>(
+             sizeof(std::pair<int32_t, Item>) *
+             (column.terminals.size() + column.nonterminals.size())));
   column.kernel = std::move(kernel);
   columns_.push_back(std::move(column));
   return number;
@@ -395,8 +405,8 @@ int32_t Automaton::DfaOf(std::vector<std::pair<int32_t, Expr>> parts) {
     if (regexes_.nullable(expr)) dfa.accepts.push_back(terminal);
     if (expr != Regexes::kEmpty) dfa.leaf = false;
   }
-  bytes_ += kStateBytes +
-            static_cast<int64_t>(32 * dfa.parts.size() + 4 * class_count_);
+  Charge(kStateBytes +
+         static_cast<int64_t>(32 * dfa.parts.size() + 4 * class_count_));
   dfas_.push_back(std::move(dfa));
   dfa_plain_.push_back(-1);
   dfa_next_.resize(dfa_next_.size() + class_count_, -1);
@@ -406,6 +416,7 @@ int32_t Automaton::DfaOf(std::vector<std::pair<int32_t, Expr>> parts) {
 int32_t Automaton::DfaStep(int32_t dfa, uint8_t byte_class) {
   const size_t slot = static_cast<size_t>(dfa) * class_count_ + byte_class;
   if (dfa_next_[slot] >= 0) return dfa_next_[slot];
+  work_ += 4 + 4 * static_cast<int64_t>(dfas_[dfa].parts.size());
   const uint8_t byte = classes_.representative[byte_class];
   std::vector<std::pair<int32_t, Expr>> next;
   for (const auto& [terminal, expr] : dfas_[dfa].parts) {
@@ -436,13 +447,16 @@ Automaton::State Automaton::StateOf(std::vector<Thread> threads,
   threads_.insert(threads_.end(), kept.begin(), kept.end());
   states_.push_back(state);
   next_.resize(next_.size() + class_count_, -1);
-  bytes_ += kStateBytes + static_cast<int64_t>(16 * kept.size()) +
-            4 * class_count_;
+  Charge(kStateBytes + static_cast<int64_t>(16 * kept.size()) +
+         4 * class_count_);
   return found->second;
 }
 
 Automaton::State Automaton::NewStep(State state, uint8_t byte_class) {
   ++steps_;
+  work_ += 8;
+  // What it would be is not known, and not kept.
+  if (!status().ok()) return kDead;
   const auto view = threads(states_[state]);
   const std::vector<Thread> from(view.begin(), view.end());
   std::vector<Thread> to;

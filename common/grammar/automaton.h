@@ -40,8 +40,11 @@ class Automaton {
   using State = int32_t;
   static constexpr State kDead = 0;  // no text continues from here
 
-  // Takes as much memory as its states need; see bytes().
-  explicit Automaton(std::shared_ptr<const Grammar> grammar);
+  static constexpr int64_t kMaxGrowth = int64_t{64} << 20;
+
+  // `max_growth`: memory of states and expressions beyond the grammar's own.
+  explicit Automaton(std::shared_ptr<const Grammar> grammar,
+                     int64_t max_growth = kMaxGrowth);
   Automaton(const Automaton&) = delete;
   Automaton& operator=(const Automaton&) = delete;
 
@@ -80,13 +83,15 @@ class Automaton {
     return known >= 0 ? known : NewStep(state, byte_class);
   }
 
-  // ResourceExhausted once the regular expressions took too much memory or
-  // time: steps may lead to kDead wrongly from then on.
+  // ResourceExhausted once states or expressions took too much memory or time:
+  // steps may lead to kDead wrongly from then on.
   absl::Status status() const {
     return status_.ok() ? regexes_.status() : status_;
   }
   int64_t bytes() const { return bytes_ + regexes_.bytes(); }  // about
   int64_t steps() const { return steps_; }  // computed, not looked up
+  // What was computed so far, in units of some 100 ns on a slow core.
+  int64_t work() const { return work_; }
 
  private:
   // Where a nonterminal's text began, and which: what its end continues.
@@ -176,6 +181,8 @@ class Automaton {
     bool accepting = false;
   };
 
+  // Counts memory; beyond the bound, status() says so.
+  void Charge(int64_t bytes);
   size_t Slot(State state, uint8_t byte_class) const {
     return static_cast<size_t>(state) * class_count_ + byte_class;
   }
@@ -228,7 +235,9 @@ class Automaton {
   std::vector<std::vector<std::vector<uint8_t>>> plain_utf8_;
   State start_ = kDead;
   int64_t bytes_ = 0;
+  int64_t max_bytes_ = 0;
   int64_t steps_ = 0;
+  int64_t work_ = 0;
 };
 
 }  // namespace foretoken::grammar

@@ -10,25 +10,30 @@ namespace foretoken::grammar {
 
 LiveGrammar::LiveGrammar(std::shared_ptr<const Grammar> grammar,
                          std::shared_ptr<const TokenVocabulary> vocabulary,
-                         int64_t max_bytes)
+                         int64_t max_growth, int64_t max_memory)
     : grammar_(std::move(grammar)),
       vocabulary_(std::move(vocabulary)),
-      max_bytes_(max_bytes) {
+      max_memory_(max_memory) {
+  set_max_growth(max_growth);
   Renew();
+}
+
+void LiveGrammar::set_max_growth(int64_t bytes) {
+  max_growth_ = std::min(bytes, kDefaultGrowth);
 }
 
 void LiveGrammar::Renew() {
   masks_.reset();  // refers to the automaton
-  automaton_ = std::make_unique<Automaton>(grammar_);
-  masks_ = std::make_unique<TokenMasks>(*automaton_, vocabulary_);
+  automaton_ = std::make_unique<Automaton>(grammar_, max_memory_);
+  masks_ = std::make_unique<TokenMasks>(
+      *automaton_, vocabulary_,
+      TokenMasks::Options{.max_bytes = max_growth_ / 2});
   ++generation_;
   new_bytes_ = bytes();
 }
 
 void LiveGrammar::RenewIfLarge() {
-  // A grammar that is larger than the bound as it begins may double.
-  if (bytes() > std::max(max_bytes_, 2 * new_bytes_) ||
-      !automaton_->status().ok()) {
+  if (bytes() > new_bytes_ + max_growth_ || !automaton_->status().ok()) {
     Renew();
   }
 }
@@ -39,11 +44,10 @@ ConstrainedText::ConstrainedText(std::shared_ptr<LiveGrammar> grammar,
       end_tokens_(std::move(end_tokens)),
       state_(grammar_->automaton().start()),
       generation_(grammar_->generation()) {
+  const TokenVocabulary& vocabulary = grammar_->vocabulary();
   end_tokens_.erase(std::remove_if(end_tokens_.begin(), end_tokens_.end(),
                                    [&](TokenId token) {
-                                     return !grammar_->vocabulary()
-                                                 .bytes(token)
-                                                 .empty();
+                                     return !vocabulary.bytes(token).empty();
                                    }),
                     end_tokens_.end());
 }
@@ -64,10 +68,12 @@ void ConstrainedText::Replay() {
   state_ = automaton.Step(automaton.start(), bytes_);
   generation_ = grammar_->generation();
   grammar_->NoteReplay();
-  // The text was possible before: only a lack of memory ends it.
-  if (state_ != Automaton::kDead) return;
-  status_ = automaton.status();
-  if (status_.ok()) status_ = absl::InternalError("the text was possible before");
+  // The text kept to the constraint before: only a lack of memory ends it.
+  if (state_ == Automaton::kDead && status_.ok()) {
+    status_ = automaton.status().ok()
+                  ? absl::InternalError("the text is lost in its constraint")
+                  : automaton.status();
+  }
 }
 
 Automaton::State ConstrainedText::After(Automaton::State state,
@@ -79,8 +85,12 @@ Automaton::State ConstrainedText::After(Automaton::State state,
 
 void ConstrainedText::Append(absl::Span<const TokenId> tokens) {
   for (const TokenId token : tokens) {
-    if (invalid_ || ended_ || !status_.ok()) return;
+    if (ended_ || !status_.ok()) return;
     if (IsEnd(token)) {
+      if (!grammar_->automaton().Accepts(Current()) && status_.ok()) {
+        status_ = absl::InvalidArgumentError(
+            "the text ended before its constraint allows it");
+      }
       ended_ = true;
       return;
     }
@@ -88,35 +98,39 @@ void ConstrainedText::Append(absl::Span<const TokenId> tokens) {
     if (next == Automaton::kDead && !grammar_->automaton().status().ok()) {
       // Once more in a new automaton, which begins with all of its memory.
       next = After(Current(), token);
-      if (!grammar_->automaton().status().ok()) {
-        status_ = grammar_->automaton().status();
-      }
+      if (status_.ok()) status_ = grammar_->automaton().status();
       if (!status_.ok()) return;
     }
-    state_ = next;
-    if (state_ == Automaton::kDead) {
-      invalid_ = true;
-      bytes_.clear();
+    if (next == Automaton::kDead) {
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat("the constraint forbids token ", token, " of the text"));
       return;
     }
+    state_ = next;
     absl::StrAppend(&bytes_, grammar_->vocabulary().bytes(token));
   }
 }
 
 bool ConstrainedText::complete() {
-  if (invalid_ || ended_ || !status_.ok()) return ended_;
+  if (ended_ || !status_.ok()) return ended_;
   const Automaton::State state = Current();
   return grammar_->automaton().Accepts(state) &&
          !grammar_->automaton().Continues(state);
 }
 
 absl::StatusOr<std::shared_ptr<const TokenBits>> ConstrainedText::MaskOf(
-    Automaton::State state) {
+    Automaton::State state, int64_t max_work) {
   FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<const TokenBits> mask,
-                             grammar_->masks().Mask(state));
+                             grammar_->masks().Mask(state, max_work));
   const bool nothing = std::all_of(mask->begin(), mask->end(),
                                    [](uint64_t word) { return word == 0; });
-  if (!nothing && !grammar_->automaton().Accepts(state)) return mask;
+  const bool may_end =
+      grammar_->automaton().Accepts(state) && !end_tokens_.empty();
+  if (nothing && !may_end) {
+    return absl::InvalidArgumentError(
+        "no token of the vocabulary can continue the text");
+  }
+  if (!may_end) return mask;
   auto with_end = std::make_shared<TokenBits>(*mask);
   for (const TokenId token : end_tokens_) {
     if (token >= 0 && token < grammar_->vocabulary().size()) {
@@ -131,19 +145,36 @@ ConstrainedText::MaskRows(absl::Span<const TokenId> tokens,
                           absl::Span<const int32_t> parents) {
   std::vector<std::shared_ptr<const TokenBits>> masks(tokens.size());
   FORETOKEN_RETURN_IF_ERROR(status_);
-  if (invalid_ || ended_ || tokens.empty()) return masks;
+  if (ended_ || tokens.empty()) return masks;
+  const int64_t max_work = grammar_->masks().options().max_work;
   std::vector<Automaton::State> states(tokens.size(), Automaton::kDead);
   states[0] = Current();
   FORETOKEN_RETURN_IF_ERROR(status_);
-  for (size_t row = 0; row < tokens.size(); ++row) {
-    if (row > 0) {
-      const Automaton::State parent = states[parents[row]];
-      if (parent != Automaton::kDead && !IsEnd(tokens[row])) {
-        states[row] = After(parent, tokens[row]);
-      }
-    }
+  auto first = MaskOf(states[0], max_work);
+  if (absl::IsResourceExhausted(first.status())) {
+    // What other texts visited must not decide: once more in a new automaton.
+    grammar_->Renew();
+    states[0] = Current();
+    FORETOKEN_RETURN_IF_ERROR(status_);
+    first = MaskOf(states[0], max_work);
+  }
+  FORETOKEN_RETURN_IF_ERROR(first.status());
+  masks[0] = *std::move(first);
+  // Drafts are hints: all of their masks together may take as long as one.
+  const Automaton& automaton = grammar_->automaton();
+  const int64_t last_work = automaton.work() + max_work;
+  for (size_t row = 1; row < tokens.size(); ++row) {
+    const Automaton::State parent = states[parents[row]];
+    if (parent == Automaton::kDead || IsEnd(tokens[row])) continue;
+    if (automaton.work() >= last_work || !automaton.status().ok()) break;
+    states[row] = After(parent, tokens[row]);
     if (states[row] == Automaton::kDead) continue;
-    FORETOKEN_ASSIGN_OR_RETURN(masks[row], MaskOf(states[row]));
+    auto mask = MaskOf(states[row], last_work - automaton.work());
+    if (!mask.ok()) {
+      states[row] = Automaton::kDead;  // nor what is below it
+      continue;
+    }
+    masks[row] = *std::move(mask);
   }
   return masks;
 }
@@ -151,7 +182,7 @@ ConstrainedText::MaskRows(absl::Span<const TokenId> tokens,
 std::vector<bool> ConstrainedText::Allowed(absl::Span<const TokenId> tokens,
                                            absl::Span<const int32_t> parents) {
   std::vector<bool> allowed(tokens.size(), true);
-  if (invalid_ || ended_) return allowed;
+  if (ended_ || !status_.ok()) return allowed;
   const Automaton::State root = Current();
   if (!status_.ok()) return allowed;
   std::vector<Automaton::State> states(tokens.size(), Automaton::kDead);
@@ -167,11 +198,14 @@ std::vector<bool> ConstrainedText::Allowed(absl::Span<const TokenId> tokens,
       allowed[node] = states[node] != Automaton::kDead;
     }
   }
+  if (!grammar_->automaton().status().ok()) {
+    allowed.assign(tokens.size(), true);
+  }
   return allowed;
 }
 
 std::string ConstrainedText::Forced(size_t max) {
-  if (invalid_ || ended_) return {};
+  if (ended_ || !status_.ok()) return {};
   Automaton::State state = Current();
   if (!status_.ok()) return {};
   return grammar_->automaton().Forced(state, max);

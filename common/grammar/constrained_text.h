@@ -4,7 +4,7 @@
 //
 // LiveGrammar is what the texts of one grammar share: the automaton, which
 // grows with what they visit, and the masks. It begins anew when it has grown
-// beyond its bound; texts find their state again by their own bytes.
+// enough; texts find their state again by their own bytes.
 // Owned by one thread, both.
 #ifndef FORETOKEN_COMMON_GRAMMAR_CONSTRAINED_TEXT_H_
 #define FORETOKEN_COMMON_GRAMMAR_CONSTRAINED_TEXT_H_
@@ -27,33 +27,38 @@ namespace foretoken::grammar {
 
 class LiveGrammar {
  public:
-  static constexpr int64_t kDefaultMaxBytes = int64_t{64} << 20;
+  // Memory by which an automaton may grow before it begins anew. Well below
+  // Automaton::kMaxGrowth, so that texts renew it in time.
+  static constexpr int64_t kDefaultGrowth = int64_t{16} << 20;
+  // One pass can make so many states that this is worth keeping.
+  static constexpr int64_t kLeastGrowth = int64_t{1} << 20;
 
   LiveGrammar(std::shared_ptr<const Grammar> grammar,
               std::shared_ptr<const TokenVocabulary> vocabulary,
-              int64_t max_bytes = kDefaultMaxBytes);
+              int64_t max_growth = kDefaultGrowth,
+              int64_t max_memory = Automaton::kMaxGrowth);
 
   const TokenVocabulary& vocabulary() const { return *vocabulary_; }
   Automaton& automaton() { return *automaton_; }
   TokenMasks& masks() { return *masks_; }
   int64_t bytes() const { return automaton_->bytes() + masks_->bytes(); }
 
-  void set_max_bytes(int64_t bytes) { max_bytes_ = bytes; }
-  // Begins anew if the automaton has grown beyond the bound or cannot go on.
-  // States from before are void: generation() has changed.
+  // kDefaultGrowth at most.
+  void set_max_growth(int64_t bytes);
+  // Begins anew; states from before are void: generation() has changed.
+  void Renew();
+  // Does so if the automaton has grown by more than it may, or cannot go on.
   void RenewIfLarge();
-  // Allows for a text that was read anew: the next renewal comes when the
-  // automaton has doubled since.
+  // What a text needed that was read anew is no growth.
   void NoteReplay() { new_bytes_ = bytes(); }
   int64_t generation() const { return generation_; }
 
  private:
-  void Renew();
-
   const std::shared_ptr<const Grammar> grammar_;
   const std::shared_ptr<const TokenVocabulary> vocabulary_;
-  int64_t max_bytes_;
-  int64_t new_bytes_ = 0;  // of the automaton as it begins
+  const int64_t max_memory_;  // Automaton's max_growth
+  int64_t max_growth_;
+  int64_t new_bytes_ = 0;  // as the automaton begins
   std::unique_ptr<Automaton> automaton_;
   std::unique_ptr<TokenMasks> masks_;
   int64_t generation_ = 0;
@@ -66,41 +71,45 @@ class ConstrainedText {
   ConstrainedText(std::shared_ptr<LiveGrammar> grammar,
                   std::vector<TokenId> end_tokens);
 
-  // Appends committed tokens. An end token ends the text; a token that the
-  // constraint forbids (a replayed text may hold one) makes it invalid: masks
-  // then allow everything. Where the automaton has no memory for the text, the
-  // masks are ResourceExhausted from then on.
+  // Appends committed tokens; an end token ends the text. Sets status() if the
+  // constraint forbids one.
   void Append(absl::Span<const TokenId> tokens);
+
+  // InvalidArgument: the text does not keep to the constraint.
+  // ResourceExhausted: the automaton has no memory for it.
+  const absl::Status& status() const { return status_; }
 
   // Whether the text is whole and nothing can follow it.
   bool complete();
 
-  // The tokens that may follow each row of a tree; null: any. Row 0 is the last
-  // committed token, row i the token tokens[i] after row parents[i] (the first
-  // row's parent is not looked at). A row that is forbidden itself allows any.
-  // Where neither a token nor an end token could follow, end tokens may.
-  // ResourceExhausted: finding out takes too long.
+  // The tokens that may follow each row of a tree. Row 0 is the last committed
+  // token, row i the token tokens[i] after row parents[i] (the first row's
+  // parent is not looked at). Null for a row that the constraint forbids, and
+  // for one whose mask would take too long: neither may be accepted. Never null
+  // for row 0, unless the text has ended.
+  //
+  // The text's status(); ResourceExhausted if the mask of row 0 takes too long,
+  // InvalidArgument if no token and no end can follow.
   absl::StatusOr<std::vector<std::shared_ptr<const TokenBits>>> MaskRows(
       absl::Span<const TokenId> tokens, absl::Span<const int32_t> parents);
 
   // For each node of a tree, whether it may follow its parent (-1: the text).
+  // All true if that cannot be told.
   std::vector<bool> Allowed(absl::Span<const TokenId> tokens,
                             absl::Span<const int32_t> parents);
 
   // The bytes that must follow the text, at most `max`.
   std::string Forced(size_t max);
 
-  bool valid() const { return !invalid_; }
-
  private:
-  // The state after the text, in the grammar's present generation. kDead, and
+  // The state after the text, in the grammar's present generation; kDead, and
   // status_ is set, if there is no memory for it.
   Automaton::State Current();
   void Replay();
   Automaton::State After(Automaton::State state, TokenId token);
   bool IsEnd(TokenId token) const;
   absl::StatusOr<std::shared_ptr<const TokenBits>> MaskOf(
-      Automaton::State state);
+      Automaton::State state, int64_t max_work);
 
   const std::shared_ptr<LiveGrammar> grammar_;
   std::vector<TokenId> end_tokens_;
@@ -108,7 +117,6 @@ class ConstrainedText {
   Automaton::State state_;
   int64_t generation_;
   absl::Status status_;
-  bool invalid_ = false;
   bool ended_ = false;
 };
 

@@ -1,8 +1,7 @@
 // Constraint: what the text of a request must be, as its source.
 //
 // It travels with the request as the client wrote it; every process that needs
-// the grammar compiles it (compile.h). An empty source list means no
-// constraint.
+// the grammar compiles it (compile.h).
 #ifndef FORETOKEN_COMMON_GRAMMAR_CONSTRAINT_H_
 #define FORETOKEN_COMMON_GRAMMAR_CONSTRAINT_H_
 

@@ -310,7 +310,7 @@ void SchemaDocument::ScanId(const JsonValue& json, int32_t* resource) {
   }
 }
 
-// As deep as the JSON, which is bounded.
+// Recursion is as deep as the JSON, whose depth is bounded.
 void SchemaDocument::Scan(const JsonValue& json, bool is_map,
                           int32_t resource) {
   if (!is_map && json.kind == JsonValue::kObject) ScanId(json, &resource);

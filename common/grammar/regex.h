@@ -85,6 +85,8 @@ class Regexes {
 
   absl::Status status() const;
   int64_t bytes() const { return bytes_; }  // memory, about
+  // Sets the bound to `bytes` more than the expressions take now.
+  void AllowMore(int64_t bytes) { max_bytes_ = bytes_ + bytes; }
 
  private:
   enum class Kind : uint8_t {

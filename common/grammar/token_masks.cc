@@ -6,13 +6,6 @@
 #include "common/base/status_macros.h"
 
 namespace foretoken::grammar {
-namespace {
-
-// Steps are counted after this many nodes of the trie.
-constexpr int32_t kNodesBetweenChecks = 1024;
-
-}  // namespace
-
 TokenMasks::TokenMasks(Automaton& automaton,
                        std::shared_ptr<const TokenVocabulary> vocabulary,
                        const Options& options)
@@ -21,7 +14,7 @@ TokenMasks::TokenMasks(Automaton& automaton,
       options_(options) {}
 
 absl::StatusOr<std::shared_ptr<const TokenBits>> TokenMasks::Mask(
-    Automaton::State state) {
+    Automaton::State state, int64_t max_work) {
   const auto found = kept_.find(state);
   if (found != kept_.end()) return found->second;
   const int64_t size = static_cast<int64_t>(vocabulary_->words()) * 8;
@@ -31,15 +24,16 @@ absl::StatusOr<std::shared_ptr<const TokenBits>> TokenMasks::Mask(
     bytes_ = 0;
   }
   auto mask = std::make_shared<TokenBits>(vocabulary_->words());
-  FORETOKEN_RETURN_IF_ERROR(Compute(state, absl::MakeSpan(*mask)));
+  FORETOKEN_RETURN_IF_ERROR(Compute(state, max_work, absl::MakeSpan(*mask)));
   ++computed_;
   bytes_ += size;
   kept_.emplace(state, mask);
   return mask;
 }
 
-absl::Status TokenMasks::Compute(Automaton::State state,
+absl::Status TokenMasks::Compute(Automaton::State state, int64_t max_work,
                                  absl::Span<uint64_t> mask) {
+  const int64_t last_work = automaton_.work() + max_work;
   const TokenVocabulary::Slice& slice = vocabulary_->slice(
       automaton_.PlainCharacters(state, TokenVocabulary::kMostCharacters));
   if (slice.characters > 0) {
@@ -47,11 +41,9 @@ absl::Status TokenMasks::Compute(Automaton::State state,
   }
   path_.resize(slice.rest.max_depth() + 1);
   path_[0] = state;
-  const int64_t first_step = automaton_.steps();
   const absl::Span<const TokenTrie::Node> nodes = slice.rest.nodes();
   const auto& class_of = automaton_.class_of();
   const int32_t count = static_cast<int32_t>(nodes.size());
-  int32_t check = kNodesBetweenChecks;
   for (int32_t i = 0; i < count;) {
     const TokenTrie::Node& node = nodes[i];
     const Automaton::State next =
@@ -63,12 +55,9 @@ absl::Status TokenMasks::Compute(Automaton::State state,
       if (node.token >= 0) SetToken(mask, node.token);
       ++i;
     }
-    if (--check == 0) {
-      check = kNodesBetweenChecks;
-      if (automaton_.steps() - first_step > options_.max_steps) {
-        return absl::ResourceExhaustedError(
-            "a mask of the grammar takes too long to compute");
-      }
+    if (automaton_.work() > last_work) {
+      return absl::ResourceExhaustedError(
+          "a mask of the grammar takes too long to compute");
     }
   }
   for (const auto& [token, twin] : vocabulary_->twins()) {

@@ -26,7 +26,8 @@ class TokenMasks {
  public:
   struct Options {
     int64_t max_bytes = int64_t{16} << 20;  // of the masks that are kept
-    int64_t max_steps = 400'000;  // new states that one mask may cost
+    // Automaton::work() of one mask: some 200 ms.
+    int64_t max_work = 2'000'000;
   };
 
   // `automaton` must outlive the object.
@@ -41,13 +42,19 @@ class TokenMasks {
   // they may follow where Accepts(state). ResourceExhausted if that takes too
   // long to find out.
   absl::StatusOr<std::shared_ptr<const TokenBits>> Mask(
-      Automaton::State state);
+      Automaton::State state) {
+    return Mask(state, options_.max_work);
+  }
+  absl::StatusOr<std::shared_ptr<const TokenBits>> Mask(Automaton::State state,
+                                                        int64_t max_work);
+  const Options& options() const { return options_; }
 
   int64_t bytes() const { return bytes_; }
   int64_t computed() const { return computed_; }  // masks that were not kept
 
  private:
-  absl::Status Compute(Automaton::State state, absl::Span<uint64_t> mask);
+  absl::Status Compute(Automaton::State state, int64_t max_work,
+                       absl::Span<uint64_t> mask);
 
   Automaton& automaton_;
   const std::shared_ptr<const TokenVocabulary> vocabulary_;

@@ -65,7 +65,7 @@ TokenTrie::TokenTrie(
 TokenVocabulary::TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
                                  int32_t size)
     : vocabulary_(std::move(vocabulary)),
-      size_(std::max(size, vocabulary_->size())) {}
+      size_(size > 0 ? size : vocabulary_->size()) {}
 
 std::shared_ptr<const TokenVocabulary> TokenVocabulary::Of(
     std::shared_ptr<const Tokenizer> tokenizer, int32_t size) {
@@ -82,7 +82,7 @@ void TokenVocabulary::PrepareMasks() const {
 
 void TokenVocabulary::MakeSlices() const {
   std::vector<std::pair<absl::string_view, TokenId>> all;
-  for (TokenId token = 0; token < vocabulary_->size(); ++token) {
+  for (TokenId token = 0; token < size_; ++token) {
     if (!bytes(token).empty()) all.push_back({bytes(token), token});
   }
   std::sort(all.begin(), all.end());
@@ -113,6 +113,7 @@ void TokenVocabulary::MakeSlices() const {
 }
 
 absl::string_view TokenVocabulary::bytes(TokenId token) const {
+  if (token >= size_) return {};
   const TokenKind kind = vocabulary_->kind(token);
   if (kind != TokenKind::kText && kind != TokenKind::kByte) return {};
   const absl::string_view bytes = vocabulary_->bytes(token);

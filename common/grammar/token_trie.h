@@ -66,8 +66,9 @@ class TokenVocabulary {
   // Slices are for up to this many characters.
   static constexpr int kMostCharacters = 64;
 
-  // Special tokens, those without bytes and those longer than 4,096 bytes are
-  // never text. At least `size` ids.
+  // `size`: ids that the model has, which may be more or fewer than the
+  // vocabulary's; 0: those of the vocabulary. Special tokens, those without
+  // bytes and those longer than 4,096 bytes are never text.
   explicit TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
                            int32_t size = 0);
   // The tokenizer's; null without a tokenizer.

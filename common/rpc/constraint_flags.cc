@@ -10,7 +10,8 @@ void AddConstraintFlags(Flags& flags, grammar::GrammarCacheOptions* options) {
   flags.Int64("grammar-cache-bytes", &options->cache_bytes,
               {0, int64_t{1} << 40},
               "Memory for the compiled grammars of constraints; a caller has "
-              "half of it at most");
+              "half of it at most. A verifier takes up to eight times as much "
+              "for the states and masks of running requests");
 }
 
 }  // namespace foretoken::rpc

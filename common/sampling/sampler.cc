@@ -103,6 +103,14 @@ void BanOthers(const uint64_t* allowed, absl::Span<float> logits) {
   }
 }
 
+// `drawn` if it is allowed, else the lowest that is: all logits were -infinity.
+TokenId AllowedToken(const uint64_t* allowed, TokenId drawn) {
+  if ((allowed[drawn >> 6] >> (drawn & 63)) & 1) return drawn;
+  TokenId word = 0;
+  while (allowed[word] == 0) ++word;
+  return 64 * word + std::countr_zero(allowed[word]);
+}
+
 // Arg max of scaled logit + noise over the whole row. The search starts from
 // the score of the best logit, so an upper bound of the noise rules out almost
 // every id before a logarithm is taken, whole chunks at a time. Scaling and
@@ -212,17 +220,18 @@ void ReportCandidates(absl::Span<const float> logits, int32_t count,
 }
 
 bool SamplingState::AllowsText(const uint64_t* allowed) const {
-  const int32_t words = (vocab_size_ + 63) / 64;
-  int64_t tokens = 0;
-  for (int32_t i = 0; i < words; ++i) {
+  for (TokenId begin = 0; begin < vocab_size_; begin += 64) {
+    uint64_t word = allowed[begin / 64];
     // Bits beyond the vocabulary stand for nothing.
-    const int32_t beyond = std::max(64 * (i + 1) - vocab_size_, 0);
-    tokens += std::popcount(allowed[i] << beyond);
+    if (vocab_size_ - begin < 64) {
+      word &= (uint64_t{1} << (vocab_size_ - begin)) - 1;
+    }
+    for (const TokenId token : params_.end_tokens) {
+      if (token / 64 == begin / 64) word &= ~(uint64_t{1} << (token & 63));
+    }
+    if (word != 0) return true;
   }
-  for (const TokenId token : params_.end_tokens) {
-    if (token < vocab_size_) tokens -= allowed[token >> 6] >> (token & 63) & 1;
-  }
-  return tokens > 0;
+  return false;
 }
 
 SamplingState::SamplingState(SamplingParams params, int64_t prompt_length,
@@ -336,6 +345,7 @@ SampledToken SamplingState::Sample(absl::Span<const float> logits,
   result.token =
       DrawToken(adjusted ? absl::Span<const float>(scratch.logits) : logits,
                 params_, position, scratch.candidates);
+  if (allowed != nullptr) result.token = AllowedToken(allowed, result.token);
   if (params_.logprobs >= 0) {
     ReportLogprobs(logits, reported(), scratch.raw, scratch.candidates, result);
   } else if (candidates_ > 0) {

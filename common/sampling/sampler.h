@@ -114,8 +114,10 @@ class SamplingState {
   // in `allowed`; temperature; top-k, top-p, min-p. Tokens of `path` count as
   // committed; those before prompt_length() as prompt.
   //
-  // `allowed`: a bit for every token, from bit 0 of word 0 on; nullptr: all.
-  // If it leaves nothing but banned end tokens, these are allowed.
+  // `allowed`: a bit for every token, from bit 0 of word 0 on, at least one of
+  // them set; nullptr: all. If it leaves nothing but banned end tokens, these
+  // are allowed. The token is an allowed one, the lowest if all of them have a
+  // logit of -infinity.
   //
   // NaN counts as -infinity. If no logit is above -infinity, the token is 0.
   SampledToken Sample(absl::Span<const float> logits,

@@ -49,7 +49,8 @@ struct SessionRequest {
   SamplingParams sampling;  // with the final seed
   // The session ends when one of these is committed.
   std::vector<TokenId> stop_tokens;
-  // On the output as a whole, that of a replay included; empty: none.
+  // Applies to the whole output, the part that is replayed included; empty:
+  // none.
   Constraint constraint;
   // What `constraint` allows, if there is one; each process compiles it anew.
   std::shared_ptr<const grammar::Grammar> grammar;

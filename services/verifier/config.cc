@@ -1,5 +1,6 @@
 #include "services/verifier/config.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,8 @@ namespace {
 
 // Time to measure passes at start.
 constexpr absl::Duration kTimingBudget = absl::Seconds(1);
+// Of automata and masks, whatever the cache of grammars has.
+constexpr int64_t kLeastGrammarBytes = int64_t{64} << 20;
 
 }  // namespace
 
@@ -70,6 +73,10 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
   // A model may have more rows of logits than its tokenizer has tokens.
   engine_options.vocabulary =
       grammar::TokenVocabulary::Of(tokenizer, loaded->config().vocab_size);
+  // Automata and masks of a grammar that is in use take several times as much
+  // as the grammar.
+  engine_options.grammar_bytes =
+      std::max(kLeastGrammarBytes, 8 * server.sessions.grammars.cache_bytes);
   if (engine_options.vocabulary != nullptr) {
     engine_options.vocabulary->PrepareMasks();
   }

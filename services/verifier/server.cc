@@ -155,7 +155,10 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
   info.tokenizer_fingerprint = options_.tokenizer_fingerprint;
   info.end_tokens.assign(model.eos_tokens.begin(), model.eos_tokens.end());
   info.passes = snapshot.totals.passes;
-  info.grammar_version = kGrammarVersion;
+  // Without a tokenizer it cannot keep to a constraint.
+  if (!options_.tokenizer_fingerprint.empty()) {
+    info.grammar_version = kGrammarVersion;
+  }
   // Sessions without pages make no pass until an idle one gives up its own.
   info.silence_limit =
       std::max(kSilentPasses * snapshot.largest_pass, 2 * snapshot.idle_time);

@@ -21,10 +21,14 @@ constexpr size_t kMaxNameBytes = 256;
 class ConstraintReader {
  public:
   // `raw`: the object as the body spells it; errors are left in `fields`, that
-  // of the object.
+  // of the object. `empty_is_none`: an empty text is no constraint, else it is
+  // an error.
   ConstraintReader(absl::string_view raw, RequestFields& fields,
-                   ApiRequest& request)
-      : raw_(raw), fields_(fields), request_(request) {}
+                   ApiRequest& request, bool empty_is_none = false)
+      : raw_(raw),
+        fields_(fields),
+        request_(request),
+        empty_is_none_(empty_is_none) {}
 
   // A schema, or a string that holds one.
   void Schema(const char* field) {
@@ -36,7 +40,6 @@ class ConstraintReader {
       Text(field, Kind::kJsonSchema, "want an object, or a string with one");
     }
   }
-  // Clients send "" for none.
   void Text(const char* field, Kind kind, const char* want = "want a string") {
     const Json* const value = fields_.Find(field);
     if (value == nullptr) return;
@@ -44,6 +47,8 @@ class ConstraintReader {
       Fail(field, want, "invalid_type");
     } else if (!value->get_ref<const std::string&>().empty()) {
       Set(field, kind, value->get<std::string>());
+    } else if (!empty_is_none_) {
+      Fail(field, "is empty", "invalid_value");
     }
   }
   void Choice(const char* field) {
@@ -93,6 +98,7 @@ class ConstraintReader {
   const absl::string_view raw_;
   RequestFields& fields_;
   ApiRequest& request_;
+  const bool empty_is_none_;
 };
 
 // What names a schema, and whether OpenAI would keep to it in every case: here
@@ -162,6 +168,11 @@ void ReadStructuredOutputs(absl::string_view text, RequestFields& fields,
   if (inner.Bool("json_object", false)) {
     reader.Set("json_object", Kind::kJsonObject, "");
   }
+  if (inner.error().ok() && value->is_object() && value->empty()) {
+    inner.Fail(FieldError(kField,
+                          "want json, regex, choice, grammar or json_object",
+                          "invalid_value"));
+  }
   fields.Fail(inner.Finish());
 }
 
@@ -170,7 +181,8 @@ void ReadStructuredOutputs(absl::string_view text, RequestFields& fields,
 void ReadConstraintFields(absl::string_view text, RequestFields& fields,
                           ApiRequest& request) {
   ReadStructuredOutputs(text, fields, request);
-  ConstraintReader reader(text, fields, request);
+  // Clients of these send "" for none.
+  ConstraintReader reader(text, fields, request, /*empty_is_none=*/true);
   reader.Schema("guided_json");
   reader.Text("guided_regex", Kind::kRegex);
   reader.Choice("guided_choice");

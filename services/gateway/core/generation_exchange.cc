@@ -269,7 +269,8 @@ void GenerationExchange::Succeed() {
 absl::Status GenerationExchange::InTheirWords(
     const absl::Status& status) const {
   absl::string_view reason = status.message();
-  if (request_.constraint_field.empty() ||
+  // Other codes are not the constraint's fault: no tokenizer, no memory.
+  if (!absl::IsInvalidArgument(status) || request_.constraint_field.empty() ||
       !absl::ConsumePrefix(&reason, "constraint: ")) {
     return status;
   }

@@ -32,8 +32,9 @@ constexpr int64_t kTextBytesPerToken = 4;
 constexpr int64_t kReceivedAtOnce = 4;
 // Caps the cost that a request can claim.
 constexpr int64_t kMaxCost = 1 << 17;
-// Memory of the automaton that tells which drafts a constraint forbids.
-constexpr int64_t kGrammarBytes = int64_t{4} << 20;
+// Drafts are checked against constraints whose grammar takes at most this much
+// memory; the automaton of a request may grow by as much again.
+constexpr int64_t kCheckedGrammarBytes = int64_t{1} << 20;
 
 int64_t PromptBytes(const GenerationRequest& request) {
   return static_cast<int64_t>(request.prompt.size() * sizeof(TokenId) +
@@ -487,8 +488,11 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
     auto compiled = texts_.CompileConstraint(request, grammars_, cancelled);
     call.no_room = absl::IsResourceExhausted(compiled.status());
     FORETOKEN_RETURN_IF_ERROR(compiled.status());
-    drafting.grammar = std::make_shared<grammar::LiveGrammar>(
-        *std::move(compiled), vocabulary_, kGrammarBytes);
+    if (!made.sources.empty() &&
+        grammar::GrammarBytes(**compiled) <= kCheckedGrammarBytes) {
+      drafting.grammar = std::make_shared<grammar::LiveGrammar>(
+          *std::move(compiled), vocabulary_, kCheckedGrammarBytes);
+    }
   }
   if (request.text.has_value()) {
     if (tokenizer_ == nullptr) {

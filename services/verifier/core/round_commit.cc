@@ -21,8 +21,9 @@ std::vector<int32_t> CommitPath(Session& session,
     const int32_t node = round.kept_nodes[i];
     const bool is_probe =
         !round.request.probe.empty() && round.request.probe[node];
-    result.row_tokens[node + 1] = outputs[i + 1].token;
-    acceptable[node] = !is_probe;
+    const bool closed = !round.closed_rows.empty() && round.closed_rows[i + 1];
+    if (!closed) result.row_tokens[node + 1] = outputs[i + 1].token;
+    acceptable[node] = !is_probe && !closed;
     ++(is_probe ? result.stats.probe_rows : result.stats.draft_rows);
   }
   result.stats.dropped_nodes =

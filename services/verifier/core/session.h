@@ -33,6 +33,9 @@ struct PendingRound {
   std::vector<TokenId> row_tokens;   // [1 + kept]
   std::vector<int32_t> row_parents;  // [1 + kept]
   std::vector<int32_t> row_of_node;  // [tree.size()]
+  // Rows that a constraint forbids, or whose mask is not known: what they give
+  // is not read. Empty without a constraint, else [1 + kept].
+  std::vector<bool> closed_rows;
   int32_t max_draft_depth = 0;
   int64_t order = 0;  // of submission
   absl::Time arrived;

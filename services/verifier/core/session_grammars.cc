@@ -10,8 +10,6 @@ namespace {
 
 // Grammars that are kept although no session uses them.
 constexpr size_t kMostUnused = 32;
-// An automaton needs this much to be of use.
-constexpr int64_t kLeastBytes = int64_t{1} << 20;
 
 }  // namespace
 
@@ -24,18 +22,20 @@ SessionGrammars::Begin(std::shared_ptr<const grammar::Grammar> grammar,
   }
   Kept& kept = kept_[grammar.get()];
   if (kept.live == nullptr) {
-    kept.live =
-        std::make_shared<grammar::LiveGrammar>(grammar, vocabulary_, max_bytes_);
+    kept.live = std::make_shared<grammar::LiveGrammar>(grammar, vocabulary_);
     kept.grammar = std::move(grammar);
   }
   kept.last_used = ++uses_;
   auto text = std::make_unique<grammar::ConstrainedText>(
       kept.live, std::move(end_tokens));
-  MakeRoom();
-  return text;
+  if (MakeRoom()) return text;
+  text.reset();
+  MakeRoom();  // without this one, if no other session uses it
+  return absl::ResourceExhaustedError(
+      "constraint: the grammars of other requests take all memory");
 }
 
-void SessionGrammars::MakeRoom() {
+bool SessionGrammars::MakeRoom() {
   std::vector<const Kept*> unused;
   int64_t bytes = 0;
   for (const auto& [grammar, kept] : kept_) {
@@ -52,10 +52,11 @@ void SessionGrammars::MakeRoom() {
     --left;
     kept_.erase(oldest->grammar.get());
   }
-  const int64_t each = std::max(
-      max_bytes_ / std::max<int64_t>(static_cast<int64_t>(kept_.size()), 1),
-      kLeastBytes);
-  for (auto& [grammar, kept] : kept_) kept.live->set_max_bytes(each);
+  const int64_t each =
+      std::max((max_bytes_ - bytes) / std::max<int64_t>(std::ssize(kept_), 1),
+               grammar::LiveGrammar::kLeastGrowth);
+  for (auto& [grammar, kept] : kept_) kept.live->set_max_growth(each);
+  return bytes <= max_bytes_;
 }
 
 }  // namespace foretoken::verifier

@@ -28,6 +28,7 @@ class SessionGrammars {
       : vocabulary_(std::move(vocabulary)), max_bytes_(max_bytes) {}
 
   // A text under `grammar`, empty as yet. `end_tokens` end it.
+  // ResourceExhausted if the grammars of other sessions leave no memory.
   absl::StatusOr<std::unique_ptr<grammar::ConstrainedText>> Begin(
       std::shared_ptr<const grammar::Grammar> grammar,
       std::vector<TokenId> end_tokens);
@@ -38,8 +39,9 @@ class SessionGrammars {
     std::shared_ptr<grammar::LiveGrammar> live;
     int64_t last_used = 0;
   };
-  // Drops unused ones and divides the memory among the others.
-  void MakeRoom();
+  // Drops unused ones and divides the memory among the others; false if these
+  // take too much.
+  bool MakeRoom();
 
   const std::shared_ptr<const grammar::TokenVocabulary> vocabulary_;
   const int64_t max_bytes_;

@@ -35,7 +35,8 @@ absl::Status FaultOf(const absl::Status& check) {
 // The masks of a pass: bits of every row that a constraint limits.
 class RowMasks {
  public:
-  // Empty for a session without a constraint. Sets session.mask_status.
+  // Empty for a session without a constraint. Sets session.mask_status, and
+  // the rows of its round that are closed.
   absl::Span<const uint64_t* const> Add(Session& session,
                                         absl::Span<const TokenId> tokens,
                                         absl::Span<const int32_t> parents) {
@@ -43,8 +44,15 @@ class RowMasks {
     if (session.text == nullptr) return {};
     auto masks = session.text->MaskRows(tokens, parents);
     if (!masks.ok()) {
-      session.mask_status = Annotate(masks.status(), "constraint");
+      // Another verifier would say the same: not ResourceExhausted.
+      session.mask_status = absl::InvalidArgumentError(
+          absl::StrCat("constraint: ", masks.status().message()));
       return {};
+    }
+    if (session.round.has_value()) {
+      std::vector<bool>& closed = session.round->closed_rows;
+      closed.clear();
+      for (const auto& mask : *masks) closed.push_back(mask == nullptr);
     }
     std::vector<const uint64_t*>& rows = rows_.emplace_back();
     rows.reserve(masks->size());
@@ -157,6 +165,17 @@ absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
                         request.sampling.end_tokens));
     session.text->Append(
         absl::MakeConstSpan(request.tokens).subspan(request.prompt_length));
+    const absl::Status& kept = session.text->status();
+    if (!kept.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("constraint: ", kept.message()));
+    }
+    if (session.text->complete()) {
+      return absl::InvalidArgumentError(
+          "constraint: the text is complete and nothing can follow it");
+    }
+  } else if (!request.constraint.empty()) {
+    return absl::InternalError("constraint: it was not compiled");
   }
   session.tokens = std::move(request.tokens);
   session.request = std::move(request);

@@ -122,7 +122,12 @@ TEST(TokenVocabularyTest, OnlyTokensOfTextHaveBytes) {
     EXPECT_EQ(tokens.bytes(token), "") << token;
   }
   EXPECT_EQ(tokens.bytes(6).size(), 4096u);
-  EXPECT_EQ(TokenVocabulary(vocabulary, 3).size(), 8);
+  // A model without logits for the last tokens cannot write them.
+  const TokenVocabulary fewer(vocabulary, 3);
+  EXPECT_EQ(fewer.size(), 3);
+  EXPECT_EQ(fewer.bytes(0), "text");
+  EXPECT_EQ(fewer.bytes(6), "");
+  EXPECT_EQ(TokenVocabulary(vocabulary).size(), 8);
 }
 
 TEST(TokenVocabularyTest, TokensOfEqualBytesAreTwins) {
@@ -493,7 +498,7 @@ Symbol TwelfthFromTheEnd(GrammarBuilder& b) {
 
 TEST(TokenMasksTest, AMaskThatTakesTooManyStepsIsAnError) {
   Automaton automaton = Built(TwelfthFromTheEnd);
-  TokenMasks masks(automaton, LongTokens(), {.max_steps = 300});
+  TokenMasks masks(automaton, LongTokens(), {.max_work = 3'000});
   EXPECT_THAT(masks.Mask(automaton.start()),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("takes too long")));
@@ -508,11 +513,12 @@ TEST(TokenMasksTest, AMaskThatTakesTooManyStepsIsAnError) {
 }
 
 TEST(TokenMasksTest, AnAutomatonWithoutMemoryGivesNoMask) {
-  GrammarBuilder builder({.regex_bytes = 100'000});
+  GrammarBuilder builder;
   const Symbol root = TwelfthFromTheEnd(builder);
   auto grammar = std::move(builder).Build(root);
   FORETOKEN_ASSERT_OK(grammar);
-  Automaton automaton(std::make_shared<const Grammar>(*std::move(grammar)));
+  Automaton automaton(std::make_shared<const Grammar>(*std::move(grammar)),
+                      /*max_growth=*/200'000);
   TokenMasks masks(automaton, LongTokens());
   EXPECT_THAT(masks.Mask(automaton.start()),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")));

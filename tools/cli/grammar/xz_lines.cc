@@ -19,7 +19,7 @@ constexpr absl::string_view kMagic("\xFD"
                                    "7zXZ\0",
                                    6);
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
-// Of the decoder's dictionary; what xz itself writes needs a tenth.
+// Memory of the decoder; files that xz writes by default need a tenth.
 constexpr uint64_t kMaxDecoderBytes = uint64_t{1} << 30;
 
 absl::StatusOr<std::string> Expand(absl::string_view compressed) {

@@ -78,7 +78,8 @@ class RequestCall final : public GenerationCall {
   ByteBudget::Share memory;
   int64_t charged_tokens = 0;  // to the caller's quota
   int64_t used_tokens = 0;
-  // For its text or its constraint: nothing was encoded or compiled.
+  // There was no room for its text or constraint: nothing was encoded or
+  // compiled.
   bool no_room = false;
 
  private:

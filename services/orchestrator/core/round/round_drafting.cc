@@ -33,6 +33,7 @@ constexpr double kNewestDraft = 0.25;
 void DropForbidden(grammar::ConstrainedText& constraint, DraftTree& tree) {
   const std::vector<bool> allowed =
       constraint.Allowed(tree.tokens, tree.parents);
+  if (std::find(allowed.begin(), allowed.end(), false) == allowed.end()) return;
   DraftTree kept;
   std::vector<int32_t> index(tree.tokens.size(), -1);
   for (int32_t node = 0; node < tree.size(); ++node) {
@@ -451,7 +452,7 @@ void RoundDrafting::CollectFrom(int source) {
     draft.Clear();
     outcome = DraftOutcome::kBroken;
   }
-  if (options_.constraint != nullptr) {
+  if (options_.constraint != nullptr && draft.tree.size() > 0) {
     DropForbidden(*options_.constraint, draft.tree);
   }
   report_[source].outcome = outcome;

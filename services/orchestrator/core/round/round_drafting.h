@@ -64,7 +64,8 @@ struct DraftingOptions {
   // The grammar of the request's constraint, for DecodeLoop::Create; null: none.
   std::shared_ptr<grammar::LiveGrammar> grammar;
   // The output under it, of which nothing is committed yet; null: no
-  // constraint. Drafts that it forbids cost no row.
+  // constraint. Draft nodes that it forbids cost no row; a window's are read
+  // all the same.
   std::shared_ptr<grammar::ConstrainedText> constraint;
   // Shared by requests; null: the sources' own estimates are used unchanged.
   std::shared_ptr<DraftEstimates> estimates;

@@ -109,22 +109,36 @@ TEST(SessionGrammarsTest, OfManyUnusedOnesTheOldestGo) {
   EXPECT_EQ(used.use_count(), holders);  // in use, and the oldest of all
 }
 
-TEST(SessionGrammarsTest, BeyondTheMemoryUnusedOnesGoAtOnce) {
+TEST(SessionGrammarsTest, BeyondTheMemoryOneIsRefusedAndLeavesNothing) {
   SessionGrammars grammars(Letters(), /*max_bytes=*/1);
-  const auto used = Word("ab");
-  const auto text = grammars.Begin(used, {kEnd});
-  FORETOKEN_ASSERT_OK(text);
-  std::weak_ptr<const grammar::Grammar> unused;
+  const auto word = Word("ba");
+  const long holders = word.use_count();
+  EXPECT_THAT(grammars.Begin(word, {kEnd}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("take all memory")));
+  EXPECT_EQ(word.use_count(), holders);
+}
+
+TEST(SessionGrammarsTest, UnusedOnesMakeRoomForThoseThatCome) {
+  int64_t each = 0;
   {
-    const auto word = Word("ba");
-    unused = word;
-    FORETOKEN_ASSERT_OK(grammars.Begin(word, {kEnd}));
+    grammar::LiveGrammar live(Word("ab"), Letters());
+    each = live.bytes();
   }
-  FORETOKEN_ASSERT_OK(grammars.Begin(Word("aa"), {kEnd}));
-  EXPECT_TRUE(unused.expired());
-  EXPECT_GT(used.use_count(), 1);
-  (*text)->Append({0});
-  EXPECT_EQ((*text)->Forced(9), "b");
+  // Room for two.
+  SessionGrammars grammars(Letters(), 5 * each / 2);
+  const auto used = grammars.Begin(Word("ab"), {kEnd});
+  FORETOKEN_ASSERT_OK(used);
+  for (const char* word : {"ba", "aa", "bb"}) {
+    FORETOKEN_EXPECT_OK(grammars.Begin(Word(word), {kEnd})) << word;
+  }
+  const auto second = grammars.Begin(Word("ba"), {kEnd});
+  FORETOKEN_ASSERT_OK(second);
+  EXPECT_THAT(
+      grammars.Begin(Word("aa"), {kEnd}),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("memory")));
+  (*used)->Append({0});
+  EXPECT_EQ((*used)->Forced(9), "b");
 }
 
 }  // namespace
