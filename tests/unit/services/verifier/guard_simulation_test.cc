@@ -33,7 +33,7 @@ std::function<double(double)> Table(
   };
 }
 
-// The tables are those of tests/bench/results/weights.md and README.md: 660 M
+// The tables are those of tests/lab/results/weights.md and README.md: 660 M
 // parameters in bf16 on one thread of a Zen 4, SmolLM2 in Q4_1 on two, and the
 // former on a Zen 5, whose 16 rows cost 1.41 and 64 rows 5.29 times one. The
 // H200: 16 GB of weights at 4.8 TB/s, 16 GFLOP a row at 500 TFLOP/s.
