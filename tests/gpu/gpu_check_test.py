@@ -63,7 +63,7 @@ class GpuCheckTest(unittest.TestCase):
         self.out = pathlib.Path(folder.name) / "out"
         (self.root / "tools").mkdir(parents=True)
         shutil.copy(ROOT / "tools/gpu_check", self.root / "tools")
-        shutil.copytree(ROOT / "tools/gpu", self.root / "tools/gpu")
+        shutil.copytree(ROOT / "tests/gpu", self.root / "tests/gpu")
         self.tools = pathlib.Path(folder.name) / "tools"
         self.write(self.root / "build/gpu_check/bin/bin", PROGRAMS)
         self.write(self.tools, TOOLS)

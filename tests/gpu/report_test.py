@@ -1,4 +1,4 @@
-"""tools/gpu/report.py and predictions.py: what becomes of the results of
+"""tests/gpu/report.py and predictions.py: what becomes of the results of
 tools/gpu_check, complete or cut off."""
 import contextlib
 import io
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools/gpu"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tests/gpu"))
 import predictions
 import report
 

@@ -1,4 +1,4 @@
-"""tools/gpu/resources.py on small kernels: what the compiler says is what it
+"""tests/gpu/resources.py on small kernels: what the compiler says is what it
 reads, and spilled registers are a failure. Needs nvcc."""
 import os
 import pathlib
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools/gpu"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tests/gpu"))
 import resources
 
 NVCC = os.environ.get("FORETOKEN_NVCC") or shutil.which("nvcc")

@@ -2,9 +2,9 @@
 """What tools/gpu_check is expected to measure, line by line, worked out before
 a GPU was seen, and what is wanted.
 
-    tools/gpu/predictions.py             the table, as predictions.md has it
-    tools/gpu/predictions.py --check     fails if predictions.md is another one
-    tools/gpu/predictions.py --write     writes it
+    tests/gpu/predictions.py             the table, as predictions.md has it
+    tests/gpu/predictions.py --check     fails if predictions.md is another one
+    tests/gpu/predictions.py --write     writes it
 
 A prediction is arithmetic over two ceilings of the GPU, a copy's bandwidth and
 the bf16 matrix rate of a library's large product, and over the assumptions
@@ -246,7 +246,7 @@ def wanted(line):
 
 def markdown():
     rows = ["# Predictions of tools/gpu_check", "",
-            "Written by `tools/gpu/predictions.py --write`, which has the "
+            "Written by `tests/gpu/predictions.py --write`, which has the "
             "arithmetic; made before a GPU had run the engine. `bench replay` "
             "has no line: its acceptance comes from recordings, its times from "
             "the lines below.", "",

@@ -2,12 +2,12 @@
 """Registers, stack and shared memory of every kernel of the GPU module, read
 from the machine code in it; needs neither a GPU nor CUDA's tools.
 
-    tools/gpu/resources.py MODULE            the table
-    tools/gpu/resources.py --check MODULE    fails if a kernel has a stack
+    tests/gpu/resources.py MODULE            the table
+    tests/gpu/resources.py --check MODULE    fails if a kernel has a stack
                                              (spilled registers lie there), or
                                              needs more than a GPU has, or if
                                              README's table is of other code
-    tools/gpu/resources.py --write MODULE    puts the table into README
+    tests/gpu/resources.py --write MODULE    puts the table into README
 
 Formats: "ELF for CUDA" as binutils and cuobjdump read it. A fat binary begins
 with 0xBA55ED50 and holds entries of PTX (1) and machine code (2).
@@ -20,8 +20,8 @@ import subprocess
 import sys
 
 README = pathlib.Path(__file__).parents[2] / "common/infer/cuda/README.md"
-BEGIN = "<!-- tools/gpu/resources.py --write MODULE: begin -->"
-END = "<!-- tools/gpu/resources.py --write MODULE: end -->"
+BEGIN = "<!-- tests/gpu/resources.py --write MODULE: begin -->"
+END = "<!-- tests/gpu/resources.py --write MODULE: end -->"
 
 FATBIN = struct.pack("<I", 0xBA55ED50)
 KIND_ELF = 2
@@ -315,7 +315,7 @@ def main():
         comparable = f"nvcc {version};" in old and header in old
         if comparable and old != table:
             problems.append(f"{README} has another table: run "
-                            f"tools/gpu/resources.py --write {options.module}")
+                            f"tests/gpu/resources.py --write {options.module}")
         print(f"resources: README's table "
               f"{'compared' if comparable else 'is of another build'}")
     else:
