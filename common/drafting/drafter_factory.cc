@@ -8,7 +8,6 @@
 #include "common/drafting/ngram_trie_drafter.h"
 #include "common/drafting/phrase_pool_drafter.h"
 #include "common/drafting/prompt_lookup.h"
-#include "common/drafting/rest/rest_drafter.h"
 
 namespace foretoken {
 namespace {
@@ -49,12 +48,6 @@ struct Maker {
       return Missing("mode 'crest': no CREST datastore");
     }
     return std::make_unique<CrestDrafter>(resources.crest);
-  }
-  Made operator()(const RestOptions& options) const {
-    if (resources.rest == nullptr) {
-      return Missing("mode 'rest': no REST datastore");
-    }
-    return std::make_unique<RestDrafter>(resources.rest, options);
   }
   Made operator()(const AutoOptions& options) const {
     FusedOptions fused;

@@ -11,14 +11,12 @@
 namespace foretoken {
 
 class CrestSource;
-class RestStore;
 class StaticPrior;
 
 // What a drafter may use beside the request itself.
 struct DrafterResources {
   std::shared_ptr<const StaticPrior> prior;  // null: none
   std::shared_ptr<CrestSource> crest;        // `crest` needs it
-  std::shared_ptr<const RestStore> rest;     // `rest` needs it
   // Committed output of a request is kept for later requests.
   bool keep_history = false;
   // AddHistory will be called, even without keep_history.

@@ -93,16 +93,6 @@ ModeOptions ReadPhrasePool(ModeReader& read, ModeUse) {
   return options;
 }
 
-ModeOptions ReadRest(ModeReader& read, ModeUse) {
-  RestOptions options;
-  options.exact = read.Bool("exact", options.exact);
-  options.max_n = read.Int("max_n", options.exact ? 4 : options.max_n, 1,
-                           RestOptions::kMaxN);
-  options.min_n = read.Int("min_n", std::min(options.min_n, options.max_n), 1,
-                           options.max_n);
-  return options;
-}
-
 ModeOptions ReadAuto(ModeReader& read, ModeUse use) {
   AutoOptions options;
   if (use == ModeUse::kRequest) return options;
@@ -130,7 +120,6 @@ constexpr ModeInfo kTable[] = {
      ReadPromptLookup},
     {"phrase_pool", Id::kOuroboros, "", false, false, false, true,
      ReadPhrasePool},
-    {"rest", Id::kTarget, "", false, false, false, true, ReadRest},
     {"auto", Id::kFused, "trie_drafter", false, false, true, true, ReadAuto},
 };
 

@@ -143,17 +143,6 @@ struct PhrasePoolDrafterOptions {
   bool keep = false;
 };
 
-// `rest`: retrieval from a suffix array (arXiv 2311.08252).
-struct RestOptions {
-  static constexpr int kMaxN = 64;
-
-  int max_n = 16;  // longest match tried, 1..kMaxN; 4 if `exact`
-  int min_n = 2;   // shortest, 1..max_n
-  bool exact = false;
-  int max_hits = 5000;    // if not `exact`
-  int continuation = 10;  // tokens
-};
-
 // `auto`: all available drafters, fused. Requests take no parameters; replay
 // uses them to switch off parts of the model-free core.
 struct AutoOptions {
@@ -165,8 +154,7 @@ struct AutoOptions {
 using ModeOptions =
     std::variant<OffOptions, DraftModelOptions, LookaheadOptions,
                  OuroborosOptions, NgramTrieOptions, CrestModeOptions,
-                 PromptLookupOptions, PhrasePoolDrafterOptions, RestOptions,
-                 AutoOptions>;
+                 PromptLookupOptions, PhrasePoolDrafterOptions, AutoOptions>;
 
 // --- The table ---------------------------------------------------------------
 

@@ -5,16 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
-#include "services/crest/core/rest_origin.h"
 #include "services/crest/core/snapshot_origin.h"
 
 namespace foretoken::crest {
 namespace {
 
 constexpr char kPostgres[] = "postgres";
-constexpr absl::string_view kRest = "rest:";
 constexpr size_t kMaxDatastores = 64;  // each has a thread
 
 absl::StatusOr<std::vector<DatastoreSpec>> ParseSpecs(
@@ -22,7 +19,7 @@ absl::StatusOr<std::vector<DatastoreSpec>> ParseSpecs(
   if (texts.empty() || texts.size() > kMaxDatastores) {
     return absl::InvalidArgumentError(
         absl::StrCat(texts.size(), " datastores: want 1..", kMaxDatastores,
-                     " of NAME=FILE, NAME=rest:FILE or NAME=postgres"));
+                     " of NAME=FILE or NAME=postgres"));
   }
   std::vector<DatastoreSpec> specs;
   std::set<std::string> names;
@@ -66,29 +63,21 @@ void AddIngestFlags(Flags& flags, IngestOptions& ingest, RowOptions& rows) {
 absl::StatusOr<DatastoreSpec> DatastoreSpec::Parse(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals + 1 == text.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("datastore \"", text,
-                     "\": want NAME=FILE, NAME=rest:FILE or NAME=postgres"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "datastore \"", text, "\": want NAME=FILE or NAME=postgres"));
   }
   DatastoreSpec spec;
   spec.name = text.substr(0, equals);
   FORETOKEN_RETURN_IF_ERROR(CheckDatastoreName(spec.name));
-  absl::string_view where = absl::string_view(text).substr(equals + 1);
-  if (where == kPostgres) return spec;
-  spec.rest = absl::ConsumePrefix(&where, kRest);
-  if (where.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("datastore \"", text, "\": want a file after ", kRest));
-  }
-  spec.file = std::string(where);
+  std::string where = text.substr(equals + 1);
+  if (where != kPostgres) spec.file = std::move(where);
   return spec;
 }
 
 void CrestService::AddFlags(Flags& flags) {
   flags.List("datastore", &datastores,
-             "NAME=FILE (a snapshot), NAME=rest:FILE (a REST snapshot) or "
-             "NAME=postgres (the versions of that name in PostgreSQL); the "
-             "first is the default of requests");
+             "NAME=FILE (a snapshot) or NAME=postgres (the versions of that "
+             "name in PostgreSQL); the first is the default of requests");
   flags.Secret("postgres-url", &postgres.url, "Connection URL of PostgreSQL");
   flags.String("tokenizer", &tokenizer,
                "Model directory or tokenizer file; versions of another "
@@ -132,7 +121,7 @@ void CrestService::AddFlags(Flags& flags) {
 }
 
 absl::StatusOr<std::unique_ptr<CrestServer>> CrestService::Make(
-    metrics::Registry& registry) const {
+    metrics::Registry& registry, std::vector<NamedOrigin> more) const {
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<DatastoreSpec> specs,
                              ParseSpecs(datastores));
   std::shared_ptr<const Tokenizer> loaded;
@@ -146,15 +135,13 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestService::Make(
     named.load_at_start = !spec.file.empty();
     if (spec.file.empty()) {
       named.origin = std::make_unique<PgOrigin>(spec.name, postgres);
-    } else if (spec.rest) {
-      named.origin =
-          std::make_unique<RestOrigin>(spec.file, postgres.index_memory);
     } else {
       named.origin =
           std::make_unique<SnapshotOrigin>(spec.file, postgres.index_memory);
     }
     origins.push_back(std::move(named));
   }
+  for (NamedOrigin& named : more) origins.push_back(std::move(named));
   return CrestServer::Create(server, std::move(origins), std::move(loaded),
                              registry);
 }

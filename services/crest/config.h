@@ -15,13 +15,11 @@
 
 namespace foretoken::crest {
 
-// One datastore: NAME=FILE, a snapshot; NAME=rest:FILE, a REST snapshot; or
-// NAME=postgres, the versions published under that name in the database of
-// FORETOKEN_POSTGRES_URL.
+// One datastore: NAME=FILE, a snapshot, or NAME=postgres, the versions
+// published under that name in the database of FORETOKEN_POSTGRES_URL.
 struct DatastoreSpec {
   std::string name;
-  std::string file;   // empty: PostgreSQL
-  bool rest = false;  // kind of the file
+  std::string file;  // empty: PostgreSQL
 
   // InvalidArgument names the text and what was wanted.
   static absl::StatusOr<DatastoreSpec> Parse(const std::string& text);
@@ -42,9 +40,10 @@ struct CrestService {
   // Opens the datastores and starts their watchers. A snapshot is loaded whole;
   // the state of a datastore in PostgreSQL is never an error. InvalidArgument
   // for a bad specification, a duplicate name, or no datastore; CrestIndex
-  // errors for a snapshot. `registry` must outlive the server.
+  // errors for a snapshot. `more`: datastores after those of the flags, with
+  // other names. `registry` must outlive the server.
   absl::StatusOr<std::unique_ptr<CrestServer>> Make(
-      metrics::Registry& registry) const;
+      metrics::Registry& registry, std::vector<NamedOrigin> more = {}) const;
 };
 
 }  // namespace foretoken::crest

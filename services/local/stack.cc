@@ -27,8 +27,7 @@ void LocalService::AddFlags(Flags& flags) {
             "Warm start of the trie drafter: redis://HOST[:PORT][/N] or "
             "unix:///PATH; empty for none");
   flags.String("crest", &crest,
-               "Snapshot of a CREST datastore (foretoken crest build), or "
-               "rest:FILE, one of REST (foretoken crest build-rest)");
+               "Snapshot of a CREST datastore (foretoken crest build)");
   gateway.AddFlags(flags, "http-");
 }
 

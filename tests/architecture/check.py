@@ -1,8 +1,9 @@
-"""Include rules of common/, services/ and tools/.
+"""Include rules of common/, services/, tools/ and the laboratory.
 
     check.py cycles      no file includes itself, directly or through others
-    check.py direction   tools -> services -> common; services meet in common,
-                         whose folders include only folders further down LAYERS
+    check.py direction   tests/lab -> tools -> services -> common, of which none
+                         includes tests; services meet in common, whose folders
+                         include only folders further down LAYERS
     check.py cores       no core reaches gRPC, Protobuf, libpq, hiredis,
                          prometheus-cpp or Boost through any of its includes
     check.py clock       cores take their time from a Clock, never from the
@@ -18,7 +19,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TREES = ("common", "services", "tools")
+PRODUCT = ("common", "services", "tools")
+TREES = (*PRODUCT, "tests/lab")
 # The folders of common/, as the map in CONTRIBUTING.md orders them.
 LAYERS = ("rpc", "metrics", "engine", "infer", "drafting", "config",
           "generation", "speculation", "grammar", "text", "gguf", "tracing",
@@ -80,12 +82,16 @@ def cycles(includes):
 
 def direction(includes):
     """One line for every include that points up or across services."""
-    rank = {tree: i for i, tree in enumerate(TREES)}
+    rank = {tree: i for i, tree in enumerate(PRODUCT)}
     layer = {folder: i for i, folder in enumerate(LAYERS)}
     found = []
     for file, included in includes.items():
         for other in included:
             tree, up = file.split("/")[0], other.split("/")[0]
+            if tree not in rank:  # the laboratory includes all of the product
+                continue
+            if up == "tests":
+                found.append(f"test: {file} includes {other}")
             if up not in rank:
                 continue
             if rank[up] > rank[tree]:
@@ -130,6 +136,10 @@ def self_test():
         (direction, {"common/base/a.h": ["services/x/core/b.h"]}),
         (direction, {"services/x/a.h": ["services/y/core/b.h"]}),
         (direction, {"common/infer/a.h": ["common/engine/b.h"]}),
+        (direction, {"tools/cli/a.cc": ["tests/lab/rest/b.h"]}),
+        (direction, {"services/x/core/a.h": ["tests/support/b.h"]}),
+        (cycles, {"tests/lab/a.h": ["tests/lab/b.h"],
+                  "tests/lab/b.h": ["tests/lab/a.h"]}),
         (cores, {"services/x/core/a.h": ["common/rpc/b.h"],
                  "common/rpc/b.h": ["grpcpp/grpcpp.h"]}),
         (cores, {"services/x/core/a.cc": ["boost/asio/post.hpp"]}),
@@ -140,7 +150,9 @@ def self_test():
                   "common/b.h": ["common/c.h"], "common/c.h": ["vector"]}),
         (direction, {"services/local/a.h": ["services/y/core/b.h"],
                      "tools/cli/a.cc": ["services/x/b.h", "common/base/c.h"],
-                     "common/engine/a.h": ["common/infer/b.h"]}),
+                     "common/engine/a.h": ["common/infer/b.h"],
+                     "tests/lab/a.cc": ["tools/cli/b.h", "tests/support/c.h",
+                                        "services/x/core/d.h"]}),
         (cores, {"services/x/server.h": ["grpcpp/grpcpp.h"],
                  "services/x/core/a.h": ["common/base/b.h"]}),
         (clock, {"services/x/core/a.cc": "const auto now = MonotonicNow();",

@@ -100,8 +100,6 @@ FiveServices::FiveServices() {
   Run({Binary("foretoken"), "prior", "build", "--corpus", Corpus(),
        "--tokenizer", Target(), "--max-bytes", "200000", "--out",
        dir_.File("prior")});
-  Run({Binary("foretoken"), "crest", "build-rest", "--corpus", Corpus(),
-       "--suffix", ".py", "--tokenizer", Target(), "--out", dir_.File("rest")});
   for (int i = 0; i < kParts; ++i) Start(static_cast<Part>(i));
   auto client = WireClient::Connect(address(Part::kOrchestrator), {});
   FORETOKEN_CHECK(client.ok());
@@ -136,9 +134,7 @@ std::vector<std::string> FiveServices::Flags(Part part) const {
               "--redis-timeout=200ms",
               "--redis-max-pause=200ms"};
     case Part::kCrest:
-      return {"--datastore",
-              absl::StrCat(kDatastore, "=postgres,", kRestDatastore,
-                           "=rest:", dir_.File("rest")),
+      return {"--datastore", absl::StrCat(kDatastore, "=postgres"),
               "--tokenizer", Target(), "--watch-interval=100ms"};
     case Part::kOrchestrator:
       return {"--verifiers", address(Part::kVerifier), "--draft-worker",
@@ -153,11 +149,25 @@ std::vector<std::string> FiveServices::Flags(Part part) const {
 }
 
 void FiveServices::Start(Part part) {
+  Start(part, absl::StrCat("foretoken-", kNames[Index(part)]), {});
+}
+
+void FiveServices::ServeRestToo() {
+  Run({Binary("foretoken-lab"), "build-rest", "--corpus", Corpus(), "--suffix",
+       ".py", "--tokenizer", Target(), "--out", dir_.File("rest")});
+  processes_[Index(Part::kCrest)] = nullptr;
+  Start(Part::kCrest, "foretoken-lab-crest",
+        {"--rest", absl::StrCat(kRestDatastore, "=", dir_.File("rest"))});
+}
+
+void FiveServices::Start(Part part, const std::string& program,
+                         const std::vector<std::string>& more) {
   const size_t i = Index(part);
   std::vector<std::string> args = {
-      Binary(absl::StrCat("foretoken-", kNames[i])), "--listen", address(part),
-      "--metrics-listen", absl::StrCat("127.0.0.1:", metrics_ports_[i])};
+      Binary(program), "--listen", address(part), "--metrics-listen",
+      absl::StrCat("127.0.0.1:", metrics_ports_[i])};
   for (std::string& flag : Flags(part)) args.push_back(std::move(flag));
+  args.insert(args.end(), more.begin(), more.end());
   // Clients that hang are noticed sooner than in the field.
   args.insert(args.end(), {"--keepalive-time=2s", "--keepalive-timeout=5s"});
   processes_[i] = std::make_unique<Process>(std::move(args));

@@ -27,7 +27,7 @@ enum class Part {
   kOrchestrator
 };
 
-// The crest service's second datastore, of kind `rest`.
+// The second datastore of the crest service, after ServeRestToo.
 inline constexpr char kRestDatastore[] = "base";
 
 // What a client saw of one request.
@@ -51,6 +51,9 @@ class FiveServices {
   std::string address(Part part) const;
   // Waits until it serves.
   void Start(Part part);
+  // Replaces the crest service by the laboratory's, which also serves a REST
+  // snapshot of the same text.
+  void ServeRestToo();
   Process& process(Part part) { return *processes_[Index(part)]; }
   PrivatePostgres& postgres() { return postgres_; }
   PrivateRedis& redis() { return redis_; }
@@ -68,6 +71,8 @@ class FiveServices {
   static constexpr int kParts = 5;
   static size_t Index(Part part) { return static_cast<size_t>(part); }
   std::string Binary(const std::string& name) const;
+  void Start(Part part, const std::string& program,
+             const std::vector<std::string>& more);
   // Runs the command line to its end.
   void Run(std::vector<std::string> args) const;
   std::vector<std::string> Flags(Part part) const;

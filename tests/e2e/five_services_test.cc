@@ -68,6 +68,7 @@ TEST_F(FiveServicesTest, EveryModeWritesWhatOffWrites) {
 }
 
 TEST_F(FiveServicesTest, RestServesAsABaselineBesideCrest) {
+  services_->ServeRestToo();
   EXPECT_TRUE(Soon([&] {
     const Written written =
         Expect(absl::StrCat("crest:datastore=", kRestDatastore));

@@ -36,7 +36,7 @@ echo "checks: $* sync ${FORETOKEN_CUDA_SYNC-}"
 ''',
     "gpu_probe":
         """echo '{"id": "mma.wgmma.8.normal", "different": 0, "of": 9}'""",
-    "foretoken": '[ "$1" = --version ]',
+    "foretoken-lab": '[ "$1" = --version ]',
 }
 TOOLS = {
     "nvidia-smi": 'case $* in *compute_cap*) echo 8.6 ;; '

@@ -247,7 +247,7 @@ def wanted(line):
 def markdown():
     rows = ["# Predictions of tools/gpu_check", "",
             "Written by `tests/gpu/predictions.py --write`, which has the "
-            "arithmetic; made before a GPU had run the engine. `bench replay` "
+            "arithmetic; made before a GPU had run the engine. `foretoken-lab replay` "
             "has no line: its acceptance comes from recordings, its times from "
             "the lines below.", "",
             "| line | unit | " + " | ".join(CEILINGS) + " | wanted |",

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "common/drafting/rest/rest_snapshot.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/local/stack.h"
@@ -53,14 +52,13 @@ struct Outputs {
 
 class LocalDraftersTest : public ::testing::Test {
  protected:
-  // `crest`: empty for a snapshot of n-grams.
-  void Start(const std::string& draft_model, const std::string& crest = "") {
+  void Start(const std::string& draft_model) {
     local::LocalService config;
     config.verifier.backend.model = GoldenModel("llama_plain_fp32");
     config.verifier.backend.precision = "fp32";
     config.verifier.backend.threads = 1;
     config.draft_model = draft_model;
-    config.crest = crest.empty() ? WriteDatastore(dir_) : crest;
+    config.crest = WriteDatastore(dir_);
     // The machine may be busy: nothing here is about time.
     config.verifier.draft_guard = false;
     config.orchestrator.draft_wait.floor = absl::Seconds(30);
@@ -140,27 +138,6 @@ TEST_F(LocalDraftersTest, LookaheadIsRightWhereTheOutputRepeatsItself) {
   Start("");
   const Outputs got = Run("lookahead", 0.0f);
   EXPECT_GT(got.accepted, got.rounds / 4);
-}
-
-// The store holds what the target writes, so that drafts are accepted.
-TEST_F(LocalDraftersTest, RestThroughCrestWritesWhatOffWrites) {
-  Start("");
-  const Outputs off = Run("off", 0.0f);
-  const Outputs sampled = Run("off", 0.8f);
-  std::vector<TokenId> text;
-  for (const auto& tokens : off.tokens) {
-    text.insert(text.end(), tokens.begin(), tokens.end());
-  }
-  RestMeta meta;
-  meta.vocab_size = kVocab;
-  const std::string path = dir_.File("store.rest");
-  FORETOKEN_ASSERT_OK(WriteRestSnapshot(path, meta, text));
-  Start("", "rest:" + path);
-  const Outputs got = Run("crest", 0.0f);
-  EXPECT_EQ(got.tokens, off.tokens);
-  EXPECT_GT(got.accepted, got.rounds);
-  EXPECT_EQ(got.degraded, 0);
-  EXPECT_EQ(Run("crest", 0.8f).tokens, sampled.tokens);
 }
 
 TEST_F(LocalDraftersTest, AutoAsksEveryDrafterThatIsThere) {

@@ -24,7 +24,7 @@ import tempfile
 
 import private_postgres
 from progress import Progress
-from provenance import made_by
+from provenance import lab_of, made_by
 
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -64,8 +64,8 @@ class Bench:
                     sets=[recorded / "code_wizardcoder-33b-v1.1.jsonl.gz"],
                     tokenizer=llama, json=False)
 
-    def foretoken(self, *words):
-        command = ["nice", "-n", "10", self.args.foretoken,
+    def foretoken(self, *words, binary=None):
+        command = ["nice", "-n", "10", binary or self.args.foretoken,
                    *[str(w) for w in words]]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -75,8 +75,19 @@ class Bench:
 
     def replay(self, half, *words):
         h = self.halves[half]
-        result = self.foretoken("replay", "--recorded", *h["sets"],
-                                "--tokenizer", h["tokenizer"], "--json", *words)
+        return self.summary(self.foretoken(
+            "replay", "--recorded", *h["sets"], "--tokenizer", h["tokenizer"],
+            "--json", *words))
+
+    def replay_rest(self, half, *words):
+        h = self.halves[half]
+        return self.summary(self.foretoken(
+            "replay-rest", "--recorded", *h["sets"], "--tokenizer",
+            h["tokenizer"], "--json", *words,
+            binary=lab_of(self.args.foretoken)))
+
+    @staticmethod
+    def summary(result):
         return {
             "draft_us": result["draft_us"],
             "sets": {pathlib.Path(s["file"]).name.split("_")[0]: {
@@ -183,9 +194,9 @@ class Bench:
         if key in self.runs:
             return
         h = self.halves[half]
-        value = self.replay(half, "--mode", mode, "--rest-corpus",
-                            self.sample_rows(half, percent), "--exclude-ids",
-                            *h["sets"])
+        value = self.replay_rest(half, "--mode", mode, "--rest-corpus",
+                                 self.sample_rows(half, percent),
+                                 "--exclude-ids", *h["sets"])
         self.keep(key, value)
 
     def measure(self, half):

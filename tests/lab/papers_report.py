@@ -36,7 +36,7 @@ import papers_ngram_trie
 import papers_readme
 import papers_tables
 from progress import Progress
-from provenance import made_by
+from provenance import lab_of, made_by
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 RUNS = RESULTS / "papers_runs.json"
@@ -64,8 +64,8 @@ class Measure:
         self.folder = None  # of temporary files, while it runs
         self.steps = []
 
-    def foretoken(self, *words):
-        command = ["nice", "-n", "10", self.args.foretoken,
+    def foretoken(self, *words, binary=None):
+        command = ["nice", "-n", "10", binary or self.args.foretoken,
                    *[str(word) for word in words]]
         done = subprocess.run(command, capture_output=True, text=True,
                               check=False)
@@ -74,10 +74,13 @@ class Measure:
         return done.stdout
 
     def replay(self, recorded, mode, nodes, *flags, distribution=False):
-        result = json.loads(self.foretoken(
-            "replay", "--recorded", recorded, "--tokenizer",
-            self.data / "tokenizers/llama2/tokenizer.model", "--mode", mode,
-            "--max-tree-nodes", nodes, *flags, "--json").splitlines()[-1])
+        words = ["--recorded", recorded, "--tokenizer",
+                 self.data / "tokenizers/llama2/tokenizer.model", "--mode",
+                 mode, "--max-tree-nodes", nodes, *flags, "--json"]
+        out = (self.foretoken("replay-rest", *words,
+                              binary=lab_of(self.args.foretoken))
+               if mode == "rest" else self.foretoken("replay", *words))
+        result = json.loads(out.splitlines()[-1])
         found = result["sets"][0]
         found.pop("file")
         if not distribution:

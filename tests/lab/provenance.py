@@ -3,6 +3,7 @@ and the machine, with the load that the machine had.
 """
 import functools
 import os
+import pathlib
 import platform
 import re
 import subprocess
@@ -30,6 +31,11 @@ def cpu_name(path="/proc/cpuinfo"):
     name = (found.get("model name") or platform.processor() or
             platform.machine())
     return f"{name} with {best[0]}" if best else name
+
+
+def lab_of(foretoken):
+    """The laboratory's command line, which is built beside `foretoken`."""
+    return str(pathlib.Path(foretoken).with_name("foretoken-lab"))
 
 
 @functools.cache

@@ -31,8 +31,8 @@
 #include "services/orchestrator/core/verifiers/remote_verifier.h"
 #include "services/trie_drafter/config.h"
 #include "services/verifier/config.h"
-#include "tests/lab/ping_pong.h"
 #include "tests/integration/cluster.h"
+#include "tests/lab/ping_pong.h"
 #include "tests/support/metric_samples.h"
 
 namespace foretoken::bench {

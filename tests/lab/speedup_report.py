@@ -7,7 +7,7 @@
   tests/lab/speedup_report.py --check     what is committed is so drawn
 
 DATA holds recorded/, reference_runs/, corpora/ and tokenizers/llama2. Passes are
-real, of random weights; a recording decides what is accepted (`foretoken bench
+real, of random weights; a recording decides what is accepted (`foretoken-lab
 replay`), and all modes take turns beside the same plain decoding. A setting with
 a window decodes that many tokens of each output, at --windows random places, so
 that every turn can be measured on a slow machine; it prefills nothing, and no
@@ -25,7 +25,7 @@ import sys
 import typing
 
 import speedup_tables
-from provenance import made_by
+from provenance import lab_of, made_by
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 RUNS = RESULTS / "speedup.json"
@@ -73,15 +73,18 @@ class Measure:
         data.symlink_to(pathlib.Path(args.data).resolve())
         self.foretoken = str(pathlib.Path(args.foretoken).resolve())
 
-    def run(self, *words):
-        """Runs foretoken in the folder, where all names are relative."""
-        done = subprocess.run([self.foretoken, *map(str, words)],
-                              cwd=self.folder, stdout=subprocess.PIPE,
+    def run(self, *words, binary=None):
+        """Runs foretoken, or another binary, in the folder, where all names
+        are relative."""
+        command = [binary or self.foretoken, *map(str, words)]
+        done = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE,
                               text=True, check=False)
         if done.returncode:
-            sys.exit(f"foretoken {' '.join(map(str, words))}: status "
-                     f"{done.returncode}")
+            sys.exit(f"{' '.join(command)}: status {done.returncode}")
         return done.stdout
+
+    def lab(self, *words):
+        return self.run(*words, binary=lab_of(self.foretoken))
 
     def corpora(self):
         return sorted(str(path.relative_to(self.folder)) for path in
@@ -123,8 +126,8 @@ class Measure:
              **whole}]
 
     def replay(self, setting, *words):
-        out = self.run(
-            "bench", "replay", "--random", setting.shape,
+        out = self.lab(
+            "replay", "--random", setting.shape,
             "--weights", setting.weights, "--backend", self.args.backend,
             "--threads", self.args.threads, "--recorded", RECORDED,
             "--tokenizer", TOKENIZER, "--requests-per-category", setting.turns,
@@ -141,10 +144,11 @@ class Measure:
             if of in variant for word in (flag, *(
                 variant[of] if isinstance(variant[of], list)
                 else [variant[of]]))]
-        out = self.run("replay", "--recorded", RECORDED, "--tokenizer",
-                       TOKENIZER, "--mode", variant["mode"],
-                       "--max-tree-nodes", variant["max_tree_nodes"], *flags,
-                       "--json")
+        words = ["--recorded", RECORDED, "--tokenizer", TOKENIZER, "--mode",
+                 variant["mode"], "--max-tree-nodes", variant["max_tree_nodes"],
+                 *flags, "--json"]
+        out = (self.lab("replay-rest", *words) if variant["mode"] == "rest" else
+               self.run("replay", *words))
         return json.loads(out)["sets"][0]["accept_length"]
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""speedup.md: what it says of the turns that `foretoken bench replay` measured.
+"""speedup.md: what it says of the turns that `foretoken-lab replay` measured.
 
 A summary holds, for each category and for their mean, [ratio, low, high] of
 plain decoding's seconds over the variant's, with 95 % of a bootstrap over

@@ -82,7 +82,6 @@ void AddBenchCommand(CLI::App& app, Run& run) {
   bench->require_subcommand(1);
   AddEngine(*bench, run);
   AddBenchModesCommand(*bench, run);
-  AddBenchReplayCommand(*bench, run);
 }
 
 }  // namespace foretoken::cli

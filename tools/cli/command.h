@@ -6,42 +6,13 @@
 #ifndef FORETOKEN_TOOLS_CLI_COMMAND_H_
 #define FORETOKEN_TOOLS_CLI_COMMAND_H_
 
-#include <functional>
-#include <memory>
-#include <string>
-
-#include "CLI/CLI.hpp"
-#include "absl/status/status.h"
+#include "tools/cli/app.h"
 
 namespace foretoken::cli {
 
-using Run = std::function<absl::Status()>;
-
-// A command whose options are being registered. `app` keeps `options` alive.
-template <typename Options>
-struct Command {
-  CLI::App& app;
-  Options& options;
-};
-
-// Registers subcommand `name` of `parent`, which runs `work`. --help shows the
-// options' defaults.
-template <typename Options, typename Work>
-Command<Options> AddCommand(CLI::App& parent, Run& run, const std::string& name,
-                            const std::string& description, Work work) {
-  CLI::App* app = parent.add_subcommand(name, description);
-  app->option_defaults()->always_capture_default();
-  auto options = std::make_shared<Options>();
-  app->callback([options, work, &run] {
-    run = [options, work] { return work(*options); };
-  });
-  return {*app, *options};
-}
-
 void AddBenchCommand(CLI::App& app, Run& run);
-// The subcommands `bench modes` and `bench replay`.
+// The subcommand `bench modes`.
 void AddBenchModesCommand(CLI::App& bench, Run& run);
-void AddBenchReplayCommand(CLI::App& bench, Run& run);
 void AddChatCommand(CLI::App& app, Run& run);
 void AddConvertCommand(CLI::App& app, Run& run);
 void AddCrestCommand(CLI::App& app, Run& run);

@@ -16,7 +16,6 @@
 #include "common/drafting/crest/crest_source.h"
 #include "common/drafting/crest/snapshot_writer.h"
 #include "common/drafting/crest_build/crest_builder.h"
-#include "common/drafting/rest/rest_snapshot.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
 #include "tools/cli/crest_stores.h"
@@ -151,34 +150,6 @@ absl::Status Build(BuildFlags flags) {
   return WriteJson(ReportJson(report));
 }
 
-struct RestFlags {
-  CorpusOptions corpus;
-  std::string tokenizer;
-  std::string out;
-};
-
-absl::Status BuildRest(const RestFlags& flags) {
-  // Better to fail here than after reading the corpus.
-  FORETOKEN_RETURN_IF_ERROR(SnapshotWriter::CheckTarget(flags.out));
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                             Tokenizer::Load(flags.tokenizer));
-  FORETOKEN_ASSIGN_OR_RETURN(const RestCorpus corpus,
-                             ReadRestCorpus(flags.corpus, *tokenizer));
-  RestMeta meta;
-  meta.tokenizer_fingerprint = tokenizer->fingerprint();
-  meta.vocab_size = static_cast<uint32_t>(tokenizer->vocab_size());
-  meta.documents = static_cast<uint64_t>(corpus.documents);
-  FORETOKEN_ASSIGN_OR_RETURN(meta,
-                             WriteRestSnapshot(flags.out, meta, corpus.tokens));
-  return WriteJson(
-      {{"tokenizer_fingerprint", HexDigest(meta.tokenizer_fingerprint)},
-       {"vocab_size", meta.vocab_size},
-       {"corpus_documents", meta.documents},
-       {"corpus_tokens", meta.tokens},
-       {"bytes", meta.file_bytes()},
-       {"memory_bytes", meta.store_bytes()}});
-}
-
 struct StoreFlags {
   std::string store;
   std::string ids;
@@ -209,40 +180,13 @@ absl::Status Lookup(const StoreFlags& flags) {
                     {"counts", tree.counts}});
 }
 
-void AddCorpus(CLI::App& command, CorpusOptions& corpus) {
-  command
-      .add_option("--corpus", corpus.paths,
-                  "JSONL (fields output, text, prompt), text files, folders "
-                  "of sources; gzip or plain")
-      ->required();
-  command.add_option("--exclude-ids", corpus.exclude_id_files,
-                     "JSONL files; corpus rows with one of their ids are "
-                     "left out");
-  command.add_option("--suffix", corpus.suffixes,
-                     "Suffixes of the files taken from folders");
-  command.add_flag("--skip-invalid", corpus.skip_invalid,
-                   "Skip and count invalid input: documents that are not "
-                   "UTF-8 or JSON, and the rest of a damaged gzip file");
-}
-
-void AddBuildRest(CLI::App& crest, Run& run) {
-  const auto [command, flags] = AddCommand<RestFlags>(
-      crest, run, "build-rest",
-      "Store a corpus's tokens as a REST snapshot, for a crest service's "
-      "--datastore NAME=rest:FILE",
-      BuildRest);
-  AddCorpus(command, flags.corpus);
-  AddTokenizerOption(command, flags.tokenizer);
-  command.add_option("--out", flags.out, "REST snapshot to write")->required();
-}
-
 void AddBuild(CLI::App& crest, Run& run) {
   const auto [command, flags] = AddCommand<BuildFlags>(
       crest, run, "build",
       "Count a corpus's n-grams and store their continuations", Build);
   CrestBuildOptions& options = flags.options;
   options.threads = AllProcessors();
-  AddCorpus(command, options.corpus);
+  AddCorpusOptions(command, options.corpus);
   command.add_option("--max-line", flags.max_line,
                      "Maximum line length; longer lines are an error, or "
                      "skipped with --skip-invalid");
@@ -335,7 +279,6 @@ void AddCrestCommand(CLI::App& app, Run& run) {
       "crest", "Datastores of n-grams and their continuation trees");
   crest->require_subcommand(1);
   AddBuild(*crest, run);
-  AddBuildRest(*crest, run);
 #ifdef FORETOKEN_HAVE_SERVICES
   AddCrestIngestCommand(*crest, run);
 #endif

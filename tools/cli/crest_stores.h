@@ -13,7 +13,6 @@
 #include "common/drafting/corpus_reader.h"
 #include "common/drafting/crest/crest_source.h"
 #include "common/drafting/crest/snapshot_writer.h"
-#include "common/drafting/rest/rest_store.h"
 #include "common/text/tokenizer.h"
 
 namespace foretoken::cli {
@@ -51,21 +50,6 @@ absl::StatusOr<CrestMeta> ReadMeta(const std::string& file_or_name);
 absl::StatusOr<std::unique_ptr<DatastoreSink>> OpenSink(
     const std::string& out, const std::string& name, const std::string& index,
     const CrestMeta& meta, const TokenTable& table);
-
-// What REST's store is made of: all documents in `paths`, each followed by the
-// end token. ResourceExhausted beyond RestStore::kMaxTokens.
-struct RestCorpus {
-  std::vector<TokenId> tokens;
-  int64_t documents = 0;
-};
-absl::StatusOr<RestCorpus> ReadRestCorpus(const CorpusOptions& corpus,
-                                          const Tokenizer& tokenizer);
-
-// Builds REST's store from that of `paths`.
-absl::StatusOr<std::shared_ptr<const RestStore>> BuildRestStore(
-    const std::vector<std::string>& paths,
-    const std::vector<std::string>& exclude_id_files,
-    const Tokenizer& tokenizer);
 
 // Parses "1GiB", "512MiB", "64KiB", "1000000"; an error names `flag`.
 absl::StatusOr<uint64_t> ParseBytes(absl::string_view flag,

@@ -1,15 +1,12 @@
 // foretoken: the command line. Each subcommand has its own file.
-#include <cstdio>
-#include <exception>
-#include <string>
-
+#include "tools/cli/app.h"
 #include "tools/cli/command.h"
 #include "tools/cli/version.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Foretoken: lossless speculative decoding."};
   app.require_subcommand(1);
-  app.set_version_flag("--version", foretoken::cli::VersionLine());
+  app.set_version_flag("--version", foretoken::cli::VersionLine("foretoken"));
   foretoken::cli::Run run;
   foretoken::cli::AddGenerateCommand(app, run);
   foretoken::cli::AddChatCommand(app, run);
@@ -25,14 +22,5 @@ int main(int argc, char** argv) {
   foretoken::cli::AddReplayCommand(app, run);
   foretoken::cli::AddCrestCommand(app, run);
   foretoken::cli::AddPriorCommand(app, run);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;  // 0: --help
-  }
-  const absl::Status status = run();
-  if (status.ok()) return 0;
-  const std::string message = status.ToString();
-  std::fprintf(stderr, "foretoken: %s\n", message.c_str());
-  return 1;
+  return foretoken::cli::RunApp(app, run, "foretoken", argc, argv);
 }

@@ -67,6 +67,22 @@ void AddBackendOptions(CLI::App& command, BackendOptions& backend) {
       ->check(CLI::Range(0, ThreadPool::kMaxThreads));
 }
 
+void AddCorpusOptions(CLI::App& command, CorpusOptions& corpus) {
+  command
+      .add_option("--corpus", corpus.paths,
+                  "JSONL (fields output, text, prompt), text files, folders "
+                  "of sources; gzip or plain")
+      ->required();
+  command.add_option("--exclude-ids", corpus.exclude_id_files,
+                     "JSONL files; corpus rows with one of their ids are "
+                     "left out");
+  command.add_option("--suffix", corpus.suffixes,
+                     "Suffixes of the files taken from folders");
+  command.add_flag("--skip-invalid", corpus.skip_invalid,
+                   "Skip and count invalid input: documents that are not "
+                   "UTF-8 or JSON, and the rest of a damaged gzip file");
+}
+
 void AddDraftLoadingOptions(CLI::App& command, DraftLoading& loading) {
   command
       .add_option(absl::StrCat("--", DraftLoading::kWeightsFlag),
@@ -86,10 +102,8 @@ void AddLocalModelFlags(CLI::App& command, LocalModelFlags& flags) {
   AddDraftLoadingOptions(command, flags.draft_loading);
   command.add_option("--prior", flags.prior,
                      "Prior of the trie drafter (foretoken prior build)");
-  command.add_option(
-      "--crest", flags.crest,
-      "Snapshot of a CREST datastore (foretoken crest build), or "
-      "rest:FILE, one of REST (foretoken crest build-rest)");
+  command.add_option("--crest", flags.crest,
+                     "Snapshot of a CREST datastore (foretoken crest build)");
 }
 
 CLI::Option* AddChatOption(CLI::App& command, std::string& chat) {
@@ -129,18 +143,22 @@ absl::Status CheckNoLocalModel(const LocalModelFlags& flags) {
   return absl::OkStatus();
 }
 
+void AddTreeNodesOption(CLI::App& command, int& max_tree_nodes) {
+  command
+      .add_option("--max-tree-nodes", max_tree_nodes,
+                  "Maximum draft nodes per round")
+      ->check(CLI::Range(1, 1024));
+}
+
 void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
-                       const std::string& mode_help) {
+                       const std::string& modes) {
   AddTokenizerOption(command, options.tokenizer);
   command
       .add_option("--mode", options.mode,
-                  absl::StrCat(mode_help, "MODE[:key=value,...]: ",
+                  absl::StrCat(modes, "MODE[:key=value,...]: ",
                                ModeHelp(ModeUse::kReplay)))
       ->required();
-  command
-      .add_option("--max-tree-nodes", options.max_tree_nodes,
-                  "Maximum draft nodes per round")
-      ->check(CLI::Range(1, 1024));
+  AddTreeNodesOption(command, options.max_tree_nodes);
   command
       .add_option("--state", options.state,
                   "cold: drop all state between turns; online: keep it from "
@@ -155,11 +173,6 @@ void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
                      "Load a named CREST datastore of up to this size into "
                      "memory (default 1GiB); query PostgreSQL for a larger "
                      "one");
-  command.add_option("--rest-corpus", options.rest_corpus,
-                     "Corpus for mode rest: JSONL, text files or folders");
-  command.add_option("--exclude-ids", options.exclude_ids,
-                     "JSONL files; rows of the REST corpus with one of their "
-                     "ids are left out");
 }
 
 void AddServerFlags(CLI::App& command, ServerFlags& flags) {
@@ -195,9 +208,7 @@ absl::Status CheckFlagsOfMode(absl::string_view mode,
       // Only these drafters have state that outlives a request.
       {"--state online", options.online(), {"auto", "phrase_pool"}},
       {"--crest", !options.crest.empty(), {"crest"}},
-      {"--index-memory", !options.index_memory.empty(), {"crest"}},
-      {"--rest-corpus", !options.rest_corpus.empty(), {"rest"}},
-      {"--exclude-ids", !options.exclude_ids.empty(), {"rest"}}};
+      {"--index-memory", !options.index_memory.empty(), {"crest"}}};
   uses.insert(uses.end(), others.begin(), others.end());
   for (const FlagUse& use : uses) {
     if (!use.given || absl::c_linear_search(use.modes, mode)) continue;
@@ -225,11 +236,6 @@ absl::StatusOr<DrafterResources> OpenDrafterResources(
     }
     FORETOKEN_ASSIGN_OR_RETURN(
         resources.crest, OpenCrestSource(options.crest, &tokenizer, memory));
-  }
-  if (!options.rest_corpus.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(
-        resources.rest,
-        BuildRestStore(options.rest_corpus, options.exclude_ids, tokenizer));
   }
   return resources;
 }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/drafting/corpus_reader.h"
 #include "common/drafting/drafter_factory.h"
 #include "common/infer/factory/backend_factory.h"
 #include "common/infer/factory/draft_loading.h"
@@ -30,6 +31,9 @@ int AllProcessors();
 
 // --backend --device --precision --isa --kv-type --threads.
 void AddBackendOptions(CLI::App& command, BackendOptions& backend);
+
+// --corpus, required, --exclude-ids --suffix --skip-invalid.
+void AddCorpusOptions(CLI::App& command, CorpusOptions& corpus);
 
 // A model in this process and what drafts for it.
 struct LocalModelFlags {
@@ -79,25 +83,26 @@ struct RemoteServerFlags {
 // Adds --server-tls-ca and so on. The other TLS flags require a CA.
 void AddServerFlags(CLI::App& command, ServerFlags& flags);
 
-// The drafter of `replay` and `bench replay`.
+// The drafter of a replay.
 struct DrafterOptions {
   std::string tokenizer;
   std::string mode;
   std::string prior;
   std::string crest;
   std::string index_memory;  // empty: kDefaultIndexMemory
-  std::vector<std::string> rest_corpus;
-  std::vector<std::string> exclude_ids;
   std::string state = "cold";
   int max_tree_nodes = 64;
 
   bool online() const { return state == "online"; }
 };
 
-// --tokenizer --mode --prior --crest --index-memory --rest-corpus --exclude-ids
-// --state --max-tree-nodes.
+// --max-tree-nodes.
+void AddTreeNodesOption(CLI::App& command, int& max_tree_nodes);
+
+// --tokenizer --mode --prior --crest --index-memory --state --max-tree-nodes.
+// `modes`: those of the command beside replay's.
 void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
-                       const std::string& mode_help);
+                       const std::string& modes = "");
 
 // A flag, and the modes that use it.
 struct FlagUse {

@@ -4,7 +4,7 @@
 
 namespace foretoken::cli {
 
-std::string VersionLine() {
+std::string VersionLine(absl::string_view program) {
   std::string parts;
 #ifdef FORETOKEN_HAVE_SERVICES
   parts += "services";
@@ -15,7 +15,7 @@ std::string VersionLine() {
   parts += ", PostgreSQL";
 #endif
   if (FORETOKEN_BUILDS_CUDA) parts += ", CUDA";
-  return absl::StrCat("foretoken ", FORETOKEN_VERSION, " (commit ", kCommit,
+  return absl::StrCat(program, " ", FORETOKEN_VERSION, " (commit ", kCommit,
                       "; ", parts, ")");
 }
 

@@ -1,5 +1,5 @@
-// Headers of snapshot files, and the packed token ids that follow them: what
-// CREST datastores and REST stores have in common.
+// Headers of snapshot files, and the packed token ids that follow them: of CREST
+// datastores, and of the laboratory's REST stores.
 //
 // A header is a magic of 8 bytes, the fields of the file's metadata in a fixed
 // order, little-endian, and the XXH3 of everything before it.

@@ -181,7 +181,7 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- end -}}
 {{- if $v.crest.enabled -}}
 {{- if not $v.crest.datastores -}}
-{{- fail "crest.datastores: want NAME=FILE, NAME=rest:FILE or NAME=postgres, or crest.enabled=false" -}}
+{{- fail "crest.datastores: want NAME=FILE or NAME=postgres, or crest.enabled=false" -}}
 {{- end -}}
 {{- range $v.crest.datastores -}}
 {{- if and (hasSuffix "=postgres" .) (not $v.crest.postgres.secretName) (not $v.trial.postgres.enabled) -}}

@@ -44,7 +44,7 @@ class CrestMetrics final : public LookupObserver, public rpc::StreamObserver {
     prometheus::Counter* failed_loads;
   };
 
-  // A match of REST may be longer than any n-gram.
+  // A MemoryStore may match more tokens than any n-gram has.
   void Found(int n) { found_[std::min(n, kMaxCrestN)]->Increment(); }
 
   metrics::Registry& registry_;

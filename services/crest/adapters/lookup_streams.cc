@@ -79,8 +79,8 @@ class LookupStreams::Stream final
     const absl::Span<const TokenId> context(request.context().data(),
                                             request.context_size());
     if (served->in_memory()) {
-      const int n = served->Lookup(context, request.max_nodes(), scratch_);
-      FillResponse(n, scratch_.tree, request.max_nodes(), served->info.version,
+      const int n = served->Lookup(context, request.max_nodes(), found_);
+      FillResponse(n, found_, request.max_nodes(), served->info.version,
                    slot.response);
       slot.ready = true;
       owner_.metrics_.LookedUpInMemory(n, MonotonicNow() - start);
@@ -145,7 +145,7 @@ class LookupStreams::Stream final
   }
 
   LookupStreams& owner_;
-  LookupScratch scratch_ ABSL_GUARDED_BY(mu_);
+  CrestTree found_ ABSL_GUARDED_BY(mu_);  // by the last look-up in memory
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mu_);  // read, not answered
   uint64_t first_ ABSL_GUARDED_BY(mu_) = 0;      // id of the first slot
   std::optional<absl::Status> closing_ ABSL_GUARDED_BY(mu_);

@@ -67,8 +67,8 @@ class CrestSessions::Session final : public DraftSession {
             listener->OnAnswer(std::move(found));
           });
     }
-    const int n = served->Lookup(tail_.tokens(), round.max_nodes, scratch_);
-    scratch_.tree.FillDraft(round.max_nodes, answer.tree);
+    const int n = served->Lookup(tail_.tokens(), round.max_nodes, found_);
+    found_.FillDraft(round.max_nodes, answer.tree);
     answer.draft_time = clock_() - start;
     observer_.LookedUpInMemory(n, answer.draft_time);
     listener_->OnAnswer(std::move(answer));
@@ -81,7 +81,7 @@ class CrestSessions::Session final : public DraftSession {
   const std::string tokenizer_;  // raw SHA-256; empty: not known
   TokenTail tail_;
   const std::shared_ptr<DraftListener> listener_;
-  LookupScratch scratch_;
+  CrestTree found_;  // by the last look-up in memory
 };
 
 absl::StatusOr<std::unique_ptr<DraftSession>> CrestSessions::Open(

@@ -160,7 +160,7 @@ void Datastore::Switch(std::unique_ptr<ServedVersion> loaded) {
   FORETOKEN_LOG(kInfo, "datastore ", name_, ": version ", info.version,
                 " replaces ", old == nullptr ? 0 : old->info.version, ", ",
                 info.meta.entries,
-                next->rest == nullptr ? " n-grams, " : " tokens, ",
+                next->other == nullptr ? " n-grams, " : " entries, ",
                 next->in_memory() ? "in memory" : "through PostgreSQL");
   if (old != nullptr) retired_.push_back(std::move(old));
   observer_.OnSwitch(name_, info);

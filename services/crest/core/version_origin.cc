@@ -3,11 +3,9 @@
 namespace foretoken::crest {
 
 int ServedVersion::Lookup(absl::Span<const TokenId> context, int max_nodes,
-                          LookupScratch& scratch) const {
-  if (rest != nullptr) {
-    return scratch.rest.Find(*rest, context, max_nodes, scratch.tree);
-  }
-  return index->Lookup(context, scratch.tree);
+                          CrestTree& tree) const {
+  return other == nullptr ? index->Lookup(context, tree)
+                          : other->Lookup(context, max_nodes, tree);
 }
 
 }  // namespace foretoken::crest

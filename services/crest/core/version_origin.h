@@ -13,8 +13,6 @@
 #include "common/drafting/crest/crest_meta.h"
 #include "common/drafting/crest/crest_tree.h"
 #include "common/drafting/crest/snapshot_writer.h"
-#include "common/drafting/rest/rest_lookup.h"
-#include "common/drafting/rest/rest_store.h"
 #include "services/crest/core/row_worker.h"
 
 namespace foretoken::crest {
@@ -23,33 +21,38 @@ struct VersionInfo {
   int64_t version = 0;  // > 0
   bool current = false;
   int64_t created_unix_seconds = 0;
-  // For a REST store: tokenizer, vocabulary, corpus and lengths of a match;
-  // `entries` counts its tokens, each of which may begin a continuation.
   CrestMeta meta;
 };
 
-// What a caller keeps between look-ups in memory. Owned by one thread.
-struct LookupScratch {
-  CrestTree tree;  // of the last look-up
-  RestLookup rest;
+// A store in memory of another kind than CrestIndex. Thread-safe.
+class MemoryStore {
+ public:
+  virtual ~MemoryStore() = default;
+
+  // Returns the length of the longest stored end of `context`, 0 for none, and
+  // fills `tree`, which may have more than `max_nodes` nodes. Called in the
+  // handler of a stream: takes a millisecond or so at most.
+  virtual int Lookup(absl::Span<const TokenId> context, int max_nodes,
+                     CrestTree& tree) const = 0;
 };
 
-// One version, ready to answer: exactly one of `index`, `rest` and `rows` is
+// One version, ready to answer: exactly one of `index`, `other` and `rows` is
 // set.
 struct ServedVersion {
   VersionInfo info;
   std::unique_ptr<const CrestIndex> index;  // answers in about a microsecond
-  std::unique_ptr<const RestStore> rest;    // at most a millisecond or so
-  std::unique_ptr<RowWorker> rows;          // asks the store, on its own thread
+  // From an origin outside this service.
+  std::unique_ptr<const MemoryStore> other;
+  std::unique_ptr<RowWorker> rows;  // asks the store, on its own thread
 
   bool in_memory() const { return rows == nullptr; }
   // Whether look-ups can be answered now.
   bool answers() const { return in_memory() || rows->up(); }
 
   // For a version in memory: n of the longest stored end of the context, 0 for
-  // none; its tree, in scratch.tree, may have more than `max_nodes` nodes.
+  // none; its tree may have more than `max_nodes` nodes.
   int Lookup(absl::Span<const TokenId> context, int max_nodes,
-             LookupScratch& scratch) const;
+             CrestTree& tree) const;
 };
 
 // Current and Load are called by the watcher's thread alone; List, Switch and

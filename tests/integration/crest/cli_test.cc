@@ -224,8 +224,7 @@ TEST_F(CrestCliTest, ReplayFailsWhereALookupDoes) {
 }
 
 TEST_F(CrestCliTest, ReplayRefusesFlagsThatItsModeIgnores) {
-  for (const std::string flag : {"--crest x", "--index-memory 1GiB",
-                                 "--rest-corpus x", "--exclude-ids x"}) {
+  for (const std::string flag : {"--crest x", "--index-memory 1GiB"}) {
     const Outcome outcome = Foretoken("replay --recorded x --tokenizer " +
                                       tokenizer_ + " --mode off " + flag);
     EXPECT_NE(outcome.status, 0) << flag;

@@ -35,10 +35,11 @@ bool TestCrest::Serving(const std::string& name) const {
   return serving.ok() && *serving;
 }
 
-std::unique_ptr<TestCrest> StartCrest(crest::CrestService options) {
+std::unique_ptr<TestCrest> StartCrest(crest::CrestService options,
+                                      std::vector<crest::NamedOrigin> more) {
   options.server.datastores.watch_interval = absl::Milliseconds(10);
   auto result = std::make_unique<TestCrest>();
-  auto service = options.Make(result->registry);
+  auto service = options.Make(result->registry, std::move(more));
   FORETOKEN_CHECK(service.ok());
   result->service = *std::move(service);
   rpc::ServerOptions listen;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,8 +30,9 @@ struct TestCrest {
   // As a health check over the wire has it; false for an unknown name too.
   bool Serving(const std::string& name) const;
 };
-// Watches every few milliseconds. Dies if Make fails.
-std::unique_ptr<TestCrest> StartCrest(crest::CrestService options);
+// Watches every few milliseconds. Dies if Make fails. `more`: as Make's.
+std::unique_ptr<TestCrest> StartCrest(
+    crest::CrestService options, std::vector<crest::NamedOrigin> more = {});
 
 v1::CrestLookupRequest LookupRequest(absl::Span<const TokenId> context,
                                      int max_nodes = 64);

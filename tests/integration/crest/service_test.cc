@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/drafting/rest/rest_drafter.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
 #include "gmock/gmock.h"
@@ -237,90 +236,6 @@ TEST_F(CrestServiceTest, AReplacedFileSwitchesUnderStreamsAndNeverMixes) {
   }));
   EXPECT_EQ(service->Sample("foretoken_crest_version{datastore=\"chat\"}"),
             static_cast<double>(SnapshotVersion(samples[3].meta)));
-}
-
-// A snapshot as `foretoken crest build-rest` writes it, beside one of n-grams.
-TEST_F(CrestServiceTest, ServesRestAsReplayDraftsIt) {
-  std::string text;
-  for (const char* words :
-       {"the hen in the inn ", "a man in the den ", "the men and the hen "}) {
-    for (int i = 0; i < 30; ++i)
-      text += std::string(words) + (i % 3 ? "" : "x");
-  }
-  const std::string tokenizer_path =
-      dir_.Write("tokenizer.json", TinyTokenizerJson());
-  const std::string rest = dir_.File("x.rest");
-  const std::string command =
-      absl::StrCat(FORETOKEN_BINARY, " crest build-rest --corpus ",
-                   dir_.Write("corpus.txt", text), " --tokenizer ",
-                   tokenizer_path, " --out ", rest, " > /dev/null 2>&1");
-  ASSERT_EQ(std::system(command.c_str()), 0);
-  const auto tokenizer = Tokenizer::Load(tokenizer_path);
-  FORETOKEN_ASSERT_OK(tokenizer);
-  std::vector<TokenId> tokens = (*tokenizer)->Encode(text);
-  if ((*tokenizer)->eos_token() >= 0) {
-    tokens.push_back((*tokenizer)->eos_token());
-  }
-  RestDrafter drafter(std::make_shared<const RestStore>(*RestStore::Create(
-                          tokens, (*tokenizer)->vocab_size())),
-                      RestOptions());
-  WriteTinySnapshot();
-  crest::CrestService options = Options();
-  options.datastores.push_back("base=rest:" + rest);
-  options.tokenizer = tokenizer_path;
-  const auto service = StartCrest(options);
-  LookupClient client(*service);
-  std::mt19937 random(1);
-  int64_t nodes = 0;
-  int longest = 0;
-  for (int i = 0; i < 300; ++i) {
-    const size_t end = 20 + random() % (tokens.size() - 20);
-    std::vector<TokenId> context(
-        tokens.begin() + static_cast<int64_t>(end) - 16,
-        tokens.begin() + static_cast<int64_t>(end));
-    // Shorter matches too.
-    context[random() % context.size()] = static_cast<TokenId>(random() % 50);
-    const int max_nodes = 1 + static_cast<int>(random() % 64);
-    v1::CrestLookupRequest request = LookupRequest(context, max_nodes);
-    request.set_datastore("base");
-    const auto response = client.Ask(request);
-    FORETOKEN_ASSERT_OK(response);
-    drafter.StartRequest(context);
-    DraftTree want;
-    drafter.Draft(max_nodes, want);
-    const v1::TokenTree& got = response->tree();
-    ASSERT_EQ(std::vector<TokenId>(got.tokens().begin(), got.tokens().end()),
-              want.tokens);
-    ASSERT_EQ(std::vector<int32_t>(got.parents().begin(), got.parents().end()),
-              want.parents);
-    ASSERT_EQ(response->n() > 0, want.size() > 0);
-    nodes += want.size();
-    longest = std::max(longest, response->n());
-  }
-  EXPECT_GT(nodes, 300);
-  EXPECT_GT(longest, 8);  // longer than any stored n-gram
-  EXPECT_GT(service->Sample("foretoken_crest_lookups_total{result=\"hit_8\"}"),
-            0);
-  v1::ListVersionsResponse versions;
-  grpc::ClientContext context;
-  v1::ListVersionsRequest list;
-  list.set_datastore("base");
-  ASSERT_TRUE(service->stub->ListVersions(&context, list, &versions).ok());
-  ASSERT_EQ(versions.versions_size(), 1);
-  EXPECT_EQ(versions.versions(0).ngrams(), static_cast<int64_t>(tokens.size()));
-  EXPECT_TRUE(service->Serving("foretoken.v1.Crest/base"));
-
-  metrics::Registry registry;
-  options.datastores = {"base=rest:" + path()};
-  EXPECT_THAT(options.Make(registry),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not a REST snapshot")));
-  options.datastores = {"base=" + rest};
-  EXPECT_FALSE(options.Make(registry).ok());
-  options.datastores = {"base=rest:"};
-  EXPECT_THAT(options.Make(registry),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("want a file after rest:")));
 }
 
 TEST_F(CrestServiceTest, StreamsAreBoundedAndLeaveWithTheirClients) {

@@ -1,4 +1,4 @@
-// Runs the real `foretoken` binary as a user does.
+// Runs a real binary, `foretoken` by default, as a user does.
 #ifndef FORETOKEN_TESTS_UNIT_CLI_RUN_COMMAND_H_
 #define FORETOKEN_TESTS_UNIT_CLI_RUN_COMMAND_H_
 
@@ -22,9 +22,10 @@ struct CommandResult {
 
 // `arguments` are words of a shell, `input` is stdin; stdout goes to `out`
 // where that is not empty.
-inline CommandResult RunCommand(TempDir& dir, const std::string& arguments,
-                                const std::string& input = "",
-                                std::string out = "") {
+inline CommandResult RunBinary(const std::string& binary, TempDir& dir,
+                               const std::string& arguments,
+                               const std::string& input = "",
+                               std::string out = "") {
   const auto read = [](const std::string& path) {
     std::stringstream bytes;
     bytes << std::ifstream(path, std::ios::binary).rdbuf();
@@ -32,15 +33,21 @@ inline CommandResult RunCommand(TempDir& dir, const std::string& arguments,
   };
   const bool captured = out.empty();
   if (captured) out = dir.File("out");
-  const std::string command = std::string(FORETOKEN_BINARY) + " " + arguments +
-                              " <'" + dir.Write("in", input) + "' >'" + out +
-                              "' 2>'" + dir.File("err") + "'";
+  const std::string command = binary + " " + arguments + " <'" +
+                              dir.Write("in", input) + "' >'" + out + "' 2>'" +
+                              dir.File("err") + "'";
   const int status = std::system(command.c_str());
   CommandResult result;
   result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   if (captured) result.out = read(out);
   result.err = read(dir.File("err"));
   return result;
+}
+
+inline CommandResult RunCommand(TempDir& dir, const std::string& arguments,
+                                const std::string& input = "",
+                                const std::string& out = "") {
+  return RunBinary(FORETOKEN_BINARY, dir, arguments, input, out);
 }
 
 }  // namespace foretoken::testing

@@ -4,7 +4,6 @@
 
 #include "common/drafting/drafter_factory.h"
 #include "common/drafting/replay.h"
-#include "common/drafting/rest/rest_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -102,24 +101,17 @@ absl::StatusOr<std::unique_ptr<Drafter>> Make(
   return MakeDrafter(*parsed, resources);
 }
 
-TEST(CrestModesTest, NameTheDatastoreThatIsMissing) {
+TEST(CrestModeTest, NamesTheDatastoreThatIsMissing) {
   EXPECT_THAT(Make("crest", {}), StatusIs(absl::StatusCode::kFailedPrecondition,
                                           HasSubstr("no CREST datastore")));
-  EXPECT_THAT(Make("rest", {}), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                         HasSubstr("no REST datastore")));
 }
 
-TEST(CrestModesTest, TakeTheirKeysAndNoOthers) {
+TEST(CrestModeTest, TakesNoKeys) {
   DrafterResources resources;
   resources.crest = std::make_shared<FakeSource>();
-  resources.rest =
-      std::make_shared<const RestStore>(*RestStore::Create({1, 2, 3}, 5));
   FORETOKEN_EXPECT_OK(Make("crest", resources));
-  FORETOKEN_EXPECT_OK(Make("rest:min_n=1,exact=1", resources));
   EXPECT_THAT(Make("crest:n=3", resources),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("n")));
-  EXPECT_THAT(Make("rest:exact=1,min_n=5", resources),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("min_n")));
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ TEST_F(GenerationClientTest, RefusalsKeepTheirStatus) {
 }
 
 TEST_F(GenerationClientTest, ARequestThatCannotBeSentEndsAfterStart) {
-  auto replay_only = Mode::Parse("rest", ModeUse::kReplay);
+  auto replay_only = Mode::Parse("phrase_pool", ModeUse::kReplay);
   FORETOKEN_ASSERT_OK(replay_only);
   GenerationRequest request = RequestOf("x");
   request.mode = *std::move(replay_only);
@@ -168,7 +168,7 @@ TEST_F(GenerationClientTest, ARequestThatCannotBeSentEndsAfterStart) {
     EXPECT_FALSE(listener->ended());
   }
   EXPECT_THAT(listener->Wait(), StatusIs(absl::StatusCode::kUnimplemented,
-                                         HasSubstr("mode 'rest'")));
+                                         HasSubstr("mode 'phrase_pool'")));
   EXPECT_THAT(listener->said(), IsEmpty());
   // Both do nothing.
   call->Resume();

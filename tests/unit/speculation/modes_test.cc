@@ -77,9 +77,9 @@ TEST(ModesTest, AModeWithoutATextIsOff) {
 }
 
 TEST(ModesTest, ReplayHasItsOwnModesAndKeys) {
-  FORETOKEN_EXPECT_OK(Mode::Parse("rest:exact=1", ModeUse::kReplay));
-  EXPECT_THAT(Mode::Parse("rest"),
-              StatusIs(kInvalid, HasSubstr("unknown mode 'rest'")));
+  FORETOKEN_EXPECT_OK(Mode::Parse("phrase_pool:k=2", ModeUse::kReplay));
+  EXPECT_THAT(Mode::Parse("phrase_pool"),
+              StatusIs(kInvalid, HasSubstr("unknown mode 'phrase_pool'")));
   EXPECT_THAT(Mode::Parse("lookahead", ModeUse::kReplay),
               StatusIs(kInvalid, HasSubstr("unknown mode 'lookahead'")));
   FORETOKEN_EXPECT_OK(Mode::Parse("ngram_trie:lp=2", ModeUse::kReplay));

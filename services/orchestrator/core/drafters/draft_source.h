@@ -112,7 +112,7 @@ class DraftSource {
 };
 
 // A Drafter that runs in this thread. `clock` times it. The drafter is shared
-// because it may outlive the request (foretoken bench replay).
+// because it may outlive the request (foretoken-lab replay).
 class LocalSource final : public DraftSource {
  public:
   LocalSource(DrafterId id, std::shared_ptr<Drafter> drafter, Clock clock);
