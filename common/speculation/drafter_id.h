@@ -25,16 +25,21 @@ enum class DrafterId : int {
   kFusedHistory,
   kFusedPrior,
   kFusedRecycled,
+  // What the request's constraint forces, in mode auto.
+  kGrammar,
 };
 
-// Number of drafters that can be asked for drafts, kDraftModel..kFused: the
-// closed set of every metric's `drafter` label.
-inline constexpr size_t kAskedDrafters = 7;
+inline constexpr std::array<const char*, 12> kDrafterNames = {
+    "draft_model",   "lookahead",     "ouroboros",      "ngram_trie",
+    "crest",         "prompt_lookup", "fused",          "fused_request",
+    "fused_history", "fused_prior",   "fused_recycled", "grammar"};
 
-inline constexpr std::array<const char*, 11> kDrafterNames = {
-    "draft_model",   "lookahead",     "ouroboros",     "ngram_trie",
-    "crest",         "prompt_lookup", "fused",         "fused_request",
-    "fused_history", "fused_prior",   "fused_recycled"};
+// The drafters that can be asked for drafts: the closed set of every metric's
+// `drafter` label.
+inline constexpr std::array<DrafterId, 8> kAskedDrafters = {
+    DrafterId::kDraftModel, DrafterId::kLookahead, DrafterId::kOuroboros,
+    DrafterId::kNgramTrie,  DrafterId::kCrest,     DrafterId::kPromptLookup,
+    DrafterId::kFused,      DrafterId::kGrammar};
 
 // `id` is not kTarget.
 inline const char* DrafterName(DrafterId id) {

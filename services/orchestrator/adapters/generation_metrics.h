@@ -83,7 +83,8 @@ class GenerationMetrics final : public GenerationObserver {
     // Indexed by outcome; null for outcomes that are not failures.
     std::array<prometheus::Counter*, kOutcomeNames.size()> degraded;
   };
-  std::array<OfDrafter, kAskedDrafters> drafters_;
+  // By DrafterId; null for those that are never asked.
+  std::array<OfDrafter, kDrafterNames.size()> drafters_ = {};
   prometheus::Histogram& draft_seconds_ =
       registry_.GetHistogram(metrics::kPhaseLatency, "draft");
   prometheus::Histogram& verify_seconds_ =
@@ -120,8 +121,9 @@ inline GenerationMetrics::GenerationMetrics(metrics::Registry& registry)
     accepted_at_.push_back(&registry.GetCounter(
         metrics::kNumAcceptedPerPosition, absl::StrCat(position)));
   }
-  for (size_t i = 0; i < drafters_.size(); ++i) {
-    const char* const name = kDrafterNames[i];
+  for (const DrafterId id : kAskedDrafters) {
+    const size_t i = static_cast<size_t>(id);
+    const char* const name = DrafterName(id);
     drafters_[i].drafted =
         &registry.GetCounter(metrics::kDraftedByDrafter, name);
     drafters_[i].accepted =

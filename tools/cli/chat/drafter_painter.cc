@@ -17,7 +17,7 @@ constexpr char kPlain[] = "\x1b[39m";
 
 // Colours of the 256-colour palette that are told apart on light and on dark
 // ground, by DrafterId.
-constexpr std::array<int, 11> kColours = {
+constexpr std::array<int, 12> kColours = {
     33,   // draft_model: blue
     172,  // lookahead: orange
     135,  // ouroboros: purple
@@ -29,6 +29,7 @@ constexpr std::array<int, 11> kColours = {
     67,   // fused_history: steel blue
     133,  // fused_prior: pink
     137,  // fused_recycled: brown
+    66,   // grammar: slate
 };
 static_assert(kColours.size() == kDrafterNames.size());
 

@@ -116,12 +116,14 @@ class DraftEstimates {
 
   SharedPace pace_;
   mutable absl::Mutex mu_;
-  std::array<Cell, kAskedDrafters * kDepths * kClaims> cells_
+  std::array<Cell, kDrafterNames.size() * kDepths * kClaims> cells_
       ABSL_GUARDED_BY(mu_);
-  std::array<Cell, kAskedDrafters * kClaims * kOpinions * 2> joint_cells_
+  std::array<Cell, kDrafterNames.size() * kClaims * kOpinions * 2> joint_cells_
       ABSL_GUARDED_BY(mu_);
-  std::array<Worth, kAskedDrafters * kHintClasses> worth_ ABSL_GUARDED_BY(mu_);
-  std::array<double, kAskedDrafters> read_seconds_ ABSL_GUARDED_BY(mu_) = {};
+  std::array<Worth, kDrafterNames.size() * kHintClasses> worth_
+      ABSL_GUARDED_BY(mu_);
+  std::array<double, kDrafterNames.size()> read_seconds_
+      ABSL_GUARDED_BY(mu_) = {};
 };
 
 }  // namespace foretoken::orchestrator

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/base/token_range.h"
+#include "services/orchestrator/core/round/grammar_source.h"
 
 namespace foretoken::orchestrator {
 namespace {
@@ -63,6 +64,12 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> DecodeLoop::Create(
   if (options.grammar != nullptr) {
     options.constraint = std::make_shared<grammar::ConstrainedText>(
         std::move(options.grammar), request.sampling.end_tokens);
+    // A mode that is named keeps its drafts to what it is named for.
+    if (options.economical && tokenizer != nullptr) {
+      sources.insert(sources.begin(),
+                     std::make_unique<GrammarSource>(
+                         options.constraint, *tokenizer, options.clock));
+    }
   }
   return std::unique_ptr<DecodeLoop>(new DecodeLoop(
       std::move(request), target, tokenizer, std::move(stop_matcher),
