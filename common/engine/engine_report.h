@@ -15,7 +15,10 @@ struct PassStats {
   int32_t rows = 0;  // 0: no pass was run
   int32_t prefill_rows = 0;
   int32_t sessions = 0;
-  absl::Duration forward_time;
+  absl::Duration forward_time;  // that of the masks included
+  // Rows that a constraint limits, and the time that their masks took.
+  int32_t masks = 0;
+  absl::Duration mask_time;
 };
 
 struct SessionFailure {  // the session is closed

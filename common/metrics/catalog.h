@@ -157,6 +157,14 @@ inline constexpr Spec kPhaseLatency =
               "Time of a round's phase: draft, verify", "phase");
 inline constexpr Spec kTreeNodes = Histogram(
     "foretoken_tree_nodes", kNodeBounds, "Draft nodes of a round's tree");
+inline constexpr Spec kConstraints =
+    Counter("foretoken_constraints_total",
+            "Requests with a constraint, by its grammar: kept from an earlier "
+            "one, compiled, refused",
+            "grammar");
+inline constexpr Spec kConstraintCompile =
+    Histogram("foretoken_constraint_compile_seconds", kLookupBounds,
+              "Time to compile a constraint, the wait for a thread included");
 inline constexpr Spec kFailovers =
     Counter("foretoken_verifier_failovers_total",
             "Sessions replayed on a verifier after theirs was lost");
@@ -189,6 +197,14 @@ inline constexpr Spec kPassLatency =
               "Time of a forward pass, commit included");
 inline constexpr Spec kPassRows = Histogram(
     "foretoken_pass_rows", kRowBounds, "Rows of a pass, all sessions together");
+inline constexpr Spec kGrammarMasks = Counter(
+    "foretoken_grammar_masks_total", "Rows of passes that a constraint limits");
+inline constexpr Spec kGrammarMaskLatency =
+    Histogram("foretoken_grammar_mask_seconds", kLookupBounds,
+              "Time of a pass's masks, if it has any");
+inline constexpr Spec kGrammarMemory =
+    Gauge("foretoken_grammar_memory_bytes",
+          "Memory of the grammars that sessions use or have used");
 inline constexpr Spec kPrefixReused =
     Counter("foretoken_prefix_reused_tokens_total",
             "Prompt tokens taken from the prefix cache");
@@ -387,12 +403,26 @@ inline constexpr const Spec* kOrchestratorMetrics[] = {
     &kBreakerState,       &kPrincipalRequests,
     &kPrincipalTokens,    &kTraceSpans,
     &kRequestsRefused,    &kRequestMemory,
-    &kRequestMemoryLimit, &kRequestsWaiting};
-inline constexpr const Spec* kVerifierMetrics[] = {
-    &kSessions,       &kStreams,      &kEngineQueue,    &kEngineHangs,
-    &kSessionsFailed, &kKvPagesTotal, &kKvPagesFree,    &kKvPagesCached,
-    &kPasses,         &kPassLatency,  &kPassRows,       &kPrefixReused,
-    &kPreemptions,    &kReplays,      &kDraftArmSeconds};
+    &kRequestMemoryLimit, &kRequestsWaiting,
+    &kConstraints,        &kConstraintCompile};
+inline constexpr const Spec* kVerifierMetrics[] = {&kSessions,
+                                                   &kStreams,
+                                                   &kEngineQueue,
+                                                   &kEngineHangs,
+                                                   &kSessionsFailed,
+                                                   &kKvPagesTotal,
+                                                   &kKvPagesFree,
+                                                   &kKvPagesCached,
+                                                   &kPasses,
+                                                   &kPassLatency,
+                                                   &kPassRows,
+                                                   &kPrefixReused,
+                                                   &kPreemptions,
+                                                   &kReplays,
+                                                   &kDraftArmSeconds,
+                                                   &kGrammarMasks,
+                                                   &kGrammarMaskLatency,
+                                                   &kGrammarMemory};
 inline constexpr const Spec* kDraftWorkerMetrics[] = {
     &kDraftWorkerStreams,         &kDraftWorkerSessions,
     &kDraftWorkerSessionsFailed,  &kDraftWorkerMuted,

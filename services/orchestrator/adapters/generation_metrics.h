@@ -34,6 +34,11 @@ class GenerationMetrics final : public GenerationObserver {
   void OnPrefill(const GenerationSummary& summary,
                  const ModeInfo& mode) override;
   void OnRound(const RoundReport& round, const ModeInfo& mode) override;
+  void OnConstraint(ConstraintGrammar grammar, absl::Duration took) override {
+    constraints_[static_cast<size_t>(grammar)]->Increment();
+    if (grammar == ConstraintGrammar::kKept) return;
+    constraint_compile_.Observe(absl::ToDoubleSeconds(took));
+  }
   void OnFailovers(int64_t count) override;
   // `latency` is recorded only for served requests.
   void OnEnd(absl::StatusCode code, absl::Duration latency) override;
@@ -91,6 +96,9 @@ class GenerationMetrics final : public GenerationObserver {
       registry_.GetHistogram(metrics::kPhaseLatency, "verify");
   prometheus::Histogram& tree_nodes_ =
       registry_.GetHistogram(metrics::kTreeNodes);
+  std::array<prometheus::Counter*, kConstraintGrammarNames.size()> constraints_;
+  prometheus::Histogram& constraint_compile_ =
+      registry_.GetHistogram(metrics::kConstraintCompile);
   prometheus::Counter& failovers_ = registry_.GetCounter(metrics::kFailovers);
   PrincipalMetrics principals_{registry_};
 };
@@ -106,6 +114,10 @@ inline GenerationMetrics::GenerationMetrics(metrics::Registry& registry)
         &registry.GetGauge(metrics::kRequestMemory, kMemoryPartNames[i]);
     memory_limit_[i] =
         &registry.GetGauge(metrics::kRequestMemoryLimit, kMemoryPartNames[i]);
+  }
+  for (size_t i = 0; i < constraints_.size(); ++i) {
+    constraints_[i] =
+        &registry.GetCounter(metrics::kConstraints, kConstraintGrammarNames[i]);
   }
   for (const ModeInfo& mode : ModeTable()) {
     OfMode counters{};

@@ -446,6 +446,24 @@ absl::Status GenerationService::CheckConstraint(
                    options_.grammars.max_constraint_bytes));
 }
 
+absl::StatusOr<std::shared_ptr<const grammar::Grammar>>
+GenerationService::CompileConstraint(RequestCall& call,
+                                     const GenerationRequest& request) {
+  const absl::Time start = clock_();
+  auto compiled = texts_.CompileConstraint(
+      request, grammars_, [&call] { return call.cancelled(); });
+  call.no_room = absl::IsResourceExhausted(compiled.status());
+  // Only what is wrong with the constraint itself is its refusal.
+  if (compiled.ok() || absl::IsInvalidArgument(compiled.status())) {
+    observer_.OnConstraint(!compiled.ok()   ? ConstraintGrammar::kRefused
+                           : compiled->kept ? ConstraintGrammar::kKept
+                                            : ConstraintGrammar::kCompiled,
+                           clock_() - start);
+  }
+  FORETOKEN_RETURN_IF_ERROR(compiled.status());
+  return std::move(compiled->grammar);
+}
+
 absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
     RequestCall& call, GenerationRequest request) {
   if (!request.mode.has_value()) request.mode = default_mode_;
@@ -485,13 +503,11 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
   FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(target));
   const auto cancelled = [&call] { return call.cancelled(); };
   if (!request.constraint.empty()) {
-    auto compiled = texts_.CompileConstraint(request, grammars_, cancelled);
-    call.no_room = absl::IsResourceExhausted(compiled.status());
-    FORETOKEN_RETURN_IF_ERROR(compiled.status());
+    FORETOKEN_ASSIGN_OR_RETURN(auto compiled, CompileConstraint(call, request));
     if (!made.sources.empty() &&
-        grammar::GrammarBytes(**compiled) <= kCheckedGrammarBytes) {
+        grammar::GrammarBytes(*compiled) <= kCheckedGrammarBytes) {
       drafting.grammar = std::make_shared<grammar::LiveGrammar>(
-          *std::move(compiled), vocabulary_, kCheckedGrammarBytes);
+          std::move(compiled), vocabulary_, kCheckedGrammarBytes);
     }
   }
   if (request.text.has_value()) {

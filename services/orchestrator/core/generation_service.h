@@ -74,6 +74,11 @@ enum class MemoryPart { kRequests, kEncoding };
 inline constexpr std::array kMemoryPartNames = {"requests", "encoding"};
 
 // Observes requests, for metrics. Must be thread-safe and fast.
+// Where a constraint's grammar came from.
+enum class ConstraintGrammar { kKept, kCompiled, kRefused };
+inline constexpr std::array<const char*, 3> kConstraintGrammarNames = {
+    "kept", "compiled", "refused"};
+
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
@@ -84,6 +89,8 @@ class GenerationObserver {
   virtual void OnRefused(Refusal) {}
   // The bytes of a part that are in use. Called with a lock held.
   virtual void OnMemory(MemoryPart, int64_t /*used*/, int64_t /*limit*/) {}
+  // `took`: from the request for a grammar to the grammar or the refusal.
+  virtual void OnConstraint(ConstraintGrammar, absl::Duration /*took*/) {}
   // `mode`: of the request, a row of ModeTable.
   virtual void OnPrefill(const GenerationSummary&, const ModeInfo& /*mode*/) {}
   virtual void OnRound(const RoundReport&, const ModeInfo& /*mode*/) {}
@@ -228,6 +235,9 @@ class GenerationService final : public Generator {
   // What can be said of a constraint without compiling it: FailedPrecondition
   // where there is no tokenizer, InvalidArgument for one that is too large.
   absl::Status CheckConstraint(const Constraint& constraint) const;
+  // Errors are those of TextWork::CompileConstraint.
+  absl::StatusOr<std::shared_ptr<const grammar::Grammar>> CompileConstraint(
+      RequestCall& call, const GenerationRequest& request);
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
       RequestCall& call, GenerationRequest request);
   absl::StatusOr<GenerationSummary> Drive(RequestCall& call,

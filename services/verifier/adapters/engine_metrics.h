@@ -44,6 +44,11 @@ class EngineMetrics final : public rpc::StreamObserver {
       registry_.GetHistogram(metrics::kPassLatency);
   prometheus::Histogram& pass_rows_ =
       registry_.GetHistogram(metrics::kPassRows);
+  metrics::TotalCounter masks_{registry_, metrics::kGrammarMasks};
+  prometheus::Histogram& mask_seconds_ =
+      registry_.GetHistogram(metrics::kGrammarMaskLatency);
+  prometheus::Gauge& grammar_bytes_ =
+      registry_.GetGauge(metrics::kGrammarMemory);
   metrics::CodeCounters failed_{registry_, metrics::kSessionsFailed};
   std::array<prometheus::Counter*, kDraftArms> arm_seconds_;
   std::array<double, kDraftArms> shown_seconds_{};
@@ -60,6 +65,8 @@ inline void EngineMetrics::OnChange(const VerifySnapshot& snapshot) {
   prefix_reused_.Set(totals.reused_tokens);
   preemptions_.Set(totals.preemptions);
   replays_.Set(totals.replays);
+  masks_.Set(totals.masks);
+  grammar_bytes_.Set(static_cast<double>(snapshot.grammar_bytes));
   for (size_t arm = 0; arm < kDraftArms; ++arm) {
     const double seconds = snapshot.guard.seconds[arm];
     arm_seconds_[arm]->Increment(seconds - shown_seconds_[arm]);
@@ -68,6 +75,8 @@ inline void EngineMetrics::OnChange(const VerifySnapshot& snapshot) {
   if (snapshot.last_pass.rows == 0) return;
   pass_seconds_.Observe(absl::ToDoubleSeconds(snapshot.last_pass.forward_time));
   pass_rows_.Observe(snapshot.last_pass.rows);
+  if (snapshot.last_pass.masks == 0) return;
+  mask_seconds_.Observe(absl::ToDoubleSeconds(snapshot.last_pass.mask_time));
 }
 
 }  // namespace foretoken::verifier

@@ -35,11 +35,16 @@ SessionGrammars::Begin(std::shared_ptr<const grammar::Grammar> grammar,
       "constraint: the grammars of other requests take all memory");
 }
 
+int64_t SessionGrammars::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [grammar, kept] : kept_) bytes += kept.live->bytes();
+  return bytes;
+}
+
 bool SessionGrammars::MakeRoom() {
   std::vector<const Kept*> unused;
-  int64_t bytes = 0;
+  int64_t bytes = this->bytes();
   for (const auto& [grammar, kept] : kept_) {
-    bytes += kept.live->bytes();
     if (kept.live.use_count() == 1) unused.push_back(&kept);
   }
   std::sort(unused.begin(), unused.end(), [](const Kept* a, const Kept* b) {

@@ -33,6 +33,8 @@ class SessionGrammars {
       std::shared_ptr<const grammar::Grammar> grammar,
       std::vector<TokenId> end_tokens);
 
+  int64_t bytes() const;  // of all automata and masks, about
+
  private:
   struct Kept {
     std::shared_ptr<const grammar::Grammar> grammar;

@@ -35,6 +35,8 @@ absl::Status FaultOf(const absl::Status& check) {
 // The masks of a pass: bits of every row that a constraint limits.
 class RowMasks {
  public:
+  explicit RowMasks(const Clock& clock) : clock_(clock) {}
+
   // Empty for a session without a constraint. Sets session.mask_status, and
   // the rows of its round that are closed.
   absl::Span<const uint64_t* const> Add(Session& session,
@@ -42,7 +44,10 @@ class RowMasks {
                                         absl::Span<const int32_t> parents) {
     session.mask_status = absl::OkStatus();
     if (session.text == nullptr) return {};
+    const absl::Time start = clock_();
     auto masks = session.text->MaskRows(tokens, parents);
+    time_ += clock_() - start;
+    count_ += static_cast<int32_t>(tokens.size());
     if (!masks.ok()) {
       // Another verifier would say the same: not ResourceExhausted.
       session.mask_status = absl::InvalidArgumentError(
@@ -63,7 +68,13 @@ class RowMasks {
     return rows;
   }
 
+  int32_t count() const { return count_; }
+  absl::Duration time() const { return time_; }
+
  private:
+  const Clock& clock_;
+  int32_t count_ = 0;
+  absl::Duration time_;
   std::deque<std::vector<const uint64_t*>> rows_;  // they do not move
   std::vector<std::shared_ptr<const grammar::TokenBits>> held_;
 };
@@ -252,6 +263,7 @@ VerifySnapshot VerifyEngine::snapshot() const {
   VerifySnapshot snapshot;
   snapshot.sessions = sessions_.size();
   snapshot.kv = backend_->kv_usage();
+  snapshot.grammar_bytes = grammars_.bytes();
   snapshot.totals = totals_;
   static_cast<AdmissionTotals&>(snapshot.totals) = admission_.totals();
   snapshot.pass_timing = pass_timing_;
@@ -274,7 +286,7 @@ PassReport VerifyEngine::RunPass() {
   std::tie(guarded.sessions, guarded.followers) = CountDecoding();
   PassResult outputs;
   const absl::Time start = clock_();
-  const absl::Status status = Forward(plan, outputs);
+  const absl::Status status = Forward(plan, outputs, report.stats);
   report.stats.forward_time = clock_() - start;
   report.stats.sessions = static_cast<int32_t>(plan.size());
   for (const Share& share : plan) {
@@ -494,7 +506,7 @@ absl::Status VerifyEngine::CheckModel(absl::Status data_loss) {
 
 void VerifyEngine::RunAlone(const Share& share, PassReport& report) {
   PassResult outputs;
-  absl::Status status = Forward({share}, outputs);
+  absl::Status status = Forward({share}, outputs, report.stats);
   if (absl::IsDataLoss(status) && share.prefill_rows == 0 &&
       share.session->round->rows() > 1) {
     // The bad row may be a draft, and drafts are only hints: retry without
@@ -502,17 +514,17 @@ void VerifyEngine::RunAlone(const Share& share, PassReport& report) {
     RoundLimits limits = LimitsOf(*share.session);
     limits.max_rows = 1;
     LayOutRows(limits, share.session->tokens.back(), *share.session->round);
-    status = Forward({share}, outputs);
+    status = Forward({share}, outputs, report.stats);
   }
   if (absl::IsDataLoss(status)) status = CheckModel(std::move(status));
   FinishShare(share, std::move(status), outputs, 0, report);
 }
 
 absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
-                                   PassResult& result) {
+                                   PassResult& result, PassStats& stats) {
   std::vector<PassSession> pass;
   pass.reserve(plan.size());
-  RowMasks masks;
+  RowMasks masks(clock_);
   for (const Share& share : plan) {
     Session& session = *share.session;
     PassSession& part = pass.emplace_back(session.kv.Share());
@@ -536,6 +548,9 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
     }
     session.kv.set_candidates(candidates);
   }
+  stats.masks += masks.count();
+  stats.mask_time += masks.time();
+  totals_.masks += masks.count();
   return backend_->Forward(pass, result);
 }
 

@@ -79,6 +79,7 @@ struct EngineTotals : AdmissionTotals {
   int64_t committed = 0;     // tokens, those of prefill included
   int64_t prefill_rows = 0;  // computed, replays included
   int64_t replayed_rows = 0;
+  int64_t masks = 0;  // rows that a constraint limits
 };
 
 struct PassReport {
@@ -115,6 +116,7 @@ struct VerifySnapshot : EngineNumbers {
   EngineTotals totals;
   PassTiming pass_timing;
   GuardNumbers guard;
+  int64_t grammar_bytes = 0;  // of automata and masks, about
   // Unavailable, with the reason, once no session can be served any more: the
   // model's logits are not finite, whatever the text.
   absl::Status model_fault;
@@ -200,7 +202,9 @@ class VerifyEngine {
   void ReserveRounds(std::vector<Share>& plan, PassReport& report);
   absl::Status ReserveRound(Session& session);
 
-  absl::Status Forward(const std::vector<Share>& plan, PassResult& result);
+  // Adds what the masks took to `stats`.
+  absl::Status Forward(const std::vector<Share>& plan, PassResult& result,
+                       PassStats& stats);
   // Commits the results of a pass for `share`, or ends its session.
   void FinishShare(const Share& share, absl::Status status, PassResult& result,
                    size_t index, PassReport& report);

@@ -112,12 +112,13 @@ absl::StatusOr<std::vector<TokenId>> TextWork::EncodePrompt(
   return ids;
 }
 
-absl::StatusOr<std::shared_ptr<const grammar::Grammar>>
-TextWork::CompileConstraint(const GenerationRequest& request,
-                            grammar::GrammarCache& grammars,
-                            const std::function<bool()>& cancelled) {
+absl::StatusOr<CompiledConstraint> TextWork::CompileConstraint(
+    const GenerationRequest& request, grammar::GrammarCache& grammars,
+    const std::function<bool()>& cancelled) {
   const Constraint& constraint = request.constraint;
-  if (auto known = grammars.Find(constraint); known != nullptr) return known;
+  if (auto known = grammars.Find(constraint); known != nullptr) {
+    return CompiledConstraint{std::move(known), /*kept=*/true};
+  }
   absl::Status memory;
   absl::StatusOr<std::shared_ptr<const grammar::Grammar>> compiled;
   FORETOKEN_RETURN_IF_ERROR(RunAndWait(
@@ -131,7 +132,7 @@ TextWork::CompileConstraint(const GenerationRequest& request,
         compiled = grammars.Get(request.caller.name, constraint);
       }));
   FORETOKEN_RETURN_IF_ERROR(memory);
-  if (compiled.ok()) return compiled;
+  if (compiled.ok()) return CompiledConstraint{*std::move(compiled)};
   // Also for what is too large or not supported: only another constraint helps.
   return absl::InvalidArgumentError(
       absl::StrCat("constraint: ", compiled.status().message()));

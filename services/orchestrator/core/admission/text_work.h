@@ -35,6 +35,11 @@ struct TextWorkOptions {
   absl::Duration retry_after = absl::Milliseconds(200);  // minimum retry hint
 };
 
+struct CompiledConstraint {
+  std::shared_ptr<const grammar::Grammar> grammar;
+  bool kept = false;  // it was there from an earlier request
+};
+
 class TextWork {
  public:
   using Ticket = RequestPool::Ticket;
@@ -75,7 +80,7 @@ class TextWork {
   // there is compiled on the threads for texts. InvalidArgument, which names
   // the field, for a constraint that Compile refuses, whatever for;
   // ResourceExhausted if the threads have no room for it.
-  absl::StatusOr<std::shared_ptr<const grammar::Grammar>> CompileConstraint(
+  absl::StatusOr<CompiledConstraint> CompileConstraint(
       const GenerationRequest& request, grammar::GrammarCache& grammars,
       const std::function<bool()>& cancelled);
 
