@@ -220,7 +220,7 @@ client() {
   shift
   local command=("$bin/foretoken-soak" --table
     --server "$(address_of orchestrator)"
-    --server-token-file "$run/client.token")
+    --server-token-file "$run/client.token" --constrained-share "$share")
   [ "$over_http" -eq 0 ] ||
     command=(python3 -B tests/soak/http_soak.py --port "$FORETOKEN_HTTP_PORT"
       --key-file "$run/client.token")

@@ -39,6 +39,8 @@ int main(int argc, char** argv) {
   flags.List("modes", &options.modes, "modes to compare with off");
   flags.Int("max-tokens", &options.max_tokens, {1, 2048},
             "maximum output tokens");
+  flags.Int("constrained-share", &options.constrained_share, {0, 1000},
+            "one request in so many has a constraint; 0: none");
   flags.Int64("lossless-tokens", &lossless_tokens, {0, int64_t{1} << 40},
               "tokens to compare with off; 0: random cancels and deadlines");
   flags.Int("requests", &chaos.requests, {0, 1 << 30},

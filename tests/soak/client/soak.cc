@@ -17,6 +17,52 @@ namespace {
 
 constexpr size_t kPromptBytes = 400;
 
+// Texts of 50 to some hundred tokens: forced parts, choices, lists, recursion
+// and strings that may hold anything.
+constexpr char kSchema[] = R"({
+  "type": "array", "minItems": 2, "maxItems": 6,
+  "items": {
+    "type": "object",
+    "properties": {
+      "name": {"type": "string", "minLength": 1, "maxLength": 24},
+      "kind": {"enum": ["function", "class", "module", "variable"]},
+      "line": {"type": "integer", "minimum": 1, "maximum": 99999},
+      "parents": {"type": "array", "items": {"$ref": "#/$defs/id"},
+                  "maxItems": 3},
+      "public": {"type": "boolean"}
+    },
+    "required": ["name", "kind", "line", "parents"],
+    "additionalProperties": false
+  },
+  "$defs": {"id": {"type": "string", "pattern": "^[a-z_]{1,12}$"}}
+})";
+constexpr char kRegex[] = "([A-Za-z]{1,9}[ ,]){12,60}[a-z]{1,9}\\.";
+constexpr char kGrammar[] = R"gbnf(
+root ::= "(" ws sum (";" ws sum){3,12} ")"
+sum ::= term ((" + " | " - ") term)*
+term ::= [a-z] | [0-9]{1,4} | "(" sum ")" | "max(" sum ", " sum ")"
+ws ::= [ ]?
+)gbnf";
+
+v1::Constraint ConstraintOf(size_t number) {
+  v1::Constraint constraint;
+  switch (number % 4) {
+    case 0:
+      constraint.set_json_schema(kSchema);
+      break;
+    case 1:
+      constraint.set_regex(kRegex);
+      break;
+    case 2:
+      constraint.set_grammar(kGrammar);
+      break;
+    default:
+      constraint.set_json_object(true);
+      break;
+  }
+  return constraint;
+}
+
 // From the line after `at`; empty where the text ends before.
 std::string PieceAt(const std::string& text, size_t at) {
   const size_t begin = text.find('\n', at);
@@ -44,6 +90,12 @@ absl::StatusOr<std::vector<Work>> MakeWork(const SoakOptions& options,
     if (work.prompt.empty()) continue;
     if (all.size() % 2 == 1) work.temperature = 0.8f;
     work.seed = options.seed * 1'000'003 + all.size();
+    // One at either temperature.
+    const size_t pair = all.size() / 2;
+    if (options.constrained_share > 0 &&
+        pair % options.constrained_share == 0) {
+      work.constraint = ConstraintOf(pair / options.constrained_share);
+    }
     all.push_back(std::move(work));
   }
   if (all.empty()) {
@@ -65,6 +117,9 @@ Outcome Run(const testing::WireClient& client, const Work& work,
   request.set_cache_scope(work.cache_scope);
   request.mutable_sampling()->set_temperature(work.temperature);
   request.mutable_sampling()->set_seed(work.seed);
+  if (work.constraint.kind_case() != v1::Constraint::KIND_NOT_SET) {
+    *request.mutable_constraint() = work.constraint;
+  }
   const absl::StatusOr<Mode> spec = Mode::Parse(mode);
   outcome.status = spec.status();
   if (spec.ok()) {

@@ -26,6 +26,7 @@ struct SoakOptions {
   std::vector<std::string> modes;  // beside `off`, which is the reference
   int32_t max_tokens = 128;        // of one output
   uint64_t seed = 1;
+  int32_t constrained_share = 4;  // one request in so many; 0: none
 };
 
 // A prompt and how to continue it; equal numbers give equal requests.
@@ -34,6 +35,7 @@ struct Work {
   float temperature = 0;
   uint64_t seed = 0;
   std::string cache_scope;
+  v1::Constraint constraint;  // on the output, if it has one
 };
 
 struct Outcome {
@@ -60,7 +62,8 @@ struct Setup {
   std::vector<std::vector<TokenId>> references;  // [works.size()]
 };
 // Cuts `count` prompts from the files, at line ends; every other one runs at
-// temperature 0.8. InvalidArgument if the files are too short.
+// temperature 0.8, and some under a constraint of one kind after the other.
+// InvalidArgument if the files are too short.
 absl::StatusOr<Setup> Prepare(const SoakOptions& options, int count);
 
 // Calls work(0), work(1), ... while go_on(number) holds, `concurrency` at a
