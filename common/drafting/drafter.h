@@ -18,44 +18,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
-#include "common/speculation/drafter_id.h"
+#include "common/speculation/draft_tree.h"
 
 namespace foretoken {
 
 struct VerifiedTree;
-
-// A proposed tree. Parents precede children, and equal siblings are one node.
-// Reused between rounds, so that drafting does not allocate in the steady
-// state.
-struct DraftTree {
-  std::vector<TokenId> tokens;
-  std::vector<int32_t> parents;  // kRootParent: the last committed token
-  std::vector<float> probs;      // estimated probability that the whole path to
-                                 // this node is accepted, 0..1
-  // The part of the drafter that proposed each node; empty if the drafter has
-  // no parts.
-  std::vector<DrafterId> parts;
-
-  int size() const { return static_cast<int>(tokens.size()); }
-  void Clear() {
-    tokens.clear();
-    parents.clear();
-    probs.clear();
-    parts.clear();
-  }
-  // Returns the index of the new node.
-  int32_t Add(TokenId token, int32_t parent, float prob) {
-    tokens.push_back(token);
-    parents.push_back(parent);
-    probs.push_back(prob);
-    return size() - 1;
-  }
-};
 
 class Drafter {
  public:

@@ -32,7 +32,7 @@
 
 #include "absl/types/span.h"
 #include "common/base/types.h"
-#include "common/drafting/drafter.h"
+#include "common/speculation/draft_tree.h"
 #include "common/speculation/modes.h"
 
 namespace foretoken {

@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/drafting/drafter.h"
 #include "common/drafting/next_token_model.h"
+#include "common/speculation/draft_tree.h"
 
 namespace foretoken {
 

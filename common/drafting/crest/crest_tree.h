@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/types.h"
-#include "common/drafting/drafter.h"
+#include "common/speculation/draft_tree.h"
 
 namespace foretoken {
 

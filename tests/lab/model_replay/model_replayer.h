@@ -32,9 +32,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/drafting/drafter.h"
 #include "common/drafting/recorded_set.h"
 #include "common/infer/backend.h"
+#include "common/speculation/draft_tree.h"
 #include "tests/lab/model_replay/model_session.h"
 #include "tests/lab/model_replay/round_source.h"
 

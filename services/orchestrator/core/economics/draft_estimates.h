@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
-#include "common/drafting/drafter.h"
+#include "common/speculation/draft_tree.h"
 #include "services/orchestrator/core/drafters/draft_source.h"
 #include "services/orchestrator/core/economics/round_pace.h"
 

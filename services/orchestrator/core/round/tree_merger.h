@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/drafting/drafter.h"
+#include "common/speculation/draft_tree.h"
 #include "common/speculation/tree_builder.h"
 
 namespace foretoken::orchestrator {

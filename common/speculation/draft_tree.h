@@ -1,0 +1,49 @@
+// DraftTree: draft tokens as a tree, with estimates, on its way to a round.
+//
+// Drafters fill it and the orchestrator corrects and cuts it. Nothing in it is
+// checked until it is built into a TokenTree (token_tree.h).
+//
+// Node i holds one draft token and a parent index; in a tree, parents precede
+// children and equal siblings are one node. All arrays are [size].
+// Thread-compatible.
+#ifndef FORETOKEN_COMMON_SPECULATION_DRAFT_TREE_H_
+#define FORETOKEN_COMMON_SPECULATION_DRAFT_TREE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/types.h"
+#include "common/speculation/drafter_id.h"
+
+namespace foretoken {
+
+// Reused between rounds, so that drafting does not allocate in the steady
+// state.
+struct DraftTree {
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> parents;  // kRootParent: the last committed token
+  std::vector<float> probs;      // estimated probability that the whole path to
+                                 // this node is accepted, 0..1
+  // The part of the drafter that proposed each node; empty if the drafter has
+  // no parts.
+  std::vector<DrafterId> parts;
+
+  int size() const { return static_cast<int>(tokens.size()); }
+  void Clear() {
+    tokens.clear();
+    parents.clear();
+    probs.clear();
+    parts.clear();
+  }
+  // Returns the index of the new node.
+  int32_t Add(TokenId token, int32_t parent, float prob) {
+    tokens.push_back(token);
+    parents.push_back(parent);
+    probs.push_back(prob);
+    return size() - 1;
+  }
+};
+
+}  // namespace foretoken
+
+#endif  // FORETOKEN_COMMON_SPECULATION_DRAFT_TREE_H_
