@@ -13,12 +13,6 @@ uint64_t ChildKey(int32_t parent, TokenId token) {
          static_cast<uint32_t>(token);
 }
 
-std::vector<bool> ProbeFlags(const ProposedTree& proposed) {
-  std::vector<bool> probe(proposed.tokens.size(), false);
-  for (const int32_t node : proposed.probes) probe[node] = true;
-  return probe;
-}
-
 }  // namespace
 
 void TreeBuilder::Propose(Node& node, int proposer, DrafterId part, float prob,
@@ -36,64 +30,89 @@ void TreeBuilder::Propose(Node& node, int proposer, DrafterId part, float prob,
   node.probe = node.probe && probe;
 }
 
-void TreeBuilder::Add(const ProposedTree& proposed) {
-  FORETOKEN_CHECK(proposed.proposer >= 0 && proposed.proposer <= kMaxProposer);
-  const std::vector<bool> probe = ProbeFlags(proposed);
-  std::vector<int32_t> nodes(proposed.tokens.size());
-  std::vector<float> probs(proposed.tokens.size());
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const int32_t own_parent = proposed.parents[i];
-    const float limit = own_parent == kRootParent ? 1.0f : probs[own_parent];
-    probs[i] =
-        proposed.probs.empty() ? 0.0f : std::min(limit, proposed.probs[i]);
+void TreeBuilder::Add(int proposer, const DraftTree& tree,
+                      absl::Span<const float> probs, bool probes) {
+  FORETOKEN_CHECK(proposer >= 0 && proposer <= kMaxProposer);
+  FORETOKEN_CHECK(probs.empty() || probs.size() == tree.tokens.size());
+  merged_.resize(tree.tokens.size());
+  capped_.resize(tree.tokens.size());
+  for (size_t i = 0; i < merged_.size(); ++i) {
+    const int32_t own_parent = tree.parents[i];
+    const float limit = own_parent == kRootParent ? 1.0f : capped_[own_parent];
+    capped_[i] = probs.empty() ? 0.0f : std::min(limit, probs[i]);
     const int32_t parent =
-        own_parent == kRootParent ? kRootParent : nodes[own_parent];
+        own_parent == kRootParent ? kRootParent : merged_[own_parent];
     const auto [child, fresh] =
-        children_.try_emplace(ChildKey(parent, proposed.tokens[i]), size());
-    nodes[i] = child->second;
+        children_.try_emplace(ChildKey(parent, tree.tokens[i]), size());
+    merged_[i] = child->second;
     const DrafterId part =
-        proposed.parts.empty() ? DrafterId::kTarget : proposed.parts[i];
+        tree.parts.empty() ? DrafterId::kTarget : tree.parts[i];
     if (fresh) {
-      nodes_.push_back({proposed.tokens[i], parent, 0, proposed.proposer, part,
-                        probs[i], probe[i]});
+      nodes_.push_back(
+          {tree.tokens[i], parent, 0, proposer, part, capped_[i], probes});
     }
-    Propose(nodes_[nodes[i]], proposed.proposer, part, probs[i], probe[i]);
+    Propose(nodes_[merged_[i]], proposer, part, capped_[i], probes);
   }
 }
 
-MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes) const {
+void TreeBuilder::KeepLikeliest(size_t count, bool in_order) {
+  // Parents have at least their children's estimate and a smaller index, so
+  // that every prefix of this order is a tree.
+  const auto likelier = [this](int32_t a, int32_t b) {
+    return nodes_[a].prob != nodes_[b].prob ? nodes_[a].prob > nodes_[b].prob
+                                            : a < b;
+  };
+  if (count < drafts_.size()) {
+    std::nth_element(drafts_.begin(), drafts_.begin() + count, drafts_.end(),
+                     likelier);
+    drafts_.resize(count);
+  }
+  if (in_order) std::sort(drafts_.begin(), drafts_.end(), likelier);
+}
+
+MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes,
+                              const Price& price) {
   FORETOKEN_CHECK(max_draft_nodes >= 0 && max_nodes >= 0);
-  std::vector<int32_t> drafts, probes;
+  drafts_.clear();
+  probes_.clear();
   for (int32_t index = 0; index < size(); ++index) {
-    (nodes_[index].probe ? probes : drafts).push_back(index);
+    (nodes_[index].probe ? probes_ : drafts_).push_back(index);
   }
-  const size_t kept =
-      std::min<size_t>({drafts.size(), static_cast<size_t>(max_draft_nodes),
+  const size_t fit =
+      std::min<size_t>({drafts_.size(), static_cast<size_t>(max_draft_nodes),
                         static_cast<size_t>(max_nodes)});
-  if (kept < drafts.size()) {
-    // Parents have at least their children's estimate and a smaller index, so
-    // that every prefix of this order is a tree.
-    std::nth_element(drafts.begin(), drafts.begin() + kept, drafts.end(),
-                     [&](int32_t a, int32_t b) {
-                       return nodes_[a].prob != nodes_[b].prob
-                                  ? nodes_[a].prob > nodes_[b].prob
-                                  : a < b;
-                     });
-    drafts.resize(kept);
-    std::sort(drafts.begin(), drafts.end());
+  const bool priced = price != nullptr && fit > 0;
+  const bool whole = fit == drafts_.size();
+  if (priced || !whole) KeepLikeliest(fit, priced);
+  if (priced) {
+    priced_.clear();
+    for (const int32_t index : drafts_) priced_.push_back(nodes_[index].prob);
+    const int worth = price(priced_);
+    FORETOKEN_CHECK(worth >= 0);
+    if (static_cast<size_t>(worth) < fit) drafts_.resize(worth);
   }
+  // Back to the order of arrival, in which parents come first.
+  if (priced || !whole) std::sort(drafts_.begin(), drafts_.end());
 
   MergedTree merged;
-  std::vector<int32_t> row_of(nodes_.size(), -1);
   std::vector<TokenId> tokens;
   std::vector<int32_t> parents;
+  const size_t most =
+      std::min(static_cast<size_t>(max_nodes), drafts_.size() + probes_.size());
+  tokens.reserve(most);
+  parents.reserve(most);
+  merged.proposers.reserve(most);
+  merged.credited.reserve(most);
+  merged.parts.reserve(most);
+  merged.probs.reserve(most);
+  row_of_.assign(nodes_.size(), -1);
   const auto take = [&](int32_t index) {
     const Node& node = nodes_[index];
     const int32_t parent =
-        node.parent == kRootParent ? kRootParent : row_of[node.parent];
+        node.parent == kRootParent ? kRootParent : row_of_[node.parent];
     // Skip a probe whose parent did not fit.
     if (node.parent != kRootParent && parent < 0) return;
-    row_of[index] = static_cast<int32_t>(tokens.size());
+    row_of_[index] = static_cast<int32_t>(tokens.size());
     tokens.push_back(node.token);
     parents.push_back(parent);
     merged.proposers.push_back(node.proposers);
@@ -101,9 +120,9 @@ MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes) const {
     merged.parts.push_back(node.part);
     merged.probs.push_back(node.prob);
   };
-  for (const int32_t index : drafts) take(index);
+  for (const int32_t index : drafts_) take(index);
   merged.draft_nodes = static_cast<int>(tokens.size());
-  for (const int32_t index : probes) {
+  for (const int32_t index : probes_) {
     if (tokens.size() == static_cast<size_t>(max_nodes)) break;
     take(index);
   }

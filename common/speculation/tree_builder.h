@@ -11,16 +11,18 @@
 //
 // Source: SpecInfer, arXiv:2305.09781, "Merge-based speculation"; probe rows
 // are what Lookahead Decoding, arXiv:2402.02057, calls its lookahead branch.
-// Owned by one thread.
+// Owned by one thread; buffers are reused between rounds.
 #ifndef FORETOKEN_COMMON_SPECULATION_TREE_BUILDER_H_
 #define FORETOKEN_COMMON_SPECULATION_TREE_BUILDER_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
+#include "common/speculation/draft_tree.h"
 #include "common/speculation/drafter_id.h"
 #include "common/speculation/token_tree.h"
 
@@ -29,22 +31,6 @@ namespace foretoken {
 // Bit p is set for proposer p; lower ones win ties.
 using ProposerSet = uint32_t;
 inline constexpr int kMaxProposer = 31;
-
-// One drafter's answer, borrowed. Parents precede children; -1 is the
-// last committed token.
-struct ProposedTree {
-  int proposer = 0;  // 0..kMaxProposer
-  absl::Span<const TokenId> tokens;
-  absl::Span<const int32_t> parents;
-  // Estimated probability that the whole path to the node is accepted, 0..1;
-  // capped at the parent's. Empty: unknown, counts as 0.
-  absl::Span<const float> probs;
-  // Nodes that are read but never accepted, ascending. Children of a probe must
-  // be probes too.
-  absl::Span<const int32_t> probes;
-  // The part of the drafter that each node comes from; empty: no parts.
-  absl::Span<const DrafterId> parts = {};
-};
 
 struct MergedTree {
   TokenTree tree;
@@ -58,14 +44,24 @@ struct MergedTree {
 
 class TreeBuilder {
  public:
-  // Merges `proposed`, which must be valid: trees from outside the process are
-  // checked on arrival.
-  void Add(const ProposedTree& proposed);
+  // Number of draft nodes to take, 0 or more, given the probabilities of the
+  // likeliest in descending order.
+  using Price = std::function<int(absl::Span<const float> probs)>;
+
+  // Merges the draft of `proposer`, 0..kMaxProposer. `tree` must be valid:
+  // trees from outside the process are checked on arrival. `probs` replaces
+  // tree.probs: [tree.size()], each capped at the parent's; or empty: unknown,
+  // counts as 0. `probes`: all its nodes are probes.
+  void Add(int proposer, const DraftTree& tree, absl::Span<const float> probs,
+           bool probes = false);
 
   // The best tree of at most `max_draft_nodes` draft nodes and `max_nodes` in
   // total. If space is short, probes are dropped first, the latest of them
-  // first. Ties go to the node that was added first.
-  MergedTree Build(int max_draft_nodes, int max_nodes) const;
+  // first. Ties go to the node that was added first. `price` sees the draft
+  // nodes that fit, unless there are none, and may take fewer; a null one takes
+  // all of them.
+  MergedTree Build(int max_draft_nodes, int max_nodes,
+                   const Price& price = nullptr);
 
   void Clear();
   int size() const { return static_cast<int>(nodes_.size()); }
@@ -83,9 +79,20 @@ class TreeBuilder {
 
   void Propose(Node& node, int proposer, DrafterId part, float prob,
                bool probe);
+  // Cuts drafts_ to the likeliest `count`; likeliest first if `in_order`, else
+  // in any order.
+  void KeepLikeliest(size_t count, bool in_order);
 
   std::vector<Node> nodes_;
   absl::flat_hash_map<uint64_t, int32_t> children_;  // (parent, token): node
+  // Of Add: the node and the capped estimate of each node of the draft.
+  std::vector<int32_t> merged_;
+  std::vector<float> capped_;
+  // Of Build: indices into nodes_, and their rows in the tree.
+  std::vector<int32_t> drafts_;
+  std::vector<int32_t> probes_;
+  std::vector<int32_t> row_of_;
+  std::vector<float> priced_;
 };
 
 }  // namespace foretoken

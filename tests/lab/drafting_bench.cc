@@ -196,12 +196,7 @@ void BM_TreeBuilderMergeAndPrune(benchmark::State& state) {
   for (auto _ : state) {
     builder.Clear();
     for (size_t i = 0; i < trees.size(); ++i) {
-      builder.Add({static_cast<int>(i),
-                   trees[i].tokens,
-                   trees[i].parents,
-                   trees[i].probs,
-                   {},
-                   {}});
+      builder.Add(static_cast<int>(i), trees[i], trees[i].probs);
     }
     benchmark::DoNotOptimize(builder.Build(64, 320).draft_nodes);
   }

@@ -1,9 +1,11 @@
 #include "common/speculation/tree_builder.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -13,23 +15,41 @@ namespace foretoken {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 
-// Owns what a ProposedTree borrows.
 struct Proposal {
   int proposer = 0;
   std::vector<TokenId> tokens;
   std::vector<int32_t> parents;
   std::vector<float> probs;
-  std::vector<int32_t> probes;
-
-  ProposedTree View() const {
-    return {proposer, tokens, parents, probs, probes};
-  }
+  std::vector<int32_t> probes;  // ascending, with all their descendants
+  std::vector<DrafterId> parts = {};
 };
 
-void Add(TreeBuilder& builder, const Proposal& proposal) {
-  builder.Add(proposal.View());
+// Adds the draft nodes, then the probes with the path to each.
+template <typename Builder>
+void Add(Builder& builder, const Proposal& proposal) {
+  DraftTree drafts, probes;
+  std::vector<float> draft_probs;
+  std::vector<int32_t> index;  // among the drafts
+  for (size_t i = 0; i < proposal.tokens.size(); ++i) {
+    index.push_back(drafts.size());
+    if (std::binary_search(proposal.probes.begin(), proposal.probes.end(),
+                           static_cast<int32_t>(i))) {
+      continue;
+    }
+    const int32_t parent = proposal.parents[i];
+    drafts.Add(proposal.tokens[i], parent < 0 ? parent : index[parent], 0.0f);
+    if (!proposal.probs.empty()) draft_probs.push_back(proposal.probs[i]);
+    if (!proposal.parts.empty()) drafts.parts.push_back(proposal.parts[i]);
+  }
+  builder.Add(proposal.proposer, drafts, draft_probs, /*probes=*/false);
+  if (proposal.probes.empty()) return;
+  probes.tokens = proposal.tokens;
+  probes.parents = proposal.parents;
+  probes.parts = proposal.parts;
+  builder.Add(proposal.proposer, probes, proposal.probs, /*probes=*/true);
 }
 
 TEST(TreeBuilderTest, EqualPathsOfTwoDraftersAreOneRow) {
@@ -53,14 +73,15 @@ TEST(TreeBuilderTest, EqualPathsOfTwoDraftersAreOneRow) {
 TEST(TreeBuilderTest, ARowHasThePartOfTheDrafterThatIsCredited) {
   TreeBuilder builder;
   const Proposal chain = {0, {11, 12}, {-1, 0}, {0.5f, 0.1f}, {}};
-  const Proposal fused = {4, {11, 12, 13}, {-1, 0, 1}, {0.4f, 0.3f, 0.2f}, {}};
-  const std::vector<DrafterId> parts = {DrafterId::kFusedPrior,
-                                        DrafterId::kFusedRequest,
-                                        DrafterId::kFusedHistory};
-  ProposedTree proposed = fused.View();
-  proposed.parts = parts;
+  const Proposal fused = {4,
+                          {11, 12, 13},
+                          {-1, 0, 1},
+                          {0.4f, 0.3f, 0.2f},
+                          {},
+                          {DrafterId::kFusedPrior, DrafterId::kFusedRequest,
+                           DrafterId::kFusedHistory}};
   Add(builder, chain);
-  builder.Add(proposed);
+  Add(builder, fused);
 
   const MergedTree merged = builder.Build(64, 320);
 
@@ -89,6 +110,26 @@ TEST(TreeBuilderTest, RowsKeepTheirProposersWhereOthersDoNotFit) {
   EXPECT_THAT(merged.tree.tokens(), ElementsAre(11, 13));
   EXPECT_THAT(merged.tree.parents(), ElementsAre(-1, 0));
   EXPECT_THAT(merged.proposers, ElementsAre(0b10010, 0b10000));
+}
+
+TEST(TreeBuilderTest, ThePriceSeesWhatFitsAndCutsIt) {
+  TreeBuilder builder;
+  Add(builder, {1, {11, 12, 13}, {-1, 0, -1}, {0.5f, 0.2f, 0.7f}, {}});
+  Add(builder, {2, {12, 14}, {-1, 0}, {}, {0, 1}});
+  std::vector<float> seen;
+  const auto one = [&](absl::Span<const float> probs) {
+    seen.assign(probs.begin(), probs.end());
+    return 1;
+  };
+
+  EXPECT_THAT(builder.Build(/*max_draft_nodes=*/2, 320, one).tree.tokens(),
+              ElementsAre(13, 12, 14));
+
+  EXPECT_THAT(seen, ElementsAre(0.7f, 0.5f));
+  // Without draft nodes there is nothing to price.
+  seen.clear();
+  builder.Build(/*max_draft_nodes=*/0, 320, one);
+  EXPECT_THAT(seen, IsEmpty());
 }
 
 TEST(TreeBuilderTest, ADraftWinsOverAProbe) {
@@ -166,8 +207,118 @@ TEST(TreeBuilderTest, ClearForgets) {
   EXPECT_THAT(builder.Build(64, 320).tree.tokens(), IsEmpty());
 }
 
+// Definition of a merge: a build of all that fits, whose estimates are priced,
+// then a second one of as many nodes as are worth it.
+class ReferenceBuilder {
+ public:
+  void Add(int proposer, const DraftTree& tree, absl::Span<const float> probs,
+           bool probes) {
+    std::vector<int32_t> nodes;
+    std::vector<float> capped;
+    for (int i = 0; i < tree.size(); ++i) {
+      const int32_t parent = tree.parents[i];
+      const float prob = probs.empty() ? 0.0f
+                         : parent < 0  ? std::min(1.0f, probs[i])
+                                       : std::min(capped[parent], probs[i]);
+      const std::pair<int32_t, TokenId> key = {
+          parent < 0 ? kRootParent : nodes[parent], tree.tokens[i]};
+      const DrafterId part =
+          tree.parts.empty() ? DrafterId::kTarget : tree.parts[i];
+      const auto [child, fresh] =
+          children_.try_emplace(key, static_cast<int32_t>(nodes_.size()));
+      if (fresh) {
+        nodes_.push_back(
+            {key.second, key.first, 0, proposer, part, prob, probes});
+      }
+      nodes.push_back(child->second);
+      capped.push_back(prob);
+      Node& node = nodes_[child->second];
+      const bool better =
+          prob > node.prob || (prob == node.prob && proposer < node.credited);
+      if (node.probe != probes ? node.probe : better) {
+        node.credited = proposer;
+        node.part = part;
+        node.prob = prob;
+      }
+      node.proposers |= ProposerSet{1} << proposer;
+      node.probe = node.probe && probes;
+    }
+  }
+
+  struct Result {
+    std::vector<TokenId> tokens;
+    std::vector<int32_t> parents;
+    std::vector<ProposerSet> proposers;
+    std::vector<int> credited;
+    std::vector<DrafterId> parts;
+    std::vector<float> probs;
+    int draft_nodes = 0;
+  };
+
+  Result Merge(int max_draft_nodes, int max_nodes,
+               const TreeBuilder::Price& price) const {
+    Result result = Build(max_draft_nodes, max_nodes);
+    if (price == nullptr || result.draft_nodes == 0) return result;
+    std::vector<float> probs(result.probs.begin(),
+                             result.probs.begin() + result.draft_nodes);
+    std::sort(probs.begin(), probs.end(), std::greater<>());
+    const int worth = price(probs);
+    if (worth >= result.draft_nodes) return result;
+    return Build(worth, max_nodes);
+  }
+
+ private:
+  struct Node {
+    TokenId token;
+    int32_t parent;
+    ProposerSet proposers;
+    int credited;
+    DrafterId part;
+    float prob;
+    bool probe;
+  };
+
+  Result Build(int max_draft_nodes, int max_nodes) const {
+    std::vector<int32_t> drafts, probes;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      (nodes_[i].probe ? probes : drafts).push_back(static_cast<int32_t>(i));
+    }
+    std::stable_sort(drafts.begin(), drafts.end(), [&](int32_t a, int32_t b) {
+      return nodes_[a].prob > nodes_[b].prob;
+    });
+    drafts.resize(
+        std::min<size_t>({drafts.size(), static_cast<size_t>(max_draft_nodes),
+                          static_cast<size_t>(max_nodes)}));
+    std::sort(drafts.begin(), drafts.end());
+    Result result;
+    std::vector<int32_t> row_of(nodes_.size(), -1);
+    const auto take = [&](int32_t index) {
+      const Node& node = nodes_[index];
+      if (node.parent >= 0 && row_of[node.parent] < 0) return;
+      row_of[index] = static_cast<int32_t>(result.tokens.size());
+      result.tokens.push_back(node.token);
+      result.parents.push_back(node.parent < 0 ? kRootParent
+                                               : row_of[node.parent]);
+      result.proposers.push_back(node.proposers);
+      result.credited.push_back(node.credited);
+      result.parts.push_back(node.part);
+      result.probs.push_back(node.prob);
+    };
+    for (const int32_t index : drafts) take(index);
+    result.draft_nodes = static_cast<int>(result.tokens.size());
+    for (const int32_t index : probes) {
+      if (result.tokens.size() == static_cast<size_t>(max_nodes)) break;
+      take(index);
+    }
+    return result;
+  }
+
+  std::vector<Node> nodes_;
+  std::map<std::pair<int32_t, TokenId>, int32_t> children_;
+};
+
 // Random proposals over a small alphabet, so that many paths are equal, against
-// a map from whole paths.
+// a map from whole paths and against the reference.
 class TreeBuilderPropertyTest : public ::testing::TestWithParam<int> {
  protected:
   struct Row {
@@ -277,8 +428,56 @@ TEST_P(TreeBuilderPropertyTest, MergesByPathAndPrunesToTheBest) {
     // No choice of as many rows has a higher sum.
     std::sort(kept_estimates.rbegin(), kept_estimates.rend());
     EXPECT_THAT(kept_estimates,
-                ::testing::ElementsAreArray(estimates.begin(),
-                                            estimates.begin() + kept));
+                ElementsAreArray(estimates.begin(), estimates.begin() + kept));
+  }
+}
+
+TEST_P(TreeBuilderPropertyTest, OneOrderedBuildGivesTheReferencesTrees) {
+  TreeBuilder builder;
+  for (int round = 0; round < 8; ++round) {
+    builder.Clear();
+    ReferenceBuilder reference;
+    const int proposals = 1 + static_cast<int>(random_() % 5);
+    for (int i = 0; i < proposals; ++i) {
+      // In any order, and some twice.
+      Proposal proposal = RandomProposal(static_cast<int>(random_() % 6));
+      if (random_() % 2 == 0) {
+        for (size_t node = 0; node < proposal.tokens.size(); ++node) {
+          proposal.parts.push_back(static_cast<DrafterId>(random_() % 4));
+        }
+      }
+      if (random_() % 4 == 0) proposal.probs.clear();
+      Add(builder, proposal);
+      Add(reference, proposal);
+    }
+    for (int trial = 0; trial < 12; ++trial) {
+      const int max_draft_nodes = static_cast<int>(random_() % 80);
+      const int max_nodes = static_cast<int>(random_() % 160);
+      const int worth = static_cast<int>(random_() % 90);
+      std::vector<std::vector<float>> seen;
+      TreeBuilder::Price price;
+      if (trial % 4 != 0) {
+        price = [&](absl::Span<const float> probs) {
+          seen.emplace_back(probs.begin(), probs.end());
+          return worth;
+        };
+      }
+      const ReferenceBuilder::Result want =
+          reference.Merge(max_draft_nodes, max_nodes, price);
+      const MergedTree got = builder.Build(max_draft_nodes, max_nodes, price);
+      ASSERT_THAT(got.tree.tokens(), ElementsAreArray(want.tokens));
+      ASSERT_THAT(got.tree.parents(), ElementsAreArray(want.parents));
+      ASSERT_EQ(got.draft_nodes, want.draft_nodes);
+      ASSERT_THAT(got.proposers, ElementsAreArray(want.proposers));
+      ASSERT_THAT(got.credited, ElementsAreArray(want.credited));
+      ASSERT_THAT(got.parts, ElementsAreArray(want.parts));
+      ASSERT_THAT(got.probs, ElementsAreArray(want.probs));
+      // Both were priced by the same estimates, or neither was.
+      ASSERT_EQ(seen.size() % 2, 0u);
+      if (!seen.empty()) {
+        ASSERT_EQ(seen[0], seen[1]);
+      }
+    }
   }
 }
 

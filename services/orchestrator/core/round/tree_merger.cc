@@ -1,7 +1,6 @@
 #include "services/orchestrator/core/round/tree_merger.h"
 
-#include <algorithm>
-#include <numeric>
+#include <vector>
 
 #include "common/base/check.h"
 
@@ -60,36 +59,16 @@ MergedTree TreeMerger::Merge(absl::Span<const Answer> answers,
   FORETOKEN_CHECK(answers.size() <= static_cast<size_t>(kMaxProposer) + 1);
   builder_.Clear();
   for (size_t i = 0; i < answers.size(); ++i) {
-    ProposedTree proposed;
-    proposed.proposer = static_cast<int>(i);
-    if (const DraftTree* tree = answers[i].tree; tree != nullptr) {
-      proposed.tokens = tree->tokens;
-      proposed.parents = tree->parents;
-      proposed.probs = answers[i].probs;
-      proposed.parts = tree->parts;
-      builder_.Add(proposed);
-    }
+    if (answers[i].tree == nullptr) continue;
+    builder_.Add(static_cast<int>(i), *answers[i].tree, answers[i].probs);
   }
+  // Windows come after all drafts, so that the order of draft nodes does not
+  // depend on them.
   for (size_t i = 0; i < answers.size(); ++i) {
-    const DraftTree* window = answers[i].window;
-    if (window == nullptr) continue;
-    ProposedTree proposed;
-    proposed.proposer = static_cast<int>(i);
-    all_.resize(window->size());
-    std::iota(all_.begin(), all_.end(), 0);
-    proposed.tokens = window->tokens;
-    proposed.parents = window->parents;
-    proposed.probes = all_;
-    builder_.Add(proposed);
+    if (answers[i].window == nullptr) continue;
+    builder_.Add(static_cast<int>(i), *answers[i].window, {}, /*probes=*/true);
   }
-  MergedTree merged = builder_.Build(limits_.max_draft_nodes, limits_.max_rows);
-  if (price == nullptr || merged.draft_nodes == 0) return merged;
-  std::vector<float> probs(merged.probs.begin(),
-                           merged.probs.begin() + merged.draft_nodes);
-  std::sort(probs.begin(), probs.end(), std::greater<>());
-  const int worth = price(probs);
-  if (worth >= merged.draft_nodes) return merged;
-  return builder_.Build(worth, limits_.max_rows);
+  return builder_.Build(limits_.max_draft_nodes, limits_.max_rows, price);
 }
 
 }  // namespace foretoken::orchestrator

@@ -9,8 +9,6 @@
 #define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ROUND_TREE_MERGER_H_
 
 #include <cstdint>
-#include <functional>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "common/speculation/draft_tree.h"
@@ -27,9 +25,7 @@ bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
 
 class TreeMerger {
  public:
-  // Number of draft nodes to take, given the probabilities of the likeliest in
-  // descending order.
-  using Price = std::function<int(absl::Span<const float> probs)>;
+  using Price = TreeBuilder::Price;
 
   struct Answer {
     const DraftTree* tree = nullptr;    // usable
@@ -46,7 +42,6 @@ class TreeMerger {
  private:
   const TreeLimits limits_;
   TreeBuilder builder_;
-  std::vector<int32_t> all_;  // 0, 1, 2, ...
 };
 
 }  // namespace foretoken::orchestrator
